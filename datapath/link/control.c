@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The control socket and the clock: each message, and each tick, goes to whom it concerns. */
+/* Dispatches control messages and clock ticks. */
 #include "link/link.h"
 #include "link/repair.h"
 #include "link/spread.h"
@@ -15,8 +15,7 @@ static bool on_bye(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	if (!peer->cookie_in || be64toh(ctrl->cookie) != peer->cookie_in)
 		return false;
-	/* It came by another way than frames, and faster: what the peer sent before may
-	 * still lie in the RX ring. */
+	/* BYE overtakes frames: those that the peer sent before may still lie in the RX ring. */
 	if (!link_drain_begun(&peer->session->bye))
 		peer->session->bye = link_drain_begin(peer->link);
 	return true;
@@ -34,16 +33,16 @@ static bool on_missing(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	return true;
 }
 
-/* Reports whether it asks of an epoch that has just ended here: a HELLO from here, which is on its way or
- * said again, begins the next one. */
+/* Reports whether the SYNC is about an epoch that has just ended here. Our HELLO, which is on its
+ * way or will be repeated, begins the next one. */
 static bool is_renewed(const struct link_peer *peer, const struct careful_ctrl *sync)
 {
 	return peer->phase != LINK_IDLE && !link_has_epoch(peer) &&
 	       be64toh(sync->cookie) == peer->session->cookie_was;
 }
 
-/* Answers a question of a session that is none here. Whose: else a question that is forged would
- * get an answer that ends another session. */
+/* Answers a SYNC of a session that does not exist here. The answer names that session, so a forged
+ * question cannot end another one. */
 static void say_gone(struct link *link, const union address *to, const struct careful_ctrl *sync)
 {
 	struct careful_ctrl gone = { .nonce = sync->nonce, .cookie = sync->cookie };
@@ -56,7 +55,8 @@ static void say_gone(struct link *link, const union address *to, const struct ca
 		link_ctrl_send(link, to, &gone, CAREFUL_GONE);
 }
 
-/* Reports whether a message takes a proof, where there are keys; without that it is not believed. */
+/* Reports whether a message needs a proof if there are keys. Without the proof it is not
+ * believed. */
 static bool takes_proof(const struct link *link, uint8_t type)
 {
 	return link->keyed &&
@@ -65,8 +65,8 @@ static bool takes_proof(const struct link *link, uint8_t type)
 		(type >= CAREFUL_TRAIN_ASK && type <= CAREFUL_TRAIN_OVER));
 }
 
-/* @keyed: what came in the place of careful_ctrl, of which there is the beginning then; or NULL;
- * @proved: what ctrl is the beginning of, or NULL */
+/* Calls the handler of a message. @keyed: the whole message, if ctrl is only its beginning; else
+ * NULL. @proved: likewise, with a proof. */
 static void dispatch(struct link *link, const union address *from, const struct careful_ctrl *ctrl,
 		     const struct careful_keyed *keyed, const struct careful_proved *proved)
 {
@@ -139,7 +139,8 @@ static void dispatch(struct link *link, const union address *from, const struct 
 		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
 }
 
-/* Another version: say which one is spoken here; believe a REFUSE that does so. */
+/* Handles a message of another version: answers with ours, and believes a REFUSE that names the
+ * peer's. */
 static void other_version(struct link *link, const union address *from,
 			  const struct careful_ctrl *ctrl)
 {
@@ -205,9 +206,9 @@ static void on_message(struct link *link, const union address *from,
 		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
 }
 
-/* Reports whether ICMP quotes something that was meant for the peer: the cookie of this epoch, or
- * the nonce of the HELLO without an answer. Only who is on the way knows either; Linux
- * quotes 548 bytes of the datagram over IPv4, 1184 over IPv6. */
+/* Reports whether ICMP quotes a message that we sent to the peer: it has the cookie of this epoch,
+ * or the nonce of our unanswered HELLO. Only hosts on the path know these. Linux quotes 548 bytes
+ * of the datagram over IPv4, 1184 over IPv6. */
 bool link_quotes(const struct link_peer *peer, const union link_message *quoted)
 {
 	uint64_t cookie = be64toh(quoted->hdr.cookie);
@@ -219,7 +220,7 @@ bool link_quotes(const struct link_peer *peer, const union link_message *quoted)
 	return cookie && cookie == peer->cookie_out;
 }
 
-/* ICMP: nobody listens at an address, or a message to it was too large. */
+/* Handles an ICMP error: nobody listens at an address, or a message to it was too large. */
 static void on_icmp(struct link *link, const union address *at, const union link_message *quoted,
 		    bool (*handle)(struct link_peer *))
 {
@@ -232,8 +233,8 @@ static void on_icmp(struct link *link, const union address *at, const union link
 		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
 }
 
-/* Reads the control socket: a bounded number of messages, so that a flood of them
- * cannot keep frames waiting; nor wake who waits for frames (crowded). */
+/* Reads a bounded number of control messages, so that a flood cannot delay frames. If the socket is
+ * crowded, it no longer wakes a program that waits for frames. */
 void link_control(struct link *link)
 {
 	struct port *port = link->port;
@@ -274,7 +275,7 @@ void link_attend(struct link *link)
 		link_sync_question_tick(&link->peers[i]);
 }
 
-/* Goes on where something waits for what was in the RX ring; not only when the clock is looked at. */
+/* Continues whatever waited for the RX ring to drain. */
 void link_drained(struct link *link)
 {
 	link->draining = false;
@@ -294,7 +295,7 @@ void link_drained(struct link *link)
 	}
 }
 
-/* For how long nothing here needs the clock or a poll, at most most_ms. */
+/* Returns for how long link needs neither a tick nor a poll, at most most_ms. */
 uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms)
 {
 	if (link->kick_again || link->draining || link->crowded || link->following || link->again)
@@ -317,7 +318,7 @@ uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms)
 	return most_ms;
 }
 
-/* Data is held back: until the way is known, and then until trains are over. */
+/* Holds data back until the path is known, and then until trains are over. */
 static void held_tick(struct link_peer *peer)
 {
 	switch (link_path_tick(peer)) {
@@ -334,7 +335,7 @@ static void held_tick(struct link_peer *peer)
 		train_out_tick(peer);
 }
 
-/* Once a millisecond or so: everything that depends on time. */
+/* Called about once a millisecond: does all that depends on time. */
 void link_tick(struct link *link)
 {
 	link_stamps_tick(link);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* CRC32C (Castagnoli) over small payloads: by instruction where the CPU has it, else by table. */
+/* CRC32C (Castagnoli) of small payloads: by an instruction if the CPU has it, else by table. */
 #include "link/link.h"
 
 #include <string.h>
@@ -13,8 +13,8 @@
 #endif
 
 /*
- * The CRC of each byte. It is linear: that of a byte is the sum of those of its bits, which
- * follow from 0x82f63b78, the polynomial of RFC 3720 12.1 read from its other end.
+ * The CRC of each byte. The CRC is linear: a byte's is the sum of those of its bits. These follow
+ * from 0x82f63b78, the polynomial of RFC 3720 12.1 in reversed order.
  */
 #define BIT(byte, n, crc) ((byte) >> (n)&1 ? (crc) : 0u)
 #define ONE(byte)                                                                            \
@@ -50,11 +50,11 @@ static bool cpu_has_crc(void)
 }
 
 /*
- * The instruction takes three cycles and can begin each cycle: three lanes of a block go side by
- * side. The CRC is linear: that of the block is the last lane's, and those of the others moved on
- * by the bytes behind them, which is a product with x^(8 * bytes) modulo the polynomial. The
- * product without carries is 33 bits more than it has to be; the instruction reduces it (Gopal et
- * al., Fast CRC Computation for iSCSI Polynomial Using CRC32 Instruction, Intel 2011).
+ * The instruction needs three cycles and can begin in each cycle, so three lanes of a block are
+ * computed side by side. The CRC is linear: the block's is the last lane's plus the others', each
+ * multiplied by x^(8 * bytes behind it) modulo the polynomial. The carry-less product has 33 bits
+ * too many; the CRC instruction reduces it (Gopal et al., Fast CRC Computation for iSCSI Polynomial
+ * Using CRC32 Instruction, Intel 2011).
  */
 enum {
 	SHORT_LANE = 32,
@@ -80,7 +80,7 @@ __attribute__((target("sse4.2,pclmul"))) static inline uint64_t moved(uint64_t c
 						     (two_words){ by }, 0)[0];
 }
 
-/* A block of three lanes of so many bytes, a constant. */
+/* Adds a block of three lanes, each of `lane` bytes, a constant. */
 __attribute__((target("sse4.2,pclmul"), always_inline)) static inline uint64_t
 block(uint64_t crc, const uint8_t *p, uint32_t lane, const uint32_t *by)
 {
@@ -98,7 +98,7 @@ block(uint64_t crc, const uint8_t *p, uint32_t lane, const uint32_t *by)
 						     moved(second, by[1]));
 }
 
-/* `crc` is of the bytes before these, and not inverted yet. */
+/* Adds the last bytes to `crc`, which is not inverted yet. */
 __attribute__((target("sse4.2,pclmul"))) static inline uint32_t
 finish(uint64_t crc, const uint8_t *p, uint32_t bytes)
 {
@@ -126,10 +126,10 @@ static bool cpu_has_wide(void)
 }
 
 /*
- * If the processor makes four products at a time: 16 bytes are a polynomial, whose first word is 64
- * bits further up than its second. Moved on by as many bits as there are between them and other 16
- * bytes, they can be added to these, and the CRC of the sum is that of all. Four registers take 256
- * bytes so, and then the next 256. In the end the four become one, and that one 16 bytes.
+ * For processors that make four carry-less products at a time. 16 bytes are a polynomial, whose
+ * first word is 64 bits further up than its second. Multiplied by x^(distance) they can be added to
+ * 16 later bytes, and the CRC of the sum is the CRC of all. Four registers fold 256 bytes at a
+ * time. In the end they are folded into one register, and that into 16 bytes.
  */
 #define WIDE target("avx512f,vpclmulqdq,sse4.2,pclmul")
 
@@ -185,7 +185,7 @@ __attribute__((WIDE)) static uint32_t crc32c_wide(const uint8_t *p, uint32_t byt
 
 #elif defined(__aarch64__) && defined(__AARCH64EL__)
 
-/* Optional in ARMv8.0. Asked once: whoever comes first, and they all get the same answer. */
+/* The instruction is optional in ARMv8.0. Threads that ask at once get the same answer. */
 static bool cpu_has_crc(void)
 {
 	static int8_t has = -1;

@@ -12,9 +12,9 @@
 #include <assert.h>
 #include <endian.h>
 
-enum { HANG_MS = 200 }; /* that an epoch waits for buffers which a disk holds */
+enum { HANG_MS = 200 }; /* for which an epoch waits for buffers that a disk holds */
 
-/* Reports whether what XDP admitted in the old epoch is in the RX ring, whence it is taken from now on. */
+/* Reports whether all that XDP admitted in the old epoch has reached the RX ring. */
 static bool closed(struct link_peer *peer)
 {
 	struct port *port = peer->link->port;
@@ -26,7 +26,7 @@ static bool closed(struct link_peer *peer)
 	return !peer->session->closing;
 }
 
-/* Ends the epoch on our side: nothing more is admitted, what is held is old. */
+/* Ends the epoch on our side: XDP admits nothing more, and held buffers belong to the old epoch. */
 void epoch_end(struct link_peer *peer)
 {
 	struct session *session = peer->session;
@@ -60,8 +60,8 @@ void epoch_end(struct link_peer *peer)
 	session->cookie_was = peer->cookie_in;
 	session->ended_ns = link->now_ns;
 	peer->cookie_in = peer->cookie_plain = 0;
-	/* Both asked at once: what waits to be sent in a window that was never used was
-	 * not sent, and goes with the next. */
+	/* Both ends asked at once. Messages that wait for a window that was never used were not
+	 * sent; the next epoch sends them. */
 	if (used) {
 		peer->epoch++;
 		link->changed = true;
@@ -71,7 +71,6 @@ void epoch_end(struct link_peer *peer)
 	closed(peer);
 }
 
-/* Reports whether the next epoch need not wait for buffers of the old one. */
 static bool is_back(const struct link_peer *peer)
 {
 	return !peer->kept_old ||
@@ -79,8 +78,7 @@ static bool is_back(const struct link_peer *peer)
 		peer->link->now_ns - peer->session->ended_ns >= HANG_MS * 1000000ull);
 }
 
-/* Reports whether every buffer of the old epoch is back: what was freed is owed to nobody now, but it
- * is only back when published. */
+/* Reports whether every buffer of the old epoch is back, that is, published in the fill ring. */
 bool epoch_quiet(struct link_peer *peer)
 {
 	const struct link *link = peer->link;
@@ -97,7 +95,7 @@ bool epoch_drained(struct link_peer *peer)
 	return !link->resting && (!link->alone || link->alone == peer) && epoch_quiet(peer);
 }
 
-/* Opens our window to the peer; the message that tells it so comes after. */
+/* Opens our window to the peer, before the message that grants it leaves. */
 void epoch_begin(struct link_peer *peer, uint64_t cookie)
 {
 	struct link *link = peer->link;
@@ -117,12 +115,12 @@ void epoch_begin(struct link_peer *peer, uint64_t cookie)
 					     link->traditional ? CAREFUL_WINDOW_ANY :
 								 peer->flow.ahead + room,
 					     link->queue->buffer_bytes, peer->trailer);
-	/* Grants bound their numbers; without a grant they fill no more than the window. */
+	/* Without a grant frames fill no more than the window. */
 	if (!link->traditional)
 		__atomic_store_n(&peer->entry->may_fill, peer->flow.most, __ATOMIC_RELEASE);
 }
 
-/* The peer's window is known, and ours was told. */
+/* Both windows are known at both ends. */
 void epoch_opened(struct link_peer *peer)
 {
 	struct session *session = peer->session;
@@ -147,7 +145,7 @@ void epoch_opened(struct link_peer *peer)
 		link_state(peer, CAREFUL_PEER_UP);
 }
 
-/* Gives the session up, with the errno that its users are told. */
+/* Ends the session; its users get the errno. */
 void link_close(struct link_peer *peer, int error)
 {
 	struct session *session = peer->session;
@@ -163,13 +161,13 @@ void link_close(struct link_peer *peer, int error)
 	session->dormant = false;
 	peer->cookie_out = 0;
 	session->last_errno = error;
-	/* Also what was queued before there was any session is over now. */
+	/* Messages that were queued before there was any session end too. */
 	peer->epoch++;
 	link_state(peer, error ? CAREFUL_PEER_FAILED : CAREFUL_PEER_NONE);
 	link->changed = true;
 }
 
-/* The peer said BYE, and what it sent before has been seen, or does not matter now. */
+/* Ends a session after BYE, when frames that were sent before have been handled. */
 void link_bye(struct link_peer *peer)
 {
 	peer->cookie_out = 0; /* no BYE in answer */

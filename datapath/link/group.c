@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Frames to a group, at both ends. The sender needs a credit of each member before one leaves, and
- * takes each as soon as it is there, so that no update takes it again before the others' come
- * (tests/spin/broadcast.pml). Credits that it owes all members alike go with the frame (P2 section
- * 5.3), in an account next to that of the session. With it goes a little beyond that for each member: where nodes broadcast one after the
- * other, and not in step, the least is nothing, and small windows would need updates.
+ * Frames to a group, at both ends. A frame needs a credit of each member. The sender sets each
+ * credit aside as soon as it comes, so that no update uses it before the others' come
+ * (tests/spin/broadcast.pml). The frame returns the credits that are owed to all members alike (P2
+ * section 5.3), in an account next to the session's. It also returns a few more to each member: if
+ * nodes broadcast one after the other, the common part is zero, and small windows would need
+ * updates.
  */
 #include "link/group.h"
 
@@ -33,14 +34,14 @@ bool link_group_can(const struct link *link)
 	return link->port->ops->multicast && !link->traditional;
 }
 
-/* One frame goes to all members alike: to the same address, from the same one of ours. */
+/* Adds a member. All members get the same frame: to one address, from one of ours. */
 static int add_member(struct link_group *group, uint32_t at, struct link_peer *peer)
 {
 	struct port *port = group->link->port;
 	struct llhdr llhdr = { 0 };
 	int rc = port->ops->multicast(port, &peer->session->address, &llhdr);
 
-	if (!rc && peer->trailer) /* its frames are for nobody else to open */
+	if (!rc && peer->trailer) /* only this peer could open its frames */
 		rc = -EOPNOTSUPP;
 	if (rc)
 		return rc;
@@ -82,7 +83,7 @@ void link_group_close(struct link_group *group)
 	free(group);
 }
 
-/* The header of a frame to all, but its check. */
+/* Writes the header of a frame to all, without its check. */
 static void write_hdr(const struct link_group *group, struct link_txframe *frame,
 		      const struct link_send_args *args)
 {
@@ -160,8 +161,8 @@ bool link_group_get(struct link_group *group, uint32_t body_bytes, struct link_t
 	return true;
 }
 
-/* Returns the credits of a frame for one member beyond those for all, if its header has room for
- * that member. */
+/* Returns the extra credits that a frame has for this member, if its header has room for the
+ * member. */
 static uint32_t extra_in(const struct careful_hdr *hdr, uint32_t member)
 {
 	uint64_t extra = (uint64_t)be32toh(hdr->frag_off) << 32 | be32toh(hdr->msg_id);
@@ -169,7 +170,7 @@ static uint32_t extra_in(const struct careful_hdr *hdr, uint32_t member)
 	return member < EXTRA_MEMBERS ? extra >> member * EXTRA_BITS & EXTRA_MAX : 0;
 }
 
-/* The same, of what is owed beyond the least. */
+/* Returns the extra credits for a member: its owed credits beyond the common part. */
 static uint32_t extra_for(const struct link_group *group, uint32_t member, uint32_t least)
 {
 	uint32_t rest = window_rx_owed(&group->members[member].peer->flow.rx) - least;
@@ -179,7 +180,7 @@ static uint32_t extra_for(const struct link_group *group, uint32_t member, uint3
 	return rest < EXTRA_MAX ? rest : EXTRA_MAX;
 }
 
-/* Returns the credits that can go to all: the least that any member is owed. */
+/* Returns the credits that every member is owed. */
 static uint32_t least_owed(const struct link_group *group)
 {
 	uint32_t least = UINT32_MAX;
@@ -192,8 +193,8 @@ static uint32_t least_owed(const struct link_group *group)
 	return least;
 }
 
-/* The frame leaves for one member, under the session's number, which it returns. The log keeps the
- * frame as it is sent again to the member alone. */
+/* Accounts the frame in one member's session and returns its number there. The log keeps the frame
+ * as it would be repaired to this member alone. */
 static uint32_t leave_for(struct link_peer *peer, const struct link_txframe *frame,
 			  const struct link_send_args *args, uint32_t credits, uint32_t more)
 {
@@ -290,8 +291,8 @@ static struct link_peer *sender_of(struct link *link, uint64_t cookie)
 	return NULL;
 }
 
-/* Returns how far the frame is ahead of the last one in order; 0: it is not, or has no right number.
- * The numbers are cut off the body. */
+/* Returns how far the frame is ahead of the last one in order; 0: not ahead, or its number is
+ * wrong. Cuts the numbers off the body. */
 static uint32_t ahead_of(struct link_rxframe *frame, uint32_t member)
 {
 	uint32_t members = be32toh(frame->hdr.msg_bytes), seq_in = frame->peer->flow.seq_in;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Frames to a group (wire.h): one frame that each of several peers takes into a buffer of its
- * own. For each of them it is a frame of the session, with a number there, so a member that misses
- * it gets it again alone. The layers above decide who is in a group, and what its frames mean.
+ * Frames to a group (wire.h): one frame that several peers receive. For each of them it has a
+ * number in the session, so a member that misses it gets a repair alone. The layers above decide
+ * who is in a group, and what its frames mean.
  */
 #pragma once
 
@@ -11,8 +11,8 @@
 /*
  * A member, at the sender.
  *
- * @epoch: the peer's when the group was opened: in another one it is no member
- * @held:  credits that are set aside for the next frame
+ * @epoch: the peer's epoch when the group was opened; in another one it is no member
+ * @held:  credits set aside for the next frame
  */
 struct link_member {
 	struct link_peer *peer;
@@ -23,9 +23,9 @@ struct link_member {
 /*
  * A group that we send to.
  *
- * @credits: buffers that its frames gave back
- * @probes:  sent so far
- * @mute:    its frames give nothing back: to measure what that is worth
+ * @credits: buffers that its frames returned
+ * @probes:  probes sent so far
+ * @mute:    its frames return no credits, to measure their worth
  */
 struct link_group {
 	struct link *link;
@@ -60,37 +60,36 @@ bool link_group_can(const struct link *link);
 int link_group_open(struct link *link, uint64_t cookie, struct link_peer **peers, uint32_t count,
 		    struct link_group **group);
 void link_group_close(struct link_group *group);
-/* Sends a probe: whoever hears it is reached by frames to the group. */
+/* Sends a probe; a member that gets it can get frames to the group. */
 void link_group_probe(struct link_group *group);
-/* Sets the credits of one member aside, where it has them to give; whether they are. */
+/* Sets credits of one member aside. Returns false if it has too few. */
 bool link_group_hold(struct link_group *group, uint32_t member, uint32_t body_bytes);
 void link_group_unhold(struct link_group *group, uint32_t member);
-/* A send buffer, and what leaves in it; all credits have been set aside. */
+/* Takes a send buffer for a frame, whose credits have all been set aside. */
 bool link_group_get(struct link_group *group, uint32_t body_bytes, struct link_txframe *frame);
 void link_group_send(struct link_group *group, struct link_txframe *frame,
 		     const struct link_send_args *args);
 
-/* Admits a peer's frames to a group, of which we are this member, and no other group's any more;
- * 0: none. -EEXIST, or what the
- * port refuses it with. */
+/* Admits a peer's frames to one group, of which we are this member; cookie 0: to none. -EEXIST, or
+ * an error of the port. */
 int link_group_admit(struct link_peer *peer, uint64_t cookie, uint32_t member);
-/* Reports whether a probe of the peer came; true once. */
+/* Reports, once, whether a probe of the peer came. */
 bool link_group_heard(struct link_peer *peer);
-/* Bytes that a frame to so many members has beside its payload: their numbers. */
+/* Returns the bytes of the members' numbers in a frame. */
 static inline uint32_t link_group_bytes(uint32_t members)
 {
 	return members * (uint32_t)sizeof(__be16);
 }
 
-/* Reports whether a frame came as one to a group, and was not sent again to us alone. */
+/* Reports whether a frame came to the whole group and is no repair. */
 static inline bool link_group_is(const struct link_rxframe *frame)
 {
 	return frame->hdr.flags & CAREFUL_F_BCAST_EVENT && frame->hdr.msg_bytes;
 }
 
-/* Takes a frame to a group. false: the frame is of no group; else frame->peer is its sender, and
- * *missing counts frames before it if *verdict is a gap. */
+/* Takes a frame to a group. Returns false if it belongs to no group; else frame->peer is its
+ * sender, and *missing counts frames before it if *verdict is a gap. */
 bool link_group_take(struct link *link, struct link_rxframe *frame, enum flow_verdict *verdict,
 		     uint32_t *missing);
-/* Takes the credits that a frame to a group brings, when it is handed on; false: they cannot be. */
+/* Takes the credits of a frame to a group when it is handed on; false if they are impossible. */
 bool link_group_settle(const struct link_rxframe *frame);

@@ -7,12 +7,12 @@
  *   A: HELLO token, A's window    A admits B's frames before it sends this
  *   B: WELCOME B's window         B admits A's frames before it sends this
  *
- * After a loss the first two are left out: the token is the cookie of the epoch that
- * ended, which nobody else knows, and which is good for one new epoch. A stranger who
- * cannot read what is sent to A cannot make B believe that A began anew.
+ * After a loss the first two are left out: the token is then the cookie of the epoch that ended.
+ * Nobody else knows the cookie, and it is good for one new epoch. A stranger who cannot read
+ * messages to A cannot make B believe that A restarted.
  *
- * If there are keys, all four messages prove them (keyed.c), and nothing changes here before that:
- * not at A before the CHALLENGE is B's, not at B before the second HELLO is A's.
+ * If there are keys, all four messages prove them (keyed.c). No state changes before a proof: not
+ * at A before B's CHALLENGE, not at B before A's second HELLO.
  *
  * Calls rate_limit.c, spread.c, keyed.c, seal.c, epoch.c, train.c, control_watch.c, peer.c.
  */
@@ -39,8 +39,8 @@ enum {
 	BUFFER_BYTES_MAX = 1 << 16,
 };
 
-/* Proof that whoever returns it received what we sent to this address. It names the
- * attempt, our epoch and how many were opened before, so that it opens one at most. */
+/* Returns a token that proves its sender received our message at this address. It covers the
+ * attempt, our epoch and the count of earlier epochs, so it opens at most one. */
 static uint64_t challenge_token(struct link *link, const union address *address, uint64_t nonce,
 				const struct link_peer *peer)
 {
@@ -70,13 +70,13 @@ static uint64_t challenge_token(struct link *link, const union address *address,
 	return token | 1;
 }
 
-/* What HELLO and WELCOME say of how we send. */
+/* Returns the flags of HELLO and WELCOME about how we send. */
 static uint32_t manner(const struct link *link)
 {
 	return link_protocol(link) | (link->repairs ? CAREFUL_SAYS_REPAIRS : 0);
 }
 
-/* What HELLO and WELCOME say of our receive side. */
+/* Writes our receive side into HELLO or WELCOME. */
 static void describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
 {
 	const struct link *link = peer->link;
@@ -95,7 +95,7 @@ static void describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
 	ctrl->minor = CAREFUL_WIRE_MINOR;
 }
 
-/* Is it the process that was there before? */
+/* Checks whether the peer is still the same process. */
 static void meet(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	struct session *session = peer->session;
@@ -108,7 +108,7 @@ static void meet(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	peer->link->changed = true;
 }
 
-/* The peer counts what it found lost since it knows us. */
+/* Notes how many frames the peer found lost since it knows us. */
 static void take_lost(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	struct session *session = peer->session;
@@ -118,7 +118,7 @@ static void take_lost(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	session->lost_said = said;
 }
 
-/* Adopts the peer's side: how we may send. -EPROTO if that cannot work. */
+/* Adopts the peer's receive side: how we may send. -EPROTO if it is unusable. */
 static int adopt(struct link_peer *peer, const union address *from, const struct careful_ctrl *ctrl)
 {
 	struct session *session = peer->session;
@@ -128,7 +128,7 @@ static int adopt(struct link_peer *peer, const union address *from, const struct
 	uint32_t frame_bytes = be32toh(ctrl->frame_bytes);
 	uint64_t limit;
 
-	/* It may know us by another of our addresses than before. */
+	/* The peer may use another of our addresses than before. */
 	memcpy(session->address.ours, from->ours, sizeof(from->ours));
 	if (window < WINDOW_MIN || window > 1u << 20 || !ctrl->cookie)
 		return -EPROTO;
@@ -181,7 +181,7 @@ static void send_hello(struct link_peer *peer)
 	link_ctrl_send(peer->link, &session->address, &ctrl, CAREFUL_HELLO);
 }
 
-/* A new question: what was heard of the last one does not count. */
+/* Begins a new attempt; answers to the last one no longer count. */
 static void begin_asking(struct link_peer *peer, uint64_t token)
 {
 	struct handshake *handshake = &peer->session->handshake;
@@ -209,14 +209,13 @@ static void ask(struct link_peer *peer)
 		send_hello(peer);
 }
 
-/* Asks for a session. */
 void handshake_ask(struct link_peer *peer)
 {
 	peer->session->keyed.tries = 0;
 	ask(peer);
 }
 
-/* The same of who shared an epoch with us until now, and may know it still. */
+/* Asks a peer that shared an epoch with us until now, and may still know its cookie. */
 void handshake_ask_again(struct link_peer *peer)
 {
 	begin_asking(peer, peer->cookie_out);
@@ -224,8 +223,8 @@ void handshake_ask_again(struct link_peer *peer)
 	peer->link->draining = true;
 }
 
-/* Reports whether a HELLO's token is the cookie of the epoch that we share with its sender, or
- * of the last one where we are asking ourselves. */
+/* Reports whether a HELLO's token is the cookie of the epoch that we share with its sender; while
+ * we are asking too, of the last epoch. */
 static bool shares_epoch(const struct link_peer *peer, const struct careful_ctrl *hello)
 {
 	uint64_t token = be64toh(hello->token);
@@ -238,7 +237,7 @@ static bool shares_epoch(const struct link_peer *peer, const struct careful_ctrl
 	       token == peer->session->cookie_was;
 }
 
-/* trusted: who asks, where a key was proved; else NULL. */
+/* trusted: the asker's key if it was proved, else NULL. */
 static void refuse_by(struct link *link, const union address *to, const struct careful_ctrl *hello,
 		      enum careful_refusal why, const struct keys_trusted *trusted)
 {
@@ -261,7 +260,7 @@ void handshake_refuse(struct link *link, const union address *to, const struct c
 	refuse_by(link, to, hello, why, NULL);
 }
 
-/* Strangers, and whoever has another key, get this, whatever the session here is. */
+/* Refuses a host without a trusted key. The answer does not depend on our sessions. */
 static void refuse_key(struct link *link, const union address *to, const struct careful_ctrl *hello)
 {
 	link_count(link, CAREFUL_C_CTRL_KEY);
@@ -281,8 +280,8 @@ static void welcome(struct link_peer *peer)
 	link_ctrl_send(peer->link, &peer->session->address, &ctrl, CAREFUL_WELCOME);
 }
 
-/* Opens our window, before the message that says so; with keys its cookie follows from that one,
- * which is made now, and said again as it is. */
+/* Opens our window before the message that grants it. With keys the cookie follows from that
+ * message, so the message is made now and repeated unchanged. */
 static void begin(struct link_peer *peer, uint8_t type)
 {
 	struct careful_ctrl ctrl = { 0 };
@@ -308,8 +307,8 @@ static void try_welcome(struct link_peer *peer)
 	welcome(peer);
 }
 
-/* Finds a slot for a host that asks for a session; peer: the one that it had, or NULL. Returns NULL
- * if none may be had now. */
+/* Finds a slot for a host that asks for a session. peer: its last one, or NULL. Returns NULL if no
+ * slot is free for it. */
 static struct link_peer *admit(struct link *link, struct link_peer *peer, const union address *from,
 			       const uint8_t *key)
 {
@@ -326,8 +325,8 @@ static struct link_peer *admit(struct link *link, struct link_peer *peer, const 
 	return peer;
 }
 
-/* Takes a HELLO that is believed. peer: its session, or NULL; heard: what proved it, where there
- * are keys. */
+/* Takes a HELLO that is believed. peer: its session, or NULL; heard: its proof, if there are
+ * keys. */
 static void take_hello(struct link *link, struct link_peer *peer, const union address *from,
 		       const struct careful_ctrl *hello, struct keyed_heard *heard)
 {
@@ -339,7 +338,7 @@ static void take_hello(struct link *link, struct link_peer *peer, const union ad
 		link_count(link, CAREFUL_C_CTRL_PROTOCOL);
 		refuse_by(link, from, hello,
 			  repair ? CAREFUL_REFUSED_REPAIR : CAREFUL_REFUSED_PROTOCOL, trusted);
-		if (peer) /* nor will it grant what we ask */
+		if (peer) /* it will not grant our own request either */
 			link_close(peer, repair ? EILSEQ : EPROTOTYPE);
 		return;
 	}
@@ -349,10 +348,10 @@ static void take_hello(struct link *link, struct link_peer *peer, const union ad
 			link_close(peer, ENOPROTOOPT);
 		return;
 	}
-	/* Others may have taken the slot that it had. */
+	/* Another host may have taken its slot. */
 	if (!peer || link_peer_free(peer))
 		peer = admit(link, peer, from, trusted ? trusted->pair.theirs : NULL);
-	if (!peer) { /* it asks again; a window may be given up by then */
+	if (!peer) { /* the host asks again, and a window may be free by then */
 		if (!window_yield_ask(link))
 			refuse_by(link, from, hello, CAREFUL_REFUSED_PEERS, trusted);
 		return;
@@ -360,7 +359,7 @@ static void take_hello(struct link *link, struct link_peer *peer, const union ad
 	epoch_end(peer);
 	if (adopt(peer, from, hello)) {
 		refuse_by(link, from, hello, CAREFUL_REFUSED_FRAME, trusted);
-		/* Whatever there was with it is over: nobody would ask again. */
+		/* The session ends: nobody would ask again. */
 		link_close(peer, peer->state == CAREFUL_PEER_NONE ? 0 : EMSGSIZE);
 		return;
 	}
@@ -378,7 +377,7 @@ static void take_hello(struct link *link, struct link_peer *peer, const union ad
 	try_welcome(peer);
 }
 
-/* Shows that the asker, who proved a key where there are keys, is where it says. */
+/* Makes the asker prove its address. If there are keys, it has proved its key already. */
 static void challenge(struct link *link, const union address *to, const struct careful_ctrl *hello,
 		      uint64_t token, const struct keys_trusted *trusted)
 {
@@ -403,7 +402,7 @@ void handshake_on_hello(struct link *link, const union address *from,
 	const struct keys_trusted *asker;
 	struct keyed_heard heard;
 
-	if (!nonce) { /* as if it answered the HELLO that it never sent */
+	if (!nonce) { /* as if it answered a HELLO that was never sent */
 		link_count(link, CAREFUL_C_CTRL_MALFORMED);
 		return;
 	}
@@ -413,7 +412,7 @@ void handshake_on_hello(struct link *link, const union address *from,
 		return;
 	}
 	if (peer && link_has_epoch(peer) && peer->session->handshake.nonce_in == nonce) {
-		/* Ours got lost; or a HELLO from before its challenge comes late. */
+		/* Our WELCOME was lost, or a HELLO from before the challenge came late. */
 		if (hello->token && rate_limit_handshake(link, from))
 			welcome(peer);
 		return;
@@ -432,7 +431,7 @@ void handshake_on_hello(struct link *link, const union address *from,
 	}
 	if (!rate_limit_handshake(link, from))
 		return;
-	/* Both ask at once: the larger nonce is answered, the other is not. */
+	/* Both ends ask at once: only the larger nonce is answered. */
 	if (peer && (peer->phase == LINK_ASKING || peer->phase == LINK_ASKED) &&
 	    peer->session->handshake.nonce > nonce)
 		return;
@@ -445,7 +444,7 @@ void handshake_on_hello(struct link *link, const union address *from,
 		keyed_drop(&heard);
 }
 
-/* Our window opens before the HELLO that says so; not before the old one is empty. */
+/* Opens our window before the HELLO that grants it, but not before the old one is empty. */
 static void try_hello(struct link_peer *peer)
 {
 	if (!epoch_drained(peer))
@@ -455,7 +454,7 @@ static void try_hello(struct link_peer *peer)
 	send_hello(peer);
 }
 
-/* Reports whether a CHALLENGE was overtaken by another of the same process, which tells more. */
+/* Reports whether a newer CHALLENGE of the same process came first. */
 static bool overtaken(const struct session *session, const struct careful_ctrl *ctrl)
 {
 	uint32_t last = session->handshake.challenge;
@@ -479,8 +478,8 @@ bool handshake_on_challenge(struct link_peer *peer, const struct careful_ctrl *c
 	session->handshake.refusals = 0;
 	if (session->handshake.token == be64toh(ctrl->token))
 		return true; /* the answer to a HELLO that we repeated */
-	/* Another than before: the peer ended an epoch since, maybe that of the window
-	 * which we opened. A new question, and nothing said to the old one counts. */
+	/* Another token than before: the peer has ended an epoch since, maybe that of the window
+	 * which we opened. We ask anew; answers to the old HELLO no longer count. */
 	if (peer->phase == LINK_ASKED) {
 		epoch_end(peer);
 		handshake_ask(peer);
@@ -488,7 +487,7 @@ bool handshake_on_challenge(struct link_peer *peer, const struct careful_ctrl *c
 	}
 	if (spread_sends_away(peer, ctrl))
 		return true;
-	/* Its frames may overtake its WELCOME: whose they are is known before they can come. */
+	/* Its frames may overtake its WELCOME, so we must know the process first. */
 	meet(peer, ctrl);
 	session->handshake.token = be64toh(ctrl->token);
 	session->handshake.retry_ms = RETRY_MS_MIN;
@@ -542,7 +541,7 @@ bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl
 
 	if (!handshake_answers(&peer->session->handshake, ctrl))
 		return false;
-	/* Our version is spoken there: what was refused is a HELLO that was damaged. */
+	/* The peer has our version: it refused a damaged HELLO. */
 	if (why == CAREFUL_REFUSED_VERSION && ctrl->version == CAREFUL_WIRE_VERSION)
 		return true;
 	if (proved) {
@@ -557,8 +556,8 @@ bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl
 	return true;
 }
 
-/* Something on the way changes addresses, or a host does not answer from the one it was asked at.
- * Anyone who saw our HELLO can send this, so it is not trusted, only reported at the end. */
+/* An answer came from another address: something on the way changes addresses, or the host answers
+ * from another one. Anyone who saw our HELLO can send this, so it is only reported at the end. */
 void handshake_elsewhere(struct link *link, const union address *from,
 			 const struct careful_ctrl *ctrl)
 {
@@ -577,7 +576,7 @@ bool handshake_waits(const struct link_peer *peer)
 	       (peer->phase == LINK_ASKING && peer->session->handshake.token);
 }
 
-/* Goes on where the old epoch may have drained. */
+/* Continues a handshake if the old epoch has drained. */
 void handshake_drained(struct link_peer *peer)
 {
 	if (peer->phase == LINK_DRAINING)
@@ -586,8 +585,8 @@ void handshake_drained(struct link_peer *peer)
 		try_hello(peer);
 }
 
-/* A REFUSE came that anybody can have sent, and nothing else was heard: whether to believe it. A
- * peer that means it refuses each HELLO, also the last one. */
+/* Reports whether to believe a REFUSE that anybody can have sent. A real peer refuses each HELLO,
+ * also the last one, and sends nothing else. */
 static bool refused(struct link_peer *peer)
 {
 	const struct handshake *handshake = &peer->session->handshake;

@@ -18,16 +18,16 @@ struct link;
 struct link_peer;
 
 /*
- * @nonce:      of our HELLO; 0: we are not asking
- * @nonce_in:   of the HELLO that this epoch answers
- * @token:      that the peer's CHALLENGE gave us; 0: none yet
- * @challenge:  number of the last CHALLENGE to this HELLO (careful_ctrl.seq_sent); 0: none yet
- * @among:      queues of ours, a bit each, that the peer may choose from as the session begins
- *              (spread.h); 0: it has no choice
- * @retry_ms:   from a HELLO to the next, while there is no answer
- * @refusals:   HELLOs that got a REFUSE which anybody can have sent, since anything else was heard;
- *              @refused_last: the last one did; @refused: the errno of the last REFUSE
- * @elsewhere:  the address that our HELLO was answered from, if not the peer's; family 0: none
+ * @nonce:     of our HELLO; 0: we are not asking
+ * @nonce_in:  of the HELLO that this epoch answers
+ * @token:     from the peer's CHALLENGE; 0: none yet
+ * @challenge: number of the last CHALLENGE to this HELLO (careful_ctrl.seq_sent); 0: none yet
+ * @among:     our queues, a bit each, that the peer may choose from when the session begins
+ *             (spread.h); 0: no choice
+ * @retry_ms:  between unanswered HELLOs
+ * @refusals:  HELLOs in a row that got only a REFUSE that anybody can have sent; @refused_last: the
+ *             last one did; @refused: errno of the last REFUSE
+ * @elsewhere: another address than the peer's that answered our HELLO; family 0: none
  */
 struct handshake {
 	uint64_t nonce;
@@ -50,7 +50,7 @@ void handshake_tick(struct link_peer *peer);
 void handshake_refuse(struct link *link, const union address *to, const struct careful_ctrl *hello,
 		      enum careful_refusal why);
 
-/* Messages; those that return say whether they meant anything. */
+/* Handlers of messages. They report whether the message was expected. */
 void handshake_on_hello(struct link *link, const union address *from,
 			const struct careful_ctrl *hello, const struct careful_keyed *keyed,
 			const struct careful_proved *proved);
@@ -68,7 +68,6 @@ static inline bool handshake_answers(const struct handshake *handshake,
 	return handshake->nonce && be64toh(ctrl->nonce) == handshake->nonce;
 }
 
-/* We ask no more. */
 static inline void handshake_forget(struct handshake *handshake)
 {
 	handshake->nonce = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See keyed.h. The order of what a message must pass is that of what it costs: the address is
- * trusted, the token is right (handshake.c), then the mac, and only then a multiplication. */
+/* See keyed.h. Checks are ordered by cost: the address is trusted, the token is right
+ * (handshake.c), then the mac, and only then a multiplication. */
 #include "link/link.h"
 
 #include <assert.h>
@@ -9,7 +9,8 @@
 #include <sodium.h>
 #include <string.h>
 
-/* Both ends begin with it: a message is of one attempt, and of the epoch that the token names. */
+/* Begins the Noise state at both ends: it covers the attempt, and the epoch that the token
+ * names. */
 static void begin(struct noise *noise, const struct noise_pair *pair, bool initiator,
 		  const struct careful_keyed *message, __be64 token)
 {
@@ -52,7 +53,7 @@ static bool mac_right(const uint8_t *key, const struct careful_keyed *message)
 	return !sodium_memcmp(mac, message->mac, sizeof(mac));
 }
 
-/* The payload into its place; what comes before it from the message. */
+/* Opens the payload in place; the fields before it come from the message. */
 static bool open_sealed(struct noise *noise, const struct careful_keyed *message,
 			struct careful_ctrl *ctrl)
 {
@@ -66,7 +67,7 @@ static bool open_sealed(struct noise *noise, const struct careful_keyed *message
 	return !noise_open(noise, message->sealed, sizeof(message->sealed), &ctrl->incarnation);
 }
 
-/* The keys of this epoch's messages: the first is of who said HELLO. */
+/* Derives the keys of this epoch's messages. The first key belongs to the end that sent HELLO. */
 static void begin_messages(struct keyed *keyed, const struct noise *noise)
 {
 	noise_export(noise, "careful messages of HELLO",
@@ -78,7 +79,7 @@ static void begin_messages(struct keyed *keyed, const struct noise *noise)
 	keyed->proves = true;
 }
 
-/* sender: the public key of who says it, where the key is of both; else NULL. */
+/* sender: the sender's public key if both ends share the mac key, else NULL. */
 static void proof_of(const uint8_t *key, const uint8_t *sender,
 		     const struct careful_proved *message, uint8_t *mac)
 {
@@ -259,7 +260,7 @@ void keyed_adopt(struct link_peer *peer, struct keyed_heard *heard)
 	keyed->tries = 0;
 }
 
-/* The key to ask for: the one whose turn it is. */
+/* Returns the key to ask for next. */
 static const struct keys_trusted *choose(const struct link_peer *peer)
 {
 	const struct keys *keys = &peer->link->keys;
@@ -275,7 +276,7 @@ void keyed_ask(struct link_peer *peer, struct careful_ctrl *ctrl)
 {
 	const struct keys_trusted *trusted = choose(peer);
 
-	assert(trusted); /* handshake_ask() saw to it, and link_keys_changed() */
+	assert(trusted); /* handshake_ask() and link_keys_changed() checked it */
 	keyed_say_static(peer->link, &peer->session->address, trusted, ctrl, CAREFUL_HELLO);
 }
 
@@ -298,14 +299,14 @@ uint64_t keyed_begin(struct link_peer *peer, uint8_t type)
 	if (hello) {
 		const struct keys_trusted *trusted = choose(peer);
 
-		assert(trusted); /* handshake_ask() saw to it */
+		assert(trusted); /* handshake_ask() checked it */
 		memcpy(keyed->mac_key, trusted->mac_key, sizeof(keyed->mac_key));
 		memcpy(keyed->theirs, trusted->pair.theirs, sizeof(keyed->theirs));
 		begin(&keyed->noise, &trusted->pair, true, &keyed->message, keyed->message.token);
 	}
 	port->ops->random(port, private, sizeof(private));
 	rc = noise_write(&keyed->noise, private, keyed->message.ephemeral);
-	assert(!rc); /* the other end's keys were multiplied before, and are good */
+	assert(!rc); /* the other end's keys were multiplied before */
 	sodium_memzero(private, sizeof(private));
 	return cookie_of(&keyed->noise);
 }
@@ -344,7 +345,7 @@ bool keyed_welcomed(struct link_peer *peer, const struct careful_keyed *welcome,
 
 	if (!mac_right(keyed->mac_key, welcome))
 		return false;
-	noise = keyed->noise; /* what is no answer leaves it as it is */
+	noise = keyed->noise; /* a message that is no answer does not change it */
 	good = open_sealed(&noise, welcome, ctrl);
 	if (good) {
 		keyed->tries = 0;
@@ -372,7 +373,8 @@ bool keyed_other(struct link_peer *peer)
 	return true;
 }
 
-/* Reports whether the key that the peer proved, or is to prove, is trusted; *other: any is at its address. */
+/* Reports whether the key that the peer proved, or must prove, is trusted. *other: some key is
+ * trusted at its address. */
 bool keyed_trusted_still(const struct link_peer *peer, bool *other)
 {
 	const union address *at = &peer->session->address;
@@ -382,7 +384,7 @@ bool keyed_trusted_still(const struct link_peer *peer, bool *other)
 	*other = false;
 	while ((one = keys_find(keys, at, one))) {
 		*other = true;
-		if (peer->phase == LINK_ASKING || /* whom it will ask is not known yet */
+		if (peer->phase == LINK_ASKING || /* the key it will ask for is not chosen yet */
 		    !sodium_memcmp(one->pair.theirs, peer->session->keyed.theirs, NOISE_KEY_BYTES))
 			return true;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Proves to each end of a handshake who the other is (wire.h, struct careful_keyed), and derives
- * the cookies of their frames. When what is said is handshake.c's.
+ * Proves the identity of each end in a handshake (struct careful_keyed in wire.h) and derives the
+ * cookies of frames. handshake.c decides when messages are sent.
  */
 #pragma once
 
@@ -21,14 +21,14 @@ struct link_peer;
 /*
  * A peer's.
  *
- * @noise:   of the handshake under way, from our first message on or the peer's
- * @mac_key: between us two
+ * @noise:   state of the handshake under way
+ * @mac_key: shared by both ends
  * @message: our HELLO or WELCOME
- * @turn:    which of the keys that are trusted at the address is asked for
+ * @turn:    index of the trusted key that we ask for
  * @tries:   keys that were refused since a session was asked for
- * @theirs:  the key that the peer proved last, or is to prove next
- * @proves:  the keys of this epoch's messages are here: @say_key of ours, @hear_key of the peer's;
- * @said:    ours so far, @heard: the peer's, by their count
+ * @theirs:  the key that the peer proved last, or must prove next
+ * @proves:  this epoch's message keys exist: @say_key for ours, @hear_key for the peer's
+ * @said:    our messages so far; @heard: the peer's, by their count
  */
 struct keyed {
 	struct noise noise;
@@ -48,57 +48,58 @@ struct keyed {
 struct keyed_heard {
 	struct noise noise;
 	const struct keys_trusted *trusted;
-	struct careful_ctrl ctrl; /* what it says; with the cookie that our frames have */
+	struct careful_ctrl ctrl; /* its content, with the cookie for our frames */
 };
 
-/* false: no key was proved. Changes nothing. */
+/* Checks a HELLO without changing any state. Returns false if it proves no key. */
 bool keyed_hear(struct link *link, const union address *from, const struct careful_keyed *hello,
 		struct keyed_heard *heard);
-/* Nothing comes of what was heard: it is wiped. */
+/* Wipes a proof that is not used. */
 void keyed_drop(struct keyed_heard *heard);
-/* Assigns the proof to this peer, which is answered next. */
+/* Assigns the proof to the peer that is answered next. */
 void keyed_adopt(struct link_peer *peer, struct keyed_heard *heard);
 
 /* Begins a HELLO, or the WELCOME; returns the cookie of the peer's frames. */
 uint64_t keyed_begin(struct link_peer *peer, uint8_t type);
-/* Ends it with what we say of our receive side. */
+/* Completes the message with our receive side. */
 void keyed_seal(struct link_peer *peer, const struct careful_ctrl *ctrl);
 void keyed_send(struct link_peer *peer);
 
-/* false: not the peer's answer. */
+/* Returns false if it is not the peer's answer. */
 bool keyed_welcomed(struct link_peer *peer, const struct careful_keyed *welcome,
 		    struct careful_ctrl *ctrl);
-/* The peer has not the key that was asked for: whether another one at its address is left to try. */
+/* The peer lacks the key that we asked for. Reports whether another key is left to try. */
 bool keyed_other(struct link_peer *peer);
 
-/* Other keys are trusted now: ends the epochs that stand on one that is not, and the
- * session where none is at that address. */
+/* Called after the trusted keys changed. Reports whether the peer's key is still trusted; *other:
+ * some key at its address is. */
 bool keyed_trusted_still(const struct link_peer *peer, bool *other);
 
-/* A message of the epoch; of none there is, where the key is of both hosts. */
+/* Sends a message proved by the epoch's key, or without an epoch by the hosts' shared key. */
 bool keyed_say(struct link_peer *peer, struct careful_ctrl *ctrl, uint8_t type);
 void keyed_say_static(struct link *link, const union address *to,
 		      const struct keys_trusted *trusted, struct careful_ctrl *ctrl, uint8_t type);
-/* The HELLO that asks first. */
+/* Sends the first HELLO. */
 void keyed_ask(struct link_peer *peer, struct careful_ctrl *ctrl);
-/* GONE with each key that is trusted there: we do not know which one the other end asks for. */
+/* Sends GONE with each key that is trusted there: we do not know which one the other end asks
+ * for. */
 void keyed_say_gone(struct link *link, const union address *to, struct careful_ctrl *ctrl);
-/* Reports whether a message is of the peer's epoch (peer may be NULL), and new; or, of those that are of
- * none, of a host that has a key which is trusted there. */
+/* Reports whether a message is proved and new in the peer's epoch (peer may be NULL), or, outside
+ * of an epoch, proved by a key that is trusted there. */
 bool keyed_proves(struct link *link, const union address *from, struct link_peer *peer,
 		  const struct careful_proved *message);
-/* Returns the key that proves a HELLO, in whichever form it came (the other one is NULL); NULL:
- * none. */
+/* Returns the key that proves a HELLO, which came in one of two forms (the other is NULL). NULL: no
+ * key. */
 const struct keys_trusted *keyed_asker(const struct link *link, const union address *from,
 				       const struct careful_keyed *keyed,
 				       const struct careful_proved *proved);
-/* An answer's proof: our own, to the peer's ping that had that frag_off; and whether the peer's to
- * ours is right. */
+/* Writes the proof of our answer to the peer's ping with this frag_off; the second function checks
+ * the peer's proof. */
 void keyed_prove_answer(const struct link_peer *peer, __be32 frag_off,
 			struct careful_ping_answer *answer);
 bool keyed_answer_proves(const struct link_peer *peer, __be32 frag_off,
 			 const struct careful_ping_answer *answer);
-/* The epoch is over, and what its messages were proved by. */
+/* Wipes the epoch's message keys. */
 void keyed_over(struct link_peer *peer);
 
 void keyed_forget(struct keyed *keyed);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Send buffers lent to the application, which builds a message where it leaves from. It has a
- * quarter at most of those that the largest frame does not need, and names one by where its body
- * begins: what is not lent is known as such, however it is asked for.
+ * Send buffers lent to the application, which builds messages in place. It can hold at most a
+ * quarter of the buffers that the largest frame does not need. It names a buffer by the address of
+ * its body; any other address is recognized as not lent.
  */
 #include "link/link.h"
 
@@ -21,7 +21,7 @@ int link_lend_init(struct link *link)
 	return link->lent ? 0 : -ENOMEM;
 }
 
-/* Which of the send buffers it is; NULL: none that is lent. */
+/* Returns the mark of the send buffer with this body, or NULL. */
 static bool *mark_of(const struct link *link, const uint8_t *body)
 {
 	const struct queue *queue = link->queue;
@@ -38,7 +38,7 @@ bool link_is_lent(const struct link *link, const uint8_t *body)
 	return mark_of(link, body);
 }
 
-/* Returns where to write the body of one; NULL: none is free, or enough are lent. */
+/* Lends a buffer and returns its body; NULL if none is free or enough are lent. */
 uint8_t *link_lend(struct link *link)
 {
 	uint64_t addr;
@@ -51,7 +51,7 @@ uint8_t *link_lend(struct link *link)
 	return link->queue->umem + addr + LINK_PAYLOAD_AT;
 }
 
-/* It is the application's no more. Returns its address. */
+/* Ends the loan of a buffer. Returns its address. */
 static uint64_t take_back(struct link *link, const uint8_t *body)
 {
 	bool *lent = mark_of(link, body);
@@ -69,7 +69,7 @@ void link_unlend(struct link *link, const uint8_t *body)
 	link->tx_free[link->tx_free_count++] = addr;
 }
 
-/* Its frame, which is to be sent. */
+/* Makes a frame of a lent buffer, to be sent. */
 void link_tx_lent(struct link_peer *peer, uint8_t *body, uint32_t body_bytes,
 		  struct link_txframe *frame)
 {

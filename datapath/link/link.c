@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A link's life, what is known of all of it, and what the device's news mean to it. Everything it
- * will ever need is allocated here; the paths of frames allocate nothing. */
+/* Opens and closes a link, reports its state, and handles changes of the device. All memory is
+ * allocated here; the paths of frames allocate nothing. */
 #include "link/group.h"
 #include "link/link.h"
 #include "link/repair.h"
@@ -29,7 +29,7 @@ static const char *bound_name(uint32_t bound)
 	return bound < CAREFUL_BOUNDS ? names[bound] : "?";
 }
 
-/* W = floor(R / P), and the two ways in which it can be too small. */
+/* Returns W = floor(R / P), or explains why it is too small. */
 int careful_window(uint32_t receive_buffers, uint32_t bound, uint32_t peers, uint32_t mtu,
 		   uint32_t frame_buffers, struct careful_error *error)
 {
@@ -77,7 +77,7 @@ int link_window(struct link *link, const struct careful_options *options,
 	return 0;
 }
 
-/* Send buffers for one frame of any size, beside what only updates may take. */
+/* Checks that the send buffers hold the largest frame and an update. */
 static int link_send_buffers(const struct queue *queue, struct careful_error *error)
 {
 	uint32_t first = queue->chunk_bytes - LINK_PAYLOAD_AT;
@@ -210,7 +210,7 @@ void link_deinit(struct link *link)
 	*link = (struct link){ 0 };
 }
 
-/* Looks up the way to each peer again, because routes changed. */
+/* Looks up the path to each peer again after routes changed. */
 void link_routes_changed(struct link *link)
 {
 	for (uint32_t i = 0; i < link->peers_max; i++)
@@ -233,7 +233,7 @@ void link_info(struct link *link, struct careful_info *info)
 	memcpy(info->counters, link->counters, sizeof(info->counters));
 }
 
-/* All of *info but what waits above: messages. */
+/* Fills *info, except the messages that wait. */
 void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info)
 {
 	const struct session *session = peer->session;
@@ -271,11 +271,11 @@ void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info
 void link_peer_whereabouts(const struct link_peer *peer, struct careful_peer_whereabouts *where)
 {
 	*where = (struct careful_peer_whereabouts){ .incarnation = peer->session->incarnation };
-	if (peer->llhdr.bytes >= sizeof(where->mac)) /* Ethernet's begins with it */
+	if (peer->llhdr.bytes >= sizeof(where->mac)) /* an Ethernet header begins with it */
 		memcpy(where->mac, peer->llhdr.data, sizeof(where->mac));
 }
 
-/* The device's frames have another size: where it is smaller, a new epoch agrees on it. */
+/* The device's MTU changed. A smaller one is agreed in a new epoch. */
 void link_frames_changed(struct link *link)
 {
 	for (uint32_t i = 0; i < link->peers_max; i++)

@@ -33,32 +33,32 @@
 enum {
 	LINK_BATCH = 64, /* descriptors taken from the device at a time */
 	LINK_TX_QUEUE = 256, /* descriptors queued between two kicks */
-	LINK_PAYLOAD_AT = 128, /* where the body of a frame starts in its first chunk */
+	LINK_PAYLOAD_AT = 128, /* offset of a frame's body in its first chunk */
 	LINK_HDR_BYTES = sizeof(struct careful_hdr),
 	LINK_ETHERNET_BYTES = 14,
 	LINK_IPV4_BYTES = 42, /* Ethernet, IPv4 and UDP, */
-	LINK_IPV6_MORE = 20, /* and how much longer they are with IPv6 */
+	LINK_IPV6_MORE = 20, /* added by IPv6 */
 	LINK_CHUNKS_FREE_MIN = 1, /* send chunks that only window updates may take */
 };
 
-/* A received frame, valid until link_release() or link_hold(), and the next one. */
+/* A received frame, valid until it is released or held and the next one is taken. */
 struct link_rxframe {
 	struct link_peer *peer;
-	uint64_t epoch; /* the peer's when it arrived */
-	struct careful_hdr hdr; /* a copy: where it arrived it is not aligned */
+	uint64_t epoch; /* of the peer at its arrival */
+	struct careful_hdr hdr; /* a copy, since the received one is not aligned */
 	const uint8_t *body; /* first segment's part of what follows the header */
 	uint32_t body_bytes; /* of that part */
 	uint32_t body_total; /* in all segments */
-	uint32_t cost; /* buffers it counts for */
-	bool checked; /* payload_crc is right: link has seen to it */
+	uint32_t cost; /* buffers that it fills */
+	bool checked; /* payload_crc was checked */
 	uint16_t segments;
 	struct device_desc desc[DEVICE_SEGMENTS_MAX];
-	uint32_t parse_ns; /* while hostRx is traced: what taking it from the ring took */
-	uint64_t began_ns; /* of its hostRx; 0: not traced, or told of */
+	uint32_t parse_ns; /* while hostRx is traced: time to take it from the ring */
+	uint64_t began_ns; /* start of its hostRx; 0: not traced, or reported */
 };
 
-/* A message of a frame that is held, as careful_keep() hands it out: which one, and where in the
- * body it begins. */
+/* A message of a held frame, as careful_keep() returns it: its index, and its offset in the
+ * body. */
 struct careful_kept {
 	uint16_t nth, at;
 };
@@ -66,17 +66,17 @@ struct careful_kept {
 /*
  * Receive buffers held beyond the batch in which they arrived.
  *
- * @uses:     of who holds them: they are let go with the last
- * @waits:    those of its messages that could not be served yet, a bit each
- * @messages: those that are kept
+ * @uses:     number of holders; the last one releases the buffers
+ * @waits:    its messages that could not be served yet, a bit each
+ * @messages: its messages that are kept
  */
 struct link_held {
-	struct link_held *next, *prev; /* among its peer's that may be copied out, oldest first */
+	struct link_held *next, *prev; /* the peer's frames that may be copied out, oldest first */
 	struct link_peer *peer;
 	uint64_t epoch;
 	const uint8_t *body; /* in UMEM, or in the copy-out pool */
 	uint32_t body_bytes;
-	uint32_t cost; /* 0: copied out, the buffers are back already */
+	uint32_t cost; /* 0: copied out, the buffers were released */
 	int32_t pool; /* index of its copy-out buffer, or -1 */
 	uint16_t segments;
 	uint16_t uses;
@@ -91,7 +91,7 @@ static inline struct link_held *link_held_of(struct careful_kept *kept)
 				    offsetof(struct link_held, messages));
 }
 
-/* Messages of the control socket, and quotes in ICMP errors; all begin with version, type. */
+/* Messages of the control socket, and quotes in ICMP errors. All begin with version and type. */
 union link_message {
 	struct careful_ctrl ctrl;
 	struct careful_keyed keyed;
@@ -101,9 +101,9 @@ union link_message {
 };
 
 /*
- * A frame being built in send buffers. The header's place is kept free.
+ * A frame being built in send buffers, with room for the header.
  *
- * @built: what flow.built counts for it
+ * @built: its buffers in flow.built
  */
 struct link_txframe {
 	struct link_peer *peer;
@@ -126,74 +126,74 @@ struct link {
 	struct link_peer *peers;
 	struct session *sessions; /* each peer's */
 	struct link_heard *heard; /* of each peer's group */
-	struct traditional_link *traditional; /* NULL: careful is spoken here */
+	struct traditional_link *traditional; /* NULL: the careful protocol */
 	uint32_t peers_max;
-	uint32_t window; /* W; link_peer_window() of a peer may be less */
-	uint32_t body_most; /* that a send buffer holds, and what waits for one */
+	uint32_t window; /* W; a peer's link_peer_window() may be less */
+	uint32_t body_most; /* the largest body in a send buffer, or waiting for one */
 	struct reserve reserve;
-	struct careful_peer_entry unused; /* of peers that never had a session */
+	struct careful_peer_entry unused; /* for peers that never had a session */
 	uint64_t counters[CAREFUL_COUNTERS];
-	uint64_t now_ns; /* as of the last tick or wake-up */
+	uint64_t now_ns; /* time of the last tick or wake-up */
 	uint64_t incarnation;
 	uint8_t secret[16]; /* of the challenge tokens */
-	uint32_t challenges; /* that were sent: the number of the last one */
+	uint32_t challenges; /* challenges sent so far */
 	struct rate_limit limit;
-	uint64_t awaiting_ns; /* since when our programs wait for a slot, */
-	uint64_t awaited_ns; /* and when one of them asked last */
-	bool crowded; /* more control messages than are read at once: the next come by time alone */
+	uint64_t awaiting_ns; /* since when our programs wait for a slot; */
+	uint64_t awaited_ns; /* when one of them last asked */
+	bool crowded; /* too many control messages: they are read by the clock alone */
 	struct keys keys;
-	bool keyed; /* a session takes a key: keys has those that do */
+	bool keyed; /* a session needs one of the keys */
 	struct seal_rules seal_rules;
-	struct seal *seals; /* each peer's; NULL: nobody's frames are sealed */
-	uint8_t *seal_flat; /* a frame of several buffers, in one piece */
+	struct seal *seals; /* by peer; NULL: no frames are sealed */
+	uint8_t *seal_flat; /* to put a frame of several buffers together */
 	uint32_t sync_ms, stall_ms;
-	bool measures; /* the burst that paths take */
+	bool measures; /* measures the burst of paths */
 	char name[CAREFUL_NAME_BYTES];
 
-	/* Send buffers: a stack of free chunks, the frames queued since the last kick. */
+	/* Send buffers: a stack of free chunks, and the frames queued since the last kick. */
 	uint64_t *tx_free;
 	uint32_t tx_free_count;
-	bool *lent; /* by send buffer: the application has it (lend.c) */
+	bool *lent; /* by send buffer: lent to the application (lend.c) */
 	uint32_t lent_count, lent_most;
 	struct device_desc tx_queue[LINK_TX_QUEUE];
 	uint32_t tx_queued;
-	struct sink net_tx; /* of what is queued and not kicked */
+	struct sink net_tx; /* queued bytes that are not kicked yet */
 	uint32_t tx_pulse_payload, tx_pulse_frames; /* the same, for its trace */
-	const struct link_peer *tx_last; /* whose the last of them is */
+	const struct link_peer *tx_last; /* peer of the last queued frame */
 	bool kick_again; /* the device was busy at the last kick */
 	uint64_t kicks; /* so far; written by tx.c alone */
 
-	/* Receive buffers on their way back, and the peers that they belong to. */
+	/* Released receive buffers, and their peers. */
 	uint64_t *fill;
 	uint32_t fill_count;
 	struct link_peer **dirty;
 	uint32_t dirty_count;
-	struct device_desc rx_descs[LINK_BATCH]; /* taken from the device: all but rx_at are left */
+	struct device_desc rx_descs[LINK_BATCH]; /* taken from the device; rx_at of them are done */
 	uint32_t rx_at, rx_got;
-	uint32_t rx_follow; /* frames that may be handed on after those before them, in this batch */
-	bool following; /* some peer's frames need wait no more */
-	uint32_t follow; /* the slot that is asked for them first */
-	uint64_t rx_began_ns; /* of the batch's hostRx; 0: not traced */
+	uint32_t rx_follow; /* waiting frames that may still be handed on in this batch */
+	bool following; /* some waiting frame's turn has come */
+	uint32_t follow; /* the slot that is checked first */
+	uint64_t rx_began_ns; /* start of the batch's hostRx; 0: not traced */
 	uint64_t rx_drains; /* times that the device's RX ring was seen empty */
-	uint64_t rx_taken; /* descriptors of it that were seen to */
-	bool draining; /* some handshake or answer waits for that */
-	bool resting; /* no epoch begins: the device is about to change */
-	const struct link_peer *alone; /* nobody else's epoch begins; NULL: everybody's may */
+	uint64_t rx_taken; /* descriptors taken from it */
+	bool draining; /* a handshake or answer waits for a drained ring */
+	bool resting; /* no epoch may begin, since the device will change */
+	const struct link_peer *alone; /* only this peer's epoch may begin; NULL: every peer's */
 
 	/* Repairs (log.h, reorder.c). */
 	bool repairs; /* a lost frame is sent again; else it ends the epoch */
-	bool again; /* some peer asks for frames again */
-	bool attentive; /* some peer may ask for frames, or answer, between two ticks */
-	struct link_rxframe *early; /* that wait for others; @early_free: entries without one */
+	bool again; /* some peer requests frames */
+	bool attentive; /* some peer may request or answer between two ticks */
+	struct link_rxframe *early; /* waiting frames; @early_free: unused entries */
 	uint32_t *early_free, early_free_count;
 	uint32_t *early_at; /* each peer's link_repair.early */
-	uint32_t early_mask; /* of its entries, a power of two, less 1 */
+	uint32_t early_mask; /* number of its entries, a power of two, minus 1 */
 
 	/* Held frames and their copies. */
 	struct link_held *kept;
 	struct link_held **kept_free;
 	uint32_t kept_free_count;
-	struct link_held *kept_lists; /* of each peer, the head of those that may be copied out */
+	struct link_held *kept_lists; /* by peer, list head of frames that may be copied out */
 	uint8_t *pool;
 	uint32_t pool_buffer_bytes;
 	int32_t *pool_free;
@@ -201,25 +201,25 @@ struct link {
 	struct share pool_share;
 
 	bool pings_done; /* some peer's ping ended */
-	bool trains; /* frames of some are to be sent */
-	uint64_t stamps_until_ns; /* the device notes arrivals until then; 0: it does not */
-	/* Some peer's state or epoch changed: whoever cares compares with what it knew. */
+	bool trains; /* some trains have frames to send */
+	uint64_t stamps_until_ns; /* the device stamps arrivals until then; 0: it does not */
+	/* Some peer's state or epoch changed. */
 	bool changed;
 };
 
-/* Buffers that so many bytes of a frame fill; most frames fill one, without a division. */
+/* Returns the buffers that a frame of this many bytes fills. Most fill one: no division. */
 static inline uint32_t link_buffers(uint32_t bytes, uint32_t buffer_bytes)
 {
 	return bytes <= buffer_bytes ? 1 : (bytes + buffer_bytes - 1) / buffer_bytes;
 }
 
-/* Buffers that the largest frame fills. */
+/* Returns the buffers that the largest frame fills. */
 static inline uint32_t link_frame_cost(const struct queue *queue)
 {
 	return link_buffers(queue_frame_bytes(queue), queue->buffer_bytes);
 }
 
-/* Begins to wait for what the RX ring holds: each descriptor there has a chunk of its own. */
+/* Begins to wait until the RX ring's present frames are taken: at most one per chunk. */
 static inline struct link_drain link_drain_begin(const struct link *link)
 {
 	return (struct link_drain){ link->rx_drains + 1, link->rx_taken + link->queue->rx_chunks };
@@ -235,7 +235,6 @@ static inline bool link_drain_over(const struct link *link, const struct link_dr
 	return link->rx_drains >= drain->empties || link->rx_taken >= drain->taken;
 }
 
-/* Which protocol is spoken here. */
 static inline enum careful_protocol link_protocol(const struct link *link)
 {
 	return link->traditional ? CAREFUL_PROTOCOL_TRADITIONAL : CAREFUL_PROTOCOL_CAREFUL;
@@ -255,7 +254,7 @@ static inline void link_count(struct link *link, enum careful_counter counter)
 int link_init(struct link *link, struct queue *queue, const struct careful_options *options,
 	      struct careful_error *error);
 void link_deinit(struct link *link);
-/* Leaves the memory of copies to a file operation that hangs. */
+/* Leaks the copy pool, since a hanging file operation still uses it. */
 static inline void link_leave_pool(struct link *link)
 {
 	link->pool = NULL;
@@ -310,7 +309,7 @@ bool link_stale(const struct link_rxframe *frame);
 void link_told(struct link_rxframe *frame);
 struct careful_trace link_untold(struct link_rxframe *frame);
 
-/* Something is to be told the peer by the end of the round, unless a data frame does it. */
+/* The peer needs an update at the end of the round, unless a data frame brings it. */
 static inline void link_dirty(struct link_peer *peer)
 {
 	struct link *link = peer->link;
@@ -321,14 +320,14 @@ static inline void link_dirty(struct link_peer *peer)
 	link->dirty[link->dirty_count++] = peer;
 }
 
-/* Publishes the receive buffers that were given back; only now are the credits owed. */
+/* Publishes the released receive buffers; only now are their credits owed. */
 static inline void link_publish(struct link *link)
 {
 	if (link->fill_count || link->dirty_count)
 		link_publish_freed(link);
 }
 
-/* The payload is where it belongs: tells whoever traces hostRx. */
+/* Ends the frame's hostRx for a trace: its payload is in place. */
 static inline void link_placed(struct link_rxframe *frame)
 {
 	if (frame->began_ns)
@@ -343,19 +342,19 @@ void link_unhold(struct link *link, struct link_held *kept);
 void link_copy_out(struct link_peer *peer);
 void link_copy_out_old(struct link_peer *peer);
 
-/* Reports whether so many of the peer's buffers are held that it may soon have no credit. */
+/* Reports whether held buffers may soon leave the peer without a credit. */
 static inline bool link_holds_many(const struct link_peer *peer)
 {
 	return flow_holds_many(&peer->flow, peer->kept);
 }
 
-/* Reports whether what waits for disks holds its share of the peer's window. */
+/* Reports whether frames that wait for disks hold their share of the peer's window. */
 static inline bool link_holds_share(const struct link_peer *peer, uint32_t held)
 {
 	return flow_holds_share(&peer->flow, held);
 }
 
-/* After something of the peer's was held. */
+/* Called after a frame of the peer was held. */
 static inline void link_relieve(struct link_peer *peer)
 {
 	if (link_holds_many(peer) || peer->withholding)
@@ -391,7 +390,6 @@ void link_again_done(struct link_peer *peer, uint32_t seq);
 void link_again_over(struct link *link);
 bool link_wants(const struct link_peer *peer, uint32_t seq);
 
-/* Reports whether the peer asks for frames again. */
 static inline bool link_asked(const struct link_peer *peer)
 {
 	return peer->repair.wanted != 0;
@@ -405,25 +403,25 @@ void link_unlend(struct link *link, const uint8_t *body);
 void link_tx_lent(struct link_peer *peer, uint8_t *body, uint32_t body_bytes,
 		  struct link_txframe *frame);
 
-/* tx_small.c: the same of a message in one frame, in one go */
+/* tx_small.c: the fast path of a message of one frame */
 bool link_small_careful(struct link_peer *peer, const struct careful_am *am, const void *payload,
 			uint32_t bytes);
 bool link_small_traditional(struct link_peer *peer, const struct careful_am *am,
 			    const void *payload, uint32_t bytes);
 
-/* Receive buffers that a frame with this body fills at the peer. */
+/* Returns the receive buffers that a frame with this body fills at the peer. */
 static inline uint32_t link_cost(const struct link_peer *peer, uint32_t body_bytes)
 {
 	return link_buffers(peer->beside + body_bytes, peer->buffer_bytes);
 }
 
-/* The largest body that a frame towards the peer can have. */
+/* Returns the largest body of a frame to the peer. */
 static inline uint32_t link_body_max(const struct link_peer *peer)
 {
 	return peer->frame_bytes - peer->beside;
 }
 
-/* The same for a frame in one buffer at both ends: what a handler can be handed. */
+/* Returns the largest body that fits one buffer at both ends, as a handler needs. */
 static inline uint32_t link_body_single(const struct link_peer *peer)
 {
 	uint32_t most = peer->link->body_most - peer->trailer;
@@ -434,7 +432,7 @@ static inline uint32_t link_body_single(const struct link_peer *peer)
 	return body < most ? body : most;
 }
 
-/* Reports whether a frame with this body may leave now. Can open the session after a train. */
+/* Reports whether a frame with this body may leave now. May open the session after a train. */
 static inline bool link_may_send(struct link_peer *peer, uint32_t body_bytes)
 {
 	if (peer->phase != LINK_OPEN && !link_train_opens(peer))
@@ -446,14 +444,14 @@ static inline bool link_may_send(struct link_peer *peer, uint32_t body_bytes)
 	return flow_may_send(&peer->flow, link_cost(peer, body_bytes));
 }
 
-/* Sends the updates that are due and that no data frame carried. */
+/* Sends the due updates that no data frame carried. */
 static inline void link_updates(struct link *link)
 {
 	if (link->dirty_count)
 		link_updates_due(link);
 }
 
-/* A message in one frame. false: not now, or not so; nothing is done. */
+/* Sends a message of one frame. Returns false, and does nothing, if the fast path cannot. */
 static inline bool link_send_small(struct link_peer *peer, const struct careful_am *am,
 				   const void *payload, uint32_t bytes)
 {
@@ -463,64 +461,64 @@ static inline bool link_send_small(struct link_peer *peer, const struct careful_
 	       link_small_traditional(peer, am, payload, bytes);
 }
 
-/* Moves what is queued to the wire. */
+/* Sends the queued frames. */
 static inline void link_kick(struct link *link)
 {
 	if (link->tx_queued || link->kick_again)
 		link_kick_queued(link);
 }
 
-/* Reports whether it is known what a frame towards the peer can hold. */
+/* Reports whether the size of frames to the peer is known. */
 static inline bool link_knows(const struct link_peer *peer)
 {
 	return peer->frame_bytes && peer->llhdr.bytes;
 }
 
-/* Reports whether there is a session, and both ends have said so: data may wait for its trains. */
+/* Reports whether both ends have agreed on an epoch; data may still wait for trains. */
 static inline bool link_has_epoch(const struct link_peer *peer)
 {
 	return peer->phase >= LINK_OPEN;
 }
 
-/* Reports whether there is a session, in which frames may leave. */
+/* Reports whether frames may leave in the session. */
 static inline bool link_is_open(const struct link_peer *peer)
 {
 	return peer->phase == LINK_OPEN;
 }
 
-/* Reports whether there is a session in which no frame in one buffer has such a body. */
+/* Reports whether a session exists whose frames in one buffer are too small for this body. */
 static inline bool link_too_large(const struct link_peer *peer, uint32_t body_bytes)
 {
 	return peer->phase == LINK_OPEN && link_knows(peer) && body_bytes > link_body_single(peer);
 }
 
-/* Frames of ours that the peer has room for, beside those that it has handled. */
+/* Returns how many of our frames the peer has room for. */
 static inline uint32_t link_room(const struct link_peer *peer)
 {
 	return peer->flow.tx.size;
 }
 
-/* So many bytes of large messages wait for the peer, behind the frame that leaves next; what a
- * frame's body holds beside them. */
+/* Notes that `bytes` of large messages wait for the peer behind the next frame. beside: other bytes
+ * in a frame's body. */
 static inline void link_ask(struct link_peer *peer, uint64_t bytes, uint32_t beside)
 {
 	if (peer->flow.tx.reserve)
 		reserve_ask(peer, bytes, beside);
 }
 
-/* Reports whether a queue stands before the peer: there, on the way, or at the device. */
+/* Reports whether frames queue for the peer: there, on the path, or at the device. */
 static inline bool link_busy(const struct link_peer *peer)
 {
 	return peer->phase == LINK_OPEN && (peer->link->kick_again || flow_busy(&peer->flow));
 }
 
-/* Number of the last frame sent in this epoch; for traces. */
+/* Returns the number of the last frame sent in this epoch, for traces. */
 static inline uint32_t link_seq_last(const struct link_peer *peer)
 {
 	return peer->flow.seq_out;
 }
 
-/* The peer whose session a frame that is not sealed is of, or NULL. */
+/* Returns the peer of an unsealed frame, or NULL. */
 static inline struct link_peer *link_peer_of(struct link *link, const struct careful_hdr *hdr)
 {
 	uint32_t slot = be16toh(hdr->src_node);
@@ -541,7 +539,6 @@ bool link_peer_belongs(const struct link_peer *peer, const struct link_host *hos
 uint32_t link_peer_taken(const struct link *link, const struct link_host *host);
 bool link_peer_welcome(struct link *link, const struct link_host *host);
 bool link_peer_free(const struct link_peer *peer);
-/* Reports whether two peers are sessions of one host. */
 bool link_same_host(const struct link_peer *a, const struct link_peer *b);
 struct link_peer *link_peer_get(struct link *link, const union address *address);
 struct link_peer *link_peer_with(struct link *link, const struct careful_hdr *hdr);
@@ -552,8 +549,8 @@ bool link_ctrl_send(struct link *link, const union address *to, struct careful_c
 void link_unheard(struct link_peer *peer, uint64_t since_ns);
 uint64_t link_random(struct link *link);
 
-/* Hosts that the peer's slot was given to, processes that were met there, and the errno that
- * its last session ended with. */
+/* The hosts that have had the peer's slot, the processes met there, and the errno of its last
+ * session's end. */
 static inline uint32_t link_tenants(const struct link_peer *peer)
 {
 	return peer->session->tenants;
@@ -569,31 +566,32 @@ static inline int link_error(const struct link_peer *peer)
 	return peer->session->last_errno;
 }
 
-/* The address that our HELLO was answered from, if not the peer's; family 0: none. */
+/* Returns another address than the peer's that answered our HELLO; family 0: none. */
 static inline const union address *link_elsewhere(const struct link_peer *peer)
 {
 	return &peer->session->handshake.elsewhere;
 }
 
-/* The way to the peer is another, or how its frames are sealed. */
+/* Called when the route to the peer, or its sealing, changed. */
 static inline void link_way(struct link_peer *peer)
 {
 	peer->beside = (uint16_t)(peer->llhdr.bytes + LINK_HDR_BYTES + peer->trailer);
 }
 
-/* Reports whether anything of the peer's came in this epoch. */
+/* Reports whether any frame of the peer came in this epoch. */
 static inline bool link_used(const struct link_peer *peer)
 {
 	return peer->trailer ? flow_received(&peer->flow) : flow_used(&peer->flow);
 }
 
-/* A region is the peer's own, or no more. */
+/* Counts a region that becomes the peer's own, or stops to be. */
 static inline void link_claim(struct link_peer *peer, int by)
 {
 	peer->session->claims += (uint32_t)by;
 }
 
-/* Service waits for a reply, and has it, or waits no more. */
+/* Called when the engine begins to wait for a reply, and when the reply arrives or the wait is
+ * cancelled. */
 static inline void link_await(struct link_peer *peer)
 {
 	peer->operations++;
@@ -617,7 +615,7 @@ void link_bye(struct link_peer *peer);
 void link_connect(struct link_peer *peer);
 void link_break(struct link_peer *peer);
 void link_renew(struct link_peer *peer);
-/* Lets epochs begin again: those of this peer alone, or of all peers (NULL). */
+/* Lets epochs begin again, of this peer alone or of all peers (NULL). */
 void link_resume(struct link *link, const struct link_peer *alone);
 /* Ends every epoch and lets none begin. Reports whether all frames are back. */
 bool link_rest(struct link *link);
@@ -666,8 +664,8 @@ bool link_path_begin(struct link_peer *peer);
 bool link_path_told(struct link_peer *peer);
 enum link_path_state {
 	LINK_PATH_KNOWN,
-	LINK_PATH_PROBES, /* data waits for it */
-	LINK_PATH_RENEWS, /* frames are to be smaller, in a new epoch */
+	LINK_PATH_PROBES, /* data waits for the search */
+	LINK_PATH_RENEWS, /* frames must be smaller, in a new epoch */
 };
 enum link_path_state link_path_tick(struct link_peer *peer);
 

@@ -13,7 +13,7 @@ enum {
 	CACHE_LINE = 64,
 };
 
-/* A power of two that holds so many. */
+/* Returns the smallest power of two that is at least n. */
 static uint32_t power_from(uint32_t n)
 {
 	uint32_t size = 8;
@@ -23,7 +23,8 @@ static uint32_t power_from(uint32_t n)
 	return size;
 }
 
-/* An odd number of cache lines: copies of consecutive frames share no set of the cache. */
+/* Returns an odd number of cache lines, so that copies of consecutive frames share no set of the
+ * cache. */
 static uint32_t copy_bytes(const struct link *link)
 {
 	uint32_t body = link->queue->chunk_bytes - LINK_PAYLOAD_AT;
@@ -52,8 +53,8 @@ void link_log_keep_long(struct link_peer *peer, const uint8_t *body, uint32_t bo
 	link_log_keep(peer, &args, body, body_bytes);
 }
 
-/* Makes room for a window of the peer and what it may grant beside it. -EPROTO: no host has such
- * a window; -ENOMEM. */
+/* Makes room for the peer's window and the most that it may grant. -EPROTO: no host has such a
+ * window; -ENOMEM. */
 int link_log_open(struct link_peer *peer, uint32_t window, uint32_t reserve)
 {
 	struct link_repair *repair = &peer->repair;
@@ -87,7 +88,7 @@ void link_log_free(struct link_repair *repair)
 	repair->log_mask = 0;
 }
 
-/* Reports whether one of our numbers has come, or is of another epoch. */
+/* Reports whether one of our frames has arrived, or belongs to another epoch. */
 bool link_resolved(const struct link_peer *peer, uint32_t seq)
 {
 	const struct link_repair *repair = &peer->repair;
@@ -99,7 +100,8 @@ bool link_resolved(const struct link_peer *peer, uint32_t seq)
 	return (int32_t)(tx->credits - tx->reserve - repair->log[seq & repair->log_mask].sent) >= 0;
 }
 
-/* All our numbers up to this have come, says the peer; false: it cannot know of that number. */
+/* The peer reports that all our frames up to this number have come. Returns false if that is
+ * impossible. */
 bool link_log_came(struct link_peer *peer, uint32_t seq)
 {
 	if (!peer->repair.log)
@@ -111,7 +113,7 @@ bool link_log_came(struct link_peer *peer, uint32_t seq)
 	return true;
 }
 
-/* The peer asks for one of our numbers. A repair of this millisecond may be under way. */
+/* Notes that the peer asks for a frame, unless a repair of this millisecond may be under way. */
 static void want(struct link_peer *peer, uint32_t seq, uint32_t now_ms)
 {
 	struct log_entry *entry = &peer->repair.log[seq & peer->repair.log_mask];
@@ -124,7 +126,7 @@ static void want(struct link_peer *peer, uint32_t seq, uint32_t now_ms)
 	peer->link->again = true;
 }
 
-/* The peer names numbers that it misses; false: of a number that was never sent. */
+/* Takes the numbers that the peer misses. Returns false if one was never sent. */
 bool link_log_on_missing(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	uint32_t from = be32toh(ctrl->window), to = be32toh(ctrl->seq_sent);
@@ -139,7 +141,7 @@ bool link_log_on_missing(struct link_peer *peer, const struct careful_ctrl *ctrl
 	return true;
 }
 
-/* A number was sent again, or need not be. */
+/* Marks a request as served. */
 void link_again_done(struct link_peer *peer, uint32_t seq)
 {
 	struct log_entry *entry = &peer->repair.log[seq & peer->repair.log_mask];
@@ -149,7 +151,6 @@ void link_again_done(struct link_peer *peer, uint32_t seq)
 	entry->again_ms = (uint32_t)(peer->link->now_ns / 1000000) | 1;
 }
 
-/* Reports whether the peer still asks for one of our numbers. */
 bool link_wants(const struct link_peer *peer, uint32_t seq)
 {
 	const struct link_repair *repair = &peer->repair;

@@ -21,8 +21,8 @@ struct link_peer;
  * The header fields that link_send() is given; it adds sequence, credits, cookie and check.
  *
  * @crc_bytes: how much of the body payload_crc covers (first segment)
- * @source:    names, for message/, where the payload is read again; 0: the body is copied, for it
- *             is in one buffer
+ * @source:    tells message/ where to read the payload again; 0: the body is in one buffer and is
+ *             copied
  */
 struct link_send_args {
 	uint8_t type;
@@ -37,7 +37,7 @@ struct link_send_args {
 };
 
 enum {
-	LOG_BODY_BYTES = 112, /* of a body that the entry itself keeps */
+	LOG_BODY_BYTES = 112, /* of a body that the entry can keep */
 	LOG_BYTES = 0xffff, /* of log_entry.bytes_flags */
 	LOG_WANTED = 1 << 16,
 	LOG_BRIEF = 1 << 17,
@@ -46,11 +46,11 @@ enum {
 /*
  * One frame.
  *
- * @sent:        buffers that we had filled at the peer when it left, itself included
- * @again_ms:    when this entry's frames were sent again last
- * @bytes_flags: bytes of its body, and LOG_WANTED: the peer asks for it; LOG_BRIEF: it is a
- *               message of one frame, as tx_small.c builds it, and so short that @body has it
- * @args:        of another frame
+ * @sent:        buffers that we had filled at the peer when it left, including its own
+ * @again_ms:    when this entry's frame was last sent again
+ * @bytes_flags: bytes of its body, and LOG_WANTED: the peer requests it; LOG_BRIEF: a message of
+ *               one frame by tx_small.c, short enough for @body
+ * @args:        of any other frame
  */
 struct log_entry {
 	uint32_t sent;
@@ -65,19 +65,19 @@ struct log_entry {
 _Static_assert(sizeof(struct log_entry) == 128, "two cache lines, of which most use one");
 
 /*
- * A peer's part in repairs.
+ * A peer's state of repairs.
  *
- * @log:         of our frames, by number; NULL: nothing is repaired
- * @copies:      of the bodies of those that have no source
- * @log_mask:    entries of the log, a power of two, less 1
+ * @log:         our frames, by number; NULL: nothing is repaired
+ * @copies:      bodies of frames without a source
+ * @log_mask:    entries of the log, a power of two, minus 1
  * @copy_bytes:  from one copy to the next
- * @acked:       all our numbers up to this have come, as the peer said
- * @wanted:      entries that the peer asks for
- * @early:       of the peer's numbers: the frame that waits for those before it (reorder.c), counted
+ * @acked:       the peer has confirmed all our numbers up to this
+ * @wanted:      entries that the peer requests
+ * @early:       by number of the peer: the frame that waits for earlier ones (reorder.c), counted
  *               from 1; or 0
- * @early_count: frames that wait so
- * @highest:     the last number that the peer is known to have sent, if it is beyond seq_in
- * @asked:       the last number that the peer was asked for
+ * @early_count: waiting frames
+ * @highest:     the last number that the peer has certainly sent, if beyond seq_in
+ * @asked:       the last number that we requested
  */
 struct link_repair {
 	struct log_entry *log;

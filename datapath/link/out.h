@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The last steps of a frame that leaves, the same for a peer (tx.c) and for a group (group.c):
- * its link header, its checks, its place in the queue. Calls: crc32c.c, tx.c to kick.
+ * The last steps of sending a frame, to a peer (tx.c) or to a group (group.c): the link header, the
+ * checks, the queue.
  */
 #pragma once
 
@@ -26,10 +26,9 @@ static inline void out_put16(uint8_t *p, uint32_t value)
 	memcpy(p, &be, sizeof(be));
 }
 
-/* Ethernet, IP and UDP for a frame of this length. The template's IPv4 checksum is
- * that of an empty datagram: only the length changes, and one's complement sums
- * can be adjusted for it (RFC 1624). The whole template is copied, a constant number of
- * bytes: what is beyond the headers reaches into *hdr, which is written after. */
+/* Writes the Ethernet, IP and UDP headers for this length. The template's IPv4 checksum is that of
+ * an empty datagram; it is adjusted for the length (RFC 1624). The whole template is copied, a
+ * constant number of bytes. Its rest reaches into *hdr, which is written later. */
 static inline __attribute__((always_inline)) void
 out_llhdr(const struct llhdr *llhdr, struct careful_hdr *hdr, uint32_t body_bytes)
 {
@@ -52,7 +51,7 @@ out_llhdr(const struct llhdr *llhdr, struct careful_hdr *hdr, uint32_t body_byte
 	out_put16(p + llhdr->bytes - 4, udp);
 }
 
-/* A frame of so many bytes is in the queue: @payload of its body's are the application's. */
+/* Counts a queued frame; @payload bytes of its body belong to the application. */
 static inline void out_sent(struct link_peer *peer, uint32_t body_bytes, uint32_t payload)
 {
 	struct link *link = peer->link;
@@ -77,8 +76,8 @@ static inline void out_queue(struct link *link, const struct link_txframe *frame
 	link->tx_pulse_frames++;
 }
 
-/* The payload's CRC, then the header's own: by then the narrow stores of its fields are in the
- * cache, and the wide loads of the check need not wait for them. */
+/* Writes the payload's CRC, then the header's. By then the narrow stores of the header's fields are
+ * in the cache, so the wide loads of its check need not wait. */
 static inline void out_seal(struct link_txframe *frame, uint32_t crc_bytes)
 {
 	if (crc_bytes)

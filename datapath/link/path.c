@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The way to a peer as the kernel knows it, and the largest frame that it takes. The
- * administrator sets it (`ip route ... mtu`), or pings of several sizes find what passes (RFC 8899)
- * while this end holds its data back. The search begins after losses in several epochs in a row, or
- * in one, if a router said by ICMP that a frame of this epoch was too large. ICMP alone, which
- * anybody can forge, makes no frame smaller. control.c acts on what is found.
+ * The kernel's route to a peer, and the largest frame that fits it. The administrator sets the size
+ * (`ip route ... mtu`), or pings of several sizes find it (RFC 8899) while this end holds its data
+ * back. The search begins after losses in several epochs in a row, or in one epoch if ICMP said
+ * that one of its frames was too large. ICMP alone, which anybody can forge, makes no frame
+ * smaller. control.c acts on the result.
  */
 #include "link/link.h"
 
 enum {
-	LOSING_EPOCHS = 2, /* in a row, before the way is probed */
-	TRIES = 3, /* of one size without an answer, until it counts as too large */
+	LOSING_EPOCHS = 2, /* in a row, before the path is probed */
+	TRIES = 3, /* without an answer, until a size counts as too large */
 	FIRST_MS = 500, /* to wait for the first answer, */
-	MORE_MS = 20, /* and beyond a multiple of its round trip for the others */
+	MORE_MS = 20, /* and beyond a multiple of its round trip for later ones */
 	ROUND_TRIPS = 4,
-	NEAR_BYTES = 8, /* the search ends when the bounds are so near */
+	NEAR_BYTES = 8, /* the search ends when the bounds are this close */
 	AGAIN_S = 10, /* between two searches, */
 	RAISE_S = 600, /* and until a larger frame is tried again */
 	PING_BODY_MAX = 4096, /* longer frames are not probed */
 };
 
-/* Returns the largest frame, in bytes with its Ethernet header, that the way takes. */
+/* Returns the largest frame that the path takes, in bytes with its Ethernet header. */
 static uint32_t frame_limit(const struct link_peer *peer)
 {
 	uint32_t limit = queue_frame_bytes(peer->link->queue);
@@ -33,7 +33,7 @@ static uint32_t frame_limit(const struct link_peer *peer)
 	return limit > DEVICE_FRAME_BYTES_MIN ? limit : DEVICE_FRAME_BYTES_MIN;
 }
 
-/* Fits frames to a way that has just been found. Nothing was sent that way in this epoch. */
+/* Fits frames to a path that has just been found. This epoch has sent nothing on it yet. */
 void link_path_fit(struct link_peer *peer)
 {
 	uint32_t limit = frame_limit(peer);
@@ -42,8 +42,8 @@ void link_path_fit(struct link_peer *peer)
 	peer->frame_bytes = peer->session->frame_bytes < limit ? peer->session->frame_bytes : limit;
 }
 
-/* Looks for the way anew. Returns 0, -EMSGSIZE if messages under way were cut for frames that no
- * longer fit, or the reason why the kernel has no way any more. */
+/* Looks up the route again. Returns 0, -EMSGSIZE if messages under way were cut for frames that no
+ * longer fit, or the errno of a lost route. */
 int link_path_again(struct link_peer *peer)
 {
 	struct port *port = peer->link->port;
@@ -66,7 +66,7 @@ bool link_path_narrow(const struct link_peer *peer)
 	return peer->frame_bytes < peer->session->frame_bytes;
 }
 
-/* Returns the largest frame that a ping can be. */
+/* Returns the largest frame for a ping. */
 static uint32_t probe_most(const struct link_peer *peer)
 {
 	uint32_t body = link_body_single(peer);
@@ -74,14 +74,15 @@ static uint32_t probe_most(const struct link_peer *peer)
 	return peer->llhdr.bytes + LINK_HDR_BYTES + (body < PING_BODY_MAX ? body : PING_BODY_MAX);
 }
 
-/* A router says that a frame of this epoch was too large: one epoch with losses is enough. */
+/* Notes that a router called a frame of this epoch too large: then one epoch with losses is
+ * enough. */
 bool link_path_told(struct link_peer *peer)
 {
 	peer->session->path.told = true;
 	return true;
 }
 
-/* An epoch has begun. Reports whether data waits until the way has been probed. */
+/* Called when an epoch begins. Reports whether data waits until the path has been probed. */
 bool link_path_begin(struct link_peer *peer)
 {
 	struct session *session = peer->session;
@@ -95,7 +96,7 @@ bool link_path_begin(struct link_peer *peer)
 	path->lost = lost;
 	path->probing = false;
 	due = path->losing >= (path->told ? 1 : LOSING_EPOCHS);
-	wait_s = path->bytes && !due ? RAISE_S : AGAIN_S; /* the way may have become narrower yet */
+	wait_s = path->bytes && !due ? RAISE_S : AGAIN_S; /* it may be smaller yet */
 	if (path->searched_ns && now_ns - path->searched_ns < wait_s * 1000000000ull &&
 	    !(due && path->told))
 		return false;
@@ -111,7 +112,8 @@ bool link_path_begin(struct link_peer *peer)
 	return true;
 }
 
-/* Frames of so many bytes pass; 0: as large as both ends take, or small ones do not pass either. */
+/* Ends the search: frames of this many bytes pass; 0: no limit was found, or small frames do not
+ * pass either. */
 static void conclude(struct link_peer *peer, uint32_t bytes)
 {
 	struct link_path *path = &peer->session->path;
@@ -124,7 +126,7 @@ static void conclude(struct link_peer *peer, uint32_t bytes)
 	path->renews = bytes && bytes < peer->frame_bytes;
 }
 
-/* Chooses the next size. The first answer tells how long to wait for the others. */
+/* Chooses the next size. The first answer sets how long to wait for later ones. */
 static void step(struct link_peer *peer)
 {
 	struct link_path *path = &peer->session->path;
@@ -150,7 +152,7 @@ static void step(struct link_peer *peer)
 	}
 }
 
-/* Probes on. */
+/* Continues the search. */
 enum link_path_state link_path_tick(struct link_peer *peer)
 {
 	struct link_path *path = &peer->session->path;

@@ -8,11 +8,11 @@
 #include <string.h>
 
 enum {
-	DISTRUST_MS = 1000, /* without an answer: maybe its link address is another now */
-	SETTINGS_TRIES = 8, /* to read settings that nobody changes meanwhile */
+	DISTRUST_MS = 1000, /* without an answer: its link address may have changed */
+	SETTINGS_TRIES = 8, /* to read settings while nobody changes them */
 };
 
-/* Reports whether it is the same host, whatever the port. */
+/* Reports whether two addresses are one host, on any port. */
 static bool host_equal(const union address *a, const union address *b)
 {
 	if (a->sa.sa_family != b->sa.sa_family)
@@ -29,7 +29,8 @@ static bool address_equal(const union address *a, const union address *b)
 					     a->in6.sin6_port == b->in6.sin6_port);
 }
 
-/* Reports whether two pairs can be of one session: an address of ours that is not said is any. */
+/* Reports whether two address pairs can name one session. A pair without our address matches
+ * any. */
 static bool pair_equal(const union address *a, const union address *b)
 {
 	return address_equal(a, b) && (!address_has_ours(a) || !address_has_ours(b) ||
@@ -41,8 +42,8 @@ bool link_peer_at(const struct link_peer *peer, const union address *address)
 	return peer->state != CAREFUL_PEER_NONE && address_equal(&peer->session->address, address);
 }
 
-/* Reports how well a pair of addresses names the peer's session: 0 is not at all. A pair without
- * our address names each session with theirs, and an open one first. */
+/* Returns how well an address pair names the peer's session, 0: not at all. A pair without our
+ * address names all sessions with the peer's, and prefers an open one. */
 static int likeness(const struct link_peer *peer, const union address *pair)
 {
 	const union address *known = &peer->session->address;
@@ -69,7 +70,7 @@ struct link_peer *link_peer_find(struct link *link, const union address *pair)
 	return best;
 }
 
-/* Reports whether a message carries a secret of the peer's session. */
+/* Reports whether a message contains a secret of the peer's session. */
 static bool names_session(const struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	const struct session *session = peer->session;
@@ -84,8 +85,8 @@ static bool names_session(const struct link_peer *peer, const struct careful_ctr
 }
 
 /* Returns the peer that sent a control message, or NULL. One host can have several sessions with
- * us, each between another pair of addresses. If our address went away meanwhile, the message
- * comes to another one, and its secret names the session. */
+ * us, each with its own address pair. If our address was removed, the message comes to another one,
+ * and its secret names the session. */
 struct link_peer *link_peer_from(struct link *link, const union address *from,
 				 const struct careful_ctrl *ctrl)
 {
@@ -97,8 +98,8 @@ struct link_peer *link_peer_from(struct link *link, const union address *from,
 	return peer;
 }
 
-/* A slot whose peer failed, or gave up its window, and of which no buffer is held, is free for
- * another. */
+/* Reports whether the slot is free: its peer failed or gave up its window, and no buffer is
+ * held. */
 bool link_peer_free(const struct link_peer *peer)
 {
 	return (peer->state == CAREFUL_PEER_NONE || peer->state == CAREFUL_PEER_FAILED ||
@@ -106,22 +107,22 @@ bool link_peer_free(const struct link_peer *peer)
 	       !peer->kept && !peer->kept_old && !peer->operations;
 }
 
-/* All slots are taken: those of hosts that went without a word are to be found out. */
+/* Checks all peers, since all slots are taken and some hosts may have gone silently. */
 static void doubt_all(struct link *link)
 {
 	for (uint32_t i = 0; i < link->peers_max; i++)
 		link->peers[i].session->doubted = true;
 }
 
-/* Reports whether two addresses that routers lead to share a /64, of which one host can have all. */
+/* Reports whether two addresses behind routers share a /64, which one host can own. */
 static bool net_equal(const union address *a, const union address *b)
 {
 	return a->sa.sa_family == AF_INET6 && b->sa.sa_family == AF_INET6 &&
 	       !memcmp(&a->in6.sin6_addr, &b->in6.sin6_addr, 8);
 }
 
-/* Reports whether the peer belongs to the host: the same address, key, Ethernet address on our link,
- * or /64 elsewhere. A host has one account, however many of these it has. */
+/* Reports whether the peer belongs to the host: same address, key, Ethernet address on our link, or
+ * /64 elsewhere. A host has one account, however many of these it has. */
 bool link_peer_belongs(const struct link_peer *peer, const struct link_host *host)
 {
 	const struct session *session = peer->session;
@@ -168,8 +169,8 @@ bool link_peer_welcome(struct link *link, const struct link_host *host)
 	return false;
 }
 
-/* The slot's settings are those of new peers, whatever its last tenant had: a spare version, then
- * the index, as every writer does (abi.h). */
+/* Gives the slot the settings of new peers. Writes a spare version, then the index, like every
+ * writer (abi.h). */
 static void settings_reset(struct link_peer *peer)
 {
 	const struct port_ops *ops = peer->link->port->ops;
@@ -177,7 +178,7 @@ static void settings_reset(struct link_peer *peer)
 	struct careful_tune_entry *entry = ops->tune(peer->link->port, peer->slot);
 	uint32_t spare = (entry->active + 1) % CAREFUL_TUNE_VERSIONS, active;
 
-	/* Somebody who sets those of new peers meanwhile changes `active` last. */
+	/* A concurrent writer of these settings changes `active` last. */
 	for (int i = 0; i < SETTINGS_TRIES; i++) {
 		active = __atomic_load_n(&from->active, __ATOMIC_ACQUIRE);
 		entry->version[spare] = from->version[active % CAREFUL_TUNE_VERSIONS];
@@ -188,7 +189,7 @@ static void settings_reset(struct link_peer *peer)
 	__atomic_store_n(&entry->active, spare, __ATOMIC_RELEASE);
 }
 
-/* The peer's frames are sealed as the rules for its address say. */
+/* Applies the sealing rule of the peer's address. */
 static void seal_meet(struct link_peer *peer)
 {
 	struct seal *seal = peer->session->seal;
@@ -204,7 +205,7 @@ static void seal_meet(struct link_peer *peer)
 	peer->sends = LINK_SENDS_SEALED;
 }
 
-/* A slot's next tenant. A peer that returns to its former slot finds its settings there. */
+/* Gives the slot to its next peer. A peer that returns to its former slot keeps its settings. */
 static void reset(struct link_peer *peer, const union address *address)
 {
 	struct session *session = peer->session;
@@ -216,7 +217,7 @@ static void reset(struct link_peer *peer, const union address *address)
 		.address = *address,
 		.tenants = session->tenants + 1,
 		.ended_ns = session->ended_ns,
-		.closing = session->closing, /* the last one's frames may still lie there */
+		.closing = session->closing, /* its frames may still be in the ring */
 		.drain = session->drain,
 		.heard_ns = link->now_ns,
 		.sync.wait_ms = link->sync_ms,
@@ -241,13 +242,13 @@ static void reset(struct link_peer *peer, const union address *address)
 		.repair = peer->repair,
 	};
 	seal_meet(peer);
-	/* The account of its host counts the slot from now on. */
+	/* From now on the slot counts for its host. */
 	if (link->port->ops->resolve(link->port, address, &peer->llhdr))
 		peer->llhdr.bytes = 0;
 	link_way(peer);
 }
 
-/* The peer with this address, in a new slot if need be; NULL: all P are taken. */
+/* Returns the peer with this address, in a new slot if needed; NULL if all P are taken. */
 struct link_peer *link_peer_get(struct link *link, const union address *address)
 {
 	struct link_peer *peer = link_peer_find(link, address);
@@ -257,7 +258,7 @@ struct link_peer *link_peer_get(struct link *link, const union address *address)
 		return peer;
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		peer = &link->peers[i];
-		/* A peer that closed the session and is back takes up the slot where it left it. */
+		/* A peer that closed its session and is back continues in its slot. */
 		if (peer->state == CAREFUL_PEER_NONE &&
 		    pair_equal(&peer->session->address, address)) {
 			best = peer;
@@ -285,7 +286,7 @@ void link_state(struct link_peer *peer, uint8_t state)
 	peer->link->changed = true;
 }
 
-/* As link_peer_of(), of a frame that stands outside the session, or is sealed. */
+/* Like link_peer_of(), for a sealed frame or one outside the session. */
 struct link_peer *link_peer_with(struct link *link, const struct careful_hdr *hdr)
 {
 	uint32_t slot = be16toh(hdr->src_node);
@@ -308,7 +309,7 @@ bool link_ctrl_send(struct link *link, const union address *to, struct careful_c
 	return link->port->ops->ctrl_send(link->port, to, ctrl, sizeof(*ctrl)) == 0;
 }
 
-/* Called with each question that is repeated. */
+/* Called for each repeated question. */
 void link_unheard(struct link_peer *peer, uint64_t since_ns)
 {
 	struct port *port = peer->link->port;
@@ -322,7 +323,7 @@ void link_unheard(struct link_peer *peer, uint64_t since_ns)
 	port->ops->distrust(port, &peer->session->address);
 }
 
-/* A secret that is not 0. */
+/* Returns a random secret, never 0. */
 uint64_t link_random(struct link *link)
 {
 	uint64_t value = 0;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The state of a peer: struct link_peer has what each frame touches, struct session the rest, which
- * control messages and the clock use. Only datapath/link reads the latter; those above ask link
- * (link.h).
+ * The state of a peer. struct link_peer has the fields that each frame touches. struct session has
+ * the rest, for control messages and the clock; only datapath/link reads it.
  */
 #pragma once
 
@@ -21,14 +20,14 @@
 #include "link/keyed.h"
 
 /*
- * The ping to a peer, and what was answered to the peer's. The answer needs nothing
- * that is not here before the probe leaves.
+ * The ping to a peer, and our answers to the peer's pings. All that the answer needs is set before
+ * the probe leaves.
  *
- * @last:      its number; 0: none was sent in this epoch
- * @asked:     where it is to end, enum careful_stage; 0: none is under way
- * @known:     the peer has answered one in this epoch
- * @answered:  number of the peer's last one that XDP ended
- * @unknown:   its frag_off, which nobody knows before it leaves (wire.h)
+ * @last:     number of our last one; 0: none was sent in this epoch
+ * @asked:    the stage where it ends, enum careful_stage; 0: none is under way
+ * @known:    the peer has answered one in this epoch
+ * @answered: number of the peer's last one that XDP ended
+ * @unknown:  frag_off of ours, secret until it leaves (wire.h)
  */
 struct link_ping {
 	uint32_t last;
@@ -54,14 +53,14 @@ struct link_drain {
 };
 
 /*
- * The peer's SYNC, until it is answered: control messages come by another way than frames, and
- * faster, so what it sent before may not even be in the RX ring yet. That it is, a tick later,
- * and what the ring has then is taken before the answer counts.
+ * The peer's SYNC until it is answered. Control messages overtake frames, so frames that the peer
+ * sent before may not be in the RX ring yet. A tick later they are; the ring is then drained before
+ * we answer.
  *
- * @nonce:  as it came; 0: none
- * @ticks:  since it came; the first is the one that read it
- * @drain:  answered when this is over
- * @seq_sent: the last number that the peer has sent, as it says
+ * @nonce:    of the SYNC; 0: none
+ * @ticks:    since it came, counting the one that read it
+ * @drain:    we answer when this is over
+ * @seq_sent: the last number that the peer says it sent
  */
 struct link_sync_question {
 	__be64 nonce;
@@ -71,21 +70,21 @@ struct link_sync_question {
 };
 
 /*
- * Our SYNC, and what its answers said.
+ * Our SYNC and its answers.
  *
- * @token:          in the upper half of each nonce of this epoch; 0: none was asked
- * @asked:          there is one without an answer,
- * @first_us:       when it was asked first: its lower half is the nonce's,
- * @last_us:        and last
- * @awaited:        something was, at the last tick: silence counts
- * @wait_ms:        silence before one: at most link->sync_ms, less after a loss
- * @disagreed:      answers in a row that disagree with the same counts,
- * @disagreed_ns:   when the last of them came that counts,
- * @seq_sent, @seq_rcvd: what those answers said
- * @blocked_ns:     since when frames may wait in a full TX ring; 0: they don't
- * @refused:        ICMP refused the last question, or a frame
- * @refused_rounds: questions in a row that were
- * @refused_ns:     session.asked_ns of the last one counted
+ * @token:        upper half of each nonce of this epoch; 0: nothing was asked
+ * @asked:        a question is unanswered,
+ * @first_us:     when it was first asked: the lower half of the nonce;
+ * @last_us:      and last
+ * @awaited:      something was awaited at the last tick, so silence counts
+ * @wait_ms:      silence before a question: at most link->sync_ms, less after a loss
+ * @disagreed:    answers in a row that disagree with the same counts
+ * @disagreed_ns: when the last one that counts came
+ * @seq_sent, @seq_rcvd: the counts in those answers
+ * @blocked_ns:   since when frames may wait in a full TX ring; 0: none waits
+ * @refused:      ICMP refused the last question or a frame
+ * @refused_rounds: questions in a row that were refused
+ * @refused_ns:   session.asked_ns of the last refused question
  */
 struct link_sync {
 	uint32_t token;
@@ -103,12 +102,12 @@ struct link_sync {
 };
 
 /*
- * Reports whether control messages pass while frames do (control_watch.c).
+ * Checks that control messages pass while frames do (control_watch.c).
  *
- * @nonce:    of the question without an answer; 0: none
- * @asked_ns: when the last one was due
- * @frames:   that had come then
- * @missed:   questions in a row without an answer, though frames came after them
+ * @nonce:    of the unanswered question; 0: none
+ * @asked_ns: when the last question was due
+ * @frames:   frames that had come then
+ * @missed:   unanswered questions in a row, though frames came after them
  */
 struct control_watch {
 	uint64_t nonce;
@@ -118,28 +117,28 @@ struct control_watch {
 };
 
 /*
- * Trains (train.c): what is known of the path from the peer, those that we ask it for, and
- * the one that it asked us for.
+ * Trains (train.c): the known burst of the path from the peer, the trains that we ask for, and the
+ * one that the peer asked for.
  *
- * @wanted:     asked for at the next epoch's beginning; @measuring: in this one
- * @renews:     our window is another now: a new epoch is to begin
- * @lost_some:  frames were lost since, or somebody asked by hand: trains are as long as R
- * @ended:      the peer said how much of the last one has left
- * @verdict:    enum careful_burst_verdict; @burst: frames
- * @measured:   how often; @measured_ns: when last; @again_ms: not before, after a loss
- * @restarts:   epochs that ended before their trains did
- * @goal:       frames of the longest; @frames: of the last, asked for at @asked_ns
- * @number:     of the last one
- * @seen:       frames of it that came; @seen_ns: when the last of them was noticed
- * @best:       most frames that came whole; @least: fewest before one was missing
- * @broken:     trains that did not; @late: of which nothing or no end was heard
- * @tiny:       its frames are as small as can be: large ones came before
- * @lost:       of the @behind frames that followed the first missing one in each
- * @begun_ns:   when the epoch did
- * @hold_ms:    as the peer's HELLO or WELCOME said; @hold_until_ns: as its last word did
- * @over:       times that it is still to be told that ours are over
- * @asks:       trains that it asked for; @out_number, @out_frames, @out_tiny: the last one,
- * @left:       frames of it that are not sent yet; @unsaid: nor is it told that they are
+ * @wanted:    measure in the next epoch; @measuring: in this one
+ * @renews:    our window changed, so a new epoch must begin
+ * @lost_some: frames were lost since, or a user asked: trains are as long as R
+ * @ended:     the peer has reported how much of the last train left
+ * @verdict:   enum careful_burst_verdict; @burst: frames
+ * @measured:  how often; @measured_ns: when last; @again_ms: earliest next time, after a loss
+ * @restarts:  epochs that ended before their trains
+ * @goal:      frames of the longest train; @frames: of the last one, asked for at @asked_ns
+ * @number:    of the last one
+ * @seen:      frames of it that came; @seen_ns: when the last one was noticed
+ * @best:      most frames that came complete; @least: fewest before a missing one
+ * @broken:    incomplete trains; @late: trains without a frame or an end
+ * @tiny:      its frames are as small as possible; large ones came before
+ * @lost:      frames lost among the @behind frames after the first missing one
+ * @begun_ns:  when the epoch began
+ * @hold_ms:   from the peer's HELLO or WELCOME; @hold_until_ns: from its last message
+ * @over:      messages still to send that our trains are over
+ * @asks:      trains that the peer asked for; @out_number, @out_frames, @out_tiny: the last one
+ * @left:      frames of it that are not sent yet; @unsaid: the peer must still hear of its end
  */
 struct link_train {
 	bool wanted, measuring, renews, lost_some, ended, unsaid, tiny, out_tiny;
@@ -167,19 +166,19 @@ struct link_train {
 };
 
 /*
- * The size of frames that the way to the peer takes (path.c).
+ * The largest frames that the path to the peer takes (path.c).
  *
- * @bytes:    largest that pass, with their Ethernet header; 0: no limit is known
- * @lost:     frames of the session that were lost when the epoch began
- * @losing:   epochs in a row in which frames were lost
- * @told:     ICMP said that a frame was too large, since the last search
- * @probing:  pings look for the limit, and data waits
- * @low, @high: a ping of @low bytes passed, one of @high did not
- * @tried, @tries: size of the ping under way, and how many of that size got no answer
- * @wait_ms:  for an answer
- * @renews:   the limit is below the frames of this epoch: a new epoch is to begin
- * @ended:    the ping has; @passed: with an answer, after @round_trip_ns
- * @searched_ns: when the last search ended; 0: there was none
+ * @bytes:         the largest that pass, with the Ethernet header; 0: no limit is known
+ * @lost:          lost frames of the session when the epoch began
+ * @losing:        epochs in a row in which frames were lost
+ * @told:          ICMP called a frame too large since the last search
+ * @probing:       pings look for the limit, and data waits
+ * @low, @high:    a ping of @low bytes passed; one of @high did not
+ * @tried, @tries: size of the ping under way, and its unanswered pings
+ * @wait_ms:       for an answer
+ * @renews:        the limit is below this epoch's frames, so a new epoch must begin
+ * @ended:         the ping ended; @passed: with an answer, after @round_trip_ns
+ * @searched_ns:   when the last search ended; 0: there was none
  */
 struct link_path {
 	uint32_t bytes;
@@ -193,28 +192,28 @@ struct link_path {
 	uint64_t searched_ns;
 };
 
-/* How far the wait is for what XDP admitted and the RX ring lost (reorder.c). */
+/* Steps of the search for frames that XDP admitted and the RX ring lost (reorder.c). */
 enum link_settle {
 	LINK_SETTLED = 0,
-	LINK_SETTLE_ADMITTED, /* until what XDP has admitted is in the RX ring, */
-	LINK_SETTLE_DRAINED, /* and is taken from there */
+	LINK_SETTLE_ADMITTED, /* until all admitted frames are in the RX ring, */
+	LINK_SETTLE_DRAINED, /* and taken from it */
 };
 
 /*
- * The frames that are missing, and the asking for them (reorder.c).
+ * Missing frames and our requests for them (reorder.c).
  *
- * @first:       the number that is due, and missing
- * @since_ns:    when it became so
- * @asked_ns:    when the peer was asked last
- * @wait_ns:     from then to the next time
- * @tries:       times that it was asked for @first
- * @round_ns:    from a question to its answer, smoothed; 0: not known
- * @said:        the last number that the peer has sent, as it said last,
- * @said_in:     and flow.seq_in then,
- * @said_ns:     when it said so first
+ * @first:       the missing number that is due
+ * @since_ns:    since when
+ * @asked_ns:    our last request
+ * @wait_ns:     from then to the next request
+ * @tries:       requests for @first
+ * @round_ns:    from a request to its answer, smoothed; 0: unknown
+ * @said:        the last number that the peer reported as sent
+ * @said_in:     flow.seq_in then
+ * @said_ns:     when the peer first reported it
  * @most_before: flow.most when the epoch began
  * @settle:      enum link_settle
- * @filled:      buffers that XDP had charged when the wait began
+ * @filled:      buffers that XDP had charged when the search began
  */
 struct link_missing {
 	uint32_t first;
@@ -232,43 +231,44 @@ struct link_missing {
 };
 
 /*
- * A session beside its frames.
+ * The part of a session that frames do not touch.
  *
- * @minor:       of the wire, what both know: nothing newer is said
- * @incarnation: the peer's
- * @lives:       incarnations of it that were met
- * @tenants:     hosts that this slot has been given to
- * @epochs:      that were opened
- * @frame_bytes: largest frame that both ends take, whatever the way between them
- * @cookie_was:  of its frames in the epoch before this
- * @ended_ns:    when that epoch ended
- * @closing:     XDP may still bring frames of the last epoch
- * @drain:       no new window before this, which begins then, is over
- * @bye:         a BYE came: the session ends when this is over
- * @since_ns:    the state's, or the silence's, beginning
- * @heard_ns:    when the peer last gave a sign
- * @asked_ns:    last HELLO, SYNC sent
- * @proved_ns:   when the next of its handshakes is due (rate_limit.h)
- * @no_way:      how often its frames' link address was looked for in vain, @no_way_ns: last
- * @distrusted_ns: when its link address was last asked for anew, in silence
- * @moved:       frames of the session, both ways, when they were counted last,
- * @moved_ns:    since when there were no more
- * @yield_ns:    when its window was last asked for
- * @dormant:     it gave its window up: the next message asks for another
- * @want:        somebody here wants the session: ask for it
- * @doubted:     its slot is wanted: is it still there?
- * @granted:     buffers that the peer has, or had in its last epoch, beside its window
- * @granted_ns:  since when a grant lies unused, or nobody waits: frames received then,
- *               @granted_frames
- * @copied:      its frames that lie in the copy-out pool
- * @claims:      regions that it alone may use
- * @seal:        how its frames and ours are sealed; NULL: no peer's are here
- * @unasked:     what was asked for is not any more, and no frame after @unasked_seq had said so
- * @moved_queue, @moved_port: where a CHALLENGE sent us (spread.h): our queue, and its port
- * @lost_here:   frames between the two that were found lost here,
- * @lost_before: of them before the peer was this process: it is not told of those
- * @sent_again:  frames that it asked for, @asked_again: and that it was asked for
- * @lost_there:  found by the peer; @lost_said: what its last HELLO or WELCOME said of that
+ * @minor:         minor wire version that both ends know
+ * @incarnation:   the peer's
+ * @lives:         incarnations of the peer so far
+ * @tenants:       hosts that have had this slot
+ * @epochs:        epochs opened so far
+ * @frame_bytes:   the largest frame that both ends take, whatever the path takes
+ * @cookie_was:    of the peer's frames in the epoch before
+ * @ended_ns:      when that epoch ended
+ * @closing:       XDP may still deliver frames of the last epoch
+ * @drain:         the next window waits for this
+ * @bye:           begun by a BYE: the session ends when it is over
+ * @since_ns:      when the state or the silence began
+ * @heard_ns:      last sign of life
+ * @asked_ns:      last HELLO or SYNC sent
+ * @proved_ns:     when its next handshake is due (rate_limit.h)
+ * @no_way:        failed lookups of its link address; @no_way_ns: the last one
+ * @distrusted_ns: when its link address was last looked up again in silence
+ * @moved:         frames both ways when last counted
+ * @moved_ns:      since when there are no more
+ * @yield_ns:      when we last asked for its window
+ * @dormant:       it gave its window up; the next message asks again
+ * @want:          a program here wants the session
+ * @doubted:       its slot is wanted, so check that it lives
+ * @granted:       buffers beyond the window that the peer has, or had in its last epoch
+ * @granted_ns:    since when a grant lies unused or nobody waits; @granted_frames: frames received
+ *                 until then
+ * @copied:        its frames in the copy-out pool
+ * @claims:        regions that only this peer may use
+ * @seal:          state of sealed frames; NULL: nobody's are sealed here
+ * @unasked:       our request is withdrawn, and no frame after @unasked_seq has said so
+ * @moved_queue, @moved_port: where a CHALLENGE sent us (spread.h): our queue and the peer's port
+ * @lost_here:     lost frames that were found here
+ * @lost_before:   of these, before the peer was this process, which does not hear of them
+ * @sent_again:    frames that the peer requested again; @asked_again: that we requested
+ * @lost_there:    lost frames that the peer found; @lost_said: as its last HELLO or WELCOME
+ *                 reported
  */
 struct session {
 	union address address;
@@ -332,14 +332,14 @@ enum link_phase {
 	LINK_ASKED, /* HELLO with token sent: our window is open to the peer */
 	LINK_DRAINING, /* a HELLO is valid; waiting for old buffers before WELCOME */
 	LINK_OPEN,
-	LINK_HELD, /* open, but for data: trains go first */
+	LINK_HELD, /* open, but data waits for trains */
 };
 
-/* A frame's needs as it leaves, besides its header. */
+/* Steps of sending a frame besides its header. */
 enum link_sends {
 	LINK_SENDS_CAREFUL = 0, /* a credit */
 	LINK_SENDS_TRADITIONAL = 1, /* a copy is kept */
-	LINK_SENDS_SEALED = 2, /* either of them, and to be sealed */
+	LINK_SENDS_SEALED = 2, /* either of them, and the frame is sealed */
 };
 
 enum {
@@ -350,8 +350,8 @@ enum {
 /*
  * A host that wants a slot.
  *
- * @key: that the host proved; NULL: none
- * @way: to the host; 0 bytes: not known
+ * @key: proved by the host; NULL: none
+ * @way: route to the host; 0 bytes: unknown
  */
 struct link_host {
 	union address address;
@@ -360,18 +360,18 @@ struct link_host {
 };
 
 /*
- * One peer. The index in link->peers is its slot in the peers map.
+ * A peer. Its index in link->peers is its slot in the peers map.
  *
- * @entry:      what XDP holds its frames to (abi.h)
- * @epoch:      counts the ends of epochs in this slot: what was begun in another is void
- * @kept:       buffers of this epoch held by handlers or files
- * @kept_old:   buffers of earlier epochs still held: no new window until 0
- * @operations: replies that service waits for: keeps the sync going
- * @asking:     in link->reserve.asking
- * @cookie_plain: cookie_in where frames are not sealed, else 0
- * @beside:     bytes of a frame that are not its body: headers, and the end of a sealed one
- * @trailer:    of them, those of that end; 0: frames are not sealed
- * @sends:      enum link_sends
+ * @entry:        the limits by which XDP checks its frames (abi.h)
+ * @epoch:        number of ended epochs in this slot; operations of another epoch are void
+ * @kept:         buffers of this epoch held by handlers or files
+ * @kept_old:     held buffers of earlier epochs; no new window until 0
+ * @operations:   replies that the engine waits for; keeps SYNC going
+ * @asking:       in link->reserve.asking
+ * @cookie_plain: cookie_in if frames are not sealed, else 0
+ * @beside:       bytes of a frame besides its body: headers, and the tag of a sealed frame
+ * @trailer:      bytes of that tag; 0: frames are not sealed
+ * @sends:        enum link_sends
  */
 struct link_peer {
 	struct link *link;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Pings (P1 section 6): frames that end where their stage limit says, and the answers to them.
- * Pings that end at XDP are answered here; the engine handles those that end at the engine or the
- * store. An answer is a control message: it takes no receive buffer, and goes to the session's peer
- * whoever sent the probe, so that a stranger gets nothing by one.
+ * Pings (P1 section 6): frames that end at the stage that they name, and their answers. Pings that
+ * end at XDP are answered here, others by the engine. An answer is a control message, which needs
+ * no receive buffer. It goes to the session's peer, so a stranger gains nothing by a probe.
  */
 #include "link/link.h"
 
@@ -15,10 +14,10 @@
 
 enum {
 	PAYLOAD_MAX = 4096,
-	STAMPS_NS = 1000 * 1000 * 1000, /* how long arrivals are noted after the last probe */
+	STAMPS_NS = 1000 * 1000 * 1000, /* arrivals are stamped this long after the last probe */
 };
 
-/* Payload of probes: memory of the application, from which they are copied. */
+/* Payload of probes, copied as if from an application's memory. */
 static const uint8_t payload[PAYLOAD_MAX];
 
 static uint64_t now_ns(const struct link *link)
@@ -26,8 +25,8 @@ static uint64_t now_ns(const struct link *link)
 	return link->port->ops->now_ns(link->port);
 }
 
-/* Body of a probe that is an IP packet of so many bytes, where it is sealed of a few more if need
- * be; -EINVAL, -EMSGSIZE. */
+/* Returns the body bytes of a probe whose IP packet has ip_bytes, or a few more if it is sealed;
+ * -EINVAL, -EMSGSIZE. */
 static int body_bytes(const struct link_peer *peer, uint32_t ip_bytes, bool outside)
 {
 	uint32_t headers = peer->llhdr.bytes - LINK_ETHERNET_BYTES + LINK_HDR_BYTES;
@@ -43,7 +42,7 @@ static int body_bytes(const struct link_peer *peer, uint32_t ip_bytes, bool outs
 	return (int)(ip_bytes - headers);
 }
 
-/* Reports whether the probe can be sent at all: 0, the body's bytes, or -errno. */
+/* Checks whether the probe can be sent. Returns the body's bytes, 0, or -errno. */
 static int check(const struct link_peer *peer, const struct careful_ping_ask *ask)
 {
 	const struct session *session = peer->session;
@@ -61,7 +60,7 @@ static int check(const struct link_peer *peer, const struct careful_ping_ask *as
 	return body_bytes(peer, ask->bytes, outside);
 }
 
-/* Nothing of others may be in the kick that is timed. */
+/* Empties the queue, so that the timed kick sends the probe alone. */
 static bool empty_queue(struct link *link)
 {
 	link_kick(link);
@@ -83,7 +82,7 @@ void link_stamps_tick(struct link *link)
 	link->port->ops->stamps(link->port, false);
 }
 
-/* Sends a probe and times that; link_ping_ended() tells of its end. -errno as careful_ping(). */
+/* Sends a probe and times it; link_ping_ended() returns its result. -errno like careful_ping(). */
 int link_ping_ask(struct link_peer *peer, const struct careful_ping_ask *ask)
 {
 	struct link_ping *ping = &peer->session->ping;
@@ -143,7 +142,7 @@ static void end(struct link_peer *peer, int status)
 	peer->link->pings_done = true;
 }
 
-/* Reports whether none is under way; *result: of one that ended and was not told of yet. */
+/* Reports whether no ping is under way. *result: of one that ended and was not reported yet. */
 bool link_ping_ended(struct link_peer *peer, struct careful_ping_result *result)
 {
 	struct link_ping *ping = &peer->session->ping;
@@ -163,14 +162,14 @@ void link_ping_tick(struct link_peer *peer)
 		end(peer, -ETIMEDOUT);
 }
 
-/* Nobody waits for it any longer: an answer that comes later is too late. */
+/* Gives the ping up; a later answer is ignored. */
 void link_ping_forget(struct link_peer *peer)
 {
 	if (peer->session->ping.asked)
 		end(peer, -ECANCELED);
 }
 
-/* The epoch is over, and with it the numbers of its probes. */
+/* Ends all pings with their epoch. */
 void link_ping_reset(struct link_peer *peer)
 {
 	struct link_ping *ping = &peer->session->ping;
@@ -180,7 +179,7 @@ void link_ping_reset(struct link_peer *peer)
 	ping->known = false;
 }
 
-/* Answers a probe of the peer that had that frag_off, whose last stage ended at end_ns. */
+/* Answers the peer's probe with this frag_off, whose last stage ended at end_ns. */
 void link_ping_answer(struct link_peer *peer, __be32 frag_off, struct careful_ping_answer *answer,
 		      uint64_t end_ns, uint64_t at_ns)
 {
@@ -200,7 +199,7 @@ void link_ping_answer(struct link_peer *peer, __be32 frag_off, struct careful_pi
 	port->ops->ctrl_send(port, &peer->session->address, answer, sizeof(*answer));
 }
 
-/* A probe that XDP stamped and passed; as link_on_sync() and its like. */
+/* Handles a probe that XDP stamped and passed. Returns like link_on_sync(). */
 bool link_on_ping(struct link *link, const struct careful_hdr *hdr)
 {
 	struct link_peer *peer = link_peer_with(link, hdr);
@@ -211,12 +210,12 @@ bool link_on_ping(struct link *link, const struct careful_hdr *hdr)
 		.probe = hdr->msg_id,
 	};
 
-	/* The other end may ask at once, while we still wait for trains. */
+	/* The other end may ping at once, while we still wait for trains. */
 	if (careful_frame_judge(hdr, careful_frame_body(hdr)) != CAREFUL_XDP_PASS_PING || !peer ||
 	    (peer->phase != LINK_OPEN && peer->phase != LINK_HELD))
 		return false;
 	link->port->ops->probed(link->port, peer->slot, &probed);
-	/* It came past XDP, and nothing after it: only then is the stamp its own. */
+	/* The stamp belongs to this probe only if XDP passed none after it. */
 	if (!peer->trailer && !careful_ping_new(probe, peer->session->ping.answered))
 		return false;
 	if (probed.probe != probe) {
@@ -246,7 +245,7 @@ static void arrived(struct careful_ping_result *result, const struct arrival *ar
 	result->answer_bytes = arrival->ip_bytes;
 }
 
-/* Reports whether it is the peer's answer to the ping that is under way. */
+/* Reports whether the answer belongs to the ping under way. */
 static bool answers(const struct link_peer *peer, const struct careful_ping_answer *answer)
 {
 	const struct link_ping *ping = &peer->session->ping;
@@ -289,8 +288,8 @@ bool link_on_ping_answer(struct link *link, const union address *from,
 	return true;
 }
 
-/* A router, or the host's kernel, says that a probe towards `to` ended there. Routers may
- * quote as little as our ports: then it is about the one that is under way. */
+/* Handles ICMP from a router or host where a probe towards `to` ended. Routers may quote as little
+ * as our ports; then it is about the probe under way. */
 void link_on_ping_icmp(struct link *link, const union address *to, const union link_message *quoted,
 		       const struct arrival *arrival)
 {
@@ -301,7 +300,7 @@ void link_on_ping_icmp(struct link *link, const union address *to, const union l
 		if (link_peer_at(&link->peers[i], to) &&
 		    link->peers[i].session->ping.asked == CAREFUL_STAGE_NET_RX)
 			peer = &link->peers[i];
-	/* A stranger's word must not end the search for the largest frame. */
+	/* A forged ICMP must not end the search for the largest frame. */
 	if (!peer ||
 	    (peer->session->path.probing && be64toh(quoted->hdr.cookie) != peer->cookie_out))
 		return;

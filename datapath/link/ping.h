@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Pings: questions that a stranger may ask, and their answers (ping.c). */
+/* Pings, which a stranger may send too, and their answers (ping.c). */
 #pragma once
 
 #include <stdbool.h>

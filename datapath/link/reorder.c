@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Frames that come before one that is missing. They wait in their receive buffers, which their
- * sender has credits for, and are handed on in order. The missing frame has credits too, so it
- * always finds a buffer when it is sent again. The peer is asked for it at the end of the round,
- * and again until it comes: by a control message, which needs no credit. A question that is asked
- * too early costs one frame, which is dropped. Calls peer.c.
+ * Frames that arrive ahead of a missing one. They wait in their receive buffers, for which their
+ * sender had credits, and are handed on in order. The missing frame has credits too, so its repair
+ * always finds a buffer. The peer is asked for it at the end of the round, and again until it
+ * comes, by a control message, which needs no credit. If we ask too early, the second copy is
+ * dropped.
  */
 #include "link/group.h"
 #include "link/link.h"
@@ -16,10 +16,10 @@
 #include <stdlib.h>
 
 enum {
-	WAIT_MIN_NS = 1000 * 1000, /* between two questions for the same frame, at least; */
-	WAIT_MAX_NS = 8 * 1000 * 1000, /* at most, unless an answer takes longer */
-	ROUNDS = 1, /* to an answer that are waited for: it waits for the ring, no repair does */
-	SETTLE_TRIES = 2, /* questions, after which XDP's account is looked at */
+	WAIT_MIN_NS = 1000 * 1000, /* the least time between two requests for a frame; */
+	WAIT_MAX_NS = 8 * 1000 * 1000, /* the most, unless an answer takes longer */
+	ROUNDS = 1, /* to wait for an answer: an answer waits for the ring, a repair does not */
+	SETTLE_TRIES = 2, /* requests, after which XDP's account is checked */
 	GIVE_UP_NS = 1000 * 1000 * 1000, /* without the frame: the epoch ends */
 };
 
@@ -58,7 +58,6 @@ static uint32_t *at(const struct link_peer *peer, uint32_t seq)
 	return &peer->repair.early[seq & peer->link->early_mask];
 }
 
-/* Our side of an epoch begins. */
 void reorder_open(struct link_peer *peer)
 {
 	struct link_missing *missing = &peer->session->missing;
@@ -70,15 +69,16 @@ void reorder_open(struct link_peer *peer)
 	};
 }
 
-/* A number came a second time: its buffers are no credits of the peer's, and XDP charged them. */
+/* A number came twice. XDP charged the second frame's buffers, but the peer used no credits for
+ * them. */
 void reorder_duplicate(struct link_rxframe *frame)
 {
 	frame->peer->flow.most += frame->segments;
 	link_dirty(frame->peer);
 }
 
-/* Takes a frame that is `ahead` of the last one in order. Returns CAREFUL_COUNTERS if the frame waits,
- * CAREFUL_C_BAD_CREDITS if it ends the epoch, or the counter of the drop. */
+/* Takes a frame that is `ahead` of the last one in order. Returns CAREFUL_COUNTERS if the frame
+ * waits, CAREFUL_C_BAD_CREDITS if it ends the epoch, else the counter of the drop. */
 enum careful_counter reorder_take(struct link_rxframe *frame, uint32_t ahead)
 {
 	struct link_peer *peer = frame->peer;
@@ -104,7 +104,7 @@ enum careful_counter reorder_take(struct link_rxframe *frame, uint32_t ahead)
 	return CAREFUL_COUNTERS;
 }
 
-/* It waits no more. */
+/* Takes out a frame that need not wait any longer. */
 void reorder_unwait(struct link_peer *peer, uint32_t *place, struct link_rxframe *frame)
 {
 	struct link *link = peer->link;
@@ -115,7 +115,7 @@ void reorder_unwait(struct link_peer *peer, uint32_t *place, struct link_rxframe
 	peer->repair.early_count--;
 }
 
-/* The epoch is over: the buffers of what waits go back. */
+/* Releases all waiting frames, since the epoch is over. */
 void reorder_forget(struct link_peer *peer)
 {
 	struct link_rxframe frame;
@@ -130,8 +130,8 @@ void reorder_forget(struct link_peer *peer)
 	peer->session->missing.settle = LINK_SETTLED;
 }
 
-/* Notes how far the peer has sent, as it says. Reports for how long it has said no other number,
- * and no frame has come in order. */
+/* Notes up to which number the peer has sent. Returns for how long this number has not changed and
+ * no frame has come in order. */
 static uint64_t say(struct link_peer *peer, uint32_t seq)
 {
 	struct link_missing *missing = &peer->session->missing;
@@ -144,7 +144,7 @@ static uint64_t say(struct link_peer *peer, uint32_t seq)
 	return peer->link->now_ns - missing->said_ns;
 }
 
-/* The peer has sent so far, at least; false: that cannot be. */
+/* The peer has sent at least up to this number. Returns false if that is impossible. */
 bool reorder_sent(struct link_peer *peer, uint32_t seq)
 {
 	struct link_repair *repair = &peer->repair;
@@ -159,8 +159,8 @@ bool reorder_sent(struct link_peer *peer, uint32_t seq)
 	return true;
 }
 
-/* The peer says how far it has sent, and its frames may be under way. That counts if the peer says so
- * again a round trip later, and none has arrived. false: that cannot be. */
+/* The peer reports how far it has sent, but the frames may be under way. The report counts if the
+ * peer repeats it a round trip later and none has arrived. Returns false if it is impossible. */
 bool reorder_said(struct link_peer *peer, uint32_t seq)
 {
 	if (say(peer, seq) <= peer->session->missing.round_ns)
@@ -168,8 +168,8 @@ bool reorder_said(struct link_peer *peer, uint32_t seq)
 	return reorder_sent(peer, seq);
 }
 
-/* Names the missing numbers beyond `from`, as many as one message takes. Returns the last that was
- * looked at. */
+/* Requests the missing numbers beyond `from`, as many as one message takes. Returns the last number
+ * that was checked. */
 static uint32_t name(struct link_peer *peer, uint32_t from)
 {
 	struct careful_ctrl ctrl = {
@@ -195,7 +195,7 @@ static uint32_t name(struct link_peer *peer, uint32_t from)
 	return from + count;
 }
 
-/* Asks for what is missing and was not asked for. */
+/* Requests missing frames that were not requested yet. */
 void reorder_ask(struct link_peer *peer)
 {
 	struct link_repair *repair = &peer->repair;
@@ -210,8 +210,9 @@ void reorder_ask(struct link_peer *peer)
 	repair->asked = name(peer, from);
 }
 
-/* Frames that XDP admitted and the RX ring lost keep their charge. If no repair finds room because of
- * that, XDP admits nothing more, and the charge that the engine did not take is the lost frames'. */
+/* Frames that XDP admitted and the RX ring lost stay charged. If they leave no room for repairs,
+ * XDP admits nothing more; then the charge for which the engine saw no frame belongs to lost
+ * frames. */
 static void settle_tick(struct link_peer *peer)
 {
 	struct link_missing *missing = &peer->session->missing;
@@ -261,13 +262,12 @@ void reorder_drained(struct link_peer *peer)
 	if (filled != missing->filled || (int32_t)lost <= 0)
 		return;
 	flow->most += lost;
-	/* Updates come before the next publication, and would take the peer off the list of those that
-	 * something was freed for. */
+	/* Updates come before the next publication, and would take the peer off the list of peers
+	 * with freed buffers. */
 	__atomic_store_n(&peer->entry->may_fill, flow->rx.returned + flow->most, __ATOMIC_RELEASE);
 }
 
-/* Numbers are compared modulo 2^32: those that stay behind follow, long before they would count as
- * ahead. */
+/* Numbers are compared modulo 2^32: moves old ones along before they would count as ahead. */
 static void keep_near(struct link_peer *peer)
 {
 	struct link_repair *repair = &peer->repair;
@@ -278,7 +278,7 @@ static void keep_near(struct link_peer *peer)
 		repair->acked = peer->flow.seq_out - repair->log_mask - 1;
 }
 
-/* Asks again for what is still missing. Reports whether the epoch is to end: it does not come. */
+/* Repeats requests. Reports whether the epoch must end, since the frame does not come. */
 bool reorder_tick(struct link_peer *peer)
 {
 	struct link_missing *missing = &peer->session->missing;

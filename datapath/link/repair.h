@@ -7,11 +7,11 @@
 #include "link/link.h"
 
 enum {
-	/* Numbers that one CAREFUL_MISSING names. */
+	/* The most numbers in one CAREFUL_MISSING. */
 	MISSING_NAMED = 8 * sizeof(((struct careful_ctrl *)0)->name),
 };
 
-/* The copy of one of our frames' bodies. */
+/* Returns the place for the copy of a frame's body. */
 static inline uint8_t *link_log_copy(const struct link_peer *peer, uint32_t seq)
 {
 	const struct link_repair *repair = &peer->repair;
@@ -21,7 +21,7 @@ static inline uint8_t *link_log_copy(const struct link_peer *peer, uint32_t seq)
 
 void link_log_keep_long(struct link_peer *peer, const uint8_t *body, uint32_t body_bytes);
 
-/* Begins the entry of the frame that has just got its number. */
+/* Begins the log entry of the frame that was numbered last. */
 static inline struct log_entry *log_next(struct link_peer *peer, uint32_t body_bytes,
 					 uint32_t flags)
 {
@@ -33,7 +33,7 @@ static inline struct log_entry *log_next(struct link_peer *peer, uint32_t body_b
 	return entry;
 }
 
-/* A frame has left: what is needed to send it again. */
+/* Keeps what a repair of the frame needs. */
 static inline void link_log_keep(struct link_peer *peer, const struct link_send_args *args,
 				 const void *body, uint32_t body_bytes)
 {
@@ -42,8 +42,8 @@ static inline void link_log_keep(struct link_peer *peer, const struct link_send_
 		memcpy(link_log_copy(peer, peer->flow.seq_out), body, body_bytes);
 }
 
-/* The same of a message in one frame, without a digest. The entry's own room is copied whole, for
- * that is faster; the send buffer has more. */
+/* Keeps a message of one frame, without a digest. Copies the entry's whole room, which is faster;
+ * the send buffer is larger. */
 static inline void link_log_keep_small(struct link_peer *peer, const uint8_t *body,
 				       uint32_t body_bytes)
 {
@@ -53,13 +53,13 @@ static inline void link_log_keep_small(struct link_peer *peer, const uint8_t *bo
 		memcpy(log_next(peer, body_bytes, LOG_BRIEF)->body, body, LOG_BODY_BYTES);
 }
 
-/* Reports whether a number beyond the one that is due has come. */
+/* Reports whether this number has come ahead of the due one. */
 static inline bool reorder_holds(const struct link_peer *peer, uint32_t seq)
 {
 	return peer->repair.early_count && peer->repair.early[seq & peer->link->early_mask];
 }
 
-/* Numbers that are missing. */
+/* Returns how many numbers are missing. */
 static inline uint32_t reorder_missing(const struct link_peer *peer)
 {
 	uint32_t beyond = peer->repair.highest - peer->flow.seq_in;

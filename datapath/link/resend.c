@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Sends frames again that the log has whole (log.h). Calls log.c, tx.c. */
+/* Repeats frames whose body the log keeps (log.h). */
 #include "link/link.h"
 #include "link/repair.h"
 
 #include <string.h>
 
-/* Sends a frame again of which the log has all; false: there is no send buffer. A ping, whose time
- * would be wrong, becomes an update: either fills one buffer. */
+/* Repeats a frame that is whole in the log. Returns false if there is no send buffer. A ping, whose
+ * time would be wrong, becomes an update: both fill one buffer. */
 static bool send_copy(struct link_peer *peer, struct log_entry *entry, uint32_t seq)
 {
 	struct link_send_args args = entry->bytes_flags & LOG_BRIEF ?
@@ -35,8 +35,8 @@ void link_again_over(struct link *link)
 		link->again |= link_asked(&link->peers[i]);
 }
 
-/* Sends again what the peer asks for, as far as the log has it; the first that it has not is for
- * message/ to read. false: there is none, or no send buffer. */
+/* Repeats requested frames up to the first that is not whole in the log, which message/ must read.
+ * Returns false if there is none, or no send buffer. */
 bool link_again(struct link_peer *peer, struct link_send_args *args, uint32_t *seq,
 		uint32_t *body_bytes)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Grants, and what they are for (reserve.h).
+ * Gives and takes back grants (reserve.h).
  *
  * The windows and all grants together never exceed R. A peer holds at most as many buffers of the
  * pool as are left in it: one peer gets half of the pool, two peers a third each. So there is
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 
 enum {
-	IDLE_MS = 2000, /* that a grant may lie unused while others wait */
+	IDLE_MS = 2000, /* for which a grant may lie unused while others wait */
 	SPEND = 32, /* updates at a time that use one up */
 };
 
@@ -36,15 +36,15 @@ void reserve_deinit(struct link *link)
 	free(link->reserve.asking);
 }
 
-/* Reports whether it asks for more than it has; of who sends over a queue that takes less than a
- * window, no more is wanted at once. */
+/* Reports whether the peer asks for more than it has. If its path takes less than a window at once,
+ * it gets no grant. */
 static bool asks(const struct link_peer *peer)
 {
 	return peer->cookie_in && be16toh(peer->flow.asked) > peer->session->granted &&
 	       peer->session->train.verdict != CAREFUL_BURST_SHORT;
 }
 
-/* A frame of the peer asks for something else than the one before. */
+/* Notes a changed request in the peer's frames. */
 void reserve_asked(struct link_peer *peer, __be16 extra)
 {
 	struct reserve *reserve = &peer->link->reserve;
@@ -59,8 +59,8 @@ void reserve_asked(struct link_peer *peer, __be16 extra)
 	reserve->asking[reserve->asking_count++] = peer;
 }
 
-/* Buffers of the peer's came back: those that it was granted and has no more right to, for it
- * asks for less or holds more than are left, are the pool's again. */
+/* Returns buffers to the pool that the peer was granted and should no longer have: it asks for
+ * less, or holds more than are left in the pool. */
 static void repay(struct link_peer *peer)
 {
 	struct reserve *reserve = &peer->link->reserve;
@@ -77,7 +77,7 @@ static void repay(struct link_peer *peer)
 	reserve->free += n;
 }
 
-/* As if so many had come back. */
+/* Gives credits as if so many buffers had come back. */
 static void grant(struct link_peer *peer)
 {
 	struct reserve *reserve = &peer->link->reserve;
@@ -96,7 +96,7 @@ static void grant(struct link_peer *peer)
 	link_dirty(peer);
 }
 
-/* Receive buffers are in the fill ring: before they are returned to their peers. */
+/* Called when receive buffers are in the fill ring, before their peers get the credits. */
 void reserve_settle(struct link *link)
 {
 	struct reserve *reserve = &link->reserve;
@@ -117,13 +117,13 @@ void reserve_settle(struct link *link)
 	assert(reserve->free <= reserve->count);
 }
 
-/* The epoch is over; what it was granted may still be filled. */
+/* The epoch ended, but its granted buffers may still be filled. */
 void reserve_over(struct link_peer *peer)
 {
 	peer->flow.asked = 0;
 }
 
-/* Now it is not: every buffer of the epoch is back. */
+/* Returns the grant to the pool, since every buffer of the epoch is back. */
 void reserve_return(struct link_peer *peer)
 {
 	struct reserve *reserve = &peer->link->reserve;
@@ -140,8 +140,8 @@ static bool others_wait(const struct link_peer *peer)
 	return peer->link->reserve.asking_count > peer->asking;
 }
 
-/* Reports whether it lets a grant lie while others wait. Buffers that are held here are not its
- * fault. */
+/* Reports whether the peer leaves a grant unused while others wait. Buffers that we hold are not
+ * its fault. */
 static bool lies_idle(struct link_peer *peer)
 {
 	struct session *session = peer->session;
@@ -156,7 +156,7 @@ static bool lies_idle(struct link_peer *peer)
 	return now_ns - session->granted_ns >= IDLE_MS * 1000000ull;
 }
 
-/* We were granted more than was left to send, for a message was given up. */
+/* Uses up a grant that is larger than the rest to send, since a message was given up. */
 static void spend(struct link_peer *peer)
 {
 	for (uint32_t n = SPEND; n && window_tx_unused(&peer->flow.tx); n--)
@@ -164,7 +164,7 @@ static void spend(struct link_peer *peer)
 			return;
 }
 
-/* A message was given up, and no frame followed that would have said so. */
+/* Withdraws our request after a message was given up and no frame followed. */
 static void unask(struct link_peer *peer)
 {
 	struct session *session = peer->session;
@@ -174,8 +174,8 @@ static void unask(struct link_peer *peer)
 		session->unasked = false;
 }
 
-/* A grant came when all had left that it was for, and is less than an update is due for: who does
- * not hear of it cannot use it up. */
+/* Sends an update for a grant that is too small for one to be due. A peer that has sent all its
+ * data could not use the grant up without it. */
 static void tell_late(struct link_peer *peer)
 {
 	if (!peer->flow.asked && window_rx_owed(&peer->flow.rx) &&
@@ -183,7 +183,7 @@ static void tell_late(struct link_peer *peer)
 		link_send_update(peer);
 }
 
-/* Reports whether the epoch is to end: a grant lies idle that others wait for. */
+/* Reports whether the epoch must end, since a grant lies idle while others wait. */
 bool reserve_tick(struct link_peer *peer)
 {
 	bool sends = peer->phase == LINK_OPEN && peer->llhdr.bytes;
@@ -202,8 +202,8 @@ bool reserve_tick(struct link_peer *peer)
 	return true;
 }
 
-/* So many bytes wait to be sent to the peer in large messages, behind the frame that leaves
- * next: asks for what they will fill beyond its window, one credit of which is no data's. */
+/* Asks for buffers beyond the window for `bytes` of large messages that wait behind the next frame.
+ * One credit of the window is not for data. */
 void reserve_ask(struct link_peer *peer, uint64_t bytes, uint32_t beside)
 {
 	uint32_t body = link_body_max(peer) - beside;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Reservation (P2 section 7; NX/2): beside the windows, which then can be small, a pool of
- * receive buffers that are granted for large messages. A peer that has more to send than a window
- * holds says so in each frame's header (careful_hdr.extra). A grant is credits that are given
- * before as many buffers came back; the next buffers that do pay it back: they return to the pool,
- * and no credit is given for them. So a grant is never revoked, nothing has to be said at its end,
- * and what XDP lets a peer fill only ever grows.
+ * Reservation (P2 section 7; NX/2): a pool of receive buffers that are granted for large messages,
+ * next to the windows, which can then be small. A peer with more to send than a window holds asks
+ * in each frame's header (careful_hdr.extra). A grant gives credits before as many buffers came
+ * back. The next buffers that come back repay it: they return to the pool without a credit. So a
+ * grant is never revoked, its end needs no message, and the limit of what XDP lets a peer fill only
+ * grows.
  */
 #pragma once
 
@@ -22,7 +22,7 @@ enum { RESERVE_MAX = 0xffff }; /* what careful_hdr.extra can ask for */
  * The pool.
  *
  * @count:  receive buffers that no window holds; 0: there is no reservation
- * @free:   of them, that nobody was granted
+ * @free:   buffers of these that are not granted
  * @asking: peers that ask for more than they have; @asking_count
  */
 struct reserve {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Frames in: find the peer, check the sequence, take the credits, and see every receive buffer
- * back into the fill ring. A credit is given back when its buffer is published there, not
+/* Receives frames: finds the peer, checks the sequence, takes the credits, and returns every
+ * receive buffer to the fill ring. A credit is returned when its buffer is published there, not
  * earlier. */
 #include "link/group.h"
 #include "link/link.h"
@@ -23,8 +23,8 @@ enum {
 
 #define PER_FRAME static inline __attribute__((always_inline))
 
-/* Gathers the descriptors of one frame; returns how many it took. A frame of more
- * segments than any of ours gives *bytes 0, so that it is dropped. */
+/* Gathers the descriptors of one frame and returns how many. A frame with more segments than any of
+ * ours gets *bytes 0, so it is dropped. */
 static uint32_t gather(struct link *link, const struct device_desc *descs, uint32_t n,
 		       struct link_rxframe *frame, uint32_t *bytes)
 {
@@ -47,8 +47,8 @@ static uint32_t gather(struct link *link, const struct device_desc *descs, uint3
 	return i;
 }
 
-/* Returns the datagram in a frame that the device has let in, and that begins as nearly all
- * do: without tags, options or extension headers. NULL: look for it. */
+/* Returns the datagram of an admitted frame without tags, options or extension headers, as nearly
+ * all are. NULL: the frame must be parsed. */
 PER_FRAME const uint8_t *plain(const uint8_t *data, uint32_t *bytes)
 {
 	uint32_t type = careful_frame_be16(data + 12);
@@ -64,7 +64,7 @@ PER_FRAME const uint8_t *plain(const uint8_t *data, uint32_t *bytes)
 	return NULL;
 }
 
-/* Points the frame at its header and body; false: not one of ours. */
+/* Points the frame at its header and body. Returns false if it is not ours. */
 PER_FRAME bool parse(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 {
 	const uint8_t *data = link->queue->umem + frame->desc[0].addr;
@@ -90,13 +90,13 @@ PER_FRAME bool parse(struct link *link, struct link_rxframe *frame, uint32_t byt
 	frame->body_bytes = (uint32_t)(end - frame->body);
 	if (frame->body_bytes > frame->body_total)
 		frame->body_bytes = frame->body_total;
-	/* The cost is that of the bytes which the sender counted: no padding. */
+	/* The cost counts the sender's bytes, without padding. */
 	bytes = (uint32_t)(frame->body - data) + frame->body_total;
 	frame->cost = link_buffers(bytes, link->queue->buffer_bytes);
 	return true;
 }
 
-/* Reports whether the header is right. The program on the interface has looked at all of it. */
+/* Checks the header, unless XDP has already checked it. */
 PER_FRAME enum careful_xdp_counter judge(const struct link *link, const struct link_rxframe *frame)
 {
 	if (link->queue->judged && frame->hdr.version == CAREFUL_WIRE_VERSION)
@@ -104,8 +104,7 @@ PER_FRAME enum careful_xdp_counter judge(const struct link *link, const struct l
 	return careful_frame_judge(&frame->hdr, frame->body_total);
 }
 
-/* Finds the session that the frame belongs to; returns what to count where it is dropped, or
- * CAREFUL_COUNTERS. */
+/* Finds the session of the frame. Returns the counter of a drop, or CAREFUL_COUNTERS. */
 PER_FRAME enum careful_counter identify(struct link *link, struct link_rxframe *frame)
 {
 	switch (judge(link, frame)) {
@@ -113,7 +112,7 @@ PER_FRAME enum careful_counter identify(struct link *link, struct link_rxframe *
 		break;
 	case CAREFUL_XDP_DROP_CHECK:
 		return CAREFUL_C_DROP_CHECK;
-	default: /* also what ends at XDP: it has no sequence number */
+	default: /* also frames that end at XDP: they have no sequence number */
 		return CAREFUL_C_DROP_MALFORMED;
 	}
 	frame->peer = link_peer_of(link, &frame->hdr);
@@ -123,8 +122,8 @@ PER_FRAME enum careful_counter identify(struct link *link, struct link_rxframe *
 	return CAREFUL_COUNTERS;
 }
 
-/* Returns the counter of a session's frame that is dropped, or CAREFUL_COUNTERS. A gap ahead and
- * impossible credits break the session. */
+/* Returns the counter of a dropped frame, or CAREFUL_COUNTERS. A gap or impossible credits break
+ * the session. */
 static inline enum careful_counter judged(struct link_peer *peer, enum flow_verdict verdict,
 					  uint32_t missing)
 {
@@ -147,7 +146,7 @@ static inline enum careful_counter judged(struct link_peer *peer, enum flow_verd
 	return CAREFUL_COUNTERS;
 }
 
-/* A frame that is not the next in order. One before those that are missing waits. */
+/* Handles a frame that is not the next in order; a frame ahead of missing ones waits. */
 static enum careful_counter out_of_order(struct link_rxframe *frame, enum flow_verdict verdict,
 					 uint32_t missing)
 {
@@ -165,7 +164,7 @@ static enum careful_counter out_of_order(struct link_rxframe *frame, enum flow_v
 	return dropped == CAREFUL_COUNTERS ? WAITS : dropped;
 }
 
-/* The frame is the next in order; one behind it may have come. */
+/* Takes the next frame in order; one behind it may have come already. */
 static inline enum careful_counter next(struct link_peer *peer)
 {
 	if (reorder_holds(peer, peer->flow.seq_in + 1))
@@ -193,7 +192,7 @@ static enum careful_counter admit(struct link_rxframe *frame)
 	return next(peer);
 }
 
-/* The same for a frame to a group, if its cookie is of one. */
+/* Checks a frame to a group, if its cookie names one. */
 static enum careful_counter admit_group(struct link *link, struct link_rxframe *frame)
 {
 	enum flow_verdict verdict;
@@ -204,7 +203,7 @@ static enum careful_counter admit_group(struct link *link, struct link_rxframe *
 	return verdict == FLOW_NEXT ? next(frame->peer) : out_of_order(frame, verdict, missing);
 }
 
-/* A frame's buffers go back; where it is of no session, nobody is owed them. */
+/* Releases a frame's buffers; without a session nobody is owed the credits. */
 static inline void drop(struct link *link, const struct link_rxframe *frame)
 {
 	uint32_t n = link->fill_count;
@@ -219,7 +218,6 @@ void link_drop(struct link *link, const struct link_rxframe *frame)
 	drop(link, frame);
 }
 
-/* A frame is handed on. */
 static inline void received(struct link *link, const struct link_rxframe *frame)
 {
 	frame->peer->rx_frames++;
@@ -233,7 +231,7 @@ void link_received(struct link *link, const struct link_rxframe *frame)
 	received(link, frame);
 }
 
-/* One frame. true: it is handed on; else its buffers are seen to. */
+/* Takes one frame. Returns whether it is handed on; else its buffers are released or wait. */
 PER_FRAME bool take(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 {
 	enum careful_counter dropped;
@@ -272,7 +270,7 @@ PER_FRAME bool take(struct link *link, struct link_rxframe *frame, uint32_t byte
 	return true;
 }
 
-/* The end of the time that taking a frame from the ring took. One that goes no further has been
+/* Ends the traced time of taking a frame from the ring. If the frame goes no further, it counts as
  * placed. */
 TRACE_COLD static void taken(struct link_rxframe *frame, bool further, uint64_t began_ns)
 {
@@ -293,7 +291,7 @@ static inline void prefetch(const struct link *link, uint32_t at)
 		__builtin_prefetch(data + 64 * i);
 }
 
-/* Takes a batch from the device, whose frames link_rx_next() hands on, all of them. */
+/* Takes a batch from the device; link_rx_next() must hand on all of its frames. */
 void link_rx(struct link *link)
 {
 	assert(link->rx_at == link->rx_got);
@@ -307,7 +305,7 @@ void link_rx(struct link *link)
 		prefetch(link, i);
 }
 
-/* Hands on a frame that waited, if one need wait no more. */
+/* Hands on a waiting frame whose turn has come. */
 static bool follow(struct link *link, struct link_rxframe *frame)
 {
 	for (uint32_t i = 0; i < link->peers_max; i++) {
@@ -337,9 +335,9 @@ static bool follow(struct link *link, struct link_rxframe *frame)
 }
 
 /*
- * The next frame that is handed on; false: there is none. It must be released or held before the
- * one after it, and at the end link_publish() called. A frame is seen to here, and what it means
- * above, before the next is looked at: whatever is done above then holds for that one, too.
+ * Returns the next frame; false if there is none. The caller must release or hold each frame before
+ * the next call, and call link_publish() at the end. The caller handles a frame before the next one
+ * is checked, so its effects apply to the next one too.
  */
 bool link_rx_next(struct link *link, struct link_rxframe *frame)
 {
@@ -392,14 +390,14 @@ static struct careful_trace span_of(const struct link_rxframe *frame)
 	};
 }
 
-/* The end of a traced frame's hostRx. */
+/* Ends a traced frame's hostRx. */
 TRACE_COLD void link_told(struct link_rxframe *frame)
 {
 	trace_end(span_of(frame));
 	frame->began_ns = 0;
 }
 
-/* Its hostRx goes on later: who holds it begins it again, and tells of it. */
+/* Stops a traced frame's hostRx; the holder of the frame continues and reports it. */
 TRACE_COLD struct careful_trace link_untold(struct link_rxframe *frame)
 {
 	struct careful_trace span = span_of(frame);
@@ -409,13 +407,13 @@ TRACE_COLD struct careful_trace link_untold(struct link_rxframe *frame)
 	return span;
 }
 
-/* Reports whether the session that the frame came in on is over. */
+/* Reports whether the frame's epoch is over. */
 bool link_stale(const struct link_rxframe *frame)
 {
 	return frame->epoch != frame->peer->epoch;
 }
 
-/* Buffers are in the fill batch: to the peer's account. */
+/* Counts buffers in the fill batch to the peer's account. */
 static void freed(struct link *link, struct link_peer *peer, uint64_t epoch, uint32_t cost)
 {
 	assert(link->fill_count <= link->queue->rx_chunks);
@@ -425,7 +423,6 @@ static void freed(struct link *link, struct link_peer *peer, uint64_t epoch, uin
 	link_dirty(peer);
 }
 
-/* Gives receive buffers back. */
 void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoch, uint32_t cost,
 			const uint64_t *addrs, uint32_t n)
 {
@@ -451,7 +448,7 @@ void link_publish_freed(struct link *link)
 	for (uint32_t i = 0; i < link->dirty_count; i++) {
 		struct link_peer *peer = link->dirty[i];
 
-		/* Before the peer hears of it. */
+		/* Written before the peer gets the credits. */
 		__atomic_store_n(&peer->entry->seq_taken, peer->flow.seq_in, __ATOMIC_RELEASE);
 		__atomic_store_n(&peer->entry->may_fill, flow_publish(&peer->flow),
 				 __ATOMIC_RELEASE);

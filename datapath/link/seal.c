@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See seal.h. A frame in one buffer is sealed and opened in its place; of one in several the body
- * is put together first. */
+/* See seal.h. A frame in one buffer is sealed and opened in place; the body of a frame in several
+ * buffers is first copied together. */
 #include "link/link.h"
 
 #include <assert.h>
@@ -14,7 +14,7 @@
 
 enum {
 	END_BYTES = sizeof(struct careful_seal_end),
-	ASK_MS = 50, /* between two questions whether the peer has the keys */
+	ASK_MS = 50, /* between two requests that the peer shows its keys */
 };
 
 int seal_init(struct link *link, const char *rules, struct careful_error *error)
@@ -61,14 +61,14 @@ bool seal_agrees(const struct link *link, const union address *with,
 	       (!mode || aead_choose(be32toh(said->seq_rcvd) & aead_ciphers()));
 }
 
-/* One of the ciphers that a HELLO offers is taken; WELCOME has just that. */
+/* Chooses one of the ciphers that a HELLO offers; WELCOME names just that one. */
 void seal_choose(struct link_peer *peer, const struct careful_ctrl *said)
 {
 	if (peer->trailer)
 		peer->session->seal->cipher = aead_choose(be32toh(said->seq_rcvd) & aead_ciphers());
 }
 
-/* The handshake is over: both ends have the keys, or will. */
+/* Sets the keys of the epoch when the handshake is over. */
 void seal_keys(struct link_peer *peer, const struct noise *noise)
 {
 	struct seal *seal = peer->session->seal;
@@ -82,7 +82,7 @@ void seal_keys(struct link_peer *peer, const struct noise *noise)
 	sodium_memzero(keys, sizeof(keys));
 }
 
-/* The epoch is: nothing can be opened by its keys any more. */
+/* Wipes the keys when the epoch is over. */
 void seal_over(struct link_peer *peer)
 {
 	struct seal *seal = peer->session->seal;
@@ -95,7 +95,7 @@ void seal_over(struct link_peer *peer)
 	seal->mode = mode;
 }
 
-/* Copies `bytes` of a body that lies in several buffers, from `flat` or to it. */
+/* Copies `bytes` of a body in several buffers to or from `flat`. */
 static void copy(uint8_t *umem, const struct device_desc *desc, uint8_t *body, uint32_t have,
 		 uint8_t *flat, uint32_t bytes, bool to_flat)
 {
@@ -113,7 +113,7 @@ static void copy(uint8_t *umem, const struct device_desc *desc, uint8_t *body, u
 	}
 }
 
-/* Header and body in one piece: what is read in AUTH, or the header alone and what is changed. */
+/* Seals a header and body that lie in one piece. */
 static void seal_flat(struct seal *seal, uint8_t *at, uint32_t bytes)
 {
 	struct careful_seal_end end = { .count = htobe64(++seal->sent) };
@@ -134,7 +134,7 @@ static bool open_flat(const struct seal *seal, const struct aead *aead, uint8_t 
 			 end->tag);
 }
 
-/* A frame whose header is whole; its buffers have room for the end. */
+/* Seals a frame whose header is complete; its buffers have room for the tag. */
 void seal_frame(struct link_txframe *frame)
 {
 	struct seal *seal = frame->peer->session->seal;
@@ -153,7 +153,7 @@ void seal_frame(struct link_txframe *frame)
 	     bytes + END_BYTES, false);
 }
 
-/* The body of a frame that was sealed, in clear again: another nonce is another stream. */
+/* Decrypts the body of a sealed frame, so that it can be sealed under another nonce. */
 void seal_undo(struct link_txframe *frame)
 {
 	struct seal *seal = frame->peer->session->seal;
@@ -169,12 +169,13 @@ void seal_undo(struct link_txframe *frame)
 	     bytes + END_BYTES, true);
 	memcpy(&end, flat + LINK_HDR_BYTES + bytes, sizeof(end));
 	good = open_flat(seal, &seal->out, flat, bytes, &end);
-	assert(good); /* it is our own */
+	assert(good); /* we sealed it */
 	copy(frame->umem, frame->desc, frame->body, frame->body_bytes, flat + LINK_HDR_BYTES, bytes,
 	     false);
 }
 
-/* Opens the body, `bytes` of it before the end; false: it is forged, or was seen. */
+/* Opens the body, which has `bytes` before the tag. Returns false if it is forged or was seen
+ * before. */
 static bool opens(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 {
 	struct seal *seal = frame->peer->session->seal;
@@ -200,8 +201,8 @@ static bool opens(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 	return true;
 }
 
-/* A frame that is not plain: whose it is, and whether it is of that one. As identify() in rx.c.
- * bytes: of the frame as it came. */
+/* Finds the session of a sealed frame and opens it. Returns like identify() in rx.c. bytes: of the
+ * frame as it arrived. */
 enum careful_counter seal_take(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 {
 	enum careful_xdp_counter verdict =
@@ -247,8 +248,8 @@ void seal_heard(struct link_peer *peer)
 		peer->session->seal->waits = false;
 }
 
-/* Returns what is due while the peer has shown no key: a question, as the peer's may be lost, or the
- * end of the session, which nothing else ends if the peer is gone. */
+/* Returns the next step while the peer has not shown that it has the keys: to ask it, or to end the
+ * session, since nothing else ends it if the peer is gone. */
 enum seal_due seal_tick(struct link_peer *peer)
 {
 	struct session *session = peer->session;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Sessions: that one is wanted, breaks, is given up. How the ends agree is the handshake's, what
- * silence means sync.c's. */
+/* Decides when a session is wanted, renewed and given up. handshake.c agrees on it; sync.c
+ * interprets silence. */
 #include "link/link.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@ enum {
 	LOST_SYNC_MS = 10, /* silence before a question, after a loss */
 };
 
-/* Wants a session with the peer; asks for it unless there is one. */
+/* Asks for a session with the peer, unless there is one. */
 void link_connect(struct link_peer *peer)
 {
 	struct session *session = peer->session;
@@ -25,7 +25,7 @@ void link_connect(struct link_peer *peer)
 		handshake_ask(peer);
 }
 
-/* A message waits for a peer that gave up its window. */
+/* Asks again for a peer that gave up its window, since a message waits. */
 void link_wake(struct link_peer *peer)
 {
 	if (!peer->session->dormant)
@@ -35,7 +35,7 @@ void link_wake(struct link_peer *peer)
 	handshake_ask(peer);
 }
 
-/* The promise is broken, or the peer forgot the session: a new epoch. */
+/* Begins a new epoch, since the window's promise is broken or the peer forgot the session. */
 void link_break(struct link_peer *peer)
 {
 	if (link_has_epoch(peer) || peer->phase == LINK_ASKED)
@@ -43,10 +43,10 @@ void link_break(struct link_peer *peer)
 	link_renew(peer);
 }
 
-/* A new epoch. Frames under way in the old one may get lost. */
+/* Begins a new epoch. Frames under way in the old one may be lost. */
 void link_renew(struct link_peer *peer)
 {
-	/* In LINK_ASKED the peer may have answered already, and sent. */
+	/* In LINK_ASKED the peer may already have answered and sent frames. */
 	bool open = link_has_epoch(peer);
 
 	if (!open && peer->phase != LINK_ASKED)
@@ -60,7 +60,7 @@ void link_renew(struct link_peer *peer)
 		handshake_ask(peer);
 }
 
-/* The network lost frames. If it did so once it may again: silence means less now. */
+/* Counts lost frames. More losses are likely, so a shorter silence counts from now on. */
 void link_lost(struct link_peer *peer, uint32_t frames)
 {
 	struct session *session = peer->session;
@@ -72,8 +72,8 @@ void link_lost(struct link_peer *peer, uint32_t frames)
 	link_break(peer);
 }
 
-/* Without an address for its frames a session is none, however well control goes.
- * Attempts are counted, not time: a process that was stopped has not tried. */
+/* Looks for the link address; a session without one is useless even if control messages pass.
+ * Counts attempts, not time, since a stopped process has not tried. */
 static void resolve_tick(struct link_peer *peer)
 {
 	struct session *session = peer->session;
@@ -93,7 +93,7 @@ static void resolve_tick(struct link_peer *peer)
 		link_close(peer, rc == -EAGAIN ? EHOSTUNREACH : ENETUNREACH);
 }
 
-/* Repeats what got no answer, and gives up after a while. */
+/* Repeats unanswered questions, and gives up after a while. */
 void session_tick(struct link_peer *peer)
 {
 	struct session *session = peer->session;
@@ -127,7 +127,7 @@ void session_tick(struct link_peer *peer)
 		resolve_tick(peer);
 }
 
-/* The kernel's way to the peer may be another now. */
+/* Called when the kernel's route to the peer may have changed. */
 void link_way_changed(struct link_peer *peer)
 {
 	int rc = link_path_again(peer);
@@ -135,19 +135,19 @@ void link_way_changed(struct link_peer *peer)
 	if (rc == -EMSGSIZE) {
 		link_break(peer);
 	} else if (rc) {
-		link_renew(peer); /* frames stop until there is a way */
+		link_renew(peer); /* frames stop until there is a route */
 		peer->session->last_errno = -rc;
 	}
 }
 
-/* Measures the peer's burst again. The epoch must be one in which nothing is under way. */
+/* Measures the peer's burst again. Nothing may be under way in the epoch. */
 void link_measure(struct link_peer *peer)
 {
 	link_train_want(peer);
 	link_renew(peer);
 }
 
-/* The files of keys have changed: sessions with keys that are no longer trusted end. */
+/* Ends sessions with keys that are no longer trusted, after the key files changed. */
 void link_keys_changed(struct link *link)
 {
 	for (uint32_t i = 0; i < link->peers_max; i++) {
@@ -157,7 +157,7 @@ void link_keys_changed(struct link *link)
 		if (peer->state == CAREFUL_PEER_NONE || peer->state == CAREFUL_PEER_FAILED ||
 		    keyed_trusted_still(peer, &other))
 			continue;
-		/* Its host may have another key by now, and shows that in a new epoch. */
+		/* The host may have another key now, which a new epoch proves. */
 		if (other && (link_has_epoch(peer) || peer->phase == LINK_ASKED))
 			link_renew(peer);
 		else if (!peer->session->dormant)

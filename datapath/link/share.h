@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A pool that peers have shares of: some of it each may always take, the rest is whoever's comes
- * first. A peer that takes all that it can keeps nobody else from its own share. Counts alone;
- * where the things are is their owner's business.
+ * A pool in which each peer has a share of its own; the rest is for all. A peer that takes all it
+ * can leaves the others their shares. This file only counts.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SHARE_PART = 4 }; /* of a pool, what the shares are together: one in so many */
+enum { SHARE_PART = 4 }; /* all shares together are the pool divided by this */
 
 /*
  * @count: in the pool
- * @each:  what a peer may hold whatever the others do
+ * @each:  a peer's own share
  * @free:  not held
- * @owed:  of these, what peers have not taken yet of their own
+ * @owed:  unused own shares, which are part of @free
  */
 struct share {
 	uint32_t count;
@@ -24,7 +23,7 @@ struct share {
 	uint32_t owed;
 };
 
-/* If there are fewer than one for each peer, none is anybody's own. */
+/* A pool smaller than the number of peers has no own shares. */
 static inline void share_init(struct share *share, uint32_t count, uint32_t peers)
 {
 	uint32_t each = count / (SHARE_PART * peers);
@@ -35,8 +34,8 @@ static inline void share_init(struct share *share, uint32_t count, uint32_t peer
 		(struct share){ .count = count, .each = each, .free = count, .owed = each * peers };
 }
 
-/* Reports whether a peer that holds so many may take one, so that `own` more stay of its own, or `rest`
- * of what is anybody's. */
+/* Reports whether a peer that holds `held` may take one so that `own` of its share, or `rest` of
+ * the common part, stay free. */
 static inline bool share_leaves(const struct share *share, uint32_t held, uint32_t own,
 				uint32_t rest)
 {
@@ -62,7 +61,7 @@ static inline void share_put(struct share *share, uint32_t *held)
 	share->owed += *held < share->each;
 }
 
-/* Divides it among others: all who hold any are among them, with how many. */
+/* Divides the pool anew among `peers`, which hold `held` each. */
 static inline void share_divide(struct share *share, const uint32_t *held, uint32_t peers)
 {
 	struct share now;

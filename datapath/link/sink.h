@@ -12,8 +12,8 @@
 /*
  * A place where bytes wait. All 0: idle and empty.
  *
- * @waiting_bytes:  that the stage has not taken yet
- * @busy:           the stage is at work on what it took
+ * @waiting_bytes: that the stage has not taken yet
+ * @busy:          the stage is at work on what it took
  */
 struct sink {
 	uint64_t waiting_bytes;

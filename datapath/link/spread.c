@@ -9,7 +9,7 @@
 
 #include "link/link.h"
 
-/* FNV-1a of a host's address: two with the same number share a queue, no more. */
+/* FNV-1a of a host's address. Hosts with the same number only share a queue. */
 uint64_t spread_host(const union address *host)
 {
 	bool ipv4 = host->sa.sa_family == AF_INET;
@@ -22,8 +22,8 @@ uint64_t spread_host(const union address *host)
 	return number | 1;
 }
 
-/* Sessions of a queue; *known: one of them is the host's. UINT32_MAX: no more fit, or it is not
- * open. Another process writes this, so that nothing of it is relied on. */
+/* Returns the sessions of a queue; *known: one of them is the host's. UINT32_MAX: the queue is full
+ * or closed. Another process writes the entry, so it is not trusted. */
 static uint32_t load_of(const struct careful_queue_entry *entry, uint64_t host, bool *known)
 {
 	const volatile struct careful_queue_entry *now = entry;
@@ -45,7 +45,7 @@ struct spread_place spread_choose(const struct spread *spread, const union addre
 				  uint32_t among)
 {
 	uint64_t number = spread_host(host);
-	/* The low bits of such a number are even over hosts whose addresses follow each other. */
+	/* The low bits spread hosts with consecutive addresses evenly. */
 	uint32_t first = (uint32_t)(number >> 1) % spread->count, least = UINT32_MAX;
 	uint16_t best = 0;
 
@@ -64,7 +64,7 @@ struct spread_place spread_choose(const struct spread *spread, const union addre
 		if (known)
 			break;
 	}
-	/* If none of theirs is one of ours: everybody has a queue 0. */
+	/* If no queue matches, queue 0 exists everywhere. */
 	return (struct spread_place){ best, spread->straight ? 1u << best : among };
 }
 
@@ -90,7 +90,7 @@ bool spread_sends_away(struct link_peer *peer, const struct careful_ctrl *challe
 	const union address *to = &peer->session->address;
 	uint32_t here = peer->link->port->spread.index, there = be16toh(challenge->queue);
 	uint32_t may = peer->session->handshake.among | 1;
-	/* A host that has one queue, and says nothing, has queue 0. */
+	/* A host that names no queue has queue 0. */
 	uint32_t among = (challenge->window ? be32toh(challenge->window) : 1) & may;
 	uint32_t port = ntohs(to->sa.sa_family == AF_INET ? to->in.sin_port : to->in6.sin6_port);
 

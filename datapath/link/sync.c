@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The rule for silence. A lost last frame leaves no gap, so when credits or replies have been
- * outstanding for sync_ms without an arrival, each end tells the other what it sent and received.
- * Only answers that disagree are a loss; no answer is a stall, and after stall_ms the end of the
- * session.
+ * The rule for silence. A lost last frame leaves no gap. So if credits or replies are outstanding
+ * and nothing has arrived for sync_ms, the ends compare what they sent and received. Only answers
+ * that disagree prove a loss. No answer is a stall, which ends the session after stall_ms.
  */
 #include "link/link.h"
 #include "link/repair.h"
@@ -11,18 +10,18 @@
 #include <endian.h>
 
 enum {
-	/* Control may overtake frames that are still in a queue: a difference counts
-	 * when it is the same in this many answers, so long after each other. */
+	/* Control messages may overtake queued frames. A difference counts if this many answers
+	 * show it, this long after each other. */
 	DISAGREE_TIMES = 2,
 	DISAGREE_RETRY_MS = 20,
 	SUSPECT_ROUNDS = 4,
 	UNANSWERED_MS = 8,
 	ROUND_FIRST_NS = 4 * 1000 * 1000, /* at most, until more is known */
 	REFUSED_TIMES = 3,
-	REFUSED_RETRY_MS = 45, /* just under the time between two HELLOs */
+	REFUSED_RETRY_MS = 45, /* just less than the time between two HELLOs */
 };
 
-/* Back to asking seldom: at most so seldom. */
+/* Lengthens the silence before the next question, up to most_ms. */
 static void wait_longer(struct link_peer *peer, uint32_t most_ms)
 {
 	struct link_sync *sync = &peer->session->sync;
@@ -36,14 +35,14 @@ static void ask(struct link_peer *peer)
 	link_sync_ask(peer, CAREFUL_SYNC_COUNTS);
 }
 
-/* The peer counts frames that cannot be. */
+/* Ends the session of a peer that reports impossible counts. */
 static void bad_counts(struct link_peer *peer)
 {
 	link_count(peer->link, CAREFUL_C_BAD_CREDITS);
 	link_break(peer);
 }
 
-/* As on_challenge() and its like: whether the message meant anything. */
+/* Handles SYNC. Like on_challenge(), reports whether the message was expected. */
 bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	if (be32toh(ctrl->status) == CAREFUL_SYNC_HEARD) {
@@ -52,7 +51,7 @@ bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
 			bad_counts(peer);
 		return true;
 	}
-	/* It will be asked again; or it was, and the first copy is not answered. */
+	/* The peer will ask again; or this is a copy, and the question is not answered yet. */
 	if (peer->phase != LINK_OPEN ||
 	    (peer->session->question.nonce &&
 	     be64toh(peer->session->question.nonce) >> 32 == be64toh(ctrl->nonce) >> 32))
@@ -67,7 +66,8 @@ bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	return true;
 }
 
-/* After control messages were read: those that came before have their frames in the ring. */
+/* Called after control messages were read. The frames that left before an older question are in the
+ * ring by now. */
 void link_sync_question_tick(struct link_peer *peer)
 {
 	struct link_sync_question *question = &peer->session->question;
@@ -81,8 +81,8 @@ void link_sync_question_tick(struct link_peer *peer)
 	question->drain = link_drain_begin(link);
 }
 
-/* After frames were taken from the ring: answers. Reports whether there is still something to
- * answer. */
+/* Called after frames were taken from the ring: answers the question. Reports whether it must still
+ * wait. */
 bool link_sync_answer(struct link_peer *peer)
 {
 	struct link_sync_question *question = &peer->session->question;
@@ -107,15 +107,15 @@ bool link_sync_answer(struct link_peer *peer)
 	return false;
 }
 
-/* Reports whether the answer says nothing of loss: frames that count as sent may not even have
- * left, where TX rings are full; or frames came since, and it is older than they are. */
+/* Reports whether the answer proves no loss: frames may still wait in a full TX ring, or frames
+ * came after the answer left. */
 static bool undecided(const struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
-	/* The traditional protocol asks for what is missing by itself. */
+	/* The traditional protocol asks for missing frames by itself. */
 	return peer->link->traditional || peer->link->kick_again || ctrl->status || peer->heard;
 }
 
-/* Takes what an answer that agrees says of our frames; false: it cannot be true. */
+/* Takes the counts of an answer that agrees. Returns false if they are impossible. */
 static bool credit(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	if (peer->link->traditional)
@@ -123,7 +123,7 @@ static bool credit(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	return flow_credit(&peer->flow, ctrl);
 }
 
-/* So many frames are missing, as the peer says in an answer, and in another one. */
+/* Two answers of the peer agree that frames are missing. */
 static void missing_frames(struct link_peer *peer, uint32_t frames)
 {
 	if (flow_can_miss(&peer->flow, frames)) {
@@ -133,8 +133,8 @@ static void missing_frames(struct link_peer *peer, uint32_t frames)
 	bad_counts(peer);
 }
 
-/* A question was answered, which was asked then. A process that was stopped meanwhile says little of
- * the path. */
+/* Measures the round trip of a question. A process that was stopped meanwhile gives no
+ * measurement. */
 static void time_round(struct link_peer *peer, uint32_t asked_us)
 {
 	struct link_missing *missing = &peer->session->missing;
@@ -147,8 +147,8 @@ static void time_round(struct link_peer *peer, uint32_t asked_us)
 				    (7 * missing->round_ns + round_ns) / 8;
 }
 
-/* If frames are repaired, an answer that differs ends nothing: whoever misses frames asks for
- * them. Reports whether they are. */
+/* Reports whether frames are repaired. Then a different answer ends nothing: the end that misses
+ * frames asks for them. */
 static bool repairs(struct link_peer *peer, const struct careful_ctrl *ack)
 {
 	struct session *session = peer->session;
@@ -164,7 +164,7 @@ static bool repairs(struct link_peer *peer, const struct careful_ctrl *ack)
 	return true;
 }
 
-/* Reports whether a nonce is that of a question of this epoch. */
+/* Reports whether the nonce belongs to a question of this epoch. */
 static bool is_question(const struct link_sync *sync, uint64_t nonce)
 {
 	return sync->token && nonce >> 32 == sync->token &&
@@ -191,7 +191,7 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	control_watch_heard(peer);
 	time_round(peer, asked_us);
 	if (!sync->asked || (int32_t)(asked_us - (uint32_t)sync->first_us) < 0)
-		return true; /* frames came since that say more */
+		return true; /* newer frames came since */
 	sync->asked = false;
 	session->doubted = false;
 	session->heard_ns = link->now_ns;
@@ -205,7 +205,7 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	if (flow_agrees(&peer->flow, ctrl)) {
 		sync->disagreed = 0;
 		sync->blocked_ns = 0;
-		wait_longer(peer, link->sync_ms); /* it is silent for a reason of its own */
+		wait_longer(peer, link->sync_ms); /* the peer has its own reason for silence */
 		if (!credit(peer, ctrl)) {
 			link_count(link, CAREFUL_C_BAD_CREDITS);
 			link_break(peer);
@@ -225,7 +225,7 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	sync->blocked_ns = 0;
 	if (sync->disagreed && (sent != sync->seq_sent || rcvd != sync->seq_rcvd))
 		sync->disagreed = 0;
-	/* The first may have been long on its way, and ICMP makes us ask at once. */
+	/* The first answer may have been delayed, and ICMP makes us ask at once. */
 	if (sync->disagreed && link->now_ns - sync->disagreed_ns < DISAGREE_RETRY_MS * 1000000ull)
 		return true;
 	sync->disagreed_ns = link->now_ns;
@@ -246,14 +246,14 @@ bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	     nonce != peer->session->control_watch.nonce))
 		return false;
 	if (link_drain_begun(&peer->session->bye))
-		return true; /* its BYE said so before */
-	peer->cookie_out = 0; /* it does not know that any more */
+		return true; /* its BYE came before */
+	peer->cookie_out = 0; /* the peer has forgotten it */
 	link_break(peer);
 	return true;
 }
 
-/* ICMP that quotes us says that nobody listens at the peer. Then the peer is asked: it may begin
- * anew, and answers in time, or several questions in a row meet that and nothing else. */
+/* ICMP quotes our message: nobody listens at the peer. We ask the peer: it may be restarting and
+ * then answers. If several questions in a row meet only ICMP, the session ends. */
 bool link_on_refused(struct link_peer *peer)
 {
 	peer->session->sync.refused = true;
@@ -262,7 +262,7 @@ bool link_on_refused(struct link_peer *peer)
 	return true;
 }
 
-/* After each question: was it refused, and is that enough? */
+/* Counts refused questions. Reports whether they end the session. */
 static bool refused_tick(struct link_peer *peer)
 {
 	struct session *session = peer->session;
@@ -294,8 +294,8 @@ bool link_awaits(const struct link_peer *peer)
 	       session->doubted || session->sync.refused || session->sync.refused_rounds;
 }
 
-/* Silence after which a lost tail is suspected: it costs one control message to find out, and a
- * second copy of what is only late. */
+/* Returns the silence after which a lost tail is suspected. A wrong suspicion costs a control
+ * message and a second copy of a late frame. */
 static uint32_t suspect_ms(const struct link_peer *peer)
 {
 	const struct session *session = peer->session;
@@ -304,7 +304,7 @@ static uint32_t suspect_ms(const struct link_peer *peer)
 	return ms < peer->link->sync_ms ? (uint32_t)ms : peer->link->sync_ms;
 }
 
-/* Between two questions without an answer, at most: a link that was down goes on soon. */
+/* Returns the longest time between two unanswered questions: a link that was down recovers soon. */
 static uint32_t unanswered_ms(const struct link_peer *peer)
 {
 	uint32_t ms = suspect_ms(peer);
@@ -325,7 +325,7 @@ static void sync_tick(struct link_peer *peer)
 		session->sync.asked = false;
 		session->sync.blocked_ns = 0;
 	}
-	/* Nobody looks at the clock while nothing is awaited: that was no silence. */
+	/* No ticks come while nothing is awaited, so that was no silence. */
 	if (!session->sync.awaited || !awaited) {
 		session->heard_ns = link->now_ns;
 		return;
@@ -370,7 +370,7 @@ static void heard(struct link_peer *peer)
 	link_state(peer, peer->phase == LINK_OPEN ? CAREFUL_PEER_UP : peer->state);
 }
 
-/* Asks whom too little is heard of. Reports whether that was the session's end. */
+/* Asks a silent peer. Reports whether the session has ended. */
 bool link_sync_tick(struct link_peer *peer)
 {
 	if (peer->heard)

@@ -12,8 +12,8 @@
 
 enum {
 	WAIT_NS = 2 * 1000 * 1000, /* the least time without progress before a question */
-	ROUNDS = 2, /* that are waited for, where it is known what one takes */
-	LAZY = 4, /* into so many is sync_ms divided, before it is asked what has come */
+	ROUNDS = 2, /* to wait for, once their time is known */
+	LAZY = 4, /* sync_ms divided by this is the longest wait before we ask what has come */
 };
 
 static struct traditional *of(const struct link_peer *peer)
@@ -38,7 +38,7 @@ static int init_peer(struct traditional_link *all, struct traditional *t)
 	return t->copies && t->early && t->asked ? 0 : -ENOMEM;
 }
 
-/* An epoch is over: nothing of it is kept, and nothing waits. */
+/* Ends an epoch: drops all kept and waiting frames. */
 static void traditional_close(struct link_peer *peer)
 {
 	struct traditional *t = of(peer);
@@ -54,7 +54,6 @@ static void traditional_close(struct link_peer *peer)
 	};
 }
 
-/* Our side of an epoch begins. */
 static void traditional_open(struct link_peer *peer)
 {
 	of(peer)->entered_ns = of(peer)->come_ns = peer->link->now_ns;
@@ -70,7 +69,7 @@ static bool missing(const struct link_peer *peer)
 	return of(peer)->highest != peer->flow.seq_in;
 }
 
-/* Reports whether somebody waits for what the peer may have sent. */
+/* Reports whether anybody waits for frames of the peer. */
 static bool awaits(const struct link_peer *peer)
 {
 	return missing(peer) || peer->operations;
@@ -88,7 +87,7 @@ static uint64_t least_wait_ns(const struct link_peer *peer)
 	return wait_ns < sync_ns(peer) ? wait_ns : sync_ns(peer);
 }
 
-/* The same where it is only asked what has come: who has buffers to spare is in no hurry. */
+/* Returns the wait before we only ask what has come: with spare buffers it is long. */
 static uint64_t lazy_wait_ns(const struct link_peer *peer)
 {
 	uint64_t lazy_ns = sync_ns(peer) / LAZY, wait_ns = of(peer)->wait_ns;
@@ -96,8 +95,8 @@ static uint64_t lazy_wait_ns(const struct link_peer *peer)
 	return traditional_short(peer) || wait_ns > lazy_ns ? wait_ns : lazy_ns;
 }
 
-/* All that was asked so far counts as lost, and is asked once more; what the peer sent last may
- * be missing as well: its answer tells. */
+/* Counts all requests so far as lost and repeats them. The peer's last frames may be missing too;
+ * its answer shows that. */
 static void time_out(struct link_peer *peer)
 {
 	struct traditional *t = of(peer);
@@ -111,7 +110,7 @@ static void time_out(struct link_peer *peer)
 	link_count(peer->link, CAREFUL_C_TIMED_OUT);
 }
 
-/* Notes what has moved since the last tick, or need not. */
+/* Notes progress since the last tick, and that none is expected. */
 static void note_progress(struct link_peer *peer)
 {
 	struct traditional *t = of(peer);
@@ -119,7 +118,7 @@ static void note_progress(struct link_peer *peer)
 
 	if (t->entered || (t->come && !awaits(peer)) || !t->wait_ns)
 		t->wait_ns = least_wait_ns(peer);
-	/* A frame that found no room here is asked for when there is some, whenever that is. */
+	/* A frame that found no room here is requested once there is room, however late. */
 	if (t->entered || t->refused || !awaits(peer))
 		t->entered_ns = now_ns;
 	if (t->come || !unacknowledged(peer))
@@ -132,7 +131,7 @@ static uint64_t later(uint64_t a_ns, uint64_t b_ns)
 	return a_ns > b_ns ? a_ns : b_ns;
 }
 
-/* Does what depends on time. Reports whether that was the session's end. */
+/* Does all that depends on time. Reports whether the session has ended. */
 static bool traditional_tick(struct link_peer *peer)
 {
 	struct traditional *t = of(peer);
@@ -155,7 +154,7 @@ static bool traditional_tick(struct link_peer *peer)
 	return false;
 }
 
-/* For how long the clock need not be looked at, at most most_ms. */
+/* Returns for how long no tick is needed, at most most_ms. */
 static uint32_t traditional_timeout_ms(const struct link_peer *peer, uint32_t most_ms)
 {
 	uint64_t wait_ns = UINT64_MAX;
@@ -167,7 +166,7 @@ static uint32_t traditional_timeout_ms(const struct link_peer *peer, uint32_t mo
 	return wait_ns / 1000000 < most_ms ? (uint32_t)(wait_ns / 1000000) + 1 : most_ms;
 }
 
-/* There are no credits: beyond what is free of its share here, the peer may drop. */
+/* Without credits the peer may drop frames beyond the free part of our share. */
 static void traditional_info(const struct link_peer *peer, struct careful_peer_info *info)
 {
 	uint32_t kept = window_tx_outstanding(&peer->flow.tx);

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The traditional protocol of one peer (P2 section 5.2), for comparison with careful under the
- * same message layer. A frame leaves when it is ready: no window holds it back. Its send
- * buffers are kept until the peer is known to have it. Every frame that comes back says up to
- * which number all have come; where send buffers run short, or nothing comes back, an
- * explicit, selective acknowledgement is asked for. The receiver asks for missing frames
- * again: at once where a number is skipped, then when its question was answered and it is
- * missing still, and after a time without progress. Frames that come early wait in receive
- * buffers, of which each peer has a share; what finds none is dropped, and asked for later.
+ * The traditional protocol of one peer (P2 section 5.2), for comparison with careful under the same
+ * message layer. A frame leaves when it is ready: no window holds it back. Its send buffers are
+ * kept until the peer acknowledges it. Every frame acknowledges all numbers up to one. If send
+ * buffers run short, or nothing comes back, the sender asks for a selective acknowledgement. The
+ * receiver requests a missing frame when a number is skipped, again if it is still missing after an
+ * answer, and after a time without progress. Early frames wait in receive buffers, of which each
+ * peer has a share; a frame that finds none is dropped and requested later.
  *
- * An instance speaks one protocol (link->traditional is NULL with careful), so that its receive
- * buffers are a pool of its own (P2 section 4.1). The files of link have the common part; they call
- * these functions where the two differ.
+ * An instance uses one protocol (link->traditional is NULL with careful), so its receive buffers
+ * are a pool of their own (P2 section 4.1). Other files of link call these functions if the
+ * protocols differ.
  */
 #pragma once
 
@@ -29,13 +28,12 @@ struct link_peer;
 struct link_rxframe;
 
 /*
- * A send buffer's part of the frame that is in it.
+ * The part of a frame in one send buffer.
  *
- * @next:      buffer of the frame's next segment, counted from the first send buffer; or
- *             TRADITIONAL_NONE
- * @at, @bytes: where in the UMEM the segment is
- * @kept:      the peer may ask for it again
- * @away:      the device has it: it is neither free nor sent again before that ends
+ * @next:       index of the buffer with the frame's next segment, or TRADITIONAL_NONE
+ * @at, @bytes: the segment in the UMEM
+ * @kept:       the peer may ask for it again
+ * @away:       the device uses it, so it is neither free nor sent again
  */
 struct traditional_copy {
 	uint64_t at;
@@ -50,32 +48,32 @@ enum {
 };
 
 /*
- * One peer's. flow counts the rest: seq_out, seq_in (all up to this one have been taken), tx.sent
- * and tx.credits (frames sent, and known to have come).
+ * A peer's state. flow has the rest: seq_out, seq_in (all up to it were taken), tx.sent and
+ * tx.credits (frames sent and acknowledged).
  *
  * Sent:
- * @copies:     of a number: its first send buffer, TRADITIONAL_NONE once it is known to have come
- * @copies_kept: send buffers of these
- * @asked_seq:  seq_out when an acknowledgement was asked for last
- * @answered:   the peer's last question that was answered
+ * @copies:      by number: its first send buffer, TRADITIONAL_NONE once acknowledged
+ * @copies_kept: send buffers that are kept
+ * @asked_seq:   seq_out at the last request for an acknowledgement
+ * @answered:    the peer's last request that we answered
  * Received:
- * @highest:    the last number that the peer is known to have sent
- * @early:      of a number: the frame that waits for those before it, counted from 1; or 0
+ * @highest:     the last number that the peer has certainly sent
+ * @early:       of a number: the frame that waits for those before it, counted from 1; or 0
  * @early_frames, @early_buffers: that wait so
- * @asked:      of a number: our question in which it was asked for; 0: in none
- * @question:   the last one sent, @heard: the last one answered
- * @vain:       questions that were answered since something came
- * @answer_due, @question_due: an ACK frame is to be sent
- * @out_of_time: the question is asked even if nothing is known to be missing
- * @refused:    the frame that was due found no room: it is asked for when there is some
+ * @asked:       by number: our request that named it; 0: none
+ * @question:    our last request; @heard: the last one answered
+ * @vain:        requests answered since a frame came
+ * @answer_due, @question_due: an ACK frame must be sent
+ * @out_of_time: request even if nothing is known to be missing
+ * @refused:     the due frame found no room; it is requested when there is some
  * Time:
- * @entered:    a frame was handed on since the last tick, @entered_ns: when that was last so,
- *              or no frame was awaited
- * @come:       one of ours was acknowledged, @come_ns: likewise
- * @asked_ns:   when something was asked for lack of either
- * @wait_ns:    from then to the next question
- * @timed:      a question whose answer is timed; 0: none; @timed_ns: when it was sent
- * @round_ns:   from a question to its answer, smoothed; 0: not known
+ * @entered:  a frame was handed on since the last tick; @entered_ns: the last tick when that was
+ *            so, or no frame was awaited
+ * @come:     a frame of ours was acknowledged; @come_ns: likewise
+ * @asked_ns: last request for lack of either
+ * @wait_ns:  from then to the next request
+ * @timed:    a request whose answer is timed; 0: none; @timed_ns: when it was sent
+ * @round_ns: from a request to its answer, smoothed; 0: unknown
  */
 struct traditional {
 	uint32_t *copies;
@@ -98,19 +96,19 @@ struct traditional {
 };
 
 /*
- * The operations in which the protocols differ. With careful none is called.
+ * The operations in which the protocols differ. The careful protocol calls none.
  *
- * @open, @close:   an epoch begins, is over
- * @tick:           the clock's; true: the session is over
- * @timeout_ms:     until the next tick is due, at most most_ms
- * @leave:          numbers a frame and keeps its send buffers
- * @stamp:          writes what the header says of what came
- * @left:           the device has sent a send buffer
- * @come:           all up to this number have come; false: that cannot be
- * @may_keep:       reports whether one more frame, beside `more`, may be kept
- * @take:           takes a frame that came; true: it is handed on
- * @follow:         hands on a frame that waited for one before it
- * @due, @tell:     an acknowledgement or a question is due; sends it
+ * @open, @close: an epoch begins, ends
+ * @tick:         called by the clock; true: the session has ended
+ * @timeout_ms:   until the next tick is due, at most most_ms
+ * @leave:        numbers a frame and keeps its send buffers
+ * @stamp:        writes the header's acknowledgement
+ * @left:         the device has sent a send buffer
+ * @come:         all up to this number have come; false: impossible
+ * @may_keep:     reports whether one frame may be kept besides `more` buffers
+ * @take:         takes a received frame; true: it is handed on
+ * @follow:       hands on a waiting frame
+ * @due, @tell:   an acknowledgement or a request is due; sends it
  */
 struct traditional_ops {
 	void (*open)(struct link_peer *peer);
@@ -133,13 +131,13 @@ struct traditional_ops {
 /*
  * State that all peers of a link share.
  *
- * @numbers_out, @numbers_in: of the rings, powers of two: more than frames can be kept, and
- *                            more than can wait
+ * @numbers_out, @numbers_in: sizes of the rings, powers of two, larger than the frames that can be
+ *               kept and that can wait
  * @copies_max:  each peer's share of the send buffers
- * @early_max:   each peer's share of the buffers that frames may fill which wait
+ * @early_max:   each peer's share of the buffers for waiting frames
  * @early_pool:  all of these
- * @chunk_shift: of a send buffer's address: its number
- * @follow:      the slot that is asked first for frames that need wait no more
+ * @chunk_shift: shifts a send buffer's address to its number
+ * @follow:      the slot that is checked first for frames whose turn has come
  */
 struct traditional_link {
 	const struct traditional_ops *ops;

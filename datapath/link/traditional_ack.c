@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Acknowledgements and questions of the traditional protocol: which numbers have come, and which
- * are wanted again. An answer leaves behind all that was wanted, on the same way: when it is there,
- * what is still missing was lost once more.
+ * Acknowledgements and requests of the traditional protocol: which numbers have come, and which
+ * must be repeated. An answer leaves after the repeated frames, on the same path. So frames that
+ * are still missing when it arrives were lost again.
  */
 #include "link/traditional_private.h"
 
@@ -11,7 +11,7 @@
 
 enum {
 	BITMAP_BYTES = 64, /* of an acknowledgement, at most */
-	VAIN_MOST = 4, /* answers that bring nothing, before the next question waits */
+	VAIN_MOST = 4, /* useless answers, before the next request waits */
 };
 
 static struct traditional *of(const struct link_peer *peer)
@@ -24,13 +24,13 @@ static uint32_t slot_of(const struct link_peer *peer, uint32_t seq)
 	return seq & (peer->link->traditional->numbers_in - 1);
 }
 
-/* Reports whether question a was asked, and no later than b. */
+/* Reports whether request a was made, and no later than b. */
 static bool no_later(uint16_t a, uint16_t b)
 {
 	return a && (int16_t)(b - a) >= 0;
 }
 
-/* Buffers of the peer's share that nothing holds. */
+/* Returns the free buffers of the peer's share. */
 uint32_t traditional_room(const struct link_peer *peer)
 {
 	uint32_t held = peer->kept + of(peer)->early_buffers;
@@ -39,7 +39,7 @@ uint32_t traditional_room(const struct link_peer *peer)
 	return held < share ? share - held : 0;
 }
 
-/* Reports whether a number is wanted that was not asked for, or in vain. */
+/* Reports whether a number is missing that was not requested, or in vain. */
 bool traditional_wanted(const struct link_peer *peer, uint32_t seq)
 {
 	const struct traditional *t = of(peer);
@@ -48,7 +48,7 @@ bool traditional_wanted(const struct link_peer *peer, uint32_t seq)
 	return !t->early[slot_of(peer, seq)] && (!asked || no_later(asked, t->heard));
 }
 
-/* Returns how many numbers are looked at: as many as the bitmap has, all of which can wait here. */
+/* Returns how many numbers are checked: as many as the bitmap has and can wait here. */
 static uint32_t reach(const struct link_peer *peer)
 {
 	uint32_t numbers = of(peer)->highest - peer->flow.seq_in;
@@ -58,8 +58,8 @@ static uint32_t reach(const struct link_peer *peer)
 	return numbers < most ? numbers : most;
 }
 
-/* Numbers that are asked for at a time: no more than there is room for, so that a receiver which
- * drops for lack of it is not sent more (P2 section 5.2). */
+/* Returns how many numbers to request at a time: no more than there is room for, so that a receiver
+ * without room is not sent more (P2 section 5.2). */
 static uint32_t ask_most(const struct link_peer *peer)
 {
 	const struct traditional_link *all = peer->link->traditional;
@@ -70,7 +70,7 @@ static uint32_t ask_most(const struct link_peer *peer)
 	return 1 + (left > shared ? left : shared);
 }
 
-/* The bytes of a bitmap up to its last bit. */
+/* Returns the bytes of a bitmap up to its last set bit. */
 static uint32_t used_bytes(const uint8_t *bits)
 {
 	uint32_t n = BITMAP_BYTES;
@@ -104,7 +104,7 @@ static void write_come(const struct link_peer *peer, uint8_t *bits)
 			bits[i / 8] |= (uint8_t)(1u << i % 8);
 }
 
-/* Numbers the next question. */
+/* Numbers the next request. */
 static void number(struct link_peer *peer)
 {
 	struct traditional *t = of(peer);
@@ -117,7 +117,8 @@ static void number(struct link_peer *peer)
 	t->timed_ns = peer->link->now_ns;
 }
 
-/* Reports whether the peer is to be told, or asked, something; asked when there is room again, too. */
+/* Reports whether an acknowledgement or a request is due; a request also when there is room
+ * again. */
 bool traditional_due(struct link_peer *peer)
 {
 	struct traditional *t = of(peer);
@@ -147,8 +148,7 @@ static void send_ack(struct link_peer *peer, struct link_txframe *frame, const u
 	link_count(peer->link, CAREFUL_C_ACKS_SENT);
 }
 
-/* The question, if anything is wanted that was not asked for, or the clock says so: then it
- * goes out whatever is missing. */
+/* Sends a request for newly missing numbers, or, if the clock demands it, for all missing ones. */
 static bool ask(struct link_peer *peer)
 {
 	struct traditional *t = of(peer);
@@ -188,7 +188,7 @@ static bool answer(struct link_peer *peer)
 	return true;
 }
 
-/* Sends what is due. false: later, there is no send buffer. */
+/* Sends what is due. Returns false if there is no send buffer. */
 bool traditional_tell(struct link_peer *peer)
 {
 	if (of(peer)->question_due && !ask(peer))
@@ -196,7 +196,7 @@ bool traditional_tell(struct link_peer *peer)
 	return !of(peer)->answer_due || answer(peer);
 }
 
-/* The peer's ACK frame, without damage. */
+/* Handles the peer's undamaged ACK frame. */
 void traditional_on_ack(struct link_peer *peer, const struct link_rxframe *frame)
 {
 	const struct careful_hdr *hdr = &frame->hdr;
@@ -207,7 +207,7 @@ void traditional_on_ack(struct link_peer *peer, const struct link_rxframe *frame
 	link_count(peer->link, CAREFUL_C_ACKS_RECEIVED);
 	if (!(hdr->flags & CAREFUL_F_ASK)) {
 		traditional_come_selected(peer, after, frame->body, bytes);
-		/* It is there, and has no room now: nobody is to be given up for that. */
+		/* The peer lives but has no room now: that must not end the session. */
 		if (!be32toh(hdr->msg_bytes))
 			t->come_ns = peer->link->now_ns;
 		return;
@@ -219,7 +219,7 @@ void traditional_on_ack(struct link_peer *peer, const struct link_rxframe *frame
 	link_dirty(peer);
 }
 
-/* The timed question is answered, by its own answer or a later one's: that says nothing. */
+/* Takes the time of the timed request's answer. A later request's answer gives no time. */
 static void time_answer(struct link_peer *peer, uint16_t answered)
 {
 	struct traditional *t = of(peer);
@@ -230,7 +230,7 @@ static void time_answer(struct link_peer *peer, uint16_t answered)
 	t->timed = 0;
 }
 
-/* Our questions up to this one are answered: what they asked for is here, or lost again. */
+/* Our requests up to this one are answered: their frames are here, or lost again. */
 void traditional_on_answered(struct link_peer *peer, uint16_t answered)
 {
 	struct traditional *t = of(peer);
@@ -242,7 +242,7 @@ void traditional_on_answered(struct link_peer *peer, uint16_t answered)
 	if (t->heard && no_later(answered, t->heard))
 		return;
 	t->heard = answered;
-	/* A receiver that drops for lack of room is not sent more at once: the clock asks. */
+	/* A receiver without room waits: the clock requests later. */
 	if (peer->flow.seq_in != t->highest && !t->refused && t->vain++ < VAIN_MOST) {
 		t->question_due = true;
 		link_dirty(peer);

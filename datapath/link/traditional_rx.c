@@ -27,7 +27,7 @@ static uint16_t *asked_at(const struct link_peer *peer, uint32_t seq)
 	return &of(peer)->asked[seq & (peer->link->traditional->numbers_in - 1)];
 }
 
-/* Buffers that are held, all peers together. */
+/* Returns the buffers that are held for all peers together. */
 static uint32_t held(const struct link *link)
 {
 	uint32_t n = link->traditional->early_buffers;
@@ -37,8 +37,8 @@ static uint32_t held(const struct link *link)
 	return n;
 }
 
-/* Reports whether a frame may be held as well: acknowledgements and questions come in the last buffer,
- * which is held only where it is soon copied out. */
+/* Reports whether one more frame may be held. The last buffer is for acknowledgements and requests;
+ * it is held only if it will soon be copied out. */
 static bool one_free(const struct link_peer *peer, uint32_t cost)
 {
 	const struct link *link = peer->link;
@@ -53,8 +53,8 @@ static bool many_free(const struct link *link, uint32_t cost)
 	return held(link) + cost <= link->queue->info.receive_buffers / 2;
 }
 
-/* Reports whether a frame may wait: in the peer's own part, which is less where more is held that could
- * not be copied out; or where others leave half of theirs. */
+/* Reports whether a frame may wait: in the peer's own part, less its held frames that could not be
+ * copied out; or because others leave half of theirs free. */
 static bool may_wait(const struct link_peer *peer, uint32_t cost)
 {
 	const struct traditional_link *all = peer->link->traditional;
@@ -65,8 +65,8 @@ static bool may_wait(const struct link_peer *peer, uint32_t cost)
 	return total <= all->early_pool / 2 && many_free(peer->link, cost);
 }
 
-/* Reports whether the frame that is due is taken: in the peer's share, beside those that wait there, or
- * where others leave half of all free. */
+/* Reports whether to take the due frame: it fits into the peer's share next to the waiting ones, or
+ * others leave half of all buffers free. */
 static bool may_enter(const struct link_peer *peer, uint32_t cost)
 {
 	uint32_t early = of(peer)->early_buffers, most = peer->link->traditional->early_max;
@@ -76,7 +76,7 @@ static bool may_enter(const struct link_peer *peer, uint32_t cost)
 	       many_free(peer->link, cost);
 }
 
-/* The peer has sent so far, at least: what is missing of it is found out. */
+/* Notes that the peer has sent at least up to this number, so that missing frames are found. */
 static void sent_up_to(struct link_peer *peer, uint32_t seq, bool missing)
 {
 	struct traditional *t = of(peer);
@@ -90,7 +90,7 @@ static void sent_up_to(struct link_peer *peer, uint32_t seq, bool missing)
 	t->highest = seq;
 }
 
-/* As it is counted where it was dropped. */
+/* Returns the counter of a damaged frame. */
 static enum careful_counter damaged(const struct link_rxframe *frame)
 {
 	const struct careful_hdr *hdr = &frame->hdr;
@@ -102,12 +102,12 @@ static enum careful_counter damaged(const struct link_rxframe *frame)
 	if (bytes > frame->body_bytes)
 		return CAREFUL_C_DROP_MALFORMED;
 	if (bytes && be32toh(hdr->payload_crc) != link_crc32c(frame->body, bytes) &&
-	    !frame->checked) /* sealed, and right */
+	    !frame->checked) /* sealed frames were checked */
 		return CAREFUL_C_DROP_CRC;
 	return CAREFUL_COUNTERS;
 }
 
-/* Keeps a frame until those before it are there. */
+/* Keeps a frame until the ones before it have come. */
 static void wait(struct link *link, struct link_rxframe *frame, uint32_t seq)
 {
 	struct traditional_link *all = link->traditional;
@@ -125,7 +125,7 @@ static void wait(struct link *link, struct link_rxframe *frame, uint32_t seq)
 	all->early_buffers += frame->cost;
 }
 
-/* It waits no more. */
+/* Takes out a frame whose turn has come. */
 static void unwait(struct link *link, struct link_peer *peer, uint32_t seq,
 		   struct link_rxframe *frame)
 {
@@ -141,7 +141,7 @@ static void unwait(struct link *link, struct link_peer *peer, uint32_t seq,
 	all->early_buffers -= frame->cost;
 }
 
-/* The frame that was due is handed on. */
+/* Counts the due frame as handed on. */
 static void enter(struct link *link, struct link_rxframe *frame)
 {
 	struct link_peer *peer = frame->peer;
@@ -160,8 +160,8 @@ static void enter(struct link *link, struct link_rxframe *frame)
 	link_received(link, frame);
 }
 
-/* A numbered frame: what to count where it is dropped, or CAREFUL_COUNTERS; *due: it is the one
- * that is due, else it waits. */
+/* Takes a numbered frame. Returns the counter of a drop, or CAREFUL_COUNTERS. *due: it is the due
+ * frame; else it waits. */
 static enum careful_counter admit(struct link *link, struct link_rxframe *frame, bool *due)
 {
 	struct link_peer *peer = frame->peer;
@@ -186,7 +186,7 @@ static enum careful_counter admit(struct link *link, struct link_rxframe *frame,
 	return CAREFUL_C_DROP_SHARE;
 }
 
-/* Takes what every frame says of our frames. false: it cannot be true. */
+/* Takes the acknowledgement in every frame. Returns false if it is impossible. */
 static bool heed(struct link *link, const struct link_rxframe *frame)
 {
 	struct link_peer *peer = frame->peer;
@@ -207,7 +207,7 @@ static bool heed(struct link *link, const struct link_rxframe *frame)
 	return true;
 }
 
-/* An acknowledgement has no number of its own: it ends here. */
+/* Handles an acknowledgement frame, which has no number. */
 static void take_ack(struct link *link, struct link_rxframe *frame)
 {
 	struct link_peer *peer = frame->peer;
@@ -221,7 +221,8 @@ static void take_ack(struct link *link, struct link_rxframe *frame)
 	traditional_on_ack(peer, frame);
 }
 
-/* A frame of a session. true: it is handed on; else its buffers are seen to. */
+/* Takes a frame of a session. Returns whether it is handed on; else its buffers are released or
+ * wait. */
 bool traditional_take(struct link *link, struct link_rxframe *frame)
 {
 	enum careful_counter dropped = CAREFUL_C_DROP_MALFORMED;
@@ -252,7 +253,7 @@ bool traditional_take(struct link *link, struct link_rxframe *frame)
 	return true;
 }
 
-/* Hands on a frame that waited, if one need wait no more. */
+/* Hands on a waiting frame whose turn has come. */
 bool traditional_follow(struct link *link, struct link_rxframe *frame)
 {
 	struct traditional_link *all = link->traditional;
@@ -272,7 +273,7 @@ bool traditional_follow(struct link *link, struct link_rxframe *frame)
 	return false;
 }
 
-/* Forgets the frames that wait: their buffers go back. */
+/* Drops all waiting frames. */
 void traditional_forget_received(struct link_peer *peer)
 {
 	struct link *link = peer->link;

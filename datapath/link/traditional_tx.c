@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Frames that the traditional protocol has sent: their send buffers stay filled until the peer is
- * known to have them, and leave again when it asks. A buffer that the device still has is neither
- * changed nor sent a second time.
+ * Sent frames of the traditional protocol. Their send buffers stay filled until the peer has
+ * acknowledged them, and are sent again on request. A buffer that the device still uses is neither
+ * changed nor sent again.
  */
 #include "link/traditional_private.h"
 
@@ -19,7 +19,7 @@ static uint32_t *copy_at(const struct link_peer *peer, uint32_t seq)
 	return &of(peer)->copies[seq & (peer->link->traditional->numbers_out - 1)];
 }
 
-/* A send buffer's number among them. */
+/* Returns the number of a send buffer. */
 static uint32_t chunk_of(const struct link *link, uint64_t addr)
 {
 	return (uint32_t)(addr >> link->traditional->chunk_shift) - link->queue->rx_chunks;
@@ -31,7 +31,7 @@ static void set_free(struct link *link, uint32_t chunk)
 		(uint64_t)(link->queue->rx_chunks + chunk) * link->queue->chunk_bytes;
 }
 
-/* Reports whether what is kept leaves little room for more: then it is asked soon what has come. */
+/* Reports whether kept frames leave little room: then the peer is soon asked what has come. */
 bool traditional_short(const struct link_peer *peer)
 {
 	uint32_t most = peer->link->traditional->copies_max;
@@ -39,8 +39,8 @@ bool traditional_short(const struct link_peer *peer)
 	return of(peer)->copies_kept + most / 4 >= most;
 }
 
-/* Reports whether a frame more than so many buffers may be kept: within the peer's share of the send
- * buffers, or as the only one. */
+/* Reports whether one frame and `more` buffers may be kept: within the peer's share of the send
+ * buffers, or as its only frame. */
 bool traditional_may_keep(const struct link_peer *peer, uint32_t more)
 {
 	const struct traditional_link *all = peer->link->traditional;
@@ -50,8 +50,8 @@ bool traditional_may_keep(const struct link_peer *peer, uint32_t more)
 	       (of(peer)->copies_kept + more < all->copies_max || !(numbers + more));
 }
 
-/* An acknowledgement is asked for with every so many frames that nothing has acknowledged: half
- * of what may be kept, so that the answer is there before the other half is. */
+/* Reports whether this frame asks for an acknowledgement: after half of the frames that may be
+ * kept, so that the answer arrives before the other half is used. */
 static bool asks(const struct link_peer *peer)
 {
 	uint32_t since = peer->flow.seq_out - of(peer)->asked_seq;
@@ -74,7 +74,7 @@ void traditional_stamp(const struct link_peer *peer, struct careful_hdr *hdr)
 	hdr->extra = htobe16(said.extra);
 }
 
-/* The buffers of the frame that was numbered last stay filled. */
+/* Keeps the buffers of the frame that was numbered last. */
 static void keep(struct link_peer *peer, const struct device_desc *desc, uint32_t segments)
 {
 	struct link *link = peer->link;
@@ -96,7 +96,7 @@ static void keep(struct link_peer *peer, const struct device_desc *desc, uint32_
 	*copy_at(peer, peer->flow.seq_out) = next;
 }
 
-/* A frame leaves: its number, and its buffers are kept. One of data may ask what has come. */
+/* Numbers a frame and keeps its buffers. A data frame may ask for an acknowledgement. */
 struct flow_stamp traditional_leave(struct link_peer *peer, const struct device_desc *desc,
 				    uint32_t segments, enum careful_type type, uint8_t *flags)
 {
@@ -109,7 +109,7 @@ struct flow_stamp traditional_leave(struct link_peer *peer, const struct device_
 	return stamp(peer);
 }
 
-/* The device is done with a send buffer. */
+/* The device has sent a buffer. */
 void traditional_left(struct link *link, uint64_t addr)
 {
 	uint32_t chunk = chunk_of(link, addr);
@@ -120,7 +120,7 @@ void traditional_left(struct link *link, uint64_t addr)
 		set_free(link, chunk);
 }
 
-/* The peer has this one: its buffers are free, once they are back. */
+/* Frees the buffers of an acknowledged frame as soon as the device has sent them. */
 static void let_go(struct link_peer *peer, uint32_t seq)
 {
 	struct link *link = peer->link;
@@ -139,13 +139,14 @@ static void let_go(struct link_peer *peer, uint32_t seq)
 	*at = TRADITIONAL_NONE;
 }
 
-/* All up to this number have come, as the peer says. false: so many were never sent. */
+/* Takes the peer's acknowledgement of all numbers up to this. Returns false if that many were never
+ * sent. */
 bool traditional_come(struct link_peer *peer, uint32_t seq)
 {
 	struct flow *flow = &peer->flow;
 
 	if ((int32_t)(seq - flow->tx.credits) <= 0)
-		return true; /* said before: a frame that came late, or nothing new */
+		return true; /* nothing new, or a late frame */
 	if (seq - flow->tx.credits > flow->tx.sent - flow->tx.credits)
 		return false;
 	while (flow->tx.credits != seq)
@@ -154,7 +155,7 @@ bool traditional_come(struct link_peer *peer, uint32_t seq)
 	return true;
 }
 
-/* Calls fn for each number whose bit is set, of those that are kept. */
+/* Calls fn for each kept number whose bit is set. */
 static uint32_t each(struct link_peer *peer, uint32_t after, const uint8_t *bits, uint32_t bytes,
 		     bool (*fn)(struct link_peer *peer, uint32_t seq))
 {
@@ -167,7 +168,7 @@ static uint32_t each(struct link_peer *peer, uint32_t after, const uint8_t *bits
 		if (!(bits[i / 8] >> i % 8 & 1))
 			continue;
 		if (seq - flow->tx.credits - 1 >= flow->tx.sent - flow->tx.credits)
-			continue; /* not sent, or known to have come */
+			continue; /* not sent, or acknowledged */
 		if (*copy_at(peer, seq) != TRADITIONAL_NONE)
 			n += fn(peer, seq);
 	}
@@ -188,7 +189,7 @@ void traditional_come_selected(struct link_peer *peer, uint32_t after, const uin
 	each(peer, after, bits, bytes, has_come);
 }
 
-/* Sends a frame once more. One that the device still has is not lost. */
+/* Repeats a frame, unless the device still has it. */
 static bool send_again(struct link_peer *peer, uint32_t seq)
 {
 	struct link *link = peer->link;
@@ -223,11 +224,11 @@ void traditional_again(struct link_peer *peer, uint32_t after, const uint8_t *bi
 {
 	if (peer->phase != LINK_OPEN || !peer->llhdr.bytes)
 		return;
-	link_complete(peer->link); /* what has left may leave again */
+	link_complete(peer->link); /* sent buffers may be sent again */
 	each(peer, after, bits, bytes, send_again);
 }
 
-/* Nobody asks for any of them any more. */
+/* Drops all kept frames. */
 void traditional_forget_sent(struct link_peer *peer)
 {
 	struct flow *flow = &peer->flow;

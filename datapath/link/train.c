@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Trains: what burst the path from a peer takes, and the window that follows from it. A window
- * promises that what is sent at once arrives; a queue on the way that takes fewer frames breaks
- * that promise. So before the first data of a session, and after a loss, we ask the peer for trains
- * of frames, back to back, and XDP counts them. Both ends hold their data back until that is over:
- * what is lost on the way is of a train, and no operation fails when a lower window begins with a
- * new epoch. The peer's lies or silence can bound only its own window, never below what the rule
- * needs, and nobody else's.
+ * Trains measure the burst that the path from a peer takes; the window follows from it. A window
+ * promises that a whole window sent at once arrives, but a short queue on the path can break the
+ * promise. So before the first data of a session, and after a loss, we ask the peer for trains of
+ * back-to-back frames, and XDP counts them. Both ends hold their data back meanwhile: only train
+ * frames are lost, and no operation fails when a new epoch begins with a smaller window. A peer
+ * that lies or stays silent can lower only its own window, and not below WINDOW_MIN.
  */
 #include "link/link.h"
 
 #include <endian.h>
 
 enum {
-	BROKEN_MAX = 4, /* trains that did not come whole, before they are judged, */
-	LATE_MAX = 3, /* and that nothing or no end was heard of */
+	BROKEN_MAX = 4, /* incomplete trains before the verdict, */
+	LATE_MAX = 3, /* and trains without a frame or an end */
 	RESTARTS_MAX = 3, /* epochs that may end before their trains do */
-	ANSWER_MS = 100, /* for the first sign of a train, or of its end */
-	SETTLE_MS = 40, /* without a frame, after its end: none comes any more */
+	ANSWER_MS = 100, /* for the first sign of a train or of its end */
+	SETTLE_MS = 40, /* after its end without a frame: no more will come */
 	BUDGET_MS = 1500, /* for all trains of an epoch, */
-	HELD_MS = 5000, /* nobody holds data for longer */
-	SPAN_MS = 200, /* a train that would take longer is not sent for a first look */
-	OVER_TIMES = 3, /* the end is told so often: it may be lost */
-	AGAIN_MS = 10 * 1000, /* from one look to the next after a loss, doubled each time, */
+	HELD_MS = 5000, /* the longest time that data is held */
+	SPAN_MS = 200, /* a longer train is not sent for a first look */
+	OVER_TIMES = 3, /* the end is sent this often, since it may be lost */
+	AGAIN_MS = 10 * 1000, /* between two looks after losses, doubled each time, */
 	AGAIN_MS_MAX = 640 * 1000, /* up to this */
-	/* A path that loses one frame in n at random brings n whole on average, so of those
-	 * behind them one in n is lost. A queue loses this many times as many, at least. */
+	/* A path that loses one frame in n at random delivers n frames before the first loss on
+	 * average, and loses one in n of the later ones. A full queue loses at least this many
+	 * times as many. */
 	QUEUE_TIMES = 8,
-	EVEN = 8, /* frames that come whole each time, give or take one in as many: a queue's */
+	EVEN = 8, /* a queue breaks trains at the same frame, within 1/EVEN */
 };
 
-/* The least window in which the largest frame fits. */
+/* Returns the least window in which the largest frame fits. */
 static uint32_t window_least(const struct link *link)
 {
 	uint32_t cost = link_frame_cost(link->queue);
@@ -41,7 +41,7 @@ static uint32_t window_least(const struct link *link)
 	return window < link->window ? window : link->window;
 }
 
-/* The peer's share of what its path takes at once, where that is less than R. */
+/* Returns the peer's share of its path's burst, if that is less than R. */
 static uint32_t share_of(const struct link_peer *peer)
 {
 	const struct link_train *train = &peer->session->train;
@@ -54,8 +54,8 @@ static uint32_t share_of(const struct link_peer *peer)
 	return share > least ? share : least;
 }
 
-/* Returns the part of the peer's share that forged frames may fill until they are known as such
- * (seal.h): a quarter, if frames are sealed, as far as the largest frame fits into the rest. */
+/* Returns the part of the peer's share that forged frames may fill until they are detected
+ * (seal.h): a quarter if frames are sealed, as long as the largest frame fits into the rest. */
 uint32_t link_peer_room(const struct link_peer *peer)
 {
 	uint32_t share = share_of(peer), least = window_least(peer->link);
@@ -66,7 +66,7 @@ uint32_t link_peer_room(const struct link_peer *peer)
 	return share / 4 < most ? share / 4 : most;
 }
 
-/* The part of W that buffers of an earlier epoch may take up when the next epoch begins. */
+/* Returns the part of W that buffers of an earlier epoch may occupy when the next epoch begins. */
 static uint32_t window_spare(const struct link_peer *peer, uint32_t window)
 {
 	uint32_t least = window_least(peer->link);
@@ -76,7 +76,7 @@ static uint32_t window_spare(const struct link_peer *peer, uint32_t window)
 	return peer->link->traditional || window < least ? 0 : window - least;
 }
 
-/* W for this peer, without the buffers that a disk still holds for an earlier epoch. */
+/* Returns W for this peer, less the buffers that a disk still holds for an earlier epoch. */
 uint32_t link_peer_window(const struct link_peer *peer)
 {
 	uint32_t window = share_of(peer) - link_peer_room(peer);
@@ -85,7 +85,7 @@ uint32_t link_peer_window(const struct link_peer *peer)
 	return window - (peer->kept_old < spare ? peer->kept_old : spare);
 }
 
-/* Reports whether an epoch can begin in what is left of W. */
+/* Reports whether an epoch can begin with the rest of W. */
 bool link_peer_spares(const struct link_peer *peer)
 {
 	return peer->kept_old <= window_spare(peer, share_of(peer) - link_peer_room(peer));
@@ -96,7 +96,7 @@ static uint64_t ms_since(const struct link_peer *peer, uint64_t at_ns)
 	return (peer->link->now_ns - at_ns) / 1000000;
 }
 
-/* What HELLO and WELCOME say: hold your data back. */
+/* Returns for how long HELLO and WELCOME ask the peer to hold its data back. */
 uint32_t link_train_hold_ms(const struct link_peer *peer)
 {
 	const struct link_train *train = &peer->session->train;
@@ -104,7 +104,7 @@ uint32_t link_train_hold_ms(const struct link_peer *peer)
 	return train->wanted || train->measuring ? TRAIN_HOLD_MS : 0;
 }
 
-/* And what we make of that. */
+/* Holds our data back as the peer asked. */
 void train_hold(struct link_peer *peer, uint32_t hold_ms)
 {
 	struct link_train *train = &peer->session->train;
@@ -116,14 +116,15 @@ void train_hold(struct link_peer *peer, uint32_t hold_ms)
 			(hold_ms < TRAIN_HOLD_MS ? hold_ms : TRAIN_HOLD_MS) * 1000000ull;
 }
 
-/* Returns what the peer may send at once in any case. */
+/* Returns the frames that the peer may send at once in any case. */
 static uint32_t window_first(const struct link *link)
 {
 	return link->window + link->reserve.count;
 }
 
-/* The first trains are as long as a window: what the peer may send anyway. Longer ones would
- * take others' room in a queue that they share, unless it has proved short already. */
+/* Returns the length of the longest train. While other peers have sessions, it is a window, which
+ * the peer may send anyway: longer trains would take the others' room in a shared queue. After
+ * losses it is longer. */
 static uint32_t goal_of(const struct link_peer *peer)
 {
 	const struct link *link = peer->link;
@@ -163,7 +164,7 @@ static void ask(struct link_peer *peer, uint32_t frames)
 	train_say(peer, CAREFUL_TRAIN_ASK, train->number, frames);
 }
 
-/* The first of so many frames. */
+/* Asks for a first train. */
 static void ask_first(struct link_peer *peer, uint32_t frames)
 {
 	struct link_train *train = &peer->session->train;
@@ -173,7 +174,7 @@ static void ask_first(struct link_peer *peer, uint32_t frames)
 	ask(peer, frames);
 }
 
-/* The epoch has begun: whether data is held back at first. */
+/* Called when an epoch begins. Reports whether data is held back at first. */
 bool link_train_begin(struct link_peer *peer)
 {
 	struct link_train *train = &peer->session->train;
@@ -194,7 +195,7 @@ bool link_train_begin(struct link_peer *peer)
 	return train->measuring || train->hold_until_ns;
 }
 
-/* The epoch is over before its trains were: the next one's. */
+/* Leaves the measurement to the next epoch, since this one ended too early. */
 void link_train_reset(struct link_peer *peer)
 {
 	struct link_train *train = &peer->session->train;
@@ -210,8 +211,8 @@ void link_train_reset(struct link_peer *peer)
 	train->wanted = train->restarts++ < RESTARTS_MAX;
 }
 
-/* A loss: is the path another than it was measured to be? Not asked too often, for where it
- * loses at random it does so again. */
+/* Measures again after a loss, since the path may have changed; but not too often, since a path
+ * that loses at random will do so again. */
 void link_train_lost(struct link_peer *peer)
 {
 	struct link_train *train = &peer->session->train;
@@ -227,7 +228,7 @@ void link_train_lost(struct link_peer *peer)
 	train->restarts = 0;
 }
 
-/* The next epoch is to measure the burst. */
+/* Lets the next epoch measure the burst. */
 void link_train_want(struct link_peer *peer)
 {
 	struct link_train *train = &peer->session->train;
@@ -237,7 +238,7 @@ void link_train_want(struct link_peer *peer)
 	train->restarts = 0;
 }
 
-/* Data may go, as far as we are concerned; where our window is another now, in a new epoch. */
+/* Ends the measurement: data may leave, in a new epoch if our window changed. */
 static void conclude(struct link_peer *peer, uint8_t verdict, uint32_t burst)
 {
 	struct link_train *train = &peer->session->train;
@@ -256,9 +257,9 @@ static void conclude(struct link_peer *peer, uint8_t verdict, uint32_t burst)
 		train->over = OVER_TIMES;
 }
 
-/* Notes the result of trains of one kind. If frames were lost, large ones do not show everything:
- * tiny ones come faster, and a queue that counts frames, not bytes, takes fewer of them at once.
- * The result of the large ones is known from then on, and stays unless the tiny ones show less. */
+/* Notes the result of trains of one frame size. If large frames were lost, tiny ones follow: they
+ * come faster, and a queue that counts frames, not bytes, takes fewer of them at once. The result
+ * of the large frames stays unless tiny ones show less. */
 static void showed(struct link_peer *peer, uint8_t verdict, uint32_t burst)
 {
 	struct link_train *train = &peer->session->train;
@@ -276,21 +277,21 @@ static void showed(struct link_peer *peer, uint8_t verdict, uint32_t burst)
 	}
 }
 
-/* Reports whether all trains broke at about the same frame, as at a queue. A queue that drains where the
- * peer runs out of send buffers loses but a few of those behind. */
+/* Reports whether all trains broke at about the same frame, as at a queue. A queue that drains
+ * while the peer waits for send buffers loses only a few later frames. */
 static bool breaks_evenly(const struct link_train *train)
 {
 	return train->broken >= BROKEN_MAX - 1 && train->best >= EVEN &&
 	       train->best - train->least <= train->best / EVEN;
 }
 
-/* Several trains did not come whole. */
+/* Judges several incomplete trains. */
 static void judge(struct link_peer *peer)
 {
 	const struct link_train *train = &peer->session->train;
 	uint64_t lost = train->lost, behind = train->behind;
 
-	if (!train->broken || !train->best) /* no answer, or not even one: as it was known */
+	if (!train->broken || !train->best) /* nothing arrived: no new result */
 		conclude(peer, train->verdict, train->burst);
 	else if (breaks_evenly(train) || lost * train->best >= QUEUE_TIMES * behind ||
 		 (lost >= QUEUE_TIMES && 4 * lost >= 3 * behind))
@@ -321,7 +322,7 @@ static void came_broken(struct link_peer *peer, const struct train_seen *seen)
 		train->best = seen->whole;
 	if (!train->broken || seen->whole < train->least)
 		train->least = seen->whole;
-	/* The first that is missing says where the whole part ends, and nothing more. */
+	/* The first missing frame only marks the end of the whole part. */
 	train->lost += train->frames - seen->frames - 1;
 	train->behind += train->frames - seen->whole - 1;
 	if (++train->broken < BROKEN_MAX)
@@ -330,8 +331,8 @@ static void came_broken(struct link_peer *peer, const struct train_seen *seen)
 		judge(peer);
 }
 
-/* Reports whether no more of it comes: it has ended, and for a while, longer where frames come
- * slowly, none came. */
+/* Reports whether no more frames of the train will come: it has ended, and for a while none came,
+ * longer if frames come slowly. */
 static bool settled(const struct link_peer *peer, const struct train_seen *seen)
 {
 	const struct link_train *train = &peer->session->train;
@@ -375,7 +376,7 @@ static void measure_tick(struct link_peer *peer)
 		judge(peer);
 }
 
-/* The peer says how much of the train has left. */
+/* Handles the peer's count of train frames that left. */
 bool link_on_train_sent(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	struct link_train *train = &peer->session->train;
@@ -405,8 +406,8 @@ bool link_on_train_over(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	return true;
 }
 
-/* Nothing holds data back any more. The rest of a train that the peer asked for would now delay
- * that data, and the peer no longer waits for it. */
+/* Opens the session for data. Drops the rest of a train that the peer asked for: it would delay the
+ * data, and the peer no longer waits for it. */
 static void open_now(struct link_peer *peer)
 {
 	peer->session->train.left = 0;
@@ -418,8 +419,8 @@ static void open_now(struct link_peer *peer)
 	link_state(peer, CAREFUL_PEER_UP);
 }
 
-/* Reports whether data may go after all: frames of the peer's are here, which holds nothing back any
- * more. They come by another way than its word that trains are over, and faster. */
+/* Reports whether data may leave early: the peer has sent data, so its trains are over. Its frames
+ * overtake the control message that says so. */
 bool link_train_opens(struct link_peer *peer)
 {
 	struct link_train *train = &peer->session->train;
@@ -447,7 +448,7 @@ static void held_tick(struct link_peer *peer)
 		open_now(peer);
 }
 
-/* Reports whether a new epoch is to begin: our window is another now. */
+/* Reports whether a new epoch must begin, since our window changed. */
 bool link_train_tick(struct link_peer *peer)
 {
 	struct link_train *train = &peer->session->train;

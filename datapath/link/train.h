@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Trains: what burst a path takes. The receiver measures (train.c), and the sender sends on request
- * (train_out.c).
+ * Trains measure the burst that a path takes. The receiver measures (train.c); the sender sends on
+ * request (train_out.c).
  */
 #pragma once
 
@@ -15,7 +15,7 @@ struct link;
 struct link_peer;
 
 enum {
-	TRAIN_HOLD_MS = 2000, /* so long does a peer hold its data, without another word */
+	TRAIN_HOLD_MS = 2000, /* for which a peer holds its data without another message */
 };
 
 /* train.c */

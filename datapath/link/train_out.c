@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Trains that a peer asked us for (train.c): as many frames, back to back, between whatever else
- * there is to do, and word of their end. */
+/* Sends the trains that a peer asked for (train.c): frames back to back, between other work, and
+ * then a message about their end. */
 #include "link/link.h"
 
 #include <endian.h>
@@ -16,7 +16,8 @@ static uint32_t body_of(const struct link_peer *peer)
 	return peer->session->train.out_tiny ? 1 : link_body_single(peer);
 }
 
-/* The peer wants a train. It gets a shorter one, or none, and is told so, if its host had many. */
+/* Handles the request for a train. A host that had many gets a shorter one, or none, and is told
+ * so. */
 bool link_on_train_ask(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	struct link_train *train = &peer->session->train;
@@ -41,7 +42,7 @@ bool link_on_train_ask(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	return true;
 }
 
-/* One frame of the train; what its buffer held before is nobody's business. */
+/* Sends one frame of the train, zeroed: its buffer held other data before. */
 static bool send_one(struct link_peer *peer)
 {
 	struct link_train *train = &peer->session->train;
@@ -65,7 +66,7 @@ static bool send_one(struct link_peer *peer)
 	return true;
 }
 
-/* Sends on what is left of trains, after each poll. */
+/* Continues the trains after each poll. */
 void link_trains_send(struct link *link)
 {
 	link->trains = false;

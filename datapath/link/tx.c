@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Frames out: send buffers, the header, the queue between two kicks, and window updates. A send
- * buffer is free again when its frame has left; nothing of a frame is kept after that with careful
- * (P2 section 2.1). Short messages have a way of their own (tx_small.c).
+ * Sends frames: send buffers, the header, the queue between two kicks, and window updates. A send
+ * buffer is free again when its frame has left: the careful protocol keeps no copy (P2 section
+ * 2.1). Messages of one frame have a fast path (tx_small.c).
  */
 #include "link/link.h"
 #include "link/repair.h"
@@ -13,13 +13,13 @@
 #include <endian.h>
 #include <string.h>
 
-/* Bytes before the body: link header, IP, UDP, careful header. */
+/* Returns the bytes before the body: link header, IP, UDP, careful header. */
 static uint32_t prefix_bytes(const struct link_peer *peer)
 {
 	return peer->llhdr.bytes + LINK_HDR_BYTES;
 }
 
-/* The same as far as it is known before there is a session: our side alone. */
+/* Returns the largest body before there is a session, from our side alone. */
 uint32_t link_body_here(const struct link_peer *peer)
 {
 	uint32_t frame = queue_single_bytes(peer->link->queue);
@@ -66,7 +66,7 @@ bool link_tx_get(struct link_peer *peer, uint32_t body_bytes, struct link_txfram
 	return true;
 }
 
-/* Reports whether so many frames of one send buffer each could be built now. */
+/* Reports whether this many frames of one send buffer could be built now. */
 bool link_tx_room(struct link *link, uint32_t frames)
 {
 	if (link->tx_free_count < frames + LINK_CHUNKS_FREE_MIN)
@@ -74,8 +74,8 @@ bool link_tx_room(struct link *link, uint32_t frames)
 	return link->tx_free_count >= frames + LINK_CHUNKS_FREE_MIN;
 }
 
-/* The same for a frame that is filled before it is sent: with room at the peer beside all
- * others of this kind, so that none waits in its send buffers for a silent peer. */
+/* Like link_tx_get(), for a frame that is filled before it is sent. Needs room at the peer next to
+ * all other such frames, so that none waits in send buffers for a silent peer. */
 bool link_tx_build(struct link_peer *peer, uint32_t body_bytes, struct link_txframe *frame)
 {
 	uint32_t cost;
@@ -94,14 +94,14 @@ bool link_tx_build(struct link_peer *peer, uint32_t body_bytes, struct link_txfr
 	return true;
 }
 
-/* It is sent, or will not be. */
+/* Ends the reservation of link_tx_build(). */
 static void unbuild(struct link_txframe *frame)
 {
 	frame->peer->flow.built -= frame->built;
 	frame->built = 0;
 }
 
-/* Gives back the buffers of a frame that is not sent after all. */
+/* Frees the buffers of a frame that is not sent. */
 void link_tx_put(struct link_txframe *frame)
 {
 	struct link *link = frame->peer->link;
@@ -113,7 +113,7 @@ void link_tx_put(struct link_txframe *frame)
 	unbuild(frame);
 }
 
-/* The pieces of memory where bytes [at, at + bytes) of the body lie. */
+/* Fills iov with the memory of bytes [at, at + bytes) of the body. Returns the number of pieces. */
 uint32_t link_tx_iov(const struct link_txframe *frame, uint32_t at, uint32_t bytes,
 		     struct iovec *iov)
 {
@@ -157,7 +157,7 @@ void link_tx_write(struct link_txframe *frame, uint32_t at, const void *data, ui
 	}
 }
 
-/* All that comes before the body but what number() and out_seal() write. */
+/* Writes everything before the body, except the fields of number() and out_seal(). */
 static void write_hdr(struct link_txframe *frame, const struct link_send_args *args)
 {
 	const struct link_peer *peer = frame->peer;
@@ -179,7 +179,7 @@ static void write_hdr(struct link_txframe *frame, const struct link_send_args *a
 	};
 }
 
-/* Does what the protocol needs for a frame that leaves. */
+/* Lets the protocol number the frame. */
 static inline void number(struct link_txframe *frame, const struct traditional_link *traditional)
 {
 	struct link_peer *peer = frame->peer;
@@ -197,13 +197,13 @@ static inline void number(struct link_txframe *frame, const struct traditional_l
 	hdr->extra = htobe16(stamp.extra);
 }
 
-/* The length of a sealed frame, its end included, in the headers before its own. */
+/* Writes the length of a sealed frame, with its tag, into the IP and UDP headers. */
 static void write_length(struct link_txframe *frame)
 {
 	const struct link_peer *peer = frame->peer;
 	struct careful_hdr hdr = *frame->hdr;
 
-	/* The protocol's own frames came without room for the end. */
+	/* The protocol's own frames came without room for the tag. */
 	if (frame->segments == 1 &&
 	    frame->desc[0].bytes == prefix_bytes(peer) + frame->body_total) {
 		frame->desc[0].bytes += peer->trailer;
@@ -213,7 +213,7 @@ static void write_length(struct link_txframe *frame)
 	*frame->hdr = hdr;
 }
 
-/* The last of a sealed one: what the tag is of is whole. It is the payload's check as well. */
+/* Seals the complete frame. The tag is also the payload's check. */
 static void finish_sealed(struct link_txframe *frame)
 {
 	frame->hdr->version = CAREFUL_WIRE_SEALED;
@@ -256,8 +256,8 @@ void link_send(struct link_txframe *frame, const struct link_send_args *args)
 	out_sent(peer, frame->body_total, args->frag_bytes);
 }
 
-/* A lost frame again, or another of its cost: under its number, and with the credits that were said
- * before, for this one may be dropped as the second copy. */
+/* Repairs a lost frame, or sends another of its cost, under its number. It repeats the last
+ * credits, since it may be dropped as a second copy. */
 void link_send_repair(struct link_txframe *frame, const struct link_send_args *args, uint32_t seq)
 {
 	struct link_peer *peer = frame->peer;
@@ -279,7 +279,8 @@ void link_send_repair(struct link_txframe *frame, const struct link_send_args *a
 	link_again_done(peer, seq);
 }
 
-/* The protocol's own frame, with a body in its one buffer: it has no number, and is not kept. */
+/* Sends a frame of the protocol itself, with its body in one buffer. It has no number and is not
+ * kept. */
 void link_send_own(struct link_txframe *frame, const struct link_send_args *args,
 		   uint32_t body_bytes)
 {
@@ -300,8 +301,8 @@ void link_send_own(struct link_txframe *frame, const struct link_send_args *args
 	peer->link->tx_last = peer;
 }
 
-/* A frame of so many bytes that left before, once more: under its number, and with what is
- * known now of the way and of the other direction. */
+/* Repeats a frame of this many bytes under its number, with the current route and
+ * acknowledgements. */
 void link_send_again(struct link_txframe *frame, uint32_t bytes)
 {
 	struct link_peer *peer = frame->peer;
@@ -329,7 +330,7 @@ void link_send_again(struct link_txframe *frame, uint32_t bytes)
 	peer->link->tx_last = peer;
 }
 
-/* Another hop limit in an IPv6 header, or time to live in an IPv4 header, whose checksum follows
+/* Writes the hop limit of an IPv6 header, or the time to live and the checksum of an IPv4 header
  * (RFC 1624). */
 static void write_ttl(uint8_t *ip, uint8_t ttl)
 {
@@ -348,13 +349,13 @@ static void write_ttl(uint8_t *ip, uint8_t ttl)
 	ip[11] = (uint8_t)~sum;
 }
 
-/* The same outside the session: no sequence number, no credit, and where it does not arrive
- * nothing is lost. ttl 0: the usual one. */
+/* Sends a frame outside the session: without a sequence number or credit, and its loss does not
+ * count. ttl 0: the usual one. */
 void link_send_outside(struct link_txframe *frame, const struct link_send_args *args, uint8_t ttl)
 {
 	struct link_peer *peer = frame->peer;
 
-	if (peer->trailer) { /* it has no end to be sealed by */
+	if (peer->trailer) { /* it has no room for a tag */
 		assert(frame->segments == 1);
 		frame->desc[0].bytes -= peer->trailer;
 	}
@@ -366,7 +367,7 @@ void link_send_outside(struct link_txframe *frame, const struct link_send_args *
 	peer->link->tx_last = peer;
 }
 
-/* The end of a kick's span; `again` if one before had left frames. */
+/* Ends a kick's span; `again` if the kick before had left frames. */
 TRACE_COLD static void traced(const struct link *link, uint64_t began_ns, bool again)
 {
 	trace_end((struct careful_trace){
@@ -394,7 +395,7 @@ void link_kick_queued(struct link *link)
 		/* The TX ring holds at least as many as there are send buffers. */
 		assert(n == link->tx_queued);
 		link->tx_queued = 0;
-		/* The kick is over when it returns: the stage is never busy to us. */
+		/* A kick ends before it returns, so the stage is never busy here. */
 		sink_take(&link->net_tx, link->net_tx.waiting_bytes);
 		sink_idle(&link->net_tx);
 	}
@@ -408,7 +409,7 @@ void link_kick_queued(struct link *link)
 	link_complete(link);
 }
 
-/* Send buffers whose frames have left: free, or the peer may ask for them. */
+/* Frees send buffers whose frames have left, unless the protocol keeps them. */
 static inline void left(struct link *link, const uint64_t *addrs, uint32_t n)
 {
 	uint64_t mask = ~(uint64_t)(link->queue->chunk_bytes - 1);
@@ -420,8 +421,7 @@ static inline void left(struct link *link, const uint64_t *addrs, uint32_t n)
 		link->traditional->ops->left(link, addrs[i]);
 }
 
-/* Takes back the buffers of frames that have left: the next frames are built in those that the
- * cache still has. */
+/* Takes back the buffers of sent frames. The next frames use those that are still in the cache. */
 void link_complete(struct link *link)
 {
 	uint64_t addrs[LINK_BATCH];
@@ -434,8 +434,7 @@ void link_complete(struct link *link)
 	link->counters[CAREFUL_C_TX_BUFFERS_HELD] = link->queue->tx_chunks - link->tx_free_count;
 }
 
-/* A frame of one send buffer for the protocol itself, without a body so far; it may take the
- * last one. */
+/* Takes a send buffer for a frame of the protocol itself; it may take the last one. */
 bool link_tx_get_own(struct link_peer *peer, struct link_txframe *frame)
 {
 	struct link *link = peer->link;
@@ -458,7 +457,7 @@ bool link_tx_get_own(struct link_peer *peer, struct link_txframe *frame)
 	return true;
 }
 
-/* One window update; it may take the last credit and the last send buffer. */
+/* Sends a window update; it may use the last credit and the last send buffer. */
 bool link_send_update(struct link_peer *peer)
 {
 	static const struct link_send_args args = { .type = CAREFUL_UPDATE };
@@ -478,8 +477,8 @@ static bool update_due(const struct link_peer *peer)
 						     link_frame_cost(peer->link->queue)));
 }
 
-/* Reports whether the peer is to be told something, and was not. Its frames may come before its WELCOME, or
- * while data is held back: it is told when the session opens. */
+/* Reports whether the peer must still get an update. Frames may come before its WELCOME, or while
+ * data is held back; then the update follows when the session opens. */
 static bool untold(struct link_peer *peer)
 {
 	bool traditional = peer->link->traditional;
@@ -500,8 +499,9 @@ void link_updates_due(struct link *link)
 	for (uint32_t i = 0; i < link->dirty_count; i++) {
 		struct link_peer *peer = link->dirty[i];
 
-		/* Without a credit, a buffer or an address now: next time. So too what was
-		 * released since link_publish(), which finds its peers in this list. */
+		/* A peer stays in the list if there is no credit, buffer or address for it now, or
+		 * if buffers were released since link_publish(), which finds its peers in this
+		 * list. */
 		if (untold(peer) || peer->flow.freeing)
 			link->dirty[left++] = peer;
 		else

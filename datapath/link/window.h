@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The static window (P2 section 5.3), as arithmetic and nothing else: what may be
- * sent, when an update is due, which credits can be true. Counters are cumulative
- * modulo 2^32, so no update can be lost or counted twice. All amounts are receive
- * buffers. A grant (P2 section 7) gives credits before as many buffers came back: then
- * `credits` is ahead of `sent`, `announced` and `returned` of `received`.
+ * Arithmetic of the static window (P2 section 5.3): what may be sent, when an update is due, which
+ * credits are possible. Counters are cumulative modulo 2^32, so no update can be lost or counted
+ * twice. All amounts are receive buffers. A grant (P2 section 7) gives credits before as many
+ * buffers came back. Then `credits` may exceed `sent`, and `announced` and `returned` may exceed
+ * `received`.
  */
 #pragma once
 
@@ -17,8 +17,8 @@ enum {
 	WINDOW_UPDATE_COST = 1,
 };
 
-/* The sender's side. @size: W at the peer. @sent: buffers that our frames filled
- * there. @credits: buffers it gave back, or granted. @reserve: that it grants at most. */
+/* The sender's side. @size: W at the peer. @sent: buffers that our frames filled there. @credits:
+ * buffers that the peer returned or granted. @reserve: the most that it grants. */
 struct window_tx {
 	uint32_t size;
 	uint32_t sent;
@@ -28,7 +28,7 @@ struct window_tx {
 
 /* The receiver's side. @size: W granted. @threshold: T. @received: buffers that
  * the peer's frames filled. @returned: buffers back in the fill ring, or granted.
- * @announced: what the peer was told of them. */
+ * @announced: as the peer was told. */
 struct window_rx {
 	uint32_t size;
 	uint32_t threshold;
@@ -44,9 +44,9 @@ static inline uint32_t window_threshold(uint32_t size)
 	return size / 2 > 2 ? size / 2 : 2;
 }
 
-/* The most that one frame may cost. A frame of more than W - T may never fit: just under T are owed
- * to us, and no update is due. One of W - T may have to wait long: just under T are kept, and a
- * single one is owed, for which no update goes out either. */
+/* Returns the most that a frame may cost. A frame above W - T might never fit: the peer may owe us
+ * just under T, and then no update is due. A frame of W - T may wait long: the peer keeps just
+ * under T and owes one, for which no update leaves either. */
 static inline uint32_t window_cost_max(uint32_t size)
 {
 	return size - window_threshold(size) - 1;
@@ -62,7 +62,7 @@ static inline void window_rx_init(struct window_rx *w, uint32_t size)
 	*w = (struct window_rx){ .size = size, .threshold = window_threshold(size) };
 }
 
-/* Below 0, modulo 2^32, by what was granted and is not used. */
+/* Returns the outstanding buffers; negative modulo 2^32 if a grant is unused. */
 static inline uint32_t window_tx_outstanding(const struct window_tx *w)
 {
 	return w->sent - w->credits;
@@ -89,7 +89,7 @@ static inline void window_tx_send(struct window_tx *w, uint32_t cost)
 	w->sent += cost;
 }
 
-/* Credits beyond what was sent: they were granted, and nothing is left to use them for. */
+/* Returns the unused credits of a grant. */
 static inline uint32_t window_tx_unused(const struct window_tx *w)
 {
 	uint32_t beyond = w->credits - w->sent;
@@ -97,8 +97,8 @@ static inline uint32_t window_tx_unused(const struct window_tx *w)
 	return beyond <= w->reserve ? beyond : 0;
 }
 
-/* Takes the cumulative credits of a frame; -EPROTO if they cannot be: more than was
- * sent and can be granted, or fewer than were given before. */
+/* Takes the cumulative credits of a frame. -EPROTO if they are more than was sent and can be
+ * granted, or fewer than before. */
 static inline int window_tx_credit(struct window_tx *w, uint32_t credits)
 {
 	if (credits - w->credits > window_tx_outstanding(w) + w->reserve)
@@ -107,7 +107,7 @@ static inline int window_tx_credit(struct window_tx *w, uint32_t credits)
 	return 0;
 }
 
-/* A frame of the peer filled buffers; -EPROTO if it had no credit for them. */
+/* Counts the buffers of a received frame. -EPROTO if the peer had no credit for them. */
 static inline int window_rx_receive(struct window_rx *w, uint32_t cost)
 {
 	if ((int32_t)(w->received + cost - w->announced) > (int32_t)w->size)
@@ -131,8 +131,8 @@ static inline bool window_rx_update_due(const struct window_rx *w)
 	return window_rx_owed(w) >= w->threshold;
 }
 
-/* An update below the threshold: so many buffers are kept for a while that, with what is owed, a
- * frame of this cost does not fit. Never for one buffer: an update costs one. */
+/* Reports whether an update is due below the threshold, since kept and owed buffers leave no room
+ * for a frame of this cost. Never for one buffer, since an update costs one. */
 static inline bool window_rx_update_early(const struct window_rx *w, uint32_t kept, uint32_t cost)
 {
 	uint32_t owed = window_rx_owed(w);
@@ -157,7 +157,7 @@ static inline int window_tx_settle(struct window_tx *w, uint32_t credits)
 	return 0;
 }
 
-/* The credits for a frame that is being sent. */
+/* Returns the credits for a frame that leaves now. */
 static inline uint32_t window_rx_announce(struct window_rx *w)
 {
 	w->announced = w->returned;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Bulk messages in: every fragment goes straight to its place, memory or file. Either is a sink
- * that obeys the minpulse rule: idle, and at least minpulse bytes waiting, or the tail, or half the
- * window held -> take all that waits. Small fragments on the wire become large writes (P1 section
+ * Receives bulk messages: every fragment goes straight to its place in memory or a file. Both are
+ * sinks that obey the minpulse rule: an idle sink takes all waiting bytes when minpulse bytes wait,
+ * or the tail, or half of the window is held. So small fragments become large writes (P1 section
  * 4.3).
  */
 #include "message/message.h"
@@ -20,8 +20,8 @@ static struct message_in **slot_of(struct message_state *state, const struct lin
 	return &state->slots[frame->peer->slot * MESSAGE_SLOTS + slot];
 }
 
-/* Begins a message with its first fragment; NULL where the slot is still in use, or
- * careful_am is not whole. The caller sets sink, region and error. */
+/* Begins a message with its first fragment. Returns NULL if the slot is still in use or careful_am
+ * is incomplete. The caller sets sink, region and error. */
 struct message_in *message_in_open(struct message_state *state, const struct link_rxframe *frame)
 {
 	struct message_in **at = slot_of(state, frame);
@@ -33,7 +33,7 @@ struct message_in *message_in_open(struct message_state *state, const struct lin
 	    (!frame->checked &&
 	     be32toh(frame->hdr.payload_crc) != link_crc32c(frame->body, MESSAGE_AM_BYTES)))
 		return NULL;
-	assert(state->ins_free_count); /* message.c: as many as windows let come */
+	assert(state->ins_free_count); /* message.c: as many as windows allow */
 	in = state->ins_free[--state->ins_free_count];
 	*at = in;
 	in->at = at;
@@ -138,7 +138,7 @@ static uint64_t now_ns(const struct message_in *in)
 	return in->state->link->port->ops->now_ns(in->state->link->port);
 }
 
-/* A write of a message that is measured has ended. */
+/* Notes the end of a measured message's write. */
 static void stamp_write(struct message_in *in)
 {
 	struct message_stamps *stamps = &in->stamps;
@@ -150,7 +150,7 @@ static void stamp_write(struct message_in *in)
 	};
 }
 
-/* A fragment of one is here. */
+/* Notes the arrival of a measured message's fragment. */
 static void stamp_fragment(struct message_in *in)
 {
 	in->stamps.frames_count++;
@@ -158,7 +158,7 @@ static void stamp_fragment(struct message_in *in)
 		in->stamps.came_ns = now_ns(in);
 }
 
-/* flags: of its span, if store is traced. */
+/* Ends the traced span of a write, with these flags. */
 static void written(struct message_in *in, uint32_t flags)
 {
 	sink_idle(&in->stage);
@@ -181,9 +181,9 @@ static uint32_t *late_at(const struct message_in *in)
 	return &in->state->late[in->region % MESSAGE_LATE];
 }
 
-/* Reports whether a write of an epoch that is over is under way at the same region. The next epoch
- * does not wait for all of these, and they would overwrite what comes in it. A write that hangs
- * costs writes at other regions nothing. */
+/* Reports whether a late write of an old epoch is under way at the same region. It could overwrite
+ * data of the new epoch, which does not wait for all such writes. Other regions are not
+ * affected. */
 static bool is_behind(const struct message_in *in)
 {
 	const struct message_state *state = in->state;
@@ -194,7 +194,7 @@ static bool is_behind(const struct message_in *in)
 	return false;
 }
 
-/* One of those has ended. */
+/* Counts a late write that has ended. */
 static void late_written(struct message_in *in)
 {
 	struct message_state *state = in->state;
@@ -248,7 +248,7 @@ static void start_write(struct message_in *in)
 	written(in, 0);
 }
 
-/* hostRx begins with the next bytes: n pieces of a frame. */
+/* Copies the next n pieces of a frame to memory. */
 static void copy_pieces(struct message_in *in, const struct iovec *iov, uint32_t n)
 {
 	uint8_t *to = (uint8_t *)in->sink.base + in->taken;
@@ -276,7 +276,7 @@ static void copy_all(struct message_in *in)
 	sink_queue_put(in, in->queue_count);
 }
 
-/* Reports whether no more will come before some of what waits is gone. */
+/* Reports whether no more bytes can come before some waiting ones are taken. */
 static bool no_more(const struct message_in *in)
 {
 	return in->last || in->pieces_count >= STORAGE_IO_SEGMENTS || link_holds_many(in->peer) ||
@@ -292,7 +292,7 @@ static inline bool due(const struct message_in *in)
 		sink_due(&in->stage, in->minpulse_bytes[sink], no_more(in)));
 }
 
-/* The stage: take what is due; after the last of it the message is finished. */
+/* Lets the stage take what is due. After the last bytes the message is finished. */
 static void move_on(struct message_in *in)
 {
 	if (in->at && (in->last || in->epoch != in->peer->epoch)) {
@@ -331,7 +331,7 @@ static void place(struct message_in *in, struct link_rxframe *frame, const struc
 		return;
 	}
 	sink_add(&in->stage, bytes);
-	if (in->sink.base && !in->queue && due(in)) { /* without being held */
+	if (in->sink.base && !in->queue && due(in)) { /* without holding it */
 		sink_take(&in->stage, bytes);
 		copy_pieces(in, iov, n);
 		sink_idle(&in->stage);
@@ -344,7 +344,8 @@ static void place(struct message_in *in, struct link_rxframe *frame, const struc
 		sink_queue_hold(in, frame, iov, n);
 }
 
-/* The sender cannot go on, or cannot read this fragment again; then the others follow. */
+/* Handles an abort: the sender cannot continue, or cannot read this fragment again; in the second
+ * case the others follow. */
 static void take_abort(struct message_in *in, struct link_rxframe *frame, uint32_t at)
 {
 	uint32_t bytes = be16toh(frame->hdr.frag_bytes);
@@ -373,7 +374,7 @@ static void end_digest(struct message_in *in, const struct link_rxframe *frame, 
 	}
 }
 
-/* Takes a fragment; it is released, or held until written. */
+/* Takes a fragment. Its buffers are released, or held until written. */
 void message_in_add(struct message_in *in, struct link_rxframe *frame)
 {
 	uint8_t flags = frame->hdr.flags;
@@ -387,8 +388,8 @@ void message_in_add(struct message_in *in, struct link_rxframe *frame)
 		move_on(in);
 		return;
 	}
-	/* Frames come in sequence, and a sender cuts a message from front to back. Each says
-	 * whether the last one ends in a digest. */
+	/* Frames come in order, and a message is cut from front to back. Each frame says whether
+	 * the last one ends in a digest. */
 	if (be32toh(frame->hdr.frag_off) != in->received || bytes > in->bytes - in->received ||
 	    (bool)(flags & CAREFUL_F_DIGEST) != in->digest_wanted ||
 	    (bool)(flags & CAREFUL_F_LAST) != (in->received + bytes == in->bytes)) {
@@ -417,8 +418,7 @@ void message_in_add(struct message_in *in, struct link_rxframe *frame)
 	move_on(in);
 }
 
-/* From now on nothing of it gets to its place, but for a write that a disk has: whether there is
- * one. */
+/* Stops a message, so that nothing more is placed. Reports whether a disk is still writing. */
 bool message_in_stop(struct message_in *in, int error)
 {
 	if (!in->error)
@@ -427,7 +427,7 @@ bool message_in_stop(struct message_in *in, int error)
 	return in->stage.busy && !in->held_up;
 }
 
-/* An epoch of the peer is over: whatever was under way in it ends. */
+/* Ends all messages of a peer's old epoch. */
 void message_forget(struct message_state *state, struct link_peer *peer)
 {
 	message_resolve(state, peer);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The message layer's life: all its memory is taken here. */
+/* Opens and closes the message layer. All its memory is allocated here. */
 #include "message/message.h"
 
 #include <errno.h>
@@ -14,9 +14,8 @@ static size_t parked_bytes(const struct message_state *state)
 
 static int init_ins(struct message_state *state, uint32_t copies)
 {
-	/* Growing ones, and those that end: a peer's whole window of them, whose answers found
-	 * no room, and another one, each of which holds a buffer until it is answered, or
-	 * a copy. */
+	/* Unfinished messages, and finished ones whose answers find no room: up to a peer's whole
+	 * window twice, since each holds a buffer or a copy until it is answered. */
 	uint32_t slots = state->link->peers_max * MESSAGE_SLOTS;
 	uint32_t n = slots + 2 * state->link->queue->rx_chunks + LINK_BATCH + copies;
 	uint32_t entries = state->link->queue->rx_chunks + copies;
@@ -45,7 +44,7 @@ static int init_ins(struct message_state *state, uint32_t copies)
 	return 0;
 }
 
-/* Memory that is not touched before some disk makes it wait. */
+/* This memory is not touched until a disk is slow. */
 static int init_copies(struct message_state *state, uint32_t n)
 {
 	share_init(&state->copies_share, n, state->link->peers_max);

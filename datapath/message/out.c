@@ -12,10 +12,10 @@
 #include <string.h>
 
 enum {
-	AROUND = MESSAGE_AM_BYTES + CAREFUL_DIGEST_BYTES, /* beside a fragment's payload */
+	AROUND = MESSAGE_AM_BYTES + CAREFUL_DIGEST_BYTES, /* in addition to a fragment's payload */
 };
 
-/* Stores leave half of a peer's own, and an eighth of what is anybody's, to the data of gets. */
+/* Stores leave half of the peer's share, and an eighth of the common part, to the data of gets. */
 bool message_may_store(const struct message_state *state, const struct link_peer *peer)
 {
 	const struct share *share = &state->outs_share;
@@ -90,8 +90,8 @@ static bool take_slot(struct message_peer *mp, struct message_out *out)
 	return true;
 }
 
-/* The most that the first fragment may carry. A plan for one buffer was made with IPv4's
- * headers: with IPv6's longer ones, and careful_am, it would reach into a second one. */
+/* Returns the most that the first fragment may carry. A plan for one buffer assumes IPv4 headers;
+ * with IPv6 headers and careful_am the fragment would need a second buffer. */
 static uint32_t first_max(const struct message_out *out, uint32_t cap)
 {
 	uint32_t single = link_body_single(out->peer) - AROUND;
@@ -100,7 +100,8 @@ static uint32_t first_max(const struct message_out *out, uint32_t cap)
 	return planned > single && planned - single <= LINK_IPV6_MORE ? single : cap;
 }
 
-/* Payload of the next fragment: the plan's, or all that fits if it had to wait. */
+/* Returns the payload bytes of the next fragment: the plan's, or all that fits if it had to
+ * wait. */
 static uint32_t next_bytes(struct message_out *out, bool *grown)
 {
 	uint32_t cap = link_body_max(out->peer) - AROUND;
@@ -113,14 +114,14 @@ static uint32_t next_bytes(struct message_out *out, bool *grown)
 	return bytes < rest ? bytes : rest;
 }
 
-/* There is no room for more of it, here or at the peer: all that is left of it waits for some.
- * A message that waits for a session finds an idle path. */
+/* Notes that the rest of the message waits for room here or at the peer. A message that waits for a
+ * session finds an idle path, so this is not counted. */
 static void wait(struct message_out *out)
 {
 	out->waited = out->waited || link_is_open(out->peer);
 }
 
-/* Takes send buffers for one more fragment and lays out everything but its payload; NULL:
+/* Takes send buffers for one more fragment and writes everything but its payload. Returns NULL if
  * there is no room. */
 static const struct message_frame *build(struct message_state *state, struct message_out *out)
 {
@@ -172,7 +173,7 @@ static const struct message_frame *build(struct message_state *state, struct mes
 	return frame;
 }
 
-/* Takes the first frame out, whose send buffers are not the message's any more. */
+/* Removes the first frame, which has left or failed. */
 static void drop_first(struct message_state *state, struct message_out *out)
 {
 	struct message_frame *frame = out->frames;
@@ -189,7 +190,7 @@ static uint32_t payload_at(const struct link_send_args *args)
 	return args->flags & CAREFUL_F_FIRST ? MESSAGE_AM_BYTES : 0;
 }
 
-/* The payload of a frame is in place: hash it, and end the message if it is the last. */
+/* Hashes a frame's payload, and adds the digest to the last frame. */
 static void seal(struct message_out *out, struct message_frame *filled)
 {
 	struct link_txframe *frame = &filled->tx;
@@ -227,14 +228,14 @@ TRACE_COLD static void traced(struct message_out *out, uint32_t flags)
 	out->began_ns = 0;
 }
 
-/* The frames are filled, and sent as far as one kick takes them: the end of their hostTx. */
+/* Ends hostTx for filled frames. */
 static void filled(struct message_out *out, uint32_t flags)
 {
 	if (out->began_ns)
 		traced(out, flags);
 }
 
-/* hostTx has taken what waited: what came is sealed. */
+/* Completes the frames that hostTx has filled. */
 static void host_tx_done(struct message_out *out)
 {
 	sink_idle(&out->host_tx);
@@ -252,7 +253,7 @@ static void copy(struct message_out *out)
 	}
 }
 
-/* A read ended; a short one means that the source shrank. */
+/* Handles the end of a read; a short one means that the source shrank. */
 static void read_done(struct message_out *out)
 {
 	if (out->io.result < 0)
@@ -294,8 +295,8 @@ static void start_read(struct message_state *state, struct message_out *out, uin
 	read_done(out);
 }
 
-/* Lays out frames, which wait for hostTx, until it is due; false: there is room for none. The
- * last of the message, or for which there is room, is followed by none. */
+/* Builds frames for hostTx until it is due, the message ends or the room ends. Returns false if
+ * there is no room for any. */
 static bool lay_out(struct message_state *state, struct message_out *out)
 {
 	const uint32_t *minpulse = out->plan.settings.minpulse_bytes;
@@ -303,7 +304,7 @@ static bool lay_out(struct message_state *state, struct message_out *out)
 	uint32_t segments = 0;
 	const struct message_frame *frame;
 
-	/* A read is a system call: of a file no less than netTx waits for. */
+	/* A read is a system call, so it takes no less than netTx waits for. */
 	if (!out->source.base && pulse < minpulse[CAREFUL_SINK_NET_TX])
 		pulse = minpulse[CAREFUL_SINK_NET_TX];
 	out->filled_off = out->built;
@@ -319,7 +320,7 @@ static bool lay_out(struct message_state *state, struct message_out *out)
 	return out->filled_count;
 }
 
-/* hostTx: one read, or one batch of copies; false: there is no room for a frame. */
+/* Runs hostTx: one read or one batch of copies. Returns false if there is no room for a frame. */
 static bool host_tx(struct message_state *state, struct message_out *out)
 {
 	uint64_t bytes;
@@ -333,7 +334,7 @@ static bool host_tx(struct message_state *state, struct message_out *out)
 		start_read(state, out, bytes);
 		return true;
 	}
-	if (bytes) /* an empty message of a file has no base */
+	if (bytes) /* an empty message has no base */
 		copy(out);
 	host_tx_done(out);
 	return true;
@@ -347,7 +348,7 @@ static void drop_frames(struct message_state *state, struct message_out *out)
 	}
 }
 
-/* The frames that were built are not sent: the message stands where they began. */
+/* Drops the built frames and moves the message back to their start. */
 static void unbuild(struct message_state *state, struct message_out *out)
 {
 	if (!out->frames)
@@ -357,7 +358,7 @@ static void unbuild(struct message_state *state, struct message_out *out)
 	drop_frames(state, out);
 }
 
-/* So much more of the message has left, or will not: what is left is asked room for. */
+/* Counts bytes that have left or failed, and asks for room for the rest. */
 static void leave(struct message_peer *mp, struct message_out *out, uint32_t bytes)
 {
 	out->unsent -= bytes;
@@ -374,7 +375,7 @@ void message_ahead(struct message_state *state, struct link_peer *peer, uint64_t
 	link_ask(peer, mp->unsent, AROUND);
 }
 
-/* Tells the receiver that no more comes, and why. */
+/* Aborts the message at the receiver, with the reason. */
 static bool send_abort(struct message_state *state, struct message_out *out)
 {
 	struct link_send_args args = {
@@ -403,7 +404,7 @@ static bool send_abort(struct message_state *state, struct message_out *out)
 	return true;
 }
 
-/* Sends what is filled, as far as there is room; netTx takes all of it, if it is due. */
+/* Sends filled frames as far as there is room; netTx takes all of them if it is due. */
 static void send_ready(struct message_state *state, struct message_out *out)
 {
 	struct link *link = state->link;
@@ -419,7 +420,7 @@ static void send_ready(struct message_state *state, struct message_out *out)
 		}
 		leave(&state->peers[out->peer->slot], out, frame->args.frag_bytes);
 		link_send(&frame->tx, &frame->args);
-		/* Before the pulse, so that the same kick takes both. */
+		/* Before the pulse, so that one kick takes both. */
 		if (out->question && frame->args.flags & CAREFUL_F_LAST)
 			out->asked = message_ask(out->peer, out->question);
 		drop_first(state, out);
@@ -429,8 +430,8 @@ static void send_ready(struct message_state *state, struct message_out *out)
 		link_kick(link);
 }
 
-/* Sends as much of the message as can be, or no more than what is built; true: it is
- * over. */
+/* Sends as much of the message as possible; without `more`, only built frames. Returns whether the
+ * message has ended. */
 static bool advance(struct message_state *state, struct message_out *out, bool more)
 {
 	while (!out->host_tx.busy) {
@@ -455,9 +456,9 @@ static bool advance(struct message_state *state, struct message_out *out, bool m
 	return false;
 }
 
-/* Moves all messages of a peer on, small ones first; the rest in their order, a
- * message whose file is being read not keeping the others. While small ones wait, of
- * the others only what is built leaves: it may be in the buffers that they wait for. */
+/* Advances all messages of a peer: small ones first, then the others in order, though a message
+ * whose file is being read does not delay the next. While small ones wait, the others only send
+ * built frames, since these may occupy the buffers that the small ones wait for. */
 void message_pump(struct message_state *state, struct link_peer *peer)
 {
 	struct message_peer *mp = &state->peers[peer->slot];
@@ -497,7 +498,8 @@ void message_pump(struct message_state *state, struct link_peer *peer)
 	mp->out_last = last;
 }
 
-/* The next message that has left whole (done), or will not; message_out_put() frees it. */
+/* Returns the next message that has left completely (done) or failed; message_out_put() frees
+ * it. */
 struct message_out *message_out_left(struct message_state *state)
 {
 	struct message_out *out = state->left;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Fragment plans: from the tune map to the size of the next fragment. */
+/* Fragment plans (plan.h). */
 #include "message/plan.h"
 
 #include <string.h>
 
 enum {
 	ONE_Q16 = 65536,
-	FRAGMENT_MIN = 16, /* payload bytes; whatever a plan says */
+	FRAGMENT_MIN = 16, /* payload bytes, at least, in any plan */
 	MINPULSE_NET_TX = 65536,
 	MINPULSE_STORE = 65536,
 	RETRIES = 8,
 };
 
-/* The class of a message: class i holds sizes up to CAREFUL_CLASS0_BYTES << i. */
+/* Returns a message's class. Class i holds sizes up to CAREFUL_CLASS0_BYTES << i. */
 uint32_t plan_class(uint64_t bytes)
 {
 	uint32_t class = 0;
@@ -23,7 +23,7 @@ uint32_t plan_class(uint64_t bytes)
 }
 
 /* The default plan of an untuned path: fragments as large as a frame holds. Each frame is copied by
- * itself, and of a file as much is read as netTx takes. */
+ * itself; a file is read in pieces as large as netTx takes. */
 void plan_default(struct careful_tune_entry *entry, uint32_t fragment_bytes)
 {
 	memset(entry, 0, sizeof(*entry));
@@ -41,7 +41,8 @@ void plan_default(struct careful_tune_entry *entry, uint32_t fragment_bytes)
 	}
 }
 
-/* Reports whether all fragments have the first one's size: one that starts at its peak may fall. */
+/* Reports whether all fragments have the first one's size; a plan that starts at its peak may
+ * fall. */
 static bool is_fixed(const struct careful_plan *plan)
 {
 	bool rises = plan->ratio_q16 != ONE_Q16 || plan->step_bytes;
@@ -50,8 +51,8 @@ static bool is_fixed(const struct careful_plan *plan)
 	return !rises && !(falls && plan->peak_bytes && plan->first_bytes >= plan->peak_bytes);
 }
 
-/* Takes the plan of a message's class. A writer fills a version that is not active
- * and flips `active`; if that happened while we read, we read again. */
+/* Takes the plan of a message's class. A writer fills an inactive version and flips `active`; if
+ * that happens while we read, we read again. */
 void plan_take(const struct careful_tune_entry *entry, uint32_t message_bytes,
 	       struct plan_cursor *cursor)
 {
@@ -73,8 +74,8 @@ void plan_take(const struct careful_tune_entry *entry, uint32_t message_bytes,
 	cursor->message_bytes = message_bytes;
 }
 
-/* Equal fragments rather than a short last one (P1 section 5.4), of what a frame holds at
- * most: 4096 bytes over frames of 3750 are two of 2048. */
+/* Returns the size of equal fragments, instead of a short last one (P1 section 5.4): 4096 bytes
+ * over frames of 3750 are two fragments of 2048. */
 static uint32_t equal(const struct plan_cursor *cursor, uint32_t cap_bytes)
 {
 	uint64_t bytes = cursor->message_bytes;
@@ -91,7 +92,7 @@ static uint32_t scale(uint32_t bytes, uint32_t ratio_q16, uint32_t step_bytes)
 	return next > UINT32_MAX ? UINT32_MAX : (uint32_t)next;
 }
 
-/* The size of the next fragment, at most cap_bytes. */
+/* Returns the size of the next fragment, at most cap_bytes. */
 uint32_t plan_next(struct plan_cursor *cursor, uint32_t cap_bytes)
 {
 	const struct careful_plan *plan = &cursor->settings.plan;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Fragment sizes of a message: read once from the tune map, in shared memory, so
- * that a message never mixes two versions of it; then a plain recurrence.
+ * Fragment sizes of a message. The plan is read once from the tune map, so that a message never
+ * mixes two versions. The sizes then follow by a recurrence.
  */
 #pragma once
 
@@ -13,10 +13,10 @@
 /*
  * A message's position in its plan.
  *
- * @version:     of the tune entry, which settings are
- * @next_bytes:  of the next fragment, before what a frame holds is looked at
- * @equal:       next_bytes is that of all fragments, which are equal
- * @down:        the peak was reached
+ * @version:    of the settings in the tune entry
+ * @next_bytes: size of the next fragment, before the limit of a frame
+ * @equal:      all fragments have next_bytes
+ * @down:       the peak was reached
  */
 struct plan_cursor {
 	struct careful_class settings;

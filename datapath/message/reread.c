@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Fragments that the network lost, read again from the file or the memory of their message. The
- * source lasts until the peer's credits, or an answer of its, show that all fragments have come.
- * Calls link's log.c and tx.c, and storage.
+ * Reads lost fragments again from the file or memory of their message. The source lasts until the
+ * peer's credits, or an answer, prove that all fragments have come.
  */
 #include "message/message.h"
 
@@ -10,8 +9,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* The source of a message that has left may be read again. true: message_out_resolved() hands the
- * message out when it will not be; else nothing of it is kept. */
+/* Keeps a sent message whose source may be read again. Returns true if message_out_resolved() will
+ * return it when it is no longer needed; else nothing is kept. */
 bool message_lasts(struct message_state *state, struct message_out *out)
 {
 	struct message_peer *mp = &state->peers[out->peer->slot];
@@ -26,7 +25,7 @@ bool message_lasts(struct message_state *state, struct message_out *out)
 	return true;
 }
 
-/* Nobody reads its source again; false: it is being read. */
+/* Removes a message whose source is no longer needed. Returns false if it is being read. */
 static bool resolve(struct message_state *state, struct message_peer *mp, struct message_out **at)
 {
 	struct message_out *out = *at;
@@ -43,7 +42,7 @@ static bool resolve(struct message_state *state, struct message_peer *mp, struct
 	return true;
 }
 
-/* Looks which of a peer's messages have come by now, or are of an epoch that is over. */
+/* Finds the peer's messages that have arrived, or belong to an old epoch. */
 void message_resolve(struct message_state *state, struct link_peer *peer)
 {
 	struct message_peer *mp = &state->peers[peer->slot];
@@ -60,7 +59,7 @@ void message_tick(struct message_state *state)
 		message_resolve(state, &state->link->peers[i]);
 }
 
-/* The operation that a message is has ended: its owner may change or free what it was read from. */
+/* The message's operation has ended, so its owner may change or free the source. */
 void message_answered(struct message_state *state, struct link_peer *peer, uint32_t token)
 {
 	struct message_peer *mp = &state->peers[peer->slot];
@@ -72,7 +71,7 @@ void message_answered(struct message_state *state, struct link_peer *peer, uint3
 		}
 }
 
-/* The next message whose source is not read again. */
+/* Returns the next message whose source is no longer needed. */
 struct message_out *message_out_resolved(struct message_state *state)
 {
 	struct message_out *out = state->resolved;
@@ -82,7 +81,7 @@ struct message_out *message_out_resolved(struct message_state *state)
 	return out;
 }
 
-/* The message that a fragment is of; NULL: it is over. */
+/* Returns the message of a fragment; NULL if it is over. */
 static struct message_out *source_of(struct message_state *state, const struct link_peer *peer,
 				     const struct link_send_args *args)
 {
@@ -97,8 +96,8 @@ static uint32_t payload_at(const struct link_send_args *args)
 	return args->flags & CAREFUL_F_FIRST ? MESSAGE_AM_BYTES : 0;
 }
 
-/* The fragment cannot be read again: it is sent as long as it was, with the reason. The message ends
- * with an error, and the session goes on. */
+/* Replaces a fragment that cannot be read again by one of the same length with the reason. The
+ * message ends with an error, and the session continues. */
 static void void_payload(struct link_txframe *frame, struct link_send_args *args, int error)
 {
 	__be32 reason = htobe32((uint32_t)error);
@@ -112,7 +111,7 @@ static void void_payload(struct link_txframe *frame, struct link_send_args *args
 	args->flags |= CAREFUL_F_ABORT;
 }
 
-/* Sends a fragment whose payload is in place. error: a positive errno, if it is not. */
+/* Sends a fragment whose payload is in place. error: a positive errno if it is missing. */
 static void send_fragment(struct message_out *out, struct link_txframe *frame,
 			  struct link_send_args *args, uint32_t seq, int error)
 {
@@ -130,7 +129,7 @@ static void send_fragment(struct message_out *out, struct link_txframe *frame,
 	link_send_repair(frame, args, seq);
 }
 
-/* A read ended: its fragment leaves, if it is still wanted. */
+/* Sends the fragment that was read, if it is still wanted. */
 static void read_done(struct message_reread *again)
 {
 	struct message_out *out = source_of(again->state, again->tx.peer, &again->args);
@@ -180,14 +179,14 @@ static void read_file(struct message_state *state, struct message_out *out)
 	read_done(again);
 }
 
-/* Sends one fragment again; false: not now. */
+/* Sends one fragment again. Returns false if that is not possible now. */
 static bool again(struct message_state *state, struct link_peer *peer, struct link_send_args *args,
 		  uint32_t seq, uint32_t body_bytes)
 {
 	struct message_out *out = source_of(state, peer, args);
 	struct link_txframe frame;
 
-	if (!out) { /* the peer has answered it, so it has come */
+	if (!out) { /* the peer has answered, so it arrived */
 		link_again_done(peer, seq);
 		return true;
 	}
@@ -207,7 +206,7 @@ static bool again(struct message_state *state, struct link_peer *peer, struct li
 	return true;
 }
 
-/* Sends again what peers ask for, as far as there are send buffers and disks answer. */
+/* Repeats requested fragments as far as send buffers and disks allow. */
 void message_reread(struct message_state *state)
 {
 	struct link *link = state->link;

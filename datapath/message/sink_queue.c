@@ -182,7 +182,8 @@ static void take_out(struct message_in *in, struct sink_queue_entry *before,
 	in->state->entries_free = entry;
 }
 
-/* Frames that wait for a slow disk stay within their share of the window, or are copied. */
+/* Keeps the frames that wait for a slow disk within their share of the window; copies the
+ * others. */
 static void share_out(struct message_in *in)
 {
 	struct sink_queue_entry *before = NULL, *next;

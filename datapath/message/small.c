@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Messages of one frame: built in a send buffer when one may leave at once, else parked in ordinary
- * memory, so that a peer without credits holds no send buffer. Those that are parked share frames
- * (careful_am.next): one credit, and one way through the device, for many. The first to a peer
- * since the last kick leaves in a frame of its own: it should not wait for others, nor for their
- * bytes on the wire. Those that come before the next kick wait for that anyway, and are parked
+ * Messages of one frame. A message that may leave at once is built in a send buffer; else it is
+ * parked in ordinary memory, so that a peer without credits holds no send buffer. Parked messages
+ * share frames (careful_am.next): many need one credit and one pass through the device. The first
+ * message to a peer since the last kick leaves in its own frame, so that it neither waits for
+ * others nor for their bytes on the wire. Later ones wait for the next kick anyway, and are parked
  * until just before it.
  */
 #include "link/group.h"
@@ -26,7 +26,7 @@ TRACE_COLD static void traced(const struct link_peer *peer, uint32_t bytes, uint
 	});
 }
 
-/* began_ns: of its hostTx; 0: nobody listens. */
+/* began_ns: start of its hostTx; 0: not traced. */
 static void send_small(struct link_peer *peer, struct link_txframe *frame, uint32_t bytes,
 		       uint64_t began_ns)
 {
@@ -47,9 +47,9 @@ static bool is_question(const struct careful_am *am)
 }
 
 /*
- * The other end keeps gets that it cannot serve yet, and has room for W of each peer
- * beside its receive buffers: so many may be without their data. With more, the buffers
- * of both ends could fill with gets, and no credit come through for the data.
+ * Reports whether a get may leave. The other end keeps gets that it cannot serve yet, and has room
+ * for W of each peer besides its receive buffers, so at most W gets may wait for data. With more,
+ * gets could fill the buffers of both ends, and the data would never get a credit.
  */
 static bool may_ask(const struct message_peer *mp, const struct link_peer *peer,
 		    const struct careful_am *am)
@@ -76,15 +76,14 @@ bool message_may_answer(const struct message_state *state, const struct link_pee
 	return share_may(&state->parked_share, state->peers[peer->slot].parked);
 }
 
-/* Reports whether enough of the room, a peer's own and anybody's, stays free for others than those
- * asked for. */
+/* Reports whether 1/part of the peer's share, or half of that part of the pool, stays free. */
 static bool leaves(const struct share *share, uint32_t held, uint32_t part)
 {
 	return share_leaves(share, held, share->each / part, share->count / (2 * part));
 }
 
-/* Half of a peer's own room is for answers, and a quarter of what is anybody's: more than has to
- * be free before a question is served. */
+/* Reports whether a message may be parked. Requests leave half of the peer's share, and a quarter
+ * of the common room, to answers: more than must be free before a request is served. */
 static bool may_park(const struct message_state *state, const struct message_peer *mp,
 		     const struct careful_am *am)
 {
@@ -92,7 +91,7 @@ static bool may_park(const struct message_state *state, const struct message_pee
 				 share_may(&state->parked_share, mp->parked);
 }
 
-/* Reports whether what a message of the peer asks for can be answered now. */
+/* Reports whether a message of the peer can be answered now. */
 bool message_may_serve(const struct message_state *state, const struct link_peer *peer,
 		       const struct careful_am *am)
 {
@@ -131,8 +130,8 @@ static int park(struct message_state *state, struct link_peer *peer, const struc
 	return 0;
 }
 
-/* Reports whether others wait that must leave before. Mostly a bit says that none does: one line of the
- * cache for all peers, where each has some of its own. */
+/* Reports whether earlier messages must leave first. Usually a bit in one cache line for all peers
+ * shows that none waits. */
 static bool must_wait(const struct message_state *state, const struct link_peer *peer,
 		      const struct careful_am *am)
 {
@@ -145,8 +144,8 @@ static bool must_wait(const struct message_state *state, const struct link_peer 
 	return is_question(am) && (mp->questions.first || !may_ask(mp, peer, am));
 }
 
-/* Reports whether one left already that waits for the same kick: then this one can wait for others that
- * share its frame, and is no later for it. */
+/* Reports whether a message to the peer already waits for the next kick. Then this one can share a
+ * frame with later ones without a delay. */
 static bool has_company(const struct message_state *state, const struct message_peer *mp,
 			const struct careful_am *am)
 {
@@ -154,13 +153,13 @@ static bool has_company(const struct message_state *state, const struct message_
 	       !(am->flags & CAREFUL_AM_ALONE);
 }
 
-/* A message that comes before the next kick is not the first. */
+/* Notes that a message has left before the next kick. */
 static void has_left(struct message_state *state, struct message_peer *mp)
 {
 	mp->left_at = state->link->kicks;
 }
 
-/* Sends, if there is room now. Every request comes by here. */
+/* Sends if there is room now. */
 static inline __attribute__((always_inline)) bool
 send_now(struct link_peer *peer, const struct careful_am *am, const void *payload, uint32_t bytes)
 {
@@ -182,8 +181,8 @@ send_now(struct link_peer *peer, const struct careful_am *am, const void *payloa
 	return true;
 }
 
-/* The same of one that waits for others. They fill no more than a frame, and leave the room to what
- * waits for credits. */
+/* Parks a message that may share a frame. Such messages fill at most one frame, and leave the rest
+ * of the room to messages without credits. */
 static int join(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
 		const void *payload, uint32_t bytes)
 {
@@ -200,7 +199,7 @@ static int join(struct message_state *state, struct link_peer *peer, const struc
 	return 0;
 }
 
-/* Sends, or parks; the payload is copied either way. -EAGAIN: nothing is free.
+/* Sends or parks a message; the payload is copied either way. -EAGAIN: nothing is free.
  */
 int message_small(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
 		  const void *payload, uint32_t bytes)
@@ -218,8 +217,8 @@ int message_small(struct message_state *state, struct link_peer *peer, const str
 	return 0;
 }
 
-/* The same of what stands behind room for careful_am in a send buffer that is lent, which ends with
- * it: the message leaves in it, or is parked. -EAGAIN: it stays lent. */
+/* Sends or parks a message that was built in a lent send buffer, behind room for careful_am. The
+ * loan ends. -EAGAIN: the buffer stays lent. */
 int message_small_lent(struct message_state *state, struct link_peer *peer,
 		       const struct careful_am *am, uint8_t *body, uint32_t bytes)
 {
@@ -240,8 +239,8 @@ int message_small_lent(struct message_state *state, struct link_peer *peer,
 	return 0;
 }
 
-/* Reports whether a message with so much payload could leave at once: it has credits, and none waits
- * that came before. */
+/* Reports whether a message of this size could leave at once: it has credits, and no earlier one
+ * waits. */
 bool message_small_may(struct message_state *state, struct link_peer *peer, uint32_t bytes)
 {
 	const struct message_peer *mp = &state->peers[peer->slot];
@@ -252,14 +251,14 @@ bool message_small_may(struct message_state *state, struct link_peer *peer, uint
 	       link_may_send(peer, MESSAGE_AM_BYTES + bytes);
 }
 
-/* Sends without ever parking; false: not now, and nothing is kept of it. */
+/* Sends without parking. Returns false, and keeps nothing, if it cannot leave now. */
 bool message_small_now(struct message_state *state, struct link_peer *peer,
 		       const struct careful_am *am, const void *payload, uint32_t bytes)
 {
 	return message_small_may(state, peer, bytes) && send_now(peer, am, payload, bytes);
 }
 
-/* The same to all of a group, whose credits have been set aside. */
+/* Sends to all members of a group, whose credits have been set aside. */
 bool message_small_group(struct link_group *group, const struct careful_am *am, const void *payload,
 			 uint32_t bytes)
 {
@@ -284,8 +283,8 @@ bool message_small_group(struct link_group *group, const struct careful_am *am, 
 	return true;
 }
 
-/* Asks for a sign that what was sent so far has come: now, behind it, or not at all. Every
- * engine answers a request that no handler is for. */
+/* Asks for confirmation that all earlier frames have come; now or never. Every engine answers a
+ * request without a handler. */
 bool message_ask(struct link_peer *peer, uint32_t token)
 {
 	const struct careful_am am = {
@@ -318,9 +317,9 @@ static void put(struct message_state *state, struct message_small *small)
 	share_put(&state->parked_share, &state->peers[small->peer->slot].parked);
 }
 
-/* Before there is a session a payload is measured by our frames alone, and the peer's may be
- * smaller: what fits none of them is not sent, for it would count as a frame that the network
- * lost. */
+/* Takes out messages that are too large for the session's frames. Before there is a session only
+ * our own frame size is known, and the peer's may be smaller. Such a frame would count as lost by
+ * the network. */
 static bool take_unfit(struct message_state *state, struct link_peer *peer,
 		       struct message_queue *queue)
 {
@@ -336,7 +335,7 @@ static bool take_unfit(struct message_state *state, struct link_peer *peer,
 	return true;
 }
 
-/* The next message that fits no frame of its session: what it is and whose. */
+/* Returns the next message that is too large for its session. */
 bool message_small_unfit(struct message_state *state, struct careful_am *am,
 			 struct link_peer **peer, uint64_t *epoch)
 {
@@ -357,7 +356,7 @@ static const struct careful_am *am_of(const struct message_small *small)
 	return (const struct careful_am *)small->body;
 }
 
-/* How many of the first in a queue one frame takes, and the bytes of its body. */
+/* Returns how many messages at the head of a queue fit one frame, and its body's bytes. */
 static uint32_t gather(const struct message_state *state, const struct link_peer *peer,
 		       const struct message_small *small, uint32_t *body_bytes)
 {
@@ -386,7 +385,7 @@ static void drop_first(struct message_state *state, struct link_peer *peer,
 	put(state, take_first(queue));
 }
 
-/* The first n of a queue, in one frame. */
+/* Packs the first n messages of a queue into one frame. */
 static void pack(struct message_state *state, struct message_queue *queue, uint32_t n,
 		 struct link_txframe *frame)
 {
@@ -406,8 +405,7 @@ static void pack(struct message_state *state, struct message_queue *queue, uint3
 	}
 }
 
-/* Sends what waits in a queue, as far as credits go; false: something still
- * waits. */
+/* Sends a queue's messages as far as credits allow. Returns false if some still wait. */
 static bool pump_queue(struct message_state *state, struct link_peer *peer,
 		       struct message_queue *queue)
 {
@@ -437,7 +435,7 @@ static bool pump_queue(struct message_state *state, struct link_peer *peer,
 	return true;
 }
 
-/* Sends what was parked; false: some of it waits for credits or send buffers.
+/* Sends parked messages. Returns false if some still wait for credits or send buffers.
  */
 bool message_small_pump(struct message_state *state, struct link_peer *peer)
 {
