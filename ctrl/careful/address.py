@@ -32,7 +32,6 @@ class Address:
         return f"{shown}:{self.port}" if self.port else shown
 
     def sockaddr(self) -> bytes:
-        """Returns a struct sockaddr_storage."""
         packed = socket.inet_pton(self.family, self.ip)
         head = struct.pack("=H", self.family) + struct.pack("!H", self.port)
         if self.family == socket.AF_INET:
@@ -43,7 +42,6 @@ class Address:
 
     @staticmethod
     def from_sockaddr(raw: bytes) -> Address:
-        """Returns the address in a struct sockaddr_storage."""
         (family,) = struct.unpack_from("=H", raw)
         (port,) = struct.unpack_from("!H", raw, 2)
         if family == socket.AF_INET:

@@ -113,7 +113,6 @@ class Plan:
 
     @property
     def is_fixed(self) -> bool:
-        """Reports whether all fragments but the last have one size."""
         rises = self.ratio_q16 != Q16_ONE or self.step_bytes > 0
         falls = self.down_ratio_q16 != Q16_ONE or self.down_step_bytes > 0
         return not rises and not (falls and 0 < self.peak_bytes <= self.first_bytes)

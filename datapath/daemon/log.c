@@ -98,7 +98,6 @@ static void make_printable(char *line)
 	}
 }
 
-/* Reports whether fd is the stream that the journal named in the environment. */
 static bool is_journals(int fd)
 {
 	const char *said = getenv("JOURNAL_STREAM");

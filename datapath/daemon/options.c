@@ -240,7 +240,6 @@ static int take(struct daemon_options *options, const struct rule *rule, const c
 	}
 }
 
-/* Checks the instance's name, which becomes part of paths. */
 static int check_instance(const char *name, struct careful_error *error)
 {
 	if (!*name || strchr(name, '/') || !strcmp(name, ".") || !strcmp(name, "..") ||

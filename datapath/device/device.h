@@ -120,7 +120,6 @@ struct queue {
 	struct careful_device_info info; /* for people: modes, R and its bounds, at open() */
 };
 
-/* Returns the largest frame at the current MTU, with the Ethernet header. */
 static inline uint32_t queue_frame_bytes(const struct queue *queue)
 {
 	uint32_t frame = queue->port->mtu + ETHERNET_BYTES;
@@ -128,7 +127,6 @@ static inline uint32_t queue_frame_bytes(const struct queue *queue)
 	return frame < queue->frame_bytes_max ? frame : queue->frame_bytes_max;
 }
 
-/* Returns the largest frame that fits one receive buffer. */
 static inline uint32_t queue_single_bytes(const struct queue *queue)
 {
 	uint32_t frame = queue_frame_bytes(queue);
@@ -265,7 +263,6 @@ struct port_ops {
 	void (*close)(struct port *port);
 };
 
-/* Closes a queue and its port, which no other queue uses. */
 static inline void device_close(struct queue *queue)
 {
 	struct port *port = queue->port;

@@ -120,7 +120,6 @@ void bulk_finished(struct careful *c, struct message_in *in)
 		operation_end(c, op, &result);
 }
 
-/* The answer to a get or a store has come. */
 void bulk_answered(struct careful *c, const struct operation *op)
 {
 	if (op->kind == CAREFUL_AM_GET)

@@ -24,7 +24,6 @@ struct spin {
 	uint32_t waits;
 };
 
-/* Reports whether to spin in the wait that begins. */
 static inline bool spin_wanted(struct spin *spin)
 {
 	if (spin->vain < SPIN_VAIN_MAX)
@@ -35,7 +34,6 @@ static inline bool spin_wanted(struct spin *spin)
 	return true;
 }
 
-/* Returns how long to spin before the wait blocks. */
 static inline uint64_t spin_for_ns(struct spin *spin, const struct careful_options *options)
 {
 	switch (options->wait_mode) {

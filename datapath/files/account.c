@@ -24,7 +24,6 @@ static bool is_current(const struct block_peer *peer)
 	return peer->account && peer->account_life == peer->life;
 }
 
-/* Reports whether handles of the slot's former peer still exist and use memory. */
 static bool is_ending(const struct block_peer *peer)
 {
 	const struct block_handle *h = peer->handles;

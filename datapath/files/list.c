@@ -63,7 +63,6 @@ static int write_all(int fd, const char *buf, size_t bytes, off_t offset)
 	return 0;
 }
 
-/* Charges bytes to the account of all listings of the host. */
 static int charge_disk(struct listing *l, uint64_t bytes)
 {
 	uint64_t before = atomic_fetch_add(&l->job->handle->account->disk, bytes);
@@ -142,7 +141,6 @@ static int append(struct entry_scan *scan, size_t bytes, void *user)
 	return 0;
 }
 
-/* Lists all entries of dir_fd and closes it. */
 static int list_dir(struct listing *l, int dir_fd, const char *prefix)
 {
 	return entry_each(&l->scan, dir_fd, prefix, append, l);

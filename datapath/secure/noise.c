@@ -58,7 +58,6 @@ static void mix_key(struct noise *noise, const uint8_t *data)
 	noise->n = 0;
 }
 
-/* Processes the token psk. */
 static void mix_key_and_hash(struct noise *noise, const uint8_t *psk)
 {
 	uint8_t out[2][NOISE_KEY_BYTES];

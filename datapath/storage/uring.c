@@ -155,7 +155,6 @@ static void uring_flush(struct storage *storage)
 	assert(rc >= 0 || rc == -EAGAIN || rc == -EBUSY);
 }
 
-/* Makes the ring readable when lanes have something. */
 static void await_lanes(struct uring *u)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);

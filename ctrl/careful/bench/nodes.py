@@ -104,11 +104,8 @@ class Nodes:
         return [one.pid for one in self._nodes]
 
     def run(self, cell: Cell, limit_s: float) -> list[Json]:
-        """Runs an experiment once and returns each node's answer.
-
-        Raises:
-            LateError: the experiment did not end in time; these nodes cannot be used again.
-            CarefulError: a node failed.
+        """Runs an experiment once and returns each node's answer. Raises LateError: the experiment
+        did not end in time; these nodes cannot be used again. Raises CarefulError: a node failed.
         """
         for one in self._nodes:
             one.tell(f"{cell.line} {round(limit_s * 1000)}")

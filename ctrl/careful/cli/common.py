@@ -76,11 +76,8 @@ def options_of(kind: Callable[..., _T], given: Mapping[str, object]) -> _T:
 
 
 def say(text: str, err: bool = False, nl: bool = True) -> None:
-    """Prints a text.
-
-    Raises:
-        BrokenPipeError: the reader is gone.
-        CarefulError: it cannot be written.
+    """Prints a text. Raises BrokenPipeError: the reader is gone. Raises CarefulError: it cannot be
+    written.
     """
     try:
         click.echo(text, err=err, nl=nl)

@@ -20,7 +20,6 @@ _F = TypeVar("_F", bound=Callable[..., object])
 
 
 def _where(command: _F) -> _F:
-    """Adds --keys, --config and --json."""
     option = click.option(
         "--keys",
         "directory",

@@ -236,7 +236,6 @@ class Program:
         self._bpf[table.encode()][ctypes.c_uint32(key)] = ctypes.c_uint32(value)
 
     def number(self, table: str) -> int:
-        """Returns the first entry of an array of numbers."""
         return int(self._bpf[table.encode()][0].value)
 
     def descriptor(self, table: str) -> int:

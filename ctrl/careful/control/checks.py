@@ -94,7 +94,6 @@ class Case:
 
     @property
     def in_use(self) -> bool:
-        """Reports whether carefuld, or a program with its own queue, runs the instance."""
         return bool(self.instance.pid or instances.owner_without_daemon(self.instance.name))
 
 

@@ -185,7 +185,6 @@ def _started(name: str) -> Instance:
 
 
 def _is_passed() -> bool:
-    """Reports whether systemd starts this process with the instance's socket."""
     return os.environ.get("LISTEN_PID") == str(os.getpid())
 
 

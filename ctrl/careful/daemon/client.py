@@ -191,13 +191,8 @@ class Client:
         return CarefulError(-header.status, text, self.name)
 
     def receive(self) -> int:
-        """Reads the available answers and runs their callbacks.
-
-        Returns:
-            The number of answers.
-
-        Raises:
-            CarefulError: the connection is gone.
+        """Reads the available answers and runs their callbacks. Returns the number of answers.
+        Raises CarefulError: the connection is gone.
         """
         count = 0
         while self._socket.fileno() >= 0:

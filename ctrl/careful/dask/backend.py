@@ -131,8 +131,6 @@ class CarefulConnector(Connector):
 
 
 def _unwanted(hub: Hub, peer: Peer, handler: int, opened: Operation) -> None:
-    """Closes a comm that was opened after its caller gave up."""
-
     async def close(other: int) -> None:
         with contextlib.suppress(CarefulError):
             await peer.request(handler, b"", (Kind.CLOSE, other, 0, 0))

@@ -182,7 +182,6 @@ class CarefulComm(Comm):
         self._wake()
 
     def lost(self) -> None:
-        """Ends the comm after the other program has ended."""
         self._ends = True
         if not self._inbox:
             self._end()
@@ -400,7 +399,6 @@ class CarefulComm(Comm):
     # Closing.
 
     async def close(self) -> None:
-        """Sends what is written, then closes both ends."""
         if self._pump is not None and not self._ends:
             await asyncio.wait([self._pump], timeout=_CLOSE_S)
         self.abort()

@@ -441,6 +441,5 @@ class CarefulFileSystem(Copies):
 
 
 def _close(loop: asyncio.AbstractEventLoop, connection: AsyncHost) -> None:
-    """Closes the connection of a file system that the program dropped."""
     with contextlib.suppress(RuntimeError, CarefulError):  # the loop may have ended
         sync_teardown(loop, connection.close)

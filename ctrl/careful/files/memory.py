@@ -58,7 +58,6 @@ class Memory:
         self._view = memoryview(self._mapped)
 
     def close(self) -> None:
-        """Frees the memory after the connection has ended."""
         self._view.release()
         self._mapped.close()
         self._closing()

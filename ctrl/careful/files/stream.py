@@ -71,7 +71,6 @@ class Stream(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no types
         return True
 
     def commit(self) -> None:
-        """Gives its name to a file that was written with autocommit=False."""
         if self._spool is None:
             return
         try:
@@ -81,7 +80,6 @@ class Stream(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no types
             self.discard()
 
     def discard(self) -> None:
-        """Throws away what was written with autocommit=False."""
         if self._spool is not None:
             self._spool.close()
             self._spool = None

@@ -41,7 +41,6 @@ class Host:
     up: tuple[str, ...] = ()
 
     def command(self, *words: str) -> list[str]:
-        """Returns the local command that runs carefulctl there."""
         return [*self.prefix, self.program, *words]
 
 

@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 
 
 def pathchar(address: Address, options: by_hops.Options) -> Path:
-    """Measures the hops to a host; needs no privilege.
-
-    Raises:
-        CarefulError: nobody answers, or too seldom; or probes cannot be sent.
+    """Measures the hops to a host; needs no privilege. Raises CarefulError: nobody answers, or too
+    seldom; or probes cannot be sent.
     """
     from careful.measure.estimators.pathchar import measure
 
@@ -31,10 +29,8 @@ def pathchar(address: Address, options: by_hops.Options) -> Path:
 
 
 def blackbox(route: Route, options: two_regressions.Options) -> BlackBoxResult:
-    """Measures the bottleneck and the sum of the other stages, through careful at both ends.
-
-    Raises:
-        CarefulError: careful is not up at either end, or the host does not answer.
+    """Measures the bottleneck and the sum of the other stages, through careful at both ends. Raises
+    CarefulError: careful is not up at either end, or the host does not answer.
     """
     from careful.measure.estimators.blackbox import BlackBox
     from careful.measure.probes.exchange import ProbeSession
@@ -44,10 +40,8 @@ def blackbox(route: Route, options: two_regressions.Options) -> BlackBoxResult:
 
 
 def logp(routes: Sequence[Route], options: signatures.Options) -> signatures.Result:
-    """Measures os, or, g and L of careful's messages to one host, or to several in turn.
-
-    Raises:
-        CarefulError: careful is not up at either end, or a host does not answer.
+    """Measures os, or, g and L of careful's messages to one host, or to several in turn. Raises
+    CarefulError: careful is not up at either end, or a host does not answer.
     """
     from careful.measure.estimators.logp import LogP
     from careful.measure.probes.bursts import Session

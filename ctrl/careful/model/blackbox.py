@@ -244,7 +244,6 @@ class BlackBox:
                 yield one, low, high
 
     def holds(self, size_bytes: float) -> bool:
-        """Reports whether a regime contains fragments of this size."""
         return self._beyond(size_bytes) == 1
 
     def _beyond(self, size_bytes: float) -> float:

@@ -170,7 +170,6 @@ class _Sink:
         return arrived
 
     def deliver(self, transfer: Transfer) -> None:
-        """Adds the arrival that a transfer of the previous stage causes."""
         upstream = self.upstream
         delay_us = upstream.delay_us
         flow_us = transfer.size_bytes * upstream.G_us_per_KiB / KIB if self.progressive else 0.0

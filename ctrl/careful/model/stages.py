@@ -132,7 +132,6 @@ class Pipeline:
         return len(self.stages)
 
     def measured_with(self, size_bytes: float) -> bool:
-        """Reports whether the stages were measured with fragments of this size."""
         most = self.size_max_bytes
         return most is None or self.size_min_bytes <= size_bytes <= most
 

@@ -434,7 +434,6 @@ class Engine:
         return self._seen[int(ffi.cast("uintptr_t", raw))] > 0
 
     def take_back(self) -> None:
-        """Frees unsent buffers that have no view."""
         seen = [raw for raw in self.unsent if self.is_seen(raw)]
         for raw in self.unsent:
             if not self.is_seen(raw):

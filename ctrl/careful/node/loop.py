@@ -51,7 +51,6 @@ class Driver:
         self.wake()
 
     def wake(self) -> None:
-        """Polls in the loop's next round."""
         if not self._stopped:
             self._later(self._loop.call_soon(self._step))
 

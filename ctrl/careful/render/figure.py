@@ -29,11 +29,8 @@ COLOURS_MAX = 64
 
 
 def check_path(path: str | Path) -> None:
-    """Checks, before a measurement starts, that its plot can be drawn.
-
-    Raises:
-        ValueError: the name ends in neither .png nor .svg.
-        MissingExtraError: matplotlib is not installed.
+    """Checks, before a measurement starts, that its plot can be drawn. Raises ValueError: the name
+    ends in neither .png nor .svg. Raises MissingExtraError: matplotlib is not installed.
     """
     if Path(path).suffix not in SUFFIXES:
         raise InputError(f"{path}: plots are .png or .svg")

@@ -258,11 +258,9 @@ def text(look: Look) -> str:
 
 
 def serve(look: Look, host: str, port: int, begun: Callable[[], None]) -> None:
-    """Answers Prometheus over HTTP, until an exception ends it; calls begun() first.
-
-    Raises:
-        MissingExtraError: prometheus_client is not installed.
-        CarefulError: the address is not available, or the first look fails.
+    """Answers Prometheus over HTTP, until an exception ends it; calls begun() first. Raises
+    MissingExtraError: prometheus_client is not installed. Raises CarefulError: the address is not
+    available, or the first look fails.
     """
     registry = _registry(look)
     look()

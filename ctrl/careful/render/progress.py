@@ -153,7 +153,6 @@ class Lines(Progress):
         self.update()
 
     def finished(self, name: str) -> None:
-        """Counts a file that is complete or has failed."""
         self._done += 1
         self.update()
         self._tell("file", True, name=name)
@@ -161,7 +160,6 @@ class Lines(Progress):
             self._names(shown(name))
 
     def finished_all(self, count: int, names: Callable[[], Iterable[str]]) -> None:
-        """Counts complete files."""
         if self._events is not None or self._names:
             for name in names():
                 self.finished(name)

@@ -78,7 +78,6 @@ class Request:
         return simulate(self.pipeline, messages, self.rules(), self.progressive)
 
     def inputs(self) -> Json:
-        """Returns all inputs, for JSON."""
         given = {
             key: value for key, value in vars(self).items() if key not in ("pipeline", "origin")
         }

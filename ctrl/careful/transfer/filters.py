@@ -121,10 +121,8 @@ class _Rule(NamedTuple):
 
 @cache
 def _rule(pattern: str) -> _Rule:
-    """Parses a pattern without "+ " or "- " in front.
-
-    Raises:
-        ValueError: a set of characters is invalid.
+    """Parses a pattern without "+ " or "- " in front. Raises ValueError: a set of characters is
+    invalid.
     """
     only_dirs = len(pattern) > 1 and pattern.endswith("/")
     rest = pattern.removesuffix("/") if only_dirs else pattern
@@ -174,9 +172,7 @@ def _shell(pattern: str) -> re.Pattern[str]:
 
 def fits_name(pattern: str, name: str) -> bool:
     """Reports whether a name without slashes matches; wildcards skip a leading dot, as in a shell.
-
-    Raises:
-        ValueError: the pattern is invalid.
+    Raises ValueError: the pattern is invalid.
     """
     if name.startswith(".") and not pattern.startswith("."):
         return False

@@ -31,10 +31,8 @@ def below(path: str, root: str | None) -> str:
 
 
 def open_folder(path: str, root: str | None, flags: int = os.O_RDONLY) -> int:
-    """Opens a directory; follows no symlink below the root.
-
-    Raises:
-        OSError: the directory does not exist, or a symlink is on the way to it.
+    """Opens a directory; follows no symlink below the root. Raises OSError: the directory does not
+    exist, or a symlink is on the way to it.
     """
     rest = below(path, root)
     if not rest:
@@ -51,10 +49,8 @@ def open_folder(path: str, root: str | None, flags: int = os.O_RDONLY) -> int:
 
 
 def open_file(path: str, root: str | None) -> int:
-    """Opens a file to read it; follows no symlink below the root.
-
-    Raises:
-        OSError: the file cannot be opened, is a directory, or a symlink is on the way to it.
+    """Opens a file to read it; follows no symlink below the root. Raises OSError: the file cannot
+    be opened, is a directory, or a symlink is on the way to it.
     """
     with Folder(path, root) as folder:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
@@ -106,7 +102,6 @@ class Folder:
             return None
 
     def is_taken(self) -> bool:
-        """Reports whether an entry has the name."""
         try:
             os.stat(self.name, dir_fd=self.fd, follow_symlinks=False)
         except FileNotFoundError:
@@ -114,10 +109,8 @@ class Folder:
         return True
 
     def make(self, mode: int) -> bool:
-        """Makes the entry a directory; returns False if it was one already.
-
-        Raises:
-            OSError: the directory cannot be made; ENOTDIR: the name belongs to another file.
+        """Makes the entry a directory; returns False if it was one already. Raises OSError: the
+        directory cannot be made; ENOTDIR: the name belongs to another file.
         """
         try:
             os.mkdir(self.name, mode, dir_fd=self.fd)

@@ -59,10 +59,8 @@ class Losses:
         return Lost(*(max(0, one - old) for one, old in zip(now, self._before, strict=True)))
 
     async def check(self, status: int) -> None:
-        """Checks whether the -errno of an operation is a loss that ends the transfer.
-
-        Raises:
-            LossError: it is.
+        """Checks whether the -errno of an operation is a loss that ends the transfer. Raises
+        LossError: it is.
         """
         if not self._fail or status not in (-errno.ECONNRESET, -errno.EBADMSG):
             return
@@ -80,10 +78,7 @@ class Losses:
 
     def check_end(self) -> None:
         """Raises the error of check() again at the end: check() may have run in a task without a
-        waiter.
-
-        Raises:
-            LossError: check() raised one.
+        waiter. Raises LossError: check() raised one.
         """
         if self._failure is not None:
             raise self._failure

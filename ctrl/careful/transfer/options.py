@@ -143,7 +143,6 @@ class Progress:
         """Shows a person a remark."""
 
     def failed(self, name: str, error: CarefulError) -> None:
-        """Reports that a name's transfer failed."""
         self.note(str(error))
 
 

@@ -44,7 +44,6 @@ class RateLimit:
         self._ended = asyncio.Event()
 
     async def take(self, nbytes: int) -> None:
-        """Waits until `nbytes` may be requested."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         begins = max(now, self._free_at)

@@ -24,10 +24,8 @@ FIXED_BYTES = 4096
 
 
 def gather(session: Session, hosts: Sequence[str], config: Config) -> Json:
-    """Returns the paths of all peers, or of some hosts.
-
-    Raises:
-        CarefulError: a host is no peer, or the map cannot be read.
+    """Returns the paths of all peers, or of some hosts. Raises CarefulError: a host is no peer, or
+    the map cannot be read.
     """
     shown = tune_peers.show(session, hosts, config)
     pids = [instances.tuner(queue.instance) for queue in session.queues]

@@ -44,10 +44,8 @@ _SAMPLES = ("round_trip_minima", "train_gaps")
 
 
 def tunable(ifname: str, name: str | None) -> Instance:
-    """Returns the instance of an interface, if the instance can measure.
-
-    Raises:
-        CarefulError: no instance runs, or it belongs to a program, which answers no measurement.
+    """Returns the instance of an interface, if the instance can measure. Raises CarefulError: no
+    instance runs, or it belongs to a program, which answers no measurement.
     """
     one = instances.on_interface(ifname, name)
     if not one.pid and (pid := instances.owner_without_daemon(one.name)):

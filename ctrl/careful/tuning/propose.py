@@ -104,10 +104,8 @@ def _interval(value: float, drawn: Array) -> Interval:
 
 
 def measured(figures: Json, limits: Limits = FRAME_LIMITS) -> Measured:
-    """Reads the figures of `measure blackbox` and draws paths from their intervals.
-
-    Raises:
-        ValueError: there are no figures; the text says why.
+    """Reads the figures of `measure blackbox` and draws paths from their intervals. Raises
+    ValueError: there are no figures; the text says why.
     """
     box = BlackBox.from_dict(dict(figures))
     spreads = _spreads(figures)

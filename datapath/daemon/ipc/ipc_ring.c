@@ -73,7 +73,6 @@ void ipc_ring_wake(struct ipc_program *p)
 	ipc_ring_bell(p);
 }
 
-/* Returns an operation's file and its share of the bytes under way. */
 static void unmove(struct ipc_program_op *op)
 {
 	struct ipc_program *p = op->program;
@@ -143,7 +142,6 @@ static int ring_request(struct ipc_program *p, uint32_t index, const struct care
 			       payload, e->bytes, op ? op_done : NULL, op);
 }
 
-/* Reports whether the program may have this many more bytes under way. */
 static bool may_move(const struct ipc_program *p, uint32_t bytes)
 {
 	return !p->moving || p->moving + bytes <= IPC_PROGRAM_BYTES;

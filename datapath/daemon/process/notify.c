@@ -41,7 +41,6 @@ void notify_deinit(struct notify *notify)
 	notify->fd = -1;
 }
 
-/* Sends text without waiting for a slow manager. */
 static void say(const struct notify *notify, const char *text)
 {
 	if (notify->fd >= 0 && *text)

@@ -12,7 +12,6 @@
 
 enum { FIRST = 3 };
 
-/* Returns the variable's number, or -1. */
 static long number(const char *name)
 {
 	const char *text = getenv(name);

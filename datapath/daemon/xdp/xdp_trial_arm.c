@@ -67,7 +67,6 @@ static void on_done(const struct careful_result *result, void *user)
 	}
 }
 
-/* Waits, like carefuld's loop, until at most `outstanding` requests are under way. */
 static int settle(struct careful *c, uint32_t outstanding, uint64_t until_ns)
 {
 	while (now.outstanding > outstanding && !now.status) {

@@ -74,10 +74,8 @@ class Glance:
 
     def figures(self) -> dict[str, object]:
         """Returns the figures of a black box (blackbox_result.Result.figures) with one range.
-
-        Raises:
-            ValueError: most trains of two sizes arrived in a bunch.
-            CarefulError: from the exchange.
+        Raises ValueError: most trains of two sizes arrived in a bunch. Raises CarefulError: from
+        the exchange.
         """
         began, rounds = self._clock(), 0
         options = self._options

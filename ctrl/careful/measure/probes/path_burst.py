@@ -29,9 +29,7 @@ class BurstSession(Session):
 
     def measure(self) -> CData:
         """Measures in a new epoch of the session; returns the `struct careful_peer_info` after it.
-
-        Raises:
-            CarefulError: transfers to the peer are under way, or its session ended.
+        Raises CarefulError: transfers to the peer are under way, or its session ended.
         """
         before = self._info().bursts_measured
         try:

@@ -101,10 +101,8 @@ class StreamDigest:
         return mine == theirs
 
     async def end(self, nbytes: int) -> int:
-        """Returns the digest of the whole stream of `nbytes`.
-
-        Raises:
-            CarefulError: the two ends differ.
+        """Returns the digest of the whole stream of `nbytes`. Raises CarefulError: the two ends
+        differ.
         """
         if not nbytes:
             return int.from_bytes(_one(self._mover.fd, 0, 0, lib.CAREFUL_BLOCK_BLAKE3_ROOT), "big")

@@ -111,10 +111,8 @@ def open_old(path: str, folder: int | None = None) -> int:
 
 
 async def copy_into(old: int, new: int, nbytes: int, name: str) -> None:
-    """Copies the first `nbytes` of an old file into a new one.
-
-    Raises:
-        CarefulError: the old file cannot be read, or there is no room.
+    """Copies the first `nbytes` of an old file into a new one. Raises CarefulError: the old file
+    cannot be read, or there is no room.
     """
 
     def copy(at: int) -> None:

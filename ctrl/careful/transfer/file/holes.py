@@ -100,10 +100,8 @@ def is_hole(fd: int, offset: int, nbytes: int) -> bool:
 
 
 def without_zeros(fd: int, extents: Iterable[tuple[int, int]], name: str) -> list[tuple[int, int]]:
-    """Returns the extents without aligned runs of GRAIN zeros.
-
-    Raises:
-        CarefulError: the file cannot be read.
+    """Returns the extents without aligned runs of GRAIN zeros. Raises CarefulError: the file cannot
+    be read.
     """
     found: list[tuple[int, int]] = []
     for begin, nbytes in extents:
@@ -125,10 +123,8 @@ def without_zeros(fd: int, extents: Iterable[tuple[int, int]], name: str) -> lis
 async def remote_extents(
     remote: BlockClient, handle: int, nbytes: int, path: str
 ) -> list[tuple[int, int]]:
-    """Returns where a peer's open file holds data.
-
-    Raises:
-        CarefulError: the answer is not a list of extents, in order and inside the file.
+    """Returns where a peer's open file holds data. Raises CarefulError: the answer is not a list of
+    extents, in order and inside the file.
     """
     found: list[tuple[int, int]] = []
     at = 0

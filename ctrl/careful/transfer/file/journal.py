@@ -68,11 +68,7 @@ class Identity:
 
 
 def _identity(text: bytes) -> Identity:
-    """Parses an identity.
-
-    Raises:
-        ValueError: the text is not one.
-    """
+    """Parses an identity. Raises ValueError: the text is not one."""
     try:
         found = json.loads(text)
     except RecursionError as error:
@@ -212,10 +208,8 @@ def read_journal(fd: int) -> Journal | None:
 
 
 def check_source(was: Identity, now: Identity, name: str) -> None:
-    """Checks that a partial file of `was` can be continued from `now`.
-
-    Raises:
-        CarefulError: the source changed.
+    """Checks that a partial file of `was` can be continued from `now`. Raises CarefulError: the
+    source changed.
     """
     if was.changed(now):
         sizes = f" ({was.bytes} bytes then, {now.bytes} now)" if was.bytes != now.bytes else ""
@@ -225,10 +219,8 @@ def check_source(was: Identity, now: Identity, name: str) -> None:
 
 
 def continued(found: Journal | None, now: Identity, options: Options) -> Journal | None:
-    """Returns the journal of a partial file to continue from a source; None to start over.
-
-    Raises:
-        CarefulError: the source changed.
+    """Returns the journal of a partial file to continue from a source; None to start over. Raises
+    CarefulError: the source changed.
     """
     if found is None or options.restart or (options.blake3 and not found.is_for_blake3):
         return None

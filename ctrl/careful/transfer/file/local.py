@@ -44,10 +44,8 @@ def digest_of(data: bytes) -> int:
 
 
 def digest_of_range(fd: int, offset: int, nbytes: int) -> int:
-    """Returns the XXH3 of a range of an open file; other threads run meanwhile.
-
-    Raises:
-        CarefulError: the file cannot be read, or ends before the range.
+    """Returns the XXH3 of a range of an open file; other threads run meanwhile. Raises
+    CarefulError: the file cannot be read, or ends before the range.
     """
     digest = ffi.new("uint8_t[]", lib.CAREFUL_DIGEST_BYTES_MAX)
     got = lib.careful_digest(fd, offset, nbytes, lib.CAREFUL_BLOCK_XXH3, digest)
@@ -56,10 +54,8 @@ def digest_of_range(fd: int, offset: int, nbytes: int) -> int:
 
 
 def settled(fd: int, name: str) -> int:
-    """Returns the descriptor to read a file by: itself, or a copy's, see careful_settle().
-
-    Raises:
-        CarefulError: the file cannot be read; it stays open.
+    """Returns the descriptor to read a file by: itself, or a copy's, see careful_settle(). Raises
+    CarefulError: the file cannot be read; it stays open.
     """
     copy = ffi.new("int *")
     check(lib.careful_settle(fd, copy), name)
@@ -83,10 +79,8 @@ def temporary_name(path: str, tag: int = 0) -> str:
 
 
 def rename_new(source: str, target: str, folder: int) -> None:
-    """Renames in an open directory, only to a name that is free.
-
-    Raises:
-        FileExistsError: the name is taken.
+    """Renames in an open directory, only to a name that is free. Raises FileExistsError: the name
+    is taken.
     """
     raw = os.fsencode(source), os.fsencode(target)
     done = lib.renameat2(folder, raw[0], folder, raw[1], _RENAME_NOREPLACE)
@@ -156,10 +150,8 @@ def busy(name: str) -> CarefulError:
 
 
 def lock(fd: int, name: str) -> None:
-    """Locks a partial file against other transfers while it is open.
-
-    Raises:
-        CarefulError: another transfer still has the lock after LOCK_S.
+    """Locks a partial file against other transfers while it is open. Raises CarefulError: another
+    transfer still has the lock after LOCK_S.
     """
     until = time.monotonic() + LOCK_S
     while True:
@@ -332,7 +324,6 @@ class Partial:
         self.folder.close()
 
     def close(self) -> None:
-        """Closes the file and leaves it in place."""
         os.close(self.fd)
         self.fd = -1
         self.folder.close()

@@ -88,10 +88,8 @@ class Move(ABC):
         self.seeded = False
 
     async def run(self) -> FileResult | None:
-        """Moves the file; returns None if options.checksum is set and both ends are equal.
-
-        Raises:
-            CarefulError: the transfer failed; at most a partial file remains at the target.
+        """Moves the file; returns None if options.checksum is set and both ends are equal. Raises
+        CarefulError: the transfer failed; at most a partial file remains at the target.
         """
         await self._open()
         try:

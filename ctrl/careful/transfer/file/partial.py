@@ -229,10 +229,8 @@ class RemotePartial:
                 self.journal = Journal(journal.identity, found.block_bytes)
 
     async def reopen(self) -> int:
-        """Opens the file again after the peer lost its handle; returns the new handle.
-
-        Raises:
-            CarefulError: the file is gone, or the old handle still has it.
+        """Opens the file again after the peer lost its handle; returns the new handle. Raises
+        CarefulError: the file is gone, or the old handle still has it.
         """
         if not self._tag:
             text = "the connection to it was lost; send it again"

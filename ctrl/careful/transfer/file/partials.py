@@ -48,7 +48,6 @@ class Found:
 
     @property
     def is_failure(self) -> bool:
-        """Reports whether removing or reading it failed."""
         return self.state not in _STATES
 
 

@@ -78,10 +78,8 @@ async def check_source(
 
 
 def check_same(before: tuple[int, int], after: tuple[int, int], name: str) -> None:
-    """Checks that size and time of a source are unchanged.
-
-    Raises:
-        CarefulError: one of them changed.
+    """Checks that size and time of a source are unchanged. Raises CarefulError: one of them
+    changed.
     """
     if before != after:
         raise CarefulError(errno.ESTALE, _CHANGED, name)

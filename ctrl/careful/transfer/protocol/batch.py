@@ -91,11 +91,7 @@ def packed_attr(attr: Attr) -> bytes:
 
 
 def parse(answer: bytes | memoryview) -> Iterator[Item]:
-    """Yields the items of an answer.
-
-    Raises:
-        CarefulError: the answer is malformed.
-    """
+    """Yields the items of an answer. Raises CarefulError: the answer is malformed."""
     view, at, end = memoryview(answer), 0, len(answer)
     while at < end:
         if end - at < _HEAD:
@@ -123,10 +119,8 @@ def parse(answer: bytes | memoryview) -> Iterator[Item]:
 
 
 def answers_to(tree: Tree, count: int, answer: bytes | memoryview) -> list[Item]:
-    """Returns the items of an answer to `count` items.
-
-    Raises:
-        CarefulError: the answer is malformed, or has another count.
+    """Returns the items of an answer to `count` items. Raises CarefulError: the answer is
+    malformed, or has another count.
     """
     found = list(parse(answer))
     if len(found) != count:
@@ -135,10 +129,8 @@ def answers_to(tree: Tree, count: int, answer: bytes | memoryview) -> list[Item]
 
 
 async def asked(tree: Tree, items: Sequence[Item], flags: int = 0) -> list[Item]:
-    """Runs items; returns their answers in order.
-
-    Raises:
-        CarefulError: the directory does not exist, the peer is gone, or the answer is malformed.
+    """Runs items; returns their answers in order. Raises CarefulError: the directory does not
+    exist, the peer is gone, or the answer is malformed.
     """
     return answers_to(tree, len(items), await tree.run(joined(items), flags))
 
@@ -181,10 +173,8 @@ class LocalTree:
         return (self._prefix + shown(path)).removeprefix("./").removesuffix("/.")
 
     async def run(self, items: bytes, flags: int, answer: bool = True) -> bytes:
-        """Runs items in a thread.
-
-        Raises:
-            CarefulError: the directory does not exist, or there is no memory.
+        """Runs items in a thread. Raises CarefulError: the directory does not exist, or there is no
+        memory.
         """
         return await in_thread(partial(self._run, items, flags))
 
@@ -196,10 +186,8 @@ class LocalTree:
             lib.careful_batch_release(found)
 
     def make(self, items: Buffer, nbytes: int, flags: int) -> bytes:
-        """Runs items in memory; returns their answers, or b"" if all succeeded.
-
-        Raises:
-            CarefulError: the directory does not exist, or there is no memory.
+        """Runs items in memory; returns their answers, or b"" if all succeeded. Raises
+        CarefulError: the directory does not exist, or there is no memory.
         """
         found = self._batch(items, nbytes, self._how(flags))
         try:
@@ -257,10 +245,8 @@ class RemoteTree:
         return self.remote.name((self._prefix + shown(path)).removesuffix("/."))
 
     async def run(self, items: bytes, flags: int, answer: bool = True) -> bytes:
-        """Runs items at the peer; waits while other local programs have all of our handles.
-
-        Raises:
-            CarefulError: the directory does not exist, or the peer is gone.
+        """Runs items at the peer; waits while other local programs have all of our handles. Raises
+        CarefulError: the directory does not exist, or the peer is gone.
         """
         for attempt in range(ATTEMPTS):
             try:

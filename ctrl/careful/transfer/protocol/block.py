@@ -363,10 +363,8 @@ class BlockClient(RangeClient):
         return found
 
     async def listing(self, path: str, recursive: bool = False) -> list[Entry]:
-        """Lists a directory, or the whole tree with parents first.
-
-        Raises:
-            CarefulError: the directory does not exist, or the answer is malformed.
+        """Lists a directory, or the whole tree with parents first. Raises CarefulError: the
+        directory does not exist, or the answer is malformed.
         """
         entries = (await self.list(path, recursive)).entries()
         if not recursive:
@@ -374,10 +372,8 @@ class BlockClient(RangeClient):
         return entries
 
     async def list(self, path: str, recursive: bool = False) -> Listing:
-        """Lists a directory, or the whole tree with parents first, as unparsed records.
-
-        Raises:
-            CarefulError: the directory does not exist; E2BIG: there is no memory for its entries.
+        """Lists a directory, or the whole tree with parents first, as unparsed records. Raises
+        CarefulError: the directory does not exist; E2BIG: there is no memory for its entries.
         """
         most = available_bytes() // _ENTRY_GROWTH
         with await self.spooled(path, recursive, most) as spool:

@@ -130,9 +130,7 @@ def ancestors(name: str) -> list[str]:
 
 def parse_page(data: bytes) -> tuple[list[Entry], int]:
     """Returns the entries with whole records in a part of a listing, and the bytes they occupy.
-
-    Raises:
-        CarefulError: the listing is malformed, or a name leads out of it.
+    Raises CarefulError: the listing is malformed, or a name leads out of it.
     """
     size, at = _ENTRY.size, 0
     entries: list[Entry] = []
@@ -161,10 +159,8 @@ def parse_listing(data: bytes) -> list[Entry]:
 
 
 def check_one_level(entries: Iterable[Entry]) -> None:
-    """Checks that the names of one directory have one component and are distinct.
-
-    Raises:
-        CarefulError: a name breaks this rule.
+    """Checks that the names of one directory have one component and are distinct. Raises
+    CarefulError: a name breaks this rule.
     """
     seen: set[str] = set()
     for entry in entries:

@@ -69,11 +69,8 @@ class Silence:
         self._is_probed = False
 
     async def ask(self, op: int, payload: bytes = b"", **fields: Value) -> Answer:
-        """Sends a request; returns its answer, whatever its status.
-
-        Raises:
-            SilenceError: the peer is silent.
-            CarefulError: the connection is gone.
+        """Sends a request; returns its answer, whatever its status. Raises SilenceError: the peer
+        is silent. Raises CarefulError: the connection is gone.
         """
         if self._ended is not None:
             raise self._ended

@@ -70,10 +70,8 @@ class Spool:
         return os.pread(self.fd, self.nbytes, 0)
 
     def pages(self) -> Iterator[list[Entry]]:
-        """Yields its entries, many at a time, and one more for all entries without a record.
-
-        Raises:
-            CarefulError: the listing is malformed, or a name leads out of it.
+        """Yields its entries, many at a time, and one more for all entries without a record. Raises
+        CarefulError: the listing is malformed, or a name leads out of it.
         """
         yield list(self._more)
         at, errors, rest = 0, 0, b""

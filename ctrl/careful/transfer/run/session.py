@@ -35,10 +35,8 @@ WHOLE = Span()
 
 @asynccontextmanager
 async def connected(route: Route) -> AsyncIterator[BlockClient]:
-    """Yields a session with a peer.
-
-    Raises:
-        CarefulError: careful is not up here, or the peer cannot be reached.
+    """Yields a session with a peer. Raises CarefulError: careful is not up here, or the peer cannot
+    be reached.
     """
     with Client(route.socket, f"carefuld of {route.instance}") as client:
         ipc = AsyncClient(client)
@@ -105,10 +103,8 @@ async def _files(
     options: Options,
     progress: Progress,
 ) -> Result:
-    """Moves files and trees that have names.
-
-    Raises:
-        CarefulError: nothing could be done, or the peer is gone.
+    """Moves files and trees that have names. Raises CarefulError: nothing could be done, or the
+    peer is gone.
     """
     began = time.monotonic()
     work = _Command(way, target, Outcome(options, progress, Result()), recursive)
@@ -141,9 +137,7 @@ class _Command:
 
     async def prepare(self, several: bool) -> None:
         """Decides whether files go into the target; makes the target or its parents if asked to.
-
-        Raises:
-            CarefulError: the target must be a directory, and is not.
+        Raises CarefulError: the target must be a directory, and is not.
         """
         if self.way.fetch:
             self.way.here.root = self.target
@@ -167,10 +161,8 @@ class _Command:
             await self._enter()
 
     async def _enter(self) -> None:
-        """Makes the target a directory, unless it is one.
-
-        Raises:
-            CarefulError: it cannot be made, or is another kind of file.
+        """Makes the target a directory, unless it is one. Raises CarefulError: it cannot be made,
+        or is another kind of file.
         """
         if self.exists and not self.into:
             raise CarefulError(
@@ -266,10 +258,8 @@ def is_contents(given: str) -> bool:
 
 
 async def listing(remote: BlockClient, path: str, recursive: bool) -> list[Entry]:
-    """Lists a peer's directory, or the entry of a single file.
-
-    Raises:
-        CarefulError: the path does not exist.
+    """Lists a peer's directory, or the entry of a single file. Raises CarefulError: the path does
+    not exist.
     """
     attr = await remote.stat(relative(path))
     if attr.is_dir:
@@ -278,11 +268,7 @@ async def listing(remote: BlockClient, path: str, recursive: bool) -> list[Entry
 
 
 async def spooled(remote: BlockClient, path: str, recursive: bool) -> Spool:
-    """Lists as listing() does, for any size.
-
-    Raises:
-        CarefulError: the path does not exist.
-    """
+    """Lists as listing() does, for any size. Raises CarefulError: the path does not exist."""
     attr = await remote.stat(relative(path))
     if attr.is_dir:
         return await remote.spooled(relative(path), recursive)
@@ -291,10 +277,7 @@ async def spooled(remote: BlockClient, path: str, recursive: bool) -> Spool:
 
 async def spooled_matching(remote: BlockClient, path: str, recursive: bool) -> Spool:
     """Lists the match of a path with wildcards, as spooled() does; lists several matches
-    themselves.
-
-    Raises:
-        CarefulError: no path matches.
+    themselves. Raises CarefulError: no path matches.
     """
     found = await matching(remote, [path])
     if len(found) == 1:

@@ -251,11 +251,7 @@ async def _check_all_fitted(fd: int | None, sent: int, most: int, span: Span, na
 
 
 def _refuse(source: str, target: str, span: Span, in_place: bool, options: Options) -> None:
-    """Refuses options that apply only to whole files.
-
-    Raises:
-        CarefulError: such an option is set.
-    """
+    """Refuses options that apply only to whole files, by a CarefulError."""
     ends = source, target
     if options.update:
         if not span.is_whole or STDIO in ends or NULL in ends:

@@ -39,10 +39,8 @@ class Side:
 
 
 def bytes_from(fd: int, offset: int, name: str) -> int:
-    """Returns how many bytes a file or block device has from an offset on.
-
-    Raises:
-        CarefulError: it is another kind of file.
+    """Returns how many bytes a file or block device has from an offset on. Raises CarefulError: it
+    is another kind of file.
     """
     try:
         return max(0, os.lseek(fd, 0, os.SEEK_END) - offset)

@@ -118,7 +118,6 @@ class Ring:
         self.mover.file = await self._remote.add_file(self.fd)
 
     async def close(self) -> None:
-        """Cancels what is under way and frees the ring."""
         for task, _, _ in self._tasks:
             task.cancel()
         await asyncio.gather(*(task for task, _, _ in self._tasks), return_exceptions=True)
@@ -267,11 +266,7 @@ async def send(
 
 
 def need_length(nbytes: int | None) -> int:
-    """Returns the length of an endless source.
-
-    Raises:
-        CarefulError: the user gave no length.
-    """
+    """Returns the length of an endless source. Raises CarefulError: the user gave no length."""
     if nbytes is None:
         raise CarefulError(errno.EINVAL, "is endless; --bytes says how much to copy", "null")
     return nbytes

@@ -58,10 +58,8 @@ class End(Protocol):
         """Lists everything below a directory, parents first."""
 
     async def make_directory(self, path: str, mode: int) -> bool:
-        """Makes a directory that its owner can write to; returns False if it existed.
-
-        Raises:
-            CarefulError: the directory cannot be made, or the name belongs to another file.
+        """Makes a directory that its owner can write to; returns False if it existed. Raises
+        CarefulError: the directory cannot be made, or the name belongs to another file.
         """
 
     async def sync_name(self, folder: str) -> None:
@@ -219,26 +217,19 @@ class Direction:
         return await move(self.remote, (source, target), options, progress, self._root(here)).run()
 
     async def common(self, source: str, target: str, block_bytes: int) -> tuple[int, bool]:
-        """Returns the count of bytes that two files share, and whether the files are equal.
-
-        Raises:
-            CarefulError: a file cannot be read.
+        """Returns the count of bytes that two files share, and whether the files are equal. Raises
+        CarefulError: a file cannot be read.
         """
         there, here = (source, target) if self.fetch else (target, source)
         return await common_bytes(self.remote, there, here, block_bytes, self._root(here))
 
     def _root(self, path: str) -> str | None:
-        """Returns the directory below which a local file is opened without following symlinks."""
         return (
             self.here.root if self.here.root is not None or self.follows else os.path.dirname(path)
         )
 
     async def attributes(self, source: str, follow: bool) -> Attr:
-        """Returns the attributes of a source.
-
-        Raises:
-            CarefulError: the source does not exist.
-        """
+        """Returns the attributes of a source. Raises CarefulError: the source does not exist."""
         own = self.fetch and not follow
         found = await There(self.remote).link(source) if own else None
         found = found or await self.source.stat(source, follow)

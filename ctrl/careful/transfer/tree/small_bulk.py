@@ -71,10 +71,8 @@ def part_bytes(options: Options) -> int:
 
 
 def sift(listing: bytes, options: Options) -> Sifted:
-    """Takes a listing apart.
-
-    Raises:
-        CarefulError: the listing is malformed, or a name leads out of it.
+    """Takes a listing apart. Raises CarefulError: the listing is malformed, or a name leads out of
+    it.
     """
     how = ffi.new("struct careful_sift_how *")
     how.file_bytes_max, how.no_links = small_bytes(options), options.hard_links
@@ -166,10 +164,8 @@ class Lane:
         self._fd = fd
 
     async def open(self, wait: bool) -> None:
-        """Allocates the peer's memory; with `wait`, waits for a turn.
-
-        Raises:
-            CarefulError: EMFILE: other programs have all of our memory there.
+        """Allocates the peer's memory; with `wait`, waits for a turn. Raises CarefulError: EMFILE:
+        other programs have all of our memory there.
         """
         self._scratch = await self.remote.scratch(self._base, ITEMS_BYTES, wait)
         self._file = await self.remote.add_file(self._fd)
@@ -200,10 +196,8 @@ class Lane:
         return key, high << 32 | low, failed
 
     async def load(self, key: int, nbytes: int) -> None:
-        """Fetches an answer into memory; its handle ends.
-
-        Raises:
-            CarefulError: E2BIG: the answer is too large.
+        """Fetches an answer into memory; its handle ends. Raises CarefulError: E2BIG: the answer is
+        too large.
         """
         try:
             if nbytes > _MEMORY_BYTES:
@@ -214,7 +208,6 @@ class Lane:
             await self.drop(key)
 
     async def drop(self, key: int) -> None:
-        """Closes an answer's handle in the background."""
         before, job = self._closing, self.remote.request(lib.CAREFUL_BLOCK_CLOSE, (key,))
         self._closing = asyncio.create_task(job)
         if before is not None:

@@ -61,7 +61,6 @@ class SmallFiles:
         self.linked: set[str] = set()
 
     async def listed(self, files: Sequence[Entry]) -> None:
-        """Moves files of a listing."""
         todo = iter(list(parts(files, lambda one: one.attr.bytes, part_bytes(self.options))))
 
         async def worker() -> None:
