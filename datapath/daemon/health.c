@@ -12,7 +12,7 @@
 
 #include "daemon/health.h"
 #include "device/xsk/xsk.h"
-#include "engine/also.h"
+#include "engine/sharing.h"
 #include "engine/xdp_mode.h"
 
 enum { MAC_BYTES = 6 };

@@ -9,7 +9,7 @@
 #include "daemon/log.h"
 #include "daemon/reload.h"
 #include "base/error.h"
-#include "engine/also.h"
+#include "engine/sharing.h"
 
 enum { WORDS = 512 };
 

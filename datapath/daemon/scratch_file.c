@@ -13,7 +13,7 @@
 
 #include "daemon/log.h"
 #include "base/thread.h"
-#include "engine/also.h"
+#include "engine/sharing.h"
 
 enum { IDLE_MS = 5000, STACK_BYTES = 64 << 10 };
 

@@ -11,7 +11,7 @@
 
 #include "link/link.h"
 #include "message/message.h"
-#include "engine/also.h"
+#include "engine/sharing.h"
 #include "engine/spin.h"
 
 enum {
@@ -225,8 +225,8 @@ struct careful {
 	/* not NULL: from careful_attach(); then most other fields are unused */
 	struct attached *attached;
 	/* Called in each round and before each wait; carefuld does its other work in it. */
-	engine_also_fn *also;
-	void *also_user;
+	engine_each_round_fn *each_round;
+	void *each_round_user;
 	int store_refused; /* errno from the handler of the running store */
 	pid_t owner; /* the process that opened the instance; a child of fork() has only a copy */
 };

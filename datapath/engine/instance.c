@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Opens, waits for and closes an instance that owns its queue. */
 #include "base/error.h"
-#include "engine/also.h"
+#include "engine/sharing.h"
 #include "engine/engine.h"
 
 #include <errno.h>

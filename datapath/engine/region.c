@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Regions: memory and files that peers may get from and store to. */
-#include "engine/also.h"
+#include "engine/sharing.h"
 #include "engine/engine.h"
 
 #include <endian.h>

@@ -131,8 +131,8 @@ int own_poll(struct careful *c)
 		keep_time(c);
 	n = take_in(c);
 	finish(c);
-	if (c->also)
-		n += c->also(c, c->also_user, false);
+	if (c->each_round)
+		n += c->each_round(c, c->each_round_user, false);
 	link_publish(&c->link);
 	if (c->link.draining)
 		link_drained(&c->link);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Waits for an application: polls, spins while that pays (spin.h), then sleeps. */
-#include "engine/also.h"
+#include "engine/sharing.h"
 #include "engine/engine.h"
 
 #include <poll.h>
@@ -11,10 +11,10 @@ enum {
 	FDS_MAX = DEVICE_WAIT_FDS_MAX + 1,
 };
 
-void engine_also(struct careful *c, engine_also_fn *fn, void *user)
+void engine_each_round(struct careful *c, engine_each_round_fn *fn, void *user)
 {
-	c->also = fn;
-	c->also_user = user;
+	c->each_round = fn;
+	c->each_round_user = user;
 }
 
 static bool sleep_until(struct careful *c, int timeout_ms, int extra_fd)
@@ -23,7 +23,7 @@ static bool sleep_until(struct careful *c, int timeout_ms, int extra_fd)
 	int fds[FDS_MAX];
 	int most, count;
 
-	if (c->also && c->also(c, c->also_user, true))
+	if (c->each_round && c->each_round(c, c->each_round_user, true))
 		return false;
 	count = c->ops->wait_fds(c, fds, FDS_MAX, &most);
 	for (int i = 0; i < count; i++)

@@ -3,7 +3,7 @@
  * no bound: all sessions of a host share one account. A handle stays in its first account. */
 #include <stdlib.h>
 
-#include "engine/also.h"
+#include "engine/sharing.h"
 #include "files/private.h"
 
 static struct block_account *account_put(struct block_account *account)

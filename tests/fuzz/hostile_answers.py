@@ -32,7 +32,7 @@ from careful._abi import ffi, lib
 from careful.daemon.client import Answer as Heard
 from careful.errors import CarefulError
 from careful.render import listing as shown_as
-from careful.transfer.file.partials import find_remote
+from careful.transfer.file.find_partials import find_remote
 from careful.transfer.options import Options, Silent
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.run import session

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "node.h"
-#include "engine/also.h"
+#include "engine/sharing.h"
 
 enum {
 	HANDLER_REPLY = 0,

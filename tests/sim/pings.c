@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cluster.h"
-#include "engine/also.h"
+#include "engine/sharing.h"
 
 enum {
 	STAGES = CAREFUL_STAGE_STORE - CAREFUL_STAGE_NET_RX + 1, /* where a ping can end */

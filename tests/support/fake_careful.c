@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "fake_careful.h"
-#include "engine/also.h"
+#include "engine/sharing.h"
 #include "engine/xdp_mode.h"
 #include "files/block.h"
 
@@ -100,7 +100,7 @@ int careful_handle_store(struct careful *instance, uint16_t handler, careful_han
 }
 
 /* Programs that are attached are test_attach.c's. */
-void engine_also(struct careful *c, engine_also_fn *fn, void *user)
+void engine_each_round(struct careful *c, engine_each_round_fn *fn, void *user)
 {
 	(void)c;
 	(void)fn;

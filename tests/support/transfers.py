@@ -8,7 +8,7 @@ from typing import Any
 
 from careful.cli.running import run
 from careful.daemon.route import Route
-from careful.transfer.file.partials import find_remote
+from careful.transfer.file.find_partials import find_remote
 from careful.transfer.options import Options, Progress, Silent
 from careful.transfer.run import session
 from careful.transfer.run.verify import verify as compare

@@ -17,7 +17,7 @@ from careful.cli.running import run
 from careful.cli.transfer_options import timeout
 from careful.control import config, remote
 from careful.render import files as report
-from careful.transfer.file.partials import find_local, find_remote
+from careful.transfer.file.find_partials import find_local, find_remote
 from careful.transfer.run.verify import verify as compare
 
 

@@ -23,7 +23,7 @@ from careful.errors import CarefulError
 from careful.files.fsspec_names import NOWHERE, copied, is_name, placed, sources_here
 from careful.files.fsspec_terms import watcher
 from careful.files.stream import Stream
-from careful.transfer.file.local import write_file
+from careful.transfer.file.partial_file import write_file
 
 #: Files up to this size move over the shared connection, larger ones by a transfer, bytes.
 SMALL_BYTES = 1 << 20

@@ -13,7 +13,7 @@ import stat
 
 from careful._abi import lib
 from careful.errors import CarefulError, Option, shown
-from careful.transfer.file.local import digest_of
+from careful.transfer.file.partial_file import digest_of
 from careful.transfer.folder import current_umask
 from careful.transfer.options import Options
 from careful.transfer.protocol.batch import BYTES, Item, RemoteTree, asked, packed_attr

@@ -20,7 +20,7 @@ from careful import files
 from careful.errors import CarefulError, from_os, shown
 from careful.fleet.blocks import UNDER_WAY, digests
 from careful.jsonout import Json
-from careful.transfer.file.local import Partial, sync_directory
+from careful.transfer.file.partial_file import Partial, sync_directory
 
 #: The longest line: the digests of 65,536 pieces.
 LINE_MAX = 1 << 23

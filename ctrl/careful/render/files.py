@@ -10,7 +10,7 @@ from careful.units import counted
 from careful.units import shown_bytes as size
 
 if TYPE_CHECKING:
-    from careful.transfer.file.partials import Found
+    from careful.transfer.file.find_partials import Found
     from careful.transfer.run.verify import Verified
 
 

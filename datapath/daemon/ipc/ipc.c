@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "daemon/ipc/ipc_program.h"
 #include "daemon/log.h"
-#include "engine/also.h"
+#include "engine/sharing.h"
 #include "local/packet.h"
 
 enum { SPARE_MS = 100 }; /* between attempts to get another spare descriptor */

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "daemon/ipc/ipc_private.h"
-#include "engine/also.h"
+#include "engine/sharing.h"
 
 int ipc_file_check(int fd)
 {

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "daemon/ipc/ipc_private.h"
-#include "engine/also.h"
+#include "engine/sharing.h"
 
 enum { SILENT_MS = 5000 }; /* a measurement without an answer for this long ends */
 

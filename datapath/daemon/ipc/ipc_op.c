@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "daemon/ipc/ipc_program.h"
-#include "engine/also.h"
+#include "engine/sharing.h"
 #include "files/block.h"
 
 static void bulk_done(const struct careful_result *result, void *user)

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "daemon/ipc/ipc_program.h"
-#include "engine/also.h"
+#include "engine/sharing.h"
 #include "local/packet.h"
 
 enum {
@@ -136,7 +136,7 @@ int ipc_program_attach(struct ipc_client *client, struct ipc_op *op, struct ipc_
 	client->program = p;
 	p->next = ipc->programs;
 	ipc->programs = p;
-	engine_also(ipc->instance, rounds, ipc);
+	engine_each_round(ipc->instance, rounds, ipc);
 	ipc_op_free(op);
 	return 0;
 }
@@ -391,7 +391,7 @@ void ipc_program_leave(struct ipc_client *client)
 			careful_handle(ipc->instance, (uint16_t)i, NULL, NULL);
 	}
 	if (!ipc->programs && ipc->instance)
-		engine_also(ipc->instance, NULL, NULL);
+		engine_each_round(ipc->instance, NULL, NULL);
 }
 
 bool ipc_program_over(struct ipc_client *client)

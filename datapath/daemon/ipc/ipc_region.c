@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "daemon/ipc/ipc_program.h"
-#include "engine/also.h"
+#include "engine/sharing.h"
 
 struct ipc_program_region *ipc_region_find(struct ipc_program *p, uint32_t key)
 {

@@ -8,7 +8,7 @@
 
 #include "daemon/ipc/ipc_program.h"
 #include "daemon/log.h"
-#include "engine/also.h"
+#include "engine/sharing.h"
 #include "local/packet.h"
 #include "local/ring_number.h"
 

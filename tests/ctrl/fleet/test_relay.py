@@ -13,7 +13,7 @@ from careful.errors import CarefulError
 from careful.fleet import relay
 from careful.fleet.blocks import digests
 from careful.fleet.relay import Part, part_name
-from careful.transfer.file import local
+from careful.transfer.file import partial_file
 
 DATA = os.urandom(100_000)
 
@@ -75,7 +75,7 @@ def test_begin__one_at_a_time_and_never_by_a_link(
 ) -> None:
     first = Part(folder, "a")
     assert first.begin(10) == []
-    monkeypatch.setattr(local, "LOCK_S", 0.0)
+    monkeypatch.setattr(partial_file, "LOCK_S", 0.0)
     with pytest.raises(CarefulError, match="another transfer"):
         Part(folder, "a").begin(10)
     secret = tmp_path / "secret"

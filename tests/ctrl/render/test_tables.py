@@ -18,7 +18,7 @@ from careful.render import status as report
 from careful.render.doctor import findings
 from careful.render.files import partials
 from careful.render.tables import alarm, cells, folded, folded_lines, table
-from careful.transfer.file.partials import Found
+from careful.transfer.file.find_partials import Found
 from careful.versions import versions
 from in_effect import IN_EFFECT, PEER
 

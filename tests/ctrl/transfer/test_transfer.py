@@ -16,7 +16,7 @@ import xxhash
 from careful._abi import lib
 from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.transfer.file.local import digest_of_blocks
+from careful.transfer.file.partial_file import digest_of_blocks
 from careful.transfer.options import Options, Silent
 from fake_daemon import DiedError, FakeDaemon
 

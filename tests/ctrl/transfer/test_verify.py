@@ -16,8 +16,8 @@ from careful._abi import lib
 from careful.cli.files import partials
 from careful.daemon.route import Route
 from careful.errors import CarefulError
+from careful.transfer.file.find_partials import Found, find_local
 from careful.transfer.file.journal import is_partial
-from careful.transfer.file.partials import Found, find_local
 from careful.transfer.options import Options, Silent
 from careful.transfer.protocol.block import Entry
 from careful.transfer.run import verify as verifying

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "instances.h"
-#include "engine/also.h"
+#include "engine/sharing.h"
 
 struct told {
 	int done;

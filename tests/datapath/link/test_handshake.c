@@ -6,7 +6,7 @@
 
 #include "check.h"
 #include "hostile.h"
-#include "engine/also.h"
+#include "engine/sharing.h"
 
 static const struct offer {
 	uint32_t buffer_bytes;

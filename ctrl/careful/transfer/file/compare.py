@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from careful._abi import lib
 from careful.errors import check, from_os, shown
-from careful.transfer.file.local import digest_of_range, settled
+from careful.transfer.file.partial_file import digest_of_range, settled
 from careful.transfer.file.source import may_hold
 from careful.transfer.folder import open_file
 from careful.transfer.protocol.block import Attr, BlockClient

@@ -15,7 +15,7 @@ import struct
 from dataclasses import asdict, dataclass
 
 from careful.errors import CarefulError, Option, from_os
-from careful.transfer.file.local import digest_of
+from careful.transfer.file.partial_file import digest_of
 from careful.transfer.folder import Folder
 from careful.transfer.options import Options
 from careful.units import shown_bytes

@@ -25,9 +25,9 @@ from careful.transfer.file.compare import (
 )
 from careful.transfer.file.holes import Ranges, has_holes, ranges
 from careful.transfer.file.journal import Identity, Journal, check_fits, tag_of
-from careful.transfer.file.local import Partial
 from careful.transfer.file.mover import Mover
-from careful.transfer.file.partial import KeptPartial, RemotePartial
+from careful.transfer.file.partial_file import Partial
+from careful.transfer.file.resumable import KeptPartial, RemotePartial
 from careful.transfer.file.resume import trusted
 from careful.transfer.file.source import check_source, may_hold, open_source
 from careful.transfer.folder import Folder

@@ -18,7 +18,7 @@ from careful._abi import lib
 from careful.daemon.client import Answer
 from careful.errors import CarefulError
 from careful.transfer.file.holes import Ranges, punch_zeros
-from careful.transfer.file.local import digest_of_blocks, digest_of_range
+from careful.transfer.file.partial_file import digest_of_blocks, digest_of_range
 from careful.transfer.options import Options, Progress
 from careful.transfer.pace import Pace
 from careful.transfer.protocol.block import BlockClient

@@ -8,7 +8,7 @@ from itertools import chain
 from careful.errors import shown
 from careful.transfer.file.holes import is_hole
 from careful.transfer.file.journal import FOOTER_BYTES, TAIL_MAX, Journal
-from careful.transfer.file.local import digest_of_range
+from careful.transfer.file.partial_file import digest_of_range
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.tasks import all_of, in_slices
 

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Awaitable, Callable
 
 from careful.errors import CarefulError, from_os, shown
-from careful.transfer.file.local import settled
+from careful.transfer.file.partial_file import settled
 from careful.transfer.folder import open_file
 from careful.transfer.options import Progress
 from careful.transfer.protocol.entries import Attr, local_attr

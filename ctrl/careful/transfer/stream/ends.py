@@ -14,7 +14,7 @@ from functools import partial
 
 from careful.errors import CarefulError, LossError, Option, shown
 from careful.transfer.file.compare import still_holds
-from careful.transfer.file.local import special_there
+from careful.transfer.file.partial_file import special_there
 from careful.transfer.file.source import check_same, check_source, may_hold
 from careful.transfer.options import FileResult, Options, Progress, Silent
 from careful.transfer.protocol.block import Attr, BlockClient, relative

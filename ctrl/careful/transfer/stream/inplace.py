@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from careful.errors import CarefulError, from_os, shown
 from careful.transfer.file.compare import BlockSizes, block_sizes
-from careful.transfer.file.local import digest_of_blocks, digest_of_range
+from careful.transfer.file.partial_file import digest_of_blocks, digest_of_range
 from careful.transfer.file.resume import runs
 from careful.transfer.file.source import check_source
 from careful.transfer.options import FileResult, Options, Progress

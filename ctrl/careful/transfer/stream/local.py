@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from careful.errors import CarefulError, Option, from_os, shown
-from careful.transfer.file.local import Partial, sync_directory
+from careful.transfer.file.partial_file import Partial, sync_directory
 from careful.transfer.options import Options
 
 STDIO = "-"

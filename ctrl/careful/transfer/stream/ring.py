@@ -19,8 +19,8 @@ from typing import TypeVar
 from careful._abi import lib
 from careful.errors import CarefulError, from_os
 from careful.transfer.file.blake3 import StreamDigest
-from careful.transfer.file.local import digest_of_blocks
 from careful.transfer.file.mover import Mover
+from careful.transfer.file.partial_file import digest_of_blocks
 from careful.transfer.options import FileResult, Options, Progress
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.tasks import quietly

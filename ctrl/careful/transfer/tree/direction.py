@@ -15,9 +15,9 @@ from typing import Protocol
 from careful._abi import lib
 from careful.errors import CarefulError, from_os, shown
 from careful.transfer.file.compare import common_bytes
-from careful.transfer.file.local import sync_directory
+from careful.transfer.file.find_partials import clear_local, clear_remote
 from careful.transfer.file.move import Get, Put
-from careful.transfer.file.partials import clear_local, clear_remote
+from careful.transfer.file.partial_file import sync_directory
 from careful.transfer.folder import Folder, current_umask
 from careful.transfer.options import FileResult, Options, Progress
 from careful.transfer.protocol.batch import Item, LocalTree, RemoteTree, Tree, asked

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from careful.errors import CarefulError, Option
-from careful.transfer.file.local import special_there
+from careful.transfer.file.partial_file import special_there
 from careful.transfer.options import Options
 from careful.transfer.protocol.entries import Attr, Entry
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from careful._abi import CData, ffi, lib, pack
 from careful.errors import CarefulError, check
 from careful.transfer.file.holes import GRAIN
-from careful.transfer.file.local import digest_of
+from careful.transfer.file.partial_file import digest_of
 from careful.transfer.folder import current_umask
 from careful.transfer.options import FileResult, Options
 from careful.transfer.protocol import batch

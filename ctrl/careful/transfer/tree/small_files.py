@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from careful._abi import Buffer, lib
 from careful.errors import CarefulError
-from careful.transfer.file.local import digest_of
+from careful.transfer.file.partial_file import digest_of
 from careful.transfer.options import FileResult
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item, LocalTree, RemoteTree, Tree

@@ -18,8 +18,8 @@ from careful.daemon.route import Route
 from careful.errors import Ended
 from careful.transfer import tasks
 from careful.transfer.file import compare
-from careful.transfer.file.local import Partial, digest_of_range
-from careful.transfer.file.partials import find_local
+from careful.transfer.file.find_partials import find_local
+from careful.transfer.file.partial_file import Partial, digest_of_range
 from careful.transfer.options import Options, Silent
 from careful.transfer.pace import RateLimit
 

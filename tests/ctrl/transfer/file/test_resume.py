@@ -17,10 +17,10 @@ import transfers
 from careful._abi import lib
 from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.transfer.file import local
+from careful.transfer.file import partial_file
+from careful.transfer.file.find_partials import find_local
 from careful.transfer.file.journal import NAME, Identity, Journal, check_source, read_journal
-from careful.transfer.file.partial import KeptPartial
-from careful.transfer.file.partials import find_local
+from careful.transfer.file.resumable import KeptPartial
 from careful.transfer.options import Options, Silent
 from fake_daemon import DiedError, FakeDaemon
 
@@ -301,8 +301,8 @@ def test_resume__target_appeared_at_the_end(
         ends.target.write_bytes(b"old")
 
     if late:
-        rename = local.rename_new
-        monkeypatch.setattr(local, "rename_new", lambda *names: (appear(), rename(*names)))
+        rename = partial_file.rename_new
+        monkeypatch.setattr(partial_file, "rename_new", lambda *names: (appear(), rename(*names)))
     else:
 
         def fault(question: Any) -> int:
@@ -344,7 +344,7 @@ def test_put__refused_at_the_end(route: Route, daemon: FakeDaemon, tmp_path: Pat
 
 
 def test_resume__two_at_a_time(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "LOCK_S", 0.2)
+    monkeypatch.setattr(partial_file, "LOCK_S", 0.2)
     other: list[Any] = []
 
     def fault(question: Any) -> int:
@@ -352,7 +352,7 @@ def test_resume__two_at_a_time(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> N
             other.append(None)
             fd = os.open(ends.partials()[0], os.O_RDWR)
             with pytest.raises(CarefulError, match="another transfer of it is in progress"):
-                local.lock(fd, "b")
+                partial_file.lock(fd, "b")
             os.close(fd)
         return 0
 
@@ -517,7 +517,7 @@ def test_partial__of_a_file_that_another_transfer_completes(
         return KeptPartial(str(path), 0o600, note, 1, Options())
 
     first = begin()
-    monkeypatch.setattr(local, "lock", lambda *_: first.fd < 0 or first.commit(False))
+    monkeypatch.setattr(partial_file, "lock", lambda *_: first.fd < 0 or first.commit(False))
     with pytest.raises(FileExistsError):
         begin()
     assert [one.name for one in tmp_path.iterdir()] == ["a"]

@@ -14,7 +14,7 @@ import transfers
 from careful._abi import lib
 from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.transfer.file import local, resume
+from careful.transfer.file import partial_file, resume
 from careful.transfer.file.holes import Ranges, is_hole, local_extents, merged
 from careful.transfer.options import Options, Progress, Silent
 from careful.transfer.result import Result
@@ -103,7 +103,7 @@ def test_holes__interrupted(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None
         ends.once(Options(block_bytes=block), watch)
     assert 20 <= watch.seen < 100
     read: list[tuple[int, ...]] = []
-    count = lambda *given: read.append(given) or local.digest_of_range(*given)  # noqa: E731
+    count = lambda *given: read.append(given) or partial_file.digest_of_range(*given)  # noqa: E731
     monkeypatch.setattr(resume, "digest_of_range", count)
     ends.run(Options(block_bytes=block))
     assert sum(offset // block % 2 for _, offset, _ in read) <= 2

@@ -14,8 +14,8 @@ import transfers
 from careful._abi import lib
 from careful.daemon.route import Route
 from careful.errors import CarefulError
+from careful.transfer.file.find_partials import find_local
 from careful.transfer.file.journal import is_partial
-from careful.transfer.file.partials import find_local
 from careful.transfer.options import Options, Silent
 from compare import assert_equal
 from fake_daemon import MOVES, FakeDaemon

@@ -14,9 +14,9 @@ from contextlib import suppress
 
 from careful._abi import lib
 from careful.errors import FATAL, CarefulError, from_os, shown
-from careful.transfer.file import local
+from careful.transfer.file import partial_file
 from careful.transfer.file.journal import Identity, Journal, continued, read_journal, tag_of
-from careful.transfer.file.local import Partial, allocate, temporary_name
+from careful.transfer.file.partial_file import Partial, allocate, temporary_name
 from careful.transfer.file.resume import (
     digests_of_own,
     digests_there,
@@ -205,7 +205,7 @@ class RemotePartial:
         """Opens the partial file of a tag; reports whether to continue it."""
         while True:
             journal = self.journal
-            made = await self._create(time.monotonic() + local.LOCK_S)
+            made = await self._create(time.monotonic() + partial_file.LOCK_S)
             if not made.continued:
                 return False
             found = None
@@ -258,7 +258,7 @@ class RemotePartial:
                 if error.errno != errno.EBUSY or not self._tag:
                     raise
                 if time.monotonic() >= until_s:
-                    raise local.busy(self.name) from None
+                    raise partial_file.busy(self.name) from None
             await asyncio.sleep(0.05)
 
     def _open_tail(self) -> None:

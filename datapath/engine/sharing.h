@@ -8,10 +8,10 @@
 
 /* Does the work that is due and returns how much it did. @sleeps: does nothing, because no call
  * follows for a while, and only reports whether there is work. */
-typedef uint32_t engine_also_fn(struct careful *c, void *user, bool sleeps);
+typedef uint32_t engine_each_round_fn(struct careful *c, void *user, bool sleeps);
 
 /* Sets the function that is called in each round and before each wait; NULL: none. */
-void engine_also(struct careful *c, engine_also_fn *fn, void *user);
+void engine_each_round(struct careful *c, engine_each_round_fn *fn, void *user);
 
 /* Makes the store whose handler is running fail with this errno for its sender, though its bytes
  * are in place. */
