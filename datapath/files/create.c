@@ -131,6 +131,19 @@ static int copy(struct block_server *server, const struct block_job *job, int fr
 	return rc;
 }
 
+/* Copies an open file, as far as it fits. Returns 1 if it is not a regular file. */
+static int copy_file(struct block_server *server, const struct block_job *job, int from,
+		     uint64_t bytes)
+{
+	struct stat st;
+
+	if (fstat(from, &st))
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return 1;
+	return copy(server, job, from, (uint64_t)st.st_size < bytes ? (uint64_t)st.st_size : bytes);
+}
+
 /* Copies the present contents of the final name, as far as they fit. The type is checked before the
  * open, because opening a device or FIFO can have effects. */
 static int seed(struct block_server *server, const struct block_job *job, uint64_t bytes)
@@ -146,18 +159,13 @@ static int seed(struct block_server *server, const struct block_job *job, uint64
 	fd = openat(handle->dir_fd, handle->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT || errno == ELOOP ? 0 : -errno;
-	rc = fstat(fd, &st) ? -errno : 0;
-	if (!rc && S_ISREG(st.st_mode)) {
-		if ((uint64_t)st.st_size < bytes)
-			bytes = (uint64_t)st.st_size;
-		rc = copy(server, job, fd, bytes);
-	}
+	rc = copy_file(server, job, fd, bytes);
 	close(fd);
-	return rc;
+	return rc < 0 ? rc : 0;
 }
 
 /* Sets the new file's size, allocates blocks and writes its first contents. */
-static int furnish(struct block_server *server, const struct block_job *job)
+static int furnish(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
 	uint64_t bytes = job->bytes;
@@ -178,6 +186,11 @@ static int furnish(struct block_server *server, const struct block_job *job)
 		rc = -errno;
 	if (!rc && (job->flags & CAREFUL_BLOCK_SEED))
 		rc = seed(server, job, bytes);
+	if (!rc && (job->flags & CAREFUL_BLOCK_COPY)) {
+		rc = copy_file(server, job, job->fd, bytes);
+		rc = rc > 0 ? -EINVAL : rc;
+		job->args[1] = 2;
+	}
 	return rc;
 }
 

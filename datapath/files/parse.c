@@ -92,6 +92,7 @@ int block_parse(struct block_job *job, const uint32_t *args, const void *payload
 	}
 	job->flags = be32toh(open.flags);
 	if (job->op == CAREFUL_BLOCK_OPEN) {
+		job->key = args[0];
 		job->attempt = block_attempt(args);
 		job->tag = be64toh(open.tag);
 		job->tail_bytes = be32toh(open.tail_bytes);

@@ -70,7 +70,8 @@ struct block_account {
  * @tag, @tail_bytes: OPEN of a partial file
  * @key:     the client's key of the handle, for requests that name one
  * @again:   ZERO: the client may have asked before
- * @fd:      DIGEST, EXTENTS, ZERO, BATCH: the job's own duplicate of the handle's file, else -1
+ * @fd:      DIGEST, EXTENTS, ZERO, BATCH, COPY: the job's own duplicate of the handle's file, else
+ *           -1
  * @dir_fd:  BATCH: the job's own duplicate of the handle's directory, else -1
  * @may_write, @squashed: BATCH: rights in the directory's export (see block_handle)
  * @waited:  the job has waited for a handle

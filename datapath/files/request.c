@@ -144,6 +144,18 @@ static int take_scratch(struct block_server *server, struct block_job *job)
 	return job->fd < 0 || job->dir_fd < 0 ? -EMFILE : 0;
 }
 
+/* OPEN with COPY: duplicates the descriptor of the file to copy, because its handle may end
+ * meanwhile. */
+static int take_source(struct block_server *server, struct block_job *job)
+{
+	struct block_handle *from = block_handle_find(server, job->peer, job->key);
+
+	if (!from || from->state != BLOCK_OPEN || from->fd < 0)
+		return -EBADF;
+	job->fd = fcntl(from->fd, F_DUPFD_CLOEXEC, 3);
+	return job->fd < 0 ? -EMFILE : 0;
+}
+
 /* OPEN, LIST, BATCH: creates a handle, unless the client asks again. */
 static int start_open(struct block_server *server, struct block_job *job)
 {
@@ -158,6 +170,8 @@ static int start_open(struct block_server *server, struct block_job *job)
 		}
 		if (!rc && job->op == CAREFUL_BLOCK_BATCH)
 			rc = take_scratch(server, job);
+		else if (!rc && job->op == CAREFUL_BLOCK_OPEN && job->flags & CAREFUL_BLOCK_COPY)
+			rc = take_source(server, job);
 		if (!rc)
 			rc = block_handle_create(server, job, &job->handle);
 		if (!rc)

@@ -83,6 +83,7 @@ class FakeDaemon:
         self.handles: dict[int, Handle] = {}
         self.attempts: dict[tuple[int, int], Answer] = {}
         self.ended: dict[int, Answer] = {}
+        self.copies = True  # False: as a server that knows no COPY
         self.asked: list[int] = []
         self.in_flight_max = 0
         self.files_now = 0  # registered by the client that came last
@@ -354,7 +355,7 @@ class FakeDaemon:
             os.ftruncate(fd, fields["bytes"])
             return Answer(args=[self._add(Handle(fd, base=base)), 0, 0, 0])
         if fields["flags"] & lib.CAREFUL_BLOCK_CREATE:
-            return self._create(path, fields)
+            return self._create(path, fields, args[0])
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         return Answer(args=[self._add(Handle(fd)), 0, 0, 0], payload=attr_bytes(os.fstat(fd)))
 
@@ -362,7 +363,7 @@ class FakeDaemon:
         if not self.writable:
             raise OSError(errno.EROFS, "read-only")
 
-    def _create(self, path: Path, fields: dict[str, Any]) -> Answer:
+    def _create(self, path: Path, fields: dict[str, Any], source: int) -> Answer:
         self._check_writable()
         if path.is_dir():
             raise OSError(errno.EISDIR, "directory")
@@ -383,8 +384,12 @@ class FakeDaemon:
                 os.posix_fallocate(fd, 0, size)
             if fields["flags"] & lib.CAREFUL_BLOCK_SEED and path.is_file():
                 os.pwrite(fd, path.read_bytes()[:nbytes], 0)
+        said = int(continued)
+        if fields["flags"] & lib.CAREFUL_BLOCK_COPY and self.copies:
+            os.pwrite(fd, os.pread(self.handles[source].fd, nbytes, 0), 0)
+            said = 2
         handle = self._add(Handle(fd, path, temporary, nbytes, bool(tag)))
-        return Answer(args=[handle, continued, 0, 0], payload=attr_bytes(os.fstat(fd)))
+        return Answer(args=[handle, said, 0, 0], payload=attr_bytes(os.fstat(fd)))
 
     def _batch(self, args: list[int], fields: dict[str, Any]) -> Answer:
         scratch = self.handles[args[0]]

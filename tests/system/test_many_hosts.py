@@ -31,6 +31,10 @@ def test_three_hosts__every_pair_both_ways(hosts: Hosts) -> None:
     for a, b in itertools.permutations(three, 2):
         assert (a.own / f"from-{b.name}").read_bytes() == held[b.name]
         assert (b.export / f"from-{a.name}").read_bytes() == held[a.name]
+    a, b, c = three
+    for at in (b, c):
+        a.ctl("cp", f"{b.name}:big", f"{at.name}:copied")
+        assert (at.export / "copied").read_bytes() == held[b.name]
     for host in three:
         found = host.assert_nothing_lost()
         assert {peer["epochs"] for peer in found["peers"]} == {1}

@@ -69,7 +69,7 @@ FOLDERS = {
 
 #: Folders that are weighed, and the most lines that they may have.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 98_303),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 98_408),
     "tools": (("tools",), 17_624),
 }
 

@@ -39,6 +39,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "ls": "List what a host exports.",
         "get": "Fetch files from a host into LOCAL (default: the current directory).",
         "put": "Send files to a host that exports a directory with :rw.",
+        "cp": "Copy a file from one host to another, or on one host.",
         "sync": "Bring TARGET up to date with SOURCE; one of them is HOST:PATH.",
         "verify": "Compare a host's file or tree with LOCAL; only digests (XXH3) cross the "
         "network.",

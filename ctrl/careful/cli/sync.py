@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-
 import click
 
 from careful.address import is_remote
 from careful.cli.complete import remote_path
 from careful.cli.params import host_path
-from careful.cli.transfer import get, move
+from careful.cli.transfer import given_to_get, move, options_like_get
 from careful.cli.transfer_options import TransferCommand
 from careful.transfer.stream.local import NULL, STDIO
 
@@ -46,16 +44,9 @@ _HELP = {
 }
 
 
-def _own(option: click.Parameter) -> click.Parameter:
-    mine = copy.copy(option)
-    if isinstance(mine, click.Option):
-        mine.help = _HELP.get(str(mine.name), mine.help)
-    return mine
-
-
 @click.command(
     cls=TransferCommand,
-    params=[_own(one) for one in get.params if one.name in _TAKEN],
+    params=options_like_get(_TAKEN, _HELP),
     examples=[
         ("carefulctl sync h2:project .", "fetch what has changed"),
         ("carefulctl sync --delete data/ h2:backup", "send what has changed, remove what is gone"),
@@ -77,9 +68,7 @@ def sync(source: str, target: str, **given: object) -> None:
     """
     if is_remote(source) == is_remote(target):
         raise click.UsageError("one of SOURCE and TARGET must be HOST:PATH, the other local")
-    ctx = click.get_current_context()
-    options = get.make_context("get", ["h2:"], parent=ctx).params | given  # for the defaults
-    options |= {"by_time": not given["checksum"], "checksum": True}
+    options = given_to_get(given) | {"by_time": not given["checksum"], "checksum": True}
     options |= {"archive": True, "restart_changed": True}
     fetch = is_remote(source)
     host, path = host_path(source if fetch else target)

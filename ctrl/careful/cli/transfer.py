@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path, PurePath
@@ -171,13 +172,28 @@ def get(words: tuple[str, ...], **given: object) -> None:
     if len(words) > 1 and is_remote(words[-1]):
         if not any(map(is_remote, words[:-1])):
             raise click.UsageError(f"{words[0]} is local: `carefulctl put {' '.join(words)}`")
-        raise click.UsageError("several sources: name a local target ('.')")
+        also = f", or `carefulctl cp {' '.join(words)}`" if len(words) == 2 else ""
+        raise click.UsageError(f"several sources: name a local target ('.'){also}")
     *sources, target = words if len(words) > 1 else (*words, ".")
     parts = [host_path(source) for source in sources]
     if len({host for host, _ in parts}) > 1:
         raise click.UsageError("all sources must be on one host")
     ends = parts[0][0], [path for _, path in parts], target
     move(True, ends, {"sources": sources, "target": target}, given)
+
+
+def options_like_get(taken: Collection[str], text: Mapping[str, str]) -> list[click.Parameter]:
+    """Returns get's options of these names, for another command; `text` replaces help."""
+    params = [copy.copy(one) for one in get.params if one.name in taken]
+    for one in params:
+        if isinstance(one, click.Option):
+            one.help = text.get(str(one.name), one.help)
+    return params
+
+
+def given_to_get(given: Given) -> Given:
+    """Returns a command's options and the defaults of get's others."""
+    return get.make_context("get", ["h2:"], parent=click.get_current_context()).params | given
 
 
 @click.command(
@@ -207,6 +223,9 @@ def put(sources: tuple[str, ...], target: str, **given: object) -> None:
     if not is_remote(target) and all(map(is_remote, sources)):
         words = " ".join(["-r"] * bool(given["recursive"]) + [*sources, target])
         raise click.UsageError(f"{sources[0]} is on another host: `carefulctl get {words}`")
+    if is_remote(target) and is_remote(sources[0]) and not Path(sources[0]).exists():
+        text = f"{sources[0]} is on another host: `carefulctl cp {' '.join([*sources, target])}`"
+        raise click.UsageError(text)
     host, path = host_path(target)
     move(False, (host, sources, path), {"sources": sources, "target": target}, given)
 

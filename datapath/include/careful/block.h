@@ -23,7 +23,8 @@
  *         path; COMMIT gives the file its name. With a tag it is a partial file: the tag makes its
  *         name, and it stays if its handle ends without COMMIT. An existing partial file is
  *         continued (args[1] is 1), but not changed if its size is not `bytes` plus `tail_bytes`.
- *         -EBUSY: another handle has the partial file.
+ *         -EBUSY: another handle has the partial file. With COPY, args[0] is the handle of a
+ *         regular file, whose contents the new file begins with; args[1] of the reply is 2.
  * COMMIT  args[0] handle, args[1] CAREFUL_BLOCK_*; payload careful_block_open (its path is unused).
  *         Cuts the file to size, syncs it, sets mode and time, and renames it. The handle ends.
  *         Reply: payload careful_block_attr.
@@ -108,6 +109,8 @@ enum careful_block_flag {
 	CAREFUL_BLOCK_WAIT = 0x800,
 	/* COMMIT: set `mode`; without, a file that replaces another keeps the mode of the other. */
 	CAREFUL_BLOCK_MODE = 0x1000,
+	/* OPEN with CREATE: begin with what the file of the handle args[0] holds. */
+	CAREFUL_BLOCK_COPY = 0x2000,
 };
 
 /*

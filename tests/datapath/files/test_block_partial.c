@@ -29,8 +29,9 @@ static struct fake_answer *ask(uint16_t handler, uint32_t arg0, uint32_t arg1, c
 	return answer(fake_request(c, 0, handler, args, payload, (uint32_t)bytes));
 }
 
-/* OPEN; of *open all but path_bytes is the caller's. */
-static struct fake_answer *open_as(const char *path, struct careful_block_open open)
+/* OPEN with a handle in args[0]; the caller fills all of `open` but path_bytes. */
+static struct fake_answer *open_of(const char *path, struct careful_block_open open,
+				   uint32_t source)
 {
 	char buf[sizeof(open) + PATH_MAX + 1];
 	size_t bytes = strlen(path);
@@ -38,7 +39,12 @@ static struct fake_answer *open_as(const char *path, struct careful_block_open o
 	open.path_bytes = htobe32((uint32_t)bytes);
 	memcpy(buf, &open, sizeof(open));
 	memcpy(buf + sizeof(open), path, bytes + 1);
-	return ask(CAREFUL_BLOCK_OPEN, 0, 0, buf, sizeof(open) + bytes);
+	return ask(CAREFUL_BLOCK_OPEN, source, 0, buf, sizeof(open) + bytes);
+}
+
+static struct fake_answer *open_as(const char *path, struct careful_block_open open)
+{
+	return open_of(path, open, 0);
 }
 
 static struct fake_answer *commit(uint32_t key, uint32_t flags, uint64_t bytes)
@@ -258,6 +264,41 @@ static void test_create__seed(void)
 	a = open_as("old", open);
 	assert(commit(a->args[0], REPLACE, 0)->status == 0 && holds("old", "\0\0\0\0\0", 5));
 	assert(unlink(at("old")) == 0 && entries() == 0);
+}
+
+static struct fake_answer *ask_copy(const char *path, uint32_t source, uint32_t flags)
+{
+	struct careful_block_open open = {
+		.flags = htobe32(CREATE | CAREFUL_BLOCK_COPY | flags),
+		.bytes = htobe64(5),
+	};
+
+	return open_of(path, open, source);
+}
+
+static void test_create__copy(void)
+{
+	struct fake_answer *a;
+	uint32_t source;
+
+	write_file("from", "abcdefg", 7);
+	a = open_as("from", (struct careful_block_open){ 0 });
+	assert(a->status == 0);
+	source = a->args[0];
+	a = ask_copy("to", source, 0);
+	assert(a->status == 0 && a->args[1] == 2);
+	assert(commit(a->args[0], 0, 0)->status == 0 && holds("to", "abcde", 5));
+	/* An existing name, an escape, no source, and one that is no file. */
+	assert(ask_copy("to", source, 0)->status == -EEXIST);
+	assert(ask_copy("../to", source, REPLACE)->status < 0);
+	assert(ask_copy("new", source + 1000, 0)->status == -EBADF);
+	assert(ask_copy("new", 0, 0)->status == -EBADF);
+	a = open_as("", (struct careful_block_open){ .flags = htobe32(CAREFUL_BLOCK_NULL),
+						     .bytes = htobe64(5) });
+	assert(a->status == 0 && ask_copy("new", a->args[0], 0)->status == -EINVAL);
+	assert(close_key(a->args[0], 0)->status == 0);
+	assert(close_key(source, 0)->status == 0);
+	assert(unlink(at("from")) == 0 && unlink(at("to")) == 0 && entries() == 0);
 }
 
 static void test_create__sparse_and_stream(void)
@@ -518,6 +559,7 @@ int main(void)
 	test_partial__not_ours();
 	test_partial__no_room();
 	test_create__seed();
+	test_create__copy();
 	test_create__sparse_and_stream();
 	test_inplace__file();
 	test_null__zeros_and_room();

@@ -71,6 +71,8 @@ _WAITS = 1500
 _NAMED = (lib.CAREFUL_BLOCK_OPEN, lib.CAREFUL_BLOCK_LIST, lib.CAREFUL_BLOCK_BATCH)
 #: How often to repeat a listing after its handle is lost.
 _RELISTS = 3
+#: args[1] of the reply to an OPEN with COPY.
+_COPIED = 2
 #: The largest listing, bytes.
 _LISTING_MAX = 1 << 30
 #: Size of a listing's entries in memory, relative to their records.
@@ -150,18 +152,19 @@ class BlockClient(RangeClient):
 
     async def _request_long(self, handler: int, args: tuple[int, ...], payload: bytes) -> Answer:
         """Sends a request whose path does not fit a frame: stores the path at the peer first."""
-        flags = args[0] if args else 0
+        flags = first = args[0] if args else 0
         head, path = b"", payload
         if handler in (lib.CAREFUL_BLOCK_OPEN, lib.CAREFUL_BLOCK_MKDIR):
             fields = unpack("careful_block_open", payload[:_OPEN_BYTES])
             flags, path = fields["flags"], payload[_OPEN_BYTES:]
             fields |= {"flags": flags & ~lib.CAREFUL_BLOCK_WAIT, "path_bytes": 0}
             head = pack("careful_block_open", **fields)
+        else:
+            first &= ~lib.CAREFUL_BLOCK_WAIT
         for attempt in range(_WAITS):
             memory = await self._path_memory(path)
             try:
-                words = flags & ~lib.CAREFUL_BLOCK_WAIT, memory
-                answer = await self.request(handler, words, head)
+                answer = await self.request(handler, (first, memory), head)
             finally:
                 await self.request(lib.CAREFUL_BLOCK_CLOSE, (memory,))
             is_full = answer.status == -errno.EMFILE and flags & lib.CAREFUL_BLOCK_WAIT
@@ -212,8 +215,11 @@ class BlockClient(RangeClient):
         tag: int = 0,
         tail_bytes: int = 0,
         flags: int = 0,
+        source: int = 0,
     ) -> Created:
         """Opens a new file, to which commit() gives its name; waits for a free handle.
+
+        With a source it does not wait, as the caller holds a handle.
 
         Args:
             path: its final name.
@@ -223,18 +229,22 @@ class BlockClient(RangeClient):
             tag: of a partial file, which may exist; 0: a temporary file.
             tail_bytes: room behind a partial file.
             flags: CAREFUL_BLOCK_*.
+            source: handle of a file that the peer copies into the new one; 0: none.
         """
         flags |= (
             lib.CAREFUL_BLOCK_CREATE
-            | lib.CAREFUL_BLOCK_WAIT
+            | (lib.CAREFUL_BLOCK_COPY if source else lib.CAREFUL_BLOCK_WAIT)
             | (lib.CAREFUL_BLOCK_REPLACE if replace else 0)
         )
         payload = _open_payload(
             path, flags=flags, mode=mode, bytes=nbytes, tag=tag, tail_bytes=tail_bytes
         )
-        answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)
+        answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (source,), payload)
         self._check_name(answer, path, replace)
-        return Created(answer.args[0], bool(answer.args[1]), self._attr(answer, path))
+        if source and answer.args[1] != _COPIED:
+            await self.close(answer.args[0], path, discard=True)
+            raise CarefulError(errno.ENOTSUP, "its careful is too old to copy", self.host)
+        return Created(answer.args[0], answer.args[1] == 1, self._attr(answer, path))
 
     async def open_null(self, nbytes: int) -> int:
         """Opens a source of `nbytes` zeros that also discards writes; returns its handle."""

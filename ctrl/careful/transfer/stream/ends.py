@@ -69,7 +69,7 @@ async def is_special(
     return local == STDIO or is_device(local) or await _is_remote_device(remote, relative(there))
 
 
-def _same(
+def opened_again(
     remote: BlockClient,
     opened: Callable[[], Awaitable[tuple[int, Attr]]],
     attr: Attr,
@@ -92,7 +92,8 @@ def _same(
     return again
 
 
-async def _gone(name: str) -> int:
+async def gone(name: str) -> int:
+    """Opens a new file again: raises, because the peer has removed it."""
     raise CarefulError(errno.ECONNRESET, "the connection to it was lost; send it again", name)
 
 
@@ -107,7 +108,7 @@ async def _get(
     else:
         handle, attr = await remote.open(source)
         name, end = remote.name(shown(source)), attr.bytes
-        held = Held(handle, _same(remote, partial(remote.open, source), attr, name))
+        held = Held(handle, opened_again(remote, partial(remote.open, source), attr, name))
         mode = stat.S_IMODE(attr.mode) if attr.is_file else mode
     try:
         nbytes = max(0, end - span.offset)
@@ -190,7 +191,7 @@ async def _put(
                 raise CarefulError(errno.EEXIST, text, names[1])
             handle, device = await remote.open_inplace(target)
             again = partial(remote.open_inplace, target)
-            held = Held(handle, _same(remote, again, device, names[1], is_written=True))
+            held = Held(handle, opened_again(remote, again, device, names[1], is_written=True))
             there = max(0, device.bytes - at)
             if device.is_device:
                 most = min(most, there)
@@ -199,7 +200,7 @@ async def _put(
         else:
             await make_path(There(remote), os.path.dirname(target), options)
             held = Held(
-                await remote.create_stream(target, mode, options.replace), partial(_gone, names[1])
+                await remote.create_stream(target, mode, options.replace), partial(gone, names[1])
             )
 
         async def move(offset: int, size: int, seen: dict[int, int] | None = None) -> FileResult:
