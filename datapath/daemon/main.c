@@ -33,6 +33,7 @@
 #include "daemon/xdp/xdp_trial.h"
 #include "base/error.h"
 #include "files/block.h"
+#include "lend/lend.h"
 #include "measure/probe.h"
 
 enum {
@@ -48,6 +49,7 @@ struct daemon {
 	struct rundir dir;
 	struct careful *instance;
 	struct block_server *block;
+	struct lend_server *lend;
 	struct ipc *ipc;
 	struct health health;
 	struct transfer_log transfers;
@@ -55,7 +57,7 @@ struct daemon {
 	struct log_limit keys_limit;
 	struct trial trial;
 	struct queues queues;
-	struct ipc_event signal_event, block_event;
+	struct ipc_event signal_event, block_event, lend_event;
 	struct ipc_event queue_events[CAREFUL_SPREAD_MAX];
 	int signal_fd;
 	int epoll_fd;
@@ -80,8 +82,8 @@ static void on_signal(struct ipc_event *event, uint32_t events)
 	carefuld.stop = true;
 }
 
-/* The block server's descriptor only wakes the loop, which polls the server anyway. */
-static void on_block(struct ipc_event *event, uint32_t events)
+/* A server's descriptor only wakes the loop, which polls the servers anyway. */
+static void on_server(struct ipc_event *event, uint32_t events)
 {
 	(void)event;
 	(void)events;
@@ -114,6 +116,7 @@ static void on_peer(struct careful *instance, uint32_t peer, uint32_t state, voi
 		health_peer_changed(&d->health, instance, peer, state);
 	ipc_peer_changed(d->ipc, peer, state);
 	block_watch(instance, peer, state, d->block);
+	lend_watch(d->lend, peer, state);
 	xdp_trial_peer_changed(&d->trial, peer, state);
 }
 
@@ -210,6 +213,11 @@ static int open_instance(struct daemon *d, struct careful_error *error)
 	if (!rc)
 		rc = block_serve(d->instance, d->options.exports, d->options.exports_count,
 				 &d->block, error);
+	if (!rc) {
+		rc = lend_serve(d->instance, &d->options.lend, &d->lend, error);
+		if (rc)
+			block_stop(d->block);
+	}
 	if (d->options.cpu >= 0)
 		sched_setaffinity(0, sizeof(one), &one);
 	if (rc)
@@ -233,12 +241,14 @@ static int serve(struct daemon *d, struct careful_error *error)
 	if (!rc)
 		rc = ipc_create(d->instance, d->dir.listen_fd, d->epoll_fd, &d->ipc);
 	if (!rc) {
-		ipc_tells_of(d->ipc, d->block);
+		ipc_tells_of(d->ipc, d->block, d->lend);
 		ipc_reloads(d->ipc, on_reload, d);
 		block_tell(d->block, on_block_end, d);
 		rc = health_init(&d->health, d->instance);
 		if (!rc)
-			rc = watch_fd(d, block_fd(d->block), &d->block_event, on_block);
+			rc = watch_fd(d, block_fd(d->block), &d->block_event, on_server);
+		if (!rc && d->lend)
+			rc = watch_fd(d, lend_fd(d->lend), &d->lend_event, on_server);
 		if (!rc)
 			rc = xdp_trial_init(&d->trial, d->instance, d->ipc, &d->options);
 		if (!rc)
@@ -253,6 +263,7 @@ static int serve(struct daemon *d, struct careful_error *error)
 	if (rc) {
 		careful_close(d->instance);
 		block_stop(d->block);
+		lend_stop(d->lend);
 		if (!error->text[0])
 			snprintf(error->text, sizeof(error->text), "start: %s", strerror(-rc));
 	}
@@ -343,6 +354,7 @@ static int run(struct daemon *d)
 			}
 		}
 		block_poll(d->block);
+		lend_poll(d->lend);
 		ipc_poll(d->ipc);
 		xdp_trial_poll(&d->trial);
 		scratch_file_poll(&d->scratch, now_ms());
@@ -352,6 +364,7 @@ static int run(struct daemon *d)
 								     ipc_timeout_ms(d->ipc)));
 		timeout = clock_earlier_ms(timeout, xdp_trial_timeout_ms(&d->trial));
 		timeout = clock_earlier_ms(timeout, scratch_file_timeout_ms(&d->scratch));
+		timeout = clock_earlier_ms(timeout, lend_timeout_ms(d->lend));
 	}
 	return 0;
 }
@@ -453,6 +466,7 @@ int main(int argc, char **argv)
 	inside = (uint32_t)careful_close(d->instance);
 	files_left = ipc_destroy(d->ipc);
 	left = block_stop(d->block) + inside;
+	lend_stop(d->lend);
 	health_deinit(&d->health);
 	rundir_close(&d->dir);
 	if (left)

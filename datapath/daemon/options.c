@@ -19,15 +19,15 @@
 /*
  * An option: how it is shown, and what takes its value.
  *
- * @at:    TEXT, NUMBER, CHOICE and FLAG: the field's offset in struct daemon_options
+ * @at:    TEXT, NUMBER, BYTES, CHOICE and FLAG: the field's offset in struct daemon_options
  * @names: CHOICE: the words; the field gets the index of one
  * @take:  CALL: returns 0 or -errno
  */
 struct rule {
 	const char *name, *value, *help;
-	enum { CALL, TEXT, NUMBER, CHOICE, FLAG, HELP, VERSION } kind;
+	enum { CALL, TEXT, NUMBER, BYTES, CHOICE, FLAG, HELP, VERSION } kind;
 	size_t at;
-	uint32_t min, max;
+	uint64_t min, max;
 	const char *names[4];
 	int (*take)(struct daemon_options *options, const char *arg, struct careful_error *error);
 };
@@ -87,6 +87,7 @@ static int take_run_dir(struct daemon_options *options, const char *arg,
 #define AT(field) .at = offsetof(struct daemon_options, field)
 #define TEXT(field) .kind = TEXT, AT(field)
 #define NUMBER(field, least, most) .kind = NUMBER, AT(field), .min = (least), .max = (most)
+#define BYTES(field, least, most) .kind = BYTES, AT(field), .min = (least), .max = (most)
 #define CHOICE(field, ...) .kind = CHOICE, AT(field), .names = { __VA_ARGS__ }
 #define FLAG(field) .kind = FLAG, AT(field)
 #define NL "\n                         "
@@ -152,6 +153,12 @@ static const struct rule rules[] = {
 	{ "insecure", NULL,
 	  "let peers write though there are no --keys: whoever can send to the" NL "port is one",
 	  FLAG(insecure) },
+	{ "lend-bytes", "N", "how much memory to lend to peers", BYTES(lend.bytes, 1, 1ull << 50) },
+	{ "lend-host-bytes", "N", "most memory that one host may hold (half of it)",
+	  BYTES(lend.host_bytes, 1, 1ull << 50) },
+	{ "lend-keep-ms", "N",
+	  "how long a peer's memory stays after its session ended, in ms (60000)",
+	  NUMBER(lend.keep_ms, 1, 86400000) },
 	{ "group", "GROUP", "who may connect to the socket, besides root", .take = take_group },
 	{ "run-dir", "DIR", "for the socket, pid file and log (/run/careful/INSTANCE)",
 	  .take = take_run_dir },
@@ -180,18 +187,19 @@ static void show_help(void)
 	}
 }
 
-static int number(const struct rule *rule, const char *text, uint32_t *value,
+static int number(const struct rule *rule, const char *text, uint64_t *value,
 		  struct careful_error *error)
 {
-	unsigned long n;
+	unsigned long long n;
 	char *end;
 
 	errno = 0;
-	n = strtoul(text, &end, 10);
+	n = strtoull(text, &end, 10);
 	if (*text < '0' || *text > '9' || *end || errno || n < rule->min || n > rule->max)
-		return refuse(error, -EINVAL, "--%s %s: must be a number from %u to %u", rule->name,
-			      text, rule->min, rule->max);
-	*value = (uint32_t)n;
+		return refuse(error, -EINVAL, "--%s %s: must be a number from %llu to %llu",
+			      rule->name, text, (unsigned long long)rule->min,
+			      (unsigned long long)rule->max);
+	*value = n;
 	return 0;
 }
 
@@ -215,12 +223,18 @@ static int take(struct daemon_options *options, const struct rule *rule, const c
 		struct careful_error *error)
 {
 	void *field = (char *)options + rule->at;
+	uint64_t value = 0;
+	int rc;
 
 	switch (rule->kind) {
 	case TEXT:
 		*(const char **)field = arg;
 		return 0;
 	case NUMBER:
+		rc = number(rule, arg, &value, error);
+		*(uint32_t *)field = (uint32_t)value;
+		return rc;
+	case BYTES:
 		return number(rule, arg, field, error);
 	case CHOICE:
 		return choice(rule, arg, field, error);
@@ -284,6 +298,7 @@ int options_parse(struct daemon_options *options, int argc, char **argv,
 	memset(options, 0, sizeof(*options));
 	options->careful.measure_burst = 1;
 	options->cpu = -1;
+	options->lend.keep_ms = 60000;
 	options->group = -1;
 	options->ready_fd = -1;
 	options->state_dir = getenv("CAREFUL_STATE_DIR");
@@ -312,6 +327,9 @@ int options_parse(struct daemon_options *options, int argc, char **argv,
 		return refuse(
 			error, -EINVAL,
 			"--queue selects one queue, --queues counts several: use one of them");
+	if (options->careful.queues > 1 && options->lend.bytes)
+		return refuse(error, -EINVAL, "--lend needs a single queue: remove --queues %u",
+			      options->careful.queues);
 	rc = check_instance(options->careful.instance, error);
 	if (!rc)
 		rc = check_exports(options, error);

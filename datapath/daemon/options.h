@@ -8,6 +8,7 @@
 #include <careful/careful.h>
 
 #include "files/block.h"
+#include "lend/lend.h"
 
 /*
  * @exports:   their paths last as long as the process
@@ -22,6 +23,7 @@ struct daemon_options {
 	struct careful_options careful;
 	struct block_export_options exports[BLOCK_EXPORTS];
 	uint32_t exports_count;
+	struct lend_options lend;
 	int64_t group;
 	char run_dir[PATH_MAX];
 	const char *state_dir;

@@ -197,6 +197,11 @@ bool engine_same_host(const struct careful *c, uint32_t a, uint32_t b)
 	return link_same_host(&c->link.peers[a], &c->link.peers[b]);
 }
 
+bool engine_peer_key(const struct careful *c, uint32_t peer, uint8_t *key)
+{
+	return link_peer_key(&c->link.peers[peer], key);
+}
+
 int engine_elsewhere(struct careful *c, uint32_t index, struct sockaddr_storage *address)
 {
 	const struct link_peer *peer = engine_peer(c, index);

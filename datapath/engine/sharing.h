@@ -38,6 +38,9 @@ int engine_elsewhere(struct careful *c, uint32_t peer, struct sockaddr_storage *
 /* Reports whether two peers are sessions of one host. */
 bool engine_same_host(const struct careful *c, uint32_t a, uint32_t b);
 
+/* Gives the public key that a peer proved, CAREFUL_SECRET_BYTES. false: sessions need no key. */
+bool engine_peer_key(const struct careful *c, uint32_t peer, uint8_t *key);
+
 /* Reports whether an operation's caller has gone. user: the operation's. */
 typedef bool engine_whose_fn(const void *user, const void *of);
 

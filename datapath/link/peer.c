@@ -148,6 +148,13 @@ bool link_same_host(const struct link_peer *a, const struct link_peer *b)
 	return link_peer_belongs(a, &host);
 }
 
+bool link_peer_key(const struct link_peer *peer, uint8_t *key)
+{
+	if (peer->link->keyed)
+		memcpy(key, peer->session->keyed.theirs, NOISE_KEY_BYTES);
+	return peer->link->keyed;
+}
+
 /* Counts the slots that a host holds, without the one with the address itself. */
 uint32_t link_peer_taken(const struct link *link, const struct link_host *host)
 {

@@ -115,8 +115,10 @@ void engine_refuse_store(struct careful *c, int error)
 
 void engine_revoke_region(struct careful *c, uint32_t key)
 {
-	(void)c;
-	(void)key;
+	struct careful_region *region = fake_region(c, key);
+
+	if (region)
+		region->access = 0;
 }
 
 uint32_t engine_stop_stores(struct careful *c, uint32_t key)
@@ -190,6 +192,12 @@ uint32_t xdp_mode_qdiscs(struct careful *instance)
 {
 	(void)instance;
 	return 0;
+}
+
+bool engine_peer_key(const struct careful *c, uint32_t peer, uint8_t *key)
+{
+	memcpy(key, c->peer_keys[peer], CAREFUL_SECRET_BYTES);
+	return c->peer_keys[peer][0];
 }
 
 bool engine_same_host(const struct careful *c, uint32_t a, uint32_t b)

@@ -78,6 +78,7 @@ struct careful {
 	bool answering; /* careful_poll() answers all that is under way ... */
 	int poll_status; /* ... with this status */
 	uint32_t peers_state[FAKE_PEERS];
+	uint8_t peer_keys[FAKE_PEERS][CAREFUL_SECRET_BYTES]; /* first byte 0: none */
 	bool one_host; /* all peers are sessions of one host */
 	int payload_bytes; /* that a request may carry */
 	uint32_t among; /* that the last peer was asked for with */

@@ -30,6 +30,7 @@ PACKAGES = {
         "fleet",
         "man",
         "measure",
+        "memory",
         "model",
         "render",
         "transfer",
@@ -43,6 +44,7 @@ PACKAGES = {
     "fleet": {"files", "model", "transfer"},
     "man": {"control"},
     "measure": {"daemon"},
+    "memory": {"control", "daemon", "node"},
     "model": set(),
     "node": {"control"},
     "render": {"bench", "control", "event", "fleet", "measure", "model", "transfer", "tuning"},
@@ -53,14 +55,16 @@ PACKAGES = {
 #: Folder below datapath/ -> folders whose functions it may call.
 FOLDERS = {
     "base": set[str](),
-    "daemon": {"engine", "files", "local", "measure", "storage", "device", "base"},
+    "daemon": {"engine", "files", "lend", "local", "measure", "storage", "device", "base"},
     "device": {"base"},
     "engine": {"message", "link", "storage", "secure", "device", "base"},
     "events": {"engine", "message", "link"},
     "files": {"engine", "storage", "base"},
+    "lend": {"engine", "base"},
     "link": {"device", "secure"},
     "local": {"engine", "base"},
     "measure": {"engine"},
+    "memory": {"engine", "base"},
     "message": {"link", "storage", "device", "base"},
     "nbd": {"local"},
     "secure": {"base"},
@@ -69,8 +73,8 @@ FOLDERS = {
 
 #: Folders that are weighed, and the most lines that they may have.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 98_408),
-    "tools": (("tools",), 17_624),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 101_852),
+    "tools": (("tools",), 18_128),
 }
 
 #: The most bytes that kept runs may have: the figures that are quoted, not raw rounds. Pages of

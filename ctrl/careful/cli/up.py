@@ -11,7 +11,7 @@ import click
 from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import instance_option, json_option, say, shared, show
-from careful.cli.params import Whole, WholeDuration
+from careful.cli.params import BYTES, Whole, WholeDuration
 from careful.control import (
     config,
     daemon,
@@ -35,6 +35,8 @@ def _type(name: str) -> click.ParamType[object] | None:
     if name.endswith(("_us", "_ms")):
         per_s = 10**6 if name.endswith("_us") else 1000
         return WholeDuration(per_s, one.most / per_s)
+    if name.endswith("_bytes"):
+        return BYTES
     return Whole(one.least, one.most) if one.most else None
 
 
@@ -61,11 +63,21 @@ def _declared(function: Callable[..., None]) -> Callable[..., None]:
             "carefulctl up eth1 --export /srv/a --export /srv/b:rw",
             "export two trees, the second writable",
         ),
+        ("carefulctl up eth1 --lend 4GiB", "lend memory to peers"),
         ("carefulctl up eth1 --tune auto", "tune it all the while"),
         ("carefulctl up eth1 --export /srv/c --reload", "export another tree; sessions go on"),
         ("carefulctl up eth1 --seal encrypt", "nothing of it can be read or forged on the way"),
     ],
-    topics=("exports", "files", "keys", "privileges", "protocols", "security", "services"),
+    topics=(
+        "exports",
+        "files",
+        "keys",
+        "memory",
+        "privileges",
+        "protocols",
+        "security",
+        "services",
+    ),
 )
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
 @_declared

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 
 from careful._abi import CData, enum_names, ffi, lib
 from careful.address import Address
-from careful.control import command_line, instances, links
+from careful.control import command_line, instances, links, usage
 from careful.control.config import Config
 from careful.control.exports import Export, parse
 from careful.control.instances import Instance
+from careful.control.memory_hosts import Hosts
 from careful.daemon.client import Client
 from careful.errors import CarefulError, meaning, shown
 from careful.jsonout import Json
@@ -152,6 +153,29 @@ class ProgramStatus:
 
 
 @dataclass(frozen=True)
+class Owner:
+    """A host that holds memory here.
+
+    gone_s: seconds since its last session ended; None: it has a session.
+    """
+
+    owner: str
+    most: int
+    used: int
+    pieces: int
+    gone_s: int | None
+
+
+@dataclass(frozen=True)
+class Lent:
+    """Memory that is lent to peers; sizes in bytes."""
+
+    nbytes: int
+    used: int
+    owners: Sequence[Owner]
+
+
+@dataclass(frozen=True)
 class QueueStatus:
     """One of several queues of an instance."""
 
@@ -186,6 +210,7 @@ class Status(InEffect):
     programs: Sequence[ProgramStatus]
     master: str | None = None
     queues: Sequence[QueueStatus] = ()
+    lent: Lent | None = None
 
 
 def counters(info: CData) -> dict[str, int]:
@@ -249,6 +274,20 @@ def program(info: CData) -> ProgramStatus:
     return ProgramStatus(
         name=text(info.name), stalled=bool(info.stalled), **_same(info, *_PROGRAM, "asked", "told")
     )
+
+
+def _lent(found: Sequence[usage.LendUse], hosts: Hosts) -> Lent | None:
+    owners = [
+        Owner(
+            hosts.name(one.by, one.identity),
+            one.nbytes,
+            one.used,
+            one.pieces,
+            one.gone_s - 1 if one.gone_s else None,
+        )
+        for one in found[1:]
+    ]
+    return Lent(found[0].nbytes, found[0].used, owners) if found else None
 
 
 def in_effect(info: CData) -> InEffect:
@@ -434,6 +473,7 @@ def gather_queue(instance: Instance, config: Config, timeout_s: float = 10.0) ->
         # it, and its slot is free. The command that asked for it has reported why.
         peers = [one for one in client.peers() if one.epochs or not one.last_errno]
         programs = client.programs()
+        lends = usage.ask(client).lends
     xdp, xdp_error = _xdp(instance)
     found = [peer(one, info, config) for one in peers]
     effect = in_effect(info)
@@ -451,6 +491,7 @@ def gather_queue(instance: Instance, config: Config, timeout_s: float = 10.0) ->
         peers=found,
         master=_master(instance) if any(one.control_unheard for one in found) else None,
         programs=[program(one) for one in programs],
+        lent=_lent(lends, Hosts.of(instance, config)),
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from careful.control import instances, live_latency, maps, status
 from careful.control.config import Config
 from careful.control.instances import Instance
-from careful.control.status import PeerStatus, Status
+from careful.control.status import Lent, PeerStatus, Status
 from careful.errors import CarefulError
 
 
@@ -97,6 +97,7 @@ class Rates:
     window_buffers: int
     seconds: float
     peers: Sequence[PeerRates]
+    lent: Lent | None = None
 
 
 def _peer(
@@ -157,5 +158,5 @@ def rates(before: Look, now: Look) -> list[Rates]:
             peers.append(_peer(each, slots.get((slot, each.address)), (found, earlier), seconds))
         peers.sort(key=lambda each: -each.tx_bytes_per_s - each.rx_bytes_per_s)
         whole = (one.ifname, one.xdp_mode, one.zerocopy, one.window_buffers)
-        made.append(Rates(one.instance, *whole, seconds, peers))
+        made.append(Rates(one.instance, *whole, seconds, peers, one.lent))
     return made

@@ -97,6 +97,31 @@ class UpOptions:
     insecure: bool | None = _option(
         "Allow :rw exports without keys.", default=False, live=True, of_daemon=True
     )
+    lend_bytes: int | None = _number(
+        "Lend this much of this host's memory to peers (`help memory`).",
+        1,
+        1 << 50,
+        metavar="BYTES",
+        value="bytes",
+        of_daemon=True,
+    )
+    lend_host_bytes: int | None = _number(
+        "The most memory that one host may hold.",
+        1,
+        1 << 50,
+        shown="half of --lend",
+        metavar="BYTES",
+        value="bytes",
+        of_daemon=True,
+    )
+    lend_keep_ms: int | None = _number(
+        "How long a host's memory stays after its session ended.",
+        1,
+        24 * 3600 * 1000,
+        60_000,
+        shown="60s",
+        of_daemon=True,
+    )
     group: str | None = _option(
         "Group whose members may use careful here, besides root (`carefulctl help privileges`).",
         metavar="GROUP",
@@ -320,8 +345,10 @@ def word(name: str) -> str:
 
 
 def flag(name: str) -> str:
-    """Returns an option's name on carefulctl's command line: a time has its own unit."""
-    return word(name).removesuffix("-us").removesuffix("-ms")
+    """Returns an option's name on carefulctl's command line: times and sizes have their own
+    unit.
+    """
+    return word(name).removesuffix("-us").removesuffix("-ms").removesuffix("-bytes")
 
 
 def table() -> str:

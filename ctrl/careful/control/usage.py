@@ -40,11 +40,27 @@ class ExportUse:
 
 
 @dataclass(frozen=True)
+class LendUse:
+    """Memory that is lent: in all, or to an owner (struct careful_lend_use)."""
+
+    nbytes: int
+    used: int
+    pieces: int
+    by: int
+    identity: bytes
+    gone_s: int
+
+
+@dataclass(frozen=True)
 class Use:
-    """Use of an instance: latencies by kind, and its exports in the order of its command line."""
+    """Use of an instance: latencies by kind, and its exports in the order of its command line.
+
+    lends is the memory that is lent: the sum, then each owner's; empty if none is.
+    """
 
     latency: dict[str, Latency]
     exports: Sequence[ExportUse]
+    lends: Sequence[LendUse] = ()
 
 
 def _latency(raw: CData) -> Latency:
@@ -61,11 +77,19 @@ def parse(payload: bytes) -> Use:
     ffi.memmove(head, payload, sizeof("careful_ipc_use"))
     exports = ffi.new("struct careful_export_use[]", head.exports_count)
     ffi.memmove(exports, payload[sizeof("careful_ipc_use") :], ffi.sizeof(exports))
+    lends = ffi.new("struct careful_lend_use[]", head.lends_count)
+    ffi.memmove(
+        lends, payload[sizeof("careful_ipc_use") + ffi.sizeof(exports) :], ffi.sizeof(lends)
+    )
     return Use(
         {kind: _latency(getattr(head, kind)) for kind in KINDS},
         [
             ExportUse(one.requests, one.failed, one.denied, one.read_bytes, one.written_bytes)
             for one in exports
+        ],
+        [
+            LendUse(one.bytes, one.used, one.pieces, one.by, bytes(one.id), one.gone_s)
+            for one in lends
         ],
     )
 

@@ -176,6 +176,17 @@ def _label(text: str) -> str:
     return os.fsencode(text).decode(errors="backslashreplace")
 
 
+def _lent(families: _Families, name: str, found: Status) -> None:
+    if found.lent is None:
+        return
+    said = "Bytes of memory that may be lent to peers."
+    families.add("Gauge", "careful_lendable_bytes", said, {"carefuld": name}, found.lent.nbytes)
+    for one in found.lent.owners:
+        said = "Bytes of memory that are lent to a host, by its name or address."
+        labels = {"carefuld": name, "owner": one.owner}
+        families.add("Gauge", "careful_lent_bytes", said, labels, one.used)
+
+
 def _use(families: _Families, seen: Seen) -> None:
     assert seen.found is not None
     assert seen.use is not None
@@ -194,6 +205,7 @@ def _use(families: _Families, seen: Seen) -> None:
         family.add_metric(list(labels.values()), buckets, sum_value=latency.sum_s)
         said = "Operations of clients here that failed."
         families.add("Counter", "careful_failed_operations", said, labels, latency.failed)
+    _lent(families, seen.name, seen.found)
     for export, one in zip(seen.found.exports, seen.use.exports, strict=False):
         labels = {"carefuld": seen.name, "export": _label(export.path)}
         for key, (metric, said) in _EXPORT_COUNTERS.items():

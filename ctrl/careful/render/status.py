@@ -22,7 +22,7 @@ from careful.units import shown_bytes as size
 if TYPE_CHECKING:
     from careful.control.daemon import Down
     from careful.control.exports import Export
-    from careful.control.status import PeerStatus, ProgramStatus, QueueStatus, Status
+    from careful.control.status import Lent, PeerStatus, ProgramStatus, QueueStatus, Status
     from careful.control.top import PeerRates, Rates
 
 
@@ -49,6 +49,7 @@ def effect(found: Status) -> str:
         f"updates from {found.update_threshold_buffers} owed, "
         f"UMEM {size(found.umem_bytes)}{' in hugepages' if found.hugepages else ''}",
         "  exports " + _exports(found.exports),
+        *lent(found.lent),
     ]
     if not found.multibuffer:
         lines.insert(2, _single(found))
@@ -70,6 +71,7 @@ def settings(found: Status) -> list[str]:
         f"  window: {found.window_buffers} frames per peer ({found.receive_buffers} receive "
         f"buffers / {found.peers_max} peers{reserve})",
         "  exports " + _exports(found.exports),
+        *lent(found.lent),
     ]
     if not found.multibuffer:
         lines.append(_single(found))
@@ -103,6 +105,22 @@ def _export(one: Export) -> str:
     words += [word for word in ("owners", "devices") if getattr(one, word)]
     words += [f"for {' '.join(one.hosts)}"] if one.hosts else []
     return shown(one.path) + (f" ({', '.join(words)})" if words else "")
+
+
+def lent(found: Lent | None) -> list[str]:
+    """Describes the memory that is lent, in a line; no line if none may be."""
+    if found is None:
+        return []
+    owners = [
+        f"{one.owner} {size(one.used)} in {counted(one.pieces, 'piece')}"
+        + ("" if one.gone_s is None else f", without a session for {one.gone_s} s")
+        for one in found.owners
+    ]
+    said = "; ".join(owners)
+    return [
+        f"  lends {size(found.nbytes)} of memory, {size(found.nbytes - found.used)} free"
+        + (f": {said}" if said else "")
+    ]
 
 
 def up(found: Status, already: bool) -> str:

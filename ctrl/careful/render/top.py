@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from careful.control.top import PeerRates, Rates
+from careful.render.status import lent
 from careful.render.tables import alarm, table
 
 
@@ -56,6 +57,7 @@ def shown(found: Sequence[Rates], mute: Mapping[str, str] | None = None, order: 
         copy = "zero-copy" if one.zerocopy else "copy"
         head = f"{one.instance} on {one.ifname}: XDP {one.xdp_mode}, {copy}, "
         head += f"window {one.window_buffers}"
+        head = "\n".join([head, *lent(one.lent)])
         peers = one.peers
         if order:
             peers = sorted(peers, key=lambda each: -(getattr(each, ORDERS[order][0]) or 0))

@@ -380,9 +380,10 @@ void ipc_reloads(struct ipc *ipc, ipc_reload_fn *fn, void *user)
 	ipc->reload_user = user;
 }
 
-void ipc_tells_of(struct ipc *ipc, const struct block_server *block)
+void ipc_tells_of(struct ipc *ipc, const struct block_server *block, const struct lend_server *lend)
 {
 	ipc->block = block;
+	ipc->lend = lend;
 }
 
 /* Called after careful_close(), so no operation is under way. */

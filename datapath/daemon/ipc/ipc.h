@@ -20,9 +20,11 @@ int ipc_create(struct careful *instance, int listen_fd, int epoll_fd, struct ipc
  * files stay, with their memory. */
 uint32_t ipc_destroy(struct ipc *ipc);
 
-/* Sets the block server whose exports are listed in answers to USE. */
+/* Sets the servers whose exports and memory are listed in answers to USE; lend may be NULL. */
 struct block_server;
-void ipc_tells_of(struct ipc *ipc, const struct block_server *block);
+struct lend_server;
+void ipc_tells_of(struct ipc *ipc, const struct block_server *block,
+		  const struct lend_server *lend);
 
 /* Called for RELOAD. Returns 0, or -errno with *error. Until it is set, RELOAD is not supported. */
 typedef int ipc_reload_fn(const char *words, uint32_t bytes, struct careful_error *error,

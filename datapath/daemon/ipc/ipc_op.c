@@ -10,6 +10,7 @@
 #include "daemon/ipc/ipc_program.h"
 #include "engine/sharing.h"
 #include "files/block.h"
+#include "lend/lend.h"
 
 static void bulk_done(const struct careful_result *result, void *user)
 {
@@ -125,20 +126,26 @@ static int answer_peers(struct ipc_client *client, struct ipc_op *op, struct ipc
 	return 0;
 }
 
+enum { LENDS_MAX = 256 };
+
 struct use_answer {
 	struct careful_ipc_use use;
 	struct careful_export_use exports[BLOCK_EXPORTS];
+	struct careful_lend_use lends[LENDS_MAX];
 };
 
 static int answer_use(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
 {
-	struct use_answer all = { .use = client->ipc->use };
+	static struct use_answer all;
 	uint32_t n = client->ipc->block ? block_use(client->ipc->block, all.exports) : 0;
+	struct careful_lend_use *lends = (struct careful_lend_use *)(all.exports + n);
 
 	(void)q;
+	all.use = client->ipc->use;
 	all.use.exports_count = n;
+	all.use.lends_count = lend_use(client->ipc->lend, lends, LENDS_MAX);
 	ipc_answer(op, 0, NULL, &all,
-		   (uint32_t)(sizeof(all.use) + n * sizeof(struct careful_export_use)));
+		   (uint32_t)((uint8_t *)(lends + all.use.lends_count) - (uint8_t *)&all));
 	return 0;
 }
 

@@ -207,6 +207,7 @@ struct ipc_begun {
  * @connects:   CONNECTs under way
  * @measures:   clients with a MEASURE under way
  * @block:      its exports are listed in answers to USE; or NULL
+ * @lend:       its memory, likewise
  * @reload:     called for RELOAD; or NULL
  * @programs:   attached programs that have not left
  * @owners:     program that gets the requests to each handler, or NULL
@@ -232,6 +233,7 @@ struct ipc {
 	struct ipc_op *connects;
 	uint32_t measures;
 	const struct block_server *block;
+	const struct lend_server *lend;
 	ipc_reload_fn *reload;
 	void *reload_user;
 	struct careful_ipc_use use;

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include <careful/memory.h>
+
 #include "daemon/ipc/ipc_program.h"
 #include "daemon/log.h"
 #include "engine/sharing.h"
@@ -126,7 +128,10 @@ static void op_done(const struct careful_result *result, void *user)
 static int ring_request(struct ipc_program *p, uint32_t index, const struct careful_ring_entry *e,
 			const void *payload, struct ipc_program_op *op)
 {
-	if (e->handler >= CAREFUL_HANDLERS_APP) /* only carefulds use the other handlers */
+	/* Only carefulds use handlers that are not an application's, apart from the memory
+	 * service's: programs of a host share what the host owns. */
+	if (e->handler >= CAREFUL_HANDLERS_APP &&
+	    (e->handler < CAREFUL_MEMORY_CREATE || e->handler > CAREFUL_MEMORY_STAT))
 		return -EINVAL;
 	if (e->bytes > CAREFUL_RING_PAYLOAD_BYTES)
 		return -EMSGSIZE;

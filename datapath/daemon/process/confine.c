@@ -14,6 +14,7 @@ enum needed_by {
 	NEEDED_BY_EXPORTS,
 	NEEDED_BY_WRITABLE,
 	NEEDED_BY_OWNERS,
+	NEEDED_BY_LEND,
 };
 
 static const struct {
@@ -29,13 +30,14 @@ static const struct {
 	{ CAP_FSETID, NEEDED_BY_OWNERS }, /* set-group-ID bits of files of other groups */
 	{ CAP_SETFCAP, NEEDED_BY_OWNERS }, /* security.capability */
 	{ CAP_SYS_ADMIN, NEEDED_BY_OWNERS }, /* trusted.* */
+	{ CAP_IPC_LOCK, NEEDED_BY_LEND }, /* locked memory beyond RLIMIT_MEMLOCK */
 };
 
 static bool kept[sizeof(needed) / sizeof(needed[0])];
 
 static bool is_needed(const struct daemon_options *options, enum needed_by by)
 {
-	bool found = by == NEEDED_ALWAYS;
+	bool found = by == NEEDED_ALWAYS || (by == NEEDED_BY_LEND && options->lend.bytes);
 
 	for (uint32_t i = 0; i < options->exports_count; i++)
 		found |= by == NEEDED_BY_EXPORTS ||
@@ -86,6 +88,7 @@ int confine_covers(const struct daemon_options *options, struct careful_error *e
 		[NEEDED_BY_EXPORTS] = "any --export",
 		[NEEDED_BY_WRITABLE] = "--export with :rw",
 		[NEEDED_BY_OWNERS] = "--export with :rw,owners",
+		[NEEDED_BY_LEND] = "--lend-bytes",
 	};
 
 	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)

@@ -16,6 +16,8 @@ static const int allowed[] = {
 	SCMP_SYS(munmap),
 	SCMP_SYS(mremap),
 	SCMP_SYS(madvise),
+	SCMP_SYS(mlock), /* lent memory */
+	SCMP_SYS(mlock2),
 	SCMP_SYS(futex),
 	SCMP_SYS(set_robust_list),
 	SCMP_SYS(rseq),

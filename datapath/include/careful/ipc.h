@@ -52,7 +52,8 @@ enum careful_ipc_op {
 	/* payload: a struct careful_signature; region. Answered with bursts, each a struct
 	 * careful_burst and its marks. Meanwhile carefuld only moves frames. */
 	CAREFUL_IPC_SIGNATURE = 16,
-	/* Answer's payload: struct careful_ipc_use, then careful_export_use exports_count times. */
+	/* Answer's payload: struct careful_ipc_use, then careful_export_use exports_count times,
+	 * then careful_lend_use lends_count times. */
 	CAREFUL_IPC_USE = 17,
 	/* payload: the program's name; bytes: of memory wanted. Answered with bytes of the memory
 	 * and a descriptor of the area (struct careful_area). From then on the program lives as
@@ -170,7 +171,7 @@ struct careful_ipc_use {
 	struct careful_latency get;
 	struct careful_latency store;
 	uint32_t exports_count;
-	uint32_t pad;
+	uint32_t lends_count;
 };
 
 /*
@@ -188,6 +189,25 @@ struct careful_export_use {
 	uint64_t denied;
 	uint64_t read_bytes;
 	uint64_t written_bytes;
+};
+
+/*
+ * Memory that is lent. The first entry is the sum; each other one is an owner's.
+ *
+ * @bytes:   what may be lent, in all or to this owner
+ * @used:    what is lent
+ * @pieces:  their number
+ * @by, @id: the owner, as in struct careful_memory_host; by is CAREFUL_MEMORY_ANY for the sum
+ * @gone_s:  seconds since the owner's last session ended, plus 1; 0: it has a session
+ */
+struct careful_lend_use {
+	uint64_t bytes;
+	uint64_t used;
+	uint32_t pieces;
+	uint32_t by;
+	uint32_t gone_s;
+	uint32_t pad;
+	uint8_t id[32];
 };
 
 /*

@@ -102,9 +102,10 @@ def test_ranges__are_those_of_carefuld() -> None:
     """As it reads its command line."""
     source = (ROOT / "datapath/daemon/options.c").read_text()
     names = {"CAREFUL_PEERS_MAX": 256, "CAREFUL_SPREAD_MAX": 32, "CAREFUL_QUEUES_MAX - 1": 63}
+    names["1ull << 50"] = 1 << 50
     found = {}
     for option, least, most in re.findall(
-        r'\{ "([\w-]+)",[^{}]*?NUMBER\([\w.]+, (\d+), ([^)]+)\)', source
+        r'\{ "([\w-]+)",[^{}]*?(?:NUMBER|BYTES)\([\w.]+, (\d+), ([^)]+)\)', source
     ):
         value = names.get(most) or (1 << 20 if most == "1 << 20" else int(most))
         found[option.replace("-", "_")] = (int(least), value)

@@ -129,7 +129,7 @@ def test_help__of_every_command(names: tuple[str, ...], capsys: pytest.CaptureFi
     assert one.examples
     assert "Examples:" in text
     assert set(one.topics) <= set(man.topics())
-    if len(names) > 1:
+    if len(names) > 1 and names[1:] != ("memory",):  # a page of that name comes first
         assert run(["help", *names[1:]]) == 0
         assert capsys.readouterr().out == text
 

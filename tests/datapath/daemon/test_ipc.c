@@ -586,11 +586,11 @@ static void test_use__times_and_exports(void)
 	usleep(3000); /* the buckets from 11 on have what took 2.1 ms and more */
 	end(operation('g'), 0, 0, NULL, 0);
 	answered(fd, 11);
-	ipc_tells_of(server, (const void *)&before);
+	ipc_tells_of(server, (const void *)&before, NULL);
 	after = use_of(fd, 2);
 	assert(told_exports[0].requests == 7 && told_exports[0].denied == 2);
 	assert(told_exports[1].read_bytes == 1ull << 40 && told_exports[1].written_bytes == 5);
-	ipc_tells_of(server, NULL);
+	ipc_tells_of(server, NULL, NULL);
 	assert(after.request.failed == before.request.failed + 1);
 	assert(buckets_sum(&after.request, 0) == buckets_sum(&before.request, 0));
 	assert(after.get.failed == before.get.failed);

@@ -1,0 +1,183 @@
+"""The thread of libcareful that moves memory through one carefuld.
+
+Owns C's pointers. Python only starts calls and waits: no page passes through it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from careful._abi import Buffer, CData, ffi, lib, sizeof
+from careful.daemon.route import Route
+from careful.errors import CarefulError, check
+from careful.node.options import attach_fields
+
+#: Memory that a client shares with carefuld, bytes.
+_SHARED_BYTES = 64 << 20
+_PIECE_BYTES = sizeof("careful_memory_piece")
+_LENDS_NOTHING = "it lends no memory: `carefulctl up IFACE --lend 4GiB` there"
+_TEXTS = {
+    errno.ENOSYS: _LENDS_NOTHING,
+    errno.ENOENT: "it has no such piece of memory for this host",
+    errno.EEXIST: "this host has a piece of that name there",
+    errno.EDQUOT: "that is more than it lends to one host (--lend-host of `up` there)",
+    errno.ENOSPC: "it has not so much memory left to lend (--lend of `up` there)",
+    errno.ENOMEM: "it has not so much memory free",
+    errno.EMFILE: "this host has too many pieces open there",
+    errno.ENOTUNIQ: "several hosts share a piece of that name: name its owner",
+    errno.ESTALE: "the piece is gone: it was deleted, or its host has started again",
+    errno.ECONNRESET: "the host does not answer",
+    errno.EACCES: "it is shared with this host read-only",
+    errno.ERANGE: "the range ends beyond the piece",
+    errno.ECHILD: "it belongs to the process that opened it",
+}
+
+
+def checked(rc: int, what: str) -> None:
+    """Raises CarefulError about `what` if a call of the client failed."""
+    check(rc, what, _TEXTS.get(-rc, ""))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a request: its words and payload."""
+
+    args: tuple[int, ...]
+    payload: bytes
+
+
+def _stop(pointer: CData) -> None:
+    lib.careful_memory_stop(pointer)
+
+
+class Client:
+    """A connection to a carefuld, with a thread of its own; any thread may use it.
+
+    Args:
+        way: names the carefuld; its timeout_s limits the silence of hosts.
+    """
+
+    def __init__(self, way: Route) -> None:
+        what = f"carefuld of {way.instance}"
+        raw, texts = ffi.new("struct careful_attach_options *"), []
+        fields = attach_fields(str(way.socket), what, memory_bytes=_SHARED_BYTES)
+        for name, value in fields.items():
+            if isinstance(value, str):
+                texts.append(ffi.new("char[]", os.fsencode(value)))
+                value = texts[-1]
+            setattr(raw, name, value)
+        found, error = ffi.new("struct careful **"), ffi.new("struct careful_error *")
+        rc = lib.careful_attach(raw, found, error)
+        check(rc, what, ffi.string(error.text).decode(errors="replace"))
+        made = ffi.new("struct careful_memory **")
+        rc = lib.careful_memory_start(found[0], int(way.timeout_s * 1000), made)
+        if rc:
+            lib.careful_close(found[0])
+        check(rc, what)
+        self.pointer = made[0]
+        self._end = weakref.finalize(self, _stop, made[0])
+
+    def ask(
+        self, host: Remote, handler: int, payload: bytes = b"", args: Sequence[int] = ()
+    ) -> Answer:
+        """Sends a request to a host, and returns its answer.
+
+        Raises:
+            CarefulError: it refused, or did not answer.
+        """
+        answer = ffi.new("struct careful_memory_answer *")
+        words = ffi.new("uint32_t[4]", [*args, 0, 0, 0, 0][:4])
+        rc = lib.careful_memory_ask(
+            self.pointer, *host.c_address, handler, words, payload, len(payload), answer
+        )
+        checked(rc, host.what)
+        return Answer(tuple(answer.args), bytes(ffi.buffer(answer.payload, answer.bytes)))
+
+    def open(self, host: Remote, ask: bytes) -> tuple[bytes, CData]:
+        """Opens a piece; returns what the host said about it, and C's pointer."""
+        said, remote = (
+            ffi.new("struct careful_memory_piece *"),
+            ffi.new("struct careful_memory_remote **"),
+        )
+        rc = lib.careful_memory_open(self.pointer, *host.c_address, ask, len(ask), said, remote)
+        checked(rc, host.what)
+        return bytes(ffi.buffer(said, _PIECE_BYTES)), remote[0]
+
+
+class Remote:
+    """The address of a host, and its name in errors.
+
+    Attributes:
+        what: the subject of errors.
+        c_address: the arguments of C's functions.
+    """
+
+    def __init__(self, address: bytes, what: str) -> None:
+        self.what = what
+        self._raw = ffi.from_buffer(address)
+        self.c_address = (ffi.cast("struct sockaddr *", self._raw), len(address))
+        self._address = address
+
+    def about(self, what: str) -> Remote:
+        """Returns the same address with another subject of errors."""
+        return Remote(self._address, what)
+
+
+def move(remote: CData, parts: Sequence[tuple[int, Buffer]], flags: int, what: str) -> int:
+    """Moves bytes between a piece and buffers; returns their number.
+
+    Args:
+        remote: C's piece.
+        parts: offsets in the piece, and buffers.
+        flags: CAREFUL_MEMORY_STORE, CAREFUL_MEMORY_ORDERED.
+        what: the subject of errors.
+
+    Raises:
+        CarefulError: the host refused, or did not answer.
+        TypeError, BufferError: there is no such buffer.
+    """
+    reads = not flags & lib.CAREFUL_MEMORY_STORE
+    held = [
+        (offset, ffi.from_buffer("uint8_t[]", buffer, require_writable=reads))
+        for offset, buffer in parts
+    ]
+    raw = ffi.new("struct careful_memory_part[]", len(held))
+    for one, (offset, buffer) in zip(raw, held, strict=True):
+        if offset < 0:
+            raise ValueError(f"offset {offset} is negative")
+        one.offset, one.bytes, one.local = offset, len(buffer), buffer
+    try:
+        checked(lib.careful_memory_move(remote, raw, len(held), flags), what)
+        return sum(len(buffer) for _, buffer in held)
+    finally:
+        for _, buffer in held:
+            ffi.release(buffer)
+
+
+_clients: weakref.WeakValueDictionary[tuple[str, int, float], Client]
+_clients = weakref.WeakValueDictionary()
+_lock = threading.Lock()
+
+
+def client_of(way: Route) -> Client:
+    """Returns this process's client of a carefuld.
+
+    Raises:
+        CarefulError: it does not run, or refuses us.
+    """
+    key = str(way.socket), os.getpid(), way.timeout_s
+    with _lock:
+        found = _clients.get(key)
+        if found is None:
+            found = _clients[key] = Client(way)
+        return found
+
+
+def broken(what: str) -> CarefulError:
+    """Returns the error for an answer that no carefuld gives."""
+    return CarefulError(errno.EPROTO, "its answer is malformed", what)
