@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "engine/also.h"
+#include "engine/sharing.h"
 #include "lend/private.h"
 
 static uint64_t whole(uint64_t bytes)

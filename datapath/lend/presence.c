@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "engine/also.h"
+#include "engine/sharing.h"
 #include "lend/private.h"
 
 /* Returns the identity of a peer: its key, or without keys its address. */
