@@ -177,7 +177,7 @@ static int check_interface(struct health *health, struct careful *instance,
 	netdev_read_master(&netdev);
 	memcpy(now.master, netdev.master, sizeof(now.master));
 	if (now.master[0] && strcmp(now.master, was->master) != 0)
-		log_line("%s is a port of %s (%s) now, which takes all that arrives: `ip link set "
+		log_line("%s is a port of %s (%s) now, which takes all frames: `ip link set "
 			 "%s nomaster`",
 			 ifr.ifr_name, now.master, netdev.master_kind, ifr.ifr_name);
 	now.qdiscs = xdp_mode_qdiscs(instance);

@@ -63,7 +63,7 @@ int attached_pass(struct careful *c, struct careful_ipc *head, const void *paylo
 		attached_lost(c);
 		return -ENOTCONN;
 	}
-	/* The BELL that was to wake us was taken: ask for another. */
+	/* This call took the BELL that should wake us, so ask for another. */
 	if (a->connection->rung && a->armed)
 		attached_bell(a, 1);
 	a->connection->rung = false;

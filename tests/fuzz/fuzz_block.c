@@ -362,7 +362,7 @@ static bool idle(const struct block_server *server)
 	return !server->unsent.head && !server->ending.head;
 }
 
-/* All but those that wait until their peer ends what it holds. */
+/* Checks that every request was answered, except those that wait for handles of their peer. */
 static void check_answers(const struct careful *c, const struct block_server *server)
 {
 	uint32_t n = 0;

@@ -56,7 +56,7 @@ def test_put__a_host_dies_and_the_same_command_resumes(make_lab: MakeLab, tmp_pa
     _, err = running.communicate(timeout=60)
     assert running.returncode == 3, err
     assert "h3: its carefulctl ended" in err
-    assert "h4: nothing came: h3 before it failed" in err
+    assert "h4: nothing arrived: h3, before it, failed" in err
     assert (tmp_path / "h2" / "image").read_bytes() == file.read_bytes()
     assert not (tmp_path / "h3" / "image").exists()
     assert not (tmp_path / "h4" / "image").exists()

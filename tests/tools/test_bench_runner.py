@@ -78,7 +78,7 @@ def test_play__adds_rows_to_those_that_are_kept(
     assert all(one["commit"] for one in rows)
 
 
-def test_run__names_the_scenarios_and_those_that_there_are_not() -> None:
+def test_run__lists_scenarios_and_refuses_unknown_ones() -> None:
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, str(RUN), *words]
         return subprocess.run(argv, capture_output=True, text=True, check=False)

@@ -154,9 +154,9 @@ def _steering(ifname: str, code: int) -> tuple[str, ...]:
 def pause(ifname: str, heeds_and_sends: tuple[bool, bool]) -> Finding:
     """Checks link-level flow control: with it, a full queue stalls the sender and drops nothing."""
     if all(heeds_and_sends):
-        return ok("pause", "pause frames are heeded and sent: a full queue holds its sender")
-    words = {False: "are neither heeded nor sent", True: "are heeded, and not sent"}
-    said = "are sent, and not heeded" if heeds_and_sends[1] else words[heeds_and_sends[0]]
+        return ok("pause", "pause frames are obeyed and sent: a full queue holds its sender")
+    words = {False: "are neither obeyed nor sent", True: "are obeyed, but not sent"}
+    said = "are sent, but not obeyed" if heeds_and_sends[1] else words[heeds_and_sends[0]]
     text = f"pause frames {said}: a full queue drops frames, here or in the switch"
     fix = ("ethtool", "-A", ifname, "rx", "on", "tx", "on")
     return warn("pause", text, f"{' '.join(fix)}, and flow control in the switch", fix)
@@ -232,7 +232,7 @@ def _interface(link: Link, case: Case) -> Iterator[Finding]:
     elif links.lo_has_address(link):
         yield ok("address", f"{link.name} has none; hosts can use an address of lo")
     else:
-        text = f"{link.name} has at most link-local addresses: peers can use no others"
+        text = f"{link.name} has only link-local addresses: peers can use no others"
         yield warn("address", text, f"ip addr add ADDRESS/PREFIX dev {link.name}")
     if others := links.in_same_subnet(link):
         text = f"{', '.join(others)}: in one subnet with {link.name}, answers ARP for its addresses"

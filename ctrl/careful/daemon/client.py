@@ -214,8 +214,8 @@ class Client:
         version = int.from_bytes(self._buffer[: _VERSION.size], sys.byteorder)
         if size >= _VERSION.size and version != lib.CAREFUL_IPC_VERSION:
             text = (
-                f"carefuld is another release's: its socket speaks version {version}, this command "
-                f"{lib.CAREFUL_IPC_VERSION} (carefulctl --version); restart it"
+                f"carefuld is from another release: its socket speaks version {version}, this "
+                f"command {lib.CAREFUL_IPC_VERSION} (carefulctl --version); restart it"
             )
             raise OtherReleaseError(errno.EPROTO, text, self.name)
 
@@ -317,7 +317,7 @@ def peers_of(payload: bytes) -> list[CData]:
 
 def _copy_of(name: str, data: bytes) -> CData:
     if len(data) < sizeof(name):
-        text = "carefuld is of another build than this command: restart it"
+        text = "carefuld is from another build than this command: restart it"
         raise CarefulError(errno.EPROTO, text)
     copy = ffi.new(f"struct {name} *")
     ffi.memmove(copy, data, sizeof(name))

@@ -54,7 +54,7 @@ async def remove(remote: BlockClient, path: str) -> None:
     name = remote.name(shown(path))
     if await _is_export(remote, path):
         await remote.stat(path)
-        raise CarefulError(errno.EBUSY, "is what the host exports", name)
+        raise CarefulError(errno.EBUSY, "is the exported directory itself", name)
     # For the protocol, a missing name is no error; a symlink may dangle.
     there = await _run(remote, lib.CAREFUL_ITEM_READ, path)
     if there.status == errno.ENOENT:
@@ -113,7 +113,9 @@ async def _in_export(remote: BlockClient, item: Item, flags: int) -> Item:
     # The host has several exports: the first component names one, and an item must stay inside.
     tops = [os.fsdecode(name).partition("/") for name in (item.name, item.text) if name]
     if not all(rest for _, _, rest in tops):
-        raise CarefulError(errno.EBUSY, "is what the host exports", remote.name(shown(path)))
+        raise CarefulError(
+            errno.EBUSY, "is the exported directory itself", remote.name(shown(path))
+        )
     if len({top for top, _, _ in tops}) > 1:
         raise CarefulError(errno.EXDEV, _RENAME_ERRORS[errno.EXDEV], remote.name(shown(path)))
     export = tops[0][0]

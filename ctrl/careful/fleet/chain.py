@@ -306,7 +306,9 @@ class Put:
     def _hear(self, chain: list[_Link], number: int, said: Json, blocks: Blocks) -> None:
         if "sent" in said and number + 1 < len(chain):
             if said["sent"] not in range(blocks.count):
-                self._break(chain, number, f"sent on block {said['sent']!r}: there is none")
+                self._break(
+                    chain, number, f"forwarded block {said['sent']!r}, which does not exist"
+                )
                 return
             chain[number + 1].have.add(int(said["sent"]))
             self._onward(chain, number + 1, blocks)
@@ -344,7 +346,7 @@ class Put:
         for one in chain[number + 1 :]:
             if one.finishing:
                 return
-            self._fail(one, f"nothing came: {name} before it failed")
+            self._fail(one, f"nothing arrived: {name}, before it, failed")
 
 
 def is_here(ip: str) -> bool:

@@ -152,7 +152,7 @@ def _up_down(pipeline: Pipeline, message_bytes: float, limits: Limits) -> Array:
 
 
 def best_of(pipeline: Pipeline, plans: list[Array]) -> Array:
-    """The plan of least latency among 1-d plans of any length."""
+    """Returns the plan of least latency among 1-d plans of any length."""
     padded = np.zeros((len(plans), max(len(plan) for plan in plans)))
     for row, plan in zip(padded, plans, strict=True):
         row[: len(plan)] = plan

@@ -318,7 +318,7 @@ def rules(pipeline: Pipeline, made: Plan) -> list[Sizes]:
 
 def _check_count(count: int, strategy: str, message_bytes: float, limits: Limits) -> None:
     if strategy not in ("fixed", "lp"):
-        raise InputError(f"a number of fragments goes with fixed or lp, not with {strategy}")
+        raise InputError(f"a number of fragments needs strategy fixed or lp, not {strategy}")
     least, most = limits.counts(message_bytes)
     if not least <= count <= most:
         raise InputError(

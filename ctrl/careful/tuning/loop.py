@@ -192,7 +192,7 @@ class Loop:
                 self._look(client)
                 looked = now
                 if once and not self._tuned:
-                    text = "no peer has a session with it: name one by --peer"
+                    text = "no peer has a session: name a host with --peer"
                     raise CarefulError(errno.ENOENT, text, self._instance.ifname)
             self._turns.step()
             if once and all(_done(one) for one in self._tuned.values()):

@@ -155,7 +155,7 @@ class Store:
         return [Pulse(math.ceil((count - 0.5) * size)) for count in sorted(counts)]
 
     def best(self, index: int) -> Pulse:
-        """Returns the threshold of least latency; if several are equal, the largest: fewer
+        """Returns the threshold of least latency; among equals the largest, which makes fewer
         writes.
         """
         costs = (self.g_us, self.G_us_per_byte)

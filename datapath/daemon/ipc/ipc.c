@@ -84,7 +84,7 @@ static int other_version(const struct ipc_client *client, uint32_t version)
 	packet_send(client->fd, &head, NULL, -1);
 	if (log_allowed(&limit))
 		log_line("a client speaks version %u of the local socket, and this carefuld %u: "
-			 "one of them is another release's (carefulctl --version)",
+			 "one of them is from another release (carefulctl --version)",
 			 version, CAREFUL_IPC_VERSION);
 	return -EPROTO;
 }

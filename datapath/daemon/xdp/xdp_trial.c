@@ -440,7 +440,7 @@ static bool keeps_link(const struct trial *t)
 {
 	if (!xdp_mode_link_downs(t->instance))
 		return true;
-	log_line("XDP: not to be measured: the link went down for the program");
+	log_line("XDP: not measured: the link went down when the program was attached");
 	return false;
 }
 

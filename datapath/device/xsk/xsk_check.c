@@ -85,7 +85,7 @@ static int check_interface(const struct look *look)
 			netdev->name, netdev->driver);
 	if (netdev->master[0])
 		return refuse(look->error, -EBUSY,
-			      "%s is a port of %s (%s), which takes all that arrives: `ip link set "
+			      "%s is a port of %s (%s), which takes all frames: `ip link set "
 			      "%s nomaster`",
 			      netdev->name, netdev->master, netdev->master_kind, netdev->name);
 	if (!(netdev->flags & IFF_UP))

@@ -16,7 +16,7 @@ from careful.cli.running import Outlasting
 from careful.cli.transfer_options import options_of, reads_again
 from careful.errors import CarefulError, OtherReleaseError
 
-UPGRADED = OtherReleaseError(errno.EPROTO, "carefuld is another release's")
+UPGRADED = OtherReleaseError(errno.EPROTO, "carefuld is from another release")
 #: As a transfer that meets another release's carefuld, but in the process that follows.
 PROGRAM = """
 import os, sys
@@ -29,7 +29,7 @@ with Outlasting(60.0) as patience:
     patience.begun = "AGAIN" not in os.environ
     os.environ["AGAIN"] = ""
     print(os.getpid(), *sys.argv[1:], flush=True)
-    raise OtherReleaseError(71, "carefuld is another release's")
+    raise OtherReleaseError(71, "carefuld is from another release")
 """
 
 
@@ -41,7 +41,7 @@ def test_outlasting__becomes_the_command_that_is_installed() -> None:
     assert first == second
     assert first.endswith(" get h2:a b .")
     assert done.stderr.count("carefuld was upgraded; continuing") == 1
-    assert done.stderr.endswith("OtherReleaseError: carefuld is another release's\n")
+    assert done.stderr.endswith("OtherReleaseError: carefuld is from another release\n")
 
 
 @pytest.mark.parametrize(

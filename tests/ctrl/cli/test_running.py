@@ -58,7 +58,7 @@ def test_wait__a_carefuld_that_begins_is_waited_for_and_another_release_is_not(
     one.wait(GONE)
     assert not one.wait(CarefulError(errno.EBUSY, "belongs to process 7"), is_way=True)
     with pytest.raises(CarefulError, match="another release"):
-        one.wait(CarefulError(errno.EPROTO, "carefuld is another release's"), is_way=True)
+        one.wait(CarefulError(errno.EPROTO, "carefuld is from another release"), is_way=True)
 
 
 def test_wait__is_anew_after_something_came(monkeypatch: pytest.MonkeyPatch) -> None:

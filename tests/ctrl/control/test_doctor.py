@@ -430,10 +430,10 @@ def test_doctor__fix_while_it_is_up(host: Host) -> None:
 @pytest.mark.parametrize(
     ("answer", "state", "said"),
     [
-        ((1, 1, 1), "ok", "are heeded and sent"),
-        ((0, 1, 0), "warn", "are heeded, and not sent"),
-        ((0, 0, 1), "warn", "are sent, and not heeded"),
-        ((1, 0, 0), "warn", "are neither heeded nor sent"),
+        ((1, 1, 1), "ok", "are obeyed and sent"),
+        ((0, 1, 0), "warn", "are obeyed, but not sent"),
+        ((0, 0, 1), "warn", "are sent, but not obeyed"),
+        ((1, 0, 0), "warn", "are neither obeyed nor sent"),
     ],
 )
 def test_pause__as_the_driver_says(

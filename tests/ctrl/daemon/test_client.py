@@ -1,4 +1,4 @@
-"""carefuld's socket, where carefuld is another release's than this command."""
+"""carefuld's socket, where carefuld is from another release than this command."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_client__of_another_release_says_what_to_do(tmp_path: Path, peers: bool)
     path = tmp_path / "sock"
     older = lib.CAREFUL_IPC_VERSION - 1
     with carefuld(path, older, bytes(4096)), Client(path) as client:
-        with pytest.raises(CarefulError, match=r"another release's.*restart it") as caught:
+        with pytest.raises(CarefulError, match=r"another release.*restart it") as caught:
             client.peers() if peers else client.info()
         assert caught.value.errno == errno.EPROTO
         assert f"version {older}" in str(caught.value)

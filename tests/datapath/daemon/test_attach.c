@@ -191,7 +191,7 @@ static void on_done(const struct careful_result *result, void *user)
 	outcome->result = *result;
 	if (result->payload)
 		memcpy(outcome->payload, result->payload, result->bytes);
-	/* The last: another thread may wait for it. */
+	/* This store comes last, since another thread may wait for it. */
 	__atomic_fetch_add(&outcome->done, 1, __ATOMIC_RELEASE);
 }
 
@@ -202,7 +202,7 @@ static void await(struct careful *c, const struct outcome *outcome)
 	CHECK_EQ(outcome->done, 1);
 }
 
-/* Asks the other host to say it again. */
+/* Asks the other host to echo the text. */
 static int asked(struct careful *c, uint32_t peer, const char *what)
 {
 	const uint32_t args[4] = { 1, 2, 3, 4 };
@@ -221,7 +221,7 @@ static int asked(struct careful *c, uint32_t peer, const char *what)
 	return 0;
 }
 
-/* The other host asks the daemon's; its peer there is the first. */
+/* The other host sends a request to a program here; its first peer is this host. */
 static void ask_program(uint16_t handler, struct outcome *outcome)
 {
 	pthread_mutex_lock(&lock);
@@ -276,7 +276,7 @@ static void test_attach__what_cannot_be(void)
 	await_programs(0);
 }
 
-/* Says why it serves nobody, as carefuld does, before the question comes or after that. */
+/* Refuses a connection with a reason, like carefuld, before or after the question arrives. */
 static void *turn_away(void *arg)
 {
 	const struct careful_ipc head = { .version = CAREFUL_IPC_VERSION, .status = -EUSERS };
@@ -317,7 +317,7 @@ static void test_attach__hears_why_it_is_not_served(void)
 	unlink(un.sun_path);
 }
 
-/* It waited without end for room among those that wait, which nobody took. */
+/* A client in a full line once waited for ever. */
 static void test_attach__waits_in_a_full_line_for_a_time(void)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
@@ -367,13 +367,13 @@ static void test_request__answers_and_failures(void)
 	CHECK_EQ(careful_request(c, peer, CAREFUL_HANDLERS_APP, NULL, NULL, 0, on_done, &o), 0);
 	await(c, &o);
 	CHECK_EQ(o.result.status, -EINVAL);
-	/* A name that is nobody's. */
+	/* A peer that does not exist. */
 	o.done = 0;
 	CHECK_EQ(careful_request(c, peer + (1u << 16), ECHO, NULL, NULL, 0, on_done, &o), 0);
 	await(c, &o);
 	CHECK_EQ(o.result.status, -ENOTCONN);
 	CHECK_EQ(careful_request(c, peer, ECHO, NULL, "x", 1, NULL, NULL), 0);
-	/* Its share, all at once, and no more. */
+	/* The program's whole share at once; one more is refused. */
 	for (uint32_t i = 0; i < CAREFUL_RING_OPERATIONS; i++)
 		CHECK_EQ(careful_request(c, peer, ECHO, NULL, NULL, 0, on_done, &outcomes[i]), 0);
 	CHECK_EQ(careful_request(c, peer, ECHO, NULL, NULL, 0, on_done, &o), -EAGAIN);
@@ -386,7 +386,7 @@ static void test_request__answers_and_failures(void)
 	CHECK_EQ(careful_keys_refresh(c, NULL), -EOPNOTSUPP);
 	CHECK_EQ(careful_peer_info(c, peer + (1u << 16), &(struct careful_peer_info){ 0 }),
 		 -ENOENT);
-	/* Closed here, it is the others' yet. */
+	/* Closed here, the session still belongs to the others. */
 	o.done = 0;
 	CHECK_EQ(careful_request(c, peer, ECHO, NULL, NULL, 0, on_done, &o), 0);
 	CHECK_EQ(careful_peer_close(c, peer), 0);
@@ -396,8 +396,8 @@ static void test_request__answers_and_failures(void)
 	await_programs(0);
 }
 
-/* Payloads that are built where carefuld reads them: one after the other, all at once, and what is
- * not the program's (any longer). */
+/* Payloads that are built where carefuld reads them: one after the other, all at once, and buffers
+ * that the program does not own. */
 static void test_send__of_what_it_built(void)
 {
 	static struct outcome outcomes[CAREFUL_RING_BUILT];
@@ -499,7 +499,7 @@ static void test_move__memory_of_its_own_and_other(void)
 		await(c, &o);
 		CHECK_EQ(o.result.status, -ERANGE);
 	}
-	/* More than there is, and files that are none. */
+	/* More memory than there is, and descriptors that are no files. */
 	CHECK_EQ(careful_memory(c, 5 << 20, &base), -ENOMEM);
 	CHECK_EQ(careful_memory(c, UINT64_MAX - 10, &base), -ENOMEM);
 	CHECK_EQ(careful_get(c, peer, table_key, 0, &(struct careful_span){ .fd = -1 }, 1, 0,
@@ -521,7 +521,7 @@ static void test_move__memory_of_its_own_and_other(void)
 	close(pipes[1]);
 	free(other);
 	CHECK_EQ(careful_close(c), 0);
-	shared[0] = 1; /* it stays */
+	shared[0] = 1; /* the memory stays */
 	await_programs(0);
 }
 
@@ -581,9 +581,9 @@ static void test_handle__requests_of_peers(void)
 	CHECK_EQ(careful_reply_late(c, &s.late, ENOENT, NULL, NULL, 0), 0);
 	await(c, &late);
 	CHECK_EQ(late.result.status, -ENOENT);
-	/* Answered once: another answer is nobody's. */
+	/* A second answer has no effect. */
 	CHECK_EQ(careful_reply_late(c, &s.late, 0, NULL, NULL, 0), 0);
-	/* A number that is free again is the other program's. */
+	/* Another program can take a number that is free again. */
 	CHECK_EQ(careful_handle(c, OURS, NULL, NULL), 0);
 	CHECK_EQ(careful_handle(second, OURS, on_ours, &s), 0);
 	o.done = 0;
@@ -694,7 +694,7 @@ static void test_ping__of_stages_and_what_cannot_be(void)
 					 .timeout_ms = 10000 };
 	CHECK_EQ(ping(c, peer, &ask).status, -ENOTSUP);
 	CHECK(ping(c, 77, &ask).status < 0);
-	/* One that has not come back when the program ends: nothing waits for it any longer. */
+	/* A ping that is under way when the program ends: nothing waits for it. */
 	ask = (struct careful_ping_ask){ .stage = CAREFUL_STAGE_NET_RX,
 					 .bytes = 300,
 					 .timeout_ms = 60000 };
@@ -734,7 +734,7 @@ static void test_region__is_served_and_goes_with_the_program(void)
 	await(c, &o);
 	CHECK_EQ(o.result.status, 0);
 	CHECK(!memcmp((uint8_t *)base + 100, table, 3000));
-	/* With a handler, once there is one. */
+	/* With a handler. */
 	store_to(key, 100, OURS, &o);
 	await(c, &o);
 	CHECK_EQ(o.result.status, -ENOSYS);
@@ -794,7 +794,7 @@ struct gets {
 	int begun, done, refused;
 };
 
-/* Gets the region again, for as long as that succeeds. */
+/* Repeats a get of the region until one fails. */
 static void get_again(const struct careful_result *result, void *user)
 {
 	const struct careful_span span = { .base = table, .fd = -1 };
@@ -809,7 +809,7 @@ static void get_again(const struct careful_result *result, void *user)
 					    CAREFUL_NO_DIGEST, get_again, gets);
 }
 
-/* Until some have moved bytes; or each was refused in the end. */
+/* Waits until some gets have moved bytes, or all were refused. */
 static void await_gets(const struct gets *gets, bool refused)
 {
 	bool there = false;
@@ -823,8 +823,8 @@ static void await_gets(const struct gets *gets, bool refused)
 	CHECK(there);
 }
 
-/* However many gets a peer keeps under way: none begins when the program has gone, or
- * has taken the region back. */
+/* A peer keeps many gets under way. None begins after the program has ended or has removed the
+ * region. */
 static void test_region__is_refused_while_it_is_read(void)
 {
 	for (int dies = 0; dies < 2; dies++) {
@@ -882,7 +882,7 @@ static void test_status__names_each(void)
 	await_programs(0);
 }
 
-/* carefuld's disks: what is written to a file takes a while from a moment on, and then counts. */
+/* carefuld's disks: from some moment on a write takes a while, and is counted. */
 static struct {
 	bool (*moment)(void);
 	struct storage_io *first;
@@ -978,8 +978,8 @@ static bool is_closing(void)
 	return !p || p->quiet;
 }
 
-/* Memory of the program's that is not shared is its own again when it has closed: a store of a
- * peer's and a get are in the middle. */
+/* After careful_close() nothing is written into private memory, though a peer's store and a get are
+ * under way. */
 static void test_close__nothing_is_written_afterwards(void)
 {
 	static uint8_t local[300000];
@@ -1035,7 +1035,8 @@ static bool has_left(void)
 	return !p || !memchr(p->wants, 1, sizeof(p->wants));
 }
 
-/* A get into such memory ends, for a program that has closed the peer, when it is its own. */
+/* After careful_peer_close() a get into private memory ends only when nothing is written any
+ * longer. */
 static void test_peer_close__tells_of_a_get_when_nothing_comes(void)
 {
 	static uint8_t local[300000];
@@ -1062,7 +1063,7 @@ static void test_peer_close__tells_of_a_get_when_nothing_comes(void)
 	speed_up();
 }
 
-/* Its state at carefuld. */
+/* The peer's state at carefuld. */
 static uint32_t state_of_peer(uint32_t peer)
 {
 	struct careful_peer_info info = { 0 };
@@ -1100,14 +1101,14 @@ static void test_close__gives_up_a_handshake_that_nobody_else_wants(void)
 	uint32_t index;
 
 	set_silent(true);
-	/* Nobody else asked for it, though another program is there. */
+	/* Only this program uses the peer, though another program exists. */
 	peer = careful_peer(first, &nobody.sa, sizeof(nobody.in));
 	CHECK(peer >= 0);
 	index = index_of(peer);
 	CHECK_EQ(state_of_peer(index), CAREFUL_PEER_CONNECTING);
 	CHECK_EQ(careful_peer_close(first, (uint32_t)peer), 0);
 	CHECK_EQ(state_of_peer(index), CAREFUL_PEER_NONE);
-	/* Both want it: it goes with the second. */
+	/* Both programs use the peer: it is closed with the second. */
 	peer = careful_peer(first, &nobody.sa, sizeof(nobody.in));
 	same = careful_peer(second, &nobody.sa, sizeof(nobody.in));
 	CHECK(peer >= 0);
@@ -1123,7 +1124,7 @@ static void test_close__gives_up_a_handshake_that_nobody_else_wants(void)
 	await_programs(0);
 }
 
-/* It goes in the middle of everything; another one does not notice. */
+/* A program dies in the middle of everything; another one does not notice. */
 static void test_death__leaves_nothing(void)
 {
 	struct careful *other = attached("lives");
@@ -1170,7 +1171,7 @@ static void test_death__leaves_nothing(void)
 	await_programs(0);
 }
 
-/* At the other host: who holds what it is asked, and may never answer. */
+/* At the other host: requests that are held, perhaps never answered. */
 static struct careful_reply_to held[CAREFUL_RING_OPERATIONS];
 static uint32_t held_count;
 
@@ -1189,7 +1190,7 @@ static void handle_there(uint16_t handler, careful_handler_fn *fn)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Nothing of a program waits for a peer that does not answer. */
+/* A program that dies leaves nothing that waits for a silent peer. */
 static void test_death__before_its_answers(void)
 {
 	struct careful *c = attached("dies"), *other = attached("lives");
@@ -1214,7 +1215,7 @@ static void test_death__before_its_answers(void)
 	}
 	CHECK_EQ(clients, 1);
 	CHECK_EQ(operations, 0);
-	/* Answers that come then are nobody's. */
+	/* Late answers have no effect. */
 	pthread_mutex_lock(&lock);
 	for (uint32_t i = 0; i < held_count; i++)
 		careful_reply_late(node[1], &held[i], 0, NULL, "late", 4);
@@ -1289,8 +1290,8 @@ static void test_share__of_stores(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* One that asks all the time, and wants no answer, has a few turns of another's, and no more of
- * what waits for credits than one that does. */
+/* A program that sends one-way requests all the time takes few turns from another, and no larger
+ * share of the room for waiting requests. */
 static void test_share__of_requests(void)
 {
 	struct careful *c = attached("floods"), *other = attached("lives");
@@ -1324,7 +1325,8 @@ static void test_share__of_requests(void)
 	await_programs(0);
 }
 
-/* Its requests are refused, and those under way; once it looks again it is served. */
+/* Requests for a stalled program are refused, also those under way; once it reads again it is
+ * served. */
 static void test_stall__requests_for_it_end(void)
 {
 	static struct outcome o, waits, own[CAREFUL_RING_OPERATIONS];
@@ -1352,14 +1354,15 @@ static void test_stall__requests_for_it_end(void)
 	ask_program(OURS, &o);
 	await(other, &o);
 	CHECK_EQ(o.result.status, -ETIMEDOUT);
-	await_count(c, &s.asked, 1); /* what it was told before; its answer is nobody's */
+	await_count(c, &s.asked, 1); /* told before; its answer has no effect */
 	for (int i = 0; i < 20; i++)
 		CHECK(careful_wait(c, 1, -1) >= 0);
 	o.done = 0;
 	ask_program(OURS, &o);
 	await(c, &o);
 	CHECK_EQ(o.result.status, 0);
-	/* It reads nothing at all while many ask, and want no answer: there is room for who wants one. */
+	/* It reads nothing while many one-way requests arrive: room stays for requests with an
+	 * answer. */
 	for (int sent = 0; sent < CAREFUL_RING_TOLD;) {
 		pthread_mutex_lock(&lock);
 		sent += !careful_request(node[1], 0, OURS, NULL, "hello", 5, NULL, NULL);
@@ -1370,7 +1373,7 @@ static void test_stall__requests_for_it_end(void)
 	for (int i = 0; i < PATIENCE_MS && p->answers_used != 1; i++)
 		CHECK(careful_wait(other, 1, -1) >= 0);
 	CHECK_EQ(p->answers_used, 1);
-	/* Its ring is full, and nothing is overwritten. */
+	/* Its ring is full; nothing is overwritten. */
 	pthread_mutex_lock(&lock);
 	for (uint32_t room = 0; room != 64; room = ipc_ring_room(p), news++)
 		ipc_ring_tell(p, &(struct careful_ring_entry){ .kind = CAREFUL_RING_PEER }, NULL);
@@ -1379,7 +1382,7 @@ static void test_stall__requests_for_it_end(void)
 	ask_program(OURS, &o);
 	await(other, &o);
 	CHECK_EQ(o.result.status, -EBUSY);
-	/* Nor by the ends of what it begins then. */
+	/* Ends of operations that it begins now overwrite nothing either. */
 	memset(own, 0, sizeof(own));
 	for (int i = 0; i < CAREFUL_RING_OPERATIONS; i++)
 		CHECK_EQ(careful_request(c, peer, ECHO, NULL, "hello", 5, on_done, &own[i]), 0);
@@ -1404,7 +1407,7 @@ static void test_stall__requests_for_it_end(void)
 	await_programs(0);
 }
 
-/* A program that has as many messages as fit can still begin this, before it finishes the first. */
+/* A program with a full ring can still begin operations before it finishes the first message. */
 struct fullest {
 	struct careful *c;
 	uint32_t peer;
@@ -1486,8 +1489,8 @@ static void on_news(struct careful *c, uint32_t peer, uint32_t state, void *user
 	heard->all++;
 }
 
-/* A session comes and goes while a program pauses, and so do sessions that mean nothing to it: the
- * program stays, and hears how it ended. */
+/* Sessions come and go while a program pauses. The program stays connected, and hears how its
+ * session ended. */
 static void test_news__of_a_peer_that_comes_and_goes(void)
 {
 	struct careful *c = attached("pauses");
@@ -1518,7 +1521,7 @@ static void test_news__of_a_peer_that_comes_and_goes(void)
 	await_programs(0);
 }
 
-/* Puts in what wants no answer until there is no room. */
+/* Sends one-way requests until there is no room. */
 static void fill(struct careful *c, uint32_t peer)
 {
 	int rc;
@@ -1531,13 +1534,13 @@ static void fill(struct careful *c, uint32_t peer)
 
 static void answer_briefly(const struct careful_message *message, void *user)
 {
-	/* With a payload there is no room, and who answers so is told. */
+	/* There is no room for an answer with a payload, and the call says so. */
 	CHECK_EQ(careful_reply(message, 0, NULL, "HELLO", 5), -EAGAIN);
 	CHECK_EQ(careful_reply(message, *(int *)user, NULL, NULL, 0), 0);
 	CHECK(!attached_handed_over(message->instance));
 }
 
-/* A message to the program can be answered, though there is no room for its own question. */
+/* A program can answer a message though it has no room for requests of its own. */
 static void test_rings__full_of_what_it_asks(void)
 {
 	enum { ASKED = 3 };
@@ -1569,7 +1572,7 @@ static void test_rings__full_of_what_it_asks(void)
 	await_programs(0);
 }
 
-/* A call that found no room is tried again without any other message. */
+/* A program that found no room is woken when there is room, without any other message. */
 static void test_rings__tell_of_room(void)
 {
 	struct careful *c = attached("streams");
@@ -1586,7 +1589,7 @@ static void test_rings__tell_of_room(void)
 	pthread_mutex_unlock(&lock);
 	CHECK_EQ(poll(&pfd, 1, PATIENCE_MS), 1);
 	CHECK_EQ(careful_wait(c, -1, -1), 0);
-	/* Taken before anybody waits: told once. */
+	/* carefuld takes the entries before the program waits: the program is woken once. */
 	fill(c, peer);
 	for (int i = 0; i < PATIENCE_MS && !attached_handed_over(c); i++)
 		usleep(1000);
@@ -1602,7 +1605,7 @@ static void test_rings__tell_of_room(void)
 	await_programs(0);
 }
 
-/* A program's area, filled with anything while carefuld works on it. */
+/* A program's area is filled with garbage while carefuld works on it. */
 static void test_rings__hold_anything(void)
 {
 	struct careful *good = attached("good");
@@ -1618,7 +1621,7 @@ static void test_rings__hold_anything(void)
 			struct careful_ring_entry *e =
 				&c->attached->asks[c->attached->asks_put % CAREFUL_RING_ASKS];
 
-			/* An entry that is nearly one, and anything anywhere. */
+			/* An almost valid entry, and random bytes elsewhere. */
 			random ^= random << 13, random ^= random >> 7, random ^= random << 17;
 			*e = (struct careful_ring_entry){
 				.kind = 1 + random % 4,
@@ -1667,7 +1670,7 @@ static void test_rings__more_than_there_is_ends_the_program(void)
 	careful_close(c);
 }
 
-/* A part in a group of the other host, which has a queue of its own. */
+/* Joins a group at the other host, which has its own queue. */
 static struct careful_events *join_there(uint32_t me)
 {
 	const struct careful_events_options options = {
@@ -1730,7 +1733,7 @@ static int sent_there(struct careful *c, struct careful_events *ev, uint64_t eve
 	return rc;
 }
 
-/* A thousand messages there, each of them back, and more at once than one may have under way. */
+/* Sends a thousand messages, each of which comes back, and more at once than may be under way. */
 static void play(struct careful *c, struct careful_events *here, struct careful_events *there)
 {
 	const int most = careful_event_bytes(here);
@@ -1759,7 +1762,7 @@ static void play(struct careful *c, struct careful_events *here, struct careful_
 	}
 }
 
-/* The other host's name here and ours there do not change. */
+/* A group of a program here and a node at the other host with its own queue. */
 static void test_events__with_a_node_that_has_a_queue(void)
 {
 	struct careful *c = attached("first"), *other = attached("other");
@@ -1779,7 +1782,7 @@ static void test_events__with_a_node_that_has_a_queue(void)
 	CHECK_EQ(join_here(c, peer, &second), -EBUSY); /* it is in one */
 	CHECK_EQ(join_here(other, peer, &second), -EBUSY); /* the handler is taken */
 	play(c, here, there);
-	/* Another program speaks for this one, and yet another writes rubbish: nobody minds. */
+	/* Forged and malformed messages of other programs have no effect. */
 	CHECK_EQ(careful_request(other, peer, CAREFUL_HANDLERS_APP - 1 - 3, NULL, &am, sizeof(am),
 				 on_done, &o),
 		 0);
@@ -1791,7 +1794,7 @@ static void test_events__with_a_node_that_has_a_queue(void)
 	CHECK_EQ(careful_event_send(here, 1, 401, "x", 1, CAREFUL_EVENT_F_LAST, PATIENCE_MS), 0);
 	CHECK_EQ(received_there(c, there, 401, "x", 1), 0);
 	CHECK_EQ(careful_events_failed(there, NULL), 0);
-	/* A child of it that ends is none of this. */
+	/* The end of a forked child does not end the program's part. */
 	pid = fork();
 	if (!pid) {
 		careful_close(c);
@@ -1800,7 +1803,7 @@ static void test_events__with_a_node_that_has_a_queue(void)
 	CHECK_EQ(waitpid(pid, NULL, 0), pid);
 	CHECK_EQ(careful_event_send(here, 1, 402, "x", 1, CAREFUL_EVENT_F_LAST, PATIENCE_MS), 0);
 	CHECK_EQ(received_there(c, there, 402, "x", 1), 0);
-	/* It dies, and the other node hears of it, though nothing was under way. */
+	/* The program dies, and the other node hears of it, though nothing was under way. */
 	careful_close(c);
 	c = attached("second");
 	CHECK_EQ(peer_of(c), peer);
@@ -1809,7 +1812,7 @@ static void test_events__with_a_node_that_has_a_queue(void)
 	close_there(there);
 	there = join_there(0);
 	play(c, here, there);
-	/* It leaves in the middle of an event, then for good. */
+	/* The program leaves in the middle of an event, then for good. */
 	CHECK_EQ(careful_event_send(here, 1, 500, "x", 1, CAREFUL_EVENT_F_LARGE, PATIENCE_MS), 0);
 	CHECK_EQ(careful_events_close(here, 0, PATIENCE_MS), 0);
 	CHECK_EQ(received_there(c, there, 501, "", 0), -ECANCELED);
@@ -1824,7 +1827,7 @@ static void test_events__with_a_node_that_has_a_queue(void)
 	await_programs(0);
 }
 
-/* Or an access of carefuld's could fail. */
+/* Otherwise an access of carefuld could fault. */
 static void test_area__keeps_its_size(void)
 {
 	struct careful_ipc head = { .version = CAREFUL_IPC_VERSION,
@@ -1850,7 +1853,7 @@ static void test_area__keeps_its_size(void)
 	CHECK_EQ(ftruncate(area, 1 << 30), -1);
 	CHECK_EQ(fcntl(area, F_ADD_SEALS, F_SEAL_WRITE), -1);
 	close(area);
-	/* A second one on the same connection. */
+	/* A second attach on the same connection. */
 	head = (struct careful_ipc){ .version = CAREFUL_IPC_VERSION,
 				     .op = CAREFUL_IPC_ATTACH,
 				     .id = 2,
@@ -1883,7 +1886,8 @@ static void test_end__of_carefuld(void)
 	CHECK_EQ(careful_wait(c, 1, -1), -ENOTCONN);
 	CHECK_EQ(careful_request(c, peer, ECHO, NULL, NULL, 0, on_done, &o), -ENOTCONN);
 	CHECK_EQ(careful_peer_info(c, peer, &(struct careful_peer_info){ 0 }), -ENOTCONN);
-	/* An event loop has its number until careful_close(): nobody else gets it before. */
+	/* An event loop may hold the descriptor, so its number stays taken until
+	 * careful_close(). */
 	CHECK_EQ(careful_wait_fds(c, &other_fd, 1, &timeout_ms), 0);
 	CHECK(fcntl(fd, F_GETFD) >= 0);
 	CHECK_EQ(careful_close(c), 0);

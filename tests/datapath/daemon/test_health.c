@@ -21,7 +21,7 @@ static uint32_t lines(const char *text)
 
 	CHECK(fd >= 0);
 	n = read(fd, said, sizeof(said) - 1);
-	CHECK(n >= 0 && n < READ - 1); /* a storm is no large log */
+	CHECK(n >= 0 && n < READ - 1); /* a storm makes a small log */
 	said[n] = 0;
 	close(fd);
 	for (const char *at = said; (at = strstr(at, text)); at++)
@@ -35,7 +35,7 @@ static void begin(void)
 	CHECK_EQ(log_open(path), 0);
 }
 
-/* One peer comes and goes without end; what happens to another is said. */
+/* One peer comes and goes without end; the log still reports another one. */
 static void test_peer__that_flaps_hides_no_other(void)
 {
 	static struct health health;
@@ -51,7 +51,7 @@ static void test_peer__that_flaps_hides_no_other(void)
 	fake_destroy(c);
 }
 
-/* Which address to name, too. */
+/* The log names the address to use. */
 static void test_peer__that_answers_from_elsewhere(void)
 {
 	static struct health health;
@@ -66,7 +66,7 @@ static void test_peer__that_answers_from_elsewhere(void)
 	fake_destroy(c);
 }
 
-/* Whatever peers do, so often: a line now and then, whose counts are all that was. */
+/* However often peers misbehave, the log has few lines, whose counts are complete. */
 static void test_counters__of_a_storm_are_few_lines(void)
 {
 	static struct health health;

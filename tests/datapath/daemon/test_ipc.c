@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The daemon's local socket over an instance without a network: what clients ask,
- * what is left of those that go, and what becomes of packets that are none. Needs no
- * privilege.
+ * The daemon's local socket over an instance without a network: requests of clients, clients that
+ * leave, and malformed packets. Needs no privilege.
  */
 #include <assert.h>
 #include <endian.h>
@@ -74,7 +73,7 @@ static void changed(struct careful *instance, uint32_t peer, uint32_t state, voi
 	ipc_peer_changed(user, peer, state);
 }
 
-static ino_t hanging; /* a file that does not close until `may_close`; 0: none */
+static ino_t hanging; /* close() of this file waits for `may_close`; 0: of none */
 static sem_t may_close;
 
 /* In place of libc's. */
@@ -87,7 +86,7 @@ int close(int fd)
 	return (int)syscall(SYS_close, fd);
 }
 
-static uid_t user; /* who connects from now on */
+static uid_t user; /* user of new connections */
 
 /* In place of libc's. */
 int getsockopt(int fd, int level, int option, void *value, socklen_t *bytes)
@@ -100,7 +99,7 @@ int getsockopt(int fd, int level, int option, void *value, socklen_t *bytes)
 	return 0;
 }
 
-/* Reports whether files are being closed, and will be. */
+/* Reports whether files are being closed, or wait for that. */
 static bool closes(void)
 {
 	return server->closer.files && !hanging;
@@ -164,7 +163,7 @@ static int ask(int fd, struct careful_ipc head, const void *payload, uint32_t by
 	return send_raw(fd, buf, sizeof(head) + bytes, NULL, 0);
 }
 
-/* The next answer, or NULL. */
+/* Returns the next answer, or NULL. */
 static struct answer *next_answer(int fd)
 {
 	static struct answer a;
@@ -300,15 +299,15 @@ static void test_connect__time_limit_and_errors(void)
 	assert(!next_answer(fd) && ipc_timeout_ms(server) > 0);
 	usleep(40000);
 	assert(answered(fd, 1)->head.status == -ETIMEDOUT);
-	/* Its slot is free again. */
+	/* The peer's slot is free again. */
 	assert(c->peers[0].state == CAREFUL_PEER_NONE && ipc_timeout_ms(server) == -1);
-	/* The engine's reason is the answer's. */
+	/* The answer has the engine's errno. */
 	ask(fd, head, &sa, sizeof(sa));
 	turn();
 	c->peers[0].state = CAREFUL_PEER_FAILED;
 	c->peers[0].last_errno = EPROTO;
 	assert(answered(fd, 1)->head.status == -EPROTO);
-	/* Asked again, an old failure is not the answer; full slots are given up. */
+	/* A repeated CONNECT does not get an old failure; full slots are given up. */
 	for (int i = 0; i < FAKE_PEERS; i++) {
 		c->peers[i].state = CAREFUL_PEER_FAILED;
 		c->peers[i].last_errno = EPROTO;
@@ -397,7 +396,7 @@ static void test_request__and_bulk(void)
 	op = operation('g');
 	assert(op && op->region == 9 && op->region_off == 1ULL << 40 && op->bytes == 1 << 20);
 	assert(!op->span.base && op->span.offset == 1ULL << 41);
-	/* FILE_REMOVE waits for what uses it; nobody else may use it meanwhile. */
+	/* FILE_REMOVE waits for operations on the file; no new one may begin meanwhile. */
 	ask(fd, (struct careful_ipc){ .op = CAREFUL_IPC_FILE_REMOVE, .id = 12, .file = file }, NULL,
 	    0);
 	assert(!next_answer(fd));
@@ -446,7 +445,7 @@ static void ask_gets(int fd, uint64_t id, uint32_t peer, uint32_t file, uint32_t
 	    ranges, count * (uint32_t)sizeof(ranges[0]));
 }
 
-/* All of one question have one answer; at most this many of it are under way. */
+/* The gets of one question have one answer; a bounded number is under way. */
 static void test_gets__one_answer(void)
 {
 	int fd = client(), memory = memfd_create("f", MFD_CLOEXEC);
@@ -467,7 +466,7 @@ static void test_gets__one_answer(void)
 	}
 	a = answered(fd, 20);
 	assert(a->head.status == 0 && a->head.bytes == 100 * 10 + 99 * 100 / 2);
-	/* One that is short, or fails: no other begins, and what is under way ends first. */
+	/* After a short or failed get no other begins; those under way end first. */
 	for (uint32_t shorter = 0; shorter < 2; shorter++) {
 		ask_gets(fd, 21, peer, file, 40);
 		turn();
@@ -491,7 +490,7 @@ static void test_gets__one_answer(void)
 	assert(answered(fd, 24)->head.status == -EINVAL);
 	ask_gets(fd, 25, peer, file + 1, 2);
 	assert(answered(fd, 25)->head.status == -EBADF);
-	/* A client that goes: nothing more begins for it. */
+	/* A client leaves: no get begins for it. */
 	ask_gets(fd, 26, peer, file, 100);
 	turn();
 	close(fd);
@@ -505,7 +504,7 @@ static void test_gets__one_answer(void)
 	close(memory);
 }
 
-/* One probe at a time: the second waits for the first, and each has its own result. */
+/* Exports that block_use() reports. */
 static struct careful_export_use told_exports[2];
 
 static struct careful_ipc_use use_of(int fd, uint32_t exports)
@@ -529,7 +528,7 @@ static int on_reload(const char *words, uint32_t bytes, struct careful_error *er
 	return *error->text ? -EINVAL : 0;
 }
 
-/* Root's words are handed on, and what is wrong with them comes back; others' are not. */
+/* Root's options are applied, and an error in them is returned; other users may not reload. */
 static void test_reload__words_of_root(void)
 {
 	struct careful_ipc head = { .op = CAREFUL_IPC_RELOAD, .id = 8 };
@@ -583,7 +582,7 @@ static void test_use__times_and_exports(void)
 	};
 	ask(fd, head, NULL, 0);
 	turn();
-	usleep(3000); /* the buckets from 11 on have what took 2.1 ms and more */
+	usleep(3000); /* buckets from 11 on count 2.1 ms and more */
 	end(operation('g'), 0, 0, NULL, 0);
 	answered(fd, 11);
 	ipc_tells_of(server, (const void *)&before, NULL);
@@ -632,7 +631,7 @@ static void test_ping__results(void)
 		assert(a->head.payload_bytes == sizeof(result));
 		assert(!memcmp(a->payload, &result, sizeof(result)));
 	}
-	head.args[2] = 1u << 30; /* for longer than anybody would wait */
+	head.args[2] = 1u << 30; /* longer than any client would wait */
 	ask(fd, head, NULL, 0);
 	assert(answered(fd, 21)->head.status == -EINVAL);
 	head.peer = 3;
@@ -642,7 +641,7 @@ static void test_ping__results(void)
 	turn();
 }
 
-/* Its ping is not waited for: another client's begins. */
+/* A ping of a client that has gone does not delay another client's. */
 static void test_ping__of_a_client_that_has_gone(void)
 {
 	int gone = client(), fd = client();
@@ -675,7 +674,7 @@ static void test_ping__of_a_client_that_has_gone(void)
 	careful_peer_close(c, 0);
 }
 
-/* Answered as soon as it has begun, or with what is in the way. */
+/* A measurement is answered when it has begun, or with the reason why it cannot. */
 static void test_burst__begins_or_is_refused(void)
 {
 	int fd = client();
@@ -699,8 +698,8 @@ static void test_burst__begins_or_is_refused(void)
 	turn();
 }
 
-/* Reports whether descriptors stay open that a message's buffer did not hold, and nobody knows of: under
- * QEMU, which reads with a buffer twice as long as the program's. */
+/* Reports whether descriptors beyond a message's buffer stay open unnoticed, as under QEMU, which
+ * reads with a buffer twice as long as the program's. */
 static bool excess_stays_open(void)
 {
 	const int many[3] = { 0, 1, 2 };
@@ -793,7 +792,7 @@ static struct answer *add_another(int fd, int file)
 	return next_answer(fd);
 }
 
-/* As on FUSE, when whoever serves it hangs: its client waits, and nobody else. */
+/* A file hangs in close(), as on FUSE: only its client waits. */
 static void test_file__that_does_not_close(void)
 {
 	int fd = client(), other = client(), before = open_fds(), answers = 0;
@@ -813,18 +812,18 @@ static void test_file__that_does_not_close(void)
 		ask(fd, info, NULL, 0);
 		assert(!answered(fd, 4)->head.status);
 	}
-	/* Another's file closes, in a thread of its own. */
+	/* Another client's file closes, in a thread of that client. */
 	remove.file = add_file(other, null);
 	ask(other, remove, NULL, 0);
 	while (poll(&(struct pollfd){ .fd = other, .events = POLLIN }, 1, 0) == 0)
 		turn();
 	assert(!answered(other, 3)->head.status);
-	/* It can pass so many that hang, and no more is read of it. */
+	/* The client can pass only this many hanging files; then its requests are not read. */
 	while (add_another(fd, file))
 		answers++;
 	assert(answers == CAREFUL_IPC_FILES - 1 && server->clients_count == 2);
 	assert(open_fds() == before + 2 + (int)CAREFUL_IPC_FILES);
-	/* Nor are those closed by its going. */
+	/* Its disconnection does not close them either. */
 	syscall(SYS_close, fd);
 	turn();
 	assert(server->clients_count == 2);
@@ -860,7 +859,7 @@ static void test_packet__malformed(void)
 	assert(closed(fd));
 	close(fd);
 	fd = client();
-	head.payload_bytes = CAREFUL_IPC_PAYLOAD_BYTES; /* and it is cut to what it says */
+	head.payload_bytes = CAREFUL_IPC_PAYLOAD_BYTES; /* the packet is cut to this */
 	memcpy(buf, &head, sizeof(head));
 	send_raw(fd, buf, sizeof(buf), NULL, 0);
 	assert(closed(fd));
@@ -868,7 +867,7 @@ static void test_packet__malformed(void)
 	head.payload_bytes = 0;
 	memcpy(buf, &head, sizeof(head));
 	fd = client();
-	send_raw(fd, buf, sizeof(head) + 5, NULL, 0); /* payload that the header denies */
+	send_raw(fd, buf, sizeof(head) + 5, NULL, 0); /* unannounced payload */
 	assert(closed(fd));
 	close(fd);
 	fd = client();
@@ -970,7 +969,7 @@ static void test_client__gone_with_work_under_way(void)
 	close(memory);
 }
 
-/* Asks the block service for something, which ends like this. */
+/* Sends a request to the block service, which ends with this status and key. */
 static void ask_block(int fd, struct careful_ipc head, int status, uint32_t key)
 {
 	ask(fd, head, NULL, 0);
@@ -979,7 +978,7 @@ static void ask_block(int fd, struct careful_ipc head, int status, uint32_t key)
 	next_answer(fd);
 }
 
-/* The next CLOSE that carefuld asks for, which comes after a moment. */
+/* Returns carefuld's next CLOSE, which comes after a moment. */
 static struct fake_operation *next_close(void)
 {
 	struct fake_operation *op;
@@ -1009,7 +1008,7 @@ static void test_client__gone_and_answers_are_lost(void)
 	head.args[3] = 0x9abcdef0;
 	ask_block(fd, head, -ECONNRESET, 0);
 	assert(server->clients->handles_count == 2);
-	/* Asked again, it has its key. */
+	/* A repeated request gets its key. */
 	ask_block(fd, head, 0, 4712);
 	assert(server->clients->handles_count == 2);
 	head.handler = CAREFUL_BLOCK_CLOSE;
@@ -1068,7 +1067,7 @@ static void test_client__closes_its_handles_itself(void)
 		head.args[0] = key;
 		ask_block(fd, head, key == 4 ? -ECONNRESET : 0, 0);
 	}
-	/* 5 is open, and of 4 nobody knows. */
+	/* 5 is open; whether 4 is open is unknown. */
 	assert(server->clients->handles_count == 2);
 	close(fd);
 	turn();
@@ -1092,8 +1091,8 @@ static void ask_open(int fd, struct careful_ipc head, uint32_t attempt)
 	turn();
 }
 
-/* An OPEN can wait at the peer until its own client closes something. So no flood of them keeps
- * back what closes, and none outlives its client, whatever else the client has under way. */
+/* An OPEN can wait at the peer until its own client closes something. So a flood of OPENs delays no
+ * CLOSE, and no OPEN outlives its client. */
 static void test_client__floods_with_opens(void)
 {
 	int fd = client(), memory = memfd_create("f", MFD_CLOEXEC);
@@ -1150,8 +1149,8 @@ static void test_client__floods_with_opens(void)
 	close(memory);
 }
 
-/* Answers to OPENs are lost. Each may have a handle at the peer, so it counts. Asked again, it gets
- * that handle, so no bound holds it back. */
+/* Answers to OPENs are lost. Each OPEN may have a handle at the peer, so it counts. A repeated OPEN
+ * gets that handle, so no limit refuses it. */
 static void test_client__asks_lost_opens_again(void)
 {
 	int fd = client();
@@ -1171,7 +1170,7 @@ static void test_client__asks_lost_opens_again(void)
 	for (i = 1; i <= HANDLES; i++)
 		ask_open(fd, head, i);
 	assert((uint32_t)operations() == HANDLES);
-	/* No room at the peer says nothing about the handle. */
+	/* EAGAIN of the peer says nothing about the handle. */
 	end(operation('r'), -EAGAIN, 0, NULL, 0);
 	assert(next_answer(fd)->head.status == -EAGAIN);
 	ask_open(fd, head, 1);
@@ -1241,7 +1240,7 @@ static void test_client__asks_more_than_it_may(void)
 				    .peer = connect_peer(fd, 0x0a000001) };
 	unsigned int begun = 0;
 
-	/* Requests whose answers may be large: only as many as may be kept. */
+	/* Requests with large answers: only as many begin as can be kept. */
 	head.op = CAREFUL_IPC_REQUEST;
 	while (ask(fd, head, "x", 1) == 0 && sent < 400) {
 		head.id = (uint64_t)++sent;
@@ -1249,7 +1248,7 @@ static void test_client__asks_more_than_it_may(void)
 	}
 	begun = (unsigned int)operations();
 	assert(begun == IPC_ANSWER_BYTES / 3700 && server->clients->parked);
-	/* Each answer lets another begin; in the end all are answered, in order here. */
+	/* Each answer lets another request begin; in the end all are answered, here in order. */
 	for (int i = 0; i < sent; i++) {
 		struct fake_operation *op = operation('r');
 
@@ -1288,7 +1287,7 @@ static void test_client__does_not_read(void)
 		for (struct fake_operation *op; (op = operation('r'));)
 			end(op, 0, 0, large, sizeof(large));
 	}
-	/* Its questions stay in its own socket; what waits for it is bounded. */
+	/* Its requests stay in its own socket; the answers that wait for it are bounded. */
 	assert(sent < 1000 && server->clients->answers);
 	assert(server->clients->reserved <= IPC_ANSWER_BYTES);
 	/* Others are served. */
@@ -1296,14 +1295,14 @@ static void test_client__does_not_read(void)
 	ask(other, (struct careful_ipc){ .op = CAREFUL_IPC_INFO, .id = 1 }, NULL, 0);
 	assert(answered(other, 1)->head.status == 0);
 	close(other);
-	/* It reads at last, and gets them all. */
+	/* The client reads at last, and gets all answers. */
 	for (struct answer *a; (a = next_answer(fd)); answers++) {
 		assert(a->head.payload_bytes == sizeof(large));
 		for (struct fake_operation *op; (op = operation('r'));)
 			end(op, 0, 0, large, sizeof(large));
 	}
 	assert(answers == sent);
-	/* Gone with answers waiting. */
+	/* A client leaves while answers wait. */
 	while (!server->clients->answers) {
 		ask(fd, head, "x", 1);
 		turn();
@@ -1349,7 +1348,7 @@ static void test_measure__train_has_one_answer(void)
 	last = operation('r');
 	assert(last->handler == CAREFUL_PROBE && last->args[0] && last->args[1] == 3);
 	assert(last->payload_bytes == 1000 && ipc_timeout_ms(server) > 1000);
-	/* The same client's next one waits until this one is over, and no other client's. */
+	/* The same client's next measurement waits for this one; another client's does not. */
 	ask(fd, measure_of(peer, 1, 0), NULL, 0);
 	assert(!next_answer(fd) && operations() == 1);
 	ask(other, measure_of(peer, 1, 0), NULL, 0);
@@ -1368,7 +1367,7 @@ static void test_measure__train_has_one_answer(void)
 	assert(operations() == 1);
 	end(operation('r'), 0, 0, NULL, 0);
 	probes_of(answered(fd, 40), 1);
-	/* An older careful there answers without the arrivals. */
+	/* An older peer answers without arrival times. */
 	ask(fd, measure_of(peer, 4, CAREFUL_IPC_TRAIN), NULL, 0);
 	turn();
 	end(operation('r'), 0, 0, NULL, 0);
@@ -1395,7 +1394,7 @@ static void test_measure__round_trips_one_by_one(void)
 	for (int i = 0; i < 3; i++)
 		assert(probes[i].arrived_ns >> 32 == (uint64_t)i &&
 		       probes[i].back_ns >= probes[i].sent_ns);
-	/* A failure ends it; what is not sent stays so. */
+	/* A failure ends the measurement; no more probes are sent. */
 	ask(fd, measure_of(peer, 3, 0), NULL, 0);
 	turn();
 	end(operation('r'), -ECONNRESET, 0, NULL, 0);
@@ -1429,14 +1428,14 @@ static void test_measure__refused_or_put_off(void)
 	ask(fd, head, NULL, 0);
 	assert(answered(fd, 40)->head.status == -EMSGSIZE && !operations());
 	c->payload_bytes = 3700;
-	/* No room in the engine: later, without a word. */
+	/* If the engine has no room, the probe is sent later. */
 	c->begin_errno = -EAGAIN;
 	ask(fd, measure_of(peer, 2, CAREFUL_IPC_TRAIN), NULL, 0);
 	assert(!next_answer(fd) && !operations() && ipc_timeout_ms(server) == 0);
 	c->begin_errno = 0;
 	turn();
 	assert(operations() == 1);
-	/* The asker has gone: the measurement ends with the client, no probe begins. */
+	/* The measurement ends with its client; no probe begins. */
 	close(fd);
 	turn();
 	turn();
@@ -1512,8 +1511,8 @@ static uint32_t begin_peer(int fd, uint32_t host, uint32_t op, uint64_t id)
 	return (uint32_t)ask(fd, head, &sa, sizeof(sa));
 }
 
-/* One user's handshakes, PEER_BEGINs and CONNECTs, get no answer. Half of the places stay free;
- * another user and root find some, and are not made to yield. */
+/* Handshakes of one user get no answer. Half of the places stay free; another user and root find
+ * some, and need not yield. */
 static void test_handshakes__without_an_answer_yield(void)
 {
 	uint32_t used = 0;
@@ -1536,11 +1535,11 @@ static void test_handshakes__without_an_answer_yield(void)
 	for (uint32_t i = 0; i < FAKE_PEERS; i++)
 		used += c->peers[i].state != CAREFUL_PEER_NONE;
 	assert(used == FAKE_PEERS / 2);
-	/* The oldest attempt goes for another user's, and its CONNECT gets an error. */
+	/* The oldest attempt yields to another user's, and its CONNECT gets an error. */
 	begin_peer(other, 11, CAREFUL_IPC_PEER_BEGIN, 11);
 	assert(!answered(other, 11)->head.status);
 	assert(answered(member, 1)->head.status == -EADDRINUSE);
-	/* All places are taken: root's question has one nevertheless. */
+	/* All places are taken; root's request gets one nevertheless. */
 	for (uint32_t i = 0; i < FAKE_PEERS; i++)
 		if (c->peers[i].state == CAREFUL_PEER_NONE)
 			c->peers[i].state = CAREFUL_PEER_UP;
@@ -1559,7 +1558,7 @@ static void test_handshakes__without_an_answer_yield(void)
 	assert(!server->clients);
 }
 
-/* SIGNATURE holds everybody up, and PEACE speaks for all of this host. */
+/* SIGNATURE delays everybody, and PEACE acts for the whole host. */
 static void test_user__asks_what_is_roots(void)
 {
 	struct careful_ipc peace = { .op = CAREFUL_IPC_REQUEST, .handler = CAREFUL_PEACE };
@@ -1594,7 +1593,7 @@ static void test_user__asks_what_is_roots(void)
 	assert(!server->clients);
 }
 
-/* Asks to open a file; returns whether it was asked at the peer, which opens it. */
+/* Sends an OPEN. Returns whether it reached the peer, which opens the file. */
 static bool opens_file(int fd, uint32_t peer, uint32_t key, uint32_t flags)
 {
 	const struct careful_ipc head = {
@@ -1616,8 +1615,9 @@ static bool opens_file(int fd, uint32_t peer, uint32_t key, uint32_t flags)
 	return true;
 }
 
-/* One user opens all that it may, by two clients. Another one and root open some, too; an OPEN that
- * may wait does so until the user closes one, and is forgotten with its client. */
+/* One user opens as many files as allowed, by two clients. Another user and root can still open
+ * some. An OPEN that may wait does so until the user closes one; it is forgotten with its
+ * client. */
 static void test_handles__of_one_user_leave_some(void)
 {
 	int fds[2], other, root;
@@ -1676,8 +1676,8 @@ static void test_clients__too_many(void)
 	assert(!server->clients && !server->clients_count);
 }
 
-/* Twice as many at a time as there can be, each again and again: who was there before is answered
- * all the while, and others once they have gone. */
+/* Twice as many clients as there are places connect again and again. A connected client is answered
+ * all the while, and others once these have gone. */
 static void test_clients__ten_thousand_keep_nobody_waiting(void)
 {
 	enum { CONNECTIONS = 10000, OPEN = 2 * IPC_CLIENTS };
@@ -1773,7 +1773,7 @@ static void test_signature__what_is_none_and_what_fails(void)
 	turn();
 }
 
-/* Each may last seconds: however many are asked, by whomever, the loop goes round in between. */
+/* A signature may last seconds: the loop runs between any two. */
 static void test_signature__one_a_round(void)
 {
 	enum { EACH = 8 };
@@ -1798,7 +1798,7 @@ static void test_signature__one_a_round(void)
 		for (int i = 0; i < 2; i++)
 			while (recv(fds[i], buf, sizeof(buf), MSG_DONTWAIT) > 0)
 				found++;
-		assert(found <= 2); /* one that was read, one that had waited */
+		assert(found <= 2); /* one that was read, one that waited */
 		answers += (uint32_t)found;
 	}
 	assert(answers == 2 * EACH);
@@ -1808,7 +1808,7 @@ static void test_signature__one_a_round(void)
 	turn();
 }
 
-/* A peer's peace: what names it waits, what names another does not. */
+/* During a peer's peace, requests to it wait, and requests to another peer do not. */
 static void test_hold__questions_to_one_peer_wait(void)
 {
 	int fds[2] = { client(), client() };
@@ -1841,7 +1841,7 @@ static void test_hold__questions_to_one_peer_wait(void)
 	turn();
 }
 
-/* A client begins when it hears of the session: after the epochs of a trial. */
+/* Clients hear of a session only after the epochs of a trial. */
 static void test_hold__a_session_is_told_of_afterwards(void)
 {
 	int fd = client();
@@ -1885,13 +1885,13 @@ static void test_signature__replies_outlive_the_client(void)
 	turn();
 	assert(!server->clients && operations() == 4);
 	c->answering = true;
-	assert(careful_poll(c) == 4); /* frees who asked */
+	assert(careful_poll(c) == 4); /* frees the clients that asked */
 	c->answering = false;
 	careful_peer_close(c, (uint32_t)ipc_peer_index(server, peer));
 }
 
-/* Out of descriptors, the loop sleeps, root is served with the spare one, and others are told or
- * wait until there are some again. */
+/* Without free descriptors the loop sleeps, root is served by the spare one, and other clients are
+ * refused or wait. */
 static void test_clients__out_of_descriptors(void)
 {
 	const struct careful_ipc head = { .op = CAREFUL_IPC_INFO, .id = 1 };
@@ -1994,7 +1994,7 @@ int main(void)
 	test_hold__questions_to_one_peer_wait();
 	test_hold__a_session_is_told_of_afterwards();
 	test_signature__replies_outlive_the_client();
-	/* The end with a client there. */
+	/* Ends while a client is connected. */
 	assert(client() >= 0);
 	ipc_destroy(server);
 	fake_destroy(c);

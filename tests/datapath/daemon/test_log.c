@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The log: what peers call themselves is printed, and is no command to a terminal. */
+/* The log prints names that peers choose, so that they are no command to a terminal. */
 #include <assert.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static const char *logged(const char *text)
 	return strchr(line, ' ') + 1;
 }
 
-/* In the journal a line is a datagram of fields, and none of them can hold another one. */
+/* In the journal a line is a datagram of fields; no value can inject another field. */
 static void test_journal__fields(void)
 {
 	const struct log_field fields[] = {
@@ -45,7 +45,7 @@ static void test_journal__fields(void)
 
 	snprintf(un.sun_path, sizeof(un.sun_path), "/tmp/test_log.%d", getpid());
 	assert(fd >= 0 && bind(fd, (struct sockaddr *)&un, sizeof(un)) == 0);
-	/* Another's stderr is no journal. */
+	/* A stderr that is not the named stream is no journal. */
 	setenv("JOURNAL_STREAM", "1:2", 1);
 	log_journal(un.sun_path);
 	assert(journal_fd < 0);
@@ -60,7 +60,7 @@ static void test_journal__fields(void)
 	got[n] = 0;
 	assert(!strcmp(got, "MESSAGE=line 1\nPRIORITY=6\nSYSLOG_IDENTIFIER=carefuld\n"
 			    "CAREFUL_PATH=a?PRIORITY=0\nCAREFUL_BYTES=7\n"));
-	/* A journal that is gone costs its fields, not the line. */
+	/* Without the journal the line is still printed, without fields. */
 	close(fd);
 	unlink(un.sun_path);
 	assert(!strcmp(logged("to the file"), "to the file"));
@@ -68,7 +68,7 @@ static void test_journal__fields(void)
 	journal_fd = -1;
 }
 
-/* A path that is longer than a line hid how many bytes, and how it ended. */
+/* A path longer than a line once hid the bytes and the result. */
 static void test_transfer__of_a_long_path(void)
 {
 	static struct transfer_log log;

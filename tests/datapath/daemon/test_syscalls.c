@@ -24,7 +24,7 @@ struct call {
 
 static const char *const no_args[] = { "/bin/true", NULL };
 
-/* Each would do something for root, or fail otherwise. */
+/* Without the filter each would succeed for root, or fail with another errno. */
 static const struct call refused[] = {
 	{ "execve", SYS_execve, { (long)"/bin/true", (long)no_args, (long)&no_args[1] } },
 	{ "execveat", SYS_execveat, { AT_FDCWD, (long)"/bin/true", (long)no_args } },
@@ -129,7 +129,7 @@ static void *nothing(void *arg)
 	return arg;
 }
 
-/* Threads and their memory, files, and sockets of the kinds that it has. */
+/* Uses threads and their memory, files, and carefuld's kinds of sockets. */
 static void work(void)
 {
 	pthread_t thread;

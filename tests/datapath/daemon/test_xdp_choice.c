@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Which XDP mode is better, on figures that are made up, and what is remembered of that. */
+/* Chooses between XDP modes by made-up figures, and remembers the choice. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -16,7 +16,8 @@
 static char dir[] = "/tmp/test_xdp_choice.XXXXXX";
 static struct careful_error why;
 
-/* Arms that are all alike except for generic's factors, on a machine whose speed changes. */
+/* Returns the choice for equal arms except for generic's factors, on a machine whose speed
+ * changes. */
 static uint32_t chosen(double trip, double rate, const double *speed)
 {
 	struct xdp_figures arms[XDP_ARMS];
@@ -41,7 +42,7 @@ static void test_choose__the_better_of_both_figures_together(void)
 	CHECK_EQ(chosen(1.20, 0.90, steady), CAREFUL_XDP_NATIVE);
 }
 
-/* Somebody else's work makes the machine half as fast from one arm on. */
+/* Other work makes the machine half as fast from one arm on. */
 static void test_choose__a_machine_that_changes_once(void)
 {
 	for (uint32_t at = 1; at < XDP_ARMS; at++) {
@@ -177,7 +178,7 @@ static void test_remember__where_nothing_can_be_written(void)
 	CHECK_EQ(xdp_remember(dir, "", CAREFUL_XDP_NATIVE, &why), -EINVAL);
 }
 
-/* Another user: the files of root are read, and nothing is written. */
+/* Another user reads root's files, and writes nothing. */
 static void test_remember__without_root(void)
 {
 	uint32_t mode = 0;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A trial of the XDP modes, with peers that give peace for it, do not, or fall silent in its
- * middle, and the peace that is given to others. No figure is looked at: what holds, holds on
- * any machine.
+ * A trial of the XDP modes, with peers that grant peace for it, refuse it, or fall silent in its
+ * middle; and the peace that is granted to others. Tests no figure, so it holds on any machine.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -17,7 +16,7 @@
 #include "daemon/xdp/trial_lock.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/process/rundir.c" /* NOLINT(bugprone-suspicious-include) */
 #include "daemon/xdp/xdp_choice.h"
-#define xdp_choose choose /* what a test wants to be better */
+#define xdp_choose choose /* a test decides which mode is better */
 static uint32_t choose(const struct xdp_figures arms[XDP_ARMS]);
 #include "daemon/xdp/xdp_trial.c" /* NOLINT(bugprone-suspicious-include) */
 #undef xdp_choose
@@ -29,7 +28,7 @@ enum { MTU = 1500, ECHO = 7 };
 
 #define STATE_DIR "/run/careful-kept" /* on the pair's own file system */
 
-/* Changes of mode that the device makes, then it refuses; -1: all. */
+/* Mode changes until the device refuses one; -1: it never does. */
 static int changes_left = -1;
 static const struct queue_ops *real_ops;
 static uint32_t better; /* CAREFUL_XDP_AUTO: by the figures */
@@ -59,7 +58,7 @@ static struct daemon_options options = { .state_dir = STATE_DIR };
 static atomic_bool stop;
 static atomic_int gets_left; /* before it does; -1: never */
 static atomic_bool silent;
-static atomic_int peaces; /* asked for */
+static atomic_int peaces; /* requests for peace */
 static int peace_answer;
 
 void ipc_hold(struct ipc *ipc, uint32_t peer, enum ipc_hold why, bool on)
@@ -147,15 +146,15 @@ static void meet_only(void)
 	xdp_trial_peer_changed(&trial, (uint32_t)ends.peer, CAREFUL_PEER_UP);
 }
 
-/* Then a look at what is due. */
+/* Opens the session and runs what is due. */
 static void meet(void)
 {
 	meet_only();
 	xdp_trial_poll(&trial);
 }
 
-/* As if it had been quiet for long enough. Takes first what came too late for the last try;
- * otherwise it would be under way for ever. */
+/* Pretends that the path was quiet for long enough. First takes late answers of the last try, which
+ * would otherwise stay under way for ever. */
 static void next_try(void)
 {
 	careful_wait(ends.c[0], 1, -1);
@@ -223,7 +222,7 @@ static void test_trial__measures_decides_and_nothing_is_lost(void)
 	CHECK(tries >= 1);
 	xdp_trial_peer_changed(&trial, (uint32_t)ends.peer, CAREFUL_PEER_UP);
 	xdp_trial_poll(&trial);
-	CHECK_EQ(peaces, tries); /* once is enough */
+	CHECK_EQ(peaces, tries); /* one request per try */
 	end_trial(thread);
 	ends_close(&ends); /* nothing lost, no epoch broken */
 	forget();
@@ -235,7 +234,7 @@ static void test_trial__a_peer_that_falls_silent_leaves_the_drivers_mode(void)
 
 	meet_only();
 	for (int i = 1; i <= TRIES; i++) {
-		while (trial.failed < (uint32_t)i) { /* peace may come late, on a busy machine */
+		while (trial.failed < (uint32_t)i) { /* peace may come late on a busy machine */
 			gets_left = 40; /* in the middle of an arm */
 			next_try();
 		}
@@ -244,9 +243,9 @@ static void test_trial__a_peer_that_falls_silent_leaves_the_drivers_mode(void)
 			 i < TRIES ? CAREFUL_XDP_BY_PENDING : CAREFUL_XDP_BY_DRIVER);
 		CHECK_EQ(device().xdp_mode, CAREFUL_XDP_NATIVE);
 		CHECK_EQ(remembered_mode(), CAREFUL_XDP_AUTO);
-		CHECK_EQ(held[0][ends.peer], 0); /* data may flow until the next */
+		CHECK_EQ(held[0][ends.peer], 0); /* data may flow until the next try */
 		gets_left = -1;
-		ask(); /* it is back, and is served */
+		ask(); /* the peer is back, and is served */
 	}
 	nothing_is_held();
 	end_trial(thread);
@@ -255,7 +254,7 @@ static void test_trial__a_peer_that_falls_silent_leaves_the_drivers_mode(void)
 	pair_close(&ends.pair);
 }
 
-/* The last of all, after the arms', fails: what is better is not in effect. */
+/* The last change, after all arms, fails: the better mode is not in effect. */
 static void test_trial__a_last_change_that_fails_measures_nothing(void)
 {
 	pthread_t thread = begin_trial(1);
@@ -268,7 +267,8 @@ static void test_trial__a_last_change_that_fails_measures_nothing(void)
 	better = CAREFUL_XDP_NATIVE; /* while the last arm is generic */
 	meet_only();
 	for (uint32_t i = 1; i <= TRIES; i++) {
-		/* A busy machine may end one before its last change: that is none of these. */
+		/* A busy machine may end a trial before its last change; such a trial does not
+		 * count. */
 		do {
 			trial.wanted = true;
 			trial.failed = i - 1;
@@ -278,7 +278,7 @@ static void test_trial__a_last_change_that_fails_measures_nothing(void)
 		CHECK_EQ(trial.failed, i);
 		CHECK_EQ(remembered_mode(), CAREFUL_XDP_AUTO);
 		CHECK_EQ(device().xdp_by, i < TRIES ? CAREFUL_XDP_BY_PENDING : CAREFUL_XDP_BY_LEFT);
-		CHECK_EQ(device().xdp_mode, CAREFUL_XDP_GENERIC); /* nor was there a way back */
+		CHECK_EQ(device().xdp_mode, CAREFUL_XDP_GENERIC); /* the way back failed too */
 	}
 	changes_left = -1;
 	better = CAREFUL_XDP_AUTO;
@@ -298,7 +298,7 @@ static int link_to_peer(bool up)
 
 static bool cut;
 
-/* As a driver that starts its NIC again: without a carrier, and with one again some time later. */
+/* Like a driver that restarts its NIC: the carrier goes, and returns some time later. */
 static int cuts_the_link(struct queue *queue, uint32_t mode, struct careful_error *error)
 {
 	int rc = real_ops->mode(queue, mode, error);
@@ -326,7 +326,7 @@ static void test_trial__a_link_that_goes_down_for_it_is_not_tried_again(void)
 	CHECK_EQ(trial.failed, 1);
 	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_DRIVER);
 	CHECK_EQ(device().xdp_mode, CAREFUL_XDP_NATIVE);
-	CHECK_EQ(remembered_mode(), CAREFUL_XDP_NATIVE); /* nor is it tried after the next `up` */
+	CHECK_EQ(remembered_mode(), CAREFUL_XDP_NATIVE); /* the next `up` does not try either */
 	nothing_is_held();
 	CHECK_EQ(link_to_peer(true), 0);
 	ask();
@@ -361,7 +361,7 @@ static void test_trial__a_peer_that_answers_late_is_asked_again(void)
 	forget();
 }
 
-/* A peer that comes up while one with another runs, and changes no more, has its try. */
+/* A peer that comes up during a trial with another peer gets its own trial. */
 static void test_trial__a_peer_that_comes_up_meanwhile_is_not_forgotten(void)
 {
 	pthread_t thread = begin_trial(1);
@@ -373,7 +373,8 @@ static void test_trial__a_peer_that_comes_up_meanwhile_is_not_forgotten(void)
 	CHECK_EQ(*due_ns, 0);
 	let_go(&other);
 	CHECK(*due_ns != 0);
-	/* One that had it, and does not wait, has not; nor has one when there is nothing to try. */
+	/* A peer that does not wait for a trial gets none, nor does any peer if there is nothing to
+	 * try. */
 	*due_ns = 0;
 	ipc_hold(NULL, (uint32_t)ends.peer, IPC_HOLD_TRIAL, false);
 	let_go(&other);
@@ -391,7 +392,7 @@ static void test_trial__a_peer_that_knows_no_peace_is_left_alone(void)
 	pthread_t thread = begin_trial(0);
 
 	meet();
-	while (trial.due_ns[ends.peer]) /* its answer came late */
+	while (trial.due_ns[ends.peer]) /* until its late answer comes */
 		next_try();
 	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_PENDING);
 	CHECK_EQ(device().xdp_mode, CAREFUL_XDP_NATIVE);
@@ -413,7 +414,7 @@ static void test_trial__a_busy_peer_is_asked_again_when_it_is_quiet(void)
 	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_PENDING);
 	CHECK_EQ(held[0][ends.peer], 0); /* data may flow meanwhile */
 	CHECK(trial.due_ns[ends.peer] > before + AGAIN_MS * 1000000ull);
-	ask(); /* what was asked before has come, however late */
+	ask(); /* all earlier answers have come */
 	asked = peaces;
 	CHECK_EQ(asked, 1);
 	trial.due_ns[ends.peer] = 1;
@@ -453,7 +454,7 @@ static void test_trial__a_peer_that_is_always_busy_leaves_the_drivers_mode(void)
 	ends_close(&ends);
 }
 
-/* A peer that does not answer that peace is over is not waited for. */
+/* The end of peace does not wait for a silent peer. */
 static void test_trial__the_end_of_peace_waits_for_nobody(void)
 {
 	pthread_t thread = begin_trial(1);
@@ -464,7 +465,7 @@ static void test_trial__the_end_of_peace_waits_for_nobody(void)
 	while (!silent)
 		;
 	let_go(&one);
-	CHECK_EQ(the_peer().operations, 1); /* our word, which has no answer yet */
+	CHECK_EQ(the_peer().operations, 1); /* our message, which has no answer yet */
 	gets_left = -1;
 	for (int i = 0; i < PATIENCE && the_peer().operations; i++)
 		careful_wait(ends.c[0], 1, -1);
@@ -523,7 +524,7 @@ static void test_init__without_a_link_measures_nothing(void)
 	CHECK_EQ(xdp_trial_init(&trial, ends.c[0], NULL, &options), 0);
 	CHECK(!trial.wanted);
 	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_DRIVER);
-	CHECK_EQ(remembered_mode(), CAREFUL_XDP_AUTO); /* it may be for another reason */
+	CHECK_EQ(remembered_mode(), CAREFUL_XDP_AUTO); /* the cause may be another one */
 	nothing_is_held();
 	ends_close(&ends);
 }
@@ -575,7 +576,7 @@ static void test_peace__one_measures_at_a_time_and_it_ends(void)
 	CHECK_EQ(xdp_trial_lock_of(100, 1001), 0);
 	theirs.asking = false;
 	CHECK_EQ(held[1][0], IPC_HOLD_PEACE);
-	theirs.peace_ns[0] = 1; /* who asked is gone */
+	theirs.peace_ns[0] = 1; /* the asker has gone */
 	xdp_trial_poll(&theirs);
 	CHECK_EQ(held[1][0], 0);
 	CHECK_EQ(theirs.peaces, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Frames through the AF_XDP device, over a veth between two namespaces: contents,
- * frames of several buffers, whole frames, and which of them are admitted.
+ * Frames through the AF_XDP device, over a veth between two namespaces: contents, frames of several
+ * buffers, and admission.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -9,7 +9,7 @@
 
 #include "two_ends.h"
 
-/* A byte of the body of frame `seq` that a mistake in placing would change. */
+/* Returns a byte of frame `seq`'s body, which depends on its place. */
 static uint8_t pattern(uint32_t seq, uint32_t at)
 {
 	return (uint8_t)(seq * 31 + at * 7 + (at >> 8));
@@ -64,7 +64,7 @@ static void expect_frame(struct end *end, uint32_t seq, uint32_t frame_bytes)
 	queue->ops->fill(queue, addrs, n);
 }
 
-/* One frame after the other, in every size that matters, both ways. */
+/* Sends frames of all interesting sizes both ways. */
 static void exchange(uint32_t largest)
 {
 	uint32_t smallest = end_prefix(&ends[0]), buffer = ends[0].queue->buffer_bytes;
@@ -130,7 +130,7 @@ static void test_rx__whole_frames(void)
 	close_both();
 }
 
-/* tx() takes no half frames, and says how much it took. */
+/* tx() takes only whole frames, and returns how many descriptors. */
 static void test_tx__whole_frames(void)
 {
 	struct device_desc descs[3] = { { .bytes = 4096, .options = DEVICE_DESC_MORE },
@@ -147,7 +147,7 @@ static void test_tx__whole_frames(void)
 	close_both();
 }
 
-/* A program on another CPU ends at some time, and no later than that. */
+/* Waits until a program on another CPU has ended. */
 static void close_slot(struct port *port, uint32_t slot)
 {
 	port->ops->admit(port, slot, 0, 0, 4096, false);
@@ -173,12 +173,12 @@ static void test_admit__closes_and_opens(void)
 	send_frame(&ends[0], 200); /* 2: within the window */
 	kick_all(&ends[0]);
 	expect_frame(&ends[1], 2, 200);
-	close_slot(queue->port, 0); /* again, a new epoch under the same cookie */
+	close_slot(queue->port, 0); /* again: a new epoch under the same cookie */
 	queue->port->ops->admit(queue->port, 0, 2, 4, 4096, false);
 	ends[0].seq = 4;
 	send_frame(&ends[0], 200); /* 5: beyond */
 	ends[0].seq = 3;
-	send_frame(&ends[0], 200); /* 4: the last that can be */
+	send_frame(&ends[0], 200); /* 4: the last that is admitted */
 	kick_all(&ends[0]);
 	expect_frame(&ends[1], 4, 200);
 	CHECK_EQ(end_drain(&ends[1], &bytes), 0);
@@ -186,7 +186,7 @@ static void test_admit__closes_and_opens(void)
 	close_both();
 }
 
-/* Runs on CPU 1 for real until it is told to stop: nothing else gets that one. */
+/* Occupies CPU 1 with real-time priority until it is told to stop. */
 static void *hog(void *stop)
 {
 	while (!atomic_load((atomic_bool *)stop))
@@ -215,8 +215,8 @@ static bool start_hog(pthread_t *thread, atomic_bool *stop)
 	return !rc;
 }
 
-/* With a real-time task on another CPU it takes as long as that one likes until a slot is
- * closed for good; who closes it does not wait, and serves its other peers meanwhile. */
+/* A real-time task on another CPU can delay the end of closing a slot without limit. The engine
+ * does not wait for that, and serves other peers meanwhile. */
 static void test_admit__closing_waits_for_no_other_cpu(void)
 {
 	atomic_bool stop = false;
@@ -227,7 +227,7 @@ static void test_admit__closing_waits_for_no_other_cpu(void)
 
 	open_both(1500, false);
 	port = ends[1].queue->port;
-	close_slot(port, 0); /* the first time may settle how it is done */
+	close_slot(port, 0); /* the first close may choose the method */
 	port->ops->admit(port, 0, 2, 4, 4096, false);
 	CPU_ZERO(&here);
 	CPU_SET(0, &here);

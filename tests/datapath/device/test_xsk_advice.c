@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Zero-copy: what to change where a driver refuses it, and which would take it and pass nothing. */
+/* Zero-copy: advice for drivers that refuse it, and drivers that accept it and pass no frame. */
 #include <errno.h>
 #include <linux/ethtool.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static void says(const char *driver, int rc, const char *words)
 	CHECK(strstr(xsk_zerocopy_advice(driver, rc), words));
 }
 
-/* It said "ethtool -L, ethtool -G" of virtio_net, where neither changes anything. */
+/* The advice for virtio_net was once ethtool -L and -G, which change nothing there. */
 static void test_advice__virtio_needs_something_of_its_host(void)
 {
 	says("virtio_net", -EINVAL, "iommu_platform=on,disable-legacy=on");
@@ -43,7 +43,7 @@ static bool wakes_another(const char *driver, const char *release, uint32_t queu
 	return netdev_wakes_another(driver, release, &channels);
 }
 
-/* Each was seen in an emulated machine: frames passed, or no buffer was taken. */
+/* Each case was seen in an emulated machine: frames passed, or no buffer was used. */
 static void test_wakes_another__igb(void)
 {
 	CHECK(wakes_another("igb", "6.18.15+deb13-amd64", 1, 8, 1));
@@ -51,7 +51,7 @@ static void test_wakes_another__igb(void)
 	CHECK(!wakes_another("igb", "7.3.4+deb13-amd64", 1, 8, 1));
 }
 
-/* By the source: of the queues more than half, or the one that there is. */
+/* From the driver's source: more than half of the queues, or the only one. */
 static void test_wakes_another__a_queue_has_one_interrupt(void)
 {
 	CHECK(wakes_another("igb", "6.18.15", 4, 8, 1));

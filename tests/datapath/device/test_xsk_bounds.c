@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* R, and what bounds it, of a queue that was never opened. */
+/* R, and its bound, of a queue that was never opened. */
 #include <string.h>
 
 #include "check.h"
@@ -8,8 +8,8 @@
 static struct xsk_port port;
 static struct xsk_queue xsk;
 
-/* A queue for which 512 receive buffers were asked, in native mode; its device has a ring of this
- * many. */
+/* Returns the bounds of a queue with 512 receive buffers in native mode, on a device with such a
+ * ring. */
 static const struct careful_device_info *bounds(uint32_t ring, bool zerocopy)
 {
 	memset(&port, 0, sizeof(port));

@@ -75,7 +75,7 @@ static int resolve_patiently(const char *to, struct llhdr *llhdr)
 	return rc;
 }
 
-/* Polls as the engine would, until one of these events; what came with it too. */
+/* Polls like the engine until one of these events comes; returns all that came. */
 static uint32_t wait_event(uint32_t want)
 {
 	uint32_t events = 0;
@@ -111,7 +111,7 @@ static void test_resolve__ipv4_headers(void)
 	uint32_t sum = 0;
 
 	open_sides(1);
-	/* Nobody has asked yet: the first call makes the kernel do so. */
+	/* The first call makes the kernel ask for the address. */
 	CHECK_EQ(resolve("10.77.0.2", &h), -EAGAIN);
 	CHECK_EQ(h.bytes, 0);
 	CHECK_EQ(resolve_patiently("10.77.0.2", &h), 0);
@@ -193,13 +193,13 @@ static void test_resolve__where_no_frame_goes(void)
 			"ip route add blackhole 203.0.113.0/24"));
 	CHECK_EQ(resolve("198.51.100.1", &h), -EXDEV);
 	CHECK_EQ(resolve("203.0.113.1", &h), -ENETUNREACH);
-	/* Nobody there: never an answer, never a wait. */
+	/* A host that does not exist: never an answer, never a wait. */
 	for (int i = 0; i < 20; i++)
 		CHECK_EQ(resolve("10.77.0.9", &h), -EAGAIN);
 	close_sides(1);
 }
 
-/* The best route is another interface's; ours has one, too. */
+/* The best route leaves by another interface, but ours has one too. */
 static void test_resolve__by_our_interface(void)
 {
 	struct llhdr h;
@@ -249,7 +249,7 @@ static void test_events__neighbour_moves(void)
 	CHECK(memcmp(before.data, moved, 6));
 	CHECK(!memcmp(after.data, moved, 6));
 	CHECK(!memcmp(before.data + 6, after.data + 6, 36));
-	/* And back, by asking again, when it is forgotten. */
+	/* A forgotten neighbour is asked for again. */
 	CHECK(!pair_run(&pair, 0, "ip neigh del 10.77.0.2 dev eth1"));
 	wait_event(DEVICE_ROUTES);
 	CHECK_EQ(resolve_patiently("10.77.0.2", &after), 0);
@@ -310,8 +310,8 @@ static void test_events__link_and_mtu(void)
 	settle();
 	CHECK(!pair_run(&pair, 1, "ip link set eth1 down")); /* the carrier goes */
 	wait_event(DEVICE_DOWN);
-	/* A frame that is queued now waits and is not dropped, even by a poll() for received
-	 * frames, which in copy mode sends what the ring has. */
+	/* A frame that is queued now waits. It is not dropped even by a poll() for received frames,
+	 * which in copy mode sends the ring. */
 	CHECK_EQ(queues[0]->ops->tx(queues[0], &desc, 1), 1);
 	CHECK_EQ(queues[0]->ops->kick(queues[0]), -EAGAIN);
 	wait = (struct pollfd){ .fd = queues[0]->fd, .events = POLLIN };
@@ -325,7 +325,7 @@ static void test_events__link_and_mtu(void)
 	CHECK(!pair_run(&pair, 0, "ip link set eth1 down"));
 	wait_event(DEVICE_DOWN);
 	CHECK(!pair_run(&pair, 0, "ip link set eth1 up"));
-	/* The kick saw it first; the engine hears of it all the same. */
+	/* The kick saw the event first; the engine still hears of it. */
 	CHECK_EQ(queues[0]->ops->tx(queues[0], &desc, 1), 1);
 	for (int i = 0; i < 2000 && queues[0]->ops->kick(queues[0]); i++)
 		usleep(1000);
@@ -342,7 +342,7 @@ static void test_events__link_and_mtu(void)
 	close_sides(1);
 }
 
-/* Frames on a queue that nobody asked for: the promise is broken, and the log says why. */
+/* Frames on another queue break the promise; the log says why. */
 static void test_statistics__frames_on_another_queue_are_refused(void)
 {
 	uint64_t each[CPU_SETSIZE] = { 3 };
@@ -369,7 +369,7 @@ static void test_events__overflow_looks_again(void)
 {
 	open_sides(1);
 	settle();
-	/* More news than the socket holds, and the one that matters last. */
+	/* More events than the socket holds; the important one comes last. */
 	CHECK(!pair_run(&pair, 0,
 			"for i in $(seq 3000); do echo route add 192.0.2.1 dev eth1;"
 			" echo route del 192.0.2.1 dev eth1; done | ip -batch - &&"
@@ -444,7 +444,7 @@ static void send_to_all(const char *to_text)
 	pair_leave(&pair);
 }
 
-/* Every host on the link would answer such a message. */
+/* Otherwise every host on the link would answer. */
 static void test_ctrl__not_sent_to_us_alone_is_dropped(void)
 {
 	static const char *const all[] = { "10.77.0.255", "255.255.255.255", "224.0.0.1",
@@ -505,8 +505,8 @@ static void check_refused(const char *to_text)
 		CHECK_EQ(from.in.sin_addr.s_addr, to.in.sin_addr.s_addr);
 	else
 		CHECK(!memcmp(&from.in6.sin6_addr, &to.in6.sin6_addr, 16));
-	CHECK(!memcmp(&got, &ctrl, sizeof(got))); /* all of it is quoted */
-	/* Said once; and the next datagram goes out as if nothing had happened. */
+	CHECK(!memcmp(&got, &ctrl, sizeof(got))); /* the whole message is quoted */
+	/* The error is reported once; the next datagram leaves normally. */
 	CHECK_EQ(ctrl_recv(0, &from, &got, sizeof(got)), -EAGAIN);
 }
 

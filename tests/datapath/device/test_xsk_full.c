@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The AF_XDP device when something is full: the kernel's budget, the other end's ring,
- * the window, the receive buffers. Nothing is lost that the window allows, and what
- * is lost beyond it is counted.
+ * The AF_XDP device when something is full: the kernel's budget, the other end's ring, the window,
+ * the receive buffers. Within the window nothing is lost; losses beyond it are counted.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,7 +17,7 @@ static void queue_frame(struct end *end, uint32_t frame_bytes)
 	CHECK_EQ(end->queue->ops->tx(end->queue, descs, n), n);
 }
 
-/* More frames than the kernel takes in one go: EAGAIN, and none is lost. */
+/* More frames than the kernel takes at once: EAGAIN, and none is lost. */
 static void test_kick__again_until_all_left(void)
 {
 	const uint32_t burst = 300;
@@ -64,14 +63,14 @@ static void *flood_receiver(void *arg)
 
 		got += n;
 		atomic_store(&flood_received, got);
-		/* Slow now and then, so that rings run full. */
+		/* Pauses now and then, so that rings fill up. */
 		if (n && got % 5000 < n)
 			usleep(500);
 	}
 	return NULL;
 }
 
-/* Keeps a window of R full until this many have left; the receiver is on another thread. */
+/* Keeps a window of R full until this many frames have left; the receiver is in another thread. */
 static void flood(uint32_t total)
 {
 	struct queue *queue = ends[0].queue;
@@ -148,7 +147,7 @@ static void test_flood__beside_other_traffic(void)
 	check_flood(true);
 }
 
-/* Runs this thread on CPU 0 before everything else there; or as it was. */
+/* Gives this thread the highest priority on CPU 0, or undoes that. */
 static void rule_cpu0(bool on)
 {
 	const struct sched_param param = { .sched_priority = on ? 1 : 0 };
@@ -236,8 +235,8 @@ static uint32_t take_all(struct end *end, uint64_t *addr)
 	return got;
 }
 
-/* Also after many came and went, as many frames arrive as there are buffers if none is
- * given back; the loss of the others is counted. */
+/* If no buffer is released, only as many frames arrive as there are buffers, also after long use;
+ * the loss of the others is counted. */
 static void test_fill__bounds_what_arrives(void)
 {
 	struct careful_device_statistics s;
@@ -259,7 +258,7 @@ static void test_fill__bounds_what_arrives(void)
 	CHECK_EQ(take_all(&ends[1], &addr), queue->rx_chunks);
 	queue->ops->statistics(queue, &s);
 	CHECK_EQ(s.rx_dropped + s.rx_ring_full, 8);
-	/* One buffer back, one frame more, and in that buffer. */
+	/* A released buffer takes the next frame. */
 	addr = (addr & ~(uint64_t)(queue->chunk_bytes - 1)) + 17;
 	queue->ops->fill(queue, &addr, 1);
 	end_take_back(&ends[0]);

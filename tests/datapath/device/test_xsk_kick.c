@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The kick and the wake-up of a driver that sleeps, where the kernel refuses them: rings in
- * memory of the test's, and system calls that fail as it says.
+ * The kick and the wake-up of a sleeping driver when the kernel refuses them. The test owns the
+ * rings, and its system calls fail as it wants.
  */
 #include <errno.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static uint32_t rx_producer, rx_consumer;
 static struct xdp_desc descs[SLOTS];
 static uint64_t addrs[SLOTS];
 
-/* The errno of the next calls, and how many calls there were. */
+/* The errno of the next calls, and the number of calls. */
 static int failing;
 static uint32_t sends, receives;
 static uint32_t sent_takes; /* descriptors that the kernel takes, failing or not */
@@ -119,7 +119,7 @@ static void test_kick__zerocopy_other_errors_count_and_are_tried_again(void)
 	failing = ENXIO;
 	CHECK_EQ(xsk_kick(&xsk.queue), -EAGAIN);
 	CHECK_EQ(xsk.kicks_failed, 1);
-	/* The driver found the frame by itself: nothing waits. */
+	/* The driver found the frame by itself, so nothing waits. */
 	tx_consumer = 1;
 	CHECK_EQ(xsk_kick(&xsk.queue), 0);
 	CHECK_EQ(sends, 1);
@@ -154,7 +154,7 @@ static void test_fill__wakes_again_where_that_failed(void)
 	failing = 0;
 	CHECK_EQ(xsk_rx(&xsk.queue, &desc, 1), 0);
 	CHECK_EQ(receives, 3);
-	/* It is awake. */
+	/* The driver is awake. */
 	CHECK_EQ(xsk_rx(&xsk.queue, &desc, 1), 0);
 	CHECK_EQ(receives, 3);
 }

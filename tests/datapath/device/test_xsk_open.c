@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Opening and closing the AF_XDP device: what is refused, in which words; what a dead
- * owner left; what is in effect; and that nothing stays behind.
+ * Opens and closes the AF_XDP device: refusals and their messages, the remains of a dead owner, the
+ * settings in effect, and that nothing is left behind.
  */
 #include <arpa/inet.h>
 #include <bpf/bpf.h>
@@ -52,7 +52,7 @@ static struct queue *open_good(const struct careful_options *options)
 	return queue;
 }
 
-/* Refused with this errno, in one line that holds these words. */
+/* Checks that opening fails with this errno, and a line that contains these words. */
 static void refused(const struct careful_options *options, int want, const char *words)
 {
 	struct queue *queue = NULL;
@@ -127,7 +127,7 @@ static void test_open__what_is_in_effect(void)
 	expect_nothing_left();
 }
 
-/* Generic for want of better: the driver's own words say why. */
+/* Falls back to generic mode with the driver's own reason. */
 static void test_open__why_not_native(void)
 {
 	struct careful_options options = defaults();
@@ -217,7 +217,7 @@ static void test_open__bad_options(void)
 	expect_nothing_left();
 }
 
-/* As opening says it, as far as that is known before. */
+/* The check says the same as opening, as far as it can know. */
 static void test_check__zerocopy(void)
 {
 	struct careful_options options = defaults();
@@ -294,7 +294,7 @@ static int load_stranger(void)
 	return program;
 }
 
-/* Puts it on the interface as `ip link set eth1 xdp` does. */
+/* Attaches the program like `ip link set eth1 xdp`. */
 static void attach_by_netlink(uint32_t flags)
 {
 	int program = load_stranger();
@@ -305,7 +305,7 @@ static void attach_by_netlink(uint32_t flags)
 	close(program);
 }
 
-/* Puts it on the interface; its link. */
+/* Attaches the program by a BPF link and returns the link. */
 static int attach_stranger(void)
 {
 	LIBBPF_OPTS(bpf_link_create_opts, options, .flags = XDP_FLAGS_DRV_MODE);
@@ -351,7 +351,7 @@ static void test_open__another_program_is_named(void)
 	expect_nothing_left();
 }
 
-/* As VLANs are called: bpffs takes no dot. */
+/* Names of VLANs contain a dot, which bpffs refuses. */
 static void test_open__name_with_a_dot(void)
 {
 	struct careful_options options = defaults();
@@ -392,7 +392,7 @@ static void test_open__not_root(void)
 	CHECK_EQ(status, 0);
 }
 
-/* In a child that lacks something: what opening says, and the check of its own. */
+/* Checks the errors of opening, and of its own check, in a child that lacks something. */
 static void lacking(void (*take)(void), uint32_t check, int want, const char *words)
 {
 	struct careful_options options = defaults();
@@ -464,11 +464,11 @@ static void test_open__instance_in_use(void)
 
 	snprintf(words, sizeof(words), "instance %s is in use by process %d", instance, getpid());
 	refused(&options, -EBUSY, words);
-	/* The owner's things are still there … */
+	/* The owner's pins and lock still exist … */
 	CHECK(exists("/sys/fs/bpf/careful/%s/peers"));
 	CHECK(exists("/run/careful/%s.lock"));
 	CHECK(qdisc_is("pfifo ca00:"));
-	/* … and so they are for a second instance on the same interface. */
+	/* … also after a second instance tried the same interface. */
 	options.instance = "another";
 	options.port = 4711;
 	snprintf(words, sizeof(words), "eth1 is in use by instance %s, process %d; end it",
@@ -479,7 +479,7 @@ static void test_open__instance_in_use(void)
 	expect_nothing_left();
 }
 
-/* Another's queue discipline stays, and stays as it was. */
+/* A queue discipline of somebody else stays unchanged. */
 static void test_open__leaves_a_qdisc_alone(void)
 {
 	struct careful_options options = defaults();
@@ -493,7 +493,7 @@ static void test_open__leaves_a_qdisc_alone(void)
 	CHECK(!pair_run(&pair, 0, "tc qdisc del dev eth1 root"));
 }
 
-/* An owner in a process of its own, which says when it is ready. */
+/* Starts an owner in a process of its own, and waits until it is ready. */
 static pid_t start_owner(void)
 {
 	struct careful_options options = defaults();
@@ -531,7 +531,7 @@ static void test_killed_owner__leaves_no_program(void)
 	CHECK(program_on(0));
 	CHECK(!kill(child, SIGKILL));
 	CHECK_EQ(waitpid(child, &status, 0), child);
-	/* The next one starts at once, among pins, lock and qdisc of the dead. */
+	/* The next owner starts at once, despite pins, lock and qdisc of the dead one. */
 	CHECK(exists("/sys/fs/bpf/careful/%s/peers"));
 	CHECK(exists("/run/careful/%s.lock"));
 	CHECK(qdisc_is("pfifo ca00:"));
@@ -539,7 +539,7 @@ static void test_killed_owner__leaves_no_program(void)
 	CHECK_EQ(to_xsk_port(queue->port)->peers[0].cookie, 0);
 	device_close(queue);
 	expect_nothing_left();
-	/* And with none after it the program is gone all the same. */
+	/* Without a next owner the program disappears too. */
 	child = start_owner();
 	CHECK(!kill(child, SIGKILL));
 	CHECK_EQ(waitpid(child, &status, 0), child);
@@ -550,7 +550,7 @@ static void test_killed_owner__leaves_no_program(void)
 	device_close(queue);
 }
 
-/* Over and over: nothing adds up, and a queue just left can be had again. */
+/* Repeats opening and closing: nothing accumulates, and a closed queue can be opened again. */
 static void test_open__again_and_again(void)
 {
 	struct careful_options options = defaults();
@@ -564,7 +564,7 @@ static void test_open__again_and_again(void)
 	}
 	last = dup(0);
 	close(last);
-	CHECK_EQ(first, last); /* no descriptor was lost */
+	CHECK_EQ(first, last); /* no descriptor leaked */
 	expect_nothing_left();
 }
 
@@ -588,7 +588,7 @@ static void expect_live(struct queue *queue)
 	close(fd);
 }
 
-/* Control and tune map as the controller sees them: through the pins. */
+/* The controller opens the maps through the pins. */
 static void test_pins__are_the_maps_in_use(void)
 {
 	struct careful_options options = defaults();

@@ -26,8 +26,7 @@ ROUNDS_MIN = 2
 PACE_TRAINS = 3
 
 _ELSEWHERE = (
-    "netRx and hostRx are the other host's, on another machine: `carefulctl trace stages` there "
-    "while this runs"
+    "netRx and hostRx are on another machine: run `carefulctl trace stages` there meanwhile"
 )
 
 

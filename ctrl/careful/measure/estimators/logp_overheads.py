@@ -37,7 +37,6 @@ def doubts(os: Figure, or_: Figure, os_D: Figure) -> list[str]:
     if more.low <= 0 or more.value <= _SHARE * or_.estimate.value:
         return []
     return [
-        f"after D, a request takes {os_D.estimate.value:.3g} µs to send, {more.value:.3g} "
-        f"±{more.half:.2g} more than os, before any reply is there; curves with D have that, "
-        "or has not"
+        f"after a pause D, a request takes {os_D.estimate.value:.3g} µs to send, {more.value:.3g} "
+        f"±{more.half:.2g} more than os; curves with D include this time, or does not"
     ]

@@ -69,7 +69,7 @@ class FilesLayer(Session):
         self._issue()
         self._wait(0, time.monotonic() + _BURST_S)
         if self._failed:
-            text = f"reading {READ_BYTES} bytes of it failed: is it as long?"
+            text = f"reading {READ_BYTES} bytes of it failed: is it that long?"
             raise CarefulError(self._failed, text, what)
 
     def _added(self, fd: int) -> int:

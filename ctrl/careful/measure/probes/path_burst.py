@@ -18,7 +18,7 @@ from careful.measure.probes.session import Session
 _PATIENCE_S = 10.0
 _PAUSE_S = 0.01
 _REFUSED = {
-    errno.EALREADY: "its burst was measured less than 10 s ago: try again then, or as root",
+    errno.EALREADY: "its burst was measured less than 10 s ago: try again later, or as root",
     errno.EBUSY: "data is under way to it, and would be cut off: measure when it is idle",
     errno.EOPNOTSUPP: "our carefuld is older than this command: take careful down and up again",
 }

@@ -224,7 +224,7 @@ def test_logp__what_a_pause_adds_to_a_request_is_no_part_of_or(noise: float, wak
         assert known(found, "or_").value == pytest.approx(LINK["or_"], rel=0.06)
         hits += known(found, "or_").contains(LINK["or_"])
     assert hits >= 6
-    notes = [one for one in found.notes if "after D, a request" in one]
+    notes = [one for one in found.notes if "after a pause D, a request" in one]
     assert bool(notes) == bool(wakes)
     if wakes == 16:
         assert re.search(r"a request takes 1[89]\.?\d* µs to send, 1[56]\.?\d* ±", notes[0])
