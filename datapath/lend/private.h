@@ -111,11 +111,9 @@ struct lend_piece *lend_piece_create(struct lend_server *server, uint64_t bytes)
 /* Adds up the bytes and the pieces of an owner, including those that are being freed. */
 void lend_piece_count(const struct lend_server *server, const struct careful_memory_host *owner,
 		      uint64_t *bytes, uint32_t *pieces);
-/* Gives the peer its region of a piece. */
 int lend_piece_open(struct lend_piece *piece, uint32_t peer, uint32_t access, uint32_t *key);
 /* Closes a piece's regions of one peer, or of all (CAREFUL_ANY_PEER). */
 void lend_piece_close(struct lend_piece *piece, uint32_t peer);
-/* Begins the end of a piece. */
 void lend_piece_end(struct lend_piece *piece);
 /* Removes regions that no message uses any longer. */
 void lend_piece_retry(struct lend_server *server);
@@ -131,5 +129,4 @@ void lend_on_request(const struct careful_message *message, void *user);
 /* Answers the CREATE of a piece whose memory is there, or was not to be had. */
 void lend_created(struct lend_piece *piece);
 void lend_deleted(struct lend_piece *piece);
-/* Sends the answers that wait. */
 void lend_answer_retry(struct lend_server *server);

@@ -61,7 +61,7 @@ class Host:
         """Makes a piece of zeros at the host, and opens it.
 
         Args:
-            name: of the piece; names of other owners are no matter.
+            name: of the piece; it may equal a name of another owner.
             nbytes: its size.
             share: hosts that may use it, too: name, address or public key -> "r" or "rw"; "*"
                 stands for every host.
