@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * An application acts inside its own callbacks: it asks again and closes sessions. Each operation
- * ends once, nothing is lost, and what is told last is the present state.
+ * An application acts inside its own callbacks: it begins operations and closes sessions. Each
+ * operation ends once, nothing is lost, and the last reported state is the present one.
  */
 #include "instances.h"
 
@@ -13,13 +13,13 @@ static uint8_t source[BYTES], target[BYTES];
 
 static const struct careful_span memory = { .base = source, .fd = -1 };
 
-/* A store, and what its end makes the application do. */
+/* A store, and what the application does at its end. */
 struct asked {
 	struct careful *c;
 	uint32_t peer, key;
 	int done, status;
-	struct asked *then; /* asked from inside this one's end */
-	bool close; /* the session is closed from there */
+	struct asked *then; /* begun at the end of this one */
+	bool close; /* the session is closed there */
 };
 
 static void store(struct asked *asked, const struct careful_span *span, uint32_t bytes);
@@ -50,7 +50,7 @@ static uint32_t state_of(struct careful *c, uint32_t peer)
 	return careful_peer_info(c, peer, &info) ? CAREFUL_PEER_NONE : info.state;
 }
 
-/* Two with a session; the second takes stores into target. */
+/* Opens two instances with a session; the second accepts stores into target. */
 static void open_up(struct ends *ends, unsigned int mtu, struct asked *asked, uint32_t count)
 {
 	const struct careful_region region = {
@@ -80,7 +80,7 @@ static void await_end(struct ends *ends, const struct asked *asked)
 	CHECK_EQ(asked->done, 1);
 }
 
-/* Nothing that was asked occupies anything any longer. */
+/* Checks that no operation is left. */
 static void check_idle(const struct careful *c)
 {
 	CHECK_EQ(c->messages.peers[0].messages, 0);
@@ -140,13 +140,13 @@ static void test_done__closes_the_session_with_others_waiting(void)
 	struct ends ends;
 
 	open_up(&ends, 6000, asked, 3);
-	/* Fragments of several buffers: where they must wait, a small one may still leave. */
+	/* Fragments of several buffers: while they wait, a small message may still leave. */
 	plan_default(ends.c[0]->port->ops->tune(ends.c[0]->port, 0), 1 << 20);
 	store(&asked[0], &memory, BYTES);
 	store(&asked[1], &nothing, 100);
 	store(&asked[2], &memory, BYTES);
 	for (int i = 0; i < PATIENCE && !asked[1].done; i++)
-		careful_poll(ends.c[0]); /* the other end gives no credits back */
+		careful_poll(ends.c[0]); /* the other end returns no credits */
 	CHECK(asked[1].done == 1 && asked[1].status < 0);
 	await_end(&ends, &asked[0]);
 	await_end(&ends, &asked[2]);
@@ -168,13 +168,13 @@ static struct {
 static void watch(struct careful *c, uint32_t peer, uint32_t state, void *user)
 {
 	(void)user;
-	CHECK_EQ(state, state_of(c, peer)); /* told as it is, not as it was */
+	CHECK_EQ(state, state_of(c, peer)); /* the present state, not an old one */
 	CHECK(heard.count < STATES);
 	heard.states[heard.count++] = state;
 }
 
-/* An operation ends with its session, and closes it: nobody hears of a failed peer that is
- * closed already. */
+/* An operation ends with its session, and its callback closes the peer: then no failure of that
+ * peer is reported. */
 static void test_watch__after_a_callback_that_closes(void)
 {
 	struct asked asked[1] = { { .close = true } };
@@ -195,7 +195,7 @@ static void test_watch__after_a_callback_that_closes(void)
 	close_quietly(&ends);
 }
 
-/* Calls that would begin another round inside this one. */
+/* Checks that calls which would poll inside this poll are refused. */
 static void check_refused(struct careful *c, uint32_t *refused)
 {
 	CHECK_EQ(careful_poll(c), -EDEADLK);
@@ -204,7 +204,7 @@ static void check_refused(struct careful *c, uint32_t *refused)
 	(*refused)++;
 }
 
-/* One instance's, and how often each kind of callback ran. */
+/* An instance, and how often each kind of callback ran. */
 static struct {
 	struct careful *c;
 	uint32_t handler, stored, done, state, ping;
@@ -272,7 +272,7 @@ static void test_poll__refused_to_each_callback(void)
 	ends_close(&ends);
 }
 
-/* Answers while there is no session, and the next has smaller frames. */
+/* Answers while there is no session; the next session has smaller frames. */
 static void answer_between_epochs(const struct careful_message *message, void *user)
 {
 	struct link_peer *peer = &message->instance->link.peers[message->peer];

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Two instances across a veth, polled in turn by one thread: requests, stores and
- * gets between memory and files, errors, live tuning. Every byte is
- * compared and no frame may be lost.
+ * Two instances across a veth, polled in turn by one thread: requests, stores and gets between
+ * memory and files, errors, live tuning. Compares every byte; no frame may be lost.
  */
 #include "instances.h"
 
@@ -70,7 +69,7 @@ static void test_request__more_than_the_window_all_answered(void)
 	ends_close(&ends);
 }
 
-/* Removes a region, as soon as the peer is known to have all that was read from it. */
+/* Removes a region as soon as the peer has confirmed all bytes from it. */
 static void remove_region(struct ends *ends, uint32_t key)
 {
 	int rc;
@@ -130,7 +129,7 @@ static void test_get__memory_and_files(void)
 	bulk(9000, 0);
 }
 
-/* The target, for stores of any peer. */
+/* Returns a region over the target, for stores of any peer. */
 static struct careful_region written_by_all(void)
 {
 	return (struct careful_region){
@@ -159,7 +158,7 @@ static void test_store__to_memory_checked_by_region(void)
 	CHECK_EQ(outcome.result.bytes, BYTES);
 	CHECK(!memcmp(source, target, BYTES));
 
-	outcome.done = 0; /* beyond its end */
+	outcome.done = 0; /* beyond the region's end */
 	careful_store(ends.c[0], (uint32_t)ends.peer, key, 1, &local, BYTES, CAREFUL_HANDLERS, NULL,
 		      0, on_done, &outcome);
 	await(&ends, &outcome);
@@ -201,7 +200,7 @@ static void close_peer(const struct careful_message *message, void *user)
 	careful_peer_close(message->instance, message->peer);
 }
 
-/* No answer is left for whoever is in that slot next. */
+/* No answer is left for the slot's next peer. */
 static void test_store__handler_ends_the_session(void)
 {
 	const struct careful_span span = { .base = source, .fd = -1 };
@@ -230,7 +229,7 @@ static void count_store(const struct careful_message *message, void *user)
 	++*(uint32_t *)user;
 }
 
-/* Frames of the peer's data: besides those that give buffers back. */
+/* Returns the peer's data frames, without updates. */
 static uint64_t answers(const struct careful *c)
 {
 	return c->link.peers[0].tx_frames - c->link.counters[CAREFUL_C_TX_UPDATES];
@@ -257,7 +256,7 @@ static void test_store__unanswered_where_nobody_waits(void)
 			poll_both(&ends);
 		CHECK_EQ(came, i);
 	}
-	/* Some are answered all the same, for they are measured (live_latency.c). */
+	/* A few are answered, since they are measured (live_latency.c). */
 	CHECK(answers(ends.c[1]) - before <= 10);
 	for (int k = 0; k < PATIENCE && ends.c[0]->operations_free_count < free_count; k++)
 		poll_both(&ends);
@@ -291,7 +290,7 @@ static void test_store__of_no_bytes_of_a_file(void)
 	close(span.fd);
 }
 
-/* A minpulse above any window and fragments of every size, from the next message on. */
+/* Changes minpulse, also above any window, and fragment sizes while messages flow. */
 static void test_tune__live_and_never_stuck(void)
 {
 	static const uint32_t sizes[] = { 0, 1, 100, 1000, 3000, 100000, UINT32_MAX };
@@ -332,7 +331,7 @@ static void test_tune__live_and_never_stuck(void)
 	ends_close(&ends);
 }
 
-/* Adds `more` to everything that both ends counted so far, as if the epoch were older. */
+/* Adds `more` to all counters of both ends, as if the epoch were older. */
 static void count_on(struct ends *ends, uint32_t more)
 {
 	for (int side = 0; side < 2; side++)
@@ -395,7 +394,7 @@ static void test_counters__wrap_around(void)
 	}
 	CHECK(peer->flow.seq_in < before && peer->flow.seq_out < before);
 	CHECK(peer->flow.tx.credits < before && peer->flow.rx.announced < before);
-	count_on(&ends, 0u - 200); /* once more, in the middle of a message */
+	count_on(&ends, 0u - 200); /* again, in the middle of a message */
 	outcome.done = 0;
 	careful_get(ends.c[0], (uint32_t)ends.peer, key, 0, &local, BYTES, 0, on_done, &outcome);
 	await(&ends, &outcome);
@@ -404,7 +403,7 @@ static void test_counters__wrap_around(void)
 	ends_close(&ends);
 }
 
-/* Also before the peer has said what it takes. */
+/* Also before the peer's frame size is known. */
 static void test_request__larger_than_a_frame(void)
 {
 	struct outcome outcome = { 0 };
@@ -428,7 +427,7 @@ static void test_request__larger_than_a_frame(void)
 	ends_close(&ends);
 }
 
-/* One frame of a bulk message, as a peer may send it that is not ours. */
+/* Sends one frame of a bulk message, as a foreign implementation may. */
 static void send_data(struct careful *c, uint32_t token, uint32_t id, uint32_t message_bytes,
 		      uint32_t bytes)
 {
@@ -459,8 +458,8 @@ static void keep_quiet(const struct careful_message *message, void *user)
 	(void)user;
 }
 
-/* While the data of a get is on its way, more comes for it: the first is what counts, and
- * the operation does not end while it is still being placed. */
+/* More data for a get arrives while its data is under way. The first data counts, and the operation
+ * does not end while that is still being placed. */
 static void test_get__answered_twice(void)
 {
 	struct careful_span local = { .base = target, .fd = -1 };
@@ -493,14 +492,14 @@ static void test_get__answered_twice(void)
 	CHECK_EQ(outcome.done, 0);
 	CHECK(!memcmp(target, source, 1000));
 	CHECK_EQ(target[1500], 0);
-	/* And nothing of it outlives the session. */
+	/* Nothing of the operation outlives the session. */
 	CHECK_EQ(careful_peer_close(ends.c[0], (uint32_t)ends.peer), 0);
 	await(&ends, &outcome);
 	CHECK_EQ(outcome.result.status, -ECONNRESET);
 	ends_close(&ends);
 }
 
-/* A peer that says "done" to a get and sends nothing is not believed. */
+/* A peer answers a get without sending data: the get fails. */
 static void test_get__answered_without_data(void)
 {
 	const int statuses[] = { 0, 0x1000 };
@@ -537,7 +536,7 @@ static void ignore_io(struct storage_io *io)
 	(void)io;
 }
 
-/* As many writes under way as can be, to a file on disk: one for each receive buffer. */
+/* As many writes to a disk as possible are under way: one for each receive buffer. */
 static void test_storage__an_operation_for_each_buffer(void)
 {
 	static struct storage_io io[512];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A peer with a session that misbehaves: what it cannot do to the instance, and to others. */
+/* A misbehaving peer with a session harms neither the instance nor other peers. */
 #include <endian.h>
 
 #include "hostile.h"
@@ -27,7 +27,7 @@ static struct hostile store(const struct node *node, uint16_t handler)
 	};
 }
 
-/* A handler of requests finds their payload in memory: a store to a file has none there. */
+/* Request handlers need their payload in memory, so a store to a file must not run one. */
 static void test_store__runs_no_handler_of_requests(void)
 {
 	struct node *node = node_open();
@@ -44,7 +44,8 @@ static void test_store__runs_no_handler_of_requests(void)
 	node_close(node);
 }
 
-/* As many as it has credits for, of one kind; it gives none for what comes back. */
+/* Sends as many messages of one kind as there are credits for; returns no credits for the
+ * answers. */
 static uint32_t hostile_flood(struct node *node, struct hostile what, uint32_t rounds)
 {
 	const struct link_peer *peer = &node->c->link.peers[what.peer];
@@ -52,7 +53,7 @@ static uint32_t hostile_flood(struct node *node, struct hostile what, uint32_t r
 	uint32_t sent = 0;
 
 	for (uint32_t i = 0; i < rounds && peer->epoch == epoch; i++) {
-		/* Sends as much as its credits allow; each credit is announced in what we sent. */
+		/* Sends as much as its credits allow; our frames announce each credit. */
 		if (peer->flow.rx.received + 1 - peer->flow.rx.announced <= peer->flow.rx.size) {
 			what.msg_id++;
 			hostile_send(node, &what);
@@ -65,7 +66,7 @@ static uint32_t hostile_flood(struct node *node, struct hostile what, uint32_t r
 	return sent;
 }
 
-/* A peer that behaves is served: its get brings data, its store is answered. */
+/* Checks that a well-behaved peer is served: its get brings data, its store is answered. */
 static void expect_served(struct node *node, uint32_t slot)
 {
 	const struct link_peer *peer = &node->c->link.peers[slot];
@@ -92,7 +93,7 @@ static void expect_served(struct node *node, uint32_t slot)
 	CHECK_EQ(node->c->waiting[slot].deferred, 0);
 }
 
-/* A digest is announced with the first fragment, and the last one ends in none. */
+/* The first fragment announces a digest that the last one lacks. */
 static void test_store__without_the_digest_it_announced(void)
 {
 	struct node *node = node_open();
@@ -118,7 +119,7 @@ static void test_store__without_the_digest_it_announced(void)
 	node_close(node);
 }
 
-/* Stores of one frame, each of which is answered: the answers find no credits. */
+/* Answers to stores of one frame find no credits. */
 static void test_stores__unanswered_are_bounded(void)
 {
 	struct hostile what = store(NULL, CAREFUL_HANDLERS);
@@ -131,7 +132,7 @@ static void test_stores__unanswered_are_bounded(void)
 	CHECK(node->c->messages.unanswered);
 	CHECK(node->c->messages.unanswered <= NODE_RX);
 	expect_served(node, 1);
-	/* It holds what it could be served with: it alone is told so. */
+	/* The peer holds the buffers for its own answers: only this peer gets EBUSY. */
 	for (int i = 0; i < 30; i++)
 		node_time(node, 100);
 	CHECK_EQ(node->c->messages.unanswered, 0);
@@ -158,7 +159,7 @@ static void test_gets__leave_others_their_share(void)
 	node_close(node);
 }
 
-/* The copies that its kept requests may have. */
+/* Kept requests of one peer leave copies to others. */
 static void test_kept__leave_others_their_copies(void)
 {
 	struct hostile what = {
@@ -179,8 +180,8 @@ static void test_kept__leave_others_their_copies(void)
 	node_close(node);
 }
 
-/* A frame of n requests, each with as many bytes of payload as said; the last one's header can say
- * that another follows. */
+/* Sends a frame of n requests of this payload size; the last header may claim that another
+ * follows. */
 static void send_packed(struct node *node, uint32_t n, uint32_t payload, const uint32_t *nexts,
 			uint8_t kind)
 {
@@ -201,15 +202,15 @@ static void send_packed(struct node *node, uint32_t n, uint32_t payload, const u
 	hostile_send(node, &what);
 }
 
-/* Messages of one frame that do not follow each other to its end, or are of a kind that shares
- * none: none of them is run. */
+/* If the messages in a frame do not fill it exactly, or are of a kind that may not share, none of
+ * them runs. */
 static void test_packed__wrongly(void)
 {
 	enum { EACH = sizeof(struct careful_am) + 8, MOST = 7 };
 	static const struct {
 		uint32_t n;
 		uint8_t kind;
-		uint32_t at, next; /* of one of them, instead of the right one */
+		uint32_t at, next; /* a wrong offset in one of them */
 		uint32_t ran;
 	} cases[] = {
 		{ 3, CAREFUL_AM_REQUEST, 0, EACH, 3 },

@@ -14,7 +14,7 @@ static void on_echo(const struct careful_message *message, void *user)
 	const uint8_t *umem = message->instance->queue->umem;
 	const uint8_t *payload = message->payload;
 
-	CHECK(payload > umem); /* it is read where it came */
+	CHECK(payload > umem); /* it is read in place */
 	++*(int *)user;
 	CHECK_EQ(careful_reply(message, 0, NULL, payload, message->bytes), 0);
 }
@@ -27,7 +27,7 @@ static uint8_t *alloc(struct careful *c)
 	return payload;
 }
 
-/* One of the program's own, to the peer; with its answer the buffer is another's. */
+/* Sends a message of the program; with its answer the buffer is free. */
 static void round_trip(struct ends *ends, uint8_t fill)
 {
 	struct outcome outcome = { 0 };
@@ -61,7 +61,7 @@ static void test_send__in_its_buffer_and_before_the_session(void)
 	int came;
 
 	open_up(&ends, &came);
-	for (int i = 1; i <= 1000; i++) { /* the first finds no session: it is copied, and waits */
+	for (int i = 1; i <= 1000; i++) { /* the first one is copied */
 		round_trip(&ends, (uint8_t)i);
 		CHECK_EQ(came, i);
 		CHECK_EQ(ends.c[0]->link.lent_count, 0);
@@ -114,7 +114,7 @@ static void test_alloc__a_share_and_others_go_on(void)
 				 &outcome),
 		 0);
 	await(&ends, &outcome);
-	/* All at once are more than there are credits: some wait, and none is lost. */
+	/* More messages at once than credits: some wait, and none is lost. */
 	for (uint32_t i = 0; i < n; i++)
 		CHECK_EQ(careful_send(ends.c[0], (uint32_t)ends.peer, ECHO, NULL, lent[i], BYTES,
 				      NULL, NULL),
@@ -127,7 +127,7 @@ static void test_alloc__a_share_and_others_go_on(void)
 	ends_close(&ends);
 }
 
-/* They end with the instance: nothing of them is left (the sanitizer would say so). */
+/* Lent messages end with the instance; the sanitizer would report a leak. */
 static void test_close__with_some_of_the_program_s(void)
 {
 	struct ends ends;

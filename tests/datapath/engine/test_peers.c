@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A slot from one host to the next: whoever watches hears that the first is gone, and
- * what it may still have in the receive ring is waited for. A wait ends with the news.
+ * A slot goes from one host to the next: the watcher hears that the first is gone, and its frames
+ * in the receive ring are waited for. A wait ends with the event.
  */
 #include "instances.h"
 
@@ -49,14 +49,14 @@ static void test_wait__ends_with_news_that_no_frame_brings(void)
 	pair_open(&pair, 1500);
 	c = open_watched(&pair, 0);
 	CHECK_EQ(peer_at(c, "10.77.0.2", NOBODY_PORT), 0);
-	CHECK_EQ(heard.count, 1); /* at once, in the call */
+	CHECK_EQ(heard.count, 1); /* already in the call */
 	CHECK_EQ(heard.states[0], CAREFUL_PEER_CONNECTING);
 	clock_gettime(CLOCK_MONOTONIC, &before);
 	for (int i = 0; i < 10 && heard.count < 2; i++)
 		CHECK_EQ(careful_wait(c, 30000, -1), 0);
 	clock_gettime(CLOCK_MONOTONIC, &after);
 	CHECK_EQ(heard.count, 2);
-	CHECK_EQ(heard.states[1], CAREFUL_PEER_FAILED); /* refused, within a second or so */
+	CHECK_EQ(heard.states[1], CAREFUL_PEER_FAILED); /* refused within about a second */
 	CHECK(after.tv_sec - before.tv_sec < 20);
 	careful_close(c);
 	pair_close(&pair);
@@ -75,7 +75,7 @@ static int ctrl_send_counted(struct port *port, const union address *to, const v
 	return counted.real->ctrl_send(port, to, buf, bytes);
 }
 
-/* In a loop of the application's own one round follows a wait, and timers are due by then. */
+/* In an application's own loop one poll follows a wait, and timers must be due by then. */
 static void test_wait_fds__a_poll_after_it_keeps_time(void)
 {
 	struct ends ends;
@@ -85,7 +85,7 @@ static void test_wait_fds__a_poll_after_it_keeps_time(void)
 	counted.ops = *counted.real;
 	counted.ops.ctrl_send = ctrl_send_counted;
 	ends.c[0]->port->ops = &counted.ops;
-	/* The other end does not answer. News of routes that opening caused end a wait early. */
+	/* The other end does not answer. Route events of opening may end a wait early. */
 	for (int silent = 0, round = 0; silent < 32 && round < 100000; round++) {
 		struct pollfd pfds[DEVICE_WAIT_FDS_MAX + 1];
 		int fds[DEVICE_WAIT_FDS_MAX + 1], timeout_ms;
@@ -101,7 +101,7 @@ static void test_wait_fds__a_poll_after_it_keeps_time(void)
 	ends_close(&ends);
 }
 
-/* P is 1: the peer that failed makes way for the one that comes. */
+/* P is 1: a failed peer makes way for the next one. */
 static void test_slot__the_next_host_is_announced(void)
 {
 	static const uint32_t expected[] = { CAREFUL_PEER_CONNECTING, CAREFUL_PEER_FAILED,
@@ -128,8 +128,7 @@ static void test_slot__the_next_host_is_announced(void)
 	pair_close(&pair);
 }
 
-/* Frames of the one that went may lie in the receive ring, in buffers that the next
- * one's window counts on. */
+/* Frames of the former peer may lie in the receive ring, in buffers of the next peer's window. */
 static void test_slot__the_next_host_waits_for_the_ring(void)
 {
 	union address other = { .in = { .sin_family = AF_INET } };
@@ -158,7 +157,7 @@ static uint32_t fragment_bytes(struct careful *c, uint32_t slot)
 	return entry->version[entry->active].classes[0].plan.first_bytes;
 }
 
-/* P is 1: what was set for a host is there when it is back, and nothing of it for another. */
+/* P is 1: settings of a host are back when it returns, and another host does not get them. */
 static void test_slot__the_next_host_has_the_settings_of_new_ones(void)
 {
 	struct pair pair;
@@ -180,7 +179,7 @@ static void test_slot__the_next_host_has_the_settings_of_new_ones(void)
 	pair_close(&pair);
 }
 
-/* The BYE goes another way than frames do: it must not overtake them. */
+/* The BYE takes another way than frames: it must not overtake them. */
 static void test_close__what_was_answered_before_arrives(void)
 {
 	struct outcome outcome = { 0 };
@@ -196,7 +195,7 @@ static void test_close__what_was_answered_before_arrives(void)
 	for (int i = 0; i < PATIENCE && !careful_poll(ends.c[1]); i++)
 		;
 	careful_close(ends.c[1]);
-	link_control(&ends.c[0]->link); /* the BYE, before any frame is looked at */
+	link_control(&ends.c[0]->link); /* the BYE is read before any frame */
 	for (int i = 0; i < PATIENCE && state_of(ends.c[0]) == CAREFUL_PEER_UP; i++)
 		careful_poll(ends.c[0]);
 	CHECK_EQ(outcome.done, 1);
@@ -240,7 +239,7 @@ static uint32_t state_at(struct careful *c, uint32_t slot)
 	return careful_peer_info(c, slot, &info) ? CAREFUL_PEER_NONE : info.state;
 }
 
-/* For 30 s at most. */
+/* Polls until a peer has this state, for at most 30 s. */
 static void poll_until(struct ends *ends, int side, uint32_t slot, uint32_t state)
 {
 	const time_t end = time(NULL) + 30;
@@ -257,7 +256,7 @@ static void close_quietly(struct ends *ends)
 	pair_close(&ends->pair);
 }
 
-/* A HELLO that cannot be granted ends what there was: nobody would ask again. */
+/* A HELLO that cannot be granted ends the old session, since nobody would ask again. */
 static void test_session__frames_too_small_for_a_new_epoch(void)
 {
 	struct outcome outcome = { 0 };
@@ -274,7 +273,7 @@ static void test_session__frames_too_small_for_a_new_epoch(void)
 	close_quietly(&ends);
 }
 
-/* The token was for an epoch that ended before it came back: the next one is taken. */
+/* The token's epoch ended before the token came back: the next CHALLENGE counts. */
 static void test_session__challenged_twice(void)
 {
 	struct ends ends;
@@ -288,7 +287,7 @@ static void test_session__challenged_twice(void)
 	close_quietly(&ends);
 }
 
-/* The process that a peer is, which its WELCOME names, and the Ethernet address it is reached at. */
+/* The peer's process, which its WELCOME names, and its Ethernet address. */
 static void test_whereabouts__of_a_session(void)
 {
 	const struct link_peer *theirs;
@@ -308,8 +307,8 @@ static void test_whereabouts__of_a_session(void)
 	close_quietly(&ends);
 }
 
-/* P is 1, and the host that has the slot went without a word, nothing being awaited of
- * it. The next is refused at first, and then the slot is its own. */
+/* P is 1, and the host in the slot vanished while nothing was awaited of it. The next host is
+ * refused at first, and then gets the slot. */
 static void test_slot__of_a_host_that_vanished(void)
 {
 	struct careful_options options = { .peers = 1 };
@@ -330,7 +329,7 @@ static void test_slot__of_a_host_that_vanished(void)
 		peer = peer_at(ends.c[0], "10.77.0.2", CAREFUL_PORT_DEFAULT);
 		CHECK(peer >= 0);
 		for (int k = 0; k < 100; k++) {
-			/* Its silence begins now, however long the next took to open. */
+			/* Its silence begins now, not when the next instance was opened. */
 			if (!ends.c[1]->link.counters[CAREFUL_C_CTRL_REFUSED])
 				ends.c[1]->link.peers[0].session->moved++;
 			poll_both(&ends);
@@ -344,7 +343,7 @@ static void test_slot__of_a_host_that_vanished(void)
 	close_quietly(&ends);
 }
 
-/* Control finds a way that frames have not: in bounded time that is no session. */
+/* Control messages have a route and frames have none: the session fails in bounded time. */
 static void test_session__without_a_way_for_frames(void)
 {
 	struct careful_peer_info info;
@@ -359,7 +358,7 @@ static void test_session__without_a_way_for_frames(void)
 			"ip link add other type veth peer name another && ip link set another up &&"
 			"ip link set other up && ip route add 10.77.0.2/32 dev other &&"
 			"ip route del 10.77.0.0/24"));
-	CHECK_EQ(peer_at(ends.c[0], "10.77.0.2", 4711), -ENETUNREACH); /* said at once */
+	CHECK_EQ(peer_at(ends.c[0], "10.77.0.2", 4711), -ENETUNREACH); /* reported at once */
 	poll_until(&ends, 0, (uint32_t)ends.peer, CAREFUL_PEER_UP);
 	poll_until(&ends, 0, (uint32_t)ends.peer, CAREFUL_PEER_FAILED);
 	CHECK_EQ(careful_peer_info(ends.c[0], (uint32_t)ends.peer, &info), 0);
@@ -375,8 +374,8 @@ static bool was_told(uint32_t state)
 	return false;
 }
 
-/* Two that had a session, which the first has given up; the second is another process now,
- * and the first has not heard of it. */
+/* Opens two instances with a session. The second is then replaced by another process, of which the
+ * first has not heard. */
 static void open_replaced(struct ends *ends)
 {
 	pair_open(&ends->pair, 1500);
@@ -416,7 +415,7 @@ static int ctrl_send_and_pause(struct port *port, const union address *to, const
 	for (int i = 0; i < 1000 || !race.other->link.peers[0].tx_frames; i++)
 		careful_poll(race.other);
 	ring.fd = race.receiver->queue->fd;
-	CHECK_EQ(poll(&ring, 1, 10000), 1); /* it is there */
+	CHECK_EQ(poll(&ring, 1, 10000), 1); /* the request is there */
 	return rc;
 }
 
@@ -427,7 +426,7 @@ static void on_first_request(const struct careful_message *message, void *user)
 	CHECK_EQ(careful_reply(message, 0, NULL, NULL, 0), 0);
 }
 
-/* Else what it asks would pass for the old one's, and end with it. */
+/* Otherwise its request would count as the old process's and end with it. */
 static void test_life__told_before_its_first_request(void)
 {
 	struct ends ends;
@@ -446,7 +445,7 @@ static void test_life__told_before_its_first_request(void)
 	close_quietly(&ends);
 }
 
-/* Its frames may overtake its WELCOME: here they could come from now on. */
+/* Its frames may overtake its WELCOME: from here on they could arrive. */
 static void test_life__told_before_its_window_opens(void)
 {
 	struct ends ends;
@@ -454,7 +453,7 @@ static void test_life__told_before_its_window_opens(void)
 	open_replaced(&ends);
 	CHECK_EQ(peer_at(ends.c[0], "10.77.0.2", 0), 0);
 	for (int i = 0; i < PATIENCE && state_of(ends.c[1]) != CAREFUL_PEER_UP; i++)
-		poll_both(&ends); /* the second is the last */
+		poll_both(&ends); /* the second poll is the last */
 	CHECK(state_of(ends.c[0]) == CAREFUL_PEER_CONNECTING && was_told(CAREFUL_PEER_FAILED));
 	close_quietly(&ends);
 }

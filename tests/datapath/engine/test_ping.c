@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Pings between two instances: every stage answers, sessions and credits do not
- * notice, and nobody else gets an answer.
+ * Pings between two instances: every stage answers, sessions and credits are not affected, and
+ * strangers get no answer.
  */
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -43,7 +43,7 @@ static void begin(struct ends *ends, const struct careful_ping_ask *ask, struct 
 	int rc = -EAGAIN;
 
 	*told = (struct told){ 0 };
-	/* A veth whose other end is not run at once is busy for a while. */
+	/* A veth whose other end does not run at once is busy for a while. */
 	for (int i = 0; i < PATIENCE && rc == -EAGAIN; i++) {
 		rc = careful_ping(ends->c[0], (uint32_t)ends->peer, ask, on_ping, told);
 		if (rc)
@@ -84,7 +84,7 @@ static struct link_peer *near(struct ends *ends)
 	return &ends->c[0]->link.peers[ends->peer];
 }
 
-/* The first at the second. */
+/* Returns the first instance as the second's peer. */
 static struct link_peer *far(struct ends *ends)
 {
 	return &ends->c[1]->link.peers[near(ends)->slot_out];
@@ -109,14 +109,14 @@ static void test_ping__each_answers(void)
 		CHECK_EQ(r.stage, stage);
 		CHECK_EQ(r.answer_bytes, 20 + 8 + sizeof(struct careful_ping_answer));
 		CHECK(r.host_tx_ns && r.turn_ns);
-		/* One clock here, and what comes later is later. */
+		/* Both ends have one clock here, so times ascend. */
 		CHECK(r.arrived_ns > r.sent_ns);
 		CHECK(r.round_trip_ns > r.turn_ns + (r.arrived_ns - r.sent_ns) + r.host_rx_ns);
 		CHECK_EQ(r.host_rx_ns > 0, stage == CAREFUL_STAGE_HOST_RX);
 		CHECK_EQ(r.store_ns, 0);
 	}
 	r = probe(&ends, CAREFUL_STAGE_STORE, 600);
-	CHECK_EQ(r.stage, CAREFUL_STAGE_HOST_RX); /* there is nowhere to write */
+	CHECK_EQ(r.stage, CAREFUL_STAGE_HOST_RX); /* there is no file to write */
 	CHECK_EQ(r.scratch, CAREFUL_SCRATCH_NONE);
 	engine_scratch(ends.c[1], fd, CAREFUL_SCRATCH_MEMORY);
 	r = probe(&ends, CAREFUL_STAGE_STORE, 3826);
@@ -168,7 +168,7 @@ static void test_ping__credits_are_conserved(void)
 		CHECK_EQ(probe(&ends, CAREFUL_STAGE_NET_RX, 80 + 150 * i).status, 0);
 	CHECK_EQ(near(&ends)->flow.tx.sent, 0);
 	CHECK_EQ(near(&ends)->flow.seq_out, 0);
-	/* More than a window: without updates it would end. */
+	/* More than a window: without updates the credits would end. */
 	for (uint32_t i = 0; i < 3 * window; i++) {
 		uint32_t stage = CAREFUL_STAGE_HOST_RX + i % 2;
 
@@ -207,7 +207,7 @@ static void test_ping__what_is_refused(void)
 			 -EINVAL);
 	CHECK_EQ(careful_ping(ends.c[0], 7, &bad[0], on_ping, &told), -ENOENT);
 	CHECK_EQ(ask(&ends, CAREFUL_STAGE_NET_RX, 3827, &told), -EMSGSIZE);
-	/* An older peer would take it for a lost frame. */
+	/* An older peer would count the ping as a lost frame. */
 	CHECK_EQ(ask(&ends, CAREFUL_STAGE_HOST_RX, 600, &told), -ENOTSUP);
 	CHECK_EQ(ask(&ends, CAREFUL_STAGE_NET_RX, 76, &told), 0);
 	CHECK_EQ(ask(&ends, CAREFUL_STAGE_NET_RX, 76, &second), -EAGAIN);
@@ -222,7 +222,8 @@ static bool is_of(const void *user, const void *of)
 	return user == of;
 }
 
-/* No answer: in time, and once; likewise where the asker, or the session, ends meanwhile. */
+/* A ping without an answer ends in time and once, also if the asker or the session ends
+ * meanwhile. */
 static void test_ping__ends_without_an_answer(void)
 {
 	struct careful_ping_ask ask = { .stage = CAREFUL_STAGE_NET_RX,
@@ -234,15 +235,15 @@ static void test_ping__ends_without_an_answer(void)
 	open_up(&ends);
 	begin(&ends, &ask, &told);
 	for (int i = 0; i < PATIENCE && !told.done; i++)
-		careful_poll(ends.c[0]); /* the other end stands still */
+		careful_poll(ends.c[0]); /* the other end does not run */
 	CHECK_EQ(told.done, 1);
 	CHECK_EQ(told.result.status, -ETIMEDOUT);
 	for (int i = 0; i < 2000; i++)
-		poll_both(&ends); /* the answer comes now, and is nobody's */
+		poll_both(&ends); /* the late answer has no effect */
 	CHECK_EQ(told.done, 1);
 	ask.timeout_ms = 60000;
 	begin(&ends, &ask, &told);
-	engine_forget(ends.c[0], is_of, &ask); /* another's */
+	engine_forget(ends.c[0], is_of, &ask); /* of another asker */
 	careful_poll(ends.c[0]);
 	CHECK_EQ(told.done, 0);
 	engine_forget(ends.c[0], is_of, &told);
@@ -266,7 +267,7 @@ static uint64_t counter(struct careful *c, enum careful_counter which)
 	return info.counters[which];
 }
 
-/* A probe from a socket that is nobody's peer, as careful sees it at the second end. */
+/* Sends a probe from a socket that is no peer. */
 static void say(int fd, const struct sockaddr_in *to, uint64_t cookie, uint16_t slot, uint8_t limit,
 		uint32_t number, uint32_t seq)
 {
@@ -305,7 +306,7 @@ static void test_ping__strangers_get_nothing(void)
 	peer = far(&ends);
 	cookie = peer->cookie_in;
 	for (uint32_t i = 0; i < 300; i++) {
-		/* Garbage, and replays of what was answered, at every limit. */
+		/* Garbage, and replays of answered pings, at every limit. */
 		say(fd, &to, cookie ^ (1 + i), peer->slot, (uint8_t)(i % 4), 100 + i, 1);
 		say(fd, &to, cookie, peer->slot, (uint8_t)(i % 4), 1 + i % 3, 1);
 		poll_both(&ends);
@@ -316,7 +317,7 @@ static void test_ping__strangers_get_nothing(void)
 	CHECK_EQ(counter(ends.c[0], CAREFUL_C_CTRL_UNKNOWN), 0);
 	CHECK_EQ(counter(ends.c[1], CAREFUL_C_CTRL_UNKNOWN), 0);
 	CHECK_EQ(counter(ends.c[1], CAREFUL_C_PINGS_ANSWERED), 3);
-	/* Knowledge of the cookie sends an answer to the peer, never to the one who asks. */
+	/* With a known cookie the answer goes to the peer, never to the stranger. */
 	unknown = counter(ends.c[0], CAREFUL_C_CTRL_UNKNOWN);
 	say(fd, &to, cookie, peer->slot, CAREFUL_STAGE_NET_RX, 1000, 0);
 	for (int i = 0; i < PATIENCE && counter(ends.c[0], CAREFUL_C_CTRL_UNKNOWN) == unknown; i++)

@@ -7,8 +7,8 @@
 enum { SPIN_NS = 50000, WAITS = 1000 };
 
 /*
- * This many waits. Frames come answer_ns after one begins; where one CPU is shared, the other end
- * runs only once we block. Returns how many spun.
+ * Runs this many waits. Frames come answer_ns after a wait begins; on a shared CPU the other end
+ * runs only when we block. Returns how many waits spun.
  */
 static uint32_t run(struct spin *spin, uint32_t waits, uint64_t answer_ns, bool shared)
 {
@@ -44,7 +44,7 @@ static void test_spin__stops_where_the_other_end_waits_for_our_cpu(void)
 	CHECK(spun <= SPIN_VAIN_MAX + WAITS / SPIN_TRY + 1);
 }
 
-/* One end is moved to another CPU. */
+/* One end moves to another CPU. */
 static void test_spin__begins_again_when_it_pays(void)
 {
 	struct spin spin = { 0 };
@@ -53,7 +53,7 @@ static void test_spin__begins_again_when_it_pays(void)
 	CHECK(run(&spin, WAITS, 3000, false) >= WAITS - SPIN_TRY);
 }
 
-/* A message now and then: the first of a burst finds us spinning. */
+/* After a long pause the first message of a burst still finds us spinning. */
 static void test_spin__goes_on_where_nothing_came_for_long(void)
 {
 	struct spin spin = { 0 };
@@ -64,9 +64,8 @@ static void test_spin__goes_on_where_nothing_came_for_long(void)
 	CHECK_EQ(run(&spin, SPIN_VAIN_MAX, 3000, false), SPIN_VAIN_MAX);
 }
 
-/* A stream between ends that share a CPU: the end that sends more has the CPU for longer. Now and
- * then the scheduler gives it to that end while we spin; or that end is done, and nothing comes for
- * a while. */
+/* A stream between ends that share a CPU. Now and then the scheduler gives the CPU to the other end
+ * while we spin, or nothing comes for a while. */
 static void test_spin__stays_stopped_where_the_scheduler_ends_it(void)
 {
 	struct spin spin = { 0 };
@@ -83,7 +82,7 @@ static void test_spin__stays_stopped_where_the_scheduler_ends_it(void)
 	CHECK(spun <= SPIN_VAIN_MAX + rounds + WAITS / SPIN_TRY + 1);
 }
 
-/* Now and then an answer takes longer than spinning lasts. */
+/* Now and then an answer takes longer than the spin. */
 static void test_spin__some_that_were_in_vain_do_not_stop_it(void)
 {
 	struct spin spin = { 0 };

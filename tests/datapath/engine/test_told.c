@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* In which order the ends of operations are reported if one end causes others. */
+/* The order of operations' ends if one end causes others. */
 #include <endian.h>
 #include <errno.h>
 
@@ -11,10 +11,10 @@ enum { PEERS = 2, ASKED = 3, BYTES = 8 };
 
 static const char answers[ASKED][BYTES] = { "first", "unasked", "second" };
 
-/* Requests, by the order in which they were begun. */
+/* Requests in the order of their begin. */
 static struct asked {
 	struct node *node;
-	int closes; /* the session of this peer, at the end; -1: none */
+	int closes; /* peer whose session it closes at its end; -1: none */
 	int status;
 	char payload[BYTES];
 } asked[ASKED];
@@ -50,7 +50,7 @@ static uint32_t token_of(const struct node *node, const struct asked *one)
 	return 0;
 }
 
-/* The frame of this number from a peer: the reply to a request. */
+/* Lets a peer answer a request by the frame with this number. */
 static void answer(struct node *node, uint32_t which, uint32_t peer, uint32_t seq)
 {
 	const struct shape shape = {
@@ -80,8 +80,8 @@ static void answer(struct node *node, uint32_t which, uint32_t peer, uint32_t se
 	node_arrive(node, frame.data, frame.bytes);
 }
 
-/* Two replies come at once. The end of the first request closes another session. Its request ends
- * before the second one does; each reply has its own payload. */
+/* Two replies come at once. The end of the first request closes another session, whose request ends
+ * before the second one. Each reply has its own payload. */
 static void test_replies__behind_what_the_one_before_ended(void)
 {
 	struct node *node = node_open();

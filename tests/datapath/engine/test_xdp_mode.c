@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Another XDP mode under instances that are open: what arrives before and after it is right. */
+/* Changes the XDP mode of open instances: data before and after the change is right. */
 #include <errno.h>
 #include <linux/capability.h>
 #include <sys/prctl.h>
@@ -51,7 +51,7 @@ static uint32_t epochs(struct ends *ends)
 	return info.epochs;
 }
 
-/* Until the next epoch, if there was one. */
+/* Changes the mode, and waits for the next epoch. */
 static int change(struct ends *ends, int side, uint32_t mode)
 {
 	struct careful_error error = { "" };
@@ -60,7 +60,7 @@ static int change(struct ends *ends, int side, uint32_t mode)
 
 	for (int i = 0; i < PATIENCE && rc == -EAGAIN; i++) {
 		poll_both(ends);
-		pair_enter(&ends->pair, side); /* where the interface's number is its own */
+		pair_enter(&ends->pair, side); /* the namespace of the interface's number */
 		rc = xdp_mode_change(ends->c[side], mode, &error);
 		pair_leave(&ends->pair);
 	}
@@ -211,7 +211,7 @@ static void test_mode__needs_no_capability_after_opening(void)
 	CHECK_EQ(rc, 0);
 	CHECK_EQ(xdp_mode_of(ends.c[0]), CAREFUL_XDP_GENERIC);
 	CHECK(!detached(ends.c[0]));
-	exit(0); /* without the right to clean up; all of it is the process's own */
+	exit(0); /* no capability to clean up; the process's end does it */
 }
 
 int main(void)

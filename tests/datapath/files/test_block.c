@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The block server over an instance without a network: what a peer may reach, what
- * becomes of names and files, what is left when the peer goes. Needs no privilege;
- * what root can read anyway is skipped as root.
+ * The block server over an instance without a network: what a peer can reach, names and files, and
+ * what remains when the peer leaves. Needs no privilege; tests of unreadable files are skipped as
+ * root.
  */
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -18,7 +18,7 @@ static void poll_server(void)
 	usleep(1000);
 }
 
-/* For what is not answered: the discarding of handles. */
+/* Waits for effects without an answer, like discarded handles. */
 #define EVENTUALLY(condition)                                      \
 	do {                                                       \
 		for (int i_ = 0; i_ < 10000 && !(condition); i_++) \
@@ -43,7 +43,7 @@ static uint32_t send_open(uint32_t peer, uint16_t handler, const char *path, siz
 	return fake_request(c, peer, handler, args, buf, (uint32_t)(sizeof(open) + path_bytes));
 }
 
-/* As a client does: asks again while the server has no room. */
+/* Opens like a client, which asks again while the server has no room. */
 static struct fake_answer *open_path(const char *path, uint32_t flags, uint64_t bytes)
 {
 	struct fake_answer *a;
@@ -165,7 +165,7 @@ static void test_open__reads(void)
 
 	a = open_path("sub/b", 0, 0);
 	assert(be64toh(attr(a)->bytes) == 6);
-	/* CLOSE says what the file is now, so that a change under way is seen. */
+	/* CLOSE returns the present attributes, so the client notices a change. */
 	put_file("ro/sub/b", "longer than before");
 	assert(be64toh(attr(close_key(0, a->args[0]))->bytes) == 18);
 	put_file("ro/sub/b", "world!");
@@ -200,7 +200,7 @@ static void test_open__escapes(void)
 	assert(open_fds() == before);
 }
 
-/* A file of /proc has no size; all that it holds is served. */
+/* A file of /proc has no size; all of its contents are served. */
 static void test_open__has_no_size(void)
 {
 	struct fake_answer *a = open_path("sys/kernel/ostype", 0, 0);
@@ -214,7 +214,7 @@ static void test_open__has_no_size(void)
 	struct careful_block_attr was = *attr(a);
 
 	assert(!memcmp(attr(close_key(0, a->args[0])), &was, sizeof(was)));
-	/* One that cannot be read at all is not empty. */
+	/* An unreadable file does not count as empty. */
 	assert(open_path("self/mem", 0, 0)->status == -EIO);
 }
 
@@ -222,7 +222,7 @@ static void test_open__proc_magic_links(void)
 {
 	char here[64];
 
-	/* An export that holds /proc itself: its links to open files lead anywhere. */
+	/* An export that contains /proc: its links to open files lead anywhere. */
 	snprintf(here, sizeof(here), "%d/root", getpid());
 	assert(open_path(here, 0, 0)->status == -ELOOP);
 	snprintf(here, sizeof(here), "%d/root/etc/passwd", getpid());
@@ -256,13 +256,13 @@ static void test_request__malformed(void)
 		uint16_t op = (uint16_t)i;
 		bool is_path = op == CAREFUL_BLOCK_STAT || op == CAREFUL_BLOCK_LIST;
 
-		/* Each length up to a whole header (an empty path is the root). */
+		/* Each length below a whole header (an empty path is the root). */
 		for (uint32_t n = is_path; n <= sizeof(open); n++)
 			assert(answer(fake_request(c, 0, op, args, &open, n))->status < 0);
 		memcpy(buf, &open, sizeof(open));
 		assert(answer(fake_request(c, 0, op, args, buf, sizeof(buf)))->status < 0);
 	}
-	/* A path that is said to be one byte longer than it is. */
+	/* A path with a length field one too large. */
 	for (uint32_t n = 0; n <= 1; n++) {
 		open.path_bytes = htobe32(n + 1);
 		memcpy(buf, &open, sizeof(open));
@@ -289,7 +289,7 @@ static void test_handle__belongs_to_its_peer(void)
 
 	assert(a->status == 0);
 	assert(close_key(1, a->args[0])->status == -EBADF);
-	assert(commit(a->args[0], 0, 0644, 0)->status == -EINVAL); /* not one to write */
+	assert(commit(a->args[0], 0, 0644, 0)->status == -EINVAL); /* read-only handle */
 	assert(fake_region(c, a->args[0]));
 	assert(close_key(0, a->args[0])->status == 0);
 }
@@ -305,7 +305,7 @@ static void test_handle__bounded(void)
 		keys[i] = a->args[0];
 	}
 	assert(open_path("a", 0, 0)->status == -EMFILE);
-	/* Another peer is not concerned. */
+	/* Another peer is not affected. */
 	a = answer(send_open(1, CAREFUL_BLOCK_OPEN, "a", 1, 0, 0, 0));
 	assert(a->status == 0 && close_key(1, a->args[0])->status == 0);
 	for (int i = 0; i < BLOCK_HANDLES; i++)
@@ -322,7 +322,7 @@ static void test_handle__busy_region(void)
 
 	c->busy = 3;
 	token = fake_request(c, 0, CAREFUL_BLOCK_CLOSE, args, NULL, 0);
-	/* Asked again meanwhile (the answer was lost): one answer, to who asked last. */
+	/* Repeated meanwhile (the answer was lost): only the last request gets the answer. */
 	assert(block_timeout_ms(server) == 1);
 	uint32_t again = fake_request(c, 0, CAREFUL_BLOCK_CLOSE, args, NULL, 0);
 
@@ -330,8 +330,8 @@ static void test_handle__busy_region(void)
 	assert(!c->answers[token]->given && c->busy == 0 && !fake_region(c, args[0]));
 }
 
-/* A client that knows only the attempt's name ends what the attempt opened; while that waits the
- * client gets "ask again". */
+/* A client that knows only the attempt's name closes its handle; while the OPEN waits the client
+ * gets EAGAIN. */
 static void closes_an_attempt(bool waits)
 {
 	const uint64_t name = 0x123456789abcdef1;
@@ -368,7 +368,7 @@ static void test_handle__asked_again(void)
 	uint32_t first, second, key;
 	struct careful_block_attr was;
 
-	/* While the first is under way, and when it is done. */
+	/* While the first request is under way, and after it. */
 	first = send_open(0, CAREFUL_BLOCK_OPEN, "a", 1, 0, 0, name);
 	second = send_open(0, CAREFUL_BLOCK_OPEN, "a", 1, 0, 0, name);
 	a = answer(second);
@@ -376,13 +376,13 @@ static void test_handle__asked_again(void)
 	       (!c->answers[first]->given || c->answers[first]->args[0] == a->args[0]));
 	b = answer(send_open(0, CAREFUL_BLOCK_OPEN, "a", 1, 0, 0, name));
 	assert(b->args[0] == a->args[0] && !memcmp(attr(a), attr(b), sizeof(*attr(a))));
-	/* Another name, or none, is another file. */
+	/* Another attempt, or none, gets a handle of its own. */
 	key = answer(send_open(0, CAREFUL_BLOCK_OPEN, "a", 1, 0, 0, name + 1))->args[0];
 	assert(key != a->args[0]);
 	assert(close_key(0, key)->status == 0);
 	was = *attr(close_key(0, a->args[0]));
 	assert(!memcmp(attr(close_key(0, a->args[0])), &was, sizeof(was)));
-	/* The end of one kind is not that of the other. */
+	/* COMMIT does not end a handle for reading. */
 	assert(commit(a->args[0], 0, 0644, 0)->status == -EBADF);
 }
 
@@ -390,7 +390,7 @@ static void test_handle__answer_lost(void)
 {
 	int before = open_fds();
 
-	/* No room: tried again. Session gone: the file is closed, nobody has its key. */
+	/* Without room the answer is repeated. If the session is gone, the file is closed. */
 	c->reply_errno = -EAGAIN;
 	c->reply_errors = 5;
 	assert(close_key(0, open_path("a", 0, 0)->args[0])->status == 0);
@@ -409,7 +409,7 @@ static void test_peer__gone(void)
 		a = open_path("sub/new", CAREFUL_BLOCK_CREATE, 100000);
 		assert(a->status == 0);
 	}
-	/* Some are under way, one is in use; another peer's stays. */
+	/* Some requests are under way, and one region is in use; another peer's handle stays. */
 	uint32_t other = answer(send_open(1, CAREFUL_BLOCK_OPEN, "sub/other", 9,
 					  CAREFUL_BLOCK_CREATE, 10, 0))
 				 ->args[0];
@@ -426,14 +426,14 @@ static void test_peer__gone(void)
 	assert(fake_region(c, other) && c->busy == 0);
 	assert(close_key(0, a->args[0])->status == -EBADF);
 	assert(close_key(1, other)->status == 0);
-	/* A new session in the same slot starts from nothing. */
+	/* A new session in the same slot has no handles. */
 	a = open_path("sub/new", CAREFUL_BLOCK_CREATE, 10);
 	block_watch(c, 0, CAREFUL_PEER_RENEWING, server);
 	assert(a->status == 0 && fake_region(c, a->args[0]));
 	assert(close_key(0, a->args[0])->status == 0 && entries_of("rw/sub") == 3);
 }
 
-/* That the process there is another one is told when that has asked already. */
+/* The new process has already sent a request when its arrival is reported. */
 static void test_peer__asks_before_it_is_told_of(void)
 {
 	int before = open_fds();
@@ -450,7 +450,7 @@ static void test_peer__asks_before_it_is_told_of(void)
 		assert(status == -ECONNRESET || (i && status == -EMFILE));
 	}
 	assert(c->kept == 0);
-	/* Without a look at what the workers have done: the handles are there still. */
+	/* The workers' results are not taken yet, so the handles still exist. */
 	for (int i = 0; i < 2000 && open_fds() != before; i++)
 		usleep(1000);
 	assert(open_fds() == before && entries_of("rw/sub") == 3);
@@ -458,8 +458,7 @@ static void test_peer__asks_before_it_is_told_of(void)
 	assert(a->status == 0 && close_key(0, a->args[0])->status == 0);
 }
 
-/* All handles of a peer may be on their way out, perhaps those of a process that is gone:
- * there will be room soon. */
+/* All handles of a peer may be ending, perhaps of a former process: there will be room soon. */
 static void test_handle__bounded_while_some_end(void)
 {
 	struct fake_answer *a;
@@ -474,10 +473,10 @@ static void test_handle__bounded_while_some_end(void)
 	assert(close_key(0, a->args[0])->status == 0);
 }
 
-/* One peer's requests wait, more than may: another's still find room. */
+/* More requests of one peer wait than allowed: another peer's still find room. */
 static void test_request__one_peer_leaves_room_to_others(void)
 {
-	static uint32_t tokens[3000]; /* more than wait of all peers together */
+	static uint32_t tokens[3000]; /* more than can wait for all peers together */
 	uint32_t theirs[100];
 	int busy = 0;
 
@@ -510,11 +509,11 @@ static void test_request__more_than_jobs(void)
 			busy += a->status == -EAGAIN;
 			assert(a->status == -EAGAIN || be64toh(attr(a)->bytes) == 5);
 		}
-		/* Kept ones are all answered; of others, who asked is to ask again. */
+		/* All kept requests are answered; the others get EAGAIN. */
 		assert(c->kept == 0 && (round ? busy > 0 : busy == 0));
 	}
 	c->keepable = true;
-	/* A peer that goes while its requests wait leaves none behind. */
+	/* A peer that leaves while its requests wait leaves none behind. */
 	for (int i = 0; i < 1000; i++)
 		fake_request(c, 2, CAREFUL_BLOCK_STAT, (uint32_t[4]){ 0 }, "a", 1);
 	block_watch(c, 2, CAREFUL_PEER_NONE, server);
@@ -541,7 +540,7 @@ static void test_create__commit(void)
 		assert((st.st_mode & 07777) == 0640 && be64toh(attr(a)->inode) == st.st_ino);
 		assert(entries_of("rw") == 2 && unlink(at("rw/new")) == 0);
 	}
-	/* Set-user-id does not come from a peer. */
+	/* A peer cannot set the set-user-ID bit. */
 	a = open_path("new", CAREFUL_BLOCK_CREATE, 0);
 	assert(commit(a->args[0], CAREFUL_BLOCK_NOSYNC, 06755, 0)->status == 0);
 	assert(stat(at("rw/new"), &st) == 0 && (st.st_mode & 07777) == 0755);
@@ -557,7 +556,7 @@ static void test_create__no_replace(void)
 	assert(open_path("sub", CAREFUL_BLOCK_CREATE, 5)->status == -EISDIR);
 	assert(open_path("sub", CAREFUL_BLOCK_CREATE | CAREFUL_BLOCK_REPLACE, 5)->status ==
 	       -EISDIR);
-	/* It came to be in between: the end refuses, keeps the file, leaves nothing. */
+	/* The name appeared meanwhile: COMMIT refuses, keeps that file, and leaves nothing. */
 	a = open_path("race", CAREFUL_BLOCK_CREATE, 5);
 	put_file("rw/race", "other");
 	assert(commit(a->args[0], 0, 0644, 0)->status == -EEXIST);
@@ -584,7 +583,7 @@ static void test_create__escapes(void)
 	for (size_t i = 0; i < sizeof(no_name) / sizeof(no_name[0]); i++)
 		assert(open_path(no_name[i], CAREFUL_BLOCK_CREATE, 1)->status == -EINVAL);
 	assert(open_path("none/x", CAREFUL_BLOCK_CREATE, 1)->status == -ENOENT);
-	/* A symlink that leads out is a name like any other: replaced, not followed. */
+	/* A symlink that leads out is replaced, not followed. */
 	assert(open_path("sub/out", CAREFUL_BLOCK_CREATE, 1)->status == -EEXIST);
 	a = open_path("sub/out", CAREFUL_BLOCK_CREATE | CAREFUL_BLOCK_REPLACE, 1);
 	assert(commit(a->args[0], CAREFUL_BLOCK_REPLACE, 0644, 0)->status == 0);
@@ -649,7 +648,7 @@ static bool is_memfd(uint32_t key)
 	return strstr(link, "memfd:");
 }
 
-/* Reads a listing whole and ends it; returns the records, to be freed. */
+/* Reads a whole listing and closes it. Returns the records; the caller frees them. */
 static char *read_listing(struct fake_answer *a, uint64_t *bytes)
 {
 	struct careful_region *r = fake_region(c, a->args[0]);
@@ -664,7 +663,7 @@ static char *read_listing(struct fake_answer *a, uint64_t *bytes)
 	return buf;
 }
 
-/* The record of that name, or NULL; *n counts all, *order is its place. */
+/* Returns the record of a name, or NULL. *n: number of records; *order: its place. */
 static const struct careful_block_entry *find_entry(const char *buf, uint64_t bytes,
 						    const char *name, int *n, int *order)
 {
@@ -738,7 +737,7 @@ static void test_list__unreadable(void)
 	assert(rmdir(at("rw/shut")) == 0);
 }
 
-/* The directory that cannot be read, and the error. */
+/* A directory that cannot be read, and the error. */
 static const char *sick_name;
 static int sick_error;
 
@@ -756,9 +755,9 @@ ssize_t getdents64(int fd, void *buffer, size_t bytes)
 	return syscall(SYS_getdents64, fd, buffer, bytes);
 }
 
-/* A damaged directory, or one whose file system has lost its other end, is an entry with an
- * error, and the rest is listed; by itself it is never taken for the connection. ENOENT is what an
- * autofs mount point says whose server is down: it is there, so it is not empty. */
+/* A damaged directory, or one whose server is down, is an entry with an error, and the rest is
+ * listed. Its error does not count as one of the connection. An autofs mount point without its
+ * server gives ENOENT: it exists, so it is not empty. */
 static void test_list__sick(void)
 {
 	static const int errors[][2] = {
@@ -777,7 +776,7 @@ static void test_list__sick(void)
 	for (int i = 0; i < 4; i++) {
 		sick_error = errors[i][0];
 		a = by_path(CAREFUL_BLOCK_LIST, "", CAREFUL_BLOCK_RECURSIVE);
-		if (!errors[i][1]) { /* that is everybody's */
+		if (!errors[i][1]) { /* the error of the whole request */
 			assert(a->status == -sick_error);
 			break;
 		}
@@ -817,7 +816,7 @@ static void test_list__thousands(void)
 			put_file(path, "");
 		}
 	}
-	/* 20,000 records of 270 bytes: beyond what lies in memory. */
+	/* 20,000 records of 270 bytes: more than are kept in memory. */
 	a = by_path(CAREFUL_BLOCK_LIST, "", CAREFUL_BLOCK_RECURSIVE);
 	assert(a->status == 0 && !is_memfd(a->args[0]));
 	buf = read_listing(a, &bytes);
@@ -928,7 +927,7 @@ static void test_stop__with_work_under_way(void)
 	answer(send_open(0, CAREFUL_BLOCK_OPEN, "sub/new", 7, CAREFUL_BLOCK_CREATE, 10, 0));
 }
 
-/* A path that a frame does not hold lies in memory at the server; all that can be wrong with it. */
+/* A path too long for a frame is stored at the server first; all errors of that. */
 static void test_request__stored_path(void)
 {
 	const uint32_t memory = CAREFUL_BLOCK_SCRATCH | CAREFUL_BLOCK_NULL;
@@ -952,7 +951,7 @@ static void test_request__stored_path(void)
 		if (handlers[i] == CAREFUL_BLOCK_LIST)
 			close_key(0, a->args[0]);
 	}
-	/* A handle of another peer, of a directory, closed, with a NUL, too long. */
+	/* A path handle of another peer, of a directory, closed, with a NUL, or too long. */
 	a = answer(fake_request(c, 1, CAREFUL_BLOCK_STAT, args, NULL, 0));
 	CHECK_EQ(a->status, -EBADF);
 	directory = open_path("sub", CAREFUL_BLOCK_SCRATCH, 6)->args[0];

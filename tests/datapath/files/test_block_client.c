@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The block client against the block server, joined without a network. Answers get
- * lost on purpose: what was asked again must not have happened twice.
+ * The block client and the block server, joined without a network. Answers are lost on purpose: a
+ * repeated request must not have effect twice.
  */
 #include <assert.h>
 #include <endian.h>
@@ -21,7 +21,7 @@ static char base[] = "/tmp/test_block_client.XXXXXX";
 static struct careful *c;
 static struct block_server *server;
 static unsigned int lose; /* answers still to be lost */
-static unsigned int full; /* requests that the server still has no room for */
+static unsigned int full; /* requests that the server will still refuse */
 
 static void end(struct fake_operation *op, int status, const uint32_t *args, const void *payload,
 		uint32_t bytes)
@@ -73,7 +73,7 @@ static void run_bulk(struct fake_operation *op)
 	end(op, 0, NULL, NULL, (uint32_t)n);
 }
 
-/* The engine and its peer in one. */
+/* Plays the engine and its peer. */
 int careful_wait(struct careful *instance, int timeout_ms, int extra_fd)
 {
 	(void)timeout_ms;
@@ -176,7 +176,7 @@ int main(void)
 		stop();
 		assert(system(command) == 0);
 	}
-	/* Without end it gives up. */
+	/* If all answers are lost the client gives up. */
 	start();
 	lose = 1000000;
 	struct careful_block_attr attr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Ways out of an exported directory, as a table: each is tried by every request that has a path,
- * also while what it leads through changes, and none reads or changes what lies outside.
+ * A table of ways out of an exported directory. Every request with a path tries each of them, also
+ * while directories on the way change; none reads or changes anything outside.
  */
 #include <linux/fs.h>
 #include <pthread.h>
@@ -17,17 +17,16 @@
 #include "mounts.h"
 
 #define SECRET "nobody's business"
-#define MARK \
-	".nobody's" /* next to it: lists of what is outside have this name, and links have not */
+#define MARK ".nobody's" /* only a list of the outside has this name */
 
 enum { RACES = 300, SLOW = 20, NAME_BYTES = 300 };
 enum { MEMORY_MAJOR = 1, ZERO_MINOR = 5, LOOP_MAJOR = 7 };
 
 static struct stat outside;
-static uint8_t digest[CAREFUL_DIGEST_BYTES_MAX]; /* of the secret; the first 8 count */
+static uint8_t digest[CAREFUL_DIGEST_BYTES_MAX]; /* of the secret; 8 bytes count */
 static char overlong[NAME_BYTES], deep[PATH_MAX - 64];
 
-/* @bytes: where the path holds NUL; 0: its length */
+/* @bytes: length of a path with a NUL; 0: strlen() */
 static const struct escape {
 	const char *path;
 	uint32_t bytes;
@@ -88,8 +87,7 @@ static void make_node(const char *name, mode_t type, dev_t number)
 	CHECK_EQ(mknod(at(name), type | 0600, number), 0);
 }
 
-/* Makes the paths that lead out again, since opening one for writing may have replaced it by a
- * file. */
+/* Makes the paths that lead out again, since a write may have replaced one by a file. */
 static void make_ways(void)
 {
 	make_link(at("outside"), "export/absolute");
@@ -106,8 +104,8 @@ static void make_ways(void)
 	make_node("export/disk", S_IFBLK, makedev(LOOP_MAJOR, 0));
 }
 
-/* A file system below the export, and in it a directory where upper case is lower case too, if the
- * kernel has that for a tmpfs (CONFIG_UNICODE, from Linux 6.13). Else the names are other names. */
+/* Mounts a file system below the export with a case-insensitive directory, if the kernel can do
+ * that for a tmpfs (CONFIG_UNICODE, Linux 6.13). Otherwise names in other case are other names. */
 static void mount_folding(void)
 {
 	int fd, flags = FS_CASEFOLD_FL;
@@ -191,7 +189,7 @@ static void close_key(uint32_t key)
 	CHECK_EQ(answer(fake_request(c, 0, CAREFUL_BLOCK_CLOSE, args, NULL, 0))->status, 0);
 }
 
-/* Checks that a handle leads to no file outside, no list of one, and no device. */
+/* Checks that a handle is no file or listing of the outside, and no device. */
 static void check_handle(const struct escape *escape, uint32_t key)
 {
 	int fd = fake_region(c, key)->span.fd;
@@ -244,7 +242,7 @@ static void try_all(const struct escape *escape)
 	ask(CAREFUL_BLOCK_MKDIR, escape, 0);
 }
 
-/* Nothing was added outside, and what is there is as it was. */
+/* Checks that nothing outside was added or changed. */
 static void check_outside(void)
 {
 	char data[64] = { 0 };
@@ -266,9 +264,9 @@ static void check_outside(void)
 }
 
 static atomic_bool swapping;
-static uint32_t run; /* batches that were not refused whole */
+static uint32_t run; /* batches that were not refused completely */
 
-/* An item of a batch: `text` is what a link is to. */
+/* Writes an item of a batch; `text` is a link's target. */
 static size_t put_item(char *to, uint16_t op, const char *name, uint32_t bytes, const char *text)
 {
 	struct careful_block_item item = {
@@ -288,7 +286,7 @@ static size_t put_item(char *to, uint16_t op, const char *name, uint32_t bytes, 
 	return (sizeof(item) + bytes + strlen(text) + 7) & ~(size_t)7;
 }
 
-/* Every kind of item under a name that leads out, and a link to what it names. */
+/* Writes every kind of item under a name that leads out, and a link to its target. */
 static size_t put_items(char *batch, const struct escape *escape)
 {
 	static const uint16_t ops[] = { CAREFUL_ITEM_LINK,	CAREFUL_ITEM_READ,
@@ -296,8 +294,8 @@ static size_t put_items(char *batch, const struct escape *escape)
 					CAREFUL_ITEM_DIRECTORY, CAREFUL_ITEM_SYMLINK,
 					CAREFUL_ITEM_META,	CAREFUL_ITEM_REMOVE };
 	uint32_t bytes = escape->bytes ? escape->bytes : (uint32_t)strlen(escape->path);
-	/* In a race a link may stay, where the name leads within, which is not to be told from a
-	 * way out; and what changes places has to stay. */
+	/* In a race a link may stay inside the export, which cannot be told from a way out; and the
+	 * swapped names must stay. */
 	bool races = atomic_load(&swapping), stays = races && !strchr(escape->path, '/');
 	size_t used = put_item(batch, CAREFUL_ITEM_LINK, "got", 3, escape->path);
 
@@ -309,7 +307,7 @@ static size_t put_items(char *batch, const struct escape *escape)
 	return used;
 }
 
-/* Reports whether some of its items failed. */
+/* Runs a batch. Reports whether some items failed. */
 static bool try_batch(const struct escape *escape)
 {
 	static const struct escape top = { "", 0 };
@@ -378,8 +376,8 @@ static void exchange(int dir, const char *one, const char *two)
 	CHECK_EQ(renameat2(dir, one, dir, two, RENAME_EXCHANGE), 0);
 }
 
-/* A directory and a symlink out of the export change places all the time, and so do a file and
- * a symlink to the secret. */
+/* Swaps a directory with a symlink out of the export, and a file with a symlink to the secret, all
+ * the time. */
 static void *swap(void *arg)
 {
 	int dir = open(at("export"), O_RDONLY | O_DIRECTORY);
@@ -411,7 +409,7 @@ static void test_escape__nor_a_race(void)
 		try_handle(CAREFUL_BLOCK_OPEN, &read, CAREFUL_BLOCK_INPLACE);
 		try_all(&others[i & 1]);
 		try_batch(&read);
-		if (i % SLOW) /* whoever reads what has just changed waits */
+		if (i % SLOW) /* reads of fresh changes wait */
 			continue;
 		try_batch(&others[i / SLOW & 1]);
 		try_batch(&leaf);

@@ -121,7 +121,7 @@ static void test_tell__ends_of_files(void)
 	close_key(a->args[0]);
 	assert(tellings == 1 && !strcmp(told_path, "a") && !told.writable && !told.status);
 	assert(told.op == CAREFUL_BLOCK_CLOSE && told.read_bytes == 3 && told.bytes == 1);
-	/* A listing is no transfer. */
+	/* A listing does not count as a transfer. */
 	a = by_path(CAREFUL_BLOCK_LIST, "");
 	assert(a->status == 0);
 	close_key(a->args[0]);
@@ -140,7 +140,8 @@ static void test_tell__ends_of_files(void)
 	}
 	assert(tellings == 2 && !strcmp(told_path, "d/e") && told.writable);
 	assert(told.op == BLOCK_DISCARD && told.written_bytes == 2 && !told.is_former);
-	/* One that ends when its peer's place is another's is none of the other's. */
+	/* A file that ends after its peer's slot has a new peer is not reported as the new
+	 * peer's. */
 	block_watch(c, 0, CAREFUL_PEER_UP, server);
 	a = with_open(CAREFUL_BLOCK_OPEN, "a", 0);
 	assert(a->status == 0);
@@ -167,7 +168,7 @@ static void test_export__use_is_counted(void)
 	assert(block_use(server, uses) == 2 && !uses[0].requests && !uses[1].requests);
 	a = with_open(CAREFUL_BLOCK_OPEN, "two/b", 0);
 	assert(a->status == 0);
-	/* The fake engine says of each region that 3 bytes were read and 2 written. */
+	/* The fake engine reports 3 bytes read and 2 written for each region. */
 	assert(block_use(server, uses) == 2 && uses[1].read_bytes == 3 && uses[1].requests == 1);
 	close_key(a->args[0]);
 	assert(status("two/none") == -ENOENT);
@@ -217,7 +218,7 @@ static void test_replace__while_a_file_is_open(void)
 	assert(block_use(server, uses) == 3 && uses[0].requests == 1 && !uses[2].requests);
 	assert(uses[1].requests == 4 && uses[1].read_bytes == 6 && uses[1].written_bytes == 4);
 	assert(pread(fake_region(c, file->args[0])->span.fd, buf, 8, 0) == 1);
-	/* One that is wrong changes nothing. */
+	/* A wrong list changes nothing. */
 	replace(none, none, 2, -ENOENT);
 	assert(status("three/c") == 0);
 	replace(both, both, 1, 0);
@@ -227,7 +228,7 @@ static void test_replace__while_a_file_is_open(void)
 	assert(!exists("one/new"));
 	replace(NULL, NULL, 0, 0);
 	assert(status("b") == -ENOMEDIUM && block_use(server, uses) == 0);
-	/* For ever: places are used again. */
+	/* Again and again: places are reused. */
 	for (int i = 0; i < 200; i++)
 		replace(&both[i % 3], both, 1, 0);
 	assert(status("b") == -ENOENT && status("a") == 0);
@@ -305,7 +306,7 @@ static void test_export__symlinks(void)
 	assert(symlink("real", at("link")) == 0);
 	start("link", NULL);
 	assert(status("a") == 0);
-	/* It names what it named. */
+	/* The symlink leads to the same directory again. */
 	assert(unlink(at("link")) == 0 && symlink("secret", at("link")) == 0);
 	put_file("secret/b", "x");
 	assert(status("a") == 0 && status("b") == -ENOENT);
@@ -321,13 +322,13 @@ static void test_export__symlinks(void)
 	assert(unlink(at("link")) == 0);
 }
 
-/* Anyone who may write to the directory above could make one there. */
+/* Anybody who can write to the parent could make a directory there. */
 static void test_export__another_owner(void)
 {
 	make("one", "a");
 	assert(chown(at("one"), 1000, 1000) == 0);
 	start("one", NULL);
-	/* The same directory may be given away. */
+	/* The same directory may get another owner. */
 	assert(chown(at("one"), 1001, 1001) == 0 && status("a") == 0);
 	remove_tree("one");
 	make("one", "a");
@@ -357,18 +358,18 @@ static void test_export__mounts(void)
 	put_file("disk/b", "x");
 	start("disk", NULL);
 	assert(status("b") == 0 && status("a") == -ENOENT);
-	/* The mount point below is not the disk. */
+	/* The mount point is not the disk. */
 	assert(umount2(at("disk"), MNT_DETACH) == 0);
 	assert_gone();
 	assert(!exists("disk/d") && !exists("disk/n"));
-	/* Another one is, and nothing keeps it from being unmounted. */
+	/* Another mounted disk is served, and can be unmounted at any time. */
 	mount_at("disk");
 	put_file("disk/e", "x");
 	assert(status("e") == 0 && status("b") == -ENOENT);
 	assert(umount2(at("disk"), 0) == 0);
 	assert_gone();
 	stop();
-	/* A directory that was none is covered by a mount. */
+	/* A mount now covers a plain directory. */
 	start("disk", NULL);
 	assert(status("a") == 0);
 	mount_at("disk");
@@ -378,7 +379,7 @@ static void test_export__mounts(void)
 	remove_tree("disk");
 }
 
-/* The canonical path is another directory's. */
+/* The canonical path belongs to another directory. */
 static void test_serve__by_way_of_proc(void)
 {
 	struct block_export_options export = { .name = "x" };
@@ -391,7 +392,7 @@ static void test_serve__by_way_of_proc(void)
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	export.path = path;
 	c = fake_create();
-	/* One that is still there has a path. */
+	/* A directory that still exists has a path. */
 	assert(block_serve(c, &export, 1, &server, &error) == 0);
 	assert(status("a") == 0);
 	stop();

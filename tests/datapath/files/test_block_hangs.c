@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A file system that hangs, for a while, under a part of what the block server serves: FUSE
- * without a process that answers. Others continue meanwhile.
+ * A file system below a part of the exports hangs for a while: FUSE without a process that answers.
+ * Requests elsewhere continue.
  */
 #include <sys/mount.h>
 
@@ -14,7 +14,7 @@ enum { ASKED = 12 };
 
 static int fuse_fd;
 
-/* Requests for that place hang from now on. */
+/* Makes requests below this directory hang. */
 static void hang(const char *dir)
 {
 	char options[128];
@@ -26,7 +26,7 @@ static void hang(const char *dir)
 	CHECK_EQ(mount("hangs", at(dir), "fuse", 0, options), 0);
 }
 
-/* An operation that hangs ends with an error. */
+/* Ends hanging operations with an error. */
 static void go_on(const char *dir)
 {
 	close(fuse_fd);
@@ -70,7 +70,7 @@ static void test_export__stops_no_other(void)
 	hang("two");
 	ask_what_hangs("two/x", tokens);
 	CHECK_EQ(answer(ask_stat(1, "one/a"))->status, 0);
-	CHECK_EQ(answer(ask_stat(0, "one/a"))->status, 0); /* nor who asked for it */
+	CHECK_EQ(answer(ask_stat(0, "one/a"))->status, 0); /* the same peer is served, too */
 	go_on("two");
 	await(tokens);
 	stop();
@@ -89,8 +89,8 @@ static void test_peer__has_not_all_workers_of_an_export(void)
 	stop();
 }
 
-/* As many requests as a peer may have under way, and more, wait in one export: those of the same
- * peer in another continue. */
+/* More requests than a peer may have under way wait in one export: the same peer's requests in
+ * another export continue. */
 static void test_peer__with_all_it_may_ask_in_one_export(void)
 {
 	enum { MANY = 200 };
@@ -108,7 +108,7 @@ static void test_peer__with_all_it_may_ask_in_one_export(void)
 	stop();
 }
 
-/* OPEN of a new file, as `put` asks for it. */
+/* Sends the OPEN of a new file, like `put`. */
 static uint32_t ask_create(uint32_t peer, const char *path)
 {
 	struct careful_block_open open = {
@@ -127,8 +127,9 @@ static uint32_t ask_create(uint32_t peer, const char *path)
 /* Servers whose workers hang, which are never freed. */
 static void *left_behind[2];
 
-/* Several peers put more than 64 files each where it hangs: another one's file elsewhere begins and
- * ends, and so do their own; the end says what is left, and does not wait for it. */
+/* Several peers put more than 64 files each onto the hanging file system. Files elsewhere begin and
+ * end, also those of the same peers. The server's end reports the hanging workers and does not wait
+ * for them. */
 static void test_peers__that_put_where_it_hangs(void)
 {
 	enum { EACH = 70, OTHER = FAKE_PEERS - 1 };
@@ -156,7 +157,7 @@ static void test_peers__that_put_where_it_hangs(void)
 	go_on("two");
 }
 
-/* A batch is at its first item when its peer goes: nothing is done for the rest of it. */
+/* A peer leaves at the first item of its batch: the rest of the batch is not done. */
 static void test_batch__ends_with_its_peer(void)
 {
 	struct careful_block_open open = {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A peer asks for something that takes very long: others are served meanwhile, and it ends when
- * nobody wants it any longer.
+ * A request takes very long: other peers are served meanwhile, and it ends when nobody waits for
+ * it.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,7 +18,7 @@ static const uint64_t huge = 1ull << 40;
 
 static atomic_uint copies;
 
-/* In the place of libc's: a disk that copies a GiB a second, if nobody else has it. */
+/* Replaces libc's: a disk that copies at most a GiB a second. */
 /* NOLINTNEXTLINE(readability-non-const-parameter): libc's declaration */
 ssize_t copy_file_range(int from, off_t *in, int to, off_t *out, size_t bytes, unsigned int flags)
 {
@@ -30,7 +30,7 @@ ssize_t copy_file_range(int from, off_t *in, int to, off_t *out, size_t bytes, u
 	return bytes < PIECE ? (ssize_t)bytes : PIECE;
 }
 
-/* Likewise: holes are unknown, so all of it is copied. */
+/* Replaces libc's: holes are unknown, so everything is copied. */
 off_t lseek(int fd, off_t offset, int whence)
 {
 	if (whence == SEEK_DATA || whence == SEEK_HOLE) {
@@ -64,7 +64,7 @@ static uint32_t ask_create(uint32_t peer, const char *path, uint32_t flags, uint
 			    (uint32_t)(sizeof(open) + strlen(path)));
 }
 
-/* As many as a peer has places for, and more. */
+/* Sends more requests than a peer has places. */
 static void seed(uint32_t *tokens)
 {
 	for (uint32_t i = 0; i < SEEDS; i++)
@@ -85,7 +85,7 @@ static int entries(void)
 	return n;
 }
 
-/* Others open, list and sync in the same export; a file of theirs begins with what was there. */
+/* Other peers open, list and sync in the same export; one also copies an old file. */
 static void test_seed__others_are_served_meanwhile(void)
 {
 	const struct careful_block_open whole = { .mode = htobe32(0644) };
@@ -109,7 +109,7 @@ static void test_seed__others_are_served_meanwhile(void)
 	fake_destroy(c);
 }
 
-/* The peer that asked is gone: the copy ends, and its partial file goes. */
+/* The copy ends with its peer, and the partial file is removed. */
 static void test_seed__ends_with_its_peer(void)
 {
 	uint32_t tokens[SEEDS], before;
@@ -124,7 +124,7 @@ static void test_seed__ends_with_its_peer(void)
 	stop();
 }
 
-/* When carefuld ends it does not wait for a copy either. */
+/* The end of carefuld does not wait for a copy either. */
 static void test_seed__ends_with_the_server(void)
 {
 	uint32_t tokens[SEEDS];

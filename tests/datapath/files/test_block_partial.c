@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The block server's ways to open a file besides plain reading and creating: partial files, seeds,
- * streams, in place, nothing at all; and digests and extents of what is open.
+ * Other ways to open a file: partial files, seeds, streams, in place, null; and digests and extents
+ * of open files.
  */
 #include <sys/file.h>
 #include <sys/ioctl.h>
@@ -120,14 +120,14 @@ static void test_partial__continued(void)
 	key = a->args[0];
 	assert(a->status == 0 && a->args[1] == 1 && fake_region(c, key)->bytes == 105);
 	assert(pwrite(fd_of(key), "345", 3, 2) == 3);
-	/* While one handle has it no other gets it. */
+	/* A partial file has one handle at a time. */
 	assert(open_partial("new", 0, 5)->status == -EBUSY);
 	a = commit(key, 0, 0);
 	assert(a->status == 0 && holds("new", "12345", 5) && !exists(partial));
 	assert(unlink(at("new")) == 0 && entries() == 0);
 }
 
-/* How large the regular file was at each fsync(), bytes; the one that fails, 0: none. */
+/* Size of the regular file at each fsync(), bytes; and the fsync() that fails, 0: none. */
 static off_t synced[2];
 static unsigned int syncs, bad_sync;
 
@@ -144,7 +144,7 @@ int fsync(int fd)
 	return (int)syscall(SYS_fsync, fd);
 }
 
-/* A client that is interrupted during the sync finds the journal; after it the file is whole. */
+/* A client that is interrupted during the sync finds the journal; later the file is complete. */
 static void test_partial__synced_before_the_journal_goes(void)
 {
 	syncs = 0;
@@ -156,7 +156,7 @@ static void test_partial__synced_before_the_journal_goes(void)
 	assert(syncs == 0 && unlink(at("new")) == 0 && entries() == 0);
 }
 
-/* A refused commit keeps its journal; a file that was truncated and then failed does not stay. */
+/* A refused commit keeps the journal; a file that was truncated before the failure is removed. */
 static void test_partial__commit_fails(void)
 {
 	uint32_t key = open_partial("new", 0, 5)->args[0];
@@ -183,7 +183,7 @@ static void test_partial__discarded(void)
 	struct fake_answer *a = open_partial("new", 0, 5);
 
 	assert(close_key(a->args[0], CAREFUL_BLOCK_DISCARD)->status == 0 && entries() == 0);
-	/* A temporary file without a tag does not stay in any case. */
+	/* A temporary file without a tag never stays. */
 	a = open_as("new", (struct careful_block_open){ .flags = htobe32(CREATE) });
 	assert(a->status == 0 && entries() == 1);
 	assert(close_key(a->args[0], 0)->status == 0 && entries() == 0);
@@ -196,7 +196,7 @@ static void test_partial__of_another_size(void)
 	close_key(a->args[0], 0);
 	a = open_partial("new", 0, 6);
 	assert(a->status == 0 && a->args[1] == 1);
-	/* As it is, to be looked at; not to be written. */
+	/* It can be read, but not written. */
 	assert(fake_region(c, a->args[0])->bytes == 105);
 	assert(fake_region(c, a->args[0])->access == CAREFUL_REGION_READ);
 	assert(commit(a->args[0], 0, 0)->status == -EINVAL);
@@ -252,7 +252,7 @@ static void test_create__seed(void)
 	};
 	struct fake_answer *a;
 
-	/* Longer, shorter, none. */
+	/* A longer, a shorter and no old file. */
 	write_file("old", "abcdefg", 7);
 	a = open_as("old", open);
 	assert(a->status == 0 && pwrite(fd_of(a->args[0]), "X", 1, 2) == 1);
@@ -385,7 +385,7 @@ static void test_digest__blocks(void)
 	assert(!memcmp(a->payload + 16, expected.digest, 8));
 	a = digest(key, 1024, 2048, 1024, CAREFUL_BLOCK_BLAKE3);
 	assert(a->status == 0 && a->args[0] == 2 && a->bytes == 64);
-	/* As many as the answer holds. */
+	/* As many digests as the answer holds. */
 	a = digest(key, 0, 10000, 1024, CAREFUL_BLOCK_BLAKE3);
 	assert(a->status == 0 && a->args[0] == 10);
 	a = digest(key, 0, 0, 1024, CAREFUL_BLOCK_XXH3);
@@ -462,12 +462,12 @@ static void test_extents__holes(void)
 	assert(n == 3 && end == 5 * mib);
 	for (uint64_t i = 0; i < n; i++)
 		assert(be64toh(e[i].offset) == 2 * i * mib && be64toh(e[i].bytes) <= 65536);
-	/* The hole at the end is nothing; a range in the middle of data is cut. */
+	/* The hole at the end has no extent; a range within data is cut. */
 	extents(key, 999 * mib, mib, &n, &end);
 	assert(n == 0 && end == 1000 * mib);
 	e = extents(key, 2 * mib + 10, 20, &n, &end);
 	assert(n == 1 && be64toh(e[0].offset) == 2 * mib + 10 && be64toh(e[0].bytes) == 20);
-	/* More than one answer holds: it says how far it came. */
+	/* More than an answer holds: it reports how far it came. */
 	extents(key, 0, 1000 * mib, &n, &end);
 	assert(n == 3700 / 16 && end > 2 * (n - 1) * mib && end < 2 * n * mib);
 	assert(close_key(key, 0)->status == 0 && unlink(at("f")) == 0);
@@ -507,7 +507,7 @@ static void test_zero__with_and_without_a_hole(void)
 		is_zero = is_zero || (!rc && i >= 3 * mib + 10 && i < 3 * mib + 30);
 		assert(data[i] == (is_zero ? 0 : 'x'));
 	}
-	/* No further than the file goes, and only where it may be written. */
+	/* Not beyond the file's end, and only in a writable file. */
 	assert(zero(key, CAREFUL_BLOCK_SPARSE, 0, 4 * mib - 1, 2) == -EINVAL);
 	assert(zero(key, 0, 0, INT64_MAX - 1, 1) == -EINVAL);
 	assert(zero(key, 0, 0, UINT64_MAX, 1) == -EINVAL);
@@ -519,7 +519,7 @@ static void test_zero__with_and_without_a_hole(void)
 	assert(close_key(key, 0)->status == 0 && unlink(at("f")) == 0);
 }
 
-/* A client that asks again gets its answer when no zeroing runs any longer. */
+/* A repeated request is answered when no zeroing runs any longer. */
 static void test_zero__again(void)
 {
 	struct careful_block_range range = { 0, htobe64(4096), 0, 0 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Room for a new file: a quota that is used up, and files that begin with what was there and
- * take no room in advance. Room for listings on disk.
+ * Room for a new file: an exhausted quota, and files that begin with an old one and take no room in
+ * advance. Room for listings on disk.
  */
 #include <sys/statvfs.h>
 
@@ -11,9 +11,9 @@
 
 enum { NAMES = 6000, NAME_BYTES = 200 }; /* a listing of more than BLOCK_LISTING_MEMORY */
 
-static int no_room; /* errno with which the file system refuses it; 0: it does not */
+static int no_room; /* errno of fallocate(); 0: it succeeds */
 
-/* In the place of libc's: what a quota's file system says. */
+/* Replaces libc's by a file system with a quota. */
 int fallocate(int fd, int mode, off_t offset, off_t bytes)
 {
 	(void)mode;
@@ -82,7 +82,7 @@ static int entries(void)
 	return n;
 }
 
-/* The client hears which error it was, and nothing is left, also of a file to continue with. */
+/* The client gets the errno, and nothing is left, not even of a file to continue. */
 static void test_quota__is_told_by_its_name(void)
 {
 	start();
@@ -99,7 +99,7 @@ static void test_quota__is_told_by_its_name(void)
 	CHECK_EQ(entries(), 0);
 }
 
-/* Holes of what was there stay holes, and what is longer than it is one. */
+/* Holes of the old file stay holes, and so does the part beyond its end. */
 static void test_seed__sparse(void)
 {
 	const char *where[] = { "old", "shorter", "longer" };
@@ -134,7 +134,7 @@ static void test_seed__sparse(void)
 	stop();
 }
 
-/* Lists everything here. */
+/* Lists everything, recursively. */
 static int list(uint32_t peer, uint32_t *key)
 {
 	struct fake_answer *a = answer(fake_request(c, peer, CAREFUL_BLOCK_LIST, NULL, ".", 1));
@@ -177,7 +177,7 @@ static void test_listings__disk_of_a_peer_is_bounded(void)
 	end_listing(1, keys[2]);
 	end_listing(0, keys[1]);
 	CHECK_EQ(list(0, &keys[1]), 0);
-	server->listing_disk = bytes - 1; /* beyond 1 GiB, as it is otherwise */
+	server->listing_disk = bytes - 1; /* stands for the usual 1 GiB */
 	CHECK_EQ(list(1, &keys[2]), -EFBIG);
 	CHECK_EQ(atomic_load(&server->peers[1].account->disk), 0);
 	end_listing(0, keys[0]);
@@ -186,7 +186,7 @@ static void test_listings__disk_of_a_peer_is_bounded(void)
 	stop();
 }
 
-/* Zeros in a hole take no more than others than root have, and where there is none, none. */
+/* Zeros in a hole take only room that users other than root have. */
 static void test_zero__leaves_root_its_reserve(void)
 {
 	const struct careful_block_range range = { .bytes = htobe64(64 << 20) };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A peer must not act as root in a writable export unless the export allows it. And who sees an
- * export at all. Owners and trusted attributes need root: skipped otherwise.
+ * A peer must not act as root in a writable export unless the export allows it. Also tests which
+ * hosts see an export. Owners and trusted attributes need root: skipped otherwise.
  */
 #include <arpa/inet.h>
 #include <sys/xattr.h>
@@ -60,7 +60,7 @@ static size_t put_xattr(char *to, const char *name, const void *value, size_t by
 	return sizeof(head) + strlen(name) + bytes;
 }
 
-/* An item that gives a name all that root may give. */
+/* Puts a name with all attributes that only root can set. */
 static void put(uint16_t op, const char *name, uint32_t mode)
 {
 	/* VFS_CAP_REVISION_2 with CAP_SYS_ADMIN. */
@@ -177,7 +177,7 @@ static void test_rw_owners__all_of_it(void)
 	stop();
 }
 
-/* A write by root leaves set-ID bits in place: what they run would be the peer's. */
+/* A write by root keeps set-ID bits, so the peer's bytes would run with them. */
 static void test_rw__inplace_of_a_setuid_file(void)
 {
 	make("setuid", 04755);
@@ -219,7 +219,7 @@ static uint32_t peer_at(const char *v4)
 	return (uint32_t)peer;
 }
 
-/* One export of one host: to others it is not there. */
+/* An export for one host does not exist for others. */
 static void test_hosts__others_see_nothing(void)
 {
 	static const struct block_host friend = { { [10] = 0xff, 0xff, 10, 0, 0, 2 } };

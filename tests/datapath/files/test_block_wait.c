@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The number of handles of each peer is bounded, whatever it asks for; waiting peers get their turn
- * in order, and none waits for another waiting peer.
+ * The handles of each peer are bounded. Waiting requests get their turn in order, and no peer waits
+ * for another waiting peer.
  */
 #include "block_end.h"
 #include "files/private.h"
@@ -33,7 +33,7 @@ static void close_key(uint32_t key)
 	assert(answer(fake_request(c, 0, CAREFUL_BLOCK_CLOSE, args, NULL, 0))->status == 0);
 }
 
-/* Reports whether a request has its answer once all that can be done is. */
+/* Runs all possible work. Reports whether the request is answered. */
 static bool is_answered(uint32_t token)
 {
 	for (int i = 0; i < 50 && !c->answers[token]->given; i++) {
@@ -53,7 +53,7 @@ static uint32_t key_of(uint32_t token)
 	return a->args[0];
 }
 
-/* READ of one large file, this many times. */
+/* Writes a batch that reads one large file this many times. */
 static size_t fill(uint32_t scratch, uint32_t reads)
 {
 	struct careful_block_item head = {
@@ -104,7 +104,7 @@ static void test_scratch__in_turn(void)
 	first = send_open(0, CAREFUL_BLOCK_WAIT);
 	second = send_open(0, CAREFUL_BLOCK_WAIT);
 	assert(!is_answered(first) && !is_answered(second));
-	/* Another peer is not concerned, nor are other handles. */
+	/* Another peer is not affected, nor are other handles. */
 	other = send_open(1, CAREFUL_BLOCK_WAIT);
 	assert(answer(other)->status == 0);
 	close_key(key_of(send_list(CAREFUL_BLOCK_WAIT)));
@@ -116,7 +116,7 @@ static void test_scratch__in_turn(void)
 	stop();
 }
 
-/* A peer whose scratches are all taken gets its answers, and so gives the scratches back. */
+/* A peer with all scratches taken still gets its answers, and so can free scratches. */
 static void test_batch__never_waits_for_a_scratch(void)
 {
 	uint32_t keys[BLOCK_SCRATCHES], waiting[BLOCK_WAITING];
@@ -139,7 +139,7 @@ static void test_batch__never_waits_for_a_scratch(void)
 	stop();
 }
 
-/* Answers that nobody fetches: 16 of 4 MiB each before. */
+/* Answers that nobody fetches; once 16 of 4 MiB each. */
 static void test_batch__answers_have_one_budget(void)
 {
 	uint32_t scratch, tokens[BLOCK_LISTINGS], answered = 0, next;
@@ -154,13 +154,13 @@ static void test_batch__answers_have_one_budget(void)
 	while (answered < BLOCK_LISTINGS && is_answered(tokens[answered]))
 		held += fake_region(c, key_of(tokens[answered++]))->bytes;
 	assert(answered >= 4 && answered < BLOCK_LISTINGS && held <= BLOCK_ANSWERS_BYTES);
-	/* Each that is fetched makes room for the next. */
+	/* Each fetched answer makes room for the next. */
 	for (next = 0; next < BLOCK_LISTINGS; next++)
 		close_key(key_of(tokens[next]));
 	stop();
 }
 
-/* One host with all sessions that there may be: they have what one session has, together. */
+/* All sessions of one host together get the budget of one session. */
 static void test_batch__sessions_of_a_host_have_one_budget(void)
 {
 	uint32_t keys[BLOCK_SCRATCHES], used = 0;
@@ -201,7 +201,7 @@ static uint32_t send_file(uint32_t flags)
 	return send_attempt(flags, 0);
 }
 
-/* Files wait for handles in their order, and not behind scratches, whose holders open files. */
+/* Files wait for handles in order, but not behind scratches, whose holders open files. */
 static void test_file__in_turn(void)
 {
 	uint32_t keys[BLOCK_HANDLES], first, second, scratch;
@@ -222,8 +222,8 @@ static void test_file__in_turn(void)
 	stop();
 }
 
-/* A client that has gone closes what its requests may open: one that waits ends, and the others
- * wait on in their order. */
+/* The requests of a client that has gone are closed: one that waits ends, and the others keep their
+ * order. */
 static void test_close__of_what_waits(void)
 {
 	uint32_t keys[BLOCK_HANDLES], waiting[3], args[4] = { 0, 0, 0, 2 };
@@ -253,7 +253,7 @@ static void test_peer__gone_while_some_wait(void)
 	for (int i = 0; i < 2 * BLOCK_LISTINGS; i++)
 		send_list(CAREFUL_BLOCK_WAIT);
 	block_watch(c, 0, CAREFUL_PEER_FAILED, server);
-	/* A new life begins with nothing. */
+	/* A new session begins without handles. */
 	for (int i = 0; i < 2000 && server->peers[0].handles_count; i++) {
 		usleep(1000);
 		block_poll(server);
