@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * One rule for frames: the rule itself, the engine and the virtual device's XDP are asked for
- * every header, and answer as the table of frame_rule.h does. The XDP program's turn is in
- * tests/ebpf/test_xdp.c.
+ * One rule for frames: the rule itself, the engine and the virtual device's XDP judge every header
+ * as the table of frame_rule.h does. tests/ebpf/test_xdp.c asks the XDP program.
  */
 #include <careful/frame.h>
 
@@ -89,7 +88,7 @@ static uint64_t some_time(struct port *port)
 	return 7;
 }
 
-/* The session's notes of a frame, in its slot. */
+/* Checks what the slot notes about a frame. */
 static void expect_noted(const struct careful_peer_entry *peer, const struct rule_case *at)
 {
 	enum rule rule = rule_case_of(at);
@@ -122,8 +121,7 @@ static void test_virtual_device__every_header(void)
 	}
 }
 
-/* Nobody has a session with the engine here: a frame that it takes for a right one fails for
- * that reason, and a wrong one does not get so far. */
+/* There is no session: a valid frame is dropped for that reason, and an invalid one earlier. */
 static void test_engine__every_header(void)
 {
 	struct node *node = node_open();

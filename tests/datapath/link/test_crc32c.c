@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* CRC32C both ways, by table and by the CPU's instruction, on the vectors of RFC 3720. */
+/* CRC32C by table and by the CPU's instruction, on the vectors of RFC 3720. */
 #include "check.h"
 #include "link/crc32c.c" // NOLINT(bugprone-suspicious-include): both ways are static
 
@@ -41,7 +41,7 @@ static void test_table__known_vectors(void)
 	expect_vectors(crc32c_table);
 }
 
-/* Each byte's entry, bit by bit. */
+/* Computes each entry of the table bit by bit. */
 static void test_table__each_entry(void)
 {
 	for (uint32_t byte = 0; byte < 256; byte++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Tests fields of the handshake that a hostile peer may craft: they must get no further. */
+/* Tests handshake fields that a hostile peer may craft: they must have no effect. */
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
@@ -20,7 +20,7 @@ enum {
 	OFFERS = sizeof(offers) / sizeof(offers[0]),
 };
 
-/* Whatever a session's peer said, a frame costs it something. */
+/* Checks that a frame costs credits, whatever the session's peer claimed. */
 static void expect_costs(const struct node *node)
 {
 	const struct link_peer *peer = &node->c->link.peers[0];
@@ -74,8 +74,8 @@ static void test_welcome__buffers_that_no_frame_fills_end_the_attempt(void)
 	}
 }
 
-/* A HELLO whose version was damaged on the way is refused for that, by who speaks the same: it is
- * said again. */
+/* A peer of the same version refuses a HELLO whose version was damaged on the way: the HELLO is
+ * repeated. */
 static void test_refuse__of_our_own_version_ends_nothing(void)
 {
 	struct node *node = node_open();
@@ -96,8 +96,7 @@ static void test_refuse__of_our_own_version_ends_nothing(void)
 	node_close(node);
 }
 
-/* One that is on its way for long is told by its number from one that the peer sent since, unless
- * it is another process's. */
+/* A delayed CHALLENGE is recognized by its number, unless another process sent the newer one. */
 static void test_challenge__overtaken_changes_nothing(void)
 {
 	static const struct {
@@ -123,7 +122,7 @@ static void test_challenge__overtaken_changes_nothing(void)
 	}
 }
 
-/* Numbers are of one question: a process that is known by its own HELLO since counts from 1. */
+/* Numbers belong to one HELLO: a new process counts from 1. */
 static void test_challenge__number_of_an_earlier_question_bounds_nothing(void)
 {
 	struct node *node = node_open();
@@ -156,8 +155,8 @@ static void note_status(const struct careful_result *result, void *user)
 	*(int *)user = result->status;
 }
 
-/* A message that waits for a session was measured with our own frame size: if the peer's frames are
- * smaller it fails; one that fits leaves. */
+/* A message that waits for a session was checked with our own frame size. If the peer's frames are
+ * smaller, a message that is too large fails, and one that fits leaves. */
 static void test_welcome__what_waited_and_fits_no_frame_is_told(void)
 {
 	static const uint8_t payload[300];
@@ -185,7 +184,7 @@ static void test_welcome__what_waited_and_fits_no_frame_is_told(void)
 	node_close(node);
 }
 
-/* A session with host 0 that lost five frames, which the HELLO for the next epoch says. */
+/* Opens a session with host 0 that lost five frames; the HELLO for the next epoch says so. */
 static struct node *open_with_losses(void)
 {
 	struct node *node = node_open();
@@ -210,7 +209,7 @@ static void expect_lost_here(struct node *node)
 	node_close(node);
 }
 
-/* Losses belong to two processes: who is new there is not told of its predecessor's. */
+/* Losses belong to two processes: a new process does not hear of its predecessor's. */
 static void test_lost__a_new_process_that_asks_inherits_nothing(void)
 {
 	struct node *node = open_with_losses();
@@ -230,7 +229,7 @@ static void test_lost__a_new_process_that_is_asked_inherits_nothing(void)
 	struct careful_ctrl answer = node_hello(0);
 
 	answer.incarnation = htobe64(99);
-	for (int i = 0; i < 2; i++) { /* it does not know that epoch: asked as a stranger */
+	for (int i = 0; i < 2; i++) { /* the new process does not know that epoch */
 		node_challenge(node, &answer, 77);
 		node_time(node, 1);
 		CHECK_EQ(node->last.type, CAREFUL_HELLO);
@@ -241,8 +240,8 @@ static void test_lost__a_new_process_that_is_asked_inherits_nothing(void)
 	expect_lost_here(node);
 }
 
-/* The peer's question may meet the gap between two epochs. It is no news to the peer that the
- * last one is over: a HELLO tells it. That of a session which is over is. */
+/* The peer's SYNC may arrive between two epochs. Then no GONE is sent, since a HELLO tells the
+ * peer. For an ended session GONE is sent. */
 static void test_sync__of_the_epoch_that_is_being_renewed_is_not_gone(void)
 {
 	struct careful_ctrl hello = node_hello(0), sync = hello;
@@ -295,14 +294,14 @@ static void test_hello__one_address_leaves_slots_to_others(void)
 	CHECK(node_session(node, 0));
 	for (uint32_t i = 1; i < 4; i++) {
 		CHECK(!node_session(node, i * NODE_HOSTS));
-		/* The last message may be the question whether the first is still there. */
+		/* The last message may be a SYNC to the first peer. */
 		CHECK_EQ(node->c->link.counters[CAREFUL_C_CTRL_REFUSED], i);
 	}
 	CHECK(node_session(node, 1));
 	node_close(node);
 }
 
-/* Nor does it by slots that it had, and that count as free. */
+/* Slots that the address had, and that count as free, do not give it more either. */
 static void test_hello__one_address_comes_back_to_no_more_slots(void)
 {
 	struct careful_ctrl hello = node_hello(0);
@@ -310,7 +309,7 @@ static void test_hello__one_address_comes_back_to_no_more_slots(void)
 
 	CHECK(node_session(node, 0));
 	link_close(&node->c->link.peers[0], ECONNRESET);
-	CHECK(node_session(node, NODE_HOSTS)); /* another port of it */
+	CHECK(node_session(node, NODE_HOSTS)); /* another port of the same host */
 	hello.nonce = htobe64(1000);
 	CHECK(!node_ask(node, 0, &hello));
 	CHECK(node->c->link.counters[CAREFUL_C_CTRL_REFUSED] > 0);
@@ -337,7 +336,7 @@ static void test_hello__at_another_of_our_addresses_leaves_the_session_alone(voi
 	CHECK_EQ(peer->phase, LINK_OPEN);
 	CHECK_EQ(peer->session->epochs, 1);
 
-	/* The cookie names the session at whichever of our addresses it comes. */
+	/* The cookie names the session at each of our addresses. */
 	sync.type = CAREFUL_SYNC;
 	sync.nonce = htobe64(7);
 	sync.cookie = htobe64(peer->cookie_in);
@@ -348,7 +347,8 @@ static void test_hello__at_another_of_our_addresses_leaves_the_session_alone(voi
 	node_close(node);
 }
 
-/* As if it answered the HELLO that a host never sent: it would be told of that one's session. */
+/* A nonce of 0 looks like an answer to a HELLO that was never sent, and must not reveal a
+ * session. */
 static void test_hello__without_a_number_is_dropped(void)
 {
 	struct careful_ctrl answer = node_hello(0), hello = answer;
@@ -366,8 +366,8 @@ static void test_hello__without_a_number_is_dropped(void)
 	node_close(node);
 }
 
-/* HELLOs of hosts that prove nothing: as many are answered as the loop can afford, and nothing is
- * kept of any. */
+/* HELLOs without a proof: only as many are answered as the loop can afford, and no state is
+ * kept. */
 static void test_flood__of_strangers_is_answered_at_a_rate(void)
 {
 	enum { MS = 500, EACH_MS = 30 };
@@ -437,7 +437,8 @@ static uint32_t one_fd(struct port *port, int *fds, uint32_t n)
 	return 1;
 }
 
-/* While more come than are read at once they wake nobody who waits for frames. */
+/* While more messages come than are read at once, they do not wake a program that waits for
+ * frames. */
 static void test_flood__wakes_nobody(void)
 {
 	struct node *node = node_open();
@@ -462,7 +463,7 @@ static void test_flood__wakes_nobody(void)
 	node_close(node);
 }
 
-/* One that proves its address begins a new epoch again and again: others find the loop free. */
+/* A host with a proved address begins new epochs again and again: others are still served. */
 static void test_flood__of_a_peer_is_gone_on_with_at_a_rate(void)
 {
 	enum { ATTEMPTS = 1000, EACH_MS = 3 };
@@ -473,7 +474,7 @@ static void test_flood__of_a_peer_is_gone_on_with_at_a_rate(void)
 		struct careful_ctrl hello = node_hello(0);
 
 		hello.nonce = htobe64(1000 + i);
-		node_tell(node, 0, &hello); /* a millisecond */
+		node_tell(node, 0, &hello); /* one millisecond each */
 		node_time(node, EACH_MS - 1);
 		hello.token = node->said[CAREFUL_CHALLENGE & 7].token;
 		node_hear(node, 0, &hello);
@@ -488,8 +489,8 @@ static void test_flood__of_a_peer_is_gone_on_with_at_a_rate(void)
 	node_close(node);
 }
 
-/* Strangers at many addresses prove each of them, and keep out other strangers: not who has a
- * session, and begins a new epoch after a loss. */
+/* Strangers prove many addresses and so keep out other strangers, but not a peer that begins a new
+ * epoch after a loss. */
 static void test_flood__of_many_addresses_keeps_no_peer_out(void)
 {
 	struct careful_ctrl hello = node_hello(0);
@@ -507,9 +508,9 @@ static void test_flood__of_many_addresses_keeps_no_peer_out(void)
 	node_close(node);
 }
 
-enum { TWICE = NODE_TWICE - 1, TWICE_IPV6 = 3 }; /* one host, by its two addresses */
+enum { TWICE = NODE_TWICE - 1, TWICE_IPV6 = 3 }; /* one host with two addresses */
 
-/* Fills both slots from one host, whose addresses look like two hosts' meanwhile. */
+/* Fills both slots from one host while its two addresses look like two hosts. */
 static void fill_slots(struct node *node)
 {
 	node->neighbours = false;
@@ -533,7 +534,7 @@ static void test_slots__a_host_has_one_account_for_both_families(void)
 	node_close(node);
 }
 
-/* A host behind a router can have each address of its /64, and its key at any address. */
+/* A host behind a router can use each address of its /64, and its key at any address. */
 static void test_slots__a_host_is_known_by_its_network_and_its_key(void)
 {
 	struct node *node = node_open_keyed(NULL);
@@ -553,7 +554,7 @@ static void test_slots__a_host_is_known_by_its_network_and_its_key(void)
 	node_close(node);
 }
 
-/* No window is idle. The host that holds most gives one up, and does not get it back. */
+/* No window is idle: the host that holds the most loses one, and does not get it back. */
 static void test_slots__a_newcomer_evicts_whoever_holds_most(void)
 {
 	struct node *node = node_open();
@@ -562,12 +563,13 @@ static void test_slots__a_newcomer_evicts_whoever_holds_most(void)
 	CHECK(node_session(node, 0));
 	CHECK(!node_session(node, TWICE));
 	CHECK(node->c->link.counters[CAREFUL_C_CTRL_REFUSED] > 0);
-	CHECK(!node_session(node, 2)); /* each of two hosts has one: neither gives way */
+	CHECK(!node_session(node, 2)); /* two hosts have one slot each: neither loses it */
 	CHECK(node->c->link.counters[CAREFUL_C_CTRL_REFUSED] > 1);
 	node_close(node);
 }
 
-/* A peer that moves a frame now and then rests for a moment, and never for long enough. */
+/* A peer that sends a frame now and then is never idle for long enough to be asked for its
+ * window. */
 static void test_slots__our_own_programs_find_one(void)
 {
 	const union address to = node_host(0);
@@ -583,13 +585,13 @@ static void test_slots__our_own_programs_find_one(void)
 	}
 	CHECK(rc >= 0);
 	CHECK_EQ(node->c->link.peers[rc].state, CAREFUL_PEER_CONNECTING);
-	/* The slots in use are nobody else's to take. */
+	/* No other host can take slots in use. */
 	CHECK(!node_session(node, 2));
 	CHECK_EQ(node->c->link.peers[rc].state, CAREFUL_PEER_CONNECTING);
 	node_close(node);
 }
 
-/* A disk holds buffers of an epoch that is over: the next begins without them, in a while. */
+/* A disk holds buffers of an old epoch: the next epoch begins without them after a while. */
 static void test_epoch__begins_without_buffers_that_hang(void)
 {
 	enum { HUNG = 5, W = NODE_RX / NODE_PEERS };
@@ -607,7 +609,7 @@ static void test_epoch__begins_without_buffers_that_hang(void)
 	CHECK_EQ(peer->phase, LINK_OPEN);
 	CHECK_EQ(peer->flow.rx.size, W - HUNG);
 	CHECK_EQ(be32toh(node->said[CAREFUL_WELCOME & 7].window), W - HUNG);
-	/* Too many: what is left would hold no frame. */
+	/* If the disk holds too many, the rest of the window is too small for a frame. */
 	peer->kept = W - HUNG;
 	hello.nonce = htobe64(1001);
 	CHECK(!node_ask(node, 0, &hello));
@@ -620,7 +622,7 @@ static void test_epoch__begins_without_buffers_that_hang(void)
 	node_close(node);
 }
 
-/* Not from the one that was asked. */
+/* A CHALLENGE comes from another address than the one asked. */
 static void test_challenge__from_another_address_is_told(void)
 {
 	const union address other = node_host(1);
@@ -634,9 +636,9 @@ static void test_challenge__from_another_address_is_told(void)
 		answer.type = CAREFUL_CHALLENGE;
 		answer.nonce = node->last.nonce;
 		answer.token = htobe64(77);
-		if (!attempt) /* the second time nobody answers */
+		if (!attempt) /* nobody answers the second attempt */
 			node_tell(node, 1, &answer);
-		CHECK_EQ(be64toh(node->last.token), 0); /* nor is it believed */
+		CHECK_EQ(be64toh(node->last.token), 0); /* the CHALLENGE is not believed */
 		for (int ms = 0; ms < 6000; ms += 100)
 			node_time(node, 100);
 		CHECK_EQ(careful_peer_info(node->c, 0, &info), 0);
@@ -650,7 +652,7 @@ static void test_challenge__from_another_address_is_told(void)
 	node_close(node);
 }
 
-/* A host's proof of its address holds while sessions of others end. */
+/* A host's proof of its address stays valid while sessions of other hosts end. */
 static void test_challenge__holds_while_others_go(void)
 {
 	struct careful_ctrl hello = node_hello(1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Peers with keys: what is believed of who can read the wire and write on it, but has no key. */
+/* Peers with keys: messages of an attacker who reads and writes the wire but has no key. */
 #include <endian.h>
 #include <errno.h>
 
@@ -28,7 +28,7 @@ static struct link_peer *first(struct node *node)
 	return &node->c->link.peers[0];
 }
 
-/* An instance that has asked host 0, and what the host would answer. */
+/* Returns an instance that has asked host 0, and the host's answer. */
 static struct node *asking(struct careful_ctrl *answer)
 {
 	struct node *node = node_open_keyed(NULL);
@@ -72,7 +72,7 @@ static void test_keyed__a_challenge_is_the_peers(void)
 	proved = node_prove(node, 0, &answer);
 	proved.mac[3] ^= 1;
 	push(node, 0, &proved, sizeof(proved));
-	/* Another host's proof, and the peer's own of another type. */
+	/* A proof of another host, and one of the peer for another type. */
 	proved = node_prove(node, 1, &answer);
 	push(node, 0, &proved, sizeof(proved));
 	CHECK_EQ(forged(node), 3);
@@ -84,27 +84,27 @@ static void test_keyed__a_challenge_is_the_peers(void)
 	node_close(node);
 }
 
-/* Half of the windows are left to others, whatever the addresses of who has a key. */
+/* One key gets at most half of the windows, from whatever addresses. */
 static void test_keyed__one_key_leaves_slots_to_others(void)
 {
 	struct node *node = node_open_keyed(NULL);
 
 	CHECK(node_session(node, 0));
-	first(node)->operations++; /* it is no idle one, which yields */
+	first(node)->operations++; /* a busy session does not yield */
 	CHECK(!node_session(node, 2));
 	CHECK(node_session(node, 1));
 	first(node)->operations--;
 	node_close(node);
 }
 
-/* A proof by both static keys cannot be turned back on the instance. */
+/* A message proved by both static keys cannot be reflected to its sender. */
 static void test_keyed__a_message_turned_back_is_not_believed(void)
 {
 	struct careful_ctrl answer, hello;
 	struct node *node = asking(&answer);
 	struct careful_proved own;
 
-	/* As whoever stands between says the instance's own HELLO to it, for its CHALLENGE. */
+	/* An attacker on the path sends the instance's own HELLO back, to get its CHALLENGE. */
 	CHECK_EQ(node->last_bytes, sizeof(own));
 	hello = node_hello(0);
 	hello.nonce = answer.nonce;
@@ -133,7 +133,7 @@ static void test_keyed__a_stranger_is_not_challenged(void)
 	node_close(node);
 }
 
-/* An unproved REFUSE does not end what continues. */
+/* An unproved REFUSE does not end an attempt that continues. */
 static void test_keyed__a_refusal_counts_when_nothing_else_is_heard(void)
 {
 	struct careful_ctrl answer, refuse;
@@ -153,12 +153,12 @@ static void test_keyed__a_refusal_counts_when_nothing_else_is_heard(void)
 	push(node, 0, &refuse, sizeof(refuse));
 	for (uint32_t i = 0; i < 600; i++)
 		node_time(node, 1);
-	CHECK_EQ(first(node)->phase, LINK_ASKED); /* who means it says so to each HELLO */
+	CHECK_EQ(first(node)->phase, LINK_ASKED); /* a real refusal answers each HELLO */
 	for (uint32_t i = 1; i < 12; i++) {
 		push(node, 0, &refuse, sizeof(refuse));
 		node_time(node, 60);
 	}
-	node_time(node, 1000); /* a process that stood still has not asked again */
+	node_time(node, 1000); /* a stopped process has sent no HELLO */
 	CHECK_EQ(first(node)->phase, LINK_ASKED);
 	push(node, 0, &refuse, sizeof(refuse));
 	node_time(node, 60);
@@ -167,7 +167,7 @@ static void test_keyed__a_refusal_counts_when_nothing_else_is_heard(void)
 	node_close(node);
 }
 
-/* Somebody answers each HELLO for a while, with a reason that no key can prove wrong. */
+/* An attacker answers each HELLO for a while with a reason that needs no key. */
 static void test_keyed__a_refusal_that_ends_too_soon_is_not_believed(void)
 {
 	struct careful_ctrl refuse;
@@ -178,12 +178,12 @@ static void test_keyed__a_refusal_that_ends_too_soon_is_not_believed(void)
 	refuse.check = 0;
 	refuse.check = htobe32(careful_ctrl_check(&refuse));
 	for (uint32_t ms = 0; ms < 1200; ms++) {
-		if (ms < 200) /* takes one as well */
+		if (ms < 200) /* refused this time too */
 			push(node, 0, &refuse, sizeof(refuse));
 		node_time(node, 1);
 		CHECK(first(node)->state != CAREFUL_PEER_FAILED);
 	}
-	for (uint32_t ms = 0; ms < 200; ms++) { /* and again: that is the last word */
+	for (uint32_t ms = 0; ms < 200; ms++) { /* refused again, to the end */
 		push(node, 0, &refuse, sizeof(refuse));
 		node_time(node, 1);
 	}
@@ -192,7 +192,7 @@ static void test_keyed__a_refusal_that_ends_too_soon_is_not_believed(void)
 	node_close(node);
 }
 
-/* GONE is about the session that was asked of. */
+/* GONE of another session is not believed. */
 static void test_keyed__gone_of_another_session_is_not_believed(void)
 {
 	struct node *node = node_open_keyed(NULL);
@@ -201,7 +201,7 @@ static void test_keyed__gone_of_another_session_is_not_believed(void)
 
 	CHECK(node_session(node, 0));
 	cookie = first(node)->cookie_out;
-	first(node)->session->doubted = true; /* it is asked until it answers */
+	first(node)->session->doubted = true; /* the peer is asked until it answers */
 	link_sync_ask(first(node), CAREFUL_SYNC_YIELD);
 	CHECK_EQ(node->last.type, CAREFUL_SYNC);
 	gone.type = CAREFUL_GONE;
@@ -222,7 +222,7 @@ static void on_ping(const struct careful_ping_result *result, void *user)
 	*told = *result;
 }
 
-/* Knowledge of an answer before the ping leaves is not enough. */
+/* An answer that an attacker obtained before the ping left is worthless. */
 static void test_keyed__an_answer_had_in_advance_is_none(void)
 {
 	const struct careful_ping_ask ask = { .stage = CAREFUL_STAGE_NET_RX,
@@ -239,7 +239,7 @@ static void test_keyed__an_answer_had_in_advance_is_none(void)
 
 	CHECK(node_session(node, 0));
 	ping = &first(node)->session->ping;
-	/* The peer's true answer to a ping of that number that somebody else sent it. */
+	/* The peer's true answer to a stranger's ping of the same number. */
 	node_prove_answer(node, 0, &answer);
 	answer.check = htobe32(careful_message_check(&answer, sizeof(answer)));
 	CHECK_EQ(careful_ping(node->c, 0, &ask, on_ping, &told), 0);
@@ -247,7 +247,7 @@ static void test_keyed__an_answer_had_in_advance_is_none(void)
 	push(node, 0, &answer, sizeof(answer));
 	CHECK_EQ(told.status, 1);
 	CHECK_EQ(forged(node), 1);
-	/* As who reads the wire, but has no key, would say it. */
+	/* As forged by an attacker who reads the wire but has no key. */
 	answer.cookie = htobe64(first(node)->cookie_in);
 	answer.check = 0;
 	answer.check = htobe32(careful_message_check(&answer, sizeof(answer)));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Replays the messages of a carefuld of the last released wire version (released.h) to one of
- * today: it serves the same version, and both ends learn of a different one. record_released.py
- * recorded them. test_released_before.c does the same for the version before that. */
+/* Replays messages of the last released wire version (released.h) to today's carefuld. The same
+ * version is served. Both ends learn of a different one. record_released.py recorded them.
+ * test_released_before.c does the same for the version before. */
 #include <endian.h>
 #include <errno.h>
 
@@ -15,10 +15,10 @@
 #include RELEASED
 
 enum {
-	NONCE_AT = 8, /* in a HELLO, and in what answers it, of every version */
+	NONCE_AT = 8, /* in a HELLO and its answers, in every version */
 	TOKEN_AT = 16,
 	STATUS_AT = 60, /* of a REFUSE */
-	MINOR_AT = 111, /* of a HELLO or WELCOME; it was 0 before there were minor versions */
+	MINOR_AT = 111, /* in a HELLO or WELCOME; 0 before minor versions existed */
 };
 
 static bool served(void)
@@ -26,7 +26,7 @@ static bool served(void)
 	return released_hello[0] == CAREFUL_WIRE_VERSION;
 }
 
-/* It comes from host 0 as it is, and is seen. */
+/* Delivers a message from host 0 unchanged. */
 static void hear(struct node *node, const uint8_t *message, uint32_t bytes)
 {
 	uint32_t at = (node->ctrl_first + node->ctrl_count) % NODE_CTRL;
@@ -39,7 +39,7 @@ static void hear(struct node *node, const uint8_t *message, uint32_t bytes)
 	node_time(node, 1);
 }
 
-/* The same, with this field of eight bytes as what it answers has it. */
+/* Delivers a message from host 0 with a field of eight bytes replaced. */
 static void hear_with(struct node *node, const uint8_t *message, uint32_t bytes, uint32_t field_at,
 		      uint64_t field)
 {
@@ -48,14 +48,14 @@ static void hear_with(struct node *node, const uint8_t *message, uint32_t bytes,
 	CHECK(bytes <= sizeof(changed) && field_at + sizeof(field) <= bytes);
 	memcpy(&changed, message, bytes);
 	memcpy((uint8_t *)&changed + field_at, &field, sizeof(field));
-	if (served()) { /* of another version nobody looks at it */
+	if (served()) { /* other versions ignore it */
 		changed.ctrl.check = 0;
 		changed.ctrl.check = htobe32(careful_ctrl_check(&changed.ctrl));
 	}
 	hear(node, (const uint8_t *)&changed, bytes);
 }
 
-/* It begins as what the released version answered: type, length, and whom it answers. */
+/* Checks that an answer begins like the released version's: type, length, and nonce. */
 static void expect_like(const struct node *node, const uint8_t *answer, uint32_t bytes,
 			const uint8_t *asked)
 {
@@ -68,7 +68,7 @@ static void expect_like(const struct node *node, const uint8_t *answer, uint32_t
 	CHECK(!memcmp(said + NONCE_AT, asked + NONCE_AT, 8));
 }
 
-/* A session has the lesser minor version of both ends. */
+/* Checks the session's minor version, the smaller one of both ends. */
 static void expect_minor(const struct node *node, uint8_t minor)
 {
 	struct careful_peer_info info;
@@ -77,7 +77,7 @@ static void expect_minor(const struct node *node, uint8_t minor)
 	CHECK_EQ(info.wire_minor, minor > CAREFUL_WIRE_MINOR ? CAREFUL_WIRE_MINOR : minor);
 }
 
-/* The one that asks first is the released one. */
+/* The released version asks first. */
 static void test_hello__is_answered(void)
 {
 	struct node *node = node_open();
@@ -93,8 +93,7 @@ static void test_hello__is_answered(void)
 	node_close(node);
 }
 
-/* The one that asks first is today's, and is told of another version: as it would be by the
- * released one, which got this HELLO. */
+/* Today's version asks first, and gets the REFUSE that the released one sent for this HELLO. */
 static void test_refuse__is_understood(void)
 {
 	struct node *node = node_open();
@@ -106,7 +105,7 @@ static void test_refuse__is_understood(void)
 	CHECK(node->last_bytes >= sizeof(released_hello));
 	hear_with(node, released_refuse, sizeof(released_refuse), NONCE_AT, node->last.nonce);
 	CHECK_EQ(careful_peer_info(node->c, 0, &info), 0);
-	if (served()) { /* our version was refused: that HELLO was damaged on its way */
+	if (served()) { /* our version was refused, so the HELLO was damaged */
 		CHECK_EQ(info.state, CAREFUL_PEER_CONNECTING);
 	} else {
 		CHECK_EQ(info.state, CAREFUL_PEER_FAILED);
@@ -115,7 +114,7 @@ static void test_refuse__is_understood(void)
 	node_close(node);
 }
 
-/* The session's first frame, with the cookie that it was told now. */
+/* Sends the session's first frame, with its new cookie. */
 static void ask(struct node *node)
 {
 	const struct shape shape = {
@@ -160,7 +159,7 @@ static void test_request__is_served(void)
 	node_close(node);
 }
 
-/* The one that asks first is today's, and is answered as the released one answered. */
+/* Today's version asks first, and gets the released version's answers. */
 static void test_answers__are_understood(void)
 {
 	struct node *node = node_open();
@@ -173,7 +172,7 @@ static void test_answers__are_understood(void)
 	if (served())
 		CHECK(!memcmp((uint8_t *)&node->last + TOKEN_AT, released_challenge + TOKEN_AT, 8));
 	hear_with(node, released_welcome, sizeof(released_welcome), NONCE_AT, nonce);
-	for (int s = 0; s < 3; s++) /* it asks to hold data back, and sends no train */
+	for (int s = 0; s < 3; s++) /* the peer asks to hold data back, and sends no train */
 		node_time(node, 1000);
 	CHECK_EQ(careful_peer_info(node->c, 0, &info), 0);
 	CHECK_EQ(info.state, served() ? CAREFUL_PEER_UP : CAREFUL_PEER_CONNECTING);
@@ -182,7 +181,7 @@ static void test_answers__are_understood(void)
 	node_close(node);
 }
 
-/* One of a minor version that is not known yet says it, and is served as today's. */
+/* A peer of a later minor version is served like today's. */
 static void test_hello__of_a_later_minor_version(void)
 {
 	struct node *node = node_open();

@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The same as test_released.c, of the version before: one that today's is not served with. */
+/* Like test_released.c, with the version before, which today's version does not serve. */
 #define RELEASED "released_before.h"
 #include "test_released.c" /* NOLINT(bugprone-suspicious-include) */

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Grants (link/reserve.c) to peers that misbehave, and by one: what nobody can get or keep.
+ * Grants (link/reserve.c) to and by misbehaving peers: the limits of what a peer can get or keep.
  */
 #include "hostile.h"
 
 enum { POOL = 16, W = (NODE_RX - POOL) / NODE_PEERS, IDLE_MS = 2000 };
 
-/* A request that nobody is for: its buffer comes back at once, and an answer. */
+/* Returns a request without a handler: its buffer is released at once, and it is answered. */
 static struct hostile request(const struct node *node, uint32_t slot, uint16_t extra)
 {
 	return (struct hostile){
@@ -35,7 +35,7 @@ static uint32_t left(const struct node *node)
 	return node->c->link.reserve.free;
 }
 
-/* It is alive: it answers whenever it is asked. */
+/* Lets the peer answer SYNC. */
 static void answer(struct node *node, uint32_t slot)
 {
 	const struct link_peer *peer = &node->c->link.peers[slot];
@@ -74,7 +74,7 @@ static void test_window__leaves_out_the_reserve(void)
 	CHECK_EQ(info.reserve_buffers, POOL);
 	CHECK_EQ(be32toh(node->said[CAREFUL_WELCOME & 7].window), W);
 	CHECK_EQ(be32toh(node->said[CAREFUL_WELCOME & 7].returned), POOL);
-	/* XDP lets nobody fill what was not granted yet. */
+	/* XDP admits nothing beyond the granted buffers. */
 	CHECK_EQ(node->c->link.peers[1].entry->may_fill, W);
 	node_close(node);
 }
@@ -85,11 +85,12 @@ static void test_ask__half_of_what_is_left(void)
 
 	ask(node, 0, 0xffff);
 	CHECK_EQ(granted(node, 0), POOL / 2);
-	ask(node, 1, 3); /* what it asks for, and no more */
+	ask(node, 1, 3); /* exactly what it asks for */
 	CHECK_EQ(granted(node, 1), 3);
 	ask(node, 1, 0xffff);
 	CHECK_EQ(granted(node, 1), 4);
-	/* The first holds more than are left: it pays back, until all have as much. */
+	/* The first peer holds more than are left in the pool: it pays back until both have the
+	 * same. */
 	for (int i = 0; i < 10; i++) {
 		ask(node, 0, 0xffff);
 		ask(node, 1, 0xffff);
@@ -97,14 +98,14 @@ static void test_ask__half_of_what_is_left(void)
 	}
 	CHECK(granted(node, 0) >= 5 && granted(node, 0) <= 6);
 	CHECK(granted(node, 1) >= 5 && granted(node, 1) <= 6);
-	/* Its frames pay the grant back that asks for nothing any longer. */
+	/* Its frames, which ask for nothing any longer, pay the grant back. */
 	for (int i = 0; i < 6; i++)
 		ask(node, 0, 0);
 	CHECK_EQ(granted(node, 0), 0);
 	node_close(node);
 }
 
-/* The last frame of a message asks for nothing, and overtakes one that asks for more. */
+/* The last frame of a message asks for nothing, and overtakes a frame that asks for more. */
 static void test_ask__as_the_last_frame_says(void)
 {
 	struct node *node = begin(POOL);
@@ -130,7 +131,7 @@ static void test_ask__in_vain_without_a_reserve(void)
 	node_close(node);
 }
 
-/* All that it was given, and one more. */
+/* A peer uses its whole grant, and one buffer more. */
 static void test_use__no_more_than_was_granted(void)
 {
 	struct node *node = begin(POOL);
@@ -155,7 +156,7 @@ static void test_use__no_more_than_was_granted(void)
 	node_poll(node, 1);
 	CHECK_EQ(node->c->link.counters[CAREFUL_C_BAD_CREDITS], 1);
 	CHECK(peer->epoch != epoch);
-	/* It is the pool's when the epoch's buffers are back. */
+	/* The grant returns to the pool with the epoch's buffers. */
 	node_leave(node, NODE_TX);
 	for (int i = 0; i < 5; i++)
 		node_time(node, 10);
@@ -163,7 +164,7 @@ static void test_use__no_more_than_was_granted(void)
 	node_close(node);
 }
 
-/* A peer that asks and sends nothing keeps its buffers as long as nobody else wants them. */
+/* A peer that asks and sends nothing keeps its grant until another peer wants it. */
 static void test_silence__ends_the_epoch_when_others_wait(void)
 {
 	struct node *node = begin(POOL);
@@ -191,7 +192,7 @@ static void test_silence__ends_the_epoch_when_others_wait(void)
 	node_close(node);
 }
 
-/* A receiver that gives more credits than it announced, or can, is not believed. */
+/* A receiver that gives more credits than it announced, or has, loses the session. */
 static void test_credits__beyond_what_is_announced(void)
 {
 	for (uint32_t announced = 0; announced <= 8; announced += 4)
@@ -209,7 +210,7 @@ static void test_credits__beyond_what_is_announced(void)
 			what.credits += given;
 			hostile_send(node, &what);
 			CHECK_EQ(node->c->link.counters[CAREFUL_C_BAD_CREDITS], !good);
-			/* We have nothing to use it for: updates use it up. */
+			/* There is no data for the grant: updates use it up. */
 			node_time(node, 2);
 			if (good)
 				CHECK_EQ(window_tx_unused(&peer->flow.tx), 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The pulse rule by itself (P3 section 3). */
+/* The minpulse rule alone (P3 section 3). */
 #include "link/sink.h"
 
 #include "check.h"
@@ -23,7 +23,7 @@ static void test_sink__idle_takes_at_the_threshold(void)
 	CHECK(!sink_due(&sink, PULSE, false));
 	sink_add(&sink, 1);
 	CHECK(sink_due(&sink, PULSE, false));
-	CHECK(!sink_due(&sink, PULSE + 1, false)); /* another class's */
+	CHECK(!sink_due(&sink, PULSE + 1, false)); /* another class's threshold */
 }
 
 static void test_sink__the_tail_does_not_wait(void)
@@ -32,7 +32,7 @@ static void test_sink__the_tail_does_not_wait(void)
 
 	sink_add(&sink, 1);
 	CHECK(sink_due(&sink, PULSE, true));
-	CHECK(sink_due(&sink, 0, false)); /* no threshold: whatever there is */
+	CHECK(sink_due(&sink, 0, false)); /* no threshold: any bytes are due */
 }
 
 /* Bytes that come while the stage works become one pulse when it is done (P5 figure 3). */
@@ -55,7 +55,7 @@ static void test_sink__busy_takes_nothing_then_all(void)
 	CHECK(!sink_due(&sink, PULSE, true));
 }
 
-/* A stage that cannot have all at once continues with the rest. */
+/* A stage that cannot take all bytes at once continues with the rest. */
 static void test_sink__takes_a_part(void)
 {
 	struct sink sink = { 0 };

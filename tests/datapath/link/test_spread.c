@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Which queue a host's session is to go to. */
+/* The choice of a queue for a host's session. */
 #include <string.h>
 
 #include "check.h"
@@ -23,7 +23,7 @@ static void begin(bool straight)
 	spread.straight = straight;
 }
 
-/* Fills this many slots of a queue with hosts that nobody is. */
+/* Fills this many slots of a queue with unused hosts. */
 static void fill(uint32_t queue, uint32_t slots)
 {
 	for (uint32_t i = 0; i < slots; i++)
@@ -63,7 +63,7 @@ static void test_full_or_closed__is_not_taken(void)
 	begin(false);
 	fill(0, SLOTS);
 	entries[1].slots = 0;
-	entries[2].slots = CAREFUL_PEERS_MAX + 1; /* nobody writes that */
+	entries[2].slots = CAREFUL_PEERS_MAX + 1; /* an impossible number */
 	for (uint32_t i = 0; i < 16; i++)
 		CHECK_EQ(choose(0x0a4d0001 + i, 1).queue, 3);
 }
@@ -76,7 +76,7 @@ static void test_straight__only_the_same_numbers(void)
 	for (uint32_t i = 0; i < 16; i++) {
 		CHECK_EQ(choose(0x0a4d0001 + i, 1 << 1 | 1 << 3).queue, 3);
 		CHECK_EQ(choose(0x0a4d0001 + i, 1 << 1 | 1 << 3).among, 1 << 3);
-		/* It has more queues than we: the first is everybody's. */
+		/* The peer has more queues than we have: queue 0 matches. */
 		CHECK_EQ(choose(0x0a4d0001 + i, 1 << 5).queue, 0);
 		CHECK_EQ(choose(0x0a4d0001 + i, 1 << 5).among, 1);
 	}

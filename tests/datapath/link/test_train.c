@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A hostile peer may ask for and answer any train of the right form. It holds nobody's data back
- * for long, gets a bounded number of frames, and bounds only its own window.
- * tests/sim/test_sim_train.c tests what honest ends make of a short queue.
+ * A hostile peer may request and answer any well-formed train. It cannot hold data back for long,
+ * gets a bounded number of frames, and shrinks only its own window. tests/sim/test_sim_train.c
+ * tests honest ends behind a short queue.
  */
 #include <endian.h>
 
@@ -12,7 +12,7 @@
 
 enum {
 	WINDOW = NODE_RX / NODE_PEERS,
-	HOLD_MS = 2000, /* at most, without another word, */
+	HOLD_MS = 2000, /* at most, without another message, */
 	HELD_MS = 5000, /* and with it */
 	ASKED = 0, /* in node->trains_said */
 	SENT,
@@ -32,7 +32,7 @@ static bool is_up(struct node *node)
 	return info_of(node, 0).state == CAREFUL_PEER_UP;
 }
 
-/* Time continues; what is sent leaves. Returns how much of it until the session is up. */
+/* Lets time pass, and sent frames leave, until the session is up. Returns the time in ms. */
 static uint32_t time_until_up(struct node *node, uint32_t most_ms)
 {
 	uint32_t ms = 0;
@@ -44,7 +44,7 @@ static uint32_t time_until_up(struct node *node, uint32_t most_ms)
 	return ms;
 }
 
-/* A peer that makes us hold our data back. */
+/* Opens a session with a peer that makes us hold our data back. */
 static void join(struct node *node, uint32_t host, uint32_t hold_ms)
 {
 	struct careful_ctrl hello = node_hello(host);
@@ -117,7 +117,7 @@ static void test_hold__over_ends_it(void)
 	over = about_trains(node, CAREFUL_TRAIN_OVER, 0, 0);
 	over.cookie ^= 1;
 	node_tell(node, 0, &over);
-	CHECK_EQ(time_until_up(node, 10), 10); /* whoever said that was not the peer */
+	CHECK_EQ(time_until_up(node, 10), 10); /* a stranger sent it */
 	tell(node, CAREFUL_TRAIN_OVER, 0, 0);
 	CHECK(time_until_up(node, 10) < 10);
 	node_close(node);
@@ -131,7 +131,7 @@ static void test_hold__over_ends_the_train(void)
 
 	join(node, 0, HOLD_MS);
 	tell(node, CAREFUL_TRAIN_ASK, 1, CAREFUL_TRAIN_FRAMES);
-	node_time(node, 1); /* as many as there are buffers, which do not leave */
+	node_time(node, 1); /* a frame in each buffer, none of which leaves */
 	tell(node, CAREFUL_TRAIN_OVER, 0, 0);
 	node_time(node, 2);
 	CHECK(is_up(node));
@@ -202,7 +202,7 @@ static void test_hold__data_waits(void)
 	node_close(node);
 }
 
-/* The peer uses its window up, before we look at the clock. */
+/* The peer uses up its window before our next tick. */
 static void use_up(struct node *node)
 {
 	const struct shape shape = { .type = CAREFUL_UPDATE };
@@ -226,7 +226,7 @@ static void use_up(struct node *node)
 	CHECK_EQ(node->c->link.counters[CAREFUL_C_TX_UPDATES], 0);
 }
 
-/* Its data opens the session, and then it may wait for them. */
+/* The peer's data opens the session; then it needs the credits. */
 static void test_hold__credits_that_fell_due_are_told(void)
 {
 	struct node *node = node_open();
@@ -240,7 +240,7 @@ static void test_hold__credits_that_fell_due_are_told(void)
 	node_close(node);
 }
 
-/* The same of frames that overtake its WELCOME. */
+/* Frames that overtake their WELCOME need their credits too. */
 static void test_asked__credits_that_fell_due_are_told(void)
 {
 	struct careful_ctrl answer = node_hello(0);
@@ -256,7 +256,7 @@ static void test_asked__credits_that_fell_due_are_told(void)
 	node_close(node);
 }
 
-/* An older peer answers nothing, and holds nothing back. */
+/* An older peer answers nothing and holds no data back. */
 static void test_measure__no_answer(void)
 {
 	struct node *node = node_open_measuring();
@@ -283,7 +283,7 @@ static void new_epoch(struct node *node)
 	node_welcome(node, &answer);
 }
 
-/* A peer that lets `frames` of each train come, of `sent` that it says have left. */
+/* Answers trains like a peer from which `frames` of `sent` frames arrive. */
 static void answer_trains(struct node *node, uint32_t frames, uint32_t sent)
 {
 	uint32_t asked = 0;
@@ -310,14 +310,14 @@ static void test_measure__answers(void)
 	static const struct {
 		uint32_t frames, sent, burst, window;
 	} answers[] = {
-		{ 0, 0, CAREFUL_BURST_UNKNOWN, WINDOW }, /* it sends none */
-		{ 0, WINDOW, CAREFUL_BURST_UNKNOWN, WINDOW }, /* it says that it did */
+		{ 0, 0, CAREFUL_BURST_UNKNOWN, WINDOW }, /* it sends no frame */
+		{ 0, WINDOW, CAREFUL_BURST_UNKNOWN, WINDOW }, /* it only claims to have sent */
 		{ 0, 0xffffffff, CAREFUL_BURST_UNKNOWN, WINDOW },
-		{ 1, WINDOW, CAREFUL_BURST_SHORT, 5 }, /* the least for its frames */
+		{ 1, WINDOW, CAREFUL_BURST_SHORT, 5 }, /* the least window for its frames */
 		{ 1, 0xffffffff, CAREFUL_BURST_SHORT, 5 },
 		{ 10, WINDOW, CAREFUL_BURST_SHORT, 5 },
 		{ NODE_RX, NODE_RX, CAREFUL_BURST_WHOLE, WINDOW },
-		{ 0xffffffff, NODE_RX, CAREFUL_BURST_WHOLE, WINDOW }, /* more than were asked for */
+		{ 0xffffffff, NODE_RX, CAREFUL_BURST_WHOLE, WINDOW }, /* more than requested */
 	};
 
 	for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
@@ -330,13 +330,13 @@ static void test_measure__answers(void)
 		CHECK_EQ(info_of(node, 0).burst, answers[i].burst);
 		CHECK_EQ(info_of(node, 0).window, answers[i].window);
 		CHECK_EQ(node->c->link.counters[CAREFUL_C_EPOCHS_BROKEN], 0);
-		/* The next one's is its own. */
+		/* The next peer has its own window. */
 		CHECK_EQ(node->c->link.window, WINDOW);
 		node_close(node);
 	}
 }
 
-/* Answers to another train than the last, and a stranger's. */
+/* Answers to another train than the last, and answers of a stranger. */
 static void test_measure__not_the_answer(void)
 {
 	struct node *node = node_open_measuring();
@@ -357,7 +357,7 @@ static void test_measure__not_the_answer(void)
 	node_close(node);
 }
 
-/* Asks for long trains of large frames, again and again. Returns how many bytes may be sent. */
+/* Requests long trains of large frames again and again. Returns how many bytes would be sent. */
 static uint64_t ask_much(struct link *link, uint32_t host)
 {
 	enum { FRAME = 4000, TIMES = 100 };
@@ -369,7 +369,7 @@ static uint64_t ask_much(struct link *link, uint32_t host)
 	return frames * FRAME;
 }
 
-/* However many epochs and sessions it has. Other hosts have a share of their own. */
+/* The limit of a host holds over all its epochs and sessions. Other hosts have their own share. */
 static void test_trains__of_a_host_are_bounded_in_bytes(void)
 {
 	enum { LESS = 2 * 4000 };
@@ -390,7 +390,7 @@ static void test_trains__of_a_host_are_bounded_in_bytes(void)
 	node_close(node);
 }
 
-/* It is told so, and may send its data at once. */
+/* The peer is told so, and may send its data at once. */
 static void test_trains__of_a_host_that_had_too_many_are_empty(void)
 {
 	struct node *node = node_open();
@@ -404,7 +404,7 @@ static void test_trains__of_a_host_that_had_too_many_are_empty(void)
 		node_leave(node, NODE_TX);
 		node_time(node, 1);
 	}
-	CHECK(node->trains_sent <= 1 + 40); /* what the time since then is worth */
+	CHECK(node->trains_sent <= 1 + 40); /* allowed by the time since then */
 	CHECK_EQ(node->trains_said[SENT], 1);
 	CHECK_EQ(be32toh(node->train.window), node->trains_sent);
 	node_close(node);

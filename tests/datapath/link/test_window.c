@@ -48,12 +48,12 @@ static void test_receive__more_than_granted_is_refused(void)
 	CHECK_EQ(window_rx_receive(&rx, 4), 0);
 	CHECK_EQ(window_rx_receive(&rx, 1), -EPROTO);
 	window_rx_return(&rx, 1);
-	CHECK_EQ(window_rx_receive(&rx, 1), -EPROTO); /* given back, not yet told */
+	CHECK_EQ(window_rx_receive(&rx, 1), -EPROTO); /* returned, not yet announced */
 	window_rx_announce(&rx);
 	CHECK_EQ(window_rx_receive(&rx, 1), 0);
 }
 
-/* A grant: credits come before buffers did, on both sides through 2^32. */
+/* A grant gives credits before buffers came back; both counters pass 2^32. */
 static void test_grant__credits_run_ahead(void)
 {
 	struct window_tx tx = { 4, UINT32_MAX, UINT32_MAX, 3 };
@@ -64,19 +64,19 @@ static void test_grant__credits_run_ahead(void)
 	CHECK_EQ(window_tx_credit(&tx, window_rx_announce(&rx)), 0);
 	CHECK_EQ(window_tx_free(&tx), 7);
 	CHECK_EQ(window_tx_unused(&tx), 3);
-	CHECK_EQ(window_tx_credit(&tx, 3), -EPROTO); /* more than is ever granted */
+	CHECK_EQ(window_tx_credit(&tx, 3), -EPROTO); /* more than may be granted */
 	window_tx_send(&tx, 7);
 	CHECK(!window_tx_free(&tx) && !window_tx_unused(&tx));
 	CHECK_EQ(window_rx_receive(&rx, 7), 0);
 	CHECK_EQ(window_rx_receive(&rx, 1), -EPROTO);
-	/* Three of the seven pay it back. */
+	/* Three of the seven buffers repay it. */
 	window_rx_return(&rx, 4);
 	CHECK_EQ(window_tx_credit(&tx, window_rx_announce(&rx)), 0);
 	CHECK_EQ(window_tx_free(&tx), 4);
 }
 
-/* Whatever is kept below the threshold, frames continue: an update is due in time, and never for a
- * single buffer. */
+/* While fewer buffers than the threshold are kept, frames continue: an update is due in time, and
+ * never for a single buffer. */
 static void test_update__early_where_buffers_are_kept(void)
 {
 	for (uint32_t size = WINDOW_MIN; size <= 64; size++)
@@ -95,7 +95,7 @@ static void test_update__early_where_buffers_are_kept(void)
 			}
 }
 
-/* Two ends that only ever send data and updates by the rule, through 2^32. */
+/* Two ends send data and updates by the rule; their counters pass 2^32. */
 static void test_rule__counters_wrap_and_nothing_stalls(void)
 {
 	for (uint32_t size = WINDOW_MIN; size <= 9; size++)

@@ -8,7 +8,7 @@
 
 static uint64_t stamps;
 
-/* Ticks when it is read: what was read is what must come back. */
+/* A clock that ticks when it is read, so that each stamp is known. */
 static uint64_t ticking(void)
 {
 	return 0x100000002ULL + 1000 * stamps++;
@@ -43,7 +43,7 @@ static void test_probe__any_payload_is_answered_empty_with_the_clock(void)
 	ends_close(&ends);
 }
 
-/* Sends frames `from` to `to` of a train of sizes that differ; the last with an outcome. */
+/* Sends frames `from` to `to` of a train of different sizes; the last has an outcome. */
 static void send_train(struct ends *ends, uint32_t train, uint32_t from, uint32_t to,
 		       struct outcome *outcome)
 {
@@ -91,7 +91,7 @@ static void test_probe__a_train_that_is_not_whole(void)
 
 	ends_open(&ends, 3826);
 	probe_serve(ends.c[1], &probe);
-	/* Another began before it was over; it was too long; a frame of it is missing. */
+	/* Another train began before its end; it was too long; one of its frames is missing. */
 	for (uint32_t i = 0; i < 3; i++) {
 		memset(&outcome, 0, sizeof(outcome));
 		if (i == 0) {

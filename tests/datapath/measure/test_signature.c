@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Bursts over a LogP machine in virtual time: every time that is reported is known. */
+/* Bursts over a LogP machine in virtual time, so every reported time is known. */
 #include "check.h"
 
 #include <errno.h>
@@ -9,19 +9,19 @@
 
 enum { OS = 3, OR = 2, GAP = 50, TRIP = 200, REPLIES = 4096 };
 
-/* Sends each request OS after it is asked to; replies come back TRIP later, GAP apart. */
+/* Sends each request after OS; replies come TRIP later, GAP apart. */
 static struct {
 	struct signature_layer layer;
 	uint64_t now_ns, last_ns;
 	uint64_t replies[REPLIES];
 	uint32_t first, count;
-	int refuses; /* -EAGAIN this many times */
+	int refuses; /* number of -EAGAIN */
 	bool silent;
 } machine;
 
 static uint64_t machine_now(void)
 {
-	return machine.now_ns++; /* looking costs time, so that waiting ends */
+	return machine.now_ns++; /* reading the clock takes time, so waits end */
 }
 
 static int machine_issue(struct signature_layer *layer)
@@ -90,7 +90,7 @@ static void test_signature__marks_are_timed_and_replies_awaited(void)
 	CHECK_EQ(run(&s), 3);
 	for (int i = 0; i < 3; i++) {
 		CHECK(answers[i].marks[0].elapsed_ns <= OS + 2);
-		/* No reply before the last of the ten, every one of the forty later. */
+		/* No reply comes before the tenth request; all forty come later. */
 		CHECK(answers[i].marks[1].elapsed_ns <= 10 * OS + 4);
 		CHECK(answers[i].marks[2].elapsed_ns < TRIP);
 		CHECK(answers[i].burst.done_ns >= 39 * GAP + TRIP);
@@ -172,7 +172,7 @@ static void test_signature__silence_and_failures_end(void)
 	CHECK_EQ(run(&s), -ECONNRESET);
 }
 
-/* However often it computes, and however long: nobody is served meanwhile. */
+/* The computation of a signature is bounded, since nobody is served meanwhile. */
 static void test_signature__computation_ends_too(void)
 {
 	struct careful_signature s = signature_of(1, 2, 16384);

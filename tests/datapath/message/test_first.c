@@ -9,7 +9,7 @@ static void done(const struct careful_result *result, void *user)
 	((struct node *)user)->ended++;
 }
 
-/* Frames, and the peer's buffers that they fill, of a store of this many bytes. */
+/* Stores this many bytes. Returns the frames, and the peer's buffers that they fill. */
 static void store(uint32_t host, uint32_t bytes, bool digest, uint64_t *frames, uint32_t *buffers)
 {
 	struct node *node = node_open();

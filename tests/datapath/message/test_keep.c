@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Messages that a handler keeps: copied out when buffers run short, each in the
- * accounts of its own instance.
+ * Messages that a handler keeps are copied out when buffers run short, in the accounts of their own
+ * instance.
  */
 #include "instances.h"
 
@@ -63,7 +63,7 @@ static void inner(const struct careful_message *message, void *user)
 		nest.kept[0] = careful_keep(message);
 }
 
-/* Runs the other instance's handler in the middle of its own. */
+/* Polls the other instance, whose handler then runs inside this one. */
 static void outer(const struct careful_message *message, void *user)
 {
 	(void)user;
@@ -97,7 +97,7 @@ static void nested(bool inner_keeps)
 	careful_handle(ends.c[0], 8, inner, NULL);
 	careful_handle(ends.c[1], 9, outer, NULL);
 	careful_request(ends.c[0], (uint32_t)ends.peer, 7, NULL, NULL, 0, on_done, &outcome);
-	await(&ends, &outcome); /* a session; the second knows the first as its slot 0 */
+	await(&ends, &outcome); /* opens a session; the first is the second's slot 0 */
 
 	for (int i = 0; i < 2; i++) {
 		CHECK_EQ(careful_request(ends.c[!i], i ? (uint32_t)ends.peer : 0, i ? 9 : 8, NULL,
@@ -119,7 +119,7 @@ static void nested(bool inner_keeps)
 		careful_release(ends.c[i], held);
 		CHECK_EQ(buffers_kept(ends.c[i], i ? 0 : ends.peer), 0);
 	}
-	for (int i = 0; i < 2; i++) { /* each buffer was given back once */
+	for (int i = 0; i < 2; i++) { /* each buffer was returned once */
 		const struct window_rx *rx = &ends.c[i]->link.peers[i ? 0 : ends.peer].flow.rx;
 
 		careful_poll(ends.c[i]);
@@ -144,8 +144,8 @@ static void release_all(const struct careful_result *result, void *user)
 		careful_release(ends->c[1], kept[--kept_count]);
 }
 
-/* A callback that runs while messages are being sent releases what was kept: fewer
- * buffers than an update is due for, but they are owed all the same. */
+/* A callback releases kept messages while messages are being sent. They are too few for an update,
+ * but their credits are owed all the same. */
 static void test_keep__released_between_publishing_and_updates(void)
 {
 	const struct careful_span empty = { .fd = memfd_create("empty", 0) };
@@ -176,7 +176,7 @@ static void test_keep__released_between_publishing_and_updates(void)
 	close(empty.fd);
 }
 
-/* A request that had to wait for room to answer it is kept like any other. */
+/* A request that waited for room for its answer can be kept like any other. */
 static void test_keep__deferred(void)
 {
 	static const char text[] = "waits";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Small messages that wait together share a frame, and each is a message still. */
+/* Small messages that wait together share a frame, and each stays a message. */
 #include "instances.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@ static struct careful_kept *kept[MANY];
 static struct careful_reply_to names[MANY];
 static uint32_t kept_count, came;
 
-/* Its number, in their order. */
+/* Checks that messages arrive in order. */
 static void on_echo(const struct careful_message *message, void *user)
 {
 	uint32_t number;
@@ -33,7 +33,7 @@ static void on_keep(const struct careful_message *message, void *user)
 	kept_count++;
 }
 
-/* A session, in which nothing is under way. */
+/* Opens an idle session. */
 static void open_up(struct ends *ends, struct careful_options options)
 {
 	struct outcome outcome = { 0 };
@@ -55,7 +55,7 @@ static void open_up(struct ends *ends, struct careful_options options)
 	came = 0;
 }
 
-/* Frames of data that the first has sent. */
+/* Returns the data frames that the first instance has sent. */
 static uint64_t frames(const struct ends *ends)
 {
 	const struct link *link = &ends->c[0]->link;
@@ -74,7 +74,7 @@ static void ask(const struct ends *ends, uint16_t handler, uint32_t i, careful_d
 		 0);
 }
 
-/* This many at once; how many frames they took. */
+/* Sends this many requests at once. Returns the number of frames. */
 static uint64_t ask_all(struct ends *ends, uint32_t count)
 {
 	uint64_t before = frames(ends);
@@ -92,7 +92,7 @@ static uint64_t ask_all(struct ends *ends, uint32_t count)
 	return frames(ends) - before;
 }
 
-/* The first, which could leave at once, has a frame of its own. */
+/* The first message can leave at once, in its own frame; the others share frames. */
 static void shared(struct careful_options options)
 {
 	struct ends ends;
@@ -101,7 +101,7 @@ static void shared(struct careful_options options)
 	CHECK_EQ(ask_all(&ends, COUNT),
 		 1 + (COUNT - 1 + CAREFUL_PACKED_MAX - 1) / CAREFUL_PACKED_MAX);
 	CHECK_EQ(ends.c[0]->messages.parked_share.free, ends.c[0]->messages.parked_share.count);
-	if (!options.protocol) { /* the other keeps frames until they are acknowledged */
+	if (!options.protocol) { /* traditional keeps frames longer */
 		ends_close(&ends);
 		return;
 	}
@@ -129,7 +129,7 @@ static void test_pack__not_where_it_is_not_wanted(void)
 	ends_close(&ends);
 }
 
-/* A message that measures frames is one frame itself. */
+/* A probe measures frames, so it never shares one. */
 static void test_pack__no_probes(void)
 {
 	struct ends ends;
@@ -147,7 +147,7 @@ static void test_pack__no_probes(void)
 	ends_close(&ends);
 }
 
-/* As many as fit the frames of the session, and no more. */
+/* A frame has as many messages as fit the session's frame size. */
 static void test_pack__no_more_than_a_frame_holds(void)
 {
 	static uint8_t payload[600];
@@ -179,7 +179,7 @@ static void test_pack__too_many(void)
 		ask(&ends, ECHO, i, on_done, &outcomes[i]);
 	for (uint32_t i = 0; i < CAREFUL_PACKED_MAX + 2; i++)
 		await(&ends, &outcomes[i]);
-	CHECK_EQ(came, 1); /* the first has a frame of its own */
+	CHECK_EQ(came, 1); /* the first has its own frame */
 	CHECK_EQ(outcomes[1].result.status, -ECONNRESET);
 	CHECK(ends.c[1]->link.counters[CAREFUL_C_EPOCHS_BROKEN] > 0);
 	careful_close(ends.c[0]);
@@ -195,7 +195,7 @@ static uint32_t buffers_kept(const struct ends *ends)
 	return info.buffers_kept;
 }
 
-/* A frame's buffer is back when the last of its messages is let go. */
+/* A frame's buffer is released with the last of its messages. */
 static void test_keep__each_holds_its_frame(void)
 {
 	struct ends ends;
@@ -220,7 +220,7 @@ static void test_keep__each_holds_its_frame(void)
 	ends_close(&ends);
 }
 
-/* Its frame is copied out once, with all of them. */
+/* A frame is copied out once, with all its messages. */
 static void test_keep__copied_out(void)
 {
 	struct careful_info info;
@@ -243,7 +243,7 @@ static void test_keep__copied_out(void)
 	ends_close(&ends);
 }
 
-/* Asks for so much of the second, which has no room for any answer: room keeps what it had. */
+/* Sends requests to the second instance, which has no room for answers; *room keeps its share. */
 static void ask_without_room(struct ends *ends, uint32_t count, struct share *room)
 {
 	struct message_state *m = &ends->c[1]->messages;
@@ -265,7 +265,7 @@ static void give_room(struct ends *ends, const struct share *room)
 	ends->c[1]->messages.peers[0].parked = 0;
 }
 
-/* Without room for an answer to the rest of a frame it waits, and is served in its order. */
+/* If there is no room to answer the rest of a frame, the rest waits and is served in order. */
 static void test_deferred__from_the_message_on_that_finds_no_room(void)
 {
 	struct share had;
@@ -285,7 +285,7 @@ static void test_deferred__from_the_message_on_that_finds_no_room(void)
 	ends_close(&ends);
 }
 
-/* There is room again when the next comes, before those that wait were looked at. */
+/* Room appears when the next message comes, before the waiting ones are served. */
 static void test_deferred__the_next_does_not_overtake(void)
 {
 	struct share had;
@@ -304,7 +304,7 @@ static void test_deferred__the_next_does_not_overtake(void)
 	ends_close(&ends);
 }
 
-/* Questions, handled messages and answers of each end, in order. */
+/* Requests, handled messages and answers of each end, in order. */
 static struct flood {
 	struct careful *c;
 	uint32_t peer, asked, handled, wanted, answered;
@@ -326,7 +326,7 @@ static void on_answer(const struct careful_result *result, void *user)
 	((struct flood *)user)->answered++;
 }
 
-/* Asks for as much as there is room for. */
+/* Sends as many requests as there is room for. */
 static void flood_on(struct flood *flood)
 {
 	static const uint8_t payload[MESSAGE_SMALL_BYTES];
@@ -350,8 +350,8 @@ static bool is_over(const struct flood *flood)
 	return flood->asked == FLOOD && flood->handled == FLOOD && flood->answered == flood->wanted;
 }
 
-/* Both ask for more than there is room for; one in five wants no answer. All of it is handled in
- * its order, and neither waits for the other for ever. */
+/* Both ends send more requests than there is room for; one in five is one-way. All are handled in
+ * order, and neither end waits for the other for ever. */
 static void test_deferred__both_flood(void)
 {
 	struct careful_options options = { .rx_buffers = 256, .tx_buffers = 256, .peers = 4 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Slots of bulk messages: the sender uses one again as soon as its last fragment has
- * left, while the receiver may still be writing the earlier message to its file. The
- * receiver's storage here writes only when the test lets it.
+ * Slots of bulk messages. The sender reuses a slot as soon as the last fragment has left, while the
+ * receiver may still be writing that message to its file. The receiver's storage writes only when
+ * the test allows it.
  */
 #include "instances.h"
 
@@ -113,7 +113,7 @@ static void test_slot__used_again_while_the_receiver_writes(void)
 		poll_both(&ends);
 		CHECK_EQ(ends.c[1]->link.counters[CAREFUL_C_DROP_MESSAGE], 0);
 	}
-	CHECK_EQ(slow.pending, MESSAGES); /* more than slots, and none has ended */
+	CHECK_EQ(slow.pending, MESSAGES); /* more than there are slots, and none has ended */
 	slow.open = true;
 	for (uint32_t i = 0; i < MESSAGES; i++) {
 		await(&ends, &outcomes[i]);
@@ -126,7 +126,7 @@ static void test_slot__used_again_while_the_receiver_writes(void)
 	close(fd);
 }
 
-/* The source cannot be read, and every send buffer but that of its frame is under way. */
+/* The source cannot be read, and every send buffer except its frame's is under way. */
 static void test_abort__waits_for_a_send_buffer(void)
 {
 	static uint64_t taken[512];
@@ -196,9 +196,8 @@ static bool has_come(struct careful *c, uint32_t region)
 	return false;
 }
 
-/* A write of an epoch that is over is under way, of bytes that were copied: the next epoch does not
- * wait for it. A later write to the same file waits; otherwise the two would overwrite each
- * other. */
+/* A write of copied bytes from an old epoch is under way: the next epoch does not wait for it. A
+ * later write to the same file waits, since the two could overwrite each other. */
 static void test_epoch__a_late_write_is_no_later_ones(void)
 {
 	enum { LARGE = 50000 };
@@ -231,7 +230,7 @@ static void test_epoch__a_late_write_is_no_later_ones(void)
 	for (int i = 0; i < PATIENCE && !has_come(ends.c[1], keys[0]); i++)
 		poll_both(&ends);
 	CHECK(has_come(ends.c[1], keys[0]) && slow.first);
-	/* Some of its first write was held; all of the rest is copied. */
+	/* The first write uses held frames; all the rest is copied. */
 	peer = &ends.c[1]->link.peers[ends_slot(&ends)];
 	io = slow.first;
 	slow_down(ends.c[1]);
@@ -251,7 +250,7 @@ static void test_epoch__a_late_write_is_no_later_ones(void)
 	for (int i = 0; i < PATIENCE && (!has_come(ends.c[1], keys[0]) || slow.pending < 2); i++)
 		poll_both(&ends);
 	CHECK(has_come(ends.c[1], keys[0]));
-	CHECK_EQ(slow.pending, 2); /* that of the other file */
+	CHECK_EQ(slow.pending, 2); /* the other file's write */
 	slow.open = true;
 	for (int i = 1; i < 3; i++) {
 		await(&ends, &outcomes[i]);

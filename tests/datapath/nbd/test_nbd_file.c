@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The NBD plugin's file: what comes of its handle, and of the file that has its name. */
+/* The NBD plugin's file: its handle is lost, or another file gets its name. */
 #include "nbd/file.h"
 
 #include <errno.h>
@@ -62,14 +62,14 @@ static int zero_word(struct file *file)
 	return file_zero(file, 4, 0, true);
 }
 
-/* Another file got the name: a flush, or what else ends the handle, finds that. */
+/* Another file got the name: the next flush, or the next open, detects that. */
 static void never_writes_into_another_file(bool is_flush)
 {
 	struct file *file = begin();
 
 	CHECK_EQ(write_word(file), 0);
 	host.inode = 2;
-	CHECK_EQ(write_word(file), 0); /* into the first, which has a handle yet */
+	CHECK_EQ(write_word(file), 0); /* into the first file, whose handle is still open */
 	if (!is_flush)
 		host.handles[host.handles_count].is_open = false;
 	CHECK_EQ(is_flush ? file_sync(file) : write_word(file), -ESTALE);
@@ -79,7 +79,7 @@ static void never_writes_into_another_file(bool is_flush)
 	CHECK_EQ(zero_word(file), -ESTALE);
 	CHECK_EQ(find_extents(file), -ESTALE);
 	CHECK_EQ(open_handles(), 0);
-	host.inode = 1; /* an inode's number is given again */
+	host.inode = 1; /* the inode number is reused */
 	CHECK_EQ(write_word(file), -ESTALE);
 	CHECK_EQ(host.stored[1], 2);
 	CHECK_EQ(host.stored[2], 0);
@@ -96,8 +96,8 @@ static void test_file__is_not_another_one_where_its_handle_was_lost(void)
 	never_writes_into_another_file(false);
 }
 
-/* One flush was told of a failure, in COMMIT or in the OPEN behind it; another connection writes,
- * and there is another flush. */
+/* One flush fails in COMMIT or in the OPEN behind it. Another connection writes, and another flush
+ * follows. */
 static void syncs_after_a_failure(int committing, int opening)
 {
 	struct file *file = begin();
@@ -127,7 +127,7 @@ static void test_file__is_synced_after_a_flush_that_found_no_room(void)
 	syncs_after_a_failure(0, -EMFILE);
 }
 
-/* It is asked again, and then opened again: 13 resets in move(), 21 in COMMIT. */
+/* The request is repeated, and then the file is opened again: 13 resets in move(), 21 in COMMIT. */
 static void has_one_handle_after_resets(unsigned int resets, int (*call)(struct file *file))
 {
 	struct file *file = begin();
@@ -163,7 +163,7 @@ static void test_file__waits_for_a_host_that_is_down(void)
 	end(file);
 }
 
-/* The host has no room for a while, and the clock of the day is set by an hour when it is asked. */
+/* The host has no room for a while, and the wall clock jumps by an hour meanwhile. */
 static void test_file__waits_whatever_the_clock_is_set_to(void)
 {
 	struct file *file = begin();
@@ -177,7 +177,7 @@ static void test_file__waits_whatever_the_clock_is_set_to(void)
 static atomic_bool is_synced;
 static atomic_uint reads;
 
-/* Reads until the flush has ended; it has to within a long time. */
+/* Reads until the flush has ended, for a bounded time. */
 static void *read_on(void *arg)
 {
 	struct timespec now;
@@ -194,7 +194,7 @@ static void *read_on(void *arg)
 	return NULL;
 }
 
-/* There is always one under way. */
+/* A read is always under way. */
 static void test_file__is_synced_while_reads_go_on(void)
 {
 	pthread_t readers[READERS];
@@ -213,7 +213,7 @@ static void test_file__is_synced_while_reads_go_on(void)
 	end(file);
 }
 
-/* Trouble at the host is not the fault of the client's request. */
+/* Errors of the host become errors that NBD has. */
 static void test_error__is_one_that_nbd_has(void)
 {
 	static const int lost[] = { EIO,     ECONNRESET, ENOTCONN, ETIMEDOUT, EHOSTUNREACH,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Sealing by either cipher: it is what libsodium makes of the nonce that the wire format says, what
- * was changed is not opened, and no number counts twice.
+ * Sealing by either cipher equals libsodium's with the wire format's nonce, changed messages are
+ * not opened, and no number counts twice.
  */
 #include <endian.h>
 #include <sodium.h>
@@ -15,7 +15,7 @@
 static const uint8_t key[AEAD_KEY_BYTES] = "a key that is 32 bytes long ...";
 static const uint8_t beside[] = "the header";
 
-/* libsodium's, with the nonce that wire.h says. */
+/* Compares with libsodium, by the nonce of wire.h. */
 static void test_seal__is_what_the_wire_format_says(void)
 {
 	uint8_t text[] = "what is sealed", want[sizeof(text)], tag[AEAD_TAG_BYTES], same[16];
@@ -62,7 +62,7 @@ static void check_cipher(uint32_t cipher)
 		CHECK(!strcmp((char *)text, "what is sealed"));
 	}
 	aead_end(&aead);
-	CHECK(!aead_open(&aead, 7, beside, sizeof(beside), text, 0, tag)); /* there is no key */
+	CHECK(!aead_open(&aead, 7, beside, sizeof(beside), text, 0, tag)); /* no key is set */
 }
 
 static void test_open__nothing_that_was_changed(void)
@@ -78,7 +78,7 @@ static void test_open__nothing_that_was_changed(void)
 		check_cipher(CAREFUL_CIPHER_AES256_GCM);
 }
 
-/* Against a list of all that were seen, in an order that leaps and falls back. */
+/* Compares with a list of all seen numbers, in an order that jumps forth and back. */
 static void test_seen__each_number_once(void)
 {
 	enum { NUMBERS = 20000, BACK = 64 * AEAD_SEEN_WORDS - 64 };
@@ -107,7 +107,7 @@ static void test_seen__each_number_once(void)
 		}
 	}
 	CHECK(last > NUMBERS / 2);
-	aead_saw(&seen, 1ull << 62); /* a leap over all of it */
+	aead_saw(&seen, 1ull << 62); /* a jump over the whole list */
 	CHECK(!aead_new(&seen, last));
 	CHECK(aead_new(&seen, (1ull << 62) - 1));
 }

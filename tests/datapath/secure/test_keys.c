@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Which keys count; how they are read, tests/system/test_keys.py. */
+/* Tests which keys count. tests/system/test_keys.py tests how they are read. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static void test_directory__of_a_host_with_a_key(void)
 	CHECK(keys_directory(NULL, usual) == usual);
 	CHECK(!keys_directory("none", usual));
 	CHECK(!strcmp(keys_directory("other", usual), "other"));
-	/* The file does not show whether it has one: it is refused later, not treated as absent. */
+	/* An unreadable directory may have a key: it is refused later, not treated as absent. */
 	if (geteuid() == 0) {
 		CHECK_EQ(chmod(usual, 0), 0);
 		CHECK_EQ(seteuid(65534), 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The handshake against a public vector (cacophony's, as github.com/mcginty/snow has it in
- * tests/vectors/cacophony.txt: Noise_KKpsk0_25519_ChaChaPoly_SHA256), and what is not believed.
+ * The handshake against a public vector (Noise_KKpsk0_25519_ChaChaPoly_SHA256 of cacophony, in
+ * github.com/mcginty/snow, tests/vectors/cacophony.txt), and invalid messages.
  */
 #include <errno.h>
 #include <sodium.h>
@@ -53,7 +53,7 @@ static struct noise_pair pair_of(const char *ours, const char *theirs)
 	return pair;
 }
 
-/* Both ends, with the vector's prologue. */
+/* Starts both ends with the vector's prologue. */
 static void begin(struct noise ends[2])
 {
 	const struct noise_pair initiator = pair_of(INITIATOR, RESPONDER_PUBLIC);
@@ -65,7 +65,7 @@ static void begin(struct noise ends[2])
 	noise_begin(&ends[1], &responder, false, prologue, bytes);
 }
 
-/* Message i of the vector, as this end makes it; its bytes. */
+/* Makes message i of the vector at this end. Returns its bytes. */
 static size_t say(struct noise *end, int i, uint8_t *message)
 {
 	uint8_t private[MESSAGE_MAX], payload[MESSAGE_MAX];
@@ -77,7 +77,7 @@ static size_t say(struct noise *end, int i, uint8_t *message)
 	return NOISE_KEY_BYTES + bytes + NOISE_TAG_BYTES;
 }
 
-/* false: the end does not believe the message. */
+/* Reports whether the end accepts the message. */
 static bool hear(struct noise *end, const uint8_t *message, size_t bytes, uint8_t *payload)
 {
 	return !noise_read(end, message) &&
@@ -114,7 +114,7 @@ static void test_noise__a_public_vector(void)
 	CHECK(memcmp(secrets[0], secrets[1], NOISE_KEY_BYTES) != 0);
 }
 
-/* Every bit of both messages, and every length. */
+/* Changes every bit of both messages, and every length. */
 static void test_noise__what_was_changed_is_not_believed(void)
 {
 	uint8_t message[MESSAGE_MAX], changed[MESSAGE_MAX], payload[MESSAGE_MAX];
@@ -126,7 +126,7 @@ static void test_noise__what_was_changed_is_not_believed(void)
 		bytes = say(&ends[i], i, message);
 		before = ends[!i];
 		for (size_t bit = 0; bit < bytes * 8; bit++) {
-			/* X25519 does not look at this one; the hash of what was said does. */
+			/* X25519 ignores this bit; the hash of the handshake covers it. */
 			memcpy(changed, message, bytes);
 			changed[bit / 8] ^= (uint8_t)(1 << bit % 8);
 			ends[!i] = before;
@@ -141,7 +141,7 @@ static void test_noise__what_was_changed_is_not_believed(void)
 	}
 }
 
-/* Another static key, another psk, another prologue, the initiator's own message come back. */
+/* Another static key, psk or prologue, and the initiator's own message reflected. */
 static void test_noise__strangers_are_not_believed(void)
 {
 	struct noise_pair pair = pair_of(RESPONDER, INITIATOR_PUBLIC);
@@ -171,7 +171,7 @@ static void test_noise__strangers_are_not_believed(void)
 	CHECK(!hear(&end, message, said, payload));
 }
 
-/* Points whose multiples are 0: nobody's key. */
+/* Points whose multiples are 0 are invalid keys. */
 static void test_noise__keys_that_are_none(void)
 {
 	static const uint8_t none[2][NOISE_KEY_BYTES] = { { 0 }, { 1 } };

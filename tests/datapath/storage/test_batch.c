@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Batches in a directory: what is read makes the same elsewhere, and nothing leads out. */
+/* Batches in a directory: items that were read make equal files elsewhere, and no name leads
+ * out. */
 #include <dirent.h>
 #include <endian.h>
 #include <errno.h>
@@ -41,7 +42,7 @@ static struct careful_batch_answer run(int base, const void *items, size_t bytes
 	return answer;
 }
 
-/* Runs what was put, in one directory; the status of the first item. */
+/* Runs the prepared items in one directory. Returns the status of the first. */
 static int run_put(uint32_t flags, bool writable)
 {
 	struct careful_batch_answer answer = run(to, batch, used, flags, writable);
@@ -99,7 +100,7 @@ static void batch__copies_what_it_reads(void)
 	used = 0;
 	CHECK(found.failed == 1);
 	made = run(to, found.items, found.bytes, all | CAREFUL_BATCH_SYNC, true);
-	CHECK(made.failed == 1); /* the same, as the other end said */
+	CHECK(made.failed == 1); /* equal, as the other end reported */
 	CHECK(holds(to, "a", "hello") && holds(to, "d/empty", ""));
 	CHECK(fstatat(to, "a", &st, 0) == 0 && (st.st_mode & 07777) == 04751);
 	CHECK(st.st_mtim.tv_sec == 7 && st.st_mtim.tv_nsec == 123456789);
@@ -107,7 +108,7 @@ static void batch__copies_what_it_reads(void)
 	CHECK(fstatat(to, "l", &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_mtim.tv_nsec == 123456789);
 	CHECK(entries(to) == 3 && !faccessat(to, "d/empty", R_OK, 0));
 	careful_batch_release(&made);
-	/* Again: what is there stays, unless it may be replaced. */
+	/* Again: existing files stay, unless they may be replaced. */
 	write_file(to, "a", "other", 0600);
 	made = run(to, found.items, found.bytes, all, true);
 	CHECK(((struct careful_block_item *)made.items)->status == htobe32(EEXIST));
@@ -151,7 +152,7 @@ static void batch__large_is_not_read(void)
 	careful_batch_release(&found);
 }
 
-/* DIGEST tells what READ would, without the contents, of any file that is small enough. */
+/* DIGEST returns the attributes and digest of a small file, without the contents. */
 static void batch__digests(void)
 {
 	static const char *const names[] = { "a", "d/empty", "large", "d", "l", "none" };
@@ -272,7 +273,7 @@ static void batch__partial_in_a_directory_in_use_stays(void)
 	CHECK(faccessat(to, name, F_OK, AT_SYMLINK_NOFOLLOW));
 }
 
-/* Makes files over and over; what became of them all. */
+/* Makes files again and again. Returns the combined result. */
 static int make_many(void)
 {
 	int failed = 0;
@@ -296,7 +297,7 @@ static int make_many(void)
 	return failed;
 }
 
-/* As `partials prune` does: what is there is found, and then removed. */
+/* Finds partial files and removes them, like `partials prune`. */
 static int clear_away(void)
 {
 	int seen = 0, fd = openat(to, "d", O_RDONLY | O_DIRECTORY);
@@ -337,7 +338,7 @@ static void batch__nothing_leads_out(void)
 	CHECK(one(CAREFUL_ITEM_FILE, "/tmp/x", "", S_IFREG | 0600) == EXDEV);
 	CHECK(one(CAREFUL_ITEM_FILE, "..", "", S_IFREG | 0600) == EINVAL);
 	CHECK(one(CAREFUL_ITEM_FILE, "", "", S_IFREG | 0600) == EINVAL);
-	CHECK(one(CAREFUL_ITEM_REMOVE, "out", "", 0) == 0); /* the link, not what it names */
+	CHECK(one(CAREFUL_ITEM_REMOVE, "out", "", 0) == 0); /* the link, not its target */
 	CHECK(!access("/tmp", F_OK));
 	CHECK(one(99, "x", "", 0) == EINVAL);
 }
@@ -379,7 +380,7 @@ static void batch__read_only(void)
 	CHECK(faccessat(to, "ro", F_OK, AT_SYMLINK_NOFOLLOW));
 }
 
-/* Any bytes: an error or an answer, never a crash. */
+/* Random bytes: an error or an answer, never a crash. */
 static void batch__noise(void)
 {
 	struct careful_batch_how how = { .writable = 0, .answer_bytes_max = 1 << 20 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Bounds what a batch may cost its server, however many items it has, and wherever it ends. */
+/* The cost of a batch for its server is bounded, however many items it has. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static void test_batch__reads_so_much(void)
 	CHECK_EQ(careful_batch(top, batch, used, &how, &found), 0);
 	used = 0;
 	CHECK(!unlinkat(top, "eight", 0));
-	/* The last one that is read goes beyond; a new file may be read twice. */
+	/* The last file read exceeds the limit; a new file may be read twice. */
 	CHECK(found.failed < COUNT);
 	CHECK(COUNT - found.failed <= ITEMS_READ_BYTES / FILE_BYTES + 1);
 	careful_batch_release(&found);
@@ -61,7 +61,7 @@ static void test_batch__ends_when_nobody_wants_it(void)
 		CHECK_EQ(batch_run(top, batch, used, &how, &wanted, &made), -ECONNRESET);
 		used = 0;
 		CHECK(!made.items && asked == 3);
-		/* Those that waited for a sync were not made. */
+		/* Files that waited for a sync were not made. */
 		CHECK_EQ(entries(top), flags[i] ? 0 : 2);
 		unlinkat(top, "v1", 0);
 		unlinkat(top, "v2", 0);

@@ -50,7 +50,7 @@ static int rename_to(const char *name, const char *old, uint32_t flags)
 	return run_put(flags, 0);
 }
 
-/* One item with contents. */
+/* Writes an item with contents. */
 static size_t with_data(char *item, uint16_t op, const char *name, const char *data, uint32_t mode)
 {
 	struct careful_block_item head = {
@@ -132,7 +132,7 @@ static void names__appended(void)
 	CHECK_EQ(append("e", "x", 0), EISDIR);
 	CHECK_EQ(append("up/x", "x", 0), EXDEV);
 	CHECK(faccessat(top, "none", F_OK, 0) && faccessat(top, "../x", F_OK, 0));
-	/* A program that runs as its owner, whoever starts it. */
+	/* A set-user-ID program. */
 	CHECK(!fchmodat(top, "log", 04755, 0));
 	CHECK_EQ(append("log", "x", 1), EPERM);
 	CHECK_EQ(append("log", "x", 0), 0);
@@ -151,7 +151,7 @@ static void *append_lines(void *user)
 	return NULL;
 }
 
-/* Appenders lose no line, and cut none, also where each finds no file at first. */
+/* Concurrent appenders lose or cut no line, even if none finds a file at first. */
 static void names__appended_by_many(void)
 {
 	int numbers[APPENDERS], counts[APPENDERS] = { 0 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Digests of ranges: BLAKE3 against the test vectors of its authors (input byte i is
- * i mod 251), parts that join to the whole, XXH3 against its library, and what is no range.
+ * Digests of ranges: BLAKE3 against its authors' test vectors (input byte i is i mod 251), parts
+ * that join to the whole, XXH3 against its library, and invalid ranges.
  */
 #include <assert.h>
 #include <errno.h>
@@ -98,7 +98,7 @@ static void test_blake3__parts_join(void)
 				assert(careful_digest(fd, at, size, CAREFUL_BLOCK_BLAKE3,
 						      parts[n]) == 32);
 			}
-			/* The last part, where it is not in place. */
+			/* The last part, copied to another place. */
 			assert(!lseek(copy, 0, SEEK_SET));
 			assert(write(copy, input + (n - 1) * block, bytes - (n - 1) * block) ==
 			       (ssize_t)(bytes - (n - 1) * block));
@@ -124,7 +124,7 @@ static void test_digest__xxh3(void)
 	assert(!memcmp(digest, expected, 8));
 }
 
-/* Whatever the CPU has: as the library has it, in pieces of any size, and at any address. */
+/* Equals the library's for pieces of any size and at any address, with each CPU's code. */
 static void test_xxh3__any_pieces(void)
 {
 	struct xxh3 *state = xxh3_create();

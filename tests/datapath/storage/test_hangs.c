@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Writes that hang, until the test says so, in one file system, and what storage does meanwhile in
- * others: what they write is memory whose pages nobody has filled in yet (userfaultfd). ramfs
- * is a file system that storage does not take for memory.
+ * Writes in one file system hang until the test lets them end; storage serves others meanwhile. The
+ * writes hang because their memory has missing pages (userfaultfd). ramfs is a file system that
+ * storage does not treat as memory.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 enum {
 	DEPTH = 128,
 	BYTES = 4096,
-	FILES = 400, /* that share 64 places in the kernel */
+	FILES = 400, /* files share 64 places in the kernel */
 	HANG = 100, /* more than it has workers */
 	PAGES = HANG + 2,
 	PATIENCE_MS = 60000,
@@ -36,7 +36,7 @@ static char *missing;
 static unsigned char data[BYTES], back[BYTES];
 static uint32_t completed, files;
 
-/* Fills the pages of this process that are asked for, and only when told to. */
+/* Starts to catch page faults of this process, which are resolved only on command. */
 static void begin(void)
 {
 	struct uffdio_api api = { .api = UFFD_API };
@@ -66,7 +66,7 @@ static void go_on(uint32_t page, uint32_t count)
 	CHECK(!ioctl(fault_fd, UFFDIO_UNREGISTER, &range));
 }
 
-/* Until this many more hang: what has not begun would be cancelled. */
+/* Waits until this many more writes hang, since one that has not begun would be cancelled. */
 static void await_faults(uint32_t count)
 {
 	struct pollfd pfd = { .fd = fault_fd, .events = POLLIN };
@@ -108,7 +108,7 @@ static void done(struct storage_io *io)
 	completed++;
 }
 
-/* It ends only when io.done() says so. */
+/* Submits a write, which ends only with io.done(). */
 static void submit(struct storage_io *io, struct iovec *iov, const char *disk, void *from)
 {
 	*iov = (struct iovec){ from, BYTES };

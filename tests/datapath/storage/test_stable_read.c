@@ -26,7 +26,7 @@ enum { BYTES = 4096, HALF = BYTES / 2 };
 
 static char root[] = "/tmp/careful-steady-XXXXXX";
 static int base;
-static void (*between)(void); /* what happens after the first half */
+static void (*between)(void); /* runs after the first half */
 static bool each_time;
 static int reads;
 static char *mapped;
@@ -52,7 +52,7 @@ static int open_file(void)
 	return openat(base, "a", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 }
 
-/* Writes the file in its place. */
+/* Writes the file in place. */
 static void fill(char c)
 {
 	char data[BYTES];
@@ -63,7 +63,7 @@ static void fill(char c)
 	close(fd);
 }
 
-/* Until no change is young any longer. */
+/* Waits until no change is recent. */
 static void settle(void)
 {
 	usleep(50000);
@@ -77,7 +77,7 @@ static void rewrite(void)
 	c = (char)(c == 'z' ? 'b' : c + 1);
 }
 
-/* As `touch -r` and rsync do. */
+/* Writes and sets the time back, like `touch -r` and rsync. */
 static void rewrite_and_set_time_back(void)
 {
 	struct timespec times[2] = { { .tv_nsec = UTIME_OMIT } };
@@ -91,7 +91,7 @@ static void rewrite_and_set_time_back(void)
 	close(fd);
 }
 
-/* The rest of a change that began, and set the times, before the first look. */
+/* Ends a change that began, and set the times, before the first look. */
 static void end_change(void)
 {
 	memset(mapped, 'c', BYTES);
@@ -166,8 +166,8 @@ static void steady__rewritten_each_time(void)
 	each_time = false;
 }
 
-/* No time tells of the end of a change. If this machine was too slow for a young change, it is made
- * again. */
+/* No time shows the end of a change. If this machine was too slow for a recent change, the change
+ * is repeated. */
 static void steady__under_way(void)
 {
 	struct timespec began, now;
@@ -186,7 +186,7 @@ static void steady__under_way(void)
 		CHECK(read_file(&whole) == 0);
 		clock_gettime(CLOCK_REALTIME, &now);
 		now.tv_nsec += (now.tv_sec - began.tv_sec) * 1000000000;
-		/* Read once in less than that: it was believed at once. */
+		/* If it was read in less time, it was accepted at once. */
 		young = whole || now.tv_nsec - began.tv_nsec < 20000000;
 		munmap(mapped, BYTES);
 		close(fd);
@@ -208,7 +208,7 @@ static void steady__a_clock_that_is_ahead(void)
 	CHECK(!stable_read_between(&st, &same));
 }
 
-/* Reads all bytes of a file. */
+/* Checks the settled copy of a file without a size. */
 static void check_made_up(const char *path, off_t size)
 {
 	char expected[200], found[200];
@@ -231,14 +231,14 @@ static void settle__has_no_size(void)
 	check_made_up("/proc/sys/kernel/ostype", 0);
 }
 
-/* It became shorter, it was said, than the page that stat says. */
+/* A file shorter than stat's size was once reported as shrunk. */
 static void settle__ends_before_its_size(void)
 {
 	check_made_up("/sys/devices/system/cpu/online", sysconf(_SC_PAGESIZE));
 	check_made_up("/sys/devices/system/cpu/cpu0/topology/core_cpus", sysconf(_SC_PAGESIZE));
 }
 
-/* A kilobyte for each of this many mappings. */
+/* A file of /proc that has a kilobyte for each of many mappings. */
 static void settle__too_large(void)
 {
 	enum { PAGE = 4096, MAPPINGS = 10000 };
@@ -272,7 +272,7 @@ static void settle__files_and_others(void)
 	close(fd);
 }
 
-/* A file, of a name of six letters, is left to who reads it alone. */
+/* Checks that a batch leaves a file to a single read. */
 static void check_left(const char *folder, const char *name)
 {
 	union {

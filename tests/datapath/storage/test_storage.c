@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * storage/uring.c against real files: what ends within submit(), what does not, and
- * that neither loses or invents a byte at a file's end, a full disk or a bad
- * descriptor. Needs no privilege; the full disk needs a mount and is skipped without.
+ * storage/uring.c with real files: operations that end within submit(), and others. None may lose
+ * or invent a byte at a file's end, on a full disk or with a bad descriptor. Needs no privilege;
+ * the full disk needs a mount and is skipped without.
  */
 #include <assert.h>
 #include <errno.h>
@@ -36,7 +36,7 @@ static unsigned int completed;
 
 static unsigned int seals_asked;
 
-/* Instead of libc's: counts the questions what a file stands on. */
+/* Replaces libc's: counts the lookups of a descriptor's file. */
 int fcntl(int fd, int cmd, ...)
 {
 	va_list list;
@@ -67,7 +67,7 @@ static int file_in(const char *where, const char *name)
 	return fd;
 }
 
-/* `segments` pieces of one buffer, all of the same size. */
+/* Fills an operation with `segments` equal pieces of one buffer. */
 static void fill_io(struct storage_io *io, int fd, bool write, uint64_t offset, void *buf,
 		    uint64_t bytes, unsigned int segments)
 {
@@ -79,7 +79,7 @@ static void fill_io(struct storage_io *io, int fd, bool write, uint64_t offset, 
 	io->iov_count = (uint16_t)segments;
 	io->done = done;
 	io->result = -12345;
-	io->iov = calloc(segments, sizeof(*io->iov)); /* stays to the end */
+	io->iov = calloc(segments, sizeof(*io->iov)); /* freed at the end */
 	assert(io->iov && segments <= (write ? STORAGE_IO_SEGMENTS : STORAGE_READ_SEGMENTS));
 	for (unsigned int i = 0; i < segments; i++) {
 		io->iov[i].iov_base = (char *)buf + i * (bytes / segments);
@@ -88,7 +88,7 @@ static void fill_io(struct storage_io *io, int fd, bool write, uint64_t offset, 
 	io->iov[segments - 1].iov_len += bytes % segments;
 }
 
-/* Until `io` has a result, sleeping on wait_fd as the engine does. */
+/* Waits for the result of `io`, on wait_fd like the engine. */
 static int64_t finish(struct storage_io *io, unsigned int before)
 {
 	while (completed == before) {
@@ -118,7 +118,7 @@ static int64_t run(int fd, bool write, uint64_t offset, void *buf, uint64_t byte
 	if (rc == 0)
 		finish(&io, before);
 	assert(storage->ops->pending(storage) == 0);
-	/* The caller's segments are as they were, however often they were continued. */
+	/* The caller's segments are unchanged, however often the operation was continued. */
 	assert(memcmp(io.iov, was, segments * sizeof(*was)) == 0);
 	free(io.iov);
 	return io.result;
@@ -194,7 +194,7 @@ static void test_offset__beyond_4_gib(void)
 		memset(back, 0, sizeof(back));
 		assert(run(fds[i], false, far, back, 10000, 3, NULL) == 10000);
 		assert(memcmp(back, data, 10000) == 0);
-		/* A hole reads as zeros, below 4 GiB nothing was touched. */
+		/* A hole reads as zeros; nothing below 4 GiB was touched. */
 		memset(back, 1, 4096);
 		assert(run(fds[i], false, far - (4ULL << 30), back, 4096, 1, NULL) == 4096);
 		assert(back[0] == 0 && memcmp(back, back + 1, 4095) == 0);
@@ -207,7 +207,7 @@ static void test_error__bad_descriptor(void)
 	int fd = memfd_create("closed", MFD_CLOEXEC);
 	int ro = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 
-	/* The number was memory a moment ago; that must not be believed. */
+	/* The descriptor's number belonged to memory a moment ago. */
 	assert(run(fd, true, 0, data, 10, 1, NULL) == 10);
 	close(fd);
 	assert(run(fd, false, 0, back, 10, 1, NULL) == -EBADF);
@@ -243,7 +243,7 @@ static void test_error__sealed(void)
 	close(fd);
 }
 
-/* One operation after another on the same file, as a message has them. */
+/* One operation after another on the same file, like a message's. */
 static void test_kind__is_found_out_once(void)
 {
 	for (int memory = 0; memory < 2; memory++) {
@@ -343,7 +343,7 @@ static void test_flush__one_call_for_all(void)
 	close(fd);
 }
 
-/* A registered number stands for the file of its keeper, not for the previous file. */
+/* A registered number means its present file, not the previous one. */
 static void test_keep__file_and_memory_are_registered(void)
 {
 	struct storage *own;
@@ -364,7 +364,7 @@ static void test_keep__file_and_memory_are_registered(void)
 		for (int i = 0; i < 3; i++)
 			assert(run(fd, true, (uint64_t)i * 4096, memory + i * 4096, 4096, 1,
 				   NULL) == 4096);
-		/* Pieces that are no neighbours, and one that reaches out of the memory. */
+		/* Pieces that are not adjacent, and one that reaches beyond the memory. */
 		assert(run(fd, true, 12288, memory + 12288, 8192, 4, NULL) == 8192);
 		assert(run(fd, true, 20480, data + 20480, 4096, 2, NULL) == 4096);
 		assert(own->registered == registered + 5);
@@ -383,7 +383,7 @@ static void test_keep__file_and_memory_are_registered(void)
 	munmap(memory, BYTES);
 }
 
-/* The memory of a process is a file, too, to which registered pieces are written in another way. */
+/* /proc/self/mem is a file too, but registered pieces would be written differently. */
 static void test_keep__memory_of_a_process(void)
 {
 	int fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
@@ -413,8 +413,8 @@ static void test_keep__memory_of_a_process(void)
 	close(fd);
 }
 
-/* Large writes are another thread's from there on, also where memory holds the file; small ones,
- * and reads, are copied here. */
+/* Large writes go to another thread, even if memory holds the file; small ones and reads are copied
+ * here. */
 static void test_aside__large_writes_are_handed_over(void)
 {
 	int memory = memfd_create("aside", MFD_CLOEXEC | MFD_ALLOW_SEALING);
