@@ -111,7 +111,12 @@ def parse(text: str, path: Path) -> list[Host]:
 
 def read(path: Path) -> list[Host]:
     """Reads the hosts of a file. Raises CarefulError if it cannot be read, or like parse()."""
-    return parse(owned.read(path), path)
+    try:
+        return parse(owned.read(path), path)
+    except CarefulError as error:
+        if error.errno == errno.ENOENT:
+            error.add("it lists the hosts: carefulctl help hosts")
+        raise
 
 
 def chosen(hosts: list[Host], names: tuple[str, ...]) -> list[Host]:

@@ -141,7 +141,7 @@ class BlackBox:
         return rendered([Grid("", columns, rows), *self.unknown])
 
     @classmethod
-    def from_dict(cls, data: dict[str, object], origin: str = "measurement") -> BlackBox:
+    def from_dict(cls, data: dict[str, object], origin: str = "") -> BlackBox:
         """Reads the JSON of `carefulctl measure blackbox`; further keys are ignored.
 
         Without "regimes", the top-level figures are the only regime, from low_bytes to high_bytes
@@ -161,7 +161,7 @@ class BlackBox:
             unknown = [_unknown(one) for one in entries if one not in kept]
             return cls(g_us, G_us_per_KiB, tuple(found), tuple(unknown))
         except InputError as error:
-            raise InputError(f"{origin}: {error}") from None
+            raise InputError(f"{origin}: {error}" if origin else str(error)) from None
 
     def latency_us(self, message_bytes: float, k: float) -> float:
         one = self._at(message_bytes / k)

@@ -112,7 +112,7 @@ def summary(report: Result) -> str:
         parts.append(f"{len(report.deleted)} deleted")
     if report.retries:
         parts.append(f"{counted(report.retries, 'piece')} retried")
-    if report.lost.frames or report.lost.epochs:
+    if report.lost.frames:  # a new epoch alone may be that of a trial
         frames, epochs = report.lost
         parts.append(alarm(f"{counted(frames, 'frame')} lost, {counted(epochs, 'new epoch')}"))
     if report.skipped:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from careful.cli import transfer
 from careful.cli.common import show
@@ -26,7 +27,9 @@ from careful.errors import CarefulError, Ended
 from careful.jsonout import document, write
 from careful.render.bar import Bar
 from careful.render.progress import Lines
+from careful.render.transfer import summary
 from careful.render.watching import watch
+from careful.transfer.lost_frames import Lost
 from careful.transfer.options import FileResult, Options
 from careful.transfer.result import Result
 from careful.transfer.run import session
@@ -217,6 +220,14 @@ def test_get__an_error_alone_has_no_summary(
     report.failures.append(("h2:c", "h2:c: no"))
     assert run(["get", "h2:b", "h2:c", "."]) == 1
     assert capsys.readouterr().out == "2 FAILED\n"
+
+
+def test_summary__new_epochs_alone_are_no_trouble() -> None:
+    """The trial of both XDP modes begins some, under the first transfer with a peer."""
+    report = Result(singles=[FileResult("h2:a", "a", 5, None, 0)], seconds=1.0, lost=Lost(0, 7))
+    assert summary(report) == "1 file, 5 B in 1.00 s, 40 bit/s, nothing checked"
+    report.lost = Lost(2, 1)
+    assert click.unstyle(summary(report)).endswith("2 frames lost, 1 new epoch")
 
 
 def test_finish__without_standard_output() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from careful.errors import CarefulError
-from careful.fleet.hosts import Host, chosen, parse
+from careful.fleet.hosts import Host, chosen, parse, read
 
 PATH = Path("fleet.toml")
 
@@ -52,6 +52,11 @@ def test_parse__a_host_s_own_over_those_of_all() -> None:
 def test_parse__says_what_is_wrong(text: str, said: str) -> None:
     with pytest.raises(CarefulError, match=said):
         parse(text, PATH)
+
+
+def test_read__a_missing_file_names_the_page(tmp_path: Path) -> None:
+    with pytest.raises(CarefulError, match=r"fleet.toml: No such file.* carefulctl help hosts"):
+        read(tmp_path / "fleet.toml")
 
 
 def test_chosen__in_the_file_s_order() -> None:
