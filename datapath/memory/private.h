@@ -82,6 +82,65 @@ struct memory_move {
 	void *user;
 };
 
+enum {
+	MAP_PAGE = 4096,
+	MAP_SLOT_BYTES = 64 << 10, /* pages that move together */
+	MAP_SLOTS = 128,
+	MAP_SLOTS_SAVE = 112, /* saving pages leaves the others to fetches, */
+	MAP_SLOTS_AHEAD = 64, /* and so does reading ahead to pages that were touched */
+	MAP_WINDOW_PAGES = 64, /* the largest read-ahead */
+	MAP_WINDOW_FIRST = 4,
+};
+
+enum map_page {
+	PAGE_ABSENT,
+	PAGE_COMING,
+	PAGE_CLEAN, /* equal to the piece, and write-protected if the map is writable */
+	PAGE_DIRTY,
+	PAGE_SAVING, /* write-protected, and on its way to the piece */
+	PAGE_LOST, /* touching it raises SIGBUS */
+};
+
+/* A move of pages, and the memory that it uses.
+ *
+ * @wanted: a thread waits for the first page; it wants to write */
+struct map_slot {
+	struct memory_move move;
+	struct map_slot *next;
+	struct careful_memory_map *map;
+	uint8_t *memory;
+	uint64_t page;
+	uint32_t pages;
+	bool wanted, writes, evicts;
+};
+
+/*
+ * @ours:    the memory is this process's, not that of another one
+ * @states:  enum map_page of each page
+ * @local:   pages that are CLEAN, DIRTY or SAVING; @saving: SAVING
+ * @next_page: follows the pages fetched last; a fault there is sequential
+ * @window:  pages of the present read-ahead
+ * @ahead, @ahead_end: pages that are to be fetched without a fault
+ * @hand:    where eviction goes on
+ * @under_way: slots that this map uses
+ * @flush, @flush_page: the caller that waits for a flush, and what is next
+ * @closer:  the caller that waits for the end
+ * @rest_ns: no eviction before this time: the last one failed
+ */
+struct careful_memory_map {
+	struct careful_memory_map *next;
+	struct careful_memory_remote *remote;
+	int uffd;
+	bool ours, writable;
+	uint64_t base, bytes, offset, pages;
+	uint64_t patience_ns;
+	uint8_t *states;
+	uint64_t local, local_most, saving;
+	uint64_t next_page, ahead, ahead_end, hand, flush_page, rest_ns;
+	uint32_t window, under_way;
+	struct memory_job *flush, *closer;
+};
+
 /*
  * @lock:    protects jobs and stopping
  * @event_fd: wakes the thread for jobs
@@ -103,6 +162,9 @@ struct careful_memory {
 	struct memory_ask *asks;
 	struct memory_move *moves, **moves_tail, *flights;
 	uint32_t flying;
+	struct careful_memory_map *maps;
+	struct map_slot *slots, *slots_free; /* made with the first map */
+	uint32_t slots_used;
 	uint64_t tick_ns;
 	int failed;
 };
@@ -130,3 +192,29 @@ bool memory_is_lost(int status);
 void memory_move_put(struct careful_memory *memory, struct memory_move *move);
 /* Begins moves while there is room, and ends those that are late. */
 void memory_move_poll(struct careful_memory *memory, uint64_t now_ns);
+
+/* uffd.c: the system calls. uffd_open() returns a descriptor or -errno. */
+int uffd_open(void);
+int uffd_register(int uffd, uint64_t base, uint64_t bytes, bool writable);
+/* Installs pages and wakes the threads that wait for them. Returns 0 or -errno. */
+int uffd_copy(int uffd, uint64_t to, const void *from, uint64_t bytes, bool protect);
+void uffd_wake(int uffd, uint64_t base, uint64_t bytes);
+int uffd_protect(int uffd, uint64_t base, uint64_t bytes, bool protect);
+/* Makes threads that touch a page get SIGBUS. */
+void uffd_lose(int uffd, uint64_t page, bool ours);
+
+/* fetch.c: pages to here. slot_take() returns NULL if so many are in use. */
+struct map_slot *slot_take(struct careful_memory_map *map, uint64_t page, uint32_t pages,
+			   uint32_t most);
+void slot_put(struct map_slot *slot);
+/* Fetches the page that a thread touched, and pages behind it. */
+void fetch_fault(struct careful_memory_map *map, uint64_t page, bool writes);
+/* Fetches what is to come without a fault, while there are slots. */
+void fetch_ahead(struct careful_memory_map *map);
+
+/* save.c: pages to the piece. save_evict() keeps a map within its limit. */
+void save_evict(struct careful_memory_map *map, uint64_t now_ns);
+void save_flush(struct careful_memory_map *map);
+
+/* map.c: serves faults and the calls that wait for maps. */
+void memory_map_poll(struct careful_memory *memory, uint64_t now_ns);

@@ -56,6 +56,7 @@ static void work(struct careful_memory *memory)
 {
 	const uint64_t now_ns = clock_now_ns();
 
+	memory_map_poll(memory, now_ns);
 	memory_ask_poll(memory, now_ns);
 	memory_move_poll(memory, now_ns);
 }

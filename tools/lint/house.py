@@ -73,7 +73,7 @@ FOLDERS = {
 
 #: Folders that are weighed, and the most lines that they may have.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 101_856),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 102_724),
     "tools": (("tools",), 18_128),
 }
 

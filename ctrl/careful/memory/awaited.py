@@ -59,6 +59,9 @@ class AsyncPiece(_Awaited[Piece]):
     read = _awaited(Piece.read)
     write = _awaited(Piece.write)
     readv = _awaited(Piece.readv)
+    map = _awaited(Piece.map)
+    flush = _awaited(Piece.flush)
+    prefetch = _awaited(Piece.prefetch)
     writev = _awaited(Piece.writev)
 
 

@@ -34,6 +34,9 @@ _TEXTS = {
     errno.ECONNRESET: "the host does not answer",
     errno.EACCES: "it is shared with this host read-only",
     errno.ERANGE: "the range ends beyond the piece",
+    errno.EPERM: "this process may not use userfaultfd: run it as root, let it open "
+    "/dev/userfaultfd (a udev rule), or sysctl vm.unprivileged_userfaultfd=1",
+    errno.EBUSY: "the piece is mapped already: open it again for another map",
     errno.ECHILD: "it belongs to the process that opened it",
 }
 

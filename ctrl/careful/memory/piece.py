@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import errno
+import warnings
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from careful._abi import Buffer, CData, lib, unpack
+from careful._abi import Buffer, CData, ffi, lib, unpack
 from careful.control.memory_hosts import Hosts, access_of
 from careful.errors import CarefulError
-from careful.memory.client import Client, move
+from careful.memory.client import Client, checked, move
 
 #: A part of a piece: its offset, and the buffer that it is read into or written from.
 Part = tuple[int, Buffer]
@@ -54,6 +55,23 @@ def info_of(raw: bytes, name: str, hosts: Hosts) -> Info:
     )
 
 
+def _flushed(remote: CData) -> int:
+    """Writes a map back; returns 0 or -errno. No map is no failure."""
+    rc = int(lib.careful_memory_flush(remote))
+    return 0 if rc == -errno.ENOENT else rc
+
+
+def _end(client: Client, remote: CData, what: str, views: list[object]) -> None:
+    """Closes a piece that a program closed or dropped, or left at its end. Writes its map back."""
+    del client  # it was kept until now
+    if _flushed(remote) not in (0, -errno.ECHILD):
+        text = f"{what}: its map was not closed, and changed pages were not written back"
+        warnings.warn(text, ResourceWarning, stacklevel=1)
+    if not views:
+        lib.careful_memory_unmap(remote)
+    lib.careful_memory_close(remote)
+
+
 class Piece:
     """An open piece of a host's memory; made by Host.create() and Host.open().
 
@@ -67,7 +85,9 @@ class Piece:
     def __init__(self, client: Client, remote: CData, info: Info, host: str) -> None:
         self._client, self._remote, self.info = client, remote, info
         self._what = f"{host}:{info.name}"
-        self._end = weakref.finalize(self, lib.careful_memory_close, remote)
+        #: This piece, while a view of its map exists: the view keeps it.
+        self._views: list[object] = []
+        self._end = weakref.finalize(self, _end, client, remote, self._what, self._views)
 
     def __repr__(self) -> str:
         state = "" if self._end.alive else ", closed"
@@ -89,13 +109,83 @@ class Piece:
         """Returns its size."""
         return self.info.nbytes
 
-    def close(self) -> None:
-        """Closes the piece; its memory stays at the host."""
+    def close(self, *, discard: bool = False) -> None:
+        """Writes the map back and ends it, and closes the piece; its memory stays at the host.
+
+        Args:
+            discard: whether to drop changed pages instead.
+
+        Raises:
+            ConnectionError: the host does not answer; the map stays, with its changed pages.
+            BufferError: a view of the map exists.
+        """
+        if not self._end.alive:
+            return
+        if not discard:
+            checked(_flushed(self._remote), self._what)
+        if self._views:
+            raise BufferError(f"{self._what}: release the views of its map first")
+        lib.careful_memory_unmap(self._remote)
         self._end()
 
-    def _move(self, parts: Sequence[Part], flags: int) -> int:
+    def map(
+        self,
+        *,
+        writable: bool | None = None,
+        offset: int = 0,
+        nbytes: int = 0,
+        local_bytes: int = 0,
+        timeout_s: float = 30.0,
+    ) -> memoryview:
+        """Returns memory whose pages come from the piece when they are touched.
+
+        A child of fork() does not have the memory. If a page cannot be had, the thread that touches
+        it gets SIGBUS.
+
+        Args:
+            writable: whether the map can be written; by default, if the piece can be.
+            offset: where in the piece it begins, a multiple of 4096.
+            nbytes: its size; 0: to the end of the piece.
+            local_bytes: the most memory that it uses here; 0: all of its size.
+            timeout_s: how long a touched page is waited for, seconds.
+
+        Raises:
+            PermissionError: this process may not use userfaultfd.
+            CarefulError: the piece has a map already (EBUSY); it can be opened again.
+        """
+        self._live()
+        options = ffi.new("struct careful_memory_map_options *")
+        options.uffd, options.offset, options.bytes = -1, offset, nbytes
+        options.local_bytes, options.patience_ms = local_bytes, int(timeout_s * 1000)
+        options.writable = "w" in self.info.access if writable is None else writable
+        base = ffi.new("void **")
+        checked(lib.careful_memory_map(self._remote, options, base), self._what)
+        buffer = ffi.buffer(base[0], nbytes or self.nbytes - offset)
+        self._views.append(self)
+        weakref.finalize(buffer, self._views.clear).atexit = False
+        view = memoryview(buffer).cast("B")
+        return view if options.writable else view.toreadonly()
+
+    def flush(self) -> None:
+        """Writes changed pages of the map back to the piece.
+
+        Raises:
+            ConnectionError: the host does not answer. The pages stay changed.
+        """
+        self._live()
+        checked(lib.careful_memory_flush(self._remote), self._what)
+
+    def prefetch(self, offset: int, nbytes: int) -> None:
+        """Begins to fetch a range of the map, and does not wait for it."""
+        self._live()
+        checked(lib.careful_memory_prefetch(self._remote, offset, nbytes), self._what)
+
+    def _live(self) -> None:
         if not self._end.alive:
             raise CarefulError(errno.EBADF, "is closed", self._what)
+
+    def _move(self, parts: Sequence[Part], flags: int) -> int:
+        self._live()
         return move(self._remote, parts, flags, self._what)
 
     def read_into(self, buffer: Buffer, offset: int = 0) -> int:

@@ -184,6 +184,39 @@ int careful_memory_close(struct careful_memory_remote *remote);
 int careful_memory_move(struct careful_memory_remote *remote,
 			const struct careful_memory_part *parts, uint32_t n, uint32_t flags);
 
+/*
+ * A map: memory of this process whose pages come from the piece when they are touched.
+ *
+ * @uffd:        a userfaultfd that serves [base, base + bytes), perhaps of another process, which
+ *               the map then owns; -1: the map makes its own memory
+ * @base:        with uffd: where the memory is
+ * @offset:      where in the piece the map begins; a multiple of 4096
+ * @bytes:       0: to the piece's end
+ * @local_bytes: most bytes of pages that stay here, beyond those that move; 0: all
+ * @writable:    written pages go back to the piece; without uffd only
+ * @patience_ms: how long a touched page is waited for; then the thread gets SIGBUS
+ */
+struct careful_memory_map_options {
+	int uffd;
+	uint64_t base;
+	uint64_t offset;
+	uint64_t bytes;
+	uint64_t local_bytes;
+	uint32_t writable;
+	uint32_t patience_ms;
+};
+
+/* Maps a piece. A child of fork() does not have the memory. -EPERM: this process may not use
+ * userfaultfd. -EBUSY: the piece has a map. */
+int careful_memory_map(struct careful_memory_remote *remote,
+		       const struct careful_memory_map_options *options, void **base);
+/* Writes changed pages back. On failure they stay changed. */
+int careful_memory_flush(struct careful_memory_remote *remote);
+/* Begins to fetch pages of the map, and does not wait for them. */
+int careful_memory_prefetch(struct careful_memory_remote *remote, uint64_t offset, uint64_t bytes);
+/* Ends the map and its memory; pages that are not written back are lost. */
+int careful_memory_unmap(struct careful_memory_remote *remote);
+
 #ifndef CAREFUL_CDEF
 
 _Static_assert(sizeof(struct careful_memory_host) == 40, "careful_memory_host is 40 bytes");

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Fetches pages of maps. The touched page comes first, alone, and then the pages behind it (P3's
+ * eager fragments). The read-ahead doubles while faults are sequential, and ends when one is not. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "memory/private.h"
+
+struct map_slot *slot_take(struct careful_memory_map *map, uint64_t page, uint32_t pages,
+			   uint32_t most)
+{
+	struct careful_memory *memory = map->remote->memory;
+	struct map_slot *slot = memory->slots_free;
+
+	if (memory->slots_used >= most)
+		return NULL;
+	memory->slots_used++;
+	memory->slots_free = slot->next;
+	slot->map = map;
+	slot->page = page;
+	slot->pages = pages;
+	slot->wanted = slot->writes = slot->evicts = false;
+	slot->move = (struct memory_move){
+		.remote = map->remote,
+		.offset = map->offset + page * MAP_PAGE,
+		.local = slot->memory,
+		.bytes = pages * MAP_PAGE,
+		.until_ns = clock_now_ns() + map->patience_ns,
+		.user = slot,
+	};
+	/* The piece's last page may be shorter. */
+	if (slot->move.bytes > map->remote->bytes - slot->move.offset)
+		slot->move.bytes = (uint32_t)(map->remote->bytes - slot->move.offset);
+	map->under_way++;
+	return slot;
+}
+
+void slot_put(struct map_slot *slot)
+{
+	struct careful_memory *memory = slot->map->remote->memory;
+
+	slot->map->under_way--;
+	memory->slots_used--;
+	slot->next = memory->slots_free;
+	memory->slots_free = slot;
+}
+
+static void install(struct careful_memory_map *map, struct map_slot *slot)
+{
+	const bool dirty = slot->writes && map->writable;
+	const uint64_t bytes = slot->pages * (uint64_t)MAP_PAGE;
+	int rc;
+
+	memset(slot->memory + slot->move.bytes, 0, bytes - slot->move.bytes);
+	rc = uffd_copy(map->uffd, map->base + slot->page * MAP_PAGE, slot->memory, bytes,
+		       map->writable && !dirty);
+	if (rc == -ESRCH) /* the other process is gone */
+		map->patience_ns = 0;
+	memset(map->states + slot->page, dirty ? PAGE_DIRTY : PAGE_CLEAN, slot->pages);
+	map->local += slot->pages;
+}
+
+/* Threads that wait for pages which did not come touch them again, and are then waited for. */
+static void fail(struct careful_memory_map *map, const struct map_slot *slot)
+{
+	const uint64_t at = map->base + slot->page * MAP_PAGE;
+
+	memset(map->states + slot->page, slot->wanted ? PAGE_LOST : PAGE_ABSENT, slot->pages);
+	if (slot->wanted)
+		uffd_lose(map->uffd, at, map->ours);
+	else
+		uffd_wake(map->uffd, at, slot->pages * (uint64_t)MAP_PAGE);
+}
+
+static void fetched(struct memory_move *move, int status)
+{
+	struct map_slot *slot = move->user;
+
+	if (status)
+		fail(slot->map, slot);
+	else
+		install(slot->map, slot);
+	slot_put(slot);
+}
+
+static bool fetch(struct careful_memory_map *map, uint64_t page, uint32_t pages, bool wanted,
+		  bool writes)
+{
+	struct map_slot *slot = slot_take(map, page, pages, wanted ? MAP_SLOTS : MAP_SLOTS_AHEAD);
+
+	if (!slot)
+		return false;
+	slot->wanted = wanted;
+	slot->writes = writes;
+	slot->move.done = fetched;
+	memset(map->states + page, PAGE_COMING, pages);
+	memory_move_put(map->remote->memory, &slot->move);
+	return true;
+}
+
+/* Chooses the pages to fetch behind a touched one. */
+static void plan_ahead(struct careful_memory_map *map, uint64_t page)
+{
+	uint64_t most = MAP_WINDOW_PAGES;
+
+	if (map->local_most && most > map->local_most / 8)
+		most = map->local_most / 8;
+	if (page != map->next_page) {
+		map->window = 0;
+		map->next_page = page + 1;
+		return;
+	}
+	map->window = map->window ? 2 * map->window : MAP_WINDOW_FIRST;
+	if (map->window > most)
+		map->window = (uint32_t)most;
+	map->ahead = page + 1;
+	/* Two windows: one arrives while the program uses the other. */
+	map->ahead_end = page + 1 + 2 * (uint64_t)map->window;
+	if (map->ahead_end > map->pages)
+		map->ahead_end = map->pages;
+	map->next_page = map->ahead_end;
+}
+
+void fetch_fault(struct careful_memory_map *map, uint64_t page, bool writes)
+{
+	const uint64_t at = map->base + page * MAP_PAGE;
+
+	switch (map->states[page]) {
+	case PAGE_ABSENT:
+		/* Without a slot the thread is woken, and touches the page again. */
+		if (!fetch(map, page, 1, true, writes))
+			uffd_wake(map->uffd, at, MAP_PAGE);
+		plan_ahead(map, page);
+		break;
+	case PAGE_COMING:
+		/* The program has caught up with the read-ahead. */
+		if (map->window && page + map->window >= map->next_page) {
+			map->next_page = page;
+			plan_ahead(map, page);
+		}
+		break;
+	case PAGE_LOST:
+		uffd_lose(map->uffd, at, map->ours);
+		break;
+	default: /* it came meanwhile */
+		uffd_wake(map->uffd, at, MAP_PAGE);
+	}
+}
+
+void fetch_ahead(struct careful_memory_map *map)
+{
+	while (map->ahead < map->ahead_end) {
+		uint32_t n = 0;
+
+		if (map->states[map->ahead] != PAGE_ABSENT) {
+			map->ahead++;
+			continue;
+		}
+		while (n < MAP_SLOT_BYTES / MAP_PAGE && map->ahead + n < map->ahead_end &&
+		       map->states[map->ahead + n] == PAGE_ABSENT)
+			n++;
+		if (!fetch(map, map->ahead, n, false, false))
+			return;
+		map->ahead += n;
+	}
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Writes changed pages back, and drops pages beyond a map's limit. A page is write-protected before
+ * it is saved: a thread that writes meanwhile makes it DIRTY again, and it stays. */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/clock.h"
+#include "memory/private.h"
+
+static void drop(struct careful_memory_map *map, uint64_t page, uint32_t pages)
+{
+	madvise((void *)(map->base + page * MAP_PAGE), pages * (size_t)MAP_PAGE, MADV_DONTNEED);
+	memset(map->states + page, PAGE_ABSENT, pages);
+	map->local -= pages;
+}
+
+static void end_flush(struct careful_memory_map *map, int status)
+{
+	struct memory_job *job = map->flush;
+
+	map->flush = NULL;
+	if (job)
+		memory_end_job(job, status);
+}
+
+static void saved(struct memory_move *move, int status)
+{
+	struct map_slot *slot = move->user;
+	struct careful_memory_map *map = slot->map;
+
+	for (uint64_t page = slot->page; page < slot->page + slot->pages; page++) {
+		if (map->states[page] != PAGE_SAVING) /* written to meanwhile */
+			continue;
+		map->states[page] = status ? PAGE_DIRTY : PAGE_CLEAN;
+		if (status) /* so that the next write needs no fault */
+			uffd_protect(map->uffd, map->base + page * MAP_PAGE, MAP_PAGE, false);
+		else if (slot->evicts)
+			drop(map, page, 1);
+	}
+	map->saving -= slot->pages;
+	if (status) {
+		map->rest_ns = clock_in_ms(1000);
+		end_flush(map, status);
+	}
+	slot_put(slot);
+}
+
+/* Begins to save a page and changed pages behind it. Returns how many, or 0 without a slot. */
+static uint32_t save(struct careful_memory_map *map, uint64_t page, bool evicts)
+{
+	struct map_slot *slot;
+	uint32_t n = 0;
+
+	while (n < MAP_SLOT_BYTES / MAP_PAGE && page + n < map->pages &&
+	       map->states[page + n] == PAGE_DIRTY)
+		n++;
+	slot = slot_take(map, page, n, MAP_SLOTS_SAVE);
+	if (!slot)
+		return 0;
+	slot->evicts = evicts;
+	slot->move.is_store = true;
+	slot->move.done = saved;
+	uffd_protect(map->uffd, map->base + page * MAP_PAGE, n * (uint64_t)MAP_PAGE, true);
+	memset(map->states + page, PAGE_SAVING, n);
+	memcpy(slot->memory, (void *)(map->base + page * MAP_PAGE), slot->move.bytes);
+	map->saving += n;
+	memory_move_put(map->remote->memory, &slot->move);
+	return n;
+}
+
+void save_evict(struct careful_memory_map *map, uint64_t now_ns)
+{
+	uint64_t left = map->pages; /* a round of the clock's hand at most */
+
+	if (!map->local_most || now_ns < map->rest_ns)
+		return;
+	while (left-- && map->local > map->local_most + map->saving) {
+		const uint64_t page = map->hand++ % map->pages;
+
+		if (map->states[page] == PAGE_CLEAN)
+			drop(map, page, 1);
+		else if (map->states[page] == PAGE_DIRTY && !save(map, page, true))
+			return;
+	}
+}
+
+void save_flush(struct careful_memory_map *map)
+{
+	while (map->flush && map->flush_page < map->pages) {
+		const uint8_t *next = memchr(map->states + map->flush_page, PAGE_DIRTY,
+					     map->pages - map->flush_page);
+
+		map->flush_page = next ? (uint64_t)(next - map->states) : map->pages;
+		if (!next)
+			break;
+		if (!save(map, map->flush_page, false))
+			return;
+	}
+	if (map->flush && !map->saving)
+		end_flush(map, 0);
+}

@@ -1,0 +1,256 @@
+"""Maps of memory that another host lends: faults, write-back, limits, and hosts that go away."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hosts import Host
+from lab import Lab
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(not Path("/dev/userfaultfd").exists(), reason="no /dev/userfaultfd"),
+]
+
+#: Each program below begins with this.
+HEAD = """
+import os, sys, threading, time
+import careful.memory
+h2 = careful.memory.connect("h2", timeout_s=3)
+PAGE = 4096
+"""
+
+
+def python(host: Host, text: str, *args: str | Path, check: bool = True) -> tuple[int, str]:
+    """Runs a program on a host to its end; returns its status and output."""
+    argv = [sys.executable, "-W", "error", "-c", HEAD + text, *args]
+    done = host.lab.run(host.name, *argv, check=check)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def lent(tmp_path_factory: pytest.TempPathFactory, lab_possible: None) -> Iterator[list[Host]]:
+    """h1, which borrows, and h2, which lends 512 MiB."""
+    lab = Lab()
+    try:
+        made = [Host(lab, name, tmp_path_factory.mktemp("map")) for name in lab.hosts]
+        for host in made:
+            host.up(*(("--lend", "512MiB") if host.name == "h2" else ()))
+        yield made
+        for host in made:
+            host.down()
+    finally:
+        lab.down()
+
+
+def test_map__is_read_as_it_is_touched(lent: list[Host]) -> None:
+    """In sequence, at random, by several threads, and to the last byte of an odd size."""
+    text = """
+import random
+data = os.urandom((24 << 20) + 77)
+with h2.create("read", len(data)) as piece:
+    piece.write(data)
+for way in ("forward", "random", "threads", "backward"):
+    with h2.open("read") as piece:
+        view = piece.map(writable=False)
+        assert view.readonly and len(view) == len(data)
+        pages = list(range(0, len(data), PAGE))
+        if way == "random":
+            random.Random(1).shuffle(pages)
+        if way == "backward":
+            pages.reverse()
+        if way == "threads":
+            wrong = []
+            def check(mine):
+                for at in mine:
+                    if view[at : at + PAGE] != data[at : at + PAGE]:
+                        wrong.append(at)
+            threads = [threading.Thread(target=check, args=(pages[k::4],)) for k in range(4)]
+            [one.start() for one in threads]
+            [one.join() for one in threads]
+            assert not wrong
+        else:
+            for at in pages:
+                assert view[at : at + PAGE] == data[at : at + PAGE], (way, at)
+        del view
+h2.delete("read")
+"""
+    python(lent[0], text)
+
+
+def test_map__is_written_back(lent: list[Host]) -> None:
+    """By flush(), by close(), and by the end of a program that closes nothing; not before."""
+    text = """
+with h2.create("write", 8 << 20) as piece:
+    piece.write(b"old" * 1000, 5000)
+other = h2.open("write")
+piece = h2.open("write")
+view = piece.map()
+view[0:5] = b"first"
+view[6 << 20 : (6 << 20) + 4] = b"sixt"
+assert bytes(view[5000:5003]) == b"old"
+assert other.read(0, 5) == bytes(5)
+piece.flush()
+assert other.read(0, 5) == b"first" and other.read(6 << 20, 4) == b"sixt"
+assert other.read(5000, 3000) == b"old" * 1000
+view[0:5] = b"again"
+view[100] = 7
+piece.flush()
+assert other.read(0, 5) == b"again" and other.read(100, 1) == b"\\7"
+view[0:5] = b"third"
+try:
+    piece.close()
+except BufferError:
+    pass
+else:
+    raise AssertionError("closed below a view")
+view.release()
+piece.close()
+assert other.read(0, 5) == b"third"
+last = h2.open("write").map()
+last[0:5] = b"ended"
+"""
+    python(lent[0], text)
+    text = """
+assert h2.open("write").read(0, 5) == b"ended"
+h2.delete("write")
+"""
+    python(lent[0], text)
+
+
+def test_map__stays_within_its_limit(lent: list[Host]) -> None:
+    """A sort of four times as much as may be here."""
+    text = """
+import numpy as np
+def resident():
+    lines = open("/proc/self/smaps").read().split("\\n")
+    at = next(k for k, line in enumerate(lines) if line.startswith(f"{address:x}-"))
+    return next(int(line.split()[1]) for line in lines[at:] if line.startswith("Rss:")) << 10
+count = 1 << 22
+numbers = np.random.default_rng(1).integers(0, 1 << 40, count, dtype=np.int64)
+with h2.create("sort", numbers.nbytes) as piece:
+    piece.write(numbers)
+with h2.open("sort") as piece:
+    array = np.frombuffer(piece.map(local_bytes=8 << 20), dtype=np.int64)
+    address = array.ctypes.data
+    part = count // 8
+    most = 0
+    for at in range(0, count, part):
+        array[at : at + part].sort()
+        most = max(most, resident())
+    array.sort(kind="stable")
+    most = max(most, resident())
+    assert (array[:-1] <= array[1:]).all()
+    assert most <= (8 << 20) + (10 << 20), most
+    del array
+got = np.empty_like(numbers)
+with h2.open("sort") as piece:
+    piece.read_into(got)
+numbers.sort()
+assert (got == numbers).all()
+h2.delete("sort")
+"""
+    python(lent[0], text)
+
+
+def test_map__several_fork_and_prefetch(lent: list[Host]) -> None:
+    text = """
+import signal
+with h2.create("many", 1 << 20) as piece:
+    piece.write(bytes(range(256)) * 4096)
+pieces = [h2.open("many") for _ in range(5)]
+views = [piece.map() for piece in pieces]
+views[0][10] = 99
+assert views[1][10] == 10, "another map, before a flush"
+pieces[0].flush()
+assert views[2][10] == 99
+pieces[3].prefetch(0, 1 << 20)
+until = time.monotonic() + 60
+while pieces[3].read(11, 1) != b"\\x0b" and time.monotonic() < until:
+    time.sleep(0.01)
+child = os.fork()
+if not child:
+    signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+    views[0][0]
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGSEGV
+assert bytes(views[4]) == bytes(views[2])
+del views
+h2.delete("many")
+"""
+    python(lent[0], text)
+
+
+def test_map__of_a_host_that_is_gone(lent: list[Host]) -> None:
+    """A touch ends with SIGBUS, a call with ConnectionError; changed pages stay until it is back."""
+    h1, h2 = lent
+    text = """
+import subprocess
+with h2.create("gone", 1 << 20) as piece:
+    piece.write(b"x" * (1 << 20))
+piece = h2.open("gone")
+view = piece.map(timeout_s=1)
+view[0] = 1
+subprocess.run(["ip", "link", "set", "eth1", "down"], check=True)
+for call in (piece.flush, lambda: piece.read(0, 1)):
+    try:
+        call()
+    except ConnectionError as error:
+        assert error.filename == "h2:gone", error
+    else:
+        raise AssertionError("no ConnectionError")
+child = None
+if sys.argv[1] == "touch":
+    print("touching", flush=True)
+    view[1 << 19]
+    print("not reached")
+subprocess.run(["ip", "link", "set", "eth1", "up"], check=True)
+until = time.monotonic() + 60
+while True:
+    try:
+        piece.flush()
+        break
+    except ConnectionError:
+        assert time.monotonic() < until
+        time.sleep(0.2)
+assert h2.open("gone").read(0, 2) == b"\\1x"
+del view
+piece.close()
+h2.delete("gone")
+"""
+    try:
+        python(h1, text, "flush")
+        status, said = python(h1, text, "touch", check=False)
+        assert (status, said) == (-signal.SIGBUS, "touching\n")
+    finally:
+        h1.lab.run("h1", "ip", "link", "set", "eth1", "up")
+        h1.ctl("memory", "rm", "h2:gone", check=False)
+
+
+def test_map__without_the_right(lent: list[Host]) -> None:
+    """The error says how to get it."""
+    if os.stat("/dev/userfaultfd").st_mode & 0o006:
+        pytest.skip("everybody may use /dev/userfaultfd here")
+    text = """
+import ctypes
+with h2.create("right", 4096) as piece:
+    libc = ctypes.CDLL(None, use_errno=True)
+    os.setgroups([])
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+    try:
+        piece.map()
+    except PermissionError as error:
+        assert "sysctl vm.unprivileged_userfaultfd=1" in str(error), error
+    else:
+        raise AssertionError("mapped")
+h2.delete("right")
+"""
+    if Path("/proc/sys/vm/unprivileged_userfaultfd").read_text().strip() != "0":
+        pytest.skip("everybody may use userfaultfd here")
+    python(lent[0], text)
