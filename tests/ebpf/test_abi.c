@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The built BPF object and this C compiler agree on every shared structure: size,
- * fields and offsets, as the object's BTF has them; and so do the maps' sizes.
- * Needs no privilege.
+ * The built BPF object, by its BTF, and this C compiler agree on size, fields and offsets of every
+ * shared structure, and on the maps' sizes. Needs no privilege.
  */
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
@@ -185,7 +184,7 @@ static void test_maps__sizes(void)
 	check_map("counters", BPF_MAP_TYPE_PERCPU_ARRAY, 8, CAREFUL_XDP_COUNTERS, 0);
 }
 
-/* No relocation against the running kernel: one object for all. */
+/* The object has no relocation against the running kernel, so it fits all kernels. */
 static void test_object__reads_no_kernel_structure(void)
 {
 	CHECK(btf__find_by_name_kind(btf, "sk_buff", BTF_KIND_STRUCT) < 0);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The XDP program, both variants, on frames of every kind: what it does with each, which
- * counter says so, and that nothing else is ever admitted. Sessions: test_xdp_session.c.
+ * Both variants of the XDP program on frames of every kind: verdicts and counters, and that nothing
+ * else is admitted. test_xdp_session.c tests sessions.
  */
 #include <careful/frame.h>
 
 #include "xdp.h"
 
-/* Well-formed frames, one of each kind; a test of damage starts from these. */
+/* Well-formed frames, one of each kind; tests of damage start from these. */
 static const struct shape good[] = {
 	{ .frag_bytes = 100 },
 	{ .frag_bytes = 0 },
@@ -32,8 +32,8 @@ static const struct shape good[] = {
 
 #define GOOD (sizeof(good) / sizeof(good[0]))
 
-/* What `up` waits for, and the kernel refuses above a million. If states do not merge, each way
- * through the headers is followed to the end: it was 565,000. */
+/* `up` waits for the verifier, which refuses above a million instructions. If states do not merge,
+ * each path through the headers is followed to the end: once 565,000. */
 static void test_verified__few_instructions(void)
 {
 	CHECK(verified_insns() > 0);
@@ -71,7 +71,7 @@ static void test_truncated__never_admitted(void)
 	for (size_t i = 0; i < GOOD; i++) {
 		frame_build(&frame, &good[i]);
 		set_peer(FRAME_NODE, frame_cookie, 0);
-		/* The kernel brings no frame without a whole Ethernet header to XDP. */
+		/* XDP gets no frame without a whole Ethernet header. */
 		for (uint32_t n = 14; n < frame.bytes - good[i].padding; n++) {
 			uint32_t what = judge_bytes(frame.data, n);
 
@@ -118,7 +118,7 @@ static void test_random__never_admitted(void)
 	for (uint32_t i = 0; i < 20000; i++) {
 		frame_build(&frame, &good[i % GOOD]);
 		set_peer(FRAME_NODE, frame_cookie, 0);
-		/* A few bytes up to the end of the careful header, wildly. */
+		/* Random bytes up to the end of the careful header. */
 		for (uint32_t k = 0; k < 1 + i % 7; k++) {
 			state = state * 6364136223846793005ULL + 1442695040888963407ULL;
 			frame.data[(state >> 33) % frame.bytes] ^= (uint8_t)(state >> 25);
@@ -126,7 +126,7 @@ static void test_random__never_admitted(void)
 		state = state * 6364136223846793005ULL + 1442695040888963407ULL;
 		frame.bytes = 14 + (uint32_t)(state >> 33) % (frame.bytes - 13);
 		if (judge_bytes(frame.data, frame.bytes) == CAREFUL_XDP_ADMITTED) {
-			/* Damage where nobody looks: addresses, padding, payload. */
+			/* The damage is in addresses, padding or payload, which are not checked. */
 			struct careful_hdr hdr;
 			static struct frame again;
 
@@ -152,15 +152,15 @@ static void test_other__passes(void)
 	CHECK_EQ(JUDGE(.ipv6 = true, .ip_version = 4), CAREFUL_XDP_PASS_OTHER);
 	CHECK_EQ(JUDGE(.ihl = 4, .frag_bytes = 9), CAREFUL_XDP_PASS_OTHER);
 	CHECK_EQ(JUDGE(.ip_bytes_delta = -60), CAREFUL_XDP_PASS_OTHER);
-	/* One extension header more than is followed, and one that says too much. */
+	/* One extension header too many, and one with too large a length. */
 	CHECK_EQ(JUDGE(.ipv6 = true, .exts = 7, .ext = { 0xff, 60, 60, 60, 60, 60, 60 }),
 		 CAREFUL_XDP_PASS_OTHER);
 	CHECK_EQ(JUDGE(.ipv6 = true, .exts = 1, .ext = { 60 }, .ip_bytes_delta = -60),
 		 CAREFUL_XDP_PASS_OTHER);
 }
 
-/* An IPv4 header that says it is shorter than one can be: what would then stand where
- * the port does, half of an address, must not be taken for it. */
+/* An IPv4 header claims an impossibly short length. Then half of an address is in the place of the
+ * port, and must not be taken for it. */
 static void test_short_ipv4_header__passes(void)
 {
 	static struct frame frame;
@@ -192,7 +192,7 @@ static void test_fragments(void)
 		 CAREFUL_XDP_DROP_FRAGMENT);
 	CHECK_EQ(JUDGE(.ipv6 = true, .exts = 2, .ext = { 44, 60 }, .frag_off = 1),
 		 CAREFUL_XDP_DROP_FRAGMENT);
-	/* … the others are not ours to judge. */
+	/* … the others have no port. */
 	CHECK_EQ(JUDGE(.frag_off = 0x2001, .frag_bytes = 9), CAREFUL_XDP_PASS_OTHER);
 	CHECK_EQ(JUDGE(.frag_off = 0x1fff, .frag_bytes = 9), CAREFUL_XDP_PASS_OTHER);
 	CHECK_EQ(JUDGE(.ipv6 = true, .exts = 1, .ext = { 44 }, .frag_off = 8),
@@ -213,7 +213,7 @@ static void test_lengths__must_agree(void)
 	CHECK_EQ(JUDGE(.type = CAREFUL_UPDATE, .frag_bytes = 9, .frag_bytes_delta = -9),
 		 CAREFUL_XDP_DROP_SHORT);
 	CHECK_EQ(JUDGE(.type = CAREFUL_UPDATE, .frag_bytes_delta = 9), CAREFUL_XDP_DROP_SHORT);
-	/* The room of careful_am and of the digest is only there with their flags. */
+	/* careful_am and the digest need their flags. */
 	CHECK_EQ(JUDGE(.frag_bytes = 48, .flags = CAREFUL_F_FIRST, .frag_bytes_delta = 48),
 		 CAREFUL_XDP_DROP_SHORT);
 	CHECK_EQ(JUDGE(.frag_bytes = 48, .frag_bytes_delta = -48), CAREFUL_XDP_DROP_SHORT);
@@ -226,7 +226,7 @@ static void test_redirect__no_socket(void)
 	xdp_socket(true);
 }
 
-/* Loaded for queue 1; test frames come on queue 0. */
+/* Loaded for queue 1; test frames arrive on queue 0. */
 static void test_queue__not_ours_passes(void)
 {
 	CHECK_EQ(JUDGE(.frag_bytes = 9), CAREFUL_XDP_PASS_QUEUE);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The XDP program on frames to a group: whose cookie, address and number open the way, whose
- * window they are charged to, and what becomes of the others.
+ * The XDP program on frames to a group: admission by cookie, address and number, and the charge to
+ * the sender's window.
  */
 #include "xdp.h"
 
 enum { GROUP_SLOT = 3 };
 
 static const uint64_t group_cookie = 0x8877665544332211ULL;
-/* By IPv4, and by IPv6; sender_as_ipv6 is the first as IPv6 has it. */
+/* IPv4 and IPv6; sender_as_ipv6 is the first one mapped to IPv6. */
 static const uint8_t senders[2][16] = { { 10, 77, 0, 3 }, { 0xfd, 0x77, [15] = 3 } },
 		     members[2][16] = { { 10, 77, 0, 2 }, { 0xfd, 0x77, [15] = 2 } },
 		     all[2][16] = { { 239, 255, 202, 254 },
@@ -16,7 +16,7 @@ static const uint8_t senders[2][16] = { { 10, 77, 0, 3 }, { 0xfd, 0x77, [15] = 3
 		     sender_as_ipv6[16] = { [10] = 0xff, 0xff, 10, 77, 0, 3 };
 static bool ipv6;
 
-/* A session in a slot, whose peer sends to a group. */
+/* Sets a session in a slot, whose peer sends to a group. */
 static void set_group(uint64_t session)
 {
 	struct careful_peer_entry entry = {
@@ -45,8 +45,8 @@ static uint32_t judge_shape(struct shape shape)
 	return judge_bytes(frame.data, frame.bytes);
 }
 
-/* A frame to the group, unless it says otherwise; src_node says nothing, and another session is in
- * the slot that it names. */
+/* Judges a frame, by default to the group. src_node names the slot of another session, and does not
+ * count. */
 static uint32_t judge_group(struct shape shape)
 {
 	shape.flags |= CAREFUL_F_BCAST_EVENT;
@@ -60,7 +60,7 @@ static uint32_t judge_group(struct shape shape)
 #define JUDGE_GROUP(...) judge_group((struct shape){ __VA_ARGS__ })
 #define JUDGE_SHAPE(...) judge_shape((struct shape){ .from = senders[ipv6], __VA_ARGS__ })
 
-/* Its numbers are the engine's to check. */
+/* The engine checks its numbers. */
 static void test_group__admitted_by_its_cookie(void)
 {
 	struct careful_peer_entry entry;
@@ -76,7 +76,7 @@ static void test_group__admitted_by_its_cookie(void)
 	CHECK_EQ(seq_last(FRAME_NODE), 5);
 }
 
-/* One window for what comes to all and to one. */
+/* Frames to all and to one share a window. */
 static void test_group__charged_to_its_sender_s_window(void)
 {
 	set_group(7);
@@ -93,11 +93,11 @@ static void test_group__charged_to_its_sender_s_window(void)
 static void test_group__who_is_refused(void)
 {
 	set_group(7);
-	/* A member that uses the cookie as its own; and by the other family, nobody. */
+	/* A member that uses the cookie itself; and the cookie over the other family. */
 	CHECK_EQ(JUDGE_GROUP(.from = members[ipv6]), CAREFUL_XDP_DROP_COOKIE);
 	CHECK_EQ(JUDGE_GROUP(.ipv6 = true), CAREFUL_XDP_DROP_COOKIE);
 	CHECK_EQ(JUDGE_GROUP(.ipv6 = true, .from = sender_as_ipv6), CAREFUL_XDP_DROP_COOKIE);
-	/* Another cookie, 0, or the session's; the group's on a frame to one. */
+	/* Another cookie, 0, or the session's; the group's cookie on a frame to one. */
 	CHECK_EQ(JUDGE_GROUP(.cookie = group_cookie + 1), CAREFUL_XDP_DROP_COOKIE);
 	CHECK_EQ(JUDGE_GROUP(.cookie = 7), CAREFUL_XDP_DROP_COOKIE);
 	CHECK_EQ(JUDGE_SHAPE(.cookie = group_cookie), CAREFUL_XDP_DROP_COOKIE);
@@ -106,12 +106,12 @@ static void test_group__who_is_refused(void)
 	CHECK_EQ(JUDGE_GROUP(.type = CAREFUL_UPDATE), CAREFUL_XDP_DROP_TYPE);
 	CHECK_EQ(JUDGE_GROUP(.udp_bytes_delta = -1), CAREFUL_XDP_DROP_SHORT);
 	CHECK_EQ(entry_of(GROUP_SLOT).filled, 0);
-	/* Its session is over. */
+	/* The sender's session is over. */
 	set_group(0);
 	CHECK_EQ(JUDGE_GROUP(.seq = 1), CAREFUL_XDP_DROP_COOKIE);
 }
 
-/* A group that is no more is none, whichever of the two is taken away first. */
+/* A group ends with its entry or its session, whichever is removed first. */
 static void test_group__removed(void)
 {
 	const uint32_t slot = GROUP_SLOT;
@@ -128,7 +128,7 @@ static void test_group__removed(void)
 	CHECK_EQ(entry_of(GROUP_SLOT).filled, 0);
 }
 
-/* A probe is noted, and takes no buffer and no number. */
+/* A probe is noted, and uses no buffer and no number. */
 static void test_group__probe(void)
 {
 	set_group(7);
@@ -140,7 +140,7 @@ static void test_group__probe(void)
 	CHECK_EQ(entry_of(GROUP_SLOT).filled, 0);
 }
 
-/* An address is compared whole. */
+/* The whole address is compared. */
 static void test_group__from_an_address_that_differs_in_one_byte(void)
 {
 	set_group(7);

@@ -16,7 +16,7 @@ enum {
 	ATOMIC = BPF_STX | BPF_ATOMIC | BPF_DW,
 };
 
-/* The first instruction of this kind from `at` on. */
+/* Returns the first instruction of this kind from `at` on. */
 static size_t find(const struct bpf_insn *insns, size_t count, size_t at, uint8_t code, int off)
 {
 	while (at < count && !(insns[at].code == code && insns[at].off == off))
@@ -24,7 +24,7 @@ static size_t find(const struct bpf_insn *insns, size_t count, size_t at, uint8_
 	return at;
 }
 
-/* The same of a barrier: an atomic that fetches, on the stack. */
+/* Returns the first barrier from `at` on: an atomic fetch on the stack. */
 static size_t find_barrier(const struct bpf_insn *insns, size_t count, size_t at)
 {
 	while (at < count && !(insns[at].code == ATOMIC && insns[at].imm == (BPF_ADD | BPF_FETCH) &&
@@ -33,7 +33,7 @@ static size_t find_barrier(const struct bpf_insn *insns, size_t count, size_t at
 	return at;
 }
 
-/* The barrier between the load of a cookie and that of what was written before it. */
+/* Returns the barrier between the load of a cookie and the loads of values written before it. */
 static size_t ordered(const struct bpf_insn *insns, size_t count, int cookie, uint8_t load,
 		      int before)
 {
@@ -55,7 +55,7 @@ static size_t admit_at(const char *name)
 	return at;
 }
 
-/* The number that the engine published last is read after the cookie, too. */
+/* The engine's last published number is read after the cookie too. */
 static void expect_sealed(const struct bpf_insn *insns, size_t count)
 {
 	const int taken = offsetof(struct careful_peer_entry, seq_taken);
@@ -75,7 +75,7 @@ static void expect_order(const char *name, bool barriers)
 	size_t count = bpf_program__insn_cnt(program) - admit_at(name);
 	size_t session, group, number, barrier, all = 0, last = count;
 
-	/* Nothing else of what admit() reads or writes lies so far into its structure. */
+	/* No other field that admit() uses has this offset. */
 	number = find(insns, count, 0, STORE_U32, offsetof(struct careful_peer_entry, probe_last));
 	CHECK(number < count);
 	if (!barriers) {

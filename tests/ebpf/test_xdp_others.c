@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Tests frames that the XDP program leaves alone although they name our port: frames that a router
- * passes on to other hosts, and answers of other services to a port that was chosen by chance.
+ * The XDP program passes some frames although they name our port: frames that a router forwards to
+ * other hosts, and answers of other services to a random port.
  */
 #include <stdlib.h>
 
@@ -23,7 +23,7 @@ static void be_router(bool router)
 
 static void test_another_host__passes_where_it_is_forwarded(void)
 {
-	/* Its port is ours there, and so is a bad header; or it is no frame at all. */
+	/* Frames to our port with a bad header, and datagrams that are no frames. */
 	const struct shape bad[] = {
 		{ .bad_check = true, .to = there },
 		{ .cookie = 7, .to = there },
@@ -44,7 +44,7 @@ static void test_another_host__passes_where_it_is_forwarded(void)
 		CHECK(judge(&ours) > CAREFUL_XDP_ADMITTED);
 		CHECK_EQ(seq_last(FRAME_NODE), 0);
 	}
-	/* A cookie says more than an address does. */
+	/* A right cookie counts more than the address. */
 	CHECK_EQ(JUDGE(.frag_bytes = 9, .to = here), CAREFUL_XDP_ADMITTED);
 	CHECK_EQ(JUDGE(.frag_bytes = 9, .to = here6, .ipv6 = true), CAREFUL_XDP_ADMITTED);
 }
@@ -62,7 +62,7 @@ static void test_answer_of_another_service__passes(void)
 	CHECK_EQ(JUDGE(.source = 4000, .to = here, .frag_bytes = 9), CAREFUL_XDP_ADMITTED);
 }
 
-/* Each queue has a port: a frame to that of another queue of ours is not for this one. */
+/* Each queue has its port: a frame to another queue's port is not for this one. */
 static void test_another_queue__passes_counted(void)
 {
 	be_router(false);

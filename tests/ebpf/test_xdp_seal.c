@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The XDP program on frames of a sealed session: it cannot see who made them, so it keeps no number
- * of them, and admits those that can be next by what the engine found right.
+ * The XDP program on frames of a sealed session. It cannot check who made them, so it keeps no
+ * number, and admits frames that can be next after the engine's last valid one.
  */
 #include "xdp.h"
 
@@ -21,7 +21,7 @@ static void set_sealed(uint32_t window)
 	CHECK(!bpf_map_update_elem(xdp.peers, &slot, &entry, BPF_ANY));
 }
 
-/* A sealed frame of the session; `body` bytes, and its end. */
+/* Judges a sealed frame of the session: `body` bytes and the tag. */
 static uint32_t judge_sealed(struct shape shape)
 {
 	static struct frame frame;
@@ -33,7 +33,7 @@ static uint32_t judge_sealed(struct shape shape)
 	return judge_bytes(frame.data, frame.bytes);
 }
 
-/* One that is not, with the session as it is. */
+/* Judges an unsealed frame in the same session. */
 static uint32_t judge_plain(struct shape shape)
 {
 	static struct frame frame;
@@ -45,7 +45,7 @@ static uint32_t judge_plain(struct shape shape)
 #define PLAIN(...) judge_plain((struct shape){ __VA_ARGS__ })
 #define SEALED(...) judge_sealed((struct shape){ __VA_ARGS__ })
 
-/* A forged frame that comes first keeps no true one out. */
+/* An earlier forged frame does not keep a true one out. */
 static void test_sealed__a_number_is_free_until_its_tag_was_right(void)
 {
 	set_sealed(WINDOW);
@@ -108,7 +108,7 @@ static void test_sealed__malformed(void)
 	CHECK_EQ(entry_of(FRAME_NODE).filled, 0);
 }
 
-/* A forged ping's number keeps no true one from being timed. */
+/* A forged ping's number does not prevent the timing of a true one. */
 static void test_sealed__pings_are_timed_whatever_came_before(void)
 {
 	set_sealed(WINDOW);

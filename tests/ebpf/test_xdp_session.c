@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The XDP program on frames that are whole: which headers are right, whose cookie and
- * sequence number open the way, and what it notes of pings.
+ * The XDP program on whole frames: valid headers, admission by cookie and sequence number, and
+ * notes of pings.
  */
 #include <time.h>
 
@@ -22,7 +22,7 @@ static void test_header__each_reason(void)
 	CHECK_EQ(JUDGE(.node = PEERS - 1), CAREFUL_XDP_DROP_COOKIE);
 }
 
-/* The rule that the engine goes by, too (tests/datapath/include/test_frame.c). */
+/* The engine uses the same rule (tests/datapath/include/test_frame.c). */
 static void test_header__every_type_flag_limit_and_length(void)
 {
 	static struct frame frame;
@@ -49,7 +49,7 @@ static void test_header__every_type_flag_limit_and_length(void)
 	}
 }
 
-/* A closed slot's cookie is 0, which must not be a key to it. */
+/* A closed slot's cookie is 0, which must not open it. */
 static void test_cookie__zero_opens_nothing(void)
 {
 	static struct frame frame;
@@ -70,7 +70,7 @@ static void check_seq(uint32_t last, uint32_t seq, uint32_t want)
 	static struct frame frame;
 
 	frame_build(&frame, &(struct shape){ .frag_bytes = 9, .seq = 1 });
-	/* By hand: the shape takes 0 for 1. */
+	/* Built by hand, since a shape means 1 by 0. */
 	struct careful_hdr hdr;
 
 	memcpy(&hdr, frame.data + frame.hdr_at, sizeof(hdr));
@@ -80,7 +80,7 @@ static void check_seq(uint32_t last, uint32_t seq, uint32_t want)
 	set_peer(FRAME_NODE, frame_cookie, last);
 	CHECK_EQ(judge_bytes(frame.data, frame.bytes), want);
 	CHECK_EQ(entry_of(FRAME_NODE).filled, want == CAREFUL_XDP_ADMITTED);
-	/* The same again: the engine drops it, and gives its charge back. */
+	/* A repeated frame: the engine drops it and returns its charge. */
 	CHECK_EQ(judge_bytes(frame.data, frame.bytes), want);
 }
 
@@ -111,7 +111,7 @@ static uint32_t judge_seq(uint32_t seq)
 	return judge_bytes(frame.data, frame.bytes);
 }
 
-/* XDP reads how far the engine has come when a number lies beyond the window that it knows. */
+/* XDP reads the engine's progress if a number is beyond the known window. */
 static void test_seq__follows_the_engine(void)
 {
 	struct careful_peer_entry entry;
@@ -129,7 +129,7 @@ static void test_seq__follows_the_engine(void)
 	CHECK_EQ(judge_seq(WINDOW + 4), CAREFUL_XDP_DROP_SEQ);
 }
 
-/* The next frame in sequence, of this many bytes and so much that no datagram holds. */
+/* Judges the next frame in sequence, with this much padding behind the datagram. */
 static uint32_t judge_next(uint32_t frag_bytes, uint32_t padding)
 {
 	static struct frame frame;
@@ -152,8 +152,7 @@ static void grant(uint32_t may_fill)
 	CHECK(!bpf_map_update_elem(xdp.peers, &slot, &entry, BPF_ANY));
 }
 
-/* Each frame takes a buffer at least, and none is taken that was not given back, however right
- * its number is. */
+/* Each frame takes at least one buffer. Only returned buffers are taken, whatever the number. */
 static void test_credits__a_burst_ends_with_them(void)
 {
 	set_peer(FRAME_NODE, frame_cookie, 0);
@@ -166,7 +165,7 @@ static void test_credits__a_burst_ends_with_them(void)
 	CHECK_EQ(judge_next(9, 0), CAREFUL_XDP_ADMITTED);
 	CHECK_EQ(judge_next(9, 0), CAREFUL_XDP_ADMITTED);
 	CHECK_EQ(judge_next(9, 0), CAREFUL_XDP_DROP_CREDIT);
-	/* As 2^32 passes. */
+	/* The counters pass 2^32. */
 	struct careful_peer_entry entry = entry_of(FRAME_NODE);
 	const uint32_t slot = FRAME_NODE;
 
@@ -210,8 +209,7 @@ static void check_any(uint32_t last, uint32_t seq, uint32_t want, uint32_t then)
 	CHECK_EQ(seq_last(FRAME_NODE), then);
 }
 
-/* With the traditional protocol a frame comes late, or again: it is admitted, and the last
- * number stays. */
+/* With the traditional protocol a late or repeated frame is admitted, and the last number stays. */
 static void test_seq__any_that_is_near(void)
 {
 	static const uint32_t lasts[] = { 0, 1, 0x7fffffff, 0x80000000, 0xffffffff };
@@ -229,7 +227,7 @@ static void test_seq__any_that_is_near(void)
 	}
 }
 
-/* A NET_RX probe is stamped and passed; the session's sequence does not notice. */
+/* A NET_RX probe is stamped and passed, outside the session's sequence. */
 static void test_ping__net_rx_is_never_redirected(void)
 {
 	static struct frame frame;
@@ -244,7 +242,7 @@ static void test_ping__net_rx_is_never_redirected(void)
 	CHECK_EQ(entry.seq_last, 0);
 	CHECK_EQ(entry.probe_last, 7);
 	CHECK(entry.probe_ns >= (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
-	/* No answer to a replay, nor to what is older. */
+	/* Replays and older pings get no answer. */
 	for (uint32_t probe = 7; probe > 4; probe--) {
 		frame_build(&frame, &(struct shape){ .type = CAREFUL_PING,
 						     .stage_limit = CAREFUL_STAGE_NET_RX,
@@ -269,7 +267,7 @@ static void test_ping__further_is_in_sequence(void)
 		CHECK_EQ(entry_of(FRAME_NODE).probe_last, 1);
 		frame_build(&frame, &shape);
 		CHECK_EQ(judge_bytes(frame.data, frame.bytes), CAREFUL_XDP_DROP_PING);
-		shape.msg_id = 2; /* it is new, and the engine knows whether its number is */
+		shape.msg_id = 2; /* a new ping; the engine checks its number */
 		frame_build(&frame, &shape);
 		CHECK_EQ(judge_bytes(frame.data, frame.bytes), CAREFUL_XDP_ADMITTED);
 		CHECK_EQ(entry_of(FRAME_NODE).probe_last, 2);
@@ -302,7 +300,7 @@ static void test_ping__a_stranger_gets_nothing(void)
 		 CAREFUL_XDP_DROP_SHORT);
 }
 
-/* A slot whose engine asked for a train. */
+/* Sets a slot whose engine asked for a train. */
 static void set_train(uint32_t number)
 {
 	const struct careful_peer_entry entry = {
@@ -344,7 +342,7 @@ static void expect_train(uint32_t frames, uint32_t whole)
 	CHECK_EQ(entry.probe_last, 0);
 }
 
-/* Counted and dropped; what comes behind a missing one no longer counts as whole. */
+/* Train frames are counted and dropped; frames behind a missing one do not count as whole. */
 static void test_train__is_counted_and_dropped(void)
 {
 	set_train(9);
@@ -354,13 +352,13 @@ static void test_train__is_counted_and_dropped(void)
 	for (uint32_t i = 7; i < 10; i++)
 		CHECK_EQ(judge_train(9, i, frame_cookie), CAREFUL_XDP_DROP_TRAIN);
 	expect_train(8, 5);
-	CHECK_EQ(judge_train(9, 4, frame_cookie), CAREFUL_XDP_DROP_TRAIN); /* a copy of one */
+	CHECK_EQ(judge_train(9, 4, frame_cookie), CAREFUL_XDP_DROP_TRAIN); /* a duplicate */
 	expect_train(9, 5);
 	CHECK_EQ(judge_train(9, 0xffffffff, frame_cookie), CAREFUL_XDP_DROP_TRAIN);
 	expect_train(10, 5);
 }
 
-/* A train that nobody asked for counts for nothing; a stranger's frame does not get so far. */
+/* An unrequested train does not count; a stranger's frame is dropped earlier. */
 static void test_train__not_asked_for(void)
 {
 	set_train(9);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The daemon's socket, for the targets that come as its clients. */
+/* The daemon's socket, for targets that act as clients. */
 #ifndef FUZZ_CONTROL_H
 #define FUZZ_CONTROL_H
 
@@ -34,7 +34,7 @@ static inline void control_listen(struct control *control, const char *name)
 	MUST(!listen(control->listen_fd, 8));
 }
 
-/* A client; -1: it was not let in. */
+/* Connects a client. Returns -1 if it was refused. */
 static inline int control_connect(const struct control *control)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -45,7 +45,7 @@ static inline int control_connect(const struct control *control)
 	return -1;
 }
 
-/* A round of the server's; waits for threads that close files. */
+/* Runs a round of the server; waits for threads that close files. */
 static inline void control_turn(const struct control *control, struct ipc *server, bool waits)
 {
 	struct epoll_event events[16];

@@ -45,7 +45,7 @@ static void dev_fill(struct queue *queue, const uint64_t *addrs, uint32_t n)
 	}
 }
 
-/* Reports whether a send buffer holds one of a train. */
+/* Reports whether a send buffer holds a train frame. */
 static bool is_train(const struct node *node, uint64_t chunk)
 {
 	const struct careful_hdr *hdr =
@@ -88,7 +88,7 @@ static uint32_t dev_complete(struct queue *queue, uint64_t *addrs, uint32_t n)
 	return got;
 }
 
-/* The same address comes again with another port. */
+/* Later numbers have the same addresses with another port. */
 union address node_host(uint32_t host)
 {
 	const in_port_t port = htons((uint16_t)(CAREFUL_PORT_DEFAULT + host / NODE_HOSTS));
@@ -121,7 +121,7 @@ static int dev_ctrl_send(struct port *port, const union address *to, const void 
 	else
 		MUST(bytes == sizeof(ctrl));
 	memcpy(&ctrl, buf, sizeof(ctrl));
-	if (bytes == sizeof(struct careful_keyed)) { /* of which nobody can read more */
+	if (bytes == sizeof(struct careful_keyed)) { /* only its beginning is readable */
 		ctrl = (struct careful_ctrl){ .version = ctrl.version, .type = ctrl.type };
 		ctrl.nonce = ((const struct careful_keyed *)buf)->nonce;
 		ctrl.token = ((const struct careful_keyed *)buf)->token;
@@ -169,7 +169,7 @@ static ssize_t dev_ctrl_recv(struct port *port, union address *from, void *buf, 
 static struct careful_peer_entry *dev_admit(struct port *port, uint32_t slot, uint64_t cookie,
 					    uint32_t window, uint32_t buffer_bytes, bool sealed)
 {
-	static struct careful_peer_entry entry; /* frames come with credits */
+	static struct careful_peer_entry entry; /* all frames have credits */
 
 	(void)port;
 	(void)cookie;
@@ -261,7 +261,7 @@ static void dev_train(struct port *port, uint32_t slot, uint32_t number)
 	node->trained[slot] = (struct train_seen){ .frames = node->train_still ? 0 : number % 7 };
 }
 
-/* Some come each time that it is looked at, and some do not. */
+/* Each look sees some more train frames. */
 static void dev_trained(struct port *port, uint32_t slot, struct train_seen *seen)
 {
 	struct node *node = node_of_port(port);
@@ -276,7 +276,7 @@ static void dev_trained(struct port *port, uint32_t slot, struct train_seen *see
 	*seen = node->trained[slot];
 }
 
-/* The node is node_close()'s. */
+/* node_close() frees the node. */
 static void dev_close(struct queue *queue)
 {
 	(void)queue;
@@ -320,7 +320,7 @@ static struct node *node_of_storage(struct storage *storage)
 	return (struct node *)((uint8_t *)storage - offsetof(struct node, storage));
 }
 
-/* Moves the bytes, all or some; what the mode says about errors comes first. */
+/* Moves some or all bytes; the mode decides about errors first. */
 static void io_do(struct node *node, struct storage_io *io)
 {
 	uint8_t mode = node->io_mode & 7;
@@ -360,7 +360,7 @@ static bool io_waits(struct storage *storage, struct storage_io *io)
 	return node_of_storage(storage)->io_mode & 1;
 }
 
-/* One that is under way ends, the oldest or the newest. */
+/* Ends the oldest or the newest operation. */
 static uint32_t io_poll(struct storage *storage)
 {
 	struct node *node = node_of_storage(storage);
@@ -429,7 +429,7 @@ void node_device_init(struct node *node)
 	}
 }
 
-/* A frame comes in, cut into buffers, as the NIC would; without buffers it is lost. */
+/* Delivers a frame, cut into buffers like by a NIC; without free buffers it is lost. */
 void node_arrive(struct node *node, const uint8_t *frame, uint32_t bytes)
 {
 	uint32_t need = bytes ? (bytes + NODE_BUFFER - 1) / NODE_BUFFER : 1;
@@ -441,7 +441,8 @@ void node_arrive(struct node *node, const uint8_t *frame, uint32_t bytes)
 		uint64_t addr = node->fill_ring[i];
 
 		node->in_ring[addr / NODE_CHUNK] = false;
-		/* Not aligned, as on a NIC; what is left of the chunk is not the frame's. */
+		/* Not aligned, like on a NIC; the rest of the chunk does not belong to the
+		 * frame. */
 		addr += 256 - 14;
 		memcpy(node->queue.umem + addr, frame, part);
 		node->arrived[node->arrived_count++] = (struct device_desc){

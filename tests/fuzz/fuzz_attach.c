@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Fuzzes carefuld's end of the memory that it shares with programs (ipc.h), over two engines joined
- * in memory. Programs attach, put anything into their rings, move the numbers there, change
- * published entries, ask by the socket and go. Meanwhile the other host asks, stores and gets.
- * Another program continues next to them, no frame is lost, and nothing of theirs is left.
+ * in memory. Programs attach, write anything into their rings, change the numbers and published
+ * entries, send requests by the socket, and leave. Meanwhile the other host sends requests, stores
+ * and gets. An honest program continues, no frame is lost, and nothing of the others is left.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,12 +24,12 @@
 enum {
 	PROGRAMS = 3, /* the first one is honest */
 	STEPS = 120,
-	TURNS = 4000, /* until all that is under way has ended */
-	ROUNDS_MAX = 400, /* until the honest one has its answer */
+	TURNS = 4000, /* until all operations have ended */
+	ROUNDS_MAX = 400, /* until the honest program has its answer */
 	TURN_NS = 20000,
 	ECHO = 1,
-	NEVER = 2, /* answers when the input says so */
-	THEIRS = 3, /* the programs' own, and the next ones */
+	NEVER = 2, /* answers only if the input wants it */
+	THEIRS = 3, /* this one and the next ones belong to programs */
 	TABLE_BYTES = 64 << 10,
 	MEMORY_BYTES = 64 << 10,
 	OPERATIONS = 512,
@@ -141,7 +141,7 @@ static int receive(int fd, struct careful_ipc *head, int *passed)
 	return 0;
 }
 
-/* The last region and the last peer of its answers are remembered. */
+/* Remembers the last region and peer of its answers. */
 static void hear(struct program *p)
 {
 	struct careful_ipc head;
@@ -223,7 +223,7 @@ static void publish(struct program *p, uint32_t n)
 	__atomic_store_n(&p->area->asks_put.value, p->put, __ATOMIC_RELEASE);
 }
 
-/* A correct message, except for the parts that the input bends. */
+/* Returns a message that is correct except for parts that the input bends. */
 static struct careful_ring_entry an_entry(struct input *in)
 {
 	static const uint32_t bytes[] = { 0, 1, 16, 300, 2000, 4096, MEMORY_BYTES, 1 << 24 };
@@ -253,7 +253,7 @@ static struct careful_ring_entry an_entry(struct input *in)
 	return e;
 }
 
-/* An area's numbers, any of them to anything. */
+/* Sets any number of an area to anything. */
 static void move_number(struct input *in, struct program *p)
 {
 	struct careful_ring_number *numbers = &p->area->asks_put;
@@ -266,7 +266,7 @@ static void move_number(struct input *in, struct program *p)
 		p->put = *number;
 }
 
-/* Bytes anywhere: before the payloads mostly. */
+/* Writes bytes anywhere, mostly before the payloads. */
 static void scribble(struct input *in, struct program *p)
 {
 	uint8_t what = take8(in);
@@ -305,7 +305,7 @@ static void unheard(const struct careful_result *result, void *user)
 	(void)user;
 }
 
-/* The other host asks programs, and moves bytes of their regions. */
+/* The other host sends requests to programs, and moves bytes of their regions. */
 static void by_the_other(struct input *in)
 {
 	static const uint32_t bytes[] = { 0, 100, 3000, 5000, 40000 };
@@ -333,7 +333,7 @@ static void by_the_other(struct input *in)
 	}
 }
 
-/* The honest one asks, and is answered, whatever the others do. */
+/* The honest program's request is answered, whatever the others do. */
 static void go_on(void)
 {
 	struct program *p = &world.programs[0];
@@ -388,7 +388,7 @@ static void step(struct input *in)
 		case 3:
 			scribble(in, p);
 			break;
-		case 4: /* one that may be published */
+		case 4: /* an entry that may be published */
 			p->asks[(p->put - take8(in) % 8) % CAREFUL_RING_ASKS] = an_entry(in);
 			break;
 		case 5:
@@ -434,7 +434,7 @@ static void set_up(void)
 	go_on();
 }
 
-/* All of them go: then nothing of theirs may be left, and no frame of the session is lost. */
+/* All programs leave: nothing of theirs may be left, and no frame of the session is lost. */
 static void tear_down(void)
 {
 	leave(&world.programs[1]);

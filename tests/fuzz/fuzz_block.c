@@ -24,7 +24,7 @@
 
 enum {
 	STEPS = 40,
-	FILE_LIMIT = 1 << 20, /* what a file may grow to: the input asks for any size */
+	FILE_LIMIT = 1 << 20, /* limit of a file's size, since the input may want any */
 	PATIENCE = 3000,
 	SCRATCH_BYTES = 4096, /* for a batch */
 	PATH_BYTES = 64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The same where peers prove their keys: by hosts that have them, and seal their frames or not. */
+/* Fuzzes sessions with keys: hosts that have keys, with sealed frames or without. */
 #include "node.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Fuzzes what a hostile server gets to write with: its listing, and what it answers to the batches
- * that a client makes of that, run below a target as a client runs it. Nothing outside the target
- * may be opened, changed or made, through no name and no symlink; what a listing is taken apart
- * into lies within it.
+ * Fuzzes a hostile server's listing, and its answers to the batches that a client makes of it. The
+ * client runs them below a target. Nothing outside the target may be opened, changed or made, and
+ * the parts of a listing must lie within it.
  */
 #include <endian.h>
 #include <fcntl.h>
@@ -22,7 +21,7 @@ enum {
 	RECORDS = 24,
 	ROOM = 1 << 16,
 	FILE_LIMIT = 1 << 20,
-	SIZES = 64, /* of files that are asked for, bytes */
+	SIZES = 64, /* of requested files, bytes */
 };
 
 static char base[] = "/tmp/fuzz_tree.XXXXXX";
@@ -65,7 +64,7 @@ static void remove_base(void)
 	nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* A target with what may lie there, and what lies next to it. */
+/* Makes a target with files, and files next to it. */
 static int begin(void)
 {
 	int fd;
@@ -90,7 +89,7 @@ static int count_one(const char *path, const struct stat *st, int type, struct F
 	return 0;
 }
 
-/* Files outside are unchanged. */
+/* Checks that files outside are unchanged. */
 static void check(void)
 {
 	struct stat now;
@@ -138,7 +137,7 @@ static uint32_t modes(uint8_t what)
 	return types[what & 3] | (what & 4 ? 04755 : 0644);
 }
 
-/* A listing of a few entries. */
+/* Makes a listing of a few entries. */
 static uint32_t make_listing(struct input *in, uint8_t *to)
 {
 	uint32_t used = 0;
@@ -168,7 +167,7 @@ static uint32_t make_listing(struct input *in, uint8_t *to)
 	return used;
 }
 
-/* An item, of a name or, where there is one, of the request's. */
+/* Adds an item with some name, or with the requested one. */
 static uint32_t add_item(struct input *in, uint8_t *to, const char *asked, uint32_t asked_bytes)
 {
 	uint8_t what = take8(in), more = take8(in);
@@ -201,7 +200,7 @@ static uint32_t add_item(struct input *in, uint8_t *to, const char *asked, uint3
 	return (bytes + 7) & ~7U;
 }
 
-/* The server's answers to the READ items of a batch. */
+/* Makes the server's answers to the READ items of a batch. */
 static uint32_t make_answer(struct input *in, const uint8_t *reads, uint64_t bytes, uint8_t *to)
 {
 	struct careful_block_item item;
@@ -233,7 +232,7 @@ static void run(struct input *in, int fd, const uint8_t *items, uint32_t bytes)
 		.answer_bytes_max = ROOM,
 	};
 	struct careful_batch_answer answer = { 0 };
-	uint8_t *copy = malloc(bytes + 1); /* so that what is read beyond it is seen */
+	uint8_t *copy = malloc(bytes + 1); /* exact size, so that reads beyond it are found */
 
 	MUST(copy);
 	memcpy(copy, items, bytes);
@@ -242,7 +241,7 @@ static void run(struct input *in, int fd, const uint8_t *items, uint32_t bytes)
 	free(copy);
 }
 
-/* A listing that was taken: its parts are within, and one after the other. */
+/* Checks that a listing's parts lie within it, one after the other. */
 static void check_sifted(const struct careful_sifted *sifted, uint32_t bytes)
 {
 	uint64_t end = 0;

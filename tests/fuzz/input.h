@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A fuzzer's input, read from front to back: zeros once it is used up. */
+/* A fuzzer's input, read from front to back; zeros follow. */
 #ifndef FUZZ_INPUT_H
 #define FUZZ_INPUT_H
 
@@ -42,7 +42,7 @@ static inline uint32_t take32(struct input *in)
 	return (uint32_t)take(in, 4);
 }
 
-/* Up to n bytes of it; *got says how many there were. */
+/* Takes up to n bytes of input; *got: how many there were. */
 static inline const uint8_t *take_bytes(struct input *in, size_t n, uint32_t *got)
 {
 	const uint8_t *p = in->data;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Messages of peers with keys. The hosts' private keys are known here, and of a session that there
- * is the keys that the instance has of it: so what they send gets past the proofs.
+ * Messages of peers with keys. This file knows the hosts' private keys and the instance's keys of a
+ * session, so the messages pass the proofs.
  */
 #include <endian.h>
 #include <sodium.h>
@@ -11,7 +11,7 @@
 #include "node.h"
 #include "proof.h"
 
-/* Host 2 has the key of host 0, as one with several addresses has. */
+/* Host 2 has the key of host 0, like a host with several addresses. */
 static void private_key(uint32_t host, uint8_t *key)
 {
 	memset(key, 0x40 + (host == 2 ? 0 : (int)host), NOISE_KEY_BYTES);
@@ -25,7 +25,7 @@ static void public_key(uint32_t host, uint8_t *key)
 	MUST(crypto_scalarmult_base(key, private) == 0);
 }
 
-/* The instance has the key that comes after all hosts'. */
+/* Returns a key pair; the instance's is the last one. */
 static const struct noise_pair *host_pair(uint32_t host)
 {
 	static const uint8_t none[NOISE_KEY_BYTES];
@@ -42,7 +42,7 @@ static const struct noise_pair *host_pair(uint32_t host)
 	return &pairs[host % NODE_HOSTS];
 }
 
-/* Each host is trusted at its address. Multiplied once. */
+/* Trusts each host at its address. The multiplication is done once. */
 void node_trust(struct node *node)
 {
 	static struct keys_trusted trusted[NODE_HOSTS];
@@ -116,7 +116,7 @@ void node_prove_answer(const struct node *node, uint32_t slot, struct careful_pi
 	memcpy(&answer->cookie, out, sizeof(answer->cookie));
 }
 
-/* The rest of a message of the handshake, from its sealed part on. */
+/* Completes a handshake message, from its sealed part on. */
 static void close_keyed(struct node *node, uint32_t host, struct noise *noise,
 			const struct careful_ctrl *ctrl, struct careful_keyed *message)
 {
@@ -156,7 +156,7 @@ static void write_key(struct node *node, struct noise *noise, struct careful_key
 	MUST(noise_write(noise, private, message->ephemeral) == 0);
 }
 
-/* The second HELLO; or the WELCOME, where the instance has asked for one. */
+/* Returns the second HELLO, or the WELCOME if the instance has asked. */
 struct careful_keyed node_key(struct node *node, uint32_t host, const struct careful_ctrl *ctrl)
 {
 	uint8_t payload[CAREFUL_SEALED_BYTES];
@@ -169,15 +169,15 @@ struct careful_keyed node_key(struct node *node, uint32_t host, const struct car
 		begin_keyed(node, host, false, ctrl, node->asked.token, &noise, &message);
 		if (noise_read(&noise, node->asked.ephemeral) ||
 		    noise_open(&noise, node->asked.sealed, sizeof(node->asked.sealed), payload))
-			return message; /* it is another host that was asked */
+			return message; /* the instance asked another host */
 	}
 	write_key(node, &noise, &message);
 	close_keyed(node, host, &noise, ctrl, &message);
 	return message;
 }
 
-/* A frame whose header is whole as the peer would seal it: bytes is that of the body, behind which
- * there is room for the end. Reports whether it is sealed. */
+/* Seals a frame with a complete header like the peer; `bytes` of body, and room for the tag behind
+ * it. Reports whether it is sealed. */
 bool node_seal(struct node *node, uint32_t slot, uint8_t *hdr, uint32_t bytes)
 {
 	const struct link_peer *peer = &node->c->link.peers[slot];
@@ -198,7 +198,7 @@ bool node_seal(struct node *node, uint32_t slot, uint8_t *hdr, uint32_t bytes)
 	return true;
 }
 
-/* Messages of the instance: with keys it proves all but a REFUSE for want of one. */
+/* Checks the instance's messages: with keys all are proved, except a REFUSE for lack of a key. */
 void node_said(struct node *node, const void *message, uint32_t bytes)
 {
 	const struct careful_ctrl *ctrl = message;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The instance's life, what its applications do, and what must be left at the end. */
+/* The instance, its application, and the checks at its end. */
 #include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -11,11 +11,11 @@ enum {
 	HANDLER_REPLY = 0,
 	HANDLER_KEEP = 1,
 	HANDLER_LATE = 2, /* replies later, or never */
-	HANDLER_ASK = 3, /* asks something of the peer itself */
+	HANDLER_ASK = 3, /* sends a request to the peer */
 	HANDLER_CLOSE = 4, /* ends the session that it runs for */
 };
 
-/* Reads every byte, for the sanitizer to see. */
+/* Reads every byte for the sanitizer. */
 static void touch(const void *payload, uint32_t bytes)
 {
 	static volatile uint8_t sink;
@@ -100,7 +100,7 @@ static void add_regions(struct node *node)
 		  .bytes = NODE_BYTES,
 		  .access = CAREFUL_REGION_READ | CAREFUL_REGION_WRITE,
 		  .peer = CAREFUL_ANY_PEER },
-		/* Larger than its file: reads come short. */
+		/* Larger than its file, so reads are short. */
 		{ .span = { .fd = node->fd, .offset = NODE_BYTES },
 		  .bytes = 2 * NODE_BYTES,
 		  .access = CAREFUL_REGION_READ,
@@ -127,7 +127,7 @@ static struct node *open_node(bool measures, uint32_t reserve, const char *seal)
 	};
 	struct node *node = calloc(1, sizeof(*node));
 	struct engine_base base = {
-		/* So few that they run out. */
+		/* Small limits, so that they are reached. */
 		.limits = { .operations = 32,
 			    .regions = 8,
 			    .messages = { .outs = 8, .parked = 16 } },
@@ -185,7 +185,7 @@ void node_poll(struct node *node, uint32_t times)
 void node_time(struct node *node, uint32_t ms)
 {
 	node->now_ns += (uint64_t)ms * 1000000;
-	node_poll(node, 16); /* one of them looks at the clock */
+	node_poll(node, 16); /* one of them checks the clock */
 }
 
 void node_leave(struct node *node, uint32_t n)
@@ -269,7 +269,7 @@ void node_device(struct node *node, struct input *in)
 	case 3:
 		node->events |= DEVICE_ROUTES | DEVICE_DOWN;
 		break;
-	case 4: /* another MTU: smaller, or as it was */
+	case 4: /* a smaller MTU, or the first one */
 		node->port.mtu = (what & 8 ? NODE_FRAME : 256 + what) - ETHERNET_BYTES;
 		node->events |= DEVICE_MTU;
 		break;
@@ -283,7 +283,7 @@ void node_device(struct node *node, struct input *in)
 	}
 }
 
-/* Everything the device and the application hold goes back. */
+/* Releases everything that the device and the application hold. */
 static void settle(struct node *node)
 {
 	struct input none = { 0 };

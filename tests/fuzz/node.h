@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A whole instance on a device and a storage that do what
- * the input says. Frames and control messages are built from what the instance itself
- * knows (cookie, sequence, credits, tokens), so that they get past the checks, and then
- * bent by the input. The device counts every buffer; nothing may be lost at the end.
+ * A whole instance on a device and a storage that the input controls. Frames and control messages
+ * use the instance's own cookie, sequence, credits and tokens, so that they pass the checks; then
+ * the input bends them. The device counts every buffer; none may be lost at the end.
  */
 #ifndef FUZZ_NODE_H
 #define FUZZ_NODE_H
@@ -19,12 +18,12 @@ enum {
 	NODE_BUFFER = 512, /* bytes of a frame in one buffer */
 	NODE_FRAME = 2 * NODE_BUFFER,
 	NODE_LL = 42,
-	NODE_HOSTS = 4, /* addresses that may speak */
+	NODE_HOSTS = 4, /* addresses of hosts */
 	NODE_TWICE =
 		2, /* last byte of the IPv4 address of the host that has the IPv6 address, too */
 	NODE_KEPT = 64,
 	NODE_REGIONS = 3,
-	NODE_BYTES = 4096, /* of a region, and of the memory that gets and stores use */
+	NODE_BYTES = 4096, /* of a region, and of the memory of gets and stores */
 	NODE_CTRL = 64,
 	NODE_IOS = 512,
 };
@@ -39,7 +38,7 @@ struct node {
 	uint32_t events;
 	bool busy; /* kicks move nothing */
 	bool unresolved;
-	bool neighbours; /* frames go to the hosts' own Ethernet addresses */
+	bool neighbours; /* hosts have their own Ethernet addresses */
 
 	uint64_t fill_ring[NODE_RX];
 	uint32_t fill_count;
@@ -47,7 +46,7 @@ struct node {
 	struct device_desc arrived[NODE_RX];
 	uint32_t arrived_count;
 	uint64_t flying[NODE_TX]; /* send buffers with the device */
-	uint32_t flying_count, left_count; /* the first of them have left */
+	uint32_t flying_count, left_count; /* left_count: the first of them have left */
 	struct careful_tune_entry *tune;
 	struct careful_live_entry *live;
 
@@ -57,17 +56,17 @@ struct node {
 		int32_t bytes; /* or -errno */
 	} ctrl[NODE_CTRL];
 	uint32_t ctrl_first, ctrl_count;
-	uint8_t ours; /* the last byte of the address that control messages come to; 0: not said */
-	struct careful_ctrl said[8]; /* the last control message of each type that it sent */
-	struct careful_ctrl last; /* the very last, */
-	struct careful_proved last_proved; /* with its proof, where it has one, */
-	uint32_t last_bytes; /* and how long it was */
+	uint8_t ours; /* last byte of the address that control messages come to; 0: unknown */
+	struct careful_ctrl said[8]; /* last control message of each type that it sent */
+	struct careful_ctrl last; /* the last of all, */
+	struct careful_proved last_proved; /* with its proof, if any, */
+	uint32_t last_bytes; /* and its length */
 	uint32_t said_to[8]; /* which host */
 	struct careful_keyed asked; /* its last HELLO that proves a key */
 
 	struct storage_io *ios[NODE_IOS];
 	uint32_t ios_count;
-	uint8_t io_mode; /* what becomes of the next */
+	uint8_t io_mode; /* result of the next operation */
 	int fd; /* a file for regions and spans */
 
 	struct careful_kept *kept[NODE_KEPT];
@@ -75,46 +74,46 @@ struct node {
 	struct careful_reply_to late[NODE_KEPT];
 	uint32_t late_count;
 	uint32_t keys[NODE_REGIONS];
-	uint8_t *memory; /* NODE_BYTES, that gets write and stores read */
-	struct ping_seen probed[NODE_PEERS]; /* what XDP would have noted */
+	uint8_t *memory; /* NODE_BYTES of memory for gets and stores */
+	struct ping_seen probed[NODE_PEERS]; /* XDP's notes */
 	struct train_seen trained[NODE_PEERS]; /* likewise, */
-	bool train_still; /* of which no frame comes by itself */
-	struct careful_ctrl train; /* the last message about trains that it sent, */
-	uint32_t trains_said[3]; /* how many of each type, from TRAIN_ASK on, */
-	uint32_t trains_sent; /* and frames of them */
+	bool train_still; /* no train frame comes by itself */
+	struct careful_ctrl train; /* its last message about trains */
+	uint32_t trains_said[3]; /* its messages by type, from TRAIN_ASK on */
+	uint32_t trains_sent; /* train frames */
 	uint64_t answers; /* to pings */
 	uint64_t begun, ended; /* operations */
 };
 
 struct node *node_open(void);
-/* The same, where the burst that paths take is measured. */
+/* Opens a node that measures bursts. */
 struct node *node_open_measuring(void);
-/* The same, where this many receive buffers are kept for grants. */
+/* Opens a node with this many receive buffers for grants. */
 struct node *node_open_reserving(uint32_t reserve);
-/* The same, where peers prove keys, and seal their frames as the rule says; NULL: they do not. */
+/* Opens a node whose peers prove keys, and seal their frames by this rule; NULL: unsealed. */
 struct node *node_open_keyed(const char *seal);
-/* Ends all sessions, and finds what is lost. */
+/* Ends all sessions, and finds leaks. */
 void node_close(struct node *node);
-/* Makes a session with a host, by the handshake; false: there is none. */
+/* Makes a session with a host by the handshake. Returns false if that fails. */
 bool node_session(struct node *node, uint32_t host);
-/* The same with a HELLO of its own, what node_hello() gives or a bent one. */
+/* Makes a session by this HELLO, node_hello()'s or a bent one. */
 bool node_ask(struct node *node, uint32_t host, struct careful_ctrl *hello);
 struct careful_ctrl node_hello(uint32_t host);
-/* A host sends a control message, checked, with keys proved, and the instance sees it. */
+/* Lets a host send a control message, with check and proof, and the instance read it. */
 void node_tell(struct node *node, uint32_t host, struct careful_ctrl *ctrl);
-/* The same, and it is not seen yet. */
+/* Lets a host send a control message, which the instance does not read yet. */
 void node_hear(struct node *node, uint32_t host, struct careful_ctrl *ctrl);
 
-/* The other way round: the instance asks host 0, and the HELLO is node->last. */
+/* Lets the instance ask host 0; the HELLO is node->last. */
 void node_call(struct node *node);
-/* Host 0 answers that, the HELLO said last, with a CHALLENGE. answer: what node_hello() gives. */
+/* Lets host 0 answer the last HELLO with a CHALLENGE. answer: of node_hello(). */
 void node_challenge(struct node *node, struct careful_ctrl *answer, uint64_t token);
-/* It answers the HELLO that follows with a WELCOME. */
+/* Lets host 0 answer the next HELLO with a WELCOME. */
 void node_welcome(struct node *node, struct careful_ctrl *answer);
 
-/* As many steps as the input says. */
+/* Runs as many steps as the input has. */
 void node_steps(struct node *node, struct input *in);
-/* One step each, as the input says. */
+/* One step each, by the input. */
 void node_frame(struct node *node, struct input *in);
 void node_bulk(struct node *node, struct input *in);
 void node_raw_frame(struct node *node, struct input *in);

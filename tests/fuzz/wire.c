@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Frames and control messages as a peer would send them, bent by the input. */
+/* Makes a peer's frames and control messages, bent by the input. */
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
@@ -24,7 +24,7 @@ static void push_ctrl(struct node *node, uint32_t host, const void *data, int32_
 		memcpy(node->ctrl[at].data, data, (size_t)bytes);
 }
 
-/* A message as its sender makes it. */
+/* A control message of any form. */
 union made {
 	struct careful_ctrl ctrl;
 	struct careful_proved proved;
@@ -55,7 +55,7 @@ void node_hear(struct node *node, uint32_t host, struct careful_ctrl *ctrl)
 	push_ctrl(node, host, &made, bytes);
 }
 
-/* A HELLO's or a WELCOME's statements about its sender. */
+/* Describes the sender in a HELLO or WELCOME. */
 static void describe(struct careful_ctrl *ctrl, uint32_t host)
 {
 	ctrl->cookie = htobe64(0x1000 + host);
@@ -66,7 +66,7 @@ static void describe(struct careful_ctrl *ctrl, uint32_t host)
 	ctrl->incarnation = htobe64(host + 1);
 }
 
-/* And of how its frames are sealed: as the instance wants it. */
+/* Describes the sealing that the instance wants. */
 static void describe_seal(const struct node *node, struct careful_ctrl *ctrl, uint32_t host)
 {
 	const union address address = node_host(host);
@@ -94,7 +94,7 @@ void node_tell(struct node *node, uint32_t host, struct careful_ctrl *ctrl)
 	node_time(node, 1);
 }
 
-/* A host whose frames are sealed shows that it has the keys. */
+/* Lets a host with sealed frames show that it has the keys. */
 static void show_keys(struct node *node, uint32_t host, const struct link_peer *peer)
 {
 	struct careful_ctrl sync = {
@@ -154,7 +154,7 @@ void node_welcome(struct node *node, struct careful_ctrl *answer)
 	node_tell(node, 0, answer);
 }
 
-/* A control message that would be right, as far as the instance can be asked. */
+/* Returns a control message that is right by the instance's state. */
 static struct careful_ctrl right_ctrl(struct node *node, uint32_t host, uint8_t type)
 {
 	const union address address = node_host(host);
@@ -197,7 +197,7 @@ static struct careful_ctrl right_ctrl(struct node *node, uint32_t host, uint8_t 
 	return ctrl;
 }
 
-/* Changes a few bytes of what was right. */
+/* Changes a few bytes. */
 static void bend(struct input *in, uint8_t *data, uint32_t bytes)
 {
 	for (uint32_t n = take8(in) & 3; n && bytes; n--) {
@@ -207,7 +207,7 @@ static void bend(struct input *in, uint8_t *data, uint32_t bytes)
 	}
 }
 
-/* A message that is bent when it was proved; its check is right. */
+/* Sends a message that is bent after its proof; its check is right. */
 static void bent(struct node *node, struct input *in, uint32_t host, struct careful_ctrl *ctrl)
 {
 	union made made;
@@ -244,7 +244,7 @@ void node_ctrl(struct node *node, struct input *in)
 		node_hear(node, host, &ctrl);
 }
 
-/* ICMP: nobody listens. It quotes what was said last, or a frame's cookie, or neither. */
+/* Delivers ICMP port unreachable, which quotes the last message, a frame's cookie, or neither. */
 static void node_refuse(struct node *node, struct input *in, uint8_t what)
 {
 	uint32_t at = (node->ctrl_first + node->ctrl_count) % NODE_CTRL;
@@ -280,7 +280,7 @@ void node_raw_ctrl(struct node *node, struct input *in)
 	push_ctrl(node, what >> 5 & 3, p, (int32_t)bytes);
 }
 
-/* How much of the bulk message in this slot has come. */
+/* Returns how many bytes of the bulk message in this slot have come. */
 static uint32_t received(struct node *node, uint32_t slot, uint32_t msg_id)
 {
 	const struct message_in *at =
@@ -289,7 +289,7 @@ static uint32_t received(struct node *node, uint32_t slot, uint32_t msg_id)
 	return at ? at->received : 0;
 }
 
-/* Bytes that are left of it, at most this many. */
+/* Returns its remaining bytes, at most `most`. */
 static uint32_t left(struct node *node, uint32_t slot, uint32_t msg_id, uint32_t most)
 {
 	const struct message_in *at =
@@ -298,7 +298,7 @@ static uint32_t left(struct node *node, uint32_t slot, uint32_t msg_id, uint32_t
 	return at && at->bytes - at->received < most ? at->bytes - at->received : most;
 }
 
-/* The token of an operation under way. */
+/* Returns the token of an operation under way. */
 static uint32_t live_token(struct node *node, uint32_t which)
 {
 	const struct careful *c = node->c;
@@ -332,7 +332,7 @@ static uint32_t write_am(struct node *node, struct input *in, uint8_t *body, uin
 	am.next = htobe32((what & 0x38) == 0x18 ? 8 * (off & 31) : 0);
 	for (int i = 0; i < CAREFUL_AM_ARGS; i++)
 		am.args[i] = htobe32((uint32_t)which << i);
-	if (am.kind == CAREFUL_AM_GET_DATA) { /* as long as was asked for */
+	if (am.kind == CAREFUL_AM_GET_DATA) { /* of the requested length */
 		uint32_t token = be32toh(am.token);
 
 		*bulk_bytes = node->c->operations[token % node->c->limits.operations].bytes;
@@ -348,7 +348,7 @@ static void put16(uint8_t *to, uint32_t value)
 	to[1] = (uint8_t)value;
 }
 
-/* Ethernet, IP and UDP before the careful header. */
+/* Writes Ethernet, IP and UDP before the careful header. */
 static uint32_t write_ll(struct input *in, uint8_t what, uint8_t *p, uint32_t body)
 {
 	uint32_t udp = 8 + LINK_HDR_BYTES + body;
@@ -382,7 +382,7 @@ static uint32_t write_ll(struct input *in, uint8_t what, uint8_t *p, uint32_t bo
 	return at + 8;
 }
 
-/* The header's own numbers, right for the peer's next frame. */
+/* Returns a header with right numbers for the peer's next frame. */
 static struct careful_hdr right_hdr(const struct node *node, uint32_t slot)
 {
 	const struct link_peer *peer = &node->c->link.peers[slot];
@@ -416,8 +416,8 @@ static uint32_t write_digest(struct node *node, uint32_t slot, uint32_t msg_id, 
 	return sizeof(digest);
 }
 
-/* Header and body in their place, sealed where the peer's frames are; what it comes to. `bend` may
- * change what was sealed. */
+/* Completes a frame, sealed if the peer's frames are. Returns its length. `bend` may change sealed
+ * bytes. */
 static uint32_t close_frame(struct node *node, struct input *in, uint32_t slot, uint8_t *at,
 			    struct careful_hdr *hdr, uint32_t total)
 {
@@ -439,8 +439,8 @@ static uint32_t close_frame(struct node *node, struct input *in, uint32_t slot, 
 }
 
 /*
- * A frame of a peer. Its first byte: FIRST, LAST, BULK, DIGEST, ABORT, an update, bent
- * somewhere, another slot. Polled at once or left with the device.
+ * Delivers a frame of a peer. The bits of the first byte: FIRST, LAST, BULK, DIGEST, ABORT, an
+ * update, bent somewhere, another slot. Polls at once, or leaves the frame with the device.
  */
 void node_frame(struct node *node, struct input *in)
 {
@@ -453,7 +453,7 @@ void node_frame(struct node *node, struct input *in)
 	uint32_t bulk_bytes, start;
 
 	hdr.flags = what & 0x1f & ~CAREFUL_F_BCAST_EVENT;
-	if (hdr.flags & CAREFUL_F_LAST && !(hdr.flags & CAREFUL_F_FIRST)) /* of all it may say */
+	if (hdr.flags & CAREFUL_F_LAST && !(hdr.flags & CAREFUL_F_FIRST)) /* of all flags */
 		bytes = left(node, slot, msg_id, bytes);
 	bulk_bytes = off + bytes + (ll & 0x10 ? take16(in) : 0);
 	if (what & 0x10)
@@ -488,8 +488,8 @@ void node_frame(struct node *node, struct input *in)
 }
 
 /*
- * A store in two or three fragments, correct except for the digest bit of each.
- * node_frame() bends it.
+ * Delivers a store in two or three fragments, correct except for their digest bits. node_frame()
+ * bends it.
  */
 void node_bulk(struct node *node, struct input *in)
 {
@@ -508,7 +508,7 @@ void node_bulk(struct node *node, struct input *in)
 		0,
 		0,
 		0,
-		0, /* its careful_am, not bent */
+		0, /* careful_am is not bent */
 	};
 	uint8_t middle[] = { CAREFUL_F_BULK, 0x10, msg_id, 0, fill / 2, 0, 0, 0 };
 	uint8_t last[] = { CAREFUL_F_BULK | CAREFUL_F_LAST, 0, msg_id, 3, 0x83, 0, 0, 0 };
@@ -533,7 +533,7 @@ void node_raw_frame(struct node *node, struct input *in)
 	node_arrive(node, p, bytes);
 }
 
-/* A ping of a peer: passed by XDP with its stamp, or in sequence. */
+/* Delivers a ping of a peer, passed and stamped by XDP, or in sequence. */
 static void ping(struct node *node, struct input *in, uint8_t what, uint32_t slot)
 {
 	uint8_t frame[LLHDR_MAX + LINK_HDR_BYTES + 320] = { 0 };
@@ -559,7 +559,7 @@ static void ping(struct node *node, struct input *in, uint8_t what, uint32_t slo
 	node_arrive(node, frame, start + (uint32_t)sizeof(hdr) + bytes);
 }
 
-/* The end of a ping of the instance: an answer, or ICMP. */
+/* Ends a ping of the instance, by an answer or ICMP. */
 static void ping_end(struct node *node, struct input *in, uint8_t what, uint32_t slot)
 {
 	const struct link_peer *peer = &node->c->link.peers[slot];
@@ -604,7 +604,7 @@ static void on_ping(const struct careful_ping_result *result, void *user)
 	node->ended++;
 }
 
-/* Pings, theirs and ours. The engine answers no more than came. */
+/* Handles pings of both sides. The engine answers no more than came. */
 void node_ping(struct node *node, struct input *in)
 {
 	uint8_t what = take8(in), more = take8(in);

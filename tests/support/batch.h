@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A batch, item after item, and how much is in a directory that it may have changed. */
+/* Builds a batch item by item, and counts the entries of a directory. */
 #ifndef SUPPORT_BATCH_H
 #define SUPPORT_BATCH_H
 

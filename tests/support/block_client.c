@@ -12,9 +12,9 @@
 #include "block_client.h"
 
 enum {
-	LOSSES_MAX = 64, /* epochs that may break under one call; each was a loss */
-	BUSY_MAX = 1000, /* times that one call is told to ask again */
-	PAUSE_MS = 10, /* until it does */
+	LOSSES_MAX = 64, /* lost epochs in one call */
+	BUSY_MAX = 1000, /* EAGAIN in one call */
+	PAUSE_MS = 10, /* before it asks again */
 };
 
 /* The errors of one call so far. */
@@ -22,7 +22,7 @@ struct tries {
 	int losses, busy;
 };
 
-/* An operation waits for this. */
+/* The result of an operation. */
 struct outcome {
 	bool done;
 	int status;
@@ -44,8 +44,8 @@ static void on_done(const struct careful_result *result, void *user)
 }
 
 /*
- * Ends one try, which began with rc. True: the outcome stands. Every operation ends,
- * at the latest when the engine gives the peer up: there is no time limit here.
+ * Waits for a try that began with rc. Returns true if its outcome is final. Needs no time limit,
+ * since the engine ends every operation when it gives the peer up.
  */
 static bool settled(struct careful *instance, int rc, struct outcome *o, struct tries *tries)
 {
@@ -53,7 +53,7 @@ static bool settled(struct careful *instance, int rc, struct outcome *o, struct 
 		careful_wait(instance, -1, -1);
 	if (rc)
 		o->status = rc;
-	if (o->status == -EAGAIN) /* too much under way, here or at the server */
+	if (o->status == -EAGAIN) /* too many operations here or at the server */
 		tries->busy++;
 	else if (o->status == -ECONNRESET)
 		tries->losses++;
@@ -79,13 +79,13 @@ static int request(struct careful *instance, uint32_t peer, uint16_t handler, co
 	return o->status;
 }
 
-/* args[2] and [3] of OPEN and LIST: that the same is asked again can be told. */
+/* Sets args[2] and [3] of OPEN and LIST, which mark a repeated request. */
 static int name_attempt(uint32_t *args)
 {
 	return getrandom(&args[2], 2 * sizeof(args[2]), 0) == 2 * sizeof(args[2]) ? 0 : -EIO;
 }
 
-/* A request whose payload is careful_block_open and a path. */
+/* Sends a request whose payload is careful_block_open and a path. */
 static int request_open(struct careful *instance, uint32_t peer, uint16_t handler,
 			const uint32_t *args, struct careful_block_open *open, const char *path,
 			struct outcome *o)

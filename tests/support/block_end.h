@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A block server over an instance without a network, and the temporary directory that it
- * serves. Include in one file.
+ * A block server over an instance without a network, and its temporary directory. Include it in one
+ * file.
  */
 #ifndef BLOCK_END_H
 #define BLOCK_END_H
@@ -35,7 +35,7 @@ static inline void stop(void)
 	fake_destroy(c);
 }
 
-/* Until the request of this token is answered. */
+/* Polls until the request of this token is answered. */
 static inline struct fake_answer *answer(uint32_t token)
 {
 	for (int i = 0; i < 10000 && !c->answers[token]->given; i++) {
@@ -49,7 +49,7 @@ static inline struct fake_answer *answer(uint32_t token)
 	return c->answers[token];
 }
 
-/* A path of this process, beneath base. */
+/* Returns the path below base. */
 static inline const char *at(const char *path)
 {
 	static char buf[4][PATH_MAX + 64];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Shared by the C tests: checks that name their line, and the honest skip. */
+/* For all C tests: checks that name their line, and skipping. */
 #ifndef CAREFUL_TESTS_CHECK_H
 #define CAREFUL_TESTS_CHECK_H
 
@@ -10,7 +10,7 @@ enum {
 	TEST_SKIP = 77, /* ctest: SKIP_RETURN_CODE */
 };
 
-/* Ends the test, naming the line: these hold with NDEBUG too. */
+/* Ends the test and names the line; works with NDEBUG too. */
 #define CHECK(condition)                                                                           \
 	do {                                                                                       \
 		if (!(condition)) {                                                                \
@@ -20,7 +20,7 @@ enum {
 		}                                                                                  \
 	} while (0)
 
-/* The same for two numbers. */
+/* Checks that two numbers are equal. */
 #define CHECK_EQ(a, b)                                                                             \
 	do {                                                                                       \
 		long long check_a = (long long)(a), check_b = (long long)(b);                      \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One end of a pair, for tests and benchmarks of the bare device: it writes frames that
- * XDP admits (cookie: the receiver's side + 1, slot 0), and gives buffers back at once.
+ * One end of a pair, for tests and benchmarks of the bare device. It writes frames that XDP admits
+ * (cookie: the receiver's side + 1, slot 0), and releases buffers at once.
  */
 #ifndef CAREFUL_TESTS_END_H
 #define CAREFUL_TESTS_END_H
@@ -28,7 +28,7 @@ struct end {
 	uint32_t free_count;
 };
 
-/* Makes the end of a device that is open. */
+/* Initializes the end of an open device. */
 static inline void end_init(struct end *end, int side, struct queue *queue)
 {
 	*end = (struct end){ .queue = queue, .side = side };
@@ -47,7 +47,7 @@ static inline void end_deinit(struct end *end)
 	free(end->free);
 }
 
-/* The caller stays on one CPU. */
+/* Pins the caller to one CPU. */
 static inline void end_pin(unsigned int cpu)
 {
 	cpu_set_t set;
@@ -57,7 +57,7 @@ static inline void end_pin(unsigned int cpu)
 	CHECK(!pthread_setaffinity_np(pthread_self(), sizeof(set), &set));
 }
 
-/* Headers of frames to the other side. */
+/* Resolves the headers of frames to the other side. */
 static inline void end_resolve(struct end *end, bool ipv6)
 {
 	union address to = { 0 };
@@ -99,13 +99,13 @@ static inline void end_headers(struct end *end, uint8_t *p, uint32_t body_bytes)
 
 	hdr.check = htobe32(careful_hdr_check(&hdr));
 	memcpy(p, end->llhdr.data, end->llhdr.bytes);
-	/* Nobody checks the IPv4 checksum between two veth ends. */
+	/* The IPv4 checksum is not checked between two veth ends. */
 	memcpy(p + (ipv4 ? 16 : 18), &be_ip, 2);
 	memcpy(p + end->llhdr.bytes - 4, &be_udp, 2);
 	memcpy(p + end->llhdr.bytes, &hdr, sizeof(hdr));
 }
 
-/* Writes one frame of frame_bytes into free chunks; returns its descriptors. */
+/* Writes a frame of frame_bytes into free chunks. Returns the number of descriptors. */
 static inline uint32_t end_put(struct end *end, uint32_t frame_bytes, struct device_desc *descs)
 {
 	uint32_t chunk = end->queue->chunk_bytes, rest = frame_bytes, n = 0;
@@ -138,7 +138,7 @@ static inline void end_take_back(struct end *end)
 	} while (n == END_BATCH);
 }
 
-/* Takes what arrived and gives it back at once; returns the frames. */
+/* Takes received frames and releases them. Returns their number. */
 static inline uint32_t end_drain(struct end *end, uint64_t *bytes)
 {
 	struct device_desc descs[END_BATCH];

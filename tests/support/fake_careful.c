@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The functions of careful.h as the block server and the daemon use them, over
- * nothing. Everything that the real ones forbid is asserted here.
+ * Fakes the functions of careful.h for the block server and the daemon. Asserts everything that the
+ * real ones forbid.
  */
 #include <assert.h>
 #include <errno.h>
@@ -41,7 +41,7 @@ void fake_destroy(struct careful *c)
 uint32_t fake_request(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
 		      const void *payload, uint32_t bytes)
 {
-	/* A copy of exactly its size, so that reading beyond it is found. */
+	/* A copy of the exact size, so that reads beyond it are found. */
 	void *copy = malloc(bytes ? bytes : 1);
 	struct careful_message message = {
 		.instance = c,
@@ -99,7 +99,7 @@ int careful_handle_store(struct careful *instance, uint16_t handler, careful_han
 	return 0;
 }
 
-/* Programs that are attached are test_attach.c's. */
+/* test_attach.c tests attached programs. */
 void engine_each_round(struct careful *c, engine_each_round_fn *fn, void *user)
 {
 	(void)c;
@@ -267,7 +267,7 @@ void engine_keep_file(struct careful *c, int fd)
 
 void engine_lose_file(struct careful *c, int fd)
 {
-	assert(c->files_kept && fcntl(fd, F_GETFD) >= 0); /* it is open still */
+	assert(c->files_kept && fcntl(fd, F_GETFD) >= 0); /* it is still open */
 	c->files_kept--;
 }
 
@@ -321,7 +321,7 @@ void careful_release(struct careful *instance, struct careful_kept *kept)
 	free(kept);
 }
 
-/* Operations towards a peer: the daemon's side. */
+/* Operations to a peer, for the daemon. */
 
 static int fake_begin(struct careful *c, const struct fake_operation *template, const void *payload)
 {

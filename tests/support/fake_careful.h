@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * An instance without a network, for what is built on careful.h: requests are put
- * in by the test, answers and operations are recorded. Include fake_careful.c.
+ * An instance without a network, for users of careful.h. The test injects requests; answers and
+ * operations are recorded. Include fake_careful.c.
  */
 #ifndef FAKE_CAREFUL_H
 #define FAKE_CAREFUL_H
@@ -22,7 +22,7 @@ struct fake_answer {
 	unsigned char payload[FAKE_PAYLOAD] __attribute__((aligned(8)));
 };
 
-/* An operation that the code under test began towards a peer. */
+/* An operation to a peer that the code under test began. */
 struct fake_operation {
 	char kind; /* 'r'equest, 'g'et, 's'tore; 0: free */
 	uint32_t peer, region, bytes;
@@ -37,12 +37,12 @@ struct fake_operation {
 };
 
 /*
- * @busy:          calls of region_remove() that still say -EBUSY
- * @reply_errno:   what careful_reply_late() returns instead of answering...
- * @reply_errors:  ...this many times
- * @files_kept:    descriptors that were said to stay
- * @denied:        requests that were denied for their paths
- * @keepable:      whether careful_keep() works; @kept: how many are kept now
+ * @busy:         calls of region_remove() that will return -EBUSY
+ * @reply_errno:  careful_reply_late() returns this instead of answering...
+ * @reply_errors: ...this many times
+ * @files_kept:   descriptors registered by engine_keep_file()
+ * @denied:       requests denied for their paths
+ * @keepable:     careful_keep() works; @kept: messages kept now
  */
 struct careful {
 	struct {
@@ -65,24 +65,24 @@ struct careful {
 	int kept;
 
 	struct fake_operation operations[512];
-	uint32_t unanswered; /* requests sent without wanting a reply */
+	uint32_t unanswered; /* one-way requests */
 	uint32_t polls;
 	int begin_errno; /* of the next operation */
-	uint32_t measured[FAKE_PEERS]; /* the burst from each, so often */
+	uint32_t measured[FAKE_PEERS]; /* measurements of each peer's burst */
 	struct {
 		struct careful_ping_ask ask;
 		uint32_t peer;
 		careful_ping_fn *done; /* NULL: none is under way */
 		void *user;
 	} ping;
-	bool answering; /* careful_poll() answers all that is under way ... */
+	bool answering; /* careful_poll() answers all pings ... */
 	int poll_status; /* ... with this status */
 	uint32_t peers_state[FAKE_PEERS];
 	uint8_t peer_keys[FAKE_PEERS][CAREFUL_SECRET_BYTES]; /* first byte 0: none */
 	bool one_host; /* all peers are sessions of one host */
-	int payload_bytes; /* that a request may carry */
-	uint32_t among; /* that the last peer was asked for with */
-	uint32_t moved[2]; /* the queue and port that it is sent to */
+	int payload_bytes; /* most bytes of a request's payload */
+	uint32_t among; /* of the last request for a peer */
+	uint32_t moved[2]; /* the queue and port of its CHALLENGE */
 	struct careful_peer_info peers[FAKE_PEERS];
 	int peer_errno;
 	careful_peer_fn *watch;
@@ -91,10 +91,10 @@ struct careful {
 
 struct careful *fake_create(void);
 void fake_destroy(struct careful *c);
-/* Puts a request in; returns its token. */
+/* Injects a request. Returns its token. */
 uint32_t fake_request(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
 		      const void *payload, uint32_t bytes);
-/* The region of a key, or NULL. */
+/* Returns the region of a key, or NULL. */
 struct careful_region *fake_region(struct careful *c, uint32_t key);
 
 #endif /* FAKE_CAREFUL_H */

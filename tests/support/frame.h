@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * For tests: frames of every shape, right ones and wrong ones. A zeroed shape is a
- * well-formed DATA frame over IPv4 with a body of frag_bytes; each field bends it.
+ * Valid and invalid frames for tests. A zeroed shape is a well-formed DATA frame over IPv4 with a
+ * body of frag_bytes; each field changes it.
  */
 #ifndef CAREFUL_TESTS_FRAME_H
 #define CAREFUL_TESTS_FRAME_H
@@ -25,7 +25,7 @@ struct shape {
 	uint16_t ethertype; /* instead of the right one */
 	bool ipv6;
 	uint32_t option_words; /* IPv4 */
-	uint16_t frag_off; /* IPv4: the field as it is; IPv6: of a fragment header */
+	uint16_t frag_off; /* IPv4: the field; IPv6: in a fragment header */
 	uint8_t ip_version; /* instead of the right one */
 	uint8_t ihl; /* instead of the right one, words */
 	uint8_t protocol; /* instead of UDP */

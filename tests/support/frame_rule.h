@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * For tests: which headers are right, as a table written down by itself, in plain numbers
- * rather than by frame.h, and a walk over header values that leaves none out which could
- * matter. Every judge of frames is asked for each of them.
+ * A table of valid headers for tests, in plain numbers instead of frame.h's names, and a walk over
+ * all header values that could matter. Every judge of frames is asked about each of them.
  */
 #ifndef CAREFUL_TESTS_FRAME_RULE_H
 #define CAREFUL_TESTS_FRAME_RULE_H
@@ -17,9 +16,9 @@ enum rule {
 	RULE_IN, /* takes a receive buffer */
 	RULE_PING, /* ends at XDP, and passes */
 	RULE_TRAIN, /* ends at XDP, which counts it */
-	RULE_TYPE, /* dropped: no such type, or what this one cannot have */
-	RULE_LIMIT, /* dropped: a ping that ends nowhere */
-	RULE_LENGTH, /* dropped: longer or shorter than it says */
+	RULE_TYPE, /* dropped: unknown type, or flags that it cannot have */
+	RULE_LIMIT, /* dropped: a ping without a valid stage */
+	RULE_LENGTH, /* dropped: wrong length */
 };
 
 /* Types, flags, limits: DATA 1, UPDATE 2, PING 3, TRAIN 4, ACK 5; FIRST 1, LAST 2, BULK 4,
@@ -33,7 +32,7 @@ static const struct {
 	[4] = { 0xef, 0, 0, 65535 }, [5] = { 0x7f, 0, 0, 65535 },
 };
 
-/* Bytes besides the payload, by the flags' FIRST, LAST and DIGEST. */
+/* Bytes besides the payload, by the flags FIRST, LAST and DIGEST. */
 static const uint8_t rule_extra[2][2][2] = {
 	{ { 0, 0 }, { 0, 8 } },
 	{ { 48, 48 }, { 48, 56 } },
@@ -56,7 +55,7 @@ static inline enum rule rule_of(uint8_t type, uint8_t flags, uint8_t limit, uint
 	return type == 4 ? RULE_TRAIN : type == 3 && limit == 2 ? RULE_PING : RULE_IN;
 }
 
-/* A frame of the walk: what the header says, and what follows it. */
+/* A frame of the walk: header fields, and bytes that follow. */
 struct rule_case {
 	uint8_t type, flags, limit;
 	uint16_t frag_bytes;
@@ -68,8 +67,8 @@ enum {
 	RULE_LIMITS = 7,
 };
 
-/* The walk's next case: all flags, and the lengths around what they make right, with every
- * limit and one that is far away; types_max: up to this one. false: that was the last. */
+/* Moves to the walk's next case: all flags, lengths around the right one, every limit and a distant
+ * one, types up to types_max. Returns false after the last. */
 static inline bool rule_next(struct rule_case *at, uint32_t *step, uint32_t types_max)
 {
 	static const uint16_t frag_bytes[RULE_LENGTHS] = { 0, 0, 0, 1, 100, 100, 148, 100 };
@@ -88,7 +87,7 @@ static inline bool rule_next(struct rule_case *at, uint32_t *step, uint32_t type
 	return n <= types_max;
 }
 
-/* The frame of a case, in a session where it is due. */
+/* Builds the frame of a case, which is due in its session. */
 static inline void rule_frame(const struct rule_case *at, struct frame *frame)
 {
 	const struct shape shape = { .frag_bytes = at->body_bytes, .msg_id = 1 };

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * For tests: a peer that speaks the protocol and misbehaves, before a whole instance on the
- * device of tests/fuzz. Its frames carry the right cookie and number, unless told otherwise, and
- * the credits that the test likes.
+ * A misbehaving peer for tests, against a whole instance on the device of tests/fuzz. Its frames
+ * have the right cookie and number by default, and any credits.
  */
 #ifndef CAREFUL_TESTS_HOSTILE_H
 #define CAREFUL_TESTS_HOSTILE_H
@@ -17,16 +16,16 @@
 enum { HOSTILE_REST = 1024 };
 
 /*
- * The statements of one frame.
+ * A frame.
  *
- * @peer:      slot at the instance
- * @flags:     besides FIRST and LAST, of which it has not those in @without
- * @off, @more: bytes of the message before this frame, and behind it
- * @credits:   buffers that it says were given back, of all ever; the wire's cumulative count
- * @extra:     what it asks for beside its window
- * @ahead:     numbers before its own that are missing
- * @am:        its kind, handler, token, region and bytes, as on the wire
- * @bytes:     of payload, of which @rest are the first
+ * @peer:       its slot at the instance
+ * @flags:      besides FIRST and LAST; @without: of these, missing
+ * @off, @more: bytes of the message before and behind this frame
+ * @credits:    claimed returned buffers, the wire's cumulative count
+ * @extra:      buffers that it asks for beyond its window
+ * @ahead:      missing numbers before its own
+ * @am:         kind, handler, token, region and bytes, as on the wire
+ * @bytes:      payload bytes, the first of which are @rest
  */
 struct hostile {
 	uint32_t peer;
@@ -41,7 +40,7 @@ struct hostile {
 	uint8_t rest[HOSTILE_REST];
 };
 
-/* A frame, if nothing else is said a whole message, comes in; it is not handled yet. */
+/* Delivers a frame, by default a whole message, that is not handled yet. */
 static inline void hostile_arrive(struct node *node, const struct hostile *what)
 {
 	const struct link_peer *peer = &node->c->link.peers[what->peer];
@@ -76,7 +75,7 @@ static inline void hostile_arrive(struct node *node, const struct hostile *what)
 	node_arrive(node, frame.data, frame.bytes);
 }
 
-/* The same, and it is handled. */
+/* Delivers a frame and lets the instance handle it. */
 static inline void hostile_send(struct node *node, const struct hostile *what)
 {
 	hostile_arrive(node, what);

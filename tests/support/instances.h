@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * For tests: two instances across a veth, polled in turn by one thread, the second
- * being a peer of the first, and how an operation ended.
+ * Two instances across a veth for tests, polled in turn by one thread; and results of operations.
  */
 #ifndef CAREFUL_TESTS_INSTANCES_H
 #define CAREFUL_TESTS_INSTANCES_H
@@ -17,10 +16,10 @@ enum { PATIENCE = 20000000 };
 struct ends {
 	struct pair pair;
 	struct careful *c[2];
-	int peer; /* the second, as the first knows it */
+	int peer; /* the second instance at the first */
 };
 
-/* Options that are 0 are the defaults; interface and instance are set here. */
+/* Opens an instance with these options; 0 means the default. */
 static inline struct careful *instance_open(const struct pair *pair, int side,
 					    struct careful_options options)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A carefuld for the NBD plugin's file that is network and host, too: a thread that answers on its
- * socket as the test wants it. It has one file, and begin() opens that.
+ * Fakes a carefuld, the network and the host for the NBD plugin's file: a thread answers on the
+ * socket as the test wants. There is one file; begin() opens it.
  */
 #ifndef CAREFUL_TESTS_NBD_HOST_H
 #define CAREFUL_TESTS_NBD_HOST_H
@@ -30,24 +30,24 @@ enum {
 	HELD_MS = 200,
 };
 
-/* A handle's key is where it stands; 0 is none. */
+/* A handle's key is its index; 0: none. */
 struct host_handle {
 	uint64_t inode;
 	bool is_open, is_committed;
-	int status; /* of its COMMIT, which is answered so again */
+	int status; /* of its COMMIT; a repeated one gets the same */
 };
 
-/* Between two calls of file.h's this is the test's, during one the thread's.
- * @inode:      of the file that has the name
- * @is_device:  it has one handle at a time
- * @opening:    what an OPEN is answered with
- * @committing: the same of the next COMMIT that ends a handle
- * @resets:     so many of the next questions are lost
- * @away:       it is down, and up again when so many have asked for a session
- * @full:       there is no room for so many of the next requests
+/* The test owns this between two calls of file.h, the thread during a call.
+ * @inode:      of the named file
+ * @is_device:  the file has one handle at a time
+ * @opening:    status of an OPEN
+ * @committing: status of the next COMMIT that ends a handle
+ * @resets:     number of the next requests that are lost
+ * @away:       the host is down until this many CONNECTs
+ * @full:       number of the next requests that find no room
  * @stored:     how often each file was written
- * @is_dirty:   what was written is not on the disk
- * @overlaps:   a read is answered when the next one is there, or none comes
+ * @is_dirty:   unsynced writes exist
+ * @overlaps:   a read is answered when the next one comes, or none does
  */
 static struct {
 	struct sockaddr_un address;
@@ -128,7 +128,7 @@ static inline int request(struct careful_ipc *packet, void *payload)
 		return end_handle(packet->args[0], false);
 	case CAREFUL_BLOCK_ZERO:
 		return find(packet->args[0]) ? 0 : -EBADF;
-	case CAREFUL_BLOCK_EXTENTS: /* there is none: a hole */
+	case CAREFUL_BLOCK_EXTENTS: /* no extent: a hole */
 		if (!find(packet->args[0]))
 			return -EBADF;
 		memcpy(packet->args, (uint32_t[4]){ 0, 0, FILE_BYTES }, sizeof(packet->args));
@@ -138,7 +138,7 @@ static inline int request(struct careful_ipc *packet, void *payload)
 	}
 }
 
-/* A session with the host; one that was down has lost its handles. */
+/* Answers CONNECT; a host that was down has lost its handles. */
 static inline int connect_peer(struct careful_ipc *packet)
 {
 	packet->peer = PEER;
@@ -188,7 +188,7 @@ static inline bool reply(int fd, struct careful_ipc *packet, void *payload)
 	return sendmsg(fd, &message, MSG_NOSIGNAL) > 0;
 }
 
-/* Answers the read that waits, if one does. */
+/* Answers a waiting read, if any. */
 static inline void reply_held(int fd)
 {
 	if (host.is_held)
@@ -196,7 +196,7 @@ static inline void reply_held(int fd)
 	host.is_held = false;
 }
 
-/* A question; false: the connection has ended. */
+/* Serves one request. Returns false if the connection has ended. */
 static inline bool serve_one(int fd)
 {
 	struct pollfd next = { .fd = fd, .events = POLLIN };
@@ -245,7 +245,7 @@ static inline void *serve(void *arg)
 	return NULL;
 }
 
-/* The file, open. */
+/* Opens the file. */
 static inline struct file *begin(void)
 {
 	struct sockaddr_storage there = { .ss_family = AF_INET };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * For tests: two network namespaces joined by a veth, `eth1` at each end, with
- * 10.77.0.1 and .2 and fd77::1 and ::2. Nameless, so they end with the process; and
- * what instances pin and lock is in file systems of its own, which do so too.
+ * Two network namespaces for tests, joined by a veth, `eth1` at each end, with 10.77.0.1 and .2 and
+ * fd77::1 and ::2. They have no names, so they end with the process. Pins and locks are in private
+ * file systems, which end with it too.
  */
 #ifndef CAREFUL_TESTS_PAIR_H
 #define CAREFUL_TESTS_PAIR_H
@@ -37,7 +37,7 @@ static inline void pair_leave(const struct pair *pair)
 	CHECK(!setns(pair->home, CLONE_NEWNET));
 }
 
-/* Runs a command in the namespace of one side; its exit status. */
+/* Runs a command in the namespace of one side. Returns its exit status. */
 __attribute__((format(printf, 3, 4))) static inline int pair_run(const struct pair *pair, int side,
 								 const char *format, ...)
 {
@@ -67,8 +67,8 @@ static inline int pair_namespace(void)
 
 static inline void pair_up(const struct pair *pair, int side, unsigned int mtu)
 {
-	/* Static addresses at once, and nothing on the wire that we didn't send; by one process,
-	 * for the tests do this hundreds of times. */
+	/* Static addresses at once, and no frames but ours; in one process, since tests do this
+	 * hundreds of times. */
 	CHECK(!pair_run(pair, side,
 			"if cd /proc/sys/net/ipv6/conf/eth1; then"
 			"  read off <disable_ipv6; echo 0 >accept_dad; echo 0 >router_solicitations;"
@@ -79,8 +79,8 @@ static inline void pair_up(const struct pair *pair, int side, unsigned int mtu)
 			side + 1, mtu, side + 1));
 }
 
-/* Pins and locks that nobody else sees, and that go with the process however it ends. Not
- * on /run/careful itself: who removes that directory elsewhere takes off what is mounted here. */
+/* Makes private pins and locks, which end with the process. Does not mount on /run/careful itself:
+ * its removal elsewhere would unmount it here. */
 static inline void pair_hide(void)
 {
 	static bool hidden;

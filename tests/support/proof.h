@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* How messages between hosts with keys are proved (wire.h), for tests that know the keys. */
+/* Proofs of messages between hosts with keys (wire.h), for tests that know the keys. */
 #ifndef SUPPORT_PROOF_H
 #define SUPPORT_PROOF_H
 
@@ -16,7 +16,7 @@ static inline bool proof_static(uint8_t type)
 	       type == CAREFUL_REFUSE;
 }
 
-/* sender: the public key of who says it, where the key is of both; else NULL. */
+/* sender: the sender's public key if both ends share the mac key, else NULL. */
 static inline void proof_mac(const uint8_t *key, const void *message, size_t bytes,
 			     const uint8_t *sender, uint8_t *to)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * For tests: clusters made by hand rather than from a seed, two nodes on a fast network
- * unless the test says otherwise.
+ * Clusters made by hand instead of from a seed: by default two nodes on a fast network.
  */
 #ifndef CAREFUL_TESTS_SIM_H
 #define CAREFUL_TESTS_SIM_H
@@ -13,7 +12,7 @@
 #include "sim_network.h"
 
 #define SIM_MS ((uint64_t)1000000)
-#define SIM_START (1000 * SIM_MS) /* when a world begins */
+#define SIM_START (1000 * SIM_MS) /* start of a world's time */
 
 static struct cluster *cluster;
 static struct scenario *scene;
@@ -44,7 +43,7 @@ static inline void sim_scene(uint64_t seed)
 	scene->poll_ns = 200;
 }
 
-/* Node `from` asks something of the other (of two), at_ms after the beginning. */
+/* Adds an operation of node `from` with the other node, at_ms after the start. */
 static inline struct op *sim_op(uint32_t kind, uint32_t from, uint32_t bytes, double at_ms)
 {
 	struct op *op = &scene->ops[scene->ops_count];
@@ -84,7 +83,7 @@ static inline struct sim_fault *sim_fault(uint32_t kind, uint32_t from, uint32_t
 	return fault;
 }
 
-/* Three kinds of bulk, both ways, and requests, in two bursts: the second so much later. */
+/* Adds three kinds of bulk both ways, and requests, in two bursts, the second second_ms later. */
 static inline void sim_transfer(uint64_t seed, double second_ms)
 {
 	sim_scene(seed);
@@ -98,7 +97,7 @@ static inline void sim_transfer(uint64_t seed, double second_ms)
 	scene->files_delay_ns = 20000;
 }
 
-/* When the last operation of what ran was over. */
+/* Returns when the last operation ended. */
 static inline uint64_t sim_last_done_ns(void)
 {
 	uint64_t last_ns = 0;
@@ -109,7 +108,8 @@ static inline uint64_t sim_last_done_ns(void)
 	return last_ns;
 }
 
-/* Runs what was made. NULL: every invariant held, every operation succeeded in the end. */
+/* Runs the cluster. Returns NULL if every invariant held and every operation succeeded in the
+ * end. */
 static inline const char *sim_play(void)
 {
 	static const struct cut all;
@@ -118,7 +118,7 @@ static inline const char *sim_play(void)
 	return cluster_run(cluster);
 }
 
-/* The same, where no operation may fail on its way either. */
+/* Runs the cluster; no operation may fail even on the way. */
 static inline const char *sim_play_strictly(void)
 {
 	static const struct cut all;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * For tests: the virtual network of what is made by hand, fast wires and frames of one small
- * buffer.
+ * The virtual network of hand-made clusters: fast wires, and frames of one small buffer.
  */
 #ifndef CAREFUL_TESTS_SIM_NETWORK_H
 #define CAREFUL_TESTS_SIM_NETWORK_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * For tests: the AF_XDP device at both ends of a pair, in one of the settings that
- * the tests go through, and what must hold afterwards.
+ * The AF_XDP device at both ends of a pair for tests, in each of some settings, and checks at the
+ * end.
  */
 #ifndef CAREFUL_TESTS_TWO_ENDS_H
 #define CAREFUL_TESTS_TWO_ENDS_H
@@ -103,7 +103,7 @@ static inline void expect_chunks_back(struct end *end)
 	}
 }
 
-/* Modes, and the kernels that we may meet. */
+/* XDP modes, with the features that older kernels lack. */
 static const struct setting settings[] = {
 	{ "native", CAREFUL_XDP_NATIVE, 0 },
 	{ "generic", CAREFUL_XDP_GENERIC, 0 },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * For tests: the XDP program in both variants, a session in its peers map, and what it does
- * with a frame (BPF_PROG_TEST_RUN).
+ * The XDP program in both variants for tests, a session in its peers map, and its verdict on a
+ * frame (BPF_PROG_TEST_RUN).
  */
 #ifndef CAREFUL_TESTS_XDP_H
 #define CAREFUL_TESTS_XDP_H
@@ -27,7 +27,7 @@ enum {
 	WINDOW = 8,
 	BUFFER_BYTES = 2048,
 	PORTS = 4, /* of the queues of the interface */
-	CREDITS = 8, /* a frame of 15000 bytes fills as many */
+	CREDITS = 8, /* the buffers of a frame of 15000 bytes */
 	CPUS_MAX = 1024,
 };
 
@@ -38,9 +38,9 @@ struct xdp {
 };
 
 static struct xdp xdp; /* under test */
-static const char *xdp_file; /* instead of the program that is built in */
+static const char *xdp_file; /* instead of the built-in program */
 static int xsk = -1;
-static uint64_t seen[CAREFUL_XDP_COUNTERS]; /* which counters were reached at all */
+static uint64_t seen[CAREFUL_XDP_COUNTERS]; /* counters that were reached */
 
 static inline struct bpf_object *xdp_open(void)
 {
@@ -86,7 +86,7 @@ static inline int xdp_load(const char *name, uint32_t queue)
 	return 0;
 }
 
-/* Instructions that the verifier followed to load it, each as often as it came there. */
+/* Returns the instructions that the verifier processed. */
 static inline uint32_t verified_insns(void)
 {
 	struct bpf_prog_info info = { 0 };
@@ -153,7 +153,7 @@ static inline uint32_t action_of(uint32_t counter)
 	return counter == CAREFUL_XDP_ADMITTED ? XDP_REDIRECT : XDP_DROP;
 }
 
-/* Shows the program a frame; returns the one counter that moved. */
+/* Runs the program on a frame. Returns the one counter that changed. */
 static inline uint32_t judge_bytes(const uint8_t *data, uint32_t bytes)
 {
 	static uint64_t before[CAREFUL_XDP_COUNTERS], after[CAREFUL_XDP_COUNTERS];
@@ -176,7 +176,7 @@ static inline uint32_t judge_bytes(const uint8_t *data, uint32_t bytes)
 	return moved;
 }
 
-/* The same for a shape, in a fresh session. */
+/* Runs the program on a shape, in a fresh session. */
 static inline uint32_t judge(const struct shape *shape)
 {
 	static struct frame frame;
@@ -188,7 +188,7 @@ static inline uint32_t judge(const struct shape *shape)
 
 #define JUDGE(...) judge(&(struct shape){ __VA_ARGS__ })
 
-/* Frames were seen that moved each of these counters. */
+/* Checks that frames have changed each of these counters. */
 static inline void expect_seen(uint32_t first, uint32_t last)
 {
 	for (uint32_t i = first; i <= last; i++) {
@@ -203,7 +203,7 @@ static inline void xsk_set(int option, const void *value, socklen_t bytes)
 	CHECK_EQ(setsockopt(xsk, SOL_XDP, option, value, bytes), 0);
 }
 
-/* A network namespace of this process alone. */
+/* Moves this process to a network namespace of its own. */
 static inline void own_network(void)
 {
 	static bool own;
@@ -213,8 +213,8 @@ static inline void own_network(void)
 	own = true;
 }
 
-/* A bound socket, once, for the map takes no other from Linux 7 on. A queue has one socket: on a
- * loopback of our own it is nobody else's. The kernel takes its time to let go of a closed one. */
+/* Opens a bound socket once, since from Linux 7 on the map accepts no other. A queue has one
+ * socket, so it is on a private loopback. The kernel frees a closed one late. */
 static inline void xsk_open(void)
 {
 	static uint8_t area[4 * BUFFER_BYTES] __attribute__((aligned(4096)));
@@ -240,7 +240,7 @@ static inline void xsk_open(void)
 	CHECK_EQ(bind(xsk, (struct sockaddr *)&at, sizeof(at)), 0);
 }
 
-/* Loads each variant that this kernel has, in turn; the test is skipped where it may not. */
+/* Runs the test with each variant that this kernel loads. Skips the test without the privilege. */
 static inline void xdp_each(void (*test)(const char *name))
 {
 	static const char *const names[] = { "careful_plain", "careful_frags" };
