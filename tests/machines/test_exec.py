@@ -1,4 +1,4 @@
-"""Tests whose answer a machine gives, and why one does not start, without a machine."""
+"""Tests, without a machine, whose answer a command gets, and why a machine does not start."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOKEN = b"0123456789abcdef"
 
 
 def test_begin__what_others_did_not_wait_for_is_read_over() -> None:
-    """Once the status of a command that had timed out was taken for the next one's."""
+    """The status of a command that timed out was once taken for the next command's."""
     late = PIECE.pack(1, 4) + b"text" + PIECE.pack(0, 1) + b"0"
     stream = io.BytesIO(late + TOKEN[:5] + TOKEN + PIECE.pack(0, 1) + b"3")
     begin(stream, TOKEN)
@@ -38,7 +38,7 @@ def test_begin__the_machine_ends() -> None:
 
 @pytest.fixture
 def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Port, int]]:
-    """A terminal's end for a machine's, which knows whether somebody is at the other, too."""
+    """Returns both ends of a pseudo terminal; a machine's end sees whether the other is open."""
     ours, theirs = pty.openpty()
     tty.setraw(theirs)
     with monkeypatch.context() as patch:
@@ -55,7 +55,9 @@ def asked(*argv: str) -> dict[str, object]:
 def test_agent__learns_late_that_who_asked_before_is_gone(
     port: tuple[Port, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ended the command of who asked now, and said nothing: he waited for ever."""
+    """The agent once ended the present user's command without an answer, so that user waited for
+    ever.
+    """
     monkeypatch.setattr(agent, "KNOWN_S", 600.0)
     one, theirs = port
     name = os.ttyname(theirs)
@@ -63,7 +65,7 @@ def test_agent__learns_late_that_who_asked_before_is_gone(
         done = pool.submit(one._run, asked("sh", "-c", "sleep 0.5; echo said; exit 3"))
         with os.fdopen(theirs, "rb", buffering=0) as stream:
             begin(stream, TOKEN)
-        time.sleep(0.2)  # in which it sees that nobody is there
+        time.sleep(0.2)  # in which the agent sees that nobody is there
         with Path(name).open("rb", buffering=0) as stream:
             begin(stream, PIECE.pack(1, 5) + b"said\n" + PIECE.pack(0, 1) + b"3")
             done.result(30)
@@ -73,7 +75,7 @@ def test_agent__learns_late_that_who_asked_before_is_gone(
 def test_agent__who_asked_is_gone(
     port: tuple[Port, int], another: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody else comes, or asks already: his command is ended."""
+    """If no other user has come, the command of a user who left is ended."""
     monkeypatch.setattr(agent, "KNOWN_S", 600.0 if another else 0.1)
     one, theirs = port
     name = os.ttyname(theirs)
@@ -89,7 +91,7 @@ def test_agent__who_asked_is_gone(
 
 
 def test_last_words__say_why_the_kernel_gave_up(tmp_path: Path) -> None:
-    """Once a failed test told where the kernel had been in memory, and no more."""
+    """A failed test once reported only the kernel's place in memory."""
     console = tmp_path / "console"
     console.write_text("")
     assert last_words(console) == "its console is silent"

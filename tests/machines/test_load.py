@@ -1,6 +1,6 @@
-"""The oldest kernel that is promised takes the XDP program: one emulated machine, in CI too.
+"""The oldest supported kernel accepts the XDP program, in an emulated machine, in CI too.
 
-A kernel of today takes programs that the verifier of Linux 6.1 refuses.
+Newer kernels accept programs that the verifier of Linux 6.1 refuses.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def test_load__linux_6_1(machines: Machines) -> None:
 
 
 def test_mtu__linux_6_1_has_frames_of_one_buffer(machines: Machines) -> None:
-    """A larger MTU is no error there: it is said how long a frame can be, and what has more."""
+    """A larger MTU is no error there: careful reports the longest frame, and which kernel allows
+    more.
+    """
     machines.run("h1", "ip", "link", "set", "eth1", "mtu", "4000")
     for said in (machines.said_up("h1"), machines.run("h1", "carefulctl", "status", "eth1")):
         assert "a frame fits one buffer, " in said
@@ -44,7 +46,7 @@ def test_mtu__linux_6_1_has_frames_of_one_buffer(machines: Machines) -> None:
 
 
 def test_frames__linux_6_1(machines: Machines) -> None:
-    """Tests the XDP program with frames of every kind there: the tests of tests/ebpf."""
+    """Runs the tests of tests/ebpf there."""
     if missing := [one.name for one in BUILT if not one.exists()]:
         pytest.skip(f"not built: {', '.join(missing)}: tools/test c")
     for one in BUILT:

@@ -30,10 +30,10 @@ def machines(request: pytest.FixtureRequest) -> Iterator[Machines]:
 
 
 def there_and_back(machines: Machines) -> None:
-    """Two MiB each way, the same at the end, none lost; and nothing is left behind.
+    """Moves two MiB each way: the files are equal, no frame is lost, and nothing is left behind.
 
-    The clocks are an hour apart. One is set back by a day while a file is on its way, which is then
-    interrupted, and continues.
+    The clocks are an hour apart. One is set back by a day during a transfer, which is then
+    interrupted and continued.
     """
     machines.run("h2", "sh", "-c", "head -c 2097152 /dev/urandom >/tmp/file")
     machines.run("h1", "carefulctl", "get", "h2:file", "/tmp/got")
@@ -62,7 +62,7 @@ def there_and_back(machines: Machines) -> None:
 
 
 def looked(machines: Machines) -> None:
-    """Doctor knows the card: its driver, descriptors and pause frames are those of ethtool."""
+    """Checks that doctor's driver, descriptors and pause frames are ethtool's."""
     said = json.loads(machines.run("h1", "carefulctl", "doctor", "--json", "eth1"))["findings"]
     found = {one["check"]: one["text"] for one in said}
     assert "fail" not in {one["state"] for one in said}, said
@@ -128,7 +128,7 @@ def test_zero_copy__refused_with_what_the_host_must_give(machines: Machines) -> 
     "machines", [("6.18", "virtio", "--queues", "2")], indirect=True, ids=["6.18-virtio"]
 )
 def test_queues__virtio_cannot_steer_to_one_of_two(machines: Machines) -> None:
-    """It has no rules: the host that the guest runs on chooses the queue that a frame comes to."""
+    """virtio has no rules: the host of the guest chooses a frame's queue."""
     word = "ethtool -L eth1 combined 1"
     for queues in ("1", "2"):
         refused = machines.tried("h1", "carefulctl", "up", "eth1", "--queues", queues)
@@ -144,7 +144,7 @@ def test_queues__virtio_cannot_steer_to_one_of_two(machines: Machines) -> None:
     "machines", [("6.18", "virtio", "--hosts", "3")], indirect=True, ids=["6.18-virtio"]
 )
 def test_hub__three_machines(machines: Machines) -> None:
-    """Each sees the others, by a hub between their cards."""
+    """Each machine reaches the others through a hub."""
     for host in ("h1", "h2", "h3"):
         machines.up(host)
     machines.run("h3", "sh", "-c", "head -c 500000 /dev/urandom >/tmp/file")

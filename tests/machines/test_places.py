@@ -1,4 +1,4 @@
-"""Emulated machines of a checkout in a folder that their own file systems would hide."""
+"""Emulated machines of a checkout in a folder that the machine's own file systems would hide."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(params=["tmp", "mount"])
 def clone(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """A copy of the tools below /tmp, in a file system of its own for "mount"."""
+    """Copies the tools below /tmp, in a file system of its own for "mount"."""
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="careful, a space ") as place:
         if request.param == "mount":
             subprocess.run(["mount", "-t", "tmpfs", "careful-test", place], check=True)

@@ -1,4 +1,4 @@
-"""Which QEMU a machine gets, without a machine."""
+"""Tests, without a machine, which QEMU a machine gets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROGRAM = qemu.PROGRAMS["amd64"][0]
 
 @pytest.fixture
 def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Returns one of Debian's, if asked for; PATH has no other."""
+    """Provides Debian's QEMU on request; PATH has no other."""
     (tmp_path / "here").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "here"))
     monkeypatch.setattr(qemu, "unpacked", lambda *_: tmp_path)
@@ -45,7 +45,7 @@ def test_qemu__of_this_host(unpacked: Path, version: str) -> None:
 
 
 def test_qemu__a_kernel_that_changes_its_code_may_die_of_an_old_one(unpacked: Path) -> None:
-    """A machine with 7.2 ended so, once in thirty starts, and a test of them with it."""
+    """With QEMU 7.2, one in thirty starts of a machine ended like this, and failed its test."""
     says(unpacked / "here" / PROGRAM, "7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)")
     assert qemu.qemu("igb")[0][0] == unpacked / "usr/lib64/ld-linux-x86-64.so.2"
 

@@ -1,4 +1,4 @@
-"""The log of a disk's writes, and what a power cut leaves of them, without a machine."""
+"""Tests, without a machine, the log of a disk's writes, and the disk after a power cut."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Entry = tuple[int, int, bytes]  # sector, flags, data
 
 @pytest.fixture
 def logged(tmp_path: Path) -> Callable[..., Log]:
-    """Writes a log of these entries; `cut_bytes` are missing at its end."""
+    """Writes a log of these entries, without its last `cut_bytes`."""
 
     def write(*entries: Entry, cut_bytes: int = 0) -> Log:
         raw = SUPER.pack(MAGIC, 1, len(entries), SECTOR).ljust(SECTOR, b"\0")
@@ -39,7 +39,7 @@ def logged(tmp_path: Path) -> Callable[..., Log]:
 
 @pytest.fixture
 def cut(tmp_path: Path) -> Callable[..., str]:
-    """A disk of 'e's whose power fails after this many entries: what each sector holds."""
+    """Returns the sectors of a disk of 'e's whose power fails after this many entries."""
 
     def fail(log: Log, instant: int, fate: str, rng: random.Random | None = None) -> str:
         empty = tmp_path / "empty"
@@ -99,7 +99,7 @@ def test_cut__fua_and_discard(logged: Callable[..., Log], cut: Callable[..., str
 
 
 def test_cut__some_and_torn(logged: Callable[..., Log], cut: Callable[..., str]) -> None:
-    """Each subset of the writes comes up, the later without the earlier among them."""
+    """Every subset of the writes occurs, also later writes without earlier ones."""
     log = logged((0, 0, of("aa")), (1, 0, of("b")))
     some = {cut(log, 2, "some", random.Random(k))[:3] for k in range(24)}
     assert some == {"eee", "aae", "ebe", "abe"}
@@ -108,7 +108,7 @@ def test_cut__some_and_torn(logged: Callable[..., Log], cut: Callable[..., str])
 
 
 def test_cut__later_and_later(logged: Callable[..., Log], tmp_path: Path) -> None:
-    """One disk for all instants gives what one for each gives."""
+    """One disk for all instants gives the same as one for each."""
     rng = random.Random(7)
     entries = [
         (0, FLUSH, b"") if rng.random() < 0.3 else (rng.randrange(15), 0, of(rng.choice("abcdef")))
@@ -125,13 +125,13 @@ def test_cut__later_and_later(logged: Callable[..., Log], tmp_path: Path) -> Non
 
 
 def test_entry__is_as_the_kernel_has_it() -> None:
-    """Sizes of struct log_write_super and log_write_entry, packed and little-endian."""
+    """Checks the sizes of struct log_write_super and log_write_entry, packed and little-endian."""
     assert (SUPER.size, ENTRY.size) == (28, 32)
     assert SUPER.pack(MAGIC, 1, 2, 512)[:8] == struct.pack("<Q", 0x6A736677736872)
 
 
 def test_disk__that_ignores_flushes(logged: Callable[..., Log], tmp_path: Path) -> None:
-    """About half of them, and what they were to keep is lost with the rest."""
+    """The disk ignores half of the flushes, and loses the writes that they should keep."""
     each = [(k % SECTORS, FLUSH, of("a")) for k in range(200)]
     log = logged(*each)
     (tmp_path / "empty").write_bytes(of("e") * SECTORS)

@@ -26,7 +26,7 @@ def machines() -> Iterator[Machines]:
 
 
 def held_back(machines: Machines, host: str) -> int:
-    """How often QEMU heard of new buffers after a frame had found none (emulated/qemu.py)."""
+    """Returns how often QEMU heard of new buffers after a frame had found none."""
     (count,) = re.findall(r" rx_kicks: (\d+)\n", machines.run(host, "ethtool", "-S", "eth1"))
     return int(count)
 
@@ -40,7 +40,7 @@ def test_files__zero_copy_and_each_frame_finds_a_buffer(machines: Machines) -> N
     assert [one["zerocopy"] for one in found] == [True, True]
     assert [one["receive_buffers"] for one in found] == [512, 512]  # of twice as many
     machines.run("h1", "sh", "-c", "head -c 8000000 /dev/urandom >/tmp/file")
-    # From the first frame on QEMU asks to be told only where one found none.
+    # After the first frame, QEMU asks for notice only if a frame found no buffer.
     machines.run("h1", "carefulctl", "get", "10.77.0.2:null:", "null:", "--bytes", "100000")
     before = [held_back(machines, host) for host in HOSTS]
     machines.run("h1", "carefulctl", "put", "/tmp/file", "10.77.0.2:file")
@@ -50,7 +50,7 @@ def test_files__zero_copy_and_each_frame_finds_a_buffer(machines: Machines) -> N
     assert [held_back(machines, host) for host in HOSTS] == before
 
     def moved() -> list[list[int]]:
-        """Frames that left and arrived: h1's, and h2's the other way round."""
+        """Returns sent and received frames of h1, and received and sent ones of h2."""
         one, other = (machines.status(host)["counters"] for host in HOSTS)
         names = ["tx_frames", "rx_frames"]
         return [[one[name] for name in names], [other[name] for name in reversed(names)]]

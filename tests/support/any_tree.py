@@ -1,4 +1,4 @@
-"""Any tree that a file system can hold: what hypothesis draws, and how it is made."""
+"""Random trees of any form that a file system can hold, drawn by hypothesis."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TREES = st.recursive(
 
 
 def build(path: Path, tree: dict[bytes, Any], files: list[Path]) -> None:
-    """Make a tree; a name that comes again is a hard link to an earlier file."""
+    """Makes a tree; a repeated name is a hard link to an earlier file."""
     for name, what in tree.items():
         own = path / os.fsdecode(name)
         if isinstance(what, dict):

@@ -1,7 +1,7 @@
 """Breaks hosts and networks for faults.py, and mends them.
 
-Owns the list of faults: what happens at a random instant of a transfer, and what may
-come of it. Nothing here touches what is not a test's own.
+Owns the list of faults: what breaks at a random instant of a transfer, and the allowed results.
+Nothing here touches anything outside the test.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from hosts import MIB, RUN, Host, alive, wait_for
 #: The error of a command that cannot reach a host (a pattern).
 _GONE = "carefuld|nobody answers|reset|no answer|interface is gone|not running|is not up|reached"
 
-#: The log's lines on a peer at other_address(), and on one that received nothing for a while.
+#: The log's lines about a peer at other_address(), and about one that received nothing for a while.
 _ELSEWHERE = r"peer \d 10\.77\.0\.10\d"
 _CUT = "stalled|beginning a new epoch|frames lost on the way"
 
 
 def kill_daemon(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """carefuld is gone at once."""
+    """Kills carefuld."""
     pid = victim.pid
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: not alive(pid), "end of carefuld")
 
 
 def stop_daemon(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """carefuld is stopped for a while."""
+    """Stops carefuld for a while."""
     stop_for(victim, rng.uniform(0.05, 2))
 
 
 def stop_longer(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """The same, for longer than the others wait for it (--stall)."""
+    """Stops carefuld for longer than the others wait (--stall)."""
     stop_for(victim, rng.uniform(33, 38))
 
 
 def stop_for(victim: Host, seconds: float) -> None:
-    """Stop a carefuld, and let it continue."""
+    """Stops a carefuld, and lets it continue."""
     pid = victim.pid
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -58,14 +58,14 @@ def stop_for(victim: Host, seconds: float) -> None:
 
 
 def link_down(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """The interface is set down, and up again."""
+    """Sets the interface down, and up again."""
     victim.lab.run(victim.name, "ip", "link", "set", "eth1", "down")
     time.sleep(rng.uniform(0, 1))
     put_right(victim)
 
 
 def put_right(victim: Host) -> None:
-    """The interface up, with the addresses that the lab gave it."""
+    """Sets the interface up, with the lab's addresses."""
     number = int(victim.name[1:])
     for command in (
         ("link", "set", "eth1", "up"),
@@ -76,7 +76,7 @@ def put_right(victim: Host) -> None:
 
 
 def recreate(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """The interface is deleted; another one takes its place, maybe another card."""
+    """Replaces the interface by a new one, maybe with another MAC address."""
     lab, number = ground.lab, victim.name[1:]
     switch = ground.switch
     pid = victim.pid
@@ -98,40 +98,40 @@ def recreate(ground: Ground, victim: Host, rng: random.Random) -> None:
 
 
 def some_mac(rng: random.Random) -> str:
-    """A MAC address that no other host has."""
+    """Returns a MAC address that no other host has."""
     return "02:00:00:" + rng.randbytes(3).hex(":")
 
 
 def new_mac(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """Another MAC address, of which nobody is told."""
+    """Changes the MAC address without telling the other hosts."""
     victim.lab.run(victim.name, "ip", "link", "set", "eth1", "address", some_mac(rng))
 
 
 def no_address(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """The address goes, and comes back."""
+    """Removes the address for a while."""
     victim.lab.run(victim.name, "ip", "addr", "flush", "dev", "eth1")
     time.sleep(rng.uniform(0, 1))
     put_right(victim)
 
 
 def other_address(victim: Host) -> str:
-    """The address that a host gets instead of its own."""
+    """Returns another address for a host."""
     return f"10.77.0.{100 + int(victim.name[1:])}"
 
 
 def new_address(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """The address is another from now on."""
+    """Changes the address."""
     take_other_address(victim)
 
 
 def take_other_address(victim: Host) -> None:
-    """Another address, and none of its own."""
+    """Replaces the addresses by another one."""
     victim.lab.run(victim.name, "ip", "addr", "flush", "dev", "eth1")
     victim.lab.run(victim.name, "ip", "addr", "add", f"{other_address(victim)}/24", "dev", "eth1")
 
 
 def restart_elsewhere(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """carefuld ends, as it should, and begins again with another address."""
+    """Ends carefuld regularly, and starts it again with another address."""
     pid = victim.pid
     os.kill(pid, signal.SIGTERM)  # `down` takes its time to begin
     wait_for(lambda: not alive(pid), "end of carefuld")
@@ -140,7 +140,7 @@ def restart_elsewhere(ground: Ground, victim: Host, rng: random.Random) -> None:
 
 
 def check_new_address(ground: Ground, victim: Host) -> None:
-    """There it is reached, and from there it reaches others."""
+    """Checks that the host is reached at the new address, and reaches others from it."""
     (other,) = (host for host in ground.hosts[:2] if host is not victim)
     back = [host.own / "back" for host in (other, victim)]
     try:
@@ -153,13 +153,13 @@ def check_new_address(ground: Ground, victim: Host) -> None:
 
 
 def old_address(victim: Host) -> None:
-    """Its own address again, and no other."""
+    """Restores the host's own address."""
     victim.lab.run(victim.name, "ip", "addr", "flush", "dev", "eth1")
     put_right(victim)
 
 
 def new_mtu(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """A smaller MTU everywhere, and the old one."""
+    """Sets a smaller MTU everywhere for a while."""
     for mtu in (str(rng.randrange(1280, 3826)), "3826"):
         for host in ground.hosts:
             host.lab.run(host.name, "ip", "link", "set", "eth1", "mtu", mtu)
@@ -167,7 +167,7 @@ def new_mtu(ground: Ground, victim: Host, rng: random.Random) -> None:
 
 
 def truncate(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """A file that is read loses its end, and gets it back."""
+    """Truncates the source for a while."""
     source = victim.export / EXPORTED
     os.truncate(source, rng.randrange(1, FILE_BYTES))
     time.sleep(rng.uniform(0, 0.5))
@@ -175,7 +175,7 @@ def truncate(ground: Ground, victim: Host, rng: random.Random) -> None:
 
 
 def local_garbage(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """The local socket gets garbage, and clients that say nothing."""
+    """Sends garbage to the local socket, and connects silent clients."""
     path = RUN / victim.lab.instance(victim.name) / "sock"
     silent = []
     for _ in range(100):
@@ -190,7 +190,7 @@ def local_garbage(ground: Ground, victim: Host, rng: random.Random) -> None:
 
 
 def partition(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """Neither of the two hears the other; the third host hears both."""
+    """Separates the two hosts; the third host still hears both."""
     ports = [f"p{host.name[1:]}" for host in ground.hosts[:2]]
     for state in ("on", "off"):
         for port in ports:
@@ -200,7 +200,7 @@ def partition(ground: Ground, victim: Host, rng: random.Random) -> None:
 
 
 def one_way(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """Frames to the victim go astray, to the third host; frames of the victim arrive."""
+    """Diverts frames to the victim to the third host; the victim's own frames arrive."""
     shown = victim.lab.run(victim.name, "ip", "-o", "link", "show", "eth1").stdout
     mac = shown.split("link/ether ")[1].split()[0]
     bridge = f"bridge -n {ground.switch} fdb"
@@ -210,14 +210,14 @@ def one_way(ground: Ground, victim: Host, rng: random.Random) -> None:
 
 
 def clock_back(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """The wall clock goes back by up to a month, everywhere."""
+    """Sets the wall clock back by up to a month, everywhere."""
     if not ground.apart.has_clock:
         raise AssertionError("no C compiler, so no clock to set back")
     ground.apart.set_back(rng.randrange(3600, 31 * 86400))
 
 
 def check_clock(ground: Ground, victim: Host) -> None:
-    """carefuld has seen it: what it logs now has the other clock's time."""
+    """Checks that carefuld logs the new time."""
     log = RUN / victim.lab.instance(victim.name) / "log"
     before = log.read_text()
     victim.lab.run(victim.name, "ip", "link", "set", "eth1", "down")
@@ -229,12 +229,12 @@ def check_clock(ground: Ground, victim: Host) -> None:
 
 
 def unmount_bpffs(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """All that is pinned is gone: nobody can see it, or tune."""
+    """Unmounts all pins: status and tune cannot use them."""
     ground.apart.run("umount /sys/fs/bpf")
 
 
 def check_without_bpffs(ground: Ground, victim: Host) -> None:
-    """A command that needs the pins reports it; `down` and `up` do without them."""
+    """Checks that a command that needs the pins says so, and that `down` and `up` work."""
     for host in ground.hosts:
         found = host.status()
         assert "is careful up?" in found["xdp_counters_error"], found["xdp_counters_error"]
@@ -249,13 +249,13 @@ def check_without_bpffs(ground: Ground, victim: Host) -> None:
 
 
 def small_disk(ground: Ground, victim: Host) -> AbstractContextManager[None]:
-    """A file system with room for little more than the file, in both of a host's folders."""
+    """Mounts a small file system on both of a host's folders."""
     small = f"mount -t tmpfs -o size={FILE_BYTES + 2 * MIB} tmpfs"
     return ground.mounted(small, victim.own / "disk", victim.export / "disk")
 
 
 def fill_disk(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """Somebody else takes all the room that is left."""
+    """Fills the rest of the disk."""
     for folder in (victim.own, victim.export):
         path = ground.apart.seen(folder / "disk/else")
         with contextlib.suppress(OSError), path.open("wb", 0) as file:
@@ -271,7 +271,7 @@ def failing_disk(ground: Ground, victim: Host) -> Iterator[None]:
         file.truncate(FILE_BYTES + 32 * MIB)
     with ground.loop_device(image, folder):
         ground.apart.seen(folder / EXPORTED).write_bytes(ground.held[victim.name])
-        # Mounted again, so that nothing of it is in the page cache.
+        # Mounted again, to empty the page cache.
         device = ground.apart.run(f"findmnt -n -o SOURCE {folder}")
         ground.apart.run(f"umount {folder}")
         ground.apart.run(f"mount {device} {folder}")
@@ -279,7 +279,7 @@ def failing_disk(ground: Ground, victim: Host) -> Iterator[None]:
 
 
 def cut_disk(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """The device cannot be read beyond some point, or anywhere."""
+    """Makes the device unreadable beyond some point, or completely."""
     os.truncate(victim.own / "image", rng.randrange(0, FILE_BYTES))
     with ground.apart.seen(victim.export / "disk" / EXPORTED).open("rb") as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -287,7 +287,7 @@ def cut_disk(ground: Ground, victim: Host, rng: random.Random) -> None:
 
 @contextlib.contextmanager
 def sealed_disk(ground: Ground, victim: Host) -> Iterator[None]:
-    """A file system on a loop device on memory that can be sealed."""
+    """Mounts a file system on a loop device in memory that can be sealed."""
     ground.memory = os.memfd_create("disk", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.truncate(ground.memory, FILE_BYTES + 32 * MIB)
@@ -299,7 +299,7 @@ def sealed_disk(ground: Ground, victim: Host) -> Iterator[None]:
 
 
 def seal_disk(ground: Ground, victim: Host, rng: random.Random) -> None:
-    """The device cannot be written any longer; it says so when what was written gets there."""
+    """Makes the device read-only; earlier writes fail when they reach it."""
     fcntl.fcntl(ground.memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
 
 
@@ -308,22 +308,20 @@ class Fault:
     """One way to break something.
 
     Attributes:
-        hit: does it, in the middle of a transfer, to the victim.
-        said: what the one line of a transfer that it ends says (a pattern); "": it must not
-            end one.
+        hit: breaks the victim in the middle of a transfer.
+        said: pattern of the error line of a transfer that it ends; "": it must not end one.
         victim: "source" or "target" of the transfer's file; "": either of the two hosts.
-        ends: whether the transfer cannot but end.
-        changes_source: whether the source is another file for a while.
-        options: of the transfer that meets it.
+        ends: whether the transfer must end.
+        changes_source: whether the source changes for a while.
+        options: of the transfer.
         source, target: names of the file, in the exported or the host's own folder.
-        place: what is there before the transfer begins, of the victim's.
-        everywhere: whether the third host meets it, too, so that its sessions begin again.
-        descriptors: that may stay open in a carefuld that continues: 2 for what is just being
-        closed, and those of a session that nobody has ended yet.
-        logged: what the victim's carefuld, or that of who talks to it, logs (a pattern); "":
-            nothing that could be counted on.
-        after: what is looked at, also at the victim, when the transfers have ended.
-        is_long: whether it takes so long that the tests leave it out.
+        place: prepares the victim before the transfer.
+        everywhere: whether it also hits the third host, whose sessions then begin again.
+        descriptors: that may stay open in a carefuld that continues: 2 that are being closed, and
+            those of a session that has not ended yet.
+        logged: pattern in the log of the victim's carefuld, or of its peer's; "": nothing certain.
+        after: checks after the transfers, also at the victim.
+        is_long: whether it takes too long for the tests.
     """
 
     hit: Callable[[Ground, Host, random.Random], None]

@@ -1,4 +1,4 @@
-"""Two trees compared by what the file system says of them; nothing of careful is used."""
+"""Compares two trees by the file system's own attributes, without careful."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def set_xattr(path: Path, key: str, value: bytes) -> None:
-    """Set an extended attribute, where the file system has such."""
+    """Sets an extended attribute if the file system has them."""
     try:
         os.setxattr(path, key, value)
     except OSError as error:
@@ -32,7 +32,7 @@ def acl_of(*users: tuple[int, int]) -> bytes:
 
 
 def describe(top: Path) -> dict[str, dict[str, Any]]:
-    """Name -> all that is to be equal, of a directory and everything below it."""
+    """Returns, by name, the attributes of a directory and everything below it."""
     inodes: dict[tuple[int, int], str] = {}
     found = {}
     for path in sorted([top, *top.rglob("*")]):
@@ -55,7 +55,7 @@ def describe(top: Path) -> dict[str, dict[str, Any]]:
 
 
 def assert_equal(one: Path, other: Path) -> None:
-    """Fail where two trees differ, and say where."""
+    """Fails if two trees differ, and shows where."""
     mine, theirs = describe(one), describe(other)
     assert sorted(mine) == sorted(theirs)
     for name, found in mine.items():

@@ -31,7 +31,7 @@ async def echo(comm: Comm) -> None:
 
 
 async def large(count: int, items: int) -> None:
-    """Arrays there and back, on several comms at once, small messages between them."""
+    """Sends arrays forth and back on several comms at once, with small messages between them."""
     async with listen(ADDRESS, echo) as listener:
 
         async def talk(seed: int) -> None:
@@ -58,7 +58,7 @@ async def large(count: int, items: int) -> None:
 
 
 async def ends() -> None:
-    """Comms that nobody listens to, that are closed, and ports that are taken."""
+    """Tests comms without a listener, closed comms, and ports in use."""
     got: asyncio.Queue[Comm] = asyncio.Queue()
     async with listen(f"{ADDRESS}:3221", got.put) as listener:
         try:
@@ -68,7 +68,7 @@ async def ends() -> None:
         comm = await connect(listener.contact_address)
         other = await got.get()
         await comm.write("last words")
-        # Larger than anybody reads: it stays where it is until the end.
+        # Larger than the other end reads, so it stays until the end.
         await other.write({"x": to_serialize(numpy.ones(1 << 20))})
         await comm.close()
         print(await other.read())
@@ -101,7 +101,7 @@ def job(scheduler: str, workers: int) -> None:
 
 
 async def vanished() -> None:
-    """The other end's program is killed while we read."""
+    """Kills the other end's program while we read."""
     got: asyncio.Queue[Comm] = asyncio.Queue()
     async with listen(f"{ADDRESS}:3300", got.put):
         print("ready", flush=True)

@@ -1,7 +1,7 @@
-"""distributed's own checks of comms, over careful://: run by pytest on a host of the lab's.
+"""distributed's own tests of comms, over careful://, run by pytest on a host of the lab.
 
-A wheel of distributed has no tests: CAREFUL_DISTRIBUTED is a checkout of it, and so is PYTHONPATH.
-CAREFUL_INSTANCES: two carefulds, of whom the first is asked and the second listens.
+A wheel of distributed has no tests, so CAREFUL_DISTRIBUTED and PYTHONPATH name a checkout.
+CAREFUL_INSTANCES names two carefulds: the first connects and the second listens.
 """
 
 from __future__ import annotations

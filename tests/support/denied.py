@@ -1,4 +1,4 @@
-"""Commands to which system calls are denied, as a container's seccomp filter does it."""
+"""Runs commands without some system calls, like a container's seccomp filter."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import sys
 
 IO_URING_SETUP = 425
 
-#: Docker's default profile denies these to a container without CAP_SYS_ADMIN (numbers of x86_64):
-#: mounts, namespaces, modules, keys, clocks, kexec, handles, userfaultfd, io_uring.
+#: Calls that Docker's default profile denies without CAP_SYS_ADMIN (numbers of x86_64): mounts,
+#: namespaces, modules, keys, clocks, kexec, handles, userfaultfd, io_uring.
 DOCKER_DENIES = (
     *(155, 163, 164, 165, 166, 167, 168, 169, 170, 171, 175, 176, 179, 227, 246, 248, 249, 250),
     *(272, 304, 308, 313, 323, 425, 426, 427, 428, 429, 430, 431, 432, 433, 442),
 )
 
-#: Runs a command to which system calls, by their numbers, are denied with EPERM.
+#: Runs a command; system calls with these numbers fail with EPERM.
 _DENIED = """
 import os, sys
 from ctypes import CDLL, addressof, create_string_buffer
@@ -33,5 +33,5 @@ os.execvp(sys.argv[2], sys.argv[2:])
 
 
 def denied(*numbers: int) -> list[str]:
-    """Runs a command without system calls; those from 424 on have one number everywhere."""
+    """Runs a command without some system calls; numbers from 424 on are the same everywhere."""
     return [sys.executable, "-c", _DENIED, ",".join(map(str, numbers))]

@@ -1,4 +1,4 @@
-"""Small disks of a test's own: ext4 on a loop device, which can be looked at and broken.
+"""Small disks for tests: ext4 on a loop device that can be inspected and broken.
 
 Owns the device and the mount; both are gone when the test ends.
 """
@@ -43,24 +43,23 @@ class Disk:
         self.mount()
 
     def mount(self) -> None:
-        """Mount it; the journal is committed when somebody asks for it, and not by time."""
-        # The type is given, since a search for it reads to the device's end, which may be
-        # unreadable.
+        """Mounts the disk; the journal is committed on demand, not by time."""
+        # The type is given, since a probe reads to the device's end, which may be unreadable.
         argv = ["mount", "-t", "ext4", "-o", "commit=300", self.device, self.top]
         subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
 
     def unmount(self) -> None:
-        """Unmount it: nothing of it stays in memory.
+        """Unmounts the disk, so that nothing of it stays in memory.
 
-        A carefuld has a client's files open until it has seen that the client ended; and a
-        process with mounts of its own may have this one still.
+        A carefuld keeps a client's files open until it notices the client's end, and a process with
+        its own mounts may still have this one.
         """
         argv = ["umount", self.top]
         wait_for(lambda: not subprocess.run(argv, capture_output=True).returncode, "unmounting")
         wait_for(self._is_free, "the end of the last mount")
 
     def _is_free(self) -> bool:
-        """Reports whether no file system has it, whose last word is the superblock."""
+        """Reports whether no file system uses the device; the last write is the superblock."""
         try:
             os.close(os.open(self.device, os.O_RDONLY | os.O_EXCL))
         except OSError as error:
@@ -70,12 +69,12 @@ class Disk:
         return True
 
     def destroy(self) -> None:
-        """Give device and mount back, whatever a test left of them."""
+        """Frees device and mount in any state."""
         subprocess.run(["umount", "-l", self.top], check=False, capture_output=True)
         subprocess.run(["losetup", "-d", self.device], check=False, capture_output=True)
 
     def flushes(self) -> int:
-        """How often the disk was told to make durable what it has (Documentation/block/stat)."""
+        """Returns the number of flush requests to the disk (Documentation/block/stat)."""
         return int(Path(f"/sys/block/{self.device.name}/stat").read_text().split()[15])
 
     def break_last_block(self) -> Path:
@@ -103,7 +102,7 @@ MakeDisk = Callable[..., Disk]
 
 @pytest.fixture
 def make_disk(tmp_path: Path) -> Iterator[MakeDisk]:
-    """Make disks: make_disk(top, nbytes, inode_bytes); skip where that is not possible."""
+    """Makes disks: make_disk(top, nbytes, inode_bytes). Skips if that is not possible."""
     made: list[Disk] = []
 
     def make(top: Path, nbytes: int = 32 << 20, inode_bytes: int = 256) -> Disk:

@@ -12,7 +12,7 @@ from careful.errors import CarefulError
 
 @contextmanager
 def raises(kind: type[BaseException], *said: str) -> Iterator[list[Any]]:
-    """The block raises this exception with these words; the list gets it."""
+    """Expects the block to raise this exception with these words; the list gets it."""
     caught: list[Any] = []
     try:
         yield caught
@@ -24,7 +24,7 @@ def raises(kind: type[BaseException], *said: str) -> Iterator[list[Any]]:
 
 @contextmanager
 def fails(number: int, *said: str) -> Iterator[list[Any]]:
-    """The block raises CarefulError with this errno and these words."""
+    """Expects the block to raise CarefulError with this errno and these words."""
     with raises(CarefulError, *said) as caught:
         yield caught
     assert isinstance(caught[0], OSError)
@@ -33,7 +33,7 @@ def fails(number: int, *said: str) -> Iterator[list[Any]]:
 
 @asynccontextmanager
 async def beside_ticks(more_than: int) -> AsyncIterator[None]:
-    """Another task of the loop, which wakes each millisecond, runs so often meanwhile."""
+    """Expects another task that wakes each millisecond to run this often meanwhile."""
     ticks = 0
 
     async def tick() -> None:

@@ -1,8 +1,7 @@
 """A stand-in for carefuld and a peer: ipc.h's socket over a directory of this machine.
 
-Implements the block service as block.h describes it, single-threaded, with faults
-that a test can ask for. It is a second reading of the headers: where it and
-carefuld differ, one of them is wrong.
+Implements the block service of block.h in one thread, with faults on request. It is a second
+reading of the headers: if it and carefuld differ, one of them is wrong.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ MOVES = (lib.CAREFUL_IPC_GET, lib.CAREFUL_IPC_STORE)
 
 
 class DiedError(Exception):
-    """Raised by a fault: the daemon is gone, as after SIGKILL."""
+    """Raised by a fault: the daemon dies, like by SIGKILL."""
 
 
 def attr_bytes(found: os.stat_result) -> bytes:
@@ -71,8 +70,7 @@ class Answer:
 class FakeDaemon:
     """Serves one directory on a socket until stop().
 
-    fault(question) may return a negative errno that the question is answered with
-    instead, or 0; it may have side effects.
+    fault(question) may return a negative errno as the answer, or 0; it may have side effects.
     """
 
     def __init__(self, folder: Path, root: Path, writable: bool = True, serve: bool = True) -> None:
@@ -83,13 +81,13 @@ class FakeDaemon:
         self.handles: dict[int, Handle] = {}
         self.attempts: dict[tuple[int, int], Answer] = {}
         self.ended: dict[int, Answer] = {}
-        self.copies = True  # False: as a server that knows no COPY
+        self.copies = True  # False: like a server without COPY
         self.asked: list[int] = []
         self.in_flight_max = 0
-        self.files_now = 0  # registered by the client that came last
-        self.unlisted = 0  # so many names of each listing were too long
+        self.files_now = 0  # registered by the last client
+        self.unlisted = 0  # number of names in each listing that are too long
         self.request_max = 1 << 16  # bytes of a request's payload
-        self.answers_lost = 0  # so many of the next answers are replaced by ECONNRESET
+        self.answers_lost = 0  # number of the next answers that become ECONNRESET
         self.info = ffi.new("struct careful_info *")
         self.peers: list[Any] = []
         self.connected: list[bytes] = []
@@ -116,7 +114,7 @@ class FakeDaemon:
         os.close(self._stop_write)
 
     def moves(self, sizes: tuple[int, ...], deadly: int = 1 << 30) -> list[int]:
-        """Blocks of these sizes that have moved from now on; the daemon dies at one of them."""
+        """Counts moved blocks of these sizes; the daemon dies at one of them."""
         moved: list[int] = []
 
         def fault(question: Any) -> int:
@@ -146,7 +144,7 @@ class FakeDaemon:
                         os.close(fd)
                     one.close()
                     for number, handle in list(self.handles.items()):
-                        if handle.client is one:  # as carefuld does for its client
+                        if handle.client is one:  # like carefuld for its client
                             self._close(number, False)
         for one in clients:
             one.close()
@@ -296,7 +294,7 @@ class FakeDaemon:
         return self._run(handler, args, payload)
 
     def _stored(self, args: list[int], payload: bytes) -> bytes:
-        """A request's payload, with the path that was stored for it."""
+        """Returns a request's payload with its stored path."""
         memory = self.handles[args[1]]
         assert memory.base < 0
         path = os.pread(memory.fd, 4096, 0)
@@ -425,7 +423,7 @@ class FakeDaemon:
         return Answer(args=[len(found), 0, 0, 0], payload=b"".join(found))
 
     def _extents(self, fd: int, fields: dict[str, Any]) -> Answer:
-        """One at a time."""
+        """Returns one extent at a time."""
         at, end = fields["offset"], fields["offset"] + fields["bytes"]
         try:
             begin = os.lseek(fd, at, os.SEEK_DATA)

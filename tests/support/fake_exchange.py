@@ -1,4 +1,4 @@
-"""The two ends that blackbox asks, in virtual time: a pipeline of stages with known (g, G)."""
+"""Fakes blackbox's two ends in virtual time: a pipeline of stages with known (g, G)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from careful.measure.statistics.oneway import Trip
 
 #: GAM × 100 (P1 Table 1), µs and µs per KiB.
 GAM = ((720.0, 720.0), (520.0, 2490.0), (750.0, 2490.0), (740.0, 790.0))
-#: Its like with a bottleneck that changes: (g, G) that cross at 2.62 KiB.
+#: A similar pipeline whose bottleneck changes: the lines cross at 2.62 KiB.
 CROSSING = ((1000.0, 300.0), (200.0, 1000.0), (2034.4, 300.0))
 #: Trains of a round: one of each of 16 sizes, and four near either end.
 TRAINS = 24
@@ -19,7 +19,7 @@ DRIFT = 20e-6
 
 
 class FakeExchange:
-    """A pipeline of stages and a delay; the answer comes back through empty ones."""
+    """A pipeline of stages and a delay; answers return through idle stages."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class FakeExchange:
         self.now_us = self.busy_us = 0.0
         self.slower = 1.0
         self.trains: list[int] = []
-        self.held_us: list[float] = []  # by each train: what the bottleneck took for it
+        self.held_us: list[float] = []  # by train: the bottleneck's time
 
     def _jitter_us(self) -> float:
         late = self.random.expovariate(1 / self.jitter_us) if self.jitter_us else 0.0
@@ -58,17 +58,17 @@ class FakeExchange:
         sent = self.now_us
         there = sum(g + G * size_bytes / 1024 for g, G in self.stages) + self.delay_us
         there += self._jitter_us() + abs(self.random.gauss(0, self.trip_jitter_us))
-        if self.late_us_per_KiB:  # who had longer to sleep awakes later, at each of four hops
+        if self.late_us_per_KiB:  # after a longer sleep each of four hops wakes later
             mean_us = self.late_us_per_KiB * size_bytes / 1024
             there += sum(self.random.expovariate(1 / mean_us) for _ in range(4))
         back = sum(g for g, _ in self.stages) + self.delay_us + self._jitter_us()
         self.now_us += there + back
         self.busy_us += there + back
-        # The other clock was set otherwise, and runs faster.
+        # The other clock has an offset and runs faster.
         return Trip(sent, there + 1e9 + DRIFT * sent, there + back)
 
     def train_us(self, size_bytes: int, count: int) -> tuple[list[float], float]:
-        if len(self.trains) % TRAINS == 3:  # a round's frames meet the same machine
+        if len(self.trains) % TRAINS == 3:  # all frames of a round meet the same machine
             self.slower = 1 + self.mood * self.random.gauss(0, 1)
         self.trains.append(count)
         self.held_us.append(count * max(g + G * size_bytes / 1024 for g, G in self.stages))

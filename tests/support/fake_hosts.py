@@ -1,4 +1,4 @@
-"""Two hosts that pathchar and the stages inside hosts ask, in virtual time, with known (g, G)."""
+"""Fakes two hosts in virtual time for pathchar and the stages inside hosts, with known (g, G)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A path in virtual time for pathchar, with routers that answer or do not."""
+"""Fakes a path in virtual time for pathchar; its routers may be silent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FakePath:
     g_us: float = 50.0
     delay_us: float = 300.0
     jitter_us: float = 10.0
-    own_us_per_KiB: float = 0.0  # what a send takes this host
+    own_us_per_KiB: float = 0.0  # time of a send here
     silent: set[int] = field(default_factory=set)
     limited: set[int] = field(default_factory=set)
     two_faced: set[int] = field(default_factory=set)
@@ -37,7 +37,7 @@ class FakePath:
     down: int = 0  # the link towards this hop goes down
     down_at_s: float = 1e9
     says_so: bool = True  # by the router before it
-    no_way_at_s: float = 1e9  # of our own
+    no_way_at_s: float = 1e9  # our own MTU
     now_s: float = 0.0
     tokens: dict[int, float] = field(default_factory=dict)
     random: random.Random = field(default_factory=lambda: random.Random(5))

@@ -1,10 +1,10 @@
-"""Faults on real carefulds at random instants, and whether all is well afterwards.
+"""Breaks real carefulds at random instants, and checks that all is well afterwards.
 
-One round: two transfers begin, one of them between hosts that the fault does not touch. When a
-random share of the other's bytes has moved, something breaks. Each command must end in bounded
-time: the first right or with one line, the other right. Then the next transfers must be right.
-`python tests/support/faults.py --rounds 200` runs many and writes what happened; test_faults.py
-runs each fault once.
+In a round two transfers begin, one of them between hosts that the fault does not touch. When a
+random share of the other's bytes has moved, something breaks. Both commands must end in bounded
+time: the undisturbed one successfully, the other successfully or with one error line. The next
+transfers must succeed. `python tests/support/faults.py --rounds 200` runs many and writes what
+happened; test_faults.py runs each fault once.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from hosts import Host, finish, wait_for
 from lab import Lab, commit
 
 Keep = Callable[[str, str, float, float], None]
-#: An operation that hears nothing gives up after 30 s (--stall).
+#: An operation without an answer gives up after 30 s (--stall).
 BOUND_S = 45
-#: How much of a file has moved when a fault strikes, at most.
+#: The largest share of a file that has moved when a fault strikes.
 SHARE_MAX = 0.7
 
 
 NOTHING_LOST = {"lost_frames": "0", "new_epochs_count": "0"}
-#: Lines of a kind that carefuld logs at once; then it is one a minute (log.h).
+#: Lines of a kind that carefuld logs at once, before one a minute (log.h).
 LOG_BURST = 20
-#: How often a round begins again that came too late.
+#: How often a round is repeated that came too late.
 TRIES = 10
 
 
 class Missed(Exception):  # noqa: N818
-    """A transfer was over before the fault could strike: nothing was tried."""
+    """A transfer ended before the fault could strike, so nothing was tested."""
 
 
 class Met(NamedTuple):
-    """A transfer that met a fault: who asked whom, whom it was for, how it ended and when."""
+    """A transfer that met a fault: its hosts, its victim, its result and its end."""
 
     asker: Host
     server: Host
@@ -68,7 +68,7 @@ def meet(ground: Ground, fault: Fault, rng: random.Random) -> Met:
     victim = ends.get(fault.victim) or rng.choice((first, second))
     other = second if victim is first else first
     ground.clear()
-    # A session with who was restarted since would begin again in the middle.
+    # A session with a host that was restarted would begin again in the middle.
     bystander.ctl("ls", f"{other.name}:")
     with fault.place(ground, victim) if fault.place else contextlib.nullcontext():
         copy = (target.own if get else target.export) / fault.target
@@ -95,7 +95,7 @@ def meet(ground: Ground, fault: Fault, rng: random.Random) -> Met:
             status, _, errors = finish(met, BOUND_S)
             end_s = time.monotonic() - struck
             beside_status, said, line = finish(beside, BOUND_S)
-            if late:  # it was done before there was a fault
+            if late:  # the transfer ended before the fault
                 raise Missed
         assert "Traceback" not in errors, errors
         assert status == 0 or (status in (1, 3) and errors.count("\n") == 1), errors
@@ -120,7 +120,7 @@ def meet(ground: Ground, fault: Fault, rng: random.Random) -> Met:
 
 @contextlib.contextmanager
 def moving(host: Host, seconds: int, *told: str | Path) -> Iterator[subprocess.Popen[str]]:
-    """A transfer that takes so long, tells how far it is, and does not outlive the block."""
+    """Starts a slow transfer that reports progress and ends with the block."""
     paced = ("--block-bytes", "64KiB", "--rate-limit", f"{FILE_BYTES // seconds // 1024}KiB")
     process = host.start(*told, *paced, "-q", "--progress-fd", "1")
     try:
@@ -132,13 +132,13 @@ def moving(host: Host, seconds: int, *told: str | Path) -> Iterator[subprocess.P
 
 
 def reached(process: subprocess.Popen[str], share: float) -> None:
-    """Wait until more than this share of the file has moved, or all is over."""
+    """Waits until more than this share of the file has moved, or the transfer has ended."""
     assert process.stdout is not None
     pipe = process.stdout.fileno()
     moved, lines = 0, [b""]
     while moved <= share * FILE_BYTES:
         assert select.select([pipe], [], [], BOUND_S)[0], "nothing moves"
-        more = os.read(pipe, 1 << 16)  # all that is there: what it said last counts
+        more = os.read(pipe, 1 << 16)  # the last line counts
         if not more:
             return
         lines = (lines[-1] + more).split(b"\n")
@@ -147,14 +147,14 @@ def reached(process: subprocess.Popen[str], share: float) -> None:
 
 
 def reason(errors: str) -> str:
-    """A line without what differs from one round to the next."""
+    """Returns a line without the parts that differ between rounds."""
     text = errors.strip().removeprefix("carefulctl: ").split(";")[0]
     text = re.sub(r"/\S+/", "", text)
     return "failed: " + re.sub(r"\b(h[123]:|\d+|t\d+-\d+-)", "", text)[:90].strip(" :")
 
 
 def check_next(ground: Ground, asker: Host, server: Host) -> float:
-    """The next transfers are right, both ways; how long the longer one took, s."""
+    """Checks the next transfers, both ways. Returns the longer time, seconds."""
     for host in (asker, server):
         ground.make_sure(host)
     back = asker.own / "next"
@@ -169,15 +169,15 @@ def check_next(ground: Ground, asker: Host, server: Host) -> float:
 
 
 def since_start(host: Host) -> int:
-    """How many lines its carefuld has logged since it said what it exports, but of transfers."""
+    """Counts the lines that carefuld has logged since its start, without transfers."""
     lines = host.log.rpartition(" export ")[2].splitlines()[1:]
     return sum(not re.search(r" bytes (read|written) in ", line) for line in lines)
 
 
 def check_logs(fault: Fault, before: dict[Host, str]) -> None:
-    """One of the two carefulds has logged what the fault says it must.
+    """Checks that one of the two carefulds has logged the fault's pattern.
 
-    Not asked of those that have logged so much since they began that they leave lines out.
+    Not for carefulds that have logged so much that they leave lines out.
     """
     if not fault.logged or any(since_start(host) >= LOG_BURST for host in before):
         return
@@ -190,10 +190,10 @@ def check_logs(fault: Fault, before: dict[Host, str]) -> None:
 
 
 def play(ground: Ground, name: str, rng: random.Random) -> tuple[str, float, float]:
-    """One round, in which the fault strikes: how the transfer ended, when, check_next()'s time.
+    """Plays a round. Returns how and when the transfer ended, and check_next()'s time.
 
     Raises:
-        AssertionError: something was not as promised.
+        AssertionError: a promise was broken.
     """
     fault = FAULTS[name]
     before, logs = ground.opened(), {host: host.log for host in ground.hosts[:2]}
@@ -219,11 +219,11 @@ def play(ground: Ground, name: str, rng: random.Random) -> tuple[str, float, flo
 
 
 def run(names: list[str], rounds: int, rng: random.Random, keep: Keep) -> list[str]:
-    """Faults in turn; what is left of the carefulds in the end.
+    """Plays faults in turn. Returns what is left of the carefulds.
 
     Args:
         names: of FAULTS.
-        rounds: how many, all together.
+        rounds: in total.
         rng: draws everything.
         keep: called with the result of each round.
     """
@@ -253,7 +253,7 @@ def main() -> int:
         "--report", type=Path, help="JSON, by commit; what is there already is added to"
     )
     options = parser.parse_args()
-    os.environ["CAREFUL_OUTLAST"] = "0s"  # how a transfer ends is what is looked at
+    os.environ["CAREFUL_OUTLAST"] = "0s"  # the result is checked later
     report: dict[str, Any] = {"schema": 3, "commits": {}}
     if options.report and options.report.exists():
         report = json.loads(options.report.read_text())

@@ -34,7 +34,7 @@ def main() -> None:
         while sent < spent * int(rate):
             try:
                 out.send(frames[sent % len(frames)])
-            except OSError:  # the queue is full: a frame less
+            except OSError:  # the queue is full: skips a frame
                 time.sleep(0.001)
             sent += 1
         time.sleep(0.002)

@@ -1,4 +1,4 @@
-"""fsspec's own tests of file systems, of a host of the lab's: run by pytest on another host."""
+"""fsspec's own tests of file systems, on the files of a lab host, run by pytest on another host."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Three hosts on a switch for faults.py, and what of the machine they may break.
+"""Three hosts on a switch for faults.py, with a bpffs and a clock that they may break.
 
-They run in a mount namespace of their own, so that its bpffs can be unmounted, and with our
-clock_gettime(), so that their wall clock can be set. The machine's own mounts and clock are
-everybody's.
+The hosts run in their own mount namespace, so that its bpffs can be unmounted, and with our
+clock_gettime(), so that their wall clock can be set. The machine's mounts and clock are not
+touched.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from lab import Lab, tool
 
 EXPORTED = "big"
 FILE_BYTES = 12 * MIB
-#: Fragments so small that many are under way, and those of a lab's MTU, bytes.
+#: Small fragments, so that many are under way, and those of a lab's MTU, bytes.
 SLOW_BYTES, FAST_BYTES = 256, 3694
-#: CLOCK_REALTIME, less as many seconds as the file $CLOCK_BACK holds.
+#: CLOCK_REALTIME minus the seconds in the file $CLOCK_BACK.
 CLOCK = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -99,11 +99,11 @@ class Apart:
 
     @property
     def has_clock(self) -> bool:
-        """Reports whether there is a compiler, and so a clock to set."""
+        """Reports whether there is a compiler, which the clock needs."""
         return len(self._env) > 1
 
     def argv(self, *command: str | Path) -> list[str]:
-        """The words that run a command in here."""
+        """Returns the words that run a command in here."""
         return ["nsenter", f"--mount={self.mounts}", "env", *self._env, *map(str, command)]
 
     def seen(self, path: Path) -> Path:
@@ -111,18 +111,18 @@ class Apart:
         return Path(f"/proc/{self._holder.pid}/root{path}")
 
     def run(self, line: str) -> str:
-        """A command in here, to its end; what it printed."""
+        """Runs a command in here. Returns its output."""
         argv = self.argv(*line.split())
         done = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True)
         return done.stdout.strip()
 
     def set_back(self, seconds: int) -> None:
-        """How much the clock is behind."""
+        """Sets how far the clock is behind."""
         with self._back.open("r+b") as file:
             file.write(seconds.to_bytes(8, "little"))
 
     def close(self) -> None:
-        """Gone with the last process in it."""
+        """Ends it with its last process."""
         self._holder.kill()
         self._holder.communicate()
 
@@ -162,14 +162,14 @@ class Ground:
         self.memory = -1  # a descriptor, of breaks.sealed_disk()
 
     def make_sure(self, host: Host) -> None:
-        """Bring a host up again if its carefuld ended."""
+        """Brings a host up again if its carefuld ended."""
         with contextlib.suppress(OSError, ValueError):
             if alive(host.pid):
                 return
         host.up("--peers", "4")
 
     def clear(self) -> None:
-        """Away with what earlier rounds brought, whole or in part."""
+        """Removes the files of earlier rounds."""
         for host in self.hosts:
             for path in (*host.own.iterdir(), *host.export.iterdir()):
                 if path.name != EXPORTED and not path.is_dir():
@@ -177,7 +177,7 @@ class Ground:
 
     @contextlib.contextmanager
     def slowly(self) -> Iterator[None]:
-        """Many small fragments, so that more can go wrong; all is as before afterwards."""
+        """Uses many small fragments within the block, so that more can go wrong."""
         with contextlib.ExitStack() as stack:
             tables = []
             for host in self.hosts:
@@ -197,14 +197,14 @@ class Ground:
             )
 
     def run(self, line: str) -> str:
-        """A command, outside of the hosts; what it printed."""
+        """Runs a command outside of the hosts. Returns its output."""
         argv = line.split()
         done = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True)
         return done.stdout.strip()
 
     @contextlib.contextmanager
     def loop_device(self, image: Path, *folders: Path) -> Iterator[None]:
-        """The file as an ext4 file system, mounted in here on these new folders."""
+        """Mounts the file as an ext4 file system in here, on these new folders."""
         device = self.run(f"losetup -f --show {image}")
         try:
             self.run(f"mkfs.ext4 -q -O ^has_journal {device}")
@@ -215,7 +215,7 @@ class Ground:
 
     @contextlib.contextmanager
     def mounted(self, mount: str, *folders: Path) -> Iterator[None]:
-        """A command that lacks a folder, for each of these new ones; unmounted by force."""
+        """Runs a mount command for each of these new folders; unmounts them by force."""
         with contextlib.ExitStack() as stack:
             for folder in folders:
                 folder.mkdir()
@@ -225,7 +225,7 @@ class Ground:
             yield
 
     def set_right(self) -> None:
-        """The clock, and every carefuld, as at the beginning."""
+        """Restores the clock and every carefuld."""
         self.apart.set_back(0)
         for host in self.hosts:
             self.make_sure(host)
@@ -238,11 +238,11 @@ class Ground:
         }
 
     def check_round(self, before: dict[str, tuple[int, int]], more: int) -> None:
-        """Nothing is left of a round: commands, loop devices, descriptors.
+        """Checks that a round leaves no commands, loop devices or descriptors.
 
         Args:
-            before: opened() at its beginning; of carefulds that ended, nothing is asked.
-            more: descriptors that may have come to be there.
+            before: opened() at its beginning; carefulds that ended are not checked.
+            more: descriptors that may be new.
         """
         left: list[str] = []
 
@@ -261,11 +261,11 @@ class Ground:
             return not left
 
         with contextlib.suppress(AssertionError):
-            wait_for(gone, "end of it", 5)  # what was closed a moment ago
+            wait_for(gone, "end of it", 5)  # closed a moment ago
         assert not left, f"left behind: {left}"
 
     def close(self) -> list[str]:
-        """Every carefuld down, and what they ran in; what is left of them all the same."""
+        """Takes every carefuld down. Returns what is left of them."""
         bystander = self.hosts[-1].name
         (was, old), (now, new) = self._open[bystander], self.opened()[bystander]
         grown = new - old if now == was else 0

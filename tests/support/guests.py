@@ -1,4 +1,4 @@
-"""Emulated machines for tests (tools/machines), and why there are none where there are none."""
+"""Emulated machines for tests (tools/machines), or the reason why there are none."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 MACHINES = Path(__file__).parents[2] / "tools/machines"
-#: An emulated CPU takes its time, and more so next to others.
+#: Timeouts, since an emulated CPU is slow, and slower beside others.
 LIMIT_S = 600
-#: What `tools/machines up` says where packages cannot be had.
+#: The message of `tools/machines up` if packages are not available.
 WITHOUT = ("has no", "apt-get", "run tools/setup machines")
 
 MARKS = [
@@ -49,12 +49,12 @@ class Machines:
         return done.stdout
 
     def up(self, host: str, *options: str) -> dict[str, Any]:
-        """Careful on eth1; its settings."""
+        """Brings careful up on eth1. Returns its settings."""
         self.said_up(host, *options)
         return self.status(host)
 
     def said_up(self, host: str, *options: str) -> str:
-        """Careful on eth1, as long as it takes; what `up` says of it."""
+        """Brings careful up on eth1 without a time limit. Returns the output of `up`."""
         until = time.monotonic() + LIMIT_S
         argv = ("carefulctl", "up", "eth1", "--export", "/tmp:rw", "--insecure", *options)
         while (done := self.tried(host, *argv)).returncode:

@@ -1,7 +1,6 @@
-"""A server that tells its clients whatever a test likes: names, kinds, sizes and contents.
+"""A server that lies to its clients: names, kinds, sizes and contents.
 
-It speaks the block service's protocol, and has no directory of its own: what it tells in one
-answer need not agree with what it tells in the next.
+It speaks the block service's protocol without a directory, so its answers need not agree.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ class Told(NamedTuple):
     """One entry of a listing.
 
     Attributes:
-        name: as it is told.
+        name: as claimed.
         mode: with type bits.
         data: contents of a file; target of a symlink.
-        bytes: the size that is told; -1: the contents'.
+        bytes: the claimed size; -1: the contents'.
         inode: that is told.
         nlink: that is told.
-        allocated: bytes that it is said to take up; -1: its size.
-        error: why it cannot be read, as a listing tells.
+        allocated: claimed bytes on disk; -1: its size.
+        error: why it is unreadable, in a listing.
     """
 
     name: str
@@ -47,7 +46,7 @@ class Told(NamedTuple):
 
     @property
     def attr(self) -> Attr:
-        """Its attributes, as a peer tells them."""
+        """Returns its claimed attributes."""
         size = len(self.data) if self.bytes < 0 else self.bytes
         allocated = size if self.allocated < 0 else self.allocated
         return Attr(self.mode, self.nlink, 0, 0, size, 0, 0, self.inode, 1, allocated)
@@ -64,13 +63,13 @@ def link(name: str, target: str | Path) -> Told:
 
 
 class HostileDaemon(FakeDaemon):
-    """Tells what `told` says.
+    """Claims the entries of `told`.
 
     Attributes:
-        top: what STAT says of ".".
-        told: path of a directory -> what LIST says is there, and READ and OPEN find.
-        listing_bytes: what LIST says that a listing has; 0: the truth.
-        extents: what EXTENTS says of any file, one at a time; []: the truth.
+        top: STAT's answer for ".".
+        told: path of a directory -> its claimed entries, which READ and OPEN find.
+        listing_bytes: claimed size of a listing; 0: the true one.
+        extents: claimed extents of any file, one at a time; []: the true ones.
     """
 
     def __init__(self, place: Path, root: Path, serve: bool = True) -> None:
@@ -119,7 +118,7 @@ class HostileDaemon(FakeDaemon):
         return Answer(args=[key, 0, 0, 0], payload=packed_attr(one.attr))
 
     def _extents(self, fd: int, fields: dict[str, Any]) -> Answer:
-        """To the end of the file, but of the last; then it begins again."""
+        """Returns extents in turn, then begins again."""
         if not self.extents:
             return super()._extents(fd, fields)
         begin, size = self.extents.pop(0)

@@ -1,4 +1,4 @@
-"""Hosts of a lab as users see them: carefulctl on each, transfers, counters.
+"""Hosts of a lab for tests: carefulctl on each, transfers, counters.
 
 Owns the carefulds that a test brings up, and the fixtures `hosts`, `pair` and `shared_pair`;
 all of them are down when it ends. Used by the tests that try careful from the command line
@@ -23,10 +23,9 @@ from lab import Lab, MakeLab
 PINS = Path("/sys/fs/bpf/careful")
 RUN = Path("/run/careful")
 MIB = 1 << 20
-#: Options of get and put that make a transfer take some seconds on any machine.
+#: Options of get and put that make a transfer last some seconds on any machine.
 SLOWLY = ("--block-bytes", "64KiB", "--rate-limit", "32MiB")
-#: Options of a transfer that is to be broken off: it ends by itself in minutes, however late we
-#: are.
+#: Options of a transfer that a test breaks off: it ends by itself after minutes.
 CRAWLING = ("--block-bytes", "64KiB", "--rate-limit", "1MiB")
 #: Counters that must be 0 if nothing was lost.
 LOSSES = (
@@ -72,7 +71,7 @@ class Host:
         self.ctl("down", "eth1")
 
     def status(self) -> dict[str, Any]:
-        """carefuld's statements about itself."""
+        """Returns carefuld's status."""
         one: dict[str, Any] = json.loads(self.ctl("status", "--json", "eth1").stdout)
         found: dict[str, Any] = one["instances"][0]
         return found
@@ -84,16 +83,16 @@ class Host:
 
     @property
     def log(self) -> str:
-        """The log of its carefuld since it began."""
+        """Returns the log of its carefuld since its start."""
         return self.whole_log.rpartition(" begins, process ")[2]
 
     @property
     def whole_log(self) -> str:
-        """The same, and what those before it have logged."""
+        """Returns the log of all its carefulds."""
         return (RUN / self.lab.instance(self.name) / "log").read_text()
 
     def assert_nothing_lost(self) -> dict[str, Any]:
-        """Fail where a frame of ours was lost; the status."""
+        """Fails if a frame was lost. Returns the status."""
         found = self.status()
         lost = {name: found["counters"][name] for name in LOSSES if found["counters"][name]}
         assert not lost, f"{self.name}: {lost}"
@@ -101,14 +100,14 @@ class Host:
 
 
 def make_file(path: Path, nbytes: int, seed: int = 1) -> bytes:
-    """A file with contents that nothing else has; the contents."""
+    """Makes a file with unique contents, and returns them."""
     data = random.Random(seed).randbytes(nbytes)
     path.write_bytes(data)
     return data
 
 
 def wait_for(what: Callable[[], Any], name: str, timeout_s: float = 200) -> None:
-    """Wait until what() is true. A look that takes long leaves as much time to what it looks at."""
+    """Waits until what() is true. A slow check extends the time."""
     end = time.monotonic() + timeout_s
     began = time.monotonic()
     while not what():
@@ -119,26 +118,26 @@ def wait_for(what: Callable[[], Any], name: str, timeout_s: float = 200) -> None
 
 
 def finish(process: subprocess.Popen[str], timeout_s: float = 200) -> tuple[int, str, str]:
-    """Status, output and errors of a process that shall end by itself."""
+    """Waits for a process. Returns status, output and errors."""
     out, err = process.communicate(timeout=timeout_s)
     return process.returncode, out, err
 
 
 def received(host: Host) -> int:
-    """Frames that a host has received."""
+    """Returns the number of frames that a host has received."""
     return int(host.status()["counters"]["rx_frames"])
 
 
 def moving(host: Host, timeout_s: float = 200) -> None:
-    """Wait until frames move at a host; of a transfer that continues until then."""
+    """Waits until frames move at a host, while its transfer runs."""
     before = received(host)
     wait_for(lambda: received(host) > before + 100, "traffic", timeout_s)
 
 
 def alive(pid: int) -> bool:
-    """Reports whether a process exists and is no zombie."""
+    """Reports whether a process exists and is not a zombie."""
     try:
-        # A leader that has ended waits for its threads, which still hold files and locks.
+        # A leader that has ended still waits for its threads, which hold files and locks.
         zombie = "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
         return not zombie or len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
     except FileNotFoundError:
@@ -146,7 +145,7 @@ def alive(pid: int) -> bool:
 
 
 def attached(host: Host, text: str, *args: str | Path) -> subprocess.Popen[str]:
-    """A program in Python on a host, which has said that it is ready."""
+    """Starts a Python program on a host, and waits until it is ready."""
     process = host.lab.start(host.name, sys.executable, "-W", "error", "-c", text, *args)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n", process.communicate()[1]
@@ -154,7 +153,7 @@ def attached(host: Host, text: str, *args: str | Path) -> subprocess.Popen[str]:
 
 
 def programs(host: Host) -> dict[str, Any]:
-    """Those attached to a host's carefuld, by name."""
+    """Returns the programs attached to a host's carefuld, by name."""
     return {one["name"]: one for one in host.status()["programs"]}
 
 

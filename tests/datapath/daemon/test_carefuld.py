@@ -1,4 +1,4 @@
-"""carefuld as a process: how it starts, says why it does not, and what it leaves behind."""
+"""carefuld as a process: its start, its refusals, and what it leaves behind."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ _WRITE = _READ | {"DAC_OVERRIDE", "FOWNER"}
 def test_start__keeps_the_capabilities_that_it_uses(
     daemon: Daemon, tmp_path: Path, words: str | None, kept: set[str]
 ) -> None:
-    """Every thread keeps these alone. CAP_FSETID is not in effect until a mode is set."""
+    """Every thread keeps only these. CAP_FSETID is not in effect until a mode is set."""
     exports = [] if words is None else ["--export", f"{tmp_path}{words}"]
     daemon.start("--insecure", *exports)
     tasks = list(Path(f"/proc/{daemon.pid}/task").iterdir())
@@ -150,11 +150,11 @@ def test_start__keeps_the_capabilities_that_it_uses(
             mine = [int(found[f"Cap{which}"], 16) for which in ("Eff", "Prm", "Inh", "Amb")]
             assert mine[2] == mine[3] == 0
             assert found["NoNewPrivs"] == "1"
-            assert found["Seccomp"] == "2"  # by a filter: test_syscalls.c says what it refuses
+            assert found["Seccomp"] == "2"  # by a filter, which test_syscalls.c tests
             sets.add((mine[0], mine[1]))
         return sets
 
-    # xsk_grace.c's thread is older than the drop, and does it when it first runs.
+    # xsk_grace.c's thread is older than the drop, and drops its own when it first runs.
     wait_for(lambda: effective_and_permitted() <= {both, (0, 0)}, "threads that dropped the rest")
     assert both in effective_and_permitted()
     daemon.stop()
@@ -192,7 +192,7 @@ class Manager:
 
 
 def test_start__tells_a_service_manager(daemon: Daemon, tmp_path: Path) -> None:
-    """That it serves, how, that it lives, and that it ends."""
+    """carefuld reports that it serves, its settings, its watchdog's signs, and its end."""
     manager = Manager(str(tmp_path / "notify"))
     process = daemon.lab.start("h1", *daemon.argv("--foreground"), env=manager.env)
     first = manager.hears()
@@ -220,7 +220,7 @@ def test_start__tells_a_service_manager_why_not(daemon: Daemon, tmp_path: Path) 
 
 
 class Passed:
-    """carefuld as systemd starts it: a socket that another keeps is its descriptor 3."""
+    """carefuld as systemd starts it: descriptor 3 is a socket that systemd keeps."""
 
     def __init__(self, daemon: Daemon, manager: Manager) -> None:
         self._daemon, self._manager = daemon, manager
@@ -267,7 +267,9 @@ def listening(path: Path, kind: int = socket.SOCK_SEQPACKET) -> socket.socket:
 
 
 def test_passed__clients_wait_while_it_is_restarted(daemon: Daemon, passed: Passed) -> None:
-    """They were refused: its socket was its own. Its group is what it was started with last."""
+    """Clients were once refused, since the socket was carefuld's own. The socket's group is that of
+    the last start.
+    """
     with listening(daemon.run / "sock") as one:
         first = passed.start(one, "--group", "bin")
         path = daemon.run / "sock"
@@ -324,7 +326,7 @@ def test_passed__only_a_socket_that_clients_reach(
 
 
 def test_passed__of_several_queues_the_first_has_it(make_lab: Any, tmp_path: Path) -> None:
-    """The others make theirs, and do not keep it open."""
+    """The other queues make their own sockets, and do not keep the passed one open."""
     daemon = Daemon(make_lab(queues=(2, 2)), "h1", tmp_path / "run")
     daemon.run.mkdir()
     manager = Manager(str(tmp_path / "notify"))
@@ -344,7 +346,7 @@ def test_passed__of_several_queues_the_first_has_it(make_lab: Any, tmp_path: Pat
 
 
 def test_passed__to_another_process(daemon: Daemon, passed: Passed) -> None:
-    """Variables that were meant for who started it: it makes its own socket."""
+    """The variables were for the parent process, so carefuld makes its own socket."""
     with listening(daemon.run / "sock") as one:
         argv = passed.argv(one.fileno(), pid="1")
         process = daemon.lab.start("h1", *argv, env=passed._env, pass_fds=[one.fileno()])
@@ -378,7 +380,7 @@ def test_start__failure_is_one_line(daemon: Daemon, options: list[str], said: st
     assert done.stderr.startswith("carefuld: ")
     assert not daemon.pins.exists()
     assert not daemon.run.exists()
-    # The same line for who waits at --ready-fd.
+    # --ready-fd gets the same line.
     read, write = os.pipe()
     argv = daemon.lab.argv("h1", *daemon.argv(*options, "--ready-fd", str(write)))
     subprocess.run(argv, pass_fds=[write], capture_output=True)
@@ -388,7 +390,7 @@ def test_start__failure_is_one_line(daemon: Daemon, options: list[str], said: st
 
 
 def test_start__refused_removes_what_it_made_alone(daemon: Daemon) -> None:
-    """A run directory that was there stays, as does its log; one that was not goes, all of it."""
+    """An existing run directory stays, with its log; a new one is removed completely."""
     daemon.run.mkdir()
     assert daemon.start("--cpu", "4000", check=False).returncode == 1
     assert [path.name for path in daemon.run.iterdir()] == ["log"]
@@ -402,7 +404,7 @@ def test_start__refused_removes_what_it_made_alone(daemon: Daemon) -> None:
 
 
 def test_start__refused_late_leaves_nothing(daemon: Daemon) -> None:
-    """The queue is open and files are served when the socket turns out to be impossible."""
+    """The queue is open and files are served when making the socket fails."""
     (daemon.run / "sock").mkdir(parents=True)
     done = daemon.start(check=False)
     assert done.returncode == 1
@@ -489,14 +491,14 @@ def test_socket__garbage(daemon: Daemon) -> None:
     thread.join()
     fds = Path(f"/proc/{daemon.pid}/fd")
     before = len(list(fds.iterdir()))
-    # More clients than there is room for: the last ones are told so and left.
+    # More clients than there is room for: the last ones are refused.
     clients = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(70)]
     for client in clients:
         client.connect(path)
     clients[-1].settimeout(60)
     assert clients[-1].recv(1000)
     assert clients[-1].recv(1000) == b""
-    # A command says the same, whether it asks before or after it is turned away.
+    # A command gets the same error, whether it asks before or after the refusal.
     text = "carefuld serves 32 clients already; try again when one has ended"
     for pause_s in (0, 0.5) * 5:
         with Client(daemon.run / "sock", "eth1") as client:
@@ -512,7 +514,7 @@ def test_socket__garbage(daemon: Daemon) -> None:
 
 
 def test_socket__ten_thousand_connections(daemon: Daemon) -> None:
-    """Other clients are served next to one that reads none of its answers."""
+    """Other clients are served while one reads none of its answers."""
     daemon.start()
     path, fds = daemon.run / "sock", Path(f"/proc/{daemon.pid}/fd")
     before = len(list(fds.iterdir()))

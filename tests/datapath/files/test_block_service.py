@@ -1,4 +1,4 @@
-"""Two carefulds on one link: the block service over frames, and what clients leave behind."""
+"""Two carefulds on one link: the block service over frames, and remains of clients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Local:
         self.client = Client(sock)
 
     def begin(self, op: int, **more: Any) -> list[Answer]:
-        """Ask; the list gets the answer inside wait()."""
+        """Sends a question; wait() appends the answer to the list."""
         answers: list[Answer] = []
         self.client.submit(op, answers.append, **more)
         return answers
@@ -80,7 +80,7 @@ class Remote:
         return self.request(lib.CAREFUL_BLOCK_CLOSE, b"", key)
 
     def move(self, op: int, key: int, file: int, nbytes: int, depth: int = 8) -> set[int]:
-        """Move all of a file in blocks; the statuses that came back."""
+        """Moves a whole file in blocks. Returns the statuses."""
         starts = iter(range(0, nbytes, MIB))
         flying: list[list[Answer]] = []
         statuses: set[int] = set()
@@ -139,7 +139,7 @@ class Host:
 
 @pytest.fixture
 def hosts(lab: Lab, tmp_path: Path) -> Iterator[tuple[Host, Host]]:
-    """h1, which asks, and h2, which serves; the exports lie in memory."""
+    """h1 asks and h2 serves; the exports lie in memory."""
     shm = Path("/dev/shm") / f"careful-{os.getpid()}"
     made = []
     for name in ("h1", "h2"):
@@ -285,7 +285,7 @@ def test_peer__killed_and_back(hosts: tuple[Host, Host]) -> None:
     remote.create("new", MIB).check("create")
     assert len(there.temporaries()) == 1
     here.down(signal.SIGKILL)
-    # The same host in a new life: what the former one had open is void.
+    # The same host with a new process: the former one's open files are void.
     here.up()
     again = here.remote(there)
     assert again.close(key).status == -errno.EBADF
@@ -302,7 +302,7 @@ def test_connect__errors(hosts: tuple[Host, Host]) -> None:
     there.down()
     assert local.connect(here.lab.address("h2"), 3000).status == -errno.ECONNREFUSED
     assert time.monotonic() - began < 40
-    # Both slots are free again: eight more attempts do not use them up.
+    # Both slots are free again: eight more attempts succeed.
     for k in range(12):
         assert local.connect(f"10.77.0.{k + 100}", 50).status != -errno.EADDRINUSE
     there.up()

@@ -1,10 +1,10 @@
-"""A number for what two programs must agree on: it is raised when they would not.
+"""Version numbers of interfaces: a number must be raised when its interface changes.
 
-versions.json keeps what each number stood for when it was last raised: layouts and values. Recorded
-layouts hold as long as their number; an addition is no change. After raising
-one: `python tests/datapath/include/test_versions.py`, which keeps nothing else under a number that
-is kept already. The wire has a minor number, too: with that one raised, the end of a field that was
-0 may become a field of its own.
+versions.json has the layouts and values of each number since it was last raised. They must not
+change under the same number; additions are allowed. After raising a number run `python
+tests/datapath/include/test_versions.py`, which records nothing new under a recorded number. The
+wire also has a minor number: if it is raised, the end of a field that was 0 may become a field of
+its own.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from careful.versions import versions
 
 KEPT = Path(__file__).with_name("versions.json")
 HEADERS = Path(__file__).parents[3] / "datapath" / "include" / "careful"
-#: Number -> the headers that declare what it stands for.
+#: Number -> the headers of its interface.
 OF = {
     "wire": ("wire.h", "block.h"),
     "socket": ("ipc.h", "careful.h", "ping.h"),
     "abi": ("abi.h",),
 }
-#: Raised themselves, or only as large as what they count.
+#: The numbers themselves, and counts of other constants.
 _NO_PROMISE = re.compile(
     r"CAREFUL_(\w*VERSION|WIRE_MINOR|COUNTERS|STAGES|BOUNDS|CHECKS|XDP_COUNTERS|\w+_MAX)$"
 )
 
 
 def declared(number: str) -> dict[str, Any]:
-    """Layouts of the structs and values of the constants that a number's headers declare."""
+    """Returns layouts of structs and values of constants in a number's headers."""
     structs: dict[str, Any] = {}
     constants: dict[str, int] = {}
     for name in OF[number]:
@@ -53,15 +53,16 @@ def declared(number: str) -> dict[str, Any]:
 
 
 def numbers() -> dict[str, list[int]]:
-    """Each number, and the wire's minor one behind it."""
+    """Returns each number, and the wire's minor number."""
     found = versions()
     minor = {"wire": [found["wire_minor"]]}
     return {name: [found[f"{name}_version"], *minor.get(name, [])] for name in OF}
 
 
 def cut(was: Any, now: Any) -> bool:
-    """Reports whether a struct differs only in this: fields end earlier, and others have the
-    rest."""
+    """Reports whether a struct differs only in fields that end earlier, whose rest became new
+    fields.
+    """
     if not isinstance(was, list) or not now:
         return False
     ends = [offset for _, offset, _ in now[1:]] + [was[-1][1] + was[-1][2]]
@@ -84,15 +85,14 @@ def changed(before: dict[str, Any], now: dict[str, Any], may_cut: bool = False) 
 
 
 def recorded() -> dict[str, Any]:
-    """The present layout of each number."""
+    """Returns the present layout of each number."""
     return {name: {"version": value, **declared(name)} for name, value in numbers().items()}
 
 
 def dodged(kept: dict[str, Any], made: dict[str, Any]) -> list[str]:
-    """A layout that changed though its number did not must not be recorded.
+    """A layout that changed under the same number must not be recorded.
 
-    Nobody asks for the maps' number: who reads maps has asked their carefuld before, so that the
-    socket's is raised with it.
+    Readers of maps ask carefuld's socket first, so the socket's number is raised with the maps'.
     """
     same = [name for name, one in kept.items() if made[name]["version"][0] <= one["version"][0]]
     found = [
@@ -131,7 +131,7 @@ def test_versions__a_change_is_found() -> None:
 
 
 def test_versions__none_is_kept_anew_under_its_number() -> None:
-    """A changed layout could be recorded, too, although no number was raised."""
+    """A changed layout could once be recorded although no number was raised."""
     kept = json.loads(KEPT.read_text())
     made = recorded()
     assert not dodged(kept, made)

@@ -1,4 +1,4 @@
-"""The scapy layers against the C declarations they are made of."""
+"""The scapy layers match the C declarations that they are generated from."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_frame__bulk_covers_the_am_alone() -> None:
 
 
 def bulk(flags: str, payload: Any, **fields: Any) -> Any:
-    """A fragment, built and dissected again."""
+    """Builds and dissects a fragment."""
     return CarefulHdr(bytes(CarefulHdr(type="data", flags=f"bulk+{flags}", **fields) / payload))
 
 

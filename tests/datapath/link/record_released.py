@@ -1,10 +1,10 @@
 """Records a short exchange of two carefulds as released.h, for test_released.c.
 
-Run at a release, with the wire version that it has: `python tests/datapath/link/record_released.py`
-in a checkout that tools/setup made ready, as root. Two hosts of a lab list an export; `carefulctl
-capture` has the handshake and the question. Then one is asked for a session in the next version
-of the wire. Random values (nonces, tokens, cookies) stay as they were; the test puts its own there.
-The records of an earlier version, minor or not, become released_before.h.
+Run it at a release: `python tests/datapath/link/record_released.py` in a checkout that tools/setup
+has prepared, as root. A lab host lists another host's export, and `carefulctl capture` records the
+handshake and the request. Then a host is asked for a session in the next wire version. Random
+values (nonces, tokens, cookies) stay; the test replaces them. The records of the version before
+become released_before.h.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def run(argv: list[str]) -> str:
 
 
 def exchange(folder: Path) -> tuple[list[bytes], dict[str, bytes]]:
-    """h1's messages while it listed h2's export; and a refusal, with its question."""
+    """Returns the messages while h1 listed h2's export, and a refusal with its request."""
     export, file = folder / "export", folder / "frames.pcapng"
     export.mkdir()
     (export / "a-file").write_text("x")
     for host in ("h1", "h2"):
-        # Sessions are what is recorded, not which XDP mode is better.
+        # Only the session is recorded, so the XDP mode is fixed.
         run(on(host, "carefulctl", "up", "eth1", "--export", str(export), "--xdp", "native"))
     argv = on("h1", "carefulctl", "capture", "eth1", "-w", str(file), "--time", "20")
     capture = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
@@ -64,7 +64,7 @@ def exchange(folder: Path) -> tuple[list[bytes], dict[str, bytes]]:
 
 
 def picked(frames: list[bytes]) -> dict[str, bytes]:
-    """The first of each: HELLO without and with a token, their answers, and a request."""
+    """Picks the first HELLO without and with a token, their answers, and a request."""
     found: dict[str, bytes] = {}
     for frame in frames:
         message = frame[_ETHERNET_IP_BYTES + _UDP_BYTES :]
@@ -80,7 +80,7 @@ def picked(frames: list[bytes]) -> dict[str, bytes]:
 
 
 def version_of(recorded: str) -> tuple[int, int]:
-    """The wire's version and minor number in a header that written() made."""
+    """Returns the wire's version and minor number in a header of written()."""
     found = re.search(r"released_welcome\[\] = \{(.*?)\};", recorded, re.S)
     assert found
     welcome = bytes(int(one, 16) for one in re.findall(r"0x(\w\w)", found[1]))
@@ -89,7 +89,7 @@ def version_of(recorded: str) -> tuple[int, int]:
 
 
 def written(messages: dict[str, bytes]) -> str:
-    """As a header for the test."""
+    """Returns the records as a header for the test."""
     lines = [
         "/* SPDX-License-Identifier: BSD-2-Clause */",
         "/* Messages of the last released wire version, as a carefuld of it sent them; made by",

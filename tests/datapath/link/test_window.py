@@ -1,7 +1,7 @@
-"""The window rule of link/window.h and the sequence check of abi.h against plain integers.
+"""Compares the window rule of link/window.h and the sequence check of abi.h with plain integers.
 
-C counts modulo 2^32; the model next to it counts on without an end. Both start anywhere, near the
-wrap-around more often than not, and must agree after each step.
+C counts modulo 2^32; the model counts without a limit. Both start anywhere, mostly near the
+wrap-around, and must agree after each step.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WRAP = 1 << 32
 EPROTO = -71
 SEVERAL = settings(deadline=None, derandomize=True, max_examples=200)
 
-#: Counters as they are in the course of an epoch, before the modulo.
+#: Counters of an epoch, before the modulo.
 counters = st.one_of(st.integers(WRAP - 300, WRAP + 300), st.integers(0, 2 * WRAP))
 sizes = st.one_of(st.integers(4, 40), st.integers(4, 65536))
 
@@ -108,7 +108,7 @@ def test_receive__what_had_credit_is_taken(
 
 @dataclass
 class End:
-    """One end: what C knows, and the same in integers without an end."""
+    """One end: C's state, and the same in unbounded integers."""
 
     tx: Any
     rx: Any
@@ -117,12 +117,12 @@ class End:
     received: int
     returned: int
     announced: int
-    #: Frames on their way here: cost, credits that they carry.
+    #: Frames on their way here: cost and credits.
     wire: deque[tuple[int, int]] = field(default_factory=deque)
 
 
 class Windows(RuleBasedStateMachine):
-    """Two ends that send by the rule, over a link that delivers all, in order."""
+    """Two ends that send by the rule, over a link that delivers all frames in order."""
 
     c: tuple[Any, Any]
 
@@ -131,7 +131,9 @@ class Windows(RuleBasedStateMachine):
         at=st.lists(counters, min_size=2, max_size=2),
     )
     def begin(self, size: list[int], at: list[int]) -> None:
-        """Nothing outstanding; at[k]: what end k has sent. size[k]: the window at end k."""
+        """Begins with nothing outstanding. at[k]: buffers that end k's frames filled; size[k]: the
+        window at end k.
+        """
         self.size = size
         self.ends = [
             End(
@@ -150,7 +152,7 @@ class Windows(RuleBasedStateMachine):
         return self.size[1 - k] - (self.ends[k].sent - self.ends[k].credits)
 
     def put(self, k: int, cost: int) -> None:
-        """End k sends a frame, with the credits that it owes."""
+        """Lets end k send a frame with its owed credits."""
         _, lib = self.c
         end = self.ends[k]
         lib.window_tx_send(end.tx, cost)
@@ -160,7 +162,7 @@ class Windows(RuleBasedStateMachine):
         self.ends[1 - k].wire.append((cost, end.announced))
 
     def update(self, k: int) -> bool:
-        """End k sends an update if one is due and may go."""
+        """Lets end k send an update if one is due and allowed."""
         _, lib = self.c
         end = self.ends[k]
         due = end.returned - end.announced >= max(2, self.size[k] // 2)
@@ -172,7 +174,7 @@ class Windows(RuleBasedStateMachine):
         return False
 
     def take(self, k: int) -> None:
-        """End k receives a frame."""
+        """Lets end k receive a frame."""
         _, lib = self.c
         end = self.ends[k]
         cost, credited = end.wire.popleft()
@@ -206,12 +208,12 @@ class Windows(RuleBasedStateMachine):
 
     @rule(k=st.integers(0, 1), most=st.integers(1, 24))
     def release(self, k: int, most: int) -> None:
-        """A handler lets go of buffers that it kept."""
+        """Lets a handler release buffers."""
         self.give_back(k, min(most, self.ends[k].received - self.ends[k].returned))
 
     @rule()
     def settle(self) -> None:
-        """All arrives and is released: then the largest frame may go, at both ends."""
+        """Delivers and releases everything: then both ends may send the largest frame."""
         _, lib = self.c
         updates = 0
         moved = True

@@ -1,4 +1,4 @@
-"""Files of carefulds to which io_uring is denied, as containers do by default."""
+"""Files of carefulds without io_uring, which containers deny by default."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def hosts(make_lab: MakeLab, tmp_path: Path) -> Iterator[tuple[Host, Host]]:
 
 
 def forget(path: Path) -> None:
-    """Have the next read of a file wait for the disk."""
+    """Drops a file from the page cache."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def fill(folder: Path) -> dict[str, bytes]:
-    """Files of several sizes, and one with holes; what each holds."""
+    """Makes files of several sizes, and one with holes. Returns their contents."""
     made = {f"{size}": make_file(folder / f"{size}", size, size) for size in SIZES}
     with (folder / "holes").open("wb") as file:
         for at in (MIB, 9 * MIB):
@@ -50,7 +50,7 @@ def fill(folder: Path) -> dict[str, bytes]:
 
 
 def holds(folder: Path, made: dict[str, bytes]) -> None:
-    """Fail unless a folder has these files."""
+    """Checks that a folder has these files."""
     for name, data in made.items():
         assert (folder / name).read_bytes() == data, name
     assert {path.name for path in folder.iterdir()} == set(made)
