@@ -354,6 +354,8 @@ class FakeDaemon:
             return Answer(args=[self._add(Handle(fd, base=base)), 0, 0, 0])
         if fields["flags"] & lib.CAREFUL_BLOCK_CREATE:
             return self._create(path, fields, args[0])
+        if path.is_dir():
+            raise OSError(errno.EISDIR, "directory")
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         return Answer(args=[self._add(Handle(fd)), 0, 0, 0], payload=attr_bytes(os.fstat(fd)))
 

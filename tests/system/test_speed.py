@@ -52,10 +52,10 @@ def test_speed__compares_both_in_turn(hosts: list[Host], tmp_path: Path) -> None
     alone = hosts[0].ctl("speed", "h2", "--time", "0.5", check=False)
     assert alone.returncode == 5
     assert "run `carefulctl speed --serve` on h2" in alone.stdout
-    echo = hosts[1].start("speed", "--serve")
+    echo = hosts[1].start("speed", "-s")
     assert echo.stdout
     assert echo.stdout.readline() == "ready\n"
-    words = ["--time", "1", "--plot", str(plot), "--json"]
+    words = ["-t", "1", "--plot", str(plot), "--json"]
     found = json.loads(hosts[0].ctl("speed", "h2", *words).stdout)
     echo.terminate()
     echo.wait(timeout=60)

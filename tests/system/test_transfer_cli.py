@@ -131,6 +131,7 @@ def test_verify__without_moving(shared_pair: tuple[Host, Host]) -> None:
     a.ctl("get", "h2:v", a.own / "v")
     before = a.status()["counters"]["rx_bytes"]
     assert "equal" in a.ctl("verify", "h2:v", a.own / "v").stdout
+    assert "equal" in a.ctl("verify", a.own / "v", "h2:v").stdout
     with (a.own / "v").open("r+b") as file:
         file.seek(10 * MIB)
         file.write(b"!")

@@ -73,7 +73,7 @@ FOLDERS = {
 
 #: Folders that are weighed, and the most lines that they may have.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 102_724),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 102_741),
     "tools": (("tools",), 18_128),
 }
 

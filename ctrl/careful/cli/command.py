@@ -179,7 +179,9 @@ _ELSEWHERE = {
 def similar(word: str, known: Iterable[str]) -> str:
     """Returns a question about the word that may be meant, or ""."""
     known = list(known)
-    found = [one for one in [_ELSEWHERE.get(word, "")] if one.split(" ")[0] in known]
+    there = _ELSEWHERE.get(word, "")
+    found = [there] if there.split(" ")[0] in known else []
+    found += [last for last in there.split(" ")[1:] if last in known]
     found = found or difflib.get_close_matches(word, known, 1)
     return f"; did you mean {found[0]}?" if found else ""
 

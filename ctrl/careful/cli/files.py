@@ -57,6 +57,8 @@ def verify(
     """
     if not 4096 <= block_bytes <= 1 << 30:
         raise click.UsageError("--block-bytes: must be from 4KiB to 1GiB")
+    if is_remote(target) and not is_remote(source):
+        source, target = target, source
     host, path = host_path(source)
     route, effect = remote.find(host, instance, config.load(config_path), timeout_s)
     found = run(route, lambda peer: compare(peer, path, target, recursive, block_bytes))

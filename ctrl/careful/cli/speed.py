@@ -40,8 +40,11 @@ _TCP_CAPACITY = 2
     topics=("path", "performance"),
 )
 @click.argument("host", required=False, shell_complete=complete.host)
-@click.option("--serve", is_flag=True, help="Answer TCP for a `speed` elsewhere, until Ctrl-C.")
 @click.option(
+    "-s", "--serve", is_flag=True, help="Answer TCP for a `speed` elsewhere, until Ctrl-C."
+)
+@click.option(
+    "-p",
     "--port",
     type=click.IntRange(1, 65535),
     default=_PORT,
@@ -50,6 +53,7 @@ _TCP_CAPACITY = 2
     help="TCP port of --serve.",
 )
 @click.option(
+    "-t",
     "--time",
     "seconds",
     type=SECONDS,

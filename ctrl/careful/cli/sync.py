@@ -13,6 +13,8 @@ from careful.transfer.stream.local import NULL, STDIO
 
 #: Options of get and put that this command has, too.
 _TAKEN = (
+    "archive",
+    "recursive",
     "include",
     "exclude",
     "exclude_from",
@@ -38,6 +40,8 @@ _TAKEN = (
 
 #: Help of options that mean something else in this command.
 _HELP = {
+    "archive": "Always on.",
+    "recursive": "Always on.",
     "update": "Leave files alone that are newer at TARGET. The exit status is then 3.",
     "checksum": "Compare the contents of all files, not only of those whose sizes or times differ.",
     "delete": "Delete what SOURCE does not have.",

@@ -24,6 +24,7 @@ from careful.units import parse_bytes, parse_seconds
         ("iperf3 -c h2", "no such command 'iperf3'; did you mean speed?"),
         ("show", "no such command 'show'; did you mean status?"),
         ("genkey", "no such command 'genkey'; did you mean key new?"),
+        ("key genkey", "no such command 'genkey'; did you mean new?"),
         ("help fles", "no topic or command 'fles'; did you mean files?"),
     ],
 )
@@ -39,6 +40,10 @@ def test_hint__a_user_before_the_host(capsys: pytest.CaptureFixture[str]) -> Non
     assert run(["get", "root@nobody.invalid:x"]) == 1
     said = capsys.readouterr().err
     assert "careful knows no users; name the host alone: nobody.invalid" in said
+
+
+def test_sync__takes_the_options_that_it_always_has() -> None:
+    assert run(["sync", "-avr", "nobody.invalid:x", "."]) == 1
 
 
 def test_hint__an_absolute_path(capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,8 +71,13 @@ async def copy(
 
 @asynccontextmanager
 async def _opened(source: BlockClient, path: str) -> AsyncIterator[tuple[Held, Attr]]:
-    handle, attr = await source.open(path)
     name = source.name(shown(path))
+    try:
+        handle, attr = await source.open(path)
+    except CarefulError as error:
+        if error.errno == errno.EISDIR:
+            error.add("cp copies single files, `get -r` and `put -r` copy trees")
+        raise
     held = Held(handle, opened_again(source, partial(source.open, path), attr, name))
     try:
         if not attr.is_file:
