@@ -1,4 +1,4 @@
-"""What `status` finds of an instance, and of a peer, if all is well."""
+"""The status of a healthy instance and peer."""
 
 from dataclasses import replace
 

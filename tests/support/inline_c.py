@@ -1,7 +1,7 @@
 """Calls `static inline` functions of our headers from Python, for property tests.
 
-Compiles what a header declares, as it stands there, into a cffi module: nothing is
-declared a second time, and what is tested is what the compiler made of it.
+Compiles a header's own declarations into a cffi module, so nothing is declared twice, and the tests
+run the compiled code.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ _FUNCTION = re.compile(r"^static inline ([^{;]+?)\n\{", re.MULTILINE)
 
 
 def functions(header: Path) -> list[str]:
-    """What FFI.cdef() wants of the inline functions of a header."""
+    """Returns a header's inline functions for FFI.cdef()."""
     return [f"{one.group(1)};" for one in _FUNCTION.finditer(header.read_text())]
 
 
 def declarations(header: Path) -> str:
-    """The same of all of it: structs, constants and inline functions."""
+    """Returns a header's structs, constants and inline functions for FFI.cdef()."""
     text = header.read_text()
     found = [one.group(0) for kind in (_ENUM, _STRUCT) for one in kind.finditer(text)]
     return "\n".join([*found, *functions(header)])
 
 
 def bind(cdef: str, includes: Sequence[str], folder: Path) -> tuple[Any, Any]:
-    """Compile; returns cffi's `ffi` and `lib`.
+    """Compiles a module. Returns cffi's `ffi` and `lib`.
 
     Args:
-        cdef: what is to be called, from functions() and declarations().
+        cdef: the declarations, from functions() and declarations().
         includes: headers, relative to datapath/ or datapath/include/.
-        folder: for what is built.
+        folder: of the build.
     """
     compiler = shutil.which("cc")
     if compiler is None:

@@ -1,9 +1,8 @@
-"""Transfers interrupted at random instants, and the same command until it is done.
+"""Interrupts transfers at random instants, and repeats the command until it is done.
 
-One round: a file, a tree, or both in one command, one way; SIGINT or SIGKILL of the command, or
-SIGKILL of either daemon, once or twice; then the same command without any of that must bring what
-is missing, and leave nothing else. `python tests/support/interrupts.py --rounds 200` runs many;
-test_interrupts.py a few.
+A round moves a file, a tree, or both, one way. The command gets SIGINT or SIGKILL, or a daemon
+SIGKILL, once or twice. Then the same command must bring what is missing, and leave nothing else.
+`python tests/support/interrupts.py --rounds 200` runs many rounds, test_interrupts.py a few.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from lab import Lab
 VICTIMS = ("command SIGINT", "command SIGKILL", "own daemon", "peer's daemon")
 WAYS = ("get", "put")
 KINDS = ("tree", "file", "archive", "several")
-#: Both a file's blocks and a tree's batches are many.
+#: Sizes that give many blocks of a file and many batches of a tree.
 BLOCK = ("--block-bytes", "64KiB")
 _ARCHIVE = {"mode", "owner", "mtime_ns", "xattrs", "same_as", "target", "data"}
 _PLAIN = {"data"}
@@ -37,13 +36,13 @@ _PLAIN = {"data"}
 
 @dataclass(frozen=True)
 class Round:
-    """Interruptions, and their ways.
+    """The interruptions of a round.
 
     Attributes:
         way: "get" or "put".
         kind: one of KINDS.
-        hits: victims, one run after the other.
-        instants: of these, as a share of what an undisturbed run takes.
+        hits: victims, one for each run.
+        instants: when, as shares of an undisturbed run's time.
     """
 
     way: str
@@ -53,7 +52,7 @@ class Round:
 
 
 def draw(number: int, rng: random.Random) -> Round:
-    """A round; all ways, kinds and victims come in turn."""
+    """Draws a round; all ways, kinds and victims take turns."""
     victim = VICTIMS[number % len(VICTIMS)]
     more = rng.choice(VICTIMS[:2])
     hits = (victim, more) if rng.random() < 0.3 else (victim,)
@@ -62,7 +61,7 @@ def draw(number: int, rng: random.Random) -> Round:
 
 
 def fill(top: Path) -> None:
-    """Many small files and some large ones, in folders, and a large one by itself."""
+    """Makes many small files and some large ones in folders, and a large file alone."""
     for folder in range(6):
         where = top / f"tree/folder {folder}"
         where.mkdir(parents=True)
@@ -76,7 +75,7 @@ def fill(top: Path) -> None:
 
 
 class Arena:
-    """Two hosts with the same sources, and how long undisturbed transfers take."""
+    """Two hosts with the same sources, and the times of undisturbed transfers."""
 
     def __init__(self, one: Host, other: Host) -> None:
         self.one, self.other = one, other
@@ -94,7 +93,7 @@ class Arena:
         return (self.one.own if case.way == "get" else self.other.export) / "new"
 
     def command(self, case: Round) -> tuple[str | Path, ...]:
-        """A person's commands, the same each time."""
+        """Returns a user's command, the same each time."""
         how = {"tree": ["-r"], "file": []}.get(case.kind, ["-a"])
         slash = "/" * (case.kind in ("tree", "archive"))
         sources = self._sources(case)
@@ -110,7 +109,7 @@ class Arena:
         )
 
     def clear(self, case: Round) -> None:
-        """Nothing is at the target."""
+        """Empties the target."""
         for path in self.target(case).parent.iterdir():
             if path.name == "new":
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -127,7 +126,7 @@ class Arena:
         return self.took_s[key]
 
     def interrupt(self, case: Round, victim: str, instant: float) -> str:
-        """One run that something ends, maybe; how it ended."""
+        """Runs the command and interrupts it. Returns how it ended."""
         job = self.one.start(*self.command(case))
         time.sleep(instant * self._time(case))
         if victim.startswith("command"):
@@ -137,7 +136,7 @@ class Arena:
             pid = host.pid
             os.kill(pid, signal.SIGKILL)
         status, _, errors = finish(job)
-        # Before our own code runs, Ctrl-C is Python's.
+        # Before our own code runs, Python handles Ctrl-C.
         target = self.target(case)
         began = target.exists() and (case.kind != "several" or any(target.iterdir()))
         early = victim.endswith("INT") and not began
@@ -148,7 +147,7 @@ class Arena:
         return f"{victim}: {'done before' if status == 0 else f'status {status}'}"
 
     def is_there(self, case: Round) -> bool:
-        """Reports whether the target is what the source is."""
+        """Reports whether the target equals the source."""
         target = self.target(case)
         if case.kind == "several":
             return all(self._is_same(case, one, target / one.name) for one in self._sources(case))
@@ -170,7 +169,8 @@ class Arena:
         )
 
     def play(self, case: Round) -> tuple[list[str], int]:
-        """Plays a round; returns the ends of its runs, and the bytes that the last did not fetch.
+        """Plays a round. Returns the ends of its runs, and the bytes that the last run did not
+        fetch.
 
         Raises:
             AssertionError: a promise was broken.
@@ -186,7 +186,7 @@ class Arena:
         return how, self.go_on(case, how)
 
     def go_on(self, case: Round, how: list[str]) -> int:
-        """The same command, to its end; the bytes that it did not fetch again.
+        """Repeats the command to its end. Returns the bytes that it did not fetch again.
 
         Raises:
             AssertionError: a promise was broken.
@@ -198,8 +198,7 @@ class Arena:
         left = [path for path in self.target(case).parent.rglob("*") if is_partial(path.name)]
         assert left == [], (case, how)
         found = json.loads(done.stdout)
-        # Files that had their names are not fetched again; of partial files the journals' blocks
-        # are not.
+        # Complete files, and the blocks in journals of partial files, are not fetched again.
         spared = found["resumed_bytes"] + sum(one["bytes"] for one in found["equal"])
         assert spared >= before, (case, how)
         self.clear(case)

@@ -1,9 +1,8 @@
-"""A lab of their own for tests: the fixtures `lab` and `make_lab`.
+"""Private labs for tests: the fixtures `lab` and `make_lab`.
 
-Owns the labs that a test session makes, each under a name of its own, so that
-sessions run side by side. A lab goes when its test ends, however it ends, and
-with it every process that the test started there; what a session that was killed
-left behind goes when the next one starts.
+Owns the labs of a test session, each under its own name, so that sessions run in parallel. A lab
+ends with its test, and so does every process that the test started there. The next session removes
+the remains of a killed session.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _numbers = itertools.count(1)
 
 @cache
 def missing() -> str:
-    """Why no lab can be made here; "" if one can."""
+    """Returns why no lab can be made here; "" if one can."""
     if os.geteuid() != 0:
         return "needs root, for network namespaces"
     try:
@@ -42,7 +41,7 @@ def missing() -> str:
 
 
 def tool(*args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run tools/lab; a failure is an error that quotes it."""
+    """Runs tools/lab; an error quotes its failure."""
     # `up --hops` builds its emulator first.
     done = subprocess.run([TOOL, *args], capture_output=True, text=True, timeout=280)
     assert not check or done.returncode == 0, done.stderr
@@ -50,21 +49,23 @@ def tool(*args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
 
 
 def commit() -> str:
-    """Returns the commit that is checked out, for reports; `-dirty` where files differ from it."""
+    """Returns the present commit for reports, with `-dirty` if files differ from it."""
     argv = ["git", "-C", str(TOOL.parent), "describe", "--always", "--dirty", "--abbrev=12"]
     done = subprocess.run([*argv, "--exclude=*"], capture_output=True, text=True)
     return done.stdout.strip() or "unknown"
 
 
 def keep_xdp(mode: str, folder: Path, driver: str = "veth") -> None:
-    """Have carefuld remember a mode, so that --xdp auto does not measure with the first peer."""
+    """Lets carefuld remember a mode, so that --xdp auto does not measure with the first peer."""
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     kept = {"schema": 1, "kernel": os.uname().release, "mode": mode}
     (folder / f"xdp.{driver}.json").write_text(json.dumps(kept) + "\n")
 
 
 def nobody(group: str = "65534") -> list[str]:
-    """Runs a command without privileges except reading: others cannot read a checkout in /root."""
+    """Runs a command with only the privilege to read, since other users cannot read a checkout in
+    /root.
+    """
     if os.geteuid():
         return []
     user = ["--reuid=65534", f"--regid={group}", "--clear-groups"]
@@ -74,8 +75,8 @@ def nobody(group: str = "65534") -> list[str]:
 class Lab:
     """Hosts h1 … hN, and ways to run things on them.
 
-    measures_xdp: --xdp auto measures; else native is remembered, so that epochs, times and
-    what runs where are those of the test.
+    measures_xdp: --xdp auto measures; otherwise native is remembered, so that a measurement does
+        not disturb the test.
     """
 
     def __init__(
@@ -101,29 +102,29 @@ class Lab:
                 keep_xdp("native", self.kept(host))
 
     def links(self, *options: str) -> list[dict[str, Any]]:
-        """Returns the request for each emulated link, and its work: tools/lab links."""
+        """Returns the settings and the work of each emulated link (tools/lab links)."""
         shown = tool("links", "--name", self.name, "--json", *options).stdout
         found: list[dict[str, Any]] = json.loads(shown)["links"]
         return found
 
     def instance(self, host: str) -> str:
-        """The CAREFUL_INSTANCE of a host."""
+        """Returns the CAREFUL_INSTANCE of a host."""
         return f"{self.name}-{host}"
 
     def netns(self, host: str) -> Path:
-        """The host's namespace, for setns()."""
+        """Returns the host's namespace, for setns()."""
         return Path("/run/netns") / f"careful-{self.name}-{host}"
 
     def kept(self, host: str) -> Path:
-        """The host's state directory."""
+        """Returns the host's state directory."""
         return STATE / self.name / "kept" / host
 
     def address(self, host: str, family: int = 4) -> str:
-        """The host's address on eth1."""
+        """Returns the host's address on eth1."""
         return f"10.77.0.{host[1:]}" if family == 4 else f"fd77::{int(host[1:]):x}"
 
     def environment(self, host: str) -> dict[str, str]:
-        """What `tools/lab exec` adds to a command's."""
+        """Returns the variables that `tools/lab exec` adds."""
         return {
             "CAREFUL_INSTANCE": self.instance(host),
             "CAREFUL_CONFIG": str(STATE / self.name / "careful.toml"),
@@ -139,9 +140,9 @@ class Lab:
     def run(
         self, host: str, *command: str | Path, check: bool = True, timeout: float = 200, **more: Any
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command on a host to its end; a failure is an error that quotes it.
+        """Runs a command on a host to its end; an error quotes its failure.
 
-        carefulctl, with nothing more to say of it, is one that is loaded already.
+        A plain carefulctl runs in a process that has already loaded it.
         """
         if command[0] == "carefulctl" and not more:
             words = [str(one) for one in command[1:]]
@@ -154,9 +155,9 @@ class Lab:
         return done
 
     def start(self, host: str, *command: str | Path, **more: Any) -> subprocess.Popen[str]:
-        """Start a command on a host, in a session of its own; it ends with the lab at the latest.
+        """Starts a command on a host, in its own session; it ends with the lab at the latest.
 
-        Its pid is the command's own.
+        The pid belongs to the command itself.
         """
         more = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | more
         process = subprocess.Popen(
@@ -166,7 +167,7 @@ class Lab:
         return process
 
     def down(self) -> None:
-        """Take the lab away with all that runs in it."""
+        """Removes the lab and all its processes."""
         for process in self._started:
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)
@@ -180,8 +181,7 @@ MakeLab = Callable[..., Lab]
 
 @pytest.fixture(scope="session", autouse=True)
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Gives `up` outside of labs a state folder that is not this machine's, and no XDP mode to
-    measure."""
+    """Gives `up` outside of labs a private state folder, and no XDP mode to measure."""
     folder = tmp_path_factory.mktemp("kept")
     folder.chmod(0o755)
     keep_xdp("native", folder)
@@ -192,7 +192,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def lab_possible() -> None:
-    """Skip where no lab can be made; else clear away what dead sessions left."""
+    """Skips if no lab can be made; else removes the remains of dead sessions."""
     if reason := missing():
         pytest.skip(reason)
     tool("sweep")
@@ -200,7 +200,7 @@ def lab_possible() -> None:
 
 @pytest.fixture
 def make_lab(lab_possible: None) -> Iterator[MakeLab]:
-    """Make labs: make_lab(hosts=3, mtu=1500), make_lab(hops=FILE); they go when the test ends."""
+    """Makes labs: make_lab(hosts=3, mtu=1500), make_lab(hops=FILE). They end with the test."""
     made: list[Lab] = []
 
     def make(**options: Any) -> Lab:

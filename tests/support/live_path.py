@@ -1,7 +1,7 @@
 """A path in virtual time for the controller: a pipeline, streams of messages, and a clock.
 
-Stands in for a running instance: it measures, holds three versions of plans, and counts what
-messages take by class and version. Its pipeline may change with time.
+Stands in for a running instance: it measures, holds three versions of plans, and times messages by
+class and version. Its pipeline may change with time.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def figures(pipeline: Pipeline, error: float, random_: random.Random) -> dict[st
 
 
 def widened(found: dict[str, Any], share: float = 0.6) -> dict[str, Any]:
-    """The same figures with intervals of so much to either side."""
+    """Returns the figures with intervals of this width to either side."""
     factors = {"_low_": 1 - share, "_high_": 1 + share}
     wide = {
         name: value * next((factors[end] for end in factors if end in name), 1.0)
@@ -71,7 +71,7 @@ def widened(found: dict[str, Any], share: float = 0.6) -> dict[str, Any]:
 
 @dataclass
 class Stream:
-    """Messages of one size. every_s: on average; alive: whether it sends at a time."""
+    """Messages of one size. every_s: mean interval; alive: whether it sends at a given time."""
 
     message_bytes: int
     every_s: float
@@ -114,10 +114,10 @@ def written(stream: ToFile, at: float, pulse: Pulse) -> tuple[float, list[tuple[
 
 @dataclass
 class LivePath:
-    """Stands for a running instance (careful.tuning.path.Path).
+    """Stands in for a running instance (careful.tuning.path.Path).
 
-    pipeline: at a time; noise: of a message's time, relative; error: of a measurement's figures;
-    measure_s, quick_s: how long one takes.
+    pipeline: by time; noise: of a message's time, relative; error: of measured figures; measure_s,
+        quick_s: durations of measurements.
     """
 
     pipeline: Callable[[float], Pipeline]
@@ -128,8 +128,10 @@ class LivePath:
     quick_s: float = 0.9
     seed: int = 1
     now: float = 1000.0
-    lies: Callable[[Pipeline], Pipeline] = lambda one: one  # what is measured of a pipeline
-    took: Callable[[int, Plan, Kick], float] | None = None  # not by the pipeline, but so, µs
+    lies: Callable[[Pipeline], Pipeline] = lambda one: one  # the measured figures of a pipeline
+    took: Callable[[int, Plan, Kick], float] | None = (
+        None  # fixed times instead of the pipeline's, µs
+    )
     figureless: bool = False  # whether measurements find nothing
     pinned: set[int] = field(default_factory=set)
     measured_at: list[float] = field(default_factory=list)
@@ -155,7 +157,7 @@ class LivePath:
         return self.now
 
     def advance(self, seconds: float) -> None:
-        """Time passes, and messages with it."""
+        """Lets time pass and messages flow."""
         end = self.now + seconds
         while self._due and self._due[0][0] <= end:
             at, k = heapq.heappop(self._due)
@@ -254,7 +256,7 @@ class LivePath:
         self.effects.append((self.now, self.in_effect()))
 
     def set_by_hand(self, item: int, value: Value) -> None:
-        """As `tune set` does."""
+        """Sets values like `tune set`."""
         self.pinned.discard(item)
         self.settle({item: value})
         self.pinned.add(item)
@@ -271,7 +273,7 @@ class LivePath:
 
 
 def scaled(pipeline: Pipeline, **factors: float) -> Pipeline:
-    """Every stage's g and G times these."""
+    """Returns the pipeline with every g and G multiplied."""
     return Pipeline(
         tuple(
             replace(
@@ -285,14 +287,14 @@ def scaled(pipeline: Pipeline, **factors: float) -> Pipeline:
 
 
 def run(one: Controller, on: LivePath, seconds: float) -> None:
-    """Step after step, until so much time has passed."""
+    """Runs steps until this much time has passed."""
     until = on.now + seconds
     while on.now < until:
         on.advance(one.step())
 
 
 def told(one: Controller, what: str) -> list[float]:
-    """When something was decided."""
+    """Returns the times of decisions."""
     return [each["at_s"] for each in one.state.decisions if each["what"] == what]
 
 

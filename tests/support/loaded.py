@@ -1,8 +1,8 @@
-"""carefulctl without its start: a process that has loaded it forks for each call.
+"""carefulctl without its start-up: a process that has loaded it forks for each call.
 
-Owns that process, one for each test process, and what passes between the two. A child continues as
-the program does after its imports, with the words, environment, directory, network namespace and
-standard descriptors of the call. Lab.start() starts the program itself.
+Owns that process, one for each test process, and their protocol. A child continues like the program
+after its imports, with the call's words, environment, directory, network namespace and standard
+descriptors. Lab.start() starts the program itself.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _LATE = (
 )
 
 
-# --- who calls
+# --- the caller
 
 
 @cache
 def _server() -> socket.socket:
-    """The process, by the socket on which it takes calls; it ends with us."""
+    """Returns the socket of the process, which ends with us."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         subprocess.Popen(
@@ -58,7 +58,7 @@ def _server() -> socket.socket:
 
 
 def _read(fds: Sequence[int], end: float) -> list[bytes]:
-    """All that comes from some pipes until all are at their end; TimeoutError."""
+    """Reads pipes until all have ended; TimeoutError."""
     said = dict.fromkeys(fds, b"")
     with selectors.DefaultSelector() as selector:
         for fd in fds:
@@ -77,7 +77,7 @@ def _read(fds: Sequence[int], end: float) -> list[bytes]:
 def run(
     words: Sequence[str], env: dict[str, str], netns: Path, timeout_s: float
 ) -> subprocess.CompletedProcess[str]:
-    """Run `carefulctl` to its end in a network namespace; TimeoutExpired, and it is killed.
+    """Runs `carefulctl` to its end in a network namespace. Kills it at TimeoutExpired.
 
     env: added to our own.
     """
@@ -107,7 +107,7 @@ def run(
 
 
 def _become(call: dict[str, Any], fds: Sequence[int]) -> NoReturn:
-    """Go on as the program does after its imports."""
+    """Continues like the program after its imports."""
     from careful.cli import interrupt, start
 
     try:
@@ -131,19 +131,19 @@ def _become(call: dict[str, Any], fds: Sequence[int]) -> NoReturn:
 
 
 def _load() -> None:
-    """Import all that a command may need."""
+    """Imports everything that a command may need."""
     from careful.cli.main import cli
 
     modules = [f"careful.cli.{one.partition(':')[0]}" for one in cli.targets.values()]
     for name in (*modules, *_LATE):
         importlib.import_module(name)
     gc.collect()
-    gc.freeze()  # children share what is never looked at
+    gc.freeze()  # children share untouched memory
 
 
 @dataclass
 class _Call:
-    """A child, by pid and pidfd, and where its status goes."""
+    """A child: pid, pidfd, and the socket for its status."""
 
     pid: int
     handle: int
@@ -151,7 +151,7 @@ class _Call:
 
 
 def _fork(calls: socket.socket) -> _Call | None:
-    """The child for the next call; None where there will be none."""
+    """Forks the child for the next call. Returns None if no call will come."""
     text, fds, _, _ = socket.recv_fds(calls, _CALL_BYTES, 5, socket.MSG_CMSG_CLOEXEC)
     if not text:
         return None
@@ -164,11 +164,11 @@ def _fork(calls: socket.socket) -> _Call | None:
 
 
 def _serve(calls: socket.socket) -> None:
-    """Fork for each call, and tell how the child ended; where nobody waits for that, kill it."""
+    """Forks for each call, and reports its end. Kills a child if its caller has gone."""
     with selectors.DefaultSelector() as selector:
         selector.register(calls, selectors.EVENT_READ)
         while True:
-            key, _ = selector.select()[0]  # what it does to others is seen by the next look
+            key, _ = selector.select()[0]  # effects on other processes show at the next check
             if key.data is None:
                 call = _fork(calls)
                 if call is None:

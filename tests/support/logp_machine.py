@@ -1,6 +1,6 @@
 """A LogP machine in virtual time: known os, or, g and L, a capacity, noise and preemptions.
 
-wakes: what a request after a pause takes beyond os, µs.
+wakes: extra time of a request after a pause, µs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Machine:
         self.capacity, self.noise, self.preempted = capacity, noise, preempted
         self.random, self.wakes = random.Random(seed), wakes
         self.now_us = 0.0
-        self.at_most = 1000  # bursts a call
+        self.at_most = 1000  # bursts per call
 
     def _takes(self, us: float) -> float:
         late = 500.0 if self.random.random() < self.preempted else 0.0
@@ -82,5 +82,5 @@ class Machine:
 
 
 def measure(machine: Machine, **options: object) -> Result:
-    """What LogP makes of it, by its own clock."""
+    """Runs LogP on the machine's clock."""
     return LogP(machine, Options(**options), clock=machine.clock).run()  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Transfers over a link that breaks the promise: how long, what was lost, still right?
+"""Transfers over a lossy link: duration, losses, and correctness.
 
 `python tests/support/lossy.py` moves a file there and back over an emulated link for each
 fault and rate, prints a table, and with --report keeps it. test_lossy.py uses the
@@ -32,7 +32,7 @@ seed = 7
 queue_frames = 1000
 {mishap}
 """
-#: The link's treatment of a share of the frames, either way, control messages among them.
+#: Mishaps for a share of the frames in both directions, control messages too.
 FAULTS = {
     "loss": "loss = {rate}",
     "duplication": "duplicate = {rate}",
@@ -49,14 +49,14 @@ COLUMNS += ("new_epochs_count", "retries_count")
 
 
 def hops(folder: Path, mishap: str) -> Path:
-    """A link with a mishap, for Lab(hops=…)."""
+    """Writes a link with a mishap, for Lab(hops=…)."""
     path = folder / "hops.toml"
     path.write_text(LINK.format(mishap=mishap))
     return path
 
 
 def with_ipv6(lab: Lab) -> str:
-    """Give the hosts of a lab with emulated links IPv6, too; h2's address for carefulctl."""
+    """Gives a lab with emulated links IPv6 too. Returns h2's address for carefulctl."""
     macs = {}
     for host in lab.hosts:
         lab.run(host, "sh", "-c", "echo 0 > /proc/sys/net/ipv6/conf/eth1/disable_ipv6")
@@ -70,7 +70,7 @@ def with_ipv6(lab: Lab) -> str:
 
 
 def move(a: Host, b: Host, server: str, command: str, limit_s: float) -> dict[str, Any]:
-    """Get the file or put it back; what became of it."""
+    """Gets the file or puts it back. Returns the result."""
     ours, theirs = a.own / "big", b.export / ("big" if command == "get" else "back")
     args = [f"{server}:big", ours] if command == "get" else [ours, f"{server}:back"]
     done = a.ctl(command, "--json", *args, check=False, timeout=limit_s)
@@ -83,7 +83,7 @@ def move(a: Host, b: Host, server: str, command: str, limit_s: float) -> dict[st
 def there_and_back(
     fault: str, rate: float, nbytes: int, limit_s: float, ipv6: bool = False
 ) -> list[dict[str, Any]]:
-    """Both commands over a link of their own."""
+    """Runs both commands over a new link."""
     with tempfile.TemporaryDirectory() as folder:
         path = hops(Path(folder), FAULTS[fault].format(rate=rate))
         with hosts_up(Path(folder), hops=path) as (a, b):
@@ -99,10 +99,10 @@ def there_and_back(
 
 #: `--compare`: lost frames, and the least share of careful's rate without loss.
 BOUNDS = {0.0001: 0.98, 0.001: 0.95, 0.01: 0.80}
-#: TCP's share counts so much: medians of a few rounds differ by the rest.
+#: Share of TCP's rate that is enough, since medians of a few rounds differ.
 NOISE = 0.95
 ARMS = ("careful", "repair off", "cubic", "bbr")
-#: One end of a TCP connection: sends or takes so many bytes; who takes prints the seconds.
+#: One end of a TCP connection: sends or receives bytes; the receiver prints the seconds.
 TCP = """
 import socket, sys, time
 role, address, kind, nbytes = sys.argv[1], sys.argv[2], sys.argv[3].encode(), int(sys.argv[4])
@@ -129,7 +129,7 @@ else:
 
 
 def tcp_s(a: Host, b: Host, kind: str, nbytes: int) -> float:
-    """How long TCP takes for the bytes, in packets of one MTU."""
+    """Returns TCP's seconds for the bytes, in packets of one MTU."""
     for host in (a, b):
         host.lab.run(host.name, "ethtool", "-K", "eth1", "tso", "off", "gso", "off", "gro", "off")
     args = (a.lab.address("h2"), kind, str(nbytes))
@@ -143,7 +143,7 @@ def tcp_s(a: Host, b: Host, kind: str, nbytes: int) -> float:
 
 
 def get_s(a: Host, b: Host, arm: str, nbytes: int) -> float:
-    """How long careful takes for the bytes, from the other host's page cache to memory."""
+    """Returns careful's seconds for the bytes, from the other host's page cache to memory."""
     for host in (a, b):
         host.up(*(("--repair", "off") if arm == "repair off" else ()))
     make_file(b.export / "big", nbytes)
@@ -153,7 +153,7 @@ def get_s(a: Host, b: Host, arm: str, nbytes: int) -> float:
 
 
 def compared(arm: str, rate: float, nbytes: int) -> dict[str, Any]:
-    """One transfer over a link of its own, and what the link did."""
+    """Runs one transfer over a new link. Returns the result and the link's report."""
     with tempfile.TemporaryDirectory() as folder:
         lab = Lab(hops=hops(Path(folder), f"loss = {rate}"))
         try:
@@ -174,7 +174,7 @@ def compared(arm: str, rate: float, nbytes: int) -> dict[str, Any]:
 
 
 def compare(nbytes: int, rounds: int, report: Path | None) -> bool:
-    """All arms and rates, in turn; the table. Reports whether the bounds are met."""
+    """Runs all arms and rates in turn and prints the table. Reports whether the bounds are met."""
     known = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
     arms = [arm for arm in ARMS if arm not in ("cubic", "bbr") or arm in known]
     runs: list[dict[str, Any]] = []
@@ -203,7 +203,7 @@ def compare(nbytes: int, rounds: int, report: Path | None) -> bool:
 
 
 def line(row: dict[str, Any]) -> str:
-    """A row of the table."""
+    """Returns a row of the table."""
     cells = [row[name] for name in COLUMNS]
     texts = [
         f"{one:.1f}" if name == "elapsed_s" and one is not None else str(one)
@@ -213,7 +213,7 @@ def line(row: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """All faults and rates; the table."""
+    """Runs all faults and rates, and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mib", type=int, default=100, help="size of the file, MiB")
     parser.add_argument("--faults", nargs="+", choices=FAULTS, default=list(FAULTS))

@@ -1,4 +1,4 @@
-"""Claims that the papers' figures show without a number: our figures, and whether they agree.
+"""Claims of the papers' figures without a number, next to our figures.
 
 `papers.py` prints them below its numbers; test_papers.py asserts each.
 """
@@ -24,9 +24,9 @@ PULSE_BYTES = (512,)
 
 @dataclass(frozen=True)
 class Shape:
-    """One observation: what the paper says, our figures in words, whether they agree.
+    """One observation: the paper's claim, our figures in words, and whether they agree.
 
-    misses: known not to.
+    misses: known to disagree.
     """
 
     case: str
@@ -38,7 +38,7 @@ class Shape:
 
 @cache
 def shapes() -> list[Shape]:
-    """All of them, in the order of the papers."""
+    """Returns all observations in the order of the papers."""
     return [
         *_figure_9(),
         *_figure_10(),
@@ -157,8 +157,9 @@ def _figure_14() -> Iterator[Shape]:
 
 
 def _parts_ms(name: str, strategies: Sequence[str]) -> tuple[str, Array]:
-    """T_f, T_b and T_l around the disk (P1 equation 4) of each strategy, in words and ms,
-    shape (3, strategies)."""
+    """Returns T_f, T_b and T_l around the disk (P1 equation 4) of each strategy, in words, and in
+    ms, shape (3, strategies).
+    """
     line = load_shipped(name)
     disk = [stage.name for stage in line.stages].index("disk")
     found = []
@@ -223,7 +224,7 @@ def _figure_4() -> Iterator[Shape]:
 
 
 def _fixed_us(line: Pipeline, pulses: Sequence[int]) -> list[float]:
-    """A page in fixed pulses of each size."""
+    """Returns the latency of a page in fixed pulses of each size."""
     return [pulse_latency_us(line, PAGE_BYTES, "fixed", [pulse]) for pulse in pulses]
 
 

@@ -32,7 +32,7 @@ CONTROL_US = 27
 
 @dataclass(frozen=True)
 class Row:
-    """One number: what the paper says, what we compute, and how far apart they may be.
+    """A number of a paper, ours, and their allowed distance.
 
     Attributes:
         paper, ours, tolerance: in `unit`.
@@ -58,7 +58,7 @@ class Row:
 
     @property
     def holds(self) -> bool:
-        """Reports whether ours is as the paper says."""
+        """Reports whether our number agrees with the paper's."""
         if self.relation == "<=":
             return self.ours <= self.paper + self.tolerance
         return abs(self.ours - self.paper) <= self.tolerance
@@ -147,7 +147,7 @@ def _surfaces() -> Iterator[Row]:
     yield _greatest("P1 Fig. 11, exact latency", 10, by_bandwidth)
     by_size = surfaces.over_sizes(line, "disk", "hierarchical", "ramp")
     yield _greatest("P1 Fig. 13, exact latency", 11, by_size, powers)
-    # Greatest on grids twice as fine: half steps in overhead and in the other axis.
+    # The maximum on grids twice as fine: half steps on both axes.
     between = surfaces.over_bandwidth(
         line, "disk", 64 * KIB, "hierarchical", "ramp", (500 * 2**1.5,), (3.0, 4.0, 5.0)
     )

@@ -1,7 +1,7 @@
 """Records frames on an interface: record.py IFNAME FRAMES, until standard input ends.
 
-Writes "r" when it is ready, and at the end the first frames that were seen, each
-after its length (4 bytes, big-endian), as flood.py wants them.
+Writes "r" when it is ready, and at the end the first frames, each after its length (4 bytes,
+big-endian), in flood.py's format.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 
 
 def main() -> None:
-    """Takes what comes, both ways."""
+    """Records frames of both directions."""
     source = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
     source.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
     source.bind((sys.argv[1], 3))

@@ -1,12 +1,11 @@
-"""A peer that misbehaves towards a real carefuld: rogue.py SERVER MISDEED [SECONDS].
+"""A peer that misbehaves against a real carefuld: rogue.py SERVER MISDEED [SECONDS].
 
-Speaks the protocol from a plain UDP socket: a session as anybody may open one without keys, frames
-under the right cookie, and in them what no honest peer says. Each misdeed has sessions of its own,
-and is repeated for SECONDS, once at least. Prints how much it did, as JSON. It runs in a host's
-network namespace; what becomes of others meanwhile is for who started it. Misdeeds for which a peer
-needs no wire of its own are C tests of the block service: repeated batches, listings on disk, SEED
-of any size, owners and attributes, preallocation. See test_block_wait, _quota, _long, _squash and
-_hangs.
+Speaks the protocol from a plain UDP socket. It opens sessions without keys, and sends frames with
+the right cookie and contents that no honest peer sends. Each misdeed has its own sessions, and is
+repeated for SECONDS, at least once. Prints the counts as JSON. It runs in a host's network
+namespace; its starter watches the others. Misdeeds that need no wire are C tests of the block
+service (test_block_wait, _quota, _long, _squash and _hangs): repeated batches, listings on disk,
+SEED of any size, owners and attributes, preallocation.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ HDR, AM = sizeof("careful_hdr"), sizeof("careful_am")
 WHOLE = int(lib.CAREFUL_F_FIRST | lib.CAREFUL_F_LAST)
 BULK = int(lib.CAREFUL_F_BULK)
 ANSWER_S = 20.0
-#: For a misdeed that the server refuses.
+#: Pause after a refused misdeed.
 PATIENCE_S = 60.0
 rng = random.Random(18)
 
 
 class Ended(Exception):  # noqa: N818
-    """The session is over, as the server has it."""
+    """The server has ended the session."""
 
 
 def altered(struct: str, data: bytes, spare: tuple[str, ...] = ()) -> bytes:
-    """The same struct with one field of another value."""
+    """Returns the struct with another value in one field."""
     field = rng.choice([one for one in layout(struct) if one.name not in (*spare, "check")])
     at, size = field.offset, field.item_bytes
     old = int.from_bytes(data[at : at + size], "big")
@@ -50,7 +49,7 @@ def altered(struct: str, data: bytes, spare: tuple[str, ...] = ()) -> bytes:
 
 
 def checked(struct: str, data: bytes) -> bytes:
-    """The same with its check made right."""
+    """Returns the struct with a right check."""
     field = next(one for one in layout(struct) if one.name == "check")
     at, size = field.offset, field.offset + field.item_bytes
     data = data[:at] + bytes(field.item_bytes) + data[size:]
@@ -65,9 +64,9 @@ class Rogue:
     """A session with a carefuld.
 
     Attributes:
-        credits: what its frames say was given back; None: the truth.
+        credits: claimed returned buffers; None: the true number.
         answers: whether a SYNC is answered.
-        replies: status and words of the answers that came, by token.
+        replies: status and words of received answers, by token.
     """
 
     def __init__(
@@ -91,7 +90,7 @@ class Rogue:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Makes room for the next: one address has half of the slots."""
+        """Makes room for the next session, since one address has half of the slots."""
         self.control(int(lib.CAREFUL_BYE), cookie=self._said["cookie"])
         self.socket.close()
 
@@ -103,7 +102,7 @@ class Rogue:
         self.send(checked("careful_ctrl", data))
 
     def hello(self, nonce: int, token: int) -> None:
-        """An honest peer's statements about itself."""
+        """Returns an honest peer's HELLO."""
         self.control(
             HELLO,
             nonce=nonce,
@@ -118,7 +117,7 @@ class Rogue:
         )
 
     def open(self) -> None:
-        """The handshake; Ended where it is refused."""
+        """Makes the handshake; Ended if it is refused."""
         nonce, token, until = rng.getrandbits(63) | 1, 0, time.monotonic() + ANSWER_S
         while time.monotonic() < until:
             self.hello(nonce, token)
@@ -145,7 +144,7 @@ class Rogue:
         return unpack("careful_ctrl", data)
 
     def lie(self, kind: int) -> None:
-        """A control message of the session with a field that is a lie."""
+        """Sends a control message of the session with a false field."""
         values = {"type": kind, "nonce": rng.getrandbits(64), "cookie": self._said["cookie"]}
         version, size = int(lib.CAREFUL_WIRE_VERSION), sizeof("careful_ctrl")
         data = pack("careful_ctrl", version=version, bytes=size, seq_sent=self.seq, **values)
@@ -158,11 +157,11 @@ class Rogue:
         return int(self._said["window"])
 
     def send(self, data: bytes) -> None:
-        with contextlib.suppress(OSError):  # ICMP of an earlier one, or a full queue
+        with contextlib.suppress(OSError):  # ICMP of an earlier message, or a full queue
             self.socket.send(data)
 
     def frame(self, payload: bytes = b"", flags: int = WHOLE, **am: Any) -> bytes:
-        """One message in one frame, of the next number; not sent yet."""
+        """Returns a message of one frame with the next number."""
         self.seq += 1
         body = pack("careful_am", **am) + payload
         covered = AM if flags & BULK else len(body)
@@ -184,7 +183,7 @@ class Rogue:
         return checked("careful_hdr", header) + body
 
     def pump(self, timeout_s: float = 0) -> None:
-        """Takes what came. Ended: the server knows the session no more."""
+        """Handles what arrived. Ended: the server no longer knows the session."""
         self.socket.settimeout(timeout_s)
         with contextlib.suppress(TimeoutError, BlockingIOError, ConnectionRefusedError):
             while True:
@@ -220,7 +219,7 @@ class Rogue:
             )
 
     def within_credits(self, data: bytes) -> None:
-        """Sends a frame once there is a credit for it; Ended: none came."""
+        """Sends a frame when there is a credit. Ended: none came."""
         until = time.monotonic() + 1
         while self.seq - self.returned >= self.window:
             self.pump(0.01)
@@ -231,7 +230,7 @@ class Rogue:
     def ask(
         self, handler: int, payload: bytes = b"", args: tuple[int, ...] = ()
     ) -> tuple[int, ...]:
-        """A request's answer: status, then its words."""
+        """Sends a request. Returns its answer: status, then its words."""
         self.token += 1
         words = [*args, 0, 0, 0, 0][:4]
         kind = int(lib.CAREFUL_AM_REQUEST)
@@ -247,12 +246,12 @@ class Rogue:
         return status, *found
 
     def opened(self, path: bytes = b"", flags: int = 0, nbytes: int = 0) -> tuple[int, ...]:
-        """The answer to OPEN."""
+        """Sends OPEN. Returns the answer."""
         how = pack("careful_block_open", flags=flags, bytes=nbytes, path_bytes=len(path))
         return self.ask(int(lib.CAREFUL_BLOCK_OPEN), how + path)
 
     def store(self, region: int, handler: int, nbytes: int = 64) -> bytes:
-        """A STORE of one frame."""
+        """Sends a STORE of one frame."""
         self.token += 1
         kind = int(lib.CAREFUL_AM_STORE)
         return self.frame(
@@ -260,7 +259,7 @@ class Rogue:
         )
 
     def get(self, region: int, nbytes: int) -> bytes:
-        """A GET."""
+        """Sends a GET."""
         self.token += 1
         return self.frame(
             kind=int(lib.CAREFUL_AM_GET), token=self.token, region=region, bytes=nbytes
@@ -268,7 +267,7 @@ class Rogue:
 
 
 class LatePeace(Rogue):
-    """Answers at once when a trial of XDP modes asks for peace, and late when the peace is over.
+    """Grants peace to a trial of XDP modes at once, and answers late when the peace is over.
 
     Attributes:
         grants: whether peace is granted from the second time on; a trial begins if all grant it.
@@ -306,7 +305,7 @@ class LatePeace(Rogue):
 
 
 def handler_without_payload(server: str) -> Iterator[None]:
-    """STOREs to a handle of no file that name handlers of requests."""
+    """STOREs to a handle without a file that name handlers of requests."""
     with Rogue(server) as rogue:
         _, key, *_ = rogue.opened(flags=int(lib.CAREFUL_BLOCK_NULL), nbytes=1 << 20)
         for handler in range(lib.CAREFUL_HANDLERS + 1):
@@ -336,7 +335,7 @@ def gets_without_credits(server: str) -> Iterator[None]:
 
 
 def beyond_the_window(server: str) -> Iterator[None]:
-    """Frames without regard to credits."""
+    """Frames beyond the credits."""
     with Rogue(server) as rogue:
         for _ in range(1024):
             rogue.send(rogue.store(0x7777, lib.CAREFUL_HANDLERS, 3000))
@@ -363,7 +362,7 @@ def many_ports(server: str) -> Iterator[None]:
 
 
 def paths_elsewhere(server: str) -> Iterator[None]:
-    """Requests whose path lies in no memory, in a file, or in memory that holds none."""
+    """Requests whose path is in no region, in a file, or in memory without a path."""
     how = pack("careful_block_open")
     with Rogue(server) as rogue:
         flags = int(lib.CAREFUL_BLOCK_SCRATCH | lib.CAREFUL_BLOCK_NULL)
@@ -382,14 +381,14 @@ def paths_elsewhere(server: str) -> Iterator[None]:
 
 
 def names_for_terminals(server: str) -> Iterator[None]:
-    """A name and a path that a terminal would obey."""
+    """A name and a path with terminal commands."""
     with Rogue(server, name=b"\x1b]0;mine\x07\x9b31m\nfake line") as rogue:
         rogue.opened(b"\x1b[31mnone")
         yield
 
 
 def lies_in_frames(server: str) -> Iterator[None]:
-    """Frames with right checks and one field that is a lie, of header or message."""
+    """Frames with right checks and one false field in header or message."""
     for _ in range(20):
         with contextlib.suppress(Ended), Rogue(server) as rogue:
             _, key, *_ = rogue.opened(b"big")
@@ -400,7 +399,7 @@ def lies_in_frames(server: str) -> Iterator[None]:
 
 
 def lying(head: bytes, body: bytes) -> bytes:
-    """A frame with a lie in its header, where that finds its session, or in its message."""
+    """Returns a frame with a false field in its header or message that still finds its session."""
     if rng.random() < 0.5:
         head = altered("careful_hdr", head, ("cookie", "src_node", "version", "seq"))
     else:
@@ -413,7 +412,7 @@ def lying(head: bytes, body: bytes) -> bytes:
 
 
 def lies_in_control(server: str) -> Iterator[None]:
-    """Control messages of its session with a field that is a lie."""
+    """Control messages of the session with a false field."""
     kinds = range(int(lib.CAREFUL_HELLO), int(lib.CAREFUL_MISSING) + 1)
     for _ in range(20):
         with contextlib.suppress(Ended), Rogue(server) as rogue:
@@ -456,7 +455,7 @@ def long_trains(server: str) -> Iterator[None]:
 
 
 def silent_sessions(server: str) -> Iterator[None]:
-    """Sessions that ask for a file, take nothing of it and answer nothing."""
+    """Sessions that ask for a file, but neither read nor answer."""
     with contextlib.ExitStack() as kept:
         for _ in range(4):
             rogue = kept.enter_context(Rogue(server))
@@ -470,7 +469,7 @@ def silent_sessions(server: str) -> Iterator[None]:
 
 
 def windows_held(ends: list[tuple[str, str]], until_s: float) -> Iterator[None]:
-    """Sessions with each server from each source, as many as there are; none is ever idle."""
+    """As many busy sessions as possible, with each server from each source."""
     with contextlib.ExitStack() as kept:
         rogues = []
         for _ in range(8):
@@ -494,12 +493,12 @@ def windows_held(ends: list[tuple[str, str]], until_s: float) -> Iterator[None]:
 
 
 def both_families(server: str) -> Iterator[None]:
-    """All windows that there are by both addresses of the server, which a comma parts."""
+    """All windows, by both addresses of the server, separated by a comma."""
     yield from windows_held([(one, "") for one in server.split(",")], 5)
 
 
 def many_addresses(server: str) -> Iterator[None]:
-    """All windows that there are, from all addresses of this host."""
+    """All windows, from all addresses of this host."""
     shown = subprocess.run(["ip", "-j", "-4", "addr"], capture_output=True, check=True).stdout
     found = [one["local"] for link in json.loads(shown) for one in link["addr_info"]]
     sources = [one for one in found if not one.startswith("127.")]

@@ -1,11 +1,10 @@
 """A peer with a trusted key that misbehaves, also in a sealed session.
 
-rogue_keyed.py SERVER KEYS SEAL SECONDS: an instance of its own on eth1, which asks a real carefuld
-for what no honest client asks. It names any handler with any payload, stores and gets any region
-and range, names handlers in stores, asks for more at a time than it may, and leaves handles open.
-Prints how many operations ended well and not, as JSON. rogue.py tests what frames themselves can
-say. So does build/gcc/sim --hostile, which tells three of four of its lies as its keys can prove or
-seal.
+rogue_keyed.py SERVER KEYS SEAL SECONDS: an instance on eth1 that sends a real carefuld requests of
+no honest client. It names any handler with any payload, stores and gets any region and range, names
+handlers in stores, exceeds its share, and leaves handles open. Prints the successes and failures as
+JSON. rogue.py sends false frames, and so does build/gcc/sim --hostile, mostly with valid proofs and
+seals.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def any_payload(peer: Peer) -> bytes:
 
 
 def misdeeds(peer: Peer, key: int) -> Iterator[Operation]:
-    """One after the other, without an end."""
+    """Yields misdeeds without end."""
     while True:
         words = tuple(rng.choice((0, 1, key, rng.getrandbits(32))) for _ in range(4))
         region = peer.region(rng.choice((key, key + 1, 0, rng.getrandbits(32))))
@@ -90,7 +89,7 @@ def main() -> None:
                 peer = node.connect(server, ENDS_S)
                 ended["sessions"] += 1
                 misbehave(node, peer, until, ended)
-            except OSError as error:  # it has had enough of that session
+            except OSError as error:  # the server has ended that session
                 ended["why"] = str(error)
     print(json.dumps(ended))
 

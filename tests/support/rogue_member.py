@@ -1,9 +1,9 @@
-"""A member of `up --group` who takes all that a member can take of carefuld.
+"""A member of `up --group` who uses as much of carefuld as a member can.
 
     rogue_member.py SOCKET PEER MISDEED
 
-The misdeed is repeated until the process is ended. The line `begun` says that a round is over and
-something was done. The test that started it looks at the others.
+The misdeed is repeated until the process is killed. The line `begun` reports the first successful
+round. The test watches the other users.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from careful.address import resolve
 from careful.daemon.client import Client
 from careful.errors import CarefulError
 
-#: Host parts of addresses where nobody is; more than there are places for peers.
+#: Host parts of unused addresses; more than the places for peers.
 NOBODY = range(100, 130)
 BURST_NS = 2_900_000_000
 CLIENTS = 40
@@ -28,13 +28,13 @@ CLIENTS = 40
 HANDLES = 160
 TRAIN = 4096
 GROUP = 5
-#: How often something was done; a signature so long, and peace, are asked for and refused.
+#: Counts of misdeeds; long signatures and peace are refused.
 done = [0]
 
 
 @contextlib.contextmanager
 def tried() -> Iterator[None]:
-    """Counts what is done, and passes over what is refused."""
+    """Counts successes, and ignores refusals."""
     try:
         yield
         done[0] += 1
@@ -44,13 +44,13 @@ def tried() -> Iterator[None]:
 
 
 def connect(client: Client, peer: str) -> int:
-    """A session with the peer; its name."""
+    """Begins a session with the peer. Returns its name."""
     payload = resolve(peer).sockaddr()
     return client.call(lib.CAREFUL_IPC_CONNECT, peer, payload=payload, bytes=5000, timeout_s=6).peer
 
 
 def connections(path: Path, _: str) -> Iterator[None]:
-    """Every place for a client."""
+    """Takes every place for a client."""
     kept = []
     while True:
         for _ in range(CLIENTS - len(kept)):
@@ -60,7 +60,7 @@ def connections(path: Path, _: str) -> Iterator[None]:
 
 
 def places(path: Path, _: str) -> Iterator[None]:
-    """Every place for a peer, for addresses of both families where nobody is."""
+    """Takes every place for a peer, with unused addresses of both families."""
     clients = [Client(path) for _ in range(4)]
     while True:
         for host in NOBODY:
@@ -73,7 +73,7 @@ def places(path: Path, _: str) -> Iterator[None]:
 
 
 def handles(path: Path, peer: str) -> Iterator[None]:
-    """Every handle that the other host gives this one."""
+    """Takes every handle that the other host grants."""
     client = Client(path)
     name = connect(client, peer)
     asked = pack("careful_block_open", flags=0, path_bytes=3) + b"big"
@@ -93,7 +93,7 @@ def handles(path: Path, peer: str) -> Iterator[None]:
 
 
 def signatures(path: Path, peer: str) -> Iterator[None]:
-    """Seconds of computation in carefuld, again and again."""
+    """Asks for seconds of computation in carefuld, again and again."""
     client = Client(path)
     fields = {"kind": lib.CAREFUL_IPC_REQUEST, "bytes": 8, "bursts": 1, "capacity": 1}
     fields |= {"compute_ns": BURST_NS, "peers_count": 1, "marks_count": 1, "marks": [1]}
@@ -107,7 +107,7 @@ def signatures(path: Path, peer: str) -> Iterator[None]:
 
 
 def peace(path: Path, peer: str) -> Iterator[None]:
-    """The other carefuld is told to keep its clients quiet, in this host's name."""
+    """Asks the other carefuld to keep its clients quiet, in this host's name."""
     client = Client(path)
     name, number = connect(client, peer), 0
     while True:
@@ -126,7 +126,7 @@ def peace(path: Path, peer: str) -> Iterator[None]:
 
 
 def trains(path: Path, peer: str) -> Iterator[None]:
-    """The longest trains to and from the other host."""
+    """Asks for the longest trains to and from the other host."""
     client = Client(path)
     name = connect(client, peer)
     train = {"bytes": 1400, "flags": int(lib.CAREFUL_IPC_TRAIN), "args": [TRAIN, 0, 0, 0]}
@@ -139,7 +139,7 @@ def trains(path: Path, peer: str) -> Iterator[None]:
 
 
 def flaps(_: Path, peer: str) -> Iterator[None]:
-    """Programs that come, have a session, and go at once."""
+    """Starts programs that have a session and leave at once."""
     while True:
         with tried(), careful.attach(name="flaps") as node:
             node.connect(peer)
@@ -147,7 +147,7 @@ def flaps(_: Path, peer: str) -> Iterator[None]:
 
 
 def silence(path: Path, _: str) -> Iterator[None]:
-    """Questions whose answers are never read."""
+    """Sends questions and never reads the answers."""
     kept: list[Client] = []
     while True:
         with tried():
@@ -159,7 +159,7 @@ def silence(path: Path, _: str) -> Iterator[None]:
 
 
 def joins(_: Path, peer: str) -> Iterator[None]:
-    """Joins a group of events at the other host, in words that no member says."""
+    """Joins a group of events at the other host by invalid messages."""
     handler = int(lib.CAREFUL_HANDLERS_APP) - 1 - GROUP
     with careful.attach(name="joins") as node:
         other = node.connect(peer)
@@ -195,7 +195,7 @@ MISDEEDS: dict[str, Callable[[Path, str], Iterator[None]]] = {
 
 
 def main() -> None:
-    """Until it is ended."""
+    """Runs until it is killed."""
     path, peer, misdeed = sys.argv[1:4]
     for number, _ in enumerate(MISDEEDS[misdeed](Path(path), peer)):
         if not done[0] and number > 10:

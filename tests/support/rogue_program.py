@@ -1,13 +1,13 @@
-"""A program that misbehaves next to others of its carefuld.
+"""A program that misbehaves next to other programs of its carefuld.
 
     rogue_program.py SOCKET PEER MISDEED [HANDLER]
 
-Attaches as any program does (ipc.h), and then fills the rings itself, with what no library would.
-Each misdeed is repeated until SIGTERM; then it prints how much it did, as JSON. It begins with the
-line `begun`. Its starter watches the others meanwhile.
+Attaches like any program (ipc.h), and then writes into the rings what no library would. Repeats a
+misdeed until SIGTERM, and prints the counts as JSON. It begins with the line `begun`. Its starter
+watches the other programs.
 
-`rubbish` and `changing` have a second process that writes all the time into what carefuld reads,
-so between two of its reads, too.
+`rubbish` and `changing` have a second process that writes all the time into memory that carefuld
+reads, also between two of its reads.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ REQUEST, GET = int(lib.CAREFUL_RING_REQUEST), int(lib.CAREFUL_RING_GET)
 STORE, REPLY = int(lib.CAREFUL_RING_STORE), int(lib.CAREFUL_RING_REPLY)
 OFFSETS = {one.name: (one.offset, one.item_bytes) for one in layout("careful_ring_entry")}
 MEMORY_BYTES = 1 << 20
-#: Handlers of the other host: its region's key, one that answers, and one that never does.
+#: Handlers of the other host: one returns its region's key, one answers, one never answers.
 TABLE, ANSWERS, NEVER = 101, 102, 103
 ANSWER_S = 60.0
 rng = random.Random(21)
@@ -49,7 +49,7 @@ class Ended(Exception):  # noqa: N818
 
 
 class Program:
-    """One that is attached, with its rings in its own hands."""
+    """An attached program that handles its rings itself."""
 
     def __init__(self, path: str, peer: str, name: bytes) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -91,7 +91,7 @@ class Program:
         self.socket.send(bytes(ffi.buffer(head)) + payload)
 
     def asked(self, op: int, payload: bytes = b"", **fields: Any) -> Any:
-        """The answer's header; its payload is kept with it."""
+        """Sends a question. Returns the answer's header, and keeps its payload."""
         self._ask(op, payload, **fields)
         while True:
             data = self.socket.recv(1 << 17)
@@ -106,12 +106,12 @@ class Program:
         return type("Answer", (), {"peer": head.peer, "payload": data[sizeof("careful_ipc") :]})
 
     def entry(self, at: int, kind: int, **fields: Any) -> None:
-        """Puts an entry in its place; it is not published."""
+        """Writes an entry without publishing it."""
         values = {"kind": kind, "peer": self.peer, "id": 1 + at, **fields}
         self.asks[at % ASKS] = ffi.new("struct careful_ring_entry *", values)[0]
 
     def publish(self, n: int = 1) -> None:
-        """Says so of the next ones, and wakes carefuld."""
+        """Publishes the next entries, and wakes carefuld."""
         self.put = (self.put + n) & 0xFFFFFFFF
         self.area.asks_put.value = self.put
         if self.area.asks_asleep.value:
@@ -120,7 +120,7 @@ class Program:
                 self._ask(lib.CAREFUL_IPC_BELL, b"")
 
     def room(self) -> int:
-        """Entries that the ring has room for, as carefuld says."""
+        """Returns the ring's free entries, according to carefuld."""
         return max(0, ASKS - (self.put - int(self.area.asks_taken.value) & 0xFFFFFFFF))
 
     def ended(self) -> bool:
@@ -133,7 +133,7 @@ class Program:
             return True
 
     def table(self) -> int:
-        """The key of the other host's region."""
+        """Returns the key of the other host's region."""
         self.entry(self.put, REQUEST, handler=TABLE)
         before = self.area.told_put.value
         self.publish()
@@ -147,7 +147,7 @@ class Program:
 
 
 def scribbles(program: Program, places: list[tuple[int, int]]) -> int:
-    """A process that writes anything there, all the time; its number."""
+    """Starts a process that writes garbage there all the time. Returns its pid."""
     parent, child = os.getpid(), os.fork()
     if child:
         return child
@@ -162,7 +162,7 @@ def scribbles(program: Program, places: list[tuple[int, int]]) -> int:
 
 @contextlib.contextmanager
 def scribbled(program: Program, places: list[tuple[int, int]]) -> Iterator[None]:
-    """The same as long as the block."""
+    """Runs such a process within the block."""
     child = scribbles(program, places)
     try:
         yield
@@ -181,7 +181,7 @@ def fields_of(names: tuple[str, ...]) -> list[tuple[int, int]]:
 
 
 def filled(program: Program, region: int, kinds: tuple[int, ...]) -> None:
-    """A ring full of what may be asked, not published."""
+    """Fills the ring with valid requests, not published."""
     answers = int(sys.argv[4]) if len(sys.argv) > 4 else ANSWERS
     for at in range(ASKS):
         kind = kinds[at % len(kinds)]
@@ -196,13 +196,13 @@ def filled(program: Program, region: int, kinds: tuple[int, ...]) -> None:
 
 
 def rubbish(attach: Callable[[], Program]) -> Iterator[int]:
-    """Everything that carefuld reads is overwritten all the time, its own numbers as well."""
+    """Overwrites everything that carefuld reads, also its own numbers, all the time."""
     while True:
         with attach() as program:
             filled(program, program.table(), (REQUEST, STORE, GET, REPLY))
             pages = [(at, 4096) for at in range(0, PAYLOADS, 4096)]
             program.publish(rng.randrange(1, ASKS))
-            # A whole ring at a time, or a few bytes anywhere.
+            # Writes a whole ring, or a few bytes anywhere.
             small = [(rng.randrange(PAYLOADS - 8), rng.randrange(1, 8)) for _ in range(64)]
             with scribbled(program, pages if rng.random() < 0.5 else small):
                 until = time.monotonic() + 0.2
@@ -212,7 +212,7 @@ def rubbish(attach: Callable[[], Program]) -> Iterator[int]:
 
 
 def changing(attach: Callable[[], Program]) -> Iterator[int]:
-    """Entries change after they were published: payloads, lengths, places, flags, files, peers."""
+    """Changes published entries: payloads, lengths, places, flags, files, peers."""
     names = ("status", "peer", "handler", "region", "bytes", "region_off", "memory_off", "flags")
     while True:
         with contextlib.suppress(Ended), attach() as program:
@@ -234,7 +234,7 @@ def changing(attach: Callable[[], Program]) -> Iterator[int]:
 
 
 def flood(attach: Callable[[], Program], kinds: tuple[int, ...], **more: Any) -> Iterator[int]:
-    """All its operations, all the time."""
+    """Keeps all its operations under way."""
     with attach() as program:
         region = program.table()
         filled(program, region, kinds)
@@ -251,7 +251,7 @@ def flood(attach: Callable[[], Program], kinds: tuple[int, ...], **more: Any) ->
 
 
 def fills(attach: Callable[[], Program]) -> Iterator[int]:
-    """All that may be on its way, to who does not answer, full rings, and nothing read."""
+    """Sends as much as possible to a silent handler, fills its rings, and reads nothing."""
     with attach() as program:
         for at in range(OPERATIONS + ASKS):
             program.entry(at, REQUEST, handler=NEVER)
@@ -263,7 +263,7 @@ def fills(attach: Callable[[], Program]) -> Iterator[int]:
 
 
 def dies(attach: Callable[[], Program]) -> Iterator[int]:
-    """One after the other dies in the midst of a flood."""
+    """Starts programs that die in the middle of a flood."""
     while True:
         child = os.fork()
         if not child:
@@ -289,7 +289,7 @@ MISDEEDS: dict[str, Callable[[Callable[[], Program]], Iterator[int]]] = {
 
 
 def main() -> None:
-    """Until it is told to end."""
+    """Runs until SIGTERM."""
     path, peer, misdeed = sys.argv[1:4]
     done, over = 0, []
     signal.signal(signal.SIGTERM, lambda *_: over.append(True))

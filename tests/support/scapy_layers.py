@@ -1,8 +1,8 @@
 """Scapy layers of wire.h and block.h: names, offsets and sizes are the C compiler's, through cffi.
 
-Owns what a struct's declaration does not say: which layer follows which, and which
-fields are computed when they are left open. The only place that imports scapy; call
-netns.setns() before importing it, for it keeps sockets of the namespace it woke in.
+Owns what declarations do not say: the order of layers, and the fields that are computed when left
+open. Only this module imports scapy. Call netns.setns() before the import, since scapy keeps
+sockets of its first namespace.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ def _flags(name: str, size: int, bits: dict[int, str]) -> Any:
 
 
 def scapy_name(field: _abi.Field) -> str:
-    """A field's name here: a packet's `name` is its layer's."""
+    """Returns a field's name for scapy, where `name` means the layer."""
     name = field.name.rpartition(".")[2]
     return "node_name" if name == "name" else name
 
 
 def _field(field: _abi.Field, enums: dict[str, dict[int, str]], flags: dict[int, str]) -> Any:
-    """The scapy field for one field of a struct; check fields are computed when open."""
+    """Returns the scapy field for a field of a struct; check fields are computed when open."""
     name, size = scapy_name(field), field.item_bytes
     default: int | None = None if name in ("check", "payload_crc", "frag_bytes") else 0
     if field.count is not None and size == 1:
@@ -95,7 +95,7 @@ def fields_of(
     enums: dict[str, dict[int, str]] | None = None,
     flags: dict[int, str] | None = None,
 ) -> list[Any]:
-    """Scapy fields of a struct of wire.h or block.h, in order.
+    """Returns the scapy fields of a struct of wire.h or block.h, in order.
 
     Args:
         struct: its name, without "struct".
@@ -106,12 +106,12 @@ def fields_of(
 
 
 def _bytes(name: str, count: str) -> Any:
-    """A field of as many bytes as the field `count` says."""
+    """Returns a field whose size is in the field `count`."""
     return StrLenField(name, b"", length_from=lambda packet: getattr(packet, count))
 
 
 def _with(struct: str, data: bytes, name: str, value: int) -> bytes:
-    """The bytes of a struct with one integer replaced."""
+    """Returns the bytes of a struct with one integer replaced."""
     field = next(one for one in _abi.layout(struct) if one.name == name)
     raw = value.to_bytes(field.item_bytes, "big")
     return data[: field.offset] + raw + data[field.offset + field.item_bytes :]
@@ -137,7 +137,7 @@ class CarefulHdr(Packet):
 
     @classmethod
     def dispatch_hook(cls, _pkt: bytes | None = None, *_: Any, **__: Any) -> type[Packet]:
-        """CarefulCtrl, or the answer to a ping, where the type says so."""
+        """Returns CarefulCtrl, or the answer to a ping, by type."""
         if _pkt is not None and len(_pkt) > 1 and _pkt[1] == lib.CAREFUL_PING_ANSWER:
             return CarefulStageAnswer
         if _pkt is not None and len(_pkt) > 1 and _pkt[1] & lib.CAREFUL_CTRL_BIT:
@@ -145,7 +145,7 @@ class CarefulHdr(Packet):
         return cls
 
     def _overhead(self) -> int:
-        """Bytes after the header that are no payload: careful_am and digest."""
+        """Returns the bytes after the header that are not payload: careful_am and digest."""
         flags = int(self.flags)
         digest = flags & lib.CAREFUL_F_DIGEST and flags & lib.CAREFUL_F_LAST
         first = _AM if flags & lib.CAREFUL_F_FIRST else 0
@@ -170,14 +170,14 @@ class CarefulHdr(Packet):
         return header + pkt[_HDR:] + pay
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
-        """CarefulAm in the first fragment of a message, then what the flags say."""
+        """Returns CarefulAm for a first fragment, else the layer by flags."""
         if int(self.flags) & lib.CAREFUL_F_FIRST and len(payload) >= _AM:
             return CarefulAm
         return _after(self)
 
 
 def _after(header: CarefulHdr) -> type[Packet]:
-    """The layer of a frame's payload."""
+    """Returns the layer of a frame's payload."""
     flags = int(header.flags)
     if header.type != lib.CAREFUL_DATA or not flags & lib.CAREFUL_F_BULK:
         return Raw
@@ -193,7 +193,7 @@ class CarefulAm(Packet):
     )
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
-        """The payload of a bulk message, or of a request to the block service."""
+        """Returns the layer of a bulk message's payload, or of a request to the block service."""
         header = self.underlayer
         if isinstance(header, CarefulHdr) and (layer := _after(header)) is not Raw:
             return layer
@@ -204,7 +204,7 @@ class CarefulAm(Packet):
 
 
 def _header(packet: Packet) -> CarefulHdr | None:
-    """The frame header above a payload, if there is one."""
+    """Returns the frame header above a payload, if any."""
     above = packet.underlayer
     if isinstance(above, CarefulAm):
         above = above.underlayer
@@ -212,7 +212,7 @@ def _header(packet: Packet) -> CarefulHdr | None:
 
 
 def _data_bytes(packet: Packet) -> int:
-    """Payload of a bulk fragment that is being dissected."""
+    """Returns the payload bytes of a bulk fragment."""
     header = _header(packet)
     return int(header.frag_bytes) if header is not None else 0xFFFF
 
@@ -226,8 +226,8 @@ def _has_digest(packet: Packet) -> bool:
 class CarefulBulk(Packet):
     """Payload of a fragment of a store or of a get; the last may end in a digest.
 
-    A digest that is left open is computed over this fragment alone, which is right
-    for a message of one.
+    An open digest is computed over this fragment alone, which is right for a message of one
+    fragment.
     """
 
     name = "careful-bulk"
@@ -271,7 +271,7 @@ class _Control(Packet):
         return pkt + pay
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
-        """Nothing of ours follows."""
+        """No layer of ours follows."""
         return Raw
 
 
@@ -409,7 +409,7 @@ def _entry_padding(entry: Packet) -> int:
 
 
 class CarefulListing(Packet):
-    """The bytes of a listing: what LIST's handle gives."""
+    """The bytes of a listing, read through LIST's handle."""
 
     name = "careful-listing"
     fields_desc = [PacketListField("entries", [], CarefulBlockEntry)]  # noqa: RUF012

@@ -1,4 +1,4 @@
-"""carefuld's peers and maps in memory, for what tunes a path without a datapath."""
+"""carefuld's peers and maps in memory, for tests of tuning without a datapath."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Memory:
 
 @dataclass
 class World:
-    """carefuld's peers, as its socket tells them, and the maps of its instance."""
+    """carefuld's peers, as its socket reports them, and the maps of its instance."""
 
     maps: dict[str, Memory] = field(default_factory=dict)
     slots: dict[int, str] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class World:
         return [_peer(slot, ip) for slot, ip in self.slots.items()]
 
     def give(self, slot: int, ip: str) -> None:
-        """A session of a host's in a slot: a new one, whoever had it."""
+        """Gives a slot to a new session of a host."""
         self.slots[slot] = ip
         entry: Any = ffi.new("struct careful_peer_entry *")
         self.cookie += 1
@@ -79,7 +79,7 @@ def address_of(ip: str) -> Address:
 
 
 def begin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
-    """A world whose instance is called i."""
+    """Makes a world whose instance is called i."""
     one = World()
     for name in ("tune", "live", "peers"):
         one.map(tmp_path / name, 4, sizeof(f"careful_{name.replace('peers', 'peer')}_entry"))

@@ -1,4 +1,4 @@
-"""A directory whose writes take as long as a test says: tools/bench/slowfs.c over FUSE.
+"""A directory with slow writes: tools/bench/slowfs.c over FUSE.
 
 Owns the mount and its server; both are gone when the test ends.
 """
@@ -21,7 +21,7 @@ START_S = 60.0
 
 
 def _built(folder: Path) -> Path:
-    """The server; a test that needs what is missing here is skipped."""
+    """Returns the server; skips the test if it cannot be built."""
     compiler, config = shutil.which("cc"), shutil.which("pkg-config")
     if compiler is None or config is None or not Path("/dev/fuse").exists():
         pytest.skip("needs cc, pkg-config and /dev/fuse")
@@ -44,7 +44,7 @@ def slow_disk(
     folder: Path,
     reads: tuple[float, float] = (0.0, 0.0),
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Mount one at `top`, which exists; what it holds lies in folder/backing. Its server.
+    """Mounts one at the existing `top`; its files are in folder/backing. Returns its server.
 
     reads: g and G of a read; the others are a write's.
     """

@@ -1,4 +1,4 @@
-"""Transfers as the command does them: each in a session of its own, to its end or a signal."""
+"""Runs transfers like the command: each in its own session, to its end or a signal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ partials = partial(_run, find_remote)
 
 
 class Notes(Silent):
-    """Keeps what a person would be told."""
+    """Collects the messages for a user."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -37,7 +37,7 @@ class Notes(Silent):
 
 
 class OneFile:
-    """A file at one end, and where it goes at the other: `a` at the host, `b` here."""
+    """A file at one end, and its target at the other: `a` at the host, `b` here."""
 
     def __init__(
         self, way: str, route: Route, daemon: FakeDaemon, tmp_path: Path, data: bytes
@@ -48,7 +48,7 @@ class OneFile:
         self.source.write_bytes(data)
 
     def move(self, options: Options, progress: Progress) -> Any:
-        """The report of get or put."""
+        """Runs get or put. Returns the report."""
         move = get if self.is_get else put
         source, target = ("a", str(self.target)) if self.is_get else (str(self.source), "a")
         return move(self.route, [source], target, False, options, progress)

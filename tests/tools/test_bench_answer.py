@@ -1,4 +1,4 @@
-"""Tests the result of tools/bench answer: when which push answered a change, in time or not."""
+"""Tests the result of tools/bench answer: when a push answered a change, and whether in time."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ def decision(after_s: float, what: str, *counts: int, klass: int = CLASS) -> dic
 
 
 def ran(*decisions: dict[str, Any], every_s: float = 0.1) -> dict[str, Any]:
-    """With a message each this many seconds, from 5 s before the change on; and a push before
-    it."""
+    """Returns a run with a message each `every_s`, from 5 s before the change on, and an earlier
+    push.
+    """
     counts = [(CHANGED - 5 + every_s * k, k + 1) for k in range(int(20 / every_s))]
     before = [decision(-4, "changed"), decision(-3, "kept", 30, 30)]
     return {

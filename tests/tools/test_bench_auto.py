@@ -1,4 +1,4 @@
-"""When tools/bench/run regret --auto takes what `tune auto` left in effect for decided."""
+"""Tests when tools/bench/run regret --auto counts the settings of `tune auto` as decided."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def regrets(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def size(plan_us: float, noise: float, seed: int, rounds: int = 100) -> dict[str, Any]:
-    """Ten arms of the sweep, the best of which takes 100 us, and ours; 20 us are a request's."""
+    """Returns ten arms of a sweep with a best of 100 us, and ours; a request takes 20 us."""
     random = np.random.default_rng(seed)
 
     def took(us: float) -> list[float]:
@@ -56,7 +56,7 @@ def test_choices__are_judged_with_their_noise(
 
 
 def test_choices__intervals_hold_the_truth(regrets: Any) -> None:
-    """Nearly all of twenty runs; a best choice by chance is no gain."""
+    """Nearly all of twenty runs do; a choice that is best by chance is no gain."""
     held = 0
     for seed in range(20):
         found = regrets.choices([size(110.0, 0.1, seed)], ["plan"])["plan"]

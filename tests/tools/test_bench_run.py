@@ -1,4 +1,4 @@
-"""tools/bench/run compares XDP modes within one round, not one run with another."""
+"""tools/bench/run compares XDP modes within a round, not between runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @dataclass
 class FakeBench:
-    """Takes twice as long in each round as in the previous one, as a machine may."""
+    """Takes twice as long in each round as in the one before, like a busy machine."""
 
     mode: str
     us: float
@@ -57,7 +57,7 @@ def test_both__modes_take_turns_within_a_round(tool: ModuleType) -> None:
     first, then = ["tcp", "request native", "request generic"], ["tcp", "request generic"]
     assert asked == [*first, *then, "request native", *first]
     assert rounds["native"]["tcp_spin_us"] == rounds["generic"]["tcp_spin_us"] == [10.0] * 3
-    # However the machine changes from round to round.
+    # The result does not depend on changes of the machine between rounds.
     both = {mode: each["request_us"] for mode, each in rounds.items()}
     assert tool.ratio(both, "generic", "native") == (0.75, 0.75, 0.75)
 
@@ -65,7 +65,7 @@ def test_both__modes_take_turns_within_a_round(tool: ModuleType) -> None:
 def test_round__goes_on_without_a_yardstick_that_fails(
     tool: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Named once, left out of that round alone, and of the ratio there."""
+    """It is named once, and left out of that round and its ratio."""
     fio: list[float | None] = [40.0, None, 50.0]
 
     def one() -> float:
@@ -100,7 +100,7 @@ def test_missed__is_a_bound_that_is_not_met_or_not_judged(tool: ModuleType) -> N
 
 
 def test_best__arms_take_turns(tool: ModuleType, tmp_path: Path) -> None:
-    """One state of the machine for all."""
+    """All arms meet the same state of the machine."""
     (tmp_path / "out").mkdir()
     made: list[str] = []
 
@@ -122,7 +122,7 @@ def test_best__arms_take_turns(tool: ModuleType, tmp_path: Path) -> None:
 def test_every_program_of_ours_is_in_the_mode(
     tool: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server, too: it took whatever `auto` is, whichever mode was asked for."""
+    """The server once used `auto`, whatever mode was requested."""
     started: list[dict[str, str]] = []
 
     class Server:
@@ -162,7 +162,7 @@ def pair(tmp_path: Path) -> Path:
 
 @pytest.mark.lab
 def test_pair__serves_until_it_is_told_to_end(lab: Lab, pair: Path) -> None:
-    """It ended four seconds after it began: on a busy machine, before the last request."""
+    """It once ended after four seconds, on a busy machine before the last request."""
     server = lab.start("h2", pair, "serve", "eth1")
     assert server.stdout
     assert server.stdout.readline() == "ready\n"

@@ -1,4 +1,4 @@
-"""tools/bench/run: it keeps what a scenario measured, and its status is the report's verdict."""
+"""tools/bench/run keeps a scenario's measurements, and its exit status is the report's verdict."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def scenario(rows: bool) -> ModuleType:
-    """A scenario of numbers: the report wants all below 10."""
+    """A scenario of numbers whose report wants all below 10."""
     made = ModuleType("scenarios.fake")
     made.__doc__ = "Counts."
 

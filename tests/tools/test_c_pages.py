@@ -1,4 +1,4 @@
-"""Manual pages of the C API: one of each function that is exported, and man takes them."""
+"""The C API has a manual page for each exported function, and man accepts them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Debian's source package and the container: what they name exists, and builds from the source."""
+"""Debian's source package and the container: named files exist and are built from source."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_control__the_build_needs_what_setup_installs() -> None:
 
 
 def test_install__sources_exist() -> None:
-    """debian/stage is what debian/rules builds."""
+    """debian/rules builds debian/stage."""
     rules = (DEBIAN / "rules").read_text()
     named = [
         line.split()[0] for path in DEBIAN.glob("*.install") for line in path.open() if line.strip()

@@ -1,4 +1,4 @@
-"""tools/demo: what it prints fits a terminal."""
+"""The output of tools/demo fits a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_show__fits_80_columns(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the largest figures that there are: nothing is folded, nothing cut off."""
+    """The largest possible figures are neither folded nor cut off."""
     monkeypatch.syspath_prepend(str(ROOT / "tools/bench"))
     demo = importlib.import_module("demo")
     row = {

@@ -1,4 +1,4 @@
-"""Wireshark's dissector: tshark reads frames and control messages as they were made."""
+"""tshark reads frames and control messages by Wireshark's dissector."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def datagram(payload: bytes, ipv6: bool = False) -> bytes:
-    """In UDP, IP and Ethernet."""
+    """Wraps a payload in UDP, IP and Ethernet."""
     udp = struct.pack(">4H", 4000, int(lib.CAREFUL_PORT_DEFAULT), 8 + len(payload), 0)
     if ipv6:
         ip = struct.pack(">IHBB16s16s", 6 << 28, len(udp) + len(payload), 17, 64, b"1", b"2")
@@ -28,7 +28,7 @@ def datagram(payload: bytes, ipv6: bool = False) -> bytes:
 
 
 def capture(path: Path, *payloads: bytes, ipv6: bool = False) -> None:
-    """A pcap file."""
+    """Writes a pcap file."""
     with path.open("wb") as file:
         file.write(struct.pack("=IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 1 << 16, 1))
         for one in (datagram(payload, ipv6) for payload in payloads):
@@ -104,7 +104,7 @@ def test_dissector__reads_what_was_sent(script: Path, tmp_path: Path, ipv6: bool
 
 
 def test_dissector__sealed_frames(script: Path, tmp_path: Path) -> None:
-    """Their end; what they carry where it is readable, and nothing of what is encrypted."""
+    """It shows their end, and their contents only if they are not encrypted."""
     flags = int(lib.CAREFUL_F_FIRST) | int(lib.CAREFUL_F_LAST)
     hdr = pack("careful_hdr", version=int(lib.CAREFUL_WIRE_SEALED), type=1, flags=flags, seq=80)
     am = pack("careful_am", kind=int(lib.CAREFUL_AM_GET), region=5)
@@ -120,7 +120,7 @@ def test_dissector__sealed_frames(script: Path, tmp_path: Path) -> None:
 
 
 def test_dissector__control_messages_that_keys_prove(script: Path, tmp_path: Path) -> None:
-    """The message is as without keys; its count and mac stand behind it."""
+    """The message is the same as without keys, followed by its count and mac."""
     version, mac = int(lib.CAREFUL_WIRE_VERSION), bytes(range(16))
     message = {"ctrl.version": version, "ctrl.nonce": 3, "count": 7, "mac": mac}
     capture(

@@ -85,7 +85,7 @@ def ended(status: int, said: str) -> subprocess.CompletedProcess[str]:
 def test_up__what_is_asked_for_is_refused_and_the_rest_is_not(
     drivers: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That the kernel has no zero-copy is no failure; that careful does not come up is one."""
+    """A kernel without zero-copy is no failure; a careful that does not come up is one."""
     later = [ended(1, "it was not ready\n")]
 
     def done(argv: list[str]) -> subprocess.CompletedProcess[str]:
@@ -148,7 +148,7 @@ NIC statistics:
 
 
 class Played:
-    """Two hosts that have what is sent to them; h2 sends less than h1."""
+    """Two hosts that receive what the other sends; h2 sends less than h1."""
 
     def __init__(self, drivers: ModuleType, patch: pytest.MonkeyPatch) -> None:
         self.moved, self.held, self.lost = 0, 0, 0
@@ -178,7 +178,7 @@ def test_frames__are_so_many_in_either_direction(drivers: ModuleType, played: Pl
     assert min(said["received"]) >= 10_000
     assert said["frames"] == sum(said["received"])
     assert said["held_back"] == {"h1": 0, "h2": 0}
-    assert said["buffers"] == {"h1": {}, "h2": {}}  # what rose meanwhile
+    assert said["buffers"] == {"h1": {}, "h2": {}}  # counters that rose meanwhile
 
 
 def test_frames__fewer_than_asked_for_are_a_failure(

@@ -1,4 +1,4 @@
-"""tools/lint/house.py: a circle, a use of a layer above and too much weight are found."""
+"""tools/lint/house.py finds a circle, a use of a layer above, and too much weight."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Tests the release that tools/installed upgrades from: an older commit's packages, built once, or
-its own."""
+"""Tests the release that tools/installed upgrades from: packages of an older commit, built once, or
+its own.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ Description: a package of a test
 
 @pytest.fixture
 def debian(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
-    """Module debian.py, over a repository and places of the test's own."""
+    """Module debian.py, with a repository and folders of the test."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "tools"))
     from emulated import debian as module
 
@@ -132,7 +133,7 @@ def test_following__speaks_otherwise_and_is_newer(debian: ModuleType) -> None:
 
 
 def test_steps__there_is_one_of_each_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The upgrade's packages are installed for it alone; the other steps begin with today's."""
+    """Only the upgrade installs older packages; the other steps begin with today's."""
     tool = load_tool("installed", monkeypatch)
     names = [step.name for step in tool.Tries([None, None]).all()]
     assert names[:3] == ["upgrade", "upgrade_next", "install"]

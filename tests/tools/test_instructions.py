@@ -1,4 +1,4 @@
-"""How tools/bench/run instructions reads callgrind's file, and whom it charges."""
+"""Tests how tools/bench/run instructions reads callgrind's file, and which layer it charges."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 from tool_module import ROOT, load_tool
 
-#: One function of link, with one inlined from its header, calls another, twice. Names are given
+#: A function of link, with an inlined function of its header, calls another twice. Names are given
 #: once, positions relative to the line before.
 PROFILE = """\
 version: 1
@@ -70,7 +70,7 @@ def test_grown__is_what_takes_more_than_a_kept_run_or_is_not_in_it(tool: ModuleT
 def test_main__builds_its_program_anew(
     tool: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A program that an earlier commit left in build/gcc did not know all words of today."""
+    """A program of an earlier commit in build/gcc may not know today's words."""
     asked: list[str] = []
     program = tmp_path / "null"
 
@@ -100,7 +100,7 @@ def test_main__a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_kinds__of_sealed_frames_are_null_s(tool: ModuleType) -> None:
-    """null names what it takes; each kind is one of these words."""
+    """null names its words; each kind is one of them."""
     text = (ROOT / "tools/bench/null.c").read_text()
     for words, _ in tool.KINDS.values():
         assert f"null {words[0]} COUNT" in text

@@ -1,4 +1,4 @@
-"""tools/lab: hosts come up as asked for, reach each other, and go without a trace."""
+"""tools/lab: hosts come up as requested, reach each other, and leave no trace."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ pytestmark = pytest.mark.lab
 
 
 def traces(name: str) -> list[str]:
-    """Everything of a lab that can be seen from outside it."""
+    """Returns everything of a lab that is visible from outside."""
     state, netns = Path("/run/careful-lab") / name, Path("/run/netns")
     found = [str(path) for path in netns.glob(f"careful-{name}-*")] if netns.is_dir() else []
     found += [str(state)] if state.exists() else []
     for parent in ("/sys/fs/bpf/careful", "/run/careful"):
-        with contextlib.suppress(FileNotFoundError):  # others' last one may go meanwhile
+        with contextlib.suppress(FileNotFoundError):  # the last lab of others may end meanwhile
             found += [str(path) for path in Path(parent).glob(f"{name}-h*")]
     return found
 
@@ -47,7 +47,7 @@ def ping(lab: Lab, source: str, target: str, *options: str) -> None:
 
 @pytest.fixture
 def name(lab_possible: None):
-    """A name for a lab that the test makes by hand; whatever is left of it goes."""
+    """A name for a lab that the test makes by hand; its remains are removed."""
     one = f"t{os.getpid()}-hand"
     yield one
     tool("down", "--name", one, "--kill")
@@ -75,7 +75,7 @@ def test_up__link_has_one_queue(lab: Lab) -> None:
 
 
 def test_up__ends_of_a_pair_differ_in_index(lab: Lab, make_lab: MakeLab) -> None:
-    """Else the kernel handles the carrier once a second, and `up` waits for it."""
+    """Otherwise the kernel handles the carrier once a second, and `up` waits for it."""
     assert link(lab, "h1")["ifindex"] != link(lab, "h2")["ifindex"]
     many = make_lab(hosts=3)
     for host in many.hosts:
@@ -139,7 +139,7 @@ def test_up__mtu_as_asked_for_on_every_hop(make_lab: MakeLab) -> None:
 
 @pytest.mark.parametrize("name", ["SYS_ADMIN", "NET_ADMIN"])
 def test_up__names_the_capability_that_it_lacks(lab_possible: None, name: str) -> None:
-    """It said that ip(8) failed at mount --make-shared."""
+    """Its error once said that ip(8) failed at mount --make-shared."""
     without = ["setpriv", f"--bounding-set=-{name.lower()}", TOOL, "up", "--name", "lacking"]
     done = subprocess.run(without, capture_output=True, text=True)
     assert done.returncode == 1
@@ -166,7 +166,7 @@ def test_up__labs_side_by_side_do_not_meet(make_lab: MakeLab) -> None:
 
 
 def execute(lab: Lab, host: str, *command: str) -> subprocess.CompletedProcess[str]:
-    """By the tool; Lab does the same by itself, in less time."""
+    """Runs a command by the tool; Lab does the same itself, faster."""
     return tool("exec", "--name", lab.name, host, "--", *command, check=False)
 
 
@@ -207,7 +207,7 @@ def test_exec__pid_is_the_commands_own(lab: Lab) -> None:
 
 
 def test_exec__is_what_tests_do_without_it(lab: Lab) -> None:
-    """The environment, in all that carefulctl and others look at."""
+    """It sets the same environment for carefulctl and others."""
     for name, value in lab.environment("h1").items():
         assert execute(lab, "h1", "printenv", name).stdout.strip() == value
         assert lab.run("h1", "printenv", name).stdout.strip() == value
@@ -276,7 +276,7 @@ def test_down__names_processes_and_spares_them(make_lab: MakeLab) -> None:
     assert done.returncode == 1
     assert f"{process.pid} (sleep, h2)" in done.stderr
     assert process.poll() is None
-    ping(lab, "h1", lab.address("h2"))  # it took nothing away
+    ping(lab, "h1", lab.address("h2"))  # it removed nothing
     tool("down", "--name", lab.name, "--kill")
     assert process.wait(timeout=60) < 0
     assert traces(lab.name) == []
@@ -284,7 +284,7 @@ def test_down__names_processes_and_spares_them(make_lab: MakeLab) -> None:
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_down__ends_carefuld(name: str, tmp_path: Path, stopped: bool) -> None:
-    # Stands in for the daemon: what `down` goes by is the program's name and namespace.
+    # Stands in for the daemon: `down` goes by the program's name and namespace.
     daemon = tmp_path / "carefuld"
     daemon.write_bytes(Path("/usr/bin/sleep").read_bytes())
     daemon.chmod(0o755)
@@ -335,7 +335,7 @@ def test_down__removes_what_a_killed_daemon_left(name: str) -> None:
 
 
 def kill_up(name: str, progress: int) -> None:
-    """Kill an `up` of six hosts as soon as that much of it can be seen."""
+    """Kills an `up` of six hosts as soon as this much of it is visible."""
     up = subprocess.Popen([TOOL, "up", "--name", name, "--hosts", "6"], stdout=subprocess.DEVNULL)
     while len(traces(name)) < progress:
         assert up.poll() is None
@@ -353,7 +353,7 @@ def test_down__after_up_was_killed(name: str, progress: int) -> None:
 @pytest.mark.parametrize("progress", [1, 4, 8])
 def test_up__after_up_was_killed(name: str, progress: int) -> None:
     kill_up(name, progress)
-    tool("up", "--name", name)  # with two hosts: the half-made lab binds nobody
+    tool("up", "--name", name)  # with two hosts, since the half-made lab does not count
     tool("exec", "--name", name, "h1", "--", "ping", "-c1", "-W2", "10.77.0.2")
     assert len(traces(name)) == 3
 

@@ -1,4 +1,4 @@
-"""tools/lab up --hops: emulated links serve as asked, report what they did, and go."""
+"""tools/lab up --hops: emulated links serve as requested, report their work, and end."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def one_link(**link: Any) -> str:
 
 
 def ping(lab: Lab, count: int, nbytes: int = 56, interval_s: float = 0.005) -> list[float]:
-    """Round trips in ms, those that came back."""
+    """Returns the answered round trips, ms."""
     argv = ["ping", "-c", str(count), "-i", str(interval_s), "-W", "1", "-s", str(nbytes)]
-    # A damaged answer can tell ping of a round trip of years, and it waits two of them.
+    # A damaged answer can show ping a round trip of years, and ping waits two of them.
     argv = ["timeout", "-s", "INT", "5", *argv]
     out = lab.run("h1", *argv, lab.address("h2"), check=False).stdout
     return [
@@ -92,9 +92,9 @@ def test_hops__links_report_what_they_applied(chain: Lab) -> None:
             punctual = way["punctual"]
             assert punctual["G_us_per_KiB"] == pytest.approx(asked["G_us_per_KiB"], rel=0.05)
             assert punctual["frames_count"] <= 24
-            mean_KiB = (142 + 1042 + 3042) / 3 / 1024  # where the fit is the mean itself
+            mean_KiB = (142 + 1042 + 3042) / 3 / 1024  # the fit is the mean itself
             mean_us = applied["g_us"] + mean_KiB * applied["G_us_per_KiB"]
-            # Lateness is in it; nothing is ever early.
+            # It includes lateness; nothing is ever early.
             assert mean_us > asked["g_us"] + mean_KiB * asked["G_us_per_KiB"] - 1
 
 
@@ -112,7 +112,7 @@ def test_hops__table_says_what_is_charged(chain: Lab) -> None:
 
 
 def test_hops__routers_answer_every_probe(chain: Lab) -> None:
-    """No ICMP rate limit: of 30 probes that end at r1 none is without an answer."""
+    """Without an ICMP rate limit all 30 probes that end at r1 are answered."""
     argv = ["ping", "-t", "1", "-c", "30", "-i", "0.005", "-W", "1", "10.77.0.2"]
     out = chain.run("h1", *argv, check=False).stdout
     assert out.count("10.77.101.2") == 30
@@ -154,7 +154,7 @@ def test_hops__mishaps(make_lab: MakeLab, tmp_path: Path, link, count: int, fate
     assert done > 0.2 * count
     if fate == "duplicated":
         assert back > count
-    else:  # a damaged echo fails its checksum, or is none of ours
+    else:  # a damaged echo fails its checksum, or is not ours
         assert back < 0.8 * count
 
 
@@ -257,7 +257,7 @@ def test_hops__missing_file(lab_possible: None, tmp_path: Path) -> None:
 
 
 def test_hops__scaled_too_far(lab_possible: None, tmp_path: Path) -> None:
-    """Said by what reads the file, not by the emulator in its own unit."""
+    """The reader of the file reports it, not the emulator in its own unit."""
     path = write(tmp_path, "[[stage]]\ng_us = 1e5\nG_us_per_KiB = 1\n")
     done = tool("up", "--name", "bad", "--hops", str(path), "--scale", "1e5", check=False)
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""How tools/bench/run operations sums up what each operation took, and draws it."""
+"""Tests how tools/bench/run operations sums up and draws the times of operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests tools/powercut's reading of a disk and its log, and of the clocks of its two machines."""
+"""Tests how tools/powercut reads a disk and its log, and the clocks of its two machines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from tool_module import load_tool
 
-#: Has a file of the disk open until it is told to end.
+#: Keeps a file of the disk open until it is told to end.
 KEEP = "import sys; f = open(sys.argv[1], 'w'); print(flush=True); sys.stdin.read(); f.write('x')"
 
 
@@ -49,7 +49,7 @@ def image(powercut: ModuleType, tmp_path: Path) -> Path:
 def test_mounted__until_no_mount_namespace_has_it(
     powercut: ModuleType, image: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once umount had succeeded, and the file system wrote its last into the next cut's disk."""
+    """After a successful umount the file system once wrote into the next cut's disk."""
     argv = ["unshare", "--mount", sys.executable, "-c", KEEP, powercut.DISK / "file"]
     with powercut.mounted(image, "ext4"):
         keeper = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -71,7 +71,7 @@ def test_mounted__until_no_mount_namespace_has_it(
 
 
 def test_clocks__each_host_is_ahead_as_said_in_each_quarter(transfers: ModuleType) -> None:
-    """Steps add up to what the report says of the instants of a transfer."""
+    """The steps add up to the report's offsets at the instants of a transfer."""
     for host, ahead_s in transfers.AHEAD_S.items():
         now_s = 0
         for number in range(24):
@@ -82,7 +82,7 @@ def test_clocks__each_host_is_ahead_as_said_in_each_quarter(transfers: ModuleTyp
 def test_faults__a_file_with_another_time(
     transfers: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With -u a file has its source's time, whatever the clocks say; without, its own."""
+    """With -u a file has its source's time, whatever the clocks show; otherwise its own."""
     monkeypatch.setattr(transfers, "DISK", tmp_path)
     all_of = transfers.transfers(6)
     assert {one.update for one in all_of} == {False, True}

@@ -1,4 +1,4 @@
-"""tools/lint/prose.py: the places that it finds, and those that it leaves alone."""
+"""Tests which places tools/lint/prose.py finds, and which it leaves alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A release's long runs: what they are, that they continue, and that a failure stays told."""
+"""A release's long runs: their pieces, that they continue, and that a failure stays recorded."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_pieces__have_commands_that_know_their_options(release: ModuleType, tmp_
 
 
 class Played:
-    """A release of three pieces, the middle one as it is told."""
+    """A release of three pieces; the test decides about the middle one."""
 
     def __init__(self, release: ModuleType, out: Path, patch: pytest.MonkeyPatch) -> None:
         self.out, self.release, self.status = out, release, out.parent / "status"
@@ -122,7 +122,7 @@ def test_release__interrupted_goes_on(played: Played, capsys: pytest.CaptureFixt
 def test_run__finds_carefulctl(
     release: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From any shell: `tools/release` is called without the environment in PATH."""
+    """`tools/release` is also called without the environment in PATH."""
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     piece = release.Piece("faults", "1", ["sh", "-c", 'echo "$PATH"'])
     assert release.run(piece, tmp_path) == (0, f"{ROOT / '.venv/bin'}:/usr/bin:/bin")
@@ -134,7 +134,7 @@ def test_release__a_failure_ends_nothing_else_and_stays_told(
     assert played.run(3) == 1
     assert played.ran() == {"sim": 1, "fuzz": 1, "soak": 1}
     assert "FAILED  fuzz 1: status 3, fuzz" in capsys.readouterr().out
-    assert played.run(0) == 1  # it is right now, and was not before
+    assert played.run(0) == 1  # it succeeds now, but failed before
     assert played.ran() == {"sim": 1, "fuzz": 2, "soak": 1}
     assert [one["status"] for one in played.report["failures"]] == [3]
 

@@ -1,7 +1,7 @@
-"""The kept runs of tools/bench keep what tests/reports/README.md says of them.
+"""The kept runs of tools/bench confirm the claims of tests/reports/README.md.
 
-One run over an emulated link depends on the other work of the machine; 40 kept runs do not. A
-figure that was withheld counts as one that missed.
+A single run over an emulated link depends on the machine's other work; 40 kept runs do not. A
+withheld figure counts as wrong.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def shown(*argv: object) -> str:
 
 
 def judged(name: str, kept: Path) -> str:
-    """The last line of `measure` about kept runs."""
+    """Returns the last line of `measure` about kept runs."""
     return shown("measure", name, "--runs", 0, "--keep", kept).splitlines()[-1]
 
 
 def without(name: str, one: dict[str, Any]) -> dict[str, Any]:
-    """The run with what it found withheld, or wrong where nothing can be withheld."""
+    """Returns the run with its figures withheld, or wrong if they cannot be withheld."""
     if name == "pathchar":
         hops = [dict(hop) for hop in one["hops"]]
         hops[1]["G_us_per_KiB"] = None
@@ -81,14 +81,14 @@ def test_kept_signatures__that_do_not_settle_are_too_many(tmp_path: Path) -> Non
 
 
 def last_line(tool: str, kept: Path, *words: str) -> str:
-    """The last line of a tool of tools/bench about a report."""
+    """Returns the last line of a tool of tools/bench about a report."""
     return shown(tool, *words, "--rounds", 0, "--keep", kept).splitlines()[-1]
 
 
 def met_unless(
     tool: str, tmp_path: Path, spoil: Callable[[dict[str, Any]], None], name: str = "", *words: str
 ) -> None:
-    """The kept report meets its bounds; with this done to it, it does not."""
+    """Checks that the kept report meets its bounds, and after this change does not."""
     kept = REPORTS / f"{name or tool.replace('_', '-')}.json"
     assert last_line(tool, kept, *words) == "met"
     found = json.loads(kept.read_text())
@@ -102,7 +102,7 @@ def met_unless(
 def test_table2__a_figure_that_is_withheld_too_often(
     withheld: int, said: str, tmp_path: Path
 ) -> None:
-    """Medians alone said "met" where one run of 24 had the figure at all."""
+    """Medians alone once said "met" when one run of 24 had the figure."""
     both = {"g_b_us": 750.0, "G_b_us_per_KiB": 2490.0, "sum_G_others_us_per_KiB": 4000.0}
     near = both | {"sum_G_others_us_per_KiB": 4200.0}  # 5 %; P1 has 5.5
     none = both | {"sum_G_others_us_per_KiB": None}
@@ -189,7 +189,7 @@ def test_drivers__nothing_was_lost_and_the_page_says_how_much_passed() -> None:
     assert f"{most} at most, and each transfer was right" in page
     assert f"up to {most} were" in table
     for pair, one in kept.items():
-        if "up_said" in one:  # it cannot be had there
+        if "up_said" in one:  # not available there
             why = re.search(r"it has none (before Linux [\d.]+)", one["up_said"])
             assert why, pair
             assert f"| none: {why[1]} |" in page, pair
@@ -222,7 +222,7 @@ def test_power_cut__nothing_was_missing_and_the_table_says_of_how_many_writes() 
         sum(one[key] for one in honest.values()) for key in ("with_a_part", "resumed")
     )
     assert f"{parts} cuts left a part, and with {resumed} of them the same command went on" in table
-    # A disk that lies is found out.
+    # A disk that ignores flushes is detected.
     assert set(kept) == {f"{fs}, half of the flushes ignored" for fs in honest}
     for row, one in kept.items():
         assert any("reported complete" in text for text in one["failures"]), row

@@ -1,4 +1,4 @@
-"""The second try of tools/test: it runs exactly the tests that failed, and hides nothing.
+"""The second try of tools/test runs exactly the failed tests, and hides no failure.
 
 Each test copies tools/test into a small project whose other tools are stubs.
 """
@@ -60,7 +60,7 @@ def run(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def c_tests(project: Path, **commands: str) -> subprocess.CompletedProcess[str]:
-    """What `tools/test quick` prints of these C tests, each a shell command."""
+    """Returns the output of `tools/test quick` about these C tests, each a shell command."""
     with (project / "datapath/CMakeLists.txt").open("a") as cmake:
         for name, command in commands.items():
             cmake.write(f"add_test(NAME {name} COMMAND sh -c [[{command}]])\n")
@@ -69,10 +69,10 @@ def c_tests(project: Path, **commands: str) -> subprocess.CompletedProcess[str]:
 
 
 def python_tests(project: Path, text: str) -> subprocess.CompletedProcess[str]:
-    """What `tools/test quick` prints of these Python tests, run side by side."""
+    """Returns the output of `tools/test quick` about these Python tests, which run in parallel."""
     (project / "tests/test_one.py").write_text(f"import os\nfrom pathlib import Path\n{text}")
     (project / "tests/test_two.py").write_text("def test_passes(): pass\n")
-    # The quick step's own choice of files does not exist here.
+    # The files of the quick step do not exist here.
     script(
         project / ".venv/bin/python",
         f'for word; do shift; case $word in tests/*|--ignore=*) ;; *) set -- "$@" "$word" ;; '
@@ -157,7 +157,7 @@ def test_quick__a_python_test_that_fails_once_is_run_again(project: Path) -> Non
 
 @pytest.mark.parametrize(("command", "status"), [("true", 0), (FAILS_AT_FIRST, 1)])
 def test_all__what_runs_ahead_of_its_step_counts(project: Path, command: str, status: int) -> None:
-    """A test in virtual time depends on no other process: it gets no second try."""
+    """A test in virtual time does not depend on other processes, so it gets no second try."""
     script(project / ".venv/bin/python", "sleep 1")
     script(project / "tests/spin/run", "true")
     with (project / "datapath/CMakeLists.txt").open("a") as cmake:

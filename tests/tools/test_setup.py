@@ -1,5 +1,4 @@
-"""Tests what tools/setup installs: each package by its hash, and no test packages where no tests
-run."""
+"""Tests that tools/setup installs each package by its hash, and test packages only for tests."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ def normal(name: str) -> str:
 
 
 def pinned(name: str) -> dict[str, tuple[str, list[str]]]:
-    """Version and hashes of each package that a file of requirements names for this Python."""
+    """Returns version and hashes of each package in a requirements file for this Python."""
     text = (TOOLS / name).read_text().replace("\\\n", " ")
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     found = [
@@ -42,7 +41,7 @@ def pinned(name: str) -> dict[str, tuple[str, list[str]]]:
 
 
 def needed(package: str, extras: Iterable[str] = ()) -> set[str]:
-    """Returns a package's dependencies, and theirs, by what is installed."""
+    """Returns the dependencies of an installed package, recursively."""
     seen: set[tuple[str, str]] = set()
     todo = [(package, extra) for extra in ("", *extras)]
     while todo:
@@ -68,7 +67,9 @@ def test_requirements__without_those_of_tests_are_what_careful_needs() -> None:
 
 
 def test_requirements__are_installed_by_their_hashes() -> None:
-    """A version alone trusts whoever has the index, or the account, on the day of the set-up."""
+    """A version without a hash trusts the index, and the package's account, on the day of the
+    set-up.
+    """
     mine = pinned("requirements.txt") | pinned("requirements-extras.txt")
     tests = pinned("requirements-test.txt")
     assert not set(mine) & set(tests)
@@ -83,7 +84,7 @@ def test_requirements__are_installed_by_their_hashes() -> None:
 
 
 def test_build__below_a_path_with_a_space(tmp_path: Path) -> None:
-    """The manual is the one step of the wheel's build that CMake itself starts a program for."""
+    """Only for the manual does CMake itself start a program in the wheel's build."""
     root = tmp_path / "a space"
     root.mkdir()
     for name in ("datapath", "ebpf", "tests", "tools"):
@@ -154,7 +155,7 @@ def test_failure__names_its_cause(printed: str, expected: str, tmp_path: Path) -
 
 
 def test_another_distribution__hears_what_it_lacks(tmp_path: Path) -> None:
-    """No dpkg-query: programs and libraries are looked for themselves."""
+    """Without dpkg-query the programs and libraries themselves are looked for."""
     clang = tmp_path / "clang"
     clang.write_text("#!/bin/sh\n")
     clang.chmod(0o755)

@@ -1,4 +1,6 @@
-"""Half a million frames, each byte compared; what ends a soak early; what it must notice."""
+"""Half a million frames, each byte compared; interruptions of a soak, and faults that it must
+notice.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from hosts import wait_for
 from lossy import hops
 
 ROOT = Path(__file__).resolve().parents[2]
-#: That are sent after an interruption.
+#: Frames that are sent after an interruption.
 FRAMES = 500_000
 
 pytestmark = [
@@ -28,7 +30,7 @@ Start = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Start tools/soak with a state of its own; however the test ends, none continues."""
+    """Starts tools/soak with its own state; it ends with the test."""
     begun: list[subprocess.Popen[str]] = []
 
     def one(*args: str | Path) -> subprocess.Popen[str]:
@@ -47,14 +49,14 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def namespaces(soak: subprocess.Popen[str]) -> list[str]:
-    """The hosts of its lab."""
+    """Returns the hosts of its lab."""
     found = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
     names = [line.split()[0] for line in found.stdout.splitlines()]
     return [name for name in names if f"-soak{soak.pid}-" in name]
 
 
 def moving(soak: subprocess.Popen[str]) -> None:
-    """Wait until its second host has received many frames."""
+    """Waits until its second host has received many frames."""
 
     def frames() -> int:
         assert soak.poll() is None, soak.communicate()
@@ -114,8 +116,9 @@ def test_soak__its_interface_is_deleted(tmp_path: Path, start: Start) -> None:
 
 
 def test_soak__a_lost_frame_is_seen_and_counted(tmp_path: Path, start: Start) -> None:
-    """The link loses one frame of a thousand: it is sent again, spoils the run, and stays on
-    record."""
+    """The link loses one frame in a thousand: the frame is sent again, and the run fails and stays
+    on record.
+    """
     report = ("--report", tmp_path / "report.json")
     lossy = ("--frames", "20000", "--hops", hops(tmp_path, "loss = 0.001"), *report)
     soak = start(*lossy)
@@ -134,7 +137,7 @@ def test_soak__a_lost_frame_is_seen_and_counted(tmp_path: Path, start: Start) ->
 
 @pytest.mark.parametrize("bad", [{"frames_missing": 1}, {"lost": {"lost_frames": 1}}])
 def test_soak__a_loss_is_a_failure(tmp_path: Path, start: Start, bad: dict[str, object]) -> None:
-    """Also where no operation failed of it, and in a state of an earlier version."""
+    """Also if no operation failed, and in a state of an earlier version."""
     report = tmp_path / "report.json"
     piece = {"seconds": 1.0, "frames": 2000, "frames_missing": 0, "bytes": 1, "requests": 1}
     piece |= {"stores": 0, "gets": 0, "lost": {}, "xdp_mode": "native"} | bad

@@ -1,4 +1,4 @@
-"""The units of packages: systemd takes them, and they let carefuld have what it keeps."""
+"""systemd accepts the packages' units, and they leave carefuld the capabilities that it keeps."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_units__systemd_takes_them(tmp_path: Path) -> None:
 
 
 def test_unit__ends_no_carefuld_that_it_did_not_start() -> None:
-    """ExecStopPost runs after a start that failed, too, and another may be up since."""
+    """ExecStopPost also runs after a failed start, when another carefuld may be up."""
     text = (UNITS / "carefuld@.service").read_text()
     (said,) = re.findall(r"^ExecStopPost=-/usr/bin/carefulctl (.*)", text, re.M)
     assert said.split() == ["down", "--dead", "--instance", "%I", "%I"]
@@ -54,7 +54,9 @@ def test_unit__bounds_memory() -> None:
 
 
 def test_unit__comes_up_with_its_interface() -> None:
-    """Also with one that comes late, or again: BindsTo ends it, and nothing else began it again."""
+    """It also starts with an interface that appears late or again. BindsTo ends it, and nothing
+    else started it again.
+    """
     text = (UNITS / "carefuld@.service").read_text()
     device = "sys-subsystem-net-devices-%i.device"
     assert re.findall(r"^BindsTo=(.*)", text, re.M) == [device]
@@ -62,7 +64,7 @@ def test_unit__comes_up_with_its_interface() -> None:
 
 
 def test_socket__comes_and_goes_with_its_service() -> None:
-    """Enabled or activated by itself it would start what was stopped."""
+    """Enabled or activated alone, the socket would start a stopped service."""
     service = (UNITS / "carefuld@.service").read_text()
     text = (UNITS / "carefuld@.socket").read_text()
     assert re.findall(r"^Requires=(.*)", service, re.M) == ["carefuld@%i.socket"]
@@ -70,13 +72,13 @@ def test_socket__comes_and_goes_with_its_service() -> None:
     assert "\nStopWhenUnneeded=yes\n" in text
     assert "\nRemoveOnStop=yes\n" in text
     assert "[Install]" not in text
-    # Else the boot would wait for the interface, with sockets.target.
+    # Otherwise sockets.target, and so the boot, would wait for the interface.
     assert "\nDefaultDependencies=no\n" in text
     assert re.findall(r"^BindsTo=(.*)", text, re.M) == re.findall(r"^BindsTo=(.*)", service, re.M)
 
 
 def test_socket__is_where_clients_look() -> None:
-    """And never in the place of one that carefuld made, when it was brought up by hand."""
+    """It never replaces the socket of a carefuld that was started by hand."""
     text = (UNITS / "carefuld@.socket").read_text()
     path = str(Instance("%I").socket)
     assert re.findall(r"^ListenSequentialPacket=(.*)", text, re.M) == [path]
@@ -98,7 +100,7 @@ def test_unit__is_named_as_systemd_escapes() -> None:
 def test_prerm__takes_down_the_others_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One that does not exit keeps none of them up."""
+    """A carefuld that does not exit does not keep the others up."""
     text = (ROOT / "debian/careful.prerm").read_text()
     (program,) = re.findall(r"python3 -P -c '(.*?)' \|\| true", text, re.S)
     gone = []
@@ -135,7 +137,7 @@ def control(package: str) -> str:
 
 
 def test_control__dh_python3_has_a_package_to_act_on() -> None:
-    """Without it nothing was compiled at installation, and dh_python3 said so to nobody."""
+    """Without it the installation compiled nothing, and dh_python3 did not report that."""
     assert "${python3:Depends}" in control("python3-careful")
 
 
@@ -144,7 +146,7 @@ def test_control__what_must_be_of_one_version_is() -> None:
 
 
 def test_control__the_python_package_takes_its_files_over() -> None:
-    """They were careful's until 0.1.0; without Replaces dpkg unpacks none of them."""
+    """The files belonged to careful until 0.1.0; without Replaces dpkg does not unpack them."""
     (first,) = re.findall(r"^Replaces: careful \(<< (.*)~\)$", control("python3-careful"), re.M)
     assert f"Breaks: careful (<< {first}~)\n" in control("python3-careful")
     log = (ROOT / "debian/changelog").read_text()

@@ -1,4 +1,4 @@
-"""The wheel, installed where nothing but what it requires is: what works, and what says why not."""
+"""The wheel, installed with only its requirements: all of it works or says why not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(*argv: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def required(name: str) -> set[str]:
-    """Returns a distribution's dependencies without its extras, and theirs."""
+    """Returns a distribution's dependencies without extras, recursively."""
     found = set()
     for line in metadata.requires(name) or []:
         one = Requirement(line)
@@ -35,7 +35,7 @@ def required(name: str) -> set[str]:
 
 
 def lend(names: Sequence[str], site: Path) -> None:
-    """Distributions of this environment to another: pip would want a network."""
+    """Links distributions of this environment into another, since pip would need a network."""
     for name in names:
         found = metadata.distribution(name)
         tops = {file.parts[0] for file in found.files or [] if file.parts[0] not in ("..", ".")}
@@ -45,7 +45,7 @@ def lend(names: Sequence[str], site: Path) -> None:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns the folder of its programs."""
+    """Installs the wheel. Returns the folder of its programs."""
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     lock = ["flock", ROOT / "build/gcc.lock"]  # of tools/build
@@ -77,7 +77,7 @@ def test_wheel__carries_what_it_needs(installed: Path) -> None:
 
 
 def test_wheel__brings_the_manual(installed: Path) -> None:
-    """Returns where man looks for pages of a program in PATH."""
+    """man finds the pages next to a program in PATH."""
     pages = {path.name for path in (installed.parent / "share/man").glob("man*/*")}
     assert {"carefulctl.1", "carefulctl-get.1", "carefulctl-tune-set.1"} <= pages
     assert {"{}.{}".format(*title(topic)) for topic in man.topics()} <= pages
@@ -87,7 +87,7 @@ def test_wheel__brings_the_manual(installed: Path) -> None:
 
 
 def test_wheel__requires_what_it_imports() -> None:
-    """Each by its own name: what comes with another distribution may go with it."""
+    """Each import is a requirement of its own, since another distribution may drop it."""
     own = {Requirement(line).name.lower() for line in metadata.requires("careful") or []}
     known = metadata.packages_distributions()
     imported = set()
