@@ -29,5 +29,5 @@ def daemon(tmp_path: Path, export: Path) -> Iterator[FakeDaemon]:
 
 @pytest.fixture
 def route(daemon: FakeDaemon) -> Route:
-    """How to reach it."""
+    """The route to the daemon."""
     return Route(daemon.path, "test", resolve("10.0.0.2"), "h2")

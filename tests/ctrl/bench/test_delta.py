@@ -1,4 +1,4 @@
-"""How sure a difference is: rounds that are alike within are no more than one value each."""
+"""Intervals of differences: a round whose values move together counts as one value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STREAM = replace(CELL, table="throughput")
 
 
 def ran(cell: Cell, traditional: list[float], careful: list[float]) -> Found:
-    """A cell whose nodes differ little, with these means of its rounds."""
+    """Returns a cell whose nodes differ little, with these means of rounds."""
     found = Found([cell])
     for protocol, means in (("traditional", traditional), ("careful", careful)):
         found.results[cell, protocol].values = [
@@ -30,7 +30,9 @@ def ran(cell: Cell, traditional: list[float], careful: list[float]) -> Found:
 
 
 def test_compare__an_interval_holds_the_truth_in_nineteen_of_twenty() -> None:
-    """A round's 8 values move together: taken for independent, they held it in half."""
+    """A round's 8 values move together; as independent values they would hold it in half of the
+    cases.
+    """
     random = np.random.default_rng(7)
     for rounds in (5, 15):
         held = 0
@@ -105,6 +107,6 @@ def test_text__has_the_interval_and_counts_cells() -> None:
 def test_kept_run__careful_is_behind_by_chance_at_most() -> None:
     kept = Path(__file__).resolve().parents[3] / "tests/reports/bench.json"
     count = totals(report.read(json.loads(kept.read_text())))
-    assert count[BEHIND] <= 1  # of 91 cells: as many as chance makes (benchmarks.md)
+    assert count[BEHIND] <= 1  # of 91 cells: as many as by chance (benchmarks.md)
     assert count[AHEAD] >= 30
     assert not count[None]

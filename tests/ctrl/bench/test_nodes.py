@@ -1,4 +1,4 @@
-"""A group of nodes, of programs that say what the test likes: who failed is found and named."""
+"""A group of nodes whose programs answer as the test wants: the failed node is found and named."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from careful.bench.rounds import Found, Part
 from careful.errors import CarefulError
 
 CELL = Cell("latency", 2, 1, False, 10)
-#: Says that it is ready, then answers lines as its first word says. The rest is careful-p2's.
+#: Prints that it is ready, then answers lines by its first word. The other words are careful-p2's.
 FAKE = """
 import os, signal, sys
 case = sys.argv[1]
@@ -89,7 +89,7 @@ def test_nodes__all_late(program: Path) -> None:
 
 
 def test_part__goes_on_after_a_cell_that_does_not_end(program: Path) -> None:
-    """With new nodes; a later round leaves that cell out."""
+    """It continues with new nodes; later rounds leave that cell out."""
     wanted = [CELL, Cell("latency", 2, 7, False, 10), Cell("latency", 2, 8, False, 10)]
     found = Found(wanted)
     part = Part(hosts(program, "late first", "late first"), "careful", "block", 64, 60)

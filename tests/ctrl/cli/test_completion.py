@@ -68,7 +68,7 @@ def test_completion__prints_a_script(
 
 
 def test_completion__bash_types_no_blank_after_a_host(tmp_path: Path) -> None:
-    """Typed as a user types it, by way of bash itself."""
+    """bash itself completes typed words."""
     if not shutil.which("bash"):
         pytest.skip("bash is not installed")
     (tmp_path / "careful.toml").write_text(CONFIG)
@@ -118,7 +118,7 @@ printf '%s\\n' "$#" "$1"
 
 
 def _told(folder: Path, script: str, lines: str) -> dict[str, str]:
-    """An environment in which carefulctl says so much of a server's names; and its script."""
+    """Returns an environment whose carefulctl prints these names of a server, and its script."""
     (folder / "said").write_text(lines)
     program = folder / "carefulctl"
     program.write_text(f"#!/bin/sh\ncat {folder / 'said'}\n")
@@ -132,7 +132,7 @@ def _told(folder: Path, script: str, lines: str) -> dict[str, str]:
 def test_zsh__is_given_what_a_server_says_as_it_is(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One match, of which nothing was run; compadd without -Q quotes it where it is inserted."""
+    """It is one match, and nothing of it is run; compadd without -Q quotes it when inserting."""
     assert run(["completion", "zsh"]) == 0
     env = _told(tmp_path, capsys.readouterr().out, f"plain\nh2:{name}\n_\n")
     script = """
@@ -154,7 +154,7 @@ _carefulctl_completion
 def test_fish__is_given_what_a_server_says_as_it_is(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One match, of which nothing was run; fish quotes what it inserts."""
+    """It is one match, and nothing of it is run; fish quotes when inserting."""
     assert run(["completion", "fish"]) == 0
     env = _told(tmp_path, capsys.readouterr().out, f"plain,h2:{name}\n")
     script = "source ./script; complete --do-complete 'carefulctl get h2:'"

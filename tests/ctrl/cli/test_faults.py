@@ -1,4 +1,4 @@
-"""Errors of carefulctl: one line for what a user gave, a traceback for a fault of the program."""
+"""Errors of carefulctl: one line for a user's mistake, a traceback for a fault of the program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLAN = ["plan", "--pipeline", "trapeze", "--bytes", "1MiB"]
 
 
 def fail(patch: pytest.MonkeyPatch, error: Exception) -> None:
-    """The plan's computation raises `error`."""
+    """Makes the plan's computation raise `error`."""
 
     def answer(*_: object) -> None:
         raise error

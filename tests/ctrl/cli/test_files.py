@@ -1,4 +1,4 @@
-"""ls, get, put, sync and partials as they are typed: what they mean, print and end with."""
+"""ls, get, put, sync and partials as typed: their effects, output and status."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from fake_daemon import FakeDaemon
 
 
 class Effect:
-    """An effect of the path; these tests do not look at it."""
+    """An effect of the path, which these tests ignore."""
 
     def as_dict(self) -> dict[str, Any]:
         return {}
 
 
 class Said(NamedTuple):
-    """The status and the output of a command."""
+    """The status and output of a command."""
 
     status: int
     out: str
@@ -45,7 +45,7 @@ def _type(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Type:
-    """Type a command in a directory `here`; h2 is the stand-in for a peer."""
+    """Runs a command in a directory `here`; h2 is a fake peer."""
     monkeypatch.setattr(remote, "find", lambda *_: (route, Effect()))
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -95,7 +95,7 @@ def test_put__the_same_twice(type_: Type, export: Path) -> None:
 
 
 def test_put__of_sysfs(type_: Type, export: Path) -> None:
-    """Reads give 4 bytes where stat says 4096: it was said to have become shorter."""
+    """Reads give 4 bytes and stat 4096: the file was once reported as shortened."""
     name = "/sys/devices/system/cpu/online"
     assert Path(name).stat().st_size > len(Path(name).read_bytes())
     for words in (
@@ -113,7 +113,7 @@ def test_put__of_sysfs(type_: Type, export: Path) -> None:
 
 
 def test_get__a_special_file_stays(type_: Type, export: Path) -> None:
-    """A file of a tree replaces files and links, with -f, but no fifo; nor does a directory."""
+    """With -f a file of a tree replaces files and links, but no fifo; a directory does not either."""
     (export / "ds/sub").mkdir(parents=True)
     (export / "ds/link").symlink_to("a")
     for name in ("a", "b", "sub/x"):
@@ -144,7 +144,7 @@ def test_debug__a_failure_of_a_file_has_a_traceback(
     words: tuple[str, ...],
     origin: str,
 ) -> None:
-    """It was thrown away with the failures that are collected."""
+    """The traceback was once lost with the collected failures."""
     (export / "ds").mkdir()
     (export / "ds/a").write_text("a")
     Path("ds").mkdir()
@@ -160,7 +160,7 @@ def test_debug__a_failure_of_a_file_has_a_traceback(
 
 
 def test_get__verbose_names_what_is_done(type_: Type, export: Path) -> None:
-    """Not what failed: that is on standard error."""
+    """Failures are on standard error only."""
     (export / "ds").mkdir()
     for name in ("a", "b", "c"):
         (export / "ds" / name).write_text(name)
@@ -205,7 +205,7 @@ def test_names__of_the_export_itself(type_: Type, daemon: FakeDaemon) -> None:
 
 
 class Tree:
-    """A tree at h2, and what `sync` is told to make of it here, or the other way round."""
+    """A tree at h2 and its copy by `sync` here, or the other way round."""
 
     def __init__(self, way: str, export: Path) -> None:
         here = Path.cwd()
@@ -281,7 +281,7 @@ def test_sync__newer_stays_if_that_is_asked(type_: Type, tree: Tree) -> None:
 
 @pytest.mark.parametrize("option", ["-r", "-a", "-p"])
 def test_sync__after_the_first_copy(type_: Type, tree: Tree, option: str) -> None:
-    """`get -r` kept no times: everything was newer here, and stale files stayed for ever."""
+    """`get -r` once kept no times: everything was newer here, and stale files stayed."""
     move = "get" if tree.words[0] == "h2:ds" else "put"
     assert type_(move, "-r", option, *tree.words).status == 0
     again = type_("sync", *tree.words)
@@ -311,7 +311,7 @@ def test_sync__idle_writes_nothing(type_: Type, tree: Tree) -> None:
 
 
 def test_sync__only_blocks_that_differ_move(type_: Type, tree: Tree) -> None:
-    """A file of another time is compared, and gets the time, though nothing moves."""
+    """A file with another time is compared and gets the time, though no block moves."""
     tree.write("large", "x" * 10_000_000)
     type_("sync", *tree.words)
     os.utime(tree.path("large"), ns=(0, 5))
@@ -355,7 +355,7 @@ def test_sync__a_disk_that_is_not_mounted(
     mounted: str,
     first: tuple[str, ...],
 ) -> None:
-    """An empty mount point emptied the copy, with status 0."""
+    """An empty mount point once emptied the copy, with status 0."""
     monkeypatch.setenv("CAREFUL_STATE_DIR", str(tmp_path / "state"))
     place, words = tree.source / mounted, ("sync", "--delete", *tree.words)
     mount = ["mount", "-t", "tmpfs", "none", place]
@@ -427,7 +427,7 @@ _LOGS = ("logs/a.gz", "logs/b.gz", "logs/c.txt", "logs/.d.gz", "old/logs/e.gz", 
         ("logs/.*.gz", [".d.gz"]),
         ("*/*/*.gz", ["e.gz"]),
         ("o*/logs/*", ["e.gz"]),
-        ("x[1]", ["x[1]"]),  # there as it is written
+        ("x[1]", ["x[1]"]),  # the name as typed
         ("x[0-9]", ["x1"]),
         ("/logs/c.*", ["c.txt"]),
     ],
@@ -461,7 +461,7 @@ def test_wildcards__of_directories(type_: Type, export: Path) -> None:
 
 
 def test_ls__a_host_that_does_not_answer(type_: Type, daemon: FakeDaemon) -> None:
-    """A firewall there looks like a host that is off: the error has the command for each."""
+    """A firewall looks like a host that is off, so the error has a command for both."""
     daemon.connect_status, daemon.info.port = -errno.ETIMEDOUT, 51977
     found = type_("ls", "h2:")
     assert found.status == 1

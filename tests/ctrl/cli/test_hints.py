@@ -1,4 +1,4 @@
-"""Tests hints for habits of scp, rsync and iperf3: the message says what to type instead."""
+"""Hints for users of scp, rsync and iperf3: the message says what to type instead."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_sync__takes_the_options_that_it_always_has() -> None:
 
 
 def test_hint__an_absolute_path(capsys: pytest.CaptureFixture[str]) -> None:
-    """rsync and scp mean the root of the other host; here an export is the root."""
+    """rsync and scp mean the host's root; here an export is the root."""
     hint = "h.invalid:/srv/x is below what h.invalid exports; `carefulctl ls h.invalid:` lists it"
     for path, count in (("/srv/x", 1), ("srv/x", 0)):
         assert run(["get", f"h.invalid:{path}", "."]) == 1

@@ -1,4 +1,4 @@
-"""`carefulctl ls`: the order, the JSON, and directories that are larger than memory should be."""
+"""`carefulctl ls`: order, JSON, and memory use for large directories."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fake_daemon import Answer, FakeDaemon, Handle
 
 ATTR = Attr(0o100644, 1, 0, 0, 5, 0, 0, 1, 1, 0)
 
-#: Lists what the daemon of a socket has, as the command does, and says how much memory it took.
+#: Lists the daemon's directory like the command, and prints the memory used.
 _LS = """
 import sys
 from pathlib import Path
@@ -65,7 +65,7 @@ def ls(daemon: FakeDaemon, *options: str) -> tuple[str, int]:
 def test_ls__memory_does_not_grow_with_the_directory(
     daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
 ) -> None:
-    """It did by 830 bytes an entry, with --json by 2,300."""
+    """It once grew by 830 bytes an entry, with --json by 2,300."""
     count = 50_000
     _, small = ls(daemon, *options)
     records = b"".join(record(f"a name that is not short at all {at:06}") for at in range(count))
@@ -145,7 +145,7 @@ def test_spool__is_no_listing(data: bytes) -> None:
 
 
 def test_spool__large_ones_are_no_memory() -> None:
-    """The file is of no memfd, whose pages cannot be given back."""
+    """Large listings are in a file on disk, not in a memfd."""
     with Spool(1 << 30) as large, Spool(1 << 10) as small:
         kinds = [Path(f"/proc/self/fd/{one.fd}").readlink() for one in (large, small)]
     assert ["memfd:" in str(kind) for kind in kinds] == [False, True]

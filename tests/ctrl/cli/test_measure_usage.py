@@ -1,4 +1,4 @@
-"""`carefulctl measure` and `trace`: numbers that are none are usage errors."""
+"""`carefulctl measure` and `trace`: invalid numbers are usage errors."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_plot__what_cannot_be_written_is_refused_before_anything_is_done(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """It ended in a traceback, a line or a usage message, before or after the measurement."""
+    """It once ended in a traceback, a line or a usage message, before or after the measurement."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "dir.svg").mkdir()
     assert run([*argv, "--plot", file]) == 2
@@ -133,7 +133,7 @@ def test_usage__is_one_line_that_names_the_help(
 def test_up__a_number_that_no_option_takes(
     option: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before anything is tried: carefuld says the same of itself, but too late for a status 2."""
+    """It is refused before any work; carefuld would refuse it too late for status 2."""
     assert run(["up", "nowhere0", option, value]) == 2
     assert f"Invalid value for '{option}': {value} is not in the range" in capsys.readouterr().err
     alone = subprocess.run(["carefuld", option, value], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""A command continues though carefuld becomes another release's in the middle of its work."""
+"""A command continues though carefuld is upgraded in the middle of its work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from careful.cli.transfer_options import options_of, reads_again
 from careful.errors import CarefulError, OtherReleaseError
 
 UPGRADED = OtherReleaseError(errno.EPROTO, "carefuld is from another release")
-#: As a transfer that meets another release's carefuld, but in the process that follows.
+#: Like a transfer that meets an upgraded carefuld, but in the next process.
 PROGRAM = """
 import os, sys
 from careful.cli import transfer
@@ -34,7 +34,9 @@ with Outlasting(60.0) as patience:
 
 
 def test_outlasting__becomes_the_command_that_is_installed() -> None:
-    """In the same process, with the same words; once, where that cannot speak with it either."""
+    """In the same process, with the same words; only once, if that command cannot speak with it
+    either.
+    """
     argv = [sys.executable, "-c", PROGRAM, "get", "h2:a b", "."]
     done = subprocess.run(argv, capture_output=True, text=True)
     first, second = done.stdout.splitlines()
@@ -72,7 +74,7 @@ def test_outlasting__ends(
 def test_reads_again__not_what_is_no_file(
     option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pipe can be read only once: patterns that protect files from --delete would be lost."""
+    """A pipe can be read only once, so patterns that protect files from --delete would be lost."""
     found = []
 
     def looked(given: dict[str, Any], *more: Any) -> None:

@@ -41,7 +41,7 @@ SHOWN = "new\\nline \\x1b[31m \\udcff"
 
 
 class Terminal:
-    """A pseudo-terminal: what is written to `stream` is in `text()` once that is closed."""
+    """A pseudo-terminal: text() returns the output to `stream` after its end."""
 
     def __init__(self) -> None:
         self._master, slave = pty.openpty()
@@ -56,27 +56,27 @@ class Terminal:
                 self._read += data
 
     def text(self) -> str:
-        """All that was written."""
+        """Returns all output."""
         self.stream.close()
         self._thread.join()
         return self._read.decode()
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Closes the descriptors."""
         self.text()
         os.close(self._master)
 
 
 @pytest.fixture
 def terminal() -> Iterator[Terminal]:
-    """A terminal, that a test makes its standard error by take()."""
+    """A terminal that take() makes the standard error."""
     one = Terminal()
     yield one
     one.close()
 
 
 def take(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make it standard error; not before the test itself, for pytest changes that, too."""
+    """Makes it standard error, inside the test, since pytest changes that too."""
     monkeypatch.setattr(sys, "stderr", terminal.stream)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
@@ -134,7 +134,7 @@ def test_watch__a_bar_on_a_terminal_alone(
 def test_bar__is_one_line(
     columns: int, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A long text wrapped: "files" stood on a line of its own below it."""
+    """A long text once wrapped, with "files" on a line of its own."""
     take(terminal, monkeypatch)
     monkeypatch.setenv("COLUMNS", str(columns))
     with watch(True) as bar:
@@ -206,7 +206,7 @@ def test_get__quiet_and_verbose(
 def test_get__an_error_alone_has_no_summary(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """ "0 files, 0 B, 0.00 Gbit/s" said nothing; of several it is said how many."""
+    """ "0 files, 0 B, 0.00 Gbit/s" is no information; of several files the number is shown."""
     report = Result(failures=[("h2:b", "h2:b: no")], seconds=1.0)
 
     async def get(*_: Any) -> Result:
@@ -223,7 +223,7 @@ def test_get__an_error_alone_has_no_summary(
 
 
 def test_summary__new_epochs_alone_are_no_trouble() -> None:
-    """The trial of both XDP modes begins some, under the first transfer with a peer."""
+    """The trial of XDP modes begins epochs during the first transfer with a peer."""
     report = Result(singles=[FileResult("h2:a", "a", 5, None, 0)], seconds=1.0, lost=Lost(0, 7))
     assert summary(report) == "1 file, 5 B in 1.00 s, 40 bit/s, nothing checked"
     report.lost = Lost(2, 1)
@@ -231,7 +231,7 @@ def test_summary__new_epochs_alone_are_no_trouble() -> None:
 
 
 def test_finish__without_standard_output() -> None:
-    """Begun with it closed: what failed is a line, and no traceback."""
+    """If standard output is closed, an error is a line without a traceback."""
     argv = [sys.executable, "-c", "from careful.cli.start import main; main()", "plan"]
     shell = ["sh", "-c", 'exec "$@" >&-', "-", *argv]
     done = subprocess.run(shell, capture_output=True, text=True, timeout=60)
@@ -245,12 +245,12 @@ def test_start__where_the_locale_lacks_a_character(encoding: str) -> None:
     env = {**os.environ, "PYTHONIOENCODING": encoding}
     done = subprocess.run([program, "help", "papers"], capture_output=True, env=env)
     assert (done.returncode, done.stderr) == (0, b"")
-    rule = "\N{BOX DRAWINGS LIGHT HORIZONTAL}".encode()  # click takes ASCII for no locale at all
+    rule = "\N{BOX DRAWINGS LIGHT HORIZONTAL}".encode()  # click treats ASCII as no locale
     assert (b"?" if encoding == "latin-1" else rule) * 60 in done.stdout
 
 
 def test_start__without_standard_error() -> None:
-    """Standard error is examined for a terminal and gets the notes, not standard output."""
+    """Notes go to standard error, which may be closed; standard output does not get them."""
     code = """
 import sys
 from careful.cli import main, start
@@ -276,7 +276,7 @@ start.main()
 def test_progress__a_descriptor_that_is_not_open(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It would become the number of a file that is being written."""
+    """The number would later belong to a file that is being written."""
     free = os.open(os.devnull, os.O_RDONLY)
     os.close(free)
     for fd in free, 1 << 40:
@@ -286,7 +286,7 @@ def test_progress__a_descriptor_that_is_not_open(
 
 @pytest.mark.parametrize("words", [["--no-such"], ["--instance"]])
 def test_json__of_a_usage_error(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """It printed nothing: the option's callback runs after the words are split."""
+    """It once printed nothing, since the option's callback runs after the words are split."""
     assert run(["status", "--json", *words]) == 2
     said = capsys.readouterr()
     found = json.loads(said.out)
@@ -356,7 +356,7 @@ def test_measure__output_that_cannot_be_is_refused_before_anything_is_measured(
 def test_progress__errors_and_the_end(
     tmp_path: Path, error: BaseException | None, text: str | None
 ) -> None:
-    """A program learns of each failure, and of what ended it all."""
+    """A program learns of each failure, and of the final error."""
     with (
         (tmp_path / "lines").open("wb") as file,
         contextlib.suppress(BaseException),

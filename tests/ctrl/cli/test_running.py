@@ -1,4 +1,4 @@
-"""How long a command waits for a carefuld that ended, and what it does not wait for."""
+"""How long a command waits for an ended carefuld, and for which errors it does not wait."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOT_UP = CarefulError(errno.ENOENT, "careful is not up")
 
 
 class Clock:
-    """Time that passes while somebody sleeps."""
+    """A clock that advances by sleeps."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
@@ -76,7 +76,7 @@ def test_wait__a_session_that_only_repeats_itself_is_no_progress(
     clock, one, progress = Clock(monkeypatch), begun(), Lines()
 
     def repeat() -> None:
-        for _ in range(20):  # each time the same bytes come and are lost again
+        for _ in range(20):  # the same bytes come and are lost each time
             progress.moved(100)
             one.wait(GONE, progress.has_moved)
             progress.again()
@@ -111,7 +111,7 @@ def test_wait__what_is_an_end(
 
 
 def test_run__what_was_found_is_not_formatted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """asyncio.run() formats what its task returned: that may be a list of a million files."""
+    """asyncio.run() would format the task's result, which may be a list of a million files."""
 
     formatted = []
 

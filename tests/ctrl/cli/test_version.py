@@ -1,4 +1,4 @@
-"""`carefulctl --version`: the release, the numbers that decide who can talk to whom, features."""
+"""`carefulctl --version`: the release, the interface versions, and the features."""
 
 from __future__ import annotations
 

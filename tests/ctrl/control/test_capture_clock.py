@@ -1,4 +1,4 @@
-"""Frames that BPF stamps are shown by our clock, in a time namespace, too."""
+"""BPF's stamps of frames are converted to our clock, in a time namespace too."""
 
 from __future__ import annotations
 

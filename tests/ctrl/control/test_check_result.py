@@ -47,7 +47,7 @@ def _failing(code: int, text: str, monkeypatch: pytest.MonkeyPatch) -> list[Find
 
 @pytest.mark.parametrize("code", [errno.EINVAL, errno.EBUSY, errno.ENETDOWN, errno.EOPNOTSUPP])
 def test_library__a_remedy_comes_from_the_errno(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No command is taken out of a message: `doctor --fix` runs it as root."""
+    """`doctor --fix` runs commands as root, so none is taken from a message."""
     found = _failing(code, "is wrong: `ethtool -L lo rx 1` and `ip link set x up`", monkeypatch)
     assert {one.check for one in found} == {checks._NAMES.get(one, one) for one in checks._ADVICE}
     assert len(found) == lib.CAREFUL_CHECKS
@@ -105,7 +105,7 @@ def test_control__names_the_peer_behind_a_smaller_link(monkeypatch: pytest.Monke
     ],
 )
 def test_keys__where_there_are_none(options: dict[str, Any], state: str) -> None:
-    """What `up` refuses without them; which doctor did not say of exports that can be written."""
+    """`up` refuses writable exports without keys; doctor once did not say so."""
     found = option_checks.keyed(UpOptions(keys="none", **options))
     assert found.state == state
     assert ("carefulctl key new" in found.text) == (state == "fail")
@@ -124,7 +124,7 @@ def test_report__says_once_what_mends_it() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be somebody else")
 def test_keys__that_the_effective_user_may_not_see(tmp_path: Path) -> None:
-    """A program with the set-user-ID bit: the real user is root, and counts for nothing."""
+    """In a set-user-ID program the effective user counts, though the real user is root."""
     directory = tmp_path / "keys"
     directory.mkdir(mode=0o700)
     for above in (tmp_path, *tmp_path.parents[:2]):

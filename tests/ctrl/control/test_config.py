@@ -1,4 +1,4 @@
-"""The configuration file: who tunes an instance, what is wrong where, and the example."""
+"""The configuration file: tuning settings, errors and their lines, and the example."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_check__names_what_is_wrong_and_its_line(
 
 
 def test_ranges__are_those_of_carefuld() -> None:
-    """As it reads its command line."""
+    """The ranges equal those of carefuld's command line."""
     source = (ROOT / "datapath/daemon/options.c").read_text()
     names = {"CAREFUL_PEERS_MAX": 256, "CAREFUL_SPREAD_MAX": 32, "CAREFUL_QUEUES_MAX - 1": 63}
     names["1ull << 50"] = 1 << 50
@@ -118,7 +118,7 @@ def test_ranges__are_those_of_carefuld() -> None:
 
 
 def test_options__each_is_declared_once_and_in_all_places() -> None:
-    """The command line, careful.toml, the manual and carefuld's defaults are made of one table."""
+    """One table defines the command line, careful.toml, the manual and carefuld's defaults."""
     words = {word for param in up.params for word in param.opts}
     page = man.source("careful.toml")
     for name, one in OPTIONS.items():
@@ -133,7 +133,7 @@ def test_options__each_is_declared_once_and_in_all_places() -> None:
 def test_exported__names_are_those_of_nodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nodes of the command line and of the file; `doctor` knows them, too."""
+    """Nodes of the command line and of the file count; `doctor` knows them, too."""
     path = tmp_path / "careful.toml"
     path.write_text(
         '[nodes]\nh2 = "10.0.0.2"\nh3 = "fd00::3"\n'
@@ -165,7 +165,7 @@ def test_load__a_mark_of_the_byte_order(tmp_path: Path) -> None:
 
 
 def test_load__of_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a container: no HOME, and no line in /etc/passwd."""
+    """Like in a container: no HOME, and no line in /etc/passwd."""
 
     def nobody(uid: int) -> None:
         raise KeyError(uid)
@@ -190,7 +190,7 @@ def test_check__says_what_was_read(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_check__finds_what_up_would_refuse(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It said "no error" of each."""
+    """It once reported "no error" for each."""
     path = tmp_path / "careful.toml"
     for table, line, said in (
         ("up", f'export = ["{tmp_path}/none"]', "no such directory"),

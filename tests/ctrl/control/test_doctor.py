@@ -1,4 +1,4 @@
-"""What `carefulctl doctor` finds, puts right and takes back."""
+"""The findings of `carefulctl doctor`, and its fixes."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ Found = dict[str, tuple[str, str, str]]
 
 @pytest.fixture
 def host(make_lab: MakeLab, tmp_path: Path) -> Iterator[Host]:
-    """One host of a lab, on which nothing is up."""
+    """A host of a lab without an instance."""
     one = Host(make_lab(hosts=2), "h1", tmp_path)
     yield one
     one.ctl("down", "eth1", check=False)
 
 
 def doctor(host: Host, *args: str, status: int = 0) -> Found:
-    """Each check's state, text and advice."""
+    """Returns each check's state, text and advice."""
     done = host.ctl("doctor", *args, "--json", check=False)
     assert done.returncode == status, done.stdout + done.stderr
     found = json.loads(done.stdout)["fixed" if "--fix" in args else "findings"]
@@ -49,7 +49,7 @@ def test_doctor__before_and_while_it_is_up(host: Host) -> None:
     found = doctor(host, "eth1")
     assert found["XDP"][:2] == ("ok", "no program on eth1")
     assert found["instance"][0] == "ok"
-    del found["hugepages"]  # are the machine's
+    del found["hugepages"]  # belong to the machine
     assert {state for state, _, _ in found.values()} <= {"ok", "unknown"}
     host.up()
     found = doctor(host, "eth1")
@@ -58,7 +58,7 @@ def test_doctor__before_and_while_it_is_up(host: Host) -> None:
     assert str(host.pid) in found["instance"][1]
 
 
-#: Runs a command that no transparent hugepages are given to: prctl(PR_SET_THP_DISABLE).
+#: Runs a command without transparent hugepages: prctl(PR_SET_THP_DISABLE).
 _WITHOUT = """
 import ctypes, os, sys
 assert ctypes.CDLL(None).prctl(41, 1, 0, 0, 0) == 0
@@ -68,7 +68,7 @@ os.execvp(sys.argv[1], sys.argv[1:])
 
 @pytest.mark.parametrize("prefix", [[], [sys.executable, "-c", _WITHOUT]], ids=["as-is", "none"])
 def test_doctor__hugepages_are_those_of_up(host: Host, prefix: list[str]) -> None:
-    """It said that there are none where UMEM lies in transparent ones."""
+    """doctor once reported none though UMEM was in transparent ones."""
     reserved = int(re.findall(r"HugePages_Free: +(\d+)", Path("/proc/meminfo").read_text())[0])
 
     def ctl(*args: str) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def test_doctor__interface_down(host: Host) -> None:
     host.up()
 
 
-#: Faults: the command that makes each, and the part of the message that mends it.
+#: Faults: the command that makes each, and the part of the message with the remedy.
 WRONG = {
     "down": ("ip link set q1 down", "ip link set q1 up"),
     "queues": ("ethtool -L q1 rx 4", "ethtool -L q1 rx 1"),
@@ -109,7 +109,7 @@ WRONG = {
 
 @pytest.fixture(scope="module")
 def wired(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    """A host with a veth of four queues, q1, of which one is used."""
+    """A host with a veth of four queues, q1; one queue is used."""
     one = Host(lab, "h1", tmp_path_factory.mktemp("wired"))
     queues = ["numtxqueues", "4", "numrxqueues", "4"]
     lab.run("h1", "ip", "link", "add", "q1", *queues, "type", "veth", "peer", "name", "q2")
@@ -120,7 +120,9 @@ def wired(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 
 
 def failure(host: Host, *limits: str) -> str:
-    """The line of `up q1`, which doctor has, too, and alone; neither leaves a thing."""
+    """Returns the error of `up q1`. doctor reports the same and nothing else; neither leaves
+    anything behind.
+    """
     done = host.lab.run("h1", *limits, "carefulctl", "doctor", "--json", "q1", check=False)
     assert done.returncode == 1, done.stdout + done.stderr
     failed = [one["text"] for one in json.loads(done.stdout)["findings"] if one["state"] == "fail"]
@@ -170,7 +172,7 @@ def test_doctor__fix_leaves_one_queue_where_none_is_steered_to(wired: Host) -> N
 def test_doctor__window_is_too_small(
     wired: Host, tmp_path: Path, mtu: int, peers: int, said: str
 ) -> None:
-    """Known when the device is open; doctor computes it."""
+    """`up` knows it after opening the device; doctor computes it."""
     config = tmp_path / "careful.toml"
     config.write_text(f"[up]\npeers = {peers}\n")
     run(wired, f"ip link set q1 mtu {mtu}")
@@ -178,7 +180,7 @@ def test_doctor__window_is_too_small(
         assert said in failure(wired, "env", f"CAREFUL_CONFIG={config}")
         config.write_text(f"[up]\npeers = {peers // 2}\n")
         wired.lab.run("h1", "env", f"CAREFUL_CONFIG={config}", "carefulctl", "up", "q1")
-        config.write_text("")  # what is up counts, and not what would be
+        config.write_text("")  # the running instance counts, not the options
         shown = wired.lab.run(
             "h1", "env", f"CAREFUL_CONFIG={config}", "carefulctl", "doctor", "q1"
         ).stdout
@@ -199,7 +201,7 @@ def test_doctor__window_is_too_small(
 def test_doctor__options_that_name_nothing(
     wired: Host, tmp_path: Path, line: str, said: str
 ) -> None:
-    """It called them right, and `up` refused them."""
+    """doctor once accepted them, and `up` refused."""
     config = tmp_path / "careful.toml"
     config.write_text(line + "\n")
     done = wired.lab.run("h1", "carefulctl", "up", "q1", "--config", config, check=False)
@@ -211,7 +213,7 @@ def test_doctor__options_that_name_nothing(
 
 
 def test_doctor__zero_copy_is_required(wired: Host, tmp_path: Path) -> None:
-    """It had no finding of it, though `up` refuses; what a bind alone tells it does not guess."""
+    """doctor once did not report it, though `up` refuses. It does not guess results of a bind."""
     config = tmp_path / "careful.toml"
     config.write_text('[up]\nrequire_zerocopy = true\nxdp = "generic"\n')
     environment = ["env", f"CAREFUL_CONFIG={config}"]
@@ -228,8 +230,9 @@ def test_doctor__zero_copy_is_required(wired: Host, tmp_path: Path) -> None:
 
 
 def test_doctor__another_program(wired: Host) -> None:
-    """The message has the sibling's name, and never a way to take its program away. It keeps its
-    pfifo."""
+    """The message names the sibling instance, but no way to remove its program. The instance keeps
+    its pfifo.
+    """
     wired.ctl("up", "q1", "--instance", "sibling")
     try:
         line = failure(wired)
@@ -262,7 +265,7 @@ def test_doctor__what_the_process_may_not(wired: Host, limits: list[str], said: 
 
 
 def mounted(*commands: str) -> list[str]:
-    """Runs a command behind mounts of its own."""
+    """Runs a command with private mounts."""
     return ["unshare", "-m", "sh", "-c", " && ".join((*commands, 'exec "$@"')), "-"]
 
 
@@ -293,7 +296,7 @@ _OPENAT2 = 437
 def test_doctor__what_a_container_denies(
     wired: Host, without: list[str], check: str, said: str
 ) -> None:
-    """It found nothing, and `up` refused."""
+    """doctor once found nothing, and `up` refused."""
     doctor(wired, "--fix", "--yes", "q1")  # bpffs is mounted
     assert said in failure(wired, *without)
     shown = wired.lab.run("h1", *without, "carefulctl", "doctor", "--json", "q1", check=False)
@@ -303,7 +306,7 @@ def test_doctor__what_a_container_denies(
 
 
 def test_doctor__io_uring_is_denied(wired: Host) -> None:
-    """`up` refused; files can do without."""
+    """`up` once refused; files work without it."""
     without = denied(IO_URING_SETUP)
     shown = wired.lab.run("h1", *without, "carefulctl", "doctor", "--json", "q1")
     (one,) = (one for one in json.loads(shown.stdout)["findings"] if one["check"] == "io_uring")
@@ -313,7 +316,7 @@ def test_doctor__io_uring_is_denied(wired: Host) -> None:
 
 
 def test_doctor__in_a_user_namespace(wired: Host) -> None:
-    """Capabilities count in the namespace alone, which is not enough for bpf()."""
+    """Capabilities count only in the namespace, which is not enough for bpf()."""
     link = "ip link add q1 type veth peer name q2 && ip link set q2 up && ip link set q1 up"
     inside = ["unshare", "--user", "--map-root-user", "--net", "sh", "-c", f'{link} && exec "$@"']
     line = failure(wired, *inside, "-")
@@ -321,7 +324,7 @@ def test_doctor__in_a_user_namespace(wired: Host) -> None:
 
 
 def test_up__with_the_named_capabilities(wired: Host) -> None:
-    """No more than those that the message names, where bpffs is mounted."""
+    """The capabilities in the message are enough if bpffs is mounted."""
     doctor(wired, "--fix", "--yes", "q1")
     named = "+net_admin,+net_raw,+bpf,+perfmon,+ipc_lock"
     wired.lab.run("h1", "setpriv", f"--bounding-set=-all,{named}", "carefulctl", "up", "q1")
@@ -338,7 +341,7 @@ def test_doctor__no_address(wired: Host) -> None:
 
 @pytest.mark.parametrize("name", ["libbpf.so.1", "libbcc.so.0"])
 def test_doctor__unusable_library(wired: Host, tmp_path: Path, name: str) -> None:
-    """A line: what cannot do without it fails, what can does not."""
+    """An error line; only commands that need the library fail."""
     (tmp_path / name).write_text("this is no library")
     damaged = ["env", f"LD_LIBRARY_PATH={tmp_path}"]
     done = wired.lab.run("h1", *damaged, "carefulctl", "doctor", "--json", "q1", check=False)
@@ -356,7 +359,7 @@ def test_doctor__without_privilege(wired: Host) -> None:
 
 
 def test_up__of_what_runs_elsewhere(wired: Host) -> None:
-    """The command that it names works."""
+    """The named command works."""
     wired.ctl("up", "eth1")
     for other in ("q1", "lo"):
         refused = wired.ctl("up", other, check=False)
@@ -439,7 +442,7 @@ def test_doctor__fix_while_it_is_up(host: Host) -> None:
 def test_pause__as_the_driver_says(
     answer: tuple[int, int, int], state: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """veth has none: what a NIC's driver answers stands in for it."""
+    """veth has none, so a fake driver answers."""
     kept = ethtool._ask
 
     def asked(sock: Any, ifname: str, command: int, size: int) -> bytes | None:
@@ -475,7 +478,7 @@ def test_ring__fewer_than_it_could_have(size: int, most: int, wanted: int, fix: 
 def test_ring__made_smaller_under_a_carefuld(
     now: int, said: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R stays: peers may send more at once than the ring holds."""
+    """R stays, so peers may send more at once than the ring holds."""
     monkeypatch.setattr(status, "receive_buffers_of", lambda _: 192)
     driver = ethtool.DriverInfo(1, False, now, None, rx_ring_most=256)
     instance: Any = SimpleNamespace(pid=12)
@@ -505,7 +508,7 @@ def test_pfc__of_the_priority_that_frames_have(said: str, on: Any, state: str) -
 def test_bpffs_mounted__beside_what_has_any_name(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A disk whose name was no UTF-8 was the end of doctor."""
+    """A disk whose name is not UTF-8 once ended doctor."""
     monkeypatch.setattr(doctoring, "MOUNTS", tmp_path / "mounts")
     disk = b"/dev/sdb1 /media/\xff\xa0 vfat rw 0 0\n"
     doctoring.MOUNTS.write_bytes(disk)
@@ -534,7 +537,7 @@ def test_fix__does_each_and_one_that_fails_keeps_none_of_the_others() -> None:
 def test_fix__leaves_settings_of_an_interface_in_use(
     used: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ethtool -G and -A take many links down, and with them the sessions."""
+    """ethtool -G and -A take many links down, which ends sessions."""
     ran = []
     found = [warn("ring", "few", "more", ("ethtool", "-G", "lo", "rx", "9"))]
     monkeypatch.setattr(instances, "need_root", lambda _: None)
@@ -553,7 +556,7 @@ def test_fix__leaves_settings_of_an_interface_in_use(
 def test_fix__says_nothing_of_what_was_declined(
     answer: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It said "nothing to do" of what it had just listed."""
+    """It once said "nothing to do" about fixes that it had just listed."""
     steps = [doctoring.Step("bpffs", "mount it", lambda: "mounted")]
     monkeypatch.setattr(doctoring, "plan", lambda *_: steps)
     monkeypatch.setattr(doctoring, "check", lambda *_: [ok("XDP", "none")])
@@ -567,7 +570,7 @@ def test_fix__says_nothing_of_what_was_declined(
 
 
 def test_rps__is_named_with_generic_xdp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On several CPUs the window is not exact, and frames overtake each other."""
+    """On several CPUs the window is inexact, and frames overtake each other."""
     masks = {"rx-0": "00000000,00000003", "rx-1": "1", "rx-2": "0"}
     for queue, mask in masks.items():
         (tmp_path / "eth1/queues" / queue).mkdir(parents=True)
@@ -594,7 +597,7 @@ def test_rps__is_named_with_generic_xdp(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="RPS needs two CPUs")
 def test_rps__generic_xdp_behind_it_is_refused(host: Host, tmp_path: Path) -> None:
-    """XDP on two CPUs admitted 67 frames of a window of 64; `up` only warned."""
+    """XDP on two CPUs once admitted 67 frames of a window of 64, and `up` only warned."""
     doctor(host, "--fix", "--yes", "eth1")  # bpffs is mounted
     pins = tmp_path / "pins"
     pins.mkdir()

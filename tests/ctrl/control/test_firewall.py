@@ -1,4 +1,4 @@
-"""Which firewall can drop the port."""
+"""Tests which firewall can drop the port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which instances run: the directories under /run/careful and what a killed carefuld leaves."""
+"""Running instances: the directories under /run/careful, and remains of a killed carefuld."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from careful.errors import CarefulError
 
 @pytest.fixture
 def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """/run/careful with a carefuld that was killed, and one that ended cleanly."""
+    """Makes a /run/careful with a killed carefuld and one that ended cleanly."""
     monkeypatch.setattr(instances, "RUN", tmp_path)
     monkeypatch.delenv("CAREFUL_INSTANCE", raising=False)
     for name in ("eth1", "eth2"):
@@ -34,7 +34,7 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_status__says_which_carefuld_died(killed: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It said only that careful is not up, and not where the log is."""
+    """It once said only that careful is not up, without the log's place."""
     said = f"carefuld died (process 4711, log {killed}/eth1/log)"
     assert run(["status"]) == 0
     assert capsys.readouterr().out == f"careful is not up\n\ninstance eth1: {said}\n"
@@ -75,7 +75,7 @@ def test_status__what_is_wrong_is_red_on_a_terminal_alone(
 
 
 def test_ifname_now__by_the_number_in_the_lock(killed: Path) -> None:
-    """It may have been renamed since it was brought up."""
+    """The interface may have been renamed since `up`."""
     assert instances.ifname_now("eth1", "eth1") == "eth1"
     (killed / "eth1.lock").write_text(f"4711 {socket.if_nametoindex('lo')}\n")
     assert instances.ifname_now("eth1", "eth1") == "lo"
@@ -85,7 +85,7 @@ def test_ifname_now__by_the_number_in_the_lock(killed: Path) -> None:
 
 @pytest.fixture
 def renamed(killed: Path) -> Iterator[Path]:
-    """The same, where eth1 runs on an interface that has another name by now: lo."""
+    """Instance eth1 runs on an interface that was renamed to lo."""
     with (killed / "eth1" / "pid").open("w") as pid:
         pid.write(f"{os.getpid()}\n")
         pid.flush()
@@ -98,11 +98,11 @@ def renamed(killed: Path) -> Iterator[Path]:
 
 
 def test_on_interface__renamed_since(renamed: Path) -> None:
-    """`down` said that careful was not up on it, and `up` that it is."""
+    """`down` once said that careful was not up on it, and `up` that it was."""
     assert instances.find("eth1").ifname == "lo"
     assert instances.on_interface("lo", None).name == "eth1"
     assert instances.on_interface("lo", "eth1").pid == os.getpid()
-    assert instances.on_interface("eth1", None).name == "eth1"  # it is called so itself
+    assert instances.on_interface("eth1", None).name == "eth1"  # an instance has this name
     (renamed / "eth1.lock").unlink()
     (renamed / "eth1.lock").write_text("1 1\n")  # a dead process's
     assert instances.find("eth1").ifname == "eth1"
@@ -140,7 +140,7 @@ def test_start__the_tuner_writes_a_log_that_others_cannot_read(
 def test_on_interface__in_another_network_namespace(
     renamed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`down eth1` ended the carefuld of another host's eth1."""
+    """`down eth1` once ended the carefuld of another host's eth1."""
     monkeypatch.setattr(instances, "_is_here", lambda _: False)
     assert instances.find("eth1").ifname == "eth1"
     with pytest.raises(CarefulError, match=r"not up here: .*that one: --instance eth1$"):
@@ -149,7 +149,7 @@ def test_on_interface__in_another_network_namespace(
 
 
 def test_find__the_lock_names_the_owner(killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number in the file was written in another PID namespace: it named a process of ours."""
+    """The pid in the file belongs to another PID namespace, and once named a process of ours."""
     with (killed / "eth1" / "pid").open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         assert instances.find("eth1").pid == os.getpid()  # the file says 4711
@@ -163,7 +163,7 @@ def test_find__the_lock_names_the_owner(killed: Path, monkeypatch: pytest.Monkey
 def test_find__a_lock_that_the_first_read_missed(
     killed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A long list comes in pieces, and a line moves if another process unlocks meanwhile."""
+    """A long list is read in pieces, and a line moves if another process unlocks meanwhile."""
     reads: list[str] = []
 
     def read_text() -> str:
@@ -180,7 +180,9 @@ def test_find__a_lock_that_the_first_read_missed(
 def test_started__waits_for_one_that_is_starting(
     killed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has its queue some seconds before its pid: it is no other program, to be ended by hand."""
+    """A starting carefuld has its queue some seconds before its pid file; it is not a foreign
+    program.
+    """
     with (killed / "eth1.lock").open("w") as lock, (killed / "eth1" / "pid").open("w") as pid:
         lock.write(f"{os.getpid()} 1\n")
         lock.flush()
@@ -224,7 +226,7 @@ STARTING = "systemd is starting it (systemctl status carefuld@lo)"
 def test_starting__is_said_at_once(
     listening: socket.socket, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A connection succeeds and nobody answers: no command but a client's waits for that."""
+    """A connection succeeds without an answer: only client commands wait."""
     assert run(["status"]) == 0
     assert f"instance lo: {STARTING}\n" in capsys.readouterr().out
     assert run(["status", "lo"]) == 1
@@ -241,7 +243,7 @@ def test_starting__is_said_at_once(
 
 
 def test_starting__looks_take_no_place_in_line(listening: socket.socket) -> None:
-    """Each left a connection there: after some of them no client found room to wait in."""
+    """Each check once left a connection, until no client found room to wait."""
     instance = instances.find("lo")
     for _ in range(100):
         assert instances.starting(instance) == STARTING
@@ -255,7 +257,7 @@ def test_starting__looks_take_no_place_in_line(listening: socket.socket) -> None
 def test_starting__many_wait_already(
     listening: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is no carefuld that died, and a command waits all the same."""
+    """It does not count as a dead carefuld, and a command still waits."""
     monkeypatch.setattr(instances, "START_S", 0.3)
     listening.listen(0)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
@@ -270,7 +272,7 @@ def test_starting__many_wait_already(
 def test_starting__a_name_that_a_socket_left_is_none(
     listening: socket.socket, tmp_path: Path
 ) -> None:
-    """As a carefuld leaves that was killed, also while clients have its connections."""
+    """A killed carefuld leaves such a socket, also while clients have connections."""
     path = tmp_path / "lo" / "sock"
     with Client(path), listening.accept()[0], Client(path):
         listening.close()
@@ -291,7 +293,7 @@ def test_doctor__of_one_that_systemd_is_starting(listening: socket.socket) -> No
 def test_clear__leaves_a_socket_that_systemd_keeps(
     listening: socket.socket, tmp_path: Path
 ) -> None:
-    """And no other: one of a carefuld that was killed no longer listens."""
+    """The socket of a killed carefuld no longer listens, and is removed."""
     for name in ("pid", "options"):
         (tmp_path / "lo" / name).touch()
     assert daemon.down("lo", "lo", dead=True).cleared.files == 2
@@ -305,7 +307,7 @@ def test_clear__leaves_a_socket_that_systemd_keeps(
 def test_choose__waits_for_one_that_systemd_is_starting(
     name: str | None, listening: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was not up, for a second at each restart."""
+    """At each restart the instance was once "not up" for a second."""
     with (tmp_path / "lo" / "pid").open("w") as pid:
         fcntl.flock(pid, fcntl.LOCK_EX)
 
@@ -337,7 +339,7 @@ def test_choose__does_not_wait_for_ever(
 def test_choose__one_that_systemd_is_starting_counts(
     listening: socket.socket, renamed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else another one would be asked for hosts that it does not reach."""
+    """Otherwise another instance would be asked for hosts that it does not reach."""
     (renamed / "lo").mkdir(exist_ok=True)
     with pytest.raises(CarefulError, match=r"several instances run: eth1 \(lo\), lo \(lo\)"):
         instances.choose(None)

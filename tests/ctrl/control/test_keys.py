@@ -1,4 +1,4 @@
-"""The files of keys, as `carefulctl key` writes them, and what is refused of them."""
+"""Key files as `carefulctl key` writes them, and refused ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PUBLIC = "6bc3822a2aa7f4e6981d6538692b3cdf3e6df9eea6ed269eb41d93c22757b75a"
 
 
 def text(key: str) -> str:
-    """A key in hexadecimal, as files have it."""
+    """Returns a hexadecimal key in the files' form."""
     return base64.b64encode(bytes.fromhex(key)).decode()
 
 
@@ -146,7 +146,7 @@ def test_cluster__is_its_owners_alone(tmp_path: Path) -> None:
 
 
 def test_trust__several_at_once(place: Keys) -> None:
-    """As where a program sets up a cluster: each is there, and none fails."""
+    """Like a program that sets up a cluster: all are stored, and none fails."""
     argv = [sys.executable, "-c", "from careful.cli.start import main; main()", "key", "trust"]
     argv += ["--keys", str(place.directory)]
     others = [subprocess.Popen([*argv, f"10.0.0.{k}", text(PUBLIC)]) for k in range(1, 13)]
@@ -155,7 +155,7 @@ def test_trust__several_at_once(place: Keys) -> None:
 
 
 def test_trust__more_than_carefuld_reads(place: Keys) -> None:
-    """It reads a file whole, or not at all, and says so in its log alone."""
+    """carefuld reads a file completely or not at all, and reports that only in its log."""
     several = [Trusted(f"10.1.{k >> 8}.{k & 255}", text(PUBLIC), "name") for k in range(1100)]
     path = place.directory / "trusted"
     place._put(several[:900])

@@ -1,4 +1,4 @@
-"""The live map as the controller reads it: whole, whatever is written meanwhile."""
+"""The controller reads whole entries of the live map, whatever is written meanwhile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from careful.errors import CarefulError
 
 
 def entry(sequence: int, count: int, *, klass: int = 7, version: int = 1) -> bytes:
-    """An entry with one cell: `count` messages of 2^33 ns each."""
+    """Returns an entry with one cell: `count` messages of 2^33 ns each."""
     made: Any = ffi.new("struct careful_live_entry *")
     made.sequence = sequence
     cell = made.cells[klass][version]
@@ -23,7 +23,7 @@ def entry(sequence: int, count: int, *, klass: int = 7, version: int = 1) -> byt
 
 
 class FakeMap:
-    """Slot -> its entry, or a function that gives one at each lookup."""
+    """Slot -> its entry, or a function that returns one at each lookup."""
 
     def __init__(self, *slots: bytes | Callable[[], bytes]) -> None:
         self.slots = slots
@@ -37,7 +37,7 @@ class FakeMap:
 
 
 def one_after_the_other(*entries: bytes) -> Callable[[], bytes]:
-    """Each lookup finds the next; the last one stays."""
+    """Each lookup returns the next entry; the last one stays."""
     left = list(entries)
     return lambda: left.pop(0) if len(left) > 1 else left[0]
 
@@ -58,7 +58,7 @@ def test_cells__an_entry_that_is_being_written_is_read_again() -> None:
 
 @pytest.mark.parametrize("at", range(4))
 def test_cells__an_entry_that_changes_between_the_lookups_is_read_again(at: int) -> None:
-    """The copy's own sequence may be as before, or as after: it is not what is looked at."""
+    """The copy's own sequence number may be old or new, so it does not count."""
     mixed = entry(2, 9)
     seen = [entry(2, 4)] * at + [mixed] + [entry(4, 5)] * 3
     cell = live_latency.cells_of(FakeMap(one_after_the_other(*seen)), [0])[0, 7, 1]

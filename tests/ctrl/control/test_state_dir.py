@@ -1,4 +1,4 @@
-"""Tests state that outlives `down`: its place, and what is not trusted in it."""
+"""State that outlives `down`: its place, and files in it that are not trusted."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_read__what_others_may_write_is_absent(state: StateDir, said: list[str])
     (state.path / NAME).chmod(0o666)
     assert state.read(NAME) == {}
     assert "others may write" in said[0]
-    state.write(NAME, {"schema": 1})  # replaced: it is ours again
+    state.write(NAME, {"schema": 1})  # replaced by our own file
     assert state.read(NAME) == {"schema": 1}
     state.path.chmod(0o777)
     assert state.read(NAME) == {}
@@ -119,7 +119,7 @@ def test_write__where_no_directory_can_be(tmp_path: Path, said: list[str]) -> No
 
 @pytest.fixture
 def full(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one page, which is taken."""
+    """A full file system of one page."""
     folder = tmp_path / "full"
     folder.mkdir()
     mounted = ["mount", "-t", "tmpfs", "-o", "size=4k,mode=0755", "none", str(folder)]

@@ -1,4 +1,4 @@
-"""Steering rules: each is remembered at once, and taken back only while it is ours."""
+"""Steering rules: each is remembered at once, and removed only while it is ours."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Filter: {}
 
 
 class Nic:
-    """ethtool, and the rules of a NIC by number; the lowest free one is the next."""
+    """Fakes ethtool and a NIC's rules by number; a new rule gets the lowest free number."""
 
     def __init__(self) -> None:
         self.rules: dict[str, tuple[str, str, str]] = {}
         self.room = 8
 
     def run(self, *args: str) -> str | None:
-        """As steer._run()."""
+        """Like steer._run()."""
         if args[2] == "flow-type":
             _, _, _, kind, _, port, _, queue = args
             if len(self.rules) >= self.room:
@@ -64,7 +64,7 @@ def test_remove__takes_back_what_add_made(nic: Nic, tmp_path: Path) -> None:
 def test_remove__not_a_rule_that_has_a_number_of_ours(
     nic: Nic, tmp_path: Path, port: str, queue: str
 ) -> None:
-    """Ours are gone (ethtool -K ntuple off), and an administrator's have their numbers."""
+    """Our rules are gone (ethtool -K ntuple off), and an administrator has their numbers."""
     record = tmp_path / "steering"
     steer.add("eth1", [(51966, 0)], record)
     nic.rules.clear()

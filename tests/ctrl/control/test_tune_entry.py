@@ -1,4 +1,4 @@
-"""Two versions of a tune entry that take turns, and whoever else writes to it."""
+"""Two versions of a tune entry that take turns, and concurrent writers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Memory:
 
 @pytest.fixture
 def tune() -> Memory:
-    """The entry of one slot, with fragments of 3000 bytes in all classes."""
+    """Returns the entry of a slot with fragments of 3000 bytes in all classes."""
     one = Memory()
     tune_entry.apply(
         one, [0], {index: Setting(Plan.fixed(3000), {}) for index in range(CLASS_COUNT)}
@@ -65,7 +65,7 @@ def test_flip__takes_turns(tune: Memory) -> None:
 
 @pytest.mark.parametrize("flips", [0, 1])
 def test_flip__not_over_what_somebody_set(tune: Memory, flips: int) -> None:
-    """`tune set` fills the next version, be it one of the two or the third."""
+    """`tune set` fills the next version, which may be one of the two or the third."""
     two = tune_entry.beside(tune, 0, {6: Setting(Plan.fixed(820), {})})
     for _ in range(flips):
         assert tune_entry.flip(tune, 0, two)
@@ -75,7 +75,7 @@ def test_flip__not_over_what_somebody_set(tune: Memory, flips: int) -> None:
 
 
 def test_plan__has_the_numbers_of_the_map() -> None:
-    """careful/plan.py repeats what abi.h declares, so that the model needs no library."""
+    """careful/plan.py repeats abi.h's numbers, so that the model needs no library."""
     assert lib.CAREFUL_CLASSES == CLASS_COUNT
     assert lib.CAREFUL_CLASS0_BYTES == CLASS_BYTES_FIRST
     names = [name for name, _ in ffi.typeof("struct careful_plan").fields]

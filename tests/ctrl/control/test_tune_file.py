@@ -1,4 +1,4 @@
-"""What `tune apply` takes from a file, and what it says of a wrong one."""
+"""The files that `tune apply` reads, and its errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLAN = {
 
 
 def row(**changes: Any) -> dict[str, Any]:
-    """Class 7, 8 KiB, with changes."""
+    """Returns class 7, 8 KiB, with changes."""
     return {"class": 7, "message_bytes_max": 8192, "plan": PLAN, **changes}
 
 
@@ -36,7 +36,7 @@ def parse(*rows: Any, peer: str | None = None) -> dict[int, Setting]:
 
 
 def shown(**pulses: dict[str, int]) -> str:
-    """What `tune show --json` prints of peers whose sinks have these pulses."""
+    """Returns the output of `tune show --json` for peers with these pulses."""
     rows = [
         Row(peer, 0, (Setting(Plan.fixed(100 + i), one),) * CLASS_COUNT)
         for i, (peer, one) in enumerate(pulses.items())

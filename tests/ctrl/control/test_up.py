@@ -1,4 +1,4 @@
-"""`carefulctl up` of what is up already, what it leaves behind, and what it says is exported."""
+"""`carefulctl up` of a running instance, its remains, and its messages about exports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hosts import PINS, RUN, Host, wait_for
 
 @pytest.fixture
 def host(lab: object, tmp_path: Path) -> object:
-    """A host on which nothing is up."""
+    """A host without an instance."""
     one = Host(lab, "h1", tmp_path)  # type: ignore[arg-type]
     yield one
     one.ctl("down", "eth1", check=False)
@@ -38,7 +38,7 @@ def test_up__twice_is_once(host: Host) -> None:
     )
     assert again.stdout == f"eth1: is already up with these options (carefuld {pid})\n"
     assert host.pid == pid
-    # An option that is given as what it is by default makes no difference.
+    # An option with its default value makes no difference.
     done = host.ctl(
         *(
             "up",
@@ -67,7 +67,7 @@ def test_up__otherwise_names_what_differs(host: Host) -> None:
 
 
 def test_up__interface_renamed(host: Host) -> None:
-    """Since then: it goes by the name that it has now, with or without that of its instance."""
+    """A renamed interface is found by its present name, with or without the instance's."""
     host.up()
     host.lab.run("h1", "ip", "link", "set", "eth1", "name", "lan0")
     try:
@@ -87,7 +87,7 @@ def test_up__refused_leaves_nothing(host: Host) -> None:
 
 
 def test_up__name_with_a_dot(host: Host) -> None:
-    """`up eth1.100` failed with EPERM, because bpffs accepts no dot in a name."""
+    """`up eth1.100` once failed with EPERM, because bpffs accepts no dot in a name."""
     name = f"{host.lab.instance('h1')}.100%"
     host.ctl("up", "eth1", "--instance", name)
     found = json.loads(host.ctl("status", "--json", "eth1", "--instance", name).stdout)
@@ -98,7 +98,7 @@ def test_up__name_with_a_dot(host: Host) -> None:
 
 
 def test_status__pins_of_another_mount_namespace(host: Host) -> None:
-    """`ip netns exec` makes one; it was asked whether careful is up, which it said above."""
+    """`ip netns exec` makes such a namespace; the message once asked whether careful was up."""
     argv = ("unshare", "-m", "sh", "-c", "mount -t bpf bpf /sys/fs/bpf; carefulctl up eth1")
     host.lab.run("h1", *argv)
     said = host.ctl("status", "-v", "eth1").stdout
@@ -108,7 +108,7 @@ def test_status__pins_of_another_mount_namespace(host: Host) -> None:
 def test_launch__interrupted_ends_what_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After Ctrl-C careful came up all the same."""
+    """careful once came up despite Ctrl-C."""
     program, said = tmp_path / "carefuld", tmp_path / "pid"
     program.write_text(f"#!/bin/sh\necho $$ >{said}\nexec sleep 1000 2>&-\n")
     program.chmod(0o755)
@@ -133,7 +133,7 @@ def test_command_line__without_options() -> None:
 
 
 def test_command_line__values_behind_an_equals_sign() -> None:
-    """As a person starts carefuld, or a unit does."""
+    """A user or a unit may start carefuld like this."""
     argv = ["carefuld", "--ifname=eth1", "--peers=4", "--export=/a=b", "--export", "/c:rw"]
     argv += ["--insec", "--run-dir=/run/careful/eth1"]
     options = UpOptions(peers=4, export=("/a=b", "/c:rw"), insecure=True)
@@ -144,7 +144,7 @@ def test_command_line__values_behind_an_equals_sign() -> None:
 
 
 def test_up__goes_on_with_the_log(host: Host) -> None:
-    """People look for the last carefuld's message at its end, so the log is continued."""
+    """The log is continued, so that the last message of the previous carefuld stays."""
     host.up()
     before = host.whole_log
     host.down()
@@ -162,8 +162,8 @@ def test_up__goes_on_with_the_log(host: Host) -> None:
 
 
 def test_up__without_a_place_for_the_log(host: Host, tmp_path: Path) -> None:
-    """Nothing fails for want of the state directory: then the log is next to the socket."""
-    host.up()  # mounts the BPF file system, where it is not
+    """Without the state directory the log is next to the socket."""
+    host.up()  # mounts the BPF file system if needed
     host.down()
     state = tmp_path / "state"
     state.mkdir(mode=0o755)
@@ -197,7 +197,7 @@ def test_up__says_why_it_is_generic(host: Host) -> None:
 
 
 def test_status__program_taken_off(host: Host) -> None:
-    """Named in the log, by status, by doctor, and by the next up."""
+    """The log, status, doctor and the next `up` report it."""
     host.up()
     shown = host.lab.run("h1", "bpftool", "-j", "net", "show", "dev", "eth1").stdout
     program = json.loads(shown)[0]["xdp"][0]["id"]
@@ -221,7 +221,7 @@ def test_status__program_taken_off(host: Host) -> None:
     host.up()
 
 
-#: carefulctl, twice, in a process that has more files open than select() can count.
+#: Runs carefulctl twice in a process with more open files than select() can count.
 _FULL = """
 import os, resource, sys
 from careful.cli.main import run
@@ -240,7 +240,7 @@ def test_up__beyond_1024_descriptors(host: Host) -> None:
 
 
 def test_tracer__beyond_1024_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That a process ended is seen whatever the number of its descriptor."""
+    """The end of a process is noticed whatever the number of its descriptor."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
     traced = Tracer.__new__(Tracer)
@@ -271,7 +271,7 @@ def test_command_line__there_and_back() -> None:
 
 
 def test_defaults__are_those_of_carefuld() -> None:
-    """Each that its help states, and no other."""
+    """The help states exactly carefuld's defaults."""
     said = subprocess.run(["carefuld", "--help"], capture_output=True, text=True, check=True)
     stated = {
         name.replace("-", "_"): value
@@ -282,7 +282,7 @@ def test_defaults__are_those_of_carefuld() -> None:
 
 
 def test_up__foreground_becomes_carefuld(host: Host) -> None:
-    """The process that a service manager started, and so knows how to end."""
+    """A service manager knows this process, and so can end it."""
     process = host.start("up", "eth1", "--foreground")
     wait_for(lambda: host.ctl("status", "eth1", check=False).returncode == 0, "carefuld")
     found = host.status()
@@ -291,7 +291,7 @@ def test_up__foreground_becomes_carefuld(host: Host) -> None:
     again = host.ctl("up", "eth1", "--foreground", check=False)
     assert again.returncode == 1
     assert f"is already up (carefuld {process.pid})" in again.stderr
-    # The unit runs this after a failed start: this instance is not its own.
+    # The unit runs this after a failed start, so the running instance is not its own.
     assert "careful is up, and stays so" in host.ctl("down", "--dead", "eth1").stdout
     assert process.poll() is None
     assert host.status()["pid"] == process.pid

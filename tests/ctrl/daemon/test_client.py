@@ -1,4 +1,4 @@
-"""carefuld's socket, where carefuld is from another release than this command."""
+"""carefuld's socket, if carefuld is from another release than this command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from careful.errors import CarefulError
 def carefuld(
     path: Path, version: int, payload: bytes = b"", header_bytes: int = sizeof("careful_ipc")
 ) -> Iterator[None]:
-    """Answers one question, in this version of the socket."""
+    """Answers one question in this version of the socket."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listening.bind(str(path))
     listening.listen()
@@ -42,7 +42,7 @@ def carefuld(
 
 @pytest.mark.parametrize("peers", [False, True])
 def test_client__of_another_release_says_what_to_do(tmp_path: Path, peers: bool) -> None:
-    """Before it reads what has another layout there."""
+    """It does so before it reads fields with another layout."""
     path = tmp_path / "sock"
     older = lib.CAREFUL_IPC_VERSION - 1
     with carefuld(path, older, bytes(4096)), Client(path) as client:
@@ -61,7 +61,7 @@ def test_client__of_another_release_is_told_by_a_shorter_header(tmp_path: Path) 
 
 
 def test_client__one_that_takes_nobody_does_run(tmp_path: Path) -> None:
-    """A carefuld that hangs, once its queue of connections was full, was said not to run."""
+    """A hanging carefuld with a full queue of connections was once reported as not running."""
     path = tmp_path / "sock"
     with ExitStack() as opened:
         listening = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
@@ -74,7 +74,7 @@ def test_client__one_that_takes_nobody_does_run(tmp_path: Path) -> None:
 
 
 def test_ask__that_finds_no_room_keeps_nothing_else_waiting(tmp_path: Path) -> None:
-    """carefuld is stopped: the event loop continues, and the questions when carefuld does."""
+    """While carefuld is stopped the event loop continues; the questions continue with carefuld."""
     path, count = tmp_path / "sock", 200
 
     def answer_all(listening: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""Tests what the comms of a program share, with a fake node."""
+"""The shared hub of a program's comms, with a fake node."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from distributed.comm.utils import to_frames
 
 
 class Node:
-    """One whose carefuld ends."""
+    """A node whose carefuld ends."""
 
     ended = False
 
@@ -94,7 +94,7 @@ def comms_of(hub: Hub) -> Hub:
 
 
 def test_chunk__too_far_ahead_is_not_kept() -> None:
-    """An offer of a hostile program: nobody would ever ask for it."""
+    """A hostile program's offer that would never be used."""
 
     async def run() -> None:
         comm = CarefulComm(comms_of(hub_of(Node())))
@@ -111,7 +111,7 @@ def test_chunk__too_far_ahead_is_not_kept() -> None:
 
 
 def test_chunk__waits_for_a_reader_that_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small messages go to the reader at once; unread ones must not grow without a bound."""
+    """Small messages go to the reader at once; the number of unread ones is bounded."""
     monkeypatch.setattr(comm_module, "_INBOX_BYTES", 10_000)
 
     async def run() -> None:
@@ -125,7 +125,7 @@ def test_chunk__waits_for_a_reader_that_is_slow(monkeypatch: pytest.MonkeyPatch)
             return answer and answer.status
 
         assert [refused(number) for number in range(6)] == [None] * 4 + [errno.EBUSY] * 2
-        assert refused(0) is None  # it was taken, and its answer was lost
+        assert refused(0) is None  # it was stored, and its answer was lost
         for number in range(4, 10):
             assert await comm.read() == "x" * 3000
             assert [refused(number), refused(number + 1)] == [None, errno.EBUSY]
@@ -146,7 +146,7 @@ def test_open__by_a_handler_that_there_cannot_be() -> None:
 
 
 class Asked:
-    """An operation: it continues where who awaits it is cancelled."""
+    """An operation that continues when its awaiting task is cancelled."""
 
     def __init__(self, answer: asyncio.Future[Result]) -> None:
         self.add_done_callback = answer.add_done_callback
@@ -157,7 +157,7 @@ class Asked:
 
 
 class Peer:
-    """One that answers OPEN when it is told to."""
+    """A peer that answers OPEN on command."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, ...]] = []
@@ -182,7 +182,7 @@ def connecting(peer: Peer) -> tuple[Hub, CarefulComm, Any]:
 
 
 def test_connect__given_up_closes_what_was_opened() -> None:
-    """As distributed does when its time is over; else the other end keeps the comm for ever."""
+    """distributed gives up at its timeout; otherwise the other end would keep the comm for ever."""
 
     async def run() -> None:
         peer = Peer()
@@ -212,7 +212,7 @@ def test_connect__to_another_program_says_so(answer: bytes) -> None:
 
 
 def test_write__waits_for_a_reader_that_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or what is written grows without a bound, unseen."""
+    """Otherwise written data would grow without a bound."""
     monkeypatch.setattr(comm_module, "_OUTBOX_BYTES", 250_000)
 
     async def run() -> None:
@@ -235,7 +235,7 @@ def test_write__waits_for_a_reader_that_is_slow(monkeypatch: pytest.MonkeyPatch)
         writing = asyncio.ensure_future(write_all())
         for _ in range(2000):
             await asyncio.sleep(0)
-        # One is on its way, two wait behind it; each that leaves lets one more return.
+        # One message is under way and two wait; each that leaves lets one more call return.
         assert len(written) == 3
         for count in range(1, 5):
             may_send.release()

@@ -47,7 +47,7 @@ def crowd(events: Events) -> None:
 
 
 def fragments(events: Events) -> None:
-    """A ring: each passes fragments on to the next one."""
+    """A ring: each node passes fragments on to the next."""
     after, before = (events.rank + 1) % events.nodes, (events.rank - 1) % events.nodes
     most = events.fragment_bytes
     assert most > 1000
@@ -79,7 +79,7 @@ def fragments(events: Events) -> None:
 
 
 def window(events: Events) -> None:
-    """More than a window to all before any is received; what came is copied out."""
+    """Sends more than a window to all before any is received; received data is copied out."""
     count = 80
     for number in range(count):
         events.send(np.full(4, number + 1000 * events.rank), number, crowd=True, timeout_s=30)
@@ -90,8 +90,8 @@ def window(events: Events) -> None:
 
 
 def again(events: Events) -> None:
-    """Calls that end in the middle of a message and are repeated: each byte comes once."""
-    # More than the others take before they receive: 128 receive buffers, and as many copies.
+    """Calls that end in the middle of a message are repeated: each byte arrives once."""
+    # More than the others hold before they receive: 128 receive buffers, and as many copies.
     nbytes = 1_400_000  # fixed: fragment_bytes grows when a node leaves
     large = [np.arange(rank, rank + nbytes).astype(np.uint8) for rank in range(events.nodes)]
     mine, into = large[events.rank], np.zeros(nbytes, np.uint8)
@@ -110,7 +110,7 @@ def again(events: Events) -> None:
         return True
 
     def receive() -> Any:
-        # From any node and from one that is named; the same message continues in another buffer.
+        # From any node and from a named one; a message continues in another buffer.
         source, target = ((None, into), (next(iter(others)), None))[tries % 2]
         return events.receive(1, source, into=target, timeout_s=0.002)
 
@@ -146,7 +146,7 @@ def again(events: Events) -> None:
 
 
 def flood_bound(events: Events) -> None:
-    """Nobody receives until told to: what is short has a name, and the program continues."""
+    """No node receives until told to: the error names the lack, and the program continues."""
     count, received, told = 400, 0, 0
 
     def receive_until(number: int) -> None:
@@ -176,7 +176,7 @@ def flood_bound(events: Events) -> None:
 
 
 def killed(events: Events) -> None:
-    """One dies in the middle of an event; the others are told, and who it was."""
+    """A node dies in the middle of an event; the others get an error that names it."""
     jacobi.meet(events, 1)
     if events.rank == 1:
         events.send_fragment(b"half", 2, last=False)
@@ -186,7 +186,7 @@ def killed(events: Events) -> None:
     assert events.receive_fragment(2, 1, timeout_s=30).status == Status.MORE
     began = time.monotonic()
     with raises(CarefulError, "node 1 (h2)") as caught:
-        # From somebody else, who did nothing wrong.
+        # From another, innocent node.
         events.receive(2, 2 - events.rank, timeout_s=60)
     assert caught[0].errno != errno.ETIMEDOUT
     assert time.monotonic() - began < 40
@@ -204,7 +204,7 @@ def exception(events: Events) -> None:
 
 
 def leaves(events: Events) -> None:
-    """A host that is done leaves; nobody waits for it."""
+    """A node that is done leaves; nobody waits for it."""
     jacobi.meet(events, 1)
     if events.rank == 0:
         return
@@ -230,7 +230,7 @@ def heat(events: Events) -> None:
 
 
 async def loop(events: Events) -> None:
-    """The same in an event loop, next to another task."""
+    """The same calls in an event loop, next to another task."""
     await left(events)
     async with beside_ticks(0):
         for number in range(1, 20):
@@ -243,7 +243,7 @@ async def loop(events: Events) -> None:
 
 
 async def left(events: Events) -> None:
-    """A task that is cancelled just when its message has left: the call repeated returns."""
+    """A task is cancelled just when its message has left: the repeated call returns."""
     # The others cannot have joined before this node polls, so the task waits.
     task = asyncio.ensure_future(events.asend(b"", 0, crowd=True))
     note = events._leaving.note
@@ -264,7 +264,7 @@ async def left(events: Events) -> None:
 
 
 async def cancelled(events: Events) -> None:
-    """Tasks that are cancelled in the middle of a message and begun again."""
+    """Tasks are cancelled in the middle of a message and begun again."""
     # Several times the buffers of the receiver, so the sender waits several times.
     nbytes = 3_500_000
     mine = np.full(nbytes, events.rank, np.uint8)

@@ -1,4 +1,4 @@
-"""`careful.event` on three hosts: each case is the same program on all of them."""
+"""`careful.event` on three hosts: each case runs one program on all of them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_three_nodes__one_is_killed(three: Lab) -> None:
 
 
 def test_jacobi__its_command_line(three: Lab, tmp_path: Path) -> None:
-    """It says that the bits are the same, draws, and what it noted can be looked at."""
+    """It confirms that the bits are the same, draws, and its trace can be shown."""
     argv = [sys.executable, "-m", "careful.event.jacobi", "eth1", "--hosts", "h1,h2,h3"]
     more = ["--size", "24", "--iterations", "200", "--check", "--plot", str(tmp_path / "heat.png")]
     note = ["env", f"CAREFUL_EVENT_TRACE={tmp_path}"]

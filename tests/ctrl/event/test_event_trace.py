@@ -1,4 +1,4 @@
-"""Tests the figures made from notes of senders and receivers, with notes whose answer is known."""
+"""Figures from the notes of senders and receivers, for notes with a known answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from careful.render import events as report
 def write(
     directory: Path, rank: int, notes: list[tuple[int, str, int]], nodes: int = 3, window: int = 4
 ) -> None:
-    """Notes: (ns, s or r, the other node); the event is the number of the note."""
+    """Writes notes: (ns, s or r, the other node); the event is the note's number."""
     head = (
         f"# careful events 1: rank {rank} of {nodes}, window {window}, receive buffers 12, "
         "left out 0\n# at_ns what node event bytes flags\n"
@@ -26,7 +26,7 @@ def write(
 
 
 def pattern(directory: Path) -> None:
-    """Node 0 sends node 1 six fragments before that consumes any; node 2 sends it one."""
+    """Node 0 sends node 1 six fragments before node 1 consumes any; node 2 sends it one."""
     write(directory, 0, [(10 + i, "s", 1) for i in range(6)] + [(40, "s", 1)])
     received = [(20 + i, "r", 0) for i in range(6)]
     write(directory, 1, [*received, (30, "r", 2), (50, "r", 0)])

@@ -1,4 +1,4 @@
-"""A host's files, and the same as a file system of fsspec's."""
+"""A host's files, and the same as a file system of fsspec."""
 
 from __future__ import annotations
 

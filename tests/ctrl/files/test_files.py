@@ -1,4 +1,4 @@
-"""`careful.files` against a directory: what calls return and raise, awaited or from any thread."""
+"""`careful.files` on a directory: results and errors of calls, awaited or from any thread."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(route: Route, work: Callable[[AsyncHost], Any]) -> Any:
 
 @contextmanager
 def stuck(daemon: FakeDaemon, moves: int) -> Iterator[None]:
-    """From this many moved blocks on, the daemon answers nothing until the end of this."""
+    """After this many moved blocks the daemon is silent until the block ends."""
     go_on, count = threading.Event(), itertools.count()
 
     def fault(question: Any) -> int:
@@ -135,7 +135,7 @@ def test_open__one_handle_for_many_reads(host: Host, daemon: FakeDaemon, export:
 def test_read_ranges__by_few_questions(
     route: Route, daemon: FakeDaemon, export: Path, status: int
 ) -> None:
-    """Files that one question cannot bring are requested one by one."""
+    """Files that do not fit one question are requested one by one."""
     (export / "a").write_bytes(CONTENT)
     asked: list[int] = []
 
@@ -178,7 +178,7 @@ def test_open__to_write(host: Host, daemon: FakeDaemon, export: Path) -> None:
 def test_session__that_is_reset_is_opened_anew(
     host: Host, daemon: FakeDaemon, export: Path
 ) -> None:
-    """The other carefuld was restarted: one call fails, the next one continues."""
+    """After a restart of the other carefuld one call fails, and the next one works."""
     (export / "a").write_bytes(CONTENT)
     host.stat("a")
     is_over = True
@@ -220,7 +220,7 @@ def test_open__goes_on_with_another_handle(
 def test_open__a_handle_that_is_lost_each_time(
     host: Host, daemon: FakeDaemon, export: Path, mode: Any
 ) -> None:
-    """The file is there: it is the session that ends."""
+    """The file exists; only the session ends."""
     (export / "a").write_bytes(CONTENT)
 
     def fault(question: Any) -> int:
@@ -344,7 +344,7 @@ def test_options(host: Host, export: Path, tmp_path: Path) -> None:
 def test_delete__guards(
     route: Route, export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_get: bool
 ) -> None:
-    """The source has a disk that is not mounted; delete=True emptied the copy."""
+    """With an unmounted disk at the source, delete=True once emptied the copy."""
     monkeypatch.setenv("CAREFUL_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setattr(remote, "route", lambda *_: (route, None))
     source, target = (export, tmp_path) if is_get else (tmp_path, export)
@@ -525,7 +525,7 @@ def test_errors__advise_keywords(host: Host, export: Path, tmp_path: Path) -> No
 
 
 def test_errors__an_option_has_the_words_of_whoever_asked() -> None:
-    """A name that looks like advice stays as it is."""
+    """A name that looks like advice is not changed."""
     text = ("-f and -r: exists; ", Option.REPLACE, " replaces it")
     error = CarefulError(errno.EEXIST, text, "h2:-f replaces it")
     error.add(Option.AGAIN, " to resume")

@@ -1,4 +1,4 @@
-"""`careful://` of a directory: what is removed, copied and left, without a lab."""
+"""`careful://` of a directory without a lab: what is removed, copied and left."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytest.importorskip("fsspec")
 
 @pytest.fixture
 def spared(export: Path) -> Path:
-    """A file that symlinks in /proj and in /proj/real lead to."""
+    """Makes a file that is the target of symlinks in /proj and /proj/real."""
     (export / "kept").mkdir()
     (export / "kept/file").write_bytes(b"kept")
     (export / "proj/real/below").mkdir(parents=True)
@@ -72,7 +72,7 @@ def test_rm__not_recursive(fs: Any, export: Path, spared: Path) -> None:
 
 
 def test_mv__a_link_to_a_directory_is_not_lost(fs: Any, export: Path, spared: Path) -> None:
-    """It would come as an empty directory, and then go."""
+    """It would otherwise arrive as an empty directory and then be removed."""
     with pytest.raises(OSError, match=r"/proj/(real/)?link: .*symlink"):
         fs.cp("/proj", "/moved", recursive=True)
     assert not (export / "moved").exists()
@@ -114,7 +114,7 @@ def test_get__a_small_file_is_whole_and_synced(
 
 @pytest.mark.parametrize("nbytes", [0, 5, 3 << 20])
 def test_open__what_an_exception_ends_is_not_there(fs: Any, export: Path, nbytes: int) -> None:
-    """Not truncated, nor empty; of a transaction it does not come later either."""
+    """The file is neither truncated nor empty; a transaction does not make it later either."""
     (export / "old").write_bytes(b"old")
 
     def interrupted(name: str, mode: str) -> None:
@@ -137,7 +137,7 @@ def test_open__what_an_exception_ends_is_not_there(fs: Any, export: Path, nbytes
 def test_spool__has_no_name(
     fs: Any, export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody else on this host can open what waits to be sent; the mode is a new file's."""
+    """Other users cannot open data that waits to be sent; the mode is that of a new file."""
     spools = tmp_path / "spools"
     spools.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(spools))

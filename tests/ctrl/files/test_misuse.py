@@ -1,4 +1,4 @@
-"""`careful.files` as it should not be used, and where things end in the middle."""
+"""Misuse of `careful.files`, and ends in the middle of calls."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ BLOCK = 1 << 16
 
 @contextmanager
 def stuck(daemon: FakeDaemon, op: int, after: int = 0) -> Iterator[threading.Event]:
-    """After this many questions of a kind the daemon answers nothing until the end of this.
+    """After this many questions of a kind the daemon is silent until the block ends.
 
-    Yields what is set when it is stuck.
+    Yields an event that is set when it is silent.
     """
     go_on, here, left = threading.Event(), threading.Event(), iter(range(after))
 
@@ -50,7 +50,7 @@ def stuck(daemon: FakeDaemon, op: int, after: int = 0) -> Iterator[threading.Eve
 
 
 def settled(daemon: FakeDaemon) -> None:
-    """Wait until nothing is open there any longer."""
+    """Waits until the daemon has no open handle."""
     end = time.monotonic() + 30
     while daemon.handles:
         assert time.monotonic() < end, daemon.handles
@@ -75,7 +75,7 @@ def test_closed__everything_says_so(host: Host, export: Path, tmp_path: Path) ->
         lambda: host.get("a", tmp_path / "b"),
         lambda: host.verify("a", tmp_path / "b"),
         file.read_at,
-        written.close,  # it cannot say that it is durable
+        written.close,  # durability cannot be confirmed
     ):
         with pytest.raises(CarefulError, match="closed") as raised:
             call()
@@ -161,7 +161,7 @@ def test_host__forgotten_or_never_connected_leaves_nothing(
 def test_size__beyond_what_a_file_can_have(
     host: Host, export: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A host that lies: no OverflowError of a bytearray."""
+    """A lying host does not cause an OverflowError."""
     (export / "a").write_bytes(CONTENT)
     honest = fake_daemon.attr_bytes((export / "a").stat())
     size = len(CONTENT).to_bytes(8, "big")
@@ -391,7 +391,13 @@ def test_public_names__are_documented() -> None:
     for kind in (files.Host, files.AsyncHost, files.File, files.AsyncFile):
         calls = {name: one for name, one in vars(kind).items() if not name.startswith("_")}
         assert [name for name, one in calls.items() if not one.__doc__] == []
-    blocking = {"aconnect", "connected", "is_link", "opened", "pages"}  # what has no counterpart
+    blocking = {
+        "aconnect",
+        "connected",
+        "is_link",
+        "opened",
+        "pages",
+    }  # files without a counterpart
     assert {*dir(files.AsyncHost)} - {*dir(files.Host)} - blocking <= {
         "__aenter__",
         "__aexit__",

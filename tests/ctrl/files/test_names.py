@@ -1,4 +1,4 @@
-"""`careful://` of a directory: moves, appends, modes, names like patterns and names of nothing."""
+"""`careful://` of a directory: moves, appends, modes, names like patterns and missing names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def umask() -> Iterator[None]:
 
 
 def below(top: Path) -> dict[str, bytes | None]:
-    """All below a directory: what files hold, None of directories."""
+    """Returns everything below a directory: contents of files, None for directories."""
     return {
         str(path.relative_to(top)): path.read_bytes() if path.is_file() else None
         for path in top.rglob("*")
@@ -117,7 +117,7 @@ def test_mv__refusals(fs: Any, export: Path, daemon: FakeDaemon) -> None:
 
 
 def test_mv__to_another_file_system(fs: Any, export: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The contents of a file move; a directory, and a file that is its own target, stay."""
+    """A file moves with its contents; a directory, and a file that is its own target, stay."""
     (export / "d").mkdir()
     (export / "f").write_bytes(b"data")
     (export / "same").hardlink_to(export / "f")
@@ -304,7 +304,7 @@ def test_patterns__a_name_that_exists_is_that_name(fs: Any, export: Path, tmp_pa
 def test_rm__a_program_that_removes_what_may_be_missing(
     fs: Any, export: Path, recursive: bool
 ) -> None:
-    """zarr calls _rm() to overwrite an array, whether the array exists or not."""
+    """zarr calls _rm() to overwrite an array even if it does not exist."""
     (export / "t1").write_bytes(b"other")
     for names in ("/t[1]", "/t*", ["/t[1]"]):
         with pytest.raises(FileNotFoundError):
@@ -400,7 +400,7 @@ def test_loops__an_instance_serves_one_after_the_other(route: Route, export: Pat
 
 
 def test_paths__longer_than_a_frame(host: Host, fs: Any, export: Path, daemon: FakeDaemon) -> None:
-    """With small frames a path is stored at the host first; nothing of that is left."""
+    """With small frames a path is stored at the host first; nothing of it is left."""
     daemon.request_max = 200
     folder = "/".join(["d" * 99] * 5)
     host.mkdir(folder, parents=True)

@@ -1,4 +1,4 @@
-"""The blocks of `fleet put`: what is planned, and what counts as there."""
+"""The blocks of `fleet put`: their plan, and which count as present."""
 
 from __future__ import annotations
 

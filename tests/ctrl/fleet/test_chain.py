@@ -1,4 +1,4 @@
-"""`fleet put` as this host sees it: what relays report, and what is printed."""
+"""`fleet put` at this host: reports of relays, and output."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_ask__busy_is_no_answer() -> None:
     ],
 )
 def test_ask__what_is_no_answer_is_told_at_once(script: str, said: str) -> None:
-    """A shell's greeting, or a host that means harm."""
+    """For example a shell's greeting, or a hostile host."""
 
     async def ask() -> None:
         one = link("h2", script)
@@ -83,7 +83,7 @@ def test_hear__busy_moves_nothing(put: Put) -> None:
 
 @pytest.mark.parametrize("is_written", [False, True])
 def test_hear__written_to_is_not_damaged(put: Put, is_written: bool) -> None:
-    """A program writes into the file after its digests were taken: this is no damage."""
+    """A program changes the file after its digests were taken: this does not count as damage."""
     if is_written:
         put.path.write_bytes(b"y" * 101)
     chain = [link("h2"), link("h3")]

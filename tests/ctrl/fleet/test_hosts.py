@@ -1,4 +1,4 @@
-"""The file of hosts: what it gives, and what it may not say."""
+"""The file of hosts: its settings and its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The matrix of all pairs: its figures, who is odd in it, and how it is shown."""
+"""The matrix of all pairs: its figures, odd pairs, and output."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_made__losses_are_those_since_before() -> None:
         one["least_us"] = 100 - one["least_us"]
     anew = made(hosts, measured, [after, nothing], [before, nothing])
     assert anew["h1", "h2"] == Cell(12.5, 5.0, 4, 10)
-    # Without the first look nobody knows since when; with it, there was no session before.
+    # Losses count only since the first look; without one they are unknown.
     unknown = made(hosts, measured, [outcome("h1", "", "ssh"), nothing], [after, nothing])
     assert unknown["h1", "h2"] == Cell(12.5, 5.0, None, None)
     fresh = made(hosts, measured, [outcome("h1", "", instances=[]), nothing], [after, nothing])
@@ -106,7 +106,7 @@ def trips(here: str, there: str, latency_us: float, slope_us: float = 5.0) -> Ou
 
 
 def test_doubtful__what_was_disturbed_is_not_odd_when_measured_again() -> None:
-    """As kept of a lab: h2 to h4 is slow at the switch, h2 to h3 was measured during other work."""
+    """Figures of a lab: h2 to h4 is slow at the switch, h2 to h3 was measured during other work."""
     hosts = [Host(name, (), name, "eth1") for name in NAMES]
     seen = dict.fromkeys(permutations(NAMES, 2), 79.3)
     seen |= {("h1", "h4"): 78.7, ("h4", "h2"): 81.0, ("h3", "h4"): 81.2, ("h3", "h1"): 78.9}

@@ -1,4 +1,4 @@
-"""One host's part of `fleet put`: the file gets its name whole, and where it belongs."""
+"""One host's part of `fleet put`: the file appears complete, at its place."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_finish__whole_and_nothing_else(folder: Path) -> None:
 
 
 def test_finish__damaged_waits(folder: Path) -> None:
-    """Its correct blocks need not come again."""
+    """Correct blocks are not sent again."""
     with pytest.raises(CarefulError, match="damaged"):
         put(folder, data=b"?" * 10 + DATA[10:])
     assert [one.name for one in folder.iterdir()] == [part_name("a")]
@@ -115,7 +115,7 @@ def test_begin__what_is_whole_by_now_is_left_alone(
 
 
 def test_begin__a_part_that_is_the_file_too_is_none(folder: Path) -> None:
-    """Ended between the two calls by which the file gets its name and the part loses its own."""
+    """The relay once ended after the file got its name and before the part lost its own."""
     (folder / "a").write_bytes(DATA)
     (folder / part_name("a")).hardlink_to(folder / "a")
     with Part(folder, "a") as one:
@@ -132,7 +132,7 @@ def test_part__a_name_leads_nowhere_else(folder: Path, name: str) -> None:
 
 
 def test_in_thread__says_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A digest of 40 GB takes longer than `--limit`."""
+    """A digest of 40 GB takes longer than `--limit`, so progress is reported."""
     said: list[dict[str, object]] = []
     enough = threading.Event()
 

@@ -1,4 +1,4 @@
-"""`carefulctl fleet` over hosts that are shell scripts: who fails is named, the others continue."""
+"""`carefulctl fleet` over hosts that are shell scripts: failed hosts are named, others continue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from careful.cli.main import run
 from careful.fleet.hosts import Host
 from careful.fleet.running import Job, in_turns
 
-#: $1: the host. What a carefulctl there would do.
+#: $1: the host. Fakes its carefulctl.
 SCRIPT = r"""#!/bin/sh
 host=$1; shift 2
 echo "$host $*" >> calls
@@ -70,7 +70,7 @@ def test_in_turns__how_each_ended(script: Path) -> None:
     hosts.append(Host("none", ("/proc/nonexistent/ssh",), "none", "eth1"))
     begun = time.monotonic()
     found = in_turns([[Job(one, ("status",), 30 if one.name != "slow" else 3) for one in hosts]])
-    assert time.monotonic() - begun < 50  # slow's 60 are not waited for
+    assert time.monotonic() - begun < 50  # does not wait for slow's 60 seconds
     assert {one.host: one.error for one in found} == {
         "good": "",
         "mute": "it printed no JSON",
@@ -88,7 +88,7 @@ def test_in_turns__how_each_ended(script: Path) -> None:
 def test_one__that_says_more_and_more(
     script: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Its words are not kept until its time is over."""
+    """Its output is cut before its time is over."""
     monkeypatch.setattr("careful.fleet.running._SAID_MAX", 1 << 20)
     host = Host(name, (str(script), name), name, "eth1")
     (found,) = in_turns([[Job(host, ("status",), 30)]])
@@ -96,7 +96,7 @@ def test_one__that_says_more_and_more(
 
 
 def test_odd__figures_of_another_shape(script: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A host of another release, or one that lies, is a line like any other."""
+    """A host of another release, or a lying one, is a row like any other."""
     fleet(script, "odd", "h1")
     for name in ("status", "tune", "measure"):
         assert run(["fleet", name]) == 0

@@ -1,4 +1,4 @@
-"""The manual and the commands' help: all of it can be shown, and names only what exists."""
+"""The manual and the commands' help can be shown, and name only existing things."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _BLOCK = re.compile(r"^```\n(.*?)^```", re.M | re.S)
 
 
 def page(topic: str) -> str:
-    """A page without its Python programs: system/test_python_page.py runs those."""
+    """Returns a page without its Python programs, which system/test_python_page.py runs."""
     text = README.read_text(encoding="utf-8") if topic == "README" else man.source(topic)
     return re.sub(r"^```python\n.*?^```\n", "", text, flags=re.M | re.S)
 
 
 def shown(place: str) -> Iterator[str]:
-    """Every whole command line: in blocks of a page, or of the examples of a command."""
+    """Returns every whole command line in blocks of a page or in examples of a command."""
     if place.startswith("help"):
         one = ALL["carefulctl", *place.split()[1:]]
         assert isinstance(one, (Command, Group))
@@ -56,7 +56,7 @@ def parts(text: str) -> Iterator[str]:
 
 
 def typed(place: str) -> Iterator[str]:
-    """The same, and what a page names in its text."""
+    """Returns the command lines, and those in a page's text."""
     yield from shown(place)
     if not place.startswith("help"):
         rest = _BLOCK.sub("", page(place))
@@ -64,7 +64,7 @@ def typed(place: str) -> Iterator[str]:
 
 
 def unknown(line: str) -> list[str]:
-    """Words of a command line that name no command or option of ours."""
+    """Returns the words of a command line that are no command or option of ours."""
     words = shlex.split(line)
     while words and re.fullmatch(r"[A-Z_]+=.*|sudo", words[0]):
         words.pop(0)
@@ -119,7 +119,7 @@ def test_pages__commands_and_options_exist(place: str) -> None:
 
 @pytest.mark.parametrize("names", ALL, ids=" ".join)
 def test_help__of_every_command(names: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    """80 columns, examples at its end, and pages that there are."""
+    """It has 80 columns, examples at its end, and names existing pages."""
     one = ALL[names]
     assert run([*names[1:], "--help"]) == 0
     text = capsys.readouterr().out
@@ -136,7 +136,7 @@ def test_help__of_every_command(names: tuple[str, ...], capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("name", ["ls", "get", "put", "sync", "verify"])
 def test_help__names_options_of_its_own(name: str) -> None:
-    """`sync --help` had -u, --at and -r of get."""
+    """`sync --help` once had -u, --at and -r of get."""
     names = "carefulctl", name
     one = ALL[names]
     assert isinstance(one, (Command, Group))
@@ -153,7 +153,7 @@ def test_examples__parse(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Every command line of a command's examples, and in a block of a page, without running it."""
+    """Parses every command line in examples and blocks, without running it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(click.Command, "invoke", lambda *_: None)
     for name in ("plan.json", "kept.json"):
@@ -165,7 +165,7 @@ def test_examples__parse(
 
 
 def test_help__summaries_are_the_commands_own() -> None:
-    """They stand in a table, so that the list of commands imports none of them."""
+    """They are in a table, so that the list of commands imports none of them."""
     table = {name: text for rows in COMMANDS.values() for name, text in rows.items()}
     assert table == {names[1]: summary(one) for names, one in ALL.items() if len(names) == 2}
 
@@ -197,7 +197,7 @@ def test_topic__fits_the_terminal(topic: str, capsys: pytest.CaptureFixture[str]
     typed = {f"  {line}".rstrip() for block in blocks for line in block.splitlines()}
     for width in 60, 80, 200:
         lines = terminal.shown(page, width, coloured=False).splitlines()
-        assert typed <= set(lines)  # as they are to be copied: neither folded nor cut
+        assert typed <= set(lines)  # for copying: neither folded nor cut
         assert [line for line in lines if len(line) > min(width, 80) and line not in typed] == []
     assert run(["help", topic]) == 0
     assert capsys.readouterr().out.startswith(f"{topic} - ")
@@ -205,7 +205,7 @@ def test_topic__fits_the_terminal(topic: str, capsys: pytest.CaptureFixture[str]
 
 
 def test_roff__every_page_is_clean(tmp_path: Path) -> None:
-    """man has no complaint, and every command and topic has its page."""
+    """man reports nothing, and every command and topic has its page."""
     if not shutil.which("man") or not shutil.which("groff"):
         pytest.skip("man and groff are not installed")
     count = roff.write(tmp_path)

@@ -1,4 +1,6 @@
-"""Every measurement answers: round trips, a rate or its least, and why a figure is missing."""
+"""Every measurement has a result: round trips, a rate or its lower bound, and reasons for missing
+figures.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ def test_of_path__names_the_slowest_hop_and_its_rate() -> None:
 
 
 def test_of_path__a_fast_link_has_a_least_rate_and_the_reason() -> None:
-    """A veth gave dashes for every figure, and said that more time would help."""
+    """A veth once gave only dashes, and the advice to take more time."""
     path = FakePath(G_us_per_KiB=(0.2,), g_us=2, delay_us=1, jitter_us=0.2).measure(
         seconds=1000, rounds_max=10**6
     )
@@ -40,7 +42,7 @@ def test_of_path__a_fast_link_has_a_least_rate_and_the_reason() -> None:
 
 
 def test_measure__time_is_spent_where_it_narrows_the_figures() -> None:
-    """A hidden limit of 32 rounds ended it after 1.3 s, whatever --time was."""
+    """A hidden limit of 32 rounds once ended it after 1.3 s, whatever --time was."""
     found = FakePath(jitter_us=60).measure(
         precision=1e-5, resolution_us=1e-6, seconds=60, rounds_max=10**6
     )

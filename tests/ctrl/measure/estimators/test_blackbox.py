@@ -48,8 +48,7 @@ def test_blackbox__intervals_hold_the_truth() -> None:
 
 
 def test_blackbox__intervals_hold_the_truth__rounds_alike_in_themselves() -> None:
-    """Work of the machine during a round moves all trains of the round: residuals do not show
-    it."""
+    """Other work during a round moves all trains of the round, which residuals do not show."""
     hits = [0, 0]
     for seed in range(20):
         found = FakeExchange(seed=seed, mood=0.003).measure(seed=seed, rounds_max=8, precision=1e-4)
@@ -62,7 +61,7 @@ def test_blackbox__intervals_hold_the_truth__rounds_alike_in_themselves() -> Non
 
 
 def test_blackbox__intervals_hold_the_truth__late_with_size() -> None:
-    """Lateness that grows with size is seen, and widens the interval as much."""
+    """Lateness that grows with size is detected, and widens the interval."""
     hits = 0
     for seed in range(20):
         fake = FakeExchange(seed=seed, late_us_per_KiB=20.0)
@@ -97,7 +96,7 @@ def test_blackbox__bottleneck_that_changes_with_size(at_bytes: int, G: float) ->
 @pytest.mark.parametrize("G_us_per_KiB", [(300.0, 1000.0), (500.0, 700.0)])
 @pytest.mark.parametrize("bend_bytes", [200, 260, 450, 700, 3000, 3200, 3500])
 def test_blackbox__bend_near_an_end(bend_bytes: int, G_us_per_KiB: tuple[float, float]) -> None:
-    """Both ends are looked at closely: a few even sizes beyond a bend would not show it."""
+    """Both ends are examined closely, since a few even sizes beyond a bend would not show it."""
     low, high = G_us_per_KiB
     g = 1000.0 + (high - low) * bend_bytes / 1024
     fake = FakeExchange(stages=((g, low), (1000.0, high), (50.0, 200.0)))
@@ -111,7 +110,7 @@ def test_blackbox__bend_near_an_end(bend_bytes: int, G_us_per_KiB: tuple[float, 
 @pytest.mark.parametrize("G_us_per_KiB", [(300.0, 1000.0), (500.0, 700.0)])
 @pytest.mark.parametrize("bend_bytes", [80, 100, 120, 140, 170, 3570, 3600, 3620, 3650, 3680])
 def test_blackbox__bend_at_the_very_end(bend_bytes: int, G_us_per_KiB: tuple[float, float]) -> None:
-    """An end is compared with the line that reaches it: what it hides makes no gap 1 % longer."""
+    """An end is compared with its line: a hidden bend makes no gap 1 % longer."""
     low, high = G_us_per_KiB
     g = 1000.0 + (high - low) * bend_bytes / 1024
     fake = FakeExchange(stages=((g, low), (1000.0, high), (50.0, 200.0)), seed=bend_bytes)
@@ -136,7 +135,7 @@ def test_blackbox__noise_at_an_end_is_no_bend() -> None:
 
 
 def test_blackbox__hidden_stage_is_not_called_settled() -> None:
-    """A stage that is the bottleneck between two sizes alone: too few to see its line."""
+    """A stage is the bottleneck only between two sizes: too few for its line."""
     low, high, at = 300.0, 1500.0, 1800.0
     g = 1000.0 + (high - low) * at / 1024
     middle = (g + low * at / 1024 + 150.0 - 900.0 * at / 1024, 900.0)
@@ -147,7 +146,7 @@ def test_blackbox__hidden_stage_is_not_called_settled() -> None:
 
 
 def test_blackbox__a_quick_look_is_not_called_settled() -> None:
-    """It ends when it is as precise as was asked; but a bend near an end would not have shown."""
+    """It ends at the requested precision, but might have missed a bend near an end."""
     looked, quick = (
         FakeExchange().measure(seconds=1000, sizes_count=6, precision=0.03, ends=ends)
         for ends in (True, False)
@@ -184,7 +183,7 @@ def test_blackbox__table_has_digits_of_small_figures() -> None:
 
 
 def test_blackbox__a_regime_without_a_figure_leaves_the_others_theirs() -> None:
-    """Small frames meet a bottleneck that takes as long for each: it has no slope."""
+    """Small frames meet a bottleneck with a constant time, which has no slope."""
     found = FakeExchange(((3000.0, 0.0), (200.0, 2000.0))).measure(sizes_count=24, at_bytes=300)
     low, high = found.figures()["regimes"]
     assert found.sum_G_others_us_per_KiB is None
@@ -195,7 +194,7 @@ def test_blackbox__a_regime_without_a_figure_leaves_the_others_theirs() -> None:
 
 @pytest.mark.parametrize("rounds_max", [6, 7, 8])
 def test_blackbox__path_that_changes_while_only_trains_are_sent(rounds_max: int) -> None:
-    """After the change no round trips are left: they are made again, in the last round as well."""
+    """After the change no round trips are valid: they are repeated, also in the last round."""
     fake = FakeExchange(jitter_us=1)
     train_us = fake.train_us
 
@@ -211,7 +210,7 @@ def test_blackbox__path_that_changes_while_only_trains_are_sent(rounds_max: int)
 
 
 def test_blackbox__trains_in_a_bunch_are_of_those_that_count() -> None:
-    """Trains of rounds that were dropped, and of the warm-up, are in neither number."""
+    """Neither number counts trains of dropped rounds or of the warm-up."""
     fake = FakeExchange(own_us=5000)
     train_us = fake.train_us
 
@@ -230,7 +229,7 @@ def test_blackbox__trains_in_a_bunch_are_of_those_that_count() -> None:
 
 @pytest.mark.parametrize(("share", "known"), [(0.3, True), (0.8, False)])
 def test_blackbox__trains_mostly_in_a_bunch_are_no_regime(share: float, known: bool) -> None:
-    """However straight a line they lie on: it is of what the other end does once it awakes."""
+    """Even if they lie on a straight line: it shows the other end's work after it wakes."""
     fake = FakeExchange(own_us=800, jitter_us=1)
     train_us, noise = fake.train_us, random.Random(2)
 
@@ -268,7 +267,7 @@ def test_blackbox__what_is_known_costs_no_more() -> None:
 
 
 def test_blackbox__a_difference_of_noise_is_no_figure() -> None:
-    """The others are far faster than the bottleneck, and round trips are rough."""
+    """The other stages are far faster than the bottleneck, and round trips are noisy."""
     found = FakeExchange(((700.0, 2490.0), (10.0, 20.0)), trip_jitter_us=800).measure(rounds_max=5)
     assert found.regime.G_b_us_per_KiB is not None
     assert found.sum_G_others_us_per_KiB is None
@@ -283,8 +282,9 @@ def test_blackbox__time_is_bounded() -> None:
 
 
 def test_blackbox__path_that_changes_in_the_middle() -> None:
-    """The rounds before the change are dropped, and the result reports it; a single disturbed round
-    drops nothing."""
+    """Rounds before the change are dropped, and the result says so. A single disturbed round drops
+    nothing.
+    """
     fake = FakeExchange()
     train_us = fake.train_us
 
@@ -304,7 +304,7 @@ def test_blackbox__path_that_changes_in_the_middle() -> None:
 
 
 def test_blackbox__times_that_keep_moving_are_noise() -> None:
-    """A loaded machine: after two changes nothing is dropped any longer, the interval is wide."""
+    """On a loaded machine nothing is dropped after two changes, and the interval is wide."""
     found = FakeExchange(mood=0.5).measure(seconds=1000, rounds_max=20)
     assert sum("moved by" in note for note in found.notes) <= 2
     G = found.regime.G_b_us_per_KiB
@@ -324,7 +324,7 @@ def test_shift__is_of_all_sizes_and_needs_something_to_compare() -> None:
 
 @pytest.mark.parametrize("first_us", [0.0, -1.8e16], ids=["at once", "a clock that jumps"])
 def test_blackbox__arrivals_that_make_no_gap_are_no_figures(first_us: float) -> None:
-    """As a peer may say that lies: whoever tunes continues with the others."""
+    """A lying peer may report them; the controller continues with the other peers."""
     fake = FakeExchange()
 
     def at_once(size_bytes: int, count: int) -> tuple[list[float], float]:
@@ -356,7 +356,7 @@ def test_telling__leaves_out_bunches_and_what_left_late() -> None:
 
 
 def test_bottlenecks__a_round_may_have_few_of_a_regime() -> None:
-    """Or none: three gaps next to each other have any slope, and are no repetition."""
+    """A round may even have none: three adjacent gaps can have any slope."""
     whole = {size: 100 + 0.1 * size for size in range(200, 3400, 200)}
     (found,) = bottlenecks([whole, {}, whole, {1000: 200.0, 1200: 230.0, 1400: 220.0}], 0.1)
     assert found.G_b_us_per_KiB is not None
@@ -373,7 +373,7 @@ def test_blackbox__background_takes_a_hundredth(train_max: int) -> None:
 
 
 def test_blackbox__background_that_does_not_suffice_is_refused_at_once() -> None:
-    """GAM x 100: minutes a round. The figure that is needed is said, and is enough."""
+    """GAM x 100 needs minutes a round. The error names the needed time, which is enough."""
     fake = FakeExchange()
     with pytest.raises(ValueError, match="in the background 4 rounds of 16 sizes take") as said:
         fake.measure(background=True, seconds=5)
@@ -386,7 +386,7 @@ def test_blackbox__background_that_does_not_suffice_is_refused_at_once() -> None
 
 
 class GoesDown(FakeExchange):
-    """The path goes down after some trains; an answer is waited for five seconds."""
+    """A path that goes down after some trains; an answer is awaited for five seconds."""
 
     down_after = 10**9
 
@@ -422,7 +422,7 @@ def test_blackbox__a_path_that_goes_down_too_early_is_one_line() -> None:
 
 @pytest.mark.parametrize("step", [0.001, 50.0])
 def test_blackbox__a_coarse_clock_is_seen(step: float) -> None:
-    """No repetition removes what a clock rounds away; one of ns takes nothing from an interval."""
+    """Repetition does not remove a clock's rounding; a clock of ns does not widen an interval."""
     fake = FakeExchange(jitter_us=1)
     round_trips = fake.round_trips
 
@@ -491,7 +491,7 @@ def test_bottlenecks__ranges_join() -> None:
 
 @pytest.mark.parametrize("rate", [0.0, 50e-6, -300e-6])
 def test_drift__is_found_and_taken_out(rate: float) -> None:
-    """However late single messages are, and whatever the clocks were set to."""
+    """It does not depend on late messages or the clocks' offsets."""
     noise = random.Random(5)
     sizes = [noise.choice([64.0, 1000.0, 2000.0, 3700.0]) for _ in range(300)]
     late = [noise.expovariate(1 / 30) for _ in sizes]
@@ -510,7 +510,7 @@ def test_drift__is_found_and_taken_out(rate: float) -> None:
 
 
 def test_bisected__step_between_two_sizes() -> None:
-    """Between 1600 and 1800 bytes a second descriptor begins; halving finds where."""
+    """A second descriptor begins between 1600 and 1800 bytes; bisection finds the size."""
 
     def gap_us(size: int) -> float:
         return 100 + 0.1 * size + (40 if size > 1683 else 0)
