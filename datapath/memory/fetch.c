@@ -46,19 +46,29 @@ void slot_put(struct map_slot *slot)
 	memory->slots_free = slot;
 }
 
-static void install(struct careful_memory_map *map, struct map_slot *slot)
+/* Installs what came, except pages that were removed meanwhile. Returns -EAGAIN to be called again. */
+static int install(struct careful_memory_map *map, struct map_slot *slot)
 {
 	const bool dirty = slot->writes && map->writable;
-	const uint64_t bytes = slot->pages * (uint64_t)MAP_PAGE;
-	int rc;
+	const uint64_t end = slot->page + slot->pages;
+	uint64_t page = slot->page;
 
-	memset(slot->memory + slot->move.bytes, 0, bytes - slot->move.bytes);
-	rc = uffd_copy(map->uffd, map->base + slot->page * MAP_PAGE, slot->memory, bytes,
-		       map->writable && !dirty);
-	if (rc == -ESRCH) /* the other process is gone */
-		map->patience_ns = 0;
-	memset(map->states + slot->page, dirty ? PAGE_DIRTY : PAGE_CLEAN, slot->pages);
-	map->local += slot->pages;
+	memset(slot->memory + slot->move.bytes, 0,
+	       slot->pages * (size_t)MAP_PAGE - slot->move.bytes);
+	while (page < end) {
+		uint64_t n = 0;
+
+		while (page + n < end && map->states[page + n] == PAGE_COMING)
+			n++;
+		if (n && uffd_copy(map->uffd, map->base + page * MAP_PAGE,
+				   slot->memory + (page - slot->page) * MAP_PAGE, n * MAP_PAGE,
+				   map->writable && !dirty) == -EAGAIN)
+			return -EAGAIN;
+		memset(map->states + page, dirty ? PAGE_DIRTY : PAGE_CLEAN, n);
+		map->local += n;
+		page += n ? n : 1;
+	}
+	return 0;
 }
 
 /* Threads that wait for pages which did not come touch them again, and are then waited for. */
@@ -77,11 +87,25 @@ static void fetched(struct memory_move *move, int status)
 {
 	struct map_slot *slot = move->user;
 
-	if (status)
+	if (status) {
 		fail(slot->map, slot);
-	else
-		install(slot->map, slot);
+	} else if (install(slot->map, slot)) {
+		slot->next = slot->map->late;
+		slot->map->late = slot;
+		return;
+	}
 	slot_put(slot);
+}
+
+void fetch_late(struct careful_memory_map *map)
+{
+	struct map_slot *slot = map->late, *next;
+
+	map->late = NULL;
+	for (; slot; slot = next) {
+		next = slot->next;
+		fetched(&slot->move, 0);
+	}
 }
 
 static bool fetch(struct careful_memory_map *map, uint64_t page, uint32_t pages, bool wanted,
@@ -139,6 +163,11 @@ void fetch_fault(struct careful_memory_map *map, uint64_t page, bool writes)
 			map->next_page = page;
 			plan_ahead(map, page);
 		}
+		break;
+	case PAGE_REMOVED:
+		map->states[page] = PAGE_CLEAN;
+		map->local++;
+		uffd_zero(map->uffd, at);
 		break;
 	case PAGE_LOST:
 		uffd_lose(map->uffd, at, map->ours);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Maps of pieces: their memory, their faults, and the calls about them. */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,15 +14,45 @@
 
 enum { FAULTS = 16 };
 
-static void take_fault(struct careful_memory_map *map, const struct uffd_msg *message)
+/* Returns the map that serves an address, among those of one userfaultfd. */
+static struct careful_memory_map *map_at(struct careful_memory_map *one, uint64_t address)
+{
+	struct careful_memory_map *map = one->remote->memory->maps;
+
+	while (map && (map->ours != one->ours || (!map->ours && map->given != one->given) ||
+		       address < map->base || address - map->base >= map->pages * MAP_PAGE))
+		map = map->next;
+	return map;
+}
+
+/* The owner of the memory gave up a range: it reads as zeros. */
+static void take_removed(struct careful_memory_map *one, uint64_t at, uint64_t end)
+{
+	for (; at < end; at += MAP_PAGE) {
+		struct careful_memory_map *map = map_at(one, at);
+		uint8_t *state = map ? &map->states[(at - map->base) / MAP_PAGE] : NULL;
+
+		if (!map)
+			continue;
+		map->local -= *state == PAGE_CLEAN;
+		*state = PAGE_REMOVED;
+	}
+}
+
+static void take_fault(struct careful_memory_map *one, const struct uffd_msg *message)
 {
 	const uint64_t address = message->arg.pagefault.address;
-	const uint64_t page = (address - map->base) / MAP_PAGE;
+	const uint64_t flags = message->arg.pagefault.flags;
+	struct careful_memory_map *map = map_at(one, address);
+	uint64_t page;
 
-	if (message->event != UFFD_EVENT_PAGEFAULT || address < map->base || page >= map->pages)
+	if (message->event == UFFD_EVENT_REMOVE && !one->ours)
+		take_removed(one, message->arg.remove.start, message->arg.remove.end);
+	if (message->event != UFFD_EVENT_PAGEFAULT || !map)
 		return;
-	if (!(message->arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_WP)) {
-		fetch_fault(map, page, message->arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_WRITE);
+	page = (address - map->base) / MAP_PAGE;
+	if (!(flags & UFFD_PAGEFAULT_FLAG_WP)) {
+		fetch_fault(map, page, flags & UFFD_PAGEFAULT_FLAG_WRITE);
 		return;
 	}
 	if (map->states[page] == PAGE_CLEAN || map->states[page] == PAGE_SAVING)
@@ -74,6 +105,7 @@ void memory_map_poll(struct careful_memory *memory, uint64_t now_ns)
 	for (struct careful_memory_map *map = memory->maps; map; map = map->next) {
 		closed |= map->closer != NULL;
 		take_faults(map);
+		fetch_late(map);
 		fetch_ahead(map);
 		save_evict(map, now_ns);
 		save_flush(map);
@@ -157,7 +189,8 @@ int careful_memory_map(struct careful_memory_remote *remote,
 	if (!map)
 		return -ENOMEM;
 	map->remote = remote;
-	map->uffd = options->uffd;
+	map->given = options->uffd;
+	map->uffd = options->uffd < 0 ? -1 : fcntl(options->uffd, F_DUPFD_CLOEXEC, 0);
 	map->ours = options->uffd < 0;
 	map->writable = options->writable && map->ours;
 	map->base = options->base;
@@ -179,15 +212,14 @@ int careful_memory_map(struct careful_memory_remote *remote,
 		rc = -ENOMEM;
 	if (!rc && map->ours)
 		rc = make_memory(map);
+	else if (!rc && fcntl(map->uffd, F_SETFL, O_NONBLOCK))
+		rc = -errno;
 	if (!rc) {
 		*base = (void *)map->base;
 		rc = memory_run(remote->memory, &job.job);
 	}
-	if (rc) {
-		if (!map->ours)
-			map->uffd = -1; /* stays the caller's */
+	if (rc)
 		free_map(map);
-	}
 	return rc;
 }
 

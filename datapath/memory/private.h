@@ -98,6 +98,7 @@ enum map_page {
 	PAGE_CLEAN, /* equal to the piece, and write-protected if the map is writable */
 	PAGE_DIRTY,
 	PAGE_SAVING, /* write-protected, and on its way to the piece */
+	PAGE_REMOVED, /* its process gave it up: zeros */
 	PAGE_LOST, /* touching it raises SIGBUS */
 };
 
@@ -115,6 +116,8 @@ struct map_slot {
 };
 
 /*
+ * @given:   the userfaultfd that the caller named; maps of one process have the same
+ * @late:    slots that could not be installed yet, because of an event that is to be read first
  * @ours:    the memory is this process's, not that of another one
  * @states:  enum map_page of each page
  * @local:   pages that are CLEAN, DIRTY or SAVING; @saving: SAVING
@@ -130,7 +133,8 @@ struct map_slot {
 struct careful_memory_map {
 	struct careful_memory_map *next;
 	struct careful_memory_remote *remote;
-	int uffd;
+	int uffd, given;
+	struct map_slot *late;
 	bool ours, writable;
 	uint64_t base, bytes, offset, pages;
 	uint64_t patience_ns;
@@ -196,8 +200,10 @@ void memory_move_poll(struct careful_memory *memory, uint64_t now_ns);
 /* uffd.c: the system calls. uffd_open() returns a descriptor or -errno. */
 int uffd_open(void);
 int uffd_register(int uffd, uint64_t base, uint64_t bytes, bool writable);
-/* Installs pages and wakes the threads that wait for them. Returns 0 or -errno. */
+/* Installs pages and wakes the threads that wait for them. Returns 0 or -errno; -EAGAIN: an event
+ * is to be read first. */
 int uffd_copy(int uffd, uint64_t to, const void *from, uint64_t bytes, bool protect);
+void uffd_zero(int uffd, uint64_t page);
 void uffd_wake(int uffd, uint64_t base, uint64_t bytes);
 int uffd_protect(int uffd, uint64_t base, uint64_t bytes, bool protect);
 /* Makes threads that touch a page get SIGBUS. */
@@ -209,6 +215,8 @@ struct map_slot *slot_take(struct careful_memory_map *map, uint64_t page, uint32
 void slot_put(struct map_slot *slot);
 /* Fetches the page that a thread touched, and pages behind it. */
 void fetch_fault(struct careful_memory_map *map, uint64_t page, bool writes);
+/* Installs pages that could not be installed before. */
+void fetch_late(struct careful_memory_map *map);
 /* Fetches what is to come without a fault, while there are slots. */
 void fetch_ahead(struct careful_memory_map *map);
 

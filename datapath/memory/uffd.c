@@ -67,7 +67,7 @@ int uffd_copy(int uffd, uint64_t to, const void *from, uint64_t bytes, bool prot
 		if (errno == EEXIST) { /* this page is there already */
 			uffd_wake(uffd, copy.dst, MAP_PAGE);
 			done += MAP_PAGE;
-		} else if (errno != EAGAIN) {
+		} else if (errno != EAGAIN || !done) {
 			return -errno;
 		}
 		copy.dst += done;
@@ -76,6 +76,14 @@ int uffd_copy(int uffd, uint64_t to, const void *from, uint64_t bytes, bool prot
 		copy.copy = 0;
 	}
 	return 0;
+}
+
+void uffd_zero(int uffd, uint64_t page)
+{
+	struct uffdio_zeropage zero = { .range = { page, MAP_PAGE } };
+
+	if (ioctl(uffd, UFFDIO_ZEROPAGE, &zero)) /* the thread touches the page again */
+		uffd_wake(uffd, page, MAP_PAGE);
 }
 
 void uffd_wake(int uffd, uint64_t base, uint64_t bytes)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
+import re
 import signal
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hosts import Host
+from hosts import Host, finish, wait_for
 from lab import Lab
 
 pytestmark = [
@@ -161,6 +162,7 @@ h2.delete("sort")
 def test_map__several_fork_and_prefetch(lent: list[Host]) -> None:
     text = """
 import signal
+import socket
 with h2.create("many", 1 << 20) as piece:
     piece.write(bytes(range(256)) * 4096)
 pieces = [h2.open("many") for _ in range(5)]
@@ -187,8 +189,8 @@ h2.delete("many")
 
 
 def test_map__of_a_host_that_is_gone(lent: list[Host]) -> None:
-    """A touch ends with SIGBUS, a call with ConnectionError; changed pages stay until it is back."""
-    h1, h2 = lent
+    """A touch ends with SIGBUS, a call with ConnectionError; changed pages stay."""
+    h1 = lent[0]
     text = """
 import subprocess
 with h2.create("gone", 1 << 20) as piece:
@@ -234,7 +236,7 @@ h2.delete("gone")
 
 def test_map__without_the_right(lent: list[Host]) -> None:
     """The error says how to get it."""
-    if os.stat("/dev/userfaultfd").st_mode & 0o006:
+    if Path("/dev/userfaultfd").stat().st_mode & 0o006:
         pytest.skip("everybody may use /dev/userfaultfd here")
     text = """
 import ctypes
@@ -254,3 +256,78 @@ h2.delete("right")
     if Path("/proc/sys/vm/unprivileged_userfaultfd").read_text().strip() != "0":
         pytest.skip("everybody may use userfaultfd here")
     python(lent[0], text)
+
+
+#: A monitor that restores a machine: it hands over its userfaultfd and the layout of its memory.
+MONITOR = """
+import array, ctypes, fcntl, json, mmap, os, socket, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+NEW, API, REGISTER, REMOVE = 0xAA00, 0xC018AA3F, 0xC020AA00, 1 << 3
+device = os.open("/dev/userfaultfd", os.O_RDWR)
+uffd = fcntl.ioctl(device, NEW, os.O_CLOEXEC | os.O_NONBLOCK)
+fcntl.ioctl(uffd, API, struct.pack("QQQ", 0xAA, REMOVE, 0))
+parts, listed = [], []
+for nbytes, offset in ((1 << 20, 0), (3 << 20, 1 << 20)):
+    memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    fcntl.ioctl(uffd, REGISTER, struct.pack("QQQQ", base, nbytes, 1, 0))
+    parts.append((memory, base))
+    listed.append({"base_host_virt_addr": base, "size": nbytes, "offset": offset,
+                   "page_size": 4096})
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect(sys.argv[1])
+    sent = json.dumps(listed).encode()
+    server.sendmsg([sent], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [uffd]))])
+    for k, (memory, base) in enumerate(parts):
+        for at in range(0, len(memory), 4096):
+            page = (k * (1 << 20) + at) // 4096
+            assert memory[at : at + 4] == struct.pack("=I", page), (k, at)
+    memory, base = parts[1]
+    memory[0:4] = b"mine"
+    assert libc.madvise(ctypes.c_void_p(base + 8192), 8192, 4) == 0
+    assert memory[8192:8196] == bytes(4) and memory[16384:16388] != bytes(4)
+print("restored")
+"""
+
+
+def test_machine__is_restored(lent: list[Host], tmp_path: Path) -> None:
+    """Two at once, from one piece, which stays as it was."""
+    h1, _ = lent
+    (h1.own / "vm").write_bytes(
+        b"".join(page.to_bytes(4, sys.byteorder) * 1024 for page in range(1024))
+    )
+    h1.ctl("memory", "put", h1.own / "vm", "h2:vm")
+    path = tmp_path / "vm.sock"
+    server = h1.start("memory", "serve", "h2:vm", path)
+    try:
+        wait_for(path.exists, "socket")
+        argv = [sys.executable, "-c", MONITOR, str(path)]
+        both = [h1.lab.start("h1", *argv) for _ in range(2)]
+        assert [finish(one) for one in both] == [(0, "restored\n", "")] * 2
+        h1.ctl("memory", "get", "h2:vm", h1.own / "copy")
+        assert (h1.own / "copy").read_bytes() == (h1.own / "vm").read_bytes()
+        with socket.socket(socket.AF_UNIX) as rude:
+            rude.connect(str(path))
+            rude.sendall(b'[{"size": "no"}]')
+            assert rude.recv(1) == b""
+        with socket.socket(socket.AF_UNIX) as rude, Path("/dev/null").open("rb") as null:
+            rude.connect(str(path))
+            layout = b'[{"base_host_virt_addr": 4096, "size": 4096, "offset": 0}]'
+            socket.send_fds(rude, [layout], [null.fileno()])
+            assert rude.recv(1) == b""
+        assert server.poll() is None
+    finally:
+        server.send_signal(signal.SIGINT)
+        said = finish(server)[1]
+        h1.ctl("memory", "rm", "h2:vm", check=False)
+    assert "serves 2 parts of a machine's memory" in said
+    assert not path.exists()
+
+
+def test_example__of_the_readme(lent: list[Host]) -> None:
+    """A sort of four times as much as may be here."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    (program,) = re.findall(r"^## Memory$.*?^```python\n(.*?)^```$", readme, re.M | re.S)
+    assert python(lent[0], program) == (0, "True\n")
+    assert "numbers" in lent[0].ctl("memory", "ls", "h2").stdout
+    lent[0].ctl("memory", "rm", "h2:numbers")

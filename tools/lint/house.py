@@ -73,8 +73,8 @@ FOLDERS = {
 
 #: Folders that are weighed, and the most lines that they may have.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 102_741),
-    "tools": (("tools",), 18_128),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 102_984),
+    "tools": (("tools",), 17_628),
 }
 
 #: The most bytes that kept runs may have: the figures that are quoted, not raw rounds. Pages of

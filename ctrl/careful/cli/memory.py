@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from careful.cli.command import Group
-from careful.cli.common import shared, show
+from careful.cli.common import say, shared, show
 from careful.cli.params import BYTES, host_path
 from careful.cli.transfer_options import timeout
 from careful.errors import CarefulError, from_os
@@ -225,6 +225,31 @@ def put(
             raise
         inputs = {"source": str(source), "where": where, "share": share}
         show(as_json, "memory put", inputs, _figures(piece.info), _line(piece.info))
+
+
+@_command("serve", ("carefulctl memory serve h2:vm /run/vm.sock", "restore machines from a piece"))
+@_PIECE
+@click.argument("path", metavar="SOCKET", type=click.Path(path_type=Path))
+@_OWNER
+def serve(
+    where: str,
+    path: Path,
+    owner: str,
+    timeout_s: float,
+    instance: str | None,
+    config_path: Path | None,
+    as_json: bool,
+) -> None:
+    """Serve the memory of virtual machines that a monitor restores, until Ctrl-C.
+
+    The monitor connects to SOCKET and hands over its userfaultfd, as Firecracker does.
+    """
+    from careful.memory import uffd
+
+    del as_json  # there is no result
+    at, name = _at(where)
+    host = _connect(at, instance, config_path, timeout_s)
+    uffd.serve(host, name, owner, path, say)
 
 
 @_command("get", ("carefulctl memory get h2:image copy", "a piece's bytes into a file"))

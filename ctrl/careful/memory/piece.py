@@ -166,6 +166,25 @@ class Piece:
         view = memoryview(buffer).cast("B")
         return view if options.writable else view.toreadonly()
 
+    def serve(self, uffd: int, base: int, offset: int, nbytes: int) -> None:
+        """Serves the faults of another process's memory, until close().
+
+        Args:
+            uffd: that process's userfaultfd, with the memory registered.
+            base: address of the memory there.
+            offset: where in the piece it begins.
+            nbytes: its size.
+
+        Raises:
+            CarefulError: the range ends beyond the piece (ERANGE).
+        """
+        self._live()
+        fields = {"uffd": uffd, "base": base, "offset": offset, "bytes": nbytes}
+        options = ffi.new("struct careful_memory_map_options *", fields)
+        options.patience_ms = 30_000
+        rc = lib.careful_memory_map(self._remote, options, ffi.new("void **"))
+        checked(rc, self._what)
+
     def flush(self) -> None:
         """Writes changed pages of the map back to the piece.
 

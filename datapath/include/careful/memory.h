@@ -187,8 +187,9 @@ int careful_memory_move(struct careful_memory_remote *remote,
 /*
  * A map: memory of this process whose pages come from the piece when they are touched.
  *
- * @uffd:        a userfaultfd that serves [base, base + bytes), perhaps of another process, which
- *               the map then owns; -1: the map makes its own memory
+ * @uffd:        a userfaultfd that serves [base, base + bytes), perhaps of another process; it
+ *               stays the caller's, and other maps may serve other parts. -1: the map makes its
+ *               own memory
  * @base:        with uffd: where the memory is
  * @offset:      where in the piece the map begins; a multiple of 4096
  * @bytes:       0: to the piece's end
