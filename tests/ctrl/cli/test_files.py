@@ -113,7 +113,7 @@ def test_put__of_sysfs(type_: Type, export: Path) -> None:
 
 
 def test_get__a_special_file_stays(type_: Type, export: Path) -> None:
-    """With -f a file of a tree replaces files and links, but no fifo; a directory does not either."""
+    """With -f a file of a tree replaces files and links, but no fifo, nor does a directory."""
     (export / "ds/sub").mkdir(parents=True)
     (export / "ds/link").symlink_to("a")
     for name in ("a", "b", "sub/x"):

@@ -1,4 +1,4 @@
-"""`carefulctl plan` and `simulate` as a user meets them."""
+"""`carefulctl plan` and `simulate` from the command line."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_plan__classes():
 
 
 def test_plan__classes_of_a_black_box():
-    """GAM seen from outside (P1 Table 1): what is planned with its stages, k within one."""
+    """GAM seen from outside (P1 Table 1): the plan equals the one from its stages, k within one."""
     gam = load_shipped("gam")
     bottleneck = max(gam.stages, key=lambda stage: stage.g_us)
     G_all = sum(stage.G_us_per_KiB for stage in gam.stages)

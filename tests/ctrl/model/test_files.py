@@ -44,7 +44,7 @@ MEASURED = {
     "sum_G_others_us_per_KiB": 37.8,
 }
 MADE = '{"stages": [{"name": "a", %s}]}'
-#: GMS x 100 as it is measured: the bottleneck changes at 2683 bytes.
+#: GMS x 100 as measured: the bottleneck changes at 2683 bytes.
 CROSSING = {
     "kind": "blackbox",
     "g_b_us": 200.0,
@@ -183,7 +183,7 @@ def test_blackbox__knows_what_theorem_1_needs():
     assert "fixed" in made.note
 
 
-#: GMS x 100, and stages of which the first has its minimum within its own range.
+#: GMS x 100, and stages whose first one has its minimum within its own range.
 SEEN = {
     "gms": ((1000, 300), (200, 1000), (2034.4, 300)),
     "inside": ((500, 900), (200, 1000), (50, 900), (50, 900), (50, 900), (50, 900)),
@@ -191,8 +191,7 @@ SEEN = {
 
 
 def seen(stages):
-    """Tests what a black box shows of stages, the bottleneck of small fragments and of large
-    ones."""
+    """Returns the black box of stages: the bottleneck of small fragments and of large ones."""
     low, high = max(stages), max(stages, key=lambda one: one[1])
     edge = 1024 * (low[0] - high[0]) / (high[1] - low[1])
     whole = sum(G for _, G in stages)
@@ -266,7 +265,7 @@ def test_blackbox__a_wide_g_b_is_said_with_what_it_does():
 
 
 def clear_box(*sizes):
-    """A clear box whose stages were measured with such sizes."""
+    """Returns a clear box whose stages were measured with these sizes."""
     stages = [
         {"name": name, "g_us": 1, "G_us_per_KiB": 2, "size_min_bytes": low, "size_max_bytes": high}
         for name, (low, high) in zip("abc", sizes, strict=False)

@@ -87,7 +87,7 @@ def test_candidates__false_minimum_of_another_signature_is_left_out():
         < float(fixed_latency_us(pipeline, B, k)) - 1e-6
     ]
     assert len(off_curve) == 1
-    # The false minimum looks better than anything that can be had.
+    # The false minimum looks better than any possible plan.
     assert all(candidate.k != pytest.approx(off_curve[0]) for candidate in found)
     assert "transition" in {candidate.kind for candidate in found}
     best = min(candidate.latency_us for candidate in found)

@@ -71,7 +71,7 @@ def test_lower_bound__holds_for_every_plan(pipeline, sizes):
 def test_lower_bound__is_equation_5():
     gam = load_shipped("gam")
     assert lower_bound_us(gam, 4096) == pytest.approx(4 * 24.9 + 7.2 + 5.2 + 7.5 + 7.4)
-    # Met where only one stage costs anything per byte, and with its delay.
+    # Equality holds if only one stage has a cost per byte, and with its delay.
     tight = Pipeline((Stage("a", 3, 0), Stage("b", 5, 10, delay_us=2), Stage("c", 4, 0)))
     assert lower_bound_us(tight, 2048) == pytest.approx(float(latency_us(tight, [2048])))
 

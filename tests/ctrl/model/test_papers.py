@@ -56,7 +56,7 @@ def test_paper__what_is_known_to_miss_says_why():
 
 
 def test_paper__what_was_fitted_is_not_called_predicted():
-    """Three conditions, and the bandwidths that are parameters; P1's numbers need no fit."""
+    """Three conditions and the bandwidths are fitted; P1's numbers need no fit."""
     fitted = [row.case for row in rows() if row.basis == "fitted"]
     assert fitted == [
         "P3 4.1, 8 KiB store-and-forward",

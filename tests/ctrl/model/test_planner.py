@@ -32,7 +32,7 @@ from pipelines import busy, make, pipelines, plans
 
 
 def grouped(pipeline: Pipeline, count: int) -> Pipeline:
-    """The first `count` stages as a compound stage."""
+    """Returns the pipeline with its first `count` stages as a compound stage."""
     return Pipeline(
         tuple(
             Stage(stage.name, stage.g_us, stage.G_us_per_KiB, "front" if j < count else "")
@@ -192,7 +192,7 @@ def test_limits__that_no_count_keeps_are_said(strategy):
     made = plan(load_shipped("gam"), 250, strategy, limits=Limits(100, 120))
     assert max(made.fragments_bytes) <= 120
     assert "no number of fragments fits 100 to 120 bytes" in made.note
-    # A message below the least size is its own fragment, and nothing to speak of.
+    # A message below the least size is a single fragment, without a note.
     small = plan(load_shipped("gam"), 50, strategy, limits=Limits(100, 120))
     assert "no number" not in small.note
 
@@ -229,7 +229,7 @@ def test_shared_resource__fixed_is_searched_by_simulation():
 
 
 def calls(work):
-    """Function calls that `work` makes, Python's and C's: its cost on any machine, however busy."""
+    """Counts the function calls of `work`, in Python and C: its cost on any machine."""
     count = itertools.count()
     sys.setprofile(lambda _frame, event, _: next(count) if event in ("call", "c_call") else None)
     try:
@@ -241,7 +241,7 @@ def calls(work):
 
 @pytest.mark.parametrize("size", [4096, 65536])
 def test_cost__ten_stages(size):
-    """Somebody waits for it: 10,000 calls, as it makes, take some 10 ms."""
+    """A user waits for it: its 10,000 calls take about 10 ms."""
     rng = np.random.default_rng(7)
     pipeline = make(*zip(rng.uniform(1, 20, 10), rng.uniform(1, 40, 10), strict=True))
     plan(load_shipped("gam"), 4096, lp=False)

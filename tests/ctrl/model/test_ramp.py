@@ -1,4 +1,4 @@
-"""Ramps: theorems 3, 4 and 5, their closed forms, their optimality, their fall-back."""
+"""Ramps: theorems 3, 4 and 5, their closed forms, optimality and fall-back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ratios = st.one_of(st.just(1.0), st.floats(0.3, 3.0))
 
 @given(st.floats(1, 500), st.integers(1, 12), ratios, st.floats(-20, 200))
 def test_sums__are_of_the_recurrence(first, k, ratio, step):
-    """And equal P1's closed forms (equations 17 and 18)."""
+    """The sums equal P1's closed forms (equations 17 and 18)."""
     assume(ratio == 1.0 or abs(ratio - 1) > 1e-3)
     sums, i = _Sums(Recurrence(ratio, step), k), k - 1
     sizes = [first]

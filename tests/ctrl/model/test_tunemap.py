@@ -1,4 +1,4 @@
-"""Tests what the tune map can express, and its cost."""
+"""The plans that the tune map can express, and their cost."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ int sizes(const uint32_t *six, uint32_t bytes, uint32_t cap, uint32_t *out, int 
 
 @pytest.fixture(scope="module")
 def datapath_sizes(tmp_path_factory):
-    """The datapath's own cutting, compiled: (plan, message bytes, frame bytes) -> sizes."""
+    """Compiles the datapath's own function: (plan, message bytes, frame bytes) -> sizes."""
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if compiler is None:
         pytest.skip("no C compiler: the datapath's plan.c cannot be held against the model")
@@ -129,7 +129,7 @@ def test_sizes__that_only_fall_are_a_plan_of_their_own(datapath_sizes):
     numbers = Plan(900, Q16_ONE, 0, 900, Q16_ONE // 2, 5)
     assert not numbers.is_fixed
     assert numbers.sizes(1500) == datapath_sizes(numbers, 1500, 3750) == [900, 455, 145]
-    # If the peak is never reached there is nothing to fall from.
+    # A plan that never reaches its peak has no falling side.
     assert Plan(400, Q16_ONE, 0, 900, Q16_ONE // 2, 5).sizes(1500) == [375] * 4
 
 
@@ -215,8 +215,8 @@ def test_gam__without_limits_the_map_holds_the_theory_s_plan():
 def test_groups__frames_in_the_network_and_blocks_for_the_disk():
     found = class_plan(load_shipped("network-disk"), class_of(65536))
     assert 64 <= found.plan.first_bytes <= 3750
-    # The disk takes what is there whenever it is idle: as good as a ramp (P1: 9.2 % better than
-    # algorithm B), and far from a disk access for every frame.
+    # The idle disk takes everything buffered: as good as a ramp (P1: 9.2 % better than algorithm
+    # B), and with far fewer disk accesses than frames.
     assert found.block_bytes == 6 * found.plan.first_bytes == 15126
     assert found.latency_us == pytest.approx(23346, rel=0.01)
     assert found.fixed_us > 3 * found.latency_us

@@ -27,7 +27,7 @@ HOST = sys.argv[2] if len(sys.argv) > 2 else "h2"
 
 
 def regions_of(peer: Peer) -> list[RemoteRegion]:
-    """Its array, its blank one, and its file."""
+    """Returns its array, its empty array, and its file."""
     handles = peer.request(Handlers.REGIONS).result(30).payload
     return [peer.region(handles[at : at + 16]) for at in range(0, len(handles), 16)]
 
@@ -39,7 +39,7 @@ def report(peer: Peer) -> list[Any]:
 
 @contextmanager
 def said_by_log() -> Iterator[io.StringIO]:
-    """Collects the log of the block."""
+    """Collects the log within the block."""
     heard = io.StringIO()
     handler = logging.StreamHandler(heard)
     logging.getLogger("careful.node").addHandler(handler)

@@ -1,4 +1,4 @@
-"""Cases of test_node.py: peers, ends of all kinds, and use from where it is not allowed."""
+"""Cases of test_node.py: peers, ends of all kinds, and misuse."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from node_server import BLANK_BYTES, NBYTES
 
 
 def peers(node: Node) -> None:
-    """Names, and hosts that are not there."""
+    """Names of peers, and hosts that do not exist."""
     with fails(errno.EHOSTUNREACH, "nowhere"):
         node.connect("nowhere")
     for address in ("8.8.8.8", "2001:db8::1"):
@@ -60,7 +60,7 @@ def peers(node: Node) -> None:
 
 
 def close(node: Node) -> None:
-    """Operations under way end; nothing works afterwards; everything is given back."""
+    """Operations under way end; nothing works afterwards; everything is freed."""
     peer = node.connect(HOST)
     ended: list[Operation] = []
     waiting = peer.request(Handlers.LATE, args=(0,))
@@ -86,7 +86,7 @@ def close(node: Node) -> None:
 
 
 def options(node: Node) -> None:
-    """Options that open() refuses, in a program's words."""
+    """open() refuses options, with names as in Python."""
     node.close()
     with fails(errno.ENODEV, "eth9"):
         careful.open("eth9")
@@ -116,7 +116,7 @@ def options(node: Node) -> None:
 
 
 def close_errors(node: Node) -> None:
-    """Exceptions of callbacks are reported, also by close(); interrupts leave it, all of them."""
+    """Exceptions of callbacks are reported, also by close(); all interrupts are raised."""
     peer = node.connect(HOST)
     told: list[str] = []
     node.on_error = lambda error, where: told.append(f"{error!r} {where}")
@@ -138,7 +138,7 @@ def close_errors(node: Node) -> None:
 
 
 def misuse(node: Node) -> None:
-    """Another thread, another process, and a handler that waits."""
+    """Use by another thread, another process, and a handler that waits."""
     caught: list[BaseException] = []
 
     def elsewhere() -> None:
@@ -185,7 +185,7 @@ def kept_from_children_bytes() -> int:
 
 
 def forked(node: Node) -> None:
-    """A child has nothing of it, and is in nobody's way while it lives on."""
+    """A forked child has no access, and does not disturb the parent."""
     peer = node.connect(HOST)
     assert kept_from_children_bytes() >= (512 + 512) * 4096
     before = descriptors()
@@ -205,7 +205,7 @@ def forked(node: Node) -> None:
     assert peer.request(Handlers.ECHO, b"still here").result(30).payload == b"ereh llits"
     node.close()
     os.close(closed)
-    assert os.read(ready, 1) == b"x"  # it may have had no processor until now
+    assert os.read(ready, 1) == b"x"  # it may not have run until now
     with careful.open("eth1") as again:
         result = again.connect(HOST).request(Handlers.ECHO, b"again").result(30)
         assert result.payload == b"niaga"
@@ -215,7 +215,7 @@ def forked(node: Node) -> None:
 
 
 def interrupt(node: Node) -> None:
-    """Ctrl-C ends a wait at once, also one without an end; a descriptor too."""
+    """Ctrl-C, or a descriptor, ends a wait at once, also one without a timeout."""
     for wait_mode in ("adaptive", "spin"):
         signal.setitimer(signal.ITIMER_REAL, 0.3)
         signal.signal(signal.SIGALRM, signal.default_int_handler)
@@ -229,7 +229,7 @@ def interrupt(node: Node) -> None:
     reader, writer = os.pipe()
     os.write(writer, b"x")
     resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
-    os.dup2(reader, 1500)  # more than select() knows
+    os.dup2(reader, 1500)  # more than select() can handle
     assert node.wait(60, 1500) == 0
     began = time.monotonic()
     assert node.wait(0.2) == 0
@@ -238,7 +238,7 @@ def interrupt(node: Node) -> None:
 
 
 def dropped(node: Node) -> None:
-    """A node that nobody holds is closed; what is left keeps it, and its callbacks, alive."""
+    """An unreferenced node is closed; objects of it keep it and its callbacks alive."""
     peer = node.connect(HOST)
     node.handle(Handlers.CALLED, lambda message: b"called")
     pins = Path("/sys/fs/bpf/careful") / node.instance
@@ -255,14 +255,14 @@ def dropped(node: Node) -> None:
 
 
 def left_open(node: Node) -> None:
-    """The program ends without close(); test_node.py looks at what it left."""
+    """The program ends without close(); test_node.py checks its remains."""
     node.connect(HOST)
     print(node.instance, flush=True)
     globals()["kept"] = node
 
 
 def left_in_a_thread() -> None:
-    """The program ends while a thread of it, which it does not wait for, serves."""
+    """The program ends while its daemon thread serves."""
     serves = threading.Event()
 
     def serve() -> None:
@@ -278,7 +278,7 @@ def left_in_a_thread() -> None:
 
 
 def forked_again(node: Node) -> None:
-    """Children that close nothing are in nobody's way either."""
+    """Children that close nothing do not disturb either."""
     for _ in range(4):
         child = os.fork()
         if not child:
@@ -295,7 +295,7 @@ def forked_again(node: Node) -> None:
 
 
 def killed(node: Node) -> None:
-    """Ended by SIGKILL in the middle; a child lives on."""
+    """The program is killed in the middle; a child lives on."""
     node.connect(HOST)
     reader, writer = os.pipe()
     child = os.fork()
@@ -338,7 +338,7 @@ def peer_gone(node: Node, number: int, stopped: bool) -> None:
 
 
 def interface_gone(node: Node) -> None:
-    """Waiting says so, what is on its way ends, and closing works."""
+    """wait() raises, operations end, and close() works."""
     peer = node.connect(HOST)
     flying = peer.request(Handlers.LATE, args=(0,))
     subprocess.run(["ip", "link", "delete", "eth1"], check=True)
@@ -363,7 +363,7 @@ def peer_silent(node: Node) -> None:
 
 
 def beside_carefuld() -> None:
-    """The queue is taken; nothing of who has it is harmed."""
+    """The queue is in use; its owner is not disturbed."""
     with fails(errno.EBUSY, "carefuld runs on eth1", "careful.attach()"):
         careful.open("eth1")
     with fails(errno.EBUSY, "carefuld runs on eth1"):
@@ -377,7 +377,7 @@ def quit_server(node: Node) -> None:
 
 
 def away(node: Node) -> None:
-    """A program that slept, and was given up by its peer, continues as if nothing had happened."""
+    """A program that slept until its peer gave it up continues normally."""
     peer = node.connect(HOST)
     assert peer.request(Handlers.ECHO, b"first").result(30).payload == b"tsrif"
     memory = regions_of(peer)[0]

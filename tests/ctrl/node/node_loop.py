@@ -1,4 +1,4 @@
-"""Cases of test_node.py: a node inside a running event loop, or in a loop of one's own."""
+"""Cases of test_node.py: a node in a running event loop, or in the program's own loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from node_server import NBYTES
 
 
 async def loop_traffic(node: Node) -> None:
-    """Requests, gets and stores are awaited; many at a time; other tasks run meanwhile."""
+    """Awaits many requests, gets and stores at a time; other tasks run meanwhile."""
     async with beside_ticks(0):
         peer = await node.aconnect(HOST)
         assert await node.aconnect(HOST) is peer
@@ -39,13 +39,13 @@ async def loop_traffic(node: Node) -> None:
     back = bytearray(250)
     await blank.get(back)
     assert back == bytes(range(250))
-    await asyncio.sleep(0.7)  # longer than anything of it spins
+    await asyncio.sleep(0.7)  # longer than any spinning
     assert (await peer.request(Handlers.ECHO, b"idle")).payload == b"eldi"
     assert node._engine.operations == set()
 
 
 async def loop_failures(node: Node) -> None:
-    """A failure is raised at the await; a task that gives up leaves its operation."""
+    """A failure is raised at the await; a cancelled task abandons its operation."""
     with fails(errno.EHOSTUNREACH, "nowhere"):
         await node.aconnect("nowhere")
     with fails(errno.ECONNREFUSED, "10.77.0.2:9"):
@@ -78,7 +78,7 @@ async def loop_failures(node: Node) -> None:
 
 
 async def loop_handlers(node: Node) -> None:
-    """A handler may be a coroutine function: it awaits, and what it returns is the answer."""
+    """A handler may be a coroutine function; its result is the answer."""
     peer = await node.aconnect(HOST)
     await peer.request(Handlers.REPORT)
     told: list[str] = []
@@ -125,7 +125,7 @@ async def loop_interface_gone(node: Node) -> None:
 
 
 async def loop_peer_killed(node: Node) -> None:
-    """Timers continue where no frame comes."""
+    """Timers work without frames."""
     peer = await node.aconnect(HOST)
     pid = int(sys.argv[3])
     os.kill(pid, signal.SIGSTOP)
@@ -137,7 +137,7 @@ async def loop_peer_killed(node: Node) -> None:
 
 
 def loop_away(node: Node) -> None:
-    """A loop that was blocked, and given up by its peer, continues."""
+    """A loop that was blocked until its peer gave up continues."""
 
     async def run() -> None:
         async with node:
@@ -170,7 +170,7 @@ def own_loop(node: Node) -> None:
 
 
 def coroutine_without_loop(node: Node) -> None:
-    """It cannot be run: the client is told, and so is the program."""
+    """It cannot run: both the client and the program get an error."""
     peer = node.connect(HOST)
     told: list[Exception] = []
     node.on_error = lambda error, where: told.append(error)
@@ -183,7 +183,7 @@ def coroutine_without_loop(node: Node) -> None:
     while not told:
         node.wait(30)
     assert isinstance(told[0], TypeError)
-    # Beside it an answer to an earlier client's may come late: that is text.
+    # A late answer to an earlier client is only text.
     while not (failed := [one for one in report(peer) if isinstance(one, list)]):
         pass
     assert failed[0][1] == errno.EIO

@@ -1,6 +1,6 @@
 """The other end of test_node.py: a node that serves until it is told to quit.
 
-Says "ready" when it serves. Handlers by number stand in HANDLERS.
+Prints "ready" when it serves. HANDLERS has the handlers by number.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Server:
     def release(self, message: Message) -> None:
         for index, reply in enumerate(self.waiting):
             if not reply.sent:
-                with contextlib.suppress(CarefulError):  # who asked may be gone
+                with contextlib.suppress(CarefulError):  # the client may have gone
                     reply.send(Reply(b"late", (index,)))
         self.waiting.clear()
 

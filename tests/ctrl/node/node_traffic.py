@@ -1,4 +1,4 @@
-"""Cases of test_node.py: what goes from one program to the other, and where it may."""
+"""Cases of test_node.py: traffic between the programs, and access rights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from node_server import BLANK_BYTES, NBYTES
 
 
 def built(node: Node) -> None:
-    """Messages in send buffers: each ends once, and not while anybody sees it."""
+    """Messages in send buffers: each ends once, and not while a view exists."""
     peer = node.connect(HOST)
     message = node.outgoing()
     assert len(message.payload) >= peer.payload_bytes
@@ -61,7 +61,7 @@ def built(node: Node) -> None:
 
 
 def built_share(node: Node) -> None:
-    """A quarter of the send buffers; those that are dropped are given back."""
+    """They hold a quarter of the send buffers; dropped ones are freed."""
     peer = node.connect(HOST)
     for _ in range(3):
         held = []
@@ -78,7 +78,7 @@ def built_share(node: Node) -> None:
 
 
 def request(node: Node) -> None:
-    """Payload and args there and back, many at a time, and what is refused."""
+    """Payload and args there and back, many at a time, and refusals."""
     info = node.info()
     assert (info["ifname"], info["peers_max"], info["wait"]) == ("eth1", 2, "adaptive")
     assert info["window_buffers"] == info["receive_buffers"] // 2
@@ -121,7 +121,7 @@ def request(node: Node) -> None:
 
 
 def handler_errors(node: Node) -> None:
-    """An exception of a handler fails the request there, and goes to on_error where it ran."""
+    """A handler's exception fails the client's request, and goes to on_error here."""
     peer = node.connect(HOST)
     report(peer)
     with fails(errno.ENOENT, HOST, "its handler failed: FileNotFoundError: ", "no such thing"):
@@ -193,7 +193,7 @@ def handler_errors(node: Node) -> None:
 
 
 def full(node: Node) -> None:
-    """More than there is room for waits for room, and all of it is done, in order."""
+    """Operations beyond the room wait, and all are done in order."""
     peer = node.connect(HOST)
     _, blank, _ = regions_of(peer)
     ended: list[bytes] = []
@@ -211,7 +211,7 @@ def full(node: Node) -> None:
     assert back == bytes(number % 256 for number in range(1000))
     assert node._engine.operations == set()
 
-    def burst(message: Message) -> None:  # a handler cannot wait: the node does it later
+    def burst(message: Message) -> None:  # a handler cannot wait, so the node sends it later
         for number in range(2000):
             flying.append(peer.request(Handlers.ECHO, number.to_bytes(4, "big")))
 
@@ -225,7 +225,7 @@ def full(node: Node) -> None:
 
 
 def late_reply(node: Node) -> None:
-    """A handler leaves the answer open; another one gives it."""
+    """A handler leaves the answer to another one."""
     peer = node.connect(HOST)
     report(peer)
     flying = [peer.request(Handlers.LATE, args=(0,)) for _ in range(3)]
@@ -279,7 +279,7 @@ def get(node: Node) -> None:
 
 
 def store(node: Node) -> None:
-    """Into an array and into a file; a handler hears of it."""
+    """Stores into an array and into a file; a handler is called."""
     peer = node.connect(HOST)
     report(peer)
     read_only, blank, file = regions_of(peer)
@@ -302,7 +302,7 @@ def store(node: Node) -> None:
     got = bytearray(len(text) + 1)
     file.get(got, 99).result(30)
     assert got == bytes(WANTED[99:100]) + text
-    file.store(WANTED[100 : 100 + len(text)], 100).result(30)  # for whoever comes next
+    file.store(WANTED[100 : 100 + len(text)], 100).result(30)  # for the next client
     with fails(errno.EACCES, HOST, "does not allow"):
         read_only.store(b"x").result(30)
     with fails(errno.ENOSYS, HOST, "no handler", "in place"):
@@ -341,7 +341,7 @@ def regions(node: Node) -> None:
 
 
 def memory_is_held(node: Node) -> None:
-    """What C may touch is neither freed nor resized, and let go of afterwards."""
+    """Memory in use by C is neither freed nor resized, and is released afterwards."""
     peer = node.connect(HOST)
     array = np.zeros(1000, np.uint8)
     alive, region = weakref.ref(array), node.register(array)

@@ -1,4 +1,4 @@
-"""An engine's waiting and its backlog, without a device: C is a few functions of this test."""
+"""An engine's waits and backlog without a device: this test fakes a few functions of C."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from careful.node.peer import Peer
 
 
 class Fake(Engine):
-    """Its C has room when told so, and runs what stands in `polls`, one a poll."""
+    """C has room on command, and runs one function of `polls` per poll."""
 
     def __init__(self) -> None:
         self.polls: list[Callable[[], object]] = []
@@ -74,7 +74,7 @@ def peer_of(engine: Engine) -> Peer:
 
 
 def begin(engine: Fake, target: bytearray) -> Operation:
-    """A get that finds no room, and while it waits another's callback raises."""
+    """Begins a get that finds no room; while it waits another callback raises."""
     engine.room = 0
     peer = peer_of(engine)
     with pytest.raises(KeyError, match="another's"):
@@ -83,7 +83,7 @@ def begin(engine: Fake, target: bytearray) -> Operation:
 
 
 def test_begin__another_callback_raises_once_it_has_begun(engine: Fake) -> None:
-    """C has its handle and its buffer: both are held until its end."""
+    """C has its handle and its buffer, so both are held until its end."""
 
     def room_and_error() -> None:
         engine.room = 1
@@ -104,7 +104,7 @@ def test_begin__another_callback_raises_once_it_has_begun(engine: Fake) -> None:
 
 
 def test_begin__another_callback_raises_before_it_has_begun(engine: Fake) -> None:
-    """It never begins: its buffer is the program's again."""
+    """It never begins, so its buffer is free."""
     engine.polls = [lambda: engine.failed(KeyError("another's"), "a callback")]
     target = bytearray(4)
     begin(engine, target)
@@ -119,7 +119,7 @@ def test_begin__another_callback_raises_before_it_has_begun(engine: Fake) -> Non
 
 @pytest.mark.parametrize("error", [OverflowError, TypeError])
 def test_begin__what_c_cannot_be_given_holds_nothing(engine: Fake, error: type[Exception]) -> None:
-    """A negative offset, a handler's number that is a float."""
+    """For example a negative offset, or a float as a handler's number."""
 
     def refused(*_: Any) -> int:
         raise error("no such number")
@@ -150,7 +150,7 @@ def test_backlog__what_an_interrupt_hides_does_not_begin_twice(engine: Fake) -> 
 def test_answer__waits_for_room_and_goes_first(
     engine: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A handler runs while nothing can be asked: its answer is not lost, nor changed."""
+    """A handler runs while nothing can be sent: its answer is neither lost nor changed."""
     told: list[tuple[int, bytes]] = []
     heard: list[str] = []
     engine.on_error = lambda error, where: heard.append(f"{where}: {error}")
@@ -187,7 +187,7 @@ def test_answer__waits_for_room_and_goes_first(
     engine.room = 9
     engine.wait(0)
     assert told[2:] == [(errno.EIO, b"ValueError: its own")]
-    assert told_first[-1] == 3  # what asks went behind the answers
+    assert told_first[-1] == 3  # requests went behind the answers
     assert heard == []
     assert engine._backlog == {}
 
@@ -220,7 +220,7 @@ def test_answer__no_more_wait_for_a_peer_that_takes_none(
 
 
 def test_wait__ends_when_what_waited_begins(engine: Fake) -> None:
-    """Nothing comes of what wants no answer: who waits for room hears that it has left."""
+    """A one-way request has no answer; the waiting caller learns that it has left."""
     engine.frames = 0
     engine.polls = [lambda: None, lambda: setattr(engine, "room", 1)]
     assert engine.begin("queue", engine.start, bool) == 0
@@ -228,7 +228,7 @@ def test_wait__ends_when_what_waited_begins(engine: Fake) -> None:
 
 
 def test_loop__a_condition_that_raises_ends_its_own_wait(engine: Fake) -> None:
-    """As of a group that was closed while a task receives; others are told nevertheless."""
+    """For example of a group closed while a task receives; other waits still end."""
 
     def closed() -> bool:
         raise RuntimeError("the group was closed")
@@ -251,7 +251,7 @@ def test_loop__a_condition_that_raises_ends_its_own_wait(engine: Fake) -> None:
 def test_answer__a_status_that_a_reply_cannot_carry_fails(
     engine: Fake, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
-    """It has 12 bits for it: 4096 would be a success there."""
+    """A reply has 12 bits for the status: 4096 would become a success."""
     names = SimpleNamespace(careful_reply_name=lambda *_: None)
     monkeypatch.setattr(message_module, "lib", names)
     message = Message(engine, ffi.new("struct careful_message *"), peer_of(engine), None)
@@ -262,7 +262,7 @@ def test_answer__a_status_that_a_reply_cannot_carry_fails(
 def test_renew__is_tried_again_where_it_failed(
     engine: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A session ended in a pause, and the next operation came while the link was down."""
+    """The session ended in a pause, and the link was down at the next operation."""
     answers = [-errno.ENETUNREACH, -errno.ENETUNREACH, 3]
     names = SimpleNamespace(careful_peer=lambda *_: answers.pop(0), on_done=None)
     monkeypatch.setattr(peer_module, "lib", names)
@@ -280,7 +280,7 @@ def test_renew__is_tried_again_where_it_failed(
 def test_loop__who_waits_hears_that_the_node_was_closed(
     engine: Fake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As serve_forever() of one task, where another closes the node."""
+    """For example serve_forever() of one task, while another closes the node."""
 
     async def run() -> None:
         engine.wait_fds = lambda: ([], 1.0)  # type: ignore[method-assign]
@@ -303,7 +303,7 @@ def test_loop__who_waits_hears_that_the_node_was_closed(
 def test_handler__whose_task_is_cancelled_answers(
     engine: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It awaits another one, which somebody cancels: who asked does not wait for ever."""
+    """The task it awaits is cancelled: the client must not wait for ever."""
     told: list[tuple[int, bytes]] = []
 
     def reply(_pointer: Any, _to: Any, status: int, _args: Any, payload: Any, _n: int) -> int:
@@ -338,7 +338,7 @@ def test_handler__whose_task_is_cancelled_answers(
 
 
 def test_names__a_star_import_leaves_open_alone() -> None:
-    """careful.open() would replace the built-in; connect() took a host for an instance."""
+    """careful.open() would replace the built-in; connect() once took a host for an instance."""
     assert "attach" in careful.__all__
     assert "open" not in careful.__all__
     with pytest.raises(AttributeError, match=r"careful\.attach\(\)"):

@@ -1,7 +1,7 @@
 """`careful.open()`: two Python programs on two hosts, each with a queue of its own.
 
-The assertions stand in node_traffic.py and node_life.py; node_client.py runs them on the host, one
-case a process.
+The assertions are in node_traffic.py and node_life.py; node_client.py runs each case in a process
+on the host.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from lab import Lab, MakeLab
 pytestmark = pytest.mark.lab
 
 HERE = Path(__file__).parent
-#: So that a test knows when an example serves.
+#: Tells the test when an example serves.
 READY = ("    while True:", "    print('ready', flush=True)\n    while True:")
 PINS = Path("/sys/fs/bpf/careful")
 
 
 @pytest.fixture(scope="module")
 def server(lab: Lab) -> Iterator[Lab]:
-    """A node that serves on h2."""
+    """Starts a node that serves on h2."""
     process = lab.start("h2", sys.executable, HERE / "node_server.py")
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n", process.communicate()[1]
@@ -161,7 +161,7 @@ def test_session__given_up_in_a_pause(make_lab: MakeLab, case: str) -> None:
 
 
 def code_in(text: str) -> list[str]:
-    """The Python programs in a docstring, indented there."""
+    """Returns the Python programs in a docstring."""
     blocks = re.findall(r"(?:^    .*\n|^\n)+", text, re.MULTILINE)
     return [textwrap.dedent(one) for one in blocks if "import careful" in one]
 

@@ -1,4 +1,4 @@
-"""`careful.open()` with keys, and with frames that are sealed: two programs, and one without."""
+"""`careful.open()` with keys and sealed frames: two programs, and one without keys."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ with careful.open("eth1", peers=2, **options) as node:
     print(node.info()["keyed"], peer.request(7, b"abc" * 300).result(60).payload == b"cba" * 300)
     peer.request(8, b"").result(60)
 """
-#: Keys in /etc/careful/keys, for one program alone.
+#: Puts keys in /etc/careful/keys for one program only.
 AT_HOME = """
 mount -t tmpfs none "$1" && mkdir "$1/upper" "$1/work" &&
 mount -t overlay none -o "lowerdir=/etc,upperdir=$1/upper,workdir=$1/work" /etc &&
@@ -63,7 +63,7 @@ def test_open__with_keys_and_sealed(make_lab: MakeLab, tmp_path: Path) -> None:
         return done
 
     assert "it does not trust our key, or we have none" in client("none").stderr
-    # With no word of keys they are those that `carefulctl up` takes.
+    # By default the keys are those of `carefulctl up`.
     home = client("-", "auth", at_home=True)
     if home.returncode != 77:
         assert "sealed otherwise than ours" in home.stderr
@@ -77,7 +77,7 @@ def test_open__with_keys_and_sealed(make_lab: MakeLab, tmp_path: Path) -> None:
 
 
 def test_open__seals_with_hosts_by_name(make_lab: MakeLab, tmp_path: Path) -> None:
-    """As `up` of the same configuration does."""
+    """It seals like `up` with the same configuration."""
     keys, path = Keys(tmp_path / "keys"), tmp_path / "careful.toml"
     keys.new()
     path.write_text(

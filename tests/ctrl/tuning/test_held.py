@@ -10,7 +10,7 @@ from fake_exchange import GAM, FakeExchange
 
 #: tuning.md states it: a train holds the path for this long, or for the time of four frames.
 HELD_US, FRAMES = 4000.0, 4
-#: Per how many paths of GAM: its frames take 1 to 1000 times as long as there.
+#: Scales of GAM: frames take 1 to 1000 times as long.
 SCALES = (0.01, 0.1, 1.0, 10.0)
 
 
@@ -34,7 +34,7 @@ def test_measurement__holds_the_path_for_so_long_at_most(quick: bool, scale: flo
 
 
 def test_measurement__pauses_in_between() -> None:
-    """After each train and each size's round trips, in proportion: not all at the end."""
+    """A pause follows each train and each size's round trips, in proportion."""
     path = FakeExchange(jitter_us=0.0)
     pauses: list[tuple[float, float]] = []
     busy_us = 0.0

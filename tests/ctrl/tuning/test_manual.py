@@ -1,4 +1,4 @@
-"""`tune set` while a controller works: what was set stays, whenever it comes."""
+"""`tune set` while a controller works: the set values stay, at any time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ START, MINE = Plan.fixed(3750), Plan.fixed(777)
 
 
 def nothing() -> None:
-    """The usual events meanwhile."""
+    """Does nothing meanwhile."""
 
 
 class Searched(RunningPath):
@@ -77,7 +77,7 @@ class Searched(RunningPath):
         return self.now
 
     def advance(self, seconds: float) -> None:
-        """Time passes, and messages with it, that take the same whatever is in effect."""
+        """Lets time pass with messages of constant latency."""
         self.now += seconds
         entry = ffi.from_buffer("struct careful_tune_entry *", self._tune.lookup(SLOT))
         key = (CLASS, int(entry.active))
@@ -91,7 +91,7 @@ def in_effect(path: RunningPath) -> Value:
 
 
 def tune_set(*more: str) -> None:
-    """As people do it."""
+    """Runs the command."""
     words = ["set", "eth1", "--class", str(CLASS), "--fragment-bytes", str(MINE.first_bytes)]
     CliRunner().invoke(tune, [*words, *more], catch_exceptions=False)
 
@@ -118,7 +118,7 @@ def path(world: World) -> Iterator[Searched]:
 
 @pytest.fixture
 def searching(path: Searched) -> Controller:
-    """A controller that tries ways to send; another than before has its turn."""
+    """Returns a controller in a search, at the turn of a new way."""
     one = Controller(path, PathState({}), path.clock, seed=1)
     step(one, path, until=lambda: in_effect(path) != START)
     assert in_effect(path) != START
@@ -135,7 +135,7 @@ def step(one: Controller, path: Searched, until: Callable[[], bool]) -> None:
 def test_set__the_controller_waits_for_the_map(
     path: Searched, searching: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It continues as soon as the command lets go, whatever that has still to do."""
+    """It continues as soon as the command frees the map."""
     real, commands = tune_entry.one_writer, list[int]()
 
     @contextmanager
@@ -143,7 +143,7 @@ def test_set__the_controller_waits_for_the_map(
         commands.append(1)
         with real(pin):
             yield
-        if len(commands) == 1:  # the others are the controller's
+        if len(commands) == 1:  # the other classes belong to the controller
             searching.step()
 
     monkeypatch.setattr(tune_entry, "one_writer", one_writer)
@@ -178,7 +178,7 @@ def test_set__between_a_look_and_what_follows(
 def test_set__a_peer_of_another_queue(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is kept there, and nothing of who has that slot of the first."""
+    """The values belong to that queue's peer, not to the first queue's peer in that slot."""
     (tmp_path / "i+1").mkdir()
     queues = [
         tune_peers.Session(Instance(name), None, [tune_peers.TunedPeer(SLOT, peer, peer)], 3750)
@@ -196,7 +196,7 @@ def test_set__a_peer_of_another_queue(
 
 
 def test_set__two_at_once(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The state is read, changed and written: nobody else writes it meanwhile."""
+    """The state is read, changed and written under a lock."""
     real, held = Store._read_pins, list[bool]()
 
     def read(store: Store) -> Any:
@@ -218,7 +218,7 @@ def test_set__two_at_once(world: World, tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("text", ["-1", "-8KiB", "0KiB", "16", "4096", "16.0"])
 def test_tune_set__a_class_that_is_none(text: str) -> None:
-    """It is not the smallest messages' by a mistake."""
+    """A wrong class does not count as the smallest one."""
     done = CliRunner().invoke(tune, ["set", "eth1", "--class", text, "--fragment-bytes", "512"])
     assert done.exit_code == 2
     assert "nor a message size" in done.output

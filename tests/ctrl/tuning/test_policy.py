@@ -79,7 +79,7 @@ def test_steady__one_change_in_ten_minutes_at_most() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_alone__changes_nothing(seed: int) -> None:
-    """A path whose plans are the best already, however its messages and figures scatter."""
+    """The plans of this path are already the best, with any scatter of messages and figures."""
     on = path(every_s=0.02, noise=0.5, error=0.3, seed=seed)
     best = [fixed_plan(GAM, 64 << i, LIMITS)[0] for i in range(CLASS_COUNT)]
     on.versions = [[*best, *one[CLASS_COUNT:]] for one in on.versions]
@@ -100,14 +100,14 @@ def test_prediction__within_its_uncertainty_is_not_pushed() -> None:
 
 
 def test_prediction__that_is_wrong_is_undone() -> None:
-    """The measurement believes that overheads are nothing; live messages know better."""
+    """The measurement has no overheads; live messages refute it."""
     on = path(every_s=0.05, lies=lambda one: scaled(one, g=0.02))
     one = controller(on)
     run(one, on, 60)
     assert told(one, "undone")
     assert verdicts(one)[CLASS] == "not held"
     assert on.plan(CLASS) == START
-    # Nor is it tried again and again.
+    # It is not tried again and again.
     run(one, on, 3600)
     assert len(told(one, "undone")) == 1
 
@@ -134,7 +134,7 @@ def test_path_changes__answered(part: str, factor: float, every_s: float) -> Non
 
 @pytest.mark.parametrize("phase_s", [0.03 * step for step in range(8)])
 def test_path_changes__answered_whenever_it_changes(phase_s: float) -> None:
-    """Wherever in a window of the watch, with messages as far apart as in the lab's slow path."""
+    """At any point in the detector's window, with messages as sparse as on the lab's slow path."""
     other = scaled(GAM, G=2.0)
     at = 1000.0 + 60 + phase_s
     on = path(lambda now: GAM if now < at else other, every_s=0.025)
@@ -145,7 +145,7 @@ def test_path_changes__answered_whenever_it_changes(phase_s: float) -> None:
 
 
 def test_path_changes__measured_closely_once_it_is_calm() -> None:
-    """A quick measurement answers; the other one follows, and changes nothing by itself."""
+    """A quick measurement answers; the close one follows, and changes nothing."""
     at = 1000.0 + 60
     on = path(lambda now: GAM if now < at else scaled(GAM, G=3.0), every_s=0.02)
     asked: list[tuple[float, bool]] = []
@@ -165,7 +165,7 @@ def test_path_changes__measured_closely_once_it_is_calm() -> None:
 
 
 def test_path_changes__measured_closely_at_once_where_the_quick_look_does_not_tell() -> None:
-    """That the path is another is sure, and which plan is better is not."""
+    """The path has certainly changed, but the better plan is not clear."""
     at, other = 1000.0 + 60, scaled(GAM, G=0.4)
     on = path(lambda now: GAM if now < at else other, every_s=0.02)
     real = on.measure
@@ -187,7 +187,7 @@ def test_path_changes__measured_closely_at_once_where_the_quick_look_does_not_te
 def test_messages_shift__a_glance_that_does_not_tell_is_followed_by_a_measurement(
     path_too: bool,
 ) -> None:
-    """Rough figures that hold both what was and what may be now are no reason to believe either."""
+    """Rough figures that fit both the old and the new path decide nothing."""
     at, other = 1000.0 + 60, scaled(GAM, g=1.3, G=1.3)
     on = path(lambda now: GAM if now < at else other, every_s=0.02)
     real = on.measure
@@ -208,7 +208,7 @@ def test_messages_shift__a_glance_that_does_not_tell_is_followed_by_a_measuremen
 
 
 def test_messages_shift__and_nothing_tells_why() -> None:
-    """Then nothing is said of the path or of a source, and the next look waits twice as long."""
+    """Then no change is reported, and the next measurement waits twice as long."""
     at = 1000.0 + 60
     on = path(every_s=0.02)
     real, pipeline = on.measure, on.pipeline
@@ -238,7 +238,7 @@ def test_messages_shift__and_nothing_tells_why() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_steady__noise_is_hardly_ever_an_answer(seed: int) -> None:
-    """However messages scatter: a measurement for nothing once in ten minutes, if at all."""
+    """With any scatter there is at most one useless measurement in ten minutes."""
     on = path(every_s=0.01, noise=0.5, seed=seed)
     one = controller(on)
     run(one, on, 1200)
@@ -247,7 +247,7 @@ def test_steady__noise_is_hardly_ever_an_answer(seed: int) -> None:
 
 
 def test_answer__closely_where_quickly_finds_nothing() -> None:
-    """A path that is busy all the time hides its times from the quick measurement."""
+    """A path that is always busy hides its times from the quick measurement."""
     at = 1000.0 + 60
     on = path(lambda now: GAM if now < at else scaled(GAM, G=3.0))
     real = on.measure
@@ -286,7 +286,7 @@ def test_answer__a_measurement_that_fails_is_made_again_soon() -> None:
 
 
 def test_path_changes__within_an_ab() -> None:
-    """Nobody waits for an A/B's end, which was of another path."""
+    """The answer does not wait for the end of an A/B about the old path."""
     other = scaled(GAM, G=3.0)
     at = 1000.0 + 5
     on = path(lambda now: GAM if now < at else other, noise=0.6, every_s=0.01)
@@ -352,7 +352,7 @@ def test_bursts_of_other_work__change_no_plan(every_s: float) -> None:
 
 
 def test_second_stream__comes_and_goes() -> None:
-    """Every 20 s for an hour: it is followed at first, and then waited out."""
+    """Every 20 s for an hour: plans follow it at first, and later wait."""
     loaded = scaled(GAM, G=2.0)
     on = path(lambda now: loaded if int(now / 20) % 2 else GAM, every_s=0.02)
     one = controller(on)
@@ -372,7 +372,7 @@ def test_no_traffic__a_change_stays_marked() -> None:
     said = {each["class"]: each["ab"]["said"] for each in decision["classes"]}
     assert said[CLASS] == "not verified: 0 messages of 30"
     assert CLASS in one.state.unverified
-    # Once messages come, it is verified, and is no second change.
+    # When messages come, it is verified, and does not count as a second change.
     run(one, on, 60)
     assert CLASS not in one.state.unverified
     assert verdicts(one)[CLASS] == "held"
@@ -401,7 +401,7 @@ def test_by_hand__stays() -> None:
     assert all(
         each["class"] != CLASS for decision in one.state.decisions for each in decision["classes"]
     )
-    # And is taken over again when told.
+    # It is taken over again on command.
     on.pinned.clear()
     run(one, on, 700)
     assert loss(on, GAM) < 0.02
@@ -420,7 +420,7 @@ def test_by_hand__within_an_ab() -> None:
 
 
 def test_by_hand__another_class_within_an_ab() -> None:
-    """The other values have no verdict yet: they are in effect, unverified, and tried again."""
+    """The other values have no verdict yet: they stay in effect unverified, and are tried again."""
     on = path(noise=0.5)
     one = controller(on)
     while not one.trying:
@@ -438,7 +438,7 @@ def test_by_hand__another_class_within_an_ab() -> None:
 
 @pytest.mark.parametrize("when_s", [0.31, 0.5, 1.0, 3.0, 30.0])
 def test_killed__another_goes_on(when_s: float) -> None:
-    """Whatever it was doing: its state is as it was last saved, and the plans as they were."""
+    """In any step: the state is the last saved one, and the plans stay."""
     on = path(noise=0.5)
     kept: list[dict[str, object]] = []
     state = PathState({})
@@ -454,7 +454,7 @@ def test_killed__another_goes_on(when_s: float) -> None:
 
 
 def kept_of(on: LivePath, seconds: float) -> PathState:
-    """The controller's knowledge of a path when it ended."""
+    """Returns the controller's knowledge of a path at its end."""
     one = controller(on)
     run(one, on, seconds)
     one.close()
@@ -466,7 +466,7 @@ def returned(on: LivePath, state: PathState) -> Controller:
 
 
 def test_returned__plans_at_once_and_a_look() -> None:
-    """carefuld is another, and knows nothing; the path is the same."""
+    """A new carefuld knows nothing, but the path is the same."""
     state = kept_of(path(), 30)
     figures, when = state.figures, state.measured_at
     on = path(now=2000.0)
@@ -484,7 +484,7 @@ def test_returned__plans_at_once_and_a_look() -> None:
 
 
 def test_returned__to_another_path() -> None:
-    """It is found out by the look, and answered without waiting for ten minutes."""
+    """The quick measurement detects it, and it is answered without waiting for ten minutes."""
     other = scaled(GAM, G=0.3, g=3.0)
     state = kept_of(path(), 30)
     on = path(lambda _: other, now=state.measured_at + 40)
@@ -514,14 +514,14 @@ def test_taken_over__soon_it_is_trusted_and_later_looked_at() -> None:
 
 
 def test_killed__after_any_save() -> None:
-    """Whatever was saved last, the next one makes what was decided, and verifies it."""
+    """From any saved state, the next controller carries out the decision and verifies it."""
     kept: list[dict[str, object]] = []
     on, state = path(noise=0.5), PathState({})
     one = Controller(on, state, on.clock, save=lambda: kept.append(state.as_dict()), seed=1)
     run(one, on, 60)
     assert len(kept) >= 3  # measured, changed, decided
     for saved in kept:
-        # The map as it was when nothing had been pushed yet: the least that is true.
+        # The map before any push.
         other = path(noise=0.5, now=on.now)
         later = controller(other, PathState.from_dict(saved))
         run(later, other, 60)
@@ -561,7 +561,7 @@ def test_measurement__that_fails_is_tried_again_later_each_time() -> None:
 
 
 def test_measurement__that_always_fails_takes_little() -> None:
-    """Without messages, too, by which something could be tried instead."""
+    """Also without messages for a trial."""
     on = LivePath(steady, [], figureless=True)
     one = controller(on)
     run(one, on, 3600)

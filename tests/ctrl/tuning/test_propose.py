@@ -37,7 +37,7 @@ def test_table__predicts_what_is_true() -> None:
 
 
 def test_table__the_interval_holds_the_truth() -> None:
-    """A true gain lies within nearly all intervals of twenty measurements."""
+    """Nearly all intervals of twenty measurements hold the true gain."""
     within = total = 0
     for seed in range(20):
         path = measured(known(error=0.2, seed=seed), LIMITS)
@@ -100,7 +100,7 @@ def test_moved__only_beyond_both_intervals() -> None:
 
 
 def test_same__needs_a_measurement_that_is_sure() -> None:
-    """A rough one that finds what was before says neither that it is so nor that it is not."""
+    """A rough measurement that agrees with the old figures neither confirms nor refutes them."""
     before = measured(known(error=0.01), LIMITS)
     near = measured(known(error=0.02, seed=2), LIMITS)
     rough = measured(widened(known(error=0.02, seed=2)), LIMITS)
@@ -113,7 +113,7 @@ def test_same__needs_a_measurement_that_is_sure() -> None:
 
 
 def test_moved__by_some_classes_alone() -> None:
-    """Small messages take longer where overheads grew, and large ones hardly do."""
+    """If overheads grow, small messages take longer, and large ones almost the same."""
     before, after = (measured(known(one, error=0.02), LIMITS) for one in (GAM, scaled(GAM, g=1.8)))
     assert moved(before, after, DEFAULT, [0])
     assert not moved(before, after, DEFAULT, [12])

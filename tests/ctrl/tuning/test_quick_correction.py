@@ -1,4 +1,4 @@
-"""Tests a glance at a path that others share, next to earlier knowledge of the path."""
+"""A quick measurement of a shared path, compared with earlier figures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def known(pipeline: Pipeline = GAM, error: float = 0.03, seed: int = 1) -> dict[
 
 
 def glanced(pipeline: Pipeline = GAM, later_us: float = 0.0) -> dict[str, Any]:
-    """Returns a glance's figures; later_us: by how much round trips of any size are longer."""
+    """Returns a quick measurement's figures; later_us: extra time of all round trips."""
     found = known(pipeline, error=0.02)
     g_us, G = (
         sum(getattr(one, name) for one in pipeline.stages) for name in ("g_us", "G_us_per_KiB")
@@ -63,7 +63,7 @@ def test_waiting__not_where_another_change_says_it(seen: dict[str, Any]) -> None
 
 
 def test_grown__round_trips_slip_through_a_second_stream() -> None:
-    """Trains meet it, so the bottleneck costs four times as much, and the sums seem as before."""
+    """Trains meet the stream, so the bottleneck costs four times as much; sums seem unchanged."""
     before = measured(known(error=1e-6), LIMITS)
     seen = known(error=1e-6)
     old = {name: seen[name] for name in ("sum_g_us", "sum_G_us_per_KiB", "g_b_us")}

@@ -1,4 +1,4 @@
-"""Several paths of one process: who is measured when, and what continues meanwhile."""
+"""Several paths of one process: the order of measurements, and trials that continue meanwhile."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from live_path import LIMITS, START, LivePath, Stream, truth_us
 GAM = load_shipped("gam")
 MESSAGE = 4096
 CLASS = class_of(MESSAGE)
-#: A train holds what paths share for so long, and is followed by three times as much.
+#: A train holds the shared device for this long; a pause of three times as long follows.
 TRAIN_S = 0.004
 
 
 @dataclass
 class World:
-    """All paths share a clock, and a device that a measurement's trains hold."""
+    """Paths that share a clock, and a device that trains hold."""
 
     now: float = 1000.0
     paths: list[Shared] = field(default_factory=list)
@@ -47,7 +47,7 @@ class World:
 
 
 class Shared(LivePath):
-    """A path of this world. Its messages take `held_us` more while any path's train passes."""
+    """A path of this world. Its messages take `held_us` longer during any path's train."""
 
     def __init__(self, world: World, pipeline: Callable[[float], Pipeline], **more: Any) -> None:
         super().__init__(pipeline, [Stream(MESSAGE, 0.003)], now=world.now, **more)
@@ -96,7 +96,7 @@ def slower(pipeline: Pipeline) -> Pipeline:
 
 @pytest.mark.parametrize("held_us", [0.0, 2000.0])
 def test_two_peers__an_ab_goes_on_while_the_other_is_measured(held_us: float) -> None:
-    """From its beginning to its end, though its messages wait for the other's frames."""
+    """The A/B runs to its end, though its messages wait for the other path's frames."""
     world = World()
     first, second = (Shared(world, lambda _: GAM, noise=0.4, measure_s=s) for s in (0.3, 60.0))
     first.held_us = held_us
@@ -108,7 +108,7 @@ def test_two_peers__an_ab_goes_on_while_the_other_is_measured(held_us: float) ->
     assert loss(first, GAM) < 0.02
     ab = next(each["ab"] for each in one.state.decisions[-2]["classes"] if each["class"] == CLASS)
     assert ab["before_us"] < 1.1 * truth_us(GAM, MESSAGE, START), "messages that waited are out"
-    # Messages that waited were no other path: it was not measured for that.
+    # Waiting messages do not count as a changed path, so it was not measured.
     assert len(first.measured_at) == 1
     assert not told(one, "path changed")
     assert told(other, "kept")
@@ -116,7 +116,7 @@ def test_two_peers__an_ab_goes_on_while_the_other_is_measured(held_us: float) ->
 
 
 def test_two_peers__one_path_changes_during_the_others_ab() -> None:
-    """It is answered, and the A/B ends as it would have."""
+    """The change is answered, and the A/B ends as usual."""
     world = World()
     at = world.now + 30
     first = Shared(world, lambda _: GAM, noise=1.0)
@@ -154,7 +154,7 @@ def test_two_peers__a_shift_during_the_others_measurement_is_answered_after_it()
 
 
 class Measures:
-    """Measures at every turn that it may; or looks, every now and then."""
+    """Measures whenever it may, or checks now and then."""
 
     def __init__(self, name: str, world: World, said: list[str], seconds: float) -> None:
         self.name, self.world, self.said, self.seconds = name, world, said, seconds

@@ -1,4 +1,4 @@
-"""Ways that `tune auto` tries where nothing is predicted, in virtual time."""
+"""Ways that `tune auto` tries if nothing is predicted, in virtual time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNTUNED = Kick(65536)
 
 
 def pipelined_us(message_bytes: int, plan: Plan, kick: Kick) -> float:
-    """Two stages that overlap if a kick is not the whole message, and 100 us next to."""
+    """Two stages that overlap unless a kick is the whole message, and 100 us more."""
     count = len(plan.sizes(message_bytes, LIMITS))
     size = message_bytes / count
     kicked = min(message_bytes, size * max(1, math.ceil(kick.net_tx_bytes / size)))
@@ -33,7 +33,7 @@ def pipelined_us(message_bytes: int, plan: Plan, kick: Kick) -> float:
 
 
 def flat_us(*_: object) -> float:
-    """Whatever is in effect makes no difference."""
+    """Returns a constant time, whatever is in effect."""
     return 200.0
 
 
@@ -49,7 +49,7 @@ def controller(on: LivePath, state: PathState | None = None) -> Controller:
 
 
 def loss(on: LivePath) -> float:
-    """Returns the plan in effect relative to the best of all ways."""
+    """Returns the loss of the plan in effect against the best way."""
     base: list[Value] = [START] * 16 + [START] * 16 + [UNTUNED] * 16
     found = [{}, *ways(CLASS, base, LIMITS, frozenset())]
     best_us = min(
@@ -62,7 +62,8 @@ def loss(on: LivePath) -> float:
 def test_ways__halves_by_kicks_and_none_twice() -> None:
     base: list[Value] = [Plan.fixed(3694)] * 16 + [START] * 16 + [UNTUNED] * 16
     limits = Limits(64, 3694)
-    # One fragment makes no difference to one, and a kick that holds them all none to another.
+    # Some ways have no effect: a fragment larger than the message, or a kick larger than all
+    # fragments.
     found = ways(4, base, limits, frozenset())
     assert found == [{4: Plan.fixed(512)}, {4: Plan.fixed(512), NET_TX + 4: Kick(1)}]
     assert not ways(3, base, limits, frozenset())
@@ -79,7 +80,7 @@ def test_ways__halves_by_kicks_and_none_twice() -> None:
 
 
 def searched(gains: list[float], seed: int, noise: float = 0.5) -> Search:
-    """A search over ways that take so much less than what is in effect, as a share."""
+    """Returns a search over ways that are faster than the present one by these shares."""
     random_ = random.Random(seed)
     search = Search([{0: Kick(k)} for k in range(len(gains))])
     messages = 0
@@ -109,7 +110,7 @@ def test_search__finds_one_of_the_best() -> None:
 
 
 def test_search__of_slow_messages_each_way_has_a_turn() -> None:
-    """If a turn has had its time, as many messages as a verdict needs are enough."""
+    """If a turn has used its time, the number of messages for a verdict is enough."""
     search = Search([{0: Kick(1)}, {0: Kick(2)}])
     first = search.way
     for _ in range(MESSAGES_MIN):
@@ -183,7 +184,7 @@ def test_tried__no_gain_changes_nothing(seed: int) -> None:
 
 
 def test_tried__one_change_in_ten_minutes_at_most() -> None:
-    """Though what is best changes every four minutes."""
+    """Although the best way changes every four minutes."""
     on = path(every_s=0.03, noise=0.2)
 
     def took(message_bytes: int, plan: Plan, kick: Kick) -> float:
@@ -199,7 +200,7 @@ def test_tried__one_change_in_ten_minutes_at_most() -> None:
 
 
 def test_tried__again_when_messages_take_another_time() -> None:
-    """Ten minutes later, not before: small frames were the best, and are no longer."""
+    """Ten minutes later, not before: small frames are no longer the best."""
     at = 1000.0 + 200
     on = path(every_s=0.01, noise=0.1)
 
@@ -264,7 +265,7 @@ def test_closed__puts_back_what_was() -> None:
 
 
 def test_few_messages__nothing_is_judged() -> None:
-    """Fewer than thirty with each: they end, and nothing has changed."""
+    """With fewer than thirty messages each, the search ends without a change."""
     on = path(noise=0.01)
     on.streams[0].alive = lambda now: now < 1000.3 + 20 * 0.005
     one = controller(on)
@@ -276,7 +277,7 @@ def test_few_messages__nothing_is_judged() -> None:
 
 
 def test_messages_that_pause__are_waited_for() -> None:
-    """Half a second of them in five: the search goes on each time."""
+    """Messages come for half a second in five: the search continues each time."""
     on = path(every_s=0.002)
     on.streams[0].alive = lambda now: now % 5 < 0.5
     one = controller(on)
@@ -286,19 +287,19 @@ def test_messages_that_pause__are_waited_for() -> None:
 
 
 def small_us(_: int, plan: Plan, kick: Kick) -> float:
-    """Half a frame is faster than a whole one, in kicks as they were."""
+    """Half a frame is faster than a whole one, with unchanged kicks."""
     return 2000.0 if plan.first_bytes < 3000 and kick == UNTUNED else 3000.0
 
 
 def test_tried__fragments_of_a_frame_where_no_measurement_works() -> None:
-    """Of 64 KiB, halves and quarters would be larger than a frame, and all the same there."""
+    """Halves and quarters of 64 KiB are larger than a frame, and would all be the same."""
     on = LivePath(lambda _: GAM, [Stream(65536, 0.01)], took=small_us, figureless=True)
     run(controller(on), on, 300)
     assert on.plan(class_of(65536)).first_bytes < 3000
 
 
 def test_messages_that_cease_for_long__are_waited_for() -> None:
-    """Silence does not count for the ten minutes: otherwise most ways would never have a turn."""
+    """Silence does not count for the ten minutes, or most ways would never have a turn."""
     stream = Stream(65536, 0.01, lambda now: (now - 1000) % 700 < 4)
     on = LivePath(lambda _: GAM, [stream], took=small_us, figureless=True)
     one = controller(on)
@@ -320,7 +321,7 @@ def test_by_hand__meanwhile() -> None:
 
 
 def test_ended__within_a_flip() -> None:
-    """The map has changed, and the signal is an exception before anybody knows it."""
+    """The signal's exception comes after the map changed and before that is noted."""
     on = path()
     one = controller(on)
     real = on.flip
@@ -357,7 +358,7 @@ def test_measured_after_all__is_planned() -> None:
 
 
 def test_unmeasured__a_glance_alone_makes_no_figures() -> None:
-    """It has some for any path; where a measurement withheld them, they are not believed."""
+    """A quick measurement always has figures; those that a close one withheld do not count."""
     at = 1000.0 + 200
     on = path(every_s=0.01, noise=0.1)
     on.took = lambda *what: pipelined_us(*what) * (1 + (on.now > at))
@@ -376,7 +377,7 @@ def test_unmeasured__a_glance_alone_makes_no_figures() -> None:
 
 
 def test_refuted__is_tried_when_a_change_is_due() -> None:
-    """The measurement believes that overheads are everything; live messages know better."""
+    """The measurement has only overheads; live messages refute it."""
     on = path(figureless=False, every_s=0.01, lies=lambda one: scaled(one, g=0.02))
     on.took = lambda nbytes, plan, kick: (
         100 + 60 * len(plan.sizes(nbytes, LIMITS)) + (80 if kick == UNTUNED else 0)

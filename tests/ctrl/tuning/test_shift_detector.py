@@ -1,4 +1,4 @@
-"""Shifts of live messages, told from what they scatter."""
+"""Detects shifts of live messages despite their scatter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CLASS = 6
 
 
 class Messages:
-    """Messages of one class, so many a look of 0.1 s, and a watch over them."""
+    """Messages of one class, a number for each 0.1 s, and their detector."""
 
     def __init__(self, noise: float, a_look: int, seed: int) -> None:
         self.noise, self.a_look, self.now = noise, a_look, 0.0
@@ -21,7 +21,7 @@ class Messages:
         self.watch.look({CLASS: self.total}, self.now)
 
     def shift(self, mean_us: float, seconds: float, noise: float | None = None) -> float | None:
-        """After how long it is told; None: not within this many seconds."""
+        """Returns the seconds until detection; None: not in time."""
         spread, began = self.noise if noise is None else noise, self.now
         while self.now < began + seconds:
             self.now += 0.1
@@ -45,7 +45,7 @@ def test_look__tells_a_shift(times: float, within_s: float, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_look__tells_a_shift_of_messages_that_scatter(seed: int) -> None:
-    """As on a path that another stream shares: no two windows of it were each beyond doubt."""
+    """Like on a path with another stream: no two windows differ beyond doubt."""
     one = Messages(0.3, 5, seed)
     assert one.shift(5000, 10) is None
     told = one.shift(8500, 10, noise=0.3)
@@ -55,7 +55,7 @@ def test_look__tells_a_shift_of_messages_that_scatter(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_look__tells_the_end_of_what_came_and_went(seed: int) -> None:
-    """A stream that held messages up now less, now more."""
+    """A stream delayed messages by varying times."""
     one = Messages(0.1, 5, seed)
     for mean_us in (6500, 10500) * 10:
         assert one.shift(mean_us, 0.2) is None
@@ -73,7 +73,7 @@ def test_look__takes_scatter_for_none(noise: float, a_look: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_look__takes_a_short_burst_of_other_work_for_none(seed: int) -> None:
-    """It holds up what comes within a tenth of a second, again and again."""
+    """Other work delays the messages of a tenth of a second, again and again."""
     one = Messages(0.2, 5, seed)
     assert one.shift(1000, 6) is None
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""Tests what the controller stores, and when it distrusts that."""
+"""The controller's stored state, and when it is not trusted."""
 
 from __future__ import annotations
 
@@ -111,16 +111,16 @@ def test_lasting__survives_the_instance(tmp_path: Path) -> None:
     run.mkdir(parents=True)
     state = PathState(HERE, {"sum_g_us": 1.0}, 5.0, plans={7: PAIR.after}, carefuld="12 34")
     Store(run, lasting(tmp_path)).save("h2", state)
-    for one in run.iterdir():  # as `down` does
+    for one in run.iterdir():  # like `down`
         one.unlink()
     assert Store(run, lasting(tmp_path)).of("h2", HERE) == state
     assert Store(run).of("h2", HERE) == PathState(HERE)
-    # Another instance's is another file.
+    # Another instance has its own file.
     assert Store(tmp_path / "run" / "eth2", lasting(tmp_path)).load() == {}
 
 
 def test_lasting__times_of_another_boot(tmp_path: Path) -> None:
-    """An hour ago by the wall's clock is an hour ago by the monotonic one of this boot."""
+    """An hour ago by the wall clock is an hour ago by this boot's monotonic clock."""
     store, now = Store(tmp_path, lasting(tmp_path)), time.monotonic()
     decision = {"at_s": 7200.0, "what": "kept", "why": "", "classes": []}
     state = PathState(HERE, {}, 7200.0, changed_at=1e9, held_until=8000.0, decisions=[decision])
@@ -134,7 +134,7 @@ def test_lasting__times_of_another_boot(tmp_path: Path) -> None:
     assert found.decisions[0]["at_s"] == pytest.approx(now - 3600, abs=10)
     assert found.changed_at == pytest.approx(now, abs=10), "nothing is later than now"
     assert found.held_until is None
-    # As new as that may seem only because the wall's clock was set back.
+    # It may seem new only because the wall clock was set back.
     assert found.carefuld == "", "another boot's carefuld may have had the same number and time"
 
 
@@ -150,7 +150,7 @@ def test_lasting__paths_have_a_bound(tmp_path: Path) -> None:
 
 
 def test_store__garbage_never_raises(tmp_path: Path) -> None:
-    """Any part of what was kept replaced by what it cannot be."""
+    """Replaces any part of the stored state by an impossible value."""
     store = Store(tmp_path)
     decision = {"at_s": 1.0, "what": "kept", "why": "", "classes": []}
     kept = PathState(HERE, {"sum_g_us": 1.0}, 5.0, decisions=[decision], unverified={7: PAIR})
@@ -185,7 +185,7 @@ def test_by_hand__of_all_and_of_one(store: Store) -> None:
 
 
 def test_by_hand__ends_with_the_value(store: Store) -> None:
-    """A peer that comes back in another slot has the settings of new peers there."""
+    """A peer that returns in another slot has the settings of new peers there."""
     mine = [PAIR.after] * STORE
     new = [PAIR.before] * STORE
     store.pin(["h2"], {7: PAIR.after})
@@ -208,7 +208,7 @@ def test_by_hand__a_damaged_file_is_none(store: Store, text: str) -> None:
 
 
 def test_state__of_a_version_that_did_not_try() -> None:
-    """Its knowledge is still there."""
+    """Its knowledge is still used."""
     data = PathState(HERE, {"sum_g_us": 1.0}, 5.0, plans={7: PAIR.after}).as_dict()
     del data["put_back"], data["tried"]
     found = PathState.from_dict(data)

@@ -27,7 +27,7 @@ CLASS = class_of(BYTES)
 ITEM = STORE + CLASS
 FRAMES = 26
 CAME_US = 8000.0
-#: P1 section 5.5's disk, and one that costs next to nothing.
+#: P1 section 5.5's disk, and an almost free one.
 DISK, MEMORY = (4000.0, 200.0), (8.0, 0.3)
 UNTUNED = Pulse(65536)
 
@@ -46,7 +46,7 @@ def controller(on: LivePath, state: PathState | None = None) -> Controller:
 
 
 def least_us(stream: ToFile, at: float) -> float:
-    """The best there is: every least write of whole frames."""
+    """Returns the best latency over all thresholds of whole frames."""
     size = stream.message_bytes / stream.frames
     return min(written(stream, at, Pulse(int(k * size)))[0] for k in range(1, stream.frames + 1))
 
@@ -57,7 +57,7 @@ def loss(on: LivePath, stream: ToFile) -> float:
 
 
 def seen(*writes: tuple[int, float], noise: float = 0.1, count: int = 40) -> Totals:
-    """Writes of some sizes that took some µs, of messages of 64 KiB."""
+    """Returns counts of writes by size and time, of messages of 64 KiB."""
     rand = random.Random(1)
     found = {}
     for nbytes, us in writes:
@@ -76,7 +76,7 @@ def took_us(nbytes: int, cost: tuple[float, float]) -> float:
 
 @pytest.mark.parametrize("g_us", [0.0, 37.0])
 def test_written_us__no_least_write_takes_what_is_there(g_us: float) -> None:
-    # As `tune set --minpulse-bytes 0` has it; a frame is the least that there can be.
+    # Like `tune set --minpulse-bytes 0`; the least write is a frame.
     size = BYTES // 16
     one_by_one = [written_us(BYTES, 16, CAME_US, least, g_us, 1e-4) for least in (1, size)]
     assert [written_us(BYTES, 16, CAME_US, 0, g_us, 1e-4)] * 2 == one_by_one
@@ -129,7 +129,7 @@ def test_another__only_beyond_errors() -> None:
 
 
 def test_table__no_least_write_that_is_the_best_by_a_hair() -> None:
-    """Writes of four frames are over just when the last comes: those of five lose little."""
+    """Writes of four frames end just when the last frame comes; writes of five lose little."""
     costs = (84000.0, 3933.0)
     found = fit(seen(*((size, took_us(size, costs)) for size in (4096, 16384, 65536)), noise=0.01))
     assert found
@@ -162,7 +162,7 @@ def test_auto__finds_a_disks_threshold_and_holds_it() -> None:
     assert decided["ab"]["gain_low_us"] > 0
     assert "to files" in decided["ab"]["measures"]
     assert decided["before"] == {"store_bytes": UNTUNED.store_bytes}
-    # It was tried what other writes take; that is over.
+    # The exploration of other writes is over.
     assert on.pulse(CLASS - 1) == UNTUNED
     assert not one.state.on_trial
 
@@ -210,13 +210,13 @@ def test_auto__one_change_in_ten_minutes_while_the_store_is_the_same() -> None:
     one = controller(on)
     run(one, on, 900)
     changed = told(one, "changed")
-    # The first of a path, and the first of a store, are no changes of what was tuned.
+    # The first settings of a path and of a store do not count as changes.
     assert 1 <= len(changed) <= 3
     assert all(b - a >= 600 for a, b in pairwise(changed[1:]))
 
 
 def test_auto__a_store_that_is_seen_during_an_ab() -> None:
-    """It is answered when that ends; plans wait for their ten minutes."""
+    """It is answered at the end of the A/B; plans wait for their ten minutes."""
     stream = to_file(every_s=0.1)
     on = LivePath(lambda _: GAM, [Stream(4096, 0.3)], files=[stream], noise=0.1)
     one = controller(on)
@@ -233,7 +233,7 @@ def test_auto__a_store_that_is_seen_during_an_ab() -> None:
 
 
 def test_auto__a_mix_of_sizes_into_a_very_slow_disk() -> None:
-    """A few messages a second in all, of seven sizes: each threshold within three minutes."""
+    """With a few messages a second of seven sizes each threshold is found within three minutes."""
     disk = (84000.0, 3933.0)
     sizes = [1024 << k for k in range(7)]
     files = [ToFile(size, 1.5, max(1, size // 3640), 2.5 * size, lambda _: disk) for size in sizes]
@@ -257,7 +257,7 @@ def test_auto__by_hand_stays() -> None:
 
 
 def test_auto__a_wrong_prediction_is_undone() -> None:
-    """Messages wait for something else than writes: smaller ones gain nothing."""
+    """Messages do not wait for writes, so smaller writes gain nothing."""
 
     class Other(LivePath):
         def _count(self, item: int, took_us: float) -> None:
@@ -306,7 +306,7 @@ def test_auto__interrupted_while_it_explores() -> None:
 
 
 def kept_of(on: LivePath, seconds: float) -> PathState:
-    """Returns what the file says when a controller has ended."""
+    """Returns the file of a controller that has ended."""
     one = controller(on)
     run(one, on, seconds)
     one.close()

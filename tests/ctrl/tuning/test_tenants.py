@@ -1,4 +1,4 @@
-"""A slot that goes to another host while its path is tuned: the other's settings stay its own."""
+"""A slot gets another host while its path is tuned: the new host's settings are not touched."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
 
 @dataclass
 class Own:
-    """The address that the kernel names towards a peer, and those of our interface."""
+    """Fakes our address towards a peer, and the addresses of our interface."""
 
     ip: str = "10.77.0.1"
     here: frozenset[str] = frozenset({"10.77.0.1"})
@@ -55,7 +55,7 @@ def begun(warnings: list[str] | None = None) -> Loop:
 
 @pytest.fixture
 def loop(world: World, own: Own) -> Loop:
-    """Tunes the host in the slot, and has an A/B under way."""
+    """Returns a loop that tunes the host in the slot, with an A/B under way."""
     one = begun()
     world.give(SLOT, H2)
     tune_entry.apply(world.maps["tune"], [SLOT, ELSEWHERE], MINE)
@@ -71,7 +71,7 @@ def look(loop: Loop, world: World) -> None:
 
 
 def step(loop: Loop) -> None:
-    """Everybody, due or not."""
+    """Steps all paths, due or not."""
     for each in loop._turns._all:
         each.due = 0.0
     loop._turns.step()
@@ -83,7 +83,7 @@ def tuned(loop: Loop) -> _Tuned:
 
 
 def test_end__names_what_stays_unverified(world: World, own: Own) -> None:
-    """An A/B that was under way left its plan in effect without a word."""
+    """An A/B under way once left its plan in effect without a message."""
     said: list[str] = []
     one = begun(said)
     world.give(SLOT, H2)
@@ -103,7 +103,7 @@ def test_end__names_what_stays_unverified(world: World, own: Own) -> None:
 
 @pytest.mark.parametrize(("sent_bytes", "count"), [(0, 1), (1 << 30, 0)])
 def test_direction__the_sender_is_the_end_to_tune(sent_bytes: int, count: int) -> None:
-    """A host that only received was tuned for nothing."""
+    """A host that only received was once tuned in vain."""
     said: list[str] = []
     one = begun(said)
     for step_bytes in range(4):
@@ -113,20 +113,20 @@ def test_direction__the_sender_is_the_end_to_tune(sent_bytes: int, count: int) -
 
 
 def given_to_another(world: World) -> bytes:
-    """The slot is another host's; its settings, which are what lay there."""
+    """Gives the slot to another host. Returns its settings."""
     world.give(SLOT, H3)
     return world.settings(SLOT)
 
 
 def test_another_host__nothing_is_settled_for_it(world: World, loop: Loop) -> None:
-    """It is found at the next look."""
+    """The change is noticed at the next look."""
     settings = given_to_another(world)
     look(loop, world)
     assert world.settings(SLOT) == settings
 
 
 def test_another_host__nothing_takes_turns_there(world: World, loop: Loop) -> None:
-    """A look may be seconds away: another path is measured."""
+    """The next look may be seconds away, while another path is measured."""
     settings = given_to_another(world)
     for _ in range(10):
         step(loop)
@@ -137,7 +137,7 @@ def test_another_host__nothing_takes_turns_there(world: World, loop: Loop) -> No
 
 @pytest.mark.parametrize("slot", [SLOT, ELSEWHERE])
 def test_back_again__goes_on_where_it_ended(world: World, loop: Loop, slot: int) -> None:
-    """Its A/B is not lost: the change is in effect, and unverified."""
+    """The change of its A/B is in effect, unverified."""
     pairs = dict(tuned(loop).controller.state.on_trial)
     given_to_another(world)
     step(loop)
@@ -154,7 +154,7 @@ def test_back_again__goes_on_where_it_ended(world: World, loop: Loop, slot: int)
 
 
 def test_back_again__what_was_set_for_it_has_ended(world: World, loop: Loop) -> None:
-    """Elsewhere it begins with the settings of new peers, which are tune auto's again."""
+    """In another slot it begins with the settings of new peers, which belong to tune auto."""
     path = tuned(loop).path
     tune_entry.apply(world.maps["tune"], [SLOT], {7: Setting(Plan.fixed(777), {})})
     store = Store(Instance("i").directory)
@@ -171,7 +171,7 @@ def test_back_again__what_was_set_for_it_has_ended(world: World, loop: Loop) -> 
 
 
 def test_the_same_host__in_a_new_session(world: World, loop: Loop) -> None:
-    """It still has its slot: the A/B continues, and its outcome is settled."""
+    """The host still has its slot, so the A/B continues and its result counts."""
     before = world.settings(SLOT)
     world.give(SLOT, H2)
     step(loop)
@@ -187,7 +187,7 @@ def test_the_same_host__in_a_new_session(world: World, loop: Loop) -> None:
 
 
 def test_between_two_looks__it_went_and_came(world: World, loop: Loop) -> None:
-    """Figures from another controller's messages are not trusted."""
+    """Figures of messages under another controller are not trusted."""
     first = tuned(loop)
     given_to_another(world)
     step(loop)
@@ -202,7 +202,9 @@ def test_between_two_looks__it_went_and_came(world: World, loop: Loop) -> None:
 def test_interface__that_is_down_for_a_moment(
     world: World, own: Own, loop: Loop, meanwhile: str
 ) -> None:
-    """There is no way to the peer then, or one by another interface: it is the same path."""
+    """Meanwhile there is no route to the peer, or one by another interface: the path stays the
+    same.
+    """
     first, here = tuned(loop), own.here
     own.ip, own.here = meanwhile, frozenset()
     look(loop, world)

@@ -1,4 +1,4 @@
-"""Tests an A/B's verdict, for samples whose truth is known."""
+"""An A/B's verdict on samples with known truth."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_trial__nothing_below_the_least() -> None:
 
 
 def test_trial__no_difference_seldom_holds() -> None:
-    """Looking again and again must not make something of nothing: 5 % are allowed."""
+    """Repeated looks must not find a difference by chance: at most 5 %."""
     blocks = MESSAGES_MAX // 10 + 1
     said = [trial(seed, 0.0, blocks) for seed in range(40)]
     assert "undecided" not in said
@@ -65,13 +65,13 @@ def test_trial__no_difference_seldom_holds() -> None:
 
 
 def test_trial__blocks_that_differ_count_as_one_message_each() -> None:
-    """Messages of a block share the path's mood: they are no proof of each other."""
+    """Messages of a block share the path's state, so they are not independent."""
     said = [trial(seed, 0.0, blocks=8, size=100, drift=30.0) for seed in range(100)]
     assert said.count("held") <= 10
 
 
 def held_up(random_: random.Random, mean_us: float) -> Counts:
-    """Ten messages; one of a hundred took twenty times as long more, on average."""
+    """Returns ten messages; one in a hundred took twenty times as long, on average."""
     took = [max(1.0, random_.gauss(mean_us, mean_us * 0.15)) for _ in range(10)]
     took = [one + (random_.random() < 0.01) * random_.expovariate(1 / 2000) for one in took]
     ns = [int(1000 * one) for one in took]
@@ -82,7 +82,7 @@ def held_up(random_: random.Random, mean_us: float) -> Counts:
     ("gain", "least", "most"), [(0.1, 29, 30), (0.03, 25, 30), (0.0, 0, 2), (-0.03, 0, 0)]
 )
 def test_trial__a_few_that_were_held_up_do_not_decide(gain: float, least: int, most: int) -> None:
-    """With the mean of all messages 14 of 30 held of a gain of 10 %, and none of one of 3 %."""
+    """By the mean of all messages only 14 of 30 gains of 10 % would hold, and no gain of 3 %."""
     held = 0
     for seed in range(30):
         random_, one = random.Random(seed), Trial()
@@ -94,7 +94,7 @@ def test_trial__a_few_that_were_held_up_do_not_decide(gain: float, least: int, m
 
 
 def test_middle__of_blocks_that_differ_in_size() -> None:
-    """The quarters are of messages: of the larger blocks a part is left out."""
+    """The quarters count messages, so a larger block is left out partly."""
     arm = Arm()
     for count, mean_us in ((10, 50), (30, 100), (40, 200), (20, 1000)):
         arm.add(Counts(count, count * mean_us * 1000, count * mean_us**2 * 10**6))

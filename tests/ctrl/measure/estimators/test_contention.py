@@ -19,7 +19,7 @@ from logp_machine import Machine
 
 
 class Steady:
-    """Takes `gap_us` a message once the network is full; now and then replies lie ready."""
+    """Needs `gap_us` per message once the network is full; now and then replies are ready."""
 
     capacity = 60
 
@@ -43,12 +43,12 @@ def test_flood__gap_of_a_full_network(gap_us: float) -> None:
     found = flood(sender, 30, sender.clock)
     assert found.gap_us.estimate
     assert found.gap_us.estimate.value == pytest.approx(gap_us, rel=0.02)
-    # A short slice does not make the next one endless.
+    # A short slice does not make the next one too long.
     assert max(sender.calls) * gap_us < 1e6 or max(sender.calls) == sender.capacity
 
 
 def test_flood__a_wall_clock_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says when a slice ended, and nothing of how long that took; nor need a slice take long."""
+    """The wall clock gives the end of a slice, not its duration."""
     sender, walls = Steady(1000.0), itertools.cycle([5e8, 1e9, 7e8])
     monkeypatch.setattr(time, "time", lambda: next(walls))
     clock = itertools.chain([0.0] * 4, iter(sender.clock, None))
@@ -98,7 +98,7 @@ def test_bulk__lines_and_half_power() -> None:
 
 
 def test_bulk__a_signature_and_a_bandwidth_of_each_size() -> None:
-    """P4 Figures 7b, 8 and 9: a pause between transfers, too, and n / T(n)."""
+    """P4 Figures 7b, 8 and 9, also with a pause between transfers, and n / T(n)."""
     sizes = [8, 1024, 2048, 4096]
     found = bulk.measure("store", kib_machine, sizes, Options(seconds=50), TRIP)
     for size, one, rate in zip(sizes, found.results, found.bandwidths(), strict=True):

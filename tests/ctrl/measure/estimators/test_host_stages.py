@@ -1,4 +1,4 @@
-"""Stages inside hosts, from stamps made up: figures, resources, what cannot be said."""
+"""Stages inside hosts from made-up stamps: figures, resources, and withheld figures."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_stages__g_and_G_of_each_are_in_their_intervals() -> None:
             assert found[name].latency_us is None
             assert found[name].g_us is not None
             assert found[name].G_us_per_KiB is not None
-            # Minima of so few samples are a little above what there was, in g alone.
+            # Minima of few samples are a little too large, in g only.
             assert found[name].g_us.value == pytest.approx(g, abs=0.5)
             hits[name] = hits.get(name, 0) + found[name].G_us_per_KiB.contains(G)
         assert found["hop 2"].g_us is None  # a hop's intercept is never g
@@ -58,7 +58,7 @@ def test_stages__g_and_G_of_each_are_in_their_intervals() -> None:
 
 
 def test_stages__what_the_data_do_not_say_is_not_said() -> None:
-    """No slope: neither g nor G, but the time at a size."""
+    """Without a slope there is no g or G, only the time at a size."""
     hosts = FakeHosts(jitter_us=300.0)
     found = hosts.measure(seconds=1.0)
     host_rx = found.stages[-2]
@@ -103,7 +103,7 @@ def test_stages__sum_is_the_one_way_time() -> None:
 
 
 def test_stages__a_hop_without_G_has_its_own_time_all_the_same() -> None:
-    """1 Gbit/s behind 2 Mbit/s: no G, but no round trip in its place either."""
+    """1 Gbit/s behind 2 Mbit/s: it has no G, and its time is not a round trip."""
     hosts = FakeHosts(hops=((100.0, 4096.0), (60.0, 8.2), (150.0, 1024.0)), probe_jitter_us=900.0)
     found = hosts.measure(one_clock=True)
     slow, fast = found.stages[2:4]

@@ -25,10 +25,10 @@ TABLE_4 = {
     "Meiko": {"os": 1.7, "or_": 1.6, "g": 13.6, "L": 7.5},
     "Myrinet": {"os": 2.0, "or_": 2.6, "g": 12.4, "L": 11.1},
 }
-#: An emulated link of 1 Mbit/s: the network is full long before the first reply.
+#: An emulated link of 1 Mbit/s, whose network is full long before the first reply.
 LINK = {"os": 3.0, "or_": 2.0, "g": 1000.0, "L": 2000.0}
 
-#: os, or, g and L, µs, noise 0.3: changes of slope that are small, late, or none at all.
+#: os, or, g and L, µs, noise 0.3: small, late or no changes of slope.
 HARD = {
     "sender": (2.3, 0.4, 0.5, 25),
     "sender, or small": (2.3, 0.15, 0.5, 25),
@@ -44,7 +44,7 @@ HARD = {
 
 
 def gap_us(os: float, or_: float, g: float, L: float, capacity: int = 62) -> float:
-    """Tests the limit of the steady regime: the wire, the sender, or the capacity (P4)."""
+    """Returns the limit of the steady regime: the wire, the sender, or the capacity (P4)."""
     return max(g, os + or_, 2 * (os + or_ + L) / capacity)
 
 
@@ -74,7 +74,7 @@ SENDERS = [(1.0, 0.5, 0.0, 3.0), (1.0, 0.5, 0.0, 20.0), (1.2, 1.0, 0.5, 8.0), (1
 def test_logp__predicts_bursts_of_a_sender_that_is_the_bottleneck(
     true: tuple[float, float, float, float],
 ) -> None:
-    """Short ones are over before a reply is taken: os between messages, not the gap, os + or."""
+    """Short bursts end before a reply is taken: os between messages, not the gap os + or."""
     found = measure(Machine(*true))
     assert found.sender_bound
     for trial in found.trials:
@@ -113,7 +113,7 @@ def test_trials__too_wide_an_interval_is_no_error_in_the_table() -> None:
 
 
 def test_by_steps__is_what_the_sender_has_to_do() -> None:
-    """One message takes half of a round trip, very many all of the sender's time."""
+    """One message takes half of a round trip; very many take all of the sender's time."""
     assert by_steps_us(1, 2.0, 1.0, 50.0) == pytest.approx(25)
     assert by_steps_us(2, 2.0, 1.0, 50.0) == pytest.approx(27)
     assert by_steps_us(10000, 2.0, 1.0, 50.0) == pytest.approx(30000, rel=0.01)
@@ -158,7 +158,7 @@ def test_logp__intervals_hold_a_gap_that_is_hard_to_see(name: str) -> None:
 
 
 def test_logp__a_network_that_still_fills_has_no_gap() -> None:
-    """124 messages lie on a line from the first reply on, of 1.6 µs each; g is 2."""
+    """From the first reply on, 124 messages lie on a line of 1.6 µs each, but g is 2."""
     found = measure(Machine(1.2, 0.5, 2.0, 20), only="gap", messages_max=124, seconds=0.2)
     assert found.g.estimate is None
     assert "no steady regime within 124" in found.g.reason
@@ -180,7 +180,7 @@ def test_logp__a_longer_curve_where_further_bursts_say_that_it_fills() -> None:
 
 
 def test_logp__bursts_of_which_most_were_disturbed_have_no_gap() -> None:
-    """A preemption lets the network run empty: even the quiet parts are not steady."""
+    """A preemption empties the network, so even the quiet parts are not steady."""
     machine = Machine(1.2, 0.5, 2.0, 20, preempted=2e-3)
     found = measure(machine, only="gap", seconds=0.5)
     assert known(found, "os").value == pytest.approx(1.2, rel=0.03)
@@ -214,7 +214,7 @@ def test_logp__a_sender_that_is_the_bottleneck_hides_nothing() -> None:
 @pytest.mark.parametrize("noise", [0.1, 0.5])
 @pytest.mark.parametrize("wakes", [0.0, 16.0, 60.0])
 def test_logp__what_a_pause_adds_to_a_request_is_no_part_of_or(noise: float, wakes: float) -> None:
-    """With D between, each request takes so much more: P4's g' - D - os would have that in or."""
+    """After a pause D each request takes longer; P4's g' - D - os would count that as or."""
     hits = 0
     for seed in range(8):
         found = measure(Machine(**LINK, wakes=wakes, noise=noise, seed=seed))
@@ -231,7 +231,9 @@ def test_logp__what_a_pause_adds_to_a_request_is_no_part_of_or(noise: float, wak
 
 
 def test_logp__or_is_the_same_where_the_first_requests_after_pauses_take_more() -> None:
-    """These take 16 µs more, later ones 4: neither os_D nor os is what to subtract from g'."""
+    """The first requests take 16 µs more, later ones 4, so neither os_D nor os may be subtracted
+    from g'.
+    """
 
     class Settling(Machine):
         def bursts(self, marks: Sequence[int], compute_us: float, count: int) -> Bursts:
@@ -248,7 +250,7 @@ def test_logp__or_is_the_same_where_the_first_requests_after_pauses_take_more() 
 
 
 def test_logp__a_reply_that_does_not_come_in_the_pause_gives_no_or() -> None:
-    """A transfer that needs its sender's processor more than once, say."""
+    """For example a transfer that needs its sender's processor more than once."""
 
     class Later(Machine):
         def bursts(self, marks: Sequence[int], compute_us: float, count: int) -> Bursts:
@@ -296,7 +298,7 @@ def test_logp__a_longer_burst_where_the_network_fills_slowly() -> None:
 
 
 class Sleeper:
-    """A machine in the background; how long its bursts took, and how long it slept."""
+    """A machine in background mode: the times of its bursts and its sleeps."""
 
     def __init__(self, machine: Machine, seconds: float) -> None:
         self.machine, self.slept_s = machine, 0.0
@@ -353,7 +355,7 @@ def test_logp__a_slow_path_gets_shorter_batches() -> None:
 
 
 def test_regimes__too_few_bursts_show_no_bend() -> None:
-    """The limits of the regimes remain: a round trip, and the capacity."""
+    """The regimes' limits stay: a round trip, and the capacity."""
     machine = Machine(**TABLE_4["Paragon"])
     found = machine.bursts(marks_to(124), 0.0, 4)
     regimes = find_regimes(found.marks, found.elapsed_us, 22.2, 62)
@@ -395,7 +397,9 @@ def test_locations__equal_samples() -> None:
 
 
 def test_locations__coverage() -> None:
-    """Of 95 % intervals, about 95 %: also where other work made every fifth time longer."""
+    """About 95 % of the 95 % intervals hold the truth, also if other work lengthens every fifth
+    time.
+    """
     rng = np.random.default_rng(7)
     for share, least in ((0.0, 365), (0.2, 360)):
         hits = 0

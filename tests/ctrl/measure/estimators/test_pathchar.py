@@ -1,4 +1,4 @@
-"""The plan of pathchar against a path in virtual time: figures, stopping, bad luck."""
+"""pathchar on a path in virtual time: figures, stopping, and disturbances."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_pathchar__own_time_is_not_the_first_hops() -> None:
 
 
 def test_pathchar__intervals_hold_the_truth() -> None:
-    """Of 40 paths, at each hop, G and latency are in their intervals in at least 36."""
+    """At each hop, G and latency are in their intervals on at least 36 of 40 paths."""
     hits: dict[tuple[str, int], int] = {}
     for seed in range(40):
         path = FakePath(random=random.Random(seed)).measure(seed=seed)
@@ -56,7 +56,7 @@ def test_pathchar__stops_early_where_it_is_quiet() -> None:
 
 
 def test_pathchar__a_saving_is_of_what_settled() -> None:
-    """Probes that found the hops are no round's, and stopping early in vain saves nothing."""
+    """Probes that find the hops belong to no round, and stopping early in vain saves nothing."""
     path = FakePath(jitter_us=1).measure()
     rounds = path.rounds_count * len(path.sizes_bytes) * 4
     assert path.probes_count == path.discovery_count + rounds
@@ -70,7 +70,7 @@ def test_pathchar__a_saving_is_of_what_settled() -> None:
 
 
 def test_pathchar__hops_that_are_known_get_no_more_probes() -> None:
-    """A fast hop behind a slow one needs more rounds; the first two do not take part in them."""
+    """A fast hop behind a slow one needs more rounds, without the first two hops."""
     fake = FakePath(G_us_per_KiB=(4096.0, 4096.0, 2048.0, 50.0), jitter_us=8)
     path = fake.measure(seconds=1000)
     counts = [sum(ttl == hop for ttl, _ in fake.sent) for hop in (1, 2, 3, 4)]
@@ -90,7 +90,7 @@ def test_pathchar__precision_is_what_is_asked_for() -> None:
 
 
 def test_pathchar__a_loaded_machine_gets_no_number() -> None:
-    """Rather than a slope that the data cannot support: that the interval is wide."""
+    """If the data do not support a slope, the note says that the interval is wide."""
     path = FakePath(G_us_per_KiB=(2.0,), jitter_us=5000).measure(rounds_max=3, timeout_s=60)
     assert not path.settled
     assert path.segments[0].G_us_per_KiB is None
@@ -164,7 +164,7 @@ def test_pathchar__hop_that_hardly_answers_is_not_called_limited() -> None:
 
 
 def test_pathchar__a_difference_of_noise_is_no_figure() -> None:
-    """Both lines are good, and yet they do not tell a hop that is a thousand times as fast."""
+    """Both lines are good, but cannot measure a hop that is a thousand times as fast."""
     path = FakePath(G_us_per_KiB=(4096.0, 4.0), jitter_us=40).measure(rounds_max=4)
     slow, fast = path.segments
     assert slow.G_us_per_KiB is not None
@@ -191,7 +191,7 @@ def test_pathchar__refusal_ends_the_path() -> None:
 
 @pytest.mark.parametrize("says_so", [True, False])
 def test_pathchar__a_link_that_goes_down_is_said(says_so: bool) -> None:
-    """Neither a rate limit nor several paths; what was measured before stays."""
+    """The note is neither about a rate limit nor several paths; earlier figures stay."""
     fake = FakePath(down=3, down_at_s=3.0, says_so=says_so, jitter_us=60)
     path = fake.measure(precision=0.001, seconds=30)
     assert [segment.ttls for segment in path.segments] == [(1,), (2,), (3,), (4,)]
@@ -280,7 +280,7 @@ def test_pathchar__background_takes_a_hundredth() -> None:
 
 
 def test_pathchar__background_that_does_not_suffice_is_refused_at_once() -> None:
-    """With the figure that does, and not after ten times as long as was given."""
+    """The error has the needed time, and does not come after ten times the given time."""
     fake = FakePath(jitter_us=1)
     with pytest.raises(ValueError, match="in the background 3 rounds of 12 sizes take") as said:
         fake.measure(background=True)

@@ -1,4 +1,4 @@
-"""A glance at a path, over ends in virtual time that have the truth."""
+"""A quick measurement of a path in virtual time with known figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KIB = 1024
 
 
 def seen(exchange: FakeExchange, **options: object) -> dict[str, float]:
-    """Tests the result of a glance."""
+    """Returns the result of a quick measurement."""
     given = replace(Options(), **options)  # type: ignore[arg-type]
     clock = lambda: exchange.now_us / 1e6  # noqa: E731
     return Glance(exchange, given, clock, exchange.sleep).figures()
@@ -36,11 +36,11 @@ def test_figures__of_gam(seed: int, times: float) -> None:
         assert low < found[name] < high
         assert high - low < 1.2 * value, name
     assert found["elapsed_s"] < 3
-    BlackBox.from_dict(found)  # it is as `plan` reads it
+    BlackBox.from_dict(found)  # in `plan`'s format
 
 
 def test_figures__of_a_path_that_is_interrupted_now_and_then() -> None:
-    """A message of others' in one of three trains, and round trips that wait for one."""
+    """Other messages disturb one of three trains, and some round trips."""
     quiet, busy = FakeExchange(jitter_us=0.0), FakeExchange(jitter_us=0.0)
     trains, trips = busy.train_us, busy.round_trips
     random_ = random.Random(1)
@@ -62,7 +62,7 @@ def test_figures__of_a_path_that_is_interrupted_now_and_then() -> None:
 
 
 def test_figures__say_where_a_line_does_not_fit() -> None:
-    """One stage for small fragments, another for large ones: the intervals are wide."""
+    """Small and large fragments have different bottlenecks, so the intervals are wide."""
     bent = FakeExchange(((3000.0, 100.0), (100.0, 4000.0)), jitter_us=0.0)
     straight = FakeExchange(((1000.0, 2000.0),), jitter_us=0.0)
     widths = []

@@ -1,4 +1,4 @@
-"""From records of stages to (g, G): whose they are, what a frame took, and what data allow."""
+"""From records of stages to (g, G): owners, times of frames, and withheld figures."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from careful.render.digits import with_half
 CLOCK_NS = 25
 SENDER, RECEIVER = 0, 1
 SENDS, RECEIVES = 100, 200  # threads
-#: Of each stage, ns and ns per KiB; the kick has netRx in it.
+#: Each stage's ns and ns per KiB; the kick includes netRx.
 TRUE = {HOST_TX: (300, 270), NET_TX: (2900, 700), NET_RX: (1200, 310), HOST_RX: (150, 120)}
 
 
 def record(stage: int, begin_ns: float, took_ns: float, **more: int) -> np.void:
-    """One record; the clock's own time is in what it took, as with the engine's."""
+    """Returns a record; its time includes the clock's own, like the engine's."""
     one = np.zeros((), RECORD)
     clock = 0 if stage == NET_RX else CLOCK_NS
     one["stage"], one["clock_ns"], one["frames"] = stage, clock, 1
@@ -38,7 +38,7 @@ def record(stage: int, begin_ns: float, took_ns: float, **more: int) -> np.void:
 
 
 def traffic(sizes: list[int], rounds: int = 30, late: float = 0.3, seed: int = 1) -> np.ndarray:
-    """Frames one after the other through the stages of TRUE, some of them hindered."""
+    """Sends frames one by one through the stages of TRUE; some are delayed."""
     rng = np.random.default_rng(seed)
     made, now = [], 1e9
 
@@ -112,7 +112,7 @@ def test_shared__netRx_inside_the_kick_is_counted_once() -> None:
 def test_shared__a_difference_that_data_do_not_support_is_no_figure(
     inner: tuple[int, int], why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """netTx and netRx are one stage then, in the table, the plan and the plot."""
+    """Then netTx and netRx are one stage in the table, the plan and the plot."""
     monkeypatch.setitem(TRUE, NET_RX, inner)
     found = fitted(traffic(SIZES, late=0.0))
     assert list(found) == ["hostTx", "netTx, netRx", "hostRx"]
@@ -133,7 +133,7 @@ def test_shared__a_difference_that_data_do_not_support_is_no_figure(
 
 
 def test_shared__the_plot_says_the_tables_figure(tmp_path: Path) -> None:
-    """The plot shows kicks that contain netRx; the text names netTx, as elsewhere."""
+    """The plot shows kicks that include netRx; the text names netTx."""
     found = fitted(traffic(SIZES))
     kick = found["netTx"]
     assert kick.G_us_per_KiB is not None
@@ -169,7 +169,7 @@ def test_fit__hindered_frames_widen_the_interval_or_leave_no_slope() -> None:
 
 
 def test_fit__transfers_of_as_many_frames_are_compared() -> None:
-    """Kicks of one and of eight frames: a frame's share of the kick differs."""
+    """A frame's share of a kick differs between kicks of one and of eight frames."""
     made = []
     for k, size in enumerate(SIZES * 20):
         made.append(record(NET_TX, 1e9 + 2e4 * k, 2000 + size, bytes=size))
@@ -201,7 +201,7 @@ def test_arrivals__a_window_update_is_no_sample_but_keeps_the_order() -> None:
 
 
 class FakeTracer:
-    """Tells what was listened to; Ctrl-C after this many slices."""
+    """Records the stages listened to; raises Ctrl-C after this many slices."""
 
     def __init__(
         self, slices: int | None = None, loses_in: int | None = None, trip_s: float = 1e-4
@@ -288,7 +288,7 @@ def test_clearbox__measures_until_it_is_enough() -> None:
 
 
 def test_clearbox__in_trains_that_the_window_takes() -> None:
-    """As many frames of each size as alone, and an answer to each train."""
+    """There are as many frames of each size as without trains, and one answer per train."""
     tracer = FakeTracer()
     options = clearbox.Options(trains=True, rounds_max=2)
     found = clearbox.ClearBox(tracer, tracer, ("a", "b"), options, clock=tracer.clock).run()
@@ -321,7 +321,7 @@ def test_clearbox__what_lies_between_stages_is_the_threads() -> None:
     ("seconds", "trains", "most_s"), [(4.0, False, 4.3), (4.0, True, 4.3), (0.5, False, 1.3)]
 )
 def test_clearbox__ends_within_a_round(seconds: float, trains: bool, most_s: float) -> None:
-    """5 ms a message, 10 s a round: fewer of each size, of all stages, and then no more."""
+    """At 5 ms a message a round takes 10 s: it has fewer samples of each size, of all stages."""
     tracer = FakeTracer(trip_s=5e-3)
     options = clearbox.Options(seconds=seconds, trains=trains, precision=1e-6)
     found = clearbox.ClearBox(tracer, tracer, ("a", "b"), options, clock=tracer.clock).run()
@@ -383,7 +383,7 @@ def test_burst__a_kick_is_of_the_messages_that_its_frames_are_of() -> None:
 
 
 def kicked(sizes: list[int], messages: int = 1) -> np.ndarray:
-    """One kick of several frames that runs the other host's netRx, one frame after the other."""
+    """Returns a kick of several frames that runs the other host's netRx for each."""
     made, count = [], len(sizes)
     for k, size in enumerate(sizes):
         mine = {"bytes": size, "seq": k + 1, "msg_id": 5 + k % messages}
@@ -409,7 +409,7 @@ def boxes(transfer: packet_flow.Transfer) -> list[tuple[float, float, str]]:
 
 @pytest.mark.parametrize("messages", [1, 2])
 def test_burst__a_kick_that_runs_netRx_is_one_box(messages: int, tmp_path: Path) -> None:
-    """Equal parts of it would say that frames left after the other host had them."""
+    """Equal parts would show frames that leave after the other host had them."""
     found = packet_flow.burst(kicked([3000] * 6, messages), ("a", "b"))
     assert found.notes == ["netTx of a: its kick also runs netRx of b"]
     (kick,) = found.of(("netTx", "a"))

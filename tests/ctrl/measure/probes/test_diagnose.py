@@ -1,4 +1,4 @@
-"""A peer that answers probes no longer: what is said, how long that takes, and what is kept."""
+"""A peer no longer answers probes: the error, its delay, and the figures that are kept."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def explained(number: int, size_bytes: int = 64, what: str = "h2", mtu: int = 0)
 
 @pytest.mark.parametrize("number", [errno.ECONNRESET, errno.ENOTCONN])
 def test_explained__a_session_that_ended(number: int) -> None:
-    """Not that an operation may have run, nor that an endpoint is not connected."""
+    """The error is neither "may have run" nor "endpoint is not connected"."""
     said = explained(number)
     assert said.errno == number
     assert str(said).startswith("h2: its careful ended or restarted meanwhile: if it is up there")
@@ -53,7 +53,7 @@ def test_explained__what_is_clear_stays() -> None:
 @pytest.mark.parametrize("number", [errno.ECONNRESET, errno.ENOTCONN, errno.ETIMEDOUT])
 def test_explained__a_smaller_mtu_on_the_way_is_named(number: int) -> None:
     said = explained(number, size_bytes=3700, mtu=1500)
-    assert said.errno == errno.EHOSTUNREACH  # EMSGSIZE is what does not fit the interface
+    assert said.errno == errno.EHOSTUNREACH  # EMSGSIZE: does not fit the interface
     assert "frames of 3700 bytes do not arrive: the MTU on the way is 1500" in str(said)
     assert "10.0.2.1" in str(said)
     assert explained(number, size_bytes=64, mtu=1500).errno == number  # nor looked for
@@ -61,7 +61,7 @@ def test_explained__a_smaller_mtu_on_the_way_is_named(number: int) -> None:
 
 
 class FakeProber:
-    """Routers that name an MTU, or nobody does."""
+    """Routers that name an MTU, or do not."""
 
     reply = Reply(Answer.SILENT)
 
@@ -99,7 +99,7 @@ def test_narrower__who_names_the_mtu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class FakeClient:
-    """A carefuld towards a peer: fail(question) may raise; notes how long each is waited for."""
+    """A carefuld with a peer: fail(question) may raise; records the timeouts."""
 
     def __init__(self, fail: Callable[[dict[str, Any]], None]) -> None:
         self.fail, self.waits_s = fail, list[float]()
@@ -199,7 +199,7 @@ def test_pings__of_a_peer_that_was_taken_down(monkeypatch: pytest.MonkeyPatch) -
 def test_pings__first_ones_without_an_answer(
     number: int, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was said that the other careful is older."""
+    """The error once said that the other careful is older."""
     one = object.__new__(ping.PingSession)
     one.host, one._address, one._own, one._least_bytes = "h2", PEER, OWN, 600
     monkeypatch.setattr(one, "ask", lambda *_: ping.PingReply(-number))

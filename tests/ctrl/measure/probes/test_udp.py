@@ -1,4 +1,4 @@
-"""Probes of pathchar: what the kernel says of a send that is about an earlier one."""
+"""pathchar's probes: the kernel may report an earlier probe's error at a later send."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from careful.measure.probes.udp import Answer, Prober, Reply
 
 
 class Marked:
-    """A socket whose next sends fail, as once after an answer that nobody waits for."""
+    """A socket whose next sends fail, like after an unexpected answer."""
 
     def __init__(self, real: socket.socket, fails: int) -> None:
         self._real, self.fails, self.sends = real, fails, 0
@@ -27,7 +27,7 @@ class Marked:
         return getattr(self._real, name)
 
     def sendto(self, data: bytes, to: tuple[str, int]) -> int:
-        """Fail, with nothing in the error queue; or send."""
+        """Fails without an entry in the error queue, or sends."""
         self.sends += 1
         if self.sends <= self.fails:
             raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
@@ -35,7 +35,7 @@ class Marked:
 
 
 def marked(prober: Prober, fails: int) -> Marked:
-    """Put one in the place of a prober's socket."""
+    """Replaces a prober's socket by one."""
     one = Marked(prober._socket, fails)
     prober._socket = one  # type: ignore[assignment]
     return one
@@ -43,7 +43,7 @@ def marked(prober: Prober, fails: int) -> Marked:
 
 @pytest.fixture
 def loopback() -> str:
-    """IPv6's, where this host has it."""
+    """Returns IPv6's loopback if this host has IPv6."""
     with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as one:
         try:
             one.bind(("::1", 0))
@@ -85,7 +85,7 @@ def test_read__what_icmpv6_says(kind: int, code: int, info: int, says: Reply) ->
 
 
 def test_pathchar__over_ipv6(loopback: str) -> None:
-    """Only with probes whose answers all have one size."""
+    """Works only with probes whose answers all have one size."""
     to = Address(socket.AF_INET6, loopback)
     options = Options(sizes_count=4, max_bytes=3000, rounds_max=4)
     found, stages, _ = path_to_file.measure(to, None, "", options)

@@ -1,4 +1,4 @@
-"""Robust lines: intervals that hold what they promise, outliers, and slopes that are none."""
+"""Robust lines: correct intervals, outliers, and data without a slope."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIZES = np.linspace(576, 3800, 16)
 
 
 def noisy(rng, sizes, g_us: float, G: float, sigma_us: float, outliers: float = 0.0):
-    """Times over sizes with Gaussian noise, and a share of them late by up to 100 sigma."""
+    """Returns times over sizes with Gaussian noise; a share of them is late by up to 100 sigma."""
     times = g_us + G * sizes + rng.normal(0, sigma_us, len(sizes))
     late = rng.random(len(sizes)) < outliers
     return np.where(late, times + rng.exponential(50 * sigma_us, len(sizes)), times)
@@ -85,8 +85,9 @@ def test_fit_line__exact_lines_are_found_despite_outliers(g_us, G, count, bad, s
     ],
 )
 def test_fit_line__intervals_hold_the_truth(outliers: float, count: int) -> None:
-    """95 % intervals of slope and intercept hold the truth in at least 92 % of 1000 cases, or 90
-    with outliers, and are not so wide that this is no merit."""
+    """95 % intervals of slope and intercept hold the truth in at least 92 % of 1000 cases, or 90 %
+    with outliers, and are not too wide.
+    """
     rng = np.random.default_rng(count)
     sizes = np.linspace(576, 3800, count)
     lines = [fit_line(sizes, noisy(rng, sizes, 500, 0.8, 5, outliers)) for _ in range(1000)]
@@ -101,7 +102,7 @@ def test_fit_line__intervals_hold_the_truth(outliers: float, count: int) -> None
 
 
 def test_fit_line__time_at_a_size_is_known_best_in_the_middle() -> None:
-    """Its interval holds the truth at any size, and is narrowest among the points."""
+    """The interval holds the truth at any size, and is narrowest among the points."""
     rng = np.random.default_rng(9)
     lines = [fit_line(SIZES, noisy(rng, SIZES, 500, 0.8, 5)) for _ in range(300)]
     for size in (-1000, 0, 2000, 9000):
@@ -146,7 +147,7 @@ def test_fit_line__many_points_take_a_shorter_way() -> None:
 
 
 def test_fit_line__no_slope_in_noise() -> None:
-    """Of 300 cases without a slope hardly one is called a slope."""
+    """Almost none of 300 cases without a slope gets one."""
     rng = np.random.default_rng(3)
     found = [fit_line(SIZES, noisy(rng, SIZES, 500, 0, 5, 0.1)) for _ in range(300)]
     assert sum(line.supported for line in found) <= 3
@@ -170,7 +171,9 @@ def test_fit_line__falling_time_is_no_slope() -> None:
 
 
 def repeated(rng, spread: float):
-    """The line through the medians of five repetitions whose slopes differ, and it widened."""
+    """Returns the line through the medians of five repetitions with different slopes, and the
+    widened line.
+    """
     slopes = 0.8 + rng.normal(0, spread, 5)
     times = np.array([500 + slope * SIZES + rng.normal(0, 2, 16) for slope in slopes])
     line = fit_line(SIZES, np.median(times, axis=0))
@@ -178,7 +181,7 @@ def repeated(rng, spread: float):
 
 
 def test_widened__repetitions_that_differ_as_a_whole() -> None:
-    """Residuals alone promise far too much there."""
+    """Residuals alone give far too narrow intervals."""
     rng = np.random.default_rng(11)
     pairs = [repeated(rng, 0.01) for _ in range(300)]
     promised = np.mean([line.slope_us_per_byte.contains(0.8) for line, _ in pairs])

@@ -1,4 +1,4 @@
-"""Piecewise lines: changes of regime are found, and anomalies are none."""
+"""Piecewise lines: changes of regime are found, and anomalies do not count."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SIZES = np.linspace(64, 9000, 48)
 
 
 def bent(knee: float, before: float, after: float, step_us: float = 0.0):
-    """Times with one change of slope, and a step, at a size."""
+    """Returns times with a change of slope and a step at a size."""
     low = 300 + before * SIZES
     high = 300 + before * knee + step_us + after * (SIZES - knee)
     return np.where(knee > SIZES, low, high)
@@ -24,7 +24,7 @@ def bent(knee: float, before: float, after: float, step_us: float = 0.0):
     seed=st.integers(0, 2**16),
 )
 def test_piecewise__one_line_stays_one(sigma: float, G: float, seed: int) -> None:
-    """Also where there is hardly any residual, at which Netgauge's rule alone fails."""
+    """Also with almost no residual, where Netgauge's rule alone fails."""
     rng = np.random.default_rng(seed)
     found = fit_piecewise(SIZES, 300 + G * SIZES + rng.normal(0, sigma, 48), resolution_us=0.01)
     assert found.transitions_bytes == ()
@@ -49,7 +49,7 @@ def test_piecewise__a_bend_is_found(knee: float, ratio: float, sigma: float, see
 
 @pytest.mark.parametrize("sigma", [0.5, 2.0, 10.0])
 def test_piecewise__a_bend_with_few_points_behind_it(sigma: float) -> None:
-    """GMS x 100 at 16 sizes, 5 of them beyond the bend, where none is an outlier."""
+    """GMS x 100 at 16 sizes, 5 of them beyond the bend, none of them an outlier."""
     sizes = np.linspace(64, 3702, 16)
     times = np.maximum(9280 + 2620 * sizes / 1024, 400 + 6010 * sizes / 1024)
     held = 0
@@ -61,7 +61,7 @@ def test_piecewise__a_bend_with_few_points_behind_it(sigma: float) -> None:
 
 
 def test_piecewise__a_bend_beside_an_anomaly() -> None:
-    """Gaps of GMS x 100 on a busy machine, less what was asked for, and one of them late."""
+    """Gaps of GMS x 100 on a busy machine; one is late."""
     off_us = np.array([-37, 0, 0, 1, 0, -1, 2, 3, 1, 0, 120, 4, 1, -1, 11, -1])
     sizes = np.linspace(64, 3702, 16)
     times = np.maximum(9280 + 2620 * sizes / 1024, 400 + 6010 * sizes / 1024) + off_us
