@@ -11,7 +11,7 @@
 #include "run.h"
 #include "sim.h"
 
-/* With sanitizers a quarter of the seeds runs (SEEDS_SHARE). */
+/* tests/targets.cmake sets SEEDS_SHARE. */
 enum { SEEDS = 200 / SEEDS_SHARE, MISDEED_SEEDS = 40 / SEEDS_SHARE, HOSTILE = 2, PAIR = 8 };
 
 /* Until when the liar lies if it sends nothing again: a gap ends the epoch after one second. */

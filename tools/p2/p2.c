@@ -98,13 +98,15 @@ static int push(struct p2 *p, uint32_t dst, uint32_t flags)
 		uint32_t bytes = next_bytes(p, &from);
 		bool last = p->at + bytes == whole;
 
-		if (!from)
+		if (!from && !p->written)
 			write_words(p);
+		p->written = true;
 		rc = careful_event_send(p->ev, dst, p->base + p->event,
 					(const uint8_t *)p->words + from, bytes,
 					flags | (bytes < whole ? LARGE : 0) | (last ? LAST : 0), 0);
 		if (rc)
 			return rc;
+		p->written = false;
 		p->at += bytes;
 		if (p->setup.singly && p->at < whole)
 			return -EAGAIN;

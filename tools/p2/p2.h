@@ -48,6 +48,7 @@ struct p2_setup {
  * @event, @sending, @at: the message under way, whether it goes out, bytes of it so far
  * @consumed: flood: messages
  * @bytes:  payload received so far
+ * @written: the words of the next fragment are written, and a send has failed since
  */
 struct p2 {
 	struct p2_setup setup;
@@ -60,7 +61,7 @@ struct p2 {
 	uint64_t bytes;
 	uint32_t at;
 	uint32_t most;
-	bool sending;
+	bool sending, written;
 };
 
 /* Begins; then words is to have room for this many. Events from base on are its own: p2_events() of
