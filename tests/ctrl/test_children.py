@@ -1,4 +1,4 @@
-"""Programs that careful starts: none imports or reads what lies in the current directory."""
+"""Programs that careful starts do not import or read files of the current directory."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from hosts import Host
 
 SOURCE = Path(careful.__file__).parent
 ROOT = Path(__file__).parents[2]
-#: They run commands that the user wrote, which may name files of the current directory.
+#: Exceptions: these run the user's commands, which may name such files.
 USERS_WORDS = ("bench/nodes.py", "fleet/chain.py", "fleet/running.py")
-#: The upgraded command continues with the words, and in the directory, that it was started with.
+#: The upgraded command continues with its words in its directory.
 AGAIN = "[sys.executable, *sys.orig_argv[1:]]"
 
 
@@ -35,7 +35,7 @@ def test_interpreters__import_nothing_from_the_current_directory() -> None:
 
 
 def test_programs__are_started_in_the_root_directory() -> None:
-    """A PATH with "." finds nothing that others put into the current directory."""
+    """So a PATH with "." finds no program of the current directory."""
     starts = ("subprocess.run", "subprocess.Popen", "asyncio.create_subprocess_exec")
     calls = {
         (str(path.relative_to(SOURCE)), ast.unparse(node))
@@ -61,7 +61,7 @@ def test_packaging__interpreters_import_nothing_from_the_current_directory() -> 
 
 
 def test_plot__heeds_no_file_of_the_current_directory(tmp_path: Path) -> None:
-    """With text.usetex matplotlib starts LaTeX."""
+    """With text.usetex matplotlib would start LaTeX."""
     pytest.importorskip("matplotlib")
     (tmp_path / "matplotlibrc").write_text("text.usetex: True\n")
     show = "from careful.render.figure import _pyplot as p; print(p().rcParams['text.usetex'])"
@@ -72,7 +72,7 @@ def test_plot__heeds_no_file_of_the_current_directory(tmp_path: Path) -> None:
 
 @pytest.mark.lab
 def test_up__runs_no_module_of_the_current_directory(lab: object, tmp_path: Path) -> None:
-    """Root may stand in a directory where others can put a click.py."""
+    """Root's current directory may contain another user's click.py."""
     host = Host(lab, "h1", tmp_path)  # type: ignore[arg-type]
     ran, here = tmp_path / "ran", tmp_path / "here"
     here.mkdir()

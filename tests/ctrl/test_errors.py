@@ -1,4 +1,4 @@
-"""CarefulError: of Python's own classes too, so that a program need not compare errnos."""
+"""A CarefulError also has Python's own class, so that programs need not compare errnos."""
 
 from __future__ import annotations
 
@@ -63,5 +63,5 @@ def test_from_os__keeps_the_class() -> None:
 
 
 def test_careful_error__of_a_number_that_is_no_errno() -> None:
-    """A peer may say any."""
+    """A peer may send any number."""
     assert str(CarefulError((1 << 32) - 1, "", "h2:x")) == "h2:x: error 4294967295"

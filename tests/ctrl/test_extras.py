@@ -1,4 +1,4 @@
-"""The core without its extras: it imports, measures, plans, and says what is missing."""
+"""The core without its extras imports, measures, plans, and names missing extras."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from careful import extras
 from careful.extras import EXTRAS, MissingExtraError, need
 
-#: As if none of them were installed; pillow and contourpy come with matplotlib alone.
+#: Hides all of them; pillow and contourpy come with matplotlib only.
 WITHOUT = """
 import sys
 for name in ("scipy", "matplotlib", "prometheus_client", "scapy", "PIL", "contourpy", "IPython"):
@@ -24,7 +24,7 @@ for one in pkgutil.walk_packages(careful.__path__, "careful."):
         importlib.import_module(one.name)
 """
 
-#: The loop of a program that measures a path and sets fragment sizes by it.
+#: A program that measures a path and sets its fragment sizes.
 LOOP = """
 import numpy as np
 from careful.measure.statistics.estimate import Estimate
@@ -114,7 +114,7 @@ def test_need__in_a_checkout_names_its_setup(
 def test_need__of_debian_s_package_says_what_apt_has(
     package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There pip is not installed, or refuses (PEP 668)."""
+    """There pip is missing, or refuses (PEP 668)."""
     monkeypatch.setitem(sys.modules, package, None)  # type: ignore[arg-type]
     monkeypatch.setattr(extras, "__file__", f"{extras._DEBIAN}careful/extras.py")
     name = {"IPython": "ipython", "prometheus_client": "prometheus-client"}.get(package, package)

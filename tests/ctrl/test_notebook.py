@@ -1,4 +1,4 @@
-"""careful in notebooks: tables and bars in HTML, with nothing in them that a peer wrote as HTML."""
+"""careful in notebooks: tables and bars in HTML, in which a peer's text is never HTML."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_report__of_a_transfer_shows_what_failed() -> None:
 
 
 class Shown:
-    """IPython.display, and what a notebook shows of it."""
+    """Fakes IPython.display, and keeps the notebook's output."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.drawn: list[str] = []
@@ -150,7 +150,7 @@ def test_progress__of_empty_files_is_full() -> None:
     assert '<progress value="1" max="1">' in notebook.bar(Progress(1, 1, 0, 0, "empty"), 0.0)
 
 
-#: What IPython's shell, which a notebook's kernel is, shows of a bar and of a result.
+#: Shows a bar and a result in IPython's shell, like a notebook's kernel.
 SHOWS = """
 from careful import notebook
 from careful.files.options import Progress

@@ -1,4 +1,4 @@
-"""Configuration files that others own or may write are refused, whoever reads them."""
+"""Every reader refuses configuration files that others own or may write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from careful.errors import CarefulError
 from careful.fleet import hosts
 
 NOBODY = 65534
-#: Reader of a configuration file -> a text that it takes.
+#: Reader of a configuration file -> a valid text.
 READERS: list[tuple[Callable[[Path], object], str]] = [
     (config.load, "[nodes]"),
     (hosts.read, "[host.h1]"),
@@ -22,7 +22,7 @@ READERS: list[tuple[Callable[[Path], object], str]] = [
 
 @pytest.fixture(params=READERS, ids=["careful.toml", "fleet.toml"])
 def readable(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Callable[[], object]]:
-    """A file, and what reads it."""
+    """Returns a file and its reader."""
     reader, text = request.param
     path = tmp_path / "file.toml"
     path.write_text(text)
@@ -62,7 +62,7 @@ def test_read__belongs_to_another_user(
     monkeypatch.delenv("SUDO_UID", raising=False)
     os.chown(path, NOBODY, 0)
     refused(read, f"belongs to user {NOBODY}")
-    monkeypatch.setenv("SUDO_UID", str(NOBODY))  # the user who asked for root's rights
+    monkeypatch.setenv("SUDO_UID", str(NOBODY))  # the user of sudo
     assert read()
 
 

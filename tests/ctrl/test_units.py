@@ -1,4 +1,4 @@
-"""Sizes and durations: what is taken, and what is refused."""
+"""Sizes and durations: valid and invalid texts."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_shown_rate__three_figures(bytes_per_s: float, text: str) -> None:
 
 
 def test_shown_rate__is_the_one_unit_of_rates() -> None:
-    """A bar said MiB/s, its summary Gbit/s."""
+    """A bar once used MiB/s, and its summary Gbit/s."""
     folder = Path(careful.__file__).parent
     found = [path for path in folder.rglob("*.py") if re.search(r"\)\}/s", path.read_text())]
     assert found == []

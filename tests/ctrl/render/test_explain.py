@@ -1,4 +1,4 @@
-"""What `tune explain` says of a path that the controller has tuned in virtual time."""
+"""The output of `tune explain` for a path that was tuned in virtual time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CLASS = 6
 
 
 def row(on: LivePath) -> Row:
-    """The plan in effect, as in the map."""
+    """Returns the map's plan in effect."""
     settings = tuple(
         tune_entry.Setting(
             on.plan(index),
@@ -45,7 +45,7 @@ def row(on: LivePath) -> Row:
 
 
 def tuned(store: Store, seconds: float = 30) -> tuple[Row, PathState]:
-    """A path with 4 KiB messages, and some to a slow disk, after some time."""
+    """Returns a tuned path with 4 KiB messages, and some to a slow disk."""
     disk = ToFile(65536, 0.03, 26, 8000.0, lambda _: (4000.0, 200.0))
     on, state = LivePath(lambda _: GAM, [Stream(4096, 0.005)], files=[disk]), PathState({})
     one = Controller(on, state, on.clock, seed=1)
@@ -75,7 +75,7 @@ USED = {"driver": "veth", "queue": 0, "mtu_bytes": 1500, "wait": "adaptive"}
 def gathered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., list[dict[str, Any]]]:
-    """The paths of two queues, each with a peer in slot 0, by what is kept of the second one's."""
+    """Returns the paths of two queues, each with a peer in slot 0, from stored state."""
     shown, state = tuned(Store(tmp_path))
     monkeypatch.setattr(instances, "RUN", tmp_path)
     monkeypatch.setattr(instances, "tuner", lambda _: 0)
@@ -133,7 +133,7 @@ def test_path__prediction_and_live_messages(store: Store) -> None:
     classes = found(store)["paths"][0]["classes"]
     one = classes[CLASS]
     assert one["standing"] == "verified"
-    # The synthetic live messages hold nothing but the message: both must agree.
+    # The synthetic live messages have no extra time, so both must agree.
     assert one["measured_us"] == pytest.approx(one["predicted_us"], rel=0.12)
     assert one["predicted_us"] < one["fixed_4KiB_us"] == one["one_fragment_us"]
     assert classes[CLASS + 1]["standing"] == "unverified"
@@ -147,7 +147,7 @@ def test_path__a_stores_threshold(store: Store) -> None:
     assert (one["class"], one["standing"]) == (10, "verified")
     assert one["store_bytes"] < 65536
     assert one["measured_us"] == one["ab"]["after_us"]
-    # The synthetic live messages hold nothing but the message and its writes: both must agree.
+    # The synthetic live messages have only the message's and its writes' time, so both must agree.
     assert one["measured_us"] == pytest.approx(one["predicted_us"], rel=0.12)
     assert one["predicted_low_us"] <= one["predicted_us"] <= one["predicted_high_us"]
     assert one["write"]["told_apart"]
@@ -175,7 +175,7 @@ def test_path__set_by_hand(store: Store) -> None:
     plan = Plan(**found(store)["paths"][0]["classes"][CLASS]["plan"])
     store.pin([], {CLASS: plan})
     assert found(store)["paths"][0]["classes"][CLASS]["standing"] == "set by hand"
-    store.pin([], {CLASS: replace(plan, step_bytes=1)})  # that is not what is in effect
+    store.pin([], {CLASS: replace(plan, step_bytes=1)})  # not the plan in effect
     assert found(store)["paths"][0]["classes"][CLASS]["standing"] == "verified"
 
 
@@ -223,7 +223,7 @@ def test_text__names_what_is_measured_and_why(store: Store) -> None:
 
 
 def test_text__is_a_table_with_figures_and_no_exponents(store: Store) -> None:
-    """A slow path is drawn, too: 50 GAMs."""
+    """Also for a slow path, GAM times 50."""
     whole = found(store)
     for each in whole["paths"][0]["classes"]:
         for name in ("g_us", "G_us_per_KiB"):
@@ -236,7 +236,7 @@ def test_text__is_a_table_with_figures_and_no_exponents(store: Store) -> None:
     assert rows[15].startswith("above 1 MiB")
     for name in ("fragments (bytes)", "measured (µs)", "g (µs)", "G (µs/KiB)"):
         at = head.index(name) + len(name)
-        # Numbers stand to the right, one below the other, and a dash where there is none.
+        # Numbers are aligned right, with a dash for a missing one.
         assert all(row[at - 1] in "0123456789-" and row[at] == " " for row in rows[:16]), name
     one = rows[CLASS]
     assert one.split()[:4] == ["to", "4", "KiB", "820"]
@@ -292,7 +292,7 @@ def test_ago(seconds: float, said: str) -> None:
 
 
 def tried_path(took: Callable[[int, Plan, Kick], float]) -> tuple[Row, PathState]:
-    """A path without figures, some time after its 1 KiB messages were sent in several ways."""
+    """Returns a path without figures after a search with 1 KiB messages."""
     on = LivePath(lambda _: GAM, [Stream(1024, 0.005)], took=took, figureless=True)
     state = PathState({})
     one = Controller(on, state, on.clock, seed=1)
@@ -304,7 +304,7 @@ def tried_path(took: Callable[[int, Plan, Kick], float]) -> tuple[Row, PathState
 def test_tried__says_so_and_predicts_nothing(
     store: Store, halves_us: float, by_trying: bool
 ) -> None:
-    """Halves that are kicked one by one take so long, and all else 100 us."""
+    """Halves with a kick each take this long, all other ways 100 us."""
     shown, state = tried_path(
         lambda nbytes, plan, kick: (
             halves_us if kick.net_tx_bytes == 1 and plan.first_bytes < nbytes else 100.0

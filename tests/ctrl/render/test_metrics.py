@@ -1,4 +1,4 @@
-"""Metrics as Prometheus reads them, and that the dashboard and the alerts ask for what there is."""
+"""Metrics as Prometheus reads them; the dashboard and the alerts use existing metrics."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PACKAGING = Path(__file__).parents[3] / "tools" / "packaging" / "prometheus"
 
 
 def an_answer() -> bytes:
-    """What USE is answered with: three fetches, one of them endless, and an export."""
+    """Returns an answer to USE: three fetches, one of them endless, and an export."""
     head = ffi.new("struct careful_ipc_use *", {"exports_count": 1})
     head.get.failed, head.get.sum_ns = 4, 10**10
     head.get.buckets[0], head.get.buckets[3] = 1, 1
@@ -51,7 +51,7 @@ def an_answer() -> bytes:
 
 
 def a_look(**more: Any) -> list[Seen]:
-    """One carefuld with one peer, and one that died."""
+    """Returns a look at a carefuld with one peer, and at a dead one."""
     info = ffi.new("struct careful_info *")
     info.counters[lib.CAREFUL_C_LOST_FRAMES] = 3
     info.counters[lib.CAREFUL_C_DROP_CRC] = 2
@@ -69,7 +69,7 @@ def a_look(**more: Any) -> list[Seen]:
 
 
 def read(text: str) -> dict[str, dict[frozenset[tuple[str, str]], float]]:
-    """Sample -> labels -> value, by Prometheus' own parser."""
+    """Returns sample -> labels -> value, by Prometheus' own parser."""
     found: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
     for family in text_string_to_metric_families(text):
         assert family.documentation, family.name
@@ -105,7 +105,7 @@ def test_text__is_what_was_counted() -> None:
 def test_look__a_carefuld_whose_places_are_taken_is_not_down(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It was told as one that died, for it turns the exporter away."""
+    """It was once reported as dead, since it turns the exporter away."""
 
     def refuse(instance: Instance, _: Config, __: float) -> None:
         number = errno.EUSERS if instance.name == "full" else errno.ETIMEDOUT
@@ -124,7 +124,7 @@ def test_look__a_carefuld_whose_places_are_taken_is_not_down(
 
 
 def test_look__waits_for_one_of_several_that_are_mute(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They were asked one by one, 10 s each: Prometheus had given up, and heard of none."""
+    """They were once asked one by one, 10 s each, until Prometheus gave up."""
     names = ("a", "b", "c", "d")
     at_once = threading.Barrier(len(names))
 
@@ -141,7 +141,7 @@ def test_look__waits_for_one_of_several_that_are_mute(monkeypatch: pytest.Monkey
 
 
 def test_look__another_queue_has_died(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until the first one has ended too it had two samples, and Prometheus takes one."""
+    """It once had two samples until the first queue ended too; Prometheus accepts one."""
 
     def mute(*_: object) -> None:
         raise CarefulError(errno.ETIMEDOUT, "no answer", "carefuld")
@@ -181,7 +181,7 @@ def test_text__a_peers_own_name_is_no_label() -> None:
 
 
 def test_text__a_peer_in_another_slot_has_another_series() -> None:
-    """Counts of another peer in its new slot would look like a burst of its own."""
+    """Counts of another peer in the new slot would look like a burst."""
     name = "careful_peer_message_duration_seconds_count"
     for slot in (0, 3):
         (seen, _) = a_look(slot=slot)
@@ -192,7 +192,7 @@ def test_text__a_peer_in_another_slot_has_another_series() -> None:
 
 
 def test_text__an_export_whose_name_is_no_utf8() -> None:
-    """It was all that was said, of all carefulds."""
+    """It was once the only output about all carefulds."""
     (seen, other) = a_look()
     assert seen.found is not None
     odd = replace(seen.found, exports=[Export(os.fsdecode(b"/srv/\xff"))])
@@ -204,13 +204,13 @@ def test_text__an_export_whose_name_is_no_utf8() -> None:
 def test_text__nothing_is_up() -> None:
     text = metrics.text(lambda: [])
     assert set(read(text)) == {"careful_build_info"}
-    minor = versions()["wire_minor"]  # 6.0 and 6.1 looked alike
+    minor = versions()["wire_minor"]  # 6.0 and 6.1 once looked the same
     assert f'wire_minor="{minor}"' in text
 
 
 @pytest.fixture
 def promtool(monkeypatch: pytest.MonkeyPatch) -> str | Path:
-    """This host's, or, in a step of tools/test that asks Debian's archive, from there."""
+    """Returns this host's promtool, or Debian's in a step of tools/test with network."""
     if found := shutil.which("promtool"):
         return found
     if "CAREFUL_MACHINES" not in os.environ:
@@ -225,7 +225,7 @@ def promtool(monkeypatch: pytest.MonkeyPatch) -> str | Path:
         pytest.skip(str(error))
 
 
-@pytest.mark.timeout(1800)  # a package of 19 MB may be on its way
+@pytest.mark.timeout(1800)  # a package of 19 MB may be downloading
 def test_text__promtool_finds_nothing_to_say(promtool: str | Path) -> None:
     command = [promtool, "check", "metrics"]
     text = metrics.text(a_look)
@@ -237,7 +237,7 @@ def test_text__promtool_finds_nothing_to_say(promtool: str | Path) -> None:
 
 
 class Alert(NamedTuple):
-    """Series with a value a minute, and the minutes in which the alert stands, and does not."""
+    """Series with a value per minute, and the minutes with and without the alert."""
 
     series: dict[str, list[int]]
     stands: tuple[int, ...]
@@ -263,7 +263,7 @@ ALERTS = {
         {"careful_peer_control_unheard": [0, 1, 1, 1, 0]}, (2, 3), (1, 4)
     ),
     "CarefulSlowClient": Alert({"careful_peer_withholding": [0] + [1] * 8 + [0]}, (6, 8), (5, 9)),
-    # A denied request fails, too: from the 12th minute on nothing else does.
+    # A denied request fails too; from the 12th minute on only denied ones fail.
     "CarefulExportFails": Alert(
         {
             "careful_export_failed_requests_total": [120 * k for k in range(24)],
@@ -284,7 +284,7 @@ ALERTS = {
 def test_rules__promtool_sees_each_alert_when_it_should(
     promtool: str | Path, tmp_path: Path
 ) -> None:
-    """By `promtool test rules`: each of them, and no longer than it should."""
+    """`promtool test rules` sees each alert, no longer than expected."""
     rules = PACKAGING / "careful.rules.yml"
     assert set(re.findall(r"- alert: (\w+)", rules.read_text())) == set(ALERTS)
     tests = []
@@ -316,14 +316,14 @@ def test_rules__promtool_sees_each_alert_when_it_should(
 
 
 def expressions() -> list[str]:
-    """Expressions of the dashboard's panels."""
+    """Returns the expressions of the dashboard's panels."""
     dashboard = json.loads((PACKAGING / "grafana.json").read_text())
     return [one["expr"] for panel in dashboard["panels"] for one in panel["targets"]]
 
 
 @pytest.mark.timeout(1800)
 def test_dashboard__promtool_reads_each_expression(promtool: str | Path, tmp_path: Path) -> None:
-    """With what Grafana puts in the place of its variables."""
+    """With Grafana's values for its variables."""
     rules = [
         {"record": f"shown:{k}", "expr": re.sub(r"\$\w+", ".*", re.sub(r"\$__\w+", "5m", expr))}
         for k, expr in enumerate(expressions())
@@ -369,7 +369,7 @@ def test_serve__answers_until_it_ends_and_names_a_port_that_is_taken() -> None:
     with pytest.raises(CarefulError, match=rf"--listen 127.0.0.1:{port}"):
         metrics.serve(*args)
     assert not began.is_set()
-    # Connections that ask nothing to the end keep nobody waiting.
+    # Connections without a whole request do not delay others.
     with ExitStack() as idle:
         for _ in range(60):
             one = idle.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))

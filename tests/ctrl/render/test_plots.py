@@ -1,4 +1,4 @@
-"""Plots of measurements: what is drawn, read from the SVG, where a picture needs to be right."""
+"""Plots of measurements, read back from the SVG."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_plot__stages_inside_hosts_are_beside_the_hops(tmp_path: Path) -> None:
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The figures that were drawn, not written."""
+    """Collects figures that are drawn instead of writing them."""
     found: list[Any] = []
 
     def keep(one: Any, _: object) -> None:
@@ -73,7 +73,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def hidden(one: Any) -> list[str]:
-    """Texts and points that lie under a legend."""
+    """Returns texts and points under a legend."""
     found = []
     for pair in one.axes:
         legend = pair.get_legend()
@@ -105,14 +105,14 @@ def signature() -> Result:
 
 
 def bulk(known: Result, with_g: bool) -> Bulk:
-    """Four sizes; with_g: whether g of any is known."""
+    """Returns a bulk result of four sizes; with_g: whether any g is known."""
     one = known if with_g else replace(known, g=replace(known.g, estimate=None))
     half = Estimate(5000.4, 61.3)
     return Bulk("get", [8, 4096, 8192, 16384], [one] * 4, {}, half)
 
 
 def test_plot__a_legend_hides_nothing(drawn: list[Any]) -> None:
-    """It lay on the time in the store, and on points of a signature."""
+    """It once hid the time in the store, and points of a signature."""
     hosts = FakeHosts()
     measure_plots.pathchar(hosts.path(), "h2", "x.svg", hosts.measure())
     known = signature()
@@ -136,7 +136,7 @@ def test_plot__outliers_of_a_black_box_do_not_set_the_scale(drawn: list[Any]) ->
 
 
 def test_plot__the_answer_of_plan_is_marked(drawn: list[Any]) -> None:
-    """The answer was six fragments of lp, and the only mark five equal ones."""
+    """The answer was six fragments of lp, but the plot once marked only five equal ones."""
     request = report.Request("", load_shipped("gam"), 4096, "best", None, 1, None, 0)
     report.draw(request, Path("x.svg"), "latency", None, "", "")
     best, fixed = request.answer(), request.answer("fixed")
@@ -164,7 +164,7 @@ def test_plot__hidden_is_found(drawn: list[Any]) -> None:
 
 
 def test_plot__figures_6_to_9_of_the_paper(drawn: list[Any]) -> None:
-    """All layers' times next to their gaps; BW(n), and the signatures of 8 bytes and of 2 KiB."""
+    """They show times next to gaps, BW(n), and signatures of 8 bytes and 2 KiB, per layer."""
     known = signature()
     kinds = replace(bulk(known, True), sizes_bytes=[8, 1024, 2341, 4096])
     logp_plots.draw([known, replace(known, layer="TCP")], [kinds], "h2", Path("x.svg"))
@@ -210,7 +210,7 @@ def test_plot__hatched_is_explained_where_something_is(drawn: list[Any]) -> None
 
 
 def test_plot__of_a_long_burst_has_its_first_part_in_a_few_calls(drawn: list[Any]) -> None:
-    """A call for each of 5,000 boxes takes half a minute."""
+    """One call for each of 5,000 boxes would take half a minute."""
     many = [Transfer("store", "h2", 2.0 * k, 2.0 * k + 1, 100, 1, (1,)) for k in range(5000)]
     trace_plots.frames(Burst(many, [("store", "h2")], 1, 0), "x.svg")
     (pair,) = drawn[0].axes
@@ -269,7 +269,7 @@ def test_plot__hosts_of_a_lab_are_named_without_it(
     ],
 )
 def test_digits__by_the_interval(value: float, half: float, text: str) -> None:
-    """A plot said "0.8981 ±0.51", a table "59.54 ±24.21"."""
+    """A plot once showed "0.8981 ±0.51", a table "59.54 ±24.21"."""
     assert with_half(Estimate(value, slack=half)) == text
     assert not_negative(Estimate(value, slack=half)) == text
     assert not_negative(Estimate(-0.5, slack=1.5)) == "0 to 1.0"

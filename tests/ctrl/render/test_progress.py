@@ -1,4 +1,4 @@
-"""A transfer as it is watched: the bar's words, failures alike, and JSON lines on any pipe."""
+"""Watching a transfer: the bar, grouped failures, and JSON lines on any pipe."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from careful.transfer.tree.existing import REFUSED
 
 
 class Clock:
-    """Time that a test passes."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -29,7 +29,7 @@ class Clock:
 
 
 def test_bar__the_rate_is_of_the_last_seconds() -> None:
-    """It was over 30 s: 432 MiB/s were shown while half of that moved."""
+    """It was once over 30 s, and showed 432 MiB/s while half of that moved."""
     clock = Clock()
     bar = Bar(clock=clock, name="big")
     bar.expect(2, 1000 << 20)
@@ -51,7 +51,7 @@ def test_bar__the_rate_is_of_the_last_seconds() -> None:
 
 
 def test_bar__whom_it_waits_for() -> None:
-    """It froze at "0:00:02" while the peer was stopped."""
+    """The bar once froze at "0:00:02" while the peer was stopped."""
     clock = Clock()
     bar = Bar(host="h2", clock=clock)
     bar.expect(1, 10 << 20)
@@ -115,7 +115,7 @@ def small_pipe() -> tuple[int, int]:
 
 
 def test_events__a_full_pipe_that_does_not_block_delays_them() -> None:
-    """EAGAIN silenced it for good, `end` included."""
+    """EAGAIN once silenced it for good, `end` included."""
     reader, writer = small_pipe()
     text = bytearray()
 
@@ -137,7 +137,7 @@ def test_events__a_full_pipe_that_does_not_block_delays_them() -> None:
 
 
 def test_events__of_bytes_that_moved_there_is_no_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for room for those; a line is never there in part."""
+    """Progress events do not wait for room; a line is never cut."""
     monkeypatch.setattr(module, "_EVERY_S", -1.0)
     reader, writer = small_pipe()
     progress = Lines(fd=writer)

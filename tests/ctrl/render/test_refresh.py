@@ -1,4 +1,4 @@
-"""`--watch`: a text that is shown again whenever it changes."""
+"""`--watch` shows a text again whenever it changes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from careful.render import refresh
 
 
 class OverError(Exception):
-    """Nothing more is to be shown."""
+    """Ends the looks."""
 
 
 def looks(*texts: str) -> Callable[[], str]:
-    """Successive looks, and then the end."""
+    """Returns successive looks, then raises the end."""
     seen = iter(texts)
 
     def look() -> str:
@@ -43,7 +43,7 @@ def test_watch__says_what_changes_and_nothing_twice() -> None:
 
 
 def test_watch__ends_with_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a change nothing was written, and the closed pipe was not noticed."""
+    """Without a change nothing is written, so the closed pipe was once not noticed."""
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w", encoding="utf-8") as pipe:
@@ -62,16 +62,16 @@ def test_watch__a_terminal_shows_the_newest_in_place(monkeypatch: pytest.MonkeyP
             refresh.watch(looks("first\nline", "second\nline"), said.append, in_place=True)
         print("END", file=terminal, flush=True)
         shown = ""
-        while "END" not in shown:  # it comes in pieces
+        while "END" not in shown:  # output comes in pieces
             shown += os.read(seen.fileno(), 65536).decode()
     assert not said
     first, second = shown.index("first"), shown.index("second")
     assert first < second
-    assert "\x1b[" in shown[first:second]  # it goes back up before it writes again
+    assert "\x1b[" in shown[first:second]  # the cursor moves up before the next text
 
 
 def test_watch__keys_of_who_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is heard at once, q ends it, and the terminal is left as it was."""
+    """Each key works at once, q ends it, and the terminal is restored."""
     monkeypatch.setattr(refresh, "PERIOD_S", 5)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp())
@@ -101,7 +101,7 @@ def test_watch__keys_of_who_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     os.close(master)
 
 
-#: Sends itself a signal just after it has hidden the cursor, before anything is shown.
+#: Sends itself a signal just after hiding the cursor, before any output.
 EARLY = """
 import os
 from rich.console import Console
@@ -117,7 +117,7 @@ Console.show_cursor = show_cursor
 @pytest.mark.parametrize("early", [EARLY, ""], ids=["early", "shown"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_watch__killed_leaves_the_terminal_as_it_was(number: signal.Signals, early: str) -> None:
-    """It showed nothing of what was typed, and no cursor."""
+    """The terminal once stayed without echo and cursor."""
     program = early.format(number=int(number))
     program += (
         "from careful.render import refresh; refresh.watch(lambda: 'shown', print, in_place=True)"

@@ -1,4 +1,4 @@
-"""The short text of `status`: whether all is well first, and no counters."""
+"""The short text of `status`: first whether all is well, and no counters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def with_peer(**peer: Any) -> Status:
 
 
 def test_brief__of_a_healthy_host_is_eight_lines_without_counters() -> None:
-    """A healthy lab showed 13 epochs, and frames that XDP had dropped in its trial."""
+    """A healthy lab once showed 13 epochs, and frames that XDP had dropped in its trial."""
     lines = brief(with_peer())
     assert lines[0] == "eth1: all is well, 1 peer up"
     assert len(lines) <= 8

@@ -1,4 +1,4 @@
-"""Tables and paragraphs: whole in a pipe, folded at words on a terminal, red where it counts."""
+"""Tables and paragraphs: unfolded in a pipe, folded at words on a terminal, red for faults."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_effect__names_the_reserve_where_there_is_one() -> None:
 
 
 def test_effect__says_that_no_frame_fills_several_buffers() -> None:
-    """On Linux 6.1 `up` said nothing of it, only `doctor`."""
+    """On Linux 6.1 once only `doctor` said so, not `up`."""
     assert "one buffer" not in report.effect(IN_EFFECT)
     alone = replace(IN_EFFECT, multibuffer=False, mtu_bytes=1500, frame_bytes=1514)
     (line,) = [one for one in report.effect(alone).splitlines() if "one buffer" in one]
@@ -59,13 +59,13 @@ def widest(text: str) -> int:
 
 @pytest.fixture(autouse=True)
 def pipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No width is asked for: what pytest captures is no terminal."""
+    """Removes the width, since pytest's capture is no terminal."""
     monkeypatch.delenv("COLUMNS", raising=False)
 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_status__fits(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It wrapped in mid-word at 80 columns."""
+    """It once wrapped in mid-word at 80 columns."""
     narrow(monkeypatch, columns)
     for peer in ({}, {"address": "fd77::1234:5678:9abc:def0", "buffers_owed": 12, "epochs": 122}):
         text = shown(**peer)
@@ -77,7 +77,7 @@ def test_status__fits(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_status__lost_at_which_end() -> None:
-    """The frames that either end lost were added up under one heading."""
+    """The losses of both ends were once added under one heading."""
     lines = shown(lost_here_frames=7, lost_there_frames=33).splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("peer "))
     head, _, row = lines[at : at + 3]
@@ -87,7 +87,7 @@ def test_status__lost_at_which_end() -> None:
 
 
 def test_status__says_what_bounds_a_window() -> None:
-    """If a path takes as much as R, or loses at random, no line explains it."""
+    """There is no such line if the path takes R frames, or loses at random."""
     said = "  window 12 of 64: the path from h2 takes 96 frames at once"
     short = {"window_buffers": 12, "burst_frames": 96}
     assert said in shown(burst="short", **short).splitlines()
@@ -147,7 +147,7 @@ def test_plan_classes__fits(
 
 
 def test_partials__a_name_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ended in an ellipsis after 26 characters, and could not be copied."""
+    """It once ended in an ellipsis after 26 characters, and could not be copied."""
     name = "h2:project/results/2026/.measurements.careful-0123456789abcdef.part"
     one = Found(
         name, name, 97 << 10, 32 << 10, "h2:project/results/2026/measurements", 120.0, "resumable"
@@ -207,7 +207,7 @@ def test_table__headings_fold_first_then_texts_then_rows(monkeypatch: pytest.Mon
 
 
 def test_folded_lines__ask_the_terminal_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was asked for each name of a listing: a fifth of what `ls` cost."""
+    """It was once asked for each name of a listing, a fifth of the time of `ls`."""
     asked = []
 
     def one(_: int) -> os.terminal_size:
@@ -239,7 +239,7 @@ def test_folded__between_words_and_indented(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_text__of_a_peer_is_no_command_to_a_terminal() -> None:
-    """A peer's name, also where it is a slow client's."""
+    """For example a peer's name, also as a slow client."""
     name = ffi.new("char[32]", b"\x1b[31mred\xc2\x9b\x9b")
     assert status.text(name) == "\\x1b[31mred\\x9b\ufffd"
     one = replace(PEER, node=None, name=status.text(name), withholding=True)

@@ -1,4 +1,4 @@
-"""`top`: rates are differences of two looks, and what cannot be told is left out."""
+"""`top`: rates are differences of two looks; unknown rates are left out."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_rates__of_another_peer_in_the_slot_begin_at_nothing() -> None:
 
 
 def test_rates__of_another_process_begin_at_nothing() -> None:
-    """Without this, durations were negative if the process before had counted less."""
+    """Otherwise durations would be negative after a process with smaller counts."""
     before = a_look(10, {"tx_bytes": 5}, messages=[(9, 90000)])
     now = a_look(11, {"tx_bytes": 8}, messages=[(10, 10000)])
     now = replace(now, found=[replace(now.found[0], pid=8)])
@@ -79,7 +79,7 @@ def test_shown__peers_in_the_order_of_a_key(order: str, first: str) -> None:
 
 
 def test_shown__columns_stand_still() -> None:
-    """They moved with the unit of a rate and with what a peer waited for."""
+    """They once moved with the unit of a rate and the reason of a wait."""
     slow = {"tx_bytes": 1000, "credits_free": 64}
     fast = {"tx_bytes": 10**10, "rx_bytes": 10**9, "credits_free": 1, "messages_out": 1}
     first = a_look(10, {})
@@ -95,7 +95,7 @@ def test_shown__columns_stand_still() -> None:
 def test_messages__a_slot_that_had_none_begins_at_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It was left out as one that could not be read is, and its first messages were not seen."""
+    """It was once left out like an unreadable one, so its first messages were missing."""
     entries = [b"none", None, b"some"]
     cell = live_latency.Cell(count=2, asked=0, sum_ns=30, sum_sq_ns2=500)
     table = SimpleNamespace(entries=len(entries))
@@ -112,7 +112,7 @@ def test_messages__a_slot_that_had_none_begins_at_nothing(
 
 
 def test_look__one_of_several_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was the end of `top`, and `status` said nothing of the others."""
+    """It once ended `top`, and `status` reported no other carefuld."""
 
     def gather(one: Instance, _: Config) -> status.Status:
         if one.name == "eth1":

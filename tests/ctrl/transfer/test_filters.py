@@ -1,6 +1,6 @@
-"""Patterns against rsync's: as recorded (rsync_patterns.json), and with rsync where there is one.
+"""Compares patterns with rsync's: with a record (rsync_patterns.json), and with an installed rsync.
 
-For each set of options the record has the names that rsync left out, without what lies below that.
+For each set of options the record has the names that rsync left out, without names below them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SETS = [(words, out) for words, out in RECORD["sets"]]
 
 
 def everything() -> dict[str, bool]:
-    """Each name of the record's tree, and whether it is a directory; parents first."""
+    """Returns each name of the record's tree, and whether it is a directory; parents first."""
     found: dict[str, bool] = {}
     for name in RECORD["names"]:
         for above in reversed(Path(name).parents[:-1]):
@@ -28,7 +28,7 @@ def everything() -> dict[str, bool]:
 
 
 def left_out(kept: set[str]) -> list[str]:
-    """The names that are not kept though their directories are."""
+    """Returns names that are left out though their directories are kept."""
     return sorted(
         name
         for name in everything()
@@ -44,7 +44,7 @@ def test_patterns__as_rsync_s_were(words: list[str], out: list[str]) -> None:
 
 
 def test_patterns__as_rsync_s_are(tmp_path: Path) -> None:
-    """The record is right, of the rsync that is installed."""
+    """The record agrees with the installed rsync."""
     if not (rsync := shutil.which("rsync")):
         pytest.skip("rsync is not installed")
     top = tmp_path / "from"

@@ -1,4 +1,4 @@
-"""--on-loss fail: a loss ends the transfer, whatever it was that met it."""
+"""--on-loss fail: a loss ends the transfer in any step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SLOT = 3
 
 
 class FakeIpc:
-    """A carefuld that counts what one peer's network lost."""
+    """A carefuld that counts a peer's lost frames."""
 
     lost = 0
 
@@ -45,7 +45,7 @@ def test_loss__ends_it_at_once_and_at_the_end(status: int) -> None:
         ipc.lost = 2
         with pytest.raises(LossError, match=r"lost 2 frames|damaged"):
             await losses.check(status)
-        await losses.check(status)  # what is cleaned up may be tried again
+        await losses.check(status)  # clean-up may be repeated
         with pytest.raises(LossError):
             losses.check_end()
 
@@ -72,7 +72,7 @@ def test_no_loss__goes_on(fail: bool, lost: int, status: int) -> None:
     ],
 )
 def test_first_look__that_meets_a_loss_is_told(error: CarefulError, raised: bool) -> None:
-    """The kind of a name is requested first: any failure but this one shows when it is opened."""
+    """The kind of a name is requested first; other failures show when it is opened."""
 
     class Remote:
         async def stat(self, _: str) -> None:

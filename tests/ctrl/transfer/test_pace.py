@@ -1,4 +1,4 @@
-"""How much moves at a time: --rate-limit, --jobs."""
+"""The pace of transfers: --rate-limit, --jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BLOCK = 4096
 
 
 def test_rate_limit__of_all_pieces_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock of our own: what was taken before each instant is below the rate."""
+    """On a fake clock the bytes before each instant stay below the rate."""
     now, taken = 0.0, 0
     limit = pace.RateLimit(1_000_000)
 
@@ -48,8 +48,7 @@ def test_rate_limit__of_all_pieces_together(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize(("block_bytes", "most"), [(2_000_000, 1), (400_000, 2), (100_000, 10)])
 def test_rate_limit__blocks_under_way(block_bytes: int, most: int) -> None:
-    """Returns the bytes that move within a second, or one operation, in the order of the
-    requests."""
+    """At most the bytes of a second, or one operation, are under way, in the order of requests."""
     limit = pace.RateLimit(1_000_000)
     begun: list[int] = []
     under_way, seen = 0, 0
@@ -77,7 +76,7 @@ def test_rate_limit__blocks_under_way(block_bytes: int, most: int) -> None:
 def test_rate_limit__of_small_files(
     route: Route, export: Path, tmp_path: Path, way: str, looks: bool, monkeypatch: Any
 ) -> None:
-    """A batch holds no more than may arrive at once, except for a larger file."""
+    """A batch has no more bytes than may arrive at once, except for a larger file."""
     taken: list[int] = []
 
     async def take(limit: pace.RateLimit, nbytes: int) -> None:

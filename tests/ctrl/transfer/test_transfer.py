@@ -1,4 +1,4 @@
-"""get and put against a directory: what arrives, what is left behind, what is said."""
+"""get and put on a directory: files, remains and messages."""
 
 from __future__ import annotations
 
@@ -412,7 +412,7 @@ def test_get_tree__thousand_small_files(route: Route, export: Path, tmp_path: Pa
     make_tree(export / "t", 1000)
     report = get(route, ["t/"], tmp_path / "to", recursive=True, block_bytes=1 << 20)
     assert len(report.files) == 1000
-    assert report.seconds < 5  # 2 s is asked of an idle machine
+    assert report.seconds < 5  # 2 s is expected of an idle machine
     same(export / "t", tmp_path / "to")
 
 

@@ -1,4 +1,4 @@
-"""verify and partials: what they find, and what they leave alone."""
+"""The findings of verify and partials, and what they leave alone."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_partials__here(route: Route, daemon: FakeDaemon, tmp_path: Path) -> Non
 def test_blake3__other_blocks_begin_again(
     route: Route, daemon: FakeDaemon, way: str, tmp_path: Path
 ) -> None:
-    """BLAKE3 wants blocks of a power of two; those that an earlier run began with were not."""
+    """BLAKE3 needs blocks of a power of two, and an earlier run used others."""
     (daemon.root / "d").mkdir()
     broken_off(route, daemon, way, tmp_path, 3 * BLOCK)
     options = Options(block_bytes=BLOCK, blake3=True)
@@ -182,7 +182,7 @@ def test_partials__no_directory(tmp_path: Path) -> None:
 def test_partials__one_directory_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is named, and so is what cannot be removed: the command's exit status depends on it."""
+    """It is named, like names that cannot be removed; the exit status depends on that."""
     names = [tmp_path / f"{name}/.x.careful-0123456789abcdef.part" for name in "ab"]
     for name in names:
         name.parent.mkdir()
@@ -207,7 +207,7 @@ def test_partials__one_directory_cannot_be_read(
 
 
 def test_partials__what_is_no_file(route: Route, export: Path, tmp_path: Path) -> None:
-    """A symlink, a fifo, an empty file: none ends the listing, none is entered."""
+    """A symlink, a fifo or an empty file does not end the listing, and is not opened."""
     names = [f".x.careful-0123456789abcde{index}.part" for index in range(4)]
     for top in (tmp_path / "t", export / "t"):
         top.mkdir()
@@ -253,7 +253,7 @@ def test_partials__of_a_peer(route: Route, daemon: FakeDaemon, tmp_path: Path) -
 def test_verify__what_cannot_be_read(
     route: Route, export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Named once, with what is above what nobody has seen; partial files are no files."""
+    """It is named once, with the directory of unseen names; partial files do not count."""
     for top in (export / "t", tmp_path / "t"):
         (top / "d/e").mkdir(parents=True)
         (top / "d/e/f").write_bytes(b"")
@@ -273,7 +273,7 @@ def test_verify__what_cannot_be_read(
 
 @pytest.mark.parametrize("damaged", [False, True])
 def test_verify__a_block_device(route: Route, export: Path, tmp_path: Path, damaged: bool) -> None:
-    """As much of it counts as the file has."""
+    """Only as many bytes as the file has are compared."""
     if os.geteuid():
         pytest.skip("needs root, for a loop device")
     data = os.urandom(3 * BLOCK)

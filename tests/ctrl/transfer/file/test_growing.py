@@ -1,4 +1,4 @@
-"""Sources that change while they are copied: a file that only grows is copied as it was."""
+"""Sources that change during the copy: a file that only grows is copied as it was."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHANGED = "changed while it was being transferred"
 
 
 class Ends(transfers.OneFile):
-    """One file on its way; something happens to its source at the third block."""
+    """A transfer of one file, whose source changes at the third block."""
 
     def __init__(self, way: str, route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
         super().__init__(way, route, daemon, tmp_path, DATA)
@@ -56,7 +56,7 @@ class Ends(transfers.OneFile):
             file.write(b"more")
 
     def rewrite(self, data: bytes = b"other" + DATA) -> None:
-        """Another beginning, and longer."""
+        """Rewrites the source with another beginning, and longer."""
         self.source.write_bytes(data)
 
 
@@ -110,7 +110,7 @@ def test_touched__is_no_change(ends: Ends) -> None:
 def test_get__another_file_of_the_same_beginning(
     route: Route, daemon: FakeDaemon, tmp_path: Path
 ) -> None:
-    """A log that was rotated, and one that begins with the same under its name."""
+    """A log was rotated, and the new file begins with the same bytes."""
     ends = Ends("get", route, daemon, tmp_path)
 
     def rotate() -> None:
@@ -201,10 +201,10 @@ def test_put__range_of_a_file_that_changes(
 
 
 def test_put__has_no_size(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
-    """A file of /proc says that it has 0 bytes."""
+    """A file of /proc claims 0 bytes."""
     report = transfers.put(route, ["/proc/cpuinfo"], "a", False, Options(), Silent())
     assert not report.failures
-    # Clock frequencies may differ from one reading to the next.
+    # Clock frequencies may differ between reads.
     assert (daemon.root / "a").read_text().split(":")[0] == "processor\t"
     assert (daemon.root / "a").read_text().endswith("\n\n")
 

@@ -1,4 +1,4 @@
-"""Ctrl-C while a large file is read or copied: it takes effect soon, not at the end."""
+"""Ctrl-C during the read or copy of a large file takes effect soon."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DATA = os.urandom(40 * BLOCK)
 
 
 class Interrupted(Silent):
-    """Ends its transfer after this many pieces, as SIGTERM does; keeps what it was told."""
+    """Ends its transfer after this many pieces, like SIGTERM; keeps its messages."""
 
     def __init__(self, pieces: int) -> None:
         self.pieces = pieces
@@ -71,7 +71,7 @@ def test_verify__interrupted(
 
 
 def test_in_thread__cancelled_again(tmp_path: Path) -> None:
-    """A thread's buffer is released when the thread has ended, however often it is cancelled."""
+    """A thread's buffer is released when the thread has ended, even after several cancellations."""
     begin, end = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -102,7 +102,7 @@ def test_get__interrupted_while_its_partial_file_is_opened(
     blocks: int,
     is_kept: bool,
 ) -> None:
-    """The file stayed open and locked, or was left behind: nobody had it yet to end it."""
+    """The file once stayed open and locked, or was left behind."""
     (export / "f").write_bytes(DATA[: blocks * BLOCK])
     target, options = tmp_path / "g", Options(block_bytes=BLOCK, blocks_in_flight=1)
     if is_kept:
@@ -146,7 +146,7 @@ def test_copy__in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nbytes
 def test_get__a_signal_that_our_parent_ignores(
     route: Route, export: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """As nohup has it: it stays ignored; otherwise it ends the transfer."""
+    """Under nohup a signal stays ignored; otherwise it ends the transfer."""
 
     class Watch(Silent):
         def moved(self, nbytes: int) -> None:
@@ -181,7 +181,7 @@ def test_rate_limit__interrupted(
     pieces: int,
     is_kept: bool,
 ) -> None:
-    """Eight blocks advanced side by side, a piece each in turn: none was whole, none was kept."""
+    """Eight blocks once advanced in parallel, piece by piece, so none was complete and kept."""
 
     async def take(limit: RateLimit, nbytes: int) -> None:
         assert nbytes <= BLOCK
@@ -233,7 +233,7 @@ main()
 
 @pytest.mark.parametrize("module", ["click", "careful.control.config"])
 def test_start__interrupted(module: str) -> None:
-    """While Python is importing: the line and the status of any other time, no traceback."""
+    """During imports it gives the usual line and status, without a traceback."""
     argv = [sys.executable, "-c", _EARLY, module]
     done = subprocess.run([*argv, "terminal"], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "carefulctl: interrupted\n")

@@ -1,5 +1,4 @@
-"""Handles that the peer does not know any longer: opened again, while there is something to
-open."""
+"""Handles that the peer has lost are opened again while the file exists."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ DATA = random.Random(1).randbytes(NBYTES)
 
 
 def lose(daemon: FakeDaemon, op: int, every: int, also: Callable[[], object] | None = None) -> None:
-    """Forget the handle of each so many-th block; also() happens with it."""
+    """Makes the peer forget the handle at every n-th block; also() runs then."""
     count = 0
 
     def fault(question: Any) -> int:
@@ -42,7 +41,7 @@ def lose(daemon: FakeDaemon, op: int, every: int, also: Callable[[], object] | N
 
 
 def lose_at(daemon: FakeDaemon, handler: int) -> None:
-    """Forget the handle that the first such request is about."""
+    """Makes the peer forget the handle of the first such request."""
     todo = [handler]
 
     def fault(question: Any) -> int:
@@ -114,7 +113,7 @@ def test_get__source_gone(route: Route, daemon: FakeDaemon, export: Path, tmp_pa
 
 
 def test_list__handle_lost(route: Route, daemon: FakeDaemon, export: Path) -> None:
-    """A listing is made again; not for ever."""
+    """A listing is repeated, but not for ever."""
     (export / "a").write_bytes(DATA)
     lose(daemon, lib.CAREFUL_IPC_GET, 2)
     assert [one.name for one in transfers.listing(route, "", False)] == ["a"]
@@ -157,7 +156,7 @@ def test_put__one_block(route: Route, daemon: FakeDaemon, tmp_path: Path) -> Non
 
 
 def test_put__in_place(route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path) -> None:
-    """A file that is written in place continues, and is synced once more."""
+    """A file written in place continues, and is synced once more."""
     (export / "a").write_bytes(bytes(4096) + DATA[::-1])
     (tmp_path / "b").write_bytes(DATA)
     lose(daemon, lib.CAREFUL_IPC_STORE, 9)
@@ -200,7 +199,7 @@ def test_get__onto_a_file_in_its_place(
 def test_put__stream(
     route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    """Data from a stream has no name by which to find it."""
+    """A stream's data has no name by which to find it."""
     (tmp_path / "b").write_bytes(DATA)
     lose(daemon, lib.CAREFUL_IPC_STORE, 9)
     with (tmp_path / "b").open("rb") as source:

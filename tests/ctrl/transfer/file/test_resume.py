@@ -1,4 +1,4 @@
-"""Transfers that are interrupted, and the same command again: what moves, what is refused."""
+"""Interrupted transfers and the same command again: what moves, and what is refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOVES = (lib.CAREFUL_IPC_GET, lib.CAREFUL_IPC_STORE)
 
 
 class Ends(transfers.OneFile):
-    """The two ends of one direction: what is sent, where it arrives, and how often."""
+    """The two ends of one direction: source, target, and counts."""
 
     def __init__(self, way: str, route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
         super().__init__(way, route, daemon, tmp_path, DATA)
@@ -52,8 +52,7 @@ class Ends(transfers.OneFile):
         return self.move(options, Watch())
 
     def die_after(self, blocks: int) -> Callable[[], int]:
-        """carefuld ends when this many blocks have moved; returns what counts all moves of
-        blocks."""
+        """Lets carefuld die after this many blocks. Returns the list of moved blocks."""
         moved = 0
 
         def fault(question: Any) -> int:
@@ -73,7 +72,7 @@ class Ends(transfers.OneFile):
         return [one for one in self.target.parent.iterdir() if NAME.match(one.name)]
 
     def break_off(self, blocks: int = 4) -> None:
-        """A transfer that ends when this many blocks are in place."""
+        """Breaks a transfer off when this many blocks are in place."""
         self.die_after(blocks)
         with pytest.raises(CarefulError, match=r"carefuld ended.*; run the same command to resume"):
             self.run()
@@ -103,7 +102,7 @@ def test_resume__only_what_is_missing(ends: Ends) -> None:
 def test_kept__what_is_said_is_what_partials_finds(
     route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path
 ) -> None:
-    """A put that is ended before the journal came to the peer, except its beginning."""
+    """A put ends before the peer has more than the journal's beginning."""
     (tmp_path / "a").write_bytes(DATA)
     stores = 0
 
@@ -143,7 +142,7 @@ def test_resume__nothing_in_place_leaves_nothing(ends: Ends) -> None:
     ends.die_after(0)
     with pytest.raises(CarefulError, match="carefuld ended"):
         ends.run()
-    if ends.is_get:  # at the peer carefuld's end leaves even an empty one
+    if ends.is_get:  # at the peer, carefuld's end leaves even an empty file
         assert ends.partials() == []
     ends.die_after(1000)
     assert ends.run().resumed_bytes == 0
@@ -166,7 +165,7 @@ def test_resume__source_changed(ends: Ends) -> None:
 
 
 def test_resume__source_changed_of_a_sync(ends: Ends) -> None:
-    """It starts over; it was refused each hour, with advice of an option that sync lacks."""
+    """It starts over; it was once refused each hour, with an option that sync lacks."""
     ends.break_off(4)
     ends.die_after(1000)
     assert ends.run(restart_changed=True).resumed_bytes == 4 * BLOCK
@@ -181,7 +180,7 @@ def test_resume__source_changed_of_a_sync(ends: Ends) -> None:
 
 
 def test_resume__same_size_and_time_other_contents(ends: Ends) -> None:
-    """Digests show changes that attributes hide."""
+    """Digests detect changes that attributes hide."""
     ends.break_off(4)
     before = ends.source.stat()
     other = b"\0" * (2 * BLOCK) + DATA[2 * BLOCK :]
@@ -196,8 +195,8 @@ def test_resume__same_size_and_time_other_contents(ends: Ends) -> None:
 
 
 def test_resume__same_attributes_other_contents(ends: Ends) -> None:
-    """So is a source that was written in place before power failed: ext4 and xfs have its times on
-    the disk sooner than what was written. The target was a mixture of both.
+    """For example a source written in place before a power failure: ext4 and xfs store times before
+    contents. The target was once a mixture.
     """
     ends.break_off(4)
     other = b"\0" * (2 * BLOCK) + DATA[2 * BLOCK :]
@@ -224,7 +223,7 @@ def test_resume__same_attributes_other_contents(ends: Ends) -> None:
 
 @pytest.mark.parametrize("digest", [True, False])
 def test_resume__damaged_partial(ends: Ends, digest: bool) -> None:
-    """Blocks that are not what their journal says are sent again: a crash may do that."""
+    """Blocks that differ from their journal, for example after a crash, are sent again."""
     ends.break_off(4)
     with ends.partials()[0].open("r+b") as file:
         file.seek(BLOCK)
@@ -251,8 +250,7 @@ def test_resume__another_block_size(ends: Ends) -> None:
 
 
 def test_again__restart_holds_for_what_had_not_begun() -> None:
-    """Another try continues with what the first left, and throws away what came from another
-    source."""
+    """A second try continues with the first one's blocks, and drops blocks of another source."""
     now = Options(restart=True).again()
     assert (now.restart, now.restart_changed) == (False, True)
     assert now.again() == now
@@ -293,7 +291,7 @@ def test_resume__target_appeared(ends: Ends) -> None:
 def test_resume__target_appeared_at_the_end(
     ends: Ends, monkeypatch: pytest.MonkeyPatch, late: bool
 ) -> None:
-    """All has come: that is kept, and said, also where it was about to get its name."""
+    """All blocks have come: they are kept, and the error says so."""
     if late and not ends.is_get:
         pytest.skip("test_block_partial.c has it")
 
@@ -372,7 +370,7 @@ def test_resume__two_at_a_time(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> N
 def test_get__partial_is_a_link(
     route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path
 ) -> None:
-    """A link that somebody else put where the partial file would be is not written through."""
+    """A link of another user in the partial file's place is not followed."""
     ends = Ends("get", route, daemon, tmp_path)
     ends.break_off(4)
     one = ends.partials()[0]
@@ -463,7 +461,7 @@ def test_check_source__says_what_changed() -> None:
 
 @pytest.mark.parametrize("digest", [True, False])
 def test_resume__came_without_digests(ends: Ends, digest: bool) -> None:
-    """Blocks without a digest are compared with the source before they count."""
+    """Blocks without digests are compared with the source before they count."""
     ends.die_after(4)
     with pytest.raises(CarefulError):
         ends.run(digest=False)

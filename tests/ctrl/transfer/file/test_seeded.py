@@ -1,4 +1,4 @@
-"""-c, and an old file that becomes another one between the comparison and the copy of it."""
+"""-c with an old file that changes between its comparison and its copy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OPTIONS = Options(block_bytes=BLOCK, replace=True, checksum=True)
 
 
 def changed(*blocks: int) -> bytes:
-    """Equal, except for the first byte of some blocks."""
+    """Returns the contents with a changed first byte in some blocks."""
     data = bytearray(DATA)
     for index in blocks:
         data[index * BLOCK] ^= 1
@@ -29,7 +29,7 @@ def changed(*blocks: int) -> bytes:
 
 
 class Ends(transfers.OneFile):
-    """A source; an old file at the target, whose blocks but one are equal; and what moves."""
+    """A source; an old file at the target with one different block; and the moved blocks."""
 
     def __init__(self, way: str, route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
         super().__init__(way, route, daemon, tmp_path, DATA)
@@ -37,7 +37,7 @@ class Ends(transfers.OneFile):
         self.moved: list[int] = []
 
     def write(self, data: bytes, in_place: bool) -> None:
-        """The old file is another one from now on."""
+        """Replaces the old file."""
         if in_place:
             with self.target.open("r+b") as file:
                 file.write(data)
@@ -57,7 +57,7 @@ def ends(request: pytest.FixtureRequest, route: Route, daemon: FakeDaemon, tmp_p
 
 
 def between(ends: Ends, monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
-    """Have change() called when the old file was compared, and before it is copied."""
+    """Calls change() between the old file's comparison and its copy."""
     copy, compared = moving.copy_into, False
 
     async def copy_into(*told: Any) -> None:

@@ -1,4 +1,4 @@
-"""Holes: kept in both directions, found in zeros, and where a transfer continues."""
+"""Holes: kept both ways, made from zeros, and in continued transfers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def ends(request: pytest.FixtureRequest, route: Route, daemon: FakeDaemon, tmp_p
 
 
 def with_holes(path: Path, nbytes: int = 8 * MIB) -> None:
-    """Data at the beginning, across two blocks, and not at the end."""
+    """Returns a file with data at the beginning and across two blocks, and a hole at the end."""
     with path.open("wb") as file:
         file.write(os.urandom(5000))
         file.seek(3 * MIB - 4096)
@@ -83,7 +83,7 @@ def test_holes__stay_holes(ends: Ends, daemon: FakeDaemon, block: int) -> None:
 
 
 def test_holes__interrupted(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many holes there are, Ctrl-C takes effect among them; they are not all read."""
+    """Ctrl-C takes effect among many holes; not all of them are read."""
     block = 64 * 1024
 
     class CtrlC(Silent):
@@ -124,7 +124,7 @@ def test_holes__of_a_small_file_and_of_nothing_else(ends: Ends) -> None:
 def test_holes__where_the_old_file_had_data(
     ends: Ends, daemon: FakeDaemon, sparse: bool, other_block: int
 ) -> None:
-    """-c copies the old file first: what is a hole now must not keep its bytes."""
+    """-c copies the old file first: a new hole must not keep its bytes."""
     with_holes(ends.source)
     old = bytearray(ends.source.read_bytes())
     old[MIB : 2 * MIB] = os.urandom(MIB)

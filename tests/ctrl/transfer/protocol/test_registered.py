@@ -1,4 +1,4 @@
-"""Files that carefuld knows: taken back whatever became of what they were for."""
+"""Files registered with carefuld are removed again, whatever happens."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_partials__more_that_cannot_be_read_than_files_can_be_registered(
         (export / f".a.careful-{index:016x}.part").write_bytes(DATA)
 
     def fault(question: Any) -> int:
-        # The listing comes; what is read of each file does not.
+        # The listing arrives; reads of the files do not.
         return -errno.EIO if question.bytes == FOOTER_BYTES else 0
 
     daemon.fault = fault
@@ -66,7 +66,7 @@ def test_read_write__failed(route: Route, daemon: FakeDaemon, export: Path, op: 
 def test_holes__extents_fail(
     route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path, fetch: bool
 ) -> None:
-    """Between the registration and the first block something else can fail."""
+    """Something can fail between the registration and the first block."""
     source = (export if fetch else tmp_path) / "a"
     with source.open("wb") as file:
         file.truncate(1 << 20)

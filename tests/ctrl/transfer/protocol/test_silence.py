@@ -1,4 +1,4 @@
-"""A peer that keeps its session and answers nothing."""
+"""A peer that keeps its session but does not answer."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def answered(payload: bytes = b"") -> Answer:
 
 
 class Daemon:
-    """Our carefuld, and a peer that answers what `served` names.
+    """Our carefuld, and a peer that answers only the requests in `served`.
 
     Attributes:
         state: of the session.
-        frames: that came from the peer, as a function of the time.
+        frames: received frames by time.
         probes: requests to close a handle.
     """
 
@@ -95,7 +95,7 @@ def test_ask__the_error_names_the_question(
 
 
 async def outlasts(daemon: Daemon) -> None:
-    """A question that is answered after four times the limit."""
+    """A request that is answered after four times the limit."""
     asked = asyncio.ensure_future(list_project(silence(daemon)))
     await asyncio.sleep(4 * LIMIT_S)
     assert not asked.done()

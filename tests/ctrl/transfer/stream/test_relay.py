@@ -1,4 +1,4 @@
-"""`carefulctl cp`: a file from one peer to another through this host, and at one peer by itself."""
+"""`carefulctl cp`: a file from one peer to another through this host, and within one peer."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_within__the_peer_copies_and_no_data_moves(
 def test_within__a_server_that_cannot_is_told(
     route: Route, export: Path, daemon: FakeDaemon
 ) -> None:
-    """It ignores the flag, and its file would hold zeros."""
+    """It would ignore the flag and make a file of zeros."""
     (export / "f").write_bytes(DATA)
     daemon.copies = False
     with pytest.raises(CarefulError, match="h2: its careful is too old to copy"):

@@ -1,4 +1,4 @@
-"""Standard input and output, null:, ranges, and files written in their place."""
+"""Standard input and output, null:, ranges, and files written in place."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_put__from_standard_input(
 def test_ends__a_directory_on_the_way_is_missing(
     route: Route, export: Path, tmp_path: Path
 ) -> None:
-    """It is missed by name, as for any file, and --mkpath makes it; it was ignored."""
+    """The error names it, like for any file, and --mkpath makes it; both were once ignored."""
     (export / "f").write_bytes(DATA)
     (tmp_path / "f").write_bytes(DATA)
     with pytest.raises(CarefulError, match="no/dir: no such directory; --mkpath makes it"):
@@ -177,7 +177,7 @@ def test_special_file__is_never_replaced(
 
 
 def test_get__interrupted_in_a_blocked_write(route: Route, export: Path, tmp_path: Path) -> None:
-    """The thread that writes continues with what it had, not with what has its numbers by then."""
+    """The writing thread continues with its own descriptors, even if their numbers are reused."""
     size = 3 << 20
     (export / "f").write_bytes(b"f" * size)
     (tmp_path / "other").write_bytes(b"o" * size)
@@ -238,7 +238,7 @@ def test_in_place__a_range_is_overwritten(
 def test_in_place__only_what_differs(
     route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path, way: str, there: int
 ) -> None:
-    """-c: what an interrupted transfer brought is not moved again; a longer file stays longer."""
+    """-c does not move an interrupted transfer's blocks again; a longer file stays longer."""
     source, target = (export, tmp_path) if way == "get" else (tmp_path, export)
     (source / "f").write_bytes(DATA)
     old = bytearray((DATA + DATA)[:there])
@@ -298,7 +298,7 @@ def test_standard_input_and_output__closed(
 
 
 def test_put__a_fifo_that_nobody_writes_to(route: Route, tmp_path: Path) -> None:
-    """Ctrl-C ends it all the same."""
+    """Ctrl-C still ends it."""
     os.mkfifo(tmp_path / "fifo")
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
@@ -330,7 +330,7 @@ def test_get__damage_is_asked_for_again(route: Route, daemon: FakeDaemon, export
 def test_blake3__of_both_ends(
     route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path, way: str, size: int
 ) -> None:
-    """The digest does not depend on the block size; a block that was damaged is moved again."""
+    """The digest does not depend on the block size; a damaged block is moved again."""
     (export / "f").write_bytes(DATA[:size])
     (tmp_path / "f").write_bytes(DATA[:size])
     found = set()
@@ -391,7 +391,7 @@ def test_blake3__of_a_stream(
     way: str,
     size: int,
 ) -> None:
-    """As of a file, whoever knows the length beforehand; a block that differs moves again."""
+    """It is the same as a file's, with or without a known length; a different block moves again."""
     (export / "f").write_bytes(DATA[:size])
     options = replace(OPTIONS, blake3=True)
     whole = transfers.get(route, ["f"], str(tmp_path / "g"), False, options, Silent()).files[0]
@@ -423,7 +423,7 @@ def test_blake3__of_a_stream(
 
 
 def test_put__looks_whether_standard_input_has_ended() -> None:
-    """To a device that is full: the end of a pipe may be far, and Ctrl-C must not wait for it."""
+    """With a full device: the end of a pipe may be far, and Ctrl-C must not wait for it."""
     read, write = os.pipe()
     timer = threading.Timer(1.0, os.close, [write])
     timer.start()

@@ -1,4 +1,4 @@
-"""Trees that are hard to name, or that change, or that cannot be read: each item by itself."""
+"""Trees with long names, changes and unreadable parts: each item fails alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ARCHIVE = Options(
 
 
 class Ends:
-    """A tree on one side, and where it goes."""
+    """A tree on one side, and its target."""
 
     def __init__(self, way: str, route: Route, here: Path, there: Path) -> None:
         self.way, self.route = way, route
@@ -58,7 +58,7 @@ def test_names__hard_ones(ends: Ends) -> None:
 
 
 def deep(top: Path, levels: int) -> int:
-    """Directories in directories, beyond what a path can name; a file in each."""
+    """Makes nested directories beyond the longest path, with a file in each."""
     fd = os.open(top, os.O_RDONLY)
     for _ in range(levels):
         os.close(os.open("f", os.O_CREAT | os.O_WRONLY, dir_fd=fd))
@@ -70,7 +70,7 @@ def deep(top: Path, levels: int) -> int:
 
 
 def test_put__paths_beyond_path_max(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
-    """A file without a path is named as far as it goes; all the rest is there."""
+    """A file beyond the longest path is named by a part of its path; all others arrive."""
     (tmp_path / "tree").mkdir()
     os.close(deep(tmp_path / "tree", 30))
     report = transfers.put(route, [str(tmp_path / "tree")], "", True, ARCHIVE, Silent())
@@ -122,7 +122,7 @@ def test_one_block_cannot_be_moved(ends: Ends, daemon: FakeDaemon, code: int) ->
 
 
 def test_directory_becomes_a_file_and_back(ends: Ends, daemon: FakeDaemon) -> None:
-    """Nothing is followed, nothing hangs; the next run makes it right."""
+    """No symlink is followed, nothing hangs, and the next run succeeds."""
     for name in ("a", "b"):
         (ends.source / name).mkdir()
         (ends.source / name / "f").write_bytes(b"x" * 100_000)

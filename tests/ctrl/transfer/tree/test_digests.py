@@ -1,4 +1,4 @@
-"""Small files compared by their digests, many in a message: -c, and what cannot be told so."""
+"""Small files compared by digests, many in a message (-c), and files that cannot be compared so."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COUNT = 30
 
 
 class Ends:
-    """Small files that are equal at both ends, except for two; and a file that is alone."""
+    """Small files, equal at both ends except two; and a file without a counterpart."""
 
     def __init__(self, way: str, route: Route, daemon: FakeDaemon, here: Path) -> None:
         self.way, self.route, self.daemon = way, route, daemon
@@ -75,13 +75,13 @@ def _counts(report: Any) -> tuple[Any, int, int, int, int]:
     )
 
 
-#: Lists which of Ends' files are to move, and which are not.
+#: Lists which of the files must move.
 EXPECTED = ([], 3, COUNT - 2, 9101, 100 * sum(range(COUNT)) - 300)
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_checksum__small_files(ends: Ends, dry_run: bool) -> None:
-    """None is asked about by itself: neither those that are equal nor the others."""
+    """No file is asked about alone, equal or not."""
     assert _counts(ends.run(replace(CHECKSUM, dry_run=dry_run))) == EXPECTED
     assert ends.digests == 0
     assert ((ends.target / "d0/new").exists()) is not dry_run
@@ -103,7 +103,7 @@ def test_checksum__blocks_of_small_files(ends: Ends) -> None:
 
 @pytest.mark.parametrize("status", [errno.EINVAL, errno.EIO])
 def test_checksum__one_by_one(ends: Ends, monkeypatch: pytest.MonkeyPatch, status: int) -> None:
-    """A peer that knows no such items, or cannot answer: each file is asked about by itself."""
+    """If the peer lacks such items, or cannot answer, each file is asked about alone."""
     run = RemoteTree.run
 
     async def refusing(tree: RemoteTree, items: bytes, flags: int, answer: bool = True) -> bytes:
@@ -115,12 +115,12 @@ def test_checksum__one_by_one(ends: Ends, monkeypatch: pytest.MonkeyPatch, statu
 
     monkeypatch.setattr(RemoteTree, "run", refusing)
     assert _counts(ends.run(CHECKSUM)) == EXPECTED
-    assert ends.digests == COUNT - 2  # but the empty one, and the one of another size
+    assert ends.digests == COUNT - 2  # except the empty file and one of another size
     assert_equal(ends.source, ends.target)
 
 
 def test_equal_small__what_can_be_told(tmp_path: Path) -> None:
-    """Changed since it was listed: too large, gone, another kind; then it is not said."""
+    """A file that changed since its listing (too large, gone, another kind) gets no answer."""
     for top in (tmp_path / "a", tmp_path / "b"):
         top.mkdir()
         for name in ("same", "empty", "other", "longer", "large", "gone", "kind", "link"):
@@ -146,7 +146,7 @@ def test_equal_small__what_can_be_told(tmp_path: Path) -> None:
 
 
 def test_sink__a_name_that_says_what_a_connection_would() -> None:
-    """A file system that has lost its other end says ENOTCONN: one name's failure."""
+    """A file system without its server gives ENOTCONN, which is only that name's failure."""
     sink = Outcome(Options(), Silent(), Result())
     sink.fail_errno("d", errno.ENOTCONN)
     sink.fail_errno("e", errno.ENODEV)
@@ -162,7 +162,9 @@ def test_sink__a_name_that_says_what_a_connection_would() -> None:
 
 @pytest.mark.parametrize("outlasts", [False, True])
 def test_sink__a_session_that_is_reset_again_and_again(outlasts: bool) -> None:
-    """Another carefuld may be up there soon: who outlasts that continues with the same file."""
+    """A new carefuld may be up there soon; a transfer that outlasts this continues with the same
+    file.
+    """
     sink = Outcome(Options(outlasts=outlasts), Silent(), Result())
     error = CarefulError(errno.ECONNRESET, "", "f")
     if outlasts:

@@ -1,6 +1,6 @@
-"""Tests what a disk holds if power fails just after a transfer was reported complete.
+"""The disk after a power failure just after a transfer was reported complete.
 
-The disks commit their journals when they are asked to, and not by time (disks.py).
+The disks commit their journals on demand, not by time (disks.py).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def after_power_cut(disk: Disk, tmp_path: Path) -> Iterator[Path]:
 def test_tree__a_file_system_is_mounted_below_its_target(
     route: Route, daemon: FakeDaemon, tmp_path: Path, make_disk: MakeDisk, way: str, fsync: str
 ) -> None:
-    """In the target's own file system only the names were synced."""
+    """In the target's own file system once only the names were synced."""
     here, there = tmp_path / "tree", daemon.root / "tree"
     source, target = (there, here) if way == "get" else (here, there)
     (source / "disk/new").mkdir(parents=True)
@@ -63,7 +63,7 @@ def test_tree__a_file_system_is_mounted_below_its_target(
 def test_named__was_there_and_is_equal(
     route: Route, daemon: FakeDaemon, tmp_path: Path, make_disk: MakeDisk, way: str
 ) -> None:
-    """Nobody had synced what somebody wrote just before."""
+    """A file that another program had just written was once not synced."""
     here, there = tmp_path / "a", daemon.root / "a"
     source, target = (there, tmp_path) if way == "get" else (here, daemon.root)
     disk = make_disk(target / "disk")
@@ -81,7 +81,7 @@ def test_named__was_there_and_is_equal(
 def test_put__attributes_of_a_file_that_was_named(
     route: Route, daemon: FakeDaemon, tmp_path: Path, make_disk: MakeDisk
 ) -> None:
-    """They came after the file was synced, and nothing synced them; nor a symlink."""
+    """They were once set after the file's sync; a symlink was not synced either."""
     disk = make_disk(daemon.root / "disk")
     file, link = tmp_path / "file", tmp_path / "link"
     file.write_bytes(b"x" * 5000)

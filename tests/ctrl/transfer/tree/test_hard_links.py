@@ -1,4 +1,4 @@
-"""Second names of a file: what is at the target stays or goes as it does for first ones."""
+"""Second names of a file follow the same rules at the target as first names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OLD, NEW = 1_000_000_007, 2_000_000_007
 
 
 class Ends:
-    """A directory on one side whose names are one file, and where it goes."""
+    """A directory whose names are one file, and its target."""
 
     def __init__(self, way: str, route: Route, here: Path, there: Path) -> None:
         self.way, self.route = way, route
@@ -55,7 +55,7 @@ class Ends:
         return {path.name: path.read_bytes() for path in self.target.iterdir()}
 
     def files(self) -> list[set[str]]:
-        """Names of the target that are one file."""
+        """Returns groups of the target's names that are one file."""
         found: dict[int, set[str]] = {}
         for path in sorted(self.target.iterdir()):
             found.setdefault(path.stat().st_ino, set()).add(path.name)
@@ -78,7 +78,7 @@ def base(names: list[tuple[str, Any]]) -> list[str]:
 
 
 def test_update__newer_second_name_stays(ends: Ends, data: bytes) -> None:
-    """An editor broke the link at the target: what it wrote is newer."""
+    """An editor broke the link at the target, and its file is newer."""
     ends.names(data, "a", "b", "c")
     assert ends.run(UPDATE).failures == []
     assert ends.files() == [{"a", "b", "c"}]
@@ -91,7 +91,7 @@ def test_update__newer_second_name_stays(ends: Ends, data: bytes) -> None:
 
 
 def test_update__newer_first_name_stays_alone(ends: Ends, data: bytes) -> None:
-    """Files that are not the source's are not linked to the source's other names."""
+    """Files that do not belong to the source are not linked to the source's other names."""
     ends.names(data, "a", "b", "c")
     ends.there("a", b"mine", NEW)
     ends.there("b", data, OLD)
@@ -111,7 +111,7 @@ def test_update__an_older_second_name_is_linked(ends: Ends, data: bytes) -> None
 
 @pytest.mark.parametrize("same_size", [False, True])
 def test_archive__refused_first_name(ends: Ends, data: bytes, same_size: bool) -> None:
-    """The others come nevertheless, as one file, and are that at the next run too."""
+    """The other names arrive as one file, and stay one at the next run."""
     ends.names(data, "a", "b", "c")
     mine = bytes(len(data)) + b"longer" * (not same_size)
     ends.there("a", mine, OLD)
@@ -125,7 +125,7 @@ def test_archive__refused_first_name(ends: Ends, data: bytes, same_size: bool) -
 
 
 def test_archive__first_name_does_not_come(ends: Ends, data: bytes) -> None:
-    """Its directory cannot be made at the target: the next name brings the file."""
+    """Its directory cannot be made at the target, so the next name brings the file."""
     ends.names(data, "one", "b", "c")
     (ends.source / "d").mkdir()
     (ends.source / "one").rename(ends.source / "d/a")
@@ -137,7 +137,7 @@ def test_archive__first_name_does_not_come(ends: Ends, data: bytes) -> None:
 
 
 def test_archive__twice(ends: Ends, data: bytes) -> None:
-    """Without -f a file of its own that is equal stays one; names of one file are one file."""
+    """Without -f an equal separate file stays separate; linked names stay one file."""
     ends.names(data, "a", "b", "c")
     assert ends.run(ARCHIVE).failures == []
     ends.there("b", data, OLD)

@@ -1,4 +1,4 @@
-"""A server that means harm: nothing it says makes a client write outside its target."""
+"""A hostile server cannot make a client write outside its target."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ ARCHIVE = Options(
     block_bytes=1 << 20, preserve=True, links=True, hard_links=True, xattrs=True, fsync="none"
 )
 REPLACE = replace(ARCHIVE, replace=True)
-#: Contents of a small file, of one of a single block, and of one with a journal.
+#: Contents of a small file, a file of one block, and a file with a journal.
 SIZES = (10, 200_000, (1 << 20) + 5)
 
 
 class Scene:
-    """A hostile server, a target, and what lies outside of it."""
+    """A hostile server, a target, and files outside of it."""
 
     def __init__(self, tmp_path: Path, server: HostileDaemon) -> None:
         self.server = server
@@ -47,7 +47,7 @@ class Scene:
         return found
 
     def assert_untouched(self) -> None:
-        """Nothing was written outside."""
+        """Checks that nothing outside was written."""
         assert [one.name for one in self.outside.iterdir()] == ["kept"]
         assert (self.outside / "kept").read_bytes() == b"kept"
         assert stat.S_IMODE((self.outside / "kept").stat().st_mode) != 0o4755
@@ -63,7 +63,9 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_exports__one_below_a_symlink(scene: Scene, size: int) -> None:
-    """The top says `a` and `a/x`; tree a brings the symlink x, tree a/x is written through it."""
+    """The exports are `a` and `a/x`: tree a brings a symlink x, and a/x must not be written through
+    it.
+    """
     told = scene.server.told
     scene.server.top = folder(".", inode=0)
     told["."] = [folder("a"), folder("a/x")]
@@ -88,9 +90,7 @@ def test_exports__the_same_name_twice(scene: Scene) -> None:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("options", [ARCHIVE, REPLACE, replace(REPLACE, checksum=True)])
 def test_tree__names_below_a_symlink(scene: Scene, size: int, options: Options) -> None:
-    """A symlink, and below it a name without a directory of its own; in the second run it is
-    there already.
-    """
+    """A symlink, and a name below it without a directory; in the second run the symlink exists."""
     scene.server.told["tree"] = [
         link("s", scene.outside),
         Told("s/kept", stat.S_IFREG | 0o4755, b"z" * size),
@@ -106,7 +106,7 @@ def test_tree__names_below_a_symlink(scene: Scene, size: int, options: Options) 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_tree__its_own_name_is_a_symlink_by_now(scene: Scene, size: int) -> None:
-    """First a symlink of that name, then a tree: two runs, or two sources of one."""
+    """First a symlink of that name, then a tree: in two runs, or two sources of one."""
     told = scene.server.told
     told["."] = [link("a", scene.outside)]
     assert scene.get("a").failures == []
@@ -119,7 +119,7 @@ def test_tree__its_own_name_is_a_symlink_by_now(scene: Scene, size: int) -> None
 
 @pytest.mark.parametrize("size", SIZES)
 def test_tree__a_directory_becomes_a_symlink(scene: Scene, size: int) -> None:
-    """A user who may write to the target swaps a directory while it is being filled."""
+    """A user with write access swaps a directory of the target while it is filled."""
     told = scene.server.told
     told["."] = [folder("tree")]
     told["tree"] = [folder("d"), Told("d/kept", data=b"z" * size)]
@@ -141,8 +141,8 @@ def test_tree__a_directory_becomes_a_symlink(scene: Scene, size: int) -> None:
 
 OUT = "../../outside"
 SPECIAL = (stat.S_IFIFO, stat.S_IFCHR, stat.S_IFBLK, stat.S_IFSOCK)
-#: Ways out of a target, as what a server says of one tree; a name that cannot be one ends its
-#: listing, the others fail by themselves or are made as they are told.
+#: Ways out of a target in a server's listing. An impossible name ends the listing; the others fail
+#: alone or are made.
 ESCAPES: dict[str, list[Told]] = {
     **{
         f"name {name!r:.20}": [Told(name, data=b"z")]
@@ -176,7 +176,7 @@ ESCAPES: dict[str, list[Told]] = {
 @pytest.mark.parametrize("options", [ARCHIVE, REPLACE])
 @pytest.mark.parametrize("escape", ESCAPES)
 def test_escape__none_leads_out(scene: Scene, escape: str, options: Options) -> None:
-    """Twice: in the second run what the first one made is there already."""
+    """Runs twice: in the second run the first one's files exist."""
     scene.server.told["."] = [folder("tree")]
     scene.server.told["tree"] = [*ESCAPES[escape], Told("fine", data=b"z")]
     for _ in range(2):
@@ -199,7 +199,7 @@ def test_wildcards__names_of_several_components(scene: Scene) -> None:
 
 @pytest.mark.parametrize("allocated", [1 << 50, 0])
 def test_file__of_an_announced_pebibyte(scene: Scene, allocated: int) -> None:
-    """Nothing of that size is allocated, neither the file nor a list of its blocks."""
+    """Neither the file nor a list of its blocks is allocated."""
     scene.server.told["."] = [Told("huge", bytes=1 << 50, allocated=allocated)]
     tracemalloc.start()
     [(_, text)] = scene.get("huge").failures
@@ -235,7 +235,7 @@ def test_files__of_announced_holes(scene: Scene) -> None:
 
 
 def test_listing__larger_than_memory(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does not come at all."""
+    """It is refused."""
     scene.server.told["."] = [folder("tree")]
     scene.server.told["tree"] = [Told("f")]
     monkeypatch.setattr("careful.transfer.protocol.block.available_bytes", lambda: 64 << 20)
@@ -256,7 +256,7 @@ def test_stat__cut_short(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("extents", [[(1 << 63, 1 << 63)], [(4096, 1000), (0, 8192)], [(0, 9000)]])
 def test_extents__that_are_none(scene: Scene, extents: list[tuple[int, int]]) -> None:
-    """Out of order, or beyond what they are said to be of."""
+    """They are out of order, or beyond their range."""
     scene.server.told["."] = [Told("f", data=b"z" * 8192, allocated=0)]
     scene.server.extents = extents
     [(_, text)] = scene.get("f").failures
@@ -264,7 +264,7 @@ def test_extents__that_are_none(scene: Scene, extents: list[tuple[int, int]]) ->
 
 
 def test_extents__without_end(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hole after the last one that is remembered counts as data."""
+    """A hole after the last remembered one counts as data."""
     monkeypatch.setattr("careful.transfer.file.holes._EXTENTS_MAX", 2)
     scene.server.told["."] = [Told("f", data=b"z" * 8192, allocated=0)]
     scene.server.extents = [(0, 1), (2, 1), (4, 1), (6, 1)]
@@ -280,7 +280,7 @@ def test_listing__an_error_that_is_none(scene: Scene) -> None:
 
 
 def test_name__for_a_terminal_in_an_error(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file whose name is one, and which cannot be opened."""
+    """A file with terminal commands in its name that cannot be opened."""
     scene.server.told["."] = [folder("tree")]
     scene.server.told["tree"] = [Told("\x1b[2J", data=b"z" * 200_000)]
     scene.server.fault = lambda question: (

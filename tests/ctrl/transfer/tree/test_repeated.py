@@ -1,4 +1,4 @@
-"""The same command twice, or after an interruption: what comes, what stays, what is refused."""
+"""The same command twice, or after an interruption: what arrives, stays and is refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LARGE = 5 * BLOCK + 1
 
 
 class Ends:
-    """A tree on one side, where it goes, and a peer that dies in time."""
+    """A tree, its target, and a peer that dies on command."""
 
     def __init__(self, way: str, route: Route, daemon: FakeDaemon, here: Path) -> None:
         self.way, self.route, self.daemon = way, route, daemon
@@ -51,7 +51,7 @@ class Ends:
         return path
 
     def run(self, options: Options, what: str = "tree/", into: str = "new") -> Any:
-        """Move something from next to the source to next to the target."""
+        """Moves a name from next to the source to next to the target."""
         if self.way == "get":
             target = str(self.target.parent / into) + "/" * into.endswith("/")
             return transfers.get(self.route, [what], target, True, options, Silent())
@@ -59,7 +59,7 @@ class Ends:
         return transfers.put(self.route, [source], into, True, options, Silent())
 
     def moves(self, deadly: int = 1 << 30) -> list[int]:
-        """How often blocks have moved from now on; the peer dies at one of these."""
+        """Counts moved blocks; the peer dies at one of these."""
         return self.daemon.moves((BLOCK, LARGE % BLOCK), deadly)
 
     def break_off(self, options: Options, after: int = 9, **what: str) -> None:
@@ -81,13 +81,13 @@ def ends(request: pytest.FixtureRequest, route: Route, daemon: FakeDaemon, tmp_p
     return Ends(request.param, route, daemon, tmp_path / "here")
 
 
-# --- slashes: a name's place never depends on what is there already
+# --- slashes: a name's place never depends on existing names
 
 
 @pytest.mark.parametrize("what", ["tree", "tree/"])
 @pytest.mark.parametrize("into", ["new", "new/"])
 def test_place__same_twice(ends: Ends, what: str, into: str) -> None:
-    """A directory goes in under its name; with a slash behind it, what it holds does."""
+    """A directory goes in under its name; with a slash behind it, its contents do."""
     wanted = ["a", "b", "c", "large"]
     for _ in range(2):
         assert ends.run(PLAIN, what, into).failures == []
@@ -97,7 +97,7 @@ def test_place__same_twice(ends: Ends, what: str, into: str) -> None:
 
 
 def test_place__update_twice(ends: Ends) -> None:
-    """`get -ru h2:ds/dir01 w1/n` twice had dir01 in dir01."""
+    """`get -ru h2:ds/dir01 w1/n` twice once made dir01 in dir01."""
     options = replace(PLAIN, update=True, keep_newer=True, replace=True)
     for _ in range(2):
         assert ends.run(options, "tree/c").failures == []
@@ -106,7 +106,7 @@ def test_place__update_twice(ends: Ends) -> None:
 
 
 def test_place__delete_spares_what_is_beside(ends: Ends) -> None:
-    """Without a slash, only what is below the directory of that name may go."""
+    """Without a slash, only names below that directory may be removed."""
     ends.run(PLAIN, "tree/a")
     (ends.target / "beside").write_bytes(b"mine")
     (ends.target / "a/gone").write_bytes(b"")
@@ -119,7 +119,7 @@ def test_place__delete_spares_what_is_beside(ends: Ends) -> None:
 
 
 def test_place__a_file(ends: Ends) -> None:
-    """Into a directory that is there, or whose slash says so; else the target is its name."""
+    """It goes into an existing directory, or one with a slash; else the target is its name."""
     assert ends.run(PLAIN, "tree/a/small", "file").failures == []
     assert (ends.target.parent / "file").read_bytes() == b"a/small"
     assert ends.run(PLAIN, "tree/a/small", "folder/").failures == []
@@ -144,7 +144,7 @@ def test_place__mkpath(ends: Ends) -> None:
 def test_place__a_directory_on_the_way_is_missing(
     ends: Ends, options: Options, source: str, target: str
 ) -> None:
-    """Only `get h2:a h2:b no/` said what to do; of the others the bare errno was shown."""
+    """Once only `get h2:a h2:b no/` gave advice; the others showed the bare errno."""
     with pytest.raises(CarefulError, match="no: no such directory; --mkpath makes it") as caught:
         ends.run(options, source, target)
     assert caught.value.errno == errno.ENOENT
@@ -154,12 +154,12 @@ def test_place__a_directory_on_the_way_is_missing(
     assert sorted(one.name for one in ends.target.parent.iterdir()) == ["file"]
 
 
-# --- what is there
+# --- existing files
 
 
 @pytest.mark.parametrize("options", [PLAIN, ARCHIVE], ids=["plain", "archive"])
 def test_twice__nothing_moves(ends: Ends, options: Options) -> None:
-    """All is compared, large and small: equal, and nothing fails. It was 5,000 failures."""
+    """Large and small files are compared and equal, and nothing fails; once 5,000 failed."""
     ends.run(options)
     moves, before = ends.moves(), ends.daemon.fault
     batches = list[int]()
@@ -178,7 +178,7 @@ def test_twice__nothing_moves(ends: Ends, options: Options) -> None:
 
 @pytest.mark.parametrize("size", [LARGE, LARGE + 1])
 def test_twice__what_differs_is_refused(ends: Ends, size: int) -> None:
-    """Digests decide, whatever size and times say; the rest comes."""
+    """Digests decide, not size and times; the other files arrive."""
     ends.run(PLAIN)
     ends.write("large", os.urandom(size))
     ends.write("a/small", b"another")
@@ -216,7 +216,7 @@ def test_twice__links(ends: Ends) -> None:
 
 
 def test_update__newer_stays(ends: Ends) -> None:
-    """-u is rsync's and cp's: what is newer at the target is not replaced."""
+    """-u means the same as for rsync and cp: newer files at the target stay."""
     ends.run(ARCHIVE)
     for name, mtime in (("large", 2_000_000_000), ("a/small", 500)):
         path = ends.target / name
@@ -239,12 +239,14 @@ def test_update__newer_stays(ends: Ends) -> None:
 
 @pytest.mark.parametrize("options", [PLAIN, ARCHIVE], ids=["plain", "archive"])
 def test_repeated__what_came_stays(ends: Ends, options: Options) -> None:
-    """Large files of six blocks, three or, without hard links, four; the peer dies at the ninth."""
+    """Three large files of six blocks, or four without hard links; the peer dies at the ninth
+    block.
+    """
     ends.break_off(options)
     moves = ends.moves()
     report = ends.run(options)
     assert report.failures == []
-    # The first file, and two blocks of the second, are there.
+    # The first file, and two blocks of the second, have arrived.
     assert len(moves) == (18 if options.links else 24) - 8
     assert Counter(nbytes for _, nbytes in report.equal)[LARGE] == 1
     assert report.resumed_bytes == 2 * BLOCK
@@ -258,7 +260,7 @@ def test_repeated__what_came_stays(ends: Ends, options: Options) -> None:
 
 @pytest.mark.parametrize("more", [{"update": True}, {"checksum": True}], ids=["update", "checksum"])
 def test_repeated__with_options_that_look(ends: Ends, more: dict[str, bool]) -> None:
-    """A file that is complete has its time: neither sends it again."""
+    """A complete file has its time, so neither option sends it again."""
     options = replace(ARCHIVE, replace=True, **more)
     ends.break_off(options)
     moves = ends.moves()
@@ -269,7 +271,7 @@ def test_repeated__with_options_that_look(ends: Ends, more: dict[str, bool]) -> 
 
 
 def test_repeated__cut_off_by_a_power_failure(ends: Ends) -> None:
-    """Size and every time of what came say that it is whole, and it is not."""
+    """Size and times look complete, but the contents are not."""
     ends.break_off(PLAIN)
     whole = [p for p in ends.target.rglob("*") if p.is_file() and p.name in ("large", "again")]
     whole[0].write_bytes(bytes(LARGE))
@@ -282,7 +284,7 @@ def test_repeated__cut_off_by_a_power_failure(ends: Ends) -> None:
 
 
 def test_repeated__restart(ends: Ends) -> None:
-    """A half file is thrown away; a whole one stays."""
+    """A partial file is dropped; a complete one stays."""
     ends.break_off(PLAIN)
     moves = ends.moves()
     report = ends.run(replace(PLAIN, restart=True))
@@ -292,7 +294,7 @@ def test_repeated__restart(ends: Ends) -> None:
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.EACCES])
 def test_repeated__cause_mended(ends: Ends, code: int) -> None:
-    """One kind of file fails; the same command brings it once that is mended."""
+    """One kind of file fails; the same command brings it after the cause is removed."""
 
     def fault(question: Any) -> int:
         moves = question.op in MOVES and question.bytes in (BLOCK, LARGE % BLOCK)
@@ -315,7 +317,7 @@ def test_repeated__rehearsal(ends: Ends) -> None:
 
 
 def test_repeated__leftovers_go(ends: Ends) -> None:
-    """Temporary files of the run that died go with the end of the one that continues."""
+    """The end of the continuing run removes the dead run's temporary files."""
     ends.break_off(PLAIN)
     left = ends.target / "a/.careful-00000000000000ff.part"
     left.write_bytes(b"half")
@@ -327,7 +329,7 @@ def test_repeated__leftovers_go(ends: Ends) -> None:
 
 
 def test_repeated__another_block_size(ends: Ends) -> None:
-    """Files of one block need no partial file: what is left of these serves nobody."""
+    """Files of one block need no partial file, so old ones are removed."""
     ends.break_off(PLAIN)
     assert len(ends.partials()) == 1
     report = ends.run(replace(PLAIN, block_bytes=1 << 20))
@@ -336,7 +338,7 @@ def test_repeated__another_block_size(ends: Ends) -> None:
 
 
 def test_repeated__appears_meanwhile(ends: Ends) -> None:
-    """A name that gets there while we work: equal is done, other is refused."""
+    """A name appears during the transfer: an equal file is done, another is refused."""
     there = ends.target / "a/large"
     for data, refused in ((b"mine", ["large"]), ((ends.source / "a/large").read_bytes(), [])):
         ends.run(PLAIN)
@@ -375,7 +377,7 @@ def test_repeated_put__disk_full(route: Route, daemon: FakeDaemon, tmp_path: Pat
     assert ends.partials() == []
 
 
-# --- partial files are none of a tree's
+# --- partial files do not belong to a tree
 
 
 def test_tree__partial_files_are_none_of_it(ends: Ends) -> None:
@@ -388,7 +390,7 @@ def test_tree__partial_files_are_none_of_it(ends: Ends) -> None:
 
 
 def test_delete__partial_files_stay(ends: Ends) -> None:
-    """They are for the transfers that continue with them; but not below what goes as a whole."""
+    """Later transfers continue with them; they are removed only with a whole directory."""
     ends.run(ARCHIVE)
     (ends.source.parent / "other").write_bytes(os.urandom(LARGE))
     ends.moves(3)

@@ -1,4 +1,4 @@
-"""Batches of small files in which not everything goes as expected, both ways."""
+"""Batches of small files with failures, both ways."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLAIN = Options(preserve=True, fsync="none")
 
 
 class Names(Silent):
-    """Keeps the names of what is finished."""
+    """Keeps the names of finished files."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -43,7 +43,7 @@ class Names(Silent):
 
 
 class Ends:
-    """A tree of small files on one side, and where it goes."""
+    """A tree of small files, and its target."""
 
     def __init__(self, way: str, route: Route, here: Path, there: Path) -> None:
         self.way, self.route = way, route
@@ -77,7 +77,7 @@ def ends(
 
 
 def refusing(code: int, times: int, handler: int, after: int = 0) -> Callable[[Any], int]:
-    """A fault of this many requests, those after the first ones."""
+    """Returns a fault of this many requests after the first ones."""
     seen = 0
 
     def fault(question: Any) -> int:
@@ -158,7 +158,7 @@ def test_put__what_does_not_fit_goes_by_itself(
 def test_get__names_that_were_not_asked_for(
     route: Route, daemon: FakeDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A peer that answers with another file's name: nothing of the batch is made."""
+    """A peer answers with another file's name: no file of the batch is made."""
     there = daemon.root / "tree"
     there.mkdir()
     (there / "a").write_bytes(b"x")
@@ -183,7 +183,7 @@ def test_get__names_that_were_not_asked_for(
 def test_small_files__retries_are_counted(
     ends: Ends, daemon: FakeDaemon, handler: int | None
 ) -> None:
-    """A piece of a batch, or the batch itself."""
+    """Retries of pieces of a batch, and of batches."""
     lost: list[int] = []
 
     def fault(question: Any) -> int:

@@ -1,4 +1,4 @@
-"""Names of a source that another user turns into symlinks while it is read."""
+"""Another user replaces names of a source by symlinks while it is read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Source:
     """A tree with sub/f, and a secret file of the same size elsewhere.
 
     Args:
-        name: what is swapped: the file, or the directory that it is in.
+        name: the swapped name: the file, or its directory.
     """
 
     def __init__(self, top: Path, name: str, nbytes: int) -> None:
@@ -46,7 +46,7 @@ class Source:
         self.secret = top / "secret" / ("f" if name == "sub/f" else "")
 
     def swap(self) -> None:
-        """Put a symlink to the secret in its place."""
+        """Replaces it by a symlink to the secret."""
         path = self.top / self.name
         path.rename(self.top / "aside")
         path.symlink_to(self.secret)
@@ -62,7 +62,7 @@ def name(request: pytest.FixtureRequest) -> str:
 def test_put__a_tree(
     route: Route, daemon: FakeDaemon, tmp_path: Path, name: str, nbytes: int, archive: bool
 ) -> None:
-    """A put by root sent root's files."""
+    """A put by root once sent root's files."""
     source = Source(tmp_path, name, nbytes)
     options = Options(block_bytes=65536, links=archive, xattrs=archive, checksum=archive)
     report = transfers.put(
@@ -77,7 +77,7 @@ def test_put__a_tree(
 def test_put__a_file_that_was_named(
     route: Route, daemon: FakeDaemon, tmp_path: Path, nbytes: int
 ) -> None:
-    """With links kept, a name that became a link is not followed, either."""
+    """With links kept, a name that became a link is not followed either."""
     source = Source(tmp_path, "sub/f", nbytes)
     path = str(source.top / "sub/f")
     options = Options(block_bytes=65536, links=True)
@@ -95,7 +95,7 @@ def test_verify__a_tree(
     name: str,
     nbytes: int,
 ) -> None:
-    """A comparison with root's files told whether the peer's are equal."""
+    """A comparison with root's files would reveal whether the peer's are equal."""
     source = Source(tmp_path, name, nbytes)
     shutil.copytree(tmp_path / "secret", daemon.root / "sub")
     for one in (daemon.root, source.top):

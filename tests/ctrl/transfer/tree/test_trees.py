@@ -1,4 +1,4 @@
-"""Whole trees against a directory: attributes, links, what is left alone, what goes."""
+"""Whole trees: attributes, links, and what stays and is removed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Ends:
 
 
 def test_put__a_time_that_64_bits_do_not_hold(route: Route, tmp_path: Path) -> None:
-    """The nearest is set, and said, not one of another century."""
+    """The nearest possible time is set and reported, not one of another century."""
     source, far = tmp_path / "file", datetime(2300, 1, 2, tzinfo=UTC)
     source.write_bytes(b"x")
     os.utime(source, (0, far.timestamp()))
@@ -226,7 +226,7 @@ def test_delete__not_below_what_is_excluded(ends: Ends) -> None:
 
 @pytest.mark.parametrize("pattern", ["*.o", "deep/"])
 def test_delete__what_is_excluded_keeps_its_directory(ends: Ends, pattern: str) -> None:
-    """A file is to take its place: it fails by name, and all of the directory stays."""
+    """The file that should replace the directory fails by name, and all of the directory stays."""
     ends.write("taken")
     inner = ends.target / "taken/deep/kept.o"
     inner.parent.mkdir(parents=True)
@@ -251,7 +251,7 @@ def test_delete__not_where_the_source_is_unreadable(ends: Ends) -> None:
 
 
 def test_clash__a_directory_for_a_file_and_back(ends: Ends) -> None:
-    """rsync's rule: what is replaced may be a file; a directory goes with --delete alone."""
+    """rsync's rule: only files are replaced; a directory is removed with --delete."""
     ends.write("was a file/f")
     ends.write("was a link/f")
     ends.write("was a directory")
@@ -274,7 +274,7 @@ def test_clash__a_directory_for_a_file_and_back(ends: Ends) -> None:
 
 
 def test_clash__nothing_comes_for_a_directory(ends: Ends) -> None:
-    """A file that is skipped or fails, whatever the options, needs no room."""
+    """A skipped or failed file needs no room, whatever the options."""
     partial = f".f.careful-{1:016x}.part"
     ends.write(partial)
     ends.write("other")
@@ -298,7 +298,7 @@ def test_clash__nothing_comes_for_a_directory(ends: Ends) -> None:
 def test_clash__names_that_differ_in_case(
     ends: Ends, monkeypatch: pytest.MonkeyPatch, same: bool
 ) -> None:
-    """Behaves like a file system without case: the second name is the first one's."""
+    """The target ignores case, so the second name is the first file."""
     ends.write("d/Case", b"one")
     ends.write("D/case", b"two")
     ends.write("e\u0301", b"three")
@@ -365,7 +365,7 @@ def test_small_files__grows_while_it_is_read(ends: Ends, daemon: FakeDaemon) -> 
 
 
 def test_small_files__handles_are_short(ends: Ends, daemon: FakeDaemon) -> None:
-    """Other transfers of this host may have all handles that the peer gives it."""
+    """Other transfers of this host may hold all handles that the peer grants."""
     ends.write("f")
     refused = 0
 
@@ -385,7 +385,7 @@ def test_small_files__handles_are_short(ends: Ends, daemon: FakeDaemon) -> None:
 
 
 def test_links__a_name_that_leads_out(ends: Ends, tmp_path: Path) -> None:
-    """A symlink that was there is not written through."""
+    """An existing symlink is not followed."""
     ends.write("d/f")
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -410,7 +410,7 @@ def test_put__read_only_export(route: Route, daemon: FakeDaemon, tmp_path: Path)
 def test_xattrs__that_cannot_be_read(
     ends: Ends, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    """An error by name; what the target has of them stays, and all else is kept."""
+    """It is an error by name; the target's attributes stay, and all others are kept."""
     ends.write("large", bytes(100_000)).chmod(0o640)
     ends.run()
     (ends.source / "large").chmod(0o604)
@@ -468,7 +468,7 @@ def test_archive__acls(ends: Ends, name: str) -> None:
     assert ends.run().failures == []
     assert_equal(ends.source, ends.target)
     assert "system.posix_acl_access" in os.listxattr(ends.target / name)
-    # One that goes at the source goes at the target, and none was handed down.
+    # One that is removed at the source is removed at the target, and none is inherited.
     os.removexattr(ends.source / name, "system.posix_acl_access")
     assert ends.run(replace(ARCHIVE, update=True, replace=True)).failures == []
     assert_equal(ends.source, ends.target)
@@ -476,7 +476,7 @@ def test_archive__acls(ends: Ends, name: str) -> None:
 
 
 def test_rehearsal__compares(ends: Ends) -> None:
-    """-n -c says what would move: nothing of what is equal, and only blocks that differ."""
+    """-n -c shows what would move: only different blocks."""
     data = os.urandom(4096 * 5)
     for name in ("same", "other", "new"):
         ends.write(name, data)
@@ -528,7 +528,7 @@ def test_get__rehearsal_of_all_exports(
 def test_get__all_exports_but_one(
     route: Route, export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says_so: bool
 ) -> None:
-    """A disk that is not mounted, which the listing says or not, does not end the others."""
+    """An unmounted disk, listed or not, does not end the others."""
     for name in ("a", "b", "c"):
         (export / name).mkdir()
         (export / name / "file").write_bytes(name.encode())
@@ -599,7 +599,7 @@ def test_filters__no_pattern(pattern: str) -> None:
 
 @contextmanager
 def ends_of(way: str) -> Iterator[Ends]:
-    """Ends in a folder of their own."""
+    """Returns ends in their own folder."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "export").mkdir()
