@@ -177,7 +177,7 @@ endif()
 # --- tests/fuzz: libFuzzer's; with sanitizers, the kept inputs are tests
 set(FUZZ ${CAREFUL_ROOT}/tests/fuzz)
 if(CAREFUL_TESTS AND CMAKE_C_COMPILER_ID MATCHES Clang)
-  foreach(name am attach block event ipc keyed link tree)
+  foreach(name am attach block event ipc keyed lend link tree)
     add_executable(fuzz_${name} ${FUZZ}/fuzz_${name}.c)
     target_link_libraries(fuzz_${name} PRIVATE careful_static)
     target_include_directories(fuzz_${name} PRIVATE ${FUZZ} ${CAREFUL_ROOT}/tests/support)

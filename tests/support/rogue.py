@@ -380,6 +380,23 @@ def paths_elsewhere(server: str) -> Iterator[None]:
                 yield
 
 
+def memory_hoarded(server: str) -> Iterator[None]:
+    """Pieces of memory without end, of false lengths, and of others."""
+    with Rogue(server) as rogue:
+        for number in range(200):
+            name = f"\x1b[31m{number}".encode() if number % 9 else b"none"
+            ask = pack(
+                "careful_memory_ask",
+                bytes=rng.choice((0, 1, 4096, 1 << 20, 1 << 62, (1 << 64) - 1)),
+                hosts=rng.choice((0, 0, 1, 16, 1 << 31)),
+                name_bytes=rng.choice((len(name), 1, 255, (1 << 32) - 1)),
+            )
+            handlers = range(int(lib.CAREFUL_MEMORY_CREATE), int(lib.CAREFUL_MEMORY_STAT) + 1)
+            for handler in handlers:
+                rogue.ask(handler, (ask + name)[: rng.choice((1000, 60, 3))])
+            yield
+
+
 def names_for_terminals(server: str) -> Iterator[None]:
     """A name and a path with terminal commands."""
     with Rogue(server, name=b"\x1b]0;mine\x07\x9b31m\nfake line") as rogue:
@@ -523,6 +540,7 @@ MISDEEDS: dict[str, Callable[[str], Iterator[None]]] = {
         handles_kept,
         many_ports,
         paths_elsewhere,
+        memory_hoarded,
         names_for_terminals,
         lies_in_frames,
         lies_in_control,

@@ -283,6 +283,9 @@ MISDEEDS: dict[str, Callable[[Callable[[], Program]], Iterator[int]]] = {
     "one-way": lambda attach: flood(attach, (REQUEST,), id=0),
     "stores": lambda attach: flood(attach, (STORE,), bytes=MEMORY_BYTES, memory_off=0),
     "gets": lambda attach: flood(attach, (GET,), bytes=MEMORY_BYTES, memory_off=0),
+    "memory": lambda attach: flood(
+        attach, (REQUEST,), handler=int(lib.CAREFUL_MEMORY_LIST), bytes=0
+    ),
     "dies": dies,
     "fills": fills,
 }

@@ -84,7 +84,7 @@ def two(
     here, there = hosts
     try:
         for host in hosts:
-            host.up()
+            host.up("--lend", "1MiB")
         make_file(there.export / "big", 16 * MIB)
         serves = attached(there, SERVES)
         end = here.own / "end"

@@ -27,7 +27,7 @@ def three(lab_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
     lab = Lab(hosts=3)
     hosts = [Host(lab, name, tmp_path_factory.mktemp("hostile")) for name in lab.hosts]
     try:
-        hosts[0].up("--peers", str(PEERS))
+        hosts[0].up("--peers", str(PEERS), "--lend", "4MiB")
         hosts[1].up()
         make_file(hosts[0].export / "big", 32 * MIB)
         yield hosts

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts import MIB, Host, make_file, wait_for
+from hosts import MIB, Host, Hosts, make_file, wait_for
+from keyed import Keyed
 from lab import Lab
 
 pytestmark = pytest.mark.lab
@@ -242,3 +243,21 @@ def test_up__refuses_more_than_there_is(three: list[Host]) -> None:
     done = h3.ctl("up", "eth1", "--lend", "1MiB", "--queues", "2", check=False)
     assert "needs a single queue" in done.stderr
     h3.up()
+
+
+def test_owner__is_known_by_its_key(hosts: Hosts) -> None:
+    """Without keys, whoever has the address has the memory; with them, whoever has the key."""
+    h1, h2 = hosts()
+    keyed = Keyed(h1, h2)
+    keyed.up("--lend", "16MiB")
+    h1.ctl("memory", "create", "h2:mine", "1MiB", "--share", keyed.public(h2))
+    [owner] = lends(h2)
+    assert (owner["owner"], owner["used"]) == ("h1", MIB)
+    done = h1.ctl("memory", "create", "h2:other", "1MiB", "--share", "10.77.0.9", check=False)
+    assert "no key of it is trusted here" in done.stderr
+    keyed.key(h1, "new", "--later")
+    keyed.key(h1, "new", "--replace")
+    keyed.key(h2, "trust", "h1", keyed.public(h1))
+    h1.down()
+    h1.up("--keys", keyed.folder(h1))
+    assert "no pieces" in h1.ctl("memory", "ls", "h2").stdout, "another key at the address"
