@@ -52,6 +52,7 @@ def test_speed__compares_both_in_turn(hosts: list[Host], tmp_path: Path) -> None
     alone = hosts[0].ctl("speed", "h2", "--time", "0.5", check=False)
     assert alone.returncode == 5
     assert "run `carefulctl speed --serve` on h2" in alone.stdout
+    assert "run `carefulctl speed --serve` on h2" in alone.stderr
     echo = hosts[1].start("speed", "-s")
     assert echo.stdout
     assert echo.stdout.readline() == "ready\n"

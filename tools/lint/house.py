@@ -73,7 +73,7 @@ FOLDERS = {
 
 #: Folders that are weighed, and the most lines that they may have.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 102_984),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 102_985),
     "tools": (("tools",), 17_628),
 }
 

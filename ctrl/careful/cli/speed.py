@@ -110,6 +110,7 @@ def speed(
             notes.append(
                 f"TCP: not measured ({error.reason}): run `carefulctl speed --serve` on {host}"
             )
+            say(notes[-1], err=True)  # now, not after half a minute
         rows, count = rounds.measure(layers, seconds)
     inputs = {"host": host, "address": str(route.address), "port": port, "seconds": seconds}
     figures = {**effect.as_dict(), "rounds_count": count, "rows": report.figures(rows)}
