@@ -74,7 +74,7 @@ FOLDERS = {
 #: Folders that are weighed, and the most lines that they may have.
 WEIGHTS = {
     "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 102_985),
-    "tools": (("tools",), 17_628),
+    "tools": (("tools",), 17_745),
 }
 
 #: The most bytes that kept runs may have: the figures that are quoted, not raw rounds. Pages of
