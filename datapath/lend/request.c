@@ -117,8 +117,8 @@ static void reply_open(struct lend_server *server, struct lend_piece *piece,
 void lend_created(struct lend_piece *piece)
 {
 	struct lend_server *server = piece->server;
-	const bool is_here = piece->asked &&
-			     lend_same(&server->peers[piece->peer].host, &piece->owner);
+	const struct lend_peer *peer = &server->peers[piece->peer];
+	const bool is_here = piece->asked && peer->present && lend_same(&peer->host, &piece->owner);
 
 	piece->asked = false;
 	if (is_here && piece->status)

@@ -255,6 +255,24 @@ static void test_create__again(void)
 	stop();
 }
 
+/* The peer goes while a worker maps its piece: no region is made for the next one in its slot. */
+static void test_create__of_a_peer_that_is_gone(void)
+{
+	struct careful_memory_ask head = { .bytes = htobe64(4096), .name_bytes = htobe32(1) };
+	uint8_t all[sizeof(head) + 1];
+
+	start(1 << 20, 0, 60000);
+	memcpy(all, &head, sizeof(head));
+	all[sizeof(head)] = 'a';
+	fake_request(c, 0, CAREFUL_MEMORY_CREATE, NULL, all, sizeof(all));
+	lend_watch(server, 0, CAREFUL_PEER_FAILED);
+	for (int i = 0; i < 1000 && server->pieces->state != LEND_READY; i++)
+		poll_once();
+	CHECK_EQ(server->pieces->state, LEND_READY);
+	CHECK(!server->pieces->opens);
+	stop();
+}
+
 int main(void)
 {
 	RUN(test_request__of_any_length);
@@ -263,5 +281,6 @@ int main(void)
 	RUN(test_delete__waits_for_messages);
 	RUN(test_session__ends_and_the_memory_stays_for_a_while);
 	RUN(test_create__again);
+	RUN(test_create__of_a_peer_that_is_gone);
 	return 0;
 }
