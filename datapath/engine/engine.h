@@ -16,7 +16,8 @@
 
 enum {
 	ENGINE_TICK_NS = 500 * 1000,
-	ENGINE_ATTEND_NS = 100 * 1000, /* between two looks at the control socket, when idle */
+	ENGINE_ATTEND_NS = 100 * 1000, /* between two looks at the control socket, when idle, */
+	ENGINE_MEND_NS = 20 * 1000, /* and while frames are asked for */
 	ENGINE_POLLS_PER_CLOCK = 16, /* rounds between two reads of the clock */
 	ENGINE_QUESTIONS = 8, /* unanswered questions of live_latency.c, per peer */
 };

@@ -38,7 +38,8 @@ void round_send(struct careful *c)
  * frame costs less. */
 static void attend(struct careful *c, bool idle)
 {
-	if (!idle || !c->link.attentive || c->link.now_ns - c->attended_ns < ENGINE_ATTEND_NS)
+	if (!(idle || c->link.mending) || !c->link.attentive ||
+	    c->link.now_ns - c->attended_ns < (c->link.mending ? ENGINE_MEND_NS : ENGINE_ATTEND_NS))
 		return;
 	c->attended_ns = c->link.now_ns;
 	link_attend(&c->link);

@@ -271,8 +271,11 @@ void link_control(struct link *link)
 void link_attend(struct link *link)
 {
 	link_control(link);
-	for (uint32_t i = 0; link->draining && i < link->peers_max; i++)
-		link_sync_question_tick(&link->peers[i]);
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		if (link->draining)
+			link_sync_question_tick(&link->peers[i]);
+		missing_ask(&link->peers[i]);
+	}
 }
 
 /* Continues whatever waited for the RX ring to drain. */
@@ -283,8 +286,8 @@ void link_drained(struct link *link)
 		struct link_peer *peer = &link->peers[i];
 
 		link->draining |= link_sync_answer(peer);
-		reorder_drained(peer);
-		reorder_ask(peer);
+		missing_drained(peer);
+		missing_ask(peer);
 		if (!handshake_waits(peer))
 			continue;
 		if (peer->kept_old)
@@ -341,6 +344,7 @@ void link_tick(struct link *link)
 	link_stamps_tick(link);
 	spread_tick(link);
 	link->attentive = false;
+	link->mending -= link->mending > 0;
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		struct link_peer *peer = &link->peers[i];
 
@@ -351,7 +355,7 @@ void link_tick(struct link *link)
 		if (peer->state == CAREFUL_PEER_NONE && peer->phase == LINK_IDLE)
 			continue;
 		link_ping_tick(peer);
-		if (reorder_tick(peer)) {
+		if (missing_tick(peer)) {
 			link_lost(peer, reorder_missing(peer));
 			continue;
 		}

@@ -62,7 +62,7 @@ static inline void flow_grant(struct flow *flow, uint32_t window, uint32_t reser
 {
 	flow->seq_out = 0;
 	window_tx_init(&flow->tx, window);
-	flow->tx.reserve = reserve;
+	flow->tx.reserve = (uint16_t)reserve;
 }
 
 /* Closes both windows. Frames of the next epoch can arrive before WELCOME grants us a window. We
@@ -190,20 +190,21 @@ static inline bool flow_holds_many(const struct flow *flow, uint32_t held)
 /* Reports whether a disk holds its share of the window; beyond it an update might never be due. */
 static inline bool flow_holds_share(const struct flow *flow, uint32_t held)
 {
-	return held >= (flow->rx.size + 7) / 8;
+	return held >= (window_rx_now(&flow->rx) + 7) / 8;
 }
 
 /* Reports whether some frames have certainly not been handled, since more is outstanding than may
  * stay owed. */
 static inline bool flow_busy(const struct flow *flow)
 {
-	return window_tx_free(&flow->tx) <= flow->tx.size - window_threshold(flow->tx.size);
+	return window_tx_free(&flow->tx) + flow->tx.withheld <=
+	       flow->tx.size - window_threshold(flow->tx.size);
 }
 
-/* Reports whether the peer owes more credits than may stay owed for ever. */
+/* Reports whether the peer owes more credits than it said that it withholds. */
 static inline bool flow_awaits(const struct flow *flow)
 {
-	return window_tx_outstanding(&flow->tx) != 0;
+	return window_tx_outstanding(&flow->tx) > flow->tx.withheld;
 }
 
 /* Fills in the counts of SYNC and its answer. */
@@ -211,7 +212,8 @@ static inline void flow_describe(const struct flow *flow, struct careful_ctrl *c
 {
 	ctrl->seq_sent = htobe32(flow->seq_out);
 	ctrl->seq_rcvd = htobe32(flow->seq_in);
-	ctrl->returned = htobe32(flow->rx.returned);
+	ctrl->returned = htobe32(flow->rx.announced + window_rx_owed(&flow->rx));
+	ctrl->window = htobe32(flow->rx.withheld);
 }
 
 /* Notes that an answer to SYNC has announced the owed credits. */
@@ -241,6 +243,9 @@ static inline bool flow_can_miss(const struct flow *flow, uint32_t frames)
 /* Takes the credits of an answer; false if they are impossible. */
 static inline bool flow_credit(struct flow *flow, const struct careful_ctrl *ack)
 {
+	uint32_t withheld = be32toh(ack->window);
+
+	flow->tx.withheld = (uint16_t)(withheld < flow->tx.size ? withheld : 0);
 	return flow_heed(flow, be32toh(ack->returned));
 }
 

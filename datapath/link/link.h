@@ -31,6 +31,7 @@
 #include "secure/seal_rule.h"
 
 enum {
+	LINK_MENDING = 8, /* ticks */
 	LINK_BATCH = 64, /* descriptors taken from the device at a time */
 	LINK_TX_QUEUE = 256, /* descriptors queued between two kicks */
 	LINK_PAYLOAD_AT = 128, /* offset of a frame's body in its first chunk */
@@ -184,9 +185,11 @@ struct link {
 	bool repairs; /* a lost frame is sent again; else it ends the epoch */
 	bool again; /* some peer requests frames */
 	bool attentive; /* some peer may request or answer between two ticks */
+	uint8_t mending; /* LINK_MENDING after a request for frames, either way; less 1 each tick */
 	struct link_rxframe *early; /* waiting frames; @early_free: unused entries */
 	uint32_t *early_free, early_free_count;
 	uint32_t *early_at; /* each peer's link_repair.early */
+	struct link_asked *asked; /* each peer's link_repair.asked */
 	uint32_t early_mask; /* number of its entries, a power of two, minus 1 */
 
 	/* Held frames and their copies. */

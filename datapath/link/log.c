@@ -11,6 +11,7 @@
 enum {
 	NUMBERS_MAX = 1 << 15, /* the largest window whose frames are kept */
 	CACHE_LINE = 64,
+	AGAIN_MIN_US = 32, /* between two repairs of a frame; doubled for each, up to 1 ms */
 };
 
 /* Returns the smallest power of two that is at least n. */
@@ -113,31 +114,41 @@ bool link_log_came(struct link_peer *peer, uint32_t seq)
 	return true;
 }
 
-/* Notes that the peer asks for a frame, unless a repair of this millisecond may be under way. */
-static void want(struct link_peer *peer, uint32_t seq, uint32_t now_ms)
+/* Reports whether a frame was sent again so lately that a repair may be under way. Also bounds the
+ * copies that a peer gets, whatever it requests. */
+static bool sent_lately(const struct log_entry *entry, uint32_t now_us)
+{
+	uint32_t times = entry->bytes_flags / LOG_TIMES;
+
+	return times && now_us - entry->again_us < (uint32_t)AGAIN_MIN_US << times;
+}
+
+/* Notes that the peer requests a frame. */
+static void want(struct link_peer *peer, uint32_t seq, uint32_t now_us)
 {
 	struct log_entry *entry = &peer->repair.log[seq & peer->repair.log_mask];
 
 	if ((int32_t)(seq - peer->repair.acked) <= 0 || entry->bytes_flags & LOG_WANTED ||
-	    entry->again_ms == now_ms)
+	    sent_lately(entry, now_us))
 		return;
 	entry->bytes_flags |= LOG_WANTED;
 	peer->repair.wanted++;
 	peer->link->again = true;
+	peer->link->mending = LINK_MENDING;
 }
 
 /* Takes the numbers that the peer misses. Returns false if one was never sent. */
 bool link_log_on_missing(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	uint32_t from = be32toh(ctrl->window), to = be32toh(ctrl->seq_sent);
-	uint32_t now_ms = (uint32_t)(peer->link->now_ns / 1000000) | 1;
+	uint32_t now_us = (uint32_t)(peer->link->now_ns / 1000);
 
 	if ((int32_t)(to - peer->flow.seq_out) > 0 || to - from > MISSING_NAMED ||
 	    !link_log_came(peer, be32toh(ctrl->seq_rcvd)))
 		return false;
 	for (uint32_t i = 0; i < to - from; i++)
 		if (!(ctrl->name[i / 8] >> i % 8 & 1))
-			want(peer, from + 1 + i, now_ms);
+			want(peer, from + 1 + i, now_us);
 	return true;
 }
 
@@ -148,7 +159,9 @@ void link_again_done(struct link_peer *peer, uint32_t seq)
 
 	peer->repair.wanted -= (entry->bytes_flags & LOG_WANTED) != 0;
 	entry->bytes_flags &= ~(uint32_t)LOG_WANTED;
-	entry->again_ms = (uint32_t)(peer->link->now_ns / 1000000) | 1;
+	if (entry->bytes_flags / LOG_TIMES < LOG_TIMES_MAX)
+		entry->bytes_flags += LOG_TIMES;
+	entry->again_us = (uint32_t)(peer->link->now_ns / 1000);
 }
 
 bool link_wants(const struct link_peer *peer, uint32_t seq)

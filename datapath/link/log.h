@@ -41,20 +41,22 @@ enum {
 	LOG_BYTES = 0xffff, /* of log_entry.bytes_flags */
 	LOG_WANTED = 1 << 16,
 	LOG_BRIEF = 1 << 17,
+	LOG_TIMES = 1 << 18, /* of the repairs, as far as they are counted */
+	LOG_TIMES_MAX = 5,
 };
 
 /*
  * One frame.
  *
  * @sent:        buffers that we had filled at the peer when it left, including its own
- * @again_ms:    when this entry's frame was last sent again
+ * @again_us:    when this entry's frame was last sent again
  * @bytes_flags: bytes of its body, and LOG_WANTED: the peer requests it; LOG_BRIEF: a message of
- *               one frame by tx_small.c, short enough for @body
+ *               one frame by tx_small.c, short enough for @body; LOG_TIMES: number of its repairs
  * @args:        of any other frame
  */
 struct log_entry {
 	uint32_t sent;
-	uint32_t again_ms;
+	uint32_t again_us;
 	uint32_t bytes_flags;
 	union {
 		_Alignas(16) uint8_t body[LOG_BODY_BYTES];
@@ -63,6 +65,12 @@ struct log_entry {
 };
 
 _Static_assert(sizeof(struct log_entry) == 128, "two cache lines, of which most use one");
+
+/* When a missing number was noticed, and asked for first and last, on link_us()'s clock; 0: not
+ * yet. */
+struct link_asked {
+	uint32_t noticed_us, first_us, last_us;
+};
 
 /*
  * A peer's state of repairs.
@@ -77,7 +85,7 @@ _Static_assert(sizeof(struct log_entry) == 128, "two cache lines, of which most 
  *               from 1; or 0
  * @early_count: waiting frames
  * @highest:     the last number that the peer has certainly sent, if beyond seq_in
- * @asked:       the last number that we requested
+ * @asked:       when we requested each of the peer's missing numbers
  */
 struct link_repair {
 	struct log_entry *log;
@@ -89,5 +97,5 @@ struct link_repair {
 	uint32_t *early;
 	uint32_t early_count;
 	uint32_t highest;
-	uint32_t asked;
+	struct link_asked *asked;
 };

@@ -192,7 +192,7 @@ struct link_path {
 	uint64_t searched_ns;
 };
 
-/* Steps of the search for frames that XDP admitted and the RX ring lost (reorder.c). */
+/* Steps of the search for frames that XDP admitted and the RX ring lost (missing.c). */
 enum link_settle {
 	LINK_SETTLED = 0,
 	LINK_SETTLE_ADMITTED, /* until all admitted frames are in the RX ring, */
@@ -200,31 +200,37 @@ enum link_settle {
 };
 
 /*
- * Missing frames and our requests for them (reorder.c).
+ * Missing frames and our requests for them (missing.c).
  *
  * @first:       the missing number that is due
  * @since_ns:    since when
- * @asked_ns:    our last request
- * @wait_ns:     from then to the next request
- * @tries:       requests for @first
- * @round_ns:    from a request to its answer, smoothed; 0: unknown
+ * @tries:       requests for @first that no repair answered in time
+ * @repair_us:   from a request to the repair: the longest recent time, which decays; 0: unknown
+ * @backoff:     how often the wait for a repair was doubled
+ * @came_us:     the latest request that a repair answered; 0: none
+ * @round_ns:    from a SYNC to its answer, smoothed; 0: unknown
  * @said:        the last number that the peer reported as sent
  * @said_in:     flow.seq_in then
  * @said_ns:     when the peer first reported it
  * @most_before: flow.most when the epoch began
+ * @lost:        numbers that were asked for since w was looked at last,
+ * @checked:     and flow.rx.received then (congestion.c)
  * @settle:      enum link_settle
  * @filled:      buffers that XDP had charged when the search began
  */
 struct link_missing {
 	uint32_t first;
 	uint64_t since_ns;
-	uint64_t asked_ns;
-	uint64_t wait_ns;
 	uint32_t tries;
+	uint32_t repair_us;
+	uint32_t backoff;
+	uint32_t came_us;
 	uint64_t round_ns;
 	uint32_t said, said_in;
 	uint64_t said_ns;
 	uint32_t most_before;
+	uint32_t lost;
+	uint32_t checked;
 	uint8_t settle;
 	uint32_t filled;
 	struct link_drain drain;

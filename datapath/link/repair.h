@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Repairs: log.c sends frames again, reorder.c finds them missing. */
+/* Repairs: log.c sends frames again, missing.c asks for them, congestion.c answers their loss. */
 #pragma once
 
 #include <string.h>
@@ -10,6 +10,12 @@ enum {
 	/* The most numbers in one CAREFUL_MISSING. */
 	MISSING_NAMED = 8 * sizeof(((struct careful_ctrl *)0)->name),
 };
+
+/* Returns the time of repairs in us; never 0. */
+static inline uint32_t link_us(const struct link *link)
+{
+	return (uint32_t)(link->now_ns / 1000) | 1;
+}
 
 /* Returns the place for the copy of a frame's body. */
 static inline uint8_t *link_log_copy(const struct link_peer *peer, uint32_t seq)
@@ -28,7 +34,6 @@ static inline struct log_entry *log_next(struct link_peer *peer, uint32_t body_b
 	struct log_entry *entry = &peer->repair.log[peer->flow.seq_out & peer->repair.log_mask];
 
 	entry->sent = peer->flow.tx.sent;
-	entry->again_ms = 0;
 	entry->bytes_flags = body_bytes | flags;
 	return entry;
 }
@@ -74,6 +79,11 @@ void link_log_free(struct link_repair *repair);
 bool link_log_came(struct link_peer *peer, uint32_t seq);
 bool link_log_on_missing(struct link_peer *peer, const struct careful_ctrl *ctrl);
 
+/* congestion.c */
+void congestion_check(struct link_peer *peer);
+void congestion_lost(struct link_peer *peer);
+void congestion_late(struct link_peer *peer);
+
 /* reorder.c */
 int reorder_init(struct link *link);
 void reorder_deinit(struct link *link);
@@ -82,8 +92,13 @@ enum careful_counter reorder_take(struct link_rxframe *frame, uint32_t ahead);
 void reorder_unwait(struct link_peer *peer, uint32_t *place, struct link_rxframe *frame);
 void reorder_open(struct link_peer *peer);
 void reorder_forget(struct link_peer *peer);
+void reorder_next(struct link_peer *peer);
 bool reorder_sent(struct link_peer *peer, uint32_t seq);
 bool reorder_said(struct link_peer *peer, uint32_t seq);
-void reorder_ask(struct link_peer *peer);
-bool reorder_tick(struct link_peer *peer);
-void reorder_drained(struct link_peer *peer);
+
+/* missing.c */
+void missing_begin(struct link_peer *peer, uint32_t from, uint32_t to);
+void missing_came(struct link_peer *peer, uint32_t seq);
+void missing_ask(struct link_peer *peer);
+bool missing_tick(struct link_peer *peer);
+void missing_drained(struct link_peer *peer);

@@ -167,8 +167,8 @@ static enum careful_counter out_of_order(struct link_rxframe *frame, enum flow_v
 /* Takes the next frame in order; one behind it may have come already. */
 static inline enum careful_counter next(struct link_peer *peer)
 {
-	if (reorder_holds(peer, peer->flow.seq_in + 1))
-		peer->link->following = true;
+	if (peer->repair.early_count)
+		reorder_next(peer);
 	peer->heard = true;
 	return CAREFUL_COUNTERS;
 }
@@ -448,6 +448,8 @@ void link_publish_freed(struct link *link)
 	for (uint32_t i = 0; i < link->dirty_count; i++) {
 		struct link_peer *peer = link->dirty[i];
 
+		if (peer->flow.rx.withheld)
+			congestion_check(peer);
 		/* Written before the peer gets the credits. */
 		__atomic_store_n(&peer->entry->seq_taken, peer->flow.seq_in, __ATOMIC_RELEASE);
 		__atomic_store_n(&peer->entry->may_fill, flow_publish(&peer->flow),

@@ -17,21 +17,36 @@ enum {
 	WINDOW_UPDATE_COST = 1,
 };
 
-/* The sender's side. @size: W at the peer. @sent: buffers that our frames filled there. @credits:
- * buffers that the peer returned or granted. @reserve: the most that it grants. */
+/* The sender's side.
+ *
+ * @size:     W at the peer
+ * @sent:     buffers that our frames filled there
+ * @credits:  buffers that the peer returned or granted
+ * @reserve:  the most that it grants
+ * @withheld: buffers of W that it withholds, by its last answer to SYNC
+ */
 struct window_tx {
 	uint32_t size;
 	uint32_t sent;
 	uint32_t credits;
-	uint32_t reserve;
+	uint16_t reserve;
+	uint16_t withheld;
 };
 
-/* The receiver's side. @size: W granted. @threshold: T. @received: buffers that
- * the peer's frames filled. @returned: buffers back in the fill ring, or granted.
- * @announced: as the peer was told. */
+/* The receiver's side.
+ *
+ * @size:      W granted
+ * @withheld:  buffers of W that the peer does not get back while the network is congested; the rest
+ *             is w
+ * @threshold: T, made from w
+ * @received:  buffers that the peer's frames filled
+ * @returned:  buffers back in the fill ring, or granted
+ * @announced: as the peer was told
+ */
 struct window_rx {
 	uint32_t size;
-	uint32_t threshold;
+	uint16_t withheld;
+	uint16_t threshold;
 	uint32_t received;
 	uint32_t returned;
 	uint32_t announced;
@@ -59,7 +74,7 @@ static inline void window_tx_init(struct window_tx *w, uint32_t size)
 
 static inline void window_rx_init(struct window_rx *w, uint32_t size)
 {
-	*w = (struct window_rx){ .size = size, .threshold = window_threshold(size) };
+	*w = (struct window_rx){ .size = size, .threshold = (uint16_t)window_threshold(size) };
 }
 
 /* Returns the outstanding buffers; negative modulo 2^32 if a grant is unused. */
@@ -121,9 +136,25 @@ static inline void window_rx_return(struct window_rx *w, uint32_t cost)
 	w->returned += cost;
 }
 
+/* w: the buffers that the peer may have outstanding in the long run. */
+static inline uint32_t window_rx_now(const struct window_rx *w)
+{
+	return w->size - w->withheld;
+}
+
+/* Withholds so much of W from now on: credits that were announced stay. */
+static inline void window_rx_withhold(struct window_rx *w, uint32_t withheld)
+{
+	w->withheld = (uint16_t)withheld;
+	w->threshold = (uint16_t)window_threshold(window_rx_now(w));
+}
+
+/* Buffers that the peer can be told of. */
 static inline uint32_t window_rx_owed(const struct window_rx *w)
 {
-	return w->returned - w->announced;
+	uint32_t back = w->returned - w->announced;
+
+	return back > w->withheld ? back - w->withheld : 0;
 }
 
 static inline bool window_rx_update_due(const struct window_rx *w)
@@ -137,7 +168,7 @@ static inline bool window_rx_update_early(const struct window_rx *w, uint32_t ke
 {
 	uint32_t owed = window_rx_owed(w);
 
-	return owed > WINDOW_UPDATE_COST && owed + kept + cost >= w->size;
+	return owed > WINDOW_UPDATE_COST && owed + kept + cost >= window_rx_now(w);
 }
 
 /* Takes credits that a group's frame announces out of the session's account. Groups have their own
@@ -160,6 +191,6 @@ static inline int window_tx_settle(struct window_tx *w, uint32_t credits)
 /* Returns the credits for a frame that leaves now. */
 static inline uint32_t window_rx_announce(struct window_rx *w)
 {
-	w->announced = w->returned;
-	return w->returned;
+	w->announced += window_rx_owed(w);
+	return w->announced;
 }

@@ -196,7 +196,7 @@ uint32_t steps_rank(struct world *world)
 			if (world_loses(world))
 				rank += loss_rank(world, j, i);
 			rank += RANK_SCALE * (56 * in->kept + 44 * in->flow.freeing +
-					      40 * window_rx_owed(&in->flow.rx) +
+					      40 * (in->flow.rx.returned - in->flow.rx.announced) +
 					      42 * grants_to_come(world, j, i));
 			rank += in->dirty + (withhold != in->withholding);
 		}

@@ -8,6 +8,8 @@
 #include "loss.h"
 #include "state.h"
 
+enum { LONG_AGO_US = 1000000 }; /* a missing frame is no longer late */
+
 /* Reports whether one frame comes before another in a state. */
 static bool before(const struct direction *flow, uint32_t a, uint32_t b)
 {
@@ -83,6 +85,17 @@ static void get_numbers(struct world *world, int from, int to, struct direction 
 	}
 }
 
+/* How many numbers the receiver has asked for, the first of which is due. */
+static uint8_t asked(const struct link_peer *in)
+{
+	uint8_t n = 0;
+
+	while (n <= in->link->early_mask &&
+	       in->repair.asked[(in->flow.seq_in + 1 + n) & in->link->early_mask].last_us)
+		n++;
+	return n;
+}
+
 void loss_get(struct world *world, int from, int to, struct direction *flow, bool first)
 {
 	const struct link_peer *in = world_peer(world, to, from);
@@ -94,9 +107,8 @@ void loss_get(struct world *world, int from, int to, struct direction *flow, boo
 	flow->untaken = (uint8_t)(in->flow.seq_in - in->entry->seq_taken);
 	if (reorder_missing(in))
 		flow->highest = (uint8_t)(in->repair.highest - in->flow.seq_in);
-	if (world->setting.fault == FAULT_ASKED_ONCE &&
-	    (int32_t)(in->repair.asked - in->flow.seq_in) > 0)
-		flow->named = (uint8_t)(in->repair.asked - in->flow.seq_in);
+	if (world->setting.fault == FAULT_ASKED_ONCE && reorder_missing(in))
+		flow->named = asked(in);
 	flow->untold = (uint8_t)(rx->returned + in->flow.most - in->entry->may_fill);
 	flow->lost = (uint8_t)loss_charged(in);
 	if (!first)
@@ -145,7 +157,6 @@ static void put_logged(struct link_peer *out, uint32_t seq, uint8_t number, uint
 	const uint32_t body = number & FLIGHT_UPDATE ? 0 : body_of(cost);
 
 	entry->sent = sent;
-	entry->again_ms = 0;
 	entry->bytes_flags = body | (number & NUMBER_WANTED ? LOG_WANTED : 0);
 	entry->args = body ? loss_args(cost) : (struct link_send_args){ .type = CAREFUL_UPDATE };
 	if (body && !entry->args.source)
@@ -186,9 +197,16 @@ void loss_put(struct world *world, int from, int to, const struct direction *flo
 			put_waiting(receiver, in, seq, flow->number[i], flow->waits_ask[i]);
 	}
 	in->repair.highest = SEQ_BASE + flow->highest;
-	in->repair.asked = SEQ_BASE + flow->named;
+	for (uint32_t i = 0; i <= link->early_mask; i++)
+		in->repair.asked[(SEQ_BASE + 1 + i) & link->early_mask] = (struct link_asked){
+			.noticed_us = link_us(link) - LONG_AGO_US,
+			.last_us = i < flow->named ? link_us(link) : 0,
+		};
 	in->flow.most += flow->untold;
-	in->session->missing = (struct link_missing){ .most_before = in->flow.rx.size };
+	in->session->missing = (struct link_missing){
+		.most_before = in->flow.rx.size,
+		.checked = in->flow.rx.received,
+	};
 	in->entry->seq_taken = in->entry->seq_last = SEQ_BASE - flow->untaken;
 	in->entry->may_fill = in->flow.rx.returned + in->flow.most - flow->untold;
 	in->entry->filled = in->flow.rx.received + flow->untold + flow->lost;

@@ -199,9 +199,7 @@ static bool ask(struct world *world, const struct step *step)
 
 	if (!reorder_missing(in))
 		return false;
-	if (world->setting.fault != FAULT_ASKED_ONCE)
-		in->repair.asked = in->flow.seq_in;
-	reorder_ask(in);
+	missing_ask(in);
 	if (!there->ctrl_count)
 		return false;
 	if (!link_log_on_missing(out, &there->ctrl[--there->ctrl_count].ctrl))
@@ -322,7 +320,7 @@ static bool settle(struct world *world, const struct step *step)
 	missing->filled = in->entry->filled;
 	missing->drain = link_drain_begin(in->link);
 	in->link->rx_drains++;
-	reorder_drained(in);
+	missing_drained(in);
 	return true;
 }
 

@@ -178,7 +178,7 @@ static void expand(struct search *s, const struct state *state, uint32_t index)
 		s->found->steps++;
 		if (!world->violated)
 			steps_check(world);
-		if (!world->violated && !steps_sends(&steps[i])) {
+		if (!world->violated && !steps_optional(&steps[i])) {
 			rest = false;
 			if (!needless && !world->refused && steps_rank(world) >= rank)
 				violation(world, FOUND_ENDLESS);

@@ -91,6 +91,7 @@ static void get_flow(struct world *world, int from, int to, struct direction *fl
 		violation(world, "a peer's mark and the list of those that ask disagree");
 	flow->freeing = (uint8_t)in->flow.freeing;
 	flow->withholding = in->withholding;
+	flow->withheld = (uint8_t)in->flow.rx.withheld;
 	for (uint32_t i = 0; i < receiver->link.dirty_count; i++)
 		if (receiver->link.dirty[i] == in)
 			flow->dirty = (uint8_t)(i + 1);
@@ -268,11 +269,14 @@ static void put_flow(struct world *world, int from, int to, const struct directi
 	out->flow.tx.sent = SENT_BASE + (uint32_t)flow->sent;
 	out->flow.seq_out = SEQ_BASE + flow->frames;
 	in->flow.most = in->flow.rx.size;
-	in->flow.seq_in = in->repair.highest = in->repair.asked = SEQ_BASE;
+	in->flow.seq_in = in->repair.highest = SEQ_BASE;
 	out->repair.acked = SEQ_BASE;
 	in->flow.rx.received = SENT_BASE + (uint32_t)flow->received;
 	in->flow.rx.returned = SENT_BASE + (uint32_t)flow->returned;
 	in->flow.rx.announced = SENT_BASE + (uint32_t)flow->announced;
+	world_withhold(world, from, to, flow->withheld);
+	in->session->missing.checked = in->flow.rx.received;
+	in->session->missing.lost = 0;
 	in->flow.asked = htobe16(flow->asked);
 	in->session->granted = flow->granted;
 	reserve->free -= flow->granted;

@@ -17,7 +17,7 @@ enum {
  * The frames that one node sends to another, and their buffers.
  *
  * @sent:      buffers sent; as all counters: beyond those known to be given back
- * @received, @returned, @announced: as in struct window_rx, at the receiver
+ * @received, @returned, @announced, @withheld: as in struct window_rx, at the receiver
  * @freeing:   released there, not yet published
  * @dirty:     place in the receiver's dirty list + 1; 0: not in it
  * @frames, @frame, @credits: under way, oldest first: cost, and the credits for the flow that runs
@@ -38,14 +38,14 @@ enum {
  * @waits_ask: what those that wait ask for
  * @untaken:   numbers that XDP was not told to be taken
  * @highest:   the last number that the receiver knows to be sent
- * @named:     and the last that it has asked for, if it asks once
+ * @named:     numbers that it has asked for, if it asks once
  * @lost:      buffers that XDP has charged for frames which the ring lost
  * @untold:    charges that were given back, and XDP was not told
  * @dropped:   buffers of second copies in the fill batch of the receiver; the first flow has all
  */
 struct direction {
 	int8_t sent, received, returned, announced;
-	uint8_t freeing, dirty, withholding, frames;
+	uint8_t freeing, dirty, withholding, withheld, frames;
 	uint8_t frame[FRAMES_MAX];
 	int8_t credits[FRAMES_MAX];
 	uint8_t ask[FRAMES_MAX];

@@ -61,6 +61,9 @@ uint32_t steps_list(struct world *world, struct step *steps)
 						  add_arrivals(world, at, j, i);
 			if (world_sends(world, i, j))
 				at = add_sends(world, at, i, j);
+			for (uint32_t n = 0; n <= setting->withholds; n++)
+				if (n != world_peer(world, i, j)->flow.rx.withheld)
+					at = add(at, ACT_WITHHOLD, i, j, n);
 			if (!setting->rounds && setting->keeps)
 				at = add(at, ACT_COPY_OUT, i, j, 0);
 		}
@@ -287,6 +290,12 @@ static bool do_step(struct world *world, const struct step *step)
 			return false;
 		update(&node->link);
 		break;
+	case ACT_WITHHOLD:
+		world_withhold(world, step->other, step->node, step->arg);
+		link_dirty(peer);
+		if (world->setting.rounds && copy_out_due(peer))
+			copy_out(world, node, peer);
+		break;
 	case ACT_ROUND:
 		break;
 	default:
@@ -348,6 +357,10 @@ void steps_print(const struct step *step)
 		break;
 	case ACT_UPDATE:
 		printf("node %d sends the updates that are due\n", step->node);
+		break;
+	case ACT_WITHHOLD:
+		printf("node %d withholds %d buffers from node %d\n", step->node, step->arg,
+		       step->other);
 		break;
 	case ACT_ROUND:
 		printf("node %d does a round\n", step->node);

@@ -17,6 +17,7 @@ enum act {
 	ACT_COPY_OUT,
 	ACT_PUBLISH,
 	ACT_UPDATE,
+	ACT_WITHHOLD, /* @node withholds arg buffers of the window of @other, or fewer than before */
 	ACT_ROUND, /* all of the node's own steps, in careful_poll()'s order */
 	/* Steps of a network that loses frames (loss.h): @node would receive a frame of @other. */
 	ACT_LOSE, /* arg: index of the frame on the wire */
@@ -55,12 +56,18 @@ static inline bool steps_sends(const struct step *step)
 	return step->act == ACT_SEND || step->act == ACT_CAST;
 }
 
+/* A step that is taken or not: the world can be at rest without it. */
+static inline bool steps_optional(const struct step *step)
+{
+	return steps_sends(step) || step->act == ACT_WITHHOLD;
+}
+
 enum {
 	RANK_FRAME = 60, /* of each buffer of a frame under way, */
 	RANK_SCALE = 16, /* times this */
 };
 
-/* Falls with every step but those that send, or lose: without new data the world comes to rest. */
+/* Falls with every step but those that send, withhold or lose: without new data the world comes to rest. */
 uint32_t steps_rank(struct world *world);
 /* Says a step in words. */
 void steps_print(const struct step *step);

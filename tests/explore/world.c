@@ -138,6 +138,15 @@ static void open_groups(struct world *world)
 	}
 }
 
+void world_withhold(struct world *world, int from, int to, uint32_t withheld)
+{
+	struct window_rx *rx = &world_peer(world, to, from)->flow.rx;
+
+	window_rx_withhold(rx, withheld);
+	if (world->setting.threshold)
+		rx->threshold = world->setting.threshold;
+}
+
 void world_init(struct world *world, const struct setting *setting)
 {
 	memset(world, 0, sizeof(*world));
@@ -150,9 +159,10 @@ void world_init(struct world *world, const struct setting *setting)
 	for (int i = 0; setting->fault == FAULT_SHORT_LOG && i < setting->nodes; i++)
 		for (uint32_t slot = 0; slot + 1u < setting->nodes; slot++)
 			world->node[i].link.peers[slot].repair.log_mask = 1;
-	for (int i = 0; setting->threshold && i < setting->nodes; i++)
-		for (uint32_t slot = 0; slot + 1u < setting->nodes; slot++)
-			world->node[i].link.peers[slot].flow.rx.threshold = setting->threshold;
+	for (int i = 0; i < setting->nodes; i++)
+		for (int j = 0; j < setting->nodes; j++)
+			if (world_linked(world, i, j))
+				world_withhold(world, i, j, 0);
 	for (uint32_t cost = 1; cost <= world->setting.cost_max; cost++) {
 		struct link_txframe frame;
 

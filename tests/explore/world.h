@@ -76,6 +76,7 @@ enum fault {
  *             its order; else each of those steps happens at any time
  * @spend_last: data may take the last credit (the rule broken on purpose)
  * @threshold: T; 0: what the code makes it
+ * @withholds: buffers of a window that a receiver may withhold, at any time
  * @reserve:   receive buffers of a node that may be granted
  * @large:     frames of a large message, of the greatest cost; 0: there are none
  * @asks_on:   a sender asks for as much as it can be granted, message or not (broken on
@@ -91,8 +92,8 @@ enum fault {
  * @fault:     a rule of the repair that is broken on purpose
  */
 struct setting {
-	uint8_t nodes, window, cost_min, cost_max, pool, tx_chunks, keeps, threshold, reserve,
-		large, hoard, casters, gone, copies, ring;
+	uint8_t nodes, window, cost_min, cost_max, pool, tx_chunks, keeps, threshold, withholds,
+		reserve, large, hoard, casters, gone, copies, ring;
 	enum pattern pattern;
 	bool rounds, spend_last, asks_on, standstill, sealed;
 	enum fault fault;
@@ -187,6 +188,9 @@ bool world_linked(const struct world *world, int from, int to);
 bool world_sends(const struct world *world, int from, int to);
 /* Reports whether a node has more to send before it consumes. */
 bool world_hoards(const struct world *world, int node);
+
+/* The receiver withholds so much of the sender's window. */
+void world_withhold(struct world *world, int from, int to, uint32_t withheld);
 
 static inline struct link_peer *world_peer(struct world *world, int node, int other)
 {

@@ -41,6 +41,7 @@ struct world {
 		bool stopped; /* it does not poll */
 	} node[WORLD_NODES_MAX];
 	struct careful_options options;
+	struct engine_limits limits;
 	struct sim_shape shape;
 	struct sim_config config;
 	struct sim_fault faults[4];
@@ -66,9 +67,7 @@ static inline void world_start(struct world *w, uint32_t port)
 	struct world_node *node = &w->node[port];
 	struct engine_base base = {
 		.storage = &node->files.storage,
-		.limits = { .operations = 32,
-			    .regions = 32,
-			    .messages = { .outs = 16, .parked = 64 } },
+		.limits = w->limits,
 	};
 	struct careful_error error = { "" };
 
@@ -95,6 +94,11 @@ static inline void world_set(struct world *w, uint32_t nodes, uint32_t window, u
 		.copyout_buffers = copies,
 		.sync_ms = 200,
 		.stall_ms = 2000,
+	};
+	w->limits = (struct engine_limits){
+		.operations = 32,
+		.regions = 32,
+		.messages = { .outs = 16, .parked = 64 },
 	};
 	w->shape = sim_small_frames();
 	w->config = sim_fast_wires(7);

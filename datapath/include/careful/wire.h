@@ -324,7 +324,8 @@ enum careful_sync {
  * @window:             HELLO, WELCOME: credits for the other end, buffers. HELLO without token: bit
  *                      set of the sender's queues that may be used; CHALLENGE: those that reach our
  *                      queue; 0: no change. TRAIN_ASK: frames wanted; TRAIN_SENT: frames sent;
- *                      MISSING: the number before the first that is named
+ *                      MISSING: the number before the first that is named; SYNC, SYNC_ACK: credits
+ *                      that the sender of this message withholds
  * @buffer_bytes:       HELLO, WELCOME: bytes of a frame that one of our buffers holds
  * @frame_bytes:        HELLO, WELCOME: largest frame that we accept, Ethernet header included;
  *                      TRAIN_ASK: 1: smallest frames; 0: frames that fill a buffer

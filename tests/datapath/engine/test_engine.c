@@ -348,7 +348,6 @@ static void count_on(struct ends *ends, uint32_t more)
 			entry->seq_taken += more;
 			peer->repair.acked += more;
 			peer->repair.highest += more;
-			peer->repair.asked += more;
 			entry->filled += more;
 			entry->limit += more;
 			entry->may_fill += more;

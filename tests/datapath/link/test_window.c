@@ -56,8 +56,12 @@ static void test_receive__more_than_granted_is_refused(void)
 /* A grant gives credits before buffers came back; both counters pass 2^32. */
 static void test_grant__credits_run_ahead(void)
 {
-	struct window_tx tx = { 4, UINT32_MAX, UINT32_MAX, 3 };
-	struct window_rx rx = { 4, 2, UINT32_MAX, UINT32_MAX, UINT32_MAX };
+	struct window_tx tx = { .size = 4, .sent = UINT32_MAX, .credits = UINT32_MAX, .reserve = 3 };
+	struct window_rx rx = { .size = 4,
+				.threshold = 2,
+				.received = UINT32_MAX,
+				.returned = UINT32_MAX,
+				.announced = UINT32_MAX };
 
 	CHECK_EQ(window_tx_unused(&tx), 0);
 	window_rx_return(&rx, 3);
@@ -100,9 +104,13 @@ static void test_rule__counters_wrap_and_nothing_stalls(void)
 {
 	for (uint32_t size = WINDOW_MIN; size <= 9; size++)
 		for (uint32_t cost = 1; cost <= window_cost_max(size); cost++) {
-			struct window_tx tx = { size, UINT32_MAX - 50, UINT32_MAX - 50, 0 };
-			struct window_rx rx = { size, window_threshold(size), UINT32_MAX - 50,
-						UINT32_MAX - 50, UINT32_MAX - 50 };
+			const uint32_t begin = UINT32_MAX - 50;
+			struct window_tx tx = { .size = size, .sent = begin, .credits = begin };
+			struct window_rx rx = { .size = size,
+						.threshold = (uint16_t)window_threshold(size),
+						.received = begin,
+						.returned = begin,
+						.announced = begin };
 
 			for (int i = 0; i < 200; i++) {
 				CHECK(window_tx_may_send(&tx, cost));
@@ -116,8 +124,75 @@ static void test_rule__counters_wrap_and_nothing_stalls(void)
 		}
 }
 
+/* Buffers that the sender may have outstanding when all that it sent has come back. */
+static uint32_t filled(struct window_tx *tx, struct window_rx *rx)
+{
+	uint32_t n = 0;
+
+	while (window_tx_may_send(tx, 1)) {
+		window_tx_send(tx, 1);
+		CHECK_EQ(window_rx_receive(rx, 1), 0);
+		n++;
+	}
+	window_rx_return(rx, n);
+	if (window_rx_update_due(rx))
+		CHECK_EQ(window_tx_credit(tx, window_rx_announce(rx)), 0);
+	return n;
+}
+
+/* Credits that were announced stay; then the sender has w, and the whole window again. */
+static void test_withhold__the_sender_has_w(void)
+{
+	struct window_tx tx;
+	struct window_rx rx;
+
+	window_tx_init(&tx, 16);
+	window_rx_init(&rx, 16);
+	CHECK_EQ(filled(&tx, &rx), 15);
+	window_rx_withhold(&rx, 10);
+	CHECK_EQ(rx.threshold, 3);
+	CHECK_EQ(window_rx_owed(&rx), 0);
+	CHECK_EQ(filled(&tx, &rx), 15);
+	for (int i = 0; i < 10; i++)
+		CHECK_EQ(filled(&tx, &rx), 5);
+	window_rx_withhold(&rx, 9);
+	CHECK_EQ(filled(&tx, &rx), 5);
+	CHECK_EQ(filled(&tx, &rx), 6);
+	window_rx_withhold(&rx, 0);
+	filled(&tx, &rx);
+	CHECK_EQ(filled(&tx, &rx), 15);
+	CHECK_EQ(window_tx_outstanding(&tx), 0);
+}
+
+/* The rule holds for w as for W: each frame of at most the greatest cost leaves some time. */
+static void test_withhold__no_w_stalls(void)
+{
+	for (uint32_t size = WINDOW_MIN; size <= 20; size++)
+		for (uint32_t withheld = 0; withheld <= size - WINDOW_MIN; withheld++)
+			for (uint32_t cost = 1; cost <= window_cost_max(size - withheld); cost++) {
+				struct window_tx tx;
+				struct window_rx rx;
+
+				window_tx_init(&tx, size);
+				window_rx_init(&rx, size);
+				window_rx_withhold(&rx, withheld);
+				for (int i = 0; i < 200; i++) {
+					CHECK(window_tx_may_send(&tx, cost));
+					window_tx_send(&tx, cost);
+					CHECK_EQ(window_rx_receive(&rx, cost), 0);
+					window_rx_return(&rx, cost);
+					if (window_rx_update_due(&rx))
+						CHECK_EQ(window_tx_credit(&tx,
+									  window_rx_announce(&rx)),
+							 0);
+				}
+			}
+}
+
 int main(void)
 {
+	RUN(test_withhold__the_sender_has_w);
+	RUN(test_withhold__no_w_stalls);
 	RUN(test_threshold__half_but_at_least_two);
 	RUN(test_send__data_leaves_one_credit);
 	RUN(test_credit__impossible_ones_are_refused);

@@ -17,7 +17,7 @@
 #include "device/device.h"
 
 enum {
-	SIM_PORTS_MAX = 16,
+	SIM_PORTS_MAX = 17,
 	SIM_ANY = 0xff, /* any port */
 	SIM_FRAME_BYTES = 8192, /* largest frame of any device */
 	SIM_TEXT_BYTES = 512,
@@ -99,6 +99,7 @@ enum sim_said { SIM_SAID, SIM_SAID_OTHERWISE, SIM_UNSAID };
  * @admit_ns:       from closing a slot of the peers map until it is for good
  * @queue_frames:   before each port, of what all send to it: more are lost; 0: no bound
  * @queue_ns:       that each frame there takes to leave it
+ * @queue_control:  control messages wait there, too, and are lost like frames
  * @gap_ns:         least time between two frames that a port sends, and between two that it takes
  * @unreached:      ports that no frame to all reaches, as bits
  * @rx_g_ns, @tx_g_ns: time of the node's own, for each frame received, sent
@@ -125,6 +126,7 @@ struct sim_config {
 	uint64_t ctrl_delay_ns;
 	uint64_t admit_ns;
 	uint32_t queue_frames, queue_ns;
+	bool queue_control;
 	uint32_t gap_ns;
 	uint32_t unreached;
 	uint32_t rx_g_ns, tx_g_ns;
@@ -167,6 +169,8 @@ void sim_run(struct sim_world *world);
  * end has sent and that at the other has not received. */
 uint32_t sim_cost_under_way(const struct sim_world *world, uint32_t from, uint32_t to,
 			    uint64_t cookie);
+/* Returns how many frames the queues before ports had no room for. */
+uint64_t sim_queue_lost(const struct sim_world *world);
 /* Reports whether every frame of an epoch arrived, or will, as it was sent and in order. */
 bool sim_unharmed(const struct sim_world *world, uint32_t from, uint32_t to, uint64_t cookie);
 /* The first violation; NULL: nothing. */

@@ -130,6 +130,7 @@ struct sim_world {
 	struct sim_wire wires[SIM_PORTS_MAX][SIM_PORTS_MAX];
 	struct sim_device *devices[SIM_PORTS_MAX];
 	uint64_t queue_ns[SIM_PORTS_MAX]; /* when the queue before it is empty */
+	uint64_t queue_lost; /* frames that found a queue full */
 	uint64_t gap_out_ns[SIM_PORTS_MAX],
 		gap_in_ns[SIM_PORTS_MAX]; /* its next turn, with gap_ns */
 	uint64_t ring_free_ns, ring_frames; /* with token_ns: as a wire's, and how many so far */

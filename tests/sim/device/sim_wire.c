@@ -276,13 +276,20 @@ static bool enqueue(struct sim_world *world, const struct sim_slot *slot, struct
 	uint32_t each_ns = world->config.queue_ns;
 	uint64_t wait_ns = *empty_ns > world->now_ns ? *empty_ns - world->now_ns : 0;
 
-	if (!world->config.queue_frames || slot->control)
+	if (!world->config.queue_frames || (slot->control && !world->config.queue_control))
 		return true;
-	if (wait_ns > (uint64_t)(world->config.queue_frames - 1) * each_ns)
+	if (wait_ns > (uint64_t)(world->config.queue_frames - 1) * each_ns) {
+		world->queue_lost++;
 		return false;
+	}
 	*empty_ns = world->now_ns + wait_ns + each_ns;
 	fate->delay_ns += wait_ns + each_ns;
 	return true;
+}
+
+uint64_t sim_queue_lost(const struct sim_world *world)
+{
+	return world->queue_lost;
 }
 
 /* Returns what its sender makes of what its engine said. */

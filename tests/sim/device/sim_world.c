@@ -68,7 +68,7 @@ void sim_begin(struct sim_world *world, const struct sim_config *config)
 	memset(world->queue_ns, 0, sizeof(world->queue_ns));
 	memset(world->gap_out_ns, 0, sizeof(world->gap_out_ns));
 	memset(world->gap_in_ns, 0, sizeof(world->gap_in_ns));
-	world->ring_free_ns = world->ring_frames = 0;
+	world->ring_free_ns = world->ring_frames = world->queue_lost = 0;
 	world->tape_count = 0;
 	world->taping = false;
 	world->failure[0] = 0;

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The answer to congestion. The receiver withholds part of a window, so that the peer has at most w
+ * buffers outstanding. w grows by one for each w buffers that arrive. It shrinks by the share of
+ * frames that the network lost, as in DCTCP (RFC 8257 section 3.3), and at least by a sixth, so
+ * that senders who share a link come to equal shares. Losses at random, which a smaller w does not
+ * prevent, then cost little.
+ */
+#include "link/link.h"
+#include "link/repair.h"
+
+/* Returns the smallest w: a frame of the largest cost and an update fit into half of it. */
+static uint32_t least(const struct link_peer *peer)
+{
+	uint32_t twice = 2 * (link_frame_cost(peer->link->queue) + 1);
+
+	return twice > WINDOW_MIN ? twice : WINDOW_MIN;
+}
+
+/* Returns the next w, after so many of the frames that were sent with this one were lost. */
+static uint32_t next(uint32_t now, uint32_t lost, uint32_t sent)
+{
+	uint32_t cut = (uint32_t)(3ull * now * lost / (4 * sent));
+
+	if (!lost)
+		return now + 1;
+	return now - (cut > now / 6 ? cut : now / 6);
+}
+
+/* Looks at w once for each w buffers that arrived or were lost. */
+void congestion_check(struct link_peer *peer)
+{
+	struct link_missing *missing = &peer->session->missing;
+	struct window_rx *rx = &peer->flow.rx;
+	uint32_t now = window_rx_now(rx), floor = least(peer);
+	uint32_t sent = rx->received - missing->checked + missing->lost;
+
+	if (sent < now || rx->size <= floor)
+		return;
+	now = next(now, missing->lost, sent);
+	now = now > floor ? now : floor;
+	window_rx_withhold(rx, now < rx->size ? rx->size - now : 0);
+	missing->checked = rx->received;
+	missing->lost = 0;
+}
+
+/* The peer is asked for a number: its frame is lost, or the copy that it was asked for before. */
+void congestion_lost(struct link_peer *peer)
+{
+	peer->session->missing.lost++;
+	congestion_check(peer);
+}
+
+/* A number that the peer was asked for was late, not lost. */
+void congestion_late(struct link_peer *peer)
+{
+	peer->session->missing.lost -= peer->session->missing.lost > 0;
+}

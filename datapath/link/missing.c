@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Requests missing frames by a control message, which needs no credit. At most w numbers are
+ * requested at a time, since repairs load the network like any frame. Requests and repairs keep
+ * their order: a repair that arrives shows that repairs of earlier requests are lost. If nothing
+ * arrives, a timer repeats the request. If we request a frame too early, its second copy is dropped.
+ */
+#include "link/link.h"
+#include "link/repair.h"
+
+#include <endian.h>
+
+enum {
+	WAIT_FIRST_US = 2000, /* for a repair, while repair_us is unknown */
+	WAIT_MORE_US = 100, /* beyond repair_us */
+	WAIT_MAX_US = 8 * 1000, /* if the peer is silent */
+	WAIT_LONG_US = 64 * 1000,
+	BACKOFF_MAX = 6,
+	LATE_PLACES = 3, /* a frame is lost if so many overtook it (RFC 5681, section 3.2), */
+	LATE_US = 50, /* or if it is late by so much, and by a quarter of repair_us */
+	SETTLE_TRIES = 2, /* requests, after which XDP's account is checked */
+	GIVE_UP_NS = 1000 * 1000 * 1000, /* without the frame: the epoch ends */
+};
+
+static struct link_asked *asked_at(const struct link_peer *peer, uint32_t seq)
+{
+	return &peer->repair.asked[seq & peer->link->early_mask];
+}
+
+/* Begins the entries of numbers that are missing now. */
+void missing_begin(struct link_peer *peer, uint32_t from, uint32_t to)
+{
+	for (uint32_t seq = from + 1; (int32_t)(to - seq) >= 0; seq++)
+		*asked_at(peer, seq) = (struct link_asked){ .noticed_us = link_us(peer->link) };
+}
+
+/* Times a repair. After two requests it may answer either, so it counts only if nothing else is
+ * known (Karn's rule, RFC 6298). */
+static void time_repair(struct link_missing *missing, const struct link_asked *asked,
+			uint32_t now_us)
+{
+	uint32_t took_us = now_us - asked->first_us;
+
+	if (asked->first_us == asked->last_us) {
+		missing->backoff = 0;
+		missing->repair_us = took_us > missing->repair_us ?
+					     took_us :
+					     (7 * missing->repair_us + took_us) / 8;
+	} else if (!missing->repair_us) {
+		missing->repair_us = took_us < WAIT_LONG_US ? took_us : WAIT_LONG_US;
+	}
+}
+
+/* Notes that a missing number has come. */
+void missing_came(struct link_peer *peer, uint32_t seq)
+{
+	struct link_missing *missing = &peer->session->missing;
+	const struct link_asked *asked = asked_at(peer, seq);
+	uint32_t now_us = link_us(peer->link);
+
+	if (!asked->first_us)
+		return;
+	if (now_us - asked->first_us <= missing->repair_us / 4) { /* no repair comes so soon */
+		congestion_late(peer);
+		return;
+	}
+	time_repair(missing, asked, now_us);
+	if (!missing->came_us || (int32_t)(asked->last_us - missing->came_us) > 0)
+		missing->came_us = asked->last_us;
+}
+
+/* Returns the time to wait for a repair; each request in vain doubles it. If the peer is silent, the
+ * link may be down: then the wait stays short, so that repairs begin soon after its return. */
+static uint32_t wait_us(const struct link_peer *peer)
+{
+	const struct link_missing *missing = &peer->session->missing;
+	bool silent = peer->link->now_ns - peer->session->heard_ns > WAIT_MAX_US * 1000ull;
+	uint32_t us = missing->repair_us ? missing->repair_us + WAIT_MORE_US : WAIT_FIRST_US;
+	uint32_t most_us = silent ? WAIT_MAX_US : WAIT_LONG_US;
+
+	most_us = us > most_us ? us : most_us;
+	return us << missing->backoff < most_us ? us << missing->backoff : most_us;
+}
+
+/* Reports whether a frame is lost, and not only late. */
+static bool is_lost(const struct link_peer *peer, uint32_t seq, uint32_t noticed_us)
+{
+	uint32_t repair_us = peer->session->missing.repair_us;
+	uint32_t late_us = (repair_us ? repair_us : WAIT_FIRST_US) / 4;
+
+	return peer->repair.highest - seq >= LATE_PLACES ||
+	       link_us(peer->link) - noticed_us >= (late_us > LATE_US ? late_us : LATE_US);
+}
+
+/* Reports whether a missing number is due for a request. */
+static bool is_due(const struct link_peer *peer, uint32_t seq)
+{
+	const struct link_missing *missing = &peer->session->missing;
+	const struct link_asked *asked = asked_at(peer, seq);
+
+	if (reorder_holds(peer, seq))
+		return false;
+	if (!asked->last_us)
+		return is_lost(peer, seq, asked->noticed_us);
+	return (missing->came_us && (int32_t)(missing->came_us - asked->last_us) > 0) ||
+	       link_us(peer->link) - asked->last_us >= wait_us(peer);
+}
+
+/* Counts the missing numbers that are not due: they may still come. */
+static uint32_t under_way(const struct link_peer *peer)
+{
+	uint32_t n = 0;
+
+	for (uint32_t seq = peer->flow.seq_in + 1; (int32_t)(peer->repair.highest - seq) >= 0;
+	     seq++)
+		n += !reorder_holds(peer, seq) && !is_due(peer, seq);
+	return n;
+}
+
+/* Notes a request for one number. */
+static void note(struct link_peer *peer, uint32_t seq)
+{
+	struct link_missing *missing = &peer->session->missing;
+	struct link_asked *asked = asked_at(peer, seq);
+
+	congestion_lost(peer);
+	if (asked->last_us && seq == missing->first &&
+	    link_us(peer->link) - asked->last_us >= wait_us(peer)) {
+		missing->tries++;
+		missing->backoff += missing->backoff < BACKOFF_MAX;
+	}
+	asked->last_us = link_us(peer->link);
+	if (!asked->first_us)
+		asked->first_us = asked->last_us;
+	peer->link->counters[CAREFUL_C_ASKED_AGAIN]++;
+	peer->session->asked_again++;
+}
+
+/* Requests due numbers beyond `from`, at most *room, as many as one message takes. Returns the last
+ * number that was checked. */
+static uint32_t name(struct link_peer *peer, uint32_t from, uint32_t *room)
+{
+	struct careful_ctrl ctrl = {
+		.cookie = htobe64(peer->cookie_out),
+		.seq_rcvd = htobe32(peer->flow.seq_in),
+		.window = htobe32(from),
+	};
+	uint32_t count = peer->repair.highest - from, before = *room;
+
+	count = count < MISSING_NAMED ? count : MISSING_NAMED;
+	ctrl.seq_sent = htobe32(from + count);
+	for (uint32_t i = 0; i < count; i++) {
+		if (*room && is_due(peer, from + 1 + i)) {
+			note(peer, from + 1 + i);
+			--*room;
+		} else {
+			ctrl.name[i / 8] |= (uint8_t)(1u << i % 8);
+		}
+	}
+	if (*room != before)
+		link_say(peer, &ctrl, CAREFUL_MISSING);
+	return from + count;
+}
+
+/* Begins the account of the due number, if it is another than before. */
+static void look(struct link_peer *peer)
+{
+	struct link_missing *missing = &peer->session->missing;
+
+	if (missing->since_ns && missing->first == peer->flow.seq_in + 1)
+		return;
+	missing->first = peer->flow.seq_in + 1;
+	missing->since_ns = peer->link->now_ns;
+	missing->tries = 0;
+}
+
+/* Requests missing frames that are due. */
+void missing_ask(struct link_peer *peer)
+{
+	uint32_t from = peer->flow.seq_in, most = window_rx_now(&peer->flow.rx), room;
+
+	if (!reorder_missing(peer) || !link_has_epoch(peer))
+		return;
+	peer->link->mending = LINK_MENDING;
+	look(peer);
+	room = under_way(peer);
+	room = room < most ? most - room : 0;
+	while (room && (int32_t)(peer->repair.highest - from) > 0)
+		from = name(peer, from, &room);
+}
+
+/* Frames that XDP admitted and the RX ring lost stay charged. If they leave no room for repairs,
+ * XDP admits nothing more; then the charge for which the engine saw no frame belongs to lost
+ * frames. */
+static void settle_tick(struct link_peer *peer)
+{
+	struct link_missing *missing = &peer->session->missing;
+	struct link *link = peer->link;
+	struct port *port = link->port;
+	uint32_t filled = *(volatile uint32_t *)&peer->entry->filled;
+
+	switch ((enum link_settle)missing->settle) {
+	case LINK_SETTLED:
+		if (missing->tries < SETTLE_TRIES)
+			return;
+		missing->filled = filled;
+		if (port->ops->settle)
+			port->ops->settle(port, peer->slot);
+		missing->settle = LINK_SETTLE_ADMITTED;
+		return;
+	case LINK_SETTLE_ADMITTED:
+		if (port->ops->closed && !port->ops->closed(port, peer->slot))
+			return;
+		missing->drain = link_drain_begin(link);
+		missing->settle = LINK_SETTLE_DRAINED;
+		link->draining = true;
+		return;
+	case LINK_SETTLE_DRAINED:
+		link->draining = true;
+		if (filled != missing->filled)
+			missing->settle = LINK_SETTLED;
+	}
+}
+
+/* After frames were taken from the ring. */
+void missing_drained(struct link_peer *peer)
+{
+	struct link_missing *missing = &peer->session->missing;
+	struct flow *flow = &peer->flow;
+	uint32_t filled, lost;
+
+	if (missing->settle != LINK_SETTLE_DRAINED)
+		return;
+	if (!link_drain_over(peer->link, &missing->drain)) {
+		peer->link->draining = true;
+		return;
+	}
+	missing->settle = LINK_SETTLED;
+	filled = *(volatile uint32_t *)&peer->entry->filled;
+	lost = filled - flow->rx.received - (flow->most - missing->most_before);
+	if (filled != missing->filled || (int32_t)lost <= 0)
+		return;
+	flow->most += lost;
+	/* Updates come before the next publication, and would take the peer off the list of peers
+	 * with freed buffers. */
+	__atomic_store_n(&peer->entry->may_fill, flow->rx.returned + flow->most, __ATOMIC_RELEASE);
+}
+
+/* Numbers are compared modulo 2^32: moves old ones along before they would count as ahead. */
+static void keep_near(struct link_peer *peer)
+{
+	struct link_repair *repair = &peer->repair;
+
+	if (!reorder_missing(peer))
+		repair->highest = peer->flow.seq_in;
+	if (repair->log && peer->flow.seq_out - repair->acked > repair->log_mask + 1)
+		repair->acked = peer->flow.seq_out - repair->log_mask - 1;
+}
+
+/* Repeats requests. Reports whether the epoch must end, since the frame does not come. */
+bool missing_tick(struct link_peer *peer)
+{
+	struct link_missing *missing = &peer->session->missing;
+
+	if (peer->cookie_in)
+		keep_near(peer);
+	if (!peer->link->repairs || !peer->cookie_in || !reorder_missing(peer)) {
+		missing->since_ns = 0;
+		return false;
+	}
+	look(peer);
+	if (peer->link->now_ns - missing->since_ns >= GIVE_UP_NS)
+		return true;
+	settle_tick(peer);
+	missing_ask(peer);
+	return false;
+}

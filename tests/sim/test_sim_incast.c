@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Several hosts send to one at once, through a switch port whose queue holds 32 frames and drops the
+ * rest, control messages too. The receiver withholds credits, so that the link stays full and is
+ * shared. Rate and fairness are judged from the 50th round trip on; a round trip waits for the full
+ * queue. Frames that are only late shrink no window. With an argument, the program prints the table
+ * for links of 10 Gbit/s, 1 Gbit/s and 100 Mbit/s.
+ */
+#include "event_world.h"
+
+enum {
+	MESSAGE = 256 << 10, /* bytes of a message */
+	SENDERS_MAX = WORLD_NODES_MAX - 1,
+	QUEUE_FRAMES = 32,
+	MTU_BYTES = 1514,
+	FRAME_NS = 1211, /* of a frame at 10 Gbit/s */
+	SLOW = 100, /* how much slower the link is */
+	DELAY_NS = 20000,
+	IN_FLIGHT = 2, /* messages of each stream */
+	BEFORE = 50, /* round trips */
+	COUNTED = 200,
+};
+
+static uint32_t slower = SLOW;
+static bool reorders; /* one frame in 20 comes two places late */
+static struct world w;
+static uint8_t memory[WORLD_NODES_MAX][MESSAGE];
+
+/* A stream of messages: from a sender by stores, or by gets of the receiver. */
+struct stream {
+	uint32_t node, peer, key;
+	uint32_t busy; /* messages */
+	uint64_t frames; /* when counting began */
+};
+
+struct incast {
+	double rate; /* of the link's */
+	double jain;
+	uint64_t lost, again;
+	uint32_t withheld; /* of the first sender's window, at the end */
+};
+
+static void begin(uint32_t senders, uint32_t window)
+{
+	uint32_t rx = 16;
+
+	while (rx < window * senders)
+		rx *= 2;
+	world_set(&w, senders + 1, 4, 0);
+	w.options.repair = CAREFUL_REPAIR_ON;
+	w.options.peers = senders;
+	w.options.rx_buffers = w.options.copyout_buffers = window * senders > rx / 2 ? rx : rx / 2;
+	w.options.tx_buffers = 1024;
+	w.limits.operations = 128;
+	w.limits.messages.outs = 64;
+	w.limits.messages.parked = 256;
+	w.shape.frame_bytes = w.shape.buffer_bytes = MTU_BYTES;
+	w.shape.chunk_bytes = 2048;
+	w.config.wire_g_ns = 0;
+	w.config.wire_G_ps_per_byte = 800;
+	w.config.wire_delay_ns = w.config.ctrl_delay_ns = DELAY_NS;
+	w.config.queue_frames = QUEUE_FRAMES;
+	w.config.queue_control = true;
+	w.config.queue_ns = slower * FRAME_NS;
+	if (reorders)
+		w.faults[w.faults_count++] = (struct sim_fault){
+			.kind = SIM_REORDER,
+			.from = SIM_ANY,
+			.to = 0,
+			.what = SIM_DATA,
+			.one_in = 20,
+			.amount = 2 * (uint64_t)FRAME_NS * slower,
+			.until_ns = UINT64_MAX,
+		};
+	world_begin(&w);
+}
+
+static void on_done(const struct careful_result *result, void *user)
+{
+	struct stream *stream = user;
+
+	CHECK_EQ(result->status, 0);
+	stream->busy--;
+}
+
+static void go_on(struct stream *stream, uint32_t rank, bool gets)
+{
+	const struct careful_span local = { .base = memory[rank], .fd = -1 };
+	struct careful *c = w.node[gets ? 0 : rank].c;
+	int rc;
+
+	if (stream->busy == IN_FLIGHT)
+		return;
+	rc = gets ? careful_get(c, w.node[0].peers[rank], stream->key, 0, &local, MESSAGE,
+				CAREFUL_NO_DIGEST, on_done, stream) :
+		    careful_store(c, w.node[rank].peers[0], stream->key, 0, &local, MESSAGE,
+				  CAREFUL_HANDLERS, NULL, CAREFUL_NO_DIGEST, on_done, stream);
+	CHECK(!rc || rc == -EAGAIN);
+	stream->busy += !rc;
+}
+
+static const struct link_peer *at_receiver(uint32_t rank)
+{
+	return engine_peer(w.node[0].c, w.node[0].peers[rank]);
+}
+
+static void run(struct stream *streams, uint32_t senders, bool gets, uint32_t rounds)
+{
+	uint64_t until_ns =
+		world_now_ns(&w) +
+		(uint64_t)rounds * (2 * DELAY_NS + (uint64_t)QUEUE_FRAMES * FRAME_NS * slower);
+
+	while (world_now_ns(&w) < until_ns) {
+		for (uint32_t i = 1; i <= senders; i++)
+			go_on(&streams[i], i, gets);
+		world_step(&w);
+	}
+}
+
+static struct incast incast(uint32_t senders, uint32_t window, bool gets)
+{
+	struct stream streams[WORLD_NODES_MAX] = { 0 };
+	struct incast found = { 0 };
+	uint64_t began_ns, lost, again;
+	double sum = 0, squares = 0;
+
+	begin(senders, window);
+	for (uint32_t i = 1; i <= senders; i++) {
+		const struct careful_region region = {
+			.span = { .base = memory[gets ? i : 0], .fd = -1 },
+			.bytes = MESSAGE,
+			.access = gets ? CAREFUL_REGION_READ : CAREFUL_REGION_WRITE,
+			.peer = CAREFUL_ANY_PEER,
+		};
+
+		CHECK_EQ(careful_region_add(w.node[gets ? i : 0].c, &region, &streams[i].key), 0);
+	}
+	run(streams, senders, gets, BEFORE);
+	began_ns = world_now_ns(&w);
+	lost = sim_queue_lost(w.sim);
+	again = world_count(&w, CAREFUL_C_SENT_AGAIN);
+	for (uint32_t i = 1; i <= senders; i++)
+		streams[i].frames = at_receiver(i)->rx_frames;
+	run(streams, senders, gets, COUNTED);
+	for (uint32_t i = 1; i <= senders; i++) {
+		double frames = (double)(at_receiver(i)->rx_frames - streams[i].frames);
+
+		sum += frames;
+		squares += frames * frames;
+	}
+	found.rate = sum * FRAME_NS * slower / (double)(world_now_ns(&w) - began_ns);
+	found.jain = sum * sum / (senders * squares);
+	found.lost = sim_queue_lost(w.sim) - lost;
+	found.again = world_count(&w, CAREFUL_C_SENT_AGAIN) - again;
+	found.withheld = at_receiver(1)->flow.rx.withheld;
+	CHECK_EQ(world_count(&w, CAREFUL_C_EPOCHS_BROKEN), 0);
+	world_end(&w);
+	return found;
+}
+
+static void table(void)
+{
+	static const uint32_t links[] = { 1, 10, 100 };
+
+	printf("Mbit/s senders window  how   rate  Jain   lost  again\n");
+	for (uint32_t i = 0; i < sizeof(links) / sizeof(links[0]); i++)
+		for (uint32_t window = 32; window <= 64; window *= 2)
+			for (uint32_t n = 2; n <= 2 * SENDERS_MAX; n++) {
+				uint32_t senders = 1u << n / 2;
+				struct incast f;
+
+				if (senders > SENDERS_MAX)
+					break;
+				slower = links[i];
+				f = incast(senders, window, n & 1);
+				printf("%6u %7u %6u %4s %6.2f %5.2f %6llu %6llu\n", 10000 / slower,
+				       senders, window, n & 1 ? "get" : "put", f.rate, f.jain,
+				       (unsigned long long)f.lost, (unsigned long long)f.again);
+			}
+}
+
+static void share(uint32_t senders)
+{
+	for (uint32_t how = 0; how < 4; how++) {
+		struct incast f = incast(senders, how & 1 ? 64 : 32, how & 2);
+
+		printf("  %2u senders, windows of %u, %s: %.2f of the rate, Jain's index %.2f\n",
+		       senders, how & 1 ? 64 : 32, how & 2 ? "gets" : "puts", f.rate, f.jain);
+		CHECK(f.rate >= 0.85);
+		CHECK(f.jain >= 0.9);
+	}
+}
+
+static void test_incast__the_link_is_full_and_shared(void)
+{
+	for (uint32_t senders = 2; senders <= SENDERS_MAX; senders *= 2)
+		share(senders);
+}
+
+/* One frame in 20 comes two places late. */
+static void test_reorder__shrinks_no_window(void)
+{
+	struct incast in_order = incast(1, 16, false), late;
+
+	reorders = true;
+	late = incast(1, 16, false);
+	reorders = false;
+	printf("  %.2f of the rate in order, %llu frames sent again\n", late.rate / in_order.rate,
+	       (unsigned long long)late.again);
+	CHECK(late.rate >= 0.9 * in_order.rate);
+	CHECK_EQ(late.withheld, 0);
+}
+
+int main(int argc, char **argv)
+{
+	(void)argv;
+	if (argc > 1) {
+		table();
+		return 0;
+	}
+	RUN(test_incast__the_link_is_full_and_shared);
+	RUN(test_reorder__shrinks_no_window);
+	return 0;
+}
