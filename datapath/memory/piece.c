@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "memory/private.h"
@@ -251,11 +252,22 @@ struct close_job {
 	struct careful_memory_remote *remote;
 };
 
-/* An OPEN that is under way must not find the piece gone. */
+static bool is_moved(const struct memory_move *moves, const struct careful_memory_remote *remote)
+{
+	while (moves && moves->remote != remote)
+		moves = moves->next;
+	return moves;
+}
+
+/* An OPEN that is under way must not find the piece gone, and moves still use it. */
 static void job_close(struct careful_memory *memory, struct memory_job *one)
 {
 	struct careful_memory_remote *remote = ((struct close_job *)one)->remote;
 
+	if (is_moved(memory->moves, remote) || is_moved(memory->flights, remote)) {
+		memory_end_job(one, -EAGAIN);
+		return;
+	}
 	for (struct memory_ask *a = memory->asks; a; a = a->next)
 		if (a->user == remote)
 			a->over = true;
@@ -264,9 +276,13 @@ static void job_close(struct careful_memory *memory, struct memory_job *one)
 
 int careful_memory_close(struct careful_memory_remote *remote)
 {
-	struct close_job job = { .job.start = job_close, .remote = remote };
-	int rc = memory_run(remote->memory, &job.job);
+	int rc;
 
+	do { /* another thread may use the piece */
+		struct close_job job = { .job.start = job_close, .remote = remote };
+
+		rc = memory_run(remote->memory, &job.job);
+	} while (rc == -EAGAIN && !usleep(1000));
 	if (rc != -EBUSY)
 		free(remote);
 	return rc == -EBUSY ? rc : 0;
@@ -343,10 +359,29 @@ static void part_moved(struct memory_move *move, int status)
 	begin_parts(job);
 }
 
+/* Reports whether a part lies in a map of this thread, which cannot serve its own faults. */
+static bool is_in_map(const struct careful_memory *memory, const struct careful_memory_part *part)
+{
+	const uintptr_t at = (uintptr_t)part->local;
+
+	for (const struct careful_memory_map *map = memory->maps; map; map = map->next)
+		if (map->ours && at < map->base + map->pages * MAP_PAGE &&
+		    at + part->bytes > map->base)
+			return true;
+	return false;
+}
+
 static void job_move(struct careful_memory *memory, struct memory_job *one)
 {
-	(void)memory;
-	begin_parts((struct move_job *)one);
+	struct move_job *job = (struct move_job *)one;
+
+	for (uint32_t i = 0; i < job->n; i++) {
+		if (is_in_map(memory, &job->parts[i])) {
+			memory_end_job(one, -EFAULT);
+			return;
+		}
+	}
+	begin_parts(job);
 }
 
 int careful_memory_move(struct careful_memory_remote *remote,

@@ -175,6 +175,13 @@ pieces[3].prefetch(0, 1 << 20)
 until = time.monotonic() + 60
 while pieces[3].read(11, 1) != b"\\x0b" and time.monotonic() < until:
     time.sleep(0.01)
+for call in (pieces[0].write, pieces[1].read_into):
+    try:
+        call(views[1][100:200], 0)
+    except OSError as error:
+        assert "is a map's" in str(error), error
+    else:
+        raise AssertionError("the thread would serve its own fault")
 child = os.fork()
 if not child:
     signal.signal(signal.SIGSEGV, signal.SIG_DFL)

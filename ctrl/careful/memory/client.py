@@ -37,6 +37,7 @@ _TEXTS = {
     errno.EPERM: "this process may not use userfaultfd: run it as root, let it open "
     "/dev/userfaultfd (a udev rule), or sysctl vm.unprivileged_userfaultfd=1",
     errno.EBUSY: "the piece is mapped already: open it again for another map",
+    errno.EFAULT: "the buffer is a map's: copy it first, for example by bytes()",
     errno.ECHILD: "it belongs to the process that opened it",
 }
 

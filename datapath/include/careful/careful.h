@@ -482,7 +482,7 @@ struct careful_attach_options {
  * - Each handler number belongs to one program: careful_handle() returns -EBUSY if another has it.
  * - If the peer is gone or the payload too large, a request still succeeds and done gets the error;
  *   without done the error is lost. The same holds for -EINVAL, the error of a request to
- *   CAREFUL_HANDLERS_APP or above.
+ *   CAREFUL_HANDLERS_APP or above, apart from those of careful/memory.h.
  * - careful_peer_close() leaves the peer to the other programs. This program's operations with the
  *   peer end with -ECONNRESET; a get without a copy ends when nothing can reach its memory any
  *   longer. Nothing reaches the program's memory after careful_close().

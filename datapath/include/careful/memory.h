@@ -180,7 +180,7 @@ int careful_memory_open(struct careful_memory *memory, const struct sockaddr *ho
 /* Closes a piece. -EBUSY: it has a map. */
 int careful_memory_close(struct careful_memory_remote *remote);
 /* Moves the parts between a piece and memory, several at a time. On failure, any part may have been
- * moved. -ERANGE: beyond the piece; nothing was moved. */
+ * moved. -ERANGE: beyond the piece; -EFAULT: a part lies in a map; nothing was moved. */
 int careful_memory_move(struct careful_memory_remote *remote,
 			const struct careful_memory_part *parts, uint32_t n, uint32_t flags);
 
