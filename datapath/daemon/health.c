@@ -231,7 +231,7 @@ static void check_control(struct health *health, struct careful *instance, uint3
 			 peer, health->names[peer], health->interface.master);
 	else if (unheard)
 		log_line("peer %u %s: its frames arrive, but no control messages: does a firewall "
-			 "drop UDP port %u, here or there? The next loss may end the session",
+			 "of either host drop UDP port %u? The next loss may end the session",
 			 peer, health->names[peer], port);
 	else
 		log_line("peer %u %s: control messages arrive again", peer, health->names[peer]);

@@ -114,7 +114,7 @@ static void careful_unload(void)
 static const char *reason(int rc)
 {
 	if (rc == -ENOTCONN)
-		return "careful is not up, here or there";
+		return "careful is not up on this host or the other";
 	if (rc == -EBUSY)
 		return "the device is in use: mounted, or written by another connection";
 	if (rc == -ESTALE)

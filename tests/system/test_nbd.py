@@ -335,7 +335,9 @@ def test_nbd__says_what_is_wrong(pair: tuple[Host, Host]) -> None:
     here, there = pair
     (there.export / "image").write_bytes(bytes(4096))
     assert "10.77.0.2:none: No such file" in failed(here, "path=none")
-    assert "careful is not up, here or there" in failed(here, "path=image", "instance=none")
+    assert "careful is not up on this host or the other" in failed(
+        here, "path=image", "instance=none"
+    )
     assert "host=HOST and path=PATH are needed" in failed(here)
     assert "not a parameter of careful" in failed(here, "path=image", "colour=red")
 

@@ -100,7 +100,7 @@ def test_main__a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_kinds__of_sealed_frames_are_null_s(tool: ModuleType) -> None:
-    """null names its words; each kind is one of them."""
+    """The usage text of null lists every word that the kinds use."""
     text = (ROOT / "tools/bench/null.c").read_text()
     for words, _ in tool.KINDS.values():
         assert f"null {words[0]} COUNT" in text

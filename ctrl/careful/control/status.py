@@ -519,7 +519,7 @@ def unheard(peers: Iterable[PeerStatus], port: int, master: str | None = None) -
         port: of the instance.
         master: the bridge or bond of its interface, if any.
     """
-    why = f"does a firewall drop UDP port {port}, here or there?"
+    why = f"does a firewall of either host drop UDP port {port}?"
     if master:
         why = f"the interface is now a port of {master}, which takes them"
     return [

@@ -85,7 +85,7 @@ def connect(
         timeout_s: how long to wait for the host, and how long it may be silent later, seconds.
 
     Raises:
-        ConnectionError: careful is not up here or there, or the host is unknown.
+        ConnectionError: careful is not up on both hosts, or the host is unknown.
         PermissionError: only root may use this carefuld.
         TimeoutError: the host does not answer.
     """

@@ -100,7 +100,7 @@ def parse(text: str, path: Path) -> list[Host]:
     if not isinstance(tables, dict) or not tables:
         raise _bad(path, "names no host: a table [host.NAME] for each")
     if "address" in tree:
-        raise _bad(path, "address is a host's own: in [host.NAME]")
+        raise _bad(path, "address belongs to one host: set it in [host.NAME]")
     common = _checked(path, "", tree)
     hosts = [_host(path, name, table, common) for name, table in tables.items()]
     addresses = [one.address for one in hosts]

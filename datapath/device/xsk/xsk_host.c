@@ -61,7 +61,7 @@ static int check_kernel(struct careful_error *error)
 	struct utsname name;
 
 	if (uname(&name) || sscanf(name.release, "%u.%u", &major, &minor) != 2)
-		return refuse(error, 0, "the number of this kernel cannot be read");
+		return refuse(error, 0, "the version of this kernel cannot be read");
 	if ((major << 8 | minor) < KERNEL_OLDEST)
 		return refuse(error, -ENOTSUP,
 			      "Linux %s is too old: careful needs Linux 6.1 or later",

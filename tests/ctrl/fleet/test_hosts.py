@@ -43,7 +43,7 @@ def test_parse__a_host_s_own_over_those_of_all() -> None:
         ("[host.h1]\non = 3", "must be a text"),
         ("[host.h1]\nfoo = 'a'", "foo is unknown"),
         ('on = "ssh \'{}"\n[host.h1]', "No closing quotation"),
-        ("address = 'a'\n[host.h1]", "a host's own"),
+        ("address = 'a'\n[host.h1]", "belongs to one host"),
         ("[host.h1]\ninterface = ''", "must not be empty"),
         ("[host.h1]\n[host.h2]\naddress = 'h1'", "two hosts have the address h1"),
         ("[host.h1", "fleet.toml"),

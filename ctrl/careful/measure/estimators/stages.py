@@ -189,7 +189,7 @@ def fit(stage: int, owner: str, taken: Samples) -> Fit:
         return replace(blank, reason="no traffic")
     if len(sizes) < SIZES_MIN:
         few = counted(len(sizes), "size")
-        reason = f"{few} with {SAMPLES_MIN} samples or more, a slope needs {SIZES_MIN}"
+        reason = f"only {few} with {SAMPLES_MIN} samples or more; a slope needs {SIZES_MIN}"
         return replace(blank, reason=reason)
     line = replace(fit_line(sizes, times), samples_count=number)
     pieces = fit_piecewise(sizes, times).transitions_bytes if len(sizes) >= 2 * POINTS_MIN else ()

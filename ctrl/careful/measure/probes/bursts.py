@@ -37,7 +37,7 @@ class Session:
     `routes` lead through one carefuld.
 
     Raises:
-        CarefulError: careful is not up here or there, or too old for signatures.
+        CarefulError: careful is not up on both hosts, or too old for signatures.
     """
 
     def __init__(self, routes: Sequence[Route]) -> None:

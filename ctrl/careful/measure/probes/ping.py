@@ -59,7 +59,7 @@ class PingSession(Session):
     then part of the way to a host that is the first hop.
 
     Raises:
-        CarefulError: careful is not up here or there, or no ping is answered.
+        CarefulError: careful is not up on both hosts, or no ping is answered.
     """
 
     def __init__(self, route: Route, kick_runs_all: bool) -> None:

@@ -14,7 +14,7 @@ class Session:
     """Base class of measuring sessions, connected by a route until `with` ends.
 
     Raises:
-        CarefulError: careful is not up here or there, or too old for `_prepare`.
+        CarefulError: careful is not up on both hosts, or too old for `_prepare`.
     """
 
     def __init__(self, route: Route) -> None:
