@@ -1,7 +1,7 @@
 """Pages of virtual machines, restored from a piece of another host's memory.
 
 Speaks the hand-over of Firecracker's snapshot restore (its documentation, "Handling page faults on
-snapshot resume"): a VM monitor connects to a Unix socket and sends its userfaultfd, with a JSON
+snapshot resume"). A VM monitor connects to a Unix socket and sends its userfaultfd, with a JSON
 list of the parts of its memory: base_host_virt_addr, size and offset of each, in bytes. The
 machine's memory ends with the connection.
 """
