@@ -97,7 +97,9 @@ def test_status__says_what_bounds_a_window() -> None:
 
 
 def test_status__says_that_control_messages_are_dropped() -> None:
-    said = "frames of h2 arrive, but no control messages: does a firewall drop UDP port"
+    said = (
+        "frames of h2 arrive, but no control messages: does a firewall of either host drop UDP port"
+    )
     plain = re.sub(r"\x1b\[[\d;]*m", "", shown(control_unheard=True))
     assert said in " ".join(plain.split())
     assert "firewall" not in shown()
