@@ -62,6 +62,7 @@ void missing_came(struct link_peer *peer, uint32_t seq)
 		return;
 	if (now_us - asked->first_us <= missing->repair_us / 4) { /* no repair comes so soon */
 		congestion_late(peer);
+		peer->session->late++;
 		return;
 	}
 	time_repair(missing, asked, now_us);

@@ -272,7 +272,8 @@ struct link_missing {
  * @moved_queue, @moved_port: where a CHALLENGE sent us (spread.h): our queue and the peer's port
  * @lost_here:     lost frames that were found here
  * @lost_before:   of these, before the peer was this process, which does not hear of them
- * @sent_again:    frames that the peer requested again; @asked_again: that we requested
+ * @sent_again:    frames that the peer requested again; @asked_again: that we requested;
+ *                 @late: of these, those that were only late
  * @lost_there:    lost frames that the peer found; @lost_said: as its last HELLO or WELCOME
  *                 reported
  */
@@ -329,6 +330,7 @@ struct session {
 	uint32_t lost_said;
 	uint64_t sent_again;
 	uint64_t asked_again;
+	uint64_t late;
 };
 
 /* The phase of a session's handshake. */

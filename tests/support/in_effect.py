@@ -17,6 +17,7 @@ PEER = replace(
     credits_free=64,
     credits_window=64,
     window_buffers=64,
+    window_now_buffers=64,
     burst="whole",
     burst_frames=512,
     tx_bytes=1000 << 20,

@@ -105,6 +105,7 @@ class PeerStatus:
     credits_free: int
     credits_window: int
     window_buffers: int
+    window_now_buffers: int
     burst: str
     burst_frames: int
     frame_bytes: int
@@ -124,6 +125,7 @@ class PeerStatus:
     lost_there_frames: int
     sent_again_frames: int
     asked_again_frames: int
+    late_frames: int
     control_unheard: bool
     seal: str
     cipher: str | None
@@ -251,6 +253,8 @@ def peer(info: CData, instance: CData, config: Config) -> PeerStatus:
         lost_there_frames=int(info.lost_there),
         sent_again_frames=int(info.sent_again),
         asked_again_frames=int(info.asked_again),
+        late_frames=int(info.late),
+        window_now_buffers=int(info.window_now),
         queue=int(instance.device.queue),
         **_same(info, *_PEER),
     )

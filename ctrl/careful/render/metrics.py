@@ -50,11 +50,16 @@ _PEER_COUNTERS = {
         "careful_peer_asked_again_frames",
         "Frames that the network lost, and that the peer was asked for.",
     ),
+    "late_frames": ("careful_peer_late_frames", "Frames of those that were late, not lost."),
 }
 _PEER_GAUGES = {
     "credits_free": ("careful_peer_free_credits", "Buffers of the peer that may be filled now."),
     "credits_window": ("careful_peer_window_credits", "Buffers that the peer grants us."),
     "window_buffers": ("careful_peer_given_window", "Receive buffers that the peer may fill."),
+    "window_now_buffers": (
+        "careful_peer_present_window",
+        "Part of that window that the peer has while the network is congested.",
+    ),
     "messages_out": ("careful_peer_queued_messages", "Messages being sent, or waiting to be."),
     "operations": ("careful_peer_pending_operations", "Operations that wait for an answer."),
     "withholding": (

@@ -161,7 +161,8 @@ def _peers(found: Sequence[PeerStatus]) -> Table:
         for name in ("sent", "asked")
         if any(getattr(one, f"{name}_again_frames") for one in found)
     ]
-    columns = ["peer", "address", "state", "credits", *counts]
+    congested = [one for one in found if one.window_now_buffers < one.window_buffers]
+    columns = ["peer", "address", "state", "credits", *(["window"] if congested else []), *counts]
     columns += ["sent", "received", "lost here", "lost there"]
     columns += [f"{name} again" for name in again] + ["epochs"]
     rows = [
@@ -170,6 +171,7 @@ def _peers(found: Sequence[PeerStatus]) -> Table:
             one.address,
             _state(one),
             f"{one.credits_free}/{one.credits_window}",
+            *([f"{one.window_now_buffers} of {one.window_buffers}"] if congested else []),
             *(getattr(one, f"buffers_{name}") for name in counts),
             size(one.tx_bytes),
             size(one.rx_bytes),

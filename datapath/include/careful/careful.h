@@ -337,6 +337,9 @@ struct careful_peer_info {
 	uint64_t lost_there; /* the same, found by the peer; from its last handshake */
 	uint64_t sent_again; /* our frames that the peer asked for and that we sent again */
 	uint64_t asked_again; /* the peer's frames that we asked for */
+	uint64_t late; /* of these, frames that were only late */
+	uint32_t window_now; /* part of `window` that the peer has while the network is congested */
+	uint32_t pad;
 };
 
 /* The peer's process, and the way to it. */
