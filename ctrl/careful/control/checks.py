@@ -157,7 +157,9 @@ def pause(ifname: str, heeds_and_sends: tuple[bool, bool]) -> Finding:
         return ok("pause", "pause frames are obeyed and sent: a full queue holds its sender")
     words = {False: "are neither obeyed nor sent", True: "are obeyed, but not sent"}
     said = "are sent, but not obeyed" if heeds_and_sends[1] else words[heeds_and_sends[0]]
-    text = f"pause frames {said}: a full queue drops frames, here or in the switch, and windows shrink"
+    text = (
+        f"pause frames {said}: a full queue drops frames, here or in the switch, and windows shrink"
+    )
     fix = ("ethtool", "-A", ifname, "rx", "on", "tx", "on")
     return warn("pause", text, f"{' '.join(fix)}, and flow control in the switch", fix)
 
