@@ -73,7 +73,7 @@ FOLDERS = {
 
 #: Folders that are weighed, and the most lines that they may have.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 103_333),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 103_335),
     "tools": (("tools",), 17_745),
 }
 
