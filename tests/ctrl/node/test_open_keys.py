@@ -66,9 +66,9 @@ def test_open__with_keys_and_sealed(make_lab: MakeLab, tmp_path: Path) -> None:
     # By default the keys are those of `carefulctl up`.
     home = client("-", "auth", at_home=True)
     if home.returncode != 77:
-        assert "sealed otherwise than ours" in home.stderr
+        assert "seals frames differently" in home.stderr
         assert "we have none" in client("none", at_home=True).stderr
-    assert "sealed otherwise than ours" in client(one.directory, "auth").stderr
+    assert "seals frames differently" in client(one.directory, "auth").stderr
     done = client(one.directory, "encrypt")
     assert done.stdout == "True True\n", done.stderr
     assert server.wait(60) == 0
