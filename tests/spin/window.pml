@@ -12,16 +12,27 @@
  * cumulative, so they contain those of the lost frame. Each broken on purpose: NO_TAIL: a frame
  * with none behind it is never asked for. FORGETS: the repair says no credits, and those of the
  * frames behind it are not cumulative. TWICE: the sender takes the cost of a lost frame back.
+ * WITHHOLD: node 1 withholds so many buffers of the window, or none again (link/congestion.c); it
+ * changes that CHANGES times. The rest is w, from which T is made.
  * DEADLOCK: check that there is none. CLAIM: check that who has data sends it.
  */
 #ifndef W
 #define W 4
 #endif
+#ifdef WITHHOLD
+#define w	(W - withheld[me])
+#define least	(W - WITHHOLD)
+#define told	(owed[me] > withheld[me] -> owed[me] - withheld[me] : 0)
+#else
+#define w	W
+#define least	W
+#define told	owed[me]
+#endif
 #ifndef T
-#define T (W / 2 > 2 -> W / 2 : 2)
+#define T (w / 2 > 2 -> w / 2 : 2)
 #endif
 #ifndef COST
-#define COST (W - T)
+#define COST (least - (least / 2 > 2 -> least / 2 : 2))
 #endif
 #ifndef SPARE
 #define SPARE 1
@@ -29,6 +40,10 @@
 
 byte free[2] = W;	/* credits */
 byte owed[2];		/* buffers in the fill ring that the other was not told of */
+#ifdef WITHHOLD
+byte withheld[2];
+byte changes[2] = CHANGES;	/* that are left */
+#endif
 byte kept[2];		/* buffers of a frame that the application still uses */
 byte want[2];		/* cost of the next data frame; 0: there is none, nor will there be */
 bool sent[2];		/* data, in this round */
@@ -99,9 +114,9 @@ inline repair()
 #define keepable	data
 #endif
 #define may_send	(want[me] && free[me] >= want[me] + SPARE)
-#define due		(owed[me] >= T && free[me] >= 1)
+#define due		(told >= T && free[me] >= 1)
 #define choose		if :: want[me] = 0 :: want[me] = 1 :: want[me] = COST fi
-#define send(data, cost)	wire[1 - me]!data, cost, owed[me]; free[me] = free[me] - cost; owed[me] = 0
+#define send(data, cost)	wire[1 - me]!data, cost, told; free[me] = free[me] - cost; owed[me] = owed[me] - told
 
 /*
  * Rounds of careful_poll(): take what came, send data, then updates. A round is one step:
@@ -168,8 +183,24 @@ end:	do
 	od
 }
 
+#ifdef WITHHOLD
+/* The network is congested, or no longer. */
+proctype network(byte me)
+{
+end:	do
+	:: atomic { changes[me] > 0 && withheld[me] == 0 -> changes[me]--; withheld[me] = WITHHOLD }
+	:: atomic { changes[me] > 0 && withheld[me] > 0 -> changes[me]--; withheld[me] = 0 }
+	od
+}
+#endif
+
 init {
-	atomic { run node(0); run node(1); run application(0); run application(1) }
+	atomic {
+#ifdef WITHHOLD
+		run network(1);
+#endif
+		run node(0); run node(1); run application(0); run application(1)
+	}
 }
 
 #ifdef DEADLOCK
