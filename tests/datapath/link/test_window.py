@@ -51,7 +51,7 @@ def rx_of(c: tuple[Any, Any], size: int, received: int, returned: int, announced
     ffi, lib = c
     threshold = lib.window_threshold(size)
     amounts = (received % WRAP, returned % WRAP, announced % WRAP)
-    return ffi.new("struct window_rx *", (size, threshold, *amounts))
+    return ffi.new("struct window_rx *", (size, 0, threshold, *amounts))
 
 
 @given(size=sizes)
