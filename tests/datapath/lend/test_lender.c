@@ -71,8 +71,8 @@ static struct fake_answer *ask(uint32_t peer, uint16_t handler, const char *name
 		memcpy(all + at, &host, sizeof(host));
 		at += sizeof(host);
 	}
-	memcpy(all + at, name, strlen(name));
-	return answer(fake_request(c, peer, handler, NULL, all, (uint32_t)(at + strlen(name))));
+	at += (size_t)snprintf((char *)all + at, sizeof(all) - at, "%s", name);
+	return answer(fake_request(c, peer, handler, NULL, all, (uint32_t)at));
 }
 
 static int create(uint32_t peer, const char *name, uint64_t bytes)
@@ -87,9 +87,9 @@ static void test_request__of_any_length(void)
 
 	start(1 << 20, 0, 1000);
 	memset(all, 'x', sizeof(all));
-	for (uint16_t handler = CAREFUL_MEMORY_CREATE; handler <= CAREFUL_MEMORY_STAT; handler++) {
+	for (int handler = CAREFUL_MEMORY_CREATE; handler <= CAREFUL_MEMORY_STAT; handler++) {
 		for (uint32_t n = handler == CAREFUL_MEMORY_STAT; n < sizeof(all); n++) {
-			const uint32_t token = fake_request(c, 0, handler, NULL, all, n);
+			const uint32_t token = fake_request(c, 0, (uint16_t)handler, NULL, all, n);
 
 			if (handler == CAREFUL_MEMORY_LIST)
 				CHECK_EQ(answer(token)->status, 0);
@@ -152,7 +152,10 @@ static void test_piece__of_another_host_is_not_there(void)
 	CHECK_EQ(ask(0, CAREFUL_MEMORY_CREATE, "ours", 4096, 1)->status, 0);
 	absent = ask(1, CAREFUL_MEMORY_OPEN, "none", 0, -1);
 	hidden = ask(1, CAREFUL_MEMORY_OPEN, "mine", 0, -1);
-	CHECK(absent->status == -ENOENT && !memcmp(absent, hidden, sizeof(*absent)));
+	CHECK_EQ(absent->status, -ENOENT);
+	CHECK_EQ(hidden->status, -ENOENT);
+	CHECK(absent->bytes == hidden->bytes && !absent->bytes);
+	CHECK(!memcmp(absent->args, hidden->args, sizeof(absent->args)));
 	CHECK_EQ(ask(1, CAREFUL_MEMORY_DELETE, "ours", 0, -1)->status, -ENOENT);
 	CHECK_EQ(ask(2, CAREFUL_MEMORY_OPEN, "ours", 0, -1)->status, -ENOENT);
 	CHECK_EQ(answer(fake_request(c, 2, CAREFUL_MEMORY_LIST, NULL, NULL, 0))->bytes, 0);
