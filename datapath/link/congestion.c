@@ -2,12 +2,14 @@
 /*
  * The answer to congestion. The receiver withholds part of a window, so that the peer has at most w
  * buffers outstanding. w grows by one for each w buffers that arrive. It shrinks by the share of
- * frames that the network lost, as in DCTCP (RFC 8257 section 3.3), and at least by a sixth, so
- * that senders who share a link come to equal shares. Losses at random, which a smaller w does not
- * prevent, then cost little.
+ * frames that the network lost, as in DCTCP (RFC 8257 section 3.3). If that share is not small, w
+ * shrinks at least by a sixth, so that senders who share a link come to equal shares. Losses at
+ * random, which a smaller w does not prevent, then cost little.
  */
 #include "link/link.h"
 #include "link/repair.h"
+
+enum { SHARED = 24 }; /* fewer lost than one in so many: at random */
 
 /* Returns the smallest w: a frame of the largest cost and an update fit into half of it. */
 static uint32_t least(const struct link_peer *peer)
@@ -24,7 +26,9 @@ static uint32_t next(uint32_t now, uint32_t lost, uint32_t sent)
 
 	if (!lost)
 		return now + 1;
-	return now - (cut > now / 6 ? cut : now / 6);
+	if (SHARED * lost >= sent && cut < now / 6)
+		cut = now / 6;
+	return now - cut;
 }
 
 /* Looks at w once for each w buffers that arrived or were lost. */

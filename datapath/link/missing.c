@@ -61,6 +61,7 @@ void missing_came(struct link_peer *peer, uint32_t seq)
 	if (!asked->first_us)
 		return;
 	if (now_us - asked->first_us <= missing->repair_us / 4) { /* no repair comes so soon */
+		missing->repair_us -= missing->repair_us / 4; /* or they became faster */
 		congestion_late(peer);
 		peer->session->late++;
 		return;

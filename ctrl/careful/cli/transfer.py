@@ -183,7 +183,7 @@ def get(words: tuple[str, ...], **given: object) -> None:
 
 
 def options_like_get(taken: Collection[str], text: Mapping[str, str]) -> list[click.Parameter]:
-    """Returns get's options of these names, for another command; `text` replaces help."""
+    """Returns the options of `get` of these names, for another command; `text` replaces help."""
     params = [copy.copy(one) for one in get.params if one.name in taken]
     for one in params:
         if isinstance(one, click.Option):
@@ -192,7 +192,7 @@ def options_like_get(taken: Collection[str], text: Mapping[str, str]) -> list[cl
 
 
 def given_to_get(given: Given) -> Given:
-    """Returns a command's options and the defaults of get's others."""
+    """Returns a command's options and the defaults of the other options of `get`."""
     return get.make_context("get", ["h2:"], parent=click.get_current_context()).params | given
 
 
