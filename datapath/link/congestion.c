@@ -22,7 +22,7 @@ static uint32_t least(const struct link_peer *peer)
 /* Returns the next w, after so many of the frames that were sent with this one were lost. */
 static uint32_t next(uint32_t now, uint32_t lost, uint32_t sent)
 {
-	uint32_t cut = (uint32_t)(3ull * now * lost / (4 * sent));
+	uint32_t cut = (uint32_t)(3ull * now * lost / (4ull * sent));
 
 	if (!lost)
 		return now + 1;
