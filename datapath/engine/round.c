@@ -29,7 +29,7 @@ void round_send(struct careful *c)
 	if (c->link.trains)
 		link_trains_send(&c->link);
 	/* Before the kick, so that file operations overlap with the frames. */
-	if (c->storage->ops->pending(c->storage))
+	if (c->storage->pending)
 		storage_flush(c->storage);
 	link_kick(&c->link);
 }
@@ -109,7 +109,7 @@ static uint32_t take_in(struct careful *c)
 
 static void finish(struct careful *c)
 {
-	if (c->storage->ops->pending(c->storage))
+	if (c->storage->pending)
 		c->storage->ops->poll(c->storage);
 	tell_changes(c);
 	if (c->messages.finished || c->messages.unanswered)

@@ -301,7 +301,7 @@ void link_peer_whereabouts(const struct link_peer *peer, struct careful_peer_whe
 
 /* rx.c: frames in */
 void link_rx(struct link *link);
-bool link_rx_next(struct link *link, struct link_rxframe *frame);
+bool link_rx_take(struct link *link, struct link_rxframe *frame);
 void link_release(struct link *link, struct link_rxframe *frame);
 void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoch, uint32_t cost,
 			const uint64_t *addrs, uint32_t n);
@@ -321,6 +321,12 @@ static inline void link_dirty(struct link_peer *peer)
 		return;
 	peer->dirty = true;
 	link->dirty[link->dirty_count++] = peer;
+}
+
+/* Calls link_rx_take() if there may be a frame; most rounds find none. */
+static inline bool link_rx_next(struct link *link, struct link_rxframe *frame)
+{
+	return (link->rx_at < link->rx_got || link->following) && link_rx_take(link, frame);
 }
 
 /* Publishes the released receive buffers; only now are their credits owed. */

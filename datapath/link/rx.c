@@ -339,7 +339,7 @@ static bool follow(struct link *link, struct link_rxframe *frame)
  * the next call, and call link_publish() at the end. The caller handles a frame before the next one
  * is checked, so its effects apply to the next one too.
  */
-bool link_rx_next(struct link *link, struct link_rxframe *frame)
+bool link_rx_take(struct link *link, struct link_rxframe *frame)
 {
 	while (true) {
 		uint64_t began_ns = link->rx_began_ns;

@@ -40,13 +40,15 @@ struct storage_io {
 	struct iovec *iov; /* the caller's; restored when done */
 };
 
-/* @ops_count: operations started
+/* @pending: operations under way, whose done() will be called
+ * @ops_count: operations started
  * @calls: system calls made
  * @registered: operations with a registered file or registered memory
  * @denied: errno of a kernel that denies io_uring, else 0; lanes do the work then
  * @aside_bytes: writes of at least this size leave submit()'s thread, even to memory; 0: none do */
 struct storage {
 	const struct storage_ops *ops;
+	uint32_t pending;
 	int denied;
 	uint64_t aside_bytes;
 	uint64_t ops_count, calls, registered;
@@ -70,7 +72,6 @@ struct storage_ops {
 	uint32_t (*poll)(struct storage *storage);
 	/* Readable when poll() has work; -1: never. */
 	int (*wait_fd)(struct storage *storage);
-	uint32_t (*pending)(struct storage *storage);
 	/* Returns the number of operations that hang in a file system. Their memory and this
 	 * storage then stay until the process ends. */
 	uint32_t (*close)(struct storage *storage);

@@ -33,14 +33,13 @@ enum {
  * @memory: registered memory; length 0: none
  * @vectored: several segments of it can be written at once
  * @files: registered files are possible
- * @pending: operations under way, in the ring or in lanes
  * @in_ring: those in the ring, all of ring_dev
  * @lanes: NULL until needed */
 struct uring {
 	struct storage storage;
 	struct io_uring ring;
 	struct op *free;
-	uint32_t pending, in_ring;
+	uint32_t in_ring;
 	uint64_t ring_dev;
 	struct lanes *lanes;
 	pid_t owner;
@@ -213,7 +212,7 @@ static int uring_submit(struct storage *storage, struct storage_io *io)
 		return -EAGAIN;
 	}
 	u->free = next;
-	u->pending++;
+	storage->pending++;
 	if (!in_lane) {
 		u->in_ring++;
 		op_queue(u, op);
@@ -234,7 +233,7 @@ static void op_free(struct uring *u, struct op *op)
 
 	op->next = u->free;
 	u->free = op;
-	u->pending--;
+	u->storage.pending--;
 	io->done(io);
 }
 
@@ -287,7 +286,7 @@ static uint32_t uring_poll(struct storage *storage)
 	struct io_uring_cqe *cqe;
 	uint32_t done = 0;
 
-	if (!u->pending)
+	if (!storage->pending)
 		return 0;
 	if (storage->denied)
 		return take_lanes(u);
@@ -311,11 +310,6 @@ static int uring_wait_fd(struct storage *storage)
 	const struct uring *u = (struct uring *)storage;
 
 	return storage->denied ? fs_workers_fd(u->lanes) : u->ring.ring_fd;
-}
-
-static uint32_t uring_pending(struct storage *storage)
-{
-	return ((struct uring *)storage)->pending;
 }
 
 /* Waits for the ring's operations as long as some still end. */
@@ -416,7 +410,6 @@ static const struct storage_ops uring_ops = {
 	.waits = uring_waits,
 	.poll = uring_poll,
 	.wait_fd = uring_wait_fd,
-	.pending = uring_pending,
 	.close = uring_close,
 };
 

@@ -346,8 +346,8 @@ static int io_submit(struct storage *storage, struct storage_io *io)
 
 	if (node->io_mode & 8 && !(node->io_mode & 0x10))
 		return -EAGAIN;
-	if (node->io_mode & 1 && node->ios_count < NODE_IOS) {
-		node->ios[node->ios_count++] = io;
+	if (node->io_mode & 1 && node->storage.pending < NODE_IOS) {
+		node->ios[node->storage.pending++] = io;
 		return 0;
 	}
 	io_do(node, io);
@@ -364,14 +364,14 @@ static bool io_waits(struct storage *storage, struct storage_io *io)
 static uint32_t io_poll(struct storage *storage)
 {
 	struct node *node = node_of_storage(storage);
-	uint32_t at = node->io_mode & 2 ? node->ios_count - 1 : 0;
+	uint32_t at = node->io_mode & 2 ? node->storage.pending - 1 : 0;
 	struct storage_io *io;
 
-	if (!node->ios_count || node->io_mode & 4)
+	if (!node->storage.pending || node->io_mode & 4)
 		return 0;
 	io = node->ios[at];
 	memmove(node->ios + at, node->ios + at + 1,
-		(--node->ios_count - at) * sizeof(struct storage_io *));
+		(--node->storage.pending - at) * sizeof(struct storage_io *));
 	io_do(node, io);
 	io->done(io);
 	return 1;
@@ -381,11 +381,6 @@ static int io_wait_fd(struct storage *storage)
 {
 	(void)storage;
 	return -1;
-}
-
-static uint32_t io_pending(struct storage *storage)
-{
-	return node_of_storage(storage)->ios_count;
 }
 
 static uint32_t io_close(struct storage *storage)
@@ -399,7 +394,6 @@ static const struct storage_ops storage_ops = {
 	.waits = io_waits,
 	.poll = io_poll,
 	.wait_fd = io_wait_fd,
-	.pending = io_pending,
 	.close = io_close,
 };
 

@@ -295,7 +295,7 @@ static void settle(struct node *node)
 	for (int i = 0; i < 8; i++) {
 		node_leave(node, NODE_TX);
 		node_time(node, 1);
-		while (node->ios_count)
+		while (node->storage.pending)
 			node_poll(node, 1);
 	}
 }

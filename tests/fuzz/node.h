@@ -65,7 +65,6 @@ struct node {
 	struct careful_keyed asked; /* its last HELLO that proves a key */
 
 	struct storage_io *ios[NODE_IOS];
-	uint32_t ios_count;
 	uint8_t io_mode; /* result of the next operation */
 	int fd; /* a file for regions and spans */
 

@@ -48,7 +48,7 @@ static bool files_waits(struct storage *storage, struct storage_io *io)
 /* Among those under way, in the order of their ends. */
 static void insert(struct files *files, struct storage_io *io, uint64_t due_ns)
 {
-	uint32_t at = files->count++;
+	uint32_t at = files->storage.pending++;
 
 	for (; at; at--) {
 		uint32_t before = (files->head + at - 1) % FILES_DEPTH;
@@ -78,7 +78,7 @@ static int files_submit(struct storage *storage, struct storage_io *io)
 		carry_out(files, io);
 		return 1;
 	}
-	if (files->count == FILES_DEPTH)
+	if (files->storage.pending == FILES_DEPTH)
 		return -EAGAIN;
 	insert(files, io, is_frozen(files, io) ? files->thaw_ns : due_ns);
 	return 0;
@@ -89,11 +89,11 @@ static uint32_t files_poll(struct storage *storage)
 	struct files *files = to_files(storage);
 	uint32_t done = 0;
 
-	while (files->count && files->due_ns[files->head] <= files->time_ns) {
+	while (files->storage.pending && files->due_ns[files->head] <= files->time_ns) {
 		struct storage_io *io = files->queue[files->head];
 
 		files->head = (files->head + 1) % FILES_DEPTH;
-		files->count--;
+		files->storage.pending--;
 		/* Only now: until it ends, the memory is the operation's. */
 		carry_out(files, io);
 		io->done(io);
@@ -108,14 +108,9 @@ static int files_wait_fd(struct storage *storage)
 	return -1;
 }
 
-static uint32_t files_pending(struct storage *storage)
-{
-	return to_files(storage)->count;
-}
-
 static uint32_t files_close(struct storage *storage)
 {
-	to_files(storage)->count = 0;
+	storage->pending = 0;
 	return 0;
 }
 
@@ -124,7 +119,6 @@ static const struct storage_ops files_ops = {
 	.waits = files_waits,
 	.poll = files_poll,
 	.wait_fd = files_wait_fd,
-	.pending = files_pending,
 	.close = files_close,
 };
 
@@ -143,5 +137,5 @@ void files_set(struct files *files, int fd, uint8_t *bytes, uint32_t count)
 
 uint64_t files_next_ns(const struct files *files)
 {
-	return files->count ? files->due_ns[files->head] : UINT64_MAX;
+	return files->storage.pending ? files->due_ns[files->head] : UINT64_MAX;
 }

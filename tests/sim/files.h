@@ -24,7 +24,7 @@ struct files {
 	} file[FILES_MAX];
 	struct storage_io *queue[FILES_DEPTH]; /* in the order in which they end */
 	uint64_t due_ns[FILES_DEPTH];
-	uint32_t head, count;
+	uint32_t head;
 	uint64_t time_ns;
 	uint64_t delay_ns;
 	uint64_t frozen;

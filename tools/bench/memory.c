@@ -312,7 +312,6 @@ static const struct storage_ops storage_ops = {
 	.waits = no_wait,
 	.poll = no_io,
 	.wait_fd = no_fd,
-	.pending = no_io,
 	.close = no_close,
 };
 

@@ -561,11 +561,11 @@ static void test_storage__an_operation_for_each_buffer(void)
 		iov[i] = (struct iovec){ .iov_base = source, .iov_len = 1 };
 		CHECK(storage->ops->submit(storage, &io[i]) >= 0);
 	}
-	for (int i = 0; i < PATIENCE && storage->ops->pending(storage); i++) {
+	for (int i = 0; i < PATIENCE && storage->pending; i++) {
 		storage->ops->flush(storage);
 		storage->ops->poll(storage);
 	}
-	CHECK_EQ(storage->ops->pending(storage), 0);
+	CHECK_EQ(storage->pending, 0);
 	ends_close(&ends);
 	close(fd);
 }

@@ -17,7 +17,6 @@ static struct slow {
 	struct storage base;
 	struct storage *real;
 	struct storage_io *first, **last;
-	uint32_t pending;
 	bool open;
 } slow;
 
@@ -27,7 +26,7 @@ static int slow_submit(struct storage *storage, struct storage_io *io)
 	io->next = NULL;
 	*slow.last = io;
 	slow.last = &io->next;
-	slow.pending++;
+	slow.base.pending++;
 	return 0;
 }
 
@@ -42,18 +41,12 @@ static uint32_t slow_poll(struct storage *storage)
 		slow.first = io->next;
 		if (!slow.first)
 			slow.last = &slow.first;
-		slow.pending--;
+		slow.base.pending--;
 		io->result = pwritev(io->fd, io->iov, io->iov_count, (off_t)io->offset);
 		io->done(io);
 		n++;
 	}
 	return n;
-}
-
-static uint32_t slow_pending(struct storage *storage)
-{
-	(void)storage;
-	return slow.pending;
 }
 
 static bool slow_waits(struct storage *storage, struct storage_io *io)
@@ -69,7 +62,6 @@ static void slow_down(struct careful *c)
 		.submit = slow_submit,
 		.waits = slow_waits,
 		.poll = slow_poll,
-		.pending = slow_pending,
 	};
 
 	if (c->storage != &slow.base)
@@ -109,11 +101,11 @@ static void test_slot__used_again_while_the_receiver_writes(void)
 				       BYTES, CAREFUL_HANDLERS, NULL, 0, on_done, &outcomes[i]),
 			 0);
 	}
-	for (int i = 0; i < PATIENCE && slow.pending < MESSAGES; i++) {
+	for (int i = 0; i < PATIENCE && slow.base.pending < MESSAGES; i++) {
 		poll_both(&ends);
 		CHECK_EQ(ends.c[1]->link.counters[CAREFUL_C_DROP_MESSAGE], 0);
 	}
-	CHECK_EQ(slow.pending, MESSAGES); /* more than there are slots, and none has ended */
+	CHECK_EQ(slow.base.pending, MESSAGES); /* more than there are slots, and none has ended */
 	slow.open = true;
 	for (uint32_t i = 0; i < MESSAGES; i++) {
 		await(&ends, &outcomes[i]);
@@ -151,7 +143,7 @@ static void test_abort__waits_for_a_send_buffer(void)
 	CHECK_EQ(careful_get(ends.c[0], (uint32_t)ends.peer, key, 0, &local, BYTES, 0, on_done,
 			     &outcome),
 		 0);
-	for (int i = 0; i < PATIENCE && !slow.pending; i++)
+	for (int i = 0; i < PATIENCE && !slow.base.pending; i++)
 		poll_both(&ends);
 	CHECK(slow.first);
 	link_complete(link);
@@ -236,7 +228,7 @@ static void test_epoch__a_late_write_is_no_later_ones(void)
 	slow_down(ends.c[1]);
 	io->result = pwritev(io->fd, io->iov, io->iov_count, (off_t)io->offset);
 	io->done(io);
-	CHECK_EQ(slow.pending, 1);
+	CHECK_EQ(slow.base.pending, 1);
 	CHECK_EQ(peer->kept, 0);
 	epoch = peer->epoch;
 	link_break(peer);
@@ -247,10 +239,11 @@ static void test_epoch__a_late_write_is_no_later_ones(void)
 		CHECK_EQ(careful_store(ends.c[0], (uint32_t)ends.peer, keys[i], 0, &spans[1], LARGE,
 				       CAREFUL_HANDLERS, NULL, 0, on_done, &outcomes[1 + i]),
 			 0);
-	for (int i = 0; i < PATIENCE && (!has_come(ends.c[1], keys[0]) || slow.pending < 2); i++)
+	for (int i = 0; i < PATIENCE && (!has_come(ends.c[1], keys[0]) || slow.base.pending < 2);
+	     i++)
 		poll_both(&ends);
 	CHECK(has_come(ends.c[1], keys[0]));
-	CHECK_EQ(slow.pending, 2); /* the other file's write */
+	CHECK_EQ(slow.base.pending, 2); /* the other file's write */
 	slow.open = true;
 	for (int i = 1; i < 3; i++) {
 		await(&ends, &outcomes[i]);

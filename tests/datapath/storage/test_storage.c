@@ -117,7 +117,7 @@ static int64_t run(int fd, bool write, uint64_t offset, void *buf, uint64_t byte
 		*inline_done = rc == 1;
 	if (rc == 0)
 		finish(&io, before);
-	assert(storage->ops->pending(storage) == 0);
+	assert(storage->pending == 0);
 	/* The caller's segments are unchanged, however often the operation was continued. */
 	assert(memcmp(io.iov, was, segments * sizeof(*was)) == 0);
 	free(io.iov);
@@ -286,7 +286,7 @@ static void test_many__under_way(void)
 	}
 	/* No more than DEPTH are accepted; the others are left as they were. */
 	assert(accepted == DEPTH && again == DEPTH);
-	assert(storage->ops->pending(storage) == DEPTH);
+	assert(storage->pending == DEPTH);
 	while (completed - before < accepted)
 		finish(&io[0], completed);
 	for (int i = 0; i < DEPTH; i++)
@@ -546,7 +546,7 @@ int main(void)
 	test_open__depth();
 	if (!test_error__full_disk())
 		skip_part("cannot mount a file system to fill");
-	assert(storage->ops->pending(storage) == 0);
+	assert(storage->pending == 0);
 	storage->ops->close(storage);
 	rmdir(dir);
 	return 0;
