@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import functools
 import math
+from bisect import bisect
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from careful.model.latency import fixed_latency_us
 from careful.model.stages import Array, Pipeline, check_message_bytes
-from careful.plan import Limits
+from careful.plan import Limits, Plan
 
 
 def optimal_size_bytes(message_bytes: float, g_b_us: float, G_others_us_per_byte: float) -> float:
@@ -149,3 +151,24 @@ def best_count(
     latency = fixed_latency_us(pipeline, message_bytes, counts)
     best = int(np.argmin(latency))
     return int(counts[best]), float(latency[best])
+
+
+def class_plan(
+    message_bytes: int, k: int, limits: Limits, latency_us: Callable[[float, int], float]
+) -> Plan:
+    """Fixed sizes for a class whose largest message is best cut into k.
+
+    The datapath cuts a message into the fewest equal fragments of at most the plan's size. Many
+    sizes cut the largest message into k, but shorter messages into different numbers. With this
+    one, a message gets k fragments from where they are faster than k - 1.
+
+    latency_us: latency of a message in so many fragments.
+    """
+    sizes = range(-(-message_bytes // k), (message_bytes - 1) // max(1, k - 1) + 1)
+
+    def pays(size: int) -> bool:
+        whole = size * (k - 1)
+        return latency_us(whole, k) < latency_us(whole, k - 1)
+
+    size = sizes[max(0, bisect(sizes, False, key=pays) - 1)] if k > 1 else message_bytes
+    return Plan.fixed(min(size, limits.max_bytes or size))

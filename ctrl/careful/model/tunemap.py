@@ -10,9 +10,10 @@ import numpy as np
 from careful.model.blackbox import BlackBox
 from careful.model.eager import pulsed_us
 from careful.model.fixed import best_count
+from careful.model.fixed import class_plan as fixed_class_plan
 from careful.model.flat import best_of, ramp_sizes, up_down_sizes
 from careful.model.hierarchy import hierarchical
-from careful.model.latency import latency_us, staged_exit_times_us
+from careful.model.latency import fixed_latency_us, latency_us, staged_exit_times_us
 from careful.model.planner import plan
 from careful.model.stages import Array, Pipeline
 from careful.plan import (
@@ -104,7 +105,9 @@ def class_plan(
     if ramp_us > fixed_us:
         ramp, ramp_us = fixed, fixed_us
     pays = fixed_us / ramp_us - 1 >= ramp_gain_min
-    chosen, chosen_us, block = (ramp, ramp_us, 0) if pays else (fixed, fixed_us, 0)
+    chosen, chosen_us, block = ramp, ramp_us, 0
+    if not pays:
+        chosen, chosen_us = _for_class(pipeline, message_bytes, fixed, limits), fixed_us
     if any(stage.group for stage in pipeline.stages):
         gathered = reassembling_plan(pipeline, message_bytes, limits)
         if gathered[1] < chosen_us:
@@ -142,7 +145,7 @@ def _class_from_outside(box: BlackBox, index: int, limits: Limits) -> ClassPlan:
     within = Limits(min(limits.min_bytes, message_bytes), limits.max_bytes)
     found = box.plan(message_bytes, within)
     us = found.latency_us
-    numbers = Plan.fixed(-(-message_bytes // found.fragments_count))
+    numbers = fixed_class_plan(message_bytes, found.fragments_count, limits, box.latency_us)
     return ClassPlan(index, message_bytes, numbers, us, us, us, us, us)
 
 
@@ -161,6 +164,15 @@ def fixed_plan(
         best = _best(pipeline, message_bytes, Limits(1, limits.max_bytes), plans)
     assert best is not None
     return best
+
+
+def _for_class(pipeline: Pipeline, message_bytes: int, fixed: Plan, limits: Limits) -> Plan:
+    """Returns the fixed plan that cuts the largest message alike, and serves the whole class."""
+
+    def cut_us(nbytes: float, k: int) -> float:
+        return float(fixed_latency_us(pipeline, nbytes, [k])[0])
+
+    return fixed_class_plan(message_bytes, len(fixed.sizes(message_bytes, limits)), limits, cut_us)
 
 
 def reassembling_plan(

@@ -9,7 +9,6 @@ spread of a gain is smaller.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +18,7 @@ import numpy as np
 
 from careful.jsonout import Json
 from careful.model.blackbox import BlackBox, Regime, equal_latency_us
+from careful.model.fixed import class_plan
 from careful.model.stages import Array
 from careful.plan import CLASS_COUNT, FRAME_LIMITS, Limits, Plan
 from careful.tuning.settings import STORE, Pulse, Value, class_bytes
@@ -242,7 +242,7 @@ def _row(path: Measured, index: int, now: Plan) -> Row:
     message_bytes = class_bytes(index)
     within = replace(path.limits, min_bytes=min(path.limits.min_bytes, message_bytes))
     found = path.box.plan(message_bytes, within)
-    best = Plan.fixed(math.ceil(message_bytes / found.fragments_count))
+    best = class_plan(message_bytes, found.fragments_count, path.limits, path.box.latency_us)
     now_us, gain = path.latency_us(message_bytes, now), path.gain_us(message_bytes, now, best)
     row = Row(
         index,

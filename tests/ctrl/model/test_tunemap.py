@@ -206,6 +206,28 @@ def test_class_plan__fixed_unless_a_ramp_gains_enough():
         assert each.flat_loss >= -1e-9
 
 
+EQUAL = Pipeline(tuple(Stage(f"hop {k}", 10, 20) for k in range(5)))
+
+
+@pytest.mark.parametrize(
+    "pipeline", [load_shipped("gam"), load_shipped("gms"), load_shipped("trapeze"), EQUAL]
+)
+def test_fixed_class__serves_every_size_of_its_class(pipeline):
+    """The size that only suits the largest message costs a message in the middle 5 to 15 %."""
+    pipeline = pipeline.sequential()
+    costs = []
+    for index in range(1, 16):
+        entry = class_plan(pipeline, index, ramp_gain_min=9.0)
+        assert len(entry.plan.sizes(64 << index)) == len(
+            fixed_plan(pipeline, 64 << index)[0].sizes(64 << index)
+        )
+        for nbytes in np.linspace((32 << index) + 1, 64 << index, 25).astype(int):
+            took = latency_us(pipeline, entry.plan.sizes(int(nbytes)))
+            costs.append(took / fixed_plan(pipeline, int(nbytes))[1] - 1)
+    assert max(costs) < 0.03
+    assert np.mean(costs) < 0.002
+
+
 def test_gam__without_limits_the_map_holds_the_theory_s_plan():
     found, latency = fixed_plan(load_shipped("gam"), 4096, Limits())
     assert found.first_bytes == 820

@@ -219,7 +219,7 @@ def test_text__names_what_is_measured_and_why(store: Store) -> None:
     assert "measured: mean latency of live messages" in text
     assert "at the start, by measure blackbox" in text
     assert "a note" in text
-    assert "4 KiB: 3750 → 820 bytes (held:" in text
+    assert "4 KiB: 3750 → 961 bytes (held:" in text
 
 
 def test_text__is_a_table_with_figures_and_no_exponents(store: Store) -> None:
@@ -239,7 +239,7 @@ def test_text__is_a_table_with_figures_and_no_exponents(store: Store) -> None:
         # Numbers are aligned right, with a dash for a missing one.
         assert all(row[at - 1] in "0123456789-" and row[at] == " " for row in rows[:16]), name
     one = rows[CLASS]
-    assert one.split()[:4] == ["to", "4", "KiB", "820"]
+    assert one.split()[:4] == ["to", "4", "KiB", "961"]
     assert float(one.split()[7]) == pytest.approx(50 * 7.5, rel=0.05)
 
 
