@@ -53,7 +53,7 @@ if(CAREFUL_TESTS)
   target_link_libraries(told PUBLIC careful_static)
   target_include_directories(told PUBLIC ${FUZZ} ${CAREFUL_ROOT}/tests/support)
   target_compile_options(told PRIVATE ${TEST_OPTIONS})
-  foreach(name first frame handshake hostile keyed released released_before reserve told
+  foreach(name first frame handshake hostile keyed released released_before reservation told
           train)
     target_link_libraries(test_${name} PRIVATE told)
   endforeach()
@@ -216,11 +216,11 @@ if(CAREFUL_TESTS)
   endforeach()
   target_sources(fetch PRIVATE ${CAREFUL_ROOT}/tests/support/block_client.c)
   target_include_directories(fetch PRIVATE ${CAREFUL_ROOT}/tests/support)
-  # In timed.c alone: null is timed by its calls, null_operations also within link.
-  set_source_files_properties(${CAREFUL_ROOT}/tools/bench/timed.c PROPERTIES COMPILE_DEFINITIONS
+  # In operation_times.c alone: null is timed by its calls, null_operations also within link.
+  set_source_files_properties(${CAREFUL_ROOT}/tools/bench/operation_times.c PROPERTIES COMPILE_DEFINITIONS
                               CAREFUL_OPERATIONS)
   set(NULL_SOURCES ${CAREFUL_ROOT}/tools/bench/null.c ${CAREFUL_ROOT}/tools/bench/memory.c
-                   ${CAREFUL_ROOT}/tools/bench/timed.c)
+                   ${CAREFUL_ROOT}/tools/bench/operation_times.c)
   add_executable(null ${NULL_SOURCES})
   # The same with link's operations timed: the objects of its own come before the library's.
   add_executable(null_operations ${NULL_SOURCES} link/tx.c link/tx_small.c link/rx.c

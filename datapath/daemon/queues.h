@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* An interface with several queues has a carefuld for each. They share only the device
- * (xsk_spread.c). The first starts the others, and all end when one does. */
+ * (xsk_dispatcher.c). The first starts the others, and all end when one does. */
 #pragma once
 
 #include <stdbool.h>

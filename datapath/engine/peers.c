@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Peers as the application sees them, and the effects of the end of an epoch. */
-#include "link/spread.h"
+#include "link/queue_choice.h"
 #include "engine/engine.h"
 
 #include <errno.h>
@@ -98,7 +98,7 @@ int careful_peer_moved(struct careful *c, uint32_t index, uint32_t *queue, uint3
 {
 	const struct link_peer *peer = engine_peer(c, index);
 
-	return peer && spread_moved(peer, queue, port) ? 0 : -ENOENT;
+	return peer && queue_choice_target(peer, queue, port) ? 0 : -ENOENT;
 }
 
 int own_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes, uint32_t queues)
@@ -136,7 +136,7 @@ int own_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes, 
 		peer = link_peer_get(&c->link, &to);
 	if (!peer)
 		return -EAGAIN;
-	spread_ask(peer, queues);
+	queue_choice_ask(peer, queues);
 	link_connect(peer);
 	tell_own(c, peer->slot, others);
 	return peer->slot;

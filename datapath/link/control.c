@@ -2,7 +2,7 @@
 /* Dispatches control messages and clock ticks. */
 #include "link/link.h"
 #include "link/repair.h"
-#include "link/spread.h"
+#include "link/queue_choice.h"
 
 #include <endian.h>
 
@@ -342,16 +342,16 @@ static void held_tick(struct link_peer *peer)
 void link_tick(struct link *link)
 {
 	link_stamps_tick(link);
-	spread_tick(link);
+	queue_choice_tick(link);
 	link->attentive = false;
 	link->mending -= link->mending > 0;
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		struct link_peer *peer = &link->peers[i];
 
-		if (reserve_tick(peer))
+		if (reservation_tick(peer))
 			link_break(peer);
 		else if (!peer->cookie_in && peer->session->granted && epoch_quiet(peer))
-			reserve_return(peer);
+			reservation_return(peer);
 		if (peer->state == CAREFUL_PEER_NONE && peer->phase == LINK_IDLE)
 			continue;
 		link_ping_tick(peer);

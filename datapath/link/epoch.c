@@ -49,7 +49,7 @@ void epoch_end(struct link_peer *peer)
 	peer->repair.wanted = 0;
 	link_train_reset(peer);
 	flow_close(&peer->flow);
-	reserve_over(peer);
+	reservation_epoch_over(peer);
 	seal_over(peer);
 	keyed_over(peer);
 	if (!peer->cookie_in)
@@ -102,7 +102,7 @@ void epoch_begin(struct link_peer *peer, uint64_t cookie)
 	uint32_t room = link_peer_room(peer);
 
 	assert(epoch_drained(peer) && !peer->cookie_in);
-	reserve_return(peer);
+	reservation_return(peer);
 	peer->cookie_in = cookie;
 	peer->cookie_plain = peer->trailer ? 0 : cookie;
 	peer->session->unasked = false;

@@ -21,7 +21,7 @@
  * @seq_in:  of the last one received
  * @ahead:   most that a frame's number may exceed seq_in
  * @ask:     buffers that our frames ask for beyond the window; @asked: the peer's last request
- *           (reserve.c)
+ *           (reservation.c)
  * @freeing: buffers in the fill batch, which are returned when it is published
  * @built:   buffers that built but unsent frames will fill
  * @most:    buffers that the peer may fill beyond those returned: the window, and credits by frames

@@ -14,11 +14,11 @@
  * If there are keys, all four messages prove them (keyed.c). No state changes before a proof: not
  * at A before B's CHALLENGE, not at B before A's second HELLO.
  *
- * Calls rate_limit.c, spread.c, keyed.c, seal.c, epoch.c, train.c, control_watch.c, peer.c.
+ * Calls rate_limit.c, queue_choice.c, keyed.c, seal.c, epoch.c, train.c, control_watch.c, peer.c.
  */
 #include "link/link.h"
 #include "link/repair.h"
-#include "link/spread.h"
+#include "link/queue_choice.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -385,7 +385,7 @@ static void challenge(struct link *link, const union address *to, const struct c
 
 	link_count(link, CAREFUL_C_CTRL_CHALLENGED);
 	ctrl.seq_sent = htobe32(++link->challenges);
-	spread_tell(link, to, hello, &ctrl);
+	queue_choice_answer(link, to, hello, &ctrl);
 	if (trusted)
 		keyed_say_static(link, to, trusted, &ctrl, CAREFUL_CHALLENGE);
 	else
@@ -485,7 +485,7 @@ bool handshake_on_challenge(struct link_peer *peer, const struct careful_ctrl *c
 		handshake_ask(peer);
 		return true;
 	}
-	if (spread_sends_away(peer, ctrl))
+	if (queue_choice_redirects(peer, ctrl))
 		return true;
 	/* Its frames may overtake its WELCOME, so we must know the process first. */
 	meet(peer, ctrl);

@@ -23,7 +23,7 @@ struct link_peer;
  * @token:     from the peer's CHALLENGE; 0: none yet
  * @challenge: number of the last CHALLENGE to this HELLO (careful_ctrl.seq_sent); 0: none yet
  * @among:     our queues, a bit each, that the peer may choose from when the session begins
- *             (spread.h); 0: no choice
+ *             (queue_choice.h); 0: no choice
  * @retry_ms:  between unanswered HELLOs
  * @refusals:  HELLOs in a row that got only a REFUSE that anybody can have sent; @refused_last: the
  *             last one did; @refused: errno of the last REFUSE

@@ -175,7 +175,7 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 	}
 	link->repairs = options->protocol != CAREFUL_PROTOCOL_TRADITIONAL &&
 			options->repair == CAREFUL_REPAIR_ON;
-	if (reserve_init(link, options->reserve) || reorder_init(link) ||
+	if (reservation_init(link, options->reserve) || reorder_init(link) ||
 	    (options->protocol == CAREFUL_PROTOCOL_TRADITIONAL && traditional_init(link))) {
 		link_deinit(link);
 		return link_refuse(error, -ENOMEM, "out of memory");
@@ -190,7 +190,7 @@ void link_deinit(struct link *link)
 {
 	traditional_deinit(link);
 	reorder_deinit(link);
-	reserve_deinit(link);
+	reservation_deinit(link);
 	seal_deinit(link);
 	keys_forget(&link->keys);
 	for (uint32_t i = 0; link->sessions && i < link->peers_max; i++)

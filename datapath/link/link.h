@@ -23,7 +23,7 @@
 #include "link/sink.h"
 #include "link/peer.h"
 #include "link/ping.h"
-#include "link/reserve.h"
+#include "link/reservation.h"
 #include "link/seal.h"
 #include "link/traditional.h"
 #include "link/train.h"
@@ -154,7 +154,7 @@ struct link {
 	/* Send buffers: a stack of free chunks, and the frames queued since the last kick. */
 	uint64_t *tx_free;
 	uint32_t tx_free_count;
-	bool *lent; /* by send buffer: lent to the application (lend.c) */
+	bool *lent; /* by send buffer: lent to the application (app_buffers.c) */
 	uint32_t lent_count, lent_most;
 	struct device_desc tx_queue[LINK_TX_QUEUE];
 	uint32_t tx_queued;
@@ -404,7 +404,7 @@ static inline bool link_asked(const struct link_peer *peer)
 	return peer->repair.wanted != 0;
 }
 
-/* lend.c: send buffers of the application */
+/* app_buffers.c: send buffers of the application */
 int link_lend_init(struct link *link);
 uint8_t *link_lend(struct link *link);
 bool link_is_lent(const struct link *link, const uint8_t *body);
@@ -512,7 +512,7 @@ static inline uint32_t link_room(const struct link_peer *peer)
 static inline void link_ask(struct link_peer *peer, uint64_t bytes, uint32_t beside)
 {
 	if (peer->flow.tx.reserve)
-		reserve_ask(peer, bytes, beside);
+		reservation_ask(peer, bytes, beside);
 }
 
 /* Reports whether frames queue for the peer: there, on the path, or at the device. */

@@ -269,7 +269,7 @@ struct link_missing {
  * @claims:        regions that only this peer may use
  * @seal:          state of sealed frames; NULL: nobody's are sealed here
  * @unasked:       our request is withdrawn, and no frame after @unasked_seq has said so
- * @moved_queue, @moved_port: where a CHALLENGE sent us (spread.h): our queue and the peer's port
+ * @moved_queue, @moved_port: where a CHALLENGE sent us (queue_choice.h): our queue, the peer's port
  * @lost_here:     lost frames that were found here
  * @lost_before:   of these, before the peer was this process, which does not hear of them
  * @sent_again:    frames that the peer requested again; @asked_again: that we requested;

@@ -5,7 +5,7 @@
 #include "link/group.h"
 #include "link/link.h"
 #include "link/repair.h"
-#include "link/timed.h"
+#include "link/operation_timer.h"
 
 #include <assert.h>
 #include <endian.h>
@@ -188,7 +188,7 @@ static enum careful_counter admit(struct link_rxframe *frame)
 	if (verdict != FLOW_NEXT)
 		return out_of_order(frame, verdict, missing);
 	if (frame->hdr.extra != peer->flow.asked)
-		reserve_asked(peer, frame->hdr.extra);
+		reservation_asked(peer, frame->hdr.extra);
 	return next(peer);
 }
 
@@ -321,7 +321,7 @@ static bool follow(struct link *link, struct link_rxframe *frame)
 				break;
 			}
 			if (!link_group_is(frame) && frame->hdr.extra != peer->flow.asked)
-				reserve_asked(peer, frame->hdr.extra);
+				reservation_asked(peer, frame->hdr.extra);
 			link_received(link, frame);
 			if (frame->hdr.type != CAREFUL_UPDATE)
 				return true;
@@ -444,7 +444,7 @@ void link_publish_freed(struct link *link)
 		link->fill_count = 0;
 	}
 	if (link->reserve.count)
-		reserve_settle(link);
+		reservation_settle(link);
 	for (uint32_t i = 0; i < link->dirty_count; i++) {
 		struct link_peer *peer = link->dirty[i];
 

@@ -5,7 +5,7 @@
  * asks later.
  */
 #include "link/traditional_private.h"
-#include "link/timed.h"
+#include "link/operation_timer.h"
 
 #include <errno.h>
 #include <stdlib.h>

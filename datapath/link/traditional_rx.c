@@ -7,7 +7,7 @@
  * always finds a buffer.
  */
 #include "link/traditional_private.h"
-#include "link/timed.h"
+#include "link/operation_timer.h"
 
 #include <assert.h>
 #include <endian.h>

@@ -6,7 +6,7 @@
 #include "link/link.h"
 #include "link/repair.h"
 #include "link/out.h"
-#include "link/timed.h"
+#include "link/operation_timer.h"
 
 #include <endian.h>
 #include <string.h>

@@ -5,21 +5,21 @@
 #include <stdlib.h>
 
 enum {
-	LANES = 16,
-	LANE_THREADS = 4,
+	GROUPS = 16,
+	GROUP_THREADS = 4,
 };
 
-/* @dev: the file system that the lane serves while it has operations
+/* @dev: the file system that the group serves while it has operations
  * @ops: operations that fs_workers_take() has not returned */
-struct lane {
-	struct pool_group group;
+struct fs_group {
+	struct pool_group jobs;
 	uint64_t dev;
 	uint32_t ops;
 };
 
-struct lanes {
+struct fs_workers {
 	struct pool pool;
-	struct lane lane[LANES];
+	struct fs_group groups[GROUPS];
 };
 
 static void run(struct pool *pool, struct pool_job *job)
@@ -31,72 +31,72 @@ static void run(struct pool *pool, struct pool_job *job)
 }
 
 static const struct pool_rules rules = {
-	.workers_max = LANES * LANE_THREADS,
-	.group_max = LANE_THREADS,
+	.workers_max = GROUPS * GROUP_THREADS,
+	.group_max = GROUP_THREADS,
 	.run = run,
 };
 
-/* Returns a file system's lane, or a free lane, or NULL. */
-static struct lane *lane_of(struct lanes *lanes, uint64_t dev)
+/* Returns a file system's group, or a free group, or NULL. */
+static struct fs_group *group_of(struct fs_workers *workers, uint64_t dev)
 {
-	struct lane *found = NULL;
+	struct fs_group *found = NULL;
 
-	for (uint32_t i = 0; i < LANES; i++) {
-		struct lane *lane = &lanes->lane[i];
+	for (uint32_t i = 0; i < GROUPS; i++) {
+		struct fs_group *group = &workers->groups[i];
 
-		if (lane->ops && lane->dev == dev)
-			return lane;
-		if (!lane->ops)
-			found = lane;
+		if (group->ops && group->dev == dev)
+			return group;
+		if (!group->ops)
+			found = group;
 	}
 	return found;
 }
 
-int fs_workers_put(struct lanes *lanes, struct op *op)
+int fs_workers_put(struct fs_workers *workers, struct op *op)
 {
-	struct lane *lane = lane_of(lanes, op->io->dev);
+	struct fs_group *group = group_of(workers, op->io->dev);
 
-	if (!lane)
+	if (!group)
 		return -EBUSY;
-	lane->dev = op->io->dev;
-	lane->ops++;
-	pool_put(&lanes->pool, &lane->group, &op->job);
+	group->dev = op->io->dev;
+	group->ops++;
+	pool_put(&workers->pool, &group->jobs, &op->job);
 	return 0;
 }
 
-int fs_workers_fd(const struct lanes *lanes)
+int fs_workers_fd(const struct fs_workers *workers)
 {
-	return lanes->pool.event_fd;
+	return workers->pool.event_fd;
 }
 
-struct op *fs_workers_take(struct lanes *lanes)
+struct op *fs_workers_take(struct fs_workers *workers)
 {
-	struct op *op = (struct op *)pool_take(&lanes->pool);
+	struct op *op = (struct op *)pool_take(&workers->pool);
 
 	if (op)
-		((struct lane *)op->job.group)->ops--;
+		((struct fs_group *)op->job.group)->ops--;
 	return op;
 }
 
-int fs_workers_open(struct lanes **lanes)
+int fs_workers_open(struct fs_workers **workers)
 {
-	struct lanes *made = calloc(1, sizeof(*made));
+	struct fs_workers *made = calloc(1, sizeof(*made));
 	int rc = made ? pool_open(&made->pool, &rules, NULL) : -ENOMEM;
 
 	if (rc)
 		free(made);
 	else
-		*lanes = made;
+		*workers = made;
 	return rc;
 }
 
-uint32_t fs_workers_close(struct lanes *lanes, uint32_t patience_ms)
+uint32_t fs_workers_close(struct fs_workers *workers, uint32_t patience_ms)
 {
-	uint32_t left = pool_stop(&lanes->pool, patience_ms, false);
+	uint32_t left = pool_stop(&workers->pool, patience_ms, false);
 
 	if (left)
 		return left;
-	pool_free(&lanes->pool);
-	free(lanes);
+	pool_free(&workers->pool);
+	free(workers);
 	return 0;
 }

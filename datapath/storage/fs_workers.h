@@ -11,15 +11,15 @@
 
 #include "storage/op.h"
 
-struct lanes;
+struct fs_workers;
 
-int fs_workers_open(struct lanes **lanes);
-/* Moves the whole operation in a thread of its file system (io->dev). -EBUSY: no lane is free. */
-int fs_workers_put(struct lanes *lanes, struct op *op);
+int fs_workers_open(struct fs_workers **workers);
+/* Moves the whole operation in a thread of its file system (io->dev). -EBUSY: no group is free. */
+int fs_workers_put(struct fs_workers *workers, struct op *op);
 /* Returns a descriptor that is readable while fs_workers_take() has something. */
-int fs_workers_fd(const struct lanes *lanes);
+int fs_workers_fd(const struct fs_workers *workers);
 /* Returns an operation that has ended, or NULL. */
-struct op *fs_workers_take(struct lanes *lanes);
+struct op *fs_workers_take(struct fs_workers *workers);
 /* Waits up to patience_ms for running operations; waiting ones never start. Returns how many still
  * hang: these use their files and memory until they end. */
-uint32_t fs_workers_close(struct lanes *lanes, uint32_t patience_ms);
+uint32_t fs_workers_close(struct fs_workers *workers, uint32_t patience_ms);

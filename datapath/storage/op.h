@@ -9,8 +9,8 @@
 #include "base/pool.h"
 #include "storage/storage.h"
 
-/* @job: while a lane has the operation
- * @calls: system calls that the lane made
+/* @job: while a worker thread has the operation
+ * @calls: system calls of the worker thread
  * @moved: bytes moved so far
  * @segment: index of the segment with the next byte
  * @whole: that segment before it was shortened to its rest */

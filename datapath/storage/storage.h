@@ -44,7 +44,7 @@ struct storage_io {
  * @ops_count: operations started
  * @calls: system calls made
  * @registered: operations with a registered file or registered memory
- * @denied: errno of a kernel that denies io_uring, else 0; lanes do the work then
+ * @denied: errno of a kernel that denies io_uring, else 0; worker threads do the work then
  * @aside_bytes: writes of at least this size leave submit()'s thread, even to memory; 0: none do */
 struct storage {
 	const struct storage_ops *ops;

@@ -6,7 +6,7 @@
  * A kept descriptor is registered at the ring's second operation on it: a single operation would
  * pay and not gain. Announced memory is registered for writes only, with WRITEV_FIXED (Linux 6.15)
  * or WRITE_FIXED for one segment. It took 0.84 to 0.90 of the CPU time for writes, but 1.04 to 1.47
- * for reads. If the kernel denies io_uring, lanes do all the work. */
+ * for reads. If the kernel denies io_uring, worker threads (fs_workers.h) do all the work. */
 #include <assert.h>
 #include <errno.h>
 #include <liburing.h>
@@ -34,14 +34,14 @@ enum {
  * @vectored: several segments of it can be written at once
  * @files: registered files are possible
  * @in_ring: those in the ring, all of ring_dev
- * @lanes: NULL until needed */
+ * @fs_workers: NULL until needed */
 struct uring {
 	struct storage storage;
 	struct io_uring ring;
 	struct op *free;
 	uint32_t in_ring;
 	uint64_t ring_dev;
-	struct lanes *lanes;
+	struct fs_workers *fs_workers;
 	pid_t owner;
 	struct iovec memory;
 	bool vectored;
@@ -159,27 +159,27 @@ static void await_lanes(struct uring *u)
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
 
 	assert(sqe);
-	io_uring_prep_poll_add(sqe, fs_workers_fd(u->lanes), POLLIN);
-	io_uring_sqe_set_data(sqe, u->lanes);
+	io_uring_prep_poll_add(sqe, fs_workers_fd(u->fs_workers), POLLIN);
+	io_uring_sqe_set_data(sqe, u->fs_workers);
 }
 
-/* Reports whether op went to a lane: the ring serves another file system, or is denied. */
+/* Reports whether a worker thread has op: the ring serves another file system, or is denied. */
 static bool goes_to_lane(struct uring *u, struct op *op)
 {
 	uint64_t dev = fd_dev(u->kept, op->io, &u->storage.calls);
 
 	if (u->storage.denied)
-		return !fs_workers_put(u->lanes, op);
+		return !fs_workers_put(u->fs_workers, op);
 	if (!u->in_ring)
 		u->ring_dev = dev;
 	if (!dev || dev == u->ring_dev)
 		return false;
-	if (!u->lanes) {
-		if (fs_workers_open(&u->lanes))
+	if (!u->fs_workers) {
+		if (fs_workers_open(&u->fs_workers))
 			return false;
 		await_lanes(u);
 	}
-	return !fs_workers_put(u->lanes, op);
+	return !fs_workers_put(u->fs_workers, op);
 }
 
 static int uring_submit(struct storage *storage, struct storage_io *io)
@@ -249,7 +249,7 @@ static uint32_t take_lanes(struct uring *u)
 	uint32_t done = 0;
 	struct op *op;
 
-	while ((op = fs_workers_take(u->lanes))) {
+	while ((op = fs_workers_take(u->fs_workers))) {
 		u->storage.calls += op->calls;
 		op_free(u, op);
 		done++;
@@ -296,7 +296,7 @@ static uint32_t uring_poll(struct storage *storage)
 		int res = cqe->res;
 
 		io_uring_cqe_seen(&u->ring, cqe);
-		if (u->lanes && of == u->lanes)
+		if (u->fs_workers && of == u->fs_workers)
 			done += take_lanes(u);
 		else
 			done += op_completed(u, of, res);
@@ -309,7 +309,7 @@ static int uring_wait_fd(struct storage *storage)
 {
 	const struct uring *u = (struct uring *)storage;
 
-	return storage->denied ? fs_workers_fd(u->lanes) : u->ring.ring_fd;
+	return storage->denied ? fs_workers_fd(u->fs_workers) : u->ring.ring_fd;
 }
 
 /* Waits for the ring's operations as long as some still end. */
@@ -327,7 +327,7 @@ static void await_ring(struct uring *u)
 		if (rc < 0)
 			return;
 		of = io_uring_cqe_get_data(cqe);
-		u->in_ring -= of && of != u->lanes;
+		u->in_ring -= of && of != u->fs_workers;
 		io_uring_cqe_seen(&u->ring, cqe);
 	}
 }
@@ -342,7 +342,7 @@ static uint32_t uring_close(struct storage *storage)
 	struct io_uring_sqe *sqe;
 	uint32_t left = 0;
 
-	if (ours && !storage->denied && (u->in_ring || u->lanes)) {
+	if (ours && !storage->denied && (u->in_ring || u->fs_workers)) {
 		sqe = io_uring_get_sqe(&u->ring);
 		if (sqe) {
 			io_uring_prep_cancel64(sqe, 0, IORING_ASYNC_CANCEL_ANY);
@@ -352,8 +352,8 @@ static uint32_t uring_close(struct storage *storage)
 		await_ring(u);
 		left = u->in_ring;
 	}
-	if (ours && u->lanes)
-		left += fs_workers_close(u->lanes, left ? 0 : CLOSE_MS);
+	if (ours && u->fs_workers)
+		left += fs_workers_close(u->fs_workers, left ? 0 : CLOSE_MS);
 	if (left)
 		return left;
 	if (!storage->denied)
@@ -430,11 +430,11 @@ int uring_open(uint32_t depth, struct storage **storage)
 		u->ops[i].next = u->free;
 		u->free = &u->ops[i];
 	}
-	/* One entry for lanes, one for the final cancellation. */
+	/* One entry for the worker threads, one for the final cancellation. */
 	rc = io_uring_queue_init(depth + 2, &u->ring, 0);
 	if (rc == -EPERM || rc == -EACCES || rc == -ENOSYS) {
 		u->storage.denied = -rc;
-		rc = fs_workers_open(&u->lanes);
+		rc = fs_workers_open(&u->fs_workers);
 	}
 	if (rc < 0) {
 		free(u);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Reservation (P2 section 7; link/reserve.h) on the virtual network: messages larger than a window
+ * Reservation (P2 section 7; link/reservation.h) on the virtual network: messages above a window
  * are granted buffers, pay them back by themselves, and lose nothing for it whatever goes wrong.
  */
 #include <errno.h>

@@ -26,7 +26,7 @@
 
 #include "clock.h"
 #include "memory.h"
-#include "timed.h"
+#include "operation_times.h"
 #include "engine/engine.h"
 
 enum {

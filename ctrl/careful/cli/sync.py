@@ -9,7 +9,7 @@ from careful.cli.complete import remote_path
 from careful.cli.params import host_path
 from careful.cli.transfer import given_to_get, move, options_like_get
 from careful.cli.transfer_options import TransferCommand
-from careful.transfer.stream.local import NULL, STDIO
+from careful.transfer.stream.local_end import NULL, STDIO
 
 #: Options of get and put that this command has, too.
 _TAKEN = (

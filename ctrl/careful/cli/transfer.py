@@ -36,7 +36,7 @@ from careful.render.watching import watch
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.result import Result
 from careful.transfer.run import session
-from careful.transfer.stream.local import STDIO
+from careful.transfer.stream.local_end import STDIO
 from careful.transfer.tree.wildcards import matching
 
 

@@ -20,7 +20,7 @@ from careful.control.mounts import Mounts
 from careful.transfer.filters import Filters, read_patterns, rules
 from careful.transfer.options import Options
 from careful.transfer.pace import RateLimit
-from careful.transfer.stream.local import Span
+from careful.transfer.stream.local_end import Span
 
 _F = TypeVar("_F", bound=Callable[..., object])
 #: The type of click.option().

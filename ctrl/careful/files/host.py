@@ -37,7 +37,7 @@ from careful.transfer.protocol.entries import Attr, Entry, relative
 from careful.transfer.result import Result
 from careful.transfer.run import session
 from careful.transfer.run.verify import Verified, verify
-from careful.transfer.stream.local import NULL, STDIO
+from careful.transfer.stream.local_end import NULL, STDIO
 from careful.transfer.tree.direction import There
 
 Path = str | os.PathLike[str]

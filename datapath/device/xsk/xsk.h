@@ -11,7 +11,7 @@
  *  - xsk_check.c   checks before opening; xsk_host.c, those of the machine
  *  - xsk_ctrl.c    control messages: the kernel's UDP sockets
  *  - xsk_bpf.c     program and maps
- *  - xsk_spread.c  several queues: the program that distributes frames
+ *  - xsk_dispatcher.c  several queues: the program that distributes frames
  *  - xsk_attach.c  attaches the program, detects others
  *  - xsk_pins.c    locks and pins; xsk_cpus.c, the end of softirqs
  *  - route.c       destinations; route_news.c, their changes
@@ -123,7 +123,7 @@ struct xsk_group {
  * @clock_ahead_ns: our monotonic clock minus XDP's; nonzero in a time namespace
  * @lock: the instance's lock file
  * @link: holds the program on the interface; -1: none
- * @programs: map of the queues' programs, by index (xsk_spread.c); -1: a single queue
+ * @programs: map of the queues' programs, by index (xsk_dispatcher.c); -1: a single queue
  * @first: instance of the first queue
  * @native_refused: the refusal's text, if xdp_mode is generic because of it
  * @closing: per slot, the wait requested by its closing
@@ -273,13 +273,13 @@ uint32_t xsk_grouped(struct port *port, uint32_t slot);
 int xsk_multicast(struct port *port, const union address *like, struct llhdr *llhdr);
 void xsk_group_close(struct xsk_port *port);
 
-/* xsk_spread.c: several queues. The first queue leads: it attached the dispatcher; other queues
+/* xsk_dispatcher.c: several queues. The first queue leads: it attached the dispatcher; other queues
  * join. Both enter `program` for frames of their queue. */
-int xsk_spread_lead(struct xsk_port *port, int programs, int entries, int program,
-		    struct careful_error *error);
-int xsk_spread_join(struct xsk_port *port, int program, struct careful_error *error);
-void xsk_spread_close(struct xsk_port *port);
-static inline bool xsk_spread_joins(const struct xsk_port *port)
+int xsk_dispatcher_lead(struct xsk_port *port, int programs, int entries, int program,
+			struct careful_error *error);
+int xsk_dispatcher_join(struct xsk_port *port, int program, struct careful_error *error);
+void xsk_dispatcher_close(struct xsk_port *port);
+static inline bool xsk_dispatcher_joins(const struct xsk_port *port)
 {
 	return port->port.spread.index;
 }

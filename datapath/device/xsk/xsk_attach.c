@@ -237,7 +237,7 @@ bool xsk_attached(const struct xsk_port *port)
 	struct bpf_link_info info = { 0 };
 	uint32_t bytes = sizeof(info);
 
-	if (xsk_spread_joins(port)) /* the first queue's engine reports this */
+	if (xsk_dispatcher_joins(port)) /* the first queue's engine reports this */
 		return true;
 	return port->link >= 0 &&
 	       (bpf_obj_get_info_by_fd(port->link, &info, &bytes) || info.xdp.ifindex);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The XDP program and its maps: loads the embedded object, freezes its configuration, pins the maps
- * and maps three into memory. Only this file, xsk_spread.c and xsk_attach.c know libbpf. */
+ * and maps three into memory. Only this file, xsk_dispatcher.c and xsk_attach.c know libbpf. */
 #include <assert.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -189,7 +189,7 @@ static int share_queues(struct xsk_port *port, struct careful_error *error)
 	char path[XSK_PATH_BYTES];
 	int rc = 0;
 
-	if (!port->port.spread.count || xsk_spread_joins(port))
+	if (!port->port.spread.count || xsk_dispatcher_joins(port))
 		return 0;
 	for (int i = 0; !rc && i < 2; i++) {
 		const char *name = i ? "spread" : "queues";
@@ -199,9 +199,9 @@ static int share_queues(struct xsk_port *port, struct careful_error *error)
 	}
 	if (rc)
 		return refuse(error, rc, "cannot pin %s: %s", path, strerror(-rc));
-	return xsk_spread_lead(port, bpf_object__find_map_fd_by_name(object, "queues"),
-			       bpf_object__find_map_fd_by_name(object, "spread"),
-			       port->bpf->program, error);
+	return xsk_dispatcher_lead(port, bpf_object__find_map_fd_by_name(object, "queues"),
+				   bpf_object__find_map_fd_by_name(object, "spread"),
+				   port->bpf->program, error);
 }
 
 int xsk_bpf_open(struct xsk_port *port, uint16_t queue, uint32_t mode, struct careful_error *error)
@@ -220,8 +220,8 @@ int xsk_bpf_open(struct xsk_port *port, uint16_t queue, uint32_t mode, struct ca
 	rc = prepare_grace(port->bpf, error);
 	if (rc)
 		return rc;
-	rc = xsk_spread_joins(port) ? xsk_spread_join(port, port->bpf->program, error) :
-				      xsk_attach(port, port->bpf->dispatcher, mode, error);
+	rc = xsk_dispatcher_joins(port) ? xsk_dispatcher_join(port, port->bpf->program, error) :
+					  xsk_attach(port, port->bpf->dispatcher, mode, error);
 	if (!rc)
 		rc = xsk_pins_prepare(port, error);
 	if (!rc)
@@ -260,7 +260,7 @@ void xsk_bpf_close(struct xsk_port *port)
 
 	if (!bpf)
 		return;
-	xsk_spread_close(port);
+	xsk_dispatcher_close(port);
 	xsk_detach(port);
 	if (port->tune)
 		munmap(port->tune, bpf->tune_bytes);

@@ -243,7 +243,7 @@ static int add_qdisc(struct xsk_port *xsk, struct careful_error *error)
 {
 	int rc = 0;
 
-	if (!strcmp(xsk->netdev.driver, "veth") && !xsk_spread_joins(xsk))
+	if (!strcmp(xsk->netdev.driver, "veth") && !xsk_dispatcher_joins(xsk))
 		rc = qdisc_add(&xsk->route.ask, xsk->netdev.ifindex, &xsk->own_qdisc);
 	if (rc)
 		return refuse(error, rc, "%s: cannot install a pfifo: %s", xsk->netdev.name,

@@ -145,7 +145,7 @@ enum {
  * @cookie:       the session's epoch, chosen by the receiver
  * @seq:          frame number within the epoch, from 1, modulo 2^32
  * @credits:      receive buffers given back to the receiver of this frame since the epoch began,
- *                and those granted in advance (link/reserve.h); cumulative, modulo 2^32.
+ *                and those granted in advance (link/reservation.h); cumulative, modulo 2^32.
  *                traditional: all numbers up to this one have arrived
  * @msg_id:       the message; unique among the sender's messages in flight
  * @msg_bytes:    payload of the whole message, without careful_am and digest

@@ -480,7 +480,7 @@ static bool test_error__full_disk(void)
 	return true;
 }
 
-/* Without io_uring, as a container's seccomp filter denies it: lanes do the work. */
+/* Without io_uring, as a container's seccomp filter denies it: worker threads do the work. */
 static void test_denied__lanes_do_it(void)
 {
 	struct sock_filter code[] = {

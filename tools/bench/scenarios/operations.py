@@ -1,12 +1,10 @@
-"""Times what one protocol does for a frame and the other need not, ns (P2's appendix A).
+"""Times the operations on a frame that only one protocol needs, ns (P2's appendix A).
 
-A request and its reply of 4 bytes on a device in memory, under both protocols in turn. Link is
-built so that it times its own operations (datapath/link/timed.h): a frame's number and its
-credits, or what is kept of it until it is acknowledged, and so on. Each look at the clock is
-taken off. Prints the means of each round's times that are no outliers, the middle round's, and
-draws histograms.
+Sends requests and replies of 4 bytes over a device in memory, with both protocols in turn. Link is
+built with timers (datapath/link/operation_timer.h). The time of each clock reading is subtracted.
+Prints the median over the rounds of each round's mean without outliers, and draws histograms.
 
-With --calls it times the three calls of a request and its reply instead, in the same way.
+With --calls it times the three calls of a request and its reply instead.
 """
 
 from __future__ import annotations
@@ -23,26 +21,26 @@ from careful.render import figure
 ROUNDS = 5
 
 PROTOCOLS = ("careful", "traditional")
-#: Operations of link/timed.h: name -> its work with careful, and with the other.
+#: Operations of link/operation_timer.h: name -> its work with careful, and with the other.
 OPERATIONS = {
-    "send": ("number, credit, window update", "number, copy kept, acknowledgement"),
-    "left": ("send buffers are free", "send buffers wait for the peer"),
-    "heed": ("", "what has come of ours, its buffers free"),
-    "take": ("number, credits", "number, room, order"),
-    "check": ("", "its bytes (careful checks them above)"),
-    "tell": ("is an update due?", "is an acknowledgement due?"),
-    "tick": ("", "what is asked for by time"),
+    "send": ("number, credits, window update", "number, kept copy, acknowledgement"),
+    "left": ("free the send buffers", "keep the send buffers"),
+    "heed": ("", "free the acknowledged buffers"),
+    "take": ("number, credits", "number, buffers, order"),
+    "check": ("", "check the bytes (careful: above link)"),
+    "tell": ("send an update if due", "send an acknowledgement if due"),
+    "tick": ("", "repeat requests"),
 }
 #: The calls of a request and its reply, which both protocols make.
 CALLS = {
     name: (text, text)
     for name, text in (
         ("send", "send the request"),
-        ("answer", "take it, and reply"),
+        ("answer", "take the request and reply"),
         ("take", "take the reply"),
     )
 }
-#: Both protocols do it, here or elsewhere: it is not counted.
+#: Not counted, since both protocols do it.
 _BOTH = ("check",)
 COUNT = 100_000
 WITHOUT_LAB = True
@@ -53,7 +51,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def variant(args: argparse.Namespace) -> str:
-    """Returns what is timed, if that is not link's operations."""
+    """Returns "calls" with --calls, else ""."""
     return "calls" if args.calls else ""
 
 

@@ -21,7 +21,7 @@ from careful.transfer.protocol.block import Attr, BlockClient, Entry, relative
 from careful.transfer.protocol.spool import Spool
 from careful.transfer.result import Result
 from careful.transfer.stream.ends import is_special, transfer
-from careful.transfer.stream.local import NULL, STDIO, Span
+from careful.transfer.stream.local_end import NULL, STDIO, Span
 from careful.transfer.tree.copy import TreeTransfer
 from careful.transfer.tree.direction import Direction
 from careful.transfer.tree.mkpath import MODE, make_path

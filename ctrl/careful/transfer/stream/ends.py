@@ -21,7 +21,7 @@ from careful.transfer.protocol.block import Attr, BlockClient, relative
 from careful.transfer.protocol.entries import NOTHING
 from careful.transfer.result import Result
 from careful.transfer.stream.inplace import Own, Side, bytes_from, move_differing
-from careful.transfer.stream.local import NULL, STDIO, Sink, Span, is_device, open_source
+from careful.transfer.stream.local_end import NULL, STDIO, Sink, Span, is_device, open_source
 from careful.transfer.stream.ring import ENDLESS, Held, apart, need_length, receive, send
 from careful.transfer.tasks import quietly
 from careful.transfer.tree.direction import Here, There

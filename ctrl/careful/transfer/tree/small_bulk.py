@@ -1,7 +1,6 @@
 """Moves most of a tree: small files, which Python does not handle one by one.
 
-Owns how a listing is taken apart (careful_sift), and the lanes that batches cross on: memory of
-ours and of the peer, kept from one batch to the next.
+Owns how a listing is taken apart (careful_sift), and the buffers of batches, here and at the peer.
 """
 
 from __future__ import annotations
@@ -145,8 +144,8 @@ def matched(
     return Moved(part, sizes, total, ends, digest)
 
 
-class Lane:
-    """Memory here and at a peer that batches cross in, one after another.
+class BatchBuffers:
+    """Memory here and at a peer. It holds one batch at a time.
 
     Attributes:
         memory: ours; data is the same memory for C.
@@ -157,7 +156,7 @@ class Lane:
         self._base = tree.base
         self._scratch = self._file = -1
         self._closing: asyncio.Task[object] | None = None
-        fd = os.memfd_create("careful-lane", os.MFD_CLOEXEC)
+        fd = os.memfd_create("careful-batch", os.MFD_CLOEXEC)
         os.ftruncate(fd, _MEMORY_BYTES)
         self.memory = mmap.mmap(fd, _MEMORY_BYTES)
         self.data = ffi.from_buffer(self.memory)

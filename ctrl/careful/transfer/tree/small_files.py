@@ -1,7 +1,7 @@
 """Moves the small files of a tree, many in a message and several messages at a time.
 
 Owns the outcome of each file of a batch. A batch that goes as expected is not examined file by file
-(lanes.py).
+(small_bulk.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from careful.transfer.tree.attributes import parts
 from careful.transfer.tree.outcome import UNKEPT, Outcome
 from careful.transfer.tree.small_bulk import (
     ITEMS_BYTES,
-    Lane,
+    BatchBuffers,
     Moved,
     Part,
     matched,
@@ -75,15 +75,15 @@ class SmallFiles:
         todo = iter(files)
 
         async def worker(index: int) -> None:
-            lane = await self._lane(wait=index == 0)
-            if lane is None:
+            buffers = await self._buffers(wait=index == 0)
+            if buffers is None:
                 return
             try:
                 for part in todo:
                     await self._limit(part.bytes)
-                    await self._part(lane, part)
+                    await self._part(buffers, part)
             finally:
-                await lane.close()
+                await buffers.close()
 
         await all_of(*(worker(index) for index in range(min(_BATCHES, len(files)))))
 
@@ -91,32 +91,32 @@ class SmallFiles:
         if self.options.limit is not None:
             await self.options.limit.take(nbytes)
 
-    async def _lane(self, wait: bool) -> Lane | None:
+    async def _buffers(self, wait: bool) -> BatchBuffers | None:
         remote = self.source if isinstance(self.source, RemoteTree) else self.target
         assert isinstance(remote, RemoteTree)
         for attempt in range(batch.ATTEMPTS):
-            lane = Lane(remote)
+            buffers = BatchBuffers(remote)
             try:
-                await lane.open(wait)
-                return lane
+                await buffers.open(wait)
+                return buffers
             except CarefulError as error:
-                await lane.close()
+                await buffers.close()
                 if error.errno != errno.EMFILE or (wait and attempt + 1 == batch.ATTEMPTS):
                     raise
             except BaseException:
-                await lane.close()
+                await buffers.close()
                 raise
             if not wait:
                 return None
             await asyncio.sleep(batch.wait_s())
         raise AssertionError
 
-    async def _part(self, lane: Lane, part: Part) -> None:
+    async def _part(self, buffers: BatchBuffers, part: Part) -> None:
         try:
             if isinstance(self.source, LocalTree):
-                moved = await self._send(lane, part)
+                moved = await self._send(buffers, part)
             else:
-                moved = await self._fetch(lane, part)
+                moved = await self._fetch(buffers, part)
         except CarefulError as error:
             if error.errno not in (*_TOO_LARGE, errno.EMFILE):
                 raise
@@ -129,49 +129,49 @@ class SmallFiles:
         ends = self.source, self.target
         return matched(part, data, nbytes, ends, self.options.digest)
 
-    async def _fetch(self, lane: Lane, part: Part) -> Moved | None:
+    async def _fetch(self, buffers: BatchBuffers, part: Part) -> Moved | None:
         """Fetches a batch; returns None if it was done file by file."""
         target = self.target
         assert isinstance(target, LocalTree)
-        lane.memory[: len(part.reads)] = part.reads
-        key, size, _ = await lane.run(len(part.reads), self.flags, small_bytes(self.options))
-        await lane.load(key, size)
+        buffers.memory[: len(part.reads)] = part.reads
+        key, size, _ = await buffers.run(len(part.reads), self.flags, small_bytes(self.options))
+        await buffers.load(key, size)
 
         def make() -> tuple[Moved | None, bytes]:
-            moved = self._matched(part, lane.data, size)
-            return moved, target.make(lane.data, size, self.flags) if moved else b""
+            moved = self._matched(part, buffers.data, size)
+            return moved, target.make(buffers.data, size, self.flags) if moved else b""
 
         moved, answers = await in_thread(make)
         if moved is not None and not answers:
             return moved
-        found = lane.memory[:size]
+        found = buffers.memory[:size]
         if moved is None:
             await self._place(part.entries(), found)
         else:
             self._settle(part.entries(), list(batch.parse(found)), answers)
         return None
 
-    async def _send(self, lane: Lane, part: Part) -> Moved | None:
+    async def _send(self, buffers: BatchBuffers, part: Part) -> Moved | None:
         """Sends a batch; returns None if it was done file by file."""
         source = self.source
         assert isinstance(source, LocalTree)
         most = small_bytes(self.options)
 
         def read() -> tuple[int, Moved | None]:
-            size = source.read(part.reads, self.flags, most, lane.data, ITEMS_BYTES)
-            return size, self._matched(part, lane.data, size)
+            size = source.read(part.reads, self.flags, most, buffers.data, ITEMS_BYTES)
+            return size, self._matched(part, buffers.data, size)
 
         size, moved = await in_thread(read)
         if moved is None:
-            await self._place(part.entries(), lane.memory[:size])
+            await self._place(part.entries(), buffers.memory[:size])
             return None
-        key, answered, failed = await lane.run(size, self.flags, most)
+        key, answered, failed = await buffers.run(size, self.flags, most)
         if not failed:
-            await lane.drop(key)
+            await buffers.drop(key)
             return moved
-        found = lane.memory[:size]
-        await lane.load(key, answered)
-        self._settle(part.entries(), list(batch.parse(found)), lane.memory[:answered])
+        found = buffers.memory[:size]
+        await buffers.load(key, answered)
+        self._settle(part.entries(), list(batch.parse(found)), buffers.memory[:answered])
         return None
 
     async def _batch(self, part: list[Entry]) -> None:

@@ -14,7 +14,7 @@ import transfers
 from careful._abi import lib
 from careful.daemon.route import Route
 from careful.transfer.options import Options, Silent
-from careful.transfer.stream.local import Span
+from careful.transfer.stream.local_end import Span
 from fake_daemon import MOVES, FakeDaemon
 
 BLOCK = 4096

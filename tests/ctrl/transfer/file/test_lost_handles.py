@@ -15,7 +15,7 @@ from careful._abi import lib
 from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.transfer.options import Options, Silent
-from careful.transfer.stream.local import Span
+from careful.transfer.stream.local_end import Span
 from fake_daemon import FakeDaemon
 
 NBYTES = 100_000

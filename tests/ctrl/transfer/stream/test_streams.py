@@ -21,7 +21,7 @@ from careful.errors import CarefulError
 from careful.transfer.options import Options, Silent
 from careful.transfer.run.session import connected
 from careful.transfer.stream import ends
-from careful.transfer.stream.local import Span
+from careful.transfer.stream.local_end import Span
 from careful.transfer.stream.ring import Held, receive
 from fake_daemon import FakeDaemon
 

@@ -32,11 +32,11 @@ struct reserve {
 	uint32_t asking_count;
 };
 
-int reserve_init(struct link *link, uint32_t count);
-void reserve_deinit(struct link *link);
-void reserve_asked(struct link_peer *peer, __be16 extra);
-void reserve_settle(struct link *link);
-void reserve_over(struct link_peer *peer);
-void reserve_return(struct link_peer *peer);
-bool reserve_tick(struct link_peer *peer);
-void reserve_ask(struct link_peer *peer, uint64_t bytes, uint32_t beside);
+int reservation_init(struct link *link, uint32_t count);
+void reservation_deinit(struct link *link);
+void reservation_asked(struct link_peer *peer, __be16 extra);
+void reservation_settle(struct link *link);
+void reservation_epoch_over(struct link_peer *peer);
+void reservation_return(struct link_peer *peer);
+bool reservation_tick(struct link_peer *peer);
+void reservation_ask(struct link_peer *peer, uint64_t bytes, uint32_t beside);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See spread.h. A host with a session stays at its queue. Another one goes to the queue with the
- * fewest; its address decides between equals. */
-#include "link/spread.h"
+/* See queue_choice.h. A host with a session stays at its queue. Any other host goes to the queue
+ * with the fewest sessions; its address decides between equals. */
+#include "link/queue_choice.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "link/link.h"
 
 /* FNV-1a of a host's address. Hosts with the same number only share a queue. */
-uint64_t spread_host(const union address *host)
+uint64_t queue_choice_host(const union address *host)
 {
 	bool ipv4 = host->sa.sa_family == AF_INET;
 	const uint8_t *bytes = ipv4 ? (const void *)&host->in.sin_addr :
@@ -41,10 +41,10 @@ static uint32_t load_of(const struct careful_queue_entry *entry, uint64_t host, 
 	return taken < slots ? taken : UINT32_MAX;
 }
 
-struct spread_place spread_choose(const struct spread *spread, const union address *host,
-				  uint32_t among)
+struct queue_choice queue_choose(const struct spread *spread, const union address *host,
+				 uint32_t among)
 {
-	uint64_t number = spread_host(host);
+	uint64_t number = queue_choice_host(host);
 	/* The low bits spread hosts with consecutive addresses evenly. */
 	uint32_t first = (uint32_t)(number >> 1) % spread->count, least = UINT32_MAX;
 	uint16_t best = 0;
@@ -65,27 +65,27 @@ struct spread_place spread_choose(const struct spread *spread, const union addre
 			break;
 	}
 	/* If no queue matches, queue 0 exists everywhere. */
-	return (struct spread_place){ best, spread->straight ? 1u << best : among };
+	return (struct queue_choice){ best, spread->straight ? 1u << best : among };
 }
 
-void spread_tell(struct link *link, const union address *to, const struct careful_ctrl *hello,
-		 struct careful_ctrl *challenge)
+void queue_choice_answer(struct link *link, const union address *to,
+			 const struct careful_ctrl *hello, struct careful_ctrl *challenge)
 {
 	const struct spread *spread = &link->port->spread;
 	uint32_t among = be32toh(hello->window);
-	struct spread_place place;
+	struct queue_choice place;
 
 	if (spread->index || !among || link_peer_find(link, to))
 		return;
 	if (spread->entries)
-		place = spread_choose(spread, to, among);
+		place = queue_choose(spread, to, among);
 	else
-		place = (struct spread_place){ 0, spread->straight ? 1 : among };
+		place = (struct queue_choice){ 0, spread->straight ? 1 : among };
 	challenge->queue = htobe16(place.queue);
 	challenge->window = htobe32(place.among);
 }
 
-bool spread_sends_away(struct link_peer *peer, const struct careful_ctrl *challenge)
+bool queue_choice_redirects(struct link_peer *peer, const struct careful_ctrl *challenge)
 {
 	const union address *to = &peer->session->address;
 	uint32_t here = peer->link->port->spread.index, there = be16toh(challenge->queue);
@@ -107,20 +107,20 @@ bool spread_sends_away(struct link_peer *peer, const struct careful_ctrl *challe
 	return true;
 }
 
-void spread_ask(struct link_peer *peer, uint32_t among)
+void queue_choice_ask(struct link_peer *peer, uint32_t among)
 {
 	if (peer->phase == LINK_IDLE && !peer->session->dormant)
 		peer->session->handshake.among = among;
 }
 
-bool spread_moved(const struct link_peer *peer, uint32_t *queue, uint32_t *port)
+bool queue_choice_target(const struct link_peer *peer, uint32_t *queue, uint32_t *port)
 {
 	*queue = peer->session->moved_queue;
 	*port = peer->session->moved_port;
 	return peer->session->last_errno == EREMCHG;
 }
 
-void spread_tick(struct link *link)
+void queue_choice_tick(struct link *link)
 {
 	struct spread *spread = &link->port->spread;
 	struct careful_queue_entry *entry;
@@ -133,7 +133,7 @@ void spread_tick(struct link *link)
 		bool used = peer->state != CAREFUL_PEER_NONE &&
 			    peer->state != CAREFUL_PEER_FAILED && !peer->session->dormant;
 
-		entry->hosts[i] = used ? spread_host(&peer->session->address) : 0;
+		entry->hosts[i] = used ? queue_choice_host(&peer->session->address) : 0;
 	}
 	__atomic_store_n(&entry->slots, link->peers_max, __ATOMIC_RELEASE);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Gives and takes back grants (reserve.h).
+ * Gives and takes back grants (reservation.h).
  *
  * The windows and all grants together never exceed R. A peer holds at most as many buffers of the
  * pool as are left in it: one peer gets half of the pool, two peers a third each. So there is
@@ -22,7 +22,7 @@ enum {
 	SPEND = 32, /* updates at a time that use one up */
 };
 
-int reserve_init(struct link *link, uint32_t count)
+int reservation_init(struct link *link, uint32_t count)
 {
 	link->reserve = (struct reserve){ .count = count, .free = count };
 	if (!count)
@@ -31,7 +31,7 @@ int reserve_init(struct link *link, uint32_t count)
 	return link->reserve.asking ? 0 : -ENOMEM;
 }
 
-void reserve_deinit(struct link *link)
+void reservation_deinit(struct link *link)
 {
 	free(link->reserve.asking);
 }
@@ -45,7 +45,7 @@ static bool asks(const struct link_peer *peer)
 }
 
 /* Notes a changed request in the peer's frames. */
-void reserve_asked(struct link_peer *peer, __be16 extra)
+void reservation_asked(struct link_peer *peer, __be16 extra)
 {
 	struct reserve *reserve = &peer->link->reserve;
 
@@ -97,7 +97,7 @@ static void grant(struct link_peer *peer)
 }
 
 /* Called when receive buffers are in the fill ring, before their peers get the credits. */
-void reserve_settle(struct link *link)
+void reservation_settle(struct link *link)
 {
 	struct reserve *reserve = &link->reserve;
 	uint32_t left = 0;
@@ -118,13 +118,13 @@ void reserve_settle(struct link *link)
 }
 
 /* The epoch ended, but its granted buffers may still be filled. */
-void reserve_over(struct link_peer *peer)
+void reservation_epoch_over(struct link_peer *peer)
 {
 	peer->flow.asked = 0;
 }
 
 /* Returns the grant to the pool, since every buffer of the epoch is back. */
-void reserve_return(struct link_peer *peer)
+void reservation_return(struct link_peer *peer)
 {
 	struct reserve *reserve = &peer->link->reserve;
 
@@ -184,7 +184,7 @@ static void tell_late(struct link_peer *peer)
 }
 
 /* Reports whether the epoch must end, since a grant lies idle while others wait. */
-bool reserve_tick(struct link_peer *peer)
+bool reservation_tick(struct link_peer *peer)
 {
 	bool sends = peer->phase == LINK_OPEN && peer->llhdr.bytes;
 
@@ -204,7 +204,7 @@ bool reserve_tick(struct link_peer *peer)
 
 /* Asks for buffers beyond the window for `bytes` of large messages that wait behind the next frame.
  * One credit of the window is not for data. */
-void reserve_ask(struct link_peer *peer, uint64_t bytes, uint32_t beside)
+void reservation_ask(struct link_peer *peer, uint64_t bytes, uint32_t beside)
 {
 	uint32_t body = link_body_max(peer) - beside;
 	uint64_t buffers = (bytes + body - 1) / body * link_cost(peer, body) + 1;

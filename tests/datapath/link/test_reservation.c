@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Grants (link/reserve.c) to and by misbehaving peers: the limits of what a peer can get or keep.
+ * Grants (link/reservation.c) to and by misbehaving peers: what a peer can get or keep at most.
  */
 #include "hostile.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The time that each operation of link/timed.h, or each call, took, in histograms of 1 ns: the processor's
- * own counter where there is one, less what looking at it takes.
+ * Histograms of the times of operations (link/operation_timer.h) or calls, in bins of 1 ns. The
+ * clock is the processor's counter if it has one; the time of a clock reading is subtracted.
  */
-#include "timed.h"
+#include "operation_times.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -12,16 +12,16 @@
 #include "clock.h"
 
 enum {
-	BINS = 2000, /* the last one: that, and more */
+	BINS = 2000, /* the last bin has all longer times */
 	TRIES = 2000,
 	OUTLIER =
-		10, /* times the median, and 100 ns: somebody else ran meanwhile (P2's appendix) */
+		10, /* times the median, and 100 ns: another program ran meanwhile (P2's appendix) */
 };
 
 static uint32_t bins[TIMED_ALL][BINS];
-static uint64_t inner; /* ticks of spans within the one that is open, with their looks */
+static uint64_t inner; /* ticks of spans within the open span, with their clock readings */
 static double tick_ns = 1;
-static uint64_t within, around; /* ticks that an empty span takes: by its own count, and in all */
+static uint64_t within, around; /* ticks of an empty span: as it counts them, and in all */
 
 struct timed_span timed_begin(enum timed_operation what)
 {
@@ -76,7 +76,7 @@ void timed_calibrate(void)
 	timed_forget();
 }
 
-/* The one in the middle of the first n bins. */
+/* Returns the median of the first n bins. */
 static uint32_t middle(const uint32_t *counts, uint32_t n)
 {
 	uint64_t all = 0, below = 0;
@@ -89,7 +89,7 @@ static uint32_t middle(const uint32_t *counts, uint32_t n)
 	return at;
 }
 
-/* How often it was done; of those that are no outliers median, mean and bins. */
+/* Prints the count per unit, and the median, mean and bins without outliers. */
 static void print_one(const uint32_t *counts, const char *name, uint32_t units)
 {
 	uint32_t most = OUTLIER * (middle(counts, BINS) + 10);

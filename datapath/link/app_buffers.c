@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Send buffers lent to the application, which builds messages in place. It can hold at most a
+ * Send buffers that the application holds, to build messages in place. It can hold at most a
  * quarter of the buffers that the largest frame does not need. It names a buffer by the address of
- * its body; any other address is recognized as not lent.
+ * its body; any other address is refused.
  */
 #include "link/link.h"
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "link/spread.h"
+#include "link/queue_choice.h"
 
 enum { QUEUES = 4, SLOTS = 4, ALL = (1 << QUEUES) - 1 };
 
@@ -30,11 +30,11 @@ static void fill(uint32_t queue, uint32_t slots)
 		entries[queue].hosts[i] = 2 * (queue * SLOTS + i) + 2;
 }
 
-static struct spread_place choose(uint32_t ipv4, uint32_t among)
+static struct queue_choice choose(uint32_t ipv4, uint32_t among)
 {
 	const union address of = host(ipv4);
 
-	return spread_choose(&spread, &of, among);
+	return queue_choose(&spread, &of, among);
 }
 
 static void test_fewest__is_taken(void)
@@ -90,7 +90,7 @@ static void test_known__stays(void)
 	for (int queue = 0; queue < QUEUES; queue++) {
 		begin(false);
 		fill((uint16_t)queue, SLOTS - 1);
-		entries[queue].hosts[SLOTS - 1] = spread_host(&of);
+		entries[queue].hosts[SLOTS - 1] = queue_choice_host(&of);
 		CHECK_EQ(choose(0x0a4d0001, 1).queue, queue);
 		CHECK(choose(0x0a4d0002, 1).queue != queue);
 	}

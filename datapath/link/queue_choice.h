@@ -18,24 +18,24 @@ struct link_peer;
 
 /* The place of a host. @queue: one of ours; @among: the host's queues that reach it, a bit each; 0:
  * the host gets no word of it */
-struct spread_place {
+struct queue_choice {
 	uint16_t queue;
 	uint32_t among;
 };
 
 /* The number of a host's address, not 0 (abi.h: struct careful_queue_entry). */
-uint64_t spread_host(const union address *host);
+uint64_t queue_choice_host(const union address *host);
 /* Chooses a queue for a host that can use one of its own queues `among`. */
-struct spread_place spread_choose(const struct spread *spread, const union address *host,
-				  uint32_t among);
+struct queue_choice queue_choose(const struct spread *spread, const union address *host,
+				 uint32_t among);
 /* Writes the asker's place into the CHALLENGE. */
-void spread_tell(struct link *link, const union address *to, const struct careful_ctrl *hello,
-		 struct careful_ctrl *challenge);
+void queue_choice_answer(struct link *link, const union address *to,
+			 const struct careful_ctrl *hello, struct careful_ctrl *challenge);
 /* Reports whether a CHALLENGE sends us to another queue. Then the peer is closed with EREMCHG, and
  * moved_* name the queue. */
-bool spread_sends_away(struct link_peer *peer, const struct careful_ctrl *challenge);
+bool queue_choice_redirects(struct link_peer *peer, const struct careful_ctrl *challenge);
 /* Called before the first HELLO: `among` are our queues that reach the peer. */
-void spread_ask(struct link_peer *peer, uint32_t among);
+void queue_choice_ask(struct link_peer *peer, uint32_t among);
 /* Finds the place of a peer that failed with EREMCHG; false: it did not. */
-bool spread_moved(const struct link_peer *peer, uint32_t *queue, uint32_t *port);
-void spread_tick(struct link *link);
+bool queue_choice_target(const struct link_peer *peer, uint32_t *queue, uint32_t *port);
+void queue_choice_tick(struct link *link);

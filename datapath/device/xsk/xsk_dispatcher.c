@@ -51,8 +51,8 @@ static int enter(const struct xsk_port *port, uint32_t queue, int program,
 	return 0;
 }
 
-int xsk_spread_lead(struct xsk_port *port, int programs, int entries, int program,
-		    struct careful_error *error)
+int xsk_dispatcher_lead(struct xsk_port *port, int programs, int entries, int program,
+			struct careful_error *error)
 {
 	int rc = check_mode(port, error);
 
@@ -68,7 +68,7 @@ int xsk_spread_lead(struct xsk_port *port, int programs, int entries, int progra
 	return rc;
 }
 
-int xsk_spread_join(struct xsk_port *port, int program, struct careful_error *error)
+int xsk_dispatcher_join(struct xsk_port *port, int program, struct careful_error *error)
 {
 	char path[XSK_PATH_BYTES];
 	int fd, rc;
@@ -89,7 +89,7 @@ int xsk_spread_join(struct xsk_port *port, int program, struct careful_error *er
 	return rc ? rc : enter(port, port->port.spread.index, program, error);
 }
 
-void xsk_spread_close(struct xsk_port *port)
+void xsk_dispatcher_close(struct xsk_port *port)
 {
 	struct spread *spread = &port->port.spread;
 	const uint32_t queue = spread->index;
