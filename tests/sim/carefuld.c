@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * carefuld's local socket at one node and the block server at another, both the real code, in
- * virtual time. A local socket in one thread is deterministic. Replaced are the
- * clock, the users who connect, the threads that close files, and the block server's workers.
+ * Runs carefuld's local socket at one node and the block server at another in virtual time, both
+ * with the real code. A local socket in one thread is deterministic. The clock, the connecting
+ * users, the threads that close files, and the block server's workers are replaced.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,19 +20,19 @@
 #include "files/private.h"
 
 /* @work: the block server's jobs
- * @work_ns: when the next one is done */
+ * @work_ns: when the next job is done */
 static struct {
 	struct cluster *cluster;
 	struct ipc *ipc;
 	struct block_server *server;
 	struct block_queue work;
 	int listen_fd, epoll_fd;
-	uid_t user; /* who connects now */
+	uid_t user; /* the user who connects now */
 	uint64_t work_ns;
 	char base[32];
 } carefuld;
 
-/* In place of the functions of base/clock.h. */
+/* Replace the functions of base/clock.h. */
 #define clock_now_ns machine_now_ns
 #define clock_in_ms machine_in_ms
 #include "base/clock.h"
@@ -95,7 +95,7 @@ bool ipc_requests_close_left(struct ipc_client *client)
 	return carefuld.cluster->scenario.clients & CLIENTS_LEFT_OPEN || close_left_open(client);
 }
 
-/* In place of daemon/ipc/ipc_close.c. */
+/* Replaces daemon/ipc/ipc_close.c. */
 int ipc_closer_init(struct ipc_closer *closer, int epoll_fd)
 {
 	(void)closer, (void)epoll_fd;
@@ -128,7 +128,7 @@ static struct block_job *queue_take(struct block_queue *q)
 	return job;
 }
 
-/* In place of files/work.c: one job after the other, each as long as an operation of a file. */
+/* Replaces files/work.c: runs one job at a time, each as long as a file operation. */
 int block_work_init(struct block_server *server)
 {
 	(void)server;
@@ -300,7 +300,7 @@ void carefuld_begin(struct cluster *cluster)
 	int fd;
 
 	carefuld.cluster = cluster;
-	/* The numbers below are those of the simulator's files. */
+	/* Lower numbers are the simulator's files. */
 	do
 		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	while (fd >= 0 && fd < FILES_MAX);

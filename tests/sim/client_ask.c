@@ -12,8 +12,8 @@
 #include "clients.h"
 
 enum {
-	ITEM_AT = 256, /* in a program's file: the record of the first kind's batches */
-	GET_AT = 8192, /* likewise: where its gets go */
+	ITEM_AT = 256, /* offset in a program's file of the record for the first kind's batches */
+	GET_AT = 8192, /* likewise, target of its gets */
 };
 
 static const uint8_t steps[KINDS][6] = {
@@ -26,7 +26,8 @@ static const uint8_t steps[KINDS][6] = {
 	[RENAMES] = { SCRATCH, STORE_ITEM, BATCH, CLOSE_ANSWER, CLOSE },
 };
 
-/* @opens: the payload begins with a careful_block_open; @path: follows; @numbered: with a number */
+/* @opens: the payload begins with a careful_block_open; @path: a path follows; @numbered: with a
+ *   number */
 static const struct {
 	uint16_t op, handler;
 	bool opens, numbered;
@@ -127,7 +128,7 @@ bool client_ask(struct program *p, struct task *task)
 	open.path_bytes = htobe32(n);
 	memcpy(payload, &open, at);
 	head.payload_bytes = at + n;
-	if (step <= LIST) /* names of attempts */
+	if (step <= LIST) /* distinct names */
 		memcpy(head.args,
 		       (uint32_t[]){ step == LIST ? CAREFUL_BLOCK_WAIT : 0, 0, 1, task->attempt },
 		       sizeof(head.args));

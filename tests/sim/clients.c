@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Programs of a host that flood carefuld, in some seeds: two ask for more at a time than there are
- * handles and operations, are killed in the middle, and begin again. A third one does one thing at
- * a time next to them.
+ * Programs that flood carefuld in some seeds. Two ask for more handles and operations than exist,
+ * are killed, and start again. A third does one thing at a time.
  */
 #include <errno.h>
 #include <string.h>
@@ -16,23 +15,23 @@ enum {
 	FLOODERS = 2,
 	PROGRAMS,
 	TASKS = CLIENTS_TASKS_MAX,
-	TASKS_BESIDE = 12, /* of the third program, one after the other */
+	TASKS_BESIDE = 12, /* of the third program, in sequence */
 	LIVES = 2, /* of a flooder */
-	ID_CONNECT = TASKS + 1, /* of questions; the others are tasks, plus 1 */
+	ID_CONNECT = TASKS + 1, /* ids of questions; other ids are tasks, plus 1 */
 	ID_FILE,
-	REFUSED_NS = 20 * 1000 * 1000, /* until a refused question is asked again, at most */
-	AGAIN_NS = 1000 * 1000, /* likewise one that a fault ended */
+	REFUSED_NS = 20 * 1000 * 1000, /* longest wait before a refused question is repeated */
+	AGAIN_NS = 1000 * 1000, /* likewise after a fault */
 	STREAM_LIVES = 0x900,
 	STREAM_USERS,
-	STREAM_TASKS, /* and the next ones, of each program */
+	STREAM_TASKS, /* and between the next tasks of a program */
 };
 
-/* Longest wait without faults, for the end of a handle or a task next to the flood. */
+/* The longest time, without faults, of a CLOSE or a task during the flood. */
 static const uint64_t calm_ns = 2000 * 1000000ull;
 
 static struct program programs[PROGRAMS];
 
-/* Tasks begin with another attempt: their handles have ended with the connection or the session. */
+/* Restarts all tasks: their handles ended with the connection or the session. */
 static void begin_again(struct task *task)
 {
 	task->at = client_step(task) ? 0 : task->at;
@@ -51,7 +50,7 @@ static void disconnect(struct program *p, uint64_t again_ns)
 		begin_again(&p->task[i]);
 }
 
-/* The next life of a program, with other tasks. Most of a flood are writes. */
+/* Starts the next life of a program, with other tasks. Most tasks of a flood are writes. */
 static void live(const struct scenario *s, struct program *p)
 {
 	const bool floods = p->index < FLOODERS;
@@ -82,7 +81,7 @@ static void wait_again(struct program *p, struct task *task, uint64_t at_ns)
 	p->next_ns = at_ns < p->next_ns ? at_ns : p->next_ns;
 }
 
-/* Something of the program has ended: what was refused last may be asked now. */
+/* A task of the program has ended: the question refused last may be repeated now. */
 static void hurry(struct program *p)
 {
 	for (uint32_t i = 0; i < p->tasks; i++)
@@ -133,7 +132,7 @@ static void step_done(struct cluster *cluster, struct program *p, struct task *t
 		hurry(p);
 }
 
-/* Reports whether a question may end so where something goes wrong. */
+/* Reports whether a fault can cause this error. */
 static bool may_fail(const struct scenario *s, int status)
 {
 	for (uint32_t i = 0; status == -EMSGSIZE && i < s->faults_count; i++)
@@ -169,7 +168,7 @@ static void answered(struct cluster *cluster, struct program *p, const struct ca
 	case -EMSGSIZE:
 		wait_again(p, task, now_ns + AGAIN_NS);
 		break;
-	case -EBADF: /* the handle has ended: with its session, or its end was not heard of */
+	case -EBADF: /* the handle ended with its session, or its CLOSE was lost */
 	case -ENOENT:
 		if (step == CLOSE || step == CLOSE_ANSWER) {
 			step_done(cluster, p, task, head);
@@ -207,7 +206,7 @@ static void begin_session(struct cluster *cluster, struct program *p)
 	p->next_ns = UINT64_MAX;
 }
 
-/* Takes the answers that are there; returns how many. */
+/* Reads the available answers; returns their count. */
 static uint32_t hear(struct cluster *cluster, struct program *p)
 {
 	static struct {
@@ -246,7 +245,7 @@ static uint32_t hear(struct cluster *cluster, struct program *p)
 	return n;
 }
 
-/* Asks all that may be asked now, as far as the socket takes it. */
+/* Sends the questions that are due, until the socket is full. */
 static void flood(struct cluster *cluster, struct program *p)
 {
 	const uint64_t now_ns = sim_now_ns(cluster->world);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Programs of a host that flood carefuld (clients.c) with questions (client_ask.c), and the
- * carefuld and the block server that they flood (carefuld.c).
+ * Programs that flood carefuld (clients.c) with questions (client_ask.c); their carefuld and block
+ * server are in carefuld.c.
  */
 #ifndef SIM_CLIENTS_H
 #define SIM_CLIENTS_H
@@ -13,17 +13,17 @@
 #include "cluster.h"
 
 enum {
-	CLIENTS_HOST = 0, /* the node whose carefuld they ask */
+	CLIENTS_HOST = 0, /* the programs' node */
 	CLIENTS_SERVER = 1, /* the node that serves files */
-	CLIENTS_BYTES = 200, /* of each file that they read or write */
+	CLIENTS_BYTES = 200, /* of each file */
 };
 
-enum { CLIENTS_TASKS_MAX = 480 }; /* of a program that floods, all at a time */
+enum { CLIENTS_TASKS_MAX = 480 }; /* tasks of a flooding program, all at a time */
 
 /* Kinds of tasks. */
 enum kind { WRITES, READS, STATS, MAKES, LISTS, APPENDS, RENAMES, KINDS, KINDS_BESIDE = LISTS };
 
-/* Questions of a task, one after the other; the first four open something. */
+/* Questions of a task, in this order; the first four open a handle. */
 enum step {
 	OVER,
 	CREATE,
@@ -41,7 +41,7 @@ enum step {
 	GET,
 };
 
-/* @began_ns: when it first asked; @asked_ns: when it asked what is under way; 0: nothing is */
+/* @began_ns: time of its first question; @asked_ns: of the question under way, or 0 */
 struct task {
 	uint8_t kind, at;
 	uint32_t attempt, handle, answer;
@@ -50,11 +50,11 @@ struct task {
 
 /*
  * @fd:      -1: not connected
- * @life:    0: it has not begun
- * @done:    tasks of this life that are over
- * @answers: of this life; at kill_at it is killed
+ * @life: 0: not begun
+ * @done: finished tasks of this life
+ * @answers: answers in this life; after kill_at it is killed
  * @ready:   it has a session and a file
- * @next_ns: when a task may be asked
+ * @next_ns: when the next question is due
  */
 struct program {
 	int fd, memory;
@@ -67,21 +67,21 @@ struct program {
 
 /* client_ask.c */
 enum step client_step(const struct task *task);
-/* Puts the item of a kind's batches into the program's file. */
+/* Writes the item of a kind's batches into the program's file. */
 void client_put_item(const struct program *p, enum kind kind);
-/* Sends a question, with the program's file if it is passed; false: the socket has no room. */
+/* Sends a question, perhaps with the program's file. Returns false if the socket is full. */
 bool client_send(struct program *p, struct careful_ipc *head, const void *payload);
-/* Asks what a task is at. */
+/* Sends a task's next question. */
 bool client_ask(struct program *p, struct task *task);
 
 /* carefuld.c; the rest of it is in cluster.h */
 void carefuld_begin(struct cluster *cluster);
 void carefuld_end(void);
-/* Returns a user's connection, or -1 while carefuld does not run. */
+/* Connects as a user; -1: carefuld does not run. */
 int carefuld_connect(uid_t user);
-/* Runs one round of a node; returns when the next one is due. */
+/* Runs one round of a node. Returns when the next one is due. */
 uint64_t carefuld_run(const struct node *node);
-/* Reports whether carefuld has no clients, and the server no handles and nobody who waits. */
+/* Reports whether carefuld has no clients and the server neither handles nor waiting requests. */
 bool carefuld_holds_nothing(void);
 
 #endif /* SIM_CLIENTS_H */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The life of a cluster: nodes wake as a blocking process would, poll until nothing
- * moves, and sleep. Time stands still while anything is due.
+ * Runs a cluster. Nodes wake like a blocking process, poll until nothing moves, and sleep. Time
+ * stands still while work is due.
  */
 #include "cluster.h"
 
@@ -10,16 +10,16 @@
 
 enum {
 	SLICE_NS = 20 * 1000 * 1000, /* longest sleep */
-	AGAIN_NS = 1000 * 1000, /* the same where the device was busy, or trains go */
-	SLEPT_NS = 5000, /* after more than this the clock is looked at */
+	AGAIN_NS = 1000 * 1000, /* the same while the device is busy or trains are sent */
+	SLEPT_NS = 5000, /* after more idle polls, the clock is read */
 	IDLE_POLLS = 3, /* before going to sleep */
-	TRAIN_NS = 2000, /* a few frames of a train leave */
-	QUIET_NS = 300 * 1000 * 1000, /* after the last operation, before the end is judged */
+	TRAIN_NS = 2000, /* while a train is sent */
+	QUIET_NS = 300 * 1000 * 1000, /* from the last operation to the final check */
 	STEPS_MAX = 2 * 1000 * 1000,
 	STREAM_WAKE = 0x400,
 };
 
-/* From the last fault's end: a stall to notice, a handshake to give up, another. */
+/* From the last fault's end: time to notice a stall, give up a handshake, and begin another. */
 static const uint64_t heal_ns = (STALL_MS + 5000 + 2000 + 3000) * 1000000ull;
 
 struct cluster *cluster_create(void)
@@ -63,7 +63,7 @@ bool cluster_fault_on(const struct cluster *cluster, uint32_t kind, uint32_t por
 	return false;
 }
 
-/* The scenario's plan, for all peers to come; without one the engine's own stays. */
+/* Sets the scenario's plan for all later peers, if it has one. */
 static void tune(struct node *node)
 {
 	const struct scenario *s = &node->cluster->scenario;
@@ -89,7 +89,7 @@ void cluster_start(struct node *node)
 
 	options.protocol |= s->protocols[node->port];
 	if (options.protocol == CAREFUL_PROTOCOL_TRADITIONAL)
-		options.reserve = 0; /* it has no credits to grant */
+		options.reserve = 0; /* the traditional protocol grants no credits */
 	if ((s->keyed & ~s->seal_except) >> node->port & 1)
 		options.seal = s->seal;
 	node->life++;
@@ -138,8 +138,7 @@ static void stop(struct node *node)
 	node->c = NULL;
 }
 
-/* Ends the node, by SIGKILL or by itself, and starts it again, as the schedule says. One more
- * address of a host that lied does not come back. */
+/* Ends and restarts the node as scheduled. Further addresses of a lying host do not come back. */
 static void live_or_die(struct node *node)
 {
 	uint32_t owner = misdeeds_owner(&node->cluster->scenario, node->port);
@@ -159,7 +158,7 @@ static void live_or_die(struct node *node)
 		node->wake_ns = owner == node->port ? fault->until_ns : UINT64_MAX;
 }
 
-/* Writes other plans into the map as a controller does: a spare version, then the index. */
+/* Writes other plans into the map like a controller: a spare version, then the index. */
 static void rewrite_tune(struct node *node)
 {
 	struct scenario *s = &node->cluster->scenario;
@@ -186,7 +185,7 @@ static void rewrite_tune(struct node *node)
 	}
 }
 
-/* How long a node sleeps at most. The traditional protocol's questions are asked sooner. */
+/* Returns the longest sleep of a node. The traditional protocol asks sooner. */
 static uint64_t slice_ns(const struct node *node)
 {
 	const struct link *link = &node->c->link;
@@ -196,7 +195,7 @@ static uint64_t slice_ns(const struct node *node)
 						    SLICE_NS;
 }
 
-/* When the engine must be polled again, after a poll that handled this many frames. */
+/* Returns when to poll the engine again after a poll that handled this many frames. */
 static uint64_t next_wake(struct node *node, uint64_t free_ns, int handled)
 {
 	struct cluster *cluster = node->cluster;
@@ -267,7 +266,7 @@ static void poll_node(struct node *node)
 		node->wake_ns = due_ns > free_ns ? due_ns : free_ns;
 }
 
-/* Something came for a node that sleeps: it wakes, after the time that takes. */
+/* Wakes a sleeping node for a frame, after its wake-up time. */
 static void rouse(struct node *node)
 {
 	struct cluster *cluster = node->cluster;
@@ -281,7 +280,7 @@ static void rouse(struct node *node)
 					  cluster->steps) %
 			   3000;
 	} else if (sim_readable(node->c->queue)) {
-		/* Looked at so often; it would spin until then. */
+		/* The node spins until then. */
 		tick_ns = node->polled_ns +
 			  (node->c->link.attentive ? ENGINE_ATTEND_NS : ENGINE_TICK_NS);
 		wake_ns = tick_ns > wake_ns ? tick_ns : wake_ns;
@@ -318,14 +317,14 @@ static void step(struct cluster *cluster)
 		rouse(node);
 		if (node->c && node->wake_ns <= next_ns) {
 			poll_node(node);
-			rouse(node); /* it may have left what is to be read */
+			rouse(node); /* the killed process may have left frames to read */
 		}
 	}
 	cluster->steps++;
 }
 
-/* Reports whether frames are kept that a peer may not have, or missed that one said it sent, which may be
- * a lie: that is asked, or the peer given up. Or a grant is to be paid back. */
+/* Reports whether the traditional protocol keeps unacknowledged frames or misses announced frames
+ * (perhaps a lie), or whether a grant is unpaid. Each leads to a question or ends the peer. */
 static bool keeps(const struct link *link)
 {
 	const struct traditional_link *again = link->traditional;
@@ -342,8 +341,8 @@ static bool keeps(const struct link *link)
 	return false;
 }
 
-/* Reports whether a request without an answer has not left yet, or an engine's own has none yet: nobody
- * will say when that is. */
+/* Reports whether a request without an answer has not left, or an engine's own request has no
+ * answer. No callback tells when that changes. */
 static bool untold(const struct cluster *cluster)
 {
 	for (uint32_t i = 0; i < cluster->scenario.nodes; i++) {
@@ -369,12 +368,12 @@ static bool measuring(const struct cluster *cluster)
 	return false;
 }
 
-/* Reports whether there is nothing left to do, and was nothing for a while. */
+/* Reports whether the cluster was idle for a while. */
 static bool ended(struct cluster *cluster)
 {
 	uint64_t now_ns = sim_now_ns(cluster->world);
 
-	if (measuring(cluster)) { /* what that holds up is untold after it */
+	if (measuring(cluster)) { /* requests that trains hold up are counted afterwards */
 		cluster->done_ns = 0;
 		return false;
 	}
@@ -437,7 +436,7 @@ static void begin(struct cluster *cluster)
 	}
 }
 
-/* So long after the last fault there is still no end. */
+/* The run must end this long after the last fault. */
 static void stuck(struct cluster *cluster)
 {
 	int64_t after_ns = (int64_t)(sim_now_ns(cluster->world) - cluster->scenario.healed_ns);

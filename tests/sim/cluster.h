@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A cluster of engines on one virtual network, in one process and one thread.
- * A seed makes the cluster (scenario.c), and cluster.c runs it. The requests of its nodes are in
- * work.c. The rules that hold all the time, and at the end, are in invariants.c.
+ * A cluster of engines on one virtual network, in one process and one thread:
+ *  - scenario.c    makes the cluster from a seed
+ *  - cluster.c     runs it
+ *  - work.c        the nodes' requests
+ *  - invariants.c  the rules, checked after each round and at the end
  */
 #ifndef SIM_CLUSTER_H
 #define SIM_CLUSTER_H
@@ -14,29 +16,29 @@
 #include "engine/engine.h"
 
 enum {
-	NODES_DRAWN = 3, /* whose random numbers are apart */
-	NODES_MAX = 5, /* with those that are more addresses of one who lies */
+	NODES_DRAWN = 3, /* nodes with their own random numbers */
+	NODES_MAX = 5, /* with the further addresses of a lying node */
 	OPS_MAX = 24,
 	FAULTS_MAX = 10,
 	OP_BYTES_MAX = 12000,
-	LATE_MAX = 256, /* of a node: a liar's is asked again in each of many epochs */
-	HITS_MAX = 256, /* of a fault, that a schedule can list */
-	ATTEMPTS = 16, /* of each operation, whose runs are counted apart */
-	POISON = 0xee, /* where nothing was placed yet */
-	GUARD_BYTES = 64, /* of it, behind each target */
+	LATE_MAX = 256, /* late answers of a node; a liar's request is repeated in many epochs */
+	HITS_MAX = 256, /* hits of a fault that a schedule can list */
+	ATTEMPTS = 16, /* attempts of an operation that are counted separately */
+	POISON = 0xee, /* fill of memory that no message has reached */
+	GUARD_BYTES = 64, /* of POISON, behind each target */
 	STALL_MS = 2000, /* silence before a peer counts as gone */
-	LIES_MS = 1200, /* when lies end: SIM_START and 200 ms */
+	LIES_MS = 1200, /* when lies end: 200 ms after SIM_START */
 	SYNC_MS = 200,
-	TWICE_MS = 20, /* between two of its answers that count (sync.c) */
+	TWICE_MS = 20, /* between two SYNC answers that count (sync.c) */
 };
 
-/* Faults that are the node's, not the network's: of node `to`. */
+/* Faults of node `to`, not of the network. */
 enum cluster_fault_kind {
-	FAULT_KILL = SIM_FAULT_KINDS, /* SIGKILL; begins again at its end */
-	FAULT_RESTART, /* it says BYE and ends; begins again likewise */
+	FAULT_KILL = SIM_FAULT_KINDS, /* SIGKILL; the node restarts when the fault ends */
+	FAULT_RESTART, /* it sends BYE and exits; restarts likewise */
 	FAULT_CLOSE, /* it closes its sessions, once: between rounds, or (amount is even) in a callback */
 	FAULT_STALL, /* its process does not run */
-	FAULT_KEEP, /* its handlers keep what they are given until the end */
+	FAULT_KEEP, /* its handlers keep their messages until the fault ends */
 	FAULT_TUNE, /* its tune map is rewritten before every round */
 	FAULT_KINDS,
 };
@@ -44,37 +46,37 @@ enum cluster_fault_kind {
 /* Lies that keys can prove: messages, handshakes, sealed frames. */
 enum lie_kind { LIE_CONTROL, LIE_HANDSHAKE, LIE_SEALED, LIES_PROVED };
 
-/* More that one who lies does than to say what is not so. */
+/* Misdeeds of a lying node, besides false fields. */
 enum misdeed {
 	MISDEED_FLAPS, /* it ends its sessions, again and again */
 	MISDEED_TRAINS, /* it asks for the longest trains, again and again */
-	MISDEED_SILENT, /* nothing that it sends leaves, for a while */
-	MISDEED_LATE, /* its answers to requests come late */
-	MISDEED_ADDRESSES, /* it asks from another address, all the time, */
-	MISDEED_FAMILIES, /* and from one of the other family */
+	MISDEED_SILENT, /* its messages are held back for a while */
+	MISDEED_LATE, /* it answers requests late */
+	MISDEED_ADDRESSES, /* it asks from another address again and again */
+	MISDEED_FAMILIES, /* likewise, from addresses of the other family */
 	MISDEED_GAPS, /* it asks again for frames that it has */
 	MISDEED_UNSENT, /* it asks for frames that were never sent */
 	MISDEED_ENDLESS, /* it asks again for all frames of the log, without end */
-	MISDEED_MUTE, /* it leaves out frames, and never sends one again */
+	MISDEED_MUTE, /* it skips frames and sends no repairs */
 	MISDEEDS,
 };
 
-/* Losses and duplications that have a name of their own. */
+/* Losses and duplications with special names. */
 enum special {
 	SPECIAL_NONE,
 	SPECIAL_PARTITION_ONE_WAY, /* nothing passes from one port to another */
 	SPECIAL_PARTITION, /* nothing passes */
-	SPECIAL_UPDATE_LOST, /* window updates alone are */
+	SPECIAL_UPDATE_LOST, /* only window updates are lost */
 	SPECIAL_UPDATE_TWICE,
 	SPECIALS,
 };
 
-/* Deliberate faults in the bounds of clients: what keeps OPENs from taking all operations, and what
- * closes the handles of a client that has gone. */
+/* Floods, and deliberate bugs: OPENs can take all operations; handles of a closed client stay
+ * open. */
 enum clients_fault { CLIENTS_FLOOD = 1, CLIENTS_UNBOUNDED = 2, CLIENTS_LEFT_OPEN = 4 };
 
-/* Counts of programs: questions, ends of handles among them apart, tasks of those that flood and of
- * the one next to them, questions that were refused, and programs that were killed. */
+/* Counts: questions, CLOSEs among them, tasks of flooding programs, tasks of the third program,
+ *   refused questions, killed programs. */
 enum clients_count {
 	CLIENTS_ASKED,
 	CLIENTS_ENDS,
@@ -89,21 +91,21 @@ enum op_kind { OP_REQUEST, OP_STORE, OP_GET, OP_KINDS };
 enum op_state { OP_WAITS, OP_RUNS, OP_DONE };
 
 /*
- * Something that one node asks of another until it succeeds.
+ * An operation that one node asks of another until it succeeds.
  *
- * @from_file, @to_file: the source, the target is a file
- * @pool_at:    where its bytes are in the pool
- * @reply_bytes, @reply_ns: request: of the answer, and how long it is kept; 0: at once
- * @asked_bytes, answered_bytes: request: of its payload and its reply's, at this attempt
- * @ran:        times that its handler ran, of each attempt
- * @lives:      of both nodes, at this attempt
+ * @from_file, @to_file: the source, the target is a file, else memory
+ * @pool_at: offset of its bytes in the pool
+ * @reply_bytes, @reply_ns: of a request's answer: its size and delay
+ * @asked_bytes, answered_bytes: of a request and its reply, at this attempt
+ * @ran: times that its handler ran, by attempt
+ * @lives: lives of both nodes at this attempt
  */
 struct op {
 	struct cluster *cluster;
 	uint32_t index;
 	uint8_t from, to, kind;
 	bool from_file, to_file, digest;
-	bool silent; /* request: no answer is wanted */
+	bool silent; /* a request without an answer */
 	uint32_t bytes;
 	uint32_t pool_at;
 	uint32_t reply_bytes;
@@ -127,25 +129,25 @@ struct last_sent {
 	uint32_t seq;
 };
 
-/* An answer that waits, and the request that it keeps. */
+/* A delayed answer, and the request that it keeps. */
 struct late {
 	struct op *op;
 	uint32_t attempt;
 	uint64_t at_ns;
 	struct careful_kept *kept;
-	uint32_t bytes; /* of that */
+	uint32_t bytes; /* of the request */
 	struct careful_reply_to to;
 };
 
 /*
- * A node's part in the group of all.
+ * A node's membership in the group of all nodes.
  *
- * @ev:       NULL: it takes none now, until again_ns
- * @done:     it has played the program to its end
- * @event, @at, @said, @heard, @large: of its program: bytes of its message that have left, whether
- *            all have, whether all that is for it came, in pieces
- * @got:      bytes of each node's message
- * @over, @failed, @status: it is to be closed, for what
+ * @ev: NULL: not a member until again_ns
+ * @done: its program has ended
+ * @event, @at, @said, @heard, @large: progress of its program: bytes sent of its message; whether
+ *   all are sent, whether all have come; whether in several pieces
+ * @got: bytes received of each node's message
+ * @over, @failed, @status: it must close, and why
  */
 struct group_part {
 	struct careful_events *ev;
@@ -170,8 +172,8 @@ struct node {
 	uint64_t asked_ns[NODES_MAX];
 	struct late late[LATE_MAX];
 	uint32_t late_count;
-	/* Pings: how many were sent, the one under way, whether its answer may be a lie, when the
-	 * next is due. */
+	/* Pings: count, stage of the one under way, whether its answer may be a lie, time of the
+	 *   next. */
 	uint32_t probes, stage;
 	bool probing, distrusted;
 	uint64_t ping_ns, misdeed_ns, endless_ns;
@@ -180,26 +182,26 @@ struct node {
 };
 
 /*
- * A seed, and what remains of its scenario after a schedule is cut down.
+ * A scenario, made from a seed and perhaps cut down.
  *
- * @protocols: of each node, enum careful_protocol, where not that of the options
- * @keyed:     nodes that have keys, a bit each, @wrong_keys: of which others know another
- * @seal:      how frames of nodes with keys are sealed; NULL: not
- * @seal_except: nodes that do not, a bit each
- * @old_keys:  before each key that is trusted stands one that its host has no longer
- * @hostile:   nodes that say what is not so, a bit each: nothing is promised to whom they ask
- * @misdeeds:  what these do beside that, a bit each
- * @lies_end_ns: when both end
- * @frozen_files: of each node, a bit each, whose disk takes nothing before @thaw_ns
- * @pings:     pings go beside the work
- * @group:     all nodes have events beside the work
- * @clients:   programs flood carefuld beside the work, enum clients_fault
- * @excused:   some fault in it makes operations fail, also between those who do not lie
- * @damage:    some fault in it damages payload
- * @plan_bytes: of each fragment; 0: what the engine begins with
- * @minpulse_bytes: with a plan, of each sink; NULL likewise
- * @on_round:  where not NULL, told after each round of a node
- * @healed_ns: when the last fault is over
+ * @protocols: enum careful_protocol of each node; 0: that of the options
+ * @keyed: bit mask of nodes with keys; @wrong_keys: of nodes whose keys others know wrongly
+ * @seal: how nodes with keys seal frames; NULL: they do not
+ * @seal_except: bit mask of nodes that do not seal
+ * @old_keys: an old key precedes each trusted key
+ * @hostile: bit mask of lying nodes; nothing is promised to their peers
+ * @misdeeds: bit mask of what lying nodes also do
+ * @lies_end_ns: when lies and misdeeds end
+ * @frozen_files: bit mask of nodes whose disk hangs until @thaw_ns
+ * @pings: nodes also send pings
+ * @group: all nodes also send events
+ * @clients: enum clients_fault: programs also flood carefuld
+ * @excused: a fault makes operations fail, also between honest nodes
+ * @damage: a fault damages payload
+ * @plan_bytes: of each fragment; 0: the engine's default
+ * @minpulse_bytes: of each sink, with a plan; NULL: the default
+ * @on_round: called after each round of a node
+ * @healed_ns: when the last fault ends
  */
 struct scenario {
 	uint64_t seed;
@@ -232,7 +234,7 @@ struct scenario {
 	uint64_t healed_ns;
 };
 
-/* The rest of a scenario. @hits: those of a fault, if only_hits is set. */
+/* The parts that are cut from a scenario. @hits: hits of a fault that stay, if only_hits is set. */
 struct cut {
 	uint32_t ops_left_out, faults_left_out; /* a bit each */
 	bool only_hits[FAULTS_MAX];
@@ -244,59 +246,59 @@ struct cluster {
 	struct sim_world *world;
 	struct scenario scenario;
 	struct node nodes[NODES_MAX];
-	uint32_t protocol; /* enum careful_protocol, of what seeds make */
-	bool hostile; /* in what seeds make, one of three lies, */
-	bool unpacked; /* or no two messages share a frame */
-	uint64_t unlike; /* what who lies proved once more, untouched, and got another proof */
-	bool proves_all; /* and tells no lie that its keys could have proved and do not */
-	uint64_t draws, lies, lies_proved[LIES_PROVED]; /* of who lies: by its keys, of each kind */
-	uint64_t misdeeds[MISDEEDS]; /* how often each was done */
-	uint8_t *targets; /* OPS_MAX places of OP_BYTES_MAX, each with a guard */
-	uint32_t requests[NODES_MAX][NODES_MAX]; /* how many the one asked of the other, */
-	uint32_t handled[NODES_MAX][NODES_MAX]; /* and the last that its handler ran for */
+	uint32_t protocol; /* enum careful_protocol of scenarios made from seeds */
+	bool hostile; /* in these, one of three nodes lies */
+	bool unpacked; /* in these, no two messages share a frame */
+	uint64_t unlike; /* unchanged messages that a liar proved again with another result */
+	bool proves_all; /* a liar proves each lie that its keys can prove */
+	uint64_t draws, lies, lies_proved[LIES_PROVED]; /* of liars; by kind of proof */
+	uint64_t misdeeds[MISDEEDS]; /* counts of each */
+	uint8_t *targets; /* OPS_MAX targets of OP_BYTES_MAX, each with a guard */
+	uint32_t requests[NODES_MAX][NODES_MAX]; /* requests from one node to another */
+	uint32_t handled[NODES_MAX][NODES_MAX]; /* the last request that the handler saw */
 	uint32_t ops_done;
 	uint64_t steps;
 	uint64_t done_ns;
-	uint64_t hit_ns, broken_ns; /* when a fault first hit, when a session first broke; or 0 */
+	uint64_t hit_ns, broken_ns; /* time of the first hit and of the first session's end, or 0 */
 	uint64_t counters[CAREFUL_COUNTERS]; /* of all nodes, at the end */
-	uint32_t epochs; /* likewise, that were opened */
-	uint32_t met; /* likewise, processes that were met in the slots of peers */
+	uint32_t epochs; /* likewise, epochs opened */
+	uint32_t met; /* likewise, processes seen in the slots of peers */
 	uint64_t polls;
-	uint64_t pings[CAREFUL_STAGE_STORE + 1]; /* probes answered, by where they ended */
-	uint64_t clients_done[CLIENTS_COUNTS]; /* by programs that flood */
-	bool trace; /* print what passes the network, */
-	bool digests; /* or make a number of it all */
+	uint64_t pings[CAREFUL_STAGE_STORE + 1]; /* answered probes by stage */
+	uint64_t clients_done[CLIENTS_COUNTS]; /* counts of flooding programs */
+	bool trace; /* print each frame and message */
+	bool digests; /* or compute a digest of all */
 	uint64_t digest;
-	struct cut seen; /* what the faults hit */
+	struct cut seen; /* hits of the faults */
 };
 
 /* scenario.c */
-/* Programs flood carefuld; the engine has as much room as carefuld's. */
+/* Makes a scenario whose programs flood carefuld, with an engine of carefuld's size. */
 void clients_make(struct scenario *s);
-/* @hostile: of three nodes one lies. */
+/* @hostile: one of three nodes lies. */
 void scenario_make(struct scenario *s, uint64_t seed, bool faults, bool hostile, bool unpacked);
-/* Leaves out what the cut does; the lists of hits stay the cut's. */
+/* Applies the cut. Its lists of hits must outlive the scenario. */
 void scenario_cut(struct scenario *s, const struct cut *cut);
 
 /* hostile.c */
-/* This node lies until then, and is killed; there is room for a fault. */
+/* Makes this node lie until until_ms, when it is killed. Needs a free fault. */
 void hostile_make(struct scenario *s, uint32_t port, uint32_t until_ms);
 /* Reports whether the node lies now. */
 bool hostile_still(const struct cluster *cluster, uint32_t port);
 
 /* misdeeds.c */
 const char *misdeeds_name(enum misdeed misdeed);
-/* The node that lies, the third, does these, too. */
+/* Adds misdeeds of the lying node, the third. */
 void misdeeds_make(struct scenario *s, uint32_t misdeeds);
 /* Does what is due; returns when there is more to do. */
 uint64_t misdeeds_run(struct node *node);
-/* Returns by how much an answer is late. */
+/* Returns the delay of an answer. */
 uint64_t misdeeds_late_ns(struct node *node);
-/* Reports whether nothing that a node sends leaves now. */
+/* Reports whether the lying node's messages are held back now. */
 bool misdeeds_silent(struct cluster *cluster);
-/* Reports whether the node leaves out this frame: one of some, and each that it sends again. */
+/* Reports whether the node skips this frame: some frames, and every repair. */
 bool misdeeds_mute(struct node *node, uint32_t to, const void *frame, uint32_t bytes);
-/* Returns the node whose host a node is: one more address has no host of its own. */
+/* Returns the node that owns this node's host: further addresses share one host. */
 uint32_t misdeeds_owner(const struct scenario *s, uint32_t port);
 
 /* names.c */
@@ -307,7 +309,7 @@ const char *scenario_special_name(enum special special);
 /* cluster.c */
 struct cluster *cluster_create(void);
 void cluster_destroy(struct cluster *cluster);
-/* Runs cluster->scenario to its end. NULL: all is well; else what was violated. */
+/* Runs cluster->scenario. Returns NULL or the violated rule. */
 const char *cluster_run(struct cluster *cluster);
 bool cluster_fault_on(const struct cluster *cluster, uint32_t kind, uint32_t port,
 		      struct sim_fault **fault);
@@ -332,37 +334,37 @@ void keys_open(struct node *node);
 
 /* pings.c */
 void pings_open(struct node *node);
-/* Sends a ping if one is due; when the next is. */
+/* Sends a ping if one is due. Returns when the next is due. */
 uint64_t pings_run(struct node *node);
 
 /* groups.c */
 void groups_open(struct node *node);
 void groups_close(struct node *node);
-/* Goes on with a node's part; when it is to be looked at again without a frame. */
+/* Continues a node's program. Returns when to call it again if no frame arrives. */
 uint64_t groups_run(struct node *node);
-/* Reports whether all have played it to the end, and nobody plays. */
+/* Reports whether every node's program has ended. */
 bool groups_over(const struct cluster *cluster);
 
 /* clients.c */
 void clients_begin(struct cluster *cluster);
 void clients_end(struct cluster *cluster);
-/* Runs a node's part; returns when there is more to do. */
+/* Runs a node's programs. Returns when there is more to do. */
 uint64_t clients_run(struct node *node);
-/* Reports whether all programs are through, and nothing that they held is left. */
+/* Reports whether all programs have ended and released all they held. */
 bool clients_over(struct cluster *cluster);
-/* Says why they are not. */
+/* Explains why they have not. */
 void clients_stuck(struct cluster *cluster);
 
 /* carefuld.c */
 void carefuld_open(struct node *node);
-/* After careful_close(). */
+/* Called after careful_close(). */
 void carefuld_close(const struct node *node);
 
 /* invariants.c */
 void check_node(struct node *node);
 void check_end(struct cluster *cluster);
 
-/* Reports whether a node lies, or whom it knows in this slot. */
+/* Reports whether a node, or its peer in this slot, lies. */
 static inline bool peer_distrusted(const struct node *node, uint32_t slot)
 {
 	const struct link_peer *peer = &node->c->link.peers[slot];
@@ -372,7 +374,7 @@ static inline bool peer_distrusted(const struct node *node, uint32_t slot)
 	return (hostile >> node->port | (port == SIM_ANY ? 0 : hostile >> port)) & 1;
 }
 
-/* Reports whether an operation is with a node that lies. */
+/* Reports whether either node of an operation lies. */
 static inline bool op_distrusted(const struct op *op)
 {
 	return (op->cluster->scenario.hostile >> op->from |

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A virtual network in virtual time, and the virtual devices at its ports: N nodes in
- * one process, everything that happens drawn from one seed. A device does what a NIC
- * with our XDP program does and checks that its user keeps the rules of device.h; the
- * network does to frames and control messages what its faults say.
+ * A virtual network in virtual time, and the virtual devices at its ports: N nodes in one process.
+ * One seed decides all that happens. A device acts like a NIC with our XDP program and checks the
+ * rules of device.h. Faults of the network change frames and control messages.
  *
- * Nothing moves by itself: whoever owns the world runs its events and polls the
- * engines in between.
+ * Nothing moves by itself: the owner of the world runs its events and polls the engines between
+ * them.
  */
 #ifndef DEVICE_SIM_H
 #define DEVICE_SIM_H
@@ -37,36 +36,35 @@ enum sim_fault_kind {
 	/* One frame or control message between two ports. */
 	SIM_LOSS,
 	SIM_DUPLICATE, /* amount: the copy comes up to this many ns later */
-	SIM_REORDER, /* amount: up to this many ns later than those behind it */
-	SIM_CORRUPT, /* amount: bits that may flip, at most */
+	SIM_REORDER, /* amount: delays a frame by at most this many ns; later frames overtake it */
+	SIM_CORRUPT, /* amount: most bits that flip */
 	SIM_TRUNCATE,
-	SIM_DELAY, /* amount: ns; order is kept */
-	SIM_CLOG, /* nothing leaves before its end */
+	SIM_DELAY, /* amount: ns; frames keep their order */
+	SIM_CLOG, /* nothing leaves until the fault ends */
 	/* A device: port `to`. */
 	SIM_TX_FULL, /* a kick moves nothing */
-	SIM_FILL_EMPTY, /* a frame that was admitted finds no buffer; from, what, one_in too */
+	SIM_FILL_EMPTY, /* an admitted frame finds no buffer; with from, what, one_in */
 	SIM_LINK_DOWN,
 	SIM_UNRESOLVED, /* no neighbour is known */
 	SIM_MTU, /* amount: the MTU while it lasts */
-	SIM_CLOCK, /* amount: ns by which the clock jumps ahead at its beginning; never back, as
-		    * CLOCK_MONOTONIC does not, and the engine looks at no other */
+	SIM_CLOCK, /* amount: ns by which the clock jumps ahead, never back (CLOCK_MONOTONIC) */
 	/* From outside, to port `to`, in the name of port `from`, every `amount` ns. */
-	SIM_STRANGER, /* made up: no cookie, nonce or token is right */
-	SIM_REPLAY, /* something that arrived before */
+	SIM_STRANGER, /* invented messages: cookies, nonces and tokens are wrong */
+	SIM_REPLAY, /* messages that arrived before */
 	SIM_FAULT_KINDS,
 };
 
 /*
- * Something that goes wrong for a while.
+ * A fault that lasts for a while.
  *
  * @what:     SIM_DATA …, or'd
- * @forges:   SIM_REPLAY: of frames, by who can read the wire and lacks the keys
- * @one_in:   it hits one opportunity in so many; 1: each
- * @id:       draws its random numbers, with the world's seed
- * @longer:   SIM_LOSS: it hits frames and messages of more bytes than that
- * @only:     where not NULL: the opportunities that it hits, ascending, instead
+ * @forges: SIM_REPLAY: forges frames, like an attacker who reads the wire without keys
+ * @one_in: hits one opportunity in this many; 1: each
+ * @id: seed of its random numbers, with the world's seed
+ * @longer: SIM_LOSS: hits only frames and messages of more bytes
+ * @only: list of the opportunities to hit, ascending, or NULL
  * @seen:     opportunities so far
- * @hits:     of which it hit
+ * @hits: opportunities that it hit
  */
 struct sim_fault {
 	uint8_t kind;
@@ -88,30 +86,30 @@ struct sim_fault {
 enum sim_said { SIM_SAID, SIM_SAID_OTHERWISE, SIM_UNSAID };
 
 /*
- * A world: costs are per frame (g) and per byte (G), as in P1.
+ * Describes a world. Costs are per frame (g) and per byte (G), as in P1.
  *
- * @kick_frames:    most that one kick moves; 0: all
- * @other_family:   ports that have IPv6 addresses unless `ipv6` says so of all others, as bits
- * @one_mac:        ports that are addresses of one host, as bits: they share an Ethernet address
- * @zerocopy:       a send buffer is read when its frame leaves, not at the kick
+ * @kick_frames: most frames that a kick sends; 0: all
+ * @other_family: bit mask of ports that have IPv6 addresses; with `ipv6`, IPv4 addresses
+ * @one_mac: bit mask of ports that belong to one host and share its Ethernet address
+ * @zerocopy: send buffers are read when the frame leaves, not at the kick
  * @wire_delay_ns:  propagation; occupies nothing
- * @ctrl_delay_ns:  of a control message, which may overtake frames
- * @admit_ns:       from closing a slot of the peers map until it is for good
- * @queue_frames:   before each port, of what all send to it: more are lost; 0: no bound
- * @queue_ns:       that each frame there takes to leave it
- * @queue_control:  control messages wait there, too, and are lost like frames
- * @gap_ns:         least time between two frames that a port sends, and between two that it takes
- * @unreached:      ports that no frame to all reaches, as bits
- * @rx_g_ns, @tx_g_ns: time of the node's own, for each frame received, sent
- * @cost_ns:        where not NULL, the same instead, by frame: of a port, to or from another one,
- *                  from its careful header on. Then it leaves when its node's work so far is done
- * @wire_less_bytes: of each frame, which take no time: headers of ours that another's lack
- * @token_ns:       where not 0, all ports share one ring: a frame at a time, for which a token is
- *                  waited that passes a port in so long; it may be anywhere
- * @on_pass:        where not NULL, told of what enters and leaves the network: the frame
- *                  from its careful header on, or the control message
- * @on_send:        where not NULL, may change or keep back what a node sends
- * @on_hit:         where not NULL, told of each opportunity that a fault hits
+ * @ctrl_delay_ns: of a control message; it can overtake frames
+ * @admit_ns: from closing a slot of the peers map until XDP sees that
+ * @queue_frames: length of the queue before each port; further frames are lost; 0: no bound
+ * @queue_ns: time of each frame at the head of the queue
+ * @queue_control: control messages use the queue too
+ * @gap_ns: least time between two frames of a port, in each direction
+ * @unreached: bit mask of ports that no broadcast reaches
+ * @rx_g_ns, @tx_g_ns: CPU time of the node per received, sent frame
+ * @cost_ns: the same, computed for each frame from its careful header, or NULL. A frame then leaves
+ *   when the node's earlier work is done
+ * @wire_less_bytes: of each frame that cost no time: our headers, which the paper's frames lack
+ * @token_ns: if not 0, all ports share a token ring. The token needs this long from port to port,
+ *   and a frame waits for it
+ * @on_pass: called when a frame (from its careful header) or a control message enters or leaves the
+ *   network, or NULL
+ * @on_send: can change or hold back a node's frames and messages, or NULL
+ * @on_hit: called for each hit of a fault, or NULL
  */
 struct sim_config {
 	uint64_t seed;
@@ -155,30 +153,30 @@ struct sim_world;
 
 struct sim_world *sim_create(void);
 void sim_destroy(struct sim_world *world);
-/* Begins again: time 1 s, no device, nothing under way. The faults stay the caller's. */
+/* Resets the world: time 1 s, no devices, an empty network. The faults must outlive it. */
 void sim_begin(struct sim_world *world, const struct sim_config *config);
 
 uint64_t sim_now_ns(const struct sim_world *world);
-/* When the next event is due; UINT64_MAX: never. */
+/* Returns when the next event is due; UINT64_MAX: never. */
 uint64_t sim_next_ns(const struct sim_world *world);
-/* Time goes on to at_ns, which is not beyond the next event. */
+/* Advances time to at_ns, at most to the next event. */
 void sim_advance(struct sim_world *world, uint64_t at_ns);
 /* Runs the events that are due. */
 void sim_run(struct sim_world *world);
-/* Receive buffers that frames with this cookie fill or will fill which the engine at one
- * end has sent and that at the other has not received. */
+/* Returns the receive buffers of frames with this cookie that one engine has sent and the other has
+ * not received. */
 uint32_t sim_cost_under_way(const struct sim_world *world, uint32_t from, uint32_t to,
 			    uint64_t cookie);
-/* Returns how many frames the queues before ports had no room for. */
+/* Counts frames lost because the queue before a port was full. */
 uint64_t sim_queue_lost(const struct sim_world *world);
-/* Reports whether every frame of an epoch arrived, or will, as it was sent and in order. */
+/* Reports whether every frame of an epoch arrives unchanged and in order. */
 bool sim_unharmed(const struct sim_world *world, uint32_t from, uint32_t to, uint64_t cookie);
-/* The first violation; NULL: nothing. */
+/* Returns the first violation, or NULL. */
 const char *sim_failure(const struct sim_world *world);
 __attribute__((format(printf, 2, 3))) void sim_fail(struct sim_world *world, const char *format,
 						    ...);
 
-/* A number that depends on these alone. */
+/* A hash of the arguments. */
 uint64_t sim_hash(uint64_t seed, uint64_t stream, uint64_t index);
 
 /* Opens the device of a port. `life` numbers the port's devices: with the seed it
@@ -187,16 +185,16 @@ int sim_open(struct sim_world *world, uint32_t port, uint32_t life, const struct
 	     const struct careful_options *options, struct queue **queue,
 	     struct careful_error *error);
 void sim_address(const struct sim_world *world, uint32_t port, union address *address);
-/* The port with an address, or SIM_ANY. */
+/* Returns the port with this address, or SIM_ANY. */
 uint32_t sim_port(const struct sim_world *world, const union address *address);
-/* Ends a device as SIGKILL does: what was not sent yet is not, and its port is free. */
+/* Ends a device like SIGKILL: unsent frames are lost, and the port is free. */
 void sim_kill(struct queue *queue);
 /* Reports whether frames wait to be received, and whether control messages or events do. */
 bool sim_frames_waiting(const struct queue *queue);
 bool sim_readable(const struct queue *queue);
-/* Time of the node's own that the device's calls took since the last call. */
+/* Returns the CPU time that the device's calls took since the last call. */
 uint64_t sim_take_busy_ns(struct queue *queue);
-/* Buffers that are the engine's, for who checks that none is lost. */
+/* Counts the buffers that the engine owns, to check that none is lost. */
 void sim_buffers(const struct queue *queue, uint32_t *rx_engine, uint32_t *tx_engine);
 uint64_t sim_xdp_count(const struct queue *queue, enum careful_xdp_counter counter);
 
