@@ -125,6 +125,7 @@ void lend_piece_end(struct lend_piece *piece)
 {
 	lend_piece_close(piece, CAREFUL_ANY_PEER);
 	piece->state = LEND_ENDING;
+	piece->server->waits_due_ns = 0;
 	if (!piece->opens)
 		free_memory(piece);
 }

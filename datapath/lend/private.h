@@ -15,6 +15,8 @@ enum {
 	LEND_OPENS = CAREFUL_REGIONS_MAX / 2, /* regions, for all peers together */
 	LEND_OPENS_PEER = 256,
 	LEND_ANSWERS_PEER = 64, /* that wait for room; a peer that asks for more gets no answer */
+	LEND_WAITS_PEER = 64,
+	LEND_WAIT_MS = 1000, /* the longest WAIT */
 	LEND_WORKERS = 3,
 	LEND_STOP_MS = 2000,
 	LEND_STEP_BYTES = 64 << 20, /* a stopping worker ends after this much */
@@ -53,6 +55,7 @@ struct lend_piece {
 	struct careful_reply_to to;
 	bool asked;
 	uint64_t attempt;
+	uint32_t notified; /* number of NOTIFYs */
 	uint64_t bytes, mapped, gone_ns;
 	uint8_t *memory;
 	uint32_t page_bytes;
@@ -67,7 +70,7 @@ struct lend_piece {
 struct lend_peer {
 	bool present;
 	struct careful_memory_host host;
-	uint32_t opens, answers;
+	uint32_t opens, answers, waits;
 	struct pool_group fills;
 };
 
@@ -81,11 +84,20 @@ struct lend_answer {
 	uint8_t payload[];
 };
 
+/* A WAIT. @number: of its piece; @seen: NOTIFYs that the peer has seen */
+struct lend_wait {
+	struct lend_wait *next;
+	struct careful_reply_to to;
+	uint32_t number, seen;
+	uint64_t until_ns;
+};
+
 /*
  * @used:    bytes mapped for all pieces
  * @opens_most: regions that one peer may have
  * @ended:   regions that messages still use
  * @due_ns:  when the next kept piece is freed; 0: none
+ * @waits_due_ns: when to look at the WAITs again; 0: now
  */
 struct lend_server {
 	struct careful *instance;
@@ -98,6 +110,8 @@ struct lend_server {
 	uint32_t pieces_count, numbers, ended;
 	uint64_t used, due_ns;
 	struct lend_answer *answers, **answers_tail;
+	struct lend_wait *waits;
+	uint64_t waits_due_ns;
 };
 
 static inline bool lend_same(const struct careful_memory_host *a,
@@ -130,3 +144,5 @@ void lend_on_request(const struct careful_message *message, void *user);
 void lend_created(struct lend_piece *piece);
 void lend_deleted(struct lend_piece *piece);
 void lend_answer_retry(struct lend_server *server);
+/* Answers the WAITs that are over. */
+void lend_wait_poll(struct lend_server *server);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "lend/private.h"
 
 /* A request, checked: its lengths fit. @hosts, @name: in the message */
@@ -321,7 +322,60 @@ static int parse(struct ask *ask)
 	return check_name(ask);
 }
 
-/* Opens or describes a piece. */
+void lend_wait_poll(struct lend_server *server)
+{
+	const uint64_t now_ns = clock_now_ns();
+	struct lend_wait **at = &server->waits, *wait;
+
+	if (now_ns < server->waits_due_ns)
+		return;
+	server->waits_due_ns = UINT64_MAX;
+	while ((wait = *at)) {
+		const struct lend_piece *p = server->pieces;
+
+		while (p && p->number != wait->number)
+			p = p->next;
+		if (p && p->state == LEND_READY && p->notified == wait->seen &&
+		    now_ns < wait->until_ns) {
+			if (server->waits_due_ns > wait->until_ns)
+				server->waits_due_ns = wait->until_ns;
+			at = &wait->next;
+			continue;
+		}
+		reply(server, &wait->to, p ? 0 : -ENOENT, p ? p->notified : 0, NULL, 0);
+		server->peers[wait->to.peer].waits--;
+		*at = wait->next;
+		free(wait);
+	}
+}
+
+/* Begins a WAIT. Returns 0 if it is answered later. */
+static int wait_for(struct lend_server *server, const struct ask *ask,
+		    const struct lend_piece *piece, const struct careful_reply_to *to)
+{
+	const uint32_t *args = ask->message->args;
+	struct lend_peer *peer = &server->peers[to->peer];
+	struct lend_wait *wait;
+
+	if (peer->waits >= LEND_WAITS_PEER)
+		return -EAGAIN;
+	wait = malloc(sizeof(*wait));
+	if (!wait)
+		return -ENOMEM;
+	*wait = (struct lend_wait){
+		.next = server->waits,
+		.to = *to,
+		.number = piece->number,
+		.seen = args[0],
+		.until_ns = clock_in_ms(args[1] < LEND_WAIT_MS ? args[1] : LEND_WAIT_MS),
+	};
+	server->waits = wait;
+	server->waits_due_ns = 0;
+	peer->waits++;
+	return 0;
+}
+
+/* Serves a request about a piece that exists. */
 static int find_for(struct lend_server *server, const struct ask *ask,
 		    const struct careful_reply_to *to)
 {
@@ -333,13 +387,23 @@ static int find_for(struct lend_server *server, const struct ask *ask,
 		return rc;
 	if (piece->state == LEND_FILLING)
 		return -EAGAIN;
-	if (ask->message->handler == CAREFUL_MEMORY_OPEN) {
+	said = described(piece, &ask->who);
+	switch (ask->message->handler) {
+	case CAREFUL_MEMORY_OPEN:
 		reply_open(server, piece, to);
 		return 0;
+	case CAREFUL_MEMORY_WAIT:
+		return wait_for(server, ask, piece, to);
+	case CAREFUL_MEMORY_NOTIFY:
+		if (!(access_of(piece, &ask->who) & CAREFUL_MEMORY_WRITE))
+			return -EACCES;
+		server->waits_due_ns = 0;
+		reply(server, to, 0, ++piece->notified, NULL, 0);
+		return 0;
+	default:
+		reply(server, to, 0, 0, &said, sizeof(said));
+		return 0;
 	}
-	said = described(piece, &ask->who);
-	reply(server, to, 0, 0, &said, sizeof(said));
-	return 0;
 }
 
 void lend_on_request(const struct careful_message *message, void *user)

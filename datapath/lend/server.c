@@ -52,6 +52,8 @@ void lend_poll(struct lend_server *server)
 	}
 	if (server->due_ns)
 		expire(server);
+	if (server->waits)
+		lend_wait_poll(server);
 }
 
 int lend_fd(const struct lend_server *server)
@@ -61,16 +63,19 @@ int lend_fd(const struct lend_server *server)
 
 int lend_timeout_ms(const struct lend_server *server)
 {
-	uint64_t now_ns;
+	uint64_t now_ns, due_ns;
 
 	if (!server)
 		return -1;
 	if (server->answers || server->ended)
 		return 1;
-	if (!server->due_ns)
+	due_ns = server->waits ? server->waits_due_ns : UINT64_MAX;
+	if (server->due_ns && server->due_ns < due_ns)
+		due_ns = server->due_ns;
+	if (due_ns == UINT64_MAX)
 		return -1;
 	now_ns = clock_now_ns();
-	return server->due_ns > now_ns ? (int)((server->due_ns - now_ns) / 1000000) + 1 : 0;
+	return due_ns > now_ns ? (int)((due_ns - now_ns) / 1000000) + 1 : 0;
 }
 
 /* Reports what is lent by an owner's first piece; later pieces of the owner are in it. */
@@ -167,7 +172,7 @@ static int start(struct lend_server *server)
 	if (!server->peers)
 		return -ENOMEM;
 	rc = pool_open(&server->pool, &lend_rules, server);
-	for (uint16_t i = CAREFUL_MEMORY_CREATE; !rc && i <= CAREFUL_MEMORY_STAT; i++)
+	for (uint16_t i = CAREFUL_MEMORY_CREATE; !rc && i <= CAREFUL_MEMORY_LAST; i++)
 		rc = careful_handle(server->instance, i, lend_on_request, server);
 	return rc;
 }
@@ -220,6 +225,10 @@ uint32_t lend_stop(struct lend_server *server)
 	for (struct lend_answer *a = server->answers, *next; a; a = next) {
 		next = a->next;
 		free(a);
+	}
+	for (struct lend_wait *w = server->waits, *next; w; w = next) {
+		next = w->next;
+		free(w);
 	}
 	free(server->peers);
 	free(server);

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "memory/private.h"
@@ -252,22 +251,11 @@ struct close_job {
 	struct careful_memory_remote *remote;
 };
 
-static bool is_moved(const struct memory_move *moves, const struct careful_memory_remote *remote)
-{
-	while (moves && moves->remote != remote)
-		moves = moves->next;
-	return moves;
-}
-
-/* An OPEN that is under way must not find the piece gone, and moves still use it. */
+/* An OPEN that is under way must not find the piece gone. */
 static void job_close(struct careful_memory *memory, struct memory_job *one)
 {
 	struct careful_memory_remote *remote = ((struct close_job *)one)->remote;
 
-	if (is_moved(memory->moves, remote) || is_moved(memory->flights, remote)) {
-		memory_end_job(one, -EAGAIN);
-		return;
-	}
 	for (struct memory_ask *a = memory->asks; a; a = a->next)
 		if (a->user == remote)
 			a->over = true;
@@ -276,13 +264,9 @@ static void job_close(struct careful_memory *memory, struct memory_job *one)
 
 int careful_memory_close(struct careful_memory_remote *remote)
 {
-	int rc;
+	struct close_job job = { .job.start = job_close, .remote = remote };
+	int rc = memory_run(remote->memory, &job.job);
 
-	do { /* another thread may use the piece */
-		struct close_job job = { .job.start = job_close, .remote = remote };
-
-		rc = memory_run(remote->memory, &job.job);
-	} while (rc == -EAGAIN && !usleep(1000));
 	if (rc != -EBUSY)
 		free(remote);
 	return rc == -EBUSY ? rc : 0;

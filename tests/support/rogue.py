@@ -391,7 +391,7 @@ def memory_hoarded(server: str) -> Iterator[None]:
                 hosts=rng.choice((0, 0, 1, 16, 1 << 31)),
                 name_bytes=rng.choice((len(name), 1, 255, (1 << 32) - 1)),
             )
-            handlers = range(int(lib.CAREFUL_MEMORY_CREATE), int(lib.CAREFUL_MEMORY_STAT) + 1)
+            handlers = range(int(lib.CAREFUL_MEMORY_CREATE), int(lib.CAREFUL_MEMORY_LAST) + 1)
             for handler in handlers:
                 rogue.ask(handler, (ask + name)[: rng.choice((1000, 60, 3))])
             yield

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,18 @@ def fails(errno_name, call, *args, **more):
 def python(host: Host, text: str, *args: str | Path) -> str:
     """Runs a program on a host to its end; returns its output."""
     return host.lab.run(host.name, sys.executable, "-W", "error", "-c", HEAD + text, *args).stdout
+
+
+@contextmanager
+def program(host: Host, text: str) -> Iterator[Any]:
+    """Runs a program whose input and output are pipes, and ends it."""
+    argv = host.lab.argv(host.name, sys.executable, "-W", "error", "-c", HEAD + text)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def lends(host: Host) -> list[dict[str, Any]]:
@@ -130,11 +144,7 @@ assert len(h2.list()) == room.pieces_most
 for one in h2.list():
     h2.delete(one.name)
 """
-    import subprocess
-
-    argv = h1.lab.argv("h1", sys.executable, "-c", HEAD + text)
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
-        assert first.stdout is not None
+    with program(h1, text) as first:
         assert first.stdout.readline() == "ready\n"
         python(
             h3,
@@ -195,6 +205,103 @@ for one in ("mine", "both", "seen"):
     h2.delete(one)
 """,
     )
+
+
+def test_wait__ends_when_a_write_is_in_place(three: list[Host]) -> None:
+    """A host that the piece is shared with is told of each write that notifies."""
+    reader = """
+h2 = careful.memory.connect("h2", timeout_s=3)
+with h2.open("told") as piece:
+    seen = piece.wait()
+    assert seen == 0 and piece.wait(seen, timeout_s=0.05) == 0
+    for number in range(1, 4):
+        print("reads", flush=True)
+        seen = piece.wait(seen, timeout_s=60)
+        assert seen == number, seen
+        assert piece.read(0, 1 << 20) == bytes([number]) * (1 << 20)
+    fails("EACCES", piece.write, b"x", notify=True)
+    print("reads", flush=True)
+    fails("ENOENT", piece.wait, seen, 60)
+"""
+    writer = """
+h2 = careful.memory.connect("h2")
+with h2.create("told", 1 << 20, share={"h3": "r"}) as piece:
+    piece.write(b"without notice")
+    print("writes", flush=True)
+    for number in range(1, 4):
+        sys.stdin.readline()
+        piece.write(bytes([number]) * (1 << 20), notify=True)
+sys.stdin.readline()
+h2.delete("told")
+"""
+    with program(three[0], writer) as writes:
+        assert writes.stdout.readline() == "writes\n"
+        with program(three[2], reader) as reads:
+            for _ in range(4):
+                assert reads.stdout.readline() == "reads\n"
+                writes.stdin.write("go on\n")
+                writes.stdin.flush()
+            assert reads.wait(100) == 0
+        assert writes.wait(100) == 0
+
+
+def test_close__waits_for_other_threads(three: list[Host]) -> None:
+    """A thread that reads meanwhile finds the piece whole, or closed."""
+    text = """
+import threading
+h2 = careful.memory.connect("h2")
+h2.create("race", 4 << 20).close()
+wrong = []
+def reads(piece):
+    while True:
+        try:
+            if piece.read(0, 1 << 20) != bytes(1 << 20):
+                wrong.append("bytes")
+        except CarefulError as error:
+            if "is closed" not in str(error):
+                wrong.append(error)
+            return
+for _ in range(40):
+    piece = h2.open("race")
+    threads = [threading.Thread(target=reads, args=(piece,)) for _ in range(3)]
+    closers = [threading.Thread(target=piece.close) for _ in range(2)]
+    for one in threads + closers:
+        one.start()
+    for one in threads + closers:
+        one.join()
+assert not wrong, wrong
+h2.delete("race")
+# The end of a program cuts a thread short.
+piece = h2.create("cut", 4 << 20)
+threading.Thread(target=reads, args=(piece,), daemon=True).start()
+"""
+    python(three[0], text)
+    three[0].ctl("memory", "rm", "h2:cut")
+
+
+def test_lend__hugepages(hosts: Hosts) -> None:
+    """A piece lies in hugepages while the host has some, and then in small pages."""
+    h1, h2 = hosts()
+    h1.up()
+    h2.up("--lend", "64MiB")
+    data = make_file(h1.own / "data", 8 * MIB)
+    reserved = Path("/proc/sys/vm/nr_hugepages")
+    before = int(reserved.read_text())
+    try:
+        reserved.write_text(f"{before + 8}\n")
+        if int(reserved.read_text()) != before + 8:
+            pytest.skip("the kernel has no 8 hugepages")
+        h1.ctl("memory", "put", h1.own / "data", "h2:huge")
+        h1.ctl("memory", "create", "h2:small", "20MiB")
+        found = json.loads(h1.ctl("memory", "ls", "h2", "--json").stdout)["pieces"]
+        assert [one["page_bytes"] for one in found] == [2 * MIB, 4096]
+        h1.ctl("memory", "get", "h2:huge", h1.own / "copy")
+        assert (h1.own / "copy").read_bytes() == data
+    except OSError as error:
+        pytest.skip(f"no hugepages: {error}")
+    finally:
+        with suppress(OSError):
+            reserved.write_text(f"{before}\n")
 
 
 def test_command__publishes_a_file(three: list[Host]) -> None:

@@ -6,6 +6,7 @@ import errno
 import mmap
 from collections.abc import Callable
 from contextlib import suppress
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,22 +41,17 @@ def memory() -> None:
     """Create, list, fill and read memory that other hosts lend (`up --lend`)."""
 
 
-def _at(text: str, name_needed: bool = True) -> tuple[str, str]:
+def _at(text: str, name_needed: bool) -> tuple[str, str]:
     """Splits HOST:NAME; the name may be missing if it is not needed."""
-    if name_needed:
+    try:
         host, name = host_path(text)
-        if not name:
-            raise click.UsageError(f"{text} names no piece: write {host}:NAME")
-        return host, name
-    with suppress(click.UsageError):
-        return host_path(text)
-    return text, ""
-
-
-def _connect(host: str, instance: str | None, config_path: Path | None, timeout_s: float) -> Host:
-    from careful.memory import connect
-
-    return connect(host, instance=instance, config=config_path, timeout_s=timeout_s)
+    except click.UsageError:
+        if name_needed:
+            raise
+        return text, ""
+    if name_needed and not name:
+        raise click.UsageError(f"{text} names no piece: write {host}:NAME")
+    return host, name
 
 
 _SHARE = click.option(
@@ -70,6 +66,9 @@ _OWNER = click.option(
 )
 _PIECE = click.argument("where", metavar="HOST:NAME")
 
+#: The result of a command: its figures, and its text.
+_Found = tuple[dict[str, object], str]
+
 
 def _sharing(share: tuple[str, ...]) -> dict[str, str]:
     found = {}
@@ -80,14 +79,33 @@ def _sharing(share: tuple[str, ...]) -> dict[str, str]:
 
 
 def _command(
-    name: str, example: tuple[str, str]
-) -> Callable[[Callable[..., object]], click.Command]:
-    """Declares a command of the group, with the options that all have."""
-    return lambda function: memory.command(name, examples=[example])(timeout(shared(function)))
+    name: str, example: tuple[str, str], name_needed: bool = True
+) -> Callable[[Callable[..., _Found]], click.Command]:
+    """Declares a command of the group. Its function gets the host, the piece's name, and its own
+    arguments.
+    """
 
+    def declare(function: Callable[..., _Found]) -> click.Command:
+        @wraps(function)
+        def call(
+            where: str,
+            timeout_s: float,
+            instance: str | None,
+            config_path: Path | None,
+            as_json: bool,
+            **own: object,
+        ) -> None:
+            from careful.memory import connect
 
-def _figures(info: Info) -> dict[str, object]:
-    return dict(vars(info))
+            at, piece = _at(where, name_needed)
+            host = connect(at, instance=instance, config=config_path, timeout_s=timeout_s)
+            figures, text = function(host, piece, **own)
+            inputs = {key: str(one) if isinstance(one, Path) else one for key, one in own.items()}
+            show(as_json, f"memory {name}", {"where": where} | inputs, figures, text)
+
+        return memory.command(name, examples=[example])(timeout(shared(call)))
+
+    return declare
 
 
 def _line(info: Info) -> str:
@@ -95,88 +113,54 @@ def _line(info: Info) -> str:
     return f"{info.name}: {size(info.nbytes)}, {info.access}{whose}"
 
 
-@_command("ls", ("carefulctl memory ls h2", "the pieces that this host may open"))
+def _described(info: Info) -> _Found:
+    return dict(vars(info)), _line(info)
+
+
+@_command("ls", ("carefulctl memory ls h2", "the pieces that this host may open"), False)
 @click.argument("where", metavar="HOST")
-def ls(
-    where: str,
-    timeout_s: float,
-    instance: str | None,
-    config_path: Path | None,
-    as_json: bool,
-) -> None:
+def ls(host: Host, _: str) -> _Found:
     """List the pieces of memory that this host may open: its own, and those shared with it."""
-    host = _connect(_at(where, False)[0], instance, config_path, timeout_s)
     found = host.list()
     text = "\n".join(map(_line, found)) or f"{host.name}: no pieces"
-    figures = {"pieces": [_figures(one) for one in found]}
-    show(as_json, "memory ls", {"where": where}, figures, text)
+    return {"pieces": [dict(vars(one)) for one in found]}, text
 
 
-@_command("stat", ("carefulctl memory stat h2", "how much memory h2 lends"))
+@_command("stat", ("carefulctl memory stat h2", "how much memory h2 lends"), False)
 @click.argument("where", metavar="HOST[:NAME]")
 @_OWNER
-def stat(
-    where: str,
-    owner: str,
-    timeout_s: float,
-    instance: str | None,
-    config_path: Path | None,
-    as_json: bool,
-) -> None:
+def stat(host: Host, name: str, owner: str) -> _Found:
     """Describe a piece, or how much memory a host lends."""
-    at, name = _at(where, False)
-    host = _connect(at, instance, config_path, timeout_s)
-    inputs = {"where": where, "owner": owner}
     if name:
-        info = host.stat(name, owner=owner)
-        text = f"{_line(info)}; pages of {size(info.page_bytes)}"
-        show(as_json, "memory stat", inputs, _figures(info), text)
-        return
+        figures, text = _described(host.stat(name, owner=owner))
+        return figures, f"{text}; pages of {size(int(str(figures['page_bytes'])))}"
     room = host.room()
     text = (
-        f"{at}: lends {size(room.nbytes)}, {size(room.free)} free; this host has "
+        f"{host.name}: lends {size(room.nbytes)}, {size(room.free)} free; this host has "
         f"{size(room.mine)} of at most {size(room.mine_most)} in {counted(room.pieces, 'piece')} "
         f"of at most {room.pieces_most}, kept for {room.keep_s:g} s after its session"
     )
-    show(as_json, "memory stat", inputs, dict(vars(room)), text)
+    return dict(vars(room)), text
 
 
 @_command("create", ("carefulctl memory create h2:table 1GiB", "a piece of zeros"))
 @_PIECE
 @click.argument("nbytes", metavar="BYTES", type=BYTES)
 @_SHARE
-def create(
-    where: str,
-    nbytes: int,
-    share: tuple[str, ...],
-    timeout_s: float,
-    instance: str | None,
-    config_path: Path | None,
-    as_json: bool,
-) -> None:
+def create(host: Host, name: str, nbytes: int, share: tuple[str, ...]) -> _Found:
     """Make a piece of memory at a host; it is full of zeros."""
-    at, name = _at(where)
     if nbytes < 1:
         raise click.UsageError("a piece has at least 1 byte")
-    host = _connect(at, instance, config_path, timeout_s)
     with host.create(name, nbytes, share=_sharing(share)) as made:
-        inputs = {"where": where, "nbytes": nbytes, "share": share}
-        show(as_json, "memory create", inputs, _figures(made.info), _line(made.info))
+        return _described(made.info)
 
 
 @_command("rm", ("carefulctl memory rm h2:table", "give the memory back"))
 @_PIECE
-def rm(
-    where: str,
-    timeout_s: float,
-    instance: str | None,
-    config_path: Path | None,
-    as_json: bool,
-) -> None:
+def rm(host: Host, name: str) -> _Found:
     """Free a piece of this host; programs that have it open lose it."""
-    at, name = _at(where)
-    _connect(at, instance, config_path, timeout_s).delete(name)
-    show(as_json, "memory rm", {"where": where}, {}, f"{where}: is free")
+    host.delete(name)
+    return {}, f"{host.name}:{name}: is free"
 
 
 def _moved(piece: Piece, step: Callable[[int, int], object]) -> None:
@@ -188,20 +172,11 @@ def _moved(piece: Piece, step: Callable[[int, int], object]) -> None:
 @click.argument("source", metavar="FILE", type=click.Path(path_type=Path))
 @_PIECE
 @_SHARE
-def put(
-    source: Path,
-    where: str,
-    share: tuple[str, ...],
-    timeout_s: float,
-    instance: str | None,
-    config_path: Path | None,
-    as_json: bool,
-) -> None:
+def put(host: Host, name: str, source: Path, share: tuple[str, ...]) -> _Found:
     """Copy a file into a new piece of memory.
 
     If the copy fails, the piece is removed again.
     """
-    at, name = _at(where)
     try:
         file = source.open("rb")
         nbytes = file.seek(0, 2)
@@ -210,7 +185,6 @@ def put(
         data = mmap.mmap(file.fileno(), nbytes, prot=mmap.PROT_READ)
     except OSError as error:
         raise from_os(error, str(source)) from None
-    host = _connect(at, instance, config_path, timeout_s)
     with (
         file,
         data,
@@ -223,32 +197,20 @@ def put(
             with suppress(CarefulError):
                 host.delete(name)
             raise
-        inputs = {"source": str(source), "where": where, "share": share}
-        show(as_json, "memory put", inputs, _figures(piece.info), _line(piece.info))
+        return _described(piece.info)
 
 
 @_command("serve", ("carefulctl memory serve h2:vm /run/vm.sock", "restore machines from a piece"))
 @_PIECE
 @click.argument("path", metavar="SOCKET", type=click.Path(path_type=Path))
 @_OWNER
-def serve(
-    where: str,
-    path: Path,
-    owner: str,
-    timeout_s: float,
-    instance: str | None,
-    config_path: Path | None,
-    as_json: bool,
-) -> None:
+def serve(host: Host, name: str, path: Path, owner: str) -> _Found:
     """Serve the memory of virtual machines that a monitor restores, until Ctrl-C.
 
     The monitor connects to SOCKET and hands over its userfaultfd, as Firecracker does.
     """
     from careful.memory import uffd
 
-    del as_json  # there is no result
-    at, name = _at(where)
-    host = _connect(at, instance, config_path, timeout_s)
     uffd.serve(host, name, owner, path, say)
 
 
@@ -256,18 +218,8 @@ def serve(
 @_PIECE
 @click.argument("target", metavar="FILE", type=click.Path(path_type=Path))
 @_OWNER
-def get(
-    where: str,
-    target: Path,
-    owner: str,
-    timeout_s: float,
-    instance: str | None,
-    config_path: Path | None,
-    as_json: bool,
-) -> None:
+def get(host: Host, name: str, target: Path, owner: str) -> _Found:
     """Copy a piece of memory into a file, which is replaced if it exists."""
-    at, name = _at(where)
-    host = _connect(at, instance, config_path, timeout_s)
     with host.open(name, owner=owner) as piece:
         try:
             with target.open("wb") as file:
@@ -276,5 +228,4 @@ def get(
             raise
         except OSError as error:
             raise from_os(error, str(target)) from None
-        inputs = {"where": where, "target": str(target), "owner": owner}
-        show(as_json, "memory get", inputs, _figures(piece.info), _line(piece.info))
+        return _described(piece.info)

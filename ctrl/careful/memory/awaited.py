@@ -63,6 +63,7 @@ class AsyncPiece(_Awaited[Piece]):
     flush = _awaited(Piece.flush)
     prefetch = _awaited(Piece.prefetch)
     writev = _awaited(Piece.writev)
+    wait = _awaited(Piece.wait)
 
 
 class AsyncHost(_Awaited[Host]):

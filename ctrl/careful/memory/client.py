@@ -84,6 +84,8 @@ class Client:
             lib.careful_close(found[0])
         check(rc, what)
         self.pointer = made[0]
+        #: The longest wait of a request: the host must answer in time.
+        self.wait_s = way.timeout_s / 2
         self._end = weakref.finalize(self, _stop, made[0])
 
     def ask(

@@ -89,8 +89,9 @@ class Host:
             ConnectionError: the host does not answer.
         """
         remote = self._remote.about(f"{self.name}:{shown(name)}")
-        raw, opened = self._client.open(remote, self._hosts.ask(name, owner))
-        return Piece(self._client, opened, info_of(raw, name, self._hosts), self.name)
+        ask = self._hosts.ask(name, owner)
+        raw, opened = self._client.open(remote, ask)
+        return Piece(self._client, opened, info_of(raw, name, self._hosts), remote, ask)
 
     def delete(self, name: str) -> None:
         """Frees a piece of this host; all who have it open lose it.

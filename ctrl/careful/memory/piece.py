@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import errno
+import math
+import threading
+import time
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
 from careful._abi import Buffer, CData, ffi, lib, unpack
 from careful.control.memory_hosts import Hosts, access_of
 from careful.errors import CarefulError
-from careful.memory.client import Client, checked, move
+from careful.memory.client import Client, Remote, checked, move
 
 #: A part of a piece: its offset, and the buffer that it is read into or written from.
 Part = tuple[int, Buffer]
@@ -61,7 +65,9 @@ def _flushed(remote: CData) -> int:
     return 0 if rc == -errno.ENOENT else rc
 
 
-def _end(client: Client, remote: CData, what: str, views: list[object]) -> None:
+def _end(
+    client: Client, remote: CData, what: str, views: list[object], calls: list[object]
+) -> None:
     """Closes a piece that a program closed or dropped, or left at its end. Writes its map back."""
     del client  # it was kept until now
     if _flushed(remote) not in (0, -errno.ECHILD):
@@ -69,28 +75,34 @@ def _end(client: Client, remote: CData, what: str, views: list[object]) -> None:
         warnings.warn(text, ResourceWarning, stacklevel=1)
     if not views:
         lib.careful_memory_unmap(remote)
-    lib.careful_memory_close(remote)
+    if not calls:  # of threads that the end of the program cuts short
+        lib.careful_memory_close(remote)
 
 
 class Piece:
     """An open piece of a host's memory; made by Host.create() and Host.open().
 
-    Any thread may call its methods, several at a time. If the session ends, the next call opens the
-    piece again. `with` closes it at the end; the memory stays at its host.
+    Any thread may call its methods, several at a time; close() waits for the others. If the session
+    ends, the next call opens the piece again. `with` closes it at the end; the memory stays at its
+    host.
 
     Attributes:
         info: what the host said about it.
     """
 
-    def __init__(self, client: Client, remote: CData, info: Info, host: str) -> None:
+    def __init__(self, client: Client, remote: CData, info: Info, host: Remote, ask: bytes) -> None:
         self._client, self._remote, self.info = client, remote, info
-        self._what = f"{host}:{info.name}"
+        self._host, self._ask, self._what = host, ask, host.what
+        self._is_open, self._idle = True, threading.Condition()
+        #: This piece, once for each call under way.
+        self._calls: list[object] = []
         #: This piece, while a view of its map exists: the view keeps it.
         self._views: list[object] = []
-        self._end = weakref.finalize(self, _end, client, remote, self._what, self._views)
+        held = self._views, self._calls
+        self._end = weakref.finalize(self, _end, client, remote, self._what, *held)
 
     def __repr__(self) -> str:
-        state = "" if self._end.alive else ", closed"
+        state = "" if self._is_open else ", closed"
         return f"<Piece {self._what} of {self.nbytes} bytes{state}>"
 
     def __enter__(self) -> Self:
@@ -119,13 +131,17 @@ class Piece:
             ConnectionError: the host does not answer; the map stays, with its changed pages.
             BufferError: a view of the map exists.
         """
-        if not self._end.alive:
-            return
-        if not discard:
-            checked(_flushed(self._remote), self._what)
-        if self._views:
-            raise BufferError(f"{self._what}: release the views of its map first")
-        lib.careful_memory_unmap(self._remote)
+        with self._idle:
+            if not self._is_open:
+                return
+            if self._views:
+                raise BufferError(f"{self._what}: release the views of its map first")
+            self._is_open = False
+            self._idle.wait_for(lambda: not self._calls)
+            rc = 0 if discard else _flushed(self._remote)
+            self._is_open = rc != 0
+            checked(rc, self._what)
+            lib.careful_memory_unmap(self._remote)
         self._end()
 
     def map(
@@ -153,13 +169,13 @@ class Piece:
             PermissionError: this process may not use userfaultfd.
             CarefulError: the piece has a map already (EBUSY); it can be opened again.
         """
-        self._live()
         options = ffi.new("struct careful_memory_map_options *")
         options.uffd, options.offset, options.bytes = -1, offset, nbytes
         options.local_bytes, options.patience_ms = local_bytes, int(timeout_s * 1000)
         options.writable = "w" in self.info.access if writable is None else writable
         base = ffi.new("void **")
-        checked(lib.careful_memory_map(self._remote, options, base), self._what)
+        with self._used() as remote:
+            checked(lib.careful_memory_map(remote, options, base), self._what)
         buffer = ffi.buffer(base[0], nbytes or self.nbytes - offset)
         self._views.append(self)
         weakref.finalize(buffer, self._views.clear).atexit = False
@@ -178,12 +194,11 @@ class Piece:
         Raises:
             CarefulError: the range ends beyond the piece (ERANGE).
         """
-        self._live()
         fields = {"uffd": uffd, "base": base, "offset": offset, "bytes": nbytes}
         options = ffi.new("struct careful_memory_map_options *", fields)
         options.patience_ms = 30_000
-        rc = lib.careful_memory_map(self._remote, options, ffi.new("void **"))
-        checked(rc, self._what)
+        with self._used() as remote:
+            checked(lib.careful_memory_map(remote, options, ffi.new("void **")), self._what)
 
     def flush(self) -> None:
         """Writes changed pages of the map back to the piece.
@@ -191,21 +206,31 @@ class Piece:
         Raises:
             ConnectionError: the host does not answer. The pages stay changed.
         """
-        self._live()
-        checked(lib.careful_memory_flush(self._remote), self._what)
+        with self._used() as remote:
+            checked(lib.careful_memory_flush(remote), self._what)
 
     def prefetch(self, offset: int, nbytes: int) -> None:
         """Begins to fetch a range of the map, and does not wait for it."""
-        self._live()
-        checked(lib.careful_memory_prefetch(self._remote, offset, nbytes), self._what)
+        with self._used() as remote:
+            checked(lib.careful_memory_prefetch(remote, offset, nbytes), self._what)
 
-    def _live(self) -> None:
-        if not self._end.alive:
-            raise CarefulError(errno.EBADF, "is closed", self._what)
+    @contextmanager
+    def _used(self) -> Iterator[CData]:
+        """Keeps the piece open during a call."""
+        with self._idle:
+            if not self._is_open:
+                raise CarefulError(errno.EBADF, "is closed", self._what)
+            self._calls.append(self)
+        try:
+            yield self._remote
+        finally:
+            with self._idle:
+                self._calls.pop()
+                self._idle.notify_all()
 
     def _move(self, parts: Sequence[Part], flags: int) -> int:
-        self._live()
-        return move(self._remote, parts, flags, self._what)
+        with self._used() as remote:
+            return move(remote, parts, flags, self._what)
 
     def read_into(self, buffer: Buffer, offset: int = 0) -> int:
         """Reads as many bytes as a buffer holds; returns their number.
@@ -226,12 +251,17 @@ class Piece:
         self.read_into(buffer, offset)
         return bytes(buffer)
 
-    def write(self, data: Buffer, offset: int = 0) -> int:
+    def write(self, data: Buffer, offset: int = 0, *, notify: bool = False) -> int:
         """Writes a buffer into the piece; returns its bytes. They are in place at the host then.
+
+        Args:
+            data: contiguous.
+            offset: where in the piece, bytes.
+            notify: whether to end each wait() for the piece, on any host.
 
         Raises as read_into(); PermissionError if the piece is read-only here.
         """
-        return self.writev([(offset, data)])
+        return self.writev([(offset, data)], notify=notify)
 
     def readv(self, parts: Sequence[Part], *, ordered: bool = False) -> int:
         """Reads several parts at once; returns the number of bytes.
@@ -245,7 +275,29 @@ class Piece:
         """
         return self._move(parts, lib.CAREFUL_MEMORY_ORDERED if ordered else 0)
 
-    def writev(self, parts: Sequence[Part], *, ordered: bool = False) -> int:
-        """Writes several parts at once; arguments and errors are as for readv()."""
+    def writev(self, parts: Sequence[Part], *, ordered: bool = False, notify: bool = False) -> int:
+        """Writes several parts at once; arguments and errors are those of readv() and write()."""
         flags = lib.CAREFUL_MEMORY_ORDERED if ordered else 0
-        return self._move(parts, flags | lib.CAREFUL_MEMORY_STORE)
+        written = self._move(parts, flags | lib.CAREFUL_MEMORY_STORE)
+        if notify:
+            self._client.ask(self._host, lib.CAREFUL_MEMORY_NOTIFY, self._ask)
+        return written
+
+    def wait(self, seen: int = -1, timeout_s: float = math.inf) -> int:
+        """Waits until a writer notifies; returns the number of notifications since create().
+
+        Args:
+            seen: the number that the caller knows; -1: do not wait.
+            timeout_s: the longest wait, seconds; then the result is `seen`.
+
+        Raises:
+            ConnectionError: the host does not answer.
+            FileNotFoundError: the piece is gone.
+        """
+        until = time.monotonic() + (timeout_s if seen >= 0 else 0)
+        while True:
+            left_s = max(0.0, min(self._client.wait_s, until - time.monotonic()))
+            words = (max(seen, 0), int(left_s * 1000))
+            found = self._client.ask(self._host, lib.CAREFUL_MEMORY_WAIT, self._ask, words).args[0]
+            if found != seen or time.monotonic() >= until:
+                return found

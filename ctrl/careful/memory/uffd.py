@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import NoReturn
 
 from careful.errors import CarefulError, from_os
 from careful.memory.host import Host
@@ -101,7 +102,7 @@ def listening(path: Path) -> Iterator[socket.socket]:
             path.unlink()
 
 
-def serve(host: Host, name: str, owner: str, path: Path, tell: Callable[[str], object]) -> None:
+def serve(host: Host, name: str, owner: str, path: Path, tell: Callable[[str], object]) -> NoReturn:
     """Serves the machines whose monitors connect to a socket, until Ctrl-C.
 
     Args:

@@ -131,7 +131,7 @@ static int ring_request(struct ipc_program *p, uint32_t index, const struct care
 	/* Only carefulds use handlers that are not an application's, apart from the memory
 	 * service's: programs of a host share what the host owns. */
 	if (e->handler >= CAREFUL_HANDLERS_APP &&
-	    (e->handler < CAREFUL_MEMORY_CREATE || e->handler > CAREFUL_MEMORY_STAT))
+	    (e->handler < CAREFUL_MEMORY_CREATE || e->handler > CAREFUL_MEMORY_LAST))
 		return -EINVAL;
 	if (e->bytes > CAREFUL_RING_PAYLOAD_BYTES)
 		return -EMSGSIZE;

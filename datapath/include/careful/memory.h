@@ -27,8 +27,7 @@ enum {
 };
 
 /*
- * CREATE, OPEN, DELETE and STAT have a careful_memory_ask as payload; then its hosts, then the
- * name.
+ * All requests except LIST have a careful_memory_ask as payload; then its hosts, then the name.
  *
  * CREATE  Makes a piece of `bytes` zeros. args[0] and args[1] name the attempt: a repeated request
  *         gets the answer of the first. Reply: as OPEN. EEXIST: this host has a piece of that
@@ -41,6 +40,10 @@ enum {
  *         there are more; payload careful_memory_piece and name, for each piece, each padded to 8
  *         bytes. It lists the pieces that the peer may open.
  * STAT    Without a name: payload careful_memory_room. With one: as OPEN, without a region.
+ * NOTIFY  Ends the WAITs for a piece that the peer may write. Reply: args[0] is the number of
+ *         NOTIFYs so far.
+ * WAIT    args[0]: number of NOTIFYs that the peer has seen; args[1]: longest wait, ms. Reply:
+ *         args[0] is the number of NOTIFYs, as soon as it is another one, or when the time is over.
  *
  * ENOENT: there is no such piece, or it is not shared with the peer. ENOTUNIQ: several owners share
  * a piece of that name, and the request names no owner. EAGAIN: ask again in a moment.
@@ -52,6 +55,9 @@ enum careful_memory_handler {
 	CAREFUL_MEMORY_DELETE = 140,
 	CAREFUL_MEMORY_LIST = 141,
 	CAREFUL_MEMORY_STAT = 142,
+	CAREFUL_MEMORY_NOTIFY = 143,
+	CAREFUL_MEMORY_WAIT = 144,
+	CAREFUL_MEMORY_LAST = CAREFUL_MEMORY_WAIT,
 };
 
 enum careful_memory_by {
@@ -177,7 +183,7 @@ int careful_memory_ask(struct careful_memory *memory, const struct sockaddr *hos
 int careful_memory_open(struct careful_memory *memory, const struct sockaddr *host,
 			uint32_t host_bytes, const void *ask, uint32_t bytes,
 			struct careful_memory_piece *piece, struct careful_memory_remote **remote);
-/* Closes a piece. -EBUSY: it has a map. */
+/* Closes a piece. Calls that use it must have ended. -EBUSY: it has a map. */
 int careful_memory_close(struct careful_memory_remote *remote);
 /* Moves the parts between a piece and memory, several at a time. On failure, any part may have been
  * moved. -ERANGE: beyond the piece; -EFAULT: a part lies in a map; nothing was moved. */

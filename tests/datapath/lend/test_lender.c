@@ -87,7 +87,7 @@ static void test_request__of_any_length(void)
 
 	start(1 << 20, 0, 1000);
 	memset(all, 'x', sizeof(all));
-	for (int handler = CAREFUL_MEMORY_CREATE; handler <= CAREFUL_MEMORY_STAT; handler++) {
+	for (int handler = CAREFUL_MEMORY_CREATE; handler <= CAREFUL_MEMORY_LAST; handler++) {
 		for (uint32_t n = handler == CAREFUL_MEMORY_STAT; n < sizeof(all); n++) {
 			const uint32_t token = fake_request(c, 0, (uint16_t)handler, NULL, all, n);
 
@@ -276,6 +276,44 @@ static void test_create__of_a_peer_that_is_gone(void)
 	stop();
 }
 
+/* Waits of a peer that the piece is shared with, of a stranger, and too many. */
+static void test_wait__ends_with_a_notification(void)
+{
+	struct careful_memory_ask head = { .name_bytes = htobe32(1) };
+	const uint32_t long_wait[4] = { 0, 60000 }, seen[4] = { 1, 0 };
+	uint8_t all[sizeof(head) + 1];
+	uint32_t token, others[LEND_WAITS_PEER];
+
+	start(1 << 20, 0, 1000);
+	memcpy(all, &head, sizeof(head));
+	all[sizeof(head)] = 'a';
+	CHECK_EQ(ask(0, CAREFUL_MEMORY_CREATE, "a", 4096, 1)->status, 0);
+	CHECK_EQ(ask(2, CAREFUL_MEMORY_WAIT, "a", 0, -1)->status, -ENOENT);
+	CHECK_EQ(ask(2, CAREFUL_MEMORY_NOTIFY, "a", 0, -1)->status, -ENOENT);
+	CHECK_EQ(ask(1, CAREFUL_MEMORY_NOTIFY, "a", 0, -1)->status, -EACCES);
+	for (int i = 0; i < LEND_WAITS_PEER; i++)
+		others[i] = fake_request(c, 1, CAREFUL_MEMORY_WAIT, long_wait, all, sizeof(all));
+	token = fake_request(c, 1, CAREFUL_MEMORY_WAIT, long_wait, all, sizeof(all));
+	CHECK_EQ(answer(token)->status, -EAGAIN);
+	CHECK_EQ(server->peers[1].waits, LEND_WAITS_PEER);
+	poll_once();
+	CHECK(!c->answers[others[0]]->given);
+	CHECK(lend_timeout_ms(server) > 0 && lend_timeout_ms(server) <= LEND_WAIT_MS + 1);
+	CHECK_EQ(ask(0, CAREFUL_MEMORY_NOTIFY, "a", 0, -1)->args[0], 1);
+	for (int i = 0; i < LEND_WAITS_PEER; i++)
+		CHECK_EQ(answer(others[i])->args[0], 1);
+	CHECK_EQ(server->peers[1].waits, 0);
+	/* One that asks for no time, and one whose piece goes. */
+	token = fake_request(c, 1, CAREFUL_MEMORY_WAIT, seen, all, sizeof(all));
+	CHECK_EQ(answer(token)->args[0], 1);
+	token = fake_request(c, 1, CAREFUL_MEMORY_WAIT, (uint32_t[4]){ 1, 900 }, all, sizeof(all));
+	lend_poll(server);
+	CHECK(!c->answers[token]->given);
+	CHECK_EQ(ask(0, CAREFUL_MEMORY_DELETE, "a", 0, -1)->status, 0);
+	CHECK_EQ(answer(token)->status, -ENOENT);
+	stop();
+}
+
 int main(void)
 {
 	RUN(test_request__of_any_length);
@@ -285,5 +323,6 @@ int main(void)
 	RUN(test_session__ends_and_the_memory_stays_for_a_while);
 	RUN(test_create__again);
 	RUN(test_create__of_a_peer_that_is_gone);
+	RUN(test_wait__ends_with_a_notification);
 	return 0;
 }

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The memory client over an instance without a network, with a lender that lies: answers of any
+ * length, impossible sizes, too few and too many bytes, another piece, and a region that is never
+ * there.
+ */
+#include <endian.h>
+#include <errno.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <careful/memory.h>
+
+#include "check.h"
+
+enum { OPERATIONS = 64, PIECE = 1 << 20, PATIENCE_MS = 300 };
+
+/* Answers of the lender. @payload_bytes, @said: to a request; @moved: bytes beyond those that a get
+ * or store was asked to move; @refused: gets and stores that find no region */
+static struct careful {
+	struct {
+		careful_done_fn *done;
+		void *user;
+		uint32_t bytes;
+		bool is_request;
+	} operations[OPERATIONS];
+	uint32_t count, begun;
+	uint32_t payload_bytes;
+	struct careful_memory_piece said;
+	int moved;
+	uint32_t refused;
+} c;
+
+static int begin(uint32_t bytes, bool is_request, careful_done_fn *done, void *user)
+{
+	if (c.count == OPERATIONS)
+		return -EAGAIN;
+	c.operations[c.count].done = done;
+	c.operations[c.count].user = user;
+	c.operations[c.count].bytes = bytes;
+	c.operations[c.count++].is_request = is_request;
+	c.begun++;
+	return 0;
+}
+
+int careful_request(struct careful *instance, uint32_t peer, uint16_t handler, const uint32_t *args,
+		    const void *payload, uint32_t bytes, careful_done_fn *done, void *user)
+{
+	(void)instance, (void)peer, (void)handler, (void)args, (void)payload;
+	return begin(bytes, true, done, user);
+}
+
+int careful_get(struct careful *instance, uint32_t peer, uint32_t region, uint64_t region_off,
+		const struct careful_span *local, uint32_t bytes, uint32_t flags,
+		careful_done_fn *done, void *user)
+{
+	(void)instance, (void)peer, (void)region, (void)region_off, (void)local, (void)flags;
+	return begin(bytes, false, done, user);
+}
+
+int careful_store(struct careful *instance, uint32_t peer, uint32_t region, uint64_t region_off,
+		  const struct careful_span *local, uint32_t bytes, uint16_t handler,
+		  const uint32_t *args, uint32_t flags, careful_done_fn *done, void *user)
+{
+	(void)handler, (void)args;
+	return careful_get(instance, peer, region, region_off, local, bytes, flags, done, user);
+}
+
+int careful_poll(struct careful *instance)
+{
+	uint32_t n = instance->count;
+
+	while (n--) {
+		struct careful_result result = { .bytes = instance->operations[0].bytes };
+		careful_done_fn *done = instance->operations[0].done;
+		void *user = instance->operations[0].user, *payload = NULL;
+
+		if (instance->operations[0].is_request) {
+			/* A copy of the exact size, so that reads beyond it are found. */
+			payload = calloc(1, instance->payload_bytes ? instance->payload_bytes : 1);
+			CHECK(payload);
+			memcpy(payload, &instance->said,
+			       instance->payload_bytes < sizeof(instance->said) ?
+				       instance->payload_bytes :
+				       sizeof(instance->said));
+			result.payload = payload;
+			result.bytes = instance->payload_bytes;
+		} else if (instance->refused) {
+			instance->refused--;
+			result.status = -ENOENT;
+		} else {
+			result.bytes += (uint32_t)instance->moved;
+		}
+		instance->count--;
+		memmove(instance->operations, instance->operations + 1,
+			instance->count * sizeof(instance->operations[0]));
+		done(&result, user);
+		free(payload);
+	}
+	return 0;
+}
+
+int careful_wait(struct careful *instance, int timeout_ms, int extra_fd)
+{
+	(void)timeout_ms, (void)extra_fd;
+	return careful_poll(instance);
+}
+
+int careful_wait_fds(struct careful *instance, int *fds, uint32_t n, int *timeout_ms)
+{
+	(void)instance, (void)n;
+	*fds = -1;
+	*timeout_ms = 10;
+	return 0;
+}
+
+int careful_peer(struct careful *instance, const struct sockaddr *address, uint32_t bytes)
+{
+	(void)instance, (void)address, (void)bytes;
+	return 0;
+}
+
+int careful_peer_close(struct careful *instance, uint32_t peer)
+{
+	(void)instance, (void)peer;
+	return 0;
+}
+
+int careful_memory(struct careful *instance, uint64_t bytes, void **base)
+{
+	(void)instance, (void)bytes, (void)base;
+	return -ENOMEM;
+}
+
+int careful_close(struct careful *instance)
+{
+	(void)instance;
+	return 0;
+}
+
+static struct careful_memory *memory;
+static const struct sockaddr_in host = { .sin_family = AF_INET };
+static uint8_t page[4096];
+
+static void start(void)
+{
+	c = (struct careful){
+		.payload_bytes = sizeof(c.said),
+		.said = { .bytes = htobe64(PIECE), .number = htobe32(7), .access = htobe32(3) },
+	};
+	CHECK_EQ(careful_memory_start(&c, PATIENCE_MS, &memory), 0);
+}
+
+static int open_piece(struct careful_memory_remote **remote)
+{
+	const struct careful_memory_ask ask = { .bytes = 0 };
+	struct careful_memory_piece piece;
+
+	return careful_memory_open(memory, (const void *)&host, sizeof(host), &ask, sizeof(ask),
+				   &piece, remote);
+}
+
+static int move(struct careful_memory_remote *remote, uint64_t offset, uint32_t flags)
+{
+	const struct careful_memory_part part = { offset, sizeof(page), page };
+
+	return careful_memory_move(remote, &part, 1, flags);
+}
+
+static void test_open__answers_of_any_length(void)
+{
+	struct careful_memory_remote *remote;
+
+	start();
+	for (c.payload_bytes = 0; c.payload_bytes < sizeof(c.said); c.payload_bytes++)
+		CHECK_EQ(open_piece(&remote), -EPROTO);
+	for (; c.payload_bytes < sizeof(c.said) + 3; c.payload_bytes++) {
+		CHECK_EQ(open_piece(&remote), 0);
+		CHECK_EQ(careful_memory_close(remote), 0);
+	}
+	careful_memory_stop(memory);
+}
+
+static void test_open__impossible_sizes(void)
+{
+	const uint64_t sizes[] = { 0, UINT64_MAX, (uint64_t)INT64_MAX + 1 };
+	struct careful_memory_remote *remote;
+
+	start();
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		c.said.bytes = htobe64(sizes[i]);
+		CHECK_EQ(open_piece(&remote), -EPROTO);
+	}
+	careful_memory_stop(memory);
+}
+
+static void test_ask__answer_is_too_long(void)
+{
+	struct {
+		struct careful_memory_answer answer;
+		uint8_t behind[64];
+	} all;
+
+	start();
+	memset(&all, 0xee, sizeof(all));
+	c.payload_bytes = CAREFUL_MEMORY_ANSWER_BYTES + 5000;
+	CHECK_EQ(careful_memory_ask(memory, (const void *)&host, sizeof(host), CAREFUL_MEMORY_LIST,
+				    (uint32_t[4]){ 0 }, NULL, 0, &all.answer),
+		 0);
+	CHECK_EQ(all.answer.bytes, CAREFUL_MEMORY_ANSWER_BYTES);
+	for (size_t i = 0; i < sizeof(all.behind); i++)
+		CHECK_EQ(all.behind[i], 0xee);
+	careful_memory_stop(memory);
+}
+
+/* Another number of bytes than was asked for is an error; a piece's end holds before anything is
+ * sent. */
+static void test_move__of_another_length(void)
+{
+	const int lies[] = { -1, 1, -4096, 4096 };
+	struct careful_memory_remote *remote;
+	uint32_t begun;
+
+	start();
+	CHECK_EQ(open_piece(&remote), 0);
+	for (uint32_t flags = 0; flags <= CAREFUL_MEMORY_STORE; flags++) {
+		for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+			c.moved = lies[i];
+			CHECK_EQ(move(remote, 0, flags), -EPROTO);
+		}
+		c.moved = 0;
+		CHECK_EQ(move(remote, PIECE - sizeof(page), flags), 0);
+		begun = c.begun;
+		CHECK_EQ(move(remote, PIECE - sizeof(page) + 1, flags), -ERANGE);
+		CHECK_EQ(move(remote, UINT64_MAX, flags), -ERANGE);
+		CHECK_EQ(c.begun, begun);
+	}
+	CHECK_EQ(careful_memory_close(remote), 0);
+	careful_memory_stop(memory);
+}
+
+/* A region that is gone is opened again; a piece of the same name is not the same piece. */
+static void test_region__is_gone(void)
+{
+	struct careful_memory_remote *remote;
+
+	start();
+	CHECK_EQ(open_piece(&remote), 0);
+	c.refused = 1;
+	CHECK_EQ(move(remote, 0, 0), 0);
+	c.refused = UINT_MAX; /* for ever */
+	CHECK_EQ(move(remote, 0, 0), -ENOENT);
+	c.refused = 1;
+	c.said.bytes = htobe64(2 * PIECE);
+	CHECK_EQ(move(remote, 0, 0), -ESTALE);
+	c.said.bytes = htobe64(PIECE);
+	c.said.number = htobe32(8);
+	CHECK_EQ(move(remote, 0, 0), -ESTALE);
+	CHECK_EQ(careful_memory_close(remote), 0);
+	careful_memory_stop(memory);
+}
+
+int main(void)
+{
+	RUN(test_open__answers_of_any_length);
+	RUN(test_open__impossible_sizes);
+	RUN(test_ask__answer_is_too_long);
+	RUN(test_move__of_another_length);
+	RUN(test_region__is_gone);
+	return 0;
+}
