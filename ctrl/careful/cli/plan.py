@@ -35,15 +35,21 @@ its overhead and the message size.
             "carefulctl plan --pipeline network-disk --bytes 64K --json",
             "for a program",
         ),
+        (
+            "carefulctl plan --pipeline path.json --pipeline box.json --classes",
+            "of `measure pathchar h2 -o path.json` and `measure blackbox h2 -o box.json`",
+        ),
     ],
 )
 @click.option(
     "--pipeline",
-    "pipeline_name",
+    "pipeline_names",
     required=True,
+    multiple=True,
     metavar="FILE",
     help="Pipeline (TOML), a JSON measurement, a shipped name (gam, gms, network-disk, "
-    "network-disk-network, trapeze), or - for stdin.",
+    "network-disk-network, trapeze), or - for stdin. Repeat it for files of pathchar, blackbox and "
+    "logp of one path.",
 )
 @click.option("--bytes", "message_bytes", type=BYTES, help="Message size: 4096, 64KiB, 50MB, 1G.")
 @click.option(
@@ -99,7 +105,7 @@ its overhead and the message size.
     help="Strategy that improves.",
 )
 def plan(
-    pipeline_name: str,
+    pipeline_names: tuple[str, ...],
     message_bytes: int | None,
     strategy: str,
     fragments_count: int | None,
@@ -116,22 +122,23 @@ def plan(
     new: str,
 ) -> None:
     """Compute one plan, or the tune map's."""
+    origin = ", ".join(pipeline_names)
     if classes:
         if message_bytes is not None or fragments_count is not None or plot_path:
             raise click.UsageError(
                 "--classes cannot be combined with --bytes, --fragments or --plot"
             )
-        source = read_source(pipeline_name)
+        source = read_source(*pipeline_names)
         least = FRAME_LIMITS.min_bytes if min_bytes is None else min_bytes
         most = FRAME_LIMITS.max_bytes if max_bytes is None else max_bytes
-        say(report.classes(source, pipeline_name, least, most, header_bytes, as_json))
+        say(report.classes(source, origin, least, most, header_bytes, as_json))
         return
     if message_bytes is None:
         raise click.UsageError("--bytes is needed, or --classes")
     top, _, inner = levels.partition(",")
     request = report.Request(
-        origin=pipeline_name,
-        source=read_source(pipeline_name),
+        origin=origin,
+        source=read_source(*pipeline_names),
         message_bytes=message_bytes,
         strategy=strategy,
         fragments_count=fragments_count,

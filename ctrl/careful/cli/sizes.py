@@ -7,18 +7,23 @@ import sys
 from careful.cli.params import BYTES, BYTES_LIST
 from careful.errors import InputError
 from careful.model.blackbox import BlackBox
-from careful.model.files import load_pipeline, parse_source
+from careful.model.files import load_measurement, parse_measurement
+from careful.model.measurements import Measurement, combined
 from careful.model.stages import Pipeline
 
 __all__ = ["BYTES", "BYTES_LIST", "read_pipeline", "read_source"]
 
 
-def read_source(name: str) -> Pipeline | BlackBox:
-    """Reads `--pipeline`: a file, a shipped pipeline, or `-` for stdin."""
+def read_source(*names: str) -> Pipeline | BlackBox:
+    """Reads each `--pipeline`: a file, a shipped pipeline, or `-` for stdin. Combines several."""
+    return combined([_read(name) for name in names])
+
+
+def _read(name: str) -> Measurement:
     if name != "-":
-        return load_pipeline(name)
+        return load_measurement(name)
     try:
-        return parse_source(sys.stdin.read(), "stdin")
+        return parse_measurement(sys.stdin.read(), "stdin")
     except UnicodeDecodeError:
         raise InputError("stdin: not text") from None
 

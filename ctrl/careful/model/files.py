@@ -14,6 +14,7 @@ from pathlib import Path
 from careful.errors import InputError
 from careful.jsonout import Json
 from careful.model.blackbox import BlackBox
+from careful.model.measurements import Ends, Hops, Measurement, combined
 from careful.model.stages import MESSAGE_BYTES_MAX, Pipeline, Stage, shortened
 
 _KEYS = {"name", "g_us", "G_us_per_KiB", "group", "resource", "delay_us"}
@@ -22,10 +23,6 @@ _LAB_KEY = "link"
 _INSTEAD = "`carefulctl measure blackbox HOST --json` can"
 #: Kinds of measurements that give no plan, and why.
 _NO_PLAN = {
-    "pathchar": "a hop's intercept is a latency (overhead and propagation together), not a g: "
-    f"pathchar cannot tell how a message is best cut; {_INSTEAD}",
-    "logp": "o, g and L belong to the endpoints and to one message size, and bulk transfers are "
-    f"cut already: logp cannot tell how a message is best cut; {_INSTEAD}",
     "gap": f"g of one message size is not the g and G of stages: {_INSTEAD}",
     "burst": f"a burst says how many frames a path holds, not what a frame costs: {_INSTEAD}",
     "frames": f"transfers of a burst are not stages with g and G: {_INSTEAD}",
@@ -129,9 +126,20 @@ def _line_of(text: str, pattern: str, number: int) -> int | None:
 def parse_source(text: str, origin: str = "pipeline") -> Pipeline | BlackBox:
     """Reads a pipeline file (TOML) or a measurement (JSON of `carefulctl measure`).
 
-    A JSON object of "kind" "blackbox" gives a BlackBox. An object with "stages" (a list of objects
-    with a pipeline file's keys) gives a Pipeline. Raises ValueError.
+    A black box gives a BlackBox, all others a Pipeline. Raises ValueError.
     """
+    return _alone(parse_measurement(text, origin), origin)
+
+
+def _alone(found: Measurement, origin: str) -> Pipeline | BlackBox:
+    try:
+        return combined([found])
+    except InputError as error:
+        raise InputError(f"{origin}: {error}") from None
+
+
+def parse_measurement(text: str, origin: str = "pipeline") -> Measurement:
+    """Like parse_source(), but keeps what only gives a pipeline with others. Raises ValueError."""
     text = text.removeprefix("\ufeff")
     if not text.lstrip().startswith("{"):
         return parse_pipeline(text, origin)
@@ -143,6 +151,10 @@ def parse_source(text: str, origin: str = "pipeline") -> Pipeline | BlackBox:
         raise InputError(f"{origin}: nested too deeply") from None
     if data.get("kind") == "blackbox":
         return BlackBox.from_dict(data, origin)
+    if data.get("kind") == "pathchar":
+        return Hops.from_dict(data, origin)
+    if data.get("kind") == "logp":
+        return Ends.from_dict(data, origin)
     kind = data.get("kind")
     if isinstance(kind, str) and kind in _NO_PLAN:
         raise InputError(f"{origin}: {_NO_PLAN[kind]}")
@@ -174,6 +186,11 @@ def load_pipeline(path: str | Path) -> Pipeline | BlackBox:
 
     Raises ValueError for bad content, OSError if the file cannot be read.
     """
+    return _alone(load_measurement(path), str(path))
+
+
+def load_measurement(path: str | Path) -> Measurement:
+    """Like load_pipeline(), but keeps what only gives a pipeline with others."""
     if not Path(path).exists() and str(path) in shipped_names():
         return load_shipped(str(path))
     try:
@@ -184,4 +201,4 @@ def load_pipeline(path: str | Path) -> Pipeline | BlackBox:
         ) from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: not a text file") from None
-    return parse_source(text, str(path))
+    return parse_measurement(text, str(path))

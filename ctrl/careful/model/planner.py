@@ -249,7 +249,10 @@ def measured_limits(pipeline: Pipeline, message_bytes: float, limits: Limits) ->
 
 
 def _doubted(pipeline: Pipeline, made: Plan) -> Plan:
-    """Adds a note if the pipeline was not measured for these sizes."""
+    """Adds what the pipeline rests on, and whether it was measured for these sizes."""
+    if pipeline.rests_on:
+        rests = f"rests on this: {pipeline.rests_on}"
+        made = replace(made, note=f"{made.note}; {rests}" if made.note else rests)
     sizes = {size for sizes in made.sizes_by_stage for size in sizes}
     outside = not all(pipeline.measured_with(size) for size in sizes)
     if not outside and pipeline.measured_with(made.message_bytes):

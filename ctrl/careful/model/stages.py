@@ -99,6 +99,8 @@ class Pipeline:
 
     name, source: for tables: name, and origin of the figures; size_min_bytes, size_max_bytes: the
     fragment sizes that were measured, None if the figures hold for any size.
+
+    rests_on: what the figures assume, "" if they are exact.
     """
 
     stages: tuple[Stage, ...]
@@ -106,6 +108,7 @@ class Pipeline:
     source: str = ""
     size_min_bytes: int = 1
     size_max_bytes: int | None = None
+    rests_on: str = ""
 
     def __post_init__(self) -> None:
         if self.size_max_bytes is not None:

@@ -95,6 +95,7 @@ def _source_inputs(source: Pipeline | BlackBox) -> dict[str, object]:
     return {
         "name": source.name,
         "source": source.source,
+        "rests_on": source.rests_on,
         "size_min_bytes": source.size_min_bytes,
         "size_max_bytes": source.size_max_bytes,
         "stages": [
@@ -199,7 +200,8 @@ def classes(
         columns = ("up to (bytes)", "plan (bytes)", "latency (µs)")
         verdict = "a black-box measurement knows only what fixed sizes need"
         return folded(table(origin, columns, rows) + "\n" + verdict)
-    return folded(_compared(source.name, found, pays))
+    rests = f"\nrests on this: {source.rests_on}" if source.rests_on else ""
+    return folded(_compared(source.name, found, pays) + rests)
 
 
 def _compared(name: str, found: Sequence[ClassPlan], pays: Sequence[ClassPlan]) -> str:

@@ -48,6 +48,27 @@ def test_plan_json__has_the_agreed_keys(strategy):
     assert found["lower_bound_us"] < found["latency_us"] < found["one_fragment_us"]
 
 
+def test_plan__combines_files_of_one_path(tmp_path):
+    """pathchar's latency of 900 us is propagation; the gap of logp shows it."""
+    hop = {"hops": [1], "address": "", "G_us_per_KiB": 20.0, "latency_us": 900.0}
+    hops = [hop, hop | {"hops": [2]}]
+    files = {
+        "path.json": {"kind": "pathchar", "reached": True, "hops": hops},
+        "ends.json": {"kind": "logp", "os_us": 1.0, "or_us": 1.0, "g_us": 5.0},
+    }
+    words = []
+    for name, figures in files.items():
+        (tmp_path / name).write_text(json.dumps(figures))
+        words += ["--pipeline", str(tmp_path / name)]
+    assert as_json("plan", *words[:2], "--bytes", "4KiB")["fragments_count"] == 1
+    found = as_json("plan", *words, "--bytes", "4KiB", "--strategy", "fixed")
+    assert found["fragments_count"] == 4
+    assert "logp's gap of 5 µs" in found["note"]
+    assert found["inputs"]["rests_on"] in found["note"]
+    assert [one["name"] for one in found["inputs"]["stages"]][1:3] == ["hop 1", "hop 2"]
+    assert "rests on this" in run("plan", *words, "--classes").stdout
+
+
 def test_plan_json__hierarchical_has_levels():
     found = as_json(
         "plan", "--pipeline", "network-disk", "--bytes", "64KiB", "--strategy", "hierarchical"
