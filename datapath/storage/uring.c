@@ -154,7 +154,7 @@ static void uring_flush(struct storage *storage)
 	assert(rc >= 0 || rc == -EAGAIN || rc == -EBUSY);
 }
 
-static void await_lanes(struct uring *u)
+static void await_workers(struct uring *u)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
 
@@ -177,7 +177,7 @@ static bool goes_to_lane(struct uring *u, struct op *op)
 	if (!u->fs_workers) {
 		if (fs_workers_open(&u->fs_workers))
 			return false;
-		await_lanes(u);
+		await_workers(u);
 	}
 	return !fs_workers_put(u->fs_workers, op);
 }
@@ -244,7 +244,7 @@ static void op_done(struct uring *u, struct op *op, int64_t result)
 	op_free(u, op);
 }
 
-static uint32_t take_lanes(struct uring *u)
+static uint32_t take_workers(struct uring *u)
 {
 	uint32_t done = 0;
 	struct op *op;
@@ -255,7 +255,7 @@ static uint32_t take_lanes(struct uring *u)
 		done++;
 	}
 	if (!u->storage.denied)
-		await_lanes(u);
+		await_workers(u);
 	return done;
 }
 
@@ -289,7 +289,7 @@ static uint32_t uring_poll(struct storage *storage)
 	if (!storage->pending)
 		return 0;
 	if (storage->denied)
-		return take_lanes(u);
+		return take_workers(u);
 	while (io_uring_peek_cqe(&u->ring, &cqe) == 0) {
 		/* never NULL: cancellations come only in close() */
 		void *of = io_uring_cqe_get_data(cqe);
@@ -297,7 +297,7 @@ static uint32_t uring_poll(struct storage *storage)
 
 		io_uring_cqe_seen(&u->ring, cqe);
 		if (u->fs_workers && of == u->fs_workers)
-			done += take_lanes(u);
+			done += take_workers(u);
 		else
 			done += op_completed(u, of, res);
 	}

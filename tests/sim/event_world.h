@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * For tests of the event service: P engines on a virtual network in virtual time, each in a group
- * of all of them, and programs that run concurrently. A program is a function of a node that is
- * called before each of its rounds, until it returns true.
+ * For tests of the event service: P engines on a virtual network, all in one group, and concurrent
+ * programs. A program is a function that is called before each round of its node until it returns
+ * true.
  */
 #ifndef SIM_EVENT_WORLD_H
 #define SIM_EVENT_WORLD_H
@@ -21,17 +21,17 @@ enum {
 	WORLD_NODES_MAX = SIM_PORTS_MAX,
 	WORLD_STEP_NS = 300,
 	WORLD_TICK_NS = ENGINE_TICK_NS,
-	WORLD_IDLE = 40, /* steps without a frame before time leaps */
+	WORLD_IDLE = 40, /* steps without a frame before time jumps */
 };
 
 static const uint64_t world_ms = 1000000;
 
-static bool world_requests; /* groups go by requests */
+static bool world_requests; /* groups use requests */
 
 struct world {
 	struct sim_world *sim;
 	uint32_t nodes, idle;
-	bool replicate; /* broadcasts, though one frame would reach all */
+	bool replicate; /* broadcasts are replicated */
 	struct world_node {
 		struct careful *c; /* NULL: it is dead */
 		struct files files;
@@ -48,7 +48,7 @@ struct world {
 	uint32_t faults_count;
 };
 
-/* Every frame of data from one node to another is lost, for a millisecond. */
+/* All data frames from one node to another are lost for a millisecond. */
 static inline void world_lose(struct world *w, uint32_t from, uint32_t to, uint64_t at_ms)
 {
 	w->faults[w->faults_count++] = (struct sim_fault){
@@ -77,7 +77,7 @@ static inline void world_start(struct world *w, uint32_t port)
 	CHECK_EQ(engine_open(&w->options, &base, &node->c, &error), 0);
 }
 
-/* W receive buffers for each of the others, this many copies. */
+/* Opens nodes with W receive buffers for each peer and this many copies. */
 static inline void world_set(struct world *w, uint32_t nodes, uint32_t window, uint32_t copies)
 {
 	uint32_t rx = 16;
@@ -110,7 +110,7 @@ static inline uint64_t world_now_ns(const struct world *w)
 	return sim_now_ns(w->sim);
 }
 
-/* One round of every node; time continues. */
+/* Runs one round of every node; time advances. */
 static inline void world_step(struct world *w)
 {
 	uint64_t next_ns = world_now_ns(w) + WORLD_STEP_NS;
@@ -194,7 +194,7 @@ static inline bool world_connected(const struct world *w)
 	return true;
 }
 
-/* Begins, with sessions between all; no group yet. */
+/* Opens sessions between all nodes; no group yet. */
 static inline void world_begin(struct world *w)
 {
 	w->sim = sim_create();
@@ -243,7 +243,7 @@ struct program {
 
 typedef bool program_fn(struct world *w, uint32_t rank, struct program *program);
 
-/* Runs one at each node until all are over, so long at most; false: some are not. */
+/* Runs a program at each node until all end. Returns false after the time limit. */
 static inline bool world_play(struct world *w, program_fn *run, struct program *programs, double ms)
 {
 	uint64_t until_ns = world_now_ns(w) + (uint64_t)(ms * 1e6);
@@ -261,7 +261,7 @@ static inline bool world_play(struct world *w, program_fn *run, struct program *
 	return over;
 }
 
-/* Sends, the world going on meanwhile. */
+/* Sends while the world runs. */
 static inline int world_send(struct world *w, uint32_t rank, uint32_t dst, uint64_t event,
 			     const void *data, uint32_t bytes, uint32_t flags)
 {

@@ -10,7 +10,7 @@ static struct files *to_files(struct storage *storage)
 	return (struct files *)storage; /* its first member */
 }
 
-/* Moves the bytes; reads end where the file does. */
+/* Moves the bytes; a read stops at the end of the file. */
 static void carry_out(struct files *files, struct storage_io *io)
 {
 	struct file *file = &files->file[io->fd % FILES_MAX];
@@ -45,7 +45,7 @@ static bool files_waits(struct storage *storage, struct storage_io *io)
 	return to_files(storage)->delay_ns || is_frozen(to_files(storage), io);
 }
 
-/* Among those under way, in the order of their ends. */
+/* Inserts the operation by the time of its end. */
 static void insert(struct files *files, struct storage_io *io, uint64_t due_ns)
 {
 	uint32_t at = files->storage.pending++;
@@ -94,7 +94,7 @@ static uint32_t files_poll(struct storage *storage)
 
 		files->head = (files->head + 1) % FILES_DEPTH;
 		files->storage.pending--;
-		/* Only now: until it ends, the memory is the operation's. */
+		/* Not earlier: the operation owns the memory until it ends. */
 		carry_out(files, io);
 		io->done(io);
 		done++;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Events among all nodes of a cluster, next to their work, if the scenario has them. A program has
- * some events, each to all, from one, or each to its next, in pieces as large as frames are. If a
- * member's group fails or its process ends, it begins again; so does a member that is done, if
- * another one waits for it. A failure that some node did not hear of would be the end. Calls the
- * event interface; its private header to see what is left to say.
+ * Events among all nodes of a cluster, if the scenario has them. A program has a few events: all to
+ * all, one to all, or each to the next, in pieces of a frame. A member starts again if its group
+ * fails, its process ends, or another member waits for it. Every node must hear of a failure. Calls
+ * the event interface, and its private header for pending messages.
  */
 #include <errno.h>
 #include <string.h>
@@ -19,8 +18,8 @@ enum {
 	EVENTS = 12,
 	BYTES_MAX = 5000,
 	GROUP = 9,
-	AGAIN_NS = 1000 * 1000, /* at least, and up to four times as long */
-	CLOSE_NS = 5u * 1000 * 1000 * 1000u / 2, /* that who closes waits at most to be heard */
+	AGAIN_NS = 1000 * 1000, /* least wait before a member restarts; at most 4 times as long */
+	CLOSE_NS = 5u * 1000 * 1000 * 1000u / 2, /* most wait of a closing member */
 };
 
 enum kind { TO_ALL, FROM_ONE, TO_NEXT, KINDS };
@@ -47,7 +46,7 @@ static bool hears(const struct node *node, uint64_t event)
 	return kind_of(node, event) != FROM_ONE || !sends(node, event, node->port);
 }
 
-/* Its payload: mostly little. */
+/* Returns the payload's size, which is mostly small. */
 static uint32_t bytes_of(const struct node *node, uint64_t event, uint32_t rank)
 {
 	uint64_t random = roll(node, STREAM_BYTES, event, rank);
@@ -134,7 +133,7 @@ static void begin_event(struct node *node, uint64_t event)
 	part->heard = event < EVENTS && !hears(node, event);
 }
 
-/* As far as it goes. 0: the program is over. */
+/* Advances the program; 0: it has ended. */
 static int play(struct node *node)
 {
 	struct group_part *part = &node->part;
@@ -191,7 +190,7 @@ static bool open_part(struct node *node)
 	return true;
 }
 
-/* Reports whether another node could be told now, or is to hear nothing of us. */
+/* Reports whether the node can be told now, or needs no message from us. */
 static bool may_hear(const struct node *node, const struct event_node *other)
 {
 	if (event_is_awaited(other))
@@ -200,7 +199,7 @@ static bool may_hear(const struct node *node, const struct event_node *other)
 	       (!other->owes_fail && message_small_may(&node->c->messages, other->peer, 0));
 }
 
-/* Reports whether everybody who is to hear something of us could be told now. */
+/* Reports whether every node that needs a message from us can get it now. */
 static bool may_tell(const struct node *node)
 {
 	const struct careful_events *ev = node->part.ev;
@@ -242,7 +241,7 @@ static bool is_awaited(const struct node *node)
 	return false;
 }
 
-/* If all wait equally long, their groups may fail each other for ever. */
+/* With equal waits, members could make each other's groups fail for ever. */
 static uint64_t again_ns(const struct node *node, uint64_t now_ns)
 {
 	return now_ns + AGAIN_NS + roll(node, STREAM_AGAIN, now_ns, node->port) % (3 * AGAIN_NS);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A node that lies for a while: what it sends is well formed, under the right cookie and with right
- * checks, and some fields of headers, messages and control messages are what a seed says. If it has
- * keys, it proves and seals three of four lies like the truth; the fourth is a forgery. Then it is
- * killed, and an honest one takes its place.
+ * A node that lies for a while. Its messages are well formed, with the right cookie and CRC, but a
+ * seed sets some fields of headers, messages and control messages. If the node has keys, it proves
+ * and seals three of four lies; the fourth is a forgery. Then the node is killed, and an honest one
+ * takes its place.
  */
 #include "cluster.h"
 
@@ -21,7 +21,7 @@ static uint64_t draw(struct cluster *cluster)
 	return sim_hash(cluster->scenario.seed, STREAM_LIES, cluster->draws++);
 }
 
-/* Fields that a sender sets as it likes: cookie and slot are what a session is found by. */
+/* Fields that a liar can set. Cookie and slot stay, since they find the session. */
 struct field {
 	uint16_t at, bytes;
 };
@@ -56,7 +56,7 @@ static const struct field control[] = {
 	FIELD(careful_ctrl, lost),	   FIELD(careful_ctrl, hold_ms),
 };
 
-/* Big-endian: one more or less, none, all, or anything. */
+/* Changes a big-endian number: by one, to zero, to the maximum, or to anything. */
 static void alter(struct cluster *cluster, uint8_t *base, const struct field *fields, size_t n)
 {
 	const struct field *field = &fields[draw(cluster) % n];
@@ -81,7 +81,7 @@ static void alter(struct cluster *cluster, uint8_t *base, const struct field *fi
 	}
 }
 
-/* As the liar knows the node at a port; NULL: it does not. */
+/* Returns the liar's peer at a port, or NULL. */
 static struct link_peer *known_at(const struct cluster *cluster, uint32_t from, uint32_t to)
 {
 	struct careful *c = cluster->nodes[from].c;
@@ -93,7 +93,7 @@ static struct link_peer *known_at(const struct cluster *cluster, uint32_t from, 
 	return link_peer_find(&c->link, &address);
 }
 
-/* A header with its body, of this many bytes. */
+/* Changes a header and its body of this many bytes. */
 static void lie_in_plain(struct cluster *cluster, uint8_t *frame, uint32_t body)
 {
 	struct careful_hdr hdr;
@@ -113,16 +113,15 @@ static void lie_in_plain(struct cluster *cluster, uint8_t *frame, uint32_t body)
 	memcpy(frame, &hdr, sizeof(hdr));
 }
 
-/* Proving the true message again with these keys gives the same bytes; otherwise none of their lies
- * is accepted. */
+/* Checks that these keys prove the true message with the same bytes. If not, no lie would be
+ * accepted. */
 static void compare(struct cluster *cluster, const void *told, const void *again, uint32_t bytes)
 {
 	cluster->unlike += memcmp(told, again, bytes) != 0;
 }
 
-/* Tells the same lie in a sealed frame, and seals it again: under its own number, which nobody sees
- * twice, or under the next. Returns false and changes nothing if the frame is not sealed, or if its
- * epoch is over. */
+/* Changes a sealed frame and seals it again, under its own number or the next. Returns false,
+ * without a change, if the frame is not sealed or its epoch has ended. */
 static bool lie_in_sealed(struct cluster *cluster, const struct link_peer *peer, uint8_t *frame,
 			  uint32_t bytes)
 {
@@ -168,8 +167,7 @@ static void lie_in_control(struct cluster *cluster, uint8_t *bytes)
 	memcpy(bytes, &ctrl, sizeof(ctrl));
 }
 
-/* A message that was proved, of whatever type it is now: by the keys that are for that one. false:
- * there are none. */
+/* Proves a changed message with the keys of its new type. Returns false if there are none. */
 static bool prove(const struct cluster *cluster, uint32_t from, struct link_peer *peer,
 		  struct careful_proved *proved)
 {
@@ -192,10 +190,11 @@ static bool prove(const struct cluster *cluster, uint32_t from, struct link_peer
 	return true;
 }
 
-/* In what a HELLO says sealed, which is then said so to the end. false: it is another message. */
+/* Changes the sealed part of a HELLO, consistently until the handshake ends. Returns false for
+ * other messages. */
 static bool lie_in_hello(struct cluster *cluster, struct keyed *keyed, struct careful_keyed *hello)
 {
-	enum { OPEN_FIELDS = 4 }; /* of control, before those that are sealed */
+	enum { OPEN_FIELDS = 4 }; /* control messages, which come before sealed ones */
 	struct {
 		uint8_t name[7], version;
 		__be64 nonce, token;
@@ -232,7 +231,7 @@ static void prove_handshake(const struct keyed *keyed, struct careful_keyed *mes
 	message->check = htobe32(careful_message_check(message, sizeof(*message)));
 }
 
-/* A message of the handshake. It keeps a WELCOME's seal: those keys are gone. */
+/* Changes a handshake message. A WELCOME keeps its seal, since its keys are gone. */
 static void lie_in_handshake(struct cluster *cluster, const struct link_peer *peer, uint8_t *bytes)
 {
 	static const struct field fields[] = {
@@ -256,7 +255,7 @@ static void lie_in_handshake(struct cluster *cluster, const struct link_peer *pe
 	memcpy(bytes, &message, sizeof(message));
 }
 
-/* A lie as who has the keys tells it: its kind; -1: not a word of it can be proved. */
+/* Proves a lie with the node's keys. Returns its kind, or -1 if nothing of it can be proved. */
 static int lie_proved(struct cluster *cluster, uint32_t from, uint32_t to, bool is_control,
 		      uint8_t *what, uint32_t bytes)
 {

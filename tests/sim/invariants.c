@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Invariants that hold after every round of every node: each buffer has one place and is counted
- * once, and credits are conserved between two ends of a session. And at the end, when nothing is
- * under way: everything is back where it began.
+ * Invariants after every round of every node: each buffer has one place and is counted once, and
+ * both ends of a session agree on credits. At the end, with nothing under way, all buffers and
+ * credits are back.
  */
 #include "cluster.h"
 #include "link/group.h"
 #include "events/private.h"
 #include "link/repair.h"
 
-enum { FRAMES_MAX = 100000 }; /* of one run; fewer by far */
+enum { FRAMES_MAX = 100000 }; /* sessions of one run; there are far fewer */
 
 #define EXPECT(node, a, b)                                                                  \
 	do {                                                                                \
@@ -25,7 +25,7 @@ static bool again(const struct node *node)
 	return node->c->link.traditional;
 }
 
-/* Buffers of a peer's frames that wait for one before them; *frames: how many they are. */
+/* Counts the buffers, and in *frames the frames, of a peer that wait for an earlier frame. */
 static uint32_t waiting(const struct link_peer *peer, uint32_t *frames)
 {
 	const struct link *link = peer->link;
@@ -40,7 +40,7 @@ static uint32_t waiting(const struct link_peer *peer, uint32_t *frames)
 	return n;
 }
 
-/* Buffers of frames that came before others of the same peer. */
+/* Counts the buffers of all frames that arrived ahead of a missing one. */
 static uint32_t early(const struct link *link)
 {
 	uint32_t n = link->traditional ? link->traditional->early_buffers : 0, frames;
@@ -50,7 +50,7 @@ static uint32_t early(const struct link *link)
 	return n;
 }
 
-/* Buffers that handlers, files, requests that wait, and frames that came early hold. */
+/* Counts the buffers held by handlers, files, waiting requests and early frames. */
 static uint32_t held(const struct link *link)
 {
 	uint32_t n = link->fill_count + early(link);
@@ -60,8 +60,8 @@ static uint32_t held(const struct link *link)
 	return n;
 }
 
-/* Send buffers that hold frames of bulk messages that are not sent yet; *built: what they
- * will fill at the peer of this slot. */
+/* Counts send buffers with built, unsent frames of bulk messages; *built: the receive buffers that
+ * these will fill at the peer of this slot. */
 static uint32_t filled(const struct message_state *state, uint32_t slot, uint32_t *built)
 {
 	uint32_t n = 0;
@@ -75,7 +75,7 @@ static uint32_t filled(const struct message_state *state, uint32_t slot, uint32_
 	return n;
 }
 
-/* Send buffers of frames that the peer may not have, and the device does not. */
+/* Counts the send buffers of unacknowledged frames that the device has released. */
 static uint32_t at_rest(const struct link *link)
 {
 	uint32_t n = 0;
@@ -101,7 +101,7 @@ static void check_buffers(struct node *node)
 	       link->tx_free_count + link->tx_queued + n + (again(node) ? at_rest(link) : 0));
 }
 
-/* Buffers that are kept or wait hold frames that were sent and have not arrived, or that arrived
+/* Kept and waiting buffers hold frames that were sent and have not arrived, or that arrived
  * early. */
 static void check_traditional(struct node *node, const struct link_peer *peer)
 {
@@ -136,7 +136,7 @@ static void check_windows(struct node *node, const struct link_peer *peer)
 	EXPECT(node, rx->returned - rx->announced <= rx->size + granted, 1);
 }
 
-/* The windows and all grants are no more than the buffers that are guaranteed. */
+/* The windows and all grants together never exceed the guaranteed buffers. */
 static void check_reserve(struct node *node)
 {
 	const struct link *link = &node->c->link;
@@ -152,7 +152,7 @@ static void check_reserve(struct node *node)
 	EXPECT(node, windows + link->reserve.count <= node->c->queue->info.receive_buffers, 1);
 }
 
-/* The end of a peer's session at the node that it names; NULL: there is none. */
+/* Returns the other end of a peer's session, or NULL. */
 static struct link_peer *other_end(struct node *node, const struct link_peer *peer,
 				   struct node **other)
 {
@@ -167,7 +167,7 @@ static struct link_peer *other_end(struct node *node, const struct link_peer *pe
 	return link_peer_find(&(*other)->c->link, &address);
 }
 
-/* Credits of the peer that are set aside for the next frame to all. */
+/* Counts the peer's credits that are set aside for the next broadcast. */
 static uint32_t set_aside(const struct node *node, const struct link_peer *peer)
 {
 	const struct link_group *group = node->c->events ? node->c->events->group : NULL;
@@ -178,8 +178,8 @@ static uint32_t set_aside(const struct node *node, const struct link_peer *peer)
 	return 0;
 }
 
-/* Reports whether no frame to all, which the network does not tell apart by session, may be under
- * way: as many frames have left as came, either way. */
+/* Reports whether no broadcast can be under way: in both directions as many frames have left as
+ * arrived. The network does not record a broadcast's session. */
 static bool casts_came(const struct node *node, const struct link_peer *peer,
 		       const struct link_peer *theirs)
 {
@@ -187,7 +187,7 @@ static bool casts_came(const struct node *node, const struct link_peer *peer,
 						  theirs->flow.seq_out == peer->flow.seq_in);
 }
 
-/* Everything that one end sent was received by the other, or is under way. */
+/* Each frame that one end sent has been received or is under way. */
 static void check_credits(struct node *node, const struct link_peer *peer)
 {
 	struct sim_world *world = node->cluster->world;
@@ -201,7 +201,7 @@ static void check_credits(struct node *node, const struct link_peer *peer)
 	       peer->flow.tx.sent - theirs->flow.rx.received <=
 		       peer->flow.tx.size + peer->flow.tx.reserve,
 	       1);
-	/* A frame that is sent again may be under way twice. */
+	/* A repaired frame can be under way twice. */
 	if (casts_came(node, peer, theirs) && !node->c->link.counters[CAREFUL_C_SENT_AGAIN] &&
 	    sim_unharmed(world, node->port, other->port, peer->cookie_out))
 		EXPECT(node, peer->flow.tx.sent - set_aside(node, peer),
@@ -209,7 +209,7 @@ static void check_credits(struct node *node, const struct link_peer *peer)
 								     peer->cookie_out));
 }
 
-/* Tells a round that no messages wait. */
+/* Returns whether the round sees no waiting messages. */
 static void check_messages(struct node *node)
 {
 	const struct message_state *state = &node->c->messages;
@@ -227,7 +227,7 @@ void check_node(struct node *node)
 	check_buffers(node);
 	check_messages(node);
 	check_reserve(node);
-	/* No more frames can be missing than there are. */
+	/* No more frames are missing than exist. */
 	EXPECT(node, link->counters[CAREFUL_C_LOST_FRAMES] < FRAMES_MAX, 1);
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		struct link_peer *peer = &link->peers[i];
@@ -249,7 +249,7 @@ static void check_idle(struct node *node)
 	struct link *link = &c->link;
 
 	link_complete(link);
-	/* An address that does not come back never sends what is missing. */
+	/* An address that does not come back sends no repairs. */
 	EXPECT(node, held(link), node->cluster->scenario.misdeeds ? early(link) : 0);
 	EXPECT(node, link->tx_free_count, c->queue->tx_chunks);
 	EXPECT(node, link->kept_free_count, c->queue->rx_chunks + link->pool_count);
@@ -268,7 +268,7 @@ static void check_idle(struct node *node)
 	}
 }
 
-/* Whatever went wrong for a while: nothing of it is the session's end, or reaches a message. */
+/* Checks that temporary faults end no session and damage no message. */
 static void check_repaired(struct node *node)
 {
 	static const enum careful_counter none[] = {
@@ -284,7 +284,7 @@ static void check_repaired(struct node *node)
 				 none[i], (unsigned long long)node->c->link.counters[none[i]]);
 }
 
-/* Without loss nothing may be counted as lost, and no session begins again. */
+/* Checks that without loss nothing is counted as lost and no session restarts. */
 static void check_promise(struct node *node)
 {
 	static const enum careful_counter none[] = {
@@ -294,14 +294,14 @@ static void check_promise(struct node *node)
 	};
 
 	for (uint32_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
-		/* Nobody waits for the answers to a program that was killed. */
+		/* A killed program's answers are not counted. */
 		if (node->c->link.counters[none[i]] &&
 		    (!node->cluster->scenario.clients || none[i] != CAREFUL_C_DROP_MESSAGE))
 			sim_fail(node->cluster->world, "node %u: counter %u is %llu", node->port,
 				 none[i], (unsigned long long)node->c->link.counters[none[i]]);
 }
 
-/* A message without an answer was handled all the same, unless something kept it. */
+/* A message without an answer was handled too, unless a fault kept it. */
 static void check_silent(struct cluster *cluster)
 {
 	const struct scenario *s = &cluster->scenario;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The seeds of a range, some processes at a time. Each job's position is in shared memory, so that
- * the parent knows the seed of a job that ended without a word.
+ * Runs the seeds of a range in several processes. Each job's position is in shared memory, so that
+ * the parent knows the seed of a job that crashed.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 #include "run.h"
 
-/* @seed: that it runs, or that failed. @why: of that. @ended: status, as of waitpid() */
+/* @seed: the running or failed seed. @why: its failure. @ended: status of waitpid() */
 struct job {
 	struct totals totals;
 	uint64_t seed;
@@ -25,7 +25,7 @@ struct job {
 };
 
 struct jobs {
-	bool stop; /* one failed: nobody begins another seed */
+	bool stop; /* a seed failed: no job starts another */
 	struct job job[];
 };
 
@@ -46,7 +46,7 @@ void run_limit(uint32_t ms)
 	setitimer(ITIMER_PROF, &timer, NULL);
 }
 
-/* Every seed of the range that falls to this job. */
+/* Runs this job's share of the seeds. */
 static void run_job(struct cluster *cluster, const struct range *range, struct jobs *jobs,
 		    uint32_t index)
 {
@@ -97,7 +97,7 @@ static void note_end(const struct range *range, struct jobs *jobs, pid_t pid, in
 	}
 }
 
-/* Waits for them all; for people, says how far they are. */
+/* Waits for all jobs; on a terminal, prints their progress. */
 static void await_jobs(const struct range *range, struct jobs *jobs, uint32_t left)
 {
 	bool tell = isatty(STDERR_FILENO);
@@ -120,10 +120,10 @@ static void await_jobs(const struct range *range, struct jobs *jobs, uint32_t le
 		fprintf(stderr, "\r%30s\r", "");
 }
 
-/* Starts them; how many could be. */
+/* Starts the jobs. Returns how many could be started. */
 static uint32_t start_jobs(struct cluster *cluster, const struct range *range, struct jobs *jobs)
 {
-	fflush(NULL); /* or each of them would say it again */
+	fflush(NULL); /* or each job would print it again */
 	for (uint32_t i = 0; i < range->jobs; i++) {
 		pid_t pid = fork();
 

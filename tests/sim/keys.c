@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The keys of nodes: drawn from the seed, and each trusts all others where they are. */
+/* The nodes' keys, drawn from the seed. Each node trusts the others' keys at their addresses. */
 #include <string.h>
 
 #include "cluster.h"
@@ -16,7 +16,7 @@ static void private_key(const struct scenario *s, uint32_t port, uint8_t *key)
 	}
 }
 
-/* Keys that `port` trusts; nobody trusts the wrong key. */
+/* Returns the keys that `port` trusts, never a wrong key. */
 static int trust(const struct node *node, uint32_t port, uint32_t key_of)
 {
 	const struct scenario *s = &node->cluster->scenario;
@@ -46,7 +46,7 @@ void keys_open(struct node *node)
 		return;
 	node->c->link.keyed = true;
 	for (uint32_t port = 0; port < s->nodes; port++) {
-		/* In some clusters a key stands there that its host has no longer. */
+		/* In some clusters the host's old key comes first. */
 		if (s->old_keys && port != node->port)
 			trust(node, port, 2 * NODES_DRAWN + port);
 		if (port != node->port && trust(node, port, misdeeds_owner(s, port)))

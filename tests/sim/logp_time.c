@@ -9,13 +9,13 @@ enum {
 	FRAME_BYTES = 8192,
 	BULK_MAX = 4096,
 	HANDLER = 7,
-	TICK_NS = 50 * 1000, /* an engine looks at its clock, when nothing happens */
-	READ_NS = 20, /* between two looks of who computes */
+	TICK_NS = 50 * 1000, /* between two clock readings of an idle engine */
+	READ_NS = 20, /* between two polls of a computing node */
 	COPIES = 64,
 };
 
-/* A node at work. @left_ns: when it is free again; @looked_ns: when its engine last ran;
- * @turn: of the peers that it sends to */
+/* A working node. @left_ns: when it is free again; @looked_ns: last run of its engine; @turn: next
+ * peer to send to */
 struct logp_node {
 	struct signature_layer layer; /* first */
 	uint32_t rank, turn, to_count;
@@ -29,13 +29,13 @@ static struct logp_setting setting;
 static struct logp_node nodes[WORLD_NODES_MAX];
 static uint8_t memory[WORLD_NODES_MAX][BULK_MAX];
 static uint32_t keys[WORLD_NODES_MAX];
-static uint32_t reads; /* of the clock, since node 0 did anything else */
+static uint32_t reads; /* clock readings since node 0 last did anything else */
 static bool began;
 
 static uint64_t cost_ns(void *user, uint32_t port, uint32_t other, bool sent, const void *frame)
 {
 	const struct logp_machine *m = setting.machine;
-	struct careful_hdr hdr; /* a frame's stands at no boundary */
+	struct careful_hdr hdr; /* a frame's header is not aligned */
 	uint32_t bytes;
 
 	(void)user;
@@ -87,7 +87,7 @@ static int issue(struct signature_layer *layer)
 	return rc;
 }
 
-/* One round of a node's engine; how long it took the node. */
+/* Runs a round of a node's engine. Returns its CPU time. */
 static uint64_t round_ns(uint32_t i)
 {
 	struct world_node *node = &w.node[i];
@@ -99,7 +99,7 @@ static uint64_t round_ns(uint32_t i)
 	return sim_take_busy_ns(node->c->queue);
 }
 
-/* Lets another node act: it sends if its role says so, and takes what arrived. */
+/* Lets another node act: it sends if that is its role, and receives. */
 static void turn(uint32_t i)
 {
 	struct logp_node *node = &nodes[i];
@@ -115,7 +115,7 @@ static void turn(uint32_t i)
 	node->left_ns = now_ns + round_ns(i);
 }
 
-/* When something may happen next, at_ns at the latest. */
+/* Returns the time of the next event, at most at_ns. */
 static uint64_t next_ns(uint64_t at_ns)
 {
 	uint64_t now_ns = world_now_ns(&w), sim_ns = sim_next_ns(w.sim);
@@ -127,7 +127,7 @@ static uint64_t next_ns(uint64_t at_ns)
 	return sim_ns < at_ns ? sim_ns : at_ns;
 }
 
-/* The world goes on to a time, or, with `any`, until something happened. */
+/* Runs the world to a time, or with `any` to the first event. */
 static void go_on(uint64_t until_ns, bool any)
 {
 	do {
@@ -139,7 +139,7 @@ static void go_on(uint64_t until_ns, bool any)
 	} while (!any && world_now_ns(&w) < until_ns);
 }
 
-/* Node 0's: what it took passes for all; if there was nothing to do, it waits. */
+/* Runs node 0. Its CPU time passes for all nodes; if it is idle, it waits. */
 static int poll(struct signature_layer *layer)
 {
 	uint64_t took_ns = round_ns(0), now_ns = world_now_ns(&w);
@@ -150,8 +150,7 @@ static int poll(struct signature_layer *layer)
 	return 0;
 }
 
-/* Reading the clock takes no time, except for a node that computes and does nothing else between
- * reads. */
+/* Reading the clock is free, except for a node that only computes between readings. */
 static uint64_t now_ns(void)
 {
 	if (++reads > 2)
@@ -240,7 +239,7 @@ void logp_open(const struct logp_setting *asked)
 	world_run(&w, 20);
 	arrange();
 	began = true;
-	/* A flood fills the network before anything is timed. */
+	/* A flood fills the network before the timing starts. */
 	go_on(world_now_ns(&w) + 200 * (uint64_t)w.nodes * w.config.gap_ns, false);
 }
 
@@ -250,7 +249,7 @@ void logp_close(void)
 	world_end(&w);
 }
 
-/* One burst; us: at each mark without what was computed, and until the last reply. */
+/* Sends a burst. Stores us at each mark, without the computed pauses, and until the last reply. */
 static double burst(double compute, const uint32_t *marks, uint32_t count, double *elapsed)
 {
 	static uint64_t answers[(sizeof(struct careful_burst) +
@@ -286,7 +285,7 @@ void logp_curve(double compute, struct logp_curve *curve)
 		curve->cost[i] = elapsed[i] / curve->messages[i] + compute;
 }
 
-/* Time of a message, us, between two counts of them in one burst, the pauses left out. */
+/* Returns the time of a message between two counts of a burst, us, without pauses. */
 static double slope(double compute, uint32_t from, uint32_t to)
 {
 	const uint32_t marks[] = { from, to };
@@ -296,7 +295,7 @@ static double slope(double compute, uint32_t from, uint32_t to)
 	return (elapsed[1] - elapsed[0]) / (to - from);
 }
 
-/* A small message's way, us. */
+/* Returns the one-way time of a small message, us. */
 static double small_us(void)
 {
 	const struct logp_machine *m = setting.machine;
@@ -316,7 +315,7 @@ void logp_read(struct logp_found *found)
 	D = 2 * found->g;
 	/* P4: "subtracting D + os from g'". */
 	found->o_r = slope(D, LOGP_MESSAGES / 16, LOGP_MESSAGES / 4) - found->o_s;
-	/* One way of a bulk transfer is a small message's. */
+	/* A bulk transfer's other direction is a small message. */
 	found->L = (setting.kind == LOGP_REQUEST ? found->trip / 2 : found->trip - small_us()) -
 		   found->o_s - found->o_r;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * P4's microbenchmark in virtual time: engines whose frames take their processors, their network
- * interfaces and the wire as long as they took those of P4's machines. Node 0 makes signatures,
- * with the code by which carefuld makes them; the others answer, or send without a pause.
+ * P4's microbenchmark in virtual time. A frame occupies processors, network interfaces and the wire
+ * as long as on P4's machines. Node 0 makes signatures with carefuld's code; the others answer or
+ * flood.
  */
 #ifndef SIM_LOGP_TIME_H
 #define SIM_LOGP_TIME_H
@@ -11,12 +11,12 @@
 #include "measure/signature.h"
 
 /*
- * A machine of P4, ns. A byte's are ps.
+ * A machine of P4. Times in ns, per byte in ps.
  *
  * @o_s, @o_r, @g, @L: of a small message
- * @bulk_g:          between two bulk transfers, however short
- * @out_ps, @in_ps:  the processor's own, for each byte of a bulk transfer that it sends, or takes
- * @wire_ps:         the network's
+ * @bulk_g: between two bulk transfers of any length
+ * @out_ps, @in_ps: processor time per byte of a bulk transfer, sent or received
+ * @wire_ps: network time per byte
  */
 struct logp_machine {
 	const char *name;
@@ -31,7 +31,7 @@ enum logp_pattern {
 	LOGP_ONE_TO_ONE,
 	LOGP_HALF_TO_HALF, /* K pairs */
 	LOGP_ONE_TO_MANY, /* node 0 to K others in turn */
-	LOGP_MANY_TO_ONE, /* K senders, node 0 one of them */
+	LOGP_MANY_TO_ONE, /* K senders, one is node 0 */
 	LOGP_PATTERNS,
 };
 
@@ -43,14 +43,14 @@ struct logp_setting {
 	uint32_t K;
 };
 
-/* A signature, us: P4's own reading of it. @trip: of one message, or transfer. */
+/* A signature as P4 reads it, us. @trip: time of one message or transfer. */
 struct logp_found {
 	double o_s, o_r, g, L, trip;
 };
 
 enum { LOGP_COSTS_MAX = 64, LOGP_MESSAGES = 1024 };
 
-/* Message cost after each count of messages, us. */
+/* Returns the cost per message at each burst size, us. */
 struct logp_curve {
 	double compute;
 	uint32_t count;
@@ -60,9 +60,9 @@ struct logp_curve {
 
 void logp_open(const struct logp_setting *setting);
 void logp_close(void);
-/* The curve for a pause of this many us. */
+/* Returns the curve for a pause of this many us. */
 void logp_curve(double compute, struct logp_curve *curve);
-/* All figures, of the world that is open. */
+/* Returns all figures of the open world. */
 void logp_read(struct logp_found *found);
 
 #endif /* SIM_LOGP_TIME_H */

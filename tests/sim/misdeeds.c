@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A host that lies (hostile.c) can also end its sessions again and again, ask for the longest
- * trains, fall silent, answer requests late, and open sessions from more addresses. It can ask
- * again for frames that it has, for frames that were never sent, and without end, and it can leave
- * out frames and never send them again. Each address more is a node of its own with the Ethernet
- * address and the keys of the host. The lies and the misdeeds end at the same time.
+ * A lying host (hostile.c) can also end its sessions again and again, ask for the longest trains,
+ * fall silent, answer late, and open sessions from further addresses. It can request frames that it
+ * has or that were never sent, request frames without end, and skip frames without repairing them.
+ * Each further address is a node with the host's Ethernet address and keys. Lies and misdeeds end
+ * at the same time.
  */
 #include "cluster.h"
 
@@ -16,7 +16,7 @@
 enum {
 	LIAR = NODES_DRAWN - 1,
 	ADDRESS = LIAR + 1, /* of the same family */
-	FAMILY, /* of the other one */
+	FAMILY, /* of the other family */
 	MORE = 1 << ADDRESS | 1 << FAMILY,
 	STREAM_MISDEEDS = 0x5100,
 	STREAM_SPELLS,
@@ -24,12 +24,12 @@ enum {
 	SPELL_NS = 20 * 1000 * 1000, /* of silence */
 	LATE_NS = 400 * 1000 * 1000, /* longest delay of an answer */
 	FLAP_ONE_IN = 16, /* periods */
-	ASK_ONE_IN = 8, /* likewise; fewer frames are under way than the world has room for */
-	TRAIN_ONE_IN = 32, /* likewise; one of its sessions begins again with trains */
+	ASK_ONE_IN = 8, /* likewise; keeps the frames under way below the world's limit */
+	TRAIN_ONE_IN = 32, /* likewise; restarts a session with trains */
 	GAP_MAX = 8, /* frames */
 	UNSENT_ONE_IN = 16, /* periods */
-	UNSENT_AHEAD = 1 << 20, /* frames beyond the last one that came */
-	ENDLESS_NS = 100 * 1000, /* between two questions without end */
+	UNSENT_AHEAD = 1 << 20, /* frames beyond the last received one */
+	ENDLESS_NS = 100 * 1000, /* between two requests of the endless kind */
 	LEFT_OUT_ONE_IN = 32, /* frames */
 	HANDLER_NONE = 99,
 };
@@ -97,7 +97,7 @@ bool misdeeds_silent(struct cluster *cluster)
 	return true;
 }
 
-/* Asks each peer for the longest train, in a session that begins with trains. */
+/* Asks each peer for the longest train if its session begins with trains. */
 static void ask_for_trains(struct node *node)
 {
 	struct link *link = &node->c->link;
@@ -120,7 +120,7 @@ static void ask_for_trains(struct node *node)
 	}
 }
 
-/* Asks each peer to send `count` frames again, up to this many beyond the last that came in order.
+/* Requests `count` frames from each peer again, up to this many beyond the last in order.
  * */
 static void ask_again(struct node *node, enum misdeed misdeed, uint32_t count, uint32_t ahead)
 {
@@ -162,7 +162,7 @@ bool misdeeds_mute(struct node *node, uint32_t to, const void *frame, uint32_t b
 	return draw(node->cluster) % LEFT_OUT_ONE_IN == 0;
 }
 
-/* Asks each honest node something, so that no session is idle. */
+/* Sends a request to each honest node, so that no session is idle. */
 static void ask_all(struct node *node, enum misdeed misdeed)
 {
 	const uint32_t args[4] = { 0 };
@@ -180,7 +180,7 @@ static void ask_all(struct node *node, enum misdeed misdeed)
 	}
 }
 
-/* Does what is due once in a period; returns when the next one begins. */
+/* Does the misdeeds that are due once per period. Returns when the next period begins. */
 static uint64_t run_period(struct node *node, uint64_t now_ns)
 {
 	enum misdeed more = node->port == FAMILY ? MISDEED_FAMILIES : MISDEED_ADDRESSES;

@@ -31,7 +31,7 @@ const char *scenario_fault_name(uint32_t kind)
 	return names[kind];
 }
 
-/* Which of the cases that have a name of their own a fault is. */
+/* Returns the special case that a fault is. */
 enum special scenario_special(const struct sim_fault *fault)
 {
 	bool all = fault->what == SIM_ALL && fault->one_in == 1;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What P2's operations cost: appendix A, and what its tables say besides it, in cycles of 20 ns.
- * Two numbers are fitted, both to the careful column of Table 1: the part of a hop that both
- * protocols have, and how long a token takes past a station. No number is fitted to the traditional
- * protocol.
+ * Costs of P2's operations, in cycles of 20 ns, from appendix A and the tables. Two numbers are
+ * fitted to the careful column of Table 1: the common part of a hop, and a token's time per
+ * station. No number is fitted to the traditional protocol.
  */
 #ifndef SIM_P2_COSTS_H
 #define SIM_P2_COSTS_H
@@ -13,12 +12,12 @@
 
 /* How often an operation occurs. */
 enum p2_per {
-	P2_PER_DATA, /* once for each frame that carries data */
-	P2_PER_FRAME, /* for each frame, also one of the protocol's own */
-	P2_PER_LET_GO, /* for each fragment that is known to have come; in the appendix: one */
+	P2_PER_DATA, /* once per data frame */
+	P2_PER_FRAME, /* per frame, protocol frames included */
+	P2_PER_LET_GO, /* per acknowledged fragment; one in the appendix */
 };
 
-/* Something that one protocol does and the other need not. */
+/* An operation that only one protocol needs. */
 struct p2_cost {
 	const char *what;
 	bool traditional, interrupt;
@@ -26,7 +25,7 @@ struct p2_cost {
 	uint32_t cycles;
 };
 
-/* Appendix A, in its order. Its "handle implicit ACK", 779, deallocates one fragment: 256. */
+/* Appendix A, in its order. "handle implicit ACK", 779, includes 256 to deallocate one fragment. */
 static const struct p2_cost p2_costs[] = {
 	{ "decide not to set ACK flag", true, false, P2_PER_DATA, 7 },
 	{ "allocate and fill fragment descriptor", true, false, P2_PER_DATA, 109 },
@@ -59,21 +58,21 @@ enum {
 	P2_BYTE_PS = 80000, /* FDDI's 100 Mbit/s */
 	P2_HEADER_BYTES = 52, /* section 6.1 */
 	P2_BUFFERS = 128, /* of the Medusa board, section 5.3 */
-	/* Table 1, with processing less without, for 1000 words more: a word is read across the
-	 * bus, 33 cycles. Table 2 has the same for two nodes at once, so writing is next to none. */
+	/* From Table 1, processing minus no processing, per 1000 words: 33 cycles read a word over
+	 * the bus. Table 2 shows the same for two nodes at once, so writing is almost free. */
 	P2_READ_CYCLES = 33,
-	/* Table 1, traditional, from two nodes to four, for 1000 words more: a word is copied from
-	 * memory to memory, and no dearer to read there. */
+	/* From Table 1, traditional, two to four nodes, per 1000 words: a copy from memory to
+	 * memory. */
 	P2_COPY_CYCLES = 6,
-	/* Sent and not known to have come: with more, their buffers are copied (section 6.1: "it
-	 * has to buffer and therefore copy more often"). P2 has no number: 4 is assumed. */
+	/* Unacknowledged fragments before buffers are copied (section 6.1: "it has to buffer and
+	 * therefore copy more often"). P2 has no number; 4 is assumed. */
 	P2_ON_BOARD = 4,
-	/* Fitted: Table 1, careful, one word on 2 nodes, and how much more it is on 8. */
+	/* Fitted to Table 1, careful, one word: 2 nodes, and the increase to 8. */
 	P2_HOP_NS = 73700,
 	P2_TOKEN_NS = 3600,
 };
 
-/* Cost of a frame; let_go: fragments that it acknowledges. */
+/* Returns the cost of a frame; let_go: fragments that it acknowledges. */
 static inline uint32_t p2_cycles(const struct p2_cost *cost, bool data, uint32_t let_go)
 {
 	switch (cost->per) {

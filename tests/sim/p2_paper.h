@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What P2 measured (Tables 1 to 4), as it stands there; 0: not available. */
+/* P2's measurements (Tables 1 to 4); 0: not available. */
 #ifndef SIM_P2_PAPER_H
 #define SIM_P2_PAPER_H
 
 #include <stdint.h>
 
-/* @trad, @care: without processing, then with it. */
+/* @trad, @care: without, then with processing. */
 struct p2_row {
 	uint32_t nodes, words;
 	double trad[2], care[2];
@@ -26,7 +26,7 @@ static const struct p2_row p2_table1[P2_ROWS] = {
 	{ 8, 2000, { 981.7, 2265.6 }, { 735.6, 2065.7 } },
 };
 
-/* Throughput of all links together, Mbit/s. */
+/* Total throughput of all links, Mbit/s. */
 static const struct p2_row p2_table2[P2_ROWS_2] = {
 	{ 2, 1, { 0.26, 0.26 }, { 0.33, 0.32 } },    { 2, 200, { 49.8, 24.8 }, { 65.4, 25.1 } },
 	{ 2, 1000, { 95.3, 40.0 }, { 95.5, 40.6 } }, { 2, 2000, { 97.6, 43.6 }, { 97.7, 44.0 } },
@@ -36,7 +36,7 @@ static const struct p2_row p2_table2[P2_ROWS_2] = {
 	{ 8, 1000, { 96.1, 92.9 }, { 96.6, 95.2 } }, { 8, 2000, { 98.2, 96.5 }, { 98.3, 97.3 } },
 };
 
-/* Flooding, ms for a message of 32 / P fragments of every node. */
+/* Flooding: ms for 32 / P fragments from every node. */
 static const struct p2_row p2_table3[P2_ROWS] = {
 	{ 2, 1, { 2.1, 2.1 }, { 2.2, 2.3 } },
 	{ 2, 1000, { 10.5, 15.9 }, { 11.7, 14.2 } },
@@ -49,7 +49,7 @@ static const struct p2_row p2_table3[P2_ROWS] = {
 	{ 8, 2000, { 0, 0 }, { 21.0, 0 } },
 };
 
-/* Jacobi, s, by grid: 8, 16, 32, 64 squared; one node alone is neither. */
+/* Jacobi, s, by grid: 8, 16, 32, 64 squared; one node uses no protocol. */
 static const struct p2_jacobi {
 	uint32_t nodes;
 	double trad[P2_GRIDS], care[P2_GRIDS];

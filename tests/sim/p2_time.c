@@ -5,7 +5,7 @@
 
 enum {
 	FRAGMENT_BYTES = 8192,
-	TICK_NS = 50 * 1000, /* the clock is looked at, when nothing happens */
+	TICK_NS = 50 * 1000, /* between two clock readings of an idle engine */
 	COPIES = 4096,
 };
 
@@ -33,7 +33,7 @@ static void count_copies(struct p2_time *t, uint32_t port)
 	node->copied = copied;
 }
 
-/* A fragment of which this many before are not known to have come is copied. */
+/* A fragment is copied if this many earlier ones are unacknowledged. */
 static void count_kept(struct p2_time *t, uint32_t port, uint32_t other,
 		       const struct careful_hdr *hdr)
 {
@@ -64,7 +64,7 @@ static uint32_t let_go(struct p2_time *t, uint32_t port, uint32_t other,
 static uint64_t frame_ns(void *user, uint32_t port, uint32_t other, bool sent, const void *frame)
 {
 	struct p2_time *t = user;
-	struct careful_hdr header; /* a frame's stands at no boundary */
+	struct careful_hdr header; /* a frame's header is not aligned */
 	const struct careful_hdr *hdr = memcpy(&header, frame, sizeof(header));
 	bool data = hdr->type == CAREFUL_DATA;
 	uint64_t before = t->node[port].now_spent, ns;
@@ -99,8 +99,8 @@ void p2_open(struct p2_time *t, struct world *w, uint32_t nodes, bool traditiona
 	w->options.tx_buffers = buffers;
 	w->options.sync_ms = 2000; /* a frame may wait for the ring for 200 ms */
 	w->options.stall_ms = 30000;
-	/* Careful's windows are R / P (section 5.3). Under the other protocol a buffer is
-	 * anybody's, and nothing was copied out (section 6.1, flooding). */
+	/* Careful's windows are R / P (section 5.3). With the traditional protocol all peers share
+	 * the buffers, and nothing was copied out (section 6.1, flooding). */
 	w->options.peers = traditional ? nodes - 1 : nodes;
 	w->options.copyout_buffers = traditional ? 1 : COPIES;
 	w->shape = (struct sim_shape){
@@ -140,7 +140,7 @@ void p2_close(struct p2_time *t)
 	world_end(t->w);
 }
 
-/* Time of a node's call. */
+/* Returns the CPU time of a node's call. */
 static uint64_t took_ns(struct p2_time *t, uint32_t i)
 {
 	uint64_t ns;
@@ -151,7 +151,7 @@ static uint64_t took_ns(struct p2_time *t, uint32_t i)
 	return ns;
 }
 
-/* Lets a node act: it takes a frame, then its program continues, and so in turn. */
+/* Lets a node act: it receives a frame and continues its program in turn. */
 static void turn(struct p2_time *t, uint32_t i, p2_program *program, void *user)
 {
 	struct world_node *node = &t->w->node[i];
@@ -181,7 +181,7 @@ static void turn(struct p2_time *t, uint32_t i, p2_program *program, void *user)
 	time->free_ns = now_ns + ns;
 }
 
-/* When something may happen next. */
+/* Returns the time of the next event. */
 static uint64_t next_ns(const struct p2_time *t)
 {
 	uint64_t now_ns = world_now_ns(t->w), at_ns = now_ns + TICK_NS;

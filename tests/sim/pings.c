@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Pings next to the nodes' work, where the scenario has them: now to this peer, now to that, each
- * stage in turn. The invariants find what they must not do.
+ * Pings, if the scenario has them: to the peers and stages in turn. The invariants check their
+ * effects.
  */
 #include <errno.h>
 #include <string.h>
@@ -10,16 +10,16 @@
 #include "engine/sharing.h"
 
 enum {
-	STAGES = CAREFUL_STAGE_STORE - CAREFUL_STAGE_NET_RX + 1, /* where a ping can end */
+	STAGES = CAREFUL_STAGE_STORE - CAREFUL_STAGE_NET_RX + 1, /* stages where a ping can end */
 	PERIOD_NS = 300 * 1000,
-	LIMIT_MS = 10, /* shorter than the quiet at a run's end */
+	LIMIT_MS = 10, /* shorter than the idle time at a run's end */
 	SCRATCH_FD = FILES_MAX - 1,
 	IPV4_BYTES = 28 + LINK_HDR_BYTES, /* of a probe without payload */
 };
 
-static uint8_t scratch[4096]; /* of all nodes: nobody reads it */
+static uint8_t scratch[4096]; /* for all nodes; never read */
 
-/* Reports whether a probe may end so, given what goes wrong in this run. */
+/* Reports whether this run's faults allow a probe to end with this status. */
 static bool excused(const struct node *node, int status)
 {
 	return status == -ETIMEDOUT || (status == -ECONNRESET && node->cluster->scenario.excused);
@@ -48,7 +48,7 @@ static void on_ping(const struct careful_ping_result *r, void *user)
 		return;
 	}
 	node->cluster->pings[r->stage]++;
-	/* The figures in an answer are plausible if it is the peer's. */
+	/* Checks that the times in an honest answer are plausible. */
 	if (r->host_rx_ns + r->store_ns + r->turn_ns > r->round_trip_ns &&
 	    !clocks_jump(&node->cluster->scenario))
 		sim_fail(world, "node %u: a ping was answered sooner than it was", node->port);
@@ -73,7 +73,7 @@ static void probe(struct node *node, uint32_t peer)
 	};
 	int rc = careful_ping(node->c, peer, &ask, on_ping, node);
 
-	if (rc == -ENOTSUP) { /* in a new epoch the first stage comes first */
+	if (rc == -ENOTSUP) { /* a new epoch starts with the first stage */
 		node->probes += STAGES - node->probes % STAGES;
 	} else if (!rc) {
 		node->probes++;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Reports seeds to people: what they did in all, the command that replays one, and its scenario. */
+/* Prints totals over seeds, the command that replays a seed, and its scenario. */
 #include <ctype.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -132,7 +132,7 @@ void report_command(const struct range *range, uint64_t seed, const struct cut *
 	fprintf(out, "\n");
 }
 
-/* A number, and no sign or blank before it. */
+/* Reads a number without a sign or leading blank. */
 static bool parse_number(const char **text, uint32_t *value)
 {
 	char *end;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Seeds by the thousand. Each runs in a process of its own, so that a seed which crashes or hangs
- * is named like one that fails (jobs.c). Failing seeds are cut short (shrink.c), and printed and
- * summed up (report.c).
+ * Runs thousands of seeds. A seed that crashes or hangs is named like one that fails (jobs.c).
+ * Failing schedules are shortened (shrink.c) and printed (report.c).
  */
 #ifndef SIM_RUN_H
 #define SIM_RUN_H
@@ -11,16 +10,16 @@
 
 #include "cluster.h"
 
-/* Runs what is left of a seed. NULL: all is well; else what was violated. */
+/* Runs a seed's scenario after a cut. Returns NULL or the violated rule. */
 typedef const char *run_fn(struct cluster *cluster, uint64_t seed, bool faults,
 			   const struct cut *cut);
 
 /*
  * Seeds to run.
  *
- * @limit_ms: processor time of one seed, after which it counts as endless
+ * @limit_ms: most processor time of one seed
  * @protocol: enum careful_protocol
- * @program:  that replays one, as users call it
+ * @program: the command that replays a seed
  */
 struct range {
 	uint64_t from, count;
@@ -43,19 +42,19 @@ struct totals {
 	double took_s; /* of processor time */
 };
 
-/* jobs.c: 0, or 1 if a seed failed; that seed was cut short and printed. */
+/* jobs.c: returns 1 if a seed failed, after its shortened schedule was printed, else 0. */
 int run_range(struct cluster *cluster, const struct range *range);
-/* From now on: SIGPROF after so much processor time. */
+/* Requests SIGPROF after this much more processor time. */
 void run_limit(uint32_t ms);
 
 /* shrink.c */
 const char *run_cut(struct cluster *cluster, uint64_t seed, bool faults, const struct cut *cut);
-/* Runs a cut in a process of its own; what ended that one, in text, is a failure too. */
+/* Runs a cut in another process, whose crash is a failure too. */
 const char *run_apart(struct cluster *cluster, const struct range *range, uint64_t seed,
 		      const struct cut *cut);
-/* How a process ended, in words; NULL: well. */
+/* Describes a process's failure; NULL: it succeeded. */
 const char *run_end(int status, uint32_t limit_ms, char text[SIM_TEXT_BYTES]);
-/* Cuts a seed short as long as it fails in the same way: `why` without its numbers. */
+/* Shortens a seed's schedule while it fails in the same way (the text `why` without numbers). */
 void shrink(struct cluster *cluster, const struct range *range, uint64_t seed, const char *why,
 	    struct cut *cut);
 
@@ -65,7 +64,8 @@ void totals_sum(struct totals *all, const struct totals *one);
 void totals_report(FILE *out, const struct totals *totals);
 void report_command(const struct range *range, uint64_t seed, const struct cut *cut);
 void report_scenario(FILE *out, const struct scenario *s);
-/* Reads FAULT:HIT,HIT… as report_command() writes it, maybe without a hit; false: it is not. */
+/* Parses FAULT:HIT,HIT…, with or without hits, as report_command() writes it. Returns false if it
+ * cannot. */
 bool parse_hits(struct cut *cut, const char *text);
 
 #endif /* SIM_RUN_H */

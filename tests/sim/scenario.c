@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* From a seed to a cluster, its work and its faults; and what these excuse. */
+/* Makes a cluster, its work and its faults from a seed, and decides what the faults excuse. */
 #include "cluster.h"
 
 #include <stddef.h>
@@ -19,7 +19,7 @@ enum {
 	STREAM_MISDEEDS,
 	STREAM_CLIENTS,
 	MS = 1000 * 1000,
-	BEGIN_MS = 1000, /* the world's time begins here */
+	BEGIN_MS = 1000, /* the world's start time */
 };
 
 struct dice {
@@ -31,7 +31,7 @@ static uint64_t roll(struct dice *dice)
 	return sim_hash(dice->seed, dice->stream, dice->index++);
 }
 
-/* From 0 to n - 1. */
+/* Returns a number from 0 to n - 1. */
 static uint32_t below(struct dice *dice, uint32_t n)
 {
 	return (uint32_t)(roll(dice) % n);
@@ -42,7 +42,7 @@ static bool one_in(struct dice *dice, uint32_t n)
 	return below(dice, n) == 0;
 }
 
-/* From least to most, each order of magnitude as likely as any other. */
+/* Returns a number from least to most; all orders of magnitude are equally likely. */
 static uint64_t spread(struct dice *dice, uint64_t least, uint64_t most)
 {
 	uint32_t bits = 63 - (uint32_t)__builtin_clzll(most / least);
@@ -137,8 +137,8 @@ static void make_ops(struct scenario *s)
 	}
 }
 
-/* In some clusters bursts are measured, in some of them behind queues that most windows are too
- * large for, and the least ones are not. */
+/* Some clusters measure bursts. In some of these, queues are too short for most windows, but long
+ * enough for the least. */
 static void make_trains(struct scenario *s)
 {
 	struct dice dice = { s->seed, STREAM_TRAINS, 0 };
@@ -150,7 +150,7 @@ static void make_trains(struct scenario *s)
 	s->config.queue_ns = (uint32_t)spread(&dice, 100, 20000);
 }
 
-/* Some clusters grant buffers, besides windows that are smaller for it. */
+/* Some clusters grant buffers and have smaller windows. */
 static void make_reserve(struct scenario *s)
 {
 	struct dice dice = { s->seed, STREAM_RESERVE, 0 };
@@ -168,7 +168,7 @@ static void make_reserve(struct scenario *s)
 	s->options.reserve = one_in(&dice, 2) ? most : below(&dice, most + 1);
 }
 
-/* Room for what waits for disks; some take nothing for a while. */
+/* Sets the copy-out pool; some disks hang for a while. */
 static void make_disks(struct scenario *s)
 {
 	struct dice dice = { s->seed, STREAM_DISKS, 0 };
@@ -228,7 +228,7 @@ static void make_fault(struct scenario *s, struct sim_fault *fault, struct dice 
 		fault->from = fault->to = SIM_ANY;
 }
 
-/* If there are keys, some of those who replay messages change them. */
+/* With keys, some replayed messages are changed. */
 static void make_forger(const struct scenario *s, struct sim_fault *fault)
 {
 	uint64_t random = sim_hash(s->seed, STREAM_KEYED, 3 + fault->id);
@@ -239,7 +239,7 @@ static void make_forger(const struct scenario *s, struct sim_fault *fault)
 	fault->what = s->seal && random % 4 > 1 ? SIM_FRAMES : SIM_CONTROL;
 }
 
-/* Mostly small messages share frames, which those do that are asked for together. */
+/* Makes mostly small requests at the same time, which share frames. */
 static void make_packed(struct scenario *s, bool unpacked)
 {
 	struct dice dice = { s->seed, STREAM_PACKED, 0 };
@@ -276,7 +276,7 @@ void scenario_make(struct scenario *s, uint64_t seed, bool faults, bool hostile,
 	if (s->keyed && sim_hash(seed, STREAM_KEYED, 1) % 2)
 		s->seal = sim_hash(seed, STREAM_KEYED, 2) % 2 ? "encrypt" : "auth";
 	s->pings = sim_hash(seed, STREAM_PINGS, 0) % 4 == 0;
-	s->group = !hostile && sim_hash(seed, STREAM_GROUP, 0) % 4 == 0; /* ends with who lies */
+	s->group = !hostile && sim_hash(seed, STREAM_GROUP, 0) % 4 == 0; /* ends with the lies */
 	s->clients = 0;
 	if (!hostile && sim_hash(seed, STREAM_CLIENTS, 0) % 512 == 0)
 		clients_make(s);
@@ -292,19 +292,18 @@ void scenario_make(struct scenario *s, uint64_t seed, bool faults, bool hostile,
 		s->faults_count--;
 	if (!hostile)
 		return;
-	/* A node that lies about trains loses its own frames if queues are short, for tens of
+	/* With short queues, a node that lies about trains loses its own frames for tens of
 	 * seconds. */
 	s->config.queue_frames = 0;
-	s->limits.messages.outs += s->options.peers; /* one of its own for each, at least */
+	s->limits.messages.outs += s->options.peers; /* at least one for each */
 	hostile_make(s, s->nodes - 1, LIES_MS);
-	if (seed % 4 == 0) /* seeds that failed before stay what they were */
+	if (seed % 4 == 0) /* keeps the scenarios of earlier seeds */
 		misdeeds_make(s, 1 + (uint32_t)(sim_hash(seed, STREAM_MISDEEDS, 0) %
 						((1 << MISDEEDS) - 1)));
 }
 
-/* Reports whether a fault may make operations fail. Faults that only delay or repeat, and
- * strangers, may not: they lose nothing, and silence is no loss. Nor may what is lost for a while,
- * with a protocol that sends it again. */
+/* Reports whether a fault may make operations fail. Delays, repetitions and strangers may not,
+ * since they lose nothing. Nor may temporary losses if the protocol repairs them. */
 static bool excuses(const struct scenario *s, const struct sim_fault *fault)
 {
 	bool again = s->options.protocol == CAREFUL_PROTOCOL_TRADITIONAL;
@@ -315,7 +314,7 @@ static bool excuses(const struct scenario *s, const struct sim_fault *fault)
 
 	if ((fault->kind == FAULT_KILL || fault->kind == FAULT_RESTART) &&
 	    s->hostile >> fault->to & 1)
-		return false; /* from it nobody expects anything */
+		return false; /* nothing is expected of it */
 	switch (fault->kind) {
 	case SIM_LOSS:
 	case SIM_REORDER:
@@ -324,15 +323,15 @@ static bool excuses(const struct scenario *s, const struct sim_fault *fault)
 		return (frames || fault->one_in == 1) && !again;
 	case SIM_FILL_EMPTY:
 		return !again;
-	case SIM_UNRESOLVED: /* then nobody knows which addresses one host has */
+	case SIM_UNRESOLVED: /* then the addresses of one host are unknown */
 		return lasting || s->misdeeds;
 	case SIM_TX_FULL:
 	case FAULT_STALL:
 	case FAULT_KEEP:
 		return lasting;
-	case SIM_DUPLICATE: /* next to a sealed window there is room for a third of it (seal.h) */
+	case SIM_DUPLICATE: /* a sealed session has a third more room than its window (seal.h) */
 		return frames && s->seal && (fault->one_in <= 3 || window <= 8);
-	case SIM_REPLAY: /* next to a small one for a frame or none */
+	case SIM_REPLAY: /* with a small window, a frame more or none */
 		return frames && s->seal && window <= 8;
 	case SIM_CLOCK:
 		return fault->amount >= long_ns;
@@ -346,7 +345,7 @@ static bool excuses(const struct scenario *s, const struct sim_fault *fault)
 	}
 }
 
-/* How long nothing may get through because of a fault that loses frames. */
+/* Returns how long a lossy fault may block everything. */
 static uint64_t loses_ns(const struct sim_fault *fault)
 {
 	switch (fault->kind) {
@@ -362,7 +361,7 @@ static uint64_t loses_ns(const struct sim_fault *fault)
 	}
 }
 
-/* How long a fault keeps frames that are under way. */
+/* Returns how long a fault delays frames. */
 static uint64_t holds_ns(const struct sim_fault *fault)
 {
 	if (!(fault->what & SIM_FRAMES))
@@ -377,7 +376,7 @@ static void judge(struct scenario *s)
 	bool clock = false, fills = false, stopped = false;
 	uint64_t held_ns = 0, lost_ns = 0;
 
-	s->excused = s->config.queue_frames; /* it loses what it does not hold */
+	s->excused = s->config.queue_frames; /* it loses frames and delays none */
 	s->damage = false;
 	s->healed_ns = BEGIN_MS * (uint64_t)MS;
 	for (uint32_t i = 0; i < s->faults_count; i++) {
@@ -393,12 +392,11 @@ static void judge(struct scenario *s)
 		if (fault->until_ns > s->healed_ns)
 			s->healed_ns = fault->until_ns;
 	}
-	/* A frame that comes after two answers of a SYNC counts as lost, and one may be under way,
-	 * for a credit that is owed, when the frame is held. */
+	/* A frame that is delayed beyond two SYNC answers counts as lost. One such answer may
+	 * already be under way. */
 	s->excused |= held_ns >= TWICE_MS * (uint64_t)MS || (held_ns && clock);
 	s->excused |= lost_ns >= STALL_MS / 2 * (uint64_t)MS || (lost_ns && clock);
-	/* While a process stands, forged frames, and sealed ones that come again, take all room
-	 * there is (seal.h). */
+	/* While a process is stopped, forged and replayed sealed frames use all room (seal.h). */
 	s->excused |= fills && stopped;
 	if (!s->damage)
 		for (uint32_t i = 0; i < s->ops_count; i++)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* From a seed that fails to a shorter schedule that fails in the same way: faults,
- * operations and single hits are left out while it does. */
+/* Shortens a failing schedule: leaves out faults, operations and single hits while it fails in the
+ * same way. */
 #include <ctype.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -11,7 +11,7 @@
 
 #include "run.h"
 
-enum { ENDLESS_MAX = 8 }; /* trials that may end by the limit before we are content */
+enum { ENDLESS_MAX = 8 }; /* most trials that may end by the limit */
 
 /* A trial's report to its parent. */
 struct told {
@@ -25,7 +25,7 @@ struct hunt {
 	const struct range *range;
 	uint64_t seed;
 	const char *why;
-	uint32_t endless; /* trials that were */
+	uint32_t endless; /* such trials so far */
 };
 
 const char *run_cut(struct cluster *cluster, uint64_t seed, bool faults, const struct cut *cut)
@@ -51,7 +51,7 @@ const char *run_end(int status, uint32_t limit_ms, char text[SIM_TEXT_BYTES])
 	return text;
 }
 
-/* In the process of its own: what it has to say of its end was said when it failed first. */
+/* Runs in the child process, without output: the first failure was already printed. */
 static void run_told(struct cluster *cluster, const struct range *range, uint64_t seed,
 		     const struct cut *cut, struct told *told)
 {
@@ -94,7 +94,7 @@ const char *run_apart(struct cluster *cluster, const struct range *range, uint64
 	return why[0] ? why : NULL;
 }
 
-/* Reports whether two failures are one, with other numbers. */
+/* Reports whether two failures differ only in numbers. */
 static bool alike(const char *a, const char *b)
 {
 	for (;; a++, b++) {
@@ -109,7 +109,7 @@ static bool alike(const char *a, const char *b)
 	}
 }
 
-/* Reports whether it still fails so, cut like this. */
+/* Reports whether the seed fails in the same way with this cut. */
 static bool fails(struct hunt *hunt, const struct cut *cut)
 {
 	const char *why;
@@ -121,7 +121,7 @@ static bool fails(struct hunt *hunt, const struct cut *cut)
 	return why && alike(why, hunt->why);
 }
 
-/* Leaves out each bit of a mask that can be; whether any could. */
+/* Leaves out each possible bit of a mask. Reports whether any was left out. */
 static bool leave_out(struct hunt *hunt, struct cut *cut, uint32_t *mask, uint32_t n)
 {
 	bool shorter = false;

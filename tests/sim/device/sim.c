@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The virtual device's side of device.h. Buffers have owners, so that one given back
- * twice, or sent while it is still on its way, is found at once.
+ * Implements device.h on the virtual network. Each buffer has an owner, so that a buffer that is
+ * returned twice, or sent again too early, is found at once.
  */
 #include "device/sim_private.h"
 
@@ -20,7 +20,7 @@ static uint64_t chunk_of(const struct sim_device *sim, uint64_t addr)
 	return addr / sim->queue.chunk_bytes;
 }
 
-/* A chunk changes hands. */
+/* Changes a chunk's owner. */
 static void hand_over(struct sim_device *sim, uint64_t addr, enum sim_owner to)
 {
 	uint64_t chunk = chunk_of(sim, addr);
@@ -31,7 +31,7 @@ static void hand_over(struct sim_device *sim, uint64_t addr, enum sim_owner to)
 	*count += to == SIM_ENGINE ? 1 : UINT32_MAX;
 }
 
-/* The engine gives a chunk away, which must be its own and of the right kind. */
+/* Takes a chunk from the engine. The engine must own it, and it must be of the right kind. */
 static bool give(struct sim_device *sim, uint64_t addr, bool receives)
 {
 	uint64_t chunk = chunk_of(sim, addr);
@@ -52,7 +52,7 @@ static uint32_t sim_rx(struct queue *queue, struct device_desc *descs, uint32_t 
 	uint32_t have = sim_ring_count(&sim->rx);
 	uint32_t whole = 0;
 
-	/* Whole frames only; where each takes its time, one. */
+	/* Only whole frames; one frame if each has its own time. */
 	for (uint32_t i = 0; i < have && i < n && !(whole && sim->world->config.cost_ns); i++)
 		if (!(sim->rx.entries[(sim->rx.tail + i) & (sim->rx.size - 1)].options &
 		      DEVICE_DESC_MORE))
@@ -76,7 +76,7 @@ static void sim_fill(struct queue *queue, const uint64_t *addrs, uint32_t n)
 	for (uint32_t i = 0; i < n; i++)
 		if (give(sim, addrs[i], true))
 			sim_ring_put(&sim->fill, (struct device_desc){ .addr = addrs[i] & mask });
-	sim->stray_taken = false; /* what they were charged is given back right after */
+	sim->stray_taken = false; /* their charge is returned right after */
 }
 
 static uint32_t sim_tx(struct queue *queue, const struct device_desc *descs, uint32_t n)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The parts of the virtual device that the kernel provides elsewhere: control messages through a
- * UDP socket, ICMP where nobody listens, addresses and neighbours.
+ * Stands for the kernel: control messages through a UDP socket, ICMP if no process listens,
+ * addresses and neighbours.
  */
 #include "device/sim_private.h"
 
@@ -42,7 +42,7 @@ static void mac(uint8_t *p, uint32_t port)
 	memcpy(p, address, sizeof(address));
 }
 
-/* Returns the port that lends its Ethernet address to this one. */
+/* Returns the port whose Ethernet address this port shares. */
 static uint32_t port_of_mac(const struct sim_world *world, uint32_t port)
 {
 	uint32_t one = world->config.one_mac;
@@ -56,7 +56,7 @@ static void ip4_header(uint8_t *p, const struct sim_world *world, uint32_t from,
 	uint32_t sum = 0;
 
 	p[0] = 0x45;
-	p[3] = 20 + 8; /* as without payload */
+	p[3] = 20 + 8; /* like one without payload */
 	p[6] = 0x40;
 	p[8] = 64;
 	p[9] = IPPROTO_UDP;
@@ -113,8 +113,8 @@ int sim_resolve(struct port *nic, const union address *to, struct llhdr *llhdr)
 	return 0;
 }
 
-/* To the ports of all others; the IP address, which nobody looks at, is our own. Not on a ring,
- * where each frame has a turn of its own. */
+/* Addresses all other ports; the unused IP address is our own. Not on a ring, which sends one frame
+ * at a time. */
 int sim_multicast(struct port *nic, const union address *like, struct llhdr *llhdr)
 {
 	struct sim_device *sim = nic_to_sim(nic);
@@ -154,7 +154,7 @@ int sim_ctrl_send(struct port *nic, const union address *to, const void *buf, ui
 	return 0;
 }
 
-/* Nobody listens at the port: ICMP tells the sender, and quotes the datagram's payload,
+/* Sends ICMP to the sender, since no process listens at the port. It quotes the datagram's payload,
  * which begins `at`. */
 void sim_ctrl_refuse(struct sim_world *world, const struct sim_slot *slot, uint32_t at)
 {
@@ -175,13 +175,13 @@ void sim_ctrl_refuse(struct sim_world *world, const struct sim_slot *slot, uint3
 	sim_wire_send(world, index);
 }
 
-/* A datagram gets into the kernel's socket, if there is room. */
+/* Puts a datagram into the kernel's socket if it has room. */
 static void queue(struct sim_device *sim, const struct sim_slot *slot, uint32_t at, uint32_t bytes)
 {
 	struct sim_datagram *datagram;
 
 	if (sim->ctrl_count == SIM_CTRL_QUEUE)
-		return; /* as the kernel's socket drops it */
+		return; /* like the kernel's socket */
 	datagram = &sim->ctrl[(sim->ctrl_head + sim->ctrl_count++) % SIM_CTRL_QUEUE];
 	sim_address(sim->world, slot->from, &datagram->from);
 	datagram->refused = slot->refused;
@@ -190,7 +190,7 @@ static void queue(struct sim_device *sim, const struct sim_slot *slot, uint32_t 
 	memcpy(datagram->data, slot->data + at, bytes < SIM_CTRL_BYTES ? bytes : SIM_CTRL_BYTES);
 }
 
-/* A frame that XDP passes; `at`: where its datagram's payload begins. */
+/* Handles a frame that XDP passes; `at`: offset of its datagram's payload. */
 void sim_ctrl_pass(struct sim_device *sim, const struct sim_slot *slot, uint32_t at)
 {
 	queue(sim, slot, at, slot->bytes - at);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Faults and their times. Each opportunity of a fault draws its own random numbers, so that leaving
- * one fault or one hit out changes nothing of the others.
+ * Faults and their times. Each opportunity of a fault draws its own random numbers, so that a cut
+ * fault or hit changes no other.
  */
 #include "device/sim_private.h"
 
@@ -29,7 +29,7 @@ static bool lasts(const struct sim_world *world, const struct sim_fault *fault)
 	return world->now_ns >= fault->at_ns && world->now_ns < fault->until_ns;
 }
 
-/* Reports whether a fault of a port's is on; *amount: its amount. */
+/* Reports whether the port has such a fault now; *amount: its amount. */
 bool sim_fault_on(const struct sim_world *world, enum sim_fault_kind kind, uint32_t port,
 		  uint64_t *amount)
 {
@@ -55,7 +55,7 @@ static bool touches(const struct sim_world *world, const struct sim_fault *fault
 	       (fault->what & sim_wire_what(slot));
 }
 
-/* Reports whether the fault hits this opportunity, which becomes *opportunity. */
+/* Reports whether the fault hits this opportunity; stores the opportunity's number. */
 static bool hits(struct sim_world *world, struct sim_fault *fault, uint32_t *opportunity)
 {
 	bool hit = false;
@@ -75,7 +75,7 @@ static bool hits(struct sim_world *world, struct sim_fault *fault, uint32_t *opp
 	return true;
 }
 
-/* When a frame that is ready may leave. */
+/* Returns when a frame that is ready may leave. */
 uint64_t sim_fault_clog(const struct sim_world *world, const struct sim_slot *slot, uint64_t at_ns)
 {
 	for (uint32_t i = 0; i < world->config.faults_count; i++) {
@@ -90,7 +90,7 @@ uint64_t sim_fault_clog(const struct sim_world *world, const struct sim_slot *sl
 	return at_ns;
 }
 
-/* As UDP does it: what the kernel's socket checks of a control message. */
+/* The UDP checksum of a control message, which the kernel's socket checks. */
 static uint32_t checksum(const struct sim_slot *slot)
 {
 	uint32_t sum = 0;
@@ -176,7 +176,7 @@ bool sim_fault_fill_empty(struct sim_world *world, const struct sim_slot *slot)
 	return false;
 }
 
-/* Schedules what begins and ends at a time of its own. */
+/* Schedules the start and end of a fault. */
 void sim_fault_begin(struct sim_world *world)
 {
 	for (uint32_t i = 0; i < world->config.faults_count; i++) {
@@ -203,7 +203,7 @@ void sim_fault_begin(struct sim_world *world)
 	}
 }
 
-/* A fault of a device begins or ends: the device hears of it. */
+/* Tells the device that one of its faults begins or ends. */
 void sim_fault_change(struct sim_world *world, uint32_t index, bool begin)
 {
 	struct sim_fault *fault = &world->config.faults[index];
@@ -218,7 +218,7 @@ void sim_fault_change(struct sim_world *world, uint32_t index, bool begin)
 		sim->changed |= begin ? DEVICE_DOWN : DEVICE_UP;
 }
 
-/* A control message that nobody sent: right in form, and in nothing else. */
+/* Makes a control message with a valid form and invented contents. */
 static void made_up_control(struct sim_slot *slot, const uint64_t *random)
 {
 	struct careful_ctrl ctrl = {
@@ -240,7 +240,7 @@ static void made_up_control(struct sim_slot *slot, const uint64_t *random)
 
 	ctrl.check = htobe32(careful_ctrl_check(&ctrl));
 	slot->control = true;
-	slot->refused = (random[0] >> 32) % 4 == 0; /* the quotation is made up too, or missing */
+	slot->refused = (random[0] >> 32) % 4 == 0; /* the quotation is invented too, or missing */
 	slot->bytes = slot->refused && random[0] >> 40 & 1 ? 0 : sizeof(ctrl);
 	memcpy(slot->data, &ctrl, sizeof(ctrl));
 }
@@ -271,8 +271,8 @@ static void made_up_frame(struct sim_device *sender, struct sim_slot *slot, cons
 	slot->bytes = llhdr.bytes + (uint32_t)sizeof(hdr);
 }
 
-/* Fills a slot from the tape, of a forger with the last that is there; false: nothing on it goes
- * that way. */
+/* Fills a slot with a recorded message; a forger takes the newest. Returns false if none goes that
+ * way. */
 static bool from_tape(struct sim_world *world, struct sim_slot *slot, uint64_t random, bool last)
 {
 	uint32_t count = world->tape_count < SIM_TAPE ? world->tape_count : SIM_TAPE;
@@ -290,8 +290,8 @@ static bool from_tape(struct sim_world *world, struct sim_slot *slot, uint64_t r
 }
 
 /*
- * Makes another frame of one that passed, as who knows all that stands on the wire can: the next
- * ones' numbers, credits, flags, what is sealed, or not sealed at all. Its check is right.
+ * Forges a frame from a recorded one, like an attacker who reads the wire: another number, credits,
+ * flags or sealed bytes, or no seal. The CRC is right.
  */
 static void forge(struct sim_slot *slot, const uint64_t *random)
 {
@@ -307,7 +307,7 @@ static void forge(struct sim_slot *slot, const uint64_t *random)
 	memcpy(&hdr, at, sizeof(hdr));
 	if (hdr.version == CAREFUL_WIRE_SEALED && end - 24 >= at + sizeof(hdr)) {
 		(end - 24)[random[1] % 24] ^= (uint8_t)(random[1] >> 8); /* count and tag */
-		if (random[2] % 8 == 0) { /* its end is body now */
+		if (random[2] % 8 == 0) { /* its trailer becomes body */
 			hdr.version = CAREFUL_WIRE_VERSION;
 			hdr.frag_bytes = htobe16((uint16_t)(be16toh(hdr.frag_bytes) + 24));
 		}
@@ -327,7 +327,7 @@ static void forge(struct sim_slot *slot, const uint64_t *random)
 	memcpy(at, &hdr, sizeof(hdr));
 }
 
-/* The same of an answer to a ping: of other times, or to the next one. */
+/* The same for an answer to a ping: with other times, or to the next ping. */
 static void forge_answer(struct sim_slot *slot, const uint64_t *random)
 {
 	struct careful_ping_answer answer;
@@ -346,7 +346,7 @@ static void forge_answer(struct sim_slot *slot, const uint64_t *random)
 	memcpy(slot->data, &answer, sizeof(answer));
 }
 
-/* The same of a control message: of another type, with other counts, or as it was. */
+/* The same for a control message: with another type, other counts, or unchanged. */
 static void forge_control(struct sim_slot *slot, const uint64_t *random)
 {
 	static const uint8_t types[] = { CAREFUL_SYNC,	    CAREFUL_SYNC_ACK, CAREFUL_GONE,
@@ -380,7 +380,7 @@ static void forge_control(struct sim_slot *slot, const uint64_t *random)
 	memcpy(slot->data, &ctrl, sizeof(ctrl));
 }
 
-/* A stranger sends one more. It passes no fault: the network is the stranger's friend. */
+/* Sends a stranger's next message. Faults do not hit it. */
 void sim_fault_inject(struct sim_world *world, uint32_t index)
 {
 	struct sim_fault *fault = &world->config.faults[index];

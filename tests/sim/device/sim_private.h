@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Shared by the files of the virtual device: the inside of the world and of the device. */
+/* The inside of the world and of the device, for the files of this folder. */
 #ifndef DEVICE_SIM_PRIVATE_H
 #define DEVICE_SIM_PRIVATE_H
 
@@ -8,26 +8,26 @@
 #include "device/sim.h"
 
 enum {
-	/* Frames and control messages under way: trains that two nodes ask for, and the rest. */
+	/* Frames and control messages under way: two nodes' trains, and the rest. */
 	SIM_SLOTS = 12288,
 	SIM_EVENTS = 2 * SIM_SLOTS,
-	SIM_CTRL_QUEUE = 64, /* control messages that the kernel's socket holds */
+	SIM_CTRL_QUEUE = 64, /* control messages in the kernel's socket */
 	SIM_CTRL_BYTES = 256, /* of each, at most */
-	SIM_TAPE = 64, /* what arrived last, for replays */
-	SIM_MULTICAST = 1, /* in the first byte of a MAC address: to all */
-	SIM_HARMED = 16, /* epochs remembered as harmed, of each wire */
+	SIM_TAPE = 64, /* the last arrivals, for replays */
+	SIM_MULTICAST = 1, /* in the first byte of a MAC address: broadcast */
+	SIM_HARMED = 16, /* epochs recorded as harmed, by wire */
 };
 
-/* Something on its way: a frame as it stands on the wire, or a control message. */
+/* A frame or control message on the network. */
 struct sim_slot {
 	uint8_t from, to;
 	bool control;
-	bool refused; /* ICMP says that nobody listens at `from`, and quotes the data */
-	bool stray; /* not its sender's own: a copy or a stranger's */
-	bool outside; /* it ends at XDP: no credit; as it was sent */
-	uint32_t life; /* of the device that sends it */
+	bool refused; /* ICMP: no process listens at `from`; data is the quotation */
+	bool stray; /* a copy, or a stranger's */
+	bool outside; /* ends at XDP, so it has no credit; as sent */
+	uint32_t life; /* of the sending device */
 	uint64_t cookie; /* of a frame, as it was sent */
-	uint32_t leaving; /* where its device notes when that is */
+	uint32_t leaving; /* where its device records that time */
 	uint32_t descs_count;
 	struct device_desc descs[DEVICE_SEGMENTS_MAX]; /* until it departs */
 	uint32_t bytes;
@@ -37,15 +37,15 @@ struct sim_slot {
 enum sim_event_kind {
 	SIM_READY, /* a frame waits for the ring */
 	SIM_DEPART, /* a frame has left its send buffers */
-	SIM_ARRIVE, /* so far of frames and control messages */
-	SIM_INJECT, /* a stranger's next */
+	SIM_ARRIVE, /* frames and control messages so far */
+	SIM_INJECT, /* a stranger's next message */
 	SIM_BEGIN, /* a fault begins, */
-	SIM_END, /* or ends, and a device hears of it */
+	SIM_END, /* or ends, and the device is told */
 };
 
 struct sim_event {
 	uint64_t at_ns;
-	uint64_t order; /* among those of the same time */
+	uint64_t order; /* order of events of the same time */
 	uint32_t index; /* of a slot, or a fault */
 	uint8_t kind;
 };
@@ -54,7 +54,7 @@ struct sim_event {
 struct sim_wire {
 	uint64_t free_ns; /* when its last frame has left */
 	uint64_t frame_ns, ctrl_ns; /* when the last one arrives */
-	/* Epochs of which a frame did not arrive as it was sent, in its order. */
+	/* Epochs that lost, changed or reordered a frame. */
 	uint64_t harmed[SIM_HARMED];
 	uint32_t harmed_count;
 };
@@ -65,7 +65,7 @@ struct sim_ring {
 	uint32_t head, tail;
 };
 
-/* A frame that a kick moved and whose buffers are not free yet. */
+/* A sent frame whose buffers are not free yet. */
 struct sim_leaving {
 	uint64_t at_ns;
 	uint32_t descs;
@@ -74,23 +74,23 @@ struct sim_leaving {
 struct sim_datagram {
 	union address from;
 	bool refused;
-	uint32_t bytes; /* of it all; data has the first of them */
+	uint32_t bytes; /* of all segments; data has the first bytes */
 	uint64_t at_ns;
 	uint8_t data[SIM_CTRL_BYTES];
 };
 
-enum { SIM_DESC_STRAY = 1 << 30 }; /* of a descriptor that waits in the RX ring: sim_slot.stray */
+enum { SIM_DESC_STRAY = 1 << 30 }; /* sim_slot.stray of each descriptor in the RX ring */
 
 enum sim_owner { SIM_ENGINE = 0, SIM_DEVICE };
 
 /*
  * @owner:    of each chunk, enum sim_owner
- * @leaving:  as many as tx_chunks; from leaving_head on
+ * @leaving: tx_chunks entries, from leaving_head on
  * @changed:  enum device_event, for the next events()
  */
 struct sim_device {
 	struct queue queue; /* first, */
-	struct port nic; /* and second: what the engine sees */
+	struct port nic; /* and second: the engine sees it */
 	struct sim_world *world;
 	uint32_t port, life;
 	uint64_t random;
@@ -102,20 +102,20 @@ struct sim_device {
 	struct sim_datagram *ctrl;
 	uint32_t ctrl_head, ctrl_count;
 	struct careful_peer_entry peers[CAREFUL_PEERS_MAX];
-	uint64_t closed_ns[CAREFUL_PEERS_MAX]; /* when it is for good */
+	uint64_t closed_ns[CAREFUL_PEERS_MAX]; /* when XDP has seen it */
 	uint32_t peers_count;
 	struct careful_tune_entry *tune;
 	struct careful_live_entry *live;
 	uint64_t xdp[CAREFUL_XDP_COUNTERS];
 	struct careful_device_statistics statistics;
 	uint64_t busy_ns;
-	uint64_t ready_ns; /* when its last frame was: they keep their order */
+	uint64_t ready_ns; /* time of its last frame, to keep the order */
 	uint32_t changed;
 	uint32_t rx_engine, tx_engine; /* chunks that the engine owns */
-	bool dead; /* its process is: nothing leaves any longer */
-	bool drops; /* a frame that finds no buffer is dropped: no window promised it one */
-	bool stray_taken; /* the engine has some, and has not given their room back */
-	bool stray_lost; /* forged frames were charged, and the engine never saw them */
+	bool dead; /* its process has ended: nothing leaves any longer */
+	bool drops; /* a frame without a buffer is dropped, since no window promised it one */
+	bool stray_taken; /* the engine holds some, and has not returned their room */
+	bool stray_lost; /* charged forged frames that the engine never saw */
 };
 
 struct sim_world {
@@ -129,11 +129,11 @@ struct sim_world {
 	uint32_t slots_free_count;
 	struct sim_wire wires[SIM_PORTS_MAX][SIM_PORTS_MAX];
 	struct sim_device *devices[SIM_PORTS_MAX];
-	uint64_t queue_ns[SIM_PORTS_MAX]; /* when the queue before it is empty */
+	uint64_t queue_ns[SIM_PORTS_MAX]; /* when its queue is empty */
 	uint64_t queue_lost; /* frames that found a queue full */
 	uint64_t gap_out_ns[SIM_PORTS_MAX],
-		gap_in_ns[SIM_PORTS_MAX]; /* its next turn, with gap_ns */
-	uint64_t ring_free_ns, ring_frames; /* with token_ns: as a wire's, and how many so far */
+		gap_in_ns[SIM_PORTS_MAX]; /* its next sending time, with gap_ns */
+	uint64_t ring_free_ns, ring_frames; /* with token_ns: like a wire's, and the count so far */
 	uint64_t clock_ns[SIM_PORTS_MAX]; /* how far a port's clock is ahead */
 	struct sim_slot *tape; /* what SIM_REPLAY repeats */
 	uint32_t tape_count;
@@ -141,14 +141,14 @@ struct sim_world {
 	char failure[SIM_TEXT_BYTES];
 };
 
-/* The effect of the faults on one frame or control message. */
+/* The combined effect of all faults on a frame or control message. */
 struct sim_fate {
 	bool lost;
 	bool damaged;
 	bool copied;
-	uint64_t delay_ns; /* of this one and those behind it */
-	uint64_t late_ns; /* of this one alone */
-	uint64_t copy_ns; /* the copy comes so much later */
+	uint64_t delay_ns; /* delay of this and later ones */
+	uint64_t late_ns; /* delay of this one alone */
+	uint64_t copy_ns; /* extra delay of the copy */
 };
 
 /* sim_world.c */

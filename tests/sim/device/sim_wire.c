@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Frames on the virtual network: out of the send buffers of one device, over a wire of
- * given (g, G) with its faults, through XDP into the receive buffers of another. Calls
- * sim_xdp.c, sim_ctrl.c, sim_fault.c, sim_world.c.
+ * Carries frames over the virtual network: from the send buffers of one device, over a wire with
+ * (g, G) and faults, through XDP into the receive buffers of another. Calls sim_xdp.c, sim_ctrl.c,
+ * sim_fault.c, sim_world.c.
  */
 #include "device/sim_private.h"
 
@@ -28,7 +28,7 @@ static uint64_t cookie_of(const struct sim_slot *slot)
 	return be64toh(cookie);
 }
 
-/* A frame that ends at XDP: no credit. */
+/* Reports whether a frame ends at XDP, without a credit. */
 static bool outside(const uint8_t *frame)
 {
 	const uint8_t *hdr = frame + header_at(frame);
@@ -50,7 +50,7 @@ uint8_t sim_wire_what(const struct sim_slot *slot)
 		       SIM_DATA;
 }
 
-/* The largest frame at a device now. */
+/* Returns the largest frame of a device now. */
 uint32_t sim_wire_frame_bytes(const struct sim_device *sim)
 {
 	uint64_t mtu;
@@ -79,7 +79,7 @@ bool sim_unharmed(const struct sim_world *world, uint32_t from, uint32_t to, uin
 	return true;
 }
 
-/* Reads a frame out of its send buffers. */
+/* Copies a frame from its send buffers. */
 static void gather(const struct sim_device *sim, struct sim_slot *slot)
 {
 	uint32_t at = 0;
@@ -91,7 +91,7 @@ static void gather(const struct sim_device *sim, struct sim_slot *slot)
 	}
 }
 
-/* A node's own time for a frame, which begins here. */
+/* Returns a node's CPU time for a frame with this careful header. */
 void sim_wire_work(struct sim_device *sim, bool sent, const struct device_desc *desc)
 {
 	const struct sim_config *config = &sim->world->config;
@@ -113,7 +113,7 @@ static uint64_t wire_ns(const struct sim_world *world, const struct sim_slot *sl
 	return config->wire_g_ns + (uint64_t)config->wire_G_ps_per_byte * bytes / 1000;
 }
 
-/* How long a frame waits for its turn at a port, which comes every gap_ns. */
+/* Returns how long a frame waits at a port that sends every gap_ns. */
 static uint64_t gap_wait_ns(const struct sim_world *world, uint64_t *turn_ns, uint64_t at_ns)
 {
 	uint64_t wait_ns = *turn_ns > at_ns ? *turn_ns - at_ns : 0;
@@ -122,7 +122,7 @@ static uint64_t gap_wait_ns(const struct sim_world *world, uint64_t *turn_ns, ui
 	return wait_ns;
 }
 
-/* A frame's turn on the ring, in the order in which they are ready. */
+/* Reserves the ring for a frame. Frames are served in the order in which they are ready. */
 void sim_wire_ready(struct sim_world *world, uint32_t index)
 {
 	enum { STREAM_TOKEN = 0x5000 };
@@ -139,8 +139,8 @@ void sim_wire_ready(struct sim_world *world, uint32_t index)
 	sim_post(world, at_ns, SIM_DEPART, index);
 }
 
-/* A frame is handed to the wire towards a port; returns when it has left its buffers, or
- * UINT64_MAX: a later event tells. */
+/* Sends a frame towards a port. Returns when its buffers are free; UINT64_MAX: a later event
+ * tells. */
 static uint64_t kick_to(struct sim_device *sim, uint32_t to, const struct device_desc *descs,
 			uint32_t n)
 {
@@ -172,7 +172,7 @@ static uint64_t kick_to(struct sim_device *sim, uint32_t to, const struct device
 	at_ns = wire->free_ns > ready_ns ? wire->free_ns : ready_ns;
 	at_ns = sim_fault_clog(world, slot, at_ns) + wire_ns(world, slot);
 	if (slot->bytes > sim_wire_frame_bytes(sim)) {
-		sim->statistics.kicks_failed++; /* EBUSY: it is lost */
+		sim->statistics.kicks_failed++; /* EBUSY: the frame is lost */
 		sim_wire_harm(world, slot);
 		sim_slot_put(world, index);
 		return world->now_ns;
@@ -193,7 +193,7 @@ static uint32_t port_of_frame(const uint8_t *frame)
 	return (frame[14] >> 4 == 6 ? frame[14 + 39] : frame[14 + 19]) - 1;
 }
 
-/* The same of a frame that says where it goes: to one port, or to all others. */
+/* The same for a frame with its own destination: a port, or all others. */
 uint64_t sim_wire_kick(struct sim_device *sim, const struct device_desc *descs, uint32_t n)
 {
 	const uint8_t *to = sim->queue.umem + descs[0].addr;
@@ -213,7 +213,7 @@ uint64_t sim_wire_kick(struct sim_device *sim, const struct device_desc *descs, 
 	return left_ns;
 }
 
-/* A frame has left; with zero-copy its buffers are read only now. */
+/* Called when a frame has left. With zero-copy its buffers are read only now. */
 void sim_wire_depart(struct sim_world *world, uint32_t index)
 {
 	struct sim_slot *slot = &world->slots[index];
@@ -230,7 +230,7 @@ void sim_wire_depart(struct sim_world *world, uint32_t index)
 	sim_wire_send(world, index);
 }
 
-/* Schedules the arrival; what is not late does not overtake. */
+/* Schedules the arrival. Only a frame that a fault delays is overtaken. */
 static void post_arrival(struct sim_world *world, uint32_t index, const struct sim_fate *fate)
 {
 	struct sim_slot *slot = &world->slots[index];
@@ -268,8 +268,7 @@ static void tell(const struct sim_world *world, const struct sim_slot *slot, con
 				      slot->data + at, slot->bytes - at, what);
 }
 
-/* The short queue before a port: false if it is full. Messages that it holds come later by this
- * much. */
+/* Enters the queue before a port; false if it is full. Adds the waiting time to *at_ns. */
 static bool enqueue(struct sim_world *world, const struct sim_slot *slot, struct sim_fate *fate)
 {
 	uint64_t *empty_ns = &world->queue_ns[slot->to];
@@ -292,7 +291,7 @@ uint64_t sim_queue_lost(const struct sim_world *world)
 	return world->queue_lost;
 }
 
-/* Returns what its sender makes of what its engine said. */
+/* Lets the scenario change or hold back a node's message (on_send). */
 static enum sim_said said(const struct sim_world *world, struct sim_slot *slot)
 {
 	uint32_t at = slot->control ? 0 : header_at(slot->data);
@@ -303,7 +302,7 @@ static enum sim_said said(const struct sim_world *world, struct sim_slot *slot)
 				     slot->data + at, slot->bytes - at);
 }
 
-/* Something enters the network. */
+/* Puts a frame or message on the network. */
 void sim_wire_send(struct sim_world *world, uint32_t index)
 {
 	struct sim_slot *slot = &world->slots[index];
@@ -350,9 +349,8 @@ static bool place(struct sim_device *sim, const struct sim_slot *slot)
 	return true;
 }
 
-/* Reports whether a forged frame has room that a true one may need (seal.h). It waits, or the
- * engine still has it, or it was lost after it was charged, which only the end of the epoch
- * mends. */
+/* Reports whether a forged frame holds room that a valid one may need (seal.h). It waits, the
+ * engine has it, or it was lost after its charge, which lasts until the epoch ends. */
 static bool stray_waits(const struct sim_device *sim)
 {
 	if (sim->stray_lost || sim->stray_taken)
@@ -388,7 +386,7 @@ static void receive(struct sim_world *world, const struct sim_slot *slot)
 		sim->stray_lost |= slot->stray;
 		sim_wire_harm(world, slot);
 	} else if (!place(sim, slot) && !sim->drops) {
-		/* Uses of the windows. */
+		/* Window accounts. */
 		sim_fail(world, "port %u: a frame of %u bytes from port %u finds %u buffers",
 			 slot->to, slot->bytes, slot->from, sim_ring_count(&sim->fill));
 	}
@@ -409,7 +407,7 @@ void sim_wire_arrive(struct sim_world *world, uint32_t index)
 	sim_slot_put(world, index);
 }
 
-/* Receive buffers that a frame with this cookie costs, as it stands in UMEM; else 0. */
+/* Returns the receive buffers that a frame in UMEM costs if it has this cookie, else 0. */
 static uint32_t cost_of(const uint8_t *frame, uint32_t bytes, uint32_t buffer_bytes,
 			uint64_t cookie)
 {
@@ -422,7 +420,7 @@ static uint32_t cost_of(const uint8_t *frame, uint32_t bytes, uint32_t buffer_by
 		       0;
 }
 
-/* The same of the frames in a device's ring. */
+/* The same for all frames in a device's ring. */
 static uint32_t cost_in_ring(const struct sim_device *at, const struct sim_ring *ring,
 			     uint32_t buffer_bytes, uint64_t cookie)
 {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The world: virtual time and its events, what is under way on the network, and what
- * went wrong first. Everything random is a hash of the seed and of what it is for. Calls
- * sim_wire.c and sim_fault.c for each event.
+ * The world: virtual time, events, the network's contents, and the first violation. Each random
+ * number is a hash of the seed and its purpose. Calls sim_wire.c and sim_fault.c for each event.
  */
 #include "device/sim_private.h"
 
@@ -95,7 +94,7 @@ void sim_post(struct sim_world *world, uint64_t at_ns, enum sim_event_kind kind,
 	};
 	uint32_t i = world->events_count++;
 
-	/* Each slot has one event at most, and so has each fault's end. */
+	/* Each slot, and each fault's end, has at most one event. */
 	assert(i < SIM_EVENTS);
 	while (i && before(&event, &world->events[(i - 1) / 2])) {
 		world->events[i] = world->events[(i - 1) / 2];
@@ -191,7 +190,7 @@ void sim_fail(struct sim_world *world, const char *format, ...)
 	va_list args;
 
 	if (world->failure[0])
-		return; /* what comes after the first is its consequence */
+		return; /* later violations are consequences */
 	va_start(args, format);
 	vsnprintf(world->failure, sizeof(world->failure), format, args);
 	va_end(args);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Does what ebpf/careful.bpf.c does with a frame, on a virtual device: the same rule (frame.h),
- * asked in the same order; and knows the same groups.
+ * Does the work of ebpf/careful.bpf.c on a virtual device: the same rules (frame.h) in the same
+ * order, and the same groups.
  */
 #include "device/sim_private.h"
 
@@ -11,7 +11,7 @@
 
 #include <careful/frame.h>
 
-/* The slot of who sends to a group; NULL: it is unknown. */
+/* Returns the slot of a group's sender, or NULL. */
 static struct careful_peer_entry *sender_of(struct sim_device *sim, uint64_t cookie)
 {
 	for (uint32_t i = 0; i < sim->peers_count; i++)
@@ -79,7 +79,7 @@ static enum careful_xdp_counter judge_sealed(struct sim_device *sim, const struc
 	return verdict;
 }
 
-/* The fate of a frame. */
+/* Decides a frame's fate. */
 enum careful_xdp_counter sim_xdp(struct sim_device *sim, const uint8_t *frame, uint32_t bytes)
 {
 	struct careful_datagram datagram;
