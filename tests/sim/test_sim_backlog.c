@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * One plan, whatever the load (P5 figure 3): on an idle path a message goes as planned, and
- * what waited behind others or for room goes in frames as large as they can be. The wire is
- * what takes long here, 5 us a frame and 8 ns a byte.
+ * One plan for every load (P5 figure 3): on an idle path a message is cut as planned, and backlog
+ * is sent in the largest frames. The wire is the bottleneck here, with 5 us per frame and 8 ns per
+ * byte.
  */
 #include "sim.h"
 
@@ -33,14 +33,14 @@ static void begin_open(uint32_t plan_bytes, uint32_t window)
 	sim_op(OP_REQUEST, 0, 16, 0);
 }
 
-/* Stores, each a fixed time after the previous one. */
+/* Starts stores at a fixed interval. */
 static void stores(uint32_t n, uint32_t bytes, double gap_us)
 {
 	for (uint32_t i = 0; i < n; i++)
 		sim_op(OP_STORE, 0, bytes, beginning_ms + i * gap_us / 1000);
 }
 
-/* From the first store's beginning until the last is answered. */
+/* Returns the time from the first store's start to the last answer. */
 static uint64_t play(void)
 {
 	uint64_t last_ns = 0;
@@ -52,7 +52,7 @@ static uint64_t play(void)
 	return last_ns - SIM_START - (uint64_t)(beginning_ms * 1e6);
 }
 
-/* Frames of the stores' payload: all but updates, the requests and each operation's answer. */
+/* Counts the frames with the stores' payload: not updates, requests or answers. */
 static uint64_t fragments(void)
 {
 	uint64_t n = cluster->counters[CAREFUL_C_TX_FRAMES] -
@@ -75,7 +75,7 @@ static uint64_t full_burst_ns(void)
 	return play();
 }
 
-/* Only what finds room at once is cut by the plan: the first window's frames. */
+/* The plan cuts only the first window's frames, which leave at once. */
 static void test_burst__is_as_fast_as_full_frames(void)
 {
 	uint64_t full_ns = full_burst_ns();
@@ -89,7 +89,7 @@ static void test_burst__is_as_fast_as_full_frames(void)
 	}
 }
 
-/* The window would hold all of it: they wait for each other. */
+/* The window would hold all of them: they wait for each other. */
 static void test_burst__waits_behind_its_first(void)
 {
 	begin_open(400, WIDE);
@@ -99,7 +99,7 @@ static void test_burst__waits_behind_its_first(void)
 	CHECK_EQ(grown(), 2 * BYTES / FRAME);
 }
 
-/* Each comes a little before the path is done with those before it. */
+/* Each store begins shortly before the path has sent the earlier ones. */
 static void test_stream__is_as_fast_as_full_frames(void)
 {
 	uint64_t full_ns;
@@ -114,7 +114,7 @@ static void test_stream__is_as_fast_as_full_frames(void)
 	}
 }
 
-/* Nothing of the first waits with us when the second comes, and much of it on its way. */
+/* When the second store begins, the first has left this end and is mostly on the path. */
 static void test_stream__waits_for_what_is_on_its_way(void)
 {
 	begin_open(500, WINDOW);
@@ -123,7 +123,7 @@ static void test_stream__waits_for_what_is_on_its_way(void)
 	CHECK_EQ(fragments(), BYTES / 500 + BYTES / FRAME);
 }
 
-/* The device takes nothing for a while, and has the first when the second comes. */
+/* The device sends nothing for a while, and holds the first store when the second begins. */
 static void test_stream__waits_for_the_device(void)
 {
 	begin_open(500, WIDE);
@@ -157,7 +157,7 @@ static void test_idle__goes_as_planned(void)
 	}
 }
 
-/* With a window for a part of each message, as with one for all of it. */
+/* Also if the window holds only a part of each message. */
 static void test_idle__takes_no_longer_than_planned(void)
 {
 	for (uint32_t plan = 100; plan <= FRAME; plan += 50) {
@@ -169,7 +169,7 @@ static void test_idle__takes_no_longer_than_planned(void)
 			planned_ns[k] = play();
 			CHECK_EQ(grown(), 0);
 		}
-		/* The second takes no longer than the first: nothing is left of it. */
+		/* The second takes no longer than the first, since no backlog is left. */
 		CHECK(planned_ns[1] - 2000000 <= planned_ns[0] * 102 / 100);
 		begin_open(plan, WINDOW);
 		stores(1, BYTES, 0);
@@ -194,7 +194,7 @@ static void test_idle__is_idle_after_a_burst(void)
 	CHECK_EQ(fragments() - before, BYTES / 400);
 }
 
-/* A session whose peer only waits for it does not wait for a queue. */
+/* A session's first message is no backlog, though it waited for the session. */
 static void test_idle__the_first_message_of_a_session(void)
 {
 	begin(400, WINDOW);

@@ -21,7 +21,7 @@ enum {
 static struct world w;
 static struct careful_event_fragment got;
 
-/* Until each node knows how its broadcasts leave; all of them say `how`. */
+/* Runs until each node has chosen how to broadcast, and checks that all chose `how`. */
 static void begin(int how)
 {
 	world_begin(&w);
@@ -34,7 +34,7 @@ static void begin(int how)
 	}
 }
 
-/* At rest both ends of each session agree on what was sent and given back. */
+/* Checks that both ends of each idle session agree on frames and credits. */
 static void check_accounts(void)
 {
 	for (uint32_t i = 0; i < w.nodes; i++)
@@ -60,7 +60,7 @@ static void check_accounts(void)
 
 static uint32_t events; /* of all_to_all() */
 
-/* Each node broadcasts in each event, and hears all others. */
+/* Each node broadcasts in each event, and receives from all others. */
 static bool all_to_all(struct world *world, uint32_t rank, struct program *p)
 {
 	struct careful_events *ev = world->node[rank].ev;
@@ -163,9 +163,8 @@ static void test_broadcast__among_messages_to_one(void)
 	world_end(&w);
 }
 
-/* If one node cannot be reached, all others receive what is sent to all, and the failure is
- * reported. */
-static void test_broadcast__replicated_where_the_network_has_none(void)
+/* If one node cannot be reached, all others receive the broadcasts, and the failure is reported. */
+static void test_broadcast__replicated_if_the_network_has_none(void)
 {
 	world_set(&w, 4, 8, 64);
 	w.config.unreached = 1 << 2;
@@ -189,8 +188,8 @@ static void test_broadcast__two_nodes_have_none(void)
 	world_end(&w);
 }
 
-/* Also of a program that wants it so, to compare. */
-static void test_broadcast__replicated_where_the_program_says_so(void)
+/* Also on request of a program, for comparisons. */
+static void test_broadcast__replicated_on_request(void)
 {
 	world_set(&w, 4, 8, 64);
 	w.replicate = true;
@@ -202,7 +201,7 @@ static void test_broadcast__replicated_where_the_program_says_so(void)
 	world_end(&w);
 }
 
-/* P2's footnote 6: updates that travel alone, of all frames; percent. */
+/* P2's footnote 6: the share of separate updates among all frames, percent. */
 static double alone(uint32_t nodes, uint32_t window, bool mute, bool one_frame)
 {
 	uint64_t frames, updates;
@@ -239,7 +238,7 @@ static void test_broadcast__gives_credits_back(void)
 	}
 }
 
-/* P2's flooding: each broadcasts all that it has, then receives. */
+/* P2's flooding: each node broadcasts all its data, then receives. */
 static bool flood(struct world *world, uint32_t rank, struct program *p)
 {
 	struct careful_events *ev = world->node[rank].ev;
@@ -259,8 +258,8 @@ static bool flood(struct world *world, uint32_t rank, struct program *p)
 	return true;
 }
 
-/* Nodes that share a processor: each continues until it waits, then the next one. The first sender
- * owes nothing to nodes that have not sent yet, and much to the others. */
+/* Nodes that share a processor: each runs until it must wait. The first sender owes nothing to
+ * nodes that have not sent yet, and much to the others. */
 static void test_broadcast__gives_credits_back_to_each(void)
 {
 	struct program programs[WORLD_NODES_MAX] = { 0 };
@@ -295,13 +294,13 @@ static void test_broadcast__gives_credits_back_to_each(void)
 	printf("  %llu updates alone, %llu broadcasts\n", (unsigned long long)updates,
 	       (unsigned long long)(frames - updates));
 	CHECK_EQ(frames - updates, 8 * events);
-	CHECK(updates < (frames - updates) / 2); /* with the least alone, 396 */
+	CHECK(updates < (frames - updates) / 2); /* 396 with the common part alone */
 	world_run(&w, 5);
 	check_accounts();
 	world_end(&w);
 }
 
-/* A frame to all that one node does not get ends that session, and the group everywhere. */
+/* A broadcast that one node misses ends that session, and the group everywhere. */
 static void lose(bool last)
 {
 	uint64_t began_ns;
@@ -325,7 +324,7 @@ static void lose(bool last)
 	CHECK(world_count(&w, CAREFUL_C_LOST_FRAMES) > 0);
 	CHECK_EQ(w.node[2].c->link.counters[CAREFUL_C_EPOCHS_BROKEN], 0);
 	CHECK_EQ(w.node[3].c->link.counters[CAREFUL_C_EPOCHS_BROKEN], 0);
-	/* And everybody can begin again. */
+	/* All nodes can begin again. */
 	for (uint32_t i = 0; i < 4; i++)
 		careful_events_close(w.node[i].ev, 0, 0);
 	world_run(&w, 100);
@@ -349,7 +348,7 @@ static void hear(uint32_t node, uint64_t event, char text)
 	CHECK_EQ(got.status, CAREFUL_EVENT_EVENT_DONE);
 }
 
-/* If frames are repaired, the node that did not get the frame gets it alone, and in order. */
+/* With repairs, only the node that missed the frame gets it again, in order. */
 static void repair(bool last)
 {
 	world_set(&w, 4, 8, 64);
@@ -383,7 +382,7 @@ static void test_broadcast__lost_for_one_is_repaired_alone(void)
 	repair(true);
 }
 
-/* Nodes close one after the other, and join again; what is on its way is nobody's loss. */
+/* Nodes close in turn and join again; frames under way are no loss. */
 static void test_broadcast__again(void)
 {
 	world_set(&w, 4, 8, 64);
@@ -403,7 +402,7 @@ static void test_broadcast__again(void)
 	world_end(&w);
 }
 
-/* Groups whose frames are admitted, in all nodes together. */
+/* Counts the groups whose frames are admitted, over all nodes. */
 static uint32_t admitted(void)
 {
 	uint32_t n = 0;
@@ -414,7 +413,7 @@ static uint32_t admitted(void)
 	return n;
 }
 
-/* A node that left admits no frames to all once it has left the others, too; the sessions continue.
+/* A node that has left admits no broadcasts; its sessions continue.
  * */
 static void test_broadcast__nothing_is_left_of_a_group(void)
 {
@@ -431,8 +430,8 @@ static void test_broadcast__nothing_is_left_of_a_group(void)
 	world_end(&w);
 }
 
-/* XDP: a group's sender fills no more buffers than its session may, whatever it numbers. */
-static void test_admit__a_group_has_its_sender_s_window(void)
+/* XDP: with any numbers, a group's sender fills no more buffers than its session allows. */
+static void test_admit__a_group_within_its_senders_window(void)
 {
 	struct careful_peer_entry peer = {
 		.cookie = 1,
@@ -465,8 +464,8 @@ static void test_admit__a_group_has_its_sender_s_window(void)
 	CHECK_EQ(careful_frame_admit_group(&peer, &hdr, 100, ip, end), CAREFUL_XDP_DROP_COOKIE);
 }
 
-/* A node that takes another's cookie for its own gets nothing by it but a refusal. */
-static void test_admit__a_cookie_that_another_has(void)
+/* A node that uses another's cookie is refused. */
+static void test_admit__the_cookie_of_another_node(void)
 {
 	struct link_peer *second, *third;
 
@@ -475,7 +474,7 @@ static void test_admit__a_cookie_that_another_has(void)
 	second = &w.node[0].c->link.peers[w.node[0].peers[1]];
 	third = &w.node[0].c->link.peers[w.node[0].peers[2]];
 	CHECK_EQ(link_group_admit(third, w.node[1].ev->cookie, 0), -EEXIST);
-	CHECK_EQ(link_group_admit(second, w.node[1].ev->cookie, 0), 0); /* its own, as before */
+	CHECK_EQ(link_group_admit(second, w.node[1].ev->cookie, 0), 0); /* its own cookie */
 	world_end(&w);
 }
 
@@ -483,16 +482,16 @@ int main(void)
 {
 	RUN(test_broadcast__one_frame_each);
 	RUN(test_broadcast__among_messages_to_one);
-	RUN(test_broadcast__replicated_where_the_network_has_none);
+	RUN(test_broadcast__replicated_if_the_network_has_none);
 	RUN(test_broadcast__two_nodes_have_none);
-	RUN(test_broadcast__replicated_where_the_program_says_so);
+	RUN(test_broadcast__replicated_on_request);
 	RUN(test_broadcast__gives_credits_back);
 	RUN(test_broadcast__gives_credits_back_to_each);
 	RUN(test_broadcast__lost_for_one);
 	RUN(test_broadcast__lost_for_one_is_repaired_alone);
 	RUN(test_broadcast__again);
 	RUN(test_broadcast__nothing_is_left_of_a_group);
-	RUN(test_admit__a_group_has_its_sender_s_window);
-	RUN(test_admit__a_cookie_that_another_has);
+	RUN(test_admit__a_group_within_its_senders_window);
+	RUN(test_admit__the_cookie_of_another_node);
 	return 0;
 }

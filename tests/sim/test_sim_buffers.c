@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Buffers and tables when there is hardly room: nobody waits for what another holds. */
+/* Small buffers and tables: no operation deadlocks on another's. */
 #include "sim.h"
 
-/* Frames of four buffers, from files that take their time, and small messages. */
+/* Frames of four buffers, from slow files, and small messages. */
 static void scarce(uint64_t seed)
 {
 	sim_scene(seed);
@@ -29,8 +29,8 @@ static void test_pump__small_messages_and_built_frames_do_not_block_each_other(v
 	}
 }
 
-/* Both ends ask for more than they can answer while they send what they were not asked
- * for: few bulk messages and answers have room, and windows are as small as can be. */
+/* Both ends ask for more than they can answer and also send. There is room for few bulk messages
+ * and answers, and windows are minimal. */
 static void test_ask__both_ends_more_than_either_can_answer(void)
 {
 	for (uint64_t seed = 0; seed < 40; seed++) {
@@ -46,8 +46,7 @@ static void test_ask__both_ends_more_than_either_can_answer(void)
 	}
 }
 
-/* The same with nothing but gets: the data that they ask for needs the credits that they
- * would take. */
+/* The same with gets only: their data needs the credits that the requests would use. */
 static void test_get__both_ends_more_than_fit(void)
 {
 	for (uint64_t seed = 0; seed < 40; seed++) {
@@ -61,9 +60,9 @@ static void test_get__both_ends_more_than_fit(void)
 	}
 }
 
-/* With fewer copies than a window, and stores in all the room, that can still be: it ends
- * with the session, and those who asked are told. */
-static void test_get__both_ends_full_of_them_for_a_while(void)
+/* With fewer copies than a window, and stores in all the room, a deadlock is possible. It ends with
+ * the session, and the operations fail. */
+static void test_get__a_deadlock_ends_with_the_session(void)
 {
 	uint32_t stalls = 0;
 
@@ -84,16 +83,16 @@ static void test_get__both_ends_full_of_them_for_a_while(void)
 	CHECK(stalls > 0);
 }
 
-/* Requests that wait for such room when their session ends do not keep the next one from
- * beginning: what takes the room waits for it. */
-static void test_ask__what_waited_does_not_outlive_its_session(void)
+/* Requests that wait for room when their session ends do not delay the next session, which the
+ * stores in the room need. */
+static void test_ask__waiting_requests_end_with_their_session(void)
 {
 	uint32_t broken = 0;
 
 	for (uint64_t seed = 0; seed < 40; seed++) {
 		sim_scene(seed);
 		scene->limits.messages.outs = 2;
-		scene->poll_ns = SIM_MS; /* what becomes free is taken before the next round */
+		scene->poll_ns = SIM_MS; /* free room is used before the next round */
 		for (uint32_t i = 0; i < OPS_MAX; i++)
 			sim_op(i & 1 ? OP_GET : OP_STORE, i & 1, 12000, 0);
 		sim_fault(SIM_LOSS, 0, 1, 3 + (double)seed, 500)->what = SIM_DATA;
@@ -106,7 +105,7 @@ static void test_ask__what_waited_does_not_outlive_its_session(void)
 	CHECK(broken > 5);
 }
 
-/* Answers to stores, where there is hardly room for one. */
+/* Answers to stores, with room for one. */
 static void test_store__each_is_answered(void)
 {
 	for (uint64_t seed = 0; seed < 40; seed++) {
@@ -126,8 +125,8 @@ int main(void)
 	RUN(test_pump__small_messages_and_built_frames_do_not_block_each_other);
 	RUN(test_ask__both_ends_more_than_either_can_answer);
 	RUN(test_get__both_ends_more_than_fit);
-	RUN(test_get__both_ends_full_of_them_for_a_while);
-	RUN(test_ask__what_waited_does_not_outlive_its_session);
+	RUN(test_get__a_deadlock_ends_with_the_session);
+	RUN(test_ask__waiting_requests_end_with_their_session);
 	RUN(test_store__each_is_answered);
 	cluster_destroy(cluster);
 	return 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Programs that flood carefuld and are killed, without other work. Without faults all that they ask
- * ends soon; with faults it ends. A deliberate fault in the bounds is found.
+ * Programs that flood carefuld and are killed, without other work. Without faults all their
+ * questions end soon; with faults they end. A deliberate bug in the bounds is found.
  */
 #include <string.h>
 
@@ -18,7 +18,7 @@ static const char *play(uint64_t seed, uint32_t faults)
 	return sim_play();
 }
 
-/* Each program that floods is killed once; the third one is never refused for ever. */
+/* Each flooding program is killed once; the third is not refused for ever. */
 static void test_clients__flood_and_are_killed(void)
 {
 	uint64_t done[CLIENTS_COUNTS] = { 0 };
@@ -52,7 +52,7 @@ static void test_clients__flood_while_frames_are_lost_and_processes_end(void)
 	}
 }
 
-/* The answers to OPENs were lost, and OPENs of others (574) or of the same program (6928) waited for
+/* The answers to OPENs were lost. OPENs of others (574) or of the same program (6928) waited for
  * the handles that the lost answers named. */
 static void test_clients__an_open_is_asked_again(void)
 {
@@ -65,7 +65,7 @@ static void test_clients__an_open_is_asked_again(void)
 	}
 }
 
-/* OPENs take all operations of their program: nothing that would free a handle is read. */
+/* OPENs take all operations of their program, so no CLOSE is read. */
 static void test_fault__opens_without_a_bound_are_found(void)
 {
 	const char *why = play(0, CLIENTS_UNBOUNDED);

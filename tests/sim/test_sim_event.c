@@ -22,7 +22,7 @@ static void begin(uint32_t nodes, uint32_t window, uint32_t copies)
 	world_join_all(&w);
 }
 
-/* Everybody is done, nobody has failed, and no buffer is missing. */
+/* Checks that all programs ended, no group failed, and no buffer is missing. */
 static void end_well(void)
 {
 	world_run(&w, 1); /* credits are back */
@@ -79,7 +79,7 @@ static void test_receive__more_and_done(void)
 	end_well();
 }
 
-/* All-to-all: each receives P - 1 messages, from any or from a node that it names. */
+/* All-to-all: each node receives P - 1 messages, from any node or from a named one. */
 static void crowd(uint32_t nodes)
 {
 	char text[20], want[20];
@@ -120,14 +120,14 @@ static void crowd(uint32_t nodes)
 	end_well();
 }
 
-static void test_crowd__each_hears_all_others(void)
+static void test_crowd__each_receives_from_all_others(void)
 {
 	crowd(2);
 	crowd(3);
 	crowd(8);
 }
 
-/* In a crowd event each node may send something else to every other one. */
+/* In a crowd event each node may send different data to each other. */
 static void test_crowd__to_each_its_own(void)
 {
 	begin(3, 4, 16);
@@ -146,7 +146,7 @@ static void test_crowd__to_each_its_own(void)
 	end_well();
 }
 
-/* A node that opens the group late loses nothing: others wait for it. */
+/* A node that opens the group late loses nothing, since others wait for it. */
 static void test_open__late_and_again(void)
 {
 	world_set(&w, 3, 4, 16);
@@ -158,7 +158,7 @@ static void test_open__late_and_again(void)
 	world_join(&w, 2, 3);
 	CHECK_EQ(world_send(&w, 0, 1, 1, "x", 1, LAST), 0);
 	expect(1, ALL, 1, "x", 0, CAREFUL_EVENT_EVENT_DONE);
-	/* Closed and opened again by each in turn: the groups do not mix. */
+	/* Nodes close and open the group in turn; old and new groups do not mix. */
 	for (uint32_t i = 0; i < 3; i++) {
 		world_run(&w, 1); /* credits are back */
 		CHECK_EQ(careful_events_close(w.node[i].ev, 0, 0), 0);
@@ -176,8 +176,8 @@ static void test_open__late_and_again(void)
 	end_well();
 }
 
-/* A node that closes the group before the others could hear of it says nothing more: none of them
- * waits for its end. */
+/* A node that closes the group before others heard of it sends nothing more, and no node waits for
+ * its end. */
 static void test_close__before_anybody_heard_of_it(void)
 {
 	for (int status = 0; status >= -EIO; status -= EIO) {
@@ -201,15 +201,15 @@ static void test_close__before_anybody_heard_of_it(void)
 	}
 }
 
-/* A node that comes while another still waits to say goodbye to a third hears that it leaves. */
+/* A node that joins while another leaves is told of the leave. */
 static void test_join__while_a_node_leaves(void)
 {
 	world_set(&w, 3, 4, 16);
 	world_begin(&w);
 	world_join(&w, 0, 3);
 	world_join(&w, 2, 3);
-	world_run(&w, 20); /* node 1 was asked to join: nobody heard of it */
-	w.node[2].ev->leaving = true; /* as close() has it while it waits */
+	world_run(&w, 20); /* node 1 opened the group, and no node knows */
+	w.node[2].ev->leaving = true; /* like close() while it waits */
 	world_join(&w, 1, 3);
 	world_run(&w, 20);
 	CHECK(w.node[1].ev->node[0].joined && !w.node[1].ev->node[0].left);
@@ -269,7 +269,7 @@ static void test_flood__more_than_a_window_before_consuming(void)
 
 		events = shapes[i][2];
 		fragments = shapes[i][3];
-		/* A quarter of the copies is other peers' own (link/share.h). */
+		/* A quarter of the copies is reserved for other peers (link/share.h). */
 		begin(nodes, shapes[i][1], (nodes - 1) * events * fragments * 4 / 3 + nodes);
 		CHECK(world_play(&w, flood, programs, 1000));
 		for (uint32_t k = 0; k < nodes; k++) {
@@ -285,14 +285,14 @@ static void test_flood__more_than_a_window_before_consuming(void)
 	}
 }
 
-/* The same with too few copies: each is told so, consumes, and continues. */
+/* The same with too few copies: each node gets an error, consumes, and continues. */
 static bool flood_and_yield(struct world *world, uint32_t rank, struct program *p)
 {
 	bool over = flood(world, rank, p);
 
 	if (p->rc != -ENOBUFS)
 		return over;
-	p->got++; /* times it was told */
+	p->got++; /* errors so far */
 	return true;
 }
 
@@ -317,7 +317,7 @@ static void test_flood__the_bound_of_copying_out_has_a_name(void)
 	world_end(&w);
 }
 
-/* A node that is not consuming is waited for, by those alone who send to it. */
+/* Only its senders wait for a node that does not consume. */
 static void test_send__waits_for_a_slow_node(void)
 {
 	uint32_t sent = 0;
@@ -336,8 +336,8 @@ static void test_send__waits_for_a_slow_node(void)
 	end_well();
 }
 
-/* The fragment that the program has stays where it is while others are copied out. */
-static void test_receive__what_was_given_does_not_move(void)
+/* The program's current fragment stays in place while others are copied out. */
+static void test_receive__the_current_fragment_stays_in_place(void)
 {
 	char text[2] = "a";
 
@@ -383,20 +383,20 @@ static void test_send__misuse(void)
 	CHECK_EQ(careful_event_send(ev, 0, 6, "x", 1, LAST, 0), -ENOENT); /* itself */
 	CHECK_EQ(careful_event_send(ev, 3, 6, "x", 1, LAST, 0), -ENOENT);
 	CHECK_EQ(careful_event_send(ev, 1, 6, "x", 1, LAST | 0x40, 0), -EINVAL);
-	CHECK_EQ(careful_event_send(ev, 1, 6, "x", 1, 0, 0), -EINVAL); /* more of it, not large */
+	CHECK_EQ(careful_event_send(ev, 1, 6, "x", 1, 0, 0), -EINVAL); /* second fragment */
 	CHECK_EQ(careful_event_send(ev, 1, 4, "x", 1, LAST, 0), -EILSEQ); /* earlier */
-	CHECK_EQ(careful_event_send(ev, 1, 5, "x", 1, LAST, 0), -EILSEQ); /* it was the last */
+	CHECK_EQ(careful_event_send(ev, 1, 5, "x", 1, LAST, 0), -EILSEQ); /* ended */
 	CHECK_EQ(careful_event_send(ev, 1, 6, large, sizeof(large), LAST, 0), -EMSGSIZE);
 	CHECK_EQ(careful_event_send(ev, 1, 6, large, (uint32_t)careful_event_bytes(ev) + 1, LAST,
 				    0),
 		 -EMSGSIZE);
 	CHECK_EQ(world_send(&w, 0, 1, 6, "x", 1, LARGE), 0);
-	CHECK_EQ(careful_event_send(ev, 1, 7, "x", 1, LAST, 0), -EILSEQ); /* 6 is not at its end */
-	CHECK_EQ(careful_event_send(ev, 1, 6, "x", 1, LAST, 0), -EINVAL); /* large, and not */
+	CHECK_EQ(careful_event_send(ev, 1, 7, "x", 1, LAST, 0), -EILSEQ); /* 6 is open */
+	CHECK_EQ(careful_event_send(ev, 1, 6, "x", 1, LAST, 0), -EINVAL); /* large and not large */
 	CHECK_EQ(careful_event_send(ev, 1, 6, "x", 1, LARGE | LAST | CROWD, 0), -EINVAL);
 	CHECK_EQ(careful_event_send(ev, ALL, 6, "x", 1, LAST | CROWD, 0), -EINVAL);
 	CHECK_EQ(world_send(&w, 0, 1, 6, "x", 1, LARGE | LAST), 0);
-	/* None of that reached anybody. */
+	/* None of these was sent. */
 	expect(1, ALL, 5, "x", 0, CAREFUL_EVENT_EVENT_DONE);
 	expect(1, ALL, 6, "x", 0, CAREFUL_EVENT_MORE);
 	expect(1, ALL, 6, "x", 0, CAREFUL_EVENT_EVENT_DONE);
@@ -416,15 +416,15 @@ static void test_receive__misuse(void)
 	world_run(&w, 1);
 	CHECK_EQ(careful_event_receive(ev, 1, 1, &got, 0), -ENOENT);
 	CHECK_EQ(careful_event_receive(ev, 3, 1, &got, 0), -ENOENT);
-	CHECK_EQ(careful_event_receive(ev, 0, 3, &got, 0), -EILSEQ); /* 1 is still there */
+	CHECK_EQ(careful_event_receive(ev, 0, 3, &got, 0), -EILSEQ); /* 1 is held */
 	expect(1, 0, 1, "a", 0, CAREFUL_EVENT_MORE);
-	CHECK_EQ(careful_event_receive(ev, 0, 3, &got, 0), -EILSEQ); /* 1 is not done */
+	CHECK_EQ(careful_event_receive(ev, 0, 3, &got, 0), -EILSEQ); /* event 1 has not ended */
 	expect(1, 0, 1, "b", 0, CAREFUL_EVENT_EVENT_DONE);
 	CHECK_EQ(careful_event_receive(ev, 0, 1, &got, 0), -EILSEQ); /* it is */
 	CHECK_EQ(careful_event_receive(ev, 0, 2, &got, 0), -ENOMSG); /* 0 is past it */
 	expect(1, 0, 3, "c", 0, CAREFUL_EVENT_EVENT_DONE);
 	CHECK_EQ(careful_event_receive(ev, 0, 2, &got, 0), -EILSEQ);
-	/* A node that left sends no more: waiting for it ends. */
+	/* A receive ends when its sender has left. */
 	CHECK_EQ(careful_events_close(w.node[0].ev, 0, 0), 0);
 	world_run(&w, 1);
 	CHECK_EQ(careful_event_receive(ev, 0, 4, &got, 0), -ENOMSG);
@@ -448,7 +448,7 @@ static void fails_for(uint32_t rank, int error, uint32_t culprit)
 	CHECK_EQ(who, culprit);
 }
 
-/* Two nodes send to one in an event that is not all-to-all, or do not agree on what it is. */
+/* Two nodes send to one in an event that is not all-to-all, or disagree on its kind. */
 static void test_receive__a_node_that_breaks_the_rules(void)
 {
 	static const uint32_t flags[][2] = {
@@ -472,7 +472,7 @@ static void test_receive__a_node_that_breaks_the_rules(void)
 	}
 }
 
-/* Nodes that do not agree on who they are find that out at once. */
+/* Nodes that disagree on the members get an error at once. */
 static void test_open__another_group(void)
 {
 	world_set(&w, 2, 4, 16);
@@ -539,8 +539,8 @@ static void expect_no_buffer_kept(uint32_t rank)
 	}
 }
 
-/* It is dropped and counted, and the group continues. */
-static void test_arrived__what_is_not_of_the_group(void)
+/* The message is dropped and counted, and the group continues. */
+static void test_arrived__message_of_no_member(void)
 {
 	const struct careful_am fragment = { .flags = LAST };
 
@@ -554,7 +554,7 @@ static void test_arrived__what_is_not_of_the_group(void)
 	world_join(&w, 1, 2);
 	world_run(&w, 20);
 	say(1, 0, 6, fragment, 10); /* another group */
-	say(2, 0, 5, fragment, 10); /* not a node of it */
+	say(2, 0, 5, fragment, 10); /* not a member */
 	say(2, 0, 5, (struct careful_am){ .handler = htobe16(CAREFUL_EVENT_FAIL) }, 0);
 	say(1, 0, 5, (struct careful_am){ .handler = htobe16(77) }, 10);
 	CHECK_EQ(w.node[0].c->link.counters[CAREFUL_C_DROP_MESSAGE], 5);
@@ -565,13 +565,13 @@ static void test_arrived__what_is_not_of_the_group(void)
 }
 
 /* The group fails, names the node, and keeps none of its buffers. */
-static void test_arrived__what_breaks_the_rules(void)
+static void test_arrived__message_that_breaks_the_rules(void)
 {
 	const __be64 seven = htobe64(7);
 	const struct careful_am wrong[][2] = {
 		{ { .flags = LAST | 0x80 } }, /* unknown flags */
-		{ { .flags = LAST, .bytes = htobe32(5) } }, /* begins in the middle */
-		{ { .flags = 0 } }, /* one of several, and not large */
+		{ { .flags = LAST, .bytes = htobe32(5) } }, /* starts in the middle */
+		{ { .flags = 0 } }, /* several fragments, but not large */
 		{ { .flags = LARGE }, { .flags = LARGE | LAST, .bytes = htobe32(9) } }, /* a gap */
 		{ { .flags = LARGE }, { .flags = LARGE | LAST, .region_off = seven } }, /* no end */
 		{ { .flags = LARGE }, { .flags = LARGE | CROWD, .bytes = htobe32(10) } },
@@ -598,8 +598,8 @@ static void test_arrived__what_breaks_the_rules(void)
 
 enum { KILLED, SILENT, SAYS_SO, LEAVES_OPEN, LOST_FRAME, HOWS };
 
-/* A node fails in the middle of an event, in one of several ways: every other node gets an
- * error in bounded time, also those who wait for somebody else. */
+/* A node fails in the middle of an event, in several ways. Every other node gets an error in
+ * bounded time, also nodes that wait for a third. */
 static void fail(uint32_t how, double within_ms)
 {
 	uint64_t began_ns;
@@ -612,7 +612,7 @@ static void fail(uint32_t how, double within_ms)
 	CHECK_EQ(world_send(&w, 0, ALL, 1, "a", 1, LARGE), 0);
 	for (uint32_t i = 1; i < 4; i++)
 		expect(i, 0, 1, "a", 0, CAREFUL_EVENT_MORE);
-	world_run(&w, 1); /* the credits of what all have said are back */
+	world_run(&w, 1); /* all credits are back */
 	if (how == LOST_FRAME)
 		world_run(&w, (double)(2000 * world_ms - world_now_ns(&w)) / 1e6 + 0.1);
 	began_ns = world_now_ns(&w);
@@ -656,7 +656,7 @@ static void test_fail__reaches_every_node(void)
 	fail(LOST_FRAME, 500);
 }
 
-/* Also those who cannot reach whom the others can: a failure is passed on. */
+/* A node passes a failure on to nodes that did not notice it. */
 static void test_fail__is_passed_on(void)
 {
 	world_set(&w, 3, 4, 16);
@@ -675,14 +675,14 @@ static void test_fail__is_passed_on(void)
 	world_begin(&w);
 	world_join_all(&w);
 	world_run(&w, 5000);
-	/* Node 2 lost nobody. */
+	/* Node 2 lost no peer. */
 	CHECK_EQ(careful_event_receive(w.node[2].ev, ALL, 1, &got, 0), -ETIMEDOUT);
 	CHECK_EQ(careful_event_receive(w.node[0].ev, ALL, 1, &got, 0), -ETIMEDOUT);
 	CHECK_EQ(careful_event_receive(w.node[1].ev, ALL, 1, &got, 0), -ETIMEDOUT);
 	world_end(&w);
 }
 
-/* Arriving events are kept in memory, and a node that consumes nothing gets an error in the end. */
+/* Arriving events are kept in memory. A node that never consumes gets an error. */
 static void test_requests__flood(void)
 {
 	struct program programs[WORLD_NODES_MAX] = { 0 };
@@ -712,7 +712,7 @@ static void test_requests__flood(void)
 		CHECK(w.node[k].ev->kept <= EVENT_ROOM + 2 * EVENT_WINDOW);
 		CHECK_EQ(careful_events_failed(w.node[k].ev, NULL), 0);
 	}
-	for (uint32_t k = 0; k < 3; k++) /* and continues, where the others consumed something */
+	for (uint32_t k = 0; k < 3; k++) /* and continues if the others consumed */
 		for (uint32_t i = 0; i < 100; i++)
 			CHECK_EQ(world_receive(&w, k, (k + 1) % 3, 0, &got), 0);
 	CHECK_EQ(world_send(&w, 0, ALL, programs[0].event, "x", 1,
@@ -727,7 +727,7 @@ static void on_anything(const struct careful_message *message, void *user)
 	(void)user;
 }
 
-/* The handler is the group's alone, and free when that is closed. */
+/* The group owns its handler until it is closed. */
 static void test_requests__handler(void)
 {
 	const uint16_t number = CAREFUL_HANDLERS_APP - 1 - 5;
@@ -748,12 +748,12 @@ static void test_requests__handler(void)
 	end_well();
 }
 
-/* All that does not tell how fragments are kept, with requests in place of frames. */
+/* Runs all tests that do not depend on kept frames with requests instead. */
 static void by_requests(void)
 {
 	world_requests = true;
 	RUN(test_receive__more_and_done);
-	RUN(test_crowd__each_hears_all_others);
+	RUN(test_crowd__each_receives_from_all_others);
 	RUN(test_crowd__to_each_its_own);
 	RUN(test_open__late_and_again);
 	RUN(test_close__before_anybody_heard_of_it);
@@ -762,7 +762,7 @@ static void by_requests(void)
 	RUN(test_receive__misuse);
 	RUN(test_receive__a_node_that_breaks_the_rules);
 	RUN(test_open__another_group);
-	RUN(test_arrived__what_breaks_the_rules);
+	RUN(test_arrived__message_that_breaks_the_rules);
 	RUN(test_fail__reaches_every_node);
 	RUN(test_fail__is_passed_on);
 	RUN(test_requests__flood);
@@ -772,7 +772,7 @@ static void by_requests(void)
 int main(void)
 {
 	RUN(test_receive__more_and_done);
-	RUN(test_crowd__each_hears_all_others);
+	RUN(test_crowd__each_receives_from_all_others);
 	RUN(test_crowd__to_each_its_own);
 	RUN(test_open__late_and_again);
 	RUN(test_close__before_anybody_heard_of_it);
@@ -780,13 +780,13 @@ int main(void)
 	RUN(test_flood__more_than_a_window_before_consuming);
 	RUN(test_flood__the_bound_of_copying_out_has_a_name);
 	RUN(test_send__waits_for_a_slow_node);
-	RUN(test_receive__what_was_given_does_not_move);
+	RUN(test_receive__the_current_fragment_stays_in_place);
 	RUN(test_send__misuse);
 	RUN(test_receive__misuse);
 	RUN(test_receive__a_node_that_breaks_the_rules);
 	RUN(test_open__another_group);
-	RUN(test_arrived__what_is_not_of_the_group);
-	RUN(test_arrived__what_breaks_the_rules);
+	RUN(test_arrived__message_of_no_member);
+	RUN(test_arrived__message_that_breaks_the_rules);
 	RUN(test_fail__reaches_every_node);
 	RUN(test_fail__is_passed_on);
 	by_requests();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Large events by reservation (P2 section 7): one that is announced is granted buffers besides a
- * small window, is done sooner for it, and pays them back, also where it is given up halfway.
+ * Large events by reservation (P2 section 7): an announced event gets grants beyond a small window,
+ * is faster, and pays them back, even if it is given up halfway.
  */
 #include "event_world.h"
 
@@ -52,7 +52,7 @@ static bool program(struct world *world, uint32_t rank, struct program *p)
 	return true;
 }
 
-/* How long the message takes. */
+/* Returns the duration of the message. */
 static uint64_t play(bool says, uint32_t fragments)
 {
 	struct program programs[WORLD_NODES_MAX] = { 0 };
@@ -66,7 +66,7 @@ static uint64_t play(bool says, uint32_t fragments)
 	return world_now_ns(&w) - began_ns;
 }
 
-/* Nothing is asked for or granted any longer. */
+/* Checks that no request or grant is left. */
 static void expect_paid_back(void)
 {
 	world_run(&w, 300);
@@ -103,7 +103,7 @@ static void test_ahead__given_up_halfway(void)
 	careful_events_close(w.node[0].ev, -EINTR, 0);
 	world_run(&w, 20);
 	CHECK(careful_events_failed(w.node[1].ev, NULL) < 0);
-	careful_events_close(w.node[1].ev, 0, 0); /* the fragment that it was given is let go */
+	careful_events_close(w.node[1].ev, 0, 0); /* releases the fragment */
 	expect_paid_back();
 	world_end(&w);
 }
@@ -113,7 +113,8 @@ static void test_ahead__misuse(void)
 	begin();
 	CHECK_EQ(careful_event_ahead(w.node[0].ev, 0, 1), -ENOENT);
 	CHECK_EQ(careful_event_ahead(w.node[0].ev, 2, 1), -ENOENT);
-	/* Said twice counts once; less than was said is over with the last fragment. */
+	/* A second announcement replaces the first; an announcement that is too large ends with the
+	 * last fragment. */
 	CHECK_EQ(careful_event_ahead(w.node[0].ev, CAREFUL_EVENT_ALL, 1 << 20), 0);
 	CHECK_EQ(careful_event_ahead(w.node[0].ev, 1, 1 << 20), 0);
 	CHECK_EQ(world_send(&w, 0, 1, 1, "x", 1, LAST), 0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Events over networks with faults, under both protocols. A program never learns of losses that
- * traditional repairs; careful does not lose frames that it need not repair. A node that dies in
- * the middle of an event is an error at every other one, soon.
+ * Events over networks with faults, with both protocols. The traditional protocol hides losses from
+ * programs. careful counts a late or repeated frame as no loss. If a node dies during an event,
+ * every other node soon gets an error.
  */
 #include "event_world.h"
 
@@ -28,7 +28,7 @@ static void set(uint32_t protocol, uint32_t nodes, uint32_t window, uint32_t cop
 	w.options.protocol = protocol;
 }
 
-/* All frames between any two nodes, one in this many, from `at_ms` on. */
+/* Adds a fault to one in this many frames between all nodes, from `at_ms` on. */
 static struct sim_fault *fault(uint32_t kind, uint32_t one_in, uint64_t amount_ns)
 {
 	struct sim_fault *f = &w.faults[w.faults_count++];
@@ -50,7 +50,8 @@ static uint32_t word(uint32_t rank, uint64_t event, uint32_t at)
 	return rank << 28 | (uint32_t)event << 12 | at;
 }
 
-/* Each event goes from all to all, from one to all, or from each to its next, in some fragments. */
+/* Each event goes from all to all, from one to all, or from each to the next, in a few
+ * fragments. */
 static bool program(struct world *world, uint32_t rank, struct program *p)
 {
 	struct careful_events *ev = world->node[rank].ev;
@@ -90,7 +91,7 @@ static bool program(struct world *world, uint32_t rank, struct program *p)
 	return true;
 }
 
-/* The program to its end, at each node; how long that took. */
+/* Runs the program at each node. Returns the duration. */
 static uint64_t play(uint32_t count)
 {
 	struct program programs[WORLD_NODES_MAX] = { 0 };
@@ -131,8 +132,8 @@ static void test_traditional__repairs_beneath_events(void)
 		}
 }
 
-/* For careful a late or repeated frame is no loss either. */
-static void test_careful__nothing_is_lost_that_is_late_or_twice(void)
+/* With careful too, a late or repeated frame is no loss. */
+static void test_careful__late_and_repeated_frames_are_no_loss(void)
 {
 	for (uint32_t protocol = CAREFUL; protocol <= TRADITIONAL; protocol++)
 		for (uint32_t nodes = 2; nodes <= 4; nodes++) {
@@ -147,8 +148,8 @@ static void test_careful__nothing_is_lost_that_is_late_or_twice(void)
 		}
 }
 
-/* Each frame of an exchange is lost in turn: under careful the group fails, at every node, and by
- * name; under traditional it ends. */
+/* Each frame of an exchange is lost in turn. With careful the group fails at every node, and names
+ * the node; with the traditional protocol the exchange ends well. */
 static void lose_each(uint32_t protocol)
 {
 	uint32_t lost = 0, frames = UINT32_MAX;
@@ -172,8 +173,8 @@ static void lose_each(uint32_t protocol)
 			if (protocol == TRADITIONAL)
 				CHECK_EQ(programs[i].rc, 0);
 			else
-				/* If some go to all and some to one, a later one may come before
-				 * the loss of an earlier one is noticed. */
+				/* With broadcasts and single frames, a later frame can arrive
+				 * before an earlier loss is noticed. */
 				CHECK(!programs[i].rc || programs[i].rc == -ECONNRESET ||
 				      programs[i].rc == -EPROTO);
 			CHECK(programs[i].rc || programs[i].event == events);
@@ -189,7 +190,7 @@ static void test_loss__of_each_frame_in_turn(void)
 	lose_each(CAREFUL);
 }
 
-/* P2's flooding: more than a window, and than the share of a peer, before anything is consumed. */
+/* P2's flooding: more than a window and a peer's share before any node consumes. */
 static bool flood(struct world *world, uint32_t rank, struct program *p)
 {
 	struct careful_events *ev = world->node[rank].ev;
@@ -235,7 +236,7 @@ static void test_flood__over_a_network_that_loses(void)
 	}
 }
 
-/* Node 1 sends half a message, and is gone. */
+/* Node 1 dies after half a message. */
 static void test_death__reaches_every_node(void)
 {
 	for (uint32_t protocol = CAREFUL; protocol <= TRADITIONAL; protocol++) {
@@ -260,7 +261,7 @@ static void test_death__reaches_every_node(void)
 			CHECK_EQ(who, 1);
 			CHECK(world_receive(&w, i, 1, 1, &got) < 0);
 		}
-		/* stall_ms, and as long again for what is asked and not answered. */
+		/* stall_ms, and as long again for an unanswered question. */
 		CHECK(world_now_ns(&w) - died_ns < 2 * w.options.stall_ms * world_ms);
 		world_end(&w);
 	}
@@ -269,7 +270,7 @@ static void test_death__reaches_every_node(void)
 int main(void)
 {
 	RUN(test_traditional__repairs_beneath_events);
-	RUN(test_careful__nothing_is_lost_that_is_late_or_twice);
+	RUN(test_careful__late_and_repeated_frames_are_no_loss);
 	RUN(test_loss__of_each_frame_in_turn);
 	RUN(test_flood__over_a_network_that_loses);
 	RUN(test_death__reaches_every_node);

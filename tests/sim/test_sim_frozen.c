@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A disk that takes nothing, in virtual time: gets to it and stores on it wait, and what else
- * goes between the same two nodes is as fast as alone, or nearly.
+ * A disk that hangs, in virtual time. Gets to it and stores on it wait; other traffic between the
+ * same nodes is almost as fast as alone.
  */
 #include "sim.h"
 
@@ -26,7 +26,7 @@ static void begin(uint64_t seed, uint32_t copies)
 	sim_op(OP_REQUEST, 0, 16, 0); /* the session is open */
 }
 
-/* Node 0's disk hangs: what it gets of node 1, or what node 1 stores on it. */
+/* Node 0's disk hangs during its gets from node 1, or node 1's stores. */
 static void hang(uint32_t kind)
 {
 	for (uint32_t i = 0; i < STUCK; i++) {
@@ -37,7 +37,7 @@ static void hang(uint32_t kind)
 	}
 }
 
-/* Traffic of others meanwhile, both ways, and its duration. */
+/* Runs other traffic in both directions and returns its duration. */
 static uint64_t others_ns(void)
 {
 	uint32_t first = scene->ops_count;
@@ -82,7 +82,7 @@ static void test_store__on_a_disk_that_hangs_holds_up_nobody(void)
 	disk_hangs(OP_STORE);
 }
 
-/* With less room for copies than waits, the peer waits for its disk, and then all is well. */
+/* With too little room for copies, the peer waits until its disk works again. */
 static void test_copies__are_bounded(void)
 {
 	for (uint64_t seed = 0; seed < 20; seed++) {

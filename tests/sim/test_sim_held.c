@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Counts what a sender still holds of frames that have left (P2 section 2.1): nothing with careful,
- * a round trip's worth with the traditional protocol.
+ * Counts the sent frames that a sender still holds (P2 section 2.1): none with careful, a round
+ * trip's worth with the traditional protocol.
  */
 #include "event_world.h"
 
@@ -16,7 +16,7 @@ enum {
 static struct world w;
 static uint64_t begun_ns, most_bytes;
 
-/* Send buffers that the device gave back and the engine keeps; they hold a frame each. */
+/* Counts the send buffers that the device has released and the engine keeps, one per frame. */
 static uint64_t held_bytes(const struct world_node *node)
 {
 	uint32_t receive, send;
@@ -26,7 +26,7 @@ static uint64_t held_bytes(const struct world_node *node)
 	return (uint64_t)(send - node->c->link.tx_free_count) * BYTES;
 }
 
-/* Sends a message when it is time, and takes what has come. */
+/* Sends a message if one is due, and receives. */
 static bool chat(struct world *world, uint32_t rank, struct program *p)
 {
 	struct careful_events *ev = world->node[rank].ev;
@@ -46,7 +46,7 @@ static bool chat(struct world *world, uint32_t rank, struct program *p)
 	return p->got == MESSAGES && p->fragment == MESSAGES;
 }
 
-/* The most that a node held. */
+/* Returns the most frames that a node held. */
 static uint64_t play(uint32_t protocol)
 {
 	struct program programs[2] = { 0 };

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * One node among three lies. Its messages are well formed, under the right cookie and with right
- * checks, but a seed sets some fields of headers, messages and control messages. If there are keys,
- * three of four lies in proved or sealed messages are proved and sealed. The invariants of the
- * simulator hold at every node, what the other two do with each other never fails and takes no
- * longer, and who begins again where it was is served again.
+ * One of three nodes lies. Its messages are well formed, with the right cookie and CRC, but a seed
+ * sets some fields of headers, messages and control messages. With keys, three of four lies are
+ * proved and sealed. The invariants hold at every node, operations between the honest nodes neither
+ * fail nor slow down, and an honest node in the liar's place is served again.
  */
 #include <string.h>
 
@@ -14,7 +13,7 @@
 /* tests/targets.cmake sets SEEDS_SHARE. */
 enum { SEEDS = 200 / SEEDS_SHARE, MISDEED_SEEDS = 40 / SEEDS_SHARE, HOSTILE = 2, PAIR = 8 };
 
-/* Until when the liar lies if it sends nothing again: a gap ends the epoch after one second. */
+/* End of the lies of a node without repairs: a gap ends the epoch after one second. */
 enum { MUTE_MS = 3200 };
 
 static uint64_t lies, lies_proved[LIES_PROVED]; /* so far, of all seeds */
@@ -36,7 +35,7 @@ static struct op *between(uint32_t i, uint32_t from, uint32_t to)
 
 static struct {
 	uint32_t epochs, lost, again;
-} pair[HOSTILE]; /* the session of each honest node with the other, when it last ran */
+} pair[HOSTILE]; /* the honest nodes' session, by node, at its last run */
 
 static void watch(struct node *node)
 {
@@ -54,7 +53,7 @@ static void watch(struct node *node)
 	pair[node->port].again = peer->session->sent_again;
 }
 
-/* Checks that the honest nodes have had one epoch with each other, and have lost nothing in it. */
+/* Checks that the honest nodes had one epoch with each other, without a loss. */
 static void check_pair(void)
 {
 	for (uint32_t i = 0; i < HOSTILE; i++) {
@@ -64,8 +63,8 @@ static void check_pair(void)
 	}
 }
 
-/* Traffic of two honest nodes, and of the third with both, if there is one. Returns when the last
- * of theirs was done. */
+/* Runs traffic of two honest nodes, and of the third with both, if it exists. Returns when the
+ * honest nodes were done. */
 static uint64_t play(uint64_t seed, bool hostile, uint32_t misdeeds)
 {
 	static const char *const seals[] = { "auth", "encrypt" };
@@ -108,7 +107,8 @@ static uint64_t play(uint64_t seed, bool hostile, uint32_t misdeeds)
 	return last_ns - SIM_START;
 }
 
-/* The honest pair takes at most half as long again. Returns its worst time in percent. */
+/* Checks that the honest pair needs at most 1.5 times as long. Returns its worst time in
+ * percent. */
 static unsigned compare_times(uint64_t seed, uint32_t misdeeds)
 {
 	uint64_t alone_ns = play(seed, false, 0), beside_ns = play(seed, true, misdeeds);
@@ -131,15 +131,15 @@ static void test_hostile__harms_nobody_else(void)
 	       (unsigned long long)lies, worst);
 }
 
-/* A misdeed that abuses repairs reaches the engine: its questions are answered, end its own epochs,
- * or its gaps do. */
+/* Checks that a misdeed with repairs reaches the engine: requests are answered or end the liar's
+ * epochs, or its gaps do. */
 static void check_effect(uint32_t misdeed)
 {
 	const uint64_t *n = counters;
 
 	if (misdeed == MISDEED_GAPS || misdeed == MISDEED_ENDLESS)
 		CHECK(n[CAREFUL_C_SENT_AGAIN] > 2 * n[CAREFUL_C_ASKED_AGAIN]);
-	if (misdeed == MISDEED_ENDLESS) /* a few times soon, and then once in a millisecond */
+	if (misdeed == MISDEED_ENDLESS) /* a few times at once, then once per millisecond */
 		CHECK(n[CAREFUL_C_SENT_AGAIN] < misdeeds_done[misdeed] / 10);
 	if (misdeed == MISDEED_UNSENT)
 		CHECK(n[CAREFUL_C_BAD_CREDITS] > misdeeds_done[misdeed] / 2);
@@ -147,7 +147,7 @@ static void check_effect(uint32_t misdeed)
 		CHECK(n[CAREFUL_C_LOST_FRAMES] >= MISDEED_SEEDS);
 }
 
-/* Each misdeed, alone and with all others, happens, and harms nobody else. */
+/* Each misdeed, alone and with all others, occurs and harms no other node. */
 static void test_hostile__misdeeds_harm_nobody_else(void)
 {
 	for (uint32_t i = 0; i <= MISDEEDS; i++) {
@@ -172,9 +172,8 @@ static void test_hostile__misdeeds_harm_nobody_else(void)
 	}
 }
 
-/* A holder of keys can prove the truth as before; its sealed messages are accepted, lies
- * included. */
-static void test_hostile__what_keys_prove_is_taken(void)
+/* A liar with keys can prove true messages, and its sealed lies are accepted. */
+static void test_hostile__proved_messages_are_accepted(void)
 {
 	memset(lies_proved, 0, sizeof(lies_proved));
 	memset(counters, 0, sizeof(counters));
@@ -187,15 +186,15 @@ static void test_hostile__what_keys_prove_is_taken(void)
 	CHECK_EQ(unlike, 0);
 	for (uint32_t i = 0; i < LIES_PROVED; i++)
 		CHECK(lies_proved[i] > SEEDS / 4);
-	/* One in 16 lies in its count: those after it, and their repairs, are old until the epoch
+	/* One frame in 16 has a false number: later frames and repairs count as old until the epoch
 	 * ends. */
 	printf("  %llu dropped for their tags\n",
 	       (unsigned long long)counters[CAREFUL_C_DROP_SEAL]);
 	CHECK(counters[CAREFUL_C_DROP_SEAL] < 8 * lies_proved[LIE_SEALED]);
 }
 
-/* A train that nobody waited for any longer, a count of frames that cannot be lost, an end that a
- * question of another kind was answered with, and buffers larger than ours. */
+/* A late train, an impossible count of lost frames, an end as the answer to another kind of
+ * question, and buffers larger than ours. */
 static void test_hostile__seeds_that_failed(void)
 {
 	static const uint64_t seeds[] = { 6109, 46562, 40497 };
@@ -204,10 +203,10 @@ static void test_hostile__seeds_that_failed(void)
 	cluster->hostile = true;
 	for (uint32_t i = 0; i < sizeof(seeds) / sizeof(seeds[0]); i++)
 		EXPECT_WELL(run_cut(cluster, seeds[i], true, &none));
-	/* A message that announced a digest and ended in none. */
+	/* A message that announced a digest and had none. */
 	cluster->protocol = CAREFUL_PROTOCOL_TRADITIONAL;
 	EXPECT_WELL(run_cut(cluster, 89855, true, &none));
-	/* Trains held up the question for a frame that a lie had lost, until all seemed done. */
+	/* Trains delayed the request for a frame that a lie had lost, until the run seemed done. */
 	EXPECT_WELL(run_cut(cluster, 9995, true, &none));
 	cluster->protocol = CAREFUL_PROTOCOL_CAREFUL;
 	cluster->hostile = false;
@@ -218,7 +217,7 @@ int main(void)
 	sim_init();
 	RUN(test_hostile__harms_nobody_else);
 	RUN(test_hostile__misdeeds_harm_nobody_else);
-	RUN(test_hostile__what_keys_prove_is_taken);
+	RUN(test_hostile__proved_messages_are_accepted);
 	RUN(test_hostile__seeds_that_failed);
 	cluster_destroy(cluster);
 	return 0;

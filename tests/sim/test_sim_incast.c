@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Several hosts send to one at once, through a switch port whose queue holds 32 frames and drops the
- * rest, control messages too. The receiver withholds credits, so that the link stays full and is
- * shared. Rate and fairness are judged from the 50th round trip on; a round trip waits for the full
- * queue. Frames that are only late shrink no window. With an argument, the program prints the table
- * for links of 10 Gbit/s, 1 Gbit/s and 100 Mbit/s.
+ * Several hosts send to one through a switch port whose queue holds 32 frames and drops the rest,
+ * control messages too. The receiver withholds credits, so that the link stays full and is shared.
+ * Rate and fairness count from the 50th round trip on; a round trip includes the full queue. Late
+ * frames shrink no window. With an argument, the program prints the table for links of 10 Gbit/s, 1
+ * Gbit/s and 100 Mbit/s.
  */
 #include "event_world.h"
 
@@ -26,7 +26,7 @@ static bool reorders; /* one frame in 20 comes two places late */
 static struct world w;
 static uint8_t memory[WORLD_NODES_MAX][MESSAGE];
 
-/* A stream of messages: from a sender by stores, or by gets of the receiver. */
+/* A stream of messages: stores of a sender, or gets of the receiver. */
 struct stream {
 	uint32_t node, peer, key;
 	uint32_t busy; /* messages */
@@ -34,10 +34,10 @@ struct stream {
 };
 
 struct incast {
-	double rate; /* of the link's */
+	double rate; /* share of the link */
 	double jain;
 	uint64_t lost, again;
-	uint32_t withheld; /* of the first sender's window, at the end */
+	uint32_t withheld; /* w of the first sender at the end */
 };
 
 static void begin(uint32_t senders, uint32_t window)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Sessions on the virtual network between nodes with keys, and without. */
+/* Sessions on the virtual network between nodes with and without keys. */
 #include <errno.h>
 
 #include "sim.h"
 
 enum { BOTH = 3, SEEDS = 10 };
 
-/* The keys of both nodes, as the scenario says, and something to do. */
+/* Begins with the scenario's keys and an operation. */
 static void scene_keyed(uint64_t seed)
 {
 	sim_scene(seed);
@@ -27,7 +27,7 @@ static void test_keys__both_ask_at_once(void)
 	}
 }
 
-/* A new epoch is agreed on without a CHALLENGE, with keys as well. */
+/* With keys too, a new epoch needs no CHALLENGE. */
 static void test_keys__a_loss_renews_the_session(void)
 {
 	for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -41,8 +41,8 @@ static void test_keys__a_loss_renews_the_session(void)
 	CHECK(cluster->counters[CAREFUL_C_EPOCHS_BROKEN] > 0);
 }
 
-/* Messages that are lost, come twice, and late. */
-static void test_keys__control_messages_suffer(void)
+/* Control messages are lost, repeated and delayed. */
+static void test_keys__control_messages_lost_late_or_twice(void)
 {
 	for (uint64_t seed = 0; seed < SEEDS; seed++) {
 		scene_keyed(seed);
@@ -96,7 +96,7 @@ static void test_keys__forged_messages_change_nothing(void)
 	CHECK(forged > 0);
 }
 
-/* Nor while a session is agreed on: no key is tried in vain, nobody is met who is not there. */
+/* Also during a handshake: forgeries cost no key exchange and make no peer. */
 static void test_keys__a_forger_of_handshakes_changes_nothing(void)
 {
 	uint64_t forged = 0;
@@ -118,7 +118,7 @@ static void test_keys__a_forger_of_handshakes_changes_nothing(void)
 	CHECK(forged > 0);
 }
 
-/* A forged answer to a ping is no answer. */
+/* Forged answers to pings are dropped. */
 static void test_keys__forged_answers_to_pings_are_none(void)
 {
 	uint64_t forged = 0;
@@ -142,7 +142,7 @@ static void test_keys__forged_answers_to_pings_are_none(void)
 	CHECK(forged > 0);
 }
 
-/* Nobody gets anything, and each is told. */
+/* No operation succeeds, and each gets an error. */
 static void expect_refused(int error)
 {
 	const char *why = sim_play();
@@ -174,8 +174,8 @@ static void test_keys__a_peer_with_another_gets_nothing(void)
 	}
 }
 
-/* While keys are exchanged two stand there: the next is tried where one is refused. */
-static void test_keys__an_old_one_stands_first(void)
+/* While a key is replaced, a host has two: if one is refused, the next is tried. */
+static void test_keys__an_old_key_comes_first(void)
 {
 	for (uint64_t seed = 0; seed < SEEDS; seed++) {
 		sim_scene(seed);
@@ -192,14 +192,14 @@ int main(void)
 	sim_init();
 	RUN(test_keys__both_ask_at_once);
 	RUN(test_keys__a_loss_renews_the_session);
-	RUN(test_keys__control_messages_suffer);
+	RUN(test_keys__control_messages_lost_late_or_twice);
 	RUN(test_keys__replays_change_nothing);
 	RUN(test_keys__forged_messages_change_nothing);
 	RUN(test_keys__a_forger_of_handshakes_changes_nothing);
 	RUN(test_keys__forged_answers_to_pings_are_none);
 	RUN(test_keys__a_peer_without_gets_nothing);
 	RUN(test_keys__a_peer_with_another_gets_nothing);
-	RUN(test_keys__an_old_one_stands_first);
+	RUN(test_keys__an_old_key_comes_first);
 	cluster_destroy(cluster);
 	return 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Tests how long messages took, by the version of the plan that cut them: two engines in virtual
- * time. */
+/* Tests the live latencies of messages, by the plan version that cut them, with two engines in
+ * virtual time. */
 #include <errno.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ enum {
 	POLL_NS = 200,
 	MS = 1000000,
 	BYTES = 4000,
-	SMALL = 100, /* fragments of one version; those of another fill a frame */
+	SMALL = 100, /* fragments of one version; the other's fill a frame */
 	LARGE = 700,
 	WIRE_G_NS = 5000,
 	CLASS = 6, /* of BYTES */
@@ -27,13 +27,13 @@ static struct world {
 	struct sim_world *sim;
 	struct files files[2];
 	struct careful *c[2];
-	int peer[2]; /* the other, as each knows it */
+	int peer[2]; /* the other end */
 	uint32_t key[2];
-	uint8_t memory[2][2][BYTES]; /* of each: what others read and write, its own */
+	uint8_t memory[2][2][BYTES]; /* each end's regions */
 	uint32_t handled;
 } w;
 
-/* The end of an operation, and when that was. */
+/* The result and time of an operation's end. */
 struct end {
 	bool done;
 	int status;
@@ -155,7 +155,7 @@ static void flip(uint32_t side, uint32_t version)
 	w.c[side]->port->ops->tune(w.c[side]->port, (uint32_t)w.peer[side])->active = version;
 }
 
-/* A session between two engines with this many receive buffers, each for two peers. */
+/* Opens a session between two engines with this many receive buffers and two peers each. */
 static void begin(uint32_t buffers)
 {
 	static const struct sim_config config = {
@@ -232,7 +232,7 @@ static void await(struct end *end)
 	CHECK_EQ(end->status, 0);
 }
 
-/* The duration of a store, for its caller. */
+/* Returns a store's duration as its caller sees it. */
 static uint64_t stored(void)
 {
 	uint64_t began_ns = sim_now_ns(w.sim);
@@ -244,7 +244,7 @@ static uint64_t stored(void)
 	return end.at_ns - began_ns;
 }
 
-static void test_live__a_store_took_what_its_caller_saw(void)
+static void test_live__a_store_lasts_as_long_as_its_caller_sees(void)
 {
 	uint64_t took[2], squares;
 
@@ -265,8 +265,8 @@ static void test_live__a_store_took_what_its_caller_saw(void)
 	end();
 }
 
-/* From the round in which the request is served to the one in which the answer comes. */
-static void test_live__data_of_a_get_took_until_the_answer_behind_it(void)
+/* Measured from the round that serves the request to the round with the answer. */
+static void test_live__a_get_lasts_until_its_answer(void)
 {
 	uint64_t began_ns = 0, frames, updates;
 	struct end got;
@@ -283,7 +283,7 @@ static void test_live__data_of_a_get_took_until_the_answer_behind_it(void)
 	CHECK_EQ(cell_of(0, 0)->count, 1);
 	CHECK_EQ(cell_of(0, 0)->asked, 1);
 	CHECK_EQ(cell_of(0, 0)->sum_ns, sim_now_ns(w.sim) - began_ns);
-	/* It came behind the data, and by no more than a frame there and one back. */
+	/* The answer follows the data by at most a round trip of one frame. */
 	CHECK(got.done && !got.status);
 	CHECK(sim_now_ns(w.sim) - got.at_ns < 3 * WIRE_G_NS);
 	updates = w.c[0]->link.counters[CAREFUL_C_TX_UPDATES] - updates;
@@ -291,8 +291,8 @@ static void test_live__data_of_a_get_took_until_the_answer_behind_it(void)
 	end();
 }
 
-/* Messages go by version 0 and 1 in turn. The wire is the bottleneck: they differ by what it
- * takes for the frames that one has more. */
+/* Messages use versions 0 and 1 in turn. The wire is the bottleneck, so their times differ by the
+ * wire's time for the additional frames. */
 static void expect_difference(uint32_t side)
 {
 	const struct careful_live_cell *small = cell_of(side, 0), *large = cell_of(side, 1);
@@ -307,7 +307,7 @@ static void expect_difference(uint32_t side)
 	CHECK_EQ(cell_of(side, 2)->count, 0);
 }
 
-static void test_live__versions_differ_by_what_the_wire_takes(void)
+static void test_live__versions_differ_by_the_wires_time(void)
 {
 	struct end got;
 
@@ -328,8 +328,7 @@ static void test_live__versions_differ_by_what_the_wire_takes(void)
 	end();
 }
 
-/* A message that began under one version belongs to it, whichever version is active when it
- * ends. */
+/* A message counts for the version that was active when it began. */
 static void test_live__a_message_belongs_to_the_version_that_cut_it(void)
 {
 	struct end end_of;
@@ -385,13 +384,13 @@ static void test_live__a_broken_epoch_counts_nothing(void)
 	CHECK(*question && !one.done);
 	link_break(peer_of(0));
 	steps(50);
-	CHECK(one.done); /* all of it may have been on its way */
+	CHECK(one.done); /* all of it may have been under way */
 	CHECK_EQ(live_of(0)->sequence, 0);
 	end();
 }
 
-/* Before the session is up: what the handshake takes is not the message's. */
-static void test_live__nothing_counts_that_waited_for_the_session(void)
+/* A message that waits for the session does not count: the handshake's time is not its own. */
+static void test_live__a_wait_for_the_session_does_not_count(void)
 {
 	struct end end_of;
 
@@ -418,8 +417,8 @@ static void test_live__a_failed_store_counts_nothing(void)
 	end();
 }
 
-/* W is 4: the third fragment leaves the credit that updates may take, and none to ask with. */
-static void test_live__without_a_credit_nothing_is_asked(void)
+/* W is 4: after the third fragment only the credit for updates is left, and none for a question. */
+static void test_live__no_question_without_a_credit(void)
 {
 	struct end got;
 
@@ -436,7 +435,7 @@ static void test_live__without_a_credit_nothing_is_asked(void)
 	end();
 }
 
-/* A peer that takes data and answers nothing costs a few operations, not one for each message. */
+/* A peer that accepts data and never answers costs a few operations, not one per message. */
 static void test_live__a_silent_peer_has_a_few_questions(void)
 {
 	struct end got[ENGINE_QUESTIONS + 3];
@@ -445,7 +444,7 @@ static void test_live__a_silent_peer_has_a_few_questions(void)
 	begin(256);
 	for (uint32_t i = 0; i < count; i++) {
 		get(SMALL, &got[i]);
-		round_send(w.c[1]); /* it sends, and takes nothing in */
+		round_send(w.c[1]); /* it sends and never receives */
 		for (uint32_t k = 0; k < 3 * MS / POLL_NS; k++) {
 			pass(POLL_NS);
 			careful_poll(w.c[0]);
@@ -460,7 +459,7 @@ static void test_live__a_silent_peer_has_a_few_questions(void)
 	end();
 }
 
-/* The engine only writes there: garbage in the map is the reader's trouble. */
+/* The engine only writes to the map, so garbage in it does no harm. */
 static void test_live__garbage_in_the_map_does_no_harm(void)
 {
 	begin(256);
@@ -487,7 +486,7 @@ static void test_live__squares_have_128_bits(void)
 	end();
 }
 
-/* Into a file of side 1, whose writes take WRITE_NS each. */
+/* Stores into a file of side 1 with WRITE_NS per write. */
 static void write_file(struct end *end_of)
 {
 	static uint8_t file[BYTES];
@@ -509,7 +508,7 @@ static void write_file(struct end *end_of)
 		 0);
 }
 
-/* The receiver's settings decide, and what it took is told under their version. */
+/* The receiver's settings decide, and the time counts for their version. */
 static void set_store_pulse(uint32_t bytes)
 {
 	struct careful_tune_entry *entry =
@@ -520,7 +519,7 @@ static void set_store_pulse(uint32_t bytes)
 	flip(1, 1);
 }
 
-static void test_live__what_is_stored_took_until_it_was_written(void)
+static void test_live__a_store_lasts_until_its_last_write(void)
 {
 	const struct careful_live_stored *stored_of;
 	const struct careful_live_write *writes;
@@ -538,7 +537,7 @@ static void test_live__what_is_stored_took_until_it_was_written(void)
 	CHECK_EQ(stored_of->writes, w.files[1].writes);
 	CHECK_EQ(stored_of->writes, 2);
 	CHECK_EQ(stored_of->sum_square_low, stored_of->sum_ns * stored_of->sum_ns);
-	/* The wire is the bottleneck; the last write begins when the last frame is here. */
+	/* The wire is the bottleneck; the last write begins with the last frame. */
 	CHECK(stored_of->sum_came_ns > (uint64_t)(BYTES / SMALL - 1) * WIRE_G_NS);
 	CHECK(stored_of->sum_ns >= stored_of->sum_came_ns + WRITE_NS);
 	CHECK(stored_of->sum_ns < stored_of->sum_came_ns + WRITE_NS + 3 * POLL_NS);
@@ -556,7 +555,7 @@ static void test_live__what_is_stored_took_until_it_was_written(void)
 }
 
 /* If there are many writes, the first three and the last are reported. */
-static void test_live__of_many_writes_some(void)
+static void test_live__few_of_many_writes_are_reported(void)
 {
 	uint64_t count = 0;
 	struct end one;
@@ -573,7 +572,7 @@ static void test_live__of_many_writes_some(void)
 	end();
 }
 
-static void test_live__what_goes_to_memory_is_not_stored(void)
+static void test_live__memory_has_no_store_times(void)
 {
 	begin(256);
 	stored();
@@ -597,21 +596,21 @@ static void test_live__a_write_that_fails_counts_nothing(void)
 
 int main(void)
 {
-	RUN(test_live__a_store_took_what_its_caller_saw);
-	RUN(test_live__data_of_a_get_took_until_the_answer_behind_it);
-	RUN(test_live__versions_differ_by_what_the_wire_takes);
+	RUN(test_live__a_store_lasts_as_long_as_its_caller_sees);
+	RUN(test_live__a_get_lasts_until_its_answer);
+	RUN(test_live__versions_differ_by_the_wires_time);
 	RUN(test_live__a_message_belongs_to_the_version_that_cut_it);
 	RUN(test_live__one_in_two_milliseconds);
 	RUN(test_live__a_broken_epoch_counts_nothing);
-	RUN(test_live__nothing_counts_that_waited_for_the_session);
+	RUN(test_live__a_wait_for_the_session_does_not_count);
 	RUN(test_live__a_failed_store_counts_nothing);
-	RUN(test_live__without_a_credit_nothing_is_asked);
+	RUN(test_live__no_question_without_a_credit);
 	RUN(test_live__a_silent_peer_has_a_few_questions);
 	RUN(test_live__garbage_in_the_map_does_no_harm);
 	RUN(test_live__squares_have_128_bits);
-	RUN(test_live__what_is_stored_took_until_it_was_written);
-	RUN(test_live__of_many_writes_some);
-	RUN(test_live__what_goes_to_memory_is_not_stored);
+	RUN(test_live__a_store_lasts_until_its_last_write);
+	RUN(test_live__few_of_many_writes_are_reported);
+	RUN(test_live__memory_has_no_store_times);
 	RUN(test_live__a_write_that_fails_counts_nothing);
 	return 0;
 }

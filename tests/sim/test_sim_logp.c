@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * P4's microbenchmark (`Communication microbenchmark`) in virtual time, with real engines and
- * windows between processors and network interfaces as fast as P4's. The parameters that go in come
- * out again. P4's observations, when nodes share a receiver or one pays for a copy, appear here as
- * well. With "tables" it prints Tables 3 to 5 and the signatures of Figures 5, 8 and 9, P4's
- * numbers next to them.
+ * P4's microbenchmark (`Communication microbenchmark`) in virtual time, with real engines on
+ * processors and network interfaces as fast as P4's. The measured parameters equal the configured
+ * ones. P4's observations on shared receivers and copies appear too. With "tables" the program
+ * prints Tables 3 to 5 and the signatures of Figures 5, 8 and 9, next to P4's numbers.
  */
 #include "logp_time.h"
 
@@ -34,7 +33,7 @@ enum { MACHINES = sizeof(machines) / sizeof(machines[0]), MYRINET = 2 };
 
 /* P4 Table 3, us. */
 static const double trips[MACHINES][2] = { { 19.9, 20.1 }, { 20.3, 21.6 }, { 30.6, 31.5 } };
-/* P4 Table 5: senders, and how many times the gap of one. */
+/* P4 Table 5: senders, and the gap relative to one sender. */
 static const struct {
 	uint32_t K;
 	double times;
@@ -68,7 +67,7 @@ static bool near(double a, double b, double share)
 	return fabs(a - b) <= share * b;
 }
 
-/* To two significant digits, as P4 says it. */
+/* Rounds to two significant digits like P4. */
 static bool alike(const struct logp_found *a, const struct logp_found *b)
 {
 	return near(a->o_s, b->o_s, 0.01) && near(a->o_r, b->o_r, 0.01) && near(a->g, b->g, 0.01) &&
@@ -99,7 +98,7 @@ static void test_pairs__are_as_one(void)
 	}
 }
 
-/* The sender's network interface is the bottleneck, whoever the receivers are, as on the Meiko. */
+/* The sender's network interface is the bottleneck for any receivers, like on the Meiko. */
 static void test_one_to_many__has_the_gap_of_one(void)
 {
 	for (uint32_t i = 0; i < MACHINES; i++) {
@@ -120,7 +119,7 @@ static void test_contention__multiplies_the_gap(void)
 	}
 }
 
-/* P4 Figures 8 and 9: of 8 bytes the gap is to be seen, of 2 KiB overhead hides it. */
+/* P4 Figures 8 and 9: the gap shows at 8 bytes; at 2 KiB overhead hides it. */
 static void test_bulk__overhead_hides_the_gap_of_long_transfers(void)
 {
 	struct logp_found few = read_of(MYRINET, LOGP_STORE, 8, LOGP_ONE_TO_ONE, 1);
@@ -134,8 +133,8 @@ static void test_bulk__overhead_hides_the_gap_of_long_transfers(void)
 	CHECK(near(page.trip, 298, 0.01));
 }
 
-/* The getter sends a small request; its processor takes the bytes. */
-static void test_get__is_paid_by_who_takes(void)
+/* The getter sends a small request; its processor receives the bytes. */
+static void test_get__costs_the_getters_processor(void)
 {
 	struct logp_found few = read_of(MYRINET, LOGP_GET, 8, LOGP_ONE_TO_ONE, 1);
 	struct logp_found many = read_of(MYRINET, LOGP_GET, 2048, LOGP_ONE_TO_ONE, 1);
@@ -252,6 +251,6 @@ int main(int argc, char **argv)
 	RUN(test_one_to_many__has_the_gap_of_one);
 	RUN(test_contention__multiplies_the_gap);
 	RUN(test_bulk__overhead_hides_the_gap_of_long_transfers);
-	RUN(test_get__is_paid_by_who_takes);
+	RUN(test_get__costs_the_getters_processor);
 	return 0;
 }

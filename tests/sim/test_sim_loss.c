@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The network breaks its promise once: of a small transfer each frame in turn is lost, data or
- * update, first, middle or last. It is sent again soon, no epoch ends, and no operation is asked
- * for twice. Then each control message, and each two frames.
+ * Each frame of a small transfer is lost in turn, data and updates. It is repaired soon, no epoch
+ * ends, and no operation is repeated. Then the same for each control message, and for each pair of
+ * frames.
  */
 #include "sim.h"
 
 enum {
 	FRAMES_MAX = 200,
-	/* The silence after which a lost tail is suspected, the questions, and waking up for each. */
+	/* The silence before a lost tail is suspected, the questions, and a wake-up for each. */
 	REPAIRED_MS = 50,
 	FLAP_MS = 100,
-	FLAP_LATE_MS = 10, /* all of it is done */
+	FLAP_LATE_MS = 10, /* all is done */
 };
 
 /* Two bursts with silence between. */
@@ -20,7 +20,7 @@ static void transfer(void)
 	sim_transfer(7, 600);
 }
 
-/* How many of a kind exist if nothing is lost. */
+/* Counts the frames or messages of a kind without loss. */
 static uint32_t count(uint8_t what)
 {
 	static uint32_t never = UINT32_MAX;
@@ -51,7 +51,7 @@ static const char *lose(uint8_t what, const uint32_t *only, uint32_t n)
 	return why;
 }
 
-/* The frame was sent again, and nothing else happened. */
+/* Checks that only the frame was sent again. */
 static void repaired(uint32_t ms)
 {
 	CHECK(cluster->counters[CAREFUL_C_SENT_AGAIN] > 0);
@@ -88,7 +88,7 @@ static void test_loss__each_update_in_turn(void)
 	each_frame(SIM_UPDATES);
 }
 
-/* No frame is lost, and no operation fails: control is asked for again. */
+/* A lost control message is repeated; no frame is lost and no operation fails. */
 static void test_loss__each_control_message_in_turn(void)
 {
 	uint32_t n = count(SIM_CONTROL);
@@ -118,7 +118,7 @@ static void test_loss__each_two_frames(void)
 	printf("  %u pairs of %u frames\n", runs, n);
 }
 
-/* Nothing passes for 100 ms in the middle of a transfer, which goes on soon after that. */
+/* The link is down for 100 ms during a transfer, which continues soon afterwards. */
 static void test_flap__goes_on_when_the_link_returns(void)
 {
 	uint64_t most_ns = 0;

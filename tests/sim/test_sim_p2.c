@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * P2's experiments (section 6.1) in virtual time, careful and traditional, with the costs that
- * its appendix lists. Every node's part ends, what arrives is what was sent, and one protocol is
- * faster than the other as P2 saw it. With "tables" it prints Tables 1 to 4, P2's next to them;
- * with "profile" also what the time went to.
+ * P2's experiments (section 6.1) in virtual time, with both protocols and the costs of P2's
+ * appendix. Every node's program ends, the data is right, and the protocols' ratio matches P2. With
+ * "tables" the program prints Tables 1 to 4 next to P2's; with "profile" also the parts of the
+ * time.
  */
 #include "jacobi.h"
 #include "p2.h"
@@ -14,14 +14,14 @@
 
 enum {
 	WORDS_MAX = 2000,
-	HOPS = 200, /* of a node: of a message round the ring */
+	HOPS = 200, /* hops of a message around the ring, per node */
 	MESSAGES = 400, /* along the chain */
-	FLOODS = 40, /* messages of each node, */
-	AHEAD = 8, /* sent before they are consumed: 8 of 16 fragments just fit P2_BUFFERS */
-	FLOOD_MS = 8000, /* then it does not end */
-	ITERATIONS = 1000, /* of Jacobi; P2 has no number: its 64 by 64 grid is 1 us a point then */
-	POINT_NS = 1038, /* Table 4, one node: 64 by 64 less 32 by 32, */
-	ITERATION_NS = 117000, /* and what is left of it */
+	FLOODS = 40, /* messages of each node */
+	AHEAD = 8, /* sent before consuming: 8 of 16 fragments just fit P2_BUFFERS */
+	FLOOD_MS = 8000, /* after this the run counts as endless */
+	ITERATIONS = 1000, /* of Jacobi; P2 gives no number: assumes 1 us per point for 64 by 64 */
+	POINT_NS = 1038, /* Table 4, one node: 64 by 64 minus 32 by 32, */
+	ITERATION_NS = 117000, /* and the rest */
 };
 
 static struct world w;
@@ -36,7 +36,7 @@ static bool went_on(const struct p2 *was, const struct p2 *is)
 	       was->bytes != is->bytes || was->sending != is->sending;
 }
 
-/* A part continues by one fragment. */
+/* Continues a program by one fragment. */
 static int step(struct p2_time *time, uint32_t rank, void *user)
 {
 	struct p2 *p = &parts[rank];
@@ -54,7 +54,7 @@ static int step(struct p2_time *time, uint32_t rank, void *user)
 	return rc == -EAGAIN && went_on(&was, p) ? 1 : rc;
 }
 
-/* Runs an experiment; ns. The nodes stay open. */
+/* Runs an experiment. Returns ns. The nodes stay open. */
 static uint64_t play(const struct p2_setup *setup, uint32_t nodes, bool traditional,
 		     uint64_t most_ms)
 {
@@ -66,7 +66,7 @@ static uint64_t play(const struct p2_setup *setup, uint32_t nodes, bool traditio
 	return p2_run(&t, step, NULL, most_ms);
 }
 
-/* us a hop. */
+/* Returns us per hop. */
 static double latency(uint32_t nodes, uint32_t payload, bool processing, bool traditional)
 {
 	const struct p2_setup setup = {
@@ -80,7 +80,7 @@ static double latency(uint32_t nodes, uint32_t payload, bool processing, bool tr
 
 	for (uint32_t i = 0; i < nodes; i++)
 		CHECK_EQ(parts[i].bytes, 4ull * HOPS * payload);
-	/* Hop e carried e, e + 1 … */
+	/* Hop e carries e, e + 1 … */
 	for (uint32_t k = 0, hop = nodes - 1; processing && k < HOPS; k++, hop += nodes)
 		for (uint32_t i = 0; i < payload; i++)
 			parts[0].sum -= hop + i;
@@ -89,7 +89,7 @@ static double latency(uint32_t nodes, uint32_t payload, bool processing, bool tr
 	return took / HOPS / nodes / 1000;
 }
 
-/* Mbit/s of all links together. */
+/* Returns the total of all links, Mbit/s. */
 static double throughput(uint32_t nodes, uint32_t payload, bool processing, bool traditional)
 {
 	const struct p2_setup setup = {
@@ -108,8 +108,8 @@ static double throughput(uint32_t nodes, uint32_t payload, bool processing, bool
 	return 32000.0 * MESSAGES * payload * (nodes - 1) / took;
 }
 
-/* us a message of two nodes whose sender has one buffer: the application's own data, which leaves
- * without a copy, and is the application's again once it has left, or is known to have come. */
+/* Returns us per message between two nodes whose sender has one buffer and sends without a copy.
+ * The application gets the buffer back when the frame has left, or is acknowledged. */
 static double one_buffer(bool traditional)
 {
 	double mbit_per_s;
@@ -120,7 +120,7 @@ static double one_buffer(bool traditional)
 	return 32.0 * WORDS_MAX / mbit_per_s;
 }
 
-/* ms a message; 0: it did not end. */
+/* Returns ms per message; 0: endless. */
 static double flood(uint32_t nodes, uint32_t payload, bool processing, bool traditional)
 {
 	const struct p2_setup setup = {
@@ -146,7 +146,7 @@ static double flood(uint32_t nodes, uint32_t payload, bool processing, bool trad
 
 static struct jacobi grids[WORLD_NODES_MAX];
 
-/* A node's rows continue by a message or by an iteration. */
+/* Continues a node's rows by a message or an iteration. */
 static int relax(struct p2_time *time, uint32_t rank, void *user)
 {
 	struct jacobi *j = &grids[rank];
@@ -154,7 +154,7 @@ static int relax(struct p2_time *time, uint32_t rank, void *user)
 	int rc = jacobi_step(j);
 
 	(void)user;
-	/* The last two of the four messages come in, a point a word. */
+	/* The last two of the four messages arrive, one word per point. */
 	if (j->turn > turn && (turn == 2 ? rank + 1 < w.nodes : turn == 3 && rank > 0))
 		p2_spend(time, rank, P2_SPENT_READ,
 			 (uint64_t)j->size * P2_READ_CYCLES * P2_CYCLE_NS);
@@ -164,7 +164,7 @@ static int relax(struct p2_time *time, uint32_t rank, void *user)
 	return rc == -EAGAIN && (j->done != done || j->turn != turn) ? 1 : rc;
 }
 
-/* s; one node computes alone. */
+/* Returns s; one node computes alone. */
 static double heat(uint32_t nodes, uint32_t size, bool traditional)
 {
 	double alone = ITERATIONS * (ITERATION_NS + (double)size * size * POINT_NS) / 1e9;
@@ -191,7 +191,7 @@ static double delta(double careful, double traditional)
 	return (careful / traditional - 1) * 100;
 }
 
-/* The appendix's sums, and what is made of them for one short frame. */
+/* The appendix's sums, and the cost of one short frame. */
 static void test_costs__are_those_of_the_appendix(void)
 {
 	uint32_t sum[2][2] = { { 0 } };
@@ -220,7 +220,7 @@ static void test_latency__of_one_word_differs_as_in_table_1(void)
 	}
 }
 
-/* Longer messages take 80 ns a byte more on the wire, P2's slope (Figure 1). */
+/* Each further byte costs 80 ns on the wire, P2's slope (Figure 1). */
 static void test_latency__grows_by_the_wire(void)
 {
 	double more = latency(2, 1001, false, false) - latency(2, 1, false, false);
@@ -234,7 +234,7 @@ static double gain(uint32_t nodes, uint32_t payload)
 		     throughput(nodes, payload, false, true));
 }
 
-/* +27 % for one word and +31 % for 200 on two nodes; where the ring fills up, less. */
+/* On two nodes +27 % for one word and +31 % for 200; less when the ring is full. */
 static void test_throughput__differs_as_in_table_2(void)
 {
 	double one[] = { gain(2, 1), gain(4, 1), gain(8, 1) };
@@ -249,9 +249,9 @@ static void test_throughput__differs_as_in_table_2(void)
 	CHECK(more[1] < one[1] && more[2] < one[2]);
 }
 
-/* Careful copies out, unless the program takes as long: with two nodes it loses by that, and wins
- * with processing. From four on the other protocol has no buffers for all that comes, and crawls. */
-static void test_flood__crawls_with_the_other(void)
+/* Careful copies out, unless the program is as slow. So on two nodes it loses without processing
+ * and wins with it. From four nodes on the traditional protocol lacks buffers, and crawls. */
+static void test_flood__crawls_with_the_traditional_protocol(void)
 {
 	for (uint32_t payload = 1000; payload <= 2000; payload += 1000) {
 		double slower =
@@ -271,7 +271,7 @@ static void test_flood__crawls_with_the_other(void)
 	}
 }
 
-/* It gains where there is little to compute, and never more than a hop does. */
+/* Careful gains if there is little to compute, at most as much as a hop. */
 static void test_jacobi__gains_on_small_grids(void)
 {
 	for (uint32_t nodes = 2; nodes <= 8; nodes *= 2) {
@@ -281,14 +281,14 @@ static void test_jacobi__gains_on_small_grids(void)
 		CHECK(small < -8 && small > -25);
 		CHECK(large < 0 && large > small);
 	}
-	/* P2's 8 by 8 is faster on one node, its 32 by 32 on two. */
+	/* P2's 8 by 8 grid is faster on one node, its 32 by 32 on two. */
 	CHECK(heat(1, 8, false) < heat(2, 8, false));
 	CHECK(heat(1, 32, false) > heat(2, 32, false));
 }
 
 static bool profiled;
 
-/* The parts of a node's time in the last run, in ms. */
+/* Prints the parts of a node's time in the last run, ms. */
 static void profile(const char *protocol)
 {
 	static const char *const names[P2_SPENTS] = { "hop",  "extra", "copied out",
@@ -365,7 +365,7 @@ static void print_jacobi(void)
 		for (uint32_t k = 0; k < P2_GRIDS; k++) {
 			double trad = heat(p2_table4[i].nodes, 8u << k, true), care;
 
-			if (p2_table4[i].nodes > 1) /* one node sends nothing, and is not run */
+			if (p2_table4[i].nodes > 1) /* one node sends nothing and does not run */
 				profile("traditional");
 			care = heat(p2_table4[i].nodes, 8u << k, false);
 			if (p2_table4[i].nodes > 1)
@@ -392,7 +392,7 @@ int main(int argc, char **argv)
 	RUN(test_latency__of_one_word_differs_as_in_table_1);
 	RUN(test_latency__grows_by_the_wire);
 	RUN(test_throughput__differs_as_in_table_2);
-	RUN(test_flood__crawls_with_the_other);
+	RUN(test_flood__crawls_with_the_traditional_protocol);
 	RUN(test_jacobi__gains_on_small_grids);
 	return 0;
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A link on the way that takes smaller frames than both ends, and tells nobody. */
+/* A link on the path with a smaller MTU than both ends, without ICMP. */
 #include "device/device.h"
 #include "sim.h"
 
 #include <endian.h>
 
-static uint32_t most_sent; /* largest frame that the nodes would send at last */
+static uint32_t most_sent; /* the nodes' largest frame at the end */
 
 static void look(struct node *node)
 {
@@ -17,7 +17,7 @@ static void look(struct node *node)
 		most_sent = info.frame_bytes;
 }
 
-/* Every large frame of both directions vanishes; the search ends below the limit, and near it. */
+/* Large frames vanish in both directions; the search ends just below the limit. */
 static void test_path__large_frames_that_vanish_get_smaller(void)
 {
 	enum { NEAR = 8 };
@@ -44,7 +44,7 @@ static void test_path__large_frames_that_vanish_get_smaller(void)
 	CHECK_EQ(found, 10);
 }
 
-/* The way becomes narrower once more, soon after the first search: the next search is as near. */
+/* The path's MTU shrinks again soon after the first search; the next search is as exact. */
 static void test_path__that_narrows_twice(void)
 {
 	enum { NEAR = 8, SECOND_MS = 30 * 1000 };
@@ -63,7 +63,7 @@ static void test_path__that_narrows_twice(void)
 	CHECK(most_sent + NEAR >= limit);
 }
 
-/* Each round ICMP says, with the right cookie, that a frame was too large. */
+/* In each round ICMP reports a frame with the right cookie as too large. */
 static void tell(struct node *node)
 {
 	struct link_peer *peer = &node->c->link.peers[0];
@@ -105,7 +105,7 @@ static void test_path__icmp_begins_the_search_sooner(void)
 	CHECK(epochs[1] < epochs[0]);
 }
 
-/* A stranger quotes no cookie of ours, or none at all. */
+/* A stranger quotes a wrong cookie, or none. */
 static void ask_quotes(struct node *node)
 {
 	const struct link_peer *peer = &node->c->link.peers[0];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Pings next to other work, in virtual time: after every round credits are conserved. */
+/* Pings next to other work in virtual time: both ends agree on credits after every round. */
 #include "sim.h"
 
 static void begin(uint64_t seed)
@@ -27,8 +27,7 @@ static void test_sim_ping__beside_work(void)
 	}
 }
 
-/* A probe outside the session that never arrives, or arrives late, twice or damaged, costs
- * it nothing. */
+/* A probe outside the session that is lost, late, repeated or damaged costs the session nothing. */
 static void test_sim_ping__mishaps_outside_the_session(void)
 {
 	static const uint32_t kinds[] = { SIM_LOSS, SIM_DUPLICATE, SIM_REORDER, SIM_CORRUPT,
@@ -59,7 +58,7 @@ static void test_sim_ping__replays_and_copies_are_not_answered(void)
 	}
 }
 
-/* Whatever is lost, the work ends, and so do the probes. */
+/* The work and the probes end with any losses. */
 static void test_sim_ping__losses(void)
 {
 	for (uint64_t seed = 1; seed <= 20; seed++) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * One rule, four places (P3 section 3, P5): an idle stage takes the bytes that wait for it as soon
- * as they are its minpulse, or the message's tail. It takes them as one copy batch, read, kick or
- * write. The wire is so slow that each frame comes by itself.
+ * One rule for four stages (P3 section 3, P5): an idle stage takes all waiting bytes as soon as
+ * they reach its minpulse or are the message's tail. It takes them in one copy batch, read, kick or
+ * write. The wire is so slow that frames arrive one by one.
  */
 #include "sim.h"
 
@@ -16,13 +16,13 @@ enum {
 static uint32_t minpulse[CAREFUL_SINKS];
 static struct op *op;
 
-/* How often each stage took something. */
+/* Counts how often each stage ran. */
 static struct {
 	uint64_t kicks; /* netTx, at the sender */
 	uint32_t reads; /* hostTx, of a file */
-	uint32_t copies; /* hostRx, rounds in which something was placed */
+	uint32_t copies; /* hostRx, rounds that placed bytes */
 	uint32_t writes; /* store */
-	uint32_t placed; /* bytes of the target, by now */
+	uint32_t placed; /* placed bytes of the target */
 } took;
 
 static void on_round(struct node *node)
@@ -63,8 +63,8 @@ static void play(void)
 	EXPECT_WELL(sim_play_strictly());
 }
 
-/* By default each frame is copied by itself, and leaves with the message. */
-static void test_pulse__is_nothing_by_default(void)
+/* By default each frame is copied by itself and leaves with the message. */
+static void test_pulse__is_zero_by_default(void)
 {
 	begin();
 	scene->minpulse_bytes = NULL;
@@ -73,7 +73,7 @@ static void test_pulse__is_nothing_by_default(void)
 	CHECK_EQ(took.copies, FRAMES);
 }
 
-/* Times that BYTES are taken, of which each frame holds this many; the tail may be short. */
+/* Returns how often BYTES are taken with this many per frame; the tail may be short. */
 static uint32_t pulses(uint32_t bytes)
 {
 	uint32_t frames = bytes ? (bytes + FRAME - 1) / FRAME : 1;
@@ -85,7 +85,7 @@ static const uint32_t sizes[] = { 0, FRAME, FRAME + 1, 3000, 5000, BYTES, NEVER 
 
 enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 
-/* netTx takes at once what was copied at once. */
+/* netTx takes a whole copy batch at once. */
 static void test_host_tx__copies(void)
 {
 	for (uint32_t i = 0; i < SIZES; i++) {
@@ -112,8 +112,8 @@ static void test_host_tx__reads(void)
 	}
 }
 
-/* Bytes that netTx would wait for are read at once. */
-static void test_host_tx__reads_no_less_than_net_tx_takes(void)
+/* A read has at least netTx's minpulse. */
+static void test_host_tx__reads_at_least_the_pulse_of_net_tx(void)
 {
 	for (uint32_t i = 0; i < SIZES; i++) {
 		begin();
@@ -124,8 +124,7 @@ static void test_host_tx__reads_no_less_than_net_tx_takes(void)
 	}
 }
 
-/* As many frames as there is room for are one read: what a peer may have of the window, and not
- * what an operation has places for. */
+/* A read fills all frames that the peer's window allows, not only one operation's segments. */
 static void test_host_tx__reads_all_that_there_is_room_for(void)
 {
 	begin();
@@ -137,7 +136,7 @@ static void test_host_tx__reads_all_that_there_is_room_for(void)
 	CHECK_EQ(took.reads, 1);
 }
 
-/* If there is room for less than its pulse, it takes that much. */
+/* If the room is smaller than the pulse, the stage takes the room. */
 static void test_host_tx__takes_what_there_is_room_for(void)
 {
 	begin();
@@ -175,7 +174,7 @@ static void test_host_rx__copies(void)
 	}
 }
 
-/* More than half the window is not held. */
+/* At most half the window is held. */
 static void test_host_rx__takes_what_there_is_room_for(void)
 {
 	begin();
@@ -196,7 +195,7 @@ static void test_store__writes(void)
 	}
 }
 
-/* Bytes that come during a write, which takes 100 us, become one write after it. */
+/* Bytes that arrive during a write of 100 us become one write after it. */
 static void test_store__takes_all_when_it_was_busy(void)
 {
 	begin();
@@ -206,8 +205,8 @@ static void test_store__takes_all_when_it_was_busy(void)
 	CHECK_EQ(took.writes, 3);
 }
 
-/* Fragments of a few bytes are written in one piece: neither the pieces of a write, nor the
- * window, bounds how many. */
+/* Tiny fragments are written together: neither a write's segments nor the window bound their
+ * number. */
 static void test_store__writes_many_small_fragments_at_once(void)
 {
 	begin();
@@ -219,8 +218,8 @@ static void test_store__writes_many_small_fragments_at_once(void)
 	CHECK_EQ(took.writes, 1);
 }
 
-/* Another's pulses are not its own. */
-static void test_sinks__are_four(void)
+/* Each sink has its own minpulse. */
+static void test_sinks__have_separate_pulses(void)
 {
 	for (uint32_t from_file = 0; from_file < 2; from_file++) {
 		for (uint32_t to_file = 0; to_file < 2; to_file++) {
@@ -243,10 +242,10 @@ static void test_sinks__are_four(void)
 int main(void)
 {
 	sim_init();
-	RUN(test_pulse__is_nothing_by_default);
+	RUN(test_pulse__is_zero_by_default);
 	RUN(test_host_tx__copies);
 	RUN(test_host_tx__reads);
-	RUN(test_host_tx__reads_no_less_than_net_tx_takes);
+	RUN(test_host_tx__reads_at_least_the_pulse_of_net_tx);
 	RUN(test_host_tx__reads_all_that_there_is_room_for);
 	RUN(test_host_tx__takes_what_there_is_room_for);
 	RUN(test_net_tx__kicks);
@@ -255,7 +254,7 @@ int main(void)
 	RUN(test_store__writes);
 	RUN(test_store__takes_all_when_it_was_busy);
 	RUN(test_store__writes_many_small_fragments_at_once);
-	RUN(test_sinks__are_four);
+	RUN(test_sinks__have_separate_pulses);
 	cluster_destroy(cluster);
 	return 0;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Reservation (P2 section 7; link/reservation.h) on the virtual network: messages above a window
- * are granted buffers, pay them back by themselves, and lose nothing for it whatever goes wrong.
+ * get grants and pay them back, and no fault loses buffers.
  */
 #include <errno.h>
 
@@ -9,7 +9,7 @@
 
 enum { RESERVE = 24 };
 
-/* The least windows, and all else is to be granted. */
+/* The least windows; all other buffers are for grants. */
 static void reserving(uint64_t seed, uint32_t reserve)
 {
 	sim_scene(seed);
@@ -18,7 +18,7 @@ static void reserving(uint64_t seed, uint32_t reserve)
 	CHECK(!(scene->options.rx_buffers & (scene->options.rx_buffers - 1)));
 }
 
-/* Messages of both kinds, larger and smaller than a window, both ways. */
+/* Messages above and below a window, both ways. */
 static void transfer(uint64_t seed, uint32_t reserve)
 {
 	reserving(seed, reserve);
@@ -47,8 +47,8 @@ static uint64_t last_done_ns(void)
 	return last_ns - SIM_START;
 }
 
-/* The messages pay the grant back: at the end the pool is whole (invariants.c), and no frame
- * was sent for that alone. */
+/* The messages pay the grant back: at the end the pool is whole (invariants.c), without frames for
+ * that alone. */
 static void test_grant__is_paid_back_by_the_message(void)
 {
 	reserving(1, RESERVE);
@@ -56,11 +56,11 @@ static void test_grant__is_paid_back_by_the_message(void)
 	EXPECT_WELL(sim_play_strictly());
 	CHECK(count(CAREFUL_C_GRANTED) >= 8 && count(CAREFUL_C_GRANTED) <= 24);
 	CHECK_EQ(count(CAREFUL_C_GRANTS_ENDED), 0);
-	/* Of 17 frames and an answer: by themselves travel fewer updates than frames. */
+	/* For 17 frames and an answer there are fewer separate updates than frames. */
 	CHECK(count(CAREFUL_C_TX_UPDATES) <= 12);
 }
 
-/* A full window is no reason to ask. */
+/* A message that fits the window asks for no grant, even if the window is full. */
 static void test_grant__none_for_what_fits_a_window(void)
 {
 	reserving(1, RESERVE);
@@ -92,7 +92,7 @@ static void test_grant__a_long_path_is_filled(void)
 	CHECK(granted < large + 1.5 * 2 * 0.020); /* the question, and its answer */
 }
 
-/* Each frame lost in turn: grants end with their epoch, and nothing of the pool is missing. */
+/* Each frame is lost in turn: grants end with their epoch, and the pool is whole. */
 static void test_loss__each_frame_in_turn(void)
 {
 	uint32_t n = 1;
@@ -113,8 +113,8 @@ static void test_loss__each_frame_in_turn(void)
 	CHECK(n > 40);
 }
 
-/* One in ten is lost, late, twice, cut off, finds no buffer, or is damaged; nodes die, stop, and
- * keep what they get. */
+/* One frame in ten is lost, late, repeated, cut off, damaged, or finds no buffer; nodes die, stop,
+ * and keep messages. */
 static void test_faults__all_kinds(void)
 {
 	uint64_t granted = 0;

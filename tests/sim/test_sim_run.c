@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Tests the runner of the seeds: a seed that fails, crashes or never ends is named and cut down to
- * its cause; and the same seed gives the same run.
+ * Tests the runner of seeds: it names a seed that fails, crashes or never ends, and shortens its
+ * schedule; the same seed gives the same run.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ enum { BAD_SEED = 45, OUTPUT = 8192, LIMIT_MS = 30 };
 
 static char output[OUTPUT];
 
-/* Runs seeds by a function of the test's; what was written is in output. */
+/* Runs seeds with a test's function; the text is in output. */
 static int run(run_fn *fn, uint32_t jobs, uint64_t count)
 {
 	FILE *out = fmemopen(output, sizeof(output), "w");
@@ -43,7 +43,7 @@ static void check_output(const char *words)
 	exit(1);
 }
 
-/* The bad seed without its operation 1 is not bad, and without 2 bad in another way. */
+/* The bad seed succeeds without operation 1, and fails differently without operation 2. */
 static bool bad(uint64_t seed, const struct cut *cut)
 {
 	return seed == BAD_SEED && !(cut->ops_left_out & 2);
@@ -96,7 +96,7 @@ static void check_command(uint32_t kept)
 	}
 }
 
-static void test_run__a_seed_that_fails_is_cut_to_what_fails_so(void)
+static void test_run__a_failing_seed_is_shortened(void)
 {
 	scenario_make(&cluster->scenario, BAD_SEED, true, false, false);
 	CHECK_EQ(cluster->scenario.ops_count, 7);
@@ -123,14 +123,14 @@ static void test_run__a_seed_without_end_is_named(void)
 	check_output("cut short, it fails so: it takes more than 30 ms of processor time\n");
 }
 
-/* More seeds than could be run before the test's time is over. */
+/* More seeds than could run within the test's time. */
 static void test_run__the_first_failure_stops_all_jobs(void)
 {
 	CHECK_EQ(run(fails, 4, 1ull << 60), 1);
 	check_output("seed 45 fails: ");
 }
 
-static void test_run__all_is_told_where_all_is_well(void)
+static void test_run__totals_of_good_seeds(void)
 {
 	CHECK_EQ(run(fails, 2, BAD_SEED), 0);
 	check_output("45 seeds, none failed");
@@ -152,8 +152,8 @@ static void test_hits__are_read_as_they_are_written(void)
 		CHECK(!parse_hits(&cut, wrong[i]));
 }
 
-/* Again in another order, in a cluster that is somewhere else in memory. */
-static void test_seed__twice_is_the_same_to_the_bit(void)
+/* Again in another order, with a cluster at another address. */
+static void test_seed__two_runs_are_identical(void)
 {
 	enum { SEEDS = 100 };
 	static const struct cut none;
@@ -178,13 +178,13 @@ static void test_seed__twice_is_the_same_to_the_bit(void)
 int main(void)
 {
 	sim_init();
-	RUN(test_run__a_seed_that_fails_is_cut_to_what_fails_so);
+	RUN(test_run__a_failing_seed_is_shortened);
 	RUN(test_run__a_seed_that_crashes_is_named);
 	RUN(test_run__a_seed_without_end_is_named);
 	RUN(test_run__the_first_failure_stops_all_jobs);
-	RUN(test_run__all_is_told_where_all_is_well);
+	RUN(test_run__totals_of_good_seeds);
 	RUN(test_hits__are_read_as_they_are_written);
-	RUN(test_seed__twice_is_the_same_to_the_bit);
+	RUN(test_seed__two_runs_are_identical);
 	cluster_destroy(cluster);
 	return 0;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Sealed sessions on the virtual network: with what goes wrong there, and with somebody in it who
- * reads all that passes, and makes frames of it.
+ * Sealed sessions on the virtual network, with faults and with an attacker who reads the wire and
+ * forges frames.
  */
 #include <errno.h>
 
@@ -11,7 +11,7 @@ enum { BOTH = 3, SEEDS = 10 };
 
 static const char *const modes[] = { "auth", "encrypt" };
 
-/* Both nodes seal what they send, in large frames and small, in one buffer and in several. */
+/* Both nodes seal large and small frames, in one buffer and in several. */
 static void scene_sealed(uint64_t seed, uint32_t protocol)
 {
 	sim_scene(seed);
@@ -35,7 +35,7 @@ static void test_seal__nothing_goes_wrong(void)
 	}
 }
 
-/* A frame that is sent again under its number is sealed with a new count. */
+/* A repair keeps its number and is sealed with a new count. */
 static void test_seal__a_loss_is_repaired(void)
 {
 	uint64_t again = 0;
@@ -52,7 +52,7 @@ static void test_seal__a_loss_is_repaired(void)
 	CHECK(again > 0);
 }
 
-/* A frame that is sent again is sealed again, under a number of its own. */
+/* A repeated frame is sealed again with a new count. */
 static void test_seal__traditional_sends_again(void)
 {
 	uint64_t again = 0;
@@ -74,8 +74,8 @@ static void test_seal__traditional_sends_again(void)
 	CHECK(again > 0);
 }
 
-/* WELCOME is lost, comes twice, or late: no frame goes to who has no keys yet. */
-static void test_seal__control_messages_suffer(void)
+/* WELCOME is lost, repeated or late: no frame goes to an end without session keys. */
+static void test_seal__control_messages_lost_late_or_twice(void)
 {
 	for (uint64_t seed = 0; seed < 2 * SEEDS; seed++) {
 		scene_sealed(seed, seed / 2 % 2);
@@ -91,7 +91,7 @@ static void test_seal__control_messages_suffer(void)
 	}
 }
 
-/* Frames that passed come once more. */
+/* Recorded frames are replayed. */
 static void test_seal__replays_change_nothing(void)
 {
 	for (uint64_t seed = 0; seed < 2 * SEEDS; seed++) {
@@ -104,8 +104,8 @@ static void test_seal__replays_change_nothing(void)
 	}
 }
 
-/* A reader of the wire knows the cookie, the numbers and the credits, and sends the next frames
- * before the true ones: none has an effect, no true frame is lost, and no session ends. */
+/* A reader of the wire knows cookie, numbers and credits, and forges the next frames before the
+ * true ones. They have no effect, no true frame is lost, and no session ends. */
 static void test_seal__a_forger_changes_nothing(void)
 {
 	uint64_t forged = 0;
@@ -130,14 +130,14 @@ static void test_seal__a_forger_changes_nothing(void)
 	CHECK(forged > 0);
 }
 
-/* While the whole window is on its way forged frames lie before it: there is room for both. */
+/* Forged frames arrive before a whole window: there is room for both. */
 static void test_seal__forged_frames_take_no_true_ones_room(void)
 {
 	uint64_t forged = 0;
 
 	for (uint64_t seed = 0; seed < SEEDS; seed++) {
 		scene_sealed(seed, CAREFUL_PROTOCOL_CAREFUL);
-		scene->poll_ns = SIM_MS; /* so long nobody looks into the RX ring */
+		scene->poll_ns = SIM_MS; /* time without a look into the RX ring */
 		scene->options.rx_buffers = 32 * scene->options.peers;
 		for (uint32_t i = 0; i < 16; i++)
 			sim_op(OP_STORE, i % 2, 12000, 10); /* more than a window, at once */
@@ -156,8 +156,8 @@ static void test_seal__forged_frames_take_no_true_ones_room(void)
 	CHECK(forged > 0);
 }
 
-/* Nobody gets anything from who seals otherwise. */
-static void test_seal__both_ends_must_say_the_same(void)
+/* Ends with different seal settings refuse each other. */
+static void test_seal__ends_with_different_settings_refuse(void)
 {
 	for (uint64_t seed = 0; seed < SEEDS; seed++) {
 		const char *why;
@@ -179,11 +179,11 @@ int main(void)
 	RUN(test_seal__nothing_goes_wrong);
 	RUN(test_seal__a_loss_is_repaired);
 	RUN(test_seal__traditional_sends_again);
-	RUN(test_seal__control_messages_suffer);
+	RUN(test_seal__control_messages_lost_late_or_twice);
 	RUN(test_seal__replays_change_nothing);
 	RUN(test_seal__a_forger_changes_nothing);
 	RUN(test_seal__forged_frames_take_no_true_ones_room);
-	RUN(test_seal__both_ends_must_say_the_same);
+	RUN(test_seal__ends_with_different_settings_refuse);
 	cluster_destroy(cluster);
 	return 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Sessions on the virtual network: what the simulation found, each by itself. */
+/* Sessions on the virtual network: one test for each fault that the simulation found. */
 #include <errno.h>
 
 #include "sim.h"
@@ -17,7 +17,7 @@ static void test_connect__both_ask_at_once_and_nothing_queued_fails(void)
 	}
 }
 
-/* A window opens before the WELCOME that tells of it is there. */
+/* Frames of a new window arrive before its WELCOME. */
 static void test_renew__frames_that_overtake_the_welcome(void)
 {
 	for (uint64_t seed = 0; seed < 20; seed++) {
@@ -35,7 +35,7 @@ static void test_renew__frames_that_overtake_the_welcome(void)
 	}
 }
 
-/* The same with a damaged request among them: there is no gap that would tell. */
+/* The same with a damaged request among them, which leaves no gap. */
 static void test_connect__damage_before_the_welcome_is_not_forgotten(void)
 {
 	uint32_t broken = 0;
@@ -53,7 +53,7 @@ static void test_connect__damage_before_the_welcome_is_not_forgotten(void)
 	CHECK(broken > 5); /* in the payload, not in the header */
 }
 
-/* ICMP says again and again that nobody listens, while the answer takes its time. */
+/* Forged ICMP reports an unreachable port again and again before the answer arrives. */
 static void test_refused__a_stranger_stops_no_handshake(void)
 {
 	for (uint64_t seed = 0; seed < 20; seed++) {
@@ -65,7 +65,7 @@ static void test_refused__a_stranger_stops_no_handshake(void)
 	}
 }
 
-/* The same of a peer that is silent for a while, in the middle of everything. */
+/* The same for a peer that is silent for a while during a transfer. */
 static void test_refused__a_stranger_ends_no_session(void)
 {
 	for (uint64_t seed = 0; seed < 20; seed++) {
@@ -81,7 +81,7 @@ static void test_refused__a_stranger_ends_no_session(void)
 	}
 }
 
-/* Counts the questions over a long way, with strangers or without. */
+/* Counts the questions on a long path, with or without strangers. */
 static uint64_t questions(uint64_t seed, bool strangers)
 {
 	sim_scene(seed);
@@ -94,8 +94,8 @@ static uint64_t questions(uint64_t seed, bool strangers)
 	return cluster->counters[CAREFUL_C_SYNCS];
 }
 
-/* Nor does it make anybody ask much more, whose answers would overtake the frames. An answer that finds
- * no room in the flooded socket is asked for again. */
+/* Forged ICMP causes few questions, since their answers could overtake frames. An answer that finds
+ * the flooded socket full is requested again. */
 static void test_refused__a_stranger_makes_no_question(void)
 {
 	uint64_t alone = 0, beside = 0;
@@ -109,9 +109,9 @@ static void test_refused__a_stranger_makes_no_question(void)
 	CHECK(beside <= 3 * alone);
 }
 
-/* A node that is really gone is given up before silence would count for anything: ICMP quotes the
- * frames that were on their way, and then the questions. */
-static void test_refused__who_was_killed_is_given_up_soon(void)
+/* A node that has really gone is given up before the silence limit: ICMP quotes the frames under
+ * way, then the questions. */
+static void test_refused__a_killed_node_is_given_up_soon(void)
 {
 	for (uint64_t seed = 0; seed < 20; seed++) {
 		struct op *request;
@@ -140,8 +140,8 @@ static void test_hello__replayed_after_both_asked_resets_nothing(void)
 	}
 }
 
-/* The WELCOME is lost, and the first HELLO comes once more before the second does. */
-static void test_hello__that_comes_late_resets_nothing(void)
+/* The WELCOME is lost, and a copy of the first HELLO arrives before the second. */
+static void test_hello__a_late_copy_resets_nothing(void)
 {
 	static const uint32_t welcome = 1; /* after the CHALLENGE */
 
@@ -161,7 +161,7 @@ static void test_hello__that_comes_late_resets_nothing(void)
 	}
 }
 
-/* Nothing is lost while it waits to leave, however long. */
+/* A frame that waits to leave is not lost, even after a long time. */
 static void test_sync__a_full_tx_ring_is_no_loss(void)
 {
 	for (uint32_t node = 0; node < 2; node++) {
@@ -176,7 +176,7 @@ static void test_sync__a_full_tx_ring_is_no_loss(void)
 	}
 }
 
-/* But not for ever. */
+/* A TX ring that stays full for ever ends the session. */
 static void test_sync__a_tx_ring_that_stays_full_ends_the_session(void)
 {
 	for (uint32_t node = 0; node < 2; node++) {
@@ -189,7 +189,7 @@ static void test_sync__a_tx_ring_that_stays_full_ends_the_session(void)
 	}
 }
 
-/* The delayed question arrives at last, and gets the answer that was given before. */
+/* The delayed question arrives and gets the earlier answer again. */
 static void test_sync__an_answer_older_than_the_frames_is_no_loss(void)
 {
 	for (uint64_t seed = 0; seed < 20; seed++) {
@@ -204,8 +204,8 @@ static void test_sync__an_answer_older_than_the_frames_is_no_loss(void)
 	}
 }
 
-/* The second question comes behind the frames that the first one overtook, and both while the
- * process does not run. Control messages are read first, and no frame of its own follows. */
+/* The second question arrives behind the frames that the first overtook, while the process is
+ * stopped. Control messages are read first, and no further frame follows. */
 static void test_sync__frames_that_came_before_the_question_count(void)
 {
 	for (uint64_t seed = 0; seed < 20; seed++) {
@@ -219,22 +219,22 @@ static void test_sync__frames_that_came_before_the_question_count(void)
 	}
 }
 
-/* A process that did not look for longer than a silence may last, as a program does that counts,
- * asks for something: nothing was awaited meanwhile, and the answer may take its time. */
+/* A process that computed for longer than the silence limit sends a request: it awaited nothing
+ * meanwhile, so the answer has its full time. */
 static void test_sync__no_silence_where_nothing_was_awaited(void)
 {
 	for (uint64_t seed = 0; seed < 20; seed++) {
 		sim_scene(seed);
 		sim_op(OP_REQUEST, 0, 100, 0);
-		/* By then the credits have come home, with a SYNC's answer. */
+		/* By now a SYNC answer has returned the credits. */
 		sim_op(OP_REQUEST, 0, 100, 510)->reply_ns = 50 * SIM_MS;
 		sim_fault(FAULT_STALL, 0, 0, 500, 520 + STALL_MS);
 		EXPECT_WELL(sim_play_strictly());
 	}
 }
 
-/* The one place is still being emptied when the same host is back. */
-static void test_close__who_comes_back_finds_the_place_that_was_left(void)
+/* The host returns while its place is still being drained. */
+static void test_close__a_returning_host_finds_its_place(void)
 {
 	for (uint64_t seed = 0; seed < 20; seed++) {
 		sim_scene(seed);
@@ -248,8 +248,8 @@ static void test_close__who_comes_back_finds_the_place_that_was_left(void)
 	}
 }
 
-/* A third host at a peer that has one place: the reason is told, also to a store. */
-static void test_refuse__a_store_that_waits_is_told_why(void)
+/* A third host asks a peer with one place: its store fails with the reason. */
+static void test_refuse__a_waiting_store_fails_with_the_reason(void)
 {
 	for (uint32_t kind = 0; kind < OP_KINDS; kind++) {
 		const char *why;
@@ -264,7 +264,7 @@ static void test_refuse__a_store_that_waits_is_told_why(void)
 	}
 }
 
-/* One place, and three hosts that take turns: who is idle gives it up, and has it again. */
+/* Three hosts share one place: an idle session yields it and gets it back. */
 static void test_yield__an_idle_session_loses_no_frame(void)
 {
 	for (uint64_t seed = 0; seed < 20; seed++) {
@@ -281,8 +281,8 @@ static void test_yield__an_idle_session_loses_no_frame(void)
 	}
 }
 
-/* One place at the host that asks, too: it asks its idle peer for it when it wants another. */
-static void test_yield__who_asks_gets_a_place_of_its_own(void)
+/* The asking host has one place too: it asks its idle peer to yield before it asks another. */
+static void test_yield__the_asking_host_frees_a_place(void)
 {
 	for (uint64_t seed = 0; seed < 20; seed++) {
 		sim_scene(seed);
@@ -297,7 +297,7 @@ static void test_yield__who_asks_gets_a_place_of_its_own(void)
 	}
 }
 
-/* A node that was stopped while its neighbour was unknown did not fail to find it. */
+/* A clock jump during neighbour resolution counts as no failed attempt. */
 static void test_resolve__a_clock_jump_is_no_attempt(void)
 {
 	for (uint64_t seed = 0; seed < 20; seed++) {
@@ -314,7 +314,7 @@ static void test_resolve__a_clock_jump_is_no_attempt(void)
 	}
 }
 
-/* For ever unknown, though: the session ends, and with it the store. */
+/* If the neighbour is never found, the session and its store end. */
 static void test_resolve__a_neighbour_never_found_ends_the_session(void)
 {
 	struct op *store;
@@ -326,13 +326,13 @@ static void test_resolve__a_neighbour_never_found_ends_the_session(void)
 	CHECK_EQ(store->last_status, -ECONNRESET);
 }
 
-/* A third node sends to node 1 faster than that one takes frames, which never sees its ring
- * empty: for 180 ms at least. */
+/* A third node sends to node 1 faster than node 1 receives, so its ring is never empty for at least
+ * 180 ms. */
 static void saturate(uint64_t seed)
 {
 	sim_scene(seed);
 	scene->nodes = 3;
-	scene->options.rx_buffers = scene->options.copyout_buffers = 8; /* often a tick */
+	scene->options.rx_buffers = scene->options.copyout_buffers = 8; /* count per tick */
 	scene->config.rx_g_ns = SIM_MS / 2;
 	scene->options.sync_ms = STALL_MS;
 	for (uint32_t i = 0; i < OPS_MAX - 1; i++)
@@ -388,7 +388,7 @@ static void test_close__is_seen_by_a_receiver_that_is_never_idle(void)
 	}
 }
 
-/* Many under way both ways; a handler, or the end of an operation, ends them all. */
+/* A handler, or an operation's callback, closes a session with many operations both ways. */
 static void test_close__in_a_callback(void)
 {
 	uint32_t repeated = 0;
@@ -403,7 +403,7 @@ static void test_close__in_a_callback(void)
 		for (uint32_t i = 0; i < 12; i++)
 			repeated += scene->ops[i].attempt > 1;
 	}
-	CHECK(repeated > 50); /* sessions were closed, with operations under way */
+	CHECK(repeated > 50); /* closed sessions with operations under way */
 }
 
 int main(void)
@@ -416,18 +416,18 @@ int main(void)
 	RUN(test_refused__a_stranger_stops_no_handshake);
 	RUN(test_refused__a_stranger_ends_no_session);
 	RUN(test_refused__a_stranger_makes_no_question);
-	RUN(test_refused__who_was_killed_is_given_up_soon);
+	RUN(test_refused__a_killed_node_is_given_up_soon);
 	RUN(test_hello__replayed_after_both_asked_resets_nothing);
-	RUN(test_hello__that_comes_late_resets_nothing);
+	RUN(test_hello__a_late_copy_resets_nothing);
 	RUN(test_sync__a_full_tx_ring_is_no_loss);
 	RUN(test_sync__a_tx_ring_that_stays_full_ends_the_session);
 	RUN(test_sync__an_answer_older_than_the_frames_is_no_loss);
 	RUN(test_sync__frames_that_came_before_the_question_count);
 	RUN(test_sync__no_silence_where_nothing_was_awaited);
-	RUN(test_close__who_comes_back_finds_the_place_that_was_left);
-	RUN(test_refuse__a_store_that_waits_is_told_why);
+	RUN(test_close__a_returning_host_finds_its_place);
+	RUN(test_refuse__a_waiting_store_fails_with_the_reason);
 	RUN(test_yield__an_idle_session_loses_no_frame);
-	RUN(test_yield__who_asks_gets_a_place_of_its_own);
+	RUN(test_yield__the_asking_host_frees_a_place);
 	RUN(test_resolve__a_clock_jump_is_no_attempt);
 	RUN(test_resolve__a_neighbour_never_found_ends_the_session);
 	RUN(test_repair__ends_at_a_receiver_that_is_never_idle);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Probes at the stages' boundaries: silent while nobody listens, and no one's loss if so. */
+/* Trace probes at the stages' boundaries cost nothing without listeners. */
 #include "device/trace.h"
 #include "sim.h"
 
@@ -22,9 +22,8 @@ static void test_begin__the_clock_is_read_for_listeners_alone(void)
 	trace_listeners[CAREFUL_STAGE_NET_TX] = 0;
 }
 
-/* Every kind of operation, from slow files and with too few buffers, so that spans begin whose end
- * is never reported. */
-static void test_end__traffic_is_as_without_listeners(void)
+/* Every kind of operation, with slow files and too few buffers, so that some spans never end. */
+static void test_end__listeners_do_not_change_traffic(void)
 {
 	for (uint64_t seed = 0; seed < 20; seed++) {
 		sim_scene(seed);
@@ -49,7 +48,7 @@ int main(void)
 	sim_init();
 	RUN(test_begin__the_clock_is_read_for_listeners_alone);
 	listeners_set(1);
-	RUN(test_end__traffic_is_as_without_listeners);
+	RUN(test_end__listeners_do_not_change_traffic);
 	listeners_set(0);
 	cluster_destroy(cluster);
 	return 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The traditional protocol (P2 section 5.2) on the virtual network: what is lost, late, twice or
- * damaged is repaired beneath the messages, which never hear of it; in the end nothing is kept.
+ * The traditional protocol (P2 section 5.2) on the virtual network: lost, late, repeated and
+ * damaged frames are repaired without the messages' notice, and at the end no frame is kept.
  */
 #include <errno.h>
 
@@ -9,7 +9,7 @@
 
 enum {
 	FRAMES_MAX = 200,
-	/* A time-out, and waking up for it. */
+	/* A time-out and its wake-up. */
 	FOUND_MS = 3 + 20,
 };
 
@@ -34,7 +34,7 @@ static void expect_first_attempts(void)
 	CHECK_EQ(cluster->counters[CAREFUL_C_LOST_FRAMES], 0);
 }
 
-/* Without a fault nothing is sent twice, and few frames are acknowledgements. */
+/* Without faults no frame is repeated, and few are acknowledgements. */
 static void test_traditional__nothing_is_sent_again_without_loss(void)
 {
 	transfer();
@@ -50,7 +50,7 @@ static void test_traditional__nothing_is_sent_again_without_loss(void)
 	CHECK(cluster->counters[CAREFUL_C_ACKS_SENT] * 4 < cluster->counters[CAREFUL_C_TX_FRAMES]);
 }
 
-/* A request and its reply acknowledge each other: there is no frame next to them. */
+/* A request and its reply acknowledge each other, without further frames. */
 static void test_traditional__replies_acknowledge(void)
 {
 	traditional(1);
@@ -58,7 +58,7 @@ static void test_traditional__replies_acknowledge(void)
 		sim_op(OP_REQUEST, 0, 10, 2.0 * i);
 	EXPECT_WELL(sim_play_strictly());
 	CHECK_EQ(cluster->counters[CAREFUL_C_TX_FRAMES], 20);
-	/* But for the last reply, which nothing follows: the other end asks, once. */
+	/* After the last reply the other end asks once. */
 	CHECK(cluster->counters[CAREFUL_C_ACKS_SENT] <= 2);
 }
 
@@ -77,7 +77,7 @@ static const char *lose(const uint32_t *only, uint32_t n, uint32_t *seen)
 	return why;
 }
 
-/* Each frame in turn: data, and acknowledgements, first, middle and last. */
+/* Each frame is lost in turn, data and acknowledgements. */
 static void test_loss__each_frame_in_turn(void)
 {
 	static const uint32_t never = UINT32_MAX;
@@ -110,7 +110,7 @@ static void test_loss__each_two_frames(void)
 		}
 }
 
-/* One frame in ten is lost, late, twice, cut off or damaged, both ways and all the time. */
+/* One frame in ten is lost, late, repeated, cut off or damaged, in both directions. */
 static void test_faults__one_frame_in_ten(void)
 {
 	static const uint32_t kinds[] = { SIM_LOSS, SIM_REORDER, SIM_DUPLICATE, SIM_TRUNCATE,
@@ -132,7 +132,8 @@ static void test_faults__one_frame_in_ten(void)
 		}
 }
 
-/* Damage that a check covers is a loss; what only the digest covers its user hears of. */
+/* Damage that the CRC covers counts as a loss; damage that only the digest covers is reported to
+ * the user. */
 static void test_damage__of_a_request_is_repaired(void)
 {
 	uint64_t damaged = 0;
@@ -153,8 +154,8 @@ static void test_damage__of_a_request_is_repaired(void)
 	CHECK(damaged > 20);
 }
 
-/* Handlers that keep what they get fill the peer's share: what comes then is dropped, and asked
- * for when there is room; nobody is given up, however long that takes. */
+/* Handlers that keep messages fill the peer's share. Further frames are dropped and requested when
+ * there is room; no session ends, even after a long time. */
 static void test_share__full_for_longer_than_a_stall(void)
 {
 	traditional(3);
@@ -168,7 +169,7 @@ static void test_share__full_for_longer_than_a_stall(void)
 	expect_first_attempts();
 }
 
-/* A third node's frames find buffers whatever the first two leave waiting. */
+/* A third node's frames always find buffers. */
 static void test_share__of_each_peer(void)
 {
 	for (uint64_t seed = 0; seed < 10; seed++) {
@@ -187,7 +188,7 @@ static void test_share__of_each_peer(void)
 	}
 }
 
-/* Both ends say that they speak another protocol, and nothing else comes of it. */
+/* Both ends report the other protocol, without other effects. */
 static void test_handshake__the_other_protocol_is_refused(void)
 {
 	for (uint32_t mine = 0; mine < 2; mine++) {
@@ -203,7 +204,7 @@ static void test_handshake__the_other_protocol_is_refused(void)
 	}
 }
 
-/* Virtual time of the same work, with one frame in this many lost; 0: none. */
+/* Returns the virtual time of the work with one frame in this many lost; 0: none. */
 static double took_ms(uint32_t protocol, uint32_t one_in)
 {
 	double sum = 0;
@@ -222,8 +223,8 @@ static double took_ms(uint32_t protocol, uint32_t one_in)
 	return sum / 20;
 }
 
-/* Without loss careful is no slower. A lost frame costs it a round trip of control messages, which
- * are read once in a tick: more than the other protocol's, and no epoch. */
+/* Without loss careful is no slower. A lost frame costs a round trip of control messages, which are
+ * read once per tick: more than with the traditional protocol, but no epoch. */
 static void test_compare__with_careful(void)
 {
 	double careful = took_ms(CAREFUL_PROTOCOL_CAREFUL, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The burst that a path takes, in virtual time: behind a queue shorter than a window, frames
- * are lost unless it was measured; on a path that loses at random, no window gets smaller.
+ * The burst that a path takes, in virtual time. Behind a queue shorter than a window, frames are
+ * lost unless it was measured; random losses shrink no window.
  */
 #include "sim.h"
 
@@ -11,8 +11,8 @@ enum {
 	WINDOW = BUFFERS / PEERS,
 };
 
-static struct careful_peer_info found[2]; /* what the nodes know of each other at last */
-static uint64_t found_ns; /* when the first session was open */
+static struct careful_peer_info found[2]; /* the nodes' views of each other at the end */
+static uint64_t found_ns; /* time when the first session opened */
 
 static void look(struct node *node)
 {
@@ -33,7 +33,7 @@ static void begin(uint64_t seed, uint32_t queue_frames, bool measured)
 	scene->options.tx_buffers = 2 * BUFFERS;
 	scene->options.measure_burst = measured;
 	scene->config.queue_frames = queue_frames;
-	scene->config.queue_ns = 20000; /* many times what a frame takes to leave */
+	scene->config.queue_ns = 20000; /* many times a frame's sending time */
 	scene->config.seed = seed;
 	scene->on_round = look;
 	memset(found, 0, sizeof(found));
@@ -50,7 +50,7 @@ static void expect(uint32_t port, uint32_t verdict, uint32_t frames, uint32_t wi
 	CHECK_EQ(found[!port].credits_window, window);
 }
 
-/* Whatever the queue holds: it is found, the windows are its shares, and nothing is lost. */
+/* Queues of all lengths are found, the windows are shares of them, and nothing is lost. */
 static void test_short_queue__nothing_is_lost(void)
 {
 	static const uint32_t queues[] = { 8, 12, 20, 33, 64, 100 };
@@ -62,7 +62,7 @@ static void test_short_queue__nothing_is_lost(void)
 		CHECK_EQ(cluster->counters[CAREFUL_C_EPOCHS_BROKEN], 0);
 		for (uint32_t port = 0; port < 2; port++) {
 			CHECK_EQ(found[port].burst, CAREFUL_BURST_SHORT);
-			/* Some leave the queue while the train comes. */
+			/* Some frames leave the queue while the train arrives. */
 			CHECK(found[port].burst_frames >= queues[i]);
 			CHECK(found[port].burst_frames <= queues[i] + queues[i] / 8 + 1);
 			uint32_t share = found[port].burst_frames / PEERS;
@@ -72,8 +72,8 @@ static void test_short_queue__nothing_is_lost(void)
 	}
 }
 
-/* A node with few send buffers sends its trains in batches, and the queue empties in between. After
- * the first loss few frames are lost, as on a lossy path, but the train breaks at the right
+/* A node with few send buffers sends its trains in batches, between which the queue empties. After
+ * the first loss few frames are lost, like on a lossy path, but the train breaks at the right
  * place. */
 static void test_short_queue__of_trains_in_batches(void)
 {
@@ -82,11 +82,11 @@ static void test_short_queue__of_trains_in_batches(void)
 	EXPECT_WELL(sim_play_strictly());
 	CHECK_EQ(cluster->counters[CAREFUL_C_LOST_FRAMES], 0);
 	for (uint32_t port = 0; port < 2; port++)
-		expect(port, CAREFUL_BURST_SHORT, 26, 13); /* one leaves meanwhile */
+		expect(port, CAREFUL_BURST_SHORT, 26, 13); /* one frame leaves meanwhile */
 }
 
-/* While a large frame leaves its sender, the queue lets one go; tiny ones come faster. After a
- * loss the path is asked for a train of those, too. */
+/* While a large frame leaves its sender, a frame leaves the queue; tiny frames arrive faster. So
+ * after a loss the path is also measured with tiny frames. */
 static void test_short_queue__of_small_fragments(void)
 {
 	begin(1, 52, true);
@@ -107,7 +107,7 @@ static void test_short_queue__of_small_fragments(void)
 	}
 }
 
-/* The same unmeasured: that is what it is for. */
+/* The same path loses frames if it is not measured. */
 static void test_short_queue__loses_frames_unmeasured(void)
 {
 	begin(1, 20, false);
@@ -127,7 +127,7 @@ static void test_long_queue__keeps_the_window(void)
 	CHECK_EQ(cluster->epochs, 2); /* one at each end: nothing began again */
 }
 
-/* Losses at random are no queue, few or many. */
+/* Random losses, few or many, are not taken for a queue. */
 static void test_random_loss__keeps_the_window(void)
 {
 	static const uint32_t rates[] = { 10, 30, 100, 1000 };
@@ -145,7 +145,7 @@ static void test_random_loss__keeps_the_window(void)
 	}
 }
 
-/* A queue is found behind a path that also loses at random. */
+/* A queue is found even if the path also loses at random. */
 static void test_random_loss__and_a_short_queue(void)
 {
 	for (uint64_t seed = 1; seed <= 10; seed++) {
@@ -160,8 +160,8 @@ static void test_random_loss__and_a_short_queue(void)
 	}
 }
 
-/* The end that measures is not waited for for ever, whatever is lost of its talk. */
-static void test_lost_talk__data_goes(void)
+/* Data continues even if all messages of the measurement are lost. */
+static void test_lost_messages__data_continues(void)
 {
 	for (uint64_t seed = 1; seed <= 20; seed++) {
 		begin(seed, seed % 2 ? 16 : 0, true);
@@ -171,7 +171,7 @@ static void test_lost_talk__data_goes(void)
 	}
 }
 
-/* The first data waits for two trains, not for a time. */
+/* The first data waits for two trains, not for a fixed time. */
 static void test_long_queue__costs_little_time(void)
 {
 	begin(5, 0, true);
@@ -189,7 +189,7 @@ int main(void)
 	RUN(test_long_queue__keeps_the_window);
 	RUN(test_random_loss__keeps_the_window);
 	RUN(test_random_loss__and_a_short_queue);
-	RUN(test_lost_talk__data_goes);
+	RUN(test_lost_messages__data_continues);
 	RUN(test_long_queue__costs_little_time);
 	cluster_destroy(cluster);
 	return 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Control messages are dropped where frames pass, as a firewall does it: traffic continues, and
- * both ends say so, until control messages pass again.
+ * A firewall drops control messages while frames pass: traffic continues, and both ends report it
+ * until control messages pass again.
  */
 #include "sim.h"
 
@@ -15,8 +15,8 @@ enum {
 	SAID_MS = DROP_MS + 10 * WATCH_SYNC_MS * 4 + 2 * ASK_MS,
 };
 
-static uint64_t said_ns[2]; /* when each node first said so */
-static bool says[2]; /* whether it does now */
+static uint64_t said_ns[2]; /* time of each node's first report */
+static bool says[2]; /* whether it reports now */
 
 static void look(struct node *node)
 {
@@ -57,8 +57,8 @@ static void test_watch__dropped_control_messages_are_noticed(void)
 	}
 }
 
-/* Nobody is suspected who is heard, who has nothing to say, or whose process does not run. */
-static void test_watch__says_nothing_where_control_messages_pass(void)
+/* No report if the peer is heard, is idle, or its process is stopped. */
+static void test_watch__silent_while_control_messages_pass(void)
 {
 	for (uint64_t seed = 0; seed < 10; seed++) {
 		begin(seed);
@@ -73,7 +73,7 @@ int main(void)
 {
 	sim_init();
 	RUN(test_watch__dropped_control_messages_are_noticed);
-	RUN(test_watch__says_nothing_where_control_messages_pass);
+	RUN(test_watch__silent_while_control_messages_pass);
 	cluster_destroy(cluster);
 	return 0;
 }

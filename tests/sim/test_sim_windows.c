@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Windows for many peers (P2 section 7) in virtual time: large messages through static windows,
- * through small windows with a reserve, and through frames of 256 bytes. Only as many nodes
- * are there as send; the windows of the other peers wait for them all the same. Run with a word,
- * it prints the tables of `carefulctl help reservation`.
+ * through small windows with a reserve, and through frames of 256 bytes. Only the senders exist;
+ * the other peers' windows are reserved all the same. With an argument, the program prints the
+ * tables of `carefulctl help reservation`.
  */
 #include "event_world.h"
 
 enum {
-	MESSAGE = 256 << 10, /* bytes of a message, */
-	MESSAGES = 4, /* that each sender sends, one after another */
+	MESSAGE = 256 << 10, /* bytes of a message */
+	MESSAGES = 4, /* messages of each sender, in sequence */
 	SENDERS_MAX = 4,
 	SMALL = 4, /* the least window */
 };
@@ -18,8 +18,8 @@ static struct world w;
 static uint8_t memory[WORLD_NODES_MAX][MESSAGE];
 
 /*
- * @peers, @buffers: P and R; @reserve: of these; @senders: of the peers
- * @frame_bytes:  what a frame, and so a buffer, holds
+ * @peers, @buffers: P and R; @reserve: granted buffers among these; @senders: peers that send
+ * @frame_bytes: payload of a frame and a buffer
  */
 struct setting {
 	uint32_t peers, buffers, reserve, senders, frame_bytes;
@@ -67,7 +67,7 @@ static void go_on(uint32_t rank, uint32_t key, struct sender *sender)
 		 0);
 }
 
-/* Payload that all senders together bring to one node, Gbit/s. */
+/* Returns the payload rate from all senders to one node, Gbit/s. */
 static double gbits(const struct setting *s)
 {
 	const struct careful_region region = {
@@ -103,7 +103,7 @@ static double gbits(const struct setting *s)
 	return 8.0 * MESSAGE * MESSAGES * s->senders / took_ns;
 }
 
-/* R divided among all. */
+/* R is divided among all peers. */
 static double divided(uint32_t peers, uint32_t buffers, uint32_t senders, uint32_t frame_bytes)
 {
 	const struct setting s = { peers, buffers, 0, senders, frame_bytes };
@@ -111,7 +111,7 @@ static double divided(uint32_t peers, uint32_t buffers, uint32_t senders, uint32
 	return gbits(&s);
 }
 
-/* The least windows, and the rest to be granted. */
+/* The least windows; the rest is for grants. */
 static double reserved(uint32_t peers, uint32_t buffers, uint32_t senders, uint32_t frame_bytes)
 {
 	const struct setting s = { peers, buffers, buffers - peers * SMALL, senders, frame_bytes };
@@ -126,8 +126,8 @@ static uint32_t senders_of(uint32_t peers)
 
 enum { R = 1024, MTU_BYTES = 1514, P2_BYTES = 256 };
 
-/* With the same buffers: the more peers, the more it brings. */
-static void test_same_buffers__a_reserve_keeps_what_windows_lose(void)
+/* With the same buffers, a reserve gains more the more peers there are. */
+static void test_same_buffers__a_reserve_is_faster_than_windows(void)
 {
 	double few = divided(2, R, 1, MTU_BYTES), many = divided(128, R, 1, MTU_BYTES);
 
@@ -137,7 +137,7 @@ static void test_same_buffers__a_reserve_keeps_what_windows_lose(void)
 	CHECK(reserved(128, R, 4, MTU_BYTES) > 0.9 * few);
 }
 
-/* The least R, a power of two, with which one sender gets most of what it can. */
+/* Returns the least R, a power of two, that gives one sender almost its full rate. */
 static uint32_t least(uint32_t peers, bool reserve)
 {
 	double enough = 0.85 * divided(2, R, 1, MTU_BYTES);
@@ -151,8 +151,9 @@ static uint32_t least(uint32_t peers, bool reserve)
 	return buffers;
 }
 
-/* With windows P times what a path takes, with a reserve little more than the least windows. */
-static void test_least_buffers__grow_with_p_where_all_is_windows(void)
+/* Static windows need P times a path's window; a reserve needs little more than the least
+ * windows. */
+static void test_least_buffers__grow_with_p_without_a_reserve(void)
 {
 	CHECK_EQ(least(8, false), 8 * 64);
 	CHECK_EQ(least(32, false), 32 * 64);
@@ -161,13 +162,13 @@ static void test_least_buffers__grow_with_p_where_all_is_windows(void)
 	CHECK(least(128, true) <= 1024);
 }
 
-/* P2: frames of 256 bytes make windows of thousands of nodes small. */
+/* P2: frames of 256 bytes make small windows for thousands of nodes. */
 static void test_small_frames__trade_bandwidth_for_buffers(void)
 {
 	double full = divided(2, R, 1, MTU_BYTES), small = divided(2, 2 * R, 1, P2_BYTES);
 
 	CHECK(small < 0.8 * full && small > 0.5 * full); /* headers */
-	/* As many bytes as with 8 buffers of an MTU for each of 128 peers. */
+	/* The same memory as 8 buffers of an MTU for each of 128 peers. */
 	CHECK(divided(128, 4096, 1, P2_BYTES) < 0.4 * small);
 	CHECK(reserved(128, 4096, 1, P2_BYTES) > 0.85 * small);
 }
@@ -206,8 +207,8 @@ int main(int argc, char **argv)
 		tables();
 		return 0;
 	}
-	RUN(test_same_buffers__a_reserve_keeps_what_windows_lose);
-	RUN(test_least_buffers__grow_with_p_where_all_is_windows);
+	RUN(test_same_buffers__a_reserve_is_faster_than_windows);
+	RUN(test_least_buffers__grow_with_p_without_a_reserve);
 	RUN(test_small_frames__trade_bandwidth_for_buffers);
 	return 0;
 }

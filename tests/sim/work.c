@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The nodes' work with their engines: requests, stores and gets, repeated until they succeed, and
- * handlers that answer at once or keep the message. Whatever an operation says of itself is
- * compared with what happened.
+ * The nodes' work: requests, stores and gets, repeated until they succeed, and handlers that answer
+ * at once or keep the message. Each operation's result is compared with its effect.
  */
 #include "cluster.h"
 
@@ -13,7 +12,7 @@ enum {
 	POOL_BYTES = 1 << 18,
 	HANDLER_REQUEST = 1,
 	HANDLER_STORE = 2,
-	SMALL_BYTES = 16, /* payload that fits whatever the peer turns out to be */
+	SMALL_BYTES = 16, /* payload that fits any peer */
 	RETRY_NS = 1000 * 1000,
 	STREAM_RETRY = 0x600,
 };
@@ -65,7 +64,8 @@ static struct node *node_of(struct cluster *cluster, uint32_t port)
 	return &cluster->nodes[port];
 }
 
-/* The operation that a message speaks of; NULL, and the end, where there is none. */
+/* Returns the operation that a message names. If there is none, the run fails and NULL is
+ * returned. */
 static struct op *op_of(struct node *node, const struct careful_message *message)
 {
 	struct scenario *s = &node->cluster->scenario;
@@ -91,7 +91,7 @@ static void ran(struct op *op, uint32_t attempt)
 			 attempt);
 }
 
-/* A node's requests to another are handled in the order in which it asked. */
+/* Checks that a node's requests to another are handled in order. */
 static void ran_in_turn(struct op *op, uint32_t number)
 {
 	uint32_t *last = &op->cluster->handled[op->from][op->to];
@@ -123,8 +123,8 @@ static void add_late(struct node *node, const struct late *late)
 		node->late[node->late_count++] = *late;
 }
 
-/* Each callback does whatever a callback may: it tries another round, and ends sessions at their
- * time. */
+/* Each callback does all that a callback may: it tries a nested round, and closes sessions when
+ * due. */
 static void inside(struct node *node)
 {
 	if (careful_poll(node->c) != -EDEADLK)
@@ -187,7 +187,7 @@ static void on_stored(const struct careful_message *message, void *user)
 	inside(node);
 }
 
-/* Answers and lets go what is due; when the next one is. */
+/* Sends the delayed answers that are due. Returns when the next is due. */
 static uint64_t run_late(struct node *node)
 {
 	uint64_t now_ns = sim_now_ns(node->cluster->world);
@@ -220,7 +220,7 @@ static uint64_t run_late(struct node *node)
 	return next_ns;
 }
 
-/* Reports whether so much payload is more than some frame of the run could hold. */
+/* Reports whether some frame of the run could not hold this payload. */
 static bool outgrew_an_mtu(const struct scenario *s, uint32_t bytes)
 {
 	const uint32_t beside = LINK_IPV4_BYTES - ETHERNET_BYTES + LINK_IPV6_MORE + LINK_HDR_BYTES +
@@ -233,8 +233,7 @@ static bool outgrew_an_mtu(const struct scenario *s, uint32_t bytes)
 	return false;
 }
 
-/* Reports whether so much payload from one node to another waited between two epochs, and the second has
- * smaller frames. */
+/* Reports whether this payload waited between two epochs, and the second has smaller frames. */
 static bool too_large(const struct cluster *cluster, uint32_t from, uint32_t to, uint32_t bytes)
 {
 	const struct node *node = &cluster->nodes[from];
@@ -243,7 +242,7 @@ static bool too_large(const struct cluster *cluster, uint32_t from, uint32_t to,
 
 	sim_address(cluster->world, to, &address);
 	peer = node->c ? link_peer_find(&node->c->link, &address) : NULL;
-	/* There may be another session by now, with larger frames again, or none. */
+	/* By now there may be another session with larger frames, or none. */
 	return outgrew_an_mtu(&cluster->scenario, bytes) ||
 	       (peer && link_knows(peer) && MESSAGE_AM_BYTES + bytes > link_body_single(peer));
 }
@@ -255,7 +254,7 @@ static bool outgrown(const struct op *op)
 		too_large(op->cluster, op->to, op->from, op->answered_bytes));
 }
 
-/* Reports whether an operation may end so, given what goes wrong in this run. */
+/* Reports whether this run's faults allow an operation to end with this status. */
 static bool excused(const struct op *op, int status)
 {
 	const struct scenario *s = &op->cluster->scenario;
@@ -275,7 +274,7 @@ static bool excused(const struct op *op, int status)
 		return outgrown(op);
 	case -EBADMSG:
 		return s->damage;
-	case -ENOENT: /* a region of the process that was there before */
+	case -ENOENT: /* a region of the node's earlier process */
 		return s->excused && reborn;
 	default:
 		return false;
@@ -294,7 +293,7 @@ static void failed(struct op *op, int status)
 	if (!excused(op, status))
 		sim_fail(cluster->world, "operation %u, attempt %u ends with %s", op->index,
 			 op->attempt, strerrorname_np(-status));
-	if (op->kind == OP_GET) /* no byte may come any longer */
+	if (op->kind == OP_GET) /* no byte may arrive any longer */
 		memset(op->target, POISON, op->bytes);
 }
 
@@ -340,7 +339,7 @@ static void ended(struct op *op, const struct careful_result *result)
 
 static void start(struct node *node, struct op *op);
 
-/* The callback of an end asks for what is due. */
+/* The callback of an operation's end starts the work that is due. */
 static void on_done(const struct careful_result *result, void *user)
 {
 	struct op *op = user;
@@ -358,7 +357,7 @@ static void on_done(const struct careful_result *result, void *user)
 	}
 }
 
-/* The region at the other end, whose key both ends simply know. */
+/* Returns the region at the other end, whose key both ends know. */
 static void provide(struct op *op)
 {
 	struct node *node = node_of(op->cluster, op->to);
@@ -418,7 +417,7 @@ static void start(struct node *node, struct op *op)
 
 	sim_address(cluster->world, op->to, &address);
 	peer = careful_peer(node->c, &address.sa, sizeof(address));
-	if (peer < 0) { /* the buffers of a session that was closed are not all back */
+	if (peer < 0) { /* not all buffers of a closed session are back */
 		op->again_ns = sim_now_ns(cluster->world) + RETRY_NS;
 		/* A liar's other addresses may have taken the share of its host. */
 		if (peer != -EAGAIN && !cluster->scenario.excused && !op_distrusted(op))
@@ -434,7 +433,7 @@ static void start(struct node *node, struct op *op)
 	op->lives[1] = cluster->nodes[op->to].life;
 	op->state = OP_RUNS;
 	rc = issue(node, op, (uint32_t)peer);
-	if (!rc && op->silent) { /* nobody will say how it went */
+	if (!rc && op->silent) { /* no callback follows */
 		op->state = OP_DONE;
 		op->done_ns = sim_now_ns(cluster->world);
 		cluster->ops_done++;
@@ -479,7 +478,7 @@ void work_open(struct node *node)
 	careful_handle_store(node->c, HANDLER_STORE, on_stored, node);
 }
 
-/* The process is over, and with it whatever it asked. */
+/* The process has ended, and all its operations with it. */
 void work_close(struct node *node)
 {
 	struct scenario *s = &node->cluster->scenario;
