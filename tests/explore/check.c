@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Checks every state: credits are conserved, and every buffer is in one place. */
+/* Checks each state: both ends agree on credits, and every buffer is in one place. */
 #include <endian.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "state.h"
 #include "steps.h"
 
-/* Marks a buffer as seen; it must be one of the node's, and not seen before. */
+/* Marks a buffer as seen; it must be the node's and not yet seen. */
 static void see(struct world *world, const struct queue *queue, uint64_t addr, bool rx,
 		uint64_t *seen)
 {
@@ -68,7 +68,7 @@ static void check_tx_buffers(struct world *world, const struct node *node)
 		violation(world, "a send buffer is lost");
 }
 
-/* The link's own tables, and that nothing was dropped or counted as lost. */
+/* Checks the link's tables, and that nothing was dropped or counted as lost. */
 static void check_link(struct world *world, const struct node *node)
 {
 	static const enum careful_counter none[] = {
@@ -108,7 +108,7 @@ static void check_flow(struct world *world, int from, int to)
 	for (uint32_t i = 0; i < wire->count; i++)
 		flying += wire->flight[i].cost;
 	for (uint32_t i = 0; i < back->count; i++) {
-		if (back->flight[i].cast) { /* what it gives is back here already */
+		if (back->flight[i].cast) { /* its credits are already back here */
 			flying += back->flight[i].credits - cast_told + back->flight[i].ask;
 			cast_told = back->flight[i].credits;
 			continue;
@@ -147,8 +147,8 @@ void steps_check(struct world *world)
 }
 
 /* Returns the buffers that a peer may still be granted. Each frame under way counts for the buffers
- * that it requests beyond the previous frame. A lost frame asks for something else when it is sent
- * again, so where frames are lost each counts for the whole reserve. */
+ * that it requests beyond the previous frame. A repair may request another number, so with losses
+ * each frame counts for the whole reserve. */
 static uint32_t grants_to_come(struct world *world, int from, int to)
 {
 	const struct wire *wire = &world->wire[from][to];
@@ -170,8 +170,8 @@ static uint32_t grants_to_come(struct world *world, int from, int to)
  * A buffer's distance from rest, by its place: a frame under way 15, kept 14, released 11,
  * published and owed 10, announced 0, a copy 1. An update turns two owed buffers or more into one
  * under way, and so goes down; one owed buffer would go up. A buffer that may still be granted
- * counts 42, for then one is owed; one that pays back, which may make it so, was released before.
- * Marks that a step may only clear count a quarter.
+ * counts 42, since it is owed afterwards; a buffer that pays back, after which it may be granted,
+ * was released before. Marks that a step may only clear count a quarter.
  */
 uint32_t steps_rank(struct world *world)
 {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The virtual device under each node: checks the frames that it is given, and puts them on the
- * wires. */
+/* The virtual device of each node: checks sent frames and puts them on the wires. */
 #include "loss.h"
 
 #include <arpa/inet.h>
@@ -43,7 +42,7 @@ static void dev_fill(struct queue *queue, const uint64_t *addrs, uint32_t n)
 	}
 }
 
-/* The node for which a frame is: by the address in its IP header. */
+/* Returns the destination node by the address in the IP header. */
 static int destination(const struct node *node, const uint8_t *frame)
 {
 	int to = frame[33] - 1;
@@ -53,7 +52,7 @@ static int destination(const struct node *node, const uint8_t *frame)
 	return to < 0 || to >= NODES_MAX ? 0 : to;
 }
 
-/* A probe outside the session: it has no number and no credit, and goes no further. */
+/* Drops a probe outside the session: it has no number and no credit. */
 static void take_outside(struct node *node, const struct careful_hdr *hdr,
 			 const struct device_desc *descs, uint32_t n)
 {
@@ -68,7 +67,7 @@ static uint16_t extra_of(const struct careful_hdr *hdr, uint32_t member)
 	return be32toh(hdr->msg_id) >> 4 * member & 15;
 }
 
-/* A frame to all goes on the wire to each; its buffers have left. */
+/* Puts a broadcast on the wire to each node, and frees its buffers. */
 static void take_cast(struct node *node, const struct careful_hdr *hdr,
 		      const struct device_desc *descs, uint32_t n, const struct flight *cast)
 {
@@ -88,7 +87,8 @@ static void take_cast(struct node *node, const struct careful_hdr *hdr,
 			violation(world, "more under way than the window allows");
 		else
 			wire->flight[wire->count++] = *cast;
-		/* In a frame to all, `ask` is the credits that this member gets beyond the others. */
+		/* In a broadcast, `ask` holds the credits that this member gets beyond the
+		 * others. */
 		wire->flight[wire->count - 1].ask = extra_of(hdr, member);
 		wire->flight[wire->count - 1].seq = seq;
 	}
@@ -108,7 +108,7 @@ static uint8_t cost_of(const struct device_desc *descs, uint32_t n)
 	return (uint8_t)((bytes + BUFFER_BYTES - 1) / BUFFER_BYTES);
 }
 
-/* A frame that leaves has the next number, or is the same as the one that had its number. */
+/* Checks that a frame has the next number, or equals the earlier frame with its number. */
 static void check_number(struct world *world, int from, int to, const struct flight *flight,
 			 uint8_t first)
 {
@@ -128,7 +128,7 @@ static void check_number(struct world *world, int from, int to, const struct fli
 		violation(world, FOUND_REPAIR);
 }
 
-/* Takes one frame: what the rule doesn't see must be right, the rest goes on the wire. */
+/* Takes a frame: checks the fields that the rule does not use, and puts the others on the wire. */
 static void take_frame(struct node *node, const struct device_desc *descs, uint32_t n)
 {
 	struct world *world = node->world;
@@ -253,7 +253,7 @@ static struct careful_peer_entry *dev_admit(struct port *port, uint32_t slot, ui
 	struct careful_peer_entry *entry = &node->entry[slot];
 
 	node->cookie[slot] = cookie;
-	(void)sealed; /* frames are not, whatever XDP believes */
+	(void)sealed; /* frames are not, though XDP can see them so */
 	*entry = (struct careful_peer_entry){
 		.cookie = cookie,
 		.window = window,
@@ -292,7 +292,7 @@ static int dev_group(struct port *port, uint32_t slot, uint64_t cookie, const un
 
 static struct careful_tune_entry *dev_tune(struct port *port, uint32_t slot)
 {
-	static struct careful_tune_entry entry; /* nothing is cut here */
+	static struct careful_tune_entry entry; /* nothing is truncated here */
 
 	(void)port;
 	(void)slot;

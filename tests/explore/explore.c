@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Explores the window code: every state of two and three nodes that send, to one or to all,
- * deliver, consume, keep, release, publish, update and copy out. Sound settings must show
- * nothing wrong; where the rule is broken on purpose, that must be found.
+ * deliver, consume, keep, release, publish, update and copy out. Sound settings must show no
+ * violation; a rule that is broken on purpose must be found.
  *
- * Usage: explore [--quick | --long] [--loss] [--show]
- * --quick: the small ones; --long: those that take minutes, alone; --loss: only what loses frames;
- * --show: the shortest way to each thing found
+ * Usage: explore [--quick | --long] [--loss] [--show] --quick: only small settings; --long: only
+ * those that need minutes; --loss: only those with losses; --show: prints the shortest way to each
+ * violation
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 
 struct experiment {
 	const char *what;
-	const char *expected; /* NULL: nothing wrong */
+	const char *expected; /* NULL: no violation */
 	struct setting setting;
 	enum {
 		QUICK,
@@ -26,8 +26,8 @@ struct experiment {
 	} length;
 };
 
-/* Frames are as large as W - T: 2, 3 and 3 buffers for W = 4, 5 and 6. The code leaves room for
- * one less, so that none waits long; nor may any wait for ever. */
+/* Frames of W - T buffers: 2, 3 and 3 for W = 4, 5 and 6. The code allows one less, so that no
+ * frame waits long; with one more, none may wait for ever. */
 #define SETTING(n, w, min, max, copies, tx, kept, ...)                              \
 	{                                                                           \
 		.nodes = (n), .window = (w), .cost_min = (min), .cost_max = (max),  \
@@ -123,7 +123,7 @@ static const struct experiment experiments[] = {
 	  SETTING(2, 4, 1, 1, 0, 16, 0, .threshold = 1), QUICK },
 };
 
-/* The same with loss: this many frames gone at a time, this many copies besides the first. */
+/* The same with losses: this many lost frames at a time, and this many copies besides the first. */
 #define LOSS(n, w, min, max, kept, lost, twice, ...) \
 	SETTING(n, w, min, max, 0, 16, kept, .gone = (lost), .copies = (twice), ##__VA_ARGS__)
 #define SENDS(w, min, max, kept, lost, twice, ...) \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The part of a state that loss adds: the numbers that are lost, wait or are asked for, the sender's
- * log, and XDP's account. */
+/* The part of a state that losses add: lost, waiting and requested numbers, the sender's log, and
+ * XDP's account. */
 #include <endian.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 enum { LONG_AGO_US = 1000000 }; /* a missing frame is no longer late */
 
-/* Reports whether one frame comes before another in a state. */
+/* Reports whether one frame precedes another in the order of a state. */
 static bool before(const struct direction *flow, uint32_t a, uint32_t b)
 {
 	if (flow->seq[a] != flow->seq[b])
@@ -30,8 +30,8 @@ static void swap(struct direction *flow, uint32_t a, uint32_t b)
 	flow->seq[a] = was.seq[b], flow->seq[b] = was.seq[a];
 }
 
-/* Frames arrive in any order, so the state has them in one. A copy so old that XDP always refuses
- * it is as good as lost. A copy of a frame that has come has no effect but to fill buffers. */
+/* Frames arrive in any order, so the state keeps them sorted. A copy that XDP always refuses equals
+ * a lost one. A copy of a received frame only fills buffers. */
 static void get_frames(struct world *world, int from, int to, struct direction *flow)
 {
 	const struct link_peer *in = world_peer(world, to, from);
@@ -85,7 +85,7 @@ static void get_numbers(struct world *world, int from, int to, struct direction 
 	}
 }
 
-/* How many numbers the receiver has asked for, the first of which is due. */
+/* Counts the numbers that the receiver has requested, from the due one on. */
 static uint8_t asked(const struct link_peer *in)
 {
 	uint8_t n = 0;
@@ -118,7 +118,7 @@ void loss_get(struct world *world, int from, int to, struct direction *flow, boo
 		flow->dropped -= (uint8_t)link->peers[i].flow.freeing;
 }
 
-/* A frame that waits for one before it. */
+/* Restores a frame that waits for an earlier one. */
 static void put_waiting(struct node *node, struct link_peer *in, uint32_t seq, uint8_t number,
 			uint8_t ask)
 {
@@ -149,7 +149,7 @@ static void put_waiting(struct node *node, struct link_peer *in, uint32_t seq, u
 	in->repair.early_count++;
 }
 
-/* The sender's entry of a frame that may be lost. */
+/* Restores the sender's log entry of a frame. */
 static void put_logged(struct link_peer *out, uint32_t seq, uint8_t number, uint32_t sent)
 {
 	struct log_entry *entry = &out->repair.log[seq & out->repair.log_mask];
@@ -175,7 +175,7 @@ static void put_rest(struct link_peer *out, struct link_peer *in)
 	in->repair.early_count = 0;
 }
 
-/* All receive buffers are still in the fill ring where no frame waits: put_waiting() takes them. */
+/* All receive buffers of waiting frames are still in the fill ring: put_waiting() takes them. */
 void loss_put(struct world *world, int from, int to, const struct direction *flow)
 {
 	struct link_peer *out = world_peer(world, from, to), *in = world_peer(world, to, from);

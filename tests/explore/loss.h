@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Frames that are lost, overtake each other, come twice, and are sent again. The world itself notes
- * which numbers have come (world.h, struct open), and compares that with what the code believes.
- * Functions count numbers from the last one that the receiver has taken in order: 1 is due.
+ * Lost, reordered, repeated and repaired frames. The world records which numbers have arrived
+ * (world.h, struct open), and compares this with the code's view. Functions count numbers from the
+ * last that the receiver has taken in order: 1 is due.
  */
 #ifndef EXPLORE_LOSS_H
 #define EXPLORE_LOSS_H
@@ -22,7 +22,8 @@
 #define FOUND_CREDITS "credits are not conserved"
 #define FOUND_UNSAID "credits were announced and are on no frame"
 
-/* How a data frame of this many buffers is sent: the log copies what is in one send buffer. */
+/* Describes how a data frame of this many buffers is sent: the log copies a frame of one send
+ * buffer. */
 static inline struct link_send_args loss_args(uint32_t cost)
 {
 	return (struct link_send_args){
@@ -33,44 +34,44 @@ static inline struct link_send_args loss_args(uint32_t cost)
 	};
 }
 
-/* Reports whether a number has come and waits for one before it. */
+/* Reports whether a number has arrived and waits for an earlier one. */
 bool loss_waits(const struct world *world, int from, int to, uint32_t at);
-/* Buffers that XDP has charged for frames which the ring lost. */
+/* Counts the buffers that XDP charged for frames that the ring lost. */
 uint32_t loss_charged(const struct link_peer *in);
-/* Reports whether XDP knows all charges that were given back. A round publishes them at the end of its
- * batch, before updates. */
+/* Reports whether XDP knows all returned charges. A round publishes them at the end of its batch,
+ * before updates. */
 bool loss_told(const struct node *node);
-/* Reports whether charges that the ring has lost are given back. */
+/* Reports whether the charges of frames that the ring lost are returned. */
 static inline bool loss_settles(const struct world *world)
 {
 	return world->setting.fault != FAULT_RING_CHARGED &&
 	       world->setting.fault != FAULT_COPY_KEPT;
 }
 
-/* Copies of a number on a wire. */
+/* Counts the copies of a number on a wire. */
 uint32_t loss_flights(const struct world *world, int from, int to, uint32_t at);
-/* Numbers that have not come and have no copy on the wire; and frames there besides the first copy
- * of each number that has not come. */
+/* Counts the missing numbers without a copy on the wire, and the frames on the wire besides the
+ * first copy of each missing number. */
 uint32_t loss_gone(const struct world *world, int from, int to);
 uint32_t loss_copies(const struct world *world, int from, int to);
-/* The most buffers that a peer may still be granted: each number may ask for more than the one
- * before, and a lost one asks for something else when it is sent again. */
+/* Returns the most buffers that a peer may still be granted: each number may request more than the
+ * one before, and a repair may request another number. */
 uint32_t loss_grants(struct world *world, int from, int to);
-/* Adds up one of these for all flows. */
+/* Returns the sum of one of these over all flows. */
 uint32_t loss_all(const struct world *world,
 		  uint32_t (*count)(const struct world *world, int from, int to));
 
 /* loss_steps.c */
 struct step *loss_list(struct world *world, struct step *at, int from, int to);
 bool loss_do(struct world *world, const struct step *step);
-/* Takes a frame from its wire; false: the step cannot be done now. */
+/* Takes a frame from its wire. Returns false if the step is impossible now. */
 bool loss_arrive(struct world *world, const struct step *step);
 void loss_print(const struct step *step);
 
 /* loss_check.c */
 void loss_check(struct world *world, int from, int to);
 uint32_t loss_rank(struct world *world, int from, int to);
-/* Reports whether a step repairs what need not be lost: it leads no nearer to rest. */
+/* Reports whether a step repairs a frame that is not lost: it leads no nearer to rest. */
 bool loss_needless(const struct world *world, const struct step *step);
 
 #endif /* EXPLORE_LOSS_H */

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Checks every state in which frames are lost, and computes how far such a state is from rest. */
+/* Checks states with lost frames, and computes their distance from rest. */
 #include <endian.h>
 
 #include "loss.h"
 #include "state.h"
 
-/* Checks that a question for numbers beyond the last one changes nothing, and that XDP admits
- * nothing beyond the window. */
+/* Checks that a request for unsent numbers changes nothing, and that XDP admits nothing beyond the
+ * window. */
 static void check_beyond(struct world *world, int from, int to)
 {
 	struct link_peer *out = world_peer(world, from, to), *in = world_peer(world, to, from);
@@ -26,8 +26,8 @@ static void check_beyond(struct world *world, int from, int to)
 	*in->entry = was;
 }
 
-/* Each number that has not come may be sent again; *waiting: buffers of those that wait. Returns
- * the buffers of the others. */
+/* Checks that each missing number can be repaired. Returns the buffers of these; *waiting: of
+ * numbers that wait. */
 static uint32_t check_log(struct world *world, int from, int to, uint32_t *waiting)
 {
 	const struct link_peer *out = world_peer(world, from, to);
@@ -54,7 +54,7 @@ static uint32_t check_log(struct world *world, int from, int to, uint32_t *waiti
 	return n;
 }
 
-/* Credits that were announced are known, or a frame that has not come will tell them. */
+/* Checks that announced credits are known, or that a missing frame carries them. */
 static void check_told(struct world *world, int from, int to)
 {
 	const struct link_peer *out = world_peer(world, from, to);
@@ -92,7 +92,7 @@ void loss_check(struct world *world, int from, int to)
 		violation(world, "a session broke");
 }
 
-/* How far the repair of a number is. */
+/* Returns the progress of a number's repair. */
 static uint32_t stage(const struct link_peer *in, const struct link_peer *out, uint32_t seq)
 {
 	if (link_wants(out, seq))
@@ -100,8 +100,8 @@ static uint32_t stage(const struct link_peer *in, const struct link_peer *out, u
 	return reorder_missing(in) && (int32_t)(in->repair.highest - seq) >= 0 ? 2 : 3;
 }
 
-/* RANK_FRAME for each buffer of a frame that has not come, a little less if it waits; what has come
- * counts in steps_rank(). Needless copies, and what they leave behind, count little. */
+/* Each buffer of a missing frame counts RANK_FRAME, a little less if it waits. Received frames
+ * count in steps_rank(). Needless copies and their traces count little. */
 uint32_t loss_rank(struct world *world, int from, int to)
 {
 	const struct link_peer *out = world_peer(world, from, to);
@@ -131,7 +131,7 @@ uint32_t loss_rank(struct world *world, int from, int to)
 bool loss_needless(const struct world *world, const struct step *step)
 {
 	if (world->setting.fault == FAULT_ASKED_ONCE || world->setting.fault == FAULT_COPY_KEPT)
-		return true; /* what is missed for ever, or refused, is looked for there */
+		return true; /* that search looks for frames that stay missing or refused */
 	switch ((enum act)step->act) {
 	case ACT_LOSE:
 	case ACT_LOSE_IN_RING:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The steps of the network that loses frames, and of both ends that repair it. Each step makes the
- * calls that control messages and the clock make. */
+/* The steps of a lossy network and of the repair at both ends. Each step makes the calls that
+ * control messages and the clock make. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,13 +13,13 @@ static struct step *add(struct step *at, enum act act, int node, int other, uint
 	return at + 1;
 }
 
-/* Which number a frame has, from the last one that was taken in order. */
+/* Returns a frame's number, counted from the last that was taken in order. */
 static uint32_t at_of(struct world *world, int from, int to, uint32_t index)
 {
 	return world->wire[from][to].flight[index].seq - world_peer(world, to, from)->flow.seq_in;
 }
 
-/* Reports whether a frame has come already, or another copy of it is under way. */
+/* Reports whether a frame has arrived, or has another copy under way. */
 static bool spare(struct world *world, int from, int to, uint32_t index)
 {
 	const uint32_t at = at_of(world, from, to, index);
@@ -73,7 +73,7 @@ struct step *loss_list(struct world *world, struct step *at, int from, int to)
 	return add(at, ACT_SETTLE, to, from, 0);
 }
 
-/* Frames that are due, as the world knows: this one, and those that wait behind it. */
+/* Counts the frames that can be handed on: this one, and the waiting ones behind it. */
 static uint32_t due(struct world *world, int from, int to, uint32_t at)
 {
 	struct open *open = &world->open[from][to];
@@ -90,7 +90,7 @@ static uint32_t due(struct world *world, int from, int to, uint32_t at)
 	return n;
 }
 
-/* Takes the next frame that is handed on, which must be this number. */
+/* Takes the next frame, which must have this number. */
 static void hand_on(struct world *world, struct node *here, struct link_rxframe *frame,
 		    uint32_t seq, uint32_t cost, enum fate fate)
 {
@@ -109,7 +109,7 @@ static void hand_on(struct world *world, struct node *here, struct link_rxframe 
 	here->kept_count++;
 }
 
-/* A rule that is broken on purpose where a frame arrives that cost this many buffers. */
+/* Breaks the chosen rule on the arrival of a frame of this many buffers. */
 static void break_arrival(struct world *world, struct link_peer *in, uint32_t at, uint32_t cost,
 			  bool waited)
 {
@@ -158,7 +158,7 @@ bool loss_arrive(struct world *world, const struct step *step)
 	return true;
 }
 
-/* A frame does not arrive: XDP has never seen it, or has charged it. */
+/* Loses a frame before or after XDP has charged it. */
 static bool lose(struct world *world, const struct step *step, bool in_ring)
 {
 	const struct flight flight = world_take_off(world, step->other, step->node, step->arg);
@@ -178,7 +178,7 @@ static bool copy(struct world *world, const struct step *step)
 	return true;
 }
 
-/* The answer to "how far have you sent?", which somebody asks who awaits something. */
+/* Delivers the answer to "how far have you sent?". */
 static bool suspect(struct world *world, const struct step *step)
 {
 	struct link_peer *in = world_peer(world, step->node, step->other);
@@ -207,8 +207,8 @@ static bool ask(struct world *world, const struct step *step)
 	return true;
 }
 
-/* Numbers that a node is asked for; *spare: of them, those that are under way or have come;
- * returns their buffers. */
+/* Returns the buffers of the numbers that a node is asked for; *spare: those of numbers under way
+ * or received. */
 static uint32_t wanted(struct world *world, int from, int to, uint32_t *extra)
 {
 	const struct open *open = &world->open[from][to];
@@ -226,7 +226,7 @@ static uint32_t wanted(struct world *world, int from, int to, uint32_t *extra)
 	return buffers;
 }
 
-/* Sends one frame under a number: what message/ does with what the log has no copy of. */
+/* Repeats a frame like message/, if the log has no copy. */
 static bool repair(struct link_peer *out, const struct link_send_args *args, uint32_t seq,
 		   uint32_t body, bool again)
 {
@@ -242,7 +242,7 @@ static bool repair(struct link_peer *out, const struct link_send_args *args, uin
 	return true;
 }
 
-/* Sends what is asked for under the next number. */
+/* Sends the requested frame under the next number. */
 static bool send_anew(struct world *world, int from, int to)
 {
 	const struct open *open = &world->open[from][to];
@@ -308,7 +308,8 @@ static bool again(struct world *world, const struct step *step)
 	return true;
 }
 
-/* Does what the clock does after two questions (reorder.c): the RX ring is empty here between steps. */
+/* Does the clock's work after two questions (reorder.c): the RX ring is empty here between
+ * steps. */
 static bool settle(struct world *world, const struct step *step)
 {
 	struct link_peer *in = world_peer(world, step->node, step->other);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The search. A state is kept as a 128-bit hash and as the step that led to it first,
- * which gives the shortest way to whatever is wrong; whole states are kept for the
- * frontier alone.
+ * The search. It keeps a 128-bit hash of each state and the first step to it, which gives the
+ * shortest way to a violation. It keeps whole states for the frontier only.
  */
 #include "search.h"
 
@@ -15,12 +14,12 @@
 #include "state.h"
 
 enum {
-	STATES_LIMIT = 1 << 26, /* beyond: the setting is too large to be explored */
+	STATES_LIMIT = 1 << 26, /* with more, the setting is too large */
 };
 
 struct seen {
 	XXH128_hash_t hash;
-	uint32_t from; /* index of the state it was reached from */
+	uint32_t from; /* index of the previous state */
 	struct step step;
 };
 
@@ -34,12 +33,12 @@ struct search {
 	struct world *world;
 	struct found *found;
 	size_t state_bytes;
-	struct seen *seen; /* by index, in the order found */
+	struct seen *seen; /* in the order found */
 	uint32_t seen_count, seen_room;
 	uint32_t *table; /* index + 1; 0: empty */
 	uint32_t table_mask;
 	struct frontier now, next;
-	uint32_t bad; /* index of the state where something is wrong */
+	uint32_t bad; /* index of the state with the violation */
 };
 
 static void *grow(void *old, size_t bytes)
@@ -82,7 +81,7 @@ static void frontier_add(struct search *s, const struct state *state, uint32_t i
 	f->index[f->count++] = index;
 }
 
-/* Notes a state unless it is known. */
+/* Records a new state. */
 static void note(struct search *s, const struct state *state, uint32_t from, struct step step)
 {
 	XXH128_hash_t hash = XXH3_128bits(state, s->state_bytes);
@@ -102,7 +101,7 @@ static void note(struct search *s, const struct state *state, uint32_t from, str
 		table_grow(s);
 }
 
-/* Notes the step to what is wrong, whether the state after it is known or not. */
+/* Records the step to a violation; the state after it may be known. */
 static void note_bad(struct search *s, uint32_t from, struct step step)
 {
 	s->seen = grow(s->seen, (s->seen_count + 1) * sizeof(*s->seen));
@@ -110,8 +109,8 @@ static void note_bad(struct search *s, uint32_t from, struct step step)
 	s->bad = s->seen_count++;
 }
 
-/* Whether, while nobody can send, a node that has more to send withholds credits for want of room
- * to copy out: the event service tells its program so (ENOBUFS, events/out.c). */
+/* Reports whether a node with more to send withholds credits because it cannot copy out, while no
+ * node can send. The event service then tells its program (ENOBUFS, events/out.c). */
 static bool says_so(struct world *world)
 {
 	for (int i = 0; i < world->setting.nodes; i++)
@@ -122,9 +121,8 @@ static bool says_so(struct world *world)
 	return false;
 }
 
-/* At rest everything that may be sent can be sent: no node waits for ever for credits
- * that another owes it, whatever the others have to say. If each node's largest frame is at the
- * head of its queue and none can be sent, nothing will ever happen again. */
+/* Checks that at rest every frame can be sent: no node waits for ever for another's credits. If
+ * each node's largest frame is next and none can be sent, nothing happens again. */
 static void check_rest(struct search *s, const struct state *state)
 {
 	struct world *world = s->world;
@@ -194,7 +192,7 @@ static void expand(struct search *s, const struct state *state, uint32_t index)
 	s->bad = index;
 }
 
-/* The steps to where it is wrong: their number, and what they are. */
+/* Prints the steps to the violation. */
 static void way_there(const struct search *s, bool show)
 {
 	uint32_t length = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Breadth first through every state that a setting can reach. */
+/* A breadth-first search through all states of a setting. */
 #ifndef EXPLORE_SEARCH_H
 #define EXPLORE_SEARCH_H
 
@@ -14,11 +14,11 @@
 /*
  * The result of a search.
  *
- * @steps:    tried that changed something
- * @depth:    steps to the state farthest away
- * @rests:    states in which nothing but a send can happen
- * @way:      steps to what is wrong
- * @violated: what is; NULL: nothing
+ * @steps: steps that changed something
+ * @depth: steps to the farthest state
+ * @rests: states in which only a send is possible
+ * @way: steps to the violation
+ * @violated: the violation, or NULL
  */
 struct found {
 	uint64_t states, steps;
@@ -26,7 +26,7 @@ struct found {
 	const char *violated;
 };
 
-/* @show: print the way to what is wrong. */
+/* @show: print the way to the violation. */
 void search(const struct setting *setting, bool show, struct found *found);
 
 #endif /* EXPLORE_SEARCH_H */

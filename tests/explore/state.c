@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* From the world to a state and back, field by field. */
+/* Converts the world to a state and back, field by field. */
 #include "state.h"
 
 #include <assert.h>
@@ -19,7 +19,8 @@ uint32_t state_flows(const struct world *world, uint8_t (*ends)[2])
 	return n;
 }
 
-/* A counter beyond its base, which no window lets grow past W; a grant leaves it behind. */
+/* Returns a counter relative to its base. No window lets it exceed W; with a grant it can be
+ * negative. */
 static int8_t beyond(struct world *world, uint32_t counter, uint32_t base)
 {
 	uint32_t behind = world->setting.reserve;
@@ -61,7 +62,7 @@ static void get_wire(struct world *world, int from, int to, struct direction *fl
 		flow->frame[i] = flight->cost | (flight->update ? FLIGHT_UPDATE : 0) |
 				 (flight->cast ? FLIGHT_CAST : 0);
 		flow->credits[i] = (int32_t)(flight->credits - base) < 0 && world_loses(world) ?
-					   0 : /* said before, so it changes nothing */
+					   0 : /* repeated, so it changes nothing */
 					   beyond(world, flight->credits, base);
 		if (flight->cast)
 			cast_credits = flight->credits;
@@ -132,7 +133,7 @@ void state_take_buffers(struct node *node, uint32_t n, uint64_t *addrs)
 	memcpy(addrs, node->fill_ring + node->fill_count, n * sizeof(*addrs));
 }
 
-/* One frame that the application keeps: in receive buffers, or in a copy. */
+/* Restores a frame that the application keeps, in receive buffers or as a copy. */
 static void put_kept(struct node *node, struct link_peer *peer, uint32_t cost, bool may_copy)
 {
 	struct link *link = &node->link;
@@ -169,8 +170,8 @@ static void put_kept(struct node *node, struct link_peer *peer, uint32_t cost, b
 	node->kept[node->kept_count++] = kept;
 }
 
-/* Everything at rest: all receive buffers in the fill ring, all send buffers sent and
- * not yet taken back (so that the code must ask for them). */
+/* Resets the node: all receive buffers are in the fill ring, all send buffers are sent and not yet
+ * taken back, so that the code must fetch them. */
 static void put_rest(struct world *world, struct node *node)
 {
 	struct link *link = &node->link;
@@ -206,8 +207,8 @@ static void put_rest(struct world *world, struct node *node)
 		world->wire[node->index][j].count = 0;
 }
 
-/* The account of the sender's frames to all, as it stands at both ends. Returns the credits that
- * the last one to come here had. */
+/* Restores the account of the sender's broadcasts at both ends. Returns the credits of the last one
+ * received here. */
 static uint32_t put_casts(struct world *world, int from, int to, const struct direction *flow)
 {
 	struct link_group *group = world->node[from].group;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A state of the world in few bytes: all that the rule, the wires and the applications can tell
- * apart. Counters start from the sender's credits, since the code only looks at differences. Which
- * buffer is which doesn't matter, how many are where does.
+ * A state of the world in few bytes: all that the rule, the wires and the applications can
+ * distinguish. Counters start from the sender's credits, since the code uses only differences.
+ * Buffers are counted by place, not named.
  */
 #ifndef EXPLORE_STATE_H
 #define EXPLORE_STATE_H
@@ -16,31 +16,31 @@ enum {
 /*
  * The frames that one node sends to another, and their buffers.
  *
- * @sent:      buffers sent; as all counters: beyond those known to be given back
+ * @sent: buffers sent; like all counters, beyond those known to be returned
  * @received, @returned, @announced, @withheld: as in struct window_rx, at the receiver
  * @freeing:   released there, not yet published
  * @dirty:     place in the receiver's dirty list + 1; 0: not in it
  * @frames, @frame, @credits: under way, oldest first: cost, and the credits for the flow that runs
  * the other way; a frame to all carries what it adds to earlier such frames
- * @cast_held: credits that are set aside for the sender's next frame to all
- * @said:      frames of those that a hoarder sends
- * @ask:       and what they ask for
+ * @cast_held: credits that are set aside for the sender's next broadcast
+ * @said: frames sent by a hoarder so far
+ * @ask: buffers that they ask for
  * @asked, @granted: by the last one that came, and to the sender
- * @asking:    place in the receiver's list of those that ask for more + 1; 0: not in it
- * @left:      frames of the sender's message that are not sent
- * @held:      frames of one buffer that the application keeps and that may be copied out
- * @copied:    of those that were
- * @fixed:     kept frames that may not, by cost - 1
- * If frames are lost (loss.c), numbers count from the last one that was taken in order:
- * @seq:       of the frames under way, which are sorted by it
- * @numbers, @number: those that are sent and not taken yet: cost, FLIGHT_UPDATE, NUMBER_WAITS,
- *             NUMBER_WANTED
- * @waits_ask: what those that wait ask for
- * @untaken:   numbers that XDP was not told to be taken
- * @highest:   the last number that the receiver knows to be sent
- * @named:     numbers that it has asked for, if it asks once
- * @lost:      buffers that XDP has charged for frames which the ring lost
- * @untold:    charges that were given back, and XDP was not told
+ * @asking: place in the receiver's list of asking peers + 1; 0: not in it
+ * @left: unsent frames of the sender's message
+ * @held: kept frames of one buffer that may be copied out
+ * @copied: of these, copied ones
+ * @fixed: kept frames that may not be copied out, by cost - 1 If frames are lost (loss.c), numbers
+ * count from the last one that was taken in order:
+ * @seq: of the frames under way, sorted
+ * @numbers, @number: sent numbers that are not taken yet: cost, FLIGHT_UPDATE, NUMBER_WAITS,
+ *   NUMBER_WANTED
+ * @waits_ask: buffers that waiting frames ask for
+ * @untaken: taken numbers that XDP was not told
+ * @highest: the last sent number that the receiver knows
+ * @named: requested numbers, if it asks once
+ * @lost: buffers that XDP charged for frames that the ring lost
+ * @untold: returned charges that XDP was not told
  * @dropped:   buffers of second copies in the fill batch of the receiver; the first flow has all
  */
 struct direction {
@@ -67,13 +67,13 @@ struct state {
  * order. */
 static const uint32_t SENT_BASE = UINT32_MAX - 1, SEQ_BASE = UINT32_MAX;
 
-/* How many flows the setting has, and the ends of each. */
+/* Returns the number of flows and the ends of each. */
 uint32_t state_flows(const struct world *world, uint8_t (*ends)[2]);
-/* Reads a state off the world, or puts the world into it. */
+/* Reads a state from the world, or puts the world into it. */
 void state_get(struct world *world, struct state *state);
 void state_put(struct world *world, const struct state *state);
 
-/* loss.c: the part of a flow that loss adds; `first`: the receiver has no flow before this one. */
+/* loss.c: the part of a flow for losses; `first`: this is the receiver's first flow. */
 void loss_get(struct world *world, int from, int to, struct direction *flow, bool first);
 void loss_put(struct world *world, int from, int to, const struct direction *flow);
 /* Takes receive buffers out of the fill ring (state.c). */

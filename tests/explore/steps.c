@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The steps, each by the calls that message/ and engine/ make to do the same. */
+/* The steps, with the calls of message/ and engine/. */
 #include "steps.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ static struct step *add(struct step *at, enum act act, int node, int other, uint
 	return at + 1;
 }
 
-/* Lists what can happen to a frame that arrives. */
+/* Lists the possible fates of an arriving frame. */
 static struct step *add_arrivals(const struct world *world, struct step *at, int from, int to)
 {
 	const struct flight *first = world->wire[from][to].flight;
@@ -34,7 +34,8 @@ static struct step *add_arrivals(const struct world *world, struct step *at, int
 	return add(at, ACT_ARRIVE, to, from, FATE_HOLD);
 }
 
-/* A message of one frame, or the first of a large one, or its next. */
+/* Lists the frames that a node can send: a message of one frame, or the first or next frame of a
+ * large one. */
 static struct step *add_sends(const struct world *world, struct step *at, int from, int to)
 {
 	const struct setting *setting = &world->setting;
@@ -82,7 +83,7 @@ uint32_t steps_list(struct world *world, struct step *steps)
 	return (uint32_t)(at - steps);
 }
 
-/* A probe that ends at XDP, where a send buffer is free: no credit, nothing on the wire. */
+/* Sends a probe that ends at XDP if a send buffer is free: no credit, nothing on the wire. */
 static void send_outside(struct link_peer *peer)
 {
 	const struct link_send_args args = {
@@ -98,7 +99,7 @@ static void send_outside(struct link_peer *peer)
 	link_kick(peer->link);
 }
 
-/* How many frames of a large message follow one of its frames. */
+/* Returns how many frames of a large message follow this one. */
 static uint8_t left_after(const struct world *world, int node, int other)
 {
 	uint8_t left = world->left[node][other];
@@ -106,7 +107,7 @@ static uint8_t left_after(const struct world *world, int node, int other)
 	return left ? left - 1 : world->setting.large - 1;
 }
 
-/* Frames of cost 1 are pings: to the window they are data like other. */
+/* Frames of cost 1 are pings, which are data to the window. */
 static struct link_send_args ping_args(uint32_t cost)
 {
 	return (struct link_send_args){
@@ -144,13 +145,13 @@ static bool send_data(struct world *world, int node, int other, uint32_t arg)
 	return true;
 }
 
-/* The body of a frame to all that fills `cost` buffers to the brim. */
+/* Returns the body size of a broadcast that fills `cost` buffers. */
 static uint32_t cast_body(const struct link_group *group, uint32_t cost)
 {
 	return body_of(cost) - link_group_bytes(group->count);
 }
 
-/* The credits of one member for a frame to all. */
+/* Sets aside one member's credits for a broadcast. */
 static bool set_aside(struct world *world, struct link_group *group, uint32_t at, uint32_t cost)
 {
 	struct link_member *member = &group->members[at];
@@ -164,8 +165,8 @@ static bool set_aside(struct world *world, struct link_group *group, uint32_t at
 	return true;
 }
 
-/* As the event service does (events/group.c): each member's credits as soon as they are there, and
- * the frame when all are. */
+/* Sends like the event service (events/group.c): sets each member's credits aside as soon as
+ * possible, and sends the frame with all of them. */
 static bool cast(struct world *world, int node, uint32_t cost)
 {
 	struct link_group *group = world->node[node].group;
@@ -193,7 +194,7 @@ static bool copy_out_due(const struct link_peer *peer)
 	return peer->kept >= peer->flow.rx.threshold || peer->withholding;
 }
 
-/* The bytes of a kept frame stay what they were, wherever they are now. */
+/* Checks that a kept frame's bytes are unchanged, also in a copy. */
 static void copy_out(struct world *world, struct node *node, struct link_peer *peer)
 {
 	link_copy_out(peer);
@@ -247,7 +248,7 @@ static void update(struct link *link)
 	link_kick(link);
 }
 
-/* careful_poll() from the frames on, without data to send. */
+/* Does a round of careful_poll() from the received frames on, without sending data. */
 static void round_of(struct link *link)
 {
 	link_publish(link);
@@ -265,7 +266,7 @@ static bool do_step(struct world *world, const struct step *step)
 		return send_data(world, step->node, step->other, step->arg);
 	case ACT_CAST:
 		cast(world, step->node, step->arg);
-		return true; /* credits may be set aside though it does not leave */
+		return true; /* this may set credits aside without a frame */
 	case ACT_ARRIVE:
 		if (world_loses(world) ?
 			    !loss_arrive(world, step) :

@@ -11,7 +11,7 @@ enum {
 
 enum act {
 	ACT_SEND, /* arg: cost */
-	ACT_CAST, /* to all others: sets aside the credits that there are, and leaves with all */
+	ACT_CAST, /* a broadcast: sets available credits aside, and leaves with all */
 	ACT_ARRIVE, /* arg: enum fate, and ARRIVE_INDEX times the place on the wire */
 	ACT_RELEASE, /* arg: index among the node's kept frames */
 	ACT_COPY_OUT,
@@ -23,10 +23,10 @@ enum act {
 	ACT_LOSE, /* arg: index of the frame on the wire */
 	ACT_LOSE_IN_RING, /* after XDP has charged it; arg: the same */
 	ACT_COPY, /* arg: the same */
-	ACT_SUSPECT, /* @node hears how far @other has sent */
-	ACT_ASK, /* @node names what it misses of @other, and that is heard */
-	ACT_AGAIN, /* @node sends again what @other asks for */
-	ACT_SETTLE, /* @node gives charges back for which no frame came from @other */
+	ACT_SUSPECT, /* @node learns how far @other has sent */
+	ACT_ASK, /* @other receives @node's list of missing numbers */
+	ACT_AGAIN, /* @node repeats what @other requested */
+	ACT_SETTLE, /* @node returns charges without frames from @other */
 };
 
 /* The use that the application makes of a data frame. */
@@ -45,18 +45,18 @@ struct step {
 
 /* Lists the steps that may be tried in this state. Not all of them change the state. */
 uint32_t steps_list(struct world *world, struct step *steps);
-/* Does it; false: it cannot be done now. */
+/* Does the step. Returns false if it is impossible now. */
 bool steps_do(struct world *world, const struct step *step);
-/* A send or a cast; false: nothing leaves. */
+/* Sends or casts. Returns false if nothing leaves. */
 bool steps_leaves(struct world *world, const struct step *step);
-/* Counts that must agree in every state. */
+/* Checks that counts agree. */
 void steps_check(struct world *world);
 static inline bool steps_sends(const struct step *step)
 {
 	return step->act == ACT_SEND || step->act == ACT_CAST;
 }
 
-/* A step that is taken or not: the world can be at rest without it. */
+/* Reports whether a step is optional: the world can rest without it. */
 static inline bool steps_optional(const struct step *step)
 {
 	return steps_sends(step) || step->act == ACT_WITHHOLD;
@@ -67,9 +67,10 @@ enum {
 	RANK_SCALE = 16, /* times this */
 };
 
-/* Falls with every step but those that send, withhold or lose: without new data the world comes to rest. */
+/* Returns a number that falls with every step that does not send, withhold or lose. So without new
+ * data the world comes to rest. */
 uint32_t steps_rank(struct world *world);
-/* Says a step in words. */
+/* Describes a step in words. */
 void steps_print(const struct step *step);
 
 #define FOUND_UNPAID "a message is over and has not paid its grant back"

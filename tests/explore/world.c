@@ -77,7 +77,7 @@ bool world_hoards(const struct world *world, int node)
 	return false;
 }
 
-/* Lets the real handshake make a session between each two nodes. */
+/* Opens a session between each two nodes with the real handshake. */
 static void handshake(struct world *world)
 {
 	for (int i = 0; i < world->setting.nodes; i++)
@@ -116,7 +116,7 @@ static void handshake(struct world *world)
 			}
 }
 
-/* Each node that casts has a group of all others, which admit its frames. */
+/* Makes a group of all others for each node that casts. */
 static void open_groups(struct world *world)
 {
 	for (int i = 0; i < world->setting.casters; i++) {
@@ -192,7 +192,7 @@ void world_deinit(struct world *world)
 	}
 }
 
-/* Writes the frame again, as take_frame() saw it, into receive buffers of `to`. */
+/* Writes the frame that take_frame() saw into receive buffers of `to`. */
 static void write_frame(struct world *world, int from, int to, const struct flight *flight,
 			uint8_t *first)
 {
@@ -266,7 +266,7 @@ bool world_admits(struct world *world, int from, int to, uint32_t seq, uint32_t 
 	};
 	enum careful_xdp_counter verdict;
 
-	/* XDP may have read seq_taken so long ago that it admits a number once more. */
+	/* XDP may use an old seq_taken and admit a number again. */
 	if ((int32_t)(seq - in->flow.seq_in) <= 0)
 		entry->seq_last = seq - 1;
 	if (world->setting.fault == FAULT_WIDE)
@@ -283,7 +283,7 @@ bool world_admits(struct world *world, int from, int to, uint32_t seq, uint32_t 
 	return verdict == CAREFUL_XDP_ADMITTED;
 }
 
-/* Reports whether XDP admits a frame. If not, there must be something that is still to come. */
+/* Reports whether XDP admits a frame. If not, another frame must still arrive. */
 static bool admitted(struct world *world, int from, int to, const struct flight *flight)
 {
 	const struct link_peer *in = world_peer(world, to, from);

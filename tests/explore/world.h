@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Two or three nodes around the compiled code of link/, with wires that keep frames
- * until they are told to deliver one: the world that the explorer puts into every state
- * it can reach. A frame on a wire is what the code wrote, checked and reduced to what
- * the window rule sees: its kind, its buffers and its credits.
+ * Two or three nodes with the compiled code of link/, and wires that deliver a frame on request.
+ * The explorer puts this world into every reachable state. A frame on a wire was written by the
+ * code, checked, and reduced to the fields of the window rule: kind, buffers and credits.
  */
 #ifndef EXPLORE_WORLD_H
 #define EXPLORE_WORLD_H
@@ -29,24 +28,24 @@ enum {
 	KEPT_MAX = RX_MAX + POOL_MAX,
 	FLIGHT_UPDATE = 0x80, /* with a cost */
 	FLIGHT_CAST = 0x40,
-	NUMBER_WAITS = 0x20, /* it has come, and waits for one before it */
-	NUMBER_WANTED = 0x10, /* the receiver asks its sender for it */
+	NUMBER_WAITS = 0x20, /* received, waits for an earlier number */
+	NUMBER_WANTED = 0x10, /* requested by the receiver */
 	COST_MASK = 0x0f,
 };
 
 /* The pairs of nodes that talk. */
 enum pattern {
-	PATTERN_ALL, /* everybody sends data to everybody */
-	PATTERN_RING, /* each sends data to the next; what comes back is updates */
+	PATTERN_ALL, /* every node sends data to every other */
+	PATTERN_RING, /* each node sends data to the next, which returns updates */
 	PATTERN_STAR, /* node 0 with each of the others, both ways */
-	PATTERN_SINK, /* the others to node 0; what comes back is updates */
+	PATTERN_SINK, /* the others send to node 0, which returns updates */
 };
 
 /* Rules of the repair that are broken on purpose. */
 enum fault {
 	FAULT_NONE,
-	FAULT_NO_TAIL, /* nobody suspects that the last frames are lost */
-	FAULT_ASKED_ONCE, /* a missing number is named once, and not again */
+	FAULT_NO_TAIL, /* no end suspects a lost tail */
+	FAULT_ASKED_ONCE, /* a missing number is requested only once */
 	FAULT_NO_FLOOR, /* XDP does not learn which numbers the engine has taken */
 	FAULT_LAST_SEEN, /* XDP counts from the last number that it has admitted */
 	FAULT_WIDE, /* XDP admits numbers of the window after the one that is due */
@@ -57,38 +56,36 @@ enum fault {
 	FAULT_COPY_KEPT, /* the charge of a second copy is not given back, at once or later */
 	FAULT_OVERTAKES, /* a frame behind a gap is handed on at once */
 	FAULT_NEW_NUMBER, /* a lost frame is sent again under a new number */
-	FAULT_NEVER_SENT, /* a number beyond the last one is answered, too */
+	FAULT_NEVER_SENT, /* an unsent number is answered too */
 	FAULT_OLD_CREDITS, /* a repair has the credits from before the lost frame */
 	FAULT_RING_CHARGED, /* the charge of frames that the ring lost is not given back */
 };
 
 /*
- * The world that is explored, and its bounds.
+ * The explored world and its bounds.
  *
  * @cost_min, @cost_max: receive buffers of a data frame
  * @pool:      copy-out buffers of a node
  * @tx_chunks: send buffers of a node
- * @keeps:     frames that a node's application keeps at a time; 0: it consumes all
- * @hoard:     frames that each node sends before it consumes any, and all that it sends: until
- *             then it keeps what comes; 0: they send without end
- * @casters:   nodes from 0 on that send to all others at once, and no otherwise
- * @rounds:    after each arrival and release the node does what careful_poll() does, in
- *             its order; else each of those steps happens at any time
+ * @keeps: most frames that a node's application keeps; 0: it consumes all
+ * @hoard: frames that each node sends in all, and before it consumes any; 0: nodes send without end
+ *   and consume
+ * @casters: nodes, from 0 on, that only broadcast
+ * @rounds: after each arrival and release the node does a round in careful_poll()'s order; else
+ *   these steps happen at any time
  * @spend_last: data may take the last credit (the rule broken on purpose)
- * @threshold: T; 0: what the code makes it
+ * @threshold: T; 0: the code's value
  * @withholds: buffers of a window that a receiver may withhold, at any time
  * @reserve:   receive buffers of a node that may be granted
  * @large:     frames of a large message, of the greatest cost; 0: there are none
- * @asks_on:   a sender asks for as much as it can be granted, message or not (broken on
- *             purpose)
- * @standstill: search on until nobody can send its largest frame; else it is wrong
- *             already when, all else being done, some frame cannot be sent
- * @gone:      frames at a time that the network or a receive ring has lost and that are not sent
- *             again yet; 0: the network loses nothing and keeps the order, else frames arrive in any
- *             order
- * @copies:    frames at a time that are under way besides the first copy of each number
- * @ring:      receive buffers at a time that XDP has charged for frames which the ring lost
- * @sealed:    XDP holds frames to its rule for sealed sessions
+ * @asks_on: a sender asks for all it can get, even without a message (broken on purpose)
+ * @standstill: a violation is a state in which no node can send its largest frame; else one at rest
+ *   in which some frame cannot be sent
+ * @gone: most unrepaired lost frames at a time; frames then arrive in any order. 0: the network
+ *   loses nothing and keeps the order
+ * @copies: most copies under way besides the first of each number
+ * @ring: most receive buffers that XDP charged for frames that the ring lost
+ * @sealed: XDP uses its rule for sealed sessions
  * @fault:     a rule of the repair that is broken on purpose
  */
 struct setting {
@@ -102,9 +99,9 @@ struct setting {
 /*
  * A frame under way.
  *
- * @cast: to all, in an account of credits of its own
+ * @cast: a broadcast, with its own account of credits
  * @seq:  its number
- * @ask:  of a session's frame; of one to all, what it gives this node beyond the others
+ * @ask: of a session's frame: requested buffers; of a broadcast: this node's additional credits
  */
 struct flight {
 	bool update, cast;
@@ -117,7 +114,7 @@ struct flight {
 };
 
 struct node {
-	struct queue queue; /* first: its ops find the node by it */
+	struct queue queue; /* first member: its ops find the node by it */
 	struct port port;
 	struct link link;
 	struct world *world;
@@ -140,9 +137,9 @@ struct node {
 	uint32_t ctrl_count;
 	uint64_t cookie[NODES_MAX]; /* admitted, by slot */
 	struct careful_peer_entry entry[NODES_MAX]; /* XDP's, by slot */
-	struct link_group *group; /* of the others; NULL: it does not cast */
+	struct link_group *group; /* group of the others; NULL: the node does not cast */
 
-	struct link_held *kept[KEPT_MAX]; /* what the application keeps */
+	struct link_held *kept[KEPT_MAX]; /* frames that the application keeps */
 	uint32_t kept_count;
 };
 
@@ -153,8 +150,8 @@ struct world {
 		uint32_t count;
 		struct flight flight[FRAMES_MAX];
 	} wire[NODES_MAX][NODES_MAX]; /* [from][to] */
-	/* Numbers from the first that `to` has not taken in order up to the last that `from` has
-	 * sent, whatever the code believes: cost, FLIGHT_UPDATE, NUMBER_WAITS. */
+	/* True state of the numbers from the first that `to` has not taken in order to the last
+	 * that `from` has sent: cost, FLIGHT_UPDATE, NUMBER_WAITS. */
 	struct open {
 		uint32_t count;
 		uint8_t number[FRAMES_MAX];
@@ -165,10 +162,10 @@ struct world {
 	uint64_t now_ns;
 	uint64_t random;
 	bool refused; /* XDP refused the frame of this step */
-	const char *violated; /* what was found wrong; NULL: nothing */
+	const char *violated; /* the violation, or NULL */
 };
 
-/* Says what is wrong, once; the search stops there. */
+/* Records the first violation; the search stops there. */
 static inline void violation(struct world *world, const char *what)
 {
 	if (!world->violated)
@@ -189,7 +186,7 @@ bool world_sends(const struct world *world, int from, int to);
 /* Reports whether a node has more to send before it consumes. */
 bool world_hoards(const struct world *world, int node);
 
-/* The receiver withholds so much of the sender's window. */
+/* Lets the receiver withhold this many buffers of the sender's window. */
 void world_withhold(struct world *world, int from, int to, uint32_t withheld);
 
 static inline struct link_peer *world_peer(struct world *world, int node, int other)
@@ -199,7 +196,7 @@ static inline struct link_peer *world_peer(struct world *world, int node, int ot
 	return &n->link.peers[n->slot_of[other]];
 }
 
-/* Which member of a caster's group a node is. */
+/* Returns a node's index in a caster's group. */
 static inline uint32_t world_member_of(int caster, int node)
 {
 	return (uint32_t)(node < caster ? node : node - 1);
@@ -220,13 +217,13 @@ static inline struct link_heard *world_heard(struct world *world, int node, int 
 	return &n->link.heard[n->slot_of[other]];
 }
 
-/* Bytes after the careful header that make a frame fill `cost` buffers to the brim. */
+/* Returns the bytes after the careful header that fill `cost` buffers. */
 static inline uint32_t body_of(uint32_t cost)
 {
 	return cost * BUFFER_BYTES - LL_BYTES - LINK_HDR_BYTES;
 }
 
-/* This many frames of a large message are left to send: what each frame asks for. */
+/* Sets the unsent frames of a large message, for which each frame asks. */
 void world_ask(struct world *world, int from, int to, uint8_t left);
 /* Moves a frame of a wire into the receiver's ring. Returns its cost; 0: XDP refuses it. */
 uint32_t world_deliver(struct world *world, int from, int to, uint32_t index);

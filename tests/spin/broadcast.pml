@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The window rule with broadcast (P2 section 5.3), among three nodes. A frame that goes to both
- * others takes its credits of each as soon as that one has them to give, and leaves when it has
- * all; it returns what is owed to each of them or, where there are too many nodes for that, the
- * least that is owed to any (LEAST). Credits taken are as good as a frame that its receiver keeps,
- * which the rule between two (window.pml) stands.
+ * The window rule with broadcast (P2 section 5.3), among three nodes. A broadcast takes each
+ * receiver's credits as soon as it has them, and leaves when it has all. It returns the credits
+ * owed to each receiver, or, with too many nodes, the least owed to any (LEAST). Credits that are
+ * set aside act like a frame that its receiver keeps, which window.pml allows.
  *
  * W, T, COST, SPARE, DEADLOCK, CLAIM: as in window.pml. KEEP: nodes 1 and 2 may keep a frame.
- * CASTERS: nodes from 0 on that broadcast; the others send to node 0 alone.
- * GREATEST: the greatest that is owed is returned to all.
+ * CASTERS: nodes from 0 on that broadcast; the others send only to node 0. GREATEST: returns the
+ *   greatest owed number to all (broken on purpose).
  */
 #ifndef W
 #define W 4
@@ -32,11 +31,11 @@
 #define b		((me + 2) % N)
 #define casts		(me < CASTERS)
 
-byte free[9] = W;	/* credits of the first at the second */
-byte owed[9];		/* buffers that the first was not told of by the second */
+byte free[9] = W;	/* credits of the first node at the second */
+byte owed[9];		/* freed buffers at the second, unknown to the first */
 byte kept[9];
-byte want[N];		/* cost of the next data frame; 0: there is none, nor will there be */
-bool held[9];		/* the first has the credits of the second for its next frame to all */
+byte want[N];		/* cost of the next data frame; 0: no more data */
+bool held[9];		/* the first has set the second's credits aside for its next broadcast */
 bool sent[N];		/* data, in this round */
 chan wire[9] = [W] of { bool, byte, byte };	/* from, to: data, cost, credits */
 
@@ -100,7 +99,7 @@ inline update(to)
 	fi
 }
 
-/* Of careful_poll(), as in window.pml: data, then updates. */
+/* A round of careful_poll() like in window.pml: data, then updates. */
 inline round()
 {
 	hold(a);
@@ -126,7 +125,7 @@ inline round()
 	second = 0
 }
 
-/* A process for each wire, so that none is forgotten for another one. */
+/* A process for each wire, so that each makes progress. */
 proctype arrivals(byte me, from)
 {
 	bool data;
@@ -150,7 +149,7 @@ progress:	sent[me] = false
 }
 
 #ifdef KEEP
-/* An application releases what it keeps, some time. */
+/* An application releases its kept frame at some time. */
 proctype application(byte me, from)
 {
 end:	do
@@ -182,7 +181,7 @@ init {
 }
 
 #ifdef DEADLOCK
-/* When nobody can do anything, nobody has anything left to send. */
+/* In a state without steps, no node has data left. */
 active proctype watch()
 {
 end:	timeout -> assert(want[0] == 0 && want[1] == 0 && want[2] == 0)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The repair of lost frames in one direction (link/log.h, link/reorder.c): numbers, the sender's log,
- * XDP's window and charge, frames that wait behind a missing one, questions and repairs. The network
- * loses, copies and delays any frame at any time, and the receive ring loses frames that XDP has
- * charged. Credits come back by themselves here; window.pml loses those. All frames cost one buffer.
+ * The repair of lost frames in one direction (link/log.h, link/reorder.c): numbers, the sender's
+ * log, XDP's window and charge, frames that wait behind a missing one, requests and repairs. The
+ * network loses, copies and delays any frame at any time, and the receive ring loses frames that
+ * XDP has charged. Credits are never lost here; window.pml loses them. All frames cost one buffer.
  *
- * Numbers count from the last one that the receiver has taken in order: 1 is due.
+ * Numbers count from the last that the receiver has taken in order: 1 is due.
  *
  * W: window, 4 or 5. COPIES: frames under way besides the first copy of each number. RING: frames
- * that the ring has lost and whose charge is not given back yet.
- * The environment variable BROKEN names the rule that is broken on purpose: one program does for all.
+ * that the ring lost and whose charge is not yet returned. The environment variable BROKEN names
+ * the rule that is broken on purpose, so one program serves all cases.
  */
 #ifndef W
 #define W 4
@@ -21,20 +21,20 @@
 #define RING 1
 #endif
 
-#define NO_TAIL		1	/* nobody suspects that the last frames are lost */
-#define WHOLE		2	/* a window that is lost whole is not asked for */
-#define ONCE		3	/* a missing number is named once */
-#define NO_FLOOR	4	/* XDP does not learn what was taken, as in a sealed session */
+#define NO_TAIL		1	/* no end suspects a lost tail */
+#define WHOLE		2	/* a window that is wholly lost is not requested */
+#define ONCE		3	/* a missing number is requested only once */
+#define NO_FLOOR	4	/* XDP does not learn the taken numbers, like in a sealed session */
 #define LAST_SEEN	5	/* XDP counts from the last number that it has admitted */
 #define FAR		6	/* XDP's window begins one number too late */
-#define HOLDERS		7	/* credits of frames that wait come back at once */
+#define HOLDERS		7	/* credits of waiting frames return at once */
 #define CHARGED		8	/* the sender charges a repair */
-#define BACK		9	/* it takes the cost of a lost frame back */
-#define OVERTAKES	10	/* what comes behind a gap is handed on at once */
+#define BACK		9	/* the sender takes the cost of a lost frame back */
+#define OVERTAKES	10	/* a frame behind a gap is handed on at once */
 #define ANEW		11	/* a repair has a new number */
-#define NEVER		12	/* a number that was not sent is answered */
-#define COPY_KEPT	13	/* the charge of second copies is not given back */
-#define RING_KEPT	14	/* nor is that of frames that the ring lost */
+#define NEVER		12	/* an unsent number is answered */
+#define COPY_KEPT	13	/* the charge of second copies is not returned */
+#define RING_KEPT	14	/* the charge of frames that the ring lost is not returned */
 #define SHORT_LOG	15	/* the log has an entry less than the window */
 #define broken(rule)	(fault == rule)
 
@@ -42,20 +42,20 @@
 
 byte fault;		/* the rule that is broken */
 bool wants = true;	/* the sender has data */
-byte sent;		/* numbers that are sent and not taken: 1 to sent */
-byte fly[N];		/* copies of each under way */
-bool waits[N];		/* it has come, and waits for one before it */
-bool wanted[N];		/* the sender is to send it again */
-bool named[N];		/* the receiver has asked for it */
-byte known;		/* the last number that the receiver knows to be sent */
-byte untaken;		/* numbers that XDP was not told to be taken */
-byte old;		/* copies under way of numbers that are taken */
+byte sent;		/* sent numbers that are not taken: 1 to sent */
+byte fly[N];		/* copies of each number under way */
+bool waits[N];		/* received, waits for an earlier number */
+bool wanted[N];		/* the sender must repeat it */
+bool named[N];		/* the receiver has requested it */
+byte known;		/* the last sent number that the receiver knows */
+byte untaken;		/* taken numbers that XDP was not told */
+byte old;		/* copies of taken numbers under way */
 byte credits = W;
 byte fill = W;		/* buffers in the fill ring */
 byte used;		/* of frames that were handed on, and */
-byte spare;		/* of second copies: not back in the fill ring yet */
+byte spare;		/* of second copies, not yet in the fill ring */
 byte charge = W;	/* buffers that XDP may still fill */
-byte lost;		/* that it has charged for frames which the ring lost */
+byte lost;		/* that it charged for frames that the ring lost */
 byte i;
 
 #define needless(n)	(waits[n] || fly[n] == 0 -> fly[n] : fly[n] - 1)
@@ -73,7 +73,7 @@ byte i;
 	 (!broken(FAR) || i + untaken > 1))
 #define may_repair	((!broken(ANEW) && !broken(CHARGED)) || credits > 0)
 
-/* A number, and those that wait behind it, are handed on. */
+/* Hands on a number and those that wait behind it. */
 inline hand_on()
 {
 	do
@@ -107,7 +107,7 @@ inline arrive()
 	:: waits[i] && charge > 0 -> charge--; fill--; spare++
 	:: !waits[i] && charge == 0 ->
 		assert(in_window);
-		/* It is refused, but not for ever. */
+		/* XDP refuses it, but not for ever. */
 		assert((spare > 0 && !broken(COPY_KEPT)) || (lost > 0 && !broken(RING_KEPT)))
 	:: !waits[i] && charge > 0 ->
 		assert(in_window);
@@ -182,7 +182,8 @@ active proctype both()
 	:: atomic { lost > 0 && known > 0 && !broken(RING_KEPT) ->
 		charge = charge + lost;
 		lost = 0 }
-	/* All has come, and all credits are back. Anything else at rest is a deadlock. */
+	/* At the end all numbers have arrived and all credits are back. Any other end is a
+	 * deadlock. */
 	:: !wants && credits == W && sent == 0 && old + spare == 0 -> break
 	od
 }

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The window rule (window.pml) with grants (link/reservation.h; P2 section 7): node 0 has large
- * messages to send, node 1 grants buffers of a reserve beside its window, as many as others
- * leave: any number, and it may want them back at any time. All frames here cost one buffer.
+ * messages to send. Node 1 grants buffers of a reserve beside its window: any number, since others
+ * also use the reserve, and it may want them back at any time. All frames here cost one buffer.
  *
  * W, T: as in window.pml. N: the reserve. M: frames of a large message. KEEP: node 1's
  * application may keep a frame for a while.
- * ASKED: what a sender asks for with so many frames to follow. Broken on purpose: REVOKE, a
- * grant ends when nothing more is asked for, used or not.
- * DEADLOCK: check that there is none, and that every grant was paid back. CLAIM: check that
- * who has data sends it.
+ * ASKED: buffers that a sender asks for with this many frames left. Broken on purpose: REVOKE, an
+ *   unused grant ends when no more is asked for. DEADLOCK: checks that there is none, and that
+ *   every grant was paid back. CLAIM: checks that a node with data sends it.
  */
 #ifndef W
 #define W 4
@@ -28,13 +27,13 @@
 #endif
 
 byte free[2] = W;	/* credits */
-byte owed[2];		/* buffers in the fill ring, or granted, that the other was not told of */
+byte owed[2];		/* buffers in the fill ring, or granted, that the other does not know */
 byte kept;		/* buffers that node 1's application still uses */
-byte left[2];		/* frames of the message that are not sent */
+byte left[2];		/* unsent frames of the message */
 byte flying;		/* buffers that frames to node 1 will fill */
 byte told;		/* credits on their way to node 0 */
 byte asked;		/* by node 0's last frame */
-byte granted;		/* credits of node 0 for which no buffer came back */
+byte granted;		/* credits of node 0 that no returned buffer backs */
 bool sent[2];		/* data, in this round */
 chan wire[2] = [W + N] of { bool, byte, byte };	/* to each node: data, credits, ask */
 
@@ -48,11 +47,11 @@ chan wire[2] = [W + N] of { bool, byte, byte };	/* to each node: data, credits, 
 	flying = flying + 1 - me; \
 	told = (me == 1 -> told + owed[me] : told); \
 	owed[me] = 0
-/* Each buffer that node 0 may fill, or does, is of its window or of its grant. */
+/* Each buffer that node 0 fills or may fill belongs to its window or its grant. */
 #define safe		(free[0] + flying + kept + owed[1] + told == W + granted && granted <= N)
 
-/* Buffers of node 0's frames came back: those it has no right to any more, or that others want,
- * are the reserve's. */
+/* Buffers of node 0's frames are free again. Those beyond its grant, or wanted by others, return to
+ * the reserve. */
 inline returned(n)
 {
 	if
@@ -134,7 +133,7 @@ progress:	sent[me] = false
 	od
 }
 
-/* The application releases what it keeps, some time. */
+/* The application releases its kept frame at some time. */
 proctype application()
 {
 end:	do
@@ -147,7 +146,7 @@ init {
 }
 
 #ifdef DEADLOCK
-/* When nobody can do anything, nobody has anything left to send, and the reserve is whole. */
+/* In a state without steps, no node has data left, and the reserve is whole. */
 active proctype watch()
 {
 end:	timeout -> assert(left[0] == 0 && left[1] == 0); assert(granted == 0)

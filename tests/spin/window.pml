@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The window rule (P2 section 5.3) between two nodes, for what needs fairness: that
- * nobody who wants to send waits for ever, and that updates don't answer each other for
- * ever. The compiled code is explored in tests/explore; this is the rule alone.
+ * The window rule (P2 section 5.3) between two nodes, for properties that need fairness: no node
+ * with data waits for ever, and updates do not answer each other for ever. tests/explore explores
+ * the compiled code; this model has only the rule.
  *
  * W: window. T: buffers owed that make an update due. COST: most buffers of a frame.
  * SPARE: credits that data leaves. KEEP: applications may keep a data frame for a while;
- * KEEP_UPDATES: and updates, which link/ never gives them.
- * REPAIR: the network loses a frame of each direction at a time, which comes later under its
- * number. Frames behind it wait in their buffers; their credits count at once, and they are
- * cumulative, so they contain those of the lost frame. Each broken on purpose: NO_TAIL: a frame
- * with none behind it is never asked for. FORGETS: the repair says no credits, and those of the
- * frames behind it are not cumulative. TWICE: the sender takes the cost of a lost frame back.
- * WITHHOLD: node 1 withholds so many buffers of the window, or none again (link/congestion.c); it
- * changes that CHANGES times. The rest is w, from which T is made.
- * DEADLOCK: check that there is none. CLAIM: check that who has data sends it.
+ * KEEP_UPDATES: and updates, which link/ never hands on.
+ * REPAIR: the network loses one frame per direction at a time, whose repair has its number. Later
+ * frames wait in their buffers; their credits are cumulative and count at once, so they include the
+ * lost frame's. Each broken on purpose: NO_TAIL: a lost tail is never requested. FORGETS: the
+ * repair carries no credits, and those of later frames are not cumulative. TWICE: the sender takes
+ * the cost of a lost frame back.
+ * WITHHOLD: node 1 withholds this many buffers of the window, or none again (link/congestion.c),
+ *   and changes that CHANGES times. The rest is w, from which T is computed. DEADLOCK: checks that
+ *   there is none. CLAIM: checks that a node with data sends it.
  */
 #ifndef W
 #define W 4
@@ -39,13 +39,13 @@
 #endif
 
 byte free[2] = W;	/* credits */
-byte owed[2];		/* buffers in the fill ring that the other was not told of */
+byte owed[2];		/* buffers in the fill ring that the other does not know */
 #ifdef WITHHOLD
 byte withheld[2];
-byte changes[2] = CHANGES;	/* that are left */
+byte changes[2] = CHANGES;	/* remaining changes */
 #endif
 byte kept[2];		/* buffers of a frame that the application still uses */
-byte want[2];		/* cost of the next data frame; 0: there is none, nor will there be */
+byte want[2];		/* cost of the next data frame; 0: no more data */
 bool sent[2];		/* data, in this round */
 chan wire[2] = [W] of { bool, byte, byte };	/* to each node: data, cost, credits */
 
@@ -53,7 +53,7 @@ chan wire[2] = [W] of { bool, byte, byte };	/* to each node: data, cost, credits
 bool missing[2];	/* a frame to this node is lost; of it: */
 bool lost_data[2];
 byte lost_cost[2], lost_credits[2];
-chan early[2] = [W] of { bool, byte };	/* what came behind it */
+chan early[2] = [W] of { bool, byte };	/* frames behind it */
 byte filled[2];		/* receive buffers of this node that hold frames */
 
 inline lose()
@@ -81,7 +81,7 @@ inline arrive_early()
 	assert(filled[me] <= W)
 }
 
-/* The lost frame comes after all, and those that wait are handed on behind it. */
+/* The repair arrives, and the waiting frames are handed on behind it. */
 inline repair()
 {
 #ifndef FORGETS
@@ -119,8 +119,8 @@ inline repair()
 #define send(data, cost)	wire[1 - me]!data, cost, told; free[me] = free[me] - cost; owed[me] = owed[me] - told
 
 /*
- * Rounds of careful_poll(): take what came, send data, then updates. A round is one step:
- * what it does to the wires commutes with what the other does meanwhile.
+ * Rounds of careful_poll(): receive, send data, then updates. A round is one step, since its
+ * effects on the wires commute with the other node's.
  */
 proctype node(byte me)
 {
@@ -150,7 +150,7 @@ end:	do
 			:: keepable && kept[me] == 0 -> kept[me] = cost
 #endif
 			fi;
-		:: may_send || due /* nothing has come, or it is still under way */
+		:: may_send || due /* nothing has arrived */
 		fi;
 		data = false;
 		cost = 0;
@@ -175,7 +175,7 @@ progress:	sent[me] = false
 	od
 }
 
-/* An application releases what it keeps, some time. */
+/* An application releases its kept frame at some time. */
 proctype application(byte me)
 {
 end:	do
@@ -184,7 +184,7 @@ end:	do
 }
 
 #ifdef WITHHOLD
-/* The network is congested, or no longer. */
+/* Congestion begins or ends. */
 proctype network(byte me)
 {
 end:	do
@@ -204,7 +204,7 @@ init {
 }
 
 #ifdef DEADLOCK
-/* When nobody can do anything, nobody has anything left to send. */
+/* In a state without steps, no node has data left. */
 active proctype watch()
 {
 end:	timeout -> assert(want[0] == 0 && want[1] == 0)
