@@ -30,7 +30,7 @@ void ipc_op_free(struct ipc_op *op)
 {
 	struct ipc_client *client = op->client;
 
-	op->opens = IPC_OPENS_NOTHING;
+	ipc_op_opens(op, IPC_OPENS_NOTHING);
 	client->ops_used--;
 	client->reserved -= op->reserve;
 	op->next = client->ops_free;

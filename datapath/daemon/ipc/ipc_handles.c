@@ -50,6 +50,12 @@ static void remember_handle(struct ipc_client *client, const struct ipc_handle *
 		client->handles[client->handles_count++] = *handle;
 }
 
+void ipc_op_opens(struct ipc_op *op, enum ipc_opens kind)
+{
+	op->client->opens_used += (kind != IPC_OPENS_NOTHING) - (op->opens != IPC_OPENS_NOTHING);
+	op->opens = kind;
+}
+
 void ipc_handle_asked(struct ipc_op *op)
 {
 	const struct ipc_handle attempt = { .peer = op->peer,
@@ -75,7 +81,7 @@ static void track_opened(struct ipc_op *op, int status, uint32_t key)
 {
 	const struct ipc_handle opened = { .peer = op->peer, .key = key, .kind = op->opens };
 
-	op->opens = IPC_OPENS_NOTHING;
+	ipc_op_opens(op, IPC_OPENS_NOTHING);
 	if (op->attempt &&
 	    (status == -ECONNRESET || status == -ECANCELED || (op->again && status == -EAGAIN)))
 		return;
@@ -126,15 +132,16 @@ void ipc_handles_over(struct ipc *ipc, uint32_t index)
  * lost counts: it may have a handle there. */
 static uint32_t count_handles(const struct ipc_client *client, uint32_t peer, enum ipc_opens kind)
 {
-	uint32_t n = 0;
+	uint32_t n = 0, left = client->opens_used;
 
 	for (uint32_t i = 0; i < client->handles_count; i++)
 		n += client->handles[i].peer == peer &&
 		     (kind == IPC_OPENS_FILE || client->handles[i].kind == kind);
-	for (uint32_t i = 0; client->ops_used && i < CAREFUL_IPC_INFLIGHT; i++)
-		n += client->ops[i].opens && !client->ops[i].attempt &&
-		     client->ops[i].peer == peer &&
-		     (kind == IPC_OPENS_FILE || client->ops[i].opens == kind);
+	for (const struct ipc_op *op = client->ops; left; op++) {
+		left -= op->opens != IPC_OPENS_NOTHING;
+		n += op->opens && !op->attempt && op->peer == peer &&
+		     (kind == IPC_OPENS_FILE || op->opens == kind);
+	}
 	return n;
 }
 
@@ -163,7 +170,7 @@ bool ipc_handles_may_open(const struct ipc_client *client, uint32_t peer, enum i
 int ipc_handles_room(const struct ipc_client *client, uint32_t peer)
 {
 	const uint32_t most = client->uid ? IPC_HANDLES_USER : IPC_HANDLES_ROOT;
-	uint32_t waiting = 0;
+	uint32_t waiting = 0, left = client->opens_used;
 
 	if (count_handles(client, peer, IPC_OPENS_FILE) >= most ||
 	    client->handles_count == IPC_HANDLES)
@@ -172,7 +179,9 @@ int ipc_handles_room(const struct ipc_client *client, uint32_t peer)
 		waiting++;
 	for (uint32_t i = 0; i < client->handles_count; i++)
 		waiting += !client->handles[i].key;
-	for (uint32_t i = 0; i < CAREFUL_IPC_INFLIGHT; i++)
-		waiting += client->ops[i].opens && !client->ops[i].attempt;
+	for (const struct ipc_op *op = client->ops; left; op++) {
+		left -= op->opens != IPC_OPENS_NOTHING;
+		waiting += op->opens && !op->attempt;
+	}
 	return waiting < IPC_OPENING ? 0 : -EAGAIN;
 }

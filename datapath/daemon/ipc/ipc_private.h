@@ -119,6 +119,7 @@ struct ipc_handle {
  * @uid:        the user who connected
  * @failed:     the connection has failed; ipc_poll() ends it
  * @ops_used:   operations of ops[] that are taken
+ * @opens_used: operations of ops[] that open a handle
  * @reserved:   sum of their reserves, in bytes
  * @armed:      epoll events asked for
  * @parked:     a question that has to be asked again, or NULL; nothing is read meanwhile
@@ -140,6 +141,7 @@ struct ipc_client {
 	uid_t uid;
 	bool failed;
 	uint32_t ops_used;
+	uint32_t opens_used;
 	uint32_t reserved;
 	uint32_t armed;
 	struct ipc_question *parked;
@@ -329,6 +331,8 @@ void ipc_handle_asked(struct ipc_op *op);
  * delay it. */
 const struct ipc_handle *ipc_handle_asked_again(struct ipc_client *client,
 						const struct careful_ipc *head);
+/* Sets the kind of handle that an operation opens. */
+void ipc_op_opens(struct ipc_op *op, enum ipc_opens kind);
 /* Notes what the answer to a request opened (under key) or closed. */
 void ipc_track_handles(struct ipc_op *op, int status, uint32_t key);
 /* Forgets the handles at the peer in a slot: its session has ended. */

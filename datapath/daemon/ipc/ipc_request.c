@@ -108,7 +108,7 @@ static int send_opening(struct ipc_client *client, struct ipc_op *op, const stru
 	if (!ipc_handle_asked_again(client, &q->head) &&
 	    !ipc_handles_may_open(client, q->head.peer, kind))
 		return -EMFILE;
-	op->opens = kind;
+	ipc_op_opens(op, kind);
 	rc = send_request(client, op, q);
 	if (rc)
 		ipc_track_handles(op, op->again ? -EAGAIN : rc, 0);
