@@ -34,8 +34,6 @@ _LATE = (
     "careful.control.maps",
     "careful.node",
     "careful.transfer.run.verify",
-    "pyroute2",
-    "pyroute2.netlink.exceptions",
 )
 
 

@@ -1,21 +1,24 @@
 """Interfaces, routes and queueing disciplines, through netlink.
 
-The only module that imports pyroute2. It changes two things: it sets an interface up, and it
-removes the root pfifo with our handle that carefuld installs on a veth.
+It changes two things: it sets an interface up, and it removes the root pfifo with our handle that
+carefuld installs on a veth.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 import socket
+import struct
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Any
 
 from careful.address import Address
+from careful.control import netlink
 from careful.errors import CarefulError
 
 #: Major and minor of our qdisc: ca00:0.
@@ -23,6 +26,7 @@ QDISC_HANDLE = 0xCA00 << 16
 
 _SCOPE_LINK = 253  # RT_SCOPE_LINK
 _SCOPE_GLOBAL = 0
+_NAME_BYTES = 16  # IFNAMSIZ
 _ALTNAME_BYTES = 128  # ALTIFNAMSIZ
 _HOST_BITS = 32  # a network of one address has no neighbours
 _LO = 1  # index of lo in each network namespace
@@ -31,13 +35,24 @@ _CONF = Path("/proc/sys/net/ipv4/conf")
 #: Shows the interfaces of the network namespace that mounted it.
 _SYSFS = Path("/sys/class/net")
 
-#: pyroute2's names for the values of XDP_ATTACHED.
-_XDP_MODES = {
-    "xdp": "native",
-    "xdpgeneric": "generic",
-    "xdpoffload": "offloaded",
-    "xdpmulti": "several",
-}
+# Structures of linux/rtnetlink.h, linux/if_addr.h and linux/if_link.h, and numbers of attributes.
+_IFINFO = struct.Struct("=4xiII")  # index, flags, mask of the flags that change
+_IFADDR = struct.Struct("=BBBBI")  # family, prefix, flags, scope, index
+_TC = struct.Struct("=4xiIII")  # index, handle, parent, info
+_ROUTE = struct.Struct("=BB10x")  # family, prefix
+_IFLA_IFNAME, _IFLA_MTU, _IFLA_MASTER, _IFLA_LINKINFO = 3, 4, 10, 18
+_IFLA_XDP, _IFLA_ALT_IFNAME = 43, 53
+_INFO_KIND = 1
+_XDP_ATTACHED = 2
+_XDP_PROGRAMS = (4, 5, 6)  # of any mode, native, generic
+_IFA_ADDRESS, _IFA_LOCAL = 1, 2
+_TCA_KIND = 1
+_RTA_DST, _RTA_OIF = 1, 4
+_IFF_UP, _IFF_LOOPBACK, _IFF_LOWER_UP = 1, 8, 0x10000
+_ROOT = 0xFFFFFFFF  # TC_H_ROOT
+
+#: Values of IFLA_XDP_ATTACHED.
+_XDP_MODES = {1: "native", 2: "generic", 3: "offloaded", 4: "several"}
 
 
 @dataclass(frozen=True)
@@ -79,47 +94,68 @@ class Qdisc:
         return self.handle == QDISC_HANDLE
 
 
-#: A socket, a message or an attribute: pyroute2 has no types.
-Netlink = Any
-
-
 @contextmanager
-def _netlink(what: str) -> Iterator[Netlink]:
-    from pyroute2 import IPRoute
-    from pyroute2.netlink.exceptions import NetlinkError
-
+def _about(what: str) -> Iterator[None]:
+    """Names what the kernel refused."""
     try:
-        with IPRoute() as route:
-            yield route
-    except NetlinkError as error:
-        raise CarefulError(int(error.code), "", what) from None
+        yield
+    except OSError as error:
+        raise CarefulError(error.errno or errno.EIO, "", what) from None
 
 
-def _attribute(message: Netlink, name: str) -> Netlink:
-    return message.get_attr(name) if message is not None else None
+def _number(value: bytes) -> int:
+    return int.from_bytes(value, sys.byteorder)
 
 
-def _link(message: Netlink) -> Link:
-    xdp = _attribute(message, "IFLA_XDP")
-    attached = _attribute(xdp, "IFLA_XDP_ATTACHED") or 0
-    program = (
-        _attribute(xdp, "IFLA_XDP_PROG_ID")
-        or _attribute(xdp, "IFLA_XDP_DRV_PROG_ID")
-        or _attribute(xdp, "IFLA_XDP_SKB_PROG_ID")
-    )
-    info = _attribute(message, "IFLA_LINKINFO")
-    flags = message["flags"]
+def _text(value: bytes) -> str:
+    return os.fsdecode(value.rstrip(b"\0"))
+
+
+def _link(message: bytes) -> Link:
+    index, flags, _ = _IFINFO.unpack_from(message)
+    found = netlink.attributes(message[_IFINFO.size :])
+    xdp = netlink.attributes(found.get(_IFLA_XDP, b""))
+    attached = _number(xdp.get(_XDP_ATTACHED, b""))
+    programs = (_number(xdp[one]) for one in _XDP_PROGRAMS if one in xdp)
     return Link(
-        index=message["index"],
-        name=_attribute(message, "IFLA_IFNAME"),
-        mtu=_attribute(message, "IFLA_MTU"),
-        up=bool(flags & 1),
-        carrier=bool(flags & 0x10000),
-        kind=_attribute(info, "IFLA_INFO_KIND") or "",
-        loopback=bool(flags & 8),
-        xdp_program=program if attached else None,
-        xdp_mode=_XDP_MODES.get(str(attached), ""),
+        index=index,
+        name=_text(found[_IFLA_IFNAME]),
+        mtu=_number(found[_IFLA_MTU]),
+        up=bool(flags & _IFF_UP),
+        carrier=bool(flags & _IFF_LOWER_UP),
+        kind=_text(netlink.attributes(found.get(_IFLA_LINKINFO, b"")).get(_INFO_KIND, b"")),
+        loopback=bool(flags & _IFF_LOOPBACK),
+        xdp_program=next(programs, None) if attached else None,
+        xdp_mode=_XDP_MODES.get(attached, ""),
     )
+
+
+def _get_link(index: int, attribute: bytes = b"") -> bytes:
+    """Returns the kernel's message on an interface, named by its index or by an attribute."""
+    return netlink.ask(netlink.GETLINK, _IFINFO.pack(index, 0, 0) + attribute)[0]
+
+
+@dataclass(frozen=True)
+class _Held:
+    """An address of an interface."""
+
+    index: int
+    scope: int
+    prefix: int
+    family: int
+    value: bytes
+
+    def __str__(self) -> str:
+        return socket.inet_ntop(self.family, self.value)
+
+
+def _addresses(family: int = socket.AF_UNSPEC) -> Iterator[_Held]:
+    """Yields the addresses of all interfaces."""
+    for one in netlink.ask(netlink.GETADDR, _IFADDR.pack(family, 0, 0, 0, 0), netlink.DUMP):
+        held, prefix, _, scope, index = _IFADDR.unpack_from(one)
+        if held in (socket.AF_INET, socket.AF_INET6):
+            found = netlink.attributes(one[_IFADDR.size :])
+            yield _Held(index, scope, prefix, held, found.get(_IFA_LOCAL) or found[_IFA_ADDRESS])
 
 
 def spread_by_rps(ifname: str) -> dict[str, int]:
@@ -151,61 +187,54 @@ def rps_advice(ifname: str) -> str:
 
 def names() -> list[str]:
     """Returns the names of all interfaces here."""
-    with _netlink("interfaces") as route:
-        return [_attribute(one, "IFLA_IFNAME") for one in route.get_links()]
+    with _about("interfaces"):
+        found = netlink.ask(netlink.GETLINK, _IFINFO.pack(0, 0, 0), netlink.DUMP)
+    return [_link(one).name for one in found]
 
 
 def find(ifname: str) -> Link:
     """Returns an interface by name. Raises CarefulError (ENODEV) if there is none."""
-    found = None
-    if 0 < len(ifname) < 16:
-        with _netlink(ifname) as route:
-            index = route.link_lookup(ifname=ifname)
-            found = next(iter(route.get_links(*index)), None) if index else None
-    elif 16 <= len(ifname) < _ALTNAME_BYTES:
-        from pyroute2.netlink.exceptions import NetlinkError
-
-        with _netlink(ifname) as route, suppress(NetlinkError):
-            found = next(iter(route.link("get", altname=ifname)), None)
-    if found is None:
-        there = [name for name in names() if name != "lo"]
-        advice = f"interfaces here: {', '.join(there)}" if there else "there is only lo"
-        raise CarefulError(errno.ENODEV, f"no such interface; {advice}", ifname)
-    return _link(found)
+    name = os.fsencode(ifname) + b"\0"
+    kind = _IFLA_IFNAME if len(name) <= _NAME_BYTES else _IFLA_ALT_IFNAME
+    if 1 < len(name) <= _ALTNAME_BYTES:
+        try:
+            return _link(_get_link(0, netlink.attribute(kind, name)))
+        except OSError as error:
+            if error.errno not in (errno.ENODEV, errno.EINVAL, errno.ERANGE):
+                raise CarefulError(error.errno or errno.EIO, "", ifname) from None
+    there = [name for name in names() if name != "lo"]
+    advice = f"interfaces here: {', '.join(there)}" if there else "there is only lo"
+    raise CarefulError(errno.ENODEV, f"no such interface; {advice}", ifname)
 
 
 def master(link: Link) -> str | None:
     """Returns the bridge or bond of a port. A VRF does not count: it takes no frames."""
-    with _netlink(link.name) as route:
-        own = next(iter(route.get_links(link.index)))
-        index = _attribute(own, "IFLA_MASTER")
-        found = _link(next(iter(route.get_links(index)))) if index else None
+    with _about(link.name):
+        own = netlink.attributes(_get_link(link.index)[_IFINFO.size :])
+        found = _link(_get_link(_number(own[_IFLA_MASTER]))) if _IFLA_MASTER in own else None
     return found.name if found is not None and found.kind != "vrf" else None
 
 
 def has_address(link: Link) -> bool:
     """Reports whether an interface has an address that is not link-local."""
-    with _netlink(link.name) as route:
-        return any(one["scope"] != _SCOPE_LINK for one in route.get_addr(index=link.index))
-
-
-def _networks(route: Any, index: int | None = None) -> Iterator[tuple[int, IPv4Network]]:
-    """Yields the IPv4 networks of an interface, or of all, with the interface's index."""
-    for one in route.get_addr(family=socket.AF_INET, **({"index": index} if index else {})):
-        text = f"{_attribute(one, 'IFA_LOCAL')}/{one['prefixlen']}"
-        yield one["index"], IPv4Network(text, strict=False)
+    with _about(link.name):
+        return any(one.index == link.index and one.scope != _SCOPE_LINK for one in _addresses())
 
 
 def in_same_subnet(link: Link) -> list[str]:
     """Returns other interfaces in its subnets, which answer ARP for its addresses."""
-    with _netlink(link.name) as route:
-        ours = [net for _, net in _networks(route, link.index) if net.prefixlen < _HOST_BITS]
+    with _about(link.name):
+        nets = [
+            (one.index, IPv4Network(f"{one}/{one.prefix}", strict=False))
+            for one in _addresses(socket.AF_INET)
+        ]
+        ours = [net for index, net in nets if index == link.index and net.prefixlen < _HOST_BITS]
         others = {
             index
-            for index, net in _networks(route)
+            for index, net in nets
             if index != link.index and any(net.overlaps(one) for one in ours)
         }
-        found = [_link(next(iter(route.get_links(index)))) for index in sorted(others)]
+        found = [_link(_get_link(index)) for index in sorted(others)]
     return [
         one.name
         for one in found
@@ -221,26 +250,25 @@ def _arp_ignore(name: str) -> int:
 
 def lo_has_address(link: Link) -> bool:
     """Reports whether lo has an address that other hosts can use, as on routers."""
-    with _netlink(link.name) as route:
-        return any(one["scope"] == _SCOPE_GLOBAL for one in route.get_addr(index=_LO))
+    with _about(link.name):
+        return any(one.index == _LO and one.scope == _SCOPE_GLOBAL for one in _addresses())
 
 
 def addresses(index: int) -> frozenset[str]:
     """Returns the addresses of an interface; none if it does not exist."""
-    with _netlink(f"interface {index}") as route:
-        return frozenset(
-            str(_attribute(one, "IFA_LOCAL") or _attribute(one, "IFA_ADDRESS"))
-            for one in route.get_addr(index=index)
-        )
+    with _about(f"interface {index}"):
+        return frozenset(str(one) for one in _addresses() if one.index == index)
 
 
 def root_qdisc(link: Link) -> Qdisc | None:
     """Returns the root qdisc of an interface, or None (noqueue)."""
-    with _netlink(link.name) as route:
-        for one in route.get_qdiscs(index=link.index):
-            kind = _attribute(one, "TCA_KIND")
-            if one["parent"] == 0xFFFFFFFF and kind != "noqueue":
-                return Qdisc(kind, one["handle"])
+    with _about(link.name):
+        found = netlink.ask(netlink.GETQDISC, _TC.pack(link.index, 0, 0, 0), netlink.DUMP)
+    for one in found:
+        index, handle, parent, _ = _TC.unpack_from(one)
+        kind = _text(netlink.attributes(one[_TC.size :])[_TCA_KIND])
+        if index == link.index and parent == _ROOT and kind != "noqueue":
+            return Qdisc(kind, handle)
     return None
 
 
@@ -249,28 +277,31 @@ def remove_our_qdisc(link: Link) -> bool:
     qdisc = root_qdisc(link)
     if qdisc is None or not qdisc.is_ours:
         return False
-    with _netlink(link.name) as route:
-        route.tc("del", index=link.index, parent=0xFFFFFFFF, handle=QDISC_HANDLE)
+    with _about(link.name):
+        body = _TC.pack(link.index, QDISC_HANDLE, _ROOT, 0)
+        netlink.ask(netlink.DELQDISC, body, netlink.ACK)
     return True
 
 
 def set_up(link: Link) -> None:
     """Sets an interface up."""
-    with _netlink(link.name) as route:
-        route.link("set", index=link.index, state="up")
+    with _about(link.name):
+        body = _IFINFO.pack(link.index, _IFF_UP, _IFF_UP)
+        netlink.ask(netlink.NEWLINK, body, netlink.ACK)
 
 
 def route_interface(address: Address) -> str:
     """Returns the interface of the route to a host. Raises CarefulError if there is no route."""
-    from pyroute2.netlink.exceptions import NetlinkError
-
-    with _netlink(str(address)) as route:
-        try:
-            more = {"oif": address.scope} if address.scope else {}
-            found = route.route("get", dst=address.ip, family=int(address.family), **more)
-        except NetlinkError as error:
-            raise CarefulError(int(error.code), "no route to it", str(address)) from None
-        index = _attribute(next(iter(found), None), "RTA_OIF")
-        if index is None:
-            raise CarefulError(errno.ENETUNREACH, "no route to it", str(address))
-        return str(_attribute(next(iter(route.get_links(index))), "IFLA_IFNAME"))
+    where = socket.inet_pton(address.family, address.ip)
+    body = _ROUTE.pack(address.family, 8 * len(where)) + netlink.attribute(_RTA_DST, where)
+    if address.scope:
+        body += netlink.attribute(_RTA_OIF, struct.pack("=I", address.scope))
+    try:
+        (found,) = netlink.ask(netlink.GETROUTE, body)
+    except OSError as error:
+        raise CarefulError(error.errno or errno.EIO, "no route to it", str(address)) from None
+    index = netlink.attributes(found[_ROUTE.size :]).get(_RTA_OIF)
+    if index is None:
+        raise CarefulError(errno.ENETUNREACH, "no route to it", str(address))
+    with _about(str(address)):
+        return _link(_get_link(_number(index))).name

@@ -14,7 +14,7 @@ from careful.errors import CarefulError
 def _hop(address: Address, *packet: str) -> tuple[str, str]:
     """Returns the next hop of a packet, and the source address that the kernel chooses.
 
-    packet: more words for `ip route get`; pyroute2 cannot ask with a protocol and ports.
+    packet: more words for `ip route get`, such as a protocol and ports.
     """
     command = ["ip", "-j", "route", "get", address.ip, *packet]
     done = subprocess.run(command, cwd="/", capture_output=True, text=True)
