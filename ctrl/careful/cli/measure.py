@@ -16,7 +16,8 @@ from careful.cli.common import measured, options_of, plot_option, show
 from careful.cli.exit_status import Exit
 from careful.cli.logp import echo, logp
 from careful.cli.params import BYTES, SECONDS, SHARE
-from careful.control import config, remote, trace_targets
+from careful.control import config, kept_path, remote, trace_targets
+from careful.control.state_dir import StateDir, place
 from careful.control.tracer import Tracer
 from careful.measure.estimators import answer as answers
 from careful.measure.estimators import blackbox as two_regressions
@@ -127,6 +128,8 @@ def pathchar(
     privilege. If careful is up on both hosts, the stages inside them answer too: hostTx, netTx,
     every hop, netRx (XDP), hostRx (the engine), store (a scratch file on HOST).
 
+    The result to a peer is kept for `tune explain`, if you may write the state directory.
+
     First come the round trip, the rate (or "at least") and the bottleneck; a line gives the reason
     if one is missing. The exit status is 5 if a hop's G is withheld, or a stage's with --stages.
     """
@@ -153,6 +156,8 @@ def pathchar(
         text = stages_table(ends, host) + report.pathchar_summary(found)
     else:
         text = report.pathchar_table(found, host)
+    if route and found.segments:
+        kept_path.keep(StateDir(place(settings)), route.address.ip, figures)
     if why_not and stages is not False:
         text += f"\nstages inside the hosts: not measured ({why_not})"
     text = "\n".join([*report.answer(told), text])

@@ -50,6 +50,14 @@ class TunedPeer:
     label: str
     frame_bytes: int = 0
 
+    @property
+    def ip(self) -> str:
+        """Returns the address without a port."""
+        text = self.address
+        if text.startswith("["):
+            return text[1:].partition("]")[0]
+        return text.partition(":")[0] if text.count(":") == 1 else text
+
 
 @dataclass(frozen=True)
 class Session:
@@ -120,14 +128,7 @@ def _check(one: Session, hosts: Sequence[str], config: Config) -> None:
 
 def _is(peer: TunedPeer, address: Address) -> bool:
     exact = peer.address == str(address)
-    return exact or (not address.port and _ip(peer) == address.ip)
-
-
-def _ip(peer: TunedPeer) -> str:
-    text = peer.address
-    if text.startswith("["):
-        return text[1:].partition("]")[0]
-    return text.partition(":")[0] if text.count(":") == 1 else text
+    return exact or (not address.port and peer.ip == address.ip)
 
 
 def _everybody(one: Session) -> list[tuple[str, int]]:

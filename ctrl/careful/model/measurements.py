@@ -205,7 +205,7 @@ class _Path:
             if like:
                 part = like[0]
                 others = " or ".join(one.name for one in like)
-                self._says.append(f"the bottleneck's g and G are the black box's: {others}")
+                self._says.append(f"the bottleneck is {others}, with the black box's g and G")
             else:
                 self._says.append(
                     f"no hop is like the bottleneck of {regime}: it counts as the sender"

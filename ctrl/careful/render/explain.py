@@ -35,6 +35,9 @@ def _path(one: Json) -> str:
     parts += map(_sink, one["sinks"])
     parts += [_tried(each) for each in one["classes"] if each["tried"]]
     parts.append(_how(one["measurement"], one["why_not_measured"]))
+    if hops := one.get("hops"):
+        named = hops["bottleneck"] or "not sure"
+        parts.append(f"bottleneck: {named}; pathchar, {ago(hops['ago_s'])}: {hops['rests_on']}")
     if one["decisions"]:
         parts.append("last decisions:")
         newest = reversed(one["decisions"][-DECISIONS:])

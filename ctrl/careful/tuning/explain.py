@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
-from careful.control import instances, live_latency, maps, tune_peers
+from careful.control import instances, kept_path, live_latency, maps, tune_peers
 from careful.control.config import Config
 from careful.control.state_dir import StateDir, place
 from careful.control.tune_peers import Row as InEffect
 from careful.control.tune_peers import Session, TunedPeer
+from careful.errors import InputError
 from careful.jsonout import Json
+from careful.model.measurements import Hops, combined
+from careful.model.stages import Pipeline
 from careful.plan import Limits, Plan
 from careful.tuning import store_model
 from careful.tuning.instance_path import kicks, plans, pulses
@@ -38,7 +42,8 @@ def gather(session: Session, hosts: Sequence[str], config: Config) -> Json:
 
 def _paths(queue: Session, shown: Sequence[InEffect], config: Config) -> list[Json]:
     name = queue.instance.name
-    store = Store(queue.instance.directory, StateDir(place(config)))
+    lasting = StateDir(place(config))
+    store = Store(queue.instance.directory, lasting)
     kept, peers = store.load(), {one.slot: one for one in queue.peers}
     rows = [row for row in shown if row.queue == name and row.slot in peers]
     with maps.live_map(name) as entries:
@@ -50,8 +55,28 @@ def _paths(queue: Session, shown: Sequence[InEffect], config: Config) -> list[Js
         address = peers[row.slot].address
         state, said = _of_this_path(kept.get(address), queue, peers[row.slot])
         one = path(row, address, state, store)
+        one["hops"] = hops(kept_path.newest(lasting, peers[row.slot].ip), state)
         found.append(with_live(one | said, counted[row.slot]))
     return found
+
+
+def hops(kept: Json | None, state: PathState | None) -> Json | None:
+    """Names the bottleneck by a measurement of pathchar, with the path's black box if there is one.
+
+    kept: see kept_path.newest.
+    """
+    if kept is None:
+        return None
+    named, rests_on = kept.get("bottleneck"), "pathchar alone"
+    known = _known(state) if state else None
+    with suppress(InputError):
+        if known:
+            whole = combined([Hops.from_dict(kept, "pathchar"), known.box])
+            middles = [(one.low_bytes + one.high_bytes) / 2 for one in known.box.regimes]
+            assert isinstance(whole, Pipeline)
+            named = ", ".join(dict.fromkeys(whole.busiest(size) for size in middles))
+            rests_on = whole.rests_on
+    return {"bottleneck": named, "rests_on": rests_on, "ago_s": kept["ago_s"]}
 
 
 def _of_this_path(
@@ -187,8 +212,10 @@ def _stores(row: InEffect, state: PathState, by_hand: frozenset[int]) -> list[Js
 def _sinks(row: InEffect, state: PathState) -> list[Json]:
     whys = {
         "host_tx": _why_host_tx(state.figures),
-        "net_tx": "others are tried where nothing is predicted",
-        "host_rx": "what comes to memory has no time of its own: nothing tells what it gains",
+        "net_tx": "never busy, because a kick ends before it returns; where nothing is predicted, "
+        "other thresholds are tried",
+        "host_rx": "never busy, because copies run on the engine's CPU; nothing tells what batches "
+        "of copies gain",
         "store": "by what writes to files here take"
         if state.store
         else "no writes to files were seen",

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from careful.control import instances, live_latency, maps, tune_entry, tune_peers
+from careful.control import instances, kept_path, live_latency, maps, tune_entry, tune_peers
 from careful.control.config import Config
 from careful.control.instances import Instance
 from careful.control.live_latency import Cell
-from careful.control.state_dir import VARIABLE
+from careful.control.state_dir import VARIABLE, StateDir
 from careful.control.tune_peers import Row, Session, TunedPeer
 from careful.model import load_shipped
 from careful.plan import CLASS_COUNT, Plan
@@ -121,6 +121,37 @@ def test_gather__what_was_kept_of_another_path_explains_nothing(
     assert not second["measurement"]
     assert not second["decisions"]
     assert name in second["why_not_measured"]
+
+
+def hop(ttl: int, g_us: float, G_us_per_KiB: float) -> dict[str, Any]:
+    return {"hops": [ttl], "latency_us": g_us, "G_us_per_KiB": G_us_per_KiB}
+
+
+def test_gather__a_kept_pathchar_names_the_bottleneck_s_hop(
+    gathered: Callable[..., list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    """The fourth hop's latency is the largest, but only the third has the bottleneck's G."""
+    kept = StateDir(tmp_path / "state")
+    hops = [hop(1, 7.2, 7.2), hop(2, 5.2, 24.9), hop(3, 7.5, 24.9), hop(4, 999.0, 7.9)]
+    figures = {"kind": "pathchar", "reached": True, "hops": hops, "bottleneck": "hop 2"}
+    for peer in ("10.0.0.2", "10.0.0.3"):
+        kept_path.keep(kept, peer, figures)
+    first, second = gathered()
+    assert second["hops"]["bottleneck"] == "hop 3"
+    assert "the bottleneck is hop 3" in second["hops"]["rests_on"]
+    assert first["hops"]["bottleneck"] == "hop 2", "no black box is kept of it"
+    text = report.text({"instance": "eth1", "tuner_pid": None, "paths": [second]})
+    assert "bottleneck: hop 3; pathchar, 0 s ago: the order" in text
+
+
+def test_gather__without_pathchar_names_no_hop(
+    gathered: Callable[..., list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    kept_path.keep(StateDir(tmp_path / "state"), "10.0.0.9", {"hops": []})
+    assert [one["hops"] for one in gathered()] == [None, None]
+    assert "pathchar" not in report.text(
+        {"instance": "eth1", "tuner_pid": None, "paths": gathered()}
+    )
 
 
 def test_gather__another_xdp_mode_is_the_same_path(
