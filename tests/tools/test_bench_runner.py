@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from careful._abi import lib
 from tool_module import ROOT, load_tool
 
 RUN = ROOT / "tools/bench/run"
@@ -60,8 +61,9 @@ def test_play__keeps_the_commit_and_the_command(
     assert played(runner, monkeypatch, False, "--keep", str(kept)) == 0
     found = json.loads(kept.read_text())
     assert found["rounds"] == [1, 2, 3]
-    assert found["command"] == f"tools/bench/run fake --keep {kept}"
-    assert {"schema", "kernel", "commit"} <= found.keys()
+    assert found["command"] == "tools/bench/run fake", "a path is of this machine alone"
+    assert {"schema", "kernel", "commit", "machine", "date"} <= found.keys()
+    assert found["wire"].startswith(f"{lib.CAREFUL_WIRE_VERSION}.")
     assert played(runner, monkeypatch, False, "--keep", str(kept), "--first", "9") == 1
     assert played(runner, monkeypatch, False, "--keep", str(kept), "--rounds", "0") == 1
 

@@ -74,7 +74,7 @@ FOLDERS = {
 #: Folders that are weighed, and the most lines that they may have.
 WEIGHTS = {
     "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 103_938),
-    "tools": (("tools",), 17_745),
+    "tools": (("tools",), 17_921),
 }
 
 #: The most bytes that kept runs may have: the figures that are quoted, not raw rounds. Pages of

@@ -1,0 +1,142 @@
+"""The kept reports are evidence of this code: each names a clean commit of this history whose wire
+version is the code's.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from tool_module import ROOT, load_tool
+
+#: Reports that have to be made again (`tools/evidence NAME`), and why. This list only shrinks.
+OLD = {
+    "adaptive.json": "not clean, wire 1",
+    "answer.json": "not clean, wire 3",
+    "arm64.json": "wire 6",
+    "attached-near.json": "wire 3",
+    "attached.json": "wire 4",
+    "bench.json": "no commit",
+    "cost.json": "wire 2",
+    "dask-checks.json": "wire 4",
+    "dask-gone.json": "wire 4",
+    "dask.json": "not clean, wire 3",
+    "distributions.txt": "wire 6",
+    "drivers.json": "wire 6",
+    "escapes-casefold.txt": "no commit",
+    "faults.json": "wire 6",
+    "file-writes.json": "not clean, wire 4",
+    "fleet.json": "wire 4",
+    "flood-keyed.json": "not clean, wire 4",
+    "flood-sealed.json": "not clean, wire 4",
+    "flood.json": "wire 3",
+    "fuzz.txt": "wire 3, wire 4, wire 5, wire 6",
+    "idle.json": "wire 3",
+    "installed.json": "wire 6",
+    "instructions.json": "in no history",
+    "measure-blackbox.json": "wire 1",
+    "measure-contention.json": "in no history",
+    "measure-logp.json": "wire 3",
+    "measure-model.json": "wire 1",
+    "measure-pathchar.json": "wire 1",
+    "measure-transition.json": "wire 1",
+    "nbd-client.json": "wire 4",
+    "nbd-compare.json": "not clean, wire 4",
+    "nbd-verify.json": "wire 4",
+    "notebook.json": "wire 4",
+    "operations.json": "wire 3",
+    "power-cut.json": "wire 6",
+    "ranges.json": "wire 4",
+    "regret-auto.json": "wire 2",
+    "regret.json": "not clean, wire 1",
+    "release.json": "wire 4",
+    "sim-hostile.txt": "wire 4, wire 5, wire 6",
+    "sim-traditional.txt": "wire 6",
+    "sim.txt": "wire 6",
+    "slow-store.json": "not clean, wire 1",
+    "soak-200M.json": "no commit",
+    "soak.json": "no commit",
+    "speed.json": "wire 4",
+    "table2-links.json": "wire 2",
+    "table2.json": "wire 1",
+    "trapeze.json": "not clean, wire 1",
+}
+
+
+@pytest.fixture
+def evidence(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    argv = ["git", "-C", str(ROOT), "rev-parse", "--is-shallow-repository"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.stdout.strip() != "false":
+        pytest.skip("needs the whole history in git")
+    return load_tool("evidence", monkeypatch)
+
+
+def test_reports__are_of_this_code(evidence: ModuleType) -> None:
+    found = evidence.kept()
+    new = {name: why for name, why in found.items() if OLD.get(name) != why}
+    assert not new, "make these again: tools/evidence NAME"
+    assert not set(OLD) - set(found), "these are new enough: take them off the list"
+
+
+def test_bench__makes_reports_that_there_are(evidence: ModuleType) -> None:
+    scenarios = {one.stem for one in (ROOT / "tools/bench/scenarios").glob("*.py")}
+    for name, words in evidence.MADE_BY.items():
+        assert (evidence.REPORTS / f"{name}.json").exists()
+        assert words.split()[0] in scenarios
+
+
+def head() -> str:
+    argv = ["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("commit", "why"),
+    [
+        (None, "no commit"),
+        ("HEAD", ""),
+        ("HEAD-dirty", "not clean"),
+        ("0123456789ab", "in no history"),
+        ("0123456789ab-dirty", "in no history, not clean"),
+        ("858f4be46809", "wire 1"),
+    ],
+)
+def test_faults__of_a_report(
+    evidence: ModuleType, tmp_path: Path, commit: str | None, why: str
+) -> None:
+    rows = [{"value": 1, "commit": head()}, {"value": 2}]
+    if commit:
+        rows[1]["commit"] = commit.replace("HEAD", head())
+    else:
+        del rows[0]["commit"]
+    report = tmp_path / "one.json"
+    report.write_text(json.dumps({"schema": 1, "runs": rows}))
+    assert evidence.faults(report) == why
+
+
+def test_evidence__a_report_is_kept_once_it_is_whole(
+    evidence: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ran: list[list[str]] = []
+
+    def run(argv: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        ran.append(argv[1:])
+        kept = Path(argv[argv.index("--keep") + 1])
+        if "--rounds" not in argv:
+            kept.write_text("{}")
+        return subprocess.CompletedProcess(argv, 1)
+
+    (tmp_path / "idle.part.json").write_text("interrupted")
+    with monkeypatch.context() as patched:
+        patched.setattr(evidence, "faults", lambda _: "")
+        patched.setattr(evidence.subprocess, "run", run)
+        found = [evidence.made("idle", tmp_path) for _ in range(2)]
+    assert found == [(tmp_path / "idle.json", False)] * 2, "a bound is not met"
+    assert [one[-2:] for one in ran] == [
+        ["--keep", str(tmp_path / "idle.part.json")],
+        ["--rounds", "0"],
+    ]
