@@ -53,6 +53,9 @@ def test_readme__from_its_quick_start_to_its_programs(readme_lab: Lab, tmp_path:
     assert "compared" in said
     assert (tmp_path / "h1/big").read_bytes() == (tmp_path / "h2/big").read_bytes()
     assert (tmp_path / "h2/backup/README.md").read_text() == README
+    (memory,) = blocks("Memory", "python")
+    (tmp_path / "memory.py").write_text(memory)
+    assert shell(readme_lab, f"python {tmp_path}/memory.py", tmp_path) == "True\n"
     through, serves, asks = blocks("Python", "python")
     (before,) = re.findall(r"after `(echo [^`]*)`", README)
     at = f"cd /tmp/h1; {before}; python -c '{through}'"
