@@ -70,7 +70,8 @@ def test_auto__measures_with_the_first_peer_before_its_data(two: list[Host]) -> 
     data = make_file(h2.export / "big", 8 << 20)
     make_file(h1.own / "up", 3 << 20)
     said = h1.ctl("up", "eth1").stdout
-    assert "XDP native (for now; compared with generic when the first peer connects)" in said
+    assert "  XDP native: for now; compared with generic when the first peer connects\n" in said
+    assert max(map(len, said.splitlines())) <= 80
     h2.up()
     done = json.loads(h1.ctl("get", "--json", "h2:big", h1.own / "big").stdout)
     assert (h1.own / "big").read_bytes() == data
@@ -132,7 +133,7 @@ def test_auto__another_kernels_answer_is_none(two: list[Host]) -> None:
     path = folder / "xdp.veth.json"
     path.write_text(path.read_text().replace(os.uname().release, "5.4.0"))
     said = two[0].ctl("up", "eth1").stdout
-    assert "XDP native (for now; compared" in said
+    assert "XDP native: for now; compared" in said
 
 
 def test_auto__a_state_directory_that_is_none(two: list[Host]) -> None:

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from careful.control.top import PeerRates, Rates
 
 
+#: A longer reason for the XDP mode has a line of its own.
+_WHY_LENGTH = 12
+
+
 def _carefuld(found: Status) -> str:
     return f"carefuld {found.pid or 'in another PID namespace'}"
 
@@ -64,10 +68,13 @@ def settings(found: Status) -> list[str]:
     """Describes the settings that a user asks for first, in indented lines."""
     copy = "zero-copy" if found.zerocopy else "copy"
     reserve = f", {found.reserve_buffers} in reserve" if found.reserve_buffers else ""
+    why = _why(found)
+    brief = len(why) <= _WHY_LENGTH
     lines = [
         f"  {found.driver}, MTU {found.mtu_bytes}, UDP port {found.port}, "
         f"{'keys' if found.keyed else 'no keys'}, "
-        f"XDP {found.xdp_mode} ({_why(found)}), {copy}",
+        f"XDP {found.xdp_mode}{f' ({why})' if brief else ''}, {copy}",
+        *([] if brief else [f"  XDP {found.xdp_mode}: {why}"]),
         f"  window: {found.window_buffers} frames per peer ({found.receive_buffers} receive "
         f"buffers / {found.peers_max} peers{reserve})",
         "  exports " + _exports(found.exports),

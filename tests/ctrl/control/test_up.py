@@ -193,7 +193,7 @@ def test_up__says_why_it_is_generic(host: Host) -> None:
         host.ctl("down", "d0")
     finally:
         host.lab.run("h1", "ip", "link", "del", "d0")
-    assert "XDP generic (native was refused: Underlying driver does not support" in said
+    assert "XDP generic: native was refused: Underlying driver does not support" in said
 
 
 def test_status__program_taken_off(host: Host) -> None:

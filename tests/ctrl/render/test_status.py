@@ -10,7 +10,7 @@ import pytest
 from careful import man
 from careful._abi import enum_names, ffi, lib
 from careful.control import top
-from careful.control.status import Status
+from careful.control.status import DECIDED, Status
 from careful.render import status as report
 from in_effect import IN_EFFECT, PEER
 
@@ -42,6 +42,14 @@ def test_brief__of_a_healthy_host_is_eight_lines_without_counters() -> None:
     verbose = report.statuses([with_peer()], {})
     assert "drop_train" in verbose
     assert "epochs" in verbose
+
+
+def test_up__reasons_for_an_xdp_mode_fit_the_line() -> None:
+    for by, why in DECIDED.items():
+        found = replace(IN_EFFECT, xdp_by=by, driver="virtio_net")
+        lines = report.up(found, already=False).splitlines()
+        assert any(why in line for line in lines), by
+        assert by == "left" or max(map(len, lines)) <= 80, by
 
 
 @pytest.mark.parametrize(
