@@ -104,7 +104,7 @@ def speed(
             f"{'zero-copy' if effect.zerocopy else 'copy'}, Linux {effect.kernel}"
         ]
         try:
-            over_tcp(rounds.KINDS[0])
+            over_tcp(rounds.REQUEST)
             layers["TCP"] = over_tcp
         except CarefulError as error:
             notes.append(

@@ -14,11 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from careful.measure.estimators.logp import Layer
+from careful.units import shown_bytes
 
 #: Bursts of one message each that a turn has at most; it ends after a tenth of a second.
 _BURSTS = 256
 _ROUNDS_MIN = 4
-BLOCK_BYTES, STREAM_BYTES = 8 << 10, 1 << 20
+_BLOCK_BYTES = 8 << 10
+#: A stream's block is the largest of 8 KiB to 1 MiB that the path moves in this time, seconds.
+_STREAM_DOUBLINGS, _STREAM_S = 7, 0.5
 
 
 @dataclass(frozen=True)
@@ -42,11 +45,17 @@ class Kind:
         return "gbit_per_s" if self.is_rate else "us"
 
 
-KINDS = (
-    Kind("request of 64 bytes and reply", "request", 64),
-    Kind("block of 8 KiB", "get", BLOCK_BYTES),
-    Kind("stream, blocks of 1 MiB", "get", STREAM_BYTES, is_rate=True),
-)
+REQUEST = Kind("request of 64 bytes and reply", "request", 64)
+_BLOCK = Kind("block of 8 KiB", "get", _BLOCK_BYTES)
+
+
+def kinds(careful: Callable[[Kind], Layer]) -> list[Kind]:
+    """Returns the kinds that suit a path: on a slow one a stream has smaller blocks."""
+    took_s = 1e-6 * float(np.min(careful(_BLOCK).bursts([1], 0.0, _BURSTS).done_us))
+    sizes = [_BLOCK_BYTES << doublings for doublings in range(_STREAM_DOUBLINGS + 1)]
+    nbytes = max(one for one in sizes if one == sizes[0] or took_s * one / sizes[0] <= _STREAM_S)
+    name = f"stream, blocks of {shown_bytes(nbytes)}"
+    return [REQUEST, _BLOCK, Kind(name, "get", nbytes, is_rate=True)]
 
 
 @dataclass(frozen=True)
@@ -76,7 +85,8 @@ def measure(
 
     layers: by name, careful first: makes the layer of a kind.
     """
-    made = {(name, kind): make(kind) for name, make in layers.items() for kind in KINDS}
+    every = kinds(next(iter(layers.values())))
+    made = {(name, kind): make(kind) for name, make in layers.items() for kind in every}
     values: dict[tuple[str, Kind], list[float]] = {key: [] for key in made}
     rounds, until = 0, clock() + seconds
     while clock() < until or rounds <= _ROUNDS_MIN:
@@ -86,7 +96,7 @@ def measure(
             if rounds:  # the first wakes both ends
                 values[name, kind].append(value)
         rounds += 1
-    return [_row(kind, list(layers), values) for kind in KINDS], rounds - 1
+    return [_row(kind, list(layers), values) for kind in every], rounds - 1
 
 
 def _row(kind: Kind, names: Sequence[str], values: Mapping[tuple[str, Kind], list[float]]) -> Row:

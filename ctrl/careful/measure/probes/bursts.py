@@ -15,7 +15,7 @@ from careful.daemon.client import Client
 from careful.daemon.route import Route
 from careful.errors import CarefulError, InputError
 from careful.measure.probes.diagnose import explained
-from careful.measure.probes.exchange import peer_info
+from careful.measure.probes.exchange import NO_DAEMON, peer_info
 from careful.measure.statistics.sample import Bursts
 
 #: Message kinds by name: a small request, or a bulk transfer.
@@ -28,6 +28,8 @@ KINDS = {
 _SILENT_S = 3.0
 #: Longer than carefuld's limit for a burst.
 _TIMEOUT_S = 2 * lib.CAREFUL_BURST_MS / 1000
+#: Fewest bytes of a frame that are no payload: Ethernet, IPv4 and UDP.
+_HEADERS_BYTES = 42
 _BURST = np.dtype([("began", "u8"), ("done", "u8"), ("arrived", "u8")])
 
 
@@ -79,8 +81,7 @@ class Session:
                 raise CarefulError(errno.ETIMEDOUT, "it does not answer", host) from None
             if error.errno != errno.ENOSYS:
                 raise
-            text = "its careful does not answer signatures: it is older than this one"
-            raise CarefulError(errno.ENOSYS, text, host) from None
+            raise CarefulError(errno.ENOSYS, NO_DAEMON, host) from None
         return answer.args[0], answer.args[1]
 
     def capacity(self, size_bytes: int) -> int:
@@ -136,7 +137,7 @@ class Session:
         if error.errno == errno.EPERM:
             text = "only root can make signatures: carefuld serves nobody else meanwhile"
             return CarefulError(errno.EPERM, text, self._client.name)
-        frame_bytes = min(size_bytes, self.frame_bytes)
+        frame_bytes = min(size_bytes, self.frame_bytes - _HEADERS_BYTES)
         found = explained(error, self._client.name, self.host, self._address, frame_bytes)
         if found.errno != errno.ETIMEDOUT:
             return found

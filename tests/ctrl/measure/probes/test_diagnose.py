@@ -216,3 +216,18 @@ def test_signatures__of_a_peer_that_was_taken_down() -> None:
     assert "its careful ended or restarted" in str(over)
     slow = one._explained(CarefulError(errno.ETIMEDOUT, "", "h2"), 8, 0)
     assert "8 messages took longer than" in str(slow)
+
+
+def test_signatures__a_slow_path_has_no_smaller_mtu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frame of 3840 bytes, Ethernet's header included, once had "an MTU of 3826 on the way"."""
+    one = object.__new__(Signatures)
+    one.host, one._address, one.frame_bytes = "h2", PEER, 3840
+    one._client = FakeClient(lambda _: None)  # type: ignore[assignment]
+    one._client.name = OWN
+
+    def narrower(_: Address, size: int) -> tuple[int, str]:
+        return (3826, "the route there") if size > 3826 else (0, "")
+
+    monkeypatch.setattr(diagnose, "narrower", narrower)
+    slow = one._explained(CarefulError(errno.ETIMEDOUT, "", "h2"), 1, 1 << 20)
+    assert "1 messages took longer than" in str(slow)
