@@ -50,6 +50,10 @@ LET_IN = (
     "firewall-cmd --add-port={port}/udp (firewalld), ufw allow {port}/udp (ufw), or "
     "nft insert rule inet filter input udp dport {port} accept (neither)"
 )
+#: A firewall that drops the handshake looks like a host that is off.
+UNANSWERED = (
+    f"no answer in time: is careful up there, and do both firewalls let its UDP port in ({LET_IN})?"
+)
 
 #: Failures of the connection or the peer: another file would fail alike.
 FATAL = {

@@ -45,11 +45,13 @@ def _amount(text: str, units: dict[str, int]) -> tuple[int, int] | None:
 
 
 def parse_bytes(text: str) -> int:
-    """Parses a size in bytes: 4096, 1K, 64KiB, 50MB, 1.5GiB. Negative ones are accepted, too.
+    """Parses a size in bytes: 4096, 1K, 64KiB, 50MB, 1.5GiB; or a rate: 1Gbit, 10MB/s.
+
+    Negative ones are accepted, too.
 
     Raises ValueError if it is no size, or not a whole number of bytes.
     """
-    amount = _amount(text, _BYTES)
+    amount = _amount(text.removesuffix("/s"), _BYTES)
     if amount is None or amount[0] % amount[1]:
         raise InputError(f"{text!r} is not a size: 4096, 64KiB, 50MB or 1G")
     return amount[0] // amount[1]

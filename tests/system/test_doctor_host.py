@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hosts import Host, Hosts
+from hosts import PINS, Host, Hosts, wait_for
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
@@ -53,6 +53,23 @@ def test_doctor_host__all_is_well(both: tuple[Host, Host]) -> None:
     ((state, _),) = doctor(h1, "eth1", "fd77::2", check="host")
     assert state == "ok"
     assert "another host" in h1.ctl("doctor", "10.77.0.1", check=False).stderr
+
+
+def test_doctor_host__a_program_owns_its_queue(both: tuple[Host, Host]) -> None:
+    """Its frames arrived, yet doctor denied that, and ping called its careful older."""
+    h1, h2 = both
+    h2.down()
+    opened = f'with careful.open("eth1", port={PORT}) as node:\n    while True: node.wait()'
+    program = h2.lab.start("h2", "python", "-c", f"import careful\n{opened}")
+    wait_for((PINS / h2.lab.instance("h2")).exists, "node")
+    try:
+        ((state, _),) = doctor(h1, "10.77.0.2", check="frames")
+        assert state == "ok"
+        done = h1.ctl("ping", "10.77.0.2", "-c", "1", check=False)
+        assert "a program that owns its queue answers no measurements" in done.stderr
+    finally:
+        program.kill()
+        program.wait(timeout=60)
 
 
 @pytest.mark.parametrize("where", ["here", "there"])

@@ -25,7 +25,7 @@ def test_reload__beside_a_transfer(pair: tuple[Host, Host]) -> None:
         f"--export is {b.export}:rw,owners,devices {more}, not {b.export}:rw,owners,devices"
         in done.stdout
     )
-    assert "--sync-ms is 300, not 200" in done.stdout
+    assert "--sync is 300 ms, not 200 ms" in done.stdout
     moving(b)
     assert a.ctl("ls", "h2:more").stdout == "f\n"
     # An option that cannot be had is refused by name; the others take effect.

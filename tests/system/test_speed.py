@@ -44,7 +44,8 @@ def test_ping__control_c_ends_with_statistics(hosts: list[Host]) -> None:
 def test_ping__a_host_without_careful_is_an_error(hosts: list[Host]) -> None:
     done = hosts[0].ctl("ping", "10.77.0.9", "-c", "1", check=False)
     assert done.returncode == 1
-    assert "10.77.0.9" in done.stderr
+    assert "10.77.0.9: no answer in time" in done.stderr
+    assert "ufw allow 51966/udp" in done.stderr
 
 
 def test_speed__compares_both_in_turn(hosts: list[Host], tmp_path: Path) -> None:
@@ -56,6 +57,8 @@ def test_speed__compares_both_in_turn(hosts: list[Host], tmp_path: Path) -> None
     echo = hosts[1].start("speed", "-s")
     assert echo.stdout
     assert echo.stdout.readline() == "ready\n"
+    second = hosts[1].ctl("speed", "-s", check=False)
+    assert "port 51967: Address already in use; choose another" in second.stderr
     words = ["-t", "1", "--plot", str(plot), "--json"]
     found = json.loads(hosts[0].ctl("speed", "h2", *words).stdout)
     echo.terminate()

@@ -73,7 +73,7 @@ FOLDERS = {
 
 #: Folders that are weighed, and the most lines that they may have.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 103_938),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 103_973),
     "tools": (("tools",), 17_921),
 }
 

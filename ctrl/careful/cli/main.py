@@ -182,7 +182,7 @@ def _hint(words: list[str]) -> None:
     for word in words:
         host, _, path = word.partition(":/")
         if host and path and "/" not in host:
-            text = f"{host}:/{path} is below what {host} exports; `carefulctl ls {host}:` lists it"
+            text = f"paths start below what {host} exports; `carefulctl ls {host}:` lists it"
             click.echo(f"carefulctl: {shown(text)}", err=True)
             return
 

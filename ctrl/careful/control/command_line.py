@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 
 from careful.control.exports import parse
-from careful.control.up_options import DEFAULTS, OPTIONS, UpOptions, kind, word
+from careful.control.up_options import DEFAULTS, OPTIONS, UpOptions, flag, kind, word
 from careful.jsonout import Json
+from careful.units import shown_bytes
 
 
 def words(options: UpOptions) -> list[str]:
@@ -74,7 +75,10 @@ def _effective(options: UpOptions, instance: str) -> UpOptions:
     return replace(whole, export=tuple(sorted(exports)))
 
 
-def _shown(value: object) -> str:
+def _shown(name: str, value: object) -> str:
+    if isinstance(value, int) and name.endswith(("_bytes", "_us", "_ms")):
+        unit = name.rpartition("_")[2].replace("us", "µs")
+        return shown_bytes(value) if unit == "bytes" else f"{value} {unit}"
     if isinstance(value, tuple):
         return " ".join(value) or "none"
     if isinstance(value, bool):
@@ -89,5 +93,6 @@ def differences(asked: UpOptions, running: UpOptions, instance: str) -> dict[str
     for one in fields(UpOptions):
         now, wanted = getattr(running, one.name), getattr(asked, one.name)
         if now != wanted:
-            found[one.name] = f"{word(one.name)} is {_shown(now)}, not {_shown(wanted)}"
+            present, asked_for = _shown(one.name, now), _shown(one.name, wanted)
+            found[one.name] = f"{flag(one.name)} is {present}, not {asked_for}"
     return found

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from careful._abi import CData, Value, ffi, layout, lib, sizeof
 from careful.address import Address
-from careful.errors import CarefulError, OtherReleaseError, check, meaning
+from careful.errors import UNANSWERED, CarefulError, OtherReleaseError, check, meaning
 
 _HEADER_BYTES = sizeof("careful_ipc")
 _VERSION = layout("careful_ipc")[0]
@@ -280,14 +280,20 @@ class Client:
         Raises:
             CarefulError: the peer is unreachable, silent, of another version or out of windows.
         """
-        return self.call(
-            lib.CAREFUL_IPC_CONNECT,
-            host,
-            payload=address.sockaddr(),
-            bytes=int(timeout_s * 1000),
-            timeout_s=timeout_s + 1,
-            **more,
-        )
+        try:
+            return self.call(
+                lib.CAREFUL_IPC_CONNECT,
+                host,
+                payload=address.sockaddr(),
+                bytes=int(timeout_s * 1000),
+                timeout_s=timeout_s + 1,
+                **more,
+            )
+        except CarefulError as error:
+            if (error.errno, error.what) != (errno.ETIMEDOUT, host):
+                raise
+            text = UNANSWERED.format(port=address.port or self.info().port)
+            raise CarefulError(errno.ETIMEDOUT, text, host) from None
 
     def info(self) -> CData:
         """Returns what is in effect, a `struct careful_info`."""

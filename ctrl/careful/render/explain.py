@@ -199,9 +199,9 @@ def draw(found: Json, path: Path) -> None:
     }
     drawn, ((whole,), (more,)) = figure.grid(2, 1, size=(8.0, 8.5), widths=[1])
     figure.label(
-        whole, f"To {one['peer']}: what a message takes", "size of a message", "latency (µs)"
+        whole, f"latency of a message to {one['peer']}", "size of a message", "latency (µs)"
     )
-    figure.label(more, "How much longer than the oracle's", "size of a message", "longer by (%)")
+    figure.label(more, "longer than the oracle", "size of a message", "longer by (%)")
     for pair, shown in (
         (whole, series),
         (more, {name: _above(values, best_us) for name, values in series.items()}),
@@ -226,7 +226,7 @@ def _draw_live(found: Json, path: Path) -> None:
             f"{path}: no path was measured, and no live message was: carefulctl tune auto --once"
         )
     one, sizes = seen[0], [each["message_bytes_max"] for each in seen[0]["classes"]]
-    title = f"To {one['peer']}: what a message takes (the path is not measured)"
+    title = f"latency of a message to {one['peer']} (the path is not measured)"
     drawn, pair = figure.axes(title, "size of a message", "latency (µs)")
     _stars(pair, one["classes"], "live_us", "live messages, mean since up", "o")
     _stars(pair, one["classes"], "measured_us", "in effect, live A/B", "k*")

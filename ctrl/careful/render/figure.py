@@ -124,7 +124,7 @@ def plain_numbers(pair: Axes) -> None:
 
     class Plain(LogFormatter):
         def __call__(self, value: float, position: int | None = None) -> str:
-            return f"{value:,g}" if super().__call__(value, position) else ""
+            return f"{value:,.10g}" if super().__call__(value, position) else ""
 
     pair.yaxis.set_major_formatter(Plain())
     pair.yaxis.set_minor_formatter(Plain())

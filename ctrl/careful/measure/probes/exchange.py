@@ -22,9 +22,10 @@ SILENT_S = 5.0
 _TIMES = 4
 #: Number of retries, and the pause before each, while others measure that host.
 _TRIES, _PAUSE_S = 100, 0.05
-#: Errors of an older careful.
+NO_DAEMON = "a program that owns its queue answers no measurements, nor does an older careful"
+#: Errors of other programs than a carefuld like ours.
 _OLD = {
-    errno.ENOSYS: "its careful does not answer probes: it is older than this one",
+    errno.ENOSYS: NO_DAEMON,
     errno.EPROTO: "its careful does not answer trains: it is older than this one",
     errno.EOPNOTSUPP: "our carefuld is older than this command: take careful down and up again",
 }

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from careful._abi import ffi, lib, pack, sizeof, unpack
 from careful.address import Address
 from careful.daemon.client import Answer, AsyncClient
-from careful.errors import LET_IN, CarefulError, Option, shown
+from careful.errors import UNANSWERED, CarefulError, Option, shown
 from careful.transfer.folder import current_umask
 from careful.transfer.protocol.entries import (
     Attr,
@@ -60,10 +60,6 @@ _WITH_PATH = (
     lib.CAREFUL_BLOCK_LIST,
     lib.CAREFUL_BLOCK_STAT,
     lib.CAREFUL_BLOCK_MKDIR,
-)
-#: A firewall that drops the handshake looks like a host that is off.
-_UNANSWERED = (
-    f"no answer in time: is careful up there, and do both firewalls let its UDP port in ({LET_IN})?"
 )
 #: How often a request with a long path asks for a handle that others hold: about half a minute.
 _WAITS = 1500
@@ -123,7 +119,7 @@ class BlockClient(RangeClient):
         if answer.status == -errno.ETIMEDOUT:
             info = (await ipc.ask(lib.CAREFUL_IPC_INFO)).check(host).payload
             port = address.port or ffi.from_buffer("struct careful_info *", info).port
-            raise CarefulError(errno.ETIMEDOUT, _UNANSWERED.format(port=port), host)
+            raise CarefulError(errno.ETIMEDOUT, UNANSWERED.format(port=port), host)
         answer.check(host)
         return cls(ipc, answer.peer, host, timeout_s, f"{address.ip}%{address.scope}")
 
