@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The device layer with no protocol above it. Two threads, each on a core and a veth end of its
- * own, both spinning, run an echo and then a stream one way. Frames carry a careful header, because
- * XDP admits no others. The stream's window is a shared word, not frames. Prints one JSON object.
+ * Measures the device layer without a protocol. Two spinning threads, each with a core and a veth
+ * end, run an echo and then a stream in one direction. Frames carry a careful header, because XDP
+ * admits no others. The stream's window is a shared word, not frames. Prints one JSON object.
  *
  *   bare ECHO_BYTES ECHO_FRAMES FRAME_BYTES each|whole
  *
- * The echo sends a number of frames, each with a kick of its own, and returns each when it comes.
- * With "whole" all frames leave in one kick, and return when all have arrived. CAREFUL_XDP names
- * the XDP mode.
+ * The echo sends frames with a kick for each, and returns each frame at once. With "whole" all
+ * frames leave in one kick, and return when all have arrived. CAREFUL_XDP names the XDP mode.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,7 +17,7 @@
 
 enum {
 	ECHOES_WARMUP = 2000,
-	GIVE_UP_MS = 10000, /* without an echo, or without room in the window */
+	GIVE_UP_MS = 10000, /* longest wait for an echo or for room in the window */
 	ECHOES_MAX = 1000000,
 	MTU = 3826,
 	RUN_MS = 800,
@@ -31,7 +30,7 @@ static bool whole;
 
 static struct end ends[2];
 static atomic_bool stop, failed;
-static _Alignas(64) atomic_ullong consumed; /* frames the stream's receiver gave back */
+static _Alignas(64) atomic_ullong consumed; /* frames returned by the stream's receiver */
 static _Alignas(64) atomic_ullong received_bytes;
 
 static void open_end(const struct pair *pair, int side)
@@ -66,7 +65,7 @@ static void send_frames(struct end *end, const struct device_desc *descs, uint32
 		;
 }
 
-/* As many frames of one size: a kick for each, or one for all. */
+/* Sends frames of one size, with a kick for each or one for all. */
 static void put_frames(struct end *end, uint32_t frames, uint32_t bytes)
 {
 	struct device_desc descs[END_BATCH * DEVICE_SEGMENTS_MAX];
@@ -147,7 +146,7 @@ static void *stream_receiver(void *arg)
 	return NULL;
 }
 
-/* Sends for so long; returns the seconds until all of it was received. */
+/* Sends for this long. Returns the seconds until all frames were received. */
 static double stream_sender(unsigned int ms, uint64_t *sent)
 {
 	struct device_desc descs[END_BATCH * DEVICE_SEGMENTS_MAX];
@@ -206,7 +205,7 @@ static void run_stream(void)
 	atomic_store(&stop, false);
 	CHECK(!pthread_create(&receiver, NULL, stream_receiver, &ends[1]));
 	end_pin(0);
-	/* The kernel's memory for packets grows warm first: that takes a while. */
+	/* The first second warms the kernel's packet memory. */
 	stream_sender(RUN_MS / 2, &sent);
 	before = sent;
 	bytes = atomic_load(&received_bytes);

@@ -20,7 +20,7 @@ static inline uint64_t clock_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* The processor's own counter, where there is one: what it counts takes clock_tick_ns(). */
+/* The processor's counter if it has one; a tick lasts clock_tick_ns(). */
 static inline uint64_t clock_ticks(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -30,7 +30,7 @@ static inline uint64_t clock_ticks(void)
 #endif
 }
 
-/* Takes 20 ms. */
+/* Needs 20 ms. */
 static inline double clock_tick_ns(void)
 {
 	uint64_t began_ns = clock_ns(), began = clock_ticks(), took_ns;
@@ -55,7 +55,7 @@ static inline double clock_quantile(uint64_t *ns, uint32_t count, uint32_t perce
 	return count ? (double)ns[(uint64_t)(count - 1) * percent / 100] : 0;
 }
 
-/* Sorts ns and prints what it holds, as a part of a JSON object. */
+/* Sorts ns and prints its percentiles as a part of a JSON object. */
 static inline void clock_print(uint64_t *ns, uint32_t count)
 {
 	qsort(ns, count, sizeof(*ns), clock_compare);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Requests and block fetches from an instance of its own to a carefuld: prints JSON
- * with the P50 and P99 of 8 KiB fetches, and the rate of a whole file into a file.
+ * Sends requests and block fetches from its own instance to a carefuld. Prints JSON with the P50
+ * and P99 of 8 KiB fetches, and the rate of a whole file.
  *
  *   fetch IFNAME HOST PATH LOCAL [FETCHES]
  */

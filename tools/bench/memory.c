@@ -69,7 +69,7 @@ static uint32_t memory_tx(struct queue *queue, const struct device_desc *descs, 
 	return n;
 }
 
-/* The frame goes to the other end, which had a credit for it; its chunk has left. */
+/* Copies the frame to the other end, which granted a credit for it, and frees its chunk. */
 static void pass(struct memory *end, struct device_desc desc)
 {
 	struct memory *to = end->other;
@@ -161,7 +161,7 @@ static void memory_stamps(struct port *port, bool on)
 static struct careful_peer_entry *memory_admit(struct port *port, uint32_t slot, uint64_t cookie,
 					       uint32_t window, uint32_t buffer_bytes, bool sealed)
 {
-	static struct careful_peer_entry entry; /* frames come with credits */
+	static struct careful_peer_entry entry; /* each frame has a credit */
 
 	(void)port;
 	(void)slot;
@@ -197,7 +197,7 @@ static int memory_resolve(struct port *port, const union address *to, struct llh
 	(void)port;
 	(void)to;
 	*llhdr = (struct llhdr){ .bytes = MEMORY_LL };
-	llhdr->data[12] = 0x08; /* IPv4, UDP; addresses and checksums are nobody's business */
+	llhdr->data[12] = 0x08; /* IPv4, UDP; addresses and checksums are unused */
 	llhdr->data[14] = 0x45;
 	llhdr->data[23] = 17;
 	llhdr->data[36] = CAREFUL_PORT_DEFAULT >> 8;
@@ -230,7 +230,7 @@ static uint32_t memory_events(struct port *port)
 	return 0;
 }
 
-// NOLINTNEXTLINE(readability-non-const-parameter): as the ops say
+// NOLINTNEXTLINE(readability-non-const-parameter): required by the ops
 static uint32_t memory_wait_fds(struct port *port, int *fds, uint32_t n)
 {
 	(void)port;
@@ -343,7 +343,7 @@ static void init(struct memory *end, uint32_t side, uint32_t rx)
 	end->live = calloc(CAREFUL_PEERS_MAX, sizeof(*end->live));
 	if (!end->queue.umem || !end->tune || !end->live)
 		abort();
-	madvise(end->queue.umem, umem_bytes, MADV_HUGEPAGE); /* as a device's UMEM is */
+	madvise(end->queue.umem, umem_bytes, MADV_HUGEPAGE); /* like a device's UMEM */
 	memset(end->queue.umem, 0, umem_bytes);
 	for (uint32_t i = 0; i < rx; i++)
 		end->fill_ring[end->fill.head++] = (uint64_t)i * MEMORY_CHUNK;

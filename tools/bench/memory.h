@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Two devices joined in memory, for measuring what stands above them: a kick copies each
- * frame into a receive buffer of the other's, and nothing is ever lost or late. Time is what
- * the caller says. It counts the calls that an engine makes of its device.
+ * Two devices joined in memory, to measure the layers above. A kick copies each frame into a
+ * receive buffer of the other end; nothing is lost or late. The caller sets the time. Counts the
+ * engine's calls of its device.
  */
 #ifndef BENCH_MEMORY_H
 #define BENCH_MEMORY_H
@@ -14,17 +14,17 @@
 
 enum {
 	MEMORY_CHUNK = 4096,
-	MEMORY_HEADROOM = 256, /* before a received frame, as XDP keeps it */
+	MEMORY_HEADROOM = 256, /* before a received frame, like XDP */
 	MEMORY_FRAME = MEMORY_CHUNK - MEMORY_HEADROOM,
 	MEMORY_LL = 42, /* Ethernet, IPv4, UDP */
 	MEMORY_RX = 512,
-	MEMORY_RX_MAX = 16 * 256, /* 16 for each of the most peers */
+	MEMORY_RX_MAX = 16 * 256, /* 16 for each possible peer */
 	MEMORY_TX = 512,
 	MEMORY_CTRL = 1024,
 	MEMORY_CTRL_BYTES = 256,
 };
 
-/* Calls of the device: those which a poll makes of each kind. */
+/* Counts calls of the device by kind. */
 struct memory_calls {
 	uint64_t rx, fill, tx, kick, complete, clock, ctrl_recv, tune, frames;
 };
@@ -32,7 +32,7 @@ struct memory_calls {
 struct memory {
 	struct queue queue; /* first */
 	struct port port;
-	struct storage storage; /* where no file is read */
+	struct storage storage; /* if no file is read */
 	struct memory *other;
 	struct memory_calls calls;
 	uint64_t now_ns;
@@ -40,7 +40,7 @@ struct memory {
 	uint32_t side;
 	struct careful_tune_entry *tune;
 	struct careful_live_entry *live;
-	/* Rings: head counts what was put in, tail what was taken. */
+	/* Rings: head counts entries put in, tail entries taken. */
 	struct memory_ring {
 		uint32_t head, tail;
 	} rx, fill, held, left, ctrl;
@@ -52,14 +52,14 @@ struct memory {
 	} ctrl_ring[MEMORY_CTRL];
 };
 
-/* Both ends, with this many receive buffers each, a power of two; what is opened on them closes
- * nothing. */
+/* Opens both ends, each with this many receive buffers, a power of two. Engines on them do not
+ * close them. */
 void memory_init(struct memory ends[2], uint32_t rx);
 void memory_deinit(struct memory ends[2]);
 /* Opens an engine on an end. Prints why and ends the process if that fails. */
 struct careful *memory_open(struct memory *end, const struct careful_options *options);
-/* Returns an end's address. It has many addresses, so that two ends can have many sessions:
- * what is sent to one of the other's comes from the one of the same number. */
+/* Returns an end's address. Each end has many addresses, so that two ends can have many sessions. A
+ * frame to an address comes from the address of the same number. */
 union address memory_address(uint32_t side, uint32_t number);
 
 #endif /* BENCH_MEMORY_H */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * 8 KiB reads over NBD, one at a time: prints JSON with their P50 and P99. People
- * would use this instead of a block fetch.
+ * Reads 8 KiB over NBD, one read at a time. Prints JSON with P50 and P99, to compare with block
+ * fetches.
  *
  *   nbd URI [READS]
  */

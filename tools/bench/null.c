@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Measures what the engine costs without a device. One thread polls two instances that are joined
- * in memory, in turn. Prints JSON with the time of each and the calls of the device; under
- * callgrind only measured() counts (tools/bench/run instructions).
+ * Measures what the engine costs without a device. One thread polls two instances, joined in
+ * memory, in turn. Prints JSON with the times and the calls of the device. Under callgrind only
+ * measured() counts (tools/bench/run instructions).
  *
  *   null request COUNT [BYTES]   a request and its reply
  *   null lent COUNT [BYTES]      the same, built in a send buffer (careful_alloc())
@@ -13,8 +13,8 @@
  *   null halves COUNT [BYTES]    a request and its reply, what each call of it takes: histograms
  *   null operations COUNT [BYTES]  the same, each operation of link (null_operations alone)
  *
- * A last word "traditional" runs it under that protocol ("careful": the other); "auth" and
- * "encrypt" between ends that have keys, and seal their frames so.
+ * A last word names the protocol ("traditional" or "careful"), or the seal of ends with keys
+ * ("auth" or "encrypt").
  */
 #include <signal.h>
 #include <stdio.h>
@@ -53,7 +53,7 @@ static void give_up(const char *what)
 	exit(1);
 }
 
-/* --- what a message must not need */
+/* --- a message needs no allocation and no system call */
 
 static volatile uint64_t allocations, system_calls;
 static volatile char dispatch; /* SYSCALL_DISPATCH_FILTER_*: read by the kernel */
@@ -85,12 +85,12 @@ void *__wrap_realloc(void *old, size_t bytes)
 }
 
 #ifdef PR_SET_SYSCALL_USER_DISPATCH
-/* The call is not made again: one is enough to fail. */
+/* Skips the call: one is enough to fail. */
 static void on_call(int number)
 {
 	(void)number;
 	system_calls++;
-	dispatch = PR_SYS_DISPATCH_OFF; /* lets all through, sigreturn first */
+	dispatch = PR_SYS_DISPATCH_OFF; /* allows all calls, since sigreturn is next */
 }
 
 static void watch_calls(void)
@@ -148,7 +148,7 @@ static void ask(uint32_t bytes, int lent)
 		give_up("a request was refused");
 }
 
-/* The client's poll sends; the server's answers; the client's takes the answer. */
+/* The client's poll sends, the server's answers, and the client's next poll takes the answer. */
 static void request(uint32_t bytes, int lent)
 {
 	ask(bytes, lent);
@@ -187,13 +187,13 @@ static void halves(uint32_t bytes)
 		timed_note(OPERATIONS + call, began);
 		began = clock_ticks();
 	}
-	while (!done) { /* something else came between */
+	while (!done) { /* another event came between */
 		poll_end(1);
 		poll_end(0);
 	}
 }
 
-/* In place, as it is counted, too. */
+/* Built in place, since the copy counts too. */
 static inline __attribute__((always_inline)) void once(char what, uint32_t bytes)
 {
 	if (what == 'i')
@@ -206,14 +206,14 @@ static inline __attribute__((always_inline)) void once(char what, uint32_t bytes
 		request(bytes, what == 'l');
 }
 
-/* All that callgrind collects. */
+/* Only this function counts under callgrind. */
 __attribute__((noinline)) static void measured(char what, uint32_t count, uint32_t bytes)
 {
 	for (uint32_t i = 0; i < count; i++)
 		once(what, bytes);
 }
 
-/* The other end's key; each has its number as the private one. */
+/* Returns the other end's key. An end's number is its private key. */
 static void trust(uint32_t side)
 {
 	static const uint8_t none[NOISE_KEY_BYTES] = { 0 }, base[NOISE_KEY_BYTES] = { 9 };

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Times messages from memory to memory between two instances, each with a queue and a core of its
- * own. The client prints JSON. SIGTERM ends the server, and nothing else does.
+ * Times messages from memory to memory between two instances, each with its own queue and core. The
+ * client prints JSON. Only SIGTERM ends the server.
  *
  *   pair serve IFNAME
  *   pair ask IFNAME HOST BYTES COUNT      requests and replies
- *   pair trips IFNAME HOST BYTES COUNT    as many bytes there and back, by stores
- *   pair stream IFNAME HOST BYTES MS      stores, one after the other
- *   pair small IFNAME HOST BYTES MS       requests that want no reply, a frame each
- *   pair packed IFNAME HOST BYTES MS      the same, 64 between two polls, which share frames
+ *   pair trips IFNAME HOST BYTES COUNT    stores there and back
+ *   pair stream IFNAME HOST BYTES MS      stores in sequence
+ *   pair small IFNAME HOST BYTES MS       requests without a reply, one per frame
+ *   pair packed IFNAME HOST BYTES MS      the same, 64 per poll, which share frames
  *
- * IFNAME may be the socket of a carefuld: then the program is attached, waits adaptively, and can
- * only serve and ask. PAIR_WAIT: adaptive or block, instead of spin. PAIR_ASK=wait: `ask` waits
- * instead of polling. PAIR_IDLE_MS: how long nothing happens before each request of `ask`.
+ * If IFNAME is the socket of a carefuld, the program attaches, waits adaptively, and can only serve
+ * and ask. PAIR_WAIT: adaptive or block, instead of spin. PAIR_ASK=wait: `ask` waits instead of
+ * polling. PAIR_IDLE_MS: idle time before each request of `ask`.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -23,14 +23,14 @@
 
 enum {
 	ECHO = 1,
-	MEET = 2, /* a request: here is my region; the reply: here is mine, and what came so far */
-	SMALL = 3, /* a request that wants no reply */
-	THERE = 1, /* a store that is stored back */
+	MEET = 2, /* exchanges the regions; the reply also counts received messages */
+	SMALL = 3, /* a request without a reply */
+	THERE = 1, /* a store that the server stores back */
 	BACK = 2, /* that was */
 	ROOM = 4 << 20, /* bytes at each end */
 	UNDER_WAY = 4, /* stores of a stream */
-	ROUND_ALONE = 8, /* requests between two polls, */
-	ROUND_PACKED = 64, /* and where they share frames */
+	ROUND_ALONE = 8, /* requests per poll */
+	ROUND_PACKED = 64, /* and if they share frames */
 	WARMUP = 2000,
 	GIVE_UP_MS = 60000,
 };
@@ -103,7 +103,7 @@ static void on_reply(const struct careful_result *result, void *user)
 	status = result->status;
 }
 
-/* Nothing but what the engine does by itself. */
+/* The engine does the rest by itself. */
 static void be_idle(void)
 {
 	uint64_t now = clock_ns(), until = now + idle_ms * 1000000ull;
@@ -185,7 +185,7 @@ static void on_met(const struct careful_result *result, void *user)
 	*came = result->args[1] | (uint64_t)result->args[2] << 32;
 }
 
-/* Tells the server of us; returns what came to it so far. */
+/* Sends our region to the server. Returns the count of messages that it received. */
 static uint64_t meet(void)
 {
 	uint64_t limit = limit_ns(), came = 0;
@@ -234,7 +234,7 @@ static void stream(uint32_t bytes, uint32_t ms)
 {
 	uint64_t start = clock_ns(), until = start + ms * 1000000ull / 2, before = 0;
 
-	for (int round = 0; round < 2; round++) { /* the first finds everything cold */
+	for (int round = 0; round < 2; round++) { /* the first one warms the caches */
 		while (clock_ns() < until || under_way) {
 			while (under_way < UNDER_WAY && clock_ns() < until) {
 				int rc = store(bytes, CAREFUL_HANDLERS, on_stored);
@@ -274,7 +274,7 @@ static void small(uint32_t bytes, uint32_t ms, uint32_t each)
 				careful_poll(end.c);
 		}
 		if (!round) {
-			before = meet(); /* behind all of them */
+			before = meet(); /* after all of them */
 			start = clock_ns();
 			until = start + ms * 1000000ull;
 		}
@@ -313,7 +313,7 @@ static void open_end(const char *where, bool unpacked)
 		.name = "pair",
 		.wait_mode = CAREFUL_WAIT_ADAPTIVE,
 	};
-	static uint8_t room[2][ROOM]; /* what is sent, and the region */
+	static uint8_t room[2][ROOM]; /* the sent data, and the region */
 	struct careful_region region = {
 		.span = { .base = room[1], .fd = -1 },
 		.bytes = ROOM,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A directory of this machine behind a slow store. Each write, and each read if figures are given
- * for it, takes g and G a KiB, one after the other, like a disk of the papers (P1 section 5.5). A
- * FUSE file system in the foreground: slowfs g_us G_us_per_KiB BACKING MOUNTPOINT [READ_g_us
- * READ_G_us_per_KiB]
+ * A FUSE file system in the foreground: a directory behind a slow store. Each write, and with
+ * further figures each read, lasts g plus G per KiB, one at a time, like a disk of P1 section 5.5.
+ *
+ *   slowfs g_us G_us_per_KiB BACKING MOUNTPOINT [READ_g_us READ_G_us_per_KiB]
  */
 #define FUSE_USE_VERSION 31
 #define _GNU_SOURCE
@@ -44,7 +44,7 @@ static int slow_open(const char *path, struct fuse_file_info *info)
 	if (fd < 0)
 		return -errno;
 	info->fh = (uint64_t)fd;
-	info->direct_io = 1; /* a write here is a write there */
+	info->direct_io = 1; /* each write here is a write there */
 	return 0;
 }
 

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Endless traffic of every kind between two instances that own their queues, each
- * byte of it compared at its end: requests and replies, stores, gets.
+ * Endless requests, stores and gets between two instances that own their queues. The receiver
+ * compares each byte.
  *
- *   soak serve IFNAME                 until a client says that it is done
- *   soak send IFNAME HOST FRAMES      until so many frames crossed, both ways counted
+ *   soak serve IFNAME                 until a client is done
+ *   soak send IFNAME HOST FRAMES      until this many frames crossed, in both directions
  *
- * `send` prints a JSON line a second, and at the end one with all counters; SIGINT and
- * SIGTERM end it as FRAMES does. `serve` prints its counters when it ends, by SIGTERM at
- * the latest. Status 1 if anything was damaged, out of order or failed: the
- * counters come then, too, and standard error says what failed.
+ * `send` prints a JSON line each second, and at the end one with all counters; SIGINT and SIGTERM
+ * end it too. `serve` prints its counters at its end; SIGTERM ends it. The exit status is 1 if data
+ * was damaged or out of order, or an operation failed; then standard error has the reason.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,17 +17,17 @@
 #include "clock.h"
 
 enum {
-	HELLO = 1, /* answered with the keys of both regions */
+	HELLO = 1, /* the answer has the keys of both regions */
 	ECHO = 2,
 	STORED = 3,
 	BYE = 4,
 	BULK_BYTES = 256 << 10,
-	PHASES = 4096, /* where in the pattern a payload may begin */
+	PHASES = 4096, /* offsets in the pattern where a payload may begin */
 	REQUESTS = 48,
 	STORES = 2,
 	GETS = 2,
 	ECHO_BYTES_MAX = 256,
-	STALL_S = 30, /* without an operation that ends */
+	STALL_S = 30, /* longest time without the end of an operation */
 };
 
 static uint8_t pattern[BULK_BYTES + PHASES];
@@ -69,7 +68,7 @@ static void say_ready(void)
 	fflush(stdout);
 }
 
-/* Prints all counters, by their number; soak.py knows which of them tell of a loss. */
+/* Prints all counters by number; soak.py knows which of them count losses. */
 static void say_counters(void)
 {
 	struct careful_info info;
@@ -88,7 +87,7 @@ static void say_counters(void)
 	fflush(stdout);
 }
 
-/* Prints the counters, too, and ends the process. */
+/* Prints the error and the counters, and ends the process. */
 static void fail(const char *what, int rc)
 {
 	fprintf(stderr, "soak: %s%s%s\n", what, rc ? ": " : "", rc ? strerror(-rc) : "");
@@ -97,7 +96,7 @@ static void fail(const char *what, int rc)
 	exit(1);
 }
 
-/* --- the end that serves, and compares what comes */
+/* --- the server, which compares all it receives */
 
 static struct {
 	uint8_t *stored;
@@ -181,7 +180,7 @@ static void serve(void)
 	say_counters();
 }
 
-/* --- the end that asks, and compares the answers */
+/* --- the client, which compares the answers */
 
 struct bulk {
 	uint32_t number, index, busy;
@@ -272,7 +271,7 @@ static void start_requests(void)
 	}
 }
 
-/* Starts a get, if there is memory for it, or else a store. */
+/* Starts a get if there is memory for it, else a store. */
 static void start_bulk(struct bulk *bulk)
 {
 	uint32_t args[4] = { ++bulk->number };
@@ -281,7 +280,7 @@ static void start_bulk(struct bulk *bulk)
 	int rc;
 
 	if (bulk->into) {
-		memset(bulk->into, 0, BULK_BYTES); /* what the last one left proves nothing */
+		memset(bulk->into, 0, BULK_BYTES); /* erases the last get's data */
 		rc = careful_get(engine, client.peer, client.key_pattern,
 				 (uint64_t)(payload - pattern), &span, BULK_BYTES, 0, on_bulk,
 				 bulk);
@@ -364,7 +363,7 @@ static void send_all(uint32_t peer, uint64_t frames_most)
 
 int main(int argc, char **argv)
 {
-	/* One peer: a window that the sender does not use up, so that fragments do not grow. */
+	/* One peer has a window that the sender does not use up, so fragments do not grow. */
 	struct careful_options options = { .peers = 1 };
 	struct sockaddr_in to = { .sin_family = AF_INET };
 	int sends = argc == 5 && !strcmp(argv[1], "send");

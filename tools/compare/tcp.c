@@ -2,13 +2,13 @@
 /*
  * careful-tcp: requests and replies over TCP or UDP, for LogP signatures next to careful's.
  *
- *   careful-tcp serve PORT               answers each request, over both, with as many bytes or,
- *                                        over TCP, with those that its first word asks for.
+ *   careful-tcp serve PORT
+ *       answers requests over both; over TCP the first word asks for the answer's size
+ *   careful-tcp ask ADDRESS PORT [udp]
+ *       reads each struct careful_signature and writes its bursts, after an int: their bytes or
+ *       -errno
  *
- *   careful-tcp ask ADDRESS PORT [udp]   struct careful_signature in, its bursts out, again
- *                                        and again; an int before each answer: its bytes or -errno
- *
- * Calls signature.c, which carefuld's own signatures are made by, too.
+ * Uses signature.c like carefuld.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -29,26 +29,26 @@
 enum {
 	MESSAGE_BYTES = 64,
 	REPLY_MAX = 1 << 20,
-	SPIN_NS = 50000, /* as long as carefuld spins before it blocks */
+	SPIN_NS = 50000, /* like carefuld's spin before it blocks */
 	CONNECTIONS = 32,
-	CLIENTS = 2, /* the first of them, behind the sockets that listen */
+	CLIENTS = 2, /* the first client, after the listening sockets */
 	DATAGRAMS = 64, /* taken at once */
-	FIRST_MS = 500, /* to wait for the reply to a first datagram, */
-	FIRSTS = 6, /* which is sent so often: nobody says whether somebody listens */
+	FIRST_MS = 500, /* wait for the reply to a first datagram */
+	FIRSTS = 6, /* attempts with it, since UDP does not tell whether a server listens */
 };
 
 struct sockets {
 	struct signature_layer layer;
 	int fd;
-	uint32_t part; /* bytes of a reply that is not whole yet */
+	uint32_t part; /* received bytes of an incomplete reply */
 	uint32_t reply_bytes;
 	union {
-		uint32_t asked; /* bytes of the reply, 0: as many as the message */
+		uint32_t asked; /* bytes of the reply; 0: like the message */
 		uint8_t bytes[MESSAGE_BYTES];
 	} message;
 };
 
-/* A client over TCP, and the bytes of its message that is not whole yet. */
+/* A client over TCP, and the received bytes of its incomplete message. */
 struct client {
 	uint8_t message[MESSAGE_BYTES];
 	uint32_t part;
@@ -68,7 +68,7 @@ static int fail(const char *what)
 	return 1;
 }
 
-/* All of it, though the socket does not block: -errno where the other end has gone. */
+/* Sends all bytes on a non-blocking socket. -errno: the other end has gone. */
 static int send_all(int fd, const uint8_t *data, size_t bytes)
 {
 	while (bytes) {
@@ -139,7 +139,7 @@ static int udp_poll(struct signature_layer *layer)
 	return taken;
 }
 
-/* Reports whether somebody answers: datagrams that nobody takes are gone without a word. */
+/* Reports whether a server answers; otherwise datagrams would vanish silently. */
 static bool answered(int fd)
 {
 	static const uint8_t message[MESSAGE_BYTES];
@@ -153,7 +153,7 @@ static bool answered(int fd)
 			continue;
 		if (recv(fd, reply, sizeof(reply), 0) < 0)
 			return false;
-		while (i && poll(&one, 1, FIRST_MS) > 0) /* to those that seemed lost */
+		while (i && poll(&one, 1, FIRST_MS) > 0) /* replies to attempts that seemed lost */
 			recv(fd, reply, sizeof(reply), 0);
 		return true;
 	}
@@ -200,7 +200,7 @@ static int connect_to(const char *address, const char *port, bool udp)
 	return fd;
 }
 
-/* An answer, or where there is none, why. */
+/* Writes an answer, or the error. */
 static int answer(int bytes, const void *data)
 {
 	if (fwrite(&bytes, sizeof(bytes), 1, stdout) != 1)
@@ -249,8 +249,7 @@ static size_t asked(const struct client *client)
 	return !bytes ? MESSAGE_BYTES : bytes < REPLY_MAX ? bytes : REPLY_MAX;
 }
 
-/* Answers the messages that are whole. Returns 1 if there was any, or -errno: the client has
- * gone. */
+/* Answers the complete messages. Returns 1 if there was any, or -errno if the client has gone. */
 static int echo(int fd, struct client *client)
 {
 	static uint8_t data[1 << 16], reply[REPLY_MAX];
@@ -276,7 +275,7 @@ static int echo(int fd, struct client *client)
 	return n && !rc ? 1 : -ECONNRESET;
 }
 
-/* One round over all clients; whether any of them asked. */
+/* Serves all clients once. Returns whether any had a message. */
 static int echo_round(struct pollfd *fds, struct client *clients, nfds_t *count)
 {
 	int asked = 0;
@@ -294,7 +293,7 @@ static int echo_round(struct pollfd *fds, struct client *clients, nfds_t *count)
 	return asked;
 }
 
-/* Returns datagrams as they came; whether there were any. */
+/* Echoes datagrams. Returns whether there were any. */
 static int echo_datagrams(int fd)
 {
 	static uint8_t data[1 << 16];
@@ -314,7 +313,7 @@ static int echo_datagrams(int fd)
 	return asked;
 }
 
-/* A socket on the port, for IPv4 and IPv6. */
+/* Opens a socket on the port for IPv4 and IPv6. */
 static int bound(const char *port, int type)
 {
 	struct addrinfo *at = resolved(NULL, port, type);

@@ -41,7 +41,7 @@ static uint32_t udp_payload(const struct hop_config *config, const uint8_t *udp,
 	return hdr.type & CAREFUL_CTRL_BIT ? 0 : ntohs(hdr.frag_bytes);
 }
 
-/* Behind IP's header, by its protocol; 0: none that is known. */
+/* Returns the payload after the IP header, by protocol; 0: unknown protocol. */
 static uint32_t inner_payload(const struct hop_config *config, uint8_t protocol, const uint8_t *at,
 			      uint32_t inner)
 {
@@ -60,7 +60,7 @@ static uint32_t inner_payload(const struct hop_config *config, uint8_t protocol,
 	}
 }
 
-/* Payload of an IPv4 packet; 0 where it has none that is known. */
+/* Returns the payload of an IPv4 packet; 0: unknown. */
 static uint32_t ipv4_payload(const struct hop_config *config, const uint8_t *ip, uint32_t bytes)
 {
 	uint32_t header = (ip[0] & 15u) * 4, total = be16_at(ip + 2);
@@ -71,7 +71,7 @@ static uint32_t ipv4_payload(const struct hop_config *config, const uint8_t *ip,
 	return inner_payload(config, ip[9], at, total - header);
 }
 
-/* The same of an IPv6 packet, whose extension headers count as payload. */
+/* The same for IPv6, whose extension headers count as payload. */
 static uint32_t ipv6_payload(const struct hop_config *config, const uint8_t *ip, uint32_t bytes)
 {
 	uint32_t inner = be16_at(ip + 4);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* careful-hop: one emulated link between two interfaces of this network namespace, both
- * directions alike. Owns the sockets and the clock; what a frame goes through is way.c's.
- * SIGUSR1 writes the report, SIGUSR2 forgets the figures and starts the rates again. */
+/* careful-hop: an emulated link between two interfaces of this network namespace, equal in both
+ * directions. Owns the sockets and the clock; way.c owns the link. SIGUSR1 writes the report,
+ * SIGUSR2 resets the figures and starts the rates again. */
 #include "way.h"
 
 #include <errno.h>
@@ -25,10 +25,10 @@
 enum {
 	FRAME_BYTES_MAX = 65536 + ETH_HLEN,
 	SOCKET_BYTES = 8 << 20,
-	BATCH = 64, /* frames taken from one end before the other end's turn */
+	BATCH = 64, /* most frames from one end before the other end's turn */
 };
 
-/* Before a frame is due the clock is read in a loop: a timer alone wakes too late. */
+/* Shortly before a frame is due, the clock is read in a loop: a timer alone wakes too late. */
 static const uint64_t SPIN_NS = 60000;
 
 struct hop {
@@ -77,7 +77,7 @@ static int end_open(const char *ifname)
 	s = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (s < 0)
 		die("packet socket");
-	/* Without this, what we send comes back as what we received. */
+	/* Otherwise we would receive the frames that we send. */
 	if (setsockopt(s, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof(on)) ||
 	    setsockopt(s, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof(on)) ||
 	    setsockopt(s, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)) ||
@@ -87,7 +87,7 @@ static int end_open(const char *ifname)
 	return s;
 }
 
-/* When the kernel received a message, on the monotonic clock. */
+/* Returns when the kernel received a message, by the monotonic clock. */
 static uint64_t arrival_ns(struct msghdr *msg)
 {
 	uint64_t now = clock_now(CLOCK_MONOTONIC), wall = clock_now(CLOCK_REALTIME);
@@ -100,14 +100,14 @@ static uint64_t arrival_ns(struct msghdr *msg)
 			continue;
 		memcpy(&t, CMSG_DATA(c), sizeof(t));
 		stamp = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-		/* A wall clock that was just set is not to be believed. */
+		/* The time is useless if the wall clock was just set. */
 		if (stamp <= wall && wall - stamp < 1000000000)
 			return now - (wall - stamp);
 	}
 	return now;
 }
 
-/* Takes what has arrived at an end; how many frames. */
+/* Takes the frames that arrived at an end. Returns their count. */
 static int receive(struct hop *hop, int end)
 {
 	union {
@@ -142,7 +142,7 @@ static void deliver(struct hop *hop, int end)
 
 	while ((head = hop_peek(way)) && head->due_ns <= clock_now(CLOCK_MONOTONIC)) {
 		struct hop_frame *frame = hop_next(way);
-		/* A frame that the interface refuses is lost as on any link that goes down. */
+		/* A frame that the interface refuses is lost, like on a link that goes down. */
 		uint64_t now = clock_now(CLOCK_MONOTONIC);
 
 		if (send(hop->sockets[!end], frame->data, frame->bytes, 0) < 0)
@@ -169,7 +169,7 @@ static void report(struct hop *hop)
 		die(hop->report_path);
 }
 
-/* Waits for a frame, for the next one's time, or for a signal. */
+/* Waits for a frame, for the next frame's time, or for a signal. */
 static void wait_for_work(struct hop *hop, const sigset_t *unblocked)
 {
 	struct pollfd ends[2] = { { .fd = hop->sockets[0], .events = POLLIN },
@@ -357,7 +357,8 @@ int main(int argc, char **argv)
 		if (hop_way_init(&hop.ways[end], &hop.config, end, clock_now(CLOCK_MONOTONIC)))
 			die("queue");
 	}
-	/* To be on time next to other work; without the right to it, lateness tells. */
+	/* Real-time priority keeps frames on time; without the privilege, the report shows the
+	 * lateness. */
 	prctl(PR_SET_TIMERSLACK, 1);
 	sched_setscheduler(0, SCHED_FIFO, &realtime);
 	run(&hop);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The figures of one direction as JSON: frames by fate, the (g, G) really applied by least
- * squares over all frames and over the punctual ones (what minima see), and how late they
- * left. */
+/* Writes one direction's figures as JSON: frames by fate, the applied (g, G) by least squares over
+ * all frames and over punctual ones, and lateness. */
 #include "way.h"
 
 #include <math.h>
 
-/* The least lateness, µs, that `share` of the frames did not exceed. */
+/* Returns the quantile of lateness for `share`, µs. */
 static uint32_t late_quantile_us(const struct hop_way *way, double share)
 {
 	uint64_t seen = 0;
@@ -20,7 +19,7 @@ static uint32_t late_quantile_us(const struct hop_way *way, double share)
 	return us;
 }
 
-/* null where the frames' sizes do not tell g from G. */
+/* null if the frames' sizes do not separate g and G. */
 static void report_fit(const struct hop_fit *fit, FILE *out)
 {
 	double slope, rest;

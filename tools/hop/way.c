@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Service, queue and mishaps of one direction of a link. A frame that arrives while
- * another is served waits for it; served means received whole, then g + G n, then the
- * propagation delay. The schedule is ideal: a frame that left late delays no other. */
+/* Service, queue and random faults of one direction of a link. A frame is received whole, waits
+ * while another is served, is served for g + G n, and then propagates. The schedule is ideal: a
+ * frame that leaves late delays no other. */
 #include "way.h"
 
 #include <assert.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-	ETHERNET_BYTES = 14, /* kept whole when a frame is damaged: it has to arrive */
+	ETHERNET_BYTES = 14, /* never damaged, so that the frame arrives */
 };
 
 static uint64_t random_next(struct hop_way *way)
@@ -74,7 +74,8 @@ static uint32_t rate_at(const struct hop_way *way, uint64_t at_ns)
 	return i;
 }
 
-/* Reports whether the queue has room for a frame that came at now; frames served by then left it. */
+/* Reports whether the queue has room for a frame that arrives at now. Served frames have left
+ * it. */
 static bool queue_room(struct hop_way *way, uint64_t now_ns)
 {
 	uint32_t size = way->config->queue_frames;
@@ -126,7 +127,7 @@ static int take(struct hop_way *way, const void *data, uint32_t bytes, const str
 	return 1;
 }
 
-/* Reports whether a frame joins a transfer that still waits for its turn. */
+/* Reports whether a frame joins a transfer that has not started. */
 static bool joins(struct hop_way *way, uint64_t arrived_ns)
 {
 	if (!way->config->eager || arrived_ns >= way->busy_ns)
@@ -147,7 +148,7 @@ int hop_arrive(struct hop_way *way, const void *data, uint32_t bytes, uint64_t a
 		way->queue_dropped++;
 		return 0;
 	}
-	/* Behind a frame that nobody sees leave, no one can tell when service began. */
+	/* After a frame whose sending is not seen, the start of service is unknown. */
 	like.timed = !way->odd || arrived_ns >= way->busy_ns;
 	way->odd = false;
 	start = arrived_ns > way->busy_ns ? arrived_ns : way->busy_ns;
@@ -156,7 +157,7 @@ int hop_arrive(struct hop_way *way, const void *data, uint32_t bytes, uint64_t a
 	like.charged = hop_charged(config, data, bytes);
 	joined = joins(way, arrived_ns);
 	if (!joined && arrived_ns >= way->taken_ns)
-		way->taken_ns = start; /* ends, or ended, before this one's begins */
+		way->taken_ns = start; /* ends before this one's begins */
 	way->busy_ns =
 		start + (uint64_t)((joined ? 0 : rate->g_ns) + rate->G_ns_per_byte * like.charged);
 	if (start == arrived_ns)
@@ -196,7 +197,7 @@ struct hop_frame *hop_next(struct hop_way *way)
 	return frame;
 }
 
-/* A rate that has changed begins the sums again. */
+/* A changed rate resets the sums. */
 static void fit_add(struct hop_fit *fit, const struct hop_frame *frame, double y)
 {
 	uint32_t bytes = frame->charged;
@@ -230,7 +231,7 @@ void hop_left(struct hop_way *way, struct hop_frame *frame, uint64_t now_ns, uin
 	if (late > way->late_max_ns)
 		way->late_max_ns = late;
 	way->late_us[late_us < HOP_LATENESS_MAX_US ? late_us : HOP_LATENESS_MAX_US]++;
-	if (frame->timed) { /* the service that the path saw, lateness and all */
+	if (frame->timed) { /* the service that the path saw, lateness included */
 		bool waited = frame->arrived_ns <= way->left_ns;
 		double service =
 			(double)(int64_t)(end - (waited ? way->left_ns : frame->arrived_ns));

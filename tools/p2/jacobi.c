@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Temperatures of the plate's edges, as jacobi.py has them. */
+/* Temperatures of the plate's edges, like in jacobi.py. */
 static const double ABOVE = 100, BELOW = 0, LEFT = 50, RIGHT = 75;
 
 enum { TURNS = 4 };
@@ -22,8 +22,7 @@ static double *row_of(const struct jacobi *j, double *grid, uint32_t row)
 	return grid + (size_t)row * (j->size + 2);
 }
 
-/* The plate at 0 degrees; above and below its own rows are the edges or a
- * neighbour's. */
+/* Fills the plate with 0 degrees; the rows above and below are edges or a neighbour's. */
 static void fill(const struct jacobi *j, double *grid)
 {
 	uint32_t wide = j->size + 2;
@@ -75,8 +74,7 @@ void jacobi_end(struct jacobi *j)
 	j->grid = j->next = NULL;
 }
 
-/* Each point becomes the mean of its neighbours before: the order of the sums
- * is jacobi.py's. */
+/* Each point becomes the mean of its old neighbours, summed in jacobi.py's order. */
 static void relax(struct jacobi *j)
 {
 	double *was = j->grid;
@@ -143,7 +141,7 @@ static int take(struct jacobi *j, uint64_t event, uint32_t from, uint32_t row)
 	return 0;
 }
 
-/* One of an iteration's messages, in jacobi.py's order: two events. */
+/* Sends or receives the next of an iteration's messages, in jacobi.py's order, in two events. */
 static int exchange(struct jacobi *j)
 {
 	uint64_t event = j->base + 2ull * j->done;

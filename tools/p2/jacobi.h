@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Jacobi iteration over events (P2 section 6.1, Table 4): a node's part, as
- * steps that never wait. It does what careful/event/jacobi.py does: rows are
- * divided among the nodes, whose ends go to the neighbours in each iteration.
+ * Jacobi iteration over events (P2 section 6.1, Table 4): a node's program, as steps that never
+ * wait. It works like careful/event/jacobi.py: each node has some rows and sends the outer ones to
+ * its neighbours in each iteration.
  */
 #ifndef BENCH_JACOBI_H
 #define BENCH_JACOBI_H
@@ -15,16 +15,15 @@
 enum { JACOBI_SIZE_MAX = 1024 };
 
 /*
- * A node's part.
+ * A node's program.
  *
- * @grid, @next: its rows with their edges, and one more at either end: before
- * and after an iteration
+ * @grid, @next: its rows with their edges and a neighbour row at each end, before and after an
+ *   iteration
  * @rows:        its own
  * @base:        number of its first event
  * @done:        iterations
- * @turn:        of this iteration: how many of its four messages have gone or
- * come; @at: bytes of the next that have
- * @singly:      a step ends after each of these and each iteration, for who counts time
+ * @turn: finished messages of this iteration's four; @at: bytes done of the next
+ * @singly: a step ends after each message and iteration, so that a caller can count time
  */
 struct jacobi {
 	struct careful_events *ev;
@@ -35,18 +34,18 @@ struct jacobi {
 	bool singly;
 };
 
-/* Begins; -ENOMEM, -EINVAL: some node would have no row, or there are too many.
+/* Begins. -ENOMEM; -EINVAL: a node would have no row, or there are too many rows.
  */
 int jacobi_begin(struct jacobi *j, struct careful_events *ev, uint32_t rank, uint32_t nodes,
 		 uint32_t size, uint32_t iterations, uint64_t base);
 void jacobi_end(struct jacobi *j);
-/* Goes on as far as it can. 0: its part is over; -EAGAIN: poll, then again;
- * else -errno. */
+/* Continues as far as possible. 0: the program has ended; -EAGAIN: poll and call again; else
+ * -errno. */
 int jacobi_step(struct jacobi *j);
-/* Points of its rows that are not what one node computes, to the last bit;
+/* Counts the points of its rows that differ from one node's result in any bit, or returns
  * -ENOMEM. */
 int jacobi_wrong(const struct jacobi *j);
-/* The sum of its own points. */
+/* Returns the sum of its points. */
 double jacobi_sum(const struct jacobi *j);
 
 #endif /* BENCH_JACOBI_H */

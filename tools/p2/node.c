@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * careful-p2: a node of P2's experiments, for `carefulctl bench`; one on each
- * host.
+ * careful-p2: a node of P2's experiments, for `carefulctl bench`; one on each host.
  *
- *   careful-p2 IFACE RANK careful|traditional|replicated adaptive|spin|block SEND-BUFFERS
- * HOST…
+ *   careful-p2 IFACE RANK careful|traditional|replicated adaptive|spin|block SEND-BUFFERS HOST…
  *
- * "replicated" is careful that broadcasts as the other does, with a frame for each node.
- * HOST: IPv4 addresses of all nodes, by rank. It says that the group is there,
- * then reads experiments, a line each, the same ones at every node, and says
- * what its part took:
+ * "replicated" is careful with a frame for each node in a broadcast, like traditional. HOST: IPv4
+ * addresses of all nodes, by rank. The node prints a line when the group is open. Then it reads
+ * experiments, a line each and the same at every node, and prints their cost:
  *
  *   latency|throughput|flood WORDS COUNT FRAGMENTS PROCESSING LIMIT-MS
  *   jacobi SIZE ITERATIONS 1 0 LIMIT-MS
  *
- * All nodes begin an experiment together. The end of its input is its end. A
- * line of output is JSON; one with "error" is the last. Calls p2.c, jacobi.c
- * and the public interface.
+ * All nodes begin an experiment together. The node ends with its input. Each line of output is
+ * JSON; a line with "error" is the last. Calls p2.c, jacobi.c and the public interface.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -36,15 +32,14 @@ enum {
 	GIVE_UP_MS = 30000,
 	IDLE_MS = 20,
 	WORDS_MAX = 1 << 16,
-	JACOBI = 3, /* among experiments, after P2_FLOOD */
+	JACOBI = 3, /* an experiment, after P2_FLOOD */
 	LINE_BYTES = 256,
-	RX_BUFFERS = 128, /* as P2's adapter had (section 5.3) */
-	COPYOUT_BUFFERS = 4096, /* all that a flood leaves with one node */
+	RX_BUFFERS = 128, /* like P2's adapter (section 5.3) */
+	COPYOUT_BUFFERS = 4096, /* all messages of a flood at one node */
 };
 
 /*
- * @base:  number of the next experiment's first event
- * @line:  input so far, @bytes of it
+ * @base: number of the next experiment's first event @line: @bytes of input so far
  */
 struct node {
 	struct careful *c;
@@ -65,10 +60,10 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* Says so; the program's status. */
+/* Prints an error. Returns the exit status. */
 static int fail(const char *what, const char *why)
 {
-	/* The text is ours, or one of the library's lines: neither has a quote.
+	/* The text is ours or the library's, and contains no quote.
    */
 	printf("{\"error\": \"%s: %s\"}\n", what, why);
 	return 1;
@@ -97,7 +92,7 @@ static uint32_t one_of(const char *text, const char *const *names, uint32_t coun
 	exit(fail(text ? text : "a word", strerror(EINVAL)));
 }
 
-/* The session with a host, which may not be up yet; -errno. */
+/* Opens the session with a host that may not be up yet. Returns -errno on failure. */
 static int peer_of(struct careful *c, const char *host)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET };
@@ -124,7 +119,7 @@ static int peer_of(struct careful *c, const char *host)
 }
 
 /*
- * The cost of a part: time, and CPU of this process and of the kernel for it. The kernel's
+ * The cost of a program: time, and CPU time of this process and of the kernel for it, which
  * includes moving frames between veth devices.
  */
 struct cost {
@@ -136,7 +131,7 @@ static uint64_t us_of(const struct timeval *t)
 	return (uint64_t)t->tv_sec * 1000000 + (uint64_t)t->tv_usec;
 }
 
-/* Runs a part, and adds what it took. -ETIME: it did not end within the limit. */
+/* Runs a program and adds its cost. -ETIME: it did not end within the limit. */
 static int drive(struct node *n, int (*step)(void *part), void *part, uint32_t limit_ms,
 		 struct cost *cost)
 {
@@ -182,7 +177,7 @@ static int play(struct node *n, const struct p2_setup *setup, uint32_t limit_ms,
 	return rc;
 }
 
-/* All nodes continue together; one node has nobody to wait for. */
+/* Waits until all nodes have reached this point. */
 static int meet(struct node *n, uint32_t limit_ms, struct cost *cost)
 {
 	static const struct p2_setup all = { .kind = P2_MEET, .count = 1 };
@@ -198,7 +193,7 @@ static void say(const struct cost *cost, int frames, double sum)
 	       (unsigned long long)cost->system_us, frames, sum);
 }
 
-/* Says why the group can do no more. */
+/* Prints why the group failed. */
 static int broken(struct node *n, int rc)
 {
 	uint32_t who = n->rank;
@@ -219,7 +214,7 @@ static int tables(struct node *n, const struct p2_setup *setup, uint32_t limit_m
 
 	if (!rc)
 		rc = play(n, setup, limit_ms, &cost);
-	/* P2's first node hears from the last one: what it sent has come. */
+	/* Like in P2, the last node tells the first that all has arrived. */
 	if (!rc && setup->kind == P2_THROUGHPUT)
 		rc = meet(n, limit_ms, &cost);
 	if (rc)
@@ -228,7 +223,7 @@ static int tables(struct node *n, const struct p2_setup *setup, uint32_t limit_m
 	return 0;
 }
 
-/* Table 4; what came out is compared with what one node computes. */
+/* Table 4; the result is compared with one node's. */
 static int heat(struct node *n, uint32_t size, uint32_t iterations, uint32_t limit_ms)
 {
 	struct cost before = { 0 }, cost = { 0 };
@@ -238,7 +233,7 @@ static int heat(struct node *n, uint32_t size, uint32_t iterations, uint32_t lim
 
 	if (!rc)
 		rc = meet(n, limit_ms, &before);
-	/* Meeting was an event. */
+	/* meet() used an event. */
 	j.base = n->base;
 	n->base += 2ull * iterations;
 	if (!rc)
@@ -256,7 +251,7 @@ static int heat(struct node *n, uint32_t size, uint32_t iterations, uint32_t lim
 	return 0;
 }
 
-/* An experiment, as a line names it. */
+/* Runs the experiment that a line names. */
 static int experiment(struct node *n, char *line)
 {
 	static const char *const kinds[] = { "latency", "throughput", "flood", "jacobi" };
@@ -275,8 +270,8 @@ static int experiment(struct node *n, char *line)
 	return tables(n, &setup, limit_ms);
 }
 
-/* The next line; NULL, and in *rc why: 0 at the end of the input. It polls
- * meanwhile. */
+/* Returns the next line and polls meanwhile. NULL: *rc has the reason, 0 at the end of the
+ * input. */
 static char *next_line(struct node *n, int *rc)
 {
 	struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };

@@ -20,7 +20,7 @@ void p2_begin(struct p2 *p, const struct p2_setup *setup, struct careful_events 
 		.rank = rank,
 		.nodes = nodes,
 		.base = base,
-		/* Each node of a ring but the first receives before it sends. */
+		/* Each node of a ring except the first receives before it sends. */
 		.sending = setup->kind != P2_LATENCY && setup->kind != P2_THROUGHPUT ? true : !rank,
 		.event = setup->kind == P2_LATENCY && rank ? rank - 1 : 0,
 	};
@@ -58,19 +58,19 @@ static void read_words(struct p2 *p, const struct careful_event_fragment *fragme
 	}
 }
 
-/* Words of what it sends: the last of a chain has nothing but a word to say. */
+/* Returns the words that a node sends: the last of a chain sends one word. */
 static uint32_t words_out(const struct p2 *p)
 {
 	return p->setup.kind == P2_THROUGHPUT && p->rank + 1 == p->nodes ? 1 : p->setup.words;
 }
 
-/* Bytes of the message under way: of a flood, of all its fragments. */
+/* Returns the bytes of the message under way, in a flood of all its fragments. */
 static uint32_t message_bytes(const struct p2 *p)
 {
 	return words_out(p) * 4 * (p->setup.kind == P2_FLOOD ? p->setup.fragments : 1);
 }
 
-/* A frame's payload: never across the end of a flood's fragment. */
+/* Returns a frame's payload, which never crosses the end of a flood's fragment. */
 static uint32_t next_bytes(const struct p2 *p, uint32_t *from)
 {
 	uint32_t whole = words_out(p) * 4;
@@ -153,8 +153,8 @@ static int latency(struct p2 *p)
 	return 0;
 }
 
-/* In each event the first node sends, then receives what came back for an earlier one; each other
- * node receives, then sends on. */
+/* In each event the first node sends, then receives the word that answers an earlier message; each
+ * other node receives, then sends on. */
 static int throughput(struct p2 *p)
 {
 	bool first = !p->rank, last = p->rank + 1 == p->nodes;
@@ -178,7 +178,7 @@ static int throughput(struct p2 *p)
 	return 0;
 }
 
-/* Sends as many messages ahead of those that it consumes as it may. */
+/* Sends messages as far ahead of consumed ones as allowed. */
 static int flood(struct p2 *p)
 {
 	uint32_t ahead = p->setup.ahead ? p->setup.ahead : p->setup.count;

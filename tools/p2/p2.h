@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * P2's experiments (section 6.1) over the event interface: a node's part in each, as steps that
- * never wait, so that they run on hosts and in virtual time alike. A payload that fits no frame
- * is cut; P2's always fitted one.
+ * P2's experiments (section 6.1) over the event interface. A node's program is a series of steps
+ * that never wait, so it runs on hosts and in virtual time. A payload above a frame is cut; P2's
+ * always fitted a frame.
  */
 #ifndef BENCH_P2_H
 #define BENCH_P2_H
@@ -13,23 +13,22 @@
 #include <careful/event.h>
 
 enum p2_kind {
-	P2_LATENCY, /* Table 1: one message goes round a ring */
-	P2_THROUGHPUT, /* Table 2: messages go along a chain, each node passing them on */
-	P2_FLOOD, /* Table 3: each node broadcasts many, then consumes */
-	P2_MEET, /* none of the tables: all nodes begin together */
+	P2_LATENCY, /* Table 1: one message goes around a ring */
+	P2_THROUGHPUT, /* Table 2: messages go along a chain of nodes */
+	P2_FLOOD, /* Table 3: each node broadcasts many messages, then consumes */
+	P2_MEET, /* no table: all nodes begin together */
 	P2_KINDS,
 };
 
 /*
- * @words:      payload of a message, or, of a flood, of a fragment; 4 bytes each
- * @count:      rounds, or messages of each node
+ * @words: payload of a message, in a flood of a fragment; 4 bytes per word
+ * @count: rounds, or messages per node
  * @fragments:  flood: of each message
- * @ahead:      flood: messages that are sent before the first is consumed, and then for each that
- *              is: outstanding are this many times fragments; 0: all
- * @back:       throughput: not 0: the last node sends a word back for each message, without which
- *              the first is never this many ahead (P2's network layer needs that)
- * @singly:     a step ends after each fragment, for who counts time
- * @processing: each word is written before it is sent, and read when it was received
+ * @ahead: flood: messages that a node sends ahead of those that it consumes; 0: all
+ * @back: throughput: if not 0, the last node answers each message with a word, and the first is at
+ *   most this many ahead (P2's network layer needs that)
+ * @singly: a step ends after each fragment, so that a caller can count time
+ * @processing: each word is written before sending and read after receiving
  */
 struct p2_setup {
 	enum p2_kind kind;
@@ -43,12 +42,12 @@ struct p2_setup {
  * A node's part.
  *
  * @base:   number of its first event
- * @words:  the payload; wanted where it was received is not kept
- * @sum:    of the words read, so that they are
- * @event, @sending, @at: the message under way, whether it goes out, bytes of it so far
+ * @words: the payload to send; received payload is not kept
+ * @sum: of the words read, so that the compiler keeps the reads
+ * @event, @sending, @at: the message under way, whether it is sent, its bytes so far
  * @consumed: flood: messages
  * @bytes:  payload received so far
- * @written: the words of the next fragment are written, and a send has failed since
+ * @written: the next fragment's words are written, and its send has failed
  */
 struct p2 {
 	struct p2_setup setup;
@@ -64,14 +63,15 @@ struct p2 {
 	bool sending, written;
 };
 
-/* Begins; then words is to have room for this many. Events from base on are its own: p2_events() of
- * them. */
+/* Begins. Afterwards the caller allocates p->words. The program owns p2_events() events from base
+ * on. */
 void p2_begin(struct p2 *p, const struct p2_setup *setup, struct careful_events *ev, uint32_t rank,
 	      uint32_t nodes, uint64_t base);
 uint64_t p2_events(const struct p2_setup *setup, uint32_t nodes);
-/* Goes on as far as it can. 0: its part is over; -EAGAIN: poll, then again; else -errno. */
+/* Continues as far as possible. 0: the program has ended; -EAGAIN: poll and call again; else
+ * -errno. */
 int p2_step(struct p2 *p);
-/* Frames that a message, or a fragment of a flood, takes; -errno. */
+/* Returns the frames of a message, or of a flood's fragment; -errno. */
 int p2_frames(struct careful_events *ev, const struct p2_setup *setup);
 
 #endif /* BENCH_P2_H */
