@@ -1,7 +1,7 @@
 """Runs `tune auto` on a path of the lab under live messages until it has decided.
 
-Then compares what it left in effect with other settings, for `tools/bench/run regret --auto`. h1
-reads messages from a file of h2, whose carefuld cuts them and is tuned.
+Then compares its result with other settings, for `tools/bench/run regret --auto`. h1 reads messages
+from a file of h2, whose carefuld is tuned.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from careful.plan import class_of
 
 #: h1 reads.
 READER = "10.77.0.1"
-#: How often to look whether it has decided, seconds.
+#: Interval between checks for a decision, seconds.
 LOOK_S = 1.0
 
 
 @contextmanager
 def careful_up(*options: object) -> Iterator[None]:
-    """Starts careful on both hosts, which know nothing of the path."""
+    """Starts careful on both hosts, without figures of the path."""
     for host in HOSTS:
         run(*on(host, "sh", "-c", 'rm -rf "$CAREFUL_STATE_DIR"'))
     with daemons("--peers", 2, *options):
@@ -48,7 +48,7 @@ def careful_up(*options: object) -> Iterator[None]:
 
 
 def is_decided(path: dict[str, Any], classes: set[str]) -> bool:
-    """Reports whether there is nothing more to come soon of some classes."""
+    """Reports whether the controller has decided on these classes for now."""
     if not path or path["on_trial"] or path["put_back"]:
         return False
     if classes & {str(int(item) % 16) for item in path["unverified"]}:  # plans and thresholds
@@ -59,7 +59,7 @@ def is_decided(path: dict[str, Any], classes: set[str]) -> bool:
 
 
 def decided(sizes: list[int], limit_s: float) -> dict[str, Any]:
-    """Run `tune auto` and the traffic; what is known of the path then."""
+    """Runs `tune auto` with the traffic. Returns the figures of the path."""
     classes = {str(class_of(nbytes)) for nbytes in sizes}
     with (
         given_as({"sizes": sizes}) as name,
@@ -75,7 +75,7 @@ def decided(sizes: list[int], limit_s: float) -> dict[str, Any]:
 
 
 def in_effect() -> tuple[int, list[dict[str, Any]]]:
-    """h1's slot in h2's tune map, and of each class the plan and netTx's least pulse."""
+    """Returns h1's slot in h2's tune map, and each class's plan and minpulse of netTx."""
     (row,) = ctl("h2", "tune", "show", "eth1", "--peer", READER)["peers"]
     return int(row["slot"]), [
         {"plan": one["plan"], "net_tx": one["minpulse_bytes"]["net_tx"]} for one in row["classes"]
@@ -88,9 +88,9 @@ def swept(
     rounds: int,
     limit_s: float,
 ) -> dict[str, Any]:
-    """Returns what was decided, and the sweep of each size.
+    """Returns the decision, and the sweep of each size.
 
-    arms: of a size, what is in effect of its class, and a frame's payload.
+    arms: makes the arms from a size, its class's settings, and a frame's payload.
     """
     with (
         tempfile.TemporaryDirectory(prefix="careful-auto-") as folder,

@@ -26,7 +26,7 @@ RUN = Path("/run/careful")
 LAB = f"bench{os.getpid()}"
 CLIENT, SERVER = HOSTS = ("h1", "h2")
 SERVER_IP = "10.77.0.2"
-#: One core a host.
+#: One core per host.
 CPU = {CLIENT: 0, SERVER: 1}
 #: The share of 40 runs that must be within the bound, and of intervals that must hold the truth.
 SHARE = 36 / 40
@@ -39,11 +39,11 @@ HEAD = f"{'':>22} {'runs':>5} {'within':>7} {'in interval':>11} {'median':>8} {'
 
 
 class BenchError(Exception):
-    """Why something cannot be measured, in one line."""
+    """The reason why a measurement is impossible, in one line."""
 
 
 def commit() -> str:
-    """Returns the commit that is checked out, with `-dirty` if files differ from it."""
+    """Returns the commit of the checkout, with `-dirty` if files differ."""
     argv = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
@@ -88,19 +88,19 @@ def pinned(host: str, *argv: object) -> list[str]:
 
 
 def ctl(host: str, *words: object) -> dict[str, Any]:
-    """Returns what a carefulctl command on a host prints as JSON."""
+    """Returns the JSON output of a carefulctl command on a host."""
     found: dict[str, Any] = json.loads(run(*on(host, "carefulctl", *words, "--json")))
     return found
 
 
 def status(host: str) -> dict[str, Any]:
-    """Returns what carefuld of a host reports of itself."""
+    """Returns the status of a host's carefuld."""
     (found,) = ctl(host, "status", "eth1")["instances"]
     return dict(found)
 
 
 def known(host: str, peer: str = "") -> dict[str, Any]:
-    """Returns what a host's controller keeps of the path to a peer [the only one]; {}: nothing."""
+    """Returns a host's stored figures of the path to a peer [the only one], or {}."""
     try:
         paths = json.loads((RUN / f"{LAB}-{host}" / "tuning.json").read_text())["paths"]
         return dict(paths[peer] if peer else next(iter(paths.values())))
@@ -109,7 +109,7 @@ def known(host: str, peer: str = "") -> dict[str, Any]:
 
 
 def wait_until(done: Callable[[], bool], seconds: float, what: str) -> None:
-    """Waits until something is so. Raises BenchError if that takes longer."""
+    """Waits until a condition holds. Raises BenchError after the time limit."""
     end = time.monotonic() + seconds
     while not done():
         if time.monotonic() > end:
@@ -118,7 +118,7 @@ def wait_until(done: Callable[[], bool], seconds: float, what: str) -> None:
 
 
 def links(*options: str) -> list[dict[str, Any]]:
-    """Returns what each emulated link was asked for and did."""
+    """Returns each emulated link's settings and report."""
     found: list[dict[str, Any]] = json.loads(run(TOOL, "links", "--name", LAB, "--json", *options))[
         "links"
     ]
@@ -129,15 +129,15 @@ def links(*options: str) -> list[dict[str, Any]]:
 def lab_up(
     *options: object, hops: str | None = None, lab: str = LAB, where: tuple[str, ...] = ()
 ) -> Iterator[None]:
-    """Makes a lab, with emulated links if there is a hops file, and takes it down in the end.
+    """Makes a lab, with emulated links if there is a hops file, and removes it at the end.
 
-    where: a command that runs tools/lab, as taskset does.
+    where: a command that runs tools/lab, like taskset.
     """
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
         file.write(hops or "")
         file.flush()
         given = ("--hops", file.name) if hops else ()
-        # After a SIGKILL `tools/lab sweep` takes it down.
+        # After a SIGKILL, `tools/lab sweep` removes it.
         owner = ("--owner", os.getpid())
         run(*where, TOOL, "up", "--name", lab, *given, *owner, *options)
     try:
@@ -159,7 +159,7 @@ def daemons(
     own: Mapping[str, tuple[object, ...]] | None = None,
     pin: bool = False,
 ) -> Iterator[None]:
-    """Starts carefuld on each host and ends it in the end.
+    """Starts carefuld on each host and ends it afterwards.
 
     own: more options, by host; pin: each runs on the host's core.
     """
@@ -180,9 +180,9 @@ def daemons(
 def process(
     argv: list[str], ready: str = "", env: dict[str, str] | None = None, quiet: bool = False
 ) -> Iterator[subprocess.Popen[str]]:
-    """Runs a program as long as the block, in a session of its own.
+    """Runs a program during the block, in its own session.
 
-    ready: the text of its first line, which is waited for; quiet: nobody reads what it prints.
+    ready: the text of its first line, for which to wait; quiet: its output is discarded.
     """
     out, err = (subprocess.DEVNULL,) * 2 if quiet else (subprocess.PIPE, None)
     with subprocess.Popen(
@@ -208,7 +208,7 @@ def process(
 def beside(
     host: str, *argv: object, ready: str = "", env: dict[str, str] | None = None
 ) -> Iterator[None]:
-    """Runs a server on a host's core as long as the block."""
+    """Runs a server on a host's core during the block."""
     with process(pinned(host, *argv), ready, env) as one:
         time.sleep(0.0 if ready else 0.3)
         if one.poll() is not None:
@@ -217,7 +217,7 @@ def beside(
 
 
 def big_file(path: Path, nbytes: int) -> None:
-    """Writes a file of which no two MiB are alike."""
+    """Writes a file in which all MiB differ."""
     block = os.urandom(1 << 20)
     with path.open("wb") as big:
         for at in range(0, nbytes, 1 << 20):
@@ -225,7 +225,7 @@ def big_file(path: Path, nbytes: int) -> None:
 
 
 def equal_hops(*G_us_per_KiB: float) -> str:
-    """Returns the hops file of stages that differ in their bandwidth alone."""
+    """Returns the hops file of stages that differ only in bandwidth."""
     return "\n".join(
         f'[[stage]]\nname = "hop {k}"\ng_us = 10\nG_us_per_KiB = {G}\n'
         for k, G in enumerate(G_us_per_KiB, 1)
@@ -233,26 +233,26 @@ def equal_hops(*G_us_per_KiB: float) -> str:
 
 
 def fixed(nbytes: int) -> dict[str, int]:
-    """Returns the plan of fragments of one size, as the tune map has it."""
+    """Returns the tune map's plan for fragments of one size."""
     flat = {"ratio_q16": 65536, "step_bytes": 0, "down_ratio_q16": 65536, "down_step_bytes": 0}
     return {"first_bytes": nbytes, "peak_bytes": nbytes} | flat
 
 
 def untuned_bytes(host: str) -> int:
-    """Returns the payload of a new peer's fragments, which is a frame's."""
+    """Returns the payload of a new peer's fragments, a full frame."""
     new = ctl(host, "tune", "show", "eth1")["peers"][0]
     return int(new["classes"][0]["plan"]["first_bytes"])
 
 
 def plans() -> tuple[dict[str, Any], list[dict[str, Any]], int]:
-    """Returns a black box's measurement, what is planned from it, and the payload of a frame.
+    """Returns a black-box measurement, its plans, and the payload of a frame.
 
     There are no plans if the measurement has no figures.
     """
     with daemons():
         payload_bytes = untuned_bytes("h1")
         found = ctl("h1", "measure", "blackbox", "h2")
-        if found["reason"]:  # no bottleneck that is seen from outside: the stages, from inside
+        if found["reason"]:  # no bottleneck is visible from outside: measure the stages from inside
             found = ctl("h1", "measure", "clearbox", "h2")
     argv = [str(CTL), "plan", "--pipeline", "-", "--classes", "--json"]
     argv += ["--max-bytes", str(found["payload_bytes"])] if "payload_bytes" in found else []
@@ -273,7 +273,7 @@ def given_as(work: dict[str, Any]) -> Iterator[str]:
 
 
 def served(command: str, work: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns the lines that a command of stores.py prints on h1 while h2 serves."""
+    """Returns the output of a command of stores.py on h1 while h2 serves."""
     with given_as(work) as name, beside("h2", PYTHON, STORES, "serve", ready="ready"):
         return [
             json.loads(line)
@@ -282,7 +282,7 @@ def served(command: str, work: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def spread(values: Iterable[float]) -> str:
-    """Returns the median of some values, and the largest, in words."""
+    """Returns the median and the largest of some values, as text."""
     some = list(values)
     return f"{statistics.median(some):.1f}, at most {max(some):.1f}"
 
@@ -290,16 +290,16 @@ def spread(values: Iterable[float]) -> str:
 def within(
     what: str, runs: Sized, errors: list[float], most: float, held: int | None = None
 ) -> bool:
-    """Prints how far runs were off; reports whether nine of ten were within a bound.
+    """Prints the runs' errors; reports whether nine of ten were within a bound.
 
-    A run that withheld its figure has no error, and counts as one that was not.
+    A run without a figure counts as not within.
 
     Args:
         what: begins the row.
         runs: all of them.
-        errors: of the runs that have the figure.
+        errors: errors of the runs with the figure.
         most: the bound.
-        held: how many intervals hold the truth, if that must be nine of ten, too.
+        held: number of intervals that hold the truth, if nine of ten must.
     """
     good = sum(error <= most for error in errors)
     middle, worst = (f"{one(errors):.2%}" if errors else "-" for one in (statistics.median, max))

@@ -1,8 +1,8 @@
-"""Plays tools/demo: files between two lab hosts, and a table of how it went.
+"""Plays tools/demo: moves files between two lab hosts and prints a table.
 
-Owns its lab, its work folder and the order of things; everything is gone afterwards,
-also when it is interrupted. Figures are carefulctl's own, so the seconds are those of
-the transfer and not of the command's start.
+Owns its lab, its work folder and the order of steps. Afterwards all are removed, also after an
+interrupt. Figures are carefulctl's own, so the seconds are the transfer's, without the command's
+start.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def say(text: str) -> None:
 
 @contextlib.contextmanager
 def work_folder(nbytes: int) -> Iterator[Path]:
-    """A folder in memory if three copies of the file fit there, else on disk."""
+    """Yields a folder in memory if three copies of the file fit there, else on disk."""
     memory = Path("/dev/shm")
     need = 3 * nbytes + (256 << 20)
     folder = None
@@ -71,7 +71,7 @@ def work_folder(nbytes: int) -> Iterator[Path]:
 
 
 def make_tree(path: Path) -> int:
-    """Copies of this project's own files until there are enough; how many."""
+    """Makes a tree of copies of this project's files. Returns their count."""
     found = (p for top in OWN_FOLDERS for p in (ROOT / top).rglob("*") if p.is_file())
     own = [p.relative_to(ROOT) for p in found if "__pycache__" not in p.parts]
     if not own:
@@ -87,19 +87,21 @@ def make_tree(path: Path) -> int:
 
 
 def digest(path: Path) -> str:
-    """BLAKE2b over a file, or over names and contents of a tree: independent of ours."""
+    """Returns BLAKE2b over a file, or over names and contents of a tree, independent of careful's
+    digests.
+    """
     if path.is_file():
         with path.open("rb") as file:
             return hashlib.file_digest(file, "blake2b").hexdigest()
     whole = hashlib.blake2b()
-    # Names and contents, in one order.
+    # Names and contents, in a fixed order.
     for one in sorted(p for p in path.rglob("*") if p.is_file()):
         whole.update(f"{one.relative_to(path)}\0{digest(one)}\n".encode())
     return whole.hexdigest()
 
 
 def transfer(what: str, *argv: str | Path) -> dict[str, Any]:
-    """One get or put on h1; a row of the table."""
+    """Runs a get or put on h1. Returns a row of the table."""
     say(what)
     before = status("h1")["counters"]
     found = ctl("h1", *argv)
@@ -119,7 +121,7 @@ def transfer(what: str, *argv: str | Path) -> dict[str, Any]:
 
 
 def copy(source: Path, target: Path) -> dict[str, Any]:
-    """Times cp of the same file, without a network: the yardstick's row."""
+    """Times cp of the same file, without a network, as a yardstick."""
     say("cp 1 file, to compare with")
     start = time.monotonic()
     run("cp", "--reflink=never", "--sparse=never", source, target)
@@ -136,7 +138,7 @@ def copy(source: Path, target: Path) -> dict[str, Any]:
 
 
 def compare(a: Path, *others: Path) -> None:
-    """Raises unless all hold the same."""
+    """Raises unless all are equal."""
     want = digest(a)
     for other in others:
         if digest(other) != want:
@@ -144,7 +146,7 @@ def compare(a: Path, *others: Path) -> None:
 
 
 def show(rows: list[dict[str, Any]], fetch: dict[str, Any]) -> None:
-    """The table, and what a block fetch took."""
+    """Prints the table, and the time of a block fetch."""
     title = "careful between two hosts of a lab"
     table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for name in ("", "files", "bytes", "seconds", "Gbit/s", "frames", "lost"):
@@ -159,7 +161,7 @@ def show(rows: list[dict[str, Any]], fetch: dict[str, Any]) -> None:
 
 
 def play(work: Path, nbytes: int) -> None:
-    """All of it, in a lab that is up."""
+    """Plays all steps in a running lab."""
     export, back = work / "export", work / "back"
     export.mkdir()
     back.mkdir()
@@ -170,7 +172,7 @@ def play(work: Path, nbytes: int) -> None:
     say("carefulctl up eth1, on both hosts")
     with daemons("--export", f"{export}:rw", "--insecure", hosts=("h2",)):
         with daemons(hosts=("h1",)):
-            ctl("h1", "ls", "h2:")  # the frames that compare XDP's modes are not a transfer's
+            ctl("h1", "ls", "h2:")  # frames of the XDP trial do not belong to a transfer
             rows.append(transfer("get 1 file", "get", "h2:big", back / "big"))
             rows.append(transfer("put 1 file", "put", back / "big", "h2:big2"))
             rows.append(copy(export / "big", back / "copy"))
@@ -190,7 +192,7 @@ def play(work: Path, nbytes: int) -> None:
 
 
 def main() -> int:
-    """Status 0: everything arrived, nothing was lost."""
+    """Returns 0 if all data arrived and no frame was lost."""
     parser = argparse.ArgumentParser(prog="tools/demo")
     parser.add_argument("--bytes", type=int, default=1 << 30, help="the large file [1 GiB]")
     args = parser.parse_args()

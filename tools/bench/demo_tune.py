@@ -1,7 +1,7 @@
-"""What `tools/demo --tune FILE` shows: a path changes under its traffic, and tune auto follows.
+"""Plays `tools/demo --tune FILE`: a path changes under traffic, and tune auto follows.
 
-h2 reads 4 KiB from h1 again and again, over the pipeline of P1's GAM, fifty times as slow. Once
-the first plan has held, a fragment on the third link costs eight times as much. FILE is the plot.
+h2 reads 4 KiB from h1 again and again, over P1's GAM pipeline, fifty times slower. After the first
+plan has held, a fragment on the third link costs eight times as much. FILE is the plot.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from demo import say
 
 CHANGE_S, MOST_S = 12, 120.0
 CHANGE = f"\n[[stage.link.changes]]\nat_s = {CHANGE_S}\ng_us = 60\nG_us_per_KiB = 24.9\n\n"
-#: Reads that a point of the plot is the median of.
+#: Reads per point of the plot, which is their median.
 POINT_READS = 10
 #: Decisions that the plot shows.
 DRAWN = ("changed", "kept", "undone", "path changed")
@@ -64,7 +64,7 @@ def held(count: int) -> bool:
 
 
 def draw(reads: str, plot: Path, changed: float) -> None:
-    """Draws how long reads took over time, the change of the path, and the decisions."""
+    """Draws the reads' times, the change of the path, and the decisions."""
     lines = [line.split() for line in reads.splitlines()]
     took = [(float(one[0]), float(one[1])) for one in lines if len(one) == 2]
     zero = took[0][0]
@@ -88,11 +88,11 @@ def draw(reads: str, plot: Path, changed: float) -> None:
 
 
 def play(plot: Path, reads: Path) -> None:
-    """Plays all of it; the lab and both daemons are up."""
+    """Plays all steps; the lab and both daemons are up."""
     changes = 0.0
 
     def held_back() -> bool:
-        """Keeps the path as it is until the first plan has held."""
+        """Waits with the change until the first plan has held."""
         nonlocal changes
         run(TOOL, "links", "--name", LAB, "--reset")
         changes = time.monotonic() + CHANGE_S
@@ -121,7 +121,7 @@ def play(plot: Path, reads: Path) -> None:
 
 
 def show(plot: Path) -> None:
-    """Makes the lab, plays, and takes the lab away."""
+    """Makes the lab, plays, and removes the lab."""
     figure.check_path(plot)
     stages = (PIPELINES / "gam.toml").read_text().split("[[stage]]")
     stages[3] = stages[3].rstrip() + CHANGE
@@ -133,7 +133,7 @@ def show(plot: Path) -> None:
 
 
 def main() -> int:
-    """Status 0: two changes held, and the plot is there."""
+    """Returns 0 if two changes held and the plot exists."""
     parser = argparse.ArgumentParser(prog="tools/demo --tune")
     parser.add_argument("plot", type=Path, metavar="FILE", help="the plot, .svg or .png")
     args = parser.parse_args()

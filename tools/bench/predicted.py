@@ -1,7 +1,7 @@
-"""Compares the model's predictions from a black box with what messages take (measure model).
+"""Compares the model's predictions from a black box with the times of messages (measure model).
 
 P1 section 5.4, Figure 8: a 4 KiB message over GAM in 1 to 10 fragments of one size; the paper's
-error averages 5.9 %. Measured are stores between two nodes, the plan set as `carefulctl tune` does.
+error averages 5.9 %. Measures stores between two nodes, with plans like `carefulctl tune`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bench_lab import CTL, HEAD, BenchError, ctl, daemons, fixed, served, within
 
 BYTES = 4096
 FRAGMENTS_MAX = 10
-#: Stores of each count of fragments in a run, and runs between two changes of who owns the queue.
+#: Stores of each count of fragments per run, and runs before the queue's owner changes.
 REPEATS = 20
 BATCH = 5
 ERROR_MEAN_MAX = 0.03
@@ -24,7 +24,7 @@ BEST_MAX = 0.01
 
 
 def predicted_us(found: dict[str, Any], fragments: int) -> float:
-    """P1 eq. 13: latency one way, propagation included, from a black box's figures."""
+    """Returns the one-way latency with propagation from a black box's figures (P1 eq. 13)."""
     others_g_us: float = found["sum_g_us"] - found["g_b_us"]
     kib = BYTES / 1024
     once_us: float = others_g_us + kib * found["G_b_us_per_KiB"]
@@ -34,7 +34,7 @@ def predicted_us(found: dict[str, Any], fragments: int) -> float:
 
 
 def planned(found: dict[str, Any]) -> int:
-    """How many fragments `carefulctl plan` cuts the message into."""
+    """Returns the planned number of fragments of the message."""
     argv = [str(CTL), "plan", "--pipeline", "-", "--bytes", str(BYTES), "--json"]
     done = subprocess.run(argv, input=json.dumps(found), capture_output=True, text=True)
     if done.returncode:
@@ -44,13 +44,13 @@ def planned(found: dict[str, Any]) -> int:
 
 
 def black_boxes(count: int, *options: str) -> list[dict[str, Any]]:
-    """Measurements through carefuld, which is down again afterwards; options: of each."""
+    """Measures through carefuld, which is down again afterwards; options: of each measurement."""
     with daemons():
         return [ctl("h1", "measure", "blackbox", "h2", *options) for _ in range(count)]
 
 
 def stores(count: int) -> list[dict[str, Any]]:
-    """Returns latencies between two nodes: a line of stores.py's for each run."""
+    """Returns latencies between two nodes: a line of stores.py for each run."""
     arms = [
         {"name": k, "plan": fixed(-(-BYTES // k)), "net_tx": None}
         for k in range(1, FRAGMENTS_MAX + 1)
@@ -60,9 +60,9 @@ def stores(count: int) -> list[dict[str, Any]]:
 
 
 def one(found: dict[str, Any], timed: dict[str, Any]) -> dict[str, Any]:
-    """A run's figures: latencies one way by count of fragments, predicted and measured.
+    """Returns a run's one-way latencies by number of fragments, predicted and measured.
 
-    The least of REPEATS, as a black box's round trips are: the model knows of no scheduler.
+    Takes the least of REPEATS, like a black box: the model has no scheduler.
     """
     back_us = min(timed["empty_us"]) / 2
     measured = {int(count): min(times) - back_us for count, times in timed["arms_us"].items()}
@@ -77,7 +77,7 @@ def one(found: dict[str, Any], timed: dict[str, Any]) -> dict[str, Any]:
 
 
 def runs(count: int) -> Iterator[dict[str, Any]]:
-    """This many runs, in batches."""
+    """Makes this many runs, in batches."""
     while count > 0:
         some = min(count, BATCH)
         for found, timed in zip(black_boxes(some), stores(some), strict=True):
@@ -88,7 +88,9 @@ def runs(count: int) -> Iterator[dict[str, Any]]:
 
 
 def judged(made: dict[str, Any]) -> tuple[float, float]:
-    """Mean error over the counts of fragments, and how far the planned one is from the least."""
+    """Returns the mean error over the numbers of fragments, and the planned one's distance from the
+    least.
+    """
     measured = {int(count): time_us for count, time_us in made["measured_us"].items()}
     predicted = {int(count): time_us for count, time_us in made["predicted_us"].items()}
     errors = [abs(predicted[count] / measured[count] - 1) for count in measured]
@@ -96,7 +98,7 @@ def judged(made: dict[str, Any]) -> tuple[float, float]:
 
 
 def report(made: list[dict[str, Any]]) -> bool:
-    """Prints the table; whether all is met."""
+    """Prints the table; reports whether all bounds are met."""
     print(
         f"{'fragments':>9} {'predicted':>10} {'measured':>10} {'error':>8}   medians of {len(made)}"
     )

@@ -1,8 +1,8 @@
-"""How far a choice is from the best of a sweep, and how sure that is.
+"""Computes the distance of a choice from the best of a sweep, with its interval.
 
-The regret scenario judges by it. The best is chosen on half of the rounds and judged on the other
-half, and the other way round. Rounds are drawn again many times (bootstrap), with the choice of the
-best in each, for intervals of 95 %: they show when the noise is as large as the difference.
+For the regret scenario. The best is chosen on half of the rounds and judged on the other half, and
+vice versa. Intervals of 95 % come from a bootstrap that redraws rounds and chooses the best in each
+draw. They show if the noise is as large as the difference.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-#: Draws of rounds, for an interval.
+#: Draws per interval.
 DRAWS = 400
 AVERAGE_MAX, WORST_MAX = 0.05, 0.10
 
@@ -30,7 +30,7 @@ class Regret:
 
     @classmethod
     def of(cls, drawn: Array) -> Regret:
-        """The first is the value, the others what it may be."""
+        """Makes a regret from the measured value and the draws."""
         low, high = np.percentile(drawn, (2.5, 97.5))
         return cls(float(drawn[0]), float(low), float(high))
 
@@ -46,7 +46,7 @@ class Regret:
 
 @dataclass(frozen=True)
 class Choice:
-    """A choice over all message sizes: on average, and at worst, with the size that is."""
+    """A choice's regret over all message sizes: the mean, and the worst with its size."""
 
     average: Regret
     worst: Regret
@@ -60,9 +60,9 @@ class Choice:
 
 
 def choices(sizes: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, Choice]:
-    """Returns each choice's regret over a path's message sizes, as stores.py printed them.
+    """Returns each choice's regret over a path's message sizes, from stores.py's output.
 
-    Arms that names does not hold are the sweep.
+    Arms that `names` lacks are the sweep.
 
     """
     random = np.random.default_rng(1)
@@ -80,7 +80,7 @@ def choices(sizes: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, 
 def _of_size(
     size: dict[str, Any], names: Sequence[str], random: np.random.Generator
 ) -> dict[str, Array]:
-    """Regrets of one message size: as it was measured, and in each draw."""
+    """Returns the regrets of a message size: measured, and in each draw."""
     swept = [name for name in size["arms_us"] if name not in names]
     us = np.array([size["arms_us"][name] for name in (*names, *swept)])
     us -= min(size["empty_us"]) / 2
@@ -91,12 +91,12 @@ def _of_size(
 
 
 def _redrawn(halves: Iterable[Array], random: np.random.Generator) -> tuple[Array, ...]:
-    """Rounds drawn from each half, as many as there are, all arms of a round together."""
+    """Redraws the rounds of each half; the arms of a round stay together."""
     return tuple(one[:, random.integers(0, one.shape[1], one.shape[1])] for one in halves)
 
 
 def _judged(halves: Sequence[Array], count: int) -> Array:
-    """Regrets of the first `count` arms, of which each half judges once."""
+    """Returns the regrets of the first `count` arms; each half judges once."""
     medians = [np.median(one, axis=1) for one in halves]
     found = []
     for choose, judge in (medians, medians[::-1]):

@@ -1,6 +1,6 @@
-"""LogP over emulated links: bursts that a signature predicts, and what senders share (P4).
+"""LogP over emulated links: predicted bursts, and senders that share a link (P4).
 
-Owns what `tools/bench/run measure logp` and `contention` do; the labs and reports are measure's.
+For `tools/bench/run measure logp` and `contention`, which own the labs and reports.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from typing import Any
 
 from bench_lab import HEAD, SHARE, BenchError, ctl, links, on, run, spread, within
 
-#: P4: of the time that the model predicts for a burst, and of K times the gap of one sender.
+#: P4: bounds of the error of a burst's predicted time, and of K times the gap of one sender.
 LOGP_ERROR_MAX = 0.05
 LOGP_S = "12"
 LOGP_BURSTS = ("2", "3", "5", "10", "20", "50")
-#: Figures that are kept; os_D is os of a request after a pause.
+#: Stored figures; os_D is os of a request after a pause.
 NAMES = ("os", "os_D", "or", "g", "L")
 CONTENTION_ERROR_MAX = 0.10
 CONTENTION_K = (2, 3, 5)
-#: The host that issues has a processor to itself. Links come first on the other one: on the same
-#: one, each request would wait for them.
+#: The issuing host has its own processor. Links have priority on the other; on the issuer's, each
+#: request would wait for them.
 _CPUS = sorted(os.sched_getaffinity(0))
 ISSUES, OTHERS = (("taskset", "-c", str(cpu)) for cpu in (_CPUS[0], _CPUS[-1]))
-#: Each frame takes an emulated link so long: what contends is links, not this machine's cores.
+#: Time of a frame on an emulated link, so long that links contend and not this machine's cores.
 ACCESS_GAP_US = 1000
 FLOOD_S = 8
 
 
 def access_file() -> str:
-    """One link of a given gap: between two hosts, or for each of more."""
+    """Returns the hops file of a link with this gap, between two hosts or for each host."""
     return f'[[stage]]\nname = "access"\ng_us = {ACCESS_GAP_US}\nG_us_per_KiB = 0\ndelay_us = 500\n'
 
 
 def logp_once() -> dict[str, Any]:
-    """One signature over one link, and bursts that it predicts."""
+    """Returns a signature over one link, and the bursts that it predicts."""
     links("--reset")
     found = ctl("h1", "measure", "logp", "h2", "--time", LOGP_S)
     names = [f"{name}{end}_us" for name in NAMES for end in ("", "_low", "_high")]
@@ -73,7 +73,7 @@ def logp_report(runs: list[dict[str, Any]]) -> bool:
 
 
 def between(name: str, runs: list[dict[str, Any]]) -> str:
-    """How far a figure moves from run to run, next to the interval that one run gives it."""
+    """Returns a figure's change between runs, and its interval in one run."""
     values = [one[f"{name}_us"] for one in runs]
     halves = [one[f"{name}_high_us"] - one[f"{name}_us"] for one in runs]
     twentieths = statistics.quantiles(values, n=20) if len(values) > 1 else values
@@ -82,7 +82,7 @@ def between(name: str, runs: list[dict[str, Any]]) -> str:
 
 
 def floods(pairs: list[tuple[str, str]]) -> list[float]:
-    """The gap of each sender, µs, over the time that all of them were at it."""
+    """Returns the gap of each sender, µs, while all of them sent."""
     running = []
     for sender, receivers in pairs:
         words = [*receivers.split(), "--gap-for", str(FLOOD_S), "--json"]
@@ -105,9 +105,9 @@ def floods(pairs: list[tuple[str, str]]) -> list[float]:
 
 
 def prompt(hosts: int, *where: tuple[str, ...]) -> Callable[[], None]:
-    """Careful on this many hosts, ahead of other work on this machine: its o and L are measured.
+    """Starts careful on this many hosts with priority, since its o and L are measured.
 
-    where: on which processor each runs, if they are not to choose.
+    where: the processor of each, or their own choice.
     """
 
     def prepare() -> None:
@@ -118,7 +118,7 @@ def prompt(hosts: int, *where: tuple[str, ...]) -> Callable[[], None]:
 
 
 def contention_once() -> dict[str, Any]:
-    """One to one, K to one, one to many, and half of the hosts to the other half."""
+    """Measures one to one, K to one, one to many, and half of the hosts to the other half."""
     found: dict[str, Any] = {"1 to 1": floods([("h2", "h1")])}
     for K in CONTENTION_K:
         found[f"{K} to 1"] = floods([(f"h{k}", "h1") for k in range(2, K + 2)])

@@ -1,4 +1,4 @@
-"""A slow disk behind h2 of a lab, and writes into a file of it from h1, cut as they are told.
+"""A slow disk at h2 of a lab, and writes from h1 to a file on it.
 
 The slow_store and trapeze scenarios share it. The disk is a FUSE file system
 (slowfs.c); the writes go through carefuld of both hosts.
@@ -23,7 +23,7 @@ from bench_lab import PYTHON, STORES, BenchError, built, given_as, on, process, 
 def slow_disk(
     g_us: float, G_us_per_KiB: float, nbytes: int, reads: tuple[float, float] = (0.0, 0.0)
 ) -> Iterator[Path]:
-    """A directory whose writes take so long, and whose reads, with a file of this many bytes."""
+    """Yields a directory with slow writes and reads, and a file of this many bytes."""
     program = built("slowfs") / "slowfs"  # needs libfuse3
     with tempfile.TemporaryDirectory() as folder:
         backing, top = Path(folder) / "backing", Path(folder) / "top"
@@ -49,14 +49,12 @@ def exports(top: Path) -> dict[str, tuple[object, ...]]:
 
 
 def arm(name: str, frame: int, write: int, piece: int) -> dict[str, Any]:
-    """How a message is written: payload of a frame, least write of the store, and how much
-    is a write of its own, bytes.
-    """
+    """Returns an arm: payload of a frame, least write of the store, and bytes per write."""
     return {"name": name, "frame": frame, "write": write, "piece": piece}
 
 
 def writes(lab: str, sizes: list[dict[str, Any]], rounds: int) -> list[dict[str, Any]]:
-    """Returns what stores.py prints about writes into the file, by message size."""
+    """Returns the output of stores.py for writes to the file, by message size."""
     with given_as({"store": f"{lab}-h2", "sizes": sizes, "rounds": rounds}) as name:
         said = run(*on("h1", PYTHON, STORES, "write", name, lab=lab))
     return [json.loads(line) for line in said.splitlines()]

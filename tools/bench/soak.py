@@ -1,8 +1,8 @@
 """Plays tools/soak: pieces of traffic until enough frames have crossed, and a report.
 
-A piece is a run of soak.c, at the end of which both ends say what they counted. Pieces
-are added to the state when they end; one that failed says what failed and what was lost,
-and its frames count for nothing. A run that is killed loses one piece and claims nothing.
+A piece is a run of soak.c; at its end both sides report their counters. Ended pieces are added to
+the state. A failed piece records its failure and losses, and its frames do not count. A killed run
+loses only the piece under way.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LAB = f"soak{os.getpid()}"
 FRAMES = 1_600_000_000  # P2 reports 1.57e9 frames, none lost
 PIECE_FRAMES = 50_000_000
 KINDS = ("requests", "stores", "gets")
-#: Counters that say that a frame was lost, refused or damaged; then the device's.
+#: Counters of lost, refused or damaged frames; then the device's.
 COUNTERS = (
     *("asked_again", "lost_frames", "bad_credits", "epochs_broken", "drop_malformed", "drop_check"),
     *("drop_cookie", "drop_seq", "drop_crc", "drop_message", "digest_bad"),
@@ -54,7 +54,7 @@ def say(text: str) -> None:
 
 
 def set_fragments(nbytes: int) -> None:
-    """Small fragments for bulk payload at both ends: frames are what is counted."""
+    """Sets small fragments at both ends, since frames are counted."""
     change = tune_entry.Change(fragment_bytes=nbytes).settings()
     for host in ("h1", "h2"):
         with maps.tune_map(f"{LAB}-{host}") as entries:
@@ -62,7 +62,7 @@ def set_fragments(nbytes: int) -> None:
 
 
 def start(host: str, *argv: str | Path) -> subprocess.Popen[str]:
-    """Start a command on a host; Ctrl-C reaches it only through us."""
+    """Starts a command on a host; Ctrl-C reaches it only through us."""
     return subprocess.Popen(
         on(host, *argv, lab=LAB),
         stdout=subprocess.PIPE,
@@ -73,7 +73,7 @@ def start(host: str, *argv: str | Path) -> subprocess.Popen[str]:
 
 
 class Stop:
-    """Reports whether a signal asked for the end; passes it on to the piece that runs."""
+    """Records a signal and passes it on to the running piece."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -82,21 +82,21 @@ class Stop:
             signal.signal(number, self.ask)
 
     def ask(self, number: int, frame: object) -> None:
-        """End as soon as what is under way has been answered."""
+        """Ends after the operations under way."""
         self.asked = True
         if self.client and self.client.poll() is None:
             os.killpg(self.client.pid, signal.SIGINT)
 
 
 def last_words(name: str, process: subprocess.Popen[str], kept: str) -> tuple[Json, str]:
-    """Returns an end's counters, {} if it died without a word, and what failed ("": nothing)."""
+    """Returns an end's counters, {} if it crashed, and its failure, or ""."""
     try:
         out, err = process.communicate(timeout=60)
     except subprocess.TimeoutExpired:
         return {}, f"{name}: it does not end"
     said = (err.strip().splitlines() or [""])[-1].removeprefix("soak: ")
     lines = (kept + out).strip().splitlines()
-    with contextlib.suppress(ValueError):  # it was killed while it wrote
+    with contextlib.suppress(ValueError):  # killed while it wrote
         found: Json = json.loads(lines[-1]) if lines else {}
         if found.get("end"):
             return found, f"{name}: {said}" if said else ""
@@ -104,14 +104,14 @@ def last_words(name: str, process: subprocess.Popen[str], kept: str) -> tuple[Js
 
 
 def kill(process: subprocess.Popen[str] | None) -> None:
-    """End it at once, if it is still there."""
+    """Kills it if it still runs."""
     if process and process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
 def piece(frames: int, fragment: int, stop: Stop, progress: Callable[[int], None]) -> Json | None:
-    """One run of the pair: what both ends counted; None if a signal came before it began."""
+    """Runs the pair once. Returns both ends' counters; None: a signal came first."""
     began = time.monotonic()
     server = start("h2", SOAK, "serve", "eth1")
     client = None
@@ -150,7 +150,7 @@ def piece(frames: int, fragment: int, stop: Stop, progress: Callable[[int], None
 
 
 def counted(*ends: Json) -> Json:
-    """Returns the counters of both ends; of one that died there are none."""
+    """Returns the counters of both ends; a crashed end has none."""
     names = (*COUNTERS, *DEVICE, *FRAMES_OF)
     sums = dict.fromkeys(names, 0)
     for end in filter(None, ends):
@@ -171,12 +171,12 @@ def counted(*ends: Json) -> Json:
 
 
 def spoilt(one: Json) -> bool:
-    """Reports whether a piece shows that something was lost, or failed."""
+    """Reports whether a piece has a loss or a failure."""
     return bool(one.get("failed") or one["lost"] or one["frames_missing"])
 
 
 def load(path: Path) -> list[Json]:
-    """Pieces of earlier runs."""
+    """Returns the pieces of earlier runs."""
     try:
         found: Json = json.loads(path.read_text())
         return list(found["pieces"])
@@ -187,7 +187,7 @@ def load(path: Path) -> list[Json]:
 
 
 def write(path: Path, what: Json) -> None:
-    """A file that is whole or as it was."""
+    """Replaces the file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(path.name + ".new")
     new.write_text(json.dumps(what, indent=1) + "\n")
@@ -195,7 +195,9 @@ def write(path: Path, what: Json) -> None:
 
 
 def summary(pieces: list[Json], fragment: int) -> Json:
-    """Sums all pieces; failed ones are listed apart, and count only with the frames they lost."""
+    """Returns the sums of all pieces; failed ones are listed separately, and only their lost frames
+    count.
+    """
     lost: dict[str, int] = {}
     for one in pieces:
         for name, count in one["lost"].items():
@@ -226,7 +228,7 @@ def summary(pieces: list[Json], fragment: int) -> Json:
 
 
 def show(found: Json) -> None:
-    """The report for a person."""
+    """Prints the report."""
     table = Table(title="soak: frames over AF_XDP between two hosts of a lab")
     table.add_column("")
     table.add_column("", justify="right")
@@ -261,7 +263,7 @@ def arguments() -> argparse.Namespace:
 
 
 def soak(options: argparse.Namespace, stop: Stop) -> list[Json]:
-    """Piece after piece; the state is written after each."""
+    """Runs pieces; writes the state after each."""
     pieces = load(options.state)
     target = int(options.frames)
     crossed = sum(one["frames"] for one in pieces if not one.get("failed"))
@@ -299,7 +301,7 @@ def soak(options: argparse.Namespace, stop: Stop) -> list[Json]:
 
 
 def main() -> int:
-    """Run it; the exit status."""
+    """Runs it; returns the exit status."""
     options = arguments()
     stop = Stop()
     try:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-#: Bytes of a round trip, as many there as back.
+#: Bytes of a round trip, in each direction.
 SIZES = (64, 1024, 3072, 8192, 65536)
-#: The largest that careful takes in one frame: beyond it goes by stores.
+#: The largest request in one frame; larger ones are stores.
 REQUEST_MOST = 3072
-#: Programs that make round trips: name in a figure -> (name in full, short name).
+#: Programs with round trips: name in a figure -> (full name, short name).
 TRIPS = {
     "careful": ("careful", ""),
     "traditional": ("the traditional protocol", "traditional"),
@@ -72,7 +72,7 @@ FIGURES = {
 
 
 class Bound(NamedTuple):
-    """`figure` / `yardstick`, which must be at most, or at least, `bound`; None: is reported."""
+    """`figure` / `yardstick` must be at most, or at least, `bound`; None: only reported."""
 
     figure: str
     yardstick: str
@@ -80,14 +80,14 @@ class Bound(NamedTuple):
     at_most: bool
 
     def met(self, ratio: float) -> bool | None:
-        """Reports whether a ratio keeps to the bound; None: there is no bound."""
+        """Reports whether a ratio meets the bound; None: there is no bound."""
         if self.bound is None:
             return None
         return ratio <= self.bound if self.at_most else ratio >= self.bound
 
 
-#: Figure -> those of the bare device whose mean is its part: what no protocol over it can pass.
-#: A block is half of a round trip of one frame, and half of one of three.
+#: Figure -> figures of the bare device whose mean bounds every protocol over it. A block is half of
+#: a round trip of one frame, and half of one of three.
 DEVICE = {
     "request_us": ("bare_echo_us",),
     "fetch_us": (trip("bare", 64), trip("whole", 8192)),
@@ -98,9 +98,9 @@ DEVICE = {
         for size in SIZES
     },
 }
-#: Yardsticks that are careful's own: next to them the device's part says nothing.
+#: Yardsticks of careful itself, for which the device's part is meaningless.
 OWN = ("get_plain_gbit", "traditional_gbit")
-#: Measured once a round, in the XDP mode that carefuld's own trial finds the better.
+#: Measured once per round, in the XDP mode that carefuld's trial prefers.
 MODELESS = ("tree_careful_s",)
 
 BOUNDS = [

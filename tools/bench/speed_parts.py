@@ -31,7 +31,7 @@ from bench_lab import (
 from scenarios import trees
 from speed_figures import REQUEST_MOST, SIZES, trip
 
-#: A fragment of the default plan with its headers, and what of it is payload, bytes.
+#: A fragment of the default plan with headers, and its payload, bytes.
 FRAME_BYTES, FRAME_PAYLOAD = 3784, 3640
 #: careful_am, bytes.
 HEADERS = 48
@@ -46,7 +46,7 @@ def _named(name: str, one: Callable[[int], float], size: int) -> dict[str, float
 
 
 class Bench:
-    """One method for each part, which returns the figures of one round."""
+    """A method for each part returns the figures of a round."""
 
     def __init__(self, work: Path, nbytes: int, xdp: str) -> None:
         self.work, self.nbytes, self.xdp = work, nbytes, xdp
@@ -55,7 +55,7 @@ class Bench:
     def settle(self) -> None:
         """Finds the XDP mode that carefuld's trial prefers, if the mode is `auto`.
 
-        Only a carefuld tries modes: a program that owns its queue takes the driver's.
+        Only carefuld tries modes; a program that owns its queue uses the driver's.
         """
         if self.xdp == "auto":
             with self._daemons():
@@ -71,7 +71,7 @@ class Bench:
         return daemons(*words, hosts=hosts, pin=True)
 
     def _found(self, argv: list[str], **env: str) -> dict[str, float]:
-        """Returns what one of our programs prints, which must have run in the XDP mode."""
+        """Returns the output of one of our programs, which must have used the XDP mode."""
         found: dict[str, float] = json.loads(run(*argv, env={"CAREFUL_XDP": self.xdp, **env}))
         if found.get("xdp", self.xdp) != self.xdp:
             raise BenchError(f"{argv[-1]}: XDP mode {found['xdp']} in place of {self.xdp}")
@@ -79,7 +79,7 @@ class Bench:
 
     @contextlib.contextmanager
     def _served(self, protocol: str = "careful") -> Iterator[Callable[..., dict[str, float]]]:
-        """Serves by pair.c, and yields what calls its client with words."""
+        """Serves by pair.c, and yields a function that calls its client."""
         env = {"CAREFUL_XDP": self.xdp, "CAREFUL_PROTOCOL": protocol}
         with beside(SERVER, BUILD / "pair", "serve", "eth1", ready="ready", env=env):
 
@@ -90,7 +90,7 @@ class Bench:
             yield ask
 
     def _best(self, *arms: tuple[str, Callable[[Path], float]]) -> dict[str, float]:
-        """Returns the rate of each arm's fastest of three copies to new files, in turn.
+        """Returns each arm's fastest rate of three copies to new files, in turn.
 
         A virtual machine gives free pages back to its host within seconds, and the first touch of
         such a page costs several times the copy into it. In a row, a copy finds the pages that the
@@ -105,7 +105,7 @@ class Bench:
         return {f"{what}_gbit": max(each) for what, each in rates.items()}
 
     def _timed(self, *argv: object) -> Callable[[Path], float]:
-        """Returns a copy by a command that takes the target last; it returns Gbit/s."""
+        """Returns a function that copies by a command, with the target last, and returns Gbit/s."""
 
         def once(target: Path) -> float:
             start = time.monotonic()
@@ -115,7 +115,7 @@ class Bench:
         return once
 
     def _yardstick(self, found: dict[str, float], one: Callable[[], dict[str, float]]) -> None:
-        """Leaves out a yardstick that is not installed or fails, and names it once."""
+        """Skips a yardstick that is not installed or fails, and names it once."""
         try:
             found.update(one())
         except (BenchError, subprocess.TimeoutExpired) as error:
@@ -126,7 +126,7 @@ class Bench:
     def _bare(
         self, echo_bytes: int, frame_bytes: int, frames: int = 1, how: str = "each"
     ) -> dict[str, float]:
-        """Runs the device layer alone, on a pair of its own."""
+        """Runs the device layer alone on its own pair."""
         argv = (BUILD / "bare", echo_bytes, frames, frame_bytes, how)
         found = self._found([str(word) for word in argv])
         if found["stream_lost_frames"]:
@@ -155,7 +155,7 @@ class Bench:
         return {"tcp_spin_us": yardsticks.tcp_trip(64)}
 
     def trips(self) -> dict[str, float]:
-        """Round trips of all sizes, by who makes them: requests if they fit, else stores."""
+        """Measures round trips of all sizes by program: requests if they fit, else stores."""
         found: dict[str, float] = {}
         for protocol in ("careful", "traditional"):
             self._yardstick(found, partial(self._own_trips, protocol))
@@ -181,12 +181,12 @@ class Bench:
         return found
 
     def _bare_trip(self, nbytes: int, how: str) -> float:
-        """As many frames as careful needs, each sent back as it comes, or all together."""
+        """Sends as many frames as careful needs, returned one by one or all together."""
         frames = -(-nbytes // FRAME_PAYLOAD)
         return self._bare(-(-nbytes // frames) + HEADERS, 1024, frames, how)["p50_us"]
 
     def streams(self) -> dict[str, float]:
-        """One way, as fast as it goes."""
+        """Measures the rate in one direction."""
         with self._served() as ask:
             found = {
                 "stream_gbit": ask("stream", 1 << 20, 600)["stream_Gbit_per_s"],
@@ -202,13 +202,13 @@ class Bench:
         return found
 
     def fio(self) -> dict[str, float]:
-        """Blocks over NBD, as fio reads them."""
+        """Measures fio's reads over NBD."""
         found: dict[str, float] = {}
         self._yardstick(found, lambda: {"fio_us": yardsticks.fio_us()})
         return found
 
     def copies(self) -> dict[str, float]:
-        """The file by rsync and scp."""
+        """Copies the file by rsync and scp."""
         found: dict[str, float] = {}
 
         def rsync() -> dict[str, float]:
@@ -226,7 +226,7 @@ class Bench:
         return found
 
     def trees(self) -> dict[str, float]:
-        """Many small files (the trees scenario), of three rounds."""
+        """Copies many small files (the trees scenario), in three rounds."""
         found: dict[str, float] = {}
 
         def one() -> dict[str, float]:
@@ -242,7 +242,9 @@ class Bench:
         return found
 
     def fetch(self) -> dict[str, float]:
-        """A program that owns its queue against carefuld, file in the page cache."""
+        """Fetches blocks from a carefuld by a program that owns its queue; the file is in the page
+        cache.
+        """
         took_us: list[float] = []
 
         def once(target: Path) -> float:
@@ -256,7 +258,7 @@ class Bench:
         return {"fetch_us": statistics.median(took_us), **copied}
 
     def get(self) -> dict[str, float]:
-        """Both ends a carefuld: what a user sees; the bare device before and after."""
+        """Runs carefulctl get between two carefulds, with the bare device before and after."""
 
         def by(digest: str) -> Callable[[Path], float]:
             def once(target: Path) -> float:

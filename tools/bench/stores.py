@@ -1,12 +1,12 @@
-"""Stores, writes and reads of messages, cut as a job says: `serve`, or a command and its FILE.
+"""Times stores, writes and reads of messages with given plans: `serve`, or a command and its FILE.
 
 Scenarios run it on the hosts of a lab. A command prints JSON lines, times in µs:
 
-    sweep   a line a message size: of empty messages, and of stores by name of their arm
-    both    a line a round: of messages by themselves, and of a stream of them
-    write   a line a message size: of writes into a file of h2's carefuld
-    read    the same of reads out of it
-    mix     nothing: it reads messages of FILE's sizes, in any order, until it is ended
+    sweep   a line per message size: empty messages, and stores by arm
+    both    a line per round: single messages, and a stream
+    write   a line per message size: writes to a file of h2's carefuld
+    read    the same for reads
+    mix     nothing: reads messages of FILE's sizes in random order until it is ended
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NET_TX_BYTES = 65536  # netTx's least pulse on an untuned path
 
 
 def serve() -> None:
-    """A region to store into, until the end."""
+    """Serves a region for stores until the end."""
     with careful.open("eth1") as node:
         region = node.register(bytearray(BYTES_MAX))
         node.handle(HANDLE, lambda _: region)
@@ -46,8 +46,8 @@ def serve() -> None:
 def set_classes(
     settings: Mapping[int, tune_entry.Setting], instance: str = "", slot: int | None = None
 ) -> None:
-    """As `carefulctl tune` does, of this host's instance or another; of one peer and new ones, or
-    of all.
+    """Sets plans like `carefulctl tune`, in this host's instance or another, for one peer and new
+    ones, or for all.
     """
     instance = instance or os.environ["CAREFUL_INSTANCE"]
     with tune_entry.one_writer(maps.pins(instance)), maps.tune_map(instance) as entries:
@@ -56,29 +56,29 @@ def set_classes(
 
 
 def set_arm(arm: dict[str, Any], instance: str = "", slot: int | None = None) -> None:
-    """A plan, and netTx's least pulse unless that is None: then what an untuned path has."""
+    """Sets a plan, and netTx's minpulse; None: that of an untuned path."""
     pulse = NET_TX_BYTES if arm["net_tx"] is None else arm["net_tx"]
     one = tune_entry.Setting(Plan(**arm["plan"]), {"net_tx": pulse})
     set_classes(dict.fromkeys(range(CLASS_COUNT), one), instance, slot)
 
 
 def elapsed_us(operation: careful.Operation, began_ns: int) -> float:
-    """Until it is done."""
+    """Returns the time until it is done."""
     operation.result()
     return round((time.monotonic_ns() - began_ns) / 1e3, 1)
 
 
 @contextmanager
 def connected() -> Iterator[tuple[careful.Peer, careful.RemoteRegion]]:
-    """The other host, and where this one stores there."""
+    """Returns the other host's peer, and the region to store to."""
     with careful.open("eth1") as node:
         peer = node.connect("h2")
         yield peer, peer.region(peer.request(HANDLE).result().payload)
 
 
 def sweep(given: dict[str, Any]) -> None:
-    """A line a message size: the first round is not counted, then each arm once a round, in any
-    order: what comes right after an empty message is slower by microseconds.
+    """Prints a line per message size. The first round does not count. Then each arm runs once per
+    round in random order, because a message right after an empty one is slower by microseconds.
     """
     with connected() as (peer, region):
         for size in given["sizes"]:
@@ -98,7 +98,7 @@ def sweep(given: dict[str, Any]) -> None:
 
 
 def stored(region: careful.RemoteRegion, pieces: list[bytes], count: int, under_way: int) -> float:
-    """How long this many messages take, this many of them under way at a time, µs."""
+    """Returns the time of this many messages with this many under way, µs."""
     began = time.monotonic_ns()
     waiting: deque[careful.Operation] = deque()
     for _ in range(count):
@@ -111,7 +111,7 @@ def stored(region: careful.RemoteRegion, pieces: list[bytes], count: int, under_
 
 
 def both(given: dict[str, Any]) -> None:
-    """A line a round: of each arm a message by itself, and a stream of them."""
+    """Prints a line per round: each arm's single message and stream."""
     nbytes = given["bytes"]
     with connected() as (peer, region):
         for _ in range(given["rounds"]):
@@ -130,8 +130,8 @@ def both(given: dict[str, Any]) -> None:
 
 
 async def write(given: dict[str, Any]) -> None:
-    """A line a message size, through carefuld of both hosts, into h2's file in place: how long
-    each arm's writes took, and requests that move nothing, µs.
+    """Prints a line per message size: each arm's times of writes in place to h2's file through both
+    carefulds, and of empty requests, µs.
     """
     async with files.aconnect("h2") as host, await host.open("file", "r+") as file:
 
@@ -151,8 +151,8 @@ async def write(given: dict[str, Any]) -> None:
 
 
 async def read(given: dict[str, Any]) -> None:
-    """A line a message size, through carefuld of both hosts, out of h2's file, which cuts them:
-    how long each arm's reads took, and requests that move nothing, µs.
+    """Prints a line per message size: each arm's times of reads from h2's file through both
+    carefulds, cut by h2, and of empty requests, µs.
     """
     async with files.aconnect("h2") as host, await host.open("file") as file:
 
@@ -169,10 +169,11 @@ async def timed(
     name: str,
     prepare: Callable[[dict[str, Any], dict[str, Any]], Awaitable[object]],
 ) -> None:
-    """Each arm's messages of each size, given["rounds"] times after one that counts not; the order
-    is another each time, as in sweep().
+    """Times each arm's messages of each size, given["rounds"] times after an uncounted one, in
+    random order like sweep().
 
-    name: of the arms' times in what is printed; prepare: of a size and an arm makes what is timed.
+    name: of the arms' times in the output; prepare: makes the timed function from a size and an
+        arm.
     """
     for size in given["sizes"]:
         arms_us: dict[str, list[float]] = {arm["name"]: [] for arm in size["arms"]}
@@ -190,7 +191,7 @@ async def timed(
 
 
 async def mix(given: dict[str, Any]) -> None:
-    """Reads messages out of h2's file, as live traffic."""
+    """Reads messages from h2's file as live traffic."""
     async with files.aconnect("h2") as host, await host.open("file") as file:
         print("ready", flush=True)
         while True:

@@ -1,4 +1,4 @@
-"""Runs other programs on the same two hosts: each function is one, and returns its figures.
+"""Runs other programs on the same two hosts; each function returns a program's figures.
 
 BenchError is raised if a program is not installed, or fails.
 """
@@ -18,15 +18,15 @@ from bench_lab import CLIENT, SERVER, SERVER_IP, BenchError, beside, pinned, run
 COUNT = 20_000
 #: Messages of ucx_perftest's stream of 1 MiB, and of its warm-up (20 GB by default).
 UCX_STREAM = ("2000", "-w", "500")
-#: The most that sockperf sends at once: 29 bytes less than 64 KiB.
+#: The largest message of sockperf: 29 bytes less than 64 KiB.
 SOCKPERF_MOST = 65507
-#: Shows a host its own devices in /sys: a lab host has its own network, and nothing else.
+#: Shows a host its own devices in /sys, since a lab host shares all but the network.
 _SYSFS = ["unshare", "--mount", "sh", "-c", 'mount -t sysfs sysfs /sys && exec "$@"', "-"]
 _UCX = [*_SYSFS, "env", "UCX_TLS=tcp", "UCX_NET_DEVICES=eth1", "ucx_perftest"]
 
 
 def need(*programs: str) -> None:
-    """Raises BenchError if a program is not there."""
+    """Raises BenchError if a program is missing."""
     for program in programs:
         if not shutil.which(program):
             raise BenchError(f"{program} is not installed: tools/setup run bench")
@@ -57,20 +57,20 @@ def _ucx(test: str, nbytes: int, *count: str) -> str:
 
 
 def ucx_trip(nbytes: int) -> float:
-    """Returns the median, µs: it prints half of a round trip."""
+    """Returns the median, µs; the program prints half of a round trip."""
     text = _ucx("tag_lat", nbytes, str(COUNT))
     return 2 * _last_number(text, r"Final: +\d+ +([\d.]+)", "ucx_perftest")
 
 
 def ucx_gbit() -> float:
-    """Returns the overall figure of a stream of 1 MiB messages: it prints MB of 2**20 bytes."""
+    """Returns the overall rate of a stream of 1 MiB messages; it prints MB of 2**20 bytes."""
     pattern = r"Final: +\d+ +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +([\d.]+)"
     text = _ucx("tag_bw", 1 << 20, *UCX_STREAM)
     return _last_number(text, pattern, "ucx_perftest") * (1 << 20) * 8 / 1e9
 
 
 def libfabric_trip(nbytes: int) -> float:
-    """Returns the mean, µs: it prints nothing else, and half of a round trip."""
+    """Returns the mean, µs; the program prints only that, for half of a round trip."""
     need("fi_pingpong")
     words = ["-p", "tcp", "-e", "msg", "-S", str(nbytes), "-I", str(COUNT)]
     with beside(SERVER, "fi_pingpong", *words):
@@ -91,7 +91,7 @@ def _iperf() -> float:
 
 
 def iperf() -> dict[str, float]:
-    """Returns TCP's rate with what the kernel does for it, and with frames like ours."""
+    """Returns TCP's rate with the kernel's offloads, and with frames like ours."""
     need("iperf3")
     found = {"iperf_gso_gbit": _iperf()}
     try:
@@ -108,7 +108,7 @@ def nbd_memory() -> contextlib.AbstractContextManager[None]:
 
 
 def fio_us() -> float:
-    """Returns the median of one 8 KiB read at a time, of nbdkit's memory."""
+    """Returns the median of 8 KiB reads from nbdkit's memory, one at a time."""
     need("fio")
     words = ["--name=x", "--ioengine=nbd", f"--uri=nbd://{SERVER_IP}", "--rw=randread", "--bs=8k"]
     words += ["--iodepth=1", "--size=64M", "--time_based", "--runtime=1", "--lat_percentiles=1"]

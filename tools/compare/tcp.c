@@ -2,11 +2,11 @@
 /*
  * careful-tcp: requests and replies over TCP or UDP, for LogP signatures next to careful's.
  *
- *   careful-tcp serve PORT
- *       answers requests over both; over TCP the first word asks for the answer's size
- *   careful-tcp ask ADDRESS PORT [udp]
- *       reads each struct careful_signature and writes its bursts, after an int: their bytes or
- *       -errno
+ *   careful-tcp serve PORT              answers requests over both
+ *   careful-tcp ask ADDRESS PORT [udp]  makes signatures
+ *
+ * Over TCP a message's first word asks for the answer's size. `ask` reads each struct
+ * careful_signature and writes its bursts, after an int with their bytes or -errno.
  *
  * Uses signature.c like carefuld.
  */

@@ -1,1 +1,1 @@
-"""Emulated machines: a kernel of Debian's, QEMU, and this host's root file system beneath."""
+"""Emulated machines: a Debian kernel, QEMU, and this host's root file system, read-only."""

@@ -1,9 +1,9 @@
-"""The first process of an emulated machine: configures its network, then runs what it is told.
+"""The first process of an emulated machine: configures its network, then runs commands.
 
-A request is a line of JSON on a virtio port. The answer begins with the request's token, for what
-was asked by somebody who is gone may be answered late; then comes what the command prints, in
-pieces: a byte (1: standard output, 2: standard error, 0: the end), the length, the bytes; the end's
-are its status. If the asking side goes away, its command ends. Needs the standard library alone.
+A request is a line of JSON on a virtio port. The answer begins with the request's token, since
+answers to an earlier client that has gone may come late. Then the output follows in pieces: a byte
+(1: standard output, 2: standard error, 0: the end), the length, the bytes; those of the end are the
+exit status. If the client goes away, its command ends. Needs only the standard library.
 
 Usage: agent.py HOST MTU, in the machine.
 """
@@ -25,16 +25,16 @@ from typing import IO, Any
 
 PIECE = struct.Struct("!BI")
 PORTS = Path("/sys/class/virtio-ports")
-#: How often a port on which nobody is looks whether somebody is, seconds: eight of them do.
+#: Interval at which each of the eight ports looks for a client, seconds.
 NOBODY_S = 0.1
-#: So long a command's children may hold its output open after its end, seconds.
+#: Longest time that a command's children may hold its output open after its end, seconds.
 LINGER_S = 1.0
-#: So long it may take until this side knows that whoever asked is there, seconds.
+#: Longest time until this side sees that the client is present, seconds.
 KNOWN_S = 10.0
 
 
 def configure(host: int, mtu: int) -> None:
-    """eth1, as a lab's host has it."""
+    """Configures eth1 like a lab host's."""
     socket.sethostname(f"h{host}")
     (nic,) = (one.name for one in Path("/sys/class/net").iterdir() if (one / "device").exists())
     for line in (
@@ -48,7 +48,7 @@ def configure(host: int, mtu: int) -> None:
 
 
 class Port:
-    """One that a host's `exec` speaks to, one after another."""
+    """A port for the host's `exec`, one client at a time."""
 
     def __init__(self, device: Path) -> None:
         self._file = os.open(device, os.O_RDWR)
@@ -56,7 +56,7 @@ class Port:
         self._job: subprocess.Popen[bytes] | None = None
 
     def serve(self) -> None:
-        """Run what is asked for, for ever."""
+        """Runs requested commands for ever."""
         asked = b""
         while True:
             got = os.read(self._file, 65536)
@@ -65,7 +65,7 @@ class Port:
                 time.sleep(NOBODY_S)
                 continue
             *whole, asked = (asked + got).split(b"\n")
-            if whole:  # who asked before the last is gone
+            if whole:  # the client before the last has gone
                 self._run(json.loads(whole[-1]))
 
     def _run(self, request: dict[str, Any]) -> None:
@@ -103,9 +103,9 @@ class Port:
         self._say(0, str(job.returncode if job.returncode >= 0 else 128 - job.returncode).encode())
 
     def _is_left_first(self, job: subprocess.Popen[bytes]) -> bool:
-        """Wait for the command or for who asked; whether the latter is gone before it ends.
+        """Waits for the command or its client. Returns whether the client left first.
 
-        He is gone where nobody is there, and where somebody else asks already.
+        The client has left if none is there, or if another one asks.
         """
         ended = os.pidfd_open(job.pid)
         poll = select.poll()
@@ -118,10 +118,10 @@ class Port:
         return ended not in found
 
     def _is_left(self) -> bool:
-        """Reports whether nobody is there, and nobody comes.
+        """Reports whether no client is there, and none comes.
 
-        A machine that had no time learns late that who asked before is gone, and then that who asks
-        now is there.
+        A busy machine learns late that the earlier client has gone, and then that the new one is
+        there.
         """
         poll = select.poll()
         poll.register(self._file, 0)
@@ -135,7 +135,7 @@ class Port:
     def _pass_on(self, job: subprocess.Popen[bytes], kind: int, stream: IO[bytes]) -> None:
         while data := stream.read1(65536):  # type: ignore[attr-defined]
             with self._lock:
-                if self._job is job:  # else the answer is another's by now
+                if self._job is job:  # else the answer would go to another client
                     self._write(PIECE.pack(kind, len(data)) + data)
 
     def _say(self, kind: int, data: bytes) -> None:
@@ -148,7 +148,7 @@ class Port:
 
 
 def main() -> None:
-    """Serve all ports in a process of its own; this one, the first, waits for orphans."""
+    """Serves all ports in a child process. This process, the first, waits for orphans."""
     os.environ["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     host, mtu = map(int, sys.argv[1:])
     if os.fork():
@@ -162,7 +162,7 @@ def main() -> None:
 
 
 def serve() -> None:
-    """Run what is asked for on any port."""
+    """Runs requested commands on any port."""
     ports = [one for one in PORTS.iterdir() if (one / "name").read_text().startswith("exec")]
     threads = [threading.Thread(target=Port(Path("/dev") / one.name).serve) for one in ports]
     for one in threads:

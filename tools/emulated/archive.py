@@ -1,4 +1,4 @@
-"""Debian's packages, unpacked under build/machines and installed nowhere.
+"""Debian's packages, unpacked under build/machines and not installed.
 
 Owns a second state of apt (sources, lists and cache). It provides packages of Debian 13 and its
 backports, and of other architectures, on Debian 12, and leaves this host's own sources alone.
@@ -33,7 +33,7 @@ FOREIGN = [
 
 
 def run(*argv: str, cwd: Path | None = None) -> str:
-    """Returns what a command prints.
+    """Returns a command's output.
 
     Raises:
         LabError: it failed.
@@ -48,7 +48,7 @@ def run(*argv: str, cwd: Path | None = None) -> str:
 def apt(
     tool: str, *argv: str, arch: str, cwd: Path | None = None, state: Path = PLACE / "apt"
 ) -> str:
-    """apt-get or apt-cache with the second state, as a machine of that architecture has it."""
+    """Runs apt-get or apt-cache with the second state, like a machine of that architecture."""
     options = {
         "Dir::Etc::sourcelist": state / "sources.list",
         "Dir::Etc::sourceparts": "-",
@@ -56,20 +56,20 @@ def apt(
         "Dir::Cache": state / "cache",
         "APT::Architecture": arch,
         "APT::Architectures": arch,
-        "APT::Sandbox::User": "root",  # who may write to build/
+        "APT::Sandbox::User": "root",  # the user who can write to build/
     }
     return run(tool, "-q", *(f"-o{key}={value}" for key, value in options.items()), *argv, cwd=cwd)
 
 
 def _mine() -> set[tuple[str, str]]:
-    """From where this host has Debian's main archive, and which suites of it."""
+    """Returns this host's source of Debian's main archive, and its suites."""
     format_ = "$(REPO_URI) $(CODENAME) $(COMPONENT)"
     rows = [one.split() for one in run("apt-get", "indextargets", "--format", format_).split("\n")]
     return {(row[0], row[1]) for row in rows if len(row) == 3 and row[2] == "main"}
 
 
 def mirror() -> str:
-    """From where this host has Debian's archive.
+    """Returns this host's source of Debian's archive.
 
     Raises:
         LabError: it has none.
@@ -89,7 +89,7 @@ def _begin(state: Path, sources: list[str]) -> None:
 
 
 def refresh(arch: str) -> None:
-    """The lists of Debian's main archive, from where this host has its own."""
+    """Fetches the lists of Debian's main archive from this host's source."""
     place = mirror()
     sources = [f"deb {uri} {suite} main" for uri, suite in sorted(_mine())]
     _begin(PLACE / "apt", [*sources, *(f"deb {place} {suite} main" for suite in SUITES)])
@@ -97,10 +97,10 @@ def refresh(arch: str) -> None:
 
 
 def unpacked(name: str, suite: str, arch: str, packages: list[str]) -> Path:
-    """A root with these packages and what they depend on, unpacked, not configured.
+    """Makes a root with these packages and their dependencies, unpacked, not configured.
 
     Args:
-        name: the file's name under build/machines; the file is made once.
+        name: the file's name under build/machines; made once.
         suite: Debian's, as trixie.
         arch: as amd64 or arm64.
         packages: without recommended packages.
@@ -122,7 +122,7 @@ def unpacked(name: str, suite: str, arch: str, packages: list[str]) -> Path:
         apt("apt-get", *options, "install", *packages, arch=arch, state=state)
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
-        for folder in ("bin", "lib", "sbin", "lib64"):  # merged, as base-files has them
+        for folder in ("bin", "lib", "sbin", "lib64"):  # merged, like in base-files
             (temporary / f"usr/{folder}").mkdir(parents=True, exist_ok=True)
             (temporary / folder).symlink_to(f"usr/{folder}")
         for package in sorted((state / "cache/archives").glob("*.deb")):
@@ -139,5 +139,5 @@ def unpacked(name: str, suite: str, arch: str, packages: list[str]) -> Path:
 
 
 def foreign(arch: str) -> Path:
-    """A root of Debian 12 for another architecture."""
+    """Makes a root of Debian 12 for another architecture."""
     return unpacked(f"root-{arch}", "bookworm", arch, FOREIGN)

@@ -1,7 +1,7 @@
-"""A disk with Debian on it, as tools/installed boots it: without careful, whose packages lie there.
+"""A disk with Debian for tools/installed. It has careful's packages, not yet installed.
 
 Calls mmdebstrap, dpkg-deb, mke2fs, and for packages of an older commit git and its tools/package.
-Results that take long are kept under build/installed.
+Slow results are stored under build/installed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from laboratory.state import LabError
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES, PLACE = ROOT / "build/package", ROOT / "build/installed"
 HOSTS = ("h1", "h2")
-#: The commit of the last release: what upgrades are tried from.
+#: The commit of the last release, from which upgrades start.
 RELEASE = "817298c2"
-#: Those of careful's packages that a host needs.
+#: The packages of careful that a host needs.
 OURS = ("careful", "python3-careful")
-#: Packages of a machine besides those that careful's depend on.
+#: Packages of a machine besides careful's dependencies.
 BASE = "systemd-sysv,udev,iproute2,procps,bpftool,python3-bpfcc,python3-prometheus-client"
 IMAGE_MIB = 2048
 FILES = {
@@ -38,7 +38,7 @@ FILES = {
     "DefaultDependencies=no\nAfter=systemd-udevd.service\n[Service]\n"
     "ExecStart=/usr/bin/python3 /opt/agent.py\nKillMode=process\nRestart=always\n"
     "[Install]\nWantedBy=sysinit.target\n",
-    # A unit that needs careful, as in `help services`.
+    # A unit that needs careful, like in `help services`.
     "etc/systemd/system/dependent.service": "[Unit]\nRequires=carefuld@eth1.service\n"
     "After=carefuld@eth1.service\n[Service]\nType=oneshot\nRemainAfterExit=yes\n"
     "ExecStart=/usr/bin/carefulctl status eth1\n"
@@ -61,7 +61,7 @@ def packages() -> list[Path]:
     """Returns the packages that tools/package built.
 
     Raises:
-        LabError: it has not.
+        LabError: there are none.
     """
     made = _made(PACKAGES)
     if not made:
@@ -70,9 +70,9 @@ def packages() -> list[Path]:
 
 
 def older(commit: str) -> list[Path]:
-    """Returns the packages of an older commit; they are built once.
+    """Returns the packages of an older commit, built once.
 
-    If this clone lacks the commit, they are today's under an older version's number.
+    If this clone lacks the commit, they are today's with an older version number.
 
     Raises:
         LabError: they could not be built.
@@ -89,7 +89,7 @@ def older(commit: str) -> list[Path]:
 
 
 def following() -> list[Path]:
-    """Returns this commit's packages as a release to come, whose socket has another number.
+    """Returns this commit's packages as a future release, whose socket has another number.
 
     Raises:
         LabError: they could not be built.
@@ -102,7 +102,7 @@ def following() -> list[Path]:
 
 
 def _other_socket(tree: Path) -> None:
-    """Raise the number of the socket, as each change of what is said there does."""
+    """Raises the number of the socket, like each change of its protocol."""
     path = tree / "datapath/include/careful/ipc.h"
     text, count = re.subn(
         r"(CAREFUL_IPC_VERSION = )(\d+),", lambda m: f"{m[1]}{int(m[2]) + 1},", path.read_text()
@@ -132,7 +132,7 @@ def _build(commit: str, kept: Path, edit: Callable[[Path], None] = lambda _: Non
 
 
 def _renumbered(made: list[Path], suffix: str, kept: Path) -> list[Path]:
-    """The same as what dpkg takes for another version."""
+    """Returns the same package with another version for dpkg."""
     tree = PLACE / "tree"
     shutil.rmtree(kept, ignore_errors=True)
     kept.mkdir(parents=True)
@@ -150,10 +150,10 @@ def _renumbered(made: list[Path], suffix: str, kept: Path) -> list[Path]:
 
 
 def image(made: dict[str, list[Path]]) -> Path:
-    """A disk with Debian on it, and what the packages need, but not them.
+    """Makes a disk with Debian and the packages' dependencies, but without the packages.
 
     Args:
-        made: them, by the folder below /opt where they lie.
+        made: the packages, by their folder below /opt.
     """
     depends = ",".join(
         command("dpkg-deb", "-f", one, "Depends").strip() for all_ in made.values() for one in all_

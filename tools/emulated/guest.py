@@ -35,25 +35,25 @@ PORTS = 8
 BOOT_S = 300.0
 MEMORY_MIB = 1024
 
-#: All have a file system, and what the C tests of careful join.
+#: Modules of all machines: a file system, and the devices of careful's C tests.
 BASE = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay", "veth", "bridge")
-#: QEMU's event for a frame that waits, since the card's receive ring has no buffer: e1000e, igb.
+#: QEMU's event for a frame that waits for a buffer in the card's receive ring: e1000e, igb.
 RING_EMPTY = "e1000e_rx_can_recv_rings_full"
-#: What `ss --xdp` asks; 6.1 has none.
+#: The module for `ss --xdp`; Linux 6.1 lacks it.
 DIAG = "xsk_diag"
-#: Architecture -> QEMU's words, and the kernel's console. With arm64's "max" functions sign the
-#: addresses that they return to, which takes QEMU long.
+#: Architecture -> QEMU's words, and the kernel's console. With arm64's "max" functions sign their
+#: return addresses, which is slow in QEMU.
 BOARDS = {
     "amd64": (("-cpu", "max"), "ttyS0"),
     "arm64": (("-machine", "virt", "-cpu", "neoverse-n1"), "ttyAMA0"),
 }
-#: More modules of a machine with a disk.
+#: Further modules of a machine with a disk.
 DISK = ("virtio_blk", "ext4", "xfs", "loop")
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Properties of a group's machines. queues: of a card; disk: they have one."""
+    """Properties of a group's machines. queues: of a card; disk: machines have one."""
 
     kernel: Kernel
     nic: str
@@ -63,7 +63,7 @@ class Machine:
 
     @property
     def card(self) -> str:
-        """QEMU's device."""
+        """Returns QEMU's device."""
         device = NICS[self.nic][0]
         if self.queues > 1 and "mq=on" not in device:
             device += f",mq=on,vectors={2 * self.queues + 2}"
@@ -71,18 +71,18 @@ class Machine:
 
     @property
     def own(self) -> Path | None:
-        """Returns the root whose files it sees instead of this host's, or None."""
+        """Returns the root that the machine sees instead of this host's, or None."""
         return None if self.kernel.arch == "amd64" else foreign(self.kernel.arch)
 
 
 def ramdisk(machine: Machine, to: Path, init: Path = HERE / "init") -> None:
-    """Write the first file system: busybox, init, the checkout's path, the modules in order."""
+    """Writes the first file system: busybox, init, the checkout's path, the modules in order."""
     tree = to.with_suffix(".d")
     shutil.rmtree(tree, ignore_errors=True)
     (tree / "bin").mkdir(parents=True)
     (tree / "modules").mkdir()
     shutil.copy2((machine.own or Path("/")) / "bin/busybox", tree / "bin")
-    shutil.copy2(init, tree / "init")  # it is executable
+    shutil.copy2(init, tree / "init")  # executable
     (tree / "checkout").write_text(str(CHECKOUT))
     paths: list[str] = []
     kernel = machine.kernel
@@ -105,14 +105,14 @@ def ramdisk(machine: Machine, to: Path, init: Path = HERE / "init") -> None:
 
 
 def shared(tag: str, path: Path) -> tuple[str, str]:
-    """QEMU's words for files of this host that init mounts."""
+    """Returns QEMU's words for files of this host that init mounts."""
     words = "security_model=passthrough,readonly=on,multidevs=remap"
     quoted = str(path).replace(",", ",,")
     return "-virtfs", f"local,path={quoted},mount_tag={tag},{words}"
 
 
 def ports(folder: Path) -> Iterator[str]:
-    """QEMU's words for the ports that run() takes."""
+    """Returns QEMU's words for the ports of run()."""
     yield from ("-device", f"virtio-serial-pci,max_ports={PORTS + 1}")
     for number in range(PORTS):
         path = folder / f"exec{number}"
@@ -123,22 +123,22 @@ def ports(folder: Path) -> Iterator[str]:
 def start(
     folder: Path, machine: Machine, host: int, nets: list[str], inside: Sequence[str] = ()
 ) -> None:
-    """Start a machine.
+    """Starts a machine.
 
     Args:
-        folder: the machine's files; `qemu.log` has a line for each frame that came while the
-        receive ring of an Intel card had no buffer. With a disk, `disk` is its image, and
-        `disk.log` has all writes, in the format of Linux's dm-log-writes.
+        folder: the machine's files; `qemu.log` has a line for each frame that found no buffer in an
+            Intel card's receive ring. With a disk, `disk` is its image, and `disk.log` has all
+            writes in the format of Linux's dm-log-writes.
         machine: its kernel, card and disk.
         host: its number, from 1 on.
         nets: QEMU's `-netdev`s; the one whose id is `net` is the card's.
-        inside: a command that runs QEMU's, as `ip netns exec NAME`.
+        inside: a command that runs QEMU's, like `ip netns exec NAME`.
     """
     folder.mkdir(exist_ok=True)
     program, env = qemu(machine.nic, machine.kernel.arch)
     board, console = BOARDS[machine.kernel.arch]
-    # On a busy host the kernel's test of the timer can fail, and the kernel would panic.
-    # Without the mitigations a start takes a sixth less time; bpf()'s own checks stay in force.
+    # On a busy host the kernel's timer test can fail, with a panic. Without the mitigations a start
+    # is a sixth faster; bpf()'s own checks stay in force.
     words = f"console={console} quiet panic=-1 no_timer_check nopti spectre_v2=off"
     words += f" {WORDS.get(machine.nic, '')}"
     argv: list[str | Path] = [
@@ -168,7 +168,7 @@ def start(
 
 
 def wait_until_up(folder: Path) -> None:
-    """Until it runs commands."""
+    """Waits until the machine runs commands."""
     until = time.monotonic() + BOOT_S
     while time.monotonic() < until:
         if not pid_of(folder):
@@ -181,14 +181,14 @@ def wait_until_up(folder: Path) -> None:
 
 
 def last_words(console: Path) -> str:
-    """Why the machine's kernel gave up, or the last line that came."""
+    """Returns the reason of a kernel's panic, or the last line of output."""
     lines = console.read_text(errors="replace").strip().splitlines()
     gave_up = [one for one in lines if "Kernel panic" in one]
     return (gave_up or lines or ["its console is silent"])[-1]
 
 
 def pid_of(folder: Path) -> int:
-    """The machine's QEMU; 0: it has ended."""
+    """Returns the process id of the machine's QEMU; 0: it has ended."""
     try:
         pid = int((folder / "pid").read_text())
         line = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -198,7 +198,7 @@ def pid_of(folder: Path) -> int:
 
 
 def _connect(folder: Path, locks: list[IO[bytes]]) -> socket.socket:
-    """A port that nobody uses, which is ours until `locks` is closed."""
+    """Connects to a free port, which is ours until `locks` is closed."""
     for number in range(PORTS):
         lock = (folder / f"lock{number}").open("wb")
         try:
@@ -214,10 +214,10 @@ def _connect(folder: Path, locks: list[IO[bytes]]) -> socket.socket:
 
 
 def begin(stream: IO[bytes], token: bytes) -> None:
-    """Read over answers to others, who did not wait for them, to where ours begins.
+    """Skips answers to earlier clients until ours begins.
 
     Raises:
-        ConnectionError: it does not.
+        ConnectionError: there is none.
     """
     seen = b""
     while not seen.endswith(token):
@@ -228,12 +228,12 @@ def begin(stream: IO[bytes], token: bytes) -> None:
 
 
 def run(folder: Path, argv: list[str], limit_s: float | None = None) -> int:
-    """Run a command in a machine, its output ours; its status.
+    """Runs a command in a machine with our output. Returns its exit status.
 
     Args:
         folder: the machine's.
         argv: the command.
-        limit_s: so long nothing may come of it; then the status is -1.
+        limit_s: longest time without output; then the status is -1.
     """
     keep = {key: os.environ[key] for key in ("PATH", "HOME", "TERM", "LANG") if key in os.environ}
     own = {key: value for key, value in os.environ.items() if key.startswith("CAREFUL_")}
@@ -266,6 +266,6 @@ def run(folder: Path, argv: list[str], limit_s: float | None = None) -> int:
 
 
 def wait_for(handle: int) -> None:
-    """Until a process that was told to end has; closes its pidfd."""
+    """Waits until a signalled process has ended; closes its pidfd."""
     select.select([handle], [], [])
     os.close(handle)

@@ -1,4 +1,4 @@
-"""The two machines of tools/installed: QEMU, Debian's disk in it, and what is asked of them.
+"""The two machines of tools/installed: QEMU with Debian's disk, and commands in them.
 
 Owns RUN.
 """
@@ -41,7 +41,7 @@ exec busybox switch_root /root /lib/systemd/systemd
 
 
 class Host:
-    """One of the machines."""
+    """A machine."""
 
     def __init__(self, name: str, disk: Path, one: guest.Machine) -> None:
         self.name, self.number = name, HOSTS.index(name) + 1
@@ -65,7 +65,7 @@ class Host:
         command(*argv, env=env)
 
     def _asked(self, argv: Sequence[str], limit_s: float | None = None) -> tuple[int, str]:
-        """The status of a command there, and what it prints."""
+        """Returns the exit status and output of a command there."""
         out = io.TextIOWrapper(io.BytesIO())
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
             status = guest.run(self.folder, list(argv), limit_s)
@@ -73,7 +73,7 @@ class Host:
         return status, out.read()
 
     def run(self, *argv: str, check: bool = True) -> str:
-        """Returns what a command prints there.
+        """Returns a command's output there.
 
         Raises:
             LabError: it failed.
@@ -84,11 +84,11 @@ class Host:
         return text
 
     def sh(self, text: str) -> str:
-        """The same, of a shell that ends at the first failure."""
+        """The same for a shell script, which ends at the first failure."""
         return self.run("sh", "-ec", text)
 
     def boot(self) -> str:
-        """Which start of it this is; "": it is between two."""
+        """Returns the id of the current boot; "": the machine is rebooting."""
         with contextlib.suppress(LabError, OSError):
             status, text = self._asked(["cat", "/proc/sys/kernel/random/boot_id"], limit_s=20.0)
             return "" if status else text.strip()
@@ -99,7 +99,7 @@ class Host:
         return self.run("systemctl", "show", "--value", "-p", key, unit).strip()
 
     def pid(self) -> str:
-        """Carefuld's process."""
+        """Returns the process id of carefuld."""
         return self.show("MainPID")
 
     def journal(self) -> str:
@@ -109,14 +109,14 @@ class Host:
         return ""
 
     def reboot(self) -> str:
-        """Begin to; which start it was until now."""
+        """Starts a reboot. Returns the id of the boot until now."""
         boot = self.boot()
         # It may be gone before it answers.
         self._asked(["systemctl", "reboot", "--no-block"], limit_s=20.0)
         return boot
 
     def wait_until_up(self, but: str = "") -> None:
-        """Until it has started, again where `but` was the start before, and settled."""
+        """Waits until the machine has started (with `but`: in a later boot) and settled."""
 
         def settled() -> bool:
             said = self.run("systemctl", "is-system-running", check=False).strip()

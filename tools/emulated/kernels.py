@@ -1,4 +1,4 @@
-"""Debian's kernels, unpacked under build/machines and installed nowhere."""
+"""Debian's kernels, unpacked under build/machines and not installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from laboratory.state import LabError
 
 from emulated.archive import PLACE, apt, refresh, run
 
-#: Modules for what no emulated machine has: most of them, and depmod reads each.
+#: Folders of modules for hardware that no machine has. They are most modules, and depmod would read
+#: each.
 NEVER_THERE = (
     "sound", "net/mac80211", "net/bluetooth", "net/wireless",
     *(f"drivers/{one}" for one in (
@@ -24,7 +25,7 @@ NEVER_THERE = (
 
 @dataclass(frozen=True)
 class Kernel:
-    """An unpacked kernel. version: as `uname -r` says it; arch: Debian's word, as amd64."""
+    """An unpacked kernel. version: like `uname -r`; arch: Debian's word, like amd64."""
 
     version: str
     root: Path
@@ -32,7 +33,7 @@ class Kernel:
 
     @property
     def image(self) -> Path:
-        """What QEMU boots: it lies next to the modules where Debian has none in /boot (7.3)."""
+        """The file that QEMU boots. Debian 7.3 has it next to the modules, not in /boot."""
         boot = self.root / f"boot/vmlinuz-{self.version}"
         return boot if boot.exists() else self.root / f"lib/modules/{self.version}/vmlinuz"
 
@@ -47,7 +48,7 @@ def _key(version: str) -> list[int]:
 
 
 def _newest(wanted: str, arch: str) -> str:
-    """The newest kernel whose version begins so; of 7.x the newest 7."""
+    """Returns the newest kernel whose version begins like this; for 7.x the newest 7."""
     begin = re.escape(wanted.removesuffix(".x")) + r"[.+-]"
     pattern = re.compile(rf"linux-image-({begin}[0-9.+-]*(?:\+?deb\d+)?(?:\+bpo)?-{arch})")
     names = apt("apt-cache", "pkgnames", "linux-image-", arch=arch).split()
@@ -58,18 +59,18 @@ def _newest(wanted: str, arch: str) -> str:
 
 
 def _packages(version: str, arch: str) -> list[str]:
-    """The image, and from 7.0 on what holds its parts."""
+    """Returns the packages of the image, and from 7.0 on of its parts."""
     image = f"linux-image-{version}"
     words = re.findall(r"linux-\S+", apt("apt-cache", "depends", "--important", image, arch=arch))
     return [image, *(one for one in words if one != image and one.endswith(version))]
 
 
 def kernel(wanted: str, arch: str = "amd64") -> Kernel:
-    """A kernel, fetched if it is not here.
+    """Returns a kernel, fetched if necessary.
 
     Args:
-        wanted: as 6.1, 6.12, 6.18 or 7.x: the newest of Debian's that begins so.
-        arch: as amd64 or arm64.
+        wanted: 6.1, 6.12, 6.18 or 7.x: Debian's newest version that begins like this.
+        arch: like amd64 or arm64.
 
     Raises:
         LabError: there is none, or the packages cannot be had.

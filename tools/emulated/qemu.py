@@ -1,4 +1,4 @@
-"""Which QEMU a machine has: this host's, or Debian 13's where that is too old."""
+"""Chooses QEMU: this host's, or Debian 13's if this host's is too old."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from laboratory.state import LabError
 
 from emulated.archive import unpacked
 
-#: Architecture -> QEMU, its package, the folder where that is unpacked.
+#: Architecture -> QEMU, its package, the folder of the unpacked package.
 PROGRAMS = {
     "amd64": ("qemu-system-x86_64", "qemu-system-x86", "qemu"),
     "arm64": ("qemu-system-aarch64", "qemu-system-arm", "qemu-arm"),
 }
 SUITE = "trixie"
-#: Older versions sometimes ran code that another CPU had changed meanwhile (QEMU's deba78709ae8). A
-#: kernel that boots changes its own: a start in thirty ended in "Oops: int3". It has igb, too.
+#: Older versions sometimes ran stale code that another CPU had changed (QEMU's deba78709ae8). A
+#: booting kernel changes its own code: a start in thirty ended in "Oops: int3". This version also
+#: has igb.
 OLDEST = (8, 1)
 
-#: What --nic offers: QEMU's device, and its driver.
+#: Cards of --nic: QEMU's device, and its driver.
 NICS = {
     "virtio": ("virtio-net-pci", "virtio_net"),
-    # Zero-copy wants the DMA API, and queues next to the one that is used. Without event_idx QEMU
-    # asks to be told of new buffers from a frame that found none until one finds one, and not
-    # else: of such alone ethtool's rx_kicks are.
+    # Zero-copy needs the DMA API, and further queues. Without event_idx QEMU asks for a notice of
+    # new buffers only while frames find none, so ethtool's rx_kicks counts only these.
     "virtio-zerocopy": (
         "virtio-net-pci,event_idx=off,mq=on,vectors=10,iommu_platform=on,disable-legacy=on",
         "virtio_net",
@@ -37,7 +37,7 @@ NICS = {
     "igb": ("igb", "igb"),
     "igb-intx": ("igb", "igb"),
 }
-#: Kernel parameters for a card: without MSI igb has one interrupt, for both ways.
+#: Kernel parameters for a card: without MSI igb has one interrupt for both directions.
 WORDS = {"igb-intx": "pci=nomsi"}
 
 Argv = list[str | Path]
@@ -52,15 +52,15 @@ def _serves(argv: Argv, env: Mapping[str, str], nic: str) -> bool:
     return (
         numbers is not None
         and (int(numbers[1]), int(numbers[2])) >= OLDEST
-        and bool(said("-device", f"{device},help").strip())  # its status says nothing
+        and bool(said("-device", f"{device},help").strip())  # its exit status is meaningless
     )
 
 
 def qemu(nic: str, arch: str = "amd64") -> tuple[Argv, dict[str, str]]:
-    """The start of a command, and its environment.
+    """Returns the start of a command, and its environment.
 
     Raises:
-        LabError: no QEMU that can be had has this card.
+        LabError: no available QEMU has this card.
     """
     env = dict(os.environ)
     program, package, name = PROGRAMS[arch]

@@ -1,9 +1,9 @@
-"""Transfers onto one disk, one after the other, and what must be on it whenever power fails.
+"""Makes transfers to a disk in sequence, and knows its required contents after a power cut.
 
-Two machines run this file as a program. The machine h1 has the disk: on its command it gets from
-h2, and h2 puts to it. Outside the disk's file system, h1 notes how many transfers were reported
-complete. On the host, tools/powercut asks this file what a disk must hold. Meanwhile the machines'
-clocks drift apart: each is set in the middle of a transfer, and h2's is faster.
+Two machines run this file as a program. h1 has the disk, gets from h2, and asks h2 to put to it.
+Outside the disk's file system, h1 records how many transfers were reported complete. On the host,
+tools/powercut asks this file for a disk's required contents. The machines' clocks drift apart: each
+is set in the middle of transfers, and h2's is faster.
 
 Usage: transfers.py COUNT, on h2; then transfers.py COUNT DEVICE, on h1. Both export PLACE/src, and
 PLACE/disk to write.
@@ -25,29 +25,29 @@ from typing import IO, NamedTuple
 #: The folder of everything, in the machine and outside.
 PLACE = Path("/tmp/careful-powercut")
 SOURCES, DISK = PLACE / "src", PLACE / "disk"
-#: So much of the device's end is not the file system's.
+#: Bytes at the device's end, behind the file system.
 MARKS_BYTES = 1 << 20
 MARK = b"careful: complete "
 SECTOR_BYTES = 512
 FILE_BYTES_MAX, SMALL_BYTES_MAX = 12 << 20, 64 << 10
 #: Files have several blocks, so that a transfer can continue in the middle of one.
 BLOCK_BYTES = "128KiB"
-#: So that there is time for writes before the end.
+#: A pause, so that there are writes before the end.
 RATE = "1MiB"
-#: Time of the first source, ns since 1970; each other is a second later. A time of its own would
-#: make a source seem changed outside the machines.
+#: Time of the first source, ns since 1970; each further one is a second later. Fixed times keep
+#: sources equal outside the machines.
 MTIME_NS = 1_700_000_000_000_000_000
 _DAY_S = 86_400
-#: By how much the hosts' clocks are ahead, in each quarter of the transfers, seconds.
+#: Offsets of the hosts' clocks in each quarter of the transfers, seconds.
 AHEAD_S = {
     "h1": (0, 40 * _DAY_S, 40 * _DAY_S - 3_600, -20 * _DAY_S),
     "h2": (0, -30 * _DAY_S, -30 * _DAY_S, 15 * _DAY_S),
 }
-#: A clock is set so long after a transfer began, seconds.
+#: Time from a transfer's start to the setting of a clock, seconds.
 STEP_AFTER_S = 1.0
-#: On it h2 hears what to do.
+#: The port on which h2 receives commands.
 PORT = 7070
-#: So long a machine may take until it listens, seconds.
+#: Longest time until a machine listens, seconds.
 LISTENS_S = 300.0
 
 
@@ -67,12 +67,14 @@ class Transfer(NamedTuple):
 
     @property
     def update(self) -> bool:
-        """Reports whether sizes and times say what is to come; all of a name do, or none."""
+        """Reports whether the transfer compares sizes and times (-u), the same for all transfers of
+        a name.
+        """
         return int(self.name.removeprefix("file").removeprefix("tree")) // 4 % 2 == 1
 
     @property
     def mtime_ns(self) -> int:
-        """Returns the time of its sources."""
+        """Returns its sources' time."""
         return MTIME_NS + self.number * 1_000_000_000
 
     @property
@@ -86,7 +88,7 @@ class Transfer(NamedTuple):
         return Path("here" if self.get else "there", self.name)
 
     def contents(self) -> Iterator[tuple[Path, bytes]]:
-        """Each file, relative to the source, and what is in it: always the same."""
+        """Returns each file's fixed contents by its name relative to the source."""
         rng = random.Random(self.number)
         if not self.tree:
             yield Path(), rng.randbytes(int(FILE_BYTES_MAX * rng.random() ** 2))
@@ -95,7 +97,7 @@ class Transfer(NamedTuple):
             yield Path(f"d{k % 3}", f"f{k}"), rng.randbytes(rng.randrange(SMALL_BYTES_MAX))
 
     def argv(self) -> list[str]:
-        """Arguments of carefulctl."""
+        """Returns the arguments of carefulctl."""
         options = ["-r"] * self.tree + ["-u" if self.update else "-f"] * (self.again or self.update)
         options += ["-q", "--block-bytes", BLOCK_BYTES, "--rate-limit", RATE]
         of = "/" * self.tree  # what is in it
@@ -119,7 +121,7 @@ def transfers(count: int) -> list[Transfer]:
 
 
 def make_sources(all_of: list[Transfer]) -> None:
-    """All of them below SOURCES."""
+    """Makes all sources below SOURCES."""
     for one in all_of:
         for path, data in one.contents():
             file = SOURCES / one.source / path
@@ -129,9 +131,9 @@ def make_sources(all_of: list[Transfer]) -> None:
 
 
 def faults(all_of: list[Transfer], complete: int) -> list[str]:
-    """Returns what is wrong below DISK, if this many transfers were reported complete.
+    """Returns the faults below DISK after this many reported transfers.
 
-    The next one may have been under way, or complete and not reported yet.
+    The next transfer may have been under way, or complete and not yet reported.
     """
     may: dict[Path, list[tuple[bytes, int]]] = {}  # contents; and the time, unless it is 0
     must: set[Path] = set()
@@ -160,44 +162,44 @@ def faults(all_of: list[Transfer], complete: int) -> list[str]:
 
 
 def quarter(number: int, count: int) -> int:
-    """In which of AHEAD_S this many of all transfers are complete, from 0 on."""
+    """Returns the index in AHEAD_S after this many of all transfers."""
     return sum(number >= k * count // 4 for k in (1, 2, 3))
 
 
 def step_s(host: str, number: int, count: int) -> int:
-    """By how much a host's clock is set in the middle of a transfer, seconds; 0: it is not."""
+    """Returns the step of a host's clock in the middle of a transfer, seconds, or 0."""
     now, before = (AHEAD_S[host][quarter(k, count)] for k in (number, max(number - 1, 0)))
     return now - before
 
 
 def is_part(file: Path) -> bool:
-    """Reports whether it is what an interrupted transfer left."""
+    """Reports whether the file is left from an interrupted transfer."""
     return file.name.startswith(".") and file.name.endswith(".part")
 
 
 def marked(data: bytes) -> int:
-    """The number in a mark."""
+    """Returns the number in a mark."""
     return int(data.removeprefix(MARK).rstrip(b"\0"))
 
 
 class Marks:
-    """Notes on a device, behind its file system. They flush nothing, or a flush that careful
-    leaves out would not be missed.
+    """Records on a device, behind its file system. They flush nothing, since that would hide a
+    missing flush of careful.
     """
 
     def __init__(self, device: str) -> None:
         self._file = os.open(device, os.O_RDWR | os.O_DIRECT)
         self._at = os.lseek(self._file, 0, os.SEEK_END) - MARKS_BYTES
-        self._sector = mmap.mmap(-1, mmap.PAGESIZE)  # O_DIRECT wants it aligned
+        self._sector = mmap.mmap(-1, mmap.PAGESIZE)  # aligned for O_DIRECT
 
     def note(self, complete: int) -> None:
-        """This many transfers were reported complete."""
+        """Records that this many transfers were reported complete."""
         self._sector[:SECTOR_BYTES] = (MARK + str(complete).encode()).ljust(SECTOR_BYTES, b"\0")
         os.pwrite(self._file, memoryview(self._sector)[:SECTOR_BYTES], self._at)
 
 
 def begin(one: Transfer) -> int:
-    """Begin it, as `carefulctl` would; its process, a new one, for it may end that."""
+    """Begins a transfer in a new process, which it may end. Returns the process."""
     child = os.fork()
     if not child:
         from careful.cli.start import main
@@ -209,32 +211,32 @@ def begin(one: Transfer) -> int:
 
 
 def end(child: int, one: Transfer) -> None:
-    """Wait for it."""
+    """Waits for it."""
     _, status = os.waitpid(child, 0)
     if status:
         sys.exit(f"transfers.py: {one} failed: {status}")
 
 
 def set_clock(host: str, number: int, count: int) -> None:
-    """If this is when it is to be set."""
+    """Sets the clock if it is due."""
     if seconds := step_s(host, number, count):
         time.sleep(STEP_AFTER_S)
         time.clock_settime(time.CLOCK_REALTIME, time.time() + seconds)
 
 
 def ask(lines: IO[str], number: int) -> None:
-    """Tell h2 that a transfer begins."""
+    """Tells h2 that a transfer begins."""
     print(number, file=lines, flush=True)
 
 
 def wait(lines: IO[str]) -> None:
-    """Until h2 says that a transfer is done; of a get, that its clock is set."""
+    """Waits until h2 reports a transfer's end, or for a get that its clock is set."""
     if not lines.readline():
         sys.exit("transfers.py: h2 is gone")
 
 
 def connected() -> socket.socket:
-    """To h2."""
+    """Connects to h2."""
     until = time.monotonic() + LISTENS_S
     while True:
         try:
@@ -246,7 +248,7 @@ def connected() -> socket.socket:
 
 
 def serve(all_of: list[Transfer]) -> None:
-    """Make h2's transfers, when they are asked for."""
+    """Makes h2's transfers on request."""
     with socket.create_server(("10.77.0.2", PORT)) as server:
         connection, _ = server.accept()
     with closing(connection), connection.makefile("rw") as lines:
@@ -260,7 +262,7 @@ def serve(all_of: list[Transfer]) -> None:
 
 
 def make(all_of: list[Transfer], marks: Marks, lines: IO[str]) -> None:
-    """Make them all; the number of each is printed when it is complete and marked."""
+    """Makes all transfers; prints each number when the transfer is complete and marked."""
     marks.note(0)
     for one in all_of:
         ask(lines, one.number)
@@ -276,7 +278,7 @@ def make(all_of: list[Transfer], marks: Marks, lines: IO[str]) -> None:
 def main() -> None:
     """See the usage."""
     count, *device = sys.argv[1:]
-    import careful.cli.start  # noqa: F401 - children have it then
+    import careful.cli.start  # noqa: F401 - for child processes
 
     all_of = transfers(int(count))
     if not device:

@@ -1,9 +1,9 @@
-"""All writes to a disk in the order in which they ended, and what a power cut may leave of them.
+"""All writes to a disk in the order of their ends, and the states that a power cut may leave.
 
 Reads the log that QEMU's blklogwrites keeps, in the format of Linux's dm-log-writes
-(drivers/md/dm-log-writes.c): a superblock, then of each write a sector that says where it went,
-and its data. QEMU notes a write when it has ended, so a flush in the log covers all that is
-before it. A write that ended during the flush counts as flushed, too: the log cannot tell.
+(drivers/md/dm-log-writes.c): a superblock, then for each write a sector with its place, and its
+data. QEMU logs a write at its end, so a flush in the log covers all before it. A write that ended
+during the flush counts as flushed, since the log cannot tell.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ SUPER = struct.Struct("<QQQI")  # magic, version, entries, bytes of a sector
 ENTRY = struct.Struct("<QQQQ")  # sector, sectors, flags, bytes of private data
 FLUSH, FUA, DISCARD, MARK = 1, 2, 4, 8
 
-#: Fates of writes that no flush followed.
+#: Fates of writes without a later flush.
 FATES = ("dropped", "kept", "some", "torn")
 
 
 class Write(NamedTuple):
-    """An entry: what was written at which sector; a flush has no sectors, a discard no data."""
+    """An entry: data at a sector; a flush has no sectors, a discard no data."""
 
     sector: int
     sectors: int
     flags: int
-    at: int  # where its data is in the log, bytes
+    at: int  # offset of its data in the log, bytes
 
 
 class Log:
-    """A log that is no longer written.
+    """A finished log.
 
     Raises:
-        ValueError: it is no such log.
+        ValueError: the file is no such log.
     """
 
     def __init__(self, path: Path) -> None:
@@ -52,7 +52,7 @@ class Log:
         self.writes = list(self._read(count, os.fstat(self._file.fileno()).st_size))
 
     def _read(self, count: int, size: int) -> Iterator[Write]:
-        """Its entries, as far as they are whole: who wrote it may have been killed."""
+        """Returns the complete entries: its writer may have been killed."""
         at = self.sector_bytes
         for _ in range(count):
             self._file.seek(at)
@@ -69,7 +69,7 @@ class Log:
             yield one
 
     def data(self, one: Write) -> bytes:
-        """Returns what it wrote; zeros for a discard, after which a disk may hold anything."""
+        """Returns the written data; zeros for a discard, after which a disk may hold anything."""
         nbytes = one.sectors * self.sector_bytes
         if one.flags & DISCARD:
             return bytes(nbytes)
@@ -78,13 +78,13 @@ class Log:
 
 
 class Disk:
-    """A disk as it was, and what is certainly on it at later and later instants.
+    """A disk, and its certain contents at later and later instants.
 
     Args:
-        log: of all that was written to it.
-        empty: it, before the first of these writes.
-        image: a file for what is certainly on it.
-        lies: chooses half of the flushes, which the disk ignores; None: it ignores none.
+        log: of all writes to it.
+        empty: the disk before the first write.
+        image: a file for its certain contents.
+        lies: chooses half of the flushes, which the disk ignores, or None.
     """
 
     def __init__(
@@ -97,13 +97,12 @@ class Disk:
         _copy(empty, image)
 
     def cut(self, instant: int, fate: str, rng: random.Random, to: Path) -> int:
-        """Writes the disk as after a power cut; returns how many entries were not flushed.
+        """Writes the disk's state after a power cut; returns how many entries were not flushed.
 
         Args:
-            instant: no less than at the call before.
-            fate: one of FATES. dropped, kept: none or all of what was not flushed is there; some:
-                half of it, at random, so that a later write may be there without an earlier one;
-                torn: of half of that only some of the sectors.
+            instant: not before that of the previous call.
+            fate: one of FATES. dropped, kept: no or all unflushed writes are there. some: a random
+                half. torn: half of these, with only some sectors.
             rng: chooses.
             to: the file.
         """
@@ -125,7 +124,7 @@ class Disk:
         return len(unsure)
 
     def _apply(self, file: IO[bytes], one: Write, rng: random.Random | None = None) -> None:
-        """Write it; with rng only some of its sectors."""
+        """Writes an entry; with rng only some of its sectors."""
         size, data = self._log.sector_bytes, self._log.data(one)
         if rng is None:
             os.pwrite(file.fileno(), data, one.sector * size)
@@ -137,5 +136,5 @@ class Disk:
 
 
 def _copy(image: Path, to: Path) -> None:
-    """A copy with the same holes."""
+    """Copies with the same holes."""
     subprocess.run(["cp", "--sparse=always", image, to], check=True)

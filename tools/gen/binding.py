@@ -1,8 +1,7 @@
-"""Write the C source of `careful._binding` from the public headers.
+"""Writes the C source of `careful._binding` from the public headers.
 
-Owns nothing but the way from a header to cffi: the headers stay the only
-declarations. They are preprocessed with CAREFUL_CDEF defined, under which they
-leave out their includes, inline functions and assertions.
+The headers are the only declarations. They are preprocessed with CAREFUL_CDEF, which leaves out
+includes, inline functions and assertions.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ typedef uint32_t __be32;
 typedef unsigned long long __be64;
 """
 
-#: The C library's, as far as the headers name it. `...` leaves the rest to the compiler.
+#: Types of the C library that the headers name. `...` leaves the rest to the compiler.
 LIBC_TYPES = """
 struct sockaddr { uint16_t sa_family; ...; };
 struct sockaddr_storage { uint16_t ss_family; ...; };
 """
 
-#: System calls that Python has no name for: libbpf's, and the C library's.
+#: Calls of libbpf and the C library that Python lacks.
 SYSTEM = """
 int bpf_obj_get(const char *path);
 int bpf_obj_get_info_by_fd(int fd, void *info, uint32_t *info_bytes);
@@ -47,7 +46,7 @@ int renameat2(int folder, const char *source, int other, const char *target, uns
 """
 SYSTEM_INCLUDES = "#include <bpf/bpf.h>\n#include <fcntl.h>\n#include <stdio.h>\n"
 
-#: Where C calls Python: what is passed as `user` is a handle (`ffi.new_handle`).
+#: Callbacks from C to Python; `user` is a handle (`ffi.new_handle`).
 CALLBACKS = """
 extern "Python" void on_message(const struct careful_message *message, void *user);
 extern "Python" void on_done(const struct careful_result *result, void *user);
@@ -56,7 +55,7 @@ extern "Python" void on_peer(struct careful *instance, uint32_t peer, uint32_t s
 
 
 def declarations(cc: str, header: Path) -> str:
-    """Return what `header` declares, macros expanded, as text for `FFI.cdef`."""
+    """Returns the header's declarations, macros expanded, as text for `FFI.cdef`."""
     command = [cc, "-E", "-P", "-undef", "-nostdinc", "-DCAREFUL_CDEF", "-x", "c", str(header)]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 

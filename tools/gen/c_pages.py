@@ -1,8 +1,7 @@
 """Writes manual pages of the C API, section 3: `c_pages.py DIRECTORY`.
 
-Their text is the headers' own: the comment above a function, its prototype, and the structs that
-it names. Each function that libcareful exports has a page, and libcareful(3) lists them.
-tools/package calls this for libcareful-dev.
+A page has a function's comment and prototype from the header, and the structs that it names. Each
+exported function has a page; libcareful(3) lists them. tools/package calls this for libcareful-dev.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Function:
 
 
 def _bare(comment: str | None) -> str:
-    """A comment's words; what is indented in it stays so."""
+    """Returns a comment's text; keeps indentation inside it."""
     lines = [re.sub(r"^ ?\* ?", "", line.strip()) for line in (comment or "").split("\n")]
     return "\n".join(lines).strip()
 
@@ -49,7 +48,7 @@ def exported() -> set[str]:
 
 
 def functions() -> list[Function]:
-    """Those that are exported, in the order of the headers."""
+    """Returns the exported functions in the order of the headers."""
     names, found = exported(), []
     for path in sorted(HEADERS.glob("*.h")):
         for one in _FUNCTION.finditer(path.read_text()):
@@ -60,7 +59,7 @@ def functions() -> list[Function]:
 
 
 def structs() -> dict[str, str]:
-    """Declarations by name, their comments above them."""
+    """Returns declarations with their comments by name."""
     found = {}
     for path in sorted(HEADERS.glob("*.h")):
         for one in _STRUCT.finditer(path.read_text()):
@@ -74,7 +73,7 @@ def _verbatim(text: str) -> list[str]:
 
 
 def _said(one: Function) -> str:
-    """The first sentence, for NAME: whatis shows it."""
+    """Returns the first sentence, which whatis shows."""
     first = re.split(r"(?<=[.:;])\s", " ".join(one.comment.split()), maxsplit=1)[0]
     return first.rstrip(".:;") or f"declared in careful/{one.header}"
 
@@ -104,7 +103,7 @@ def overview(all_of: Sequence[Function]) -> str:
 
 
 def write(directory: Path) -> int:
-    """Write all pages below DIRECTORY/man3; how many there are."""
+    """Writes all pages below DIRECTORY/man3. Returns their number."""
     all_of, known = functions(), structs()
     pages = {one.name: page(one, known) for one in all_of} | {"libcareful": overview(all_of)}
     (directory / "man3").mkdir(parents=True, exist_ok=True)

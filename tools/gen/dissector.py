@@ -1,8 +1,8 @@
-"""Write Wireshark's dissector of the wire format: `dissector.py FILE.lua`.
+"""Writes Wireshark's dissector of the wire format: `dissector.py FILE.lua`.
 
-Names, places and sizes of fields are the C compiler's, by the binding; values have the names of
-their enums. Owns what a struct's declaration does not say: which one a datagram holds. Use it
-with `tshark -X lua_script:FILE.lua`, not as root, or put it among Wireshark's plugins.
+Names, offsets and sizes of fields come from the binding; values have the names of their enums. Owns
+the choice of the struct for a datagram. Use it with `tshark -X lua_script:FILE.lua`, not as root,
+or put it into Wireshark's plugin folder.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _table(names: Mapping[int, str]) -> str:
 
 
 def _declared(struct: str, field: Field) -> str:
-    """A field's Lua object."""
+    """Returns a field's Lua object."""
     name = f"careful.{struct}.{field.name}"
     if field.count is not None:
         kind = "stringz" if field.name == "name" else "bytes"
@@ -65,7 +65,7 @@ def _lines() -> Iterator[str]:
     for struct in VALUES:
         members = layout(f"careful_{struct}")
         yield f"structs.{struct} = {{ bytes = {sizeof(f'careful_{struct}')},"
-        inner, dot, _ = members[0].name.partition(".")  # a struct, whose fields are its own
+        inner, dot, _ = members[0].name.partition(".")  # a struct with its own fields
         if dot:
             yield f'  begins = "{inner}",'
         yield "  fields = {"

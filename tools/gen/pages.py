@@ -1,7 +1,7 @@
-"""Write the manual pages of a package that is not installed yet: `pages.py BUILT DIRECTORY`.
+"""Writes the manual pages of a package that is not installed yet: `pages.py BUILT DIRECTORY`.
 
-The build calls this for the wheel: BUILT is a folder `careful` with the compiled part, the rest
-comes from ctrl/.
+The build calls this for the wheel: BUILT is a folder `careful` with the compiled part; the rest is
+in ctrl/.
 """
 
 from __future__ import annotations

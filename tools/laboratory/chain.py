@@ -1,4 +1,4 @@
-"""A lab's chain of emulated links: what the hops file says, and what the links report.
+"""A lab's chain of emulated links: the hops file, and the links' reports.
 
 Owns the file's format (a pipeline file of `carefulctl plan`, with an optional table
 `link` in each stage), the emulator's command line and build, and the table of reports.
@@ -18,9 +18,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 HOPS_MAX = 16
-#: The longest time of anything, µs, scaled or not.
+#: The longest time, µs, scaled or not.
 TIME_MAX_US = 1e9
-#: How `[stage.link]` names what the link does to frames, and the least and most of it.
+#: Keys of `[stage.link]`, with least and most values.
 LINK_KEYS = {
     "queue_frames": (1, 1_000_000),
     "eager": (0, 1),
@@ -31,18 +31,18 @@ LINK_KEYS = {
     "corrupt": (0, 1),
     "seed": (0, 1e15),
 }
-#: Of LINK_KEYS, those that count something.
+#: LINK_KEYS that are counts.
 _WHOLE = ("queue_frames", "eager", "seed")
 CHARGES = {"frame": "every byte of the Ethernet frame", "payload": "payload bytes"}
 
 
 @dataclass
 class Hop:
-    """One store-and-forward link, both directions alike.
+    """A store-and-forward link, equal in both directions.
 
-    g_us, G_us_per_KiB: to serve a frame and each KiB that is charged; delay_us:
-    propagation; changes: [at_s, g_us, G_us_per_KiB] in order of time, counted from when the
-    link was made or reset; link: LINK_KEYS that were given.
+    g_us, G_us_per_KiB: for a frame and each charged KiB; delay_us: propagation; changes: [at_s,
+        g_us, G_us_per_KiB] in order of time since the link was made or reset; link: the given
+        LINK_KEYS.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Hop:
     link: dict[str, float] = field(default_factory=dict)
 
     def argv(self, charge: str) -> list[str]:
-        """The emulator's options for this link."""
+        """Returns the emulator's options for this link."""
         rates = [[0, self.g_us, self.G_us_per_KiB], *self.changes]
         found = ["--charge", charge, "--delay-ns", f"{self.delay_us * 1e3:.0f}"]
         for at_s, g_us, G_us_per_KiB in rates:
@@ -76,7 +76,7 @@ def _number(table: dict[str, Any], key: str, least: float, most: float) -> float
 
 
 def _time(table: dict[str, Any], key: str, scale: float) -> float:
-    """A time of the file's, µs, or µs per KiB, times the scale."""
+    """Returns a time of the file, µs or µs per KiB, times the scale."""
     value = _number(table, key, 0, TIME_MAX_US)
     if value * scale > TIME_MAX_US:
         text = f"'{key}' is {value:g}, times the scale {value * scale:g}"
@@ -98,7 +98,7 @@ def _no_others(table: dict[str, Any], known: Sequence[str]) -> None:
 
 
 def _changes(found: Any, scale: float) -> list[list[float]]:
-    """When a link's rate changes, and to what."""
+    """Returns the changes of a link's rate."""
     if not (isinstance(found, list) and all(isinstance(one, dict) for one in found)):
         raise ValueError(f"'changes' is {found!r}, must be [[stage.link.changes]] tables")
     changes = []
@@ -113,7 +113,7 @@ def _changes(found: Any, scale: float) -> list[list[float]]:
 
 
 def _link(found: Any, scale: float) -> dict[str, float]:
-    """The effect of a link on frames."""
+    """Returns a link's effects on frames."""
     _no_others(found, list(LINK_KEYS))
     values = {key: _number(found, key, *LINK_KEYS[key]) for key in found}
     for key in _WHOLE:
@@ -144,7 +144,7 @@ def _hop(table: Any, number: int, scale: float) -> Hop:
 
 
 def read(path: Path, scale: float) -> list[Hop]:
-    """The links of a hops file, every time multiplied by `scale`; ValueError."""
+    """Returns the links of a hops file, with times multiplied by `scale`. Raises ValueError."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -164,7 +164,7 @@ def read(path: Path, scale: float) -> list[Hop]:
 
 
 def star(hops: list[Hop], hosts: int) -> list[Hop]:
-    """The links of a lab: a chain for two hosts, else the file's only one for each host."""
+    """Returns a lab's links: a chain for two hosts, else the file's only link for each host."""
     if hosts == 2:
         return hops
     if len(hops) != 1:
@@ -175,7 +175,7 @@ def star(hops: list[Hop], hosts: int) -> list[Hop]:
 
 
 def emulator() -> Path:
-    """The emulator, built if it is not or if its source changed; ValueError if that fails."""
+    """Returns the emulator, built if necessary. Raises ValueError if that fails."""
     argv = [str(ROOT / "tools/build"), "careful-hop"]
     done = subprocess.run(argv, capture_output=True, text=True)
     if done.returncode:
@@ -185,7 +185,7 @@ def emulator() -> Path:
 
 
 def document(hops: list[Hop], charge: str, reports: list[dict[str, Any]]) -> str:
-    """Returns what was asked of each link and what it did, as one JSON object."""
+    """Returns each link's settings and report as one JSON object."""
     links = [
         {"asked": asdict(hop), "ways": report["ways"]}
         for hop, report in zip(hops, reports, strict=True)
@@ -194,12 +194,12 @@ def document(hops: list[Hop], charge: str, reports: list[dict[str, Any]]) -> str
 
 
 def _fit(fit: dict[str, float] | None) -> str:
-    """A report's (g, G), where the frames tell."""
+    """Returns a report's (g, G), if the frames show it."""
     return f"{fit['g_us']:10.2f} {fit['G_us_per_KiB']:9.3f}" if fit else f"{'-':>10} {'-':>9}"
 
 
 def table(hops: list[Hop], charge: str, reports: list[dict[str, Any]]) -> str:
-    """The same for people."""
+    """Returns the same as a table."""
     lines = [
         f"G is charged for {CHARGES[charge]}",
         "applied: least squares over all frames, as they left; "

@@ -27,7 +27,7 @@ from laboratory.state import NETNS, STATE, Lab, LabError
 
 @dataclass(frozen=True)
 class End:
-    """An end of a link of a chain: namespace, interface, its IPv4 and its IPv6 address."""
+    """An end of a chain's link: namespace, interface, IPv4 and IPv6 address."""
 
     namespace: str
     device: str
@@ -35,7 +35,7 @@ class End:
 
 
 def chain_end(lab: Lab, k: int, right: bool) -> End:
-    """The left or right end of link k."""
+    """Returns the left or right end of link k."""
     if right and k == len(lab.hops):
         return End(lab.host(2), "eth1", ("10.77.0.2", "fd77::2"))
     if not right and k == 1:
@@ -46,17 +46,17 @@ def chain_end(lab: Lab, k: int, right: bool) -> End:
 
 
 def pairs(lab: Lab, one: tuple[str, str], other: tuple[str, str]) -> list[tuple[str, str]]:
-    """Two ends' addresses of each family that the lab has."""
+    """Returns two ends' addresses of each family of the lab."""
     return list(zip(one, other, strict=True))[: 2 if lab.ipv6 else 1]
 
 
 def prefix(address: str) -> str:
-    """It alone, for routes."""
+    """Returns the prefix of this address alone, for routes."""
     return f"{address}/{128 if ':' in address else 32}"
 
 
 def join_by_link(lab: Lab, k: int) -> None:
-    """The two ends of link k, each tied to the wire, and each other's neighbours."""
+    """Makes the two ends of link k, each joined to the wire, as neighbours."""
     ends = [chain_end(lab, k, right) for right in (False, True)]
     macs = [f"02:77:00:01:{k:02x}:{side:02x}" for side in (1, 2)]
     for side, end in enumerate(ends):
@@ -79,7 +79,7 @@ def join_by_link(lab: Lab, k: int) -> None:
 
 
 def join_by_star(lab: Lab) -> None:
-    """Hosts on a switch, each by a link of its own; all know each other's addresses."""
+    """Joins hosts to a switch, each by its own link; all know each other's addresses."""
     make_namespace(lab.wire, ipv6=False)
     make_switch(lab)
     families = 2 if lab.ipv6 else 1
@@ -107,13 +107,13 @@ def join_by_star(lab: Lab) -> None:
     start_links(lab)
 
 
-#: Routers that forward, and that answer every probe.
+#: Settings of routers, which forward and answer every probe.
 ROUTER = {"ipv4/ip_forward": 1, "ipv6/conf/all/forwarding": 1}
 ANSWERS = {"ipv4/icmp_ratelimit": 0, "ipv4/icmp_ratemask": 0, "ipv6/icmp/ratelimit": 0}
 
 
 def route_chain(lab: Lab) -> None:
-    """Routes of a chain, and routers that answer every probe."""
+    """Sets the routes of a chain, and routers that answer every probe."""
     for k in range(1, len(lab.hops)):
         set_sysctls(lab.router(k), ROUTER | ANSWERS)
     for k in (1, 2):
@@ -123,9 +123,9 @@ def route_chain(lab: Lab) -> None:
         routes = []
         for k in range(1, len(lab.hops) + 1):
             for right in (False, True):
-                node = k if right else k - 1  # which of `nodes` has it
+                node = k if right else k - 1  # the index in `nodes` of its owner
                 if node == at or (abs(node - at) == 1 and k == max(node, at)):
-                    continue  # our own, or at the other end of a link of ours
+                    continue  # our own, or at the other end of our link
                 link = at + 1 if node > at else at
                 via, own = chain_end(lab, link, node > at), chain_end(lab, link, node < at)
                 targets = chain_end(lab, k, right).addresses
@@ -137,7 +137,7 @@ def route_chain(lab: Lab) -> None:
 
 
 def start_links(lab: Lab) -> None:
-    """One process for each emulated link; all of them are ready when it returns."""
+    """Starts a process for each emulated link, and waits until all are ready."""
     program = str(chain.emulator())
     folder = STATE / lab.name
     inside = ["nsenter", f"--net={NETNS / lab.wire}", "--"]
@@ -159,7 +159,7 @@ def start_links(lab: Lab) -> None:
 def wait_for_report(
     report: Path, newer_than: int, process: subprocess.Popen[bytes] | None = None
 ) -> dict[str, Any]:
-    """A link's report as soon as there is one after that number."""
+    """Waits for a link's report after that number."""
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         with contextlib.suppress(FileNotFoundError):

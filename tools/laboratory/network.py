@@ -8,12 +8,12 @@ import time
 
 from laboratory.state import NETNS, Lab, LabError, command, must
 
-#: Frames that a switch port can hold: more than all windows towards a host together.
+#: Frames in a switch port's queue: more than all windows towards a host together.
 PORT_QUEUE_FRAMES = 8192
 
 
 def ip(*batch: str, namespace: str | None = None) -> None:
-    """Run lines of `ip -batch`, in a namespace or outside."""
+    """Runs lines of `ip -batch`, in a namespace or outside."""
     where = ["-netns", namespace] if namespace else []
     must("ip", *where, "-batch", "-", text="\n".join(batch) + "\n")
 
@@ -24,7 +24,7 @@ def set_sysctls(namespace: str, values: dict[str, int]) -> None:
 
 
 def make_namespace(namespace: str, ipv6: bool) -> None:
-    """A namespace that says nothing by itself."""
+    """Makes a namespace that sends nothing by itself."""
     ip(f"netns add {namespace}")
     quiet = {"accept_ra": 0, "router_solicitations": 0, "accept_dad": 0, "autoconf": 0}
     quiet["disable_ipv6"] = int(not ipv6)
@@ -42,10 +42,10 @@ def configure_host(lab: Lab, k: int) -> None:
 
 
 def end_of_link(k: int, lab: Lab, device: str, namespace: str) -> str:
-    """One end of a veth pair, for `ip link add`: its queues, a MAC that names the host.
+    """Returns one end of a veth pair for `ip link add`: its queues, and a MAC that names the host.
 
-    No two ends have one index: if both ends of a pair have the same, the kernel handles a
-    carrier that comes up only once a second.
+    All ends have different indices: if both ends of a pair have the same, the kernel handles a new
+    carrier only once a second.
     """
     queues = lab.queues[k - 1] if lab.queues else 1
     role = 0 if device == "eth1" else 1
@@ -71,10 +71,10 @@ def make_switch(lab: Lab) -> None:
 
 
 def keep_order(lab: Lab, k: int) -> None:
-    """Have what reaches a host handled by one CPU, in the order in which it came.
+    """Lets one CPU handle a host's frames, in the order of their arrival.
 
-    With generic XDP a veth's frame waits at the CPU that handed it over. Behind a queue, as a
-    switch's port has, several CPUs do, and a frame would overtake one that waits at another.
+    With generic XDP a veth's frame waits at the CPU that delivered it. Behind a queue, like a
+    switch port's, several CPUs deliver, and frames of different CPUs would overtake each other.
     """
     cpus = f"{1 << (k - 1) % (os.cpu_count() or 1):x}"
     setting = "/sys/class/net/eth1/queues/rx-0/rps_cpus"
@@ -94,16 +94,16 @@ def join_by_switch(lab: Lab) -> None:
 
 
 def no_offloads(namespace: str, device: str) -> None:
-    """Every frame as a link would carry it: no large segments, no checksum left undone."""
+    """Turns off offloads, like on a link: no large segments, complete checksums."""
     off = ["tx", "off", "tso", "off", "gso", "off", "gro", "off"]
     must("nsenter", f"--net={NETNS / namespace}", "ethtool", "-K", device, *off)
 
 
 def wait_until_up(lab: Lab) -> None:
-    """Wait until every link carries frames.
+    """Waits until every link carries frames.
 
-    The end of a veth that was up before the other has no queue, and drops what it sends,
-    until the kernel's link watch has run, which a busy machine delays; it is "UP" then.
+    The veth end that was up first drops frames until the kernel's link watch has run, which a busy
+    machine delays. Then it is "UP".
     """
     deadline = time.monotonic() + 10
     for namespace in lab.namespaces:

@@ -1,4 +1,4 @@
-"""Processes inside a lab's namespaces: which there are, and ending them."""
+"""Finds and ends processes inside a lab's namespaces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from laboratory.state import NETNS
 
 
 def start_of(pid: int) -> str:
-    """When a process started (field 22 of stat), "" if there is none."""
+    """Returns a process's start time (field 22 of stat), or ""."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
@@ -20,7 +20,7 @@ def start_of(pid: int) -> str:
 
 
 def processes_in(namespaces: list[str]) -> list[tuple[int, str, str]]:
-    """(pid, command name, namespace) of each process inside."""
+    """Returns (pid, command name, namespace) of each process inside."""
     inodes = {}
     for name in namespaces:
         with contextlib.suppress(FileNotFoundError):
@@ -38,7 +38,7 @@ def processes_in(namespaces: list[str]) -> list[tuple[int, str, str]]:
 
 
 def end(pids: list[int], namespaces: list[str], patience_s: float = 3.0) -> None:
-    """Ask processes to end, then make them. A process that has left the namespaces is spared."""
+    """Ends processes with SIGTERM, then SIGKILL. Spares those that left the namespaces."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + patience_s
         handles = []
@@ -50,7 +50,7 @@ def end(pids: list[int], namespaces: list[str], patience_s: float = 3.0) -> None
             with contextlib.suppress(ProcessLookupError):
                 if pid in inside:
                     signal.pidfd_send_signal(handle, number)
-                    signal.pidfd_send_signal(handle, signal.SIGCONT)  # where it was stopped
+                    signal.pidfd_send_signal(handle, signal.SIGCONT)  # in case it was stopped
             os.close(handle)
         while inside & set(pids):
             if time.monotonic() > deadline:

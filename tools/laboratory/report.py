@@ -1,4 +1,4 @@
-"""Reports that long runs keep: their commit, when they ended, and JSON files."""
+"""Reports of long runs: commit, end time, and JSON files."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Json = dict[str, Any]
 
 
 class Formatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Shows defaults, and the description as it is."""
+    """Shows defaults, and the description unchanged."""
 
 
 def commit() -> str:
-    """Returns the commit that is checked out, with `-dirty` if files differ from it."""
+    """Returns the commit of the checkout, with `-dirty` if files differ."""
     argv = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
 
@@ -30,13 +30,13 @@ def now() -> str:
 
 
 def read(path: Path | None) -> Json:
-    """Returns what a report has so far; {} if there is none."""
+    """Returns the report so far, or {}."""
     found: Json = json.loads(path.read_text()) if path and path.exists() else {}
     return found
 
 
 def write(path: Path | None, what: Json) -> None:
-    """Writes a report, if one is asked for; the file is whole at any time."""
+    """Writes a report if requested; replaces the file atomically."""
     if path:
         fresh = path.with_name(f"{path.name}.new")
         fresh.write_text(json.dumps(what, indent=1) + "\n")

@@ -1,6 +1,6 @@
-"""The state of a lab on disk, under /run/careful-lab, and what is left of it.
+"""The state of a lab on disk, under /run/careful-lab.
 
-Owns the lock that one `up`, `down` or `sweep` holds, and how programs are run under it.
+Owns the lock of `up`, `down` and `sweep`, and runs programs under it.
 """
 
 from __future__ import annotations
@@ -25,60 +25,60 @@ shared_descriptors: list[int] = []  # of the lock, while it is held
 
 
 class LabError(Exception):
-    """The fault and the remedy, in one line."""
+    """An error and its remedy, in one line."""
 
 
 @dataclass
 class Lab:
-    """What `up` was asked for; written to lab.json before anything is made."""
+    """The arguments of `up`; written to lab.json before the lab is made."""
 
     name: str
     hosts: int
     mtu: int
-    owner_pid: int = 0  # 0: nobody's; otherwise `sweep` takes it down after that process
-    owner_start: str = ""  # ticks since boot, for a pid can come again
+    owner_pid: int = 0  # `sweep` removes the lab after this process; 0: no owner
+    owner_start: str = ""  # ticks since boot, since a pid can be reused
     ready: bool = False
     hops: list[dict[str, Any]] = field(default_factory=list)  # of chain.Hop: a chain, or a star
     charge: str = "frame"
     queues: list[int] = field(default_factory=list)  # of h1's and h2's interface; []: one each
-    ipv6: bool = False  # over emulated links, too, which then carry what IPv6 says by itself
+    ipv6: bool = False  # also over emulated links, which then carry IPv6's own messages
 
     @property
     def links(self) -> list[chain.Hop]:
-        """The emulated links from h1 to h2, or from each host to the switch."""
+        """Returns the emulated links from h1 to h2, or from each host to the switch."""
         return [chain.Hop(**one) for one in self.hops]
 
     @property
     def star(self) -> bool:
-        """Reports whether each host has an emulated link of its own."""
+        """Reports whether each host has its own emulated link."""
         return bool(self.hops) and self.hosts > 2
 
     def host(self, k: int) -> str:
-        """Name of host k's namespace."""
+        """Returns the name of host k's namespace."""
         return f"careful-{self.name}-h{k}"
 
     @property
     def switch(self) -> str:
-        """Name of the switch's namespace."""
+        """Returns the name of the switch's namespace."""
         return f"careful-{self.name}-sw"
 
     def router(self, k: int) -> str:
-        """Name of the namespace of router k, between links k and k + 1."""
+        """Returns the name of router k's namespace, between links k and k + 1."""
         return f"careful-{self.name}-r{k}"
 
     @property
     def wire(self) -> str:
-        """Name of the namespace in which the emulated links run."""
+        """Returns the name of the emulated links' namespace."""
         return f"careful-{self.name}-wire"
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """Returns what makes one lab unlike another."""
+        """Returns the properties that distinguish labs."""
         return self.hosts, self.mtu, self.hops, self.charge, self.ipv6, self.queues
 
     @property
     def namespaces(self) -> list[str]:
-        """All namespaces that a complete lab has."""
+        """Returns all namespaces of a complete lab."""
         hosts = [self.host(k) for k in range(1, self.hosts + 1)]
         if self.star:
             return [*hosts, self.switch, self.wire]
@@ -88,14 +88,14 @@ class Lab:
 
 
 def command(*argv: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a program, `text` on its standard input, and return what it printed."""
+    """Runs a program with `text` as standard input. Returns its output."""
     return subprocess.run(
         argv, input=text or "", capture_output=True, text=True, pass_fds=shared_descriptors
     )
 
 
 def must(*argv: str, text: str | None = None) -> None:
-    """Run a program that has to succeed."""
+    """Runs a program that must succeed."""
     done = command(*argv, text=text)
     if done.returncode:
         raise LabError(f"{argv[0]}: {(done.stderr.strip() or 'failed').splitlines()[0]}")
@@ -103,21 +103,21 @@ def must(*argv: str, text: str | None = None) -> None:
 
 @contextlib.contextmanager
 def locked() -> Iterator[None]:
-    """One `up`, `down` or `sweep` at a time, whatever the lab's name.
+    """Allows one `up`, `down` or `sweep` at a time, for all labs.
 
-    Programs that command() starts share the lock, so that it is held until the last `ip`
-    of an `up` that was killed has ended.
+    Programs of command() share the lock, so it is held until the last `ip` of a killed `up` has
+    ended.
     """
     while True:
         STATE.mkdir(mode=0o755, exist_ok=True)
         try:
             descriptor = os.open(STATE, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:
-            continue  # removed between the two calls by one that has just ended
+            continue  # removed between the two calls by an ending process
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), STATE.stat()):
-                break  # not removed by the one who had it before us
+                break  # not removed by its last owner
         os.close(descriptor)
     shared_descriptors.append(descriptor)
     try:
@@ -130,7 +130,7 @@ def locked() -> Iterator[None]:
 
 
 def read_state(name: str) -> Lab | None:
-    """Returns what is recorded of a lab, or None if nothing whole is."""
+    """Returns a lab's recorded state, or None if there is no complete one."""
     try:
         lab = Lab(**json.loads((STATE / name / "lab.json").read_text()))
         with contextlib.suppress(FileNotFoundError):  # most labs have no chain
@@ -155,14 +155,14 @@ def write_state(lab: Lab) -> None:
 
 
 def namespaces_of(name: str) -> list[str]:
-    """Namespaces of a lab that exist, whatever is recorded of it."""
+    """Returns the existing namespaces of a lab, recorded or not."""
     pattern = re.compile(rf"careful-{re.escape(name)}-(h\d+|r\d+|sw|wire)")
     found = NETNS.iterdir() if NETNS.is_dir() else iter(())
     return sorted(path.name for path in found if pattern.fullmatch(path.name))
 
 
 def labs() -> list[str]:
-    """Names of all labs of which anything is left."""
+    """Returns the names of all labs with leftovers."""
     found = {path.name for path in STATE.iterdir() if path.is_dir()} if STATE.is_dir() else set()
     for path in NETNS.iterdir() if NETNS.is_dir() else ():
         if match := re.fullmatch(r"careful-(.+)-(?:h\d+|r\d+|sw|wire)", path.name):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Checks the structure of the code: who may use whom, circles, weight, and untyped data.
+"""Checks the structure of the code: allowed uses, circles, weight, and untyped data.
 
 Usage: tools/lint/house.py [OBJECTS]
 
 OBJECTS is a folder of object files (a build with gcc); with it the calls between C files are
-checked, as the linker sees them. Prints a line for each fault and ends with 1 if there is one.
+checked, by their symbols. Prints a line for each fault and ends with 1 if there is one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / "ctrl" / "careful"
 
-#: Package -> packages that it may import. Modules directly below careful/ are everybody's.
+#: Package -> packages that it may import. Every package may import modules directly below careful/.
 PACKAGES = {
     "bench": set[str](),
     "cli": {
@@ -71,16 +71,16 @@ FOLDERS = {
     "storage": {"base"},
 }
 
-#: Folders that are weighed, and the most lines that they may have.
+#: Weighed folders, and their most lines.
 WEIGHTS = {
     "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 103_973),
     "tools": (("tools",), 17_921),
 }
 
-#: The most bytes that kept runs may have: the figures that are quoted, not raw rounds. Pages of
-#: tests/reports do not count.
+#: The most bytes of stored runs: quoted figures, not raw rounds. Pages of tests/reports do not
+#: count.
 REPORTS_MOST_BYTES = 570 << 10
-#: The most uses of `Any` in Python: each is at an edge (cffi, JSON, click, an untyped package).
+#: The most uses of `Any` in Python, for edges (cffi, JSON, click, untyped packages).
 ANY_MAX = 95
 
 Graph = dict[str, set[str]]
@@ -98,8 +98,8 @@ def modules() -> dict[str, Path]:
 def imports() -> Graph:
     """Returns the modules that each module imports, in functions and for types, too.
 
-    Nearly each package's __init__ re-exports, so an import of a package counts as one of the
-    module only where the module itself is not named.
+    Most packages' __init__ re-exports names, so an import of a package counts only if it names no
+    module.
     """
     all_ = modules()
     graph: Graph = {name: set() for name in all_}
@@ -142,7 +142,7 @@ def calls(objects: Path) -> Graph:
 
 
 def packages(graph: Graph) -> Graph:
-    """Returns the graph of packages: the modules directly below careful/ are in none."""
+    """Returns the graph of packages, without the modules directly below careful/."""
     found: Graph = {}
     for name, others in graph.items():
         mine = name.rpartition(".")[0]
@@ -152,7 +152,7 @@ def packages(graph: Graph) -> Graph:
 
 
 def circles(graph: Graph) -> list[set[str]]:
-    """Returns the strongly connected components of two and more (Tarjan 1972)."""
+    """Returns the strongly connected components of at least two (Tarjan 1972)."""
     number: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -195,7 +195,7 @@ def beyond(graph: Graph, level: int, sep: str, allowed: Mapping[str, set[str]]) 
 
 
 def lines(folders: Iterable[str]) -> int:
-    """Returns how many lines the source files below the folders have that git tracks."""
+    """Returns the number of lines of git's source files below the folders."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", *folders], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -209,7 +209,7 @@ def lines(folders: Iterable[str]) -> int:
 
 
 def uses_of_any() -> int:
-    """Returns how often the modules say `Any`, imports aside."""
+    """Returns how often the modules use `Any`, without imports."""
     trees = [ast.parse(path.read_text()) for path in modules().values()]
     nodes = (node for tree in trees for node in ast.walk(tree))
     return sum(isinstance(node, ast.Name) and node.id == "Any" for node in nodes)

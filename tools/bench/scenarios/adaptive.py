@@ -1,8 +1,8 @@
 """P5's Table 1 on real frames: low latency when idle and high bandwidth, with one setting.
 
-Messages of 8 KiB over five equal hops, one by itself and a stream of them. Fixed pulses are
-stores of that size, one after the other, which nothing joins; adaptive is one store with the
-planned fragments, which the engine enlarges when they wait. Owns a lab. Needs root.
+Messages of 8 KiB cross five equal hops, alone and in a stream. Fixed pulses are stores of that size
+in sequence, which are never joined. Adaptive is one store with the planned fragments, which the
+engine enlarges when they wait. Owns a lab. Needs root.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from bench_lab import SCALED, BenchError, equal_hops, fixed, lab_up, plans, serv
 ROUNDS = 5
 
 BYTES = 8192
-#: Fixed pulses, bytes; all of it at once is store-and-forward.
+#: Fixed pulses, bytes; the whole message is store-and-forward.
 PULSES = (256, 512, 1024, 1366, 2048, 4096, 8192)
 MESSAGES, STREAM, UNDER_WAY = 4, 120, 32
 NEAR_MAX, APART_MIN = 0.05, 0.20
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
-    """All rounds, with what was planned."""
+    """Returns all rounds, with the plan."""
     with lab_up(*SCALED, hops=equal_hops(20, 20, 20, 20, 20)):
         found, planned, _ = plans()
         if found["reason"]:
@@ -40,7 +40,7 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def table(found: dict[str, Any]) -> dict[str, tuple[float, float]]:
-    """Returns each setting's latency of a lone message, µs, and its bandwidth, KiB/s."""
+    """Returns each setting's latency of a single message, µs, and bandwidth, KiB/s."""
     rounds = found["rounds"]
     back_us = min(one["empty_us"] for one in rounds) / 2
     kib = found["bytes"] * found["stream"] / 1024
@@ -54,7 +54,7 @@ def table(found: dict[str, Any]) -> dict[str, tuple[float, float]]:
 
 
 def report(found: dict[str, Any]) -> bool:
-    """Prints the table; whether one setting is near the best of both, which are apart."""
+    """Prints the table; reports whether adaptive is near both best values."""
     rows = table(found)
     print(f"8 KiB over five equal hops, medians of {len(found['rounds'])} rounds")
     print(f"{'pulses':>12}  {'idle':>9}  {'stream':>11}")

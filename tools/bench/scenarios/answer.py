@@ -1,10 +1,10 @@
-"""Measures how soon `tune auto` answers a path that changes, on paths of the lab, kind by kind.
+"""Measures how soon `tune auto` answers a change of the path, for each kind of change.
 
-h1 reads from h2, or writes to it, about half of the time, over the pipeline of P1's GAM, twenty
-times as slow; h2 is tuned. Once it has decided and is calm, something changes. The report gives
-time and messages from the change on, until the controller has named it, and until the first push
-that answers it, or the decision that nothing gains. An answer is in time within 2 s, or before 30
-messages an arm have passed, whichever is later. Owns a lab for the time of each kind. Needs root.
+h1 reads from h2, or writes to it, about half of the time, over P1's GAM pipeline, twenty times
+slower; h2 is tuned. After the controller has decided, the path changes. The report has the time and
+messages from the change until the controller names it, and until the first push that answers it, or
+the decision that no change gains. An answer is in time within 2 s, or within 30 messages per arm if
+that is later. Owns a lab for the time of each kind. Needs root.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ ROUNDS = 2
 
 ROWS = "runs"
 SECONDS, MESSAGES = 2.0, 2 * 30
-#: The first words of a decision about a change, and those that say that nothing gains.
+#: The first words of a decision about a change, and of a decision that no change gains.
 SAYS = ("path changed", "store changed", "path as before")
 NOTHING = ("nothing to change", "nothing better")
 INSTANCE = f"{LAB}-h2"
 OPTIONS = ("--scale", "20", "--charge", "payload", "--mtu", "4000")
-#: A link's change comes so long after a reset of all links; what there was until then is calm.
+#: Time from a reset of all links to a link's change, which is calm.
 CHANGE_S, CALM_S = 3.0, 6.0
-#: So long at most until it is calm, and until a change is answered and tried.
+#: Longest time until the controller is calm, and until a change is answered and tried.
 SETTLE_S, ANSWER_S = 240.0, 60.0
 LOOK_S = 0.02
-#: A disk: g in µs and G in µs per KiB of its writes, and of its reads.
+#: A disk: g in µs and G in µs per KiB, of writes and of reads.
 DISK, READS = (3000.0, 400.0), (1000.0, 400.0)
 #: GAM's third stage, per fragment and KiB (not scaled).
 STAGE, g_US, G_US = 3, 7.5, 24.9
 
-#: Messages are up to this many seconds apart, at random: about as long as they take.
+#: Random pauses between messages, at most this many seconds, about a message's time.
 APART_S = {4096: 0.01, 65536: 0.06}
 
-#: `read` or `write`, bytes, a file with the name of the file that is read or written, APART_S.
+#: `read` or `write`, bytes, a file that names the file to read or write, APART_S.
 TRAFFIC = """
 import random, sys, time
 import careful.files
@@ -78,17 +78,17 @@ with careful.files.connect("10.77.0.2") as host:
             host.write(name, bytes(nbytes), 0, sync=False)
         time.sleep(random.uniform(0, float(sys.argv[4])))
 """
-#: Somebody else's datagrams over the same links, as large as frames, by iperf3. One of 3.5 KiB
-#: occupies the third link for 1.9 ms: three quarters of its time. (As much in datagrams of 1 KiB
-#: makes messages 4 % longer, so that there is nothing to answer.)
+#: Foreign datagrams of a frame's size over the same links, by iperf3. A datagram of 3.5 KiB
+#: occupies the third link for 1.9 ms: three quarters of its time. (The same load in datagrams of 1
+#: KiB delays messages by only 4 %, which needs no answer.)
 STREAM = ("iperf3", "-c", "10.77.0.1", "-u", "-l", 3584, "-b", 8 * 3584 * 400, "-t", 600)
 
 
 class Kind(NamedTuple):
     """A change of the path.
 
-    shown: in words; way, nbytes: the traffic; times: by how much g and G of the third link change;
-    begin: does what changes, of a Run.
+    shown: its name for people; way, nbytes: the traffic; times: factors of the third link's g and
+        G; begin: makes the change in a Run.
     """
 
     shown: str
@@ -99,7 +99,7 @@ class Kind(NamedTuple):
 
 
 class Run:
-    """A lab under traffic, with what is to change at hand."""
+    """A lab under traffic, and the means to change it."""
 
     def __init__(self, kind: Kind, which: Path, stack: ExitStack) -> None:
         self.kind, self.which, self.stack = kind, which, stack
@@ -110,33 +110,33 @@ class Run:
         self.traffic: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        """The traffic begins."""
+        """Starts the traffic."""
         kind = self.kind
         words = (kind.way, str(kind.nbytes), str(self.which), str(APART_S[kind.nbytes]))
         argv = pinned("h1", sys.executable, "-c", TRAFFIC, *words)
         self.traffic = self.stack.enter_context(process(argv, ready="ready"))
 
     def now(self) -> None:
-        """The change is now."""
+        """Records the time of the change."""
         self.counts.append((time.monotonic(), counted(self.kind)))
         self.changed_s = time.monotonic()
 
     def link(self) -> None:
-        """A link's rate changes, soon."""
+        """Changes a link's rate soon."""
         self.changed_s = reset() + CHANGE_S
 
     def slow(self) -> None:
-        """The file is another, on a slow disk."""
+        """Switches to a file on a slow disk."""
         self.which.write_text("slow/file")
         self.now()
 
     def stream_comes(self) -> None:
-        """A second stream."""
+        """Starts a second stream."""
         self.stream = self.stack.enter_context(process(on("h2", *STREAM), quiet=True))
         self.now()
 
     def stream_goes(self) -> None:
-        """It came, was answered, and goes."""
+        """Ends a second stream that was answered."""
         self.stream_comes()
         wait_until(lambda: is_calm(self.changed_s), SETTLE_S, "answer to the stream that comes")
         assert self.stream
@@ -144,7 +144,7 @@ class Run:
         self.now()
 
     def other_mode(self) -> None:
-        """Down and up again in generic XDP, and `tune auto` with it."""
+        """Restarts careful in generic XDP, and `tune auto` with it."""
         tuned = fragment_bytes(self.kind.nbytes)
         assert self.traffic
         self.traffic.kill()
@@ -159,14 +159,14 @@ class Run:
         self.put_back_s = time.monotonic()
 
     def look(self) -> None:
-        """How many messages came until now, a moment later."""
+        """Records the messages so far, after a moment."""
         count, now = counted(self.kind), time.monotonic()
         if not self.counts or count != self.counts[-1][1]:
             self.counts.append((now, count))
         time.sleep(LOOK_S)
 
     def follow(self) -> None:
-        """Until the change is answered and tried, or for so long."""
+        """Waits until the change is answered and tried, or until the time limit."""
         end, looked = self.changed_s + ANSWER_S, 0.0
         while (now := time.monotonic()) < end:
             self.look()
@@ -187,18 +187,18 @@ KINDS = {
 
 
 def exported(folder: Path) -> tuple[str, ...]:
-    """Options of `up`: h1 may write there, too."""
+    """Returns the options of `up`; h1 may write there."""
     return "--export", f"{folder}:rw", "--insecure"
 
 
 def reset() -> float:
-    """All links have their first rates again; when."""
+    """Resets all links to their first rates. Returns the time."""
     run(TOOL, "links", "--name", LAB, "--reset")
     return time.monotonic()
 
 
 def hops(kind: Kind) -> str:
-    """GAM, whose third link changes if it is to."""
+    """Returns GAM's links; the third one may change."""
     stages = (PIPELINES / "gam.toml").read_text().split("[[stage]]")
     if kind.times != (1.0, 1.0):
         g_us, G_us = kind.times[0] * g_US, kind.times[1] * G_US
@@ -208,7 +208,7 @@ def hops(kind: Kind) -> str:
 
 
 def is_calm(since_s: float) -> bool:
-    """Reports whether the controller has decided since then, and then nothing for a while."""
+    """Reports whether the controller has decided since then and was idle for a while."""
     path, now = known("h2"), time.monotonic()
     if not path or path["figures"] is None or path["on_trial"] or path["put_back"]:
         return False
@@ -218,7 +218,7 @@ def is_calm(since_s: float) -> bool:
 
 
 def fragment_bytes(nbytes: int) -> int:
-    """In effect for messages to h1; 0: there is no such session."""
+    """Returns the fragment size in effect for messages to h1; 0: no session."""
     try:
         slots = maps.sessions(INSTANCE)
         with maps.tune_map(INSTANCE) as entries:
@@ -229,7 +229,7 @@ def fragment_bytes(nbytes: int) -> int:
 
 
 def counted(kind: Kind) -> int:
-    """Messages of the class that were measured so far."""
+    """Returns the measured messages of the class so far."""
     index = class_of(kind.nbytes)
     try:
         with maps.live_map(INSTANCE) as entries:
@@ -245,7 +245,7 @@ def counted(kind: Kind) -> int:
 
 @contextmanager
 def files(nbytes: int) -> Iterator[tuple[Path, Path]]:
-    """Yields the folder that h2 exports, and the file that names the traffic's file in it."""
+    """Yields h2's exported folder, and the file that names the traffic's file."""
     with (
         tempfile.TemporaryDirectory(prefix="careful-answer-") as name,
         slow_disk(*DISK, nbytes, READS) as slow,
@@ -262,7 +262,7 @@ def files(nbytes: int) -> Iterator[tuple[Path, Path]]:
 
 
 def one_kind(kind: Kind) -> dict[str, Any]:
-    """When it changed, what was decided, and when which messages had come."""
+    """Returns the time of the change, the decisions, and messages over time."""
     with ExitStack() as stack:
         stack.enter_context(lab_up(*OPTIONS, hops=hops(kind)))
         export, which = stack.enter_context(files(kind.nbytes))
@@ -291,14 +291,14 @@ def one_kind(kind: Kind) -> dict[str, Any]:
 
 
 def times(run: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Returns a run's seconds and messages from the change to each step that there was."""
+    """Returns the seconds and messages from the change to each step of a run."""
     later = [one for one in run["decisions"] if one["at_s"] > run["changed_s"]]
     found = {}
     for name, wanted in (("said", SAYS), ("push", ("changed",)), ("nothing", NOTHING)):
         found[name] = next((one for one in later if one["what"] in wanted), None)
     if found["push"]:
         found["nothing"] = None
-    if run["put_back_s"] is not None:  # what was known of the path, at once
+    if run["put_back_s"] is not None:  # earlier figures of the path, at once
         found["push"] = {"at_s": run["put_back_s"]}
     return {
         name: {
@@ -311,13 +311,13 @@ def times(run: dict[str, Any]) -> dict[str, dict[str, float]]:
 
 
 def _count(run: dict[str, Any], at_s: float) -> int:
-    """Live messages that were measured until then."""
+    """Returns the measured live messages until then."""
     return max((count for when, count in run["counts"] if when <= at_s), default=0)
 
 
 def answered(run: dict[str, Any]) -> dict[str, float] | None:
-    """The answer: a push, or that nothing gains; where what was known is put back at once, the
-    controller's own decision on whether it still holds.
+    """Returns the answer: a push, or the decision that no change gains. If earlier figures were
+    restored at once, the answer is the decision whether they still hold.
     """
     found = times(run)
     if run["put_back_s"] is not None:
@@ -326,7 +326,7 @@ def answered(run: dict[str, Any]) -> dict[str, float] | None:
 
 
 def in_time(run: dict[str, Any]) -> bool:
-    """Reports whether the answer came within 2 s, or 30 messages an arm, the later."""
+    """Reports whether the answer came within 2 s or 30 messages per arm."""
     one = answered(run)
     return one is not None and (one["after_s"] <= SECONDS or one["messages"] <= MESSAGES)
 
@@ -341,7 +341,7 @@ def stays(row: dict[str, Any], args: argparse.Namespace) -> bool:
 
 
 def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Runs each kind that is named, in turn."""
+    """Runs each named kind in turn."""
     for _ in range(args.rounds):
         for kind in args.kinds or KINDS:
             found = {"kind": kind, **one_kind(KINDS[kind])}

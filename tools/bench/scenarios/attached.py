@@ -1,8 +1,7 @@
-"""Measures what it costs a program to share carefuld's interface instead of owning a queue.
+"""Measures a program's cost of sharing carefuld's interface instead of owning a queue.
 
-64-byte requests between two hosts of a lab: from and to programs that own their queues, then from
-and to programs that are attached to carefuld, in turn. Everything waits adaptively. Owns a lab.
-Needs root.
+64-byte requests between two hosts of a lab: between programs that own their queues and between
+programs attached to carefuld, in turn. All wait adaptively. Owns a lab. Needs root.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def asked(here: str, there: str) -> float:
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns a value a round, by who owns the queue."""
+    """Returns a value per round for both ways."""
     built("pair")
     took: dict[str, list[float]] = {"own_us": [], "attached_us": []}
     with lab_up():

@@ -1,7 +1,7 @@
 """Measures the controller's cost: its share of a core in each phase, and its memory.
 
 `tune auto` runs on h1 while h2 reads 4 KiB from it again and again: over GAM x 10, which the
-controller measures and tunes, and on a bare veth, where it tries ways. Owns a lab. Needs root.
+controller measures and tunes, and on a bare veth, where it tries settings. Owns a lab. Needs root.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from careful.control import instances
 ROUNDS = 5
 
 CPU_MAX, RSS_MIB_MAX = 0.02, 100.0
-#: Ways are tried for so long at least; how long the decided controller is watched; and the most
-#: that all phases take, seconds.
+#: Least time for trials, time for which the decided controller is watched, and most time of all
+#: phases, seconds.
 TRYING_S, IDLE_S, PHASES_S = 5.0, 22.0, 60.0
-#: A path that a black box has figures of: messages of 4 KiB take two milliseconds.
+#: A path that a black box can measure: messages of 4 KiB take two milliseconds.
 TUNED = ("--scale", "10", "--mtu", "9000")
 READ = """
 import careful.files
@@ -56,7 +56,7 @@ def spent_s(pid: int) -> float:
 
 
 def phase() -> str:
-    """Returns the controller's phase: it measures at first, has something on trial, or waits."""
+    """Returns the controller's phase: it measures at first, has a trial, or waits."""
     path = known("h1")
     if path.get("on_trial") or path.get("put_back"):
         return "trial"
@@ -66,12 +66,12 @@ def phase() -> str:
 def spent_by_phase(pid: int, until: Callable[[dict[str, float]], bool]) -> dict[str, Any]:
     """Returns a process's share of a core, and the seconds, of each phase.
 
-    until: of the seconds by phase, whether it is enough.
+    until: decides from the seconds by phase whether to stop.
     """
     cpu_s: dict[str, float] = {}
     wall_s: dict[str, float] = {}
     at_h1 = instances.choose(f"{LAB}-h1")
-    wait_until(lambda: instances.tuner(at_h1) == pid, 60, "tune auto")  # Python's start is over
+    wait_until(lambda: instances.tuner(at_h1) == pid, 60, "tune auto")  # after Python's start
     now, spent, at = time.monotonic(), spent_s(pid), phase()
     end = now + PHASES_S
     while not until(wall_s) and now < end:
@@ -89,11 +89,11 @@ def spent_by_phase(pid: int, until: Callable[[dict[str, float]], bool]) -> dict[
 
 @contextmanager
 def controlled() -> Iterator[int]:
-    """Yields the controller's process: careful is up on both hosts, and h2 reads."""
+    """Yields the controller's process, with careful up on both hosts and h2 reading."""
     argv = pinned("h1", "carefulctl", "tune", "auto", "eth1", "--peer", SERVER_IP)
     with tempfile.TemporaryDirectory(prefix="careful-cost-") as name:
         (Path(name) / "file").write_bytes(bytes(8192))
-        # Each command of argv becomes the next one, so the process is the controller.
+        # Each command of argv executes the next, so the process is the controller.
         with (
             daemons("--export", name),
             process(pinned("h2", PYTHON, "-c", READ), quiet=True),

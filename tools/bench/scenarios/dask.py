@@ -1,15 +1,16 @@
 """Dask over careful:// on hosts of a lab: three measurements.
 
 speed: a cluster of four hosts over careful:// and tcp://, in turn. `shuffle`: an array in bands of
-rows becomes one in bands of columns, so that each worker sends to each. `move`: arrays of one
+rows is regrouped in bands of columns, so that each worker sends to each. `move`: arrays of one
 worker are computed with on another.
 gone: how soon a scheduler notices that a worker is gone, over both, in turn. Workers of h2 are
 killed one after the other (SIGKILL); then the carefuld of h3 is, over careful:// alone; at last the
-switch takes the link of h4 away. Nobody computes meanwhile. Before a program's sockets are closed,
-of either kind, the kernel gives its memory back, which takes a core: so its end is kept, too.
-checks: distributed's own checks of comms over careful://, on two hosts; kept, each by name. No
-package of distributed has its tests, so a checkout is needed: --checkout, or that of the installed
-release's tag, fetched with git. tests/support/dask_tests.py says which checks.
+switch takes the link of h4 away. The cluster is idle meanwhile. Before the kernel closes a
+program's sockets, it frees the program's memory, which uses a core. So the time of the program's
+end is recorded too.
+checks: distributed's own checks of comms over careful://, on two hosts, stored by name. Its
+    packages have no tests, so a checkout is needed: --checkout, or the installed release's tag,
+    fetched with git. tests/support/dask_tests.py lists the checks.
 
 The scheduler and the client run on h1. Owns labs. Needs root; tools/setup run build test brings
 Dask.
@@ -52,11 +53,11 @@ DASK_HOSTS, PORT = ("h1", "h2", "h3", "h4"), 8786
 WAYS = ("careful", "tcp")
 CHECKS = ROOT / "tests/support/dask_tests.py"
 SOURCE = "https://github.com/dask/distributed"
-#: A worker that is killed is noticed as its program ends, or at most this much later.
+#: A killed worker is noticed at most this long after its program's end.
 AT_ONCE_S = 0.02
-#: A host that is silent counts as gone after 30 s over either; at most this much later.
+#: A silent host counts as gone after 30 s, or at most this much later.
 LATER_S = 5.0
-#: When a worker's comm ended, by the clock that is this machine's: a line each.
+#: A line with the time of each end of a worker's comm, by this machine's clock.
 SCHEDULER = """
 import asyncio, sys, time
 from distributed import Scheduler
@@ -125,7 +126,7 @@ def worker_argv(address: str, folder: Path) -> tuple[object, ...]:
 
 
 def worked(way: str, mib: int, rounds: int, folder: Path) -> dict[str, list[float]]:
-    """Returns how long a cluster over one way takes."""
+    """Returns a cluster's times with one transport."""
     address = f"{way}://10.77.0.1"
     dask = (PYTHON, "-m", "dask")
     with ExitStack() as stack:
@@ -140,7 +141,7 @@ def worked(way: str, mib: int, rounds: int, folder: Path) -> dict[str, list[floa
 
 
 class Cluster:
-    """A scheduler on h1 that says who comes and goes, and workers."""
+    """A scheduler on h1 that prints arrivals and departures, and workers."""
 
     def __init__(self, way: str, folder: Path, stack: ExitStack) -> None:
         self.address = f"{way}://10.77.0.1"
@@ -162,19 +163,19 @@ class Cluster:
         raise BenchError("the scheduler ended")
 
     def worker(self, host: str) -> subprocess.Popen[str]:
-        """A worker, once the scheduler has it."""
+        """Starts a worker and waits until the scheduler has it."""
         self._workers += 1
         one = self._started(host, *worker_argv(self.address, self._folder / str(self._workers)))
         self._line("there")
         return one
 
     def gone_s(self, since: float) -> float:
-        """Until the scheduler says that a worker is gone, seconds."""
+        """Returns the seconds until the scheduler reports that a worker has gone."""
         return round(float(self._line("gone")[1]) - since, 5)
 
 
 def ended(way: str, workers: int, folder: Path) -> dict[str, Any]:
-    """Seconds until what ended was noticed, over one way."""
+    """Returns the seconds until each end was noticed, with one transport."""
     found: dict[str, Any] = {}
     with ExitStack() as stack:
         cluster = Cluster(way, folder, stack)
@@ -224,7 +225,7 @@ def speed(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def gone(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns the seconds until what ended was noticed, by round and way."""
+    """Returns the seconds until each end was noticed, by round and transport."""
     found: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="careful-dask-") as name:
         for turn in range(args.rounds):
@@ -245,7 +246,7 @@ def release() -> str:
 
 
 def fetched() -> Path:
-    """A checkout of the installed release."""
+    """Fetches a checkout of the installed release."""
     version = release()
     path = ROOT / "build" / f"distributed-{version}"
     if not path.exists():
@@ -254,7 +255,7 @@ def fetched() -> Path:
 
 
 def checked(checkout: Path) -> list[dict[str, str]]:
-    """Name and outcome of each, as pytest says."""
+    """Returns pytest's outcome of each check by name."""
     env = {
         "CAREFUL_DISTRIBUTED": str(checkout),
         "CAREFUL_INSTANCES": " ".join(f"{LAB}-{host}" for host in HOSTS),
@@ -296,12 +297,12 @@ def variant(args: argparse.Namespace) -> str:
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns what a measurement found."""
+    """Returns a measurement's results."""
     return MEASUREMENTS[args.measurement](args)
 
 
 def report_gone(found: dict[str, Any]) -> bool:
-    """Prints the table; whether who is gone is noticed as over TCP."""
+    """Prints the table; reports whether ends are noticed like over TCP."""
     rounds = found["rounds"]
     killed = {way: [s for one in rounds for s in one[way]["worker_s"]] for way in WAYS}
     ended = {way: [s for one in rounds for s in one[way]["ended_s"]] for way in WAYS}

@@ -1,12 +1,12 @@
 """Figures of the papers: P1's 8 and 9 from kept runs of real frames, P1's 14, P3's 5 and 8 from
 the model.
 
-P1 Figure 8: what the model predicts for 4 KiB in 1 to 10 fragments over GAM x 100, next to what it
-took (tests/reports/measure-model.json). P1 Figure 9: messages of 1 to 64 KiB there, cut as FM does
-(128 bytes), as GAM does (4 KiB) and as planned (tests/reports/regret.json). P1 Figure 14: where 64
-KiB spend their time on the way to a disk, and through it to another network. P3 Figure
-5: the bandwidth of a DMA transfer by its size, as the fit has it. P3 Figure 8: what cut-through
-gains, by the ratio of two bandwidths.
+P1 Figure 8: the model's prediction for 4 KiB in 1 to 10 fragments over GAM x 100, next to measured
+times (tests/reports/measure-model.json). P1 Figure 9: messages of 1 to 64 KiB there, cut like FM
+(128 bytes), like GAM (4 KiB) and as planned (tests/reports/regret.json). P1 Figure 14: the parts of
+the time of 64 KiB on the way to a disk, and through it to another network. P3 Figure 5: the
+bandwidth of a DMA transfer by size, from the fit. P3 Figure 8: the gain of cut-through by the ratio
+of two bandwidths.
 Usage: tools/bench/run figures FOLDER      draws p1-figure8.png, -9 and -14, p3-figure5.png and -8
 """
 
@@ -31,7 +31,7 @@ DISKS = {
     "network-disk": {"A": "fixed", "B": "hierarchical", "C": "ramp"},
     "network-disk-network": {"A": "fixed", "B": "hierarchical", "C'": "ramp-up-down"},
 }
-#: Arms of tools/bench/run regret, by the names that P1 gives them.
+#: Arms of tools/bench/run regret by P1's names.
 NAMES = {"128 B": "FM, 128-byte fragments", "4 KiB": "GAM, 4 KiB fragments", "plan": "planned"}
 
 
@@ -42,7 +42,7 @@ def draw(
     series: dict[str, list[float]],
     log: bool,
 ) -> None:
-    """Draws lines from zero on; texts: the title, and what the axes are."""
+    """Draws lines from zero on; texts: the title and the axes' labels."""
     drawn, pair = figure.axes(*texts)
     figure.lines(pair, x, series)
     if log:
@@ -55,7 +55,7 @@ def draw(
 
 
 def predicted(runs: list[dict[str, Any]], path: Path) -> None:
-    """Draws medians of all runs, over the count of fragments."""
+    """Draws medians of all runs over the number of fragments."""
     counts = list(runs[0]["measured_us"])
     series = {
         name: [
@@ -68,7 +68,7 @@ def predicted(runs: list[dict[str, Any]], path: Path) -> None:
 
 
 def cut_three_ways(path_of: dict[str, Any], path: Path) -> None:
-    """Draws medians of all rounds, as a share of 4 KiB fragments', over the message's size."""
+    """Draws medians of all rounds relative to 4 KiB fragments, over the message size."""
     sizes = path_of["sizes"]
     taken = {
         name: [
@@ -85,7 +85,7 @@ def cut_three_ways(path_of: dict[str, Any], path: Path) -> None:
 
 
 def time_parts(path: Path) -> None:
-    """P1 equation 4 around the disk, for each algorithm, on both pipelines."""
+    """Draws P1 equation 4 around the disk, for each algorithm and both pipelines."""
     names, parts = [], []
     for pipeline, strategies in DISKS.items():
         line = load_shipped(pipeline)
@@ -114,7 +114,7 @@ def time_parts(path: Path) -> None:
 
 
 def dma(path: Path) -> None:
-    """Draws transfers of 64 to 8192 bytes, out of host memory and into it."""
+    """Draws transfers of 64 to 8192 bytes from and to host memory."""
     sizes = [float(2**k) for k in range(6, 14)]
     stages = load_shipped("trapeze").stages
     series = {

@@ -1,10 +1,9 @@
 """Measures how much time the receiver's engine saves if the kernel's workers write files.
 
-In a round a file is got from memory into memory twice: first the engine copies it into the page
-cache, then the workers do (`up --file-writes`). Both ends block when there is nothing to do, so
-processor time is work. The engine's time for a GiB bounds how fast one queue takes files from
-several hosts, if the workers have processors of their own. Two hosts of a lab share two cores, so
-here they have none. Owns the lab. Needs root.
+Each round gets a file from memory to memory twice: first the engine copies it into the page cache,
+then the workers do (`up --file-writes`). Both ends block when idle, so processor time is work. The
+engine's time for a GiB bounds the rate of one queue with several hosts, if the workers have other
+processors. Two hosts of a lab share two cores, so here they do not. Owns the lab. Needs root.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ ROUNDS = 5
 
 WHO = ("engine", "workers")
 NBYTES = 1 << 30
-#: The most that the receiver's engine may take with workers, as a share of without.
+#: The bound on the receiver's engine time with workers, relative to without.
 RATIO_MAX = 0.95
 
 
@@ -51,7 +50,7 @@ def threads_s(pid: int) -> tuple[float, float]:
 
 
 def got(work: Path) -> float:
-    """How long it takes to get the file again."""
+    """Returns the time of another get of the file."""
     (work / "out").unlink(missing_ok=True)
     began = time.monotonic()
     run(*pinned(CLIENT, CTL, "get", f"{SERVER_IP}:big", work / "out"))
@@ -73,7 +72,7 @@ def costs(work: Path, who: str) -> dict[str, Any]:
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
-    """All rounds."""
+    """Returns all rounds."""
     with lab_up(), tempfile.TemporaryDirectory(dir="/dev/shm") as name:
         big_file(Path(name) / "big", NBYTES)
         rows = [{who: costs(Path(name), who) for who in WHO} for _ in range(args.rounds)]
@@ -81,7 +80,7 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def report(kept: dict[str, Any]) -> bool:
-    """Prints the table; whether the receiver's engine has less to do."""
+    """Prints the table; reports whether the receiver's engine has less to do."""
     rounds = kept["rounds"]
     rows = {
         f"{what}, {part}": f"{host}_{part}_s"

@@ -1,7 +1,7 @@
 """`carefulctl fleet put` to 8 lab hosts next to 1, whose links are emulated.
 
-A lab of its own, with a link for each host; the two take turns, and the ratio of medians counts.
-Prints one JSON object, and keeps it with --keep. The links mostly sleep; the load is told.
+Owns a lab with a link for each host. The two take turns, and the ratio of medians counts. Prints
+one JSON object, and stores it with --keep. The links mostly sleep; the report has the load.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bench_lab import LAB, TOOL, BenchError, ctl, lab_up, on, run, up
 ROUNDS = 3
 
 
-#: The most that eight hosts may take longer than one.
+#: The bound on the time of eight hosts relative to one.
 RATIO_MAX = 1.5
 
 
@@ -79,6 +79,6 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def report(kept: dict[str, Any]) -> bool:
-    """Prints the medians; reports whether many hosts take little longer than one."""
+    """Prints the medians; reports whether eight hosts are within the bound."""
     print(f"one host {kept['one_s']} s, all {kept['all_s']} s: {kept['ratio']} times as long")
     return bool(kept["ratio"] <= RATIO_MAX)

@@ -1,12 +1,11 @@
 """A transfer next to strangers: frames of no session, handshakes, and peers that misbehave.
 
-Each flood goes to careful's port, and as it is to a port where nobody listens: what it takes
-beyond that is careful's doing, and shall be 10 % at most. Beside a peer with a session that does
-one of the misdeeds of tests/support/rogue.py again and again, the transfer shall take 1.5 times
-its time alone at most, whichever it is. In no round may a stranger take a credit, or leave a peer
-or a lost frame behind. With --seal all three hosts have keys, also the one that floods, and the
-peer that misbehaves is tests/support/rogue_keyed.py. Owns a lab of three hosts. Needs root;
-tools/setup run build test brings scapy.
+Each flood goes to careful's port, and unchanged to an unused port. careful may add at most 10 % to
+the transfer's time. Next to a peer with a session that repeats one of the misdeeds of
+tests/support/rogue.py, the transfer may take at most 1.5 times its time alone. In no round may a
+stranger take a credit, or leave a peer or a lost frame behind. With --seal all three hosts have
+keys, also the flooding host, and the misbehaving peer is tests/support/rogue_keyed.py. Owns a lab
+of three hosts. Needs root; tools/setup run build test brings scapy.
 """
 
 from __future__ import annotations
@@ -49,15 +48,15 @@ FLOODS = {
 }
 
 
-#: A carefuld with `--xdp native` never asks for peace, so nobody can answer late.
+#: A carefuld with `--xdp native` never asks for the measurement lock, so no peer can answer late.
 MISDEEDS = tuple(one for one in rogue.MISDEEDS if one not in rogue.APART)
-#: With keys: anything that a program can ask for.
+#: With keys: all misdeeds that a program can request.
 KEYED = "asks-anything"
 BAD = {*MISDEEDS, KEYED}
 
 
 def arms(seal: str) -> tuple[str, ...]:
-    """Returns the arms; seal: "" without keys, else as `up --seal` says it."""
+    """Returns the arms; seal: "" without keys, else the word of `up --seal`."""
     return ("alone", *FLOODS, *([KEYED] if seal else MISDEEDS))
 
 
@@ -69,7 +68,7 @@ def datagram(mac: str, port: int, source_port: int, payload: bytes) -> bytes:
 
 
 def frame(rng: random.Random) -> bytes:
-    """A frame of the datapath, right in all but its cookie."""
+    """Returns a frame of the datapath that is valid except for its cookie."""
     fields = {"version": int(lib.CAREFUL_WIRE_VERSION), "type": int(lib.CAREFUL_DATA)}
     whole = int(lib.CAREFUL_F_FIRST | lib.CAREFUL_F_LAST)
     head = pack("careful_hdr", **fields, flags=whole, cookie=rng.getrandbits(63), seq=1)
@@ -79,7 +78,7 @@ def frame(rng: random.Random) -> bytes:
 
 
 def hello(rng: random.Random) -> bytes:
-    """A HELLO that begins an attempt, or pretends to have been challenged."""
+    """Returns a HELLO that begins an attempt, or has an invented token."""
     token = rng.choice((0, rng.getrandbits(63)))
     fields = {"version": int(lib.CAREFUL_WIRE_VERSION), "type": int(lib.CAREFUL_HELLO)}
     values = {"window": 64, "buffer_bytes": 4096, "frame_bytes": 3840, "cookie": 1}
@@ -107,7 +106,7 @@ def write_frames(folder: Path) -> None:
 
 @contextmanager
 def stranger(arm: str, folder: Path, seal: str) -> Iterator[None]:
-    """Runs a stranger as long as the block; it ends by itself."""
+    """Runs a stranger during the block; it ends by itself."""
     if arm == "alone":
         yield
         return
@@ -132,7 +131,7 @@ def stranger(arm: str, folder: Path, seal: str) -> Iterator[None]:
 
 
 def arrived(found: dict[str, Any]) -> int:
-    """Frames that XDP saw."""
+    """Returns the frames that XDP saw."""
     return sum(found["xdp_counters"].values())
 
 
@@ -146,7 +145,7 @@ def left(found: dict[str, Any]) -> dict[str, int]:
 
 
 def one_round(folder: Path, rng: random.Random, seal: str) -> dict[str, Any]:
-    """Each arm once, in any order."""
+    """Runs each arm once, in random order."""
     made: dict[str, Any] = {}
     for arm in rng.sample(arms(seal), len(arms(seal))):
         before = status("h1")
@@ -177,7 +176,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
-    """All rounds, in a lab of three hosts; their files lie in memory."""
+    """Returns all rounds in a lab of three hosts, with files in memory."""
     rng, seal = random.Random(1), args.seal
     with lab_up("--hosts", 3), tempfile.TemporaryDirectory(dir="/dev/shm") as name:
         folder = Path(name)
@@ -198,7 +197,7 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def report(kept: dict[str, Any]) -> bool:
-    """Prints the table; whether both bounds are met, and nothing was left."""
+    """Prints the table; reports whether both bounds are met and nothing was left."""
     rounds = kept["rounds"]
     names = [arm for arm in arms(kept.get("seal", "")) if arm in rounds[0]]
     alone = statistics.median(one["alone"]["s"] for one in rounds)

@@ -1,9 +1,8 @@
-"""Measures how soon 64 bytes are answered after an idle second, and what waiting for them costs.
+"""Measures the answer time of 64 bytes after an idle second, and the cost of waiting.
 
-In a round a program that owns its queue and waits adaptively answers first (pair.c), then one that
-blocks in a TCP connection (in Python, which adds a few µs). Then a carefuld on each host has a
-session with the other and nothing to do. Two hosts of a lab, one core each. Owns the lab. Needs
-root.
+In each round a program that owns its queue and waits adaptively answers (pair.c), then a program
+that blocks on a TCP connection (in Python, which adds a few µs). Then an idle carefuld on each host
+has a session with the other. Two hosts of a lab, one core each. Owns the lab. Needs root.
 """
 
 from __future__ import annotations
@@ -74,13 +73,13 @@ def answered_us() -> float:
 
 
 def on_cpu_ns(pid: int) -> int:
-    """How long a process has had a processor, all threads."""
+    """Returns the processor time of all threads of a process."""
     stats = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(one.read_text().split()[0]) for one in stats)
 
 
 def shares() -> dict[str, float]:
-    """Returns the share of a core that an idle carefuld takes, by host."""
+    """Returns the share of a core that an idle carefuld uses, by host."""
     with daemons("--xdp", "native", "--export", "/dev/shm", pin=True):
         run(*on(CLIENT, CTL, "ls", f"{SERVER_IP}:"))
         pids = {host: int(status(host)["pid"]) for host in HOSTS}
@@ -105,7 +104,7 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def report(kept: dict[str, Any]) -> bool:
-    """Prints the table; whether both are within their bounds."""
+    """Prints the table; reports whether both are within their bounds."""
     rounds = kept["rounds"]
     ratios = [one["careful_us"] / one["tcp_us"] for one in rounds]
     shares = [share for one in rounds for share in one["share"].values()]

@@ -1,17 +1,17 @@
-"""Counts the engine's instructions, by layer and by function: no clock, no noise.
+"""Counts the engine's instructions by layer and function, without a clock or noise.
 
 Builds build/gcc/null (tools/bench/null.c) and runs it under callgrind for each kind of KINDS.
-valgrind's CPU has AES, so the cipher is AES-256-GCM. An inlined function counts for the file that
-it stands in. Needs valgrind, and no privilege.
+valgrind's CPU has AES, so the cipher is AES-256-GCM. An inlined function counts for its own file.
+Needs valgrind, and no privilege.
 
-With --against it compares with a kept run, as tests/reports/instructions.json, and fails if
-something takes 3 % more than it did, or the run does not have it.
+With --against it compares with a stored run, like tests/reports/instructions.json, and fails if a
+kind needs 3 % more, or the run lacks it.
 
-With --times it runs the rows of a table of TIMES in turn, and prints the least time of each.
-`copy` shows what a copy into the send buffer costs (careful_alloc() saves it), `sealing` what
-sealing costs a large frame.
+With --times it runs the rows of a table of TIMES in turn, and prints the least time of each. `copy`
+shows the cost of a copy into the send buffer (careful_alloc() saves it), `sealing` the cost of
+sealing a large frame.
 
-Several programs, built from other commits, get a column each.
+Further programs, built from other commits, get a column each.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from bench_lab import BenchError, built, commit, run
 
-#: The kinds that are counted: name -> (null's words, a unit of it).
+#: Counted kinds: name -> (null's words, the unit).
 KINDS = {
     "request": (["request", 2000, 64], "request and reply"),
     "lent": (["lent", 2000, 64], "request and reply, built in a send buffer"),
@@ -43,9 +43,9 @@ KINDS = {
     "store-encrypt": (["store", 4, 1 << 20, "encrypt"], "frame of a store, sealed encrypt"),
     "request-encrypt": (["request", 2000, 64, "encrypt"], "request and reply, sealed encrypt"),
 }
-#: Times a kept run's instructions that are too many.
+#: A kind fails if it needs this many times a stored run's instructions.
 MORE = 1.03
-#: Table -> (what each time is of, null's figure, rows: name -> null's words).
+#: Table -> (the timed thing, null's figure, rows: name -> null's words).
 SEALS = ("", "auth", "encrypt")
 TIMES: dict[str, tuple[str, str, dict[str, list[object]]]] = {
     "copy": (
@@ -63,13 +63,13 @@ TIMES: dict[str, tuple[str, str, dict[str, list[object]]]] = {
         {seal or "plain": ["store", 20, 1 << 20, *filter(None, [seal])] for seal in SEALS},
     ),
 }
-#: Runs of a row in a round: in so short a time nobody else may have run.
+#: Short runs of a row per round, so that one can be undisturbed.
 TIMES_RUNS = 20
 LAYERS = ("engine", "message", "link", "device")
 
 
 class Cost(NamedTuple):
-    """Instructions of one unit: all, by layer and by function; and calls of the device."""
+    """Instructions of a unit: total, by layer and by function; and calls of the device."""
 
     total: float
     layers: dict[str, float]
@@ -78,7 +78,7 @@ class Cost(NamedTuple):
 
 
 def layer_of(path: str) -> str:
-    """The folder of datapath that a file stands in; what is shared, or not ours."""
+    """Returns a file's folder in datapath, or names shared and foreign code."""
     if found := re.search(r"datapath/(\w+)/", path):
         return found[1]
     if "tools/bench/memory" in path:
@@ -115,13 +115,13 @@ def read_profile(text: str) -> Counter[tuple[str, str]]:
 
 
 def null(argv: list[str]) -> dict[str, Any]:
-    """Returns the last line that a run of null prints."""
+    """Returns the last line of a run of null."""
     found: dict[str, Any] = json.loads(run(*argv).splitlines()[-1])
     return found
 
 
 def measure(program: Path, kind: str) -> Cost:
-    """One run under callgrind."""
+    """Runs null under callgrind."""
     words = KINDS[kind][0]
     with tempfile.TemporaryDirectory(prefix="careful-instructions.") as work:
         out = Path(work) / "callgrind.out"
@@ -139,7 +139,7 @@ def measure(program: Path, kind: str) -> Cost:
 
 
 def report(kind: str, costs: list[Cost], top: int) -> None:
-    """One table: a column for each program."""
+    """Prints a table with a column for each program."""
     print(f"\n{KINDS[kind][1]}")
     rows: list[tuple[str, list[float]]] = [("instructions", [cost.total for cost in costs])]
     others = {name for cost in costs for name in cost.layers} - set(LAYERS)
@@ -164,7 +164,7 @@ def times(program: Path, name: str, rounds: int) -> dict[str, float]:
 
 
 def grown(found: dict[str, list[Any]], kept: dict[str, Any]) -> list[str]:
-    """Returns the kinds that take MORE than in a kept run, and those that the run lacks."""
+    """Returns the kinds that need MORE than in a stored run, and those that it lacks."""
     lines = []
     for kind, costs in found.items():
         now = costs[0]["total"]

@@ -1,7 +1,7 @@
-"""How well `carefulctl measure` measures: many runs over emulated links, judged by the links.
+"""Judges `carefulctl measure` by many runs over emulated links and the links' reports.
 
-Owns a lab for the time of its runs, and the file that keeps every run: further runs are
-added to those that are there, so that they can be made in pieces. Needs root.
+Owns a lab during its runs, and the file of all runs. Further runs are added to it, so the work can
+be done in pieces. Needs root.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ ROUNDS = 40
 ROWS = "runs"
 PATHCHAR_ERROR_MAX = 0.05
 PATHCHAR_SECONDS_MAX = 30.0
-#: Four hops of 10, 5, 2 and 8 Mbit/s: a slow one before a fast one.
+#: Four hops of 10, 5, 2 and 8 Mbit/s, a slow one before a fast one.
 PATHCHAR_MBIT = (10, 5, 2, 8)
 
-#: P1 Table 1; its stage 2 has the largest overhead, and none has more G.
+#: P1 Table 1; its stage 2 has the largest g and the largest G.
 GAM = PIPELINES / "gam.toml"
 BLACKBOX_BOTTLENECK = 2
 BLACKBOX_ERROR_MAX = 0.05
-#: P1 Table 3: its CPU is the bottleneck of small fragments, its wire of large ones.
+#: P1 Table 3: the CPU is the bottleneck of small fragments, the wire of large ones.
 GMS = GAM.with_name("gms.toml")
 TRANSITION_STAGES = (3, 1)
 TRANSITION_ERROR_MAX = 0.10
@@ -45,7 +45,7 @@ def pathchar_file() -> str:
 
 
 def pathchar_once() -> dict[str, Any]:
-    """One measurement next to what the links applied meanwhile."""
+    """Returns a measurement and the links' applied figures."""
     links("--reset")
     found = ctl("h1", "measure", "pathchar", "h2")
     hops = []
@@ -69,7 +69,7 @@ def pathchar_once() -> dict[str, Any]:
 
 
 def pathchar_report(runs: list[dict[str, Any]]) -> bool:
-    """Prints the table: errors against what each link applied to its punctual frames."""
+    """Prints the table of errors relative to each link's punctual frames."""
     met = all(one["elapsed_s"] < PATHCHAR_SECONDS_MAX for one in runs)
     print(HEAD)
     for number, mbit in enumerate(PATHCHAR_MBIT):
@@ -92,7 +92,7 @@ def unit(name: str) -> str:
 
 
 def blackbox_once() -> dict[str, Any]:
-    """One measurement next to what the links applied meanwhile."""
+    """Returns a measurement and the links' applied figures."""
     links("--reset")
     found = ctl("h1", "measure", "blackbox", "h2")
     after = links()
@@ -117,7 +117,8 @@ def blackbox_report(runs: list[dict[str, Any]]) -> bool:
     """Prints the table; reports whether all is met."""
     met = True
     print(HEAD)
-    # Trains see the schedule, which late frames do not move; single frames what links took.
+    # Trains see the schedule, which late frames do not move; single frames see the links' real
+    # times.
     judged = {("g_b", "asked"), ("sum_G_others", "applied")}
     for name, against in itertools.product(("g_b", "sum_G_others"), ("asked", "applied")):
         known = [one for one in runs if one[name] is not None]
@@ -131,7 +132,9 @@ def blackbox_report(runs: list[dict[str, Any]]) -> bool:
 
 
 def transition_once() -> dict[str, Any]:
-    """Measures where one bottleneck takes over from another; the links' figures say where."""
+    """Measures the size at which one bottleneck replaces another; the links' figures give the
+    truth.
+    """
     links("--reset")
     found = ctl("h1", "measure", "blackbox", "h2", "--time", "8")
     asked = [link["asked"] for link in links()]
@@ -145,7 +148,7 @@ def transition_once() -> dict[str, Any]:
 
 
 def transition_report(runs: list[dict[str, Any]]) -> bool:
-    """Prints the errors of runs that found one transition."""
+    """Prints the errors of runs with exactly one transition."""
     errors: list[float] = [
         abs(one["transitions_bytes"][0] / one["asked_bytes"] - 1)
         for one in runs
@@ -156,7 +159,7 @@ def transition_report(runs: list[dict[str, Any]]) -> bool:
 
 
 def each(once: Callable[[], dict[str, Any]]) -> Callable[[int], Iterator[dict[str, Any]]]:
-    """One run after the other."""
+    """Makes one run after the other."""
     return lambda count: (once() for _ in range(count))
 
 
@@ -172,9 +175,9 @@ def both_up() -> None:
 
 @dataclass(frozen=True)
 class Measurement:
-    """hops: returns the links' file; options: of `tools/lab up`; the rest in order of use.
+    """hops: returns the links' file; options: of `tools/lab up`; the others in order of use.
 
-    made: yields this many runs; where: a command that puts the links on a processor.
+    made: yields this many runs; where: a command that pins the links to a processor.
     """
 
     hops: Callable[[], str]
@@ -222,7 +225,7 @@ def variant(args: argparse.Namespace) -> str:
 
 
 def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Makes this many runs more."""
+    """Makes this many further runs."""
     chosen = MEASUREMENTS[args.measurement]
     with lab_up(*chosen.options, hops=chosen.hops(), where=chosen.where):
         chosen.prepare()
@@ -230,5 +233,5 @@ def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def report(kept: dict[str, Any]) -> bool:
-    """Prints the table; reports whether the measurement keeps to its bounds."""
+    """Prints the table; reports whether the measurement meets its bounds."""
     return MEASUREMENTS[kept.get("variant") or kept["measurement"]].report(kept["runs"])

@@ -38,7 +38,7 @@ PLUGIN = ROOT / ".venv/lib/nbdkit/plugins/nbdkit-careful-plugin.so"
 #: Serves h2's image to a command at h1, which finds it by $uri.
 NBDKIT = ("nbdkit", "-U", "-", PLUGIN, "host=10.77.0.2", "path=image", "--run")
 IMAGE_BYTES, PORT, SECONDS = 256 << 20, 10809, 3
-#: The figures of each arm, and their titles.
+#: Each arm's figures and their titles.
 FIGURES = {
     "copy_s": "nbdcopy of 256 MiB, s",
     "reads_1": "reads a second",
@@ -82,14 +82,14 @@ CHECKED = "e2fsck -fn /srv/nbd/image > /run/fsck; du -k /srv/nbd/image | cut -f1
 
 
 def job_of(text: str) -> dict[str, Any]:
-    """Returns fio's figures of its only job."""
+    """Returns the figures of fio's only job."""
     (job,) = json.loads(text[text.index("{") : text.rindex("}") + 1])["jobs"]
     return dict(job)
 
 
 @contextmanager
 def exported(*options: str) -> Iterator[Path]:
-    """Yields the folder that h2 exports, with an image; careful is up on both hosts of a lab."""
+    """Yields h2's exported folder with an image; careful is up on both hosts of a lab."""
     need("fio", "nbdkit", "nbdcopy")
     with lab_up(), tempfile.TemporaryDirectory() as name:
         (Path(name) / "image").write_bytes(os.urandom(IMAGE_BYTES))
@@ -98,12 +98,12 @@ def exported(*options: str) -> Iterator[Path]:
 
 
 def careful(client: str) -> str:
-    """Returns what a client of the plugin prints, on h1."""
+    """Returns the output of a client of the plugin on h1."""
     return run(*on("h1", *NBDKIT, client))
 
 
 def tcp(client: str) -> str:
-    """Returns what a client of h2's nbdkit prints."""
+    """Returns the output of a client of h2's nbdkit."""
     return run(*on("h1", "sh", "-c", f"uri=nbd://{SERVER_IP}:{PORT}; {client}"))
 
 
@@ -126,7 +126,7 @@ def figures(arm: Callable[[str], str]) -> dict[str, float]:
 
 
 def compare(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns the figures of both arms, a turn each in a round."""
+    """Returns the figures of both arms, which take turns."""
     found = []
     with exported() as folder:
         serve = ("nbdkit", "-f", "-r", "--ipaddr", SERVER_IP, "-p", PORT, "file", folder / "image")
@@ -141,7 +141,7 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def verify(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns what fio reports."""
+    """Returns fio's report."""
     with exported(":rw") as folder:
         out = folder / "fio.json"
         fio = f"fio {WORKLOAD} --size={IMAGE_BYTES} --runtime={args.seconds} --output={out}"
@@ -173,7 +173,7 @@ def machines(*words: str) -> str:
 
 
 def inside(host: str, script: str, client: Path | None = None) -> str:
-    """Runs a script on a machine and returns what it prints; all its commands must succeed."""
+    """Runs a script on a machine and returns its output; each command must succeed."""
     text = script.replace("CLIENT", str(client))
     return machines("exec", "--name", NAME, host, "--", "sh", "-ec", text)
 
@@ -225,12 +225,14 @@ def variant(args: argparse.Namespace) -> str:
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns what a measurement found."""
+    """Returns a measurement's results."""
     return MEASUREMENTS[args.measurement](args)
 
 
 def report(kept: dict[str, Any]) -> bool:
-    """Prints the medians, or what fio and the file system said; reports whether it found errors."""
+    """Prints the medians, or the reports of fio and the file system; reports whether there were no
+    errors.
+    """
     if "rounds" not in kept:
         print(json.dumps(kept, indent=2))
         return bool(kept.get("status", 0) == kept.get("errors", 0) == 0)

@@ -1,7 +1,7 @@
 """`careful.notebook.status()` in a kernel next to `!carefulctl status` in a cell, in turn.
 
-Both make the table of one carefuld with one peer; the kernel's makes its HTML, too. The times
-of the import and of the first call, which a kernel makes once, are kept. Owns a lab. Needs root.
+Both make the table of one carefuld with one peer; the kernel's also makes HTML. The times of the
+import and of the first call are stored separately. Owns a lab. Needs root.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def report(found: dict[str, Any]) -> bool:
-    """Prints both; whether the call is the shorter one."""
+    """Prints both; reports whether the call is faster."""
     call, command = (statistics.median(found[key]) for key in ("call_ms", "command_ms"))
     print(f"status() {call:.1f} ms, carefulctl status {command:.0f} ms, medians")
     print(f"import {found['import_ms']:.0f} ms, the first status() {found['first_ms']:.0f} ms")

@@ -56,7 +56,7 @@ def variant(args: argparse.Namespace) -> str:
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
-    """Rounds of both protocols, in turn."""
+    """Returns the rounds of both protocols."""
     name, what = ("null", "halves") if args.calls else ("null_operations", "operations")
     program = built(name) / name
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in PROTOCOLS}
@@ -76,7 +76,7 @@ def cost_ns(runs: list[dict[str, Any]], operation: str) -> float:
 
 
 def rows_of(kept: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    """Returns the operations, or the calls, that a run timed."""
+    """Returns the timed operations or calls of a run."""
     return CALLS if kept.get("variant") == "calls" else OPERATIONS
 
 
@@ -102,7 +102,7 @@ def report(kept: dict[str, Any]) -> bool:
 
 
 def _most(counts: list[int]) -> int:
-    """Below it are 99 of 100."""
+    """Returns the 99th percentile."""
     left = sum(counts) // 100
     for at in range(len(counts) - 1, -1, -1):
         left -= counts[at]
@@ -112,7 +112,7 @@ def _most(counts: list[int]) -> int:
 
 
 def draw(kept: dict[str, Any], path: Path) -> None:
-    """The first round's histograms, a row for each operation."""
+    """Draws the first round's histograms, a row for each operation."""
     timed = rows_of(kept)
     drawn, rows = figure.grid(len(timed), 2, size=(14.0, 2.6 * len(timed)), widths=(1.0, 1.0))
     for (operation, texts), pairs in zip(timed.items(), rows, strict=True):

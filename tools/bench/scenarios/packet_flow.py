@@ -1,7 +1,7 @@
-"""P5's Figure 3 of a running engine: how a burst falls back to large transfers.
+"""Draws P5's Figure 3 from a running engine: a burst falls back to large transfers.
 
-Bursts of 8 KiB stores, planned in fragments of 1 KiB, over a bare veth: the first goes in small
-pulses; what waited meanwhile leaves in full frames. Owns a lab. Needs root and bcc.
+Bursts of 8 KiB stores, planned in fragments of 1 KiB, over a bare veth: the first store leaves in
+small pulses, the backlog in full frames. Owns a lab. Needs root and bcc.
 Usage: tools/bench/run packet_flow FILE      draws the largest burst of five seconds, .png or .svg
 """
 
@@ -36,7 +36,7 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
             try:
                 ctl("h1", "trace", "frames", *words)
                 break
-            except BenchError:  # until both nodes are there
+            except BenchError:  # until both nodes are up
                 if sent.done():
                     raise
         sent.result()
@@ -44,6 +44,6 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def report(kept: dict[str, Any]) -> bool:
-    """Prints where the picture is."""
+    """Prints the picture's file name."""
     print(kept["picture"])
     return True

@@ -1,9 +1,8 @@
-"""Writes the tables of tests/reports/speed.md and benchmarks.md from the kept runs.
+"""Writes the tables of tests/reports/speed.md and benchmarks.md from the stored runs.
 
-`tools/bench/run speed` and `carefulctl bench` made speed.json and bench.json. A page is written
-again from its heading "A kept run" on. The verdict that follows a table of benchmarks.md stays,
-except for its first sentence. With --check nothing is written: status 1 says that a page belongs to
-another run.
+`tools/bench/run speed` and `carefulctl bench` made speed.json and bench.json. Replaces a page from
+its heading "A kept run" on. The verdict after a table of benchmarks.md stays, except for its first
+sentence. --check writes nothing; exit status 1 means that a page belongs to another run.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ HEADING = "## A kept run"
 
 
 def sentence(count: Counter[str | None]) -> str:
-    """Returns in how many cells which protocol is ahead."""
+    """Returns a sentence with the number of cells in which each protocol is ahead."""
     said = bench.verdict(count)
     return f"{said[0].upper()}{said[1:]}."
 
 
 def of_bench(whole: dict[str, Any], old: str) -> str:
-    """Returns P2's tables, each with the verdict that the old page has."""
+    """Returns P2's tables, each with the verdict of the old page."""
     given, found = whole["inputs"], bench.read(whole)
     kernel = ".".join(given["kernel"].split(".")[:2])
     paragraphs = old.split("\n\n")

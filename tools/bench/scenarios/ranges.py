@@ -1,10 +1,10 @@
-"""A thousand ranges of one file by fsspec's cat_ranges: careful://, http:// from nginx, and SFTP.
+"""Measures a thousand ranges of a file by fsspec's cat_ranges: careful://, http:// from nginx, and
+SFTP.
 
-The last is OpenSSH's sftp-server over plain TCP, without encryption, which fsspec reads with
-paramiko.
+The SFTP server is OpenSSH's, over plain TCP without encryption; fsspec reads it by paramiko.
 
-Each side has a core of its own, and each round both, in turn. Owns a lab. Needs root;
-tools/setup run bench installs what it compares with.
+Each side has its own core; a round measures each in turn. Owns a lab. Needs root; tools/setup run
+bench installs the other servers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ with socket.create_server(("10.77.0.2", 8022)) as listener:
         one.close()
 """
 WAYS = ("careful", "http", "sftp")
-#: How much longer one of the others takes, at least.
+#: The least ratio of another's time to careful's.
 FASTER_MIN = 5.0
 READ = """
 import fsspec, json, paramiko, random, socket, sys, time
@@ -80,7 +80,7 @@ http {{
 
 @contextmanager
 def exported(folder: Path) -> Iterator[None]:
-    """The folder, by carefuld, by nginx and by SFTP."""
+    """Serves the folder by carefuld, nginx and SFTP."""
     conf = folder / "nginx.conf"
     conf.write_text(NGINX.format(folder=folder, port=PORT))
     with (
@@ -93,7 +93,7 @@ def exported(folder: Path) -> Iterator[None]:
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
-    """Seconds by size and way, a value a round."""
+    """Returns seconds by size and server, a value per round."""
     found: dict[str, dict[str, list[float]]] = {}
     with lab_up(), tempfile.TemporaryDirectory(dir="/dev/shm") as name:
         folder = Path(name)
@@ -111,7 +111,7 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def report(kept: dict[str, Any]) -> bool:
-    """Prints the table; whether careful is as much faster as it shall be."""
+    """Prints the table; reports whether careful meets its bounds."""
     print(f"{kept['ranges']} ranges of" + "".join(f"{way:>13}" for way in WAYS))
     met = True
     for size, ways in kept["seconds"].items():

@@ -1,11 +1,11 @@
-"""How far the planned fragments are from the best there are: stores over paths of the lab.
+"""Measures the distance of planned fragments from the best ones, by stores over paths of the lab.
 
 The planner's choice for each path comes from a black box's measurement. It is compared with a sweep
 of fragment sizes (on a bare veth also of netTx's threshold) and with static choices, all
 interleaved in random order. The best of the sweep is chosen on half of the rounds and judged on the
-other half; intervals are from rounds drawn again (regrets.py). With --auto `tune auto` runs on the
-path next to a mix of the messages until it has decided, and what it left in effect stands in the
-planner's place. Owns a lab for the time of each path. Needs root.
+other half; intervals come from redrawn rounds (regrets.py). With --auto, `tune auto` runs on the
+path next to a mix of the messages until it has decided, and its settings replace the planner's.
+Owns a lab for each path. Needs root.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ ROUNDS = 12
 
 KIB = 1024
 SIZES = [KIB << i for i in range(7)]
-#: Fragments that a message is cut into, of the sweep.
+#: Fragments per message in the sweep.
 COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64)
 FRAGMENT_BYTES_MIN = 128
-#: Static choices, payload bytes: GAM's and FM's (P1 section 5.4), and as much as a frame holds.
+#: Static choices, payload bytes: GAM's and FM's (P1 section 5.4), and a full frame.
 STATIC = {"4 KiB": 4096, "128 B": 128, "MTU": 1 << 20}
-#: Gain of the planned fragments over one, at 4 KiB with 90 bytes of headers a frame: the model's
-#: (`carefulctl plan --pipeline gam --bytes 4KiB --header-bytes 90`), and how much of it there is.
+#: Gain of the planned fragments over one at 4 KiB with 90 bytes of headers per frame: the model's
+#: (`carefulctl plan --pipeline gam --bytes 4KiB --header-bytes 90`), and the least share of it.
 GAIN_PATH, GAIN_BYTES, GAIN_MODEL, GAIN_SHARE = "gam-headers", 4096, 0.451, 0.90
-#: As SCALED, but G is charged for headers, too.
+#: Like SCALED, but headers are charged with G too.
 FRAMES = ("--scale", "100", "--charge", "frame", "--mtu", "9000")
 
 #: The threshold of an untuned path.
@@ -50,10 +50,10 @@ PATHS: dict[str, tuple[str | None, tuple[str, ...]]] = {
     "slow": (equal_hops(20, 20, 60, 20, 20), SCALED),
     "veth": (None, ("--mtu", "9000")),
 }
-#: Least pulses of netTx that are swept, bytes: on an emulated link, which takes milliseconds a
-#: frame, when frames are kicked makes no difference.
+#: Minpulses of netTx in the sweep, bytes. On an emulated link, with milliseconds per frame, the
+#: time of the kick makes no difference.
 PULSES = {"veth": (1, 4096, 65536)}
-#: How often more a path of microseconds is measured.
+#: Factor of repetitions for a path of microseconds.
 MORE = {"veth": 25}
 
 
@@ -64,7 +64,7 @@ def planned_for(nbytes: int, planned: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def sweep(path: str, nbytes: int, payload_bytes: int) -> list[dict[str, Any]]:
-    """Fragments and least pulses, those that make the same of a message once.
+    """Returns the fragments and minpulses of the sweep, without equivalent ones.
 
     payload_bytes: of a frame.
     """
@@ -82,7 +82,7 @@ def sweep(path: str, nbytes: int, payload_bytes: int) -> list[dict[str, Any]]:
 
 
 def arms(path: str, nbytes: int, ours: dict[str, Any], payload_bytes: int) -> list[dict[str, Any]]:
-    """Returns a message's arms: ours, static, and the sweep."""
+    """Returns a message's arms: planned, static, and the sweep."""
     found = [{"name": "plan", **ours}]
     found += [{"name": name, "plan": fixed(size), "net_tx": None} for name, size in STATIC.items()]
     return found + sweep(path, nbytes, payload_bytes)
@@ -95,7 +95,7 @@ def path_up(path: str) -> AbstractContextManager[None]:
 
 
 def one_path(path: str, rounds: int) -> dict[str, Any]:
-    """Everything of one path, in a lab of its own."""
+    """Measures a path in its own lab."""
     with path_up(path):
         found, planned, payload_bytes = plans()
         sizes = [
@@ -115,7 +115,7 @@ def one_path(path: str, rounds: int) -> dict[str, Any]:
 
 
 def tuned_path(path: str, rounds: int, limit_s: float) -> dict[str, Any]:
-    """The same of what `tune auto` leaves in effect."""
+    """The same for the settings of `tune auto`."""
     with path_up(path):
         many = rounds * MORE.get(path, 1)
         found = auto.swept(SIZES, lambda *of: arms(path, *of), many, limit_s)
@@ -136,7 +136,7 @@ def stays(row: dict[str, Any], args: argparse.Namespace) -> bool:
 
 
 def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Measures the paths that are named, one after the other."""
+    """Measures the named paths in turn."""
     for path in args.paths or PATHS:
         if args.auto:
             yield tuned_path(path, args.rounds, args.limit_s)
@@ -145,7 +145,7 @@ def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def report(kept: dict[str, Any]) -> bool:
-    """Prints the tables; reports whether the plan keeps to the bounds on each path."""
+    """Prints the tables; reports whether the plan meets the bounds on each path."""
     paths = kept["paths"]
     names = ("plan", *STATIC)
     found = {one["path"]: choices(one["sizes"], names) for one in paths}

@@ -1,13 +1,12 @@
-"""Writes of 1 to 64 KiB into a slow store, as planned and otherwise.
+"""Measures writes of 1 to 64 KiB into a slow store, planned and otherwise.
 
 The path is P1 section 5.5's: a network five times slower than GAM and a disk of 4 ms, all times 20.
 
-Flat fragmentation takes fragments of one size through every stage, the disk, too: here each is
-a write of its own, which nothing joins. The planned (P1 section 4.3) takes small frames through
-the network and blocks to the disk: what the tune map's store threshold says. Beside it stand a
-sweep of frames and thresholds, whose best is chosen on half of the rounds and judged on the other
-half, and frames of one size for all messages. Owns a lab and a FUSE disk
-(slowfs.c). Needs root.
+Flat fragmentation uses fragments of one size in every stage and also on the disk: each is its own
+write. The plan (P1 section 4.3) uses small frames in the network and blocks on the disk, by the
+tune map's store threshold. Also measured are a sweep of frames and thresholds, whose best is chosen
+on half of the rounds and judged on the other half, and frames of one size for all messages. Owns a
+lab and a FUSE disk (slowfs.c). Needs root.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ ROUNDS = 8
 SCALE = 20
 KIB = 1024
 SIZES = [KIB << i for i in range(7)]
-#: A fragment of half of the largest message fits into a frame.
+#: A frame holds half of the largest message.
 OPTIONS = ("--scale", str(SCALE), "--charge", "payload", "--mtu", "40000")
-#: Pieces that flat fragmentation cuts a message into.
+#: Fragments of a message in flat fragmentation.
 FLAT = (1, 2, 3, 4, 8, 16)
-#: Frames and least writes of the sweep that planned is compared with, bytes.
+#: Frames and least writes of the sweep, bytes.
 FRAMES = (315, 630, 1260, 2521, 5042, 16384)
 PULSES = (1260, 2521, 7563, 15126, 32768, 65536)
-#: Frames of one size for all messages, P1 section 5.4's, into a store as it is untuned.
+#: Frames of one size for all messages (P1 section 5.4), into an untuned store.
 STATIC = {"4 KiB": 4096, "128 B": 128, "MTU": 65536}
 UNTUNED = 65536
 GAIN_MIN = 0.18
@@ -48,13 +47,13 @@ def pipeline() -> tuple[str, float, float]:
 
 
 def planned() -> dict[int, dict[str, Any]]:
-    """What `carefulctl plan` says of the pipeline, by message size."""
+    """Returns the results of `carefulctl plan` by message size."""
     said = run(CTL, "plan", "--pipeline", "network-disk", "--classes", "--json")
     return {row["message_bytes_max"]: row for row in json.loads(said)["classes"]}
 
 
 def arms(nbytes: int, frame: int, write: int) -> list[dict[str, Any]]:
-    """Returns a message's arms; the sweep goes as far as it makes a difference.
+    """Returns a message's arms; the sweep has only sizes that make a difference.
 
     frame, write: planned.
     """
@@ -92,8 +91,8 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
 def of_size(size: dict[str, Any]) -> dict[str, float]:
     """Returns one message size's figures.
 
-    These are the planned latency, ms, what is beyond the best of the sweep, and the gain over the
-    best flat fragments.
+    These are the planned latency, ms, its regret relative to the sweep, and its gain over the best
+    flat fragments.
     """
     back_us = min(size["empty_us"]) / 2
     halves = [
@@ -115,7 +114,7 @@ def of_size(size: dict[str, Any]) -> dict[str, float]:
 
 
 def report(kept: dict[str, Any]) -> bool:
-    """Prints the table; whether planned is near the best, and gains what it shall over flat."""
+    """Prints the table; reports whether the plan is near the best and gains enough over flat."""
     print(f"{'latency over the best of frames and thresholds':>74}")
     names = ("planned", *STATIC)
     print(f"{'message':>8} {'frame':>6} {'block':>6} {'ms':>8} {'model':>8}", end="")

@@ -1,8 +1,8 @@
-"""Measures how fast careful is next to other programs, in turn, as medians of rounds.
+"""Compares the speed of careful with other programs, in turn, by medians of rounds.
 
 Prints the table of README and `help speed`, the ratios with their bounds, and all figures. Two
 hosts of a lab, one core each; nothing else should run. Owns the lab. Needs root and two CPUs;
-tools/setup run bench installs what it compares with.
+tools/setup run bench installs the other programs.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from speed_parts import Bench
 
 ROUNDS = 7
 
-#: In this order: what is compared stands side by side.
+#: Ordered so that compared parts are neighbours.
 PARTS = ("tcp", "request", "get", "fetch", "nbd", "fio", "copies", "trips", "streams", "trees")
-#: Those that no XDP program takes part in.
+#: Parts without an XDP program.
 WITHOUT_XDP = ("tcp", "nbd", "fio", "copies", "trees")
-#: What --xdp both compares.
+#: The modes of --xdp both.
 BOTH = ("native", "generic")
-#: Figures of all rounds, by name; None in a round in which a yardstick failed.
+#: Figures of all rounds by name; None if a yardstick failed.
 Rounds = dict[str, list[float | None]]
-#: The comparisons of the table and of the plot: title, unit, and figures, careful's first.
+#: Comparisons of the table and the plot: title, unit, and figures, careful's first.
 PANELS = (
     (
         "64-byte request and reply, spinning",
@@ -74,7 +74,7 @@ PANELS = (
 
 
 class Ratio(NamedTuple):
-    """The median of the rounds' own ratios, the least and the largest of them."""
+    """The median, least and largest of the rounds' ratios."""
 
     median: float
     least: float
@@ -82,9 +82,9 @@ class Ratio(NamedTuple):
 
 
 def ratio(rounds: Rounds, ours: str, theirs: str) -> Ratio | None:
-    """Returns a ratio of the rounds that have both figures; None: no round has.
+    """Returns the ratio over rounds with both figures; None: there are none.
 
-    A shared machine drifts between rounds more than within one.
+    A shared machine drifts more between rounds than within a round.
     """
     pairs = zip(rounds.get(ours, []), rounds.get(theirs, []), strict=False)
     each = [a / b for a, b in pairs if a is not None and b is not None]
@@ -92,12 +92,12 @@ def ratio(rounds: Rounds, ours: str, theirs: str) -> Ratio | None:
 
 
 def values(rounds: Rounds, figure: str) -> list[float]:
-    """Returns the figure of the rounds that have it."""
+    """Returns the figure's values, without missing ones."""
     return [one for one in rounds.get(figure, []) if one is not None]
 
 
 def one_round(benches: dict[str, Bench], parts: Sequence[str], rounds: dict[str, Rounds]) -> None:
-    """Adds a round: each part in all modes, one right after the other.
+    """Adds a round: each part in all modes in a row.
 
     benches, rounds: by mode. The modes take turns to be first.
     """
@@ -185,7 +185,7 @@ def table(kept: dict[str, Any]) -> list[str]:
 
 
 def draw(kept: dict[str, Any], path: Path) -> None:
-    """Draws medians of the first mode as bars, and rounds as points."""
+    """Draws the first mode's medians as bars, and rounds as points."""
     from careful.render import figure
 
     rounds = next(iter(kept["modes"].values()))
@@ -207,13 +207,13 @@ def draw(kept: dict[str, Any], path: Path) -> None:
 
 
 def _places(value: float, bound: Bound) -> int:
-    """Returns as many places as tell a ratio from the bound that it misses."""
+    """Returns the decimal places that distinguish a ratio from a missed bound."""
     near = bound.bound is not None and round(value, 2) == round(bound.bound, 2)
     return 3 if near else 2
 
 
 def device(rounds: Rounds, bound: Bound) -> str:
-    """Returns the bare device's ratio to the same yardstick, of whole rounds."""
+    """Returns the bare device's ratio to the same yardstick, over complete rounds."""
     parts = [rounds.get(name, []) for name in DEVICE.get(bound.figure, ())]
     of_device = bound.yardstick in OWN or FIGURES[bound.yardstick][1].startswith("AF_XDP")
     if of_device or not parts or not all(parts):
@@ -226,7 +226,7 @@ def device(rounds: Rounds, bound: Bound) -> str:
 
 
 def targets(kept: dict[str, Any]) -> list[str]:
-    """Returns the lines of the table of ratios, and their targets."""
+    """Returns the lines of the table of ratios and targets."""
     modes = kept["modes"]
     names = list(modes) if len(modes) > 1 else ["ratio"]
     lines = _head("careful / beside", *names, "device", "target")
@@ -284,7 +284,7 @@ def section(kept: dict[str, Any]) -> str:
 
 
 def missed(kept: dict[str, Any]) -> list[str]:
-    """Returns the bounds that a mode does not meet, and of a whole run those not judged."""
+    """Returns the bounds that a mode misses, and in a complete run also unjudged ones."""
     faults = []
     for bound in BOUNDS:
         found = [ratio(rounds, *bound[:2]) for rounds in kept["modes"].values()]

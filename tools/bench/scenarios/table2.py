@@ -1,14 +1,14 @@
-"""P1 Table 2 on bare veth: figures from probes inside, and from the ends.
+"""P1 Table 2 on a bare veth: figures from probes inside and from the ends.
 
 Each run is a clear-box and a black-box measurement, one after the other. The clear box times frames
-in trains, because the black box sees the bottleneck in trains, and a processor takes longer for a
-lone frame. Its g_b is all the time of the sender's thread for a frame: the gaps contain what lies
-between the stages. Both carefulds spin, because a black box cannot time trains that wait for a
-receiver to wake; hence it wants two cores to itself.
+in trains, like the black box, because a processor needs longer for a single frame. Its g_b is the
+sender thread's whole time for a frame, with the time between the stages. Both carefulds spin,
+because a black box cannot time trains that wait for a receiver to wake. So the scenario needs two
+idle cores.
 
-With --links the frames cross GAM's four stages as emulated links, a hundred times slower. There
-each link is instrumented as P1 instrumented GAM's stages, with a line through the times of its
-frames, and the hosts' own stages add theirs. Owns a lab. Needs root.
+With --links the frames cross GAM's four stages as emulated links, a hundred times slower. Each link
+is instrumented like GAM's stages in P1, with a line through the times of its frames; the hosts'
+stages add their own. Owns a lab. Needs root.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bench_lab import PIPELINES, SHARE, BenchError, ctl, daemons, lab_up, links
 
 ROUNDS = 40
 
-#: The paper's own differ by 1.3 % and 5.5 %.
+#: The paper's figures differ by 1.3 % and 5.5 %.
 DIFFERENCE_MAX = {"g_b_us": 0.06, "sum_G_others_us_per_KiB": 0.055}
 FIGURES = ("g_b_us", "G_b_us_per_KiB", "sum_G_others_us_per_KiB")
 METHODS = {"direct": ("clearbox", "--trains"), "indirect": ("blackbox",)}
@@ -33,7 +33,7 @@ LINKS = ("--scale", "100", "--charge", "payload")
 
 
 def once(seconds: float, emulated: bool) -> dict[str, Any]:
-    """Both measurements, each of about so long."""
+    """Returns both measurements, each about this long."""
     found: dict[str, Any] = {}
     for method, command in METHODS.items():
         if emulated and method == "indirect":
@@ -50,9 +50,10 @@ def once(seconds: float, emulated: bool) -> dict[str, Any]:
 
 
 def _of_links(stages: list[dict[str, Any]]) -> dict[str, float]:
-    """The bottleneck link's line, and the G of all others, the hosts' stages among them.
+    """Returns the bottleneck link's line, and the sum of G of all other links and the hosts'
+    stages.
 
-    A host's stage without a figure adds nothing: none has a thousandth of a link's.
+    A host's stage without a figure counts as zero: it is below a thousandth of a link's.
     """
     lines = [link["ways"][0]["punctual"] for link in links()]
     if not all(lines):
@@ -64,7 +65,7 @@ def _of_links(stages: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def known(runs: list[dict[str, Any]], method: str, name: str) -> list[float]:
-    """A figure of all runs that have it by both methods."""
+    """Returns a figure of the runs that have it by both methods."""
     both = [one for one in runs if all(one[each][name] is not None for each in METHODS)]
     return [one[method][name] for one in both]
 
@@ -75,7 +76,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def variant(args: argparse.Namespace) -> str:
-    """Returns what distinguishes the kept runs."""
+    """Returns the name of the stored runs."""
     return "links" if args.links else ""
 
 
@@ -89,7 +90,7 @@ def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def report(kept: dict[str, Any]) -> bool:
-    """Prints the table; reports whether nine of ten runs are as near as the paper's two methods."""
+    """Prints the table; reports whether nine of ten runs agree as well as in the paper."""
     runs = kept["runs"]
     met = True
     print(f"{'':10} {'g_b (µs)':>10} {'G_b (µs/KiB)':>14} {'others G (µs/KiB)':>18}")

@@ -1,11 +1,11 @@
-"""Trapeze's page transfer on real frames: P3 section 4, all times a thousand times longer.
+"""Trapeze's page transfer on real frames: P3 section 4, a thousand times slower.
 
 8 KiB cross the sender's DMA engine, the network's and the receiver's. The first two are emulated
-links; the third is a store: h2 writes into a slow disk, and the engine's least write there is P3's
-receive threshold. Store-and-forward moves a page at once. Fixed pulses are frames of one size, each
-a write of its own. Eager pulses are frames of 64 bytes, and an idle stage takes all that waits:
-links join frames, and so does the engine's store. The table has careful.model's predictions, too.
-Owns two labs and a FUSE disk (slowfs.c). Needs root.
+links; the third is a store: h2 writes to a slow disk, and the engine's least write is P3's receive
+threshold. Store-and-forward moves a page at once. Fixed pulses are frames of one size, each its own
+write. Eager pulses are frames of 64 bytes, and an idle stage takes all waiting bytes: links and the
+engine's store join frames. The table has careful.model's predictions, too. Owns two labs and a FUSE
+disk (slowfs.c). Needs root.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ ROUNDS = 5
 SCALE = 1000
 OPTIONS = ("--scale", str(SCALE), "--charge", "payload", "--mtu", "9000")
 WHOLE = "store-and-forward"
-#: Fixed pulses that are tried, bytes.
+#: Fixed pulses, bytes.
 FIXED = (512, 768, 1024, 1152, 1280, 1376, 1664, 2048, 2736)
 #: Frames of the eager arms, and the store's least writes there, bytes.
 QUANTUM = 64
 EAGER = (64, 128, 256, 512)
-#: Least that eager pulses save of store-and-forward's latency (P3: 43 %), and of what the model
-#: says that they save of the best fixed pulses'.
+#: Least saving of eager pulses relative to store-and-forward (P3: 43 %), and least share of the
+#: model's saving relative to the best fixed pulses.
 SAVED_MIN, MODEL_SHARE = 0.40, 0.90
 TRAPEZE = load_shipped("trapeze")
 
@@ -38,8 +38,8 @@ TRAPEZE = load_shipped("trapeze")
 def hops(eager: bool) -> str:
     """The sender's DMA engine and the network's.
 
-    The first takes a page as one transfer in all arms: its g comes once, so it is a delay. The
-    control message's delay is the path's, whatever part of it that is on.
+    The first stage takes a page as one transfer in all arms, so its g is a delay. The control
+    message's delay counts for the whole path.
     """
     first, second, last = TRAPEZE.stages
     joined = "[stage.link]\neager = 1\n" if eager else ""
@@ -54,7 +54,7 @@ def hops(eager: bool) -> str:
 
 
 def arms(eager: bool) -> list[dict[str, Any]]:
-    """How a page is written over links that join frames, or do not."""
+    """Returns the ways to write a page, over links that join frames or do not."""
     if eager:
         return [arm(f"eager {pulse}", QUANTUM, pulse, PAGE_BYTES) for pulse in EAGER]
     fixed = [arm(f"fixed {pulse}", pulse, pulse, pulse) for pulse in FIXED]
@@ -62,7 +62,7 @@ def arms(eager: bool) -> list[dict[str, Any]]:
 
 
 def predicted_us(name: str) -> float:
-    """The model's latency of an arm, not scaled."""
+    """Returns the model's latency of an arm, not scaled."""
     kind, _, pulse = name.partition(" ")
     if kind == "eager":
         return pulse_latency_us(TRAPEZE, PAGE_BYTES, kind, [QUANTUM, int(pulse)])
@@ -70,7 +70,7 @@ def predicted_us(name: str) -> float:
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
-    """Every round of each, µs, interleaved."""
+    """Returns every round of each arm, µs, interleaved."""
     disk = TRAPEZE.stages[-1]
     cost = (disk.g_us * SCALE, disk.G_us_per_KiB * SCALE, PAGE_BYTES)
     labs = {False: LAB, True: f"{LAB}e"}
@@ -95,7 +95,7 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def latencies_us(found: dict[str, Any]) -> dict[str, float]:
-    """One way, not scaled: less half of what a request that moves nothing took."""
+    """Returns one-way latencies, not scaled, minus half of an empty request's time."""
     back_us = {name: statistics.median(us) / 2 for name, us in found["empty_us"].items()}
     return {
         name: (statistics.median(us) - back_us[name]) / SCALE
@@ -104,7 +104,7 @@ def latencies_us(found: dict[str, Any]) -> dict[str, float]:
 
 
 def report(found: dict[str, Any]) -> bool:
-    """Prints the table; whether eager pulses save what they shall."""
+    """Prints the table; reports whether eager pulses save enough."""
     ours = latencies_us(found)
     model = {name: predicted_us(name) for name in ours}
     print(f"{'us':<20}{'measured':>10}{'model':>10}{'error':>8}")

@@ -1,10 +1,9 @@
-"""Many small files between two lab hosts: careful, an rsync daemon, and scp -r, in turn.
+"""Measures many small files between two lab hosts: careful, an rsync daemon, and scp -r, in turn.
 
-Two hosts, one core each. None of them encrypts: rsync speaks to its daemon, scp to an sftp-server
-behind a plain TCP socket. None syncs: careful has --no-sync. All files lie in memory. The command
-alone is timed, from its start to its end. Each copies once before it counts: careful's first copy
-opens the session and tries the XDP modes, others' first fill the caches. Owns a lab. Needs root;
-tools/setup run bench installs what it compares with.
+Two hosts, one core each. None encrypts: rsync uses its daemon, scp an sftp-server behind a plain
+TCP socket. None syncs: careful has --no-sync. All files are in memory. Only the command is timed.
+Each makes one uncounted copy first: careful's opens the session and tries the XDP modes, the
+others' fill the caches. Owns a lab. Needs root; tools/setup run bench installs the other programs.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ FILES, FILE_BYTES = 10_000, 4096
 
 
 def seconds(host: str, *argv: object) -> float:
-    """Returns how long a command takes on a host, without what it takes to get there."""
+    """Returns the time of a command on a host, without the time to start it there."""
     clock = 'TIMEFORMAT=%R; { time "$@" 2>&3; } 3>&2 2>&1'
     return float(run(*pinned(host, "bash", "-c", clock, "-", *argv)).split()[-1])
 
 
 def make(top: Path, files: int, nbytes: int) -> None:
-    """Makes a tree with 100 files a directory."""
+    """Makes a tree with 100 files per directory."""
     rng = random.Random(1)
     for index in range(files):
         folder = top / f"d{index // 100}"
@@ -90,7 +89,7 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def report(kept: dict[str, Any]) -> bool:
-    """Prints the medians; nothing is judged."""
+    """Prints the medians; there are no bounds."""
     medians = {name: statistics.median(times) for name, times in kept["seconds"].items()}
     asked = kept["inputs"]
     print(f"{asked['files']} files of {asked['bytes']} bytes, medians of {asked['rounds']} rounds")
