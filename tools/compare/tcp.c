@@ -326,8 +326,7 @@ static int bound(const char *port, int type)
 	setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
 	if (fd < 0 || bind(fd, at->ai_addr, at->ai_addrlen) ||
 	    (type == SOCK_STREAM && listen(fd, CONNECTIONS))) {
-		fprintf(stderr, "carefulctl: port %s: %s; choose another at both ends\n", port,
-			strerror(errno));
+		fprintf(stderr, "carefulctl: port %s: %m; choose another at both ends\n", port);
 		fd = -1;
 	}
 	freeaddrinfo(at);

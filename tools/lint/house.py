@@ -73,8 +73,8 @@ FOLDERS = {
 
 #: Weighed folders, and their most lines.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 103_973),
-    "tools": (("tools",), 17_921),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 103_988),
+    "tools": (("tools",), 17_924),
 }
 
 #: The most bytes of stored runs: quoted figures, not raw rounds. Pages of tests/reports do not

@@ -9,11 +9,24 @@ from careful.measure.estimators.speed import Quartiles, Row
 from careful.render import figure
 from careful.render.tables import Table, text
 
-_UNITS = {"us": "µs", "gbit_per_s": "Gbit/s"}
+#: Units for people, each with its size; the largest that fits is shown.
+_UNITS = {"us": {"ms": 1e3, "µs": 1.0}, "gbit_per_s": {"Gbit/s": 1.0, "Mbit/s": 1e-3}}
 
 
-def _cell(found: Quartiles, unit: str) -> str:
-    low, median, high = (f"{one:.3g}" for one in (found.low, found.median, found.high))
+def _unit(row: Row) -> tuple[str, float]:
+    """Returns the unit of a row, and its size."""
+    units = _UNITS[row.kind.unit]
+    least = min(one.median for one in row.by_layer.values())
+    return next((one for one in units.items() if least >= one[1]), list(units.items())[-1])
+
+
+def _number(value: float) -> str:
+    """Returns three digits, and no exponent."""
+    return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
+
+
+def _cell(found: Quartiles, unit: str = "", size: float = 1.0) -> str:
+    low, median, high = (_number(one / size) for one in (found.low, found.median, found.high))
     return f"{median}{unit} ({low} to {high})"
 
 
@@ -23,10 +36,11 @@ def table(rows: Sequence[Row], host: str, seconds: float, notes: Sequence[str]) 
     shown = [
         (
             row.kind.name,
-            *(_cell(row.by_layer[name], f" {_UNITS[row.kind.unit]}") for name in names),
-            *([_cell(row.ratio, "")] if row.ratio else []),
+            *(_cell(row.by_layer[name], f" {unit}", size) for name in names),
+            *([_cell(row.ratio)] if row.ratio else []),
         )
         for row in rows
+        for unit, size in [_unit(row)]
     ]
     columns = ["", *names, *([" / ".join(names)] if len(names) > 1 else [])]
     title = f"{' and '.join(names)} to {host}, in turn for {seconds:.0f} s"
@@ -54,19 +68,20 @@ def draw(rows: Sequence[Row], host: str, path: Path) -> None:
     """Draws a panel for each kind, with a bar for each layer and its interval."""
     whole, (panels,) = figure.grid(1, len(rows), size=(11.0, 4.0), widths=[1.0] * len(rows))
     for pair, row in zip(panels, rows, strict=True):
-        unit = _UNITS[row.kind.unit]
+        unit, size = _unit(row)
         better = "more is better" if row.kind.is_rate else "less is better"
         what = "rate" if row.kind.is_rate else "time"
-        said = f"{better}; lines: quartiles"
-        figure.label(pair, f"{row.kind.name}\nto {host}", said, f"{what} ({unit})")
+        figure.label(pair, f"{row.kind.name}\nto {host}", better, f"{what} ({unit}; quartiles)")
         each = list(row.by_layer.values())
-        values = [one.median for one in each]
+        values = [one.median / size for one in each]
         spread = [
-            [one.median - one.low for one in each],
-            [one.high - one.median for one in each],
+            [(one.median - one.low) / size for one in each],
+            [(one.high - one.median) / size for one in each],
         ]
         colours = ["#4477AA", "#BBBBBB"][: len(each)]
         # The figure stands below its name: at the bar's end it would stand at the quartile's.
-        names = [f"{name}\n{value:.3g}" for name, value in zip(row.by_layer, values, strict=True)]
+        names = [
+            f"{name}\n{_number(value)}" for name, value in zip(row.by_layer, values, strict=True)
+        ]
         pair.bar(names, values, yerr=spread, capsize=4, color=colours, width=0.6)
     figure.save(whole, path)
