@@ -259,6 +259,17 @@ static __always_inline __u32 elsewhere(const struct careful_datagram *datagram)
 	return CAREFUL_XDP_PASS_OTHER;
 }
 
+/* Tells the engine that its socket gets a control message. */
+static __always_inline void announce(void)
+{
+	struct careful_peer_entry *first;
+	__u32 slot = 0;
+
+	first = bpf_map_lookup_elem(&peers, &slot);
+	if (first)
+		__sync_fetch_and_add(&first->control, 1);
+}
+
 /* Returns the verdict on a frame. */
 static __always_inline __u32 receive(struct xdp_md *ctx, __u32 frame_bytes)
 {
@@ -274,8 +285,10 @@ static __always_inline __u32 receive(struct xdp_md *ctx, __u32 frame_bytes)
 	type = datagram.at + 1; /* version, then type, in every version */
 	if (type + 1 > datagram.end)
 		return refuse(ctx, &datagram, CAREFUL_XDP_DROP_SHORT);
-	if (*type & CAREFUL_CTRL_BIT)
+	if (*type & CAREFUL_CTRL_BIT) {
+		announce();
 		return CAREFUL_XDP_PASS_CONTROL;
+	}
 	if (ctx->rx_queue_index != start.config.queue)
 		return CAREFUL_XDP_PASS_QUEUE;
 	verdict = judge(&datagram, frame_bytes);

@@ -97,6 +97,7 @@ struct spread {
 struct port {
 	const struct port_ops *ops;
 	uint32_t mtu; /* ops->events() reports a change */
+	const uint32_t *control; /* counts control messages, which the socket has soon; may be NULL */
 	uint32_t qdiscs; /* times that somebody removed our qdisc and we restored it */
 	struct spread spread;
 };

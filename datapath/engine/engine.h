@@ -17,7 +17,8 @@
 enum {
 	ENGINE_TICK_NS = 500 * 1000,
 	ENGINE_ATTEND_NS = 100 * 1000, /* between two looks at the control socket, when idle, */
-	ENGINE_MEND_NS = 20 * 1000, /* and while frames are asked for */
+	ENGINE_MEND_NS = 20 * 1000, /* and while frames are asked for, or when one is announced; */
+	ENGINE_LOOKS = ENGINE_TICK_NS / ENGINE_ATTEND_NS, /* most of the latter between two ticks */
 	ENGINE_POLLS_PER_CLOCK = 16, /* rounds between two reads of the clock */
 	ENGINE_QUESTIONS = 8, /* unanswered questions of live_latency.c, per peer */
 };
@@ -216,6 +217,9 @@ struct careful {
 	struct careful_events *events_forgotten; /* closed groups with requests under way */
 
 	uint64_t tick_ns, attended_ns;
+	uint32_t control; /* port->control at the last look that it caused */
+	uint64_t announced_ns; /* when it was first seen to differ; 0: it does not */
+	uint32_t announced_looks; /* looks that it caused since the last tick */
 	uint64_t rx_frames; /* when the clock was looked at */
 	struct spin spin;
 	uint64_t extra_ns; /* time of careful_wait()'s last look at extra_fd */

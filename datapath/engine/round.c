@@ -34,13 +34,35 @@ void round_send(struct careful *c)
 	link_kick(&c->link);
 }
 
-/* An engine that finds no frames has the time to look for questions of peers with traffic: so a lost
- * frame costs less. */
+/* Reports whether a control message was announced and has had the time to reach the socket. */
+static bool is_announced(struct careful *c)
+{
+	uint32_t count = c->port->control ? __atomic_load_n(c->port->control, __ATOMIC_RELAXED) : 0;
+
+	if (count == c->control)
+		return false;
+	if (!c->announced_ns)
+		c->announced_ns = c->link.now_ns;
+	if (c->link.now_ns - c->announced_ns < ENGINE_MEND_NS)
+		return false;
+	c->control = count;
+	c->announced_ns = 0;
+	return true;
+}
+
+/* Looks at the control socket between two ticks, so that a lost frame costs less. A flood of control
+ * messages causes no more looks than an engine that finds no frames has the time for. */
 static void attend(struct careful *c, bool idle)
 {
-	if (!(idle || c->link.mending) || !c->link.attentive ||
-	    c->link.now_ns - c->attended_ns < (c->link.mending ? ENGINE_MEND_NS : ENGINE_ATTEND_NS))
+	uint64_t since_ns = c->link.now_ns - c->attended_ns;
+
+	if (!c->link.attentive || since_ns < ENGINE_MEND_NS)
 		return;
+	if (!c->link.mending && !c->link.draining && (!idle || since_ns < ENGINE_ATTEND_NS)) {
+		if (c->announced_looks == ENGINE_LOOKS || !is_announced(c))
+			return;
+		c->announced_looks++;
+	}
 	c->attended_ns = c->link.now_ns;
 	link_attend(&c->link);
 }
@@ -58,6 +80,7 @@ static void keep_time(struct careful *c)
 		return;
 	}
 	c->tick_ns = c->attended_ns = c->link.now_ns;
+	c->announced_looks = 0;
 	events = c->port->ops->events(c->port);
 	if (events & DEVICE_GONE) {
 		c->gone = true;

@@ -3,8 +3,9 @@
  * The answer to congestion. The receiver withholds part of a window, so that the peer has at most w
  * buffers outstanding. w grows by one for each w buffers that arrive. It shrinks by the share of
  * frames that the network lost, as in DCTCP (RFC 8257 section 3.3). If that share is not small, w
- * shrinks at least by a sixth, so that senders who share a link come to equal shares. Losses at
- * random, which a smaller w does not prevent, then cost little.
+ * shrinks at least by a quarter, so that senders who share a link come to equal shares. Losses at
+ * random, which a smaller w does not prevent, then cost little. A w below the mean of the peers with
+ * a reduced window grows by one more, since a full queue may drop one sender's frames for long.
  */
 #include "link/link.h"
 #include "link/repair.h"
@@ -19,6 +20,23 @@ static uint32_t least(const struct link_peer *peer)
 	return twice > WINDOW_MIN ? twice : WINDOW_MIN;
 }
 
+/* Reports whether the peer has less than the mean of the peers with reduced windows. */
+static bool is_behind(const struct link_peer *peer, uint32_t now)
+{
+	const struct link *link = peer->link;
+	uint32_t sum = 0, n = 0;
+
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		const struct window_rx *rx = &link->peers[i].flow.rx;
+
+		if (!rx->withheld || !link_has_epoch(&link->peers[i]))
+			continue;
+		sum += window_rx_now(rx);
+		n++;
+	}
+	return n * now < sum;
+}
+
 /* Returns the next w, after so many of the frames that were sent with this one were lost. */
 static uint32_t next(uint32_t now, uint32_t lost, uint32_t sent)
 {
@@ -26,8 +44,8 @@ static uint32_t next(uint32_t now, uint32_t lost, uint32_t sent)
 
 	if (!lost)
 		return now + 1;
-	if (SHARED * lost >= sent && cut < now / 6)
-		cut = now / 6;
+	if (SHARED * lost >= sent && cut < now / 4)
+		cut = now / 4;
 	return now - cut;
 }
 
@@ -41,7 +59,7 @@ void congestion_check(struct link_peer *peer)
 
 	if (sent < now || rx->size <= floor)
 		return;
-	now = next(now, missing->lost, sent);
+	now = next(now, missing->lost, sent) + is_behind(peer, now);
 	now = now > floor ? now : floor;
 	window_rx_withhold(rx, now < rx->size ? rx->size - now : 0);
 	missing->checked = rx->received;

@@ -84,13 +84,16 @@ static uint32_t wait_us(const struct link_peer *peer)
 	return us << missing->backoff < most_us ? us << missing->backoff : most_us;
 }
 
-/* Reports whether a frame is lost, and not only late. */
+/* Reports whether a frame is lost, and not only late. While frames come in order, none is late. */
 static bool is_lost(const struct link_peer *peer, uint32_t seq, uint32_t noticed_us)
 {
-	uint32_t repair_us = peer->session->missing.repair_us;
-	uint32_t late_us = (repair_us ? repair_us : WAIT_FIRST_US) / 4;
+	const struct link_missing *missing = &peer->session->missing;
+	uint32_t late_us = (missing->repair_us ? missing->repair_us : WAIT_FIRST_US) / 4;
+	uint32_t since_us = (uint32_t)(missing->since_ns / 1000);
 
-	return peer->repair.highest - seq >= LATE_PLACES ||
+	if ((int32_t)(since_us - noticed_us) > 0)
+		noticed_us = since_us;
+	return (int32_t)(missing->ahead - seq) >= LATE_PLACES ||
 	       link_us(peer->link) - noticed_us >= (late_us > LATE_US ? late_us : LATE_US);
 }
 
@@ -254,7 +257,7 @@ static void keep_near(struct link_peer *peer)
 	struct link_repair *repair = &peer->repair;
 
 	if (!reorder_missing(peer))
-		repair->highest = peer->flow.seq_in;
+		repair->highest = peer->session->missing.ahead = peer->flow.seq_in;
 	if (repair->log && peer->flow.seq_out - repair->acked > repair->log_mask + 1)
 		repair->acked = peer->flow.seq_out - repair->log_mask - 1;
 }

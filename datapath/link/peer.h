@@ -207,6 +207,7 @@ enum link_settle {
  * @tries:       requests for @first that no repair answered in time
  * @repair_us:   from a request to the repair: the longest recent time, which decays; 0: unknown
  * @backoff:     how often the wait for a repair was doubled
+ * @ahead:       the highest number that came ahead of a missing one
  * @came_us:     the latest request that a repair answered; 0: none
  * @round_ns:    from a SYNC to its answer, smoothed; 0: unknown
  * @said:        the last number that the peer reported as sent
@@ -224,6 +225,7 @@ struct link_missing {
 	uint32_t tries;
 	uint32_t repair_us;
 	uint32_t backoff;
+	uint32_t ahead;
 	uint32_t came_us;
 	uint64_t round_ns;
 	uint32_t said, said_in;

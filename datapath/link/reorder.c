@@ -96,11 +96,13 @@ enum careful_counter reorder_take(struct link_rxframe *frame, uint32_t ahead)
 	link->early[index].began_ns = 0;
 	*at(peer, seq) = index + 1;
 	repair->early_count++;
+	if ((int32_t)(seq - peer->session->missing.ahead) > 0)
+		peer->session->missing.ahead = seq;
 	missing_came(peer, seq);
 	return CAREFUL_COUNTERS;
 }
 
-/* Notes that the due frame has come while later ones wait. */
+/* Notes that a missing frame has come in order; later ones may wait. */
 void reorder_next(struct link_peer *peer)
 {
 	missing_came(peer, peer->flow.seq_in);

@@ -164,10 +164,10 @@ static enum careful_counter out_of_order(struct link_rxframe *frame, enum flow_v
 	return dropped == CAREFUL_COUNTERS ? WAITS : dropped;
 }
 
-/* Takes the next frame in order; one behind it may have come already. */
+/* Takes the next frame in order, which may have been missing. */
 static inline enum careful_counter next(struct link_peer *peer)
 {
-	if (peer->repair.early_count)
+	if ((int32_t)(peer->repair.highest - peer->flow.seq_in) >= 0)
 		reorder_next(peer);
 	peer->heard = true;
 	return CAREFUL_COUNTERS;

@@ -299,8 +299,9 @@ bool link_awaits(const struct link_peer *peer)
 static uint32_t suspect_ms(const struct link_peer *peer)
 {
 	const struct session *session = peer->session;
-	uint64_t ms = 1 + SUSPECT_ROUNDS * session->missing.round_ns / 1000000;
+	uint64_t ms = (SUSPECT_ROUNDS * session->missing.round_ns + 999999) / 1000000;
 
+	ms = ms ? ms : 1;
 	return ms < peer->link->sync_ms ? (uint32_t)ms : peer->link->sync_ms;
 }
 

@@ -155,6 +155,7 @@ static int share_maps(struct xsk_port *port, struct careful_error *error)
 	if (!port->tune || !port->peers || !port->live)
 		return refuse(error, -errno, "cannot map the tune, peers and live maps: %s",
 			      strerror(errno));
+	port->port.control = &port->peers[0].control;
 	return 0;
 }
 

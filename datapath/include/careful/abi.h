@@ -60,7 +60,7 @@ struct careful_queue_entry {
 /*
  * peers map (ARRAY, mmapable), key: slot. XDP admits a frame by this entry.
  * The engine writes all of it at the start of an epoch: cookie last, 0 to close. From then on XDP
- * writes seq_last, filled, limit, probe_*, train_* and group_probe. The engine writes may_fill,
+ * writes seq_last, filled, limit, probe_*, train_*, group_probe and control. The engine writes may_fill,
  * train (which begins a count), seq_taken, and group_cookie after the rest of group_*.
  * XDP reads the engine's cache line only when the limit or the number that XDP read last is used
  * up, or for a sealed session.
@@ -89,6 +89,7 @@ struct careful_queue_entry {
  * @seq_taken:    the last number that the engine took in order; with CAREFUL_WINDOW_ANY only in a
  *                sealed session
  * @sealed_window: sealed: the window; else 0
+ * @control:      in the entry of slot 0: control messages of all peers; only rises
  */
 struct careful_peer_entry {
 	__u64 cookie;
@@ -111,7 +112,8 @@ struct careful_peer_entry {
 	__u32 group_probe;
 	__u32 sealed_window;
 	__u16 group_source[8];
-	__u32 pad[4];
+	__u32 control;
+	__u32 pad[3];
 };
 
 /* groups map (HASH), key: the cookie of a group, host order, as __u64; value: the slot of its

@@ -189,6 +189,7 @@ static struct careful_peer_entry *sim_admit(struct port *nic, uint32_t slot, uin
 		sim_settle(nic, slot);
 	*peer = (struct careful_peer_entry){
 		.cookie = cookie,
+		.control = peer->control,
 		.window = sealed ? 0 : window,
 		.sealed_window = sealed ? window : 0,
 		.may_fill = window,
@@ -377,6 +378,7 @@ int sim_open(struct sim_world *world, uint32_t port, uint32_t life, const struct
 	sim->peers_count = options->peers;
 	sim->drops = options->protocol == CAREFUL_PROTOCOL_TRADITIONAL;
 	sim->nic.ops = &port_ops;
+	sim->nic.control = &sim->peers[0].control;
 	sim->queue = (struct queue){
 		.judged = true,
 		.ops = &queue_ops,

@@ -202,10 +202,12 @@ void sim_ctrl_arrive(struct sim_world *world, struct sim_slot *slot)
 
 	if (sim_fault_on(world, SIM_LINK_DOWN, slot->to, NULL))
 		return;
-	if (!sim)
+	if (!sim) {
 		sim_ctrl_refuse(world, slot, 0);
-	else
-		queue(sim, slot, 0, slot->bytes);
+		return;
+	}
+	sim->peers[0].control++;
+	queue(sim, slot, 0, slot->bytes);
 }
 
 void sim_stamps(struct port *nic, bool on)
