@@ -244,5 +244,7 @@ def frames_table(burst: Burst, heard: Heard) -> str:
     if rest > 0:
         lines.append(f"and {rest} more transfers (--json has them)")
     if heard.lost_count:
-        lines.append(f"{heard.lost_count} records were lost: the graph has holes")
+        lines.append(
+            f"{heard.lost_count} records came too fast to be read: the graph is without them"
+        )
     return "\n".join(lines + burst.notes)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from careful.errors import InputError
 from careful.measure.estimators import stages
 from careful.measure.estimators.clearbox import Tracer
 from careful.measure.estimators.stages import Fit, Records
@@ -64,7 +65,8 @@ def listen(
     try:
         while clock() - began < seconds:
             for turn in turns:
-                _turn(tracer, turn, turn_s, heard, clock)
+                left_s = max(began + seconds - clock(), 0.0) if len(turns) == 1 else turn_s
+                _turn(tracer, turn, min(turn_s, left_s), heard, clock)
     except KeyboardInterrupt:
         heard.interrupted = True
     tracer.listen(())
@@ -79,19 +81,24 @@ def _turn(
     heard: Heard,
     clock: Callable[[], float],
 ) -> None:
-    lost = tracer.lost_count
+    lost, parts, missed = tracer.lost_count, list[Records](), 0
     tracer.listen(turn)
     until = clock() + turn_s
     try:
-        while (left := until - clock()) > 0:
+        while not missed and (left := until - clock()) > 0:
             tracer.collect(min(left, _SLICE_S))
+            # netRx and hostRx cannot be matched behind a missing record.
+            missed = tracer.lost_count - lost if stages.NET_RX in turn else 0
+            if not missed:
+                parts.append(tracer.take())
     finally:
-        records = tracer.take()
-        missed = tracer.lost_count - lost
-        heard.lost_count += missed
-        # If records are missing, netRx and hostRx cannot be matched.
-        if not missed or stages.NET_RX not in turn:
-            heard.records[turn].append(records)
+        rest = tracer.take()
+        heard.lost_count += tracer.lost_count - lost
+        if not missed:
+            parts.append(rest)
+        if parts:
+            records = np.concatenate(parts)
+            heard.records[turn].append(records[np.argsort(records["end_ns"], kind="stable")])
 
 
 def fits(heard: Heard, owners: Sequence[str]) -> list[Fit]:
@@ -113,6 +120,8 @@ def _own(turn: tuple[int, ...], stage: int) -> bool:
 
 
 def together(heard: Heard) -> Records:
-    """Returns all records."""
+    """Returns the most records that came without a loss. Raises ValueError if there are none."""
     every = [one for several in heard.records.values() for one in several]
-    return np.concatenate(every) if every else np.empty(0, dtype=np.void)
+    if not every:
+        raise InputError(f"no burst to draw: {heard.lost_count} records came too fast to be read")
+    return max(every, key=len)

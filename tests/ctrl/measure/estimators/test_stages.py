@@ -201,16 +201,24 @@ def test_arrivals__a_window_update_is_no_sample_but_keeps_the_order() -> None:
 
 
 class FakeTracer:
-    """Records the stages listened to; raises Ctrl-C after this many slices."""
+    """Records the stages listened to; raises Ctrl-C after this many slices.
+
+    loses_in: a stage whose records get lost, after `loses_after` slices of it.
+    """
 
     def __init__(
-        self, slices: int | None = None, loses_in: int | None = None, trip_s: float = 1e-4
+        self,
+        slices: int | None = None,
+        loses_in: int | None = None,
+        trip_s: float = 1e-4,
+        loses_after: int = 0,
     ) -> None:
         self.trip_s = trip_s
         self.listened: list[tuple[int, ...]] = []
         self.trains: list[tuple[int, int]] = []
         self.now, self.lost_count = 0.0, 0
-        self._slices, self._loses_in = slices, loses_in
+        self._slices, self._loses_in, self._loses_after = slices, loses_in, loses_after
+        self._is_new = True
 
     def listen(self, wanted) -> None:
         self.listened.append(tuple(wanted))
@@ -221,13 +229,16 @@ class FakeTracer:
             self._slices -= 1
             if self._slices < 0:
                 raise KeyboardInterrupt
+        self._is_new = True
+        if self._loses_in in self.listened[-1]:
+            self._loses_after -= 1
+            self.lost_count += 3 * (self._loses_after < 0)
 
     def take(self) -> np.ndarray:
-        wanted = self.listened[-1]
-        if self._loses_in in wanted:
-            self.lost_count += 3
         found = traffic(SIZES, rounds=5)
-        return found[np.isin(found["stage"], wanted)]
+        found = found[np.isin(found["stage"], self.listened[-1]) & self._is_new]
+        self._is_new = False
+        return found
 
     def clock(self) -> float:
         return self.now
@@ -260,7 +271,7 @@ def test_listen__ctrl_c_keeps_what_was_heard() -> None:
     heard = listening.listen(tracer, 9.0, (listening.ALL,), clock=tracer.clock)
     assert heard.interrupted
     assert heard.seconds < 9
-    assert heard.records_count == len(traffic(SIZES, rounds=5))
+    assert heard.records_count == 2 * len(traffic(SIZES, rounds=5))
 
 
 def test_listen__with_lost_records_nobody_knows_which_netRx_is_whose() -> None:
@@ -269,6 +280,21 @@ def test_listen__with_lost_records_nobody_knows_which_netRx_is_whose() -> None:
     assert heard.lost_count > 0
     assert not heard.records[(NET_RX, HOST_RX)]
     assert heard.records[(HOST_RX,)]
+
+
+def test_listen__keeps_what_came_before_a_loss() -> None:
+    """A transfer at full speed lost a record in 5 s, and `trace frames` ended with a traceback."""
+    tracer = FakeTracer(loses_in=NET_RX, loses_after=3)
+    heard = listening.listen(tracer, 0.6, (listening.ALL,), clock=tracer.clock)
+    assert heard.lost_count > 0
+    assert heard.seconds == pytest.approx(0.6, abs=0.11)
+    kept = listening.together(heard)
+    assert len(kept) == 3 * len(traffic(SIZES, rounds=5))
+    assert list(kept["end_ns"]) == sorted(kept["end_ns"])
+    always = FakeTracer(loses_in=NET_RX)
+    nothing = listening.listen(always, 0.2, (listening.ALL,), clock=always.clock)
+    with pytest.raises(ValueError, match="records came too fast to be read"):
+        listening.together(nothing)
 
 
 def test_clearbox__measures_until_it_is_enough() -> None:
