@@ -48,7 +48,7 @@ def stages(found: Sequence[Fit], path: str | Path) -> None:
         left.set_ylim(0, top)
         left.set_xlim(-0.02 * most, 1.05 * most)
         left.set_title(f"{one.name}, {one.owner}{_formula(one)}", loc="left", fontsize=12)
-        left.set_ylabel("time (µs); neighbouring messages differ in colour")
+        left.set_ylabel("time (µs)")
         right.hist(np.minimum(times, top), bins=40, range=(0, top), color=colour)
         right.set_ylabel("frames (count)")
         right.locator_params(axis="y", integer=True)
@@ -90,7 +90,7 @@ def frames(burst: Burst, path: str | Path) -> None:
         title += "; grey: of several messages"
     figure, pair = draw.axes(
         "\n".join([title, *(note.replace(lab, "") for note in burst.notes)]),
-        "time (µs)",
+        "time (µs); neighbouring messages differ in colour",
         "",
         size=(12.0, 1.6 + 0.75 * count + 0.3 * len(burst.notes)),
     )
