@@ -102,6 +102,7 @@ def page(name: str, section: int, said: str, lines: Sequence[str]) -> str:
     head = [
         "'\\\" t",
         f'.TH "{name.upper()}" "{section}" "" "careful {__version__}" "careful"',
+        r".fchar \[u0394] Delta",  # for ASCII, where groff 1.24 has none
         ".SH NAME",
         rf"{plain(name)} \- {plain(said)}",
     ]
