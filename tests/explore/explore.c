@@ -82,7 +82,7 @@ static const struct experiment experiments[] = {
 	  SETTING(2, 4, 1, 1, 1, 16, 16, .hoard = 6, .rounds = true), QUICK },
 	{ "", FOUND_NAMED, SETTING(2, 4, 1, 1, 1, 16, 16, .hoard = 6), SLOW },
 	{ "receivers withhold credits, more or fewer at any time", NULL,
-	  SETTING(2, 6, 1, 1, 0, 16, 0, .withholds = 2), QUICK },
+	  SETTING(2, 6, 1, 1, 0, 16, 0, .withholds = 2), SLOW },
 	{ "", NULL, SETTING(2, 5, 1, 1, 0, 16, 0, .withholds = 1), QUICK },
 	{ "", NULL, SETTING(2, 6, 1, 1, 1, 16, 2, .withholds = 2, .rounds = true), LONG },
 	{ "", NULL,
