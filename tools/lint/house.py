@@ -73,7 +73,7 @@ FOLDERS = {
 
 #: Weighed folders, and their most lines.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 104_069),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 104_076),
     "tools": (("tools",), 17_942),
 }
 

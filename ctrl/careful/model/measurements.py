@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from careful.errors import InputError
 from careful.jsonout import Json
 from careful.model.blackbox import BlackBox, Regime
-from careful.model.stages import KIB, Pipeline, Stage, is_cost, shortened
+from careful.model.stages import KIB, MESSAGE_BYTES_MAX, Pipeline, Stage, is_cost, shortened
 
 #: Headers of a careful frame over IPv4, bytes: pathchar counts them, a plan does not.
 HEADERS_BYTES = 76
@@ -202,20 +202,27 @@ class _Path:
         found: dict[str, tuple[float, float]] = {}
         for regime in self._box.regimes if self._box else ():
             like = self._like(regime, found)
+            part = like[0] if like else self._host(regime)
             if like:
-                part = like[0]
                 others = " or ".join(one.name for one in like)
                 self._says.append(f"the bottleneck is {others}, with the black box's g and G")
             else:
-                self._says.append(
-                    f"no hop is like the bottleneck of {regime}: it counts as the sender"
-                )
-                part = Part("sender", 0.0, 0.0, True)
-                if self._parts[0].name == part.name:
-                    del self._parts[0]
-                self._parts.insert(0, part)
+                self._says.append(f"no hop is like the bottleneck of {regime}: it is {part.name}")
             found[part.name] = (regime.g_b_us, regime.G_b_us_per_KiB)
         return found
+
+    def _host(self, regime: Regime) -> Part:
+        """Returns what counts as a bottleneck that is no hop: the slowest part, or the sender."""
+        if self._has_hosts:
+            middle = (regime.low_bytes + min(regime.high_bytes, MESSAGE_BYTES_MAX)) / 2
+            return max(self._parts, key=lambda one: one.most_us + _G(one) * middle / KIB)
+        ends = {one.name: one for one in self._parts if one.is_g}
+        left = max(0.0, sum(map(_G, ends.values())) - regime.G_b_us_per_KiB)
+        sender = ends.get("sender", Part("sender", 0.0, 0.0, True))
+        receiver = ends.get("receiver", Part("receiver", 0.0, 0.0, True))
+        hops = [one for one in self._parts if not one.is_g]
+        self._parts = [sender, *hops, replace(receiver, G_us_per_KiB=left)]
+        return sender
 
     def _like(self, regime: Regime, taken: dict[str, tuple[float, float]]) -> list[Part]:
         """Returns parts with the regime's G whose latency allows its g, the slowest first."""

@@ -137,7 +137,8 @@ def test_hosts__have_what_the_hops_do_not() -> None:
     assert "split between the hosts" in found.rests_on
     slow_host = made_of(pathchar(GAM[1:3]), blackbox([*GAM, (90.0, 90.0)], (4, 64, 3700)))
     assert costs(slow_host)[0] == (90.0, 90.0)
-    assert "it counts as the sender" in slow_host.rests_on
+    assert costs(slow_host)[-1] == pytest.approx((0.0, 7.2 + 7.9))
+    assert "no hop is like the bottleneck of 64 to 3700 bytes: it is sender" in slow_host.rests_on
 
 
 def test_stages__inside_the_hosts_are_pathchar_s() -> None:
@@ -152,6 +153,12 @@ def test_stages__inside_the_hosts_are_pathchar_s() -> None:
     assert costs(found)[2] == (3.0, 0.0)
     assert "its time at one size counts as g: x" in found.rests_on
     assert "did not get beyond store" in found.rests_on
+    box = blackbox([(1.0, 0.5), (9.0, 20.0), (3.0, 3.0)], (1, 64, 3700))
+    hosts[2] |= {"g_us": 3.0, "G_us_per_KiB": 3.0}
+    whole = made_of(pathchar(GAM, more={"stages": hosts}), box)
+    assert costs(whole)[1] == (9.0, 20.0), "the slowest part, for none has the bottleneck's G"
+    assert "no hop is like the bottleneck" in whole.rests_on
+    assert len(whole.stages) == 3
 
 
 @pytest.mark.parametrize(
