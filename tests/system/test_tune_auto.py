@@ -92,6 +92,12 @@ def test_once__measures_changes_says_why_and_draws(host: Host, tmp_path: Path) -
     assert decided(again)[:2] == ["changed", "unverified"]
     assert "changed" not in decided(again)[2:]
     assert again["measurement"]["elapsed_s"] == path["measurement"]["elapsed_s"]
+    # pathchar's hops are kept: GAM's bottleneck is its third stage.
+    assert again["hops"] is None
+    host.ctl("measure", "pathchar", PEER, "--time", "6s", check=False)
+    hops = explained(host)["hops"]
+    assert "hop 3" in hops["bottleneck"], hops
+    assert "the bottleneck is hop 3" in hops["rests_on"]
     pytest.importorskip("matplotlib")
     host.ctl("tune", "explain", "eth1", "--plot", tmp_path / "path.svg")
     drawn = (tmp_path / "path.svg").read_text()
