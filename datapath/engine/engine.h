@@ -221,7 +221,7 @@ struct careful {
 	uint64_t announced_ns; /* when it was first seen to differ; 0: it does not */
 	uint32_t announced_looks; /* looks that it caused since the last tick */
 	uint64_t rx_frames; /* when the clock was looked at */
-	struct spin spin;
+	struct spin spin[2]; /* of waits for answers of peers, and of other waits */
 	uint64_t extra_ns; /* time of careful_wait()'s last look at extra_fd */
 	uint32_t polls;
 	bool polling; /* a round is under way: every caller is a callback */

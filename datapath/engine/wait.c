@@ -54,14 +54,15 @@ static uint64_t frames_moved(const struct careful *c)
 
 /* Learns from a wait whether spinning pays. @start: when it began; 0: something was there at
  * once. */
-static void learn(struct careful *c, uint64_t spun, uint64_t start, uint64_t blocked)
+static void learn(struct careful *c, struct spin *one, uint64_t spun, uint64_t start,
+		  uint64_t blocked)
 {
 	const uint64_t spin_ns = c->options.spin_us * 1000ull;
 
 	if (blocked)
-		spin_blocked(&c->spin, spun, blocked, spin_ns);
-	else if (start && spun && c->spin.vain)
-		spin_paid(&c->spin, c->ops->now_ns(c) - start, spin_ns);
+		spin_blocked(one, spun, blocked, spin_ns);
+	else if (start && spun && one->vain)
+		spin_paid(one, c->ops->now_ns(c) - start, spin_ns);
 }
 
 int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
@@ -69,6 +70,9 @@ int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 	const uint64_t wait = (uint64_t)(timeout_ms < 0 ? 3600000 : timeout_ms) * 1000000;
 	uint64_t start = 0, limit = 0; /* set only if nothing is there: else no clock is needed */
 	uint64_t spin = 0, blocked = 0, moved = frames_moved(c), now;
+	bool is_told;
+	/* A peer has another CPU than we, but a program may share ours. */
+	struct spin *one = &c->spin[c->operations_free_count == c->limits.operations];
 	const uint32_t told = c->told;
 	int handled = 0;
 
@@ -76,14 +80,14 @@ int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 		for (int i = 0; i < POLLS_PER_LOOK && !handled && told == c->told; i++)
 			handled = c->ops->poll(c);
 		if (handled || told != c->told) {
-			learn(c, spin, start, blocked);
+			learn(c, one, spin, start, blocked);
 			return handled;
 		}
 		now = c->ops->now_ns(c);
 		if (!start) {
 			start = now;
 			limit = now + wait;
-			spin = spin_for_ns(&c->spin, &c->options);
+			spin = spin_for_ns(one, &c->options);
 		}
 		if (now >= limit || extra_ready(c, extra_fd, now))
 			return 0;
@@ -93,8 +97,11 @@ int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 		}
 		if (now - start < spin || engine_untold(c))
 			continue;
-		if (sleep_until(c, (int)((limit - now) / 1000000) + 1, extra_fd))
-			return c->ops->poll(c);
+		is_told = sleep_until(c, (int)((limit - now) / 1000000) + 1, extra_fd);
 		blocked += c->ops->now_ns(c) - now;
+		if (is_told) {
+			learn(c, one, spin, start, blocked);
+			return c->ops->poll(c);
+		}
 	}
 }

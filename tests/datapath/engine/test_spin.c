@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Tests when waits spin, with frames that come at times that the test chooses. */
-#include "engine/spin.h"
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "check.h"
+#include "engine/engine.h"
 
 enum { SPIN_NS = 50000, WAITS = 1000 };
 
@@ -93,12 +95,80 @@ static void test_spin__some_that_were_in_vain_do_not_stop_it(void)
 	}
 }
 
+static struct {
+	uint64_t now_ns;
+	uint32_t polls;
+	bool arrives; /* the 40th poll finds a frame */
+	int bell; /* a program rings when we sleep */
+} fake;
+
+static int fake_poll(struct careful *c)
+{
+	(void)c;
+	fake.now_ns += 100;
+	return ++fake.polls >= 40 && fake.arrives;
+}
+
+static uint64_t fake_now_ns(const struct careful *c)
+{
+	(void)c;
+	return fake.now_ns;
+}
+
+static int fake_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms)
+{
+	(void)c, (void)n;
+	*fds = -1; /* none */
+	*timeout_ms = 1000;
+	fake.now_ns += 5000;
+	CHECK_EQ(eventfd_write(fake.bell, 1), 0);
+	return 0;
+}
+
+/* Returns how many polls a wait took. */
+static uint32_t wait_once(struct careful *c, bool asked)
+{
+	eventfd_t rang;
+
+	c->operations_free_count = c->limits.operations - asked;
+	fake.polls = 0;
+	fake.arrives = asked;
+	CHECK_EQ(careful_wait(c, 1000, fake.bell), asked);
+	CHECK_EQ(eventfd_read(fake.bell, &rang), asked ? -1 : 0);
+	return fake.polls;
+}
+
+/* Answers of a peer come while we spin. In between, a program on our CPU has to run. */
+static void test_wait__for_a_peer_and_for_a_program(void)
+{
+	static struct careful c;
+	const struct engine_ops ops = {
+		.poll = fake_poll,
+		.wait_fds = fake_fds,
+		.now_ns = fake_now_ns,
+	};
+	uint32_t first, last = 0;
+
+	c.ops = &ops;
+	c.limits.operations = 16;
+	c.options.spin_us = SPIN_NS / 1000;
+	fake.bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	first = wait_once(&c, false);
+	for (int i = 0; i < 2 * SPIN_VAIN_MAX; i++) {
+		CHECK_EQ(wait_once(&c, true), 40); /* it spins all the time */
+		last = wait_once(&c, false);
+	}
+	CHECK(first > SPIN_NS / 100 / 2 && last < first / 4);
+	close(fake.bell);
+}
+
 int main(void)
 {
 	RUN(test_spin__goes_on_where_it_pays);
 	RUN(test_spin__stops_where_the_other_end_waits_for_our_cpu);
 	RUN(test_spin__begins_again_when_it_pays);
 	RUN(test_spin__goes_on_where_nothing_came_for_long);
+	RUN(test_wait__for_a_peer_and_for_a_program);
 	RUN(test_spin__stays_stopped_where_the_scheduler_ends_it);
 	RUN(test_spin__some_that_were_in_vain_do_not_stop_it);
 	return 0;
