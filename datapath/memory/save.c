@@ -75,13 +75,21 @@ void save_evict(struct careful_memory_map *map, uint64_t now_ns)
 
 	if (!map->local_most || now_ns < map->rest_ns)
 		return;
-	while (left-- && map->local > map->local_most + map->saving) {
-		const uint64_t page = map->hand++ % map->pages;
+	while (left && map->local > map->local_most + map->saving) {
+		const uint64_t most = map->local - map->local_most - map->saving;
+		const uint64_t page = map->hand % map->pages;
+		uint32_t n = 0;
 
-		if (map->states[page] == PAGE_CLEAN)
-			drop(map, page, 1);
+		/* Clean pages next to each other go in one call. */
+		while (n < most && page + n < map->pages && map->states[page + n] == PAGE_CLEAN)
+			n++;
+		if (n)
+			drop(map, page, n);
 		else if (map->states[page] == PAGE_DIRTY && !save(map, page, true))
 			return;
+		n += !n;
+		map->hand += n;
+		left -= left < n ? left : n;
 	}
 }
 

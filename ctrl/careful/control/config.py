@@ -228,19 +228,20 @@ def _read(path: Path) -> Config:
     return parse(owned.read(path), path)
 
 
-def load(path: Path | None = None) -> Config:
+def load(path: Config | Path | str | None = None) -> Config:
     """Loads the configuration that is in effect.
 
     Args:
-        path: the only file to read; else $CAREFUL_CONFIG names it; else those of DEFAULT_PATHS
-            that exist, together.
+        path: the only file to read, or a configuration; else $CAREFUL_CONFIG names the file; else
+            those of DEFAULT_PATHS that exist, together.
 
     Raises:
         CarefulError: a named file cannot be read, or a file is malformed.
     """
-    named = path or (Path(text) if (text := os.environ.get("CAREFUL_CONFIG")) else None)
-    if named is not None:
-        return _read(named)
+    if isinstance(path, Config):
+        return path
+    if named := path or os.environ.get("CAREFUL_CONFIG"):
+        return _read(Path(named))
     whole = Config()
     for default in DEFAULT_PATHS:
         try:

@@ -104,10 +104,10 @@ def aconnect(
     Arguments and errors are those of connect().
     """
     from careful.control import remote
-    from careful.control.config import Config, load
+    from careful.control.config import load
     from careful.control.mounts import Mounts
 
-    settings = config if isinstance(config, Config) else load(Path(config) if config else None)
+    settings = load(config)
     name = instance or os.environ.get("CAREFUL_INSTANCE")
     way = lambda: remote.route(host, name, settings, timeout_s)[0]  # noqa: E731
     return AsyncHost(host, way, Mounts(settings))

@@ -53,25 +53,17 @@ def connect(
     config: Config | Path | str | None = None,
     timeout_s: float = 5.0,
 ) -> Host:
-    """Connects to a host that lends memory.
-
-    Args:
-        host: a name in [nodes] of the configuration, a name that the system resolves, or an
-            address, with :PORT if the host uses another port.
-        instance: which carefuld of this machine; by default CAREFUL_INSTANCE, or the one on
-            the interface that leads to the host.
-        config: a configuration, or its file; by default the files that carefulctl reads.
-        timeout_s: how long to wait for the host, now and later, seconds.
+    """Connects to a host that lends memory; arguments are those of careful.files.connect().
 
     Raises:
         ConnectionError: careful is not up here, or the host is unknown.
         PermissionError: only root may use this carefuld.
     """
     from careful.control import remote
-    from careful.control.config import Config, load
+    from careful.control.config import load
     from careful.control.memory_hosts import Hosts
 
-    settings = config if isinstance(config, Config) else load(Path(config) if config else None)
+    settings = load(config)
     name = instance or os.environ.get("CAREFUL_INSTANCE")
     way, one = remote.route(host, name, settings, timeout_s)
     return Host(way, Hosts.of(one, settings))

@@ -51,12 +51,6 @@ def _connected(peer: Peer) -> Peer:
     raise CarefulError(error or errno.ETIMEDOUT, "", peer.name)
 
 
-def _loaded(config: Config | Path | str | None) -> Config:
-    if isinstance(config, Config):
-        return config
-    return load(Path(config) if config else None)
-
-
 class Node:
     """One NIC queue, owned by this program and used by the thread that opened it.
 
@@ -82,7 +76,7 @@ class Node:
             raise TypeError(f"an interface is named by a str, not {type(ifname).__name__}")
         if wrong := [name for name in NOT_OURS if name in options]:
             raise TypeError(f"{wrong[0]} is an option of carefuld")
-        self.config = _loaded(config)
+        self.config = load(config)
         self.ifname = ifname
         self.instance = instance or os.environ.get("CAREFUL_INSTANCE") or ifname
         given = UpOptions(**options).over(self.config.options(self.instance))
@@ -103,7 +97,7 @@ class Node:
             CarefulError, TypeError: as careful.attach().
         """
         node = cls.__new__(cls)
-        node.config = _loaded(config)
+        node.config = load(config)
         found = instances.choose(instance or os.environ.get("CAREFUL_INSTANCE"))
         node.instance = found.name
         node.ifname = found.ifname or found.name
