@@ -269,6 +269,8 @@ if(CAREFUL_TESTS)
     add_executable(nbd ${CAREFUL_ROOT}/tools/bench/nbd.c)
     target_include_directories(nbd PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/include)
     target_link_libraries(nbd PRIVATE PkgConfig::NBD)
+    add_library(nbd_pages MODULE ${CAREFUL_ROOT}/tools/bench/nbd_pages.c)
+    target_link_libraries(nbd_pages PRIVATE careful_static PkgConfig::NBD)
   endif()
   pkg_check_modules(FUSE3 QUIET IMPORTED_TARGET fuse3)
   if(FUSE3_FOUND) # a store that is slow
