@@ -73,8 +73,8 @@ FOLDERS = {
 
 #: Weighed folders, and their most lines.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 104_076),
-    "tools": (("tools",), 17_942),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 104_078),
+    "tools": (("tools",), 18_399),
 }
 
 #: The most bytes of stored runs: quoted figures, not raw rounds. Pages of tests/reports do not
