@@ -199,6 +199,9 @@ static bool ask(struct world *world, const struct step *step)
 
 	if (!reorder_missing(in))
 		return false;
+	/* The clock stands still between steps: a missing frame is late at any time. */
+	in->session->missing.first = in->flow.seq_in + 1;
+	in->session->missing.since_ns = 1;
 	missing_ask(in);
 	if (!there->ctrl_count)
 		return false;
