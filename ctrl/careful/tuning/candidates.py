@@ -1,9 +1,9 @@
-"""Ways to send the messages of a class that are worth a try if no model says which is best.
+"""Finds how to send the messages of a class from live messages alone.
 
-Owns the candidates and the search on live messages: successive halving. Every way alternates with
-the values in effect, so both meet the same load. The better half stays for a longer round, until
-one way is left; a way that is surely slower leaves at once. The way that looks best still needs an
-A/B.
+A few ways alternate with the values in effect, so that both meet the same load: kicks of a frame,
+then fragments of a frame and of a half, a quarter and an eighth. P1's latency of n equal fragments
+(equation 10) is fitted to the differences and gives the best n. If the model does not fit, the
+fastest way counts. The result still needs an A/B.
 """
 
 from __future__ import annotations
@@ -12,56 +12,20 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from careful.measure.statistics.estimate import Estimate
 from careful.plan import Limits, Plan
+from careful.tuning.live_fit import Fit, Point, fitted
 from careful.tuning.settings import NET_TX, Kick, Value, class_bytes
 from careful.tuning.verify import BLOCKS_MIN, MESSAGES_MIN, Trial
 
 #: Most halvings of a fragment, and the least fragment, bytes.
 HALVINGS, FRAGMENT_BYTES_MIN = 3, 512
-#: Least kicks to try besides the one in effect: each frame alone, and some together.
-KICKS_BYTES = (1, 4096)
-#: Messages per arm in the first round; each later round needs twice as many.
-ROUND_MESSAGES = 120
-#: Least apparent gain of the best way, as a share of the latency.
+#: The least kick that is tried: each frame alone.
+KICK_BYTES = 1
+#: Messages per arm of a way.
+ROUND_MESSAGES = 90
+#: Least apparent gain, as a share of the latency.
 GAIN_MIN = 0.02
-
-
-def ways(
-    index: int, now: Sequence[Value], limits: Limits, but: frozenset[int]
-) -> list[dict[int, Value]]:
-    """Returns the candidates for a class's messages: the values that each changes.
-
-    Combines fragments as large as frames, halves, quarters and eighths with each of the least
-    kicks. Lists one of several candidates with the same effect, and none with the effect of the
-    values now.
-
-    Args:
-        index: the class.
-        now: values in effect, of all items.
-        limits: payload of a frame.
-        but: items that the controller must not change.
-    """
-    nbytes, plan, kick = class_bytes(index), now[index], now[NET_TX + index]
-    assert isinstance(plan, Plan)
-    assert isinstance(kick, Kick)
-    kicks = [kick] + [Kick(one) for one in KICKS_BYTES] * (NET_TX + index not in but)
-    plans = [plan] + _plans(nbytes, limits) * (index not in but)
-    seen = {effect(plan, kick, nbytes, limits)}
-    found = []
-    for one in plans:
-        for least in kicks:
-            made = effect(one, least, nbytes, limits)
-            if made not in seen:
-                seen.add(made)
-                changed: dict[int, Value] = {index: one, NET_TX + index: least}
-                found.append({item: value for item, value in changed.items() if value != now[item]})
-    return found
-
-
-def _plans(nbytes: int, limits: Limits) -> list[Plan]:
-    whole = Plan.fixed(nbytes).sizes(nbytes, limits)[0]
-    sizes = [math.ceil(whole / 2**times) for times in range(HALVINGS + 1)]
-    return [Plan.fixed(size) for size in sizes if size >= min(FRAGMENT_BYTES_MIN, whole)]
 
 
 def effect(plan: Plan, kick: Kick, nbytes: int, limits: Limits) -> tuple[object, int]:
@@ -79,34 +43,96 @@ class Way:
     """A way; its messages are arm B of the trial, those with the values in effect arm A."""
 
     values: Mapping[int, Value]
+    count: int = 1
     trial: Trial = field(default_factory=Trial)
+
+    @property
+    def known(self) -> bool:
+        return self.trial.count >= MESSAGES_MIN
+
+    @property
+    def longer_us(self) -> Estimate:
+        """The time that the way adds to a message, µs."""
+        return self.trial.b.middle() - self.trial.a.middle()
 
     @property
     def gain(self) -> float:
         """The share of latency that a message seems to save; -1 below MESSAGES_MIN messages."""
-        if self.trial.count < MESSAGES_MIN:
-            return -1.0
-        return 1 - self.trial.b.middle().value / self.trial.a.middle().value
+        return -self.longer_us.value / self.trial.a.middle().value if self.known else -1.0
+
+
+@dataclass(frozen=True)
+class Best:
+    """The result of a search: values by item, the expected gain as a share, and its source."""
+
+    values: Mapping[int, Value]
+    gain: float
+    said: str
 
 
 class Search:
     """A search for the best way to send a class's messages.
 
+    Args:
+        index: the class.
+        now: values in effect, of all items.
+        limits: payload of a frame.
+        but: items that the controller must not change.
+
     Attributes:
-        left: the ways that may be the best.
-        ways_count: the number of ways at the beginning.
+        ways_count: the number of ways that are tried.
         over: no more messages are needed.
     """
 
-    def __init__(self, found: Sequence[Mapping[int, Value]]) -> None:
-        self.left = [Way(values) for values in found]
-        self.ways_count = len(found)
-        self.over = not found
-        self._at, self._need = 0, ROUND_MESSAGES
+    def __init__(
+        self, index: int, now: Sequence[Value], limits: Limits, but: frozenset[int]
+    ) -> None:
+        self._index, self._bytes, self._limits = index, class_bytes(index), limits
+        plan, kick = now[index], now[NET_TX + index]
+        assert isinstance(plan, Plan)
+        assert isinstance(kick, Kick)
+        self._plan, self._kick = plan, kick
+        self._count_now = self._count(plan)
+        alone = Kick(KICK_BYTES)
+        self._alone = {} if NET_TX + index in but else {NET_TX + index: alone}
+        self._plans = [] if index in but else self._others()
+        self._reference: Way | None = None  # the kick of each frame with the present plan
+        if self._alone and self._effect(plan, alone) != self._effect(plan, kick):
+            self._reference = Way(self._alone, self._count_now)
+        self._ways = [self._reference] if self._reference else []
+        self._ways += [self._planned(one) for one in self._plans]
+        self._stages = [self._predicted_ways, self._unkicked_ways]
+        self._unkicked: Way | None = None  # the best plan with the present kick
+        self._at, self.ways_count = 0, len(self._ways)
+        self._fit: Fit | None = None
+        self.over = False
+        self._next_stage()
+
+    def _effect(self, plan: Plan, kick: Kick) -> tuple[object, int]:
+        return effect(plan, kick, self._bytes, self._limits)
+
+    def _count(self, plan: Plan) -> int:
+        return len(plan.sizes(self._bytes, self._limits))
+
+    def _others(self) -> list[Plan]:
+        whole = Plan.fixed(self._bytes).sizes(self._bytes, self._limits)[0]
+        sizes = [math.ceil(whole / 2**times) for times in range(HALVINGS + 1)]
+        plans = [Plan.fixed(size) for size in sizes if size >= min(FRAGMENT_BYTES_MIN, whole)]
+        now = self._plan.sizes(self._bytes, self._limits)
+        return [one for one in plans if one.sizes(self._bytes, self._limits) != now]
+
+    def _planned(self, plan: Plan) -> Way:
+        """Returns the way of a plan, each frame kicked alone: P1's fragments leave so."""
+        return Way({**self._alone, self._index: plan}, self._count(plan))
 
     @property
     def way(self) -> Way:
-        return self.left[self._at]
+        return self._ways[self._at]
+
+    @property
+    def judged(self) -> bool:
+        """Reports whether the messages were enough for a result."""
+        return any(one.known for one in self._ways)
 
     def look(self, late: bool = False) -> bool:
         """Counts new messages; reports whether another way has its turn or the search is over.
@@ -114,27 +140,68 @@ class Search:
         late: the turn has used its time, so the least messages for a verdict are enough.
         """
         trial = self.way.trial
-        needed = min(self._need, MESSAGES_MIN) if late else self._need
-        if trial.is_decided and trial.verdict().what == "not held":
-            del self.left[self._at]
-        elif trial.count >= needed and len(trial.b.blocks) >= BLOCKS_MIN:
-            self._at += 1
-        else:
+        needed = MESSAGES_MIN if late else ROUND_MESSAGES
+        if trial.count < needed or len(trial.b.blocks) < BLOCKS_MIN:
             return False
-        if self._at >= len(self.left):
-            self._end_round()
+        self._at += 1
+        self._next_stage()
         return True
 
-    def _end_round(self) -> None:
-        self._at, self._need = 0, 2 * self._need
-        self.left.sort(key=lambda one: -one.gain)
-        self.left = self.left[: math.ceil(len(self.left) / 2)]
-        self.over = len(self.left) <= 1
+    def _next_stage(self) -> None:
+        while self._at == len(self._ways) and self._stages:
+            self._fit = fitted(self._count_now, self._points(), self._reference is not None)
+            more = self._stages.pop(0)()
+            self.ways_count += len(more)
+            self._ways += more
+        self.over = self._at == len(self._ways)
 
-    @property
-    def judged(self) -> bool:
-        return not self.left or any(one.trial.count >= MESSAGES_MIN for one in self.left)
+    def _predicted_ways(self) -> list[Way]:
+        """Returns the plan that the model predicts, as a test of the model, unless it was tried."""
+        tried = [self._count_now, *(self._count(one) for one in self._plans)]
+        if not self._fit or self._fit_count(self._fit) in tried:
+            return []
+        return [self._planned(self._predicted(self._fit))]
 
-    def best(self) -> Way | None:
-        found = max(self.left, key=lambda one: one.gain, default=None)
-        return found if found and found.gain >= GAIN_MIN else None
+    def _unkicked_ways(self) -> list[Way]:
+        """Returns the best plan with the present kick: a kick that makes no difference stays."""
+        found = self._found()
+        if not found or self._index not in found.values or NET_TX + self._index not in found.values:
+            return []
+        self._unkicked = Way({self._index: found.values[self._index]}, found.count)
+        return [self._unkicked]
+
+    def _fit_count(self, fit: Fit) -> int:
+        least = self._count(Plan.fixed(self._bytes))
+        return fit.best_count(least, max(least, self._bytes // FRAGMENT_BYTES_MIN))
+
+    def _predicted(self, fit: Fit) -> Plan:
+        return Plan.fixed(math.ceil(self._bytes / self._fit_count(fit)))
+
+    def _points(self) -> list[Point]:
+        used = [one for one in self._ways if one.known and one is not self._unkicked]
+        return [Point(one.count, one.longer_us, one.trial.a.middle().value) for one in used]
+
+    def _found(self) -> Way | None:
+        """Returns the way with the model's best plan, or the fastest if the model does not fit."""
+        ways = [one for one in self._ways if one.known and one is not self._unkicked]
+        if self._fit and self._fit.fits:
+            best = self._fit_count(self._fit)
+            ways = [one for one in ways if one.count == best] or ways
+        return max(ways, key=lambda one: one.gain, default=None)
+
+    def best(self) -> Best | None:
+        """Returns the best way if it seems to gain; None: none does, or too few messages came."""
+        found, fit = self._found(), self._fit
+        if found is None:
+            return None
+        values, gain = found.values, found.gain
+        said = f"the best of {self.ways_count} ways that were tried"
+        if fit and fit.fits:
+            gain = -fit.longer_us(found.count).value / fit.now_us
+            said += f", and the model fits: {fit.said()}"
+        elif fit:
+            said += f"; the model does not fit: {fit.said()}"
+        alike = self._unkicked
+        if alike and alike.known and (alike.longer_us - found.longer_us).low <= 0:
+            values = alike.values
+        return Best(values, gain, f"{said}; {gain:.0%} faster") if gain >= GAIN_MIN else None

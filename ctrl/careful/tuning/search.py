@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from careful.tuning.alternating import Alternating
-from careful.tuning.candidates import Search, Way
+from careful.tuning.candidates import Best, Search
 from careful.tuning.path import Live, Path
 from careful.tuning.settings import NET_TX, Value
 from careful.tuning.state import PathState
 from careful.tuning.verify import Counts
 
-#: Longest search, seconds: then the best so far is taken.
-SEARCH_S_MAX = 600.0
 #: Longest search, seconds; then the best so far is taken.
-#: of them, so that the last way has a turn too.
+SEARCH_S_MAX = 600.0
+#: Share of it that all first turns may use, so that the last way has a turn too.
 FIRST_SHARE = 0.5
 
 
@@ -101,9 +100,9 @@ class Trying:
         self._turn_at[index] = now
         return True
 
-    def best(self) -> dict[int, Way]:
+    def best(self) -> dict[int, Best]:
         best = {index: one.best() for index, one in self.searches.items()}
-        return {index: way for index, way in best.items() if way}
+        return {index: one for index, one in best.items() if one}
 
     def base_counts(self, live: Live) -> dict[int, Counts]:
         version = self._turns.versions[0]

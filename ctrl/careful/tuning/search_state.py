@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from careful.jsonout import Json
 from careful.plan import Limits
-from careful.tuning.candidates import Search, ways
+from careful.tuning.candidates import Search
 from careful.tuning.path import Live, Path, by_class, sent
 from careful.tuning.search import Trying
 from careful.tuning.state import Pair, PathState, Tried
@@ -74,7 +74,7 @@ class Searches:
         count, going = 0, {}
         for index in found:
             if index not in self._searches:
-                one = Search(ways(index, values, limits, pinned))
+                one = Search(index, values, limits, pinned)
                 count += one.ways_count
                 if one.over:
                     self._state.tried[index] = self._told(index, one, False, now)
@@ -116,8 +116,7 @@ class Searches:
         figures: dict[int, Json] = {}
         for index, way in best.items():
             count = trying.searches[index].ways_count
-            said = f"the best of {count} ways that were tried, there {way.gain:.0%} faster"
             for item, value in way.values.items():
                 pairs[item] = Pair(values[item], value)
-                figures[item] = {"said": said, "ways_count": count, "gain_share": way.gain}
+                figures[item] = {"said": way.said, "ways_count": count, "gain_share": way.gain}
         return pairs, figures

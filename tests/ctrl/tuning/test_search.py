@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 import random
 import signal
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from careful.errors import Ended
+from careful.measure.statistics.estimate import Estimate
 from careful.model import load_shipped
 from careful.plan import Limits, Plan, class_of
-from careful.tuning.candidates import ROUND_MESSAGES, Search, ways
+from careful.tuning.candidates import ROUND_MESSAGES, Search
+from careful.tuning.live_fit import Point, fitted
 from careful.tuning.policy import Controller
 from careful.tuning.settings import NET_TX, Kick, Value
 from careful.tuning.state import PathState
@@ -50,68 +54,158 @@ def controller(on: LivePath, state: PathState | None = None) -> Controller:
 
 def loss(on: LivePath) -> float:
     """Returns the loss of the plan in effect against the best way."""
-    base: list[Value] = [START] * 16 + [START] * 16 + [UNTUNED] * 16
-    found = [{}, *ways(CLASS, base, LIMITS, frozenset())]
+    plans = [Plan.fixed(math.ceil(MESSAGE / count)) for count in range(2, 9)]
     best_us = min(
-        pipelined_us(MESSAGE, one.get(CLASS, START), one.get(NET_TX + CLASS, UNTUNED))  # type: ignore[arg-type]
-        for one in found
+        pipelined_us(MESSAGE, plan, kick) for plan in plans for kick in (UNTUNED, Kick(1))
     )
     return pipelined_us(MESSAGE, on.plan(CLASS), on.kick(CLASS)) / best_us - 1
 
 
-def test_ways__halves_by_kicks_and_none_twice() -> None:
-    base: list[Value] = [Plan.fixed(3694)] * 16 + [START] * 16 + [UNTUNED] * 16
-    limits = Limits(64, 3694)
-    # Some ways have no effect: a fragment larger than the message, or a kick larger than all
-    # fragments.
-    found = ways(4, base, limits, frozenset())
-    assert found == [{4: Plan.fixed(512)}, {4: Plan.fixed(512), NET_TX + 4: Kick(1)}]
-    assert not ways(3, base, limits, frozenset())
-    found = ways(CLASS, base, limits, frozenset())
-    sizes = {one[CLASS].first_bytes for one in found if CLASS in one}  # type: ignore[union-attr]
-    assert sizes == {1024, 512}  # two frames of 2048 are in effect
-    assert {NET_TX + CLASS: Kick(1)} in found
-    assert len(found) <= 11
-    for index in range(16):
-        assert len(ways(index, base, limits, frozenset())) <= 11
-    # Values set by hand are not tried.
-    assert ways(CLASS, base, limits, frozenset({CLASS})) == [{NET_TX + CLASS: Kick(1)}]
-    assert not ways(CLASS, base, limits, frozenset({CLASS, NET_TX + CLASS}))
+def values_with(plan: Plan, kick: Kick) -> list[Value]:
+    """Returns values in effect with one plan and one kick for all classes."""
+    return [plan] * 16 + [START] * 16 + [kick] * 16
 
 
-def searched(gains: list[float], seed: int, noise: float = 0.5) -> Search:
-    """Returns a search over ways that are faster than the present one by these shares."""
-    random_ = random.Random(seed)
-    search = Search([{0: Kick(k)} for k in range(len(gains))])
-    messages = 0
-    while not search.over:
-        kick = search.way.values[0]
+def turn(
+    search: Search, took_us: Callable[[Plan, Kick], float], random_: random.Random, index: int
+) -> None:
+    """Gives both arms of the search's way ten messages."""
+    now = values_with(START, UNTUNED)
+    then = dict(enumerate(now)) | dict(search.way.values)
+    trial = search.way.trial
+    for arm, values in ((trial.a, dict(enumerate(now))), (trial.b, then)):
+        plan, kick = values[index], values[NET_TX + index]
+        assert isinstance(plan, Plan)
         assert isinstance(kick, Kick)
-        trial = search.way.trial
-        for arm, mean in ((trial.a, 100.0), (trial.b, 100.0 * (1 - gains[kick.net_tx_bytes]))):
-            took = [int(1000 * mean * max(0.1, random_.gauss(1, noise))) for _ in range(10)]
-            arm.add(Counts(10, sum(took), sum(one * one for one in took)))
-        messages += 10
+        mean_ns = 1000 * took_us(plan, kick)
+        took = [int(mean_ns * max(0.1, random_.gauss(1, 0.3))) for _ in range(10)]
+        arm.add(Counts(10, sum(took), sum(one * one for one in took)))
+
+
+def searched(
+    took_us: Callable[[Plan, Kick], float], seed: int = 1, turns: int = 200, index: int = CLASS
+) -> Search:
+    """Returns a search of the class among messages that take so long, after at most so many
+    turns."""
+    random_ = random.Random(seed)
+    search = Search(index, values_with(START, UNTUNED), LIMITS, frozenset())
+    for _ in range(turns):
+        if search.over:
+            break
+        turn(search, took_us, random_, index)
         search.look()
-        assert messages <= 60 * ROUND_MESSAGES
     return search
 
 
-def test_search__finds_one_of_the_best() -> None:
-    gains = [-0.3, -0.2, -0.05, 0.0, 0.0, 0.02, 0.05, 0.1, 0.14, 0.15, 0.0]
-    found = []
+def modelled_us(g_us: float, H_us: float) -> Callable[[Plan, Kick], float]:
+    """Returns latencies that follow P1's equation 10, with any kick."""
+
+    def took_us(plan: Plan, _: Kick) -> float:
+        count = len(plan.sizes(MESSAGE, LIMITS))
+        return 100 + g_us * count + H_us / count
+
+    return took_us
+
+
+def test_ways__kicks_and_fragments_and_none_twice() -> None:
+    limits = Limits(64, 3694)
+    base = values_with(Plan.fixed(3694), UNTUNED)
+    # A message of one frame is kicked alone anyway.
+    assert Search(4, base, limits, frozenset()).ways_count == 1
+    assert Search(3, base, limits, frozenset()).over
+    # A kick of each frame, halves and quarters; two frames are in effect.
+    assert Search(CLASS, base, limits, frozenset()).ways_count == 3
+    assert sum(Search(index, base, limits, frozenset()).ways_count for index in (6, 8, 10)) <= 14
+    # Values set by hand are not tried.
+    search = Search(CLASS, base, limits, frozenset({CLASS}))
+    assert search.way.values == {NET_TX + CLASS: Kick(1)}
+    assert search.ways_count == 1
+    assert Search(CLASS, base, limits, frozenset({CLASS, NET_TX + CLASS})).over
+
+
+@pytest.mark.parametrize(("g_us", "H_us"), [(20.0, 500.0), (5.0, 900.0), (40.0, 40.0)])
+def test_fit__recovers_the_path_from_differences(g_us: float, H_us: float) -> None:
+    points = [
+        Point(n, Estimate(g_us * (n - 2) + H_us * (1 / n - 1 / 2), 1.0), 300.0) for n in (1, 4, 8)
+    ]
+    fit = fitted(2, points, False)
+    assert fit
+    assert fit.fits
+    assert fit.values[1:] == pytest.approx([g_us, H_us], abs=1e-6)
+    best = min(range(1, 17), key=lambda n: g_us * n + H_us / n)
+    assert fit.best_count(1, 16) == best
+    shifted = [replace(one, longer_us=one.longer_us + Estimate(-30.0)) for one in points]
+    fit = fitted(2, [*shifted, Point(2, Estimate(-30.0, 1.0), 300.0)], True)
+    assert fit
+    assert fit.longer_us(2).value == pytest.approx(-30.0)
+    assert fit.best_count(1, 16) == best
+
+
+def test_fit__intervals_hold() -> None:
+    """The true saving lies in its 95 % interval, over many noisy measurements."""
+    random_, inside, runs = random.Random(2), 0, 300
+    g_us, H_us = 15.0, 500.0
+    for _ in range(runs):
+        points = [
+            Point(
+                n,
+                Estimate(g_us * (n - 2) + H_us * (1 / n - 1 / 2) + random_.gauss(0, 6), 6.0),
+                300.0,
+            )
+            for n in (1, 4, 8)
+        ]
+        fit = fitted(2, points, False)
+        assert fit
+        inside += fit.longer_us(5).contains(g_us * 3 + H_us * (1 / 5 - 1 / 2))
+    assert inside / runs >= 0.9
+
+
+def test_fit__of_other_times_does_not_fit() -> None:
+    points = [Point(n, Estimate(us, 1.0), 300.0) for n, us in ((1, 0.0), (4, -80.0), (8, -80.0))]
+    assert not (fit := fitted(2, [*points, Point(6, Estimate(60.0, 1.0), 300.0)], False)) or (
+        not fit.fits
+    )
+    assert fitted(2, points[:1], False) is None
+
+
+def test_search__finds_the_models_best_in_few_messages() -> None:
+    """Five fragments are the best, and none of the ways has five."""
+    near, took_us = 0, modelled_us(15, 400)
     for seed in range(10):
-        way = searched(gains, seed).best()
-        assert way
-        kick = way.values[0]
-        assert isinstance(kick, Kick)
-        found.append(gains[kick.net_tx_bytes])
-    assert sum(one >= 0.1 for one in found) >= 9
+        search = searched(took_us, seed)
+        assert all(one.trial.count <= ROUND_MESSAGES + 10 for one in search._ways)
+        best = search.best()
+        assert best
+        assert "the model fits" in best.said
+        plan = best.values[CLASS]
+        assert isinstance(plan, Plan)
+        near += took_us(plan, UNTUNED) <= 1.05 * (100 + 15 * 5 + 400 / 5)
+    assert near >= 9
+
+
+def test_search__takes_the_fastest_way_if_the_model_does_not_fit() -> None:
+    large = class_of(65536)
+
+    def took_us(plan: Plan, _: Kick) -> float:
+        return 100.0 if plan == Plan.fixed(911) else 300.0
+
+    best = searched(took_us, index=large).best()
+    assert best
+    assert best.values[large] == Plan.fixed(911)
+    assert "does not fit" in best.said
+
+
+def test_search__kicks_that_make_no_difference_stay() -> None:
+    kept = 0
+    for seed in range(10):
+        best = searched(modelled_us(15, 400), seed).best()
+        kept += best is not None and NET_TX + CLASS not in best.values
+    assert kept >= 7
 
 
 def test_search__of_slow_messages_each_way_has_a_turn() -> None:
     """If a turn has used its time, the number of messages for a verdict is enough."""
-    search = Search([{0: Kick(1)}, {0: Kick(2)}])
+    search = Search(CLASS, values_with(START, UNTUNED), LIMITS, frozenset())
     first = search.way
     for _ in range(MESSAGES_MIN):
         assert not search.look(late=True)
@@ -122,19 +216,8 @@ def test_search__of_slow_messages_each_way_has_a_turn() -> None:
     assert search.way is not first
 
 
-def test_search__what_is_surely_slower_goes_at_once() -> None:
-    search = searched([-0.5] * 4, 1, noise=0.1)
-    assert not search.left
-    assert search.judged
-    assert search.best() is None
-
-
 def test_search__of_too_few_messages_says_nothing() -> None:
-    search = Search([{0: Kick(1)}])
-    for arm, mean_us in ((search.way.trial.a, 100), (search.way.trial.b, 1)):
-        for _ in range(MESSAGES_MIN - 1):
-            arm.add(Counts(1, mean_us * 1000, mean_us**2 * 10**6))
-    search.look()
+    search = searched(modelled_us(15, 400), turns=2)
     assert not search.judged
     assert search.best() is None
 
@@ -145,7 +228,7 @@ def test_tried__the_best_is_found_and_held(seed: int) -> None:
     assert loss(on) > 0.15
     one = controller(on)
     run(one, on, 120)
-    assert loss(on) < 0.05
+    assert loss(on) < 0.1
     assert verdicts(one)[CLASS] == "held"
     whats = [each["what"] for each in one.state.decisions if each["what"] != "not measured"]
     assert whats == ["trying", "changed", "kept"]
@@ -162,7 +245,7 @@ def test_tried__stays_quiet_afterwards() -> None:
     on = path(every_s=0.02)
     one = controller(on)
     run(one, on, 700)
-    assert loss(on) < 0.05
+    assert loss(on) < 0.1
     settings, settled, measured = on.in_effect(), len(on.effects), len(on.measured_at)
     run(one, on, 1200)
     assert on.in_effect() == settings
@@ -219,7 +302,7 @@ def test_tried__again_when_messages_take_another_time() -> None:
     assert second - first >= 600
 
 
-@pytest.mark.parametrize("when_s", [0.5, 2.0, 8.0])
+@pytest.mark.parametrize("when_s", [0.3, 0.8, 1.2])
 def test_killed__another_goes_on(when_s: float) -> None:
     """The plan in effect is restored at once, and the best one is found."""
     on = path()
@@ -255,7 +338,7 @@ def test_killed__what_was_found_is_known() -> None:
 def test_closed__puts_back_what_was() -> None:
     on = path()
     one = controller(on)
-    run(one, on, 5)
+    run(one, on, 1)
     while on.in_effect()[CLASS] == START and on.kick(CLASS) == UNTUNED:
         on.advance(one.step())
     one.close()
@@ -286,9 +369,9 @@ def test_messages_that_pause__are_waited_for() -> None:
     assert loss(on) < 0.1
 
 
-def small_us(_: int, plan: Plan, kick: Kick) -> float:
-    """Half a frame is faster than a whole one, with unchanged kicks."""
-    return 2000.0 if plan.first_bytes < 3000 and kick == UNTUNED else 3000.0
+def small_us(_: int, plan: Plan, __: Kick) -> float:
+    """Half a frame is faster than a whole one."""
+    return 2000.0 if plan.first_bytes < 3000 else 3000.0
 
 
 def test_tried__fragments_of_a_frame_where_no_measurement_works() -> None:
@@ -300,7 +383,7 @@ def test_tried__fragments_of_a_frame_where_no_measurement_works() -> None:
 
 def test_messages_that_cease_for_long__are_waited_for() -> None:
     """Silence does not count for the ten minutes, or most ways would never have a turn."""
-    stream = Stream(65536, 0.01, lambda now: (now - 1000) % 700 < 4)
+    stream = Stream(65536, 0.01, lambda now: (now - 1000) % 700 < 1)
     on = LivePath(lambda _: GAM, [stream], took=small_us, figureless=True)
     one = controller(on)
     run(one, on, 1500)
@@ -312,7 +395,7 @@ def test_messages_that_cease_for_long__are_waited_for() -> None:
 def test_by_hand__meanwhile() -> None:
     on = path()
     one = controller(on)
-    run(one, on, 5)
+    run(one, on, 1)
     mine = Plan.fixed(777)
     on.set_by_hand(CLASS, mine)
     run(one, on, 300)
@@ -330,12 +413,12 @@ def test_ended__within_a_flip() -> None:
         real()
         raise Ended(signal.SIGTERM)
 
-    run(one, on, 5)
+    run(one, on, 1)
     while one._trying is None or not one._trying._base:
         on.advance(one.step())
     on.flip = flip  # type: ignore[method-assign]
     with pytest.raises(Ended):
-        run(one, on, 5)
+        run(one, on, 1)
     assert (on.plan(CLASS), on.kick(CLASS)) != (START, UNTUNED)
     one.close()
     assert (on.plan(CLASS), on.kick(CLASS)) == (START, UNTUNED)
@@ -343,12 +426,12 @@ def test_ended__within_a_flip() -> None:
 
 def test_measured_after_all__is_planned() -> None:
     """Figures that come during a search end it."""
-    on = path(took=None, every_s=0.05)
+    on = path(took=None, every_s=0.4)
     one = controller(on)
     run(one, on, 10)
     assert one.trying
     on.figureless = False
-    run(one, on, 60)
+    run(one, on, 300)
     assert (
         "prediction"
         in next(each for each in one.state.decisions if each["what"] == "changed")["classes"][0]

@@ -1,0 +1,115 @@
+"""Fits P1's latency of equal fragments to live messages.
+
+A message of B bytes in n fragments takes g·n + H/n and a constant (P1 equation 10). g is the
+bottleneck's overhead of a fragment, µs. H = B·ΣG of the other stages is the message's time in the
+stages that it does not overlap, µs. Only differences of latencies enter, so load that all ways meet
+cancels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from careful.measure.statistics.estimate import Estimate
+from careful.model.stages import Array
+
+#: Error of the model itself, as a share of the latency: the last fragment is shorter.
+MODEL_ERROR = 0.01
+#: 99 % quantiles of chi-squared with 1, 2, ... degrees of freedom.
+_CHI_SQUARED = (6.63, 9.21, 11.34, 13.28, 15.09)
+
+
+@dataclass(frozen=True)
+class Point:
+    """Messages in `count` fragments took longer than those now by an estimate, µs.
+
+    now_us: latency of the latter, µs.
+    """
+
+    count: int
+    longer_us: Estimate
+    now_us: float
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The fitted model.
+
+    now_count: fragments now; now_us: latency now, µs; values: the constant, g and H, µs; spread:
+    their covariance, µs²; off: distance of the points in errors, squared; fits: they fit.
+    """
+
+    now_count: int
+    now_us: float
+    values: Array
+    spread: Array
+    off: float
+    fits: bool
+
+    def _row(self, count: int) -> Array:
+        return np.array([1.0, count - self.now_count, 1 / count - 1 / self.now_count])
+
+    def longer_us(self, count: int) -> Estimate:
+        """Predicts the time that `count` fragments add to a message, µs."""
+        row = self._row(count)
+        return Estimate(float(row @ self.values), math.sqrt(float(row @ self.spread @ row)))
+
+    def best_count(self, least: int, most: int) -> int:
+        """Returns the number of fragments with the least latency (P1 theorem 1)."""
+        _, g_us, H_us = (float(one) for one in self.values)
+        exact = math.sqrt(H_us / g_us) if g_us > 0 else math.inf
+        near = {min(max(one, least), most) for one in (least, most)}
+        if math.isfinite(exact):
+            near |= {min(max(int(exact) + more, least), most) for more in (0, 1)}
+        return min(sorted(near), key=lambda one: g_us * one + H_us / one)
+
+    def said(self) -> str:
+        _, g_us, H_us = (float(one) for one in self.values)
+        half = 1.96 * math.sqrt(float(self.spread[1, 1]))
+        return (
+            f"{g_us:.2f} ± {half:.2f} µs a fragment, {H_us:.1f} µs of a message in other stages, "
+            f"points {math.sqrt(self.off):.1f} errors off"
+        )
+
+
+def fitted(now_count: int, points: Sequence[Point], shifted: bool) -> Fit | None:
+    """Fits the model by weighted least squares with g and H of at least 0.
+
+    Args:
+        now_count: fragments of the messages now.
+        points: what was measured.
+        shifted: another change adds a constant to all points.
+
+    Returns:
+        The fit; None: too few points.
+    """
+    if len(points) < 2 + shifted:
+        return None
+    rows = np.array([[1.0, one.count - now_count, 1 / one.count - 1 / now_count] for one in points])
+    longer = np.array([one.longer_us.value for one in points])
+    errors = np.array([math.hypot(one.longer_us.se, MODEL_ERROR * one.now_us) for one in points])
+    free = [0, 1, 2] if shifted else [1, 2]
+    values, spread = _solved(rows, longer, errors, free)
+    while any(values[one] < 0 for one in free if one):
+        free.remove(min((one for one in free if one), key=lambda one: values[one]))
+        values, spread = _solved(rows, longer, errors, free)
+    off = float(np.sum(((rows @ values - longer) / errors) ** 2))
+    freedom = len(points) - len(free)
+    fits = not freedom or off <= _CHI_SQUARED[min(freedom, len(_CHI_SQUARED)) - 1]
+    now_us = sum(one.now_us for one in points) / len(points)
+    return Fit(now_count, now_us, values, spread, off, fits)
+
+
+def _solved(rows: Array, longer: Array, errors: Array, free: Sequence[int]) -> tuple[Array, Array]:
+    """Returns the values and their covariance; values that are not free are 0."""
+    values, spread = np.zeros(3), np.zeros((3, 3))
+    if free:
+        weighted = rows[:, free] / errors[:, None]
+        inverse = np.linalg.pinv(weighted.T @ weighted)
+        values[free] = inverse @ weighted.T @ (longer / errors)
+        spread[np.ix_(free, free)] = inverse
+    return values, spread
