@@ -200,7 +200,7 @@ static void run(struct pool *pool, struct pool_job *job)
 	}
 }
 
-/* A large piece must not keep others from theirs: each peer fills one at a time. */
+/* Each peer fills one piece at a time, so that a large piece does not delay other peers. */
 const struct pool_rules lend_rules = {
 	.workers_max = LEND_WORKERS,
 	.group_max = 1,

@@ -14,7 +14,7 @@ enum {
 	LEND_PIECES_HOST = 128,
 	LEND_OPENS = CAREFUL_REGIONS_MAX / 2, /* regions, for all peers together */
 	LEND_OPENS_PEER = 256,
-	LEND_ANSWERS_PEER = 64, /* that wait for room; a peer that asks for more gets no answer */
+	LEND_ANSWERS_PEER = 64, /* answers that wait for room; a peer's further requests get none */
 	LEND_WAITS_PEER = 64,
 	LEND_WAIT_MS = 1000, /* the longest WAIT */
 	LEND_WORKERS = 3,
@@ -140,9 +140,9 @@ void lend_meet(struct lend_server *server, uint32_t peer);
 
 /* request.c */
 void lend_on_request(const struct careful_message *message, void *user);
-/* Answers the CREATE of a piece whose memory is there, or was not to be had. */
+/* Answers the CREATE of a piece that has its memory, or could not get it. */
 void lend_created(struct lend_piece *piece);
 void lend_deleted(struct lend_piece *piece);
 void lend_answer_retry(struct lend_server *server);
-/* Answers the WAITs that are over. */
+/* Answers WAITs that have ended. */
 void lend_wait_poll(struct lend_server *server);

@@ -78,7 +78,7 @@ int lend_timeout_ms(const struct lend_server *server)
 	return due_ns > now_ns ? (int)((due_ns - now_ns) / 1000000) + 1 : 0;
 }
 
-/* Reports what is lent by an owner's first piece; later pieces of the owner are in it. */
+/* Reports an owner's total at its first piece, with its later pieces. */
 static bool is_first(const struct lend_server *server, const struct lend_piece *piece)
 {
 	const struct lend_piece *p = server->pieces;
@@ -119,7 +119,7 @@ uint32_t lend_use(const struct lend_server *server, struct careful_lend_use *use
 	return n;
 }
 
-/* Reports whether this process may lock so much; locks no memory that exists. */
+/* Reports whether this process may lock this much memory, without locking existing memory. */
 static bool may_lock(uint64_t bytes)
 {
 	void *memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -130,7 +130,7 @@ static bool may_lock(uint64_t bytes)
 	return may;
 }
 
-/* Checks that this host can lend so much. */
+/* Checks that this host can lend this much. */
 static int check(const struct lend_options *options, struct careful_error *error)
 {
 	const unsigned long long mib = options->bytes >> 20;

@@ -10,7 +10,7 @@
 #include "link/link.h"
 #include "link/repair.h"
 
-enum { SHARED = 24 }; /* fewer lost than one in so many: at random */
+enum { SHARED = 24 }; /* a smaller share of losses, one in this many, counts as random */
 
 /* Returns the smallest w: a frame of the largest cost and an update fit into half of it. */
 static uint32_t least(const struct link_peer *peer)
@@ -49,7 +49,7 @@ static uint32_t next(uint32_t now, uint32_t lost, uint32_t sent)
 	return now - cut;
 }
 
-/* Looks at w once for each w buffers that arrived or were lost. */
+/* Adjusts w once for each w buffers that arrived or were lost. */
 void congestion_check(struct link_peer *peer)
 {
 	struct link_missing *missing = &peer->session->missing;
@@ -66,14 +66,14 @@ void congestion_check(struct link_peer *peer)
 	missing->lost = 0;
 }
 
-/* The peer is asked for a number: its frame is lost, or the copy that it was asked for before. */
+/* Counts a request for a number as a loss: its frame, or its last repair, is lost. */
 void congestion_lost(struct link_peer *peer)
 {
 	peer->session->missing.lost++;
 	congestion_check(peer);
 }
 
-/* A number that the peer was asked for was late, not lost. */
+/* Takes back a loss: the requested frame was only late. */
 void congestion_late(struct link_peer *peer)
 {
 	peer->session->missing.lost -= peer->session->missing.lost > 0;

@@ -16,8 +16,8 @@ enum {
 	WAIT_MAX_US = 8 * 1000, /* if the peer is silent */
 	WAIT_LONG_US = 64 * 1000,
 	BACKOFF_MAX = 6,
-	LATE_PLACES = 3, /* a frame is lost if so many overtook it (RFC 5681, section 3.2), */
-	LATE_US = 50, /* or if it is late by so much, and by a quarter of repair_us */
+	LATE_PLACES = 3, /* a frame is lost if this many overtook it (RFC 5681, section 3.2), */
+	LATE_US = 50, /* or if it is late by this time and by a quarter of repair_us */
 	SETTLE_TRIES = 2, /* requests, after which XDP's account is checked */
 	GIVE_UP_NS = 1000 * 1000 * 1000, /* without the frame: the epoch ends */
 };
@@ -60,8 +60,8 @@ void missing_came(struct link_peer *peer, uint32_t seq)
 
 	if (!asked->first_us)
 		return;
-	if (now_us - asked->first_us <= missing->repair_us / 4) { /* no repair comes so soon */
-		missing->repair_us -= missing->repair_us / 4; /* or they became faster */
+	if (now_us - asked->first_us <= missing->repair_us / 4) { /* no repair is this fast */
+		missing->repair_us -= missing->repair_us / 4; /* or repairs became faster */
 		congestion_late(peer);
 		peer->session->late++;
 		return;
@@ -167,7 +167,7 @@ static uint32_t name(struct link_peer *peer, uint32_t from, uint32_t *room)
 	return from + count;
 }
 
-/* Begins the account of the due number, if it is another than before. */
+/* Begins the account of the due number if the number has changed. */
 static void look(struct link_peer *peer)
 {
 	struct link_missing *missing = &peer->session->missing;
@@ -227,7 +227,7 @@ static void settle_tick(struct link_peer *peer)
 	}
 }
 
-/* After frames were taken from the ring. */
+/* Called after frames were taken from the ring. */
 void missing_drained(struct link_peer *peer)
 {
 	struct link_missing *missing = &peer->session->missing;

@@ -46,7 +46,8 @@ void slot_put(struct map_slot *slot)
 	memory->slots_free = slot;
 }
 
-/* Installs what came, except pages that were removed meanwhile. Returns -EAGAIN to be called again. */
+/* Installs received pages, except those that were removed meanwhile. Returns -EAGAIN to be called
+ * again. */
 static int install(struct careful_memory_map *map, struct map_slot *slot)
 {
 	const bool dirty = slot->writes && map->writable;
@@ -71,7 +72,7 @@ static int install(struct careful_memory_map *map, struct map_slot *slot)
 	return 0;
 }
 
-/* Threads that wait for pages which did not come touch them again, and are then waited for. */
+/* Wakes threads whose pages did not come. They touch the pages again and then wait again. */
 static void fail(struct careful_memory_map *map, const struct map_slot *slot)
 {
 	const uint64_t at = map->base + slot->page * MAP_PAGE;
@@ -172,7 +173,7 @@ void fetch_fault(struct careful_memory_map *map, uint64_t page, bool writes)
 	case PAGE_LOST:
 		uffd_lose(map->uffd, at, map->ours);
 		break;
-	default: /* it came meanwhile */
+	default: /* the page came meanwhile */
 		uffd_wake(map->uffd, at, MAP_PAGE);
 	}
 }

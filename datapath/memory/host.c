@@ -101,7 +101,7 @@ static void on_answer(const struct careful_result *result, void *user)
 		asked->again_ns = clock_in_ms(MEMORY_AGAIN_MS);
 }
 
-/* Asks once. Returns 0, or an errno that no repetition mends. */
+/* Asks once. Returns 0, or an errno for which a repetition is useless. */
 static int ask(struct memory_ask *asked)
 {
 	struct careful_memory *memory = asked->memory;

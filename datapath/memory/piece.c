@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Open pieces of other hosts' memory, and the gets and stores of their bytes. A session's end takes
- * the regions along: a piece is then opened again, and what was under way is repeated. */
+/* Open pieces of other hosts' memory, and the gets and stores of their bytes. A session's end
+ * removes the regions. A piece is then opened again, and moves under way are repeated. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static void end_opening(struct careful_memory_remote *remote, int status)
 		memory_end_job(opener, status);
 }
 
-/* Takes what the host says about the piece. Returns 0 or -errno. */
+/* Takes the host's description of the piece. Returns 0 or -errno. */
 static int take(struct careful_memory_remote *remote, const struct careful_result *result)
 {
 	struct careful_memory_piece said;
@@ -51,7 +51,7 @@ static void opened(struct careful_memory *memory, const struct careful_result *r
 
 	(void)memory;
 	remote->opening = false;
-	/* A piece that was there is gone for good. */
+	/* A piece that existed before is lost. */
 	end_opening(remote, rc == -ENOENT && remote->bytes ? -ESTALE : rc);
 }
 
@@ -110,7 +110,7 @@ static void on_moved(const struct careful_result *result, void *user)
 	memory_move_put(memory, move);
 }
 
-/* Begins a move. Returns 0 if it flies, -EAGAIN, or -errno. */
+/* Begins a move. Returns 0 if it is under way, -EAGAIN, or -errno. */
 static int begin(struct careful_memory *memory, struct memory_move *move)
 {
 	struct careful_memory_remote *remote = move->remote;
@@ -142,7 +142,7 @@ static int begin(struct careful_memory *memory, struct memory_move *move)
 	return rc;
 }
 
-/* Ends what cannot go on: moves that wait too long, and sessions whose moves fly too long. */
+/* Ends moves that wait too long, and sessions whose moves are under way for too long. */
 static void check_limits(struct careful_memory *memory, uint64_t now_ns)
 {
 	struct memory_move **at = &memory->moves, *move;
@@ -292,7 +292,7 @@ struct move_job {
 
 static void part_moved(struct memory_move *move, int status);
 
-/* Begins as many moves as there are. */
+/* Begins as many moves as possible. */
 static void begin_parts(struct move_job *job)
 {
 	struct careful_memory *memory = job->remote->memory;

@@ -13,7 +13,7 @@
 enum {
 	MEMORY_MOVE_BYTES = 256 << 10, /* the most that one get or store moves */
 	MEMORY_FLYING_MAX = 64, /* moves that carefuld has */
-	MEMORY_AGAIN_MS = 20, /* before a host that had no room is asked again */
+	MEMORY_AGAIN_MS = 20, /* wait before a host without room is asked again */
 	MEMORY_TICK_MS = 10, /* between two looks at the time limits */
 };
 
@@ -32,11 +32,11 @@ struct memory_host {
 	int peer; /* -1: none */
 };
 
-/* A request that is asked until it has an answer, or the time is over.
+/* A request that is repeated until it has an answer or the time is over.
  *
  * @done:    called once, with the answer or with -errno in its status
- * @over:    it was called: this is freed when the engine has let go of it
- * @asked:   the engine has it
+ * @over: done was called: the request is freed when the engine has released it
+ * @asked: the engine has the request
  * @again_ns: when to ask again */
 struct memory_ask {
 	struct memory_ask *next;
@@ -56,11 +56,11 @@ struct memory_ask {
 struct careful_memory_remote {
 	struct careful_memory *memory;
 	struct memory_host *host;
-	struct careful_memory_piece piece; /* as the host said */
+	struct careful_memory_piece piece; /* from the host's description */
 	uint64_t bytes;
 	uint32_t number, access, key;
 	bool stale, opening;
-	int status; /* why it cannot be opened again; 0: it can */
+	int status; /* errno if it cannot be opened again, or 0 */
 	struct careful_memory_map *map;
 	struct memory_job *opener; /* waits for the first OPEN */
 	uint32_t ask_bytes;
@@ -86,8 +86,8 @@ enum {
 	MAP_PAGE = 4096,
 	MAP_SLOT_BYTES = 64 << 10, /* pages that move together */
 	MAP_SLOTS = 128,
-	MAP_SLOTS_SAVE = 112, /* saving pages leaves the others to fetches, */
-	MAP_SLOTS_AHEAD = 64, /* and so does reading ahead to pages that were touched */
+	MAP_SLOTS_SAVE = 112, /* slots for saving; the others are for fetches */
+	MAP_SLOTS_AHEAD = 64, /* slots for reading ahead; the others are for touched pages */
 	MAP_WINDOW_PAGES = 64, /* the largest read-ahead */
 	MAP_WINDOW_FIRST = 4,
 };
@@ -98,7 +98,7 @@ enum map_page {
 	PAGE_CLEAN, /* equal to the piece, and write-protected if the map is writable */
 	PAGE_DIRTY,
 	PAGE_SAVING, /* write-protected, and on its way to the piece */
-	PAGE_REMOVED, /* its process gave it up: zeros */
+	PAGE_REMOVED, /* given up by its process: zeros */
 	PAGE_LOST, /* touching it raises SIGBUS */
 };
 
@@ -118,7 +118,7 @@ struct map_slot {
 /*
  * @given:   the userfaultfd that the caller named; maps of one process have the same
  * @late:    slots that could not be installed yet, because of an event that is to be read first
- * @ours:    the memory is this process's, not that of another one
+ * @ours: the memory belongs to this process
  * @states:  enum map_page of each page
  * @local:   pages that are CLEAN, DIRTY or SAVING; @saving: SAVING
  * @next_page: follows the pages fetched last; a fault there is sequential

@@ -71,7 +71,7 @@ static uint32_t save(struct careful_memory_map *map, uint64_t page, bool evicts)
 
 void save_evict(struct careful_memory_map *map, uint64_t now_ns)
 {
-	uint64_t left = map->pages; /* a round of the clock's hand at most */
+	uint64_t left = map->pages; /* at most one round of the clock's hand */
 
 	if (!map->local_most || now_ns < map->rest_ns)
 		return;

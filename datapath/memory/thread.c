@@ -37,7 +37,7 @@ static bool take_jobs(struct careful_memory *memory)
 	return go_on;
 }
 
-/* Sleeps until there is something to do. Nothing is under way, so the program should have the CPU:
+/* Sleeps until there is work. With nothing under way the program should have the CPU;
  * careful_wait() would spin first. */
 static void sleep_idle(struct careful_memory *memory, int timeout_ms)
 {

@@ -64,7 +64,7 @@ int uffd_copy(int uffd, uint64_t to, const void *from, uint64_t bytes, bool prot
 	while (copy.len && ioctl(uffd, UFFDIO_COPY, &copy)) {
 		uint64_t done = copy.copy > 0 ? (uint64_t)copy.copy : 0;
 
-		if (errno == EEXIST) { /* this page is there already */
+		if (errno == EEXIST) { /* the page is installed already */
 			uffd_wake(uffd, copy.dst, MAP_PAGE);
 			done += MAP_PAGE;
 		} else if (errno != EAGAIN || !done) {
@@ -117,7 +117,7 @@ void uffd_lose(int uffd, uint64_t page, bool ours)
 				      MAP_SHARED | MAP_FIXED, file, 0);
 
 		close(file);
-		if (at == MAP_FAILED) /* it is waited for again */
+		if (at == MAP_FAILED) /* the thread then waits again */
 			return;
 	}
 	uffd_wake(uffd, page, MAP_PAGE);

@@ -15,7 +15,7 @@ from careful.memory.client import Remote, broken, client_of
 from careful.memory.piece import Info, Piece, info_of
 
 _PIECE_BYTES = sizeof("careful_memory_piece")
-#: The most pieces of a host that are listed: a host has fewer.
+#: Most pieces in a list; a host has fewer.
 _LISTED_MAX = 1 << 16
 
 
@@ -82,7 +82,8 @@ class Host:
 
         Args:
             name: of the piece.
-            owner: the host that made it; by default this one, else whichever shares that name.
+            owner: the host that made it; by default this one, else the only host that shares that
+                name.
 
         Raises:
             FileNotFoundError: there is none, or it is not shared with this host.

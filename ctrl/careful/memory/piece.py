@@ -46,7 +46,7 @@ class Info:
 
 
 def info_of(raw: bytes, name: str, hosts: Hosts) -> Info:
-    """Returns what a struct careful_memory_piece says."""
+    """Returns the description in a struct careful_memory_piece."""
     said = unpack("careful_memory_piece", raw)
     return Info(
         name,
@@ -68,7 +68,7 @@ def _flushed(remote: CData) -> int:
 def _end(
     client: Client, remote: CData, what: str, views: list[object], calls: list[object]
 ) -> None:
-    """Closes a piece that a program closed or dropped, or left at its end. Writes its map back."""
+    """Closes a piece that a program closed, dropped or left open. Writes its map back."""
     del client  # it was kept until now
     if _flushed(remote) not in (0, -errno.ECHILD):
         text = f"{what}: its map was not closed, and changed pages were not written back"
@@ -87,7 +87,7 @@ class Piece:
     host.
 
     Attributes:
-        info: what the host said about it.
+        info: the host's description.
     """
 
     def __init__(self, client: Client, remote: CData, info: Info, host: Remote, ask: bytes) -> None:
@@ -155,15 +155,15 @@ class Piece:
     ) -> memoryview:
         """Returns memory whose pages come from the piece when they are touched.
 
-        A child of fork() does not have the memory. If a page cannot be had, the thread that touches
-        it gets SIGBUS.
+        A child of fork() does not have the memory. If a page is unavailable, the thread that
+        touches it gets SIGBUS.
 
         Args:
             writable: whether the map can be written; by default, if the piece can be.
             offset: where in the piece it begins, a multiple of 4096.
             nbytes: its size; 0: to the end of the piece.
             local_bytes: the most memory that it uses here; 0: all of its size.
-            timeout_s: how long a touched page is waited for, seconds.
+            timeout_s: longest wait for a touched page, seconds.
 
         Raises:
             PermissionError: this process may not use userfaultfd.

@@ -24,7 +24,7 @@ from careful.memory.host import Host
 #: The longest list of parts, bytes.
 _LIST_BYTES = 1 << 16
 _PAGE = 4096
-#: A monitor that sends nothing is not waited for longer, seconds.
+#: Longest wait for a silent monitor, seconds.
 _HAND_OVER_S = 10.0
 
 

@@ -29,21 +29,18 @@ enum {
 /*
  * All requests except LIST have a careful_memory_ask as payload; then its hosts, then the name.
  *
- * CREATE  Makes a piece of `bytes` zeros. args[0] and args[1] name the attempt: a repeated request
- *         gets the answer of the first. Reply: as OPEN. EEXIST: this host has a piece of that
- *         name. EDQUOT: more than this host may have. ENOSPC: more than is free.
- * OPEN    Reply: args[0] is the region; payload careful_memory_piece. A peer that opens a piece
- *         again gets the same region. The region lasts until the piece is deleted or the session
- *         ends. EMFILE: the peer has too many pieces open.
- * DELETE  Frees a piece of the asking host. Reply when the memory is free.
- * LIST    args[0]: number of the last piece that the peer has seen, or 0. Reply: args[0] is 1 if
- *         there are more; payload careful_memory_piece and name, for each piece, each padded to 8
- *         bytes. It lists the pieces that the peer may open.
- * STAT    Without a name: payload careful_memory_room. With one: as OPEN, without a region.
- * NOTIFY  Ends the WAITs for a piece that the peer may write. Reply: args[0] is the number of
- *         NOTIFYs so far.
- * WAIT    args[0]: number of NOTIFYs that the peer has seen; args[1]: longest wait, ms. Reply:
- *         args[0] is the number of NOTIFYs, as soon as it is another one, or when the time is over.
+ * CREATE Makes a piece of `bytes` zeros. args[0] and args[1] name the attempt: a repeated request
+ * gets the answer of the first. Reply: as OPEN. EEXIST: this host has a piece of that name. EDQUOT:
+ * above this host's share. ENOSPC: more than is free. OPEN Reply: args[0] is the region; payload
+ * careful_memory_piece. A peer that opens a piece again gets the same region. The region lasts
+ * until the piece is deleted or the session ends. EMFILE: the peer has too many pieces open. DELETE
+ * Frees a piece of the asking host. Reply when the memory is free. LIST args[0]: number of the last
+ * piece that the peer has seen, or 0. Reply: args[0] is 1 if there are more; payload
+ * careful_memory_piece and name, for each piece, each padded to 8 bytes. It lists the pieces that
+ * the peer may open. STAT Without a name: payload careful_memory_room. With one: as OPEN, without a
+ * region. NOTIFY Ends the WAITs for a piece that the peer may write. Reply: args[0] is the number
+ * of NOTIFYs so far. WAIT args[0]: number of NOTIFYs that the peer has seen; args[1]: longest wait,
+ * ms. Reply: args[0] is the number of NOTIFYs, as soon as it changes or the time is over.
  *
  * ENOENT: there is no such piece, or it is not shared with the peer. ENOTUNIQ: several owners share
  * a piece of that name, and the request names no owner. EAGAIN: ask again in a moment.
@@ -137,9 +134,9 @@ struct careful_memory_room {
 };
 
 /*
- * The client. A thread of its own drives an instance, so these calls may come from any thread; each
- * returns when it is done. They return 0 or -errno. -ECONNRESET and -ETIMEDOUT: the host could not
- * be reached for the time that careful_memory_start() was given.
+ * The client. The client's own thread drives the instance, so any thread may make these calls; each
+ * returns when it is done. They return 0 or -errno. -ECONNRESET and -ETIMEDOUT: the host did not
+ * answer for patience_ms of careful_memory_start().
  */
 struct careful_memory;
 struct careful_memory_map;
@@ -174,12 +171,12 @@ int careful_memory_start(struct careful *instance, uint32_t patience_ms,
 /* Ends the thread. Calls under way, and maps, must have ended. In a child of fork(), it only frees
  * what the child inherited. */
 int careful_memory_stop(struct careful_memory *memory);
-/* Sends a request to a host, and again while the host has no room (-EAGAIN). */
+/* Sends a request to a host, and repeats it while the host has no room (-EAGAIN). */
 int careful_memory_ask(struct careful_memory *memory, const struct sockaddr *host,
 		       uint32_t host_bytes, uint16_t handler, const uint32_t *args,
 		       const void *payload, uint32_t bytes, struct careful_memory_answer *answer);
-/* Opens a piece: ask is the payload of an OPEN. *piece is what the host said about it. If the
- * session ends, the piece is opened again when it is used; -ESTALE: another piece has its name. */
+/* Opens a piece: ask is the payload of an OPEN. *piece gets the host's description. If the session
+ * ends, the piece is opened again when it is used; -ESTALE: another piece has its name. */
 int careful_memory_open(struct careful_memory *memory, const struct sockaddr *host,
 			uint32_t host_bytes, const void *ask, uint32_t bytes,
 			struct careful_memory_piece *piece, struct careful_memory_remote **remote);
@@ -193,15 +190,15 @@ int careful_memory_move(struct careful_memory_remote *remote,
 /*
  * A map: memory of this process whose pages come from the piece when they are touched.
  *
- * @uffd:        a userfaultfd that serves [base, base + bytes), perhaps of another process; it
- *               stays the caller's, and other maps may serve other parts. -1: the map makes its
- *               own memory
+ * @uffd: a userfaultfd that serves [base, base + bytes), perhaps of another process; the caller
+ *               still owns it, and other maps may serve other parts. -1: the map makes its own
+ *               memory
  * @base:        with uffd: where the memory is
  * @offset:      where in the piece the map begins; a multiple of 4096
  * @bytes:       0: to the piece's end
- * @local_bytes: most bytes of pages that stay here, beyond those that move; 0: all
+ * @local_bytes: most bytes of pages here, without moving ones; 0: all
  * @writable:    written pages go back to the piece; without uffd only
- * @patience_ms: how long a touched page is waited for; then the thread gets SIGBUS
+ * @patience_ms: longest wait for a touched page; then the thread gets SIGBUS
  */
 struct careful_memory_map_options {
 	int uffd;
