@@ -317,7 +317,7 @@ void bulk_sent(struct careful *c);
 void bulk_answered(struct careful *c, const struct operation *op);
 
 /* deferred.c */
-/* Reports whether there is room for the answer; a message without token wants none. */
+/* Reports whether there is room for the answer. A message without a token needs no answer. */
 static inline bool deferred_room(const struct careful *c, const struct link_peer *peer,
 				 const struct careful_am *am)
 {

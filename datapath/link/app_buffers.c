@@ -51,7 +51,7 @@ uint8_t *link_lend(struct link *link)
 	return link->queue->umem + addr + LINK_PAYLOAD_AT;
 }
 
-/* Ends the loan of a buffer. Returns its address. */
+/* Takes a buffer back from the application. Returns its address. */
 static uint64_t take_back(struct link *link, const uint8_t *body)
 {
 	bool *lent = mark_of(link, body);
@@ -69,7 +69,7 @@ void link_unlend(struct link *link, const uint8_t *body)
 	link->tx_free[link->tx_free_count++] = addr;
 }
 
-/* Makes a frame of a lent buffer, to be sent. */
+/* Makes a frame of a lent buffer. */
 void link_tx_lent(struct link_peer *peer, uint8_t *body, uint32_t body_bytes,
 		  struct link_txframe *frame)
 {

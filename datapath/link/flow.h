@@ -193,8 +193,8 @@ static inline bool flow_holds_share(const struct flow *flow, uint32_t held)
 	return held >= (window_rx_now(&flow->rx) + 7) / 8;
 }
 
-/* Reports whether some frames have certainly not been handled, since more is outstanding than may
- * stay owed. */
+/* Reports whether the peer has certainly not handled some frames: more is outstanding than it may
+ * owe. */
 static inline bool flow_busy(const struct flow *flow)
 {
 	return window_tx_free(&flow->tx) + flow->tx.withheld <=
