@@ -94,6 +94,7 @@ static void test_peer_entry__fields(void)
 		F(careful_peer_entry, group_probe),
 		F(careful_peer_entry, sealed_window),
 		F(careful_peer_entry, group_source),
+		F(careful_peer_entry, control),
 		F(careful_peer_entry, pad),
 	};
 
