@@ -280,7 +280,7 @@ static void start_bulk(struct bulk *bulk)
 	int rc;
 
 	if (bulk->into) {
-		memset(bulk->into, 0, BULK_BYTES); /* erases the last get's data */
+		memset(bulk->into, 0, BULK_BYTES); /* erases what the last get wrote */
 		rc = careful_get(engine, client.peer, client.key_pattern,
 				 (uint64_t)(payload - pattern), &span, BULK_BYTES, 0, on_bulk,
 				 bulk);
