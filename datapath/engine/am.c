@@ -235,14 +235,14 @@ static struct link_held *on_small(struct careful *c, struct link_rxframe *frame)
 	if (frame->segments != 1 || frame->body_bytes != frame->body_total ||
 	    (!frame->checked &&
 	     be32toh(frame->hdr.payload_crc) != link_crc32c(frame->body, frame->body_bytes))) {
-		/* The header is valid and the payload is not: the path damaged the frame. */
+		/* The header is valid, but the payload is not: the path damaged the frame. */
 		link_count(&c->link, CAREFUL_C_DROP_CRC);
 		link_release(&c->link, frame);
 		link_break(frame->peer);
 		return NULL;
 	}
 	memcpy(&am, frame->body, sizeof(am));
-	link_placed(frame); /* from here on the time is the handler's */
+	link_placed(frame); /* the handler's time begins */
 	if (am.kind == CAREFUL_AM_EVENT) {
 		on_event(c, frame, &am);
 	} else if (!am.next) {

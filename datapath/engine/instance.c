@@ -167,8 +167,8 @@ static int open_base(struct careful *c, struct careful_error *error)
 	rc = uring_open(depth < URING_DEPTH_MAX ? depth : URING_DEPTH_MAX, &c->storage);
 	if (rc)
 		refuse(error, rc, "io_uring: %s%s", strerror(-rc),
-		       rc == -ENOMEM ? "; what may be locked in memory is limited (ulimit -l): "
-				       "raise that, or run with CAP_IPC_LOCK" :
+		       rc == -ENOMEM ? "; locked memory is limited (ulimit -l): raise the limit, "
+				       "or run with CAP_IPC_LOCK" :
 				       "");
 	else if (c->options.file_writes == CAREFUL_FILE_WRITES_WORKERS)
 		c->storage->aside_bytes = ASIDE_BYTES;

@@ -65,7 +65,7 @@ uint32_t block_poll(struct block_server *server);
 int block_fd(struct block_server *server);
 /* Returns after how many ms at most to call block_poll() again; -1: when block_fd() is readable. */
 int block_timeout_ms(struct block_server *server);
-/* For careful_peer_watch() with the server as user, or for the caller's own watch to call. */
+/* Handles a peer's new state. For careful_peer_watch() with the server as user. */
 void block_watch(struct careful *instance, uint32_t peer, uint32_t state, void *user);
 
 /*
@@ -100,8 +100,8 @@ void block_tell(struct block_server *server, block_end_fn *fn, void *user);
 /* Writes what peers did with each export so far; returns the number of exports. */
 uint32_t block_use(const struct block_server *server, struct careful_export_use *uses);
 
-/* From the engine. Counts n requests, or items of a batch, that were denied for their paths. */
+/* Counts n requests, or items of a batch, with denied paths. Called by the engine. */
 void engine_denied(struct careful *instance, uint32_t n);
-/* From the engine. Adds the bytes that peers have moved from and to a region. */
+/* Adds the bytes that peers have moved from and to a region. Called by the engine. */
 void engine_moved(struct careful *instance, uint32_t key, uint64_t *read_bytes,
 		  uint64_t *written_bytes);

@@ -400,7 +400,7 @@ int block_exports_take(struct block_server *server, const struct block_export_op
 		       uint32_t n, struct careful_error *error);
 void block_exports_deinit(struct block_server *server);
 int block_export_open(const struct block_export *export);
-/* In the engine's thread. Returns the exports that a peer may see, one bit each. */
+/* Returns the exports that a peer may see, one bit each. Called in the engine's thread. */
 uint64_t block_exports_of(const struct block_server *server, uint32_t peer);
 static inline bool block_export_is_seen(const struct block_job *job,
 					const struct block_export *export)

@@ -36,7 +36,7 @@ void lend_poll(struct lend_server *server);
 int lend_fd(const struct lend_server *server);
 /* Returns after how many ms at most to call lend_poll() again; -1: when lend_fd() is readable. */
 int lend_timeout_ms(const struct lend_server *server);
-/* For the caller's careful_peer_watch(). */
+/* Handles a peer's new state. A callback for careful_peer_watch(). */
 void lend_watch(struct lend_server *server, uint32_t peer, uint32_t state);
 
 /* Writes what is lent, then each owner's part; returns the number of entries, at most `most`. */

@@ -21,7 +21,7 @@ static bool on_bye(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	return true;
 }
 
-/* The peer misses frames of ours. */
+/* Handles a list of our frames that the peer misses. */
 static bool on_missing(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	if (!peer->repair.log || !link_has_epoch(peer) || be64toh(ctrl->cookie) != peer->cookie_in)
@@ -267,7 +267,7 @@ void link_control(struct link *link)
 	link->crowded = true;
 }
 
-/* Between two ticks: looks for what peers ask and answer. */
+/* Reads peers' questions and answers between two ticks. */
 void link_attend(struct link *link)
 {
 	link_control(link);

@@ -43,12 +43,12 @@ int careful_window(uint32_t receive_buffers, uint32_t bound, uint32_t peers, uin
 		return -ENOBUFS;
 	}
 	if (frame_buffers > window_cost_max(window)) {
-		snprintf(error->text, sizeof(error->text),
-			 "MTU %u: a frame fills %u receive buffers, a window of %u (%u buffers for "
-			 "%u peers) takes at most %u: a smaller MTU, fewer --peers or more "
-			 "--rx-buffers",
-			 mtu, frame_buffers, window, receive_buffers, peers,
-			 window_cost_max(window));
+		snprintf(
+			error->text, sizeof(error->text),
+			"MTU %u: a frame fills %u receive buffers, but a window of %u (%u buffers for "
+			"%u peers) allows at most %u: a smaller MTU, fewer --peers or more --rx-buffers",
+			mtu, frame_buffers, window, receive_buffers, peers,
+			window_cost_max(window));
 		return -EMSGSIZE;
 	}
 	return (int)window;
@@ -276,7 +276,7 @@ void link_peer_whereabouts(const struct link_peer *peer, struct careful_peer_whe
 		memcpy(where->mac, peer->llhdr.data, sizeof(where->mac));
 }
 
-/* The device's MTU changed. A smaller one is agreed in a new epoch. */
+/* Handles a change of the device's MTU. Both ends agree on a smaller one in a new epoch. */
 void link_frames_changed(struct link *link)
 {
 	for (uint32_t i = 0; i < link->peers_max; i++)

@@ -23,7 +23,7 @@ struct queue_choice {
 	uint32_t among;
 };
 
-/* The number of a host's address, not 0 (abi.h: struct careful_queue_entry). */
+/* Returns the number of a host's address, never 0 (abi.h: struct careful_queue_entry). */
 uint64_t queue_choice_host(const union address *host);
 /* Chooses a queue for a host that can use one of its own queues `among`. */
 struct queue_choice queue_choose(const struct spread *spread, const union address *host,

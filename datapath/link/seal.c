@@ -248,8 +248,8 @@ void seal_heard(struct link_peer *peer)
 		peer->session->seal->waits = false;
 }
 
-/* Returns the next step while the peer has not shown that it has the keys: to ask it, or to end the
- * session, since nothing else ends it if the peer is gone. */
+/* Returns the next step while the peer has not proved that it has the keys: a question, or the end
+ * of the session. Nothing else ends the session if the peer is gone. */
 enum seal_due seal_tick(struct link_peer *peer)
 {
 	struct session *session = peer->session;

@@ -42,7 +42,7 @@ static int read_text(const char *directory, const char *name, bool secret, char 
 		close(fd);
 		return refuse(error, -EACCES,
 			      secret ? "%s: others may read it: chmod 600 it, and make another key "
-				       "if somebody did" :
+				       "if it was read" :
 				       "%s: others may write it: chmod 644 it",
 			      path);
 	}

@@ -151,7 +151,7 @@ class Server(HostileDaemon):
             return Answer()
         try:
             return super()._run(handler, args, payload)
-        except (KeyError, AssertionError):  # it has no such handle, or not so much
+        except (KeyError, AssertionError):  # no such handle, or too few bytes
             return Answer(-errno.EBADF)
 
     def _move(self, q: Any, files: dict[int, int]) -> Answer:

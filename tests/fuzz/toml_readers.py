@@ -63,7 +63,7 @@ def kept() -> list[bytes]:
 
 
 def mutate(data: bytes, others: list[bytes], rng: random.Random) -> bytes:
-    """One change: of bytes, lines or values."""
+    """Changes bytes, lines or values once."""
     lines = data.split(b"\n")
     at = rng.randrange(len(lines))
     kind = rng.randrange(7)

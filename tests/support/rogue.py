@@ -266,11 +266,11 @@ class Rogue:
         )
 
 
-class LatePeace(Rogue):
-    """Grants peace to a trial of XDP modes at once, and answers late when the peace is over.
+class LateUnlock(Rogue):
+    """Grants the trial lock at once, and answers its release late.
 
     Attributes:
-        grants: whether peace is granted from the second time on; a trial begins if all grant it.
+        grants: whether the lock is granted from the second time on; a trial begins if all grant it.
         asked: how often a trial asked.
     """
 
@@ -282,7 +282,7 @@ class LatePeace(Rogue):
         if data[1] & lib.CAREFUL_CTRL_BIT or len(data) < HDR + AM:
             return
         am = unpack("careful_am", data, HDR)
-        if am["kind"] != lib.CAREFUL_AM_REQUEST or am["handler"] != lib.CAREFUL_PEACE:
+        if am["kind"] != lib.CAREFUL_AM_REQUEST or am["handler"] != lib.CAREFUL_TRIAL_LOCK:
             return
         asks = bool(am["args"][0])
         self.asked += asks
@@ -439,10 +439,10 @@ def lies_in_control(server: str) -> Iterator[None]:
                 rogue.pump()
 
 
-def late_peace(server: str) -> Iterator[None]:
-    """All peers but one grant peace, and all answer late that the peace is over."""
+def late_unlock(server: str) -> Iterator[None]:
+    """All peers except one grant the trial lock, and all answer its release late."""
     with contextlib.ExitStack() as kept:
-        peers = [LatePeace(server) for _ in range(16)]
+        peers = [LateUnlock(server) for _ in range(16)]
         for peer in peers:
             kept.enter_context(peer)
         peers[-1].grants = False
@@ -544,7 +544,7 @@ MISDEEDS: dict[str, Callable[[str], Iterator[None]]] = {
         names_for_terminals,
         lies_in_frames,
         lies_in_control,
-        late_peace,
+        late_unlock,
         flapping_sessions,
         long_trains,
         silent_sessions,
@@ -555,7 +555,7 @@ MISDEEDS: dict[str, Callable[[str], Iterator[None]]] = {
 }
 
 #: Misdeeds that need a host that tries XDP modes and has 16 free windows.
-APART = ("late-peace",)
+APART = ("late-unlock",)
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ CLIENTS = 40
 HANDLES = 160
 TRAIN = 4096
 GROUP = 5
-#: Counts of misdeeds; long signatures and peace are refused.
+#: Counts of misdeeds; long signatures and the trial lock are refused.
 done = [0]
 
 
@@ -106,7 +106,7 @@ def signatures(path: Path, peer: str) -> Iterator[None]:
         yield
 
 
-def peace(path: Path, peer: str) -> Iterator[None]:
+def trial_lock(path: Path, peer: str) -> Iterator[None]:
     """Asks the other carefuld to keep its clients quiet, in this host's name."""
     client = Client(path)
     name, number = connect(client, peer), 0
@@ -117,7 +117,7 @@ def peace(path: Path, peer: str) -> Iterator[None]:
                 lib.CAREFUL_IPC_REQUEST,
                 peer,
                 peer=name,
-                handler=int(lib.CAREFUL_PEACE),
+                handler=int(lib.CAREFUL_TRIAL_LOCK),
                 args=[3000, 1, number, 0],
                 timeout_s=5,
             )
@@ -185,7 +185,7 @@ MISDEEDS: dict[str, Callable[[Path, str], Iterator[None]]] = {
         places,
         handles,
         signatures,
-        peace,
+        trial_lock,
         trains,
         flaps,
         silence,

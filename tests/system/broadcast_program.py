@@ -1,6 +1,7 @@
-"""test_broadcast.py runs this on each host: CASE RANK FOLDER MODE HOST ...; AssertionError: no.
+"""test_broadcast.py runs this on each host: CASE RANK FOLDER MODE HOST ...; it fails by
+AssertionError.
 
-FOLDER is common to all hosts: there they meet where they cannot by careful. MODE: of XDP.
+All hosts share FOLDER, to meet without careful. MODE: of XDP.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ MODE, HOSTS = sys.argv[4], sys.argv[5:]
 #: Frames of careful's port, 0xcafe.
 GROUP = "ff12::8000:cafe" if ":" in HOSTS[0] else "239.255.202.254"
 LIMIT_S = 250.0
-#: Frames of the last events that may not have left yet when they are counted.
+#: Frames of the last events that may still wait to be sent when frames are counted.
 LATE = 10
-#: None of these may count where nothing is lost, of whatever is ours.
+#: Counters that must stay 0 without losses.
 LOSSES = (
     "lost_frames",
     "epochs_broken",
@@ -37,7 +38,7 @@ LOSSES = (
 
 
 def until(node: Node, done: Callable[[], bool]) -> None:
-    """Poll until something is so."""
+    """Polls until a condition holds."""
     end = time.monotonic() + LIMIT_S
     while not done():
         assert time.monotonic() < end, f"{CASE}, rank {RANK}: in vain"
@@ -45,13 +46,13 @@ def until(node: Node, done: Callable[[], bool]) -> None:
 
 
 def everybody(node: Node, what: str) -> None:
-    """Go on when each host is here; careful continues meanwhile, and sends nothing for it."""
+    """Waits until each host is here; careful continues meanwhile and sends nothing for this."""
     (FOLDER / f"{what}-{RANK}").touch()
     until(node, lambda: all((FOLDER / f"{what}-{k}").exists() for k in range(len(HOSTS))))
 
 
 def settled(events: Events, event: int) -> int:
-    """All-to-all until each node knows how its broadcasts leave; the next event's number."""
+    """Runs all-to-all until each node has chosen how to broadcast; returns the next event."""
     while True:
         waits = events.broadcasts.startswith("replicated for now")
         events.send(bytes([waits]), event, crowd=True, timeout_s=LIMIT_S)
@@ -63,7 +64,7 @@ def settled(events: Events, event: int) -> int:
 
 
 def wire_frames() -> int:
-    """Frames that this host has sent, as the interface counts them."""
+    """Returns the interface's count of sent frames."""
     done = subprocess.run(
         ["ip", "-s", "-j", "link", "show", "eth1"], capture_output=True, text=True, check=True
     )
@@ -76,7 +77,7 @@ def in_group() -> bool:
 
 
 def groups(node: Node) -> int:
-    """Entries of XDP's table of groups."""
+    """Returns the entries of XDP's table of groups."""
     path = f"/sys/fs/bpf/careful/{node.instance}/groups"
     done = subprocess.run(
         ["bpftool", "-j", "map", "dump", "pinned", path], capture_output=True, text=True, check=True
@@ -85,7 +86,7 @@ def groups(node: Node) -> int:
 
 
 def from_rank_0(node: Node, events: Events, event: int, count: int = 1000) -> int:
-    """One node sends to all; returns how many frames its interface sent for that."""
+    """Sends from one node to all. Returns the number of frames that its interface sent."""
     before, frames = node.counters(), wire_frames()
     for number in range(event, event + count):
         if events.rank == 0:
@@ -120,7 +121,9 @@ def all_to_all(events: Events, event: int) -> int:
 
 
 def one_frame(node: Node) -> None:
-    """It is one frame on the wire, all get it, nothing is lost; and nothing is left behind."""
+    """Checks that a broadcast is one frame on the wire, all get it, none is lost, and nothing is
+    left.
+    """
     assert not groups(node)
     assert not in_group()
     until(node, (FOLDER / "stranger").exists)
@@ -131,7 +134,7 @@ def one_frame(node: Node) -> None:
             assert groups(node) == len(HOSTS) - 1
             assert in_group()
             frames = from_rank_0(node, events, event)
-            # To two others, or more: replicated it would be twice as many.
+            # With two or more others, replication would need twice as many.
             assert RANK or 1000 - LATE <= frames < 1500, frames
             all_to_all(events, event + 1000)
         until(node, lambda: not groups(node))
@@ -144,7 +147,7 @@ def one_frame(node: Node) -> None:
 
 
 def replicated(node: Node) -> None:
-    """The sender reports what a member cannot have; each member gets all the same."""
+    """Checks that the sender reports the reason, and each member gets all."""
     with join(node, HOSTS, RANK) as events:
         event = settled(events, 0)
         print(events.broadcasts)
@@ -158,11 +161,11 @@ def replicated(node: Node) -> None:
 
 
 def stranger(node: Node) -> None:
-    """A host on the same link that is no member: nothing of it reaches the engine."""
+    """Checks that frames of a host that is no member do not reach the engine."""
     (FOLDER / "stranger").touch()
     until(node, (FOLDER / "closed-0-0").exists)
     counters, xdp = node.counters(), xdp_counters(node.instance)
-    assert xdp["drop_cookie"] >= 1000  # the switch brings them here, too
+    assert xdp["drop_cookie"] >= 1000  # the switch also delivers them here
     assert xdp["admitted"] == 0
     assert not groups(node)
     assert not in_group()

@@ -1,6 +1,6 @@
-"""Any tree, through two real carefulds: there and back it is the same.
+"""Random trees go through two real carefulds and back unchanged.
 
-CAREFUL_EXAMPLES=1000 tries this many, new ones each time.
+CAREFUL_EXAMPLES=1000 tries this many new trees.
 """
 
 from __future__ import annotations

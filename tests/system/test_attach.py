@@ -32,7 +32,7 @@ async def main():
         await node.serve_forever()
 asyncio.run(main())
 """
-#: Asks for all of it, again and again until a file is there, and then what cannot be.
+#: Uses all of it until a file exists, then makes requests that must fail.
 ASKS = """
 import careful, errno, os, sys
 name, end = sys.argv[1:]
@@ -113,13 +113,13 @@ def test_programs__side_by_side_and_one_is_killed(pair: tuple[Host, Host]) -> No
     assert all(one["pid"] and one["asked"] >= 5 for one in found.values())
     assert (programs(there)["serves"]["handlers"], programs(there)["serves"]["regions"]) == (5, 3)
     assert "second" in here.ctl("status", "-v").stdout
-    # lab.start() runs the program below another; status names itself.
+    # lab.start() runs the program as a child of another; status names it.
     subprocess.run(["kill", "-9", str(found["second"]["pid"])], check=True)
     second.wait(60)
     wait_for(lambda: "second" not in programs(here), "end of the program")
     before = programs(here)["first"]["asked"]
     wait_for(lambda: programs(here)["first"]["asked"] > before + 20, "traffic")
-    # Files move next to them, and a fourth one has the second's place.
+    # Files move meanwhile, and a fourth program takes the second's place.
     (here.own / "file").write_bytes(b"x" * 1_000_000)
     here.ctl("put", here.own / "file", "h2:")
     fourth = attached(here, ASKS, "fifth", str(end))
@@ -128,7 +128,7 @@ def test_programs__side_by_side_and_one_is_killed(pair: tuple[Host, Host]) -> No
         out, err = process.communicate(timeout=60)
         assert (process.returncode, err) == (0, "")
         assert out == "8 up\n"
-    # The other host's program: who asks it hears of its end, and carefuld is as before.
+    # When the other host's program ends, its clients get an error, and carefuld is as before.
     serves.send_signal(signal.SIGKILL)
     serves.wait(60)
     wait_for(lambda: not programs(there), "end of the program")
@@ -155,7 +155,7 @@ with careful.attach(name="pings") as node:
     assert lib.careful_peer_measure(node._engine.pointer, h2.index) in (0, -16)
     assert lib.careful_peer_measure(node._engine.pointer, h2.index + (1 << 16)) < 0
 """
-#: A group of two, in an event loop, until a file is there.
+#: A group of two, in an event loop, until a file exists.
 EVENTS = """
 import asyncio, careful, careful.event, numpy, os, sys
 group, rank, end = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -214,7 +214,7 @@ def test_events__groups_beside_carefuld(pair: tuple[Host, Host]) -> None:
     for process in groups[1] + groups[2]:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n", process.communicate()[1]
-    # One of a group is killed: the other hears of it, and the other groups do not.
+    # If a member of a group is killed, the other gets an error; other groups do not.
     killed = programs(there)["events1"]
     subprocess.run(["kill", "-9", str(killed["pid"])], check=True)
     _, err = groups[1][0].communicate(timeout=60)

@@ -1,8 +1,8 @@
-"""A program that dies, stalls, floods or writes rubbish into its rings, at a real carefuld.
+"""A real carefuld with a program that dies, stalls, floods or writes rubbish into its rings.
 
-Beside it another program asks, stores and gets, and a file is fetched: both continue. Each misdeed
-is support/rogue_program.py's; in process they are tests/datapath/daemon/test_attach.c, what a
-stalled one's peers hear among them.
+Meanwhile another program sends requests, stores and gets, and a file is fetched: both continue.
+support/rogue_program.py has the misdeeds. tests/datapath/daemon/test_attach.c tests them in
+process, with the errors of a stalled program's peers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from hosts import (
 from lab import Lab
 
 pytestmark = pytest.mark.lab
-#: At the other host: a region for rogues and another one, an echo, and who never answers.
+#: At the other host: a region for rogues, another region, an echo, and a handler that never
+#: answers.
 SERVES = """
 import asyncio, careful
 async def never(message):
@@ -49,7 +50,7 @@ async def main():
         await node.serve_forever()
 asyncio.run(main())
 """
-#: Round trips, and bytes there and back, until a file is there.
+#: Sends requests, and bytes there and back, until a file exists.
 ASKS = """
 import careful, os, sys
 with careful.attach(name="neighbour", memory_bytes=1 << 20) as node:
@@ -66,7 +67,7 @@ with careful.attach(name="neighbour", memory_bytes=1 << 20) as node:
 
 
 def areas(host: Host) -> int:
-    """Returns how many areas of programs carefuld has mapped."""
+    """Returns the number of programs' areas that carefuld has mapped."""
     return Path(f"/proc/{host.pid}/maps").read_text().count("/memfd:careful-program")
 
 
@@ -78,7 +79,7 @@ def asked(host: Host) -> int:
 def two(
     lab_possible: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Host, Host]]:
-    """A host whose program asks all the time, and one that serves it."""
+    """Yields a host whose program sends requests all the time, and a host that serves it."""
     lab = Lab(hosts=2)
     hosts = [Host(lab, name, tmp_path_factory.mktemp("rogues")) for name in lab.hosts]
     here, there = hosts
@@ -102,7 +103,7 @@ def two(
 
 
 def rogue(host: Host, misdeed: str) -> subprocess.Popen[str]:
-    """A program that does it until it is told to end."""
+    """Runs a misdeed until the end of the block."""
     path = RUN / host.lab.instance(host.name) / "sock"
     argv = (sys.executable, rogue_program.__file__, path, "10.77.0.2", misdeed)
     process = host.lab.start(host.name, *argv)
@@ -112,7 +113,7 @@ def rogue(host: Host, misdeed: str) -> subprocess.Popen[str]:
 
 
 def goes_on(here: Host, there: Host) -> None:
-    """The neighbour, and a transfer: right, and to its end."""
+    """Checks that the neighbour and a transfer succeed."""
     pids, before = (here.pid, there.pid), asked(here)
     get = here.start("get", "-f", *SLOWLY, "h2:big", here.own / "big")
     moving(here)
@@ -124,7 +125,7 @@ def goes_on(here: Host, there: Host) -> None:
 
 
 def nothing_left(here: Host, there: Host) -> None:
-    """All that it had came back."""
+    """Checks that all its resources are back."""
     wait_for(lambda: set(programs(here)) == {"neighbour"}, "end of the rogue")
     wait_for(lambda: areas(here) == 1, "end of its memory")
     for host in (here, there):
@@ -147,7 +148,7 @@ def test_rogue__harms_nobody_else(two: tuple[Host, Host], misdeed: str) -> None:
 
 
 def test_rogue__stands_still_and_dies(two: tuple[Host, Host]) -> None:
-    """With all that it may have on its way, its rings full, and nobody to answer."""
+    """It has all its operations under way, full rings, and never answers."""
     here, _ = two
     process = rogue(here, "fills")
     wait_for(lambda: programs(here)["fills"]["operations"] == rogue_program.OPERATIONS, "rings")

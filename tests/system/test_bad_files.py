@@ -1,4 +1,4 @@
-"""Trees that are hard to move, between real carefulds: each item by itself, by name."""
+"""Difficult trees between real carefulds: each failure names its item."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ both = pytest.mark.parametrize("way", ["get", "put"])
 
 
 def ends(pair: tuple[Host, Host], way: str, name: str) -> tuple[Path, Path, tuple[Any, Any]]:
-    """A source directory, where it gets to, and the words that say so."""
+    """Yields a source directory, its target, and the command's words."""
     a, b = pair
     source, target = (b.export, a.own) if way == "get" else (a.own, b.export)
     source, target = source / f"{name}-{way}", target / f"{name}-{way}"
@@ -51,7 +51,7 @@ def test_names__hard_ones(shared_pair: tuple[Host, Host], way: str) -> None:
 
 @both
 def test_paths__beyond_path_max(shared_pair: tuple[Host, Host], way: str) -> None:
-    """Files without a path are counted or named; all others are there."""
+    """Files whose path is too long are counted or named; all others arrive."""
     a, _ = shared_pair
     source, target, words = ends(shared_pair, way, "deep")
     fd = os.open(source, os.O_RDONLY)
@@ -77,7 +77,7 @@ def test_paths__beyond_path_max(shared_pair: tuple[Host, Host], way: str) -> Non
 
 @contextmanager
 def flickering(path: Path) -> Iterator[None]:
-    """A directory becomes a file and a directory again, as fast as it goes."""
+    """Turns a directory into a file and back as fast as possible."""
     aside, stop = path.with_name("aside"), threading.Event()
 
     def flicker() -> None:
@@ -98,7 +98,7 @@ def flickering(path: Path) -> Iterator[None]:
 
 @both
 def test_directory__becomes_a_file_and_back(shared_pair: tuple[Host, Host], way: str) -> None:
-    """Whatever is caught is said by name; nothing hangs, and the same command makes it right."""
+    """Each failure is named; nothing hangs, and a second run succeeds."""
     a, _ = shared_pair
     source, target, words = ends(shared_pair, way, "flicker")
     for folder in ("a", "b", "c"):
@@ -118,7 +118,7 @@ def test_directory__becomes_a_file_and_back(shared_pair: tuple[Host, Host], way:
 def test_permission__lost_in_the_middle(
     shared_pair: tuple[Host, Host], make_disk: MakeDisk, way: str
 ) -> None:
-    """The target may not be changed any longer: what is not there is named, and comes later."""
+    """The target loses its write permission: missing files are named, and come with a later run."""
     a, _ = shared_pair
     source, target, words = ends(shared_pair, way, "lost")
     for index in range(30):
@@ -138,7 +138,7 @@ def test_permission__lost_in_the_middle(
         subprocess.run(["chattr", "-i", target], check=True)
     assert status == 3, errors
     found = json.loads(out)
-    # The directory, too, gets no time any longer.
+    # The directory's time is not set either.
     files = [one for one in found["failures"] if Path(one["name"]).name.isdigit()]
     assert len(files) + found["files_count"] == 30
     assert all(os.strerror(errno.EPERM) in one["error"] for one in found["failures"])
@@ -151,7 +151,7 @@ def test_permission__lost_in_the_middle(
 def test_disk__full_in_a_tree(
     shared_pair: tuple[Host, Host], make_disk: MakeDisk, way: str
 ) -> None:
-    """Files for which there is no room fail by name; the others are there, whole."""
+    """Files without room fail by name; the others are complete."""
     a, _ = shared_pair
     source, target, words = ends(shared_pair, way, "full")
     for index in range(4):
@@ -173,7 +173,7 @@ def test_disk__full_in_a_tree(
 
 
 def test_user__without_privilege(shared_pair: tuple[Host, Host]) -> None:
-    """get and put ask carefuld, which is root's: one line says so, and nothing is made."""
+    """get and put need carefuld, which belongs to root: one line says so, and no file is made."""
     a, b = shared_pair
     make_file(b.export / "file", 1000)
     for words in (("get", "h2:file", "/dev/shm"), ("put", "/etc/hostname", "h2:planted")):

@@ -30,8 +30,8 @@ from hosts import (
 )
 from lab import Lab, nobody
 
-#: Makes a transfer of 192 MiB last for seconds, so that something can happen to it.
-#: What `up` puts on an interface, and must not leave there.
+#: Options that make a transfer of 192 MiB last for seconds. Things that `up` puts on an interface,
+#: and must remove.
 QDISC = "pfifo ca00:"
 
 
@@ -43,7 +43,7 @@ def refused(
     lines: int = 1,
     **more: Any,
 ) -> str:
-    """The lines of a carefulctl that fails, in bounded time."""
+    """Returns the lines of a failing carefulctl, in bounded time."""
     start = time.monotonic()
     done = host.ctl(*args, check=False, **more)
     assert time.monotonic() - start < within_s
@@ -55,7 +55,7 @@ def refused(
 
 
 def left_behind(host: Host) -> list[str]:
-    """Returns what is left of an instance."""
+    """Returns an instance's leftovers."""
     found = []
     if (PINS / host.lab.instance(host.name)).exists():
         found.append("pins")
@@ -177,8 +177,7 @@ def test_mtu__changed_while_a_transfer_runs(hosts: Hosts) -> None:
     for host in (a, b):
         host.lab.run(host.name, "ip", "link", "set", "eth1", "mtu", "1400")
     status, _, errors = finish(job, 20)
-    # A new epoch agrees on smaller frames, and what was lost with the old one is asked
-    # for again.
+    # A new epoch agrees on smaller frames, and the old one's losses are requested again.
     assert status == 0, errors
     assert (a.own / "big").read_bytes() == kept
     for host in (a, b):
@@ -236,7 +235,7 @@ def test_get__silent_host(hosts: Hosts) -> None:
 
 
 def test_get__peer_of_another_version(hosts: Hosts) -> None:
-    """A host whose REFUSE says that it speaks another version; that format never changes."""
+    """A host refuses with another version; the format of REFUSE never changes."""
     a, b = hosts()
     a.up()
     stop = threading.Event()
@@ -276,7 +275,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
 
 
 def test_hello__of_another_version_is_told_at_both_ends(hosts: Hosts) -> None:
-    """Any size, since the next version's HELLO may be longer."""
+    """The size may differ, since the next version's HELLO may be longer."""
     a, b = hosts()
     a.up()
     version = int(lib.CAREFUL_WIRE_VERSION)
@@ -300,7 +299,7 @@ def setns(fd: int) -> None:
 
 
 def refusal(hello: bytes) -> bytes:
-    """The answer of a peer of the next version to a HELLO."""
+    """Returns the answer to a HELLO of the next version."""
     asked = unpack("careful_ctrl", hello)
     from scapy_layers import CarefulCtrl
 
@@ -351,7 +350,7 @@ def test_get__missing_and_special(shared_pair: tuple[Host, Host]) -> None:
 
 
 def full(folder: Path, lab: Lab) -> None:
-    """Makes a folder a file system of 2 MiB."""
+    """Mounts a file system of 2 MiB on a folder."""
     argv = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder]
     subprocess.run(argv, check=True)
 
@@ -422,12 +421,12 @@ def test_killed__in_the_middle(hosts: Hosts, victim: str, command: str) -> None:
     dead, other = (b, a) if victim == "the other end" else (a, b)
     pid = dead.pid
     os.kill(pid, signal.SIGKILL)
-    status, _, errors = finish(job, 60)  # of the minutes that it would take
+    status, _, errors = finish(job, 60)  # instead of minutes
     assert status == 1
     assert errors.count("\n") == 1, errors
     assert not target.exists()
     assert alive(other.pid)
-    dead.up()  # at once, whatever the other end still believes
+    dead.up()  # at once, even if the other end still has a session
     a.ctl(command, *args, "-f")
     assert target.read_bytes() == kept
     for host in (a, b):

@@ -26,7 +26,7 @@ CTL = Path(sys.executable).with_name("carefulctl")
 
 
 class Bench:
-    """The command, whose processes have a mark."""
+    """The command, with a mark in its processes' environment."""
 
     def __init__(self) -> None:
         self.mark = f"bench-{uuid.uuid4().hex[:12]}"
@@ -47,7 +47,7 @@ class Bench:
         return self._started[-1]
 
     def running(self, *names: str) -> list[int]:
-        """Its processes, or those of such names."""
+        """Returns its processes, or those with these names."""
         found = []
         for path in Path("/proc").iterdir():
             if not path.name.isdigit():
@@ -61,7 +61,7 @@ class Bench:
         return sorted(found)
 
     def wait_for_nodes(self, count: int) -> list[int]:
-        """Until this many play."""
+        """Waits until this many nodes run."""
         end = time.monotonic() + 200
         while len(found := self.running("careful-p2")) < count:
             assert time.monotonic() < end, "no nodes"
@@ -69,7 +69,7 @@ class Bench:
         return found
 
     def assert_gone(self) -> None:
-        """No process, no pin, no lock; what lost its parent may take a moment."""
+        """Checks that no process, pin or lock is left; orphans may need a moment."""
         end = time.monotonic() + 60
         while self.running() and time.monotonic() < end:
             time.sleep(0.05)
@@ -115,7 +115,9 @@ def test_bench__quick_gives_every_cell(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_jacobi__its_plate_is_that_of_the_example(lab_possible: None) -> None:
-    """Each node compares its own rows with one node's; here all of them with jacobi.py's."""
+    """Each node compares its rows with one node's result; here all rows are compared with
+    jacobi.py's.
+    """
     with OwnHosts(3, 9000) as ground, Nodes(ground.hosts, "careful", "block", 64) as nodes:
         for size in (8, 33):
             answers = nodes.run(Cell("jacobi", 3, size, False, 40), 60)
@@ -142,7 +144,7 @@ def test_bench__a_node_that_is_killed_is_named(bench: Bench) -> None:
     command = bench.start("--rounds", "1000", "--nodes", "4", "--table", "flood")
     bench.wait_for_nodes(4)
     end = time.monotonic() + 200
-    while command.poll() is None and time.monotonic() < end:  # one that was done is not missed
+    while command.poll() is None and time.monotonic() < end:  # a node that was done is not missed
         for pid in bench.running("careful-p2")[-1:]:
             os.kill(pid, signal.SIGKILL)
         time.sleep(0.2)

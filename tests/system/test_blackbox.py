@@ -24,17 +24,17 @@ def hosts(lab_possible: None, tmp_path_factory: pytest.TempPathFactory):
 
 
 def test_blackbox__gam_is_found_and_planned(hosts: list[Host]) -> None:
-    """g_b and the others' G within 5 % of Table 1 × 100; `plan` takes the output as it is."""
+    """g_b and the others' G are within 5 % of Table 1 × 100, and `plan` reads the output."""
     shown = hosts[0].ctl("measure", "blackbox", "h2", "--json").stdout
     found: dict[str, Any] = json.loads(shown)
     assert found["g_b_us"] == pytest.approx(750, rel=0.05)
     assert found["G_b_us_per_KiB"] == pytest.approx(2490, rel=0.05)
     assert found["sum_G_others_us_per_KiB"] == pytest.approx(4000, rel=0.05)
-    assert found["sum_g_us"] == pytest.approx(2730, rel=0.25)  # ours and carefuld's is in it
+    assert found["sum_g_us"] == pytest.approx(2730, rel=0.25)  # it includes our time and carefuld's
     for name, unit, truth in (("g_b", "us", 750), ("sum_G_others", "us_per_KiB", 4000)):
         half = found[f"{name}_high_{unit}"] - found[f"{name}_{unit}"]
-        # One of 20 intervals may miss, but not by far; and a link that is late on a busy machine
-        # has another G. How often they hold is judged over 40 kept runs.
+        # One of 20 intervals may miss, but not by far, and a link that is late on a busy machine
+        # has another G. Forty stored runs judge how often intervals hold.
         near = max(2 * half, 0.01 * truth)
         assert found[f"{name}_{unit}"] == pytest.approx(truth, abs=near, rel=0), name
     assert (found["kind"], found["inputs"]["host"]) == ("blackbox", "h2")
@@ -87,15 +87,15 @@ def test_blackbox__needs_root_and_says_so(hosts: list[Host]) -> None:
 
 
 def test_blackbox__two_at_a_time_take_turns(hosts: list[Host]) -> None:
-    """One measurement at a time of a carefuld: the other waits, neither fails."""
+    """carefuld makes one measurement at a time: the other waits, and neither fails."""
     options = ["--sizes", "4", "--time", "1", "--json"]
     both = [hosts[0].start("measure", "blackbox", "h2", *options) for _ in range(2)]
     for process in both:
         out, err = process.communicate(timeout=60)
         assert process.returncode in (0, 5), err  # 5: a figure is withheld
         found = json.loads(out)
-        slope = found["G_b_us_per_KiB"]  # None: withheld, for each disturbs the other
-        # Of one second on a busy machine; how near it comes is judged over the kept runs.
+        slope = found["G_b_us_per_KiB"]  # None: withheld, since they disturb each other
+        # Measured for one second on a busy machine; the stored runs judge the accuracy.
         assert slope is None or 0.5 * 2490 < slope < 1.8 * 2490
 
 

@@ -1,4 +1,4 @@
-"""A broadcast event on the wire: one frame to all, or replicated by its sender, who says why."""
+"""A broadcast on the wire: one frame to all, or replicated by the sender with a reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def lab(lab_possible: None) -> Iterator[Lab]:
 def run(
     lab: Lab, folder: Path, cases: list[str], hosts: list[str], mode: str = "auto"
 ) -> list[str]:
-    """The program on as many hosts as there are cases; what each said."""
+    """Runs the program on a host for each case. Returns their output."""
     started = [
         lab.start(host, sys.executable, PROGRAM, case, str(rank), str(folder), mode, *hosts)
         for rank, (host, case) in enumerate(zip(lab.hosts, cases, strict=False))
@@ -47,7 +47,7 @@ def test_three_hosts__one_frame_and_a_host_that_is_no_member(
 
 
 def test_a_router_on_the_way__replicated(lab: Lab, tmp_path: Path) -> None:
-    """Only who is behind it cannot be reached: the others have their one frame."""
+    """Only the host behind the router is unreachable; the others get one frame."""
     for key, value in {
         "all/send_redirects": 0,
         "eth1/send_redirects": 0,
@@ -64,7 +64,7 @@ def test_a_router_on_the_way__replicated(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_an_interface_without_multicast__replicated(lab: Lab, tmp_path: Path) -> None:
-    """Its own host sends none, and takes none: the others replicate, too."""
+    """Its host neither sends nor receives multicast, so the others replicate too."""
     lab.run("h2", "ip", "link", "set", "eth1", "multicast", "off")
     try:
         said = run(lab, tmp_path, ["replicated"] * 3, lab.hosts[:3])

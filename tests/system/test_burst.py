@@ -1,7 +1,7 @@
-"""A path with a queue shorter than the windows: it is measured, and no frame is lost there.
+"""A path with a queue shorter than the windows is measured, and loses no frame.
 
-Without the measurement each transfer here loses some tens of frames; that it does is shown in
-virtual time (tests/sim/test_sim_train.c), where one can be had without the other.
+Without the measurement each transfer here loses some tens of frames, as tests/sim/test_sim_train.c
+shows in virtual time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ queue_frames = {QUEUE_FRAMES}
 
 
 def overflows(host: Host) -> int:
-    """Frames that found the emulated link's queues full."""
+    """Returns the frames that found the emulated link's queues full."""
     return sum(way["queue_dropped"] for link in host.lab.links() for way in link["ways"])
 
 
@@ -64,7 +64,7 @@ def test_short_queue__transfers_lose_nothing(hosts: Hosts, tmp_path: Path) -> No
 
 
 def test_by_hand__says_what_was_found(hosts: Hosts, tmp_path: Path) -> None:
-    """On an idle path; whatever is under way to the host would be cut off."""
+    """On an idle path, since the measurement interrupts other traffic to the host."""
     path = tmp_path / "hops.toml"
     path.write_text(HOPS.replace("g_us = 20", "g_us = 200"))
     h1, h2 = made = hosts(hops=path, mtu=3826)
@@ -75,7 +75,7 @@ def test_by_hand__says_what_was_found(hosts: Hosts, tmp_path: Path) -> None:
     assert found["burst"] == "short"
     assert found["burst_frames"] >= QUEUE_FRAMES
     assert found["peer_window_buffers"] == max(4, found["burst_frames"] // 8)
-    assert "frames at once, and loses what follows" in h1.ctl("measure", "burst", to).stdout
+    assert "frames at once, and loses later ones" in h1.ctl("measure", "burst", to).stdout
     make_file(h2.export / "there", 128 * MIB)
     get = h1.start("get", f"{to}:there", h1.own)
     moving(h1)

@@ -1,4 +1,4 @@
-"""Many calls of one program at a time: they end, and whatever one leaves, the host continues."""
+"""Many concurrent calls of one program end, and the host continues after all leftovers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ pytest.importorskip("fsspec")
 
 from hosts import Host, finish, wait_for
 
-#: More than a host has handles for us, and than a program may have questions under way.
+#: More than the handles that a host grants us, and than a program's questions under way.
 COUNT = 300
 HEAD = """
 import asyncio, faulthandler, os, sys
@@ -36,7 +36,7 @@ async def at_once():
         await each(lambda k, name: anext(h2.ls(names[k])))
 asyncio.run(at_once())
 """
-#: Every kind of request, without the bounds of careful.files, and nothing is ever closed.
+#: Sends every kind of request, without the bounds of careful.files, and closes nothing.
 FLOOD = """
 from careful._abi import lib
 async def flood():
@@ -57,7 +57,7 @@ async def flood():
         os.kill(os.getpid(), 9)
 asyncio.run(flood())
 """
-#: Has as many files open as one program may.
+#: Opens as many files as one program may.
 HOLDER = """
 async def hold():
     async with careful.files.aconnect("h2") as h2:
@@ -93,7 +93,7 @@ def make_files(host: Host) -> None:
 
 
 def temporary(host: Host) -> list[str]:
-    """Files on their way to a name, except partial ones, whose tags the flood chose."""
+    """Returns temporary files, except partial ones, whose tags the flood chose."""
     found = (path.name for path in host.export.glob(".careful-*.part"))
     return [name for name in found if int(name[9:25], 16) > COUNT]
 
@@ -111,7 +111,7 @@ def test_files__many_at_once(pair: tuple[Host, Host]) -> None:
 
 
 def test_flood__that_is_killed(pair: tuple[Host, Host]) -> None:
-    """The host is used at once by others, with as many files as before."""
+    """Other programs can use the host at once, with as many files as before."""
     here, there = pair
     make_files(there)
     for first in range(4):
@@ -130,7 +130,7 @@ def test_files__of_one_program_leave_some_to_others(pair: tuple[Host, Host]) -> 
     assert holder.stdout.readline() == "96 Too many open files\n"
     assert holder.stdout.readline() == "wrote\n"
     assert run(here, "fs.ls('/'), fs.cat(names), fs.pipe('/two', b'x')") == (0, "", "")
-    # Two programs want more than is left. Their calls wait for each other.
+    # Two programs want more than the rest. Their calls wait for each other.
     command = [sys.executable, "-c", HEAD + SHARERS, f"{COUNT}"]
     both = [here.lab.start("h1", *command, cwd=here.own) for _ in range(2)]
     assert [finish(one) for one in both] == [(0, "", "")] * 2

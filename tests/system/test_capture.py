@@ -1,4 +1,4 @@
-"""carefulctl capture: the frames of a real carefuld, read again by scapy."""
+"""carefulctl capture: frames of a real carefuld, read by scapy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TYPES = enum_names("careful_type", "CAREFUL_")
 
 
 def read(path: Path) -> list[tuple[bytes, Any]]:
-    """Returns what scapy reads in a file."""
+    """Returns scapy's packets of a file."""
     utils = pytest.importorskip("scapy.utils")
     return list(utils.RawPcapNgReader(str(path)))
 
@@ -83,7 +83,7 @@ def test_line__of_anything(data: bytes) -> None:
     ("verdict", "said"), [("drop_check", "no frame"), ("drop_cookie", "of 2021161080")]
 )
 def test_line__fields_of_a_frame_alone(verdict: str, said: str) -> None:
-    """Rubbish was shown as "bytes 2021161080 to 2021191920 of 2021161080"."""
+    """Rubbish appeared as "bytes 2021161080 to 2021191920 of 2021161080"."""
     ip = bytes.fromhex("4500") + bytes(10) + bytes([10, 77, 0, 2, 10, 77, 0, 1]) + bytes(8)
     data = bytes(12) + b"\x08\0" + ip + bytes([6, lib.CAREFUL_DATA]) + b"xxxx" * 40
     line = report.line(Frame(0, data, len(data), False, verdict))
@@ -118,7 +118,7 @@ def test_lost_count__what_waits_to_be_read_is_not_lost(monkeypatch: pytest.Monke
 
 
 def passes(program: list[tuple[int, int, int, int]], frame: bytes, pkttype: int) -> bool:
-    """Run a classic BPF program on a frame, as the kernel does."""
+    """Runs a classic BPF program on a frame like the kernel."""
     at = a = x = 0
     while True:
         code, true, false, k = program[at]
@@ -140,7 +140,7 @@ def passes(program: list[tuple[int, int, int, int]], frame: bytes, pkttype: int)
 
 
 def udp(port: int, options: bytes = b"", fragment: int = 0, protocol: int = 17) -> bytes:
-    """A frame of IPv4."""
+    """Returns an IPv4 frame."""
     ip = bytearray(20)
     ip[0] = 0x45 + len(options) // 4
     ip[6:8] = fragment.to_bytes(2, "big")
@@ -151,7 +151,7 @@ def udp(port: int, options: bytes = b"", fragment: int = 0, protocol: int = 17) 
 
 
 def udp6(port: int) -> bytes:
-    """The same of IPv6."""
+    """Returns an IPv6 frame."""
     ip = bytearray(40)
     ip[6] = 17
     return bytes(12) + b"\x86\xdd" + bytes(ip) + bytes(2) + port.to_bytes(2, "big") + bytes(4)
@@ -204,7 +204,7 @@ class Interrupted:
 def test_capture__ctrl_c_loses_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The records being handed over were lost, and so were later ones."""
+    """The records in transit, and later ones, were lost."""
     monkeypatch.setattr(cli, "Capture", Interrupted)
     monkeypatch.setattr(cli, "port_of", lambda _: PORT)
     monkeypatch.setattr(cli.instances, "on_interface", lambda *_: SimpleNamespace(ifname="eth1"))
@@ -233,7 +233,7 @@ def two(lab_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def start(host: Host, *words: str | Path) -> subprocess.Popen[str]:
-    """Start a capture; returns when it captures."""
+    """Starts a capture and waits until it captures."""
     process = host.start("capture", "eth1", *words)
     assert process.stderr is not None
     line = process.stderr.readline()
@@ -242,7 +242,7 @@ def start(host: Host, *words: str | Path) -> subprocess.Popen[str]:
 
 
 def stopped(process: subprocess.Popen[str]) -> str:
-    """Its records after Ctrl-C."""
+    """Stops it by Ctrl-C. Returns its records."""
     process.send_signal(signal.SIGINT)
     status, out, err = finish(process)
     assert status == 0, err
@@ -255,7 +255,7 @@ def test_capture__a_file_both_ways(two: list[Host], tmp_path: Path) -> None:
     h1 = two[0]
     data = make_file(h1.own / "file", 300_000)
     path = tmp_path / "frames.pcapng"
-    h1.ctl("ls", "h2:")  # the trains by which the XDP mode is decided are over
+    h1.ctl("ls", "h2:")  # the XDP trial is over
     before = h1.status()["counters"]
     process = start(h1, "-w", path)
     h1.ctl("put", h1.own / "file", "h2:")
@@ -313,7 +313,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP) as one:
 
 
 def wrong_frames() -> dict[str, bytes]:
-    """Frames that XDP drops, and what it counts them as."""
+    """Returns frames that XDP drops, and the counter of each."""
     mine = {"version": int(lib.CAREFUL_WIRE_VERSION), "type": int(lib.CAREFUL_DATA), "seq": 1}
     longer = rogue.checked("careful_hdr", pack("careful_hdr", **mine, frag_bytes=100))
     stranger = rogue.checked("careful_hdr", pack("careful_hdr", **mine, cookie=1, src_node=0xFFFF))
@@ -327,7 +327,7 @@ def wrong_frames() -> dict[str, bytes]:
 
 @pytest.mark.lab
 def test_capture__wireshark_reads_it(two: list[Host], tmp_path: Path) -> None:
-    """The generated dissector, on what passed between two carefulds; and why XDP dropped some."""
+    """The generated dissector reads the traffic of two carefulds, and XDP's reasons for drops."""
     h1, h2 = two
     path, wrong = tmp_path / "frames.pcapng", wrong_frames()
     process = start(h1, "-w", path)
@@ -399,7 +399,7 @@ def test_capture__wireshark_reads_what_keys_prove_and_seal(two: list[Host], tmp_
 
 @pytest.mark.lab
 def test_capture__the_heads_of_a_transfer_at_full_speed(two: list[Host], tmp_path: Path) -> None:
-    """With whole frames, most of a get at full speed did not fit; of 128 bytes each does."""
+    """Whole frames of a fast get did not fit; with 128 bytes each they do."""
     h1, h2 = two
     make_file(h2.export / "whole", 128 << 20)
     path = tmp_path / "heads.pcapng"
@@ -416,7 +416,7 @@ def test_capture__the_heads_of_a_transfer_at_full_speed(two: list[Host], tmp_pat
 
 @pytest.mark.lab
 def test_capture__what_does_not_fit_is_counted(two: list[Host]) -> None:
-    """The ring is full before anybody looks."""
+    """The ring is full before the capture reads it."""
     h1, h2 = two
     make_file(h2.export / "much", 64 << 20)
     process = start(h1, "-w", "/dev/null")
@@ -470,7 +470,7 @@ def test_capture__says_why_xdp_drops(two: list[Host]) -> None:
 
 @pytest.mark.lab
 def test_capture__of_a_peer_that_lies(two: list[Host]) -> None:
-    """Whatever stands in its frames, messages and names: a line, with nothing a terminal obeys."""
+    """Any contents of frames, messages and names become a line without control characters."""
     h1, h2 = two
     process = start(h1)
     for misdeed in ("names-for-terminals", "lies-in-frames", "lies-in-control"):
@@ -500,7 +500,7 @@ def test_capture__one_at_a_time_and_after_one_was_killed(two: list[Host]) -> Non
 
 @pytest.mark.lab
 def test_capture__ends_with_carefuld(two: list[Host]) -> None:
-    """It continued, caught nothing of the next carefuld's, and said that it had all."""
+    """It continued without the next carefuld's frames, and reported that it had all."""
     h1 = two[0]
     process = start(h1)
     h1.ctl("ls", "h2:")

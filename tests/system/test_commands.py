@@ -1,4 +1,4 @@
-"""Commands against each other, against the wrong interface, and with values that are wrong."""
+"""Concurrent commands, wrong interfaces, and wrong values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lab import Lab
 
 @pytest.fixture
 def host(lab: Lab, tmp_path: Path) -> Iterator[Host]:
-    """The first host of a lab, with nothing up."""
+    """Returns the first host of a lab, with nothing up."""
     one = Host(lab, "h1", tmp_path)
     yield one
     one.ctl("down", "eth1", check=False)
@@ -25,7 +25,7 @@ def host(lab: Lab, tmp_path: Path) -> Iterator[Host]:
 
 @pytest.fixture(scope="module")
 def up(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    """The second one, up, for what leaves it as it was."""
+    """Returns the second host, up, for tests that do not change it."""
     one = Host(lab, "h2", tmp_path_factory.mktemp("up"))
     one.up()
     yield one
@@ -57,7 +57,7 @@ def waits_for(path: Path, job: subprocess.Popen[str]) -> bool:
 
 @pytest.mark.parametrize("command", ["up", "down"])
 def test_command__waits_for_the_one_before(host: Host, command: str) -> None:
-    """An instance that another command makes or takes away is neither removed nor trusted."""
+    """An instance that another command makes or removes is neither removed nor trusted."""
     if command == "down":
         host.up()
     instance = host.lab.instance("h1")
@@ -95,7 +95,7 @@ def test_up__several_at_once(host: Host) -> None:
     "command", [("down",), ("status",), ("tune", "show"), ("doctor",)], ids=lambda c: c[0]
 )
 def test_instance__is_on_another_interface(up: Host, command: tuple[str, ...]) -> None:
-    """CAREFUL_INSTANCE names the one on eth1: a command about another is not for it."""
+    """CAREFUL_INSTANCE names the instance on eth1: a command for another interface refuses it."""
     pid = up.pid
     up.lab.run("h2", "ip", "link", "add", "eth7", "type", "veth")
     try:
@@ -176,7 +176,7 @@ def test_tune__watched(up: Host) -> None:
 
 
 def test_tune__kept_and_applied(up: Host, tmp_path: Path) -> None:
-    """What `tune show` printed brings it back; what `plan` printed is set."""
+    """The output of `tune show` restores the settings; the output of `plan` sets them."""
     kept = tmp_path / "kept.json"
     before = up.ctl("tune", "show", "eth1", "--json").stdout
     kept.write_text(before)
@@ -244,6 +244,6 @@ def test_config__gives_the_options_of_up(host: Host, tmp_path: Path) -> None:
     )
     host.ctl("up", "eth1", "--config", path, "--rx-buffers", "128")
     found = host.status()
-    assert found["peers_max"] == 16  # of the instance, before that of all
+    assert found["peers_max"] == 16  # the instance's value precedes that of all
     assert found["wait"] == "block"
-    assert found["receive_buffers"] == 128  # of the command line, before all
+    assert found["receive_buffers"] == 128  # the command line precedes all

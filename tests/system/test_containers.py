@@ -1,4 +1,4 @@
-"""Hosts that share /run/careful and have process numbers of their own, as containers do."""
+"""Hosts that share /run/careful and have their own PID namespaces, like containers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hosts import MIB, RUN, Host, alive, make_file, wait_for
 from lab import MakeLab
 
 ROOT = Path(__file__).parents[2]
-#: Capabilities of a container of Docker's.
+#: Capabilities of a Docker container.
 DOCKER_HAS = (
     *("audit_write", "chown", "dac_override", "fowner", "fsetid", "kill", "mknod", "net_raw"),
     *("net_bind_service", "setfcap", "setgid", "setpcap", "setuid", "sys_chroot"),
@@ -26,7 +26,7 @@ _UP = "carefulctl up eth1 >/dev/null && echo up && sleep 600"
 
 
 def _carefuld(host: Host) -> int:
-    """Returns the pid of a host's carefuld as we number it; 0 if there is none."""
+    """Returns the pid of a host's carefuld in our namespace, or 0."""
     for proc in Path("/proc").glob("[0-9]*"):
         try:
             words = (proc / "cmdline").read_text().split("\0")
@@ -39,7 +39,7 @@ def _carefuld(host: Host) -> int:
 
 @contextmanager
 def _container(host: Host) -> Iterator[int]:
-    """Runs careful in a PID namespace; yields its carefuld's pid, as we number it."""
+    """Runs careful in a PID namespace; yields carefuld's pid in our namespace."""
     argv = ["unshare", "-pf", "--kill-child", "--mount-proc", "sh", "-c", _UP]
     process = host.lab.start(host.name, *argv)
     try:
@@ -58,7 +58,7 @@ def _in(pid: int, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_down__ends_no_other_containers_carefuld(make_lab: MakeLab, tmp_path: Path) -> None:
-    """Both had the same number: `down` of one ended the other, and reported success."""
+    """Both had the same pid: `down` of one ended the other, and reported success."""
     lab = make_lab(hosts=2)
     a, b = (Host(lab, name, tmp_path) for name in ("h1", "h2"))
     with _container(a) as ours, _container(b) as theirs:
@@ -74,7 +74,7 @@ def test_down__ends_no_other_containers_carefuld(make_lab: MakeLab, tmp_path: Pa
         shown = json.loads(_in(ours, "carefulctl", "status", "--json").stdout)["instances"]
         assert lab.instance("h1") in [one["instance"] for one in shown]
         assert lab.instance("h2") not in [one["instance"] for one in shown]
-        # from outside, both are seen, by the numbers that they have there
+        # from outside both are visible, with their pids there
         b.ctl("down", "eth1")
         wait_for(lambda: not alive(theirs), "its own carefuld to end")
         assert alive(ours)
@@ -82,7 +82,7 @@ def test_down__ends_no_other_containers_carefuld(make_lab: MakeLab, tmp_path: Pa
 
 
 def test_carefuld__names_the_process_that_runs_already(make_lab: MakeLab, tmp_path: Path) -> None:
-    """The number in the lock's file belongs to the container that wrote it."""
+    """The pid in the lock's file is valid in its container."""
     lab = make_lab(hosts=2)
     host = Host(lab, "h1", tmp_path)
     with _container(host) as running:

@@ -29,7 +29,7 @@ def program(host: Host, *words: str) -> subprocess.Popen[str]:
 
 
 def dask(host: Host, *words: str) -> subprocess.Popen[str]:
-    """The scheduler, or a worker: what it says goes nowhere."""
+    """Runs the scheduler or a worker; discards its output."""
     argv = (sys.executable, "-m", "dask", *words, "--no-dashboard")
     return host.lab.start(host.name, *argv, cwd=host.own, stderr=subprocess.DEVNULL)
 

@@ -1,4 +1,4 @@
-"""Transfers and the disks under them: when what came is durable, and blocks that fail."""
+"""Transfers and their disks: when data is durable, and bad blocks."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ FILES = 15
 def test_fsync__flushes_of_the_disk(
     shared_pair: tuple[Host, Host], make_disk: MakeDisk, way: str
 ) -> None:
-    """Each file is synced by itself, all together, or not at all: the commands that the disk
-    gets."""
+    """Files are synced one by one, together, or not at all: counts the disk's commands."""
     a, b = shared_pair
     disk = make_disk(b.export / "disk")
     source = b.export / "source" if way == "get" else a.own / "source"
@@ -34,7 +33,7 @@ def test_fsync__flushes_of_the_disk(
         if way == "put":
             words = ("--fsync", policy, f"{source}/", f"h2:disk/{policy}")
         before = disk.flushes()
-        # One at a time: a disk's journal joins what comes together.
+        # One at a time, since a disk's journal joins concurrent syncs.
         a.ctl(way, "-r", "--jobs", "1", *words)
         flushes[policy] = disk.flushes() - before
         words = tuple(f"{word}0" if str(word).endswith("/") else word for word in words)
@@ -44,7 +43,7 @@ def test_fsync__flushes_of_the_disk(
     print(flushes, one)
     assert flushes["none"] == one["none"] == 0
     assert 1 <= one["end"] <= one["file"]
-    # With `end` there are some for the tree, none for each file.
+    # With `end` there are a few for the tree, and none per file.
     assert 1 <= flushes["end"] < FILES <= flushes["file"]
 
 
@@ -52,7 +51,7 @@ def test_fsync__flushes_of_the_disk(
 def test_read_error__of_one_block(
     shared_pair: tuple[Host, Host], make_disk: MakeDisk, way: str
 ) -> None:
-    """That file fails by name, and nothing of it is seen; the others continue."""
+    """The file fails by name and is not visible; the others continue."""
     a, b = shared_pair
     disk = make_disk((b.export if way == "get" else a.own) / "disk")
     whole = {str(index): make_file(disk.top / str(index), 300_000, index) for index in range(5)}
@@ -68,8 +67,8 @@ def test_read_error__of_one_block(
     target = (a.own if way == "get" else b.export) / "to"
     came = {one.name: one.read_bytes() for one in target.iterdir() if one.name[0] != "."}
     assert came == {name: data for name, data in whole.items() if name != bad}
-    # The device itself, as far as its blocks are there; then what can be had of it.
-    if way == "put":  # the device itself, and what can be had of it
+    # First the device up to its bad block, then its readable parts.
+    if way == "put":  # the device, and its readable parts
         disk.unmount()
         spoilt = a.ctl("put", disk.device, "h2:image", check=False)
         assert spoilt.returncode == 1
@@ -84,8 +83,9 @@ def test_read_error__of_one_block(
 def test_room__taken_before_the_first_byte(
     shared_pair: tuple[Host, Host], make_disk: MakeDisk, way: str
 ) -> None:
-    """Space is allocated first where that is cheap; so a file that does not fit fails at once, and
-    moves nothing."""
+    """Space is allocated first if that is cheap, so a file that does not fit fails at once, without
+    moving data.
+    """
     a, b = shared_pair
     disk = make_disk((a.own if way == "get" else b.export) / "disk")
     source = (b.export if way == "get" else a.own) / "file"
@@ -109,7 +109,7 @@ def test_room__taken_before_the_first_byte(
 
 
 def test_put__leaves_root_its_reserve(shared_pair: tuple[Host, Host], make_disk: MakeDisk) -> None:
-    """Space that a disk keeps for root is no room for other users' files."""
+    """Space reserved for root is not used for other users' files."""
     a, b = shared_pair
     disk = make_disk(b.export / "reserved", 64 * MIB)
     subprocess.run(["tune2fs", "-m", "50", disk.device], check=True, capture_output=True)

@@ -19,14 +19,14 @@ def ip(host: Host, *args: str) -> None:
 
 
 def firewall(host: Host, *rule: str) -> None:
-    """Drops what the rule names, with what iproute2 has."""
+    """Drops the rule's packets by iproute2's means."""
     ip(host, "rule", "add", "prio", "2", "lookup", "local")
     ip(host, "rule", "add", "prio", "1", *rule, "blackhole")
     ip(host, "rule", "del", "prio", "0")
 
 
 def doctor(host: Host, *names: str, check: str) -> list[tuple[str, str]]:
-    """State and text, with the advice, of what one check found."""
+    """Returns the state, text and advice of a check."""
     done = host.ctl("doctor", *names, "--json", check=False)
     found = json.loads(done.stdout)["findings"]
     said = [
@@ -38,7 +38,7 @@ def doctor(host: Host, *names: str, check: str) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def both(hosts: Hosts) -> tuple[Host, Host]:
-    """Two hosts, careful up on both."""
+    """Yields two hosts with careful up."""
     h1, h2 = hosts()
     for host in (h1, h2):
         host.up("--port", str(PORT))

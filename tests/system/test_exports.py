@@ -1,4 +1,4 @@
-"""Exported directories that come and go, and files that have no size, between real carefulds."""
+"""Exported directories that come and go, and files without a size, between real carefulds."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_exports__one_of_two_is_gone(hosts: Hosts, tmp_path: Path) -> None:
 
 
 def test_export__of_one_host_and_without_owners(hosts: Hosts, tmp_path: Path) -> None:
-    """Without `owners` nothing of a put is root's to give; `host=` keeps others off."""
+    """Without `owners` a put sets nothing that needs root; `host=` excludes other hosts."""
     a, b = hosts()
     for name in ("mine", "other"):
         (tmp_path / name).mkdir()
@@ -84,7 +84,7 @@ def test_export__of_one_host_and_without_owners(hosts: Hosts, tmp_path: Path) ->
     assert a.ctl("get", "h2:mine/way/f", a.own / "g", check=False).returncode == 1
     wait_for(lambda: "paths denied to peers" in b.log, "a line in the log")
     assert b.status()["counters"]["paths_denied"] > 0
-    said = " ".join(b.ctl("status", "-v").stdout.split())  # it is folded at the terminal's width
+    said = " ".join(b.ctl("status", "-v").stdout.split())  # folded at the terminal's width
     assert f"{tmp_path}/mine (writable, for {a.lab.address('h1')})" in said
 
 
@@ -102,7 +102,7 @@ def move_byte(host: Host, other: Host, op: int, name: str, file: Path, flags: in
 
 
 def test_owners__set_id_bits_are_kept_by_put_and_cleared_by_writes(hosts: Hosts) -> None:
-    """A member of --group would have carefuld change a program that runs as another user."""
+    """Otherwise a member of --group could change a program that runs as another user."""
     a, b = hosts()
     for host in (a, b):
         host.ctl("up", "eth1", "--insecure", "--export", f"{host.export}:rw,owners")
@@ -125,7 +125,7 @@ def test_owners__set_id_bits_are_kept_by_put_and_cleared_by_writes(hosts: Hosts)
 
 
 def test_export__of_a_mount_can_be_unmounted(hosts: Hosts, tmp_path: Path) -> None:
-    """The file that pings are written to held each writable export's file system."""
+    """The file for pings kept each writable export's file system busy."""
     a, b = hosts()
     disk = tmp_path / "disk"
     disk.mkdir()

@@ -1,4 +1,4 @@
-"""Each fault of faults.py once, at an instant of two transfers that a seed draws."""
+"""Each fault of faults.py once, at a random instant of two transfers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab import Lab
 
 @pytest.fixture(scope="module")
 def ground(lab_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[faults.Ground]:
-    """Three hosts that are up."""
+    """Yields three hosts that are up."""
     lab = Lab(hosts=3)
     try:
         one = faults.Ground(lab, tmp_path_factory.mktemp("faults"))
@@ -23,7 +23,7 @@ def ground(lab_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
         lab.down()
 
 
-#: Draws every instant; CAREFUL_SEED tries others. A fault has the same one in whatever order.
+#: Seed of all instants; CAREFUL_SEED sets another. A fault's instant does not depend on the order.
 SEED = int(os.environ.get("CAREFUL_SEED", "1"))
 
 

@@ -1,4 +1,4 @@
-"""A firewall that drops control messages: frames pass below it, and every place says so."""
+"""A firewall that drops control messages while frames pass below it: all commands report it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RULE = ("iif", "eth1", "ipproto", "udp", "dport", "51966", "prio", "1", "blackh
 
 
 def drop_control(host: Host, drop: bool) -> None:
-    """As a firewall's rule for input, with what iproute2 has."""
+    """Drops input like a firewall's rule, by iproute2's means."""
 
     def rule(*words: str) -> None:
         host.lab.run(host.name, "ip", "rule", *words)
@@ -30,7 +30,7 @@ def drop_control(host: Host, drop: bool) -> None:
 
 
 def control(host: Host) -> list[tuple[str, str]]:
-    """State of control messages, and what doctor says of them and of what mends it."""
+    """Returns the state of control messages, and doctor's report and advice."""
     found = json.loads(host.ctl("doctor", "eth1", "--json").stdout)["findings"]
     said = (one for one in found if one["check"] == "control")
     return [(one["state"], f"{one['text']} {one['advice']}") for one in said]
@@ -39,7 +39,7 @@ def control(host: Host) -> list[tuple[str, str]]:
 def test_control_dropped__status_doctor_and_log_say_so(hosts: Hosts) -> None:
     a, b = hosts()
     for host in (a, b):
-        host.up("--sync", "50ms")  # is asked for each 500 ms, not each 2 s
+        host.up("--sync", "50ms")  # asked every 500 ms, not every 2 s
     make_file(b.export / "f", 64 * MIB)
     get = a.start("get", "h2:f", a.own, *TRICKLE)
     moving(a)
@@ -52,7 +52,7 @@ def test_control_dropped__status_doctor_and_log_say_so(hosts: Hosts) -> None:
         assert f"{other.name} arrive, but no control messages: does a firewall" in text
         text, _, advice = text.partition(" on both hosts ")
         assert "udp dport 51966 accept" in advice
-        said = text[text.index("arrive, but") :]  # status has the names that this host gave
+        said = text[text.index("arrive, but") :]  # status has this host's names
         assert said in " ".join(host.ctl("status", "-v").stdout.split())
     moving(a)
     assert get.poll() is None  # traffic continues

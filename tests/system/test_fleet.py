@@ -56,7 +56,7 @@ def test_put__a_host_dies_and_the_same_command_resumes(make_lab: MakeLab, tmp_pa
     _, err = running.communicate(timeout=60)
     assert running.returncode == 3, err
     assert "h3: its carefulctl ended" in err
-    assert "h4: nothing arrived: h3, before it, failed" in err
+    assert "h4: nothing arrived: the host before it, h3, failed" in err
     assert (tmp_path / "h2" / "image").read_bytes() == file.read_bytes()
     assert not (tmp_path / "h3" / "image").exists()
     assert not (tmp_path / "h4" / "image").exists()
@@ -82,7 +82,7 @@ def test_put__a_host_dies_and_the_same_command_resumes(make_lab: MakeLab, tmp_pa
 
 
 def test_fleet__each_command_for_real(make_lab: MakeLab, tmp_path: Path) -> None:
-    """On three hosts; what goes by pairs is asked of two of them."""
+    """Runs each on three hosts; commands for pairs on two."""
     lab = make_lab(hosts=3)
     text = f'on = "{shlex.quote(str(TOOL))} exec --name {lab.name} {{}} --"\n'
     for host in lab.hosts:
@@ -120,7 +120,7 @@ def test_fleet__each_command_for_real(make_lab: MakeLab, tmp_path: Path) -> None
 
 
 def kill_relay(folder: Path, host: str, lab: Lab) -> None:
-    """Kill the relay of one host, found by what it has open."""
+    """Kills the relay of one host, found by its open file."""
     wanted = f"{folder / host}/.image.fleet-part"
     for pid in Path("/proc").glob("[0-9]*"):
         try:

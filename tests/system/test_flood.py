@@ -1,8 +1,7 @@
-"""Ten thousand frames a second from strangers, and replays, while a file is moved.
+"""Strangers send ten thousand frames a second, and replays, while a file moves.
 
-Half of them over IPv4, half over IPv6, as is the file: there are two sessions.
-Strangers here are hosts that cannot see the traffic; and one that recorded all of it,
-from the first HELLO on, and sends it once more.
+Half of them use IPv4, half IPv6, like the file: there are two sessions. One kind of stranger cannot
+see the traffic; another recorded it from the first HELLO on, and replays it.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ from scapy_layers import CarefulAm, CarefulCtrl, CarefulHdr
 
 RATE = 10_000
 SECONDS = 3
-#: Frames recorded of each session at most.
+#: Most recorded frames per session.
 RECORDED = 2000
-#: The host that serves, over either family.
+#: The serving host, by family.
 SERVERS = ("h2", "[fd77::2]")
 PORT = int(lib.CAREFUL_PORT_DEFAULT)
 DATA, UPDATE = int(lib.CAREFUL_DATA), int(lib.CAREFUL_UPDATE)
@@ -53,14 +52,14 @@ rng = random.Random(7)
 
 @pytest.fixture(scope="module")
 def three(lab_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Host]]:
-    """Two hosts with careful, and a stranger on the same switch."""
+    """Yields two hosts with careful, and a stranger on the same switch."""
     lab = Lab(hosts=3)
     hosts = [Host(lab, name, tmp_path_factory.mktemp("flood")) for name in lab.hosts]
     try:
         for host in hosts[:2]:
             host.up("--peers", "4")
         make_file(hosts[1].export / "big", 96 * MIB)
-        for server in SERVERS:  # a session over each, before any flood
+        for server in SERVERS:  # a session over each family, before any flood
             with recording(lab, "p1"):
                 hosts[0].ctl("get", "-f", f"{server}:big", hosts[0].own / "big")
         yield hosts
@@ -75,7 +74,7 @@ recorded: list[bytes] = []
 
 @contextlib.contextmanager
 def recording(lab: Lab, port: str) -> Iterator[None]:
-    """Keep what crosses a port of the switch."""
+    """Records the frames at a port of the switch."""
     argv = ["nsenter", f"--net=/run/netns/careful-{lab.name}-sw", sys.executable]
     argv += [str(Path(flood.__file__).with_name("record.py")), port, str(RECORDED)]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stdin=subprocess.PIPE)
@@ -99,7 +98,7 @@ def mac(host: Host) -> str:
 
 
 def to(target: Host, source: str, payload: Packet) -> bytes:
-    """A frame to a host, from an address that may be a lie."""
+    """Returns a frame to a host, from an address that may be forged."""
     lower = Ether(dst=mac_of[target.name], src="02:00:00:00:00:99")
     if ":" in source:
         return bytes(lower / IPv6(src=source, dst=target.lab.address(target.name, 6)) / payload)
@@ -114,12 +113,12 @@ def udp(payload: Packet | bytes) -> Packet:
 
 
 def header(**fields: int) -> CarefulHdr:
-    """A header of a window update, right in every way that `fields` leave."""
+    """Returns a valid header of a window update, changed by `fields`."""
     return CarefulHdr(**({"type": UPDATE, "seq": 1, "src_node": 0} | fields))
 
 
 def garbage(a: Host, strange: str) -> list[bytes]:
-    """UDP to our port that holds anything, or a header that is cut off."""
+    """Yields UDP to our port with random contents, or a truncated header."""
     found = [to(a, strange, udp(rng.randbytes(rng.randrange(200)))) for _ in range(100)]
     whole = bytes(header())
     found += [to(a, strange, udp(whole[: rng.randrange(len(whole))])) for _ in range(50)]
@@ -129,7 +128,7 @@ def garbage(a: Host, strange: str) -> list[bytes]:
 
 
 def wrong(a: Host, strange: str) -> list[bytes]:
-    """Well-formed frames of no session: version, check, type, node, cookie."""
+    """Yields well-formed frames without a session: version, check, type, node, cookie."""
     frames = [
         header(version=99),
         header(check=12345),
@@ -147,7 +146,7 @@ def wrong(a: Host, strange: str) -> list[bytes]:
 
 
 def replays(a: Host, peer: str) -> list[bytes]:
-    """Frames with the right cookie, from the peer's own address, of the past or future."""
+    """Yields frames with the right cookie and address, with old or future numbers."""
     sessions = maps.sessions(a.lab.instance("h1"))
     found = []
     for slot, entry in sessions.items():
@@ -160,7 +159,7 @@ def replays(a: Host, peer: str) -> list[bytes]:
 
 
 def control(a: Host, source: str) -> list[bytes]:
-    """Control messages of every type with made-up contents, and damaged ones."""
+    """Yields control messages of every type with invented contents, and damaged ones."""
     found = []
     for kind in CONTROL:
         for _ in range(20):
@@ -174,7 +173,7 @@ def control(a: Host, source: str) -> list[bytes]:
 
 
 def unreachable(a: Host, b: Host) -> list[bytes]:
-    """ICMP in the peer's name: nobody listens there. Its quotes are made up, or missing."""
+    """Yields forged ICMP "port unreachable" of the peer, with invented or missing quotes."""
     of = IP(src=a.lab.address("h1"), dst=b.lab.address("h2"))
     quoted: list[Packet | bytes] = [b"", rng.randbytes(40)]
     for kind in CONTROL:
@@ -186,7 +185,7 @@ def unreachable(a: Host, b: Host) -> list[bytes]:
 
 
 def sums(frame: Packet, **fields: int) -> bytes:
-    """A frame with fields of its IP header or UDP header that are wrong."""
+    """Returns a frame with wrong fields in the IP or UDP header."""
     for name, value in fields.items():
         layer = IP if name in ("ihl", "len", "frag", "flags", "chksum", "ttl", "proto") else UDP
         setattr(frame[layer], name.removeprefix("udp_"), value)
@@ -194,7 +193,7 @@ def sums(frame: Packet, **fields: int) -> bytes:
 
 
 def malformed(a: Host, peer: str) -> list[bytes]:
-    """An old frame of a session, of the peer's address, with one thing wrong in each."""
+    """Yields an old frame of the session from the peer's address, with one fault in each."""
     slot, entry = sorted(maps.sessions(a.lab.instance("h1")).items())[":" in peer]
     old = {"cookie": entry.cookie, "src_node": slot, "seq": entry.seq_last - 1 & 0xFFFFFFFF}
 
@@ -208,7 +207,7 @@ def malformed(a: Host, peer: str) -> list[bytes]:
     for name, bits in wide.items():
         for value in (0, 1, (1 << bits) - 1, rng.getrandbits(bits)):
             frame = header(**(old | {"type": DATA, name: value}))
-            # With a cookie of its own making a stranger may hit on anything but this one.
+            # An invented cookie can cause any drop except this one.
             if name != "type" or not value & 0x80:
                 found += [made(frame), made(frame / Raw(rng.randbytes(40)))]
     whole = made(header(**old))
@@ -220,7 +219,7 @@ def malformed(a: Host, peer: str) -> list[bytes]:
 
 
 def headers4(a: Host, peer: str, old: CarefulHdr) -> list[bytes]:
-    """An old frame, with one thing wrong or rare in each of its lower headers: IPv4."""
+    """Yields an old IPv4 frame, with one wrong or rare lower header in each."""
     whole, found = to(a, peer, udp(old)), []
     for name, value in {"chksum": 7, "udp_chksum": 7, "udp_len": 8, "len": 40, "ttl": 1}.items():
         found.append(sums(Ether(whole), **{name: value}))
@@ -232,7 +231,7 @@ def headers4(a: Host, peer: str, old: CarefulHdr) -> list[bytes]:
 
 
 def headers6(a: Host, peer: str, old: CarefulHdr) -> list[bytes]:
-    """The same: IPv6, with extension headers, which are the kernel's to read."""
+    """The same for IPv6, with extension headers, which the kernel reads."""
     whole, found = to(a, peer, udp(old)), []
     for layer, name, value in (
         *((IPv6, name, value) for name, value in (("plen", 40), ("plen", 0), ("hlim", 1))),
@@ -258,7 +257,7 @@ KINDS = ["garbage", "wrong", "replays", "control", "control-as-peer", "malformed
 
 
 def flooding(stranger: Host, frames: list[bytes], folder: Path) -> subprocess.Popen[str]:
-    """Start to send them, RATE a second for SECONDS."""
+    """Starts to send them, RATE a second for SECONDS."""
     data = b"".join(len(one).to_bytes(4, "big") + one for one in frames)
     (folder / "frames").write_bytes(data)
     script = Path(flood.__file__)
@@ -293,15 +292,15 @@ def test_flood__transfer_intact(three: list[Host], kind: str, tmp_path: Path) ->
     assert status == 0, errors
     assert int(out) > 0.5 * RATE * SECONDS  # both cores are busy
     after = a.assert_nothing_lost()
-    # No session was reset, and whatever was dropped has a name.
+    # No session was reset, and every drop has a name.
     assert [(one["epochs"], one["state"]) for one in after["peers"]] == [(1, "up")] * 2
     named = grown(before, after)
-    # A datagram that does not even parse as UDP to our port is the kernel's to drop: pass_other.
+    # The kernel drops a datagram that does not parse as UDP to our port: pass_other.
     names = ("drop", "ctrl", "pass_other")
     both = [*named.items(), *grown(before_b, b.status()).items()]  # some were recorded towards b
     dropped = sum(count for name, count in both if any(one in name for one in names))
     dropped += unread(a) + unread(b) - before_unread
-    # The switch lets nothing through whose IP length is a lie.
+    # The switch drops frames with a wrong IP length.
     assert dropped >= (0.8 if kind == "malformed" else 0.95) * int(out), json.dumps(named)
     expected = {
         "garbage": {"drop_short", "drop_version"},
@@ -319,7 +318,7 @@ def test_flood__transfer_intact(three: list[Host], kind: str, tmp_path: Path) ->
 
 
 def test_unreachable__ends_no_session_of_a_silent_peer(three: list[Host], tmp_path: Path) -> None:
-    """The peer is stopped, a transfer waits for it, and strangers say that it is gone."""
+    """The peer is stopped, a transfer waits for it, and strangers report that it has gone."""
     a, b, stranger = three
     mac_of["h1"] = mac(a)
     before = a.status()
@@ -341,7 +340,7 @@ def test_unreachable__ends_no_session_of_a_silent_peer(three: list[Host], tmp_pa
 
 
 def unread(host: Host) -> int:
-    """Datagrams that found a socket's buffer full: carefuld had no processor to read them."""
+    """Returns the datagrams that found a socket's buffer full, since carefuld had no processor."""
     old, new = (
         host.lab.run(host.name, "cat", f"/proc/net/{name}").stdout for name in ("snmp", "snmp6")
     )
@@ -353,7 +352,7 @@ def unread(host: Host) -> int:
 
 
 def grown(before: dict[str, object], after: dict[str, object]) -> dict[str, int]:
-    """Counters that grew, of carefuld and of XDP."""
+    """Returns the counters of carefuld and XDP that grew."""
     found: dict[str, int] = {}
     for table in ("counters", "xdp_counters"):
         old, new = before[table], after[table]

@@ -1,4 +1,4 @@
-"""Disks that are frozen or hang, between real carefulds: whom they stop, and `down`."""
+"""Disks that are frozen or hang, between real carefulds: their effect on others, and `down`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def frozen(disk: Disk) -> Iterator[None]:
 
 
 def hanging(pid: int) -> int:
-    """Threads of a process that wait and cannot be woken."""
+    """Returns a process's threads in uninterruptible sleep."""
     tasks = Path(f"/proc/{pid}/task").glob("*/stat")
     return sum(one.read_text().rpartition(")")[2].split()[0] == "D" for one in tasks)
 
@@ -71,7 +71,7 @@ def test_frozen__others_are_served_and_down_ends(
 def test_client__whose_file_system_hangs_stops_nobody_else(
     pair: tuple[Host, Host], tmp_path: Path
 ) -> None:
-    """One that serves FUSE stands still while carefuld looks at a file of it and closes it."""
+    """A FUSE server hangs while carefuld examines and closes a file on it."""
     a, b = pair
     top, removed = tmp_path / "slow", list[Answer]()
     for folder in (top, tmp_path / "backing"):

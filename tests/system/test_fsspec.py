@@ -1,4 +1,4 @@
-"""`careful://` between hosts: fsspec's own tests, and what programs do with it."""
+"""`careful://` between hosts: fsspec's own tests, and programs that use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`carefulctl help fsspec`: its programs print what stands below them."""
+"""`carefulctl help fsspec`: its programs print the output on the page."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hosts import Host
 pytest.importorskip("fsspec")
 pytestmark = pytest.mark.lab
 
-#: Programs and what they print; a program's packages are what it imports.
+#: Programs and their output; a program needs the packages that it imports.
 PROGRAMS = re.findall(
     r"^```python\n(.*?)^```\n\n```\n(.*?)^```\n", man.source("fsspec"), re.M | re.S
 )
 PACKAGES = ("pandas", "pyarrow", "zarr")
-#: How a program of Python before 3.14 may end whose work is done, with any file system of fsspec
-#: (memory:// among them): a thread of pyarrow 26 lets go of a buffer while Python ends.
+#: Possible end of a finished program before Python 3.14, with any file system of fsspec (even
+#: memory://): a thread of pyarrow 26 releases a buffer while Python ends.
 ARROW_ABORTED = -signal.SIGABRT, "terminate called without an active exception\n"
 
 

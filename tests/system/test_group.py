@@ -1,4 +1,4 @@
-"""`carefulctl up --group`: who is no root, and what is still root's."""
+"""`carefulctl up --group`: rights of members, and of root alone."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ with careful.attach(name="nobody") as node:
 
 
 def as_nobody(host: Host, group: str, *argv: str | Path) -> tuple[int, str, str]:
-    """A command of a user without privileges, in one group alone."""
+    """Returns a command of an unprivileged user in only one group."""
     done = host.lab.run(host.name, *nobody(group), "env", "HOME=/", *argv, check=False)
     return done.returncode, done.stdout, done.stderr
 
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that everybody may enter: pytest's are root's."""
+    """Returns a folder that every user may enter, unlike pytest's."""
     with tempfile.TemporaryDirectory(prefix="careful-group-") as name:
         Path(name).chmod(0o755)
         yield Path(name)
 
 
 def test_group__sees_nothing_inside_carefuld(pair: tuple[Host, Host]) -> None:
-    """A member without any capability, as users are; nobody() keeps one that reads every folder."""
+    """A member without capabilities, like users; nobody() keeps one that reads every folder."""
     here, _ = pair
     here.down()
     here.up("--group", "games")
@@ -53,7 +53,7 @@ def test_group__sees_nothing_inside_carefuld(pair: tuple[Host, Host]) -> None:
         done = here.lab.run("h1", *member, *argv, check=False)
         assert done.returncode
         assert "Permission denied" in done.stderr
-    # The capability shows names of descriptors; it opens none of them.
+    # The capability shows names of descriptors, but opens none.
     done = here.lab.run("h1", *nobody("games"), "cat", proc / "fd/0", check=False)
     assert "Permission denied" in done.stderr
 
@@ -85,7 +85,7 @@ def test_group__uses_careful_without_root(pair: tuple[Host, Host], open_folder: 
     assert code == 0, said
     assert "window: 64 frames" in out
     assert as_nobody(here, "games", sys.executable, "-c", PROGRAM)[:2] == (0, "up\n")
-    # A file that the caller may not write stays as it is.
+    # A file that the caller may not write stays unchanged.
     roots.write_bytes(b"root's")
     code, _, said = as_nobody(here, "games", "carefulctl", "get", "h2:file", roots)
     assert code

@@ -38,7 +38,7 @@ def test_interface__is_not_needed_if_there_is_one(hosts: list[Host]) -> None:
     assert "eth1" in hosts[0].ctl("doctor", check=False).stdout
     assert hosts[0].ctl("top", "-n", "2").stdout.count(" on eth1: ") == 2
     piped = hosts[0].lab.run("h1", "sh", "-c", "carefulctl top eth1 | head -n 1", timeout=60)
-    assert " on eth1: " in piped.stdout  # and top ended with its reader
+    assert " on eth1: " in piped.stdout  # top ended with its reader
     assert hosts[1].ctl("down").stdout == "eth1: carefuld ended\n"
     hosts[1].up()
 

@@ -1,7 +1,7 @@
-"""A peer with a session that misbehaves towards a real carefuld, next to one that does not.
+"""A peer with a session misbehaves towards a real carefuld, next to an honest peer.
 
-tests/ebpf tries frames that end in the XDP program, of any length: jumbo frames whose UDP length is
-tiny, datagrams to a host behind this router, answers to an ephemeral port.
+tests/ebpf tests frames that end in the XDP program: jumbo frames with a tiny UDP length, datagrams
+to a host behind this router, answers to an ephemeral port.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from hosts import MIB, SLOWLY, Host, Hosts, alive, attached, finish, make_file, 
 from lab import Lab
 
 PEERS = 16
-#: How much of each misdeed is done at least before the server has had enough.
+#: Least repetitions of each misdeed before the server ends the session.
 LEAST = {"many-ports": PEERS // 2, "names-for-terminals": 1}
 
 
 @pytest.fixture(scope="module")
 def three(lab_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Host]]:
-    """A server, a client that asks it for files, and a host for the other one."""
+    """Yields a server, a client of its files, and a host for the rogue."""
     lab = Lab(hosts=3)
     hosts = [Host(lab, name, tmp_path_factory.mktemp("hostile")) for name in lab.hosts]
     try:
@@ -56,8 +56,8 @@ def test_misdeed__harms_nobody_else(three: list[Host], misdeed: str) -> None:
     assert alive(pid)
     honest.assert_nothing_lost()
     own = server.lab.address("h2")
-    # If the misdeed outlasts the get, the idle session yields its window. The server then shows no
-    # session or the end of the last one; to the honest host its peer is there all the time.
+    # If the misdeed outlasts the get, the idle session yields its window. Then the server shows no
+    # session, or the end of the last one; the honest host still has its peer.
     seen = [one for one in server.status()["peers"] if one["address"].startswith(own)]
     assert all(one["state"] == "up" or "reset" in one["error"] for one in seen)
     assert [(one["state"], one["error"]) for one in honest.status()["peers"]] == [("up", None)]
@@ -66,7 +66,7 @@ def test_misdeed__harms_nobody_else(three: list[Host], misdeed: str) -> None:
 
 
 def test_misdeeds__on_one_queue_of_four(hosts: Hosts) -> None:
-    """The attacked queue keeps serving, and so do the others."""
+    """The attacked queue and the others continue to serve."""
     server, honest = hosts(queues=(4, 1))
     server.up("--queues", "4", "--peers", "16")
     honest.up()
@@ -104,7 +104,7 @@ _STAT = "import careful.files as f\nwith f.connect('h2', timeout_s=2) as h: h.st
 
 
 def test_server__that_answers_no_request(hosts: Hosts) -> None:
-    """It keeps its session; each command ends, and its error names the question."""
+    """The server keeps its session; each command ends with an error that names the question."""
     here, there = hosts()
     here.up()
     silent = attached(there, _SILENT, Path(rogue.__file__).parent, here.lab.address("h1"))

@@ -1,4 +1,4 @@
-"""Files and trees interrupted at a few random instants; interrupts.py does many."""
+"""Files and trees interrupted at a few random instants; interrupts.py makes many."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from interrupts import Arena, Round, draw
 
 @pytest.fixture(scope="module")
 def arena(shared_pair: tuple[Host, Host]) -> Arena:
-    """Two hosts that are up, with what is moved between them."""
+    """Yields two hosts that are up, with the files to move."""
     return Arena(*shared_pair)
 
 
@@ -20,13 +20,13 @@ def arena(shared_pair: tuple[Host, Host]) -> Arena:
     ("number", "kind"), [(0, "file"), (5, "several"), (2, "file"), (7, "file")]
 )
 def test_interrupts__the_same_command_goes_on(arena: Arena, number: int, kind: str) -> None:
-    """Seeded rounds: each victim, and both ways."""
+    """Random rounds with each victim in both directions."""
     arena.play(replace(draw(number, random.Random(number)), kind=kind))
 
 
 @pytest.mark.parametrize(("way", "kind"), [("get", "tree"), ("put", "archive")])
 def test_interrupts__what_came_does_not_come_again(arena: Arena, way: str, kind: str) -> None:
-    """So slowly that some files are there, and others not, when the command is killed."""
+    """So slow that only some files are complete when the command is killed."""
     case = Round(way, kind, (), ())
     arena.clear(case)
     job = arena.one.start(*arena.command(case), "--rate-limit", "1MiB")

@@ -1,4 +1,4 @@
-"""Sessions between real daemons with keys, without, and with others."""
+"""Sessions between real daemons with keys, without keys, and with wrong keys."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def keyed(hosts: Hosts) -> Keyed:
 
 
 def peer(host: Host) -> dict[str, object]:
-    """Its only peer."""
+    """Returns its only peer."""
     found: dict[str, object] = host.status()["peers"][0]
     return found
 
 
 def refused(host: Host) -> int:
-    """HELLOs that it refused for want of a key."""
+    """Returns the HELLOs that it refused for lack of a key."""
     return int(host.status()["counters"]["ctrl_key"])
 
 
@@ -59,12 +59,12 @@ def test_keys__who_has_none_or_another_gets_nothing(keyed: Keyed) -> None:
 
 
 def read_again(host: Host, times: int) -> None:
-    """Wait until it has read its keys so often since it began."""
+    """Waits until it has read its keys this often since its start."""
     wait_for(lambda: host.log.count("keys: read again") >= times, "new keys")
 
 
 def test_keys__another_one_beside_a_transfer(keyed: Keyed) -> None:
-    """It cannot end before all of it is read here, and what is read is more than was under way."""
+    """It cannot end before this side has read all, which is more than was under way."""
     a, b = keyed.hosts
     kept = make_file(b.export / "big", 48 * MIB)
     keyed.up()

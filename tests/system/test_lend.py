@@ -58,7 +58,7 @@ def lends(host: Host) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory, lab_possible: None) -> Iterator[list[Host]]:
-    """h1 and h3, which borrow, and h2, which lends 64 MiB, of them 40 MiB to one host."""
+    """Yields h1 and h3, which borrow, and h2, which lends 64 MiB, at most 40 MiB to a host."""
     lab = Lab(hosts=3)
     try:
         made = [Host(lab, name, tmp_path_factory.mktemp("lend")) for name in lab.hosts]
@@ -124,7 +124,7 @@ asyncio.run(main())
 
 
 def test_quota__of_the_host_and_of_all(three: list[Host]) -> None:
-    """A host gets its share and no more; what is freed can be had again."""
+    """A host gets only its share; freed memory is available again."""
     h1, _, h3 = three
     text = """
 h2 = careful.memory.connect("h2")
@@ -208,7 +208,7 @@ for one in ("mine", "both", "seen"):
 
 
 def test_wait__ends_when_a_write_is_in_place(three: list[Host]) -> None:
-    """A host that the piece is shared with is told of each write that notifies."""
+    """A host with which the piece is shared is told of each notifying write."""
     reader = """
 h2 = careful.memory.connect("h2", timeout_s=3)
 with h2.open("told") as piece:
@@ -246,7 +246,7 @@ h2.delete("told")
 
 
 def test_close__waits_for_other_threads(three: list[Host]) -> None:
-    """A thread that reads meanwhile finds the piece whole, or closed."""
+    """A concurrent reader finds the piece complete, or closed."""
     text = """
 import threading
 h2 = careful.memory.connect("h2")
@@ -280,7 +280,7 @@ threading.Thread(target=reads, args=(piece,), daemon=True).start()
 
 
 def test_lend__hugepages(hosts: Hosts) -> None:
-    """A piece lies in hugepages while the host has some, and then in small pages."""
+    """A piece uses hugepages while the host has some, then small pages."""
     h1, h2 = hosts()
     h1.up()
     h2.up("--lend", "64MiB")
@@ -320,7 +320,10 @@ def test_command__publishes_a_file(three: list[Host]) -> None:
     assert "of h1" in h3.ctl("memory", "stat", "h2:image").stdout
     h1.ctl("memory", "rm", "h2:image")
     h1.ctl("memory", "create", "h2:zeros", "1MiB")
-    assert "this host has 1 MiB of at most 40 MiB" in h1.ctl("memory", "stat", "h2").stdout
+    assert (
+        "this host has 1 MiB in 1 piece (at most 40 MiB in "
+        in h1.ctl("memory", "stat", "h2").stdout
+    )
     h1.ctl("memory", "rm", "h2:zeros")
     done = h1.ctl("memory", "ls", "h3", check=False)
     assert "h3: it lends no memory: `carefulctl up IFACE --lend 4GiB` there" in done.stderr
@@ -353,7 +356,7 @@ def test_up__refuses_more_than_there_is(three: list[Host]) -> None:
 
 
 def test_owner__is_known_by_its_key(hosts: Hosts) -> None:
-    """Without keys, whoever has the address has the memory; with them, whoever has the key."""
+    """Without keys the address owns the memory; with keys the key does."""
     h1, h2 = hosts()
     keyed = Keyed(h1, h2)
     keyed.up("--lend", "16MiB")

@@ -1,5 +1,4 @@
-"""Tests how long live messages took, by version: two plans in turn over the pipeline of GAM ×
-100."""
+"""Tests the live latencies of two plan versions in turn, over the pipeline of GAM × 100."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ CLASS = 6
 SMALL, LARGE = 100, 2048  # fragments of the two versions
 FLIP_S = 0.05
 ENOUGH = 30  # messages of each version
-ERROR_SHARE_MAX = 0.05  # standard error of the difference, of what the model predicts
+ERROR_SHARE_MAX = 0.05  # most standard error of the difference, relative to the model
 
 SERVE = f"""
 import careful
@@ -93,13 +92,13 @@ def since(before: Cell, after: Cell) -> Cell:
 
 
 def flip(instance: str, error_us_max: float) -> list[Cell]:
-    """Returns cells of another version, of small and of large, which take turns until the standard
-    error of their difference is small.
+    """Returns the cells of the small and large versions, which take turns until the standard error
+    of their difference is small.
     """
     (slot,) = maps.sessions(instance)
     with maps.tune_map(instance) as tune:
         ours = []
-        for fragment_bytes in (SMALL, LARGE):  # each becomes the one that was not active
+        for fragment_bytes in (SMALL, LARGE):  # each version becomes active in turn
             tune_entry.write(tune, slot, fill_with(fragment_bytes))
             ours.append(int(entry_of(tune, slot).active))
         before = measured(instance, slot)
@@ -132,7 +131,7 @@ def error_us(one: Cell, other: Cell) -> float:
 
 @pytest.mark.parametrize(("move", "sender"), [("store", "h1"), ("get", "h2")])
 def test_live__versions_differ_as_the_model_says(make_lab: MakeLab, move: str, sender: str) -> None:
-    """The sender of the data measures it: a store by its reply, data of a get by a question."""
+    """The data's sender measures: a store by its reply, a get's data by a question."""
     lab = make_lab(hops=GAM, options=["--scale", "100", "--charge", "payload"])
     begin(lab, "h2", SERVE)
     mover = begin(lab, "h1", MOVE, move)
@@ -141,10 +140,10 @@ def test_live__versions_differ_as_the_model_says(make_lab: MakeLab, move: str, s
     wanted_us = model_us[0] - model_us[1]  # 21 ms, of 43
     untouched, small, large = flip(lab.instance(sender), ERROR_SHARE_MAX * wanted_us)
     assert mover.poll() is None
-    assert untouched.count <= 1  # what was under way
+    assert untouched.count <= 1  # messages under way
     for one in (small, large):
         assert one.asked == (one.count if move == "get" else 0)
         assert one.sum_sq_ns2 * one.count >= one.sum_ns**2
     difference_us = (small.sum_ns / small.count - large.sum_ns / large.count) / 1e3
-    # A busy machine adds to both, and to one more than to the other. Messages vary then.
+    # A busy machine slows both versions, but not equally, and times vary.
     assert abs(difference_us - wanted_us) < 0.15 * wanted_us + 4 * error_us(small, large)

@@ -1,6 +1,6 @@
 """carefulctl measure logp through carefuld: signatures, bulk transfers, TCP next to them, gaps.
 
-How good the figures are, tools/bench/run measure says: here the machine is shared.
+tools/bench/run measure judges the accuracy; here the machine is shared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.lab
 
 #: Each frame takes an emulated link 2 ms.
 GAP_US = 2000
-#: How often a signature may be taken until there are figures.
+#: Most attempts until a signature has figures.
 TRIES = 3
 #: For many signatures on a busy machine, seconds.
 PATIENCE_S = 240
@@ -45,8 +45,8 @@ def test_logp__signatures_of_all_layers_in_one_object(hosts: list[Host], tmp_pat
     words = ["--time", "0.5", "--max-messages", "256"]
     words += ["--tcp", "7777", "--udp", "7777", "--file", "read", "--plot", str(plot), "--json"]
     (hosts[1].export / "read").write_bytes(bytes(100))
-    # On a bare veth and a busy machine a send may outlast its reply, and os is withheld. A round
-    # trip is always there to be seen; that the others are found, test_measured.py says of links.
+    # On a bare veth and a busy machine a send may outlast its reply, so os is withheld. The round
+    # trip always has a figure; test_measured.py tests the others over links.
     for _ in range(TRIES):
         shown = (
             hosts[0].ctl("measure", "logp", "h2", *words, check=False, timeout=PATIENCE_S).stdout
@@ -68,7 +68,7 @@ def test_logp__signatures_of_all_layers_in_one_object(hosts: list[Host], tmp_pat
             assert value is None or one[f"{name}_low_us"] <= value <= one[f"{name}_high_us"]
         assert [curve["compute_us"] > 0 for curve in one["curves"]] == [False, True, True, True]
         assert one["curves"][0]["points"][-1]["messages"] >= 64
-    # No request leaves in less than it takes to read a clock twice.
+    # A request needs at least the time of two clock readings.
     assert found["curves"][0]["points"][0]["cost_us"] > 0.05
     assert plot.read_text().count("message cost") == 4
     for host in hosts:
@@ -133,7 +133,7 @@ def test_logp__bad_luck_is_one_line(hosts: list[Host]) -> None:
 
 
 def test_star__every_host_has_a_link_of_its_own(make_lab: MakeLab, tmp_path: Path) -> None:
-    """A gap is never less than what the link asks for, whoever shares the machine."""
+    """A gap is never below the link's, on any machine."""
     file = tmp_path / "star.toml"
     file.write_text(LINK)
     lab = make_lab(hosts=3, hops=file)

@@ -1,4 +1,4 @@
-"""Transfers over a link that breaks the promise: late, but right, and counted."""
+"""Transfers over a lossy link are slow, but right, and losses are counted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Pair = Callable[..., list[Host]]
 
 @pytest.fixture
 def pair(hosts: Hosts, tmp_path: Path) -> Pair:
-    """Make two hosts that are up, on a link with a mishap."""
+    """Yields two hosts that are up, on a faulty link."""
 
     def make(mishap: str, *options: str) -> list[Host]:
         made = hosts(hops=hops(tmp_path, mishap))
@@ -29,7 +29,7 @@ def pair(hosts: Hosts, tmp_path: Path) -> Pair:
 
 
 def there_and_back(a: Host, b: Host, nbytes: int, server: str = "h2") -> dict[str, int]:
-    """Get a file and put it back, both right; what both ends counted."""
+    """Gets a file and puts it back. Returns both ends' counters."""
     kept = make_file(b.export / "big", nbytes)
     a.ctl("get", f"{server}:big", a.own / "big", timeout=280)
     assert (a.own / "big").read_bytes() == kept
@@ -122,7 +122,7 @@ def test_corruption__is_never_taken_for_data(pair: Pair) -> None:
     counted = there_and_back(a, b, MIB)
     noticed = ("drop_crc", "drop_check", "drop_cookie", "digest_bad", "lost_frames")
     assert sum(counted[name] for name in noticed) > 0
-    # Blocks that were damaged are asked for again, and the transfer counts them.
+    # Damaged blocks are requested again, and the transfer counts them.
     words = ("get", "-f", "--block-bytes", "64KiB", "--json", "h2:big", a.own / "big")
     for _ in range(10):
         before = a.status()["counters"]["digest_bad"]

@@ -1,4 +1,4 @@
-"""A session that comes under another peer slot: by the address that the asker had before."""
+"""A session moves to another peer slot, for the asker's earlier address."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hosts import Host, Hosts, finish, make_file, wait_for
 
 
 def in_use(server: Host) -> dict[str, int]:
-    """By address, how often a session with the other host began."""
+    """Returns the number of sessions with the other host by address."""
     return {one["address"]: one["epochs"] for one in server.status()["peers"]}
 
 
@@ -22,11 +22,11 @@ def renewed(server: Host, before: dict[str, int]) -> bool:
 
 
 def test_address_then_mtu__transfer_goes_on(hosts: Hosts) -> None:
-    """The asker's address and the MTU change in mid-transfer, and no byte is lost."""
+    """The asker's address and the MTU change during a transfer, and no byte is lost."""
     asker, server = hosts(hosts=2)
     held = make_file(server.export / EXPORTED, FILE_BYTES, 1)
     sent = make_file(asker.export / EXPORTED, FILE_BYTES, 2)
-    # The peer lets go of a put's file when the session that has it has been silent so long.
+    # The peer releases a put's file when its session was silent for this long.
     server.up("--stall", "1s")
     asker.up()
     for told in (
@@ -46,7 +46,7 @@ def test_address_then_mtu__transfer_goes_on(hosts: Hosts) -> None:
                 wait_for(partial(renewed, server, before), "new epoch")
             status, out, errors = finish(job)
         assert (status, errors) == (0, "")
-        # The session of the address that the asker has now continues, and nothing begins again.
+        # The session of the asker's current address continues without a restart.
         assert json.loads(out.splitlines()[-1])["moved_bytes"] == FILE_BYTES
         assert in_use(server)["10.77.0.1"] > before.get("10.77.0.1", 0)
     assert (asker.own / "copy").read_bytes() == held

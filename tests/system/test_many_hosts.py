@@ -47,7 +47,7 @@ def test_three_hosts__one_is_stopped(hosts: Hosts) -> None:
     kept = make_file(a.export / "big", 64 * MIB)
     small = make_file(a.export / "small", 4 * MIB, 3)
     make_file(stopped.export / "slow", 64 * MIB, 2)
-    # Slowly, so that both transfers are sure to be under way when it stops.
+    # Slow, so that both transfers are under way when it stops.
     slowly = ("--block-bytes", "64KiB", "--rate-limit", "8MiB")
     into = a.start("put", *slowly, a.export / "big", f"{stopped.name}:into")
     outof = b.start("get", *slowly, f"{stopped.name}:slow", b.own / "slow")
@@ -57,7 +57,7 @@ def test_three_hosts__one_is_stopped(hosts: Hosts) -> None:
     try:
         states: dict[str, str] = {}
         while states.get(stopped.lab.instance("h3")) != "stalled":
-            # The pair that does not need it continues, both ways.
+            # The other pair continues in both directions.
             a.ctl("put", "-f", a.export / "small", f"{b.name}:copy")
             a.ctl("get", "-f", f"{b.name}:copy", a.own / "copy")
             assert (a.own / "copy").read_bytes() == small
@@ -141,7 +141,7 @@ def test_trees__eight_both_ways_at_once(hosts: Hosts) -> None:
     tree = a.own / "tree"
     tree.mkdir()
     for i in range(FILES):
-        make_file(tree / str(i), 100 << 10, i)  # too large to go with others
+        make_file(tree / str(i), 100 << 10, i)  # too large to share a frame
     shutil.copytree(tree, b.export / "tree")
     a.up()
     b.up()

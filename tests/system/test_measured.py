@@ -1,9 +1,8 @@
 """Measurements over emulated links, against the links' settings.
 
-The links take milliseconds a frame, which a shared machine can emulate as well: a figure may be
-withheld, with its reason, but not be wrong, and not be withheld each time. Claims that depend on a
-quiet machine are judged over 40 kept runs (tests/tools/test_reports.py), and on machines in virtual
-time (tests/ctrl/measure).
+The links need milliseconds per frame, which a shared machine can emulate. A figure may be withheld
+with its reason, but not each time, and must not be wrong. Claims that need a quiet machine are
+judged over 40 stored runs (tests/tools/test_reports.py) and in virtual time (tests/ctrl/measure).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ GMS = GAM.with_name("gms.toml")
 SCALED = ["--scale", "100", "--charge", "payload"]
 #: Each frame takes an emulated link 2 ms.
 LINK = '[[stage]]\nname = "access"\ng_us = 2000\nG_us_per_KiB = 0\n'
-#: How often something may be measured until there is a figure: none at all is a fault.
+#: Most attempts until there is a figure.
 TRIES = 3
 
 
@@ -40,7 +39,7 @@ def ctl(host: Host, *words: str) -> dict[str, Any]:
 def with_figures(
     measure: Callable[[], dict[str, Any]], missing: Callable[[dict[str, Any]], Any]
 ) -> dict[str, Any]:
-    """The first of a few measurements in which nothing is missing."""
+    """Returns the first of a few measurements with all figures."""
     why = []
     for _ in range(TRIES):
         found = measure()
@@ -52,7 +51,7 @@ def with_figures(
 
 
 def bench(name: str, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """A module of tools/bench, at work in a test's lab."""
+    """Imports a module of tools/bench for a test's lab."""
     monkeypatch.syspath_prepend(ROOT / "tools/bench")
     monkeypatch.setattr(importlib.import_module("bench_lab"), "LAB", lab.name)
     return importlib.import_module(name)
@@ -87,7 +86,7 @@ def test_model__predicts_what_a_message_takes(
     )
     lab.links("--reset")
     timed: dict[str, Any] = {"empty_us": [], "arms_us": {str(k): [] for k in range(1, 11)}}
-    for _ in range(4):  # the least of more times where other work was in all of few
+    for _ in range(4):  # the least of more times, since other work disturbed all of few
         (more,) = predicted.stores(1)
         timed["empty_us"] += more["empty_us"]
         for count, times in timed["arms_us"].items():
@@ -97,7 +96,7 @@ def test_model__predicts_what_a_message_takes(
         within = error <= predicted.ERROR_MEAN_MAX and beyond <= predicted.BEST_MAX
         if within:
             break
-    # If half of the frames were so late, the least of few times was late, too.
+    # If half of the frames were this late, the least of few times was late too.
     late_us = sum(link["ways"][0]["lateness_p50_us"] for link in lab.links())
     if not within and late_us > predicted.BEST_MAX * min(made["measured_us"].values()):
         pytest.skip(f"not judged: the links were {late_us:.0f} µs late together")

@@ -1,6 +1,6 @@
-"""One member of `up --group` leaves enough to root and to other hosts (support/rogue_member.py).
+"""A member of `up --group` cannot starve root or other hosts (support/rogue_member.py).
 
-In process the bounds are tests/datapath/daemon/test_ipc.c.
+tests/datapath/daemon/test_ipc.c tests the bounds in process.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def member(host: Host, misdeed: str) -> subprocess.Popen[str]:
 
 
 def took(host: Host, *argv: str | Path) -> float:
-    """How long a command that succeeds takes, s; the least of three times."""
+    """Returns the least of three times of a successful command, s."""
     found = []
     for _ in range(3):
         began = time.monotonic()

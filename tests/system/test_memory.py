@@ -1,4 +1,4 @@
-"""carefuld's memory does not depend on how much it moves."""
+"""carefuld's memory does not depend on the amount of data."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ MORE = 32 * MIB
 
 
 def resident(pid: int) -> int:
-    """The most bytes that a process ever had in memory of its own, hugepages not counted."""
+    """Returns a process's peak of private memory, without hugepages."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024
 
 
 def promised(status: dict[str, Any]) -> int:
-    """Bytes that a carefuld may hold."""
+    """Returns the bytes that a carefuld may hold."""
     umem = 0 if status["hugepages"] else status["umem_bytes"]
     return int(umem + status["copyout_buffers"] * status["buffer_bytes"] + MORE)
 
 
 def holes(path: Path, nbytes: int) -> Path:
-    """A file that takes no space where it lies."""
+    """Makes a file that needs no disk space."""
     with path.open("wb") as file:
         os.truncate(file.fileno(), nbytes)
     return path
@@ -57,7 +57,7 @@ def test_memory__does_not_grow_with_a_transfer(pair: tuple[Host, Host], move: Mo
         status = host.assert_nothing_lost()
         after = resident(host.pid)
         assert after <= promised(status), f"{after} bytes resident"
-        # The same blocks in flight: what was enough for a small file is enough.
+        # The blocks in flight are the same as for a small file.
         assert after - before < 4 * MIB
-        # The sender keeps nothing of a frame after its completion.
+        # The sender keeps no data of a frame after its completion.
         wait_for(lambda host=host: not host.status()["counters"]["tx_buffers_held"], "completion")

@@ -36,7 +36,7 @@ def python(host: Host, text: str, *args: str | Path, check: bool = True) -> tupl
 
 @pytest.fixture(scope="module")
 def lent(tmp_path_factory: pytest.TempPathFactory, lab_possible: None) -> Iterator[list[Host]]:
-    """h1, which borrows, and h2, which lends 512 MiB."""
+    """Yields h1, which borrows, and h2, which lends 512 MiB."""
     lab = Lab()
     try:
         made = [Host(lab, name, tmp_path_factory.mktemp("map")) for name in lab.hosts]
@@ -85,7 +85,7 @@ h2.delete("read")
 
 
 def test_map__is_written_back(lent: list[Host]) -> None:
-    """By flush(), by close(), and by the end of a program that closes nothing; not before."""
+    """Changes are written by flush(), by close(), or at the end of the program, not before."""
     text = """
 with h2.create("write", 8 << 20) as piece:
     piece.write(b"old" * 1000, 5000)
@@ -125,7 +125,7 @@ h2.delete("write")
 
 
 def test_map__stays_within_its_limit(lent: list[Host]) -> None:
-    """A sort of four times as much as may be here."""
+    """Sorts four times as much memory as the limit."""
     text = """
 import numpy as np
 def resident():
@@ -196,7 +196,7 @@ h2.delete("many")
 
 
 def test_map__of_a_host_that_is_gone(lent: list[Host]) -> None:
-    """A touch ends with SIGBUS, a call with ConnectionError; changed pages stay."""
+    """An access raises SIGBUS, a call ConnectionError; changed pages stay."""
     h1 = lent[0]
     text = """
 import subprocess
@@ -265,7 +265,7 @@ h2.delete("right")
     python(lent[0], text)
 
 
-#: A monitor that restores a machine: it hands over its userfaultfd and the layout of its memory.
+#: A monitor that restores a machine passes its userfaultfd and its memory's layout.
 MONITOR = """
 import array, ctypes, fcntl, json, mmap, os, socket, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -298,7 +298,7 @@ print("restored")
 
 
 def test_machine__is_restored(lent: list[Host], tmp_path: Path) -> None:
-    """Two at once, from one piece, which stays as it was."""
+    """Two machines at once, from one piece, which stays unchanged."""
     h1, _ = lent
     (h1.own / "vm").write_bytes(
         b"".join(page.to_bytes(4, sys.byteorder) * 1024 for page in range(1024))
@@ -332,7 +332,7 @@ def test_machine__is_restored(lent: list[Host], tmp_path: Path) -> None:
 
 
 def test_example__of_the_readme(lent: list[Host]) -> None:
-    """A sort of four times as much as may be here."""
+    """Sorts four times as much memory as the limit."""
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     (program,) = re.findall(r"^## Memory$.*?^```python\n(.*?)^```$", readme, re.M | re.S)
     assert python(lent[0], program) == (0, "True\n")

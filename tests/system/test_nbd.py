@@ -30,8 +30,8 @@ needs_nbd = [
 pytestmark = needs_nbd
 
 
-#: An NBD client that trims: OFFSET,NBYTES,FLAGS ..., and what each is answered with. FROM:TO
-#: gives a file another name meanwhile. With SECOND it tries another connection first.
+#: An NBD client that trims: OFFSET,NBYTES,FLAGS ..., and the answer to each. FROM:TO renames a file
+#: meanwhile. With SECOND it first tries another connection.
 TRIMS = """
 import os, socket, struct, subprocess, sys
 def read(n):
@@ -63,7 +63,7 @@ FUA = 1
 
 
 def served(host: Host, client: str, *parameters: str) -> list[str | Path]:
-    """The command that serves a file of h2's, for as long as a client runs."""
+    """Returns the command that serves a file of h2 while a client runs."""
     return ["nbdkit", "-U", "-", PLUGIN, "host=10.77.0.2", *parameters, "--run", client]
 
 
@@ -73,7 +73,7 @@ def ran(host: Host, client: str, *parameters: str) -> str:
 
 
 def failed(host: Host, *parameters: str) -> str:
-    """Why a file is not served."""
+    """Returns the reason why a file is not served."""
     argv = served(host, 'nbdinfo "$uri"', *parameters)
     done: subprocess.CompletedProcess[str] = host.lab.run(host.name, *argv, check=False)
     assert done.returncode
@@ -81,7 +81,7 @@ def failed(host: Host, *parameters: str) -> str:
 
 
 def received(host: Host) -> int:
-    """Bytes that came from all peers."""
+    """Returns the bytes received from all peers."""
     return sum(int(one["rx_bytes"]) for one in host.status()["peers"])
 
 
@@ -118,7 +118,7 @@ def test_nbd__a_device_has_one_connection_that_writes(pair: tuple[Host, Host]) -
         both = f'nbdcopy --flush {here.own}/fresh "$uri" && nbdcopy "$uri" {here.own}/copy'
         ran(here, both, "path=device")
         assert (here.own / "copy").read_bytes() == fresh
-        # One that comes all the same is refused; the first continues.
+        # A second connection is refused; the first continues.
         client = [shlex.quote(sys.executable), "-c", shlex.quote(TRIMS), "$unixsocket"]
         argv = served(here, " ".join(["SECOND=yes", *client, f"{MIB},{MIB},{FUA}"]), "path=device")
         done = here.lab.run("h1", *argv)
@@ -174,7 +174,7 @@ def test_nbd__another_file_of_the_name_is_not_touched(pair: tuple[Host, Host]) -
     done = here.lab.run("h1", *argv)
     first, *later = done.stdout.split()
     assert first == "0"
-    assert later == [str(errno.EIO)] * 3  # not EINVAL: the requests were right
+    assert later == [str(errno.EIO)] * 3  # not EINVAL: the requests were valid
     assert "10.77.0.2:image: another file has this name now" in done.stderr
     assert (there.export / "image").read_bytes() == other
 
@@ -220,7 +220,7 @@ def test_nbd__qemu_reads_and_writes_images(pair: tuple[Host, Host]) -> None:
 
 @needs_qemu
 def test_nbd__an_image_of_qemu_s_own_lies_on_the_host(pair: tuple[Host, Host]) -> None:
-    """qcow2 on the remote file: metadata that are written, read and checked through it."""
+    """qcow2 metadata are written, read and checked through the remote file."""
     here, there = pair
     (there.export / "image").write_bytes(bytes(16 * MIB))
     at = "nbd+unix:///?socket=$unixsocket"
@@ -237,7 +237,7 @@ def test_nbd__an_image_of_qemu_s_own_lies_on_the_host(pair: tuple[Host, Host]) -
 
 
 def test_nbd__is_found_by_its_name(pair: tuple[Host, Host], tmp_path: Path) -> None:
-    """`nbdkit careful`, where the package installs it: among nbdkit's own plugins."""
+    """`nbdkit careful` works, since the package installs the plugin among nbdkit's own."""
     here, there = pair
     data = make_file(there.export / "image", MIB)
     config = subprocess.run(["nbdkit", "--dump-config"], capture_output=True, text=True, check=True)
@@ -258,7 +258,7 @@ def test_nbd__goes_by_the_queue_that_serves_the_host(make_lab: MakeLab, tmp_path
         lab.run(host, *up, "--export", f"{tmp_path}:rw")
 
     def copied(name: str) -> list[int]:
-        """A copy by two connections; the queue of each session."""
+        """Copies by two connections. Returns each session's queue."""
         client = f'nbdcopy --connections=2 "$uri" {tmp_path}/{name}'
         plugin = ["nbdkit", "-U", "-", PLUGIN, f"host={lab.address('h2')}", "path=image"]
         lab.run("h1", *plugin, "--run", client)
@@ -268,7 +268,7 @@ def test_nbd__goes_by_the_queue_that_serves_the_host(make_lab: MakeLab, tmp_path
 
     first = copied("first")
     assert len(first) == 1
-    # A session that is there is used, whoever made it.
+    # An existing session is used, also one of another program.
     lab.run("h1", "carefulctl", "ls", f"{lab.address('h2')}:")
     assert copied("second") == first
     lab.run("h1", "carefulctl", "down", "eth1")
@@ -278,7 +278,7 @@ def test_nbd__goes_by_the_queue_that_serves_the_host(make_lab: MakeLab, tmp_path
 
 
 def test_nbd__is_a_plugin_as_others_are() -> None:
-    """nbdkit's own tests ask this of every plugin: --help, --version and --dump-plugin."""
+    """nbdkit's tests for every plugin: --help, --version and --dump-plugin."""
     asked = {
         option: subprocess.run(
             ["nbdkit", PLUGIN, option], capture_output=True, text=True, check=True
@@ -313,7 +313,7 @@ def test_nbd__goes_on_where_the_hosts_carefuld_is_restarted(pair: tuple[Host, Ho
 
 
 def test_nbd__finds_the_only_instance(pair: tuple[Host, Host]) -> None:
-    """Beside its directory is its lock, and what a carefuld left that was killed."""
+    """Its lock, and leftovers of a killed carefuld, are next to its directory."""
     here, there = pair
     data = make_file(there.export / "image", 100_000)
     run = here.own / "run"

@@ -1,4 +1,4 @@
-"""Networks that are not one link between two addresses: transfers find their way all the same."""
+"""Transfers work in networks that are more than one link between two addresses."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_route_changes__frames_leave_by_the_new_gateway(hosts: Hosts, change: st
         shown = host.lab.run(host.name, "ip", "-s", "-j", "link", "show", "eth1").stdout
         return int(json.loads(shown)[0]["stats64"]["rx"]["packets"])
 
-    # h2's frames to h1 pass a gateway on the same link; answers come back directly.
+    # h2's frames to h1 pass a gateway on the same link; h1's go directly.
     for gateway in (old, new):
         gateway.lab.run(gateway.name, "sysctl", "-qw", "net.ipv4.ip_forward=1")
         gateway.lab.run(gateway.name, "sysctl", "-qw", "net.ipv4.conf.all.send_redirects=0")

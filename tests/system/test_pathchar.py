@@ -1,4 +1,4 @@
-"""carefulctl measure pathchar over emulated links: against what the links really applied."""
+"""carefulctl measure pathchar over emulated links, compared with the links' reports."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def measure(lab: Lab, *options: str, host: str = "h2") -> dict[str, Any]:
 
 
 def test_pathchar__every_hop_within_5_percent(chain: Lab) -> None:
-    """How often intervals hold the truth is not seen in one run: see test_reports.py for 40, and
-    tests/ctrl/measure/estimators/test_pathchar.py for paths in virtual time.
+    """test_reports.py judges the intervals over 40 runs,
+    tests/ctrl/measure/estimators/test_pathchar.py in virtual time.
     """
     chain.links("--reset")
     found = measure(chain)
@@ -58,7 +58,7 @@ def test_pathchar__every_hop_within_5_percent(chain: Lab) -> None:
     for hop, G, asked in zip(found["hops"], truth, FOUR, strict=True):
         assert pytest.approx(asked, rel=0.02) == G
         assert hop["G_us_per_KiB"] == pytest.approx(G, rel=0.05)
-        # Other work on this machine adds to latency, and takes nothing from it.
+        # Other work on this machine only increases latency.
         assert 200 < hop["latency_us"] - 14 * asked / 1024 < 5000
         assert (hop["size_min_bytes"], hop["size_max_bytes"]) == (600, 3826)
     assert found["elapsed_s"] < 30
@@ -75,7 +75,7 @@ def test_pathchar__table_is_for_people(chain: Lab) -> None:
         "h1", "carefulctl", "measure", "pathchar", "h2", "--sizes", "6", check=False
     ).stdout
     assert all(word in shown for word in ("latency", "(µs/KiB)", "Mbit/s"))
-    said = " ".join(shown.split())  # lines are folded where they are long
+    said = " ".join(shown.split())  # long lines are folded
     assert "a fixed plan takes 768" in said or "stopped before" in said
     assert shown.count("10.77.10") == 3
 
@@ -110,7 +110,7 @@ def test_pathchar__rate_limited_router_is_named(chain: Lab) -> None:
 
 def test_pathchar__silent_router_is_merged(chain: Lab) -> None:
     rule = ["ip", "rule", "{}", "iif", "lo", "to", "10.77.0.1", "prio", "10", "blackhole"]
-    chain.run("r1", *[word.format("add") for word in rule])  # what r1 itself would send
+    chain.run("r1", *[word.format("add") for word in rule])  # messages that r1 would send
     try:
         found = measure(chain, "--sizes", "6", "--timeout", "0.3")
     finally:
@@ -148,7 +148,7 @@ def test_pathchar__probes_that_cannot_be_sent(chain: Lab, route: str, says: str)
 
 
 def test_pathchar__a_host_behind_silence(chain: Lab) -> None:
-    """h1's neighbour does not exist, so that nobody answers: said within the tries."""
+    """h1's neighbour does not exist, so no host answers: the error comes within the tries."""
     neighbour = ["dev", "eth1", "lladdr", "02:77:00:01:99:99", "nud", "permanent"]
     chain.run("h1", "ip", "neigh", "add", "10.77.200.1", *neighbour)
     chain.run(

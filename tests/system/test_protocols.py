@@ -1,4 +1,4 @@
-"""The traditional protocol between real daemons: files move over it, whatever the link loses."""
+"""The traditional protocol between real daemons: files move over it despite losses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def count(found: dict[str, Any], name: str) -> int:
     return int(found["counters"][name])
 
 
-#: Figures of one transfer, on a busy machine.
+#: Returns figures of one transfer on a busy machine.
 LONG_S = 300
 
 
@@ -47,7 +47,7 @@ def test_traditional__files_there_and_back(
         assert one["protocol"] == "traditional"
         assert count(one, "lost_frames") == 0
         assert count(one, "epochs_broken") == 0
-    if mishap != "loss = 0":  # without it a busy machine may end a time-out too soon
+    if mishap != "loss = 0":  # without it a time-out may be too short for a busy machine
         assert again > 0
     assert "protocol traditional" in a.ctl("status", "-v", "eth1").stdout
 

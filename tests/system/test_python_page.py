@@ -1,4 +1,4 @@
-"""`carefulctl help python`: each program on the page prints what stands below it."""
+"""`carefulctl help python`: each program on the page prints the output below it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Program(NamedTuple):
     """A program of the page.
 
     Attributes:
-        host: on which it runs.
+        host: the host that runs it.
         text: of it.
-        output: what stands below it; "": it serves, and does not end.
+        output: the output below it; "": it serves without end.
     """
 
     host: str
@@ -61,7 +61,7 @@ def run(host: Host, program: Program) -> None:
 
 
 def test_files__as_on_the_page(pair: tuple[Host, Host]) -> None:
-    """One after the other: some continue with what an earlier one made."""
+    """Runs them in order, since some use files of earlier ones."""
     here, _ = pair
     (here.own / "notes").write_bytes(b"hello, world\n")
     (here.own / "other").write_bytes(b"other")

@@ -1,4 +1,4 @@
-"""Peers that are spread over several queues of an interface."""
+"""Peers spread over several queues of an interface."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def status(lab: Lab, host: str) -> dict[str, Any]:
 
 
 def places(found: dict[str, Any]) -> dict[str, int]:
-    """The queue of each peer that is up, by its address without a port."""
+    """Returns the queue of each peer that is up, by address."""
     peers = (one for one in found["peers"] if one["state"] == "up")
     return {one["address"]: one["queue"] for one in peers}
 
@@ -57,7 +57,7 @@ def test_four_and_four__a_session_is_on_one_queue_of_both(make_lab: MakeLab, tre
         assert target.read_bytes() == DATA
     here, there = status(lab, "h1"), status(lab, "h2")
     ours, theirs = places(here), places(there)
-    # An address is a host: they have a queue each, and it is the same at both ends.
+    # Each address is a host with its own queue, which is the same at both ends.
     assert len(ours) == 2
     assert len(set(ours.values())) == 2
     assert sorted(ours.values()) == sorted(theirs.values())
@@ -68,7 +68,7 @@ def test_four_and_four__a_session_is_on_one_queue_of_both(make_lab: MakeLab, tre
     assert {k for k, frames in enumerate(counted) if frames} == set(ours.values())
     assert not there["counters"]["lost_frames"]
     assert not there["xdp_counters"]["pass_queue"]
-    # The other direction goes by the sessions that are there.
+    # The other direction uses the existing sessions.
     lab.run("h2", "carefulctl", "put", tree / "file", f"{lab.address('h1')}:put")
     assert (tree / "put").read_bytes() == DATA
     assert places(status(lab, "h2")) == theirs
@@ -115,7 +115,7 @@ def test_killed__all_end_and_the_next_up_clears(make_lab: MakeLab, tree: Path, q
 def test_stopped__the_service_manager_hears_no_more(
     make_lab: MakeLab, tree: Path, tmp_path: Path
 ) -> None:
-    """The first queue's process is the one that it watches: it speaks for all of them."""
+    """The manager watches the first queue's process, which reports for all queues."""
     lab = make_lab(queues=(2, 2))
     manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     manager.bind(str(tmp_path / "notify"))
@@ -145,7 +145,7 @@ def test_stopped__the_service_manager_hears_no_more(
 
 
 def test_generic__is_refused(make_lab: MakeLab, tree: Path) -> None:
-    """Its frames would come to another queue than that by which they left."""
+    """Its frames would arrive at another queue than the sender's."""
     lab = make_lab(queues=(2, 2))
     done = lab.run(
         "h1", "carefulctl", "up", "eth1", "--queues", "2", "--xdp", "generic", check=False

@@ -1,4 +1,4 @@
-"""README's lab: its lines and its programs, one after the other, each where the last left off."""
+"""Runs README's lines and programs in order in one lab."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ README = (ROOT / "README.md").read_text()
 
 
 def blocks(heading: str, language: str = "") -> list[str]:
-    """The code blocks below a heading."""
+    """Returns the code blocks below a heading."""
     (part,) = re.findall(rf"^## {heading}\n(.*?)^## ", README, re.M | re.S)
     return re.findall(rf"^```{language}\n(.*?)^```$", part, re.M | re.S)
 
 
 def shell(lab: Lab | None, text: str, tmp_path: Path) -> str:
-    """Runs lines in one shell, on h1 if there is a lab; a smaller file, and no folder of others."""
+    """Runs lines in one shell, on h1 if there is a lab, with a smaller file and in our folder."""
     text = re.sub(r"/tmp/(h\d)", rf"{tmp_path}/\1", text).replace("-c 1G", "-c 8M")
     argv = ["bash", "-e", "-c", text]
     argv = lab.argv("h1", *argv) if lab else argv
@@ -34,7 +34,7 @@ def shell(lab: Lab | None, text: str, tmp_path: Path) -> str:
 
 @pytest.fixture
 def readme_lab(lab: Lab, tmp_path: Path):
-    """The lab after the lines of Quick start."""
+    """Yields the lab after the lines of Quick start."""
     first, *_ = blocks("Quick start")
     setup, *lines, last = first.splitlines()
     assert (setup, last.split("#")[0].strip()) == ("tools/setup", "tools/lab exec h1 -- bash")

@@ -1,4 +1,4 @@
-"""Other options for a carefuld that moves a file: its session continues (`up --reload`)."""
+"""`up --reload` changes options of a carefuld that moves a file, and its session continues."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_reload__beside_a_transfer(pair: tuple[Host, Host]) -> None:
     assert "--sync is 300 ms, not 200 ms" in done.stdout
     moving(b)
     assert a.ctl("ls", "h2:more").stdout == "f\n"
-    # An option that cannot be had is refused by name; the others take effect.
+    # An impossible option is refused by name; the others take effect.
     for words, said in (
         ((*options, "--peers", "2"), "restart is needed: --peers is 8, not 2; nothing has changed"),
         ((*options, "--export", "/nowhere"), "/nowhere"),
@@ -56,7 +56,7 @@ def test_reload__what_there_is_none_of(pair: tuple[Host, Host]) -> None:
     done = a.ctl("up", "eth1", "--reload", check=False)
     assert done.returncode == 1
     assert "is not up on eth1; first: carefulctl up eth1" in done.stderr
-    # Without exports it gave up the capabilities that they take.
+    # Without exports it had dropped the capabilities that they need.
     a.ctl("up", "eth1")
     done = a.ctl("up", "eth1", "--export", a.own, "--reload", check=False)
     assert done.returncode == 1

@@ -1,6 +1,6 @@
-"""`up --reserve` between real daemons: what large transfers are granted, and that it comes back.
+"""`up --reserve` between real daemons: large transfers get grants and pay them back.
 
-The rule itself is tried in the simulator (tests/sim/test_sim_reserve.c).
+The simulator tests the rule (tests/sim/test_sim_reserve.c).
 """
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ import pytest
 from hosts import MIB, SLOWLY, Host, Hosts, make_file, moving, wait_for
 
 pytestmark = pytest.mark.lab
-#: Of 512 buffers, all but windows of 8 for each of 8 peers.
+#: All of 512 buffers except windows of 8 for each of 8 peers.
 RESERVE = 448
 
 
 def free(host: Host) -> int:
-    """Buffers of its reserve that nobody was granted."""
+    """Returns the free buffers of its reserve."""
     found = host.status()
     assert found["reserve_buffers"] == RESERVE
     return int(found["reserve_free_buffers"])
 
 
 def granted(host: Host) -> int:
-    """Buffers that it has granted so far."""
+    """Returns the buffers granted so far."""
     return int(host.status()["counters"]["granted"])
 
 
 def assert_whole(host: Host) -> None:
-    """Everything that was granted has been given back."""
+    """Checks that all grants are paid back."""
     wait_for(lambda: free(host) == RESERVE, f"whole reserve of {host.name}")
 
 

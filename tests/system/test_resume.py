@@ -1,4 +1,4 @@
-"""Transfers in the lab that end early, however that happens, and the same command again."""
+"""Transfers in the lab that end early in several ways, and the repeated command."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hosts import MIB, Host, alive, finish, make_file, wait_for
 
 SIZE = 24 * MIB + 4321
 BLOCK = 128 << 10
-#: How the first transfer goes, so slowly that it is always interrupted (half a minute).
+#: Options of the first transfer: slow (half a minute), so that it is always interrupted.
 SLOW = ("--block-bytes", "128KiB", "--rate-limit", "1MiB")
 
 
 class Pair:
-    """A file on its way from one host to the other."""
+    """A file that moves from one host to the other."""
 
     def __init__(self, a: Host, b: Host, way: str) -> None:
         self.a, self.b, self.way = a, b, way
@@ -32,11 +32,11 @@ class Pair:
         self.data = make_file(self.source, SIZE)
 
     def partials(self) -> list[Path]:
-        """Returns the files that an interrupted transfer left."""
+        """Returns the partial files of an interrupted transfer."""
         return [one for one in self.target.parent.iterdir() if journal.NAME.match(one.name)]
 
     def blocks_in_place(self) -> int:
-        """How many blocks the partial file's journal names."""
+        """Returns the number of blocks in the partial file's journal."""
         for one in self.partials():
             fd = os.open(one, os.O_RDONLY)
             try:
@@ -48,14 +48,14 @@ class Pair:
         return 0
 
     def begin(self, *more: str) -> subprocess.Popen[str]:
-        """Start it, and return when a few blocks are in place."""
+        """Starts it, and waits until a few blocks are in place."""
         job = self.a.start(*self.command, *SLOW, *more)
         wait_for(lambda: self.blocks_in_place() >= 3 or job.poll() is not None, "first blocks")
         assert job.poll() is None, finish(job)
         return job
 
     def again(self, least: int) -> None:
-        """The same command: it continues where the other ended, and says so."""
+        """Repeats the command, which continues and reports that."""
         assert not self.target.exists()
         in_place = self.blocks_in_place()
         assert in_place >= least
@@ -70,7 +70,7 @@ class Pair:
 
     @property
     def receiver(self) -> Host:
-        """The host where the bytes arrive."""
+        """Returns the receiving host."""
         return self.a if self.way == "get" else self.b
 
 
@@ -117,7 +117,7 @@ def test_resume__daemon_killed(pair: tuple[Host, Host], way: str, whose: str) ->
 
 @pytest.mark.parametrize("whose", ["own", "peer"])
 def test_outlast__daemon_killed_and_up_again(pair: tuple[Host, Host], whose: str) -> None:
-    """The command continues by itself, with what is in place."""
+    """The command continues by itself after the blocks in place."""
     one = Pair(*pair, "get")
     os.truncate(one.source, 6 * MIB)
     job = one.begin("--outlast", "60s", "--json")
@@ -130,7 +130,7 @@ def test_outlast__daemon_killed_and_up_again(pair: tuple[Host, Host], whose: str
     status, out, errors = finish(job, 110)
     assert status == 0, errors
     found = json.loads(out)
-    if whose == "own" or errors:  # a peer that is back at once is asked again, and no more
+    if whose == "own" or errors:  # a peer that returns at once is asked again, only once
         assert "continues if it is back within 60 s" in errors
         assert found["files"][0]["resumed_bytes"] >= 3 * BLOCK
     else:
@@ -141,7 +141,7 @@ def test_outlast__daemon_killed_and_up_again(pair: tuple[Host, Host], whose: str
 
 @both
 def test_resume__link_down(pair: tuple[Host, Host], way: str) -> None:
-    """While the link is down nothing moves; a person gives up, and continues when it is back."""
+    """While the link is down nothing moves; the user interrupts, and continues when it is back."""
     one = Pair(*pair, way)
     job = one.begin()
     one.a.lab.run("h2", "ip", "link", "set", "eth1", "down")

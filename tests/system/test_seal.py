@@ -1,4 +1,4 @@
-"""Sealed frames between real daemons: nothing can be read on the way, and both ends agree."""
+"""Sealed frames between real daemons cannot be read on the wire, and both ends agree."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECRET = b"nobody on the wire is to read this line. " * 4096
 
 @contextmanager
 def tap(name: str) -> Iterator[socket.socket]:
-    """A socket that gets all that comes into every interface of a network namespace."""
+    """Opens a socket that gets all frames of every interface of a network namespace."""
     here, there = Path("/proc/self/ns/net"), Path("/run/netns") / name
     libc = ctypes.CDLL(None, use_errno=True)
     back = os.open(here, os.O_RDONLY)
@@ -47,7 +47,7 @@ def tap(name: str) -> Iterator[socket.socket]:
 
 
 def heard(one: socket.socket) -> tuple[int, int]:
-    """UDP datagrams to careful's port that passed, and those of them with a piece of SECRET."""
+    """Returns the UDP datagrams to careful's port, and those with a piece of SECRET."""
     frames = readable = 0
     while True:
         try:
@@ -61,13 +61,13 @@ def heard(one: socket.socket) -> tuple[int, int]:
 
 #: The start of careful's header in a frame over IPv4 and Ethernet.
 AT = 14 + 20 + 8
-#: This many at a time. More than a quarter of the share, 16 buffers, before the engine has looked
-#: may make true ones get lost.
+#: Most forged frames at a time. More than a quarter of the share, 16 buffers, between two polls
+#: could displace true frames.
 LOTS, LOT = 12, 8
 
 
 def forged(frame: bytes, ahead: int) -> bytes:
-    """A frame as who reads the wire can make it: right in all but its tag."""
+    """Returns a frame that an attacker who reads the wire can make: valid except for its tag."""
     body = AT + sizeof("careful_hdr")
     fields = unpack("careful_hdr", frame[AT:body])
     fields["seq"] = (fields["seq"] + ahead) & 0xFFFFFFFF
@@ -78,9 +78,9 @@ def forged(frame: bytes, ahead: int) -> bytes:
 
 
 def forge(wire: socket.socket, port: str, address: str) -> None:
-    """Sends a lot for the next frames that come to an address, out of a port of the switch."""
+    """Sends a batch of forged next frames to an address from a port of the switch."""
     to, sent, until = socket.inet_aton(address), 0, time.monotonic() + 60
-    heard(wire)  # of what passed long ago the numbers are behind
+    heard(wire)  # the numbers of old frames are too small
     while sent < LOT:
         try:
             frame = wire.recv(1 << 16)
@@ -95,7 +95,7 @@ def forge(wire: socket.socket, port: str, address: str) -> None:
 
 
 def dropped(host: Host) -> int:
-    """Forged frames that are done with there: by their tag, or by a number that has come."""
+    """Returns the forged frames dropped there, by their tag or by a number already received."""
     found = host.status()
     by_number: int = found["xdp_counters"]["drop_seq"]
     return found["counters"]["drop_seal"] + by_number
@@ -133,7 +133,7 @@ def test_seal__what_a_tap_sees(hosts: Hosts, seal: str, protocol: str) -> None:
 
 
 def test_seal__forged_frames_change_nothing(hosts: Hosts) -> None:
-    """Right cookies and numbers, which who reads the wire has, and wrong tags, into a transfer."""
+    """Sends frames with right cookies and numbers, and wrong tags, during a transfer."""
     keyed = Keyed(*hosts(hosts=3)[:2])
     a, b = keyed.hosts
     keyed.up("--seal", "encrypt")

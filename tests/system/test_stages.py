@@ -15,7 +15,7 @@ pytestmark = pytest.mark.lab
 #: 10, 5 and 8 Mbit/s, µs per KiB.
 RATES = (819.2, 1638.4, 1024.0)
 
-#: Probes by who is nobody's peer: of every limit, with a cookie that is not, and garbage.
+#: Probes of a stranger: with every limit, an unknown cookie, and garbage.
 STRANGER = """
 import os, socket, sys
 sys.path.insert(0, sys.argv[1])
@@ -68,7 +68,9 @@ def credits_are_whole(here: Host, there: Host) -> bool:
 
 
 def test_stages__every_one_is_listed_in_order(hosts: list[Host]) -> None:
-    """Hops' G as without careful; the stages' sum is the one-way time; nothing is lost."""
+    """The hops' G is the same as without careful; the stages' sum is the one-way time; no frame is
+    lost.
+    """
     found = measure(hosts[0], "--one-clock", "--time", "6")
     assert [stage["stages"] for stage in found["stages"]] == [
         ["hostTx"],
@@ -89,7 +91,8 @@ def test_stages__every_one_is_listed_in_order(hosts: list[Host]) -> None:
         assert stage["samples_count"] >= 12
     for row in found["one_way"]:
         assert row["sum_of_stages_us"] == pytest.approx(row["measured_us"], rel=0.05)
-    # Frames that passed XDP took credits, which are conserved; frames that XDP ended took none.
+    # Frames that passed XDP used credits, which are all returned; frames that ended at XDP used
+    # none.
     there = hosts[1]
     assert counted(there, "admitted") == found["pings_count"]
     assert counted(there, "rx_frames") == found["pings_count"]
@@ -120,7 +123,7 @@ def test_stages__table(hosts: list[Host]) -> None:
 
 
 def test_stages__without_careful_there_says_so(hosts: list[Host]) -> None:
-    """The hops are measured all the same, unless stages are asked for."""
+    """The hops are measured anyway, unless stages are requested."""
     hosts[1].down()
     try:
         options = ["measure", "pathchar", "h2", "--sizes", "4", "--time", "1"]

@@ -1,6 +1,6 @@
-"""A third host's transfers, sessions and root's status while another host is a stranger's worst.
+"""A third host's transfers and sessions, and root's status, during an attack by a stranger.
 
-The misdeeds are support/rogue.py's.
+support/rogue.py has the misdeeds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ asyncio.run(main())
 
 
 def took_s(work: Callable[[], object], times: int = 3) -> float:
-    """The median time of a piece of work."""
+    """Returns the median time of a function."""
     found = []
     for _ in range(times):
         begun = time.monotonic()
@@ -44,13 +44,13 @@ def took_s(work: Callable[[], object], times: int = 3) -> float:
 
 
 def epochs(server: Host, client: str) -> list[int]:
-    """Epochs of the server's sessions with a client's address."""
+    """Returns the epochs of the server's sessions with a client's address."""
     peers = server.status()["peers"]
     return [one["epochs"] for one in peers if one["address"].startswith(client)]
 
 
 class Compared:
-    """Times of a third host and of root's status, without an attack and during one."""
+    """Times of a third host and of root's status, without and during an attack."""
 
     def __init__(self, server: Host, third: Host, work: Callable[[], object]) -> None:
         self.server, self.third, self.work = server, third, work
@@ -59,7 +59,9 @@ class Compared:
         self.work_s, self.status_s = took_s(work), took_s(server.status)
 
     def check(self) -> None:
-        """During the attack; other work on this machine may spoil two of three tries."""
+        """Checks the times during the attack; other work on this machine may spoil two of three
+        tries.
+        """
         for left in reversed(range(TRIES)):
             work_s, status_s = took_s(self.work), took_s(self.server.status)
             if work_s <= FACTOR * self.work_s and status_s <= self.status_s + 1:
@@ -98,7 +100,7 @@ def test_strangers__a_third_host_is_served_as_before(
         time.sleep(2)
         compared.check()
         assert bad.poll() is None, bad.communicate()
-        # A program of the server's own host finds a place, too.
+        # A program of the server's host gets a place too.
         make_file(h3.export / "far", MIB)
         h1.ctl("get", "-f", "10.77.0.3:far", h1.own / "far")
     finally:

@@ -24,7 +24,7 @@ NAMES = {"hostTx", "netTx", "hostRx", "store"}
 
 
 def built() -> list[Path]:
-    """The files with the engine in them."""
+    """Returns the files that contain the engine."""
     library = resources.files("careful") / "libcareful.so"
     return [Path(sys.executable).with_name("carefuld"), Path(str(library))]
 
@@ -64,7 +64,7 @@ def test_parse__damaged_files_are_refused(share: float) -> None:
 
 def test_of_process__without_probes_says_so() -> None:
     with subprocess.Popen(["sleep", "60"]) as other:
-        # What Popen() saw begin has no more than a stack for a while.
+        # Right after Popen() a process has little more than a stack.
         wait_for(lambda: "sleep" in Path(f"/proc/{other.pid}/maps").read_text(), "program")
         with pytest.raises(CarefulError, match="sleep has no probes"):
             sdt.of_process(other.pid)
@@ -99,7 +99,7 @@ def test_target__needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def bcc_works() -> None:
-    """Skip where programs that trace cannot be made."""
+    """Skips if tracing programs cannot be built."""
     try:
         bpf.Program(tracer.program(1)).close()
     except CarefulError as error:
@@ -115,7 +115,7 @@ def two(
 
 
 def listeners(host: Host) -> int:
-    """How many the kernel counts at a carefuld's probes."""
+    """Returns the kernel's count of listeners at a carefuld's probes."""
     _, probes = sdt.of_process(host.pid)
     found = 0
     for line in Path(f"/proc/{host.pid}/maps").read_text().splitlines():
@@ -133,7 +133,7 @@ def listeners(host: Host) -> int:
 
 
 def start(host: Host, *words: str) -> subprocess.Popen[str]:
-    """Start `carefulctl trace`; returns when it listens."""
+    """Starts `carefulctl trace` and waits until it listens."""
     process = host.start("trace", *words)
     assert process.stderr is not None
     line = process.stderr.readline()

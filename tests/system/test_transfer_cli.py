@@ -33,7 +33,7 @@ def test_pipes__both_ways(shared_pair: tuple[Host, Host]) -> None:
 
 
 def test_pipe__interrupted_leaves_nothing(shared_pair: tuple[Host, Host]) -> None:
-    """Standard input that never ends, or standard output that nobody reads, hangs nothing."""
+    """Endless standard input, or unread standard output, blocks no interrupt."""
     a, b = shared_pair
     make_file(b.export / "unread", 64 * MIB)
     before = sorted(b.export.iterdir())
@@ -94,7 +94,7 @@ def test_device__source_and_destination(shared_pair: tuple[Host, Host]) -> None:
         a.ctl("put", "-f", "--at", "1MiB", "--bytes", "1MiB", devices[0], "h2:device")
         a.ctl("get", "h2:device", a.own / "read-back", "--offset", "1MiB", "--bytes", "2MiB")
         assert (a.own / "read-back").read_bytes() == data[:MIB] + bytes(MIB)
-        # Onto what an interrupted transfer left: only what differs moves.
+        # After an interrupted transfer only differing blocks move.
         some = ("--block-bytes", "64KiB")
         job = a.start("get", "-f", *some, "--rate-limit", "1MiB", "h2:device", devices[0])
         moving(a)
@@ -206,6 +206,6 @@ def test_completion__of_remote_paths(shared_pair: tuple[Host, Host]) -> None:
     assert completed(a, "zsh", "carefulctl", "get", "h2:comp") == ["h2:complete/"]
     both = ["h2:complete/file", "h2:complete/inner/"]
     assert completed(a, "zsh", "carefulctl", "get", "h2:complete/") == both
-    # bash takes the word apart at the colon.
+    # bash splits the word at the colon.
     assert completed(a, "bash", "carefulctl", "get", "h2", ":", "complete/i") == ["complete/inner/"]
     assert completed(a, "zsh", "carefulctl", "get", "nowhere.invalid:x") == []

@@ -1,4 +1,4 @@
-"""Transfers over every kind of link, and while something about it changes."""
+"""Transfers over every kind of link, and while the link changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hosts import MIB, SLOWLY, Host, Hosts, finish, make_file, moving
 
 
 def exchange(a: Host, b: Host, there: str = "h2", *more: str | Path) -> None:
-    """A file each way, and a tree; all of it equal."""
+    """Moves a file each way, and a tree; checks that all are equal."""
     kept = make_file(b.export / "big", 8 * MIB + 12345)
     (b.export / "tree" / "deep").mkdir(parents=True)
     for k in range(40):
@@ -44,7 +44,7 @@ def test_mtu__single_and_several_buffers(hosts: Hosts, mtu: int, buffers: int, x
     found = a.status()
     assert found["xdp_mode"] == xdp
     assert found["mtu_bytes"] == mtu
-    # As large as the link's frames: a frame of several buffers costs as many credits.
+    # The window allows the link's frames: a frame of several buffers costs as many credits.
     assert -(-found["frame_bytes"] // found["buffer_bytes"]) == buffers
     moved = (
         2 * (8 * MIB + 12345) / (found["counters"]["tx_frames"] + found["counters"]["rx_frames"])
@@ -73,7 +73,7 @@ def test_ipv6__by_address_and_by_node_name(hosts: Hosts, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("second", "prefix"), [("10.77.0.200", 24), ("fd77::200", 64)])
 def test_second_address__is_answered_from(hosts: Hosts, second: str, prefix: int) -> None:
-    """Not from the one that the kernel prefers; and by the first one again, when asked there."""
+    """Answers come from the address that was asked, not from the kernel's choice."""
     a, b = hosts()
     more = ["nodad", "preferred_lft", "0"] if ":" in second else []
     b.lab.run("h2", "ip", "address", "add", f"{second}/{prefix}", "dev", "eth1", *more)
@@ -87,7 +87,7 @@ def test_second_address__is_answered_from(hosts: Hosts, second: str, prefix: int
         assert (a.own / "big").read_bytes() == kept
         a.assert_nothing_lost()
         assert [one["address"] for one in a.status()["peers"]] == [there]
-        # A session belongs to a pair of addresses; that of the process before has ended.
+        # A session belongs to a pair of addresses; the earlier process's has ended.
         assert [one["state"] for one in b.status()["peers"]].count("up") == 1
         a.down()
         a.up()
@@ -114,7 +114,7 @@ def test_tune__while_a_transfer_runs(hosts: Hosts) -> None:
     names = [host.lab.instance(host.name) for host in (a, b)]
     values = itertools.cycle(itertools.product((1, 900, 1 << 30, 3694), (0, 1 << 30, 65536)))
     changes = 0
-    # The map itself, as often as it goes: a command each would be a few changes alone.
+    # Writes the map as often as possible; commands would make only a few changes.
     with contextlib.ExitStack() as held:
         maps_of_both = [held.enter_context(maps.tune_map(name)) for name in names]
 
@@ -162,7 +162,7 @@ def test_tune__next_message_has_the_new_size(hosts: Hosts) -> None:
 
     def frames() -> int:
         before = b.status()["counters"]["tx_frames"]
-        # One block at a time, so that each finds the path idle: what waits fills its frames.
+        # One block at a time, so that each finds the path idle; backlog would fill its frames.
         a.ctl("get", "-f", "--block-bytes", "16KiB", "--blocks", "1", "h2:f", a.own / "f")
         return int(b.status()["counters"]["tx_frames"]) - before
 

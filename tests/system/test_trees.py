@@ -1,4 +1,4 @@
-"""Trees between two hosts of the lab: all of their attributes, many small files, what fails."""
+"""Trees between two hosts of the lab: all attributes, many small files, failures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hosts import MIB, Host, alive, finish, make_file, moving, wait_for
 
 
 def make_tree(top: Path) -> None:
-    """A tree with one of everything, and many small files."""
+    """Makes a tree with one file of each kind, and many small files."""
     rng = random.Random(7)
     for folder in range(20):
         where = top / f"folder {folder}"
@@ -54,7 +54,7 @@ def test_archive__both_ways(pair: tuple[Host, Host]) -> None:
         (b.export / name).symlink_to(target)
         a.ctl("get", "-a", f"h2:{name}", a.own)
         assert (a.own / name).readlink() == Path(target)
-    # Once more: nothing is to be done.
+    # A second run has nothing to do.
     again = json.loads(a.ctl("get", "-a", "-u", "--delete", "h2:tree", a.own, "--json").stdout)
     assert (again["files_count"], len(again["equal"]), again["moved_bytes"]) == (0, 1003, 0)
     for host in pair:
@@ -97,7 +97,7 @@ def test_checksum__one_block_moves(pair: tuple[Host, Host]) -> None:
 
 @pytest.mark.parametrize("command", ["get", "put"])
 def test_small_files__killed_and_repeated(pair: tuple[Host, Host], command: str) -> None:
-    """Small files are there or not; a peer that dies with a batch in hand is no obstacle."""
+    """Small files are complete or absent, also if a peer dies during a batch."""
     a, b = pair
     make_tree(b.export / "tree")
     make_tree(a.own / "tree")

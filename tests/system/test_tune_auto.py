@@ -19,13 +19,13 @@ pytestmark = pytest.mark.lab
 
 GAM = Path(__file__).parents[2] / "ctrl/careful/model/pipelines/gam.toml"
 PEER = "10.77.0.2"
-#: Of 4 KiB messages, which GAM wants in five fragments.
+#: The class of 4 KiB messages, which are best in five fragments over GAM.
 CLASS = 6
 
 
 @pytest.fixture(scope="module")
 def slow_lab(lab_possible: None) -> Iterator[Lab]:
-    """Two hosts with P1's GAM between them, fifty times as slow."""
+    """Yields two hosts with P1's GAM between them, fifty times slower."""
     options = ["--scale", "50", "--charge", "payload"]
     one = Lab(hops=GAM, mtu=4000, options=options)
     yield one
@@ -34,7 +34,7 @@ def slow_lab(lab_possible: None) -> Iterator[Lab]:
 
 @pytest.fixture
 def host(slow_lab: Lab, tmp_path: Path) -> Iterator[Host]:
-    """The first host, up, as the second is."""
+    """Returns the first host; both are up."""
     first, second = (Host(slow_lab, name, tmp_path) for name in ("h1", "h2"))
     slow_lab.run("h1", "sh", "-c", 'rm -rf "$CAREFUL_STATE_DIR"')  # of the test before
     first.up()
@@ -45,14 +45,14 @@ def host(slow_lab: Lab, tmp_path: Path) -> Iterator[Host]:
 
 
 def explained(host: Host) -> dict[str, Any]:
-    """The one path that `tune explain` knows."""
+    """Returns the only path of `tune explain`."""
     found = json.loads(host.ctl("tune", "explain", "eth1", "--json").stdout)
     (one,) = found["paths"]
     return dict(one)
 
 
 def once(host: Host) -> dict[str, Any]:
-    """Returns what is known after a round; after a few if a busy machine hid the path's times."""
+    """Returns the record after a round, or after a few if a busy machine hid the path's times."""
     for _ in range(4):
         host.ctl("tune", "auto", "eth1", "--peer", PEER, "--once")
         path = explained(host)
@@ -62,7 +62,7 @@ def once(host: Host) -> dict[str, Any]:
 
 
 def decided(path: dict[str, Any]) -> list[str]:
-    """In words; measurements that found nothing aside."""
+    """Returns the decisions in words, without failed measurements."""
     return [each["what"] for each in path["decisions"] if each["what"] != "not measured"]
 
 
@@ -85,9 +85,9 @@ def test_once__measures_changes_says_why_and_draws(host: Host, tmp_path: Path) -
     assert path["measurement"]["frames_count"] > 100
     assert decided(path) == ["changed", "unverified"]
     text = host.ctl("tune", "explain", "eth1").stdout
-    assert "nobody tunes it" in text
+    assert "not being tuned" in text
     assert "not verified: 0 messages of 30" in " ".join(text.split()), text
-    # Once more: nothing is measured again, nor changed.
+    # A second run measures and changes nothing.
     again = once(host)
     assert decided(again)[:2] == ["changed", "unverified"]
     assert "changed" not in decided(again)[2:]
@@ -121,7 +121,7 @@ with careful.files.connect("10.77.0.1") as host:
 
 
 def reader(host: Host) -> None:
-    """h2 reads 4 KiB from the host, again and again, for as long as the lab is there."""
+    """h2 reads 4 KiB from the host again and again while the lab exists."""
     (host.export / "file").write_bytes(bytes(8192))
     job = host.lab.start("h2", sys.executable, "-c", READ)
     assert job.stdout
@@ -129,7 +129,7 @@ def reader(host: Host) -> None:
 
 
 def test_once__verified_on_live_messages(host: Host) -> None:
-    """Blocks that h2 reads are cut by either plan in turn; the better one stays."""
+    """Blocks that h2 reads are cut by both plans in turn; the better plan stays."""
     reader(host)
     path = once(host)
     one = path["classes"][CLASS]
@@ -187,7 +187,7 @@ def test_auto__ctrl_c(host: Host) -> None:
 
 @pytest.mark.parametrize("what", ["changed", "unverified"])
 def test_auto__killed_and_started_again(host: Host, what: str) -> None:
-    """Within an A/B, or after it: what it knew is known; carefuld does not notice."""
+    """Killed during or after an A/B, it keeps its record; carefuld does not notice."""
     job = host.start("tune", "auto", "eth1", "--peer", PEER)
     kept = RUN / host.lab.instance("h1") / "tuning.json"
     wait_for(lambda: kept.exists() and f'"what": "{what}"' in kept.read_text(), what)
@@ -208,7 +208,7 @@ def test_auto__killed_and_started_again(host: Host, what: str) -> None:
 
 
 def test_up__tune_auto(slow_lab: Lab, tmp_path: Path) -> None:
-    """It runs next to carefuld, once; `down` ends it and leaves nothing."""
+    """Exactly one runs next to carefuld; `down` ends it and leaves nothing."""
     host = Host(slow_lab, "h1", tmp_path)
     host.up("--tune", "auto")
     try:
@@ -217,7 +217,7 @@ def test_up__tune_auto(slow_lab: Lab, tmp_path: Path) -> None:
         assert alive(pid)
         host.up("--tune", "auto")
         assert host.status()["tuner_pid"] == pid
-        # Killed, it is started again; carefuld stays.
+        # If it is killed, it is started again; carefuld stays.
         daemon = host.pid
         os.kill(pid, signal.SIGKILL)
         wait_for(lambda: not alive(pid), "end")
@@ -233,7 +233,7 @@ def test_up__tune_auto(slow_lab: Lab, tmp_path: Path) -> None:
 
 
 def test_up__tune_in_the_configuration(slow_lab: Lab, tmp_path: Path) -> None:
-    """As --tune auto; and what tunes reads that file, too."""
+    """Like --tune auto; the tuner also reads that file."""
     host = Host(slow_lab, "h1", tmp_path)
     file = tmp_path / "careful.toml"
     file.write_text(f'[up]\ntune = "auto"\n[state]\ndirectory = "{tmp_path / "kept"}"\n')
@@ -257,7 +257,7 @@ def test_up__tune_in_the_configuration(slow_lab: Lab, tmp_path: Path) -> None:
 
 
 def test_auto__state_outlives_down(host: Host) -> None:
-    """The same path: its plans are in effect at once, and no change is made."""
+    """On the same path, its plans are in effect at once, without a change."""
     path = once(host)
     planned = fragment_bytes(host)
     assert planned < 3694
@@ -280,13 +280,13 @@ G_us_per_KiB = 24.9
 """
 
 
-#: A path that is busy hides its times at first; what found nothing is made again after 30 s.
+#: A busy path hides its times at first; a failed measurement is repeated after 30 s.
 BUSY_S = 180
 
 
 @pytest.mark.timeout(5 * BUSY_S)
 def test_auto__follows_a_path_that_changes(make_lab: MakeLab, tmp_path: Path) -> None:
-    """4 KiB pass fastest in five fragments, and in two once each costs eight times as much."""
+    """4 KiB pass fastest in five fragments; when each costs eight times as much, in two."""
     stages = GAM.read_text().split("[[stage]]")
     stages[3] += CHANGE
     hops = tmp_path / "changing.toml"
@@ -335,7 +335,7 @@ with careful.files.connect("10.77.0.1") as host:
 
 @pytest.mark.timeout(5 * BUSY_S)
 def test_auto__a_slow_disk_that_appears(make_lab: MakeLab, tmp_path: Path) -> None:
-    """Blocks that h2 writes go to memory first, and then to a disk where blocks are better."""
+    """h2 writes to memory first, then to a disk, where large blocks are better."""
     lab = make_lab(hops=GAM, mtu=4000, options=["--scale", "20", "--charge", "payload"])
     first, second = (Host(lab, name, tmp_path) for name in ("h1", "h2"))
     slow, which = first.export / "slow", tmp_path / "which"
@@ -368,7 +368,7 @@ def test_auto__a_slow_disk_that_appears(make_lab: MakeLab, tmp_path: Path) -> No
             assert 0 < store["store_bytes"] < 40000
             assert store["ab"]["gain_low_us"] > 0
             assert "to files" in store["ab"]["measures"]
-            # The sender's own settings are another matter.
+            # The sender's settings may differ.
             theirs = json.loads(second.ctl("tune", "show", "eth1", "--json").stdout)
             assert theirs["peers"][0]["classes"][BIG]["minpulse_bytes"]["store"] == 65536
             first.assert_nothing_lost()
@@ -390,7 +390,7 @@ with careful.open("eth1") as node:
 def test_auto__of_a_program_is_refused_and_says_what_to_do(
     make_lab: MakeLab, tmp_path: Path
 ) -> None:
-    """Nothing measures by a queue of a program's own; plans can be applied to it."""
+    """A program's own queue cannot be measured, but plans can be applied to it."""
     lab = make_lab()
     job = lab.start("h1", sys.executable, "-c", OWN)
     assert job.stdout

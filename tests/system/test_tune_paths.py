@@ -1,7 +1,7 @@
 """`tune auto` on paths that are busy, in another XDP mode, and two at a time.
 
-The effect of a busy machine on a measurement is not tested: one may find no figures, and is made
-again; an answer may find the path unchanged.
+A busy machine may hide all figures, so that a measurement is repeated; an answer may find the path
+unchanged.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from lab import tool
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
 GAM = Path(__file__).parents[2] / "ctrl/careful/model/pipelines/gam.toml"
-#: GAM twenty times as slow: it is the links that take the time, not this machine.
+#: GAM twenty times slower, so that the links dominate, not this machine.
 SLOWLY = {"hops": GAM, "mtu": 4000, "options": ["--scale", "20", "--charge", "payload"]}
-#: A measurement that found nothing is made again after 30 s, and an answer delays the next one.
+#: A failed measurement is repeated after 30 s, and an answer delays the next one.
 LONG_S = 240.0
 
 READ = """
@@ -36,7 +36,7 @@ with careful.files.connect(sys.argv[1]) as host:
 
 
 def reader(of: Host, by: str, nbytes: int = 4096) -> subprocess.Popen[str]:
-    """A host reads from another, again and again, until it is ended or the lab is."""
+    """A host reads from another again and again, until it or the lab is ended."""
     file = of.export / "file"
     if not file.exists():  # an earlier one reads it
         file.write_bytes(bytes(max(nbytes, 8192)))
@@ -56,12 +56,12 @@ def kept(host: Host, peer: str) -> dict[str, Any]:
 
 
 def said(host: Host, peer: str) -> list[str]:
-    """Its decisions, oldest first, each with why."""
+    """Returns its decisions with reasons, oldest first."""
     return [f"{each['what']}: {each['why']}" for each in kept(host, peer).get("decisions", [])]
 
 
 def answers(host: Host, peer: str) -> int:
-    """How often it looked at a path because live messages took another time."""
+    """Returns how often live messages' times made it examine the path."""
     return sum("live messages of class" in each for each in said(host, peer))
 
 
@@ -70,12 +70,12 @@ def tuned(host: Host) -> subprocess.Popen[str]:
 
 
 def measured(host: Host, peer: str) -> None:
-    """Wait until the path has figures."""
+    """Waits until the path has figures."""
     wait_for(lambda: kept(host, peer).get("figures"), f"figures: {said(host, peer)}", LONG_S)
 
 
 def ended(job: subprocess.Popen[str]) -> None:
-    """It still runs, and ends as it is told."""
+    """Checks that it still runs, and ends it."""
     assert job.poll() is None, job.communicate()[1]
     job.terminate()
     _, _, errors = finish(job)
@@ -83,7 +83,7 @@ def ended(job: subprocess.Popen[str]) -> None:
 
 
 def changing(folder: Path, at_s: float) -> dict[str, Any]:
-    """SLOWLY, whose third stage's overhead becomes eight times as much."""
+    """Returns SLOWLY, with a third stage whose overhead grows eightfold."""
     change = f"[[stage.link.changes]]\nat_s = {at_s}\ng_us = 60\nG_us_per_KiB = 24.9\n"
     stages = GAM.read_text().split("[[stage]]")
     stages[3] += change
@@ -93,7 +93,7 @@ def changing(folder: Path, at_s: float) -> dict[str, Any]:
 
 
 def test_busy_all_the_time__is_measured_and_answered(hosts: Hosts, tmp_path: Path) -> None:
-    """Three read at once, so that there is always a message under way; then the path changes."""
+    """Three read at once, so that a message is always under way; then the path changes."""
     h1, h2 = hosts(**changing(tmp_path, 6.0))
     for one in (h1, h2):
         one.up()
@@ -114,7 +114,7 @@ def test_busy_all_the_time__is_measured_and_answered(hosts: Hosts, tmp_path: Pat
 
 @pytest.mark.parametrize("is_busy", [False, True])
 def test_xdp_mode__changes_while_it_runs(hosts: Hosts, is_busy: bool) -> None:
-    """carefuld tries both modes with the first peer: the path is known in what stays.
+    """carefuld tries both modes with the first peer: the record is for the mode that stays.
 
     A trial needs a quiet peer. If the peer's own client never rests, six attempts may find none,
     and then the driver's mode stays and the log names the reason.

@@ -1,4 +1,4 @@
-"""`tune auto` on a bare veth, where a measurement finds no figures: ways to send are tried."""
+"""`tune auto` on a bare veth, where a measurement finds no figures, tries settings."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from lab import MakeLab
 pytestmark = pytest.mark.lab
 
 PEER = "10.77.0.2"
-#: Of 1 KiB messages: whole, or in halves, kicked by themselves or together.
+#: Settings for 1 KiB messages: whole or in halves, with separate or common kicks.
 CLASS, WAYS = 4, 2
-#: A search and its A/B take a few thousand messages at most.
+#: A search and its A/B need at most a few thousand messages.
 SEARCH_S = 300
 READ = """
 import careful.files
@@ -31,24 +31,24 @@ with careful.files.connect("10.77.0.1") as host, host.open("file") as file:
 
 
 def kept(host: Host) -> dict[str, Any]:
-    """Returns the controller's record of the path; empty before it was saved."""
+    """Returns the controller's record of the path, or an empty one."""
     file = RUN / host.lab.instance("h1") / "tuning.json"
     return dict(json.loads(file.read_text())["paths"].get(PEER, {})) if file.exists() else {}
 
 
 def whats(host: Host) -> list[str]:
-    """Its decisions, in a word each."""
+    """Returns its decisions, a word each."""
     return [one["what"] for one in kept(host).get("decisions", [])]
 
 
 def in_effect(host: Host) -> dict[str, Any]:
-    """How messages of the class are sent."""
+    """Returns the class's settings in effect."""
     shown = json.loads(host.ctl("tune", "show", "eth1", "--peer", PEER, "--json").stdout)
     return dict(shown["peers"][0]["classes"][CLASS])
 
 
 def planned(host: Host, tuner: subprocess.Popen[str], before: dict[str, Any]) -> None:
-    """With figures the controller plans, and tries nothing."""
+    """With figures the controller plans, and does not try settings."""
     wait_for(lambda: {"changed", "nothing to change"} & set(whats(host)), "a decision")
     tuner.send_signal(signal.SIGINT)
     finish(tuner)
@@ -97,18 +97,15 @@ def test_bare_veth__ways_are_tried_and_it_is_said(make_lab: MakeLab, tmp_path: P
         now = in_effect(first)
         if found["found"]:
             assert one["standing"] == "found by trying"
-            assert f"1 KiB: the best of {WAYS} ways that were tried on live messages" in text
+            assert f"1 KiB: the best of {WAYS} settings tried on live messages" in text
             assert min(one["ab"]["before_count"], one["ab"]["after_count"]) >= 30
             assert one["ab"]["gain_low_us"] > 0
             assert now != before
         else:
             assert one["standing"].startswith("as before")
-            assert (
-                f"1 KiB: {WAYS} other ways to send them were tried; none is certainly faster"
-                in text
-            )
+            assert f"1 KiB: {WAYS} other settings were tried; none is certainly faster" in text
             assert now == before
-        # The next one knows it, and tries nothing again.
+        # The next controller knows the result and does not try again.
         tuner = first.start("tune", "auto", "eth1", "--peer", PEER)
         wait_for(lambda: len(whats(first)) > len(path["decisions"]) or _again(first, path), "look")
         assert whats(first).count("trying") == 1
@@ -120,5 +117,5 @@ def test_bare_veth__ways_are_tried_and_it_is_said(make_lab: MakeLab, tmp_path: P
 
 
 def _again(host: Host, path: dict[str, Any]) -> bool:
-    """Reports whether it was measured once more, in vain or not."""
+    """Reports whether it was measured again, successfully or not."""
     return bool(kept(host)["decisions"][-1]["at_s"] > path["decisions"][-1]["at_s"])

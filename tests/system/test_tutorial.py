@@ -34,7 +34,7 @@ def steps() -> list[tuple[list[str], list[str]]]:
 
 
 def plain(text: str) -> str:
-    """Returns the words of output, without its figures and rules."""
+    """Returns the words of the output, without figures and lines of tables."""
     return " ".join(re.sub(r"[\d.]+(x\d+)?|─+", "", text).split())
 
 

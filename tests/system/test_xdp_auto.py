@@ -1,6 +1,6 @@
-"""--xdp auto in a lab: what is measured with the first peer, remembered, and said of it.
+"""--xdp auto in a lab: the measurement with the first peer, its storage and its report.
 
-Which mode is better is not looked at: that is the machine's.
+The better mode depends on the machine and is not checked.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ MEASURED = "XDP, measured with peer"
 FAILED = "XDP: not measured with peer"
 TRIES = 3
 
-#: A decision alone may take two minutes, on a busy machine.
+#: A decision may need two minutes on a busy machine.
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture
 def two(hosts: Hosts) -> list[Host]:
-    """Two hosts that measure; neither is up."""
+    """Yields two hosts that measure; neither is up."""
     return hosts(measures_xdp=True)
 
 
@@ -47,9 +47,9 @@ def await_decision(host: Host) -> None:
 
 
 def decided(host: Host) -> tuple[str, str]:
-    """The mode and who chose it; as `status` and what is kept agree.
+    """Returns the mode and its origin; checks that `status` and the stored result agree.
 
-    On a busy machine a trial may fail, and is tried again.
+    On a busy machine a trial may fail, and is repeated.
     """
     await_decision(host)
     found = host.status()
@@ -87,7 +87,7 @@ def test_auto__measures_with_the_first_peer_before_its_data(two: list[Host]) -> 
 
 
 def test_auto__peers_that_come_at_once_leave_nobody_undecided(hosts: Hosts) -> None:
-    """A mode is a new epoch for every peer: all keep still, and one measures at a time."""
+    """A mode needs a new epoch for every peer: all are quiet, and one measures at a time."""
     three = hosts(hosts=3, measures_xdp=True)
     for host in three:
         host.up()
@@ -168,10 +168,10 @@ def test_auto__killed_in_the_middle_leaves_nothing_behind(two: list[Host]) -> No
 
 
 def test_auto__peers_that_answer_late_do_not_hold_the_daemon(hosts: Hosts) -> None:
-    """Sixteen peers are waited for together, and none of them for the end of its peace."""
+    """Waits for sixteen peers together, and for none of them at the end of the lock."""
     h1, h2 = hosts(measures_xdp=True)
     h1.up("--peers", "32", "--rx-buffers", "4096")
-    argv = (sys.executable, rogue.__file__, h1.lab.address("h1"), "late-peace", "0", "20")
+    argv = (sys.executable, rogue.__file__, h1.lab.address("h1"), "late-unlock", "0", "20")
     evil = h1.lab.start(h2.name, *argv)
     waits = []
     while evil.poll() is None:
@@ -181,9 +181,9 @@ def test_auto__peers_that_answer_late_do_not_hold_the_daemon(hosts: Hosts) -> No
         time.sleep(0.1)
     out, errors = evil.communicate()
     assert evil.returncode == 0, errors
-    assert json.loads(out)["late-peace"] >= 1  # as many as the machine has time for
+    assert json.loads(out)["late-unlock"] >= 1  # as many as the machine has time for
     began = time.monotonic()
     h1.status()
     alone = time.monotonic() - began
-    # One question after the other took a quarter of a second for each peer, of which two are alike.
+    # Asking one by one needed a quarter of a second per peer.
     assert max(waits) < 1 + 3 * alone, sorted(waits)[-5:]

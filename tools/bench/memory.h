@@ -52,8 +52,8 @@ struct memory {
 	} ctrl_ring[MEMORY_CTRL];
 };
 
-/* Opens both ends, each with this many receive buffers, a power of two. Engines on them do not
- * close them. */
+/* Opens both ends, each with this many receive buffers, a power of two. Engines do not close
+ * them. */
 void memory_init(struct memory ends[2], uint32_t rx);
 void memory_deinit(struct memory ends[2]);
 /* Opens an engine on an end. Prints why and ends the process if that fails. */

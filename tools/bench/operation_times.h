@@ -12,8 +12,7 @@
 /* Calls of a request and its reply: send it, answer it, take the answer. */
 enum { TIMED_CALLS = 3, TIMED_ALL = OPERATIONS + TIMED_CALLS };
 
-/* Records that an operation, or a call (OPERATIONS plus its number), lasted from `began` until
- * now. */
+/* Records that an operation, or a call (OPERATIONS plus its number), began at `began`. */
 void timed_note(uint32_t which, uint64_t began);
 /* Measures the time of a clock reading, which all times leave out. */
 void timed_calibrate(void);

@@ -357,7 +357,7 @@ int main(int argc, char **argv)
 		if (hop_way_init(&hop.ways[end], &hop.config, end, clock_now(CLOCK_MONOTONIC)))
 			die("queue");
 	}
-	/* Real-time priority keeps frames on time; without the privilege, the report shows the
+	/* Real-time priority keeps frames on time; without the right to it, the report shows
 	 * lateness. */
 	prctl(PR_SET_TIMERSLACK, 1);
 	sched_setscheduler(0, SCHED_FIFO, &realtime);

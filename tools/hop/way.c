@@ -74,8 +74,7 @@ static uint32_t rate_at(const struct hop_way *way, uint64_t at_ns)
 	return i;
 }
 
-/* Reports whether the queue has room for a frame that arrives at now. Served frames have left
- * it. */
+/* Reports whether the queue has room for a frame at now. Served frames have left it. */
 static bool queue_room(struct hop_way *way, uint64_t now_ns)
 {
 	uint32_t size = way->config->queue_frames;

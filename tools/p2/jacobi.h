@@ -39,7 +39,7 @@ struct jacobi {
 int jacobi_begin(struct jacobi *j, struct careful_events *ev, uint32_t rank, uint32_t nodes,
 		 uint32_t size, uint32_t iterations, uint64_t base);
 void jacobi_end(struct jacobi *j);
-/* Continues as far as possible. 0: the program has ended; -EAGAIN: poll and call again; else
+/* Continues as far as possible. 0: the program has ended; -EAGAIN: poll, call again; else
  * -errno. */
 int jacobi_step(struct jacobi *j);
 /* Counts the points of its rows that differ from one node's result in any bit, or returns

@@ -63,12 +63,11 @@ struct p2 {
 	bool sending, written;
 };
 
-/* Begins. Afterwards the caller allocates p->words. The program owns p2_events() events from base
- * on. */
+/* Begins; the caller then allocates p->words. Uses p2_events() events from base on. */
 void p2_begin(struct p2 *p, const struct p2_setup *setup, struct careful_events *ev, uint32_t rank,
 	      uint32_t nodes, uint64_t base);
 uint64_t p2_events(const struct p2_setup *setup, uint32_t nodes);
-/* Continues as far as possible. 0: the program has ended; -EAGAIN: poll and call again; else
+/* Continues as far as possible. 0: the program has ended; -EAGAIN: poll, call again; else
  * -errno. */
 int p2_step(struct p2 *p);
 /* Returns the frames of a message, or of a flood's fragment; -errno. */

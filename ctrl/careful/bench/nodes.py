@@ -166,7 +166,7 @@ class Nodes:
 
 
 def _told(rank: int, text: str) -> tuple[bool, bool]:
-    """Sort key: a node whose text blames another node, or only reports ECANCELED, comes last."""
+    """Returns a sort key: nodes that blame others, or only report ECANCELED, come last."""
     another = text.startswith("node ") and not text.startswith(f"node {rank}:")
     return text.endswith(os.strerror(errno.ECANCELED)), another
 

@@ -137,8 +137,8 @@ def stat(host: Host, name: str, owner: str) -> _Found:
     room = host.room()
     text = (
         f"{host.name}: lends {size(room.nbytes)}, {size(room.free)} free; this host has "
-        f"{size(room.mine)} of at most {size(room.mine_most)} in {counted(room.pieces, 'piece')} "
-        f"of at most {room.pieces_most}, kept for {room.keep_s:g} s after its session"
+        f"{size(room.mine)} in {counted(room.pieces, 'piece')} (at most {size(room.mine_most)} in "
+        f"{room.pieces_most}); pieces stay for {room.keep_s:g} s after its session"
     )
     return dict(vars(room)), text
 

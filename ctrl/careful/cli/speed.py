@@ -80,7 +80,7 @@ def speed(
 
     careful must be up on both ends, and `carefulctl speed --serve` must run on HOST; without it,
     only careful is measured and the exit status is 5. Data goes from HOST's memory to this host's.
-    Only root can measure, since carefuld serves nobody else for a tenth of a second at a time.
+    Only root can measure, since carefuld serves no other program for a tenth of a second at a time.
     """
     if serve == bool(host):
         raise click.UsageError("give HOST, or --serve on that host")

@@ -145,7 +145,7 @@ class Keys:
         except OSError as error:
             raise from_os(error, str(path)) from None
         if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077:
-            said = "others may read it: chmod 600 it, and make another key if somebody did"
+            said = "others may read it: chmod 600 it, and make another key if it was read"
             raise CarefulError(errno.EACCES, said, str(path))
         _check_owner(found, path)
         return _decode(text.strip(), str(path))

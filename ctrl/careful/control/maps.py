@@ -28,10 +28,10 @@ class Map(Protocol):
     """An array map: bytes by index."""
 
     def lookup(self, key: int) -> bytes:
-        """The value of a key."""
+        """Returns the value of a key."""
 
     def update(self, key: int, value: bytes) -> None:
-        """Replace the value of a key."""
+        """Replaces the value of a key."""
 
 
 def _failed(what: str) -> CarefulError:

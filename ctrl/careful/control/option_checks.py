@@ -63,7 +63,7 @@ def keyed(options: UpOptions, address: Callable[[str], str] = exports.numeric) -
     except PermissionError:
         return unknown("keys", f"only root can see {directory}")
     if not place.trusted():
-        return warn("keys", text, "nobody gets a session: carefulctl key trust HOST KEY")
+        return warn("keys", text, "no host gets a session: carefulctl key trust HOST KEY")
     return ok("keys", text)
 
 

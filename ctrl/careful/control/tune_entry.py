@@ -190,7 +190,7 @@ def beside(tune: Map, slot: int, settings: Mapping[int, Setting]) -> Versions:
 
 
 def flip(tune: Map, slot: int, two: Versions) -> bool:
-    """Activates the other version; returns False if somebody changed either.
+    """Activates the other version; returns False if another program changed either.
 
     Raises CarefulError if the map refuses.
     """

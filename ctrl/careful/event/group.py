@@ -171,7 +171,7 @@ class Events:
 
     @property
     def fragment_bytes(self) -> int:
-        """The most that a fragment can carry.
+        """Returns the largest payload of a fragment.
 
         Raises:
             CarefulError: the session with some node has ended (EAGAIN).

@@ -346,7 +346,7 @@ class Put:
         for one in chain[number + 1 :]:
             if one.finishing:
                 return
-            self._fail(one, f"nothing arrived: {name}, before it, failed")
+            self._fail(one, f"nothing arrived: the host before it, {name}, failed")
 
 
 def is_here(ip: str) -> bool:

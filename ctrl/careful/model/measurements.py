@@ -162,8 +162,8 @@ class _Path:
             self._says.append(f"no hop's g is above logp's gap of {self._ends.gap_us:.4g} µs")
         if not (self._box or self._ends):
             self._says.append(
-                "each hop's g is its latency, the most that it can be: if a part of that is "
-                "propagation, more fragments are better; a file of blackbox or logp tells"
+                "each hop's g is its latency, an upper bound: if a part of that is propagation, "
+                "more fragments are better; a blackbox or logp file shows this"
             )
         made = Pipeline(tuple(stages), rests_on="; ".join(self._says))
         regimes = self._box.regimes if self._box else ()

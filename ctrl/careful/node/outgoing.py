@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from careful.node.peer import Peer
 
 _TEXTS = {
-    -errno.EAGAIN: "a quarter of the send buffers (tx_buffers), or 64 beside carefuld, hold "
-    "messages that were not sent",
+    -errno.EAGAIN: "a quarter of the send buffers (tx_buffers), or 64 with careful.attach(), "
+    "hold unsent messages",
 }
 
 

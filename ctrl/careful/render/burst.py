@@ -25,12 +25,12 @@ def sentence(found: Json, host: str) -> str:
     frames, most = found["burst_frames"], found["window_buffers"]
     path = {
         "whole": f"{frames} frames at once all arrived; more were not sent",
-        "short": f"the path takes {frames} frames at once, and loses what follows",
+        "short": f"the path takes {frames} frames at once, and loses later ones",
         "lossy": f"the path loses frames, but not like a full queue: at most {frames} all arrived",
     }.get(
         found["burst"],
-        "not measured: no train came. Its careful is old, or a link on the way takes no frames of "
-        "that size",
+        "not measured: no train arrived. That host's careful is old, or a link on the way drops "
+        "frames of that size",
     )
     narrow = ""
     if found["path_is_narrow"]:

@@ -24,7 +24,7 @@ def text(found: Json) -> str:
     """Describes all paths of an instance for people."""
     pid = found["tuner_pid"]
     head = f"instance {found['instance']}: " + (
-        f"tuned by process {pid}" if pid else "nobody tunes it (carefulctl tune auto)"
+        f"tuned by process {pid}" if pid else "not being tuned (carefulctl tune auto)"
     )
     paths = [_path(one) for one in found["paths"]] or ["no peers"]
     return "\n\n".join([head, *paths])
@@ -93,13 +93,13 @@ def _sink(each: Json) -> str:
 def _tried(each: Json) -> str:
     size, count = shown_bytes(each["message_bytes_max"]), each["tried"]["ways_count"]
     if not count:
-        return f"{size}: no other way to send them is worth a try"
+        return f"{size}: no other setting is worth a try"
     if not each["tried"]["found"]:
-        return f"{size}: {count} other ways to send them were tried; none is certainly faster"
+        return f"{size}: {count} other settings were tried; none is certainly faster"
     took, sent = each["measured_us"], cut(each["plan"])
     measured = "not measured by an A/B yet" if took is None else f"{_number(took)} µs measured"
     return (
-        f"{size}: the best of {count} ways that were tried on live messages: fragments of {sent} "
+        f"{size}: the best of {count} settings tried on live messages: fragments of {sent} "
         f"bytes, kicks of {each['net_tx_bytes']} or more; {measured}; nothing is predicted"
     )
 

@@ -92,8 +92,8 @@ def figures(found: Result) -> dict[str, object]:
         "trials": [_trial(trial) for trial in found.trials],
         "bursts_count": found.bursts_count,
         "elapsed_s": round(found.elapsed_s, 3),
-        "messages_are": "bursts' lengths; a figure holds for those from low to high",
-        "trials_are": "until the last reply, less half of a round trip",
+        "messages_are": "lengths of bursts; a figure is valid from low to high",
+        "trials_are": "time until the last reply, minus half of a round trip",
         "notes": found.notes,
     }
 
@@ -146,7 +146,7 @@ def _tried(trials: list[Trial]) -> str:
         return f"{text}: their intervals are too wide to judge {rule}"
     error, worst = max(sure, key=lambda pair: abs(pair[0]))
     tried = ", ".join(str(one.messages) for _, one in sure)
-    return f"bursts of {tried}: {rule} is off by {error:+.1%} ±{worst.error_half:.1%} at most"
+    return f"bursts of {tried}: the error of {rule} is at most {error:+.1%} ±{worst.error_half:.1%}"
 
 
 def _range(figure: Figure) -> str:

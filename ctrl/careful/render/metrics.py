@@ -28,9 +28,9 @@ Look = Callable[[], Sequence[Seen]]
 #: Counter of carefuld -> metric without its _total, and help.
 _COUNTERS = {
     "rx_frames": ("careful_received_frames", "Frames with data that arrived from peers."),
-    "rx_bytes": ("careful_received_bytes", "Bytes of those frames."),
+    "rx_bytes": ("careful_received_bytes", "Bytes of frames that arrived from peers."),
     "tx_frames": ("careful_transmitted_frames", "Frames with data that were sent to peers."),
-    "tx_bytes": ("careful_transmitted_bytes", "Bytes of those frames."),
+    "tx_bytes": ("careful_transmitted_bytes", "Bytes of frames that were sent to peers."),
     "lost_frames": ("careful_lost_frames", "Frames whose loss ended an epoch of a session."),
     "epochs_broken": ("careful_epochs_broken", "Sessions that had to begin again."),
     "digest_bad": ("careful_bad_digests", "Messages whose contents did not match their digest."),
@@ -38,19 +38,19 @@ _COUNTERS = {
 #: Figure of a peer -> metric, and help.
 _PEER_COUNTERS = {
     "tx_frames": ("careful_peer_transmitted_frames", "Frames with data sent to the peer."),
-    "tx_bytes": ("careful_peer_transmitted_bytes", "Bytes of those frames."),
+    "tx_bytes": ("careful_peer_transmitted_bytes", "Bytes of frames sent to the peer."),
     "rx_frames": ("careful_peer_received_frames", "Frames with data that arrived from the peer."),
-    "rx_bytes": ("careful_peer_received_bytes", "Bytes of those frames."),
+    "rx_bytes": ("careful_peer_received_bytes", "Bytes of frames from the peer."),
     "epochs": ("careful_peer_epochs", "Epochs of the session with the peer."),
     "sent_again_frames": (
         "careful_peer_sent_again_frames",
-        "Frames that the network lost, and that were sent to the peer again.",
+        "Lost frames that were sent to the peer again.",
     ),
     "asked_again_frames": (
         "careful_peer_asked_again_frames",
-        "Frames that the network lost, and that the peer was asked for.",
+        "Missing frames that were requested from the peer.",
     ),
-    "late_frames": ("careful_peer_late_frames", "Frames of those that were late, not lost."),
+    "late_frames": ("careful_peer_late_frames", "Requested frames that were late, not lost."),
 }
 _PEER_GAUGES = {
     "credits_free": ("careful_peer_free_credits", "Buffers of the peer that may be filled now."),
@@ -58,7 +58,7 @@ _PEER_GAUGES = {
     "window_buffers": ("careful_peer_given_window", "Receive buffers that the peer may fill."),
     "window_now_buffers": (
         "careful_peer_present_window",
-        "Part of that window that the peer has while the network is congested.",
+        "Receive buffers that the peer may fill while the network is congested.",
     ),
     "messages_out": ("careful_peer_queued_messages", "Messages being sent, or waiting to be."),
     "operations": ("careful_peer_pending_operations", "Operations that wait for an answer."),

@@ -249,14 +249,14 @@ def _troubles(found: Status) -> list[str]:
         if lost := one.lost_here_frames + one.lost_there_frames:
             lines.append(
                 f"{one.called}: the network lost {lost} frames ({one.lost_here_frames} on the way "
-                f"here, {one.lost_there_frames} on the way there); what they carried was sent again"
+                f"here, {one.lost_there_frames} on the way there); their data was sent again"
             )
     lines += [
         f"a slow client here keeps frames of {name}: its credits are withheld"
         for name in slow_clients(found)
     ]
     lines += [
-        f"program {one.name} ({one.pid}) takes no news" for one in found.programs if one.stalled
+        f"program {one.name} ({one.pid}) reads no messages" for one in found.programs if one.stalled
     ]
     if damaged := found.counters["digest_bad"]:
         lines.append(f"{damaged} messages arrived damaged: their digests did not match")
@@ -351,8 +351,8 @@ def down(ifname: str, done: Down) -> str:
     """Returns the result of `down` as a line."""
     if done.process == "left":
         return (
-            f"{ifname}: carefuld ended, but for operations that hang in a file system: its "
-            "process goes when they do (its log says how many)"
+            f"{ifname}: carefuld ended, except for operations that hang in a file system; its "
+            "process ends with them (its log has their number)"
         )
     if done.process == "up":
         return f"{ifname}: careful is up, and stays so"

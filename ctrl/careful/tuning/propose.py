@@ -234,7 +234,7 @@ def _store_row(store: Store, index: int, now: Pulse) -> Row:
 
 
 def _of_draws(values: Array) -> Interval:
-    """The first value is the estimate, the others are draws."""
+    """Makes an Estimate from the value and its draws."""
     return _interval(float(values[0]), values)
 
 

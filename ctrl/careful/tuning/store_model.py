@@ -237,7 +237,7 @@ def another(known: Store, totals: Totals) -> bool:
 
 
 def counted(stored: Iterable[tuple[int, Came]], writes: Mapping[int, tuple[int, Counts]]) -> Totals:
-    """Adds up messages by class (any number of entries each) and writes."""
+    """Returns the totals of writes, and of messages by class; a class can have several entries."""
     came: dict[int, Came] = {}
     for index, one in stored:
         came[index] = came.get(index, Came()) + one

@@ -38,8 +38,8 @@ struct ipc_event {
 
 /* Why questions to a peer wait. */
 enum ipc_hold {
-	IPC_HOLD_TRIAL = 1, /* ours: no mode has been chosen yet */
-	IPC_HOLD_PEACE = 2, /* the peer's: it measures */
+	IPC_HOLD_TRIAL = 1, /* no mode is chosen yet */
+	IPC_HOLD_LOCK = 2, /* the peer holds the trial lock */
 };
 
 /* Lets clients' questions to a peer (by its index) wait for a reason, or no longer. */

@@ -65,8 +65,8 @@ static int send_request(struct ipc_client *client, struct ipc_op *op, const stru
 		return index;
 	if (q->head.handler >= CAREFUL_HANDLERS)
 		return -EINVAL;
-	/* Only carefulds exchange PEACE: a client may not speak for the whole host. */
-	if (q->head.handler == CAREFUL_PEACE)
+	/* Only carefulds exchange TRIAL_LOCK: a client may not speak for the whole host. */
+	if (q->head.handler == CAREFUL_TRIAL_LOCK)
 		return -EPERM;
 	op->peer = q->head.peer;
 	op->handler = q->head.handler;

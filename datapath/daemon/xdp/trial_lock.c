@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Peace between hosts. If two hosts ask each other at once, the smaller ticket goes first. */
+/* See trial_lock.h. If two hosts ask each other at once, the smaller ticket goes first. */
 #include "daemon/xdp/trial_lock.h"
 
 #include <errno.h>
@@ -42,11 +42,11 @@ bool xdp_trial_is_quiet(struct trial *t, uint32_t peer)
 
 void xdp_trial_lock_end(struct trial *t, uint32_t peer)
 {
-	if (!t->peace_ns[peer])
+	if (!t->lock_ns[peer])
 		return;
-	t->peace_ns[peer] = 0;
-	t->peaces--;
-	ipc_hold(t->ipc, peer, IPC_HOLD_PEACE, false);
+	t->lock_ns[peer] = 0;
+	t->locks--;
+	ipc_hold(t->ipc, peer, IPC_HOLD_LOCK, false);
 	/* Now it is our turn, before clients' data. */
 	if (t->wanted && xdp_trial_is_up(xdp_trial_peer(t, peer).state))
 		t->due_ns[peer] = clock_now_ns();
@@ -55,19 +55,19 @@ void xdp_trial_lock_end(struct trial *t, uint32_t peer)
 static int give(struct trial *t, uint32_t peer, const uint32_t *args)
 {
 	uint64_t ticket = (uint64_t)args[1] << 32 | args[2];
-	uint32_t for_ms = args[0] < CAREFUL_PEACE_MS ? args[0] : CAREFUL_PEACE_MS;
+	uint32_t for_ms = args[0] < CAREFUL_TRIAL_LOCK_MS ? args[0] : CAREFUL_TRIAL_LOCK_MS;
 
 	if (!for_ms) {
 		xdp_trial_lock_end(t, peer);
 		return 0;
 	}
 	/* One host at a time measures. While we ask, our own question is under way. */
-	if (t->running || (t->peaces && !t->peace_ns[peer]) ||
+	if (t->running || (t->locks && !t->lock_ns[peer]) ||
 	    (t->asking ? ticket <= t->ticket : busy(t, peer)))
 		return -EBUSY;
-	t->peaces += !t->peace_ns[peer];
-	t->peace_ns[peer] = clock_in_ms(for_ms);
-	ipc_hold(t->ipc, peer, IPC_HOLD_PEACE, true);
+	t->locks += !t->lock_ns[peer];
+	t->lock_ns[peer] = clock_in_ms(for_ms);
+	ipc_hold(t->ipc, peer, IPC_HOLD_LOCK, true);
 	return 0;
 }
 
@@ -89,8 +89,8 @@ int xdp_trial_lock_ask(const struct trial *t, const uint32_t *peers, uint32_t co
 {
 	uint32_t args[CAREFUL_AM_ARGS];
 
-	ask_args(t, CAREFUL_PEACE_MS, args);
-	return xdp_trial_ask_all(t->instance, peers, count, CAREFUL_PEACE, args,
+	ask_args(t, CAREFUL_TRIAL_LOCK_MS, args);
+	return xdp_trial_ask_all(t->instance, peers, count, CAREFUL_TRIAL_LOCK, args,
 				 clock_in_ms(TRIAL_ASK_MS), first);
 }
 
@@ -105,10 +105,10 @@ void xdp_trial_lock_release(const struct trial *t, uint32_t peer)
 	uint32_t args[CAREFUL_AM_ARGS];
 
 	ask_args(t, 0, args);
-	careful_request(t->instance, peer, CAREFUL_PEACE, args, NULL, 0, on_told, NULL);
+	careful_request(t->instance, peer, CAREFUL_TRIAL_LOCK, args, NULL, 0, on_told, NULL);
 }
 
 int xdp_trial_lock_serve(struct trial *t)
 {
-	return careful_handle(t->instance, CAREFUL_PEACE, on_asked, t);
+	return careful_handle(t->instance, CAREFUL_TRIAL_LOCK, on_asked, t);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Peace: while a peer tries XDP modes, only the peer's own trial moves data between the two hosts.
- * This file gives peace to peers, asks peers for peace, and checks that a peer is quiet enough. */
+/* The trial lock: while its holder tries XDP modes, only the trial moves data between the two
+ * hosts. This file grants the lock, asks peers for it, and checks that a peer is quiet enough. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,15 +8,15 @@
 
 #include "daemon/xdp/xdp_trial.h"
 
-/* Begins to answer peers that ask for peace. */
+/* Begins to answer peers that ask for the lock. */
 int xdp_trial_lock_serve(struct trial *trial);
-/* Ends the peace that the peer was given, if any. */
+/* Ends the lock of a peer, if it holds one. */
 void xdp_trial_lock_end(struct trial *trial, uint32_t peer);
 /* Asks all peers at once (xdp_trial_ask_all()). -EBUSY: not now; another -errno: not with this peer. */
 int xdp_trial_lock_ask(const struct trial *trial, const uint32_t *peers, uint32_t count,
 		       uint32_t *first);
-/* Tells a peer that our trial is over. Nobody waits for the answer: the peer ends the peace on its
- * own after CAREFUL_PEACE_MS. */
+/* Tells a peer that our trial is over, without waiting for the answer: the lock ends by itself
+ * after CAREFUL_TRIAL_LOCK_MS. */
 void xdp_trial_lock_release(const struct trial *trial, uint32_t peer);
 
 /* Returns careful_peer_info(), or state CAREFUL_PEER_NONE if that fails. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Runs a trial of XDP modes within one round of the loop. Asks the peer for peace, tries the modes
- * in turns, each change in a new epoch, and keeps the better one. A failed trial ends in the
- * driver's mode. Nothing is lost, because only the trial's own data is under way. */
+/* Runs a trial of XDP modes within one round of the loop. Asks the peer for the trial lock, tries
+ * the modes in turns, each change in a new epoch, and keeps the better one. A failed trial ends in
+ * the driver's mode. Nothing is lost, because only the trial's own data is under way. */
 #include "daemon/xdp/xdp_trial.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ enum {
 	CHANGE_MS = 100, /* for the last change: old buffers return, a new epoch begins */
 	MEET_MS = 50, /* for the sessions with the other peers to return */
 	AGAIN_MS = 1000, /* after a peer was busy or late to answer; doubles each time */
-	UNMET_MAX = 6, /* attempts without peace */
+	UNMET_MAX = 6, /* attempts without the lock */
 	QUIET_MS = 20, /* between two checks that nothing is under way */
 	QUIET_TRIES = 25, /* checks that fail before the attempt counts as unmet */
 	TRIES = 3, /* trials that may fail; a busy machine is late now and then */
@@ -35,7 +35,7 @@ enum {
 /*
  * A trial under way.
  *
- * @given:  all peers gave peace
+ * @given: all peers granted the lock
  * @cut:    a change of mode took the link down
  * @downs:  times that the link went down before the trial
  * @others: other peers that keep still, because each mode is a new epoch for them, too
@@ -67,7 +67,7 @@ static struct careful_device_info device_of(const struct trial *t)
 	return info.device;
 }
 
-static int ask_peace(struct attempt *a)
+static int ask_lock(struct attempt *a)
 {
 	struct trial *t = a->trial;
 	uint32_t count = a->others_count, first;
@@ -261,7 +261,7 @@ static void welcome_late(const struct attempt *a)
 			t->due_ns[i] = clock_now_ns();
 }
 
-/* Ends the peace and leaves the peers their turn. */
+/* Releases the lock and lets the peers try. */
 static void let_go(struct attempt *a)
 {
 	struct trial *t = a->trial;
@@ -282,17 +282,17 @@ static void let_go(struct attempt *a)
 	welcome_late(a);
 }
 
-/* Handles an attempt without peace. After UNMET_MAX of them the driver's mode stays. */
+/* Handles an attempt without the lock. After UNMET_MAX of them the driver's mode stays. */
 static void unmet(struct trial *t, uint32_t peer, int rc)
 {
 	if (rc && rc != -EBUSY && rc != -ECONNRESET && rc != -ETIMEDOUT)
-		return; /* this peer does not support peace */
+		return; /* this peer does not support the lock */
 	if (++t->unmet < UNMET_MAX) {
 		try_again(t, peer);
 		return;
 	}
-	log_line("XDP: not measured: %u times a peer was busy or did not answer in time; %s, the "
-		 "driver's; `carefulctl up` measures again",
+	log_line("XDP: not measured, because a peer was busy or late (%u attempts); the driver's "
+		 "%s stays; `carefulctl up` measures again",
 		 t->unmet, name_of(device_of(t).xdp_mode));
 	over(t, CAREFUL_XDP_BY_DRIVER);
 }
@@ -303,8 +303,8 @@ static void run(struct attempt *a)
 	int rc;
 
 	xdp_mode_alone(t->instance, a->peer);
-	rc = ask_peace(a);
-	if (rc || t->peaces) {
+	rc = ask_lock(a);
+	if (rc || t->locks) {
 		let_go(a);
 		unmet(t, a->peer, rc);
 		return;
@@ -322,14 +322,14 @@ static void run(struct attempt *a)
 
 bool xdp_trial_is_on(const struct trial *t, uint32_t peer)
 {
-	return t->running || t->peace_ns[peer];
+	return t->running || t->lock_ns[peer];
 }
 
 /* Reports whether nothing is under way with any peer: a new epoch would lose it. */
 static bool all_quiet(struct attempt *a)
 {
 	struct trial *t = a->trial;
-	bool quiet = xdp_trial_is_quiet(t, a->peer) && !t->peaces;
+	bool quiet = xdp_trial_is_quiet(t, a->peer) && !t->locks;
 
 	for (uint32_t i = 0; i < t->peers_max; i++) {
 		uint32_t state = i == a->peer ? 0 : xdp_trial_peer(t, i).state;
@@ -349,13 +349,13 @@ void xdp_trial_poll(struct trial *t)
 	struct attempt a;
 	uint64_t now_ns;
 
-	if (!t->wanted && !t->peaces)
+	if (!t->wanted && !t->locks)
 		return;
 	now_ns = clock_now_ns();
 	for (uint32_t i = 0; i < t->peers_max; i++) {
-		if (t->peace_ns[i] && now_ns >= t->peace_ns[i])
+		if (t->lock_ns[i] && now_ns >= t->lock_ns[i])
 			xdp_trial_lock_end(t, i);
-		if (!t->wanted || !t->due_ns[i] || now_ns < t->due_ns[i] || t->peace_ns[i])
+		if (!t->wanted || !t->due_ns[i] || now_ns < t->due_ns[i] || t->lock_ns[i])
 			continue;
 		t->due_ns[i] = 0;
 		a = (struct attempt){ .trial = t, .peer = i };
@@ -381,11 +381,11 @@ int xdp_trial_timeout_ms(const struct trial *t)
 {
 	uint64_t now_ns, first = UINT64_MAX;
 
-	if (!t->wanted && !t->peaces)
+	if (!t->wanted && !t->locks)
 		return -1;
 	for (uint32_t i = 0; i < t->peers_max; i++) {
-		if (t->peace_ns[i] && t->peace_ns[i] < first)
-			first = t->peace_ns[i];
+		if (t->lock_ns[i] && t->lock_ns[i] < first)
+			first = t->lock_ns[i];
 		else if (t->wanted && t->due_ns[i] && t->due_ns[i] < first)
 			first = t->due_ns[i];
 	}

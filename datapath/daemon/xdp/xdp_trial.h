@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* --xdp auto: tries native and generic mode in turns with the first peer that gives peace, keeps
- * the better one and remembers it. Also gives peace to peers for their trials. */
+/* --xdp auto: tries native and generic mode in turns with the first peer that grants the trial
+ * lock, keeps the better one and remembers it. Also grants the lock to peers for their trials. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,15 +15,15 @@
 /*
  * @drivers:  the driver's mode
  * @wanted:   no mode was chosen yet
- * @asking:   we ask for peace: peers that ask us need a larger @ticket
- * @running:  a trial runs; no peer gets peace
+ * @asking: we ask for the lock: peers that ask us need a larger @ticket
+ * @running: a trial runs; no peer gets the lock
  * @failed:   trials that began and failed
- * @unmet:    attempts without peace
+ * @unmet: attempts without the lock
  * @again_ns: no attempt before this time
  * @due_ns:   when to try with each peer; 0: not at all
  * @moved:    1 plus frames to and from each peer at the last check for quiet; 0: none yet
- * @peace_ns: until when we keep the peace that each peer asked for; 0: none
- * @peaces:   number of peace_ns that are not 0
+ * @lock_ns: when the lock of each peer ends; 0: none
+ * @locks: number of peers that hold our lock
  */
 struct trial {
 	struct careful *instance;
@@ -41,12 +41,12 @@ struct trial {
 	uint64_t ticket;
 	uint64_t due_ns[CAREFUL_PEERS_MAX];
 	uint64_t moved[CAREFUL_PEERS_MAX];
-	uint64_t peace_ns[CAREFUL_PEERS_MAX];
-	uint32_t peaces;
+	uint64_t lock_ns[CAREFUL_PEERS_MAX];
+	uint32_t locks;
 };
 
 /* Puts the remembered mode into effect, or holds clients' questions until the trial with their
- * peer. Serves peers' requests for peace in either case. */
+ * peer. Serves peers' requests for the lock in either case. */
 int xdp_trial_init(struct trial *trial, struct careful *instance, struct ipc *ipc,
 		   const struct daemon_options *options);
 /* Handles a peer's new state; called from careful_peer_watch(). */

@@ -242,9 +242,8 @@ int xsk_say_memlock(uint64_t bytes, struct careful_error *error)
 
 	getrlimit(RLIMIT_MEMLOCK, &limit);
 	return refuse(error, -ENOBUFS,
-		      "%llu KiB of buffers, with what this user has locked already, are more than "
-		      "the %llu KiB that may be locked in memory (ulimit -l): raise that, or run "
-		      "with CAP_IPC_LOCK",
+		      "%llu KiB of buffers and this user's locked memory exceed the limit of %llu "
+		      "KiB (ulimit -l): raise the limit, or run with CAP_IPC_LOCK",
 		      (unsigned long long)bytes >> 10, (unsigned long long)limit.rlim_cur >> 10);
 }
 
@@ -261,8 +260,8 @@ int xsk_say_zerocopy(const struct xsk_port *port, int rc, struct careful_error *
 	if (port->netdev.deaf)
 		return refuse(error, -EOPNOTSUPP,
 			      "%s: with zero-copy driver %s wakes the wrong interrupt, so that no "
-			      "frame passes: boot Linux 7.0, in whose source that is mended, or "
-			      "omit --require-zerocopy",
+			      "frame passes: boot Linux 7.0, which fixes that, or omit "
+			      "--require-zerocopy",
 			      ifname, driver);
 	return refuse(error, -EOPNOTSUPP,
 		      "%s: driver %s refuses zero-copy (%s): %s; or omit --require-zerocopy",

@@ -497,9 +497,9 @@ enum careful_scratch_handler {
  * ticket, high and low. Answer 0: nothing is under way from here to the sender, and nothing begins
  * until the measurement is over or that time has passed. EBUSY: something is under way, or this
  * host measures; if both ask at once, the larger ticket is granted. */
-enum careful_peace_handler {
-	CAREFUL_PEACE = 176,
-	CAREFUL_PEACE_MS = 3000, /* upper limit of the duration */
+enum careful_trial_lock_handler {
+	CAREFUL_TRIAL_LOCK = 176,
+	CAREFUL_TRIAL_LOCK_MS = 3000, /* upper limit of the duration */
 };
 
 #ifndef CAREFUL_CDEF

@@ -166,7 +166,7 @@ def test_doctor__fix_leaves_one_queue_where_none_is_steered_to(wired: Host) -> N
     ("mtu", "peers", "said"),
     [
         (1500, 129, "129 peers need 516 receive buffers (4 each); 512 are guaranteed"),
-        (9000, 128, "MTU 9000: a frame fills 3 receive buffers, a window of 4"),
+        (9000, 128, "MTU 9000: a frame fills 3 receive buffers, but a window of 4"),
     ],
 )
 def test_doctor__window_is_too_small(
@@ -252,7 +252,7 @@ def test_doctor__another_program(wired: Host) -> None:
         (["prlimit", "--nofile=32"], "at most 32 open files"),
         (
             ["setpriv", "--bounding-set=-sys_resource,-ipc_lock", "prlimit", "--memlock=65536"],
-            "the 64 KiB that may be locked in memory (ulimit -l)",
+            "exceed the limit of 64 KiB (ulimit -l)",
         ),
         (["setpriv", "--bounding-set=-all,+net_admin,+net_raw,+bpf"], "CAP_PERFMON is missing"),
     ],

@@ -102,7 +102,7 @@ def test_hear__a_block_that_is_none_is_its_host_s_failure(put: Put, block: objec
     chain[2].finishing = True
     put._hear(chain, 0, {"sent": block}, BLOCKS)
     assert chain[0].member.error == f"forwarded block {block!r}, which does not exist"
-    assert chain[1].member.error == "nothing arrived: h1, before it, failed"
+    assert chain[1].member.error == "nothing arrived: the host before it, h1, failed"
     assert [(one.have, one.finishing) for one in chain[:2]] == [(set(), False)] * 2
     assert not chain[2].is_over
 

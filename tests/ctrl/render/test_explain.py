@@ -246,7 +246,7 @@ def test_draw__live_messages_of_a_path_that_was_not_measured(store: Store) -> No
 
 def test_text__names_what_is_measured_and_why(store: Store) -> None:
     text = report.text(found(store))
-    assert "nobody tunes it" in text
+    assert "not being tuned" in text
     assert "measured: mean latency of live messages" in text
     assert "at the start, by measure blackbox" in text
     assert "a note" in text
@@ -351,12 +351,12 @@ def test_tried__says_so_and_predicts_nothing(
         assert each["net_tx_bytes"] == 1
         assert each["measured_us"] == pytest.approx(80, rel=0.05)
         said = (
-            "1 KiB: the best of 2 ways that were tried on live messages: fragments of 512 bytes, "
+            "1 KiB: the best of 2 settings tried on live messages: fragments of 512 bytes, "
             f"kicks of 1 or more; {each['measured_us']:.1f} µs measured; nothing is predicted"
         )
         assert said in text
         assert "1 KiB, kicks of 65536 → 1 bytes or more" in text
     else:
         assert each["standing"].startswith("as before")
-        assert "1 KiB: 2 other ways to send them were tried; none is certainly faster" in text
+        assert "1 KiB: 2 other settings were tried; none is certainly faster" in text
     json.dumps(one)

@@ -1558,10 +1558,10 @@ static void test_handshakes__without_an_answer_yield(void)
 	assert(!server->clients);
 }
 
-/* SIGNATURE delays everybody, and PEACE acts for the whole host. */
+/* SIGNATURE delays all traffic, and TRIAL_LOCK acts for the whole host. */
 static void test_user__asks_what_is_roots(void)
 {
-	struct careful_ipc peace = { .op = CAREFUL_IPC_REQUEST, .handler = CAREFUL_PEACE };
+	struct careful_ipc lock = { .op = CAREFUL_IPC_REQUEST, .handler = CAREFUL_TRIAL_LOCK };
 	struct careful_ipc signature = { .op = CAREFUL_IPC_SIGNATURE, .id = 4 };
 	const struct careful_signature s = { .kind = CAREFUL_IPC_REQUEST };
 	struct careful_ipc burst = { .op = CAREFUL_IPC_BURST };
@@ -1571,14 +1571,14 @@ static void test_user__asks_what_is_roots(void)
 	user = 1000;
 	fd = client();
 	user = 0;
-	peace.peer = connect_peer(fd, 0x0a000001);
-	peace.id = 3;
-	ask(fd, peace, NULL, 0);
+	lock.peer = connect_peer(fd, 0x0a000001);
+	lock.id = 3;
+	ask(fd, lock, NULL, 0);
 	assert(answered(fd, 3)->head.status == -EPERM);
 	ask(fd, signature, &s, sizeof(s));
 	assert(answered(fd, 4)->head.status == -EPERM);
 	assert((uint32_t)operations() == before);
-	burst.peer = peace.peer;
+	burst.peer = lock.peer;
 	measured = &c->measured[ipc_peer_index(server, burst.peer)];
 	times = *measured;
 	memset(server->bursts_ns, 0, sizeof(server->bursts_ns));
@@ -1587,7 +1587,7 @@ static void test_user__asks_what_is_roots(void)
 		assert(answered(fd, burst.id)->head.status == (burst.id == 5 ? 0 : -EALREADY));
 	}
 	assert(*measured == times + 1); /* everybody's data waits for its end */
-	careful_peer_close(c, (uint32_t)ipc_peer_index(server, peace.peer));
+	careful_peer_close(c, (uint32_t)ipc_peer_index(server, lock.peer));
 	close(fd);
 	turn();
 	assert(!server->clients);
@@ -1808,7 +1808,7 @@ static void test_signature__one_a_round(void)
 	turn();
 }
 
-/* During a peer's peace, requests to it wait, and requests to another peer do not. */
+/* While a peer holds the trial lock, requests to it wait; requests to another peer do not. */
 static void test_hold__questions_to_one_peer_wait(void)
 {
 	int fds[2] = { client(), client() };
@@ -1818,7 +1818,7 @@ static void test_hold__questions_to_one_peer_wait(void)
 	uint32_t index = (uint32_t)ipc_peer_index(server, peers[0]);
 	struct answer *a;
 
-	ipc_hold(server, index, IPC_HOLD_PEACE, true);
+	ipc_hold(server, index, IPC_HOLD_LOCK, true);
 	ipc_hold(server, index, IPC_HOLD_TRIAL, true);
 	ipc_hold(server, index, IPC_HOLD_TRIAL, false);
 	ask(fds[0], head, "", 0);
@@ -1828,7 +1828,7 @@ static void test_hold__questions_to_one_peer_wait(void)
 	s = signature_to(peers[0], CAREFUL_IPC_REQUEST);
 	ask(fds[1], (struct careful_ipc){ .op = CAREFUL_IPC_SIGNATURE, .id = 61 }, &s, sizeof(s));
 	assert(!next_answer(fds[1]));
-	ipc_hold(server, index, IPC_HOLD_PEACE, false);
+	ipc_hold(server, index, IPC_HOLD_LOCK, false);
 	turn();
 	assert(!server->held_count && operation('r'));
 	end(operation('r'), 0, 0, "", 0);

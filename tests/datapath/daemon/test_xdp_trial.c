@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A trial of the XDP modes, with peers that grant peace for it, refuse it, or fall silent in its
- * middle; and the peace that is granted to others. Tests no figure, so it holds on any machine.
+ * A trial of the XDP modes with peers that grant the trial lock, refuse it, or fall silent; and our
+ * lock for peers. It tests no figure, so it passes on any machine.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -58,8 +58,8 @@ static struct daemon_options options = { .state_dir = STATE_DIR };
 static atomic_bool stop;
 static atomic_int gets_left; /* before it does; -1: never */
 static atomic_bool silent;
-static atomic_int peaces; /* requests for peace */
-static int peace_answer;
+static atomic_int locks; /* requests for the lock */
+static int lock_answer;
 
 void ipc_hold(struct ipc *ipc, uint32_t peer, enum ipc_hold why, bool on)
 {
@@ -94,27 +94,27 @@ static void on_their_probe(const struct careful_message *message, void *user)
 	careful_reply(message, 0, args, NULL, 0);
 }
 
-static void on_their_peace(const struct careful_message *message, void *user)
+static void on_lock(const struct careful_message *message, void *user)
 {
 	(void)user;
-	peaces += message->args[0] != 0;
-	careful_reply(message, message->args[0] ? peace_answer : 0, NULL, NULL, 0);
+	locks += message->args[0] != 0;
+	careful_reply(message, message->args[0] ? lock_answer : 0, NULL, NULL, 0);
 }
 
-static pthread_t begin_trial(int serves_peace)
+static pthread_t begin_trial(int serves_locks)
 {
 	pthread_t thread;
 
 	ends_open(&ends, MTU);
 	memset(held, 0, sizeof(held));
 	gets_left = -1;
-	peaces = peace_answer = 0;
+	locks = lock_answer = 0;
 	stop = false;
 	careful_handle(ends.c[1], CAREFUL_PROBE, on_their_probe, NULL);
 	CHECK_EQ(scratch_serve(ends.c[1]), 0);
 	careful_handle(ends.c[1], ECHO, echo, NULL);
-	if (serves_peace)
-		careful_handle(ends.c[1], CAREFUL_PEACE, on_their_peace, NULL);
+	if (serves_locks)
+		careful_handle(ends.c[1], CAREFUL_TRIAL_LOCK, on_lock, NULL);
 	CHECK_EQ(xdp_trial_init(&trial, ends.c[0], NULL, &options), 0);
 	CHECK(!pthread_create(&thread, NULL, peer_thread, NULL));
 	pair_enter(&ends.pair, 0); /* as carefuld is, where the interface's number is its own */
@@ -218,11 +218,11 @@ static void test_trial__measures_decides_and_nothing_is_lost(void)
 		CHECK(the_peer().epochs >= XDP_ARMS); /* one for each change */
 	nothing_is_held();
 	ask();
-	tries = peaces;
+	tries = locks;
 	CHECK(tries >= 1);
 	xdp_trial_peer_changed(&trial, (uint32_t)ends.peer, CAREFUL_PEER_UP);
 	xdp_trial_poll(&trial);
-	CHECK_EQ(peaces, tries); /* one request per try */
+	CHECK_EQ(locks, tries); /* one request per try */
 	end_trial(thread);
 	ends_close(&ends); /* nothing lost, no epoch broken */
 	forget();
@@ -234,7 +234,7 @@ static void test_trial__a_peer_that_falls_silent_leaves_the_drivers_mode(void)
 
 	meet_only();
 	for (int i = 1; i <= TRIES; i++) {
-		while (trial.failed < (uint32_t)i) { /* peace may come late on a busy machine */
+		while (trial.failed < (uint32_t)i) { /* the lock may come late on a busy machine */
 			gets_left = 40; /* in the middle of an arm */
 			next_try();
 		}
@@ -347,7 +347,7 @@ static void test_trial__a_peer_that_answers_late_is_asked_again(void)
 	while (!silent)
 		;
 	xdp_trial_poll(&trial);
-	CHECK_EQ(peaces, 0);
+	CHECK_EQ(locks, 0);
 	CHECK_EQ(trial.failed, 0);
 	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_PENDING);
 	CHECK_EQ(held[0][ends.peer], 0);
@@ -355,7 +355,7 @@ static void test_trial__a_peer_that_answers_late_is_asked_again(void)
 	gets_left = -1;
 	ask();
 	next_try();
-	CHECK(peaces >= 1);
+	CHECK(locks >= 1);
 	end_trial(thread);
 	ends_close(&ends);
 	forget();
@@ -387,7 +387,7 @@ static void test_trial__a_peer_that_comes_up_meanwhile_is_not_forgotten(void)
 	ends_close(&ends);
 }
 
-static void test_trial__a_peer_that_knows_no_peace_is_left_alone(void)
+static void test_trial__a_peer_that_grants_no_lock_is_left_alone(void)
 {
 	pthread_t thread = begin_trial(0);
 
@@ -409,33 +409,33 @@ static void test_trial__a_busy_peer_is_asked_again_when_it_is_quiet(void)
 	uint64_t before = clock_now_ns();
 	int asked;
 
-	peace_answer = -EBUSY;
+	lock_answer = -EBUSY;
 	meet();
 	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_PENDING);
 	CHECK_EQ(held[0][ends.peer], 0); /* data may flow meanwhile */
 	CHECK(trial.due_ns[ends.peer] > before + AGAIN_MS * 1000000ull);
 	ask(); /* all earlier answers have come */
-	asked = peaces;
+	asked = locks;
 	CHECK_EQ(asked, 1);
 	trial.due_ns[ends.peer] = 1;
 	xdp_trial_poll(&trial);
-	CHECK_EQ(peaces, asked); /* there was traffic */
-	peace_answer = 0;
+	CHECK_EQ(locks, asked); /* there was traffic */
+	lock_answer = 0;
 	while (device().xdp_by == CAREFUL_XDP_BY_PENDING && !trial.failed)
 		next_try();
-	CHECK(peaces > asked);
+	CHECK(locks > asked);
 	end_trial(thread);
 	ends_close(&ends);
 	forget();
 }
 
-/* Each attempt without peace counts, and the next one comes later. */
+/* Each attempt without the lock counts, and the next one comes later. */
 static void test_trial__a_peer_that_is_always_busy_leaves_the_drivers_mode(void)
 {
 	pthread_t thread = begin_trial(1);
 	uint64_t due_ns = 0;
 
-	peace_answer = -EBUSY;
+	lock_answer = -EBUSY;
 	meet_only();
 	for (uint32_t i = 1; i <= UNMET_MAX; i++) {
 		while (trial.unmet < i)
@@ -454,8 +454,8 @@ static void test_trial__a_peer_that_is_always_busy_leaves_the_drivers_mode(void)
 	ends_close(&ends);
 }
 
-/* The end of peace does not wait for a silent peer. */
-static void test_trial__the_end_of_peace_waits_for_nobody(void)
+/* The end of the lock does not wait for a silent peer. */
+static void test_trial__the_end_of_the_lock_waits_for_no_answer(void)
 {
 	pthread_t thread = begin_trial(1);
 	struct attempt one = { .trial = &trial, .peer = (uint32_t)ends.peer, .given = true };
@@ -536,7 +536,7 @@ static int xdp_trial_lock_of(uint32_t for_ms, uint64_t ticket)
 	return give(&theirs, 0, args);
 }
 
-static void test_peace__of_one_host_at_a_time(void)
+static void test_lock__is_held_by_one_host_at_a_time(void)
 {
 	const uint32_t args[4] = { 100, 0, 1 };
 
@@ -547,13 +547,13 @@ static void test_peace__of_one_host_at_a_time(void)
 	CHECK_EQ(give(&theirs, 1, args), 0);
 	CHECK_EQ(give(&theirs, 0, args), -EBUSY); /* two would disturb each other */
 	CHECK_EQ(give(&theirs, 1, args), 0); /* longer */
-	CHECK_EQ(theirs.peaces, 1);
+	CHECK_EQ(theirs.locks, 1);
 	xdp_trial_peer_changed(&theirs, 1, CAREFUL_PEER_FAILED);
 	CHECK_EQ(give(&theirs, 0, args), 0);
 	ends_close(&ends);
 }
 
-static void test_peace__one_measures_at_a_time_and_it_ends(void)
+static void test_lock__is_granted_to_one_host_and_ends(void)
 {
 	ends_open(&ends, MTU);
 	memset(held, 0, sizeof(held));
@@ -562,9 +562,9 @@ static void test_peace__one_measures_at_a_time_and_it_ends(void)
 	memset(held, 0, sizeof(held));
 	theirs.ticket = 1000;
 	CHECK_EQ(xdp_trial_lock_of(100000, 1), 0);
-	CHECK_EQ(held[1][0], IPC_HOLD_PEACE);
-	CHECK(theirs.peace_ns[0] <= clock_now_ns() + CAREFUL_PEACE_MS * 1000000ull);
-	CHECK(xdp_trial_timeout_ms(&theirs) <= CAREFUL_PEACE_MS + 1);
+	CHECK_EQ(held[1][0], IPC_HOLD_LOCK);
+	CHECK(theirs.lock_ns[0] <= clock_now_ns() + CAREFUL_TRIAL_LOCK_MS * 1000000ull);
+	CHECK(xdp_trial_timeout_ms(&theirs) <= CAREFUL_TRIAL_LOCK_MS + 1);
 	CHECK_EQ(xdp_trial_lock_of(0, 1), 0);
 	CHECK_EQ(held[1][0], 0);
 	theirs.running = true;
@@ -575,15 +575,15 @@ static void test_peace__one_measures_at_a_time_and_it_ends(void)
 	CHECK_EQ(xdp_trial_lock_of(100, 1000), -EBUSY);
 	CHECK_EQ(xdp_trial_lock_of(100, 1001), 0);
 	theirs.asking = false;
-	CHECK_EQ(held[1][0], IPC_HOLD_PEACE);
-	theirs.peace_ns[0] = 1; /* the asker has gone */
+	CHECK_EQ(held[1][0], IPC_HOLD_LOCK);
+	theirs.lock_ns[0] = 1; /* the asker has gone */
 	xdp_trial_poll(&theirs);
 	CHECK_EQ(held[1][0], 0);
-	CHECK_EQ(theirs.peaces, 0);
+	CHECK_EQ(theirs.locks, 0);
 	CHECK_EQ(xdp_trial_lock_of(100, 1), 0);
 	xdp_trial_peer_changed(&theirs, 0, CAREFUL_PEER_FAILED);
 	CHECK_EQ(held[1][0], 0);
-	CHECK_EQ(theirs.peaces, 0);
+	CHECK_EQ(theirs.locks, 0);
 	ends_close(&ends);
 }
 
@@ -595,14 +595,14 @@ int main(void)
 	RUN(test_trial__a_link_that_goes_down_for_it_is_not_tried_again);
 	RUN(test_trial__a_peer_that_answers_late_is_asked_again);
 	RUN(test_trial__a_peer_that_comes_up_meanwhile_is_not_forgotten);
-	RUN(test_trial__a_peer_that_knows_no_peace_is_left_alone);
+	RUN(test_trial__a_peer_that_grants_no_lock_is_left_alone);
 	RUN(test_trial__a_busy_peer_is_asked_again_when_it_is_quiet);
 	RUN(test_trial__a_peer_that_is_always_busy_leaves_the_drivers_mode);
-	RUN(test_trial__the_end_of_peace_waits_for_nobody);
+	RUN(test_trial__the_end_of_the_lock_waits_for_no_answer);
 	RUN(test_remembered__is_in_effect_at_once);
 	RUN(test_init__by_hand_measures_nothing);
 	RUN(test_init__without_a_link_measures_nothing);
-	RUN(test_peace__of_one_host_at_a_time);
-	RUN(test_peace__one_measures_at_a_time_and_it_ends);
+	RUN(test_lock__is_held_by_one_host_at_a_time);
+	RUN(test_lock__is_granted_to_one_host_and_ends);
 	return 0;
 }

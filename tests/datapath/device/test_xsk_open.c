@@ -453,7 +453,7 @@ static void test_open__what_the_process_lacks(void)
 	lacking(without_perfmon, CAREFUL_CHECK_PRIVILEGE, -EPERM, "CAP_PERFMON is missing");
 	lacking(without_files, CAREFUL_CHECK_FILES, -EMFILE, "at most 20 open files");
 	lacking(without_memlock, CAREFUL_CHECK_MEMLOCK, -ENOBUFS,
-		"the 64 KiB that may be locked in memory (ulimit -l)");
+		"exceed the limit of 64 KiB (ulimit -l)");
 }
 
 static void test_open__instance_in_use(void)

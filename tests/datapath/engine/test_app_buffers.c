@@ -27,7 +27,7 @@ static uint8_t *alloc(struct careful *c)
 	return payload;
 }
 
-/* Sends a message of the program; with its answer the buffer is free. */
+/* Sends a message that the program built in a send buffer. The answer frees the buffer. */
 static void round_trip(struct ends *ends, uint8_t fill)
 {
 	struct outcome outcome = { 0 };

@@ -110,7 +110,7 @@ class Curve:
         return self._slope(begin, len(self.bursts.marks) - 1)
 
     def _issuing(self) -> Array:
-        """The time without computation: the layer's own, even if D took longer."""
+        """Returns the layer's own time, without computation, even if D took longer."""
         return self.bursts.elapsed_us - self.bursts.computed_us
 
     @property

@@ -132,7 +132,7 @@ class Glance:
 
 
 def _middle(values: Sequence[float]) -> Estimate:
-    """Median: robust against single late messages."""
+    """Returns the median, which is robust against single late messages."""
     many = np.asarray(values, dtype=np.float64)
     value = median(many)
     spread = _OF_MEDIAN * median(np.abs(many - value)) / math.sqrt(len(many))
@@ -140,7 +140,7 @@ def _middle(values: Sequence[float]) -> Estimate:
 
 
 def _least(values: Sequence[float]) -> Estimate:
-    """The least is the undisturbed time; the lowest quarter gives its error."""
+    """Returns the least, which is the undisturbed time; the lowest quarter gives its error."""
     ordered = sorted(values)
     far = ordered[len(ordered) // 4] - ordered[0]
     return Estimate(ordered[0], math.hypot(far / 2, FLOOR * ordered[0]))

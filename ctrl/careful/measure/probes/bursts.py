@@ -135,7 +135,7 @@ class Session:
             text = "our carefuld cannot make signatures: it is older than this command"
             return CarefulError(errno.EOPNOTSUPP, text, self._client.name)
         if error.errno == errno.EPERM:
-            text = "only root can make signatures: carefuld serves nobody else meanwhile"
+            text = "only root can make signatures: carefuld serves no other program meanwhile"
             return CarefulError(errno.EPERM, text, self._client.name)
         frame_bytes = min(size_bytes, self.frame_bytes - _HEADERS_BYTES)
         found = explained(error, self._client.name, self.host, self._address, frame_bytes)

@@ -223,7 +223,7 @@ def _data(
 
 
 def _theil_sen(sizes: Array, times: Array) -> Array:
-    """Median of the slopes of pairs, and the median intercept to it: shape (2,)."""
+    """Returns the median slope of pairs, and the median intercept for it: shape (2,)."""
     if len(sizes) > _PAIRS_POINTS_MAX:
         order = np.argsort(sizes, kind="stable")
         half = len(order) // 2
@@ -237,7 +237,7 @@ def _theil_sen(sizes: Array, times: Array) -> Array:
 
 
 def _scale(residuals: Array, times: Array) -> float:
-    """Robust standard deviation of residuals; never 0, so that exact data have weights."""
+    """Returns a robust standard deviation; never 0, so that exact data have weights."""
     tiny = 1e-12 * (float(np.abs(times).max()) or 1.0)
     # The fit has two parameters: the line passes through two points, whose residuals are 0, and is
     # closer to the others than the true line.
@@ -246,7 +246,7 @@ def _scale(residuals: Array, times: Array) -> float:
 
 
 def _weighted(sizes: Array, times: Array, weights: Array) -> Array:
-    """Weighted least squares: intercept and slope; centred, so that no digits are lost."""
+    """Returns intercept and slope by least squares; centred, to lose no digits."""
     total = float(weights.sum())
     x_mean, y_mean = float(weights @ sizes) / total, float(weights @ times) / total
     x = sizes - x_mean
@@ -255,7 +255,7 @@ def _weighted(sizes: Array, times: Array, weights: Array) -> Array:
 
 
 def _reweighted(sizes: Array, times: Array, noise_us: float) -> tuple[Array, Array, float]:
-    """Bisquare regression from Theil and Sen's line; parameters, weights, scale."""
+    """Returns parameters, weights and scale of a bisquare regression from Theil and Sen's line."""
     beta = _theil_sen(sizes, times)
     scale = max(_scale(times - beta[0] - beta[1] * sizes, times), noise_us)
     weights = np.ones(len(times))
@@ -274,7 +274,7 @@ def _reweighted(sizes: Array, times: Array, noise_us: float) -> tuple[Array, Arr
 
 
 def _variance(residuals: Array, scale: float) -> float | None:
-    """Variance of a point about a bisquare fit, by Huber's asymptotics; None if undefined."""
+    """Returns the variance of a point about a bisquare fit by Huber's asymptotics, or None."""
     count = len(residuals)
     u = residuals / (_TUKEY * scale)
     inside = np.abs(u) < 1

@@ -75,7 +75,7 @@ def fit_piecewise(
 def _end_of_line(
     sizes: Array, times: Array, start: int, noise: float, look_ahead: int
 ) -> int | None:
-    """Index of the first point that is no longer on the line from `start`; None: all are."""
+    """Returns the index of the first point that leaves the line from `start`, or None."""
     for at in range(start + POINTS_MIN, len(sizes) - POINTS_MIN + 1):
         line = fit_line(sizes[start:at], times[start:at], noise_us=noise)
         if line.points_count < 3:
@@ -98,7 +98,7 @@ def _off(sizes: Array, times: Array, most: float) -> Array:
 
 
 def noise_us(sizes: Array, times: Array) -> float:
-    """Robust deviation of points from the line through their neighbours, whatever the regimes."""
+    """Returns a robust deviation from the line through neighbours, for any regimes."""
     if len(sizes) < 3:
         return 0.0
     share = (sizes[1:-1] - sizes[:-2]) / (sizes[2:] - sizes[:-2])
@@ -113,7 +113,7 @@ def _two(sizes: Array, times: Array, at: int, most: float) -> Array:
 
 
 def _squares(off: Array, most: float) -> float:
-    """Sum of squares; an anomaly counts at most `most`, under one line as under two."""
+    """Returns the sum of squares; each deviation counts at most `most`."""
     return float((np.minimum(np.abs(off), most) ** 2).sum())
 
 

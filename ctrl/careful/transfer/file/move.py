@@ -175,7 +175,7 @@ class Move(ABC):
         if kept is None:
             tell_lost(name, block_bytes, error, self.progress)
             return
-        what = f"{kept} of {self.attr.bytes} bytes are kept" if kept else "what arrived is kept"
+        what = f"{kept} of {self.attr.bytes} bytes are kept" if kept else "the part is kept"
         if isinstance(error, CarefulError):
             error.add(f"{what}; ", *RESUME)
         else:

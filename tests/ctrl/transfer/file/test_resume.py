@@ -134,7 +134,7 @@ def test_kept__not_known(ends: Ends) -> None:
     with pytest.raises(CarefulError) as caught:
         ends.run()
     known = f"{4 * BLOCK} of {len(DATA)} bytes are kept"
-    text = known if ends.is_get else "what arrived is kept"
+    text = known if ends.is_get else "the part is kept"
     assert f"; {text}; run the same command to resume" in str(caught.value)
 
 
