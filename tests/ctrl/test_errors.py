@@ -27,7 +27,7 @@ from careful.errors import CarefulError, LossError, from_os
         (errno.EAGAIN, BlockingIOError),
     ],
 )
-def test_careful_error__is_what_python_raises(number: int, kind: type[OSError]) -> None:
+def test_careful_error__is_pythons_own_error(number: int, kind: type[OSError]) -> None:
     with pytest.raises(kind) as caught:
         raise CarefulError(number, "why", "h2:x")
     assert isinstance(caught.value, CarefulError)

@@ -90,7 +90,7 @@ def test_best__without_scipy_chooses_among_the_rest_and_says_so() -> None:
     assert done.stdout.splitlines()[-1].startswith("not tried: strategy lp needs scipy: ")
 
 
-def test_need__says_who_needs_what(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_need__names_the_user_of_each_package(monkeypatch: pytest.MonkeyPatch) -> None:
     for package in EXTRAS:
         need(package, "this test")
     monkeypatch.setitem(sys.modules, "scipy", None)  # type: ignore[arg-type]
@@ -111,9 +111,7 @@ def test_need__in_a_checkout_names_its_setup(
 
 
 @pytest.mark.parametrize("package", EXTRAS)
-def test_need__of_debian_s_package_says_what_apt_has(
-    package: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_need__of_debians_package_names_apts(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """There pip is missing, or refuses (PEP 668)."""
     monkeypatch.setitem(sys.modules, package, None)  # type: ignore[arg-type]
     monkeypatch.setattr(extras, "__file__", f"{extras._DEBIAN}careful/extras.py")

@@ -60,7 +60,7 @@ def read(shown: Any) -> Read:
     return Read(shown if isinstance(shown, str) else shown._repr_html_())
 
 
-def test_rendered__escapes_whatever_a_peer_wrote() -> None:
+def test_rendered__escapes_a_peers_text() -> None:
     parts = [HOSTILE, "", Table(HOSTILE, (HOSTILE, "n"), [(alarm(HOSTILE), 3), ("x", 2.5)])]
     seen = read(html.rendered(parts))
     assert seen.tags.count("td") == 4
@@ -76,7 +76,7 @@ def test_table__has_numbers_on_the_right(text: str) -> None:
     assert "right" not in html.table(html.Grid("", ("a",), [(f"h{text}",)]))
 
 
-def test_status__shows_peers_and_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status__shows_peers_and_faults(monkeypatch: pytest.MonkeyPatch) -> None:
     one = replace(IN_EFFECT, peers=[replace(PEER, node=None, name=HOSTILE, state="failed")])
     monkeypatch.setattr(instances, "named_or_all", lambda *_: ["eth1"])
     monkeypatch.setattr(instances, "died", lambda: {"eth2": HOSTILE})
@@ -109,7 +109,7 @@ def test_measured__is_a_table_and_makes_plans() -> None:
     assert "bottleneck" in read(seen.model.plan(8192)).texts
 
 
-def test_report__of_a_transfer_shows_what_failed() -> None:
+def test_report__of_a_transfer_shows_failures() -> None:
     moved = Result(failures=[(HOSTILE, "no")], seconds=2.0)
     assert {"failed", "no", "files"} <= set(read(moved).texts)
     assert "failed" not in read(Result()).texts

@@ -90,7 +90,7 @@ static void test_group__charged_to_its_sender_s_window(void)
 		 CAREFUL_XDP_DROP_CREDIT);
 }
 
-static void test_group__who_is_refused(void)
+static void test_group__refuses_other_users(void)
 {
 	set_group(7);
 	/* A member that uses the cookie itself; and the cookie over the other family. */
@@ -158,7 +158,7 @@ static void run_family(void)
 {
 	RUN(test_group__admitted_by_its_cookie);
 	RUN(test_group__charged_to_its_sender_s_window);
-	RUN(test_group__who_is_refused);
+	RUN(test_group__refuses_other_users);
 	RUN(test_group__removed);
 	RUN(test_group__probe);
 	RUN(test_group__from_an_address_that_differs_in_one_byte);

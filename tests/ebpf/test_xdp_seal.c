@@ -109,7 +109,7 @@ static void test_sealed__malformed(void)
 }
 
 /* A forged ping's number does not prevent the timing of a true one. */
-static void test_sealed__pings_are_timed_whatever_came_before(void)
+static void test_sealed__pings_are_timed_after_any_frames(void)
 {
 	set_sealed(WINDOW);
 	CHECK_EQ(SEALED(.seq = TAKEN + 1, .type = CAREFUL_PING, .msg_id = 0x7fffffff,
@@ -132,7 +132,7 @@ static void test_all(const char *name)
 	RUN(test_sealed__numbers_come_in_any_order);
 	RUN(test_sealed__and_plain_do_not_mix);
 	RUN(test_sealed__malformed);
-	RUN(test_sealed__pings_are_timed_whatever_came_before);
+	RUN(test_sealed__pings_are_timed_after_any_frames);
 }
 
 int main(void)

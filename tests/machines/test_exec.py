@@ -23,7 +23,7 @@ from emulated.guest import begin, last_words
 TOKEN = b"0123456789abcdef"
 
 
-def test_begin__what_others_did_not_wait_for_is_read_over() -> None:
+def test_begin__skips_answers_to_earlier_clients() -> None:
     """The status of a command that timed out was once taken for the next command's."""
     late = PIECE.pack(1, 4) + b"text" + PIECE.pack(0, 1) + b"0"
     stream = io.BytesIO(late + TOKEN[:5] + TOKEN + PIECE.pack(0, 1) + b"3")
@@ -52,7 +52,7 @@ def asked(*argv: str) -> dict[str, object]:
     return {"token": TOKEN.decode(), "argv": argv, "cwd": "/", "env": dict(os.environ)}
 
 
-def test_agent__learns_late_that_who_asked_before_is_gone(
+def test_agent__learns_late_that_the_earlier_client_is_gone(
     port: tuple[Port, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The agent once ended the present user's command without an answer, so that user waited for
@@ -72,7 +72,7 @@ def test_agent__learns_late_that_who_asked_before_is_gone(
 
 
 @pytest.mark.parametrize("another", [False, True])
-def test_agent__who_asked_is_gone(
+def test_agent__client_is_gone(
     port: tuple[Port, int], another: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If no other user has come, the command of a user who left is ended."""

@@ -117,7 +117,7 @@ def test_files__zero_copy(machines: Machines) -> None:
 @pytest.mark.parametrize(
     "machines", [("6.18", "virtio", "--hosts", "1")], indirect=True, ids=["6.18-virtio"]
 )
-def test_zero_copy__refused_with_what_the_host_must_give(machines: Machines) -> None:
+def test_zero_copy__refused_with_the_hosts_settings(machines: Machines) -> None:
     refused = machines.tried("h1", "carefulctl", "up", "eth1", "--require-zerocopy", "--insecure")
     assert refused.returncode
     assert "driver virtio_net refuses zero-copy (Invalid argument): the host" in refused.stderr

@@ -115,7 +115,7 @@ static void test_stream__is_as_fast_as_full_frames(void)
 }
 
 /* When the second store begins, the first has left this end and is mostly on the path. */
-static void test_stream__waits_for_what_is_on_its_way(void)
+static void test_stream__waits_for_frames_under_way(void)
 {
 	begin_open(500, WINDOW);
 	stores(2, BYTES, 50);
@@ -210,7 +210,7 @@ int main(void)
 	RUN(test_burst__is_as_fast_as_full_frames);
 	RUN(test_burst__waits_behind_its_first);
 	RUN(test_stream__is_as_fast_as_full_frames);
-	RUN(test_stream__waits_for_what_is_on_its_way);
+	RUN(test_stream__waits_for_frames_under_way);
 	RUN(test_stream__waits_for_the_device);
 	RUN(test_message__waits_for_send_buffers);
 	RUN(test_idle__goes_as_planned);

@@ -72,12 +72,12 @@ static void disk_hangs(uint32_t kind)
 	}
 }
 
-static void test_get__to_a_disk_that_hangs_holds_up_nobody(void)
+static void test_get__to_a_hanging_disk_delays_no_other(void)
 {
 	disk_hangs(OP_GET);
 }
 
-static void test_store__on_a_disk_that_hangs_holds_up_nobody(void)
+static void test_store__on_a_hanging_disk_delays_no_other(void)
 {
 	disk_hangs(OP_STORE);
 }
@@ -98,8 +98,8 @@ static void test_copies__are_bounded(void)
 int main(void)
 {
 	sim_init();
-	RUN(test_get__to_a_disk_that_hangs_holds_up_nobody);
-	RUN(test_store__on_a_disk_that_hangs_holds_up_nobody);
+	RUN(test_get__to_a_hanging_disk_delays_no_other);
+	RUN(test_store__on_a_hanging_disk_delays_no_other);
 	RUN(test_copies__are_bounded);
 	cluster_destroy(cluster);
 	return 0;

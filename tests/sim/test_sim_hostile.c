@@ -117,7 +117,7 @@ static unsigned compare_times(uint64_t seed, uint32_t misdeeds)
 	return (unsigned)(beside_ns * 100 / alone_ns);
 }
 
-static void test_hostile__harms_nobody_else(void)
+static void test_hostile__harms_no_other(void)
 {
 	unsigned worst = 0;
 
@@ -148,7 +148,7 @@ static void check_effect(uint32_t misdeed)
 }
 
 /* Each misdeed, alone and with all others, occurs and harms no other node. */
-static void test_hostile__misdeeds_harm_nobody_else(void)
+static void test_hostile__misdeeds_harm_no_other(void)
 {
 	for (uint32_t i = 0; i <= MISDEEDS; i++) {
 		unsigned worst = 0;
@@ -215,8 +215,8 @@ static void test_hostile__seeds_that_failed(void)
 int main(void)
 {
 	sim_init();
-	RUN(test_hostile__harms_nobody_else);
-	RUN(test_hostile__misdeeds_harm_nobody_else);
+	RUN(test_hostile__harms_no_other);
+	RUN(test_hostile__misdeeds_harm_no_other);
 	RUN(test_hostile__proved_messages_are_accepted);
 	RUN(test_hostile__seeds_that_failed);
 	cluster_destroy(cluster);

@@ -119,7 +119,7 @@ static void test_loss__each_two_frames(void)
 }
 
 /* The link is down for 100 ms during a transfer, which continues soon afterwards. */
-static void test_flap__goes_on_when_the_link_returns(void)
+static void test_flap__continues_when_the_link_returns(void)
 {
 	uint64_t most_ns = 0;
 
@@ -147,7 +147,7 @@ int main(void)
 	RUN(test_loss__each_update_in_turn);
 	RUN(test_loss__each_control_message_in_turn);
 	RUN(test_loss__each_two_frames);
-	RUN(test_flap__goes_on_when_the_link_returns);
+	RUN(test_flap__continues_when_the_link_returns);
 	cluster_destroy(cluster);
 	return 0;
 }

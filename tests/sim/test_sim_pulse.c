@@ -137,7 +137,7 @@ static void test_host_tx__reads_all_that_there_is_room_for(void)
 }
 
 /* If the room is smaller than the pulse, the stage takes the room. */
-static void test_host_tx__takes_what_there_is_room_for(void)
+static void test_host_tx__takes_as_much_as_there_is_room(void)
 {
 	begin();
 	scene->options.rx_buffers = 8;
@@ -175,7 +175,7 @@ static void test_host_rx__copies(void)
 }
 
 /* At most half the window is held. */
-static void test_host_rx__takes_what_there_is_room_for(void)
+static void test_host_rx__takes_as_much_as_there_is_room(void)
 {
 	begin();
 	scene->options.rx_buffers = 8;
@@ -247,10 +247,10 @@ int main(void)
 	RUN(test_host_tx__reads);
 	RUN(test_host_tx__reads_at_least_the_pulse_of_net_tx);
 	RUN(test_host_tx__reads_all_that_there_is_room_for);
-	RUN(test_host_tx__takes_what_there_is_room_for);
+	RUN(test_host_tx__takes_as_much_as_there_is_room);
 	RUN(test_net_tx__kicks);
 	RUN(test_host_rx__copies);
-	RUN(test_host_rx__takes_what_there_is_room_for);
+	RUN(test_host_rx__takes_as_much_as_there_is_room);
 	RUN(test_store__writes);
 	RUN(test_store__takes_all_when_it_was_busy);
 	RUN(test_store__writes_many_small_fragments_at_once);

@@ -61,7 +61,7 @@ static void test_grant__is_paid_back_by_the_message(void)
 }
 
 /* A message that fits the window asks for no grant, even if the window is full. */
-static void test_grant__none_for_what_fits_a_window(void)
+static void test_grant__none_for_a_message_within_the_window(void)
 {
 	reserving(1, RESERVE);
 	sim_op(OP_STORE, 0, 2 * 600, 0);
@@ -139,7 +139,7 @@ int main(void)
 {
 	sim_init();
 	RUN(test_grant__is_paid_back_by_the_message);
-	RUN(test_grant__none_for_what_fits_a_window);
+	RUN(test_grant__none_for_a_message_within_the_window);
 	RUN(test_grant__a_long_path_is_filled);
 	RUN(test_loss__each_frame_in_turn);
 	RUN(test_faults__all_kinds);

@@ -134,7 +134,7 @@ def nothing_left(here: Host, there: Host) -> None:
 
 
 @pytest.mark.parametrize("misdeed", [one for one in rogue_program.MISDEEDS if one != "fills"])
-def test_rogue__harms_nobody_else(two: tuple[Host, Host], misdeed: str) -> None:
+def test_rogue__harms_no_other(two: tuple[Host, Host], misdeed: str) -> None:
     process = rogue(two[0], misdeed)
     goes_on(*two)
     process.terminate()
@@ -147,7 +147,7 @@ def test_rogue__harms_nobody_else(two: tuple[Host, Host], misdeed: str) -> None:
         assert "it is disconnected" in two[0].log
 
 
-def test_rogue__stands_still_and_dies(two: tuple[Host, Host]) -> None:
+def test_rogue__stalls_and_dies(two: tuple[Host, Host]) -> None:
     """It has all its operations under way, full rings, and never answers."""
     here, _ = two
     process = rogue(here, "fills")

@@ -207,7 +207,7 @@ def test_get__no_neighbour(shared_pair: tuple[Host, Host]) -> None:
     assert "10.77.0.200" in said
 
 
-def test_get__nobody_answers_there(hosts: Hosts) -> None:
+def test_get__no_host_answers_there(hosts: Hosts) -> None:
     a, _ = hosts()
     a.up()
     assert "is careful up" in refused(a, "get", "h2:f", a.own)

@@ -63,7 +63,7 @@ def test_short_queue__transfers_lose_nothing(hosts: Hosts, tmp_path: Path) -> No
         assert f"takes {peer['burst_frames']} frames at once" in shown
 
 
-def test_by_hand__says_what_was_found(hosts: Hosts, tmp_path: Path) -> None:
+def test_by_hand__reports_the_burst(hosts: Hosts, tmp_path: Path) -> None:
     """On an idle path, since the measurement interrupts other traffic to the host."""
     path = tmp_path / "hops.toml"
     path.write_text(HOPS.replace("g_us = 20", "g_us = 200"))

@@ -91,7 +91,7 @@ def test_line__fields_of_a_frame_alone(verdict: str, said: str) -> None:
     assert said in line
 
 
-def test_lost_count__what_waits_to_be_read_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_count__unread_records_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     one = capture.Capture(instances.Instance("eth1"), PORT)
     waiting = [capture._HEAD.pack(0, 64, 0, lib.CAREFUL_XDP_ADMITTED, 0)] * 3
 
@@ -361,7 +361,7 @@ def test_capture__wireshark_reads_it(two: list[Host], tmp_path: Path) -> None:
 
 
 @pytest.mark.lab
-def test_capture__wireshark_reads_what_keys_prove_and_seal(two: list[Host], tmp_path: Path) -> None:
+def test_capture__wireshark_reads_proved_and_sealed_frames(two: list[Host], tmp_path: Path) -> None:
     h1, h2 = two
     path = tmp_path / "frames.pcapng"
     for host in two:
@@ -415,7 +415,7 @@ def test_capture__the_heads_of_a_transfer_at_full_speed(two: list[Host], tmp_pat
 
 
 @pytest.mark.lab
-def test_capture__what_does_not_fit_is_counted(two: list[Host]) -> None:
+def test_capture__counts_frames_that_do_not_fit(two: list[Host]) -> None:
     """The ring is full before the capture reads it."""
     h1, h2 = two
     make_file(h2.export / "much", 64 << 20)

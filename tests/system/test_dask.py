@@ -57,7 +57,7 @@ def test_comm__ends(pair: tuple[Host, Host]) -> None:
     assert out.splitlines() == ["3221 taken", "last words", "closed", "closed", "nobody"]
 
 
-def test_comm__a_program_that_is_killed_is_noticed_by_who_reads(pair: tuple[Host, Host]) -> None:
+def test_comm__a_killed_program_is_noticed_by_its_reader(pair: tuple[Host, Host]) -> None:
     here, there = pair
     reads = program(there, "vanished")
     assert reads.stdout is not None

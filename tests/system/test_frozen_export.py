@@ -68,7 +68,7 @@ def test_frozen__others_are_served_and_down_ends(
         end_all(puts)
 
 
-def test_client__whose_file_system_hangs_stops_nobody_else(
+def test_client__with_a_hanging_file_system_stops_no_other(
     pair: tuple[Host, Host], tmp_path: Path
 ) -> None:
     """A FUSE server hangs while carefuld examines and closes a file on it."""
@@ -95,7 +95,7 @@ def test_client__whose_file_system_hangs_stops_nobody_else(
         wait_for(lambda: client.receive() or removed, "the end of the file")
 
 
-def test_get__to_a_frozen_disk_stops_nobody_else(
+def test_get__to_a_frozen_disk_stops_no_other(
     pair: tuple[Host, Host], tmp_path: Path, make_disk: MakeDisk
 ) -> None:
     a, b = pair

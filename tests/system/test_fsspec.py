@@ -74,7 +74,7 @@ print(fs.cat("file"))
     assert run(here, program) == data.hex() + "b'another'\n"
 
 
-def test_write__what_fails_leaves_nothing(pair: tuple[Host, Host]) -> None:
+def test_write__a_failure_leaves_nothing(pair: tuple[Host, Host]) -> None:
     here, there = pair
     (there.export / "there").write_bytes(b"old")
     program = """
@@ -158,7 +158,7 @@ print(fs.ls("", detail=False), fs.isdir("z"))
     ]
 
 
-def test_rm__of_a_link_leaves_what_it_leads_to(pair: tuple[Host, Host]) -> None:
+def test_rm__of_a_link_leaves_its_target(pair: tuple[Host, Host]) -> None:
     here, there = pair
     (there.export / "tree").mkdir()
     (there.export / "tree" / "file").touch()

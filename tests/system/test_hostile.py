@@ -38,7 +38,7 @@ def three(lab_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.mark.parametrize("misdeed", [one for one in rogue.MISDEEDS if one not in rogue.APART])
-def test_misdeed__harms_nobody_else(three: list[Host], misdeed: str) -> None:
+def test_misdeed__harms_no_other(three: list[Host], misdeed: str) -> None:
     server, honest, _ = three
     pid = server.pid
     address = server.lab.address("h1")

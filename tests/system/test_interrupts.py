@@ -25,7 +25,7 @@ def test_interrupts__the_same_command_goes_on(arena: Arena, number: int, kind: s
 
 
 @pytest.mark.parametrize(("way", "kind"), [("get", "tree"), ("put", "archive")])
-def test_interrupts__what_came_does_not_come_again(arena: Arena, way: str, kind: str) -> None:
+def test_interrupts__received_blocks_do_not_move_again(arena: Arena, way: str, kind: str) -> None:
     """So slow that only some files are complete when the command is killed."""
     case = Round(way, kind, (), ())
     arena.clear(case)

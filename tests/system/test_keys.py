@@ -38,7 +38,7 @@ def test_keys__files_there_and_back(keyed: Keyed) -> None:
     a.assert_nothing_lost()
 
 
-def test_keys__who_has_none_or_another_gets_nothing(keyed: Keyed) -> None:
+def test_keys__a_host_without_the_key_gets_nothing(keyed: Keyed) -> None:
     a, b = keyed.hosts
     a.up()  # without
     b.up("--keys", keyed.folder(b))

@@ -74,7 +74,7 @@ def test_blackbox__finds_where_the_bottleneck_of_gms_changes(
     assert transitions == [pytest.approx(asked_bytes, rel=0.10)]
 
 
-def test_model__predicts_what_a_message_takes(
+def test_model__predicts_a_messages_time(
     make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P1 section 5.4: 4 KiB over GAM x 100 in 1 to 10 fragments, from a black box's figures."""
@@ -103,7 +103,7 @@ def test_model__predicts_what_a_message_takes(
     assert within, f"{made}: off by {error:.2%}, planned over the least by {beyond:.2%}"
 
 
-def test_logp__finds_the_gap_and_what_two_senders_share(
+def test_logp__finds_the_gap_and_that_of_two_senders(
     make_lab: MakeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P4: the gap of one link, and twice that for two to one."""

@@ -331,7 +331,7 @@ def test_nbd__finds_the_only_instance(pair: tuple[Host, Host]) -> None:
     assert (here.own / "copy").read_bytes() == data
 
 
-def test_nbd__says_what_is_wrong(pair: tuple[Host, Host]) -> None:
+def test_nbd__names_the_fault(pair: tuple[Host, Host]) -> None:
     here, there = pair
     (there.export / "image").write_bytes(bytes(4096))
     assert "10.77.0.2:none: No such file" in failed(here, "path=none")

@@ -50,7 +50,7 @@ def test_reload__beside_a_transfer(pair: tuple[Host, Host]) -> None:
     assert finish(transfer)[0] == 130
 
 
-def test_reload__what_there_is_none_of(pair: tuple[Host, Host]) -> None:
+def test_reload__of_no_instance(pair: tuple[Host, Host]) -> None:
     a, _ = pair
     a.down()
     done = a.ctl("up", "eth1", "--reload", check=False)

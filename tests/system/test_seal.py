@@ -113,7 +113,7 @@ def transfer(a: Host, b: Host) -> None:
     ("seal", "protocol"),
     [("encrypt", "careful"), ("auth", "careful"), ("encrypt", "traditional")],
 )
-def test_seal__what_a_tap_sees(hosts: Hosts, seal: str, protocol: str) -> None:
+def test_seal__seen_by_a_tap(hosts: Hosts, seal: str, protocol: str) -> None:
     keyed = Keyed(*hosts(hosts=3)[:2])
     a, b = keyed.hosts
     keyed.up("--seal", seal, "--protocol", protocol)
@@ -155,7 +155,7 @@ def test_seal__forged_frames_change_nothing(hosts: Hosts) -> None:
 
 
 @pytest.mark.parametrize("seal", ["off", "encrypt"])
-def test_rogue__with_a_key_harms_nobody_else(hosts: Hosts, seal: str) -> None:
+def test_rogue__with_a_key_harms_no_other(hosts: Hosts, seal: str) -> None:
     server, honest, other = hosts(hosts=3)
     keyed = Keyed(server, honest)
     keyed.key(other, "new")

@@ -76,7 +76,7 @@ def test_of_process__without_probes_says_so() -> None:
 # --- what is missing
 
 
-def test_library__bcc_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library__bcc_missing_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     bpf.library.cache_clear()
     monkeypatch.setitem(sys.modules, "bcc", None)
     with pytest.raises(CarefulError, match="apt-get install python3-bpfcc"):
@@ -212,7 +212,7 @@ def refused(done: subprocess.CompletedProcess[str], status: int = 1) -> str:
 
 
 @pytest.mark.lab
-def test_trace__says_what_is_wrong_in_a_line(two: list[Host]) -> None:
+def test_trace__names_the_fault_in_a_line(two: list[Host]) -> None:
     ctl = two[0].ctl
     assert ".png or .svg" in refused(ctl("trace", "stages", "--plot", "x.gif", check=False), 2)
     said = refused(ctl("trace", "frames", "--instance", "nobody", check=False))

@@ -387,9 +387,7 @@ with careful.open("eth1") as node:
 """
 
 
-def test_auto__of_a_program_is_refused_and_says_what_to_do(
-    make_lab: MakeLab, tmp_path: Path
-) -> None:
+def test_auto__of_a_program_is_refused_with_advice(make_lab: MakeLab, tmp_path: Path) -> None:
     """A program's own queue cannot be measured, but plans can be applied to it."""
     lab = make_lab()
     job = lab.start("h1", sys.executable, "-c", OWN)

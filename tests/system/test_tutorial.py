@@ -38,7 +38,7 @@ def plain(text: str) -> str:
     return " ".join(re.sub(r"[\d.]+(x\d+)?|─+", "", text).split())
 
 
-def test_tutorial__does_what_it_says(
+def test_tutorial__output_is_the_pages(
     make_lab: MakeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")  # else tables fold

@@ -86,7 +86,7 @@ def test_auto__measures_with_the_first_peer_before_its_data(two: list[Host]) -> 
         assert host.log.count(MEASURING) == count
 
 
-def test_auto__peers_that_come_at_once_leave_nobody_undecided(hosts: Hosts) -> None:
+def test_auto__simultaneous_peers_are_all_decided(hosts: Hosts) -> None:
     """A mode needs a new epoch for every peer: all are quiet, and one measures at a time."""
     three = hosts(hosts=3, measures_xdp=True)
     for host in three:

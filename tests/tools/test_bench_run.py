@@ -174,7 +174,7 @@ def test_pair__serves_until_it_is_told_to_end(lab: Lab, pair: Path) -> None:
     assert finish(server) == (0, "", "")
 
 
-def test_help__says_what_both_is() -> None:
+def test_help__explains_both() -> None:
     done = subprocess.run(
         [sys.executable, TOOL, "speed", "--help"], capture_output=True, text=True, check=True
     )

@@ -25,7 +25,7 @@ def test_functions__are_those_that_are_exported(c_pages: ModuleType) -> None:
     assert len(found) == len(set(found))
 
 
-def test_page__has_what_the_header_says(c_pages: ModuleType) -> None:
+def test_page__agrees_with_the_header(c_pages: ModuleType) -> None:
     (one,) = (one for one in c_pages.functions() if one.name == "careful_region_add")
     page = c_pages.page(one, c_pages.structs())
     assert r"careful_region_add \- Registers a region" in page

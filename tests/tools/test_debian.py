@@ -31,7 +31,7 @@ def listed(group: str) -> list[str]:
     return [words[1] for line in lines if (words := line.split())[:1] == [group]]
 
 
-def test_control__the_build_needs_what_setup_installs() -> None:
+def test_control__build_dependencies_are_those_of_setup() -> None:
     """build-essential has the compiler and libc's headers."""
     wanted = names(field((DEBIAN / "control").read_text(), "Build-Depends"))
     own = {"gcc", "libc6-dev", "pkg-config", "python3-venv"}
@@ -69,7 +69,7 @@ def test_maintainer__is_not_debian() -> None:
         assert "debian.org" not in re.sub(r"https?://\S*", "", (DEBIAN / name).read_text())
 
 
-def test_source__has_what_a_package_of_an_upstream_has() -> None:
+def test_source__is_complete_like_an_upstreams() -> None:
     assert (DEBIAN / "source/format").read_text() == "3.0 (quilt)\n"
     assert re.search(r"^opts=.*\n?.* refs/tags/v", (DEBIAN / "watch").read_text(), re.M)
     assert "hardening=+all" in (DEBIAN / "rules").read_text()
@@ -109,7 +109,7 @@ def test_container__copies_packages_that_are_built() -> None:
     assert {"careful", "python3-careful"} <= set(copied) <= set(built)
 
 
-def test_container__installs_what_the_daemon_recommends() -> None:
+def test_container__installs_the_recommended_packages() -> None:
     (words,) = re.findall(r"--no-install-recommends (.*?) /tmp/\*\.deb", CONTAINER)
     recommended = names(field((DEBIAN / "control").read_text(), "Recommends"))
     assert set(words.split()) <= {*recommended, *listed("run")}

@@ -34,7 +34,7 @@ def test_show__fits_80_columns(
     assert "99,999,999 " in whole
 
 
-def test_tune__draws_what_reads_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tune__draws_the_times_of_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     monkeypatch.syspath_prepend(str(ROOT / "tools/bench"))
     demo_tune = importlib.import_module("demo_tune")

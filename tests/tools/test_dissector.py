@@ -69,7 +69,7 @@ def shown(script: Path, frames: Path, names: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("ipv6", [False, True])
-def test_dissector__reads_what_was_sent(script: Path, tmp_path: Path, ipv6: bool) -> None:
+def test_dissector__reads_sent_frames(script: Path, tmp_path: Path, ipv6: bool) -> None:
     first = int(lib.CAREFUL_F_FIRST) | int(lib.CAREFUL_F_LAST)
     version, cookie = int(lib.CAREFUL_WIRE_VERSION), 0x1122334455667788
     capture(

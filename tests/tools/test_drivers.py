@@ -82,7 +82,7 @@ def ended(status: int, said: str) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess([], status, "", said)
 
 
-def test_up__what_is_asked_for_is_refused_and_the_rest_is_not(
+def test_up__refuses_only_explicit_options(
     drivers: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kernel without zero-copy is no failure; a careful that does not come up is one."""
@@ -107,7 +107,7 @@ def test_up__what_is_asked_for_is_refused_and_the_rest_is_not(
     ("pair", "refused", "status"),
     [("6.12:virtio-zerocopy", True, 0), ("6.12:virtio-zerocopy", False, 1), ("7.x:igb", True, 1)],
 )
-def test_main__what_cannot_be_had_is_a_row_and_no_failure_where_it_is_known(
+def test_main__a_known_lack_is_a_row_and_no_failure(
     drivers: ModuleType,
     pair: str,
     refused: bool,

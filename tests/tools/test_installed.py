@@ -89,7 +89,7 @@ def test_older__one_that_fails_says_where(debian: ModuleType) -> None:
     assert git(debian.ROOT, "worktree", "list").count("\n") == 1
 
 
-def test_older__of_what_the_clone_lacks_is_the_same_renumbered(
+def test_older__a_missing_commit_is_the_same_renumbered(
     debian: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
     git(debian.ROOT, "init", "-q")

@@ -58,7 +58,7 @@ def test_layer_of__is_the_folder(tool: ModuleType) -> None:
     assert layer_of("../sysdeps/x86_64/memcpy.S") == "libc and others"
 
 
-def test_grown__is_what_takes_more_than_a_kept_run_or_is_not_in_it(tool: ModuleType) -> None:
+def test_grown__kinds_that_grew_or_are_new(tool: ModuleType) -> None:
     kept = {"kinds": {"request": [{"total": 4000.0}], "idle": [{"total": 100.0}]}}
     now = {"request": [{"total": 4100.0}], "idle": [{"total": 104.0}], "store": [{"total": 9.0}]}
     assert tool.grown(now, kept) == [

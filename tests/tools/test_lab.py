@@ -179,7 +179,7 @@ def test_exec__passes_status_output_and_environment(lab: Lab) -> None:
     assert tomllib.loads(config) == {"nodes": {"h1": "10.77.0.1", "h2": "10.77.0.2"}}
 
 
-def test_exec__each_host_keeps_state_of_its_own_that_goes_with_the_lab(make_lab: MakeLab) -> None:
+def test_exec__each_host_has_state_that_ends_with_the_lab(make_lab: MakeLab) -> None:
     lab = make_lab()
     folders = []
     for host in lab.hosts:
@@ -206,7 +206,7 @@ def test_exec__pid_is_the_commands_own(lab: Lab) -> None:
         process.kill()
 
 
-def test_exec__is_what_tests_do_without_it(lab: Lab) -> None:
+def test_exec__equals_the_tests_own_way(lab: Lab) -> None:
     """It sets the same environment for carefulctl and others."""
     for name, value in lab.environment("h1").items():
         assert execute(lab, "h1", "printenv", name).stdout.strip() == value
@@ -220,7 +220,7 @@ def test_exec__is_what_tests_do_without_it(lab: Lab) -> None:
         (["h1", "--"], "no command"),
     ],
 )
-def test_exec__says_what_is_wrong(lab: Lab, args: list[str], says: str) -> None:
+def test_exec__names_the_fault(lab: Lab, args: list[str], says: str) -> None:
     done = tool("exec", "--name", lab.name, *args, check=False)
     assert done.returncode == 1
     assert says in done.stderr
@@ -307,7 +307,7 @@ def test_down__ends_carefuld(name: str, tmp_path: Path, stopped: bool) -> None:
         inside.wait()
 
 
-def test_down__removes_what_a_killed_daemon_left(name: str) -> None:
+def test_down__removes_leftovers_of_a_killed_daemon(name: str) -> None:
     tool("up", "--name", name)
     left = Path("/run/careful") / f"{name}-h1"
     queue = Path("/run/careful") / f"{name}-h1+3"
@@ -364,7 +364,7 @@ def test_sweep__takes_down_half_made_labs(name: str) -> None:
     assert traces(name) == []
 
 
-def test_sweep__takes_down_what_dead_owners_left(name: str) -> None:
+def test_sweep__removes_labs_of_dead_owners(name: str) -> None:
     owner = subprocess.Popen(["sleep", "60"])
     tool("up", "--name", name, "--owner", str(owner.pid))
     tool("sweep")
@@ -422,7 +422,7 @@ def test_usage__is_refused_with_status_2(args: list[str], says: str) -> None:
     assert says in done.stderr
 
 
-def test_status__into_a_pipe_that_nobody_reads(lab_possible: None) -> None:
+def test_status__into_an_unread_pipe(lab_possible: None) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run([TOOL, "status"], stdout=writer, stderr=subprocess.PIPE, text=True)

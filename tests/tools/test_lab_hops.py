@@ -78,7 +78,7 @@ def test_hops__round_trips_take_both_links_both_ways(chain: Lab) -> None:
         assert ideal_us < found_us < ideal_us + 2000
 
 
-def test_hops__links_report_what_they_applied(chain: Lab) -> None:
+def test_hops__links_report_their_applied_figures(chain: Lab) -> None:
     chain.links("--reset")
     for nbytes in (100, 1000, 3000):
         ping(chain, 8, nbytes)
@@ -104,7 +104,7 @@ def test_hops__reset_forgets(chain: Lab) -> None:
     assert not any(way["frames"] for link in chain.links("--reset") for way in link["ways"])
 
 
-def test_hops__table_says_what_is_charged(chain: Lab) -> None:
+def test_hops__table_names_the_charged_bytes(chain: Lab) -> None:
     ping(chain, 3)
     shown = tool("links", "--name", chain.name).stdout
     assert "every byte of the Ethernet frame" in shown
@@ -215,7 +215,7 @@ def test_hops__down_leaves_nothing_after_a_kill(lab_possible: None, tmp_path: Pa
         assert not comm.exists() or comm.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
-def test_hops__file_is_what_plan_reads(tmp_path: Path) -> None:
+def test_hops__file_is_read_by_plan(tmp_path: Path) -> None:
     argv = ["carefulctl", "plan", "--json", "--bytes", "4KiB", "--pipeline"]
     with_link = write(tmp_path, TWO + "[stage.link]\nloss = 0.1\n")
     done = subprocess.run([*argv, with_link], capture_output=True, text=True)

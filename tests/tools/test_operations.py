@@ -29,7 +29,7 @@ def kept(tool: ModuleType) -> dict[str, Any]:
     return {"schema": 1, "rounds": {"careful": careful, "traditional": other}}
 
 
-def test_show__what_both_do_is_left_out(
+def test_show__common_settings_are_left_out(
     tool: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tool.report(kept(tool))

@@ -21,7 +21,7 @@ def release(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return load_tool("release", monkeypatch)
 
 
-def test_pieces__are_what_a_release_stands_on(release: ModuleType, tmp_path: Path) -> None:
+def test_pieces__of_a_release(release: ModuleType, tmp_path: Path) -> None:
     made = release.pieces(tmp_path, 1.0)
     of = {kind: [one for one in made if one.kind == kind] for kind in release.KINDS}
     kinds = {"sim": 10_000_000, "traditional": 1_000_000, "hostile": 1_000_000}

@@ -134,7 +134,7 @@ def test_adaptive__one_setting_is_near_the_best_of_both(tmp_path: Path) -> None:
     met_unless("adaptive", tmp_path, nothing_joined)
 
 
-def test_idle__who_waits_is_ready_and_takes_nothing(tmp_path: Path) -> None:
+def test_idle__a_waiting_engine_is_ready_and_costs_nothing(tmp_path: Path) -> None:
     def as_slow(found: dict[str, Any]) -> None:
         for one in found["rounds"]:
             one["careful_us"] = one["tcp_us"]
@@ -146,7 +146,7 @@ def test_idle__who_waits_is_ready_and_takes_nothing(tmp_path: Path) -> None:
         met_unless("idle", tmp_path, spoil)
 
 
-def test_slow_store__blocks_gain_what_the_paper_says(tmp_path: Path) -> None:
+def test_slow_store__blocks_gain_as_in_the_paper(tmp_path: Path) -> None:
     def as_flat(found: dict[str, Any]) -> None:
         took_us = found["sizes"][-1]["took_us"]
         took_us["planned"] = took_us["flat 32768"]
@@ -154,7 +154,7 @@ def test_slow_store__blocks_gain_what_the_paper_says(tmp_path: Path) -> None:
     met_unless("slow_store", tmp_path, as_flat)
 
 
-def test_trapeze__eager_pulses_save_what_the_paper_says(tmp_path: Path) -> None:
+def test_trapeze__eager_pulses_save_as_in_the_paper(tmp_path: Path) -> None:
     def as_fixed(found: dict[str, Any]) -> None:
         for pulse in (64, 128, 256, 512):
             found["took_us"][f"eager {pulse}"] = found["took_us"]["fixed 1376"]

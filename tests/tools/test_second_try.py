@@ -156,7 +156,7 @@ def test_quick__a_python_test_that_fails_once_is_run_again(project: Path) -> Non
 
 
 @pytest.mark.parametrize(("command", "status"), [("true", 0), (FAILS_AT_FIRST, 1)])
-def test_all__what_runs_ahead_of_its_step_counts(project: Path, command: str, status: int) -> None:
+def test_all__steps_that_run_ahead_count(project: Path, command: str, status: int) -> None:
     """A test in virtual time does not depend on other processes, so it gets no second try."""
     script(project / ".venv/bin/python", "sleep 1")
     script(project / "tests/spin/run", "true")

@@ -55,7 +55,7 @@ def needed(package: str, extras: Iterable[str] = ()) -> set[str]:
     return {name for name, _ in seen if name != "careful"}
 
 
-def test_requirements__without_those_of_tests_are_what_careful_needs() -> None:
+def test_requirements__without_tests_are_carefuls_own() -> None:
     wanted = needed("careful") | needed("scikit-build-core")
     assert set(pinned("requirements.txt")) == wanted
     extras = needed("careful", ("plan", "plot", "exporter")) - wanted
@@ -154,7 +154,7 @@ def test_failure__names_its_cause(printed: str, expected: str, tmp_path: Path) -
     assert done.stderr.startswith(f"setup: {expected}")
 
 
-def test_another_distribution__hears_what_it_lacks(tmp_path: Path) -> None:
+def test_another_distribution__is_told_the_missing_packages(tmp_path: Path) -> None:
     """Without dpkg-query the programs and libraries themselves are looked for."""
     clang = tmp_path / "clang"
     clang.write_text("#!/bin/sh\n")

@@ -118,7 +118,7 @@ def test_prerm__takes_down_the_others_too(
     assert capsys.readouterr().out == "carefuld 7: does not exit\n"
 
 
-def test_unit__carefuld_may_have_what_it_keeps() -> None:
+def test_unit__carefuld_may_keep_its_memory() -> None:
     text = (UNITS / "carefuld@.service").read_text()
     given = set(" ".join(re.findall(r"^CapabilityBoundingSet=(.*)", text, re.M)).split())
     kept = re.findall(
@@ -141,7 +141,7 @@ def test_control__dh_python3_has_a_package_to_act_on() -> None:
     assert "${python3:Depends}" in control("python3-careful")
 
 
-def test_control__what_must_be_of_one_version_is() -> None:
+def test_control__related_packages_have_one_version() -> None:
     assert "python3-careful (= ${binary:Version})" in control("careful")
 
 

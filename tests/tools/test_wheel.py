@@ -66,7 +66,7 @@ def test_wheel__requires_none_of_the_extras() -> None:
     assert not EXTRAS & required("careful")
 
 
-def test_wheel__carries_what_it_needs(installed: Path) -> None:
+def test_wheel__carries_its_dependencies(installed: Path) -> None:
     done = run(installed / "carefulctl", "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert "Usage: carefulctl" in done.stdout
@@ -86,7 +86,7 @@ def test_wheel__brings_the_manual(installed: Path) -> None:
     assert '.TH "CAREFUL-FILES" "7"' in page
 
 
-def test_wheel__requires_what_it_imports() -> None:
+def test_wheel__requires_its_imports() -> None:
     """Each import is a requirement of its own, since another distribution may drop it."""
     own = {Requirement(line).name.lower() for line in metadata.requires("careful") or []}
     known = metadata.packages_distributions()

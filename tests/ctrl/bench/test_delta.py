@@ -46,7 +46,7 @@ def test_compare__an_interval_holds_the_truth_in_nineteen_of_twenty() -> None:
         assert 0.90 < held / 400 < 0.99
 
 
-def test_compare__both_protocols_share_what_a_round_does_to_them() -> None:
+def test_compare__both_protocols_share_a_rounds_disturbance() -> None:
     """A machine that is three times as slow in some rounds hides no difference of 5 %."""
     noise = [1.0, 3.0, 1.2, 0.8, 2.0, 1.0, 2.8]
     delta = compare(ran(CELL, noise, [0.95 * one for one in noise]), CELL)
@@ -65,7 +65,7 @@ def test_compare__both_protocols_share_what_a_round_does_to_them() -> None:
         (STREAM, 1.0, OPEN),
     ],
 )
-def test_compare__says_who_is_ahead(cell: Cell, ratio: float, verdict: str) -> None:
+def test_compare__names_the_faster_protocol(cell: Cell, ratio: float, verdict: str) -> None:
     found = ran(cell, [10, 11, 9, 10, 10.5], [ratio * one for one in (10.2, 10.1, 9.6, 10.4, 10.3)])
     assert compare(found, cell).verdict == verdict
     assert totals(found) == {verdict: 1}

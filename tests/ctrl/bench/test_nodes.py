@@ -75,7 +75,7 @@ def test_nodes__answer(program: Path) -> None:
         (("broken", "wrong"), "2 nodes, careful: node 1: jacobi: wrong"),
     ],
 )
-def test_nodes__who_failed_is_named(program: Path, cases: tuple[str, ...], said: str) -> None:
+def test_nodes__the_failed_node_is_named(program: Path, cases: tuple[str, ...], said: str) -> None:
     with nodes(program, *cases) as group, pytest.raises(CarefulError) as caught:
         group.run(CELL, 60)
     assert str(caught.value) == said

@@ -94,7 +94,7 @@ NAMES = ["$(touch ran)", "`touch ran`", "a b", "x;touch ran", "it's", '"q"', "pl
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
 @pytest.mark.parametrize("name", NAMES)
-def test_bash__quotes_what_a_server_says(
+def test_bash__quotes_a_servers_names(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The inserted text is one word, and the shell runs nothing of it."""
@@ -129,7 +129,7 @@ def _told(folder: Path, script: str, lines: str) -> dict[str, str]:
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh here")
 @pytest.mark.parametrize("name", NAMES)
-def test_zsh__is_given_what_a_server_says_as_it_is(
+def test_zsh__gets_a_servers_names_unchanged(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is one match, and nothing of it is run; compadd without -Q quotes it when inserting."""
@@ -151,7 +151,7 @@ _carefulctl_completion
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="no fish here")
 @pytest.mark.parametrize("name", NAMES)
-def test_fish__is_given_what_a_server_says_as_it_is(
+def test_fish__gets_a_servers_names_unchanged(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is one match, and nothing of it is run; fish quotes when inserting."""

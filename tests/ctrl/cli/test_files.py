@@ -159,7 +159,7 @@ def test_debug__a_failure_of_a_file_has_a_traceback(
     assert origin in found.err
 
 
-def test_get__verbose_names_what_is_done(type_: Type, export: Path) -> None:
+def test_get__verbose_names_each_step(type_: Type, export: Path) -> None:
     """Failures are on standard error only."""
     (export / "ds").mkdir()
     for name in ("a", "b", "c"):
@@ -182,9 +182,7 @@ def test_get__verbose_names_what_is_done(type_: Type, export: Path) -> None:
         (("get", "h2:*.zip", "."), "h2:*.zip: nothing matches"),
     ],
 )
-def test_failures__what_is_said(
-    type_: Type, export: Path, words: tuple[str, ...], said: str
-) -> None:
+def test_failures__messages(type_: Type, export: Path, words: tuple[str, ...], said: str) -> None:
     (export / "ds").mkdir()
     (export / "a").write_text("a")
     Path("ds").mkdir()

@@ -28,7 +28,7 @@ from careful.units import parse_bytes, parse_seconds
         ("help fles", "no topic or command 'fles'; did you mean files?"),
     ],
 )
-def test_hint__says_what_to_type(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hint__names_the_command(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(words.split()) == 2
     found = capsys.readouterr().err
     assert said in found

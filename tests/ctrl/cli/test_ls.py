@@ -130,7 +130,7 @@ def test_spool__pages_end_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found[2].target == "to"
 
 
-def test_spool__what_could_not_be_read() -> None:
+def test_spool__unreadable_listings() -> None:
     with spool(record("a") + record("b", error=errno.EIO), unreadable=3) as made:
         found = [entry for page in made.pages() for entry in page]
     assert [one.error for one in found] == [0, errno.EIO, errno.ENAMETOOLONG]

@@ -70,7 +70,7 @@ def test_options__no_number_is_refused(options: type, field: str, value: float) 
         ("/proc/curve.svg", "/proc/curve.svg: No such file or directory"),
     ],
 )
-def test_plot__what_cannot_be_written_is_refused_before_anything_is_done(
+def test_plot__an_unwritable_file_is_refused_at_once(
     argv: list[str],
     file: str,
     why: str,

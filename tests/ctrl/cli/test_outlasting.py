@@ -71,7 +71,7 @@ def test_outlasting__ends(
 
 
 @pytest.mark.parametrize("option", ["--exclude-from", "--files-from"])
-def test_reads_again__not_what_is_no_file(
+def test_reads_again__only_files(
     option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pipe can be read only once, so patterns that protect files from --delete would be lost."""

@@ -319,7 +319,7 @@ def test_write__a_file_is_there_as_a_whole_or_as_it_was(
     assert sorted(one.name for one in tmp_path.iterdir()) == ["found.json", "link"]
 
 
-def test_write__what_is_no_file_is_written_to_not_replaced(tmp_path: Path) -> None:
+def test_write__a_special_file_is_written_not_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)

@@ -101,7 +101,7 @@ def test_wait__a_session_that_only_repeats_itself_is_no_progress(
     ],
     ids=["not asked for", "no connection yet", "no such file", "disk full", "a loss"],
 )
-def test_wait__what_is_an_end(
+def test_wait__kinds_of_ends(
     one: Outlasting, error: CarefulError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "_LOOK_S", 0.0)
@@ -110,7 +110,7 @@ def test_wait__what_is_an_end(
     assert caught.value is error
 
 
-def test_run__what_was_found_is_not_formatted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run__results_are_not_formatted(monkeypatch: pytest.MonkeyPatch) -> None:
     """asyncio.run() would format the task's result, which may be a list of a million files."""
 
     formatted = []

@@ -38,7 +38,7 @@ def test_version__json(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "said"), [(["--json"], "--json needs a command"), (["--"], "missing command")]
 )
-def test_version__what_cannot_be_meant(
+def test_version__malformed_versions(
     words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(words) == 2

@@ -22,7 +22,7 @@ PACKAGE = Path(checks.__file__).parents[1]
 
 
 @pytest.mark.parametrize("state", [WARN, FAIL])
-def test_finding__of_a_fault_says_what_mends_it(state: str) -> None:
+def test_finding__of_a_fault_has_a_remedy(state: str) -> None:
     with pytest.raises(AssertionError, match="ring: what mends it"):
         Finding("ring", state, "few")
     assert Finding("ring", state, "few", "more").advice == "more"
@@ -74,7 +74,7 @@ def test_own_program__taken_off(pid: int, advice: str, monkeypatch: pytest.Monke
     assert (found.state, advice in found.advice) == ("fail", True)
 
 
-def test_control__names_what_lets_it_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control__names_the_rule_to_add(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status, "peers_at", lambda _: ([], 4000))
     monkeypatch.setattr(status, "unheard", lambda *_: ["the frames of h2 come, but ..."])
     instance: Any = SimpleNamespace(pid=12)
@@ -112,7 +112,7 @@ def test_keys__where_there_are_none(options: dict[str, Any], state: str) -> None
     assert ("carefulctl key trust HOST KEY" in found.advice) == (state == "fail")
 
 
-def test_report__says_once_what_mends_it() -> None:
+def test_report__names_the_remedy_once() -> None:
     found = [warn("MTU", "is small: `ip link set q1 mtu 9`", "ip link set q1 mtu 9"), ok("a", "b")]
     found.append(warn("port", "is in use", "up --port"))
     assert findings(found).splitlines() == [

@@ -87,7 +87,7 @@ def test_tune__that_cannot_be_meant(table: str, value: str) -> None:
         ("[up]\npeers 8", r"\(at line 2, column 7\)"),
     ],
 )
-def test_check__names_what_is_wrong_and_its_line(
+def test_check__names_the_fault_and_its_line(
     text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "careful.toml"
@@ -177,7 +177,9 @@ def test_load__of_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None
     assert config.load() == config.Config()
 
 
-def test_check__says_what_was_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check__names_the_files_that_were_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "careful.toml"
     path.write_text('[nodes]\nh2 = "10.0.0.2"\n[instance.eth1]\ncpu = 1\n')
     assert run(["config", "check", str(path)]) == 0
@@ -187,7 +189,7 @@ def test_check__says_what_was_read(tmp_path: Path, capsys: pytest.CaptureFixture
     assert run(["config", "check", str(tmp_path / "none")]) == 1
 
 
-def test_check__finds_what_up_would_refuse(
+def test_check__finds_faults_that_up_would_refuse(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It once reported "no error" for each."""

@@ -138,7 +138,7 @@ def run(host: Host, command: str, check: bool = True) -> None:
 
 
 @pytest.mark.parametrize("what", ["down", "queues", "port", "MTU"])
-def test_doctor__says_what_up_says(wired: Host, what: str) -> None:
+def test_doctor__agrees_with_up(wired: Host, what: str) -> None:
     wrong, right = WRONG[what]
     run(wired, wrong)
     try:
@@ -258,7 +258,7 @@ def test_doctor__another_program(wired: Host) -> None:
     ],
     ids=["files-20", "files-32", "memlock", "capabilities"],
 )
-def test_doctor__what_the_process_may_not(wired: Host, limits: list[str], said: str) -> None:
+def test_doctor__limits_of_the_process(wired: Host, limits: list[str], said: str) -> None:
     if "--nofile" in limits[1]:
         limits = ["setpriv", "--bounding-set=-sys_resource", *limits]
     assert said in failure(wired, *limits)
@@ -293,7 +293,7 @@ _OPENAT2 = 437
     ],
     ids=["kernel", "bpf", "openat2", "bpffs-read-only", "no-sys", "run-read-only"],
 )
-def test_doctor__what_a_container_denies(
+def test_doctor__denied_by_a_container(
     wired: Host, without: list[str], check: str, said: str
 ) -> None:
     """doctor once found nothing, and `up` refused."""
@@ -358,7 +358,7 @@ def test_doctor__without_privilege(wired: Host) -> None:
     assert "?     privilege  no permission, CAP_NET_ADMIN is missing: run as root" in done.stdout
 
 
-def test_up__of_what_runs_elsewhere(wired: Host) -> None:
+def test_up__of_an_instance_that_runs_elsewhere(wired: Host) -> None:
     """The named command works."""
     wired.ctl("up", "eth1")
     for other in ("q1", "lo"):
@@ -505,9 +505,7 @@ def test_pfc__of_the_priority_that_frames_have(said: str, on: Any, state: str) -
         assert ("dcb pfc set dev eth1 prio-pfc 0:on" in finding.advice) is (state == "warn")
 
 
-def test_bpffs_mounted__beside_what_has_any_name(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_bpffs_mounted__next_to_odd_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A disk whose name is not UTF-8 once ended doctor."""
     monkeypatch.setattr(doctoring, "MOUNTS", tmp_path / "mounts")
     disk = b"/dev/sdb1 /media/\xff\xa0 vfat rw 0 0\n"
@@ -553,7 +551,7 @@ def test_fix__leaves_settings_of_an_interface_in_use(
 
 
 @pytest.mark.parametrize("answer", [True, False])
-def test_fix__says_nothing_of_what_was_declined(
+def test_fix__is_silent_about_declined_fixes(
     answer: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It once said "nothing to do" about fixes that it had just listed."""

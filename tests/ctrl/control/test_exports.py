@@ -25,7 +25,7 @@ from careful.errors import CarefulError
         ("/a\nb:rw", Export("/a\nb", True)),
     ],
 )
-def test_parse__what_is_meant(text: str, meant: Export) -> None:
+def test_parse__accepted_forms(text: str, meant: Export) -> None:
     assert parse(text) == meant
     assert parse(str(meant)) == meant
 
@@ -33,7 +33,7 @@ def test_parse__what_is_meant(text: str, meant: Export) -> None:
 @pytest.mark.parametrize(
     "text", [":rw", "", "/a:rw,", "/a:rw,owner", "/a:ro,owners", "/a:rw,host=", "/a:rw,rw"]
 )
-def test_parse__what_is_not(text: str) -> None:
+def test_parse__refused_forms(text: str) -> None:
     with pytest.raises(CarefulError):
         parse(text)
 

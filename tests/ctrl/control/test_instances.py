@@ -57,7 +57,7 @@ def test_died__not_one_that_runs(killed: Path) -> None:
     ("terminal", "no_color", "red"),
     [(True, "", True), (True, "1", False), (False, "", False)],
 )
-def test_status__what_is_wrong_is_red_on_a_terminal_alone(
+def test_status__faults_are_red_only_on_a_terminal(
     terminal: bool, no_color: str, red: bool, killed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader, writer = pty.openpty() if terminal else os.pipe()

@@ -85,7 +85,7 @@ def test_trust__the_latest_comes_first(place: Keys) -> None:
 @pytest.mark.parametrize(
     "bad", ["", "AAAA", text(PUBLIC)[:-4], text(PUBLIC) + "=", text("00" * 32), "é" * 44]
 )
-def test_trust__what_is_no_key(place: Keys, bad: str) -> None:
+def test_trust__malformed_keys(place: Keys, bad: str) -> None:
     with pytest.raises(CarefulError, match=r"must be a key|not a valid public key"):
         place.trust("10.0.0.2", bad)
     assert place.trusted() == []
@@ -192,7 +192,7 @@ def test_doctor__files_of_another_user(place: Keys, name: str) -> None:
     assert (found.state, "belongs to another user" in found.text) == ("fail", True)
 
 
-def test_doctor__says_what_up_would_refuse(place: Keys) -> None:
+def test_doctor__reports_faults_that_up_would_refuse(place: Keys) -> None:
     def found() -> tuple[str, str]:
         one = option_checks.keyed(UpOptions(keys=str(place.directory)))
         return one.state, one.text + one.advice

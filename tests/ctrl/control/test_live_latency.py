@@ -65,7 +65,7 @@ def test_cells__an_entry_that_changes_between_the_lookups_is_read_again(at: int)
     assert cell.count == (5 if at < 2 else 4)
 
 
-def test_cells__a_slot_whose_engine_ended_while_it_wrote_is_left_out() -> None:
+def test_cells__a_half_written_slot_is_left_out() -> None:
     fake = FakeMap(entry(3, 4), entry(2, 6))
     assert live_latency.cells_of(fake, range(2)) == {
         (1, 7, 1): live_latency.Cell(6, 3, 6 << 33, 6 << 66)

@@ -66,7 +66,7 @@ def test_read__garbage_is_absent(state: StateDir, said: list[str], text: str) ->
     assert state.read(NAME) == {"schema": 1}
 
 
-def test_read__what_others_may_write_is_absent(state: StateDir, said: list[str]) -> None:
+def test_read__a_file_that_others_may_write_is_absent(state: StateDir, said: list[str]) -> None:
     state.write(NAME, {"schema": 1})
     (state.path / NAME).chmod(0o666)
     assert state.read(NAME) == {}
@@ -79,7 +79,7 @@ def test_read__what_others_may_write_is_absent(state: StateDir, said: list[str])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_read__what_belongs_to_another_is_absent(state: StateDir, said: list[str]) -> None:
+def test_read__a_foreign_file_is_absent(state: StateDir, said: list[str]) -> None:
     state.write(NAME, {"schema": 1})
     os.chown(state.path / NAME, 1234, -1)
     assert state.read(NAME) == {}
@@ -89,7 +89,7 @@ def test_read__what_belongs_to_another_is_absent(state: StateDir, said: list[str
     assert "belongs to user 1234" in said[1]
 
 
-def test_read__what_is_no_regular_file_is_absent(state: StateDir, said: list[str]) -> None:
+def test_read__a_special_file_is_absent(state: StateDir, said: list[str]) -> None:
     state.write("other", {"schema": 1})
     os.mkfifo(state.path / NAME)
     assert state.read(NAME) == {}
@@ -99,7 +99,7 @@ def test_read__what_is_no_regular_file_is_absent(state: StateDir, said: list[str
     assert state.read(NAME) == {}
 
 
-def test_read__what_is_too_large_is_absent(state: StateDir, said: list[str]) -> None:
+def test_read__a_file_that_is_too_large_is_absent(state: StateDir, said: list[str]) -> None:
     state.write(NAME, {})
     with (state.path / NAME).open("r+b") as file:
         file.truncate(BYTES_MAX + 1)
@@ -129,7 +129,7 @@ def full(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", folder], check=True)
 
 
-def test_write__to_a_full_disk_leaves_what_was(full: Path, said: list[str]) -> None:
+def test_write__to_a_full_disk_leaves_the_old_file(full: Path, said: list[str]) -> None:
     state = StateDir(full, said.append)
     assert state.write(NAME, {"schema": 1})
     assert not state.write(NAME, {"long": "x" * 8192})

@@ -49,7 +49,7 @@ def nic(monkeypatch: pytest.MonkeyPatch) -> Nic:
     return one
 
 
-def test_remove__takes_back_what_add_made(nic: Nic, tmp_path: Path) -> None:
+def test_remove__undoes_add(nic: Nic, tmp_path: Path) -> None:
     record = tmp_path / "eth1" / "steering"
     nic.run("-N", "eth1", "flow-type", "udp4", "dst-port", "53", "action", "1")
     assert steer.add("eth1", [(51966, 0), (51967, 1)], record) == 4

@@ -46,7 +46,7 @@ def fragments(tune: Memory, index: int) -> int:
     return plan.first_bytes
 
 
-def test_beside__what_is_in_effect_stays(tune: Memory) -> None:
+def test_beside__settings_in_effect_stay(tune: Memory) -> None:
     before = active(tune)
     two = tune_entry.beside(tune, 0, {6: Setting(Plan.fixed(820), {})})
     assert active(tune) == two.active == before
@@ -64,7 +64,7 @@ def test_flip__takes_turns(tune: Memory) -> None:
 
 
 @pytest.mark.parametrize("flips", [0, 1])
-def test_flip__not_over_what_somebody_set(tune: Memory, flips: int) -> None:
+def test_flip__keeps_settings_made_by_hand(tune: Memory, flips: int) -> None:
     """`tune set` fills the next version, which may be one of the two or the third."""
     two = tune_entry.beside(tune, 0, {6: Setting(Plan.fixed(820), {})})
     for _ in range(flips):

@@ -45,7 +45,7 @@ def shown(**pulses: dict[str, int]) -> str:
 
 
 @pytest.mark.parametrize("pipeline", ["gam", "trapeze", "network-disk"])
-def test_parse__what_plan_prints(pipeline: str) -> None:
+def test_parse__output_of_plan(pipeline: str) -> None:
     done = CliRunner().invoke(cli, ["plan", "--pipeline", pipeline, "--classes", "--json"])
     printed = json.loads(done.output)["classes"]
     settings = tune_file.parse(done.output, "plan.json")
@@ -62,7 +62,7 @@ def test_parse__what_plan_prints(pipeline: str) -> None:
 @pytest.mark.parametrize(
     "pulses", [{"net_tx": 3, "store": 4}, {"host_tx": 1, "net_tx": 2, "host_rx": 3, "store": 4}]
 )
-def test_parse__what_show_prints(pulses: dict[str, int]) -> None:
+def test_parse__output_of_show(pulses: dict[str, int]) -> None:
     assert pulses.keys() <= tune_entry.SINKS.keys()
     assert tune_file.parse(shown(h2=pulses), "kept.json") == dict.fromkeys(
         range(CLASS_COUNT), Setting(Plan.fixed(100), pulses)
@@ -80,7 +80,7 @@ def test_parse__of_one_peer_of_several() -> None:
         parse(row(), peer="h2")
 
 
-def test_parse__leaves_what_is_not_named() -> None:
+def test_parse__leaves_unnamed_fields() -> None:
     assert parse(row()) == {7: Setting(Plan(500, Q16_ONE, 0, 500, Q16_ONE, 0), {})}
 
 

@@ -54,7 +54,7 @@ def test_up__twice_is_once(host: Host) -> None:
     assert json.loads(done.stdout)["already"] is True
 
 
-def test_up__otherwise_names_what_differs(host: Host) -> None:
+def test_up__names_differing_options(host: Host) -> None:
     host.up("--peers", "4")
     pid = host.pid
     done = host.ctl("up", "eth1", "--peers", "2", "--xdp", "generic", check=False)
@@ -105,7 +105,7 @@ def test_status__pins_of_another_mount_namespace(host: Host) -> None:
     assert "careful is up, and pinned it in another mount namespace" in said
 
 
-def test_launch__interrupted_ends_what_it_started(
+def test_launch__interrupted_ends_its_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """careful once came up despite Ctrl-C."""

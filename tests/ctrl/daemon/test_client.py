@@ -41,7 +41,7 @@ def carefuld(
 
 
 @pytest.mark.parametrize("peers", [False, True])
-def test_client__of_another_release_says_what_to_do(tmp_path: Path, peers: bool) -> None:
+def test_client__of_another_release_gets_advice(tmp_path: Path, peers: bool) -> None:
     """It does so before it reads fields with another layout."""
     path = tmp_path / "sock"
     older = lib.CAREFUL_IPC_VERSION - 1
@@ -60,7 +60,7 @@ def test_client__of_another_release_is_told_by_a_shorter_header(tmp_path: Path) 
         client.info()
 
 
-def test_client__one_that_takes_nobody_does_run(tmp_path: Path) -> None:
+def test_client__a_full_carefuld_does_run(tmp_path: Path) -> None:
     """A hanging carefuld with a full queue of connections was once reported as not running."""
     path = tmp_path / "sock"
     with ExitStack() as opened:

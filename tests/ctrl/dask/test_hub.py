@@ -51,7 +51,7 @@ def hub_of(node: Node) -> Hub:
     return hub
 
 
-def test_piece__nobody_waits_for_what_has_ended() -> None:
+def test_piece__no_wait_for_an_ended_piece() -> None:
     async def run() -> None:
         node = Node()
         hub = hub_of(node)
@@ -73,7 +73,7 @@ def test_piece__nobody_waits_for_what_has_ended() -> None:
     asyncio.run(run())
 
 
-def test_piece__who_gives_up_leaves_it_to_the_next() -> None:
+def test_piece__given_up_is_left_to_the_next() -> None:
     async def run() -> None:
         hub = hub_of(Node())
         pieces = [await hub.piece() for _ in range(PIECES_MAX)]
@@ -181,7 +181,7 @@ def connecting(peer: Peer) -> tuple[Hub, CarefulComm, Any]:
     return hub, comm, asyncio.ensure_future(opening)
 
 
-def test_connect__given_up_closes_what_was_opened() -> None:
+def test_connect__given_up_closes_all() -> None:
     """distributed gives up at its timeout; otherwise the other end would keep the comm for ever."""
 
     async def run() -> None:

@@ -33,7 +33,7 @@ def pattern(directory: Path) -> None:
     write(directory, 2, [(25, "s", 1)])
 
 
-def test_matrix__counts_what_was_sent(tmp_path: Path) -> None:
+def test_matrix__counts_sent_messages(tmp_path: Path) -> None:
     pattern(tmp_path)
     count, nbytes = trace.matrix(trace.read_all(tmp_path))
     assert np.array_equal(count, [[0, 7, 0], [0, 0, 0], [0, 1, 0]])
@@ -56,7 +56,7 @@ def test_pairs__windows_of_the_patterns_size(tmp_path: Path) -> None:
     assert (second.source, second.most, second.sized) == (2, 1, 12 * 1 // 7)
 
 
-def test_read_all__names_what_is_wrong(tmp_path: Path) -> None:
+def test_read_all__names_the_fault(tmp_path: Path) -> None:
     with pytest.raises(CarefulError, match="trace of events"):
         trace.read_all(tmp_path)
     write(tmp_path, 1, [])
@@ -72,7 +72,7 @@ def test_read_all__names_what_is_wrong(tmp_path: Path) -> None:
         trace.read_all(tmp_path)
 
 
-def test_text__says_what_it_comes_to(tmp_path: Path) -> None:
+def test_text__has_the_total(tmp_path: Path) -> None:
     pattern(tmp_path)
     said = report.text(trace.read_all(tmp_path))
     assert "2 of 6 pairs talk; without copying out, 37.5% of the fragments" in said

@@ -524,7 +524,7 @@ def test_errors__advise_keywords(host: Host, export: Path, tmp_path: Path) -> No
         host.write("a", b"a")
 
 
-def test_errors__an_option_has_the_words_of_whoever_asked() -> None:
+def test_errors__an_option_is_named_as_the_caller_knows_it() -> None:
     """A name that looks like advice is not changed."""
     text = ("-f and -r: exists; ", Option.REPLACE, " replaces it")
     error = CarefulError(errno.EEXIST, text, "h2:-f replaces it")
@@ -571,7 +571,7 @@ def test_progress__in_the_calling_thread(host: Host, export: Path, tmp_path: Pat
     assert here == {threading.current_thread()}
 
 
-def test_progress__what_it_raises_ends_the_transfer(
+def test_progress__its_exception_ends_the_transfer(
     host: Host, daemon: FakeDaemon, export: Path, tmp_path: Path
 ) -> None:
     (export / "a").write_bytes(CONTENT)

@@ -37,7 +37,7 @@ def spared(export: Path) -> Path:
         "/proj/?*",
     ],
 )
-def test_rm__a_link_goes_not_what_it_leads_to(
+def test_rm__removes_a_link_not_its_target(
     fs: Any, export: Path, spared: Path, path: str | list[str]
 ) -> None:
     fs.rm(path, recursive=True)
@@ -52,7 +52,7 @@ def test_rm__a_whole_directory(fs: Any, export: Path, spared: Path, path: str | 
     assert not (export / "proj").exists()
 
 
-def test_rm__what_is_not_there(fs: Any, export: Path, spared: Path) -> None:
+def test_rm__of_a_missing_file(fs: Any, export: Path, spared: Path) -> None:
     for path in ("/none", "/none/below", "/proj/none*", ["/none"]):
         with pytest.raises(FileNotFoundError):
             fs.rm(path, recursive=True)
@@ -113,7 +113,7 @@ def test_get__a_small_file_is_whole_and_synced(
 
 
 @pytest.mark.parametrize("nbytes", [0, 5, 3 << 20])
-def test_open__what_an_exception_ends_is_not_there(fs: Any, export: Path, nbytes: int) -> None:
+def test_open__a_file_ended_by_an_exception_is_absent(fs: Any, export: Path, nbytes: int) -> None:
     """The file is neither truncated nor empty; a transaction does not make it later either."""
     (export / "old").write_bytes(b"old")
 

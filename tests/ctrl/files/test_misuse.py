@@ -158,7 +158,7 @@ def test_host__forgotten_or_never_connected_leaves_nothing(
     assert caplog.text == ""  # of asyncio
 
 
-def test_size__beyond_what_a_file_can_have(
+def test_size__beyond_the_largest_file(
     host: Host, export: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lying host does not cause an OverflowError."""
@@ -232,7 +232,7 @@ def test_fork__a_child_holds_no_connection(host: Host, daemon: FakeDaemon, expor
         os.waitpid(child, 0)
 
 
-def test_cancelled__get_keeps_what_came(
+def test_cancelled__get_keeps_received_blocks(
     route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path
 ) -> None:
     (export / "a").write_bytes(CONTENT)

@@ -147,7 +147,7 @@ def test_rename__replaces_only_if_asked(host: Host, export: Path) -> None:
         host.rename("a", "b", replace=True)
 
 
-def test_append__at_what_is_the_end_by_then(fs: Any, export: Path) -> None:
+def test_append__at_the_present_end(fs: Any, export: Path) -> None:
     one, other = fs.open("/log", "ab"), fs.open("/log", "ab")
     assert one.tell() == 0
     one.write(b"one\n")
@@ -301,9 +301,7 @@ def test_patterns__a_name_that_exists_is_that_name(fs: Any, export: Path, tmp_pa
 
 
 @pytest.mark.parametrize("recursive", [True, False])
-def test_rm__a_program_that_removes_what_may_be_missing(
-    fs: Any, export: Path, recursive: bool
-) -> None:
+def test_rm__of_a_missing_file_by_a_program(fs: Any, export: Path, recursive: bool) -> None:
     """zarr calls _rm() to overwrite an array even if it does not exist."""
     (export / "t1").write_bytes(b"other")
     for names in ("/t[1]", "/t*", ["/t[1]"]):
@@ -356,7 +354,7 @@ def test_exists__names_of_nothing(fs: Any, export: Path) -> None:
     assert fs.lexists("/f")
 
 
-def test_put__what_is_no_file(fs: Any, export: Path, tmp_path: Path) -> None:
+def test_put__names_that_are_no_files(fs: Any, export: Path, tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "d/a").write_bytes(b"a")
     os.mkfifo(tmp_path / "d/pipe")

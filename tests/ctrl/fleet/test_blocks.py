@@ -47,7 +47,7 @@ def test_planned__small_files_go_by_pieces() -> None:
     assert planned(65537, 8, None).range(1) == (65536, 1)
 
 
-def test_there__blocks_all_of_whose_pieces_are_equal(tmp_path: Path) -> None:
+def test_there__blocks_with_equal_pieces(tmp_path: Path) -> None:
     data = os.urandom(6 * 65536 + 10)
     whole, part = tmp_path / "whole", tmp_path / "part"
     whole.write_bytes(data)

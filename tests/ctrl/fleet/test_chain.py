@@ -49,7 +49,7 @@ def test_ask__busy_is_no_answer() -> None:
         ("echo gone >&2", "gone"),
     ],
 )
-def test_ask__what_is_no_answer_is_told_at_once(script: str, said: str) -> None:
+def test_ask__malformed_answer_is_reported_at_once(script: str, said: str) -> None:
     """For example a shell's greeting, or a hostile host."""
 
     async def ask() -> None:

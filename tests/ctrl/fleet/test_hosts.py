@@ -49,7 +49,7 @@ def test_parse__a_host_s_own_over_those_of_all() -> None:
         ("[host.h1", "fleet.toml"),
     ],
 )
-def test_parse__says_what_is_wrong(text: str, said: str) -> None:
+def test_parse__names_the_fault(text: str, said: str) -> None:
     with pytest.raises(CarefulError, match=said):
         parse(text, PATH)
 

@@ -105,7 +105,7 @@ def trips(here: str, there: str, latency_us: float, slope_us: float = 5.0) -> Ou
     return outcome(here, there, round_trip_minima=minima)
 
 
-def test_doubtful__what_was_disturbed_is_not_odd_when_measured_again() -> None:
+def test_doubtful__a_disturbed_pair_is_not_odd_when_measured_again() -> None:
     """Figures of a lab: h2 to h4 is slow at the switch, h2 to h3 was measured during other work."""
     hosts = [Host(name, (), name, "eth1") for name in NAMES]
     seen = dict.fromkeys(permutations(NAMES, 2), 79.3)
@@ -121,7 +121,7 @@ def test_doubtful__what_was_disturbed_is_not_odd_when_measured_again() -> None:
     assert [(one.pair, one.value) for one in found] == [(("h2", "h4"), 799.0)]
 
 
-def test_joined__the_least_of_each_size_of_what_did_not_fail() -> None:
+def test_joined__the_least_of_each_size_without_failures() -> None:
     first, again = trips("h1", "h2", 10.0, slope_us=8.0), trips("h1", "h2", 11.0, slope_us=4.0)
     least = [one["least_us"] for one in joined(first, again).figures["round_trip_minima"]]
     assert least == [20.0, 24.0, 26.0, 28.0, 30.0, 32.0, 34.0, 36.0]
@@ -130,7 +130,7 @@ def test_joined__the_least_of_each_size_of_what_did_not_fail() -> None:
     assert joined(failed, again) is failed
 
 
-def test_text__every_pair_and_who_is_odd(tmp_path: Path) -> None:
+def test_text__every_pair_and_odd_hosts(tmp_path: Path) -> None:
     found = alike() | {("h2", "h1"): Cell(error="x"), ("h3", "h1"): Cell(50.0, None, 1, 2)}
     text = fleet_matrix.text(found)
     lines = text.splitlines()

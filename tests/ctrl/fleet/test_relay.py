@@ -92,7 +92,7 @@ def test_begin__one_at_a_time_and_never_by_a_link(
         Part(folder, "d")
 
 
-def test_begin__what_is_whole_by_now_is_left_alone(
+def test_begin__complete_files_are_left_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another program gives the part its name between our open and our lock."""
@@ -131,7 +131,7 @@ def test_part__a_name_leads_nowhere_else(folder: Path, name: str) -> None:
         Part(folder, name)
 
 
-def test_in_thread__says_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_thread__reports_that_it_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     """A digest of 40 GB takes longer than `--limit`, so progress is reported."""
     said: list[dict[str, object]] = []
     enough = threading.Event()

@@ -106,7 +106,7 @@ def test_odd__figures_of_another_shape(script: Path, capfd: pytest.CaptureFixtur
         assert "nan" not in out
 
 
-def test_status__names_who_failed(script: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_status__names_the_failed_node(script: Path, capfd: pytest.CaptureFixture[str]) -> None:
     fleet(script, "h1", "bad", "h2")
     assert run(["fleet", "status"]) == 3
     out, err = capfd.readouterr()
@@ -159,7 +159,7 @@ def children(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
-def test_measure__a_matrix_of_who_answers(script: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_measure__a_matrix_of_answers(script: Path, capfd: pytest.CaptureFixture[str]) -> None:
     fleet(script, "m1", "m2", "bad")
     assert run(["fleet", "measure", "--time", "2s"]) == 3
     out, err = capfd.readouterr()
@@ -172,7 +172,7 @@ def test_measure__a_matrix_of_who_answers(script: Path, capfd: pytest.CaptureFix
     assert "failed" in out
 
 
-def test_measure__who_is_odd_is_measured_twice(
+def test_measure__odd_pairs_are_measured_twice(
     script: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     fleet(script, "m1", "m2", "m3", "m4")

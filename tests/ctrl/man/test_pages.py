@@ -103,7 +103,7 @@ def options(names: tuple[str, ...]) -> list[str]:
     return [opt for one in params for opt in (*one.opts, *one.secondary_opts)]
 
 
-def test_unknown__finds_what_does_not_exist() -> None:
+def test_unknown__finds_missing_names() -> None:
     assert unknown("carefulctl fly h2:") == ["fly"]
     assert unknown("carefulctl get -rZ --soon h2: .") == ["-Z", "--soon"]
     assert unknown("CAREFUL_DEBUG=1 carefulctl help nonsense") == ["nonsense"]

@@ -173,7 +173,7 @@ def test_parse__json_stages():
     assert line.stages[0].G_us_per_KiB == 2
 
 
-def test_blackbox__knows_what_theorem_1_needs():
+def test_blackbox__has_the_inputs_of_theorem_1():
     found = parse_source(json.dumps(MEASURED | {"intervals": []}))
     assert isinstance(found, BlackBox)
     made = found.plan(4096)
@@ -235,7 +235,7 @@ def test_blackbox__a_candidate_of_each_regime_then_the_least(message_bytes, name
     ("message_bytes", "limits", "count"),
     [(32, Limits(), None), (4096, Limits(1, 40), None), (8192, Limits(), 1), (4096, Limits(), 100)],
 )
-def test_blackbox__outside_of_what_was_measured_is_said(message_bytes, limits, count):
+def test_blackbox__reports_sizes_outside_the_measurement(message_bytes, limits, count):
     made = parse_source(json.dumps(CROSSING)).plan(message_bytes, limits, count)
     assert made.extrapolated
     assert made.as_dict()["extrapolated"]
@@ -255,7 +255,7 @@ def test_blackbox__a_range_without_figures_is_not_planned_with():
     assert not made.extrapolated
 
 
-def test_blackbox__a_wide_g_b_is_said_with_what_it_does():
+def test_blackbox__a_wide_g_b_is_reported_with_its_effect():
     wide = {"g_b_us": 386.0, "g_b_low_us": 138.0, "g_b_high_us": 634.0}
     made = parse_source(json.dumps(MEASURED | wide | {"sum_g_us": 900})).plan(65536)
     assert "g_b is wide, 138 to 634 µs: the best may be 1 to 5 fragments" in made.note
@@ -314,7 +314,7 @@ def test_clear_box__classes_are_of_sizes_that_were_measured():
     assert json.loads(shown)["inputs"]["max_bytes"] == 1999
 
 
-def test_clear_box__outside_of_what_was_measured_is_said():
+def test_clear_box__reports_sizes_outside_the_measurement():
     source = clear_box((64, 3702))
     for made in (
         plan(source, 32),

@@ -96,7 +96,7 @@ def test_hierarchical__bad_input_is_refused(arguments, message):
         hierarchical(load_shipped("network-disk"), *arguments)
 
 
-def test_levels__say_what_their_stages_take_alone():
+def test_levels__have_their_stages_own_times():
     line = load_shipped("network-disk")
     made = plan(line, 65536, "hierarchical")
     top, network = made.levels

@@ -130,7 +130,7 @@ def test_withheld__gets_its_share_and_the_plan_says_so() -> None:
     assert "it counts as 0" in parse_source(text).rests_on
 
 
-def test_hosts__have_what_the_hops_do_not() -> None:
+def test_hosts__have_stages_that_hops_lack() -> None:
     found = made_of(pathchar(GAM[1:3]), blackbox(GAM, (2, 64, 3700)))
     assert [one.name for one in found.stages][::3] == ["sender", "receiver"]
     assert sum(G for _, G in costs(found)) == pytest.approx(sum(G for _, G in GAM))

@@ -45,7 +45,7 @@ def test_paper__tolerances_are_a_percentage_point_or_p3_s_five_percent():
             assert row.tolerance <= 0.5
 
 
-def test_paper__what_is_known_to_miss_says_why():
+def test_paper__known_misses_have_a_reason():
     assert all(row.note for row in rows() if row.misses)
     assert sum(row.misses for row in rows()) == 9
     assert [shape.case for shape in shapes() if shape.misses] == [
@@ -55,7 +55,7 @@ def test_paper__what_is_known_to_miss_says_why():
     ]
 
 
-def test_paper__what_was_fitted_is_not_called_predicted():
+def test_paper__fitted_numbers_are_not_called_predicted():
     """Three conditions and the bandwidths are fitted; P1's numbers need no fit."""
     fitted = [row.case for row in rows() if row.basis == "fitted"]
     assert fitted == [
@@ -70,7 +70,7 @@ def test_paper__what_was_fitted_is_not_called_predicted():
     assert sum(row.basis == "chosen" for row in rows()) == 2
 
 
-def test_paper__kept_table_is_what_the_command_prints():
+def test_paper__stored_table_is_the_commands_output():
     assert TABLE.read_text(encoding="utf-8") == markdown(), "run tools/paper-table"
 
 

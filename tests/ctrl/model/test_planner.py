@@ -66,7 +66,7 @@ def test_reversibility__every_strategy(pipeline, B, count, strategy):
 
 @settings(max_examples=40)
 @given(busy, st.integers(1, 20000), st.integers(0, 2), st.sampled_from(("best", *STRATEGIES)))
-def test_plan__latency_is_what_its_fragments_take_in_the_simulation(pipeline, B, count, strategy):
+def test_plan__latency_equals_the_simulation(pipeline, B, count, strategy):
     pipeline = grouped(pipeline, count)
     made = plan(pipeline, B, strategy, lp=False)
     outcome = simulate(pipeline, [Message(B)], rules(pipeline, made))
@@ -261,7 +261,7 @@ def test_cost__sixteen_classes(name):
     assert calls(lambda: class_table(pipeline)) < 1_000_000
 
 
-def test_bottleneck__is_what_stages_share():
+def test_bottleneck__is_a_shared_resource():
     # With 50 fragments the CPU is busy for 1000 of 1005 µs, B for 750.
     stages = (
         Stage("A", 10, 0, resource="cpu"),
@@ -273,7 +273,7 @@ def test_bottleneck__is_what_stages_share():
     assert 1000 < made.latency_us <= 1015
 
 
-def test_bottleneck__is_a_stage_that_is_slower_than_what_others_share():
+def test_bottleneck__is_a_stage_slower_than_a_shared_resource():
     stages = (
         Stage("A", 10, 0, resource="cpu"),
         Stage("B", 15, 8),

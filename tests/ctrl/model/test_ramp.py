@@ -51,7 +51,7 @@ def test_ramps__sum_and_never_stall(pipeline, B, k):
 
 
 @given(busy, st.integers(2, 20000))
-def test_two_stages__ramp_is_what_the_linear_program_finds(pipeline, B):
+def test_two_stages__ramp_equals_the_linear_program(pipeline, B):
     two = make(*((stage.g_us, stage.G_us_per_KiB) for stage in pipeline.stages[:2]))
     ramp = plan(two, B, "ramp", whole=False)
     start = np.array([float(B)])
@@ -75,7 +75,7 @@ def test_ramp__grows_towards_a_slow_stage_and_shrinks_towards_a_fast_one():
     st.tuples(st.integers(1, 20), st.integers(4, 80)),
     st.integers(64, 16000),
 )
-def test_fast_slow_fast__up_and_down_is_what_the_linear_program_finds(first, more, last, B):
+def test_fast_slow_fast__up_and_down_equals_the_linear_program(first, more, last, B):
     # The middle stage is slowest for all sizes, as theorem 5 assumes.
     slow = (max(first[0], last[0]) + more[0], max(first[1], last[1]) + more[1])
     pipeline = make(first, slow, last)

@@ -118,7 +118,9 @@ def test_begin__another_callback_raises_before_it_has_begun(engine: Fake) -> Non
 
 
 @pytest.mark.parametrize("error", [OverflowError, TypeError])
-def test_begin__what_c_cannot_be_given_holds_nothing(engine: Fake, error: type[Exception]) -> None:
+def test_begin__buffers_that_c_cannot_use_hold_nothing(
+    engine: Fake, error: type[Exception]
+) -> None:
     """For example a negative offset, or a float as a handler's number."""
 
     def refused(*_: Any) -> int:
@@ -131,7 +133,7 @@ def test_begin__what_c_cannot_be_given_holds_nothing(engine: Fake, error: type[E
     target.extend(b"resized")
 
 
-def test_backlog__what_an_interrupt_hides_does_not_begin_twice(engine: Fake) -> None:
+def test_backlog__hidden_by_an_interrupt_begins_once(engine: Fake) -> None:
     """C may have begun it when the interrupt came."""
     begun = []
 
@@ -219,7 +221,7 @@ def test_answer__no_more_wait_for_a_peer_that_takes_none(
     assert engine._backlog == {}
 
 
-def test_wait__ends_when_what_waited_begins(engine: Fake) -> None:
+def test_wait__ends_when_a_waiting_operation_begins(engine: Fake) -> None:
     """A one-way request has no answer; the waiting caller learns that it has left."""
     engine.frames = 0
     engine.polls = [lambda: None, lambda: setattr(engine, "room", 1)]
@@ -277,7 +279,7 @@ def test_renew__is_tried_again_where_it_failed(
     assert (engine.operations, answers, peer.failed) == ({operation}, [], False)
 
 
-def test_loop__who_waits_hears_that_the_node_was_closed(
+def test_loop__a_waiting_task_is_told_of_the_close(
     engine: Fake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """For example serve_forever() of one task, while another closes the node."""

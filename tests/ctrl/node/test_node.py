@@ -90,7 +90,7 @@ def test_wait__ends_with_a_signal(server: Lab) -> None:
     assert run(server, "interrupt").stderr == ""
 
 
-def test_node__nobody_holds_it(server: Lab) -> None:
+def test_node__has_no_holder(server: Lab) -> None:
     assert "ResourceWarning: careful on eth1 was not closed" in run(server, "dropped").stderr
 
 
@@ -166,7 +166,7 @@ def code_in(text: str) -> list[str]:
     return [textwrap.dedent(one) for one in blocks if "import careful" in one]
 
 
-def test_example__does_what_is_said(make_lab: MakeLab) -> None:
+def test_example__works_as_documented(make_lab: MakeLab) -> None:
     lab = make_lab()
     assert careful.__doc__ is not None
     serve, ask, *more = code_in(careful.__doc__)

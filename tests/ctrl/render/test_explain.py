@@ -114,7 +114,7 @@ def test_gather__each_queues_peers_are_its_own(
 
 
 @pytest.mark.parametrize("name", ["mtu_bytes", "driver"])
-def test_gather__what_was_kept_of_another_path_explains_nothing(
+def test_gather__the_record_of_another_path_explains_nothing(
     gathered: Callable[..., list[dict[str, Any]]], name: str
 ) -> None:
     _, second = gathered(**{name: 9000})
@@ -210,7 +210,7 @@ def test_path__set_by_hand(store: Store) -> None:
     assert found(store)["paths"][0]["classes"][CLASS]["standing"] == "verified"
 
 
-def test_path__that_nobody_measured(store: Store) -> None:
+def test_path__not_measured(store: Store) -> None:
     whole = found(store, state=None)
     text = report.text(whole)
     assert "not measured: nothing is predicted (tune auto has not looked at it)" in text
@@ -244,7 +244,7 @@ def test_draw__live_messages_of_a_path_that_was_not_measured(store: Store) -> No
     assert "live messages, mean since up" in path.read_text()
 
 
-def test_text__names_what_is_measured_and_why(store: Store) -> None:
+def test_text__names_the_measurement_and_its_reason(store: Store) -> None:
     text = report.text(found(store))
     assert "not being tuned" in text
     assert "measured: mean latency of live messages" in text
@@ -282,14 +282,14 @@ def test_text__says_when_a_look_confirmed_it(store: Store) -> None:
     assert re.search(r"; a check \d+ s ago found no change", said)
 
 
-def test_json__has_what_the_table_has(store: Store) -> None:
+def test_json__has_the_tables_figures(store: Store) -> None:
     one = found(store)["paths"][0]["classes"][CLASS]
     assert one["bottleneck"] == pytest.approx({"g_us": 7.5, "G_us_per_KiB": 24.9}, rel=0.1)
     assert one["best_us"] <= 1.02 * one["predicted_us"]
     json.dumps(one)
 
 
-def test_decision__says_once_what_is_the_same_of_all() -> None:
+def test_decision__names_common_parts_once() -> None:
     classes = [
         {
             "class": index,
@@ -305,7 +305,7 @@ def test_decision__says_once_what_is_the_same_of_all() -> None:
     assert said == expected
 
 
-def test_draw__four_curves_and_what_was_measured(store: Store) -> None:
+def test_draw__four_curves_and_the_measured_points(store: Store) -> None:
     pytest.importorskip("matplotlib")
     path = store.path.parent / "path.svg"
     report.draw(found(store), path)

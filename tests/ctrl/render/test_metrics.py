@@ -87,7 +87,7 @@ def value(found: Mapping[str, Any], name: str, /, **labels: str) -> float:
     return float(one)
 
 
-def test_text__is_what_was_counted() -> None:
+def test_text__has_the_counts() -> None:
     found = read(metrics.text(a_look))
     assert value(found, "careful_up", carefuld="eth1") == 1
     assert value(found, "careful_up", carefuld="eth2") == 0

@@ -50,7 +50,7 @@ def test_bar__the_rate_is_of_the_last_seconds() -> None:
     )
 
 
-def test_bar__whom_it_waits_for() -> None:
+def test_bar__names_the_slow_host() -> None:
     """The bar once froze at "0:00:02" while the peer was stopped."""
     clock = Clock()
     bar = Bar(host="h2", clock=clock)

@@ -35,7 +35,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refresh, "PERIOD_S", 0)
 
 
-def test_watch__says_what_changes_and_nothing_twice() -> None:
+def test_watch__reports_each_change_once() -> None:
     said: list[str] = []
     with pytest.raises(OverError):
         refresh.watch(looks("a", "a", "b", "b", "a"), said.append, in_place=False)
@@ -70,7 +70,7 @@ def test_watch__a_terminal_shows_the_newest_in_place(monkeypatch: pytest.MonkeyP
     assert "\x1b[" in shown[first:second]  # the cursor moves up before the next text
 
 
-def test_watch__keys_of_who_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watch__keys_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each key works at once, q ends it, and the terminal is restored."""
     monkeypatch.setattr(refresh, "PERIOD_S", 5)
     monkeypatch.setenv("TERM", "xterm")

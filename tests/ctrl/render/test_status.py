@@ -62,7 +62,7 @@ def test_up__reasons_for_an_xdp_mode_fit_the_line() -> None:
         ({"withholding": True}, "a slow client here keeps frames of h2"),
     ],
 )
-def test_brief__names_what_is_wrong_at_once(peer: dict[str, Any], said: str) -> None:
+def test_brief__names_the_fault_at_once(peer: dict[str, Any], said: str) -> None:
     lines = brief(with_peer(**peer))
     assert lines[0].startswith("eth1: not well")
     assert lines[1].strip().startswith(said)

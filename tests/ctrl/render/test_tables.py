@@ -86,7 +86,7 @@ def test_status__lost_at_which_end() -> None:
     assert "\x1b" not in shown()
 
 
-def test_status__says_what_bounds_a_window() -> None:
+def test_status__names_the_bound_of_a_window() -> None:
     """There is no such line if the path takes R frames, or loses at random."""
     said = "  window 12 of 64: the path from h2 takes 96 frames at once"
     short = {"window_buffers": 12, "burst_frames": 96}
@@ -105,7 +105,7 @@ def test_status__says_that_control_messages_are_dropped() -> None:
     assert "firewall" not in shown()
 
 
-def test_status__says_who_speaks_an_older_wire(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status__names_peers_with_an_older_wire(monkeypatch: pytest.MonkeyPatch) -> None:
     wire = versions()["wire_version"]
     here = SimpleNamespace(CAREFUL_WIRE_VERSION=wire, CAREFUL_WIRE_MINOR=2)
     monkeypatch.setattr("careful.control.status.lib", here)

@@ -140,7 +140,7 @@ def test_look__one_of_several_does_not_answer(monkeypatch: pytest.MonkeyPatch) -
         ({"state": "stalled"}, "stalled"),
     ],
 )
-def test_shown__names_what_is_wrong(peer: dict[str, Any], said: str) -> None:
+def test_shown__names_the_fault(peer: dict[str, Any], said: str) -> None:
     for looked, there in ((a_look(1, peer), True), (a_look(1, {}), False)):
         row = shown(top.rates(looked, looked)).splitlines()[-1]
         assert (said in row) is there

@@ -206,7 +206,7 @@ def test_partials__one_directory_cannot_be_read(
     ]
 
 
-def test_partials__what_is_no_file(route: Route, export: Path, tmp_path: Path) -> None:
+def test_partials__names_that_are_no_files(route: Route, export: Path, tmp_path: Path) -> None:
     """A symlink, a fifo or an empty file does not end the listing, and is not opened."""
     names = [f".x.careful-0123456789abcde{index}.part" for index in range(4)]
     for top in (tmp_path / "t", export / "t"):
@@ -250,7 +250,7 @@ def test_partials__of_a_peer(route: Route, daemon: FakeDaemon, tmp_path: Path) -
     assert not daemon.handles
 
 
-def test_verify__what_cannot_be_read(
+def test_verify__unreadable_files(
     route: Route, export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is named once, with the directory of unseen names; partial files do not count."""

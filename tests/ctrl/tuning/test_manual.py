@@ -157,9 +157,7 @@ def test_set__the_controller_waits_for_the_map(
 
 
 @pytest.mark.parametrize("what", ["offer", "flip", "settle"])
-def test_set__between_a_look_and_what_follows(
-    path: Searched, searching: Controller, what: str
-) -> None:
+def test_set__between_a_look_and_a_write(path: Searched, searching: Controller, what: str) -> None:
     def meanwhile() -> None:
         path.meanwhile.clear()
         tune_set()

@@ -437,7 +437,7 @@ def test_by_hand__another_class_within_an_ab() -> None:
 
 
 @pytest.mark.parametrize("when_s", [0.31, 0.5, 1.0, 3.0, 30.0])
-def test_killed__another_goes_on(when_s: float) -> None:
+def test_killed__another_continues(when_s: float) -> None:
     """In any step: the state is the last saved one, and the plans stay."""
     on = path(noise=0.5)
     kept: list[dict[str, object]] = []

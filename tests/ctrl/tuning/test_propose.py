@@ -21,7 +21,7 @@ def known(pipeline: Pipeline = GAM, error: float = 0.03, seed: int = 1) -> dict[
     return figures(pipeline, error, random.Random(seed))
 
 
-def test_table__predicts_what_is_true() -> None:
+def test_table__predicts_the_truth() -> None:
     rows = table(measured(known(error=1e-6), LIMITS), DEFAULT)
     assert [row.index for row in rows] == list(range(CLASS_COUNT))
     for row in rows[2:]:  # the fixed-sized theorem leaves out what a shorter tail gains
@@ -61,7 +61,7 @@ def test_worth__only_beyond_the_uncertainty() -> None:
     assert not worth(list(sure.values()), frozenset(range(CLASS_COUNT)))
 
 
-def test_table__what_is_best_already_stays() -> None:
+def test_table__the_best_plan_stays() -> None:
     path = measured(known(), LIMITS)
     best = [row.best for row in table(path, DEFAULT)]
     assert not worth(table(path, best))

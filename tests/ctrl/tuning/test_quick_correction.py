@@ -86,7 +86,7 @@ def test_grown__round_trips_slip_through_a_second_stream() -> None:
     assert sizes[1] > sizes[0], "fewer fragments, for each costs four times as much"
 
 
-def test_grown__leaves_what_grew_by_itself_and_what_did_not() -> None:
+def test_grown__leaves_growing_sources_and_others() -> None:
     before = measured(known(error=1e-6), LIMITS)
     for one in (GAM, scaled(GAM, g=0.5, G=0.5)):
         seen = known(one, error=1e-6)

@@ -172,7 +172,7 @@ class Measures:
         return 0.01
 
 
-def test_turns__nobody_is_measured_twice_while_another_waits() -> None:
+def test_turns__no_path_is_measured_twice_while_another_waits() -> None:
     world, said = World(), list[str]()
     for name, seconds in (("a", 1.0), ("b", 9.0), ("looks", 0.0), ("c", 0.5)):
         world.turns.add(Measures(name, world, said, seconds))

@@ -54,7 +54,7 @@ def test_look__tells_a_shift_of_messages_that_scatter(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_look__tells_the_end_of_what_came_and_went(seed: int) -> None:
+def test_look__reports_peers_that_came_and_went(seed: int) -> None:
     """A stream delayed messages by varying times."""
     one = Messages(0.1, 5, seed)
     for mean_us in (6500, 10500) * 10:
@@ -93,7 +93,7 @@ def test_look__a_shift_of_percents_is_none() -> None:
     assert one.shift(1100, 30) is None
 
 
-def test_reset__what_comes_next_is_the_reference() -> None:
+def test_reset__the_next_values_are_the_reference() -> None:
     one = Messages(0.1, 5, 1)
     assert one.shift(1000, 5) is None
     one.watch.reset()

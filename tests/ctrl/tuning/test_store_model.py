@@ -75,7 +75,7 @@ def took_us(nbytes: int, cost: tuple[float, float]) -> float:
 
 
 @pytest.mark.parametrize("g_us", [0.0, 37.0])
-def test_written_us__no_least_write_takes_what_is_there(g_us: float) -> None:
+def test_written_us__without_a_least_write_takes_all(g_us: float) -> None:
     # Like `tune set --minpulse-bytes 0`; the least write is a frame.
     size = BYTES // 16
     one_by_one = [written_us(BYTES, 16, CAME_US, least, g_us, 1e-4) for least in (1, size)]
@@ -347,7 +347,7 @@ def test_returned__to_another_store() -> None:
     assert loss(other, stream) < 0.05
 
 
-def test_kept__of_what_it_did_not_make_is_nothing() -> None:
+def test_kept__nothing_of_foreign_files() -> None:
     found = fit(seen(*((size, took_us(size, DISK)) for size in (4096, 65536))))
     assert found
     whole = json.loads(json.dumps(found.as_dict()))

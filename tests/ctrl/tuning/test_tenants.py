@@ -82,7 +82,7 @@ def tuned(loop: Loop) -> _Tuned:
     return one
 
 
-def test_end__names_what_stays_unverified(world: World, own: Own) -> None:
+def test_end__names_unverified_classes(world: World, own: Own) -> None:
     """An A/B under way once left its plan in effect without a message."""
     said: list[str] = []
     one = begun(said)
@@ -136,7 +136,7 @@ def test_another_host__nothing_takes_turns_there(world: World, loop: Loop) -> No
 
 
 @pytest.mark.parametrize("slot", [SLOT, ELSEWHERE])
-def test_back_again__goes_on_where_it_ended(world: World, loop: Loop, slot: int) -> None:
+def test_back_again__continues_after_its_end(world: World, loop: Loop, slot: int) -> None:
     """The change of its A/B is in effect, unverified."""
     pairs = dict(tuned(loop).controller.state.on_trial)
     given_to_another(world)
@@ -153,7 +153,7 @@ def test_back_again__goes_on_where_it_ended(world: World, loop: Loop, slot: int)
     assert all(values[item] == pair.after for item, pair in pairs.items())
 
 
-def test_back_again__what_was_set_for_it_has_ended(world: World, loop: Loop) -> None:
+def test_back_again__earlier_settings_have_ended(world: World, loop: Loop) -> None:
     """In another slot it begins with the settings of new peers, which belong to tune auto."""
     path = tuned(loop).path
     tune_entry.apply(world.maps["tune"], [SLOT], {7: Setting(Plan.fixed(777), {})})

@@ -104,7 +104,7 @@ def test_middle__of_blocks_that_differ_in_size() -> None:
     assert found.dof == 1
 
 
-def test_trial__what_is_decided_stays_so() -> None:
+def test_trial__a_decision_stays() -> None:
     one, random_ = Trial(), random.Random(1)
     for _ in range(10):
         one.a.add(block(random_, 10, 100, 1))

@@ -233,7 +233,7 @@ static void test_pool__stop_does_not_wait_for_a_hanging_job(void)
 	CHECK_EQ(runs, GROUP);
 }
 
-static void test_pool__stop_drops_what_waits(void)
+static void test_pool__stop_drops_waiting_jobs(void)
 {
 	begin(&more);
 	closed = true;
@@ -267,7 +267,7 @@ int main(void)
 	RUN(test_pool__groups_take_turns);
 	RUN(test_pool__the_owners_rule);
 	RUN(test_pool__stop_does_not_wait_for_a_hanging_job);
-	RUN(test_pool__stop_drops_what_waits);
+	RUN(test_pool__stop_drops_waiting_jobs);
 	RUN(test_pool__quiet_jobs_run_again);
 	return 0;
 }

@@ -252,7 +252,7 @@ static void await_programs(int count)
 	CHECK_EQ(n, count);
 }
 
-static void test_attach__what_cannot_be(void)
+static void test_attach__impossible_requests(void)
 {
 	struct careful_attach_options options = { .path = "/tmp/test_attach.none" };
 	struct careful_error error;
@@ -398,7 +398,7 @@ static void test_request__answers_and_failures(void)
 
 /* Payloads that are built where carefuld reads them: one after the other, all at once, and buffers
  * that the program does not own. */
-static void test_send__of_what_it_built(void)
+static void test_send__of_a_built_message(void)
 {
 	static struct outcome outcomes[CAREFUL_RING_BUILT];
 	uint8_t *built[CAREFUL_RING_BUILT];
@@ -671,7 +671,7 @@ static struct careful_ping_result ping(struct careful *c, uint32_t peer,
 	return pinged.result;
 }
 
-static void test_ping__of_stages_and_what_cannot_be(void)
+static void test_ping__of_stages_and_impossible_ones(void)
 {
 	struct careful_ping_ask ask = { .stage = CAREFUL_STAGE_NET_RX, .bytes = 300 };
 	struct careful *c = attached("pings");
@@ -1086,7 +1086,7 @@ static void set_silent(bool on)
 	pthread_mutex_unlock(&lock);
 }
 
-static void test_close__gives_up_a_handshake_that_nobody_else_wants(void)
+static void test_close__gives_up_a_handshake_without_other_users(void)
 {
 	struct careful *first = attached("first"), *second = attached("second");
 	const union address nobody = memory_address(1, 5);
@@ -1534,7 +1534,7 @@ static void answer_briefly(const struct careful_message *message, void *user)
 }
 
 /* A program can answer a message though it has no room for requests of its own. */
-static void test_rings__full_of_what_it_asks(void)
+static void test_rings__full_of_requests(void)
 {
 	enum { ASKED = 3 };
 	struct careful *c = attached("asks");
@@ -1890,21 +1890,21 @@ static void test_end__of_carefuld(void)
 int main(void)
 {
 	open_all();
-	RUN(test_attach__what_cannot_be);
+	RUN(test_attach__impossible_requests);
 	RUN(test_attach__hears_why_it_is_not_served);
 	RUN(test_attach__waits_in_a_full_line_for_a_time);
 	RUN(test_request__answers_and_failures);
-	RUN(test_send__of_what_it_built);
+	RUN(test_send__of_a_built_message);
 	RUN(test_move__memory_of_its_own_and_other);
 	RUN(test_handle__requests_of_peers);
 	RUN(test_keep__outlives_its_place_in_the_ring);
-	RUN(test_ping__of_stages_and_what_cannot_be);
+	RUN(test_ping__of_stages_and_impossible_ones);
 	RUN(test_region__is_served_and_goes_with_the_program);
 	RUN(test_region__is_refused_while_it_is_read);
 	RUN(test_close__nothing_is_written_afterwards);
 	RUN(test_peer_close__tells_of_a_get_when_nothing_comes);
 	RUN(test_status__names_each);
-	RUN(test_close__gives_up_a_handshake_that_nobody_else_wants);
+	RUN(test_close__gives_up_a_handshake_without_other_users);
 	RUN(test_death__leaves_nothing);
 	RUN(test_death__before_its_answers);
 	RUN(test_share__of_stores);
@@ -1912,7 +1912,7 @@ int main(void)
 	RUN(test_stall__requests_for_it_end);
 	RUN(test_rings__full_to_the_last_place);
 	RUN(test_news__of_a_peer_that_comes_and_goes);
-	RUN(test_rings__full_of_what_it_asks);
+	RUN(test_rings__full_of_requests);
 	RUN(test_rings__tell_of_room);
 	RUN(test_rings__hold_anything);
 	RUN(test_rings__more_than_there_is_ends_the_program);

@@ -389,7 +389,7 @@ def test_start__failure_is_one_line(daemon: Daemon, options: list[str], said: st
         assert "carefuld: " + ready.read().removeprefix("error: ") == done.stderr
 
 
-def test_start__refused_removes_what_it_made_alone(daemon: Daemon) -> None:
+def test_start__refused_removes_only_its_own(daemon: Daemon) -> None:
     """An existing run directory stays, with its log; a new one is removed completely."""
     daemon.run.mkdir()
     assert daemon.start("--cpu", "4000", check=False).returncode == 1

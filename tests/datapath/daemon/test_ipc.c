@@ -1559,7 +1559,7 @@ static void test_handshakes__without_an_answer_yield(void)
 }
 
 /* SIGNATURE delays all traffic, and TRIAL_LOCK acts for the whole host. */
-static void test_user__asks_what_is_roots(void)
+static void test_user__asks_for_roots_data(void)
 {
 	struct careful_ipc lock = { .op = CAREFUL_IPC_REQUEST, .handler = CAREFUL_TRIAL_LOCK };
 	struct careful_ipc signature = { .op = CAREFUL_IPC_SIGNATURE, .id = 4 };
@@ -1678,7 +1678,7 @@ static void test_clients__too_many(void)
 
 /* Twice as many clients as there are places connect again and again. A connected client is answered
  * all the while, and others once these have gone. */
-static void test_clients__ten_thousand_keep_nobody_waiting(void)
+static void test_clients__ten_thousand_delay_no_other(void)
 {
 	enum { CONNECTIONS = 10000, OPEN = 2 * IPC_CLIENTS };
 	int fds[OPEN], first = client();
@@ -1747,7 +1747,7 @@ static void test_signature__bursts_are_answered_with_their_marks(void)
 	turn();
 }
 
-static void test_signature__what_is_none_and_what_fails(void)
+static void test_signature__invalid_and_failing(void)
 {
 	int fd = client();
 	uint32_t peer = connect_peer(fd, 0x0a000001);
@@ -1983,13 +1983,13 @@ int main(void)
 	test_clients__too_many();
 	test_clients__out_of_descriptors();
 	test_clients__of_one_user_leave_places();
-	test_clients__ten_thousand_keep_nobody_waiting();
+	test_clients__ten_thousand_delay_no_other();
 	test_handshakes__without_an_answer_yield();
-	test_user__asks_what_is_roots();
+	test_user__asks_for_roots_data();
 	test_handles__of_one_user_leave_some();
 	c->answering = true;
 	test_signature__bursts_are_answered_with_their_marks();
-	test_signature__what_is_none_and_what_fails();
+	test_signature__invalid_and_failing();
 	test_signature__one_a_round();
 	test_hold__questions_to_one_peer_wait();
 	test_hold__a_session_is_told_of_afterwards();

@@ -59,7 +59,7 @@ static void test_choose__a_machine_that_changes_once(void)
 	}
 }
 
-static void test_choose__what_is_not_the_same_twice(void)
+static void test_choose__differs_between_calls(void)
 {
 	const double wild[XDP_ARMS] = { 1, 3, 4, 1, 0.3, 2 };
 
@@ -139,7 +139,7 @@ static void test_recall__garbage_and_other_kernels_are_none(void)
 	CHECK_EQ(recall(&mode), 0);
 }
 
-static void test_recall__what_others_may_write_is_not_believed(void)
+static void test_recall__a_file_that_others_may_write_is_ignored(void)
 {
 	char path[256];
 	uint32_t mode = 0;
@@ -209,12 +209,12 @@ int main(void)
 	CHECK(!chmod(dir, 0755));
 	RUN(test_choose__the_better_of_both_figures_together);
 	RUN(test_choose__a_machine_that_changes_once);
-	RUN(test_choose__what_is_not_the_same_twice);
+	RUN(test_choose__differs_between_calls);
 	RUN(test_choose__figures_that_are_none);
 	RUN(test_remember__is_recalled_and_written_over);
 	RUN(test_remember__makes_its_directory);
 	RUN(test_recall__garbage_and_other_kernels_are_none);
-	RUN(test_recall__what_others_may_write_is_not_believed);
+	RUN(test_recall__a_file_that_others_may_write_is_ignored);
 	RUN(test_remember__where_nothing_can_be_written);
 	RUN(test_remember__without_root);
 	remove_all();

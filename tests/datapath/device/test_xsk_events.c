@@ -510,7 +510,7 @@ static void check_refused(const char *to_text)
 	CHECK_EQ(ctrl_recv(0, &from, &got, sizeof(got)), -EAGAIN);
 }
 
-static void test_ctrl__nobody_listens(void)
+static void test_ctrl__port_unreachable(void)
 {
 	open_sides(1);
 	for (int i = 0; i < 3; i++) {
@@ -554,7 +554,7 @@ int main(void)
 	RUN(test_ctrl__both_families);
 	RUN(test_ctrl__not_sent_to_us_alone_is_dropped);
 	RUN(test_ctrl__families_take_turns);
-	RUN(test_ctrl__nobody_listens);
+	RUN(test_ctrl__port_unreachable);
 	RUN(test_clock_and_random);
 	return 0;
 }

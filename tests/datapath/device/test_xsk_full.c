@@ -237,7 +237,7 @@ static uint32_t take_all(struct end *end, uint64_t *addr)
 
 /* If no buffer is released, only as many frames arrive as there are buffers, also after long use;
  * the loss of the others is counted. */
-static void test_fill__bounds_what_arrives(void)
+static void test_fill__bounds_arriving_frames(void)
 {
 	struct careful_device_statistics s;
 	struct queue *queue;
@@ -278,7 +278,7 @@ int main(void)
 		RUN(test_kick__full_ring_is_not_a_loss);
 		RUN(test_flood__nothing_lost);
 		RUN(test_flood__beside_other_traffic);
-		RUN(test_fill__bounds_what_arrives);
+		RUN(test_fill__bounds_arriving_frames);
 	}
 	return 0;
 }

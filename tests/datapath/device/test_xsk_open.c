@@ -98,7 +98,7 @@ static void expect_nothing_left(void)
 	CHECK(pair_run(&pair, 0, "ss -uanH | grep -q 51966"));
 }
 
-static void test_open__what_is_in_effect(void)
+static void test_open__settings_in_effect(void)
 {
 	struct careful_options options = defaults();
 	struct queue *queue = open_good(&options);
@@ -448,7 +448,7 @@ static void without_memlock(void)
 	drop((const int[]){ CAP_IPC_LOCK }, 1);
 }
 
-static void test_open__what_the_process_lacks(void)
+static void test_open__limits_of_the_process(void)
 {
 	lacking(without_perfmon, CAREFUL_CHECK_PRIVILEGE, -EPERM, "CAP_PERFMON is missing");
 	lacking(without_files, CAREFUL_CHECK_FILES, -EMFILE, "at most 20 open files");
@@ -631,7 +631,7 @@ int main(void)
 		skip("needs root");
 	snprintf(instance, sizeof(instance), "test-open-%d", getpid());
 	pair_open(&pair, 1500);
-	RUN(test_open__what_is_in_effect);
+	RUN(test_open__settings_in_effect);
 	RUN(test_open__why_not_native);
 	RUN(test_open__program_taken_off);
 	RUN(test_open__generic_is_bounded_by_the_backlog);
@@ -642,7 +642,7 @@ int main(void)
 	RUN(test_open__another_program_is_named);
 	RUN(test_open__name_with_a_dot);
 	RUN(test_open__not_root);
-	RUN(test_open__what_the_process_lacks);
+	RUN(test_open__limits_of_the_process);
 	RUN(test_open__instance_in_use);
 	RUN(test_open__leaves_a_qdisc_alone);
 	RUN(test_killed_owner__leaves_no_program);

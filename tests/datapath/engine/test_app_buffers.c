@@ -69,7 +69,7 @@ static void test_send__in_its_buffer_and_before_the_session(void)
 	ends_close(&ends);
 }
 
-static void test_send__of_what_is_not_the_program_s(void)
+static void test_send__of_foreign_memory(void)
 {
 	uint8_t own[BYTES] = { 0 }, *payload;
 	struct ends ends;
@@ -145,7 +145,7 @@ static void test_close__with_some_of_the_program_s(void)
 int main(void)
 {
 	RUN(test_send__in_its_buffer_and_before_the_session);
-	RUN(test_send__of_what_is_not_the_program_s);
+	RUN(test_send__of_foreign_memory);
 	RUN(test_alloc__a_share_and_others_go_on);
 	RUN(test_close__with_some_of_the_program_s);
 	return 0;

@@ -235,7 +235,7 @@ static uint64_t answers(const struct careful *c)
 	return c->link.peers[0].tx_frames - c->link.counters[CAREFUL_C_TX_UPDATES];
 }
 
-static void test_store__unanswered_where_nobody_waits(void)
+static void test_store__unanswered_without_a_waiter(void)
 {
 	const struct careful_span span = { .base = source, .fd = -1 };
 	const struct careful_region region = written_by_all();
@@ -583,7 +583,7 @@ int main(void)
 	RUN(test_store__to_memory_checked_by_region);
 	RUN(test_get__a_source_that_shrank_is_an_error);
 	RUN(test_store__handler_ends_the_session);
-	RUN(test_store__unanswered_where_nobody_waits);
+	RUN(test_store__unanswered_without_a_waiter);
 	RUN(test_store__of_no_bytes_of_a_file);
 	RUN(test_tune__live_and_never_stuck);
 	RUN(test_counters__wrap_around);

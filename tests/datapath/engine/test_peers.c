@@ -180,7 +180,7 @@ static void test_slot__the_next_host_has_the_settings_of_new_ones(void)
 }
 
 /* The BYE takes another way than frames: it must not overtake them. */
-static void test_close__what_was_answered_before_arrives(void)
+static void test_close__earlier_answers_arrive(void)
 {
 	struct outcome outcome = { 0 };
 	struct ends ends;
@@ -467,7 +467,7 @@ int main(void)
 	RUN(test_whereabouts__of_a_session);
 	RUN(test_session__without_a_way_for_frames);
 	RUN(test_slot__of_a_host_that_vanished);
-	RUN(test_close__what_was_answered_before_arrives);
+	RUN(test_close__earlier_answers_arrive);
 	RUN(test_interface__deleted);
 	RUN(test_wait__ends_with_news_that_no_frame_brings);
 	RUN(test_wait_fds__a_poll_after_it_keeps_time);

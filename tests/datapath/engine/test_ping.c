@@ -189,7 +189,7 @@ static void test_ping__credits_are_conserved(void)
 	close(fd);
 }
 
-static void test_ping__what_is_refused(void)
+static void test_ping__refused_requests(void)
 {
 	const struct careful_ping_ask bad[] = {
 		{ .stage = 0, .bytes = 600 },
@@ -356,7 +356,7 @@ int main(void)
 	RUN(test_ping__each_answers);
 	RUN(test_ping__while_trains_are_awaited);
 	RUN(test_ping__credits_are_conserved);
-	RUN(test_ping__what_is_refused);
+	RUN(test_ping__refused_requests);
 	RUN(test_ping__ends_without_an_answer);
 	RUN(test_ping__strangers_get_nothing);
 	RUN(test_ping__over_ipv6);

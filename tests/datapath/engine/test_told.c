@@ -82,7 +82,7 @@ static void answer(struct node *node, uint32_t which, uint32_t peer, uint32_t se
 
 /* Two replies come at once. The end of the first request closes another session, whose request ends
  * before the second one. Each reply has its own payload. */
-static void test_replies__behind_what_the_one_before_ended(void)
+static void test_replies__after_the_end_of_the_earlier_one(void)
 {
 	struct node *node = node_open();
 
@@ -110,6 +110,6 @@ static void test_replies__behind_what_the_one_before_ended(void)
 
 int main(void)
 {
-	RUN(test_replies__behind_what_the_one_before_ended);
+	RUN(test_replies__after_the_end_of_the_earlier_one);
 	return 0;
 }

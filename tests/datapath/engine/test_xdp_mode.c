@@ -164,7 +164,7 @@ static void test_mode__a_driver_that_refuses_stays_in_the_mode_it_was(void)
 	pair_close(&pair);
 }
 
-static void test_decided__is_what_info_says(void)
+static void test_decided__equals_info(void)
 {
 	struct careful_info info;
 	struct ends ends;
@@ -220,7 +220,7 @@ int main(void)
 	RUN(test_mode__change_before_the_first_session);
 	RUN(test_alone__another_peer_waits_until_it_is_over);
 	RUN(test_mode__a_driver_that_refuses_stays_in_the_mode_it_was);
-	RUN(test_decided__is_what_info_says);
+	RUN(test_decided__equals_info);
 	RUN(test_mode__needs_no_capability_after_opening);
 	return 0;
 }

@@ -187,7 +187,7 @@ static void test_batch__ends_with_its_peer(void)
 	stop();
 }
 
-static void test_stop__ends_and_says_what_hangs(void)
+static void test_stop__ends_and_reports_hanging_operations(void)
 {
 	uint32_t tokens[ASKED], left;
 
@@ -213,7 +213,7 @@ int main(void)
 	RUN(test_peer__with_all_it_may_ask_in_one_export);
 	RUN(test_batch__ends_with_its_peer);
 	RUN(test_peers__that_put_where_it_hangs);
-	RUN(test_stop__ends_and_says_what_hangs);
+	RUN(test_stop__ends_and_reports_hanging_operations);
 	remove_base();
 	return 0;
 }

@@ -224,7 +224,7 @@ static void test_file__in_turn(void)
 
 /* The requests of a client that has gone are closed: one that waits ends, and the others keep their
  * order. */
-static void test_close__of_what_waits(void)
+static void test_close__with_waiting_operations(void)
 {
 	uint32_t keys[BLOCK_HANDLES], waiting[3], args[4] = { 0, 0, 0, 2 };
 
@@ -277,7 +277,7 @@ int main(void)
 	test_batch__answers_have_one_budget();
 	test_batch__sessions_of_a_host_have_one_budget();
 	test_file__in_turn();
-	test_close__of_what_waits();
+	test_close__with_waiting_operations();
 	test_peer__gone_while_some_wait();
 	remove_base();
 	return 0;

@@ -108,7 +108,7 @@ def dodged(kept: dict[str, Any], made: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("number", OF)
-def test_versions__what_a_number_stood_for_still_holds(number: str) -> None:
+def test_versions__a_number_keeps_its_layout(number: str) -> None:
     kept = json.loads(KEPT.read_text())[number]
     now = numbers()[number]
     assert now == kept["version"], f"keep what {number} {now} stands for (see above)"

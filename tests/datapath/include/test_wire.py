@@ -105,7 +105,7 @@ def test_control__round_trip(values: dict[str, Any]) -> None:
     assert {name: getattr(again[CarefulCtrl], name) for name in values} == values
 
 
-def test_frame__computes_what_is_open() -> None:
+def test_frame__computes_missing_fields() -> None:
     am = CarefulAm(kind="request", handler=5, args=[1, 2, 3, 4])
     raw = bytes(CarefulHdr(type="data", flags="first+last", seq=7) / am / b"hello")
     found = _abi.unpack("careful_hdr", raw)

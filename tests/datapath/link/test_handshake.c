@@ -157,7 +157,7 @@ static void note_status(const struct careful_result *result, void *user)
 
 /* A message that waits for a session was checked with our own frame size. If the peer's frames are
  * smaller, a message that is too large fails, and one that fits leaves. */
-static void test_welcome__what_waited_and_fits_no_frame_is_told(void)
+static void test_welcome__a_waiting_message_that_fits_no_frame_fails(void)
 {
 	static const uint8_t payload[300];
 	const union address to = node_host(0);
@@ -555,7 +555,7 @@ static void test_slots__a_host_is_known_by_its_network_and_its_key(void)
 }
 
 /* No window is idle: the host that holds the most loses one, and does not get it back. */
-static void test_slots__a_newcomer_evicts_whoever_holds_most(void)
+static void test_slots__a_newcomer_evicts_the_largest_holder(void)
 {
 	struct node *node = node_open();
 
@@ -675,7 +675,7 @@ int main(void)
 	RUN(test_refuse__of_our_own_version_ends_nothing);
 	RUN(test_challenge__overtaken_changes_nothing);
 	RUN(test_challenge__number_of_an_earlier_question_bounds_nothing);
-	RUN(test_welcome__what_waited_and_fits_no_frame_is_told);
+	RUN(test_welcome__a_waiting_message_that_fits_no_frame_fails);
 	RUN(test_lost__a_new_process_that_asks_inherits_nothing);
 	RUN(test_lost__a_new_process_that_is_asked_inherits_nothing);
 	RUN(test_sync__of_the_epoch_that_is_being_renewed_is_not_gone);
@@ -692,7 +692,7 @@ int main(void)
 	RUN(test_epoch__begins_without_buffers_that_hang);
 	RUN(test_slots__a_host_has_one_account_for_both_families);
 	RUN(test_slots__a_host_is_known_by_its_network_and_its_key);
-	RUN(test_slots__a_newcomer_evicts_whoever_holds_most);
+	RUN(test_slots__a_newcomer_evicts_the_largest_holder);
 	RUN(test_slots__our_own_programs_find_one);
 	RUN(test_challenge__from_another_address_is_told);
 	RUN(test_challenge__holds_while_others_go);

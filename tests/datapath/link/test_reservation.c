@@ -79,7 +79,7 @@ static void test_window__leaves_out_the_reserve(void)
 	node_close(node);
 }
 
-static void test_ask__half_of_what_is_left(void)
+static void test_ask__half_of_the_rest(void)
 {
 	struct node *node = begin(POOL);
 
@@ -193,7 +193,7 @@ static void test_silence__ends_the_epoch_when_others_wait(void)
 }
 
 /* A receiver that gives more credits than it announced, or has, loses the session. */
-static void test_credits__beyond_what_is_announced(void)
+static void test_credits__beyond_the_announced_number(void)
 {
 	for (uint32_t announced = 0; announced <= 8; announced += 4)
 		for (uint32_t given = 0; given <= 12; given += 4) {
@@ -224,11 +224,11 @@ static void test_credits__beyond_what_is_announced(void)
 int main(void)
 {
 	RUN(test_window__leaves_out_the_reserve);
-	RUN(test_ask__half_of_what_is_left);
+	RUN(test_ask__half_of_the_rest);
 	RUN(test_ask__as_the_last_frame_says);
 	RUN(test_ask__in_vain_without_a_reserve);
 	RUN(test_use__no_more_than_was_granted);
 	RUN(test_silence__ends_the_epoch_when_others_wait);
-	RUN(test_credits__beyond_what_is_announced);
+	RUN(test_credits__beyond_the_announced_number);
 	return 0;
 }

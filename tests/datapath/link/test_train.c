@@ -166,7 +166,7 @@ static void test_ask__bounded(void)
 	node_close(node);
 }
 
-static void test_ask__of_nobody_and_out_of_time(void)
+static void test_ask__no_host_and_out_of_time(void)
 {
 	struct node *node = node_open();
 	struct careful_ctrl ask;
@@ -420,7 +420,7 @@ int main(void)
 	RUN(test_hold__credits_that_fell_due_are_told);
 	RUN(test_asked__credits_that_fell_due_are_told);
 	RUN(test_ask__bounded);
-	RUN(test_ask__of_nobody_and_out_of_time);
+	RUN(test_ask__no_host_and_out_of_time);
 	RUN(test_measure__no_answer);
 	RUN(test_measure__answers);
 	RUN(test_measure__not_the_answer);

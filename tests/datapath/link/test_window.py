@@ -92,7 +92,7 @@ def test_credits__those_that_can_be_are_taken(
 
 @given(data=st.data(), size=sizes, announced=counters)
 @SEVERAL
-def test_receive__what_had_credit_is_taken(
+def test_receive__frames_with_credit_are_accepted(
     c: tuple[Any, Any], data: st.DataObject, size: int, announced: int
 ) -> None:
     _, lib = c

@@ -164,7 +164,7 @@ static void test_file__waits_for_a_host_that_is_down(void)
 }
 
 /* The host has no room for a while, and the wall clock jumps by an hour meanwhile. */
-static void test_file__waits_whatever_the_clock_is_set_to(void)
+static void test_file__waits_with_any_clock(void)
 {
 	struct file *file = begin();
 
@@ -241,7 +241,7 @@ int main(void)
 	RUN(test_file__is_synced_after_a_flush_that_found_no_room);
 	RUN(test_file__has_one_handle_after_resets);
 	RUN(test_file__waits_for_a_host_that_is_down);
-	RUN(test_file__waits_whatever_the_clock_is_set_to);
+	RUN(test_file__waits_with_any_clock);
 	RUN(test_file__is_synced_while_reads_go_on);
 	return 0;
 }

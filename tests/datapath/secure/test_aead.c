@@ -16,7 +16,7 @@ static const uint8_t key[AEAD_KEY_BYTES] = "a key that is 32 bytes long ...";
 static const uint8_t beside[] = "the header";
 
 /* Compares with libsodium, by the nonce of wire.h. */
-static void test_seal__is_what_the_wire_format_says(void)
+static void test_seal__agrees_with_the_wire_format(void)
 {
 	uint8_t text[] = "what is sealed", want[sizeof(text)], tag[AEAD_TAG_BYTES], same[16];
 	uint8_t nonce[12] = { 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8 };
@@ -115,7 +115,7 @@ static void test_seen__each_number_once(void)
 int main(void)
 {
 	CHECK(sodium_init() >= 0);
-	RUN(test_seal__is_what_the_wire_format_says);
+	RUN(test_seal__agrees_with_the_wire_format);
 	RUN(test_open__nothing_that_was_changed);
 	RUN(test_seen__each_number_once);
 	return 0;

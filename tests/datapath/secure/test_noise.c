@@ -115,7 +115,7 @@ static void test_noise__a_public_vector(void)
 }
 
 /* Changes every bit of both messages, and every length. */
-static void test_noise__what_was_changed_is_not_believed(void)
+static void test_noise__a_changed_message_is_refused(void)
 {
 	uint8_t message[MESSAGE_MAX], changed[MESSAGE_MAX], payload[MESSAGE_MAX];
 	struct noise ends[2], before;
@@ -191,7 +191,7 @@ int main(void)
 {
 	CHECK(sodium_init() >= 0);
 	test_noise__a_public_vector();
-	test_noise__what_was_changed_is_not_believed();
+	test_noise__a_changed_message_is_refused();
 	test_noise__strangers_are_not_believed();
 	test_noise__keys_that_are_none();
 	return 0;

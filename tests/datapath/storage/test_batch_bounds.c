@@ -41,7 +41,7 @@ static bool after_two(void *user)
 	return ++*(int *)user > 2;
 }
 
-static void test_batch__ends_when_nobody_wants_it(void)
+static void test_batch__ends_when_cancelled(void)
 {
 	static const uint32_t flags[] = { 0, CAREFUL_BATCH_SYNC };
 
@@ -105,7 +105,7 @@ int main(void)
 	CHECK(mkdtemp(root));
 	top = open(root, O_RDONLY | O_DIRECTORY);
 	RUN(test_batch__reads_so_much);
-	RUN(test_batch__ends_when_nobody_wants_it);
+	RUN(test_batch__ends_when_cancelled);
 	close(top);
 	CHECK(!rmdir(root));
 	RUN(test_batch__syncs_so_often);

@@ -158,7 +158,7 @@ def test_blackbox__a_quick_look_is_not_called_settled() -> None:
     assert not quick.settled
 
 
-def test_blackbox__json_says_what_each_figure_rests_on() -> None:
+def test_blackbox__json_has_the_source_of_each_figure() -> None:
     """Each regime has the count of its trains, its residual and sizes, and its own others' G."""
     found = FakeExchange(CROSSING).measure(sizes_count=24, at_bytes=500)
     shown = found.figures()
@@ -255,7 +255,7 @@ def test_blackbox__stops_when_it_is_enough() -> None:
     assert fine.rounds_count > 4
 
 
-def test_blackbox__what_is_known_costs_no_more() -> None:
+def test_blackbox__known_figures_cost_no_probes() -> None:
     """Round trips that the machine spoils are repeated; trains that are good are not."""
     fake = FakeExchange(trip_jitter_us=2500)
     found = fake.measure(seconds=1000, rounds_max=30)
@@ -339,7 +339,7 @@ def test_blackbox__arrivals_that_make_no_gap_are_no_figures(first_us: float) -> 
     assert found.figures()["G_b_us_per_KiB"] is None
 
 
-def test_telling__leaves_out_bunches_and_what_left_late() -> None:
+def test_telling__leaves_out_bunches_and_late_frames() -> None:
     """Rounds in which our own pace may be the bottleneck are left out; a slower bottleneck's gap
     does not depend on how we sent."""
     near, late = (

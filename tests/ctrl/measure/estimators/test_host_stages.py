@@ -57,7 +57,7 @@ def test_stages__g_and_G_of_each_are_in_their_intervals() -> None:
     assert min(hits.values()) >= 8, hits
 
 
-def test_stages__what_the_data_do_not_say_is_not_said() -> None:
+def test_stages__unsupported_figures_are_withheld() -> None:
     """Without a slope there is no g or G, only the time at a size."""
     hosts = FakeHosts(jitter_us=300.0)
     found = hosts.measure(seconds=1.0)
@@ -122,7 +122,7 @@ def test_stages__a_hop_without_G_has_its_own_time_all_the_same() -> None:
         assert row["sum_of_stages_low_us"] < row["measured_us"] < row["sum_of_stages_high_us"]
 
 
-def test_stages__what_is_not_known_is_in_no_sum(tmp_path: FilePath) -> None:
+def test_stages__unknown_stages_are_in_no_sum(tmp_path: FilePath) -> None:
     found = FakeHosts().measure(one_clock=True)
     found.stages[3] = replace(found.stages[3], own=None, G_us_per_KiB=None, reason="2 sizes")
     assert found.sum_us(1000) is None
@@ -143,7 +143,7 @@ def test_stages__no_scratch_file_no_store() -> None:
     assert any("no scratch file" in note for note in found.notes)
 
 
-def test_stages__nobody_past_xdp_answers() -> None:
+def test_stages__only_xdp_answers() -> None:
     found = FakeHosts(silent=True).measure(seconds=1.0)
     assert names(found) == [("hop 1",), ("hop 2",), ("hop 3", "netRx")]
     assert found.lost_count == found.probes_count > 0
@@ -151,7 +151,7 @@ def test_stages__nobody_past_xdp_answers() -> None:
 
 
 @pytest.mark.parametrize("how", ["silent_after", "ends_after"])
-def test_stages__a_host_that_goes_in_the_middle_keeps_what_was_known(how: str) -> None:
+def test_stages__a_host_that_leaves_keeps_known_figures(how: str) -> None:
     found = FakeHosts(**{how: 40}, jitter_us=0.5).measure()
     assert found.elapsed_s < 15  # 12 silent probes of a second each, not six rounds of them
     assert names(found)[0] == ("hostTx",)

@@ -113,7 +113,7 @@ def test_trials__too_wide_an_interval_is_no_error_in_the_table() -> None:
     assert "too wide to judge o + (n-1)g" in report.text(found, "h2")
 
 
-def test_by_steps__is_what_the_sender_has_to_do() -> None:
+def test_by_steps__is_the_senders_work() -> None:
     """One message takes half of a round trip; very many take all of the sender's time."""
     assert by_steps_us(1, 2.0, 1.0, 50.0) == pytest.approx(25)
     assert by_steps_us(2, 2.0, 1.0, 50.0) == pytest.approx(27)
@@ -214,7 +214,7 @@ def test_logp__a_sender_that_is_the_bottleneck_hides_nothing() -> None:
 
 @pytest.mark.parametrize("noise", [0.1, 0.5])
 @pytest.mark.parametrize("wakes", [0.0, 16.0, 60.0])
-def test_logp__what_a_pause_adds_to_a_request_is_no_part_of_or(noise: float, wakes: float) -> None:
+def test_logp__a_pauses_cost_is_no_part_of_or(noise: float, wakes: float) -> None:
     """After a pause D each request takes longer; P4's g' - D - os would count that as or."""
     hits = 0
     for seed in range(8):
@@ -382,7 +382,7 @@ def test_locations__four_in_ten_disturbed() -> None:
     assert errors[0] < 0.2
 
 
-def test_undisturbed__keeps_what_a_row_has_in_common() -> None:
+def test_undisturbed__keeps_a_rows_common_part() -> None:
     rng = np.random.default_rng(5)
     rows = rng.normal(10, 1, (200, 1)) + rng.normal(0, 0.1, (200, 8))
     late = rows + 500 * (rng.random(rows.shape) < 0.1)

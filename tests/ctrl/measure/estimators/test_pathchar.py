@@ -55,7 +55,7 @@ def test_pathchar__stops_early_where_it_is_quiet() -> None:
     assert noisy.probes_count < noisy.fixed_plan_count
 
 
-def test_pathchar__a_saving_is_of_what_settled() -> None:
+def test_pathchar__a_saving_counts_settled_hops() -> None:
     """Probes that find the hops belong to no round, and stopping early in vain saves nothing."""
     path = FakePath(jitter_us=1).measure()
     rounds = path.rounds_count * len(path.sizes_bytes) * 4
@@ -81,7 +81,7 @@ def test_pathchar__hops_that_are_known_get_no_more_probes() -> None:
     assert last.contains(50.0)
 
 
-def test_pathchar__precision_is_what_is_asked_for() -> None:
+def test_pathchar__reaches_the_requested_precision() -> None:
     path = FakePath(jitter_us=60).measure(precision=0.005, seconds=1000, rounds_max=200)
     assert path.settled
     for segment in path.segments:
@@ -124,7 +124,7 @@ def test_pathchar__silent_host_is_said() -> None:
     assert "no hop answers beyond hop 3" in path.notes[0]
 
 
-def test_pathchar__nobody_answers() -> None:
+def test_pathchar__no_answers() -> None:
     path = FakePath(silent={1, 2, 3, 4}).measure()
     assert path.segments == []
     assert path.hops == []
@@ -222,7 +222,7 @@ def test_pathchar__hops_lost_before_they_were_measured() -> None:
     assert "from before" not in said
 
 
-def test_pathchar__no_way_out_any_longer_keeps_what_was_known() -> None:
+def test_pathchar__a_lost_route_keeps_known_hops() -> None:
     path = FakePath(no_way_at_s=3.0, jitter_us=60).measure(precision=0.001)
     assert [segment.ttls for segment in path.segments] == [(1,), (2,), (3,), (4,)]
     assert path.segments[2].G_us_per_KiB is not None

@@ -150,7 +150,7 @@ def test_shared__a_figure_below_0_by_chance_has_no_interval_below_0() -> None:
     assert (shown["g_us"], shown["g_low_us"], shown["g_high_us"]) == (0.0, 0.0, 0.08)
 
 
-def test_fit__says_what_data_are_too_few() -> None:
+def test_fit__reports_too_few_data() -> None:
     found = fitted(traffic(SIZES[:3]))["hostTx"]
     assert found.line is None
     assert "3 sizes" in found.reason
@@ -266,7 +266,7 @@ def test_listen__stages_take_turns_and_nothing_stays_attached() -> None:
     assert not heard.interrupted
 
 
-def test_listen__ctrl_c_keeps_what_was_heard() -> None:
+def test_listen__ctrl_c_keeps_the_records() -> None:
     tracer = FakeTracer(slices=2)
     heard = listening.listen(tracer, 9.0, (listening.ALL,), clock=tracer.clock)
     assert heard.interrupted
@@ -274,7 +274,7 @@ def test_listen__ctrl_c_keeps_what_was_heard() -> None:
     assert heard.records_count == 2 * len(traffic(SIZES, rounds=5))
 
 
-def test_listen__with_lost_records_nobody_knows_which_netRx_is_whose() -> None:
+def test_listen__with_lost_records_netRx_is_not_assigned() -> None:
     tracer = FakeTracer(loses_in=NET_RX)
     heard = listening.listen(tracer, 2.0, clock=tracer.clock)
     assert heard.lost_count > 0
@@ -282,7 +282,7 @@ def test_listen__with_lost_records_nobody_knows_which_netRx_is_whose() -> None:
     assert heard.records[(HOST_RX,)]
 
 
-def test_listen__keeps_what_came_before_a_loss() -> None:
+def test_listen__keeps_records_before_a_loss() -> None:
     """A transfer at full speed lost a record in 5 s, and `trace frames` ended with a traceback."""
     tracer = FakeTracer(loses_in=NET_RX, loses_after=3)
     heard = listening.listen(tracer, 0.6, (listening.ALL,), clock=tracer.clock)
@@ -328,7 +328,7 @@ def test_clearbox__in_trains_that_the_window_takes() -> None:
     assert found.frames_count == (40 + 2) * options.sizes_count * rounds + 33 * each
 
 
-def test_clearbox__what_lies_between_stages_is_the_threads() -> None:
+def test_clearbox__time_between_stages_is_the_threads() -> None:
     """The stages of the sender take 3.2 µs and 0.97 µs/KiB of its 3.4."""
     tracer = FakeTracer()
     options = clearbox.Options(trains=True, rounds_max=4)
@@ -370,7 +370,7 @@ def test_clearbox__is_a_pipeline_that_can_be_planned() -> None:
     assert (pipeline.size_min_bytes, pipeline.size_max_bytes) == (SIZES[0], SIZES[-1])
 
 
-def test_clearbox__of_another_machine_only_what_is_sent() -> None:
+def test_clearbox__of_another_machine_only_sending_stages() -> None:
     tracer = FakeTracer()
     options = clearbox.Options(rounds_max=2)
     found = clearbox.ClearBox(tracer, tracer, ("a",), options, clock=tracer.clock).run()

@@ -38,12 +38,12 @@ def test_explained__a_session_that_ended(number: int) -> None:
     assert str(said).startswith("h2: its careful ended or restarted meanwhile: if it is up there")
 
 
-def test_explained__silence_is_the_peers_whoever_waited() -> None:
+def test_explained__silence_is_always_the_peers() -> None:
     for what in ("h2", OWN):
         assert str(explained(errno.ETIMEDOUT, what=what)).startswith("h2: it no longer answers")
 
 
-def test_explained__what_is_clear_stays() -> None:
+def test_explained__clear_errors_stay() -> None:
     ours = CarefulError(errno.ENOTCONN, "carefuld ended; its log says why", OWN)
     assert diagnose.explained(ours, OWN, "h2", PEER, 64) is ours
     busy = CarefulError(errno.EBUSY, "", "h2")
@@ -84,7 +84,7 @@ class FakeProber:
         return self.reply
 
 
-def test_narrower__who_names_the_mtu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_narrower__names_the_source_of_the_mtu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnose, "Prober", FakeProber)
     assert diagnose.narrower(PEER, 3700) == (0, "")
     reply = Reply(Answer.TOO_BIG, "10.0.2.1", mtu_bytes=1500)

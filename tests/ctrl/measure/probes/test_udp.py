@@ -74,7 +74,7 @@ ROUTER = socket.inet_pton(socket.AF_INET6, "fd00::7")
         (4, 1, 0, Reply(Answer.SILENT, "?")),
     ],
 )
-def test_read__what_icmpv6_says(kind: int, code: int, info: int, says: Reply) -> None:
+def test_read__icmpv6_errors(kind: int, code: int, info: int, says: Reply) -> None:
     """RFC 4443; a struct sock_extended_err of it, and then the router's struct sockaddr_in6."""
     raw = struct.pack("=IBBBxII", errno.EHOSTUNREACH, 3, kind, code, info, 0)
     raw += struct.pack("=HHI", socket.AF_INET6, 0, 0) + ROUTER + bytes(4)

@@ -85,7 +85,7 @@ def ends(request: pytest.FixtureRequest, route: Route, daemon: FakeDaemon, tmp_p
     return Ends(request.param, route, daemon, tmp_path)
 
 
-def test_resume__only_what_is_missing(ends: Ends) -> None:
+def test_resume__only_missing_blocks(ends: Ends) -> None:
     ends.break_off(4)
     moves = ends.die_after(1000)
     report = ends.run()
@@ -99,7 +99,7 @@ def test_resume__only_what_is_missing(ends: Ends) -> None:
     assert whole.resumed_bytes == 0
 
 
-def test_kept__what_is_said_is_what_partials_finds(
+def test_kept__the_message_agrees_with_partials(
     route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path
 ) -> None:
     """A put ends before the peer has more than the journal's beginning."""
@@ -249,7 +249,7 @@ def test_resume__another_block_size(ends: Ends) -> None:
     assert ends.target.read_bytes() == DATA
 
 
-def test_again__restart_holds_for_what_had_not_begun() -> None:
+def test_again__restart_holds_for_later_steps() -> None:
     """A second try continues with the first one's blocks, and drops blocks of another source."""
     now = Options(restart=True).again()
     assert (now.restart, now.restart_changed) == (False, True)
@@ -451,7 +451,7 @@ def test_journal__a_tail_as_large_as_the_file(tmp_path: Path) -> None:
         assert read_journal(file.fileno()) is None
 
 
-def test_check_source__says_what_changed() -> None:
+def test_check_source__names_the_change() -> None:
     was = Identity("x", 10_000, 1, 2, 3)
     with pytest.raises(CarefulError, match=r"^x: changed since its transfer began; --restart"):
         check_source(was, replace(was, mtime_ns=9), "x")
@@ -494,7 +494,9 @@ def test_get__synced_before_the_journal_goes(
     assert found == ([len(DATA), None] if fsync == "file" else [])
 
 
-def test_get__partial_is_somebody_else_s(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
+def test_get__partial_belongs_to_another_user(
+    route: Route, daemon: FakeDaemon, tmp_path: Path
+) -> None:
     """A file of another user in the partial file's place is not continued."""
     ends = Ends("get", route, daemon, tmp_path)
     ends.break_off(4)

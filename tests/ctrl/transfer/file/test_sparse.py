@@ -148,7 +148,7 @@ def test_holes__where_the_old_file_had_data(
     ends.run(replace(options, block_bytes=other_block))
 
 
-def test_merged__what_either_covers() -> None:
+def test_merged__covers_both() -> None:
     assert merged([(0, 5), (20, 5)], [(3, 4), (7, 1), (30, 1)]) == [(0, 8), (20, 5), (30, 1)]
     assert merged([(0, 50)], [(10, 5)]) == [(0, 50)]
     assert merged([], []) == []

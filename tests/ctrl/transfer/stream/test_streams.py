@@ -235,7 +235,7 @@ def test_in_place__a_range_is_overwritten(
 
 @pytest.mark.parametrize("there", [5000, len(DATA), len(DATA) + 5000])
 @pytest.mark.parametrize("way", ["get", "put"])
-def test_in_place__only_what_differs(
+def test_in_place__only_differing_blocks(
     route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path, way: str, there: int
 ) -> None:
     """-c does not move an interrupted transfer's blocks again; a longer file stays longer."""
@@ -272,7 +272,7 @@ def test_in_place__dry_run(
     assert not daemon.handles
 
 
-def test_refused__what_such_ends_cannot(route: Route, export: Path, tmp_path: Path) -> None:
+def test_refused__impossible_for_such_ends(route: Route, export: Path, tmp_path: Path) -> None:
     (export / "f").write_bytes(DATA)
     here = str(tmp_path / "g")
     with pytest.raises(CarefulError, match="-u: works only on whole files"):
@@ -297,7 +297,7 @@ def test_standard_input_and_output__closed(
     assert not (export / "g").exists()
 
 
-def test_put__a_fifo_that_nobody_writes_to(route: Route, tmp_path: Path) -> None:
+def test_put__a_fifo_without_a_writer(route: Route, tmp_path: Path) -> None:
     """Ctrl-C still ends it."""
     os.mkfifo(tmp_path / "fifo")
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))

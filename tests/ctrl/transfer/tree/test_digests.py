@@ -119,7 +119,7 @@ def test_checksum__one_by_one(ends: Ends, monkeypatch: pytest.MonkeyPatch, statu
     assert_equal(ends.source, ends.target)
 
 
-def test_equal_small__what_can_be_told(tmp_path: Path) -> None:
+def test_equal_small__compares_known_figures(tmp_path: Path) -> None:
     """A file that changed since its listing (too large, gone, another kind) gets no answer."""
     for top in (tmp_path / "a", tmp_path / "b"):
         top.mkdir()
@@ -145,7 +145,7 @@ def test_equal_small__what_can_be_told(tmp_path: Path) -> None:
         tree.close()
 
 
-def test_sink__a_name_that_says_what_a_connection_would() -> None:
+def test_sink__a_name_like_a_connections() -> None:
     """A file system without its server gives ENOTCONN, which is only that name's failure."""
     sink = Outcome(Options(), Silent(), Result())
     sink.fail_errno("d", errno.ENOTCONN)

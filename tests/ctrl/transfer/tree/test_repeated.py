@@ -105,7 +105,7 @@ def test_place__update_twice(ends: Ends) -> None:
     assert ends.names("new", "c") == ["again", "d"]
 
 
-def test_place__delete_spares_what_is_beside(ends: Ends) -> None:
+def test_place__delete_spares_neighbours(ends: Ends) -> None:
     """Without a slash, only names below that directory may be removed."""
     ends.run(PLAIN, "tree/a")
     (ends.target / "beside").write_bytes(b"mine")
@@ -177,7 +177,7 @@ def test_twice__nothing_moves(ends: Ends, options: Options) -> None:
 
 
 @pytest.mark.parametrize("size", [LARGE, LARGE + 1])
-def test_twice__what_differs_is_refused(ends: Ends, size: int) -> None:
+def test_twice__a_differing_file_is_refused(ends: Ends, size: int) -> None:
     """Digests decide, not size and times; the other files arrive."""
     ends.run(PLAIN)
     ends.write("large", os.urandom(size))
@@ -238,7 +238,7 @@ def test_update__newer_stays(ends: Ends) -> None:
 
 
 @pytest.mark.parametrize("options", [PLAIN, ARCHIVE], ids=["plain", "archive"])
-def test_repeated__what_came_stays(ends: Ends, options: Options) -> None:
+def test_repeated__received_files_stay(ends: Ends, options: Options) -> None:
     """Three large files of six blocks, or four without hard links; the peer dies at the ninth
     block.
     """

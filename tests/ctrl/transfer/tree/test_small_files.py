@@ -103,7 +103,7 @@ def test_small_files__all_of_them_are_told(ends: Ends) -> None:
     assert [one.digest for one in again.files] == [None] * 20
 
 
-def test_small_files__what_is_there_is_kept(ends: Ends) -> None:
+def test_small_files__existing_files_are_kept(ends: Ends) -> None:
     (ends.target / "d1").mkdir(parents=True)
     (ends.target / "d1/f4").write_text("mine")
     report = ends.run()
@@ -145,7 +145,7 @@ def test_small_files__a_batch_that_does_not_fit(ends: Ends, daemon: FakeDaemon, 
     assert_equal(ends.source, ends.target)
 
 
-def test_put__what_does_not_fit_goes_by_itself(
+def test_put__a_large_file_goes_by_itself(
     route: Route, daemon: FakeDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = Ends("put", route, tmp_path / "here", daemon.root)

@@ -193,7 +193,7 @@ def test_dry_run__changes_nothing(ends: Ends) -> None:
     assert describe(ends.target) == before
 
 
-def test_delete__what_the_source_has_not(ends: Ends) -> None:
+def test_delete__names_missing_at_the_source(ends: Ends) -> None:
     ends.write("kept/a")
     ends.run()
     (ends.target / "gone/deep").mkdir(parents=True)
@@ -213,7 +213,7 @@ def test_delete__what_the_source_has_not(ends: Ends) -> None:
     assert_equal(ends.source, ends.target)
 
 
-def test_delete__not_below_what_is_excluded(ends: Ends) -> None:
+def test_delete__not_below_excluded_names(ends: Ends) -> None:
     ends.write("kept/a")
     ends.run()
     (ends.target / "kept/cache/deep").mkdir(parents=True)
@@ -225,7 +225,7 @@ def test_delete__not_below_what_is_excluded(ends: Ends) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["*.o", "deep/"])
-def test_delete__what_is_excluded_keeps_its_directory(ends: Ends, pattern: str) -> None:
+def test_delete__excluded_names_keep_their_directory(ends: Ends, pattern: str) -> None:
     """The file that should replace the directory fails by name, and all of the directory stays."""
     ends.write("taken")
     inner = ends.target / "taken/deep/kept.o"
