@@ -37,7 +37,7 @@ static bool is_behind(const struct link_peer *peer, uint32_t now)
 	return n * now < sum;
 }
 
-/* Returns the next w, after so many of the frames that were sent with this one were lost. */
+/* Returns the next w. @lost of the @sent buffers under this w were lost. */
 static uint32_t next(uint32_t now, uint32_t lost, uint32_t sent)
 {
 	uint32_t cut = (uint32_t)(3ull * now * lost / (4ull * sent));

@@ -11,7 +11,7 @@
 
 enum {
 	WATCH_SYNCS = 10, /* sync_ms between two questions, */
-	WATCH_TIMES = 3, /* of which so many in a row have no answer before that is said */
+	WATCH_TIMES = 3, /* unanswered questions in a row before the report */
 };
 
 /* Begins with the end of a handshake: control messages passed then. */

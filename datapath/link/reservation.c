@@ -77,7 +77,7 @@ static void repay(struct link_peer *peer)
 	reserve->free += n;
 }
 
-/* Gives credits as if so many buffers had come back. */
+/* Gives credits as if buffers had come back. */
 static void grant(struct link_peer *peer)
 {
 	struct reserve *reserve = &peer->link->reserve;

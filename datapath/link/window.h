@@ -142,7 +142,7 @@ static inline uint32_t window_rx_now(const struct window_rx *w)
 	return w->size - w->withheld;
 }
 
-/* Withholds so much of W from now on: credits that were announced stay. */
+/* Withholds this much of W from now on; announced credits stay. */
 static inline void window_rx_withhold(struct window_rx *w, uint32_t withheld)
 {
 	w->withheld = (uint16_t)withheld;

@@ -209,7 +209,7 @@ int uffd_protect(int uffd, uint64_t base, uint64_t bytes, bool protect);
 /* Makes threads that touch a page get SIGBUS. */
 void uffd_lose(int uffd, uint64_t page, bool ours);
 
-/* fetch.c: pages to here. slot_take() returns NULL if so many are in use. */
+/* fetch.c: pages to here. slot_take() returns NULL if `most` slots are in use. */
 struct map_slot *slot_take(struct careful_memory_map *map, uint64_t page, uint32_t pages,
 			   uint32_t most);
 void slot_put(struct map_slot *slot);

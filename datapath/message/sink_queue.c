@@ -269,7 +269,7 @@ void sink_queue_release(struct message_in *in)
 	in->place = -1;
 }
 
-/* Reports whether we may ask the peer for so many more bytes for files: at most half of the room
+/* Reports whether we may ask the peer for this many more bytes for files: at most half of the room
  * for copies, or one get. */
 bool message_may_ask(const struct message_state *state, const struct link_peer *peer,
 		     uint32_t bytes)

@@ -180,7 +180,7 @@ def test_rogue__with_a_key_harms_no_other(hosts: Hosts, seal: str) -> None:
     assert sorted(one.name for one in server.export.iterdir()) == ["big"]
 
 
-def test_seal__both_ends_must_say_the_same(hosts: Hosts) -> None:
+def test_seal__ends_with_different_settings_refuse(hosts: Hosts) -> None:
     keyed = Keyed(*hosts())
     a, b = keyed.hosts
     a.up("--keys", keyed.folder(a), "--seal", "encrypt", "--seal", "off@10.9.9.9")

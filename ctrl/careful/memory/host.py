@@ -69,7 +69,7 @@ class Host:
         Raises:
             FileExistsError: this host has a piece of that name there.
             ConnectionError: the host does not answer.
-            CarefulError: it lends no memory (ENOSYS), or not so much (EDQUOT, ENOSPC).
+            CarefulError: it lends no memory (ENOSYS), or less (EDQUOT, ENOSPC).
         """
         what = f"{self.name}:{shown(name)}"
         ask = self._hosts.ask(name, "", nbytes, share)

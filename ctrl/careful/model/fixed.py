@@ -162,7 +162,7 @@ def class_plan(
     sizes cut the largest message into k, but shorter messages into different numbers. With this
     one, a message gets k fragments from where they are faster than k - 1.
 
-    latency_us: latency of a message in so many fragments.
+    latency_us: latency of a message in this many fragments.
     """
     sizes = range(-(-message_bytes // k), (message_bytes - 1) // max(1, k - 1) + 1)
 

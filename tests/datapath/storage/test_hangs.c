@@ -138,7 +138,7 @@ static void await(uint32_t count)
 	}
 }
 
-/* Each is written, one after the other, and so much as was given. */
+/* Each is written in turn, with the given bytes. */
 static void write_files(const char *disk, uint32_t count)
 {
 	struct storage_io io;
