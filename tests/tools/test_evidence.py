@@ -24,7 +24,6 @@ OLD = {
     "dask-checks.json": "wire 4",
     "dask-gone.json": "wire 4",
     "dask.json": "not clean, wire 3",
-    "distributions.txt": "wire 6",
     "drivers.json": "wire 6",
     "escapes-casefold.txt": "no commit",
     "faults.json": "wire 6",
