@@ -116,8 +116,7 @@ def behind(where: str, name: str, nbytes: str, *counts: str) -> dict[str, float]
 
     found: dict[str, list[float]] = {count: [] for count in counts}
     with careful.memory.connect(where).open(Path(name).name) as piece:
-        for number in range(300 * len(counts)):
-            count = counts[number % len(counts)]
+        for count in random.sample(counts, 300 * len(counts), counts=[300] * len(counts)):
             into = bytearray((1 + int(count)) * PAGE)
             at = random.randrange((int(nbytes) - len(into)) // PAGE) * PAGE
             found[count].append(took(piece.read_into, into, at) * 1e6)
