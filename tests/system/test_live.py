@@ -131,7 +131,7 @@ def error_us(one: Cell, other: Cell) -> float:
 
 @pytest.mark.parametrize(("move", "sender"), [("store", "h1"), ("get", "h2")])
 def test_live__versions_differ_as_the_model_says(make_lab: MakeLab, move: str, sender: str) -> None:
-    """The data's sender measures: a store by its reply, a get's data by a question."""
+    """The data's sender measures: a store by its reply, the data of a get by a question."""
     lab = make_lab(hops=GAM, options=["--scale", "100", "--charge", "payload"])
     begin(lab, "h2", SERVE)
     mover = begin(lab, "h1", MOVE, move)
