@@ -22,8 +22,9 @@ from careful.tuning.verify import BLOCKS_MIN, MESSAGES_MIN, Trial
 HALVINGS, FRAGMENT_BYTES_MIN = 3, 512
 #: The least kick that is tried: each frame alone.
 KICK_BYTES = 1
-#: Messages per arm of a way.
-ROUND_MESSAGES = 90
+#: Most and least messages per arm of a way. Between them, its turn ends when the error of the
+#: difference is this share of the latency.
+ROUND_MESSAGES, ROUND_MESSAGES_MIN, PRECISION = 90, 8, 0.01
 #: Least apparent gain, as a share of the latency.
 GAIN_MIN = 0.02
 
@@ -48,7 +49,14 @@ class Way:
 
     @property
     def known(self) -> bool:
-        return self.trial.count >= MESSAGES_MIN
+        return self.trial.count >= ROUND_MESSAGES_MIN
+
+    @property
+    def precise(self) -> bool:
+        blocks = min(len(self.trial.a.blocks), len(self.trial.b.blocks))
+        if not self.known or blocks < ROUND_MESSAGES_MIN:
+            return False
+        return self.longer_us.se <= PRECISION * self.trial.a.middle().value
 
     @property
     def longer_us(self) -> Estimate:
@@ -57,7 +65,7 @@ class Way:
 
     @property
     def gain(self) -> float:
-        """The share of latency that a message seems to save; -1 below MESSAGES_MIN messages."""
+        """The share of latency that a message seems to save; -1 with too few messages."""
         return -self.longer_us.value / self.trial.a.middle().value if self.known else -1.0
 
 
@@ -141,7 +149,8 @@ class Search:
         """
         trial = self.way.trial
         needed = MESSAGES_MIN if late else ROUND_MESSAGES
-        if trial.count < needed or len(trial.b.blocks) < BLOCKS_MIN:
+        enough = trial.count >= needed and len(trial.b.blocks) >= BLOCKS_MIN
+        if not enough and not self.way.precise:
             return False
         self._at += 1
         self._next_stage()

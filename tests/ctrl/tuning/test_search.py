@@ -207,19 +207,41 @@ def test_search__of_slow_messages_each_way_has_a_turn() -> None:
     """If a turn has used its time, the number of messages for a verdict is enough."""
     search = Search(CLASS, values_with(START, UNTUNED), LIMITS, frozenset())
     first = search.way
-    for _ in range(MESSAGES_MIN):
+    for turn_ in range(MESSAGES_MIN):
         assert not search.look(late=True)
+        took_ns = 50_000 + 100_000 * (turn_ % 2)
         for arm in (first.trial.a, first.trial.b):
-            arm.add(Counts(1, 100_000, 10**10))
+            arm.add(Counts(1, took_ns, took_ns**2))
     assert not search.look()
     assert search.look(late=True)
     assert search.way is not first
 
 
 def test_search__of_too_few_messages_says_nothing() -> None:
-    search = searched(modelled_us(15, 400), turns=2)
+    search = searched(modelled_us(15, 400), turns=0)
     assert not search.judged
     assert search.best() is None
+
+
+def test_search__of_steady_messages_needs_few() -> None:
+    """Slow messages that hardly vary are told apart by a few of each way."""
+    search = Search(CLASS, values_with(START, UNTUNED), LIMITS, frozenset())
+    took_us, messages = modelled_us(15, 400), 0
+    while not search.over:
+        way = search.way
+        plan = way.values.get(CLASS, START)
+        assert isinstance(plan, Plan)
+        for arm, us in (
+            (way.trial.a, took_us(START, UNTUNED)),
+            (way.trial.b, took_us(plan, UNTUNED)),
+        ):
+            arm.add(Counts(1, int(1000 * us), int(1000 * us) ** 2))
+        messages += 2
+        search.look()
+    assert messages <= 100
+    best = search.best()
+    assert best
+    assert best.values == {CLASS: Plan.fixed(math.ceil(MESSAGE / 5))}
 
 
 @pytest.mark.parametrize("seed", range(3))
