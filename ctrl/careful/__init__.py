@@ -1,4 +1,4 @@
-"""careful: a kernel-bypass transport for networks that do not lose frames.
+"""careful: a kernel-bypass transport for files and memory in a rack.
 
 A program can own a NIC queue itself, without carefuld, and exchange requests, replies,
 stores and gets with other programs. A server on host h2:

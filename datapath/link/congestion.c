@@ -3,7 +3,7 @@
  * The answer to congestion. The receiver withholds part of a window, so that the peer has at most w
  * buffers outstanding. w grows by one for each w buffers that arrive. It shrinks by the share of
  * frames that the network lost, as in DCTCP (RFC 8257 section 3.3). If that share is not small, w
- * shrinks at least by a quarter, so that senders who share a link come to equal shares. Losses at
+ * shrinks at least by a sixth, so that senders who share a link come to equal shares. Losses at
  * random, which a smaller w does not prevent, then cost little. A w below the mean of the peers with
  * a reduced window grows by one more, since a full queue may drop one sender's frames for long.
  */
@@ -44,8 +44,8 @@ static uint32_t next(uint32_t now, uint32_t lost, uint32_t sent)
 
 	if (!lost)
 		return now + 1;
-	if (SHARED * lost >= sent && cut < now / 4)
-		cut = now / 4;
+	if (SHARED * lost >= sent && cut < now / 6)
+		cut = now / 6;
 	return now - cut;
 }
 

@@ -101,7 +101,10 @@ def there_and_back(
 BOUNDS = {0.0001: 0.98, 0.001: 0.95, 0.01: 0.80}
 #: Share of TCP's rate that is enough, since medians of a few rounds differ.
 NOISE = 0.95
-ARMS = ("careful", "repair off", "cubic", "bbr")
+ARMS = ("careful", "repair off", "traditional", "cubic", "bbr")
+#: Options of `up` for the arms of careful.
+UP = {"repair off": ("--repair", "off"), "traditional": ("--protocol", "traditional")}
+TCPS = ("cubic", "bbr")
 #: One end of a TCP connection: sends or receives bytes; the receiver prints the seconds.
 TCP = """
 import socket, sys, time
@@ -145,7 +148,7 @@ def tcp_s(a: Host, b: Host, kind: str, nbytes: int) -> float:
 def get_s(a: Host, b: Host, arm: str, nbytes: int) -> float:
     """Returns careful's seconds for the bytes, from the other host's page cache to memory."""
     for host in (a, b):
-        host.up(*(("--repair", "off") if arm == "repair off" else ()))
+        host.up(*UP.get(arm, ()))
     make_file(b.export / "big", nbytes)
     a.ctl("get", "h2:big", "null:")
     found = json.loads(a.ctl("get", "--json", "h2:big", "null:", timeout=600).stdout)
@@ -158,7 +161,7 @@ def compared(arm: str, rate: float, nbytes: int) -> dict[str, Any]:
         lab = Lab(hops=hops(Path(folder), f"loss = {rate}"))
         try:
             a, b = (Host(lab, name, Path(folder)) for name in lab.hosts)
-            took_s = (tcp_s if arm in ARMS[2:] else get_s)(a, b, arm, nbytes)
+            took_s = (tcp_s if arm in TCPS else get_s)(a, b, arm, nbytes)
             ways = [way for link in lab.links() for way in link["ways"]]
         finally:
             lab.down()
@@ -176,7 +179,7 @@ def compared(arm: str, rate: float, nbytes: int) -> dict[str, Any]:
 def compare(nbytes: int, rounds: int, report: Path | None) -> bool:
     """Runs all arms and rates in turn and prints the table. Reports whether the bounds are met."""
     known = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
-    arms = [arm for arm in ARMS if arm not in ("cubic", "bbr") or arm in known]
+    arms = [arm for arm in ARMS if arm not in TCPS or arm in known]
     runs: list[dict[str, Any]] = []
     for _ in range(rounds):
         for rate in (0.0, *BOUNDS):
@@ -202,6 +205,32 @@ def compare(nbytes: int, rounds: int, report: Path | None) -> bool:
     return met
 
 
+def draw(report: Path, path: Path) -> None:
+    """Draws the rates of a report over the share of lost frames."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    runs = json.loads(report.read_text())["runs"]
+    figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
+    rates = sorted({one["loss"] for one in runs})
+    for arm, mark in zip(ARMS, "osv^D", strict=True):
+        took_s = [
+            [one["elapsed_s"] for one in runs if (one["arm"], one["loss"]) == (arm, rate)]
+            for rate in rates
+        ]
+        if all(took_s):
+            mib_s = [runs[0]["bytes"] / MIB / statistics.median(one) for one in took_s]
+            label = f"TCP, {arm.upper()}" if arm in TCPS else arm
+            axes.plot(range(len(rates)), mib_s, marker=mark, label=label)
+    axes.set_xticks(range(len(rates)), [f"{rate:.2%}" if rate else "none" for rate in rates])
+    axes.set(xlabel="frames lost", ylabel="MiB/s", ylim=(0, None))
+    axes.set_title(f"A get of {runs[0]['bytes'] // MIB} MiB over an emulated link")
+    axes.legend()
+    figure.savefig(path, dpi=100)
+
+
 def line(row: dict[str, Any]) -> str:
     """Returns a row of the table."""
     cells = [row[name] for name in COLUMNS]
@@ -222,7 +251,11 @@ def main() -> int:
     parser.add_argument("--limit-s", type=float, default=1800, help="of one command")
     parser.add_argument("--report", type=Path, help="JSON; rows of an earlier run stay")
     parser.add_argument("--compare", type=int, metavar="ROUNDS", help="loss alone, beside TCP")
+    parser.add_argument("--plot", type=Path, help="draws the report of --compare, and no more")
     options = parser.parse_args()
+    if options.plot:
+        draw(options.report, options.plot)
+        return 0
     if options.compare:
         return not compare(options.mib * MIB, options.compare, options.report)
     rows: list[dict[str, Any]] = []

@@ -73,7 +73,7 @@ with careful.attach(name=name, memory_bytes=1 << 20) as node:
         node.outgoing()
         raise SystemExit("one more than there may be")
     except careful.CarefulError as error:
-        assert error.errno == errno.EAGAIN and "not sent" in str(error), error
+        assert error.errno == errno.EAGAIN and "unsent" in str(error), error
     flying = [message.send(h2, 2, 1) for message in built[:32]]
     assert all(len(operation.result().payload) == 1 for operation in flying)
     del built
