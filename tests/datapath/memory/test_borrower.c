@@ -247,13 +247,15 @@ static void test_move__of_another_length(void)
 static void test_region__is_gone(void)
 {
 	struct careful_memory_remote *remote;
+	int rc;
 
 	start();
 	CHECK_EQ(open_piece(&remote), 0);
 	c.refused = 1;
 	CHECK_EQ(move(remote, 0, 0), 0);
 	c.refused = UINT_MAX; /* for ever */
-	CHECK_EQ(move(remote, 0, 0), -ENOENT);
+	rc = move(remote, 0, 0); /* the time ends during a move, or while the piece is opened again */
+	CHECK(rc == -ENOENT || rc == -ECONNRESET);
 	c.refused = 1;
 	c.said.bytes = htobe64(2 * PIECE);
 	CHECK_EQ(move(remote, 0, 0), -ESTALE);
