@@ -254,7 +254,8 @@ static void test_region__is_gone(void)
 	c.refused = 1;
 	CHECK_EQ(move(remote, 0, 0), 0);
 	c.refused = UINT_MAX; /* for ever */
-	rc = move(remote, 0, 0); /* the time ends during a move, or while the piece is opened again */
+	rc = move(remote, 0,
+		  0); /* the time ends during a move, or while the piece is opened again */
 	CHECK(rc == -ENOENT || rc == -ECONNRESET);
 	c.refused = 1;
 	c.said.bytes = htobe64(2 * PIECE);
