@@ -162,9 +162,9 @@ def test_fit__intervals_hold() -> None:
 
 def test_fit__of_other_times_does_not_fit() -> None:
     points = [Point(n, Estimate(us, 1.0), 300.0) for n, us in ((1, 0.0), (4, -80.0), (8, -80.0))]
-    assert not (fit := fitted(2, [*points, Point(6, Estimate(60.0, 1.0), 300.0)], False)) or (
-        not fit.fits
-    )
+    fit = fitted(2, [*points, Point(6, Estimate(60.0, 1.0), 300.0)], False)
+    assert fit
+    assert not fit.fits
     assert fitted(2, points[:1], False) is None
 
 
