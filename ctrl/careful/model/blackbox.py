@@ -217,7 +217,7 @@ class BlackBox:
         k = min(sorted(counts), key=lambda count: self.latency_us(message_bytes, count))
         sizes = tuple(float(size) for size in equal_sizes(int(message_bytes), k))
         regime = self._at(message_bytes / k)
-        notes = ["a black-box measurement knows only what fixed sizes need"]
+        notes = ["a black-box measurement can plan only equal fragments"]
         notes += self._doubts(message_bytes, k, inside, (least, most))
         return Plan(
             strategy="fixed",

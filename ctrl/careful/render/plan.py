@@ -56,7 +56,7 @@ class Request:
             if strategy not in ("best", "fixed"):
                 raise InputError(
                     f"strategy {strategy} needs every stage: "
-                    "a black-box measurement knows only what fixed sizes need"
+                    "a black-box measurement can plan only equal fragments"
                 )
             _refuse_header(self.header_bytes)
             return self.source.plan(self.message_bytes, self.limits, self.fragments_count)
@@ -198,7 +198,7 @@ def classes(
     if isinstance(source, BlackBox):
         rows = [(each.message_bytes, _words(each), each.latency_us) for each in found]
         columns = ("up to (bytes)", "plan (bytes)", "latency (µs)")
-        verdict = "a black-box measurement knows only what fixed sizes need"
+        verdict = "a black-box measurement can plan only equal fragments"
         return folded(table(origin, columns, rows) + "\n" + verdict)
     rests = f"\nrests on this: {source.rests_on}" if source.rests_on else ""
     return folded(_compared(source.name, found, pays) + rests)

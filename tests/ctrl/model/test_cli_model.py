@@ -103,7 +103,7 @@ def test_plan__reads_toml_and_measurements_from_stdin():
     found = as_json(*words, stdin=BOX)
     assert found["fragments_count"] == 5
     assert found["bottleneck"] == "that of any size"
-    assert "fixed sizes" in found["note"]
+    assert "only equal fragments" in found["note"]
     refused = run(*words, "--strategy", "ramp", stdin=BOX)
     assert refused.returncode == 1
     assert "black-box" in refused.stderr
@@ -151,7 +151,7 @@ def test_plan__classes_of_a_black_box():
         ]
         assert abs(counts[0] - counts[1]) <= max(1, counts[1] // 10), each
     text = run("plan", "--pipeline", "-", "--classes", stdin=box).stdout
-    assert "only what fixed sizes need" in text
+    assert "only equal fragments" in text
     refused = run("plan", "--pipeline", "-", "--classes", "--header-bytes", "9", stdin=box)
     assert refused.returncode == 1
     assert "--header-bytes" in refused.stderr

@@ -183,7 +183,7 @@ def test_blackbox__has_the_inputs_of_theorem_1():
     assert found.plan(4096, fragments_count=5).latency_us == pytest.approx(
         made.latency_us, rel=0.01
     )
-    assert "fixed" in made.note
+    assert "only equal fragments" in made.note
 
 
 #: GMS x 100, and stages whose first one has its minimum within its own range.
