@@ -168,7 +168,10 @@ def ping(
                 if sent:
                     time.sleep(interval)
                 sent += 1
+                restarts = session.restarts
                 (trip,) = session.round_trips(size, 1)
+                if session.restarts != restarts and not as_json:
+                    say(f"{host}: its careful restarted; connected again")
                 times.append(trip.round_us)
                 if not as_json:
                     say(f"{size} bytes from {host}: seq={sent} time={trip.round_us:.1f} µs")

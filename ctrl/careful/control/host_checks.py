@@ -18,6 +18,8 @@ from careful.errors import LET_IN, CarefulError
 
 _CONNECT_S, _REPLY_S, _COMMAND_S = 5.0, 3.0, 5.0
 _PING_MS, _PINGS, _SMALL_BYTES = 300, 3, 128
+#: Errors of a session that the peer lost by a restart.
+_OVER = errno.ECONNRESET, errno.ENOTCONN
 _XDP = "`carefulctl doctor IFACE` there says whether its XDP program is on the interface"
 
 
@@ -32,7 +34,11 @@ def look(host: str, addresses: list[Address], instance: Instance) -> Iterator[Fi
             try:
                 peer = client.connect(address, named, _CONNECT_S).peer
                 yield ok("host", f"{named} answers on UDP port {theirs}")
-                yield _frames(client, peer, named, info.device.mtu)
+                code = _answer(client, peer, named)
+                if code in _OVER:  # it restarted, and only data finds out
+                    peer = client.connect(address, named, _CONNECT_S).peer
+                    code = _answer(client, peer, named)
+                yield _frames(client, peer, named, info.device.mtu, code)
             except CarefulError as error:
                 text, advice = str(error), f"`ip route get {address.ip}`; there: carefulctl status"
                 if error.errno == errno.ETIMEDOUT:
@@ -62,8 +68,8 @@ def _output(*command: str) -> str:
     return ""
 
 
-def _frames(client: Client, peer: int, named: str, mtu: int) -> Finding:
-    """Reports which frame sizes pass, in each direction."""
+def _frames(client: Client, peer: int, named: str, mtu: int, answer: int) -> Finding:
+    """Reports which frame sizes pass, in each direction; answer: what _answer() returned."""
     while (code := _ping(client, peer, mtu)) == errno.EMSGSIZE:
         mtu -= 2  # a ping fits one buffer
     if code and _ping(client, peer, _SMALL_BYTES):
@@ -72,18 +78,22 @@ def _frames(client: Client, peer: int, named: str, mtu: int) -> Finding:
     if code:
         text = f"frames of {_SMALL_BYTES} bytes arrive at {named}, but of {mtu} do not: a link on "
         return warn("frames", f"{text}the way has a smaller MTU", "carefulctl measure pathchar")
+    if answer == errno.EAGAIN:
+        return unknown("frames", f"frames pass to {named}; others measure the way back now")
+    if answer not in (0, errno.ENOSYS):  # a program that owns its queue refuses, in a frame
+        text = f"frames pass one way only: they reach {named}, but its frames do not arrive here"
+        return fail("frames", text, "see XDP above; a switch on the way may drop them")
+    return ok("frames", f"full frames (MTU {mtu}) pass to {named}, and its answers come back")
+
+
+def _answer(client: Client, peer: int, named: str) -> int:
+    """Asks for a frame and its answer; returns 0 or an errno."""
     try:
         args = [1, 0, 0, 0]
         client.call(lib.CAREFUL_IPC_MEASURE, named, peer=peer, args=args, timeout_s=_REPLY_S)
     except CarefulError as error:
-        if error.errno == errno.EAGAIN:
-            return unknown("frames", f"frames pass to {named}; others measure the way back now")
-        if error.errno != errno.ENOSYS:  # a program that owns its queue refuses, in a frame
-            text = (
-                f"frames pass one way only: they reach {named}, but its frames do not arrive here"
-            )
-            return fail("frames", text, "see XDP above; a switch on the way may drop them")
-    return ok("frames", f"full frames (MTU {mtu}) pass to {named}, and its answers come back")
+        return error.errno or errno.EIO
+    return 0
 
 
 def _ping(client: Client, peer: int, size_bytes: int) -> int:

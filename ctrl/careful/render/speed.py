@@ -10,7 +10,10 @@ from careful.render import figure
 from careful.render.tables import Table, text
 
 #: Units for people, each with its size; the largest that fits is shown.
-_UNITS = {"us": {"ms": 1e3, "µs": 1.0}, "gbit_per_s": {"Gbit/s": 1.0, "Mbit/s": 1e-3}}
+_UNITS = {
+    "us": {"ms": 1e3, "µs": 1.0},
+    "gbit_per_s": {"Gbit/s": 1.0, "Mbit/s": 1e-3, "kbit/s": 1e-6},
+}
 
 
 def _unit(row: Row) -> tuple[str, float]:
@@ -25,9 +28,9 @@ def _number(value: float) -> str:
     return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
 
 
-def _cell(found: Quartiles, unit: str = "", size: float = 1.0) -> str:
+def _cell(found: Quartiles, size: float = 1.0) -> str:
     low, median, high = (_number(one / size) for one in (found.low, found.median, found.high))
-    return f"{median}{unit} ({low} to {high})"
+    return f"{median} ({low}-{high})"
 
 
 def table(rows: Sequence[Row], host: str, seconds: float, notes: Sequence[str]) -> str:
@@ -36,15 +39,17 @@ def table(rows: Sequence[Row], host: str, seconds: float, notes: Sequence[str]) 
     shown = [
         (
             row.kind.name,
-            *(_cell(row.by_layer[name], f" {unit}", size) for name in names),
+            unit,
+            *(_cell(row.by_layer[name], size) for name in names),
             *([_cell(row.ratio)] if row.ratio else []),
         )
         for row in rows
         for unit, size in [_unit(row)]
     ]
-    columns = ["", *names, *([" / ".join(names)] if len(names) > 1 else [])]
+    columns = ["", "", *names, *([" / ".join(names)] if len(names) > 1 else [])]
     title = f"{' and '.join(names)} to {host}, in turn for {seconds:.0f} s"
-    return text([Table(title, columns, shown), "median (quartiles)", "", *notes])
+    what = "median (quartiles); a request has a reply, a stream gets a block after the other"
+    return text([Table(title, columns, shown), what, "", *notes])
 
 
 def _figures(found: Quartiles, name: str) -> dict[str, float]:

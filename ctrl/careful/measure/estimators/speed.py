@@ -45,8 +45,8 @@ class Kind:
         return "gbit_per_s" if self.is_rate else "us"
 
 
-REQUEST = Kind("request of 64 bytes and reply", "request", 64)
-_BLOCK = Kind("block of 8 KiB", "get", _BLOCK_BYTES)
+REQUEST = Kind("request, 64 B", "request", 64)
+_BLOCK = Kind("block, 8 KiB", "get", _BLOCK_BYTES)
 
 
 def kinds(careful: Callable[[Kind], Layer]) -> list[Kind]:
@@ -54,8 +54,8 @@ def kinds(careful: Callable[[Kind], Layer]) -> list[Kind]:
     took_s = 1e-6 * float(np.min(careful(_BLOCK).bursts([1], 0.0, _BURSTS).done_us))
     sizes = [_BLOCK_BYTES << doublings for doublings in range(_STREAM_DOUBLINGS + 1)]
     nbytes = max(one for one in sizes if one == sizes[0] or took_s * one / sizes[0] <= _STREAM_S)
-    name = f"stream, blocks of {shown_bytes(nbytes)}"
-    return [REQUEST, _BLOCK, Kind(name, "get", nbytes, is_rate=True)]
+    stream = Kind(f"stream, {shown_bytes(nbytes)}", "get", nbytes, is_rate=True)
+    return [REQUEST, _BLOCK, stream]
 
 
 @dataclass(frozen=True)

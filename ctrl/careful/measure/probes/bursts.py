@@ -11,10 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from careful._abi import ffi, lib, sizeof
-from careful.daemon.client import Client
 from careful.daemon.route import Route
 from careful.errors import CarefulError, InputError
-from careful.measure.probes.diagnose import explained
+from careful.measure.probes import session
 from careful.measure.probes.exchange import NO_DAEMON, peer_info
 from careful.measure.statistics.sample import Bursts
 
@@ -33,7 +32,7 @@ _HEADERS_BYTES = 42
 _BURST = np.dtype([("began", "u8"), ("done", "u8"), ("arrived", "u8")])
 
 
-class Session:
+class Session(session.Session):
     """A session for signatures to one peer, or to several in turn.
 
     `routes` lead through one carefuld.
@@ -45,27 +44,14 @@ class Session:
     def __init__(self, routes: Sequence[Route]) -> None:
         if not 1 <= len(routes) <= lib.CAREFUL_SIGNATURE_PEERS:
             raise InputError(f"{len(routes)} hosts: must be 1 to {lib.CAREFUL_SIGNATURE_PEERS}")
-        self.host = ", ".join(one.host for one in routes)
-        self._address = routes[0].address
-        self._client = Client(routes[0].socket, f"carefuld of {routes[0].instance}")
-        try:
-            self._peers = [
-                self._client.connect(one.address, one.host, one.timeout_s).peer for one in routes
-            ]
-            infos = [peer_info(self._client, one.address, one.host) for one in routes]
-            #: Minima over the peers: credits, and the most bytes of a frame.
-            self.credits = min(int(info.credits_window) for info in infos)
-            self.frame_bytes = min(int(info.frame_bytes) for info in infos)
-            self._region, self.region_bytes = self._scratch(routes[0].host)
-        except BaseException:
-            self._client.close()
-            raise
+        super().__init__(*routes)
 
-    def __enter__(self) -> Session:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._client.close()
+    def _prepare(self) -> None:
+        infos = [peer_info(self._client, one.address, one.host) for one in self._routes]
+        #: Minima over the peers: credits, and the most bytes of a frame.
+        self.credits = min(int(info.credits_window) for info in infos)
+        self.frame_bytes = min(int(info.frame_bytes) for info in infos)
+        self._region, self.region_bytes = self._scratch(self._routes[0].host)
 
     def _scratch(self, host: str) -> tuple[int, int]:
         try:
@@ -103,6 +89,16 @@ class Session:
         flags: int = 0,
     ) -> Bursts:
         """Makes as many bursts as carefuld makes at once; CarefulError if the host is silent."""
+        return self._repeated(lambda: self._asked(layer, marks, compute_us, count, flags))
+
+    def _asked(
+        self,
+        layer: CarefulLayer,
+        marks: Sequence[int],
+        compute_us: float,
+        count: int,
+        flags: int,
+    ) -> Bursts:
         question = ffi.new(
             "struct careful_signature *",
             {
@@ -127,18 +123,18 @@ class Session:
                 timeout_s=_TIMEOUT_S,
             )
         except CarefulError as error:
-            raise self._explained(error, marks[-1], layer.size_bytes) from None
+            raise self._told(error, marks[-1], layer.size_bytes) from None
         return parse(answer.payload, marks)
 
-    def _explained(self, error: CarefulError, messages: int, size_bytes: int) -> CarefulError:
+    def _told(self, error: CarefulError, messages: int, size_bytes: int) -> CarefulError:
         if error.errno == errno.EOPNOTSUPP:
             text = "our carefuld cannot make signatures: it is older than this command"
-            return CarefulError(errno.EOPNOTSUPP, text, self._client.name)
+            return CarefulError(errno.EOPNOTSUPP, text, self._own)
         if error.errno == errno.EPERM:
             text = "only root can make signatures: carefuld serves no other program meanwhile"
-            return CarefulError(errno.EPERM, text, self._client.name)
+            return CarefulError(errno.EPERM, text, self._own)
         frame_bytes = min(size_bytes, self.frame_bytes - _HEADERS_BYTES)
-        found = explained(error, self._client.name, self.host, self._address, frame_bytes)
+        found = self._explained(error, frame_bytes)
         if found.errno != errno.ETIMEDOUT:
             return found
         text = f"{messages} messages took longer than {lib.CAREFUL_BURST_MS} ms: silent, or slow"

@@ -17,7 +17,7 @@ from careful.measure.probes.udp import Answer, Prober, Reply
 _SMALL_BYTES = 1280
 _TTL, _TRIES, _TIMEOUT_S = 64, 2, 0.3
 #: Errors of a session that is over.
-_OVER = (errno.ECONNRESET, errno.ENOTCONN, errno.ESHUTDOWN, errno.EPIPE)
+OVER = (errno.ECONNRESET, errno.ENOTCONN, errno.ESHUTDOWN, errno.EPIPE)
 
 
 def explained(
@@ -33,7 +33,7 @@ def explained(
     own: name of our carefuld in errors; size_bytes: payload of the frame; smaller: finds a smaller
     MTU, `narrower` by default.
     """
-    if error.errno not in (*_OVER, errno.ETIMEDOUT):
+    if error.errno not in (*OVER, errno.ETIMEDOUT):
         return error
     if error.what == own and error.errno != errno.ETIMEDOUT:  # our carefuld waits for the peer, too
         return error

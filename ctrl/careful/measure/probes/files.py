@@ -101,6 +101,9 @@ class FilesLayer(Session):
             self._client.receive()
 
     def bursts(self, marks: Sequence[int], compute_us: float, count: int) -> Bursts:
+        return self._repeated(lambda: self._bursts(marks, compute_us, count))
+
+    def _bursts(self, marks: Sequence[int], compute_us: float, count: int) -> Bursts:
         until = time.monotonic() + _QUESTION_S
         found = [self._burst(marks, compute_us)]
         while len(found) < count and time.monotonic() < until:

@@ -31,6 +31,9 @@ class BurstSession(Session):
         """Measures in a new epoch of the session; returns the `struct careful_peer_info` after it.
         Raises CarefulError: transfers to the peer are under way, or its session ended.
         """
+        return self._repeated(self._measured)
+
+    def _measured(self) -> CData:
         before = self._info().bursts_measured
         try:
             self._client.call(lib.CAREFUL_IPC_BURST, self.host, peer=self._peer)

@@ -15,6 +15,7 @@ from careful.address import Address
 from careful.daemon.client import Answer as IpcAnswer
 from careful.daemon.route import Route
 from careful.errors import CarefulError
+from careful.measure.probes.diagnose import OVER
 from careful.measure.probes.session import Session
 from careful.measure.probes.udp import IPV4, IPV6, Answer, Reply
 
@@ -97,6 +98,16 @@ class PingSession(Session):
         Raises CarefulError if the probe cannot be sent. A missing answer, or a size that does not
         fit, is reported in the reply.
         """
+
+        def asked() -> PingReply:
+            reply = self._ask(stage, size_bytes, timeout_s, ttl)
+            if -reply.status in OVER:
+                self._check(reply.status)
+            return reply
+
+        return self._repeated(asked)
+
+    def _ask(self, stage: int, size_bytes: int, timeout_s: float, ttl: int) -> PingReply:
         answers: list[IpcAnswer] = []
         self._client.submit(
             lib.CAREFUL_IPC_PING,

@@ -1,35 +1,84 @@
-"""A session with one peer through carefuld, for the time of a measurement."""
+"""A session with one peer, or with several, through carefuld, for the time of a measurement."""
 
 from __future__ import annotations
 
-from typing import Self
+import errno
+import time
+from collections.abc import Callable
+from typing import Self, TypeVar
 
 from careful.daemon.client import Client
 from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.measure.probes.diagnose import explained
+from careful.measure.probes.diagnose import OVER, explained
+
+#: Pause between two attempts to connect to a peer that restarts, seconds.
+_PAUSE_S = 0.05
+
+_T = TypeVar("_T")
 
 
 class Session:
-    """Base class of measuring sessions, connected by a route until `with` ends.
+    """Base class of measuring sessions, connected by routes through one carefuld until `with` ends.
+
+    If a peer restarts, the session is made again. That takes at most the timeout of the first route
+    twice; then the error is the peer's.
 
     Raises:
-        CarefulError: careful is not up on both hosts, or too old for `_prepare`.
+        CarefulError: careful is not up on all hosts, or too old for `_prepare`.
     """
 
-    def __init__(self, route: Route) -> None:
-        self.host, self._address = route.host, route.address
+    def __init__(self, route: Route, *more: Route) -> None:
+        self._routes = (route, *more)
+        self.host = ", ".join(one.host for one in self._routes)
+        self._address = route.address
         self._own = f"carefuld of {route.instance}"
+        #: How often a peer restarted.
+        self.restarts = 0
         self._client = Client(route.socket, self._own)
         try:
-            self._peer = self._client.connect(route.address, route.host, route.timeout_s).peer
-            self._prepare()
+            self._connect(())
         except BaseException:
             self._client.close()
             raise
 
+    def _connect(self, patiently: tuple[int, ...]) -> None:
+        """Makes the sessions; tries again if one is over, or fails with one of these errors."""
+        self._connecting = True
+        deadline = time.monotonic() + self._routes[0].timeout_s
+        while True:
+            try:
+                self._peers = [
+                    self._client.connect(one.address, one.host, one.timeout_s).peer
+                    for one in self._routes
+                ]
+                self._peer = self._peers[0]
+                self._prepare()
+                break
+            except CarefulError as error:
+                again = self._is_over(error) or error.errno in patiently
+                if not again or time.monotonic() >= deadline:
+                    raise
+            time.sleep(_PAUSE_S)
+        self._connecting = False
+
     def _prepare(self) -> None:
         """Asks the peer for what the first probe needs."""
+
+    def _is_over(self, error: CarefulError) -> bool:
+        """Reports whether a peer's session is over. Our own carefuld's end is final."""
+        return error.errno in OVER and error.what != self._own
+
+    def _repeated(self, ask: Callable[[], _T]) -> _T:
+        """Asks; if a session turns out to be over, makes it again and asks once more."""
+        try:
+            return ask()
+        except CarefulError as error:
+            if self._connecting or not self._is_over(error):
+                raise
+        self._connect((errno.ECONNREFUSED,))
+        self.restarts += 1
+        return ask()
 
     def _explained(self, error: CarefulError, size_bytes: int) -> CarefulError:
         return explained(error, self._own, self.host, self._address, size_bytes)

@@ -28,9 +28,9 @@ class Link:
 @pytest.mark.parametrize(
     ("block_us", "nbytes", "name"),
     [
-        (20, 1 << 20, "stream, blocks of 1 MiB"),  # 3 Gbit/s
-        (36e3, 64 << 10, "stream, blocks of 64 KiB"),  # README's lab of hops: 1 MiB takes 4.6 s
-        (2e6, 8 << 10, "stream, blocks of 8 KiB"),
+        (20, 1 << 20, "stream, 1 MiB"),  # 3 Gbit/s
+        (36e3, 64 << 10, "stream, 64 KiB"),  # README's lab of hops: 1 MiB takes 4.6 s
+        (2e6, 8 << 10, "stream, 8 KiB"),
     ],
 )
 def test_kinds__a_stream_suits_the_path(block_us: float, nbytes: int, name: str) -> None:

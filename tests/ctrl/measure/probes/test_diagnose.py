@@ -134,7 +134,7 @@ class FakeClient:
 def probes(fail: Callable[[dict[str, Any]], None], monkeypatch: pytest.MonkeyPatch) -> Any:
     client = FakeClient(fail)
     monkeypatch.setattr(session, "Client", client)
-    return client, lambda: exchange.ProbeSession(Route(Path("/none"), "eth1", PEER, "h2"))
+    return client, lambda: exchange.ProbeSession(Route(Path("/none"), "eth1", PEER, "h2", 0.2))
 
 
 def test_probes__no_question_is_waited_for_much_longer_than_the_others_took(
@@ -177,6 +177,24 @@ def test_probes__a_peer_that_was_taken_down(monkeypatch: pytest.MonkeyPatch) -> 
         assert said.value.what == "h2"
 
 
+@pytest.mark.parametrize("at", ["its begin", "a question"])
+def test_probes__a_peer_that_restarted_is_connected_again(
+    at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = [errno.ECONNRESET] if at == "its begin" else []
+
+    def fail(_: dict[str, Any]) -> None:
+        if broken:
+            raise CarefulError(broken.pop(), "", "h2")
+
+    _, begin = probes(fail, monkeypatch)
+    one = begin()
+    broken += [errno.ENOTCONN] * (at == "a question")
+    assert len(one.round_trips(64, 2)) == 2
+    assert one.restarts == (at == "a question")
+    assert not broken
+
+
 def test_pings__of_a_peer_that_was_taken_down(monkeypatch: pytest.MonkeyPatch) -> None:
     one = object.__new__(ping.PingSession)
     one.host, one._address, one._own, one._kick_runs_all = "h2", PEER, OWN, False
@@ -210,11 +228,10 @@ def test_pings__first_ones_without_an_answer(
 def test_signatures__of_a_peer_that_was_taken_down() -> None:
     one = object.__new__(Signatures)
     one.host, one._address, one.frame_bytes = "h2", PEER, 3774
-    one._client = FakeClient(lambda _: None)  # type: ignore[assignment]
-    one._client.name = OWN
-    over = one._explained(CarefulError(errno.ECONNRESET, "", "h2"), 8, 0)
+    one._own = OWN
+    over = one._told(CarefulError(errno.ECONNRESET, "", "h2"), 8, 0)
     assert "its careful ended or restarted" in str(over)
-    slow = one._explained(CarefulError(errno.ETIMEDOUT, "", "h2"), 8, 0)
+    slow = one._told(CarefulError(errno.ETIMEDOUT, "", "h2"), 8, 0)
     assert "8 messages took longer than" in str(slow)
 
 
@@ -222,12 +239,11 @@ def test_signatures__a_slow_path_has_no_smaller_mtu(monkeypatch: pytest.MonkeyPa
     """A frame of 3840 bytes, Ethernet's header included, once had "an MTU of 3826 on the way"."""
     one = object.__new__(Signatures)
     one.host, one._address, one.frame_bytes = "h2", PEER, 3840
-    one._client = FakeClient(lambda _: None)  # type: ignore[assignment]
-    one._client.name = OWN
+    one._own = OWN
 
     def narrower(_: Address, size: int) -> tuple[int, str]:
         return (3826, "the route there") if size > 3826 else (0, "")
 
     monkeypatch.setattr(diagnose, "narrower", narrower)
-    slow = one._explained(CarefulError(errno.ETIMEDOUT, "", "h2"), 1, 1 << 20)
+    slow = one._told(CarefulError(errno.ETIMEDOUT, "", "h2"), 1, 1 << 20)
     assert "1 messages took longer than" in str(slow)
