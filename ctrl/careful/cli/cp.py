@@ -61,11 +61,11 @@ _HELP = {
 def cp(source: str, target: str, **given: object) -> None:
     """Copy a file from one host to another, or on one host.
 
-    On one host, the host copies the file itself. Between two hosts the bytes pass through this
-    host, which keeps none of them; each block's digest is checked at both. The target's export
-    needs :rw. An existing file is replaced only with -f. A copy appears under its name when it is
-    complete and synced; an interrupted one leaves nothing, and starts over. Directories are not
-    copied: `get -r` and `put -r` do that.
+    On one host, the host copies the file itself, and compares digests of both files. Between two
+    hosts the bytes pass through this host, which keeps none of them; each block's digest is checked
+    at both. The target's export needs :rw. An existing file is replaced only with -f. A copy
+    appears under its name when it is complete and synced; an interrupted one leaves nothing, and
+    starts over. Directories are not copied: `get -r` and `put -r` do that.
     """
     for one, command in ((source, "put"), (target, "get")):
         if not is_remote(one):

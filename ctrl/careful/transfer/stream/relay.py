@@ -19,6 +19,7 @@ from functools import partial
 from careful._abi import lib
 from careful.errors import CarefulError, shown
 from careful.transfer.file.holes import has_holes
+from careful.transfer.file.partial_file import digest_of_blocks
 from careful.transfer.file.source import check_same
 from careful.transfer.lost_frames import Lost
 from careful.transfer.options import FileResult, Options, Progress, Silent
@@ -119,8 +120,9 @@ async def _copied(
     )
     try:
         if is_one:
-            result = FileResult(*names, attr.bytes, None, 0)
             progress.moved(attr.bytes)
+            to = Held(made.handle)
+            result = await _compared(source, held, to, attr.bytes, names, options)
         else:
             to = Held(made.handle, partial(gone, names[1]))
             result = await _piped(end, (target, to), attr.bytes, names, options, progress)
@@ -135,6 +137,22 @@ async def _copied(
         await quietly(target.close(made.handle, path, discard=True))
         raise
     return result
+
+
+async def _compared(
+    peer: BlockClient, held: Held, to: Held, nbytes: int, names: tuple[str, str], options: Options
+) -> FileResult:
+    """Compares a copy with its source by their blocks' digests, which the peer computes."""
+    digests: list[list[int]] = []
+    for end, name in zip((held, to), names, strict=True):
+        path = name.removeprefix(peer.name(""))
+        of_all = partial(
+            peer.digests, offset=0, nbytes=nbytes, block_bytes=options.block_bytes, path=path
+        )
+        digests.append(await end.end(of_all))
+    if digests[0] != digests[1]:
+        raise CarefulError(errno.EBADMSG, "the copy differs", names[1])
+    return FileResult(*names, nbytes, digest_of_blocks(digests[0]), 0)
 
 
 async def _piped(

@@ -15,6 +15,7 @@ from careful.address import resolve
 from careful.cli.running import run
 from careful.daemon.route import Route
 from careful.errors import CarefulError
+from careful.transfer.file.partial_file import digest_of, digest_of_blocks
 from careful.transfer.options import Options, Silent
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.result import Result
@@ -141,11 +142,29 @@ def test_within__the_peer_copies_and_no_data_moves(
     report = within(route, "g")
     assert (export / "g").read_bytes() == DATA
     assert report.bytes == len(DATA)
+    blocks = [DATA[at : at + BLOCK] for at in range(0, len(DATA), BLOCK)]
+    assert report.singles[0].digest == digest_of_blocks(map(digest_of, blocks))
     assert asked
     assert not {*asked} & {*MOVES}
     assert not daemon.handles
     with pytest.raises(CarefulError, match="exists"):
         within(route, "g")
+
+
+def test_within__a_copy_that_differs_is_refused(
+    route: Route, export: Path, daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (export / "f").write_bytes(DATA)
+    found = iter([[1, 2], [1, 3]])
+
+    async def digests(*_: object, **__: object) -> list[int]:
+        return next(found)
+
+    monkeypatch.setattr(BlockClient, "digests", digests)
+    with pytest.raises(CarefulError, match="h2:g: the copy differs"):
+        within(route, "g")
+    assert [path.name for path in export.iterdir()] == ["f"]
+    assert not daemon.handles
 
 
 def test_within__a_server_that_cannot_is_told(
