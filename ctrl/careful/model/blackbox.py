@@ -30,6 +30,16 @@ from careful.plan import Limits
 
 #: A plan mentions the interval of a figure if half the interval exceeds this part of the figure.
 WIDE = 0.5
+#: The figures by their names in JSON, for people.
+_WORDS = {
+    "sum_g_us": "Σg of all stages",
+    "sum_G_us_per_KiB": "ΣG of all stages",
+    "sum_G_others_us_per_KiB": "ΣG of the other stages",
+    "g_b_us": "the bottleneck's g",
+    "G_b_us_per_KiB": "the bottleneck's G",
+    "g_b_low_us": "the lower end of the bottleneck's g",
+    "g_b_high_us": "the upper end of the bottleneck's g",
+}
 
 
 @dataclass(frozen=True)
@@ -58,7 +68,7 @@ class Regime:
             value = getattr(self, field.name)
             if not is_cost(value):
                 raise InputError(
-                    f"{field.name} is {shortened(value)}, must be a number from 0 to "
+                    f"{_WORDS[field.name]} is {shortened(value)}, must be a number from 0 to "
                     f"{COST_US_MAX:g}"
                 )
 
@@ -123,13 +133,14 @@ class BlackBox:
             value = getattr(self, name)
             if not is_cost(value):
                 raise InputError(
-                    f"{name} is {shortened(value)}, must be a number from 0 to {COST_US_MAX:g}"
+                    f"{_WORDS[name]} is {shortened(value)}, must be a number from 0 to "
+                    f"{COST_US_MAX:g}"
                 )
         if not self.regimes:
             raise InputError("no range of fragment sizes has a bottleneck")
         for one in self.regimes:
             if self.sum_g_us < one.g_b_low_us:
-                raise InputError("sum_g_us is less than g_b_us, which it contains")
+                raise InputError("Σg of all stages is less than g of one, which it contains")
 
     def _repr_html_(self) -> str:
         columns = ("bottleneck of fragments of (bytes)", "g (µs)", "G (µs/KiB)")
@@ -321,8 +332,8 @@ def _number(data: dict[str, object], name: str, reason: object) -> float:
     value = data.get(name)
     if value is None and _line(reason):
         raise InputError(
-            f"the measurement withholds '{name}' ({_line(reason)}): measure again, with "
-            "more --time or on a quieter machine"
+            f"the measurement withholds {_WORDS[name]} ({_line(reason)}): measure again, "
+            "for longer or on a quieter machine"
         )
     if not isinstance(value, (int, float)) or isinstance(value, bool) or value != value:
         raise InputError(f"'{name}' is missing or not a number")

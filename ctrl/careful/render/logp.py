@@ -146,7 +146,7 @@ def _tried(trials: list[Trial]) -> str:
         return f"{text}: their intervals are too wide to judge {rule}"
     error, worst = max(sure, key=lambda pair: abs(pair[0]))
     tried = ", ".join(str(one.messages) for _, one in sure)
-    return f"bursts of {tried}: the error of {rule} is at most {error:+.1%} ±{worst.error_half:.1%}"
+    return f"bursts of {tried}: the largest error of {rule} is {error:+.1%} ±{worst.error_half:.1%}"
 
 
 def _range(figure: Figure) -> str:

@@ -117,11 +117,14 @@ def test_parse__all_keys():
         ("{", "not valid JSON"),
         ('{"kind": "other"}', 'needs "kind": "blackbox" or a list of "stages"'),
         (json.dumps(MEASURED | {"g_b_us": None}), "'g_b_us' is missing or not a number"),
-        (json.dumps(MEASURED | {"g_b_us": -1}), "g_b_us is -1"),
-        (json.dumps(MEASURED | {"g_b_us": 9**400}), "g_b_us is an integer of 1268 bits"),
+        (json.dumps(MEASURED | {"g_b_us": -1}), "the bottleneck's g is -1"),
+        (
+            json.dumps(MEASURED | {"g_b_us": 9**400}),
+            "the bottleneck's g is an integer of 1268 bits",
+        ),
         (
             json.dumps(MEASURED | {"sum_G_others_us_per_KiB": None, "reason": "it is\nwide: 2"}),
-            "withholds 'sum_G_others_us_per_KiB' .it is wide: 2",
+            "withholds ΣG of the other stages .it is wide: 2",
         ),
         (json.dumps(MEASURED | {"regimes": 3}), "'regimes' is not a list"),
         (json.dumps(MEASURED | {"regimes": []}), "no range of fragment sizes has a bottleneck"),
@@ -149,7 +152,7 @@ def test_parse__all_keys():
         ('{"stages": []}', "at least one stage"),
         ('{"stages": [3]}', "stage 1 is not an object"),
         ('{"stages": [{"name": "a", "g_us": NaN, "G_us_per_KiB": 1}]}', "stage 1: .*g_us is nan"),
-        (json.dumps(MEASURED | {"sum_g_us": 1}), "sum_g_us is less than g_b_us"),
+        (json.dumps(MEASURED | {"sum_g_us": 1}), "Σg of all stages is less than g of one"),
     ],
 )
 def test_parse__errors_are_one_line_and_say_where(text, message):
