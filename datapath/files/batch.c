@@ -84,7 +84,6 @@ static bool is_vain(void *user)
 	return block_work_vain(batch->server, batch->job);
 }
 
-/* Runs a batch; the handle's file becomes the answer. */
 int block_batch(struct block_server *server, struct block_job *job)
 {
 	struct under_way batch = { server, job };

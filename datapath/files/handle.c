@@ -74,7 +74,8 @@ int block_handle_create(struct block_server *server, struct block_job *job,
 	h->end.fd = -1;
 	h->end.dir_fd = -1;
 	h->began_ns = clock_now_ns();
-	/* A worker may cut the job's path. Without memory, the end is just not reported. */
+	/* A copy, because a worker may shorten the job's path. Without memory for it, the log gets no
+	 * line when the file is closed. */
 	h->path = job->op == CAREFUL_BLOCK_OPEN ? strdup(job->path) : NULL;
 	h->next = peer->handles;
 	peer->handles = h;

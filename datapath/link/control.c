@@ -21,7 +21,6 @@ static bool on_bye(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	return true;
 }
 
-/* Handles a list of our frames that the peer misses. */
 static bool on_missing(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	if (!peer->repair.log || !link_has_epoch(peer) || be64toh(ctrl->cookie) != peer->cookie_in)

@@ -87,7 +87,6 @@ bool epoch_quiet(struct link_peer *peer)
 	       link_drain_over(link, &peer->session->drain);
 }
 
-/* Reports whether the next epoch may begin. */
 bool epoch_drained(struct link_peer *peer)
 {
 	const struct link *link = peer->link;

@@ -521,7 +521,6 @@ bool handshake_on_welcome(struct link_peer *peer, const union address *from,
 	return true;
 }
 
-/* Returns the errno of a refusal. */
 static int error_of(uint32_t why)
 {
 	return why == CAREFUL_REFUSED_VERSION  ? EPROTONOSUPPORT :

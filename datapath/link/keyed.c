@@ -260,7 +260,6 @@ void keyed_adopt(struct link_peer *peer, struct keyed_heard *heard)
 	keyed->tries = 0;
 }
 
-/* Returns the key to ask for next. */
 static const struct keys_trusted *choose(const struct link_peer *peer)
 {
 	const struct keys *keys = &peer->link->keys;

@@ -217,7 +217,6 @@ void link_routes_changed(struct link *link)
 		link_way_changed(&link->peers[i]);
 }
 
-/* Reports the state of all peers together. */
 void link_info(struct link *link, struct careful_info *info)
 {
 	info->peers_max = link->peers_max;

@@ -152,7 +152,6 @@ bool link_log_on_missing(struct link_peer *peer, const struct careful_ctrl *ctrl
 	return true;
 }
 
-/* Marks a request as served. */
 void link_again_done(struct link_peer *peer, uint32_t seq)
 {
 	struct log_entry *entry = &peer->repair.log[seq & peer->repair.log_mask];

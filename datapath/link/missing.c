@@ -84,7 +84,8 @@ static uint32_t wait_us(const struct link_peer *peer)
 	return us << missing->backoff < most_us ? us << missing->backoff : most_us;
 }
 
-/* Reports whether a frame is lost, and not only late. While frames come in order, none is late. */
+/* Reports whether a frame is lost, and not only late. It can be late only since the last frame that
+ * arrived in order. */
 static bool is_lost(const struct link_peer *peer, uint32_t seq, uint32_t noticed_us)
 {
 	const struct link_missing *missing = &peer->session->missing;

@@ -152,7 +152,6 @@ static void step(struct link_peer *peer)
 	}
 }
 
-/* Continues the search. */
 enum link_path_state link_path_tick(struct link_peer *peer)
 {
 	struct link_path *path = &peer->session->path;

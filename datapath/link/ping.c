@@ -169,7 +169,6 @@ void link_ping_forget(struct link_peer *peer)
 		end(peer, -ECANCELED);
 }
 
-/* Ends all pings with their epoch. */
 void link_ping_reset(struct link_peer *peer)
 {
 	struct link_ping *ping = &peer->session->ping;

@@ -121,7 +121,6 @@ void reorder_unwait(struct link_peer *peer, uint32_t *place, struct link_rxframe
 	peer->repair.early_count--;
 }
 
-/* Releases all waiting frames, since the epoch is over. */
 void reorder_forget(struct link_peer *peer)
 {
 	struct link_rxframe frame;

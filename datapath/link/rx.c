@@ -348,7 +348,7 @@ bool link_rx_take(struct link *link, struct link_rxframe *frame)
 
 		if (link->following && link->rx_follow) {
 			link->rx_follow--;
-			if (link->traditional ? link->traditional->ops->follow(link, frame) :
+			if (link->traditional ? link->traditional->ops->next_waiting(link, frame) :
 						follow(link, frame))
 				return true;
 		}

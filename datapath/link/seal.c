@@ -68,7 +68,6 @@ void seal_choose(struct link_peer *peer, const struct careful_ctrl *said)
 		peer->session->seal->cipher = aead_choose(be32toh(said->seq_rcvd) & aead_ciphers());
 }
 
-/* Sets the keys of the epoch when the handshake is over. */
 void seal_keys(struct link_peer *peer, const struct noise *noise)
 {
 	struct seal *seal = peer->session->seal;
@@ -82,7 +81,6 @@ void seal_keys(struct link_peer *peer, const struct noise *noise)
 	sodium_memzero(keys, sizeof(keys));
 }
 
-/* Wipes the keys when the epoch is over. */
 void seal_over(struct link_peer *peer)
 {
 	struct seal *seal = peer->session->seal;

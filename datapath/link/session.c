@@ -11,7 +11,6 @@ enum {
 	LOST_SYNC_MS = 10, /* silence before a question, after a loss */
 };
 
-/* Asks for a session with the peer, unless there is one. */
 void link_connect(struct link_peer *peer)
 {
 	struct session *session = peer->session;

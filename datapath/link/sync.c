@@ -119,7 +119,7 @@ static bool undecided(const struct link_peer *peer, const struct careful_ctrl *c
 static bool credit(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	if (peer->link->traditional)
-		return peer->link->traditional->ops->come(peer, be32toh(ctrl->seq_rcvd));
+		return peer->link->traditional->ops->acked(peer, be32toh(ctrl->seq_rcvd));
 	return flow_credit(&peer->flow, ctrl);
 }
 

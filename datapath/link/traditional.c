@@ -182,15 +182,15 @@ static const struct traditional_ops ops = {
 	.tick = traditional_tick,
 	.timeout_ms = traditional_timeout_ms,
 	.info = traditional_info,
-	.leave = traditional_leave,
-	.stamp = traditional_stamp,
-	.left = traditional_left,
-	.come = traditional_come,
+	.number_frame = traditional_number_frame,
+	.write_ack = traditional_write_ack,
+	.sent = traditional_sent,
+	.acked = traditional_acked,
 	.may_keep = traditional_may_keep,
 	.take = traditional_take,
-	.follow = traditional_follow,
+	.next_waiting = traditional_next_waiting,
 	.due = traditional_due,
-	.tell = traditional_tell,
+	.send_ack = traditional_send_ack,
 };
 
 int traditional_init(struct link *link)

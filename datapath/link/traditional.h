@@ -101,14 +101,15 @@ struct traditional {
  * @open, @close: an epoch begins, ends
  * @tick:         called by the clock; true: the session has ended
  * @timeout_ms:   until the next tick is due, at most most_ms
- * @leave:        numbers a frame and keeps its send buffers
- * @stamp:        writes the header's acknowledgement
- * @left:         the device has sent a send buffer
- * @come:         all up to this number have come; false: impossible
+ * @number_frame: numbers a frame and keeps its send buffers
+ * @write_ack:    writes the header's acknowledgement
+ * @sent:         the device has sent a send buffer
+ * @acked:        the peer has all frames up to this number; false: impossible
  * @may_keep:     reports whether one frame may be kept besides `more` buffers
  * @take:         takes a received frame; true: it is handed on
- * @follow:       hands on a waiting frame
- * @due, @tell:   an acknowledgement or a request is due; sends it
+ * @next_waiting: hands on the next frame that waited for an earlier one
+ * @due:          an acknowledgement or a request for frames is due
+ * @send_ack:     sends it
  */
 struct traditional_ops {
 	void (*open)(struct link_peer *peer);
@@ -116,16 +117,17 @@ struct traditional_ops {
 	bool (*tick)(struct link_peer *peer);
 	uint32_t (*timeout_ms)(const struct link_peer *peer, uint32_t most_ms);
 	void (*info)(const struct link_peer *peer, struct careful_peer_info *info);
-	struct flow_stamp (*leave)(struct link_peer *peer, const struct device_desc *desc,
-				   uint32_t segments, enum careful_type type, uint8_t *flags);
-	void (*stamp)(const struct link_peer *peer, struct careful_hdr *hdr);
-	void (*left)(struct link *link, uint64_t addr);
-	bool (*come)(struct link_peer *peer, uint32_t seq);
+	struct flow_stamp (*number_frame)(struct link_peer *peer, const struct device_desc *desc,
+					  uint32_t segments, enum careful_type type,
+					  uint8_t *flags);
+	void (*write_ack)(const struct link_peer *peer, struct careful_hdr *hdr);
+	void (*sent)(struct link *link, uint64_t addr);
+	bool (*acked)(struct link_peer *peer, uint32_t seq);
 	bool (*may_keep)(const struct link_peer *peer, uint32_t more);
 	bool (*take)(struct link *link, struct link_rxframe *frame);
-	bool (*follow)(struct link *link, struct link_rxframe *frame);
+	bool (*next_waiting)(struct link *link, struct link_rxframe *frame);
 	bool (*due)(struct link_peer *peer);
-	bool (*tell)(struct link_peer *peer);
+	bool (*send_ack)(struct link_peer *peer);
 };
 
 /*

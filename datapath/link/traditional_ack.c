@@ -104,7 +104,6 @@ static void write_come(const struct link_peer *peer, uint8_t *bits)
 			bits[i / 8] |= (uint8_t)(1u << i % 8);
 }
 
-/* Numbers the next request. */
 static void number(struct link_peer *peer)
 {
 	struct traditional *t = of(peer);
@@ -189,14 +188,13 @@ static bool answer(struct link_peer *peer)
 }
 
 /* Sends what is due. Returns false if there is no send buffer. */
-bool traditional_tell(struct link_peer *peer)
+bool traditional_send_ack(struct link_peer *peer)
 {
 	if (of(peer)->question_due && !ask(peer))
 		return false;
 	return !of(peer)->answer_due || answer(peer);
 }
 
-/* Handles the peer's undamaged ACK frame. */
 void traditional_on_ack(struct link_peer *peer, const struct link_rxframe *frame)
 {
 	const struct careful_hdr *hdr = &frame->hdr;
@@ -206,13 +204,13 @@ void traditional_on_ack(struct link_peer *peer, const struct link_rxframe *frame
 
 	link_count(peer->link, CAREFUL_C_ACKS_RECEIVED);
 	if (!(hdr->flags & CAREFUL_F_ASK)) {
-		traditional_come_selected(peer, after, frame->body, bytes);
+		traditional_acked_selected(peer, after, frame->body, bytes);
 		/* The peer lives but has no room now: that must not end the session. */
 		if (!be32toh(hdr->msg_bytes))
 			t->come_ns = peer->link->now_ns;
 		return;
 	}
-	traditional_again(peer, after, frame->body, bytes);
+	traditional_send_again(peer, after, frame->body, bytes);
 	if (!t->answered || no_later(t->answered, (uint16_t)be32toh(hdr->msg_id)))
 		t->answered = (uint16_t)be32toh(hdr->msg_id);
 	t->answer_due = true;

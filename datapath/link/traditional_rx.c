@@ -194,7 +194,7 @@ static bool heed(struct link *link, const struct link_rxframe *frame)
 
 	OPERATION(OPERATION_HEED);
 	peer->heard = true;
-	if (!traditional_come(peer, be32toh(hdr->credits))) {
+	if (!traditional_acked(peer, be32toh(hdr->credits))) {
 		link_count(link, CAREFUL_C_BAD_CREDITS);
 		link_break(peer);
 		return false;
@@ -254,7 +254,7 @@ bool traditional_take(struct link *link, struct link_rxframe *frame)
 }
 
 /* Hands on a waiting frame whose turn has come. */
-bool traditional_follow(struct link *link, struct link_rxframe *frame)
+bool traditional_next_waiting(struct link *link, struct link_rxframe *frame)
 {
 	struct traditional_link *all = link->traditional;
 
@@ -273,7 +273,6 @@ bool traditional_follow(struct link *link, struct link_rxframe *frame)
 	return false;
 }
 
-/* Drops all waiting frames. */
 void traditional_forget_received(struct link_peer *peer)
 {
 	struct link *link = peer->link;

@@ -19,7 +19,6 @@ static uint32_t *copy_at(const struct link_peer *peer, uint32_t seq)
 	return &of(peer)->copies[seq & (peer->link->traditional->numbers_out - 1)];
 }
 
-/* Returns the number of a send buffer. */
 static uint32_t chunk_of(const struct link *link, uint64_t addr)
 {
 	return (uint32_t)(addr >> link->traditional->chunk_shift) - link->queue->rx_chunks;
@@ -66,7 +65,7 @@ static struct flow_stamp stamp(const struct link_peer *peer)
 	return (struct flow_stamp){ peer->flow.seq_out, peer->flow.seq_in, of(peer)->answered };
 }
 
-void traditional_stamp(const struct link_peer *peer, struct careful_hdr *hdr)
+void traditional_write_ack(const struct link_peer *peer, struct careful_hdr *hdr)
 {
 	struct flow_stamp said = stamp(peer);
 
@@ -97,8 +96,9 @@ static void keep(struct link_peer *peer, const struct device_desc *desc, uint32_
 }
 
 /* Numbers a frame and keeps its buffers. A data frame may ask for an acknowledgement. */
-struct flow_stamp traditional_leave(struct link_peer *peer, const struct device_desc *desc,
-				    uint32_t segments, enum careful_type type, uint8_t *flags)
+struct flow_stamp traditional_number_frame(struct link_peer *peer, const struct device_desc *desc,
+					   uint32_t segments, enum careful_type type,
+					   uint8_t *flags)
 {
 	peer->flow.tx.sent = ++peer->flow.seq_out;
 	if (type == CAREFUL_DATA && asks(peer)) {
@@ -109,8 +109,7 @@ struct flow_stamp traditional_leave(struct link_peer *peer, const struct device_
 	return stamp(peer);
 }
 
-/* The device has sent a buffer. */
-void traditional_left(struct link *link, uint64_t addr)
+void traditional_sent(struct link *link, uint64_t addr)
 {
 	uint32_t chunk = chunk_of(link, addr);
 	struct traditional_copy *copy = &link->traditional->copies[chunk];
@@ -141,7 +140,7 @@ static void let_go(struct link_peer *peer, uint32_t seq)
 
 /* Takes the peer's acknowledgement of all numbers up to this. Returns false if that many were never
  * sent. */
-bool traditional_come(struct link_peer *peer, uint32_t seq)
+bool traditional_acked(struct link_peer *peer, uint32_t seq)
 {
 	struct flow *flow = &peer->flow;
 
@@ -183,8 +182,8 @@ static bool has_come(struct link_peer *peer, uint32_t seq)
 }
 
 /* Notes that the numbers after this one whose bits are set have come. */
-void traditional_come_selected(struct link_peer *peer, uint32_t after, const uint8_t *bits,
-			       uint32_t bytes)
+void traditional_acked_selected(struct link_peer *peer, uint32_t after, const uint8_t *bits,
+				uint32_t bytes)
 {
 	each(peer, after, bits, bytes, has_come);
 }
@@ -220,7 +219,8 @@ static bool send_again(struct link_peer *peer, uint32_t seq)
 	return true;
 }
 
-void traditional_again(struct link_peer *peer, uint32_t after, const uint8_t *bits, uint32_t bytes)
+void traditional_send_again(struct link_peer *peer, uint32_t after, const uint8_t *bits,
+			    uint32_t bytes)
 {
 	if (peer->phase != LINK_OPEN || !peer->llhdr.bytes)
 		return;
@@ -228,7 +228,6 @@ void traditional_again(struct link_peer *peer, uint32_t after, const uint8_t *bi
 	each(peer, after, bits, bytes, send_again);
 }
 
-/* Drops all kept frames. */
 void traditional_forget_sent(struct link_peer *peer)
 {
 	struct flow *flow = &peer->flow;

@@ -228,7 +228,6 @@ void link_train_lost(struct link_peer *peer)
 	train->restarts = 0;
 }
 
-/* Lets the next epoch measure the burst. */
 void link_train_want(struct link_peer *peer)
 {
 	struct link_train *train = &peer->session->train;

@@ -66,7 +66,6 @@ static bool send_one(struct link_peer *peer)
 	return true;
 }
 
-/* Continues the trains after each poll. */
 void link_trains_send(struct link *link)
 {
 	link->trains = false;

@@ -139,7 +139,6 @@ uint32_t link_tx_iov(const struct link_txframe *frame, uint32_t at, uint32_t byt
 	return n;
 }
 
-/* Copies into the body. */
 void link_tx_write(struct link_txframe *frame, uint32_t at, const void *data, uint32_t bytes)
 {
 	struct iovec iov[DEVICE_SEGMENTS_MAX];
@@ -179,7 +178,7 @@ static void write_hdr(struct link_txframe *frame, const struct link_send_args *a
 	};
 }
 
-/* Lets the protocol number the frame. */
+/* Writes the sequence number and the credits into the header, by the session's protocol. */
 static inline void number(struct link_txframe *frame, const struct traditional_link *traditional)
 {
 	struct link_peer *peer = frame->peer;
@@ -188,8 +187,8 @@ static inline void number(struct link_txframe *frame, const struct traditional_l
 
 	OPERATION(OPERATION_SEND);
 	if (traditional)
-		stamp = traditional->ops->leave(peer, frame->desc, frame->segments,
-						(enum careful_type)hdr->type, &hdr->flags);
+		stamp = traditional->ops->number_frame(peer, frame->desc, frame->segments,
+						       (enum careful_type)hdr->type, &hdr->flags);
 	else
 		stamp = flow_stamp(&peer->flow, link_cost(peer, frame->body_total));
 	hdr->seq = htobe32(stamp.seq);
@@ -290,7 +289,7 @@ void link_send_own(struct link_txframe *frame, const struct link_send_args *args
 	frame->desc[0].bytes += body_bytes;
 	write_hdr(frame, args);
 	frame->hdr->seq = htobe32(peer->flow.seq_out);
-	peer->link->traditional->ops->stamp(peer, frame->hdr);
+	peer->link->traditional->ops->write_ack(peer, frame->hdr);
 	if (peer->trailer) {
 		write_length(frame);
 		finish_sealed(frame);
@@ -321,7 +320,7 @@ void link_send_again(struct link_txframe *frame, uint32_t bytes)
 	out_llhdr(&peer->llhdr, frame->hdr, bytes - prefix_bytes(peer));
 	*frame->hdr = hdr;
 	frame->hdr->flags &= (uint8_t)~CAREFUL_F_ASK;
-	peer->link->traditional->ops->stamp(peer, frame->hdr);
+	peer->link->traditional->ops->write_ack(peer, frame->hdr);
 	if (peer->trailer)
 		finish_sealed(frame);
 	else
@@ -418,7 +417,7 @@ static inline void left(struct link *link, const uint64_t *addrs, uint32_t n)
 	for (uint32_t i = 0; i < n && !link->traditional; i++)
 		link->tx_free[link->tx_free_count++] = addrs[i] & mask;
 	for (uint32_t i = 0; i < n && link->traditional; i++)
-		link->traditional->ops->left(link, addrs[i]);
+		link->traditional->ops->sent(link, addrs[i]);
 }
 
 /* Takes back the buffers of sent frames. The next frames use those that are still in the cache. */
@@ -488,8 +487,8 @@ static bool untold(struct link_peer *peer)
 		return false;
 	if (peer->phase != LINK_OPEN)
 		return peer->cookie_in != 0;
-	return !peer->llhdr.bytes ||
-	       !(traditional ? peer->link->traditional->ops->tell(peer) : link_send_update(peer));
+	return !peer->llhdr.bytes || !(traditional ? peer->link->traditional->ops->send_ack(peer) :
+						     link_send_update(peer));
 }
 
 void link_updates_due(struct link *link)

@@ -16,7 +16,8 @@ static inline struct flow_stamp number(struct link_peer *peer, const struct devi
 {
 	OPERATION(OPERATION_SEND);
 	if (traditional)
-		return peer->link->traditional->ops->leave(peer, desc, 1, CAREFUL_DATA, flags);
+		return peer->link->traditional->ops->number_frame(peer, desc, 1, CAREFUL_DATA,
+								  flags);
 	return flow_stamp(&peer->flow, link_cost(peer, body_bytes));
 }
 

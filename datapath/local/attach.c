@@ -141,8 +141,8 @@ static int attached_peer_close(struct careful *c, uint32_t peer)
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < CAREFUL_RING_OPERATIONS; i++) {
-		if (a->ops[i].id && a->ops[i].peer == peer && !a->ops[i].left)
-			a->closed = a->ops[i].left = true;
+		if (a->ops[i].id && a->ops[i].peer == peer && !a->ops[i].abandoned)
+			a->closed = a->ops[i].abandoned = true;
 	}
 	if (c->watch)
 		c->watch(c, peer, CAREFUL_PEER_NONE, c->watch_user);

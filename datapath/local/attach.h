@@ -19,13 +19,13 @@ enum {
 /*
  * An operation under way.
  *
- * @id:     0: free
- * @pinged: ping: the callback, instead of done
- * @left:   its peer was closed. Its end was told, unless it lands; carefuld's answer is to come
- * @lands:  get: carefuld writes into the application's memory until it tells the end
- * @into:   get: destination of the copy; NULL: the bytes are in place
- * @pages:  pages of the memory, from @memory_off on, that the copy occupies
- * @file:   carefuld's number of the file, + 1; 0: memory
+ * @id:        0: free
+ * @pinged:    ping: the callback, instead of done
+ * @abandoned: its peer was closed. The callback has run, unless @lands; carefuld still answers
+ * @lands:     get: carefuld writes into the program's memory until it reports the end
+ * @into:      get: destination of the copy; NULL: the bytes are in place
+ * @pages:     pages of the memory, from @memory_off on, that the copy occupies
+ * @file:      carefuld's number of the file, + 1; 0: memory
  */
 struct attached_op {
 	uint64_t id;
@@ -33,7 +33,7 @@ struct attached_op {
 	careful_ping_fn *pinged;
 	void *user;
 	uint32_t peer;
-	bool left, lands;
+	bool abandoned, lands;
 	void *into;
 	uint64_t memory_off;
 	uint32_t pages, file;

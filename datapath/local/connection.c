@@ -113,8 +113,7 @@ static ssize_t receive(struct connection *connection, int *fd)
 	}
 }
 
-/* Ends every wait with rc. With the lock. */
-static void fail(struct connection *connection, int rc)
+static void fail_locked(struct connection *connection, int rc)
 {
 	connection->failed = rc;
 	for (struct waiter *one = connection->waiters; one; one = one->next) {
@@ -145,7 +144,7 @@ static void deliver(struct connection *connection, ssize_t nbytes, int fd)
 	size_t payload;
 
 	if (rc)
-		fail(connection, rc);
+		fail_locked(connection, rc);
 	else if (head->op == CAREFUL_IPC_BELL)
 		connection->rung = true;
 	while (one && one->id != head->id)
@@ -204,7 +203,7 @@ int connection_ask(struct connection *connection, struct careful_ipc *packet, co
 	rc = connection->failed ? connection->failed :
 				  send_packet(connection, packet, payload, fd ? *fd : -1);
 	if (rc == -ETIMEDOUT)
-		fail(connection, rc);
+		fail_locked(connection, rc);
 	if (!rc) {
 		self.next = connection->waiters;
 		connection->waiters = &self;

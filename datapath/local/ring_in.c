@@ -72,12 +72,12 @@ static void on_end(struct careful *c, const struct careful_ring_entry *e, const 
 	if (!e->id || op->id != e->id)
 		return;
 	memcpy(result.args, e->args, sizeof(result.args));
-	if (op->into && !op->left && !e->status)
+	if (op->into && !op->abandoned && !e->status)
 		memcpy(op->into, a->memory + op->memory_off, e->bytes);
 	was = *op;
-	attached_free_op(a, op); /* before the callback, which may need the entry */
+	attached_free_op(a, op); /* before the callback, which may start an operation in the slot */
 	attached_file_remove(c, was.file);
-	if (was.left)
+	if (was.abandoned)
 		result = (struct careful_result){ .status = -ECONNRESET };
 	tell_done(&was, &result);
 }
@@ -139,7 +139,7 @@ static void end_closed(struct careful *c)
 	for (uint32_t i = 0; i < CAREFUL_RING_OPERATIONS; i++) {
 		struct attached_op *op = &a->ops[i], was = *op;
 
-		if (!op->id || (a->socket_fd >= 0 && (!op->left || op->lands)))
+		if (!op->id || (a->socket_fd >= 0 && (!op->abandoned || op->lands)))
 			continue;
 		op->done = NULL; /* reported once */
 		op->pinged = NULL;

@@ -251,7 +251,8 @@ struct close_job {
 	struct careful_memory_remote *remote;
 };
 
-/* An OPEN that is under way must not find the piece gone. */
+/* Cancels the asks of the piece that have no answer yet, because their answers would use it after
+ * careful_memory_close() has freed it. */
 static void job_close(struct careful_memory *memory, struct memory_job *one)
 {
 	struct careful_memory_remote *remote = ((struct close_job *)one)->remote;

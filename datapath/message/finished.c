@@ -68,7 +68,6 @@ void message_in_release(struct message_in *in, struct link_rxframe *frame)
 		link_release(in->state->link, frame);
 }
 
-/* Frees the slot of a finished message. */
 void message_in_close(struct message_in *in)
 {
 	assert(in->finished && !in->queue && !in->stage.busy);

@@ -427,7 +427,6 @@ bool message_in_stop(struct message_in *in, int error)
 	return in->stage.busy && !in->held_up;
 }
 
-/* Ends all messages of a peer's old epoch. */
 void message_forget(struct message_state *state, struct link_peer *peer)
 {
 	message_resolve(state, peer);

@@ -375,7 +375,6 @@ void message_ahead(struct message_state *state, struct link_peer *peer, uint64_t
 	link_ask(peer, mp->unsent, AROUND);
 }
 
-/* Aborts the message at the receiver, with the reason. */
 static bool send_abort(struct message_state *state, struct message_out *out)
 {
 	struct link_send_args args = {

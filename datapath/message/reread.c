@@ -111,7 +111,8 @@ static void void_payload(struct link_txframe *frame, struct link_send_args *args
 	args->flags |= CAREFUL_F_ABORT;
 }
 
-/* Sends a fragment whose payload is in place. error: a positive errno if it is missing. */
+/* Sends a fragment again. error: 0 if the payload is in the frame; else the positive errno of the
+ * failed read, and the fragment carries the error. */
 static void send_fragment(struct message_out *out, struct link_txframe *frame,
 			  struct link_send_args *args, uint32_t seq, int error)
 {

@@ -233,7 +233,6 @@ bool message_in_stays(const struct message_in *in)
 	return in->last && peer_of(in)->unanswered && !in->kept && in->place < 0;
 }
 
-/* Releases the first n entries. */
 void sink_queue_put(struct message_in *in, uint32_t n)
 {
 	while (n--) {

@@ -385,7 +385,6 @@ static void drop_first(struct message_state *state, struct link_peer *peer,
 	put(state, take_first(queue));
 }
 
-/* Packs the first n messages of a queue into one frame. */
 static void pack(struct message_state *state, struct message_queue *queue, uint32_t n,
 		 struct link_txframe *frame)
 {

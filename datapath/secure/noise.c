@@ -69,7 +69,6 @@ static void mix_key_and_hash(struct noise *noise, const uint8_t *psk)
 	sodium_memzero(out, sizeof(out));
 }
 
-/* Processes a Diffie-Hellman token: ee, es, se or ss. */
 static int mix_dh(struct noise *noise, const uint8_t *private, const uint8_t *public)
 {
 	uint8_t shared[NOISE_KEY_BYTES];

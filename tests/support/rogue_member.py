@@ -29,7 +29,7 @@ HANDLES = 160
 TRAIN = 4096
 GROUP = 5
 #: Counts of misdeeds; long signatures and the trial lock are refused.
-done = [0]
+attempts = [0]
 
 
 @contextlib.contextmanager
@@ -37,9 +37,9 @@ def tried() -> Iterator[None]:
     """Counts successes, and ignores refusals."""
     try:
         yield
-        done[0] += 1
+        attempts[0] += 1
     except CarefulError as error:
-        if not done[0]:
+        if not attempts[0]:
             print(error, file=sys.stderr, flush=True)
 
 
@@ -102,7 +102,7 @@ def signatures(path: Path, peer: str) -> Iterator[None]:
     while True:
         with contextlib.suppress(CarefulError):
             client.call(lib.CAREFUL_IPC_SIGNATURE, peer, payload=question, timeout_s=60)
-        done[0] += 1
+        attempts[0] += 1
         yield
 
 
@@ -121,7 +121,7 @@ def trial_lock(path: Path, peer: str) -> Iterator[None]:
                 args=[3000, 1, number, 0],
                 timeout_s=5,
             )
-        done[0] += 1
+        attempts[0] += 1
         yield
 
 
@@ -174,7 +174,7 @@ def joins(_: Path, peer: str) -> Iterator[None]:
                 )
                 with contextlib.suppress(CarefulError):  # a program answers, or there is none
                     other.request(handler, am).result(1)
-                done[0] += 1
+                attempts[0] += 1
             yield
 
 
@@ -198,10 +198,10 @@ def main() -> None:
     """Runs until it is killed."""
     path, peer, misdeed = sys.argv[1:4]
     for number, _ in enumerate(MISDEEDS[misdeed](Path(path), peer)):
-        if not done[0] and number > 10:
+        if not attempts[0] and number > 10:
             sys.exit("nothing was done")
-        if done[0]:
-            print("begun", flush=True)
+        if attempts[0]:
+            print("begun", flush=True)  # the test waits for this line
         time.sleep(0.1)
 
 

@@ -293,19 +293,19 @@ class CarefulStageAnswer(_Control):
     fields_desc = fields_of(struct, {"type": CONTROL_TYPES, "stage": STAGES, "scratch": SCRATCHES})
 
 
-_OPEN, _ENTRY = "careful_block_open", "careful_block_entry"
+_OPEN_STRUCT, _ENTRY_STRUCT = "careful_block_open", "careful_block_entry"
 
 
 class CarefulBlockOpen(Packet):
     """Payload of OPEN, COMMIT and MKDIR, with the path that follows."""
 
     name = "careful-block-open"
-    fields_desc = [*fields_of(_OPEN, flags=BLOCK_FLAGS), _bytes("path", "path_bytes")]  # noqa: RUF012
+    fields_desc = [*fields_of(_OPEN_STRUCT, flags=BLOCK_FLAGS), _bytes("path", "path_bytes")]  # noqa: RUF012
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
         """Count the path, unless that was given."""
         if not self.path_bytes and self.path:
-            pkt = _with(_OPEN, pkt, "path_bytes", len(self.path))
+            pkt = _with(_OPEN_STRUCT, pkt, "path_bytes", len(self.path))
         return pkt + pay
 
 
@@ -363,9 +363,9 @@ def _item_padding(item: Packet) -> int:
 def _requests() -> dict[int, tuple[type[Packet], int]]:
     """Handler of the block service -> the layer of its request, and its least bytes."""
     found = {
-        lib.CAREFUL_BLOCK_OPEN: (CarefulBlockOpen, _OPEN),
-        lib.CAREFUL_BLOCK_COMMIT: (CarefulBlockOpen, _OPEN),
-        lib.CAREFUL_BLOCK_MKDIR: (CarefulBlockOpen, _OPEN),
+        lib.CAREFUL_BLOCK_OPEN: (CarefulBlockOpen, _OPEN_STRUCT),
+        lib.CAREFUL_BLOCK_COMMIT: (CarefulBlockOpen, _OPEN_STRUCT),
+        lib.CAREFUL_BLOCK_MKDIR: (CarefulBlockOpen, _OPEN_STRUCT),
         lib.CAREFUL_BLOCK_DIGEST: (CarefulBlockRange, "careful_block_range"),
         lib.CAREFUL_BLOCK_EXTENTS: (CarefulBlockRange, "careful_block_range"),
         lib.CAREFUL_BLOCK_ZERO: (CarefulBlockRange, "careful_block_range"),
@@ -386,7 +386,7 @@ class CarefulBlockEntry(Packet):
 
     name = "careful-block-entry"
     fields_desc = [  # noqa: RUF012
-        *fields_of(_ENTRY),
+        *fields_of(_ENTRY_STRUCT),
         _bytes("entry_name", "name_bytes"),
         _bytes("target", "target_bytes"),
         StrLenField("zeros", b"", length_from=lambda entry: _entry_padding(entry)),
@@ -396,7 +396,7 @@ class CarefulBlockEntry(Packet):
         """Count name and target and pad, unless that was given."""
         for count, value in (("name_bytes", self.entry_name), ("target_bytes", self.target)):
             if not getattr(self, count) and value:
-                pkt = _with(_ENTRY, pkt, count, len(value))
+                pkt = _with(_ENTRY_STRUCT, pkt, count, len(value))
         return pkt + (b"" if self.zeros else bytes(-len(pkt) % 8)) + pay
 
     def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:

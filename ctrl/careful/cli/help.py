@@ -40,7 +40,7 @@ def _of_command(root: click.Context, words: tuple[str, ...]) -> str:
             names = one.list_commands(ctx) if isinstance(one, click.Group) else []
             meant = similar(word, [*man.topics(), *names])
             text = f"no topic or command {' '.join(words)!r}{meant}"
-            raise click.UsageError(f"{text}; all of them: carefulctl help")
+            raise click.UsageError(f"{text}; `carefulctl help` lists topics and commands")
         one, ctx = below, click.Context(below, parent=ctx, info_name=word)
     return one.get_help(ctx)
 

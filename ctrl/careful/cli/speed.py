@@ -83,7 +83,7 @@ def speed(
     Only root can measure, since carefuld serves no other program for a tenth of a second at a time.
     """
     if serve == bool(host):
-        raise click.UsageError("give HOST, or --serve on that host")
+        raise click.UsageError("give HOST to measure, or --serve to answer another host")
     if host is None:
         tcp.serve(port)
     settings = config.load(config_path)

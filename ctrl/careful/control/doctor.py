@@ -55,7 +55,7 @@ def check(
 
 
 def split(names: Sequence[str], config_path: Path | None) -> tuple[str, str]:
-    """Returns the interface and the host that [IFACE] [HOST] names; the route names IFACE."""
+    """Returns the interface and the host; without IFACE, the interface of the route to HOST."""
     name, host = (*names, "")[:2]
     with suppress(OSError):
         if host or socket.if_nametoindex(name):

@@ -139,7 +139,7 @@ def _check(recursive: bool, given: TransferOptions) -> None:
         if name in ("include", "exclude") and isinstance(value, str):
             raise TypeError(f"{name} {value!r}: must be a list of patterns")
     if values.get("digest") == "blake3" and values.get("block_bytes", 4096).bit_count() > 1:
-        raise ValueError(f"block_bytes {values['block_bytes']}: a power of two for blake3")
+        raise ValueError(f"block_bytes {values['block_bytes']}: must be a power of two with blake3")
     if values.get("delete") and not recursive:
         raise ValueError("delete needs recursive=True")
     if "max_delete" in values and not values.get("delete"):

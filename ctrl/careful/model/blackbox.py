@@ -199,10 +199,10 @@ class BlackBox:
     ) -> Plan:
         """Returns the best fixed size, in whole bytes.
 
-        Takes from each regime the candidates with fragments in its range (P1 theorem 1 and section
-        5.3.2), then the fastest. If no allowed number of fragments gives such sizes, the nearest
-        regime is extrapolated, and the plan says so. Raises ValueError if the limits forbid
-        fragments_count.
+        Each regime gives the numbers of fragments whose sizes lie in its range (P1 theorem 1 and
+        section 5.3.2); the fastest of them is the plan. If no allowed number gives sizes in a
+        measured range, the nearest regime is extrapolated, and the plan is marked as extrapolated.
+        Raises ValueError if the limits forbid fragments_count.
         """
         check_message_bytes(message_bytes)
         least, most = (limits or Limits()).counts(message_bytes)
@@ -218,13 +218,13 @@ class BlackBox:
         }
         inside = bool(spans)
         if not inside:
-            # The count whose fragment size is nearest to the measured sizes.
-            nearest = {least, most} | {
+            # Uses the count whose fragment size is nearest to the measured sizes.
+            allowed = {least, most} | {
                 min(max(count, least), most)
                 for one in self.regimes
                 for count in one.counts(message_bytes)
             }
-            counts = {min(nearest, key=lambda count: self._beyond(message_bytes / count))}
+            counts = {min(allowed, key=lambda count: self._beyond(message_bytes / count))}
         k = min(sorted(counts), key=lambda count: self.latency_us(message_bytes, count))
         sizes = tuple(float(size) for size in equal_sizes(int(message_bytes), k))
         regime = self._at(message_bytes / k)

@@ -97,8 +97,9 @@ class Outcome:
 class _Sink:
     """One stage at work: arrivals, and the next transfer.
 
-    An arrival is a line: bytes low..high of a message between two times (equal if they arrive
-    together). Lines come in order, so a cursor never moves back.
+    arrivals: (message, low_bytes, high_bytes, begin_us, end_us): these bytes of the message arrive
+    evenly between two times (equal if they arrive together). They are in order, so `cursor`, the
+    first one in use, never moves back.
     """
 
     def __init__(
@@ -109,21 +110,21 @@ class _Sink:
         self.rule = rule
         self.messages = messages
         self.progressive = progressive
-        self.lines: list[tuple[int, float, float, float, float]] = []
+        self.arrivals: list[tuple[int, float, float, float, float]] = []
         self.cursor = 0
-        self.message = 0
+        self.message_index = 0
         self.taken_bytes = 0.0
-        self.fragment = 0
+        self.fragment_index = 0
 
     def done(self) -> bool:
-        return self.message == len(self.messages)
+        return self.message_index == len(self.messages)
 
     def needed_bytes(self) -> float:
         """Bytes that must be buffered before the next transfer may start."""
-        left = self.messages[self.message].message_bytes - self.taken_bytes
+        left = self.messages[self.message_index].message_bytes - self.taken_bytes
         match self.rule:
             case Sizes(sizes):
-                return min(sizes[self.fragment], left)
+                return min(sizes[self.fragment_index], left)
             case FixedPulse(pulse):
                 return min(float(pulse), left)
             case EagerPulse(minpulse):
@@ -136,9 +137,9 @@ class _Sink:
         if self.done():
             return math.inf
         goal = self.taken_bytes + self.needed_bytes() - SLACK_BYTES
-        while self.cursor < len(self.lines):
-            message, low, high, begin, end = self.lines[self.cursor]
-            if message == self.message and high >= goal:
+        while self.cursor < len(self.arrivals):
+            message, low, high, begin, end = self.arrivals[self.cursor]
+            if message == self.message_index and high >= goal:
                 share = max(goal - low, 0.0) / (high - low) if end > begin else 1.0
                 return begin + (end - begin) * min(share, 1.0)
             self.cursor += 1
@@ -150,20 +151,20 @@ class _Sink:
         if isinstance(self.rule, EagerPulse):
             size = max(size, math.floor(self._arrived(now_us) + SLACK_BYTES) - self.taken_bytes)
         end_us = now_us + self.stage.time_us(size)
-        transfer = Transfer(self.index, self.message, self.taken_bytes, size, now_us, end_us)
+        transfer = Transfer(self.index, self.message_index, self.taken_bytes, size, now_us, end_us)
         self.taken_bytes += size
-        self.fragment += 1
-        if self.taken_bytes >= self.messages[self.message].message_bytes - SLACK_BYTES:
-            self.message += 1
+        self.fragment_index += 1
+        if self.taken_bytes >= self.messages[self.message_index].message_bytes - SLACK_BYTES:
+            self.message_index += 1
             self.taken_bytes = 0.0
-            self.fragment = 0
+            self.fragment_index = 0
         return transfer
 
     def _arrived(self, now_us: float) -> float:
         """Bytes of the current message that have arrived by `now_us`."""
         arrived = self.taken_bytes
-        for message, low, high, begin, end in self.lines[self.cursor :]:
-            if message != self.message or begin > now_us:
+        for message, low, high, begin, end in self.arrivals[self.cursor :]:
+            if message != self.message_index or begin > now_us:
                 break
             share = 1.0 if end <= now_us else (now_us - begin) / (end - begin)
             arrived = max(arrived, low + (high - low) * share)
@@ -175,7 +176,7 @@ class _Sink:
         flow_us = transfer.size_bytes * upstream.G_us_per_KiB / KIB if self.progressive else 0.0
         end = transfer.end_us + delay_us
         low = transfer.offset_bytes
-        self.lines.append((transfer.message, low, low + transfer.size_bytes, end - flow_us, end))
+        self.arrivals.append((transfer.message, low, low + transfer.size_bytes, end - flow_us, end))
 
     upstream: Stage
 
@@ -207,7 +208,7 @@ def simulate(
         sink.upstream = before.stage
     for number, message in enumerate(messages):
         at = message.ready_us
-        sinks[0].lines.append((number, 0.0, message.message_bytes, at, at))
+        sinks[0].arrivals.append((number, 0.0, message.message_bytes, at, at))
     resources = [stage.resource or f"\0{j}" for j, stage in enumerate(pipeline.stages)]
     free_us = dict.fromkeys(resources, 0.0)
     ready_us = [sink.ready_us() for sink in sinks]
@@ -252,7 +253,7 @@ def _check(pipeline: Pipeline, messages: Sequence[Message], rules: Sequence[Rule
                 "must be finite and not negative"
             )
         if number and message.ready_us < messages[number - 1].ready_us:
-            raise InputError(f"message {number} is ready before the one it follows")
+            raise InputError(f"message {number} is ready before message {number - 1}")
     for stage, rule in zip(pipeline.stages, rules, strict=True):
         match rule:
             case Sizes(sizes):

@@ -158,13 +158,13 @@ static double middle(const struct attempt *a, uint32_t first, bool rate)
 	return x[XDP_ARMS / 4];
 }
 
-static void log_figures(const struct attempt *a, bool clear)
+static void log_figures(const struct attempt *a, bool is_clear)
 {
 	log_line("XDP, measured with peer %u: native %.1f us a round trip, %.1f Gbit/s; generic "
 		 "%.1f us, %.1f Gbit/s; %s%s",
 		 a->peer, middle(a, 0, false) / 1000, middle(a, 0, true) * 8 / 1000,
 		 middle(a, 1, false) / 1000, middle(a, 1, true) * 8 / 1000,
-		 clear ? "" : "not the same twice: the driver's, ",
+		 is_clear ? "" : "the measurements disagree, so the driver's mode: ",
 		 name_of(device_of(a->trial).xdp_mode));
 }
 
@@ -224,18 +224,18 @@ static void conclude(struct attempt *a)
 {
 	struct trial *t = a->trial;
 	uint32_t best = xdp_choose(a->arms);
-	bool clear = best != CAREFUL_XDP_AUTO;
-	uint32_t mode = clear ? best : a->trial->drivers;
+	bool is_clear = best != CAREFUL_XDP_AUTO;
+	uint32_t mode = is_clear ? best : a->trial->drivers;
 
 	a->until_ns = clock_in_ms(CHANGE_MS);
 	if (change(a, mode) && device_of(t).xdp_mode != mode) {
 		give_up(a);
 		return;
 	}
-	log_figures(a, clear);
-	if (clear)
+	log_figures(a, is_clear);
+	if (is_clear)
 		remember(t, mode);
-	over(t, clear ? CAREFUL_XDP_BY_MEASURED : CAREFUL_XDP_BY_DRIVER);
+	over(t, is_clear ? CAREFUL_XDP_BY_MEASURED : CAREFUL_XDP_BY_DRIVER);
 }
 
 static void meet_again(const struct attempt *a)

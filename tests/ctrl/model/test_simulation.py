@@ -182,7 +182,7 @@ def test_delay__does_not_occupy_the_stage():
         ([Message(5)], [], "0 rules for 1 stages"),
         ([Message(5)], [EagerPulse(0)], "a pulse of 0 bytes"),
         ([Message(5)], [Sizes((2.0, 2.0))], "fragments of 4 bytes for a message of 5"),
-        ([Message(5, 3.0), Message(5, 1.0)], [WholeMessage()], "before the one it follows"),
+        ([Message(5, 3.0), Message(5, 1.0)], [WholeMessage()], "is ready before message"),
         ([Message(5, -1.0)], [WholeMessage()], "ready at -1.0 µs"),
         ([Message(5, float("nan"))], [WholeMessage()], "ready at nan µs"),
         ([Message(5, float("inf"))], [WholeMessage()], "ready at inf µs"),

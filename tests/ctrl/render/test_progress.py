@@ -114,8 +114,8 @@ def small_pipe() -> tuple[int, int]:
     return reader, writer
 
 
-def test_events__a_full_pipe_that_does_not_block_delays_them() -> None:
-    """EAGAIN once silenced it for good, `end` included."""
+def test_events__a_full_nonblocking_pipe_delays_and_loses_none() -> None:
+    """Formerly one EAGAIN suppressed all later events, also `end`."""
     reader, writer = small_pipe()
     text = bytearray()
 

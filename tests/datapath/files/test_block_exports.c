@@ -16,7 +16,7 @@ static struct fake_answer *by_path(uint16_t handler, const char *path)
 	return answer(fake_request(c, 0, handler, args, path, (uint32_t)strlen(path)));
 }
 
-static struct fake_answer *with_open(uint16_t handler, const char *path, uint32_t flags)
+static struct fake_answer *ask_open(uint16_t handler, const char *path, uint32_t flags)
 {
 	size_t path_bytes = strlen(path);
 	char buf[sizeof(struct careful_block_open) + PATH_MAX];
@@ -90,10 +90,10 @@ static void assert_gone(void)
 {
 	assert(by_path(CAREFUL_BLOCK_LIST, "")->status == -ENOLINK);
 	assert(status("") == -ENOLINK && status("a") == -ENOLINK);
-	assert(with_open(CAREFUL_BLOCK_OPEN, "a", 0)->status == -ENOLINK);
-	assert(with_open(CAREFUL_BLOCK_OPEN, "n", CAREFUL_BLOCK_CREATE)->status == -ENOLINK);
-	assert(with_open(CAREFUL_BLOCK_OPEN, "", CAREFUL_BLOCK_SCRATCH)->status == -ENOLINK);
-	assert(with_open(CAREFUL_BLOCK_MKDIR, "d", 0)->status == -ENOLINK);
+	assert(ask_open(CAREFUL_BLOCK_OPEN, "a", 0)->status == -ENOLINK);
+	assert(ask_open(CAREFUL_BLOCK_OPEN, "n", CAREFUL_BLOCK_CREATE)->status == -ENOLINK);
+	assert(ask_open(CAREFUL_BLOCK_OPEN, "", CAREFUL_BLOCK_SCRATCH)->status == -ENOLINK);
+	assert(ask_open(CAREFUL_BLOCK_MKDIR, "d", 0)->status == -ENOLINK);
 }
 
 static struct block_end told;
@@ -116,7 +116,7 @@ static void test_tell__ends_of_files(void)
 	make("one", "a");
 	start("one", NULL);
 	block_tell(server, on_end, told_path);
-	a = with_open(CAREFUL_BLOCK_OPEN, "a", 0);
+	a = ask_open(CAREFUL_BLOCK_OPEN, "a", 0);
 	assert(a->status == 0 && !tellings);
 	close_key(a->args[0]);
 	assert(tellings == 1 && !strcmp(told_path, "a") && !told.writable && !told.status);
@@ -128,10 +128,10 @@ static void test_tell__ends_of_files(void)
 	assert(tellings == 1);
 	/* Files that a peer leaves open end with it; a path that was cut in two is reported
 	 * whole. */
-	a = with_open(CAREFUL_BLOCK_OPEN, "d/e", CAREFUL_BLOCK_CREATE);
+	a = ask_open(CAREFUL_BLOCK_OPEN, "d/e", CAREFUL_BLOCK_CREATE);
 	assert(a->status == -ENOENT && tellings == 1);
 	make("one/d", "x");
-	a = with_open(CAREFUL_BLOCK_OPEN, "d/e", CAREFUL_BLOCK_CREATE);
+	a = ask_open(CAREFUL_BLOCK_OPEN, "d/e", CAREFUL_BLOCK_CREATE);
 	assert(a->status == 0);
 	block_watch(c, 0, CAREFUL_PEER_FAILED, server);
 	for (int i = 0; i < 10000 && tellings == 1; i++) {
@@ -143,7 +143,7 @@ static void test_tell__ends_of_files(void)
 	/* A file that ends after its peer's slot has a new peer is not reported as the new
 	 * peer's. */
 	block_watch(c, 0, CAREFUL_PEER_UP, server);
-	a = with_open(CAREFUL_BLOCK_OPEN, "a", 0);
+	a = ask_open(CAREFUL_BLOCK_OPEN, "a", 0);
 	assert(a->status == 0);
 	block_watch(c, 0, CAREFUL_PEER_NONE, server);
 	block_watch(c, 0, CAREFUL_PEER_UP, server);
@@ -166,7 +166,7 @@ static void test_export__use_is_counted(void)
 	make("two", "b");
 	start("one", "two");
 	assert(block_use(server, uses) == 2 && !uses[0].requests && !uses[1].requests);
-	a = with_open(CAREFUL_BLOCK_OPEN, "two/b", 0);
+	a = ask_open(CAREFUL_BLOCK_OPEN, "two/b", 0);
 	assert(a->status == 0);
 	/* The fake engine reports 3 bytes read and 2 written for each region. */
 	assert(block_use(server, uses) == 2 && uses[1].read_bytes == 3 && uses[1].requests == 1);
@@ -208,12 +208,12 @@ static void test_replace__while_a_file_is_open(void)
 	make("two", "b");
 	make("three", "c");
 	start("one", NULL);
-	file = with_open(CAREFUL_BLOCK_OPEN, "a", 0);
-	new = with_open(CAREFUL_BLOCK_OPEN, "new", CAREFUL_BLOCK_CREATE);
+	file = ask_open(CAREFUL_BLOCK_OPEN, "a", 0);
+	new = ask_open(CAREFUL_BLOCK_OPEN, "new", CAREFUL_BLOCK_CREATE);
 	assert(file->status == 0 && new->status == 0);
 	replace(both, both, 3, 0);
 	/* The export is read-only from now on, except for writes under way. */
-	assert(with_open(CAREFUL_BLOCK_OPEN, "one/n", CAREFUL_BLOCK_CREATE)->status == -EROFS);
+	assert(ask_open(CAREFUL_BLOCK_OPEN, "one/n", CAREFUL_BLOCK_CREATE)->status == -EROFS);
 	assert(status("two/b") == 0 && status("one/a") == 0 && status("a") == -ENOENT);
 	assert(block_use(server, uses) == 3 && uses[0].requests == 1 && !uses[2].requests);
 	assert(uses[1].requests == 4 && uses[1].read_bytes == 6 && uses[1].written_bytes == 4);
@@ -245,7 +245,7 @@ static void test_export__made_again(void)
 
 	make("one", "a");
 	start("one", NULL);
-	a = with_open(CAREFUL_BLOCK_OPEN, "a", 0);
+	a = ask_open(CAREFUL_BLOCK_OPEN, "a", 0);
 	assert(a->status == 0);
 	remove_tree("one");
 	assert_gone();
@@ -254,7 +254,7 @@ static void test_export__made_again(void)
 	close_key(a->args[0]);
 	make("one", "b");
 	assert(status("b") == 0 && status("a") == -ENOENT);
-	a = with_open(CAREFUL_BLOCK_OPEN, "new", CAREFUL_BLOCK_CREATE);
+	a = ask_open(CAREFUL_BLOCK_OPEN, "new", CAREFUL_BLOCK_CREATE);
 	assert(a->status == 0);
 	close_key(a->args[0]);
 	/* Moved away, and back. */

@@ -7,9 +7,9 @@
 
 #include "measure/signature.h"
 
-enum { OS = 3, OR = 2, GAP = 50, TRIP = 200, REPLIES = 4096 };
+enum { SEND_NS = 3, RECEIVE_NS = 2, GAP_NS = 50, TRIP_NS = 200, REPLIES = 4096 };
 
-/* Sends each request after OS; replies come TRIP later, GAP apart. */
+/* Sends each request after SEND_NS; replies come TRIP_NS later, GAP_NS apart. */
 static struct {
 	struct signature_layer layer;
 	uint64_t now_ns, last_ns;
@@ -31,12 +31,12 @@ static int machine_issue(struct signature_layer *layer)
 		machine.refuses--;
 		return -EAGAIN;
 	}
-	machine.now_ns += OS;
-	if (machine.count && machine.last_ns + GAP > machine.now_ns)
-		machine.last_ns += GAP;
+	machine.now_ns += SEND_NS;
+	if (machine.count && machine.last_ns + GAP_NS > machine.now_ns)
+		machine.last_ns += GAP_NS;
 	else
 		machine.last_ns = machine.now_ns;
-	machine.replies[machine.count++ % REPLIES] = machine.last_ns + TRIP;
+	machine.replies[machine.count++ % REPLIES] = machine.last_ns + TRIP_NS;
 	return 0;
 }
 
@@ -45,7 +45,7 @@ static int machine_poll(struct signature_layer *layer)
 	while (!machine.silent && machine.first < machine.count &&
 	       machine.replies[machine.first % REPLIES] <= machine.now_ns) {
 		machine.first++;
-		machine.now_ns += OR;
+		machine.now_ns += RECEIVE_NS;
 		layer->outstanding--;
 		layer->arrived_ns = machine.first;
 	}
@@ -89,12 +89,13 @@ static void test_signature__marks_are_timed_and_replies_awaited(void)
 	machine_init(64);
 	CHECK_EQ(run(&s), 3);
 	for (int i = 0; i < 3; i++) {
-		CHECK(answers[i].marks[0].elapsed_ns <= OS + 2);
+		CHECK(answers[i].marks[0].elapsed_ns <= SEND_NS + 2);
 		/* No reply comes before the tenth request; all forty come later. */
-		CHECK(answers[i].marks[1].elapsed_ns <= 10 * OS + 4);
-		CHECK(answers[i].marks[2].elapsed_ns < TRIP);
-		CHECK(answers[i].burst.done_ns >= 39 * GAP + TRIP);
-		CHECK(answers[i].burst.done_ns <= 39 * GAP + TRIP + OS + 2 * OR + 8);
+		CHECK(answers[i].marks[1].elapsed_ns <= 10 * SEND_NS + 4);
+		CHECK(answers[i].marks[2].elapsed_ns < TRIP_NS);
+		CHECK(answers[i].burst.done_ns >= 39 * GAP_NS + TRIP_NS);
+		CHECK(answers[i].burst.done_ns <=
+		      39 * GAP_NS + TRIP_NS + SEND_NS + 2 * RECEIVE_NS + 8);
 		CHECK_EQ(answers[i].burst.arrived_ns, 40 * (i + 1));
 	}
 	CHECK_EQ(machine.layer.outstanding, 0);
@@ -106,9 +107,9 @@ static void test_signature__a_full_network_stalls_the_sender(void)
 
 	machine_init(4);
 	CHECK_EQ(run(&s), 3);
-	CHECK(answers[2].marks[0].elapsed_ns <= 4 * (OS + 1));
-	CHECK(answers[2].marks[1].elapsed_ns >= TRIP);
-	CHECK(answers[2].marks[2].elapsed_ns >= 25 * GAP + TRIP);
+	CHECK(answers[2].marks[0].elapsed_ns <= 4 * (SEND_NS + 1));
+	CHECK(answers[2].marks[1].elapsed_ns >= TRIP_NS);
+	CHECK(answers[2].marks[2].elapsed_ns >= 25 * GAP_NS + TRIP_NS);
 }
 
 static void test_signature__computation_is_counted_apart(void)
@@ -121,7 +122,7 @@ static void test_signature__computation_is_counted_apart(void)
 	CHECK(answers[0].marks[2].computed_ns >= 12000);
 	CHECK(answers[0].marks[2].computed_ns <= 12 * 1004);
 	CHECK(answers[0].marks[2].elapsed_ns - answers[0].marks[2].computed_ns >=
-	      12 * OS + 11 * OR);
+	      12 * SEND_NS + 11 * RECEIVE_NS);
 }
 
 static void test_signature__going_on_leaves_replies_to_the_next(void)
@@ -133,7 +134,7 @@ static void test_signature__going_on_leaves_replies_to_the_next(void)
 	s.bursts = 1;
 	CHECK_EQ(run(&s), 1);
 	CHECK_EQ(machine.layer.outstanding, 20);
-	CHECK(answers[0].burst.done_ns < TRIP);
+	CHECK(answers[0].burst.done_ns < TRIP_NS);
 	s.flags = 0;
 	CHECK_EQ(run(&s), 1);
 	CHECK_EQ(machine.layer.outstanding, 0);

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from careful.errors import CarefulError, InputError
 from careful.measure.estimators.blackbox_result import Result
-from careful.measure.estimators.blackbox_rounds import Round, all_stages, telling
+from careful.measure.estimators.blackbox_rounds import Round, telling, trip_lines
 from careful.measure.estimators.range_ends import at_ends
 from careful.measure.estimators.trains import Regime, bisected, bottlenecks, hidden, without_bunches
 from careful.measure.statistics.line import minima, train_gap_us
@@ -107,7 +107,7 @@ class Options:
         if self.min_bytes < 0 or self.max_bytes < 0 or self.at_bytes < 0:
             raise InputError("sizes must not be negative")
         if not (0 < self.precision < 1 and 0 < self.seconds < math.inf and 0 < self.share <= 1):
-            raise InputError("precision and share must be between 0 and 1, seconds above 0")
+            raise InputError("precision and share must be between 0 and 1, and seconds positive")
         if self.train_frames < TRAIN_FRAMES_MIN or self.trips_count < 1:
             raise InputError(
                 f"trains have {TRAIN_FRAMES_MIN} frames or more, and rounds one round trip"
@@ -355,7 +355,7 @@ class BlackBox:
         return self._clock_us() / (self._train - 1)
 
     def _result(self, rounds: int, began: float) -> Result:
-        trips, there = all_stages(self._rounds, self._clock_us())
+        trips, there = trip_lines(self._rounds, self._clock_us())
         sent = [one for one in self._rounds if one.gaps_us]
         gaps, bunches = telling(sent), [size for one in sent for size in one.bunched]
         sizes = [size for one in sent for size in one.gaps_us]
@@ -383,8 +383,8 @@ class BlackBox:
         )
         if bunches:
             result.notes.append(
-                f"{len(bunches)} of {len(sizes)} trains arrived in a bunch, faster than they "
-                "left: the other end slept; wait mode `spin` (carefulctl up --wait spin) or a "
+                f"in {len(bunches)} of {len(sizes)} trains all frames arrived at once, faster than "
+                "they left: the other end slept; wait mode `spin` (carefulctl up --wait spin) or a "
                 "quiet machine helps"
             )
         late = len(sizes) - len(bunches) - sum(map(len, gaps))

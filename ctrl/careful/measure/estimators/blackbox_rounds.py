@@ -53,25 +53,28 @@ class Round:
         return max(shifts, key=abs)
 
 
-def all_stages(rounds: Sequence[Round], resolution_us: float) -> tuple[Line, Line]:
-    """Fits lines through the least round trips, and through the least times one way."""
+def trip_lines(rounds: Sequence[Round], resolution_us: float) -> tuple[Line, Line]:
+    """Fits a line to the shortest round trips, and one to the shortest one-way times, over sizes.
+
+    One-way times have the drift of the two clocks removed.
+    """
     made = [one for one in rounds if one.trips]
     sizes = [size for one in made for size in one.trip_sizes]
     trips = [trip for one in made for trip in one.trips]
-    there = without_drift(sizes, trips, drift(sizes, trips))
+    one_way_us = without_drift(sizes, trips, drift(sizes, trips))
     found = []
-    for times in ([trip.round_us for trip in trips], there):
-        left = iter(times)
-        alone = [fit_minima(one.trip_sizes, [next(left) for _ in one.trips]) for one in made]
+    for times in ([trip.round_us for trip in trips], one_way_us):
+        rest = iter(times)
+        fits = [fit_minima(one.trip_sizes, [next(rest) for _ in one.trips]) for one in made]
         line = fit_minima(sizes, times, resolution_us)
         late = Estimate(0.0, slack=lateness(line, sizes, times))
         slope = line.slope_us_per_byte + late
-        found.append(widened(replace(line, slope_us_per_byte=slope), alone))
+        found.append(widened(replace(line, slope_us_per_byte=slope), fits))
     return found[0], found[1]
 
 
 def telling(rounds: Sequence[Round]) -> list[dict[int, float]]:
-    """Returns the usable gaps of each round, by size, bytes, µs.
+    """Returns the usable gaps of each round: size in bytes to gap in µs.
 
     Leaves out trains that arrived in a bunch and, if this host may be the bottleneck, trains that
     other work delayed. Returns all if the rest is too little for a slope.

@@ -51,7 +51,9 @@ class Bulk:
 def sizes_to(most: int, count: int) -> list[int]:
     """Returns `count` sizes up to `most` bytes, evenly spread: lines need large sizes too."""
     if count < SIZES_MIN or most < 8 * count:
-        raise InputError(f"{count} sizes up to {most} bytes: at least {SIZES_MIN}, 8 bytes apart")
+        raise InputError(
+            f"{count} sizes up to {most} bytes: give at least {SIZES_MIN}, and 8 bytes for each"
+        )
     return [8, *(round(most * k / (count - 1)) for k in range(1, count))]
 
 

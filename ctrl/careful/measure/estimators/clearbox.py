@@ -81,7 +81,7 @@ class Options:
         if self.min_bytes < 1 or self.max_bytes < 0:
             raise InputError("sizes must be above 0")
         if not (0 < self.precision < 1 and 0 < self.seconds < math.inf):
-            raise InputError("precision must be between 0 and 1, seconds above 0")
+            raise InputError("precision must be between 0 and 1, and seconds positive")
 
 
 @dataclass

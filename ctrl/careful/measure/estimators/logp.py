@@ -75,7 +75,7 @@ class Options:
 
     def __post_init__(self) -> None:
         if not (0 < self.precision < 1 and 0 < self.seconds < math.inf):
-            raise InputError("precision must be between 0 and 1, seconds above 0")
+            raise InputError("precision must be between 0 and 1, and seconds positive")
         if not 16 <= self.messages_max <= 16384:
             raise InputError(f"{self.messages_max} messages: must be 16 to 16384")
 

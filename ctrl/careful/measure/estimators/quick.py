@@ -88,7 +88,9 @@ class Glance:
             rounds += 1
         told = [size for size, some in self._gaps.items() if 2 * len(some) >= rounds]
         if len(told) < 2:
-            raise InputError(f"{self._bunched} of {self._trains} trains arrived in a bunch")
+            raise InputError(
+                f"in {self._bunched} of {self._trains} trains all frames arrived at once"
+            )
         g_b, G_b = through(told, {size: _middle(self._gaps[size]) for size in told})
         both, G = through(self._sizes, {size: _least(some) for size, some in self._trips.items()})
         return {

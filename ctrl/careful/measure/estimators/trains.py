@@ -80,7 +80,7 @@ def without_bunches(regime: Regime, trains: Sequence[int], bunches: Sequence[int
     )
     if 2 * bunched < sent:
         return regime
-    reason = f"{bunched} of {sent} trains arrived in a bunch"
+    reason = f"in {bunched} of {sent} trains all frames arrived at once"
     withheld = replace(line, reason=reason)
     return replace(regime, g_b_us=None, G_b_us_per_KiB=None, line=withheld)
 
@@ -88,9 +88,9 @@ def without_bunches(regime: Regime, trains: Sequence[int], bunches: Sequence[int
 def bisected(regimes: Sequence[Regime], gap_at: Callable[[int], float]) -> list[Regime]:
     """Locates each transition by halving the range between two known sizes.
 
-    gap_at: measures the gap of trains of a size, bytes, µs. If two lines cross, gaps near the
-    crossing cannot tell them apart, and the crossing is the transition. If the second line begins
-    with a step, gaps can tell them apart, and the crossing means nothing.
+    gap_at: measures the gap, µs, of trains with frames of a size, bytes. If two lines cross, gaps
+    near the crossing cannot distinguish them, and the crossing is the transition. If the second
+    line begins with a step, gaps can distinguish them, and the crossing means nothing.
     """
     found = list(regimes)
     for k, (low, high) in enumerate(pairwise(regimes)):

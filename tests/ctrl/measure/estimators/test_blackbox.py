@@ -221,10 +221,10 @@ def test_blackbox__trains_in_a_bunch_are_of_those_that_count() -> None:
 
     fake.train_us = bunched  # type: ignore[method-assign]
     found = fake.measure(seconds=1000, rounds_max=9)
-    note = next(one for one in found.notes if "in a bunch" in one)
+    note = next(one for one in found.notes if "arrived at once" in one)
     assert any("moved by" in one for one in found.notes)
     assert len(found.gaps[0]) < 9 * TRAINS
-    assert note.startswith(f"{len(found.gaps[0])} of {len(found.gaps[0])} trains arrived")
+    assert note.startswith(f"in {len(found.gaps[0])} of {len(found.gaps[0])} trains all")
 
 
 @pytest.mark.parametrize(("share", "known"), [(0.3, True), (0.8, False)])
@@ -243,7 +243,7 @@ def test_blackbox__trains_mostly_in_a_bunch_are_no_regime(share: float, known: b
     found = fake.measure(seconds=1000, rounds_max=8, precision=1e-4)
     assert (found.regime.G_b_us_per_KiB is not None) == known
     assert (found.sum_G_others_us_per_KiB is not None) == known
-    assert ("trains arrived in a bunch" in found.reason) == (not known)
+    assert ("all frames arrived at once" in found.reason) == (not known)
     shown = found.figures()
     assert (shown["regimes"][0]["g_b_us"] is not None) == known
 

@@ -77,7 +77,7 @@ def test_figures__of_trains_in_bunches_there_are_none() -> None:
     bunched = FakeExchange()
     trains = bunched.train_us
     bunched.train_us = lambda *which: (trains(*which)[0], 1e5)  # type: ignore[method-assign]
-    with pytest.raises(ValueError, match="in a bunch"):
+    with pytest.raises(ValueError, match="arrived at once"):
         seen(bunched)
 
 
