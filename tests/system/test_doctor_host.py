@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 from hosts import PINS, Host, Hosts, wait_for
@@ -106,6 +107,28 @@ def test_doctor_host__a_firewall_drops_the_port(both: tuple[Host, Host]) -> None
     firewall(h1, *OURS)
     assert {state for state, _ in doctor(h1, "eth1", "10.77.0.2", check="routing")} == {"warn"}
     assert [state for state, _ in doctor(h1, "eth1", "10.77.0.2", check="host")] == ["fail"]
+
+
+@pytest.mark.skipif(not shutil.which("nft"), reason="nft (Debian's nftables) is not installed")
+def test_doctor__names_nft_and_its_advice_works(both: tuple[Host, Host]) -> None:
+    h1, h2 = both
+
+    def found() -> tuple[str, str]:
+        (one,) = doctor(h2, "eth1", check="firewall")
+        return one
+
+    assert found()[0] == "ok"
+    hook = "{ type filter hook input priority 0; policy drop; ct state established accept; }"
+    h2.lab.run("h2", "nft", f"add table ip ours; add chain ip ours in {hook}")
+    failed = h1.ctl("ls", "10.77.0.2:", check=False)
+    assert "do both firewalls let its UDP port in" in failed.stderr
+    state, text = found()
+    assert state == "warn"
+    accept = f"nft insert rule ip ours in udp dport {PORT} accept"
+    assert text == f"nft drops UDP port {PORT} (table ip ours, chain in: policy drop) ({accept})"
+    h2.lab.run("h2", *accept.split())
+    assert found()[0] == "ok"
+    h1.ctl("ls", "10.77.0.2:")
 
 
 def test_doctor_host__a_smaller_mtu_on_the_way(hosts: Hosts) -> None:

@@ -22,6 +22,7 @@ from careful.control import (
     daemon,
     ethtool,
     exports,
+    firewall,
     hugepages,
     instances,
     links,
@@ -311,6 +312,14 @@ def _control(link: Link, instance: Instance) -> Iterator[Finding]:
         yield ok("control", "no peer's control messages are missing")
 
 
+def _firewall(case: Case) -> Iterator[Finding]:
+    port = case.options.over(DEFAULTS).port or 0
+    if found := firewall.drops(port, case.ifname):
+        yield warn("firewall", *found)
+    elif not os.geteuid():  # others do not see nft's rules
+        yield ok("firewall", f"none that is known to drop UDP port {port}")
+
+
 def _qdisc(link: Link, case: Case) -> Finding:
     qdisc = links.root_qdisc(link)
     if qdisc is None and link.kind == "veth" and case.in_use:
@@ -385,6 +394,6 @@ def look(case: Case) -> list[Finding]:
         found += [*_interface(link, case), *_own_program(link, case), _qdisc(link, case)]
         found.append(_rps(link, case.options.xdp))
         found.append(_window(link, case.options))
-        found += _control(link, case.instance)
+        found += [*_control(link, case.instance), *_firewall(case)]
     found += option_checks.named(case.options, case.address)
     return [*found, _hugepages(case.options), _backlog(), _instance(case)]

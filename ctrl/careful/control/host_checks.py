@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import errno
-import re
-import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
 
 from careful._abi import lib
 from careful.address import Address
-from careful.control import packet_route
-from careful.control.check_result import Finding, fail, ok, unknown, warn
+from careful.control import firewall, packet_route
+from careful.control.check_result import FAIL, WARN, Finding, fail, ok, unknown, warn
 from careful.control.instances import Instance
 from careful.daemon.client import Client
 from careful.errors import LET_IN, CarefulError
 
-_CONNECT_S, _REPLY_S, _COMMAND_S = 5.0, 3.0, 5.0
+_CONNECT_S, _REPLY_S = 5.0, 3.0
 _PING_MS, _PINGS, _SMALL_BYTES = 300, 3, 128
-#: Errors of a session that the peer lost by a restart.
-_OVER = errno.ECONNRESET, errno.ENOTCONN
 _XDP = "`carefulctl doctor IFACE` there says whether its XDP program is on the interface"
 
 
@@ -34,42 +29,25 @@ def look(host: str, addresses: list[Address], instance: Instance) -> Iterator[Fi
             try:
                 peer = client.connect(address, named, _CONNECT_S).peer
                 yield ok("host", f"{named} answers on UDP port {theirs}")
-                code = _answer(client, peer, named)
-                if code in _OVER:  # it restarted, and only data finds out
+                found = _frames(client, peer, named, info.device.mtu)
+                if found.state in (FAIL, WARN):  # perhaps it restarted: only data finds out
+                    _answer(client, peer, named)
                     peer = client.connect(address, named, _CONNECT_S).peer
-                    code = _answer(client, peer, named)
-                yield _frames(client, peer, named, info.device.mtu, code)
+                    found = _frames(client, peer, named, info.device.mtu)
+                yield found
             except CarefulError as error:
                 text, advice = str(error), f"`ip route get {address.ip}`; there: carefulctl status"
                 if error.errno == errno.ETIMEDOUT:
                     text = f"{named} answers nothing on UDP port {theirs}: carefuld does not run "
-                    text += f"there, or a firewall drops the port{firewall(info.port)}"
+                    text += "there, or a firewall drops the port"
+                    if dropping := firewall.drops(info.port, instance.ifname):
+                        text += f"; here {dropping[0]}: {dropping[1]}"
                     advice = f"there: carefulctl status, then {LET_IN.format(port=theirs)}"
                 yield fail("host", text, advice)
 
 
-def firewall(port: int) -> str:
-    """Names what can drop the port on this host, with the command that lets it pass."""
-    if _output("firewall-cmd", "--state").strip() == "running":
-        return f"; here firewalld runs: firewall-cmd --add-port={port}/udp"
-    if _output("ufw", "status").startswith("Status: active"):
-        return f"; here ufw is active: ufw allow {port}/udp"
-    dropping = rf"hook (?:in|out)put.* policy drop|udp [ds]port\b.*\b{port}\b.* (?:drop|reject)"
-    found = re.search(rf"^.*(?:{dropping}).*$", _output("nft", "list", "ruleset"), re.M)
-    accept = f"nft insert rule inet filter input udp dport {port} accept"
-    return f"; here nft drops UDP ports ({found[0].strip()}): {accept}" if found else ""
-
-
-def _output(*command: str) -> str:
-    """Returns the output of a command; "" if it is missing, fails, or needs root."""
-    with suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run(command, cwd="/", capture_output=True, timeout=_COMMAND_S)
-        return "" if done.returncode else done.stdout.decode(errors="replace")
-    return ""
-
-
-def _frames(client: Client, peer: int, named: str, mtu: int, answer: int) -> Finding:
-    """Reports which frame sizes pass, in each direction; answer: what _answer() returned."""
+def _frames(client: Client, peer: int, named: str, mtu: int) -> Finding:
+    """Reports which frame sizes pass, in each direction."""
     while (code := _ping(client, peer, mtu)) == errno.EMSGSIZE:
         mtu -= 2  # a ping fits one buffer
     if code and _ping(client, peer, _SMALL_BYTES):
@@ -78,6 +56,7 @@ def _frames(client: Client, peer: int, named: str, mtu: int, answer: int) -> Fin
     if code:
         text = f"frames of {_SMALL_BYTES} bytes arrive at {named}, but of {mtu} do not: a link on "
         return warn("frames", f"{text}the way has a smaller MTU", "carefulctl measure pathchar")
+    answer = _answer(client, peer, named)
     if answer == errno.EAGAIN:
         return unknown("frames", f"frames pass to {named}; others measure the way back now")
     if answer not in (0, errno.ENOSYS):  # a program that owns its queue refuses, in a frame
