@@ -186,12 +186,7 @@ def _hosts(names: Sequence[str], on: str, interface: str, settings: config.Confi
     except ValueError as error:
         raise click.UsageError(f"--on {on!r}: {error}") from None
     return [
-        Host(
-            start,
-            settings.resolve(name).ip,
-            interface,
-            PROGRAM,
-        )
+        Host(start, settings.resolve(name).ip, interface, PROGRAM)
         for name, start in zip(names, starts, strict=True)
     ]
 

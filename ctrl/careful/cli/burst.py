@@ -15,17 +15,11 @@ from careful.render import burst as report
 from careful.render.measure import environment
 
 
-@command(
-    examples=[("carefulctl measure burst h2", "and the window that h2 has here after that")],
-)
+@command(examples=[("carefulctl measure burst h2", "and the window that h2 has here after that")])
 @click.argument("host", shell_complete=complete.host)
 @measured
 def burst(
-    host: str,
-    instance: str | None,
-    config_path: Path | None,
-    output: Path | None,
-    as_json: bool,
+    host: str, instance: str | None, config_path: Path | None, output: Path | None, as_json: bool
 ) -> None:
     """Measure how many frames the path from HOST takes at once, and bound its window by that.
 

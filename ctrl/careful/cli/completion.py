@@ -55,7 +55,7 @@ def _ours() -> str:
     examples=[
         ('eval "$(carefulctl completion bash)"', "in ~/.bashrc"),
         ("carefulctl completion fish | source", "in ~/.config/fish/config.fish"),
-    ],
+    ]
 )
 @click.argument("shell", type=click.Choice(_SHELLS), default=_ours)
 @click.pass_context

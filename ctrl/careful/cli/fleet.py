@@ -126,8 +126,7 @@ def down(names: tuple[str, ...], path: Path, limit_s: float, as_json: bool) -> N
 
 
 @fleet.command(
-    "status",
-    examples=[("carefulctl fleet status --json", "all that each host says of itself")],
+    "status", examples=[("carefulctl fleet status --json", "all that each host says of itself")]
 )
 @_names
 @hosts_option
@@ -144,10 +143,7 @@ def status(names: tuple[str, ...], path: Path, limit_s: float, as_json: bool) ->
     _finish("status", path, {"names": names, "limit_s": limit_s}, found, text, as_json)
 
 
-@fleet.command(
-    "tune",
-    examples=[("carefulctl fleet tune", "every host for every other, once")],
-)
+@fleet.command("tune", examples=[("carefulctl fleet tune", "every host for every other, once")])
 @_names
 @hosts_option
 @_limit("5m")

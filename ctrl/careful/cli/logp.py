@@ -35,7 +35,7 @@ from careful.render.measure import environment
             "carefulctl measure logp h2 --tcp 9000 --udp 9000",
             "TCP and UDP too; h2 runs `echo 9000`",
         ),
-    ],
+    ]
 )
 @click.argument("hosts", nargs=-1, required=True, metavar="HOST...", shell_complete=complete.host)
 @click.option(

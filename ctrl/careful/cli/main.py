@@ -45,9 +45,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "network.",
         "partials": "List or remove what interrupted transfers left, here or on a host.",
     },
-    "Memory": {
-        "memory": "Create, list, fill and read memory that other hosts lend (`up --lend`).",
-    },
+    "Memory": {"memory": "Create, list, fill and read memory that other hosts lend (`up --lend`)."},
     "Measuring and tuning": {
         "ping": "Show round trips to HOST through careful, as ping shows those of ICMP.",
         "speed": "Compare careful with kernel TCP to HOST: a request, a block and a stream, in "

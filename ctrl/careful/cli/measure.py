@@ -77,7 +77,7 @@ def measure() -> None:
     examples=[
         ("carefulctl measure pathchar h2", "takes 25 s at most"),
         ("carefulctl measure pathchar h2 --time 2m --plot path.svg", "take longer, and draw it"),
-    ],
+    ]
 )
 @click.argument("host", shell_complete=complete.host)
 @_over_sizes(
@@ -176,7 +176,7 @@ def pathchar(
             "carefulctl measure blackbox h2 --json | carefulctl plan --pipeline - --classes",
             "plan with it at once",
         ),
-    ],
+    ]
 )
 @click.argument("host", shell_complete=complete.host)
 @_over_sizes(two_regressions.Options())
@@ -227,7 +227,7 @@ def blackbox(
             "carefulctl measure clearbox h2 --trains --plot stages.png",
             "frames back to back; draw it",
         ),
-    ],
+    ]
 )
 @click.argument("host", shell_complete=complete.host)
 @_over_sizes(inside.Options())

@@ -31,10 +31,7 @@ its overhead and the message size.
         ("carefulctl plan --pipeline gam --bytes 4KiB", "all strategies side by side"),
         ("carefulctl plan --pipeline gms --classes", "all sixteen message sizes of the tune map"),
         ("carefulctl plan --pipeline gms --bytes 8KiB --plot curve.svg", "draw the latency"),
-        (
-            "carefulctl plan --pipeline network-disk --bytes 64K --json",
-            "for a program",
-        ),
+        ("carefulctl plan --pipeline network-disk --bytes 64K --json", "for a program"),
         (
             "carefulctl plan --pipeline path.json --pipeline box.json --classes",
             "of `measure pathchar h2 -o path.json` and `measure blackbox h2 -o box.json`",

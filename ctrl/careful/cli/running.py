@@ -19,14 +19,7 @@ from typing import Self, TypeVar
 import click
 
 from careful.daemon.route import Route
-from careful.errors import (
-    FATAL,
-    CarefulError,
-    Ended,
-    LossError,
-    OtherReleaseError,
-    SilenceError,
-)
+from careful.errors import FATAL, CarefulError, Ended, LossError, OtherReleaseError, SilenceError
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.run.session import connected
 

@@ -26,7 +26,7 @@ RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
             "carefulctl simulate --pipeline trapeze --bytes 8KiB --rule eager --messages 8",
             "eight messages",
         ),
-    ],
+    ]
 )
 @click.option(
     "--pipeline",

@@ -84,8 +84,7 @@ def trace_stages(
 
 
 @trace.command(
-    "frames",
-    examples=[("carefulctl trace frames eth1 --plot burst.png", "draw the largest burst")],
+    "frames", examples=[("carefulctl trace frames eth1 --plot burst.png", "draw the largest burst")]
 )
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
 @_seconds

@@ -115,11 +115,7 @@ def move(
 
 
 def _show(
-    words: dict[str, object],
-    figures: dict[str, object],
-    report: Result,
-    given: Given,
-    err: bool,
+    words: dict[str, object], figures: dict[str, object], report: Result, given: Given, err: bool
 ) -> None:
     inputs = words | {key: value for key, value in given.items() if key not in _NOT_SHOWN}
     whole = {**figures, **shown.transfer_figures(report)} if given["as_json"] else {}

@@ -185,9 +185,7 @@ _OPTIONS: list[_Decorator] = [
         help="Write into an existing file in place, starting at byte N. Needs -f.",
     ),
     _replaced(
-        "--restart",
-        is_flag=True,
-        help="Start over instead of resuming an interrupted transfer.",
+        "--restart", is_flag=True, help="Start over instead of resuming an interrupted transfer."
     ),
     _kept("-p", "--preserve", is_flag=True, help="Keep modes, times and, as root, owners."),
     _kept(

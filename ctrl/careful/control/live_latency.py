@@ -131,9 +131,7 @@ def cells_in(entry: bytes | None) -> dict[tuple[int, int], Cell]:
     }
 
 
-def stored_in(
-    entry: bytes | None,
-) -> tuple[dict[tuple[int, int], Stored], dict[int, Write]]:
+def stored_in(entry: bytes | None) -> tuple[dict[tuple[int, int], Stored], dict[int, Write]]:
     """Returns what the slot's peer sent to files here: messages by class and version, writes by
     class.
 

@@ -79,8 +79,7 @@ def _setting(row: dict[str, object], index: int) -> Setting:
     if row.get("block_bytes"):
         minpulse.setdefault("store", _number(row, "block_bytes", 1, U32_MAX))
     return Setting(
-        Plan(**{name: _number(plan, name, least.get(name, 0), U32_MAX) for name in names}),
-        minpulse,
+        Plan(**{name: _number(plan, name, least.get(name, 0), U32_MAX) for name in names}), minpulse
     )
 
 

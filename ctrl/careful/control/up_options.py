@@ -224,12 +224,7 @@ class UpOptions:
         live=True,
     )
     stall_ms: int | None = _number(
-        "After this silence, drop the peer.",
-        1,
-        3600 * 1000,
-        30_000,
-        shown="30s",
-        live=True,
+        "After this silence, drop the peer.", 1, 3600 * 1000, 30_000, shown="30s", live=True
     )
     repair: str | None = _choice(
         "Send lost frames again; off: a lost frame ends the epoch (P2).",

@@ -70,11 +70,7 @@ class Copies(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no types
             return
         await self._make_room(name)
         await self._connected().put(
-            local,
-            name,
-            replace=mode != "create",
-            progress=watcher(callback),
-            fsync=self._fsync,
+            local, name, replace=mode != "create", progress=watcher(callback), fsync=self._fsync
         )
 
     async def _get(
@@ -126,11 +122,7 @@ class Copies(AsyncFileSystem):  # type: ignore[misc]  # fsspec has no types
             callback.absolute_update(nbytes)
         else:
             await self._connected().get(
-                name,
-                cast(str, lpath),
-                replace=True,
-                progress=watcher(callback),
-                fsync=self._fsync,
+                name, cast(str, lpath), replace=True, progress=watcher(callback), fsync=self._fsync
             )
 
     async def _copy_out(self, name: str, into: BinaryIO, callback: Callback) -> None:

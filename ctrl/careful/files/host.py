@@ -8,14 +8,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Generator,
-    Iterator,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import Self, Unpack
@@ -25,13 +18,7 @@ from careful.errors import CarefulError
 from careful.files import names
 from careful.files.connection import Connections
 from careful.files.file import AsyncFile, Data, Mode, check_range, kept, write_whole
-from careful.files.options import (
-    TransferOptions,
-    Watched,
-    Watcher,
-    check_within,
-    options_of,
-)
+from careful.files.options import TransferOptions, Watched, Watcher, check_within, options_of
 from careful.transfer.options import Mounts
 from careful.transfer.protocol.entries import Attr, Entry, relative
 from careful.transfer.result import Result
@@ -290,12 +277,7 @@ class AsyncHost:
             return await There(shared.remote).link(_path(path)) is not None
 
     async def verify(
-        self,
-        path: Path,
-        target: Path,
-        *,
-        recursive: bool = False,
-        block_bytes: int = 1 << 20,
+        self, path: Path, target: Path, *, recursive: bool = False, block_bytes: int = 1 << 20
     ) -> Verified:
         """Compares a file or tree with one of this machine; only digests cross the network.
 

@@ -87,11 +87,7 @@ async def append(remote: BlockClient, path: str, data: Data, mode: int, sync: bo
         for at in range(0, len(view) or 1, BYTES):
             part = bytes(view[at : at + BYTES])
             item = Item(
-                lib.CAREFUL_ITEM_APPEND,
-                os.fsencode(path),
-                attr,
-                data=part,
-                digest=digest_of(part),
+                lib.CAREFUL_ITEM_APPEND, os.fsencode(path), attr, data=part, digest=digest_of(part)
             )
             code = (await _in_export(remote, item, _sync_flag(sync))).status
             if code:

@@ -27,14 +27,7 @@ from careful.model.latency import (
 from careful.model.lp import lp_sizes
 from careful.model.planner import STRATEGIES, Plan, plan
 from careful.model.pulses import cut_through_speedup, pulse_rules
-from careful.model.simulation import (
-    EagerPulse,
-    FixedPulse,
-    Message,
-    Sizes,
-    WholeMessage,
-    simulate,
-)
+from careful.model.simulation import EagerPulse, FixedPulse, Message, Sizes, WholeMessage, simulate
 from careful.model.stages import Pipeline, Stage
 from careful.model.tunemap import ClassPlan, class_plan, class_table
 from careful.plan import Limits, class_of

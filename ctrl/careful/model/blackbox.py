@@ -192,10 +192,7 @@ class BlackBox:
         return self.regimes[self.regime_at(size_bytes)]
 
     def plan(
-        self,
-        message_bytes: int,
-        limits: Limits | None = None,
-        fragments_count: int | None = None,
+        self, message_bytes: int, limits: Limits | None = None, fragments_count: int | None = None
     ) -> Plan:
         """Returns the best fixed size, in whole bytes.
 

@@ -38,11 +38,7 @@ PARTNERS = 2
 
 
 def fixed_sizes(
-    pipeline: Pipeline,
-    message_bytes: float,
-    limits: Limits,
-    whole: bool,
-    count: int | None = None,
+    pipeline: Pipeline, message_bytes: float, limits: Limits, whole: bool, count: int | None = None
 ) -> Array:
     """Best plan of equal sizes, or the plan of `count` fragments (P1 section 3).
 

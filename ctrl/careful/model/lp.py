@@ -156,7 +156,6 @@ def _range(
     spare_us = bound_us - pipeline.delay_us - float(pipeline.g_us.sum())
     if spare_us > 0:
         least = max(
-            least,
-            math.ceil(message_bytes * float(pipeline.G_us_per_byte.sum()) / spare_us - 1e-9),
+            least, math.ceil(message_bytes * float(pipeline.G_us_per_byte.sum()) / spare_us - 1e-9)
         )
     return min(least, most), max(least, most)

@@ -8,14 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from careful.errors import InputError
-from careful.model.simulation import (
-    EagerPulse,
-    FixedPulse,
-    Message,
-    Rule,
-    WholeMessage,
-    simulate,
-)
+from careful.model.simulation import EagerPulse, FixedPulse, Message, Rule, WholeMessage, simulate
 from careful.model.stages import Pipeline, Stage
 
 PAGE_BYTES = 8192

@@ -71,12 +71,7 @@ def ramps(rule: Recurrence, message_bytes: float, counts: Array, min_bytes: floa
 
 
 def ramps_up_and_down(
-    up: Recurrence,
-    down: Recurrence,
-    message_bytes: float,
-    k1: Array,
-    k2: Array,
-    min_bytes: float,
+    up: Recurrence, down: Recurrence, message_bytes: float, k1: Array, k2: Array, min_bytes: float
 ) -> Array:
     """Plans of theorem 5 for pairs (k1, k2): k1 rising sizes, k2 falling, x_c in both.
 

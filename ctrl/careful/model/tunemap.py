@@ -128,9 +128,7 @@ def class_plan(
 
 
 def class_table(
-    source: Pipeline | BlackBox,
-    limits: Limits = FRAME_LIMITS,
-    ramp_gain_min: float = RAMP_GAIN_MIN,
+    source: Pipeline | BlackBox, limits: Limits = FRAME_LIMITS, ramp_gain_min: float = RAMP_GAIN_MIN
 ) -> list[ClassPlan]:
     """Plans of all sixteen classes, smallest messages first; a black box gives fixed sizes."""
     if isinstance(source, BlackBox):

@@ -86,10 +86,7 @@ class Node:
 
     @classmethod
     def attached(
-        cls,
-        instance: str | None = None,
-        config: Config | Path | str | None = None,
-        **options: Any,
+        cls, instance: str | None = None, config: Config | Path | str | None = None, **options: Any
     ) -> Node:
         """Returns a node that shares a carefuld's queue; for the arguments see careful.attach().
 

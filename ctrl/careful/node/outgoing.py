@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _TEXTS = {
     -errno.EAGAIN: "a quarter of the send buffers (tx_buffers), or 64 with careful.attach(), "
-    "hold unsent messages",
+    "hold unsent messages"
 }
 
 

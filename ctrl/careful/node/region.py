@@ -48,12 +48,7 @@ class Region:
         self.nbytes = self._span.nbytes
         region = ffi.new(
             "struct careful_region *",
-            {
-                "span": self._span.span,
-                "bytes": self.nbytes,
-                "access": ACCESS[access],
-                "peer": peer,
-            },
+            {"span": self._span.span, "bytes": self.nbytes, "access": ACCESS[access], "peer": peer},
         )
         key = ffi.new("uint32_t *")
         rc = lib.careful_region_add(pointer, region, key)

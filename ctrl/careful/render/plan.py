@@ -190,10 +190,7 @@ def classes(
         "ramp_gain_min_percent": 100 * RAMP_GAIN_MIN,
     }
     if as_json:
-        figures = {
-            "ramps_pay": bool(pays),
-            "classes": [each.as_dict() for each in found],
-        }
+        figures = {"ramps_pay": bool(pays), "classes": [each.as_dict() for each in found]}
         return document("plan", inputs, figures)
     if isinstance(source, BlackBox):
         rows = [(each.message_bytes, _words(each), each.latency_us) for each in found]

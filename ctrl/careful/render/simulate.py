@@ -11,14 +11,7 @@ from careful.jsonout import Json, document
 from careful.model.planner import plan, rules
 from careful.model.pulses import pulse_latency_us, pulse_rules
 from careful.model.rounding import static_sizes
-from careful.model.simulation import (
-    Message,
-    Outcome,
-    Rule,
-    Sizes,
-    check_transfers,
-    simulate,
-)
+from careful.model.simulation import Message, Outcome, Rule, Sizes, check_transfers, simulate
 from careful.model.stages import Pipeline, check_message_bytes
 from careful.render import plan_plots
 from careful.render.tables import folded, table

@@ -278,10 +278,7 @@ def _verdict(found: Status) -> list[str]:
     if not wrong:
         up = sum(one.state == "up" for one in found.peers)
         return [f"{name}: all is well, " + (f"{counted(up, 'peer')} up" if up else "no peers")]
-    return [
-        f"{name}: {alarm('not well')}, log {found.log}",
-        *(alarm(f"  {one}") for one in wrong),
-    ]
+    return [f"{name}: {alarm('not well')}, log {found.log}", *(alarm(f"  {one}") for one in wrong)]
 
 
 def _status(found: Status) -> Parts:

@@ -29,12 +29,7 @@ from careful.tuning.verify import Counts
 #: path for 4 ms or for the time of four frames. The path is then free for three times as long (for
 #: two thirds of that time after a train of a glance).
 CLOSELY = Options(
-    sizes_count=6,
-    precision=0.03,
-    seconds=4.0,
-    patience_s=6.0,
-    train_frames=4,
-    share=0.25,
+    sizes_count=6, precision=0.03, seconds=4.0, patience_s=6.0, train_frames=4, share=0.25
 )
 #: A busy path hides its own times from a short measurement. After each failure the next one may
 #: take twice as long, up to this many seconds.

@@ -46,9 +46,7 @@ class Counts:
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(
-            self.count + other.count,
-            self.sum_ns + other.sum_ns,
-            self.sum_sq_ns2 + other.sum_sq_ns2,
+            self.count + other.count, self.sum_ns + other.sum_ns, self.sum_sq_ns2 + other.sum_sq_ns2
         )
 
     def since(self, before: Counts) -> Counts:

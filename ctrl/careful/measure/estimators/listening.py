@@ -75,11 +75,7 @@ def listen(
 
 
 def _turn(
-    tracer: Tracer,
-    turn: tuple[int, ...],
-    turn_s: float,
-    heard: Heard,
-    clock: Callable[[], float],
+    tracer: Tracer, turn: tuple[int, ...], turn_s: float, heard: Heard, clock: Callable[[], float]
 ) -> None:
     lost, parts, missed = tracer.lost_count, list[Records](), 0
     tracer.listen(turn)

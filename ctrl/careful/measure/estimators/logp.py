@@ -23,13 +23,7 @@ from careful.errors import InputError
 from careful.measure.estimators.logp_curve import Curve
 from careful.measure.estimators.logp_overheads import doubts, told
 from careful.measure.estimators.logp_predict import BY_GAP, BY_STEPS, Trial, by_gap_us, by_steps_us
-from careful.measure.statistics.sample import (
-    SAMPLES_MIN,
-    Bursts,
-    Figure,
-    figure,
-    supported,
-)
+from careful.measure.statistics.sample import SAMPLES_MIN, Bursts, Figure, figure, supported
 
 #: Bursts between two looks at the figures (P4: for the cache's sake).
 BATCH = 50

@@ -11,13 +11,7 @@ import numpy as np
 
 from careful.measure.estimators.logp_regimes import Regimes, find_regimes, regimes_with_compute
 from careful.measure.statistics.line import Array
-from careful.measure.statistics.sample import (
-    Bursts,
-    Figure,
-    figure,
-    locations,
-    undisturbed,
-)
+from careful.measure.statistics.sample import Bursts, Figure, figure, locations, undisturbed
 
 #: Quantile of the round trips that counts as the earliest possible reply of a burst.
 _SOON = 0.1

@@ -82,11 +82,7 @@ class _End:
     """One end; sizes: those of its regime, from the end inwards."""
 
     def __init__(
-        self,
-        regime: Regime,
-        sizes: Sequence[int],
-        gap_at: Callable[[int], float],
-        noise_us: float,
+        self, regime: Regime, sizes: Sequence[int], gap_at: Callable[[int], float], noise_us: float
     ) -> None:
         self._line, self._sizes, self._gap_at = regime.line, sizes, gap_at
         self._noise_us, self.apart_us = noise_us, _APART * noise_us

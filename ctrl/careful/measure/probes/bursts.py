@@ -92,12 +92,7 @@ class Session(session.Session):
         return self._repeated(lambda: self._asked(layer, marks, compute_us, count, flags))
 
     def _asked(
-        self,
-        layer: CarefulLayer,
-        marks: Sequence[int],
-        compute_us: float,
-        count: int,
-        flags: int,
+        self, layer: CarefulLayer, marks: Sequence[int], compute_us: float, count: int, flags: int
     ) -> Bursts:
         question = ffi.new(
             "struct careful_signature *",

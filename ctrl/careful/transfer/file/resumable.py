@@ -17,12 +17,7 @@ from careful.errors import FATAL, CarefulError, from_os, shown
 from careful.transfer.file import partial_file
 from careful.transfer.file.journal import Identity, Journal, continued, read_journal, tag_of
 from careful.transfer.file.partial_file import Partial, allocate, temporary_name
-from careful.transfer.file.resume import (
-    digests_of_own,
-    digests_there,
-    read_journal_there,
-    trusted,
-)
+from careful.transfer.file.resume import digests_of_own, digests_there, read_journal_there, trusted
 from careful.transfer.options import Options
 from careful.transfer.protocol.block import BlockClient, Created
 from careful.transfer.tasks import quietly

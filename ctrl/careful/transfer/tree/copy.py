@@ -23,12 +23,7 @@ from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item
 from careful.transfer.protocol.block import Attr, Entry, parent
 from careful.transfer.tasks import all_of
-from careful.transfer.tree.attributes import (
-    apply_attributes,
-    parts,
-    sync_file_system,
-    usual_modes,
-)
+from careful.transfer.tree.attributes import apply_attributes, parts, sync_file_system, usual_modes
 from careful.transfer.tree.clashes import extra, in_the_way, look_alike, taken_for_one
 from careful.transfer.tree.digests import equal_small
 from careful.transfer.tree.direction import Direction
