@@ -45,7 +45,7 @@ static inline int control_connect(const struct control *control)
 	return -1;
 }
 
-/* Runs a round of the server; waits for threads that close files. */
+/* Runs a round of the server; waits: until threads have closed files. */
 static inline void control_turn(const struct control *control, struct ipc *server, bool waits)
 {
 	struct epoll_event events[16];

@@ -61,11 +61,11 @@ static uint32_t dev_tx(struct queue *queue, const struct device_desc *descs, uin
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t chunk = descs[i].addr / NODE_CHUNK * NODE_CHUNK;
 
-		MUST(chunk >= (uint64_t)NODE_RX * NODE_CHUNK && node->flying_count < NODE_TX);
+		MUST(chunk >= (uint64_t)NODE_RX * NODE_CHUNK && node->sending_count < NODE_TX);
 		MUST(descs[i].addr + descs[i].bytes <= chunk + NODE_CHUNK);
-		for (uint32_t k = 0; k < node->flying_count; k++)
-			MUST(node->flying[k] != chunk);
-		node->flying[node->flying_count++] = chunk;
+		for (uint32_t k = 0; k < node->sending_count; k++)
+			MUST(node->sending[k] != chunk);
+		node->sending[node->sending_count++] = chunk;
 		node->trains_sent += is_train(node, chunk);
 	}
 	return n;
@@ -79,12 +79,12 @@ static int dev_kick(struct queue *queue)
 static uint32_t dev_complete(struct queue *queue, uint64_t *addrs, uint32_t n)
 {
 	struct node *node = node_of(queue);
-	uint32_t got = node->left_count < n ? node->left_count : n;
+	uint32_t got = node->sent_count < n ? node->sent_count : n;
 
-	memcpy(addrs, node->flying, got * sizeof(*addrs));
-	node->left_count -= got;
-	node->flying_count -= got;
-	memmove(node->flying, node->flying + got, node->flying_count * sizeof(*addrs));
+	memcpy(addrs, node->sending, got * sizeof(*addrs));
+	node->sent_count -= got;
+	node->sending_count -= got;
+	memmove(node->sending, node->sending + got, node->sending_count * sizeof(*addrs));
 	return got;
 }
 
@@ -117,25 +117,25 @@ static int dev_ctrl_send(struct port *port, const union address *to, const void 
 		return 0;
 	}
 	if (node->c && node->c->link.keyed)
-		node_said(node, buf, bytes);
+		node_check_sent(node, buf, bytes);
 	else
 		MUST(bytes == sizeof(ctrl));
 	memcpy(&ctrl, buf, sizeof(ctrl));
-	if (bytes == sizeof(struct careful_keyed)) { /* only its beginning is readable */
+	if (bytes == sizeof(struct careful_keyed)) { /* only its beginning is not encrypted */
 		ctrl = (struct careful_ctrl){ .version = ctrl.version, .type = ctrl.type };
 		ctrl.nonce = ((const struct careful_keyed *)buf)->nonce;
 		ctrl.token = ((const struct careful_keyed *)buf)->token;
 	}
 	if (ctrl.type >= CAREFUL_TRAIN_ASK && ctrl.type <= CAREFUL_TRAIN_OVER) {
 		node->train = ctrl;
-		node->trains_said[ctrl.type - CAREFUL_TRAIN_ASK]++;
+		node->train_messages[ctrl.type - CAREFUL_TRAIN_ASK]++;
 		return 0;
 	}
 	if (ctrl.type == CAREFUL_MISSING)
 		return 0;
 	MUST(ctrl.type >= CAREFUL_HELLO && ctrl.type <= CAREFUL_BYE);
-	node->said[ctrl.type & 7] = ctrl;
-	node->said_to[ctrl.type & 7] =
+	node->sent[ctrl.type & 7] = ctrl;
+	node->sent_to[ctrl.type & 7] =
 		to->sa.sa_family == AF_INET6 ? 3 : ntohl(to->in.sin_addr.s_addr) - 0x0a000001;
 	node->last = ctrl;
 	node->last_bytes = bytes;
@@ -169,7 +169,7 @@ static ssize_t dev_ctrl_recv(struct port *port, union address *from, void *buf, 
 static struct careful_peer_entry *dev_admit(struct port *port, uint32_t slot, uint64_t cookie,
 					    uint32_t window, uint32_t buffer_bytes, bool sealed)
 {
-	static struct careful_peer_entry entry; /* all frames have credits */
+	static struct careful_peer_entry entry; /* every frame has a credit */
 
 	(void)port;
 	(void)cookie;
@@ -258,17 +258,18 @@ static void dev_train(struct port *port, uint32_t slot, uint32_t number)
 	struct node *node = node_of_port(port);
 
 	MUST(slot < NODE_PEERS);
-	node->trained[slot] = (struct train_seen){ .frames = node->train_still ? 0 : number % 7 };
+	node->trained[slot] =
+		(struct train_seen){ .frames = node->is_train_manual ? 0 : number % 7 };
 }
 
-/* Each look sees some more train frames. */
+/* Each call reports some more train frames. */
 static void dev_trained(struct port *port, uint32_t slot, struct train_seen *seen)
 {
 	struct node *node = node_of_port(port);
 
 	MUST(slot < NODE_PEERS);
 	*seen = node->trained[slot];
-	if (node->train_still)
+	if (node->is_train_manual)
 		return;
 	node->trained[slot].frames += (uint32_t)(node->now_ns / 1000) % 3;
 	node->trained[slot].whole = node->trained[slot].frames * 2 / 3;
@@ -320,7 +321,7 @@ static struct node *node_of_storage(struct storage *storage)
 	return (struct node *)((uint8_t *)storage - offsetof(struct node, storage));
 }
 
-/* Moves some or all bytes; the mode decides about errors first. */
+/* Moves some or all bytes, or fails, by the mode. */
 static void io_do(struct node *node, struct storage_io *io)
 {
 	uint8_t mode = node->io_mode & 7;

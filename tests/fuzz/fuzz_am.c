@@ -2,7 +2,7 @@
 /* Fuzzes active messages and bulk messages, in and out, within sessions. */
 #include "node.h"
 
-/* Checks that an unbent message is accepted; otherwise the target would test nothing. */
+/* Checks that an intact message is accepted; otherwise the target would test nothing. */
 static void check_made(void)
 {
 	const uint8_t store[] = { 0x05, 1, 64 }; /* with its digest */

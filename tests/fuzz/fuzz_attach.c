@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Fuzzes carefuld's end of the memory that it shares with programs (ipc.h), over two engines joined
- * in memory. Programs attach, write anything into their rings, change the numbers and published
- * entries, send requests by the socket, and leave. Meanwhile the other host sends requests, stores
- * and gets. An honest program continues, no frame is lost, and nothing of the others is left.
+ * in memory. Hostile programs attach, write any bytes into their rings, change the numbers and
+ * published entries, send requests by the socket, and leave. Meanwhile the other host sends
+ * requests, stores and gets. The honest program must be served, no frame may be lost, and the
+ * hostile programs must leave nothing behind.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,12 +25,12 @@
 enum {
 	PROGRAMS = 3, /* the first one is honest */
 	STEPS = 120,
-	TURNS = 4000, /* until all operations have ended */
-	ROUNDS_MAX = 400, /* until the honest program has its answer */
+	TURNS = 4000, /* most turns until all operations have ended */
+	ROUNDS_MAX = 400, /* most rounds until the honest program has its answer */
 	TURN_NS = 20000,
 	ECHO = 1,
 	NEVER = 2, /* answers only if the input wants it */
-	THEIRS = 3, /* this one and the next ones belong to programs */
+	PROGRAM_HANDLERS = 3, /* the first handler that belongs to a program */
 	TABLE_BYTES = 64 << 10,
 	MEMORY_BYTES = 64 << 10,
 	OPERATIONS = 512,
@@ -141,8 +142,8 @@ static int receive(int fd, struct careful_ipc *head, int *passed)
 	return 0;
 }
 
-/* Remembers the last region and peer of its answers. */
-static void hear(struct program *p)
+/* Reads the answers, and stores their last region and peer. */
+static void read_answers(struct program *p)
 {
 	struct careful_ipc head;
 	int passed = -1;
@@ -211,10 +212,10 @@ static void attach(struct program *p)
 	ask(p, &peer, &there.in, -1);
 	for (int i = 0; i < 4 && !p->area; i++) {
 		turn();
-		hear(p);
+		read_answers(p);
 	}
 	turn();
-	hear(p);
+	read_answers(p);
 }
 
 static void publish(struct program *p, uint32_t n)
@@ -223,8 +224,8 @@ static void publish(struct program *p, uint32_t n)
 	__atomic_store_n(&p->area->asks_put.value, p->put, __ATOMIC_RELEASE);
 }
 
-/* Returns a message that is correct except for parts that the input bends. */
-static struct careful_ring_entry an_entry(struct input *in)
+/* Returns a message that is correct except for the fields that the input corrupts. */
+static struct careful_ring_entry make_entry(struct input *in)
 {
 	static const uint32_t bytes[] = { 0, 1, 16, 300, 2000, 4096, MEMORY_BYTES, 1 << 24 };
 	uint8_t what = take8(in), how = take8(in);
@@ -253,8 +254,8 @@ static struct careful_ring_entry an_entry(struct input *in)
 	return e;
 }
 
-/* Sets any number of an area to anything. */
-static void move_number(struct input *in, struct program *p)
+/* Sets a number of an area to any value. */
+static void change_ring_number(struct input *in, struct program *p)
 {
 	struct careful_ring_number *numbers = &p->area->asks_put;
 	uint8_t what = take8(in);
@@ -266,7 +267,7 @@ static void move_number(struct input *in, struct program *p)
 		p->put = *number;
 }
 
-/* Writes bytes anywhere, mostly before the payloads. */
+/* Writes bytes to any place in the area, mostly before the payloads. */
 static void scribble(struct input *in, struct program *p)
 {
 	uint8_t what = take8(in);
@@ -276,7 +277,7 @@ static void scribble(struct input *in, struct program *p)
 		((uint8_t *)p->area)[at++] = take8(in);
 }
 
-static void by_the_socket(struct input *in, struct program *p)
+static void ask_by_socket(struct input *in, struct program *p)
 {
 	static const uint32_t ops[] = {
 		CAREFUL_IPC_BELL,	   CAREFUL_IPC_HANDLE,	   CAREFUL_IPC_REGION_ADD,
@@ -288,7 +289,7 @@ static void by_the_socket(struct input *in, struct program *p)
 	uint8_t what = take8(in), how = take8(in);
 	struct careful_ipc head = {
 		.op = what == 0xff ? CAREFUL_IPC_QUIET : ops[what % 14],
-		.handler = how & 8 ? take16(in) : THEIRS + (how & 1),
+		.handler = how & 8 ? take16(in) : PROGRAM_HANDLERS + (how & 1),
 		.flags = how & 0x10 ? take8(in) : 1 + (how & 2) / 2,
 		.bytes = how & 4 ? take16(in) : 1,
 		.peer = how & 0x20 ? CAREFUL_ANY_PEER : world.peer,
@@ -299,32 +300,34 @@ static void by_the_socket(struct input *in, struct program *p)
 	ask(p, &head, NULL, (what & 0x10) && head.op != CAREFUL_IPC_BELL ? world.file : -1);
 }
 
-static void unheard(const struct careful_result *result, void *user)
+static void ignore_result(const struct careful_result *result, void *user)
 {
 	(void)result;
 	(void)user;
 }
 
 /* The other host sends requests to programs, and moves bytes of their regions. */
-static void by_the_other(struct input *in)
+static void move_from_other_host(struct input *in)
 {
 	static const uint32_t bytes[] = { 0, 100, 3000, 5000, 40000 };
 	const struct careful_span span = { .base = scrap, .fd = -1 };
 	struct careful *c = world.node[1];
 	uint8_t what = take8(in);
 	uint32_t n = bytes[(what >> 2) % 5];
-	careful_done_fn *done = what & 0x80 ? NULL : unheard;
+	careful_done_fn *done = what & 0x80 ? NULL : ignore_result;
 
 	switch (what & 3) {
 	case 0:
-		careful_request(c, 0, THEIRS + (what >> 6 & 1), NULL, scrap, n, done, NULL);
+		careful_request(c, 0, PROGRAM_HANDLERS + (what >> 6 & 1), NULL, scrap, n, done,
+				NULL);
 		break;
 	case 1:
 		careful_store(c, 0, world.region_key, take8(in), &span, n,
-			      what & 0x40 ? THEIRS : CAREFUL_HANDLERS, NULL, 0, unheard, NULL);
+			      what & 0x40 ? PROGRAM_HANDLERS : CAREFUL_HANDLERS, NULL, 0,
+			      ignore_result, NULL);
 		break;
 	case 2:
-		careful_get(c, 0, world.region_key, take8(in), &span, n, 0, unheard, NULL);
+		careful_get(c, 0, world.region_key, take8(in), &span, n, 0, ignore_result, NULL);
 		break;
 	default:
 		if (world.held_count)
@@ -333,8 +336,8 @@ static void by_the_other(struct input *in)
 	}
 }
 
-/* The honest program's request is answered, whatever the others do. */
-static void go_on(void)
+/* Checks that the honest program's request is answered. */
+static void check_honest_program(void)
 {
 	struct program *p = &world.programs[0];
 	const uint32_t at = p->put % CAREFUL_RING_ASKS;
@@ -363,7 +366,7 @@ static void go_on(void)
 	MUST(!told->status && told->bytes == 5);
 	MUST(!memcmp(p->payloads + (CAREFUL_RING_ASKS + place) * (size_t)CAREFUL_RING_PAYLOAD_BYTES,
 		     "hello", 5));
-	hear(p);
+	read_answers(p);
 }
 
 static void step(struct input *in)
@@ -378,35 +381,35 @@ static void step(struct input *in)
 		case 0:
 		case 1:
 			for (uint32_t n = 1 + (what >> 5); n; n--) {
-				p->asks[p->put % CAREFUL_RING_ASKS] = an_entry(in);
+				p->asks[p->put % CAREFUL_RING_ASKS] = make_entry(in);
 				publish(p, 1);
 			}
 			break;
 		case 2:
-			move_number(in, p);
+			change_ring_number(in, p);
 			break;
 		case 3:
 			scribble(in, p);
 			break;
-		case 4: /* an entry that may be published */
-			p->asks[(p->put - take8(in) % 8) % CAREFUL_RING_ASKS] = an_entry(in);
+		case 4: /* the entry may already be published */
+			p->asks[(p->put - take8(in) % 8) % CAREFUL_RING_ASKS] = make_entry(in);
 			break;
 		case 5:
-			by_the_socket(in, p);
+			ask_by_socket(in, p);
 			break;
 		case 6:
-			by_the_other(in);
+			move_from_other_host(in);
 			break;
 		default:
 			if (what & 0x20)
 				p->area->told_taken.value = p->area->told_put.value;
-			hear(p);
+			read_answers(p);
 		}
 	}
 	if (what & 8)
 		turn();
 	else if (what >> 5 == 6)
-		go_on();
+		check_honest_program();
 }
 
 static void set_up(void)
@@ -431,15 +434,15 @@ static void set_up(void)
 	}
 	MUST(info.state == CAREFUL_PEER_UP);
 	attach(&world.programs[1]);
-	go_on();
+	check_honest_program();
 }
 
-/* All programs leave: nothing of theirs may be left, and no frame of the session is lost. */
+/* Ends all programs; checks that they leave nothing, and that no frame was lost. */
 static void tear_down(void)
 {
 	leave(&world.programs[1]);
 	leave(&world.programs[2]);
-	go_on();
+	check_honest_program();
 	leave(&world.programs[0]);
 	for (int i = 0; i < TURNS && world.server->clients; i++)
 		turn();

@@ -24,17 +24,17 @@
 
 enum {
 	STEPS = 40,
-	FILE_LIMIT = 1 << 20, /* limit of a file's size, since the input may want any */
-	PATIENCE = 3000,
+	FILE_LIMIT = 1 << 20, /* largest size of a file that an input makes */
+	WAITS_MAX = 3000,
 	SCRATCH_BYTES = 4096, /* for a batch */
 	PATH_BYTES = 64,
 	ITEM_BYTES = 64, /* of contents */
 	SECRET_BYTES = 20,
 };
 
-static bool unanswered[FAKE_TOKENS]; /* may stay so */
+static bool unanswered[FAKE_TOKENS]; /* true: the request may stay unanswered */
 static char base[] = "/tmp/fuzz_block.XXXXXX";
-static uint64_t secret; /* its digest: what is compared, libFuzzer puts into inputs */
+static uint64_t secret; /* its digest, because libFuzzer copies compared bytes into inputs */
 
 static const char *at(const char *path)
 {
@@ -67,7 +67,7 @@ static void remove_base(void)
 	nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* The contents of the writable export before each run. */
+/* Restores the writable export before each run. */
 static void make_writable(void)
 {
 	nftw(at("w"), remove_one, 16, FTW_DEPTH | FTW_PHYS);
@@ -77,7 +77,7 @@ static void make_writable(void)
 	MUST(!mkfifo(at("w/pipe"), 0644));
 }
 
-/* Another one each time. */
+/* Writes a new secret outside the exports. */
 static void put_secret(void)
 {
 	char text[SECRET_BYTES + 1] = { 0 };
@@ -89,7 +89,7 @@ static void put_secret(void)
 	secret = xxh3_of(text, SECRET_BYTES);
 }
 
-static bool is_told(const char *text, ssize_t bytes)
+static bool has_secret(const char *text, ssize_t bytes)
 {
 	for (ssize_t i = 0; i + SECRET_BYTES <= bytes; i++)
 		if (text[i] & 0x80 && xxh3_of(text + i, SECRET_BYTES) == secret)
@@ -140,7 +140,7 @@ static uint32_t take_path(struct input *in, char *path, uint32_t room)
 	return at;
 }
 
-/* A number near one of those that matter. */
+/* Returns a size near a boundary. */
 static uint64_t take_size(struct input *in)
 {
 	static const uint64_t near[] = { 0,	     1,		 4096,	     FILE_LIMIT,
@@ -150,7 +150,7 @@ static uint64_t take_size(struct input *in)
 	return near[what & 7] + (what >> 6) - 1 + (what & 0x20 ? take16(in) : 0);
 }
 
-/* A handle that some answer named, or any number. */
+/* Returns a handle of an earlier answer, or any number. */
 static uint32_t take_key(struct input *in, const struct careful *c)
 {
 	uint8_t what = take8(in);
@@ -158,7 +158,7 @@ static uint32_t take_key(struct input *in, const struct careful *c)
 	return what & 0x80 ? take16(in) : c->keys ? c->keys - 1 - what % 8 : 0;
 }
 
-/* A name in a batch: one of those that matter, or any. */
+/* Writes an interesting name for a batch, or any name. */
 static uint32_t take_name(struct input *in, char *to)
 {
 	static const char *const names[] = {
@@ -173,7 +173,7 @@ static uint32_t take_name(struct input *in, char *to)
 	return (uint32_t)strlen(to);
 }
 
-/* An item of a batch: any operation with any names, where a few bytes may be bent. */
+/* Writes an item of a batch: any operation with any names; the input may corrupt bytes. */
 static uint32_t put_item(struct input *in, uint8_t *to)
 {
 	static const uint32_t types[] = { S_IFREG, S_IFDIR, S_IFLNK, 0 };
@@ -202,7 +202,7 @@ static uint32_t put_item(struct input *in, uint8_t *to)
 	return (used + 7) & ~7U;
 }
 
-/* A batch that a peer stores where it may store. */
+/* Stores a batch into memory that the peer may write. */
 static uint32_t store_items(struct input *in, struct careful *c, uint32_t key)
 {
 	uint8_t items[SCRATCH_BYTES] = { 0 };
@@ -218,7 +218,7 @@ static uint32_t store_items(struct input *in, struct careful *c, uint32_t key)
 	return pwrite(region->span.fd, items, used, 0) == used ? used : 0;
 }
 
-/* The newest handle that a peer may store to, or any. */
+/* Returns the newest handle that a peer may store to, or any handle. */
 static uint32_t take_scratch(struct input *in, const struct careful *c)
 {
 	if (in->bytes && in->data[0] < 0xe0) {
@@ -231,7 +231,7 @@ static uint32_t take_scratch(struct input *in, const struct careful *c)
 	return take_key(in, c);
 }
 
-/* The items are stored before they are asked to be run. */
+/* Stores items, then makes the request to run them. */
 static uint32_t take_batch(struct input *in, struct careful *c, uint32_t *args, uint8_t *payload)
 {
 	struct careful_block_batch batch = { .file_bytes_max = htobe32(FILE_LIMIT) };
@@ -305,7 +305,7 @@ static uint16_t handler_of(uint8_t what)
 	}
 }
 
-/* An OPEN of memory for a batch, in one of the exports. */
+/* Makes an OPEN of memory for a batch, in one of the exports. */
 static uint32_t make_scratch(uint8_t *payload, char export)
 {
 	const struct careful_block_open open = {
@@ -329,11 +329,11 @@ static void ask(struct careful *c, struct input *in)
 				 make_scratch(payload, how & 4 ? 'r' : 'w') :
 				 take_payload(in, c, handler, args, payload, sizeof(payload));
 
-	/* The path lies in memory; COMMIT, CLOSE and ranges take other words. */
+	/* The path is in memory; COMMIT, CLOSE and ranges have other payloads. */
 	if (how & 8 && (handler == CAREFUL_BLOCK_OPEN || handler == CAREFUL_BLOCK_LIST ||
 			handler == CAREFUL_BLOCK_STAT || handler == CAREFUL_BLOCK_MKDIR))
 		args[1] = take_key(in, c);
-	for (uint32_t n = how >> 6; n && bytes; n--) { /* bent */
+	for (uint32_t n = how >> 6; n && bytes; n--) { /* corrupts a byte */
 		uint32_t i = take8(in) % bytes;
 
 		payload[i] ^= take8(in);
@@ -342,13 +342,13 @@ static void ask(struct careful *c, struct input *in)
 		bytes = take8(in) % (bytes + 1);
 	if (!c->handlers[handler].fn)
 		return;
-	/* A client that asks for the same again gets the answer in place of the first one. */
+	/* If a client repeats a request, only the repetition is answered. */
 	unanswered[c->tokens] = args[3] || handler == CAREFUL_BLOCK_COMMIT ||
 				handler == CAREFUL_BLOCK_CLOSE;
 	fake_request(c, what >> 7, handler, args, payload, bytes);
 }
 
-/* Reports whether the server has done all that it was asked. */
+/* Reports whether the server has no requests left. */
 static bool idle(const struct block_server *server)
 {
 	for (uint32_t i = 0; i < server->peers_count; i++) {
@@ -380,7 +380,7 @@ static bool regions_left(const struct careful *c)
 	return false;
 }
 
-/* Regions that peers may now get from or store to lie inside an export, and hold no secret. */
+/* Checks that the regions open to peers lie inside an export and do not contain the secret. */
 static void check_regions(const struct careful *c)
 {
 	char link[64], path[512], text[4096];
@@ -396,7 +396,7 @@ static void check_regions(const struct careful *c)
 		path[n] = 0;
 		MUST(strncmp(path, at("outside"), strlen(at("outside"))) != 0);
 		n = pread(c->regions[i].region.span.fd, text, sizeof(text), 0);
-		MUST(!is_told(text, n));
+		MUST(!has_secret(text, n));
 	}
 }
 
@@ -406,14 +406,14 @@ static void wait_for(struct careful *c, struct block_server *server)
 		struct pollfd pfd = { .fd = block_fd(server), .events = POLLIN };
 		int timeout = block_timeout_ms(server);
 
-		MUST(i < PATIENCE);
+		MUST(i < WAITS_MAX);
 		poll(&pfd, 1, timeout < 0 ? 10 : timeout);
 		block_poll(server);
 	}
 	check_answers(c, server);
 }
 
-/* A peer goes: nobody waits for what it asked. */
+/* Ends a peer's session: its requests need no answer any more. */
 static void peer_gone(struct careful *c, struct block_server *server, uint32_t peer, uint32_t state)
 {
 	memset(unanswered, true, c->tokens);
@@ -460,7 +460,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		ask(c, &in);
 		if (what & 1)
 			wait_for(c, server);
-		if ((what & 0xf0) == 0xf0) /* a peer goes */
+		if ((what & 0xf0) == 0xf0) /* a peer's session ends */
 			peer_gone(c, server, what >> 1 & 1, CAREFUL_PEER_FAILED);
 		c->busy = what >> 2 & 3;
 	}
@@ -471,7 +471,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	}
 	wait_for(c, server);
 	MUST(!regions_left(c));
-	while (block_stop(server)) /* on a busy machine its threads take longer to end */
+	while (block_stop(server)) /* on a busy machine the threads need longer to end */
 		;
 	MUST(!c->kept);
 	fake_destroy(c);

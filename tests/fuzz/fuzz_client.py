@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Fuzzes what a client makes of a server's answers, by way of atheris: `fuzz_client.py [-OPTION…]
-FOLDER…`; the options are libFuzzer's."""
+"""Fuzzes a client with a server's answers, by atheris: `fuzz_client.py [-OPTION…] FOLDER…`.
+
+The options are libFuzzer's.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Fuzzes the event service: what the other two nodes of a group of three send and say, and what
- * this one's program does, within sessions that the input may end. Each input runs twice: once
+ * Fuzzes the event service of one node in a group of three: frames and messages of the other two
+ * nodes, and calls of the program, in sessions that the input may end. Each input runs twice: once
  * with frames of the event service, once with the same messages as payloads of requests.
  */
 #include <endian.h>
@@ -17,10 +17,10 @@ struct group {
 	struct careful_events *ev; /* NULL: closed */
 	bool requests;
 	uint32_t peers[NODES];
-	uint64_t event; /* that the program is at */
+	uint64_t event; /* the program's current event */
 };
 
-/* The peers, in the order of their slots, are the nodes before and behind this one. */
+/* Returns the rank of a slot's peer: slots 0 and 1 are the nodes before and behind this one. */
 static uint32_t rank_of(uint32_t slot)
 {
 	return slot ? RANK + 1 : RANK - 1;
@@ -40,7 +40,7 @@ static void open_group(struct group *g)
 		g->ev = NULL;
 }
 
-/* A frame with this body, from the peer in a slot, as its next. */
+/* Delivers the next frame of a slot's peer, with this body. */
 static void arrive(struct node *node, uint32_t slot, const struct careful_am *ams, uint32_t count,
 		   uint8_t fill, uint32_t bytes)
 {
@@ -62,7 +62,7 @@ static void arrive(struct node *node, uint32_t slot, const struct careful_am *am
 	uint8_t *at = frame + LINK_IPV4_BYTES + LINK_HDR_BYTES;
 	uint64_t malformed;
 
-	node_poll(node, 1); /* what came before this frame */
+	node_poll(node, 1); /* messages before this frame */
 	malformed = node->c->link.counters[CAREFUL_C_DROP_MALFORMED];
 	frame[12] = 0x08;
 	frame[14] = 0x45;
@@ -81,8 +81,9 @@ static void arrive(struct node *node, uint32_t slot, const struct careful_am *am
 	MUST(node->c->link.counters[CAREFUL_C_DROP_MALFORMED] == malformed);
 }
 
-/* A message of the event service: a frame of its own, or the payload of a request. */
-static void say(struct group *g, uint32_t slot, struct careful_am am, uint8_t fill, uint32_t bytes)
+/* Delivers a message of the event service: in a frame, or as the payload of a request. */
+static void deliver(struct group *g, uint32_t slot, struct careful_am am, uint8_t fill,
+		    uint32_t bytes)
 {
 	struct careful_am ams[] = {
 		{
@@ -102,7 +103,7 @@ static void say(struct group *g, uint32_t slot, struct careful_am am, uint8_t fi
 	arrive(g->node, slot, ams, 2, fill, bytes);
 }
 
-/* A fragment that follows the last one of its node, or nearly. */
+/* Delivers a node's next fragment; the input may change its place. */
 static void fragment(struct group *g, struct input *in, uint8_t what)
 {
 	uint32_t slot = what >> 7;
@@ -119,11 +120,11 @@ static void fragment(struct group *g, struct input *in, uint8_t what)
 		.bytes = htobe32((open ? way->offset : 0) + (how & 1)),
 	};
 
-	say(g, slot, am, how, bytes);
+	deliver(g, slot, am, how, bytes);
 }
 
-/* A node's message about the group. */
-static void word(struct group *g, struct input *in, uint8_t what)
+/* Delivers a node's message about the group. */
+static void group_message(struct group *g, struct input *in, uint8_t what)
 {
 	uint32_t slot = what >> 7;
 	uint8_t how = take8(in);
@@ -139,7 +140,7 @@ static void word(struct group *g, struct input *in, uint8_t what)
 		am.args[1] = htobe32(take16(in));
 	if (g->requests && am.handler == htobe16(CAREFUL_EVENT_HEARD))
 		am.handler = htobe16(CAREFUL_EVENT_STAY);
-	say(g, slot, am, how, how >> 2 & 1);
+	deliver(g, slot, am, how, how >> 2 & 1);
 }
 
 static void program_sends(struct group *g, struct input *in, uint8_t what)
@@ -167,7 +168,7 @@ static void program_receives(struct group *g, uint8_t what)
 
 	if (!g->ev)
 		return;
-	/* The next that has come, or the program's own. */
+	/* the next event that arrived, or the program's current one */
 	for (uint32_t i = 0; what & 0x20 && i < NODES; i++)
 		if (i != RANK && g->ev->node[i].first)
 			event = g->ev->node[i].first->event;
@@ -207,7 +208,7 @@ static void run(struct input in, bool requests)
 			break;
 		case 4:
 		case 5:
-			word(&g, &in, what);
+			group_message(&g, &in, what);
 			break;
 		case 6:
 		case 7:

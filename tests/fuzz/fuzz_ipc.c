@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Fuzzes the daemon's control socket over an instance without a network: clients that
- * connect, ask anything, pass descriptors, stop reading and go, while operations end in
- * any order. Each question gets at most one answer with its id, and nothing is left.
+ * connect, send any questions, pass descriptors, stop reading and disconnect, while operations end
+ * in any order. Each question gets at most one answer with its id, and nothing is left.
  */
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -17,7 +17,7 @@
 
 #include "daemon/ipc/ipc_close.c" /* NOLINT(bugprone-suspicious-include): threads wait by the true clock */
 
-/* The daemon's clock: a millisecond later whenever it looks. */
+/* The daemon's clock: each reading adds a millisecond. */
 static uint64_t clock_ms;
 
 static int fuzz_clock(clockid_t clock, struct timespec *t)
@@ -54,10 +54,10 @@ static int fuzz_clock(clockid_t clock, struct timespec *t)
 enum {
 	CLIENTS = 4,
 	STEPS = 200,
-	OPERATIONS = 512, /* of fake_careful.h */
-	TURN_MS = 1000, /* that one may last, without questions; */
-	QUESTION_MS = 3 * CAREFUL_BURST_MS, /* and for each more, at most */
-	OP_PING = 14, /* what an input calls questions that need more than chance */
+	OPERATIONS = 512, /* like fake_careful.h */
+	TURN_MS = 1000, /* longest turn without questions, daemon time */
+	QUESTION_MS = 3 * CAREFUL_BURST_MS, /* and this much longer for each question */
+	OP_PING = 14, /* OP_*: opcodes of inputs for questions that random bytes rarely make */
 	OP_SIGNATURE = 15,
 };
 
@@ -67,9 +67,9 @@ static struct {
 	struct control control;
 	int file;
 	int fds[CLIENTS];
-	uint32_t peer; /* the last that a CONNECT was answered with */
+	uint32_t peer; /* the peer in the last answer to CONNECT */
 	uint32_t file_index;
-	uint64_t until_ms; /* clock_ms will not be more */
+	uint64_t until_ms; /* clock_ms must stay below */
 } world;
 
 static void changed(struct careful *instance, uint32_t peer, uint32_t state, void *user)
@@ -85,7 +85,7 @@ static void turn(void)
 	MUST(clock_ms <= world.until_ms);
 }
 
-/* Reads what has been answered; packets are whole and say what they are. */
+/* Reads the answers; checks that each packet is whole and has a valid type. */
 static void read_answers(int fd)
 {
 	static unsigned char buf[sizeof(struct careful_ipc) + CAREFUL_IPC_PAYLOAD_BYTES];
@@ -113,7 +113,7 @@ static void ask_ping(struct input *in, struct careful_ipc *head)
 	head->args[2] = take16(in);
 }
 
-/* A signature that can be issued, except for the parts that the input bends. */
+/* Makes a valid signature question, except for the fields that the input corrupts. */
 static void ask_signature(struct input *in, struct careful_ipc *head,
 			  struct careful_signature *signature)
 {
@@ -180,7 +180,7 @@ static void send_packet_of(struct input *in, int fd)
 		memcpy(buf + sizeof(head), payload, got);
 	memcpy(buf, &head, sizeof(head));
 	iov.iov_len = sizeof(head) + got;
-	for (uint32_t n = how >> 6; n; n--) { /* bent */
+	for (uint32_t n = how >> 6; n; n--) { /* corrupts a byte */
 		uint32_t i = take8(in) % sizeof(head);
 
 		buf[i] ^= take8(in);
@@ -204,7 +204,7 @@ static void send_packet_of(struct input *in, int fd)
 	sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* Ends an operation as the engine would. */
+/* Ends an operation like the engine. */
 static void end_operation(struct fake_operation *op, uint8_t how)
 {
 	static unsigned char payload[FAKE_PAYLOAD];
@@ -309,7 +309,7 @@ static void set_up(void)
 	turn();
 }
 
-/* All clients go; what they began ends; then nothing of them may be left. */
+/* Disconnects all clients, ends their operations, and checks for leaks. */
 static void tear_down(void)
 {
 	for (int i = 0; i < CLIENTS; i++)

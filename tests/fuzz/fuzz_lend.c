@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Fuzzes the memory server over an instance without a network: requests of three hosts, sessions
- * that end, and regions that are in use. Each region lies in a piece that its peer may use so, what
- * is lent stays within its bounds, and nothing is left at the end.
+ * that end, and regions in use. Each region lies in a piece that its peer may access, the lent
+ * memory stays within its limits, and nothing is left at the end.
  *
- * The simulator does not have these requests: worker threads map the memory, and would make its
- * runs differ. Its liar would draw requests blindly; here coverage leads to the ones that matter,
- * and the state of the server is checked after each.
+ * The simulator lacks these requests, because worker threads map the memory and would make its runs
+ * differ. Here coverage guides the requests, and the server's state is checked after each.
  */
 #include <endian.h>
 #include <poll.h>
@@ -54,14 +53,14 @@ static void ask(struct careful *c, struct input *in)
 	uint8_t payload[512] = { 0 };
 	uint32_t bytes = put_ask(in, payload);
 
-	for (uint32_t n = how >> 6; n; n--) /* bent */
+	for (uint32_t n = how >> 6; n; n--) /* corrupts a byte */
 		payload[take8(in) % bytes] ^= take8(in);
 	if (how & 2)
 		bytes = take16(in) % (bytes + 1);
 	fake_request(c, how >> 2 & 3, handler, args, payload, bytes);
 }
 
-/* The piece that a region lies in must be open to its peer, for this access. */
+/* Checks that each region's piece is open to the region's peer, for this access. */
 static void check(const struct careful *c, const struct lend_server *server)
 {
 	uint64_t used = 0;
@@ -121,9 +120,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		ask(c, &in);
 		if (what & 1)
 			settle(c, server, false);
-		if ((what & 0xf0) == 0xf0) /* a peer goes */
+		if ((what & 0xf0) == 0xf0) /* a peer's session ends */
 			lend_watch(server, what >> 1 & 3, CAREFUL_PEER_FAILED);
-		if ((what & 0xf0) == 0xe0) /* and another host comes in its place */
+		if ((what & 0xf0) == 0xe0) /* and another host takes its slot */
 			c->peer_keys[what >> 1 & 3][0] = (what & 7) + 1;
 		c->busy = what >> 2 & 3;
 		c->reply_errno = -EAGAIN;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Fuzzes what reads TOML with libFuzzer, by way of atheris: `fuzz_toml.py [-OPTION…] FOLDER…`.
+"""Fuzzes the readers of TOML by atheris (libFuzzer): `fuzz_toml.py [-OPTION…] FOLDER…`.
 
-The options are libFuzzer's. Half of the inputs are mutated by lines and values, as
-toml_readers does, and the others by libFuzzer.
+The options are libFuzzer's. Half of the inputs are mutated by lines and values
+(toml_readers.mutate()), the others by libFuzzer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SEEDS = toml_readers.kept()
 
 
 def mutated(data: bytes, max_bytes: int, seed: int) -> bytes:
-    """The next input after data."""
+    """Returns the next input after `data`."""
     rng = random.Random(seed)
     if rng.random() < 0.5:
         return atheris.Mutate(data, max_bytes)

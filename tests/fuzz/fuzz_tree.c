@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Fuzzes a hostile server's listing, and its answers to the batches that a client makes of it. The
- * client runs them below a target. Nothing outside the target may be opened, changed or made, and
- * the parts of a listing must lie within it.
+ * Fuzzes a hostile server's listing, and its answers to the batches that a client makes from the
+ * listing. The client runs them below a target. Nothing outside the target may be opened, changed or
+ * created, and the parts of a listing must lie within it.
  */
 #include <endian.h>
 #include <fcntl.h>
@@ -21,7 +21,7 @@ enum {
 	RECORDS = 24,
 	ROOM = 1 << 16,
 	FILE_LIMIT = 1 << 20,
-	SIZES = 64, /* of requested files, bytes */
+	SIZES = 64, /* size of requested files, bytes */
 };
 
 static char base[] = "/tmp/fuzz_tree.XXXXXX";
@@ -64,7 +64,7 @@ static void remove_base(void)
 	nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Makes a target with files, and files next to it. */
+/* Makes a target with files, and other files next to the target. */
 static int begin(void)
 {
 	int fd;
@@ -113,7 +113,7 @@ static uint32_t name_of(struct input *in, char *to)
 	const uint8_t *p;
 
 	if (which < 0xe0) {
-		strcpy(to, names[which % NAMES]); /* NOLINT: shorter than what it goes into */
+		strcpy(to, names[which % NAMES]); /* NOLINT: shorter than its buffer */
 		return (uint32_t)strlen(to);
 	}
 	p = take_bytes(in, which & 0x1f, &bytes);
@@ -121,7 +121,7 @@ static uint32_t name_of(struct input *in, char *to)
 	return bytes;
 }
 
-static void bend(struct input *in, uint8_t *data, uint32_t bytes)
+static void corrupt(struct input *in, uint8_t *data, uint32_t bytes)
 {
 	for (uint32_t n = take8(in) & 3; n && bytes; n--) {
 		uint32_t where = take16(in) % bytes;
@@ -163,7 +163,7 @@ static uint32_t make_listing(struct input *in, uint8_t *to)
 		memset(to + used + bytes, 0, 8);
 		used += (bytes + 7) & ~7U;
 	}
-	bend(in, to, used);
+	corrupt(in, to, used);
 	return used;
 }
 
@@ -217,7 +217,7 @@ static uint32_t make_answer(struct input *in, const uint8_t *reads, uint64_t byt
 	for (uint32_t n = take8(in) & 3; n; n--)
 		used += add_item(in, to + used, NULL, 0);
 	if (take8(in) & 1)
-		bend(in, to, used);
+		corrupt(in, to, used);
 	return used;
 }
 

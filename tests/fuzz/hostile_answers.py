@@ -1,9 +1,9 @@
-"""The client's behaviour with a server's answers, whatever they are: lists, gets, puts, compares.
+"""Checks a client against any answers of a server: lists, gets, puts, compares.
 
-The server is tests/support/hostile.py's, without a socket; an input says what stands there, what
-the client does, and which of the answers are bent, and how. Whatever comes, a command ends with its
-result or with a CarefulError, within a bounded number of questions, and nothing is written outside
-its target. fuzz_client.py looks for inputs.
+The server is tests/support/hostile.py's, without a socket. An input chooses the server's entries,
+the client's command, and the corrupted answers. A command must end with its result or a
+CarefulError, within a bounded number of questions, and write nothing outside its target.
+fuzz_client.py looks for inputs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from fake_daemon import Answer
 from hostile import HostileDaemon, Told
 
 CORPUS = Path(__file__).parent / "corpus" / "client"
-#: Questions of one command; who answers each has no end in mind.
+#: Most questions of one command, because a hostile server may never end an exchange.
 QUESTIONS_MAX = 2000
 NAMES = (
     *(b"a", b"d", b"d/x", b"d/y", b"d/e", b"d/e/z", b"b", b".", b"..", b"/", b"a/", b""),
@@ -64,7 +64,7 @@ OPTIONS = (
 
 
 class Given:
-    """An input, read from front to back: zeros once it is used up."""
+    """An input, read from front to back; zeros follow."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
@@ -82,7 +82,7 @@ class Given:
 
 
 class Bend:
-    """One change of one answer."""
+    """A corruption of an answer."""
 
     def __init__(self, given: Given) -> None:
         self.kind, self.place = given.number(), given.number(2)
@@ -108,7 +108,7 @@ class Bend:
 
 
 class Server(HostileDaemon):
-    """The server, with an input's bends: by the number of a request, or of a GET."""
+    """The server; it corrupts the answers to requests and GETs whose numbers the input chooses."""
 
     def __init__(self, given: Given) -> None:
         super().__init__(Path("/none"), Path("/none"), serve=False)
@@ -171,7 +171,7 @@ class Server(HostileDaemon):
 
 
 class Carefuld:
-    """Our own carefuld, as AsyncClient shows it, which brings the server's answers."""
+    """The client's carefuld, like AsyncClient; it delivers the server's answers."""
 
     failed = False
 
@@ -258,7 +258,7 @@ def ls(long: bool, recursive: bool) -> Command:
 
 
 async def stored(remote: BlockClient, target: Path, options: Options) -> object:
-    """Ranges, as careful.files reads them."""
+    """Reads a range like careful.files."""
     handle, attr = await remote.open("a")
     data = await remote.read(handle, 0, min(attr.bytes, 100), "a")
     return data, await remote.close(handle, "a")
@@ -275,7 +275,7 @@ COMMANDS: tuple[Command, ...] = (
 
 
 def _check_text(text: str) -> None:
-    """One line, without what a terminal obeys."""
+    """Checks that the text is one line without control characters."""
     assert text
     assert not any(one < " " or "\x7f" <= one < "\xa0" for one in text), repr(text)
 
@@ -298,7 +298,7 @@ async def _run(data: bytes, target: Path) -> None:
 
 
 def check(data: bytes) -> None:
-    """Run one input; AssertionError, or what was raised that should not have been."""
+    """Runs one input. Raises AssertionError, or the command's unexpected exception."""
     careful.transfer.protocol.block._FULL_S = 0.0
     careful.transfer.protocol.batch.wait_s = lambda: 0.0
     careful.transfer.file.journal._BLOCKS_MAX = 1 << 10
@@ -316,12 +316,12 @@ def check(data: bytes) -> None:
 
 
 def kept() -> list[bytes]:
-    """The kept inputs."""
+    """Returns the kept inputs."""
     return [path.read_bytes() for path in sorted(CORPUS.iterdir())]
 
 
 def inputs(seed: int) -> Iterator[bytes]:
-    """Inputs without end: some random, some like a kept one."""
+    """Yields inputs without end: random ones, and mutated kept ones."""
     rng, old = random.Random(seed), kept()
     while True:
         data = bytearray(rng.choice(old) if old and rng.random() < 0.5 else rng.randbytes(80))

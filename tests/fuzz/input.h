@@ -53,7 +53,7 @@ static inline const uint8_t *take_bytes(struct input *in, size_t n, uint32_t *go
 	return p;
 }
 
-/* Returns the number of the next new descriptor: the same before and after if none is left open. */
+/* Returns the number of the next new descriptor: unchanged at the end if none is left open. */
 static inline int lowest_fd(void)
 {
 	int fd = dup(STDERR_FILENO);
@@ -62,7 +62,7 @@ static inline int lowest_fd(void)
 	return fd;
 }
 
-/* An invariant: its failure ends the run as a finding. */
+/* Checks an invariant; a failure ends the run as a finding. */
 #define MUST(condition)                                                                           \
 	do {                                                                                      \
 		if (!(condition)) {                                                               \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Messages of peers with keys. This file knows the hosts' private keys and the instance's keys of a
- * session, so the messages pass the proofs.
+ * Makes messages of peers with keys. It uses the hosts' private keys and the instance's session
+ * keys, so the messages are authentic.
  */
 #include <endian.h>
 #include <sodium.h>
@@ -166,10 +166,12 @@ struct careful_keyed node_key(struct node *node, uint32_t host, const struct car
 	if (ctrl->type == CAREFUL_HELLO) {
 		begin_keyed(node, host, true, ctrl, ctrl->token, &noise, &message);
 	} else {
-		begin_keyed(node, host, false, ctrl, node->asked.token, &noise, &message);
-		if (noise_read(&noise, node->asked.ephemeral) ||
-		    noise_open(&noise, node->asked.sealed, sizeof(node->asked.sealed), payload))
-			return message; /* the instance asked another host */
+		begin_keyed(node, host, false, ctrl, node->last_keyed_hello.token, &noise,
+			    &message);
+		if (noise_read(&noise, node->last_keyed_hello.ephemeral) ||
+		    noise_open(&noise, node->last_keyed_hello.sealed,
+			       sizeof(node->last_keyed_hello.sealed), payload))
+			return message; /* the instance's HELLO was for another host */
 	}
 	write_key(node, &noise, &message);
 	close_keyed(node, host, &noise, ctrl, &message);
@@ -198,15 +200,15 @@ bool node_seal(struct node *node, uint32_t slot, uint8_t *hdr, uint32_t bytes)
 	return true;
 }
 
-/* Checks the instance's messages: with keys all are proved, except a REFUSE for lack of a key. */
-void node_said(struct node *node, const void *message, uint32_t bytes)
+/* Checks that the instance's messages are proved, except a REFUSE for lack of a key. */
+void node_check_sent(struct node *node, const void *message, uint32_t bytes)
 {
 	const struct careful_ctrl *ctrl = message;
 
 	if (bytes == sizeof(struct careful_keyed)) {
 		MUST(ctrl->type == CAREFUL_HELLO || ctrl->type == CAREFUL_WELCOME);
 		if (ctrl->type == CAREFUL_HELLO)
-			memcpy(&node->asked, message, bytes);
+			memcpy(&node->last_keyed_hello, message, bytes);
 		return;
 	}
 	MUST(bytes == sizeof(struct careful_proved) || ctrl->type == CAREFUL_REFUSE);

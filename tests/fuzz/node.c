@@ -100,7 +100,7 @@ static void add_regions(struct node *node)
 		  .bytes = NODE_BYTES,
 		  .access = CAREFUL_REGION_READ | CAREFUL_REGION_WRITE,
 		  .peer = CAREFUL_ANY_PEER },
-		/* Larger than its file, so reads are short. */
+		/* larger than its file, so reads are short */
 		{ .span = { .fd = node->fd, .offset = NODE_BYTES },
 		  .bytes = 2 * NODE_BYTES,
 		  .access = CAREFUL_REGION_READ,
@@ -190,10 +190,10 @@ void node_time(struct node *node, uint32_t ms)
 
 void node_leave(struct node *node, uint32_t n)
 {
-	uint32_t rest = node->flying_count - node->left_count;
+	uint32_t rest = node->sending_count - node->sent_count;
 
 	if (!node->busy)
-		node->left_count += n < rest ? n : rest;
+		node->sent_count += n < rest ? n : rest;
 }
 
 /* The application's and the controller's actions. */
@@ -283,7 +283,7 @@ void node_device(struct node *node, struct input *in)
 	}
 }
 
-/* Releases everything that the device and the application hold. */
+/* Releases all buffers of the device and the application. */
 static void settle(struct node *node)
 {
 	struct input none = { 0 };

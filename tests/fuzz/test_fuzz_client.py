@@ -1,4 +1,4 @@
-"""The kept inputs of tests/fuzz for a client's answers, and a few others."""
+"""Runs the kept inputs of hostile_answers.py, and a few others."""
 
 from __future__ import annotations
 

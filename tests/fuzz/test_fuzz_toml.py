@@ -1,4 +1,4 @@
-"""The kept inputs of tests/fuzz for what reads TOML, and a few mutations of them."""
+"""Runs the kept inputs of toml_readers.py, and a few mutations of them."""
 
 from __future__ import annotations
 

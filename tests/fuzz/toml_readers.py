@@ -1,7 +1,7 @@
-"""Readers of TOML, given any bytes: the configuration, pipelines, and measurements (JSON).
+"""Checks the readers of TOML with any bytes: configuration, pipelines, and measurements (JSON).
 
-Whatever the text, it is either taken or refused by one line that names the file. Inputs are
-kept texts, and what mutation makes of them; fuzz_toml.py looks for more.
+A reader must accept a text, or refuse it with one line that names the file. Inputs are kept texts
+and their mutations; fuzz_toml.py looks for more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from careful.model.files import parse_source
 
 CORPUS = Path(__file__).parent / "corpus" / "toml"
 
-#: Values to put in place of others.
+#: Replacements for values.
 ODD = (
     *("0", "-1", "1e308", "1e999", "nan", "-inf", "0x7fffffffffffffff", "1_0", "9" * 5000),
     *('""', "'''\n'''", '"\\u0000"', '"\\ud800"', '"\\U0010ffff"', "true", "[]", "{}", "[[]]"),
@@ -32,7 +32,7 @@ ODD = (
 
 
 def check(data: bytes) -> None:
-    """Give data to each reader; raises AssertionError where one does neither."""
+    """Passes data to each reader. Raises AssertionError unless a reader accepts or refuses it."""
     text = data.decode(errors="replace")
     try:
         whole = config.parse(text, Path("careful.toml"))
@@ -56,7 +56,7 @@ def check(data: bytes) -> None:
 
 
 def kept() -> list[bytes]:
-    """The kept inputs, and the pipelines that come with the package."""
+    """Returns the kept inputs, and the pipelines of the package."""
     assert all(load_shipped(name).stages for name in shipped_names())
     folder = Path(config.__file__).parent.parent / "model" / "pipelines"
     return [path.read_bytes() for path in (*sorted(CORPUS.iterdir()), *sorted(folder.iterdir()))]
@@ -90,7 +90,7 @@ def mutate(data: bytes, others: list[bytes], rng: random.Random) -> bytes:
 
 
 def inputs(seed: int, seeds: list[bytes]):
-    """Mutations of the kept inputs, without end."""
+    """Yields mutations of the kept inputs without end."""
     rng = random.Random(seed)
     while True:
         data = rng.choice(seeds)

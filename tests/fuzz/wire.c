@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Makes a peer's frames and control messages, bent by the input. */
+/* Makes a peer's frames and control messages, corrupted by the input. */
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
@@ -94,7 +94,7 @@ void node_tell(struct node *node, uint32_t host, struct careful_ctrl *ctrl)
 	node_time(node, 1);
 }
 
-/* Lets a host with sealed frames show that it has the keys. */
+/* Proves that a host with sealed frames has the keys. */
 static void show_keys(struct node *node, uint32_t host, const struct link_peer *peer)
 {
 	struct careful_ctrl sync = {
@@ -114,7 +114,7 @@ bool node_ask(struct node *node, uint32_t host, struct careful_ctrl *hello)
 	struct link_peer *peer;
 
 	node_tell(node, host, hello);
-	hello->token = node->said[CAREFUL_CHALLENGE & 7].token;
+	hello->token = node->sent[CAREFUL_CHALLENGE & 7].token;
 	node_tell(node, host, hello);
 	node_time(node, 1);
 	peer = link_peer_find(&node->c->link, &address);
@@ -154,8 +154,8 @@ void node_welcome(struct node *node, struct careful_ctrl *answer)
 	node_tell(node, 0, answer);
 }
 
-/* Returns a control message that is right by the instance's state. */
-static struct careful_ctrl right_ctrl(struct node *node, uint32_t host, uint8_t type)
+/* Returns a control message that the instance accepts in its state. */
+static struct careful_ctrl valid_ctrl(struct node *node, uint32_t host, uint8_t type)
 {
 	const union address address = node_host(host);
 	const struct link_peer *peer = link_peer_find(&node->c->link, &address);
@@ -167,15 +167,15 @@ static struct careful_ctrl right_ctrl(struct node *node, uint32_t host, uint8_t 
 
 	switch (type) {
 	case CAREFUL_HELLO:
-		ctrl.nonce = node->said[CAREFUL_CHALLENGE & 7].nonce;
-		ctrl.token = node->said[CAREFUL_CHALLENGE & 7].token;
+		ctrl.nonce = node->sent[CAREFUL_CHALLENGE & 7].nonce;
+		ctrl.token = node->sent[CAREFUL_CHALLENGE & 7].token;
 		break;
 	case CAREFUL_CHALLENGE:
 		ctrl.token = htobe64(77);
 		/* fallthrough */
 	case CAREFUL_WELCOME:
 	case CAREFUL_REFUSE:
-		ctrl.nonce = node->said[CAREFUL_HELLO & 7].nonce;
+		ctrl.nonce = node->sent[CAREFUL_HELLO & 7].nonce;
 		break;
 	case CAREFUL_TRAIN_ASK:
 		ctrl.nonce = htobe64(1 + host);
@@ -184,7 +184,7 @@ static struct careful_ctrl right_ctrl(struct node *node, uint32_t host, uint8_t 
 		ctrl.nonce = node->train.nonce;
 		break;
 	default:
-		ctrl.nonce = node->said[CAREFUL_SYNC & 7].nonce;
+		ctrl.nonce = node->sent[CAREFUL_SYNC & 7].nonce;
 	}
 	describe(&ctrl, host);
 	describe_seal(node, &ctrl, host);
@@ -198,7 +198,7 @@ static struct careful_ctrl right_ctrl(struct node *node, uint32_t host, uint8_t 
 }
 
 /* Changes a few bytes. */
-static void bend(struct input *in, uint8_t *data, uint32_t bytes)
+static void corrupt(struct input *in, uint8_t *data, uint32_t bytes)
 {
 	for (uint32_t n = take8(in) & 3; n && bytes; n--) {
 		uint32_t at = take8(in) % bytes;
@@ -207,13 +207,14 @@ static void bend(struct input *in, uint8_t *data, uint32_t bytes)
 	}
 }
 
-/* Sends a message that is bent after its proof; its check is right. */
-static void bent(struct node *node, struct input *in, uint32_t host, struct careful_ctrl *ctrl)
+/* Delivers a message that is corrupted after its proof and before its check. */
+static void deliver_corrupted(struct node *node, struct input *in, uint32_t host,
+			      struct careful_ctrl *ctrl)
 {
 	union made made;
 	int32_t bytes = make(node, host, ctrl, &made);
 
-	bend(in, (uint8_t *)&made, (uint32_t)bytes);
+	corrupt(in, (uint8_t *)&made, (uint32_t)bytes);
 	made.ctrl.check = 0;
 	made.ctrl.check = bytes == sizeof(made.keyed) ?
 				  htobe32(careful_message_check(&made, sizeof(made.keyed))) :
@@ -230,21 +231,21 @@ void node_ctrl(struct node *node, struct input *in)
 
 	if (what & 0x80)
 		type = CAREFUL_TRAIN_ASK + (what & 7) % 3;
-	ctrl = right_ctrl(node, host, type);
+	ctrl = valid_ctrl(node, host, type);
 	if (what & 0x80 || host == 2)
 		ctrl.hold_ms = htobe32(take16(in));
 
 	if (what & 0x20)
 		ctrl.nonce = htobe64(take16(in));
 	if (what & 0x40)
-		bend(in, (uint8_t *)&ctrl, sizeof(ctrl));
+		corrupt(in, (uint8_t *)&ctrl, sizeof(ctrl));
 	if (node->c->link.keyed && what & 0x20)
-		bent(node, in, host, &ctrl);
+		deliver_corrupted(node, in, host, &ctrl);
 	else
 		node_hear(node, host, &ctrl);
 }
 
-/* Delivers ICMP port unreachable, which quotes the last message, a frame's cookie, or neither. */
+/* Delivers ICMP port unreachable; it quotes the last message, a frame's cookie, or neither. */
 static void node_refuse(struct node *node, struct input *in, uint8_t what)
 {
 	uint32_t at = (node->ctrl_first + node->ctrl_count) % NODE_CTRL;
@@ -263,7 +264,7 @@ static void node_refuse(struct node *node, struct input *in, uint8_t what)
 	else if (what & 0x10)
 		memcpy(quoted, &frame, sizeof(frame));
 	if (what & 0x40)
-		bend(in, quoted, sizeof(struct careful_ctrl));
+		corrupt(in, quoted, sizeof(struct careful_ctrl));
 }
 
 void node_raw_ctrl(struct node *node, struct input *in)
@@ -280,7 +281,7 @@ void node_raw_ctrl(struct node *node, struct input *in)
 	push_ctrl(node, what >> 5 & 3, p, (int32_t)bytes);
 }
 
-/* Returns how many bytes of the bulk message in this slot have come. */
+/* Returns the bytes of the slot's bulk message that have arrived. */
 static uint32_t received(struct node *node, uint32_t slot, uint32_t msg_id)
 {
 	const struct message_in *at =
@@ -289,8 +290,8 @@ static uint32_t received(struct node *node, uint32_t slot, uint32_t msg_id)
 	return at ? at->received : 0;
 }
 
-/* Returns its remaining bytes, at most `most`. */
-static uint32_t left(struct node *node, uint32_t slot, uint32_t msg_id, uint32_t most)
+/* Returns the bytes of the message that have not arrived, at most `most`. */
+static uint32_t missing_bytes(struct node *node, uint32_t slot, uint32_t msg_id, uint32_t most)
 {
 	const struct message_in *at =
 		node->c->messages.slots[slot * MESSAGE_SLOTS + msg_id % MESSAGE_SLOTS];
@@ -337,7 +338,7 @@ static uint32_t write_am(struct node *node, struct input *in, uint8_t *body, uin
 
 		*bulk_bytes = node->c->operations[token % node->c->limits.operations].bytes;
 	}
-	bend(in, (uint8_t *)&am, sizeof(am));
+	corrupt(in, (uint8_t *)&am, sizeof(am));
 	memcpy(body, &am, sizeof(am));
 	return sizeof(am);
 }
@@ -378,12 +379,12 @@ static uint32_t write_ll(struct input *in, uint8_t what, uint8_t *p, uint32_t bo
 	}
 	put16(p + at + 4, udp);
 	if (what & 8)
-		bend(in, p, at + 8);
+		corrupt(in, p, at + 8);
 	return at + 8;
 }
 
-/* Returns a header with right numbers for the peer's next frame. */
-static struct careful_hdr right_hdr(const struct node *node, uint32_t slot)
+/* Returns a header with valid numbers for the peer's next frame. */
+static struct careful_hdr valid_hdr(const struct node *node, uint32_t slot)
 {
 	const struct link_peer *peer = &node->c->link.peers[slot];
 
@@ -416,7 +417,7 @@ static uint32_t write_digest(struct node *node, uint32_t slot, uint32_t msg_id, 
 	return sizeof(digest);
 }
 
-/* Completes a frame, sealed if the peer's frames are. Returns its length. `bend` may change sealed
+/* Completes a frame, sealed if the peer's frames are. Returns its length. `corrupt` may change sealed
  * bytes. */
 static uint32_t close_frame(struct node *node, struct input *in, uint32_t slot, uint8_t *at,
 			    struct careful_hdr *hdr, uint32_t total)
@@ -434,19 +435,19 @@ static uint32_t close_frame(struct node *node, struct input *in, uint32_t slot, 
 	if (!node_seal(node, slot, at, total))
 		return total;
 	if (take8(in) % 8 == 7)
-		bend(in, at + sizeof(*hdr), total + end);
+		corrupt(in, at + sizeof(*hdr), total + end);
 	return total + end;
 }
 
 /*
  * Delivers a frame of a peer. The bits of the first byte: FIRST, LAST, BULK, DIGEST, ABORT, an
- * update, bent somewhere, another slot. Polls at once, or leaves the frame with the device.
+ * update, a corrupted byte, another slot. Polls at once, or leaves the frame with the device.
  */
 void node_frame(struct node *node, struct input *in)
 {
 	uint8_t what = take8(in), ll = take8(in);
 	uint32_t slot = what >> 7 & 1;
-	struct careful_hdr hdr = right_hdr(node, slot);
+	struct careful_hdr hdr = valid_hdr(node, slot);
 	uint8_t frame[LLHDR_MAX + 64 + LINK_HDR_BYTES + BODY_MAX], body[BODY_MAX];
 	uint32_t msg_id = take8(in), bytes = take16(in) % 900, at = 0, total;
 	uint32_t off = received(node, slot, msg_id);
@@ -454,7 +455,7 @@ void node_frame(struct node *node, struct input *in)
 
 	hdr.flags = what & 0x1f & ~CAREFUL_F_BCAST_EVENT;
 	if (hdr.flags & CAREFUL_F_LAST && !(hdr.flags & CAREFUL_F_FIRST)) /* of all flags */
-		bytes = left(node, slot, msg_id, bytes);
+		bytes = missing_bytes(node, slot, msg_id, bytes);
 	bulk_bytes = off + bytes + (ll & 0x10 ? take16(in) : 0);
 	if (what & 0x10)
 		hdr.flags |= CAREFUL_F_ABORT;
@@ -475,7 +476,7 @@ void node_frame(struct node *node, struct input *in)
 	hdr.frag_bytes = htobe16((uint16_t)bytes);
 	hdr.payload_crc = htobe32(link_crc32c(body, hdr.flags & CAREFUL_F_BULK ? at : total));
 	if (what & 0x40)
-		bend(in, (uint8_t *)&hdr, sizeof(hdr));
+		corrupt(in, (uint8_t *)&hdr, sizeof(hdr));
 	if (!(ll & 0x20))
 		hdr.check = htobe32(careful_hdr_check(&hdr));
 	start = write_ll(in, ll, frame, total + node->c->link.peers[slot].trailer);
@@ -489,7 +490,7 @@ void node_frame(struct node *node, struct input *in)
 
 /*
  * Delivers a store in two or three fragments, correct except for their digest bits. node_frame()
- * bends it.
+ * delivers corrupted ones.
  */
 void node_bulk(struct node *node, struct input *in)
 {
@@ -503,12 +504,12 @@ void node_bulk(struct node *node, struct input *in)
 		0,
 		2 * fill % 256,
 		CAREFUL_AM_STORE,
-		7, /* a handler of stores */
+		7, /* the handler of stores */
 		0,
 		0,
 		0,
 		0,
-		0, /* careful_am is not bent */
+		0, /* careful_am is not corrupted */
 	};
 	uint8_t middle[] = { CAREFUL_F_BULK, 0x10, msg_id, 0, fill / 2, 0, 0, 0 };
 	uint8_t last[] = { CAREFUL_F_BULK | CAREFUL_F_LAST, 0, msg_id, 3, 0x83, 0, 0, 0 };
@@ -537,7 +538,7 @@ void node_raw_frame(struct node *node, struct input *in)
 static void ping(struct node *node, struct input *in, uint8_t what, uint32_t slot)
 {
 	uint8_t frame[LLHDR_MAX + LINK_HDR_BYTES + 320] = { 0 };
-	struct careful_hdr hdr = right_hdr(node, slot);
+	struct careful_hdr hdr = valid_hdr(node, slot);
 	uint32_t bytes = what & 0x10 ? 200 : 0, start;
 
 	hdr.type = CAREFUL_PING;
@@ -548,7 +549,7 @@ static void ping(struct node *node, struct input *in, uint8_t what, uint32_t slo
 	node->probed[slot].probe = be32toh(hdr.msg_id);
 	node->probed[slot].at_ns = node->now_ns - take8(in);
 	if (what & 0x20)
-		bend(in, (uint8_t *)&hdr, sizeof(hdr));
+		corrupt(in, (uint8_t *)&hdr, sizeof(hdr));
 	hdr.check = htobe32(careful_hdr_check(&hdr));
 	if (what & 4) {
 		push_ctrl(node, slot, &hdr, sizeof(hdr));
@@ -580,7 +581,7 @@ static void ping_end(struct node *node, struct input *in, uint8_t what, uint32_t
 	if (node->c->link.keyed)
 		node_prove_answer(node, slot, &answer);
 	if (what & 0x20)
-		bend(in, (uint8_t *)&answer, sizeof(answer));
+		corrupt(in, (uint8_t *)&answer, sizeof(answer));
 	answer.check = 0;
 	answer.check = htobe32(careful_message_check(&answer, sizeof(answer)));
 	if (what & 4) {
@@ -588,7 +589,7 @@ static void ping_end(struct node *node, struct input *in, uint8_t what, uint32_t
 		return;
 	}
 	if (what & 0x20)
-		bend(in, (uint8_t *)&quoted, sizeof(quoted));
+		corrupt(in, (uint8_t *)&quoted, sizeof(quoted));
 	push_ctrl(node, host, NULL, -EHOSTUNREACH);
 	if (what & 0x10)
 		memcpy(node->ctrl[at].data, &quoted, sizeof(quoted));
@@ -604,7 +605,7 @@ static void on_ping(const struct careful_ping_result *result, void *user)
 	node->ended++;
 }
 
-/* Handles pings of both sides. The engine answers no more than came. */
+/* Runs pings of both sides; the engine sends at most one answer for each. */
 void node_ping(struct node *node, struct input *in)
 {
 	uint8_t what = take8(in), more = take8(in);

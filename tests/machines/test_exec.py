@@ -1,4 +1,4 @@
-"""Tests, without a machine, whose answer a command gets, and why a machine does not start."""
+"""Tests, without a machine: a command gets its own answer, and a failed start has a reason."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOKEN = b"0123456789abcdef"
 
 
 def test_begin__skips_answers_to_earlier_clients() -> None:
-    """The status of a command that timed out was once taken for the next command's."""
+    """Formerly the status of a command that timed out was taken for the next command's."""
     late = PIECE.pack(1, 4) + b"text" + PIECE.pack(0, 1) + b"0"
     stream = io.BytesIO(late + TOKEN[:5] + TOKEN + PIECE.pack(0, 1) + b"3")
     begin(stream, TOKEN)
@@ -55,9 +55,7 @@ def asked(*argv: str) -> dict[str, object]:
 def test_agent__learns_late_that_the_earlier_client_is_gone(
     port: tuple[Port, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The agent once ended the present user's command without an answer, so that user waited for
-    ever.
-    """
+    """Formerly the agent ended the present client's command without an answer."""
     monkeypatch.setattr(agent, "KNOWN_S", 600.0)
     one, theirs = port
     name = os.ttyname(theirs)
@@ -65,7 +63,7 @@ def test_agent__learns_late_that_the_earlier_client_is_gone(
         done = pool.submit(one._run, asked("sh", "-c", "sleep 0.5; echo said; exit 3"))
         with os.fdopen(theirs, "rb", buffering=0) as stream:
             begin(stream, TOKEN)
-        time.sleep(0.2)  # in which the agent sees that nobody is there
+        time.sleep(0.2)  # the agent sees that the client has gone
         with Path(name).open("rb", buffering=0) as stream:
             begin(stream, PIECE.pack(1, 5) + b"said\n" + PIECE.pack(0, 1) + b"3")
             done.result(30)
@@ -75,7 +73,7 @@ def test_agent__learns_late_that_the_earlier_client_is_gone(
 def test_agent__client_is_gone(
     port: tuple[Port, int], another: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If no other user has come, the command of a user who left is ended."""
+    """If a client goes, and no other one comes, its command is ended."""
     monkeypatch.setattr(agent, "KNOWN_S", 600.0 if another else 0.1)
     one, theirs = port
     name = os.ttyname(theirs)
@@ -91,7 +89,7 @@ def test_agent__client_is_gone(
 
 
 def test_last_words__say_why_the_kernel_gave_up(tmp_path: Path) -> None:
-    """A failed test once reported only the kernel's place in memory."""
+    """Formerly a failed test reported only the kernel's place in memory."""
     console = tmp_path / "console"
     console.write_text("")
     assert last_words(console) == "its console is silent"

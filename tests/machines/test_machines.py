@@ -20,7 +20,7 @@ def machines(request: pytest.FixtureRequest) -> Iterator[Machines]:
     kernel, nic, *more = request.param
     one = Machines(f"test{os.getpid()}", "--kernel", kernel, "--nic", nic, *more)
     try:
-        if nic.startswith("igb"):  # it has more queues, and no steering
+        if nic.startswith("igb"):  # the card has several queues and no steering
             for host in ("h1", "h2"):
                 one.run(host, "carefulctl", "doctor", "--fix", "--yes", "eth1")
         one.run("h2", "date", "-s", "+1 hour")

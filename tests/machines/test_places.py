@@ -1,4 +1,4 @@
-"""Emulated machines of a checkout in a folder that the machine's own file systems would hide."""
+"""Emulated machines of a checkout in a folder that the machine's own file systems hide."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_cut__fua_and_discard(logged: Callable[..., Log], cut: Callable[..., str
 
 
 def test_cut__some_and_torn(logged: Callable[..., Log], cut: Callable[..., str]) -> None:
-    """Every subset of the writes occurs, also later writes without earlier ones."""
+    """Every subset of the writes occurs, even later writes without earlier ones."""
     log = logged((0, 0, of("aa")), (1, 0, of("b")))
     some = {cut(log, 2, "some", random.Random(k))[:3] for k in range(24)}
     assert some == {"eee", "aae", "ebe", "abe"}
@@ -108,7 +108,7 @@ def test_cut__some_and_torn(logged: Callable[..., Log], cut: Callable[..., str])
 
 
 def test_cut__later_and_later(logged: Callable[..., Log], tmp_path: Path) -> None:
-    """One disk for all instants gives the same as one for each."""
+    """A disk cut at one instant after another has the same contents as a new disk for each."""
     rng = random.Random(7)
     entries = [
         (0, FLUSH, b"") if rng.random() < 0.3 else (rng.randrange(15), 0, of(rng.choice("abcdef")))
@@ -124,7 +124,7 @@ def test_cut__later_and_later(logged: Callable[..., Log], tmp_path: Path) -> Non
         assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
-def test_entry__is_as_the_kernel_has_it() -> None:
+def test_entry__has_the_kernels_layout() -> None:
     """Checks the sizes of struct log_write_super and log_write_entry, packed and little-endian."""
     assert (SUPER.size, ENTRY.size) == (28, 32)
     assert SUPER.pack(MAGIC, 1, 2, 512)[:8] == struct.pack("<Q", 0x6A736677736872)

@@ -26,7 +26,7 @@ def machines() -> Iterator[Machines]:
 
 
 def held_back(machines: Machines, host: str) -> int:
-    """Returns how often QEMU heard of new buffers after a frame had found none."""
+    """Returns how often a frame found no buffer, and the driver then notified QEMU of new ones."""
     (count,) = re.findall(r" rx_kicks: (\d+)\n", machines.run(host, "ethtool", "-S", "eth1"))
     return int(count)
 
@@ -49,7 +49,7 @@ def test_files__zero_copy_and_each_frame_finds_a_buffer(machines: Machines) -> N
     assert len({machines.run(host, "sh", "-c", f"md5sum <{path}") for host, path in paths}) == 1
     assert [held_back(machines, host) for host in HOSTS] == before
 
-    ends: list[dict[str, Any]] = []  # of the last look: `status` takes 12 s of an emulated CPU
+    ends: list[dict[str, Any]] = []  # last status; `status` takes 12 s on an emulated CPU
 
     def moved() -> list[list[int]]:
         """Returns sent and received frames of h1, and received and sent ones of h2."""

@@ -1,4 +1,4 @@
-"""Random trees of any form that a file system can hold, drawn by hypothesis."""
+"""Random file trees, drawn by hypothesis."""
 
 from __future__ import annotations
 

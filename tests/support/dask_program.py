@@ -101,7 +101,7 @@ def job(scheduler: str, workers: int) -> None:
 
 
 async def vanished() -> None:
-    """Kills the other end's program while we read."""
+    """Checks a read while the other end's program is killed."""
     got: asyncio.Queue[Comm] = asyncio.Queue()
     async with listen(f"{ADDRESS}:3300", got.put):
         print("ready", flush=True)

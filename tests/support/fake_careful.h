@@ -67,21 +67,21 @@ struct careful {
 	struct fake_operation operations[512];
 	uint32_t unanswered; /* one-way requests */
 	uint32_t polls;
-	int begin_errno; /* of the next operation */
+	int begin_errno; /* status of the next operation */
 	uint32_t measured[FAKE_PEERS]; /* measurements of each peer's burst */
 	struct {
 		struct careful_ping_ask ask;
 		uint32_t peer;
-		careful_ping_fn *done; /* NULL: none is under way */
+		careful_ping_fn *done; /* NULL: no ping is under way */
 		void *user;
 	} ping;
-	bool answering; /* careful_poll() answers all pings ... */
-	int poll_status; /* ... with this status */
+	bool answering; /* true: careful_poll() answers all pings, */
+	int poll_status; /* with this status */
 	uint32_t peers_state[FAKE_PEERS];
 	uint8_t peer_keys[FAKE_PEERS][CAREFUL_SECRET_BYTES]; /* first byte 0: none */
 	bool one_host; /* all peers are sessions of one host */
 	int payload_bytes; /* most bytes of a request's payload */
-	uint32_t among; /* of the last request for a peer */
+	uint32_t among; /* argument of the last request for a peer */
 	uint32_t moved[2]; /* the queue and port of its CHALLENGE */
 	struct careful_peer_info peers[FAKE_PEERS];
 	int peer_errno;

@@ -1,7 +1,7 @@
 """A stand-in for carefuld and a peer: ipc.h's socket over a directory of this machine.
 
-Implements the block service of block.h in one thread, with faults on request. It is a second
-reading of the headers: if it and carefuld differ, one of them is wrong.
+Implements the block service of block.h in one thread, with faults on request. It is independent of
+carefuld: if the two differ, one of them is wrong.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class Handle:
     fd: int
     path: Path | None = None  # of a file being created: its final name
     temporary: Path | None = None
-    nbytes: int = 0  # what COMMIT leaves of it
+    nbytes: int = 0  # attributes after COMMIT
     keep: bool = False  # a partial file
-    base: int = -1  # of a scratch: its directory
-    client: object = None  # whose it is
+    base: int = -1  # directory of a batch's memory
+    client: object = None  # the client that opened it
 
 
 @dataclass
@@ -93,8 +93,8 @@ class FakeDaemon:
         self.connected: list[bytes] = []
         self.connect_status = 0
         self._next = 1
-        self._client: object = None  # who asks
-        if not serve:  # its owner asks itself
+        self._client: object = None  # the client that asks
+        if not serve:  # the owner's own question
             return
         self._stop_read, self._stop_write = os.pipe()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -188,7 +188,7 @@ class FakeDaemon:
             question.payload_bytes = len(answer.payload)
             answers.append(bytes(ffi.buffer(question)) + answer.payload)
         client.setblocking(True)
-        for packet in reversed(answers):  # they come in any order
+        for packet in reversed(answers):  # packets arrive in any order
             try:
                 client.sendall(packet)
             except OSError:
@@ -441,7 +441,7 @@ class FakeDaemon:
         handle = self.handles.pop(args[0], None)
         if handle is None:
             return Answer(-errno.EBADF)
-        if handle.path is None:  # in place
+        if handle.path is None:  # a write in place: no new name
             found = os.fstat(handle.fd)
             os.close(handle.fd)
             return Answer(payload=attr_bytes(found))

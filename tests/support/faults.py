@@ -1,10 +1,10 @@
-"""Breaks real carefulds at random instants, and checks that all is well afterwards.
+"""Injects faults into real carefulds at random instants, and checks that they recover.
 
-In a round two transfers begin, one of them between hosts that the fault does not touch. When a
-random share of the other's bytes has moved, something breaks. Both commands must end in bounded
-time: the undisturbed one successfully, the other successfully or with one error line. The next
-transfers must succeed. `python tests/support/faults.py --rounds 200` runs many and writes what
-happened; test_faults.py runs each fault once.
+In a round two transfers begin; one of them is between hosts that the fault does not touch. The
+fault strikes when a random share of the other transfer's bytes has moved. Both commands must end in
+bounded time: the undisturbed one successfully, the other successfully or with one error line. The
+next transfers must succeed. `python tests/support/faults.py --rounds 200` runs many rounds and
+writes a report; test_faults.py runs each fault once.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from breaks import FAULTS, Fault, old_address
-from ground import EXPORTED, FILE_BYTES, Ground
+from fault_kinds import FAULTS, Fault, restore_address
+from fault_rig import EXPORTED, FILE_BYTES, FaultRig
 from hosts import Host, finish, wait_for
 from lab import Lab, commit
 
@@ -38,91 +38,93 @@ SHARE_MAX = 0.7
 
 
 NOTHING_LOST = {"lost_frames": "0", "new_epochs_count": "0"}
-#: Lines of a kind that carefuld logs at once, before one a minute (log.h).
+#: carefuld logs this many lines of a kind at once, then one a minute (log.h).
 LOG_BURST = 20
-#: How often a round is repeated that came too late.
+#: Most attempts at a round whose transfer ends before the fault.
 TRIES = 10
 
 
-class Missed(Exception):  # noqa: N818
+class TooLate(Exception):  # noqa: N818
     """A transfer ended before the fault could strike, so nothing was tested."""
 
 
-class Met(NamedTuple):
-    """A transfer that met a fault: its hosts, its victim, its result and its end."""
+class FaultedTransfer(NamedTuple):
+    """A transfer during which a fault struck."""
 
     asker: Host
     server: Host
     victim: Host
-    how: str
-    end_s: float  # after the fault began
+    outcome: str
+    end_s: float  # from the fault to the transfer's end
 
 
-def meet(ground: Ground, fault: Fault, rng: random.Random) -> Met:
-    """A transfer that meets the fault, and one next to it."""
-    first, second, bystander = ground.hosts
+def transfer_with_fault(rig: FaultRig, fault: Fault, rng: random.Random) -> FaultedTransfer:
+    """Runs a transfer that the fault hits, and an undisturbed transfer at the same time."""
+    first, second, bystander = rig.hosts
     asker, server = rng.sample((first, second), 2)
     get = rng.random() < 0.5
     source, target = (server, asker) if get else (asker, server)
     ends = {"source": source, "target": target}
     victim = ends.get(fault.victim) or rng.choice((first, second))
     other = second if victim is first else first
-    ground.clear()
-    # A session with a host that was restarted would begin again in the middle.
+    rig.clear()
+    # Renews the session now if the host was restarted, not during the transfer.
     bystander.ctl("ls", f"{other.name}:")
-    with fault.place(ground, victim) if fault.place else contextlib.nullcontext():
+    with fault.prepare(rig, victim) if fault.prepare else contextlib.nullcontext():
         copy = (target.own if get else target.export) / fault.target
-        seen = ground.apart.seen(copy)
-        told: list[str | Path] = ["get", f"{server.name}:{fault.source}", copy]
+        seen = rig.namespace.seen(copy)
+        words: list[str | Path] = ["get", f"{server.name}:{fault.source}", copy]
         if not get:
-            told = ["put", asker.export / fault.source, f"{server.name}:{fault.target}"]
-        here = bystander.own / "copy"
+            words = ["put", asker.export / fault.source, f"{server.name}:{fault.target}"]
+        copied = bystander.own / "copy"
         with (
-            ground.slowly(),
-            moving(bystander, 4, "get", f"{other.name}:{EXPORTED}", here, "--json") as beside,
-            moving(asker, 2, *told, *fault.options) as met,
+            rig.small_fragments(),
+            moving(
+                bystander, 4, "get", f"{other.name}:{EXPORTED}", copied, "--json"
+            ) as undisturbed,
+            moving(asker, 2, *words, *fault.options) as faulted,
         ):
-            reached(beside, 0)
-            reached(met, rng.uniform(0, SHARE_MAX))
-            if met.poll() is not None or beside.poll() is not None:
-                for one in (met, beside):
+            reached(undisturbed, 0)
+            reached(faulted, rng.uniform(0, SHARE_MAX))
+            if faulted.poll() is not None or undisturbed.poll() is not None:
+                for one in (faulted, undisturbed):
                     status, _, errors = finish(one, BOUND_S)
                     assert status == 0, errors
-                raise Missed
+                raise TooLate
             struck = time.monotonic()
-            fault.hit(ground, victim, rng)
-            late = fault.ends and met.poll() == 0
-            status, _, errors = finish(met, BOUND_S)
+            fault.inject(rig, victim, rng)
+            late = fault.ends and faulted.poll() == 0
+            status, _, errors = finish(faulted, BOUND_S)
             end_s = time.monotonic() - struck
-            beside_status, said, line = finish(beside, BOUND_S)
+            bystander_status, report, line = finish(undisturbed, BOUND_S)
             if late:  # the transfer ended before the fault
-                raise Missed
+                raise TooLate
         assert "Traceback" not in errors, errors
         assert status == 0 or (status in (1, 3) and errors.count("\n") == 1), errors
-        assert status != 0 or not fault.ends, "it cannot be done"
+        assert status != 0 or not fault.ends, "the transfer succeeded in spite of the fault"
         if status:
-            assert fault.said, errors
-            assert re.search(fault.said, errors), errors
+            assert fault.error, errors
+            assert re.search(fault.error, errors), errors
             # If only the answer was lost, the target is whole.
-            there = seen.exists()
-            assert not there or seen.read_bytes() == ground.held[source.name], (
-                "a target that is not whole"
+            is_whole = seen.exists()
+            assert not is_whole or seen.read_bytes() == rig.contents[source.name], (
+                "the target is not whole"
             )
         elif not fault.changes_source:
-            assert seen.read_bytes() == ground.held[source.name], "wrong bytes"
-    assert beside_status == 0, f"the pair beside it: {line}"
-    assert here.read_bytes() == ground.held[other.name], "the pair beside it: wrong bytes"
-    counted = dict(re.findall(r'"(lost_frames|new_epochs_count)": (\d+)', said))
-    assert fault.everywhere or counted == NOTHING_LOST, f"the pair beside it: {counted}"
-    ended = reason(errors) + ", but all was there" * there if status else "done"
-    return Met(asker, server, victim, ended, end_s)
+            assert seen.read_bytes() == rig.contents[source.name], "wrong bytes"
+    assert bystander_status == 0, f"the undisturbed pair: {line}"
+    assert copied.read_bytes() == rig.contents[other.name], "the undisturbed pair: wrong bytes"
+    counted = dict(re.findall(r'"(lost_frames|new_epochs_count)": (\d+)', report))
+    assert fault.hits_bystander or counted == NOTHING_LOST, f"the undisturbed pair: {counted}"
+    outcome = reason(errors) + ", but the target is whole" * is_whole if status else "done"
+    return FaultedTransfer(asker, server, victim, outcome, end_s)
 
 
 @contextlib.contextmanager
-def moving(host: Host, seconds: int, *told: str | Path) -> Iterator[subprocess.Popen[str]]:
+def moving(host: Host, seconds: int, *words: str | Path) -> Iterator[subprocess.Popen[str]]:
     """Starts a slow transfer that reports progress and ends with the block."""
     paced = ("--block-bytes", "64KiB", "--rate-limit", f"{FILE_BYTES // seconds // 1024}KiB")
-    process = host.start(*told, *paced, "-q", "--progress-fd", "1")
+    process = host.start(*words, *paced, "-q", "--progress-fd", "1")
     try:
         yield process
     finally:
@@ -153,18 +155,18 @@ def reason(errors: str) -> str:
     return "failed: " + re.sub(r"\b(h[123]:|\d+|t\d+-\d+-)", "", text)[:90].strip(" :")
 
 
-def check_next(ground: Ground, asker: Host, server: Host) -> float:
+def check_next(rig: FaultRig, asker: Host, server: Host) -> float:
     """Checks the next transfers, both ways. Returns the longer time, seconds."""
     for host in (asker, server):
-        ground.make_sure(host)
+        rig.ensure_up(host)
     back = asker.own / "next"
     began = time.monotonic()
     asker.ctl("get", "-f", f"{server.name}:{EXPORTED}", back)
     turned = time.monotonic()
-    assert back.read_bytes() == ground.held[server.name], "the next get"
+    assert back.read_bytes() == rig.contents[server.name], "the next get"
     asker.ctl("put", "-f", back, f"{server.name}:next")
     ended = time.monotonic()
-    assert (server.export / "next").read_bytes() == ground.held[server.name], "the next put"
+    assert (server.export / "next").read_bytes() == rig.contents[server.name], "the next put"
     return max(turned - began, ended - turned)
 
 
@@ -177,7 +179,7 @@ def since_start(host: Host) -> int:
 def check_logs(fault: Fault, before: dict[Host, str]) -> None:
     """Checks that one of the two carefulds has logged the fault's pattern.
 
-    Not for carefulds that have logged so much that they leave lines out.
+    Skips the check if a carefuld has logged so much that it may omit lines.
     """
     if not fault.logged or any(since_start(host) >= LOG_BURST for host in before):
         return
@@ -186,71 +188,71 @@ def check_logs(fault: Fault, before: dict[Host, str]) -> None:
         new = (host.log.removeprefix(old) for host, old in before.items())
         return any(re.search(fault.logged, text) for text in new)
 
-    wait_for(logged, f"word of it in a log ({fault.logged})", 10)
+    wait_for(logged, f"log line matching {fault.logged!r}", 10)
 
 
-def play(ground: Ground, name: str, rng: random.Random) -> tuple[str, float, float]:
-    """Plays a round. Returns how and when the transfer ended, and check_next()'s time.
+def play(rig: FaultRig, name: str, rng: random.Random) -> tuple[str, float, float]:
+    """Plays a round. Returns the transfer's outcome and end, and check_next()'s time, seconds.
 
     Raises:
         AssertionError: a promise was broken.
     """
     fault = FAULTS[name]
-    before, logs = ground.opened(), {host: host.log for host in ground.hosts[:2]}
+    before, logs = rig.opened(), {host: host.log for host in rig.hosts[:2]}
     try:
         for _ in range(TRIES):
-            with contextlib.suppress(Missed):
-                met = meet(ground, fault, rng)
+            with contextlib.suppress(TooLate):
+                faulted = transfer_with_fault(rig, fault, rng)
                 break
         else:
-            raise AssertionError("over before the fault, each time")
-        if fault.after is not None:
-            fault.after(ground, met.victim)
-        next_s = check_next(ground, met.asker, met.server)
+            raise AssertionError(f"{TRIES} transfers ended before the fault")
+        if fault.check is not None:
+            fault.check(rig, faulted.victim)
+        next_s = check_next(rig, faulted.asker, faulted.server)
         check_logs(fault, logs)
-        ground.check_round(before, fault.descriptors)
+        rig.check_round(before, fault.descriptors)
     except BaseException:
-        for host in ground.hosts[:2]:
-            old_address(host)
+        for host in rig.hosts[:2]:
+            restore_address(host)
         raise
     finally:
-        ground.set_right()
-    return met.how, met.end_s, next_s
+        rig.restore_all()
+    return faulted.outcome, faulted.end_s, next_s
 
 
 def run(names: list[str], rounds: int, rng: random.Random, keep: Keep) -> list[str]:
-    """Plays faults in turn. Returns what is left of the carefulds.
+    """Plays faults in turn. Returns the leftovers of the carefulds.
 
     Args:
         names: of FAULTS.
         rounds: in total.
         rng: draws everything.
-        keep: called with the result of each round.
+        keep: receives the result of each round.
     """
     lab = Lab(hosts=3)
     with tempfile.TemporaryDirectory() as folder:
         try:
-            ground = Ground(lab, Path(folder))
+            rig = FaultRig(lab, Path(folder))
             for k in range(rounds):
                 name = names[k % len(names)]
                 try:
-                    keep(name, *play(ground, name, rng))
+                    keep(name, *play(rig, name, rng))
                 except (AssertionError, subprocess.SubprocessError) as error:
                     print(f"round {k}, {name}: {error}", file=sys.stderr, flush=True)
                     keep(name, f"BROKEN: {error}", 0, 0)
-            return ground.close()
+            return rig.close()
         finally:
             lab.down()
 
 
 def main() -> int:
-    """Many rounds; the report."""
+    """Plays many rounds and writes the report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=200, help="all faults together")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--faults", nargs="+", choices=FAULTS, default=list(FAULTS))
     parser.add_argument(
-        "--report", type=Path, help="JSON, by commit; what is there already is added to"
+        "--report", type=Path, help="JSON file, by commit; new rounds are added to it"
     )
     options = parser.parse_args()
     os.environ["CAREFUL_OUTLAST"] = "0s"  # the result is checked later
@@ -258,22 +260,22 @@ def main() -> int:
     if options.report and options.report.exists():
         report = json.loads(options.report.read_text())
         if report["schema"] != 3:
-            parser.error(f"{options.report} is of an earlier kind: its commits are mixed")
+            parser.error(f"{options.report} has an older schema that mixes commits")
     found = report["commits"].setdefault(commit(), {"runs": [], "faults": {}})
     this: dict[str, Any] = {"seed": options.seed, "rounds": 0}
     found["runs"].append(this)
     seen: Counter[str] = Counter()
 
-    def keep(name: str, how: str, end_s: float, next_s: float) -> None:
+    def keep(name: str, outcome: str, end_s: float, next_s: float) -> None:
         new = {"rounds": 0, "end_s_max": 0, "next_s_max": 0, "ended": {}}
         one = found["faults"].setdefault(name, new)
-        how = how.splitlines()[0]
+        outcome = outcome.splitlines()[0]
         one["rounds"] += 1
         for key, value in (("end_s_max", end_s), ("next_s_max", next_s)):
             one[key] = max(one[key], round(value, 1))
-        one["ended"][how] = one["ended"].get(how, 0) + 1
+        one["ended"][outcome] = one["ended"].get(outcome, 0) + 1
         this["rounds"] += 1
-        seen[f"{name:20}  {how}"] += 1
+        seen[f"{name:20}  {outcome}"] += 1
 
     this["left"] = run(options.faults, options.rounds, random.Random(options.seed), keep)
     if options.report:

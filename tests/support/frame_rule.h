@@ -11,7 +11,7 @@
 
 #include "frame.h"
 
-/* The fate of a frame by its header. */
+/* The result of a frame, by its header. */
 enum rule {
 	RULE_IN, /* takes a receive buffer */
 	RULE_PING, /* ends at XDP, and passes */

@@ -25,7 +25,7 @@ RUN = Path("/run/careful")
 MIB = 1 << 20
 #: Options of get and put that make a transfer last some seconds on any machine.
 SLOWLY = ("--block-bytes", "64KiB", "--rate-limit", "32MiB")
-#: Options of a transfer that a test breaks off: it ends by itself after minutes.
+#: Options of a transfer that a test interrupts; without that it ends after minutes.
 CRAWLING = ("--block-bytes", "64KiB", "--rate-limit", "1MiB")
 #: Counters that must be 0 if nothing was lost.
 LOSSES = (
@@ -162,7 +162,9 @@ Hosts = Callable[..., list[Host]]
 
 @pytest.fixture
 def hosts(make_lab: MakeLab, tmp_path: Path) -> Iterator[Hosts]:
-    """Make hosts in a lab of their own, by make_lab()'s options; none of them is up."""
+    """Returns a function that makes hosts in their own lab by make_lab()'s options; careful is
+    down.
+    """
     made: list[Host] = []
 
     def make(**options: Any) -> list[Host]:
@@ -177,7 +179,7 @@ def hosts(make_lab: MakeLab, tmp_path: Path) -> Iterator[Hosts]:
 
 @contextlib.contextmanager
 def hosts_up(folder: Path, **options: Any) -> Iterator[list[Host]]:
-    """Two hosts, both up, in a lab of their own with Lab()'s options, as long as the block."""
+    """Yields two hosts that are up, in their own lab made with Lab()'s options."""
     lab = Lab(**options)
     try:
         made = [Host(lab, name, folder) for name in lab.hosts]
@@ -202,11 +204,11 @@ def _two(lab: Lab, folder: Path) -> Iterator[tuple[Host, Host]]:
 
 @pytest.fixture
 def pair(lab: Lab, tmp_path: Path) -> Iterator[tuple[Host, Host]]:
-    """h1, which asks, and h2, which serves, up for one test."""
+    """Yields h1, the client, and h2, the server, up for one test."""
     yield from _two(lab, tmp_path)
 
 
 @pytest.fixture(scope="module")
 def shared_pair(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Host, Host]]:
-    """Likewise, for tests that leave them as they were."""
+    """Yields the same pair for all tests of a module, which must not change it."""
     yield from _two(lab, tmp_path_factory.mktemp("pair"))

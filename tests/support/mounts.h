@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Mounts that nobody else sees. */
+/* Mounts for this process only. */
 #ifndef CAREFUL_TESTS_MOUNTS_H
 #define CAREFUL_TESTS_MOUNTS_H
 

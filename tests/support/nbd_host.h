@@ -34,7 +34,7 @@ enum {
 struct host_handle {
 	uint64_t inode;
 	bool is_open, is_committed;
-	int status; /* of its COMMIT; a repeated one gets the same */
+	int status; /* status of its COMMIT, also of a repeated one */
 };
 
 /* The test owns this between two calls of file.h, the thread during a call.

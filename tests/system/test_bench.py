@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from careful.bench.experiments import PROTOCOLS, TABLES, Cell
-from careful.bench.ground import OwnHosts
+from careful.bench.namespaces import NamespaceHosts
 from careful.bench.nodes import Nodes
 from careful.bench.rounds import Plan
 from careful.errors import CarefulError
@@ -118,7 +118,7 @@ def test_jacobi__its_plate_is_that_of_the_example(lab_possible: None) -> None:
     """Each node compares its rows with one node's result; here all rows are compared with
     jacobi.py's.
     """
-    with OwnHosts(3, 9000) as ground, Nodes(ground.hosts, "careful", "block", 64) as nodes:
+    with NamespaceHosts(3, 9000) as made, Nodes(made.hosts, "careful", "block", 64) as nodes:
         for size in (8, 33):
             answers = nodes.run(Cell("jacobi", 3, size, False, 40), 60)
             points = jacobi.serial(size, 40)[1:-1, 1:-1]

@@ -12,11 +12,11 @@ from lab import Lab
 
 
 @pytest.fixture(scope="module")
-def ground(lab_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[faults.Ground]:
+def rig(lab_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[faults.FaultRig]:
     """Yields three hosts that are up."""
     lab = Lab(hosts=3)
     try:
-        one = faults.Ground(lab, tmp_path_factory.mktemp("faults"))
+        one = faults.FaultRig(lab, tmp_path_factory.mktemp("faults"))
         yield one
         assert one.close() == [], "left behind"
     finally:
@@ -28,7 +28,7 @@ SEED = int(os.environ.get("CAREFUL_SEED", "1"))
 
 
 @pytest.mark.parametrize("name", [name for name, one in faults.FAULTS.items() if not one.is_long])
-def test_fault__all_is_well_afterwards(ground: faults.Ground, name: str) -> None:
+def test_fault__all_is_well_afterwards(rig: faults.FaultRig, name: str) -> None:
     print(f"CAREFUL_SEED={SEED}")  # shown where the test fails
-    how, *_ = faults.play(ground, name, random.Random(f"{SEED} {name}"))
+    how, *_ = faults.play(rig, name, random.Random(f"{SEED} {name}"))
     assert how.startswith(("done", "failed: "))

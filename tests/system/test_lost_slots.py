@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from functools import partial
 
-from breaks import old_address, take_other_address
+from fault_kinds import restore_address, use_other_address
+from fault_rig import EXPORTED, FILE_BYTES
 from faults import moving, reached
-from ground import EXPORTED, FILE_BYTES
 from hosts import Host, Hosts, finish, make_file, wait_for
 
 
@@ -29,17 +29,17 @@ def test_address_then_mtu__transfer_goes_on(hosts: Hosts) -> None:
     # The peer releases a put's file when its session was silent for this long.
     server.up("--stall", "1s")
     asker.up()
-    for told in (
+    for words in (
         ("get", f"{server.name}:{EXPORTED}", asker.own / "copy"),
         ("put", asker.export / EXPORTED, f"{server.name}:copy"),
     ):
         asker.down()
-        take_other_address(asker)
+        use_other_address(asker)
         asker.up()
         asker.ctl("get", "-f", f"{server.name}:{EXPORTED}", asker.own / "first")
-        old_address(asker)
+        restore_address(asker)
         before = in_use(server)
-        with moving(asker, 2, *told) as job:
+        with moving(asker, 2, *words) as job:
             reached(job, 0.1)
             for mtu in ("3000", "3826"):
                 asker.lab.run(asker.name, "ip", "link", "set", "eth1", "mtu", mtu)

@@ -1,4 +1,4 @@
-"""Runs `tune auto` on a path of the lab under live messages until it has decided.
+"""Runs `tune auto` on a lab's path under live messages until it has decided.
 
 Then compares its result with other settings, for `tools/bench/run regret --auto`. h1 reads messages
 from a file of h2, whose carefuld is tuned.

@@ -94,7 +94,6 @@ def ctl(host: str, *words: object) -> dict[str, Any]:
 
 
 def status(host: str) -> dict[str, Any]:
-    """Returns the status of a host's carefuld."""
     (found,) = ctl(host, "status", "eth1")["instances"]
     return dict(found)
 
@@ -290,7 +289,7 @@ def spread(values: Iterable[float]) -> str:
 def within(
     what: str, runs: Sized, errors: list[float], most: float, held: int | None = None
 ) -> bool:
-    """Prints the runs' errors; reports whether nine of ten were within a bound.
+    """Prints the runs' errors; reports whether nine of ten are within a bound.
 
     A run without a figure counts as not within.
 

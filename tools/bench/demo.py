@@ -47,7 +47,6 @@ COUNTS = ("frames", "lost")
 
 
 def say(text: str) -> None:
-    """Prints a step on standard error."""
     print(f"demo: {text}", file=sys.stderr, flush=True)
 
 
@@ -138,7 +137,7 @@ def copy(source: Path, target: Path) -> dict[str, Any]:
 
 
 def compare(a: Path, *others: Path) -> None:
-    """Raises unless all are equal."""
+    """Raises BenchError unless all digests are equal."""
     want = digest(a)
     for other in others:
         if digest(other) != want:

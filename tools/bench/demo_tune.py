@@ -53,7 +53,6 @@ with careful.files.connect("10.77.0.1") as host:
 
 
 def decisions() -> list[dict[str, Any]]:
-    """Returns tune auto's decisions so far."""
     return list(known("h1").get("decisions", []))
 
 
@@ -121,7 +120,6 @@ def play(plot: Path, reads: Path) -> None:
 
 
 def show(plot: Path) -> None:
-    """Makes the lab, plays, and removes the lab."""
     figure.check_path(plot)
     stages = (PIPELINES / "gam.toml").read_text().split("[[stage]]")
     stages[3] = stages[3].rstrip() + CHANGE

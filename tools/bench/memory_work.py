@@ -24,7 +24,6 @@ clock = time.perf_counter
 
 
 def took(call: Callable[..., object], *args: object) -> float:
-    """Returns how long a call takes, seconds."""
     began = clock()
     call(*args)
     return clock() - began
@@ -77,7 +76,6 @@ def faults(where: str, name: str, nbytes: str) -> dict[str, float]:
 
 
 def touch(where: str, name: str, nbytes: str) -> dict[str, float]:
-    """Touches each page in sequence."""
     memory = memoryview(mapped(where, name, int(nbytes), 0))
     return {"touch_s": took(lambda: [memory[at] for at in range(0, int(nbytes), PAGE)])}
 

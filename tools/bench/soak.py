@@ -49,7 +49,6 @@ Json = dict[str, Any]
 
 
 def say(text: str) -> None:
-    """Prints a step on standard error."""
     print(f"soak: {text}", file=sys.stderr, flush=True)
 
 
@@ -104,7 +103,7 @@ def last_words(name: str, process: subprocess.Popen[str], kept: str) -> tuple[Js
 
 
 def kill(process: subprocess.Popen[str] | None) -> None:
-    """Kills it if it still runs."""
+    """Kills the process if it still runs."""
     if process and process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -228,7 +227,6 @@ def summary(pieces: list[Json], fragment: int) -> Json:
 
 
 def show(found: Json) -> None:
-    """Prints the report."""
     table = Table(title="soak: frames over AF_XDP between two hosts of a lab")
     table.add_column("")
     table.add_column("", justify="right")
@@ -247,7 +245,6 @@ def show(found: Json) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
     parser = argparse.ArgumentParser(prog="tools/soak")
     parser.add_argument("--frames", type=float, default=FRAMES)
     parser.add_argument("--state", type=Path, default=ROOT / "build" / "soak.json")
@@ -301,7 +298,6 @@ def soak(options: argparse.Namespace, stop: Stop) -> list[Json]:
 
 
 def main() -> int:
-    """Runs it; returns the exit status."""
     options = arguments()
     stop = Stop()
     try:

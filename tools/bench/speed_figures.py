@@ -21,7 +21,6 @@ TRIPS = {
 
 
 def size_text(nbytes: int) -> str:
-    """Returns `64 B`, `8 KiB`."""
     return f"{nbytes} B" if nbytes < 1024 else f"{nbytes >> 10} KiB"
 
 

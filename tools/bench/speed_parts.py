@@ -136,7 +136,6 @@ class Bench:
         return found
 
     def bare(self) -> dict[str, float]:
-        """The device layer alone."""
         found = self._bare(64 + HEADERS, FRAME_BYTES)
         return {
             "bare_echo_us": found["p50_us"],
@@ -151,7 +150,6 @@ class Bench:
         return {"request_us": found["p50_us"], "request_p99_us": found["p99_us"]}
 
     def tcp(self) -> dict[str, float]:
-        """Kernel TCP, spinning."""
         return {"tcp_spin_us": yardsticks.tcp_trip(64)}
 
     def trips(self) -> dict[str, float]:

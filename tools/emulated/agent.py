@@ -1,9 +1,9 @@
 """The first process of an emulated machine: configures its network, then runs commands.
 
-A request is a line of JSON on a virtio port. The answer begins with the request's token, since
-answers to an earlier client that has gone may come late. Then the output follows in pieces: a byte
-(1: standard output, 2: standard error, 0: the end), the length, the bytes; those of the end are the
-exit status. If the client goes away, its command ends. Needs only the standard library.
+A request is a line of JSON on a virtio port. The answer begins with the request's token, because
+answers to an earlier client may arrive late. The output follows in pieces: a byte (1: standard
+output, 2: standard error, 0: the end), the length, the bytes; the bytes of the end are the exit
+status. If the client goes away, its command is ended. Needs only the standard library.
 
 Usage: agent.py HOST MTU, in the machine.
 """
@@ -60,12 +60,12 @@ class Port:
         asked = b""
         while True:
             got = os.read(self._file, 65536)
-            if not got:  # nobody is there
+            if not got:  # no client is connected
                 asked = b""
                 time.sleep(NOBODY_S)
                 continue
             *whole, asked = (asked + got).split(b"\n")
-            if whole:  # the client before the last has gone
+            if whole:  # only the last request has a client that still waits
                 self._run(json.loads(whole[-1]))
 
     def _run(self, request: dict[str, Any]) -> None:
@@ -105,7 +105,7 @@ class Port:
     def _is_left_first(self, job: subprocess.Popen[bytes]) -> bool:
         """Waits for the command or its client. Returns whether the client left first.
 
-        The client has left if none is there, or if another one asks.
+        It has left if no client is connected, or if another one sends a request.
         """
         ended = os.pidfd_open(job.pid)
         poll = select.poll()
@@ -118,10 +118,9 @@ class Port:
         return ended not in found
 
     def _is_left(self) -> bool:
-        """Reports whether no client is there, and none comes.
+        """Reports whether no client is connected, and none connects.
 
-        A busy machine learns late that the earlier client has gone, and then that the new one is
-        there.
+        A busy machine sees late that the earlier client has gone and a new one has connected.
         """
         poll = select.poll()
         poll.register(self._file, 0)
@@ -135,7 +134,7 @@ class Port:
     def _pass_on(self, job: subprocess.Popen[bytes], kind: int, stream: IO[bytes]) -> None:
         while data := stream.read1(65536):  # type: ignore[attr-defined]
             with self._lock:
-                if self._job is job:  # else the answer would go to another client
+                if self._job is job:  # otherwise the output would go to another client
                     self._write(PIECE.pack(kind, len(data)) + data)
 
     def _say(self, kind: int, data: bytes) -> None:

@@ -72,13 +72,13 @@ def mirror() -> str:
     """Returns this host's source of Debian's archive.
 
     Raises:
-        LabError: it has none.
+        LabError: this host has no such source.
     """
     if shutil.which("apt-get") is None:
         raise LabError("apt-get is missing: packages come from Debian's archive")
     places = sorted({uri for uri, suite in _mine() if "-" not in suite})
     if not places:
-        raise LabError("apt-get knows no sources of Debian: run `apt-get update`")
+        raise LabError("apt-get has no lists of Debian's archive: run `apt-get update`")
     return places[0]
 
 
@@ -106,7 +106,7 @@ def unpacked(name: str, suite: str, arch: str, packages: list[str]) -> Path:
         packages: without recommended packages.
 
     Raises:
-        LabError: they cannot be had.
+        LabError: they cannot be downloaded or unpacked.
     """
     place, temporary, state = PLACE / name, PLACE / f".{name}", PLACE / f"apt-{name}"
     PLACE.mkdir(parents=True, exist_ok=True)

@@ -198,7 +198,7 @@ def pid_of(folder: Path) -> int:
 
 
 def _connect(folder: Path, locks: list[IO[bytes]]) -> socket.socket:
-    """Connects to a free port, which is ours until `locks` is closed."""
+    """Connects to a free port, and reserves it until `locks` is closed."""
     for number in range(PORTS):
         lock = (folder / f"lock{number}").open("wb")
         try:
@@ -217,7 +217,7 @@ def begin(stream: IO[bytes], token: bytes) -> None:
     """Skips answers to earlier clients until ours begins.
 
     Raises:
-        ConnectionError: there is none.
+        ConnectionError: the machine has ended.
     """
     seen = b""
     while not seen.endswith(token):

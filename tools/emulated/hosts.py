@@ -65,7 +65,7 @@ class Host:
         command(*argv, env=env)
 
     def _asked(self, argv: Sequence[str], limit_s: float | None = None) -> tuple[int, str]:
-        """Returns the exit status and output of a command there."""
+        """Returns the exit status and output of a command on the host."""
         out = io.TextIOWrapper(io.BytesIO())
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
             status = guest.run(self.folder, list(argv), limit_s)
@@ -73,7 +73,7 @@ class Host:
         return status, out.read()
 
     def run(self, *argv: str, check: bool = True) -> str:
-        """Returns a command's output there.
+        """Returns the output of a command on the host.
 
         Raises:
             LabError: it failed.
@@ -84,7 +84,7 @@ class Host:
         return text
 
     def sh(self, text: str) -> str:
-        """The same for a shell script, which ends at the first failure."""
+        """Returns the output of a shell script, which ends at the first failure."""
         return self.run("sh", "-ec", text)
 
     def boot(self) -> str:
@@ -109,9 +109,9 @@ class Host:
         return ""
 
     def reboot(self) -> str:
-        """Starts a reboot. Returns the id of the boot until now."""
+        """Starts a reboot. Returns the id of the boot that ends."""
         boot = self.boot()
-        # It may be gone before it answers.
+        # The machine may reboot before it answers.
         self._asked(["systemctl", "reboot", "--no-block"], limit_s=20.0)
         return boot
 
@@ -130,7 +130,7 @@ def wait_for(what: Callable[[], Any], name: str) -> None:
     end = time.monotonic() + WAIT_S
     while not what():
         if time.monotonic() > end:
-            raise LabError(f"not within {WAIT_S:.0f} s: {name}")
+            raise LabError(f"{name}: not within {WAIT_S:.0f} s")
         time.sleep(1)
 
 

@@ -11,8 +11,7 @@ from laboratory.state import LabError
 
 from emulated.archive import PLACE, apt, refresh, run
 
-#: Folders of modules for hardware that no machine has. They are most modules, and depmod would read
-#: each.
+#: Folders of modules for hardware that no machine has. Without these, depmod is much faster.
 NEVER_THERE = (
     "sound", "net/mac80211", "net/bluetooth", "net/wireless",
     *(f"drivers/{one}" for one in (
@@ -73,7 +72,7 @@ def kernel(wanted: str, arch: str = "amd64") -> Kernel:
         arch: like amd64 or arm64.
 
     Raises:
-        LabError: there is none, or the packages cannot be had.
+        LabError: there is none, or the packages cannot be downloaded.
     """
     name = wanted if arch == "amd64" else f"{wanted}-{arch}"
     place = PLACE / "kernels" / name

@@ -19,9 +19,9 @@ PROGRAMS = {
     "arm64": ("qemu-system-aarch64", "qemu-system-arm", "qemu-arm"),
 }
 SUITE = "trixie"
-#: Older versions sometimes ran stale code that another CPU had changed (QEMU's deba78709ae8). A
-#: booting kernel changes its own code: a start in thirty ended in "Oops: int3". This version also
-#: has igb.
+#: Older versions sometimes run stale code that another CPU has changed (QEMU's deba78709ae8). A
+#: booting kernel changes its own code, so one start in thirty ended in "Oops: int3". This version
+#: also has igb.
 OLDEST = (8, 1)
 
 #: Cards of --nic: QEMU's device, and its driver.

@@ -1,4 +1,4 @@
-"""Makes transfers to a disk in sequence, and knows its required contents after a power cut.
+"""Makes transfers to a disk in sequence, and checks its contents after a power cut.
 
 Two machines run this file as a program. h1 has the disk, gets from h2, and asks h2 to put to it.
 Outside the disk's file system, h1 records how many transfers were reported complete. On the host,
@@ -22,7 +22,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import IO, NamedTuple
 
-#: The folder of everything, in the machine and outside.
+#: The folder of all files, in the machine and outside.
 PLACE = Path("/tmp/careful-powercut")
 SOURCES, DISK = PLACE / "src", PLACE / "disk"
 #: Bytes at the device's end, behind the file system.
@@ -100,7 +100,7 @@ class Transfer(NamedTuple):
         """Returns the arguments of carefulctl."""
         options = ["-r"] * self.tree + ["-u" if self.update else "-f"] * (self.again or self.update)
         options += ["-q", "--block-bytes", BLOCK_BYTES, "--rate-limit", RATE]
-        of = "/" * self.tree  # what is in it
+        of = "/" * self.tree  # the contents of the folder
         if self.get:
             source = f"h2:{Path(SOURCES.name, self.source)}{of}"
             return ["get", *options, source, str(DISK / self.target)]
@@ -211,7 +211,7 @@ def begin(one: Transfer) -> int:
 
 
 def end(child: int, one: Transfer) -> None:
-    """Waits for it."""
+    """Waits for the process of a transfer."""
     _, status = os.waitpid(child, 0)
     if status:
         sys.exit(f"transfers.py: {one} failed: {status}")
@@ -225,7 +225,7 @@ def set_clock(host: str, number: int, count: int) -> None:
 
 
 def ask(lines: IO[str], number: int) -> None:
-    """Tells h2 that a transfer begins."""
+    """Sends h2 the number of a transfer that begins."""
     print(number, file=lines, flush=True)
 
 
@@ -236,7 +236,6 @@ def wait(lines: IO[str]) -> None:
 
 
 def connected() -> socket.socket:
-    """Connects to h2."""
     until = time.monotonic() + LISTENS_S
     while True:
         try:
@@ -276,7 +275,6 @@ def make(all_of: list[Transfer], marks: Marks, lines: IO[str]) -> None:
 
 
 def main() -> None:
-    """See the usage."""
     count, *device = sys.argv[1:]
     import careful.cli.start  # noqa: F401 - for child processes
 

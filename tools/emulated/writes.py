@@ -1,9 +1,9 @@
-"""All writes to a disk in the order of their ends, and the states that a power cut may leave.
+"""Writes to a disk in the order of their ends, and the states that a power cut may leave.
 
 Reads the log that QEMU's blklogwrites keeps, in the format of Linux's dm-log-writes
 (drivers/md/dm-log-writes.c): a superblock, then for each write a sector with its place, and its
-data. QEMU logs a write at its end, so a flush in the log covers all before it. A write that ended
-during the flush counts as flushed, since the log cannot tell.
+data. QEMU logs a write at its end, so a flush in the log covers all entries before it. A write that
+ended during the flush counts as flushed, because the log does not show the flush's begin.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Log:
         self.writes = list(self._read(count, os.fstat(self._file.fileno()).st_size))
 
     def _read(self, count: int, size: int) -> Iterator[Write]:
-        """Returns the complete entries: its writer may have been killed."""
+        """Returns the complete entries; the last one may be cut, because QEMU was killed."""
         at = self.sector_bytes
         for _ in range(count):
             self._file.seek(at)

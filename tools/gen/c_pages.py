@@ -79,7 +79,6 @@ def _said(one: Function) -> str:
 
 
 def page(one: Function, known: dict[str, str]) -> str:
-    """A function's page."""
     lines = [".SH SYNOPSIS", *_verbatim(f"#include <careful/{one.header}>\n\n{one.prototype}")]
     if one.comment:
         lines += [".SH DESCRIPTION", *_verbatim(one.comment)]
@@ -91,7 +90,6 @@ def page(one: Function, known: dict[str, str]) -> str:
 
 
 def overview(all_of: Sequence[Function]) -> str:
-    """libcareful(3)."""
     text = (HEADERS / "careful.h").read_text()
     head = re.findall(r"^/\*\n(.*?)\*/", text, re.M | re.S)[0]
     lines = [".SH SYNOPSIS", *_verbatim("#include <careful/careful.h>")]

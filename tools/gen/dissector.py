@@ -1,4 +1,4 @@
-"""Writes Wireshark's dissector of the wire format: `dissector.py FILE.lua`.
+"""Writes a Wireshark dissector of the wire format: `dissector.py FILE.lua`.
 
 Names, offsets and sizes of fields come from the binding; values have the names of their enums. Owns
 the choice of the struct for a datagram. Use it with `tshark -X lua_script:FILE.lua`, not as root,

@@ -74,7 +74,7 @@ FOLDERS = {
 #: Weighed folders, and their most lines.
 WEIGHTS = {
     "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 104_265),
-    "tools": (("tools",), 18_407),
+    "tools": (("tools",), 18_390),
 }
 
 #: The most bytes of stored runs: quoted figures, not raw rounds. Pages of tests/reports do not
@@ -216,7 +216,6 @@ def uses_of_any() -> int:
 
 
 def main() -> int:
-    """Runs the checks; returns the exit status."""
     faults: list[str] = []
     graph = imports()
     faults += beyond(graph, 1, ".", PACKAGES)

@@ -113,7 +113,6 @@ def is_ours(path: Path) -> bool:
 
 
 def main() -> int:
-    """Runs the checks; returns the exit status."""
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     )

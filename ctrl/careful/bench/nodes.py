@@ -17,7 +17,7 @@ from typing import Self
 
 from careful import child
 from careful.bench.experiments import Cell
-from careful.bench.ground import Host
+from careful.bench.namespaces import Host
 from careful.errors import CarefulError
 from careful.jsonout import Json
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from careful.bench.experiments import PROTOCOLS, TABLES, Cell, cells
-from careful.bench.ground import Host
+from careful.bench.namespaces import Host
 from careful.bench.nodes import LateError, Nodes
 
 

@@ -14,7 +14,7 @@ import click
 
 from careful.bench import rounds
 from careful.bench.experiments import TABLES
-from careful.bench.ground import Host, OwnHosts
+from careful.bench.namespaces import Host, NamespaceHosts
 from careful.bench.nodes import PROGRAM
 from careful.cli import complete
 from careful.cli.command import command
@@ -197,7 +197,7 @@ def _run(plan: rounds.Plan, hosts: Sequence[Host], mtu: int) -> rounds.Found:
     try:
         if hosts:
             return rounds.run(plan, hosts, "adaptive", tell)
-        with OwnHosts(plan.nodes[-1], mtu) as ground:
-            return rounds.run(plan, ground.hosts, "", tell)
+        with NamespaceHosts(plan.nodes[-1], mtu) as made:
+            return rounds.run(plan, made.hosts, "", tell)
     finally:
         tell("")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from careful.bench.experiments import Cell
-from careful.bench.ground import Host
+from careful.bench.namespaces import Host
 from careful.bench.nodes import LateError, Nodes
 from careful.bench.rounds import Found, Part
 from careful.errors import CarefulError

@@ -329,7 +329,7 @@ static void test_hello__at_another_of_our_addresses_leaves_the_session_alone(voi
 	node->ours = 13;
 	hello.nonce = htobe64(1000);
 	node_tell(node, 0, &hello);
-	hello.token = node->said[CAREFUL_CHALLENGE & 7].token;
+	hello.token = node->sent[CAREFUL_CHALLENGE & 7].token;
 	node_tell(node, 0, &hello);
 	CHECK_EQ(node->last.type, CAREFUL_REFUSE);
 	CHECK_EQ(be32toh(node->last.status), CAREFUL_REFUSED_PEERS);
@@ -476,7 +476,7 @@ static void test_flood__of_a_peer_is_gone_on_with_at_a_rate(void)
 		hello.nonce = htobe64(1000 + i);
 		node_tell(node, 0, &hello); /* one millisecond each */
 		node_time(node, EACH_MS - 1);
-		hello.token = node->said[CAREFUL_CHALLENGE & 7].token;
+		hello.token = node->sent[CAREFUL_CHALLENGE & 7].token;
 		node_hear(node, 0, &hello);
 	}
 	CHECK(link->sessions[0].epochs <=
@@ -608,7 +608,7 @@ static void test_epoch__begins_without_buffers_that_hang(void)
 	node_time(node, 300);
 	CHECK_EQ(peer->phase, LINK_OPEN);
 	CHECK_EQ(peer->flow.rx.size, W - HUNG);
-	CHECK_EQ(be32toh(node->said[CAREFUL_WELCOME & 7].window), W - HUNG);
+	CHECK_EQ(be32toh(node->sent[CAREFUL_WELCOME & 7].window), W - HUNG);
 	/* If the disk holds too many, the rest of the window is too small for a frame. */
 	peer->kept = W - HUNG;
 	hello.nonce = htobe64(1001);
@@ -660,11 +660,11 @@ static void test_challenge__holds_while_others_go(void)
 
 	CHECK(node_session(node, 0));
 	node_tell(node, 1, &hello);
-	hello.token = node->said[CAREFUL_CHALLENGE & 7].token;
+	hello.token = node->sent[CAREFUL_CHALLENGE & 7].token;
 	link_close(&node->c->link.peers[0], ECONNRESET);
 	node_tell(node, 1, &hello);
 	CHECK_EQ(node->last.type, CAREFUL_WELCOME);
-	CHECK_EQ(node->said_to[CAREFUL_WELCOME & 7], 1);
+	CHECK_EQ(node->sent_to[CAREFUL_WELCOME & 7], 1);
 	node_close(node);
 }
 

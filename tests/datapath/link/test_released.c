@@ -128,7 +128,7 @@ static void ask(struct node *node)
 	memcpy(&hdr, released_request, sizeof(hdr));
 	CHECK_EQ(be32toh(hdr.check), careful_hdr_check(&hdr));
 	CHECK_EQ(be16toh(hdr.src_node), 0);
-	hdr.cookie = node->said[CAREFUL_WELCOME & 7].cookie;
+	hdr.cookie = node->sent[CAREFUL_WELCOME & 7].cookie;
 	hdr.check = htobe32(careful_hdr_check(&hdr));
 	frame_build(&frame, &shape);
 	memcpy(frame.data + frame.hdr_at, released_request, sizeof(released_request));

@@ -72,8 +72,8 @@ static void test_window__leaves_out_the_reserve(void)
 	CHECK_EQ(careful_info(node->c, &info), 0);
 	CHECK_EQ(info.window, W);
 	CHECK_EQ(info.reserve_buffers, POOL);
-	CHECK_EQ(be32toh(node->said[CAREFUL_WELCOME & 7].window), W);
-	CHECK_EQ(be32toh(node->said[CAREFUL_WELCOME & 7].returned), POOL);
+	CHECK_EQ(be32toh(node->sent[CAREFUL_WELCOME & 7].window), W);
+	CHECK_EQ(be32toh(node->sent[CAREFUL_WELCOME & 7].returned), POOL);
 	/* XDP admits nothing beyond the granted buffers. */
 	CHECK_EQ(node->c->link.peers[1].entry->may_fill, W);
 	node_close(node);

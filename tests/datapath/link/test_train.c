@@ -14,7 +14,7 @@ enum {
 	WINDOW = NODE_RX / NODE_PEERS,
 	HOLD_MS = 2000, /* at most, without another message, */
 	HELD_MS = 5000, /* and with it */
-	ASKED = 0, /* in node->trains_said */
+	ASKED = 0, /* in node->train_messages */
 	SENT,
 	OVER,
 };
@@ -143,7 +143,7 @@ static void test_hold__over_ends_the_train(void)
 		node_time(node, 1);
 	}
 	CHECK_EQ(node->trains_sent, sent);
-	CHECK_EQ(node->trains_said[SENT], 0);
+	CHECK_EQ(node->train_messages[SENT], 0);
 	node_close(node);
 }
 
@@ -155,7 +155,7 @@ static void test_ask__bounded(void)
 	tell(node, CAREFUL_TRAIN_ASK, 1, 0xffffffff);
 	time_until_up(node, 1500);
 	CHECK_EQ(node->trains_sent, CAREFUL_TRAIN_FRAMES);
-	CHECK_EQ(node->trains_said[SENT], 1);
+	CHECK_EQ(node->train_messages[SENT], 1);
 	CHECK_EQ(be32toh(node->train.window), CAREFUL_TRAIN_FRAMES);
 	for (uint64_t number = 2; number < 40; number++) {
 		tell(node, CAREFUL_TRAIN_ASK, number, 3);
@@ -183,7 +183,7 @@ static void test_ask__no_host_and_out_of_time(void)
 	tell(node, CAREFUL_TRAIN_ASK, 1ull << 32, 8);
 	time_until_up(node, HELD_MS);
 	CHECK_EQ(node->trains_sent, 0);
-	CHECK_EQ(node->trains_said[SENT], 0);
+	CHECK_EQ(node->train_messages[SENT], 0);
 	node_close(node);
 }
 
@@ -261,7 +261,7 @@ static void test_measure__no_answer(void)
 {
 	struct node *node = node_open_measuring();
 
-	node->train_still = true;
+	node->is_train_manual = true;
 	join(node, 0, 0);
 	CHECK(!is_up(node));
 	CHECK(time_until_up(node, 1000) < 400);
@@ -289,8 +289,8 @@ static void answer_trains(struct node *node, uint32_t frames, uint32_t sent)
 	uint32_t asked = 0;
 
 	for (uint32_t ms = 0; ms < 4000 && !is_up(node); ms++) {
-		if (node->trains_said[ASKED] != asked) {
-			asked = node->trains_said[ASKED];
+		if (node->train_messages[ASKED] != asked) {
+			asked = node->train_messages[ASKED];
 			node->trained[0].frames = node->trained[0].whole = frames;
 			tell(node, CAREFUL_TRAIN_SENT, be64toh(node->train.nonce), sent);
 		}
@@ -323,7 +323,7 @@ static void test_measure__answers(void)
 	for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
 		struct node *node = node_open_measuring();
 
-		node->train_still = true;
+		node->is_train_manual = true;
 		join(node, 0, 0);
 		answer_trains(node, answers[i].frames, answers[i].sent);
 		printf("  %u of %u\n", answers[i].frames, answers[i].sent);
@@ -342,10 +342,10 @@ static void test_measure__not_the_answer(void)
 	struct node *node = node_open_measuring();
 	struct careful_ctrl sent;
 
-	node->train_still = true;
+	node->is_train_manual = true;
 	join(node, 0, 0);
 	node_time(node, 1);
-	CHECK_EQ(node->trains_said[ASKED], 1);
+	CHECK_EQ(node->train_messages[ASKED], 1);
 	sent = about_trains(node, CAREFUL_TRAIN_SENT, be64toh(node->train.nonce), 0);
 	sent.cookie ^= 1;
 	node_tell(node, 0, &sent);
@@ -405,7 +405,7 @@ static void test_trains__of_a_host_that_had_too_many_are_empty(void)
 		node_time(node, 1);
 	}
 	CHECK(node->trains_sent <= 1 + 40); /* allowed by the time since then */
-	CHECK_EQ(node->trains_said[SENT], 1);
+	CHECK_EQ(node->train_messages[SENT], 1);
 	CHECK_EQ(be32toh(node->train.window), node->trains_sent);
 	node_close(node);
 }

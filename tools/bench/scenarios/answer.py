@@ -110,7 +110,6 @@ class Run:
         self.traffic: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        """Starts the traffic."""
         kind = self.kind
         words = (kind.way, str(kind.nbytes), str(self.which), str(APART_S[kind.nbytes]))
         argv = pinned("h1", sys.executable, "-c", TRAFFIC, *words)

@@ -103,7 +103,6 @@ def controlled() -> Iterator[int]:
 
 
 def one_round() -> dict[str, Any]:
-    """Returns all figures once."""
     with lab_up(), controlled() as pid:
         veth = spent_by_phase(pid, lambda s: s.get("trial", 0.0) > TRYING_S or "idle" in s)
     with lab_up(*TUNED, hops=(PIPELINES / "gam.toml").read_text()), controlled() as pid:
@@ -114,7 +113,6 @@ def one_round() -> dict[str, Any]:
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns all rounds."""
     return {"rounds": [one_round() for _ in range(args.rounds)]}
 
 

@@ -273,7 +273,6 @@ def checked(checkout: Path) -> list[dict[str, str]]:
 
 
 def checks(args: argparse.Namespace) -> dict[str, Any]:
-    """Runs the checks of a checkout."""
     checkout = (args.checkout or fetched()).resolve()
     of = args.of or run("git", "-C", checkout, "rev-parse", "HEAD").strip()
     return {"distributed": of, "release": release(), "checks": checked(checkout)}
@@ -297,7 +296,6 @@ def variant(args: argparse.Namespace) -> str:
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns a measurement's results."""
     return MEASUREMENTS[args.measurement](args)
 
 

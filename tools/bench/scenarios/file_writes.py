@@ -72,7 +72,6 @@ def costs(work: Path, who: str) -> dict[str, Any]:
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns all rounds."""
     with lab_up(), tempfile.TemporaryDirectory(dir="/dev/shm") as name:
         big_file(Path(name) / "big", NBYTES)
         rows = [{who: costs(Path(name), who) for who in WHO} for _ in range(args.rounds)]

@@ -56,7 +56,6 @@ def put(folder: Path, file: Path, to: str) -> dict[str, Any]:
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns all rounds, and their medians."""
     link = f'[[stage]]\nname = "link"\ng_us = 10\nG_us_per_KiB = {8192 / args.mbit}\n'
     rounds: list[dict[str, Any]] = []
     with (

@@ -91,7 +91,6 @@ def shares() -> dict[str, float]:
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
-    """All rounds."""
     built("pair")
     rows = []
     with lab_up():

@@ -176,7 +176,6 @@ def grown(found: dict[str, list[Any]], kept: dict[str, Any]) -> list[str]:
 
 
 def main() -> int:
-    """Prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "programs", nargs="*", type=Path, metavar="PROGRAM", help="[builds its own]"

@@ -36,7 +36,6 @@ TRANSITION_ERROR_MAX = 0.10
 
 
 def pathchar_file() -> str:
-    """The hops file."""
     return "\n".join(
         f'[[stage]]\nname = "{mbit} Mbit/s"\ng_us = 50\nG_us_per_KiB = {8192 / mbit}\n'
         f"delay_us = {200 * number}\n"

@@ -118,7 +118,6 @@ def reads(arm: Callable[[str], str], depth: int) -> float:
 
 
 def figures(arm: Callable[[str], str]) -> dict[str, float]:
-    """Returns an arm's figures."""
     begun = time.monotonic()
     arm('nbdcopy "$uri" null:')
     copy_s = time.monotonic() - begun
@@ -225,7 +224,6 @@ def variant(args: argparse.Namespace) -> str:
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns a measurement's results."""
     return MEASUREMENTS[args.measurement](args)
 
 

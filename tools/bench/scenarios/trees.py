@@ -80,7 +80,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns the seconds of all rounds."""
     with lab_up(), tempfile.TemporaryDirectory(dir="/dev/shm") as name:
         make(Path(name) / "export" / "tree", args.files, args.bytes)
         seconds_of = measure(Path(name), args.rounds, args.only)

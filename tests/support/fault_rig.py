@@ -1,8 +1,7 @@
-"""Three hosts on a switch for faults.py, with a bpffs and a clock that they may break.
+"""Three hosts on a switch for faults.py; faults can unmount their bpffs and set their clock.
 
-The hosts run in their own mount namespace, so that its bpffs can be unmounted, and with our
-clock_gettime(), so that their wall clock can be set. The machine's mounts and clock are not
-touched.
+The hosts run in a mount namespace and with a preloaded clock_gettime(), so the machine's mounts
+and clock stay untouched.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from lab import Lab, tool
 
 EXPORTED = "big"
 FILE_BYTES = 12 * MIB
-#: Small fragments, so that many are under way, and those of a lab's MTU, bytes.
+#: Fragment sizes, bytes: small, so that many are under way; and full frames of a lab's MTU.
 SLOW_BYTES, FAST_BYTES = 256, 3694
 #: CLOCK_REALTIME minus the seconds in the file $CLOCK_BACK.
 CLOCK = r"""
@@ -75,8 +74,8 @@ mount -t bpf bpf /sys/fs/bpf && echo ready && exec sleep infinity
 """
 
 
-class Apart:
-    """A mount namespace with a bpffs of its own, and a wall clock."""
+class PrivateNamespace:
+    """A mount namespace with its own bpffs, and its own wall clock."""
 
     def __init__(self, folder: Path) -> None:
         argv = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "sh", "-c", _HOLD]
@@ -84,7 +83,7 @@ class Apart:
             argv, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
         )
         assert self._holder.stdout is not None
-        assert self._holder.stdout.readline() == "ready\n", "no bpffs of its own"
+        assert self._holder.stdout.readline() == "ready\n", "the namespace has no bpffs"
         self.mounts = f"/proc/{self._holder.pid}/ns/mnt"
         self.pins = self.seen(maps.PINS)
         self._back = folder / "back"
@@ -99,69 +98,69 @@ class Apart:
 
     @property
     def has_clock(self) -> bool:
-        """Reports whether there is a compiler, which the clock needs."""
+        """Reports whether the clock was built; without a C compiler it is not."""
         return len(self._env) > 1
 
     def argv(self, *command: str | Path) -> list[str]:
-        """Returns the words that run a command in here."""
+        """Returns the words that run a command in the namespace."""
         return ["nsenter", f"--mount={self.mounts}", "env", *self._env, *map(str, command)]
 
     def seen(self, path: Path) -> Path:
-        """Returns the file called `path` in here, as it can be opened from outside."""
+        """Returns the path, outside of the namespace, of its file `path`."""
         return Path(f"/proc/{self._holder.pid}/root{path}")
 
     def run(self, line: str) -> str:
-        """Runs a command in here. Returns its output."""
+        """Runs a command in the namespace. Returns its output."""
         argv = self.argv(*line.split())
         done = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True)
         return done.stdout.strip()
 
     def set_back(self, seconds: int) -> None:
-        """Sets how far the clock is behind."""
+        """Sets the clock back by this time."""
         with self._back.open("r+b") as file:
             file.write(seconds.to_bytes(8, "little"))
 
     def close(self) -> None:
-        """Ends it with its last process."""
+        """Ends the namespace with its last process."""
         self._holder.kill()
         self._holder.communicate()
 
 
-class HostApart(Host):
-    """A host whose commands run in an Apart."""
+class NamespacedHost(Host):
+    """A host whose commands run in a PrivateNamespace."""
 
-    def __init__(self, apart: Apart, lab: Lab, name: str, folder: Path) -> None:
+    def __init__(self, namespace: PrivateNamespace, lab: Lab, name: str, folder: Path) -> None:
         super().__init__(lab, name, folder)
-        self.apart = apart
+        self.namespace = namespace
 
     def ctl(
         self, *args: str | Path, check: bool = True, **more: Any
     ) -> subprocess.CompletedProcess[str]:
         """Run carefulctl to its end."""
-        argv = self.apart.argv("carefulctl", *args)
+        argv = self.namespace.argv("carefulctl", *args)
         return self.lab.run(self.name, *argv, check=check, **more)
 
     def start(self, *args: str | Path) -> subprocess.Popen[str]:
         """Start carefulctl."""
-        return self.lab.start(self.name, *self.apart.argv("carefulctl", *args))
+        return self.lab.start(self.name, *self.namespace.argv("carefulctl", *args))
 
 
-class Ground:
-    """Three hosts on a switch, a file exported by each; the third is no victim."""
+class FaultRig:
+    """Three hosts on a switch; each exports a file. No fault hits the third host."""
 
     def __init__(self, lab: Lab, folder: Path) -> None:
         self.lab, self.folder = lab, folder
-        self.apart = Apart(folder)
+        self.namespace = PrivateNamespace(folder)
         self.switch = f"careful-{lab.name}-sw"
-        self.hosts = [HostApart(self.apart, lab, name, folder) for name in lab.hosts]
-        self.held: dict[str, bytes] = {}
+        self.hosts = [NamespacedHost(self.namespace, lab, name, folder) for name in lab.hosts]
+        self.contents: dict[str, bytes] = {}
         for seed, host in enumerate(self.hosts):
-            self.held[host.name] = make_file(host.export / EXPORTED, FILE_BYTES, seed)
+            self.contents[host.name] = make_file(host.export / EXPORTED, FILE_BYTES, seed)
             host.up("--peers", "4")
         self._open = self.opened()
-        self.memory = -1  # a descriptor, of breaks.sealed_disk()
+        self.disk_fd = -1  # fault_kinds.sealed_disk()'s descriptor
 
-    def make_sure(self, host: Host) -> None:
+    def ensure_up(self, host: Host) -> None:
         """Brings a host up again if its carefuld ended."""
         with contextlib.suppress(OSError, ValueError):
             if alive(host.pid):
@@ -176,21 +175,21 @@ class Ground:
                     path.unlink()
 
     @contextlib.contextmanager
-    def slowly(self) -> Iterator[None]:
-        """Uses many small fragments within the block, so that more can go wrong."""
+    def small_fragments(self) -> Iterator[None]:
+        """Cuts messages into many small fragments within the block."""
         with contextlib.ExitStack() as stack:
             tables = []
             for host in self.hosts:
-                pin = self.apart.pins / self.lab.instance(host.name) / "tune"
+                pin = self.namespace.pins / self.lab.instance(host.name) / "tune"
                 with contextlib.suppress(CarefulError):
                     tables.append(stack.enter_context(maps.tune_map_at(pin)))
-            self._cut(tables, SLOW_BYTES)
+            self._set_fragments(tables, SLOW_BYTES)
             try:
                 yield
             finally:
-                self._cut(tables, FAST_BYTES)
+                self._set_fragments(tables, FAST_BYTES)
 
-    def _cut(self, tables: list[maps.PinnedMap], nbytes: int) -> None:
+    def _set_fragments(self, tables: list[maps.PinnedMap], nbytes: int) -> None:
         for table in tables:
             tune_entry.apply(
                 table, tune_entry.all_slots(), tune_entry.Change(fragment_bytes=nbytes).settings()
@@ -204,7 +203,7 @@ class Ground:
 
     @contextlib.contextmanager
     def loop_device(self, image: Path, *folders: Path) -> Iterator[None]:
-        """Mounts the file as an ext4 file system in here, on these new folders."""
+        """Mounts the file as an ext4 file system in the namespace, on these new folders."""
         device = self.run(f"losetup -f --show {image}")
         try:
             self.run(f"mkfs.ext4 -q -O ^has_journal {device}")
@@ -220,15 +219,15 @@ class Ground:
             for folder in folders:
                 folder.mkdir()
                 stack.callback(folder.rmdir)
-                self.apart.run(f"{mount} {folder}")
-                stack.callback(self.apart.run, f"umount -l {folder}")
+                self.namespace.run(f"{mount} {folder}")
+                stack.callback(self.namespace.run, f"umount -l {folder}")
             yield
 
-    def set_right(self) -> None:
+    def restore_all(self) -> None:
         """Restores the clock and every carefuld."""
-        self.apart.set_back(0)
+        self.namespace.set_back(0)
         for host in self.hosts:
-            self.make_sure(host)
+            self.ensure_up(host)
 
     def opened(self) -> dict[str, tuple[int, int]]:
         """Returns the pid of each host's carefuld, and how many descriptors it has open."""
@@ -261,11 +260,11 @@ class Ground:
             return not left
 
         with contextlib.suppress(AssertionError):
-            wait_for(gone, "end of it", 5)  # closed a moment ago
+            wait_for(gone, "end of the round", 5)  # descriptors may still be closing
         assert not left, f"left behind: {left}"
 
     def close(self) -> list[str]:
-        """Takes every carefuld down. Returns what is left of them."""
+        """Takes every carefuld down. Returns their leftovers."""
         bystander = self.hosts[-1].name
         (was, old), (now, new) = self._open[bystander], self.opened()[bystander]
         grown = new - old if now == was else 0
@@ -274,14 +273,14 @@ class Ground:
                 os.kill(host.pid, signal.SIGCONT)
             host.ctl("down", "eth1", check=False)
         left = self._left()
-        self.apart.close()
+        self.namespace.close()
         return left + ([f"{grown} descriptors of h3"] if grown > 2 else [])
 
     def _left(self) -> list[str]:
         names: list[Path] = []
         for host in self.hosts:
             one = self.lab.instance(host.name)
-            names += [self.apart.seen(PINS / one), RUN / one / "sock"]
+            names += [self.namespace.seen(PINS / one), RUN / one / "sock"]
         found = [str(path) for path in names if path.exists()]
         return found + self._loops() + self._running()
 

@@ -98,7 +98,7 @@ class _Namespace:
         child.end(self._process)
 
 
-class OwnHosts:
+class NamespaceHosts:
     """Hosts on this machine at one switch. Each is pinned to one CPU; hosts may share CPUs.
 
     Args:
