@@ -302,15 +302,17 @@ void link_peer_whereabouts(const struct link_peer *peer, struct careful_peer_whe
 /* rx.c: frames in */
 void link_rx(struct link *link);
 bool link_rx_take(struct link *link, struct link_rxframe *frame);
-void link_release(struct link *link, struct link_rxframe *frame);
-void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoch, uint32_t cost,
-			const uint64_t *addrs, uint32_t n);
-void link_publish_freed(struct link *link);
 void link_drop(struct link *link, const struct link_rxframe *frame);
 void link_received(struct link *link, const struct link_rxframe *frame);
 bool link_stale(const struct link_rxframe *frame);
 void link_told(struct link_rxframe *frame);
 struct careful_trace link_untold(struct link_rxframe *frame);
+
+/* credit_return.c: buffers and credits */
+void link_release(struct link *link, struct link_rxframe *frame);
+void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoch, uint32_t cost,
+			const uint64_t *addrs, uint32_t n);
+void link_publish_freed(struct link *link);
 
 /* The peer needs an update at the end of the round, unless a data frame brings it. */
 static inline void link_dirty(struct link_peer *peer)

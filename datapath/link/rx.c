@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Receives frames: finds the peer, checks the sequence, takes the credits, and returns every
- * receive buffer to the fill ring. A credit is returned when its buffer is published there, not
- * earlier. */
+/* Receives frames: finds the peer, checks the sequence number, takes the credits. Released buffers
+ * and their credits: credit_return.c. */
 #include "link/group.h"
 #include "link/link.h"
 #include "link/repair.h"
@@ -411,48 +410,4 @@ TRACE_COLD struct careful_trace link_untold(struct link_rxframe *frame)
 bool link_stale(const struct link_rxframe *frame)
 {
 	return frame->epoch != frame->peer->epoch;
-}
-
-/* Counts buffers in the fill batch to the peer's account. */
-static void freed(struct link *link, struct link_peer *peer, uint64_t epoch, uint32_t cost)
-{
-	assert(link->fill_count <= link->queue->rx_chunks);
-	if (epoch != peer->epoch)
-		return;
-	flow_free(&peer->flow, cost);
-	link_dirty(peer);
-}
-
-void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoch, uint32_t cost,
-			const uint64_t *addrs, uint32_t n)
-{
-	for (uint32_t i = 0; i < n; i++)
-		link->fill[link->fill_count++] = addrs[i];
-	freed(link, peer, epoch, cost);
-}
-
-void link_release(struct link *link, struct link_rxframe *frame)
-{
-	drop(link, frame);
-	freed(link, frame->peer, frame->epoch, frame->cost);
-}
-
-void link_publish_freed(struct link *link)
-{
-	if (link->fill_count) {
-		link->queue->ops->fill(link->queue, link->fill, link->fill_count);
-		link->fill_count = 0;
-	}
-	if (link->reserve.count)
-		reservation_settle(link);
-	for (uint32_t i = 0; i < link->dirty_count; i++) {
-		struct link_peer *peer = link->dirty[i];
-
-		if (peer->flow.rx.withheld)
-			congestion_check(peer);
-		/* Written before the peer gets the credits. */
-		__atomic_store_n(&peer->entry->seq_taken, peer->flow.seq_in, __ATOMIC_RELEASE);
-		__atomic_store_n(&peer->entry->may_fill, flow_publish(&peer->flow),
-				 __ATOMIC_RELEASE);
-	}
 }

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Returns receive buffers to the fill ring, and their credits to the peer. A credit is owed only when
+ * its buffer is in the fill ring. */
+#include "link/link.h"
+#include "link/repair.h"
+
+#include <assert.h>
+
+/* Counts buffers in the fill batch to the peer's account. */
+static void freed(struct link *link, struct link_peer *peer, uint64_t epoch, uint32_t cost)
+{
+	assert(link->fill_count <= link->queue->rx_chunks);
+	if (epoch != peer->epoch)
+		return;
+	flow_free(&peer->flow, cost);
+	link_dirty(peer);
+}
+
+void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoch, uint32_t cost,
+			const uint64_t *addrs, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		link->fill[link->fill_count++] = addrs[i];
+	freed(link, peer, epoch, cost);
+}
+
+void link_release(struct link *link, struct link_rxframe *frame)
+{
+	for (uint32_t i = 0; i < frame->segments; i++)
+		link->fill[link->fill_count++] = frame->desc[i].addr;
+	freed(link, frame->peer, frame->epoch, frame->cost);
+}
+
+void link_publish_freed(struct link *link)
+{
+	if (link->fill_count) {
+		link->queue->ops->fill(link->queue, link->fill, link->fill_count);
+		link->fill_count = 0;
+	}
+	if (link->reserve.count)
+		reservation_settle(link);
+	for (uint32_t i = 0; i < link->dirty_count; i++) {
+		struct link_peer *peer = link->dirty[i];
+
+		if (peer->flow.rx.withheld)
+			congestion_check(peer);
+		/* Written before the peer gets the credits. */
+		__atomic_store_n(&peer->entry->seq_taken, peer->flow.seq_in, __ATOMIC_RELEASE);
+		__atomic_store_n(&peer->entry->may_fill, flow_publish(&peer->flow),
+				 __ATOMIC_RELEASE);
+	}
+}
