@@ -125,7 +125,7 @@ static __always_inline void keep(struct xdp_md *ctx, void *frames, __u32 frame_b
 	copy->caught_bytes = last + 1;
 	if (bpf_xdp_load_bytes(ctx, 0, copy->data, last + 1))
 		copy->caught_bytes = 0;
-	bpf_ringbuf_submit(copy, BPF_RB_NO_WAKEUP); /* the reader looks by itself */
+	bpf_ringbuf_submit(copy, BPF_RB_NO_WAKEUP); /* the reader polls */
 }
 
 /* Copies a frame and its verdict to a running capture. */
@@ -151,7 +151,7 @@ static __noinline __u32 admit_group(const struct careful_hdr *hdr, __u32 frame_b
 	return careful_frame_admit_group(peer, hdr, frame_bytes, ip, end);
 }
 
-/* A function of its own, so that BTF knows careful_hdr. */
+/* A separate function, so that BTF has careful_hdr. */
 static __noinline __u32 admit(const struct careful_hdr *hdr, __u32 frame_bytes)
 {
 	__u32 slot = CAREFUL_BE16(hdr->src_node);
@@ -259,7 +259,7 @@ static __always_inline __u32 elsewhere(const struct careful_datagram *datagram)
 	return CAREFUL_XDP_PASS_OTHER;
 }
 
-/* Tells the engine that its socket gets a control message. */
+/* Notifies the engine that its socket gets a control message. */
 static __always_inline void announce(void)
 {
 	struct careful_peer_entry *first;

@@ -141,7 +141,8 @@ static size_t add_field(char *datagram, size_t size, size_t n, const char *name,
 	return n;
 }
 
-/* Reports whether the journal took the line. Does not wait: else stderr gets it. */
+/* Reports whether the journal took the line. Does not wait; if the write fails, stderr gets the
+ * line. */
 static bool tell_journal(const struct log_field *fields, const char *text)
 {
 	char datagram[8192];

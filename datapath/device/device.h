@@ -250,7 +250,7 @@ struct port_ops {
 	/* Sets to->ours to the source address that the kernel would choose, zeros if none. Or
 	 * NULL. */
 	void (*source)(struct port *port, union address *to);
-	/* Reports that nobody answers at an address, so its link address may be stale. Or NULL. */
+	/* Reports that no host answers at an address, so its link address may be stale. Or NULL. */
 	void (*distrust)(struct port *port, const union address *to);
 
 	uint64_t (*now_ns)(struct port *port); /* monotonic */

@@ -19,7 +19,7 @@
 #ifdef SDT_NOP
 
 /* Fires a probe with `pointer`. `semaphore`: an assembler expression for a 16-bit word in section
- * .probes, above 0 while somebody listens. The base's address reveals prelink's shift of the
+ * .probes, above 0 while a tracer listens. The base's address reveals prelink's shift of the
  * text. */
 #define SDT_PROBE(provider, name, semaphore, pointer)                                             \
 	do {                                                                                      \

@@ -24,7 +24,7 @@ static inline uint64_t trace_now(void)
 /* Marks code that fills in a span: the hot path only tests began_ns. */
 #define TRACE_COLD __attribute__((noinline, cold))
 
-/* Returns the time if somebody listens to the stage, else 0: the end is then not reported. */
+/* Returns the time if a tracer listens to the stage; otherwise 0, and the end is not reported. */
 static inline uint64_t trace_begin(enum careful_stage stage)
 {
 	const volatile uint16_t *listeners = &trace_listeners[stage];
@@ -38,7 +38,7 @@ void trace_end(struct careful_trace span);
 /* capturing programs; the kernel counts them */
 extern uint16_t trace_frame_listeners __attribute__((visibility("hidden")));
 
-/* Reports whether somebody captures sent frames; a load and a branch per batch. */
+/* Reports whether sent frames are captured; a load and a branch per batch. */
 static inline bool trace_captures(void)
 {
 	const volatile uint16_t *listeners = &trace_frame_listeners;

@@ -75,8 +75,8 @@ void operation_drop(struct careful *c, struct operation *op)
 	put(c, op);
 }
 
-/* Ends an operation; operations_tell() tells the application, because the caller may be walking a
- * list that the application can change. */
+/* Ends an operation; operations_tell() calls the application later, because the caller may be
+ * walking a list that the application can change. */
 void operation_end(struct careful *c, struct operation *op, const struct careful_result *result)
 {
 	answered(c, op);
@@ -86,8 +86,8 @@ void operation_end(struct careful *c, struct operation *op, const struct careful
 	c->ended_tail = &op->next;
 }
 
-/* Tells the application of operations that have ended; those that end meanwhile wait for the next
- * call. */
+/* Reports ended operations to the application; operations that end in these callbacks wait for the
+ * next call. */
 void operations_tell(struct careful *c)
 {
 	struct operation *op = c->ended, *next;
@@ -107,7 +107,7 @@ void operations_tell(struct careful *c)
 	}
 }
 
-/* Ends an operation and tells the application at once, after those that ended before. */
+/* Ends an operation and reports it to the application at once, after those that ended before. */
 void operation_end_now(struct careful *c, struct operation *op, const struct careful_result *result)
 {
 	careful_done_fn *done = op->done;

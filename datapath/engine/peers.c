@@ -38,7 +38,8 @@ void peers_epochs(struct careful *c)
 	}
 }
 
-/* Tells the watcher how a peer differs from its last report; the watcher may change it again. */
+/* Reports to the watcher how a peer differs from the last report; the watcher may change the peer
+ * again. */
 static void tell_changes(struct careful *c, uint32_t index)
 {
 	const struct link_peer *peer = &c->link.peers[index];
@@ -75,7 +76,7 @@ void peers_tell(struct careful *c)
 		tell_changes(c, i);
 }
 
-/* Tells the watcher of a peer's changes within the call that made them. `others`: whether other
+/* Reports a peer's changes to the watcher within the call that made them. `others`: whether other
  * peers had changed before, which is kept. */
 static void tell_own(struct careful *c, uint32_t index, bool others)
 {

@@ -47,7 +47,7 @@ int own_ping(struct careful *c, uint32_t index, const struct careful_ping_ask *a
 	return 0;
 }
 
-/* Tells of pings that have ended, even if the peer's slot now belongs to another host. */
+/* Reports ended pings, even if the peer's slot now belongs to another host. */
 void ping_finish(struct careful *c)
 {
 	for (uint32_t i = 0; i < c->link.peers_max; i++) {

@@ -98,7 +98,7 @@ static void keep_time(struct careful *c)
 		message_tick(&c->messages);
 }
 
-/* Ends what belongs to an epoch, before it tells the peer's new state. */
+/* Ends all messages and operations of an epoch, before the peer's new state is reported. */
 static void tell_changes(struct careful *c)
 {
 	if (!c->link.changed && !c->changed && !c->ended)
@@ -109,8 +109,8 @@ static void tell_changes(struct careful *c)
 }
 
 /* Places the data of frames and runs handlers, one frame at a time, so that no loop walks over
- * something that a handler changes. Tells the end of a slot's old session before the first message
- * of its new one. Returns the number of frames. */
+ * something that a handler changes. Reports the end of a slot's old session before the first
+ * message of its new one. Returns the number of frames. */
 static uint32_t take_in(struct careful *c)
 {
 	struct link_rxframe frame;

@@ -13,7 +13,7 @@ typedef uint32_t engine_each_round_fn(struct careful *c, void *user, bool sleeps
 /* Sets the function that is called in each round and before each wait; NULL: none. */
 void engine_each_round(struct careful *c, engine_each_round_fn *fn, void *user);
 
-/* Makes the store whose handler is running fail with this errno for its sender, though its bytes
+/* Makes the store whose handler is running fail with this errno at its sender, although its bytes
  * are in place. */
 void engine_refuse_store(struct careful *c, int error);
 

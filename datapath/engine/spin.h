@@ -60,5 +60,5 @@ static inline void spin_blocked(struct spin *spin, bool spun, uint64_t blocked_n
 	if (blocked_ns <= SPIN_IDLE * spin_ns)
 		spin->vain += spun && spin->vain < SPIN_VAIN_MAX;
 	else if (spin->vain == SPIN_VAIN_MAX)
-		spin->vain--; /* idle: the spin kept nobody from running, so try once more */
+		spin->vain--; /* idle: the spin kept no other process from running, so try once more */
 }

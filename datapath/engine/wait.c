@@ -68,7 +68,8 @@ static void learn(struct careful *c, struct spin *one, uint64_t spun, uint64_t s
 int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 {
 	const uint64_t wait = (uint64_t)(timeout_ms < 0 ? 3600000 : timeout_ms) * 1000000;
-	uint64_t start = 0, limit = 0; /* set only if nothing is there: else no clock is needed */
+	uint64_t start = 0,
+		 limit = 0; /* set only if nothing has arrived: otherwise no clock is needed */
 	uint64_t spin = 0, blocked = 0, moved = frames_moved(c), now;
 	bool is_told;
 	/* A peer has another CPU than we, but a program may share ours. */

@@ -20,7 +20,7 @@ int xdp_mode_change(struct careful *instance, uint32_t mode, struct careful_erro
 /* Returns how often the link lost its carrier since the instance was opened: some drivers restart
  * the NIC for another mode. */
 uint32_t xdp_mode_link_downs(struct careful *instance);
-/* Returns how often our qdisc was restored after somebody removed it. */
+/* Returns how often our qdisc was restored after another program removed it. */
 uint32_t xdp_mode_qdiscs(struct careful *instance);
 
 /* Sets xdp_by of careful_info(), enum careful_xdp_by. */

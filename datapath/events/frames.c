@@ -56,7 +56,7 @@ static void frames_let_go(struct careful_events *ev, struct link_held *held)
 	link_unhold(&ev->c->link, held);
 }
 
-/* Returns copies, which makes room for peers whose credits were withheld. */
+/* Frees copies, which makes room for peers whose credits were withheld. */
 static void frames_consumed(struct careful_events *ev)
 {
 	if (!ev->c->link.counters[CAREFUL_C_CREDITS_WITHHELD])

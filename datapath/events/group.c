@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A broadcast as one frame (P2 section 5.1). With JOIN, each node tells the others the cookie of
- * its frames to the group; it then sends probes with that cookie. Once every node has reported a
- * probe, the node's broadcasts are one frame each. Until then, and for ever if a node gets no probe
- * or refuses, they are replicated. */
+/* A broadcast as one frame (P2 section 5.1). With JOIN, each node sends the others the cookie of
+ * its broadcasts; then it sends probes with that cookie. Once every node has reported a probe, the
+ * node's broadcasts are one frame each. Until then, and for ever if a node gets no probe or
+ * refuses, they are replicated. */
 #include "events/private.h"
 
 #include <endian.h>
@@ -24,7 +24,7 @@ void event_group_off(struct careful_events *ev, int error)
 	ev->group_error = error;
 }
 
-/* Tells a node that has left, and gets no LEAVE from us, that our frames to all end. If that cannot
+/* Notifies a node that has left, and gets no LEAVE from us, that our broadcasts end. If that cannot
  * leave now, the node admits such frames until the session ends, but none comes. */
 void event_group_say_off(struct careful_events *ev, struct event_node *node)
 {

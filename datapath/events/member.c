@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Membership of a group, and the spread of failures: a node that fails tells all others, so that a
- * node which lost nothing does not wait for ever.
+ * Membership of a group, and the spread of failures: a failing node notifies all others, so that no
+ * node waits for ever.
  *
  * Nothing is queued here: a message that cannot leave now is tried again in a later round.
  */
@@ -53,8 +53,8 @@ static bool say_leave(struct careful_events *ev, struct event_node *node)
 	return event_tell(ev, node, am);
 }
 
-/* Fails the group here and lets every node that takes part hear of it, except the one whose session
- * is over. Returns the buffers of unconsumed fragments. */
+/* Fails the group at this node, and notifies every other member except the one whose session is
+ * over. Returns the buffers of unconsumed fragments. */
 void event_fail(struct careful_events *ev, uint32_t rank, int error)
 {
 	if (ev->error)
@@ -114,7 +114,7 @@ static void on_join(struct careful_events *ev, uint32_t rank, const struct caref
 		event_group_joined(ev, rank, am);
 }
 
-/* Handles LEAVE: the node sends nothing more and is told nothing more. */
+/* Handles LEAVE: the node sends nothing more, and gets no further messages. */
 static void on_leave(struct careful_events *ev, uint32_t rank)
 {
 	struct event_node *node = &ev->node[rank];

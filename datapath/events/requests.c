@@ -321,7 +321,8 @@ static int requests_open(struct careful_events *ev, const uint32_t *peers)
 	return take_handler(ev);
 }
 
-/* Tells the nodes that still wait for our end. Not in a child of fork(), which has only copies. */
+/* Notifies the nodes that still wait for our end. Not in a child of fork(), which has only
+ * copies. */
 static void requests_close(struct careful_events *ev)
 {
 	const struct handler *handler = &ev->c->handlers[ev->handler];

@@ -53,8 +53,8 @@ static int open_temporary(struct block_handle *handle)
 	return -errno;
 }
 
-/* Reports whether the open file stands at the temporary name and is our own. In a directory that
- * others may write to, the name could be their link to any file. */
+/* Reports whether the temporary name is still that of the open file, which we own. In a directory
+ * that others may write to, the name could be their link to any file. */
 static bool is_at_its_name(const struct block_handle *handle, const struct stat *st)
 {
 	struct stat named;

@@ -220,7 +220,6 @@ void block_handle_end(struct block_server *server, struct block_handle *handle, 
 		block_queue_put(&server->ending, &handle->end);
 }
 
-/* Retries the ends that wait; returns how many continued. */
 uint32_t block_handle_retry(struct block_server *server)
 {
 	struct block_job *job = server->ending.head;

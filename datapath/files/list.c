@@ -270,7 +270,6 @@ static int list_all(struct listing *l, const struct block_job *job)
 	return rc ? rc : flush(l);
 }
 
-/* Makes a listing; the handle's file becomes the listing. */
 int block_list(struct block_server *server, struct block_job *job)
 {
 	struct listing *l;

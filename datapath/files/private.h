@@ -330,7 +330,7 @@ void block_work_deinit(struct block_server *server);
 void block_work_put(struct block_server *server, struct block_job *job);
 struct block_job *block_work_take(struct block_server *server);
 
-/* Reports whether nobody waits for the job's result any longer. Long jobs ask now and then. */
+/* Reports whether no request waits for the job's result any longer. Long jobs ask now and then. */
 static inline bool block_work_vain(const struct block_server *server, const struct block_job *job)
 {
 	return atomic_load(&server->work.pool.stop) ||

@@ -110,7 +110,7 @@ void block_finish(struct block_server *server, struct block_job *job)
 	if (handle && !job->path)
 		block_handle_tell(server, handle);
 	if (handle && job->path) { /* OPEN, LIST, BATCH */
-		if (job->status) { /* it failed, or nobody wanted it any longer */
+		if (job->status) { /* it failed, or no request wants it any longer */
 			block_handle_destroy(server, handle);
 			job->handle = NULL;
 			job->status = gone ? -ECONNRESET : job->status;

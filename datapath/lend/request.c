@@ -299,7 +299,6 @@ static void room(struct lend_server *server, const struct careful_memory_host *w
 	reply(server, to, 0, 0, &said, sizeof(said));
 }
 
-/* Checks the lengths in a request that names a piece. */
 static int parse(struct ask *ask)
 {
 	const struct careful_message *message = ask->message;

@@ -201,7 +201,7 @@ static inline bool flow_busy(const struct flow *flow)
 	       flow->tx.size - window_threshold(flow->tx.size);
 }
 
-/* Reports whether the peer owes more credits than it said that it withholds. */
+/* Reports whether the peer owes more credits than it announced as withheld. */
 static inline bool flow_awaits(const struct flow *flow)
 {
 	return window_tx_outstanding(&flow->tx) > flow->tx.withheld;

@@ -28,8 +28,8 @@
 enum {
 	RETRY_MS = 50, /* between two HELLOs, at most; */
 	RETRY_MS_MIN = 5, /* between the first two: each next time is twice as long */
-	/* HELLOs that got a REFUSE which proves nothing, and nothing else was heard, until it is
-	 * believed (half a second), and where another key can be tried. Attempts are counted, not
+	/* HELLOs in a row answered only by unproved REFUSEs, until these are believed (half a
+	 * second) or another key is tried. Attempts are counted, not
 	 * time: a process that was stopped has not tried. */
 	REFUSALS = 13,
 	REFUSALS_OTHER = 5,
@@ -359,7 +359,7 @@ static void take_hello(struct link *link, struct link_peer *peer, const union ad
 	epoch_end(peer);
 	if (adopt(peer, from, hello)) {
 		refuse_by(link, from, hello, CAREFUL_REFUSED_FRAME, trusted);
-		/* The session ends: nobody would ask again. */
+		/* Ends the session, because neither end would ask again. */
 		link_close(peer, peer->state == CAREFUL_PEER_NONE ? 0 : EMSGSIZE);
 		return;
 	}
@@ -479,7 +479,7 @@ bool handshake_on_challenge(struct link_peer *peer, const struct careful_ctrl *c
 	if (session->handshake.token == be64toh(ctrl->token))
 		return true; /* the answer to a HELLO that we repeated */
 	/* Another token than before: the peer has ended an epoch since, maybe that of the window
-	 * which we opened. We ask anew; answers to the old HELLO no longer count. */
+	 * which we opened. We send a new HELLO; answers to the old one no longer count. */
 	if (peer->phase == LINK_ASKED) {
 		epoch_end(peer);
 		handshake_ask(peer);
@@ -575,7 +575,6 @@ bool handshake_waits(const struct link_peer *peer)
 	       (peer->phase == LINK_ASKING && peer->session->handshake.token);
 }
 
-/* Continues a handshake if the old epoch has drained. */
 void handshake_drained(struct link_peer *peer)
 {
 	if (peer->phase == LINK_DRAINING)

@@ -170,7 +170,6 @@ bool keyed_proves(struct link *link, const union address *from, struct link_peer
 	return true;
 }
 
-/* Returns the key of the sender of a handshake message. */
 static const struct keys_trusted *speaker(const struct link *link, const union address *from,
 					  const struct careful_keyed *message)
 {

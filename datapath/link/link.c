@@ -232,7 +232,6 @@ void link_info(struct link *link, struct careful_info *info)
 	memcpy(info->counters, link->counters, sizeof(info->counters));
 }
 
-/* Fills *info, except the messages that wait. */
 void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info)
 {
 	const struct session *session = peer->session;

@@ -66,7 +66,6 @@ bool link_path_narrow(const struct link_peer *peer)
 	return peer->frame_bytes < peer->session->frame_bytes;
 }
 
-/* Returns the largest frame for a ping. */
 static uint32_t probe_most(const struct link_peer *peer)
 {
 	uint32_t body = link_body_single(peer);

@@ -45,9 +45,9 @@ struct rate_limit {
 	uint32_t sessions_ended[RATE_LIMIT_SOURCES]; /* sessions with hosts of such an address */
 };
 
-/* Reports whether to answer a sender that has proved nothing; else counts the message. */
+/* Reports whether to answer an unproved sender; if not, counts the message. */
 bool rate_limit_answer(struct link *link, const union address *to);
-/* Reports whether to continue with a HELLO from a proved address; else counts it. */
+/* Reports whether to continue with a HELLO from a proved address; if not, counts the message. */
 bool rate_limit_handshake(struct link *link, const union address *from);
 /* Returns how many frames of a train, each of this many bytes, may be sent to the host now. The
  * limit holds across epochs and sessions, since a few bytes ask for megabytes. */

@@ -172,7 +172,6 @@ static inline enum careful_counter next(struct link_peer *peer)
 	return CAREFUL_COUNTERS;
 }
 
-/* Checks the frame against its session. */
 static enum careful_counter admit(struct link_rxframe *frame)
 {
 	struct link_peer *peer = frame->peer;
@@ -202,7 +201,7 @@ static enum careful_counter admit_group(struct link *link, struct link_rxframe *
 	return verdict == FLOW_NEXT ? next(frame->peer) : out_of_order(frame, verdict, missing);
 }
 
-/* Releases a frame's buffers; without a session nobody is owed the credits. */
+/* Releases a frame's buffers; without a session, no peer is owed the credits. */
 static inline void drop(struct link *link, const struct link_rxframe *frame)
 {
 	uint32_t n = link->fill_count;
@@ -230,7 +229,8 @@ void link_received(struct link *link, const struct link_rxframe *frame)
 	received(link, frame);
 }
 
-/* Takes one frame. Returns whether it is handed on; else its buffers are released or wait. */
+/* Takes one frame. Returns whether the frame goes to the layer above; otherwise its buffers are
+ * released, or it waits. */
 PER_FRAME bool take(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 {
 	enum careful_counter dropped;
@@ -304,7 +304,7 @@ void link_rx(struct link *link)
 		prefetch(link, i);
 }
 
-/* Hands on a waiting frame whose turn has come. */
+/* Passes a waiting frame to the layer above when its turn has come. */
 static bool follow(struct link *link, struct link_rxframe *frame)
 {
 	for (uint32_t i = 0; i < link->peers_max; i++) {
@@ -406,7 +406,6 @@ TRACE_COLD struct careful_trace link_untold(struct link_rxframe *frame)
 	return span;
 }
 
-/* Reports whether the frame's epoch is over. */
 bool link_stale(const struct link_rxframe *frame)
 {
 	return frame->epoch != frame->peer->epoch;

@@ -247,7 +247,7 @@ void seal_heard(struct link_peer *peer)
 }
 
 /* Returns the next step while the peer has not proved that it has the keys: a question, or the end
- * of the session. Nothing else ends the session if the peer is gone. */
+ * of the session. Only this ends the session if the peer is gone. */
 enum seal_due seal_tick(struct link_peer *peer)
 {
 	struct session *session = peer->session;

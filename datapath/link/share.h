@@ -61,7 +61,7 @@ static inline void share_put(struct share *share, uint32_t *held)
 	share->owed += *held < share->each;
 }
 
-/* Divides the pool anew among `peers`, which hold `held` each. */
+/* Divides the pool among `peers` again; each holds `held` buffers. */
 static inline void share_divide(struct share *share, const uint32_t *held, uint32_t peers)
 {
 	struct share now;

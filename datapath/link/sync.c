@@ -133,7 +133,7 @@ static void missing_frames(struct link_peer *peer, uint32_t frames)
 	bad_counts(peer);
 }
 
-/* Measures the round trip of a question. A process that was stopped meanwhile gives no
+/* Measures the round trip of a question. If the process was stopped in between, the time is no
  * measurement. */
 static void time_round(struct link_peer *peer, uint32_t asked_us)
 {

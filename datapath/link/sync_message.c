@@ -4,7 +4,6 @@
 
 #include <endian.h>
 
-/* Describes what we sent and received in this epoch. */
 void link_sync_describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
 {
 	ctrl->cookie = htobe64(peer->cookie_out);

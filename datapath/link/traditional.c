@@ -38,7 +38,6 @@ static int init_peer(struct traditional_link *all, struct traditional *t)
 	return t->copies && t->early && t->asked ? 0 : -ENOMEM;
 }
 
-/* Ends an epoch: drops all kept and waiting frames. */
 static void traditional_close(struct link_peer *peer)
 {
 	struct traditional *t = of(peer);

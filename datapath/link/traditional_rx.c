@@ -160,8 +160,8 @@ static void enter(struct link *link, struct link_rxframe *frame)
 	link_received(link, frame);
 }
 
-/* Takes a numbered frame. Returns the counter of a drop, or CAREFUL_COUNTERS. *due: it is the due
- * frame; else it waits. */
+/* Takes a numbered frame. Returns the counter of a drop, or CAREFUL_COUNTERS. *due: the frame is
+ * the next in order; otherwise it waits. */
 static enum careful_counter admit(struct link *link, struct link_rxframe *frame, bool *due)
 {
 	struct link_peer *peer = frame->peer;
@@ -221,8 +221,8 @@ static void take_ack(struct link *link, struct link_rxframe *frame)
 	traditional_on_ack(peer, frame);
 }
 
-/* Takes a frame of a session. Returns whether it is handed on; else its buffers are released or
- * wait. */
+/* Takes a frame of a session. Returns whether the frame goes to the layer above; otherwise its
+ * buffers are released, or it waits. */
 bool traditional_take(struct link *link, struct link_rxframe *frame)
 {
 	enum careful_counter dropped = CAREFUL_C_DROP_MALFORMED;
@@ -253,7 +253,6 @@ bool traditional_take(struct link *link, struct link_rxframe *frame)
 	return true;
 }
 
-/* Hands on a waiting frame whose turn has come. */
 bool traditional_next_waiting(struct link *link, struct link_rxframe *frame)
 {
 	struct traditional_link *all = link->traditional;

@@ -3,10 +3,9 @@
  * Trains measure the burst that the path from a peer takes; the window follows from it. A window
  * promises that a whole window sent at once arrives, but a short queue on the path can break the
  * promise. So before the first data of a session, and after a loss, we ask the peer for trains of
- * back-to-back frames, and XDP counts them. Both ends hold their data back meanwhile: only train
+ * back-to-back frames, and XDP counts them. During a train both ends send no data, so only train
  * frames are lost, and no operation fails when a new epoch begins with a smaller window. A peer
- * that lies or stays silent can lower only its own window, and not below WINDOW_MIN.
- */
+ * that lies or stays silent can lower only its own window, and not below WINDOW_MIN. */
 #include "link/link.h"
 
 #include <endian.h>
@@ -375,7 +374,6 @@ static void measure_tick(struct link_peer *peer)
 		judge(peer);
 }
 
-/* Handles the peer's count of train frames that left. */
 bool link_on_train_sent(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	struct link_train *train = &peer->session->train;

@@ -16,8 +16,8 @@ static uint32_t body_of(const struct link_peer *peer)
 	return peer->session->train.out_tiny ? 1 : link_body_single(peer);
 }
 
-/* Handles the request for a train. A host that had many gets a shorter one, or none, and is told
- * so. */
+/* Handles the request for a train. A host that had many trains gets a shorter one, or none; the
+ * answer reports this. */
 bool link_on_train_ask(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	struct link_train *train = &peer->session->train;
@@ -82,7 +82,7 @@ void link_trains_send(struct link *link)
 	}
 }
 
-/* Tells the peer that waits for the train when all of it has left. */
+/* Notifies the peer that waits for the train when all its frames have left. */
 void train_out_tick(struct link_peer *peer)
 {
 	struct link_train *train = &peer->session->train;

@@ -94,7 +94,6 @@ bool link_tx_build(struct link_peer *peer, uint32_t body_bytes, struct link_txfr
 	return true;
 }
 
-/* Ends the reservation of link_tx_build(). */
 static void unbuild(struct link_txframe *frame)
 {
 	frame->peer->flow.built -= frame->built;

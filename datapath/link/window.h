@@ -52,8 +52,8 @@ struct window_rx {
 	uint32_t announced;
 };
 
-/* Buffers that must be owed before an update goes out by itself. One is too few:
- * updates would answer each other for ever, since each fills a buffer itself. */
+/* Buffers that must be owed before an update is sent in its own frame. One is too few: updates
+ * would answer each other for ever, since each fills a buffer itself. */
 static inline uint32_t window_threshold(uint32_t size)
 {
 	return size / 2 > 2 ? size / 2 : 2;
@@ -149,7 +149,7 @@ static inline void window_rx_withhold(struct window_rx *w, uint32_t withheld)
 	w->threshold = (uint16_t)window_threshold(window_rx_now(w));
 }
 
-/* Buffers that the peer can be told of. */
+/* Buffers that the next announcement can include. */
 static inline uint32_t window_rx_owed(const struct window_rx *w)
 {
 	uint32_t back = w->returned - w->announced;

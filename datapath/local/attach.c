@@ -60,7 +60,6 @@ static int map_area(struct attached *a, int fd, uint64_t memory_bytes)
 	return a->pages_used ? 0 : -ENOMEM;
 }
 
-/* Asks carefuld for an area. */
 static int begin(struct careful *c, const struct careful_attach_options *o,
 		 struct careful_error *error)
 {

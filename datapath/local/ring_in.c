@@ -38,7 +38,8 @@ void attached_release(struct careful *c, struct careful_kept *kept)
 	free(link_held_of(kept));
 }
 
-/* Tells the result of a ping, or the status of one that did not begin or got no valid answer. */
+/* Reports the result of a ping, or the status of a ping that did not begin or got no valid
+ * answer. */
 static void ping_ended(careful_ping_fn *done, void *user, int status, const void *payload,
 		       uint32_t bytes)
 {

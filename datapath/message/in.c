@@ -138,7 +138,6 @@ static uint64_t now_ns(const struct message_in *in)
 	return in->state->link->port->ops->now_ns(in->state->link->port);
 }
 
-/* Notes the end of a measured message's write. */
 static void stamp_write(struct message_in *in)
 {
 	struct message_stamps *stamps = &in->stamps;
@@ -150,7 +149,6 @@ static void stamp_write(struct message_in *in)
 	};
 }
 
-/* Notes the arrival of a measured message's fragment. */
 static void stamp_fragment(struct message_in *in)
 {
 	in->stamps.frames_count++;
@@ -194,7 +192,6 @@ static bool is_behind(const struct message_in *in)
 	return false;
 }
 
-/* Counts a late write that has ended. */
 static void late_written(struct message_in *in)
 {
 	struct message_state *state = in->state;
@@ -248,7 +245,6 @@ static void start_write(struct message_in *in)
 	written(in, 0);
 }
 
-/* Copies the next n pieces of a frame to memory. */
 static void copy_pieces(struct message_in *in, const struct iovec *iov, uint32_t n)
 {
 	uint8_t *to = (uint8_t *)in->sink.base + in->taken;

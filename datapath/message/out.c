@@ -235,7 +235,6 @@ static void filled(struct message_out *out, uint32_t flags)
 		traced(out, flags);
 }
 
-/* Completes the frames that hostTx has filled. */
 static void host_tx_done(struct message_out *out)
 {
 	sink_idle(&out->host_tx);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Keeps a sent message whose source may be read again. Returns true if message_out_resolved() will
- * return it when it is no longer needed; else nothing is kept. */
+ * return it when it is no longer needed, false if nothing is kept. */
 bool message_lasts(struct message_state *state, struct message_out *out)
 {
 	struct message_peer *mp = &state->peers[out->peer->slot];

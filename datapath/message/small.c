@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Messages of one frame. A message that may leave at once is built in a send buffer; else it is
- * parked in ordinary memory, so that a peer without credits holds no send buffer. Parked messages
+ * Messages of one frame. A message that may leave at once is built in a send buffer; otherwise it
+ * waits in ordinary memory, so that a peer without credits holds no send buffer. Parked messages
  * share frames (careful_am.next): many need one credit and one pass through the device. The first
  * message to a peer since the last kick leaves in its own frame, so that it neither waits for
  * others nor for their bytes on the wire. Later ones wait for the next kick anyway, and are parked
- * until just before it.
- */
+ * until just before it. */
 #include "link/group.h"
 #include "message/message.h"
 

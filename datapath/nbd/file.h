@@ -28,7 +28,7 @@ uint64_t file_bytes(const struct file *file);
 
 bool file_is_writable(const struct file *file);
 
-/* Reports whether nobody else can have the file open for writing: a writable block device. */
+/* Reports whether no other client can have the file open for writing: a writable block device. */
 bool file_is_exclusive(const struct file *file);
 
 /* Read or write a range inside the file. 0, or -errno. */

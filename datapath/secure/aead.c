@@ -99,7 +99,7 @@ void aead_saw(struct aead_seen *seen, uint64_t number)
 {
 	uint64_t word = seen->last / 64;
 
-	/* Clears the words that now stand for newer numbers. */
+	/* Clears the words of the bitmap that now belong to newer numbers. */
 	for (uint32_t i = 0; word < number / 64 && i < AEAD_SEEN_WORDS; i++)
 		seen->bits[++word % AEAD_SEEN_WORDS] = 0;
 	seen->bits[number / 64 % AEAD_SEEN_WORDS] |= 1ull << number % 64;

@@ -58,7 +58,7 @@ def test_section__of_both_xdp_modes(tool: ModuleType) -> None:
         for name, device, own in (("native", 4.7, 5.0), ("generic", 3.5, 4.0))
     }
     text = tool.section(kept(modes))
-    assert "| careful / beside | native | generic | device | target |" in text
+    assert "| careful / other | native | generic | device | target |" in text
     line = "| 0.50 (0.50 to 0.50): no | 0.40 (0.40 to 0.40): met | 0.47, 0.35 | ≤ 0.45 |"
     assert f"| request, 64 B / TCP {line}" in text
     assert "| get -r, 10,000 / rsync | 0.60 (0.60 to 0.60): no | - | - | ≤ 0.50 |" in text

@@ -19,7 +19,7 @@ static void tell(struct ipc_program *p, const struct ipc_news *news, uint32_t st
 	ipc_ring_tell(p, &entry, NULL);
 }
 
-/* Tells a program of a change if it has read the last note and the ring has room. */
+/* Notifies a program of a change if the program has read the last note and its ring has room. */
 static void flush(struct ipc_program *p, struct ipc_news *news)
 {
 	if (news->unread && (int32_t)(news->put - read_number(&p->area->told_taken)) <= 0)

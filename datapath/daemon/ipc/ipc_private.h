@@ -316,15 +316,16 @@ int ipc_peer_begin(struct ipc *ipc, struct ipc_op *op, const struct ipc_question
 void ipc_peer_answer(struct ipc *ipc, struct ipc_op *op, int status);
 /* Begins a handshake; the answer comes when the session is up or has failed. -EAGAIN: ask again. */
 int ipc_connect(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
-/* Notes that a program no longer needs the peer. Gives up a handshake that nobody else wants. */
+/* Notes that a program no longer needs the peer. Gives up a handshake that no other client
+ * wants. */
 int ipc_peer_leave(struct ipc_program *p, uint32_t peer);
 void ipc_connects_poll(struct ipc *ipc);
 /* Returns how many ms the next time limit of a CONNECT is away, or -1. */
 int ipc_connects_timeout_ms(const struct ipc *ipc);
 
 /* ipc_handles.c */
-/* Notes the name of a request's attempt before the answer comes, so that a client that ends
- * meanwhile leaves nothing open. */
+/* Stores the name of a request's attempt before the answer arrives, so that nothing stays open if
+ * the client ends first. */
 void ipc_handle_asked(struct ipc_op *op);
 /* Returns what an earlier request of the same attempt asked for if that one has no answer, or NULL.
  * The attempt may have a handle, for which others wait, and takes no further one: no bound may

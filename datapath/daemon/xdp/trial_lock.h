@@ -15,8 +15,8 @@ void xdp_trial_lock_end(struct trial *trial, uint32_t peer);
 /* Asks all peers at once (xdp_trial_ask_all()). -EBUSY: not now; another -errno: not with this peer. */
 int xdp_trial_lock_ask(const struct trial *trial, const uint32_t *peers, uint32_t count,
 		       uint32_t *first);
-/* Tells a peer that our trial is over, without waiting for the answer: the lock ends by itself
- * after CAREFUL_TRIAL_LOCK_MS. */
+/* Notifies a peer that our trial is over, without waiting for the answer: the lock also ends after
+ * CAREFUL_TRIAL_LOCK_MS. */
 void xdp_trial_lock_release(const struct trial *trial, uint32_t peer);
 
 /* Returns careful_peer_info(), or state CAREFUL_PEER_NONE if that fails. */

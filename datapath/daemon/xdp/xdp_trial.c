@@ -19,7 +19,7 @@
 #include "engine/xdp_mode.h"
 
 enum {
-	/* Time limits: the main loop stands still during a trial, so no peer may make it longer. */
+	/* Time limits: the main loop does not run during a trial, so no peer may make it longer. */
 	TRIAL_MS = 500, /* for all measurements; they need half of it on an idle machine */
 	CHANGE_MS = 100, /* for the last change: old buffers return, a new epoch begins */
 	MEET_MS = 50, /* for the sessions with the other peers to return */
@@ -360,7 +360,7 @@ void xdp_trial_poll(struct trial *t)
 		t->due_ns[i] = 0;
 		a = (struct attempt){ .trial = t, .peer = i };
 		if (!all_quiet(&a) && t->unquiet++ < QUIET_TRIES) {
-			/* Questions under way end; later ones of our clients wait meanwhile. */
+			/* Questions under way end; later questions of our clients wait. */
 			ipc_hold(t->ipc, i, IPC_HOLD_TRIAL, true);
 			t->due_ns[i] = clock_in_ms(QUIET_MS);
 			continue;

@@ -155,7 +155,7 @@ enum careful_block_algorithm {
 	/* 32 bytes: the chaining value of the range as a subtree of its file. Block sizes
 	 * are powers of two from 1024, and a range begins at a multiple of its block size. */
 	CAREFUL_BLOCK_BLAKE3 = 2,
-	CAREFUL_BLOCK_BLAKE3_ROOT = 3, /* 32 bytes: of the range as a file of its own */
+	CAREFUL_BLOCK_BLAKE3_ROOT = 3, /* 32 bytes: digest of the range as a separate file */
 };
 
 /* DIGEST: one digest for each block_bytes of the range (the last may be shorter). */
@@ -223,8 +223,8 @@ struct careful_block_batch {
 
 /*
  * One item of a batch; name, text, extended attributes and data follow, then zeros up to
- * a multiple of 8 bytes. An answer leaves out what the request said, except the name of
- * READ and DIGEST.
+ * a multiple of 8 bytes. An answer does not repeat the request's fields, except the name of READ
+ * and DIGEST.
  *
  * @attr:          attributes to set; in the answer to READ and DIGEST, those found
  * @op:            enum careful_block_item_op

@@ -220,7 +220,7 @@ enum careful_counter {
 	CAREFUL_C_DROP_SEQ, /* frame already received, or beyond the window */
 	CAREFUL_C_DROP_CRC, /* payload damaged */
 	CAREFUL_C_DROP_MESSAGE, /* fragment that belongs to no message */
-	CAREFUL_C_LOST_FRAMES, /* frames whose loss ended an epoch: none came again */
+	CAREFUL_C_LOST_FRAMES, /* lost frames that ended an epoch: no copy arrived in time */
 	CAREFUL_C_BAD_CREDITS, /* impossible credits */
 	CAREFUL_C_EPOCHS_BROKEN, /* sessions that had to start again */
 	CAREFUL_C_SYNCS,
@@ -333,7 +333,7 @@ struct careful_peer_info {
 	uint32_t operations; /* waiting for a reply */
 	uint32_t epochs;
 	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
-	uint64_t lost_here; /* frames whose loss ended an epoch, found here */
+	uint64_t lost_here; /* lost frames that ended an epoch, found here */
 	uint64_t lost_there; /* the same, found by the peer; from its last handshake */
 	uint64_t sent_again; /* our frames that the peer asked for and that we sent again */
 	uint64_t asked_again; /* the peer's frames that we asked for */
@@ -435,8 +435,9 @@ enum careful_check {
 
 /* Checks one requirement of careful_open() and changes nothing. Returns what careful_open() would
  * return; *error then holds the message, or a line that describes what was found. Also returns 1
- * (careful works without it; the line says how), -EXDEV (no rule steers the port) and -EAGAIN (only
- * opening can tell). If an instance is already open, the last three checks find that instance. */
+ * (careful works without it; the line explains this), -EXDEV (no rule steers the port) and -EAGAIN
+ * (known only after opening). If an instance is already open, the last three checks find that
+ * instance. */
 int careful_check(const struct careful_options *options, uint32_t check,
 		  struct careful_error *error);
 
@@ -566,11 +567,11 @@ int careful_handle(struct careful *instance, uint16_t handler, careful_handler_f
 int careful_handle_store(struct careful *instance, uint16_t handler, careful_handler_fn *fn,
 			 void *user);
 /* Sends a request; the payload is copied before the call returns. done runs once. The request
- * leaves with the next careful_poll(), as far as credits allow. The first one to a peer then has a
- * frame of its own; the others share frames, up to CAREFUL_PACKED_MAX in each. A peer handles our
- * requests in the order in which we sent them; gets and stores are not ordered.
- * -EMSGSIZE (payload exceeds careful_payload_bytes(); done gets this error if there was no session
- * yet, or if the new session has smaller frames), -EAGAIN (a limit above is reached). */
+ * leaves with the next careful_poll(), as far as credits allow. The first message to a peer then
+ * has its own frame; the others share frames, up to CAREFUL_PACKED_MAX in each. A peer handles our
+ * requests in the order in which we sent them; gets and stores are not ordered. Returns 0, -EAGAIN
+ * (a limit above is reached), or -EMSGSIZE: the payload exceeds careful_payload_bytes(). Without a
+ * session, or if a new one has smaller frames, done gets -EMSGSIZE. */
 int careful_request(struct careful *instance, uint32_t peer, uint16_t handler, const uint32_t *args,
 		    const void *payload, uint32_t bytes, careful_done_fn *done, void *user);
 /* Lends a send buffer in which to build a message, and returns the bytes of payload that fit.

@@ -89,8 +89,8 @@ struct careful_event_fragment {
  * nodes), -ENOENT (no such peer), -ENOBUFS (too few send buffers for a broadcast). */
 int careful_events_open(struct careful *instance, const struct careful_events_options *options,
 			struct careful_events **events);
-/* Leaves the group. Status 0: this node is done. Another status (-errno), or a message that lacks
- * its last fragment, tells every other node that this node failed. Polls until that has left, for
+/* Leaves the group. Status 0: this node is done. With another status (-errno), or if a message
+ * lacks its last fragment, this node counts as failed at all others. Polls until that has left, for
  * at most timeout_ms (-1: no limit), then returns -ETIMEDOUT. The group is closed in any case. */
 int careful_events_close(struct careful_events *events, int status, int timeout_ms);
 
@@ -136,8 +136,8 @@ int careful_event_receive(struct careful_events *events, uint32_t src, uint64_t 
 
 /* Returns why the group failed (-errno) and, in *rank, the node that failed; 0: it has not failed.
  * The group fails here if a session breaks (-ECONNRESET), ends, or is
- * silent for stall_ms. Each failure reaches all nodes within stall_ms: this node tells them, and
- * peers of the failed node notice by themselves. */
+ * silent for stall_ms. Each failure is known to all nodes within stall_ms: this node notifies them,
+ * and peers of the failed node notice by themselves. */
 int careful_events_failed(const struct careful_events *events, uint32_t *rank);
 
 /* Reports how this node broadcasts: 0: one frame to all; -EAGAIN: not yet known. Other values say

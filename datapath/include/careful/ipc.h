@@ -85,7 +85,7 @@ enum careful_ipc_op {
 };
 
 enum careful_ipc_measure {
-	CAREFUL_IPC_TRAIN = 1, /* back to back, each in a kick of its own; else one at a time */
+	CAREFUL_IPC_TRAIN = 1, /* 1: back to back, each with its own kick; 0: one at a time */
 };
 
 /*

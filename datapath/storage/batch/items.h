@@ -21,7 +21,7 @@ enum {
 	ITEMS_SYNCS = 64,
 };
 
-/* A record as it stands in the batch; the pointers lead into the batch. */
+/* A record of a batch; the pointers point into the batch. */
 struct items_record {
 	struct careful_block_item head;
 	const char *name, *text, *xattrs, *data;

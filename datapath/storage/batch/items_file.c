@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* FILE: a file that nobody ever sees half-written. It is made without a name and linked when
+/* FILE: writes a file that is never visible half-written. It is made without a name and linked when
  * complete, so a crash leaves nothing; file systems without O_TMPFILE get a temporary name first.
  * In a synced batch many files share one cheaper sync of their file system. */
 #include <endian.h>
@@ -18,7 +18,8 @@
 
 void items_temporary(struct items *s, char temporary[ITEMS_TEMPORARY_BYTES])
 {
-	/* If the lock fails, somebody is clearing the directory, but cannot know this new name. */
+	/* If the lock fails, another process is clearing the directory, but cannot know this new
+	 * name. */
 	if (!s->parent_held)
 		flock(s->parent, LOCK_SH | LOCK_NB);
 	s->parent_held = true;

@@ -16,7 +16,7 @@
 #include "base/xxh3.h"
 
 enum {
-	READS_MAX = 4, /* tries for a file that changes meanwhile */
+	READS_MAX = 4, /* tries for a file that changes while it is read */
 	REREADS_MAX = 50, /* per batch, because each may wait */
 };
 

@@ -12,7 +12,8 @@
 #include "storage/tree/tree.h"
 
 /* Sets on an open file what `flags` (CAREFUL_BATCH_*) name, the time last. -ENOSYS: the file system
- * cannot hold some extended attribute; -ERANGE: cannot hold the time. Everything else is set then.
+ * cannot hold some extended attribute; -ERANGE: cannot hold the time. The other attributes are then
+ * set.
  *
  * @umask: applies to a new file's mode if flags leave the mode out
  * @squashed: leaves out set-ID bits of files, and attributes that only root may set

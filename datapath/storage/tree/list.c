@@ -52,7 +52,7 @@ static int below(struct list *l, int base, size_t at)
 	fd = beneath_open(base, name, O_RDONLY | O_DIRECTORY, RESOLVE_NO_SYMLINKS);
 	rc = fd < 0 ? fd : entry_each(&l->scan, fd, name, append, l);
 	if (rc == -ENOTDIR || rc == -ELOOP || rc == -EXDEV)
-		return 0; /* replaced meanwhile */
+		return 0; /* replaced since it was listed */
 	if (rc == -ENOENT &&
 	    !entry_is_directory(beneath_open(base, name, O_PATH | O_NOFOLLOW, RESOLVE_NO_SYMLINKS)))
 		return 0; /* gone */

@@ -171,7 +171,7 @@ def _head(*words: str) -> list[str]:
 def table(kept: dict[str, Any]) -> list[str]:
     """Returns the lines of README's table: medians of the first mode, and their ratios."""
     rounds = next(iter(kept["modes"].values()))
-    lines = _head("", "careful", "beside", "careful / beside")
+    lines = _head("", "careful", "compared with", "ratio")
     for title, unit, (ours, *others), names in (
         (title, unit, list(series.values()), list(series)[1:]) for title, unit, series in PANELS
     ):
@@ -229,7 +229,7 @@ def targets(kept: dict[str, Any]) -> list[str]:
     """Returns the lines of the table of ratios and targets."""
     modes = kept["modes"]
     names = list(modes) if len(modes) > 1 else ["ratio"]
-    lines = _head("careful / beside", *names, "device", "target")
+    lines = _head("careful / other", *names, "device", "target")
     for bound in BOUNDS:
         found = [one for rounds in modes.values() if (one := ratio(rounds, *bound[:2]))]
         if not found:
