@@ -22,6 +22,7 @@ struct map_slot *slot_take(struct careful_memory_map *map, uint64_t page, uint32
 	slot->pages = pages;
 	slot->wanted = slot->writes = slot->evicts = false;
 	slot->move = (struct memory_move){
+		.host = map->remote->host,
 		.remote = map->remote,
 		.offset = map->offset + page * MAP_PAGE,
 		.local = slot->memory,
@@ -118,6 +119,7 @@ static bool fetch(struct careful_memory_map *map, uint64_t page, uint32_t pages,
 		return false;
 	slot->wanted = wanted;
 	slot->writes = writes;
+	slot->move.awaited = wanted;
 	slot->move.done = fetched;
 	memset(map->states + page, PAGE_COMING, pages);
 	memory_move_put(map->remote->memory, &slot->move);

@@ -12,9 +12,18 @@ void memory_end_job(struct memory_job *job, int status)
 	sem_post(&job->done);
 }
 
-int memory_run(struct careful_memory *memory, struct memory_job *job)
+/* The count is the first to change: the thread reads the eventfd until the two agree. */
+void memory_post(struct careful_memory *memory)
 {
 	const uint64_t one = 1;
+
+	__atomic_add_fetch(&memory->posts, 1, __ATOMIC_RELEASE);
+	if (write(memory->event_fd, &one, sizeof(one)) < 0)
+		abort(); /* an eventfd of our own */
+}
+
+int memory_run(struct careful_memory *memory, struct memory_job *job)
+{
 	bool stopping;
 
 	if (memory->owner != getpid())
@@ -30,8 +39,7 @@ int memory_run(struct careful_memory *memory, struct memory_job *job)
 	pthread_mutex_unlock(&memory->lock);
 	if (stopping)
 		return -EBADF;
-	if (write(memory->event_fd, &one, sizeof(one)) < 0)
-		abort(); /* an eventfd of our own */
+	memory_post(memory);
 	while (sem_wait(&job->done) && errno == EINTR)
 		;
 	sem_destroy(&job->done);

@@ -98,7 +98,7 @@ static void end_closed(struct careful_memory *memory)
 	}
 }
 
-void memory_map_poll(struct careful_memory *memory, uint64_t now_ns)
+void memory_map_poll(struct careful_memory *memory)
 {
 	bool closed = false;
 
@@ -107,11 +107,21 @@ void memory_map_poll(struct careful_memory *memory, uint64_t now_ns)
 		take_faults(map);
 		fetch_late(map);
 		fetch_ahead(map);
-		save_evict(map, now_ns);
 		save_flush(map);
 	}
 	if (closed)
 		end_closed(memory);
+}
+
+void memory_map_evict(struct careful_memory *memory, uint64_t now_ns)
+{
+	for (struct careful_memory_map *map = memory->maps; map; map = map->next) {
+		if (!map->local_most || map->local <= map->local_most + map->saving)
+			continue;
+		if (memory->flying)
+			careful_poll(memory->instance);
+		save_evict(map, now_ns);
+	}
 }
 
 static int make_slots(struct careful_memory *memory)
@@ -156,25 +166,21 @@ static int make_memory(struct careful_memory_map *map)
 
 struct map_job {
 	struct memory_job job;
-	struct careful_memory_remote *remote;
-	const struct careful_memory_map_options *options;
 	struct careful_memory_map *map;
-	uint64_t offset, bytes;
 };
 
 static void job_map(struct careful_memory *memory, struct memory_job *one)
 {
-	struct map_job *job = (struct map_job *)one;
-	struct careful_memory_map *map = job->map;
+	struct careful_memory_map *map = ((struct map_job *)one)->map;
 	struct epoll_event event = { .events = EPOLLIN };
-	int rc = job->remote->map ? -EBUSY : make_slots(memory);
+	int rc = one->remote->map ? -EBUSY : make_slots(memory);
 
 	if (!rc && epoll_ctl(memory->extra_fd, EPOLL_CTL_ADD, map->uffd, &event))
 		rc = -errno;
 	if (!rc) {
 		map->next = memory->maps;
 		memory->maps = map;
-		job->remote->map = map;
+		one->remote->map = map;
 	}
 	memory_end_job(one, rc);
 }
@@ -183,7 +189,7 @@ int careful_memory_map(struct careful_memory_remote *remote,
 		       const struct careful_memory_map_options *options, void **base)
 {
 	struct careful_memory_map *map = calloc(1, sizeof(*map));
-	struct map_job job = { .job.start = job_map, .remote = remote, .map = map };
+	struct map_job job = { .job = { .start = job_map, .remote = remote }, .map = map };
 	int rc = 0;
 
 	if (!map)
@@ -225,7 +231,7 @@ int careful_memory_map(struct careful_memory_remote *remote,
 
 static void job_flush(struct careful_memory *memory, struct memory_job *one)
 {
-	struct careful_memory_map *map = ((struct map_job *)one)->remote->map;
+	struct careful_memory_map *map = one->remote->map;
 
 	(void)memory;
 	if (!map || map->flush) {
@@ -241,43 +247,39 @@ int careful_memory_flush(struct careful_memory_remote *remote)
 	int rc;
 
 	do { /* one at a time */
-		struct map_job job = { .job.start = job_flush, .remote = remote };
+		struct memory_job job = { .start = job_flush, .remote = remote };
 
-		rc = memory_run(remote->memory, &job.job);
+		rc = memory_run(remote->memory, &job);
 	} while (rc == -EAGAIN && !usleep(1000));
 	return rc;
 }
 
 static void job_prefetch(struct careful_memory *memory, struct memory_job *one)
 {
-	struct map_job *job = (struct map_job *)one;
-	struct careful_memory_map *map = job->remote->map;
+	struct careful_memory_map *map = one->remote->map;
 
 	(void)memory;
-	if (!map || job->offset > map->bytes || job->bytes > map->bytes - job->offset) {
+	if (!map || one->offset > map->bytes || one->bytes > map->bytes - one->offset) {
 		memory_end_job(one, map ? -ERANGE : -ENOENT);
 		return;
 	}
-	map->ahead = job->offset / MAP_PAGE;
-	map->ahead_end = (job->offset + job->bytes + MAP_PAGE - 1) / MAP_PAGE;
+	map->ahead = one->offset / MAP_PAGE;
+	map->ahead_end = (one->offset + one->bytes + MAP_PAGE - 1) / MAP_PAGE;
 	memory_end_job(one, 0);
 }
 
 int careful_memory_prefetch(struct careful_memory_remote *remote, uint64_t offset, uint64_t bytes)
 {
-	struct map_job job = {
-		.job.start = job_prefetch,
-		.remote = remote,
-		.offset = offset,
-		.bytes = bytes,
+	struct memory_job job = {
+		.start = job_prefetch, .remote = remote, .offset = offset, .bytes = bytes
 	};
 
-	return memory_run(remote->memory, &job.job);
+	return memory_run(remote->memory, &job);
 }
 
 static void job_unmap(struct careful_memory *memory, struct memory_job *one)
 {
-	struct careful_memory_map *map = ((struct map_job *)one)->remote->map;
+	struct careful_memory_map *map = one->remote->map;
 
 	(void)memory;
 	if (!map || map->closer) {
@@ -291,7 +293,7 @@ static void job_unmap(struct careful_memory *memory, struct memory_job *one)
 
 int careful_memory_unmap(struct careful_memory_remote *remote)
 {
-	struct map_job job = { .job.start = job_unmap, .remote = remote };
+	struct memory_job job = { .start = job_unmap, .remote = remote };
 
-	return memory_run(remote->memory, &job.job);
+	return memory_run(remote->memory, &job);
 }

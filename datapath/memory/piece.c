@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Open pieces of other hosts' memory, and the gets and stores of their bytes. A session's end
- * removes the regions. A piece is then opened again, and moves under way are repeated. */
-#include <endian.h>
+/* The calls about pieces of other hosts' memory: to open and close them, to move parts, to ask. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,212 +7,22 @@
 #include "base/clock.h"
 #include "memory/private.h"
 
-static void end_opening(struct careful_memory_remote *remote, int status)
-{
-	struct memory_job *opener = remote->opener;
-
-	remote->opener = NULL;
-	if (status && !memory_is_lost(status))
-		remote->status = status;
-	if (opener)
-		memory_end_job(opener, status);
-}
-
-/* Takes the host's description of the piece. Returns 0 or -errno. */
-static int take(struct careful_memory_remote *remote, const struct careful_result *result)
-{
-	struct careful_memory_piece said;
-
-	if (result->status)
-		return result->status;
-	if (!result->payload || result->bytes < sizeof(said))
-		return -EPROTO;
-	memcpy(&said, result->payload, sizeof(said));
-	if (be64toh(said.bytes) > INT64_MAX || !be64toh(said.bytes))
-		return -EPROTO;
-	if (remote->bytes &&
-	    (be32toh(said.number) != remote->number || be64toh(said.bytes) != remote->bytes))
-		return -ESTALE;
-	remote->piece = said;
-	remote->bytes = be64toh(said.bytes);
-	remote->number = be32toh(said.number);
-	remote->access = be32toh(said.access);
-	remote->key = result->args[0];
-	remote->stale = false;
-	return 0;
-}
-
-static void opened(struct careful_memory *memory, const struct careful_result *result, void *user)
-{
-	struct careful_memory_remote *remote = user;
-	int rc = take(remote, result);
-
-	(void)memory;
-	remote->opening = false;
-	/* A piece that existed before is lost. */
-	end_opening(remote, rc == -ENOENT && remote->bytes ? -ESTALE : rc);
-}
-
-static int open_remote(struct careful_memory *memory, struct careful_memory_remote *remote)
-{
-	struct memory_ask *asked = memory_ask_new(remote->host, CAREFUL_MEMORY_OPEN, NULL,
-						  remote->ask, remote->ask_bytes);
-	int rc;
-
-	if (!asked)
-		return -ENOMEM;
-	asked->done = opened;
-	asked->user = remote;
-	remote->opening = true;
-	rc = memory_ask_begin(memory, asked);
-	remote->opening &= !rc;
-	return rc;
-}
-
-void memory_move_put(struct careful_memory *memory, struct memory_move *move)
-{
-	move->next = NULL;
-	move->flying = false;
-	*memory->moves_tail = move;
-	memory->moves_tail = &move->next;
-}
-
-static void land(struct careful_memory *memory, struct memory_move *move)
-{
-	struct memory_move **at = &memory->flights;
-
-	while (*at != move)
-		at = &(*at)->next;
-	*at = move->next;
-	memory->flying--;
-	move->flying = false;
-}
-
-static void on_moved(const struct careful_result *result, void *user)
-{
-	struct memory_move *move = user;
-	struct careful_memory_remote *remote = move->remote;
-	struct careful_memory *memory = remote->memory;
-	int status = result->status;
-
-	land(memory, move);
-	if (!status && result->bytes != move->bytes)
-		status = -EPROTO;
-	if (!memory_is_lost(status) || clock_now_ns() >= move->until_ns) {
-		move->done(move, status);
-		return;
-	}
-	remote->stale = true;
-	if (status != -ENOENT && status != -EBADMSG)
-		remote->host->peer = -1;
-	memory_move_put(memory, move);
-}
-
-/* Begins a move. Returns 0 if it is under way, -EAGAIN, or -errno. */
-static int begin(struct careful_memory *memory, struct memory_move *move)
-{
-	struct careful_memory_remote *remote = move->remote;
-	const struct careful_span span = { .base = move->local, .fd = -1 };
-	int rc = remote->status;
-
-	if (rc)
-		return rc;
-	if (remote->stale && !remote->opening) {
-		rc = open_remote(memory, remote);
-		if (rc)
-			return rc;
-	}
-	if (remote->stale)
-		return -EAGAIN;
-	rc = memory_host_peer(memory, remote->host);
-	if (rc >= 0 && move->is_store)
-		rc = careful_store(memory->instance, (uint32_t)rc, remote->key, move->offset, &span,
-				   move->bytes, CAREFUL_HANDLERS, NULL, CAREFUL_NO_DIGEST, on_moved,
-				   move);
-	else if (rc >= 0)
-		rc = careful_get(memory->instance, (uint32_t)rc, remote->key, move->offset, &span,
-				 move->bytes, CAREFUL_NO_DIGEST, on_moved, move);
-	if (memory_is_lost(rc)) {
-		remote->stale = true;
-		remote->host->peer = -1;
-		return -EAGAIN;
-	}
-	return rc;
-}
-
-/* Ends moves that wait too long, and sessions whose moves are under way for too long. */
-static void check_limits(struct careful_memory *memory, uint64_t now_ns)
-{
-	struct memory_move **at = &memory->moves, *move;
-
-	while ((move = *at)) {
-		if (!memory->failed && now_ns < move->until_ns) {
-			at = &move->next;
-			continue;
-		}
-		*at = move->next;
-		if (!*at)
-			memory->moves_tail = at;
-		move->done(move, memory->failed ? memory->failed : -ECONNRESET);
-	}
-	for (move = memory->flights; move; move = move->next) {
-		if (memory->failed || now_ns < move->until_ns || move->remote->host->peer < 0)
-			continue;
-		memory_host_leave(memory, move->remote->host); /* its operations end soon */
-	}
-	while (memory->failed && (move = memory->flights)) {
-		land(memory, move);
-		move->done(move, memory->failed);
-	}
-}
-
-void memory_move_poll(struct careful_memory *memory, uint64_t now_ns)
-{
-	struct memory_move **at = &memory->moves, *move;
-
-	if (now_ns - memory->tick_ns >= MEMORY_TICK_MS * UINT64_C(1000000) || memory->failed) {
-		memory->tick_ns = now_ns;
-		check_limits(memory, now_ns);
-	}
-	while ((move = *at) && memory->flying < MEMORY_FLYING_MAX) {
-		int rc = begin(memory, move);
-
-		if (rc == -EAGAIN) { /* others may have another host */
-			at = &move->next;
-			continue;
-		}
-		*at = move->next;
-		if (!*at)
-			memory->moves_tail = at;
-		if (rc) {
-			move->done(move, rc);
-			continue;
-		}
-		move->flying = true;
-		move->next = memory->flights;
-		memory->flights = move;
-		memory->flying++;
-	}
-}
-
 struct open_job {
 	struct memory_job job;
 	const struct sockaddr *address;
 	uint32_t address_bytes;
-	struct careful_memory_remote *remote;
 };
 
 static void job_open(struct careful_memory *memory, struct memory_job *one)
 {
 	struct open_job *job = (struct open_job *)one;
-	int rc = -ENOMEM;
 
-	job->remote->host = memory_host_get(memory, job->address, job->address_bytes);
-	job->remote->opener = one;
-	if (job->remote->host)
-		rc = open_remote(memory, job->remote);
-	if (rc)
-		memory_end_job(one, rc);
+	one->remote->host = memory_host_get(memory, job->address, job->address_bytes);
+	one->remote->opener = one;
+	if (one->remote->host)
+		memory_piece_open(one->remote);
+	else
+		memory_end_job(one, -ENOMEM);
 }
 
 int careful_memory_open(struct careful_memory *memory, const struct sockaddr *host,
@@ -223,10 +31,9 @@ int careful_memory_open(struct careful_memory *memory, const struct sockaddr *ho
 {
 	struct careful_memory_remote *r = calloc(1, sizeof(*r) + bytes);
 	struct open_job job = {
-		.job.start = job_open,
+		.job = { .start = job_open, .remote = r },
 		.address = host,
 		.address_bytes = host_bytes,
-		.remote = r,
 	};
 	int rc;
 
@@ -246,27 +53,25 @@ int careful_memory_open(struct careful_memory *memory, const struct sockaddr *ho
 	return 0;
 }
 
-struct close_job {
-	struct memory_job job;
-	struct careful_memory_remote *remote;
-};
-
-/* Cancels the asks of the piece that have no answer yet, because their answers would use it after
+/* Ends the time of an OPEN that is under way, because its answer would use the piece after
  * careful_memory_close() has freed it. */
 static void job_close(struct careful_memory *memory, struct memory_job *one)
 {
-	struct careful_memory_remote *remote = ((struct close_job *)one)->remote;
+	struct careful_memory_remote *remote = one->remote;
 
-	for (struct memory_ask *a = memory->asks; a; a = a->next)
-		if (a->user == remote)
-			a->over = true;
-	memory_end_job(one, remote->map ? -EBUSY : 0);
+	(void)memory;
+	if (remote->map || !remote->opening) {
+		memory_end_job(one, remote->map ? -EBUSY : 0);
+		return;
+	}
+	remote->closer = one;
+	remote->open.until_ns = 0;
 }
 
 int careful_memory_close(struct careful_memory_remote *remote)
 {
-	struct close_job job = { .job.start = job_close, .remote = remote };
-	int rc = memory_run(remote->memory, &job.job);
+	struct memory_job job = { .start = job_close, .remote = remote };
+	int rc = memory_run(remote->memory, &job);
 
 	if (rc != -EBUSY)
 		free(remote);
@@ -282,7 +87,6 @@ enum { VECTOR_MOVES = 64 };
  */
 struct move_job {
 	struct memory_job job;
-	struct careful_memory_remote *remote;
 	const struct careful_memory_part *parts;
 	uint32_t n, flags, part;
 	uint64_t at;
@@ -296,7 +100,7 @@ static void part_moved(struct memory_move *move, int status);
 /* Begins as many moves as possible. */
 static void begin_parts(struct move_job *job)
 {
-	struct careful_memory *memory = job->remote->memory;
+	struct careful_memory *memory = job->job.remote->memory;
 	const bool is_ordered = job->flags & CAREFUL_MEMORY_ORDERED;
 
 	while (!job->job.status && job->part < job->n && job->free_count) {
@@ -312,11 +116,13 @@ static void begin_parts(struct move_job *job)
 			break;
 		move = job->free[--job->free_count];
 		*move = (struct memory_move){
-			.remote = job->remote,
+			.host = job->job.remote->host,
+			.remote = job->job.remote,
 			.offset = part->offset + job->at,
 			.local = (uint8_t *)part->local + job->at,
 			.bytes = left < MEMORY_MOVE_BYTES ? (uint32_t)left : MEMORY_MOVE_BYTES,
 			.is_store = job->flags & CAREFUL_MEMORY_STORE,
+			.awaited = true,
 			.until_ns = clock_now_ns() + memory->patience_ns,
 			.done = part_moved,
 			.user = job,
@@ -373,8 +179,7 @@ int careful_memory_move(struct careful_memory_remote *remote,
 			const struct careful_memory_part *parts, uint32_t n, uint32_t flags)
 {
 	struct move_job job = {
-		.job.start = job_move,
-		.remote = remote,
+		.job = { .start = job_move, .remote = remote },
 		.parts = parts,
 		.n = n,
 		.flags = flags,
@@ -394,4 +199,64 @@ int careful_memory_move(struct careful_memory_remote *remote,
 		job.free_count++;
 	}
 	return memory_run(remote->memory, &job.job);
+}
+
+struct ask_job {
+	struct memory_job job;
+	struct memory_move move;
+	const struct sockaddr *address;
+	uint32_t address_bytes;
+	struct careful_memory_answer *answer;
+};
+
+static void answered(struct memory_move *move, int status)
+{
+	struct ask_job *job = move->user;
+	struct careful_memory_answer *answer = job->answer;
+	const struct careful_result *result = move->result;
+
+	answer->status = status;
+	if (result) {
+		memcpy(answer->args, result->args, sizeof(answer->args));
+		answer->bytes = result->payload ? result->bytes : 0;
+		if (answer->bytes > sizeof(answer->payload))
+			answer->bytes = sizeof(answer->payload);
+		if (answer->bytes)
+			memcpy(answer->payload, result->payload, answer->bytes);
+	}
+	memory_end_job(&job->job, status);
+}
+
+static void job_ask(struct careful_memory *memory, struct memory_job *one)
+{
+	struct ask_job *job = (struct ask_job *)one;
+
+	job->move.host = memory_host_get(memory, job->address, job->address_bytes);
+	job->move.until_ns = clock_now_ns() + memory->patience_ns;
+	if (job->move.host)
+		memory_move_put(memory, &job->move);
+	else
+		memory_end_job(one, -ENOMEM);
+}
+
+int careful_memory_ask(struct careful_memory *memory, const struct sockaddr *host,
+		       uint32_t host_bytes, uint16_t handler, const uint32_t *args,
+		       const void *payload, uint32_t bytes, struct careful_memory_answer *answer)
+{
+	struct ask_job job = {
+		.job.start = job_ask,
+		.move = { .handler = handler,
+			  .args = args,
+			  .local = (void *)payload,
+			  .bytes = bytes,
+			  .awaited = true,
+			  .done = answered,
+			  .user = &job },
+		.address = host,
+		.address_bytes = host_bytes,
+		.answer = answer,
+	};
+
+	answer->bytes = 0;
+	return memory_run(memory, &job.job);
 }

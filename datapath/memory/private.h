@@ -14,13 +14,16 @@ enum {
 	MEMORY_MOVE_BYTES = 256 << 10, /* the most that one get or store moves */
 	MEMORY_FLYING_MAX = 64, /* moves that carefuld has */
 	MEMORY_AGAIN_MS = 20, /* wait before a host without room is asked again */
+	MEMORY_FDS = 16, /* descriptors of an instance */
 	MEMORY_TICK_MS = 10, /* between two looks at the time limits */
 };
 
-/* A call that waits for the thread; on the caller's stack. */
+/* A call that waits for the thread; on the caller's stack. @remote, @offset, @bytes: of some calls */
 struct memory_job {
 	struct memory_job *next;
 	void (*start)(struct careful_memory *memory, struct memory_job *job);
+	struct careful_memory_remote *remote;
+	uint64_t offset, bytes;
 	sem_t done;
 	int status;
 };
@@ -32,27 +35,37 @@ struct memory_host {
 	int peer; /* -1: none */
 };
 
-/* A request that is repeated until it has an answer or the time is over.
+/* A get, a store or a request, which is repeated until it has an answer or the time is over. The
+ * caller owns it until done is called.
  *
- * @done:    called once, with the answer or with -errno in its status
- * @over: done was called: the request is freed when the engine has released it
- * @asked: the engine has the request
- * @again_ns: when to ask again */
-struct memory_ask {
-	struct memory_ask *next;
+ * @remote:   NULL: a request
+ * @local:    its memory; a request's payload
+ * @result:   of a request, in done; NULL: there is no answer
+ * @awaited:  a thread does nothing else until it is done
+ * @until_ns: after this time it is not tried again; @again_ns: when to try it again */
+struct memory_move {
+	struct memory_move *next;
 	struct careful_memory *memory;
 	struct memory_host *host;
-	void (*done)(struct careful_memory *memory, const struct careful_result *result,
-		     void *user);
-	void *user;
-	uint64_t until_ns, again_ns;
-	bool asked, over;
-	uint16_t handler;
-	uint32_t args[4];
+	struct careful_memory_remote *remote;
+	uint64_t offset;
+	void *local;
 	uint32_t bytes;
-	uint8_t payload[];
+	bool is_store, flying, awaited;
+	uint16_t handler;
+	const uint32_t *args;
+	const struct careful_result *result;
+	uint64_t until_ns, again_ns;
+	void (*done)(struct memory_move *move, int status);
+	void *user;
 };
 
+/*
+ * @status:  errno if it cannot be opened again, or 0
+ * @open:    the OPEN, while it is under way (opening)
+ * @opener:  waits for the first OPEN; @closer: for the end of the last
+ * @ask:     payload of OPEN
+ */
 struct careful_memory_remote {
 	struct careful_memory *memory;
 	struct memory_host *host;
@@ -60,26 +73,12 @@ struct careful_memory_remote {
 	uint64_t bytes;
 	uint32_t number, access, key;
 	bool stale, opening;
-	int status; /* errno if it cannot be opened again, or 0 */
+	int status;
 	struct careful_memory_map *map;
-	struct memory_job *opener; /* waits for the first OPEN */
+	struct memory_move open;
+	struct memory_job *opener, *closer;
 	uint32_t ask_bytes;
 	uint8_t ask[];
-};
-
-/* A get or a store. The caller owns it until done is called.
- *
- * @until_ns: after this time it is not tried again */
-struct memory_move {
-	struct memory_move *next;
-	struct careful_memory_remote *remote;
-	uint64_t offset;
-	void *local;
-	uint32_t bytes;
-	bool is_store, flying;
-	uint64_t until_ns;
-	void (*done)(struct memory_move *move, int status);
-	void *user;
 };
 
 enum {
@@ -147,10 +146,12 @@ struct careful_memory_map {
 
 /*
  * @lock:    protects jobs and stopping
- * @event_fd: wakes the thread for jobs
+ * @posts:   wake-ups of the thread for jobs; @posts_read: those that it took from event_fd
  * @extra_fd: epoll: event_fd, and what maps wait for
+ * @sleep_fd: epoll: extra_fd, and @watched: what the instance waits for
  * @moves:   wait to begin
- * @flying:  moves that the engine has
+ * @flying:  gets and stores that the engine has
+ * @awaited: moves that the engine has, and that a thread waits for
  * @failed:  -errno: the instance is gone
  */
 struct careful_memory {
@@ -161,11 +162,12 @@ struct careful_memory {
 	pthread_mutex_t lock;
 	struct memory_job *jobs, **jobs_tail;
 	bool stopping;
-	int event_fd, extra_fd;
+	uint64_t posts, posts_read;
+	int event_fd, extra_fd, sleep_fd, watched[MEMORY_FDS];
+	uint32_t watched_count;
 	struct memory_host *hosts;
-	struct memory_ask *asks;
 	struct memory_move *moves, **moves_tail, *flights;
-	uint32_t flying;
+	uint32_t flying, awaited;
 	struct careful_memory_map *maps;
 	struct map_slot *slots, *slots_free; /* made with the first map */
 	uint32_t slots_used;
@@ -175,6 +177,8 @@ struct careful_memory {
 
 /* job.c: runs a job in the thread; returns its status. */
 int memory_run(struct careful_memory *memory, struct memory_job *job);
+/* Wakes the thread. */
+void memory_post(struct careful_memory *memory);
 void memory_end_job(struct memory_job *job, int status);
 
 /* host.c */
@@ -184,15 +188,11 @@ struct memory_host *memory_host_get(struct careful_memory *memory, const struct 
 int memory_host_peer(struct careful_memory *memory, struct memory_host *host);
 /* Ends the session, and with it what is under way. */
 void memory_host_leave(struct careful_memory *memory, struct memory_host *host);
-int memory_ask_begin(struct careful_memory *memory, struct memory_ask *asked);
-struct memory_ask *memory_ask_new(struct memory_host *host, uint16_t handler, const uint32_t *args,
-				  const void *payload, uint32_t bytes);
-/* Asks what is due, and ends what is late. */
-void memory_ask_poll(struct careful_memory *memory, uint64_t now_ns);
 /* Reports whether a status means that the session ended. */
 bool memory_is_lost(int status);
 
-/* piece.c */
+/* move.c: memory_piece_open() opens a piece, perhaps again. */
+void memory_piece_open(struct careful_memory_remote *remote);
 void memory_move_put(struct careful_memory *memory, struct memory_move *move);
 /* Begins moves while there is room, and ends those that are late. */
 void memory_move_poll(struct careful_memory *memory, uint64_t now_ns);
@@ -225,4 +225,6 @@ void save_evict(struct careful_memory_map *map, uint64_t now_ns);
 void save_flush(struct careful_memory_map *map);
 
 /* map.c: serves faults and the calls that wait for maps. */
-void memory_map_poll(struct careful_memory *memory, uint64_t now_ns);
+void memory_map_poll(struct careful_memory *memory);
+/* Keeps maps within their limits, after what was begun has left: a thread may wait for that. */
+void memory_map_evict(struct careful_memory *memory, uint64_t now_ns);

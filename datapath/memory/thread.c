@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The memory client's thread: takes jobs, polls the instance, and keeps time limits. */
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "memory/private.h"
-
-enum { FDS_MAX = 16 };
 
 /* Starts the jobs that were posted. Returns false if the thread must end. */
 static bool take_jobs(struct careful_memory *memory)
@@ -19,8 +17,10 @@ static bool take_jobs(struct careful_memory *memory)
 	uint64_t n;
 	bool go_on;
 
-	if (read(memory->event_fd, &n, sizeof(n)) < 0 && errno != EAGAIN)
-		abort();
+	if (__atomic_load_n(&memory->posts, __ATOMIC_ACQUIRE) == memory->posts_read)
+		return true;
+	if (read(memory->event_fd, &n, sizeof(n)) == sizeof(n))
+		memory->posts_read += n;
 	pthread_mutex_lock(&memory->lock);
 	job = memory->jobs;
 	memory->jobs = NULL;
@@ -37,28 +37,56 @@ static bool take_jobs(struct careful_memory *memory)
 	return go_on;
 }
 
+/* Adds the instance's descriptors, which rarely change, to sleep_fd. */
+static void watch(struct careful_memory *memory, const int *fds, uint32_t n)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+
+	if (n == memory->watched_count && !memcmp(fds, memory->watched, n * sizeof(*fds)))
+		return;
+	for (uint32_t i = 0; i < memory->watched_count; i++)
+		epoll_ctl(memory->sleep_fd, EPOLL_CTL_DEL, memory->watched[i], &event);
+	for (uint32_t i = 0; i < n; i++)
+		epoll_ctl(memory->sleep_fd, EPOLL_CTL_ADD, fds[i], &event);
+	memcpy(memory->watched, fds, n * sizeof(*fds));
+	memory->watched_count = n;
+}
+
 /* Sleeps until there is work. With nothing under way the program should have the CPU;
  * careful_wait() would spin first. */
 static void sleep_idle(struct careful_memory *memory, int timeout_ms)
 {
-	struct pollfd pfds[FDS_MAX + 1];
-	int fds[FDS_MAX], most_ms = timeout_ms;
-	int n = memory->failed ? 0 : careful_wait_fds(memory->instance, fds, FDS_MAX, &most_ms);
+	struct epoll_event event;
+	int fds[MEMORY_FDS], most_ms = timeout_ms;
+	int n = memory->failed ? 0 : careful_wait_fds(memory->instance, fds, MEMORY_FDS, &most_ms);
 
-	for (int i = 0; i < n; i++)
-		pfds[i] = (struct pollfd){ .fd = fds[i], .events = POLLIN };
-	n = n < 0 ? 0 : n;
-	pfds[n] = (struct pollfd){ .fd = memory->extra_fd, .events = POLLIN };
-	poll(pfds, (nfds_t)n + 1, clock_earlier_ms(timeout_ms, most_ms));
+	watch(memory, fds, n < 0 ? 0 : (uint32_t)n);
+	epoll_wait(memory->sleep_fd, &event, 1, clock_earlier_ms(timeout_ms, most_ms));
+}
+
+/* Sends what was begun, and waits for work. Spins only while a thread waits for an answer: else the
+ * program should have the CPU. */
+static int rest(struct careful_memory *memory)
+{
+	const uint32_t flying = memory->flying;
+	int rc = 0;
+
+	if (memory->awaited && !memory->failed)
+		return careful_wait(memory->instance, MEMORY_TICK_MS, memory->extra_fd);
+	if (!memory->failed)
+		rc = careful_poll(memory->instance);
+	if (!rc && flying == memory->flying)
+		sleep_idle(memory, memory->flying || memory->moves ? MEMORY_TICK_MS : 1000);
+	return rc;
 }
 
 static void work(struct careful_memory *memory)
 {
 	const uint64_t now_ns = clock_now_ns();
 
-	memory_map_poll(memory, now_ns);
-	memory_ask_poll(memory, now_ns);
+	memory_map_poll(memory);
 	memory_move_poll(memory, now_ns);
+	memory_map_evict(memory, now_ns);
 }
 
 static void *run(void *user)
@@ -66,20 +94,23 @@ static void *run(void *user)
 	struct careful_memory *memory = user;
 
 	while (take_jobs(memory)) {
-		const bool busy = memory->flying || memory->asks || memory->moves;
-		int rc = 0;
+		int rc;
 
 		work(memory);
-		if (memory->failed)
-			sleep_idle(memory, MEMORY_TICK_MS);
-		else if (memory->flying || memory->asks)
-			rc = careful_wait(memory->instance, MEMORY_TICK_MS, memory->extra_fd);
-		else if (!(rc = careful_poll(memory->instance)))
-			sleep_idle(memory, busy ? MEMORY_TICK_MS : 1000);
-		if (rc < 0 && rc != -EINTR && rc != -EAGAIN)
+		rc = rest(memory);
+		if (rc < 0 && rc != -EINTR && rc != -EAGAIN) {
 			memory->failed = -ENOTCONN;
+			work(memory); /* ends all before the next call */
+		}
 	}
 	return NULL;
+}
+
+static void close_fds(const struct careful_memory *memory)
+{
+	close(memory->event_fd);
+	close(memory->extra_fd);
+	close(memory->sleep_fd);
 }
 
 int careful_memory_start(struct careful *instance, uint32_t patience_ms,
@@ -99,14 +130,14 @@ int careful_memory_start(struct careful *instance, uint32_t patience_ms,
 	pthread_mutex_init(&m->lock, NULL);
 	m->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	m->extra_fd = epoll_create1(EPOLL_CLOEXEC);
-	event.data.fd = m->event_fd;
-	rc = m->event_fd < 0 || m->extra_fd < 0 ||
-			     epoll_ctl(m->extra_fd, EPOLL_CTL_ADD, m->event_fd, &event) ?
+	m->sleep_fd = epoll_create1(EPOLL_CLOEXEC);
+	rc = m->event_fd < 0 || m->extra_fd < 0 || m->sleep_fd < 0 ||
+			     epoll_ctl(m->extra_fd, EPOLL_CTL_ADD, m->event_fd, &event) ||
+			     epoll_ctl(m->sleep_fd, EPOLL_CTL_ADD, m->extra_fd, &event) ?
 		     -errno :
 		     -pthread_create(&m->thread, NULL, run, m);
 	if (rc) {
-		close(m->event_fd);
-		close(m->extra_fd);
+		close_fds(m);
 		free(m);
 		return rc;
 	}
@@ -116,24 +147,17 @@ int careful_memory_start(struct careful *instance, uint32_t patience_ms,
 
 int careful_memory_stop(struct careful_memory *memory)
 {
-	const uint64_t one = 1;
 	struct memory_host *next;
 
 	if (memory->owner == getpid()) {
 		pthread_mutex_lock(&memory->lock);
 		memory->stopping = true;
 		pthread_mutex_unlock(&memory->lock);
-		if (write(memory->event_fd, &one, sizeof(one)) < 0)
-			abort();
+		memory_post(memory);
 		pthread_join(memory->thread, NULL);
 	}
 	careful_close(memory->instance);
-	close(memory->event_fd);
-	close(memory->extra_fd);
-	for (struct memory_ask *a = memory->asks, *after; a; a = after) {
-		after = a->next;
-		free(a);
-	}
+	close_fds(memory);
 	for (struct memory_host *host = memory->hosts; host; host = next) {
 		next = host->next;
 		free(host);
