@@ -22,33 +22,40 @@ pytestmark = [
 HEAD = """
 import os, sys, threading, time
 import careful.memory
-h2 = careful.memory.connect("h2", timeout_s=3)
-PAGE = 4096
+IFNAME, PAGE = os.environ.get("IFNAME"), 4096
+h2 = careful.memory.connect("h2", ifname=IFNAME, timeout_s=3)
 """
+#: Parameter of `lent`: programs on h1 share a carefuld's queue, or own it.
+WAYS = pytest.mark.parametrize("lent", ["attached", "owned"], indirect=True)
 
 
 def python(host: Host, text: str, *args: str | Path, check: bool = True) -> tuple[int, str]:
     """Runs a program on a host to its end; returns its status and output."""
-    argv = [sys.executable, "-W", "error", "-c", HEAD + text, *args]
+    owns = host.ctl("status", "eth1", check=False).returncode != 0
+    argv = ["env", *["IFNAME=eth1"] * owns, sys.executable, "-W", "error", "-c", HEAD + text, *args]
     done = host.lab.run(host.name, *argv, check=check)
     return done.returncode, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
-def lent(tmp_path_factory: pytest.TempPathFactory, lab_possible: None) -> Iterator[list[Host]]:
+def lent(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, lab_possible: None
+) -> Iterator[list[Host]]:
     """Yields h1, which borrows, and h2, which lends 512 MiB."""
     lab = Lab()
     try:
         made = [Host(lab, name, tmp_path_factory.mktemp("map")) for name in lab.hosts]
-        for host in made:
+        up = made[1:] if getattr(request, "param", "") == "owned" else made
+        for host in up:
             host.up(*(("--lend", "512MiB") if host.name == "h2" else ()))
         yield made
-        for host in made:
+        for host in up:
             host.down()
     finally:
         lab.down()
 
 
+@WAYS
 def test_map__is_read_as_it_is_touched(lent: list[Host]) -> None:
     """In sequence, at random, by several threads, and to the last byte of an odd size."""
     text = """
@@ -84,6 +91,7 @@ h2.delete("read")
     python(lent[0], text)
 
 
+@WAYS
 def test_map__is_written_back(lent: list[Host]) -> None:
     """Changes are written by flush(), by close(), or at the end of the program, not before."""
     text = """
@@ -124,6 +132,7 @@ h2.delete("write")
     python(lent[0], text)
 
 
+@WAYS
 def test_map__stays_within_its_limit(lent: list[Host]) -> None:
     """Sorts four times as much memory as the limit."""
     text = """
@@ -159,6 +168,7 @@ h2.delete("sort")
     python(lent[0], text)
 
 
+@WAYS
 def test_map__several_fork_and_prefetch(lent: list[Host]) -> None:
     text = """
 import signal
@@ -195,6 +205,7 @@ h2.delete("many")
     python(lent[0], text)
 
 
+@WAYS
 def test_map__of_a_host_that_is_gone(lent: list[Host]) -> None:
     """An access raises SIGBUS, a call ConnectionError; changed pages stay."""
     h1 = lent[0]
@@ -239,6 +250,32 @@ h2.delete("gone")
     finally:
         h1.lab.run("h1", "ip", "link", "set", "eth1", "up")
         h1.ctl("memory", "rm", "h2:gone", check=False)
+
+
+@WAYS
+def test_connect__over_a_queue(lent: list[Host]) -> None:
+    """All connections share the queue, and the last one gives it back. carefuld's is refused."""
+    text = """
+import careful
+if IFNAME:
+    assert careful.memory.connect("h2", ifname=IFNAME)._client is h2._client
+    with h2.create("queue", 4096) as piece:
+        piece.write(b"some")
+        h2 = None
+        assert piece.read(0, 4) == b"some"
+    piece = None
+    with careful.open(IFNAME) as node:
+        node.connect("h2")
+    careful.memory.connect("h2", ifname=IFNAME).delete("queue")
+else:
+    try:
+        careful.memory.connect("h2", ifname="eth1")
+    except OSError as error:
+        assert "carefuld runs on eth1" in str(error), error
+    else:
+        raise AssertionError("two own the queue")
+"""
+    python(lent[0], text)
 
 
 def test_map__without_the_right(lent: list[Host]) -> None:

@@ -14,6 +14,7 @@ from careful.control import command_line
 from careful.control.config import Config
 from careful.control.instances import Instance
 from careful.control.keys import Keys, Trusted, check
+from careful.control.up_options import UpOptions
 from careful.errors import CarefulError
 
 #: Instead of a host: every host.
@@ -41,8 +42,12 @@ class Hosts:
     @classmethod
     def of(cls, instance: Instance, config: Config) -> Hosts:
         """Returns the hosts that an instance knows."""
-        directory = command_line.read(instance.argv).keys
-        return cls(config, Keys(Path(directory)) if directory else None)
+        return cls.by_options(command_line.read(instance.argv), config)
+
+    @classmethod
+    def by_options(cls, options: UpOptions, config: Config) -> Hosts:
+        """Returns the hosts that an instance with these options, in effect, knows."""
+        return cls(config, Keys(Path(options.keys)) if options.keys else None)
 
     def _trusted(self) -> list[Trusted]:
         return self.keys.trusted() if self.keys else []

@@ -1,4 +1,4 @@
-"""Memory of other hosts, as the local carefuld reaches it.
+"""Memory of other hosts, through the local carefuld or a queue of this program.
 
     import careful.memory
 
@@ -10,9 +10,10 @@
 connect() returns a Host, whose calls return when they are done. Any number of threads may use it.
 aconnect() returns an AsyncHost with the same methods, awaited.
 
-Both need a carefuld here (`carefulctl up`), and one at the host that lends memory (`carefulctl up
-IFACE --lend 4GiB`). The memory belongs to this host, not to the program: all programs here that may
-use careful share it. `carefulctl help memory` has the rules.
+Both need a carefuld at the host that lends memory (`carefulctl up IFACE --lend 4GiB`), and one here
+(`carefulctl up`), or an interface whose queue this program may own (`ifname`). The memory belongs
+to this host, not to the program: all programs here that may use careful share it. `carefulctl help
+memory` has the rules.
 
 Failures raise CarefulError, an OSError. It is also a FileNotFoundError, FileExistsError,
 PermissionError or ConnectionError, if one of these fits; `filename` is HOST:NAME.
@@ -23,7 +24,7 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from careful.errors import CarefulError
 from careful.memory.awaited import AsyncHost, AsyncPiece
@@ -49,35 +50,45 @@ __all__ = [
 def connect(
     host: str,
     *,
+    ifname: str | None = None,
     instance: str | None = None,
     config: Config | Path | str | None = None,
     timeout_s: float = 5.0,
 ) -> Host:
-    """Connects to a host that lends memory; arguments are those of careful.files.connect().
+    """Connects to a host that lends memory.
+
+    Args:
+        host: as for careful.files.connect().
+        ifname: an interface. This program then owns its queue, as after careful.open(), without a
+            carefuld here. All connections over that queue share it, until the last one is dropped.
+        instance: as for careful.files.connect(); with ifname, as for careful.open().
+        config: a configuration, or its file; by default the files that carefulctl reads.
+        timeout_s: how long calls wait for a silent host, seconds; the first connection over a
+            queue decides.
 
     Raises:
         ConnectionError: careful is not up here, or the host is unknown.
         PermissionError: only root may use this carefuld.
+        CarefulError: the queue cannot be opened, as careful.open() says.
     """
-    from careful.control import remote
+    from careful.control import keys, remote
     from careful.control.config import load
     from careful.control.memory_hosts import Hosts
+    from careful.memory import client
+    from careful.node.options import options_of
 
     settings = load(config)
     name = instance or os.environ.get("CAREFUL_INSTANCE")
-    way, one = remote.route(host, name, settings, timeout_s)
-    return Host(way, Hosts.of(one, settings))
+    if ifname is None:
+        way, one = remote.route(host, name, settings, timeout_s)
+        return Host(client.attached(way), way.address, way.host, Hosts.of(one, settings))
+    name = name or ifname
+    options = options_of(name, settings)
+    known = Hosts.by_options(keys.in_effect(options), settings)
+    over = client.owning(ifname, name, options, timeout_s)
+    return Host(over, settings.resolve(host), host, known)
 
 
-async def aconnect(
-    host: str,
-    *,
-    instance: str | None = None,
-    config: Config | Path | str | None = None,
-    timeout_s: float = 5.0,
-) -> AsyncHost:
+async def aconnect(host: str, **options: Any) -> AsyncHost:
     """Connects to a host; arguments and errors are those of connect()."""
-    made = await asyncio.to_thread(
-        connect, host, instance=instance, config=config, timeout_s=timeout_s
-    )
-    return AsyncHost(made)
+    return AsyncHost(await asyncio.to_thread(connect, host, **options))

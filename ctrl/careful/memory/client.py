@@ -1,4 +1,4 @@
-"""The thread of libcareful that moves memory through one carefuld.
+"""The thread of libcareful that moves memory, through a carefuld or over a queue of its own.
 
 Owns C's pointers. Python only starts calls and waits: no page passes through it.
 """
@@ -9,20 +9,21 @@ import errno
 import os
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from careful._abi import Buffer, CData, ffi, lib, sizeof
+from careful.control.up_options import UpOptions
 from careful.daemon.route import Route
 from careful.errors import CarefulError, check
-from careful.node.options import attach_fields
+from careful.node.engine import opened
+from careful.node.options import attach_fields, fields_of
 
 #: Memory that a client shares with carefuld, bytes.
 _SHARED_BYTES = 64 << 20
 _PIECE_BYTES = sizeof("careful_memory_piece")
-_LENDS_NOTHING = "it lends no memory: `carefulctl up IFACE --lend 4GiB` there"
 _TEXTS = {
-    errno.ENOSYS: _LENDS_NOTHING,
+    errno.ENOSYS: "it lends no memory: `carefulctl up IFACE --lend 4GiB` there",
     errno.ENOENT: "it has no such piece of memory for this host",
     errno.EEXIST: "this host has a piece of that name there",
     errno.EDQUOT: "that is more than it lends to one host (--lend-host of `up` there)",
@@ -55,38 +56,25 @@ class Answer:
     payload: bytes
 
 
-def _stop(pointer: CData) -> None:
-    lib.careful_memory_stop(pointer)
-
-
 class Client:
-    """A connection to a carefuld, with a thread of its own; any thread may use it.
+    """An instance with a thread of its own; any thread may use it.
 
     Args:
-        way: names the carefuld; its timeout_s limits the silence of hosts.
+        options: those of the instance, as for Engine.
+        what: the instance in errors.
+        timeout_s: limit of the silence of hosts, seconds.
     """
 
-    def __init__(self, way: Route) -> None:
-        what = f"carefuld of {way.instance}"
-        raw, texts = ffi.new("struct careful_attach_options *"), []
-        fields = attach_fields(str(way.socket), what, memory_bytes=_SHARED_BYTES)
-        for name, value in fields.items():
-            if isinstance(value, str):
-                texts.append(ffi.new("char[]", os.fsencode(value)))
-                value = texts[-1]
-            setattr(raw, name, value)
-        found, error = ffi.new("struct careful **"), ffi.new("struct careful_error *")
-        rc = lib.careful_attach(raw, found, error)
-        check(rc, what, ffi.string(error.text).decode(errors="replace"))
-        made = ffi.new("struct careful_memory **")
-        rc = lib.careful_memory_start(found[0], int(way.timeout_s * 1000), made)
+    def __init__(self, options: dict[str, object], what: str, timeout_s: float) -> None:
+        instance, made = opened(options, what), ffi.new("struct careful_memory **")
+        rc = lib.careful_memory_start(instance, int(timeout_s * 1000), made)
         if rc:
-            lib.careful_close(found[0])
+            lib.careful_close(instance)
         check(rc, what)
         self.pointer = made[0]
         #: The longest wait of a request: the host must answer in time.
-        self.wait_s = way.timeout_s / 2
-        self._end = weakref.finalize(self, _stop, made[0])
+        self.wait_s = timeout_s / 2
+        self._end = weakref.finalize(self, lib.careful_memory_stop, made[0])
 
     def ask(
         self, host: Remote, handler: int, payload: bytes = b"", args: Sequence[int] = ()
@@ -165,23 +153,39 @@ def move(remote: CData, parts: Sequence[tuple[int, Buffer]], flags: int, what: s
             ffi.release(buffer)
 
 
-_clients: weakref.WeakValueDictionary[tuple[str, int, float], Client]
-_clients = weakref.WeakValueDictionary()
+_clients: weakref.WeakValueDictionary[tuple[object, ...], Client] = weakref.WeakValueDictionary()
 _lock = threading.Lock()
 
 
-def client_of(way: Route) -> Client:
+def _client(key: tuple[object, ...], make: Callable[[], Client]) -> Client:
+    """Returns this process's client of a key."""
+    key = os.getpid(), *key
+    with _lock:
+        found = _clients.get(key)
+        if found is None:
+            found = _clients[key] = make()
+        return found
+
+
+def attached(way: Route) -> Client:
     """Returns this process's client of a carefuld.
 
     Raises:
         CarefulError: it does not run, or refuses us.
     """
-    key = str(way.socket), os.getpid(), way.timeout_s
-    with _lock:
-        found = _clients.get(key)
-        if found is None:
-            found = _clients[key] = Client(way)
-        return found
+    what = f"carefuld of {way.instance}"
+    fields = attach_fields(str(way.socket), what, memory_bytes=_SHARED_BYTES)
+    return _client((way.socket, way.timeout_s), lambda: Client(fields, what, way.timeout_s))
+
+
+def owning(ifname: str, instance: str, options: UpOptions, timeout_s: float) -> Client:
+    """Returns this process's client that owns a queue; the first call opens it.
+
+    Raises:
+        CarefulError: as careful.open().
+    """
+    fields = fields_of(ifname, instance, options)
+    return _client((ifname, instance), lambda: Client(fields, ifname, timeout_s))
 
 
 def broken(what: str) -> CarefulError:

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from careful._abi import lib, sizeof, unpack
+from careful.address import Address
 from careful.control.memory_hosts import Hosts
-from careful.daemon.route import Route
 from careful.errors import shown
-from careful.memory.client import Remote, broken, client_of
+from careful.memory.client import Client, Remote, broken
 from careful.memory.piece import Info, Piece, info_of
 
 _PIECE_BYTES = sizeof("careful_memory_piece")
@@ -44,15 +44,17 @@ class Host:
     """A host that lends memory, for any thread; made by careful.memory.connect().
 
     Args:
-        way: the route to it.
+        client: reaches it.
+        address: of the host.
+        name: its name in errors.
         hosts: names its owners.
     """
 
-    def __init__(self, way: Route, hosts: Hosts) -> None:
-        self.name = way.host
+    def __init__(self, client: Client, address: Address, name: str, hosts: Hosts) -> None:
+        self.name = name
         self._hosts = hosts
-        self._client = client_of(way)
-        self._remote = Remote(way.address.sockaddr(), way.host)
+        self._client = client
+        self._remote = Remote(address.sockaddr(), name)
 
     def __repr__(self) -> str:
         return f"<Host {self.name}>"

@@ -97,6 +97,25 @@ def _in_python(text: str) -> str:
     return text.replace(f"process {os.getpid()}; end it", "this program itself; close() it")
 
 
+def opened(options: dict[str, object], what: str) -> CData:
+    """Returns C's instance; arguments and errors are those of Engine."""
+    is_attached = "path" in options
+    kind = "careful_attach_options" if is_attached else "careful_options"
+    raw, texts = ffi.new(f"struct {kind} *"), []
+    for name, value in options.items():
+        if isinstance(value, str):
+            texts.append(ffi.new("char[]", os.fsencode(value)))
+            value = texts[-1]
+        setattr(raw, name, value)
+    found, error = ffi.new("struct careful **"), ffi.new("struct careful_error *")
+    rc = (lib.careful_attach if is_attached else lib.careful_open)(raw, found, error)
+    said = _in_python(ffi.string(error.text).decode(errors="replace"))
+    if rc == -errno.EBUSY and not is_attached:
+        said = _carefuld_on(str(options["ifname"])) or said
+    check(rc, "" if what in said else what, said)
+    return found[0]
+
+
 class Unseeing(Protocol):
     """A message that is being built in a send buffer (outgoing.Outgoing)."""
 
@@ -154,22 +173,9 @@ class Engine:
         self._leaving: threading.Event | None = None
         self._polled_s = time.monotonic()
         self.attached = "path" in options
-        kind = "careful_attach_options" if self.attached else "careful_options"
-        raw, texts = ffi.new(f"struct {kind} *"), []
-        for name, value in options.items():
-            if isinstance(value, str):
-                texts.append(ffi.new("char[]", os.fsencode(value)))
-                value = texts[-1]
-            setattr(raw, name, value)
         if not self.attached and any(other.what == self.what for other in _open):
             gc.collect()  # frees an instance that was dropped without close()
-        found, error = ffi.new("struct careful **"), ffi.new("struct careful_error *")
-        rc = (lib.careful_attach if self.attached else lib.careful_open)(raw, found, error)
-        said = _in_python(ffi.string(error.text).decode(errors="replace"))
-        if rc == -errno.EBUSY and not self.attached:
-            said = _carefuld_on(str(options["ifname"])) or said
-        check(rc, "" if self.what in said else self.what, said)
-        self._pointer = found[0]
+        self._pointer = opened(options, self.what)
         _open.add(self)
 
     def __del__(self) -> None:

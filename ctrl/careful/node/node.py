@@ -13,7 +13,6 @@ import math
 import os
 from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from careful.errors import CarefulError, check
 from careful.node.engine import Engine, ErrorHook
 from careful.node.loop import Driver
 from careful.node.message import Handler, LateReply, Message, failure
-from careful.node.options import NOT_OURS, attach_fields, fields_of
+from careful.node.options import NOT_OURS, attach_fields, fields_of, options_of
 from careful.node.outgoing import Outgoing
 from careful.node.peer import Peer
 from careful.node.region import Region
@@ -79,9 +78,7 @@ class Node:
         self.config = load(config)
         self.ifname = ifname
         self.instance = instance or os.environ.get("CAREFUL_INSTANCE") or ifname
-        given = UpOptions(**options).over(self.config.options(self.instance))
-        if isinstance(given.seal, str):
-            given = replace(given, seal=self.config.sealed(given.seal))
+        given = options_of(self.instance, self.config, UpOptions(**options))
         self._start(Engine(fields_of(ifname, self.instance, given)))
 
     @classmethod

@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 from careful._abi import enum_names
+from careful.control.config import Config
 from careful.control.up_options import OPTIONS, UpOptions, matches
 from careful.errors import CarefulError
 
@@ -31,6 +32,12 @@ def _field(ifname: str, name: str, value: object) -> tuple[str, object]:
     if isinstance(value, int) and not 0 <= value < 1 << 32:
         raise CarefulError(errno.EINVAL, f"{name} = {value}: 0 to 2^32 - 1", ifname)
     return name, value
+
+
+def options_of(instance: str, config: Config, given: UpOptions | None = None) -> UpOptions:
+    """Returns an instance's options: those given, then those of the configuration."""
+    found = (given or UpOptions()).over(config.options(instance))
+    return replace(found, seal=config.sealed(found.seal)) if found.seal else found
 
 
 def fields_of(ifname: str, instance: str, options: UpOptions) -> dict[str, object]:
