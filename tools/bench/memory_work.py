@@ -1,6 +1,7 @@
 """Measures a program that uses memory: memory_work.py WORK WHERE [WORD...].
 
-WHERE is h2 (careful), an NBD URI, or "local". Prints a JSON object. scenarios/memory.py runs it.
+WHERE is h2 (careful), own:h2 (over a queue of its own), an NBD URI, or "local". Prints a JSON
+object. scenarios/memory.py runs it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,14 @@ def took(call: Callable[..., object], *args: object) -> float:
     return clock() - began
 
 
+def opened(where: str, name: str) -> Any:
+    """Returns a piece of a host; "own:HOST": over a queue of this program."""
+    import careful.memory
+
+    way, _, host = where.rpartition(":")
+    return careful.memory.connect(host, ifname="eth1" if way else None).open(Path(name).name)
+
+
 def library() -> ctypes.CDLL:
     found = ctypes.CDLL(str(LIBRARY))
     found.nbd_pages_map.restype = ctypes.c_void_p
@@ -42,10 +51,8 @@ def mapped(where: str, name: str, nbytes: int, local: int) -> Any:
     if where == "local":
         return np.fromfile(name, np.uint8)
     if "://" not in where:
-        import careful.memory
-
-        piece = careful.memory.connect(where).open(Path(name).name)
-        return np.frombuffer(piece.map(writable=False, local_bytes=local), np.uint8)
+        memory = opened(where, name).map(writable=False, local_bytes=local)
+        return np.frombuffer(memory, np.uint8)
     uri = "" if where == "://" else where
     base = library().nbd_pages_map(uri.encode(), nbytes, local)
     if not base:
@@ -54,23 +61,18 @@ def mapped(where: str, name: str, nbytes: int, local: int) -> Any:
 
 
 def quantiles(times: list[float], name: str) -> dict[str, float]:
-    times.sort()
-    n = len(times)
-    return {f"{name}_p50_us": times[n // 2] * 1e6, f"{name}_p99_us": times[n * 99 // 100] * 1e6}
+    us, n = [1e6 * one for one in sorted(times)], len(times)
+    return {f"{name}_p50_us": us[n // 2], f"{name}_p99_us": us[n * 99 // 100]}
 
 
 def faults(where: str, name: str, nbytes: str) -> dict[str, float]:
     """Touches pages at random; with careful, also reads as many without a map."""
-    size = int(nbytes)
-    memory = memoryview(mapped(where, name, size, 0))
-    pages = random.sample(range(0, size, PAGE), 6000)
+    memory = memoryview(mapped(where, name, int(nbytes), 0))
+    pages = random.sample(range(0, int(nbytes), PAGE), 6000)
     found = quantiles([took(memory.__getitem__, at) for at in pages[:3000]], "fault")
     if "://" not in where:
-        import careful.memory
-
-        with careful.memory.connect(where).open(Path(name).name) as piece:
-            into = bytearray(PAGE)
-            reads = [took(piece.read_into, into, at) for at in pages[3000:]]
+        with opened(where, name) as piece:
+            reads = [took(piece.read_into, bytearray(PAGE), at) for at in pages[3000:]]
             found |= quantiles(reads, "get")
     return found
 
@@ -84,41 +86,32 @@ def vectors(where: str, name: str, nbytes: str) -> dict[str, float]:
     """Reads 64 pages at once, and one by one."""
     at = random.sample(range(0, int(nbytes), PAGE), 64)
     if "://" in where:
-        took_s = library().nbd_pages_burst(where.encode(), (ctypes.c_uint64 * 64)(*at), 300)
-        return {"burst_s": took_s}
-    import careful.memory
-
-    with careful.memory.connect(where).open(Path(name).name) as piece:
+        offsets = (ctypes.c_uint64 * 64)(*at)
+        return {"burst_s": library().nbd_pages_burst(where.encode(), offsets, 300)}
+    with opened(where, name) as piece:
         parts = [(offset, bytearray(PAGE)) for offset in at]
-        return {
-            "readv_s": min(took(piece.readv, parts) for _ in range(100)),
-            "single_s": min(took(lambda: [piece.readv([one]) for one in parts]) for _ in range(10)),
-        }
+        single_s = min(took(lambda: [piece.readv([one]) for one in parts]) for _ in range(10))
+        return {"readv_s": min(took(piece.readv, parts) for _ in range(100)), "single_s": single_s}
 
 
 def writes(where: str, name: str, nbytes: str) -> dict[str, float]:
     """Changes each page of a map, and writes it back."""
-    import careful.memory
-
-    with careful.memory.connect(where).open(Path(name).name) as piece:
+    with opened(where, name) as piece:
         memory = np.frombuffer(piece.map(nbytes=int(nbytes)), np.uint8)
         memory[::PAGE] = 7
-        found = {"flush_s": took(piece.flush)}
         del memory
-        return found
+        return {"flush_s": took(piece.flush)}
 
 
-def behind(where: str, name: str, nbytes: str, *counts: str) -> dict[str, float]:
-    """Reads a page at random with this many pages behind it; medians."""
-    import careful.memory
-
-    found: dict[str, list[float]] = {count: [] for count in counts}
-    with careful.memory.connect(where).open(Path(name).name) as piece:
-        for count in random.sample(counts, 300 * len(counts), counts=[300] * len(counts)):
-            into = bytearray((1 + int(count)) * PAGE)
+def model(where: str, name: str, nbytes: str, *sizes: str) -> dict[str, float]:
+    """Reads as many bytes at random pages, each size in turn; medians."""
+    found: dict[str, list[float]] = {size: [] for size in sizes}
+    with opened(where, name) as piece:
+        for size in random.sample(sizes, 300 * len(sizes), counts=[300] * len(sizes)):
+            into = bytearray(int(size))
             at = random.randrange((int(nbytes) - len(into)) // PAGE) * PAGE
-            found[count].append(took(piece.read_into, into, at) * 1e6)
-    return {f"behind_{count}_us": sorted(all_us)[150] for count, all_us in found.items()}
+            found[size].append(took(piece.read_into, into, at) * 1e6)
+    return {f"{size}_us": sorted(all_us)[150] for size, all_us in found.items()}
 
 
 def ranks(count: int) -> list[int]:
@@ -202,6 +195,6 @@ def program(where: str, name: str, nbytes: str) -> dict[str, float]:
 if __name__ == "__main__":
     WORKS: dict[str, Callable[..., Any]] = {
         "faults": faults, "touch": touch, "vectors": vectors, "writes": writes, "make": make,
-        "program": program, "behind": behind,
+        "program": program, "model": model,
     }  # fmt: skip
     print(json.dumps(WORKS[sys.argv[1]](*sys.argv[2:])))

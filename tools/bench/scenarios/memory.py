@@ -1,9 +1,10 @@
 """Memory of another host: faults, sequential touching, vectors, programs and write-back.
 
-Programs on h1 use a piece of h2 (memory_work.py). The same programs run next to them, in the same
-round, with a handler over libnbd and TCP from nbdkit's memory (nbd_pages.c). So do carefulctl's get
-and put of as many bytes, reads of 4 KiB without a map, and faults from local memory. Each host has
-a core. --part runs one part and adds its rounds to the kept ones.
+Programs on h1 use a piece of h2 (memory_work.py), over a queue of their own, and attached to a
+carefuld. The same programs run next to them, in the same round, with a handler over libnbd and TCP
+from nbdkit's memory (nbd_pages.c). So do carefulctl's get and put of as many bytes, reads of 4 KiB
+without a map, and faults from local memory. Each host has a core. --part runs one part and adds its
+rounds to the kept ones. The bounds are for programs with a queue.
 
 Needs root; tools/setup run bench installs nbdkit and libnbd.
 """
@@ -12,9 +13,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,30 +23,32 @@ from pathlib import Path
 from typing import Any
 
 from bench_lab import (
-    CTL,
+    CPU,
     PYTHON,
     ROOT,
     SERVER_IP,
-    BenchError,
     beside,
     big_file,
     built,
     ctl,
     daemons,
     lab_up,
+    on,
     pinned,
     run,
     untuned_bytes,
+    up,
 )
 
 ROUNDS, ROWS = 5, "rounds"
 
 PORT, MIB = 10809, 1 << 20
 URI = f"nbd://{SERVER_IP}:{PORT}"
-LOCAL = "://"  # nbd_pages.c without a server
 WORK = ROOT / "tools" / "bench" / "memory_work.py"
 BEHIND = (0, 1, 3, 7, 15)  # pages
+ONES, TRAINS = (64, 1024, 2048, 3072), (12, 20, 28)  # bytes of one fragment; full fragments
 PROGRAMS = ("sum", "tree", "sqlite")
+ATTACHED = "attached_"  # before the figures of programs that share carefuld's queue
 Figures = dict[str, float]
 
 #: Ratio -> its two figures, and the bound: at most, or at least.
@@ -64,10 +67,22 @@ RATIOS = {
 }
 
 
-def work(what: str, where: str, *words: object) -> Figures:
-    """Returns the figures of a program on h1."""
-    found: Figures = json.loads(run(*pinned("h1", PYTHON, WORK, what, where, *words)))
-    return found
+def work(arm: str, what: str, where: str, *words: object) -> Figures:
+    """Returns the figures of a program on h1, the arm before each name."""
+    found = json.loads(run(*pinned("h1", PYTHON, WORK, what, where, *words)))
+    return {f"{arm}{name}": one for name, one in found.items()}
+
+
+def both(what: str, name: object, nbytes: int, *words: object) -> Figures:
+    """Returns the figures of a program with a queue of its own, and of an attached one."""
+    if name == what:
+        ctl("h1", "memory", "create", f"h2:{name}", nbytes)
+    attached = work(ATTACHED, what, "h2", name, nbytes, *words)
+    run(*on("h1", "carefulctl", "down", "eth1"))
+    try:
+        return attached | work("", what, "own:h2", name, nbytes, *words)
+    finally:
+        up("h1", "--insecure", "--cpu", CPU["h1"])
 
 
 def nbdkit(*words: object) -> Any:
@@ -75,88 +90,77 @@ def nbdkit(*words: object) -> Any:
     return beside("h2", "nbdkit", "-f", "--ipaddr", SERVER_IP, "-p", PORT, *words)
 
 
-def piece(name: str, nbytes: int) -> None:
-    """Makes a piece of zeros."""
-    ctl("h1", "memory", "create", f"h2:{name}", nbytes)
-
-
 def faults(_: Path) -> Figures:
     """Returns quantiles of faults and reads."""
-    piece("faults", 256 * MIB)
-    found = work("faults", "h2", "faults", 256 * MIB)
-    local = work("faults", LOCAL, "", 256 * MIB)
+    found = both("faults", "faults", 256 * MIB) | work("local_", "faults", "://", "", 256 * MIB)
+    for way in ("", ATTACHED):
+        found[f"{way}sum_p50_us"] = found[f"{way}get_p50_us"] + found["local_fault_p50_us"]
     with nbdkit("memory", "256M"):
-        nbd = work("faults", URI, "", 256 * MIB)
-    return (
-        found
-        | {f"nbd_{name}": one for name, one in nbd.items()}
-        | {f"local_{name}": one for name, one in local.items()}
-        | {"sum_p50_us": found["get_p50_us"] + local["fault_p50_us"]}
-    )
+        return found | work("nbd_", "faults", URI, "", 256 * MIB)
 
 
 def touch(folder: Path) -> Figures:
     """Returns how long touching 1 GiB takes, and a get of as much."""
-    piece("touch", 1024 * MIB)
     big_file(folder / "big", 1024 * MIB)
-    return work("touch", "h2", "touch", 1024 * MIB) | {
-        "get_s": ctl("h1", "get", "h2:big", "null:")["elapsed_s"]
-    }
+    found = both("touch", "touch", 1024 * MIB)
+    return found | {"get_s": ctl("h1", "get", "h2:big", "null:")["elapsed_s"]}
 
 
 def vectors(_: Path) -> Figures:
     """Returns how long 64 reads take: at once, one by one, and by libnbd."""
-    piece("vectors", 256 * MIB)
-    found = work("vectors", "h2", "vectors", 256 * MIB)
+    found = both("vectors", "vectors", 256 * MIB)
     with nbdkit("memory", "256M"):
-        return found | work("vectors", URI, "", 256 * MIB)
+        return found | work("", "vectors", URI, "", 256 * MIB)
 
 
 def writes(folder: Path) -> Figures:
     """Returns how long a changed map of 256 MiB takes to write back, and a put of as much."""
-    piece("writes", 256 * MIB)
     big_file(folder / "big", 256 * MIB)
-    return work("writes", "h2", "writes", 256 * MIB) | {
-        "put_s": ctl("h1", "put", "-f", folder / "big", "h2:copy")["elapsed_s"]
-    }
+    found = both("writes", "writes", 256 * MIB)
+    return found | {"put_s": ctl("h1", "put", "-f", folder / "big", "h2:copy")["elapsed_s"]}
 
 
 def programs(folder: Path) -> Figures:
     """Returns how long programs take, with a quarter of their memory local, or all of it."""
     found: Figures = {}
-    sizes: dict[str, int] = json.loads(run(PYTHON, WORK, "make", folder))
-    for name, nbytes in sizes.items():
+    for name, nbytes in json.loads(run(PYTHON, WORK, "make", folder)).items():
         ctl("h1", "memory", "put", folder / name, f"h2:{name}")
-        arms = {"": "h2", "local_": "local", "nbd_": URI}
+        took = both("program", folder / name, nbytes)
+        took |= work("local_", "program", "local", folder / name, nbytes)
         with nbdkit("-r", "file", folder / name):
-            for arm, where in arms.items():
-                took = work("program", where, folder / name, nbytes)
-                found[f"{arm}{name}_s"] = took["program_s"]
+            took |= work("nbd_", "program", URI, folder / name, nbytes)
+        found |= {key.replace("program", name): value for key, value in took.items()}
     return found
 
 
-def latency_us(pipeline: dict[str, Any], nbytes: int, frame_bytes: int) -> float:
-    """Returns P1's latency of a message in whole frames, one way."""
-    argv = [str(CTL), "plan", "--pipeline", "-", "--bytes", str(nbytes), "--json"]
-    argv += ["--strategy", "fixed", "--fragments", str(-(-nbytes // frame_bytes))]
-    done = subprocess.run(argv, input=json.dumps(pipeline), capture_output=True, text=True)
-    if done.returncode:
-        raise BenchError(done.stderr.strip())
-    return float(json.loads(done.stdout)["latency_us"])
+def predicted_us(at: dict[int, float], frame_bytes: int, nbytes: int) -> float:
+    """Returns P1's latency of a read: of its last fragment, behind full ones at the bottleneck.
+
+    at: reads of one fragment, and of TRAINS full ones, as measured: P1's two regressions.
+    """
+    ones, trains = ([x for x in at if (x > frame_bytes) == k] for k in (False, True))
+    alone, gap = (
+        statistics.linear_regression(some, [at[x] for x in some]) for some in (ones, trains)
+    )
+    before = -(-nbytes // frame_bytes) - 1
+    last = nbytes - before * frame_bytes
+    return alone.intercept + alone.slope * last + gap.slope * before * frame_bytes
 
 
 def model(_: Path) -> Figures:
     """Returns how long a page takes with n pages behind it, as measured and as predicted."""
-    piece("model", 64 * MIB)
-    found = work("behind", "h2", "model", 64 * MIB, *BEHIND)
-    pipeline, frame_bytes = ctl("h1", "measure", "clearbox", "h2"), untuned_bytes("h1")
-    one_way = [latency_us(pipeline, (1 + n) * 4096, frame_bytes) for n in BEHIND]
-    # The request and the wakeups: the same for each n.
-    rests_us = [found[f"behind_{n}_us"] - us for n, us in zip(BEHIND, one_way, strict=True)]
-    rest_us = statistics.median(rests_us)
-    predicted = {f"predicted_{n}_us": us + rest_us for n, us in zip(BEHIND, one_way, strict=True)}
-    errors = [abs(predicted[f"predicted_{n}_us"] / found[f"behind_{n}_us"] - 1) for n in BEHIND]
-    return found | predicted | {"one": 1.0, "error": max(errors)}
+    frame_bytes = untuned_bytes("h2")
+    known = [*ONES, frame_bytes, *(k * frame_bytes for k in TRAINS)]
+    reads = both("model", "model", 64 * MIB, *known, *((1 + n) * 4096 for n in BEHIND))
+    found = {"one": 1.0}
+    for way in ("", ATTACHED):
+        at = {nbytes: reads[f"{way}{nbytes}_us"] for nbytes in known}
+        for n in BEHIND:
+            found[f"{way}behind_{n}_us"] = us = reads[f"{way}{(1 + n) * 4096}_us"]
+            found[f"{way}predicted_{n}_us"] = predicted_us(at, frame_bytes, (1 + n) * 4096)
+            error = abs(found[f"{way}predicted_{n}_us"] / us - 1)
+            found[f"{way}error"] = max(error, found.get(f"{way}error", 0))
+    return found
 
 
 def draw(kept: dict[str, Any], path: Path) -> None:
@@ -164,18 +168,16 @@ def draw(kept: dict[str, Any], path: Path) -> None:
     from careful.render import figure
 
     drawn, pair = figure.axes("4 KiB and pages behind them", "pages behind", "latency (us)")
-    series = {
-        name: [statistics.median(kept_of(kept, f"{name}_{n}_us")) for n in BEHIND]
-        for name in ("behind", "predicted")
-    }
+    names, rows = ("behind", "predicted"), kept[ROWS]
+    series = {name: [median_of(rows, f"{name}_{n}_us") for n in BEHIND] for name in names}
     figure.lines(pair, [float(n) for n in BEHIND], series)
     figure.legend_below(pair)
     figure.save(drawn, path)
 
 
-def kept_of(kept: dict[str, Any], name: str) -> list[float]:
-    """Returns a figure of all rounds that have it."""
-    return [one[name] for one in kept[ROWS] if name in one]
+def median_of(rows: list[dict[str, Any]], name: str) -> float:
+    """Returns the median of a figure."""
+    return float(statistics.median(one[name] for one in rows if name in one))
 
 
 PARTS: dict[str, Callable[[Path], Figures]] = {
@@ -207,20 +209,25 @@ def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 yield {"part": name, "load": round(os.getloadavg()[0], 1)} | found
 
 
+def ratio_of(rows: list[dict[str, Any]], above: str, below: str, way: str = "") -> float:
+    """Returns the median of the rounds' ratios of two figures; those of a way if there are."""
+    pairs = [[one.get(way + name, one.get(name, 0.0)) for name in (above, below)] for one in rows]
+    return float(statistics.median([one[0] / one[1] for one in pairs if all(one)] or [math.nan]))
+
+
 def report(kept: dict[str, Any]) -> bool:
     """Prints the table; returns whether all bounds are met."""
     met = True
     rows: list[dict[str, Any]] = kept[ROWS]
     for name in dict.fromkeys(key for row in rows for key in row if key[-2:] in ("us", "_s")):
-        print(f"{name:36}{statistics.median(kept_of(kept, name)):10.4g}")
+        print(f"{name:46}{median_of(rows, name):10.4g}")
     for name, (above, below, side, bound) in RATIOS.items():
-        found = [one[above] / one[below] for one in rows if above in one]
-        ratio = statistics.median(found) if found else float("nan")
+        ratio, attached = (ratio_of(rows, above, below, way) for way in ("", ATTACHED))
         good = ratio <= bound if side == "most" else ratio >= bound
         met &= good
-        print(f"{name:36}{ratio:10.2f}  at {side} {bound}{'' if good else '  MISSED'}")
+        said = f"at {side} {bound}{'' if good else '  MISSED'}"
+        print(f"{name:46}{ratio:10.2f}  {said}; attached: {attached:.2f}")
     for name in PROGRAMS:
-        over = [one[f"{name}_s"] / one[f"local_{name}_s"] for one in rows if f"{name}_s" in one]
-        if over:
-            print(f"{f'{name}, time over all local':36}{statistics.median(over):10.2f}")
+        ratio = ratio_of(rows, f"{name}_s", f"local_{name}_s")
+        print(f"{f'{name}, time over all local':46}{ratio:10.2f}")
     return met
