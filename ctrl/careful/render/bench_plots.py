@@ -73,5 +73,5 @@ def _panel(pair: Axes, found: Found, name: str, cells: Sequence[Cell]) -> None:
         pair.set_yscale("log")
         draw.plain_numbers(pair)
     else:
-        pair.set_ylim(bottom=0)
+        pair.set_ylim(0, 1.05 * pair.get_ylim()[1])
         pair.set_xlim(-2, 2)

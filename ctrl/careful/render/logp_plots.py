@@ -101,7 +101,7 @@ def _signature(pair: Axes, found: Result) -> None:
             elinewidth=1,
         )
     pair.set_xscale("log", base=2)
-    pair.set_ylim(bottom=0)
+    pair.set_ylim(0, 1.05 * pair.get_ylim()[1])
     ticks = [2**k for k in range(13) if 2**k <= 1.5 * found.curves[0].bursts.marks[-1]]
     pair.set_xticks(ticks, [str(tick) for tick in ticks])
     last = float(found.curves[0].bursts.marks[-1])
@@ -182,7 +182,7 @@ def _bulk(pair: Axes, found: Bulk) -> None:
             xytext=(4, 0),
             textcoords="offset points",
         )
-    pair.set_ylim(bottom=0)
+    pair.set_ylim(0, 1.05 * pair.get_ylim()[1])
     figure.legend_below(pair, ncols=4)
 
 
@@ -194,7 +194,7 @@ def _bandwidth(pair: Axes, found: Bulk) -> None:
     ]
     sizes, rates = zip(*known, strict=True)
     figure.lines(pair, sizes, {"n / T(n)": rates})
-    pair.set_ylim(bottom=0)
+    pair.set_ylim(0, 1.05 * pair.get_ylim()[1])
 
 
 def _value(estimate: Estimate | None) -> float | None:

@@ -119,7 +119,7 @@ def pathchar(path: HopPath, host: str, file: str | Path, ends: Stages | None = N
         assert hop.line is not None
         _fitted(pair, hop.line, (float(sizes[0]), float(sizes[-1])), number, label)
     if measured:
-        pair.set_ylim(bottom=0)
+        pair.set_ylim(0, 1.05 * pair.get_ylim()[1])
         draw.legend_below(pair)
     draw.save(figure, file)
 

@@ -87,7 +87,7 @@ def black_box_curve(box: BlackBox, answer: Plan, path: str | Path) -> None:
         label = "fragment sizes that were measured"
         times = [box.latency_us(nbytes, k) for k in inside]
         pair.plot(inside, times, "o", color=draw.COLOURS[0], label=label)
-    pair.set_ylim(bottom=0)
+    pair.set_ylim(0, 1.05 * pair.get_ylim()[1])
     _mark(pair, [answer])
     draw.save(figure, path)
 
@@ -203,6 +203,6 @@ def pulses(
     pair.set_xticks(list(thresholds_bytes), [str(value) for value in thresholds_bytes])
     pair.minorticks_off()
     pair.tick_params(axis="x", rotation=45)
-    pair.set_ylim(bottom=0)
+    pair.set_ylim(0, 1.05 * pair.get_ylim()[1])
     pair.legend()
     draw.save(figure, path)
