@@ -104,7 +104,8 @@ void memory_map_poll(struct careful_memory *memory)
 
 	for (struct careful_memory_map *map = memory->maps; map; map = map->next) {
 		closed |= map->closer != NULL;
-		take_faults(map);
+		if (!memory->served)
+			take_faults(map);
 		fetch_late(map);
 		fetch_ahead(map);
 		save_flush(map);

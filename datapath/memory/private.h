@@ -152,6 +152,7 @@ struct careful_memory_map {
  * @moves:   wait to begin
  * @flying:  gets and stores that the engine has
  * @awaited: moves that the engine has, and that a thread waits for
+ * @served:  what a thread waited for has just come, so the CPU is for that thread
  * @failed:  -errno: the instance is gone
  */
 struct careful_memory {
@@ -168,6 +169,7 @@ struct careful_memory {
 	struct memory_host *hosts;
 	struct memory_move *moves, **moves_tail, *flights;
 	uint32_t flying, awaited;
+	bool served;
 	struct careful_memory_map *maps;
 	struct map_slot *slots, *slots_free; /* made with the first map */
 	uint32_t slots_used;

@@ -71,10 +71,14 @@ static int rest(struct careful_memory *memory)
 	const uint32_t flying = memory->flying;
 	int rc = 0;
 
-	if (memory->awaited && !memory->failed)
-		return careful_wait(memory->instance, MEMORY_TICK_MS, memory->extra_fd);
-	if (!memory->failed)
+	if (memory->awaited && !memory->failed) {
+		rc = careful_wait(memory->instance, MEMORY_TICK_MS, memory->extra_fd);
+		memory->served = rc > 0 && !memory->awaited;
+		return rc;
+	}
+	if (!memory->failed && (!memory->served || flying || memory->moves))
 		rc = careful_poll(memory->instance);
+	memory->served = false;
 	if (!rc && flying == memory->flying)
 		sleep_idle(memory, memory->flying || memory->moves ? MEMORY_TICK_MS : 1000);
 	return rc;
