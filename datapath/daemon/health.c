@@ -60,8 +60,8 @@ static uint64_t value(const struct careful_info *info, const struct trouble *tro
 	return v;
 }
 
-/* Returns where frames were lost: on the way, unless this device lost its program. If the peer's
- * device did, the peer's log says so. */
+/* Returns the place where frames were lost: the network, unless this device has lost its program.
+ * If the peer's device did, the peer's log says so. */
 static const char *who_lost(const struct careful_info *info, size_t trouble)
 {
 	if (trouble)

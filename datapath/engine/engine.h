@@ -16,7 +16,7 @@
 
 enum {
 	ENGINE_TICK_NS = 500 * 1000,
-	ENGINE_ATTEND_NS = 100 * 1000, /* between two looks at the control socket, when idle, */
+	ENGINE_ATTEND_NS = 100 * 1000, /* between two polls of the control socket, when idle, */
 	ENGINE_MEND_NS = 20 * 1000, /* and while frames are asked for, or when one is announced; */
 	ENGINE_LOOKS = ENGINE_TICK_NS / ENGINE_ATTEND_NS, /* most of the latter between two ticks */
 	ENGINE_POLLS_PER_CLOCK = 16, /* rounds between two reads of the clock */
@@ -217,12 +217,12 @@ struct careful {
 	struct careful_events *events_forgotten; /* closed groups with requests under way */
 
 	uint64_t tick_ns, attended_ns;
-	uint32_t control; /* port->control at the last look that it caused */
+	uint32_t control; /* port->control at the last poll that it caused */
 	uint64_t announced_ns; /* when it was first seen to differ; 0: it does not */
-	uint32_t announced_looks; /* looks that it caused since the last tick */
+	uint32_t announced_looks; /* polls that it caused since the last tick */
 	uint64_t rx_frames; /* when the clock was looked at */
 	struct spin spin[2]; /* of waits for answers of peers, and of other waits */
-	uint64_t extra_ns; /* time of careful_wait()'s last look at extra_fd */
+	uint64_t extra_ns; /* time of careful_wait()'s last poll of extra_fd */
 	uint32_t polls;
 	bool polling; /* a round is under way: every caller is a callback */
 	bool gone; /* the interface was deleted */

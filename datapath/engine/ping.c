@@ -34,8 +34,8 @@ int own_ping(struct careful *c, uint32_t index, const struct careful_ping_ask *a
 
 	if (!peer)
 		return -ENOENT;
-	/* Data goes first: if small frames got credits, probes would take all of them before a
-	 * waiting large frame ever had enough. */
+	/* Data goes first. Otherwise probes would use up the credits that a waiting large frame
+	 * needs. */
 	if (c->pings[index].done ||
 	    (ask->stage != CAREFUL_STAGE_NET_RX && c->messages.peers[index].messages))
 		return -EAGAIN;

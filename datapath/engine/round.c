@@ -50,8 +50,8 @@ static bool is_announced(struct careful *c)
 	return true;
 }
 
-/* Looks at the control socket between two ticks, so that a lost frame costs less. A flood of control
- * messages causes no more looks than an engine that finds no frames has the time for. */
+/* Polls the control socket between two ticks, so that a lost frame costs less. A flood of control
+ * messages causes no more polls than an idle engine makes. */
 static void attend(struct careful *c, bool idle)
 {
 	uint64_t since_ns = c->link.now_ns - c->attended_ns;

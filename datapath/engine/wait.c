@@ -7,7 +7,7 @@
 
 enum {
 	POLLS_PER_LOOK = 32, /* rounds between two reads of the clock */
-	EXTRA_NS = 20 * 1000, /* between two system calls that look at extra_fd */
+	EXTRA_NS = 20 * 1000, /* between two system calls that poll extra_fd */
 	FDS_MAX = DEVICE_WAIT_FDS_MAX + 1,
 };
 

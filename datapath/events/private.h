@@ -142,7 +142,7 @@ struct event_note {
  * @hear:      nodes that get these frames
  * @probe_ns:  when the next probe is due
  * @by:        how fragments travel
- * @window, @room: most fragments on their way to a node, and kept here
+ * @window, @room: most fragments under way to a node, and kept here
  * @handler:   of a group by requests
  * @kept:      fragments kept here
  * @pending:   requests whose end has not been told
@@ -191,7 +191,7 @@ struct careful_events {
 	int notes_fd;
 };
 
-/* Reports whether a node knows that we take part: before that it drops our messages. */
+/* Reports whether a node knows that we have joined; before that it drops our messages. */
 static inline bool event_knows_us(const struct event_node *node)
 {
 	return node->joined && node->ask_ns == UINT64_MAX;

@@ -15,7 +15,7 @@ void event_destroy(struct careful_events *ev)
 	free(ev);
 }
 
-/* Polls for a while; 0: look again. *until_ns is 0 before the first call. */
+/* Polls for a while; 0: try again. *until_ns is 0 before the first call. */
 int event_wait(struct careful_events *ev, uint64_t *until_ns, int timeout_ms)
 {
 	struct careful *c = ev->c;

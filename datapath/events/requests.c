@@ -6,10 +6,9 @@
  *
  * A fragment is copied and answered on arrival; beyond EVENT_ROOM kept fragments, the answer waits
  * until earlier ones are consumed. The sender waits at EVENT_WINDOW unanswered fragments to a node.
- * One more request, STAY, is answered when a node leaves; it fails when the program there dies. The
- * programs of a host look alike to its peers. So every message but JOIN carries the random number
- * of the receiver's part, which is known only where that part was announced.
- */
+ * One more request, STAY, is answered when a node leaves; it fails when the program there dies.
+ * Peers cannot distinguish the programs of a host. So every message but JOIN carries the random
+ * number of the receiver's part, which is known only where that part was announced. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -38,7 +37,7 @@ static void ended(struct careful_events *ev)
 	event_destroy(ev);
 }
 
-/* Handles a request's status. -ENOSYS: its node does not take part, not yet or no longer. */
+/* Handles a request's status. -ENOSYS: the node has not joined yet, or has left. */
 static void met(struct event_node *node, int status, bool may_be_absent)
 {
 	struct careful_events *ev = node->ev;

@@ -19,7 +19,7 @@ def test_datapath__windows_and_sessions_are_link_s(layer: str) -> None:
     of_link = re.compile(r"(?:->|\.)(?:flow|session|phase|cookie_in|cookie_out|heard)\b")
     sources = sorted((DATAPATH / layer).glob("*.[ch]"))
     assert sources
-    assert not {one.name: said for one in sources if (said := of_link.findall(one.read_text()))}
+    assert not {one.name: output for one in sources if (output := of_link.findall(one.read_text()))}
 
 
 @pytest.mark.parametrize("layer", ABOVE_LINK)
@@ -27,4 +27,4 @@ def test_datapath__only_link_writes_its_fields(layer: str) -> None:
     write = re.compile(r"\blink(?:\.|->)\w+(?:\[[^]]*\])?\s*(?:[-+|&]?=[^=]|\+\+|--).*")
     sources = sorted((DATAPATH / layer).glob("*.[ch]"))
     assert sources
-    assert not {one.name: said for one in sources if (said := write.findall(one.read_text()))}
+    assert not {one.name: output for one in sources if (output := write.findall(one.read_text()))}

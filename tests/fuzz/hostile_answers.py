@@ -120,10 +120,14 @@ class Server(HostileDaemon):
             mode = given.one_of(KINDS) | 0o644
             if mode & stat.S_IFLNK == stat.S_IFLNK:
                 data = data[:40].replace(b"\0", b"/")
-            told = Told(name, mode, data, inode=given.number() % 4, nlink=1 + given.number() % 3)
+            reported = Told(
+                name, mode, data, inode=given.number() % 4, nlink=1 + given.number() % 3
+            )
             if given.number() & 1:
-                told = told._replace(bytes=given.one_of(LARGE), allocated=given.one_of(LARGE))
-            entries.append(told)
+                reported = reported._replace(
+                    bytes=given.one_of(LARGE), allocated=given.one_of(LARGE)
+                )
+            entries.append(reported)
         inner = [one._replace(name=one.name[2:]) for one in entries if one.name.startswith("d/")]
         self.told = {".": entries, "d": inner, "d/e": inner[:1]}
         self.bends: dict[int, list[Bend]] = {}

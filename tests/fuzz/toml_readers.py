@@ -37,9 +37,9 @@ def check(data: bytes) -> None:
     try:
         whole = config.parse(text, Path("careful.toml"))
     except CarefulError as error:
-        said = str(error)
-        assert re.match(r"careful\.toml(:\d+)?: ", said), said
-        assert "\n" not in said, said
+        message = str(error)
+        assert re.match(r"careful\.toml(:\d+)?: ", message), message
+        assert "\n" not in message, message
     else:
         assert all(isinstance(address, str) for address in whole.nodes.values())
         for options in (whole.up, *whole.instances.values()):
@@ -48,9 +48,9 @@ def check(data: bytes) -> None:
     try:
         source = parse_source(text, "pipeline.toml")
     except ValueError as error:
-        said = str(error)
-        assert said.startswith("pipeline.toml: "), said
-        assert "\n" not in said, said
+        message = str(error)
+        assert message.startswith("pipeline.toml: "), message
+        assert "\n" not in message, message
     else:
         assert isinstance(source, Pipeline | BlackBox)
 

@@ -63,9 +63,9 @@ def there_and_back(machines: Machines) -> None:
 
 def looked(machines: Machines) -> None:
     """Checks that doctor's driver, descriptors and pause frames are ethtool's."""
-    said = json.loads(machines.run("h1", "carefulctl", "doctor", "--json", "eth1"))["findings"]
-    found = {one["check"]: one["text"] for one in said}
-    assert "fail" not in {one["state"] for one in said}, said
+    report = json.loads(machines.run("h1", "carefulctl", "doctor", "--json", "eth1"))["findings"]
+    found = {one["check"]: one["text"] for one in report}
+    assert "fail" not in {one["state"] for one in report}, report
     driver = machines.run("h1", "ethtool", "-i", "eth1").split()[1]
     assert found["interface"] == f"eth1 is up (driver {driver})"
     rings = re.findall(r"^RX:\s+(\d+)$", machines.run("h1", "ethtool", "-g", "eth1"), re.MULTILINE)

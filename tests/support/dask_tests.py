@@ -36,8 +36,8 @@ checks: Any = theirs()
 
 @pytest.fixture(autouse=True)
 def backend(monkeypatch: pytest.MonkeyPatch) -> None:
-    here, there = os.environ["CAREFUL_INSTANCES"].split()
-    monkeypatch.setitem(backends, "careful", CarefulBackend(here, there))
+    local, remote = os.environ["CAREFUL_INSTANCES"].split()
+    monkeypatch.setitem(backends, "careful", CarefulBackend(local, remote))
 
 
 @gen_test()

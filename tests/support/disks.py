@@ -109,8 +109,8 @@ def make_disk(tmp_path: Path) -> Iterator[MakeDisk]:
         try:
             made.append(Disk(tmp_path / f"disk{len(made)}.img", top, nbytes, inode_bytes))
         except (OSError, subprocess.CalledProcessError) as error:
-            said = getattr(error, "stderr", b"") or str(error).encode()
-            pytest.skip(f"no ext4 on a loop device: {said.decode(errors='replace').strip()}")
+            message = getattr(error, "stderr", b"") or str(error).encode()
+            pytest.skip(f"no ext4 on a loop device: {message.decode(errors='replace').strip()}")
         return made[-1]
 
     yield make

@@ -150,8 +150,10 @@ class Lab:
         else:
             more = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL} | more
             done = subprocess.run(self.argv(host, *command), timeout=timeout, **more)
-        said = f"{done.stdout or ''}{done.stderr or ''}"
-        assert not check or done.returncode == 0, f"{host}: {command} -> {done.returncode}\n{said}"
+        errors = f"{done.stdout or ''}{done.stderr or ''}"
+        assert not check or done.returncode == 0, (
+            f"{host}: {command} -> {done.returncode}\n{errors}"
+        )
         return done
 
     def start(self, host: str, *command: str | Path, **more: Any) -> subprocess.Popen[str]:

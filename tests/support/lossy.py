@@ -64,8 +64,8 @@ def with_ipv6(lab: Lab) -> str:
         (link,) = json.loads(lab.run(host, "ip", "-json", "link", "show", "eth1").stdout)
         macs[host] = link["address"]
     for host, other in (lab.hosts, lab.hosts[::-1]):
-        told = (lab.address(other, 6), "lladdr", macs[other], "dev", "eth1", "nud", "permanent")
-        lab.run(host, "ip", "neigh", "replace", *told)
+        reported = (lab.address(other, 6), "lladdr", macs[other], "dev", "eth1", "nud", "permanent")
+        lab.run(host, "ip", "neigh", "replace", *reported)
     return f"[{lab.address('h2', 6)}]"
 
 

@@ -170,10 +170,10 @@ def _parts_ms(name: str, strategies: Sequence[str]) -> tuple[str, Array]:
         begin, end = own[0].start_us, own[-1].end_us
         found.append((begin - outcome.ready_us[0], end - begin, outcome.complete_us[0] - end))
     parts: Array = np.round(np.array(found).T / 1000, 9)
-    said = ", ".join(
+    text = ", ".join(
         f"{part} {_each(ms)}" for part, ms in zip(("T_f", "T_b", "T_l"), parts, strict=True)
     )
-    return f"{said} ms for {', '.join(strategies)}", parts
+    return f"{text} ms for {', '.join(strategies)}", parts
 
 
 def _gms() -> Shape:

@@ -80,7 +80,7 @@ def handles(path: Path, peer: str) -> Iterator[None]:
     while True:
         for _ in range(HANDLES):
             with tried():
-                told = client.call(
+                reported = client.call(
                     lib.CAREFUL_IPC_REQUEST,
                     peer,
                     peer=name,
@@ -88,7 +88,7 @@ def handles(path: Path, peer: str) -> Iterator[None]:
                     payload=asked,
                     timeout_s=3,
                 )
-                told.check(peer)
+                reported.check(peer)
         yield
 
 

@@ -43,8 +43,8 @@ class OneFile:
         self, way: str, route: Route, daemon: FakeDaemon, tmp_path: Path, data: bytes
     ) -> None:
         self.route, self.daemon, self.is_get = route, daemon, way == "get"
-        here, there = tmp_path / "b", daemon.root / "a"
-        self.source, self.target = (there, here) if self.is_get else (here, there)
+        local, remote = tmp_path / "b", daemon.root / "a"
+        self.source, self.target = (remote, local) if self.is_get else (local, remote)
         self.source.write_bytes(data)
 
     def move(self, options: Options, progress: Progress) -> Any:

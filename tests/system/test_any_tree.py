@@ -41,16 +41,16 @@ def test_archive__any_tree_there_and_back(
     socket = RUN / a.lab.instance(a.name) / "sock"
     route = Route(socket, "h1", resolve(a.lab.address("h2")), "h2")
     with tempfile.TemporaryDirectory(dir=b.export) as folder:
-        source, here = Path(folder) / "tree", a.own / Path(folder).name
+        source, local = Path(folder) / "tree", a.own / Path(folder).name
         source.mkdir()
         build(source, tree, [])
-        there = Path(folder).name
-        got = transfers.get(route, [f"{there}/tree/"], str(here), True, ARCHIVE, Silent())
+        remote = Path(folder).name
+        got = transfers.get(route, [f"{remote}/tree/"], str(local), True, ARCHIVE, Silent())
         assert got.failures == []
-        assert_equal(source, here)
-        sent = transfers.put(route, [f"{here}/"], f"{there}/back", True, ARCHIVE, Silent())
+        assert_equal(source, local)
+        sent = transfers.put(route, [f"{local}/"], f"{remote}/back", True, ARCHIVE, Silent())
         assert sent.failures == []
         assert_equal(source, Path(folder) / "back")
-        found = transfers.verify(route, f"{there}/back", str(here), True, 4096)
+        found = transfers.verify(route, f"{remote}/back", str(local), True, 4096)
         assert found.differences == []
-        shutil.rmtree(here)
+        shutil.rmtree(local)

@@ -101,28 +101,28 @@ with careful.attach(name=name, memory_bytes=1 << 20) as node:
 
 
 def test_programs__side_by_side_and_one_is_killed(pair: tuple[Host, Host]) -> None:
-    here, there = pair
-    (there.own / "stored").write_bytes(bytes(1 << 20))
-    serves = attached(there, SERVES, str(there.own / "stored"))
-    end = here.own / "end"
+    local, remote = pair
+    (remote.own / "stored").write_bytes(bytes(1 << 20))
+    serves = attached(remote, SERVES, str(remote.own / "stored"))
+    end = local.own / "end"
     first, second, third = (
-        attached(here, ASKS, name, str(end)) for name in ("first", "second", "third")
+        attached(local, ASKS, name, str(end)) for name in ("first", "second", "third")
     )
-    found = programs(here)
+    found = programs(local)
     assert set(found) == {"first", "second", "third"}
     assert all(one["pid"] and one["asked"] >= 5 for one in found.values())
-    assert (programs(there)["serves"]["handlers"], programs(there)["serves"]["regions"]) == (5, 3)
-    assert "second" in here.ctl("status", "-v").stdout
+    assert (programs(remote)["serves"]["handlers"], programs(remote)["serves"]["regions"]) == (5, 3)
+    assert "second" in local.ctl("status", "-v").stdout
     # lab.start() runs the program as a child of another; status names it.
     subprocess.run(["kill", "-9", str(found["second"]["pid"])], check=True)
     second.wait(60)
-    wait_for(lambda: "second" not in programs(here), "end of the program")
-    before = programs(here)["first"]["asked"]
-    wait_for(lambda: programs(here)["first"]["asked"] > before + 20, "traffic")
+    wait_for(lambda: "second" not in programs(local), "end of the program")
+    before = programs(local)["first"]["asked"]
+    wait_for(lambda: programs(local)["first"]["asked"] > before + 20, "traffic")
     # Files move meanwhile, and a fourth program takes the second's place.
-    (here.own / "file").write_bytes(b"x" * 1_000_000)
-    here.ctl("put", here.own / "file", "h2:")
-    fourth = attached(here, ASKS, "fifth", str(end))
+    (local.own / "file").write_bytes(b"x" * 1_000_000)
+    local.ctl("put", local.own / "file", "h2:")
+    fourth = attached(local, ASKS, "fifth", str(end))
     end.touch()
     for process in (first, third, fourth):
         out, err = process.communicate(timeout=60)
@@ -131,8 +131,8 @@ def test_programs__side_by_side_and_one_is_killed(pair: tuple[Host, Host]) -> No
     # When the other host's program ends, its clients get an error, and carefuld is as before.
     serves.send_signal(signal.SIGKILL)
     serves.wait(60)
-    wait_for(lambda: not programs(there), "end of the program")
-    assert programs(here) == {}
+    wait_for(lambda: not programs(remote), "end of the program")
+    assert programs(local) == {}
     for host in pair:
         host.assert_nothing_lost()
 
@@ -186,8 +186,8 @@ def test_ping__comes_back(pair: tuple[Host, Host]) -> None:
 
 
 def test_events__groups_beside_carefuld(pair: tuple[Host, Host]) -> None:
-    here, there = pair
-    end = here.own / "events.end"
+    local, remote = pair
+    end = local.own / "events.end"
     jacobi = ["-m", "careful.event.jacobi", "eth1", "--attached", "--size", "16"]
     jacobi += ["--iterations", "20", "--check", "--hosts", "10.77.0.1,10.77.0.2", "--rank"]
     first = [
@@ -215,7 +215,7 @@ def test_events__groups_beside_carefuld(pair: tuple[Host, Host]) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n", process.communicate()[1]
     # If a member of a group is killed, the other gets an error; other groups do not.
-    killed = programs(there)["events1"]
+    killed = programs(remote)["events1"]
     subprocess.run(["kill", "-9", str(killed["pid"])], check=True)
     _, err = groups[1][0].communicate(timeout=60)
     assert "node 1 (10.77.0.2): it failed" in err

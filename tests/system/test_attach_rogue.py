@@ -82,15 +82,15 @@ def two(
     """Yields a host whose program sends requests all the time, and a host that serves it."""
     lab = Lab(hosts=2)
     hosts = [Host(lab, name, tmp_path_factory.mktemp("rogues")) for name in lab.hosts]
-    here, there = hosts
+    local, remote = hosts
     try:
         for host in hosts:
             host.up("--lend", "1MiB")
-        make_file(there.export / "big", 16 * MIB)
-        serves = attached(there, SERVES)
-        end = here.own / "end"
-        asks = attached(here, ASKS, end)
-        yield here, there
+        make_file(remote.export / "big", 16 * MIB)
+        serves = attached(remote, SERVES)
+        end = local.own / "end"
+        asks = attached(local, ASKS, end)
+        yield local, remote
         end.touch()
         out, err = asks.communicate(timeout=60)
         assert (asks.returncode, err, out) == (0, "", "")

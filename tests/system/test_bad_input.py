@@ -198,13 +198,13 @@ def test_get__host_unknown(shared_pair: tuple[Host, Host]) -> None:
 
 
 def test_get__no_route(shared_pair: tuple[Host, Host]) -> None:
-    said = refused(shared_pair[0], "get", "198.51.100.7:f", shared_pair[0].own)
-    assert "198.51.100.7" in said
+    text = refused(shared_pair[0], "get", "198.51.100.7:f", shared_pair[0].own)
+    assert "198.51.100.7" in text
 
 
 def test_get__no_neighbour(shared_pair: tuple[Host, Host]) -> None:
-    said = refused(shared_pair[0], "get", "10.77.0.200:f", shared_pair[0].own)
-    assert "10.77.0.200" in said
+    text = refused(shared_pair[0], "get", "10.77.0.200:f", shared_pair[0].own)
+    assert "10.77.0.200" in text
 
 
 def test_get__no_host_answers_there(hosts: Hosts) -> None:
@@ -257,11 +257,11 @@ def test_get__peer_of_another_version(hosts: Hosts) -> None:
     thread = threading.Thread(target=other)
     thread.start()
     try:
-        said = refused(a, "get", "h2:f", a.own)
+        text = refused(a, "get", "h2:f", a.own)
     finally:
         stop.set()
         thread.join()
-    assert "version" in said
+    assert "version" in text
     assert a.status()["counters"]["ctrl_version"] + a.status()["counters"]["ctrl_refused"] > 0
 
 

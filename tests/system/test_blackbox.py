@@ -102,9 +102,9 @@ def test_blackbox__two_at_a_time_take_turns(hosts: list[Host]) -> None:
 def test_blackbox__without_careful_there(make_lab: MakeLab, tmp_path: Path) -> None:
     lab = make_lab()
     here = Host(lab, "h1", tmp_path)
-    said = refused(here.ctl("measure", "blackbox", "h2", check=False))
-    assert "careful" in said  # not even here
+    output = refused(here.ctl("measure", "blackbox", "h2", check=False))
+    assert "careful" in output  # not even here
     here.up()
-    said = refused(here.ctl("measure", "blackbox", "h2", check=False))
-    assert "is careful up on that host?" in said
+    output = refused(here.ctl("measure", "blackbox", "h2", check=False))
+    assert "is careful up on that host?" in output
     here.down()

@@ -56,19 +56,19 @@ def test_a_router_on_the_way__replicated(lab: Lab, tmp_path: Path) -> None:
         lab.run("h2", "sh", "-c", f"echo {value} > /proc/sys/net/ipv4/conf/{key}")
     lab.run("h1", "ip", "route", "add", "10.77.0.3/32", "via", "10.77.0.2")
     try:
-        said = run(lab, tmp_path, ["replicated"] * 3, lab.hosts[:3])
+        output = run(lab, tmp_path, ["replicated"] * 3, lab.hosts[:3])
     finally:
         lab.run("h1", "ip", "route", "del", "10.77.0.3/32")
-    assert said[0].startswith("replicated: frames to all do not reach every node")
-    assert said[1:] == ["one frame"] * 2
+    assert output[0].startswith("replicated: frames to all do not reach every node")
+    assert output[1:] == ["one frame"] * 2
 
 
 def test_an_interface_without_multicast__replicated(lab: Lab, tmp_path: Path) -> None:
     """Its host neither sends nor receives multicast, so the others replicate too."""
     lab.run("h2", "ip", "link", "set", "eth1", "multicast", "off")
     try:
-        said = run(lab, tmp_path, ["replicated"] * 3, lab.hosts[:3])
+        output = run(lab, tmp_path, ["replicated"] * 3, lab.hosts[:3])
     finally:
         lab.run("h2", "ip", "link", "set", "eth1", "multicast", "on")
-    assert [one.split(":")[0] for one in said] == ["replicated"] * 3
-    assert "without multicast" in said[0] + said[2]
+    assert [one.split(":")[0] for one in output] == ["replicated"] * 3
+    assert "without multicast" in output[0] + output[2]

@@ -42,24 +42,24 @@ def test_short_queue__transfers_lose_nothing(hosts: Hosts, tmp_path: Path) -> No
     h1, h2 = made = hosts(hops=path, mtu=3826)
     for host in made:
         host.up()
-    there, here = make_file(h2.export / "there", 8 * MIB), make_file(h1.own / "here", 8 * MIB, 2)
+    remote, local = make_file(h2.export / "there", 8 * MIB), make_file(h1.own / "here", 8 * MIB, 2)
     h1.ctl("ls", f"{h1.lab.address('h2')}:")
     before = overflows(h1)
     assert before > 0  # of the trains: a window of 64 does not fit
     get = h1.start("get", f"{h1.lab.address('h2')}:there", h1.own)
     h1.ctl("put", h1.own / "here", f"{h1.lab.address('h2')}:")
     assert finish(get)[0] == 0
-    assert (h1.own / "there").read_bytes() == there
-    assert (h2.export / "here").read_bytes() == here
+    assert (h1.own / "there").read_bytes() == remote
+    assert (h2.export / "here").read_bytes() == local
     assert overflows(h1) == before
     for host in made:
         peer = peer_of(host)
         assert peer["burst"] == "short"
         assert peer["burst_frames"] >= QUEUE_FRAMES
         assert peer["window_buffers"] == max(4, peer["burst_frames"] // 8) < 64
-        said = f"window {peer['window_buffers']} of 64: the path from "
+        text = f"window {peer['window_buffers']} of 64: the path from "
         shown = host.ctl("status", "-v", "eth1").stdout
-        assert said in shown
+        assert text in shown
         assert f"takes {peer['burst_frames']} frames at once" in shown
 
 

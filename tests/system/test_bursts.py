@@ -103,35 +103,35 @@ def run(host: Host, text: str) -> tuple[int, str, str]:
 
 
 def test_files__many_at_once(pair: tuple[Host, Host]) -> None:
-    here, there = pair
-    make_files(there)
-    assert run(here, MANY) == (0, "", "")
-    for folder in (there.export / "piped", there.export / "copied", here.own / "got"):
+    local, remote = pair
+    make_files(remote)
+    assert run(local, MANY) == (0, "", "")
+    for folder in (remote.export / "piped", remote.export / "copied", local.own / "got"):
         assert len(list(folder.iterdir())) == COUNT
 
 
 def test_flood__that_is_killed(pair: tuple[Host, Host]) -> None:
     """Other programs can use the host at once, with as many files as before."""
-    here, there = pair
-    make_files(there)
+    local, remote = pair
+    make_files(remote)
     for first in range(4):
-        assert run(here, FLOOD.replace("FIRST", f"{first}"))[0] == -9
-        assert run(here, "fs.ls('/'), fs.cat(names), fs.pipe('/one', b'x')") == (0, "", "")
-        (there.export / "one").unlink()
-    wait_for(lambda: not temporary(there), "temporary files to go")
+        assert run(local, FLOOD.replace("FIRST", f"{first}"))[0] == -9
+        assert run(local, "fs.ls('/'), fs.cat(names), fs.pipe('/one', b'x')") == (0, "", "")
+        (remote.export / "one").unlink()
+    wait_for(lambda: not temporary(remote), "temporary files to go")
 
 
 def test_files__of_one_program_leave_some_to_others(pair: tuple[Host, Host]) -> None:
-    here, there = pair
-    make_files(there)
+    local, remote = pair
+    make_files(remote)
     command = [sys.executable, "-c", HEAD + HOLDER, f"{COUNT}"]
-    holder = here.lab.start("h1", *command, cwd=here.own)
+    holder = local.lab.start("h1", *command, cwd=local.own)
     assert holder.stdout is not None
     assert holder.stdout.readline() == "96 Too many open files\n"
     assert holder.stdout.readline() == "wrote\n"
-    assert run(here, "fs.ls('/'), fs.cat(names), fs.pipe('/two', b'x')") == (0, "", "")
+    assert run(local, "fs.ls('/'), fs.cat(names), fs.pipe('/two', b'x')") == (0, "", "")
     # Two programs want more than the rest. Their calls wait for each other.
     command = [sys.executable, "-c", HEAD + SHARERS, f"{COUNT}"]
-    both = [here.lab.start("h1", *command, cwd=here.own) for _ in range(2)]
+    both = [local.lab.start("h1", *command, cwd=local.own) for _ in range(2)]
     assert [finish(one) for one in both] == [(0, "", "")] * 2
     holder.kill()

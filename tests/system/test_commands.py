@@ -193,11 +193,11 @@ def test_tune__kept_and_applied(up: Host, tmp_path: Path) -> None:
 def test_tune__file_is_wrong(up: Host, tmp_path: Path) -> None:
     before = up.ctl("tune", "show", "eth1").stdout
     wrong = tmp_path / "wrong.json"
-    for content, said in ((b"[]", "no classes"), (b"\xff", "not JSON")):
+    for content, lines in ((b"[]", "no classes"), (b"\xff", "not JSON")):
         wrong.write_bytes(content)
         errors = refused(up, "tune", "apply", "eth1", wrong)
         assert str(wrong) in errors
-        assert said in errors
+        assert lines in errors
     assert up.ctl("tune", "show", "eth1").stdout == before
 
 

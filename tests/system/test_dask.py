@@ -58,11 +58,11 @@ def test_comm__ends(pair: tuple[Host, Host]) -> None:
 
 
 def test_comm__a_killed_program_is_noticed_by_its_reader(pair: tuple[Host, Host]) -> None:
-    here, there = pair
-    reads = program(there, "vanished")
+    local, remote = pair
+    reads = program(remote, "vanished")
     assert reads.stdout is not None
     assert reads.stdout.readline() == "ready\n"
-    victim = program(here, "victim")
+    victim = program(local, "victim")
     assert finish(reads)[:2] == (0, "noticed\n")
     assert victim.wait(60) == -signal.SIGKILL
 

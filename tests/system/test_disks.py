@@ -117,8 +117,8 @@ def test_put__leaves_root_its_reserve(shared_pair: tuple[Host, Host], make_disk:
     make_file(a.own / "fits", 4 * MIB)
     found = os.statvfs(disk.top)
     assert found.f_bavail * found.f_frsize < 40 * MIB < found.f_bfree * found.f_frsize
-    said = a.ctl("put", a.own / "large", "h2:reserved/", check=False)
-    assert said.returncode == 1
-    assert os.strerror(errno.ENOSPC).lower() in said.stderr.lower()
+    output = a.ctl("put", a.own / "large", "h2:reserved/", check=False)
+    assert output.returncode == 1
+    assert os.strerror(errno.ENOSPC).lower() in output.stderr.lower()
     a.ctl("put", a.own / "fits", "h2:reserved/")
     assert sorted(one.name for one in disk.top.iterdir() if one.is_file()) == ["fits"]

@@ -30,11 +30,11 @@ def doctor(host: Host, *names: str, check: str) -> list[tuple[str, str]]:
     """Returns the state, text and advice of a check."""
     done = host.ctl("doctor", *names, "--json", check=False)
     found = json.loads(done.stdout)["findings"]
-    said = [
+    text = [
         (one["state"], f"{one['text']} ({one['advice']})") for one in found if one["check"] == check
     ]
     assert (done.returncode == 1) == any(one["state"] == "fail" for one in found)
-    return said
+    return text
 
 
 @pytest.fixture

@@ -48,9 +48,9 @@ def test_exports__one_of_two_is_gone(hosts: Hosts, tmp_path: Path) -> None:
         tmp_path / "two",
     )
     shutil.rmtree(tmp_path / "one")
-    said = a.ctl("ls", "h2:").stdout.splitlines()
-    assert said[0].startswith("one (the exported directory is not there")
-    assert said[1:] == ["sys/", "two/"]
+    output = a.ctl("ls", "h2:").stdout.splitlines()
+    assert output[0].startswith("one (the exported directory is not there")
+    assert output[1:] == ["sys/", "two/"]
     entries = json.loads(a.ctl("ls", "--json", "h2:").stdout)["entries"]
     assert {one["name"]: bool(one["error"]) for one in entries} == {
         "one": True,
@@ -84,8 +84,8 @@ def test_export__of_one_host_and_without_owners(hosts: Hosts, tmp_path: Path) ->
     assert a.ctl("get", "h2:mine/way/f", a.own / "g", check=False).returncode == 1
     wait_for(lambda: "paths denied to peers" in b.log, "a line in the log")
     assert b.status()["counters"]["paths_denied"] > 0
-    said = " ".join(b.ctl("status", "-v").stdout.split())  # folded at the terminal's width
-    assert f"{tmp_path}/mine (writable, for {a.lab.address('h1')})" in said
+    output = " ".join(b.ctl("status", "-v").stdout.split())  # folded at the terminal's width
+    assert f"{tmp_path}/mine (writable, for {a.lab.address('h1')})" in output
 
 
 def move_byte(host: Host, other: Host, op: int, name: str, file: Path, flags: int = 0) -> None:
@@ -106,22 +106,22 @@ def test_owners__set_id_bits_are_kept_by_put_and_cleared_by_writes(hosts: Hosts)
     a, b = hosts()
     for host in (a, b):
         host.ctl("up", "eth1", "--insecure", "--export", f"{host.export}:rw,owners")
-    source, here, there = a.own / "d", a.own / "d/run", b.export / "d/run"
+    source, local, remote = a.own / "d", a.own / "d/run", b.export / "d/run"
     source.mkdir()
-    here.write_bytes(b"1")
-    for path, mode in ((source, 0o2755), (here, 0o6755)):
+    local.write_bytes(b"1")
+    for path, mode in ((source, 0o2755), (local, 0o6755)):
         os.chown(path, 1234, 5678)
         path.chmod(mode)
     a.ctl("put", "-a", source, "h2:")
-    assert there.parent.stat().st_mode & 0o7777 == 0o2755
-    assert there.stat().st_mode & 0o7777 == 0o6755
+    assert remote.parent.stat().st_mode & 0o7777 == 0o2755
+    assert remote.stat().st_mode & 0o7777 == 0o6755
     (b.export / "new").write_bytes(b"2")
-    move_byte(a, b, lib.CAREFUL_IPC_GET, "new", here)
-    assert here.read_bytes() == b"2"
-    assert here.stat().st_mode & 0o7777 == 0o755
-    move_byte(a, b, lib.CAREFUL_IPC_STORE, "d/run", here, lib.CAREFUL_BLOCK_INPLACE)
-    assert there.read_bytes() == b"2"
-    assert there.stat().st_mode & 0o7777 == 0o755
+    move_byte(a, b, lib.CAREFUL_IPC_GET, "new", local)
+    assert local.read_bytes() == b"2"
+    assert local.stat().st_mode & 0o7777 == 0o755
+    move_byte(a, b, lib.CAREFUL_IPC_STORE, "d/run", local, lib.CAREFUL_BLOCK_INPLACE)
+    assert remote.read_bytes() == b"2"
+    assert remote.stat().st_mode & 0o7777 == 0o755
 
 
 def test_export__of_a_mount_can_be_unmounted(hosts: Hosts, tmp_path: Path) -> None:

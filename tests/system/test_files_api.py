@@ -36,21 +36,21 @@ def partials(folder: Path) -> list[str]:
 
 
 def test_get__interrupted_goes_on(pair: tuple[Host, Host]) -> None:
-    here, there = pair
-    data = make_file(there.export / "big", 64 * MIB)
-    job = here.lab.start("h1", sys.executable, "-c", GET, f"{16 * MIB}", cwd=here.own)
-    wait_for(lambda: received(here) > 5000, "some blocks")
+    local, remote = pair
+    data = make_file(remote.export / "big", 64 * MIB)
+    job = local.lab.start("h1", sys.executable, "-c", GET, f"{16 * MIB}", cwd=local.own)
+    wait_for(lambda: received(local) > 5000, "some blocks")
     job.send_signal(signal.SIGINT)
     assert finish(job) == (3, f"ended {len(data)}\n", "")
-    assert len(partials(here.own)) == 1
-    again = here.lab.start("h1", sys.executable, "-c", GET, f"{1 << 40}", cwd=here.own)
+    assert len(partials(local.own)) == 1
+    again = local.lab.start("h1", sys.executable, "-c", GET, f"{1 << 40}", cwd=local.own)
     assert finish(again) == (0, "", "")
-    assert (here.own / "copy").read_bytes() == data
-    assert partials(here.own) == []
+    assert (local.own / "copy").read_bytes() == data
+    assert partials(local.own) == []
 
 
 def test_read__cancelled_leaves_no_handle(pair: tuple[Host, Host]) -> None:
-    here, there = pair
-    make_file(there.export / "big", MIB)
-    job = here.lab.start("h1", sys.executable, "-c", CANCEL, cwd=here.own)
+    local, remote = pair
+    make_file(remote.export / "big", MIB)
+    job = local.lab.start("h1", sys.executable, "-c", CANCEL, cwd=local.own)
     assert finish(job) == (0, f"{MIB}\n", "")

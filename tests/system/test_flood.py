@@ -93,8 +93,8 @@ def recording(lab: Lab, port: str) -> Iterator[None]:
 
 
 def mac(host: Host) -> str:
-    said = host.lab.run(host.name, "ip", "-json", "link", "show", "eth1").stdout
-    return str(json.loads(said)[0]["address"])
+    output = host.lab.run(host.name, "ip", "-json", "link", "show", "eth1").stdout
+    return str(json.loads(output)[0]["address"])
 
 
 def to(target: Host, source: str, payload: Packet) -> bytes:

@@ -30,17 +30,17 @@ def run(host: Host, program: str, *argv: str) -> str:
 
 
 def test_fsspec__its_own_tests_pass(pair: tuple[Host, Host]) -> None:
-    here, there = pair
+    local, remote = pair
     argv = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", ABSTRACT)
-    done = here.lab.run("h1", *argv, timeout=280)
+    done = local.lab.run("h1", *argv, timeout=280)
     assert " passed" in done.stdout.splitlines()[-1]
-    assert not list(there.export.iterdir())
-    here.assert_nothing_lost()
+    assert not list(remote.export.iterdir())
+    local.assert_nothing_lost()
 
 
 def test_open__reads_and_writes_in_blocks(pair: tuple[Host, Host]) -> None:
-    here, there = pair
-    data = make_file(there.export / "big", 3 * MIB + 5)
+    local, remote = pair
+    data = make_file(remote.export / "big", 3 * MIB + 5)
     program = """
 with fsspec.open("careful://h2/big") as file:
     whole = file.read(10)
@@ -55,28 +55,28 @@ with fsspec.open("careful://h2/copy", "wb", block_size=1 << 20) as file:
 with fs.open("copy", "ab") as file:
     file.write(b"and more")
 """
-    assert run(here, program) == f"{len(data) - 7} {len(data)} 7\n"
-    assert (there.export / "copy").read_bytes() == data + b"and more"
-    assert (there.export / "copy").stat().st_mode & 0o777 == 0o644
+    assert run(local, program) == f"{len(data) - 7} {len(data)} 7\n"
+    assert (remote.export / "copy").read_bytes() == data + b"and more"
+    assert (remote.export / "copy").stat().st_mode & 0o777 == 0o644
 
 
 def test_open__a_file_that_is_replaced_stays_the_one_that_was_opened(
     pair: tuple[Host, Host],
 ) -> None:
-    here, there = pair
-    data = make_file(there.export / "file", 2 * MIB)
+    local, remote = pair
+    data = make_file(remote.export / "file", 2 * MIB)
     program = """
 with fs.open("file", cache_type="none") as file:
     fs.pipe("file", b"another")
     sys.stdout.write(file.read().hex())
 print(fs.cat("file"))
 """
-    assert run(here, program) == data.hex() + "b'another'\n"
+    assert run(local, program) == data.hex() + "b'another'\n"
 
 
 def test_write__a_failure_leaves_nothing(pair: tuple[Host, Host]) -> None:
-    here, there = pair
-    (there.export / "there").write_bytes(b"old")
+    local, remote = pair
+    (remote.export / "there").write_bytes(b"old")
     program = """
 for mode, path, error in (("xb", "there", FileExistsError), ("wb", "no/such", FileNotFoundError)):
     try:
@@ -98,15 +98,15 @@ with fs.transaction:
         file.write(bytes(3 << 20))
 print(fs.size("kept"))
 """
-    out = run(here, program).splitlines()
+    out = run(local, program).splitlines()
     assert out == ["there ", "no/such 2", "False", "['/there']", str(3 * MIB)]
-    assert (there.export / "there").read_bytes() == b"old"
+    assert (remote.export / "there").read_bytes() == b"old"
 
 
 def test_cat_ranges__of_many_files_at_once(pair: tuple[Host, Host]) -> None:
-    here, there = pair
+    local, remote = pair
     for number in range(20):
-        make_file(there.export / str(number), 100_000, number)
+        make_file(remote.export / str(number), 100_000, number)
     program = """
 import random
 want = [(str(i % 20), random.randrange(90_000)) for i in range(1000)]
@@ -116,14 +116,14 @@ assert all(part == whole[f"/{p}"][at : at + 99] for (p, at), part in zip(want, f
 tail, missing = fs.cat_ranges(["3", "none"], [-10, 0], None)
 print(tail == whole["/3"][-10:], type(missing).__name__)
 """
-    assert run(here, program) == "True CarefulFileNotFoundError\n"
+    assert run(local, program) == "True CarefulFileNotFoundError\n"
 
 
 def test_names__as_urls_and_across_processes(pair: tuple[Host, Host]) -> None:
-    here, there = pair
-    (there.export / "a").mkdir()
-    (there.export / "a" / "b?c#d *").write_bytes(b"1234")
-    (there.export / "link").symlink_to("a")
+    local, remote = pair
+    (remote.export / "a").mkdir()
+    (remote.export / "a" / "b?c#d *").write_bytes(b"1234")
+    (remote.export / "link").symlink_to("a")
     program = """
 import multiprocessing, os
 from concurrent.futures import ProcessPoolExecutor
@@ -147,7 +147,7 @@ fs.rm("z", recursive=True)
 print(fs.ls("", detail=False), fs.isdir("z"))
 """
     name = "/a/b?c#d *"
-    assert run(here, program).splitlines() == [
+    assert run(local, program).splitlines() == [
         "True b'1234' careful://h2/a/b directory",
         f"True {name} ['a'] ['{name}'] ['/', '/a', '{name}', '/link']",
         "b'1234'",
@@ -159,16 +159,16 @@ print(fs.ls("", detail=False), fs.isdir("z"))
 
 
 def test_rm__of_a_link_leaves_its_target(pair: tuple[Host, Host]) -> None:
-    here, there = pair
-    (there.export / "tree").mkdir()
-    (there.export / "tree" / "file").touch()
+    local, remote = pair
+    (remote.export / "tree").mkdir()
+    (remote.export / "tree" / "file").touch()
     for name in ("one", "two"):
-        (there.export / name).symlink_to("tree")
-    (there.export / "more").mkdir()
-    (there.export / "more" / "three").symlink_to("../tree")
+        (remote.export / name).symlink_to("tree")
+    (remote.export / "more").mkdir()
+    (remote.export / "more" / "three").symlink_to("../tree")
     program = """
 for path in ("one", "/two", "more"):
     fs.rm(path, recursive=True)
 print(fs.find("/"), fs.modified("tree/file").year > 2000)
 """
-    assert run(here, program) == "['/tree/file'] True\n"
+    assert run(local, program) == "['/tree/file'] True\n"

@@ -31,13 +31,13 @@ def test_page__has_a_program_for_each() -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_program__as_on_the_page(pair: tuple[Host, Host], package: str) -> None:
     pytest.importorskip(package)
-    here, there = pair
+    local, remote = pair
     text, output = PROGRAMS[PACKAGES.index(package)]
     assert f"import {package}" in text
     for _ in range(5):
         done = subprocess.run(
-            here.lab.argv("h1", sys.executable, "-c", text),
-            cwd=here.own,
+            local.lab.argv("h1", sys.executable, "-c", text),
+            cwd=local.own,
             capture_output=True,
             text=True,
             timeout=100,
@@ -45,5 +45,5 @@ def test_program__as_on_the_page(pair: tuple[Host, Host], package: str) -> None:
         if (done.returncode, done.stderr) != ARROW_ABORTED:
             break
     assert (done.stdout, done.stderr, done.returncode) == (output, "", 0)
-    assert list(there.export.iterdir())
-    here.assert_nothing_lost()
+    assert list(remote.export.iterdir())
+    local.assert_nothing_lost()

@@ -59,40 +59,40 @@ def test_group__sees_nothing_inside_carefuld(pair: tuple[Host, Host]) -> None:
 
 
 def test_group__uses_careful_without_root(pair: tuple[Host, Host], open_folder: Path) -> None:
-    here, there = pair
+    local, remote = pair
     mine, roots = open_folder / "nobody", open_folder / "roots"
     mine.mkdir()
     os.chown(mine, NOBODY, -1)
-    (there.export / "file").write_bytes(b"hello")
-    here.down()
-    done = here.ctl("up", "eth1", "--group", "no such", check=False)
+    (remote.export / "file").write_bytes(b"hello")
+    local.down()
+    done = local.ctl("up", "eth1", "--group", "no such", check=False)
     assert done.returncode
     assert "--group no such: there is no such group" in done.stderr
-    here.up("--group", "games")
-    instance = here.lab.instance("h1")
+    local.up("--group", "games")
+    instance = local.lab.instance("h1")
     pins = [one for one in (Path("/sys/fs/bpf/careful") / instance).rglob("*") if one.is_file()]
     assert pins
     assert not [one for one in pins if stat.S_IMODE(one.stat().st_mode) & 0o077]
-    code, _, said = as_nobody(here, "games", "mkdir", RUN / "squatted")
+    code, _, said = as_nobody(local, "games", "mkdir", RUN / "squatted")
     assert code, said
-    sock = (RUN / here.lab.instance("h1") / "sock").stat()
+    sock = (RUN / local.lab.instance("h1") / "sock").stat()
     assert (stat.S_IMODE(sock.st_mode), sock.st_uid) == (0o660, 0)
-    code, _, said = as_nobody(here, "games", "carefulctl", "get", "h2:file", mine)
+    code, _, said = as_nobody(local, "games", "carefulctl", "get", "h2:file", mine)
     assert (code, said) == (0, "")
     assert (mine / "file").read_bytes() == b"hello"
     assert (mine / "file").stat().st_uid == NOBODY
-    code, out, said = as_nobody(here, "games", "carefulctl", "status")
+    code, out, said = as_nobody(local, "games", "carefulctl", "status")
     assert code == 0, said
     assert "window: 64 frames" in out
-    assert as_nobody(here, "games", sys.executable, "-c", PROGRAM)[:2] == (0, "up\n")
+    assert as_nobody(local, "games", sys.executable, "-c", PROGRAM)[:2] == (0, "up\n")
     # A file that the caller may not write stays unchanged.
     roots.write_bytes(b"root's")
-    code, _, said = as_nobody(here, "games", "carefulctl", "get", "h2:file", roots)
+    code, _, said = as_nobody(local, "games", "carefulctl", "get", "h2:file", roots)
     assert code
     assert roots.read_bytes() == b"root's"
-    code, _, said = as_nobody(here, "games", "carefulctl", "down", "eth1")
+    code, _, said = as_nobody(local, "games", "carefulctl", "down", "eth1")
     assert code
     assert "must be run as root" in said
-    code, _, said = as_nobody(here, "nogroup", "carefulctl", "get", "h2:file", mine / "again")
+    code, _, said = as_nobody(local, "nogroup", "carefulctl", "get", "h2:file", mine / "again")
     assert code
     assert "only root may connect (sudo), or the group of up --group" in said

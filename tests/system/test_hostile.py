@@ -105,19 +105,19 @@ _STAT = "import careful.files as f\nwith f.connect('h2', timeout_s=2) as h: h.st
 
 def test_server__that_answers_no_request(hosts: Hosts) -> None:
     """The server keeps its session; each command ends with an error that names the question."""
-    here, there = hosts()
-    here.up()
-    silent = attached(there, _SILENT, Path(rogue.__file__).parent, here.lab.address("h1"))
+    local, remote = hosts()
+    local.up()
+    silent = attached(remote, _SILENT, Path(rogue.__file__).parent, local.lab.address("h1"))
     try:
         for command in (
             ("carefulctl", "ls", "--timeout", "2s", "h2:x"),
-            ("carefulctl", "get", "-r", "--timeout", "2s", "h2:x", here.own / "x"),
+            ("carefulctl", "get", "-r", "--timeout", "2s", "h2:x", local.own / "x"),
             (sys.executable, "-c", _STAT),
         ):
-            done = here.lab.run("h1", "timeout", "60", *command, check=False)
+            done = local.lab.run("h1", "timeout", "60", *command, check=False)
             assert done.returncode == 1, done
             assert "h2: no answer to 'stat x' in 2 s" in done.stderr
-        (peer,) = here.status()["peers"]
+        (peer,) = local.status()["peers"]
         assert (peer["state"], peer["epochs"]) == ("up", 1)
     finally:
         silent.kill()

@@ -105,8 +105,8 @@ def test_keys__another_one_without_an_end_and_then_none(keyed: Keyed) -> None:
     b.ctl("ls", "h1:")
     keyed.key(a, "remove", "h2")
     wait_for(lambda: peer(a)["state"] == "failed", "end of the session")
-    said = a.ctl("ls", "h2:", check=False).stderr
-    assert "no key is trusted at its address" in said
+    errors = a.ctl("ls", "h2:", check=False).stderr
+    assert "no key is trusted at its address" in errors
     assert "does not trust our key" in b.ctl("ls", "h1:", check=False).stderr
 
 

@@ -104,12 +104,12 @@ def test_logp__the_gap_alone(hosts: list[Host]) -> None:
 def test_logp__bad_luck_is_one_line(hosts: list[Host]) -> None:
     ctl = hosts[0].ctl
     assert "unknown host" in refused(ctl("measure", "logp", "nobody.invalid", check=False))
-    said = refused(ctl("measure", "logp", "h2", "--time", "600", "--tcp", "9", check=False))
-    assert "measure echo" in said  # at once: `ctl` waits for a minute
-    said = refused(ctl("measure", "logp", "h2", "--time", "600", "--udp", "9", check=False))
-    assert "measure echo" in said
-    said = refused(ctl("measure", "logp", "h2", "--time", "600", "--file", "none", check=False))
-    assert "h2:none" in said
+    output = refused(ctl("measure", "logp", "h2", "--time", "600", "--tcp", "9", check=False))
+    assert "measure echo" in output  # at once: `ctl` waits for a minute
+    output = refused(ctl("measure", "logp", "h2", "--time", "600", "--udp", "9", check=False))
+    assert "measure echo" in output
+    output = refused(ctl("measure", "logp", "h2", "--time", "600", "--file", "none", check=False))
+    assert "h2:none" in output
     alone = ["--gap-for", "2", "--bulk", "--tcp", "9", "--udp", "9", "--file", "x"]
     alone += ["--background", "--plot", "x.png"]
     done = ctl("measure", "logp", "h2", *alone, check=False)
@@ -126,10 +126,10 @@ def test_logp__bad_luck_is_one_line(hosts: list[Host]) -> None:
     silent = hosts[1].pid
     subprocess.run(["kill", "-STOP", str(silent)], check=True)
     try:
-        said = refused(ctl("measure", "logp", "h2", check=False))
+        output = refused(ctl("measure", "logp", "h2", check=False))
     finally:
         subprocess.run(["kill", "-CONT", str(silent)], check=True)
-    assert "h2" in said
+    assert "h2" in output
 
 
 def test_star__every_host_has_a_link_of_its_own(make_lab: MakeLab, tmp_path: Path) -> None:

@@ -101,11 +101,11 @@ def test_on_loss__fail_ends_with_a_status_of_its_own(pair: Pair, tmp_path: Path)
     assert failed.returncode == 4, failed.stderr
     done = a.ctl("get", *config, "--on-loss", "repair", "--json", "h2:big", a.own / "big")
     assert (a.own / "big").read_bytes() == kept
-    said = json.loads(done.stdout)
-    assert said["lost_frames"] > 0
-    assert said["new_epochs_count"] > 0
+    report = json.loads(done.stdout)
+    assert report["lost_frames"] > 0
+    assert report["new_epochs_count"] > 0
     (peer,) = a.status()["peers"]
-    assert peer["lost_here_frames"] + peer["lost_there_frames"] >= said["lost_frames"]
+    assert peer["lost_here_frames"] + peer["lost_there_frames"] >= report["lost_frames"]
     log = RUN / a.lab.instance("h1") / "log"
     assert "frames lost on the way" in log.read_text()
 

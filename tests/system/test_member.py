@@ -32,17 +32,17 @@ def two(
     lab_possible: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Host, Host]]:
     lab = Lab(hosts=2)
-    here, there = [Host(lab, name, tmp_path_factory.mktemp("member")) for name in lab.hosts]
+    local, remote = [Host(lab, name, tmp_path_factory.mktemp("member")) for name in lab.hosts]
     try:
         if lab.run("h1", *NOBODY, "test", "-x", sys.executable, check=False).returncode:
             pytest.skip(f"nobody may not run {sys.executable}")
-        here.up("--group", "games", "--peers", str(PEERS))
-        there.up()
-        for host in (here, there):
+        local.up("--group", "games", "--peers", str(PEERS))
+        remote.up()
+        for host in (local, remote):
             make_file(host.export / "big", 8 * MIB)
-        yield here, there
+        yield local, remote
     finally:
-        for host in (here, there):
+        for host in (local, remote):
             host.ctl("down", "eth1", check=False)
         lab.down()
 
@@ -68,15 +68,15 @@ def took(host: Host, *argv: str | Path) -> float:
 
 @pytest.mark.parametrize("misdeed", rogue_member.MISDEEDS)
 def test_member__leaves_places_to_root_and_hosts(two: tuple[Host, Host], misdeed: str) -> None:
-    here, there = two
+    local, remote = two
     gets = (
-        (here, ("get", "-f", *SLOWLY, "h2:big", here.own / "big")),
-        (there, ("get", "-f", *SLOWLY, "h1:big", there.own / "big")),
+        (local, ("get", "-f", *SLOWLY, "h2:big", local.own / "big")),
+        (remote, ("get", "-f", *SLOWLY, "h1:big", remote.own / "big")),
     )
-    status = (here, "status", "-v", "eth1")
+    status = (local, "status", "-v", "eth1")
     alone = [took(host, *argv) for host, argv in gets]
     status_s = took(*status)
-    process = member(here, misdeed)
+    process = member(local, misdeed)
     try:
         for left in reversed(range(TRIES)):
             beside = [took(host, *argv) for host, argv in gets]

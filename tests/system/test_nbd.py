@@ -86,97 +86,97 @@ def received(host: Host) -> int:
 
 
 def test_nbd__a_file_is_copied_both_ways(pair: tuple[Host, Host]) -> None:
-    here, there = pair
-    image = there.export / "image"
+    local, remote = pair
+    image = remote.export / "image"
     data = make_file(image, 3 * MIB)
     with image.open("r+b") as file:
         file.truncate(16 * MIB)
-    extents = json.loads(ran(here, 'nbdinfo --map --json "$uri"', "path=image"))
+    extents = json.loads(ran(local, 'nbdinfo --map --json "$uri"', "path=image"))
     assert extents[0] == {"offset": 0, "length": 3 * MIB, "type": 0, "description": "data"}
     assert extents[-1]["type"] == 3  # a hole
-    ran(here, f'nbdcopy "$uri" {here.own}/copy', "path=image")
-    assert (here.own / "copy").read_bytes() == data + bytes(13 * MIB)
-    fresh = make_file(here.own / "fresh", 16 * MIB - 512, 2)
-    ran(here, f'nbdcopy --flush --request-size=65536 {here.own}/fresh "$uri"', "path=image")
+    ran(local, f'nbdcopy "$uri" {local.own}/copy', "path=image")
+    assert (local.own / "copy").read_bytes() == data + bytes(13 * MIB)
+    fresh = make_file(local.own / "fresh", 16 * MIB - 512, 2)
+    ran(local, f'nbdcopy --flush --request-size=65536 {local.own}/fresh "$uri"', "path=image")
     assert image.read_bytes() == fresh + bytes(512)
-    here.assert_nothing_lost()
+    local.assert_nothing_lost()
 
 
 def test_nbd__a_device_has_one_connection_that_writes(pair: tuple[Host, Host]) -> None:
-    here, there = pair
-    fresh = make_file(here.own / "fresh", 4 * MIB)
-    (there.own / "disk").write_bytes(bytes(4 * MIB))
+    local, remote = pair
+    fresh = make_file(local.own / "fresh", 4 * MIB)
+    (remote.own / "disk").write_bytes(bytes(4 * MIB))
     made = subprocess.run(
-        ["losetup", "--show", "-f", there.own / "disk"], capture_output=True, text=True
+        ["losetup", "--show", "-f", remote.own / "disk"], capture_output=True, text=True
     )
     if made.returncode:
         pytest.skip(f"no loop device: {made.stderr.strip()}")
     loop = made.stdout.strip()
-    device = there.export / "device"
+    device = remote.export / "device"
     try:
         os.mknod(device, 0o600 | stat.S_IFBLK, Path(loop).stat().st_rdev)
-        both = f'nbdcopy --flush {here.own}/fresh "$uri" && nbdcopy "$uri" {here.own}/copy'
-        ran(here, both, "path=device")
-        assert (here.own / "copy").read_bytes() == fresh
+        both = f'nbdcopy --flush {local.own}/fresh "$uri" && nbdcopy "$uri" {local.own}/copy'
+        ran(local, both, "path=device")
+        assert (local.own / "copy").read_bytes() == fresh
         # A second connection is refused; the first continues.
         client = [shlex.quote(sys.executable), "-c", shlex.quote(TRIMS), "$unixsocket"]
-        argv = served(here, " ".join(["SECOND=yes", *client, f"{MIB},{MIB},{FUA}"]), "path=device")
-        done = here.lab.run("h1", *argv)
+        argv = served(local, " ".join(["SECOND=yes", *client, f"{MIB},{MIB},{FUA}"]), "path=device")
+        done = local.lab.run("h1", *argv)
         assert done.stdout.split() == ["refused", "0"]
         assert "in use: mounted, or written by another connection" in done.stderr
         now = fresh[:MIB] + bytes(MIB) + fresh[2 * MIB :]
-        ran(here, f'nbdcopy "$uri" {here.own}/copy', "path=device")
-        assert (here.own / "copy").read_bytes() == now
+        ran(local, f'nbdcopy "$uri" {local.own}/copy', "path=device")
+        assert (local.own / "copy").read_bytes() == now
     finally:
         device.unlink(missing_ok=True)
         subprocess.run(["losetup", "-d", loop], check=True)
 
 
 def test_nbd__zeros_are_not_moved(pair: tuple[Host, Host]) -> None:
-    here, there = pair
-    image, sparse = there.export / "image", here.own / "sparse"
+    local, remote = pair
+    image, sparse = remote.export / "image", local.own / "sparse"
     make_file(image, 16 * MIB)
     data = make_file(sparse, MIB, 2)
     with sparse.open("r+b") as file:
         file.truncate(16 * MIB)
-    assert "can_trim: true" in (said := ran(here, 'nbdinfo "$uri"', "path=image"))
+    assert "can_trim: true" in (said := ran(local, 'nbdinfo "$uri"', "path=image"))
     assert "can_zero: true" in said
-    before = received(there)
-    ran(here, f'nbdcopy --flush {sparse} "$uri"', "path=image")
+    before = received(remote)
+    ran(local, f'nbdcopy --flush {sparse} "$uri"', "path=image")
     assert image.read_bytes() == data + bytes(15 * MIB)
     assert image.stat().st_blocks * 512 < 4 * MIB
-    assert received(there) - before < 4 * MIB
+    assert received(remote) - before < 4 * MIB
 
 
 def test_nbd__trim_makes_holes(pair: tuple[Host, Host]) -> None:
-    here, there = pair
-    image = there.export / "image"
+    local, remote = pair
+    image = remote.export / "image"
     data = make_file(image, 4 * MIB)
     before = image.stat().st_blocks
     client = [shlex.quote(sys.executable), "-c", shlex.quote(TRIMS), "$unixsocket"]
     trims = (f"{MIB},{MIB},0", f"{3 * MIB},{MIB},{FUA}", f"{4 * MIB},4096,0", "0,0,0")
-    said = ran(here, " ".join([*client, *trims]), "path=image").split()
-    assert said[:2] == ["0", "0"]
-    assert said[2] != "0"  # beyond the end
+    text = ran(local, " ".join([*client, *trims]), "path=image").split()
+    assert text[:2] == ["0", "0"]
+    assert text[2] != "0"  # beyond the end
     assert image.read_bytes() == data[:MIB] + bytes(MIB) + data[2 * MIB : 3 * MIB] + bytes(MIB)
     assert before - image.stat().st_blocks >= 2 * MIB // 512
-    here.assert_nothing_lost()
+    local.assert_nothing_lost()
 
 
 def test_nbd__another_file_of_the_name_is_not_touched(pair: tuple[Host, Host]) -> None:
-    here, there = pair
-    make_file(there.export / "image", MIB)
-    other = make_file(there.export / "other", MIB, 2)
+    local, remote = pair
+    make_file(remote.export / "image", MIB)
+    other = make_file(remote.export / "other", MIB, 2)
     client = [shlex.quote(sys.executable), "-c", shlex.quote(TRIMS), "$unixsocket"]
-    trims = (f"0,4096,{FUA}", f"{there.export}/other:{there.export}/image")
+    trims = (f"0,4096,{FUA}", f"{remote.export}/other:{remote.export}/image")
     trims += (f"4096,4096,{FUA}", "8192,4096,0", f"12288,4096,{FUA}")
-    argv = served(here, " ".join([*client, *trims]), "path=image")
-    done = here.lab.run("h1", *argv)
+    argv = served(local, " ".join([*client, *trims]), "path=image")
+    done = local.lab.run("h1", *argv)
     first, *later = done.stdout.split()
     assert first == "0"
     assert later == [str(errno.EIO)] * 3  # not EINVAL: the requests were valid
     assert "10.77.0.2:image: another file has this name now" in done.stderr
-    assert (there.export / "image").read_bytes() == other
+    assert (remote.export / "image").read_bytes() == other
 
 
 needs_qemu = pytest.mark.skipif(
@@ -187,15 +187,15 @@ needs_qemu = pytest.mark.skipif(
 @needs_qemu
 def test_nbd__qemu_reads_and_writes_images(pair: tuple[Host, Host]) -> None:
     """Raw and qcow2, converted both ways; qemu-io writes, zeroes, discards and verifies."""
-    here, there = pair
-    data = make_file(there.export / "image", 8 * MIB)
+    local, remote = pair
+    data = make_file(remote.export / "image", 8 * MIB)
     raw = "driver=nbd,server.type=unix,server.path=$unixsocket"
-    ran(here, f"qemu-img convert --image-opts {raw} -O qcow2 {here.own}/copy", "path=image")
+    ran(local, f"qemu-img convert --image-opts {raw} -O qcow2 {local.own}/copy", "path=image")
     # -n: it is there; what qemu calls discard makes holes.
-    (there.export / "back").write_bytes(b"x" * 8 * MIB)
-    back = f"qemu-img convert -n -f qcow2 {here.own}/copy --target-image-opts {raw}"
-    ran(here, back, "path=back")
-    assert (there.export / "back").read_bytes() == data
+    (remote.export / "back").write_bytes(b"x" * 8 * MIB)
+    back = f"qemu-img convert -n -f qcow2 {local.own}/copy --target-image-opts {raw}"
+    ran(local, back, "path=back")
+    assert (remote.export / "back").read_bytes() == data
     commands = [
         f"write -P 0xa5 {MIB} {MIB}",
         f"write -f -P 0x5a 12345 {64 << 10}",  # FUA
@@ -207,22 +207,22 @@ def test_nbd__qemu_reads_and_writes_images(pair: tuple[Host, Host]) -> None:
         f"read -P 0 {3 * MIB} {MIB}",
     ]
     asked = " ".join(f"-c {shlex.quote(one)}" for one in commands)
-    said = ran(here, f"qemu-io -d unmap -f raw {asked} nbd:unix:$unixsocket", "path=image")
-    assert "verification failed" not in said
-    assert said.count("ops;") == len(commands) - 1
-    now = (there.export / "image").read_bytes()
+    text = ran(local, f"qemu-io -d unmap -f raw {asked} nbd:unix:$unixsocket", "path=image")
+    assert "verification failed" not in text
+    assert text.count("ops;") == len(commands) - 1
+    now = (remote.export / "image").read_bytes()
     assert now[MIB : 2 * MIB] == b"\xa5" * MIB
     assert now[3 * MIB : 4 * MIB] == now[5 * MIB : 6 * MIB] == bytes(MIB)
     assert now[6 * MIB :] == data[6 * MIB :]
     assert now[:12345] == data[:12345]
-    here.assert_nothing_lost()
+    local.assert_nothing_lost()
 
 
 @needs_qemu
 def test_nbd__an_image_of_qemu_s_own_lies_on_the_host(pair: tuple[Host, Host]) -> None:
     """qcow2 metadata are written, read and checked through the remote file."""
-    here, there = pair
-    (there.export / "image").write_bytes(bytes(16 * MIB))
+    local, remote = pair
+    (remote.export / "image").write_bytes(bytes(16 * MIB))
     at = "nbd+unix:///?socket=$unixsocket"
     client = " && ".join(
         [
@@ -231,23 +231,23 @@ def test_nbd__an_image_of_qemu_s_own_lies_on_the_host(pair: tuple[Host, Host]) -
             f'qemu-img check -f qcow2 "{at}"',
         ]
     )
-    said = ran(here, client, "path=image")
+    said = ran(local, client, "path=image")
     assert "No errors were found" in said
-    assert (there.export / "image").read_bytes()[:4] == b"QFI\xfb"
+    assert (remote.export / "image").read_bytes()[:4] == b"QFI\xfb"
 
 
 def test_nbd__is_found_by_its_name(pair: tuple[Host, Host], tmp_path: Path) -> None:
     """`nbdkit careful` works, since the package installs the plugin among nbdkit's own."""
-    here, there = pair
-    data = make_file(there.export / "image", MIB)
+    local, remote = pair
+    data = make_file(remote.export / "image", MIB)
     config = subprocess.run(["nbdkit", "--dump-config"], capture_output=True, text=True, check=True)
     (folder,) = re.findall(r"^plugindir=(.*)$", config.stdout, re.MULTILINE)
     shutil.copy(PLUGIN, tmp_path)
-    client = f'nbdcopy "$uri" {here.own}/copy'
+    client = f'nbdcopy "$uri" {local.own}/copy'
     named = ["nbdkit", "-U", "-", "careful", "host=10.77.0.2", "path=image", "--run", client]
     bound = f"mount --bind {tmp_path} {folder} && exec {shlex.join(named)}"
-    here.lab.run(here.name, "unshare", "--mount", "sh", "-c", bound)
-    assert (here.own / "copy").read_bytes() == data
+    local.lab.run(local.name, "unshare", "--mount", "sh", "-c", bound)
+    assert (local.own / "copy").read_bytes() == data
 
 
 def test_nbd__goes_by_the_queue_that_serves_the_host(make_lab: MakeLab, tmp_path: Path) -> None:
@@ -288,63 +288,63 @@ def test_nbd__is_a_plugin_as_others_are() -> None:
     for name in ("host=", "path=", "instance=", "port="):
         assert name in asked["--help"]
     assert "careful" in asked["--version"]
-    said = dict(line.split("=", 1) for line in asked["--dump-plugin"].splitlines())
-    assert said["name"] == "careful"
-    assert said["path"] == str(PLUGIN)
-    assert (said["magic_config_key"], said["max_thread_model"]) == ("path", "parallel")
+    lines = dict(line.split("=", 1) for line in asked["--dump-plugin"].splitlines())
+    assert lines["name"] == "careful"
+    assert lines["path"] == str(PLUGIN)
+    assert (lines["magic_config_key"], lines["max_thread_model"]) == ("path", "parallel")
     for one in ("pread", "pwrite", "flush", "trim", "zero", "extents", "block_size"):
-        assert said[f"has_{one}"] == "1"
+        assert lines[f"has_{one}"] == "1"
 
 
 def test_nbd__goes_on_where_the_hosts_carefuld_is_restarted(pair: tuple[Host, Host]) -> None:
-    here, there = pair
-    (there.export / "image").write_bytes(bytes(64 * MIB))
-    data = make_file(here.own / "fresh", 64 * MIB)
+    local, remote = pair
+    (remote.export / "image").write_bytes(bytes(64 * MIB))
+    data = make_file(local.own / "fresh", 64 * MIB)
     slowly = (
-        f'nbdcopy --flush --connections=1 --requests=2 --request-size=4096 {here.own}/fresh "$uri"'
+        f'nbdcopy --flush --connections=1 --requests=2 --request-size=4096 {local.own}/fresh "$uri"'
     )
-    copying = here.lab.start("h1", *served(here, slowly, "path=image"))
-    moving(there)
-    there.down()
-    there.up()
+    copying = local.lab.start("h1", *served(local, slowly, "path=image"))
+    moving(remote)
+    remote.down()
+    remote.up()
     code, _, err = finish(copying, timeout_s=280)
     assert code == 0, err
-    assert (there.export / "image").read_bytes() == data
+    assert (remote.export / "image").read_bytes() == data
 
 
 def test_nbd__finds_the_only_instance(pair: tuple[Host, Host]) -> None:
     """Its lock, and leftovers of a killed carefuld, are next to its directory."""
-    here, there = pair
-    data = make_file(there.export / "image", 100_000)
-    run = here.own / "run"
+    local, remote = pair
+    data = make_file(remote.export / "image", 100_000)
+    run = local.own / "run"
     (run / "eth1").mkdir(parents=True)
     (run / "dead").mkdir()
     (run / "eth1.lock").touch()
     (run / "of-nobody").touch()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as left:
         left.bind(str(run / "dead/sock"))
-    real = Path("/run/careful") / here.lab.instance("h1")
+    real = Path("/run/careful") / local.lab.instance("h1")
     mounts = f"mount --bind {real} {run}/eth1 && mount --rbind {run} /run/careful && "
-    argv = served(here, f'nbdcopy "$uri" {here.own}/copy', "path=image")
+    argv = served(local, f'nbdcopy "$uri" {local.own}/copy', "path=image")
     script = mounts + "exec " + shlex.join(map(str, argv))
-    here.lab.run("h1", "env", "-u", "CAREFUL_INSTANCE", "unshare", "-m", "sh", "-c", script)
-    assert (here.own / "copy").read_bytes() == data
+    local.lab.run("h1", "env", "-u", "CAREFUL_INSTANCE", "unshare", "-m", "sh", "-c", script)
+    assert (local.own / "copy").read_bytes() == data
 
 
 def test_nbd__names_the_fault(pair: tuple[Host, Host]) -> None:
-    here, there = pair
-    (there.export / "image").write_bytes(bytes(4096))
-    assert "10.77.0.2:none: No such file" in failed(here, "path=none")
+    local, remote = pair
+    (remote.export / "image").write_bytes(bytes(4096))
+    assert "10.77.0.2:none: No such file" in failed(local, "path=none")
     assert "careful is not up on this host or the other" in failed(
-        here, "path=image", "instance=none"
+        local, "path=image", "instance=none"
     )
-    assert "host=HOST and path=PATH are needed" in failed(here)
-    assert "not a parameter of careful" in failed(here, "path=image", "colour=red")
+    assert "host=HOST and path=PATH are needed" in failed(local)
+    assert "not a parameter of careful" in failed(local, "path=image", "colour=red")
 
 
 def test_nbd__a_read_only_export_is_not_written(pair: tuple[Host, Host]) -> None:
-    here, there = pair
-    (there.export / "image").write_bytes(bytes(4096))
-    there.down()
-    there.ctl("up", "eth1", "--export", there.export)
-    assert "is_read_only: true" in ran(here, 'nbdinfo "$uri"', "path=image")
+    local, remote = pair
+    (remote.export / "image").write_bytes(bytes(4096))
+    remote.down()
+    remote.ctl("up", "eth1", "--export", remote.export)
+    assert "is_read_only: true" in ran(local, 'nbdinfo "$uri"', "path=image")

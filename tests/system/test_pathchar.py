@@ -75,8 +75,8 @@ def test_pathchar__table_is_for_people(chain: Lab) -> None:
         "h1", "carefulctl", "measure", "pathchar", "h2", "--sizes", "6", check=False
     ).stdout
     assert all(word in shown for word in ("latency", "(µs/KiB)", "Mbit/s"))
-    said = " ".join(shown.split())  # long lines are folded
-    assert "a fixed plan takes 768" in said or "stopped before" in said
+    text = " ".join(shown.split())  # long lines are folded
+    assert "a fixed plan takes 768" in text or "stopped before" in text
     assert shown.count("10.77.10") == 3
 
 

@@ -74,10 +74,10 @@ def test_files__as_on_the_page(pair: tuple[Host, Host]) -> None:
 
 @pytest.mark.parametrize("name", NODES)
 def test_messages__as_on_the_page(hosts: Hosts, name: str) -> None:
-    here, there = hosts()
+    local, remote = hosts()
     serves, asks = sections()[name]
-    assert (serves.host, asks.host, serves.output) == (there.name, here.name, "")
-    process = there.lab.start("h2", sys.executable, "-c", serves.text)
-    wait_for((PINS / there.lab.instance("h2")).exists, "node")
-    run(here, asks)
+    assert (serves.host, asks.host, serves.output) == (remote.name, local.name, "")
+    process = remote.lab.start("h2", sys.executable, "-c", serves.text)
+    wait_for((PINS / remote.lab.instance("h2")).exists, "node")
+    run(local, asks)
     assert process.poll() is None

@@ -55,19 +55,19 @@ def test_four_and_four__a_session_is_on_one_queue_of_both(make_lab: MakeLab, tre
         source = f"[{source}]:file" if family == 6 else f"{source}:file"
         lab.run("h1", "carefulctl", "get", source, target)
         assert target.read_bytes() == DATA
-    here, there = status(lab, "h1"), status(lab, "h2")
-    ours, theirs = places(here), places(there)
+    local, remote = status(lab, "h1"), status(lab, "h2")
+    ours, theirs = places(local), places(remote)
     # Each address is a host with its own queue, which is the same at both ends.
     assert len(ours) == 2
     assert len(set(ours.values())) == 2
     assert sorted(ours.values()) == sorted(theirs.values())
-    assert here["peers_max"] == 8
-    assert [one["peers_max"] for one in here["queues"]] == [2] * 4
-    counted = [one["rx_frames"] for one in here["queues"]]
-    assert sum(counted) == here["counters"]["rx_frames"]
+    assert local["peers_max"] == 8
+    assert [one["peers_max"] for one in local["queues"]] == [2] * 4
+    counted = [one["rx_frames"] for one in local["queues"]]
+    assert sum(counted) == local["counters"]["rx_frames"]
     assert {k for k, frames in enumerate(counted) if frames} == set(ours.values())
-    assert not there["counters"]["lost_frames"]
-    assert not there["xdp_counters"]["pass_queue"]
+    assert not remote["counters"]["lost_frames"]
+    assert not remote["xdp_counters"]["pass_queue"]
     # The other direction uses the existing sessions.
     lab.run("h2", "carefulctl", "put", tree / "file", f"{lab.address('h1')}:put")
     assert (tree / "put").read_bytes() == DATA

@@ -29,7 +29,7 @@ def test_reload__beside_a_transfer(pair: tuple[Host, Host]) -> None:
     moving(b)
     assert a.ctl("ls", "h2:more").stdout == "f\n"
     # An impossible option is refused by name; the others take effect.
-    for words, said in (
+    for words, text in (
         ((*options, "--peers", "2"), "restart is needed: --peers is 8, not 2; nothing has changed"),
         ((*options, "--export", "/nowhere"), "/nowhere"),
         (options[:2], "anyone who can send to the port could write"),  # without --insecure
@@ -37,7 +37,7 @@ def test_reload__beside_a_transfer(pair: tuple[Host, Host]) -> None:
     ):
         wrong = b.ctl("up", "eth1", *words, "--reload", check=False)
         assert wrong.returncode == 1
-        assert said in wrong.stderr
+        assert text in wrong.stderr
     assert a.ctl("ls", "h2:more").stdout == "f\n"
     assert "is already up with these options" in b.ctl(*other).stdout
     assert json.loads(b.ctl(*other, "--reload", "--json").stdout)["changed"] == []

@@ -25,11 +25,11 @@ SECRET = b"nobody on the wire is to read this line. " * 4096
 @contextmanager
 def tap(name: str) -> Iterator[socket.socket]:
     """Opens a socket that gets all frames of every interface of a network namespace."""
-    here, there = Path("/proc/self/ns/net"), Path("/run/netns") / name
+    local, remote = Path("/proc/self/ns/net"), Path("/run/netns") / name
     libc = ctypes.CDLL(None, use_errno=True)
-    back = os.open(here, os.O_RDONLY)
+    back = os.open(local, os.O_RDONLY)
     try:
-        fd = os.open(there, os.O_RDONLY)
+        fd = os.open(remote, os.O_RDONLY)
         try:
             if libc.setns(fd, 0):
                 raise OSError(ctypes.get_errno(), "setns")

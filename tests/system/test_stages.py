@@ -105,8 +105,8 @@ def test_stages__every_one_is_listed_in_order(hosts: list[Host]) -> None:
 def test_stages__a_stranger_gets_no_answer_and_takes_no_buffer(hosts: list[Host]) -> None:
     there = hosts[1]
     before = {name: counted(there, name) for name in ("admitted", "pings_answered", "pass_ping")}
-    said = hosts[0].lab.run("h1", "python", "-c", STRANGER, Path(lab.__file__).parent).stdout
-    assert said == "silent\n"
+    output = hosts[0].lab.run("h1", "python", "-c", STRANGER, Path(lab.__file__).parent).stdout
+    assert output == "silent\n"
     assert {name: counted(there, name) for name in before} == before
     assert counted(there, "drop_cookie") > 0
     assert counted(there, "drop_ping") > 0

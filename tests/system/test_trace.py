@@ -186,8 +186,8 @@ def test_clearbox__every_stage_of_both_ends(
     found = json.loads(h1.ctl("measure", *words, *how).stdout)
     ways = [(one["name"], one["host"]) for one in found["stages"]]
     ours, theirs = h1.lab.instance("h1"), h1.lab.instance("h2")
-    told = ("netTx", ours) in ways  # from netRx, which runs in its kick
-    net = [("netTx", ours), ("netRx", theirs)] if told else [("netTx, netRx", ours)]
+    reported = ("netTx", ours) in ways  # from netRx, which runs in its kick
+    net = [("netTx", ours), ("netRx", theirs)] if reported else [("netTx, netRx", ours)]
     assert ways == [("hostTx", ours), *net, ("hostRx", theirs)]
     for one in found["stages"]:
         assert one["samples_count"] >= 6 * stages.SAMPLES_MIN, one
@@ -195,7 +195,7 @@ def test_clearbox__every_stage_of_both_ends(
         assert sum(bar["count"] for bar in one["histogram"]) == one["samples_count"]
         assert one["G_us_per_KiB"] is not None or one["reason"]
     kick, inner = found["stages"][1:3]
-    if told:
+    if reported:
         assert inner["inside"] == f"netTx of {ours}"
         assert inner["resource"] == kick["resource"]
     else:
@@ -215,8 +215,8 @@ def refused(done: subprocess.CompletedProcess[str], status: int = 1) -> str:
 def test_trace__names_the_fault_in_a_line(two: list[Host]) -> None:
     ctl = two[0].ctl
     assert ".png or .svg" in refused(ctl("trace", "stages", "--plot", "x.gif", check=False), 2)
-    said = refused(ctl("trace", "frames", "--instance", "nobody", check=False))
-    assert "not up" in said
+    output = refused(ctl("trace", "frames", "--instance", "nobody", check=False))
+    assert "not up" in output
     quiet = ctl("trace", "frames", "--time", "0.1", check=False)
     assert quiet.returncode == 1
     assert "no burst to draw" in quiet.stderr

@@ -130,7 +130,7 @@ def test_progress__lines_for_a_program(pair: tuple[Host, Host], tmp_path: Path) 
     with (tmp_path / "lines").open("wb") as lines:
         os.set_inheritable(lines.fileno(), True)
         a.ctl("get", "-q", "--progress-fd", str(lines.fileno()), "h2:f", a.own, close_fds=False)
-    told = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
-    assert told[-1]["event"] == "end"
-    assert told[-1]["moved_bytes"] == told[-1]["total_bytes"] == 8 * MIB
-    assert [one["name"] for one in told if one["event"] == "file"] == ["h2:f"]
+    reported = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
+    assert reported[-1]["event"] == "end"
+    assert reported[-1]["moved_bytes"] == reported[-1]["total_bytes"] == 8 * MIB
+    assert [one["name"] for one in reported if one["event"] == "file"] == ["h2:f"]

@@ -60,8 +60,8 @@ def decided(host: Host) -> tuple[str, str]:
     assert last.endswith(f"; {mode}, the driver's" if FAILED in last else mode)
     assert host.log.count(FAILED) + (MEASURED in last) == host.log.count(MEASURING) <= TRIES
     assert attached(host)
-    said = host.ctl("status", "-v", "eth1").stdout
-    assert f"XDP {mode} ({'measured' if by == 'measured' else 'the driver'}" in said
+    output = host.ctl("status", "-v", "eth1").stdout
+    assert f"XDP {mode} ({'measured' if by == 'measured' else 'the driver'}" in output
     return mode, by
 
 
@@ -69,9 +69,9 @@ def test_auto__measures_with_the_first_peer_before_its_data(two: list[Host]) -> 
     h1, h2 = two
     data = make_file(h2.export / "big", 8 << 20)
     make_file(h1.own / "up", 3 << 20)
-    said = h1.ctl("up", "eth1").stdout
-    assert "  XDP native: for now; compared with generic when the first peer connects\n" in said
-    assert max(map(len, said.splitlines())) <= 80
+    output = h1.ctl("up", "eth1").stdout
+    assert "  XDP native: for now; compared with generic when the first peer connects\n" in output
+    assert max(map(len, output.splitlines())) <= 80
     h2.up()
     done = json.loads(h1.ctl("get", "--json", "h2:big", h1.own / "big").stdout)
     assert (h1.own / "big").read_bytes() == data
@@ -114,8 +114,8 @@ def test_auto__remembers(two: list[Host], mode: str) -> None:
     h1, h2 = two
     data = make_file(h2.export / "one", 1 << 20)
     keep_xdp(mode, h1.lab.kept("h1"))
-    said = h1.ctl("up", "eth1").stdout
-    assert f"XDP {mode} (remembered)" in said
+    output = h1.ctl("up", "eth1").stdout
+    assert f"XDP {mode} (remembered)" in output
     h2.up("--xdp", "generic")
     assert "XDP generic (by --xdp)" in h2.ctl("status", "-v").stdout
     h1.ctl("get", "h2:one", h1.own / "one")
@@ -132,8 +132,8 @@ def test_auto__another_kernels_answer_is_none(two: list[Host]) -> None:
     keep_xdp("generic", folder)
     path = folder / "xdp.veth.json"
     path.write_text(path.read_text().replace(os.uname().release, "5.4.0"))
-    said = two[0].ctl("up", "eth1").stdout
-    assert "XDP native: for now; compared" in said
+    output = two[0].ctl("up", "eth1").stdout
+    assert "XDP native: for now; compared" in output
 
 
 def test_auto__a_state_directory_that_is_none(two: list[Host]) -> None:

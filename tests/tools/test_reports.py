@@ -306,9 +306,9 @@ def test_fleet__eight_hosts_take_little_longer_than_one() -> None:
     assert (kept["inputs"]["hosts"], len(kept["rounds"])) == (8, 3)
     assert kept["inputs"]["link_mbit_per_s"] <= 100
     assert kept["all_s"] <= 1.5 * kept["one_s"]
-    said = " ".join((REPORTS / "fleet.md").read_text().split())
-    assert f"took {kept['all_s']:.1f} s, to one {kept['one_s']:.1f} s" in said
-    assert f"took {kept['ratio']:.2f} times as long for 8 hosts" in said
+    output = " ".join((REPORTS / "fleet.md").read_text().split())
+    assert f"took {kept['all_s']:.1f} s, to one {kept['one_s']:.1f} s" in output
+    assert f"took {kept['ratio']:.2f} times as long for 8 hosts" in output
 
 
 def test_dask_gone__a_worker_that_is_killed_is_noticed_as_over_tcp(tmp_path: Path) -> None:

@@ -36,8 +36,8 @@ def test_units__systemd_takes_them(tmp_path: Path) -> None:
         text=True,
         env={**os.environ, "SYSTEMD_UNIT_PATH": f"{tmp_path}:"},
     )
-    said = [line for line in done.stderr.splitlines() if "caref" in line]
-    assert (done.returncode, said) == (0, []), done.stderr
+    errors = [line for line in done.stderr.splitlines() if "caref" in line]
+    assert (done.returncode, errors) == (0, []), done.stderr
 
 
 def test_unit__ends_no_carefuld_that_it_did_not_start() -> None:
@@ -93,8 +93,8 @@ def test_unit__is_named_as_systemd_escapes() -> None:
         pytest.skip("systemd-escape is not installed: it does not compare")
     for name, wanted in names.items():
         argv = ["systemd-escape", "--template=carefuld@.service", name]
-        said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-        assert said.strip() == wanted.strip("'") + ".service"
+        output = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        assert output.strip() == wanted.strip("'") + ".service"
 
 
 def test_prerm__takes_down_the_others_too(

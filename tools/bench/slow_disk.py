@@ -56,5 +56,5 @@ def arm(name: str, frame: int, write: int, piece: int) -> dict[str, Any]:
 def writes(lab: str, sizes: list[dict[str, Any]], rounds: int) -> list[dict[str, Any]]:
     """Returns the output of stores.py for writes to the file, by message size."""
     with given_as({"store": f"{lab}-h2", "sizes": sizes, "rounds": rounds}) as name:
-        said = run(*on("h1", PYTHON, STORES, "write", name, lab=lab))
-    return [json.loads(line) for line in said.splitlines()]
+        output = run(*on("h1", PYTHON, STORES, "write", name, lab=lab))
+    return [json.loads(line) for line in output.splitlines()]

@@ -93,13 +93,13 @@ def last_words(name: str, process: subprocess.Popen[str], kept: str) -> tuple[Js
         out, err = process.communicate(timeout=60)
     except subprocess.TimeoutExpired:
         return {}, f"{name}: it does not end"
-    said = (err.strip().splitlines() or [""])[-1].removeprefix("soak: ")
+    errors = (err.strip().splitlines() or [""])[-1].removeprefix("soak: ")
     lines = (kept + out).strip().splitlines()
     with contextlib.suppress(ValueError):  # killed while it wrote
         found: Json = json.loads(lines[-1]) if lines else {}
         if found.get("end"):
-            return found, f"{name}: {said}" if said else ""
-    return {}, f"{name}: {said or f'died ({process.returncode})'}"
+            return found, f"{name}: {errors}" if errors else ""
+    return {}, f"{name}: {errors or f'died ({process.returncode})'}"
 
 
 def kill(process: subprocess.Popen[str] | None) -> None:
@@ -123,18 +123,18 @@ def piece(frames: int, fragment: int, stop: Stop, progress: Callable[[int], None
         last, done = "", {}
         for last in client.stdout:
             with contextlib.suppress(ValueError):
-                said = json.loads(last)
-                if said.get("ready"):
+                report = json.loads(last)
+                if report.get("ready"):
                     set_fragments(fragment)
-                elif "frames" in said:
-                    done = said
-                    progress(int(said["frames"]))
-        here, failed = last_words("h1", client, last)
+                elif "frames" in report:
+                    done = report
+                    progress(int(report["frames"]))
+        local, failed = last_words("h1", client, last)
         if stop.asked and client.returncode == -signal.SIGINT:
             return None
         if failed:
             server.terminate()
-        there, failed_there = last_words("h2", server, "")
+        remote, failed_there = last_words("h2", server, "")
     finally:
         kill(client)
         kill(server)
@@ -142,7 +142,7 @@ def piece(frames: int, fragment: int, stop: Stop, progress: Callable[[int], None
         "date": datetime.date.today().isoformat(),
         "commit": commit(),
         "seconds": round(time.monotonic() - began, 1),
-        **counted(here, there),
+        **counted(local, remote),
         **{kind: done.get(kind, 0) for kind in KINDS},
         "failed": "; ".join(one for one in (failed, failed_there) if one),
     }

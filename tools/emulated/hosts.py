@@ -119,8 +119,8 @@ class Host:
         """Waits until the machine has started (with `but`: in a later boot) and settled."""
 
         def settled() -> bool:
-            said = self.run("systemctl", "is-system-running", check=False).strip()
-            return said in ("running", "degraded")
+            output = self.run("systemctl", "is-system-running", check=False).strip()
+            return output in ("running", "degraded")
 
         wait_for(lambda: self.boot() not in ("", but), f"{self.name} starts")
         wait_for(settled, f"{self.name} has started")

@@ -81,5 +81,5 @@ def qemu(nic: str, arch: str = "amd64") -> tuple[Argv, dict[str, str]]:
 def version(nic: str, arch: str = "amd64") -> str:
     """Returns the version of the QEMU that has this card."""
     argv, env = qemu(nic, arch)
-    said = subprocess.run([*argv, "--version"], capture_output=True, text=True, env=env).stdout
-    return said.partition(" version ")[2].partition("\n")[0]
+    output = subprocess.run([*argv, "--version"], capture_output=True, text=True, env=env).stdout
+    return output.partition(" version ")[2].partition("\n")[0]

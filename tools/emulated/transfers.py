@@ -146,8 +146,8 @@ def faults(all_of: list[Transfer], complete: int) -> list[str]:
             else:
                 may.setdefault(file, []).append(version)
     wrong = []
-    there = {one.relative_to(DISK) for one in DISK.rglob("*") if not one.is_dir()}
-    for file in sorted(there):
+    exists = {one.relative_to(DISK) for one in DISK.rglob("*") if not one.is_dir()}
+    for file in sorted(exists):
         if is_part(file):
             continue
         data, mtime_ns = (DISK / file).read_bytes(), (DISK / file).stat().st_mtime_ns
@@ -158,7 +158,7 @@ def faults(all_of: list[Transfer], complete: int) -> list[str]:
             wrong.append(f"{file}: damaged, or half of it")
         elif not any(time_ns in (0, mtime_ns) for time_ns in times):
             wrong.append(f"{file}: has another time")
-    return wrong + [f"{file}: missing, and was reported complete" for file in sorted(must - there)]
+    return wrong + [f"{file}: missing, and was reported complete" for file in sorted(must - exists)]
 
 
 def quarter(number: int, count: int) -> int:

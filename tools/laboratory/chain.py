@@ -179,8 +179,8 @@ def emulator() -> Path:
     argv = [str(ROOT / "tools/build"), "careful-hop"]
     done = subprocess.run(argv, capture_output=True, text=True)
     if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip() or "failed").splitlines()
-        raise ValueError(f"building careful-hop (tools/setup first?): {said[-1]}")
+        errors = (done.stderr.strip() or done.stdout.strip() or "failed").splitlines()
+        raise ValueError(f"building careful-hop (tools/setup first?): {errors[-1]}")
     return ROOT / "build" / "gcc" / "careful-hop"
 
 

@@ -167,8 +167,10 @@ def wait_for_report(
             if found["report"] > newer_than:
                 return found
         if process and process.poll() is not None:
-            said = report.with_suffix(".log").read_text().strip() or f"status {process.returncode}"
-            raise LabError(f"{report.stem}: the emulator ended: {said.splitlines()[-1]}")
+            output = (
+                report.with_suffix(".log").read_text().strip() or f"status {process.returncode}"
+            )
+            raise LabError(f"{report.stem}: the emulator ended: {output.splitlines()[-1]}")
         time.sleep(0.005)
     raise LabError(f"{report.stem}: the emulator does not answer; `tools/lab up` mends it")
 

@@ -88,7 +88,7 @@ def _pairs(
     if len(hosts) < 2:
         raise click.UsageError("a pair needs two hosts")
     return [
-        [Job(here, words(here, there), limit_s, there.name) for here, there in turn]
+        [Job(local, words(local, remote), limit_s, remote.name) for local, remote in turn]
         for turn in pairs.turns(hosts)
     ]
 

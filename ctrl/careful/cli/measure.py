@@ -149,8 +149,8 @@ def pathchar(
     why_not = why_not or silent
     inputs = report.inputs(host, address, options)
     inputs |= {"stages": stages, "one_clock": one_clock}
-    told = answers.of_path(found, ends)
-    figures = {**told.figures(), **report.pathchar_figures(found), "stages_reason": why_not}
+    answer = answers.of_path(found, ends)
+    figures = {**answer.figures(), **report.pathchar_figures(found), "stages_reason": why_not}
     if ends is not None and effect is not None:
         figures |= {**effect.as_dict(), **stages_figures(ends)}
         text = stages_table(ends, host) + report.pathchar_summary(found)
@@ -160,7 +160,7 @@ def pathchar(
         kept_path.keep(StateDir(place(settings)), route.address.ip, figures)
     if why_not and stages is not False:
         text += f"\nstages inside the hosts: not measured ({why_not})"
-    text = "\n".join([*report.answer(told), text])
+    text = "\n".join([*report.answer(answer), text])
     show(as_json, "measure pathchar", inputs, figures, text, output=output)
     if plot_path and found.segments:
         measure_plots.pathchar(found, host, plot_path, ends)
@@ -210,9 +210,9 @@ def blackbox(
     route, effect = remote.find(host, instance, config.load(config_path), timeout_s=5.0)
     found = measurements.blackbox(route, options)
     inputs = report.inputs(host, route.address, options)
-    told = answers.of_blackbox(found)
-    figures = {**effect.as_dict(), **told.figures(), **found.figures()}
-    text = "\n".join([*report.answer(told), report.blackbox_table(found, host)])
+    answer = answers.of_blackbox(found)
+    figures = {**effect.as_dict(), **answer.figures(), **found.figures()}
+    text = "\n".join([*report.answer(answer), report.blackbox_table(found, host)])
     show(as_json, "measure blackbox", inputs, figures, text, output=output)
     if plot_path:
         measure_plots.blackbox(found, host, plot_path)

@@ -26,8 +26,8 @@ def drops(port: int, ifname: str) -> tuple[str, str] | None:
         query = f"--zone={zone}", f"--query-port={port}/udp"
         if zone == "trusted" or _output("firewall-cmd", *query):
             return None
-        said = f"firewalld runs, and its zone {zone} drops UDP port {port}"
-        return said, f"firewall-cmd --zone={zone} --add-port={port}/udp"
+        text = f"firewalld runs, and its zone {zone} drops UDP port {port}"
+        return text, f"firewall-cmd --zone={zone} --add-port={port}/udp"
     ufw = _output("ufw", "status", "verbose")
     if "Status: active" in ufw:
         if "allow (incoming)" in ufw or re.search(rf"^{port}(/udp)?\s.*ALLOW", ufw, re.M):

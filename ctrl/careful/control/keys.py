@@ -208,8 +208,8 @@ class Keys:
         them.
         """
         if self.public() is None:
-            said = "this host has no key: carefulctl key new"
-            raise CarefulError(errno.ENOENT, said, str(self.directory / "private"))
+            text = "this host has no key: carefulctl key new"
+            raise CarefulError(errno.ENOENT, text, str(self.directory / "private"))
         cluster = self._secret("cluster") is not None
         trusted = self.trusted()
         path = self.directory / "trusted"
@@ -222,11 +222,11 @@ class Keys:
             try:
                 check(one.key)
             except CarefulError as error:
-                said = f"of {one.address}: {error}"
-                raise CarefulError(errno.EINVAL, said, str(path)) from None
+                text = f"of {one.address}: {error}"
+                raise CarefulError(errno.EINVAL, text, str(path)) from None
             if not _is_address(one.address):
-                said = f"{one.address!r} must be an address: carefulctl key trust looks names up"
-                raise CarefulError(errno.EINVAL, said, str(path))
+                text = f"{one.address!r} must be an address: carefulctl key trust looks names up"
+                raise CarefulError(errno.EINVAL, text, str(path))
         hosts = len({one.address for one in trusted})
         count = "1 host is" if hosts == 1 else f"{hosts} hosts are"
         return f"{count} trusted{', and a key of the cluster' if cluster else ''}"

@@ -49,9 +49,9 @@ def _tell_all(queues: Sequence[Instance], options: UpOptions, before: UpOptions)
         try:
             _tell(one, options)
         except CarefulError as error:
-            for told in queues[: k + (error.errno == errno.ETIMEDOUT)]:
+            for queue in queues[: k + (error.errno == errno.ETIMEDOUT)]:
                 with suppress(CarefulError):
-                    _tell(told, before)
+                    _tell(queue, before)
             raise
 
 

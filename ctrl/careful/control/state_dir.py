@@ -74,7 +74,7 @@ class StateDir:
         return True
 
     def _say(self, why: str | CData) -> None:
-        said = why if isinstance(why, str) else ffi.string(why.text).decode(errors="replace")
-        if said not in self._warned:
-            self._warned.add(said)
-            self._warn(f"state {said}")
+        text = why if isinstance(why, str) else ffi.string(why.text).decode(errors="replace")
+        if text not in self._warned:
+            self._warned.add(text)
+            self._warn(f"state {text}")

@@ -57,8 +57,8 @@ def start(ifname: str, instance: Instance, config: Path | str | None = None) -> 
     end = time.monotonic() + START_S
     while not (pid := instances.tuner(instance)):
         if process.poll() is not None:
-            said = log.read_text(errors="replace").strip().removeprefix("carefulctl: ")
-            raise CarefulError(errno.EIO, f"tune auto ended: {said}", ifname)
+            output = log.read_text(errors="replace").strip().removeprefix("carefulctl: ")
+            raise CarefulError(errno.EIO, f"tune auto ended: {output}", ifname)
         if time.monotonic() > end:
             process.kill()
             process.wait()

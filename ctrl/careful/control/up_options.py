@@ -260,8 +260,8 @@ class UpOptions:
             try:
                 grp.getgrnam(self.group)
             except KeyError:
-                said = f"--group {self.group}"
-                raise CarefulError(errno.EINVAL, "there is no such group", said) from None
+                text = f"--group {self.group}"
+                raise CarefulError(errno.EINVAL, "there is no such group", text) from None
 
 
 def _declared(one: Field[Any]) -> Option:

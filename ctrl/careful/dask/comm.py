@@ -404,9 +404,9 @@ class CarefulComm(Comm):
         self.abort()
 
     def abort(self) -> None:
-        link, told = self._link, self._closed or self._ends
+        link, has_ended = self._link, self._closed or self._ends
         self._end()
-        if link is not None and not told:
+        if link is not None and not has_ended:
             _close(self._hub, link, self._other)
 
     def _end(self) -> None:

@@ -82,8 +82,8 @@ def _G_us_per_KiB(found: Mapping[str, object]) -> float | None:
     """
     trips = _trips(found)
     slopes = [
-        (there - here) / (size - less) * 1024
-        for (less, here), (size, there) in combinations(trips, 2)
+        (larger_us - smaller_us) / (size - less) * 1024
+        for (less, smaller_us), (size, larger_us) in combinations(trips, 2)
         if size > less
     ]
     slope = median(slopes) if slopes else -1.0

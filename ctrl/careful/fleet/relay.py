@@ -172,14 +172,14 @@ class _Relay:
             _say(whole=await _in_thread(part.whole, nbytes))
             async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
                 while line := await lines.readline():
-                    told = json.loads(line)
-                    if "next" in told:
-                        await self._connect(str(told["next"]), name, part.fd, stack)
-                    elif "send" in told and self._sender and not self._is_broken:
-                        block, at, size = map(int, told["send"])
+                    message = json.loads(line)
+                    if "next" in message:
+                        await self._connect(str(message["next"]), name, part.fd, stack)
+                    elif "send" in message and self._sender and not self._is_broken:
+                        block, at, size = map(int, message["send"])
                         group.create_task(self._send(at, size, block))
                     else:
-                        await self._do(told, part, nbytes)
+                        await self._do(message, part, nbytes)
 
     async def _connect(self, host: str, name: str, fd: int, stack: AsyncExitStack) -> None:
         way = files.aconnect(host, instance=self._instance, config=self._config)

@@ -62,8 +62,8 @@ class Regime:
     def __post_init__(self) -> None:
         high = self.high_bytes
         if not 0 <= self.low_bytes < high or MESSAGE_BYTES_MAX < high < math.inf:
-            said = f"{shortened(self.low_bytes)} to {shortened(high)} bytes"
-            raise InputError(f"{said} are not a range of fragment sizes")
+            text = f"{shortened(self.low_bytes)} to {shortened(high)} bytes"
+            raise InputError(f"{text} are not a range of fragment sizes")
         for field in fields(self)[2:]:
             value = getattr(self, field.name)
             if not is_cost(value):
@@ -281,14 +281,14 @@ class BlackBox:
         if regime.wide:
             low, high = regime.counts(message_bytes)
             low, high = max(low, bounds[0]), min(high, bounds[1])
-            said = f"g_b is wide, {regime.g_b_low_us:.3g} to {regime.g_b_high_us:.3g} µs"
+            text = f"g_b is wide, {regime.g_b_low_us:.3g} to {regime.g_b_high_us:.3g} µs"
             if low < high:
                 few, many = (
                     regime.best_counts(message_bytes, low, high, g_b_us)
                     for g_b_us in (regime.g_b_high_us, regime.g_b_low_us)
                 )
-                said += f": the best may be {min(few)} to {max(many)} fragments"
-            yield said
+                text += f": the best may be {min(few)} to {max(many)} fragments"
+            yield text
         yield from self.unknown
 
 
@@ -299,9 +299,9 @@ def _lacks(entry: dict[str, object]) -> bool:
 
 def _unknown(entry: dict[str, object]) -> str:
     low, high = (shortened(entry.get(name)) for name in ("low_bytes", "high_bytes"))
-    said = f"{low} to {high} bytes are not used in plans, because they have no figures"
+    text = f"{low} to {high} bytes are not used in plans, because they have no figures"
     reason = _line(entry.get("reason"))
-    return f"{said} ({reason})" if reason else said
+    return f"{text} ({reason})" if reason else text
 
 
 def _line(reason: object) -> str:

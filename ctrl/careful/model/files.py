@@ -41,8 +41,8 @@ def parse_pipeline(text: str, origin: str = "pipeline") -> Pipeline:
         data = tomllib.loads(text)
     except ValueError as error:  # also raised by int() for a number of thousands of digits
         last = f"(at the end, line {max(1, len(text.splitlines()))})"
-        said = str(error).replace("(at end of document)", last)
-        raise InputError(f"{origin}: not valid TOML: {said}") from None
+        message = str(error).replace("(at end of document)", last)
+        raise InputError(f"{origin}: not valid TOML: {message}") from None
     except RecursionError:
         raise InputError(f"{origin}: nested too deeply") from None
     unknown = sorted(set(data) - _TOP_KEYS)
@@ -91,8 +91,8 @@ def _measured(data: Json, origin: str) -> Pipeline:
             raise InputError(f"{origin}: stage {number} is not an object with name, g_us, …")
         reason = entry.get("reason")
         if isinstance(reason, str) and reason and entry.get("G_us_per_KiB") is None:
-            name, said = shortened(entry.get("name")), " ".join(reason.split())[:300]
-            raise InputError(f"{origin}: stage {number}, {name}, has no g and G: {said}")
+            name, text = shortened(entry.get("name")), " ".join(reason.split())[:300]
+            raise InputError(f"{origin}: stage {number}, {name}, has no g and G: {text}")
         try:
             stages.append(_stage({key: entry[key] for key in entry if key in _KEYS}))
         except InputError as error:

@@ -109,10 +109,10 @@ def opened(options: dict[str, object], what: str) -> CData:
         setattr(raw, name, value)
     found, error = ffi.new("struct careful **"), ffi.new("struct careful_error *")
     rc = (lib.careful_attach if is_attached else lib.careful_open)(raw, found, error)
-    said = _in_python(ffi.string(error.text).decode(errors="replace"))
+    text = _in_python(ffi.string(error.text).decode(errors="replace"))
     if rc == -errno.EBUSY and not is_attached:
-        said = _carefuld_on(str(options["ifname"])) or said
-    check(rc, "" if what in said else what, said)
+        text = _carefuld_on(str(options["ifname"])) or text
+    check(rc, "" if what in text else what, text)
     return found[0]
 
 

@@ -111,11 +111,11 @@ def text(found: Found, inputs: Mapping[str, object]) -> str:
 
 def verdict(count: Mapping[str | None, int]) -> str:
     """Counts the cases in which each protocol is ahead."""
-    told = sum(count[one] for one in (AHEAD, BEHIND, OPEN))
+    total = sum(count[one] for one in (AHEAD, BEHIND, OPEN))
     parts = []
-    if told:
+    if total:
         parts.append(
-            f"careful is ahead in {count[AHEAD]} of {_cells(told)}, behind in {count[BEHIND]}; "
+            f"careful is ahead in {count[AHEAD]} of {_cells(total)}, behind in {count[BEHIND]}; "
             f"{count[OPEN]} cannot be told apart"
         )
     if count[None]:
@@ -177,8 +177,8 @@ def figures(found: Found) -> dict[str, object]:
         one["paper"] = paper(cell)._asdict()
         cells.append(one)
     count = totals(found)
-    told = {f"{one}_count": count[one] for one in (AHEAD, BEHIND, OPEN)}
-    return {"kind": "bench", **told, "cells": cells}
+    counts = {f"{one}_count": count[one] for one in (AHEAD, BEHIND, OPEN)}
+    return {"kind": "bench", **counts, "cells": cells}
 
 
 def read(kept: Json) -> Found:

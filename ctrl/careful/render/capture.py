@@ -36,11 +36,11 @@ def _content(payload: bytes) -> str:
     if payload[1] >= lib.CAREFUL_CTRL_BIT or len(payload) < sizeof("careful_hdr"):
         return kind
     hdr = unpack("careful_hdr", payload)
-    said = f"{kind} seq {hdr['seq']}, credits {hdr['credits']}"
+    text = f"{kind} seq {hdr['seq']}, credits {hdr['credits']}"
     if kind == "data":
         end = hdr["frag_off"] + hdr["frag_bytes"]
-        said += f", bytes {hdr['frag_off']} to {end} of {hdr['msg_bytes']}"
-    return said + (", sealed" if hdr["version"] & _SEALED else "")
+        text += f", bytes {hdr['frag_off']} to {end} of {hdr['msg_bytes']}"
+    return text + (", sealed" if hdr["version"] & _SEALED else "")
 
 
 def is_control(frame: Frame) -> bool:

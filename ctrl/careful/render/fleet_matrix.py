@@ -16,8 +16,8 @@ def figures(matrix: Matrix) -> dict[str, object]:
     found = odd(matrix)
     return {
         "pairs": [
-            {"from": here, "to": there, **asdict(cell), "error": cell.error or None}
-            for (here, there), cell in matrix.items()
+            {"from": local, "to": remote, **asdict(cell), "error": cell.error or None}
+            for (local, remote), cell in matrix.items()
         ],
         "odd": [{"from": one.pair[0], "to": one.pair[1]} | _without_pair(one) for one in found],
         "odd_host": common(found) or None,
@@ -31,11 +31,11 @@ def _without_pair(one: Odd) -> dict[str, object]:
 
 
 def _sentence(one: Odd) -> str:
-    here, there = one.pair
+    local, remote = one.pair
     if one.score is None:
-        return f"{here} to {there} lost {one.value:.0f} frames"
+        return f"{local} to {remote} lost {one.value:.0f} frames"
     return (
-        f"{here} to {there}: {FIGURES[one.figure]} {one.value:.4g}, the median is "
+        f"{local} to {remote}: {FIGURES[one.figure]} {one.value:.4g}, the median is "
         f"{one.median:.4g} ({one.score:.1f} deviations)"
     )
 
@@ -62,7 +62,7 @@ def text(matrix: Matrix, found: Sequence[Odd] | None = None) -> str:
             said = f"{value:.0f}" if figure == "lost_frames" else f"{value:.4g}"
             return alarm(said) if pair in strange else said  # noqa: B023
 
-        rows = [(here, *(cell((here, there)) for there in names)) for here in names]
+        rows = [(local, *(cell((local, remote)) for remote in names)) for local in names]
         parts.append(table(title, ("from \\ to", *names), rows))
     parts.append("\n".join(map(_sentence, found)) or "no pair is odd")
     if host := common(found):
@@ -87,7 +87,7 @@ def draw(matrix: Matrix, path: Path) -> None:
     for pair, one in zip(pairs, drawn, strict=True):
         found = values(matrix, one)
         cells = np.array(
-            [[found.get((here, there), np.nan) for there in names] for here in names[::-1]],
+            [[found.get((local, remote), np.nan) for remote in names] for local in names[::-1]],
             dtype=float,
         )
         plots.label(pair, FIGURES[one], "to", "from")

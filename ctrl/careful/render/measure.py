@@ -31,8 +31,8 @@ def answer(found: Answer) -> list[str]:
     """Returns round trips, the rate and the bottleneck, and in a line why any is missing."""
     lines = []
     if found.trips:
-        told = ", ".join(f"{_span(us)} at {size} bytes" for size, us in found.trips)
-        lines.append(f"round trip: {told}")
+        trips = ", ".join(f"{_span(us)} at {size} bytes" for size, us in found.trips)
+        lines.append(f"round trip: {trips}")
     if found.rate_gbit_per_s is not None:
         least = "at least " if found.is_bound else ""
         rate = shown_rate(found.rate_gbit_per_s * 1e9 / 8)

@@ -72,7 +72,7 @@ def blackbox(found: Result, host: str, path: str | Path) -> None:
     )
     for number, regime in enumerate(found.regimes, 1):
         G, g = regime.G_b_us_per_KiB, regime.g_b_us
-        said = f"{with_half(g)} µs + {with_half(G)} µs/KiB" if g and G else "no slope"
+        text = f"{with_half(g)} µs + {with_half(G)} µs/KiB" if g and G else "no slope"
         inside = [
             (size, gap_us)
             for size, gap_us in zip(*found.gaps, strict=True)
@@ -80,7 +80,7 @@ def blackbox(found: Result, host: str, path: str | Path) -> None:
         ]
         _points(pair, [size for size, _ in inside], [gap_us for _, gap_us in inside], number)
         ends = (regime.low_bytes, regime.high_bytes)
-        _fitted(pair, regime.line, ends, number, f"gap in a train: {said}")
+        _fitted(pair, regime.line, ends, number, f"gap in a train: {text}")
     for regime in found.regimes[1:]:
         pair.axvline(regime.low_bytes, color=draw.COLOURS[6], linestyle="--", linewidth=1.2)
         pair.annotate(

@@ -29,9 +29,9 @@ static void unpark(struct ipc_client *client)
 	client->ipc->busy--;
 }
 
-/* Reports whether an operation belongs to a client that has gone and is given up: its answer may
- * depend on the handles that the client left, or never come. A ping would delay other pings. An
- * OPEN without an attempt's name continues: only its answer names the handle to close. */
+/* Reports whether an operation was abandoned because its client has gone. Its answer may depend on
+ * the client's handles, or may never arrive. A ping would delay other pings. An OPEN without an
+ * attempt's name continues: only its answer names the handle to close. */
 static bool is_given_up(const void *user, const void *of)
 {
 	const struct ipc_client *client = of;

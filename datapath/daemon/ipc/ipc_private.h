@@ -204,7 +204,7 @@ struct ipc_begun {
  * @spare_fd:   given up to accept a connection when there is no other descriptor; -1: none
  * @port:       of peers, unless a question names another
  * @busy:       reasons to poll: parked questions, requests that wait for a handle, clients that
- *              have gone, and news of peers that programs have not read
+ * have gone, and notes about peers that programs have not read
  * @has_signed: a SIGNATURE ran in this round of the loop
  * @connects:   CONNECTs under way
  * @measures:   clients with a MEASURE under way

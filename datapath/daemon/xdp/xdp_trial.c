@@ -78,7 +78,7 @@ static int ask_lock(struct attempt *a)
 	rc = xdp_trial_lock_ask(t, a->others, count + 1, &first);
 	t->asking = false;
 	a->given = !rc;
-	/* The others may have gone at the next attempt. */
+	/* At the next attempt the other sessions may have ended. */
 	return rc && first < count ? -EBUSY : rc;
 }
 
@@ -261,7 +261,7 @@ static void welcome_late(const struct attempt *a)
 			t->due_ns[i] = clock_now_ns();
 }
 
-/* Releases the lock and lets the peers try. */
+/* Releases the lock, so that peers may begin their trials. */
 static void let_go(struct attempt *a)
 {
 	struct trial *t = a->trial;

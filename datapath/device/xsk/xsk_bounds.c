@@ -25,7 +25,7 @@ static uint32_t in_umem(const struct queue *queue)
 	return queue->info.zerocopy ? queue->rx_chunks / 2 : queue->rx_chunks;
 }
 
-/* Computes R, the smallest of all resources on a frame's way (DESIGN: Windows). */
+/* Computes R, the smallest of all resources on a frame's path (DESIGN: Windows). */
 void xsk_bounds(struct xsk_queue *xsk)
 {
 	struct careful_device_info *info = &xsk->queue.info;

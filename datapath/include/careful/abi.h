@@ -162,8 +162,8 @@ struct careful_tune_entry {
 };
 
 /*
- * Times of bulk messages that one version of the settings cut: from the hand-over to the engine
- * until an answer that came behind the message. Totals since the instance began.
+ * Times of bulk messages that were cut by one version of the settings: from the call until an
+ * answer that followed the message. Totals since the instance began.
  *
  * @count:    messages measured
  * @asked:    those measured by a question behind the last fragment (the data of a get); stores are

@@ -98,7 +98,7 @@ enum careful_block_flag {
 	CAREFUL_BLOCK_STREAM = 0x40,
 	/* OPEN: write into the file or block device itself; COMMIT syncs it. */
 	CAREFUL_BLOCK_INPLACE = 0x80,
-	/* OPEN: no file; GET reads `bytes` zeros, STORE goes nowhere. */
+	/* OPEN: no file; GET reads `bytes` zeros, STORE discards the data. */
 	CAREFUL_BLOCK_NULL = 0x100,
 	CAREFUL_BLOCK_DISCARD = 0x200, /* CLOSE: remove the partial file */
 	/* OPEN: path is a directory; the handle is `bytes` of memory for the items of a BATCH

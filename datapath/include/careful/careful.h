@@ -342,7 +342,7 @@ struct careful_peer_info {
 	uint32_t pad;
 };
 
-/* The peer's process, and the way to it. */
+/* The peer's process, and the path to it. */
 struct careful_peer_whereabouts {
 	uint64_t incarnation; /* identifies the process; 0: never heard */
 	uint8_t mac[6]; /* next hop; 0: unknown */

@@ -28,13 +28,13 @@ def test_run__a_fault_shows_where_it_is(
 ) -> None:
     fail(monkeypatch, error)
     assert run([*PLAN, "--json"]) == Exit.BROKEN == 70
-    said = capsys.readouterr()
-    assert "Traceback" in said.err
-    assert "in answer" in said.err
-    last = said.err.splitlines()[-1]
+    output = capsys.readouterr()
+    assert "Traceback" in output.err
+    assert "in answer" in output.err
+    last = output.err.splitlines()[-1]
     assert last.startswith("carefulctl: a fault in carefulctl, please report it: ")
     assert "no such value" in last
-    assert json.loads(said.out)["exit_status"] == 70
+    assert json.loads(output.out)["exit_status"] == 70
 
 
 def test_run__input_that_cannot_be_used_is_one_line(

@@ -408,8 +408,8 @@ def test_sync__patterns_of_a_file(type_: Type, tree: Tree) -> None:
         tree.write(name, name)
     found = type_("sync", "--exclude-from", "not", *tree.words)
     assert (found.status, found.err) == (0, "")
-    there = [str(one.relative_to(tree.there("."))) for one in tree.there(".").rglob("*")]
-    assert sorted(there) == ["a", "b", "sub", "sub/c"]
+    present = [str(one.relative_to(tree.there("."))) for one in tree.there(".").rglob("*")]
+    assert sorted(present) == ["a", "b", "sub", "sub/c"]
     found = type_("sync", "--exclude-from", "missing", *tree.words)
     assert (found.status, found.err) == (1, "carefulctl: missing: No such file or directory\n")
 

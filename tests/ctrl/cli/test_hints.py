@@ -38,8 +38,8 @@ def test_hint__names_the_command(words: str, said: str, capsys: pytest.CaptureFi
 
 def test_hint__a_user_before_the_host(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["get", "root@nobody.invalid:x"]) == 1
-    said = capsys.readouterr().err
-    assert "careful knows no users; name the host alone: nobody.invalid" in said
+    errors = capsys.readouterr().err
+    assert "careful knows no users; name the host alone: nobody.invalid" in errors
 
 
 def test_sync__takes_the_options_that_it_always_has() -> None:

@@ -34,9 +34,9 @@ def test_usage__no_number_is_refused_with_status_2(
     argv: list[str], word: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([*argv, word]) == 2
-    said = capsys.readouterr().err
-    assert f"Invalid value for '{argv[-1]}'" in said
-    assert word in said
+    errors = capsys.readouterr().err
+    assert f"Invalid value for '{argv[-1]}'" in errors
+    assert word in errors
 
 
 @pytest.mark.parametrize("options", [one.Options for one in (blackbox, clearbox, logp, pathchar)])
@@ -82,11 +82,11 @@ def test_plot__an_unwritable_file_is_refused_at_once(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "dir.svg").mkdir()
     assert run([*argv, "--plot", file]) == 2
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     path = " ".join(one for one in argv[:2] if argv[0] in ("measure", "trace") or one == argv[0])
     help_at = f"(see `carefulctl {path} --help`)"
-    assert said.err == f"carefulctl: Invalid value for '--plot': {why} {help_at}\n"
-    assert said.out == ""
+    assert output.err == f"carefulctl: Invalid value for '--plot': {why} {help_at}\n"
+    assert output.out == ""
     assert [one.name for one in tmp_path.iterdir()] == ["dir.svg"]
 
 
@@ -110,11 +110,11 @@ def test_usage__is_one_line_that_names_the_help(
     argv: list[str], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(argv) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert said.startswith(f"carefulctl: {text}")
+    errors = capsys.readouterr().err
+    assert errors.count("\n") == 1
+    assert errors.startswith(f"carefulctl: {text}")
     command = " ".join(["carefulctl", *(argv[:1] if argv[0] != "fly" else [])])
-    assert said.endswith(f"(see `{command} --help`)\n")
+    assert errors.endswith(f"(see `{command} --help`)\n")
 
 
 @pytest.mark.parametrize(

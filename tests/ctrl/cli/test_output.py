@@ -98,10 +98,10 @@ def test_error__one_line_and_nothing_that_a_terminal_obeys(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(["status", "--config", "/nowhere/\x1b[31m\n\udcff"]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("carefulctl: /nowhere/\\x1b[31m")
-    assert said.count("\n") == 1
-    assert said.endswith("\n")
+    errors = capsys.readouterr().err
+    assert errors.startswith("carefulctl: /nowhere/\\x1b[31m")
+    assert errors.count("\n") == 1
+    assert errors.endswith("\n")
 
 
 def test_error__debug_shows_where_it_came_from(
@@ -153,9 +153,9 @@ def test_bar__bytes_and_files(terminal: Terminal, monkeypatch: pytest.MonkeyPatc
         bar.expect(3, 4096)
         bar.moved(1024)
         bar.finished("a")
-    said = terminal.text()
-    assert "1/3 files" in said
-    assert "KiB" in said
+    text = terminal.text()
+    assert "1/3 files" in text
+    assert "KiB" in text
 
 
 class Effect:
@@ -196,11 +196,11 @@ def test_get__quiet_and_verbose(
     monkeypatch.setattr(session, "get", get)
     monkeypatch.setattr(transfer, "run", lambda _, work: asyncio.run(work(None)))
     assert run(["get", *words, "h2:a", "h2:b", "."]) == 3
-    said = capsys.readouterr()
-    assert out in said.out
-    assert bool(out) == bool(said.out)
-    assert said.err.splitlines() == err
-    assert said.out.startswith("h2:a\ndeleted old\n") == ("v" in "".join(words))
+    output = capsys.readouterr()
+    assert out in output.out
+    assert bool(out) == bool(output.out)
+    assert output.err.splitlines() == err
+    assert output.out.startswith("h2:a\ndeleted old\n") == ("v" in "".join(words))
 
 
 def test_get__an_error_alone_has_no_summary(
@@ -288,10 +288,10 @@ def test_progress__a_descriptor_that_is_not_open(
 def test_json__of_a_usage_error(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """It once printed nothing, since the option's callback runs after the words are split."""
     assert run(["status", "--json", *words]) == 2
-    said = capsys.readouterr()
-    found = json.loads(said.out)
+    output = capsys.readouterr()
+    found = json.loads(output.out)
     assert (found["command"], found["exit_status"]) == ("status", 2)
-    assert found["error"] in said.err
+    assert found["error"] in output.err
     assert run(["status", *words]) == 2
     assert capsys.readouterr().out == ""
 
@@ -367,7 +367,7 @@ def test_progress__errors_and_the_end(
         progress.note("no failure")
         if error is not None:
             raise error
-    told = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
-    assert [one["event"] for one in told] == ["error", "note", "end"]
-    assert (told[0]["name"], told[0]["text"]) == ("h2:f", "h2:f: broken")
-    assert (told[2]["failures_count"], told[2]["error"]) == (1, text)
+    reported = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
+    assert [one["event"] for one in reported] == ["error", "note", "end"]
+    assert (reported[0]["name"], reported[0]["text"]) == ("h2:f", "h2:f: broken")
+    assert (reported[2]["failures_count"], reported[2]["error"]) == (1, text)

@@ -13,13 +13,15 @@ from careful.cli.main import run
 
 def test_version__names_every_number(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith(f"carefulctl {careful.__version__}, libcareful {careful.__version__}\n")
+    output = capsys.readouterr().out
+    assert output.startswith(
+        f"carefulctl {careful.__version__}, libcareful {careful.__version__}\n"
+    )
     wire = f"{lib.CAREFUL_WIRE_VERSION}.{lib.CAREFUL_WIRE_MINOR}"
     numbers = wire, lib.CAREFUL_IPC_VERSION, lib.CAREFUL_ABI_VERSION
     line = "wire {} (between hosts), socket {} (to carefuld), ABI {} (of its maps)\n"
-    assert line.format(*numbers) in said
-    assert "protocols: careful, traditional\n" in said
+    assert line.format(*numbers) in output
+    assert "protocols: careful, traditional\n" in output
     daemon = subprocess.run(["carefuld", "--version"], capture_output=True, text=True, check=True)
     assert "(wire {}, socket {}, ABI {})\n".format(*numbers) in daemon.stdout
 

@@ -194,7 +194,7 @@ def test_check__finds_faults_that_up_would_refuse(
 ) -> None:
     """It once reported "no error" for each."""
     path = tmp_path / "careful.toml"
-    for table, line, said in (
+    for table, line, text in (
         ("up", f'export = ["{tmp_path}/none"]', "no such directory"),
         ("up", f'export = ["{tmp_path}:rx"]', "no such directory"),
         ("up", f'export = ["{tmp_path}:rw"]', "anyone who can send to the port could write"),
@@ -209,7 +209,7 @@ def test_check__finds_faults_that_up_would_refuse(
         out = capsys.readouterr().out
         table = "up" if table == "socket" else table
         assert f"{path}: [{table}]: " in out, line
-        assert said in out, line
+        assert text in out, line
     assert run(["config", "check", "--json", str(path)]) == 1
     (found,) = json.loads(capsys.readouterr().out)["refused"]["[instance.eth1]"]
     assert found["check"] == "exports"

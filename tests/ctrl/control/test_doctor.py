@@ -612,8 +612,8 @@ def test_rps__generic_xdp_behind_it_is_refused(host: Host, tmp_path: Path) -> No
         assert asked.returncode == native
         assert (f"`echo 1 > {setting}`" in asked.stderr) is native
         host.ctl("down", "eth1", check=False)
-        said = host.lab.run("h1", *seen, "carefulctl", "up", "eth1").stdout
-        assert ("XDP native" in said) is native
+        output = host.lab.run("h1", *seen, "carefulctl", "up", "eth1").stdout
+        assert ("XDP native" in output) is native
         assert (f"`echo 1 > {setting}`" in host.log) is native
         host.ctl("down", "eth1")
 

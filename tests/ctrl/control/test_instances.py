@@ -35,15 +35,15 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_status__says_which_carefuld_died(killed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It once said only that careful is not up, without the log's place."""
-    said = f"carefuld died (process 4711, log {killed}/eth1/log)"
+    text = f"carefuld died (process 4711, log {killed}/eth1/log)"
     assert run(["status"]) == 0
-    assert capsys.readouterr().out == f"careful is not up\n\ninstance eth1: {said}\n"
+    assert capsys.readouterr().out == f"careful is not up\n\ninstance eth1: {text}\n"
     assert run(["status", "--instance", "eth1"]) == 1
-    assert capsys.readouterr().err == f"carefulctl: instance eth1: {said}: carefulctl up IFACE\n"
+    assert capsys.readouterr().err == f"carefulctl: instance eth1: {text}: carefulctl up IFACE\n"
     assert run(["status", "--instance", "eth2"]) == 1
     assert "instance eth2: careful is not up: carefulctl up" in capsys.readouterr().err
     assert run(["status", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["died"] == {"eth1": said}
+    assert json.loads(capsys.readouterr().out)["died"] == {"eth1": text}
 
 
 def test_died__not_one_that_runs(killed: Path) -> None:
@@ -235,8 +235,8 @@ def test_starting__is_said_at_once(
     assert (seen.name, seen.found) == ("lo", None)
     for command in ("up", "down"):
         assert run([command, "lo"]) == 1
-        said = f"carefulctl: instance lo: {STARTING}; first: systemctl stop carefuld@lo\n"
-        assert capsys.readouterr().err == said
+        text = f"carefulctl: instance lo: {STARTING}; first: systemctl stop carefuld@lo\n"
+        assert capsys.readouterr().err == text
     listening.close()
     assert run(["status", "lo"]) == 1
     assert "lo: careful is not up: carefulctl up lo" in capsys.readouterr().err

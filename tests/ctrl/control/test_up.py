@@ -101,8 +101,8 @@ def test_status__pins_of_another_mount_namespace(host: Host) -> None:
     """`ip netns exec` makes such a namespace; the message once asked whether careful was up."""
     argv = ("unshare", "-m", "sh", "-c", "mount -t bpf bpf /sys/fs/bpf; carefulctl up eth1")
     host.lab.run("h1", *argv)
-    said = host.ctl("status", "-v", "eth1").stdout
-    assert "careful is up, and pinned it in another mount namespace" in said
+    output = host.ctl("status", "-v", "eth1").stdout
+    assert "careful is up, and pinned it in another mount namespace" in output
 
 
 def test_launch__interrupted_ends_its_processes(
@@ -182,18 +182,18 @@ def test_status__exports(host: Host, tmp_path: Path) -> None:
         {"path": str(host.export), "writable": True, "owners": True, "devices": True, "hosts": []},
         {"path": str(more), "writable": False, "owners": False, "devices": False, "hosts": []},
     ]
-    said = " ".join(host.ctl("status", "eth1").stdout.split())
-    assert f"exports {host.export} (writable, owners, devices), {more}" in said
+    output = " ".join(host.ctl("status", "eth1").stdout.split())
+    assert f"exports {host.export} (writable, owners, devices), {more}" in output
 
 
 def test_up__says_why_it_is_generic(host: Host) -> None:
     host.lab.run("h1", "sh", "-c", "ip link add d0 type bridge && ip link set d0 up")
     try:
-        said = " ".join(host.ctl("up", "d0").stdout.split())
+        output = " ".join(host.ctl("up", "d0").stdout.split())
         host.ctl("down", "d0")
     finally:
         host.lab.run("h1", "ip", "link", "del", "d0")
-    assert "XDP generic: native was refused: Underlying driver does not support" in said
+    assert "XDP generic: native was refused: Underlying driver does not support" in output
 
 
 def test_status__program_taken_off(host: Host) -> None:
@@ -207,12 +207,12 @@ def test_status__program_taken_off(host: Host) -> None:
     what = "removed from the interface, so no frame arrives: carefulctl down eth1, then up"
     wait_for(lambda: what in host.log, "line in the log")
     assert what in " ".join(host.ctl("status", "eth1").stdout.split())
-    said = host.ctl("doctor", "eth1", check=False)
-    assert said.returncode == 1
+    output = host.ctl("doctor", "eth1", check=False)
+    assert output.returncode == 1
     line = (
         "the XDP program was removed from eth1, so no frame arrives (carefulctl down eth1, then up)"
     )
-    assert line in " ".join(said.stdout.split())
+    assert line in " ".join(output.stdout.split())
     again = host.ctl(
         "up", "eth1", "--export", f"{host.export}:rw,owners,devices", "--insecure", check=False
     )
@@ -272,10 +272,10 @@ def test_command_line__there_and_back() -> None:
 
 def test_defaults__are_those_of_carefuld() -> None:
     """The help states exactly carefuld's defaults."""
-    said = subprocess.run(["carefuld", "--help"], capture_output=True, text=True, check=True)
+    output = subprocess.run(["carefuld", "--help"], capture_output=True, text=True, check=True)
     stated = {
         name.replace("-", "_"): value
-        for name, value in re.findall(r"--([\w-]+) [A-Z]+ .*\((\w+)\)$", said.stdout, re.M)
+        for name, value in re.findall(r"--([\w-]+) [A-Z]+ .*\((\w+)\)$", output.stdout, re.M)
     }
     own = {one.name: getattr(DEFAULTS, one.name) for one in fields(DEFAULTS)}
     assert stated == {name: str(value) for name, value in own.items() if value} | {"queue": "0"}

@@ -55,8 +55,8 @@ def test_client__of_another_release_gets_advice(tmp_path: Path, peers: bool) -> 
 def test_client__of_another_release_is_told_by_a_shorter_header(tmp_path: Path) -> None:
     path = tmp_path / "sock"
     newer = lib.CAREFUL_IPC_VERSION + 1
-    said = pytest.raises(CarefulError, match=f"version {newer}, this command")
-    with carefuld(path, newer, header_bytes=8), Client(path) as client, said:
+    text = pytest.raises(CarefulError, match=f"version {newer}, this command")
+    with carefuld(path, newer, header_bytes=8), Client(path) as client, text:
         client.info()
 
 
@@ -67,10 +67,10 @@ def test_client__a_full_carefuld_does_run(tmp_path: Path) -> None:
         listening = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         listening.bind(str(path))
         listening.listen(1)
-        said = opened.enter_context(pytest.raises(CarefulError, match="too many clients wait"))
+        text = opened.enter_context(pytest.raises(CarefulError, match="too many clients wait"))
         for _ in range(8):
             opened.enter_context(Client(path))
-    assert said.value.errno == errno.EAGAIN
+    assert text.value.errno == errno.EAGAIN
 
 
 def test_ask__that_finds_no_room_keeps_nothing_else_waiting(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def again(events: Events) -> None:
 
 def flood_bound(events: Events) -> None:
     """No node receives until told to: the error names the lack, and the program continues."""
-    count, received, told = 400, 0, 0
+    count, received, reported = 400, 0, 0
 
     def receive_until(number: int) -> None:
         nonlocal received
@@ -169,10 +169,10 @@ def flood_bound(events: Events) -> None:
             assert refusal.errno == errno.ENOBUFS, repr(refusal)
             assert "receive, then send again" in str(refusal)
             assert number > 64
-            told += 1
+            reported += 1
             receive_until(number)
     receive_until(count)
-    print("told" if told else "not told")
+    print("told" if reported else "not told")
 
 
 def killed(events: Events) -> None:

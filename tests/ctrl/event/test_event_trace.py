@@ -74,8 +74,8 @@ def test_read_all__names_the_fault(tmp_path: Path) -> None:
 
 def test_text__has_the_total(tmp_path: Path) -> None:
     pattern(tmp_path)
-    said = report.text(trace.read_all(tmp_path))
-    assert "2 of 6 pairs talk; without copying out, 37.5% of the fragments" in said
+    text = report.text(trace.read_all(tmp_path))
+    assert "2 of 6 pairs talk; without copying out, 37.5% of the fragments" in text
     for rank in range(3):
         write(tmp_path, rank, [])
     assert "nobody sent anything" in report.text(trace.read_all(tmp_path))

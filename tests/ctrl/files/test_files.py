@@ -558,16 +558,16 @@ def test_errors__of_a_tree_are_together(host: Host, export: Path, tmp_path: Path
 
 def test_progress__in_the_calling_thread(host: Host, export: Path, tmp_path: Path) -> None:
     (export / "a").write_bytes(CONTENT)
-    told: list[Progress] = []
+    reported: list[Progress] = []
     here: set[threading.Thread] = set()
 
     def watch(progress: Progress) -> None:
-        told.append(progress)
+        reported.append(progress)
         here.add(threading.current_thread())
         assert host.stat("a").is_file  # calls are free there
 
     host.get("a", tmp_path / "b", progress=watch)
-    assert told[-1] == Progress(1, 1, len(CONTENT), len(CONTENT), "h2:a")
+    assert reported[-1] == Progress(1, 1, len(CONTENT), len(CONTENT), "h2:a")
     assert here == {threading.current_thread()}
 
 

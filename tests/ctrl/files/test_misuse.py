@@ -193,16 +193,16 @@ def test_fork__has_no_part_in_it(host: Host, daemon: FakeDaemon, export: Path) -
     child = os.fork()
     if not child:
         try:
-            told = b""
+            reported = b""
             for call in (lambda: host.stat("a"), file.read_at, lambda: next(host.ls())):
                 try:
                     call()
-                    told += b"went; "
+                    reported += b"went; "
                 except RuntimeError as error:
-                    told += b"process; " if "process that made it" in str(error) else b"other; "
+                    reported += b"process; " if "process that made it" in str(error) else b"other; "
             file.close()  # as `with` does where the child leaves its block
             host.close()
-            os.write(write, told)
+            os.write(write, reported)
         finally:
             os._exit(0)
     os.close(write)

@@ -133,17 +133,17 @@ def test_part__a_name_leads_nowhere_else(folder: Path, name: str) -> None:
 
 def test_in_thread__reports_that_it_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     """A digest of 40 GB takes longer than `--limit`, so progress is reported."""
-    said: list[dict[str, object]] = []
+    lines: list[dict[str, object]] = []
     enough = threading.Event()
 
     def say(**words: object) -> None:
-        said.append(words)
-        if len(said) == 3:
+        lines.append(words)
+        if len(lines) == 3:
             enough.set()
 
     monkeypatch.setattr(relay, "_say", say)
     monkeypatch.setattr(relay, "_BUSY_S", 0.01)
     assert asyncio.run(relay._in_thread(enough.wait, 60))
-    assert said[:3] == [{"busy": True}] * 3
+    assert lines[:3] == [{"busy": True}] * 3
     with pytest.raises(CarefulError, match="not a file name"):
         asyncio.run(relay._in_thread(Part, Path("/"), ".."))

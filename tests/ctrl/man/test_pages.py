@@ -141,8 +141,8 @@ def test_help__names_options_of_its_own(name: str) -> None:
     one = ALL[names]
     assert isinstance(one, (Command, Group))
     texts = [text for rows in one.headings(context(names)).values() for _, text in rows]
-    told = re.sub(r"\[(env|default): .*?\]", "", " ".join([one.help or "", *texts]))
-    mentioned = re.findall(r"(?<![^\s(])--?[A-Za-z][a-z-]*", told)
+    reported = re.sub(r"\[(env|default): .*?\]", "", " ".join([one.help or "", *texts]))
+    mentioned = re.findall(r"(?<![^\s(])--?[A-Za-z][a-z-]*", reported)
     assert [word for word in mentioned if word not in options(names)] == []
 
 
@@ -179,9 +179,9 @@ def test_help__lists_no_command_that_users_do_not_call(capsys: pytest.CaptureFix
 
 def test_help__lists_topics_and_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["help"]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for name in (*man.topics(), *(name for rows in COMMANDS.values() for name in rows)):
-        assert re.search(rf"^  {name} ", said, re.M), name
+        assert re.search(rf"^  {name} ", output, re.M), name
     assert run(["help", "nonsense"]) == 2
     assert "no topic or command 'nonsense'" in capsys.readouterr().err
 

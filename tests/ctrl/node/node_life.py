@@ -118,8 +118,8 @@ def options(node: Node) -> None:
 def close_errors(node: Node) -> None:
     """Exceptions of callbacks are reported, also by close(); all interrupts are raised."""
     peer = node.connect(HOST)
-    told: list[str] = []
-    node.on_error = lambda error, where: told.append(f"{error!r} {where}")
+    reported: list[str] = []
+    node.on_error = lambda error, where: reported.append(f"{error!r} {where}")
 
     def fails_with(error: BaseException) -> Callable[[Operation], None]:
         def then(operation: Operation) -> None:
@@ -132,7 +132,7 @@ def close_errors(node: Node) -> None:
     with raises(BaseExceptionGroup, "callbacks failed") as caught:
         node.close()
     assert {type(one) for one in caught[0].exceptions} == {SystemExit, KeyboardInterrupt}
-    assert told == [f"KeyError('mine') callback of an operation of {HOST}"]
+    assert reported == [f"KeyError('mine') callback of an operation of {HOST}"]
     with careful.open("eth1") as second:
         second.connect(HOST).request(Handlers.RELEASE).result(30)
 

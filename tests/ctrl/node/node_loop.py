@@ -81,8 +81,8 @@ async def loop_handlers(node: Node) -> None:
     """A handler may be a coroutine function; its result is the answer."""
     peer = await node.aconnect(HOST)
     await peer.request(Handlers.REPORT)
-    told: list[str] = []
-    node.on_error = lambda error, where: told.append(f"{type(error).__name__} {where}")
+    reported: list[str] = []
+    node.on_error = lambda error, where: reported.append(f"{type(error).__name__} {where}")
 
     async def called(message: Message) -> bytes:
         asked = await message.peer.request(Handlers.ECHO, message.payload)
@@ -104,7 +104,7 @@ async def loop_handlers(node: Node) -> None:
     assert (name, number) == ("called", errno.EIO)
     assert text.endswith("its handler failed: LookupError: in the coroutine")
     assert events[2][1] == errno.EMSGSIZE  # type: ignore[index]
-    assert [one.split(", asked by ")[0] for one in told] == [
+    assert [one.split(", asked by ")[0] for one in reported] == [
         f"LookupError handler {int(Handlers.CALLED)}",
         f"CarefulError handler {int(Handlers.CALLED)}",
     ]
@@ -172,17 +172,17 @@ def own_loop(node: Node) -> None:
 def coroutine_without_loop(node: Node) -> None:
     """It cannot run: both the client and the program get an error."""
     peer = node.connect(HOST)
-    told: list[Exception] = []
-    node.on_error = lambda error, where: told.append(error)
+    reported: list[Exception] = []
+    node.on_error = lambda error, where: reported.append(error)
 
     async def called(message: Message) -> bytes:
         return b"never"
 
     node.handle(Handlers.CALLED, called)
     peer.send(Handlers.CALL_BACK)
-    while not told:
+    while not reported:
         node.wait(30)
-    assert isinstance(told[0], TypeError)
+    assert isinstance(reported[0], TypeError)
     # A late answer to an earlier client is only text.
     while not (failed := [one for one in report(peer) if isinstance(one, list)]):
         pass

@@ -153,14 +153,14 @@ def test_answer__waits_for_room_and_goes_first(
     engine: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A handler runs while nothing can be sent: its answer is neither lost nor changed."""
-    told: list[tuple[int, bytes]] = []
+    reported: list[tuple[int, bytes]] = []
     heard: list[str] = []
     engine.on_error = lambda error, where: heard.append(f"{where}: {error}")
 
     def reply(_pointer: Any, _to: Any, status: int, _args: Any, payload: Any, _n: int) -> int:
         rc = engine.start()
         if rc == 0:
-            told.append((status, bytes(ffi.buffer(payload))))
+            reported.append((status, bytes(ffi.buffer(payload))))
         return rc
 
     names = SimpleNamespace(careful_reply_late=reply, careful_reply_name=lambda *_: None)
@@ -169,7 +169,7 @@ def test_answer__waits_for_room_and_goes_first(
     peer, told_first = peer_of(engine), []
     with_driver = SimpleNamespace(wake=lambda: None)
     engine.driver = with_driver  # type: ignore[assignment]
-    assert engine.begin(peer, lambda: told_first.append(len(told)) or engine.start(), bool) == 0
+    assert engine.begin(peer, lambda: told_first.append(len(reported)) or engine.start(), bool) == 0
     raw, text = ffi.new("struct careful_message *"), bytearray(b"first")
 
     def handlers() -> None:
@@ -182,13 +182,13 @@ def test_answer__waits_for_room_and_goes_first(
 
     engine.polls = [handlers]
     engine.wait(0)
-    assert told == []
+    assert reported == []
     engine.room = 2
     engine.wait(0)
-    assert told == [(0, b"first"), (errno.EIO, b"ValueError: its own")]
+    assert reported == [(0, b"first"), (errno.EIO, b"ValueError: its own")]
     engine.room = 9
     engine.wait(0)
-    assert told[2:] == [(errno.EIO, b"ValueError: its own")]
+    assert reported[2:] == [(errno.EIO, b"ValueError: its own")]
     assert told_first[-1] == 3  # requests went behind the answers
     assert heard == []
     assert engine._backlog == {}
@@ -306,10 +306,10 @@ def test_handler__whose_task_is_cancelled_answers(
     engine: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The task it awaits is cancelled: the client must not wait for ever."""
-    told: list[tuple[int, bytes]] = []
+    reported: list[tuple[int, bytes]] = []
 
     def reply(_pointer: Any, _to: Any, status: int, _args: Any, payload: Any, _n: int) -> int:
-        told.append((status, bytes(ffi.buffer(payload))))
+        reported.append((status, bytes(ffi.buffer(payload))))
         return 0
 
     names = SimpleNamespace(careful_reply_late=reply, careful_reply_name=lambda *_: None)
@@ -336,7 +336,7 @@ def test_handler__whose_task_is_cancelled_answers(
         driver.stop()
 
     asyncio.run(run())
-    assert told == [(errno.EIO, b"CancelledError: ")]
+    assert reported == [(errno.EIO, b"CancelledError: ")]
 
 
 def test_names__a_star_import_leaves_open_alone() -> None:

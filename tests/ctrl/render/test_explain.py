@@ -278,8 +278,8 @@ def test_text__says_when_a_look_confirmed_it(store: Store) -> None:
     _, state = tuned(store)
     assert "found no change" not in report.text(found(store, state=state))
     state.confirmed_at = time.monotonic() - 5
-    said = report.text(found(store, state=state))
-    assert re.search(r"; a check \d+ s ago found no change", said)
+    text = report.text(found(store, state=state))
+    assert re.search(r"; a check \d+ s ago found no change", text)
 
 
 def test_json__has_the_tables_figures(store: Store) -> None:

@@ -340,7 +340,7 @@ def named(expression: str) -> set[str]:
 
 
 def test_rules_and_dashboard__ask_for_metrics_that_there_are() -> None:
-    there = set(read(metrics.text(a_look)))
+    present = set(read(metrics.text(a_look)))
     rules = re.findall(r"^ +expr: (.*)$", (PACKAGING / "careful.rules.yml").read_text(), re.M)
     dashboard = json.loads((PACKAGING / "grafana.json").read_text())
     shown = expressions()
@@ -348,7 +348,7 @@ def test_rules_and_dashboard__ask_for_metrics_that_there_are() -> None:
     assert len(shown) >= 15
     for expression in [*rules, *shown]:
         assert named(expression), expression
-        assert named(expression) <= there, expression
+        assert named(expression) <= present, expression
     targets = [one for panel in dashboard["panels"] for one in panel["targets"]]
     assert all("{{instance}} " in one["legendFormat"] for one in targets)
     ids = [panel["id"] for panel in dashboard["panels"]]
@@ -383,14 +383,14 @@ def test_exporter__of_real_hosts(shared_pair: tuple[Host, Host]) -> None:
     make_file(b.export / "f", 1 << 20)
     a.ctl("get", "h2:f", a.own)
     a.ctl("put", a.own / "f", "h2:null:")
-    here = read(a.ctl("exporter", "eth1", "--once").stdout)
-    there = read(b.ctl("exporter", "eth1", "--once").stdout)
-    assert value(here, "careful_peer_state", address="10.77.0.2", state="up") == 1
-    assert value(here, "careful_operation_duration_seconds_count", operation="get") >= 1
-    assert value(there, "careful_export_read_bytes_total", export=str(b.export)) >= 1 << 20
-    assert value(there, "careful_export_requests_total") >= 2
-    assert value(here, "careful_lost_frames_total") == 0
+    local = read(a.ctl("exporter", "eth1", "--once").stdout)
+    remote = read(b.ctl("exporter", "eth1", "--once").stdout)
+    assert value(local, "careful_peer_state", address="10.77.0.2", state="up") == 1
+    assert value(local, "careful_operation_duration_seconds_count", operation="get") >= 1
+    assert value(remote, "careful_export_read_bytes_total", export=str(b.export)) >= 1 << 20
+    assert value(remote, "careful_export_requests_total") >= 2
+    assert value(local, "careful_lost_frames_total") == 0
     assert re.search(r'"f": 1048576 bytes read in [0-9.]+ s, done$', b.log, re.MULTILINE)
     wait_for(lambda: "1048576 bytes written in" in b.log, "word of what went nowhere")
     assert re.search(r"1048576 bytes written in [0-9.]+ s, done$", b.log, re.MULTILINE)
-    assert value(here, "careful_xdp_frames_total", verdict="admitted") > 0
+    assert value(local, "careful_xdp_frames_total", verdict="admitted") > 0

@@ -91,16 +91,16 @@ def test_failed__thousands_alike_are_counted(
         for number in range(5000):
             progress.failed(f"h2:f{number}", failure(f"h2:f{number}", REFUSED))
         progress.failed("h2:g", failure("h2:g", "no space"))
-    said = capsys.readouterr().err.splitlines()
-    assert said[0] == "carefulctl: h2:f0: exists and differs; -f replaces it"
-    assert said[-2:] == [
+    errors = capsys.readouterr().err.splitlines()
+    assert errors[0] == "carefulctl: h2:f0: exists and differs; -f replaces it"
+    assert errors[-2:] == [
         "carefulctl: h2:g: no space",
         "carefulctl: 4990 more files exist and differ",
     ]
-    assert len(said) == 12
-    told = [json.loads(line) for line in lines.read_text().splitlines()]
-    assert [one["event"] for one in told].count("error") == 5001
-    assert told[-1]["failures_count"] == 5001
+    assert len(errors) == 12
+    reported = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert [one["event"] for one in reported].count("error") == 5001
+    assert reported[-1]["failures_count"] == 5001
     with Lines(names=print) as verbose:
         for number in range(20):
             verbose.failed(f"h2:f{number}", failure(f"h2:f{number}", "exists already"))
@@ -132,8 +132,8 @@ def test_events__a_full_nonblocking_pipe_delays_and_loses_none() -> None:
     os.close(writer)
     thread.join()
     os.close(reader)
-    told = [json.loads(line) for line in text.decode().splitlines()]
-    assert [one["event"] for one in told] == ["file"] * 2000 + ["end"]
+    reported = [json.loads(line) for line in text.decode().splitlines()]
+    assert [one["event"] for one in reported] == ["file"] * 2000 + ["end"]
 
 
 def test_events__of_bytes_that_moved_there_is_no_need(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,9 +149,9 @@ def test_events__of_bytes_that_moved_there_is_no_need(monkeypatch: pytest.Monkey
         text += os.read(reader, 1 << 16)
     os.close(reader)
     os.close(writer)
-    told = [json.loads(line) for line in text.decode().splitlines()]
-    assert 10 < len(told) < 3000
-    assert told[-1]["moved_bytes"] == 3000
+    reported = [json.loads(line) for line in text.decode().splitlines()]
+    assert 10 < len(reported) < 3000
+    assert reported[-1]["moved_bytes"] == 3000
 
 
 def test_events__a_reader_that_takes_nothing_is_given_up(

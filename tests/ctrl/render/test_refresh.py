@@ -36,10 +36,10 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_watch__reports_each_change_once() -> None:
-    said: list[str] = []
+    lines: list[str] = []
     with pytest.raises(OverError):
-        refresh.watch(looks("a", "a", "b", "b", "a"), said.append, in_place=False)
-    assert said == ["a", "b", "a"]
+        refresh.watch(looks("a", "a", "b", "b", "a"), lines.append, in_place=False)
+    assert lines == ["a", "b", "a"]
 
 
 def test_watch__ends_with_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,18 +53,18 @@ def test_watch__ends_with_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_watch__a_terminal_shows_the_newest_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     master, slave = pty.openpty()
     monkeypatch.setenv("TERM", "xterm")
     with os.fdopen(slave, "w", encoding="utf-8") as terminal, os.fdopen(master, "rb", 0) as seen:
         monkeypatch.setattr(sys, "stdout", terminal)
         with pytest.raises(OverError):
-            refresh.watch(looks("first\nline", "second\nline"), said.append, in_place=True)
+            refresh.watch(looks("first\nline", "second\nline"), lines.append, in_place=True)
         print("END", file=terminal, flush=True)
         shown = ""
         while "END" not in shown:  # output comes in pieces
             shown += os.read(seen.fileno(), 65536).decode()
-    assert not said
+    assert not lines
     first, second = shown.index("first"), shown.index("second")
     assert first < second
     assert "\x1b[" in shown[first:second]  # the cursor moves up before the next text

@@ -36,9 +36,9 @@ def test_brief__of_a_healthy_host_is_eight_lines_without_counters() -> None:
     assert lines[0] == "eth1: all is well, 1 peer up"
     assert len(lines) <= 8
     assert max(map(len, lines)) <= 80
-    said = "\n".join(lines)
-    assert "64 frames per peer (512 receive buffers / 8 peers)" in said
-    assert not re.search(r"epoch|train|576|42|13", said)
+    text = "\n".join(lines)
+    assert "64 frames per peer (512 receive buffers / 8 peers)" in text
+    assert not re.search(r"epoch|train|576|42|13", text)
     verbose = report.statuses([with_peer()], {})
     assert "drop_train" in verbose
     assert "epochs" in verbose

@@ -109,8 +109,8 @@ def test_status__names_peers_with_an_older_wire(monkeypatch: pytest.MonkeyPatch)
     wire = versions()["wire_version"]
     here = SimpleNamespace(CAREFUL_WIRE_VERSION=wire, CAREFUL_WIRE_MINOR=2)
     monkeypatch.setattr("careful.control.status.lib", here)
-    said = " ".join(shown(wire_minor=1).split())
-    assert f"h2 speaks wire {wire}.1, this host {wire}.2: " in said
+    text = " ".join(shown(wire_minor=1).split())
+    assert f"h2 speaks wire {wire}.1, this host {wire}.2: " in text
     assert "speaks wire" not in shown(wire_minor=2)
 
 

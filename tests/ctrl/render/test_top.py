@@ -70,8 +70,8 @@ def test_rates__of_another_process_begin_at_nothing() -> None:
 )
 def test_shown__peers_in_the_order_of_a_key(order: str, first: str) -> None:
     before = a_look(10, {}, {"slot": 1, "name": "h3"}, messages=[(0, 0), (0, 0)])
-    there = {"slot": 1, "name": "h3", "tx_bytes": 9000}
-    now = a_look(11, {"rx_bytes": 500}, there, messages=[(9, 9000), (1, 5000)])
+    present = {"slot": 1, "name": "h3", "tx_bytes": 9000}
+    now = a_look(11, {"rx_bytes": 500}, present, messages=[(9, 9000), (1, 5000)])
     (one,) = top.rates(before, now)
     text = shown([one], order=order)
     assert text.index(first) == min(text.index("h2"), text.index("h3"))
@@ -141,9 +141,9 @@ def test_look__one_of_several_does_not_answer(monkeypatch: pytest.MonkeyPatch) -
     ],
 )
 def test_shown__names_the_fault(peer: dict[str, Any], said: str) -> None:
-    for looked, there in ((a_look(1, peer), True), (a_look(1, {}), False)):
+    for looked, present in ((a_look(1, peer), True), (a_look(1, {}), False)):
         row = shown(top.rates(looked, looked)).splitlines()[-1]
-        assert (said in row) is there
+        assert (said in row) is present
 
 
 def test_shown__nothing_is_up() -> None:

@@ -194,11 +194,11 @@ def test_partials__one_directory_cannot_be_read(
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
         return scanned(path)
 
-    told = CliRunner().invoke(partials, [str(tmp_path)])
-    assert (told.exit_code, "leftover" in told.output) == (0, True)
+    reported = CliRunner().invoke(partials, [str(tmp_path)])
+    assert (reported.exit_code, "leftover" in reported.output) == (0, True)
     monkeypatch.setattr(os, "scandir", scandir)
-    told = CliRunner().invoke(partials, [str(tmp_path)])
-    assert (told.exit_code, "Permission denied" in told.output) == (3, True)
+    reported = CliRunner().invoke(partials, [str(tmp_path)])
+    assert (reported.exit_code, "Permission denied" in reported.output) == (3, True)
     found = find_local(str(tmp_path), clean=True)
     assert [(one.path, one.state, one.is_failure) for one in found] == [
         (refused, "Permission denied", True),

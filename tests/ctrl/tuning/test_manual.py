@@ -184,13 +184,13 @@ def test_set__a_peer_of_another_queue(
     ]
     monkeypatch.setattr(tune_peers, "session", lambda *_: replace(queues[0], others=(queues[1],)))
     tune_set("--peer", H2)
-    here, there = (Store(one.instance.directory) for one in queues)
+    local, remote = (Store(one.instance.directory) for one in queues)
     values = [MINE] * CLASS_COUNT
-    assert not here.by_hand("10.77.0.3:7000", values) | here.by_hand(PEER.name, values)
-    assert there.by_hand(PEER.name, values) == {CLASS}
-    assert not there.by_hand("10.77.0.3:7000", values)
+    assert not local.by_hand("10.77.0.3:7000", values) | local.by_hand(PEER.name, values)
+    assert remote.by_hand(PEER.name, values) == {CLASS}
+    assert not remote.by_hand("10.77.0.3:7000", values)
     CliRunner().invoke(tune, ["set", "eth1", "--auto"], catch_exceptions=False)
-    assert not there.by_hand(PEER.name, values)
+    assert not remote.by_hand(PEER.name, values)
 
 
 def test_set__two_at_once(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,20 +173,20 @@ class Measures:
 
 
 def test_turns__no_path_is_measured_twice_while_another_waits() -> None:
-    world, said = World(), list[str]()
+    world, lines = World(), list[str]()
     for name, seconds in (("a", 1.0), ("b", 9.0), ("looks", 0.0), ("c", 0.5)):
-        world.turns.add(Measures(name, world, said, seconds))
+        world.turns.add(Measures(name, world, lines, seconds))
     world.run(40)
-    assert said[:9] == ["a", "b", "c"] * 3
-    late = world.turns.add(Measures("late", world, said, 1.0))
-    said.clear()
+    assert lines[:9] == ["a", "b", "c"] * 3
+    late = world.turns.add(Measures("late", world, lines, 1.0))
+    lines.clear()
     world.run(12)
-    assert said[0] == "late", "it was never measured"
-    assert sorted(said[:4]) == ["a", "b", "c", "late"]
+    assert lines[0] == "late", "it was never measured"
+    assert sorted(lines[:4]) == ["a", "b", "c", "late"]
     world.turns.remove(late)
-    said.clear()
+    lines.clear()
     world.run(30)
-    assert "late" not in said
+    assert "late" not in lines
 
 
 def test_turns__none_to_wait_for() -> None:

@@ -38,9 +38,9 @@ class Messages:
 def test_look__tells_a_shift(times: float, within_s: float, seed: int) -> None:
     one = Messages(0.15, 5, seed)
     assert one.shift(1000, 10) is None
-    told = one.shift(1000 * times, 10)
-    assert told is not None
-    assert told <= within_s
+    reported = one.shift(1000 * times, 10)
+    assert reported is not None
+    assert reported <= within_s
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -48,9 +48,9 @@ def test_look__tells_a_shift_of_messages_that_scatter(seed: int) -> None:
     """Like on a path with another stream: no two windows differ beyond doubt."""
     one = Messages(0.3, 5, seed)
     assert one.shift(5000, 10) is None
-    told = one.shift(8500, 10, noise=0.3)
-    assert told is not None
-    assert told <= 2.0
+    reported = one.shift(8500, 10, noise=0.3)
+    assert reported is not None
+    assert reported <= 2.0
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -59,9 +59,9 @@ def test_look__reports_peers_that_came_and_went(seed: int) -> None:
     one = Messages(0.1, 5, seed)
     for mean_us in (6500, 10500) * 10:
         assert one.shift(mean_us, 0.2) is None
-    told = one.shift(4800, 10, noise=0.02)
-    assert told is not None
-    assert told <= 1.8
+    reported = one.shift(4800, 10, noise=0.02)
+    assert reported is not None
+    assert reported <= 1.8
 
 
 @pytest.mark.parametrize("noise", [0.1, 0.5])

@@ -49,8 +49,8 @@ def own(monkeypatch: pytest.MonkeyPatch) -> Own:
 
 
 def begun(warnings: list[str] | None = None) -> Loop:
-    said = [] if warnings is None else warnings
-    return Loop(Instance("i"), [], Config(), lambda *_: None, said.append)
+    lines = [] if warnings is None else warnings
+    return Loop(Instance("i"), [], Config(), lambda *_: None, lines.append)
 
 
 @pytest.fixture
@@ -84,16 +84,16 @@ def tuned(loop: Loop) -> _Tuned:
 
 def test_end__names_unverified_classes(world: World, own: Own) -> None:
     """An A/B under way once left its plan in effect without a message."""
-    said: list[str] = []
-    one = begun(said)
+    lines: list[str] = []
+    one = begun(lines)
     world.give(SLOT, H2)
     tune_entry.apply(world.maps["tune"], [SLOT], MINE)
     look(one, world)
     for _ in range(2):
         step(one)
-    assert not any("not verified" in each for each in said)
+    assert not any("not verified" in each for each in lines)
     one._close()
-    (line,) = (each for each in said if "not verified" in each)
+    (line,) = (each for each in lines if "not verified" in each)
     count = len(tuned(one).controller.state.unverified)
     assert line.startswith(H2)
     assert f": {count} settings not verified" in line
@@ -104,12 +104,12 @@ def test_end__names_unverified_classes(world: World, own: Own) -> None:
 @pytest.mark.parametrize(("sent_bytes", "count"), [(0, 1), (1 << 30, 0)])
 def test_direction__the_sender_is_the_end_to_tune(sent_bytes: int, count: int) -> None:
     """A host that only received was once tuned in vain."""
-    said: list[str] = []
-    one = begun(said)
+    lines: list[str] = []
+    one = begun(lines)
     for step_bytes in range(4):
         one._note_direction("h2", 7 + step_bytes * sent_bytes, 9 + (step_bytes << 30))
-    assert len(said) == count
-    assert all("run `carefulctl tune auto` on h2" in line for line in said)
+    assert len(lines) == count
+    assert all("run `carefulctl tune auto` on h2" in line for line in lines)
 
 
 def given_to_another(world: World) -> bytes:

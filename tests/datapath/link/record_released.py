@@ -59,8 +59,8 @@ def exchange(folder: Path) -> tuple[list[bytes], dict[str, bytes]]:
     capture.wait()
     frames = [data for data, _ in RawPcapNgReader(str(file))]
     hello = pack("careful_ctrl", version=VERSION + 1, type=int(lib.CAREFUL_HELLO), nonce=77)
-    said = run(on("h2", "python3", "-c", ASK, hello.hex(), address, str(PORT)))
-    return frames, {"next_hello": hello, "refuse": bytes.fromhex(said)}
+    output = run(on("h2", "python3", "-c", ASK, hello.hex(), address, str(PORT)))
+    return frames, {"next_hello": hello, "refuse": bytes.fromhex(output)}
 
 
 def picked(frames: list[bytes]) -> dict[str, bytes]:

@@ -135,8 +135,8 @@ def worked(way: str, mib: int, rounds: int, folder: Path) -> dict[str, list[floa
         for host in DASK_HOSTS[1:]:
             argv = on(host, PYTHON, *worker_argv(address, folder / host))
             stack.enter_context(process(argv, quiet=True))
-        said = run(*on("h1", PYTHON, "-c", JOB, f"{address}:{PORT}", mib, rounds))
-    found: dict[str, list[float]] = json.loads(said)
+        output = run(*on("h1", PYTHON, "-c", JOB, f"{address}:{PORT}", mib, rounds))
+    found: dict[str, list[float]] = json.loads(output)
     return found
 
 

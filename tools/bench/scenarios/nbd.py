@@ -182,8 +182,8 @@ def client(args: argparse.Namespace) -> dict[str, Any]:
     if not args.client:
         raise BenchError("needs nbd-client: apt install nbd-client")
     program = Path(args.client).resolve()
-    said = subprocess.run([program, "--version"], capture_output=True, text=True)
-    version = (said.stdout + said.stderr).strip().splitlines()[0]
+    output = subprocess.run([program, "--version"], capture_output=True, text=True)
+    version = (output.stdout + output.stderr).strip().splitlines()[0]
     head = {"client": version, "image_bytes": DISK_BYTES, "load": round(os.getloadavg()[0], 1)}
     try:
         machines("up", "--name", NAME, "--kernel", KERNEL)

@@ -48,8 +48,8 @@ def pipeline() -> tuple[str, float, float]:
 
 def planned() -> dict[int, dict[str, Any]]:
     """Returns the results of `carefulctl plan` by message size."""
-    said = run(CTL, "plan", "--pipeline", "network-disk", "--classes", "--json")
-    return {row["message_bytes_max"]: row for row in json.loads(said)["classes"]}
+    output = run(CTL, "plan", "--pipeline", "network-disk", "--classes", "--json")
+    return {row["message_bytes_max"]: row for row in json.loads(output)["classes"]}
 
 
 def arms(nbytes: int, frame: int, write: int) -> list[dict[str, Any]]:

@@ -271,16 +271,16 @@ def section(kept: dict[str, Any]) -> str:
     """Returns the tables of tests/reports/speed.md."""
     kernel = ".".join(kept["kernel"].split(".")[:2])
     count = max(len(one) for one in next(iter(kept["modes"].values())).values())
-    said = (
+    text = (
         f"At commit {kept['commit']}, kernel {kernel}, two cores of a shared virtual machine, "
         f"{count} rounds, a file of {kept['file_bytes'] / (1 << 30):g} GiB. Each ratio is the "
         "median of the rounds' own, with the least and the largest of them."
     )
     if len(kept["modes"]) > 1:
-        said += " Each part ran in both XDP modes in turn; the second table is of native mode."
+        text += " Each part ran in both XDP modes in turn; the second table is of native mode."
     else:
-        said += f" All programs of careful's ran in {next(iter(kept['modes']))} XDP mode."
-    return "\n\n".join([said, "\n".join(targets(kept)), "\n".join(figures(kept))])
+        text += f" All programs of careful's ran in {next(iter(kept['modes']))} XDP mode."
+    return "\n\n".join([text, "\n".join(targets(kept)), "\n".join(figures(kept))])
 
 
 def missed(kept: dict[str, Any]) -> list[str]:

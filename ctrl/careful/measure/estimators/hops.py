@@ -118,8 +118,8 @@ class Path:
             return ""
         if not self.hops:
             return "neither it nor a router on the way answers probes (ICMP filtered?)"
-        said = [f"hop {hop.ttl}, {hop.address}: {hop.note}" for hop in self.hops if hop.address]
-        return "no hop could be measured: " + "; ".join(said)
+        text = [f"hop {hop.ttl}, {hop.address}: {hop.note}" for hop in self.hops if hop.address]
+        return "no hop could be measured: " + "; ".join(text)
 
     @property
     def saving_share(self) -> float | None:

@@ -232,20 +232,20 @@ def _stages(path: Path, times: _Times, kick_runs_all: bool) -> Stages:
         found.notes.append("no probe that goes past XDP was answered")
         found.stages = [_hops(segment, segment is path.segments[-1]) for segment in path.segments]
         return found
-    here, there = "our engine's thread", "its engine's thread"
-    host_tx = _inside(HOST_TX, times.sizes, times.host_tx, here)
-    net_tx = _inside(NET_TX, times.sizes, times.net_tx, here)
+    local, remote = "our engine's thread", "its engine's thread"
+    host_tx = _inside(HOST_TX, times.sizes, times.host_tx, local)
+    net_tx = _inside(NET_TX, times.sizes, times.net_tx, local)
     hops = [_hops(segment, segment is path.segments[-1]) for segment in path.segments]
     net_rx = "its engine's CPU" if sum(times.shared) > _MOST * len(times.shared) else "its softirq"
     hops[-1] = replace(hops[-1], resource=net_rx)
-    host_rx = _inside(HOST_RX, times.sizes, times.host_rx, there)
+    host_rx = _inside(HOST_RX, times.sizes, times.host_rx, remote)
     if net_rx == "its engine's CPU":
         host_rx = replace(host_rx, resource=net_rx)
         found.notes.append("netRx ran on the CPU of its engine: it is one resource with hostRx")
     middle = [net_tx, *hops]
     if kick_runs_all:
         names = (NET_TX, *hops[0].names)
-        middle = [replace(hops[0], names=names, resource=here)]
+        middle = [replace(hops[0], names=names, resource=local)]
         found.notes.append("veth: our kick also runs the link and netRx, so all are one resource")
     found.stages = [host_tx, *middle, host_rx]
     if not scratch:

@@ -106,14 +106,14 @@ def _weight(records: Records) -> int:
 
 def _with_arrivals(records: Records, owners: int) -> Records:
     """Returns the records; netRx records get bytes, numbers and flags of their frames."""
-    told = [records[records["stage"] != stages.NET_RX]]
+    used = [records[records["stage"] != stages.NET_RX]]
     for owner in range(owners):
         came, taken = stages.arrivals(records, owner)
         came = came.copy()
         for name in ("bytes", "seq", "msg_id", "frag_off", "flags", "peer"):
             came[name] = taken[name]
-        told.append(came)
-    return np.concatenate(told)
+        used.append(came)
+    return np.concatenate(used)
 
 
 def _keys(records: Records) -> dict[int, Key]:

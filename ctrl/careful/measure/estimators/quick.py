@@ -86,12 +86,12 @@ class Glance:
                 self._one_trip(size)
                 self._one_train(size)
             rounds += 1
-        told = [size for size, some in self._gaps.items() if 2 * len(some) >= rounds]
-        if len(told) < 2:
+        measured = [size for size, some in self._gaps.items() if 2 * len(some) >= rounds]
+        if len(measured) < 2:
             raise InputError(
                 f"in {self._bunched} of {self._trains} trains all frames arrived at once"
             )
-        g_b, G_b = through(told, {size: _middle(self._gaps[size]) for size in told})
+        g_b, G_b = through(measured, {size: _middle(self._gaps[size]) for size in measured})
         both, G = through(self._sizes, {size: _least(some) for size, some in self._trips.items()})
         return {
             "kind": "blackbox",

@@ -75,8 +75,8 @@ class SocketLayer:
 
     def _ended(self) -> CarefulError:
         assert self._process.stderr
-        said = self._process.stderr.read().decode(errors="replace").strip()
-        text = said.removeprefix("careful-tcp: ") or "careful-tcp ended"
+        errors = self._process.stderr.read().decode(errors="replace").strip()
+        text = errors.removeprefix("careful-tcp: ") or "careful-tcp ended"
         hint = (
             "; is `carefulctl measure echo`, or `speed --serve`, running there?"
             if _NOBODY & set(text.split())

@@ -26,19 +26,19 @@ async def trusted(
     without its new data. `fd` is our file, partial or source.
     """
     own: dict[int, int] = {}
-    there: dict[int, int] = {}
+    present: dict[int, int] = {}
 
     async def read_own() -> None:
         own.update(await digests_of_own(fd, journal, journal.in_place))
 
     async def ask() -> None:
-        there.update(await digests_there(remote, handle, journal, journal.in_place, path))
+        present.update(await digests_there(remote, handle, journal, journal.in_place, path))
 
     await all_of(read_own(), ask())
     found = {}
     for index, digest in own.items():
         known = journal.digest(index)
-        if digest == there[index] and known in (0, digest):
+        if digest == present[index] and known in (0, digest):
             found[index] = digest
             if not known:
                 note(journal.mark(index, digest))

@@ -268,8 +268,8 @@ class RemoteTree:
                 file_bytes_max=SMALL_BYTES,
                 umask=current_umask(),
             )
-            told = await remote.request(lib.CAREFUL_BLOCK_BATCH, (scratch, flags), payload)
-            key, high, low, failed = told.check(what).args
+            reply = await remote.request(lib.CAREFUL_BLOCK_BATCH, (scratch, flags), payload)
+            key, high, low, failed = reply.check(what).args
         finally:
             await remote.request(lib.CAREFUL_BLOCK_CLOSE, (scratch,))
         try:

@@ -57,10 +57,10 @@ async def _equal(
     """Returns the paths of small files that are equal; other files may be equal, too."""
     here = LocalTree(target, target)
     try:
-        told = await equal_small(RemoteTree(remote, source), here, list(files.values()))
+        are_equal = await equal_small(RemoteTree(remote, source), here, list(files.values()))
     finally:
         here.close()
-    return {path for path, entry in files.items() if told.get(entry.name)}
+    return {path for path, entry in files.items() if are_equal.get(entry.name)}
 
 
 async def verify(

@@ -155,8 +155,8 @@ async def _get(
                 holds = partial(
                     still_holds, remote, source, attr, (span.offset, nbytes), came, step
                 )
-                told = progress if span.nbytes is None else Silent()
-                await check_source(attr, after, holds, name, told)
+                listener = progress if span.nbytes is None else Silent()
+                await check_source(attr, after, holds, name, listener)
             done = True
         finally:
             sink.end(done)
@@ -225,8 +225,8 @@ async def _put(
         else:
             if before is not None:
                 sent = Side(held.handle, at, result.bytes, target)
-                told = progress if span.nbytes is None else Silent()
-                await before.check(remote, sent, names[0], options.block_bytes, told)
+                listener = progress if span.nbytes is None else Silent()
+                await before.check(remote, sent, names[0], options.block_bytes, listener)
             replace, sync = options.replace, options.fsync != "none"
             ways = target, mode, replace, sync
             await held.end(lambda handle: remote.commit(handle, *ways, nbytes=result.bytes))

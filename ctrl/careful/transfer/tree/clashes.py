@@ -52,16 +52,16 @@ def in_the_way(
 
 def extra(entries: Sequence[Entry], existing: Mapping[str, Entry], options: Options) -> list[Entry]:
     """Returns the target's names that the source lacks, if patterns permit, children first."""
-    there = {entry.name for entry in entries}
+    present = {entry.name for entry in entries}
     # Below an unreadable directory of the source, nothing is known to be gone. A directory in a
     # file's place stays as a whole.
     closed = {one.name for one in entries if one.error or not one.attr.is_dir}
     gone = [
         one
         for one in existing.values()
-        if one.name not in there
+        if one.name not in present
         and one.attr.mode
-        and not (is_partial(one.name) and parent(one.name) in {"", *there})
+        and not (is_partial(one.name) and parent(one.name) in {"", *present})
         and options.filters.fits_whole(one.name, one.attr.is_dir)
         and not any(above in closed for above in ancestors(one.name))
     ]

@@ -158,12 +158,12 @@ class TreeTransfer:
     async def _settle(self, doubtful: list[tuple[Entry, Fate]]) -> None:
         """Compares files: equal ones are done, others are refused or moved in part."""
         files = [entry for entry, _ in doubtful]
-        told = await equal_small(self.source, self.target, files)
+        are_equal = await equal_small(self.source, self.target, files)
         todo = iter(doubtful)
 
         async def worker() -> None:
             for entry, what in todo:
-                is_equal = told.get(entry.name)
+                is_equal = are_equal.get(entry.name)
                 if what is Fate.COMPARE and is_equal is None:
                     is_equal = await self._is_equal(entry)
                 if is_equal:
@@ -403,9 +403,9 @@ class TreeTransfer:
             with suppress(CarefulError):  # a symlink may lead to the top of an export
                 above = await way.source.stat(way.source.join(source, ".."), follow=True)
         now = mount_points(above, self.top.attr, self.entries)
-        here, there = (target, source) if way.fetch else (source, target)
+        local, remote = (target, source) if way.fetch else (source, target)
         # Resolve aliases of the host and the directory.
-        ends = f"{way.remote.place}:{posixpath.normpath(there)}", os.path.realpath(here)
+        ends = f"{way.remote.place}:{posixpath.normpath(remote)}", os.path.realpath(local)
         trees = ends if way.fetch else ends[::-1]
         keeper = self.options.mounts
         before = keeper.read(trees) if keeper is not None else set()

@@ -220,8 +220,8 @@ class Direction:
         """Returns the count of bytes that two files share, and whether the files are equal. Raises
         CarefulError: a file cannot be read.
         """
-        there, here = (source, target) if self.fetch else (target, source)
-        return await common_bytes(self.remote, there, here, block_bytes, self._root(here))
+        remote, local = (source, target) if self.fetch else (target, source)
+        return await common_bytes(self.remote, remote, local, block_bytes, self._root(local))
 
     def _root(self, path: str) -> str | None:
         return (

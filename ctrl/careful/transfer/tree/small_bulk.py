@@ -190,8 +190,8 @@ class BatchBuffers:
         fields = {"bytes": nbytes, "file_bytes_max": file_bytes_max, "umask": current_umask()}
         payload = pack("careful_block_batch", **fields)
         words = self._scratch, flags
-        told = await self.remote.request(lib.CAREFUL_BLOCK_BATCH, words, payload)
-        key, high, low, failed = told.check(self.what).args
+        reply = await self.remote.request(lib.CAREFUL_BLOCK_BATCH, words, payload)
+        key, high, low, failed = reply.check(self.what).args
         return key, high << 32 | low, failed
 
     async def load(self, key: int, nbytes: int) -> None:

@@ -216,8 +216,8 @@ class SmallFiles:
 
     def _settle(self, part: list[Entry], items: list[Item], answers: bytes) -> None:
         self.sink.progress.moved(sum(len(item.data) for item in items))
-        told = batch.answers_to(self.target, len(part), answers)
-        for entry, item, answer in zip(part, items, told, strict=True):
+        answered = batch.answers_to(self.target, len(part), answers)
+        for entry, item, answer in zip(part, items, answered, strict=True):
             self._settle_one(entry, item, answer)
 
     def _settle_one(self, entry: Entry, item: Item, answer: Item) -> None:

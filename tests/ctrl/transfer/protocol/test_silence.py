@@ -40,8 +40,8 @@ class Daemon:
     async def ask(self, op: int, payload: bytes = b"", **fields: Any) -> Answer:
         if op == lib.CAREFUL_IPC_PEER_INFO:
             info = {"state": self.state, "rx_frames": self.frames()}
-            told = ffi.new("struct careful_ipc_peer *", {"info": info})
-            return answered(bytes(ffi.buffer(told)))
+            reported = ffi.new("struct careful_ipc_peer *", {"info": info})
+            return answered(bytes(ffi.buffer(reported)))
         handler = fields.get("handler", 0)
         self.probes += handler == CLOSE
         if handler not in self.served:

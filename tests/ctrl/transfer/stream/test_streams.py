@@ -166,13 +166,13 @@ def test_special_file__is_never_replaced(
     (source / "f").write_bytes(DATA)
     os.mkfifo(target / "fifo")
     ends = ("f", str(tmp_path / "fifo")) if way == "get" else (str(tmp_path / "f"), "fifo")
-    told = ""
+    reported = ""
     try:
         report = (get if way == "get" else put)(route, *ends, FORCE, **span)
-        told = report.failures[0][1]
+        reported = report.failures[0][1]
     except CarefulError as error:
-        told = str(error)
-    assert "fifo: is a special file and is never replaced" in told
+        reported = str(error)
+    assert "fifo: is a special file and is never replaced" in reported
     assert (target / "fifo").is_fifo()
 
 

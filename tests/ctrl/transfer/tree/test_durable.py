@@ -41,8 +41,8 @@ def test_tree__a_file_system_is_mounted_below_its_target(
     route: Route, daemon: FakeDaemon, tmp_path: Path, make_disk: MakeDisk, way: str, fsync: str
 ) -> None:
     """In the target's own file system once only the names were synced."""
-    here, there = tmp_path / "tree", daemon.root / "tree"
-    source, target = (there, here) if way == "get" else (here, there)
+    local, remote = tmp_path / "tree", daemon.root / "tree"
+    source, target = (remote, local) if way == "get" else (local, remote)
     (source / "disk/new").mkdir(parents=True)
     for name in ("a", "disk/b", "disk/new/c"):
         (source / name).write_bytes(b"x" * 5000)
@@ -50,9 +50,9 @@ def test_tree__a_file_system_is_mounted_below_its_target(
     disk = make_disk(target / "disk")
     options = Options(fsync=fsync, block_bytes=4096)
     if way == "get":
-        report = transfers.get(route, ["tree/"], str(here), True, options, Silent())
+        report = transfers.get(route, ["tree/"], str(local), True, options, Silent())
     else:
-        report = transfers.put(route, [f"{here}/"], "tree", True, options, Silent())
+        report = transfers.put(route, [f"{local}/"], "tree", True, options, Silent())
     assert (report.failures, len(report.files)) == ([], 3)
     with after_power_cut(disk, tmp_path) as top:
         for name in ("b", "new/c"):
@@ -64,15 +64,15 @@ def test_named__was_there_and_is_equal(
     route: Route, daemon: FakeDaemon, tmp_path: Path, make_disk: MakeDisk, way: str
 ) -> None:
     """A file that another program had just written was once not synced."""
-    here, there = tmp_path / "a", daemon.root / "a"
-    source, target = (there, tmp_path) if way == "get" else (here, daemon.root)
+    local, remote = tmp_path / "a", daemon.root / "a"
+    source, target = (remote, tmp_path) if way == "get" else (local, daemon.root)
     disk = make_disk(target / "disk")
     for path in (source, disk.top / "a"):
         path.write_bytes(b"x" * 5000)
     if way == "get":
         report = transfers.get(route, ["a"], str(disk.top), False, Options(), Silent())
     else:
-        report = transfers.put(route, [str(here)], "disk", False, Options(), Silent())
+        report = transfers.put(route, [str(local)], "disk", False, Options(), Silent())
     assert (report.failures, len(report.equal)) == ([], 1)
     with after_power_cut(disk, tmp_path) as top:
         assert (top / "a").read_bytes() == b"x" * 5000

@@ -66,11 +66,11 @@ def test_exports__one_below_a_symlink(scene: Scene, size: int) -> None:
     """The exports are `a` and `a/x`: tree a brings a symlink x, and a/x must not be written through
     it.
     """
-    told = scene.server.told
+    reported = scene.server.told
     scene.server.top = folder(".", inode=0)
-    told["."] = [folder("a"), folder("a/x")]
-    told["a"] = [link("x", scene.outside)]
-    told["a/x"] = [Told("kept", data=b"z" * size), Told("new", data=b"z" * size)]
+    reported["."] = [folder("a"), folder("a/x")]
+    reported["a"] = [link("x", scene.outside)]
+    reported["a/x"] = [Told("kept", data=b"z" * size), Told("new", data=b"z" * size)]
     for options in (ARCHIVE, REPLACE):
         [(_, text)] = scene.get("", options=options).failures
         assert "bad entry 'a/x'" in text
@@ -78,10 +78,10 @@ def test_exports__one_below_a_symlink(scene: Scene, size: int) -> None:
 
 
 def test_exports__the_same_name_twice(scene: Scene) -> None:
-    told = scene.server.told
+    reported = scene.server.told
     scene.server.top = folder(".", inode=0)
-    told["."] = [link("a", scene.outside), folder("a")]
-    told["a"] = [Told("new", data=b"z")]
+    reported["."] = [link("a", scene.outside), folder("a")]
+    reported["a"] = [Told("new", data=b"z")]
     [(_, text)] = scene.get("").failures
     assert "twice" in text
     scene.assert_untouched()
@@ -107,11 +107,11 @@ def test_tree__names_below_a_symlink(scene: Scene, size: int, options: Options) 
 @pytest.mark.parametrize("size", SIZES)
 def test_tree__its_own_name_is_a_symlink_by_now(scene: Scene, size: int) -> None:
     """First a symlink of that name, then a tree: in two runs, or two sources of one."""
-    told = scene.server.told
-    told["."] = [link("a", scene.outside)]
+    reported = scene.server.told
+    reported["."] = [link("a", scene.outside)]
     assert scene.get("a").failures == []
-    told["."] = [folder("a")]
-    told["a"] = [Told("new", data=b"z" * size)]
+    reported["."] = [folder("a")]
+    reported["a"] = [Told("new", data=b"z" * size)]
     [(_, text)] = scene.get("a").failures
     assert "not a directory" in text
     scene.assert_untouched()
@@ -120,9 +120,9 @@ def test_tree__its_own_name_is_a_symlink_by_now(scene: Scene, size: int) -> None
 @pytest.mark.parametrize("size", SIZES)
 def test_tree__a_directory_becomes_a_symlink(scene: Scene, size: int) -> None:
     """A user with write access swaps a directory of the target while it is filled."""
-    told = scene.server.told
-    told["."] = [folder("tree")]
-    told["tree"] = [folder("d"), Told("d/kept", data=b"z" * size)]
+    reported = scene.server.told
+    reported["."] = [folder("tree")]
+    reported["tree"] = [folder("d"), Told("d/kept", data=b"z" * size)]
     swapped = False
 
     def fault(question: object) -> int:

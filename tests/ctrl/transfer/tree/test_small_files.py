@@ -159,9 +159,9 @@ def test_get__names_that_were_not_asked_for(
     route: Route, daemon: FakeDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A peer answers with another file's name: no file of the batch is made."""
-    there = daemon.root / "tree"
-    there.mkdir()
-    (there / "a").write_bytes(b"x")
+    remote = daemon.root / "tree"
+    remote.mkdir()
+    (remote / "a").write_bytes(b"x")
     original = FakeDaemon._batch
 
     def renaming(self: FakeDaemon, args: list[int], fields: dict[str, Any]) -> Answer:
@@ -171,12 +171,12 @@ def test_get__names_that_were_not_asked_for(
         return answer
 
     monkeypatch.setattr(FakeDaemon, "_batch", renaming)
-    here = tmp_path / "here"
-    here.mkdir()
-    report = transfers.get(route, ["tree"], str(here), True, PLAIN, Silent())
+    local = tmp_path / "here"
+    local.mkdir()
+    report = transfers.get(route, ["tree"], str(local), True, PLAIN, Silent())
     assert [text for _, text in report.failures if "bad answer" in text]
-    made = [path for path in here.rglob("*") if not is_partial(path.name)]
-    assert made == [here / "tree"]
+    made = [path for path in local.rglob("*") if not is_partial(path.name)]
+    assert made == [local / "tree"]
 
 
 @pytest.mark.parametrize("handler", [None, lib.CAREFUL_BLOCK_BATCH])
