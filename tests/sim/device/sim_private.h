@@ -5,11 +5,13 @@
 
 #include <stddef.h>
 
+#include <careful/wire.h>
+
 #include "device/sim.h"
 
 enum {
-	/* Frames and control messages under way: two nodes' trains, and the rest. */
-	SIM_SLOTS = 12288,
+	/* Frames and control messages under way: trains that a fault delays, and the rest. */
+	SIM_SLOTS = 8 * CAREFUL_TRAIN_FRAMES,
 	SIM_EVENTS = 2 * SIM_SLOTS,
 	SIM_CTRL_QUEUE = 64, /* control messages in the kernel's socket */
 	SIM_CTRL_BYTES = 256, /* of each, at most */
