@@ -243,8 +243,8 @@ void check_node(struct node *node)
 	}
 }
 
-/* Counts messages that a liar began and never ended, into this region or (0) anywhere. An address
- * that does not come back ends none. */
+/* Counts messages that a liar began and never ended, into this region or (0) anywhere. They last
+ * until the session ends, and an idle session does not notice that its liar was killed. */
 static uint32_t begun(const struct node *node, uint32_t region)
 {
 	const struct message_state *state = &node->c->messages;
@@ -253,7 +253,7 @@ static uint32_t begun(const struct node *node, uint32_t region)
 	for (uint32_t i = 0; i < state->ins_count; i++) {
 		const struct message_in *in = &state->ins[i];
 
-		n += node->cluster->scenario.misdeeds && in->active && in->at &&
+		n += in->active && in->at && peer_distrusted(node, in->peer->slot) &&
 		     (!region || in->region == region);
 	}
 	return n;
@@ -285,6 +285,16 @@ static void check_idle(struct node *node)
 	}
 }
 
+/* Checks that these counters are 0. A killed program's answers are not counted. */
+static void check_none(const struct node *node, const enum careful_counter *none, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (node->c->link.counters[none[i]] &&
+		    (!node->cluster->scenario.clients || none[i] != CAREFUL_C_DROP_MESSAGE))
+			sim_fail(node->cluster->world, "node %u: counter %u is %llu", node->port,
+				 none[i], (unsigned long long)node->c->link.counters[none[i]]);
+}
+
 /* Checks that temporary faults end no session and damage no message. */
 static void check_repaired(struct node *node)
 {
@@ -295,10 +305,7 @@ static void check_repaired(struct node *node)
 		CAREFUL_C_DROP_MESSAGE,
 	};
 
-	for (uint32_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
-		if (node->c->link.counters[none[i]])
-			sim_fail(node->cluster->world, "node %u: counter %u is %llu", node->port,
-				 none[i], (unsigned long long)node->c->link.counters[none[i]]);
+	check_none(node, none, sizeof(none) / sizeof(none[0]));
 }
 
 /* Checks that without loss nothing is counted as lost and no session restarts. */
@@ -310,12 +317,7 @@ static void check_promise(struct node *node)
 		CAREFUL_C_DROP_SEQ,
 	};
 
-	for (uint32_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
-		/* A killed program's answers are not counted. */
-		if (node->c->link.counters[none[i]] &&
-		    (!node->cluster->scenario.clients || none[i] != CAREFUL_C_DROP_MESSAGE))
-			sim_fail(node->cluster->world, "node %u: counter %u is %llu", node->port,
-				 none[i], (unsigned long long)node->c->link.counters[none[i]]);
+	check_none(node, none, sizeof(none) / sizeof(none[0]));
 }
 
 /* A message without an answer was handled too, unless a fault kept it. */

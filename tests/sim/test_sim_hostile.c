@@ -203,8 +203,9 @@ static void test_hostile__seeds_that_failed(void)
 	cluster->hostile = true;
 	for (uint32_t i = 0; i < sizeof(seeds) / sizeof(seeds[0]); i++)
 		EXPECT_WELL(run_cut(cluster, seeds[i], true, &none));
-	/* A message that a dead address never ended; trains that all came late. */
+	/* Messages that a killed liar never ended; trains that all came late. */
 	EXPECT_WELL(run_cut(cluster, 8003384, true, &none));
+	EXPECT_WELL(run_cut(cluster, 8013645, true, &none));
 	EXPECT_WELL(run_cut(cluster, 8050052, true, &none));
 	/* A message that announced a digest and had none. */
 	cluster->protocol = CAREFUL_PROTOCOL_TRADITIONAL;
