@@ -15,7 +15,7 @@ enum { SHARED = 24 }; /* a smaller share of losses, one in this many, counts as 
 /* Returns the smallest w: a frame of the largest cost and an update fit into half of it. */
 static uint32_t least(const struct link_peer *peer)
 {
-	uint32_t twice = 2 * (link_frame_cost(peer->link->queue) + 1);
+	uint32_t twice = 2 * (link_taken_cost(peer) + 1);
 
 	return twice > WINDOW_MIN ? twice : WINDOW_MIN;
 }

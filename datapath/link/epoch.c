@@ -105,6 +105,7 @@ void epoch_begin(struct link_peer *peer, uint64_t cookie)
 	peer->cookie_in = cookie;
 	peer->cookie_plain = peer->trailer ? 0 : cookie;
 	peer->session->unasked = false;
+	peer->session->taken_bytes = queue_frame_bytes(link->queue);
 	flow_open(&peer->flow, link_peer_window(peer), link->reserve.count);
 	peer->flow.most += room;
 	if (link->traditional)

@@ -88,7 +88,7 @@ static void describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
 	ctrl->returned = htobe32(link->reserve.count);
 	ctrl->hold_ms = htobe32(link_train_hold_ms(peer));
 	ctrl->buffer_bytes = htobe32(link->queue->buffer_bytes);
-	ctrl->frame_bytes = htobe32(queue_frame_bytes(link->queue));
+	ctrl->frame_bytes = htobe32(peer->session->taken_bytes);
 	ctrl->lost = htobe32((uint32_t)(peer->session->lost_here - peer->session->lost_before));
 	ctrl->status = htobe32(manner(link));
 	memcpy(ctrl->name, link->name, sizeof(ctrl->name));

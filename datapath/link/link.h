@@ -485,6 +485,12 @@ static inline bool link_knows(const struct link_peer *peer)
 	return peer->frame_bytes && peer->llhdr.bytes;
 }
 
+/* Returns the buffers that the peer's largest frame fills. */
+static inline uint32_t link_taken_cost(const struct link_peer *peer)
+{
+	return link_buffers(peer->session->taken_bytes, peer->link->queue->buffer_bytes);
+}
+
 /* Reports whether both ends have agreed on an epoch; data may still wait for trains. */
 static inline bool link_has_epoch(const struct link_peer *peer)
 {

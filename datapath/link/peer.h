@@ -247,6 +247,7 @@ struct link_missing {
  * @tenants:       hosts that have had this slot
  * @epochs:        epochs opened so far
  * @frame_bytes:   the largest frame that both ends take, whatever the path takes
+ * @taken_bytes:   the largest frame that we take in this epoch, whatever the MTU becomes
  * @cookie_was:    of the peer's frames in the epoch before
  * @ended_ns:      when that epoch ended
  * @closing:       XDP may still deliver frames of the last epoch
@@ -290,6 +291,7 @@ struct session {
 	uint32_t tenants;
 	uint32_t epochs;
 	uint32_t frame_bytes;
+	uint32_t taken_bytes;
 	uint64_t cookie_was;
 	uint64_t ended_ns;
 	bool closing;

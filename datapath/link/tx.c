@@ -471,8 +471,8 @@ bool link_send_update(struct link_peer *peer)
 static bool update_due(const struct link_peer *peer)
 {
 	return flow_update_due(&peer->flow) ||
-	       (peer->kept && window_rx_update_early(&peer->flow.rx, peer->kept,
-						     link_frame_cost(peer->link->queue)));
+	       (peer->kept &&
+		window_rx_update_early(&peer->flow.rx, peer->kept, link_taken_cost(peer)));
 }
 
 /* Reports whether the peer must still get an update. Frames may come before its WELCOME, or while

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* A link on the path with a smaller MTU than both ends, without ICMP. */
 #include "device/device.h"
+#include "run.h"
 #include "sim.h"
 
 #include <endian.h>
@@ -127,6 +128,15 @@ static void test_path__a_stranger_quotes_no_cookie(void)
 	EXPECT_WELL(sim_play());
 }
 
+/* A host's MTU shrinks while it opens a session for larger frames, and grows again. Meanwhile frames
+ * are lost: the window that is left must still hold the largest frame. */
+static void test_path__a_window_holds_frames_of_the_earlier_mtu(void)
+{
+	static const struct cut none;
+
+	EXPECT_WELL(run_cut(cluster, 95345, true, &none));
+}
+
 int main(void)
 {
 	sim_init();
@@ -135,5 +145,6 @@ int main(void)
 	RUN(test_path__icmp_alone_makes_no_frame_smaller);
 	RUN(test_path__icmp_begins_the_search_sooner);
 	RUN(test_path__a_stranger_quotes_no_cookie);
+	RUN(test_path__a_window_holds_frames_of_the_earlier_mtu);
 	return 0;
 }
