@@ -66,8 +66,11 @@ int link_log_open(struct link_peer *peer, uint32_t window, uint32_t reserve)
 		return 0;
 	if (window > NUMBERS_MAX)
 		return -EPROTO;
-	if (repair->log && size <= repair->log_mask + 1)
+	if (repair->log && size <= repair->log_mask + 1) {
+		for (uint32_t i = 0; i <= repair->log_mask; i++)
+			repair->log[i].bytes_flags = 0; /* requests of the last epoch */
 		return 0;
+	}
 	link_log_free(repair);
 	repair->copy_bytes = copy_bytes(peer->link);
 	repair->log = calloc(size, sizeof(*repair->log));

@@ -4,6 +4,7 @@
  * ends, and no operation is repeated. Then the same for each control message, and for each pair of
  * frames.
  */
+#include "run.h"
 #include "sim.h"
 
 enum {
@@ -140,6 +141,14 @@ static void test_flap__continues_when_the_link_returns(void)
 	CHECK(most_ns < FLAP_LATE_MS * SIM_MS);
 }
 
+/* An epoch ended while frames were requested: these requests are not counted in the next one. */
+static void test_loss__requests_end_with_their_epoch(void)
+{
+	static const struct cut none;
+
+	EXPECT_WELL(run_cut(cluster, 234960, true, &none));
+}
+
 int main(void)
 {
 	sim_init();
@@ -147,6 +156,7 @@ int main(void)
 	RUN(test_loss__each_update_in_turn);
 	RUN(test_loss__each_control_message_in_turn);
 	RUN(test_loss__each_two_frames);
+	RUN(test_loss__requests_end_with_their_epoch);
 	RUN(test_flap__continues_when_the_link_returns);
 	cluster_destroy(cluster);
 	return 0;
