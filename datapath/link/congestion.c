@@ -6,16 +6,20 @@
  * shrinks at least by a sixth, so that senders who share a link come to equal shares. Losses at
  * random, which a smaller w does not prevent, then cost little. A w below the mean of the peers with
  * a reduced window grows by one more, since a full queue may drop one sender's frames for long.
+ * Frames that wait here for a missing one have left the network, so they do not count against w.
  */
 #include "link/link.h"
 #include "link/repair.h"
 
 enum { SHARED = 24 }; /* a smaller share of losses, one in this many, counts as random */
 
-/* Returns the smallest w: a frame of the largest cost and an update fit into half of it. */
+/* Returns the smallest w: a frame of the largest cost and an update fit into half of it, and so do
+ * the buffers that sinks keep. If T fell to their number, they might wait for frames for which the
+ * peer has no credit. */
 static uint32_t least(const struct link_peer *peer)
 {
-	uint32_t twice = 2 * (link_taken_cost(peer) + 1);
+	uint32_t cost = link_taken_cost(peer);
+	uint32_t twice = 2 * ((cost > peer->kept ? cost : peer->kept) + 1);
 
 	return twice > WINDOW_MIN ? twice : WINDOW_MIN;
 }
@@ -27,11 +31,11 @@ static bool is_behind(const struct link_peer *peer, uint32_t now)
 	uint32_t sum = 0, n = 0;
 
 	for (uint32_t i = 0; i < link->peers_max; i++) {
-		const struct window_rx *rx = &link->peers[i].flow.rx;
+		const struct link_peer *other = &link->peers[i];
 
-		if (!rx->withheld || !link_has_epoch(&link->peers[i]))
+		if (!link_has_epoch(other) || !other->session->missing.withheld)
 			continue;
-		sum += window_rx_now(rx);
+		sum += congestion_now(other);
 		n++;
 	}
 	return n * now < sum;
@@ -49,19 +53,29 @@ static uint32_t next(uint32_t now, uint32_t lost, uint32_t sent)
 	return now - cut;
 }
 
+/* Withholds the less the more frames wait for a missing one, like TCP's pipe (RFC 6675). T stays. */
+void congestion_early(struct link_peer *peer)
+{
+	uint32_t withheld = peer->session->missing.withheld, early = peer->repair.early_count;
+
+	peer->flow.rx.withheld = (uint16_t)(withheld > early ? withheld - early : 0);
+}
+
 /* Adjusts w once for each w buffers that arrived or were lost. */
 void congestion_check(struct link_peer *peer)
 {
 	struct link_missing *missing = &peer->session->missing;
 	struct window_rx *rx = &peer->flow.rx;
-	uint32_t now = window_rx_now(rx), floor = least(peer);
+	uint32_t now = congestion_now(peer), floor = least(peer);
 	uint32_t sent = rx->received - missing->checked + missing->lost;
 
 	if (sent < now || rx->size <= floor)
 		return;
 	now = next(now, missing->lost, sent) + is_behind(peer, now);
 	now = now > floor ? now : floor;
-	window_rx_withhold(rx, now < rx->size ? rx->size - now : 0);
+	missing->withheld = now < rx->size ? rx->size - now : 0;
+	window_rx_withhold(rx, missing->withheld);
+	congestion_early(peer);
 	missing->checked = rx->received;
 	missing->lost = 0;
 }

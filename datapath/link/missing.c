@@ -19,6 +19,7 @@ enum {
 	LATE_PLACES = 3, /* a frame is lost if this many overtook it (RFC 5681, section 3.2), */
 	LATE_US = 50, /* or if it is late by this time and by a quarter of repair_us */
 	SETTLE_TRIES = 2, /* requests, after which XDP's account is checked */
+	ANNOUNCED_SHARE = 8, /* of T, and of the time of a repair, for an update after a request */
 	GIVE_UP_NS = 1000 * 1000 * 1000, /* without the frame: the epoch ends */
 };
 
@@ -180,10 +181,26 @@ static void look(struct link_peer *peer)
 	missing->tries = 0;
 }
 
+/* Announces the owed credits soon after a request. The peer's next frames then follow the repair,
+ * and keep the network busy until the frames behind the gap have returned their credits. */
+static void announce(struct link_peer *peer)
+{
+	const struct link_missing *missing = &peer->session->missing;
+	const struct link_asked *asked = asked_at(peer, missing->first);
+	uint32_t least = peer->flow.rx.threshold / ANNOUNCED_SHARE;
+	uint32_t after_us = missing->repair_us / ANNOUNCED_SHARE;
+
+	least = least > WINDOW_UPDATE_COST ? least : WINDOW_UPDATE_COST;
+	after_us = after_us > LATE_US ? after_us : LATE_US;
+	if (asked->first_us && link_us(peer->link) - asked->first_us >= after_us &&
+	    window_rx_owed(&peer->flow.rx) > least && peer->phase == LINK_OPEN && peer->llhdr.bytes)
+		link_send_update(peer);
+}
+
 /* Requests missing frames that are due. */
 void missing_ask(struct link_peer *peer)
 {
-	uint32_t from = peer->flow.seq_in, most = window_rx_now(&peer->flow.rx), room;
+	uint32_t from = peer->flow.seq_in, most = congestion_now(peer), room;
 
 	if (!reorder_missing(peer) || !link_has_epoch(peer))
 		return;
@@ -193,6 +210,7 @@ void missing_ask(struct link_peer *peer)
 	room = room < most ? most - room : 0;
 	while (room && (int32_t)(peer->repair.highest - from) > 0)
 		from = name(peer, from, &room);
+	announce(peer);
 }
 
 /* Frames that XDP admitted and the RX ring lost stay charged. If they leave no room for repairs,

@@ -216,6 +216,7 @@ enum link_settle {
  * @most_before: flow.most when the epoch began
  * @lost:        numbers that were asked for since w was looked at last,
  * @checked:     and flow.rx.received then (congestion.c)
+ * @withheld:    W - w; flow.rx.withheld is less while frames wait for a missing one
  * @settle:      enum link_settle
  * @filled:      buffers that XDP had charged when the search began
  */
@@ -233,6 +234,7 @@ struct link_missing {
 	uint32_t most_before;
 	uint32_t lost;
 	uint32_t checked;
+	uint32_t withheld;
 	uint8_t settle;
 	uint32_t filled;
 	struct link_drain drain;

@@ -96,6 +96,8 @@ enum careful_counter reorder_take(struct link_rxframe *frame, uint32_t ahead)
 	link->early[index].began_ns = 0;
 	*at(peer, seq) = index + 1;
 	repair->early_count++;
+	if (peer->session->missing.withheld)
+		congestion_early(peer);
 	if ((int32_t)(seq - peer->session->missing.ahead) > 0)
 		peer->session->missing.ahead = seq;
 	missing_came(peer, seq);
@@ -119,6 +121,8 @@ void reorder_unwait(struct link_peer *peer, uint32_t *place, struct link_rxframe
 	link->early_free[link->early_free_count++] = *place - 1;
 	*place = 0;
 	peer->repair.early_count--;
+	if (peer->session->missing.withheld)
+		congestion_early(peer);
 }
 
 void reorder_forget(struct link_peer *peer)

@@ -79,7 +79,14 @@ void link_log_free(struct link_repair *repair);
 bool link_log_came(struct link_peer *peer, uint32_t seq);
 bool link_log_on_missing(struct link_peer *peer, const struct careful_ctrl *ctrl);
 
+/* Returns w. */
+static inline uint32_t congestion_now(const struct link_peer *peer)
+{
+	return peer->flow.rx.size - peer->session->missing.withheld;
+}
+
 /* congestion.c */
+void congestion_early(struct link_peer *peer);
 void congestion_check(struct link_peer *peer);
 void congestion_lost(struct link_peer *peer);
 void congestion_late(struct link_peer *peer);

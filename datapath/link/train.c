@@ -467,7 +467,7 @@ void link_train_info(const struct link_peer *peer, struct careful_peer_info *inf
 	const struct link_train *train = &peer->session->train;
 
 	info->window = peer->cookie_in ? peer->flow.rx.size : link_peer_window(peer);
-	info->window_now = info->window - (peer->cookie_in ? peer->flow.rx.withheld : 0);
+	info->window_now = info->window - (peer->cookie_in ? peer->session->missing.withheld : 0);
 	info->burst = train->verdict;
 	info->burst_frames = (uint16_t)train->burst;
 	info->bursts_measured = (uint8_t)train->measured;

@@ -3,8 +3,8 @@
  * Several hosts send to one through a switch port whose queue holds 32 frames and drops the rest,
  * control messages too. The receiver withholds credits, so that the link stays full and is shared.
  * Rate and fairness count from the 50th round trip on; a round trip includes the full queue. Late
- * frames shrink no window. With an argument, the program prints the table for links of 10 Gbit/s, 1
- * Gbit/s and 100 Mbit/s.
+ * frames shrink no window, and frames lost at random cost little of the rate. With an argument, the
+ * program prints the table for links of 10 Gbit/s, 1 Gbit/s and 100 Mbit/s.
  */
 #include "event_world.h"
 
@@ -19,10 +19,17 @@ enum {
 	IN_FLIGHT = 2, /* messages of each stream */
 	BEFORE = 50, /* round trips */
 	COUNTED = 200,
+	/* Frames lost at random: on a link of 350 Mbit/s, behind a queue that holds whole windows. */
+	LOSSY_SLOW = 28,
+	LOSSY_QUEUE = 1000,
+	LOSSY_DELAY_NS = 100000,
+	LOSSY_COUNTED = 1000,
 };
 
 static uint32_t slower = SLOW;
 static bool reorders; /* one frame in 20 comes two places late */
+static bool lossy; /* frames are lost at random, */
+static uint32_t lost_one_in; /* this share of all frames and messages; 0: none */
 static struct world w;
 static uint8_t memory[WORLD_NODES_MAX][MESSAGE];
 
@@ -58,8 +65,8 @@ static void begin(uint32_t senders, uint32_t window)
 	w.shape.chunk_bytes = 2048;
 	w.config.wire_g_ns = 0;
 	w.config.wire_G_ps_per_byte = 800;
-	w.config.wire_delay_ns = w.config.ctrl_delay_ns = DELAY_NS;
-	w.config.queue_frames = QUEUE_FRAMES;
+	w.config.wire_delay_ns = w.config.ctrl_delay_ns = lossy ? LOSSY_DELAY_NS : DELAY_NS;
+	w.config.queue_frames = lossy ? LOSSY_QUEUE : QUEUE_FRAMES;
 	w.config.queue_control = true;
 	w.config.queue_ns = slower * FRAME_NS;
 	if (reorders)
@@ -70,6 +77,15 @@ static void begin(uint32_t senders, uint32_t window)
 			.what = SIM_DATA,
 			.one_in = 20,
 			.amount = 2 * (uint64_t)FRAME_NS * slower,
+			.until_ns = UINT64_MAX,
+		};
+	if (lost_one_in)
+		w.faults[w.faults_count++] = (struct sim_fault){
+			.kind = SIM_LOSS,
+			.from = SIM_ANY,
+			.to = SIM_ANY,
+			.what = SIM_ALL,
+			.one_in = lost_one_in,
 			.until_ns = UINT64_MAX,
 		};
 	world_begin(&w);
@@ -141,7 +157,7 @@ static struct incast incast(uint32_t senders, uint32_t window, bool gets)
 	again = world_count(&w, CAREFUL_C_SENT_AGAIN);
 	for (uint32_t i = 1; i <= senders; i++)
 		streams[i].frames = at_receiver(i)->rx_frames;
-	run(streams, senders, gets, COUNTED);
+	run(streams, senders, gets, lossy ? LOSSY_COUNTED : COUNTED);
 	for (uint32_t i = 1; i <= senders; i++) {
 		double frames = (double)(at_receiver(i)->rx_frames - streams[i].frames);
 
@@ -214,6 +230,33 @@ static void test_reorder__shrinks_no_window(void)
 	CHECK_EQ(late.withheld, 0);
 }
 
+/* Returns the share of the link's rate that one get keeps. */
+static double keeps(uint32_t one_in)
+{
+	double rate;
+
+	lost_one_in = one_in;
+	rate = incast(1, 64, true).rate;
+	lost_one_in = 0;
+	return rate;
+}
+
+static void test_random_loss__costs_little_of_the_rate(void)
+{
+	double whole, tenth, one;
+
+	lossy = true;
+	slower = LOSSY_SLOW;
+	whole = keeps(0);
+	tenth = keeps(1000) / whole;
+	one = keeps(100) / whole;
+	slower = SLOW;
+	lossy = false;
+	printf("  %.3f of the rate at one frame lost in 1000, %.3f at one in 100\n", tenth, one);
+	CHECK(tenth >= 0.98);
+	CHECK(one >= 0.95);
+}
+
 int main(int argc, char **argv)
 {
 	(void)argv;
@@ -223,5 +266,6 @@ int main(int argc, char **argv)
 	}
 	RUN(test_incast__the_link_is_full_and_shared);
 	RUN(test_reorder__shrinks_no_window);
+	RUN(test_random_loss__costs_little_of_the_rate);
 	return 0;
 }

@@ -149,6 +149,14 @@ static void test_loss__requests_end_with_their_epoch(void)
 	EXPECT_WELL(run_cut(cluster, 234960, true, &none));
 }
 
+/* Many frames were lost while a sink kept buffers: the window shrinks, but not to those kept. */
+static void test_loss__a_window_exceeds_what_sinks_keep(void)
+{
+	static const struct cut none;
+
+	EXPECT_WELL(run_cut(cluster, 413680, true, &none));
+}
+
 int main(void)
 {
 	sim_init();
@@ -157,6 +165,7 @@ int main(void)
 	RUN(test_loss__each_control_message_in_turn);
 	RUN(test_loss__each_two_frames);
 	RUN(test_loss__requests_end_with_their_epoch);
+	RUN(test_loss__a_window_exceeds_what_sinks_keep);
 	RUN(test_flap__continues_when_the_link_returns);
 	cluster_destroy(cluster);
 	return 0;

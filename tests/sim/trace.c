@@ -84,12 +84,13 @@ void trace_nodes(const struct cluster *cluster)
 			const struct message_peer *mp = &c->messages.peers[k];
 
 			printf("  peer %u: state %u phase %u, sent %u credits %u of %u; received "
-			       "%u returned %u announced %u of %u; kept %u + %u; %u operations, "
-			       "%u messages\n",
+			       "%u returned %u announced %u of %u - %u; kept %u + %u; "
+			       "%u operations, %u messages\n",
 			       k, peer->state, peer->phase, peer->flow.tx.sent,
 			       peer->flow.tx.credits, peer->flow.tx.size, peer->flow.rx.received,
 			       peer->flow.rx.returned, peer->flow.rx.announced, peer->flow.rx.size,
-			       peer->kept, peer->kept_old, peer->operations, mp->messages);
+			       peer->flow.rx.withheld, peer->kept, peer->kept_old, peer->operations,
+			       mp->messages);
 			for (struct message_out *out = mp->out_first; out; out = out->next)
 				printf("    out %u: slot %u, built %u of %u, %s, %s\n", out->id,
 				       out->slot, out->built, out->bytes,
