@@ -72,13 +72,15 @@ void missing_came(struct link_peer *peer, uint32_t seq)
 		missing->came_us = asked->last_us;
 }
 
-/* Returns the time to wait for a repair; each request in vain doubles it. If the peer is silent, the
- * link may be down: then the wait stays short, so that repairs begin soon after its return. */
+/* Returns the time to wait for a repair; each request in vain doubles it. If the peer is silent for
+ * longer than a repair takes, the link may be down: then the wait stays short, so that repairs begin
+ * soon after its return. */
 static uint32_t wait_us(const struct link_peer *peer)
 {
 	const struct link_missing *missing = &peer->session->missing;
-	bool silent = peer->link->now_ns - peer->session->heard_ns > WAIT_MAX_US * 1000ull;
 	uint32_t us = missing->repair_us ? missing->repair_us + WAIT_MORE_US : WAIT_FIRST_US;
+	uint64_t silence_us = us > WAIT_MAX_US ? us : WAIT_MAX_US;
+	bool silent = peer->link->now_ns - peer->session->heard_ns > 1000 * silence_us;
 	uint32_t most_us = silent ? WAIT_MAX_US : WAIT_LONG_US;
 
 	most_us = us > most_us ? us : most_us;

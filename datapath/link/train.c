@@ -40,7 +40,9 @@ static uint32_t window_least(const struct link *link)
 	return window < link->window ? window : link->window;
 }
 
-/* Returns the peer's share of its path's burst, if that is less than R. */
+/* Returns the peer's share of its path's burst, if that is less than R. If frames are repaired, it is
+ * that of R: w divides the path among the peers that send (congestion.c), and a train that meets
+ * their frames finds less than the path takes. */
 static uint32_t share_of(const struct link_peer *peer)
 {
 	const struct link_train *train = &peer->session->train;
@@ -48,7 +50,7 @@ static uint32_t share_of(const struct link_peer *peer)
 	uint32_t share = train->burst / link->peers_max;
 	uint32_t least = window_least(link);
 
-	if (train->verdict != CAREFUL_BURST_SHORT || share >= link->window)
+	if (link->repairs || train->verdict != CAREFUL_BURST_SHORT || share >= link->window)
 		return link->window;
 	return share > least ? share : least;
 }

@@ -7,6 +7,8 @@
 #include "loss.h"
 #include "state.h"
 
+enum { ASKED_BEFORE = 1 }; /* so that owed credits are announced too */
+
 static struct step *add(struct step *at, enum act act, int node, int other, uint32_t arg)
 {
 	*at = (struct step){ (uint8_t)act, (uint8_t)node, (uint8_t)other, (uint8_t)arg };
@@ -69,6 +71,7 @@ struct step *loss_list(struct world *world, struct step *at, int from, int to)
 			at = list_frame(world, at, from, to, i);
 	at = add(at, ACT_SUSPECT, to, from, 0);
 	at = add(at, ACT_ASK, to, from, 0);
+	at = add(at, ACT_ASK, to, from, ASKED_BEFORE);
 	at = add(at, ACT_AGAIN, from, to, 0);
 	return add(at, ACT_SETTLE, to, from, 0);
 }
@@ -202,7 +205,10 @@ static bool ask(struct world *world, const struct step *step)
 	/* The clock stands still between steps: a missing frame is late at any time. */
 	in->session->missing.first = in->flow.seq_in + 1;
 	in->session->missing.since_ns = 1;
+	if (step->arg == ASKED_BEFORE)
+		in->repair.asked[in->session->missing.first & in->link->early_mask].first_us = 1;
 	missing_ask(in);
+	link_kick(in->link);
 	if (!there->ctrl_count)
 		return false;
 	if (!link_log_on_missing(out, &there->ctrl[--there->ctrl_count].ctrl))

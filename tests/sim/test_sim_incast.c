@@ -4,7 +4,7 @@
  * control messages too. The receiver withholds credits, so that the link stays full and is shared.
  * Rate and fairness count from the 50th round trip on; a round trip includes the full queue. Late
  * frames shrink no window, and frames lost at random cost little of the rate. With an argument, the
- * program prints the table for links of 10 Gbit/s, 1 Gbit/s and 100 Mbit/s.
+ * program prints the table for links from 10 Gbit/s to 10 Mbit/s.
  */
 #include "event_world.h"
 
@@ -176,7 +176,7 @@ static struct incast incast(uint32_t senders, uint32_t window, bool gets)
 
 static void table(void)
 {
-	static const uint32_t links[] = { 1, 10, 100 };
+	static const uint32_t links[] = { 1, 10, 100, 1000 };
 
 	printf("Mbit/s senders window  how   rate  Jain   lost  again\n");
 	for (uint32_t i = 0; i < sizeof(links) / sizeof(links[0]); i++)

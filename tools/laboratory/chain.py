@@ -18,6 +18,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 HOPS_MAX = 16
+STAR_MAX = 32
 #: The longest time, µs, scaled or not.
 TIME_MAX_US = 1e9
 #: Keys of `[stage.link]`, with least and most values.
@@ -164,14 +165,18 @@ def read(path: Path, scale: float) -> list[Hop]:
 
 
 def star(hops: list[Hop], hosts: int) -> list[Hop]:
-    """Returns a lab's links: a chain for two hosts, else the file's only link for each host."""
+    """Returns a lab's links: a chain for two hosts, else one for each host.
+
+    The file's first link is h1's, and its last one that of all others.
+    """
     if hosts == 2:
         return hops
-    if len(hops) != 1:
-        raise ValueError(f"{hosts} hosts have a link of one kind each: the file has {len(hops)}")
-    if hosts > HOPS_MAX:
-        raise ValueError(f"{hosts} hosts: at most {HOPS_MAX} emulated links")
-    return [replace(hops[0], name=f"h{k}: {hops[0].name}") for k in range(1, hosts + 1)]
+    if len(hops) > 2:
+        raise ValueError(f"{hosts} hosts have links of one or two kinds: the file has {len(hops)}")
+    if hosts > STAR_MAX:
+        raise ValueError(f"{hosts} hosts: at most {STAR_MAX} emulated links")
+    kinds = [hops[0], *[hops[-1]] * (hosts - 1)]
+    return [replace(hop, name=f"h{k}: {hop.name}") for k, hop in enumerate(kinds, 1)]
 
 
 def emulator() -> Path:
