@@ -157,6 +157,41 @@ static void test_loss__a_window_exceeds_what_sinks_keep(void)
 	EXPECT_WELL(run_cut(cluster, 413680, true, &none));
 }
 
+/* Loses one frame in ten while the microseconds of both hosts' clocks reach this number. Returns the
+ * requests and the time. */
+static uint64_t repaired_at(uint64_t clock_us, uint64_t seed, uint64_t *ns)
+{
+	sim_scene(seed);
+	scene->config.wire_delay_ns = 20000;
+	for (uint32_t port = 0; clock_us && port < 2; port++)
+		sim_fault(SIM_CLOCK, SIM_ANY, port, 0, 1)->amount =
+			1000 * clock_us - SIM_START - 5 * SIM_MS;
+	for (uint32_t i = 0; i < 24; i++)
+		sim_op(i & 1 ? OP_GET : OP_STORE, seed & 1, 12000, 2 + 0.25 * i);
+	sim_fault(SIM_LOSS, SIM_ANY, SIM_ANY, 2, 1000)->one_in = 10;
+	EXPECT_WELL(sim_play());
+	CHECK_EQ(cluster->counters[CAREFUL_C_EPOCHS_BROKEN], 0);
+	*ns += sim_last_done_ns() - SIM_START;
+	return cluster->counters[CAREFUL_C_ASKED_AGAIN];
+}
+
+/* The times of requests have 32 bits of microseconds: their sign changes after 36 minutes, and they
+ * begin anew after 72. Neither costs more requests or time than a clock that has just started. */
+static void test_repair__as_soon_when_the_time_wraps(void)
+{
+	static const uint64_t clocks_us[] = { 0, 1ull << 31, 1ull << 32 };
+	uint64_t asked[3] = { 0 }, ns[3] = { 0 };
+
+	for (uint32_t k = 0; k < 3; k++) {
+		for (uint64_t seed = 0; seed < 40; seed++)
+			asked[k] += repaired_at(clocks_us[k], seed, &ns[k]);
+		printf("  at %llu us: %llu requests, %.1f ms\n", (unsigned long long)clocks_us[k],
+		       (unsigned long long)asked[k], (double)ns[k] * 1e-6);
+		CHECK(asked[k] <= asked[0] + asked[0] / 100);
+		CHECK(ns[k] <= ns[0] + ns[0] / 5);
+	}
+}
+
 int main(void)
 {
 	sim_init();
@@ -164,6 +199,7 @@ int main(void)
 	RUN(test_loss__each_update_in_turn);
 	RUN(test_loss__each_control_message_in_turn);
 	RUN(test_loss__each_two_frames);
+	RUN(test_repair__as_soon_when_the_time_wraps);
 	RUN(test_loss__requests_end_with_their_epoch);
 	RUN(test_loss__a_window_exceeds_what_sinks_keep);
 	RUN(test_flap__continues_when_the_link_returns);
