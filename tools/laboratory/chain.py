@@ -165,18 +165,15 @@ def read(path: Path, scale: float) -> list[Hop]:
 
 
 def star(hops: list[Hop], hosts: int) -> list[Hop]:
-    """Returns a lab's links: a chain for two hosts, else one for each host.
-
-    The file's first link is h1's, and its last one that of all others.
-    """
+    """Returns a lab's links: a chain for two hosts, else one each: h1's first, the others' last."""
     if hosts == 2:
         return hops
     if len(hops) > 2:
         raise ValueError(f"{hosts} hosts have links of one or two kinds: the file has {len(hops)}")
     if hosts > STAR_MAX:
         raise ValueError(f"{hosts} hosts: at most {STAR_MAX} emulated links")
-    kinds = [hops[0], *[hops[-1]] * (hosts - 1)]
-    return [replace(hop, name=f"h{k}: {hop.name}") for k, hop in enumerate(kinds, 1)]
+    kinds = enumerate([hops[0], *[hops[-1]] * (hosts - 1)], 1)
+    return [replace(hop, name=f"h{k}: {hop.name}") for k, hop in kinds]
 
 
 def emulator() -> Path:
