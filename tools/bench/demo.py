@@ -156,7 +156,7 @@ def show(rows: list[dict[str, Any]], fetch: dict[str, Any]) -> None:
         table.add_row(r["what"], *figures, *counts)
     Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
     p50, p99 = fetch["fetch_8KiB_p50_us"], fetch["fetch_8KiB_p99_us"]
-    print(f"8 KiB block fetch, {FETCHES:,} of them: P50 {p50:.1f} us, P99 {p99:.1f} us")
+    print(f"8 KiB block fetch, {FETCHES:,} of them: P50 {p50:.1f} µs, P99 {p99:.1f} µs")
 
 
 def play(work: Path, nbytes: int) -> None:

@@ -169,7 +169,7 @@ def compared(whole: Grid, size: int, iterations: int) -> str:
     began = time.perf_counter()
     alone = serial(size, iterations)
     took_us = (time.perf_counter() - began) * 1e6
-    print(f"one node: {took_us / max(iterations, 1):.1f} us an iteration")
+    print(f"one node: {took_us / max(iterations, 1):.1f} µs an iteration")
     differ = int(np.sum(whole.view(np.uint64) != alone.view(np.uint64)))
     return f"{differ} of {whole.size} points differ from one node's result" if differ else ""
 
@@ -186,7 +186,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if whole is None:
         return 0
     each_us = took_s / max(given.iterations, 1) * 1e6
-    print(f"{len(hosts)} nodes, {given.size} x {given.size}: {each_us:.1f} us an iteration")
+    print(f"{len(hosts)} nodes, {given.size} x {given.size}: {each_us:.1f} µs an iteration")
     if given.plot:
         draw(whole, given.plot)
     if given.check:

@@ -105,9 +105,9 @@ def stages_table(found: Stages, host: str) -> str:
     )
     for one in stages_figures(found).get("one_way", []):
         total = found.sum_us(one["size_bytes"])
-        text = f"sum {with_half(total)} us" if total else "sum -: not every stage is known"
+        text = f"sum {with_half(total)} µs" if total else "sum -: not every stage is known"
         lines.append(
-            f"one way, {one['size_bytes']} bytes: measured {one['measured_us']} us, "
+            f"one way, {one['size_bytes']} bytes: measured {one['measured_us']} µs, "
             f"the stages' {text}"
         )
     lines += [f"{', '.join(stage.names)}: {stage.reason}" for stage in found.stages if stage.reason]
