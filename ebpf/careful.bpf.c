@@ -41,6 +41,14 @@ struct {
 	__type(value, struct careful_live_entry);
 } live SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct careful_arrivals);
+} arrivals SEC(".maps");
+
 /* The sender of each group, by cookie. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -270,6 +278,19 @@ static __always_inline void announce(void)
 		__sync_fetch_and_add(&first->control, 1);
 }
 
+/* Records an arrival, if a measurement wants it. */
+static __always_inline void note(const struct careful_datagram *datagram)
+{
+	const struct careful_hdr *hdr = (const void *)datagram->at;
+	struct careful_arrivals *recorded;
+	__u32 zero = 0;
+
+	recorded = bpf_map_lookup_elem(&arrivals, &zero);
+	if (recorded && recorded->cookie)
+		careful_frame_note(recorded, hdr, datagram->bytes - sizeof(*hdr),
+				   bpf_ktime_get_ns());
+}
+
 /* Returns the verdict on a frame. */
 static __always_inline __u32 receive(struct xdp_md *ctx, __u32 frame_bytes)
 {
@@ -296,6 +317,7 @@ static __always_inline __u32 receive(struct xdp_md *ctx, __u32 frame_bytes)
 		return verdict;
 	if (verdict != CAREFUL_XDP_ADMITTED)
 		return refuse(ctx, &datagram, verdict);
+	note(&datagram);
 	if (bpf_redirect_map(&xsks, ctx->rx_queue_index, XDP_DROP) != XDP_REDIRECT)
 		return CAREFUL_XDP_DROP_REDIRECT;
 	return CAREFUL_XDP_ADMITTED;

@@ -34,6 +34,7 @@
 #include "base/error.h"
 #include "files/block.h"
 #include "lend/lend.h"
+#include "engine/sharing.h"
 #include "measure/probe.h"
 
 enum {
@@ -182,6 +183,7 @@ static struct probe probe = { .now_ns = clock_now_ns };
 static int serve_probes(struct daemon *d)
 {
 	scratch_file_serve(&d->scratch, d->instance, d->options.exports, d->options.exports_count);
+	probe.arrivals = engine_arrivals(d->instance);
 	return probe_serve(d->instance, &probe);
 }
 

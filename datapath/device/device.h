@@ -243,6 +243,8 @@ struct port_ops {
 	struct careful_tune_entry *(*tune)(struct port *port, uint32_t slot);
 	/* Returns a slot's live entry, in shared memory. */
 	struct careful_live_entry *(*live)(struct port *port, uint32_t slot);
+	/* Returns the list of recorded arrivals, in shared memory. */
+	struct careful_arrivals *(*arrivals)(struct port *port);
 	/* Makes the headers of a frame to an address. 0; -EAGAIN: the neighbour is being resolved;
 	 * -ENETUNREACH; -EXDEV: the route leaves by another interface; -ENOTUNIQ: the address is
 	 * ours; -ENETDOWN: no route, and the interface is down. */

@@ -193,6 +193,16 @@ int own_peer_whereabouts(struct careful *c, uint32_t index, struct careful_peer_
 	return 0;
 }
 
+uint64_t engine_cookie(const struct careful *c, uint32_t peer)
+{
+	return c->link.peers[peer].cookie_in;
+}
+
+struct careful_arrivals *engine_arrivals(struct careful *c)
+{
+	return c->port->ops->arrivals(c->port);
+}
+
 bool engine_same_host(const struct careful *c, uint32_t a, uint32_t b)
 {
 	return link_same_host(&c->link.peers[a], &c->link.peers[b]);

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include <careful/abi.h>
 #include <careful/careful.h>
 
 /* Does the work that is due and returns how much it did. @sleeps: does nothing, because no call
@@ -34,6 +35,12 @@ uint32_t engine_waiting(const struct careful *c, uint32_t peer);
 /* Gives the address from which a peer that failed with EADDRNOTAVAIL answered, or AF_UNSPEC.
  * Returns -ENOENT if there is no such peer. */
 int engine_elsewhere(struct careful *c, uint32_t peer, struct sockaddr_storage *address);
+
+/* Returns the cookie of the frames that a peer sends us. */
+uint64_t engine_cookie(const struct careful *c, uint32_t peer);
+
+/* Returns the list of arrivals that XDP records (abi.h). */
+struct careful_arrivals *engine_arrivals(struct careful *c);
 
 /* Reports whether two peers are sessions of one host. */
 bool engine_same_host(const struct careful *c, uint32_t a, uint32_t b);

@@ -3,6 +3,8 @@
  * single probe is as small as possible, so that the way back is the same for all sizes. */
 #include "measure/probe.h"
 
+#include "engine/sharing.h"
+
 #include <endian.h>
 #include <errno.h>
 #include <stddef.h>
@@ -42,9 +44,84 @@ static void on_probe(const struct careful_message *message, void *user)
 		      added ? train->count * (uint32_t)sizeof(train->stamps[0]) : 0);
 }
 
+/* Begins to record a session, unless another one's measurement is under way. */
+static int record(struct probe *probe, uint64_t cookie)
+{
+	const uint64_t most_ns = CAREFUL_ARRIVALS_MS * UINT64_C(1000000);
+	struct careful_arrivals *arrivals = probe->arrivals;
+
+	if (arrivals->cookie == cookie) /* for another measurement of the peer */
+		return 0;
+	if (arrivals->cookie && probe->now_ns() - probe->asked_ns < most_ns)
+		return -EBUSY;
+	/* XDP may still write one arrival of the old recording, as the first. */
+	__atomic_store_n(&arrivals->cookie, 0, __ATOMIC_SEQ_CST);
+	arrivals->others = 0;
+	__atomic_store_n(&arrivals->count, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&arrivals->cookie, cookie, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static struct careful_arrival in_network_order(const struct careful_arrival *at)
+{
+	return (struct careful_arrival){
+		.at_ns = htobe64(at->at_ns),
+		.msg_id = htobe32(at->msg_id),
+		.bytes = htobe16(at->bytes),
+		.others = htobe16(at->others),
+	};
+}
+
+/* Copies up to `most` arrivals from number *first on, or from the first that is still there. */
+static uint32_t copy_arrivals(const struct careful_arrivals *arrivals, uint32_t *first,
+			      uint32_t count, struct careful_arrival *out, uint32_t most)
+{
+	/* XDP may overwrite the oldest ones meanwhile. */
+	const uint32_t kept = CAREFUL_ARRIVALS_MAX / 2;
+	uint32_t copied = 0;
+
+	if (count > kept && *first < count - kept)
+		*first = count - kept;
+	for (uint32_t i = *first; i < count && copied < most; i++)
+		out[copied++] = in_network_order(&arrivals->ring[i % CAREFUL_ARRIVALS_MAX]);
+	return copied;
+}
+
+static void on_arrivals(const struct careful_message *message, void *user)
+{
+	static struct careful_arrival said[CAREFUL_ARRIVALS_MAX];
+	struct probe *probe = user;
+	struct careful_arrivals *arrivals = probe->arrivals;
+	const uint64_t cookie = engine_cookie(probe->instance, message->peer);
+	const int most = careful_payload_bytes(probe->instance, message->peer);
+	uint32_t args[CAREFUL_AM_ARGS] = { 0 }, copied = 0;
+	int rc = most < 0 ? most : 0;
+
+	if (!rc && !message->args[0])
+		rc = record(probe, cookie);
+	else if (!rc && arrivals->cookie != cookie)
+		rc = -ENOENT;
+	if (!rc) {
+		args[0] = __atomic_load_n(&arrivals->count, __ATOMIC_ACQUIRE);
+		args[1] = message->args[0] ? message->args[0] - 1 : args[0];
+		copied = copy_arrivals(arrivals, &args[1], args[0], said,
+				       (uint32_t)most / sizeof(said[0]));
+		__atomic_store_n(&arrivals->until, args[0] + CAREFUL_ARRIVALS_MORE,
+				 __ATOMIC_RELAXED);
+		probe->asked_ns = probe->now_ns();
+	}
+	careful_reply(message, rc, args, said, copied * (uint32_t)sizeof(said[0]));
+}
+
 int probe_serve(struct careful *instance, struct probe *probe)
 {
-	return careful_handle(instance, CAREFUL_PROBE, on_probe, probe);
+	int rc;
+
+	probe->instance = instance;
+	rc = careful_handle(instance, CAREFUL_PROBE, on_probe, probe);
+	return rc || !probe->arrivals ?
+		       rc :
+		       careful_handle(instance, CAREFUL_ARRIVALS, on_arrivals, probe);
 }
 
 /* Peers may write there at the same time, because the contents are never used. */

@@ -27,6 +27,8 @@ SHARED = [
     "careful_xdp_config",
     "careful_xdp_start",
     "careful_queue_entry",
+    "careful_arrivals",
+    "careful_arrival",
 ]
 
 

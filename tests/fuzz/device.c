@@ -191,6 +191,11 @@ static struct careful_live_entry *dev_live(struct port *port, uint32_t slot)
 	return &node_of_port(port)->live[slot];
 }
 
+static struct careful_arrivals *dev_arrivals(struct port *port)
+{
+	return &node_of_port(port)->arrivals;
+}
+
 static int dev_resolve(struct port *port, const union address *to, struct llhdr *llhdr)
 {
 	if (node_of_port(port)->unresolved)
@@ -308,6 +313,7 @@ static const struct port_ops port_ops = {
 	.admit = dev_admit,
 	.tune = dev_tune,
 	.live = dev_live,
+	.arrivals = dev_arrivals,
 	.resolve = dev_resolve,
 	.now_ns = dev_now,
 	.random = dev_random,

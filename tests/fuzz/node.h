@@ -48,6 +48,7 @@ struct node {
 	uint32_t sending_count, sent_count; /* the first sent_count of sending have left */
 	struct careful_tune_entry *tune;
 	struct careful_live_entry *live;
+	struct careful_arrivals arrivals;
 
 	struct {
 		union address from;

@@ -33,10 +33,11 @@ def blackbox(route: Route, options: two_regressions.Options) -> BlackBoxResult:
     CarefulError: careful is not up at either end, or the host does not answer.
     """
     from careful.measure.estimators.blackbox import BlackBox
+    from careful.measure.estimators.undisturbed import Undisturbed
     from careful.measure.probes.exchange import ProbeSession
 
     with ProbeSession(route) as session:
-        return BlackBox(session, options).run()
+        return BlackBox(Undisturbed(session), options).run()
 
 
 def logp(routes: Sequence[Route], options: signatures.Options) -> signatures.Result:

@@ -17,6 +17,7 @@ from careful.errors import CarefulError
 from careful.jsonout import Json
 from careful.measure.estimators.blackbox import BlackBox, Options
 from careful.measure.estimators.quick import Glance
+from careful.measure.estimators.undisturbed import TRIES, Undisturbed
 from careful.measure.probes.exchange import ProbeSession
 from careful.plan import Limits, Plan
 from careful.tuning.settings import STORE, Kick, Pulse, Value
@@ -31,6 +32,13 @@ from careful.tuning.verify import Counts
 CLOSELY = Options(
     sizes_count=6, precision=0.03, seconds=4.0, patience_s=6.0, train_frames=4, share=0.25
 )
+#: Options for a path with live messages, which disturb trains and round trips: fewer of them.
+BUSY = replace(CLOSELY, sizes_count=5, between=2, ends=False, share=0.5, resolution_us=1.0)
+BUSY_PATIENCE_S = 20.0
+#: Attempts of a quick measurement for a train.
+QUICK_TRIES = 4
+#: A path is busy if live messages come within this time, seconds.
+BUSY_S = 0.4
 #: A busy path hides its own times from a short measurement. After each failure the next one may
 #: take twice as long, up to this many seconds.
 PATIENCE_S_MAX = 48.0
@@ -148,15 +156,23 @@ class RunningPath:
         with ProbeSession(route, self._payload_bytes) as session:
             self._payload_bytes = session.payload_max_bytes
             limits = Limits(CLOSELY.min_bytes, self._payload_bytes)
+            exchange = Undisturbed(session, self._pause, QUICK_TRIES if quick else TRIES)
             if quick:
-                return Glance(session, sleep=self._pause).figures(), limits
-            closely = replace(CLOSELY, patience_s=self._patience_s)
-            figures = BlackBox(session, closely, sleep=self._pause).run().figures()
+                return Glance(exchange, sleep=self._pause).figures(), limits
+            figures = BlackBox(exchange, self._closely(), sleep=self._pause).run().figures()
         longer_s = min(2 * self._patience_s, PATIENCE_S_MAX)
         self._patience_s = longer_s if figures["reason"] else CLOSELY.patience_s
         for name in _SAMPLES:
             del figures[name]
         return figures, limits
+
+    def _closely(self) -> Options:
+        """Returns the options of a close measurement, which depend on the traffic."""
+        before = live_latency.whole(self._live, self.peer.slot)
+        self._pause(BUSY_S)
+        if live_latency.whole(self._live, self.peer.slot) == before:
+            return replace(CLOSELY, patience_s=self._patience_s)
+        return replace(BUSY, patience_s=max(BUSY_PATIENCE_S, self._patience_s))
 
     def limits(self) -> Limits:
         """Returns the payload of a frame: from a probe, or else the peer's frame size as a

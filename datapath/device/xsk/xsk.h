@@ -134,6 +134,7 @@ struct xsk_port {
 	struct careful_tune_entry *tune;
 	struct careful_peer_entry *peers;
 	struct careful_live_entry *live;
+	struct careful_arrivals *arrivals;
 	struct xsk_bpf *bpf;
 	struct xsk_grace grace;
 	uint64_t closing[CAREFUL_PEERS_MAX];

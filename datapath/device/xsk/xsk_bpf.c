@@ -16,8 +16,8 @@
 /* ebpf/careful.bpf.c, compiled (datapath/CMakeLists.txt). */
 extern const unsigned char bpf_careful_start[], bpf_careful_end[];
 
-static const char *const pinned[] = { "tune", "peers",	  "live",    "groups",
-				      "xsks", "counters", "captures" };
+static const char *const pinned[] = { "tune", "peers",	  "live",     "groups",
+				      "xsks", "counters", "captures", "arrivals" };
 
 struct xsk_bpf {
 	struct bpf_object *object;
@@ -26,7 +26,7 @@ struct xsk_bpf {
 	int xsks, groups;
 	bool frags;
 	int grace[2]; /* a map of maps, and its inner map */
-	size_t tune_bytes, peers_bytes, live_bytes; /* of the mappings */
+	size_t tune_bytes, peers_bytes, live_bytes, arrivals_bytes; /* of the mappings */
 };
 
 static int say_nothing(enum libbpf_print_level level, const char *format, va_list args)
@@ -152,8 +152,9 @@ static int share_maps(struct xsk_port *port, struct careful_error *error)
 				 &bpf->peers_bytes);
 	port->live =
 		map_memory(bpf, "live", port->peers_count * sizeof(*port->live), &bpf->live_bytes);
-	if (!port->tune || !port->peers || !port->live)
-		return refuse(error, -errno, "cannot map the tune, peers and live maps: %s",
+	port->arrivals = map_memory(bpf, "arrivals", sizeof(*port->arrivals), &bpf->arrivals_bytes);
+	if (!port->tune || !port->peers || !port->live || !port->arrivals)
+		return refuse(error, -errno, "cannot map the instance's BPF maps: %s",
 			      strerror(errno));
 	port->port.control = &port->peers[0].control;
 	return 0;
@@ -269,6 +270,8 @@ void xsk_bpf_close(struct xsk_port *port)
 		munmap(port->peers, bpf->peers_bytes);
 	if (port->live)
 		munmap(port->live, bpf->live_bytes);
+	if (port->arrivals)
+		munmap(port->arrivals, bpf->arrivals_bytes);
 	if (bpf->object)
 		bpf_object__close(bpf->object);
 	for (int i = 0; i < 2; i++)
@@ -281,6 +284,7 @@ void xsk_bpf_close(struct xsk_port *port)
 	port->tune = NULL;
 	port->peers = NULL;
 	port->live = NULL;
+	port->arrivals = NULL;
 }
 
 /* Reports whether a verdict is no loss. With a single queue, frames on another queue are lost: the

@@ -96,6 +96,11 @@ static struct careful_live_entry *xsk_live(struct port *port, uint32_t slot)
 	return &to_xsk_port(port)->live[slot];
 }
 
+static struct careful_arrivals *xsk_arrivals(struct port *port)
+{
+	return to_xsk_port(port)->arrivals;
+}
+
 static int xsk_resolve(struct port *port, const union address *to, struct llhdr *llhdr)
 {
 	return route_resolve(&to_xsk_port(port)->route, to, llhdr);
@@ -210,6 +215,7 @@ static const struct port_ops port_ops = {
 	.trained = xsk_trained,
 	.tune = xsk_tune,
 	.live = xsk_live,
+	.arrivals = xsk_arrivals,
 	.resolve = xsk_resolve,
 	.source = xsk_source,
 	.distrust = xsk_distrust,

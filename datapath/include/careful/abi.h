@@ -11,7 +11,7 @@
 enum {
 	/* Rises with CAREFUL_IPC_VERSION when the layout of a key or value changes: a reader of the
 	 * maps asks carefuld first. */
-	CAREFUL_ABI_VERSION = 5,
+	CAREFUL_ABI_VERSION = 6,
 	CAREFUL_PEERS_MAX = 256, /* slots of the peers map; P is at most this */
 	CAREFUL_CLASSES = 16, /* message-size classes of a plan table */
 	CAREFUL_CLASS0_BYTES = 64, /* class i holds messages up to CLASS0_BYTES << i */
@@ -224,6 +224,43 @@ struct careful_live_entry {
 	struct careful_live_cell cells[CAREFUL_CLASSES][CAREFUL_TUNE_VERSIONS];
 	struct careful_live_stored stored[CAREFUL_CLASSES][CAREFUL_TUNE_VERSIONS];
 	struct careful_live_write writes[CAREFUL_CLASSES];
+};
+
+enum { CAREFUL_ARRIVALS_MAX = 512 }; /* a power of two */
+
+/*
+ * A frame that arrived from the recorded peer.
+ *
+ * @at_ns:  when XDP saw it (CLOCK_MONOTONIC)
+ * @msg_id: its message, if that is a bulk message; else 0
+ * @bytes:  what follows the frame's header
+ * @others: frames of other peers since the arrival before, modulo 2^16
+ */
+struct careful_arrival {
+	__u64 at_ns;
+	__u32 msg_id;
+	__u16 bytes;
+	__u16 others;
+};
+
+/*
+ * arrivals map (ARRAY, mmapable), key: 0. The last arrivals of one session's frames, for a
+ * measurement under traffic. The engine sets count to 0 and names the session; XDP writes count,
+ * others and the ring, until `until` arrivals have come. The engine raises that as it reads.
+ *
+ * @cookie: of the session that is recorded; 0: none
+ * @count:  arrivals so far; XDP writes it after the arrival
+ * @until:  no more are recorded
+ * @others: frames of other peers since the last arrival
+ * @ring:   the arrival of number n, from 0, at n % CAREFUL_ARRIVALS_MAX
+ */
+struct careful_arrivals {
+	__u64 cookie;
+	__u32 count;
+	__u32 until;
+	__u32 others;
+	__u32 pad;
+	struct careful_arrival ring[CAREFUL_ARRIVALS_MAX];
 };
 
 /* counters map (PERCPU_ARRAY of __u64), key: XDP's verdict on a frame. */

@@ -530,4 +530,26 @@ CAREFUL_FRAME_FN void careful_frame_stamp(struct careful_peer_entry *peer,
 	careful_frame_release(&peer->probe_last, CAREFUL_BE32(hdr->msg_id));
 }
 
+/* Notes an admitted frame's arrival if its peer is recorded. */
+CAREFUL_FRAME_FN void careful_frame_note(struct careful_arrivals *arrivals,
+					 const struct careful_hdr *hdr, __u32 body_bytes,
+					 __u64 now_ns)
+{
+	const __u32 count = arrivals->count;
+	struct careful_arrival *at = &arrivals->ring[count & (CAREFUL_ARRIVALS_MAX - 1)];
+
+	if (count == arrivals->until)
+		return;
+	if (CAREFUL_BE64(hdr->cookie) != arrivals->cookie) {
+		arrivals->others++;
+		return;
+	}
+	at->at_ns = now_ns;
+	at->msg_id = hdr->flags & CAREFUL_F_BULK ? CAREFUL_BE32(hdr->msg_id) : 0;
+	at->bytes = (__u16)body_bytes;
+	at->others = (__u16)arrivals->others;
+	arrivals->others = 0;
+	careful_frame_release(&arrivals->count, count + 1);
+}
+
 #endif /* CAREFUL_FRAME_H */

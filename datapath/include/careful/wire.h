@@ -485,6 +485,23 @@ enum careful_probe_handler {
 	CAREFUL_PROBE_FRAMES = 400, /* most frames of a train */
 };
 
+/*
+ * Arrivals of the requester's frames, for a measurement under traffic: the space between frames
+ * that queued at the bottleneck is its g + G·bytes (P1 section 5.3.2), whatever they carry.
+ *
+ * args[0] is 0: the host records the next frames of the requester (abi.h), from number args[0] of
+ * the reply on. EBUSY: it records another peer. Else args[0] is 1 + the number of an arrival; the
+ * reply has the arrivals from there on, as many as fit, each a struct careful_arrival in network
+ * byte order. Its args[0] is the number of all so far, and args[1] that of the first in the
+ * payload: the host keeps the last CAREFUL_ARRIVALS_MAX. ENOENT: nothing of the requester is
+ * recorded.
+ */
+enum careful_arrivals_handler {
+	CAREFUL_ARRIVALS = 161,
+	CAREFUL_ARRIVALS_MS = 2000, /* without a question for this long, another peer may record */
+	CAREFUL_ARRIVALS_MORE = 1 << 16, /* recorded after a question */
+};
+
 /* Memory for measuring stores and gets (P4, `Bulk-transfer microbenchmark`). The reply to this
  * handler has args[0], a region's key, and args[1], its bytes. Any peer may write there at any
  * time, so the contents mean nothing. */

@@ -4,6 +4,7 @@
 
 #include <careful/wire.h>
 
+#include "engine/sharing.h"
 #include "measure/probe.h"
 
 static uint64_t stamps;
@@ -116,6 +117,124 @@ static void test_probe__a_train_that_is_not_whole(void)
 	ends_close(&ends);
 }
 
+/* Asks for arrivals and waits for the answer. */
+static void ask_arrivals(struct ends *ends, uint32_t from, struct outcome *outcome)
+{
+	const uint32_t args[CAREFUL_AM_ARGS] = { from };
+
+	memset(outcome, 0, sizeof(*outcome));
+	CHECK_EQ(careful_request(ends->c[0], (uint32_t)ends->peer, CAREFUL_ARRIVALS, args, NULL, 0,
+				 on_done, outcome),
+		 0);
+	await(ends, outcome);
+}
+
+static struct careful_arrival arrival_of(const struct outcome *outcome, uint32_t i)
+{
+	struct careful_arrival at;
+
+	memcpy(&at, outcome->payload + i * sizeof(at), sizeof(at));
+	return (struct careful_arrival){
+		.at_ns = be64toh(at.at_ns),
+		.msg_id = be32toh(at.msg_id),
+		.bytes = be16toh(at.bytes),
+		.others = be16toh(at.others),
+	};
+}
+
+static void test_probe__arrivals_have_times_and_sizes(void)
+{
+	static struct outcome outcome;
+	uint64_t before_ns = 0;
+	struct ends ends;
+
+	ends_open(&ends, 3826);
+	probe.arrivals = engine_arrivals(ends.c[1]);
+	CHECK_EQ(probe_serve(ends.c[1], &probe), 0);
+	ask_arrivals(&ends, 1, &outcome);
+	CHECK_EQ(outcome.result.status, -ENOENT);
+	ask_arrivals(&ends, 0, &outcome);
+	CHECK_EQ(outcome.result.status, 0);
+	memset(&outcome, 0, sizeof(outcome));
+	send_train(&ends, 7, 0, 16, &outcome);
+	await(&ends, &outcome);
+	ask_arrivals(&ends, 1, &outcome);
+	CHECK_EQ(outcome.result.status, 0);
+	CHECK(outcome.result.args[0] >= 17); /* the train, and the question */
+	CHECK_EQ(outcome.result.bytes,
+		 outcome.result.args[0] * (uint32_t)sizeof(struct careful_arrival));
+	for (uint32_t i = 0; i < 16; i++) {
+		const struct careful_arrival at = arrival_of(&outcome, i);
+
+		CHECK_EQ(at.bytes, sizeof(struct careful_am) + i * 100);
+		CHECK(at.at_ns >= before_ns);
+		CHECK_EQ(at.others, 0);
+		before_ns = at.at_ns;
+	}
+	ask_arrivals(&ends, 1 + 16, &outcome);
+	CHECK_EQ(arrival_of(&outcome, 0).bytes, sizeof(struct careful_am));
+	ends_close(&ends);
+}
+
+/* The ring keeps the last arrivals; a question for older ones gets the oldest that are left. */
+static void test_probe__arrivals_that_were_overwritten(void)
+{
+	const uint32_t kept = CAREFUL_ARRIVALS_MAX / 2;
+	static struct outcome outcome;
+	struct careful_arrivals *arrivals;
+	struct ends ends;
+
+	ends_open(&ends, 3826);
+	arrivals = probe.arrivals = engine_arrivals(ends.c[1]);
+	CHECK_EQ(probe_serve(ends.c[1], &probe), 0);
+	ask_arrivals(&ends, 0, &outcome);
+	CHECK_EQ(outcome.result.bytes, 0);
+	arrivals->count = 1000;
+	arrivals->ring[(1001 - kept) % CAREFUL_ARRIVALS_MAX].bytes = 77;
+	ask_arrivals(&ends, 1, &outcome);
+	CHECK_EQ(outcome.result.args[0], 1001); /* the question itself */
+	CHECK_EQ(outcome.result.args[1], 1001 - kept);
+	CHECK_EQ(arrival_of(&outcome, 0).bytes, 77);
+	CHECK_EQ(arrivals->until, 1001 + CAREFUL_ARRIVALS_MORE);
+	ask_arrivals(&ends, UINT32_MAX, &outcome);
+	CHECK_EQ(outcome.result.status, 0);
+	CHECK_EQ(outcome.result.bytes, 0);
+	arrivals->until = arrivals->count;
+	ask_arrivals(&ends, 1002, &outcome);
+	CHECK_EQ(outcome.result.args[0],
+		 1002); /* nobody had asked for long: this one is not there */
+	ends_close(&ends);
+}
+
+/* Another session's recording is not disturbed while it is asked for, and never readable. */
+static void test_probe__arrivals_of_another_session(void)
+{
+	static struct outcome outcome;
+	struct careful_arrivals *arrivals;
+	struct ends ends;
+
+	ends_open(&ends, 3826);
+	arrivals = probe.arrivals = engine_arrivals(ends.c[1]);
+	CHECK_EQ(probe_serve(ends.c[1], &probe), 0);
+	stamps = 0;
+	arrivals->cookie = engine_cookie(ends.c[1], 0) + 1;
+	arrivals->count = 5;
+	arrivals->until = 100;
+	probe.asked_ns = ticking();
+	ask_arrivals(&ends, 1, &outcome);
+	CHECK_EQ(outcome.result.status, -ENOENT);
+	CHECK_EQ(outcome.result.bytes, 0);
+	ask_arrivals(&ends, 0, &outcome);
+	CHECK_EQ(outcome.result.status, -EBUSY);
+	CHECK_EQ(arrivals->count, 5);
+	CHECK(arrivals->others > 0);
+	stamps += CAREFUL_ARRIVALS_MS * 1000; /* a microsecond each */
+	ask_arrivals(&ends, 0, &outcome);
+	CHECK_EQ(outcome.result.status, 0);
+	CHECK_EQ(arrivals->cookie, engine_cookie(ends.c[1], 0));
+	ends_close(&ends);
+}
+
 /* A peer that keeps beginning trains, even under the same number, ends no other peer's. */
 static void test_probe__trains_of_two_peers(void)
 {
@@ -136,6 +255,9 @@ int main(void)
 	RUN(test_probe__any_payload_is_answered_empty_with_the_clock);
 	RUN(test_probe__a_train_has_one_answer);
 	RUN(test_probe__a_train_that_is_not_whole);
+	RUN(test_probe__arrivals_have_times_and_sizes);
+	RUN(test_probe__arrivals_that_were_overwritten);
+	RUN(test_probe__arrivals_of_another_session);
 	RUN(test_probe__trains_of_two_peers);
 	return 0;
 }

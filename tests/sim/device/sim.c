@@ -236,6 +236,11 @@ static struct careful_live_entry *sim_live(struct port *nic, uint32_t slot)
 	return &nic_to_sim(nic)->live[slot];
 }
 
+static struct careful_arrivals *sim_arrivals(struct port *nic)
+{
+	return &nic_to_sim(nic)->arrivals;
+}
+
 static uint32_t sim_events(struct port *nic)
 {
 	struct sim_device *sim = nic_to_sim(nic);
@@ -311,6 +316,7 @@ static const struct port_ops port_ops = {
 	.trained = sim_trained,
 	.tune = sim_tune,
 	.live = sim_live,
+	.arrivals = sim_arrivals,
 	.resolve = sim_resolve,
 	.now_ns = sim_device_now_ns,
 	.random = sim_random,

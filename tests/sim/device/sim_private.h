@@ -108,6 +108,7 @@ struct sim_device {
 	uint32_t peers_count;
 	struct careful_tune_entry *tune;
 	struct careful_live_entry *live;
+	struct careful_arrivals arrivals;
 	uint64_t xdp[CAREFUL_XDP_COUNTERS];
 	struct careful_device_statistics statistics;
 	uint64_t busy_ns;

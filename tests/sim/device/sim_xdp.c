@@ -85,6 +85,7 @@ enum careful_xdp_counter sim_xdp(struct sim_device *sim, const uint8_t *frame, u
 	struct careful_datagram datagram;
 	enum careful_xdp_counter verdict;
 	struct careful_hdr hdr;
+	uint32_t body_bytes;
 
 	if (!careful_frame_find(frame, frame + bytes, bytes, &datagram) ||
 	    datagram.port != CAREFUL_PORT_DEFAULT)
@@ -97,10 +98,14 @@ enum careful_xdp_counter sim_xdp(struct sim_device *sim, const uint8_t *frame, u
 	if (verdict != CAREFUL_XDP_ADMITTED)
 		return verdict;
 	memcpy(&hdr, datagram.at, sizeof(hdr));
-	verdict = careful_frame_judge(&hdr, datagram.bytes - (uint32_t)sizeof(hdr));
+	body_bytes = datagram.bytes - (uint32_t)sizeof(hdr);
+	verdict = careful_frame_judge(&hdr, body_bytes);
 	if (verdict == CAREFUL_XDP_DROP_VERSION)
-		return judge_sealed(sim, &hdr, datagram.bytes - (uint32_t)sizeof(hdr), bytes);
-	if (!careful_frame_right(verdict))
-		return verdict;
-	return admit(sim, &hdr, bytes, &datagram);
+		verdict = judge_sealed(sim, &hdr, body_bytes, bytes);
+	else if (careful_frame_right(verdict))
+		verdict = admit(sim, &hdr, bytes, &datagram);
+	if (verdict == CAREFUL_XDP_ADMITTED && sim->arrivals.cookie)
+		careful_frame_note(&sim->arrivals, &hdr, body_bytes,
+				   sim->nic.ops->now_ns(&sim->nic));
+	return verdict;
 }

@@ -56,10 +56,12 @@ _BISECT_TRAINS = 3
 class Exchange(Protocol):
     """The way to the other end: messages of one frame each.
 
-    round_trips(size_bytes, count): messages and their empty answers, one after the other;
+    round_trips(size_bytes, count): messages and their empty answers, one after the other; fewer if
+    other traffic disturbed some;
     train_us(size_bytes, count): arrivals at the other end of `count` frames sent back to back, µs
-    of its clock, and our time to send a frame, µs; payload_max_bytes: most payload of a frame;
-    credits: most frames under way; train_max: most frames of a train.
+    of its clock (none if other traffic disturbed them), and our time to send a frame, µs;
+    payload_max_bytes: most payload of a frame; credits: most frames under way; train_max: most
+    frames of a train.
     """
 
     payload_max_bytes: int
@@ -81,8 +83,9 @@ class Options:
     later; `background`: use at most 1 % of the path's time; `resolution_us`: of the clocks, 0:
     estimated from the times; `train_frames`: least frames of a train, more if it is shorter than
     TRAIN_US; `trips_count`: least round trips of each size in a round; `ends`: also send trains of
-    sizes near both ends (without them a result is never settled); `share`: share of the path's time
-    to use; `patience_s`: extra time beyond `seconds` while there are no figures.
+    sizes near both ends (without them a result is never settled); `between`: sizes between two
+    others of which only trains are sent, to find a bend with few round trips; `share`: share of
+    the path's time to use; `patience_s`: extra time beyond `seconds` while there are no figures.
     """
 
     sizes_count: int = 16
@@ -97,6 +100,7 @@ class Options:
     train_frames: int = TRAIN_FRAMES
     trips_count: int = _TRIPS_MIN
     ends: bool = True
+    between: int = 0
     share: float = 1.0
     patience_s: float = 0.0
     seed: int = 1
@@ -112,6 +116,10 @@ class Options:
             raise InputError(
                 f"trains have {TRAIN_FRAMES_MIN} frames or more, and rounds one round trip"
             )
+
+
+class _DisturbedError(Exception):
+    """Other traffic disturbed all trains of a size."""
 
 
 class BlackBox:
@@ -141,7 +149,9 @@ class BlackBox:
         shares = _END_SHARES if self.options.ends else ()
         near = [round((high - low) * share) for share in shares]
         ends = [low + step for step in near] + [high - step for step in near]
-        self._train_sizes = sorted({*self._sizes, *ends})
+        steps = (count - 1) * (self.options.between + 1)
+        trains = [round(low + (high - low) * k / steps) for k in range(steps + 1)]
+        self._train_sizes = sorted({*trains, *ends})
         self._rounds: list[Round] = []
         self._own_us = float("inf")
         self._frames = self._moves = 0
@@ -177,6 +187,9 @@ class BlackBox:
         try:
             if not over:
                 self._look_between(result)
+        except _DisturbedError:
+            result.settled = False
+            result.notes.append("other traffic disturbed the trains between the measured sizes")
         except CarefulError as error:
             over = self._ended(error, self._clock() - began)
         if over:
@@ -237,7 +250,10 @@ class BlackBox:
         return next((one for one in regimes if at_bytes < one.high_bytes), regimes[-1])
 
     def _gap_at(self, size: int) -> float:
-        return statistics.median(self._one_train(size, keep=False) for _ in range(_BISECT_TRAINS))
+        gap_us = statistics.median(self._one_train(size, keep=False) for _ in range(_BISECT_TRAINS))
+        if math.isinf(gap_us):
+            raise _DisturbedError
+        return gap_us
 
     def _pause(self, busy_us: float) -> None:
         share = _BACKGROUND if self.options.background else self.options.share
@@ -257,7 +273,7 @@ class BlackBox:
         self._train = max(self._train, most)
         self._warm = True
         if self.options.background:
-            trip_us = min(one.round_us for one in trips)
+            trip_us = min((one.round_us for one in trips), default=gap_us)
             self._afford((self._trips_count + 1) * trip_us, (self._train - 1) * gap_us)
             self._pause(self._owed_us)
 
@@ -274,7 +290,7 @@ class BlackBox:
             )
 
     def _fit_count(self, trips: list[Trip]) -> None:
-        least_us = min(one.round_us for one in trips)
+        least_us = min((one.round_us for one in trips), default=_TRIPS_US)
         fitting = int(min(_TRIPS_MAX, _TRIPS_US / least_us))
         self._trips_count = max(self._trips_count, fitting)
 
@@ -282,14 +298,14 @@ class BlackBox:
         trips = self._exchange.round_trips(size, count)
         self._frames += 2 * count
         if keep:
-            self._rounds[-1].trip_sizes.extend([size] * count)
+            self._rounds[-1].trip_sizes.extend([size] * len(trips))
             self._rounds[-1].trips.extend(trips)
         self._pause(sum(one.round_us for one in trips))
         return trips
 
     def _one_train(self, size: int, keep: bool = True) -> float:
-        """Returns a train's gap; repeats the train if the other end slept and then took many at
-        once.
+        """Returns a train's gap, or infinity if other traffic disturbed it; repeats the train if
+        the other end slept and then took many at once.
         """
         for _ in range(_TRAIN_TRIES):
             began = self._clock()
@@ -297,6 +313,8 @@ class BlackBox:
             self._frames += self._train + 1
             # Not from the first arrival on: the way there counts, and a bunch arrives late.
             self._pause((self._clock() - began) * 1e6)
+            if len(arrivals) < 2:
+                return math.inf
             gap_us = train_gap_us(arrivals)
             if gap_us >= own_us * _BUNCHED:
                 break

@@ -89,8 +89,11 @@ class Glance:
         measured = [size for size, some in self._gaps.items() if 2 * len(some) >= rounds]
         if len(measured) < 2:
             raise InputError(
-                f"in {self._bunched} of {self._trains} trains all frames arrived at once"
+                f"in {self._bunched} of {self._trains} trains all frames arrived at once, or other "
+                "traffic came between"
             )
+        if not all(self._trips.values()):
+            raise InputError("no round trip met an idle path")
         g_b, G_b = through(measured, {size: _middle(self._gaps[size]) for size in measured})
         both, G = through(self._sizes, {size: _least(some) for size, some in self._trips.items()})
         return {
@@ -108,10 +111,10 @@ class Glance:
         }
 
     def _one_trip(self, size: int) -> None:
-        (trip,) = self._exchange.round_trips(size, 1)
-        self._trips[size].append(trip.round_us)
-        self._frames += 2
-        self._pause(trip.round_us / 1e6)
+        for trip in self._exchange.round_trips(size, 1):
+            self._trips[size].append(trip.round_us)
+            self._frames += 2
+            self._pause(trip.round_us / 1e6)
 
     def _one_train(self, size: int) -> None:
         count, known = self._options.train_frames, self._gaps[size]
@@ -122,7 +125,7 @@ class Glance:
         arrivals, own_us = self._exchange.train_us(size, count)
         self._frames += count + 1
         self._trains += 1
-        gap_us = train_gap_us(arrivals)
+        gap_us = train_gap_us(arrivals) if len(arrivals) > 1 else 0.0
         if gap_us < _BUNCHED * own_us:
             self._bunched += 1
         else:

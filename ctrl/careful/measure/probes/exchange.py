@@ -6,7 +6,9 @@ Owns the session with the other end during a measurement.
 from __future__ import annotations
 
 import errno
+import struct
 import time
+from dataclasses import dataclass
 
 from careful._abi import CData, ffi, lib
 from careful.address import Address
@@ -31,6 +33,24 @@ _OLD = {
 }
 
 
+#: struct careful_arrival in network byte order (abi.h).
+_ARRIVAL = struct.Struct(">QIHH")
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A frame's arrival at the peer's XDP.
+
+    at_us: by the peer's clock; message: its number; nbytes: what follows the frame's header;
+    others: frames of other hosts came since the arrival before.
+    """
+
+    at_us: float
+    message: int
+    nbytes: int
+    others: bool
+
+
 class ProbeSession(Session):
     """Probes to one peer: round trips and trains.
 
@@ -43,6 +63,7 @@ class ProbeSession(Session):
 
     def _prepare(self) -> None:
         self._longest_s = 0.0  # longest time of a message
+        self._taken = 0  # arrivals that were read
         self.round_trips(0, 1)
         info = peer_info(self._client, self._address, self.host)
         self.credits = int(info.credits_window)
@@ -85,6 +106,51 @@ class ProbeSession(Session):
         sent, arrived, _ = zip(*probes, strict=True)
         own_us = train_gap_us([(stamp - sent[0]) / 1e3 for stamp in sent])
         return [(stamp - arrived[0]) / 1e3 for stamp in arrived], own_us
+
+    def record(self) -> None:
+        """Lets the peer record the arrivals of all our frames, of any program.
+
+        Raises CarefulError, with ENOSYS from an older careful, and EBUSY if the peer records
+        another host.
+        """
+        self._taken = self._arrivals(0).args[0]
+
+    def arrivals(self) -> list[Arrival]:
+        """Returns the arrivals since the last call, or since record(); the peer keeps some 250.
+
+        Raises CarefulError, with ENOENT if the session began anew.
+        """
+        found: list[Arrival] = []
+        count = None
+        while count is None or self._taken < count:
+            answer = self._arrivals(1 + self._taken)
+            count = answer.args[0] if count is None else count  # the questions arrive, too
+            more = [
+                Arrival(at_ns / 1e3, message, nbytes, others > 0)
+                for at_ns, message, nbytes, others in _ARRIVAL.iter_unpack(answer.payload)
+            ]
+            if answer.args[1] > self._taken:
+                found.clear()  # some are missing
+            self._taken = answer.args[1] + len(more)
+            found += more
+            if not more:
+                break
+        return found
+
+    def _arrivals(self, first: int) -> Answer:
+        try:
+            return self._client.call(
+                lib.CAREFUL_IPC_REQUEST,
+                self.host,
+                timeout_s=SILENT_S + _TIMES * self._longest_s,
+                peer=self._peer,
+                handler=lib.CAREFUL_ARRIVALS,
+                args=[first, 0, 0, 0],
+            )
+        except CarefulError as error:
+            if error.errno in (errno.ENOSYS, errno.EBUSY, errno.ENOENT):
+                raise
+            raise self._explained(error, 0) from None
 
     def _measure(self, size_bytes: int, count: int, flags: int) -> list[tuple[int, int, int]]:
         """Returns each probe's times, ns: sent and back by our clock, arrived by the peer's."""

@@ -1,0 +1,109 @@
+"""A pipeline in virtual time that live messages share with a measurement, and its record of
+arrivals."""
+
+from __future__ import annotations
+
+import random
+
+from careful.measure.probes.exchange import Arrival
+from careful.measure.statistics.oneway import Trip
+from fake_exchange import GAM
+
+#: Bytes before the payload in a request's frame, and in a message's first fragment.
+HEAD_BYTES = 48
+#: Payload of a live message's fragments, and most fragments.
+FRAGMENT_BYTES, FRAGMENTS_MAX = 3641, 16
+
+
+class LoadedExchange:
+    """A pipeline with live messages (undisturbed.Recorder).
+
+    Args:
+        stages: (g, G) of each, µs and µs per KiB.
+        busy: the bottleneck's share of time for live messages; 1: a reader asks for the next
+            message when the last one has come.
+        jitter_us: mean error of a stamp.
+    """
+
+    def __init__(
+        self,
+        stages: tuple[tuple[float, float], ...] = GAM,
+        busy: float = 0.5,
+        jitter_us: float = 5.0,
+        own_us: float = 20.0,
+        seed: int = 1,
+    ) -> None:
+        self.stages, self.busy, self.jitter_us, self.own_us = stages, busy, jitter_us, own_us
+        self.payload_max_bytes, self.credits, self.train_max = 3702, 256, 128
+        self.random = random.Random(seed)
+        self.now_us, self.records = 0.0, False
+        self._free_us = [0.0] * len(stages)
+        self._live_at_us, self._message = 0.0, 1
+        self._seen: list[Arrival] = []
+        self._advance()
+
+    def _cost_us(self, nbytes: int) -> float:
+        return max(g + G * nbytes / 1024 for g, G in self.stages)
+
+    def _push(self, at_us: float, payload: int, nbytes: int, message: int) -> float:
+        """Sends a frame; returns its arrival."""
+        for k, (g, G) in enumerate(self.stages):
+            at_us = self._free_us[k] = max(at_us, self._free_us[k]) + g + G * payload / 1024
+        at_us += self.random.expovariate(1 / self.jitter_us)
+        self._seen.append(Arrival(at_us, message, nbytes, False))
+        return at_us
+
+    def _one_live(self) -> None:
+        count = self.random.randint(1, FRAGMENTS_MAX)
+        end_us = self._live_at_us
+        for k in range(count):
+            head = HEAD_BYTES if not k else 0
+            at_us = self._live_at_us + k * self.own_us
+            end_us = self._push(at_us, FRAGMENT_BYTES, FRAGMENT_BYTES + head, self._message)
+        self._message += 1
+        if self.busy == 1:
+            back_us = sum(g for g, _ in self.stages)
+            self._live_at_us = end_us + back_us + self.random.uniform(0, 2000)
+        else:
+            mean_us = count * self._cost_us(FRAGMENT_BYTES) / self.busy
+            self._live_at_us += self.random.expovariate(1 / mean_us)
+
+    def _advance(self) -> None:
+        while self.busy and self._live_at_us <= self.now_us:
+            self._one_live()
+
+    def sleep(self, seconds: float) -> None:
+        self.now_us += seconds * 1e6
+        self._advance()
+
+    def round_trips(self, size_bytes: int, count: int) -> list[Trip]:
+        trips = []
+        for _ in range(count):
+            sent_us = self.now_us
+            there_us = self._push(sent_us, size_bytes, size_bytes + HEAD_BYTES, 0) - sent_us
+            back_us = sum(g for g, _ in self.stages) + self.random.expovariate(1 / self.jitter_us)
+            self.now_us += there_us + back_us
+            self._advance()
+            trips.append(Trip(sent_us, there_us + 1e9, there_us + back_us))
+        return trips
+
+    def train_us(self, size_bytes: int, count: int) -> tuple[list[float], float]:
+        arrivals = []
+        for _ in range(count):
+            arrivals.append(self._push(self.now_us, size_bytes, size_bytes + HEAD_BYTES, 0))
+            self.now_us += self.own_us
+            self._advance()
+        self.now_us = max(self.now_us, arrivals[-1]) + sum(g for g, _ in self.stages)
+        self._advance()
+        return [at - arrivals[0] for at in arrivals], self.own_us
+
+    def record(self) -> None:
+        self._seen.clear()
+
+    def arrivals(self) -> list[Arrival]:
+        """Returns what has arrived since the last call."""
+        self.sleep(2 * sum(g for g, _ in self.stages) / 1e6)  # the question and its answer
+        seen = sorted(self._seen, key=lambda one: one.at_us)
+        come = [one for one in seen if one.at_us <= self.now_us]
+        self._seen = seen[len(come) :]
+        return come
