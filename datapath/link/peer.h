@@ -120,6 +120,7 @@ struct control_watch {
  * Trains (train.c): the known burst of the path from the peer, the trains that we ask for, and the
  * one that the peer asked for.
  *
+ * @shared:    other sessions were open when it ended
  * @wanted:    measure in the next epoch; @measuring: in this one
  * @renews:    our window changed, so a new epoch must begin
  * @lost_some: frames were lost since, or a user asked: trains are as long as R
@@ -141,6 +142,7 @@ struct control_watch {
  * @left:      frames of it that are not sent yet; @unsaid: the peer must still hear of its end
  */
 struct link_train {
+	bool shared;
 	bool wanted, measuring, renews, lost_some, ended, unsaid, tiny, out_tiny;
 	uint8_t verdict;
 	uint32_t burst;

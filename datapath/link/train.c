@@ -40,17 +40,18 @@ static uint32_t window_least(const struct link *link)
 	return window < link->window ? window : link->window;
 }
 
-/* Returns the peer's share of its path's burst, if that is less than R. If frames are repaired, it is
- * that of R: w divides the path among the peers that send (congestion.c), and a train that meets
- * their frames finds less than the path takes. */
+/* Returns the peer's share of its path's burst, if that is less than the window. With repairs a peer
+ * that was alone gets the whole burst. A train that meets frames of others finds less than the path
+ * takes; then w divides the path (congestion.c). */
 static uint32_t share_of(const struct link_peer *peer)
 {
 	const struct link_train *train = &peer->session->train;
 	const struct link *link = peer->link;
-	uint32_t share = train->burst / link->peers_max;
+	uint32_t share = link->repairs ? train->burst : train->burst / link->peers_max;
 	uint32_t least = window_least(link);
 
-	if (link->repairs || train->verdict != CAREFUL_BURST_SHORT || share >= link->window)
+	if (train->verdict != CAREFUL_BURST_SHORT || (link->repairs && train->shared) ||
+	    share >= link->window)
 		return link->window;
 	return share > least ? share : least;
 }
@@ -123,6 +124,16 @@ static uint32_t window_first(const struct link *link)
 	return link->window + link->reserve.count;
 }
 
+static bool others_open(const struct link_peer *peer)
+{
+	const struct link *link = peer->link;
+
+	for (uint32_t i = 0; i < link->peers_max; i++)
+		if (&link->peers[i] != peer && link_has_epoch(&link->peers[i]))
+			return true;
+	return false;
+}
+
 /* Returns the length of the longest train. While other peers have sessions, it is a window, which
  * the peer may send anyway: longer trains would take the others' room in a shared queue. After
  * losses it is longer. */
@@ -131,9 +142,8 @@ static uint32_t goal_of(const struct link_peer *peer)
 	const struct link *link = peer->link;
 	uint32_t all = link->queue->info.receive_buffers;
 
-	for (uint32_t i = 0; !peer->session->train.lost_some && i < link->peers_max; i++)
-		if (&link->peers[i] != peer && link_has_epoch(&link->peers[i]))
-			return window_first(link);
+	if (!peer->session->train.lost_some && others_open(peer))
+		return window_first(link);
 	return all < CAREFUL_TRAIN_FRAMES ? all : CAREFUL_TRAIN_FRAMES;
 }
 
@@ -247,6 +257,7 @@ static void conclude(struct link_peer *peer, uint8_t verdict, uint32_t burst)
 	train->measuring = false;
 	train->verdict = verdict;
 	train->burst = burst;
+	train->shared = others_open(peer);
 	train->measured_ns = peer->link->now_ns;
 	train->measured++;
 	train->lost_some = false;

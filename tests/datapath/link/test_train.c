@@ -304,20 +304,20 @@ static void answer_trains(struct node *node, uint32_t frames, uint32_t sent)
 	CHECK(is_up(node));
 }
 
-/* A peer's report of its trains. With repairs, it shrinks no window. */
+/* A peer's report of its trains, and the window that it gets. */
 static void test_measure__answers(void)
 {
 	static const struct {
-		uint32_t frames, sent, burst;
+		uint32_t frames, sent, burst, window;
 	} answers[] = {
-		{ 0, 0, CAREFUL_BURST_UNKNOWN }, /* it sends no frame */
-		{ 0, WINDOW, CAREFUL_BURST_UNKNOWN }, /* it only claims to have sent */
-		{ 0, 0xffffffff, CAREFUL_BURST_UNKNOWN },
-		{ 1, WINDOW, CAREFUL_BURST_SHORT },
-		{ 1, 0xffffffff, CAREFUL_BURST_SHORT },
-		{ 10, WINDOW, CAREFUL_BURST_SHORT },
-		{ NODE_RX, NODE_RX, CAREFUL_BURST_WHOLE },
-		{ 0xffffffff, NODE_RX, CAREFUL_BURST_WHOLE }, /* more than requested */
+		{ 0, 0, CAREFUL_BURST_UNKNOWN, WINDOW }, /* it sends no frame */
+		{ 0, WINDOW, CAREFUL_BURST_UNKNOWN, WINDOW }, /* it only claims to have sent */
+		{ 0, 0xffffffff, CAREFUL_BURST_UNKNOWN, WINDOW },
+		{ 1, WINDOW, CAREFUL_BURST_SHORT, 5 }, /* the least window for its frames */
+		{ 1, 0xffffffff, CAREFUL_BURST_SHORT, 5 },
+		{ 10, WINDOW, CAREFUL_BURST_SHORT, 10 },
+		{ NODE_RX, NODE_RX, CAREFUL_BURST_WHOLE, WINDOW },
+		{ 0xffffffff, NODE_RX, CAREFUL_BURST_WHOLE, WINDOW }, /* more than requested */
 	};
 
 	for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
@@ -328,8 +328,10 @@ static void test_measure__answers(void)
 		answer_trains(node, answers[i].frames, answers[i].sent);
 		printf("  %u of %u\n", answers[i].frames, answers[i].sent);
 		CHECK_EQ(info_of(node, 0).burst, answers[i].burst);
-		CHECK_EQ(info_of(node, 0).window, WINDOW);
+		CHECK_EQ(info_of(node, 0).window, answers[i].window);
 		CHECK_EQ(node->c->link.counters[CAREFUL_C_EPOCHS_BROKEN], 0);
+		/* The next peer has its own window. */
+		CHECK_EQ(node->c->link.window, WINDOW);
 		node_close(node);
 	}
 }
