@@ -344,8 +344,12 @@ int block_parse(struct block_job *job, const uint32_t *args, const void *payload
 /* wait.c: the engine's thread. */
 /* Reports whether earlier requests wait in the job's queue. */
 bool block_has_waiters(const struct block_server *server, const struct block_job *job);
-/* Queues a copy of the job to wait for a handle. Returns false if it may not wait. */
-bool block_wait(struct block_server *server, const struct block_job *job);
+/* Queues a copy of the job to wait for a handle. Returns -EINPROGRESS, 0 if the job may not wait, or
+ * -ECANCELED as block_ask_later(). */
+int block_wait(struct block_server *server, struct block_job *job);
+/* Lets the later of two equal requests have the result of what `to` waits for, since its sender may
+ * have lost the earlier answer. Returns -ECANCELED, which the job now answers to the earlier one. */
+int block_ask_later(struct careful_reply_to *to, struct block_job *job);
 /* Removes the waiter at *at and frees it. */
 void block_waiter_end(struct block_server *server, struct block_peer *peer,
 		      struct block_waiter **at);

@@ -164,9 +164,13 @@ static int start_open(struct block_server *server, struct block_job *job)
 
 	if (!handle) {
 		rc = block_handle_room(server, job);
-		if ((rc || block_has_waiters(server, job)) && block_wait(server, job)) {
-			release(server, job);
-			return -EINPROGRESS;
+		if (rc || block_has_waiters(server, job)) {
+			int waits = block_wait(server, job);
+
+			if (waits == -EINPROGRESS)
+				release(server, job);
+			if (waits)
+				return waits;
 		}
 		if (!rc && job->op == CAREFUL_BLOCK_BATCH)
 			rc = take_scratch(server, job);
@@ -178,11 +182,8 @@ static int start_open(struct block_server *server, struct block_job *job)
 			block_work_put(server, job);
 		return rc ? rc : -EINPROGRESS;
 	}
-	if (handle->state == BLOCK_OPENING) { /* the answer goes to the last request */
-		handle->job->to = job->to;
-		release(server, job);
-		return -EINPROGRESS;
-	}
+	if (handle->state == BLOCK_OPENING)
+		return block_ask_later(&handle->job->to, job);
 	memcpy(job->args, handle->args, sizeof(job->args));
 	job->attr = handle->attr;
 	job->has_attr = !handle->listing && !handle->scratch;
@@ -230,9 +231,7 @@ static int start_end(struct block_server *server, struct block_job *job)
 	}
 	if (end->op != job->op || end->life != job->life)
 		return -EBADF;
-	end->to = job->to;
-	release(server, job);
-	return -EINPROGRESS;
+	return block_ask_later(&end->to, job);
 }
 
 /* DIGEST, EXTENTS, ZERO: duplicates the handle's descriptor, because the handle may end

@@ -26,23 +26,31 @@ bool block_has_waiters(const struct block_server *server, const struct block_job
 	return !job->waited && may_wait(job) && server->peers[job->peer].waiters[queue_of(job)];
 }
 
-bool block_wait(struct block_server *server, const struct block_job *job)
+int block_ask_later(struct careful_reply_to *to, struct block_job *job)
+{
+	const struct careful_reply_to earlier = *to;
+
+	*to = job->to;
+	job->to = earlier;
+	return -ECANCELED;
+}
+
+int block_wait(struct block_server *server, struct block_job *job)
 {
 	struct block_peer *peer = &server->peers[job->peer];
 	struct block_waiter **at = &peer->waiters[queue_of(job)], *waiter;
 	size_t path_bytes = strlen(job->path) + 1;
 
 	if (!may_wait(job))
-		return false;
+		return 0;
 	for (; *at; at = &(*at)->next) {
 		if (!job->attempt || (*at)->job.attempt != job->attempt)
 			continue;
-		(*at)->job.to = job->to; /* the answer goes to the last request */
-		return true;
+		return block_ask_later(&(*at)->job.to, job);
 	}
 	waiter = peer->waiters_count < BLOCK_WAITING ? malloc(sizeof(*waiter) + path_bytes) : NULL;
 	if (!waiter)
-		return false;
+		return 0;
 	waiter->next = NULL;
 	waiter->job = *job;
 	waiter->job.waited = true;
@@ -50,7 +58,7 @@ bool block_wait(struct block_server *server, const struct block_job *job)
 	*at = waiter;
 	peer->waiters_count++;
 	server->waiters_count++;
-	return true;
+	return -EINPROGRESS;
 }
 
 bool block_is_parked(const struct block_server *server, const struct block_job *job)

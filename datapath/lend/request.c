@@ -230,6 +230,8 @@ static int create(struct lend_server *server, const struct ask *ask,
 		memcpy(piece->name, ask->name, ask->name_bytes);
 		pool_put(&server->pool, &server->peers[to->peer].fills, &piece->pooled);
 	}
+	if (piece->asked)
+		reply(server, &piece->to, -ECANCELED, 0, NULL, 0);
 	piece->to = *to;
 	piece->peer = to->peer;
 	piece->asked = true;

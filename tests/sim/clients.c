@@ -19,6 +19,8 @@ enum {
 	LIVES = 2, /* of a flooder */
 	ID_CONNECT = TASKS + 1, /* ids of questions; other ids are tasks, plus 1 */
 	ID_FILE,
+	RESETS_MAX =
+		2 * TASKS, /* then the program connects again: the other end closed the session */
 	REFUSED_NS = 20 * 1000 * 1000, /* longest wait before a refused question is repeated */
 	AGAIN_NS = 1000 * 1000, /* likewise after a fault */
 	STREAM_LIVES = 0x900,
@@ -44,6 +46,7 @@ static void disconnect(struct program *p, uint64_t again_ns)
 	if (p->fd >= 0)
 		close(p->fd);
 	p->fd = -1;
+	p->resets = 0;
 	p->ready = false;
 	p->next_ns = again_ns;
 	for (uint32_t i = 0; i < p->tasks; i++)
@@ -150,6 +153,7 @@ static void answered(struct cluster *cluster, struct program *p, const struct ca
 
 	switch (head->status) {
 	case 0:
+		p->resets = 0;
 		step_done(cluster, p, task, head);
 		return;
 	case -EMFILE:
@@ -162,6 +166,11 @@ static void answered(struct cluster *cluster, struct program *p, const struct ca
 		wait_again(p, task, now_ns + REFUSED_NS);
 		return;
 	case -ECONNRESET:
+		if (++p->resets > RESETS_MAX)
+			disconnect(p, now_ns + AGAIN_NS);
+		else
+			wait_again(p, task, now_ns + AGAIN_NS);
+		break;
 	case -ECANCELED:
 	case -ETIMEDOUT:
 	case -EBADMSG:

@@ -53,13 +53,14 @@ struct task {
  * @life: 0: not begun
  * @done: finished tasks of this life
  * @answers: answers in this life; after kill_at it is killed
+ * @resets: answers in a row that the session ended
  * @ready:   it has a session and a file
  * @next_ns: when the next question is due
  */
 struct program {
 	int fd, memory;
 	uid_t user;
-	uint32_t index, life, peer, file, tasks, done, answers, kill_at;
+	uint32_t index, life, peer, file, tasks, done, answers, kill_at, resets;
 	bool ready;
 	uint64_t next_ns;
 	struct task task[CLIENTS_TASKS_MAX];
