@@ -195,7 +195,7 @@ int own_peer_whereabouts(struct careful *c, uint32_t index, struct careful_peer_
 
 uint64_t engine_cookie(const struct careful *c, uint32_t peer)
 {
-	return c->link.peers[peer].cookie_in;
+	return link_peer_cookie(&c->link.peers[peer]);
 }
 
 struct careful_arrivals *engine_arrivals(struct careful *c)

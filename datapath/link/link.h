@@ -559,6 +559,8 @@ bool link_peer_free(const struct link_peer *peer);
 bool link_same_host(const struct link_peer *a, const struct link_peer *b);
 /* Gives the key that a peer proved. false: sessions need none. */
 bool link_peer_key(const struct link_peer *peer, uint8_t *key);
+/* Returns the cookie of the frames that the peer sends us; 0: none. */
+uint64_t link_peer_cookie(const struct link_peer *peer);
 struct link_peer *link_peer_get(struct link *link, const union address *address);
 struct link_peer *link_peer_with(struct link *link, const struct careful_hdr *hdr);
 void link_state(struct link_peer *peer, uint8_t state);

@@ -148,6 +148,11 @@ bool link_same_host(const struct link_peer *a, const struct link_peer *b)
 	return link_peer_belongs(a, &host);
 }
 
+uint64_t link_peer_cookie(const struct link_peer *peer)
+{
+	return peer->cookie_in;
+}
+
 bool link_peer_key(const struct link_peer *peer, uint8_t *key)
 {
 	if (peer->link->keyed)

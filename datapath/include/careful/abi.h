@@ -11,7 +11,7 @@
 enum {
 	/* Rises with CAREFUL_IPC_VERSION when the layout of a key or value changes: a reader of the
 	 * maps asks carefuld first. */
-	CAREFUL_ABI_VERSION = 6,
+	CAREFUL_ABI_VERSION = 5,
 	CAREFUL_PEERS_MAX = 256, /* slots of the peers map; P is at most this */
 	CAREFUL_CLASSES = 16, /* message-size classes of a plan table */
 	CAREFUL_CLASS0_BYTES = 64, /* class i holds messages up to CLASS0_BYTES << i */
