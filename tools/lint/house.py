@@ -74,7 +74,7 @@ FOLDERS = {
 #: Weighed folders, and their most lines.
 WEIGHTS = {
     "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 104_869),
-    "tools": (("tools",), 18_390),
+    "tools": (("tools",), 18_502),
 }
 
 #: The most bytes of stored runs: quoted figures, not raw rounds. Pages of tests/reports do not

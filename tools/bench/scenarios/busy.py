@@ -1,0 +1,111 @@
+"""Measures what `tune auto` finds on a path that live messages use all the time.
+
+h1 reads messages of 1 to 64 KiB from h2, one after the other without a pause; h2 is tuned. A row
+has the first figures of the path, and the times from the start of `tune auto` until they were
+there, until the plans changed, and until a change was kept. The report compares the figures with
+the links'. Owns a lab for each run. Needs root.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from auto import READER, careful_up
+from bench_lab import PYTHON, STORES, given_as, known, on, pinned, process
+from careful.model.files import load_pipeline
+from careful.model.stages import Pipeline
+from scenarios.regret import PATHS, path_up
+
+ROUNDS = 2
+ROWS = "runs"
+#: Paths whose links have figures, and their pipelines.
+NAMES = ("gam", "gms", "equal", "slow")
+SIZES = [1024 << i for i in range(7)]
+#: The links are this many times slower than their pipelines.
+SCALE = 100.0
+#: The longest run, and the time for trains of the session's begin, seconds.
+RUN_S, BEGIN_S = 150.0, 15.0
+#: Fragments whose bottleneck is compared, bytes; largest error, share of runs, and time, seconds.
+AT_BYTES = 2048
+ERROR_MAX, SHARE, FIGURES_S = 0.10, 0.9, 30.0
+FIGURES = ("g_b_us", "G_b_us_per_KiB", "sum_G_others_us_per_KiB")
+
+
+def truth(path: str) -> dict[str, float]:
+    """Returns the figures of a path's links."""
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+        file.write(PATHS[path][0] or "")
+        file.flush()
+        pipeline = load_pipeline(file.name)
+        assert isinstance(pipeline, Pipeline)
+        stages = pipeline.stages
+    one = max(stages, key=lambda stage: stage.g_us + stage.G_us_per_KiB * AT_BYTES / 1024)
+    others = sum(stage.G_us_per_KiB for stage in stages) - one.G_us_per_KiB
+    found = dict(zip(FIGURES, (one.g_us, one.G_us_per_KiB, others), strict=True))
+    return {name: SCALE * value for name, value in found.items()}
+
+
+def one_run(path: str) -> dict[str, Any]:
+    """Runs `tune auto` under reads until a change is kept."""
+    with path_up(path), tempfile.TemporaryDirectory() as folder, careful_up("--export", folder):
+        (Path(folder) / "file").write_bytes(bytes(max(SIZES)))
+        with (
+            given_as({"sizes": SIZES}) as name,
+            process(pinned("h1", PYTHON, STORES, "mix", name), ready="ready"),
+        ):
+            time.sleep(BEGIN_S)
+            with process(on("h2", "carefulctl", "tune", "auto", "eth1"), quiet=True):
+                return {"path": path, **followed(time.monotonic())}
+
+
+def followed(began: float) -> dict[str, Any]:
+    """Returns the first figures of h2's controller, and when it did what."""
+    figures: dict[str, Any] = {}
+    at_s: dict[str, float] = {}
+    while (now_s := time.monotonic() - began) < RUN_S and "kept" not in at_s:
+        path = known("h2", READER)
+        if path.get("figures") and not figures:
+            figures, at_s["figures"] = path["figures"], now_s
+        for one in path.get("decisions", ()):
+            at_s.setdefault(one["what"], now_s)
+        time.sleep(0.2)
+    regimes = figures.get("regimes", [])
+    at: dict[str, Any] = next((one for one in regimes if one["high_bytes"] >= AT_BYTES), {})
+    kept = [name for name in at if name.startswith(("g_b", "G_b", "sum_G_others"))]
+    return {"at_s": at_s, **{name: at[name] for name in kept}}
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="*", choices=[*NAMES, []], help="[all]")
+
+
+def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for _ in range(args.rounds):
+        for path in args.paths or NAMES:
+            yield one_run(path)
+
+
+def is_near(row: dict[str, Any], name: str, value: float) -> bool:
+    found = row.get(name)
+    return found is not None and abs(found / value - 1) <= ERROR_MAX
+
+
+def report(kept: dict[str, Any]) -> bool:
+    """Prints the table; reports whether enough runs are near the truth, and in time."""
+    met = True
+    print(f"{'':>6} {'g_b':>7} {'G_b':>7} {'others':>7}  of runs within {ERROR_MAX:.0%}; seconds")
+    for path in NAMES:
+        rows = [one for one in kept[ROWS] if one["path"] == path]
+        if not rows:
+            continue
+        near = [sum(is_near(one, *pair) for one in rows) for pair in truth(path).items()]
+        times = [one["at_s"].get("figures", RUN_S) for one in rows]
+        cells = "".join(f"{one:>5}/{len(rows):<2}" for one in near)
+        print(f"{path:>6} {cells}  figures after {min(times):.0f} to {max(times):.0f} s")
+        met &= min(near) >= SHARE * len(rows) and max(times) <= FIGURES_S
+    return met
