@@ -177,7 +177,7 @@ static int watch_queues(struct daemon *d)
 	return rc;
 }
 
-static struct probe probe = { .now_ns = clock_now_ns };
+static struct probe probe = { .now_ns = clock_now_ns, .cookie_of = engine_cookie };
 
 /* Serves pings. They write to the scratch file; without one, a ping ends before its store stage. */
 static int serve_probes(struct daemon *d)

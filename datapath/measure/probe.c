@@ -3,8 +3,6 @@
  * single probe is as small as possible, so that the way back is the same for all sizes. */
 #include "measure/probe.h"
 
-#include "engine/sharing.h"
-
 #include <endian.h>
 #include <errno.h>
 #include <stddef.h>
@@ -92,7 +90,7 @@ static void on_arrivals(const struct careful_message *message, void *user)
 	static struct careful_arrival said[CAREFUL_ARRIVALS_MAX];
 	struct probe *probe = user;
 	struct careful_arrivals *arrivals = probe->arrivals;
-	const uint64_t cookie = engine_cookie(probe->instance, message->peer);
+	const uint64_t cookie = probe->cookie_of(probe->instance, message->peer);
 	const int most = careful_payload_bytes(probe->instance, message->peer);
 	uint32_t args[CAREFUL_AM_ARGS] = { 0 }, copied = 0;
 	int rc = most < 0 ? most : 0;

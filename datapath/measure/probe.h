@@ -26,6 +26,7 @@ struct probe_train {
 
 /*
  * @now_ns: reads a monotonic clock; the engine has none of its own
+ * @cookie_of: returns the cookie of a peer's frames (engine/sharing.h)
  * @instance: answers with the payload that a frame holds
  * @arrivals: of the instance, recorded by XDP
  * @asked_ns: when a peer last asked for them
@@ -33,14 +34,15 @@ struct probe_train {
  */
 struct probe {
 	uint64_t (*now_ns)(void);
+	uint64_t (*cookie_of)(const struct careful *instance, uint32_t peer);
 	struct careful *instance;
 	struct careful_arrivals *arrivals;
 	uint64_t asked_ns;
 	struct probe_train trains[CAREFUL_PEERS_MAX];
 };
 
-/* Answers probes until careful_close(). @probe must last as long, and be 0 except for its clock and
- * @arrivals. */
+/* Answers probes until careful_close(). @probe must last as long, and be 0 except for its
+ * functions and @arrivals. */
 int probe_serve(struct careful *instance, struct probe *probe);
 
 /* Adds a frame to its peer's train; a first frame begins one. Returns false unless the frame is the

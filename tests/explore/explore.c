@@ -133,7 +133,10 @@ static const struct experiment experiments[] = {
 static const struct experiment losses[] = {
 	{ "one sends, by rounds; frames are lost, late, and come twice", NULL,
 	  SENDS(4, 1, 1, 0, 4, 2, .rounds = true), QUICK },
-	{ "", NULL, SENDS(4, 1, 2, 0, 4, 2, .rounds = true), SLOW },
+	{ "and a question announces credits", NULL,
+	  SENDS(4, 1, 1, 0, 4, 2, .rounds = true, .announces = true), QUICK },
+	{ "", NULL, SENDS(4, 1, 2, 0, 4, 2, .rounds = true, .announces = true), SLOW },
+	{ "", NULL, SENDS(6, 1, 2, 0, 2, 1, .rounds = true, .announces = true), LONG },
 	{ "", NULL, SENDS(6, 1, 2, 0, 2, 1, .rounds = true), SLOW },
 	{ "in a sealed session", NULL, SENDS(4, 1, 2, 0, 4, 2, .rounds = true, .sealed = true),
 	  SLOW },

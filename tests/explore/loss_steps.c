@@ -71,7 +71,8 @@ struct step *loss_list(struct world *world, struct step *at, int from, int to)
 			at = list_frame(world, at, from, to, i);
 	at = add(at, ACT_SUSPECT, to, from, 0);
 	at = add(at, ACT_ASK, to, from, 0);
-	at = add(at, ACT_ASK, to, from, ASKED_BEFORE);
+	if (world->setting.announces)
+		at = add(at, ACT_ASK, to, from, ASKED_BEFORE);
 	at = add(at, ACT_AGAIN, from, to, 0);
 	return add(at, ACT_SETTLE, to, from, 0);
 }

@@ -86,13 +86,14 @@ enum fault {
  * @copies: most copies under way besides the first of each number
  * @ring: most receive buffers that XDP charged for frames that the ring lost
  * @sealed: XDP uses its rule for sealed sessions
+ * @announces: a question for a missing frame may announce owed credits, too
  * @fault:     a rule of the repair that is broken on purpose
  */
 struct setting {
 	uint8_t nodes, window, cost_min, cost_max, pool, tx_chunks, keeps, threshold, withholds,
 		reserve, large, hoard, casters, gone, copies, ring;
 	enum pattern pattern;
-	bool rounds, spend_last, asks_on, standstill, sealed;
+	bool rounds, spend_last, asks_on, standstill, sealed, announces;
 	enum fault fault;
 };
 

@@ -15,7 +15,7 @@ static uint64_t ticking(void)
 	return 0x100000002ULL + 1000 * stamps++;
 }
 
-static struct probe probe = { .now_ns = ticking };
+static struct probe probe = { .now_ns = ticking, .cookie_of = engine_cookie };
 
 static uint64_t stamp_of(const struct outcome *outcome)
 {
