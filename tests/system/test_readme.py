@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from hosts import PINS, wait_for
-from lab import Lab
+from lab import Lab, MakeLab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
@@ -70,3 +70,20 @@ def test_readme__from_its_quick_start_to_its_programs(readme_lab: Lab, tmp_path:
     )
     assert server.poll() is None
     server.kill()
+
+
+def test_readme__lines_of_measuring(make_lab: MakeLab, tmp_path: Path) -> None:
+    """After `exit` the user was not on h1, and "up, twice" is no command."""
+    (block,) = blocks("Measuring and tuning")
+    leaves, _, *lines = [line.split("#")[0].strip() for line in block.splitlines()]
+    assert leaves == "exit"
+    lab = make_lab(hops=ROOT / "tools" / "laboratory" / "hops.toml")
+    at = lines.index("tools/lab exec h1 -- bash")
+    for line in lines[:at]:
+        shell(None, line.replace("tools/lab exec", f"tools/lab exec --name {lab.name}"), tmp_path)
+    long = ("carefulctl speed", "carefulctl tune auto", "carefulctl bench")  # tried elsewhere
+    for line in lines[at + 1 :]:
+        assert line.startswith("carefulctl ")
+        if not line.startswith(long):
+            line = line.replace("ping h2", "ping -c 2 h2").replace("h2.json", f"{tmp_path}/h2.json")
+            shell(lab, line, tmp_path)

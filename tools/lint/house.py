@@ -73,8 +73,8 @@ FOLDERS = {
 
 #: Weighed folders, and their most lines.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 104_869),
-    "tools": (("tools",), 18_502),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 104_871),
+    "tools": (("tools",), 18_506),
 }
 
 #: The most bytes of stored runs: quoted figures, not raw rounds. Pages of tests/reports do not

@@ -100,7 +100,9 @@ def of_path(path: Path, ends: Stages | None) -> Answer:
         return Answer(trips, size_bytes, None, False, "", "the rate and the bottleneck", why_not)
     more = "more time will not help" if path.clock_bound else "a quiet machine or more --time helps"
     rate, name, why_not = _slowest(costs, size_bytes, more)
-    return Answer(trips, size_bytes, rate, not name, name, "the bottleneck", why_not)
+    # A host needs less time for a frame of a train than for a single one.
+    is_bound = not name.startswith("hop")
+    return Answer(trips, size_bytes, rate, is_bound, name, "the bottleneck", why_not)
 
 
 def of_blackbox(found: Result) -> Answer:

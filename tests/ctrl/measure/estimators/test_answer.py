@@ -7,6 +7,8 @@ from __future__ import annotations
 import pytest
 from careful.measure.estimators import answer
 from careful.measure.estimators.answer import Answer
+from careful.measure.estimators.host_stages import Stage, Stages
+from careful.measure.statistics.line import fit_line
 from careful.render import measure as report
 from fake_exchange import FakeExchange
 from fake_path import FakePath
@@ -38,6 +40,16 @@ def test_of_path__a_fast_link_has_a_least_rate_and_the_reason() -> None:
     assert len(found.trips) == 2
     assert "more time will not help" in found.why_not
     assert any("more time will not help" in note for note in path.notes)
+    assert "at least" in said(found)
+
+
+def test_of_path__a_host_may_be_faster_than_its_single_frames() -> None:
+    """The rate of single frames was printed as the path's, of which `get` moved twice as much."""
+    sizes = [float(size) for size in range(64, 3800, 400)]
+    line = fit_line(sizes, [5.0 + size / 1000 for size in sizes])
+    ends = Stages([Stage(("hostRx",), line, line, None)], 0, 10, 0, 1, 1.0)
+    found = answer.of_path(FakePath().measure(), ends)
+    assert (found.bottleneck, found.is_bound) == ("hostRx", True)
     assert "at least" in said(found)
 
 
