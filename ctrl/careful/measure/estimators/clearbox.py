@@ -22,6 +22,8 @@ from careful.measure.statistics.estimate import Estimate
 #: Stages traced together: netRx does not know sizes, so hostRx of the same frames supplies them.
 PASSES = ((stages.HOST_TX,), (stages.NET_TX,), (stages.HOST_RX,), (stages.NET_RX, stages.HOST_RX))
 ROUNDS_MIN = 2
+#: Least frames of a train: fewer have no pace.
+TRAIN_MIN = 2
 #: Untraced trains of each size in a round, for the sender's pace.
 PACE_TRAINS = 3
 
@@ -199,14 +201,14 @@ class ClearBox:
             return
         left = count
         while left > 0:
-            count = min(left, self._exchange.train_max)
+            count = max(TRAIN_MIN, min(left, self._exchange.train_max))
             self._exchange.train_us(size, count)
             self._frames += count + 1
             left -= count
 
     def _paces_of(self, size: int, count: int) -> None:
         """Sends trains without a probe: the pace includes all that the thread does."""
-        count = min(count, self._exchange.train_max)
+        count = max(TRAIN_MIN, min(count, self._exchange.train_max))
         for _ in range(PACE_TRAINS):
             self._paces.append((size, self._exchange.train_us(size, count)[1]))
             self._frames += count + 1

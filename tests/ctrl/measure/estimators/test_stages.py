@@ -355,6 +355,14 @@ def test_clearbox__ends_within_a_round(seconds: float, trains: bool, most_s: flo
     assert [one.supported for one in found.stages] == [True] * 4
 
 
+def test_clearbox__no_train_of_one_frame() -> None:
+    """The last train had what was left of the samples; one frame has no pace, and it failed."""
+    tracer = FakeTracer()
+    options = clearbox.Options(trains=True, rounds_max=1, trips=33)  # 32 and 1
+    clearbox.ClearBox(tracer, tracer, ("a", "b"), options, clock=tracer.clock).run()
+    assert min(count for _, count in tracer.trains) == clearbox.TRAIN_MIN
+
+
 def test_clearbox__is_a_pipeline_that_can_be_planned() -> None:
     tracer = FakeTracer()
     found = clearbox.ClearBox(tracer, tracer, ("a", "b"), clock=tracer.clock).run()
