@@ -64,9 +64,8 @@ static struct careful_arrival in_network_order(const struct careful_arrival *at)
 {
 	return (struct careful_arrival){
 		.at_ns = htobe64(at->at_ns),
-		.msg_id = htobe32(at->msg_id),
-		.bytes = htobe16(at->bytes),
-		.others = htobe16(at->others),
+		.bytes = htobe32(at->bytes),
+		.others = htobe32(at->others),
 	};
 }
 

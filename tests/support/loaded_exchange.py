@@ -38,19 +38,19 @@ class LoadedExchange:
         self.random = random.Random(seed)
         self.now_us, self.records = 0.0, False
         self._free_us = [0.0] * len(stages)
-        self._live_at_us, self._message = 0.0, 1
+        self._live_at_us = 0.0
         self._seen: list[Arrival] = []
         self._advance()
 
     def _cost_us(self, nbytes: int) -> float:
         return max(g + G * nbytes / 1024 for g, G in self.stages)
 
-    def _push(self, at_us: float, payload: int, nbytes: int, message: int) -> float:
+    def _push(self, at_us: float, payload: int, nbytes: int) -> float:
         """Sends a frame; returns its arrival."""
         for k, (g, G) in enumerate(self.stages):
             at_us = self._free_us[k] = max(at_us, self._free_us[k]) + g + G * payload / 1024
         at_us += self.random.expovariate(1 / self.jitter_us)
-        self._seen.append(Arrival(at_us, message, nbytes, False))
+        self._seen.append(Arrival(at_us, nbytes, False))
         return at_us
 
     def _one_live(self) -> None:
@@ -59,8 +59,7 @@ class LoadedExchange:
         for k in range(count):
             head = HEAD_BYTES if not k else 0
             at_us = self._live_at_us + k * self.own_us
-            end_us = self._push(at_us, FRAGMENT_BYTES, FRAGMENT_BYTES + head, self._message)
-        self._message += 1
+            end_us = self._push(at_us, FRAGMENT_BYTES, FRAGMENT_BYTES + head)
         if self.busy == 1:
             back_us = sum(g for g, _ in self.stages)
             self._live_at_us = end_us + back_us + self.random.uniform(0, 2000)
@@ -80,7 +79,7 @@ class LoadedExchange:
         trips = []
         for _ in range(count):
             sent_us = self.now_us
-            there_us = self._push(sent_us, size_bytes, size_bytes + HEAD_BYTES, 0) - sent_us
+            there_us = self._push(sent_us, size_bytes, size_bytes + HEAD_BYTES) - sent_us
             back_us = sum(g for g, _ in self.stages) + self.random.expovariate(1 / self.jitter_us)
             self.now_us += there_us + back_us
             self._advance()
@@ -90,7 +89,7 @@ class LoadedExchange:
     def train_us(self, size_bytes: int, count: int) -> tuple[list[float], float]:
         arrivals = []
         for _ in range(count):
-            arrivals.append(self._push(self.now_us, size_bytes, size_bytes + HEAD_BYTES, 0))
+            arrivals.append(self._push(self.now_us, size_bytes, size_bytes + HEAD_BYTES))
             self.now_us += self.own_us
             self._advance()
         self.now_us = max(self.now_us, arrivals[-1]) + sum(g for g, _ in self.stages)

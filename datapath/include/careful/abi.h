@@ -232,15 +232,13 @@ enum { CAREFUL_ARRIVALS_MAX = 512 }; /* a power of two */
  * A frame that arrived from the recorded peer.
  *
  * @at_ns:  when XDP saw it (CLOCK_MONOTONIC)
- * @msg_id: its message, if that is a bulk message; else 0
  * @bytes:  what follows the frame's header
- * @others: frames of other peers since the arrival before, modulo 2^16
+ * @others: frames of other peers since the arrival before
  */
 struct careful_arrival {
 	__u64 at_ns;
-	__u32 msg_id;
-	__u16 bytes;
-	__u16 others;
+	__u32 bytes;
+	__u32 others;
 };
 
 /*

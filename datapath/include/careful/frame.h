@@ -545,9 +545,8 @@ CAREFUL_FRAME_FN void careful_frame_note(struct careful_arrivals *arrivals,
 		return;
 	}
 	at->at_ns = now_ns;
-	at->msg_id = hdr->flags & CAREFUL_F_BULK ? CAREFUL_BE32(hdr->msg_id) : 0;
-	at->bytes = (__u16)body_bytes;
-	at->others = (__u16)arrivals->others;
+	at->bytes = body_bytes;
+	at->others = arrivals->others;
 	arrivals->others = 0;
 	careful_frame_release(&arrivals->count, count + 1);
 }

@@ -136,9 +136,8 @@ static struct careful_arrival arrival_of(const struct outcome *outcome, uint32_t
 	memcpy(&at, outcome->payload + i * sizeof(at), sizeof(at));
 	return (struct careful_arrival){
 		.at_ns = be64toh(at.at_ns),
-		.msg_id = be32toh(at.msg_id),
-		.bytes = be16toh(at.bytes),
-		.others = be16toh(at.others),
+		.bytes = be32toh(at.bytes),
+		.others = be32toh(at.others),
 	};
 }
 

@@ -34,19 +34,18 @@ _OLD = {
 
 
 #: struct careful_arrival in network byte order (abi.h).
-_ARRIVAL = struct.Struct(">QIHH")
+_ARRIVAL = struct.Struct(">QII")
 
 
 @dataclass(frozen=True)
 class Arrival:
     """A frame's arrival at the peer's XDP.
 
-    at_us: by the peer's clock; message: its number; nbytes: what follows the frame's header;
-    others: frames of other hosts came since the arrival before.
+    at_us: by the peer's clock; nbytes: what follows the frame's header; others: frames of other
+    hosts came since the arrival before.
     """
 
     at_us: float
-    message: int
     nbytes: int
     others: bool
 
@@ -126,8 +125,8 @@ class ProbeSession(Session):
             answer = self._arrivals(1 + self._taken)
             count = answer.args[0] if count is None else count  # the questions arrive, too
             more = [
-                Arrival(at_ns / 1e3, message, nbytes, others > 0)
-                for at_ns, message, nbytes, others in _ARRIVAL.iter_unpack(answer.payload)
+                Arrival(at_ns / 1e3, nbytes, others > 0)
+                for at_ns, nbytes, others in _ARRIVAL.iter_unpack(answer.payload)
             ]
             if answer.args[1] > self._taken:
                 found.clear()  # some are missing

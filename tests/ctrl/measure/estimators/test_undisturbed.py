@@ -90,7 +90,7 @@ class Scripted(LoadedExchange):
 
 def frames(*pairs: tuple[float, int], others: tuple[int, ...] = ()) -> list[Arrival]:
     """Arrivals of (µs, bytes); others: indices behind another host's frames."""
-    return [Arrival(at, 0, n, i in others) for i, (at, n) in enumerate(pairs)]
+    return [Arrival(at, n, i in others) for i, (at, n) in enumerate(pairs)]
 
 
 SMALL, LARGE = 64 + HEAD_BYTES, 3750
