@@ -7,7 +7,7 @@ but not the stages. That is enough for theorem 1 and equation 10, not for ramps 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -42,6 +42,18 @@ _WORDS = {
 }
 
 
+#: The costs that a regime needs.
+_REGIME_COSTS = ("g_b_us", "G_b_us_per_KiB", "sum_G_others_us_per_KiB")
+
+
+def _check_costs(entry: object, names: Iterable[str]) -> None:
+    for name in names:
+        value = getattr(entry, name)
+        if not is_cost(value):
+            limit = f"must be a number from 0 to {COST_US_MAX:g}"
+            raise InputError(f"{_WORDS[name]} is {shortened(value)}, {limit}")
+
+
 @dataclass(frozen=True)
 class Regime:
     """A range of fragment sizes and its bottleneck.
@@ -63,14 +75,8 @@ class Regime:
         high = self.high_bytes
         if not 0 <= self.low_bytes < high or MESSAGE_BYTES_MAX < high < math.inf:
             text = f"{shortened(self.low_bytes)} to {shortened(high)} bytes"
-            raise InputError(f"{text} are not a range of fragment sizes")
-        for field in fields(self)[2:]:
-            value = getattr(self, field.name)
-            if not is_cost(value):
-                raise InputError(
-                    f"{_WORDS[field.name]} is {shortened(value)}, must be a number from 0 to "
-                    f"{COST_US_MAX:g}"
-                )
+            raise InputError(f"{text} is not a range of fragment sizes")
+        _check_costs(self, [field.name for field in fields(self)[2:]])
 
     @property
     def wide(self) -> bool:
@@ -78,9 +84,7 @@ class Regime:
         return self.g_b_high_us - self.g_b_low_us > 2 * WIDE * self.g_b_us
 
     def counts(self, message_bytes: int) -> tuple[int, int]:
-        """Least and greatest number of fragments with sizes in the range; least may exceed
-        greatest.
-        """
+        """Returns the least and the most fragments of sizes in the range; least may be greater."""
         most = message_bytes // self.low_bytes if self.low_bytes else math.inf
         return max(1, math.ceil(message_bytes / self.high_bytes)), int(min(most, message_bytes))
 
@@ -129,24 +133,18 @@ class BlackBox:
     unknown: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("sum_g_us", "sum_G_us_per_KiB"):
-            value = getattr(self, name)
-            if not is_cost(value):
-                raise InputError(
-                    f"{_WORDS[name]} is {shortened(value)}, must be a number from 0 to "
-                    f"{COST_US_MAX:g}"
-                )
+        _check_costs(self, ("sum_g_us", "sum_G_us_per_KiB"))
         if not self.regimes:
             raise InputError("no range of fragment sizes has a bottleneck")
-        for one in self.regimes:
-            if self.sum_g_us < one.g_b_low_us:
+        for regime in self.regimes:
+            if self.sum_g_us < regime.g_b_low_us:
                 raise InputError("Σg of all stages is less than g of one, which it contains")
 
     def _repr_html_(self) -> str:
         columns = ("bottleneck of fragments of (bytes)", "g (µs)", "G (µs/KiB)")
         rows: list[tuple[str, float, float]] = [
-            (f"{one.low_bytes:g} to {one.high_bytes:g}", one.g_b_us, one.G_b_us_per_KiB)
-            for one in self.regimes
+            (f"{r.low_bytes:g} to {r.high_bytes:g}", r.g_b_us, r.G_b_us_per_KiB)
+            for r in self.regimes
         ]
         rows.append(("all stages", self.sum_g_us, self.sum_G_us_per_KiB))
         return rendered([Grid("", columns, rows), *self.unknown])
@@ -160,33 +158,32 @@ class BlackBox:
         """
         try:
             entries = data.get("regimes", [data])
-            if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
+            if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
                 raise InputError("'regimes' is not a list of objects")
             reason = data.get("reason")
-            g_us, G_us_per_KiB = (
-                _number(data, name, reason) for name in ("sum_g_us", "sum_G_us_per_KiB")
-            )
-            # If no regime has figures, the first one gives the reason.
-            kept = [one for one in entries if not _lacks(one)] or entries[:1]
-            found = [_regime(one, reason) for one in kept]
-            unknown = [_unknown(one) for one in entries if one not in kept]
-            return cls(g_us, G_us_per_KiB, tuple(found), tuple(unknown))
+            g_us = _number(data, "sum_g_us", reason)
+            G_us_per_KiB = _number(data, "sum_G_us_per_KiB", reason)
+            usable = [
+                entry
+                for entry in entries
+                if all(entry.get(name) is not None for name in _REGIME_COSTS)
+            ]
+            usable = usable or entries[:1]  # the first regime then gives the reason
+            regimes = [_regime(entry, reason) for entry in usable]
+            unknown = [_unused_range(entry) for entry in entries if entry not in usable]
+            return cls(g_us, G_us_per_KiB, tuple(regimes), tuple(unknown))
         except InputError as error:
             raise InputError(f"{origin}: {error}" if origin else str(error)) from None
 
     def latency_us(self, message_bytes: float, k: float) -> float:
-        one = self._at(message_bytes / k)
-        costs = (one.g_b_us, one.G_b_us_per_KiB, one.sum_G_others_us_per_KiB)
+        regime = self._at(message_bytes / k)
+        costs = (regime.g_b_us, regime.G_b_us_per_KiB, regime.sum_G_others_us_per_KiB)
         return float(equal_latency_us(message_bytes, k, self.sum_g_us, *costs))
 
     def regime_at(self, size_bytes: float) -> int:
         """Index of the regime that contains a size, or of the nearest."""
-        return min(
-            range(len(self.regimes)),
-            key=lambda k: max(
-                self.regimes[k].low_bytes - size_bytes, size_bytes - self.regimes[k].high_bytes
-            ),
-        )
+        outside = [max(r.low_bytes - size_bytes, size_bytes - r.high_bytes) for r in self.regimes]
+        return outside.index(min(outside))
 
     def _at(self, size_bytes: float) -> Regime:
         return self.regimes[self.regime_at(size_bytes)]
@@ -213,43 +210,40 @@ class BlackBox:
             for regime, low, high in spans
             for count in regime.best_counts(message_bytes, low, high, regime.g_b_us)
         }
-        inside = bool(spans)
-        if not inside:
+        is_measured = bool(spans)
+        if not is_measured:
             # Uses the count whose fragment size is nearest to the measured sizes.
-            allowed = {least, most} | {
-                min(max(count, least), most)
-                for one in self.regimes
-                for count in one.counts(message_bytes)
-            }
+            ends = [count for r in self.regimes for count in r.counts(message_bytes)]
+            allowed = {least, most} | {min(max(count, least), most) for count in ends}
             counts = {min(allowed, key=lambda count: self._beyond(message_bytes / count))}
         k = min(sorted(counts), key=lambda count: self.latency_us(message_bytes, count))
         sizes = tuple(float(size) for size in equal_sizes(int(message_bytes), k))
         regime = self._at(message_bytes / k)
         notes = ["a black-box measurement can plan only equal fragments"]
-        notes += self._doubts(message_bytes, k, inside, (least, most))
+        notes += self._remarks(message_bytes, k, is_measured, (least, most))
         return Plan(
             strategy="fixed",
             message_bytes=message_bytes,
             latency_us=self.latency_us(message_bytes, k),
             fragments_bytes=sizes,
             bottleneck=f"that of {regime}",
-            lower_bound_us=message_bytes * max(one.G_b_us_per_KiB for one in self.regimes) / KIB
+            lower_bound_us=message_bytes * max(r.G_b_us_per_KiB for r in self.regimes) / KIB
             + self.sum_g_us,
             one_fragment_us=self.latency_us(message_bytes, 1),
             sizes_by_stage=(sizes,),
             note="; ".join(notes),
-            extrapolated=not inside,
+            extrapolated=not is_measured,
         )
 
     def _spans(
         self, message_bytes: int, least: int, most: int
     ) -> Iterator[tuple[Regime, int, int]]:
         """Yields each regime with its range of fragment counts, if any is within the bounds."""
-        for one in self.regimes:
-            low, high = one.counts(message_bytes)
+        for regime in self.regimes:
+            low, high = regime.counts(message_bytes)
             low, high = max(low, least), min(high, most)
             if low <= high:
-                yield one, low, high
+                yield regime, low, high
 
     def holds(self, size_bytes: float) -> bool:
         return self._beyond(size_bytes) == 1
@@ -257,23 +251,22 @@ class BlackBox:
     def _beyond(self, size_bytes: float) -> float:
         """Factor by which a size is outside the nearest regime; 1 inside a regime."""
         return min(
-            max(one.low_bytes / size_bytes, size_bytes / one.high_bytes, 1.0)
-            for one in self.regimes
+            max(r.low_bytes / size_bytes, size_bytes / r.high_bytes, 1.0) for r in self.regimes
         )
 
     def _ranges(self) -> str:
         joined: list[list[float]] = []
-        for one in self.regimes:
-            if not joined or joined[-1][1] != one.low_bytes:
-                joined.append([one.low_bytes, 0.0])
-            joined[-1][1] = one.high_bytes
+        for regime in self.regimes:
+            if not joined or joined[-1][1] != regime.low_bytes:
+                joined.append([regime.low_bytes, 0.0])
+            joined[-1][1] = regime.high_bytes
         return " and ".join(f"{low:.0f} to {high:.0f} bytes" for low, high in joined)
 
-    def _doubts(
-        self, message_bytes: int, k: int, inside: bool, bounds: tuple[int, int]
+    def _remarks(
+        self, message_bytes: int, k: int, is_measured: bool, bounds: tuple[int, int]
     ) -> Iterator[str]:
         ranges = self._ranges()
-        if not inside:
+        if not is_measured:
             yield f"extrapolated: the measurement had fragments of {ranges}"
         elif self._beyond(message_bytes) > 1:
             yield f"one fragment is extrapolated: the measurement had fragments of {ranges}"
@@ -292,31 +285,21 @@ class BlackBox:
         yield from self.unknown
 
 
-def _lacks(entry: dict[str, object]) -> bool:
-    names = ("g_b_us", "G_b_us_per_KiB", "sum_G_others_us_per_KiB")
-    return any(entry.get(name) is None for name in names)
-
-
-def _unknown(entry: dict[str, object]) -> str:
+def _unused_range(entry: dict[str, object]) -> str:
     low, high = (shortened(entry.get(name)) for name in ("low_bytes", "high_bytes"))
     text = f"{low} to {high} bytes are not used in plans, because they have no figures"
-    reason = _line(entry.get("reason"))
+    reason = _one_line(entry.get("reason"))
     return f"{text} ({reason})" if reason else text
 
 
-def _line(reason: object) -> str:
+def _one_line(reason: object) -> str:
     return " ".join(reason.split())[:300] if isinstance(reason, str) else ""
 
 
 def _regime(entry: dict[str, object], reason: object) -> Regime:
-    values = [
-        _number(entry, name, entry.get("reason") or reason)
-        for name in ("g_b_us", "G_b_us_per_KiB", "sum_G_others_us_per_KiB")
-    ]
-    low, high = (
-        _number({name: other} | entry, name, None)
-        for name, other in (("low_bytes", 0.0), ("high_bytes", math.inf))
-    )
+    values = [_number(entry, name, entry.get("reason") or reason) for name in _REGIME_COSTS]
+    low = _number({"low_bytes": 0.0} | entry, "low_bytes", None)
+    high = _number({"high_bytes": math.inf} | entry, "high_bytes", None)
     ends = [
         _number({name: values[0]} | entry, name, None) for name in ("g_b_low_us", "g_b_high_us")
     ]
@@ -327,9 +310,9 @@ def _regime(entry: dict[str, object], reason: object) -> Regime:
 
 def _number(data: dict[str, object], name: str, reason: object) -> float:
     value = data.get(name)
-    if value is None and _line(reason):
+    if value is None and _one_line(reason):
         raise InputError(
-            f"the measurement withholds {_WORDS[name]} ({_line(reason)}): measure again, "
+            f"the measurement withholds {_WORDS[name]} ({_one_line(reason)}): measure again, "
             "for longer or on a quieter machine"
         )
     if not isinstance(value, (int, float)) or isinstance(value, bool) or value != value:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 
@@ -24,16 +25,19 @@ _INSTEAD = "`carefulctl measure blackbox HOST --json` can"
 #: Kinds of measurements that give no plan, and why.
 _NO_PLAN = {
     "gap": f"g of one message size is not the g and G of stages: {_INSTEAD}",
-    "burst": f"a burst says how many frames a path holds, not what a frame costs: {_INSTEAD}",
+    "burst": f"a burst shows how many frames a path holds, not their cost: {_INSTEAD}",
     "frames": f"transfers of a burst are not stages with g and G: {_INSTEAD}",
+}
+_READERS: dict[str, Callable[[Json, str], Measurement]] = {
+    "blackbox": BlackBox.from_dict,
+    "pathchar": Hops.from_dict,
+    "logp": Ends.from_dict,
 }
 _TOP_KEYS = {"name", "source", "stage"}
 
 
 def parse_pipeline(text: str, origin: str = "pipeline") -> Pipeline:
-    """Reads a pipeline file: `[[stage]]` tables with name, g_us, G_us_per_KiB and optionally group,
-    resource, delay_us. `name` and `source` of the pipeline are at the top. A stage's table `link`
-    belongs to the lab and is ignored.
+    """Reads a pipeline file: `name` and `source`, then `[[stage]]` tables with the fields of Stage.
 
     origin: name of the text in errors. Raises ValueError with the faulty line.
     """
@@ -50,7 +54,7 @@ def parse_pipeline(text: str, origin: str = "pipeline") -> Pipeline:
         line = _line_of(text, rf"\s*\[*{re.escape(unknown[0])}\b", 0)
         raise InputError(f"{origin}: line {line}: unknown key {unknown[0]!r}")
     tables = data.get("stage", [])
-    if not tables or type(tables) is not list or any(type(each) is not dict for each in tables):
+    if not tables or type(tables) is not list or any(type(table) is not dict for table in tables):
         raise InputError(f"{origin}: no stages: at least one [[stage]] is needed")
     stages = []
     for number, table in enumerate(tables):
@@ -80,11 +84,8 @@ def _stage(table: Json) -> Stage:
     return Stage(**table)
 
 
-def _measured(data: Json, origin: str) -> Pipeline:
-    """Makes a pipeline of a measurement's "stages", for the sizes common to all stages.
-
-    Other keys of an entry are ignored.
-    """
+def _staged_pipeline(data: Json, origin: str) -> Pipeline:
+    """Makes a pipeline of a measurement's "stages", for the sizes common to all stages."""
     stages = []
     for number, entry in enumerate(data["stages"], 1):
         if not isinstance(entry, dict):
@@ -119,8 +120,8 @@ def _sizes(entries: list[Json]) -> tuple[int, int | None]:
 
 
 def _line_of(text: str, pattern: str, number: int) -> int | None:
-    found = [i for i, line in enumerate(text.splitlines(), 1) if re.match(pattern, line)]
-    return found[number] if number < len(found) else None
+    lines = [i for i, line in enumerate(text.splitlines(), 1) if re.match(pattern, line)]
+    return lines[number] if number < len(lines) else None
 
 
 def parse_source(text: str, origin: str = "pipeline") -> Pipeline | BlackBox:
@@ -128,18 +129,18 @@ def parse_source(text: str, origin: str = "pipeline") -> Pipeline | BlackBox:
 
     A black box gives a BlackBox, all others a Pipeline. Raises ValueError.
     """
-    return _alone(parse_measurement(text, origin), origin)
+    return _single(parse_measurement(text, origin), origin)
 
 
-def _alone(found: Measurement, origin: str) -> Pipeline | BlackBox:
+def _single(measurement: Measurement, origin: str) -> Pipeline | BlackBox:
     try:
-        return combined([found])
+        return combined([measurement])
     except InputError as error:
         raise InputError(f"{origin}: {error}") from None
 
 
 def parse_measurement(text: str, origin: str = "pipeline") -> Measurement:
-    """Like parse_source(), but keeps what only gives a pipeline with others. Raises ValueError."""
+    """Like parse_source(), but also returns hops or ends, which need `combined`."""
     text = text.removeprefix("\ufeff")
     if not text.lstrip().startswith("{"):
         return parse_pipeline(text, origin)
@@ -149,28 +150,21 @@ def parse_measurement(text: str, origin: str = "pipeline") -> Measurement:
         raise InputError(f"{origin}: not valid JSON: {error}") from None
     except RecursionError:
         raise InputError(f"{origin}: nested too deeply") from None
-    if data.get("kind") == "blackbox":
-        return BlackBox.from_dict(data, origin)
-    if data.get("kind") == "pathchar":
-        return Hops.from_dict(data, origin)
-    if data.get("kind") == "logp":
-        return Ends.from_dict(data, origin)
-    kind = data.get("kind")
-    if isinstance(kind, str) and kind in _NO_PLAN:
+    kind = str(data.get("kind"))
+    if kind in _READERS:
+        return _READERS[kind](data, origin)
+    if kind in _NO_PLAN:
         raise InputError(f"{origin}: {_NO_PLAN[kind]}")
     if isinstance(data.get("stages"), list):
-        return _measured(data, origin)
+        return _staged_pipeline(data, origin)
     raise InputError(f'{origin}: a JSON measurement needs "kind": "blackbox" or a list of "stages"')
 
 
 def shipped_names() -> list[str]:
     """Names of the pipelines in the package."""
     folder = resources.files("careful.model") / "pipelines"
-    return sorted(
-        entry.name.removesuffix(".toml")
-        for entry in folder.iterdir()
-        if entry.name.endswith(".toml")
-    )
+    names = [entry.name for entry in folder.iterdir()]
+    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
 def load_shipped(name: str) -> Pipeline:
@@ -186,11 +180,11 @@ def load_pipeline(path: str | Path) -> Pipeline | BlackBox:
 
     Raises ValueError for bad content, OSError if the file cannot be read.
     """
-    return _alone(load_measurement(path), str(path))
+    return _single(load_measurement(path), str(path))
 
 
 def load_measurement(path: str | Path) -> Measurement:
-    """Like load_pipeline(), but keeps what only gives a pipeline with others."""
+    """Like load_pipeline(), but also returns hops or ends, which need `combined`."""
     if not Path(path).exists() and str(path) in shipped_names():
         return load_shipped(str(path))
     try:

@@ -61,18 +61,18 @@ def segments(pipeline: Pipeline) -> tuple[Segment, ...]:
     g, G = pipeline.g_us, pipeline.G_us_per_byte
     stage = int(np.lexsort((G, g))[-1])
     low = 0.0
-    found: list[Segment] = []
+    ranges: list[Segment] = []
     while True:
         steeper = np.flatnonzero(G[stage] < G)
         if len(steeper) == 0:
-            found.append(Segment(stage, low, math.inf))
-            return tuple(found)
+            ranges.append(Segment(stage, low, math.inf))
+            return tuple(ranges)
         crossing = np.maximum((g[stage] - g[steeper]) / (G[steeper] - G[stage]), low)
         # If several lines cross in one point, the steepest continues.
         order = np.lexsort((-G[steeper], crossing))
         high = float(crossing[order[0]])
         if high > low:
-            found.append(Segment(stage, low, high))
+            ranges.append(Segment(stage, low, high))
         stage, low = int(steeper[order[0]]), high
 
 
@@ -81,8 +81,7 @@ class Candidate:
     """A point where the latency curve T(k) may have its minimum.
 
     k: real number of fragments; kind: "minimum" of a signature curve, "transition" or "end"; stage:
-    index of the bottleneck there (the slower one at a transition); latency_us: T(k), P1 equation
-    10.
+    index of the bottleneck at k (the slower stage at a transition); latency_us: T(k), P1 eq. 10.
     """
 
     k: float
@@ -156,11 +155,11 @@ def best_count(
 def class_plan(
     message_bytes: int, k: int, limits: Limits, latency_us: Callable[[float, int], float]
 ) -> Plan:
-    """Fixed sizes for a class whose largest message is best cut into k.
+    """Fixed sizes for a class whose largest message is best cut into k fragments.
 
-    The datapath cuts a message into the fewest equal fragments of at most the plan's size. Many
-    sizes cut the largest message into k, but shorter messages into different numbers. With this
-    one, a message gets k fragments from where they are faster than k - 1.
+    The datapath cuts a message into the fewest equal fragments of at most the plan's size. Several
+    sizes cut the largest message into k fragments. The returned size also gives a shorter message
+    k fragments only if they are faster than k - 1.
 
     latency_us: latency of a message in this many fragments.
     """

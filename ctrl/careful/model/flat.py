@@ -79,27 +79,27 @@ def _ramp(pipeline: Pipeline, message_bytes: float, limits: Limits) -> Array:
     """Best ramp one way, real sizes; equal ones when no ramp is faster."""
     fixed = fixed_sizes(pipeline, message_bytes, limits, False)
     counts = _counts(pipeline, message_bytes, limits, float(latency_us(pipeline, fixed)))
-    found = [fixed]
+    plans_tried = [fixed]
     rules = _rules_both_ways(pipeline, message_bytes, float(fixed[0]))
     coarse = _thinned(counts, RULE_POINTS if len(rules) * len(counts) > 256 else len(counts))
     ranked: list[tuple[float, int, int, Recurrence, Array]] = []
-    for way, rule in rules:
+    for step, rule in rules:
         plans = _below(ramps(rule, message_bytes, coarse, limits.min_bytes), limits)
         if len(plans):
-            sizes, latency = least(pipeline, plans[:, ::way] if way < 0 else plans)
-            ranked.append((latency, len(ranked), way, rule, sizes))
-        found.extend(plan[::way] for plan in _capped(rule, None, message_bytes, limits))
+            sizes, latency = least(pipeline, plans[:, ::step] if step < 0 else plans)
+            ranked.append((latency, len(ranked), step, rule, sizes))
+        plans_tried.extend(plan[::step] for plan in _capped(rule, None, message_bytes, limits))
     ranked.sort()
-    for _, _, way, rule, sizes in ranked[:RULES_KEPT]:
-        found.append(sizes)
+    for _, _, step, rule, sizes in ranked[:RULES_KEPT]:
+        plans_tried.append(sizes)
         if len(coarse) < len(counts):
             k = len(sizes)
             near = counts[(counts >= k / 2) & (counts <= 2 * k)]
             near = _thinned(near, 2 * SIDE_POINTS)
             plans = _below(ramps(rule, message_bytes, near, limits.min_bytes), limits)
             if len(plans):
-                found.append(least(pipeline, plans[:, ::way] if way < 0 else plans)[0])
-    return best_of(pipeline, found)
+                plans_tried.append(least(pipeline, plans[:, ::step] if step < 0 else plans)[0])
+    return best_of(pipeline, plans_tried)
 
 
 def up_down_sizes(pipeline: Pipeline, message_bytes: float, limits: Limits, whole: bool) -> Array:

@@ -177,12 +177,12 @@ def _split(
     slower, slowest = np.sort(time_us[first:last])[-2:]
     comparable = slowest < SPLIT_RATIO * slower
     if comparable or depth >= AUTOMATIC_DEPTH_MAX or last - first == 2:
-        parts = [(j, j + 1) for j in range(first, last)]
+        ranges = [(j, j + 1) for j in range(first, last)]
     else:
-        parts = [(first, b), (b, b + 1), (b + 1, last)]
+        ranges = [(first, b), (b, b + 1), (b + 1, last)]
     inner = tuple(
         _split(pipeline, low, high, size_bytes, depth + 1, _span_name(pipeline, low, high))
-        for low, high in parts
+        for low, high in ranges
         if high > low
     )
     return Element(name, first, last, inner)
@@ -210,7 +210,7 @@ def _solve_new(context: _Context, element: Element, message_bytes: float) -> Hie
         return Hierarchy(time_us, time_us, [np.array([message_bytes])])
     base = context.top if element.name == "" else context.inner
     limits = context.limits if element.name or not context.grouped else Limits()
-    if all(not part.inner for part in element.inner):
+    if not any(part.inner for part in element.inner):
         sizes_flat = BASES[base](own, message_bytes, limits, context.whole)
         return _flat(own, element, base, sizes_flat)
     plans = [
@@ -228,7 +228,7 @@ def _proposals(
     context: _Context, element: Element, base: str, message_bytes: float, limits: Limits
 ) -> list[tuple[Array, Pipeline]]:
     """Fragmentations of a level, with the approximated level each was found for."""
-    found: dict[tuple[float, ...], tuple[Array, Pipeline]] = {}
+    proposals: dict[tuple[float, ...], tuple[Array, Pipeline]] = {}
     for strategy in dict.fromkeys((base, "fixed")):
         low, high = message_bytes / 16, float(message_bytes)
         level, sizes = _approximated(context, element, low, high), np.zeros(0)
@@ -240,20 +240,20 @@ def _proposals(
             sizes = BASES[strategy](level, message_bytes, limits, context.whole)
             # A secant needs two different sizes.
             low, high = float(sizes.min()) / 1.05, float(sizes.max()) * 1.05
-        found[tuple(sizes)] = (sizes, level)
+        proposals[tuple(sizes)] = (sizes, level)
     # The approximation may be off by one fragment; the exact latency decides.
     k = len(sizes)
     least, most = limits.counts(message_bytes)
     for near in {max(k - 1, least), min(k + 1, most)} - {k}:
         near_sizes = fixed_sizes(level, message_bytes, limits, context.whole, near)
-        found.setdefault(tuple(near_sizes), (near_sizes, level))
+        proposals.setdefault(tuple(near_sizes), (near_sizes, level))
     # Each distinct size needs a plan of its own on the level below, so long ramps are dropped.
-    return [each for each in found.values() if len(set(each[0])) <= BLOCK_SIZES_MAX]
+    return [pair for pair in proposals.values() if len(set(pair[0])) <= BLOCK_SIZES_MAX]
 
 
-def _alike(one: Pipeline, other: Pipeline) -> bool:
-    return np.allclose(one.g_us, other.g_us, rtol=ALIKE) and np.allclose(
-        one.G_us_per_byte, other.G_us_per_byte, rtol=ALIKE
+def _alike(first: Pipeline, second: Pipeline) -> bool:
+    return np.allclose(first.g_us, second.g_us, rtol=ALIKE) and np.allclose(
+        first.G_us_per_byte, second.G_us_per_byte, rtol=ALIKE
     )
 
 
@@ -268,13 +268,13 @@ def _approximated(context: _Context, element: Element, low: float, high: float) 
     # Allow real sizes: rounding would bend the line.
     context = replace(context, whole=False)
     stages = []
-    for part in element.inner:
-        if not part.inner:
-            stages.append(context.pipeline.stages[part.first])
+    for inner in element.inner:
+        if not inner.inner:
+            stages.append(context.pipeline.stages[inner.first])
             continue
-        at_low, at_high = (_solve(context, part, size).compound_us for size in (low, high))
+        at_low, at_high = (_solve(context, inner, size).compound_us for size in (low, high))
         G = (at_high - at_low) / (high - low)
-        stages.append(Stage(part.name, max(at_low - G * low, 0.0), max(G, 0.0) * KIB))
+        stages.append(Stage(inner.name, max(at_low - G * low, 0.0), max(G, 0.0) * KIB))
     return Pipeline(tuple(stages))
 
 
@@ -286,22 +286,21 @@ def _assemble(
     sizes: Array,
     approximated: Pipeline,
 ) -> Hierarchy:
-    """Refines each fragment of a level inside its compound stages and evaluates the plan
-    exactly.
-    """
+    """Refines each fragment inside the compound stages, and evaluates the plan exactly."""
     by_stage: list[Array] = []
     below: list[Level] = []
     times_us: list[Array] = []
-    for part in element.inner:
-        if not part.inner:
+    for inner in element.inner:
+        if not inner.inner:
             by_stage.append(sizes)
-            stage = context.pipeline.stages[part.first]
+            stage = context.pipeline.stages[inner.first]
             times_us.append(stage.g_us + sizes * stage.G_us_per_KiB / KIB)
             continue
-        plans = [_solve(context, part, float(size)) for size in sizes]
-        inside_us = sum(stage.delay_us for stage in context.pipeline.stages[part.first : part.last])
-        times_us.append(np.array([plan.compound_us - inside_us for plan in plans]))
-        for j in range(part.last - part.first):
+        plans = [_solve(context, inner, float(size)) for size in sizes]
+        stages = context.pipeline.stages[inner.first : inner.last]
+        delay_us = sum(stage.delay_us for stage in stages)
+        times_us.append(np.array([plan.compound_us - delay_us for plan in plans]))
+        for j in range(inner.last - inner.first):
             by_stage.append(np.concatenate([plan.sizes_by_stage[j] for plan in plans]))
         for rank, level in enumerate(plans[0].levels):
             # Blocks of one compound stage may differ in depth; the first block names the levels.
@@ -323,5 +322,5 @@ def _flat(own: Pipeline, element: Element, base: str, sizes: Array) -> Hierarchy
 
 
 def _level(element: Element, base: str, sizes: Array, approximated: Pipeline) -> Level:
-    names = tuple(part.name for part in element.inner)
+    names = tuple(inner.name for inner in element.inner)
     return Level(element.name, element.first, element.last, names, base, sizes, approximated)

@@ -7,6 +7,7 @@ numbers to search. scipy (the extra `plan`) is imported on first use.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,9 +30,9 @@ def lp_sizes(
 ) -> Array:
     """Optimal sizes of exactly k fragments, bytes, shape (k,), real (P1 equations 1 to 3).
 
-    Minimises tau_{k-1,n-1}. Raises ValueError if k sizes at the upper limit do not hold the
-    message, MissingExtraError without scipy. The lower limit is ignored if k sizes at that limit
-    exceed the message.
+    Minimises tau_{k-1,n-1}. Ignores the lower limit if k sizes at that limit exceed the message.
+    Raises ValueError if k sizes at the upper limit do not hold the message, MissingExtraError
+    without scipy.
     """
     need("scipy", "strategy lp")
     from scipy.optimize import linprog  # type: ignore[import-untyped,unused-ignore]
@@ -133,18 +134,26 @@ def best_lp_sizes(
             if low <= k <= high:
                 attempt(k)
         return best
-    span = list(np.unique(np.round(np.geomspace(low, high, 9)).astype(int)))
+    for k in np.unique(np.round(np.geomspace(low, high, 9)).astype(int)):
+        attempt(int(k))
+    narrowed(tried, attempt)
+    return best
+
+
+def narrowed(tried: dict[int, float], attempt: Callable[[int], object]) -> int:
+    """Tries the counts halfway to both neighbours of the fastest, until it has no gaps; returns it.
+
+    tried: latency by count; `attempt` adds to it.
+    """
     while True:
-        for k in span:
-            attempt(int(k))
         valley = min(tried, key=lambda k: tried[k])
-        known = sorted(tried)
-        at = known.index(valley)
-        left = known[at - 1] if at > 0 else valley
-        right = known[at + 1] if at + 1 < len(known) else valley
-        span = sorted({(left + valley) // 2, (valley + right + 1) // 2} - set(known))
-        if not span:
-            return best
+        left = max((k for k in tried if k < valley), default=valley)
+        right = min((k for k in tried if k > valley), default=valley)
+        middles = sorted({(left + valley) // 2, (valley + right + 1) // 2} - set(tried))
+        if not middles:
+            return valley
+        for k in middles:
+            attempt(k)
 
 
 def _range(

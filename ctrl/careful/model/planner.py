@@ -17,7 +17,7 @@ from careful.html import Grid, rendered
 from careful.model.flat import best_of, fixed_sizes, ramp_sizes, up_down_sizes
 from careful.model.hierarchy import BASES, Cache, Hierarchy, Level, hierarchical
 from careful.model.latency import latency_us, lower_bound_us, staged_exit_times_us
-from careful.model.lp import SEARCH_COUNT_MAX, best_lp_sizes, lp_sizes
+from careful.model.lp import SEARCH_COUNT_MAX, best_lp_sizes, lp_sizes, narrowed
 from careful.model.rounding import equal_sizes, whole_sizes
 from careful.model.simulation import Sizes, simulate_sizes
 from careful.model.stages import Array, Pipeline, check_message_bytes
@@ -102,7 +102,9 @@ class Plan:
             ("fragments", self.fragments_count),
             ("their bytes", sizes(self.fragments_bytes)),
         ]
-        rows += [(f"in {one.name} (bytes)", sizes(one.fragments_bytes)) for one in self.levels[1:]]
+        rows += [
+            (f"in {each.name} (bytes)", sizes(each.fragments_bytes)) for each in self.levels[1:]
+        ]
         title = f"{self.message_bytes:g} bytes, {self.strategy}"
         return rendered([Grid(title, ("", ""), rows), self.note])
 
@@ -212,31 +214,31 @@ def _planned(
             )
             for name in names
         ]
-        least = min(plans, key=lambda each: each.latency_us)
-        notes = [one for one in (least.note, missing and f"not tried: {missing}") if one]
+        least = min(plans, key=lambda candidate: candidate.latency_us)
+        notes = [note for note in (least.note, missing and f"not tried: {missing}") if note]
         return replace(least, note="; ".join(notes))
     if strategy == "hierarchical":
-        found = hierarchical(sequential, message_bytes, *levels, limits, whole, cache=cache)
-        return _from_hierarchy(sequential, message_bytes, strategy, found)
+        compound = hierarchical(sequential, message_bytes, *levels, limits, whole, cache=cache)
+        return _from_hierarchy(sequential, message_bytes, strategy, compound)
     flat = _flat_sizes(sequential, message_bytes, strategy, fragments_count, limits, whole)
-    made = _from_flat(sequential, message_bytes, strategy, flat)
+    result = _from_flat(sequential, message_bytes, strategy, flat)
     if reassembly and strategy in ("ramp", "ramp-up-down"):
         compound = hierarchical(
             sequential, message_bytes, strategy, "fixed", limits, whole, cache=cache
         )
-        if compound.latency_us < made.latency_us:
-            made = _from_hierarchy(sequential, message_bytes, strategy, compound)
+        if compound.latency_us < result.latency_us:
+            result = _from_hierarchy(sequential, message_bytes, strategy, compound)
     if strategy == "lp" and fragments_count is None and len(flat) > SEARCH_COUNT_MAX:
-        made = replace(made, note=f"a ramp: lp solves at most {SEARCH_COUNT_MAX} fragments")
-    if strategy in ("ramp", "ramp-up-down") and _equal(made.fragments_bytes):
-        made = replace(made, note="within the limits, no ramp is faster than equal sizes")
+        result = replace(result, note=f"a ramp: lp solves at most {SEARCH_COUNT_MAX} fragments")
+    if strategy in ("ramp", "ramp-up-down") and _equal(result.fragments_bytes):
+        result = replace(result, note="within the limits, no ramp is faster than equal sizes")
     if not limits.keeps(message_bytes):
-        made = replace(
-            made,
+        result = replace(
+            result,
             note=f"no number of fragments fits {limits.min_bytes} to {limits.max_bytes} bytes: "
             f"some are below {limits.min_bytes}",
         )
-    return made
+    return result
 
 
 def measured_limits(pipeline: Pipeline, message_bytes: float, limits: Limits) -> Limits:
@@ -248,19 +250,19 @@ def measured_limits(pipeline: Pipeline, message_bytes: float, limits: Limits) ->
     return Limits(least, most) if least <= most else limits
 
 
-def _doubted(pipeline: Pipeline, made: Plan) -> Plan:
-    """Adds what the pipeline rests on, and whether it was measured for these sizes."""
+def _doubted(pipeline: Pipeline, result: Plan) -> Plan:
+    """Adds the pipeline's assumptions to the note, and reports sizes that were not measured."""
     if pipeline.rests_on:
         rests = f"rests on this: {pipeline.rests_on}"
-        made = replace(made, note=f"{made.note}; {rests}" if made.note else rests)
-    sizes = {size for sizes in made.sizes_by_stage for size in sizes}
+        result = replace(result, note=f"{result.note}; {rests}" if result.note else rests)
+    sizes = {size for sizes in result.sizes_by_stage for size in sizes}
     outside = not all(pipeline.measured_with(size) for size in sizes)
-    if not outside and pipeline.measured_with(made.message_bytes):
-        return made
+    if not outside and pipeline.measured_with(result.message_bytes):
+        return result
     note = f"{'' if outside else 'one fragment is '}extrapolated: the measurement had fragments of "
     note += f"{pipeline.size_min_bytes} to {pipeline.size_max_bytes} bytes"
-    note = f"{made.note}; {note}" if made.note else note
-    return replace(made, note=note, extrapolated=outside)
+    note = f"{result.note}; {note}" if result.note else note
+    return replace(result, note=note, extrapolated=outside)
 
 
 def searched_plan(
@@ -284,16 +286,7 @@ def searched_plan(
     if count is None:
         for k in np.unique(np.round(np.geomspace(least, most, 2 + int(6 * np.log10(most))))):
             attempt(int(k))
-        while True:
-            valley = min(known, key=lambda k: known[k])
-            lower = max((k for k in known if k < valley), default=valley)
-            upper = min((k for k in known if k > valley), default=valley)
-            middles = {(lower + valley) // 2, (valley + upper + 1) // 2} - set(known)
-            if not middles:
-                break
-            for k in middles:
-                attempt(k)
-        count = valley
+        count = narrowed(known, attempt)
     sizes = tuple(float(size) for size in equal_sizes(message_bytes, count))
     bounds = [float(message_bytes * pipeline.G_us_per_byte.max() + pipeline.g_us.sum())]
     for resource in {stage.resource for stage in pipeline.stages if stage.resource}:
@@ -312,11 +305,11 @@ def searched_plan(
     )
 
 
-def rules(pipeline: Pipeline, made: Plan) -> list[Sizes]:
+def rules(pipeline: Pipeline, plan: Plan) -> list[Sizes]:
     """Converts a plan to rules for `simulate`: the sizes that each stage of `pipeline` passes."""
     if pipeline.shares_resources():
-        return [Sizes(sizes) for sizes in made.sizes_by_stage]
-    return [Sizes(made.sizes_by_stage[j]) for j in pipeline.sequential_index()]
+        return [Sizes(sizes) for sizes in plan.sizes_by_stage]
+    return [Sizes(plan.sizes_by_stage[j]) for j in pipeline.sequential_index()]
 
 
 def _check_count(count: int, strategy: str, message_bytes: float, limits: Limits) -> None:
@@ -370,25 +363,26 @@ def _from_flat(pipeline: Pipeline, message_bytes: float, strategy: str, sizes: A
 
 
 def _from_hierarchy(
-    pipeline: Pipeline, message_bytes: float, strategy: str, found: Hierarchy
+    pipeline: Pipeline, message_bytes: float, strategy: str, hierarchy: Hierarchy
 ) -> Plan:
-    levels = tuple(_level_plan(pipeline, message_bytes, level, found) for level in found.levels)
+    by_stage = hierarchy.sizes_by_stage
+    levels = tuple(_level_plan(pipeline, message_bytes, one, by_stage) for one in hierarchy.levels)
     flat = _from_flat(pipeline, message_bytes, strategy, np.array([message_bytes]))
     return replace(
         flat,
-        latency_us=found.latency_us,
+        latency_us=hierarchy.latency_us,
         fragments_bytes=levels[0].fragments_bytes if levels else flat.fragments_bytes,
         bottleneck=levels[0].bottleneck if levels else flat.bottleneck,
-        sizes_by_stage=tuple(tuple(float(s) for s in sizes) for sizes in found.sizes_by_stage),
+        sizes_by_stage=tuple(tuple(float(s) for s in sizes) for sizes in by_stage),
         levels=levels,
     )
 
 
 def _level_plan(
-    pipeline: Pipeline, message_bytes: float, level: Level, found: Hierarchy
+    pipeline: Pipeline, message_bytes: float, level: Level, sizes_by_stage: list[Array]
 ) -> LevelPlan:
     own = Pipeline(pipeline.stages[level.first : level.last])
-    passed = found.sizes_by_stage[level.first : level.last]
+    passed = sizes_by_stage[level.first : level.last]
     slowest = level.approximated.bottleneck(float(np.mean(level.sizes_bytes)))
     return LevelPlan(
         name=level.name,

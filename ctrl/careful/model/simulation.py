@@ -7,10 +7,9 @@ P5). The simulation does not use P1's theorems.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from careful.errors import InputError
 from careful.model.stages import KIB, Pipeline, Stage
@@ -37,8 +36,9 @@ class FixedPulse:
 
 @dataclass(frozen=True)
 class EagerPulse:
-    """A sink that, when idle, takes all buffered bytes of a message once they reach
-    `minpulse_bytes` or include the message's tail (P3 section 4.2; P5, Figure 2).
+    """A sink that takes all buffered bytes of a message (P3 section 4.2; P5, Figure 2).
+
+    It does so when it is idle, and at least `minpulse_bytes` or the tail are buffered.
     """
 
     minpulse_bytes: int
@@ -46,9 +46,7 @@ class EagerPulse:
 
 @dataclass(frozen=True)
 class WholeMessage:
-    """Store-and-forward: a sink that moves a message in one transfer, once all of it has
-    arrived.
-    """
+    """A sink that stores and forwards: it moves a message in one transfer."""
 
 
 Rule = Sizes | FixedPulse | EagerPulse | WholeMessage
@@ -94,27 +92,26 @@ class Outcome:
         return [transfer for transfer in self.transfers if transfer.stage == stage]
 
 
+@dataclass
 class _Sink:
     """One stage at work: arrivals, and the next transfer.
 
-    arrivals: (message, low_bytes, high_bytes, begin_us, end_us): these bytes of the message arrive
-    evenly between two times (equal if they arrive together). They are in order, so `cursor`, the
-    first one in use, never moves back.
+    upstream: the stage before; its own stage for the first. arrivals: (message, low_bytes,
+    high_bytes, begin_us, end_us) in order: these bytes arrive evenly from begin_us to end_us.
+    cursor: index of the first arrival in use.
     """
 
-    def __init__(
-        self, index: int, stage: Stage, rule: Rule, messages: Sequence[Message], progressive: bool
-    ) -> None:
-        self.index = index
-        self.stage = stage
-        self.rule = rule
-        self.messages = messages
-        self.progressive = progressive
-        self.arrivals: list[tuple[int, float, float, float, float]] = []
-        self.cursor = 0
-        self.message_index = 0
-        self.taken_bytes = 0.0
-        self.fragment_index = 0
+    index: int
+    stage: Stage
+    upstream: Stage
+    rule: Rule
+    messages: Sequence[Message]
+    progressive: bool
+    arrivals: list[tuple[int, float, float, float, float]] = field(default_factory=list)
+    cursor: int = 0
+    message_index: int = 0
+    taken_bytes: float = 0.0
+    fragment_index: int = 0
 
     def done(self) -> bool:
         return self.message_index == len(self.messages)
@@ -171,14 +168,10 @@ class _Sink:
         return arrived
 
     def deliver(self, transfer: Transfer) -> None:
-        upstream = self.upstream
-        delay_us = upstream.delay_us
-        flow_us = transfer.size_bytes * upstream.G_us_per_KiB / KIB if self.progressive else 0.0
-        end = transfer.end_us + delay_us
-        low = transfer.offset_bytes
-        self.arrivals.append((transfer.message, low, low + transfer.size_bytes, end - flow_us, end))
-
-    upstream: Stage
+        before, size = self.upstream, transfer.size_bytes
+        flow_us = size * before.G_us_per_KiB / KIB if self.progressive else 0.0
+        low, end = transfer.offset_bytes, transfer.end_us + before.delay_us
+        self.arrivals.append((transfer.message, low, low + size, end - flow_us, end))
 
 
 def simulate(
@@ -200,12 +193,11 @@ def simulate(
     pulses below one byte, or more than TRANSFERS_MAX transfers.
     """
     _check(pipeline, messages, rules)
+    stages = pipeline.stages
     sinks = [
-        _Sink(j, stage, rule, messages, progressive)
-        for j, (stage, rule) in enumerate(zip(pipeline.stages, rules, strict=True))
+        _Sink(j, stage, stages[max(0, j - 1)], rule, messages, progressive)
+        for j, (stage, rule) in enumerate(zip(stages, rules, strict=True))
     ]
-    for before, sink in itertools.pairwise(sinks):
-        sink.upstream = before.stage
     for number, message in enumerate(messages):
         at = message.ready_us
         sinks[0].arrivals.append((number, 0.0, message.message_bytes, at, at))
@@ -246,7 +238,8 @@ def _check(pipeline: Pipeline, messages: Sequence[Message], rules: Sequence[Rule
         raise InputError(f"{len(rules)} rules for {len(pipeline)} stages")
     for number, message in enumerate(messages):
         if not 1 <= message.message_bytes < math.inf:
-            raise InputError(f"message {number} of {message.message_bytes} bytes: at least 1 byte")
+            size = message.message_bytes
+            raise InputError(f"message {number} of {size} bytes: must have at least 1 byte")
         if not 0 <= message.ready_us < math.inf:
             raise InputError(
                 f"message {number} is ready at {message.ready_us} µs: "
@@ -264,10 +257,12 @@ def _check(pipeline: Pipeline, messages: Sequence[Message], rules: Sequence[Rule
                             f"for a message of {message.message_bytes:g}"
                         )
                 if min(sizes) <= 0:
-                    raise InputError(f"stage '{stage.name}': a fragment without bytes")
+                    raise InputError(f"stage '{stage.name}': a fragment has no bytes")
             case FixedPulse(size) | EagerPulse(size):
                 if not size >= 1:
-                    raise InputError(f"stage '{stage.name}': a pulse of {size} bytes")
+                    raise InputError(
+                        f"stage '{stage.name}': a pulse of {size} bytes: must have at least 1"
+                    )
             case WholeMessage():
                 pass
     check_transfers(sum(_transfers_at_least(rule, messages) for rule in rules))

@@ -58,7 +58,7 @@ class Stage:
             if not isinstance(text, str) or any(unicodedata.category(c) == "Cc" for c in text):
                 raise InputError(f"{field} is {text!r}, must be text without control characters")
         if not self.name:
-            raise InputError("a stage without a name")
+            raise InputError("a stage has no name")
         for field in ("g_us", "G_us_per_KiB", "delay_us"):
             value: object = getattr(self, field)
             if not is_cost(value):
@@ -97,10 +97,9 @@ def shortened(value: object) -> str:
 class Pipeline:
     """A sequence of stages, first to last; raises ValueError for none or more than STAGES_MAX.
 
-    name, source: for tables: name, and origin of the figures; size_min_bytes, size_max_bytes: the
-    fragment sizes that were measured, None if the figures hold for any size.
-
-    rests_on: what the figures assume, "" if they are exact.
+    name, source: its name, and the origin of the figures, for tables; size_min_bytes,
+    size_max_bytes: the fragment sizes that were measured, None if the figures hold for any size;
+    rests_on: assumptions of the figures, "" if they are exact.
     """
 
     stages: tuple[Stage, ...]
@@ -120,7 +119,7 @@ class Pipeline:
         seen: set[str] = set()
         for stage in self.stages:
             if stage.name in seen:
-                raise InputError(f"stage name '{stage.name}' is used twice")
+                raise InputError(f"two stages have the name '{stage.name}'")
             seen.add(stage.name)
 
     def _repr_html_(self) -> str:
@@ -150,9 +149,7 @@ class Pipeline:
 
     @cached_property
     def delay_us(self) -> float:
-        """Sum of the delays, µs. Every fragment meets each delay once, so latency grows by the
-        sum.
-        """
+        """Sum of the delays, µs; latency grows by the sum, however a message is cut."""
         return math.fsum(stage.delay_us for stage in self.stages)
 
     def reversed(self) -> Pipeline:
@@ -198,7 +195,7 @@ class Pipeline:
                 if last.delay_us > 0:
                     raise InputError(
                         f"stages '{last.name}' and '{stage.name}' share '{stage.resource}' across "
-                        f"a delay of {last.delay_us:g} µs: only the simulation follows that"
+                        f"a delay of {last.delay_us:g} µs: only the simulation covers this"
                     )
                 merged[-1] = Stage(
                     name=f"{last.name} + {stage.name}",
@@ -213,7 +210,7 @@ class Pipeline:
                 if stage.resource and other.resource == stage.resource:
                     raise InputError(
                         f"stages '{other.name}' and '{stage.name}' share '{stage.resource}' and "
-                        "are not neighbours: only the simulation follows that"
+                        "are not neighbours: only the simulation covers this"
                     )
             merged.append(stage)
         return replace(self, stages=tuple(merged))
@@ -244,12 +241,12 @@ class Pipeline:
 
         Stages of one resource never overlap, so their times add up, adjacent or not.
         """
-        taken: dict[tuple[str, str], tuple[float, list[str]]] = {}
+        busy: dict[tuple[str, str], tuple[float, list[str]]] = {}
         for stage in self.stages:
             key = (stage.resource, "" if stage.resource else stage.name)
-            sum_us, names = taken.get(key, (0.0, []))
-            taken[key] = (sum_us + stage.time_us(size_bytes), [*names, stage.name])
-        (resource, _), (_, names) = max(taken.items(), key=lambda one: one[1][0])
+            sum_us, names = busy.get(key, (0.0, []))
+            busy[key] = (sum_us + stage.time_us(size_bytes), [*names, stage.name])
+        (resource, _), (_, names) = max(busy.items(), key=lambda item: item[1][0])
         return names[0] if len(names) == 1 else f"{resource} ({', '.join(names)})"
 
 

@@ -109,9 +109,9 @@ def class_plan(
     if not pays:
         chosen, chosen_us = _for_class(pipeline, message_bytes, fixed, limits), fixed_us
     if any(stage.group for stage in pipeline.stages):
-        gathered = reassembling_plan(pipeline, message_bytes, limits)
-        if gathered[1] < chosen_us:
-            chosen, chosen_us, block = gathered
+        reassembling = reassembling_plan(pipeline, message_bytes, limits)
+        if reassembling[1] < chosen_us:
+            chosen, chosen_us, block = reassembling
     flat = plan(pipeline, message_bytes, "best", whole=False, lp=False, reassembly=False)
     optimum = plan(pipeline, message_bytes, "best", whole=False, lp=False)
     return ClassPlan(
@@ -137,13 +137,13 @@ def class_table(
 
 
 def _class_from_outside(box: BlackBox, index: int, limits: Limits) -> ClassPlan:
-    """A black box covers fixed sizes only, so there is no other latency to compare with."""
+    """Plans a class from a black box, which covers fixed sizes only: all latencies are equal."""
     message_bytes = CLASS_BYTES_FIRST << index
     # The lower limit is for cut messages: a message below the limit goes as one fragment.
     within = Limits(min(limits.min_bytes, message_bytes), limits.max_bytes)
-    found = box.plan(message_bytes, within)
-    us = found.latency_us
-    numbers = fixed_class_plan(message_bytes, found.fragments_count, limits, box.latency_us)
+    best = box.plan(message_bytes, within)
+    us = best.latency_us
+    numbers = fixed_class_plan(message_bytes, best.fragments_count, limits, box.latency_us)
     return ClassPlan(index, message_bytes, numbers, us, us, us, us, us)
 
 
@@ -183,25 +183,26 @@ def reassembling_plan(
     sink's minpulse, and the best minpulse is searched. When idle the sink takes all that is
     buffered (P3 section 3), so later blocks grow, as in a ramp.
     """
-    found = hierarchical(pipeline, message_bytes, limits=limits)
+    hierarchy = hierarchical(pipeline, message_bytes, limits=limits)
     pipeline = pipeline.sequential()
     stages = pipeline.stages
     framed = next(j for j, stage in enumerate(stages) if stage.group)
-    block = int(found.levels[0].sizes_bytes.max())
-    frame = int(found.sizes_by_stage[framed].max())
+    block = int(hierarchy.levels[0].sizes_bytes.max())
+    frame = int(hierarchy.sizes_by_stage[framed].max())
     eager = [bool(stage.group) for stage in stages] == [True] * (len(stages) - 1) + [False]
     best: tuple[Plan, float, int] | None = None
     for size in sorted({frame, -(-block // max(1, round(block / frame)))}):
         numbers = Plan.fixed(min(max(size, limits.min_bytes), limits.max_bytes or U32_MAX))
         frames = np.array(numbers.sizes(message_bytes, limits), dtype=np.float64)
         if eager:
-            latency, gathered = _eager(pipeline, frames)
+            latency, gathered_bytes = _eager(pipeline, frames)
         else:
             blocks = _gathered(frames, block)
             by_stage = [frames if stage.group else blocks for stage in stages]
-            latency, gathered = float(staged_exit_times_us(pipeline, by_stage)[-1][-1]), block
+            exits_us = staged_exit_times_us(pipeline, by_stage)
+            latency, gathered_bytes = float(exits_us[-1][-1]), block
         if best is None or latency < best[1]:
-            best = (numbers, latency, gathered)
+            best = (numbers, latency, gathered_bytes)
     assert best is not None
     return best
 
@@ -210,13 +211,13 @@ def _eager(pipeline: Pipeline, frames: Array) -> tuple[float, int]:
     """Least latency in µs with eager pulses at the last stage, and their least size in bytes."""
     before = Pipeline(pipeline.stages[:-1])
     arrived_us = staged_exit_times_us(before, [frames] * len(before.stages))[-1]
-    there = np.cumsum(frames)
+    totals = np.cumsum(frames)
     last, G = pipeline.stages[-1], float(pipeline.G_us_per_byte[-1])
     best = (float("inf"), 0)
-    for pulse in np.unique(there):
-        took_us = pulsed_us(there.tolist(), arrived_us.tolist(), float(pulse), last.g_us, G)
-        # If several are equal, the largest: fewer writes.
-        best = min(best, (took_us + last.delay_us, -int(pulse)))
+    for pulse in np.unique(totals):
+        end_us = pulsed_us(totals.tolist(), arrived_us.tolist(), float(pulse), last.g_us, G)
+        # Among equal pulses the largest wins: fewer writes.
+        best = min(best, (end_us + last.delay_us, -int(pulse)))
     return best[0], -best[1]
 
 
@@ -243,15 +244,15 @@ def ramp_plan(
     fixed = fixed_plan(pipeline, message_bytes, limits)
     if len(fixed[0].sizes(message_bytes, limits)) > RAMP_FRAGMENTS_MAX:
         return fixed
-    found = [fixed]
+    plans = [fixed]
     for search in (ramp_sizes, up_down_sizes):
         sizes = search(pipeline, message_bytes, limits, False)
         if len(sizes) < 2 or np.ptp(sizes) <= 1:
             continue
         ramp = _best(pipeline, message_bytes, limits, _neighbours(from_sizes(sizes), limits))
         if ramp is not None:
-            found.append(ramp)
-    return min(found, key=lambda each: each[1])
+            plans.append(ramp)
+    return min(plans, key=lambda pair: pair[1])
 
 
 def from_sizes(sizes_bytes: Array) -> Plan:
@@ -321,10 +322,10 @@ def _best(
     """
     chosen: list[Plan] = []
     cut: list[Array] = []
-    for each in plans:
-        sizes = each.sizes_inside(message_bytes, limits)
+    for candidate in plans:
+        sizes = candidate.sizes_inside(message_bytes, limits)
         if sizes is not None:
-            chosen.append(each)
+            chosen.append(candidate)
             cut.append(np.array(sizes, dtype=np.float64))
     if not chosen:
         return None

@@ -187,7 +187,7 @@ def test_stage__bad_parameters_are_refused_by_name(field, value):
 def test_pipeline__no_stages_and_double_names_are_refused():
     with pytest.raises(ValueError, match="at least one stage"):
         Pipeline(())
-    with pytest.raises(ValueError, match="'a' is used twice"):
+    with pytest.raises(ValueError, match="two stages have the name 'a'"):
         Pipeline((Stage("a", 1, 1), Stage("a", 1, 1)))
     with pytest.raises(ValueError, match="of 65 stages: at most 64"):
         Pipeline(tuple(Stage(f"s{j}", 1, 1) for j in range(65)))

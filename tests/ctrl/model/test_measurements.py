@@ -138,7 +138,7 @@ def test_hosts__have_stages_that_hops_lack() -> None:
     slow_host = made_of(pathchar(GAM[1:3]), blackbox([*GAM, (90.0, 90.0)], (4, 64, 3700)))
     assert costs(slow_host)[0] == (90.0, 90.0)
     assert costs(slow_host)[-1] == pytest.approx((0.0, 7.2 + 7.9))
-    assert "no hop is like the bottleneck of 64 to 3700 bytes: it is sender" in slow_host.rests_on
+    assert "no hop matches the bottleneck of 64 to 3700 bytes: it is sender" in slow_host.rests_on
 
 
 def test_stages__inside_the_hosts_are_pathchar_s() -> None:
@@ -157,7 +157,7 @@ def test_stages__inside_the_hosts_are_pathchar_s() -> None:
     hosts[2] |= {"g_us": 3.0, "G_us_per_KiB": 3.0}
     whole = made_of(pathchar(GAM, more={"stages": hosts}), box)
     assert costs(whole)[1] == (9.0, 20.0), "the slowest part, for none has the bottleneck's G"
-    assert "no hop is like the bottleneck" in whole.rests_on
+    assert "no hop matches the bottleneck" in whole.rests_on
     assert len(whole.stages) == 3
 
 
@@ -167,7 +167,7 @@ def test_stages__inside_the_hosts_are_pathchar_s() -> None:
         ((LOGP, blackbox(GAM, (2, 64, 3700))), "add the file of .*pathchar"),
         ((LOGP, LOGP), "two files of one kind"),
         ((pathchar(GAM), json.dumps({"stages": [{"name": "a", "g_us": 1, "G_us_per_KiB": 1}]})),
-         "not combined"),
+         "cannot be combined"),
     ],
 )  # fmt: skip
 def test_combined__refuses(texts: tuple[str, ...], says: str) -> None:
