@@ -14,8 +14,8 @@ typedef uint32_t lanes __attribute__((vector_size(4 * LANES)));
 static const uint32_t iv[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
 				0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
 
-/* The message word for each of a round's sixteen places: the permutation of the paper's table 2,
- * applied once more per round. */
+/* Index of the message word at each place, per round: the permutation of the paper's table 2,
+ * applied once more each round. */
 static const uint8_t schedule[ROUNDS][16] = {
 	{ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 },
 	{ 2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8 },
@@ -56,23 +56,14 @@ static const uint8_t schedule[ROUNDS][16] = {
 static void compress(uint32_t cv[8], const uint32_t m[16], uint64_t counter, uint32_t bytes,
 		     uint32_t flags)
 {
-	uint32_t v[16] = { cv[0],
-			   cv[1],
-			   cv[2],
-			   cv[3],
-			   cv[4],
-			   cv[5],
-			   cv[6],
-			   cv[7],
-			   iv[0],
-			   iv[1],
-			   iv[2],
-			   iv[3],
-			   (uint32_t)counter,
-			   (uint32_t)(counter >> 32),
-			   bytes,
-			   flags };
+	uint32_t v[16];
 
+	memcpy(v, cv, 32);
+	memcpy(v + 8, iv, 16);
+	v[12] = (uint32_t)counter;
+	v[13] = (uint32_t)(counter >> 32);
+	v[14] = bytes;
+	v[15] = flags;
 	for (int r = 0; r < ROUNDS; r++)
 		ROUND(v, m, schedule[r]);
 	for (int i = 0; i < 8; i++)
@@ -87,6 +78,12 @@ static uint32_t word(const uint8_t *p)
 	return le32toh(w);
 }
 
+static void read_words(uint32_t *words, const uint8_t *in, int n)
+{
+	for (int i = 0; i < n; i++)
+		words[i] = word(in + 4 * i);
+}
+
 /* Computes a chunk's chaining value; with ROOT the hash of a one-chunk input. */
 static void chunk(const uint8_t *in, uint32_t bytes, uint64_t counter, uint32_t flags,
 		  uint32_t cv[8])
@@ -96,8 +93,7 @@ static void chunk(const uint8_t *in, uint32_t bytes, uint64_t counter, uint32_t 
 
 	memcpy(cv, iv, sizeof(iv));
 	while (bytes > BLOCK) {
-		for (int i = 0; i < 16; i++)
-			m[i] = word(in + 4 * i);
+		read_words(m, in, 16);
 		compress(cv, m, counter, BLOCK, start);
 		start = 0;
 		in += BLOCK;
@@ -107,8 +103,7 @@ static void chunk(const uint8_t *in, uint32_t bytes, uint64_t counter, uint32_t 
 
 	if (bytes)
 		memcpy(last, in, bytes);
-	for (int i = 0; i < 16; i++)
-		m[i] = word(last + 4 * i);
+	read_words(m, last, 16);
 	compress(cv, m, counter, bytes, start | CHUNK_END | flags);
 }
 
@@ -220,10 +215,18 @@ void blake3_update(struct blake3 *b, const void *data, size_t bytes)
 	}
 }
 
-static void put_words(const uint32_t cv[8], uint8_t out[BLAKE3_BYTES])
+/* Joins the stack's subtrees with the last one, whose chaining value is `right`. */
+static void finish(const struct blake3 *b, uint32_t right[8], bool root, uint8_t out[BLAKE3_BYTES])
 {
+	uint32_t left[8];
+
+	for (uint32_t depth = b->depth; depth--;) {
+		memcpy(left, b->stack[depth], sizeof(left));
+		parent(left, right, root && !depth ? ROOT : 0);
+		memcpy(right, left, sizeof(left));
+	}
 	for (int i = 0; i < 8; i++) {
-		uint32_t w = htole32(cv[i]);
+		uint32_t w = htole32(right[i]);
 
 		memcpy(out + 4 * i, &w, sizeof(w));
 	}
@@ -231,40 +234,23 @@ static void put_words(const uint32_t cv[8], uint8_t out[BLAKE3_BYTES])
 
 void blake3_final(const struct blake3 *b, bool root, uint8_t out[BLAKE3_BYTES])
 {
-	uint32_t depth = b->depth;
-	uint32_t right[8], left[8];
+	uint32_t right[8];
 
-	chunk(b->tail, b->used, b->first + b->chunks, root && !depth ? ROOT : 0, right);
-	while (depth--) {
-		memcpy(left, b->stack[depth], sizeof(left));
-		parent(left, right, root && !depth ? ROOT : 0);
-		memcpy(right, left, sizeof(right));
-	}
-	put_words(right, out);
-}
-
-static void get_words(uint32_t cv[8], const uint8_t *in)
-{
-	for (int i = 0; i < 8; i++)
-		cv[i] = word(in + 4 * i);
+	chunk(b->tail, b->used, b->first + b->chunks, root && !b->depth ? ROOT : 0, right);
+	finish(b, right, root, out);
 }
 
 void blake3_join(const uint8_t *parts, uint64_t n, uint8_t out[BLAKE3_BYTES])
 {
 	struct blake3 b;
-	uint32_t right[8], left[8];
+	uint32_t cv[8];
 
-	/* All parts but the last are complete subtrees of one size, so they join like chunks. */
+	/* All parts but the last are complete subtrees of equal size, so they join like chunks. */
 	blake3_init(&b, 0);
 	for (uint64_t i = 0; i + 1 < n; i++) {
-		get_words(left, parts + i * BLAKE3_BYTES);
-		push(&b, left);
+		read_words(cv, parts + i * BLAKE3_BYTES, 8);
+		push(&b, cv);
 	}
-	get_words(right, parts + (n - 1) * BLAKE3_BYTES);
-	while (b.depth--) {
-		memcpy(left, b.stack[b.depth], sizeof(left));
-		parent(left, right, b.depth ? 0 : ROOT);
-		memcpy(right, left, sizeof(right));
-	}
-	put_words(right, out);
+	read_words(cv, parts + (n - 1) * BLAKE3_BYTES, 8);
+	finish(&b, cv, true, out);
 }

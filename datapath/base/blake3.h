@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* BLAKE3 (O'Connor, Aumasson, Neves, Wilcox-O'Hearn: BLAKE3, 2020), unkeyed, 256 bits. Hashes a
- * whole input, or a part that is a subtree. The parts of a file can so be hashed separately and
- * joined to the file's usual hash. */
+/* BLAKE3 (O'Connor, Aumasson, Neves, Wilcox-O'Hearn: BLAKE3, 2020), unkeyed, 256 bits. Parts of a
+ * file that are subtrees can be hashed separately and joined to the file's usual hash. */
 #pragma once
 
 #include <stdbool.h>

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-/* Reads the list once: a line can be missed if other processes lock and unlock meanwhile. */
+/* Reads the list once; can miss a line while other processes lock and unlock. */
 static int find_holder(int fd)
 {
 	unsigned int major_number, minor_number;

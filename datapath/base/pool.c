@@ -28,40 +28,39 @@ static void append_group(struct pool *pool, struct pool_group *group)
 	pool->groups_tail = group;
 }
 
-/* Returns the next job that may run, and the job before it in its group; *earlier: the group before
- * that group. */
-static struct pool_job *find(const struct pool *pool, struct pool_group **earlier,
-			     struct pool_job **before)
+/* Returns the next job that may run, and its predecessors in both lists. */
+static struct pool_job *find_job(const struct pool *pool, struct pool_group **prev_group,
+				 struct pool_job **prev)
 {
-	*earlier = NULL;
+	*prev_group = NULL;
 	for (struct pool_group *group = pool->groups; group; group = group->next) {
-		*before = NULL;
+		*prev = NULL;
 		if (group->running < pool->rules->group_max)
 			for (struct pool_job *job = group->head; job; job = job->next) {
 				if (may_run(pool, job))
 					return job;
-				*before = job;
+				*prev = job;
 			}
-		*earlier = group;
+		*prev_group = group;
 	}
 	return NULL;
 }
 
-/* Removes the first job that may run from its group, and lets other groups go first next time. */
+/* Removes the next job that may run from its group, which then goes behind the other groups. */
 static struct pool_job *next_job(struct pool *pool)
 {
-	struct pool_group *earlier, *group;
-	struct pool_job *before, *job = find(pool, &earlier, &before);
+	struct pool_group *prev_group, *group;
+	struct pool_job *prev, *job = find_job(pool, &prev_group, &prev);
 
 	if (!job)
 		return NULL;
 	group = job->group;
-	*(before ? &before->next : &group->head) = job->next;
+	*(prev ? &prev->next : &group->head) = job->next;
 	if (!job->next)
-		group->tail = before;
-	*(earlier ? &earlier->next : &pool->groups) = group->next;
+		group->tail = prev;
+	*(prev_group ? &prev_group->next : &pool->groups) = group->next;
 	if (!group->next)
-		pool->groups_tail = earlier;
+		pool->groups_tail = prev_group;
 	if (group->head)
 		append_group(pool, group);
 	job->waits = false;
@@ -77,7 +76,7 @@ static void count_running(struct pool *pool, const struct pool_job *job, struct 
 		pool->rules->count(pool, job, by);
 }
 
-static void give_back(struct pool *pool, struct pool_job *job)
+static void append_done(struct pool *pool, struct pool_job *job)
 {
 	job->next = NULL;
 	*(pool->done ? &pool->done_tail->next : &pool->done) = job;
@@ -112,9 +111,9 @@ static void *worker(void *user)
 		pthread_mutex_lock(&pool->lock);
 		count_running(pool, job, group, -1);
 		if (!pool->rules->quiet)
-			give_back(pool, job);
+			append_done(pool, job);
 		if (atomic_load(&pool->stop))
-			pthread_cond_signal(&pool->over);
+			pthread_cond_signal(&pool->job_ended);
 	}
 	pthread_mutex_unlock(&pool->lock);
 	return NULL;
@@ -139,7 +138,7 @@ void pool_put(struct pool *pool, struct pool_group *group, struct pool_job *job)
 			append_group(pool, group);
 		*(group->head ? &group->tail->next : &group->head) = job;
 		group->tail = job;
-		/* A job that may not run yet, or finds no thread, is left to a worker that runs. */
+		/* A busy worker takes a job that may not run yet, or finds no idle thread. */
 		if (may_run(pool, job) && pool->idle > pool->woken) {
 			pool->woken++;
 			pthread_cond_signal(&pool->wake);
@@ -171,7 +170,6 @@ struct pool_job *pool_take(struct pool *pool)
 
 int pool_open(struct pool *pool, const struct pool_rules *rules, void *user)
 {
-	pthread_condattr_t attr;
 	int rc;
 
 	*pool = (struct pool){ .rules = rules, .user = user, .event_fd = -1 };
@@ -188,10 +186,7 @@ int pool_open(struct pool *pool, const struct pool_rules *rules, void *user)
 	}
 	pthread_mutex_init(&pool->lock, NULL);
 	pthread_cond_init(&pool->wake, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&pool->over, &attr);
-	pthread_condattr_destroy(&attr);
+	pthread_cond_init(&pool->job_ended, NULL);
 	rc = start_worker(pool);
 	if (rc)
 		pool_free(pool);
@@ -200,10 +195,10 @@ int pool_open(struct pool *pool, const struct pool_rules *rules, void *user)
 
 uint32_t pool_stop(struct pool *pool, uint32_t patience_ms, bool finish)
 {
-	struct pool_group *earlier;
-	struct pool_job *before;
+	struct pool_group *prev_group;
+	struct pool_job *prev;
 	struct timespec until;
-	uint32_t left;
+	uint32_t running;
 	int rc = 0;
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
@@ -216,12 +211,12 @@ uint32_t pool_stop(struct pool *pool, uint32_t patience_ms, bool finish)
 	if (!finish)
 		pool->groups = NULL;
 	pthread_cond_broadcast(&pool->wake);
-	while ((pool->running || find(pool, &earlier, &before)) && rc != ETIMEDOUT)
-		rc = pthread_cond_timedwait(&pool->over, &pool->lock, &until);
+	while ((pool->running || find_job(pool, &prev_group, &prev)) && rc != ETIMEDOUT)
+		rc = pthread_cond_clockwait(&pool->job_ended, &pool->lock, CLOCK_MONOTONIC, &until);
 	pool->groups = NULL;
-	left = pool->running;
+	running = pool->running;
 	pthread_mutex_unlock(&pool->lock);
-	return left;
+	return running;
 }
 
 void pool_free(struct pool *pool)
@@ -229,7 +224,7 @@ void pool_free(struct pool *pool)
 	for (uint32_t i = 0; i < pool->workers_count; i++)
 		pthread_join(pool->workers[i], NULL);
 	pthread_cond_destroy(&pool->wake);
-	pthread_cond_destroy(&pool->over);
+	pthread_cond_destroy(&pool->job_ended);
 	pthread_mutex_destroy(&pool->lock);
 	if (pool->event_fd >= 0)
 		close(pool->event_fd);

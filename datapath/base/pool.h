@@ -20,7 +20,8 @@ struct pool_job {
 	bool waits;
 };
 
-/* Jobs that are limited together. All zero at first; stays as long as it has jobs. With the lock.
+/* Jobs that are limited together. Zeroed by the owner, who keeps it while it has jobs. Guarded by
+ * the pool's lock.
  *
  * @head, @tail: jobs that wait
  * @next: the next group with jobs that wait */
@@ -32,9 +33,9 @@ struct pool_group {
 
 /* @workers_max: most threads; a thread starts when a job may run and no thread is idle
  * @group_max: jobs of a group that may run at a time
- * @quiet: finished jobs are not given back; run() may put its job again
- * @may_run: more limits, or NULL; called with the lock
- * @count: called with the lock: by = 1 before run(), -1 after it; or NULL
+ * @quiet: pool_take() does not return finished jobs; run() may put its job again
+ * @may_run: further limits, or NULL; called with the lock
+ * @count: called with the lock, by = 1 before run() and -1 after it; or NULL
  * @run: called by a worker */
 struct pool_rules {
 	uint32_t workers_max, group_max;
@@ -44,24 +45,23 @@ struct pool_rules {
 	void (*run)(struct pool *pool, struct pool_job *job);
 };
 
-/* The lock protects all from `groups` to `done_tail`.
+/* The lock protects `groups` to `done_tail`.
  *
  * @cpus: CPUs of the thread that opened the pool; all workers use these
  * @wake: a job may run
- * @over: signalled when a job ends, while stopping
+ * @job_ended: signalled only while stopping
  * @event_fd: readable while pool_take() has a job; -1 if quiet
- * @stop: read by long jobs, too
+ * @stop: long jobs read it, too
  * @ready: `done` is not NULL
- * @groups: those with jobs that wait, in turn
- * @running: jobs that run
- * @idle: workers that wait for a job
- * @woken: those of them that were signalled */
+ * @groups: groups with jobs that wait, in turn
+ * @running: number of running jobs
+ * @idle: workers that wait for a job; `woken` of them were signalled */
 struct pool {
 	const struct pool_rules *rules;
 	void *user;
 	cpu_set_t cpus;
 	pthread_mutex_t lock;
-	pthread_cond_t wake, over;
+	pthread_cond_t wake, job_ended;
 	pthread_t *workers;
 	int event_fd;
 	atomic_bool stop, ready;
@@ -74,10 +74,11 @@ struct pool {
 int pool_open(struct pool *pool, const struct pool_rules *rules, void *user);
 /* Queues a job; does nothing if it waits already. */
 void pool_put(struct pool *pool, struct pool_group *group, struct pool_job *job);
-/* Returns a job that has run, or NULL. */
+/* Returns a finished job, or NULL. */
 struct pool_job *pool_take(struct pool *pool);
-/* Waits up to patience_ms for running jobs and, if `finish`, for the jobs that wait. Others never
- * run. Returns how many jobs still run: they use their memory and the pool until they end. */
+/* Waits up to patience_ms for running jobs. With `finish` the workers also run the jobs that wait;
+ * jobs not begun by then never run. Returns how many jobs still run: they use their memory and the
+ * pool until they end. */
 uint32_t pool_stop(struct pool *pool, uint32_t patience_ms, bool finish);
 /* Joins the workers of a stopped pool, however long their jobs run. */
 void pool_free(struct pool *pool);

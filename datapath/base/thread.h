@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Threads besides the application's own. */
+/* Our threads in the application's process. */
 #pragma once
 
 #include <pthread.h>

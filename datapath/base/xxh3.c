@@ -49,7 +49,7 @@ uint64_t xxh3_end(const struct xxh3 *state)
 	return XXH3_64bits_digest((const XXH3_state_t *)state);
 }
 
-uint64_t xxh3_of(const void *data, size_t bytes)
+uint64_t xxh3_hash(const void *data, size_t bytes)
 {
-	return has_avx2() ? xxh3_of_avx2(data, bytes) : XXH3_64bits(data, bytes);
+	return has_avx2() ? xxh3_hash_avx2(data, bytes) : XXH3_64bits(data, bytes);
 }

@@ -15,9 +15,9 @@ void xxh3_copy(struct xxh3 *to, const struct xxh3 *from);
 void xxh3_update(struct xxh3 *state, const void *data, size_t bytes);
 uint64_t xxh3_end(const struct xxh3 *state);
 
-/* Hashes one piece of memory. */
-uint64_t xxh3_of(const void *data, size_t bytes);
+/* Hashes `bytes` of memory at once. */
+uint64_t xxh3_hash(const void *data, size_t bytes);
 
 /* AVX2 versions, for xxh3.c only (xxh3_avx2.c). */
 void xxh3_update_avx2(struct xxh3 *state, const void *data, size_t bytes);
-uint64_t xxh3_of_avx2(const void *data, size_t bytes);
+uint64_t xxh3_hash_avx2(const void *data, size_t bytes);

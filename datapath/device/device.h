@@ -55,6 +55,16 @@ static inline bool address_has_ours(const union address *address)
 	return memcmp(address->ours, none, sizeof(none)) != 0;
 }
 
+/* Reports whether two addresses are the same host, on any port. */
+static inline bool address_same_host(const union address *a, const union address *b)
+{
+	if (a->sa.sa_family != b->sa.sa_family)
+		return false;
+	if (a->sa.sa_family == AF_INET)
+		return a->in.sin_addr.s_addr == b->in.sin_addr.s_addr;
+	return !memcmp(&a->in6.sin6_addr, &b->in6.sin6_addr, sizeof(a->in6.sin6_addr));
+}
+
 /* Converts an address to the words of a peers entry (abi.h). */
 static inline void address_words(const union address *address, uint16_t *words)
 {

@@ -163,10 +163,10 @@ bool keyed_proves(struct link *link, const union address *from, struct link_peer
 
 	if (type == CAREFUL_CHALLENGE || type == CAREFUL_GONE || type == CAREFUL_REFUSE)
 		return prover(link, from, message);
-	if (!keyed || !keyed->proves || !aead_new(&keyed->heard, count) ||
+	if (!keyed || !keyed->proves || !aead_is_new(&keyed->heard, count) ||
 	    !proof_right(keyed->hear_key, NULL, message))
 		return false;
-	aead_saw(&keyed->heard, count);
+	aead_mark_seen(&keyed->heard, count);
 	return true;
 }
 

@@ -12,19 +12,9 @@ enum {
 	SETTINGS_TRIES = 8, /* to read settings while nobody changes them */
 };
 
-/* Reports whether two addresses are one host, on any port. */
-static bool host_equal(const union address *a, const union address *b)
-{
-	if (a->sa.sa_family != b->sa.sa_family)
-		return false;
-	if (a->sa.sa_family == AF_INET)
-		return a->in.sin_addr.s_addr == b->in.sin_addr.s_addr;
-	return !memcmp(&a->in6.sin6_addr, &b->in6.sin6_addr, sizeof(a->in6.sin6_addr));
-}
-
 static bool address_equal(const union address *a, const union address *b)
 {
-	return host_equal(a, b) &&
+	return address_same_host(a, b) &&
 	       (a->sa.sa_family == AF_INET ? a->in.sin_port == b->in.sin_port :
 					     a->in6.sin6_port == b->in6.sin6_port);
 }
@@ -128,7 +118,7 @@ bool link_peer_belongs(const struct link_peer *peer, const struct link_host *hos
 	const struct session *session = peer->session;
 	const struct llhdr *a = &peer->llhdr, *b = &host->way;
 
-	if (host_equal(&session->address, &host->address) ||
+	if (address_same_host(&session->address, &host->address) ||
 	    (host->key && !sodium_memcmp(session->keyed.theirs, host->key, NOISE_KEY_BYTES)))
 		return true;
 	if (!a->bytes || !b->bytes || a->neighbour != b->neighbour)
@@ -210,7 +200,7 @@ static void seal_meet(struct link_peer *peer)
 	if (!seal)
 		return;
 	sodium_memzero(seal, sizeof(*seal));
-	seal->mode = seal_rules_of(&peer->link->seal_rules, &peer->session->address);
+	seal->mode = seal_rules_mode(&peer->link->seal_rules, &peer->session->address);
 	if (!seal->mode)
 		return;
 	peer->trailer = sizeof(struct careful_seal_end);

@@ -55,7 +55,7 @@ void seal_describe(const struct link_peer *peer, uint8_t type, struct careful_ct
 bool seal_agrees(const struct link *link, const union address *with,
 		 const struct careful_ctrl *said)
 {
-	uint32_t mode = seal_rules_of(&link->seal_rules, with);
+	uint32_t mode = seal_rules_mode(&link->seal_rules, with);
 
 	return be32toh(said->seq_sent) == mode &&
 	       (!mode || aead_choose(be32toh(said->seq_rcvd) & aead_ciphers()));
@@ -189,10 +189,10 @@ static bool opens(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 		     frame->body_total, true);
 	}
 	memcpy(&end, at + LINK_HDR_BYTES + bytes, sizeof(end));
-	if (!aead_new(&seal->seen, be64toh(end.count)) ||
+	if (!aead_is_new(&seal->seen, be64toh(end.count)) ||
 	    !open_flat(seal, &seal->in, at, bytes, &end))
 		return false;
-	aead_saw(&seal->seen, be64toh(end.count));
+	aead_mark_seen(&seal->seen, be64toh(end.count));
 	if (!single && seal->mode == CAREFUL_SEAL_ENCRYPT)
 		copy(link->queue->umem, frame->desc, body, frame->body_bytes, at + LINK_HDR_BYTES,
 		     bytes, false);

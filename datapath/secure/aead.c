@@ -47,7 +47,7 @@ void aead_end(struct aead *aead)
 }
 
 /* The nonce: four zero bytes, then the number, big-endian. */
-static void nonce_of(uint64_t number, uint8_t nonce[NONCE_BYTES])
+static void write_nonce(uint64_t number, uint8_t nonce[NONCE_BYTES])
 {
 	uint64_t wire = htobe64(number);
 
@@ -55,51 +55,50 @@ static void nonce_of(uint64_t number, uint8_t nonce[NONCE_BYTES])
 	memcpy(nonce + NONCE_BYTES - sizeof(wire), &wire, sizeof(wire));
 }
 
-void aead_seal(const struct aead *aead, uint64_t number, const uint8_t *beside, size_t beside_bytes,
+void aead_seal(const struct aead *aead, uint64_t number, const uint8_t *aad, size_t aad_bytes,
 	       uint8_t *text, size_t bytes, uint8_t tag[AEAD_TAG_BYTES])
 {
 	uint8_t nonce[NONCE_BYTES];
 
 	assert(aead->cipher && number);
-	nonce_of(number, nonce);
+	write_nonce(number, nonce);
 	if (aead->cipher == CAREFUL_CIPHER_AES256_GCM)
-		crypto_aead_aes256gcm_encrypt_detached_afternm(text, tag, NULL, text, bytes, beside,
-							       beside_bytes, NULL, nonce,
-							       &aead->aes);
+		crypto_aead_aes256gcm_encrypt_detached_afternm(text, tag, NULL, text, bytes, aad,
+							       aad_bytes, NULL, nonce, &aead->aes);
 	else
 		crypto_aead_chacha20poly1305_ietf_encrypt_detached(
-			text, tag, NULL, text, bytes, beside, beside_bytes, NULL, nonce, aead->key);
+			text, tag, NULL, text, bytes, aad, aad_bytes, NULL, nonce, aead->key);
 }
 
-bool aead_open(const struct aead *aead, uint64_t number, const uint8_t *beside, size_t beside_bytes,
+bool aead_open(const struct aead *aead, uint64_t number, const uint8_t *aad, size_t aad_bytes,
 	       uint8_t *text, size_t bytes, const uint8_t tag[AEAD_TAG_BYTES])
 {
 	uint8_t nonce[NONCE_BYTES];
 
-	nonce_of(number, nonce);
+	write_nonce(number, nonce);
 	if (aead->cipher == CAREFUL_CIPHER_AES256_GCM)
 		return !crypto_aead_aes256gcm_decrypt_detached_afternm(
-			text, NULL, text, bytes, tag, beside, beside_bytes, nonce, &aead->aes);
+			text, NULL, text, bytes, tag, aad, aad_bytes, nonce, &aead->aes);
 	return aead->cipher &&
 	       !crypto_aead_chacha20poly1305_ietf_decrypt_detached(
-		       text, NULL, text, bytes, tag, beside, beside_bytes, nonce, aead->key);
+		       text, NULL, text, bytes, tag, aad, aad_bytes, nonce, aead->key);
 }
 
-bool aead_new(const struct aead_seen *seen, uint64_t number)
+bool aead_is_new(const struct aead_seen *seen, uint64_t number)
 {
 	if (number > seen->last)
 		return true;
-	/* The newest word is only partly used, so the window is 64 numbers short of SEEN. */
+	/* The newest word is only partly used, so the window is SEEN - 64 numbers. */
 	if (!number || seen->last - number >= SEEN - 64)
 		return false;
 	return !(seen->bits[number / 64 % AEAD_SEEN_WORDS] >> number % 64 & 1);
 }
 
-void aead_saw(struct aead_seen *seen, uint64_t number)
+void aead_mark_seen(struct aead_seen *seen, uint64_t number)
 {
 	uint64_t word = seen->last / 64;
 
-	/* Clears the words of the bitmap that now belong to newer numbers. */
+	/* Clears the words that now stand for newer numbers. */
 	for (uint32_t i = 0; word < number / 64 && i < AEAD_SEEN_WORDS; i++)
 		seen->bits[++word % AEAD_SEEN_WORDS] = 0;
 	seen->bits[number / 64 % AEAD_SEEN_WORDS] |= 1ull << number % 64;

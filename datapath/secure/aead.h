@@ -37,13 +37,14 @@ uint32_t aead_choose(uint32_t ciphers);
 void aead_begin(struct aead *aead, uint32_t cipher, const uint8_t key[AEAD_KEY_BYTES]);
 void aead_end(struct aead *aead);
 
-/* Encrypts `text` in place; the tag covers `text` and `beside`. */
-void aead_seal(const struct aead *aead, uint64_t number, const uint8_t *beside, size_t beside_bytes,
+/* Encrypts `text` in place; the tag covers `text` and the associated data `aad`. `number` becomes
+ * the nonce. */
+void aead_seal(const struct aead *aead, uint64_t number, const uint8_t *aad, size_t aad_bytes,
 	       uint8_t *text, size_t bytes, uint8_t tag[AEAD_TAG_BYTES]);
 /* Decrypts `text` in place. false: the tag is wrong, and `text` holds garbage. */
-bool aead_open(const struct aead *aead, uint64_t number, const uint8_t *beside, size_t beside_bytes,
+bool aead_open(const struct aead *aead, uint64_t number, const uint8_t *aad, size_t aad_bytes,
 	       uint8_t *text, size_t bytes, const uint8_t tag[AEAD_TAG_BYTES]);
 
-/* Reports whether a number is neither seen nor older than the window. aead_saw() records it. */
-bool aead_new(const struct aead_seen *seen, uint64_t number);
-void aead_saw(struct aead_seen *seen, uint64_t number);
+/* Reports whether a number is neither seen nor older than the window. */
+bool aead_is_new(const struct aead_seen *seen, uint64_t number);
+void aead_mark_seen(struct aead_seen *seen, uint64_t number);

@@ -21,41 +21,44 @@ enum {
 	TRUSTED_MAX = 4096,
 };
 
-/* Reads a whole file. A secret file must not be readable by others. */
-static int read_text(const char *directory, const char *name, bool secret, char *text,
-		     struct careful_error *error)
+/* Checks that no other user may write the file, or read it if it is secret. */
+static int check_file(int fd, const char *path, bool secret, struct careful_error *error)
 {
-	char path[PATH_MAX];
 	struct stat st;
-	ssize_t got;
-	int fd;
 
-	snprintf(path, sizeof(path), "%s/%s", directory, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0)
-		return refuse(error, -errno, "%s: %s", path, strerror(errno));
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
-		close(fd);
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
 		return refuse(error, -EINVAL, "%s: must be a file", path);
-	}
-	if (secret ? st.st_mode & (S_IRWXG | S_IRWXO) : st.st_mode & (S_IWGRP | S_IWOTH)) {
-		close(fd);
+	if (secret ? st.st_mode & (S_IRWXG | S_IRWXO) : st.st_mode & (S_IWGRP | S_IWOTH))
 		return refuse(error, -EACCES,
 			      secret ? "%s: others may read it: chmod 600 it, and make another key "
 				       "if it was read" :
 				       "%s: others may write it: chmod 644 it",
 			      path);
-	}
-	if (st.st_uid != geteuid() && st.st_uid) {
-		close(fd);
+	if (st.st_uid != geteuid() && st.st_uid)
 		return refuse(error, -EACCES, "%s: belongs to another user", path);
-	}
-	got = read(fd, text, TEXT_BYTES);
-	close(fd);
-	if (got < 0 || got == TEXT_BYTES)
-		return refuse(error, got < 0 ? -errno : -EFBIG, "%s: cannot be read whole", path);
-	text[got] = 0;
 	return 0;
+}
+
+static int read_text(const char *directory, const char *name, bool secret, char *text,
+		     struct careful_error *error)
+{
+	char path[PATH_MAX];
+	ssize_t n = -1;
+	int fd, rc;
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return refuse(error, -errno, "%s: %s", path, strerror(errno));
+	rc = check_file(fd, path, secret, error);
+	if (!rc)
+		n = read(fd, text, TEXT_BYTES);
+	if (!rc && (n < 0 || n == TEXT_BYTES))
+		rc = refuse(error, n < 0 ? -errno : -EFBIG, "%s: cannot be read whole", path);
+	close(fd);
+	if (!rc)
+		text[n] = 0;
+	return rc;
 }
 
 /* Reads the key that `text` starts with. *end: the first byte after the key. */
@@ -82,7 +85,7 @@ static int read_secret(const char *directory, const char *name, char *text, uint
 	return 0;
 }
 
-static bool read_address(const char *text, size_t bytes, union address *address)
+bool keys_read_address(const char *text, size_t bytes, union address *address)
 {
 	char copy[INET6_ADDRSTRLEN];
 
@@ -102,24 +105,20 @@ int keys_trust(struct keys *keys, const union address *address, const uint8_t *o
 {
 	struct keys_trusted *more = realloc(keys->trusted, (keys->count + 1) * sizeof(*more));
 	crypto_auth_hmacsha256_state state;
-	struct keys_trusted *one;
+	struct keys_trusted *key;
 	int rc;
 
 	if (!more)
 		return -ENOMEM;
 	keys->trusted = more;
-	one = &more[keys->count];
-	*one = (struct keys_trusted){ .family = address->sa.sa_family };
-	if (one->family == AF_INET)
-		memcpy(one->host, &address->in.sin_addr, 4);
-	else
-		memcpy(one->host, &address->in6.sin6_addr, sizeof(one->host));
-	rc = noise_pair_init(&one->pair, ours_private, theirs, psk);
+	key = &more[keys->count];
+	*key = (struct keys_trusted){ .address = *address };
+	rc = noise_pair_init(&key->pair, ours_private, theirs, psk);
 	if (rc)
 		return rc;
-	crypto_auth_hmacsha256_init(&state, one->pair.shared, sizeof(one->pair.shared));
+	crypto_auth_hmacsha256_init(&state, key->pair.shared, sizeof(key->pair.shared));
 	crypto_auth_hmacsha256_update(&state, (const uint8_t *)"careful mac", 11);
-	crypto_auth_hmacsha256_final(&state, one->mac_key);
+	crypto_auth_hmacsha256_final(&state, key->mac_key);
 	keys->count++;
 	return 0;
 }
@@ -131,7 +130,7 @@ static int read_line(struct keys *keys, const char *line, const uint8_t *ours, c
 	union address address;
 	const char *end;
 
-	if (!read_address(line, bytes, &address))
+	if (!keys_read_address(line, bytes, &address))
 		return -EINVAL;
 	line += bytes;
 	line += strspn(line, " \t");
@@ -162,10 +161,9 @@ static int read_trusted(struct keys *keys, const char *directory, char *text, co
 
 static const char *const file_names[] = { "private", "cluster", "trusted" };
 
-/* Returns a hash of what stat() reports for the key files. */
-static uint64_t look(const char *directory)
+static uint64_t hash_stat(const char *directory)
 {
-	uint64_t seen = 0;
+	uint64_t hash = 0;
 
 	for (size_t i = 0; i < sizeof(file_names) / sizeof(file_names[0]); i++) {
 		char path[PATH_MAX];
@@ -174,34 +172,34 @@ static uint64_t look(const char *directory)
 		snprintf(path, sizeof(path), "%s/%s", directory, file_names[i]);
 		if (stat(path, &st))
 			memset(&st, 0, sizeof(st));
-		seen = careful_mix(seen, st.st_ino);
-		seen = careful_mix(seen, (uint64_t)st.st_size << 32 | st.st_mode);
-		seen = careful_mix(seen, (uint64_t)st.st_ctim.tv_sec);
-		seen = careful_mix(seen, (uint64_t)st.st_ctim.tv_nsec);
+		hash = careful_mix(hash, st.st_ino);
+		hash = careful_mix(hash, (uint64_t)st.st_size << 32 | st.st_mode);
+		hash = careful_mix(hash, (uint64_t)st.st_ctim.tv_sec);
+		hash = careful_mix(hash, (uint64_t)st.st_ctim.tv_nsec);
 	}
-	return seen;
+	return hash;
 }
 
-const char *keys_directory(const char *named, const char *usual)
+const char *keys_directory(const char *option, const char *usual)
 {
 	char path[PATH_MAX];
 
-	if (named)
-		return strcmp(named, "none") == 0 ? NULL : named;
+	if (option)
+		return strcmp(option, "none") == 0 ? NULL : option;
 	snprintf(path, sizeof(path), "%s/private", usual);
 	return access(path, F_OK) && (errno == ENOENT || errno == ENOTDIR) ? NULL : usual;
 }
 
 bool keys_changed(const struct keys *keys, const char *directory)
 {
-	return look(directory) != keys->seen;
+	return hash_stat(directory) != keys->stat_hash;
 }
 
 int keys_load(struct keys *keys, const char *directory, struct careful_error *error)
 {
 	uint8_t ours[NOISE_KEY_BYTES], psk[NOISE_KEY_BYTES] = { 0 };
 	char *text = malloc(TEXT_BYTES);
-	struct keys fresh = { .seen = look(directory) };
+	struct keys fresh = { .stat_hash = hash_stat(directory) };
 	int rc;
 
 	if (!text || sodium_init() < 0) {
@@ -250,20 +248,11 @@ void keys_forget(struct keys *keys)
 	*keys = (struct keys){ 0 };
 }
 
-static bool is_at(const struct keys_trusted *one, const union address *address)
-{
-	if (one->family != address->sa.sa_family)
-		return false;
-	return one->family == AF_INET ?
-		       !memcmp(one->host, &address->in.sin_addr, 4) :
-		       !memcmp(one->host, &address->in6.sin6_addr, sizeof(one->host));
-}
-
 const struct keys_trusted *keys_find(const struct keys *keys, const union address *address,
 				     const struct keys_trusted *after)
 {
 	for (uint32_t i = after ? (uint32_t)(after - keys->trusted) + 1 : 0; i < keys->count; i++)
-		if (is_at(&keys->trusted[i], address))
+		if (address_same_host(&keys->trusted[i].address, address))
 			return &keys->trusted[i];
 	return NULL;
 }

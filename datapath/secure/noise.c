@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Functions follow section 5 of the framework, for this one pattern. */
+/* Functions follow section 5 of the framework, for this pattern alone. */
 #include "secure/noise.h"
 
 #include <errno.h>
@@ -24,19 +24,20 @@ static void hmac(const uint8_t *key, const void *data, size_t bytes, uint8_t *ou
 }
 
 /* Computes HKDF(chaining key, data) with `count` outputs; the first replaces the chaining key. */
-static void hkdf(uint8_t *ck, const uint8_t *data, uint8_t outputs[][NOISE_KEY_BYTES], int count)
+static void hkdf(uint8_t *ck, const uint8_t *data, size_t bytes, uint8_t outputs[][NOISE_KEY_BYTES],
+		 int count)
 {
 	uint8_t temp[NOISE_KEY_BYTES], in[NOISE_KEY_BYTES + 1];
-	size_t bytes = 0;
+	size_t in_bytes = 0;
 
-	hmac(ck, data, NOISE_KEY_BYTES, temp);
+	hmac(ck, data, bytes, temp);
 	for (int i = 0; i < count; i++) {
 		uint8_t *out = i ? outputs[i - 1] : ck;
 
-		in[bytes] = (uint8_t)(i + 1);
-		hmac(temp, in, bytes + 1, out);
+		in[in_bytes] = (uint8_t)(i + 1);
+		hmac(temp, in, in_bytes + 1, out);
 		memcpy(in, out, NOISE_KEY_BYTES);
-		bytes = NOISE_KEY_BYTES;
+		in_bytes = NOISE_KEY_BYTES;
 	}
 	sodium_memzero(temp, sizeof(temp));
 	sodium_memzero(in, sizeof(in));
@@ -54,7 +55,7 @@ static void mix_hash(struct noise *noise, const void *data, size_t bytes)
 
 static void mix_key(struct noise *noise, const uint8_t *data)
 {
-	hkdf(noise->ck, data, &noise->k, 2);
+	hkdf(noise->ck, data, NOISE_KEY_BYTES, &noise->k, 2);
 	noise->n = 0;
 }
 
@@ -62,7 +63,7 @@ static void mix_key_and_hash(struct noise *noise, const uint8_t *psk)
 {
 	uint8_t out[2][NOISE_KEY_BYTES];
 
-	hkdf(noise->ck, psk, out, 3);
+	hkdf(noise->ck, psk, NOISE_KEY_BYTES, out, 3);
 	mix_hash(noise, out[0], sizeof(out[0]));
 	memcpy(noise->k, out[1], sizeof(noise->k));
 	noise->n = 0;
@@ -184,8 +185,7 @@ int noise_open(struct noise *noise, const uint8_t *sealed, size_t bytes, void *p
 	return 0;
 }
 
-/* HKDF's first step on the label, which is never as long as a key: so no label collides with a
- * key. */
+/* HKDF's first step on the label. A label is never as long as a key, so none collides with one. */
 void noise_export(const struct noise *noise, const char *label, uint8_t out[NOISE_KEY_BYTES])
 {
 	hmac(noise->ck, label, strlen(label), out);
@@ -194,15 +194,8 @@ void noise_export(const struct noise *noise, const char *label, uint8_t out[NOIS
 /* HKDF with empty input (section 5.2, Split()). */
 void noise_split(const struct noise *noise, uint8_t keys[2][NOISE_KEY_BYTES])
 {
-	uint8_t temp[NOISE_KEY_BYTES], in[NOISE_KEY_BYTES + 1] = { 1 };
-
-	hmac(noise->ck, NULL, 0, temp);
-	hmac(temp, in, 1, keys[0]);
-	memcpy(in, keys[0], NOISE_KEY_BYTES);
-	in[NOISE_KEY_BYTES] = 2;
-	hmac(temp, in, sizeof(in), keys[1]);
-	sodium_memzero(temp, sizeof(temp));
-	sodium_memzero(in, sizeof(in));
+	memcpy(keys[0], noise->ck, NOISE_KEY_BYTES);
+	hkdf(keys[0], NULL, 0, &keys[1], 2);
 }
 
 void noise_forget(struct noise *noise)

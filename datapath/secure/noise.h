@@ -13,7 +13,7 @@ enum {
 	NOISE_TAG_BYTES = 16, /* bytes that sealing adds to a payload */
 };
 
-/* The keys that two hosts have before they speak.
+/* The keys that two hosts have before the handshake.
  *
  * @shared: Diffie-Hellman of the two static keys
  * @psk: the cluster's key; zeros if there is none */
@@ -44,7 +44,7 @@ struct noise {
 int noise_pair_init(struct noise_pair *pair, const uint8_t ours_private[NOISE_KEY_BYTES],
 		    const uint8_t theirs[NOISE_KEY_BYTES], const uint8_t psk[NOISE_KEY_BYTES]);
 
-/* Starts a handshake. Both ends must use the same prologue, or every message is refused. */
+/* Starts a handshake. If the prologues of the two ends differ, every message is refused. */
 void noise_begin(struct noise *noise, const struct noise_pair *pair, bool initiator,
 		 const void *prologue, size_t bytes);
 
@@ -59,7 +59,7 @@ void noise_seal(struct noise *noise, const void *payload, size_t bytes, uint8_t 
 /* `bytes` includes the tag. -EBADMSG: wrong key, or the payload was changed. */
 int noise_open(struct noise *noise, const uint8_t *sealed, size_t bytes, void *payload);
 
-/* Derives a secret that both ends share after the last message; each label has its own. */
+/* Derives a secret that both ends share after the last message, one for each label. */
 void noise_export(const struct noise *noise, const char *label, uint8_t out[NOISE_KEY_BYTES]);
 
 /* Derives the keys of the two directions after the last message; the first is the initiator's. */

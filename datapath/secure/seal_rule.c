@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "secure/seal_rule.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "secure/keys.h"
 
 static const char *const modes[] = { "off", "auth", "encrypt" };
 
-_Static_assert(CAREFUL_SEAL_AUTH == 1 && CAREFUL_SEAL_ENCRYPT == 2, "modes in their order");
+_Static_assert(CAREFUL_SEAL_AUTH == 1 && CAREFUL_SEAL_ENCRYPT == 2, "indices of modes[]");
 
-static int xdp_mode_of(const char *text, size_t bytes)
+static int read_mode(const char *text, size_t bytes)
 {
 	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
 		if (strlen(modes[i]) == bytes && !memcmp(modes[i], text, bytes))
@@ -19,12 +19,10 @@ static int xdp_mode_of(const char *text, size_t bytes)
 	return -EINVAL;
 }
 
-static int read_one(struct seal_rules *rules, const char *text, size_t bytes)
+static int read_rule(struct seal_rules *rules, const char *text, size_t bytes)
 {
 	const char *at = memchr(text, '@', bytes);
-	int mode = xdp_mode_of(text, at ? (size_t)(at - text) : bytes);
-	char host[INET6_ADDRSTRLEN];
-	size_t host_bytes;
+	int mode = read_mode(text, at ? (size_t)(at - text) : bytes);
 
 	if (mode < 0)
 		return mode;
@@ -32,20 +30,12 @@ static int read_one(struct seal_rules *rules, const char *text, size_t bytes)
 		rules->all = (uint8_t)mode;
 		return 0;
 	}
-	host_bytes = bytes - (size_t)(at + 1 - text);
-	if (host_bytes >= sizeof(host))
-		return -EINVAL;
 	if (rules->count == SEAL_RULES_MAX)
 		return -E2BIG;
-	memcpy(host, at + 1, host_bytes);
-	host[host_bytes] = 0;
 	rules->named[rules->count].mode = (uint8_t)mode;
-	rules->named[rules->count].family = AF_INET;
-	if (inet_pton(AF_INET, host, rules->named[rules->count].host) != 1) {
-		rules->named[rules->count].family = AF_INET6;
-		if (inet_pton(AF_INET6, host, rules->named[rules->count].host) != 1)
-			return -EINVAL;
-	}
+	if (!keys_read_address(at + 1, bytes - (size_t)(at + 1 - text),
+			       &rules->named[rules->count].address))
+		return -EINVAL;
 	rules->count++;
 	return 0;
 }
@@ -55,7 +45,7 @@ int seal_rules_read(struct seal_rules *rules, const char *text, struct careful_e
 	*rules = (struct seal_rules){ 0 };
 	while (text) {
 		size_t bytes = strcspn(text, ",");
-		int rc = read_one(rules, text, bytes);
+		int rc = read_rule(rules, text, bytes);
 
 		if (rc)
 			return refuse(
@@ -76,15 +66,10 @@ bool seal_rules_any(const struct seal_rules *rules)
 	return any;
 }
 
-uint8_t seal_rules_of(const struct seal_rules *rules, const union address *address)
+uint8_t seal_rules_mode(const struct seal_rules *rules, const union address *address)
 {
-	bool ipv4 = address->sa.sa_family == AF_INET;
-	const void *host = ipv4 ? (const void *)&address->in.sin_addr :
-				  (const void *)&address->in6.sin6_addr;
-
 	for (uint32_t i = 0; i < rules->count; i++)
-		if (rules->named[i].family == address->sa.sa_family &&
-		    !memcmp(rules->named[i].host, host, ipv4 ? 4 : 16))
+		if (address_same_host(&rules->named[i].address, address))
 			return rules->named[i].mode;
 	return rules->all;
 }

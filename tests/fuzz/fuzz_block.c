@@ -86,13 +86,13 @@ static void put_secret(void)
 	for (int i = 0; i < SECRET_BYTES; i++)
 		text[i] = (char)(text[i] | 0x80);
 	put_file("outside/secret", text);
-	secret = xxh3_of(text, SECRET_BYTES);
+	secret = xxh3_hash(text, SECRET_BYTES);
 }
 
 static bool has_secret(const char *text, ssize_t bytes)
 {
 	for (ssize_t i = 0; i + SECRET_BYTES <= bytes; i++)
-		if (text[i] & 0x80 && xxh3_of(text + i, SECRET_BYTES) == secret)
+		if (text[i] & 0x80 && xxh3_hash(text + i, SECRET_BYTES) == secret)
 			return true;
 	return false;
 }

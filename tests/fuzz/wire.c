@@ -71,7 +71,7 @@ static void describe_seal(const struct node *node, struct careful_ctrl *ctrl, ui
 {
 	const union address address = node_host(host);
 
-	ctrl->seq_sent = htobe32(seal_rules_of(&node->c->link.seal_rules, &address));
+	ctrl->seq_sent = htobe32(seal_rules_mode(&node->c->link.seal_rules, &address));
 	ctrl->seq_rcvd = htobe32(ctrl->seq_sent ? CAREFUL_CIPHER_CHACHA20_POLY1305 : 0);
 }
 

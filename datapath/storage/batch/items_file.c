@@ -244,7 +244,7 @@ int items_make_file(struct items *s, int dir, const char *name)
 	if (strlen(name) > NAME_MAX)
 		return -ENAMETOOLONG;
 	if (!(s->flags & CAREFUL_BATCH_NODIGEST) &&
-	    xxh3_of(item->data, item->data_bytes) != item->digest)
+	    xxh3_hash(item->data, item->data_bytes) != item->digest)
 		return -EBADMSG;
 	keep_mode(s, dir, name);
 	/* A pending nameless file would hold a descriptor until the sync. */

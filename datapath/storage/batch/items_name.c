@@ -151,7 +151,7 @@ int items_append(struct items *s)
 	int rc, fd;
 
 	if (!(s->flags & CAREFUL_BATCH_NODIGEST) &&
-	    xxh3_of(item->data, item->data_bytes) != item->digest)
+	    xxh3_hash(item->data, item->data_bytes) != item->digest)
 		return -EBADMSG;
 	fd = open_to_append(s, &is_new);
 	if (fd < 0)

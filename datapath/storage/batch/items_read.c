@@ -127,7 +127,7 @@ static int read_data(struct items *s, struct careful_block_item *record, int fd,
 		return rc;
 	attr_set(&record->attr, st);
 	if (s->item.op == CAREFUL_ITEM_DIGEST || !(s->flags & CAREFUL_BATCH_NODIGEST))
-		record->digest = htobe64(xxh3_of(place(s, record), bytes));
+		record->digest = htobe64(xxh3_hash(place(s, record), bytes));
 	record->op = htobe16(s->item.op == CAREFUL_ITEM_DIGEST ? CAREFUL_ITEM_DIGEST :
 								 CAREFUL_ITEM_FILE);
 	if (s->item.op != CAREFUL_ITEM_DIGEST)

@@ -87,7 +87,7 @@ static void test_seen__each_number_once(void)
 	struct aead_seen seen = { 0 };
 	uint64_t random = 1, last = 0;
 
-	CHECK(!aead_new(&seen, 0));
+	CHECK(!aead_is_new(&seen, 0));
 	for (uint32_t i = 0; i < 40000; i++) {
 		uint64_t number;
 
@@ -98,18 +98,18 @@ static void test_seen__each_number_once(void)
 		if (!number || number >= NUMBERS)
 			continue;
 		if (number > last || (last - number < BACK && !was[number])) {
-			CHECK(aead_new(&seen, number));
-			aead_saw(&seen, number);
+			CHECK(aead_is_new(&seen, number));
+			aead_mark_seen(&seen, number);
 			was[number] = true;
 			last = number > last ? number : last;
 		} else {
-			CHECK(!aead_new(&seen, number));
+			CHECK(!aead_is_new(&seen, number));
 		}
 	}
 	CHECK(last > NUMBERS / 2);
-	aead_saw(&seen, 1ull << 62); /* a jump over the whole list */
-	CHECK(!aead_new(&seen, last));
-	CHECK(aead_new(&seen, (1ull << 62) - 1));
+	aead_mark_seen(&seen, 1ull << 62); /* a jump over the whole list */
+	CHECK(!aead_is_new(&seen, last));
+	CHECK(aead_is_new(&seen, (1ull << 62) - 1));
 }
 
 int main(void)
