@@ -79,14 +79,14 @@ def test_once__measures_changes_says_why_and_draws(host: Host, tmp_path: Path) -
     assert fragment_bytes(host) == one["plan"]["first_bytes"] < before
     assert 4 <= -(-4096 // one["plan"]["first_bytes"]) <= 6
     assert one["standing"] == "unverified"
-    assert one["ab"]["said"] == "not verified: 0 messages of 30"
+    assert one["ab"]["said"] == "not verified: 0 messages of the 30 that are needed"
     assert one["predicted_low_us"] <= one["predicted_us"] <= one["predicted_high_us"]
     assert one["predicted_us"] < 0.95 * one["one_fragment_us"]
     assert path["measurement"]["frames_count"] > 100
     assert decided(path) == ["changed", "unverified"]
     text = host.ctl("tune", "explain", "eth1").stdout
     assert "not being tuned" in text
-    assert "not verified: 0 messages of 30" in " ".join(text.split()), text
+    assert "not verified: 0 messages of the 30 that are needed" in " ".join(text.split()), text
     # A second run measures and changes nothing.
     again = once(host)
     assert decided(again)[:2] == ["changed", "unverified"]

@@ -1,6 +1,6 @@
 """An A/B of changes on live messages: the values before and after a change take turns.
 
-Owns when the A/B ends and which changes held. decide.py acts on the result.
+Owns when the A/B ends and which changes held. policy.py acts on the result.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ TRIAL_S_MAX = 600.0
 class Outcome:
     """Changes of an A/B by result: held, not held, undecided."""
 
-    kept: dict[int, Pair] = field(default_factory=dict)
+    held: dict[int, Pair] = field(default_factory=dict)
     undone: dict[int, Pair] = field(default_factory=dict)
-    open: dict[int, Pair] = field(default_factory=dict)
+    undecided: dict[int, Pair] = field(default_factory=dict)
     verdicts: dict[int, Verdict] = field(default_factory=dict)
 
-    def said(self) -> dict[int, Json]:
+    def summary(self) -> dict[int, Json]:
         return {
-            item: one.as_dict(MEASURES_STORED if is_stored(item) else MEASURES)
-            for item, one in self.verdicts.items()
+            item: verdict.as_dict(MEASURES_STORED if is_stored(item) else MEASURES)
+            for item, verdict in self.verdicts.items()
         }
 
 
@@ -41,10 +41,10 @@ class AB:
     Args:
         path: the path.
         pairs: the changes, by item.
-        trials: messages of earlier A/Bs of these changes; added to.
+        trials: messages of earlier A/Bs of these changes; this A/B adds its own.
         now: seconds.
-        fresh: the first A/B of these changes; the values before are in effect.
-        apart_s: usual time between two messages that measure an item, seconds.
+        is_first: the first A/B of these changes; the values before are in effect.
+        message_gap_s: usual time between two messages that measure an item, seconds.
     """
 
     def __init__(
@@ -53,13 +53,15 @@ class AB:
         pairs: dict[int, Pair],
         trials: dict[int, Trial],
         now: float,
-        fresh: bool,
-        apart_s: Mapping[int, float] | None = None,
+        is_first: bool,
+        message_gap_s: Mapping[int, float] | None = None,
     ) -> None:
-        self.pairs, self.fresh = pairs, fresh
+        self.pairs, self.is_first = pairs, is_first
         self._trials, self._began = trials, now
-        beside = {item: pair.after if fresh else pair.before for item, pair in pairs.items()}
-        self._turns = Alternating(path, beside, now, swapped=not fresh, apart_s=apart_s)
+        others = {item: pair.after if is_first else pair.before for item, pair in pairs.items()}
+        self._turns = Alternating(
+            path, others, now, swapped=not is_first, message_gap_s=message_gap_s
+        )
 
     def collect(self, live: Live, now: float) -> None:
         trials = {item: self._trials.setdefault(item, Trial()) for item in self.pairs}
@@ -68,18 +70,18 @@ class AB:
     def skip(self, live: Live) -> None:
         self._turns.skip(live)
 
-    def ended(self, now: float) -> str | None:
-        """Says why the A/B is over, "" if something is decided; None: the A/B continues."""
-        if any(self._trials[item].is_decided for item in self.pairs):
+    def end_reason(self, now: float) -> str | None:
+        """Returns why the A/B is over, "" if a change has a verdict; None: the A/B continues."""
+        if any(self._trials[item].has_verdict for item in self.pairs):
             return ""
         if self._is_late(now):
             return f"the A/B took {TRIAL_S_MAX:.0f} s"
-        if all(self.quiet(item, now) for item in self.pairs):
+        if all(self.is_quiet(item, now) for item in self.pairs):
             return "too few live messages"
         return None
 
-    def quiet(self, item: int, now: float) -> bool:
-        return self._turns.quiet(item, now)
+    def is_quiet(self, item: int, now: float) -> bool:
+        return self._turns.is_quiet(item, now)
 
     def _is_late(self, now: float) -> bool:
         return now - self._began > TRIAL_S_MAX
@@ -88,16 +90,16 @@ class AB:
         return self._turns.flip()
 
     def outcome(self, pairs: Mapping[int, Pair], now: float) -> Outcome:
-        found = Outcome()
+        outcome = Outcome()
         for item, pair in pairs.items():
-            one = found.verdicts[item] = self._trials.setdefault(item, Trial()).verdict()
-            if one.what == "held":
-                found.kept[item] = pair
-            elif one.what == "not held" or (self._is_late(now) and one.gain is not None):
-                found.undone[item] = pair
+            verdict = outcome.verdicts[item] = self._trials.setdefault(item, Trial()).verdict()
+            if verdict.what == "held":
+                outcome.held[item] = pair
+            elif verdict.what == "not held" or (self._is_late(now) and verdict.gain is not None):
+                outcome.undone[item] = pair
             else:
-                found.open[item] = pair
-        return found
+                outcome.undecided[item] = pair
+        return outcome
 
 
 def ours(path: Path, pairs: Mapping[int, Pair]) -> dict[int, Pair]:

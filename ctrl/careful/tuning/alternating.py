@@ -1,6 +1,6 @@
 """Alternates two versions of a path's settings and collects the latencies of live messages.
 
-Owns which messages count for which version, and when an item's messages have ceased.
+Owns which messages count for which version, and when an item no longer has messages.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from careful.tuning.path import Live, Path
-from careful.tuning.settings import Value, told_by
+from careful.tuning.settings import Value, measured_item
 from careful.tuning.verify import Counts, Trial
 
-#: Messages have ceased after QUIET_S, or after four times their usual distance if longer, seconds.
-#: Before the first message the latter is at most QUIET_S_MAX.
+#: An item is quiet after QUIET_S without a message, or after four times the usual gap if longer,
+#: seconds. Before the first message the latter is at most QUIET_S_MAX.
 QUIET_S, QUIET_S_MAX = 2.0, 60.0
 
 
@@ -24,22 +24,22 @@ class Alternating:
         beside: the other values.
         now: seconds.
         swapped: the values in effect are the second version and `beside` the first.
-        apart_s: usual time between two messages that measure an item, seconds.
+        message_gap_s: usual time between two messages that measure an item, seconds.
     """
 
     def __init__(
         self,
         path: Path,
-        beside: Mapping[int, Value],
+        others: Mapping[int, Value],
         now: float,
         *,
         swapped: bool = False,
-        apart_s: Mapping[int, float] | None = None,
+        message_gap_s: Mapping[int, float] | None = None,
     ) -> None:
         self._path, self.began = path, now
-        self._apart_s = apart_s or {}
-        active, other = path.offer(beside)
-        self.versions = (other, active) if swapped else (active, other)
+        self._message_gap_s = message_gap_s or {}
+        active, spare = path.offer(others)
+        self.versions = (spare, active) if swapped else (active, spare)
         self._seen = path.live()
         self._count: dict[int, int] = {}
         self._last: dict[int, float] = {}
@@ -47,7 +47,7 @@ class Alternating:
     def collect(self, trials: Mapping[int, Trial], live: Live, now: float) -> None:
         for item, trial in trials.items():
             for version, arm in zip(self.versions, (trial.a, trial.b), strict=True):
-                key = (told_by(item), version)
+                key = (measured_item(item), version)
                 if (total := live.get(key)) is None:  # no message of the item yet
                     continue
                 block = total.since(self._seen.get(key, Counts()))
@@ -60,17 +60,17 @@ class Alternating:
     def skip(self, live: Live) -> None:
         self._seen = live
 
-    def quiet(self, item: int, now: float) -> bool:
+    def is_quiet(self, item: int, now: float) -> bool:
         """Reports whether an item has had no message for much longer than usual."""
         count = self._count.get(item, 0)
         if count:
             patience_s = 4 * (now - self.began) / count
         else:
-            patience_s = min(4 * self._apart_s.get(item, 0.0), QUIET_S_MAX)
+            patience_s = min(4 * self._message_gap_s.get(item, 0.0), QUIET_S_MAX)
         return now - self._last.get(item, self.began) > max(QUIET_S, patience_s)
 
-    def renew(self, beside: Mapping[int, Value]) -> None:
-        self.versions = self._path.offer(beside)
+    def renew(self, others: Mapping[int, Value]) -> None:
+        self.versions = self._path.offer(others)
         self._seen = self._path.live()
 
     def flip(self) -> bool:

@@ -1,9 +1,9 @@
 """Finds how to send the messages of a class from live messages alone.
 
-A few ways alternate with the values in effect, so that both meet the same load: kicks of a frame,
+A few ways alternate with the values in effect, so that both meet the same load: kicks of one frame,
 then fragments of a frame and of a half, a quarter and an eighth. P1's latency of n equal fragments
 (equation 10) is fitted to the differences and gives the best n. If the model does not fit, the
-fastest way counts. The result still needs an A/B.
+fastest way is the result. The result still needs an A/B.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ def effect(plan: Plan, kick: Kick, nbytes: int, limits: Limits) -> tuple[object,
 
 @dataclass
 class Way:
-    """A way; its messages are arm B of the trial, those with the values in effect arm A."""
+    """A way to send a class's messages: arm B of the trial. Arm A has the values in effect.
+
+    count: fragments of a message.
+    """
 
     values: Mapping[int, Value]
     count: int = 1
@@ -75,7 +78,7 @@ class Best:
 
     values: Mapping[int, Value]
     gain: float
-    said: str
+    source: str
 
 
 class Search:
@@ -103,12 +106,12 @@ class Search:
         self._count_now = self._count(plan)
         alone = Kick(KICK_BYTES)
         self._alone = {} if NET_TX + index in but else {NET_TX + index: alone}
-        self._plans = [] if index in but else self._others()
+        self._plans = [] if index in but else self._other_plans()
         self._reference: Way | None = None  # the kick of each frame with the present plan
         if self._alone and self._effect(plan, alone) != self._effect(plan, kick):
             self._reference = Way(self._alone, self._count_now)
         self._ways = [self._reference] if self._reference else []
-        self._ways += [self._planned(one) for one in self._plans]
+        self._ways += [self._planned(plan) for plan in self._plans]
         self._stages = [self._predicted_ways, self._unkicked_ways]
         self._unkicked: Way | None = None  # the best plan with the present kick
         self._at, self.ways_count = 0, len(self._ways)
@@ -122,15 +125,15 @@ class Search:
     def _count(self, plan: Plan) -> int:
         return len(plan.sizes(self._bytes, self._limits))
 
-    def _others(self) -> list[Plan]:
+    def _other_plans(self) -> list[Plan]:
         whole = Plan.fixed(self._bytes).sizes(self._bytes, self._limits)[0]
         sizes = [math.ceil(whole / 2**times) for times in range(HALVINGS + 1)]
         plans = [Plan.fixed(size) for size in sizes if size >= min(FRAGMENT_BYTES_MIN, whole)]
         now = self._plan.sizes(self._bytes, self._limits)
-        return [one for one in plans if one.sizes(self._bytes, self._limits) != now]
+        return [plan for plan in plans if plan.sizes(self._bytes, self._limits) != now]
 
     def _planned(self, plan: Plan) -> Way:
-        """Returns the way of a plan, each frame kicked alone: P1's fragments leave so."""
+        """Returns the way of a plan, each frame kicked alone, as in P1."""
         return Way({**self._alone, self._index: plan}, self._count(plan))
 
     @property
@@ -138,9 +141,9 @@ class Search:
         return self._ways[self._at]
 
     @property
-    def judged(self) -> bool:
+    def has_result(self) -> bool:
         """Reports whether the messages were enough for a result."""
-        return any(one.known for one in self._ways)
+        return any(way.known for way in self._ways)
 
     def look(self, late: bool = False) -> bool:
         """Counts new messages; reports whether another way has its turn or the search is over.
@@ -166,17 +169,17 @@ class Search:
 
     def _predicted_ways(self) -> list[Way]:
         """Returns the plan that the model predicts, as a test of the model, unless it was tried."""
-        tried = [self._count_now, *(self._count(one) for one in self._plans)]
+        tried = [self._count_now, *(self._count(plan) for plan in self._plans)]
         if not self._fit or self._fit_count(self._fit) in tried:
             return []
         return [self._planned(self._predicted(self._fit))]
 
     def _unkicked_ways(self) -> list[Way]:
         """Returns the best plan with the present kick: a kick that makes no difference stays."""
-        found = self._found()
-        if not found or self._index not in found.values or NET_TX + self._index not in found.values:
+        best = self._fastest()
+        if not best or self._index not in best.values or NET_TX + self._index not in best.values:
             return []
-        self._unkicked = Way({self._index: found.values[self._index]}, found.count)
+        self._unkicked = Way({self._index: best.values[self._index]}, best.count)
         return [self._unkicked]
 
     def _fit_count(self, fit: Fit) -> int:
@@ -187,30 +190,30 @@ class Search:
         return Plan.fixed(math.ceil(self._bytes / self._fit_count(fit)))
 
     def _points(self) -> list[Point]:
-        used = [one for one in self._ways if one.known and one is not self._unkicked]
-        return [Point(one.count, one.longer_us, one.trial.a.middle().value) for one in used]
+        used = [way for way in self._ways if way.known and way is not self._unkicked]
+        return [Point(way.count, way.longer_us, way.trial.a.middle().value) for way in used]
 
-    def _found(self) -> Way | None:
+    def _fastest(self) -> Way | None:
         """Returns the way with the model's best plan, or the fastest if the model does not fit."""
-        ways = [one for one in self._ways if one.known and one is not self._unkicked]
+        ways = [way for way in self._ways if way.known and way is not self._unkicked]
         if self._fit and self._fit.fits:
             best = self._fit_count(self._fit)
-            ways = [one for one in ways if one.count == best] or ways
-        return max(ways, key=lambda one: one.gain, default=None)
+            ways = [way for way in ways if way.count == best] or ways
+        return max(ways, key=lambda way: way.gain, default=None)
 
     def best(self) -> Best | None:
-        """Returns the best way if it seems to gain; None: none does, or too few messages came."""
-        found, fit = self._found(), self._fit
-        if found is None:
+        """Returns the best way; None: no way seems to gain, or too few messages came."""
+        fastest, fit = self._fastest(), self._fit
+        if fastest is None:
             return None
-        values, gain = found.values, found.gain
-        said = f"the best of {self.ways_count} ways that were tried"
+        values, gain = fastest.values, fastest.gain
+        source = f"the best of {self.ways_count} ways that were tried"
         if fit and fit.fits:
-            gain = -fit.longer_us(found.count).value / fit.now_us
-            said += f", and the model fits: {fit.said()}"
+            gain = -fit.longer_us(fastest.count).value / fit.now_us
+            source += f", and the model fits: {fit.summary()}"
         elif fit:
-            said += f"; the model does not fit: {fit.said()}"
+            source += f"; the model does not fit: {fit.summary()}"
         alike = self._unkicked
-        if alike and alike.known and (alike.longer_us - found.longer_us).low <= 0:
+        if alike and alike.known and (alike.longer_us - fastest.longer_us).low <= 0:
             values = alike.values
-        return Best(values, gain, f"{said}; {gain:.0%} faster") if gain >= GAIN_MIN else None
+        return Best(values, gain, f"{source}; {gain:.0%} faster") if gain >= GAIN_MIN else None

@@ -28,8 +28,9 @@ FIXED_BYTES = 4096
 
 
 def gather(session: Session, hosts: Sequence[str], config: Config) -> Json:
-    """Returns the paths of all peers, or of some hosts. Raises CarefulError: a host is no peer, or
-    the map cannot be read.
+    """Returns the paths of all peers, or of some hosts.
+
+    Raises CarefulError: a host is no peer, or the map cannot be read.
     """
     shown = tune_peers.show(session, hosts, config)
     pids = [instances.tuner(queue.instance) for queue in session.queues]
@@ -44,50 +45,50 @@ def _paths(queue: Session, shown: Sequence[InEffect], config: Config) -> list[Js
     name = queue.instance.name
     lasting = StateDir(place(config))
     store = Store(queue.instance.directory, lasting)
-    kept, peers = store.load(), {one.slot: one for one in queue.peers}
+    states, peers = store.load(), {peer.slot: peer for peer in queue.peers}
     rows = [row for row in shown if row.queue == name and row.slot in peers]
     with maps.live_map(name) as entries:
         counted = {
             row.slot: live_latency.cells_in(live_latency.whole(entries, row.slot)) for row in rows
         }
-    found = []
+    paths = []
     for row in rows:
         address = peers[row.slot].address
-        state, said = _of_this_path(kept.get(address), queue, peers[row.slot])
-        one = path(row, address, state, store)
-        one["hops"] = hops(kept_path.newest(lasting, peers[row.slot].ip), state)
-        found.append(with_live(one | said, counted[row.slot]))
-    return found
+        state, reason = _if_same_path(states.get(address), queue, peers[row.slot])
+        peer = path(row, address, state, store)
+        peer["hops"] = hops(kept_path.newest(lasting, peers[row.slot].ip), state)
+        paths.append(with_live(peer | reason, counted[row.slot]))
+    return paths
 
 
-def hops(kept: Json | None, state: PathState | None) -> Json | None:
+def hops(pathchar: Json | None, state: PathState | None) -> Json | None:
     """Names the bottleneck by a measurement of pathchar, with the path's black box if there is one.
 
-    kept: see kept_path.newest.
+    pathchar: the stored measurement (kept_path.newest).
     """
-    if kept is None:
+    if pathchar is None:
         return None
-    named, rests_on = kept.get("bottleneck"), "pathchar alone"
-    known = _known(state) if state else None
+    named, rests_on = pathchar.get("bottleneck"), "pathchar alone"
+    known = _measured(state) if state else None
     with suppress(InputError):
         if known:
-            whole = combined([Hops.from_dict(kept, "pathchar"), known.box])
-            middles = [(one.low_bytes + one.high_bytes) / 2 for one in known.box.regimes]
+            whole = combined([Hops.from_dict(pathchar, "pathchar"), known.box])
+            middles = [(regime.low_bytes + regime.high_bytes) / 2 for regime in known.box.regimes]
             assert isinstance(whole, Pipeline)
             named = ", ".join(dict.fromkeys(whole.busiest(size) for size in middles))
             rests_on = whole.rests_on
-    return {"bottleneck": named, "rests_on": rests_on, "ago_s": kept["ago_s"]}
+    return {"bottleneck": named, "rests_on": rests_on, "ago_s": pathchar["ago_s"]}
 
 
-def _of_this_path(
+def _if_same_path(
     state: PathState | None, queue: Session, peer: TunedPeer
 ) -> tuple[PathState | None, dict[str, str]]:
     """Returns the stored state, or None and the reason if it belongs to another path."""
     names = state.differs(queue.used, peer.frame_bytes) if state else []
     if not names:
         return state, {}
-    why = f"what is kept was measured with another {', '.join(names)}"
-    return None, {"why_not_measured": why}
+    reason = f"the stored figures were measured with another {', '.join(names)}"
+    return None, {"why_not_measured": reason}
 
 
 def path(row: InEffect, address: str, state: PathState | None, store: Store) -> Json:
@@ -95,20 +96,20 @@ def path(row: InEffect, address: str, state: PathState | None, store: Store) -> 
     now, least = plans(row.tune), kicks(row.tune)
     values: tuple[Value, ...] = (*now, *pulses(row.tune), *least)
     state = state or PathState({})
-    known = _known(state)
+    known = _measured(state)
     by_hand = store.by_hand(address, values)
-    found = [
+    classes = [
         _class(index, plan, least[index], state, by_hand & {index, NET_TX + index})
         for index, plan in enumerate(now)
     ]
     if known:
-        for one, plan, predicted in zip(found, now, table(known, now), strict=True):
-            one |= _predicted(known, predicted.message_bytes, plan)
-            tried = one["tried"]
+        for entry, plan, predicted in zip(classes, now, table(known, now), strict=True):
+            entry |= _predicted(known, predicted.message_bytes, plan)
+            tried = entry["tried"]
             if tried and tried["found"]:  # not from a prediction
-                one |= {"predicted_us": None, "predicted_low_us": None, "predicted_high_us": None}
-            one |= {
-                "why": _why(one, predicted.why_not),
+                entry |= {"predicted_us": None, "predicted_low_us": None, "predicted_high_us": None}
+            entry |= {
+                "why": _reason(entry, predicted.why_not),
                 "best": predicted.best.as_dict(),
                 **predicted.best_us.figures("best", "us"),
                 "bottleneck": dict(predicted.bottleneck),
@@ -117,40 +118,40 @@ def path(row: InEffect, address: str, state: PathState | None, store: Store) -> 
     return {
         "peer": row.peer,
         "address": address,
-        "classes": found,
+        "classes": classes,
         "stores": _stores(row, state, by_hand),
         "sinks": _sinks(row, state),
         "measurement": _measurement(state),
-        "why_not_measured": "" if known else _why_not_measured(state),
-        "decisions": [{**one, "ago_s": _ago(one["at_s"])} for one in state.decisions],
+        "why_not_measured": "" if known else _reason_not_measured(state),
+        "decisions": [{**entry, "ago_s": _ago(entry["at_s"])} for entry in state.decisions],
     }
 
 
-def _why(one: Json, why_not: str) -> str:
-    if one["standing"] != "as before":
+def _reason(row: Json, why_not: str) -> str:
+    if row["standing"] != "as before":
         return ""
     return why_not or "a change waits: one in ten minutes"
 
 
-def _why_not_measured(state: PathState) -> str:
-    said = (one["why"] for one in reversed(state.decisions) if one["what"] == "not measured")
-    return str(next(said, "tune auto has not looked at it"))
+def _reason_not_measured(state: PathState) -> str:
+    reasons = (one["why"] for one in reversed(state.decisions) if one["what"] == "not measured")
+    return str(next(reasons, "tune auto has not looked at it"))
 
 
-def with_live(one: Json, cells: Mapping[tuple[int, int], live_latency.Cell]) -> Json:
+def with_live(described: Json, cells: Mapping[tuple[int, int], live_latency.Cell]) -> Json:
     """Adds the latencies of live messages since the instance began, by class.
 
     cells: cells of the path's entry in the live map (live_latency.cells_in).
     """
-    for each in one["classes"]:
-        mine = [cell for (index, _), cell in cells.items() if index == each["class"]]
+    for row in described["classes"]:
+        mine = [cell for (index, _), cell in cells.items() if index == row["class"]]
         count = sum(cell.count for cell in mine)
-        each["live_count"] = count
-        each["live_us"] = sum(cell.sum_ns for cell in mine) / count / 1e3 if count else None
-    return one
+        row["live_count"] = count
+        row["live_us"] = sum(cell.sum_ns for cell in mine) / count / 1e3 if count else None
+    return described
 
 
-def _known(state: PathState) -> Measured | None:
+def _measured(state: PathState) -> Measured | None:
     if state.figures is None:
         return None
     try:
@@ -186,7 +187,7 @@ def _class(index: int, plan: Plan, kick: Kick, state: PathState, by_hand: frozen
 
 
 def _stores(row: InEffect, state: PathState, by_hand: frozenset[int]) -> list[Json]:
-    known, found = store_model.kept(state.store or {}), []
+    known, stores = store_model.kept(state.store or {}), []
     values: tuple[Value, ...] = (*plans(row.tune), *pulses(row.tune))
     rows = {one.index - STORE: one for one in store_table(known, values)} if known else {}
     for index, setting in enumerate(row.tune):
@@ -195,54 +196,54 @@ def _stores(row: InEffect, state: PathState, by_hand: frozenset[int]) -> list[Js
         ab = _last_ab(index, now, state)
         standing = _standing(now, state, STORE + index in by_hand, ab)
         if standing != "as before":
-            found.append(
+            stores.append(
                 {
                     "class": index,
                     "message_bytes_max": class_bytes(index),
                     **pulse.as_dict(),
-                    **_of_store(known, rows.get(index)),
+                    **_store_prediction(known, rows.get(index)),
                     "standing": standing,
                     "measured_us": _measured_us(now, ab),
                     "ab": ab["ab"] if ab else None,
                 }
             )
-    return found
+    return stores
 
 
 def _sinks(row: InEffect, state: PathState) -> list[Json]:
     whys = {
-        "host_tx": _why_host_tx(state.figures),
-        "net_tx": "never busy, because a kick ends before it returns; where nothing is predicted, "
-        "other thresholds are tried",
-        "host_rx": "never busy, because copies run on the engine's CPU; nothing tells what batches "
-        "of copies gain",
-        "store": "by what writes to files here take"
+        "host_tx": _host_tx_reason(state.figures),
+        "net_tx": "never busy, because a kick ends before it returns; without a prediction, other "
+        "thresholds are tried",
+        "host_rx": "never busy, because copies run on the engine's CPU; the gain of batches of "
+        "copies is unknown",
+        "store": "from the time of writes to files here"
         if state.store
         else "no writes to files were seen",
     }
-    found = []
+    sinks = []
     for sink, why in whys.items():
-        values = [one.minpulse_bytes.get(sink, 0) for one in row.tune]
-        found.append(
+        values = [setting.minpulse_bytes.get(sink, 0) for setting in row.tune]
+        sinks.append(
             {"sink": sink, "least_bytes": min(values), "most_bytes": max(values), "why": why}
         )
-    return found
+    return sinks
 
 
-def _why_host_tx(figures: Json | None) -> str:
+def _host_tx_reason(figures: Json | None) -> str:
     """Batches can save at most this host's share of a frame, which includes the copies."""
     own_us, gap_us = (figures and figures.get(name) for name in ("own_gap_us", "g_b_us"))
     if not own_us or not gap_us:
-        return "the path is not measured: nothing tells what batches of copies gain"
+        return "the path is not measured, so the gain of batches of copies is unknown"
     return (
-        f"all that a frame takes of this host, copies among it, is {own_us:.1f} µs of the "
-        f"bottleneck's {gap_us:.1f}: batches of copies gain less"
+        f"a frame costs this host {own_us:.1f} µs, copies included, of the bottleneck's "
+        f"{gap_us:.1f} µs: batches of copies gain less"
     )
 
 
-def _of_store(known: store_model.Store | None, predicted: Proposed | None) -> Json:
+def _store_prediction(known: store_model.Store | None, predicted: Proposed | None) -> Json:
     if known is None:
-        return {"why_not_predicted": "too few writes were seen"}
+        return {"why_not_predicted": "too few writes were seen"}  # no store is known
     if predicted is None:
         return {"why_not_predicted": "too few messages of that size were seen"}
     if not known.told_apart:
@@ -257,12 +258,12 @@ def _of_store(known: store_model.Store | None, predicted: Proposed | None) -> Js
 
 
 def _last_ab(index: int, now: Mapping[int, Value], state: PathState) -> Json | None:
-    values = [one.as_dict() for one in now.values()]
+    values = [row.as_dict() for row in now.values()]
     for decision in reversed(state.decisions):
-        for one in decision["classes"]:
-            had = one["before"] in values or one["after"] in values
-            if one["class"] == index and "ab" in one and had:
-                return dict(one)
+        for row in decision["classes"]:
+            had = row["before"] in values or row["after"] in values
+            if row["class"] == index and "ab" in row and had:
+                return dict(row)
     return None
 
 
@@ -276,7 +277,7 @@ def _measured_us(now: Mapping[int, Value], ab: Json | None) -> float | None:
 
 
 def _is_after(now: Mapping[int, Value], ab: Json) -> bool:
-    return any(ab["after"] == one.as_dict() for one in now.values())
+    return any(ab["after"] == value.as_dict() for value in now.values())
 
 
 def _standing(now: Mapping[int, Value], state: PathState, by_hand: bool, ab: Json | None) -> str:
@@ -286,7 +287,7 @@ def _standing(now: Mapping[int, Value], state: PathState, by_hand: bool, ab: Jso
         return "on trial"
     if now.keys() & state.put_back.keys():
         return "others are tried"
-    by_trying = any(state.by_trying(item) for item in now)
+    by_trying = any(state.found_by_search(item) for item in now)
     if any(item in state.unverified and state.unverified[item].after == now[item] for item in now):
         return "found by trying, unverified" if by_trying else "unverified"
     if ab and ab["ab"]["verdict"] == "held" and _is_after(now, ab):

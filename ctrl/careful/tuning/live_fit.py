@@ -1,9 +1,8 @@
 """Fits P1's latency of equal fragments to live messages.
 
 A message of B bytes in n fragments takes g·n + H/n and a constant (P1 equation 10). g is the
-bottleneck's overhead of a fragment, µs. H = B·ΣG of the other stages is the message's time in the
-stages that it does not overlap, µs. Only differences of latencies enter, so load that all ways meet
-cancels.
+bottleneck's overhead of a fragment, µs. H = B·ΣG of the other stages, µs. Only differences of
+latencies enter, so load that all ways meet cancels.
 """
 
 from __future__ import annotations
@@ -25,10 +24,7 @@ _CHI_SQUARED = (6.63, 9.21, 11.34, 13.28, 15.09)
 
 @dataclass(frozen=True)
 class Point:
-    """Messages in `count` fragments took longer than those now by an estimate, µs.
-
-    now_us: latency of the latter, µs.
-    """
+    """Messages in `count` fragments take longer_us more than the now_us of present messages, µs."""
 
     count: int
     longer_us: Estimate
@@ -60,15 +56,15 @@ class Fit:
 
     def best_count(self, least: int, most: int) -> int:
         """Returns the number of fragments with the least latency (P1 theorem 1)."""
-        _, g_us, H_us = (float(one) for one in self.values)
+        _, g_us, H_us = (float(count) for count in self.values)
         exact = math.sqrt(H_us / g_us) if g_us > 0 else math.inf
-        near = {min(max(one, least), most) for one in (least, most)}
+        near = {min(max(count, least), most) for count in (least, most)}
         if math.isfinite(exact):
             near |= {min(max(int(exact) + more, least), most) for more in (0, 1)}
-        return min(sorted(near), key=lambda one: g_us * one + H_us / one)
+        return min(sorted(near), key=lambda count: g_us * count + H_us / count)
 
-    def said(self) -> str:
-        _, g_us, H_us = (float(one) for one in self.values)
+    def summary(self) -> str:
+        _, g_us, H_us = (float(value) for value in self.values)
         half = 1.96 * math.sqrt(float(self.spread[1, 1]))
         return (
             f"{g_us:.2f} ± {half:.2f} µs a fragment, {H_us:.1f} µs of a message in other stages, "
@@ -81,7 +77,7 @@ def fitted(now_count: int, points: Sequence[Point], shifted: bool) -> Fit | None
 
     Args:
         now_count: fragments of the messages now.
-        points: what was measured.
+        points: the measured differences.
         shifted: another change adds a constant to all points.
 
     Returns:
@@ -89,18 +85,22 @@ def fitted(now_count: int, points: Sequence[Point], shifted: bool) -> Fit | None
     """
     if len(points) < 2 + shifted:
         return None
-    rows = np.array([[1.0, one.count - now_count, 1 / one.count - 1 / now_count] for one in points])
-    longer = np.array([one.longer_us.value for one in points])
-    errors = np.array([math.hypot(one.longer_us.se, MODEL_ERROR * one.now_us) for one in points])
+    rows = np.array(
+        [[1.0, point.count - now_count, 1 / point.count - 1 / now_count] for point in points]
+    )
+    longer = np.array([point.longer_us.value for point in points])
+    errors = np.array(
+        [math.hypot(point.longer_us.se, MODEL_ERROR * point.now_us) for point in points]
+    )
     free = [0, 1, 2] if shifted else [1, 2]
     values, spread = _solved(rows, longer, errors, free)
-    while any(values[one] < 0 for one in free if one):
-        free.remove(min((one for one in free if one), key=lambda one: values[one]))
+    while any(values[point] < 0 for point in free if point):
+        free.remove(min((point for point in free if point), key=lambda point: values[point]))
         values, spread = _solved(rows, longer, errors, free)
     off = float(np.sum(((rows @ values - longer) / errors) ** 2))
     freedom = len(points) - len(free)
     fits = not freedom or off <= _CHI_SQUARED[min(freedom, len(_CHI_SQUARED)) - 1]
-    now_us = sum(one.now_us for one in points) / len(points)
+    now_us = sum(point.now_us for point in points) / len(points)
     return Fit(now_count, now_us, values, spread, off, fits)
 
 

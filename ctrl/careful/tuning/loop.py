@@ -27,7 +27,7 @@ from careful.errors import CarefulError, Ended
 from careful.jsonout import Json
 from careful.tuning.instance_path import Peer, RunningPath, own_ip
 from careful.tuning.policy import Controller
-from careful.tuning.scheduler import Turns
+from careful.tuning.scheduler import Scheduler
 from careful.tuning.slot_check import LeftError
 from careful.tuning.state import USED, PathState, Store
 from careful.units import counted
@@ -39,7 +39,7 @@ CONNECT_S = 5.0
 #: A peer that sent as many bytes here, and this times what it received, is tuned at its own end.
 SENDER_BYTES, SENDER_RATIO = 16 << 20, 10
 
-#: Called with the peer's label and a decision of decide.Controller.
+#: Called with the peer's label and a decision of policy.Controller.
 Say = Callable[[str, Json], None]
 
 
@@ -53,11 +53,10 @@ class _Tuned:
         identity: Json,
         store: Store,
         say: Say,
-        turns: Turns,
+        turns: Scheduler,
         client: Client,
     ) -> None:
-        # `identity` is what defines the path; the carefuld process is not part of it.
-        self.peer, self.identity = peer, identity
+        self.peer, self.identity = peer, identity  # the carefuld process is not part of it
         self.path = RunningPath(
             instance, peer, store, turns.meanwhile, lambda: _has_slot(client, peer)
         )
@@ -82,7 +81,7 @@ class _Tuned:
 
     @property
     def trying(self) -> bool:
-        """Reports whether an A/B or a search is under way (turns.Stepped)."""
+        """Reports whether an A/B or a search is under way."""
         return self.controller.trying and not self.path.tenancy.is_over
 
     def collect(self, keep: bool, /) -> None:
@@ -111,8 +110,8 @@ class Loop:
         hosts: names or addresses of the peers to tune; none: all peers.
         config: with the nodes' names.
         say: called with each decision and its peer.
-        warn: called with a line: state cannot be stored or read, the peer is the end to tune, or a
-            plan stays without having been verified.
+        warn: called with a line: state cannot be stored or read, the peer is the end to tune, or
+            an unverified plan stays.
     """
 
     def __init__(
@@ -127,7 +126,7 @@ class Loop:
         self._named = {config.resolve(host).ip: host for host in hosts}
         self._store = Store(instance.directory, StateDir(place(config), warn))
         self._tuned: dict[str, _Tuned] = {}
-        self._turns = Turns()
+        self._turns = Scheduler()
         self._warn = warn
         # sent and received bytes at the first look; None: the direction was noted
         self._moved: dict[str, tuple[int, int] | None] = {}
@@ -145,30 +144,33 @@ class Loop:
             Ended, KeyboardInterrupt: a signal came.
         """
         self._once = once
-        _load()
+        # Importing these takes a third of a first measurement's CPU time.
+        for name in ("numpy.ma", "numpy.random"):
+            importlib.import_module(name)
         with ExitStack() as stack:
             stack.enter_context(instances.holding(self._instance, instances.TUNER_LOCK, "is tuned"))
             client = Client(self._instance.socket, f"carefuld of {self._instance.name}")
             stack.enter_context(client)
-            gone = _end_of(self._instance.pid, stack)
+            carefuld_end = _end_of(self._instance.pid, stack)
             stack.enter_context(_terminable())
             stack.callback(self._close)
-            self._connect(client)
-            self._rounds(client, gone, once)
-            return {name: one.state for name, one in self._tuned.items()}
+            for host in self._named.values():
+                client.connect(self._config.resolve(host), host, CONNECT_S)
+            self._rounds(client, carefuld_end, once)
+            return {name: tuned.state for name, tuned in self._tuned.items()}
 
     def _close(self) -> None:
-        for one in self._tuned.values():
-            one.close()
-            if count := len(one.state.unverified):
+        for tuned in self._tuned.values():
+            tuned.close()
+            if count := len(tuned.state.unverified):
                 self._warn(
-                    f"{one.peer.label}: {counted(count, 'setting')} not verified, since too few "
-                    "messages came, but in effect: carefulctl tune explain shows them, tune set "
-                    "--default undoes them"
+                    f"{tuned.peer.label}: {counted(count, 'setting')} in effect but not verified, "
+                    "because too few messages came: `carefulctl tune explain` shows them, "
+                    "`carefulctl tune set --default` undoes them"
                 )
 
     def _note_direction(self, peer: str, sent_bytes: int, received_bytes: int) -> None:
-        """Says once that a peer's data is cut at its own end."""
+        """Warns once if the peer sends most of the data, so that its settings matter."""
         first = self._moved.setdefault(peer, (sent_bytes, received_bytes))
         if first is None:
             return
@@ -176,15 +178,11 @@ class Loop:
         if received >= max(SENDER_BYTES, SENDER_RATIO * sent):
             self._moved[peer] = None
             self._warn(
-                f"this host mostly receives from {peer}, and a sender's settings decide: run "
+                f"this host mostly receives from {peer}, so the settings of {peer} matter: run "
                 f"`carefulctl tune auto` on {peer}"
             )
 
-    def _connect(self, client: Client) -> None:
-        for host in self._named.values():
-            client.connect(self._config.resolve(host), host, CONNECT_S)
-
-    def _rounds(self, client: Client, gone: BaseSelector, once: bool) -> None:
+    def _rounds(self, client: Client, carefuld_end: BaseSelector, once: bool) -> None:
         looked = -PEERS_S
         while True:
             now = time.monotonic()
@@ -195,34 +193,41 @@ class Loop:
                     text = "no peer has a session: name a host with --peer"
                     raise CarefulError(errno.ENOENT, text, self._instance.ifname)
             self._turns.step()
-            if once and all(_done(one) for one in self._tuned.values()):
+            controllers = [tuned.controller for tuned in self._tuned.values()]
+            if once and all(one.considered and not one.trying for one in controllers):
                 return
             due = min(looked + PEERS_S, self._turns.due())
-            if gone.select(max(0.0, due - time.monotonic())):
+            if carefuld_end.select(max(0.0, due - time.monotonic())):
                 raise CarefulError(errno.ENOENT, "carefuld ended", self._instance.ifname)
 
     def _look(self, client: Client) -> None:
         """Updates the tuned peers. A peer stays tuned while its path is the same."""
         info = client.info()
-        found: dict[str, tuple[Peer, Json]] = {}
+        present: dict[str, tuple[Peer, Json]] = {}
         for raw in client.peers():
             if not _is_up(raw):
                 continue
-            one = status.peer(raw, info, self._config)
+            peer_status = status.peer(raw, info, self._config)
             address = _address(raw)
             if self._named and address.ip not in self._named:
                 continue
-            self._note_direction(one.called, one.tx_bytes, one.rx_bytes)
-            peer = Peer(one.called, one.address, address, one.slot, one.frame_bytes)
-            ours = self._own_ip(peer, int(info.device.ifindex))
-            found[peer.name] = (peer, _identity(self._instance, info, one, ours))
+            self._note_direction(peer_status.called, peer_status.tx_bytes, peer_status.rx_bytes)
+            peer = Peer(
+                peer_status.called,
+                peer_status.address,
+                address,
+                peer_status.slot,
+                peer_status.frame_bytes,
+            )
+            host_ip = self._own_ip(peer, int(info.device.ifindex))
+            present[peer.name] = (peer, _identity(self._instance, info, peer_status, host_ip))
         for name, tuned in list(self._tuned.items()):
-            same = name in found and found[name] == (tuned.peer, tuned.identity)
+            same = name in present and present[name] == (tuned.peer, tuned.identity)
             if not same or tuned.path.tenancy.is_over:
                 tuned.close()
                 del self._tuned[name]
         shared = (self._store, self._say, self._turns, client)
-        for name, (peer, identity) in found.items():
+        for name, (peer, identity) in present.items():
             if name not in self._tuned:
                 with suppress(LeftError):  # the peer may have left by now
                     tuned = _Tuned(self._instance, peer, identity, *shared)
@@ -232,8 +237,8 @@ class Loop:
     def _own_ip(self, peer: Peer, ifindex: int) -> str:
         """Returns our address towards a peer; the previous address if our interface lacks this one.
 
-        An interface that is down, or has lost its address, may soon recover. Meanwhile the kernel
-        has no route to the peer, or one through another interface.
+        An interface that is down, or has lost its address, may soon recover. Until then the kernel
+        has no route to the peer, or a route through another interface.
         """
         ours, name = own_ip(peer.address), peer.name
         tuned = self._tuned.get(name) or self._store.load().get(name)
@@ -241,16 +246,6 @@ class Loop:
         if before in ("", ours):
             return ours
         return ours if ours in links.addresses(ifindex) else before
-
-
-def _load() -> None:
-    """Imports numpy modules in advance: a third of a first measurement's CPU time."""
-    for name in ("numpy.ma", "numpy.random"):
-        importlib.import_module(name)
-
-
-def _done(one: _Tuned) -> bool:
-    return one.controller.considered and not one.controller.trying
 
 
 def _address(raw: CData) -> Address:
@@ -268,15 +263,15 @@ def _has_slot(client: Client, peer: Peer) -> bool:
     )
 
 
-def _identity(instance: Instance, info: CData, peer: status.PeerStatus, ours: str) -> Json:
+def _identity(instance: Instance, info: CData, peer: status.PeerStatus, own_ip: str) -> Json:
     """Returns what defines a path: both addresses, the instance, and its use of the device."""
-    used = status.in_effect(info)
+    in_effect = status.in_effect(info)
     return {
         "instance": instance.name,
-        "own_ip": ours,
+        "own_ip": own_ip,
         "peer": peer.address,
         "peer_frame_bytes": peer.frame_bytes,
-        **{name: getattr(used, name) for name in USED},
+        **{name: getattr(in_effect, name) for name in USED},
     }
 
 
@@ -289,6 +284,7 @@ def _process(pid: int) -> str:
 
 
 def _end_of(pid: int, stack: ExitStack) -> BaseSelector:
+    """Returns a selector that is ready when the process has ended."""
     fd = os.pidfd_open(pid)
     stack.callback(os.close, fd)
     selector = stack.enter_context(DefaultSelector())

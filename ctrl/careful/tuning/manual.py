@@ -30,17 +30,17 @@ def change(
     Arguments, result and errors are those of tune_peers.change().
     """
     values: dict[int, Value] = {}
-    for index, one in settings.items():
-        pulses = one.minpulse_bytes
-        if one.plan is not None:
-            values[index] = one.plan
+    for index, setting in settings.items():
+        pulses = setting.minpulse_bytes
+        if setting.plan is not None:
+            values[index] = setting.plan
         if "store" in pulses:
             values[STORE + index] = Pulse(pulses["store"])
         if "net_tx" in pulses:
             values[NET_TX + index] = Kick(pulses["net_tx"])
 
     def pin(queue: Session, slots: Sequence[int]) -> None:
-        addresses = {one.slot: one.address for one in queue.peers}
+        addresses = {setting.slot: setting.address for setting in queue.peers}
         if values and queue.instance.directory.is_dir():
             Store(queue.instance.directory).pin([addresses[slot] for slot in slots], values)
 
@@ -59,8 +59,8 @@ def undo(session: Session, hosts: Sequence[str], config: Config) -> list[Row]:
         raise CarefulError(errno.ENOENT, "careful is not up there", session.instance.name)
     frame_bytes = min(used.frame_bytes, used.buffer_bytes)  # what one receive buffer holds
     payload = frame_bytes - headers - int(lib.CAREFUL_DIGEST_BYTES)
-    one = Setting(Plan.fixed(payload), pulses)
-    settings = dict.fromkeys(range(CLASS_COUNT), one)
+    default = Setting(Plan.fixed(payload), pulses)
+    settings = dict.fromkeys(range(CLASS_COUNT), default)
     rows = tune_peers.change(session, hosts, config, settings, lambda *_: None)
     release(session, settings)
     return rows

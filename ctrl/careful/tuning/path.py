@@ -1,4 +1,4 @@
-"""The interface between the controller and a path: running.py implements it, as do tests."""
+"""The interface between the controller and a path; instance_path.py and tests implement it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ Live = Mapping[tuple[int, int], Counts]
 
 
 class Path(Protocol):
-    """A path as the controller uses it; tests have one in virtual time."""
+    """A path as the controller uses it."""
 
     def measure(self, quick: bool, /) -> tuple[Json, Limits]:
-        """Returns figures like `measure blackbox`, and a frame's payload; CarefulError, ValueError.
+        """Returns figures like `measure blackbox`, and a frame's payload.
 
         quick: half a second, to answer a change. Otherwise precise, with pauses for other traffic.
+        Raises CarefulError, ValueError.
         """
 
     def limits(self) -> Limits:
@@ -41,7 +42,7 @@ class Path(Protocol):
         """
 
     def flip(self) -> bool:
-        """Puts the other of the two versions into effect; False: another process changed them."""
+        """Swaps the two versions; False: another process changed them."""
 
     def settle(self, values: Mapping[int, Value], /) -> None:
         """Puts values into effect."""
@@ -50,7 +51,7 @@ class Path(Protocol):
         """Returns the latencies of live messages."""
 
     def stored(self) -> Totals:
-        """Returns the messages and writes to files here."""
+        """Returns the counts of messages to files here, and of their writes."""
 
     def wait(self, seconds: float, /) -> None:
         """Lets messages flow."""
@@ -66,4 +67,4 @@ def by_class(live: Live) -> dict[int, Counts]:
 
 def sent(totals: Mapping[int, Counts]) -> dict[int, Counts]:
     """Keeps messages that we sent; the others are the peer's."""
-    return {index: one for index, one in totals.items() if index < STORE}
+    return {index: counts for index, counts in totals.items() if index < STORE}

@@ -1,10 +1,8 @@
-"""Proposes a plan for each message class of a measured path, and a store's thresholds, with the
-gain and its uncertainty.
+"""Proposes plans for a measured path and thresholds for a store, with the uncertainty of the gain.
 
-Owns the effect of a measurement's intervals on a prediction. Many paths are drawn from the
-intervals; each draw gives the latency of the plan in effect and of the best one, so a common error
-cancels. Costs are drawn independently. A line's g and G are in fact anticorrelated, so the true
-spread of a gain is smaller.
+Many paths are drawn from the measurement's intervals. Each draw gives the latency of the plan in
+effect and of the best plan, so a common error cancels. Costs are drawn independently. A line's g
+and G are in fact anticorrelated, so the true spread of a gain is smaller.
 """
 
 from __future__ import annotations
@@ -80,15 +78,17 @@ class Measured:
 
     def gain_us(self, message_bytes: int, now: Plan, then: Plan) -> Interval:
         """Predicts the latency that `then` saves over `now`."""
-        counts = [len(one.sizes(message_bytes, self.limits)) for one in (now, then)]
-        before, after = (self.box.latency_us(message_bytes, one) for one in counts)
-        was, is_ = (self._drawn_us(message_bytes, one) for one in counts)
-        return _interval(before - after, was - is_)
+        counts = [len(plan.sizes(message_bytes, self.limits)) for plan in (now, then)]
+        before, after = (self.box.latency_us(message_bytes, plan) for plan in counts)
+        was, will_be = (self._drawn_us(message_bytes, plan) for plan in counts)
+        return _interval(before - after, was - will_be)
 
     @cached_property
     def _costs(self) -> tuple[Array, Array]:
         sums = [box.sum_g_us for box in self.draws]
-        costs = [[[getattr(one, n) for n in _COSTS] for one in box.regimes] for box in self.draws]
+        costs = [
+            [[getattr(regime, n) for n in _COSTS] for regime in box.regimes] for box in self.draws
+        ]
         return np.array(sums), np.array(costs)
 
     def _drawn_us(self, message_bytes: int, count: int) -> Array:
@@ -104,8 +104,9 @@ def _interval(value: float, drawn: Array) -> Interval:
 
 
 def measured(figures: Json, limits: Limits = FRAME_LIMITS) -> Measured:
-    """Reads the figures of `measure blackbox` and draws paths from their intervals. Raises
-    ValueError: there are no figures; the text says why.
+    """Reads the figures of `measure blackbox` and draws paths from their intervals.
+
+    Raises ValueError with the reason if there are no figures.
     """
     box = BlackBox.from_dict(dict(figures))
     spreads = _spreads(figures)
@@ -114,12 +115,12 @@ def measured(figures: Json, limits: Limits = FRAME_LIMITS) -> Measured:
 
 
 def _spreads(figures: Json) -> dict[tuple[float, str], float]:
-    """Standard error of each cost, by the low end of its regime; -1 stands for the whole path."""
-    found = {(-1.0, name): _spread(figures, name) for name in _TOP}
+    """Returns the standard error of each cost, by its regime's low end; -1: the whole path."""
+    spreads = {(-1.0, name): _spread(figures, name) for name in _TOP}
     for entry in figures.get("regimes", [figures]):
         low = float(entry.get("low_bytes") or 0.0)
-        found |= {(low, name): _spread(entry, name) for name in _COSTS}
-    return found
+        spreads |= {(low, name): _spread(entry, name) for name in _COSTS}
+    return spreads
 
 
 def _spread(entry: Json, name: str) -> float:
@@ -138,15 +139,15 @@ def _drawn(
     def draw(value: float, key: tuple[float, str]) -> float:
         return max(0.0, value + float(random.standard_normal()) * spreads.get(key, 0.0))
 
-    regimes = tuple(_drawn_regime(one, draw) for one in box.regimes)
+    regimes = tuple(_drawn_regime(regime, draw) for regime in box.regimes)
     g_us, G_us_per_KiB = (draw(getattr(box, name), (-1.0, name)) for name in _TOP)
     # The sum must include the bottleneck's g, whatever was drawn.
-    return BlackBox(max(g_us, *(one.g_b_us for one in regimes)), G_us_per_KiB, regimes)
+    return BlackBox(max(g_us, *(regime.g_b_us for regime in regimes)), G_us_per_KiB, regimes)
 
 
-def _drawn_regime(one: Regime, draw: Callable[[float, tuple[float, str]], float]) -> Regime:
-    g_us, G, others = (draw(getattr(one, name), (one.low_bytes, name)) for name in _COSTS)
-    return Regime(one.low_bytes, one.high_bytes, g_us, G, others, g_us, g_us)
+def _drawn_regime(regime: Regime, draw: Callable[[float, tuple[float, str]], float]) -> Regime:
+    g_us, G, others = (draw(getattr(regime, name), (regime.low_bytes, name)) for name in _COSTS)
+    return Regime(regime.low_bytes, regime.high_bytes, g_us, G, others, g_us, g_us)
 
 
 @dataclass(frozen=True)
@@ -195,9 +196,7 @@ def table(path: Measured, now: Sequence[Value]) -> list[Row]:
 
 
 def store_table(store: Store, now: Sequence[Value]) -> list[Row]:
-    """Proposes thresholds of the store for the classes whose messages came; now: values in
-    effect.
-    """
+    """Proposes the store's thresholds for the classes with messages; now: values in effect."""
     rows = []
     for index in sorted(store.came):
         pulse = now[STORE + index]
@@ -223,26 +222,26 @@ def _store_row(store: Store, index: int, now: Pulse) -> Row:
         class_bytes(index),
         now,
         best,
-        _of_draws(before),
-        _of_draws(after),
-        _of_draws(before - after),
+        _interval_of(before),
+        _interval_of(after),
+        _interval_of(before - after),
         {"g_us": store.g_us, "G_us_per_KiB": store.G_us_per_byte * 1024},
     )
     if not store.told_apart:
-        return replace(row, why_not="all writes are of one size: g and G are not told apart")
-    return _judged(row)
+        return replace(row, why_not="all writes have one size, which does not separate g from G")
+    return _with_reason(row)
 
 
-def _of_draws(values: Array) -> Interval:
-    """Makes an Estimate from the value and its draws."""
+def _interval_of(values: Array) -> Interval:
+    """Returns the interval of the first value; the others are its draws."""
     return _interval(float(values[0]), values)
 
 
 def _row(path: Measured, index: int, now: Plan) -> Row:
     message_bytes = class_bytes(index)
     within = replace(path.limits, min_bytes=min(path.limits.min_bytes, message_bytes))
-    found = path.box.plan(message_bytes, within)
-    best = class_plan(message_bytes, found.fragments_count, path.limits, path.box.latency_us)
+    fixed = path.box.plan(message_bytes, within)
+    best = class_plan(message_bytes, fixed.fragments_count, path.limits, path.box.latency_us)
     now_us, gain = path.latency_us(message_bytes, now), path.gain_us(message_bytes, now, best)
     row = Row(
         index,
@@ -252,14 +251,14 @@ def _row(path: Measured, index: int, now: Plan) -> Row:
         now_us,
         path.latency_us(message_bytes, best),
         gain,
-        _bottleneck(path.box, message_bytes / found.fragments_count),
+        _bottleneck(path.box, message_bytes / fixed.fragments_count),
     )
-    if found.extrapolated:
-        return replace(row, why_not="fragments of sizes that were not measured")
-    return _judged(row)
+    if fixed.extrapolated:
+        return replace(row, why_not="its fragment sizes were not measured")
+    return _with_reason(row)
 
 
-def _judged(row: Row) -> Row:
+def _with_reason(row: Row) -> Row:
     if row.gain_us.value < GAIN_MIN * row.now_us.value:
         return replace(row, why_not=f"it gains less than {GAIN_MIN:.0%}")
     if row.gain_us.low <= 0:
@@ -268,10 +267,8 @@ def _judged(row: Row) -> Row:
 
 
 def _bottleneck(box: BlackBox, size_bytes: float) -> dict[str, float]:
-    one = min(
-        box.regimes, key=lambda each: max(each.low_bytes - size_bytes, size_bytes - each.high_bytes)
-    )
-    return {"g_us": one.g_b_us, "G_us_per_KiB": one.G_b_us_per_KiB}
+    regime = box.regimes[box.regime_at(size_bytes)]
+    return {"g_us": regime.g_b_us, "G_us_per_KiB": regime.G_b_us_per_KiB}
 
 
 def worth(rows: Sequence[Row], but: frozenset[int] = frozenset()) -> dict[int, Row]:
@@ -297,10 +294,11 @@ def moved(
     values: Sequence[Value],
     classes: Collection[int] = range(CLASS_COUNT),
 ) -> bool:
-    """Reports whether two measurements differ for the plans in effect of some classes: their
-    intervals are apart, and the values differ by more than MOVED_MIN.
+    """Reports whether two measurements predict different latencies for the plans in effect.
+
+    Their intervals are apart, and the values differ by more than MOVED_MIN.
     """
-    for was, now in _both(before, after, values, classes):
+    for was, now in _latencies(before, after, values, classes):
         apart = was.high < now.low or now.high < was.low
         if apart and abs(now.value - was.value) > MOVED_MIN * was.value:
             return True
@@ -310,19 +308,19 @@ def moved(
 def same(
     before: Measured, after: Measured, values: Sequence[Value], classes: Collection[int]
 ) -> bool:
-    """Reports whether the second measurement is sure that some classes' latencies are unchanged."""
+    """Reports whether the second measurement confirms the latencies of some classes."""
     return all(
         (1 - SAME_MAX) * was.value <= now.low and now.high <= (1 + SAME_MAX) * was.value
-        for was, now in _both(before, after, values, classes)
+        for was, now in _latencies(before, after, values, classes)
     )
 
 
-def _both(
+def _latencies(
     before: Measured, after: Measured, values: Sequence[Value], classes: Collection[int]
 ) -> Iterator[tuple[Interval, Interval]]:
     for index in classes:
         plan = values[index]
         assert isinstance(plan, Plan)
         nbytes = class_bytes(index)
-        was, now = (one.latency_us(nbytes, plan) for one in (before, after))
+        was, now = (path.latency_us(nbytes, plan) for path in (before, after))
         yield was, now

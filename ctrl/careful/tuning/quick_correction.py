@@ -24,8 +24,8 @@ def waiting(before: Measured, figures: Json, seen: Json) -> Json:
     queueing is therefore a delay, independent of how a message is cut.
 
     Args:
-        before: the path as known.
-        figures: the figures from which `before` was made.
+        before: the known path.
+        figures: the figures of `before`.
         seen: the quick measurement.
 
     Returns:
@@ -38,8 +38,8 @@ def waiting(before: Measured, figures: Json, seen: Json) -> Json:
             return {}
     longer = []
     for one in seen.get("round_trip_minima", []):
-        there_us = before.box.sum_G_us_per_KiB * one["size_bytes"] / KIB
-        expected_us = 2 * before.box.sum_g_us + there_us
+        bytes_us = before.box.sum_G_us_per_KiB * one["size_bytes"] / KIB
+        expected_us = 2 * before.box.sum_g_us + bytes_us
         longer.append(one["least_us"] - expected_us)
         if longer[-1] < LONGER_MIN * expected_us:
             return {}
@@ -53,8 +53,8 @@ def _regime(path: Measured, size_bytes: float) -> Regime:
     return path.box.regimes[path.box.regime_at(size_bytes)]
 
 
-def _gap_us(one: Regime, size_bytes: float) -> float:
-    return one.g_b_us + one.G_b_us_per_KiB * size_bytes / KIB
+def _gap_us(regime: Regime, size_bytes: float) -> float:
+    return regime.g_b_us + regime.G_b_us_per_KiB * size_bytes / KIB
 
 
 def grown(before: Measured, figures: Json) -> Json:
@@ -65,19 +65,19 @@ def grown(before: Measured, figures: Json) -> Json:
     at least the sum before, whichever stage it was.
     """
     now = BlackBox.from_dict(dict(figures))
-    one = now.regimes[0]
-    old = _regime(before, (one.low_bytes + one.high_bytes) / 2)
-    if _gap_us(one, one.high_bytes) < (1 + MOVED_MIN) * _gap_us(old, one.high_bytes):
+    new = now.regimes[0]
+    old = _regime(before, (new.low_bytes + new.high_bytes) / 2)
+    if _gap_us(new, new.high_bytes) < (1 + MOVED_MIN) * _gap_us(old, new.high_bytes):
         return dict(figures)
-    others = max(one.sum_G_others_us_per_KiB, old.sum_G_others_us_per_KiB)
-    g_us = max(now.sum_g_us, before.box.sum_g_us - old.g_b_us + one.g_b_us)
+    others = max(new.sum_G_others_us_per_KiB, old.sum_G_others_us_per_KiB)
+    g_us = max(now.sum_g_us, before.box.sum_g_us - old.g_b_us + new.g_b_us)
     regime = _with(figures["regimes"][0], "sum_G_others", "us_per_KiB", others)
-    found = _with(figures, "sum_G_others", "us_per_KiB", others)
-    found = _with(found, "sum_g", "us", g_us)
-    found = _with(
-        found, "sum_G", "us_per_KiB", max(now.sum_G_us_per_KiB, others + one.G_b_us_per_KiB)
+    raised = _with(figures, "sum_G_others", "us_per_KiB", others)
+    raised = _with(raised, "sum_g", "us", g_us)
+    raised = _with(
+        raised, "sum_G", "us_per_KiB", max(now.sum_G_us_per_KiB, others + new.G_b_us_per_KiB)
     )
-    return {**found, "regimes": [regime]}
+    return {**raised, "regimes": [regime]}
 
 
 def _with(entry: Json, name: str, unit: str, value: float) -> Json:

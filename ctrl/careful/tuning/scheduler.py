@@ -4,12 +4,12 @@ One path is measured at a time. The frames of two measurements would meet in thi
 device, and each would count the other's as the path's cost. The path measured longest ago goes
 first, so that none is measured twice while another waits.
 
-A/Bs of other paths continue in the measurement's pauses. Their messages wait for the measurement's
-frames if they share this host or a link, which nobody here can tell. Messages that came while a
-train passed are therefore left out. Messages that still waited when the train ended remain in the
-A/B. They favour neither plan, because the plans take turns at random; they widen the error, which
-is computed from blocks (verify.py). A comparison with earlier messages cannot tolerate even that.
-During a measurement shifts are therefore ignored, and no other measurement starts.
+A/Bs of other paths continue in the measurement's pauses. Their messages may wait for the
+measurement's frames, in this host or on a link. Messages that came while a train passed are
+therefore left out. Messages that still waited when the train ended remain in the A/B. They favour
+neither plan, because the plans take turns at random; they widen the error, which is computed from
+blocks (verify.py). A comparison with earlier messages cannot tolerate even that. During a
+measurement shifts are therefore ignored, and no other measurement starts.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 
-class Stepped(Protocol):
-    """A controller (decide.Controller)."""
+class Steppable(Protocol):
+    """A controller (policy.Controller)."""
 
     @property
     def trying(self) -> bool:
-        """Reports whether an A/B is under way."""
+        """Reports whether an A/B or a search is under way."""
 
     def collect(self, keep: bool, /) -> None:
-        """Adds new messages to its A/B; keep False: ignores them."""
+        """Adds new messages to the A/B or search; keep False: ignores them."""
 
     def step(self, alone: bool = True, /) -> float:
         """Does what is due; returns the seconds until the next step."""
@@ -38,12 +38,12 @@ class Stepped(Protocol):
 class Turn:
     """A controller's schedule. due: next step; measured: when it last delayed the others."""
 
-    controller: Stepped
+    controller: Steppable
     due: float
     measured: float = float("-inf")
 
 
-class Turns:
+class Scheduler:
     """All controllers of a process.
 
     Args:
@@ -59,55 +59,55 @@ class Turns:
         self._clock, self._sleep = clock, sleep
         self._all: list[Turn] = []
         self._stepping: Turn | None = None
-        self._held_up = False  # by the controller that steps
+        self._held_up = False  # the stepping controller delayed the others
 
-    def add(self, controller: Stepped) -> Turn:
-        one = Turn(controller, self._clock())
-        self._all.append(one)
-        return one
+    def add(self, controller: Steppable) -> Turn:
+        turn = Turn(controller, self._clock())
+        self._all.append(turn)
+        return turn
 
-    def remove(self, one: Turn) -> None:
-        self._all.remove(one)
+    def remove(self, turn: Turn) -> None:
+        self._all.remove(turn)
 
     def due(self) -> float:
-        return min((one.due for one in self._all), default=float("inf"))
+        return min((turn.due for turn in self._all), default=float("inf"))
 
     def step(self) -> None:
         """Steps all controllers that are due, up to one that delays the others."""
         now = self._clock()
-        for one in sorted(self._due(self._all, now), key=lambda each: each.measured):
-            self._stepping, self._held_up = one, False
+        for turn in sorted(self._due(self._all, now), key=lambda other: other.measured):
+            self._stepping, self._held_up = turn, False
             began = self._clock()
             try:
-                one.due = began + one.controller.step()
+                turn.due = began + turn.controller.step()
             finally:
                 self._stepping = None
             if self._held_up:
-                one.measured = self._clock()
-                for each in self._all:  # what they postponed, in order
-                    each.due = min(each.due, one.measured)
+                turn.measured = self._clock()
+                for other in self._all:  # steps that were postponed, in order
+                    other.due = min(other.due, turn.measured)
                 return
 
     def meanwhile(self, seconds: float) -> None:
         """Fills a pause of the stepping controller with the A/Bs of the others."""
         self._held_up = True
-        others = [one for one in self._all if one is not self._stepping]
+        others = [turn for turn in self._all if turn is not self._stepping]
         self._collect(others, keep=False)
         until = self._clock() + seconds
         while (now := self._clock()) < until:
-            for one in self._due(others, now):
-                one.due = now + one.controller.step(False)
-            next_s = min([until, *(one.due for one in others)]) - self._clock()
+            for turn in self._due(others, now):
+                turn.due = now + turn.controller.step(False)
+            next_s = min([until, *(turn.due for turn in others)]) - self._clock()
             if next_s > 0:
                 self._sleep(next_s)
         self._collect(others, keep=True)
 
     @staticmethod
-    def _collect(some: Iterable[Turn], keep: bool) -> None:
-        for one in some:
-            if one.controller.trying:
-                one.controller.collect(keep)
+    def _collect(turns: Iterable[Turn], keep: bool) -> None:
+        for turn in turns:
+            if turn.controller.trying:
+                turn.controller.collect(keep)
 
     @staticmethod
-    def _due(some: Iterable[Turn], now: float) -> list[Turn]:
-        return [one for one in some if one.due <= now]
+    def _due(turns: Iterable[Turn], now: float) -> list[Turn]:
+        return [turn for turn in turns if turn.due <= now]

@@ -1,7 +1,7 @@
 """Tries ways to send a path's messages if no model says which is best.
 
 Owns the classes that are searched at the same time, and restores the values when a search ends or
-is interrupted. A result is only a candidate for an A/B (decide.py).
+is interrupted. A result is only a candidate for an A/B (policy.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SEARCH_S_MAX = 600.0
 FIRST_SHARE = 0.5
 
 
-class Trying:
+class SearchRun:
     """The searches under way on a path.
 
     Args:
@@ -47,11 +47,11 @@ class Trying:
         items = [item for index in searches for item in (index, NET_TX + index)]
         state.put_back = {item: values[item] for item in items}
         save()
-        self._turns = Alternating(path, self._beside(), now)
+        self._turns = Alternating(path, self._trial_values(), now)
         self._base = True  # the values before the search are in effect
         self._turn_at = dict.fromkeys(searches, now)  # when a class's turn began
 
-    def _beside(self) -> dict[int, Value]:
+    def _trial_values(self) -> dict[int, Value]:
         beside: dict[int, Value] = {}
         for search in self.searches.values():
             if not search.over:
@@ -63,34 +63,34 @@ class Trying:
             restore(self._path, self._state)
         self._state.put_back = {}
 
-    def _going(self) -> dict[int, Search]:
-        return {index: one for index, one in self.searches.items() if not one.over}
+    def _unfinished(self) -> dict[int, Search]:
+        return {index: search for index, search in self.searches.items() if not search.over}
 
     def collect(self, live: Live, now: float) -> None:
-        trials = {index: one.way.trial for index, one in self._going().items()}
+        trials = {index: search.way.trial for index, search in self._unfinished().items()}
         self._turns.collect(trials, live, now)
 
     def skip(self, live: Live) -> None:
         self._turns.skip(live)
 
     def step(self, live: Live, now: float) -> str:
-        """Advances: returns "" to continue, "over", "quiet" without messages, or "by hand"."""
-        turns, going = self._turns, self._going()
+        """Advances the searches; returns "", "over", "quiet" (no messages), or "by hand"."""
+        turns, unfinished = self._turns, self._unfinished()
         self.collect(live, now)
-        changed = [one for index, one in going.items() if self._look(index, one, now)]
-        open_ = [index for index, one in going.items() if not one.over]
+        changed = [search for index, search in unfinished.items() if self._look(index, search, now)]
+        open_ = [index for index, search in unfinished.items() if not search.over]
         if not open_ or now - self._began > SEARCH_S_MAX:
             return "over"
-        if all(turns.quiet(index, now) for index in open_):
+        if all(turns.is_quiet(index, now) for index in open_):
             return "over" if len(open_) < len(self.searches) else "quiet"
         if not (changed and self._base):
-            # assume the other until the flip is confirmed: a signal may interrupt it
+            # A signal may interrupt the flip: until it is confirmed, the other values may hold.
             base, self._base = self._base, False
             if not turns.flip():
                 return "by hand"
             self._base = not base
         if changed:
-            turns.renew(self._beside())
+            turns.renew(self._trial_values())
         return ""
 
     def _look(self, index: int, search: Search, now: float) -> bool:
@@ -101,8 +101,8 @@ class Trying:
         return True
 
     def best(self) -> dict[int, Best]:
-        best = {index: one.best() for index, one in self.searches.items()}
-        return {index: one for index, one in best.items() if one}
+        best = {index: search.best() for index, search in self.searches.items()}
+        return {index: search for index, search in best.items() if search}
 
     def base_counts(self, live: Live) -> dict[int, Counts]:
         version = self._turns.versions[0]
@@ -112,5 +112,5 @@ class Trying:
 def restore(path: Path, state: PathState) -> None:
     """Restores the values before a search, except those set by hand since."""
     pinned = path.by_hand()
-    path.settle({item: one for item, one in state.put_back.items() if item not in pinned})
+    path.settle({item: value for item, value in state.put_back.items() if item not in pinned})
     state.put_back = {}

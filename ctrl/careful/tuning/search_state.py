@@ -1,7 +1,7 @@
 """The classes of a path that search the best way to send by trying, and the results.
 
-A class is searched if its messages come, no model predicts them or live messages refuted the
-prediction, and no search of the class has ended.
+A class is searched if its messages come, if no prediction exists or live messages refuted it, and
+if no search of the class has ended.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from careful.jsonout import Json
 from careful.plan import Limits
 from careful.tuning.candidates import Search
 from careful.tuning.path import Live, Path, by_class, sent
-from careful.tuning.search import Trying
+from careful.tuning.search import SearchRun
 from careful.tuning.state import Pair, PathState, Tried
 from careful.tuning.verify import Counts
 
@@ -35,12 +35,12 @@ class Searches:
         self._began = 0.0
         self._stopped: float | None = None  # when the interrupted search stopped
         self._seen: dict[int, Counts] = {}
-        self.seen(path.live())
+        self.mark_seen(path.live())
 
-    def seen(self, live: Live) -> None:
+    def mark_seen(self, live: Live) -> None:
         self._seen = sent(by_class(live))
 
-    def stopped(self, now: float) -> None:
+    def interrupted(self, now: float) -> None:
         """Notes an interruption: the time until the search resumes does not count."""
         self._stopped = now
 
@@ -53,7 +53,7 @@ class Searches:
 
     def begin(
         self, live: Live, predicted: bool, limits: Limits, now: float
-    ) -> tuple[Trying | None, int]:
+    ) -> tuple[SearchRun | None, int]:
         """Begins or resumes the searches that are needed; returns them and the number of new ways.
 
         Args:
@@ -62,8 +62,8 @@ class Searches:
             limits: payload of a frame.
             now: seconds.
         """
-        found = self._untold(live, predicted)
-        if not found:
+        classes = self._due_classes(live, predicted)
+        if not classes:
             return None, 0
         values, pinned = self._path.in_effect(), self._path.by_hand()
         if not self._searches or self._stopped is None:
@@ -71,46 +71,46 @@ class Searches:
         else:
             self._began += now - self._stopped
         self._stopped = now
-        count, going = 0, {}
-        for index in found:
+        count, searches = 0, {}
+        for index in classes:
             if index not in self._searches:
-                one = Search(index, values, limits, pinned)
-                count += one.ways_count
-                if one.over:
-                    self._state.tried[index] = self._told(index, one, False, now)
+                search = Search(index, values, limits, pinned)
+                count += search.ways_count
+                if search.over:
+                    self._state.tried[index] = self._result(index, search, False, now)
                     continue
-                self._searches[index] = one
-            going[index] = self._searches[index]
-        if not going:
+                self._searches[index] = search
+            searches[index] = self._searches[index]
+        if not searches:
             return None, 0
-        return Trying(self._path, self._state, going, self._save, now, self._began), count
+        return SearchRun(self._path, self._state, searches, self._save, now, self._began), count
 
-    def _untold(self, live: Live, predicted: bool) -> list[int]:
+    def _due_classes(self, live: Live, predicted: bool) -> list[int]:
         state = self._state
         return [
             index
-            for index, one in sent(by_class(live)).items()
-            if one.since(self._seen.get(index, Counts())).count >= BEGIN_MESSAGES
+            for index, counts in sent(by_class(live)).items()
+            if counts.since(self._seen.get(index, Counts())).count >= BEGIN_MESSAGES
             and index not in state.unverified
             and (not predicted or state.is_refuted(index))
             and (index not in state.tried or index in self.stale)
         ]
 
-    def _told(self, index: int, search: Search, found: bool, now: float) -> Tried:
-        """Returns a class's new result; an earlier find stays."""
+    def _result(self, index: int, search: Search, found: bool, now: float) -> Tried:
+        """Returns a class's new result; if an earlier search found a way, that result stays."""
         before = self._state.tried.get(index)
         if before and before.found and not found:
             return replace(before, at_s=now)
         return Tried(now, search.ways_count, found)
 
-    def found(self, trying: Trying, now: float) -> tuple[dict[int, Pair], dict[int, Json]]:
+    def finish(self, trying: SearchRun, now: float) -> tuple[dict[int, Pair], dict[int, Json]]:
         """Ends a search; returns the resulting changes and their apparent gains, by item."""
         tried, best, values = self._state.tried, trying.best(), self._path.in_effect()
         for index, search in trying.searches.items():
             self._searches.pop(index, None)
             self.stale.discard(index)
-            if search.judged:
-                tried[index] = self._told(index, search, index in best, now)
+            if search.has_result:
+                tried[index] = self._result(index, search, index in best, now)
         self._began = now
         pairs: dict[int, Pair] = {}
         figures: dict[int, Json] = {}
@@ -118,5 +118,5 @@ class Searches:
             count = trying.searches[index].ways_count
             for item, value in way.values.items():
                 pairs[item] = Pair(values[item], value)
-                figures[item] = {"said": way.said, "ways_count": count, "gain_share": way.gain}
+                figures[item] = {"said": way.source, "ways_count": count, "gain_share": way.gain}
         return pairs, figures

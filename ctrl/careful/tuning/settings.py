@@ -42,8 +42,8 @@ Value = Plan | Pulse | Kick
 
 def value_of(item: int, data: dict[str, int]) -> Value:
     """Reads an item's value from as_dict(); ValueError if no map can hold it."""
-    if not all(type(one) is int and 0 <= one <= U32_MAX for one in data.values()):
-        raise ValueError(f"{data} are not values of a map")
+    if not all(type(number) is int and 0 <= number <= U32_MAX for number in data.values()):
+        raise ValueError(f"{data}: each value must be a whole number below 2^32")
     if item < STORE:
         return Plan(**data)
     return Pulse(**data) if item < NET_TX else Kick(**data)
@@ -64,6 +64,6 @@ def is_stored(item: int) -> bool:
     return STORE <= item < NET_TX
 
 
-def told_by(item: int) -> int:
-    """Returns the item whose messages measure this one: a kick uses those of the plan."""
+def measured_item(item: int) -> int:
+    """Returns the item whose messages measure this item: a kick uses those of its plan."""
     return item - NET_TX if item >= NET_TX else item

@@ -38,45 +38,45 @@ class _Windows:
 
     began: float
     window: Counts = field(default_factory=Counts)
-    kept: list[Counts] = field(default_factory=list)
+    closed: list[Counts] = field(default_factory=list)
 
     def add(self, block: Counts, now: float) -> bool:
         self.window += block
         if self.window.count < WINDOW[0] or now - self.began < WINDOW[1]:
             return False
-        self.kept.append(self.window)
+        self.closed.append(self.window)
         self.window, self.began = Counts(), now
-        if len(self.kept) > REFERENCE_WINDOWS + SPANS[-1]:
-            del self.kept[REFERENCE_WINDOWS]
+        if len(self.closed) > REFERENCE_WINDOWS + SPANS[-1]:
+            del self.closed[REFERENCE_WINDOWS]
         if any(self._shifted(span) for span in SPANS):
             return True
         return self._is_beyond_all()
 
     def _shifted(self, span: int) -> bool:
-        reference = self.kept[:-span][:REFERENCE_WINDOWS]
+        reference = self.closed[:-span][:REFERENCE_WINDOWS]
         if len(reference) < max(REFERENCE_WINDOWS_MIN, span // 2):
             return False
-        last = self.kept[-span:]
-        means = [one.mean_us for one in reference]
+        last = self.closed[-span:]
+        means = [window.mean_us for window in reference]
         mean = sum(means) / len(means)
-        shifts = [one.mean_us - mean for one in last]
+        shifts = [window.mean_us - mean for window in last]
         shift = sum(shifts) / span
         if abs(shift) <= SHIFT_MIN * mean:
             return False
-        beyond = sum(math.copysign(1, shift) * one > SHIFT_MIN / 2 * mean for one in shifts)
+        beyond = sum(math.copysign(1, shift) * each > SHIFT_MIN / 2 * mean for each in shifts)
         if beyond < AGREEING * span:
             return False
-        between = sum((one - mean) ** 2 for one in means) / (len(means) - 1)
+        between = sum((mean_us - mean) ** 2 for mean_us in means) / (len(means) - 1)
         # Few windows may be alike by chance, so the variance inside a window is the least.
         inside = max(_inside_us2(reference), _inside_us2(last))
         error = math.sqrt(max(between, inside) * (1 / span + 1 / len(means)))
         return abs(shift) > SHIFT_SIGMAS * error
 
     def _is_beyond_all(self) -> bool:
-        known = [one.mean_us for one in self.kept[:-BEYOND_ALL][:REFERENCE_WINDOWS]]
+        known = [window.mean_us for window in self.closed[:-BEYOND_ALL][:REFERENCE_WINDOWS]]
         if len(known) < REFERENCE_WINDOWS:
             return False
-        last = [one.mean_us for one in self.kept[-BEYOND_ALL:]]
+        last = [window.mean_us for window in self.closed[-BEYOND_ALL:]]
         if min(known) <= max(last) and min(last) <= max(known):
             return False
         mean = sum(known) / len(known)
@@ -84,7 +84,7 @@ class _Windows:
 
 
 def _inside_us2(windows: Sequence[Counts]) -> float:
-    return sum(one.variance_us2 / one.count for one in windows) / len(windows)
+    return sum(window.variance_us2 / window.count for window in windows) / len(windows)
 
 
 class Watch:

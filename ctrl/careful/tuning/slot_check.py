@@ -1,7 +1,7 @@
 """Checks that a peer still has its slot; after it leaves, another host may get the slot.
 
 Every session has its own cookie. While the cookie in the peers map is the same, so is the peer;
-otherwise carefuld is asked.
+otherwise the check asks carefuld.
 """
 
 from __future__ import annotations
@@ -43,4 +43,4 @@ class Tenancy:
             self.is_over = self.is_over or not self._asked()
             self._cookie = cookie
         if self.is_over:
-            raise LeftError(errno.ENOTCONN, "it is no longer in its slot", self._peer)
+            raise LeftError(errno.ENOTCONN, "the peer no longer has its slot", self._peer)

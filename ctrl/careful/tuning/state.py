@@ -1,7 +1,7 @@
-"""The stored state of each path: JSON next to the instance's socket, and in the state directory,
-which outlives the instance.
+"""The stored state of each path, as JSON.
 
-Owns the schema, and drops the state of another path (addresses, MTU, mode). Times are those of the
+It is next to the instance's socket, and in the state directory, which outlives the instance. Owns
+the schema, and drops the state of another path (addresses, MTU, mode). Times are those of the
 monotonic clock. After a reboot they are converted by means of the wall clock.
 """
 
@@ -25,8 +25,8 @@ from careful.tuning.settings import (
     STORE,
     Value,
     class_bytes,
+    measured_item,
     sink_of,
-    told_by,
     value_of,
 )
 
@@ -67,14 +67,14 @@ class Tried:
 class PathState:
     """The state of one path.
 
-    `identity`: what defines the path; `figures`: its measurement, None before the first;
-    `measured_at`, `changed_at`: seconds of the monotonic clock; `reason`: why it was measured;
-    `confirmed_at`: when a quick measurement last confirmed the figures; `carefuld`: the process
-    with which they were last used; `plans`: the value decided for an item; `unverified`: changes in
-    effect that no A/B has confirmed; `refuted`: values that an A/B undid; `on_trial`: changes of an
-    A/B under way; `put_back`: values to restore after a search or exploration; `tried`: results of
-    searches, by class; `hold_s`, `held_until`: how long, and until when, a change of the path is
-    not answered; `store`: the known store (StoreWatch.as_dict()); `decisions`: newest last.
+    `identity`: addresses, instance and its use of the device; `figures`: the measurement, None
+    before the first; `measured_at`, `changed_at`: seconds of the monotonic clock; `reason`: why it
+    was measured; `confirmed_at`: when a quick measurement last confirmed the figures; `carefuld`:
+    the process that last used them; `plans`: the value decided for an item; `unverified`: changes
+    in effect that no A/B has confirmed; `refuted`: values that an A/B undid; `on_trial`: changes of
+    an A/B under way; `put_back`: values to restore after a search or exploration; `tried`: results
+    of searches, by class; `hold_s`, `held_until`: for how long, and until when, a change of the
+    path is not answered; `store`: the known store (StoreWatch.as_dict()); `decisions`: newest last.
     """
 
     identity: Json
@@ -104,12 +104,12 @@ class PathState:
         evidence: str = "",
         figures: Mapping[int, Json] | None = None,
     ) -> Json:
-        """Adds a decision; evidence names the items' figures: `prediction`, `trying` or `ab`."""
+        """Adds a decision; evidence is the figures' key: `prediction`, `trying` or `ab`."""
         rows = [
             {
                 "class": item % CLASS_COUNT,
                 **({"sink": sink_of(item)} if sink_of(item) else {}),
-                **({"by": "trying"} if self._is_tried(item) else {}),
+                **({"by": "trying"} if self._was_searched(item) else {}),
                 "message_bytes_max": class_bytes(item),
                 "before": pair.before.as_dict(),
                 "after": pair.after.as_dict(),
@@ -139,10 +139,9 @@ class PathState:
         self.decisions = kept[::-1]
 
     def differs(self, used: InEffect | None, peer_frame_bytes: int) -> list[str]:
-        """Returns what distinguishes the instance's present path from this one; XDP mode is
-        ignored.
+        """Returns the names of properties, XDP mode aside, that differ on the present path.
 
-        used: how the instance works, None: not known; peer_frame_bytes: the peer's, 0: not known.
+        used: the instance's operation, None if unknown; peer_frame_bytes: 0 if unknown.
         """
         names = [name for name in USED if used and name != "xdp_mode"]
         now = {name: getattr(used, name) for name in names}
@@ -159,24 +158,24 @@ class PathState:
         self.hold_s = HOLD_S if calm else min(2 * self.hold_s, HOLD_S_MAX)
         self.held_until = now + self.hold_s
 
-    def _is_tried(self, item: int) -> bool:
-        one = self.tried.get(told_by(item))
-        return one is not None and one.ways_count > 0
+    def _was_searched(self, item: int) -> bool:
+        search = self.tried.get(measured_item(item))
+        return search is not None and search.ways_count > 0
 
-    def by_trying(self, item: int) -> bool:
-        """Reports whether a search found the value in effect, or the one about to be."""
-        one = self.tried.get(told_by(item))
-        return one is not None and one.found
+    def found_by_search(self, item: int) -> bool:
+        """Reports whether a search found the item's value."""
+        search = self.tried.get(measured_item(item))
+        return search is not None and search.found
 
     def refute(self, undone: dict[int, Pair]) -> None:
-        """Notes changes that an A/B undid, so that they are not predicted again."""
-        for item in [one for one in undone if not self.by_trying(one)]:
+        """Notes changes that an A/B undid, so that they are not proposed again."""
+        for item in [one for one in undone if not self.found_by_search(one)]:
             self.refuted.setdefault(item, []).append(undone[item].after)
-        for index in {told_by(item) for item in undone if self.by_trying(item)}:
+        for index in {measured_item(item) for item in undone if self.found_by_search(item)}:
             self.tried[index] = replace(self.tried[index], found=False)
 
     def is_refuted(self, index: int) -> bool:
-        """Reports whether the last A/B of a class's prediction was not held."""
+        """Reports whether the last A/B of a class's prediction ended with "not held"."""
         if not self.refuted.get(index):
             return False
         for decision in reversed(self.decisions):
@@ -201,7 +200,7 @@ class PathState:
 
     @classmethod
     def from_dict(cls, data: Json) -> PathState:
-        """Raises ValueError, TypeError or KeyError for anything that as_dict() did not make."""
+        """Reads as_dict(). Raises ValueError, TypeError or KeyError for anything else."""
         kept = {"put_back": {}, "tried": {}, **data}
         _check(kept)
         for name in ("plans", "put_back"):
@@ -327,14 +326,14 @@ class Store:
         self._lasting, self._name = lasting, f"tuning.{directory.name}.json"
 
     def load(self) -> dict[str, PathState]:
-        """Returns the stored states; none without a file, or if another version wrote the file."""
+        """Returns the stored states; none without a file, or if another version wrote it."""
         with suppress(OSError, ValueError):
             if found := _paths(json.loads(self.path.read_text())):
                 return found
         return _paths(self._lasting.read(self._name)) if self._lasting else {}
 
     def of(self, peer: str, identity: Json) -> PathState:
-        """Returns the stored state if it belongs to this very path, else a new one.
+        """Returns the stored state if the path is the same, else a new state.
 
         A change of XDP mode keeps the state, which must then be confirmed.
         """
@@ -374,9 +373,7 @@ class Store:
         self._write_pins(pins)
 
     def unpin(self, peer: str, in_effect: Sequence[Value]) -> None:
-        """Forgets values of a peer that are no longer in effect: they may recur for other
-        reasons.
-        """
+        """Forgets values that are no longer in effect: they may recur for other reasons."""
         pins = self._read_pins()
         kept = pins.get(peer, {})
         pins[peer] = {item: value for item, value in kept.items() if in_effect[item] == value}

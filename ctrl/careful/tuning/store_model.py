@@ -1,9 +1,9 @@
 """Estimates a store's costs from live writes, and the gain of another threshold.
 
 Owns the estimate of a store's g and G, the test for another store, and a message's latency under a
-least write (P3 section 3; P1 section 4.3). A black box does not see the store; only the receiver
-knows its own. The figures therefore concern what a peer sends to files here. Uncertain figures are
-drawn many times, as in propose.py.
+threshold (P3 section 3; P1 section 4.3). A black box does not see the store; only the receiver
+does. The figures therefore describe messages from a peer to files here. Uncertain figures are drawn
+many times, as in propose.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from careful.plan import CLASS_COUNT
 from careful.tuning.settings import Pulse
 from careful.tuning.verify import Counts
 
-#: Another store: write times differ by this share, and by this many standard errors.
+#: A store is another store if write times differ by this share, and by this many standard errors.
 SHIFT_MIN = 0.15
 SHIFT_SIGMAS = 4.0
 #: Least writes of a size that give its time, and least messages that describe a class.
@@ -55,14 +55,14 @@ class Came:
         return Came(*(a + b for a, b in zip(_sums(self), _sums(other), strict=True)))
 
     def since(self, before: Came) -> Came:
-        """Returns what came after `before`; everything if the counters restarted."""
+        """Returns the messages after `before`; all if the counters restarted."""
         if self.count < before.count:
             return self
         return Came(*(a - b for a, b in zip(_sums(self), _sums(before), strict=True)))
 
 
-def _sums(one: Came) -> tuple[int, int, int, int]:
-    return one.count, one.frames, one.nbytes, one.came_ns
+def _sums(arrivals: Came) -> tuple[int, int, int, int]:
+    return arrivals.count, arrivals.frames, arrivals.nbytes, arrivals.came_ns
 
 
 @dataclass(frozen=True)
@@ -137,9 +137,12 @@ class Store:
 
         costs: g and G of a store; pace: arrival time as a factor of the mean.
         """
-        one = self.came[index]
-        frames = max(1, round(one.frames / one.count))
-        message_bytes, came_us = one.nbytes / one.count, pace * one.came_ns / one.count / 1e3
+        arrivals = self.came[index]
+        frames = max(1, round(arrivals.frames / arrivals.count))
+        message_bytes, came_us = (
+            arrivals.nbytes / arrivals.count,
+            pace * arrivals.came_ns / arrivals.count / 1e3,
+        )
         held = min(pulse.store_bytes, FRAMES_HELD * message_bytes / frames)
         return written_us(message_bytes, frames, came_us, held, *costs)
 
@@ -148,27 +151,28 @@ class Store:
 
         Each is half a frame less, so that a tail or a rounded size does not add a frame.
         """
-        one = self.came[index]
-        frames, size = max(1, round(one.frames / one.count)), one.nbytes / max(1, one.frames)
+        arrivals = self.came[index]
+        frames, size = (
+            max(1, round(arrivals.frames / arrivals.count)),
+            arrivals.nbytes / max(1, arrivals.frames),
+        )
         most = min(frames, FRAMES_HELD)
         counts = {min(most, round(2 ** (k / 4))) for k in range(4 * most.bit_length() + 1)}
         return [Pulse(math.ceil((count - 0.5) * size)) for count in sorted(counts)]
 
     def best(self, index: int) -> Pulse:
-        """Returns the threshold of least latency; among equals the largest, which makes fewer
-        writes.
-        """
+        """Returns the fastest threshold; among equals the largest, which makes fewer writes."""
         costs = (self.g_us, self.G_us_per_byte)
-        found = [
-            (sum(self.latency_us(index, one, costs, pace) for pace in PACES), one)
-            for one in self.candidates(index)
+        ranked = [
+            (sum(self.latency_us(index, pulse, costs, pace) for pace in PACES), pulse)
+            for pulse in self.candidates(index)
         ]
-        least = min(us for us, _ in found)
-        return next(one for us, one in reversed(found) if us <= least * (1 + ALIKE))
+        least = min(us for us, _ in ranked)
+        return next(pulse for us, pulse in reversed(ranked) if us <= least * (1 + ALIKE))
 
 
 def kept(data: Json) -> Store | None:
-    """Reads a store from as_dict(); None if it is anything else."""
+    """Reads a store from as_dict(); None for anything else."""
     with suppress(KeyError, TypeError, ValueError, AttributeError):
         came = {int(index): Came(**one) for index, one in data["came"].items()}
         draws = tuple((float(g), float(G)) for g, G in data["draws"])
@@ -207,8 +211,8 @@ def fit(totals: Totals) -> Store | None:
     return Store(*drawn[0], tuple(drawn[1:]), True, came, totals.writes_count)
 
 
-def _error(one: Counts) -> float:
-    return max(math.sqrt(one.variance_us2 / one.count), FLOOR * one.mean_us)
+def _error(counts: Counts) -> float:
+    return max(math.sqrt(counts.variance_us2 / counts.count), FLOOR * counts.mean_us)
 
 
 def _line(sizes: Array, means: Array, errors: Array) -> tuple[float, float]:
@@ -226,19 +230,19 @@ def _line(sizes: Array, means: Array, errors: Array) -> tuple[float, float]:
 
 
 def another(known: Store, totals: Totals) -> bool:
-    """Reports whether writes took another time than the known store predicts."""
-    for nbytes, one in totals.writes.values():
-        if one.count >= WRITES_MIN:
-            expected, error = known.write_us(nbytes / one.count)
-            apart = abs(one.mean_us - expected)
-            if apart > max(SHIFT_MIN * expected, SHIFT_SIGMAS * math.hypot(error, _error(one))):
+    """Reports whether the time of writes differs from the known store's."""
+    for nbytes, counts in totals.writes.values():
+        if counts.count >= WRITES_MIN:
+            expected, error = known.write_us(nbytes / counts.count)
+            apart = abs(counts.mean_us - expected)
+            if apart > max(SHIFT_MIN * expected, SHIFT_SIGMAS * math.hypot(error, _error(counts))):
                 return True
     return False
 
 
 def counted(stored: Iterable[tuple[int, Came]], writes: Mapping[int, tuple[int, Counts]]) -> Totals:
-    """Returns the totals of writes, and of messages by class; a class can have several entries."""
+    """Adds up the messages of each class, which can have several entries."""
     came: dict[int, Came] = {}
-    for index, one in stored:
-        came[index] = came.get(index, Came()) + one
+    for index, arrivals in stored:
+        came[index] = came.get(index, Came()) + arrivals
     return Totals(came, writes)

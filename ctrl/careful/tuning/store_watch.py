@@ -1,6 +1,6 @@
-"""Watches writes of one peer's messages: when the store is known, and when it has changed.
+"""Watches the writes of one peer's messages, and reports when the store is known or has changed.
 
-Owns the windows of writes, and an exploration with other sizes if all writes are alike.
+If all writes have one size, explores other sizes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ WINDOW_S = 0.2
 #: The first window also needs enough messages of each class, or this many in all: a short window of
 #: mixed sizes has too few of any class.
 FIRST_MESSAGES = 60
-#: Consecutive windows that must differ to mean another store. The last one continues until it gives
-#: figures, like the first.
+#: Consecutive windows that must differ from the known store. The last one stays open until it gives
+#: figures, like the first window.
 AGREEING = 2
-#: Windows after a store became known in which refined figures may still answer.
+#: Windows after a store became known in which better figures may still change a threshold.
 SETTLING = 16
 #: Writes after which the figures use newer writes only.
 FRESH_WRITES = 1000
@@ -34,7 +34,7 @@ EXPLORE_SHARE = 1 / 8
 
 
 def _has_enough(window: Totals) -> bool:
-    counts = [one.count for one in window.came.values() if one.count]
+    counts = [arrivals.count for arrivals in window.came.values() if arrivals.count]
     return min(counts, default=0) >= MESSAGES_MIN or sum(counts) >= FIRST_MESSAGES
 
 
@@ -42,8 +42,8 @@ class StoreWatch:
     """The known store.
 
     Args:
-        before: as_dict() of an earlier process, checked against new writes; without separate g and
-            G it is dropped.
+        before: as_dict() of an earlier process, checked against new writes; dropped unless g and G
+            are separate.
 
     Attributes:
         known: None until there were enough writes.
@@ -73,9 +73,9 @@ class StoreWatch:
         if window.writes_count < WINDOW_WRITES or now - at < WINDOW_S:
             return ""
         if self.known is None:
-            told = _has_enough(window) and self._begin(began, totals)
-            self._window = (totals, now) if told else self._window
-            return "first" if told else ""
+            is_known = _has_enough(window) and self._begin(began, totals)
+            self._window = (totals, now) if is_known else self._window
+            return "first" if is_known else ""
         self._agreeing = self._agreeing + 1 if another(self.known, window) else 0
         if self._agreeing >= AGREEING and not self._begin(began, totals):
             return ""
@@ -91,10 +91,10 @@ class StoreWatch:
         return "better" if settling else ""
 
     def _begin(self, since: Totals, totals: Totals) -> bool:
-        found = fit(totals.since(since))
-        if found is None:
+        store = fit(totals.since(since))
+        if store is None:
             return False
-        self.known, self._since = found, since
+        self.known, self._since = store, since
         self._settling, self._explored = SETTLING, False
         return True
 
@@ -107,41 +107,41 @@ class StoreWatch:
 
     @property
     def settling(self) -> bool:
-        """Reports whether the store became known just now and figures still improve."""
+        """Reports whether the store became known a short time ago, so that figures improve."""
         return self._settling > 0
 
     # --- exploration with other write sizes
 
-    def untold(self, but: frozenset[int]) -> int | None:
-        """Returns the item whose writes should vary to separate g from G; None: none.
+    def item_to_explore(self, but: frozenset[int]) -> int | None:
+        """Returns the item whose writes must vary to separate g from G, or None.
 
         but: items that the controller must not change.
         """
         known = self.known
         if known is None or known.told_apart or self._explored:
             return None
-        found = [
-            (one.count, STORE + index)
-            for index, one in known.came.items()
-            if one.frames >= 2 * one.count and STORE + index not in but
+        items = [
+            (arrivals.count, STORE + index)
+            for index, arrivals in known.came.items()
+            if arrivals.frames >= 2 * arrivals.count and STORE + index not in but
         ]
-        return max(found)[1] if found else None
+        return max(items)[1] if items else None
 
     def explore(self, item: int, path: Path, state: PathState, save: Callable[[], None]) -> None:
         """Writes parts of messages for a moment to separate g from G.
 
-        A successor restores the old value if this process is killed meanwhile.
+        If this process is killed, its successor restores the old value.
         """
         assert self.known is not None
         self._explored = True
-        one = self.known.came[item - STORE]
+        arrivals = self.known.came[item - STORE]
         before = path.in_effect()[item]
-        part = Pulse(math.ceil(EXPLORE_SHARE * one.nbytes / one.count))
+        pulse = Pulse(math.ceil(EXPLORE_SHARE * arrivals.nbytes / arrivals.count))
         state.put_back = {item: before}
         save()
         began, waited = path.stored(), 0.0
         try:
-            path.settle({item: part})
+            path.settle({item: pulse})
             while waited < EXPLORE_S and path.stored().since(began).writes_count < EXPLORE_WRITES:
                 path.wait(EXPLORE_LOOK_S)
                 waited += EXPLORE_LOOK_S

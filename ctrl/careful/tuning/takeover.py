@@ -27,7 +27,7 @@ def take_over(path: Path, state: PathState) -> dict[int, Pair] | None:
     pairs, state.on_trial = state.on_trial, {}
     if not pairs:
         return None
-    left = ours(path, pairs)
-    path.settle({index: pair.after for index, pair in left.items()})
-    state.unverified |= left
-    return left
+    resumed = ours(path, pairs)
+    path.settle({index: pair.after for index, pair in resumed.items()})
+    state.unverified |= resumed
+    return resumed

@@ -1,7 +1,7 @@
 """The A/Bs of a path's changes: the one under way, and the messages of unverified changes.
 
-Owns when an unverified change is tried again, and the result: a change that held stays, one that
-did not is undone, any other stays unverified.
+Owns when an unverified change is tried again, and the result: a change that held stays, a change
+that did not hold is undone, any other change stays unverified.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from careful.jsonout import Json
 from careful.tuning.ab import AB, ours
 from careful.tuning.path import Path, by_class
-from careful.tuning.settings import told_by
+from careful.tuning.settings import measured_item
 from careful.tuning.state import Pair, PathState
 from careful.tuning.verify import Counts, Trial
 
@@ -19,10 +19,10 @@ from careful.tuning.verify import Counts, Trial
 RETRY_MESSAGES = 10
 
 #: A result: a word, the changes, and the verdicts for JSON.
-Told = tuple[str, dict[int, Pair], dict[int, Json]]
+Result = tuple[str, dict[int, Pair], dict[int, Json]]
 
 
-class Proofs:
+class Verification:
     """The A/Bs of a path.
 
     Args:
@@ -44,8 +44,8 @@ class Proofs:
     def forget(self) -> None:
         self._trials.clear()
 
-    def anew(self, items: Iterable[int]) -> None:
-        """Drops what is known of these items, because they change again."""
+    def drop(self, items: Iterable[int]) -> None:
+        """Drops the messages of earlier changes of these items."""
         for item in items:
             self._trials.pop(item, None)
             self._state.unverified.pop(item, None)
@@ -59,46 +59,46 @@ class Proofs:
             if _count(totals, item)
             >= self._arrived.setdefault(item, _count(totals, item)) + RETRY_MESSAGES
         }
-        if not ready:  # reading what was set by hand is expensive
+        if not ready:  # reading the items set by hand is expensive
             return {}
         state.unverified = ours(self._path, state.unverified)
         return {item: state.unverified[item] for item in ready & state.unverified.keys()}
 
-    def begin(self, pairs: dict[int, Pair], now: float, fresh: bool) -> None:
+    def begin(self, pairs: dict[int, Pair], now: float, is_first: bool) -> None:
         began, before = self._since
         totals = by_class(self._path.live())
-        apart_s = {}
+        message_gap_s = {}
         for item in pairs:
             count = _count(totals, item) - _count(before, item)
-            apart_s[item] = (now - began) / count if count > 0 else 0.0
-        self.test = AB(self._path, pairs, self._trials, now, fresh, apart_s)
+            message_gap_s[item] = (now - began) / count if count > 0 else 0.0
+        self.test = AB(self._path, pairs, self._trials, now, is_first, message_gap_s)
 
-    def finish(self, now: float, decided: bool) -> list[Told]:
+    def finish(self, now: float, decided: bool) -> list[Result]:
         """Keeps changes that held, undoes those that did not, and marks the rest as unverified.
 
         decided: the A/B ended by its result, so undecided changes resume if messages still flow.
         """
         assert self.test is not None
         test, state, self.test = self.test, self._state, None
-        found = test.outcome(ours(self._path, test.pairs), now)
-        effect = {item: pair.after for item, pair in (found.kept | found.open).items()}
-        effect |= {item: pair.before for item, pair in found.undone.items()}
+        outcome = test.outcome(ours(self._path, test.pairs), now)
+        effect = {item: pair.after for item, pair in (outcome.held | outcome.undecided).items()}
+        effect |= {item: pair.before for item, pair in outcome.undone.items()}
         self._path.settle(effect)
         state.plans |= effect
         state.on_trial = {}
         totals = by_class(self._path.live())
-        for item in found.kept | found.undone:
+        for item in outcome.held | outcome.undone:
             state.unverified.pop(item, None)
             self._trials.pop(item, None)
-        state.unverified |= found.open
-        for item in found.open:
-            flows = decided and not test.quiet(item, now)
+        state.unverified |= outcome.undecided
+        for item in outcome.undecided:
+            flows = decided and not test.is_quiet(item, now)
             self._arrived[item] = _count(totals, item) - RETRY_MESSAGES * flows
-        state.refute(found.undone)
-        told = [("kept", found.kept), ("undone", found.undone)]
-        told += [("unverified", found.open)] * test.fresh
-        return [(what, pairs, found.said()) for what, pairs in told if pairs]
+        state.refute(outcome.undone)
+        results = [("kept", outcome.held), ("undone", outcome.undone)]
+        results += [("unverified", outcome.undecided)] * test.is_first
+        return [(what, pairs, outcome.summary()) for what, pairs in results if pairs]
 
 
 def _count(totals: Mapping[int, Counts], item: int) -> int:
-    return totals.get(told_by(item), Counts()).count
+    return totals.get(measured_item(item), Counts()).count

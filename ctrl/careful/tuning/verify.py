@@ -1,9 +1,9 @@
-"""The statistics of an A/B on live messages: whether the second arm is faster.
+"""The statistics of an A/B on live messages.
 
 An arm holds counts and sums from the datapath, in blocks: the messages between two flips. Messages
 of one block share the path's other load, so errors are computed from blocks. Only the middle half
-of the messages counts: a busy machine delays a few messages a hundredfold, which would dominate a
-mean and says nothing about the plan.
+of the messages counts: a busy machine delays a few messages a hundredfold, whatever their plan,
+and these would dominate a mean.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MESSAGES_MAX = 1920
 #: than the 95 % of all looks together (Bonferroni, of seven).
 _LOOKS = 7
 _LEVEL = 1 - 0.05 / _LOOKS
-#: Least blocks per arm for a verdict: the spread of fewer says nothing.
+#: Least blocks per arm for a verdict; fewer give no spread.
 BLOCKS_MIN = 4
 
 
@@ -50,7 +50,7 @@ class Counts:
         )
 
     def since(self, before: Counts) -> Counts:
-        """Returns what came after `before`; everything if the counters restarted."""
+        """Returns the messages after `before`; all if the counters restarted."""
         if self.count < before.count or self.sum_ns < before.sum_ns:
             return self
         return Counts(
@@ -87,14 +87,14 @@ class Arm:
     def middle(self) -> Estimate:
         """Returns the mean latency of the middle half of the messages, by their blocks' means, µs.
 
-        A trimmed mean; its error comes from winsorized blocks (Yuen, Biometrika 61, 1974, p. 165).
+        A trimmed mean; its error is that of winsorized blocks (Yuen, Biometrika 61, 1974, p. 165).
         """
-        many, total = len(self.blocks), self.total
-        if many < 2:
+        total = self.total
+        if len(self.blocks) < 2:
             return Estimate(
                 total.mean_us, math.sqrt(total.variance_us2 / total.count), total.count - 1
             )
-        ordered = sorted((one.mean_us, one.count) for one in self.blocks)
+        ordered = sorted((block.mean_us, block.count) for block in self.blocks)
         low, high = _LEFT_OUT * total.count, (1 - _LEFT_OUT) * total.count
         sum_us, before, least, most = 0.0, 0, math.inf, math.inf
         for mean, count in ordered:
@@ -103,10 +103,10 @@ class Arm:
                 sum_us += inside * mean
                 least, most = min(least, mean), mean
             before += count
-        held = [(min(max(mean, least), most), count) for mean, count in ordered]
-        about = sum(mean * count for mean, count in held) / total.count
-        spread = sum(((mean - about) * count) ** 2 for mean, count in held)
-        freedom = max(1.0, many * (1 - 2 * _LEFT_OUT) - 1)
+        clipped = [(min(max(mean, least), most), count) for mean, count in ordered]
+        mean_us = sum(mean * count for mean, count in clipped) / total.count
+        spread = sum(((mean - mean_us) * count) ** 2 for mean, count in clipped)
+        freedom = max(1.0, len(self.blocks) * (1 - 2 * _LEFT_OUT) - 1)
         se = math.sqrt(spread * (1 + 1 / freedom)) / (high - low)
         return Estimate(sum_us / (high - low), se, freedom)
 
@@ -131,11 +131,11 @@ class Verdict:
         """A minus B, µs; None if unknown."""
         return self.a - self.b if self.a and self.b else None
 
-    def said(self) -> str:
+    def summary(self) -> str:
         gain = self.gain
         if gain is None or self.a is None or self.b is None:
             least = min(self.a_count, self.b_count)
-            return f"not verified: {least} messages of {MESSAGES_MIN}"
+            return f"not verified: {least} messages of the {MESSAGES_MIN} that are needed"
         return (
             f"{self.what}: {self.a.value:.1f} µs before, {self.b.value:.1f} µs after, "
             f"gain {gain.low:.1f} to {gain.high:.1f} µs, {self.a_count} and {self.b_count} messages"
@@ -156,7 +156,7 @@ class Verdict:
                 "after_us": self.b.value,
                 **gain.figures("gain", "us"),
             }
-        return {**figures, "said": self.said()}
+        return {**figures, "said": self.summary()}
 
 
 @dataclass
@@ -169,7 +169,7 @@ class Trial:
     _decided: Verdict | None = None
 
     @property
-    def is_decided(self) -> bool:
+    def has_verdict(self) -> bool:
         """Reports whether there is a verdict; costs nothing between two looks."""
         if self._decided is None and self._is_due():
             self.verdict()
@@ -190,13 +190,13 @@ class Trial:
         the error, or not shown to be faster after MESSAGES_MAX messages per arm.
         """
         if self._decided is None:
-            said = self._looked()
-            if said.what == "undecided":
-                return said
-            self._decided = said
+            verdict = self._examine()
+            if verdict.what == "undecided":
+                return verdict
+            self._decided = verdict
         return self._decided
 
-    def _looked(self) -> Verdict:
+    def _examine(self) -> Verdict:
         counts = (self.a.total.count, self.b.total.count)
         if self.count < MESSAGES_MIN:
             return Verdict("undecided", *counts)

@@ -192,7 +192,7 @@ def test_path__a_threshold_of_which_nothing_is_predicted(store: Store) -> None:
     _, state = tuned(store)
     for known, why in (
         (None, "too few writes were seen"),
-        ({**(state.store or {}), "told_apart": False}, "all writes are of one size"),
+        ({**(state.store or {}), "told_apart": False}, "all writes have one size"),
         ({**(state.store or {}), "came": {"3": {"count": 9, "frames": 9}}}, "too few messages"),
     ):
         whole = found(store, state=replace(state, store=known))

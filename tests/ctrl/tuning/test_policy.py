@@ -370,7 +370,7 @@ def test_no_traffic__a_change_stays_marked() -> None:
     assert loss(on, GAM) < 0.02
     decision = next(each for each in one.state.decisions if each["what"] == "unverified")
     said = {each["class"]: each["ab"]["said"] for each in decision["classes"]}
-    assert said[CLASS] == "not verified: 0 messages of 30"
+    assert said[CLASS] == "not verified: 0 messages of the 30 that are needed"
     assert CLASS in one.state.unverified
     # When messages come, it is verified, and does not count as a second change.
     run(one, on, 60)

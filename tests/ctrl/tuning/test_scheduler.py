@@ -11,7 +11,7 @@ from careful.model import Pipeline, load_shipped
 from careful.model.tunemap import fixed_plan
 from careful.plan import Limits, class_of
 from careful.tuning.policy import Controller
-from careful.tuning.scheduler import Turns
+from careful.tuning.scheduler import Scheduler
 from careful.tuning.state import PathState
 from live_path import LIMITS, START, LivePath, Stream, truth_us
 
@@ -31,7 +31,7 @@ class World:
     held: bool = False
 
     def __post_init__(self) -> None:
-        self.turns = Turns(lambda: self.now, self.advance)
+        self.turns = Scheduler(lambda: self.now, self.advance)
 
     def advance(self, seconds: float) -> None:
         self.now += seconds

@@ -176,7 +176,7 @@ def test_search__finds_the_models_best_in_few_messages() -> None:
         assert all(one.trial.count <= ROUND_MESSAGES + 10 for one in search._ways)
         best = search.best()
         assert best
-        assert "the model fits" in best.said
+        assert "the model fits" in best.source
         plan = best.values[CLASS]
         assert isinstance(plan, Plan)
         near += took_us(plan, UNTUNED) <= 1.05 * (100 + 15 * 5 + 400 / 5)
@@ -192,7 +192,7 @@ def test_search__takes_the_fastest_way_if_the_model_does_not_fit() -> None:
     best = searched(took_us, index=large).best()
     assert best
     assert best.values[large] == Plan.fixed(911)
-    assert "does not fit" in best.said
+    assert "does not fit" in best.source
 
 
 def test_search__kicks_that_make_no_difference_stay() -> None:
@@ -219,7 +219,7 @@ def test_search__of_slow_messages_each_way_has_a_turn() -> None:
 
 def test_search__of_too_few_messages_says_nothing() -> None:
     search = searched(modelled_us(15, 400), turns=0)
-    assert not search.judged
+    assert not search.has_result
     assert search.best() is None
 
 
@@ -436,7 +436,7 @@ def test_ended__within_a_flip() -> None:
         raise Ended(signal.SIGTERM)
 
     run(one, on, 1)
-    while one._trying is None or not one._trying._base:
+    while one._search is None or not one._search._base:
         on.advance(one.step())
     on.flip = flip  # type: ignore[method-assign]
     with pytest.raises(Ended):
@@ -476,7 +476,7 @@ def test_unmeasured__a_glance_alone_makes_no_figures() -> None:
     on.measure = measure  # type: ignore[method-assign, assignment]
     one = controller(on)
     run(one, on, 400)
-    assert any("another time" in each["why"] for each in one.state.decisions)
+    assert any("the latency of live messages" in each["why"] for each in one.state.decisions)
     assert not told(one, "path changed")
     assert one.state.figures is None
 

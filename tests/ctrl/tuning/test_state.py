@@ -91,7 +91,7 @@ def test_from_dict__values_that_no_map_holds_are_not_kept(item: int, value: obje
     data = json.loads(json.dumps(state.as_dict()))
     name = next(iter(data["plans"][str(item)]))
     data["plans"][str(item)][name] = value
-    with pytest.raises(ValueError, match="not values of a map"):
+    with pytest.raises(ValueError, match="must be a whole number"):
         PathState.from_dict(data)
 
 

@@ -98,7 +98,7 @@ def test_fit__one_size_does_not_tell_them_apart() -> None:
     assert found
     assert not found.told_apart
     (row,) = store_table(found, [*[Pulse(0)] * STORE, *[UNTUNED] * STORE])
-    assert "not told apart" in row.why_not
+    assert "does not separate g from G" in row.why_not
     assert fit(Totals()) is None
 
 

@@ -96,7 +96,7 @@ def test_end__names_unverified_classes(world: World, own: Own) -> None:
     (line,) = (each for each in lines if "not verified" in each)
     count = len(tuned(one).controller.state.unverified)
     assert line.startswith(H2)
-    assert f": {count} settings not verified" in line
+    assert f": {count} settings in effect but not verified" in line
     assert "carefulctl tune explain" in line
     assert "tune set --default" in line
 

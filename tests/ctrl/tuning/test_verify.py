@@ -22,7 +22,7 @@ def trial(seed: int, gain: float, blocks: int, size: int = 10, drift: float = 0.
     for _ in range(blocks):
         for arm, mean in ((one.a, 100.0), (one.b, 100.0 - gain)):
             arm.add(block(random_, size, mean + random_.gauss(0, drift), 20))
-        if one.is_decided:
+        if one.has_verdict:
             said = one.verdict().what
     return said
 
@@ -53,7 +53,10 @@ def test_trial__nothing_below_the_least() -> None:
     verdict = one.verdict()
     assert verdict.what == "undecided"
     assert verdict.gain is None
-    assert verdict.said() == f"not verified: {MESSAGES_MIN - 1} messages of {MESSAGES_MIN}"
+    assert (
+        verdict.summary()
+        == f"not verified: {MESSAGES_MIN - 1} messages of the {MESSAGES_MIN} that are needed"
+    )
 
 
 def test_trial__no_difference_seldom_holds() -> None:
@@ -86,7 +89,7 @@ def test_trial__a_few_that_were_held_up_do_not_decide(gain: float, least: int, m
     held = 0
     for seed in range(30):
         random_, one = random.Random(seed), Trial()
-        while not one.is_decided:
+        while not one.has_verdict:
             one.a.add(held_up(random_, 100.0))
             one.b.add(held_up(random_, 100.0 * (1 - gain)))
         held += one.verdict().what == "held"
