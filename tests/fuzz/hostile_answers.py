@@ -304,7 +304,7 @@ async def _run(data: bytes, target: Path) -> None:
 def check(data: bytes) -> None:
     """Runs one input. Raises AssertionError, or the command's unexpected exception."""
     careful.transfer.protocol.block._FULL_S = 0.0
-    careful.transfer.protocol.batch.wait_s = lambda: 0.0
+    careful.transfer.protocol.batch.retry_delay_s = lambda: 0.0
     careful.transfer.file.journal._BLOCKS_MAX = 1 << 10
     place = Path(tempfile.mkdtemp(prefix="fuzz-client-", dir="/dev/shm"))
     try:

@@ -91,7 +91,7 @@ def move(
             except CarefulError as other:
                 error, is_way = other, True
             else:
-                options = options.again()
+                options = options.for_retry()
                 return
 
     shows = not given["quiet"] and not as_json

@@ -25,7 +25,7 @@ from careful.transfer.result import Result
 from careful.transfer.run import session
 from careful.transfer.run.verify import Verified, verify
 from careful.transfer.stream.local_end import NULL, STDIO
-from careful.transfer.tree.direction import There
+from careful.transfer.tree.direction import RemoteEnd
 
 Path = str | os.PathLike[str]
 
@@ -274,7 +274,7 @@ class AsyncHost:
     async def is_link(self, path: Path) -> bool:
         """Reports whether a name exists and is a symlink."""
         async with self._connections.brief() as shared:
-            return await There(shared.remote).link(_path(path)) is not None
+            return await RemoteEnd(shared.remote).link(_path(path)) is not None
 
     async def verify(
         self, path: Path, target: Path, *, recursive: bool = False, block_bytes: int = 1 << 20

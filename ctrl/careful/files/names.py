@@ -16,10 +16,10 @@ from careful.errors import CarefulError, Option, shown
 from careful.transfer.file.partial_file import digest_of
 from careful.transfer.folder import current_umask
 from careful.transfer.options import Options
-from careful.transfer.protocol.batch import BYTES, Item, RemoteTree, asked, packed_attr
+from careful.transfer.protocol.batch import BYTES, Item, RemoteTree, packed_attr, run_items
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.protocol.entries import NOTHING
-from careful.transfer.tree.direction import There
+from careful.transfer.tree.direction import RemoteEnd
 from careful.transfer.tree.mkpath import make_path
 
 Data = bytes | bytearray | memoryview
@@ -34,7 +34,7 @@ async def mkdir(remote: BlockClient, path: str, mode: int, parents: bool, exist_
     """Makes a directory; see AsyncHost.mkdir()."""
     name = remote.name(shown(path))
     if parents:
-        await make_path(There(remote), posixpath.dirname(path), Options(make_path=True))
+        await make_path(RemoteEnd(remote), posixpath.dirname(path), Options(make_path=True))
     made = None
     if await _is_export(remote, path):
         await remote.stat(path)
@@ -122,7 +122,7 @@ async def _in_export(remote: BlockClient, item: Item, flags: int) -> Item:
 
 async def _once(remote: BlockClient, folder: str, item: Item, flags: int) -> Item:
     try:
-        [found] = await asked(RemoteTree(remote, folder), [item], flags)
+        [found] = await run_items(RemoteTree(remote, folder), [item], flags)
     except CarefulError as error:
         if error.errno != errno.EBADF:
             raise
@@ -139,5 +139,5 @@ async def _is_export(remote: BlockClient, path: str) -> bool:
 async def _run(remote: BlockClient, op: int, path: str, attr: bytes = b"") -> Item:
     folder, name = posixpath.split(path)
     item = Item(op, os.fsencode(name), attr)
-    [found] = await asked(RemoteTree(remote, folder or "."), [item])
+    [found] = await run_items(RemoteTree(remote, folder or "."), [item])
     return found

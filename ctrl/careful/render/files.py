@@ -10,7 +10,7 @@ from careful.units import counted
 from careful.units import shown_bytes as size
 
 if TYPE_CHECKING:
-    from careful.transfer.file.find_partials import Found
+    from careful.transfer.file.find_partials import PartialFile
     from careful.transfer.run.verify import Verified
 
 
@@ -33,7 +33,7 @@ def verified(found: Verified) -> str:
     return "\n".join(lines)
 
 
-def partial_figures(one: Found) -> dict[str, object]:
+def partial_figures(one: PartialFile) -> dict[str, object]:
     """Returns a partial file for JSON."""
     return {
         "name": one.name,
@@ -52,7 +52,7 @@ def _age(seconds: float) -> str:
     return f"{max(seconds, 0.0):.0f} s"
 
 
-def partials(found: Sequence[Found]) -> str:
+def partials(found: Sequence[PartialFile]) -> str:
     """Returns partial files as a table."""
     if not found:
         return "no partial files"

@@ -35,20 +35,17 @@ def _char(text: str, at: int) -> tuple[str, int]:
     return text[at], at + 1
 
 
-def _set(text: str, at: int) -> tuple[str, int]:
-    """Translates a bracket expression; returns the regular expression ("": unclosed) and its end.
-
-    The expression begins after the opening bracket, at `at`.
-    """
+def _bracket(text: str, at: int) -> tuple[str, int]:
+    """Returns a bracket's regular expression ("": unclosed), and the next position."""
     start, begin = at, at + (text[at : at + 1] in ("!", "^"))
-    found, at = "", begin
+    regex, at = "", begin
     while at < len(text) and (text[at] != "]" or at == begin):
-        named = text.find(":]", at) if text.startswith("[:", at) else -1
-        if named > 0:
-            name, at = text[at + 2 : named], named + 2
+        class_end = text.find(":]", at) if text.startswith("[:", at) else -1
+        if class_end > 0:
+            name, at = text[at + 2 : class_end], class_end + 2
             if name not in _CLASSES:
                 raise ValueError(f"{text}: there is no [:{name}:]")
-            found += _CLASSES[name]
+            regex += _CLASSES[name]
             continue
         first, at = _char(text, at)
         last = first
@@ -56,21 +53,17 @@ def _set(text: str, at: int) -> tuple[str, int]:
             last, at = _char(text, at + 1)
         if last < first:
             raise ValueError(f"{text}: {first}-{last} is not a range: {last} comes before {first}")
-        found += re.escape(first) + (f"-{re.escape(last)}" if last != first else "")
+        regex += re.escape(first) + (f"-{re.escape(last)}" if last != first else "")
     if at >= len(text):
         return "", at
-    return f"(?!/)[{'^' if begin > start else ''}{found}]", at + 1
+    return f"(?!/)[{'^' if begin > start else ''}{regex}]", at + 1
 
 
 def _translated(pattern: str, open_bracket: str) -> str:
     """Returns the regular expression of a pattern with wildcards.
 
-    Args:
-        pattern: without a rule's prefix and slashes.
-        open_bracket: the regular expression of an unclosed bracket.
-
-    Raises:
-        ValueError: a set of characters is invalid.
+    open_bracket: the regular expression of an unclosed bracket. Raises ValueError: a set of
+    characters is invalid.
     """
     text, at = "", 0
     while at < len(pattern):
@@ -82,8 +75,8 @@ def _translated(pattern: str, open_bracket: str) -> str:
         elif char == "?":
             text += "[^/]"
         elif char == "[":
-            one, end = _set(pattern, at + 1)
-            text, at = text + (one or open_bracket), end - 1 if one else at
+            bracket, end = _bracket(pattern, at + 1)
+            text, at = text + (bracket or open_bracket), end - 1 if bracket else at
         elif char == "\\" and at + 1 < len(pattern):
             at += 1
             text += re.escape(pattern[at])
@@ -97,9 +90,9 @@ class _Rule(NamedTuple):
     """A pattern, as rsync reads it.
 
     Attributes:
-        regex: compared with the path, or its last components.
+        regex: compared with the path, or with its last components.
         only_dirs: whether the pattern matches only directories.
-        names: how many last components of a path are compared; 0: the whole path.
+        names: the count of last components to compare; 0: the whole path.
         prefix, suffix: added to a path before the comparison; suffix only to a directory.
     """
 
@@ -121,9 +114,7 @@ class _Rule(NamedTuple):
 
 @cache
 def _rule(pattern: str) -> _Rule:
-    """Parses a pattern without "+ " or "- " in front. Raises ValueError: a set of characters is
-    invalid.
-    """
+    """Parses a pattern without its sign. Raises ValueError: a set of characters is invalid."""
     only_dirs = len(pattern) > 1 and pattern.endswith("/")
     rest = pattern.removesuffix("/") if only_dirs else pattern
     is_wild, is_deep = any(char in rest for char in "*?["), "**" in rest
@@ -142,27 +133,24 @@ def _rule(pattern: str) -> _Rule:
     return _Rule(re.compile(text, re.DOTALL), only_dirs, names, prefix, suffix)
 
 
-def rules(given: Iterable[tuple[bool, str]]) -> tuple[tuple[bool, str], ...]:
+def rules(options: Iterable[tuple[bool, str]]) -> tuple[tuple[bool, str], ...]:
     """Returns the patterns of a command line without rsync's prefixes.
 
-    A prefix "+ " includes and "- " excludes, whatever the option's name. "!" alone removes all
-    earlier patterns; an empty pattern is ignored. `given` has, in order, whether the option
-    includes, and its text.
-
-    Raises:
-        ValueError: a set of characters is invalid, or a sign has no pattern.
+    options: (whether the option includes, its text), in order. A prefix "+ " includes and "- "
+    excludes, whatever the option. "!" alone removes all earlier patterns; an empty pattern is
+    ignored. Raises ValueError: a set of characters is invalid, or no pattern follows a sign.
     """
-    found: list[tuple[bool, str]] = []
-    for include, text in given:
+    parsed: list[tuple[bool, str]] = []
+    for include, text in options:
         sign, rest = (text[:2], text[2:]) if text[:2] in ("+ ", "- ") else ("", text)
         if rest == "!" and not sign:
-            found.clear()
+            parsed.clear()
         elif sign and not rest:
             raise ValueError(f"{text!r}: no pattern follows the sign")
         elif rest:
             _rule(rest)
-            found.append((sign == "+ " if sign else include, rest))
-    return tuple(found)
+            parsed.append((sign == "+ " if sign else include, rest))
+    return tuple(parsed)
 
 
 @cache
@@ -205,16 +193,13 @@ class Filters:
                 return include
         return True
 
-    def fits_whole(self, name: str, is_dir: bool) -> bool:
-        """Reports whether the patterns include a name and every directory above it."""
+    def fits_with_parents(self, name: str, is_dir: bool) -> bool:
+        """Reports whether the patterns include a name and all directories above it."""
         above = [name[:at] for at, char in enumerate(name) if char == "/"]
         return all(self.fits(one, True) for one in above) and self.fits(name, is_dir)
 
     def select(self, entries: Iterable[tuple[str, bool]]) -> set[str]:
-        """Returns the included names.
-
-        Entries are names, and whether they are directories, parents first.
-        """
+        """Returns the included names of (name, whether it is a directory), parents first."""
         chosen: set[str] = set()
         barred: set[str] = set()
         parents = self._parents()
@@ -227,11 +212,11 @@ class Filters:
         return chosen
 
     def _parents(self) -> set[str]:
-        found = set()
+        parents = set()
         for name in self.only or ():
             while name := name.rpartition("/")[0]:
-                found.add(name)
-        return found
+                parents.add(name)
+        return parents
 
     def _listed(self, name: str) -> bool:
         assert self.only is not None

@@ -18,12 +18,7 @@ _DIRECTORY = os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def below(path: str, root: str | None) -> str:
-    """Returns the part of a path below the root; "" if the path is not below a root.
-
-    Args:
-        path: a path that begins with the root.
-        root: a directory, "" for the current one, or None for no root.
-    """
+    """Returns the part of a path below the root ("": the current directory), or "" if outside."""
     prefix = "/" if root is None else os.path.join(root, "")
     if root is None or path == root or not path.startswith(prefix):
         return ""
@@ -31,9 +26,7 @@ def below(path: str, root: str | None) -> str:
 
 
 def open_folder(path: str, root: str | None, flags: int = os.O_RDONLY) -> int:
-    """Opens a directory; follows no symlink below the root. Raises OSError: the directory does not
-    exist, or a symlink is on the way to it.
-    """
+    """Opens a directory; follows no symlink below the root. Raises OSError."""
     rest = below(path, root)
     if not rest:
         return os.open(path or ".", flags | _DIRECTORY)
@@ -49,9 +42,7 @@ def open_folder(path: str, root: str | None, flags: int = os.O_RDONLY) -> int:
 
 
 def open_file(path: str, root: str | None) -> int:
-    """Opens a file to read it; follows no symlink below the root. Raises OSError: the file cannot
-    be opened, is a directory, or a symlink is on the way to it.
-    """
+    """Opens a file to read it, as open_folder() does. Raises OSError: a directory, too."""
     with Folder(path, root) as folder:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
         flags |= os.O_NOFOLLOW if folder.is_below else 0
@@ -72,9 +63,6 @@ class Folder:
     Attributes:
         fd: the directory, opened with O_PATH.
         name: the last component of the path.
-
-    Raises:
-        OSError: see open_folder().
     """
 
     def __init__(self, path: str, root: str | None) -> None:
@@ -109,14 +97,12 @@ class Folder:
         return True
 
     def make(self, mode: int) -> bool:
-        """Makes the entry a directory; returns False if it was one already. Raises OSError: the
-        directory cannot be made; ENOTDIR: the name belongs to another file.
-        """
+        """Makes a directory; returns False if it exists. Raises OSError; ENOTDIR: another file."""
         try:
             os.mkdir(self.name, mode, dir_fd=self.fd)
         except FileExistsError:
-            found = self.stat()
-            if found is None or not stat.S_ISDIR(found.st_mode):
+            existing = self.stat()
+            if existing is None or not stat.S_ISDIR(existing.st_mode):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
             return False
         return True

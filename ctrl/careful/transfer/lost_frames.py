@@ -1,7 +1,4 @@
-"""Frames lost between this host and a peer, as both ends counted them.
-
-Owns the loss figures of a transfer's summary, and --on-loss fail.
-"""
+"""Frames lost between this host and a peer, as both ends counted them; --on-loss fail."""
 
 from __future__ import annotations
 
@@ -56,37 +53,34 @@ class Losses:
         """Returns the losses since begin(), including those of other transfers with the peer."""
         info = await self._info()
         now = _lost(info) if info is not None else self._before
-        return Lost(*(max(0, one - old) for one, old in zip(now, self._before, strict=True)))
+        return Lost(
+            *(max(0, count - before) for count, before in zip(now, self._before, strict=True))
+        )
 
     async def check(self, status: int) -> None:
-        """Checks whether the -errno of an operation is a loss that ends the transfer. Raises
-        LossError: it is.
-        """
+        """Raises LossError if the -errno of an operation is a loss that ends the transfer."""
         if not self._fail or status not in (-errno.ECONNRESET, -errno.EBADMSG):
             return
         lost = await self.so_far()
         if status == -errno.EBADMSG:
-            text = "data arrived damaged"
+            cause = "data arrived damaged"
         elif lost.frames:
-            text = f"the network lost {lost.frames} frame{'s' * (lost.frames > 1)}"
+            cause = f"the network lost {lost.frames} frame{'s' * (lost.frames > 1)}"
         else:  # the peer restarted or its MTU changed: no loss
             return
         self._fail = False  # lets the clean-up use the network
-        said = (f"{text} (", Option.FAIL_ON_LOSS, ")")
-        self._failure = LossError(errno.ECONNABORTED, said, self._host)
+        text = (f"{cause} (", Option.FAIL_ON_LOSS, ")")
+        self._failure = LossError(errno.ECONNABORTED, text, self._host)
         raise self._failure
 
     def check_end(self) -> None:
-        """Raises the error of check() again at the end: check() may have run in a task without a
-        waiter. Raises LossError: check() raised one.
-        """
+        """Raises check()'s error again: check() may have run in a task that nobody awaited."""
         if self._failure is not None:
             raise self._failure
 
     async def _info(self) -> CData:
         answer = await self._ipc.ask(lib.CAREFUL_IPC_PEERS)
-        found = [one for one in peers_of(answer.payload) if one.slot == self._slot]
-        return found[0] if found else None
+        return next((one for one in peers_of(answer.payload) if one.slot == self._slot), None)
 
 
 def _lost(info: CData) -> Lost:

@@ -33,8 +33,8 @@ class Options:
         replace: whether to replace existing files.
         digest: whether each block carries its XXH3, checked where it was written.
         blake3: whether to compute and compare each file's BLAKE3 at both ends.
-        fsync: when files become durable: each "file" before it gets its name, all at the
-            "end" by one sync of the file system, or "none": when the kernel likes.
+        fsync: when files become durable. "file": each before it gets its name. "end": all at once,
+            by one sync of the file system. "none": when the kernel writes them.
         limit: bytes per second of all files together; None: no limit.
         preserve: whether to set modes, times and, if permitted, owners.
         links: whether to make symlinks; else they are skipped.
@@ -42,21 +42,21 @@ class Options:
         xattrs: whether to set extended attributes and ACLs.
         sparse: whether zeros become holes; holes stay holes in any case.
         times: whether to set times.
-        update: whether to leave alone files of the same size and time; sets times, too.
-        keep_newer: whether to leave alone files that are newer at the target.
+        update: whether to leave files of the same size and time alone; sets times, too.
+        keep_newer: whether to leave files alone that are newer at the target.
         make_path: whether to make missing directories above the target.
         checksum: whether to compare blocks by digest first and move only those that differ.
         delete: whether to remove names from a tree that the source lacks.
-        max_delete: if more names than this would be removed, none is; None: no limit.
+        max_delete: the most names to remove; if there are more, none is removed. None: no limit.
         mounts: remembers mount points of the source, or None.
         dry_run: whether to change nothing.
         filters: selects names of a tree.
-        restart: whether to throw away an earlier transfer's partial files.
+        restart: whether to throw away partial files of earlier transfers.
         restart_changed: whether to do so if the source has changed; else the transfer fails.
-        fail_on_loss: whether a loss that ends an epoch ends the transfer, too; else lost data is
+        fail_on_loss: whether a loss that ends an epoch ends the transfer; else lost data is
             requested again.
-        outlasts: whether a session that is reset again and again ends the transfer, which a
-            later one continues; else only the one file fails.
+        outlasts: whether repeated resets of the session end the transfer, so that another try
+            can continue it; else only the file at hand fails.
     """
 
     block_bytes: int = 4 << 20
@@ -87,10 +87,10 @@ class Options:
     fail_on_loss: bool = False
     outlasts: bool = False
 
-    def again(self) -> Options:
-        """Returns the options for another try, which continues what this one left."""
+    def for_retry(self) -> Options:
+        """Returns the options for another try, which continues what the first one left."""
         limit = RateLimit(self.limit.bytes_per_s) if self.limit else None
-        changed = self.restart or self.restart_changed  # of any earlier try
+        changed = self.restart or self.restart_changed  # the first try already started over
         return replace(self, restart=False, restart_changed=changed, limit=limit)
 
     @property
@@ -99,8 +99,8 @@ class Options:
         return self.fsync == "file"
 
     @property
-    def looks(self) -> bool:
-        """Reports whether the target's present files matter."""
+    def reads_target(self) -> bool:
+        """Reports whether the files at the target have to be read."""
         return self.update or self.keep_newer or self.checksum or self.delete or self.dry_run
 
     @property
@@ -109,7 +109,7 @@ class Options:
 
     @property
     def batch_flags(self) -> int:
-        """Returns which attributes of a file are set: CAREFUL_BATCH_*."""
+        """Returns which attributes of a file to set: CAREFUL_BATCH_*."""
         flags = 0
         if self.preserve:
             flags |= lib.CAREFUL_BATCH_MODE | lib.CAREFUL_BATCH_OWNER | lib.CAREFUL_BATCH_TIME

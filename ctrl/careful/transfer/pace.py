@@ -1,8 +1,7 @@
-"""Size and number of the pieces under way, since operations may be lost with a session.
+"""Adapts the size of the pieces under way to losses.
 
-A reliable network never needs this. Elsewhere, a loss ends every operation under way, so pieces
-shrink until some get through between two losses, and grow again afterwards. Their number stays: a
-lost frame is found only when the next one arrives.
+When an epoch ends, every operation under way fails. So pieces shrink until some get through, and
+grow again afterwards. Their number stays: a lost frame is found only when the next one arrives.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
 
 #: The smallest piece if the size of a frame is unknown, bytes.
 PIECE_BYTES_MIN = 2048
-#: The most bytes of one file under way, if two pieces are less: data that the disk has not accepted
-#: waits in memory.
+#: The most bytes of one file under way, or two pieces if these are larger: data that the disk has
+#: not accepted waits in memory.
 IN_FLIGHT_BYTES = 8 << 20
 #: A transfer gives up after this many epochs in a row without progress.
 FAILURES_MAX = 100
@@ -36,7 +35,7 @@ class RateLimit:
     def __init__(self, bytes_per_s: int) -> None:
         assert bytes_per_s > 0
         self.bytes_per_s = bytes_per_s
-        #: Bytes of about a tenth of a second: more at once would be a burst.
+        #: Bytes of a tenth of a second: more at once would be a burst.
         self.piece_bytes = max(PIECE_BYTES_MIN, bytes_per_s // 10 & ~4095)
         self._free_at = 0.0
         self._begun_bytes = 0
@@ -46,16 +45,15 @@ class RateLimit:
     async def take(self, nbytes: int) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
-        begins = max(now, self._free_at)
-        self._free_at = begins + nbytes / self.bytes_per_s
-        if begins > now:
-            await asyncio.sleep(begins - now)
+        starts_at = max(now, self._free_at)
+        self._free_at = starts_at + nbytes / self.bytes_per_s
+        if starts_at > now:
+            await asyncio.sleep(starts_at - now)
 
     @asynccontextmanager
     async def block(self, nbytes: int) -> AsyncIterator[None]:
-        """Holds a place among the blocks under way: as many as move within a second, or one.
-
-        With more blocks, all would advance together, and an interruption would find none complete.
+        """Waits until a block may start. Blocks under way take a second in all, or there is one:
+        if all advanced together, an interruption would find none complete.
         """
         async with self._turn:
             while self._begun_bytes and self._begun_bytes + nbytes > self.bytes_per_s:
@@ -74,8 +72,8 @@ class Pace:
 
     Args:
         block_bytes: largest piece.
-        in_flight: most pieces at a time; large ones are limited to IN_FLIGHT_BYTES, or two.
-        piece_bytes_min: smallest piece: about one frame, so that some pass heavy loss.
+        in_flight: most pieces at a time; large pieces are limited to IN_FLIGHT_BYTES, or two.
+        piece_bytes_min: smallest piece: about one frame, so that some survive heavy loss.
     """
 
     def __init__(
@@ -89,8 +87,8 @@ class Pace:
         self._active = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._round = 0
-        self._good = 0
-        self._bad = 0
+        self._successes = 0
+        self._failures = 0
 
     @property
     def _limit(self) -> int:
@@ -98,12 +96,12 @@ class Pace:
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[int]:
-        """Holds one of the places; yields the argument for failed()."""
+        """Waits for a free place and holds it; yields the argument for failed()."""
         while self._active >= self._limit:
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
             try:
-                await turn
+                await waiter
             except asyncio.CancelledError:
                 self._wake()  # passes on the turn that this waiter may have had
                 raise
@@ -117,33 +115,33 @@ class Pace:
     def _wake(self) -> None:
         free = self._limit - self._active
         while self._waiting and free > 0:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
                 free -= 1
 
     def succeeded(self) -> None:
-        self._bad = 0
-        self._good += 1
-        if self._good >= _GROW_AFTER and self.piece_bytes < self._block_bytes:
-            self._good = 0
+        self._failures = 0
+        self._successes += 1
+        if self._successes >= _GROW_AFTER and self.piece_bytes < self._block_bytes:
+            self._successes = 0
             self.piece_bytes = min(self._block_bytes, self.piece_bytes * 2)
 
     def failed(self, started: int) -> bool:
-        """Counts a piece that was lost or damaged; reports whether to try again.
+        """Counts a lost or damaged piece; reports whether to try again.
 
-        `started` comes from slot(): one loss ends many pieces but counts once.
+        started: from slot(). One loss ends many pieces and counts once.
         """
         self.retries += 1
-        self._good = 0
+        self._successes = 0
         if started == self._round:
-            self._bad += 1
+            self._failures += 1
             self._round += 1
             self.piece_bytes = max(
                 min(self._piece_bytes_min, self._block_bytes), self.piece_bytes // 2
             )
-        return self._bad < FAILURES_MAX
+        return self._failures < FAILURES_MAX
 
     def delay_s(self) -> float:
         """Returns how long to wait before the next try, seconds."""
-        return 0.0 if self._bad < 8 else min(0.2, 0.001 * self._bad)
+        return 0.0 if self._failures < 8 else min(0.2, 0.001 * self._failures)

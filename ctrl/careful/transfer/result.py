@@ -38,13 +38,13 @@ class Result:
         failures: (name, reason) of each failure.
         errors: the failures as exceptions.
         skipped: (name, kind) of symlinks and special files.
-        equal: count and bytes of files left alone because they are equal.
-        newer: the same, for files that are newer at the target.
+        equal: (name, bytes) of files left alone because they are equal.
+        newer: (name, bytes) of files left alone because they are newer at the target.
         directories: how many were made.
         links: how many symlinks and hard links were made.
         deleted: names that were removed.
         seconds: from the first request to the last sync.
-        lost: losses of the network meanwhile.
+        lost: frames that the network lost meanwhile.
         batch_retries: pieces of batches and listings that were requested again.
     """
 
@@ -74,21 +74,15 @@ class Result:
         failed = Grid("failed", ("name", "reason"), self.failures)
         return rendered([Grid("", ("", ""), rows), *([failed] if self.failures else [])])
 
-    def add(self, result: FileResult) -> None:
-        self.singles.append(result)
-
-    def add_batch(self, moved: Moved) -> None:
-        self.batches.append(moved)
-
     @property
     def files(self) -> list[FileResult]:
         return [*self.singles, *(one for moved in self.batches for one in moved.results())]
 
     @property
     def first_checked(self) -> FileResult | None:
-        """The first result with a digest, or None."""
-        found = [*self.singles, *(next(moved.results()) for moved in self.batches)]
-        return next((one for one in found if one.digest is not None), None)
+        """Returns the first result with a digest, or None."""
+        firsts = [*self.singles, *(next(moved.results()) for moved in self.batches)]
+        return next((one for one in firsts if one.digest is not None), None)
 
     @property
     def files_count(self) -> int:
@@ -96,22 +90,22 @@ class Result:
 
     @property
     def bytes(self) -> int:
-        alone = sum(result.bytes for result in self.singles)
-        return alone + sum(moved.bytes for moved in self.batches)
+        single_bytes = sum(result.bytes for result in self.singles)
+        return single_bytes + sum(moved.bytes for moved in self.batches)
 
     @property
     def resumed_bytes(self) -> int:
-        """Bytes that earlier transfers had moved."""
+        """Returns the bytes that earlier transfers had moved."""
         return sum(result.resumed_bytes for result in self.singles)
 
     @property
     def matched_bytes(self) -> int:
-        """Bytes that the replaced files already had."""
+        """Returns the bytes that the replaced files already had."""
         return sum(result.matched_bytes for result in self.singles)
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes that crossed the network."""
+        """Returns the bytes that crossed the network."""
         spared = sum(one.resumed_bytes + one.hole_bytes for one in self.singles)
         return self.bytes - spared - self.matched_bytes
 
@@ -123,5 +117,5 @@ class Result:
 
     @property
     def retries(self) -> int:
-        """Pieces that were requested again."""
+        """Returns how many pieces were requested again."""
         return self.batch_retries + sum(result.retries for result in self.singles)

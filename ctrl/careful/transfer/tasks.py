@@ -1,7 +1,4 @@
-"""Runs jobs concurrently, and blocking work in threads.
-
-Owns the effect of a cancellation on them.
-"""
+"""Runs jobs concurrently, and blocking work in threads; cancellation leaves none running."""
 
 from __future__ import annotations
 
@@ -41,8 +38,8 @@ async def quietly(job: Coroutine[object, None, object]) -> None:
 async def in_thread(work: Callable[[], _T], undo: Callable[[_T], None] | None = None) -> _T:
     """Runs blocking work in a thread; a cancellation takes effect only when the work has ended.
 
-    The work's files and memory are in use until then, however often the caller is cancelled. If a
-    cancellation keeps the result from the caller, undo(result) is called.
+    Until then the work uses its files and memory. If a cancellation keeps the result from the
+    caller, undo(result) is called.
     """
     future = asyncio.get_running_loop().run_in_executor(None, work)
     try:
@@ -57,20 +54,14 @@ async def in_thread(work: Callable[[], _T], undo: Callable[[_T], None] | None = 
 
 
 async def in_slices(work: Callable[[_I], _T], items: Iterable[_I], nbytes: int) -> list[_T]:
-    """Runs blocking work in a thread for each item; a cancellation takes effect soon.
+    """Returns work(item) of each item, run in threads; a cancellation takes effect soon.
 
-    Args:
-        work: handles one item.
-        items: in order.
-        nbytes: that one item reads or writes.
-
-    Returns:
-        The results in order.
+    nbytes: what one item reads or writes.
     """
     todo = list(items)
     count = max(1, SLICE_BYTES // max(1, nbytes))
-    found: list[_T] = []
+    results: list[_T] = []
     for at in range(0, len(todo), count):
-        part = todo[at : at + count]
-        found += await in_thread(partial(list, map(work, part)))
-    return found
+        slice_ = todo[at : at + count]
+        results += await in_thread(partial(list, map(work, slice_)))
+    return results

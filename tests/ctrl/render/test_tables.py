@@ -18,7 +18,7 @@ from careful.render import status as report
 from careful.render.doctor import findings
 from careful.render.files import partials
 from careful.render.tables import alarm, cells, folded, folded_lines, table
-from careful.transfer.file.find_partials import Found
+from careful.transfer.file.find_partials import PartialFile
 from careful.versions import versions
 from in_effect import IN_EFFECT, PEER
 
@@ -151,7 +151,7 @@ def test_plan_classes__fits(
 def test_partials__a_name_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """It once ended in an ellipsis after 26 characters, and could not be copied."""
     name = "h2:project/results/2026/.measurements.careful-0123456789abcdef.part"
-    one = Found(
+    one = PartialFile(
         name, name, 97 << 10, 32 << 10, "h2:project/results/2026/measurements", 120.0, "resumable"
     )
     assert name in partials([one])

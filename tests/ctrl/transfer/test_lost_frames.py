@@ -78,7 +78,7 @@ def test_first_look__that_meets_a_loss_is_told(error: CarefulError, raised: bool
         async def stat(self, _: str) -> None:
             raise error
 
-    look = ends._kind_there(Remote(), "f")  # type: ignore[arg-type]
+    look = ends._remote_attr(Remote(), "f")  # type: ignore[arg-type]
     if raised:
         with pytest.raises(LossError):
             asyncio.run(look)

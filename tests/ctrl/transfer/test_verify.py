@@ -16,7 +16,7 @@ from careful._abi import lib
 from careful.cli.files import partials
 from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.transfer.file.find_partials import Found, find_local
+from careful.transfer.file.find_partials import PartialFile, find_local
 from careful.transfer.file.journal import is_partial
 from careful.transfer.options import Options, Silent
 from careful.transfer.protocol.block import Entry
@@ -242,7 +242,7 @@ def test_partials__one_cannot_be_read(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_partials__of_a_peer(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
     (daemon.root / "d").mkdir()
     broken_off(route, daemon, "put", tmp_path)
-    found: list[Found] = transfers.partials(route, "", clean=False)
+    found: list[PartialFile] = transfers.partials(route, "", clean=False)
     assert [(one.state, one.bytes) for one in found] == [("resumable", 10 * BLOCK)]
     assert found[0].name.startswith("h2:d/.careful-")
     assert [one.state for one in transfers.partials(route, "d", clean=True)] == ["removed"]

@@ -15,53 +15,54 @@ from careful.transfer.tasks import in_slices, in_thread
 _ATTEMPTS = 3
 
 
-def _one(fd: int, offset: int, nbytes: int, algorithm: int, place: int | None = None) -> bytes:
+def _digest(fd: int, offset: int, nbytes: int, algorithm: int, place: int | None = None) -> bytes:
     digest = ffi.new("uint8_t[]", lib.CAREFUL_DIGEST_BYTES_MAX)
     place = offset if place is None else place
     check(lib.careful_digest_at(fd, place, offset, nbytes, algorithm, digest), "")
     return bytes(digest)
 
 
-async def _parts(fd: int, nbytes: int, block_bytes: int, kind: int) -> list[bytes]:
-    def part(at: int) -> bytes:
-        return _one(fd, at, min(block_bytes, nbytes - at), kind)
-
-    return await in_slices(part, range(0, nbytes, block_bytes), block_bytes)
+def _differs(path: str) -> CarefulError:
+    return CarefulError(errno.EBADMSG, "the BLAKE3 of the two ends differs", shown(path))
 
 
-def _joined(parts: list[bytes]) -> int:
+async def _block_digests(fd: int, nbytes: int, block_bytes: int, kind: int) -> list[bytes]:
+    def digest(at: int) -> bytes:
+        return _digest(fd, at, min(block_bytes, nbytes - at), kind)
+
+    return await in_slices(digest, range(0, nbytes, block_bytes), block_bytes)
+
+
+def _joined(digests: list[bytes]) -> int:
     digest = ffi.new("uint8_t[]", lib.CAREFUL_DIGEST_BYTES_MAX)
-    lib.careful_digest_join(b"".join(parts), len(parts), digest)
+    lib.careful_digest_join(b"".join(digests), len(digests), digest)
     return int.from_bytes(bytes(digest), "big")
 
 
-async def agreed(mover: Mover, remote: BlockClient, nbytes: int, path: str) -> int:
-    """Returns the BLAKE3 of a file that was moved, computed at both ends.
+async def agreed_digest(mover: Mover, remote: BlockClient, nbytes: int, path: str) -> int:
+    """Returns the BLAKE3 of a moved file, computed at both ends.
 
-    Moves blocks again that differ; these count as retries. The blocks of `mover` are powers of two.
-
-    Raises:
-        CarefulError: the ends still differ after _ATTEMPTS.
+    Moves blocks that differ again; these count as retries. A block of `mover` is a power of two.
+    Raises CarefulError: the ends still differ after _ATTEMPTS.
     """
     step = mover.block_bytes
     if not nbytes:
-        return int.from_bytes(_one(mover.fd, 0, 0, lib.CAREFUL_BLOCK_BLAKE3_ROOT), "big")
+        return int.from_bytes(_digest(mover.fd, 0, 0, lib.CAREFUL_BLOCK_BLAKE3_ROOT), "big")
     kind = lib.CAREFUL_BLOCK_BLAKE3 if nbytes > step else lib.CAREFUL_BLOCK_BLAKE3_ROOT
     for _ in range(_ATTEMPTS):
         theirs = await mover.ask(
             lambda handle: remote.digests_as(kind, handle, (0, nbytes), step, path)
         )
-        mine = await _parts(mover.fd, nbytes, step, kind)
-        bad = [
-            index for index, pair in enumerate(zip(mine, theirs, strict=True)) if len({*pair}) > 1
-        ]
-        if not bad:
+        mine = await _block_digests(mover.fd, nbytes, step, kind)
+        pairs = zip(mine, theirs, strict=True)
+        differing = [index for index, (own, other) in enumerate(pairs) if own != other]
+        if not differing:
             return int.from_bytes(mine[0], "big") if len(mine) == 1 else _joined(mine)
-        for index in bad:
+        for index in differing:
             mover.pace.retries += 1
             mover.progress.retried()
             await mover.block(index * step, min(step, nbytes - index * step))
-    raise CarefulError(errno.EBADMSG, "the BLAKE3 of the two ends differs", shown(path))
+    raise _differs(path)
 
 
 class StreamDigest:
@@ -74,10 +75,12 @@ class StreamDigest:
         is_one: whether the stream is known to have one block.
     """
 
-    def __init__(self, mover: Mover, remote: BlockClient, path: str, is_one: bool = False) -> None:
+    def __init__(
+        self, mover: Mover, remote: BlockClient, path: str, is_one_block: bool = False
+    ) -> None:
         self._mover, self._remote, self._path = mover, remote, path
         self._parts: dict[int, bytes] = {}
-        self.is_one = is_one
+        self.is_one_block = is_one_block
 
     async def block(self, offset: int, nbytes: int, base: int) -> int:
         """Moves a block until both ends agree; returns its XXH3."""
@@ -88,28 +91,27 @@ class StreamDigest:
             digest = await self._mover.block(offset, nbytes, base)
             if await self._agrees(offset, nbytes, base):
                 return digest
-        raise CarefulError(errno.EBADMSG, "the BLAKE3 of the two ends differs", shown(self._path))
+        raise _differs(self._path)
 
     async def _agrees(self, offset: int, nbytes: int, base: int) -> bool:
-        kind = lib.CAREFUL_BLOCK_BLAKE3_ROOT if self.is_one else lib.CAREFUL_BLOCK_BLAKE3
+        kind = lib.CAREFUL_BLOCK_BLAKE3_ROOT if self.is_one_block else lib.CAREFUL_BLOCK_BLAKE3
         mover, ask = self._mover, self._remote.digests_as
         [theirs] = await mover.ask(
             lambda handle: ask(kind, handle, (offset, nbytes), mover.block_bytes, self._path)
         )
-        mine = await in_thread(partial(_one, mover.fd, offset, nbytes, kind, base))
+        mine = await in_thread(partial(_digest, mover.fd, offset, nbytes, kind, base))
         self._parts[offset] = mine
         return mine == theirs
 
     async def end(self, nbytes: int) -> int:
-        """Returns the digest of the whole stream of `nbytes`. Raises CarefulError: the two ends
-        differ.
-        """
+        """Returns the digest of the whole stream of `nbytes`."""
         if not nbytes:
-            return int.from_bytes(_one(self._mover.fd, 0, 0, lib.CAREFUL_BLOCK_BLAKE3_ROOT), "big")
-        if len(self._parts) == 1 and not self.is_one:  # it turned out to be the last
-            self.is_one = True
+            return int.from_bytes(
+                _digest(self._mover.fd, 0, 0, lib.CAREFUL_BLOCK_BLAKE3_ROOT), "big"
+            )
+        if len(self._parts) == 1 and not self.is_one_block:  # the first block was also the last
+            self.is_one_block = True
             if not await self._agrees(0, nbytes, 0):
-                text = "the BLAKE3 of the two ends differs"
-                raise CarefulError(errno.EBADMSG, text, shown(self._path))
-        parts = [self._parts[offset] for offset in sorted(self._parts)]
-        return int.from_bytes(parts[0], "big") if len(parts) == 1 else _joined(parts)
+                raise _differs(self._path)
+        digests = [self._parts[offset] for offset in sorted(self._parts)]
+        return int.from_bytes(digests[0], "big") if len(digests) == 1 else _joined(digests)

@@ -31,28 +31,20 @@ class BlockSizes:
         return map(self.__getitem__, range(len(self)))
 
 
-def block_sizes(nbytes: int, block_bytes: int) -> BlockSizes:
-    """Returns the sizes of a file's blocks."""
-    return BlockSizes(nbytes, block_bytes)
-
-
 async def equal_blocks(
     remote: BlockClient, handle: int, sizes: tuple[int, int], fd: int, block_bytes: int, path: str
 ) -> dict[int, int]:
-    """Finds the blocks that two files have in common, at the same places.
+    """Returns the blocks, with their digests (XXH3), that two files have in common.
 
-    `sizes` are the bytes of the peer's file and of ours.
-
-    Returns:
-        Block numbers and digests (XXH3).
+    sizes: bytes of the peer's file and of ours.
     """
-    theirs, mine = (block_sizes(size, block_bytes) for size in sizes)
+    theirs, mine = (BlockSizes(size, block_bytes) for size in sizes)
     common = [a for a, b in zip(theirs, mine, strict=False) if a == b]
-    found = await remote.digests(handle, 0, sum(common), block_bytes, path) if common else []
-    return await held(fd, dict(enumerate(found)), mine, block_bytes)
+    digests = await remote.digests(handle, 0, sum(common), block_bytes, path) if common else []
+    return await matching_blocks(fd, dict(enumerate(digests)), mine, block_bytes)
 
 
-async def held(
+async def matching_blocks(
     fd: int, blocks: dict[int, int], sizes: BlockSizes, block_bytes: int
 ) -> dict[int, int]:
     """Returns the blocks, with their digests (XXH3), that a local file still has."""
@@ -67,9 +59,9 @@ async def held(
 async def is_all_equal(
     remote: BlockClient, handle: int, nbytes: int, fd: int, block_bytes: int, path: str
 ) -> bool:
-    """Reports whether two files begin with the same bytes; see equal_blocks()."""
+    """Reports whether two files begin with the same `nbytes`."""
     same = await equal_blocks(remote, handle, (nbytes, nbytes), fd, block_bytes, path)
-    return len(same) == len(block_sizes(nbytes, block_bytes))
+    return len(same) == len(BlockSizes(nbytes, block_bytes))
 
 
 async def still_holds(
@@ -77,13 +69,13 @@ async def still_holds(
     source: str,
     attr: Attr,
     span: tuple[int, int],
-    came: dict[int, int],
+    received: dict[int, int],
     block_bytes: int,
 ) -> bool:
-    """Reports whether a peer's file, which has changed, still holds what came from it.
+    """Reports whether a peer's file that has changed still holds what was fetched from it.
 
-    `span` is the offset and the bytes of the range that came; `came` has each block's XXH3, by
-    number. Without digests (`block_bytes` is 0) the answer is no.
+    span: offset and bytes of the fetched range. received: XXH3 of each block, by number.
+    block_bytes: 0: there are no digests, and the answer is no.
     """
     if not block_bytes:
         return False
@@ -91,14 +83,14 @@ async def still_holds(
     try:
         if not may_hold(now, attr):
             return False
-        found = await remote.digests(handle, *span, block_bytes, source)
-        return found == list(came.values())
+        theirs = await remote.digests(handle, *span, block_bytes, source)
+        return theirs == list(received.values())
     finally:
         await quietly(remote.close(handle, source))
 
 
 def open_old(path: str, folder: int | None = None) -> int:
-    """Opens a path, in a directory, to read it; returns -1 unless it is a regular file."""
+    """Opens a file in a directory to read it; returns -1 unless the file is regular."""
     try:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
         fd = os.open(path, flags, dir_fd=folder)
@@ -111,9 +103,7 @@ def open_old(path: str, folder: int | None = None) -> int:
 
 
 async def copy_into(old: int, new: int, nbytes: int, name: str) -> None:
-    """Copies the first `nbytes` of an old file into a new one. Raises CarefulError: the old file
-    cannot be read, or there is no room.
-    """
+    """Copies the first `nbytes` of an old file into a new one."""
 
     def copy(at: int) -> None:
         check(lib.careful_copy(old, new, at, min(SLICE_BYTES, nbytes - at)), name)
@@ -121,21 +111,20 @@ async def copy_into(old: int, new: int, nbytes: int, name: str) -> None:
     await in_slices(copy, range(0, nbytes, SLICE_BYTES), SLICE_BYTES)
 
 
-async def is_same(
+async def difference_of(
     remote: BlockClient, source: str, target: str, block_bytes: int, root: str | None = None
 ) -> str:
     """Returns how a peer's file and a local file differ, in words, or "".
 
     If one is a larger block device, only the size of the other counts. No symlink is followed
-    below `root`.
-
-    Raises:
-        CarefulError: a file cannot be read.
+    below `root`. Raises CarefulError: a file cannot be read.
     """
-    there, here, same = await _compared(remote, source, target, block_bytes, False, root)
-    if there != here:
-        return f"{there} bytes there, {here} here"
-    count = len(block_sizes(here, block_bytes))
+    remote_bytes, local_bytes, same = await _compare(
+        remote, source, target, block_bytes, False, root
+    )
+    if remote_bytes != local_bytes:
+        return f"{remote_bytes} bytes there, {local_bytes} here"
+    count = len(BlockSizes(local_bytes, block_bytes))
     first = next((index for index in range(count) if index not in same), None)
     if first is None:
         return ""
@@ -145,24 +134,25 @@ async def is_same(
 async def common_bytes(
     remote: BlockClient, source: str, target: str, block_bytes: int, root: str | None = None
 ) -> tuple[int, bool]:
-    """Returns the number of bytes that two files share, and whether the files are equal.
+    """Returns the bytes that two files share, and whether the files are equal."""
+    remote_bytes, local_bytes, same = await _compare(
+        remote, source, target, block_bytes, True, root
+    )
+    sizes = BlockSizes(max(remote_bytes, local_bytes), block_bytes)
+    return sum(sizes[index] for index in same), remote_bytes == local_bytes and len(same) == len(
+        sizes
+    )
 
-    Arguments and errors are those of is_same().
-    """
-    there, here, same = await _compared(remote, source, target, block_bytes, True, root)
-    sizes = block_sizes(max(there, here), block_bytes)
-    return sum(sizes[index] for index in same), there == here and len(same) == len(sizes)
 
-
-async def _compared(
+async def _compare(
     remote: BlockClient,
     source: str,
     target: str,
     block_bytes: int,
-    parts: bool,
+    partly: bool,
     root: str | None = None,
 ) -> tuple[int, int, dict[int, int]]:
-    """Returns both sizes and the common blocks; without `parts`, only of files of one size."""
+    """Returns both sizes and the common blocks; without `partly`, only for files of one size."""
     try:
         fd = open_file(target, root)
     except OSError as error:
@@ -172,15 +162,17 @@ async def _compared(
         if not os.fstat(fd).st_blocks:
             fd = settled(fd, shown(target))
         handle, attr = await remote.open(source)
-        there, here = attr.bytes, os.lseek(fd, 0, os.SEEK_END)
+        remote_bytes, local_bytes = attr.bytes, os.lseek(fd, 0, os.SEEK_END)
         is_device = attr.is_device or stat.S_ISBLK(os.fstat(fd).st_mode)
-        if is_device and attr.is_device == (there > here):
-            there = here = min(there, here)
+        if is_device and attr.is_device == (remote_bytes > local_bytes):
+            remote_bytes = local_bytes = min(remote_bytes, local_bytes)
         same: dict[int, int] = {}
-        if parts or there == here:
+        if partly or remote_bytes == local_bytes:
             name = remote.name(shown(source))
-            same = await equal_blocks(remote, handle, (there, here), fd, block_bytes, name)
-        return there, here, same
+            same = await equal_blocks(
+                remote, handle, (remote_bytes, local_bytes), fd, block_bytes, name
+            )
+        return remote_bytes, local_bytes, same
     finally:
         os.close(fd)
         if handle:

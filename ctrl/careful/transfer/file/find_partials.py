@@ -24,7 +24,7 @@ _STATES = {"resumable", "leftover", "in use", "removed"}
 
 
 @dataclass(frozen=True)
-class Found:
+class PartialFile:
     """A partial file.
 
     Attributes:
@@ -34,8 +34,8 @@ class Found:
         present_bytes: how many are in place; None: unknown.
         source: its source, or "".
         age_s: since its last change, seconds.
-        state: "resumable", "leftover" (no transfer continues it), "in use", "removed", or why
-            it could not be removed or its directory not be read.
+        state: "resumable", "leftover" (no transfer continues it), "in use" or "removed"; else
+            why it could not be removed, or its directory could not be read.
     """
 
     name: str
@@ -52,9 +52,7 @@ class Found:
 
 
 class _Claim:
-    """A lock on a partial file that is to be removed: no transfer has it, or can take it.
-
-    For `root` see Folder.
+    """A lock on a partial file to be removed: no transfer has the file, or can lock it.
 
     Attributes:
         journal: of the file.
@@ -95,148 +93,153 @@ def _locked(fd: int) -> bool:
     return True
 
 
-def _walk(top: str, unread: list[OSError]) -> Iterator[str]:
+def _walk(top: str, errors: list[OSError]) -> Iterator[str]:
     if is_partial(top) and os.path.lexists(top) and not os.path.isdir(top):
         yield top
         return
-    for folder, _, files in os.walk(top, onerror=unread.append):
+    for folder, _, files in os.walk(top, onerror=errors.append):
         yield from (os.path.join(folder, name) for name in files if is_partial(name))
 
 
-def _describe(where: tuple[str, str], journal: Journal | None, age_s: float, busy: bool) -> Found:
-    path, name = where
+def _describe(
+    names: tuple[str, str], journal: Journal | None, age_s: float, busy: bool
+) -> PartialFile:
+    path, name = names
     state = "in use" if busy else "resumable" if journal else "leftover"
     if journal is not None:
         identity, present = journal.identity, journal.bytes_in_place
-        return Found(name, path, identity.bytes, present, shown(identity.source), age_s, state)
-    return Found(name, path, None, None, "", age_s, state)
+        return PartialFile(
+            name, path, identity.bytes, present, shown(identity.source), age_s, state
+        )
+    return PartialFile(name, path, None, None, "", age_s, state)
 
 
-def find_local(top: str, clean: bool) -> list[Found]:
-    """Finds partial files below a local directory.
-
-    `clean` removes those that are not in use.
-
-    Raises:
-        CarefulError: the directory itself cannot be read.
+def find_local(top: str, clean: bool) -> list[PartialFile]:
+    """Finds partial files below a local directory; `clean` removes those that are not in use.
+    Raises CarefulError: the directory itself cannot be read.
     """
-    unread: list[OSError] = []
-    paths = sorted(_walk(top, unread))
-    for error in unread:
+    errors: list[OSError] = []
+    paths = sorted(_walk(top, errors))
+    for error in errors:
         if error.filename == top:
             raise from_os(error, shown(top))
-    bad = [_unread(os.fsdecode(one.filename), one.errno or 0) for one in unread]
-    return bad + [one for path in paths if (one := _find_one(path, clean)) is not None]
+    failures = [_unreadable_folder(os.fsdecode(one.filename), one.errno or 0) for one in errors]
+    return failures + [one for path in paths if (one := _describe_local(path, clean)) is not None]
 
 
-def _unread(path: str, code: int, name: str = "") -> Found:
-    return Found(name or shown(path), path, None, None, "", 0.0, meaning(code))
+def _unreadable_folder(path: str, code: int, name: str = "") -> PartialFile:
+    return PartialFile(name or shown(path), path, None, None, "", 0.0, meaning(code))
 
 
-def _find_one(
-    path: str, clean: bool, whole: str | None = None, root: str | None = None
-) -> Found | None:
-    """Describes a local path; returns None if it is gone. If the source `whole` is complete,
-    `clean` also removes its partial files.
+def _describe_local(
+    path: str, clean: bool, complete_source: str | None = None, root: str | None = None
+) -> PartialFile | None:
+    """Describes a local file; returns None if it is gone. `clean` also removes it; with a
+    `complete_source`, only if no transfer will continue it.
     """
     try:
         claim = _Claim(path, root)
     except FileNotFoundError:
         return None
     except OSError as error:
-        return _find_unreadable(path, clean and whole is None, error)
+        return _describe_unreadable(path, clean and complete_source is None, error)
     try:
-        one = _describe((path, shown(path)), claim.journal, claim.age_s, claim.busy)
-        if clean and not claim.busy and (whole is None or _serves_nobody(one, whole)):
-            one = _removed(one, root)
-        return one
+        partial = _describe((path, shown(path)), claim.journal, claim.age_s, claim.busy)
+        if (
+            clean
+            and not claim.busy
+            and (complete_source is None or _is_abandoned(partial, complete_source))
+        ):
+            partial = _removed(partial, root)
+        return partial
     finally:
         claim.close()
 
 
-def _find_unreadable(path: str, clean: bool, error: OSError) -> Found | None:
+def _describe_unreadable(path: str, clean: bool, error: OSError) -> PartialFile | None:
     """Describes a symlink or unreadable file, which no transfer continues."""
     try:
-        found = os.lstat(path)
+        st = os.lstat(path)
     except FileNotFoundError:
         return None
-    state = "leftover" if stat.S_ISLNK(found.st_mode) else meaning(error.errno or 0)
-    one = Found(shown(path), path, None, None, "", time.time() - found.st_mtime, state)
-    return _removed(one) if clean and state == "leftover" else one
+    state = "leftover" if stat.S_ISLNK(st.st_mode) else meaning(error.errno or 0)
+    partial = PartialFile(shown(path), path, None, None, "", time.time() - st.st_mtime, state)
+    return _removed(partial) if clean and state == "leftover" else partial
 
 
-def _removed(one: Found, root: str | None = None) -> Found:
+def _removed(partial: PartialFile, root: str | None = None) -> PartialFile:
     try:
-        with Folder(one.path, root) as folder:
+        with Folder(partial.path, root) as folder:
             os.unlink(folder.name, dir_fd=folder.fd)
     except OSError as error:
-        return replace(one, state=meaning(error.errno or 0))
-    return replace(one, state="removed")
+        return replace(partial, state=meaning(error.errno or 0))
+    return replace(partial, state="removed")
 
 
-def _serves_nobody(one: Found, whole: str) -> bool:
+def _is_abandoned(partial: PartialFile, complete_source: str) -> bool:
     """Reports whether no transfer will continue a partial file.
 
-    `whole` is a complete source, as journals name it, or "".
+    complete_source: a source that is complete, as journals name it, or "".
     """
-    top = whole.removesuffix("/") if whole.endswith(":/") else whole.rstrip("/") + "/"
-    return one.state == "leftover" or (whole != "" and one.source.startswith(top))
+    top = (
+        complete_source.removesuffix("/")
+        if complete_source.endswith(":/")
+        else complete_source.rstrip("/") + "/"
+    )
+    return partial.state == "leftover" or (complete_source != "" and partial.source.startswith(top))
 
 
-def clear_local(paths: list[str], whole: str, root: str | None = None) -> None:
-    """Removes partial files that no transfer will continue; see _serves_nobody()."""
+def clear_local(paths: list[str], complete_source: str, root: str | None = None) -> None:
+    """Removes partial files that no transfer will continue; see _is_abandoned()."""
     for path in paths:
-        _find_one(path, clean=True, whole=whole, root=root)
+        _describe_local(path, clean=True, complete_source=complete_source, root=root)
 
 
-async def find_remote(remote: BlockClient, top: str, clean: bool) -> list[Found]:
-    """Finds partial files below a peer's directory; only an attempt to remove shows which are in
-    use.
-
-    `clean` removes those that are not in use.
+async def find_remote(remote: BlockClient, top: str, clean: bool) -> list[PartialFile]:
+    """Finds partial files below a peer's directory; `clean` removes those that are not in use.
+    Only an attempt to remove a file shows whether it is in use.
     """
-    found, bad, top = list[Found](), list[Found](), relative(top)
+    found, failures, top = list[PartialFile](), list[PartialFile](), relative(top)
     for entry in await remote.listing(top, recursive=True):
         if entry.error:
             path = entry.name if top == "." else f"{top}/{entry.name}"
-            bad.append(_unread(entry.name, entry.error, remote.name(shown(path))))
+            failures.append(_unreadable_folder(entry.name, entry.error, remote.name(shown(path))))
         elif is_partial(entry.name) and not entry.attr.is_dir:
-            found.append(await _find_remote_one(remote, top, entry))
-    return bad + (await _cleared(remote, top, found) if clean else found)
+            found.append(await _describe_remote(remote, top, entry))
+    return failures + (await _cleared(remote, top, found) if clean else found)
 
 
-async def _find_remote_one(remote: BlockClient, top: str, entry: Entry) -> Found:
+async def _describe_remote(remote: BlockClient, top: str, entry: Entry) -> PartialFile:
     path = entry.name if top == "." else f"{top}/{entry.name}"
     age_s = time.time() - entry.attr.mtime_ns / 1e9
     journal = await _remote_journal(remote, path) if entry.attr.is_file else None
     return _describe((entry.name, remote.name(shown(path))), journal, age_s, False)
 
 
-async def _cleared(remote: BlockClient, top: str, gone: list[Found]) -> list[Found]:
-    if not gone:
+async def _cleared(remote: BlockClient, top: str, partials: list[PartialFile]) -> list[PartialFile]:
+    if not partials:
         return []
-    items = [Item(lib.CAREFUL_ITEM_REMOVE, os.fsencode(one.path)) for one in gone]
-    answers = await batch.asked(RemoteTree(remote, top), items)
-    found = []
-    for one, answer in zip(gone, answers, strict=True):
+    items = [Item(lib.CAREFUL_ITEM_REMOVE, os.fsencode(one.path)) for one in partials]
+    answers = await batch.run_items(RemoteTree(remote, top), items)
+    results = []
+    for one, answer in zip(partials, answers, strict=True):
         busy = answer.status == errno.EBUSY
         state = "in use" if busy else meaning(answer.status) if answer.status else "removed"
-        found.append(replace(one, state=state))
-    return found
+        results.append(replace(one, state=state))
+    return results
 
 
-async def clear_remote(remote: BlockClient, top: str, names: list[str], whole: str) -> None:
-    """Removes the partial files of a peer that no transfer will continue.
-
-    `whole` is a complete source, or "".
-    """
-    gone = []
+async def clear_remote(
+    remote: BlockClient, top: str, names: list[str], complete_source: str
+) -> None:
+    """Removes partial files of a peer that no transfer will continue; see _is_abandoned()."""
+    partials = []
     for name in names:
         path = name if top == "." else f"{top}/{name}"
         one = _describe((name, name), await _remote_journal(remote, path), 0.0, False)
-        if _serves_nobody(one, whole):
-            gone.append(one)
-    await _cleared(remote, top, gone)
+        if _is_abandoned(one, complete_source):
+            partials.append(one)
+    await _cleared(remote, top, partials)
 
 
 async def _remote_journal(remote: BlockClient, path: str) -> Journal | None:

@@ -19,7 +19,7 @@ from careful.transfer.tasks import SLICE_BYTES, in_slices, in_thread
 GRAIN = 32 << 10
 _ZEROS = bytes(GRAIN)
 #: A file has holes if it occupies less than its size by at least this, bytes.
-_LEAST = 4096
+_HOLES_BYTES_MIN = 4096
 _PUNCH_HOLE_KEEP_SIZE = 3
 #: The most extents of a file; everything after the last counts as data.
 _EXTENTS_MAX = 1 << 18
@@ -27,18 +27,15 @@ _EXTENTS_MAX = 1 << 18
 
 def has_holes(attr: Attr) -> bool:
     """Reports whether a file occupies clearly less than its size."""
-    return attr.allocated + _LEAST <= attr.bytes
+    return attr.allocated + _HOLES_BYTES_MIN <= attr.bytes
 
 
 class Ranges:
-    """The parts of a file that hold data.
-
-    Extents (offset and bytes) are in order and disjoint.
-    """
+    """The parts of a file that hold data: extents (offset, bytes), in order and disjoint."""
 
     def __init__(self, extents: Iterable[tuple[int, int]]) -> None:
-        self._found = list(extents)
-        self._starts = [offset for offset, _ in self._found]
+        self._extents = list(extents)
+        self._starts = [offset for offset, _ in self._extents]
 
     def __call__(self, offset: int, nbytes: int) -> list[tuple[int, int]]:
         """Returns the parts of a range that hold data: offset and bytes of each."""
@@ -46,7 +43,7 @@ class Ranges:
         parts = []
         first = max(0, bisect_right(self._starts, offset) - 1)
         for index in range(first, bisect_left(self._starts, end)):
-            at, size = self._found[index]
+            at, size = self._extents[index]
             begin, last = max(at, offset), min(at + size, end)
             if begin < last:
                 parts.append((begin, last - begin))
@@ -55,26 +52,26 @@ class Ranges:
     def hole_end(self, offset: int, end: int) -> int:
         """Returns where the next data begins, at most `end`; returns `offset` if data is there."""
         index = bisect_right(self._starts, offset)
-        if index and offset < sum(self._found[index - 1]):
+        if index and offset < sum(self._extents[index - 1]):
             return offset
         return min(end, self._starts[index]) if index < len(self._starts) else end
 
 
 def merged(*lists: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Returns the union of extents, in order and disjoint."""
-    found: list[tuple[int, int]] = []
+    extents: list[tuple[int, int]] = []
     for at, size in sorted(chain.from_iterable(lists)):
-        if found and at <= sum(found[-1]):
-            begin, before = found[-1]
-            found[-1] = begin, max(before, at + size - begin)
+        if extents and at <= sum(extents[-1]):
+            begin, before = extents[-1]
+            extents[-1] = begin, max(before, at + size - begin)
         else:
-            found.append((at, size))
-    return found
+            extents.append((at, size))
+    return extents
 
 
 def local_extents(fd: int, nbytes: int) -> list[tuple[int, int]]:
     """Returns where an open file holds data."""
-    found: list[tuple[int, int]] = []
+    extents: list[tuple[int, int]] = []
     at = 0
     while at < nbytes:
         try:
@@ -82,12 +79,12 @@ def local_extents(fd: int, nbytes: int) -> list[tuple[int, int]]:
         except OSError as error:
             if error.errno == errno.ENXIO:
                 break
-            return [*found, (at, nbytes - at)]
+            return [*extents, (at, nbytes - at)]
         end = min(os.lseek(fd, begin, os.SEEK_HOLE), nbytes)
         if begin < end:
-            found.append((begin, end - begin))
+            extents.append((begin, end - begin))
         at = end
-    return found
+    return extents
 
 
 def is_hole(fd: int, offset: int, nbytes: int) -> bool:
@@ -100,37 +97,33 @@ def is_hole(fd: int, offset: int, nbytes: int) -> bool:
 
 
 def without_zeros(fd: int, extents: Iterable[tuple[int, int]], name: str) -> list[tuple[int, int]]:
-    """Returns the extents without aligned runs of GRAIN zeros. Raises CarefulError: the file cannot
-    be read.
-    """
-    found: list[tuple[int, int]] = []
+    """Returns the extents without aligned runs of GRAIN zeros."""
+    kept: list[tuple[int, int]] = []
     for begin, nbytes in extents:
         at, end = begin, begin + nbytes
         while at < end:
             size = min(GRAIN - at % GRAIN, end - at)
             try:
-                zero = os.pread(fd, size, at) == _ZEROS[:size]
+                is_zero = os.pread(fd, size, at) == _ZEROS[:size]
             except OSError as error:
                 raise from_os(error, shown(name)) from None
-            if not zero and found and sum(found[-1]) == at:
-                found[-1] = found[-1][0], found[-1][1] + size
-            elif not zero:
-                found.append((at, size))
+            if not is_zero and kept and sum(kept[-1]) == at:
+                kept[-1] = kept[-1][0], kept[-1][1] + size
+            elif not is_zero:
+                kept.append((at, size))
             at += size
-    return found
+    return kept
 
 
 async def remote_extents(
     remote: BlockClient, handle: int, nbytes: int, path: str
 ) -> list[tuple[int, int]]:
-    """Returns where a peer's open file holds data. Raises CarefulError: the answer is not a list of
-    extents, in order and inside the file.
-    """
-    found: list[tuple[int, int]] = []
+    """Returns where a peer's open file holds data. Raises CarefulError: the answer is malformed."""
+    extents: list[tuple[int, int]] = []
     at = 0
     while at < nbytes:
-        if len(found) > _EXTENTS_MAX:
-            return [*found, (at, nbytes - at)]
+        if len(extents) > _EXTENTS_MAX:
+            return [*extents, (at, nbytes - at)]
         payload = pack("careful_block_range", offset=at, bytes=nbytes - at)
         answer = await remote.request(lib.CAREFUL_BLOCK_EXTENTS, (handle,), payload)
         count, high, low, _ = answer.check(remote.name(shown(path))).args
@@ -140,19 +133,17 @@ async def remote_extents(
         for begin, size in struct.iter_unpack(">QQ", answer.payload):
             if not at <= begin <= begin + size <= end:
                 raise CarefulError(errno.EPROTO, "bad extents", remote.name(shown(path)))
-            found.append((begin, size))
+            extents.append((begin, size))
             at = begin + size
         at = end
-    return found
+    return extents
 
 
 async def ranges(
     remote: BlockClient, ends: tuple[tuple[int, str], tuple[int, str]], nbytes: int, no_zeros: bool
 ) -> Ranges:
-    """Returns where data of a file must move.
-
-    Data of an earlier transfer, or of the replaced file, may lie in the source's holes: what either
-    end holds counts.
+    """Returns where data of a file must move: where either end holds data. Data of an earlier
+    transfer, or of the replaced file, may lie in the source's holes.
 
     Args:
         remote: the peer's tree.
@@ -168,17 +159,17 @@ async def ranges(
             for begin, size in here
             for at in range(begin, begin + size, SLICE_BYTES)
         ]
-        look = lambda piece: without_zeros(fd, [piece], name)  # noqa: E731
-        here = list(chain.from_iterable(await in_slices(look, pieces, SLICE_BYTES)))
+        search = lambda piece: without_zeros(fd, [piece], name)  # noqa: E731
+        here = list(chain.from_iterable(await in_slices(search, pieces, SLICE_BYTES)))
     return Ranges(merged(here, await remote_extents(remote, handle, nbytes, path)))
 
 
 def punch_zeros(fd: int, offset: int, nbytes: int) -> None:
-    """Makes holes of zeros in a range of an open file, if the file system can."""
+    """Turns zeros in a range of an open file into holes, if the file system can."""
     at, end = offset, offset + nbytes
     while at < end:
         size = min(GRAIN - at % GRAIN, end - at)
-        zero = os.pread(fd, size, at) == _ZEROS[:size]
-        if zero and lib.fallocate(fd, _PUNCH_HOLE_KEEP_SIZE, at, size):
+        is_zero = os.pread(fd, size, at) == _ZEROS[:size]
+        if is_zero and lib.fallocate(fd, _PUNCH_HOLE_KEEP_SIZE, at, size):
             return
         at += size

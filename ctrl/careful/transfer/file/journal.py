@@ -35,10 +35,10 @@ _FOOTER = struct.Struct(">8sQII")
 #: 1 if the block is in place, then its XXH3 (0: none was computed).
 _ENTRY = struct.Struct(">QQ")
 _IDENTITY_STEP = 512
-#: Bounds of identity and block, bytes: any program may write a file that looks like a journal.
+#: Limits of identity and block, bytes: any program may write a file that looks like a journal.
 _IDENTITY_MAX, _BLOCK_MIN = 64 << 10, 4096
 FOOTER_BYTES = _FOOTER.size
-#: Blocks of a file with a journal: 256 MiB of journal, or 64 TiB in blocks of 4 MiB.
+#: The most blocks of a file with a journal: 256 MiB of journal, or 64 TiB in blocks of 4 MiB.
 _BLOCKS_MAX = 1 << 24
 #: The longest journal, bytes.
 TAIL_MAX = _BLOCKS_MAX * _ENTRY.size + _IDENTITY_MAX + FOOTER_BYTES
@@ -70,13 +70,13 @@ class Identity:
 def _identity(text: bytes) -> Identity:
     """Parses an identity. Raises ValueError: the text is not one."""
     try:
-        found = json.loads(text)
+        fields = json.loads(text)
     except RecursionError as error:
         raise ValueError from error
     names = {"source": str, "bytes": int, "mtime_ns": int, "ctime_ns": int, "inode": int}
-    if not isinstance(found, dict) or {key: type(found[key]) for key in found} != names:
+    if not isinstance(fields, dict) or {key: type(fields[key]) for key in fields} != names:
         raise ValueError
-    return Identity(**found)
+    return Identity(**fields)
 
 
 class Journal:
@@ -97,7 +97,7 @@ class Journal:
 
     @property
     def tail(self) -> bytes:
-        """Returns the journal as bytes, to be stored behind the file's own."""
+        """Returns the journal as bytes, to be stored behind the file's own bytes."""
         text = json.dumps(asdict(self.identity)).encode()
         text += b" " * (-len(text) % _IDENTITY_STEP)
         nbytes = len(self._entries) + len(text) + _FOOTER.size
@@ -172,20 +172,17 @@ class Journal:
 
 
 def check_fits(folder: Folder, nbytes: int, block_bytes: int, sparse: bool, name: str) -> None:
-    """Checks that a file of an announced size can exist, before anything is allocated.
+    """Raises CarefulError if a file of an announced size cannot exist, before any allocation.
 
-    A server can announce any size; holes need no room.
-
-    Raises:
-        CarefulError: the file system is smaller, or the journal would be too large.
+    A server can announce any size. Holes need no room.
     """
     try:
-        room = os.statvfs(f"/proc/self/fd/{folder.fd}")
+        file_system = os.statvfs(f"/proc/self/fd/{folder.fd}")
     except OSError as error:
         raise from_os(error, name) from None
-    if not sparse and room.f_blocks and nbytes > room.f_blocks * room.f_frsize:
+    if not sparse and file_system.f_blocks and nbytes > file_system.f_blocks * file_system.f_frsize:
         text = f"{os.strerror(errno.ENOSPC)}: the file has {shown_bytes(nbytes)}, the file system "
-        text += f"{shown_bytes(room.f_blocks * room.f_frsize)}"
+        text += f"{shown_bytes(file_system.f_blocks * file_system.f_frsize)}"
         raise CarefulError(errno.ENOSPC, text, name)
     if nbytes > _BLOCKS_MAX * block_bytes:
         text = f"has more than {_BLOCKS_MAX} blocks; a larger --block-bytes moves it"
@@ -193,7 +190,7 @@ def check_fits(folder: Folder, nbytes: int, block_bytes: int, sparse: bool, name
 
 
 def tag_of(*words: str) -> int:
-    """Returns the tag that names a command's partial file: the same words give the same file."""
+    """Returns the tag in a partial file's name: a repeated command finds its file by it."""
     joined = b"\0".join(os.fsencode(word) for word in words)
     return digest_of(joined) or 1
 
@@ -207,24 +204,24 @@ def read_journal(fd: int) -> Journal | None:
     return Journal.parse(os.pread(fd, nbytes, size - nbytes), size) if nbytes else None
 
 
-def check_source(was: Identity, now: Identity, name: str) -> None:
-    """Checks that a partial file of `was` can be continued from `now`. Raises CarefulError: the
-    source changed.
-    """
-    if was.changed(now):
-        sizes = f" ({was.bytes} bytes then, {now.bytes} now)" if was.bytes != now.bytes else ""
-        began = f"changed since its transfer began{sizes}; "
-        text = (began, Option.RESTART, " starts over")
+def check_source(before: Identity, now: Identity, name: str) -> None:
+    """Raises CarefulError if the source of a partial file changed since its transfer began."""
+    if before.changed(now):
+        sizes = (
+            f" ({before.bytes} bytes then, {now.bytes} now)" if before.bytes != now.bytes else ""
+        )
+        change = f"changed since its transfer began{sizes}; "
+        text = (change, Option.RESTART, " starts over")
         raise CarefulError(errno.ESTALE, text, name)
 
 
-def continued(found: Journal | None, now: Identity, options: Options) -> Journal | None:
-    """Returns the journal of a partial file to continue from a source; None to start over. Raises
-    CarefulError: the source changed.
+def continued(journal: Journal | None, now: Identity, options: Options) -> Journal | None:
+    """Returns the journal of a partial file to continue; None to start over. Raises CarefulError:
+    the source changed.
     """
-    if found is None or options.restart or (options.blake3 and not found.is_for_blake3):
+    if journal is None or options.restart or (options.blake3 and not journal.is_for_blake3):
         return None
-    if options.restart_changed and found.identity.changed(now):
+    if options.restart_changed and journal.identity.changed(now):
         return None
-    check_source(found.identity, now, now.source)
-    return found
+    check_source(journal.identity, now, now.source)
+    return journal

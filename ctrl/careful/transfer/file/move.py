@@ -14,20 +14,20 @@ from functools import partial
 
 from careful._abi import lib
 from careful.errors import CarefulError, Option, from_os, shown, spelled
-from careful.transfer.file.blake3 import agreed
+from careful.transfer.file.blake3 import agreed_digest
 from careful.transfer.file.compare import (
-    block_sizes,
+    BlockSizes,
     copy_into,
     equal_blocks,
-    held,
     is_all_equal,
+    matching_blocks,
     open_old,
 )
 from careful.transfer.file.holes import Ranges, has_holes, ranges
 from careful.transfer.file.journal import Identity, Journal, check_fits, tag_of
 from careful.transfer.file.mover import Mover
 from careful.transfer.file.partial_file import Partial
-from careful.transfer.file.resumable import KeptPartial, RemotePartial
+from careful.transfer.file.resumable import RemotePartial, ResumablePartial
 from careful.transfer.file.resume import trusted
 from careful.transfer.file.source import check_source, may_hold, open_source
 from careful.transfer.folder import Folder
@@ -41,8 +41,10 @@ from careful.units import shown_bytes
 RESUME = (Option.AGAIN, " to resume")
 
 
-def tell_lost(name: str, block_bytes: int, error: BaseException, progress: Progress) -> None:
-    """Reports that an interrupted transfer keeps nothing; a CarefulError itself says enough."""
+def report_nothing_kept(
+    name: str, block_bytes: int, error: BaseException, progress: Progress
+) -> None:
+    """Reports that an interrupted transfer keeps nothing; a CarefulError needs no such note."""
     if not isinstance(error, CarefulError):
         block = shown_bytes(block_bytes)
         text = f"nothing is kept (no block of {block} was complete); the next run starts over"
@@ -50,7 +52,7 @@ def tell_lost(name: str, block_bytes: int, error: BaseException, progress: Progr
 
 
 class Move(ABC):
-    """One file on its way.
+    """The transfer of one file.
 
     Args:
         remote: the peer's tree.
@@ -61,12 +63,12 @@ class Move(ABC):
 
     Attributes:
         names: of source and target, as messages show them.
-        there: the peer's path.
+        remote_path: the peer's path.
         attr: of the source, at the start.
         handle: of the peer's file; 0: none.
         fd: of our file; -1: none.
         block_bytes: size of a block.
-        seeded: the blocks that need not move came from the replaced file.
+        seeded: whether the blocks that need not move came from the replaced file.
     """
 
     op: int
@@ -81,7 +83,7 @@ class Move(ABC):
     ) -> None:
         self.remote, self.options, self.progress, self.root = remote, options, progress, root
         self.source, self.target = ends
-        self.names, self.there = ("", ""), ""
+        self.names, self.remote_path = ("", ""), ""
         self.attr = NOTHING
         self.handle, self.fd = 0, -1
         self.block_bytes = options.block_bytes
@@ -105,10 +107,8 @@ class Move(ABC):
 
     @abstractmethod
     async def _begin(self) -> dict[int, int] | None:
-        """Opens the file being written.
-
-        Returns:
-            The blocks that need not move, with their digests; None: both ends are equal.
+        """Opens the file to write; returns the blocks that need not move, with their digests, or
+        None if both ends are equal.
         """
 
     @abstractmethod
@@ -117,23 +117,23 @@ class Move(ABC):
 
     @abstractmethod
     async def _finish(self) -> None:
-        """Checks the source, and gives the file that was written its name."""
+        """Checks the source, and gives the written file its name."""
 
     @abstractmethod
     async def _give_up(self, error: BaseException) -> None:
-        """Ends the file being written: keeps what helps a later transfer, removes the rest."""
+        """Ends the written file: keeps what helps a later transfer, removes the rest."""
 
     @abstractmethod
     def _mark(self, index: int, digest: int) -> None:
-        """Notes in the journal that a block is in place, if there is a journal."""
+        """Marks a block as in place, if there is a journal."""
 
     async def _moved(self, known: dict[int, int]) -> FileResult:
         """Moves the missing blocks, and ends the file."""
         remote, options, nbytes = self.remote, self.options, self.attr.bytes
-        sizes = block_sizes(nbytes, self.block_bytes)
-        there = sum(sizes[index] for index in known)
-        self.progress.present(there)
-        name = remote.name(shown(self.there))
+        sizes = BlockSizes(nbytes, self.block_bytes)
+        known_bytes = sum(sizes[index] for index in known)
+        self.progress.present(known_bytes)
+        name = remote.name(shown(self.remote_path))
         async with remote.registered(self.fd) as file:
             ends = self.handle, self.fd, file
             mover = Mover(remote, self.op, ends, name, options, self.progress, self.block_bytes)
@@ -141,20 +141,20 @@ class Move(ABC):
             mover.ranges = await self._ranges()
             digest = await mover.run(nbytes, known, self._mark)
             if options.blake3:
-                digest = await agreed(mover, remote, nbytes, self.there)
+                digest = await agreed_digest(mover, remote, nbytes, self.remote_path)
         await self._finish()
-        resumed, matched = (0, there) if self.seeded else (there, 0)
+        resumed, matched = (0, known_bytes) if self.seeded else (known_bytes, 0)
         retries, is_blake3 = mover.pace.retries, options.blake3
         counts = retries, resumed, matched, is_blake3, mover.hole_bytes
         return FileResult(self.names[0], self.names[1], nbytes, digest, *counts)
 
     async def _ranges(self) -> Ranges | None:
         """Returns where data must move, if there are holes."""
-        # The target of a get gets its holes as its blocks arrive.
+        # A get makes holes in its target while blocks arrive.
         no_zeros = self.options.sparse and self.op == lib.CAREFUL_IPC_STORE
         if not (no_zeros or has_holes(self.attr)):
             return None
-        ends = (self.handle, self.there), (self.fd, self.source)
+        ends = (self.handle, self.remote_path), (self.fd, self.source)
         return await ranges(self.remote, ends, self.attr.bytes, no_zeros)
 
     @property
@@ -166,20 +166,20 @@ class Move(ABC):
     def _is_sparse(self) -> bool:
         return self.options.sparse or has_holes(self.attr)
 
-    def _tell(self, kept: int | None, block_bytes: int, error: BaseException) -> None:
-        """Reports what an interrupted transfer keeps, in the error's line if there is one.
+    def _report_kept(self, kept: int | None, block_bytes: int, error: BaseException) -> None:
+        """Reports what an interrupted transfer keeps; if there is an error, in its line.
 
-        `kept` is the bytes in place, 0 if unknown; None: nothing.
+        kept: bytes in place, 0 if unknown; None: nothing.
         """
         name = shown(self.names[1])
         if kept is None:
-            tell_lost(name, block_bytes, error, self.progress)
+            report_nothing_kept(name, block_bytes, error, self.progress)
             return
-        what = f"{kept} of {self.attr.bytes} bytes are kept" if kept else "the part is kept"
+        text = f"{kept} of {self.attr.bytes} bytes are kept" if kept else "the part is kept"
         if isinstance(error, CarefulError):
-            error.add(f"{what}; ", *RESUME)
+            error.add(f"{text}; ", *RESUME)
         else:
-            self.progress.note(f"{name}: {what}; {spelled(RESUME)}")
+            self.progress.note(f"{name}: {text}; {spelled(RESUME)}")
 
 
 def _is_worth_keeping(journal: Journal, error: BaseException) -> bool:
@@ -189,23 +189,23 @@ def _is_worth_keeping(journal: Journal, error: BaseException) -> bool:
 
 
 class Get(Move):
-    """A file on its way here."""
+    """A transfer of a file from the peer."""
 
     op = int(lib.CAREFUL_IPC_GET)
     part: Partial | None = None
 
     async def _open(self) -> None:
         self.names = self.remote.name(shown(self.source)), self.target
-        self.there = self.source
+        self.remote_path = self.source
         self.handle, self.attr = await self.remote.open(self.source, wait=True)
 
     async def _begin(self) -> dict[int, int] | None:
         if not self.attr.is_file:
             raise CarefulError(errno.EINVAL, "is not a regular file", self.names[0])
-        part = self.part = await in_thread(self._make_part, _let_go)
+        part = self.part = await in_thread(self._make_part, _release)
         self.fd = part.fd
         known: dict[int, int] = {}
-        if isinstance(part, KeptPartial):
+        if isinstance(part, ResumablePartial):
             self.block_bytes = part.journal.block_bytes
             if part.resumed:
                 journal, note = part.journal, part.note
@@ -232,7 +232,7 @@ class Get(Move):
             raise from_os(error, shown(self.target)) from None
         tag = tag_of("get", identity.source, os.path.basename(self.target))
         journal = Journal(identity, step)
-        return KeptPartial(self.target, mode, journal, tag, options, sparse, self.root)
+        return ResumablePartial(self.target, mode, journal, tag, options, sparse, self.root)
 
     async def _seed(self, part: Partial) -> dict[int, int] | None:
         """Copies the blocks that the replaced file already has; returns None if it is equal."""
@@ -240,7 +240,7 @@ class Get(Move):
         if old < 0:
             return {}
         step = self.block_bytes
-        blocks = block_sizes(self.attr.bytes, step)
+        blocks = BlockSizes(self.attr.bytes, step)
         try:
             sizes = self.attr.bytes, os.fstat(old).st_size
             same = await equal_blocks(self.remote, self.handle, sizes, old, step, self.source)
@@ -250,14 +250,14 @@ class Get(Move):
                 await copy_into(old, part.fd, min(sizes), shown(self.target))
         finally:
             os.close(old)
-        # Another program may have written to it since the comparison: check the copied blocks.
-        same = await held(part.fd, same, blocks, step)
+        # Another program may have written to the old file since the comparison.
+        same = await matching_blocks(part.fd, same, blocks, step)
         for index, digest in same.items():
             self._mark(index, digest)
         return same
 
     def _mark(self, index: int, digest: int) -> None:
-        if isinstance(self.part, KeptPartial):
+        if isinstance(self.part, ResumablePartial):
             self.part.mark(index, digest)
 
     async def _reopen(self) -> int:
@@ -292,7 +292,7 @@ class Get(Move):
         try:
             handle, now = await self.remote.open(self.source)
         except CarefulError as error:
-            # Removed: the open file stayed readable, and nothing wrote to it.
+            # If the source was removed, its open file stayed readable, and nothing wrote to it.
             if error.errno == errno.ENOENT and after.mtime_ns == self.attr.mtime_ns:
                 return True
             raise
@@ -306,36 +306,36 @@ class Get(Move):
 
     async def _give_up(self, error: BaseException) -> None:
         part = self.part
-        if isinstance(part, KeptPartial) and part.fd >= 0:
+        if isinstance(part, ResumablePartial) and part.fd >= 0:
             kept = None
             if _is_worth_keeping(part.journal, error):
                 kept = part.journal.bytes_in_place
                 part.close()
             else:
                 part.discard()
-            self._tell(kept, self.block_bytes, error)
+            self._report_kept(kept, self.block_bytes, error)
         elif part is not None:
             part.discard()
         if self.handle:
             await quietly(self.remote.close(self.handle, self.source))
 
 
-def _let_go(part: Partial) -> None:
+def _release(part: Partial) -> None:
     """Closes a resumed partial file; removes a new one."""
-    if isinstance(part, KeptPartial) and part.resumed:
+    if isinstance(part, ResumablePartial) and part.resumed:
         part.close()
     else:
         part.discard()
 
 
 class Put(Move):
-    """A file on its way to the peer."""
+    """A transfer of a file to the peer."""
 
     op = int(lib.CAREFUL_IPC_STORE)
     part: RemotePartial
 
     async def run(self) -> FileResult | None:
-        """Moves the file; see Move.run()."""
+        """Moves the file as Move.run() does; closes the source."""
         try:
             return await super().run()
         finally:
@@ -344,12 +344,12 @@ class Put(Move):
 
     async def _open(self) -> None:
         self.names = shown(self.source), self.remote.name(shown(self.target))
-        self.there = self.target
+        self.remote_path = self.target
         opened = partial(open_source, self.source, self.root)
         self.fd, self.attr = await in_thread(opened, lambda one: os.close(one[0]))
         mode = stat.S_IMODE(self.attr.mode) & 0o777
-        way = self._identity, mode, self.options, self._is_sparse
-        self.part = RemotePartial(self.remote, self.target, *way)
+        settings = self._identity, mode, self.options, self._is_sparse
+        self.part = RemotePartial(self.remote, self.target, *settings)
 
     async def _begin(self) -> dict[int, int] | None:
         part = self.part
@@ -376,7 +376,7 @@ class Put(Move):
             same = await equal_blocks(self.remote, handle, sizes, self.fd, step, self.target)
         finally:
             await quietly(self.remote.close(handle, self.target))
-        return same, attr.bytes == nbytes and len(same) == len(block_sizes(nbytes, step))
+        return same, attr.bytes == nbytes and len(same) == len(BlockSizes(nbytes, step))
 
     def _mark(self, index: int, digest: int) -> None:
         self.part.mark(index, digest)
@@ -395,4 +395,4 @@ class Put(Move):
         part = self.part
         kept = await part.give_up(_is_worth_keeping(part.journal, error))
         if kept is not None or self.attr.bytes > part.journal.block_bytes:
-            self._tell(kept, part.journal.block_bytes, error)
+            self._report_kept(kept, part.journal.block_bytes, error)

@@ -1,7 +1,4 @@
-"""Moves the blocks of one file, several at a time.
-
-Owns which byte ranges move, and retries those that were lost or damaged.
-"""
+"""Moves the blocks of one file, several at a time; retries those that were lost or damaged."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ from careful.transfer.tasks import all_of, in_thread
 
 _T = TypeVar("_T")
 #: Statuses of a lost or damaged block: ask for it again.
-_AGAIN = (-errno.ECONNRESET, -errno.EBADMSG)
+_RETRY = (-errno.ECONNRESET, -errno.EBADMSG)
 #: How often to replace a handle that the peer no longer knows.
 _REOPENS_MAX = 16
 
@@ -45,10 +42,9 @@ class Mover:
 
     Attributes:
         handle: of the peer's file, or its replacement.
-        reopen: opens the peer's file again after the session was renewed; raises if the file
-            is another one. None: a lost handle ends the transfer.
-        ranges: returns the parts of a byte range that hold data; None: all of it. Both ends
-            already have zeros elsewhere.
+        reopen: opens the peer's file again in a new session; raises if it finds another file.
+            None: a lost handle ends the transfer.
+        ranges: the parts that hold data; both ends already have zeros elsewhere. None: all.
         hole_bytes: bytes not sent because they are holes.
     """
 
@@ -84,20 +80,15 @@ class Mover:
         known: Mapping[int, int] | None = None,
         done: Callable[[int, int], None] | None = None,
     ) -> int | None:
-        """Moves a file.
+        """Moves a file; returns its digest, or None without digests.
 
-        Args:
-            nbytes: its size.
-            known: blocks already in place, with their digests.
-            done: called with each block that is in place now, and its digest.
-
-        Returns:
-            The file's digest; None without digests.
+        known: blocks already in place, with their digests. done: called with each block that is
+        in place now, and its digest.
         """
         step = self.block_bytes
         count = -(-nbytes // step)
         known = known or {}
-        digests = array("Q", bytes(8 * count))  # the peer chose the count: 8 bytes each
+        digests = array("Q", bytes(8 * count))  # small: the peer chose the count
         for index, digest in known.items():
             digests[index] = digest
         todo = self._runs(nbytes, known)
@@ -108,7 +99,7 @@ class Mover:
                 offset = index * step
                 size = min(step, nbytes - offset)
                 async with self._limit.block(size) if self._limit else nullcontext():
-                    digest = await self._data(offset, size)
+                    digest = await self._move_data(offset, size)
                 digests[index : index + 1 + more] = array("Q", [digest]) * (1 + more)
                 if more:
                     self._count_holes(more * step)
@@ -125,9 +116,8 @@ class Mover:
         return digest_of_blocks(digests)
 
     def _runs(self, nbytes: int, known: Mapping[int, int]) -> Iterator[tuple[int, int]]:
-        """Yields each missing block, and how many whole blocks of the same hole follow.
-
-        A peer may announce a hole of any size, so a hole must not cost a step for each block.
+        """Yields each missing block, and how many whole blocks of the same hole follow: a peer may
+        announce a hole of any size, so a hole must not need a step for each block.
         """
         step, index = self.block_bytes, 0
         while index * step < nbytes:
@@ -138,7 +128,14 @@ class Mover:
             if index not in known:
                 last = max(last, end)
                 if known:
-                    last = next((one for one in range(index + 1, last) if one in known), last)
+                    last = next(
+                        (
+                            known_index
+                            for known_index in range(index + 1, last)
+                            if known_index in known
+                        ),
+                        last,
+                    )
                 yield index, last - index - 1
             index = last
 
@@ -146,7 +143,7 @@ class Mover:
         self.hole_bytes += nbytes
         self.progress.present(nbytes)
 
-    async def _data(self, offset: int, nbytes: int) -> int:
+    async def _move_data(self, offset: int, nbytes: int) -> int:
         """Moves the data of a block; returns its digest."""
         whole = [(offset, nbytes)]
         parts = whole if self.ranges is None else self.ranges(offset, nbytes)
@@ -174,18 +171,15 @@ class Mover:
         return digest
 
     async def block(self, offset: int, nbytes: int, base: int | None = None) -> int:
-        """Moves one block; returns its digest.
-
-        `base` is the offset in our file, bytes; None: the same as the peer's.
-        """
+        """Moves one block; returns its digest. base: offset in our file; None: the peer's."""
         base = offset if base is None else base
         todo = deque([(offset, nbytes)])
         whole = await self._piece(todo, base - offset)
         if not todo:
             return whole.digest
-        if whole.status:  # several at once: the next loss shows early
-            many = range(self.options.blocks_in_flight)
-            await all_of(*(self._pieces(todo, base - offset) for _ in many))
+        if whole.status:  # several at once, so that the next loss shows early
+            workers = range(self.options.blocks_in_flight)
+            await all_of(*(self._pieces(todo, base - offset) for _ in workers))
         else:
             await self._pieces(todo, base - offset)
         # Pieces have digests of their own, so the block's is computed here.
@@ -198,9 +192,9 @@ class Mover:
             await self._piece(todo, shift)
 
     async def _piece(self, todo: deque[tuple[int, int]], shift: int) -> Answer:
-        """Moves the first of the ranges left; puts it back if it was lost.
+        """Moves the first range of `todo`; puts it back if it was lost.
 
-        `todo` has ranges of the peer's file; `shift` leads to our offsets, bytes.
+        todo: ranges of the peer's file. shift: added to get offsets in our file, bytes.
         """
         at, size = todo.popleft()
         piece = min(size, self.pace.piece_bytes)
@@ -222,7 +216,7 @@ class Mover:
             return answer
         if answer.status == -errno.ENOENT:  # the handle is gone, not the file
             raise CarefulError(errno.ECONNRESET, "", self.name)
-        if answer.status in _AGAIN and self.pace.failed(started):
+        if answer.status in _RETRY and self.pace.failed(started):
             self.progress.retried()
             todo.appendleft((at, piece))
             await asyncio.sleep(self.pace.delay_s())
@@ -234,12 +228,12 @@ class Mover:
         self.progress.moved(piece)
         return answer
 
-    async def ask(self, about: Callable[[int], Awaitable[_T]]) -> _T:
-        """Runs about(handle) on the peer's file; opens the file again if the handle is lost."""
+    async def ask(self, query: Callable[[int], Awaitable[_T]]) -> _T:
+        """Runs query(handle) on the peer's file; opens the file again if the handle is lost."""
         while True:
             handle = self.handle
             try:
-                return await about(handle)
+                return await query(handle)
             except CarefulError as error:
                 if error.errno != errno.EBADF:
                     raise
@@ -247,7 +241,7 @@ class Mover:
                     raise CarefulError(errno.ECONNRESET, "", self.name) from None
 
     async def _reopened(self, lost: int) -> bool:
-        """Replaces a handle that the peer does not know; reports whether there is another."""
+        """Replaces a handle that the peer does not know; reports whether there is a new one."""
         async with self._reopening:  # many pieces fail at once
             if self.handle == lost and self.reopen is not None and self._reopens < _REOPENS_MAX:
                 self._reopens += 1

@@ -1,7 +1,7 @@
 """The local end of a transfer: temporary files that become real ones, and digests.
 
-Owns files that must never appear half-written: a file is written under another name in its
-directory, synced and renamed.
+A file that must never appear half-written is written under another name in its directory, synced
+and renamed.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from careful.transfer.folder import Folder, current_umask
 
 _RENAME_NOREPLACE = 1
 #: The most of a name that its temporary name repeats, bytes (NAME_MAX is 255).
-_KEPT_NAME_BYTES = 200
-#: How long to wait for the lock of another transfer, seconds: a daemon may still be cleaning up
-#: after a killed one.
+_NAME_BYTES_MAX = 200
+#: How long to wait for another transfer's lock, seconds: carefuld may still clean up after a
+#: killed one.
 LOCK_S = 3.0
 
 
@@ -44,19 +44,15 @@ def digest_of(data: bytes) -> int:
 
 
 def digest_of_range(fd: int, offset: int, nbytes: int) -> int:
-    """Returns the XXH3 of a range of an open file; other threads run meanwhile. Raises
-    CarefulError: the file cannot be read, or ends before the range.
-    """
+    """Returns the XXH3 of a range of an open file; other threads run meanwhile."""
     digest = ffi.new("uint8_t[]", lib.CAREFUL_DIGEST_BYTES_MAX)
-    got = lib.careful_digest(fd, offset, nbytes, lib.CAREFUL_BLOCK_XXH3, digest)
-    check(got, "", "the file shrank while it was being read" if got == -errno.ENODATA else "")
-    return int.from_bytes(bytes(digest[0:got]), "big")
+    status = lib.careful_digest(fd, offset, nbytes, lib.CAREFUL_BLOCK_XXH3, digest)
+    check(status, "", "the file shrank while it was being read" if status == -errno.ENODATA else "")
+    return int.from_bytes(bytes(digest[0:status]), "big")
 
 
 def settled(fd: int, name: str) -> int:
-    """Returns the descriptor to read a file by: itself, or a copy's, see careful_settle(). Raises
-    CarefulError: the file cannot be read; it stays open.
-    """
+    """Returns the descriptor to read a file by: `fd`, or a copy's, as careful_settle() decides."""
     copy = ffi.new("int *")
     check(lib.careful_settle(fd, copy), name)
     if copy[0] < 0:
@@ -66,29 +62,22 @@ def settled(fd: int, name: str) -> int:
 
 
 def temporary_name(path: str, tag: int = 0) -> str:
-    """Returns a temporary name next to `path`.
-
-    Args:
-        path: the final name.
-        tag: 64 bits that identify a command; by default random.
-    """
+    """Returns a temporary name next to `path`, with a command's 64-bit tag; 0: a random one."""
     folder, name = os.path.split(path)
-    kept = os.fsdecode(os.fsencode(name)[:_KEPT_NAME_BYTES])
+    stem = os.fsdecode(os.fsencode(name)[:_NAME_BYTES_MAX])
     tag = tag or int.from_bytes(os.urandom(8), "big")
-    return os.path.join(folder, f".{kept}.careful-{tag:016x}.part")
+    return os.path.join(folder, f".{stem}.careful-{tag:016x}.part")
 
 
 def rename_new(source: str, target: str, folder: int) -> None:
-    """Renames in an open directory, only to a name that is free. Raises FileExistsError: the name
-    is taken.
-    """
+    """Renames in an open directory. Raises FileExistsError: the name is taken."""
     raw = os.fsencode(source), os.fsencode(target)
     done = lib.renameat2(folder, raw[0], folder, raw[1], _RENAME_NOREPLACE)
     if done == 0:
         return
-    code = ffi.errno
-    if code not in (errno.EINVAL, errno.ENOSYS):
-        raise OSError(code, os.strerror(code), target)
+    error = ffi.errno
+    if error not in (errno.EINVAL, errno.ENOSYS):
+        raise OSError(error, os.strerror(error), target)
     # The file system has no RENAME_NOREPLACE.
     os.link(source, target, src_dir_fd=folder, dst_dir_fd=folder)
     os.unlink(source, dir_fd=folder)
@@ -118,12 +107,9 @@ def _is_memory(fd: int) -> bool:
 def allocate(fd: int, nbytes: int, sparse: bool = False) -> None:
     """Sets a new file's size and allocates its blocks, if that is cheap.
 
-    A file in memory (tmpfs) gets no blocks: making every page first costs a quarter of a second per
-    GiB. There, only the free room is checked. Nothing is allocated if `sparse`, since parts will be
-    holes.
-
-    Raises:
-        OSError: there is no room.
+    A file in memory (tmpfs) gets no blocks, only a check of the free room: to allocate its pages
+    needs a quarter of a second per GiB. A sparse file gets no blocks, since parts will be holes.
+    Raises OSError: there is no room.
     """
     if nbytes == 0:
         return
@@ -144,15 +130,13 @@ def allocate(fd: int, nbytes: int, sparse: bool = False) -> None:
         os.ftruncate(fd, nbytes)
 
 
-def busy(name: str) -> CarefulError:
+def busy_error(name: str) -> CarefulError:
     """Returns the error for a partial file that another transfer has."""
     return CarefulError(errno.EBUSY, "another transfer of it is in progress", name)
 
 
 def lock(fd: int, name: str) -> None:
-    """Locks a partial file against other transfers while it is open. Raises CarefulError: another
-    transfer still has the lock after LOCK_S.
-    """
+    """Locks a partial file while it is open. Raises CarefulError: another transfer has the lock."""
     until = time.monotonic() + LOCK_S
     while True:
         try:
@@ -160,18 +144,18 @@ def lock(fd: int, name: str) -> None:
             return
         except BlockingIOError:
             if time.monotonic() >= until:
-                raise busy(name) from None
+                raise busy_error(name) from None
         time.sleep(0.05)
 
 
-def special_there(name: str) -> CarefulError:
+def special_file_error(name: str) -> CarefulError:
     """Returns the error for a device, fifo or socket in a file's place."""
     return CarefulError(errno.ENOTSUP, "is a special file and is never replaced", name)
 
 
-def _is_ours(found: os.stat_result) -> bool:
-    is_ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
-    return is_ours and found.st_nlink <= 1
+def _is_ours(st: os.stat_result) -> bool:
+    is_ours = stat.S_ISREG(st.st_mode) and st.st_uid == os.geteuid()
+    return is_ours and st.st_nlink <= 1
 
 
 class Partial:
@@ -218,7 +202,7 @@ class Partial:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(fd).st_nlink:
                 return fd
-            os.close(fd)  # it was cleaned up before the lock
+            os.close(fd)  # another program removed it before the lock
 
     def _prepare(self, path: str, mode: int, replace: bool, root: str | None) -> None:
         self.path = path
@@ -236,13 +220,15 @@ class Partial:
             raise from_os(error, shown(path)) from None
 
     def _check_name(self) -> None:
-        there = self.folder.stat()
-        if there is not None and stat.S_ISDIR(there.st_mode):
+        existing = self.folder.stat()
+        if existing is not None and stat.S_ISDIR(existing.st_mode):
             raise CarefulError(errno.EISDIR, "is a directory", shown(self.path))
-        if there is not None and not (stat.S_ISREG(there.st_mode) or stat.S_ISLNK(there.st_mode)):
-            raise special_there(shown(self.path))
+        if existing is not None and not (
+            stat.S_ISREG(existing.st_mode) or stat.S_ISLNK(existing.st_mode)
+        ):
+            raise special_file_error(shown(self.path))
         if not self.replace and self.folder.is_taken():
-            raise self._exists()
+            raise self._exists_error()
 
     def _open(self, temporary: str, flags: int) -> int:
         self.temporary = temporary
@@ -250,15 +236,15 @@ class Partial:
         return os.open(temporary, flags, 0o600, dir_fd=self.folder.fd)
 
     def _open_locked(self, temporary: str) -> int:
-        """Opens and locks a file, again if another transfer renamed it meanwhile."""
+        """Opens and locks a file; repeats this if another transfer renamed it meanwhile."""
         while True:
             fd = self._open(temporary, 0)
             try:
                 lock(fd, shown(self.path))
                 mine = os.fstat(fd)
                 named = os.stat(temporary, dir_fd=self.folder.fd, follow_symlinks=False)
-                there = self.folder.stat()
-                if there and mine.st_nlink > 1 and os.path.samestat(mine, there):
+                existing = self.folder.stat()
+                if existing and mine.st_nlink > 1 and os.path.samestat(mine, existing):
                     # Its commit was killed between the two calls of rename_new().
                     os.unlink(temporary, dir_fd=self.folder.fd)
                 elif not _is_ours(mine):
@@ -272,9 +258,9 @@ class Partial:
                 os.close(fd)
                 raise
             os.close(fd)
-            self._check_name()  # the other transfer may have given it this name
+            self._check_name()  # the other transfer may have given its file this name
 
-    def _exists(self) -> CarefulError:
+    def _exists_error(self) -> CarefulError:
         return CarefulError(
             errno.EEXIST, ("exists; ", Option.REPLACE, " replaces it"), shown(self.path)
         )
@@ -282,13 +268,8 @@ class Partial:
     def commit(self, sync: bool, mtime_ns: int | None = None, exact: bool = False) -> None:
         """Makes the file durable and gives it its name; does not sync the directory.
 
-        Args:
-            sync: whether to make it durable.
-            mtime_ns: its time; None: unchanged.
-            exact: whether it gets its own mode, not that of the file that it replaces.
-
-        Raises:
-            CarefulError: a step failed.
+        mtime_ns: its time; None: unchanged. exact: whether it gets its own mode, not that of the
+        file that it replaces. Raises CarefulError: a step failed.
         """
         try:
             os.fchmod(self.fd, self._mode if exact else self._kept_mode())
@@ -296,22 +277,22 @@ class Partial:
                 os.utime(self.fd, ns=(os.fstat(self.fd).st_atime_ns, mtime_ns))
             if sync:
                 os.fsync(self.fd)
-            own, name = self.folder.fd, self.folder.name
+            folder, name = self.folder.fd, self.folder.name
             if self.replace:
-                os.replace(self.temporary, name, src_dir_fd=own, dst_dir_fd=own)
+                os.replace(self.temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
             else:
-                rename_new(self.temporary, name, own)
+                rename_new(self.temporary, name, folder)
         except FileExistsError:
-            raise self._exists() from None
+            raise self._exists_error() from None
         except OSError as error:
             raise from_os(error, shown(self.path)) from None
         self.close()
 
     def _kept_mode(self) -> int:
         """Returns the mode of the replaced file, or a new file's own."""
-        there = self.folder.stat() if self.replace else None
-        if there is not None and stat.S_ISREG(there.st_mode):
-            return there.st_mode & 0o777
+        existing = self.folder.stat() if self.replace else None
+        if existing is not None and stat.S_ISREG(existing.st_mode):
+            return existing.st_mode & 0o777
         return self._mode
 
     def discard(self) -> None:
@@ -330,16 +311,8 @@ class Partial:
 
 
 def write_file(path: str, data: bytes, sync: bool, mode: int = 0o666) -> None:
-    """Makes or replaces a file in one step: complete, or not at all.
-
-    Args:
-        path: its name.
-        data: its contents.
-        sync: whether it is durable when this returns.
-        mode: permission bits of a new file; the umask is applied.
-
-    Raises:
-        CarefulError: a step failed.
+    """Makes or replaces a file: complete, or not at all. `sync` makes it durable at once, and
+    `mode` has the permission bits of a new file before the umask.
     """
     part = Partial(path, len(data), mode, replace=True)
     try:

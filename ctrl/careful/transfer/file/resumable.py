@@ -1,7 +1,4 @@
-"""Partial files with a journal, which stay if a transfer ends early: here, and at a peer.
-
-Owns their names, their locks, and what is written into their journals.
-"""
+"""Partial files with a journal, which stay if a transfer ends early: here, and at a peer."""
 
 from __future__ import annotations
 
@@ -22,12 +19,12 @@ from careful.transfer.options import Options
 from careful.transfer.protocol.block import BlockClient, Created
 from careful.transfer.tasks import quietly
 
-#: How long a dead session's handle may keep its file, seconds: the peer's stall time (`up --stall`,
-#: 30 s) and a margin.
-_LETS_GO_S = 35.0
+#: How long a dead session may keep a file open, seconds: the peer's stall time (`up --stall`, 30 s)
+#: and a margin.
+_RELEASE_S = 35.0
 
 
-class KeptPartial(Partial):
+class ResumablePartial(Partial):
     """A partial file here.
 
     Args:
@@ -61,10 +58,10 @@ class KeptPartial(Partial):
         self._sparse, self.journal = sparse, journal
         try:
             self.fd = self._open_locked(temporary_name(self.folder.name, tag))
-            found = continued(read_journal(self.fd), journal.identity, options)
-            self.resumed = found is not None
-            self.journal = found or journal
-            if found is None:
+            existing = continued(read_journal(self.fd), journal.identity, options)
+            self.resumed = existing is not None
+            self.journal = existing or journal
+            if existing is None:
                 self._begin()
         except CarefulError:
             if self.fd >= 0:
@@ -91,7 +88,7 @@ class KeptPartial(Partial):
     def commit(self, sync: bool, mtime_ns: int | None = None, exact: bool = False) -> None:
         """Commits as Partial does, and removes the journal."""
         try:
-            if sync:  # first, while the journal exists: it is slow and may be interrupted
+            if sync:  # first, while the journal exists: syncing is slow and may be interrupted
                 os.fsync(self.fd)
             self._check_name()
             os.ftruncate(self.fd, self.journal.identity.bytes)
@@ -100,10 +97,10 @@ class KeptPartial(Partial):
         try:
             super().commit(sync, mtime_ns, exact)
         except CarefulError:
-            self._put_back()
+            self._restore_journal()
             raise
 
-    def _put_back(self) -> None:
+    def _restore_journal(self) -> None:
         """Restores the journal; if that fails, no block counts as in place."""
         try:
             os.fchmod(self.fd, 0o600)
@@ -125,9 +122,8 @@ class RemotePartial:
 
     Attributes:
         handle: its handle; 0 before open() and after commit().
-        journal: the blocks in place.
         seeded: blocks that the replaced file has, with their digests. The caller sets them before
-            open(); continuing a partial file empties them.
+            open(), which empties them if it continues a partial file.
     """
 
     def __init__(
@@ -145,25 +141,20 @@ class RemotePartial:
         self.journal = Journal(identity, options.block_bytes)
         self.seeded: dict[int, int] = {}
         self._mode, self._sparse = mode, sparse
-        self._tag = 0  # 0: a file of one block, which has no name to find it by
+        self._tag = 0  # 0: a file of one block, which no later transfer can find
         self._file = -1
         self._fd = -1
         self._dirty: list[tuple[int, bytes]] = []
         self._writer: asyncio.Task[None] | None = None
         self._written = False
-        #: True if the file caused a commit to fail, so that the peer closed it.
-        self._refused = False
+        self._refused = False  # whether the peer refused a commit, and so closed the file
 
     async def open(self, source: str, fd: int) -> dict[int, int]:
-        """Creates the file, or opens an earlier transfer's partial file.
+        """Creates the file, or opens an earlier transfer's partial file; returns the blocks that
+        need not be sent, with their digests.
 
-        `source` is the absolute path of the source, `fd` the open source.
-
-        Returns:
-            The blocks that need not be sent, with their digests.
-
-        Raises:
-            CarefulError: the file cannot be made; the source changed; another transfer has it.
+        source: absolute path. fd: the open source. Raises CarefulError: the file cannot be made;
+        the source changed; another transfer has the file.
         """
         options, journal = self.options, self.journal
         if journal.identity.bytes <= options.block_bytes:
@@ -171,70 +162,67 @@ class RemotePartial:
             await self._create(time.monotonic())
             return {}
         self._tag = tag_of("put", os.uname().nodename, source, self.target)
-        if not await self._open_kept():
+        if not await self._open_existing():
             self._open_tail()
             await self._store(0, self.journal.tail_bytes)
-            # Another program may have changed the replaced file since the comparison: check the
-            # copied blocks.
+            # Another program may have changed the replaced file since the comparison.
             self.seeded = await self._marked(self.seeded)
             return dict(self.seeded)
         self.seeded = {}
         self._open_tail()
         journal = self.journal
-        never = [index for index in range(journal.count) if journal.digest(index) is None]
+        unmarked = [index for index in range(journal.count) if journal.digest(index) is None]
         # Needed without options.digest, too: a crash may have lost blocks.
         known = await trusted(self.remote, self.handle, journal, fd, self.note, self.target)
-        # Blocks that were in place before the journal noted them.
-        missing = never[: 2 * options.blocks_in_flight + 1]
+        # Blocks may have been in place before the journal noted them.
+        missing = unmarked[: 2 * options.blocks_in_flight + 1]
         return known | await self._marked(await digests_of_own(fd, journal, missing))
 
     async def _marked(self, blocks: dict[int, int]) -> dict[int, int]:
         """Marks the blocks that the peer has with these digests; returns them."""
         there = await digests_there(self.remote, self.handle, self.journal, blocks, self.target)
-        found = {index: digest for index, digest in there.items() if blocks[index] == digest}
-        for index, digest in found.items():
+        matching = {index: digest for index, digest in there.items() if blocks[index] == digest}
+        for index, digest in matching.items():
             self.mark(index, digest)
-        return found
+        return matching
 
-    async def _open_kept(self) -> bool:
-        """Opens the partial file of a tag; reports whether to continue it."""
+    async def _open_existing(self) -> bool:
+        """Opens the file of a tag; reports whether to continue it."""
         while True:
             journal = self.journal
             made = await self._create(time.monotonic() + partial_file.LOCK_S)
             if not made.continued:
                 return False
-            found = None
+            stored = None
             if not self.options.restart:
                 size = made.attr.bytes
-                found = await read_journal_there(self.remote, made.handle, size, self.target)
+                stored = await read_journal_there(self.remote, made.handle, size, self.target)
             try:
-                found = continued(found, journal.identity, self.options)
+                stored = continued(stored, journal.identity, self.options)
             except CarefulError:
                 await quietly(self.remote.close(made.handle, self.target))
                 self.handle = 0
                 raise
-            if found is not None and found.tail_bytes == journal.tail_bytes:
-                self.journal = found
+            if stored is not None and stored.tail_bytes == journal.tail_bytes:
+                self.journal = stored
                 return True
-            # Opens a file of another block size again as it is; discards any other.
-            other = found is not None and found.block_bytes != journal.block_bytes
-            await self.remote.close(made.handle, self.target, discard=not other)
+            # A file of another block size is opened again as it is; any other is discarded.
+            other_size = stored is not None and stored.block_bytes != journal.block_bytes
+            await self.remote.close(made.handle, self.target, discard=not other_size)
             self.handle = 0
-            if found is not None and other:
-                self.journal = Journal(journal.identity, found.block_bytes)
+            if stored is not None and other_size:
+                self.journal = Journal(journal.identity, stored.block_bytes)
 
     async def reopen(self) -> int:
-        """Opens the file again after the peer lost its handle; returns the new handle. Raises
-        CarefulError: the file is gone, or the old handle still has it.
-        """
+        """Opens the file again after the peer lost its handle; returns the new handle."""
         if not self._tag:
             text = "the connection to it was lost; send it again"
             raise CarefulError(errno.ECONNRESET, text, self.name)
-        made = await self._create(time.monotonic() + _LETS_GO_S)
+        made = await self._create(time.monotonic() + _RELEASE_S)
         if not made.continued:
             text = "its partial file is gone from the other host"
             raise CarefulError(errno.ESTALE, text, self.name)
-        self.note((0, self.journal.tail))  # changes on their way to the old handle
+        self.note((0, self.journal.tail))  # repeats changes that were sent to the old handle
         return made.handle
 
     async def _create(self, until_s: float) -> Created:
@@ -243,17 +231,17 @@ class RemotePartial:
         tail_bytes = self.journal.tail_bytes if self._tag else 0
         flags = lib.CAREFUL_BLOCK_SEED if self.seeded else 0
         flags |= lib.CAREFUL_BLOCK_SPARSE if self._sparse else 0
-        what = nbytes, self._mode, replace, self._tag, tail_bytes, flags
+        settings = nbytes, self._mode, replace, self._tag, tail_bytes, flags
         while True:
             try:
-                made = await self.remote.create(self.target, *what)
+                made = await self.remote.create(self.target, *settings)
                 self.handle = made.handle
                 return made
             except CarefulError as error:
                 if error.errno != errno.EBUSY or not self._tag:
                     raise
                 if time.monotonic() >= until_s:
-                    raise partial_file.busy(self.name) from None
+                    raise partial_file.busy_error(self.name) from None
             await asyncio.sleep(0.05)
 
     def _open_tail(self) -> None:
@@ -272,7 +260,7 @@ class RemotePartial:
             self._writer = asyncio.get_running_loop().create_task(self._write())
 
     async def _write(self) -> None:
-        """Writes journal changes to the peer; a failure shows in the blocks themselves."""
+        """Writes journal changes to the peer; if this fails, moving blocks fails, too."""
         while self._dirty:
             changes, self._dirty = self._dirty, []
             first = min(at for at, _ in changes)
@@ -325,17 +313,14 @@ class RemotePartial:
     async def _commit(self, mtime_ns: int) -> None:
         await self._end_journal(write=False)
         options = self.options
-        ways = self._mode, options.replace, options.sync, mtime_ns
-        await self.remote.commit(self.handle, self.target, *ways, exact=options.preserve)
+        settings = self._mode, options.replace, options.sync, mtime_ns
+        await self.remote.commit(self.handle, self.target, *settings, exact=options.preserve)
 
     async def give_up(self, keep: bool) -> int | None:
-        """Ends the transfer early.
+        """Ends the transfer early; returns the bytes in place according to the peer's journal, 0 if
+        unknown, None if nothing is kept.
 
-        Args:
-            keep: whether the blocks in place help a later transfer.
-
-        Returns:
-            The bytes in place according to the peer's journal, 0 if unknown; None: nothing kept.
+        keep: whether the blocks in place help a later transfer.
         """
         keep = keep and self._tag != 0
         self._written = False
@@ -348,17 +333,17 @@ class RemotePartial:
         if not (keep and self.handle):
             return None
         if self._refused and not self._written:
-            return await self._left()
+            return await self._bytes_left()
         return self.journal.bytes_in_place if self._written else 0
 
-    async def _left(self) -> int | None:
-        """Returns the bytes kept of a file that the peer closed; see give_up()."""
+    async def _bytes_left(self) -> int | None:
+        """Returns the bytes kept of a file that the peer closed, as give_up() does."""
         name = f".careful-{self._tag:016x}.part"
         try:
-            found = await self.remote.stat(posixpath.join(posixpath.dirname(self.target), name))
+            attr = await self.remote.stat(posixpath.join(posixpath.dirname(self.target), name))
         except FileNotFoundError:
             return None
         except CarefulError:
             return 0
-        is_whole = found.bytes == self.journal.identity.bytes + self.journal.tail_bytes
+        is_whole = attr.bytes == self.journal.identity.bytes + self.journal.tail_bytes
         return self.journal.bytes_in_place if is_whole else None

@@ -21,9 +21,9 @@ async def trusted(
 ) -> dict[int, int]:
     """Returns the blocks that both ends have, with their digests; unmarks all others.
 
-    A block needs the same digest here, there and in the journal, if it is there. After a crash, a
-    partial file may have pages on the disk without their data, and a source may have its times
-    without its new data. `fd` is our file, partial or source.
+    A block needs the same digest here, there and in the journal, if the journal has one. After a
+    crash, a partial file may have pages on the disk without their data, and a source may have its
+    times without its new data. fd: our file, partial or source.
     """
     own: dict[int, int] = {}
     present: dict[int, int] = {}
@@ -35,16 +35,16 @@ async def trusted(
         present.update(await digests_there(remote, handle, journal, journal.in_place, path))
 
     await all_of(read_own(), ask())
-    found = {}
+    agreed = {}
     for index, digest in own.items():
-        known = journal.digest(index)
-        if digest == present[index] and known in (0, digest):
-            found[index] = digest
-            if not known:
+        journaled = journal.digest(index)
+        if digest == present[index] and journaled in (0, digest):
+            agreed[index] = digest
+            if not journaled:
                 note(journal.mark(index, digest))
         else:
             note(journal.unmark(index))
-    return found
+    return agreed
 
 
 def runs(indices: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -74,7 +74,7 @@ async def digests_there(
 
 async def digests_of_own(fd: int, journal: Journal, indices: list[int]) -> dict[int, int]:
     """Returns the digests of blocks of an open file here."""
-    zeros: dict[int, int] = {}  # holes of one size are read once
+    zeros: dict[int, int] = {}  # digests of holes by size: each size is read once
 
     def digest(index: int) -> int:
         offset, nbytes = journal.range_of(index)
@@ -92,11 +92,11 @@ async def read_journal_there(
     remote: BlockClient, handle: int, size: int, path: str
 ) -> Journal | None:
     """Returns the journal at the end of a peer's open file of `size` bytes, or None."""
-    what = remote.name(shown(path))
+    name = remote.name(shown(path))
     if size < FOOTER_BYTES:
         return None
-    footer = await remote.read(handle, size - FOOTER_BYTES, FOOTER_BYTES, what)
+    footer = await remote.read(handle, size - FOOTER_BYTES, FOOTER_BYTES, name)
     nbytes = Journal.bytes_of_tail(footer, size)
     if not 0 < nbytes <= TAIL_MAX:
         return None
-    return Journal.parse(await remote.read(handle, size - nbytes, nbytes, what), size)
+    return Journal.parse(await remote.read(handle, size - nbytes, nbytes, name), size)

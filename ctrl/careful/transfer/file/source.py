@@ -21,12 +21,8 @@ _CHANGED = "changed while it was being transferred"
 
 
 def open_source(path: str, root: str | None) -> tuple[int, Attr]:
-    """Opens a regular file to copy it; returns the descriptor and the attributes.
-
-    No symlink is followed below `root`.
-
-    Raises:
-        CarefulError: it cannot be read, or is another kind of file.
+    """Opens a regular file to copy it; returns descriptor and attributes. Follows no symlink below
+    `root`. Raises CarefulError: the file cannot be read, or is not regular.
     """
     try:
         fd = open_file(path, root)
@@ -59,13 +55,9 @@ async def check_source(
     name: str,
     progress: Progress,
 ) -> None:
-    """Checks that a source still holds the bytes that were copied from it.
+    """Raises CarefulError unless a source still holds the bytes that were copied from it.
 
-    After a change, is_equal() reports whether the copied bytes are still there. `progress` is
-    notified if the source has grown.
-
-    Raises:
-        CarefulError: the source holds other bytes.
+    is_equal: compares them after a change. progress: is notified if the source has grown.
     """
     if version(before) == version(after):
         return
@@ -78,8 +70,6 @@ async def check_source(
 
 
 def check_same(before: tuple[int, int], after: tuple[int, int], name: str) -> None:
-    """Checks that size and time of a source are unchanged. Raises CarefulError: one of them
-    changed.
-    """
+    """Raises CarefulError unless size and time of a source are unchanged."""
     if before != after:
         raise CarefulError(errno.ESTALE, _CHANGED, name)

@@ -20,7 +20,7 @@ from careful.transfer.folder import current_umask, open_folder
 from careful.transfer.protocol.block import Attr, BlockClient, attr_of
 from careful.transfer.tasks import in_thread
 
-#: The most contents and files that one batch carries: bytes, and count.
+#: The most contents, bytes, and the most files of one batch.
 BYTES = 2 << 20
 COUNT = 1024
 #: A file up to this size is small: naming it costs more than moving it, bytes.
@@ -52,7 +52,7 @@ class Item(NamedTuple):
     Attributes:
         op: CAREFUL_ITEM_*.
         name: relative to the batch's directory.
-        attr: attributes to set, or that were found, packed; b"": zeros.
+        attr: attributes to set, or as read, packed; b"": zeros.
         text: target of a symlink, or first name of a link.
         xattrs: careful_block_xattr records.
         data: contents of a file.
@@ -77,11 +77,8 @@ class Item(NamedTuple):
         return whole + bytes(-len(whole) % 8)
 
     @property
-    def found(self) -> Attr:
+    def attributes(self) -> Attr:
         return attr_of(unpack("careful_block_attr", self.attr))
-
-    def renamed(self, name: bytes) -> Item:
-        return self._replace(name=name)
 
 
 def packed_attr(attr: Attr) -> bytes:
@@ -119,24 +116,20 @@ def parse(answer: bytes | memoryview) -> Iterator[Item]:
 
 
 def answers_to(tree: Tree, count: int, answer: bytes | memoryview) -> list[Item]:
-    """Returns the items of an answer to `count` items. Raises CarefulError: the answer is
-    malformed, or has another count.
-    """
-    found = list(parse(answer))
-    if len(found) != count:
+    """Returns the answers to `count` items. Raises CarefulError: malformed, or another count."""
+    answers = list(parse(answer))
+    if len(answers) != count:
         raise CarefulError(errno.EPROTO, "bad answer to a batch", tree.name("."))
-    return found
+    return answers
 
 
-async def asked(tree: Tree, items: Sequence[Item], flags: int = 0) -> list[Item]:
-    """Runs items; returns their answers in order. Raises CarefulError: the directory does not
-    exist, the peer is gone, or the answer is malformed.
-    """
+async def run_items(tree: Tree, items: Sequence[Item], flags: int = 0) -> list[Item]:
+    """Runs items in a directory; returns their answers in order."""
     return answers_to(tree, len(items), await tree.run(joined(items), flags))
 
 
-def wait_s() -> float:
-    """Returns how long to wait for handles of other programs before the next try, seconds."""
+def retry_delay_s() -> float:
+    """Returns how long to wait for a handle before the next try, seconds."""
     return 0.01 + os.urandom(1)[0] / 1300
 
 
@@ -154,10 +147,7 @@ class Tree(Protocol):
 
 
 class LocalTree:
-    """A local directory.
-
-    Follows no symlink below `root`; None: the user owns the path.
-    """
+    """A local directory; follows no symlink below `root`. None: the user owns the path."""
 
     def __init__(self, base: str, root: str | None = None) -> None:
         self.base, self.root = base, root
@@ -173,61 +163,53 @@ class LocalTree:
         return (self._prefix + shown(path)).removeprefix("./").removesuffix("/.")
 
     async def run(self, items: bytes, flags: int, answer: bool = True) -> bytes:
-        """Runs items in a thread. Raises CarefulError: the directory does not exist, or there is no
-        memory.
-        """
         return await in_thread(partial(self._run, items, flags))
 
     def _run(self, items: bytes, flags: int) -> bytes:
-        found = self._batch(ffi.from_buffer(items), len(items), self._how(flags))
+        answer = self._batch(ffi.from_buffer(items), len(items), self._settings(flags))
         try:
-            return bytes(ffi.buffer(found.items, found.bytes))
+            return bytes(ffi.buffer(answer.items, answer.bytes))
         finally:
-            lib.careful_batch_release(found)
+            lib.careful_batch_release(answer)
 
     def make(self, items: Buffer, nbytes: int, flags: int) -> bytes:
-        """Runs items in memory; returns their answers, or b"" if all succeeded. Raises
-        CarefulError: the directory does not exist, or there is no memory.
-        """
-        found = self._batch(items, nbytes, self._how(flags))
+        """Runs items in memory; returns their answers, or b"" if all succeeded."""
+        answer = self._batch(items, nbytes, self._settings(flags))
         try:
-            return bytes(ffi.buffer(found.items, found.bytes)) if found.failed else b""
+            return bytes(ffi.buffer(answer.items, answer.bytes)) if answer.failed else b""
         finally:
-            lib.careful_batch_release(found)
+            lib.careful_batch_release(answer)
 
-    def read(self, items: bytes, flags: int, most: int, to: Buffer, room: int) -> int:
-        """Runs READ items; returns the bytes of the answer, which is written to memory.
+    def read(self, items: bytes, flags: int, file_bytes_max: int, to: Buffer, to_bytes: int) -> int:
+        """Runs READ items; writes the answer to memory and returns its bytes.
 
-        Args:
-            items: of files.
-            flags: CAREFUL_BATCH_*.
-            most: the most bytes of a file.
-            to: memory for the answer.
-            room: its size, bytes.
-
-        Raises:
-            CarefulError: EOVERFLOW: `room` is too small; the directory does not exist.
+        file_bytes_max: of one file. to, to_bytes: the memory. Raises CarefulError: EOVERFLOW: the
+        answer does not fit.
         """
-        how = self._how(flags)
-        how.file_bytes_max, how.memory, how.answer_bytes_max = most, to, room
-        return int(self._batch(ffi.from_buffer(items), len(items), how).bytes)
+        settings = self._settings(flags)
+        settings.file_bytes_max, settings.memory, settings.answer_bytes_max = (
+            file_bytes_max,
+            to,
+            to_bytes,
+        )
+        return int(self._batch(ffi.from_buffer(items), len(items), settings).bytes)
 
-    def _how(self, flags: int) -> CData:
-        how = ffi.new("struct careful_batch_how *")
-        how.flags, how.umask, how.writable = flags, current_umask(), 1
-        how.file_bytes_max, how.answer_bytes_max = SMALL_BYTES, _ANSWER_MAX
-        how.no_symlinks = self.root is not None
-        return how
+    def _settings(self, flags: int) -> CData:
+        settings = ffi.new("struct careful_batch_how *")
+        settings.flags, settings.umask, settings.writable = flags, current_umask(), 1
+        settings.file_bytes_max, settings.answer_bytes_max = SMALL_BYTES, _ANSWER_MAX
+        settings.no_symlinks = self.root is not None
+        return settings
 
-    def _batch(self, items: Buffer, nbytes: int, how: CData) -> CData:
+    def _batch(self, items: Buffer, nbytes: int, settings: CData) -> CData:
         try:
             if self._fd < 0:
                 self._fd = open_folder(self.base, self.root)
         except OSError as error:
             raise from_os(error, shown(self.base)) from None
-        found = ffi.new("struct careful_batch_answer *")
-        check(lib.careful_batch(self._fd, items, nbytes, how, found), shown(self.base))
-        return found
+        answer = ffi.new("struct careful_batch_answer *")
+        check(lib.careful_batch(self._fd, items, nbytes, settings, answer), shown(self.base))
+        return answer
 
 
 class RemoteTree:
@@ -245,23 +227,21 @@ class RemoteTree:
         return self.remote.name((self._prefix + shown(path)).removesuffix("/."))
 
     async def run(self, items: bytes, flags: int, answer: bool = True) -> bytes:
-        """Runs items at the peer; waits while other local programs have all of our handles. Raises
-        CarefulError: the directory does not exist, or the peer is gone.
-        """
+        """Runs items at the peer; waits while other local programs have all of our handles."""
         for attempt in range(ATTEMPTS):
             try:
                 return await self._run(items, flags, answer)
             except CarefulError as error:
                 if error.errno != errno.EMFILE or attempt + 1 == ATTEMPTS:
                     raise
-            await asyncio.sleep(wait_s())
+            await asyncio.sleep(retry_delay_s())
         raise AssertionError
 
     async def _run(self, items: bytes, flags: int, answer: bool) -> bytes:
-        remote, what = self.remote, self.name(".")
+        remote, name = self.remote, self.name(".")
         scratch = await remote.scratch(self.base, len(items))
         try:
-            await remote.write(scratch, 0, items, what)
+            await remote.write(scratch, 0, items, name)
             payload = pack(
                 "careful_block_batch",
                 bytes=len(items),
@@ -269,7 +249,7 @@ class RemoteTree:
                 umask=current_umask(),
             )
             reply = await remote.request(lib.CAREFUL_BLOCK_BATCH, (scratch, flags), payload)
-            key, high, low, failed = reply.check(what).args
+            key, high, low, failed = reply.check(name).args
         finally:
             await remote.request(lib.CAREFUL_BLOCK_CLOSE, (scratch,))
         try:
@@ -277,8 +257,8 @@ class RemoteTree:
                 return b""
             size = high << 32 | low
             if size > _ANSWER_MAX:
-                raise CarefulError(errno.E2BIG, "the answer is too large", what)
-            return await remote.read(key, 0, size, what)
+                raise CarefulError(errno.E2BIG, "the answer is too large", name)
+            return await remote.read(key, 0, size, name)
         finally:
             await remote.request(lib.CAREFUL_BLOCK_CLOSE, (key,))
 

@@ -1,7 +1,4 @@
-"""Client of the block service (block.h): a peer's exported tree.
-
-Owns the requests and their payloads.
-"""
+"""Client of the block service (block.h): requests to a peer's exported tree."""
 
 from __future__ import annotations
 
@@ -47,9 +44,9 @@ __all__ = [
     "relative",
 ]
 
-#: How often to repeat a request that may have run.
+#: How often to repeat a request that may have run, after a reset.
 _ATTEMPTS = 20
-#: How long to repeat a request while the peer has no room, and the pause between, seconds.
+#: How long to repeat a request while the peer has no room, and the pause between tries, seconds.
 _FULL_S = 30.0
 _FULL_PAUSE_S = 0.02
 _ATTR_BYTES = sizeof("careful_block_attr")
@@ -61,11 +58,11 @@ _WITH_PATH = (
     lib.CAREFUL_BLOCK_STAT,
     lib.CAREFUL_BLOCK_MKDIR,
 )
-#: How often a request with a long path asks for a handle that others hold: about half a minute.
+#: How often a request with a long path asks for a handle while others hold all: half a minute.
 _WAITS = 1500
-#: Requests that name their attempt, so that a repeated one gets the first one's handle.
+#: Requests that carry a number, so that a repeated request gets the handle of the first one.
 _NAMED = (lib.CAREFUL_BLOCK_OPEN, lib.CAREFUL_BLOCK_LIST, lib.CAREFUL_BLOCK_BATCH)
-#: How often to repeat a listing after its handle is lost.
+#: How often to repeat a listing whose handle was lost.
 _RELISTS = 3
 #: args[1] of the reply to an OPEN with COPY.
 _COPIED = 2
@@ -126,9 +123,8 @@ class BlockClient(RangeClient):
     async def request(
         self, handler: int, args: tuple[int, ...] = (), payload: bytes = b""
     ) -> Answer:
-        """Sends a request to the service; returns its answer.
-
-        Repeats it after a reset, which block.h makes safe, and while the peer has no room.
+        """Sends a request; returns its answer. Repeats the request after a reset, which block.h
+        makes safe, and while the peer has no room.
         """
         words = [*args, 0, 0, 0, 0][:4]
         if handler in _NAMED:
@@ -173,10 +169,10 @@ class BlockClient(RangeClient):
         """Stores a path in the peer's memory; returns the handle."""
         flags = lib.CAREFUL_BLOCK_SCRATCH | lib.CAREFUL_BLOCK_NULL | lib.CAREFUL_BLOCK_WAIT
         payload = _open_payload("", flags=flags, bytes=len(path))
-        what = self.name(shown(os.fsdecode(path)))
-        handle = (await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)).check(what).args[0]
+        name = self.name(shown(os.fsdecode(path)))
+        handle = (await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)).check(name).args[0]
         try:
-            await self.write(handle, 0, path, what)
+            await self.write(handle, 0, path, name)
         except BaseException:
             await self.request(lib.CAREFUL_BLOCK_CLOSE, (handle,))
             raise
@@ -193,13 +189,15 @@ class BlockClient(RangeClient):
         answer = await self.request(lib.CAREFUL_BLOCK_MKDIR, (), payload)
         self._checked(answer, path)
 
+    async def _open(self, path: str, source: int = 0, **fields: int) -> Answer:
+        return await self.request(lib.CAREFUL_BLOCK_OPEN, (source,), _open_payload(path, **fields))
+
     async def open(self, path: str, wait: bool = False) -> tuple[int, Attr]:
         """Opens a file to read; returns its handle and attributes.
 
-        `wait` waits for a free handle; a caller that holds a handle must not wait.
+        wait: waits for a free handle; a caller that holds a handle must not wait.
         """
-        payload = _open_payload(path, flags=lib.CAREFUL_BLOCK_WAIT if wait else 0)
-        answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)
+        answer = await self._open(path, flags=lib.CAREFUL_BLOCK_WAIT if wait else 0)
         return answer.args[0], self._attr(answer, path)
 
     async def create(
@@ -215,8 +213,6 @@ class BlockClient(RangeClient):
     ) -> Created:
         """Opens a new file, to which commit() gives its name; waits for a free handle.
 
-        With a source it does not wait, as the caller holds a handle.
-
         Args:
             path: its final name.
             nbytes: its size.
@@ -225,17 +221,16 @@ class BlockClient(RangeClient):
             tag: of a partial file, which may exist; 0: a temporary file.
             tail_bytes: room behind a partial file.
             flags: CAREFUL_BLOCK_*.
-            source: handle of a file that the peer copies into the new one; 0: none.
+            source: handle of a file that the peer copies into the new one, without waiting, as
+                the caller holds a handle; 0: none.
         """
         flags |= (
             lib.CAREFUL_BLOCK_CREATE
             | (lib.CAREFUL_BLOCK_COPY if source else lib.CAREFUL_BLOCK_WAIT)
             | (lib.CAREFUL_BLOCK_REPLACE if replace else 0)
         )
-        payload = _open_payload(
-            path, flags=flags, mode=mode, bytes=nbytes, tag=tag, tail_bytes=tail_bytes
-        )
-        answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (source,), payload)
+        fields = {"mode": mode, "bytes": nbytes, "tag": tag, "tail_bytes": tail_bytes}
+        answer = await self._open(path, source, flags=flags, **fields)
         self._check_name(answer, path, replace)
         if source and answer.args[1] != _COPIED:
             await self.close(answer.args[0], path, discard=True)
@@ -244,16 +239,13 @@ class BlockClient(RangeClient):
 
     async def open_null(self, nbytes: int) -> int:
         """Opens a source of `nbytes` zeros that also discards writes; returns its handle."""
-        flags = lib.CAREFUL_BLOCK_NULL
-        payload = _open_payload("", flags=flags, bytes=nbytes)
-        answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)
+        answer = await self._open("", flags=lib.CAREFUL_BLOCK_NULL, bytes=nbytes)
         return answer.check(self.name("null:")).args[0]
 
     async def open_inplace(self, path: str, wait: bool = False) -> tuple[int, Attr]:
         """Opens a file or block device to write in place; for `wait` see open()."""
         flags = lib.CAREFUL_BLOCK_INPLACE | (lib.CAREFUL_BLOCK_WAIT if wait else 0)
-        payload = _open_payload(path, flags=flags, bytes=(1 << 63) - 1)
-        answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)
+        answer = await self._open(path, flags=flags, bytes=(1 << 63) - 1)
         return answer.args[0], self._attr(answer, path)
 
     async def create_stream(self, path: str, mode: int, replace: bool) -> int:
@@ -264,11 +256,10 @@ class BlockClient(RangeClient):
     async def scratch(self, path: str, nbytes: int, wait: bool = True) -> int:
         """Allocates memory for a batch in a directory; returns its handle.
 
-        `wait` waits until other local programs free some; else EMFILE if none is free.
+        wait: waits until other local programs free some; else EMFILE if none is free.
         """
         flags = lib.CAREFUL_BLOCK_SCRATCH | (lib.CAREFUL_BLOCK_WAIT if wait else 0)
-        payload = _open_payload(path, flags=flags, bytes=nbytes)
-        answer = await self.request(lib.CAREFUL_BLOCK_OPEN, (), payload)
+        answer = await self._open(path, flags=flags, bytes=nbytes)
         return self._checked(answer, path).args[0]
 
     async def commit(
@@ -324,10 +315,7 @@ class BlockClient(RangeClient):
     async def close(self, handle: int, path: str, discard: bool = False) -> Attr:
         """Closes a handle; returns the file's present attributes.
 
-        Args:
-            handle: of an open file.
-            path: the subject of errors.
-            discard: whether to remove a partial file.
+        path: the subject of errors. discard: whether to remove a partial file.
         """
         flags = lib.CAREFUL_BLOCK_DISCARD if discard else 0
         answer = await self.request(lib.CAREFUL_BLOCK_CLOSE, (handle, flags))
@@ -337,20 +325,19 @@ class BlockClient(RangeClient):
         self, handle: int, offset: int, nbytes: int, block_bytes: int, path: str
     ) -> list[int]:
         """Returns the XXH3 of each block of a range of an open file, computed at the peer."""
-        span, kind = (offset, nbytes), lib.CAREFUL_BLOCK_XXH3
-        found = await self.digests_as(kind, handle, span, block_bytes, path)
-        return [int.from_bytes(one, "big") for one in found]
+        range_, algorithm = (offset, nbytes), lib.CAREFUL_BLOCK_XXH3
+        digests = await self.digests_as(algorithm, handle, range_, block_bytes, path)
+        return [int.from_bytes(one, "big") for one in digests]
 
     async def digests_as(
-        self, algorithm: int, handle: int, span: tuple[int, int], block_bytes: int, path: str
+        self, algorithm: int, handle: int, range_: tuple[int, int], block_bytes: int, path: str
     ) -> list[bytes]:
-        """Returns digests of each block of a range of an open file, computed at the peer.
-
-        `span` is the offset and the bytes of the range.
+        """Returns digests of each block of a range (offset, bytes) of an open file, computed at
+        the peer.
         """
         size = 8 if algorithm == lib.CAREFUL_BLOCK_XXH3 else lib.CAREFUL_DIGEST_BYTES_MAX
-        found: list[bytes] = []
-        offset, end = span[0], sum(span)
+        parsed: list[bytes] = []
+        offset, end = range_[0], sum(range_)
         while offset < end:
             payload = pack(
                 "careful_block_range",
@@ -361,38 +348,30 @@ class BlockClient(RangeClient):
             )
             answer = await self.request(lib.CAREFUL_BLOCK_DIGEST, (handle,), payload)
             count = self._checked(answer, path).args[0]
-            most = -(-(end - offset) // block_bytes)
-            if not 0 < count == len(answer.payload) // size <= most:
+            count_max = -(-(end - offset) // block_bytes)
+            if not 0 < count == len(answer.payload) // size <= count_max:
                 raise CarefulError(errno.EPROTO, "bad digests", self.name(path))
-            found += (answer.payload[at * size : (at + 1) * size] for at in range(count))
+            parsed += (answer.payload[at * size : (at + 1) * size] for at in range(count))
             offset += count * block_bytes
-        return found
+        return parsed
 
     async def listing(self, path: str, recursive: bool = False) -> list[Entry]:
-        """Lists a directory, or the whole tree with parents first. Raises CarefulError: the
-        directory does not exist, or the answer is malformed.
-        """
+        """Lists a directory, or the whole tree with parents first."""
         entries = (await self.list(path, recursive)).entries()
         if not recursive:
             check_one_level(entries)
         return entries
 
     async def list(self, path: str, recursive: bool = False) -> Listing:
-        """Lists a directory, or the whole tree with parents first, as unparsed records. Raises
-        CarefulError: the directory does not exist; E2BIG: there is no memory for its entries.
+        """Lists as listing() does, as unparsed records. Raises CarefulError: E2BIG: there is no
+        memory for the entries.
         """
         most = available_bytes() // _ENTRY_GROWTH
         with await self.spooled(path, recursive, most) as spool:
             return Listing(spool.data(), spool.unreadable)
 
     async def spooled(self, path: str, recursive: bool = False, most: int = _LISTING_MAX) -> Spool:
-        """Lists a directory or tree of any size into a file.
-
-        A listing above `most` bytes is refused.
-
-        Raises:
-            CarefulError: the directory does not exist.
-        """
+        """Lists a directory or tree of any size, up to `most` bytes, into a file."""
         for _ in range(1 + _RELISTS):
             try:
                 return await self._spooled(path, recursive, most)
@@ -413,8 +392,8 @@ class BlockClient(RangeClient):
                 raise CarefulError(errno.E2BIG, text, self.name(path))
             spool = Spool(size, unreadable)
             try:
-                what = self.name(path)
-                await self.move_through(spool.fd, lib.CAREFUL_IPC_GET, handle, 0, size, what)
+                name = self.name(path)
+                await self.move_through(spool.fd, lib.CAREFUL_IPC_GET, handle, 0, size, name)
             except BaseException:
                 spool.close()
                 raise

@@ -50,14 +50,14 @@ class Attr(NamedTuple):
 
     @property
     def is_special(self) -> bool:
-        """Reports whether the file is a device, a fifo or a socket, which is never replaced."""
+        """Reports whether the file is a device, a fifo or a socket; these are never replaced."""
         return self.mode != 0 and not (self.is_file or self.is_dir or self.is_link)
 
 
 assert Attr._fields == tuple(field.name for field in layout("careful_block_attr"))
 
 
-#: Times of files before 1678 or after 2262: the nearest that 64 bits hold.
+#: The nearest times that 64 bits hold, ns, for files from before 1678 or after 2262.
 FAR_NS = (-(1 << 63), (1 << 63) - 1)
 
 #: Attributes of an entry that could not be read.
@@ -80,19 +80,19 @@ class Entry(NamedTuple):
     error: int
 
 
-def local_attr(found: os.stat_result) -> Attr:
+def local_attr(st: os.stat_result) -> Attr:
     """Returns the attributes of a local file as a peer would report them."""
     return Attr(
-        found.st_mode,
-        found.st_nlink,
-        found.st_uid,
-        found.st_gid,
-        found.st_size,
-        max(FAR_NS[0], min(found.st_mtime_ns, FAR_NS[1])),
-        found.st_ctime_ns,
-        found.st_ino,
-        found.st_dev,
-        found.st_blocks * 512,
+        st.st_mode,
+        st.st_nlink,
+        st.st_uid,
+        st.st_gid,
+        st.st_size,
+        max(FAR_NS[0], min(st.st_mtime_ns, FAR_NS[1])),
+        st.st_ctime_ns,
+        st.st_ino,
+        st.st_dev,
+        st.st_blocks * 512,
     )
 
 
@@ -105,12 +105,12 @@ def attr_of(fields: dict[str, int]) -> Attr:
 
 
 def relative(path: str) -> str:
-    """Returns a path relative to the export, as the service expects it."""
+    """Returns a path relative to the export, as the service expects."""
     return os.path.normpath(path.lstrip("/") or ".")
 
 
 def is_safe(name: str) -> bool:
-    """Reports whether a peer's name stays below the directory that it is used in."""
+    """Reports whether a peer's name stays below the directory in which it is used."""
     parts = name.split("/")
     return "\0" not in name and not any(part in ("", ".", "..") for part in parts)
 
@@ -122,20 +122,20 @@ def parent(name: str) -> str:
 
 def ancestors(name: str) -> list[str]:
     """Returns all directories above a name, without the top."""
-    found = []
+    above = []
     while name := parent(name):
-        found.append(name)
-    return found
+        above.append(name)
+    return above
 
 
 def parse_page(data: bytes) -> tuple[list[Entry], int]:
-    """Returns the entries with whole records in a part of a listing, and the bytes they occupy.
+    """Returns the entries that are complete in a part of a listing, and the bytes they occupy.
     Raises CarefulError: the listing is malformed, or a name leads out of it.
     """
     size, at = _ENTRY.size, 0
     entries: list[Entry] = []
     while at + size <= len(data):
-        *fields, name_bytes, target_bytes, code = _ENTRY.unpack_from(data, at)
+        *fields, name_bytes, target_bytes, error = _ENTRY.unpack_from(data, at)
         name_end = at + size + name_bytes
         end = name_end + target_bytes
         padded = (end + 7) & ~7
@@ -145,7 +145,7 @@ def parse_page(data: bytes) -> tuple[list[Entry], int]:
         if not is_safe(name):
             raise CarefulError(errno.EPROTO, f"the listing has a bad entry {name!r}")
         target = os.fsdecode(data[name_end:end]) if target_bytes else ""
-        entries.append(Entry(name, Attr(*fields), target, code))
+        entries.append(Entry(name, Attr(*fields), target, error))
         at = padded
     return entries, at
 
@@ -159,20 +159,18 @@ def parse_listing(data: bytes) -> list[Entry]:
 
 
 def check_one_level(entries: Iterable[Entry]) -> None:
-    """Checks that the names of one directory have one component and are distinct. Raises
-    CarefulError: a name breaks this rule.
-    """
-    seen: set[str] = set()
+    """Raises CarefulError unless the names of one directory have one component and differ."""
+    names: set[str] = set()
     for entry in entries:
         if "/" in entry.name:
             raise CarefulError(errno.EPROTO, f"the listing has a bad entry {entry.name!r}")
-        if entry.name in seen:
+        if entry.name in names:
             raise CarefulError(errno.EPROTO, f"the listing has an entry twice: {entry.name!r}")
-        seen.add(entry.name)
+        names.add(entry.name)
 
 
 def without_records(count: int) -> list[Entry]:
-    """Returns one entry for all entries without a record, whose paths no request could name."""
+    """Returns one entry for `count` entries without a record: no request could name their paths."""
     if count <= 0:
         return []
     name = f"({count} with paths that are too long)"
@@ -190,14 +188,12 @@ class Listing(NamedTuple):
     data: bytes
     unreadable: int
 
-    def entries(self, rest: bytes | None = None) -> list[Entry]:
+    def entries(self, records: bytes | None = None) -> list[Entry]:
         """Returns the entries, and one more for all entries without a record.
 
-        `rest` are the records to use, among them every unreadable entry; None: all records.
-
-        Raises:
-            CarefulError: the listing is malformed, or a name leads out of it.
+        records: those to use, among them every unreadable entry; None: all records. Raises
+        CarefulError: the listing is malformed, or a name leads out of it.
         """
-        found = parse_listing(self.data if rest is None else rest)
-        unnamed = self.unreadable - sum(entry.error != 0 for entry in found)
-        return found + without_records(unnamed)
+        entries = parse_listing(self.data if records is None else records)
+        unnamed = self.unreadable - sum(entry.error != 0 for entry in entries)
+        return entries + without_records(unnamed)

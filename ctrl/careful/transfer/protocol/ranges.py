@@ -22,7 +22,7 @@ _STEP = 4 << 20
 
 
 class LostError(CarefulError):
-    """The peer does not know a handle: our session with it is a new one."""
+    """The peer does not know a handle: our session with the peer is a new one."""
 
 
 class RangeClient:
@@ -33,7 +33,7 @@ class RangeClient:
         peer: index of the peer, from connect().
         host: the peer's name in errors.
         timeout_s: how long the peer may be silent, seconds.
-        place: the peer's address, independent of its name in errors; "": the name.
+        place: the peer's address, whatever its name in errors; "": the name.
 
     Attributes:
         losses: counts of the transfer, or None.
@@ -67,9 +67,9 @@ class RangeClient:
             self._on_retry()
 
     async def watch(self, fail: bool, on_retry: Callable[[], None] | None = None) -> Losses:
-        """Counts losses from now on.
+        """Counts losses from now on; on_retry() runs at each retry.
 
-        `fail` ends the transfer with LossError at the first loss; on_retry() runs at each retry.
+        fail: whether the first loss ends the transfer with LossError.
         """
         self._on_retry = on_retry
         self.losses = Losses(self.ipc, self.peer, self.host, fail)
@@ -89,10 +89,10 @@ class RangeClient:
 
     async def add_file(self, fd: int) -> int:
         """Registers an open file with the local carefuld; returns its index."""
-        answer = await self.ipc.ask(lib.CAREFUL_IPC_FILE_ADD, fd=fd, unheard=self._added)
+        answer = await self.ipc.ask(lib.CAREFUL_IPC_FILE_ADD, fd=fd, unheard=self._remove_unheard)
         return answer.check(self.ipc.client.name).file
 
-    def _added(self, answer: Answer) -> None:
+    def _remove_unheard(self, answer: Answer) -> None:
         """Removes a file that was registered for a cancelled caller."""
         if not answer.status:
             self.ipc.tell(lib.CAREFUL_IPC_FILE_REMOVE, file=answer.file)
@@ -109,7 +109,7 @@ class RangeClient:
         try:
             yield file
         except BaseException:
-            # Its user may run on for a while; carefuld waits for that, we do not.
+            # The caller may run on for a while; carefuld waits for that, this task does not.
             self.ipc.tell(lib.CAREFUL_IPC_FILE_REMOVE, file=file)
             raise
         await self.remove_file(file)
@@ -139,10 +139,8 @@ class RangeClient:
     async def get_ranges(
         self, handle: int, file: int, ranges: Sequence[tuple[int, int, int]]
     ) -> Answer:
-        """GETs several ranges by one request; if it fails, the caller asks for each.
-
-        A range is the offset at the peer, the offset here and the bytes; at most
-        CAREFUL_IPC_RANGES.
+        """GETs at most CAREFUL_IPC_RANGES ranges by one request; if it fails, the caller asks for
+        each. A range is the offset at the peer, the offset here and the bytes.
         """
         packed = ffi.new("struct careful_ipc_range[]", [(*one, 0) for one in ranges])
         payload = bytes(ffi.buffer(packed))
@@ -181,22 +179,21 @@ class RangeClient:
         offset: int = 0,
         file_offset: int = 0,
     ) -> None:
-        """Runs GET or STORE of a range of a registered file; repeats lost pieces.
-
-        `offset` is in the peer's file, `file_offset` in the registered file.
-        """
-        at, step, failures = 0, _STEP, 0
-        while at < nbytes:
-            piece = min(step, nbytes - at)
-            answer = await self.move(op, handle, offset + at, piece, file, True, file_offset + at)
+        """Runs GET or STORE of a range of a registered file; repeats lost pieces."""
+        done, piece_bytes_max, failures = 0, _STEP, 0
+        while done < nbytes:
+            piece = min(piece_bytes_max, nbytes - done)
+            answer = await self.move(
+                op, handle, offset + done, piece, file, True, file_offset + done
+            )
             if answer.status in (-errno.ECONNRESET, -errno.EBADMSG) and failures < FAILURES_MAX:
                 failures += 1
                 self.retried()
-                step = max(self.piece_bytes_min, step // 2)
+                piece_bytes_max = max(self.piece_bytes_min, piece_bytes_max // 2)
                 continue
             if answer.status == -errno.ENOENT:
                 raise LostError(errno.ENOENT, "", what)
             answer.check(what)
             if op == lib.CAREFUL_IPC_GET and answer.nbytes != piece:
                 raise CarefulError(errno.EPROTO, "ended early", what)
-            at, failures = at + piece, 0
+            done, failures = done + piece, 0

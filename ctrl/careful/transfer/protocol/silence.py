@@ -1,9 +1,8 @@
 """Limits how long a peer may leave requests unanswered.
 
-Owns the clock of the requests under way. A peer is silent if its server answers nothing and sends
-no frame. A slow disk is no silence: after half of the time, a request that needs no disk asks
-whether the server still answers. A server that answers only such requests gets several times as
-long.
+A peer is silent if its server answers nothing and sends no frame. A slow disk is no silence: after
+half of the limit, a request that needs no disk asks whether the server still answers. A server
+that answers only such requests gets several times as long.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from careful.errors import CarefulError, SilenceError, shown
 
 #: Ticks of the clock until a silence is over.
 _TICKS = 8
-#: While the link is silent, carefuld decides; the clock runs this many times slower.
-_STALLED = 6
-#: How many times as long a server may work on a request, if it answers probes;
-_WORKS = 12
-#: and on requests whose work grows with the file.
-_WORKS_ON_FILES = 60
-_ON_FILES = (
+#: The clock runs slower by this factor while the link is silent, since carefuld decides then.
+_STALLED_SLOWER = 6
+#: How many limits a server may work on a request, if it answers probes.
+_WORK_LIMITS = 12
+#: The same for requests whose work grows with the file.
+_FILE_WORK_LIMITS = 60
+_FILE_HANDLERS = (
     lib.CAREFUL_BLOCK_OPEN,
     lib.CAREFUL_BLOCK_COMMIT,
     lib.CAREFUL_BLOCK_DIGEST,
@@ -46,83 +45,78 @@ _NAMES = {
 }
 _MOVES = {lib.CAREFUL_IPC_STORE: "write"}
 
-_Question = tuple[int, int, bytes, asyncio.Timeout]
+_Request = tuple[int, int, bytes, asyncio.Timeout]
 
 
 class Silence:
-    """Sends requests to a peer, and ends them when the peer falls silent.
-
-    A peer may be silent for `limit_s` seconds.
-    """
+    """Sends requests to a peer, and ends them if the peer is silent for `limit_s` seconds."""
 
     def __init__(self, ipc: AsyncClient, peer: int, host: str, limit_s: float) -> None:
         self._ipc, self._peer, self._host, self._limit_s = ipc, peer, host, limit_s
-        self._questions: dict[int, _Question] = {}
-        self._last = 0
+        self._requests: dict[int, _Request] = {}
+        self._last_number = 0
         self._is_watching = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._ended: SilenceError | None = None
-        self._heard = self._heard_before = 0  # answers
-        self._probes = 0  # answers to probes since the last answer or data
-        self._frames = self._frames_then = -1  # frames received from the peer, now and then
+        self._error: SilenceError | None = None
+        self._answers = self._answers_before = 0
+        self._probes = 0  # answers to probes since the last other answer or data
+        self._frames = self._frames_before = -1  # received from the peer: now, and at that time
         self._silent_s = self._works_s = 0.0
         self._is_probed = False
 
     async def ask(self, op: int, payload: bytes = b"", **fields: Value) -> Answer:
-        """Sends a request; returns its answer, whatever its status. Raises SilenceError: the peer
-        is silent. Raises CarefulError: the connection is gone.
-        """
-        if self._ended is not None:
-            raise self._ended
-        self._last += 1
-        number = self._last
+        """Returns the answer to a request, whatever its status. Raises SilenceError."""
+        if self._error is not None:
+            raise self._error
+        self._last_number += 1
+        number = self._last_number
         try:
             async with asyncio.timeout(None) as timeout:
-                self._questions[number] = op, fields.get("handler", 0), payload, timeout
+                self._requests[number] = op, fields.get("handler", 0), payload, timeout
                 if not self._is_watching:
-                    self._begin()
+                    self._watch()
                 answer = await self._ipc.ask(op, payload, peer=self._peer, **fields)
         except TimeoutError:
-            if self._ended is None:
+            if self._error is None:
                 raise
-            raise self._ended from None
+            raise self._error from None
         finally:
-            del self._questions[number]
-        self._heard += 1
+            del self._requests[number]
+        self._answers += 1
         return answer
 
-    def _begin(self) -> None:
+    def _watch(self) -> None:
         self._is_watching = True
-        self._heard_before, self._frames = self._heard, -1
-        self._progress()
-        self._wait()
+        self._answers_before, self._frames = self._answers, -1
+        self._count_as_working()
+        self._schedule()
 
-    def _reset(self) -> None:
+    def _count_as_heard(self) -> None:
         self._silent_s, self._is_probed = 0.0, False
 
-    def _progress(self) -> None:
-        self._works_s, self._probes, self._frames_then = 0.0, 0, self._frames
-        self._reset()
+    def _count_as_working(self) -> None:
+        self._works_s, self._probes, self._frames_before = 0.0, 0, self._frames
+        self._count_as_heard()
 
-    def _wait(self) -> None:
+    def _schedule(self) -> None:
         asyncio.get_running_loop().call_later(self._limit_s / _TICKS, self._tick)
 
     def _tick(self) -> None:
-        if not self._questions:
+        if not self._requests:
             self._is_watching = False
-        elif self._heard != self._heard_before:
-            self._heard_before = self._heard
-            self._progress()
-            self._wait()
+        elif self._answers != self._answers_before:
+            self._answers_before = self._answers
+            self._count_as_working()
+            self._schedule()
         else:
-            self._start(self._look())
+            self._spawn(self._check_frames())
 
-    def _start(self, work: Coroutine[object, None, None]) -> None:
+    def _spawn(self, work: Coroutine[object, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _look(self) -> None:
+    async def _check_frames(self) -> None:
         """Counts a tick without an answer, unless frames came."""
         tick_s = self._limit_s / _TICKS
         is_stalled, frames = True, self._frames
@@ -135,29 +129,31 @@ class Silence:
                 is_stalled, frames = info.state == lib.CAREFUL_PEER_STALLED, info.rx_frames
         if frames != self._frames:
             self._frames = frames
-            self._reset()
-        if frames - self._frames_then > 2 * (self._probes + 1):  # more than probes cause
-            self._progress()
-        self._silent_s += tick_s / (_STALLED if is_stalled else 1)
+            self._count_as_heard()
+        if frames - self._frames_before > 2 * (self._probes + 1):  # more than probes cause
+            self._count_as_working()
+        self._silent_s += tick_s / (_STALLED_SLOWER if is_stalled else 1)
         self._works_s += 0 if is_stalled else tick_s
-        if self._questions and self._heard == self._heard_before and self._is_over():
+        if self._requests and self._answers == self._answers_before and self._is_over():
             self._end()
             return
         if self._silent_s >= self._limit_s / 2 and not self._is_probed:
             self._is_probed = True
-            self._start(self._probe())
-        self._wait()
+            self._spawn(self._probe())
+        self._schedule()
 
-    def _works_for_s(self) -> float:
+    def _work_limit_s(self) -> float:
         """Returns how long the server may work on the requests under way, seconds."""
-        handlers = {handler for _, handler, _, _ in self._questions.values()}
-        return self._limit_s * (_WORKS_ON_FILES if handlers.intersection(_ON_FILES) else _WORKS)
+        handlers = {handler for _, handler, _, _ in self._requests.values()}
+        return self._limit_s * (
+            _FILE_WORK_LIMITS if handlers.intersection(_FILE_HANDLERS) else _WORK_LIMITS
+        )
 
     def _is_over(self) -> bool:
-        return self._silent_s >= self._limit_s or self._works_s >= self._works_for_s()
+        return self._silent_s >= self._limit_s or self._works_s >= self._work_limit_s()
 
     async def _probe(self) -> None:
-        """Asks whether the server still answers: closes a handle that it never returned."""
+        """Asks the server to close a handle that it never returned: it answers if it is there."""
         words = [_NO_HANDLE, 0, 0, 0]
         handler = lib.CAREFUL_BLOCK_CLOSE
         with suppress(CarefulError):
@@ -166,22 +162,22 @@ class Silence:
             )
             if answer.status != -errno.ECONNRESET:
                 self._probes += 1
-                self._reset()
+                self._count_as_heard()
 
     def _end(self) -> None:
         """Ends all requests; the error names the oldest."""
-        op, handler, payload, _ = next(iter(self._questions.values()))
+        op, handler, payload, _ = next(iter(self._requests.values()))
         name = _MOVES.get(op, "read")
         if op == lib.CAREFUL_IPC_REQUEST:
             path = payload[_PATH_AT[handler] :] if handler in _PATH_AT else b""
             name = f"{_NAMES.get(handler, 'request')} {shown(os.fsdecode(path))}".strip()
         text = f"no answer to '{name}' in {self._limit_s:g} s (--timeout)"
         if self._silent_s < self._limit_s:
-            text = f"no answer to '{name}' in {self._works_for_s():g} s, though the server "
+            text = f"no answer to '{name}' in {self._work_limit_s():g} s, though the server "
             text += (
-                f"answers that it is there ({self._works_for_s() / self._limit_s:g} * --timeout)"
+                f"answers that it is there ({self._work_limit_s() / self._limit_s:g} * --timeout)"
             )
-        self._ended = SilenceError(errno.ETIMEDOUT, text, self._host)
+        self._error = SilenceError(errno.ETIMEDOUT, text, self._host)
         now = asyncio.get_running_loop().time()
-        for _, _, _, timeout in self._questions.values():
+        for _, _, _, timeout in self._requests.values():
             timeout.reschedule(now)

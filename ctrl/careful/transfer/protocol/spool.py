@@ -1,7 +1,4 @@
-"""A peer's listing in an unnamed file, read a page at a time, whatever its size.
-
-Owns the file.
-"""
+"""A peer's listing in an unnamed file, read a page at a time, whatever its size."""
 
 from __future__ import annotations
 
@@ -32,18 +29,12 @@ def available_bytes() -> int:
 
 
 class Spool:
-    """A listing; end it with `with` or close().
+    """A listing; end it with `with` or close(). Raises CarefulError: there is no room for it.
 
     Args:
         nbytes: size of its records, which the caller writes to `fd`.
         unreadable: entries that could not be read; some have no record.
         more: entries without records.
-
-    Attributes:
-        fd: of the file.
-
-    Raises:
-        CarefulError: there is no room for it.
     """
 
     def __init__(self, nbytes: int = 0, unreadable: int = 0, more: tuple[Entry, ...] = ()) -> None:
@@ -70,18 +61,16 @@ class Spool:
         return os.pread(self.fd, self.nbytes, 0)
 
     def pages(self) -> Iterator[list[Entry]]:
-        """Yields its entries, many at a time, and one more for all entries without a record. Raises
-        CarefulError: the listing is malformed, or a name leads out of it.
-        """
+        """Yields the entries, many at a time, and one more for all entries without a record."""
         yield list(self._more)
         at, errors, rest = 0, 0, b""
         while at < self.nbytes:
-            piece = os.pread(self.fd, min(_PAGE_BYTES, self.nbytes - at), at)
-            if not piece:
+            chunk = os.pread(self.fd, min(_PAGE_BYTES, self.nbytes - at), at)
+            if not chunk:
                 raise CarefulError(errno.EPROTO, "the listing ended early")
-            at += len(piece)
-            page, used = parse_page(rest + piece)
-            rest = (rest + piece)[used:]
+            at += len(chunk)
+            page, used = parse_page(rest + chunk)
+            rest = (rest + chunk)[used:]
             errors += sum(entry.error != 0 for entry in page)
             yield page
         if rest:

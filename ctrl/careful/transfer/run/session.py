@@ -1,6 +1,6 @@
 """Opens a session with a peer's files; moves, lists, compares and clears files in it.
 
-All functions run in the caller's event loop. Callers handle signals, threads and output.
+All functions run in the caller's event loop; callers handle signals, threads and output.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from careful.transfer.tree.direction import Direction
 from careful.transfer.tree.mkpath import MODE, make_path
 from careful.transfer.tree.named import Named
 from careful.transfer.tree.outcome import Outcome, kind_of
-from careful.transfer.tree.scan import taken_apart
+from careful.transfer.tree.scan import split_listing
 from careful.transfer.tree.wildcards import matching
 
 WHOLE = Span()
@@ -35,9 +35,7 @@ WHOLE = Span()
 
 @asynccontextmanager
 async def connected(route: Route) -> AsyncIterator[BlockClient]:
-    """Yields a session with a peer. Raises CarefulError: careful is not up here, or the peer cannot
-    be reached.
-    """
+    """Yields a session with a peer. Raises CarefulError: no carefuld here, or no answer there."""
     with Client(route.socket, f"carefuld of {route.instance}") as client:
         ipc = AsyncClient(client)
         try:
@@ -62,7 +60,7 @@ async def move(
         fetch: whether the peer has the sources.
         remote: the peer's tree.
         sources: paths; a directory with a trailing slash stands for its contents.
-        target: a directory to put them in, or a single file's name.
+        target: a directory to put them in, or the name of a single file.
         recursive: whether to move directories.
         options: how files move.
         progress: receives each step.
@@ -78,8 +76,8 @@ async def move(
     if len(sources) == 1 and await is_special(remote, sources[0], target, span, fetch):
         report = await transfer(remote, fetch, sources[0], target, span, options, progress)
     else:
-        way = Direction(remote, fetch)
-        report = await _files(way, sources, target, recursive, options, progress)
+        direction = Direction(remote, fetch)
+        report = await _files(direction, sources, target, recursive, options, progress)
     losses.check_end()
     report.lost, report.batch_retries = await losses.so_far(), remote.retries
     return report
@@ -90,33 +88,31 @@ get, put = partial(move, True), partial(move, False)
 
 def _check_several(sources: list[str], target: str, span: Span, here: list[str]) -> None:
     ends = ({STDIO} & {*here}) | ({NULL} & {target, *sources})
-    what = "--offset, --bytes and --at" if not span.is_whole else min(ends, default="")
-    if what:
-        raise CarefulError(errno.EINVAL, "only for a single file", what)
+    subject = "--offset, --bytes and --at" if not span.is_whole else min(ends, default="")
+    if subject:
+        raise CarefulError(errno.EINVAL, "only for a single file", subject)
 
 
 async def _files(
-    way: Direction,
+    direction: Direction,
     sources: Sequence[str],
     target: str,
     recursive: bool,
     options: Options,
     progress: Progress,
 ) -> Result:
-    """Moves files and trees that have names. Raises CarefulError: nothing could be done, or the
-    peer is gone.
-    """
+    """Moves files and trees that have names."""
     began = time.monotonic()
-    work = _Command(way, target, Outcome(options, progress, Result()), recursive)
-    await work.prepare(len(sources) > 1)
+    command = _Command(direction, target, Outcome(options, progress, Result()), recursive)
+    await command.prepare(len(sources) > 1)
     for source in sources:
         try:
-            await work.add(source)
+            await command.add(source)
         except CarefulError as error:
-            work.sink.fail(way.source.name(source), error)
-    await work.named.run()
-    work.sink.report.seconds = time.monotonic() - began
-    return work.sink.report
+            command.outcome.fail(direction.source.name(source), error)
+    await command.named.run()
+    command.outcome.report.seconds = time.monotonic() - began
+    return command.outcome.report
 
 
 class _Command:
@@ -126,77 +122,76 @@ class _Command:
     Existing files never change the place of a name.
     """
 
-    def __init__(self, way: Direction, target: str, sink: Outcome, recursive: bool) -> None:
-        self.way, self.sink, self.recursive = way, sink, recursive
-        self.options = sink.options
-        self.slash = target.endswith("/")
-        self.target = way.target.path(target)
-        self.named = Named(way, sink)
-        self.into = self.exists = False
-        way.follows = not self.options.links
+    def __init__(
+        self, direction: Direction, target: str, outcome: Outcome, recursive: bool
+    ) -> None:
+        self.direction, self.outcome, self.recursive = direction, outcome, recursive
+        self.options = outcome.options
+        self.has_slash = target.endswith("/")
+        self.target = direction.target.path(target)
+        self.named = Named(direction, outcome)
+        self.into_directory = self.exists = False
+        direction.follows_symlinks = not self.options.links
 
     async def prepare(self, several: bool) -> None:
-        """Decides whether files go into the target; makes the target or its parents if asked to.
-        Raises CarefulError: the target must be a directory, and is not.
-        """
-        if self.way.fetch:
-            self.way.here.root = self.target
-        there = await self.way.target.stat(self.target, follow=True)
-        self.exists = there is not None
-        self.into = several or self.slash or (there is not None and there.is_dir)
-        if there is not None:
-            if self.into and not there.is_dir:
-                text = (
-                    "is not a directory (several sources need one)"
-                    if several
-                    else "is not a directory"
-                )
-                raise CarefulError(errno.ENOTDIR, text, self.way.target.name(self.target))
+        """Decides whether files go into the target; makes the target or its parents if asked to."""
+        if self.direction.fetch:
+            self.direction.here.root = self.target
+        existing = await self.direction.target.stat(self.target, follow=True)
+        self.exists = existing is not None
+        self.into_directory = (
+            several or self.has_slash or (existing is not None and existing.is_dir)
+        )
+        if existing is not None:
+            if self.into_directory and not existing.is_dir:
+                text = "is not a directory" + " (several sources need one)" * several
+                raise CarefulError(errno.ENOTDIR, text, self.direction.target.name(self.target))
             return
-        own = self.into and not self.recursive  # a tree makes its own directory
-        folder = self.target if own else posixpath.dirname(self.target)
-        self.sink.report.directories += await make_path(self.way.target, folder, self.options)
-        self.exists = own and not self.options.dry_run
-        if self.into:
+        makes_own = self.into_directory and not self.recursive  # a tree makes its own directory
+        folder = self.target if makes_own else posixpath.dirname(self.target)
+        self.outcome.report.directories += await make_path(
+            self.direction.target, folder, self.options
+        )
+        self.exists = makes_own and not self.options.dry_run
+        if self.into_directory:
             await self._enter()
 
     async def _enter(self) -> None:
-        """Makes the target a directory, unless it is one. Raises CarefulError: it cannot be made,
-        or is another kind of file.
-        """
-        if self.exists and not self.into:
+        """Makes the target a directory, unless it is one."""
+        if self.exists and not self.into_directory:
             raise CarefulError(
-                errno.ENOTDIR, "is not a directory", self.way.target.name(self.target)
+                errno.ENOTDIR, "is not a directory", self.direction.target.name(self.target)
             )
         if not self.exists and not self.options.dry_run:
-            self.sink.report.directories += await self.way.target.make_directory(self.target, MODE)
-        self.exists = self.into = True
+            self.outcome.report.directories += await self.direction.target.make_directory(
+                self.target, MODE
+            )
+        self.exists = self.into_directory = True
 
-    async def add(self, given: str) -> None:
+    async def add(self, path: str) -> None:
         """Moves a tree, or plans a file."""
-        way = self.way
-        holds = is_contents(given)
-        source = way.source.path(given)
-        attr = await way.attributes(source, follow=holds or not self.options.links)
-        name = way.source.name(source)
-        base = posixpath.basename(source)
-        inside = way.target.join(self.target, base)
+        direction = self.direction
+        is_content = is_contents(path)
+        source = direction.source.path(path)
+        attr = await direction.attributes(source, follow=is_content or not self.options.links)
+        name, base = direction.source.name(source), posixpath.basename(source)
+        inside = direction.target.join(self.target, base)
         if attr.is_dir and self.recursive:
-            if not holds:
+            if not is_content:
                 await self._enter()
-            await self._trees(source, self.target if holds else inside, attr)
+            await self._trees(source, self.target if is_content else inside, attr)
         elif attr.is_dir:
             text = (
                 "is a directory; ",
                 Option.RECURSIVE,
-                f" {'fetches' if way.fetch else 'sends'} it",
+                f" {'fetches' if direction.fetch else 'sends'} it",
             )
             raise CarefulError(errno.EISDIR, text, name)
         elif attr.is_link and self.options.links:
-            await self.named.link(source, inside if self.into else self.target)
+            await self.named.link(source, inside if self.into_directory else self.target)
         elif attr.is_file or attr.is_link:
-            self.named.add(source, inside if self.into else self.target, attr)
-        else:  # named by the user: not just skipped
+            self.named.add(source, inside if self.into_directory else self.target, attr)
+        else:  # the user named it, so it is not just skipped
             raise CarefulError(errno.EINVAL, f"is a {kind_of(attr.mode)}, not a file", name)
 
     async def _trees(self, source: str, target: str, attr: Attr) -> None:
@@ -205,62 +200,64 @@ class _Command:
             return
         # The top of several exports, each of which is a tree.
         if not self.options.dry_run:
-            await self.way.target.make_directory(target, attr.mode)
-        for entry in await self.way.remote.listing(source):
-            name = self.way.source.name(entry.name)
+            await self.direction.target.make_directory(target, attr.mode)
+        for entry in await self.direction.remote.listing(source):
+            name = self.direction.source.name(entry.name)
             if entry.error:
-                self.sink.fail_errno(name, entry.error)
+                self.outcome.fail_errno(name, entry.error)
                 continue
             try:
-                await self.tree(entry.name, self.way.target.join(target, entry.name), entry.attr)
+                await self.tree(
+                    entry.name, self.direction.target.join(target, entry.name), entry.attr
+                )
             except CarefulError as error:
-                self.sink.fail(name, error)
+                self.outcome.fail(name, error)
 
     async def tree(self, source: str, target: str, attr: Attr) -> None:
         """Moves everything below a directory."""
-        way, options = self.way, self.options
-        if not way.fetch:
-            way.here.root = source
-        listing = await way.source.listing(source)
-        made, existing = False, []
+        direction, options = self.direction, self.options
+        if not direction.fetch:
+            direction.here.root = source
+        listing = await direction.source.listing(source)
+        is_new, existing = False, []
         if options.dry_run:
-            there = await way.target.stat(target, follow=True)
-            made = there is None or not there.is_dir
+            directory = await direction.target.stat(target, follow=True)
+            is_new = directory is None or not directory.is_dir
         else:
-            made = await way.target.make_directory(target, attr.mode)
-        if made:
-            self.sink.note_far(way.source.name(source), attr)
+            is_new = await direction.target.make_directory(target, attr.mode)
+        if is_new:
+            self.outcome.note_far(direction.source.name(source), attr)
         else:
-            existing = (await way.target.listing(target)).entries()
-        apart = taken_apart(listing, options, not existing)
-        work = TreeTransfer(way, (source, target), (attr, made), apart, existing, self.sink)
+            existing = (await direction.target.listing(target)).entries()
+        split = split_listing(listing, options, not existing)
+        transfer_ = TreeTransfer(
+            direction, (source, target), (attr, is_new), split, existing, self.outcome
+        )
         try:
-            await work.run()
+            await transfer_.run()
         except BaseException as error:
-            self._tell_continued(error, way.source.name(source))
+            self._report_resumable(error, direction.source.name(source))
             raise
         finally:
-            work.close()
-            if not way.fetch:
-                way.here.root = None
+            transfer_.close()
+            if not direction.fetch:
+                direction.here.root = None
 
-    def _tell_continued(self, error: BaseException, name: str) -> None:
-        """Reports that a transfer can be resumed, in the error's line if there is one."""
+    def _report_resumable(self, error: BaseException, name: str) -> None:
+        """Reports that a transfer can be resumed; if there is an error, in its line."""
         if not isinstance(error, CarefulError):
-            self.sink.progress.note(f"{name}: {spelled(RESUME)}")
+            self.outcome.progress.note(f"{name}: {spelled(RESUME)}")
         elif Option.AGAIN not in error.parts:
             error.add(*RESUME)
 
 
-def is_contents(given: str) -> bool:
+def is_contents(source: str) -> bool:
     """Reports whether a source stands for a directory's contents: "a/", ".", "..", "", "/"."""
-    return posixpath.basename(given) in ("", ".", "..")
+    return posixpath.basename(source) in ("", ".", "..")
 
 
 async def listing(remote: BlockClient, path: str, recursive: bool) -> list[Entry]:
-    """Lists a peer's directory, or the entry of a single file. Raises CarefulError: the path does
-    not exist.
-    """
+    """Lists a peer's directory, or a single file. Raises CarefulError: the path does not exist."""
     attr = await remote.stat(relative(path))
     if attr.is_dir:
         return await remote.listing(relative(path), recursive)
@@ -268,7 +265,7 @@ async def listing(remote: BlockClient, path: str, recursive: bool) -> list[Entry
 
 
 async def spooled(remote: BlockClient, path: str, recursive: bool) -> Spool:
-    """Lists as listing() does, for any size. Raises CarefulError: the path does not exist."""
+    """Lists as listing() does, whatever the size. Raises CarefulError: the path does not exist."""
     attr = await remote.stat(relative(path))
     if attr.is_dir:
         return await remote.spooled(relative(path), recursive)
@@ -276,12 +273,12 @@ async def spooled(remote: BlockClient, path: str, recursive: bool) -> Spool:
 
 
 async def spooled_matching(remote: BlockClient, path: str, recursive: bool) -> Spool:
-    """Lists the match of a path with wildcards, as spooled() does; lists several matches
+    """Lists the only match of a path with wildcards as spooled() does; lists several matches
     themselves. Raises CarefulError: no path matches.
     """
-    found = await matching(remote, [path])
-    if len(found) == 1:
-        return await spooled(remote, found[0], recursive)
-    attrs = [await remote.stat(relative(one)) for one in found]
-    pairs = zip(found, attrs, strict=True)
+    matches = await matching(remote, [path])
+    if len(matches) == 1:
+        return await spooled(remote, matches[0], recursive)
+    attrs = [await remote.stat(relative(one)) for one in matches]
+    pairs = zip(matches, attrs, strict=True)
     return Spool(more=tuple(Entry(name, attr, "", 0) for name, attr in pairs))

@@ -1,7 +1,6 @@
 """Writes in place after a comparison: only blocks that differ move.
 
-So an interrupted transfer onto a device can be resumed without a journal: finished blocks are
-equal.
+So an interrupted transfer onto a device is resumed without a journal: finished blocks are equal.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from careful.errors import CarefulError, from_os, shown
-from careful.transfer.file.compare import BlockSizes, block_sizes
+from careful.transfer.file.compare import BlockSizes
 from careful.transfer.file.partial_file import digest_of_blocks, digest_of_range
 from careful.transfer.file.resume import runs
 from careful.transfer.file.source import check_source
@@ -28,7 +27,7 @@ class Side:
     Attributes:
         handle: of the peer's file, or our descriptor.
         offset: where the range begins.
-        bytes: how many the file has from there on, maybe fewer than the range.
+        bytes: from there to the file's end, maybe fewer than the range has.
         name: for errors, without the host.
     """
 
@@ -39,43 +38,43 @@ class Side:
 
 
 def bytes_from(fd: int, offset: int, name: str) -> int:
-    """Returns how many bytes a file or block device has from an offset on. Raises CarefulError: it
-    is another kind of file.
-    """
+    """Returns the bytes from an offset to the end of a file or block device."""
     try:
         return max(0, os.lseek(fd, 0, os.SEEK_END) - offset)
     except OSError as error:
         raise from_os(error, shown(name)) from None
 
 
-async def _equal(
-    remote: BlockClient, there: Side, here: Side, sizes: BlockSizes, block_bytes: int
+async def _equal_blocks(
+    remote: BlockClient, remote_side: Side, local_side: Side, sizes: BlockSizes, block_bytes: int
 ) -> dict[int, int]:
     """Returns the blocks that both ends share, with their digests, by number."""
-    common, whole = 0, min(there.bytes, here.bytes)
+    common_bytes, available_bytes = 0, min(remote_side.bytes, local_side.bytes)
     count = 0
-    while count < len(sizes) and common + sizes[count] <= whole:
-        common += sizes[count]
+    while count < len(sizes) and common_bytes + sizes[count] <= available_bytes:
+        common_bytes += sizes[count]
         count += 1
     if not count:
         return {}
-    path = there.name
-    theirs = await remote.digests(there.handle, there.offset, common, block_bytes, path)
+    path = remote_side.name
+    theirs = await remote.digests(
+        remote_side.handle, remote_side.offset, common_bytes, block_bytes, path
+    )
 
-    def own(block: tuple[int, int]) -> int:
+    def digest_of(block: tuple[int, int]) -> int:
         try:
-            return digest_of_range(here.handle, *block)
+            return digest_of_range(local_side.handle, *block)
         except CarefulError as error:
-            raise CarefulError(error.errno or 0, error.reason, shown(here.name)) from None
+            raise CarefulError(error.errno or 0, error.reason, shown(local_side.name)) from None
 
-    starts = range(here.offset, here.offset + common, block_bytes)
-    mine = await in_slices(own, zip(starts, sizes, strict=False), block_bytes)
+    starts = range(local_side.offset, local_side.offset + common_bytes, block_bytes)
+    mine = await in_slices(digest_of, zip(starts, sizes, strict=False), block_bytes)
     pairs = zip(mine, theirs, strict=True)
     return {index: a for index, (a, b) in enumerate(pairs) if a == b}
 
 
 @dataclass(frozen=True)
-class Own:
+class SentFile:
     """A regular local file that is being sent, as it was at the start.
 
     Attributes:
@@ -89,36 +88,34 @@ class Own:
     attr: Attr
 
     @staticmethod
-    def of(fd: int | None) -> Own | None:
-        """Returns the record of an open source; None unless it is a regular file of known size."""
+    def record(fd: int | None) -> SentFile | None:
+        """Returns the record of an open source; None unless it is regular and its size known."""
         attr = local_attr(os.fstat(fd)) if fd is not None else NOTHING
         if fd is None or not (attr.is_file and attr.bytes):
             return None
-        return Own(fd, os.lseek(fd, 0, os.SEEK_CUR), attr)
+        return SentFile(fd, os.lseek(fd, 0, os.SEEK_CUR), attr)
 
     async def check(
         self, remote: BlockClient, sent: Side, name: str, block_bytes: int, progress: Progress
     ) -> None:
-        """Checks that the file still holds the bytes that were sent.
+        """Raises CarefulError unless the file still holds the bytes that were sent.
 
-        `sent` is the peer's side, which came from this file as a whole. `progress` is notified if
-        the file has grown.
-
-        Raises:
-            CarefulError: the file has changed.
+        sent: the peer's side. progress: is notified if the file has grown.
         """
         after = local_attr(os.fstat(self.fd))
-        mine = Side(self.fd, self.offset, sent.bytes, name)
-        sizes = block_sizes(sent.bytes, block_bytes)
+        local_side = Side(self.fd, self.offset, sent.bytes, name)
+        sizes = BlockSizes(sent.bytes, block_bytes)
 
         async def is_equal() -> bool:
-            return len(await _equal(remote, sent, mine, sizes, block_bytes)) == len(sizes)
+            return len(await _equal_blocks(remote, sent, local_side, sizes, block_bytes)) == len(
+                sizes
+            )
 
         end = max(self.attr.bytes, self.offset + sent.bytes)  # growth may have been sent, too
         await check_source(self.attr._replace(bytes=end), after, is_equal, name, progress)
 
 
-#: Moves a number of bytes at an offset of the range; notes each block's digest.
+#: Moves bytes at an offset of the range; notes each block's digest.
 Move = Callable[[int, int, dict[int, int]], Awaitable[FileResult]]
 
 
@@ -133,23 +130,20 @@ async def move_differing(
 ) -> FileResult:
     """Moves the blocks of a range that differ between the ends.
 
-    `sides` are the peer's and ours; move() moves a part.
-
-    Raises:
-        CarefulError: one end cannot be read, or moving failed.
+    sides: the peer's and ours. move: moves a part. Raises CarefulError.
     """
     step = options.block_bytes
-    sizes = block_sizes(nbytes, step)
-    equal = await _equal(remote, *sides, sizes, step)
+    sizes = BlockSizes(nbytes, step)
+    equal = await _equal_blocks(remote, *sides, sizes, step)
     digests = dict(equal)
     matched = sum(sizes[index] for index in equal)
     progress.present(matched)
     retries = 0
     for first, count in runs(index for index in range(len(sizes)) if index not in equal):
         part = first * step, min(count * step, nbytes - first * step)
-        found: dict[int, int] = {}
-        retries += (await move(*part, found)).retries
-        digests |= {index + first: value for index, value in found.items()}
+        digests_of_part: dict[int, int] = {}
+        retries += (await move(*part, digests_of_part)).retries
+        digests |= {index + first: value for index, value in digests_of_part.items()}
     digest = None
     if options.digest:
         digest = digest_of_blocks(digests[index] for index in range(len(sizes)))

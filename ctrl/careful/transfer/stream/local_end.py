@@ -1,6 +1,6 @@
 """The local end of a stream: standard input or output, null:, a device, a part of a file.
 
-Owns how each is opened. A device or an existing file is written in place, and its readers see it
+Owns how each is opened. A device or an existing file is written in place, where its readers see it
 half-written, so the user must ask for this.
 """
 
@@ -65,8 +65,8 @@ def _open_device(path: str, at: int, options: Options) -> int:
 
 
 def _standard(stream: TextIO | None) -> int:
-    """Returns the descriptor of standard input or output. Raises if it is closed: another file may
-    then have its number.
+    """Returns the descriptor of standard input or output. Raises CarefulError if it is closed:
+    another file may then have its number.
     """
     if stream is None:
         raise CarefulError(errno.EBADF, "is closed", STDIO)
@@ -78,32 +78,32 @@ class Sink:
 
     def __init__(self, target: str, span: Span, mode: int, options: Options) -> None:
         self.fd: int | None = None
-        self._sync = options.fsync != "none"  # for one file, "end" means the file's end
+        self._sync = options.fsync != "none"  # of one file, "end" means the file's end
         self._partial: Partial | None = None
-        self._close = False
+        self._is_device = False
         if target == NULL:
             return
         if target == STDIO:
             self.fd = _standard(sys.stdout)
         elif span.at is not None or is_device(target):
             self.fd = _open_device(target, span.at or 0, options)
-            self._close = True
+            self._is_device = True
         else:
             self._partial = Partial(target, 0, mode, options.replace)
             self.fd = self._partial.fd
 
-    def end(self, done: bool) -> None:
-        """Syncs the file and gives it its name; or removes what was made."""
+    def finish(self, is_complete: bool) -> None:
+        """Syncs the file and gives it its name, or removes it if it is incomplete."""
         if self._partial is not None:
-            if done:
+            if is_complete:
                 self._partial.commit(self._sync)
                 if self._sync:
                     sync_directory(os.path.dirname(self._partial.path))
             else:
                 self._partial.discard()
-        elif self._close and self.fd is not None:
+        elif self._is_device and self.fd is not None:
             try:
-                if done and self._sync:
+                if is_complete and self._sync:
                     os.fsync(self.fd)
             finally:
                 os.close(self.fd)

@@ -1,6 +1,6 @@
 """Copies a file of a peer to a peer: `carefulctl cp`.
 
-If both are one peer, it copies the file itself. Otherwise the bytes pass through a pipe of this
+If both are one peer, that peer copies the file. Otherwise the bytes pass through a pipe of this
 process, from a get to a put. An interrupted copy leaves nothing behind.
 """
 
@@ -25,10 +25,10 @@ from careful.transfer.lost_frames import Lost
 from careful.transfer.options import FileResult, Options, Progress, Silent
 from careful.transfer.protocol.block import Attr, BlockClient, relative
 from careful.transfer.result import Result
-from careful.transfer.stream.ends import gone, opened_again
-from careful.transfer.stream.ring import Held, receive, send
+from careful.transfer.stream.ends import no_reopen, reopener
+from careful.transfer.stream.ring import PeerFile, receive, send
 from careful.transfer.tasks import all_of, quietly
-from careful.transfer.tree.direction import There
+from careful.transfer.tree.direction import RemoteEnd
 from careful.transfer.tree.mkpath import make_path
 
 
@@ -39,39 +39,38 @@ async def copy(
     options: Options,
     progress: Progress,
 ) -> Result:
-    """Copies one file; a directory as target takes it under its own name.
+    """Copies one file; a directory as target gets it under its own name.
 
     Args:
         source: the peer that has the file.
-        target: the peer that gets it; the same object if it is the same peer.
+        target: the peer that gets it; the same object for the same peer.
         paths: of the file and of the target.
         options: how it moves.
         progress: receives each step.
-
-    Raises:
-        CarefulError: nothing was copied.
     """
     began = time.monotonic()
     peers = [source] if source is target else [source, target]
-    watched = [await one.watch(options.fail_on_loss, progress.retried) for one in peers]
-    async with _opened(source, relative(paths[0])) as (held, attr):
-        there = await _place(target, paths[1], posixpath.basename(relative(paths[0])))
-        names = source.name(shown(relative(paths[0]))), target.name(shown(there))
+    peer_losses = [await one.watch(options.fail_on_loss, progress.retried) for one in peers]
+    async with _open(source, relative(paths[0])) as (file, attr):
+        target_path = await _target_path(target, paths[1], posixpath.basename(relative(paths[0])))
+        names = source.name(shown(relative(paths[0]))), target.name(shown(target_path))
         result = FileResult(*names, attr.bytes, None, 0)
         if not options.dry_run:
-            await make_path(There(target), posixpath.dirname(there), options)
+            await make_path(RemoteEnd(target), posixpath.dirname(target_path), options)
             progress.expect(1, attr.bytes)
-            result = await _copied((source, held), (target, there), attr, names, options, progress)
+            result = await _copy(
+                (source, file), (target, target_path), attr, names, options, progress
+            )
             progress.finished(names[0])
-    for losses in watched:
-        losses.check_end()
-    lost = [await losses.so_far() for losses in watched]
+    for one in peer_losses:
+        one.check_end()
+    lost = [await one.so_far() for one in peer_losses]
     total = Lost(*map(sum, zip(*lost, strict=True)))
     return Result(singles=[result], seconds=time.monotonic() - began, lost=total)
 
 
 @asynccontextmanager
-async def _opened(source: BlockClient, path: str) -> AsyncIterator[tuple[Held, Attr]]:
+async def _open(source: BlockClient, path: str) -> AsyncIterator[tuple[PeerFile, Attr]]:
     name = source.name(shown(path))
     try:
         handle, attr = await source.open(path)
@@ -79,106 +78,111 @@ async def _opened(source: BlockClient, path: str) -> AsyncIterator[tuple[Held, A
         if error.errno == errno.EISDIR:
             error.add("cp copies single files, `get -r` and `put -r` copy trees")
         raise
-    held = Held(handle, opened_again(source, partial(source.open, path), attr, name))
+    file = PeerFile(handle, reopener(source, partial(source.open, path), attr, name))
     try:
         if not attr.is_file:
             raise CarefulError(errno.EINVAL, "is not a regular file", name)
-        yield held, attr
+        yield file, attr
     finally:
-        if held.handle:
-            await quietly(source.close(held.handle, path))
+        if file.handle:
+            await quietly(source.close(file.handle, path))
 
 
-async def _place(target: BlockClient, given: str, name: str) -> str:
+async def _target_path(target: BlockClient, path: str, name: str) -> str:
     """Returns the path of the copy."""
-    path = relative(given)
-    there = await There(target).stat(path, follow=True)
-    if there is not None and there.is_dir:
-        return posixpath.join(path, name) if path != "." else name
-    if given.endswith("/"):
-        raise CarefulError(errno.ENOTDIR, "is not a directory", target.name(shown(path)))
-    return path
+    relative_path = relative(path)
+    existing = await RemoteEnd(target).stat(relative_path, follow=True)
+    if existing is not None and existing.is_dir:
+        return posixpath.join(relative_path, name) if relative_path != "." else name
+    if path.endswith("/"):
+        raise CarefulError(errno.ENOTDIR, "is not a directory", target.name(shown(relative_path)))
+    return relative_path
 
 
-async def _copied(
-    end: tuple[BlockClient, Held],
+async def _copy(
+    end: tuple[BlockClient, PeerFile],
     place: tuple[BlockClient, str],
     attr: Attr,
     names: tuple[str, str],
     options: Options,
     progress: Progress,
 ) -> FileResult:
-    (source, held), (target, path) = end, place
-    mode, is_one = stat.S_IMODE(attr.mode) & 0o777, source is target
+    (source, file), (target, path) = end, place
+    mode, is_one_peer = stat.S_IMODE(attr.mode) & 0o777, source is target
     made = await target.create(
         path,
         attr.bytes,
         mode,
         options.replace,
-        flags=lib.CAREFUL_BLOCK_SPARSE if is_one and has_holes(attr) else 0,
-        source=held.handle if is_one else 0,
+        flags=lib.CAREFUL_BLOCK_SPARSE if is_one_peer and has_holes(attr) else 0,
+        source=file.handle if is_one_peer else 0,
     )
     try:
-        if is_one:
+        if is_one_peer:
             progress.moved(attr.bytes)
-            to = Held(made.handle)
-            result = await _compared(source, held, to, attr.bytes, names, options)
+            copy_file = PeerFile(made.handle)
+            result = await _compare(source, file, copy_file, attr.bytes, names, options)
         else:
-            to = Held(made.handle, partial(gone, names[1]))
-            result = await _piped(end, (target, to), attr.bytes, names, options, progress)
-        after = await held.end(lambda handle: source.close(handle, names[0]))
-        held.handle = 0
+            copy_file = PeerFile(made.handle, partial(no_reopen, names[1]))
+            result = await _pipe(end, (target, copy_file), attr.bytes, names, options, progress)
+        after = await file.finish(lambda handle: source.close(handle, names[0]))
+        file.handle = 0
         now = after.bytes, after.mtime_ns
         check_same((attr.bytes, attr.mtime_ns), now, names[0])
         mtime_ns = attr.mtime_ns if options.preserve else 0
-        ways = mode, options.replace, options.fsync != "none"
-        await target.commit(made.handle, path, *ways, mtime_ns, exact=options.preserve)
+        settings = mode, options.replace, options.fsync != "none"
+        await target.commit(made.handle, path, *settings, mtime_ns, exact=options.preserve)
     except BaseException:
         await quietly(target.close(made.handle, path, discard=True))
         raise
     return result
 
 
-async def _compared(
-    peer: BlockClient, held: Held, to: Held, nbytes: int, names: tuple[str, str], options: Options
+async def _compare(
+    peer: BlockClient,
+    file: PeerFile,
+    copy_file: PeerFile,
+    nbytes: int,
+    names: tuple[str, str],
+    options: Options,
 ) -> FileResult:
     """Compares a copy with its source by their blocks' digests, which the peer computes."""
     digests: list[list[int]] = []
-    for end, name in zip((held, to), names, strict=True):
+    for peer_file, name in zip((file, copy_file), names, strict=True):
         path = name.removeprefix(peer.name(""))
-        of_all = partial(
+        digests_of = partial(
             peer.digests, offset=0, nbytes=nbytes, block_bytes=options.block_bytes, path=path
         )
-        digests.append(await end.end(of_all))
+        digests.append(await peer_file.finish(digests_of))
     if digests[0] != digests[1]:
         raise CarefulError(errno.EBADMSG, "the copy differs", names[1])
     return FileResult(*names, nbytes, digest_of_blocks(digests[0]), 0)
 
 
-async def _piped(
-    end: tuple[BlockClient, Held],
-    to: tuple[BlockClient, Held],
+async def _pipe(
+    end: tuple[BlockClient, PeerFile],
+    to: tuple[BlockClient, PeerFile],
     nbytes: int,
     names: tuple[str, str],
     options: Options,
     progress: Progress,
 ) -> FileResult:
-    """Fetches the bytes and sends them on at the same time; compares what both ends digested."""
+    """Fetches the bytes and sends them on at the same time; compares the digests of both ends."""
     span, results = (0, nbytes), list[FileResult]()
-    out, into = os.pipe()
+    read_end, write_end = os.pipe()
 
     async def fetch() -> None:
-        free = replace(options, limit=None)  # the limit counts once
-        results.append(await receive(*end, span, into, names, free, Silent()))
+        unlimited = replace(options, limit=None)  # the limit counts once
+        results.append(await receive(*end, span, write_end, names, unlimited, Silent()))
 
     async def store() -> None:
-        results.append(await send(*to, span, out, names, options, progress))
+        results.append(await send(*to, span, read_end, names, options, progress))
 
     try:
         await all_of(fetch(), store())
     finally:
-        os.close(out)
-        os.close(into)
+        os.close(read_end)
+        os.close(write_end)
     if results[0].digest != results[1].digest:
         raise CarefulError(errno.EBADMSG, "the copy differs", names[1])
     return results[1]

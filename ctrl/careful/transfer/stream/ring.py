@@ -1,7 +1,7 @@
 """Moves one file's bytes in order: to and from a descriptor, a device, a range, or nothing.
 
-Owns a ring of blocks in memory: several blocks are in flight while others are read and written in
-order. An interrupted stream cannot be resumed.
+Several blocks are in flight in a ring in memory while others are read and written in order. An
+interrupted stream cannot be resumed.
 """
 
 from __future__ import annotations
@@ -30,13 +30,12 @@ ENDLESS = (1 << 63) - 1
 _T = TypeVar("_T")
 
 
-async def apart(work: Callable[..., _T], *fds: int) -> _T:
-    """Runs work(*fds), which may block for ever, in a thread that the program's end does not wait
-    for.
+async def in_daemon_thread(work: Callable[..., _T], *fds: int) -> _T:
+    """Runs work(*fds), which may block for ever, in a thread that does not keep the program alive.
 
     The thread has copies of the descriptors, so a caller that gives up may close its own.
     """
-    own = [os.dup(fd) for fd in fds]
+    copies = [os.dup(fd) for fd in fds]
     loop = asyncio.get_running_loop()
     future: asyncio.Future[_T] = loop.create_future()
 
@@ -46,11 +45,11 @@ async def apart(work: Callable[..., _T], *fds: int) -> _T:
 
     def run() -> None:
         try:
-            outcome = partial(future.set_result, work(*own))
+            outcome = partial(future.set_result, work(*copies))
         except BaseException as error:
             outcome = partial(future.set_exception, error)
         finally:
-            for fd in own:
+            for fd in copies:
                 os.close(fd)
         try:
             loop.call_soon_threadsafe(settle, outcome)
@@ -62,12 +61,12 @@ async def apart(work: Callable[..., _T], *fds: int) -> _T:
 
 
 @dataclass
-class Held:
+class PeerFile:
     """An open file of a peer.
 
     Attributes:
         handle: of the file, or its replacement; 0: none.
-        open_again: opens the file after the peer lost the handle; raises if it is another
+        open_again: opens the file again after its handle was lost; raises if it finds another
             file. None: not possible.
     """
 
@@ -79,14 +78,14 @@ class Held:
         self.handle = await self.open_again()
         return self.handle
 
-    async def end(self, how: Callable[[int], Awaitable[_T]]) -> _T:
-        """Ends the handle by how(handle); opens the file again first if the handle is lost."""
+    async def finish(self, use: Callable[[int], Awaitable[_T]]) -> _T:
+        """Ends the handle by use(handle); opens the file again first if the handle is lost."""
         try:
-            return await how(self.handle)
+            return await use(self.handle)
         except CarefulError as error:
             if error.errno != errno.EBADF or self.open_again is None:
                 raise
-            return await how(await self.reopen())
+            return await use(await self.reopen())
 
 
 class Ring:
@@ -96,7 +95,7 @@ class Ring:
         self,
         remote: BlockClient,
         op: int,
-        held: Held,
+        file: PeerFile,
         name: str,
         options: Options,
         progress: Progress,
@@ -105,9 +104,9 @@ class Ring:
         self.fd = os.memfd_create("careful-ring", os.MFD_CLOEXEC)
         os.ftruncate(self.fd, self.block_bytes * self.count)
         self._remote = remote
-        ends = held.handle, self.fd, -1
+        ends = file.handle, self.fd, -1
         self.mover = Mover(remote, op, ends, name, options, progress, self.block_bytes)
-        self.mover.reopen = held.reopen if held.open_again is not None else None
+        self.mover.reopen = file.reopen if file.open_again is not None else None
         self._tasks: deque[tuple[asyncio.Task[int], int, int]] = deque()
         self._options = options
         self.digests: list[int] = []
@@ -131,7 +130,7 @@ class Ring:
 
     @property
     def next_base(self) -> int:
-        """The offset of the next block in the ring, bytes."""
+        """Returns the offset of the next block in the ring, bytes."""
         return (len(self.digests) + len(self._tasks)) % self.count * self.block_bytes
 
     def begin(self, offset: int, nbytes: int) -> None:
@@ -140,18 +139,18 @@ class Ring:
         job = move(offset, nbytes, base)
         self._tasks.append((asyncio.create_task(job), base, nbytes))
 
-    async def end(self, then: Callable[[int, int], Awaitable[None]] | None = None) -> None:
-        """Waits for the oldest block, and runs then(base, bytes) on it."""
+    async def end(self, consume: Callable[[int, int], Awaitable[None]] | None = None) -> None:
+        """Waits for the oldest block, and runs consume(base, bytes) on it."""
         task, base, nbytes = self._tasks[0]
         digest = await task
-        if then is not None:
-            await then(base, nbytes)
+        if consume is not None:
+            await consume(base, nbytes)
         self._tasks.popleft()
         self.digests.append(digest)
 
-    async def drain(self, then: Callable[[int, int], Awaitable[None]] | None = None) -> None:
+    async def drain(self, consume: Callable[[int, int], Awaitable[None]] | None = None) -> None:
         while self._tasks:
-            await self.end(then)
+            await self.end(consume)
 
     async def result(self, names: tuple[str, str], nbytes: int) -> FileResult:
         """Returns the result for `nbytes`; call it before close()."""
@@ -183,31 +182,28 @@ def _read_in(base: int, nbytes: int, name: str, ring: int, source: int) -> int:
 
 async def receive(
     remote: BlockClient,
-    held: Held,
+    file: PeerFile,
     span: tuple[int, int],
     sink: int | None,
     names: tuple[str, str],
     options: Options,
     progress: Progress,
-    seen: dict[int, int] | None = None,
+    block_digests: dict[int, int] | None = None,
 ) -> FileResult:
     """Fetches a range in order.
 
-    `span` is the offset and the bytes in the peer's file. `sink` is a descriptor, or None to drop
-    the bytes. `seen` receives the XXH3 of each block, by number.
-
-    Raises:
-        CarefulError: the transfer failed.
+    span: offset and bytes in the peer's file. sink: a descriptor; None drops the bytes.
+    block_digests: receives the XXH3 of each block, by number.
     """
     offset, nbytes = span
-    ring = Ring(remote, lib.CAREFUL_IPC_GET, held, names[0], options, progress)
+    ring = Ring(remote, lib.CAREFUL_IPC_GET, file, names[0], options, progress)
 
     async def write(base: int, size: int) -> None:
         if sink is not None:
-            await apart(partial(_write_out, base, size, names[1]), ring.fd, sink)
+            await in_daemon_thread(partial(_write_out, base, size, names[1]), ring.fd, sink)
 
     if ring.blake3 is not None:
-        ring.blake3.is_one = nbytes <= ring.block_bytes
+        ring.blake3.is_one_block = nbytes <= ring.block_bytes
     try:
         await ring.open()
         for at in range(0, nbytes, ring.block_bytes):
@@ -215,8 +211,8 @@ async def receive(
                 await ring.end(write)
             ring.begin(offset + at, min(ring.block_bytes, nbytes - at))
         await ring.drain(write)
-        if seen is not None:
-            seen |= enumerate(ring.digests)
+        if block_digests is not None:
+            block_digests |= enumerate(ring.digests)
         return await ring.result(names, nbytes)
     finally:
         await ring.close()
@@ -224,48 +220,45 @@ async def receive(
 
 async def send(
     remote: BlockClient,
-    held: Held,
+    file: PeerFile,
     span: tuple[int, int],
     source: int | None,
     names: tuple[str, str],
     options: Options,
     progress: Progress,
-    seen: dict[int, int] | None = None,
+    block_digests: dict[int, int] | None = None,
 ) -> FileResult:
     """Sends the bytes of a descriptor, to its end.
 
-    `span` is the offset and the most bytes in the peer's file. `source` is a descriptor, or None
-    for zeros. `seen` receives the XXH3 of each block, by number.
-
-    Raises:
-        CarefulError: the transfer failed.
+    span: offset and most bytes in the peer's file. source: a descriptor; None: zeros.
+    block_digests: receives the XXH3 of each block, by number.
     """
-    offset, most = span
-    ring = Ring(remote, lib.CAREFUL_IPC_STORE, held, names[1], options, progress)
+    offset, bytes_max = span
+    ring = Ring(remote, lib.CAREFUL_IPC_STORE, file, names[1], options, progress)
     sent = 0
     try:
         await ring.open()
-        while sent < most:
+        while sent < bytes_max:
             if ring.is_full:
                 await ring.end()
-            size = min(ring.block_bytes, most - sent)
+            size = min(ring.block_bytes, bytes_max - sent)
             if source is not None:
                 base = ring.next_base
                 read = partial(_read_in, base, size, names[0])
-                size = await apart(read, ring.fd, source)
+                size = await in_daemon_thread(read, ring.fd, source)
             if not size:
                 break
             ring.begin(offset + sent, size)
             sent += size
         await ring.drain()
-        if seen is not None:
-            seen |= enumerate(ring.digests)
+        if block_digests is not None:
+            block_digests |= enumerate(ring.digests)
         return await ring.result(names, sent)
     finally:
         await ring.close()
 
 
-def need_length(nbytes: int | None) -> int:
+def required_length(nbytes: int | None) -> int:
     """Returns the length of an endless source. Raises CarefulError: the user gave no length."""
     if nbytes is None:
         raise CarefulError(errno.EINVAL, "is endless; --bytes says how much to copy", "null")

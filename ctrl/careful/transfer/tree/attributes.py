@@ -16,94 +16,90 @@ from careful.transfer.tree.outcome import Outcome
 _T = TypeVar("_T")
 
 
-def parts(
-    items: Sequence[_T], size: Callable[[_T], int] | None = None, most: int = batch.BYTES
+def batches(
+    items: Sequence[_T], size: Callable[[_T], int] | None = None, bytes_max: int = batch.BYTES
 ) -> Iterable[list[_T]]:
-    """Cuts items into batches of at most `most` bytes; a larger item is a batch by itself."""
-    part: list[_T] = []
+    """Cuts items into batches of at most `bytes_max`; a larger item is a batch by itself."""
+    batch_: list[_T] = []
     total = 0
     for item in items:
         nbytes = size(item) if size is not None else 0
-        if part and (len(part) >= batch.COUNT or total + nbytes > most):
-            yield part
-            part, total = [], 0
-        part.append(item)
+        if batch_ and (len(batch_) >= batch.COUNT or total + nbytes > bytes_max):
+            yield batch_
+            batch_, total = [], 0
+        batch_.append(item)
         total += nbytes
-    if part:
-        yield part
+    if batch_:
+        yield batch_
 
 
 async def apply_attributes(
-    source: Tree, target: Tree, wanted: Sequence[tuple[str, str, Attr]], flags: int, sink: Outcome
+    source: Tree,
+    target: Tree,
+    wanted: Sequence[tuple[str, str, Attr]],
+    flags: int,
+    outcome: Outcome,
 ) -> None:
     """Gives names of the target the attributes of names of the source.
 
-    `wanted` has the name in the source, the name in the target, and the attributes at the time when
-    the contents were moved.
+    wanted: (name in the source, name in the target, attributes when the contents were moved).
     """
-    for part in parts(wanted):
+    for batch_ in batches(wanted):
         items = [
             Item(lib.CAREFUL_ITEM_META, os.fsencode(name), batch.packed_attr(attr))
-            for _, name, attr in part
+            for _, name, attr in batch_
         ]
-        others: list[Item] = []  # an unreadable list of attributes does not count as empty
+        without_xattrs: list[Item] = []  # their xattrs cannot be read, and stay as they are
         if flags & lib.CAREFUL_BATCH_XATTRS:
-            found = await _read_xattrs(source, [name for name, _, _ in part], flags)
-            for (name, _, _), answer in zip(part, found, strict=True):
+            answers = await _read_xattrs(source, [name for name, _, _ in batch_], flags)
+            for (name, _, _), answer in zip(batch_, answers, strict=True):
                 if answer.status:
-                    sink.fail_errno(source.name(name), answer.status)
-            pairs = list(zip(items, found, strict=True))
-            others = [item for item, answer in pairs if answer.status]
+                    outcome.fail_errno(source.name(name), answer.status)
+            pairs = list(zip(items, answers, strict=True))
+            without_xattrs = [item for item, answer in pairs if answer.status]
             items = [
                 item._replace(xattrs=answer.xattrs) for item, answer in pairs if not answer.status
             ]
-        await _set(target, items, flags, sink)
-        await _set(target, others, flags & ~lib.CAREFUL_BATCH_XATTRS, sink)
+        await _set_attributes(target, items, flags, outcome)
+        await _set_attributes(target, without_xattrs, flags & ~lib.CAREFUL_BATCH_XATTRS, outcome)
 
 
-async def _set(target: Tree, items: list[Item], flags: int, sink: Outcome) -> None:
+async def _set_attributes(target: Tree, items: list[Item], flags: int, outcome: Outcome) -> None:
     if not items:
         return
-    answers = await batch.asked(target, items, flags)
+    answers = await batch.run_items(target, items, flags)
     for item, answer in zip(items, answers, strict=True):
         if answer.status:
-            sink.fail_errno(target.name(os.fsdecode(item.name)), answer.status)
+            outcome.fail_errno(target.name(os.fsdecode(item.name)), answer.status)
 
 
 async def _read_xattrs(source: Tree, names: Sequence[str], flags: int) -> list[Item]:
     """Returns each name's READ answer; asks again for those that did not fit."""
     reads = [Item(lib.CAREFUL_ITEM_READ, os.fsencode(name)) for name in names]
-    found = await batch.asked(source, reads, flags)
-    late = [index for index, one in enumerate(found) if one.status == errno.EOVERFLOW]
-    if 0 < len(late) < len(found):
-        rest = await _read_xattrs(source, [names[index] for index in late], flags)
-        for index, one in zip(late, rest, strict=True):
-            found[index] = one
-    return found
+    answers = await batch.run_items(source, reads, flags)
+    unanswered = [index for index, one in enumerate(answers) if one.status == errno.EOVERFLOW]
+    if 0 < len(unanswered) < len(answers):
+        rest = await _read_xattrs(source, [names[index] for index in unanswered], flags)
+        for index, one in zip(unanswered, rest, strict=True):
+            answers[index] = one
+    return answers
 
 
-async def usual_modes(target: Tree, made: Sequence[Entry], mask: int) -> None:
-    """Gives new directories the permissions that new ones usually have.
-
-    `mask` has permission bits to leave out.
+async def set_usual_modes(target: Tree, made: Sequence[Entry], mask: int) -> None:
+    """Gives new directories the permissions that new ones usually have, without the bits of
+    `mask`.
     """
-    for part in parts(made):
+    for batch_ in batches(made):
         items = []
-        for one in part:
+        for one in batch_:
             mode = batch.packed_attr(one.attr._replace(mode=one.attr.mode & ~0o7000 & ~mask))
             items.append(Item(lib.CAREFUL_ITEM_META, os.fsencode(one.name), mode))
-        await batch.asked(target, items, lib.CAREFUL_BATCH_MODE)
+        await batch.run_items(target, items, lib.CAREFUL_BATCH_MODE)
 
 
-async def sync_file_system(tree: Tree, sink: Outcome, folder: str = ".") -> None:
-    """Makes everything on a directory's file system durable (syncfs).
-
-    Args:
-        tree: a directory.
-        sink: receives a failure; then nothing is certain to survive a crash.
-        folder: the directory to sync, relative to `tree`.
-    """
+async def sync_file_system(tree: Tree, outcome: Outcome, folder: str = ".") -> None:
+    """Makes everything on the file system of `folder`, relative to `tree`, durable (syncfs)."""
     item = Item(lib.CAREFUL_ITEM_SYNC, os.fsencode(os.path.join(folder, ".")))
     for answer in batch.parse(await tree.run(item.packed(), 0)):
         if answer.status:
-            sink.fail_errno(tree.name(folder), answer.status)
+            outcome.fail_errno(tree.name(folder), answer.status)

@@ -1,6 +1,6 @@
 """Copies one tree in either direction.
 
-Owns the order: directories before their contents, small files in batches next to large files, then
+The order: directories before their contents, small files in batches next to large files, then
 links, deletions, and attributes last, children before their directories. One item's failure does
 not end the others.
 """
@@ -23,53 +23,58 @@ from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item
 from careful.transfer.protocol.block import Attr, Entry, parent
 from careful.transfer.tasks import all_of
-from careful.transfer.tree.attributes import apply_attributes, parts, sync_file_system, usual_modes
-from careful.transfer.tree.clashes import extra, in_the_way, look_alike, taken_for_one
+from careful.transfer.tree.attributes import (
+    apply_attributes,
+    batches,
+    set_usual_modes,
+    sync_file_system,
+)
+from careful.transfer.tree.clashes import extra, merged_names, removed_first, same_name_groups
 from careful.transfer.tree.digests import equal_small
 from careful.transfer.tree.direction import Direction
-from careful.transfer.tree.existing import Fate, fate_of, refused
-from careful.transfer.tree.guards import mount_points, why_stopped
+from careful.transfer.tree.existing import Decision, decide_entry, refusal
+from careful.transfer.tree.guards import deletion_objection, mount_points
 from careful.transfer.tree.links import HardLinks, is_made, link_items
 from careful.transfer.tree.outcome import Outcome
-from careful.transfer.tree.scan import Apart
-from careful.transfer.tree.small_bulk import Part
+from careful.transfer.tree.scan import SplitListing
+from careful.transfer.tree.small_bulk import SmallBatch
 from careful.transfer.tree.small_files import SmallFiles
 
 
 class TreeTransfer:
-    """A tree on its way.
+    """The transfer of one tree.
 
     Args:
-        way: source and target of the transfer.
+        direction: source and target of the transfer.
         paths: of the two directories; both exist, except with options.dry_run.
         top: attributes of the source, and whether the target is new.
-        apart: the source's entries.
+        split: the source's entries.
         existing: the target's entries.
-        sink: receives every outcome.
+        outcome: receives the outcome of each file.
     """
 
     def __init__(
         self,
-        way: Direction,
+        direction: Direction,
         paths: tuple[str, str],
         top: tuple[Attr, bool],
-        apart: Apart,
+        split: SplitListing,
         existing: Iterable[Entry],
-        sink: Outcome,
+        outcome: Outcome,
     ) -> None:
-        self.way, self.paths = way, paths
-        self.source, self.target = way.source.tree(paths[0]), way.target.tree(paths[1])
-        self.sink, self.options = sink, sink.options
+        self.direction, self.paths = direction, paths
+        self.source, self.target = direction.source.tree(paths[0]), direction.target.tree(paths[1])
+        self.outcome, self.options = outcome, outcome.options
         self.existing = {entry.name: entry for entry in existing}
-        self.entries, self.plain = apart
+        self.entries, self.small_batches = split
         self.top = Entry(".", top[0], "", 0)
         self.directories: list[Entry] = []
         self.symlinks: list[Entry] = []
         self.hard_links = HardLinks(self.existing, self.options)
         self.small: list[Entry] = []
         self.large: list[Entry] = []
-        self.made: set[str] = {"."} if top[1] else set()
-        self.in_place: dict[str, Attr] = {}
+        self.new_directories: set[str] = {"."} if top[1] else set()
+        self.moved: dict[str, Attr] = {}
         self.equal: set[str] = set()
         self.batch_flags = self.options.batch_flags
         if self.options.replace:
@@ -78,11 +83,13 @@ class TreeTransfer:
             self.batch_flags |= lib.CAREFUL_BATCH_SYNC
         if not self.options.digest:
             self.batch_flags |= lib.CAREFUL_BATCH_NODIGEST
-        self.doubtful: list[tuple[Entry, Fate]] = []
+        self.undecided: list[tuple[Entry, Decision]] = []
         self.differing: set[str] = set()
         #: Names that appeared at the target during the transfer.
-        self.late: list[Entry] = []
-        self.small_files = SmallFiles(self.source, self.target, self.batch_flags, sink, self.late)
+        self.appeared: list[Entry] = []
+        self.small_files = SmallFiles(
+            self.source, self.target, self.batch_flags, outcome, self.appeared
+        )
 
     def close(self) -> None:
         self.source.close()
@@ -90,124 +97,122 @@ class TreeTransfer:
 
     async def _common(self, name: str) -> tuple[int, bool]:
         """Returns how much of a file is equal at both ends, and whether the files are equal."""
-        way, (source, target) = self.way, self.paths
-        ends = way.source.join(source, name), way.target.join(target, name)
-        return await way.common(*ends, self.options.block_bytes)
+        direction, (source, target) = self.direction, self.paths
+        ends = direction.source.join(source, name), direction.target.join(target, name)
+        return await direction.compare(*ends, self.options.block_bytes)
 
     def plan(self) -> None:
         """Sorts the entries by what has to be done with them."""
         for entry in self.entries:
             attr = entry.attr
             if is_partial(entry.name) and not attr.is_dir and not entry.error:
-                self.sink.skip_partial(self.source.name(entry.name))
+                self.outcome.skip_partial(self.source.name(entry.name))
                 continue
             if entry.error:
-                self.sink.fail_errno(self.source.name(entry.name), entry.error)
+                self.outcome.fail_errno(self.source.name(entry.name), entry.error)
             if attr.is_dir:
                 self.directories.append(entry)
                 if entry.name not in self.existing:
-                    self.sink.note_far(self.source.name(entry.name), attr)
+                    self.outcome.note_far(self.source.name(entry.name), attr)
             elif entry.error:
                 continue
             elif attr.is_link and self.options.links:
-                if self._is_barred(entry):
+                if self._is_special_there(entry):
                     self._refuse(entry)
                 elif not self._link_is_equal(entry):
                     self.symlinks.append(entry)
             elif not attr.is_file:
-                self.sink.skip(self.source.name(entry.name), attr.mode)
-            elif not (self.options.hard_links and self.hard_links.take(entry)):
+                self.outcome.skip(self.source.name(entry.name), attr.mode)
+            elif not (self.options.hard_links and self.hard_links.add(entry)):
                 self._plan_file(entry)
-        for part in self.plain:
-            self.sink.progress.expect(part.files, part.bytes)
+        for batch_ in self.small_batches:
+            self.outcome.progress.expect(batch_.file_count, batch_.bytes)
 
-    def _is_barred(self, entry: Entry) -> bool:
+    def _is_special_there(self, entry: Entry) -> bool:
         """Reports whether the target's entry is never replaced, whatever the options."""
-        there = self.existing.get(entry.name)
-        return there is not None and there.attr.is_special
+        existing = self.existing.get(entry.name)
+        return existing is not None and existing.attr.is_special
 
     def _link_is_equal(self, entry: Entry) -> bool:
-        there = self.existing.get(entry.name)
-        return there is not None and there.attr.is_link and there.target == entry.target
+        existing = self.existing.get(entry.name)
+        return existing is not None and existing.attr.is_link and existing.target == entry.target
 
     def _plan_file(self, entry: Entry) -> None:
-        what = fate_of(entry, self.existing, self.options)
-        if what is Fate.MOVE:
+        decision = decide_entry(entry, self.existing, self.options)
+        if decision is Decision.MOVE:
             self._plan_move(entry)
-        elif what is Fate.EQUAL:
-            self._is_there(entry)
-        elif what is Fate.NEWER:
-            self.sink.report.newer.append((self.source.name(entry.name), entry.attr.bytes))
-        elif what is Fate.REFUSE:
+        elif decision is Decision.EQUAL:
+            self._note_equal(entry)
+        elif decision is Decision.NEWER:
+            self.outcome.report.newer.append((self.source.name(entry.name), entry.attr.bytes))
+        elif decision is Decision.REFUSE:
             self._refuse(entry)
         else:
-            self.doubtful.append((entry, what))
+            self.undecided.append((entry, decision))
 
     def _refuse(self, entry: Entry) -> None:
-        self.sink.progress.expect(1, 0)
-        there = self.existing.get(entry.name)
-        error = refused(there.attr if there else None, self.target.name(entry.name))
-        self.sink.fail(self.source.name(entry.name), error)
-        self.sink.progress.finished(self.source.name(entry.name))
+        self.outcome.progress.expect(1, 0)
+        existing = self.existing.get(entry.name)
+        error = refusal(existing.attr if existing else None, self.target.name(entry.name))
+        self.outcome.fail(self.source.name(entry.name), error)
+        self.outcome.progress.finished(self.source.name(entry.name))
 
-    def _is_there(self, entry: Entry) -> None:
-        self.sink.report.equal.append((self.source.name(entry.name), entry.attr.bytes))
-        self.in_place[entry.name] = entry.attr
+    def _note_equal(self, entry: Entry) -> None:
+        self.outcome.report.equal.append((self.source.name(entry.name), entry.attr.bytes))
+        self.moved[entry.name] = entry.attr
         self.equal.add(entry.name)
 
-    async def _settle(self, doubtful: list[tuple[Entry, Fate]]) -> None:
+    async def _compare(self, undecided: list[tuple[Entry, Decision]]) -> None:
         """Compares files: equal ones are done, others are refused or moved in part."""
-        files = [entry for entry, _ in doubtful]
+        files = [entry for entry, _ in undecided]
         are_equal = await equal_small(self.source, self.target, files)
-        todo = iter(doubtful)
+        todo = iter(undecided)
 
         async def worker() -> None:
-            for entry, what in todo:
+            for entry, decision in todo:
                 is_equal = are_equal.get(entry.name)
-                if what is Fate.COMPARE and is_equal is None:
+                if decision is Decision.COMPARE and is_equal is None:
                     is_equal = await self._is_equal(entry)
                 if is_equal:
-                    self._is_there(entry)
-                elif what is Fate.DIFFER:
+                    self._note_equal(entry)
+                elif decision is Decision.DIFFER:
                     if is_equal is False and entry.attr.bytes <= self.options.block_bytes:
                         self.differing.add(entry.name)  # its only block differs
                     self._plan_move(entry)
                 elif is_equal is False:
                     self._refuse(entry)
 
-        width = min(self.options.files_in_flight, len(doubtful))
+        width = min(self.options.files_in_flight, len(undecided))
         await all_of(*(worker() for _ in range(width)))
 
     async def _is_equal(self, entry: Entry) -> bool | None:
-        """Reports whether a file is equal at both ends; None after a failure, which is noted."""
+        """Reports whether a file is equal at both ends; None: a failure, which was noted."""
         try:
             return (await self._common(entry.name))[1]
         except CarefulError as error:
-            self.sink.fail(self.source.name(entry.name), error)
+            self.outcome.fail(self.source.name(entry.name), error)
             return None
 
     def _is_compared(self, entry: Entry) -> bool:
         """Reports whether a file's blocks are compared before they move."""
-        there = self.existing.get(entry.name)
+        existing = self.existing.get(entry.name)
         if not self.options.checksum or entry.name in self.differing:
             return False
-        return there is not None and there.attr.is_file
+        return existing is not None and existing.attr.is_file
 
     def _plan_move(self, entry: Entry) -> None:
-        self.sink.note_far(self.source.name(entry.name), entry.attr)
-        self.sink.progress.expect(1, entry.attr.bytes)
-        by_itself = self._is_compared(entry)
-        by_itself = by_itself or has_holes(entry.attr)
-        by_itself = by_itself or (self.options.sparse and entry.attr.bytes >= GRAIN)
-        by_itself = by_itself or self.options.blake3
-        small = entry.attr.bytes <= batch.SMALL_BYTES and not by_itself
+        self.outcome.note_far(self.source.name(entry.name), entry.attr)
+        self.outcome.progress.expect(1, entry.attr.bytes)
+        is_single = self._is_compared(entry) or has_holes(entry.attr) or self.options.blake3
+        is_single = is_single or (self.options.sparse and entry.attr.bytes >= GRAIN)
+        small = entry.attr.bytes <= batch.SMALL_BYTES and not is_single
         (self.small if small else self.large).append(entry)
 
     async def run(self) -> None:
         """Carries out the transfer."""
         self.plan()
-        await self._settle(self.doubtful)
-        self.hard_links.drop_made(self.equal)
+        await self._compare(self.undecided)
+        self.hard_links.drop_linked(self.equal)
         if self.options.delete or self.options.mounts is not None:
             await self._check_deletion()
         if self.options.dry_run:
@@ -217,114 +222,114 @@ class TreeTransfer:
         await self._remove(clashing)
         for one in clashing:
             del self.existing[one.name]
-        barred = await self._make_directories()
+        unmade = await self._make_directories()
 
-        def left(entries: list[Entry]) -> list[Entry]:
-            return [one for one in entries if parent(one.name) not in barred]
+        def reachable(entries: list[Entry]) -> list[Entry]:
+            return [one for one in entries if parent(one.name) not in unmade]
 
-        if barred:
-            named = [entry for part in self.plain for entry in part.entries()]
+        if unmade:
+            named = [entry for batch_ in self.small_batches for entry in batch_.entries()]
             self.small += named
-            self.entries, self.plain = [*self.entries, *named], ()
-        self.small, self.large = left(self.small), left(self.large)
-        self.hard_links.drop_below(barred)
-        await self._move_files(self.plain)
+            self.entries, self.small_batches = [*self.entries, *named], ()
+        self.small, self.large = reachable(self.small), reachable(self.large)
+        self.hard_links.drop_below(unmade)
+        await self._move_files(self.small_batches)
         while await self._next_names():
             await self._move_files(())
-        await self._make_links(left(self.symlinks))
-        await self._look_alikes()
+        await self._make_links(reachable(self.symlinks))
+        await self._report_merged()
         if self.options.delete:
             await self._delete()
-        await self._clear()
+        await self._clear_partials()
         await self._attributes()
+        await self._sync()
 
-    async def _move_files(self, plain: Sequence[Part]) -> None:
+    async def _move_files(self, small_batches: Sequence[SmallBatch]) -> None:
         await all_of(
-            self.small_files.sifted(plain),
-            self.small_files.listed(self.small),
+            self.small_files.move_batches(small_batches),
+            self.small_files.move_entries(self.small),
             self._large_files(self.large),
         )
-        await self._large_files(self.small_files.alone)
-        await self._settle([(entry, Fate.COMPARE) for entry in self.late])
-        self.small_files.alone.clear()
-        self.late.clear()
+        await self._large_files(self.small_files.grown)
+        await self._compare([(entry, Decision.COMPARE) for entry in self.appeared])
+        self.small_files.grown.clear()
+        self.appeared.clear()
 
     async def _next_names(self) -> bool:
         """Plans the next names of files whose first name failed; reports whether there are any."""
-        firsts = self.hard_links.next_names(self.in_place, self.small_files.linked)
-        self.small, self.large, self.doubtful = [], [], []
+        firsts = self.hard_links.next_names(self.moved, self.small_files.linked)
+        self.small, self.large, self.undecided = [], [], []
         for entry in firsts:
             self._plan_file(entry)
-        await self._settle(self.doubtful)
+        await self._compare(self.undecided)
         return bool(firsts)
 
-    async def _clear(self) -> None:
-        there = [one.name for one in self.existing.values() if not one.attr.is_dir]
-        left = [name for name in there if is_partial(name)]
-        if left:
-            whole = "" if self.sink.report.failures else self.way.source.name(self.paths[0])
-            await self.way.target.clear(self.paths[1], left, whole)
+    async def _clear_partials(self) -> None:
+        existing = [one.name for one in self.existing.values() if not one.attr.is_dir]
+        partials = [name for name in existing if is_partial(name)]
+        if partials:
+            has_failed = bool(self.outcome.report.failures)
+            whole = "" if has_failed else self.direction.source.name(self.paths[0])
+            await self.direction.target.clear(self.paths[1], partials, whole)
 
     async def _rehearse(self) -> None:
         await self._rehearse_files()
         while await self._next_names():
             await self._rehearse_files()
-        self.sink.report.directories += sum(
-            one.name not in self.existing for one in self.directories
-        )
-        self.sink.report.links += len(self.symlinks) + len(self.hard_links.pairs)
-        gone = self._clashing()
-        gone += [one for one in self._extra() if one not in gone] if self.options.delete else []
-        self.sink.report.deleted += [self.target.name(one.name) for one in gone]
+        report = self.outcome.report
+        report.directories += sum(one.name not in self.existing for one in self.directories)
+        report.links += len(self.symlinks) + len(self.hard_links.pairs)
+        removed = self._clashing()
+        if self.options.delete:
+            removed += [one for one in self._extra() if one not in removed]
+        report.deleted += [self.target.name(one.name) for one in removed]
 
     async def _rehearse_files(self) -> None:
         for entry in self.small + self.large:
-            self.in_place[entry.name] = entry.attr
+            self.moved[entry.name] = entry.attr
             if self._is_compared(entry):
                 await self._rehearse_comparison(entry)
             else:
                 names = self.source.name(entry.name), self.target.name(entry.name)
-                self.sink.done(FileResult(*names, entry.attr.bytes, None, 0))
+                self.outcome.done(FileResult(*names, entry.attr.bytes, None, 0))
 
     async def _rehearse_comparison(self, entry: Entry) -> None:
-        names, nbytes = (
-            (self.source.name(entry.name), self.target.name(entry.name)),
-            entry.attr.bytes,
-        )
+        names = self.source.name(entry.name), self.target.name(entry.name)
+        nbytes = entry.attr.bytes
         try:
-            common, is_same = await self._common(entry.name)
+            common, is_equal = await self._common(entry.name)
         except CarefulError as error:
-            self.sink.fail(names[0], error)
+            self.outcome.fail(names[0], error)
             return
-        if is_same:
-            self.sink.report.equal.append((names[0], nbytes))
+        if is_equal:
+            self.outcome.report.equal.append((names[0], nbytes))
         else:
-            self.sink.done(FileResult(*names, nbytes, None, 0, matched_bytes=common))
+            self.outcome.done(FileResult(*names, nbytes, None, 0, matched_bytes=common))
 
     async def _run(self, items: list[Item], flags: int = 0) -> list[Item]:
         answers: list[Item] = []
-        for part in parts(items):
-            answers += await batch.asked(self.target, part, flags)
+        for batch_ in batches(items):
+            answers += await batch.run_items(self.target, batch_, flags)
         return answers
 
-    def _failed_there(self, name: str, code: int) -> None:
-        self.sink.fail_errno(self.source.name(name), code, self.target.name(name))
+    def _fail_at_target(self, name: str, code: int) -> None:
+        self.outcome.fail_errno(self.source.name(name), code, self.target.name(name))
 
     def _clashing(self) -> list[Entry]:
-        """Returns the names that must go, and may, before the source's entries get theirs."""
-        return in_the_way(self.entries, self.existing, self.options)
+        """Returns the target's names that must go before the source's entries get theirs."""
+        return removed_first(self.entries, self.existing, self.options)
 
     async def _make_directories(self) -> set[str]:
         """Makes the directories; returns the names that failed and everything below them."""
-        barred: set[str] = set()
+        unmade: set[str] = set()
         by_depth: dict[int, list[Entry]] = {}
         for entry in self.directories:
             by_depth.setdefault(entry.name.count("/"), []).append(entry)
         for _, level in sorted(by_depth.items()):
             wanted = []
             for one in level:
-                if parent(one.name) in barred:
-                    barred.add(one.name)
+                if parent(one.name) in unmade:
+                    unmade.add(one.name)
                 else:
                     wanted.append(one)
             items = [
@@ -333,13 +338,13 @@ class TreeTransfer:
             ]
             for one, answer in zip(wanted, await self._run(items), strict=True):
                 if answer.status:
-                    barred.add(one.name)
-                    self._failed_there(one.name, answer.status)
+                    unmade.add(one.name)
+                    self._fail_at_target(one.name, answer.status)
                 elif answer.op == lib.CAREFUL_ITEM_DIRECTORY:
-                    self.made.add(one.name)
-        self.sink.report.directories += len(self.made)
-        self.directories = [one for one in self.directories if one.name not in barred]
-        return barred
+                    self.new_directories.add(one.name)
+        self.outcome.report.directories += len(self.new_directories)
+        self.directories = [one for one in self.directories if one.name not in unmade]
+        return unmade
 
     async def _large_files(self, entries: list[Entry]) -> None:
         todo = iter(entries)
@@ -351,82 +356,85 @@ class TreeTransfer:
                     result = await self._move(entry.name)
                 except CarefulError as error:
                     if error.errno == errno.EEXIST and not self.options.replace:
-                        self.late.append(entry)
+                        self.appeared.append(entry)
                     else:
-                        self.sink.fail(name, error)
+                        self.outcome.fail(name, error)
                 else:
-                    self.in_place[entry.name] = entry.attr
+                    self.moved[entry.name] = entry.attr
                     if result is None:
-                        self.sink.report.equal.append((name, entry.attr.bytes))
+                        self.outcome.report.equal.append((name, entry.attr.bytes))
                     else:
-                        self.sink.done(result)
-                self.sink.progress.finished(name)
+                        self.outcome.done(result)
+                self.outcome.progress.finished(name)
 
         width = min(self.options.files_in_flight, len(entries))
         await all_of(*(worker() for _ in range(width)))
 
     async def _move(self, name: str) -> FileResult | None:
         """Moves a single file; returns None if it was equal."""
-        way, (source, target) = self.way, self.paths
-        ends = way.source.join(source, name), way.target.join(target, name)
-        return await way.copy(*ends, self.options, self.sink.progress)
+        direction, (source, target) = self.direction, self.paths
+        ends = direction.source.join(source, name), direction.target.join(target, name)
+        return await direction.copy(*ends, self.options, self.outcome.progress)
 
     async def _make_links(self, symlinks: list[Entry]) -> None:
-        made = link_items(symlinks, self.hard_links.pairs)
+        links = link_items(symlinks, self.hard_links.pairs)
         flags = self.batch_flags & ~lib.CAREFUL_BATCH_XATTRS
-        answers = await self._run([item for _, item in made], flags)
-        for (name, item), answer in zip(made, answers, strict=True):
+        answers = await self._run([item for _, item in links], flags)
+        for (name, item), answer in zip(links, answers, strict=True):
             if not answer.status:
-                self.sink.report.links += 1
+                self.outcome.report.links += 1
             elif answer.status != errno.EEXIST or not await is_made(self.target, item):
-                self._failed_there(name, answer.status)
+                self._fail_at_target(name, answer.status)
 
-    async def _look_alikes(self) -> None:
+    async def _report_merged(self) -> None:
         """Reports files that were replaced by files whose names differ only in case."""
         if not self.options.replace:
             return
-        plain = (entry for part in self.plain for entry in part.entries())
-        groups = look_alike([*self.entries, *plain])
-        for one, other in await taken_for_one(self.target, groups):
+        batch_entries = (entry for batch_ in self.small_batches for entry in batch_.entries())
+        groups = same_name_groups([*self.entries, *batch_entries])
+        for one, other in await merged_names(self.target, groups):
             text = f"has the same name there as {self.target.name(other)}; one replaced the other"
             name = self.target.name(one)
-            self.sink.fail(self.source.name(one), CarefulError(errno.EEXIST, text, name))
+            self.outcome.fail(self.source.name(one), CarefulError(errno.EEXIST, text, name))
 
     def _extra(self) -> list[Entry]:
         return extra(self.entries, self.existing, self.options)
 
     async def _check_deletion(self) -> None:
         """Prevents all deletions, and fails, if a guard objects. Remembers the mount points."""
-        way, (source, target) = self.way, self.paths
+        direction, (source, target) = self.direction, self.paths
         above = None
-        if not way.fetch or source not in (".", ""):  # a peer hides what is above its export
+        if not direction.fetch or source not in (".", ""):  # a peer hides what is above its export
             with suppress(CarefulError):  # a symlink may lead to the top of an export
-                above = await way.source.stat(way.source.join(source, ".."), follow=True)
-        now = mount_points(above, self.top.attr, self.entries)
-        local, remote = (target, source) if way.fetch else (source, target)
-        # Resolve aliases of the host and the directory.
-        ends = f"{way.remote.place}:{posixpath.normpath(remote)}", os.path.realpath(local)
-        trees = ends if way.fetch else ends[::-1]
-        keeper = self.options.mounts
-        before = keeper.read(trees) if keeper is not None else set()
+                above = await direction.source.stat(
+                    direction.source.join(source, ".."), follow=True
+                )
+        mounted = mount_points(above, self.top.attr, self.entries)
+        local, remote = (target, source) if direction.fetch else (source, target)
+        # Aliases of the host and of the directory must give the same key.
+        ends = f"{direction.remote.place}:{posixpath.normpath(remote)}", os.path.realpath(local)
+        trees = ends if direction.fetch else ends[::-1]
+        mounts = self.options.mounts
+        mounted_before = mounts.read(trees) if mounts is not None else set()
         text: Text = ""
         if self.options.delete:
-            gone = {one.name: one for one in [*self._clashing(), *self._extra()]}
-            text = why_stopped([*gone.values()], before - now, self.options.max_delete)
-        else:  # keep a disk known that is not mounted now
-            now |= before
+            removed = {one.name: one for one in [*self._clashing(), *self._extra()]}
+            text = deletion_objection(
+                [*removed.values()], mounted_before - mounted, self.options.max_delete
+            )
+        else:  # an unmounted disk stays known
+            mounted |= mounted_before
         if text:
             self.options = replace(self.options, delete=False)
-            name = way.source.name(source)
-            self.sink.fail(name, CarefulError(errno.ECANCELED, text, name))
-        elif keeper is not None and now != before and not self.options.dry_run:
-            keeper.write(trees, now)
+            name = direction.source.name(source)
+            self.outcome.fail(name, CarefulError(errno.ECANCELED, text, name))
+        elif mounts is not None and mounted != mounted_before and not self.options.dry_run:
+            mounts.write(trees, mounted)
 
     async def _delete(self) -> None:
         if any(entry.error for entry in self.entries if not entry.attr.is_dir):
-            self.sink.progress.note(
-                "nothing is deleted, because the source could not be read completely"
-            )
+            text = "nothing is deleted, because the source could not be read completely"
+            self.outcome.progress.note(text)
             return
         await self._remove(self._extra())
 
@@ -435,14 +443,9 @@ class TreeTransfer:
         for one, answer in zip(extra, await self._run(by_depth), strict=True):
             name = self.target.name(one.name)
             if not answer.status:
-                self.sink.report.deleted.append(name)
+                self.outcome.report.deleted.append(name)
             elif answer.status != errno.ENOTEMPTY or not self.options.filters.patterns:
-                self.sink.fail_errno(name, answer.status)
-
-    async def _attributes(self) -> None:
-        """Sets the attributes of large files and directories, the deepest first."""
-        await self._attributes_of(self.in_place, [*reversed(self.directories), self.top])
-        await self._sync()
+                self.outcome.fail_errno(name, answer.status)
 
     async def _sync(self) -> None:
         """Makes everything durable; other file systems may be mounted below the target."""
@@ -450,24 +453,26 @@ class TreeTransfer:
             return
         folders: dict[int, str] = {}  # one folder per file system
         for one in self.directories:
-            if one.name not in self.made and (known := self.existing.get(one.name)):
+            if one.name not in self.new_directories and (known := self.existing.get(one.name)):
                 folders.setdefault(known.attr.device, one.name)
-        if folders and (top := await self.way.target.stat(self.paths[1], follow=True)):
-            folders.pop(top.device, None)
+        if folders and (tree_top := await self.direction.target.stat(self.paths[1], follow=True)):
+            folders.pop(tree_top.device, None)
         for folder in (".", *folders.values()):
-            await sync_file_system(self.target, self.sink, folder)
+            await sync_file_system(self.target, self.outcome, folder)
 
-    async def _attributes_of(self, files: dict[str, Attr], directories: list[Entry]) -> None:
-        plain = self.options.batch_flags
-        if plain:
-            wanted = [(name, name, attr) for name, attr in files.items()]
+    async def _attributes(self) -> None:
+        """Sets the attributes of large files and directories, the deepest first."""
+        directories = [*reversed(self.directories), self.top]
+        flags = self.options.batch_flags
+        if flags:
+            wanted = [(name, name, attr) for name, attr in self.moved.items()]
             wanted += [(one.name, one.name, one.attr) for one in directories]
-            await apply_attributes(self.source, self.target, wanted, plain, self.sink)
-        if not plain & lib.CAREFUL_BATCH_MODE:
-            fresh = [one for one in directories if one.name in self.made]
-            await usual_modes(self.target, fresh, self.way.target.mask)
+            await apply_attributes(self.source, self.target, wanted, flags, self.outcome)
+        if not flags & lib.CAREFUL_BATCH_MODE:
+            fresh = [one for one in directories if one.name in self.new_directories]
+            await set_usual_modes(self.target, fresh, self.direction.target.mask)
 
 
 def new_mode(attr: Attr) -> bytes:
-    """Returns attributes for a new directory: its owner can write until the end."""
+    """Returns packed attributes for a new directory: its owner can write until the end."""
     return batch.packed_attr(attr._replace(mode=attr.mode | 0o700))

@@ -1,7 +1,7 @@
 """Compares small files of two trees by their digests, many in a message.
 
-Owns which files are compared together. A file that cannot be compared so (too large now,
-unreadable, or an old peer) is compared by itself, which reports the reason.
+A file that cannot be compared so (too large by now, unreadable, or an old peer) is compared by
+itself, which reports the reason.
 """
 
 from __future__ import annotations
@@ -15,49 +15,43 @@ from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item, Tree
 from careful.transfer.protocol.block import Entry
 from careful.transfer.tasks import all_of
-from careful.transfer.tree.attributes import parts
+from careful.transfer.tree.attributes import batches
 
 #: Batches under way at a time: one is read at each end, one crosses.
 _BATCHES = 3
 
 
 async def equal_small(source: Tree, target: Tree, files: Sequence[Entry]) -> dict[str, bool]:
-    """Compares the contents of files in two directories by XXH3.
+    """Compares small files in two directories by XXH3; returns name -> whether they are equal.
 
-    Larger files are left out.
-
-    Returns:
-        name -> whether the files are equal; unknown names are missing.
-
-    Raises:
-        CarefulError: the peer is gone.
+    Names that could not be compared are missing.
     """
     small = [one for one in files if one.attr.bytes <= batch.SMALL_BYTES]
-    todo = iter(list(parts(small, lambda one: one.attr.bytes)))
-    found: dict[str, bool] = {}
+    todo = iter(list(batches(small, lambda one: one.attr.bytes)))
+    are_equal: dict[str, bool] = {}
 
     async def worker() -> None:
-        for part in todo:
-            asked = [Item(lib.CAREFUL_ITEM_DIGEST, os.fsencode(one.name)) for one in part]
-            mine, theirs = [await _answered(tree, asked) for tree in (source, target)]
-            for entry, one, other in zip(part, mine, theirs, strict=False):
+        for batch_ in todo:
+            items = [Item(lib.CAREFUL_ITEM_DIGEST, os.fsencode(one.name)) for one in batch_]
+            mine, theirs = [await _answers(tree, items) for tree in (source, target)]
+            for entry, one, other in zip(batch_, mine, theirs, strict=False):
                 if not (one.status or other.status):
-                    found[entry.name] = _content(one) == _content(other)
+                    are_equal[entry.name] = _content(one) == _content(other)
 
     await all_of(*(worker() for _ in range(min(_BATCHES, len(small)))))
-    return found
+    return are_equal
 
 
 def _content(item: Item) -> tuple[int, int]:
-    return item.digest, item.found.bytes
+    return item.digest, item.attributes.bytes
 
 
-async def _answered(tree: Tree, asked: list[Item]) -> list[Item]:
+async def _answers(tree: Tree, items: list[Item]) -> list[Item]:
     """Returns the answers to items in order, or nothing if the answer is malformed."""
     try:
-        found = list(batch.parse(await tree.run(batch.joined(asked), 0)))
+        answers = list(batch.parse(await tree.run(batch.joined(items), 0)))
     except CarefulError as error:
         if error.errno in FATAL:
             raise
         return []
-    return found if len(found) == len(asked) else []
+    return answers if len(answers) == len(items) else []

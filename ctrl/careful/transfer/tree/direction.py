@@ -1,8 +1,4 @@
-"""The two ends of a transfer and its direction: everything that differs between get and put.
-
-Here works on directories of this machine, There on those of a peer. A Direction names the end
-that is the source and the end that is the target, and copies single files.
-"""
+"""The two ends of a transfer and its direction: everything that differs between get and put."""
 
 from __future__ import annotations
 
@@ -20,15 +16,15 @@ from careful.transfer.file.move import Get, Put
 from careful.transfer.file.partial_file import sync_directory
 from careful.transfer.folder import Folder, current_umask
 from careful.transfer.options import FileResult, Options, Progress
-from careful.transfer.protocol.batch import Item, LocalTree, RemoteTree, Tree, asked
+from careful.transfer.protocol.batch import Item, LocalTree, RemoteTree, Tree, run_items
 from careful.transfer.protocol.block import Attr, BlockClient, Listing, relative
 from careful.transfer.protocol.entries import local_attr
 from careful.transfer.tasks import in_thread
-from careful.transfer.tree.scan import list_local, not_there
+from careful.transfer.tree.scan import is_missing, list_local
 
 
 class End(Protocol):
-    """The files of one machine, as a transfer uses them.
+    """The files of one machine.
 
     Attributes:
         mask: permission bits that new directories do not get.
@@ -39,7 +35,7 @@ class End(Protocol):
     def name(self, path: str) -> str:
         """Returns a path as messages show it."""
 
-    def path(self, given: str) -> str:
+    def path(self, path: str) -> str:
         """Turns a path that the user wrote into one for the other methods."""
 
     def join(self, folder: str, name: str) -> str:
@@ -49,33 +45,25 @@ class End(Protocol):
         """Returns a directory in which batches of items run."""
 
     async def stat(self, path: str, follow: bool) -> Attr | None:
-        """Returns the attributes, or None if nothing has the name.
-
-        Symlinks of a peer are always followed.
-        """
+        """Returns the attributes, or None; always follows symlinks of a peer."""
 
     async def listing(self, folder: str) -> Listing:
         """Lists everything below a directory, parents first."""
 
     async def make_directory(self, path: str, mode: int) -> bool:
-        """Makes a directory that its owner can write to; returns False if it existed. Raises
-        CarefulError: the directory cannot be made, or the name belongs to another file.
-        """
+        """Makes a directory that its owner can write to; returns False if it existed."""
 
     async def sync_name(self, folder: str) -> None:
         """Makes the names in a directory durable, unless each file has done so."""
 
-    async def clear(self, folder: str, names: list[str], whole: str) -> None:
+    async def clear(self, folder: str, names: list[str], complete_source: str) -> None:
         """Removes partial files that no transfer continues.
 
-        Args:
-            folder: the directory above them.
-            names: their names below the directory.
-            whole: the source that is complete, as journals name it, or "".
+        names: below the directory. complete_source: as journals name it, or "".
         """
 
 
-class Here:
+class LocalEnd:
     """The files of this machine.
 
     Attributes:
@@ -89,8 +77,8 @@ class Here:
     def name(self, path: str) -> str:
         return shown(path)
 
-    def path(self, given: str) -> str:
-        return given.rstrip("/") or given[:1]
+    def path(self, path: str) -> str:
+        return path.rstrip("/") or path[:1]
 
     def join(self, folder: str, name: str) -> str:
         return os.path.join(folder, name)
@@ -124,12 +112,12 @@ class Here:
         except OSError as error:
             raise from_os(error, shown(folder or ".")) from None
 
-    async def clear(self, folder: str, names: list[str], whole: str) -> None:
+    async def clear(self, folder: str, names: list[str], complete_source: str) -> None:
         paths = [os.path.join(folder, name) for name in names]
-        await in_thread(partial(clear_local, paths, whole, self.root))
+        await in_thread(partial(clear_local, paths, complete_source, self.root))
 
 
-class There:
+class RemoteEnd:
     """The files of a peer."""
 
     def __init__(self, remote: BlockClient) -> None:
@@ -138,8 +126,8 @@ class There:
     def name(self, path: str) -> str:
         return self.remote.name(shown(path))
 
-    def path(self, given: str) -> str:
-        return relative(given)
+    def path(self, path: str) -> str:
+        return relative(path)
 
     def join(self, folder: str, name: str) -> str:
         return posixpath.normpath(posixpath.join(folder, name))
@@ -151,40 +139,40 @@ class There:
         try:
             return await self.remote.stat(path)
         except CarefulError as error:
-            if not_there(error):
+            if is_missing(error):
                 return None
             raise
 
     async def link(self, path: str) -> Attr | None:
-        """Returns the attributes of a symlink itself, or None if the name is not a symlink."""
+        """Returns the attributes of a symlink itself; None if the path is no symlink."""
         folder, name = posixpath.split(path)
         read = Item(lib.CAREFUL_ITEM_READ, os.fsencode(name))
         try:
-            [found] = await asked(RemoteTree(self.remote, folder or "."), [read])
+            [answer] = await run_items(RemoteTree(self.remote, folder or "."), [read])
         except CarefulError as error:
-            # EISDIR: above several exports, where no symlink is.
-            if not_there(error) or error.errno == errno.EISDIR:
+            # EISDIR: the directory above several exports has no symlinks.
+            if is_missing(error) or error.errno == errno.EISDIR:
                 return None
             raise
-        is_link = not found.status and found.op == lib.CAREFUL_ITEM_SYMLINK
-        return found.found if is_link else None
+        is_link = not answer.status and answer.op == lib.CAREFUL_ITEM_SYMLINK
+        return answer.attributes if is_link else None
 
     async def listing(self, folder: str) -> Listing:
         return await self.remote.list(folder, True)
 
     async def make_directory(self, path: str, mode: int) -> bool:
-        there = await self.stat(path, follow=False)
-        if there is not None and not there.is_dir:
+        existing = await self.stat(path, follow=False)
+        if existing is not None and not existing.is_dir:
             raise _no_directory(self.name(path))
-        if there is None:
+        if existing is None:
             await self.remote.mkdir(path, mode & 0o777 & ~self.mask | 0o700)
-        return there is None
+        return existing is None
 
     async def sync_name(self, folder: str) -> None:
         """Does nothing: the peer syncs the name of each file."""
 
-    async def clear(self, folder: str, names: list[str], whole: str) -> None:
-        await clear_remote(self.remote, folder, names, whole)
+    async def clear(self, folder: str, names: list[str], complete_source: str) -> None:
+        await clear_remote(self.remote, folder, names, complete_source)
 
 
 def _no_directory(name: str) -> CarefulError:
@@ -192,47 +180,42 @@ def _no_directory(name: str) -> CarefulError:
 
 
 class Direction:
-    """The source and the target of a transfer.
-
-    Args:
-        remote: the tree of the peer.
-        fetch: whether the peer is the source.
+    """The source and the target of a transfer; copies single files.
 
     Attributes:
-        follows: whether a symlink that the user named as a source stands for its target.
+        fetch: whether the peer is the source.
+        follows_symlinks: whether a symlink that the user named stands for its target.
     """
 
     def __init__(self, remote: BlockClient, fetch: bool) -> None:
-        self.remote, self.fetch, self.follows = remote, fetch, True
-        self.here = Here()
-        here, there = self.here, There(remote)
+        self.remote, self.fetch, self.follows_symlinks = remote, fetch, True
+        self.here = LocalEnd()
+        here, there = self.here, RemoteEnd(remote)
         self.source: End = there if fetch else here
         self.target: End = here if fetch else there
 
     async def copy(
         self, source: str, target: str, options: Options, progress: Progress
     ) -> FileResult | None:
-        """Moves one file; see file.move.Move."""
+        """Moves one file, as Move.run() does."""
         move, here = (Get, target) if self.fetch else (Put, source)
         return await move(self.remote, (source, target), options, progress, self._root(here)).run()
 
-    async def common(self, source: str, target: str, block_bytes: int) -> tuple[int, bool]:
-        """Returns the count of bytes that two files share, and whether the files are equal. Raises
-        CarefulError: a file cannot be read.
-        """
+    async def compare(self, source: str, target: str, block_bytes: int) -> tuple[int, bool]:
+        """Returns the bytes that two files share, and whether the files are equal."""
         remote, local = (source, target) if self.fetch else (target, source)
         return await common_bytes(self.remote, remote, local, block_bytes, self._root(local))
 
     def _root(self, path: str) -> str | None:
-        return (
-            self.here.root if self.here.root is not None or self.follows else os.path.dirname(path)
-        )
+        if self.here.root is not None or self.follows_symlinks:
+            return self.here.root
+        return os.path.dirname(path)
 
     async def attributes(self, source: str, follow: bool) -> Attr:
         """Returns the attributes of a source. Raises CarefulError: the source does not exist."""
-        own = self.fetch and not follow
-        found = await There(self.remote).link(source) if own else None
-        found = found or await self.source.stat(source, follow)
-        if found is None:
+        is_link = self.fetch and not follow
+        attr = await RemoteEnd(self.remote).link(source) if is_link else None
+        attr = attr or await self.source.stat(source, follow)
+        if attr is None:
             raise CarefulError(errno.ENOENT, "", self.source.name(source))
-        return found
+        return attr

@@ -12,19 +12,19 @@ from collections.abc import Mapping
 from enum import Enum
 
 from careful.errors import CarefulError, Option
-from careful.transfer.file.partial_file import special_there
+from careful.transfer.file.partial_file import special_file_error
 from careful.transfer.options import Options
 from careful.transfer.protocol.entries import Attr, Entry
 
 REFUSED = ("exists and differs; ", Option.REPLACE, " replaces it")
 
 
-#: Resolutions of file systems' times: ext3, exFAT, UDF, NTFS. FAT's 2 s is left out: too many ext3
-#: files would match it.
-_GRAINS_NS = (1_000_000_000, 10_000_000, 1_000, 100)
+#: Resolutions of file systems' times: ext3, exFAT, UDF, NTFS. FAT's 2 s is left out, because too
+#: many files of ext3 would match it.
+_RESOLUTIONS_NS = (1_000_000_000, 10_000_000, 1_000, 100)
 
 
-class Fate(Enum):
+class Decision(Enum):
     """The decision for a file."""
 
     MOVE = "move it, whatever is at the target"
@@ -35,51 +35,48 @@ class Fate(Enum):
     REFUSE = "refuse it"
 
 
-def _is_same_time(there: Attr, mtime_ns: int) -> bool:
+def _is_same_time(existing: Attr, mtime_ns: int) -> bool:
     """Reports whether a file has a time, within its file system's resolution.
 
-    The kernel rounds ctime_ns like any other time, and no program can set it, so its trailing zeros
-    show the resolution.
+    The trailing zeros of ctime_ns show the resolution: the kernel rounds ctime_ns like any other
+    time, and no program can set it.
     """
-    if there.mtime_ns == mtime_ns:
+    if existing.mtime_ns == mtime_ns:
         return True
-    for grain in _GRAINS_NS:
-        if there.ctime_ns % grain == 0 and there.mtime_ns % grain == 0:
-            return mtime_ns // grain * grain == there.mtime_ns
+    for resolution in _RESOLUTIONS_NS:
+        if existing.ctime_ns % resolution == 0 and existing.mtime_ns % resolution == 0:
+            return mtime_ns // resolution * resolution == existing.mtime_ns
     return False
 
 
-def fate(source: Attr, there: Attr | None, options: Options) -> Fate:
-    """Returns the decision for a file.
-
-    Only update, keep_newer, checksum and replace apply.
-    """
-    if there is None:
-        return Fate.MOVE
-    if there.is_special:
-        return Fate.REFUSE
-    if options.keep_newer and there.is_file and there.mtime_ns > source.mtime_ns:
-        return Fate.NEWER
-    same = there.bytes == source.bytes and _is_same_time(there, source.mtime_ns)
-    if options.update and there.is_file and same:
-        return Fate.EQUAL
-    if options.checksum and there.is_file:
-        return Fate.DIFFER
+def decide(source: Attr, existing: Attr | None, options: Options) -> Decision:
+    """Returns the decision for a file, by options.update, keep_newer, checksum and replace."""
+    if existing is None:
+        return Decision.MOVE
+    if existing.is_special:
+        return Decision.REFUSE
+    if options.keep_newer and existing.is_file and existing.mtime_ns > source.mtime_ns:
+        return Decision.NEWER
+    is_unchanged = existing.bytes == source.bytes and _is_same_time(existing, source.mtime_ns)
+    if options.update and existing.is_file and is_unchanged:
+        return Decision.EQUAL
+    if options.checksum and existing.is_file:
+        return Decision.DIFFER
     if options.replace:
-        return Fate.MOVE
-    # The size of a file without blocks, as in sysfs, is known only after reading.
-    may_be_equal = there.bytes == source.bytes or not source.allocated
-    return Fate.COMPARE if there.is_file and may_be_equal else Fate.REFUSE
+        return Decision.MOVE
+    # A file without blocks, as in sysfs, has a known size only after reading.
+    may_be_equal = existing.bytes == source.bytes or not source.allocated
+    return Decision.COMPARE if existing.is_file and may_be_equal else Decision.REFUSE
 
 
-def fate_of(entry: Entry, existing: Mapping[str, Entry], options: Options) -> Fate:
-    """Returns the decision for a file of a tree; existing: name -> entry of the target."""
-    there = existing.get(entry.name)
-    return fate(entry.attr, there.attr if there else None, options)
+def decide_entry(entry: Entry, entries: Mapping[str, Entry], options: Options) -> Decision:
+    """Returns the decision for a file of a tree. entries: name -> entry of the target."""
+    existing_entry = entries.get(entry.name)
+    return decide(entry.attr, existing_entry.attr if existing_entry else None, options)
 
 
-def refused(there: Attr | None, name: str) -> CarefulError:
+def refusal(existing: Attr | None, name: str) -> CarefulError:
     """Returns the error for a file whose name is taken."""
-    if there is not None and there.is_special:
-        return special_there(name)
+    if existing is not None and existing.is_special:
+        return special_file_error(name)
     return CarefulError(errno.EEXIST, REFUSED, name)

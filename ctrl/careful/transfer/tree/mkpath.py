@@ -13,34 +13,27 @@ from careful.transfer.tree.direction import End
 MODE = 0o777
 
 
-def missing(name: str) -> CarefulError:
+def missing_error(name: str) -> CarefulError:
     """Returns the error for a directory that does not exist and must not be made."""
     text = ("no such directory; ", Option.MAKE_PATH, " makes it")
     return CarefulError(errno.ENOENT, text, name)
 
 
 async def make_path(end: End, folder: str, options: Options) -> int:
-    """Makes a directory and its parents if they are missing; returns the count made.
-
-    Args:
-        end: the machine that has the directory.
-        folder: the directory.
-        options: only make_path and dry_run are used.
-
-    Raises:
-        CarefulError: the directory is missing and must not be made, or is another kind of file.
+    """Makes a directory and its parents if they are missing and options.make_path is set; returns
+    the count made. Raises CarefulError.
     """
     absent: list[str] = []
     while folder not in ("", ".", "/"):
-        there = await end.stat(folder, follow=True)
-        if there is not None:
-            if there.is_file or there.is_special:
+        existing = await end.stat(folder, follow=True)
+        if existing is not None:
+            if existing.is_file or existing.is_special:
                 raise CarefulError(errno.ENOTDIR, "is not a directory", end.name(folder))
             break
         absent.append(folder)
         folder = posixpath.dirname(folder)
     if absent and not options.make_path:
-        raise missing(end.name(absent[0]))
+        raise missing_error(end.name(absent[0]))
     if options.dry_run:
         return 0
     return sum([await end.make_directory(one, MODE) for one in reversed(absent)])

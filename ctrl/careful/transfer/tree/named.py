@@ -1,4 +1,4 @@
-"""Moves files and symlinks that were named one by one, each with its attributes."""
+"""Moves files and symlinks that the user named one by one, each with its attributes."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ import posixpath
 
 from careful._abi import lib
 from careful.errors import CarefulError
-from careful.transfer.file.move import tell_lost
+from careful.transfer.file.move import report_nothing_kept
 from careful.transfer.options import FileResult
-from careful.transfer.protocol.batch import Item, Tree, asked
+from careful.transfer.protocol.batch import Item, Tree, run_items
 from careful.transfer.protocol.entries import Attr
 from careful.transfer.tasks import all_of
 from careful.transfer.tree.attributes import apply_attributes, sync_file_system
 from careful.transfer.tree.direction import Direction
-from careful.transfer.tree.existing import Fate, fate, refused
+from careful.transfer.tree.existing import Decision, decide, refusal
 from careful.transfer.tree.outcome import Outcome
 
 
 class Named:
-    """Files that were named one by one."""
+    """Files that the user named one by one."""
 
-    def __init__(self, way: Direction, sink: Outcome) -> None:
-        self.way, self.sink, self.options = way, sink, sink.options
+    def __init__(self, direction: Direction, outcome: Outcome) -> None:
+        self.direction, self.outcome, self.options = direction, outcome, outcome.options
+        self.source, self.target = direction.source, direction.target
         self._files: list[tuple[str, str, Attr]] = []
-        #: Directories with new names; whether they hold more than files that are already synced.
+        #: Directories with new names -> whether these need more than a sync of the directory.
         self._folders: dict[str, bool] = {}
 
     def add(self, source: str, target: str, attr: Attr) -> None:
-        self.sink.progress.expect(1, attr.bytes)
+        self.outcome.progress.expect(1, attr.bytes)
         self._files.append((source, target, attr))
 
     async def run(self) -> None:
@@ -38,12 +39,12 @@ class Named:
 
         async def worker() -> None:
             for source, target, attr in todo:
-                name = self.way.source.name(source)
+                name = self.source.name(source)
                 try:
-                    await self._one(source, target, attr)
+                    await self._move_one(source, target, attr)
                 except CarefulError as error:
-                    self.sink.fail(name, error)
-                self.sink.progress.finished(name)
+                    self.outcome.fail(name, error)
+                self.outcome.progress.finished(name)
 
         width = min(self.options.files_in_flight, len(self._files))
         await all_of(*(worker() for _ in range(width)))
@@ -51,114 +52,120 @@ class Named:
             for folder, has_more in self._folders.items():
                 await self._sync(folder, has_more)
 
-    def _note(self, target: str, more: bool) -> None:
+    def _note(self, target: str, has_more: bool) -> None:
         folder = os.path.dirname(target)
-        self._folders[folder] = self._folders.get(folder, False) or more
+        self._folders[folder] = self._folders.get(folder, False) or has_more
 
-    async def _sync(self, folder: str, more: bool) -> None:
-        if self.options.fsync == "end" or (self.options.sync and more):
-            tree = self.way.target.tree(folder or ".")
-            await sync_file_system(tree, self.sink)
+    async def _sync(self, folder: str, has_more: bool) -> None:
+        if self.options.fsync == "end" or (self.options.sync and has_more):
+            tree = self.target.tree(folder or ".")
+            await sync_file_system(tree, self.outcome)
             tree.close()
         elif self.options.sync:
             try:
-                await self.way.target.sync_name(folder)
+                await self.target.sync_name(folder)
             except CarefulError as error:
-                self.sink.fail(self.way.target.name(folder), error)
+                self.outcome.fail(self.target.name(folder), error)
 
-    async def _one(self, source: str, target: str, attr: Attr) -> None:
+    async def _move_one(self, source: str, target: str, attr: Attr) -> None:
         """Moves a file, unless the existing one decides otherwise, and sets its attributes."""
-        names = self.way.source.name(source), self.way.target.name(target)
-        there = await self.way.target.stat(target, follow=False)
-        what = fate(attr, there, self.options)
-        report, known = self.sink.report, (names[0], attr.bytes)
-        if what is Fate.NEWER:
-            report.newer.append(known)
+        names = self.source.name(source), self.target.name(target)
+        existing = await self.target.stat(target, follow=False)
+        decision = decide(attr, existing, self.options)
+        report, equal = self.outcome.report, (names[0], attr.bytes)
+        if decision is Decision.NEWER:
+            report.newer.append(equal)
             return
         result: FileResult | None = None
-        if what is Fate.REFUSE or (
-            what is Fate.COMPARE and not await self._is_equal(source, target)
+        if decision is Decision.REFUSE or (
+            decision is Decision.COMPARE and not await self._is_equal(source, target)
         ):
-            raise refused(there, names[1])
-        if what in (Fate.MOVE, Fate.DIFFER):
-            self.sink.note_far(names[0], attr)
-            result = await self._moved(source, target, attr, what)
-        more = self.options.batch_flags & ~lib.CAREFUL_BATCH_TIME  # the time is set already
-        self._note(target, bool(more) or result is None)
+            raise refusal(existing, names[1])
+        if decision in (Decision.MOVE, Decision.DIFFER):
+            self.outcome.note_far(names[0], attr)
+            result = await self._move(source, target, attr, decision)
+        other_flags = self.options.batch_flags & ~lib.CAREFUL_BATCH_TIME  # the time is set already
+        self._note(target, bool(other_flags) or result is None)
         if result is None:
-            report.equal.append(known)
+            report.equal.append(equal)
         else:
-            self.sink.done(result)
+            self.outcome.done(result)
         if self.options.batch_flags and not self.options.dry_run:
             await self._attributes(source, target, attr)
 
     async def _is_equal(self, source: str, target: str) -> bool:
-        return (await self.way.common(source, target, self.options.block_bytes))[1]
+        return (await self.direction.compare(source, target, self.options.block_bytes))[1]
 
-    async def _moved(self, source: str, target: str, attr: Attr, what: Fate) -> FileResult | None:
+    async def _move(
+        self, source: str, target: str, attr: Attr, decision: Decision
+    ) -> FileResult | None:
         """Returns the moved file, or with dry_run the file to move; None if it is equal."""
+        names, progress = (
+            (self.source.name(source), self.target.name(target)),
+            self.outcome.progress,
+        )
         if not self.options.dry_run:
             try:
-                return await self.way.copy(source, target, self.options, self.sink.progress)
+                return await self.direction.copy(source, target, self.options, progress)
             except CarefulError as error:
-                # It appeared meanwhile.
+                # The name was taken meanwhile.
                 if error.errno != errno.EEXIST or not await self._is_equal(source, target):
                     raise
             except BaseException as error:  # a file of several blocks has reported this itself
                 if attr.bytes <= self.options.block_bytes:
-                    name, progress = self.way.target.name(target), self.sink.progress
-                    tell_lost(name, self.options.block_bytes, error, progress)
+                    report_nothing_kept(names[1], self.options.block_bytes, error, progress)
                 raise
             return None
-        common, is_same = 0, False
-        if what is Fate.DIFFER:
-            common, is_same = await self.way.common(source, target, self.options.block_bytes)
-        names = self.way.source.name(source), self.way.target.name(target)
-        made = FileResult(*names, attr.bytes, None, 0, matched_bytes=common)
-        return None if is_same else made
+        matched_bytes, is_equal = 0, False
+        if decision is Decision.DIFFER:
+            matched_bytes, is_equal = await self.direction.compare(
+                source, target, self.options.block_bytes
+            )
+        result = FileResult(*names, attr.bytes, None, 0, matched_bytes=matched_bytes)
+        return None if is_equal else result
 
     def _trees(self, source: str, target: str) -> tuple[Tree, Tree, tuple[str, str]]:
         names = posixpath.basename(source), posixpath.basename(target)
         folders = (posixpath.dirname(one) or "." for one in (source, target))
-        return self.way.source.tree(next(folders)), self.way.target.tree(next(folders)), names
+        return self.source.tree(next(folders)), self.target.tree(next(folders)), names
 
     async def _attributes(self, source: str, target: str, attr: Attr) -> None:
-        one, other, names = self._trees(source, target)
+        source_tree, target_tree, names = self._trees(source, target)
         try:
             await apply_attributes(
-                one, other, [(*names, attr)], self.options.batch_flags, self.sink
+                source_tree, target_tree, [(*names, attr)], self.options.batch_flags, self.outcome
             )
         finally:
-            one.close()
-            other.close()
+            source_tree.close()
+            target_tree.close()
 
     async def link(self, source: str, target: str) -> None:
         if self.options.dry_run:
-            self.sink.report.links += 1
+            self.outcome.report.links += 1
             return
-        one, other, names = self._trees(source, target)
+        source_tree, target_tree, names = self._trees(source, target)
         try:
-            await self._link(one, other, names)
+            await self._link(source_tree, target_tree, names)
             self._note(target, True)
         finally:
-            one.close()
-            other.close()
+            source_tree.close()
+            target_tree.close()
 
     async def _link(self, source: Tree, target: Tree, names: tuple[str, str]) -> None:
         flags = self.options.batch_flags & ~lib.CAREFUL_BATCH_XATTRS
         flags |= lib.CAREFUL_BATCH_REPLACE if self.options.replace else 0
         read = Item(lib.CAREFUL_ITEM_READ, os.fsencode(names[0]))
-        [found] = await asked(source, [read], flags)
-        if not found.status and found.op == lib.CAREFUL_ITEM_SYMLINK:
-            item = found.renamed(os.fsencode(names[1]))
-            [found] = await asked(target, [item], flags)
-            if found.status == errno.EEXIST:
+        [answer] = await run_items(source, [read], flags)
+        if not answer.status and answer.op == lib.CAREFUL_ITEM_SYMLINK:
+            item = answer._replace(name=os.fsencode(names[1]))
+            [answer] = await run_items(target, [item], flags)
+            if answer.status == errno.EEXIST:
                 read = Item(lib.CAREFUL_ITEM_READ, item.name)
-                [there] = await asked(target, [read], flags)
-                if (there.status, there.op, there.text) == (0, item.op, item.text):
-                    self.sink.report.equal.append((source.name(names[0]), 0))
+                [present] = await run_items(target, [read], flags)
+                if (present.status, present.op, present.text) == (0, item.op, item.text):
+                    self.outcome.report.equal.append((source.name(names[0]), 0))
                     return
-        if found.status:
-            self.sink.fail_errno(source.name(names[0]), found.status, target.name(names[1]))
+        if answer.status:
+            self.outcome.fail_errno(source.name(names[0]), answer.status, target.name(names[1]))
         else:
-            self.sink.report.links += 1
+            self.outcome.report.links += 1

@@ -13,8 +13,8 @@ from careful.transfer.protocol.entries import FAR_NS, Attr
 from careful.transfer.result import Moved, Result
 from careful.transfer.tree.existing import REFUSED
 
-#: Statuses of a file that was moved without some of its attributes.
-UNKEPT = (errno.ENOSYS, errno.ERANGE)
+#: Errors of a file that was moved without some of its attributes.
+ATTRIBUTE_LOST = (errno.ENOSYS, errno.ERANGE)
 TEXTS: dict[int, Text] = {
     errno.EEXIST: REFUSED,
     errno.ENOTSUP: "is a special file",
@@ -23,7 +23,6 @@ TEXTS: dict[int, Text] = {
     errno.ERANGE: "the file system there cannot store its time; the nearest is set",
     errno.ESTALE: "changed while it was being transferred",
 }
-
 
 _KINDS = {
     stat.S_IFLNK: "symlink",
@@ -59,16 +58,13 @@ class Outcome:
         self.progress.failed(name, error)
         self.report.errors.append(error.with_traceback(None))  # drops the frames and what they hold
 
-    def fail_errno(self, name: str, code: int, what: str = "") -> None:
-        """Notes a failure from a file's errno, which never ends the transfer.
+    def fail_errno(self, name: str, code: int, subject: str = "") -> None:
+        """Notes a failure from a file's positive errno, which never ends the transfer.
 
-        Args:
-            name: of the source.
-            code: a positive errno.
-            what: the subject, if not the source.
+        subject: of the message; "": the source.
         """
         text = os.strerror(code) if code in FATAL else TEXTS.get(code, "")
-        self._note(name, CarefulError(code, text, what or name))
+        self._note(name, CarefulError(code, text, subject or name))
 
     def note_far(self, name: str, attr: Attr) -> None:
         """Notes that the protocol cannot hold a time that is to be kept."""
@@ -79,8 +75,8 @@ class Outcome:
     def skip(self, name: str, mode: int) -> None:
         """Notes a symlink or special file.
 
-        A symlink is skipped, since the user did not ask for links. A special file was asked for and
-        cannot be copied: a failure, as with scp.
+        A symlink is skipped, since the user did not ask for links. A special file fails, as with
+        scp: the user asked for it, and it cannot be copied.
         """
         if stat.S_ISLNK(mode):
             self.report.skipped.append((name, kind_of(mode)))
@@ -94,9 +90,9 @@ class Outcome:
         self.progress.note(f"{name}: skipped, left by an interrupted transfer")
 
     def done(self, result: FileResult) -> None:
-        self.report.add(result)
+        self.report.singles.append(result)
 
     def moved(self, files: Moved) -> None:
-        self.report.add_batch(files)
+        self.report.batches.append(files)
         self.progress.moved(files.bytes)
         self.progress.finished_all(len(files), files.names)

@@ -14,27 +14,23 @@ from careful.transfer.folder import open_folder
 from careful.transfer.options import Options
 from careful.transfer.protocol.block import BlockClient, Entry, Listing
 from careful.transfer.protocol.entries import NOTHING
-from careful.transfer.tree.small_bulk import Part, sift
+from careful.transfer.tree.small_bulk import SmallBatch, sift
 
 
 def list_local(top: str, root: str | None = None) -> Listing:
-    """Lists the tree below a local directory; an unreadable directory has error set.
-
-    For `root` see open_folder().
-
-    Raises:
-        CarefulError: the directory itself cannot be read.
+    """Lists the tree below a local directory; unreadable directories in it have an error. Raises
+    CarefulError: the directory itself cannot be read.
     """
-    found = ffi.new("struct careful_list *")
+    listing = ffi.new("struct careful_list *")
     try:
         fd = open_folder(top, root)
     except OSError as error:
         raise from_os(error, shown(top)) from None
     try:
-        check(lib.careful_list(fd, found), shown(top))
-        return Listing(bytes(ffi.buffer(found.entries, found.bytes)), found.unreadable)
+        check(lib.careful_list(fd, listing), shown(top))
+        return Listing(bytes(ffi.buffer(listing.entries, listing.bytes)), listing.unreadable)
     finally:
-        lib.careful_list_release(found)
+        lib.careful_list_release(listing)
         os.close(fd)
 
 
@@ -53,31 +49,36 @@ def selected(entries: list[Entry], filters: Filters) -> list[Entry]:
     if filters == Filters():
         return entries
     chosen = filters.select((entry.name, entry.attr.is_dir) for entry in entries)
-    found = [entry for entry in entries if entry.name in chosen]
+    included = [entry for entry in entries if entry.name in chosen]
     missing = (filters.only or frozenset()) - {entry.name for entry in entries}
-    return found + [Entry(name, NOTHING, "", errno.ENOENT) for name in sorted(missing)]
+    return included + [Entry(name, NOTHING, "", errno.ENOENT) for name in sorted(missing)]
 
 
-class Apart(NamedTuple):
-    """A listing, taken apart.
+class SplitListing(NamedTuple):
+    """A listing, split by how its entries move.
 
     Attributes:
-        entries: included entries.
-        plain: besides, small files that need no individual treatment.
+        entries: included entries that need individual treatment.
+        small_batches: all other small files.
     """
 
     entries: list[Entry]
-    plain: Sequence[Part]
+    small_batches: Sequence[SmallBatch]
 
 
-def taken_apart(listing: Listing, options: Options, is_alone: bool) -> Apart:
-    """Takes a listing apart; `is_alone`: the target is empty."""
-    if not is_alone or options.looks or options.blake3 or options.filters != Filters():
-        return Apart(selected(listing.entries(), options.filters), ())
-    sifted = sift(listing.data, options)
-    return Apart(listing.entries(sifted.rest), sifted.parts)
+def split_listing(listing: Listing, options: Options, is_target_empty: bool) -> SplitListing:
+    """Splits a listing; only a plain transfer to an empty target has small batches."""
+    if (
+        not is_target_empty
+        or options.reads_target
+        or options.blake3
+        or options.filters != Filters()
+    ):
+        return SplitListing(selected(listing.entries(), options.filters), ())
+    parts = sift(listing.data, options)
+    return SplitListing(listing.entries(parts.rest), parts.small_batches)
 
 
-def not_there(error: OSError) -> bool:
+def is_missing(error: OSError) -> bool:
     """Reports whether an error means that a name is missing."""
     return isinstance(error, CarefulError) and error.errno in (errno.ENOENT, errno.ENOTDIR)

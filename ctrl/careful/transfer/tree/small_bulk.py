@@ -1,6 +1,6 @@
 """Moves most of a tree: small files, which Python does not handle one by one.
 
-Owns how a listing is taken apart (careful_sift), and the buffers of batches, here and at the peer.
+Owns how a listing is split (careful_sift), and the buffers of batches, here and at the peer.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ ITEMS_BYTES = 4 << 20
 _MEMORY_BYTES = 2 * ITEMS_BYTES
 
 
-class Part(NamedTuple):
+class SmallBatch(NamedTuple):
     """The files of one batch.
 
     Attributes:
         reads: their READ items. Not a memoryview: collecting one in a cycle while C borrows it
             crashes Python before 3.13 (gh-77894).
-        files: how many.
+        file_count: of the files.
         bytes: of their contents when listed.
     """
 
     reads: bytes
-    files: int
+    file_count: int
     bytes: int
 
     def entries(self) -> list[Entry]:
-        return [Entry(os.fsdecode(one.name), one.found, "", 0) for one in parse(self.reads)]
+        return [Entry(os.fsdecode(one.name), one.attributes, "", 0) for one in parse(self.reads)]
 
 
 class Sifted(NamedTuple):
-    """A listing, taken apart.
+    """A listing, split.
 
     Attributes:
-        parts: small files.
+        small_batches: small files.
         rest: careful_block_entry records of everything else.
     """
 
-    parts: list[Part]
+    small_batches: list[SmallBatch]
     rest: bytes
 
 
@@ -64,95 +64,85 @@ def small_bytes(options: Options) -> int:
     return min(batch.SMALL_BYTES, GRAIN - 1) if options.sparse else batch.SMALL_BYTES
 
 
-def part_bytes(options: Options) -> int:
-    """Returns the contents of one batch, bytes; a rate limit keeps it within one burst."""
+def batch_bytes(options: Options) -> int:
+    """Returns the most contents of one batch, bytes: with a rate limit, at most one burst."""
     return min(batch.BYTES, options.limit.piece_bytes) if options.limit else batch.BYTES
 
 
 def sift(listing: bytes, options: Options) -> Sifted:
-    """Takes a listing apart. Raises CarefulError: the listing is malformed, or a name leads out of
-    it.
-    """
-    how = ffi.new("struct careful_sift_how *")
-    how.file_bytes_max, how.no_links = small_bytes(options), options.hard_links
-    how.part_files_max, how.part_bytes_max = batch.COUNT, part_bytes(options)
-    found = ffi.new("struct careful_sifted *")
-    rc = lib.careful_sift(ffi.from_buffer(listing), len(listing), how, found)
+    """Splits a listing. Raises CarefulError: it is malformed, or a name leads out of it."""
+    settings = ffi.new("struct careful_sift_how *")
+    settings.file_bytes_max, settings.no_links = small_bytes(options), options.hard_links
+    settings.part_files_max, settings.part_bytes_max = batch.COUNT, batch_bytes(options)
+    sifted = ffi.new("struct careful_sifted *")
+    rc = lib.careful_sift(ffi.from_buffer(listing), len(listing), settings, sifted)
     check(rc, "", "the listing has a bad entry" if rc == -errno.EPROTO else "")
     try:
-        reads = ffi.buffer(found.reads, found.reads_bytes)
-        rest = bytes(ffi.buffer(found.rest, found.rest_bytes))
-        places = [found.parts[index] for index in range(found.parts_count)]
-        parts = [
-            Part(reads[one.offset : one.offset + one.bytes], one.files, one.data_bytes)
-            for one in places
+        reads = ffi.buffer(sifted.reads, sifted.reads_bytes)
+        rest = bytes(ffi.buffer(sifted.rest, sifted.rest_bytes))
+        slices = [sifted.parts[index] for index in range(sifted.parts_count)]
+        small_batches = [
+            SmallBatch(reads[one.offset : one.offset + one.bytes], one.files, one.data_bytes)
+            for one in slices
         ]
     finally:
-        lib.careful_sift_release(found)
-    return Sifted(parts, rest)
+        lib.careful_sift_release(sifted)
+    return Sifted(small_batches, rest)
 
 
 @dataclass(frozen=True)
-class Moved:
+class MovedBatch:
     """Files that were moved in one batch, as expected.
 
     Attributes:
-        part: the batch.
-        sizes: bytes and digest of each file, struct careful_moved.
+        batch_: the batch.
+        files: bytes and digest of each file, struct careful_moved.
         bytes: of all files.
-        ends: source and target.
+        trees: source and target.
         digest: whether there are digests.
     """
 
-    part: Part
-    sizes: CData
+    batch_: SmallBatch
+    files: CData
     bytes: int
-    ends: tuple[Tree, Tree]
+    trees: tuple[Tree, Tree]
     digest: bool
 
     def __len__(self) -> int:
-        return self.part.files
+        return self.batch_.file_count
 
     def names(self) -> Iterator[str]:
-        return (self.ends[0].name(os.fsdecode(item.name)) for item in parse(self.part.reads))
+        return (self.trees[0].name(os.fsdecode(item.name)) for item in parse(self.batch_.reads))
 
     def results(self) -> Iterator[FileResult]:
-        for index, item in enumerate(parse(self.part.reads)):
-            one, name = self.sizes[index], os.fsdecode(item.name)
-            names = self.ends[0].name(name), self.ends[1].name(name)
-            yield FileResult(*names, one.bytes, self._digest(one), 0)
+        for index, item in enumerate(parse(self.batch_.reads)):
+            file, name = self.files[index], os.fsdecode(item.name)
+            names = self.trees[0].name(name), self.trees[1].name(name)
+            yield FileResult(*names, file.bytes, self._digest(file), 0)
 
-    def _digest(self, one: CData) -> int | None:
+    def _digest(self, file: CData) -> int | None:
         if not self.digest:
             return None
-        # The file has one block.
-        return digest_of(int(one.digest).to_bytes(8, "big") if one.bytes else b"")
+        return digest_of(int(file.digest).to_bytes(8, "big") if file.bytes else b"")  # of one block
 
 
-def matched(
-    part: Part, found: CData, nbytes: int, ends: tuple[Tree, Tree], digest: bool
-) -> Moved | None:
-    """Returns the files of a batch if its answer is as expected, or None.
-
-    The answer has `nbytes`, at `found`.
-    """
-    sizes = ffi.new("struct careful_moved[]", part.files)
-    reads = ffi.from_buffer(part.reads)
-    if lib.careful_match(reads, len(part.reads), found, nbytes, sizes, part.files):
+def match_answer(
+    batch_: SmallBatch, answer: CData, nbytes: int, trees: tuple[Tree, Tree], digest: bool
+) -> MovedBatch | None:
+    """Returns the files of a batch if its answer, `nbytes` of memory, is as expected, or None."""
+    files = ffi.new("struct careful_moved[]", batch_.file_count)
+    reads = ffi.from_buffer(batch_.reads)
+    if lib.careful_match(reads, len(batch_.reads), answer, nbytes, files, batch_.file_count):
         return None
-    total = sum(sizes[index].bytes for index in range(part.files))
-    return Moved(part, sizes, total, ends, digest)
+    total = sum(files[index].bytes for index in range(batch_.file_count))
+    return MovedBatch(batch_, files, total, trees, digest)
 
 
 class BatchBuffers:
-    """Memory here and at a peer. It holds one batch at a time.
-
-    Attributes:
-        memory: ours; data is the same memory for C.
-    """
+    """Memory for one batch, here (as `memory`, and for C as `data`) and at a peer."""
 
     def __init__(self, tree: RemoteTree) -> None:
-        self.remote, self.what = tree.remote, tree.name(".")
+        self.remote, self.name = tree.remote, tree.name(".")
         self._base = tree.base
         self._scratch = self._file = -1
         self._closing: asyncio.Task[object] | None = None
@@ -163,8 +153,8 @@ class BatchBuffers:
         self._fd = fd
 
     async def open(self, wait: bool) -> None:
-        """Allocates the peer's memory; with `wait`, waits for a turn. Raises CarefulError: EMFILE:
-        other programs have all of our memory there.
+        """Allocates the peer's memory. Raises CarefulError: EMFILE: others have all, and `wait` is
+        false.
         """
         self._scratch = await self.remote.scratch(self._base, ITEMS_BYTES, wait)
         self._file = await self.remote.add_file(self._fd)
@@ -186,23 +176,21 @@ class BatchBuffers:
     async def run(self, nbytes: int, flags: int, file_bytes_max: int) -> tuple[int, int, int]:
         """Runs the items in memory; returns the answer's handle and bytes, and how many failed."""
         store = lib.CAREFUL_IPC_STORE
-        await self.remote.move_whole(store, self._scratch, nbytes, self._file, self.what)
+        await self.remote.move_whole(store, self._scratch, nbytes, self._file, self.name)
         fields = {"bytes": nbytes, "file_bytes_max": file_bytes_max, "umask": current_umask()}
         payload = pack("careful_block_batch", **fields)
         words = self._scratch, flags
         reply = await self.remote.request(lib.CAREFUL_BLOCK_BATCH, words, payload)
-        key, high, low, failed = reply.check(self.what).args
+        key, high, low, failed = reply.check(self.name).args
         return key, high << 32 | low, failed
 
     async def load(self, key: int, nbytes: int) -> None:
-        """Fetches an answer into memory; its handle ends. Raises CarefulError: E2BIG: the answer is
-        too large.
-        """
+        """Fetches an answer into memory; the answer's handle ends."""
         try:
             if nbytes > _MEMORY_BYTES:
-                raise CarefulError(errno.E2BIG, "the answer is too large", self.what)
+                raise CarefulError(errno.E2BIG, "the answer is too large", self.name)
             get = lib.CAREFUL_IPC_GET
-            await self.remote.move_whole(get, key, nbytes, self._file, self.what)
+            await self.remote.move_whole(get, key, nbytes, self._file, self.name)
         finally:
             await self.drop(key)
 

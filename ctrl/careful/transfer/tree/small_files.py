@@ -1,7 +1,6 @@
 """Moves the small files of a tree, many in a message and several messages at a time.
 
-Owns the outcome of each file of a batch. A batch that goes as expected is not examined file by file
-(small_bulk.py).
+A batch whose answer is as expected is not examined file by file (small_bulk.py).
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item, LocalTree, RemoteTree, Tree
 from careful.transfer.protocol.block import Attr, Entry
 from careful.transfer.tasks import all_of, in_thread
-from careful.transfer.tree.attributes import parts
-from careful.transfer.tree.outcome import UNKEPT, Outcome
+from careful.transfer.tree.attributes import batches
+from careful.transfer.tree.outcome import ATTRIBUTE_LOST, Outcome
 from careful.transfer.tree.small_bulk import (
     ITEMS_BYTES,
     BatchBuffers,
-    Moved,
-    Part,
-    matched,
-    part_bytes,
+    MovedBatch,
+    SmallBatch,
+    batch_bytes,
+    match_answer,
     small_bytes,
 )
 
@@ -44,34 +43,34 @@ class SmallFiles:
     Args:
         source, target: the two directories.
         flags: CAREFUL_BATCH_*.
-        sink: receives every outcome.
-        late: receives files whose name is taken.
+        outcome: receives the outcome of each file.
+        appeared: receives files whose name is taken.
 
     Attributes:
-        alone: files that are no longer small; the caller moves them.
-        linked: names that came, of files with several names.
+        grown: files that are no longer small; the caller moves them.
+        linked: names that were moved, of files with several names.
     """
 
     def __init__(
-        self, source: Tree, target: Tree, flags: int, sink: Outcome, late: list[Entry]
+        self, source: Tree, target: Tree, flags: int, outcome: Outcome, appeared: list[Entry]
     ) -> None:
-        self.source, self.target, self.flags, self.late = source, target, flags, late
-        self.sink, self.options = sink, sink.options
-        self.alone: list[Entry] = []
+        self.source, self.target, self.flags, self.appeared = source, target, flags, appeared
+        self.outcome, self.options = outcome, outcome.options
+        self.grown: list[Entry] = []
         self.linked: set[str] = set()
 
-    async def listed(self, files: Sequence[Entry]) -> None:
-        todo = iter(list(parts(files, lambda one: one.attr.bytes, part_bytes(self.options))))
+    async def move_entries(self, files: Sequence[Entry]) -> None:
+        todo = iter(list(batches(files, lambda one: one.attr.bytes, batch_bytes(self.options))))
 
         async def worker() -> None:
-            for part in todo:
-                await self._limit(sum(one.attr.bytes for one in part))
-                await self._batch(part)
+            for batch_ in todo:
+                await self._wait_for_rate(sum(one.attr.bytes for one in batch_))
+                await self._move_entries(batch_)
 
         await all_of(*(worker() for _ in range(min(_BATCHES, len(files)))))
 
-    async def sifted(self, files: Sequence[Part]) -> None:
-        """Moves files that sift() found."""
+    async def move_batches(self, files: Sequence[SmallBatch]) -> None:
+        """Moves files that sift() split off."""
         todo = iter(files)
 
         async def worker(index: int) -> None:
@@ -79,15 +78,15 @@ class SmallFiles:
             if buffers is None:
                 return
             try:
-                for part in todo:
-                    await self._limit(part.bytes)
-                    await self._part(buffers, part)
+                for batch_ in todo:
+                    await self._wait_for_rate(batch_.bytes)
+                    await self._move_batch(buffers, batch_)
             finally:
                 await buffers.close()
 
         await all_of(*(worker(index) for index in range(min(_BATCHES, len(files)))))
 
-    async def _limit(self, nbytes: int) -> None:
+    async def _wait_for_rate(self, nbytes: int) -> None:
         if self.options.limit is not None:
             await self.options.limit.take(nbytes)
 
@@ -108,139 +107,147 @@ class SmallFiles:
                 raise
             if not wait:
                 return None
-            await asyncio.sleep(batch.wait_s())
+            await asyncio.sleep(batch.retry_delay_s())
         raise AssertionError
 
-    async def _part(self, buffers: BatchBuffers, part: Part) -> None:
+    async def _move_batch(self, buffers: BatchBuffers, batch_: SmallBatch) -> None:
         try:
             if isinstance(self.source, LocalTree):
-                moved = await self._send(buffers, part)
+                moved = await self._send(buffers, batch_)
             else:
-                moved = await self._fetch(buffers, part)
+                moved = await self._fetch(buffers, batch_)
         except CarefulError as error:
             if error.errno not in (*_TOO_LARGE, errno.EMFILE):
                 raise
-            await self._batch(part.entries())
+            await self._move_entries(batch_.entries())
             return
         if moved is not None:
-            self.sink.moved(moved)
+            self.outcome.moved(moved)
 
-    def _matched(self, part: Part, data: Buffer, nbytes: int) -> Moved | None:
-        ends = self.source, self.target
-        return matched(part, data, nbytes, ends, self.options.digest)
+    def _match_answer(self, batch_: SmallBatch, data: Buffer, nbytes: int) -> MovedBatch | None:
+        trees = self.source, self.target
+        return match_answer(batch_, data, nbytes, trees, self.options.digest)
 
-    async def _fetch(self, buffers: BatchBuffers, part: Part) -> Moved | None:
+    async def _fetch(self, buffers: BatchBuffers, batch_: SmallBatch) -> MovedBatch | None:
         """Fetches a batch; returns None if it was done file by file."""
         target = self.target
         assert isinstance(target, LocalTree)
-        buffers.memory[: len(part.reads)] = part.reads
-        key, size, _ = await buffers.run(len(part.reads), self.flags, small_bytes(self.options))
+        buffers.memory[: len(batch_.reads)] = batch_.reads
+        key, size, _ = await buffers.run(len(batch_.reads), self.flags, small_bytes(self.options))
         await buffers.load(key, size)
 
-        def make() -> tuple[Moved | None, bytes]:
-            moved = self._matched(part, buffers.data, size)
+        def make() -> tuple[MovedBatch | None, bytes]:
+            moved = self._match_answer(batch_, buffers.data, size)
             return moved, target.make(buffers.data, size, self.flags) if moved else b""
 
         moved, answers = await in_thread(make)
         if moved is not None and not answers:
             return moved
-        found = buffers.memory[:size]
+        contents = buffers.memory[:size]
         if moved is None:
-            await self._place(part.entries(), found)
+            await self._write(batch_.entries(), contents)
         else:
-            self._settle(part.entries(), list(batch.parse(found)), answers)
+            self._note_answers(batch_.entries(), list(batch.parse(contents)), answers)
         return None
 
-    async def _send(self, buffers: BatchBuffers, part: Part) -> Moved | None:
+    async def _send(self, buffers: BatchBuffers, batch_: SmallBatch) -> MovedBatch | None:
         """Sends a batch; returns None if it was done file by file."""
         source = self.source
         assert isinstance(source, LocalTree)
-        most = small_bytes(self.options)
+        file_bytes_max = small_bytes(self.options)
 
-        def read() -> tuple[int, Moved | None]:
-            size = source.read(part.reads, self.flags, most, buffers.data, ITEMS_BYTES)
-            return size, self._matched(part, buffers.data, size)
+        def read() -> tuple[int, MovedBatch | None]:
+            size = source.read(batch_.reads, self.flags, file_bytes_max, buffers.data, ITEMS_BYTES)
+            return size, self._match_answer(batch_, buffers.data, size)
 
         size, moved = await in_thread(read)
         if moved is None:
-            await self._place(part.entries(), buffers.memory[:size])
+            await self._write(batch_.entries(), buffers.memory[:size])
             return None
-        key, answered, failed = await buffers.run(size, self.flags, most)
+        key, answer_bytes, failed = await buffers.run(size, self.flags, file_bytes_max)
         if not failed:
             await buffers.drop(key)
             return moved
-        found = buffers.memory[:size]
-        await buffers.load(key, answered)
-        self._settle(part.entries(), list(batch.parse(found)), buffers.memory[:answered])
+        contents = buffers.memory[:size]
+        await buffers.load(key, answer_bytes)
+        self._note_answers(
+            batch_.entries(), list(batch.parse(contents)), buffers.memory[:answer_bytes]
+        )
         return None
 
-    async def _batch(self, part: list[Entry]) -> None:
-        wanted = [Item(lib.CAREFUL_ITEM_READ, os.fsencode(one.name), _WITH_DATA) for one in part]
+    async def _move_entries(self, entries: list[Entry]) -> None:
+        reads = [Item(lib.CAREFUL_ITEM_READ, os.fsencode(one.name), _WITH_DATA) for one in entries]
         try:
-            await self._place(part, await self.source.run(batch.joined(wanted), self.flags))
+            await self._write(entries, await self.source.run(batch.joined(reads), self.flags))
         except CarefulError as error:
             if error.errno not in _TOO_LARGE:
                 raise
-            half = len(part) // 2
+            half = len(entries) // 2
             if half:
-                await self._batch(part[:half])
-                await self._batch(part[half:])
+                await self._move_entries(entries[:half])
+                await self._move_entries(entries[half:])
             else:
-                self.alone += part
+                self.grown += entries
 
-    async def _place(self, part: list[Entry], found: bytes) -> None:
-        """Makes the files that were read; leaves out those that are no longer small."""
-        items = list(batch.parse(found))
-        pairs = zip(part, items, strict=False)
-        if len(items) != len(part) or any(
-            is_file(item) and item.name != os.fsencode(one.name) for one, item in pairs
+    async def _write(self, entries: list[Entry], contents: bytes) -> None:
+        """Writes the files that were read; leaves out those that are no longer small."""
+        items = list(batch.parse(contents))
+        pairs = zip(entries, items, strict=False)
+        if len(items) != len(entries) or any(
+            has_contents(item) and item.name != os.fsencode(one.name) for one, item in pairs
         ):
             raise CarefulError(errno.EPROTO, "bad answer to a batch", self.source.name("."))
-        files = [is_file(item) for item in items]
-        if not all(files):
-            found = batch.joined([one for one, ok in zip(items, files, strict=True) if ok])
-        answers = await self.target.run(found, self.flags) if any(files) else b""
-        for entry, item, ok in zip(part, items, files, strict=True):
-            if not ok:
-                self._not_small(entry, item.status)
-        done = [(one, item) for one, item, ok in zip(part, items, files, strict=True) if ok]
-        self._settle([one for one, _ in done], [item for _, item in done], answers)
+        are_files = [has_contents(item) for item in items]
+        if not all(are_files):
+            contents = batch.joined(
+                [one for one, is_file in zip(items, are_files, strict=True) if is_file]
+            )
+        answers = await self.target.run(contents, self.flags) if any(are_files) else b""
+        for entry, item, is_file in zip(entries, items, are_files, strict=True):
+            if not is_file:
+                self._note_unread(entry, item.status)
+        done = [
+            (one, item)
+            for one, item, is_file in zip(entries, items, are_files, strict=True)
+            if is_file
+        ]
+        self._note_answers([one for one, _ in done], [item for _, item in done], answers)
 
-    def _not_small(self, entry: Entry, status: int) -> None:
+    def _note_unread(self, entry: Entry, status: int) -> None:
         if status in (0, errno.EOVERFLOW, errno.ESTALE):
-            self.alone.append(entry)
+            self.grown.append(entry)
             return
         name = self.source.name(entry.name)
-        self.sink.fail_errno(name, status)
-        self.sink.progress.finished(name)
+        self.outcome.fail_errno(name, status)
+        self.outcome.progress.finished(name)
 
-    def _settle(self, part: list[Entry], items: list[Item], answers: bytes) -> None:
-        self.sink.progress.moved(sum(len(item.data) for item in items))
-        answered = batch.answers_to(self.target, len(part), answers)
-        for entry, item, answer in zip(part, items, answered, strict=True):
-            self._settle_one(entry, item, answer)
+    def _note_answers(self, entries: list[Entry], items: list[Item], answers: bytes) -> None:
+        self.outcome.progress.moved(sum(len(item.data) for item in items))
+        answer_items = batch.answers_to(self.target, len(entries), answers)
+        for entry, item, answer in zip(entries, items, answer_items, strict=True):
+            self._note_answer(entry, item, answer)
 
-    def _settle_one(self, entry: Entry, item: Item, answer: Item) -> None:
+    def _note_answer(self, entry: Entry, item: Item, answer: Item) -> None:
         name, target = self.source.name(entry.name), self.target.name(entry.name)
         if answer.status == errno.EEXIST:
-            self.late.append(entry)
+            self.appeared.append(entry)
         else:
             if answer.status:
-                self.sink.fail_errno(name, answer.status, target)
-            if answer.status in (0, *UNKEPT):
-                self._made(entry, item)
-        self.sink.progress.finished(name)
+                self.outcome.fail_errno(name, answer.status, target)
+            if answer.status in (0, *ATTRIBUTE_LOST):
+                self._note_moved(entry, item)
+        self.outcome.progress.finished(name)
 
-    def _made(self, entry: Entry, item: Item) -> None:
+    def _note_moved(self, entry: Entry, item: Item) -> None:
         if entry.attr.nlink > 1:
             self.linked.add(entry.name)
         nbytes, digest = len(item.data), None
         if self.options.digest:  # the file has one block
             digest = digest_of(item.digest.to_bytes(8, "big") if nbytes else b"")
         names = self.source.name(entry.name), self.target.name(entry.name)
-        self.sink.done(FileResult(*names, nbytes, digest, 0))
+        self.outcome.done(FileResult(*names, nbytes, digest, 0))
 
 
-def is_file(item: Item) -> bool:
+def has_contents(item: Item) -> bool:
     """Reports whether the answer to READ is a file with its contents."""
     return not item.status and item.op == lib.CAREFUL_ITEM_FILE

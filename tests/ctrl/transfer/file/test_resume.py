@@ -20,7 +20,7 @@ from careful.errors import CarefulError
 from careful.transfer.file import partial_file
 from careful.transfer.file.find_partials import find_local
 from careful.transfer.file.journal import NAME, Identity, Journal, check_source, read_journal
-from careful.transfer.file.resumable import KeptPartial
+from careful.transfer.file.resumable import ResumablePartial
 from careful.transfer.options import Options, Silent
 from fake_daemon import DiedError, FakeDaemon
 
@@ -251,10 +251,10 @@ def test_resume__another_block_size(ends: Ends) -> None:
 
 def test_again__restart_holds_for_later_steps() -> None:
     """A second try continues with the first one's blocks, and drops blocks of another source."""
-    now = Options(restart=True).again()
+    now = Options(restart=True).for_retry()
     assert (now.restart, now.restart_changed) == (False, True)
-    assert now.again() == now
-    assert Options().again() == Options()
+    assert now.for_retry() == now
+    assert Options().for_retry() == Options()
 
 
 def test_resume__restart(ends: Ends) -> None:
@@ -513,8 +513,8 @@ def test_partial__of_a_file_that_another_transfer_completes(
     path = tmp_path / "a"
     note = Journal(Identity("h2:a", BLOCK, 1, 1, 1), BLOCK)
 
-    def begin() -> KeptPartial:
-        return KeptPartial(str(path), 0o600, note, 1, Options())
+    def begin() -> ResumablePartial:
+        return ResumablePartial(str(path), 0o600, note, 1, Options())
 
     first = begin()
     monkeypatch.setattr(partial_file, "lock", lambda *_: first.fd < 0 or first.commit(False))

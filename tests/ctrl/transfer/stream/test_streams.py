@@ -22,7 +22,7 @@ from careful.transfer.options import Options, Silent
 from careful.transfer.run.session import connected
 from careful.transfer.stream import ends
 from careful.transfer.stream.local_end import Span
-from careful.transfer.stream.ring import Held, receive
+from careful.transfer.stream.ring import PeerFile, receive
 from fake_daemon import FakeDaemon
 
 BLOCK = 4096
@@ -189,7 +189,7 @@ def test_get__interrupted_in_a_blocked_write(route: Route, export: Path, tmp_pat
         async with connected(route) as remote:
             handle, _ = await remote.open("f")
             span, names = (0, size), ("f", "-")
-            job = receive(remote, Held(handle), span, write, names, options, Silent())
+            job = receive(remote, PeerFile(handle), span, write, names, options, Silent())
             task = asyncio.create_task(job)
             while not select.select([read], [], [], 0)[0]:
                 await asyncio.sleep(0.01)
