@@ -18,6 +18,16 @@ static inline uint64_t clock_in_ms(uint64_t ms)
 	return clock_now_ns() + ms * 1000000;
 }
 
+/* Returns the ms until a time, rounded up; -1 for UINT64_MAX. */
+static inline int clock_until_ms(uint64_t at_ns)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	if (at_ns == UINT64_MAX)
+		return -1;
+	return at_ns <= now_ns ? 0 : (int)((at_ns - now_ns) / 1000000 + 1);
+}
+
 /* Returns the shorter of two limits in ms; -1 is none. */
 static inline int clock_earlier_ms(int a_ms, int b_ms)
 {

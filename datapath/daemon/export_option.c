@@ -7,8 +7,8 @@
 
 #include "daemon/export_option.h"
 
-/* Returns the start of the words, or the end: the last ":rw" or ":ro" before a comma or the end. */
-static const char *words_of(const char *arg)
+/* Finds the last ":rw" or ":ro" before a comma or the end. Returns the end if there is none. */
+static const char *find_words(const char *arg)
 {
 	const char *found = arg + strlen(arg);
 
@@ -76,7 +76,7 @@ static int take_words(struct block_export_options *export, const char *words, ch
 
 int export_option(struct block_export_options *export, const char *arg, char *why, size_t bytes)
 {
-	const char *words = words_of(arg);
+	const char *words = find_words(arg);
 	size_t n = (size_t)(words - arg);
 	char *path;
 

@@ -26,23 +26,22 @@ struct trouble {
 	(offsetof(struct careful_info, counters) + sizeof(uint64_t) * CAREFUL_C_##name)
 #define STATISTIC(name) offsetof(struct careful_info, statistics.name)
 
-/* Counters that are logged: lost frames and broken rules, delays, and refusals. */
 static const struct trouble troubles[] = {
-	{ COUNTER(LOST_FRAMES), "frames lost" }, /* who_lost() adds the cause */
+	{ COUNTER(LOST_FRAMES), "frames lost" }, /* loss_place() adds the place */
 	{ COUNTER(BAD_CREDITS), "impossible credits" },
 	{ COUNTER(EPOCHS_BROKEN), "epochs broken" },
 	{ COUNTER(STALLS), "stalls" },
 	{ COUNTER(DIGEST_BAD), "damaged blocks" },
 	{ COUNTER(DROP_CRC), "damaged frames" },
-	{ COUNTER(CREDITS_WITHHELD), "times that credits had to be withheld" },
+	{ COUNTER(CREDITS_WITHHELD), "times that credits were withheld" },
 	{ COUNTER(CTRL_REFUSED), "sessions refused" },
-	{ COUNTER(CTRL_KEY), "of them, for want of a key that is trusted here (carefulctl key)" },
-	{ COUNTER(CTRL_PROTOCOL), "of them, with the other protocol (up --protocol)" },
+	{ COUNTER(CTRL_KEY), "of these without a key that is trusted here (carefulctl key)" },
+	{ COUNTER(CTRL_PROTOCOL), "of these with the other protocol (up --protocol)" },
 	{ COUNTER(CTRL_VERSION),
 	  "control messages of another wire version (carefulctl --version)" },
-	{ COUNTER(CTRL_LIMITED), "control messages too many" },
-	{ COUNTER(CTRL_FORGED), "control messages that nothing proves" },
-	{ COUNTER(DROP_SEAL), "sealed frames that are forged, or come again" },
+	{ COUNTER(CTRL_LIMITED), "control messages over the limit" },
+	{ COUNTER(CTRL_FORGED), "control messages without a valid proof" },
+	{ COUNTER(DROP_SEAL), "sealed frames that were forged or repeated" },
 	{ COUNTER(CTRL_MALFORMED), "malformed control messages" },
 	{ COUNTER(PATHS_DENIED), "paths denied to peers" },
 	{ STATISTIC(rx_refused), "frames refused (status --json: xdp_counters)" },
@@ -60,13 +59,12 @@ static uint64_t value(const struct careful_info *info, const struct trouble *tro
 	return v;
 }
 
-/* Returns the place where frames were lost: the network, unless this device has lost its program.
- * If the peer's device did, the peer's log says so. */
-static const char *who_lost(const struct careful_info *info, size_t trouble)
+/* Returns where frames were lost. If the peer's device lost its XDP program, the peer's log has it. */
+static const char *loss_place(const struct careful_info *info, size_t trouble)
 {
 	if (trouble)
 		return "";
-	return info->statistics.program_detached ? " for want of the XDP program" : " on the way";
+	return info->statistics.program_detached ? " without the XDP program" : " on the way";
 }
 
 static void check_program(struct health *health, const struct careful_info *info)
@@ -92,9 +90,9 @@ static void check_counters(struct health *health, const struct careful_info *inf
 		if (more)
 			n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%llu %s%s",
 					      n ? ", " : "", (unsigned long long)more,
-					      troubles[i].text, who_lost(info, i));
+					      troubles[i].text, loss_place(info, i));
 	}
-	/* Counts that are not logged now are part of the next line. */
+	/* The next line includes counts that the limit leaves out now. */
 	if (!n || !log_allowed(&health->counters_limit))
 		return;
 	log_line("%s: %s", info->device.ifname, line);
@@ -121,8 +119,9 @@ static void log_mac(const char *whose, const uint8_t *was, const uint8_t *is)
 		 is[4], is[5]);
 }
 
-/* Reads the interface's state as far as it can be read now. */
-static void look(const struct health *health, struct ifreq *ifr, struct health_interface *now)
+/* Reads the interface's state; keeps fields that cannot be read now. */
+static void read_interface(const struct health *health, struct ifreq *ifr,
+			   struct health_interface *now)
 {
 	const struct sockaddr_in *in = (const void *)&ifr->ifr_addr;
 
@@ -164,7 +163,7 @@ static int check_interface(struct health *health, struct careful *instance,
 			 info->device.ifname);
 		return -ENODEV;
 	}
-	look(health, &ifr, &now);
+	read_interface(health, &ifr, &now);
 	if (now.down != was->down)
 		log_line("%s: the interface is %s", ifr.ifr_name, now.down ? "down" : "up again");
 	if (now.mtu != was->mtu)
@@ -177,13 +176,13 @@ static int check_interface(struct health *health, struct careful *instance,
 	netdev_read_master(&netdev);
 	memcpy(now.master, netdev.master, sizeof(now.master));
 	if (now.master[0] && strcmp(now.master, was->master) != 0)
-		log_line("%s is a port of %s (%s) now, which takes all frames: `ip link set "
-			 "%s nomaster`",
+		log_line("%s became a port of %s (%s), which gets all its frames: run `ip link "
+			 "set %s nomaster`",
 			 ifr.ifr_name, now.master, netdev.master_kind, ifr.ifr_name);
 	now.qdiscs = xdp_mode_qdiscs(instance);
 	if (now.qdiscs > was->qdiscs)
 		log_line(
-			"%s: another program removed the pfifo, without which a full ring loses frames; carefuld restored it",
+			"%s: another program removed the pfifo; carefuld restored it, because a full ring loses frames without it",
 			ifr.ifr_name);
 	*was = now;
 	return 0;
@@ -202,7 +201,7 @@ int health_init(struct health *health, struct careful *instance)
 	if (health->socket_fd < 0)
 		return -errno;
 	memcpy(ifr.ifr_name, health->logged.device.ifname, sizeof(ifr.ifr_name));
-	look(health, &ifr, &health->interface);
+	read_interface(health, &ifr, &health->interface);
 	health->interface.down = false; /* so that the first check logs it */
 	health->interface.mtu = health->logged.device.mtu;
 	return 0;
@@ -213,7 +212,7 @@ void health_deinit(struct health *health)
 	close(health->socket_fd);
 }
 
-/* Logs when a peer's control messages stop or return. A firewall sees them, but not frames. */
+/* Logs when a peer's control messages stop or return. A firewall can drop these, but not frames. */
 static void check_control(struct health *health, struct careful *instance, uint32_t peer,
 			  uint32_t port)
 {
@@ -227,11 +226,11 @@ static void check_control(struct health *health, struct careful *instance, uint3
 		return;
 	health->unheard[peer] = unheard;
 	if (unheard && health->interface.master[0])
-		log_line("peer %u %s: its frames arrive, but no control messages: %s takes them",
+		log_line("peer %u %s: its frames arrive, but no control messages: %s gets them",
 			 peer, health->names[peer], health->interface.master);
 	else if (unheard)
-		log_line("peer %u %s: its frames arrive, but no control messages: does a firewall "
-			 "of either host drop UDP port %u? The next loss may end the session",
+		log_line("peer %u %s: its frames arrive, but no control messages: does a "
+			 "firewall of either host drop UDP port %u? A loss may end the session",
 			 peer, health->names[peer], port);
 	else
 		log_line("peer %u %s: control messages arrive again", peer, health->names[peer]);
@@ -292,7 +291,7 @@ static void address_text(const struct sockaddr_storage *address, char *text)
 		  INET6_ADDRSTRLEN);
 }
 
-static void take_name(char *name, const struct careful_peer_info *info)
+static void set_name(char *name, const struct careful_peer_info *info)
 {
 	char address[INET6_ADDRSTRLEN];
 
@@ -301,8 +300,8 @@ static void take_name(char *name, const struct careful_peer_info *info)
 		 (int)sizeof(info->name), info->name);
 }
 
-/* Names another slot of the same process, which has several addresses or a new one. */
-static void name_other(struct careful *instance, uint32_t peer, char *text, size_t bytes)
+/* Finds another slot with the same process, which has several addresses or a new one. */
+static void describe_twin(struct careful *instance, uint32_t peer, char *text, size_t bytes)
 {
 	struct careful_peer_whereabouts own, other;
 	struct careful_info info;
@@ -312,12 +311,13 @@ static void name_other(struct careful *instance, uint32_t peer, char *text, size
 	for (uint32_t i = 0; i < info.peers_max; i++)
 		if (i != peer && careful_peer_whereabouts(instance, i, &other) == 0 &&
 		    other.incarnation == own.incarnation) {
-			snprintf(text, bytes, "; it is peer %u, too", i);
+			snprintf(text, bytes, "; same process as peer %u", i);
 			return;
 		}
 }
 
-static void say_why(struct careful *instance, uint32_t peer, int error, char *text, size_t bytes)
+static void describe_failure(struct careful *instance, uint32_t peer, int error, char *text,
+			     size_t bytes)
 {
 	struct sockaddr_storage from = { 0 };
 	char address[INET6_ADDRSTRLEN];
@@ -337,9 +337,9 @@ void health_peer_changed(struct health *health, struct careful *instance, uint32
 	bool known = careful_peer_info(instance, peer, &info) == 0;
 	char more[96] = "";
 
-	/* With NONE, any info describes the next peer of the slot. */
+	/* With NONE, info describes the slot's next peer. */
 	if (known && state != CAREFUL_PEER_NONE)
-		take_name(health->names[peer], &info);
+		set_name(health->names[peer], &info);
 	if (state == CAREFUL_PEER_NONE)
 		memset(health->macs[peer], 0, MAC_BYTES);
 	if (state == CAREFUL_PEER_NONE || state == CAREFUL_PEER_FAILED)
@@ -350,19 +350,19 @@ void health_peer_changed(struct health *health, struct careful *instance, uint32
 	    !log_allowed(&health->limits[peer]))
 		return;
 	if (state == CAREFUL_PEER_FAILED && info.state != CAREFUL_PEER_FAILED) {
-		log_line("peer %u %s: another process answers there now", peer,
+		log_line("peer %u %s: another process has its address now", peer,
 			 health->names[peer]);
 		return;
 	}
 	if (state == CAREFUL_PEER_FAILED)
-		say_why(instance, peer, info.last_errno, more, sizeof(more));
+		describe_failure(instance, peer, info.last_errno, more, sizeof(more));
 	else if (state == CAREFUL_PEER_RENEWING && info.last_errno)
 		snprintf(more, sizeof(more),
-			 "; frames stop: the kernel has no route to it through this interface");
+			 "; nothing is sent: the kernel has no route to it through this interface");
 	else if (state == CAREFUL_PEER_UP)
-		name_other(instance, peer, more, sizeof(more));
+		describe_twin(instance, peer, more, sizeof(more));
 	if (state == CAREFUL_PEER_UP && info.burst == CAREFUL_BURST_SHORT && !more[0])
-		snprintf(more, sizeof(more), "; window %u: the path takes %u frames at once",
+		snprintf(more, sizeof(more), "; window %u: the path carries %u frames at once",
 			 info.window, info.burst_frames);
 	if (state == CAREFUL_PEER_UP && info.flags & CAREFUL_PEER_IS_NARROW && !more[0])
 		snprintf(more, sizeof(more), "; frames of %u bytes at most: path MTU %u",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Logs the network's state: peers that come and go, broken rules, changes of the interface. */
+/* Logs changes of peers and of the interface, and counted faults. */
 #pragma once
 
 #include <netinet/in.h>
@@ -16,8 +16,8 @@ enum { HEALTH_NAME_BYTES = 88 };
  * The last known state of the interface.
  *
  * @address: its IPv4 address; 0: none
- * @master:  the bridge or bond that it is a port of; "": none
- * @qdiscs:  how often its pfifo was put back
+ * @master:  its bridge or bond; "": none
+ * @qdiscs:  how often its pfifo was restored
  */
 struct health_interface {
 	bool down;
@@ -32,8 +32,8 @@ struct health_interface {
  * @logged:  the counters when they were last logged
  * @names:   address and name of each peer; kept for the line that the peer is gone
  * @macs:    link address for frames to each peer; 0: not known
- * @unheard: the log says that no control message of the peer arrives
- * @limits:  of each peer, so that one restless peer hides no line about the others
+ * @unheard: the log reports that no control message of the peer arrives
+ * @limits:  rate limit of each peer's lines: a restless peer hides no line about others
  */
 struct health {
 	int socket_fd;
@@ -49,8 +49,8 @@ struct health {
 
 int health_init(struct health *health, struct careful *instance);
 void health_deinit(struct health *health);
-/* Checks the counters, the interface, the control messages of each peer and its next hop. Call it
- * about once a second. Returns -ENODEV if the interface no longer exists. */
+/* Checks the counters, the interface, and each peer's control messages and next hop. Call it about
+ * once a second. Returns -ENODEV if the interface no longer exists. */
 int health_check(struct health *health, struct careful *instance);
 /* Logs a peer's new state; called from careful_peer_watch(). */
 void health_peer_changed(struct health *health, struct careful *instance, uint32_t peer,

@@ -60,12 +60,12 @@ static void rotate(void)
 	snprintf(old, sizeof(old), "%s.old", log_path);
 	rename(log_path, old);
 	if (open_file())
-		log_path[0] = 0; /* the old file stays open for good */
+		log_path[0] = 0; /* keeps the old file open */
 }
 
-/* Returns the length of the UTF-8 character at p; 1 if the bytes are none (RFC 3629). Noncharacters
- * of Unicode count as none: journalctl shows only the length of a line with one. */
-static size_t character(const unsigned char *p)
+/* Returns the length of the UTF-8 character at p, or 1 if there is no valid one (RFC 3629). Rejects
+ * Unicode's noncharacters: journalctl does not show a line that has one. */
+static size_t character_bytes(const unsigned char *p)
 {
 	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
 	size_t n = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : p[0] >= 0xc2 ? 2 : 1;
@@ -89,7 +89,7 @@ static void make_printable(char *line)
 	unsigned char *p = (unsigned char *)line;
 
 	while (*p) {
-		size_t n = character(p);
+		size_t n = character_bytes(p);
 		bool is_c1 = n == 2 && p[0] == 0xc2 && p[1] < 0xa0;
 
 		if ((n == 1 && (*p < ' ' || *p >= 0x7f)) || is_c1)
@@ -98,16 +98,16 @@ static void make_printable(char *line)
 	}
 }
 
-static bool is_journals(int fd)
+static bool is_journal(int fd)
 {
-	const char *said = getenv("JOURNAL_STREAM");
+	const char *journal = getenv("JOURNAL_STREAM");
 	char own[64];
 	struct stat st;
 
-	if (!said || fstat(fd, &st))
+	if (!journal || fstat(fd, &st))
 		return false;
 	snprintf(own, sizeof(own), "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
-	return !strcmp(own, said);
+	return !strcmp(own, journal);
 }
 
 void log_journal(const char *path)
@@ -115,7 +115,7 @@ void log_journal(const char *path)
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	size_t bytes = strlen(path);
 
-	if (!is_journals(STDERR_FILENO) || bytes >= sizeof(un.sun_path))
+	if (!is_journal(STDERR_FILENO) || bytes >= sizeof(un.sun_path))
 		return;
 	memcpy(un.sun_path, path, bytes);
 	journal_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -141,9 +141,8 @@ static size_t add_field(char *datagram, size_t size, size_t n, const char *name,
 	return n;
 }
 
-/* Reports whether the journal took the line. Does not wait; if the write fails, stderr gets the
- * line. */
-static bool tell_journal(const struct log_field *fields, const char *text)
+/* Sends a line to the journal. Returns false at once if the journal has no room. */
+static bool send_to_journal(const struct log_field *fields, const char *text)
 {
 	char datagram[8192];
 	size_t n = add_field(datagram, sizeof(datagram), 0, "MESSAGE", text);
@@ -167,9 +166,9 @@ static void write_line(const struct log_field *fields, const char *format, va_li
 	gmtime_r(&now.tv_sec, &tm);
 	n = strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%S", &tm);
 	n += (size_t)snprintf(line + n, sizeof(line) - n, ".%03ldZ ", now.tv_nsec / 1000000);
-	/* Both callers have begun it. NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized) */
+	/* Both callers call va_start(). NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized) */
 	vsnprintf(line + n, sizeof(line) - n - 1, format, args);
-	if (journal_fd >= 0 && tell_journal(fields, line + n))
+	if (journal_fd >= 0 && send_to_journal(fields, line + n))
 		return;
 	make_printable(line);
 	n = strlen(line);
@@ -218,7 +217,7 @@ bool log_allowed(struct log_limit *limit)
 		limit->second = second;
 	limit->used++;
 	if (limit->suppressed)
-		log_line("(%u lines like the next were left out)", limit->suppressed);
+		log_line("(%u lines like the next one were left out)", limit->suppressed);
 	limit->suppressed = 0;
 	return true;
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The daemon's log: one line for each event, with the time. A full file becomes FILE.old. The rate
- * of events that the network can cause is limited. */
+/* The daemon's log: one line for each event, with the time. A full file becomes FILE.old. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Allows LOG_BURST events, then one every LOG_INTERVAL_S. Non-zero burst and interval_s replace
- * these. The other fields start as 0. */
+/* The rate limit of events that the network can cause: LOG_BURST events, then one every
+ * LOG_INTERVAL_S. Non-zero burst and interval_s replace these. The other fields start as 0. */
 struct log_limit {
 	uint32_t burst, interval_s;
 	uint64_t second; /* of the latest allowed event */

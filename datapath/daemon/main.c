@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* carefuld: owns a NIC queue, and serves the queue to local clients and files to peers. Starts,
- * runs the loop and ends. One thread runs all but file system calls that may block. */
+/* carefuld: owns a NIC queue, and serves the queue to local clients and files to peers. One thread
+ * does everything but file system calls that may block. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -40,8 +40,7 @@
 enum {
 	EXIT_USAGE = 2,
 	EVENTS = 64,
-	/* Rounds with frames between two checks of the sockets. */
-	BUSY_ROUNDS = 16,
+	BUSY_ROUNDS = 16, /* rounds with frames between two checks of the sockets */
 	HEALTH_MS = 1000,
 };
 
@@ -83,18 +82,18 @@ static void on_signal(struct ipc_event *event, uint32_t events)
 	carefuld.stop = true;
 }
 
-/* A server's descriptor only wakes the loop, which polls the servers anyway. */
+/* Does nothing: the descriptor only wakes the loop, which polls the servers anyway. */
 static void on_server(struct ipc_event *event, uint32_t events)
 {
 	(void)event;
 	(void)events;
 }
 
-/* Ends this queue's process when another one ends: the queues serve an interface together. */
+/* Ends this process when the process of another queue ends. */
 static void on_queue(struct ipc_event *event, uint32_t events)
 {
 	uint32_t index = (uint32_t)(event - carefuld.queue_events);
-	int rc = queues_heard(&carefuld.queues, index);
+	int rc = queues_receive(&carefuld.queues, index);
 
 	(void)events;
 	if (carefuld.stop || rc > 0)
@@ -146,7 +145,7 @@ static int watch_fd(struct daemon *d, int fd, struct ipc_event *event,
 	return epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0;
 }
 
-/* Turns signals into events. Ignores those that a client could cause: the call fails instead. */
+/* Turns signals into events. Ignores signals that a client could cause; the call fails instead. */
 static int init_signals(struct daemon *d)
 {
 	sigset_t set;
@@ -179,7 +178,6 @@ static int watch_queues(struct daemon *d)
 
 static struct probe probe = { .now_ns = clock_now_ns, .cookie_of = engine_cookie };
 
-/* Serves pings. They write to the scratch file; without one, a ping ends before its store stage. */
 static int serve_probes(struct daemon *d)
 {
 	scratch_file_serve(&d->scratch, d->instance, d->options.exports, d->options.exports_count);
@@ -201,7 +199,7 @@ static int open_instance(struct daemon *d, struct careful_error *error)
 			return refuse(error, -EINVAL, "--cpu %d: %s", d->options.cpu,
 				      strerror(errno));
 	}
-	if (!d->options.careful.keys) /* carefulctl up looks for the keys of this host */
+	if (!d->options.careful.keys) /* carefulctl up finds this host's keys */
 		d->options.careful.keys = "none";
 	rc = confine_programs(error);
 	if (!rc)
@@ -243,8 +241,8 @@ static int serve(struct daemon *d, struct careful_error *error)
 	if (!rc)
 		rc = ipc_create(d->instance, d->dir.listen_fd, d->epoll_fd, &d->ipc);
 	if (!rc) {
-		ipc_tells_of(d->ipc, d->block, d->lend);
-		ipc_reloads(d->ipc, on_reload, d);
+		ipc_set_servers(d->ipc, d->block, d->lend);
+		ipc_set_reload(d->ipc, on_reload, d);
 		block_tell(d->block, on_block_end, d);
 		rc = health_init(&d->health, d->instance);
 		if (!rc)
@@ -314,7 +312,7 @@ static int64_t now_ms(void)
 	return (int64_t)(clock_now_ns() / 1000000);
 }
 
-/* Uses keys that carefulctl has written. Logs a bad file, and again while the file stays bad. */
+/* Loads keys that carefulctl has written. Keeps logging a bad file. */
 static void refresh_keys(struct daemon *d)
 {
 	struct careful_error error;
@@ -323,10 +321,9 @@ static void refresh_keys(struct daemon *d)
 	if (rc > 0)
 		log_line("keys: read again");
 	else if (rc < 0 && log_allowed(&d->keys_limit))
-		log_line("keys: %s; the former keys stay in effect", error.text);
+		log_line("keys: %s; the previous keys stay in effect", error.text);
 }
 
-/* Runs the loop. Returns 0, or -errno if the daemon cannot continue. */
 static int run(struct daemon *d)
 {
 	int64_t checked_ms = now_ms();
@@ -410,12 +407,36 @@ static int start(struct daemon *d, struct careful_error *error)
 	return rc;
 }
 
+static void stop(struct daemon *d)
+{
+	uint32_t operations_left, clients_left;
+
+	notify_stopping(&d->notify);
+	d->closing = true;
+	queues_end(&d->queues);
+	/* The engine ends first: after careful_close() nothing uses a file. */
+	operations_left = (uint32_t)careful_close(d->instance);
+	clients_left = ipc_destroy(d->ipc);
+	operations_left += block_stop(d->block);
+	lend_stop(d->lend);
+	health_deinit(&d->health);
+	rundir_close(&d->dir);
+	if (operations_left)
+		log_line(
+			"%u file operations hang in a file system: their files stay as they are, and "
+			"this process stays until the operations end",
+			operations_left);
+	if (clients_left)
+		log_line("files of %u local clients do not close: they stay open at their server",
+			 clients_left);
+	log_line("ended");
+}
+
 int main(int argc, char **argv)
 {
 	struct daemon *d = &carefuld;
 	struct careful_error error = { "" };
 	int parent_fd = -1;
-	uint32_t left, files_left, inside;
 	int rc = options_parse(&d->options, argc, argv, &error);
 
 	if (rc) {
@@ -434,7 +455,7 @@ int main(int argc, char **argv)
 		rc = queues_fork(&d->queues, &d->options, &error);
 	if (d->queues.index) {
 		close(parent_fd);
-		close(d->passed_fd); /* belongs to the first queue; the others make their own */
+		close(d->passed_fd); /* the first queue's; the others make their own */
 		parent_fd = d->passed_fd = -1;
 		if (!queues_wait(&d->queues))
 			return EXIT_FAILURE;
@@ -444,7 +465,7 @@ int main(int argc, char **argv)
 	if (!rc)
 		rc = start(d, &error);
 	if (d->queues.index)
-		queues_say(&d->queues, rc ? error.text : NULL);
+		queues_report_start(&d->queues, rc ? error.text : NULL);
 	if (rc) {
 		process_tell(d->options.ready_fd, "error: ", error.text);
 		process_tell(parent_fd, "error: ", error.text);
@@ -461,23 +482,6 @@ int main(int argc, char **argv)
 	close(d->options.ready_fd);
 	close(parent_fd);
 	rc = run(d);
-	notify_stopping(&d->notify);
-	d->closing = true;
-	queues_end(&d->queues);
-	/* The engine ends first: after careful_close() nothing uses a file. */
-	inside = (uint32_t)careful_close(d->instance);
-	files_left = ipc_destroy(d->ipc);
-	left = block_stop(d->block) + inside;
-	lend_stop(d->lend);
-	health_deinit(&d->health);
-	rundir_close(&d->dir);
-	if (left)
-		log_line(
-			"%u file operations hang in a file system; their files stay as they are, and this process stays until they end",
-			left);
-	if (files_left)
-		log_line("files of %u local clients do not close: they stay open at their server",
-			 files_left);
-	log_line("ended");
+	stop(d);
 	return rc || d->broken ? EXIT_FAILURE : EXIT_SUCCESS;
 }

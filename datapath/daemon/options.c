@@ -17,11 +17,11 @@
 #include "base/error.h"
 
 /*
- * An option: how it is shown, and what takes its value.
+ * An option: its help, and where its value goes.
  *
  * @at:    TEXT, NUMBER, BYTES, CHOICE and FLAG: the field's offset in struct daemon_options
- * @names: CHOICE: the words; the field gets the index of one
- * @take:  CALL: returns 0 or -errno
+ * @names: CHOICE: the words; the field gets the index of the word
+ * @take:  CALL: stores the value; returns 0 or -errno
  */
 struct rule {
 	const char *name, *value, *help;
@@ -103,7 +103,7 @@ static const struct rule rules[] = {
 	  NUMBER(careful.queue, 0, CAREFUL_QUEUES_MAX - 1) },
 	{ "queues", "N",
 	  "use queues 0 to N-1, a process each, and spread peers over them (1)" NL
-	  "Ports, and CPUs, count on from PORT and --cpu",
+	  "Queue K uses UDP port PORT+K, and CPU N+K of --cpu N",
 	  NUMBER(careful.queues, 1, CAREFUL_SPREAD_MAX) },
 	{ "port", "PORT", "UDP port (51966)", NUMBER(careful.port, 1, 65535) },
 	{ "rx-buffers", "N", "receive buffers, a power of two (512)",
@@ -111,21 +111,21 @@ static const struct rule rules[] = {
 	{ "tx-buffers", "N", "send buffers, a power of two (512)",
 	  NUMBER(careful.tx_buffers, 1, 1 << 20) },
 	{ "reserve", "N",
-	  "receive buffers kept out of all windows, to be granted to peers" NL
-	  "for messages larger than their window (0)",
+	  "receive buffers outside all windows, granted to peers for messages" NL
+	  "larger than their window (0)",
 	  NUMBER(careful.reserve, 0, 65535) },
 	{ "keys", "DIR",
-	  "directory of keys (carefulctl key): a peer must prove one to get" NL
-	  "anything (none: whoever asks gets a session)",
+	  "directory of keys (carefulctl key): a peer must prove a trusted key" NL
+	  "to get a session (none: every peer gets a session)",
 	  .take = take_keys },
 	{ "seal", "MODE",
-	  "off, auth, encrypt: frames prove who sent them, or are secret (off)" NL
-	  "MODE@ADDRESS of one peer; several with commas between. Takes" NL
-	  "--keys, and the same at the other end",
+	  "off, auth (authenticates frames), or encrypt, which does both (off)" NL
+	  "MODE@ADDRESS is for one peer; separate several with commas. Needs" NL
+	  "--keys. Both ends must use the same setting",
 	  TEXT(careful.seal) },
-	{ "xdp", "MODE", "native, generic, or auto: the better, as measured (auto)",
+	{ "xdp", "MODE", "native, generic, or auto: carefuld measures which is better (auto)",
 	  CHOICE(careful.xdp_mode, "auto", "native", "generic") },
-	{ "require-zerocopy", NULL, "fail if frames would have to be copied",
+	{ "require-zerocopy", NULL, "fail if the driver copies frames",
 	  FLAG(careful.require_zerocopy) },
 	{ "wait", "MODE", "adaptive, spin or block (adaptive)",
 	  CHOICE(careful.wait_mode, "adaptive", "spin", "block") },
@@ -133,14 +133,14 @@ static const struct rule rules[] = {
 	  CHOICE(careful.protocol, "careful", "traditional") },
 	{ "spin-us", "N", "how long adaptive spins before it blocks, in us (50)",
 	  NUMBER(careful.spin_us, 1, 1000000) },
-	{ "sync-ms", "N", "ask a peer that has been silent for this long, in ms (200)",
+	{ "sync-ms", "N", "probe a peer that has been silent for this long, in ms (200)",
 	  NUMBER(careful.sync_ms, 1, 3600000) },
 	{ "stall-ms", "N", "drop a peer that has been silent for this long, in ms (30000)",
 	  NUMBER(careful.stall_ms, 1, 3600000) },
 	{ "repair", "MODE", "on: send lost frames again; off: begin a new epoch (on)",
 	  CHOICE(careful.repair, "on", "off") },
 	{ "file-writes", "WHO",
-	  "engine, or workers: the kernel's copy into the page cache (engine)",
+	  "engine or workers: who copies received data to the page cache (engine)",
 	  CHOICE(careful.file_writes, "engine", "workers") },
 	{ "cpu", "N", "CPU to run on", NUMBER(cpu, 0, 4095) },
 	{ "export", "DIR[:rw]",
@@ -148,22 +148,24 @@ static const struct rule rules[] = {
 	  "With several, paths start with the last component of a DIR." NL
 	  ":rw,owners lets them set owners and set-user-ID bits as root may;" NL
 	  ":rw,devices or :ro,devices serves block devices below DIR, too;" NL
-	  ":rw,host=ADDRESS or :ro,host=ADDRESS is for that host alone",
+	  ":rw,host=ADDRESS or :ro,host=ADDRESS serves only that host",
 	  .take = take_export },
 	{ "insecure", NULL,
-	  "let peers write though there are no --keys: whoever can send to the" NL "port is one",
+	  "let peers write without --keys: everyone who can send to the port" NL "is a peer",
 	  FLAG(insecure) },
 	{ "lend-bytes", "N", "how much memory to lend to peers", BYTES(lend.bytes, 1, 1ull << 50) },
-	{ "lend-host-bytes", "N", "most memory that one host may hold (half of it)",
+	{ "lend-host-bytes", "N", "most memory that one host may borrow (half of --lend-bytes)",
 	  BYTES(lend.host_bytes, 1, 1ull << 50) },
 	{ "lend-keep-ms", "N",
 	  "how long a peer's memory stays after its session ended, in ms (60000)",
 	  NUMBER(lend.keep_ms, 1, 86400000) },
-	{ "group", "GROUP", "who may connect to the socket, besides root", .take = take_group },
-	{ "run-dir", "DIR", "for the socket, pid file and log (/run/careful/INSTANCE)",
+	{ "group", "GROUP", "group that may connect to the socket, besides root",
+	  .take = take_group },
+	{ "run-dir", "DIR", "directory of socket, pid file and log (/run/careful/INSTANCE)",
 	  .take = take_run_dir },
 	{ "state-dir", "DIR",
-	  "for what is remembered of --xdp auto" NL "($CAREFUL_STATE_DIR, else /var/lib/careful)",
+	  "directory of results to remember, as of --xdp auto" NL
+	  "($CAREFUL_STATE_DIR, else /var/lib/careful)",
 	  TEXT(state_dir) },
 	{ "log", "FILE", "log file (DIR/log of --run-dir; with --foreground: stderr)", TEXT(log) },
 	{ "ready-fd", "N", "write \"ready\" or \"error: ...\" to this descriptor, then close it",
@@ -219,8 +221,8 @@ static int choice(const struct rule *rule, const char *text, uint32_t *value,
 	return refuse(error, -EINVAL, "--%s %s: must be one of %s", rule->name, text, all);
 }
 
-static int take(struct daemon_options *options, const struct rule *rule, const char *arg,
-		struct careful_error *error)
+static int apply(struct daemon_options *options, const struct rule *rule, const char *arg,
+		 struct careful_error *error)
 {
 	void *field = (char *)options + rule->at;
 	uint64_t value = 0;
@@ -264,7 +266,6 @@ static int check_instance(const char *name, struct careful_error *error)
 	return 0;
 }
 
-/* Refuses writable exports without keys, since anyone who can send to the port is then a peer. */
 static int check_exports(const struct daemon_options *options, struct careful_error *error)
 {
 	for (uint32_t i = 0; i < options->exports_count; i++)
@@ -276,8 +277,8 @@ static int check_exports(const struct daemon_options *options, struct careful_er
 	return 0;
 }
 
-/* Explains the '?' or ':' that getopt_long() returned; word is the argument where it stopped. */
-static int misused(int returned, const char *word, struct careful_error *error)
+/* Explains the '?' or ':' that getopt_long() returned for this argument. */
+static int usage_error(int returned, const char *word, struct careful_error *error)
 {
 	if (returned == ':')
 		return refuse(error, -EINVAL, "%s needs a value (see carefuld --help)", word);
@@ -311,8 +312,8 @@ int options_parse(struct daemon_options *options, int argc, char **argv,
 			(struct option){ rules[i].name, rules[i].value ? 1 : 0, NULL, (int)i + 1 };
 	while ((id = getopt_long(argc, argv, ":", known, NULL)) != -1) {
 		if (id == '?' || id == ':')
-			return misused(id, argv[optind - 1], error);
-		rc = take(options, &rules[id - 1], optarg, error);
+			return usage_error(id, argv[optind - 1], error);
+		rc = apply(options, &rules[id - 1], optarg, error);
 		if (rc)
 			return rc;
 	}

@@ -12,14 +12,14 @@
 
 enum {
 	START_MS = 30000, /* until another queue's process serves */
-	END_MS = 2000, /* until it has released its queue */
+	END_MS = 2000, /* until another queue's process has released its queue */
 	LINE_BYTES = CAREFUL_ERROR_BYTES + 16,
 };
 
-static const char go[] = "go", end[] = "end", ready[] = "ready", lives[] = "lives %u";
+static const char go[] = "go", end[] = "end", ready[] = "ready", alive[] = "alive %u";
 
-/* Returns NAME+k.log for NAME.log. */
-static const char *log_of(const char *log, uint32_t index)
+/* Returns NAME+k.log for NAME.log, allocated. */
+static const char *log_path(const char *log, uint32_t index)
 {
 	size_t bytes = strlen(log) + 8, stem = strlen(log);
 	char *path = malloc(bytes);
@@ -31,8 +31,7 @@ static const char *log_of(const char *log, uint32_t index)
 	return path;
 }
 
-/* Changes the first queue's options into those of queue `index`. */
-static int take_options(struct daemon_options *options, uint32_t index)
+static int adapt_options(struct daemon_options *options, uint32_t index)
 {
 	size_t used = strlen(options->run_dir);
 
@@ -43,11 +42,12 @@ static int take_options(struct daemon_options *options, uint32_t index)
 	    (int)(sizeof(options->run_dir) - used))
 		return -ENAMETOOLONG;
 	if (options->log)
-		options->log = log_of(options->log, index);
+		options->log = log_path(options->log, index);
 	return 0;
 }
 
-static int become(struct queues *queues, struct daemon_options *options, uint32_t index, int fd)
+static int enter_child(struct queues *queues, struct daemon_options *options, uint32_t index,
+		       int fd)
 {
 	if (options->ready_fd >= 0)
 		close(options->ready_fd);
@@ -55,7 +55,7 @@ static int become(struct queues *queues, struct daemon_options *options, uint32_
 		close(queues->fds[i]);
 	queues->index = index;
 	queues->fds[0] = fd;
-	return take_options(options, index);
+	return adapt_options(options, index);
 }
 
 int queues_fork(struct queues *queues, struct daemon_options *options, struct careful_error *error)
@@ -74,14 +74,14 @@ int queues_fork(struct queues *queues, struct daemon_options *options, struct ca
 			return refuse(error, -errno, "queue %u: %s", i, strerror(errno));
 		close(fds[!!pid]);
 		if (!pid)
-			return become(queues, options, i, fds[1]);
+			return enter_child(queues, options, i, fds[1]);
 		queues->fds[i] = fds[0];
 	}
 	return 0;
 }
 
-/* Receives a word or line; "" if the other end is gone. */
-static void hear(int fd, char *line)
+/* Receives a message; "" if the other end is gone. */
+static void receive(int fd, char *line)
 {
 	ssize_t got;
 
@@ -91,7 +91,7 @@ static void hear(int fd, char *line)
 	line[got < 0 ? 0 : got] = 0;
 }
 
-static void say(int fd, const char *line)
+static void send_line(int fd, const char *line)
 {
 	send(fd, line, strlen(line), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -100,13 +100,13 @@ bool queues_wait(struct queues *queues)
 {
 	char line[LINE_BYTES];
 
-	hear(queues->fds[0], line);
+	receive(queues->fds[0], line);
 	return !strcmp(line, go);
 }
 
-void queues_say(struct queues *queues, const char *error)
+void queues_report_start(struct queues *queues, const char *error)
 {
-	say(queues->fds[0], error ? error : ready);
+	send_line(queues->fds[0], error ? error : ready);
 }
 
 int queues_open(struct queues *queues, struct careful_error *error)
@@ -115,47 +115,47 @@ int queues_open(struct queues *queues, struct careful_error *error)
 	int rc = 0;
 
 	for (uint32_t i = 1; i < queues->count; i++)
-		say(queues->fds[i], go);
+		send_line(queues->fds[i], go);
 	for (uint32_t i = 1; i < queues->count; i++) {
 		struct pollfd poller = { .fd = queues->fds[i], .events = POLLIN };
 
 		line[0] = 0;
 		if (poll(&poller, 1, START_MS) > 0)
-			hear(queues->fds[i], line);
+			receive(queues->fds[i], line);
 		if (!rc && strcmp(line, ready) != 0)
 			rc = refuse(error, -EIO, "queue %u: %s", i,
-				    line[0] ? line : "it died at the start");
+				    line[0] ? line : "it died while it started");
 	}
 	return rc;
 }
 
-int queues_heard(struct queues *queues, uint32_t index)
+int queues_receive(struct queues *queues, uint32_t index)
 {
 	char line[LINE_BYTES];
 
-	hear(queues->fds[index], line);
-	if (sscanf(line, lives, &queues->up[index]) == 1) {
-		queues->lives[index] = true;
+	receive(queues->fds[index], line);
+	if (sscanf(line, alive, &queues->up[index]) == 1) {
+		queues->alive[index] = true;
 		return 1;
 	}
 	return !strcmp(line, end) ? 0 : -EPIPE;
 }
 
-bool queues_live(struct queues *queues, uint32_t up)
+bool queues_report_alive(struct queues *queues, uint32_t up)
 {
 	char line[LINE_BYTES];
 	bool all = true;
 
 	queues->up[0] = up;
 	if (queues->index) {
-		snprintf(line, sizeof(line), lives, up);
-		say(queues->fds[0], line);
+		snprintf(line, sizeof(line), alive, up);
+		send_line(queues->fds[0], line);
 		return true;
 	}
 	for (uint32_t i = 1; i < queues->count; i++)
-		all &= queues->lives[i];
+		all &= queues->alive[i];
 	if (all)
-		memset(queues->lives, 0, sizeof(queues->lives));
+		memset(queues->alive, 0, sizeof(queues->alive));
 	return all;
 }
 
@@ -164,16 +164,14 @@ void queues_end(struct queues *queues)
 	char line[LINE_BYTES];
 
 	if (queues->index)
-		say(queues->fds[0], end);
-	if (queues->count < 2 || queues->index)
-		return;
-	for (uint32_t i = 1; i < queues->count; i++)
-		say(queues->fds[i], end);
-	for (uint32_t i = 1; i < queues->count; i++) {
+		send_line(queues->fds[0], end);
+	for (uint32_t i = 1; !queues->index && i < queues->count; i++)
+		send_line(queues->fds[i], end);
+	for (uint32_t i = 1; !queues->index && i < queues->count; i++) {
 		struct pollfd poller = { .fd = queues->fds[i], .events = POLLIN };
 
 		do
 			line[0] = 0;
-		while (poll(&poller, 1, END_MS) > 0 && (hear(poller.fd, line), line[0]));
+		while (poll(&poller, 1, END_MS) > 0 && (receive(poller.fd, line), line[0]));
 	}
 }

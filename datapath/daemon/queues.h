@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* An interface with several queues has a carefuld for each. They share only the device
- * (xsk_dispatcher.c). The first starts the others, and all end when one does. */
+/* Each queue of an interface has its own carefuld process. The processes share only the device
+ * (xsk_dispatcher.c). The first queue's process starts the others; when one ends, all end. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,31 +15,31 @@
  * @count: number of queues
  * @index: the queue of this process
  * @fds:   first queue: sockets to the others' processes; other queues: fds[0] leads to the first
- * @lives: first queue: this queue has given a sign of life since queues_live() was last true
- * @up:    peers that were up at that sign of life
+ * @alive: first queue: queues that have reported since queues_report_alive() last returned true
+ * @up:    peers that were up at each queue's last report
  */
 struct queues {
 	uint32_t count;
 	uint32_t index;
 	int fds[CAREFUL_SPREAD_MAX];
-	bool lives[CAREFUL_SPREAD_MAX];
+	bool alive[CAREFUL_SPREAD_MAX];
 	uint32_t up[CAREFUL_SPREAD_MAX];
 };
 
-/* Starts the other queues' processes before anything is opened. Returns in each process, with that
- * queue's *options. */
+/* Starts the other queues' processes. Call it before anything is opened. Returns in each process with
+ * that queue's *options. */
 int queues_fork(struct queues *queues, struct daemon_options *options, struct careful_error *error);
-/* Waits, in another queue than the first, until the first is open. Returns false on its failure. */
+/* Waits until the first queue is open; called by the other queues. Returns false if it failed. */
 bool queues_wait(struct queues *queues);
-/* Reports this queue's start to the first; NULL: it serves. */
-void queues_say(struct queues *queues, const char *error);
-/* Lets the other queues open, once the first is open, and waits for them. */
+/* Reports to the first queue that this queue serves (NULL) or why it failed. */
+void queues_report_start(struct queues *queues, const char *error);
+/* Lets the other queues open, and waits for them. Called by the first queue when it is open. */
 int queues_open(struct queues *queues, struct careful_error *error);
-/* Handles an event of another queue's socket. Returns 1 for a sign of life. Otherwise all queues
- * must end: 0 if the other ended on request, -EPIPE if it died. */
-int queues_heard(struct queues *queues, uint32_t index);
-/* Reports that this queue lives and how many peers are up; call it about once a second. In the
- * first queue, returns true once each other queue has reported since the last true. */
-bool queues_live(struct queues *queues, uint32_t up);
-/* Ends the other queues. The first waits for them, for a limited time. */
+/* Reads a message of another queue. Returns 1 if that queue is alive. Otherwise all queues must end: 0
+ * if the other ended on request, -EPIPE if it died. */
+int queues_receive(struct queues *queues, uint32_t index);
+/* Reports that this queue is alive, and how many of its peers are up. Call it about once a second. In
+ * the first queue, returns true when each other queue has reported since the last true. */
+bool queues_report_alive(struct queues *queues, uint32_t up);
+/* Ends the other queues. The first queue waits for them up to a time limit. */
 void queues_end(struct queues *queues);

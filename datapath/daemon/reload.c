@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reloads options. All sessions and open handles stay. Options that need a restart are parsed here
- * but ignored (`carefulctl up --reload` compares them). */
+/* Sessions and open handles survive a reload. Options that need a restart are parsed but ignored;
+ * `carefulctl up --reload` reports them. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +22,8 @@ void reload_log(const struct daemon_options *options)
 			 options->exports[i].devices ? " (devices)" : "");
 }
 
-static int take(struct careful *instance, struct block_server *block,
-		const struct daemon_options *options, struct careful_error *error)
+static int apply(struct careful *instance, struct block_server *block,
+		 const struct daemon_options *options, struct careful_error *error)
 {
 	int rc = confine_covers(options, error);
 
@@ -32,7 +32,7 @@ static int take(struct careful *instance, struct block_server *block,
 	if (rc)
 		return rc;
 	engine_wait_as(instance, &options->careful);
-	log_line("other options, %u exports", options->exports_count);
+	log_line("new options, %u exports", options->exports_count);
 	reload_log(options);
 	return 0;
 }
@@ -53,9 +53,9 @@ int reload(struct careful *instance, struct block_server *block, const char *wor
 	argv[argc] = NULL;
 	rc = options_parse(&options, argc, argv, error);
 	if (rc > 0)
-		rc = refuse(error, -EINVAL, "--help and --version work only at a start");
+		rc = refuse(error, -EINVAL, "--help and --version cannot be reloaded");
 	if (!rc)
-		rc = take(instance, block, &options, error);
+		rc = apply(instance, block, &options, error);
 	for (uint32_t i = 0; i < options.exports_count; i++) {
 		free((void *)options.exports[i].path);
 		free((void *)options.exports[i].hosts);

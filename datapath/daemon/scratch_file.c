@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The scratch file lies in an export, where puts of peers are also written. It has no name, so
- * nobody sees it and nothing remains. */
 #include "daemon/scratch_file.h"
 
 #include <errno.h>
@@ -63,7 +61,7 @@ void scratch_file_serve(struct scratch_file *file, struct careful *instance,
 	engine_scratch(instance, file->fd, file->scratch);
 }
 
-static void begin(struct scratch_file *file)
+static void start_opening(struct scratch_file *file)
 {
 	atomic_store(&file->opened, false);
 	file->opening = !thread_start(&file->thread, STACK_BYTES, open_file, file);
@@ -86,7 +84,7 @@ void scratch_file_poll(struct scratch_file *file, int64_t now_ms)
 		file->asked = asked;
 		file->used_ms = now_ms;
 		if (!file->opening && file->fd < 0)
-			begin(file);
+			start_opening(file);
 	} else if (!file->opening && file->fd >= 0 && file->scratch == CAREFUL_SCRATCH_FILE &&
 		   now_ms - file->used_ms > IDLE_MS) {
 		engine_scratch(file->instance, -1, file->scratch);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The file that pings are written to: unnamed, in a writable export. */
+/* The file that pings are written to: unnamed, in a writable export, like the files of puts. */
 #pragma once
 
 #include <pthread.h>
@@ -11,11 +11,11 @@
 
 /*
  * @fd:      the file, or -1
- * @scratch: its place (enum careful_scratch); the thread writes it until `opened`
+ * @scratch: its place (enum careful_scratch); belongs to the thread until @opened
  * @opening: a thread opens the file, because a file system may hang
  * @opened:  the thread has ended
  * @asked:   pings so far
- * @used_ms: when the last ping came
+ * @used_ms: time of the last ping
  */
 struct scratch_file {
 	struct careful *instance;

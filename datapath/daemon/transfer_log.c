@@ -8,7 +8,7 @@
 /* Longest path in a line, so that the result still fits. The journal gets the whole path. */
 enum { PATH_SHOWN_BYTES = 1536 };
 
-static const char *end_of(const struct block_end *end)
+static const char *outcome(const struct block_end *end)
 {
 	if (end->status)
 		return strerror(-end->status);
@@ -31,7 +31,7 @@ void transfer_log(struct transfer_log *log, const struct block_end *end, const c
 		{ "CAREFUL_DIRECTION", is_read ? "read" : "written" },
 		{ "CAREFUL_BYTES", bytes },
 		{ "CAREFUL_SECONDS", took },
-		{ "CAREFUL_STATUS", end_of(end) },
+		{ "CAREFUL_STATUS", outcome(end) },
 		{ "ERRNO", status },
 		{ NULL, NULL },
 	};
@@ -46,5 +46,5 @@ void transfer_log(struct transfer_log *log, const struct block_end *end, const c
 	log_event(fields, "peer %u %s: %s\"%.*s%s\": %s bytes %s in %s s, %s", end->peer, name,
 		  end->small ? "small files in " : "", PATH_SHOWN_BYTES, end->path,
 		  strlen(end->path) > PATH_SHOWN_BYTES ? "..." : "", bytes,
-		  is_read ? "read" : "written", took, end_of(end));
+		  is_read ? "read" : "written", took, outcome(end));
 }

@@ -446,7 +446,7 @@ static void tear_down(void)
 	leave(&world.programs[0]);
 	for (int i = 0; i < TURNS && world.server->clients; i++)
 		turn();
-	MUST(!world.server->clients && !world.server->clients_count && !world.server->busy);
+	MUST(!world.server->clients && !world.server->clients_count && !world.server->poll_reasons);
 	MUST(world.node[0]->operations_free_count == OPERATIONS);
 	for (uint32_t i = 0; i < world.node[0]->limits.regions; i++)
 		MUST(!world.node[0]->regions[i].key);

@@ -327,7 +327,7 @@ static void tear_down(void)
 				end_operation(&world.c->operations[i], 0);
 		end_ping(0);
 	}
-	MUST(!world.server->clients && !world.server->clients_count && !world.server->busy);
+	MUST(!world.server->clients && !world.server->clients_count && !world.server->poll_reasons);
 	MUST(!world.server->connects);
 	ipc_destroy(world.server);
 	fake_destroy(world.c);

@@ -47,7 +47,7 @@ def test_keys__a_host_without_the_key_gets_nothing(keyed: Keyed) -> None:
     assert failed.returncode == 1
     assert "it does not trust our key, or we have none" in failed.stderr
     assert refused(b) > 0
-    wait_for(lambda: "for want of a key" in b.log, "line in the log")
+    wait_for(lambda: "without a key that is trusted here" in b.log, "line in the log")
     a.down()
     keyed.key(a, "new", "--replace")  # and b is not told
     a.up("--keys", keyed.folder(a))

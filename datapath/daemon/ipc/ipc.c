@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The connections of the local socket, and each round of the server. Reads questions, which
- * ipc_op.c dispatches, polls the other files of the server, and frees clients that have gone. */
+/* The connections of the local socket: reads questions, which ipc_op.c dispatches, and frees clients
+ * that have gone. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include "engine/sharing.h"
 #include "local/packet.h"
 
-enum { SPARE_MS = 100 }; /* between attempts to get another spare descriptor */
+enum { SPARE_MS = 100 }; /* between attempts to open a spare descriptor */
 
 static void unpark(struct ipc_client *client)
 {
@@ -26,13 +26,13 @@ static void unpark(struct ipc_client *client)
 		ipc_close(client, client->parked->fd, NULL);
 	free(client->parked);
 	client->parked = NULL;
-	client->ipc->busy--;
+	client->ipc->poll_reasons--;
 }
 
-/* Reports whether an operation was abandoned because its client has gone. Its answer may depend on
- * the client's handles, or may never arrive. A ping would delay other pings. An OPEN without an
- * attempt's name continues: only its answer names the handle to close. */
-static bool is_given_up(const void *user, const void *of)
+/* Reports whether an operation of a client that has gone must end at once: its answer may never arrive,
+ * and a ping delays other pings. An OPEN without an attempt's name continues, because only its answer
+ * names the handle to close. */
+static bool is_abandoned(const void *user, const void *of)
 {
 	const struct ipc_client *client = of;
 	const struct ipc_op *op = user;
@@ -46,14 +46,14 @@ static bool is_given_up(const void *user, const void *of)
 		(op->op == CAREFUL_IPC_REQUEST && (!op->opens || op->attempt)));
 }
 
-static void forget(struct ipc_client *client)
+static void abandon_operations(struct ipc_client *client)
 {
 	if (client->ipc->instance &&
 	    (client->ops_used || (client->program && client->program->ops_used)))
-		engine_forget(client->ipc->instance, is_given_up, client);
+		engine_forget(client->ipc->instance, is_abandoned, client);
 }
 
-/* Ends a connection. Operations that move bytes continue; ipc_poll() frees the client later. */
+/* Ends a connection. Operations that move bytes continue; ipc_poll() frees the client after them. */
 static void disconnect(struct ipc_client *client)
 {
 	struct ipc_answer *answer;
@@ -66,30 +66,30 @@ static void disconnect(struct ipc_client *client)
 	unpark(client);
 	ipc_requests_drop(client);
 	ipc_program_leave(client);
-	forget(client);
+	abandon_operations(client);
 	while ((answer = client->answers)) {
 		client->answers = answer->next;
 		ipc_op_free(answer->op);
 		free(answer);
 	}
-	client->ipc->busy++;
+	client->ipc->poll_reasons++;
 }
 
-/* Turns away a client of another release, and logs the reason. */
-static int other_version(const struct ipc_client *client, uint32_t version)
+/* Refuses a client of another release, and logs the reason. */
+static int refuse_version(const struct ipc_client *client, uint32_t version)
 {
 	const struct careful_ipc head = { .version = CAREFUL_IPC_VERSION, .status = -EPROTO };
 	static struct log_limit limit;
 
 	packet_send(client->fd, &head, NULL, -1);
 	if (log_allowed(&limit))
-		log_line("a client speaks version %u of the local socket, and this carefuld %u: "
-			 "one of them is from another release (carefulctl --version)",
+		log_line("a client speaks version %u of the local socket, and carefuld version %u: "
+			 "install both from one release (carefulctl --version)",
 			 version, CAREFUL_IPC_VERSION);
 	return -EPROTO;
 }
 
-/* Reads one packet into the shared buffer. Returns 1, 0 if there is none, or -errno: disconnect. */
+/* Reads one packet into the shared buffer. Returns 1, 0 if there is none, or -errno to disconnect. */
 static int receive(struct ipc_client *client, struct ipc_question *q)
 {
 	const size_t room = sizeof(client->ipc->buffer);
@@ -101,7 +101,7 @@ static int receive(struct ipc_client *client, struct ipc_question *q)
 		return n == -EAGAIN ? 0 : n ? (int)n : -EPIPE;
 	q->payload = client->ipc->buffer;
 	if (n >= (ssize_t)sizeof(q->head.version) && q->head.version != CAREFUL_IPC_VERSION)
-		rc = other_version(client, q->head.version);
+		rc = refuse_version(client, q->head.version);
 	else if (n < (ssize_t)sizeof(q->head) || bytes > room || q->head.payload_bytes != bytes)
 		rc = -EPROTO;
 	if (rc < 0 && q->fd >= 0)
@@ -119,7 +119,7 @@ static int park(struct ipc_client *client, const struct ipc_question *q)
 	copy->payload = copy + 1;
 	memcpy(copy + 1, q->payload, q->head.payload_bytes);
 	client->parked = copy;
-	client->ipc->busy++;
+	client->ipc->poll_reasons++;
 	return 0;
 }
 
@@ -156,7 +156,7 @@ static void on_client(struct ipc_event *event, uint32_t events)
 		ipc_flush(client);
 	if (client->fd >= 0 && (events & EPOLLIN))
 		read_questions(client);
-	/* A client that only stopped writing still reads; a client that is gone does not. */
+	/* A client that only shut down its writing side still reads. */
 	if (client->failed || (events & (EPOLLERR | EPOLLHUP)))
 		disconnect(client);
 }
@@ -190,7 +190,7 @@ static void client_destroy(struct ipc_client *client)
 }
 
 /* Sends the reason why a connection is not served, and closes it. */
-static void turn_away(int fd, int status, uint32_t clients)
+static void refuse_client(int fd, int status, uint32_t clients)
 {
 	struct careful_ipc head = {
 		.version = CAREFUL_IPC_VERSION,
@@ -202,8 +202,8 @@ static void turn_away(int fd, int status, uint32_t clients)
 	close(fd);
 }
 
-/* Keeps a spare descriptor for one more connection when no other is free. Without a spare the
- * listener sleeps: a connection that cannot be accepted would wake the loop for ever. */
+/* Opens a spare descriptor for accept_connection(). Without one, the listener sleeps: a connection that
+ * cannot be accepted would wake the loop for ever. */
 static void arm_listener(struct ipc *ipc)
 {
 	struct epoll_event ev = { .data.ptr = &ipc->event };
@@ -217,7 +217,7 @@ static void arm_listener(struct ipc *ipc)
 
 /* Accepts a connection. If no other descriptor is free, the spare one serves root, who may look for
  * the cause. */
-static int take_connection(struct ipc *ipc)
+static int accept_connection(struct ipc *ipc)
 {
 	int fd = accept4(ipc->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
@@ -228,7 +228,7 @@ static int take_connection(struct ipc *ipc)
 	ipc->spare_fd = -1;
 	fd = accept4(ipc->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd >= 0 && ipc_user(fd)) {
-		turn_away(fd, -ENFILE, 0);
+		refuse_client(fd, -ENFILE, 0);
 		fd = -1;
 	}
 	arm_listener(ipc);
@@ -240,7 +240,7 @@ static void on_accept(struct ipc_event *event, uint32_t events)
 	struct ipc *ipc = (struct ipc *)event;
 	struct ipc_client *client;
 	struct epoll_event ev = { .events = EPOLLIN };
-	int fd = take_connection(ipc);
+	int fd = accept_connection(ipc);
 	int bytes = 2 * CAREFUL_IPC_PAYLOAD_BYTES + 4096;
 	uint32_t held;
 
@@ -250,13 +250,13 @@ static void on_accept(struct ipc_event *event, uint32_t events)
 	/* The buffer must hold the largest answer, else that answer could never be sent. */
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
 	if (!ipc_user_may_connect(ipc, ipc_user(fd), &held)) {
-		turn_away(fd, -EUSERS, ipc->clients_count < IPC_CLIENTS ? held : IPC_CLIENTS);
+		refuse_client(fd, -EUSERS, ipc->clients_count < IPC_CLIENTS ? held : IPC_CLIENTS);
 		return;
 	}
 	client = client_create(ipc, fd);
 	ev.data.ptr = client ? &client->event : NULL;
 	if (!client || epoll_ctl(ipc->epoll_fd, EPOLL_CTL_ADD, fd, &ev)) {
-		turn_away(fd, -ENOMEM, 0);
+		refuse_client(fd, -ENOMEM, 0);
 		free(client);
 		return;
 	}
@@ -289,7 +289,7 @@ void ipc_poll(struct ipc *ipc)
 		ipc_measure_poll(ipc);
 	if (ipc->programs)
 		ipc_programs_poll(ipc);
-	if (!ipc->busy)
+	if (!ipc->poll_reasons)
 		return;
 	at = &ipc->clients;
 	while ((client = *at)) {
@@ -300,7 +300,7 @@ void ipc_poll(struct ipc *ipc)
 			disconnect(client);
 		if (client->fd < 0 && client->leave_ns < clock_now_ns()) {
 			client->handles_count = 0; /* the peer does not answer */
-			forget(client);
+			abandon_operations(client);
 		}
 		if (client->fd >= 0 || !ipc_program_over(client) ||
 		    !ipc_requests_close_left(client) || client->ops_used) {
@@ -315,7 +315,7 @@ void ipc_poll(struct ipc *ipc)
 		}
 		*at = client->next;
 		ipc->clients_count--;
-		ipc->busy--;
+		ipc->poll_reasons--;
 		client_destroy(client);
 	}
 }
@@ -327,15 +327,15 @@ void ipc_peer_changed(struct ipc *ipc, uint32_t peer, uint32_t state)
 	if (state == CAREFUL_PEER_NONE || state == CAREFUL_PEER_FAILED)
 		ipc_handles_over(ipc, peer);
 	if (state == CAREFUL_PEER_NONE)
-		ipc->lives[peer]++;
+		ipc->generations[peer]++;
 }
 
 int ipc_timeout_ms(const struct ipc *ipc)
 {
-	int busy = ipc->busy ? 10 : ipc->spare_fd < 0 ? SPARE_MS : -1;
+	int poll_ms = ipc->poll_reasons ? 10 : ipc->spare_fd < 0 ? SPARE_MS : -1;
 
-	return clock_earlier_ms(busy, clock_earlier_ms(ipc_connects_timeout_ms(ipc),
-						       ipc_measure_timeout_ms(ipc)));
+	return clock_earlier_ms(poll_ms, clock_earlier_ms(ipc_connects_timeout_ms(ipc),
+							  ipc_measure_timeout_ms(ipc)));
 }
 
 int ipc_create(struct careful *instance, int listen_fd, int epoll_fd, struct ipc **ipc)
@@ -374,13 +374,14 @@ int ipc_create(struct careful *instance, int listen_fd, int epoll_fd, struct ipc
 	return 0;
 }
 
-void ipc_reloads(struct ipc *ipc, ipc_reload_fn *fn, void *user)
+void ipc_set_reload(struct ipc *ipc, ipc_reload_fn *fn, void *user)
 {
 	ipc->reload = fn;
 	ipc->reload_user = user;
 }
 
-void ipc_tells_of(struct ipc *ipc, const struct block_server *block, const struct lend_server *lend)
+void ipc_set_servers(struct ipc *ipc, const struct block_server *block,
+		     const struct lend_server *lend)
 {
 	ipc->block = block;
 	ipc->lend = lend;
@@ -401,7 +402,7 @@ uint32_t ipc_destroy(struct ipc *ipc)
 		ipc_program_free(client);
 	}
 	left = ipc_closer_stop(&ipc->closer);
-	if (left) /* hanging threads use the rest */
+	if (left) /* threads that hang still use the rest */
 		return left;
 	while ((client = ipc->clients)) {
 		ipc->clients = client->next;

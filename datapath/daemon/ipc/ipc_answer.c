@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Answers to clients, sent or waiting for room in the socket, and operations that end with them. */
+/* Answers to clients. An operation ends when its answer is in the socket. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +72,7 @@ static int queue_answer(struct ipc_op *op, const struct careful_ipc *head, const
 	return 0;
 }
 
-/* Leaves the disconnection to a later event, because the caller may still use the client. */
+/* Ends the connection by a later event, because the caller may still use the client. */
 static void fail(struct ipc_client *client)
 {
 	client->failed = true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Closes descriptors that clients passed, in threads of its own: on FUSE and NFS close() waits for
- * the file's server. Each client has one file closed at a time, so a hanging file system delays
- * only its own client. */
+/* Closes clients' descriptors in threads of its own: on FUSE and NFS close() waits for the file's
+ * server. One thread at most closes files of a client, so a hanging file system delays only its own
+ * client. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -9,7 +9,7 @@
 
 #include "daemon/ipc/ipc_private.h"
 
-static void close_one(struct pool *pool, struct pool_job *job)
+static void close_job(struct pool *pool, struct pool_job *job)
 {
 	(void)pool;
 	close(((struct ipc_closing *)job)->fd);
@@ -18,23 +18,23 @@ static void close_one(struct pool *pool, struct pool_job *job)
 static const struct pool_rules close_rules = {
 	.workers_max = IPC_CLIENTS,
 	.group_max = 1,
-	.run = close_one,
+	.run = close_job,
 };
 
 static void on_closed(struct ipc_event *event, uint32_t events)
 {
 	struct ipc_closer *closer = (struct ipc_closer *)event;
-	struct ipc_closing *one;
+	struct ipc_closing *closing;
 
 	(void)events;
-	while ((one = (struct ipc_closing *)pool_take(&closer->pool))) {
-		struct ipc_client *client = one->client;
+	while ((closing = (struct ipc_closing *)pool_take(&closer->pool))) {
+		struct ipc_client *client = closing->client;
 
 		closer->files--;
 		client->closing--;
-		if (one->op)
-			ipc_answer(one->op, 0, NULL, NULL, 0);
-		free(one);
+		if (closing->op)
+			ipc_answer(closing->op, 0, NULL, NULL, 0);
+		free(closing);
 		ipc_arm(client);
 	}
 }
@@ -42,18 +42,18 @@ static void on_closed(struct ipc_event *event, uint32_t events)
 void ipc_close(struct ipc_client *client, int fd, struct ipc_op *op)
 {
 	struct ipc_closer *closer = &client->ipc->closer;
-	struct ipc_closing *one = malloc(sizeof(*one));
+	struct ipc_closing *closing = malloc(sizeof(*closing));
 
-	if (!one) {
+	if (!closing) {
 		close(fd);
 		if (op)
 			ipc_answer(op, 0, NULL, NULL, 0);
 		return;
 	}
-	*one = (struct ipc_closing){ .client = client, .fd = fd, .op = op };
+	*closing = (struct ipc_closing){ .client = client, .fd = fd, .op = op };
 	closer->files++;
 	client->closing++;
-	pool_put(&closer->pool, &client->closes, &one->job);
+	pool_put(&closer->pool, &client->closes, &closing->job);
 }
 
 int ipc_closer_init(struct ipc_closer *closer, int epoll_fd)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Files that clients passed. Operations count as users of a file, and a removed file closes after
- * the last of them. */
+/* Files that clients passed. A removed file closes after the last operation that uses it. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,10 +13,10 @@ int ipc_file_check(int fd)
 	struct statx st;
 	int flags = fcntl(fd, F_GETFL);
 
-	/* The type never changes, so there is no need to ask the file's server, which may hang. */
+	/* The type never changes. DONT_SYNC does not ask the file's server, which may hang. */
 	if (flags < 0 || statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st))
 		return -errno;
-	/* O_APPEND would put all written bytes at the end. */
+	/* O_APPEND ignores offsets. */
 	if (flags & (O_APPEND | O_PATH))
 		return -EINVAL;
 	if (S_ISREG(st.stx_mode) || S_ISBLK(st.stx_mode))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* GETS: one question for many ranges of a region. The answer comes when all ranges have arrived, or
- * when one has failed and those under way have ended. */
+/* GETS: one question for many ranges of a region. After a failed range no further range begins. The
+ * answer comes when no range is under way. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +17,8 @@ struct gets_range {
 };
 
 /*
- * @next:      the first range that has not begun
- * @beginning: begin_some() is running, up the stack
+ * @next:      index of the first range that has not begun
+ * @beginning: begin_some() is a caller of the running function
  * @status:    of the first range that failed
  */
 struct ipc_gets {
@@ -32,43 +32,43 @@ struct ipc_gets {
 	struct gets_range ranges[];
 };
 
-static void go_on(struct ipc_gets *gets);
+static void continue_gets(struct ipc_gets *gets);
 
 static void get_done(const struct careful_result *result, void *user)
 {
-	struct gets_range *one = user;
-	struct ipc_gets *gets = one->gets;
+	struct gets_range *item = user;
+	struct ipc_gets *gets = item->gets;
 	int status = result->status;
 
-	if (!status && result->bytes != one->range.bytes)
+	if (!status && result->bytes != item->range.bytes)
 		status = -ENODATA;
-	ipc_count(gets->op->client, CAREFUL_IPC_GET, one->began_ns, status);
+	ipc_count(gets->op->client, CAREFUL_IPC_GET, item->began_ns, status);
 	gets->under_way--;
 	gets->bytes += result->bytes;
 	if (!gets->status)
 		gets->status = status;
 	if (!gets->beginning)
-		go_on(gets);
+		continue_gets(gets);
 }
 
-static int begin_one(struct ipc_gets *gets, struct gets_range *one)
+static int begin_one(struct ipc_gets *gets, struct gets_range *item)
 {
 	struct ipc_client *client = gets->op->client;
-	const struct careful_span span = { .fd = gets->fd, .offset = one->range.file_off };
+	const struct careful_span span = { .fd = gets->fd, .offset = item->range.file_off };
 	int index = ipc_peer_index(client->ipc, gets->op->peer);
 
 	if (index < 0)
 		return index;
 	if (client->fd < 0) /* nobody waits for the answer */
 		return -ECANCELED;
-	one->began_ns = clock_now_ns();
+	item->began_ns = clock_now_ns();
 	return careful_get(client->ipc->instance, (uint32_t)index, gets->region,
-			   one->range.region_off, &span, one->range.bytes, gets->flags, get_done,
-			   one);
+			   item->range.region_off, &span, item->range.bytes, gets->flags, get_done,
+			   item);
 }
 
-/* Begins ranges. If the engine has no room, the next end of a range begins more; if nothing is
- * under way, the question fails. */
+/* Begins ranges while the engine has room. The end of a range begins more; if none is under way, the
+ * question fails. */
 static void begin_some(struct ipc_gets *gets)
 {
 	int rc = 0;
@@ -87,7 +87,7 @@ static void begin_some(struct ipc_gets *gets)
 		gets->status = rc;
 }
 
-static void go_on(struct ipc_gets *gets)
+static void continue_gets(struct ipc_gets *gets)
 {
 	struct ipc_op *op = gets->op;
 	struct careful_ipc head = { 0 };
@@ -119,12 +119,12 @@ static struct ipc_gets *read_ranges(struct ipc_op *op, const struct ipc_question
 	gets->region = q->head.region;
 	gets->flags = q->head.flags;
 	for (uint32_t i = 0; i < count; i++) {
-		struct gets_range *one = &gets->ranges[i];
+		struct gets_range *item = &gets->ranges[i];
 
-		one->gets = gets;
-		memcpy(&one->range, (const char *)q->payload + i * sizeof(one->range),
-		       sizeof(one->range));
-		if (one->range.file_off > INT64_MAX) {
+		item->gets = gets;
+		memcpy(&item->range, (const char *)q->payload + i * sizeof(item->range),
+		       sizeof(item->range));
+		if (item->range.file_off > INT64_MAX) {
 			*rc = -EINVAL;
 			free(gets);
 			return NULL;
@@ -147,6 +147,6 @@ int ipc_gets(struct ipc_client *client, struct ipc_op *op, struct ipc_question *
 		free(gets);
 		return -EBADF;
 	}
-	go_on(gets);
+	continue_gets(gets);
 	return 0;
 }

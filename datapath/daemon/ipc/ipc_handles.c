@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Accounts for the handles that clients opened at peers' block services. A peer knows this host but
- * none of its users, so carefuld keeps each user's share. */
+/* Accounts for the handles that clients opened at peers' block services. A peer bounds this host, but
+ * does not know its users, so carefuld bounds each user. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -10,17 +10,17 @@
 #include "daemon/ipc/ipc_private.h"
 #include "files/block.h"
 
-/* Handles that a peer grants this host, and how many of these only root may take. Listings and
- * scratch memory are handles, too. */
+/* Handles that a peer grants this host, and those among them reserved for root. Listings and scratch
+ * memory are handles, too. */
 static const struct {
-	uint32_t most, roots;
+	uint32_t most, reserved;
 } pools[IPC_OPENS] = {
 	[IPC_OPENS_FILE] = { BLOCK_HANDLES, BLOCK_HANDLES / 16 },
 	[IPC_OPENS_LISTING] = { BLOCK_LISTINGS, 2 },
 	[IPC_OPENS_SCRATCH] = { BLOCK_SCRATCHES, 1 },
 };
 
-/* Returns the client's handle at a peer by its key or its attempt's name, or NULL. */
+/* Returns the client's handle with a key, or with an attempt's name; NULL: none. */
 static struct ipc_handle *find_handle(struct ipc_client *client, uint32_t peer, uint32_t key,
 				      uint64_t attempt)
 {
@@ -45,7 +45,7 @@ static void remember_handle(struct ipc_client *client, const struct ipc_handle *
 		return;
 	if (!client->handles)
 		client->handles = malloc(IPC_HANDLES * sizeof(*client->handles));
-	/* Further handles stay open at the peer until the session ends. */
+	/* Without room, the handle stays open at the peer until the session ends. */
 	if (client->handles && client->handles_count < IPC_HANDLES)
 		client->handles[client->handles_count++] = *handle;
 }
@@ -75,8 +75,8 @@ const struct ipc_handle *ipc_handle_asked_again(struct ipc_client *client,
 	return attempt ? find_handle(client, head->peer, 0, attempt) : NULL;
 }
 
-/* Called when the request has its answer or was not sent. A lost answer may have named a handle, to
- * which the attempt's name still refers. -EAGAIN says nothing about an earlier request. */
+/* Called when the request has its answer or was not sent. If the answer was lost, keeps the attempt's
+ * name: the peer may have opened a handle. -EAGAIN does not answer an earlier request. */
 static void track_opened(struct ipc_op *op, int status, uint32_t key)
 {
 	const struct ipc_handle opened = { .peer = op->peer, .key = key, .kind = op->opens };
@@ -91,7 +91,7 @@ static void track_opened(struct ipc_op *op, int status, uint32_t key)
 		remember_handle(op->client, &opened);
 }
 
-/* Remembers a lost CLOSE of a client that has gone, to ask again in its place. */
+/* If the client has gone, remembers a lost CLOSE, so that carefuld repeats it. */
 static void track_closed(struct ipc_op *op, int status)
 {
 	const bool is_lost = status == -ECONNRESET || status == -EAGAIN || status == -ECANCELED;
@@ -128,8 +128,8 @@ void ipc_handles_over(struct ipc *ipc, uint32_t index)
 	}
 }
 
-/* Counts the handles of a kind that a client has at a peer or asks for. An attempt whose answer was
- * lost counts: it may have a handle there. */
+/* Counts the handles of a kind that a client has at a peer, asks for, or may have by an attempt whose
+ * answer was lost. */
 static uint32_t count_handles(const struct ipc_client *client, uint32_t peer, enum ipc_opens kind)
 {
 	uint32_t n = 0, left = client->opens_used;
@@ -147,22 +147,22 @@ static uint32_t count_handles(const struct ipc_client *client, uint32_t peer, en
 
 static bool may_open(const struct ipc_client *client, uint32_t peer, enum ipc_opens kind)
 {
-	uint32_t held = 0, all = 0;
+	uint32_t users = 0, all = 0;
 
 	for (const struct ipc_client *one = client->ipc->clients; one; one = one->next) {
 		uint32_t n = count_handles(one, peer, kind);
 
 		all += n;
-		held += one->uid == client->uid ? n : 0;
+		users += one->uid == client->uid ? n : 0;
 	}
-	return ipc_user_may_take(client->uid, held,
+	return ipc_user_may_take(client->uid, users,
 				 all < pools[kind].most ? pools[kind].most - all : 0,
-				 pools[kind].roots);
+				 pools[kind].reserved);
 }
 
 bool ipc_handles_may_open(const struct ipc_client *client, uint32_t peer, enum ipc_opens kind)
 {
-	/* The peer bounds root. */
+	/* Only the peer bounds root. */
 	return !client->uid ||
 	       (may_open(client, peer, IPC_OPENS_FILE) && may_open(client, peer, kind));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* MEASURE: carefuld sends and times probes itself, because a client needs tens of microseconds for
- * each frame. A train leaves at once, between two rounds of the main loop; a round trip begins when
- * the last one is over. Each client has its own measurement: a silent peer delays no other. */
+ * each frame. A whole train leaves between two rounds of the main loop; single probes leave one after
+ * the other's answer. Each client has its own measurement, so a silent peer delays no other client. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -13,19 +13,19 @@
 #include "daemon/ipc/ipc_private.h"
 #include "engine/sharing.h"
 
-enum { SILENT_MS = 5000 }; /* a measurement without an answer for this long ends */
+enum { SILENT_MS = 5000 }; /* longest wait for an answer */
 
 /*
  * A measurement. It ends when every answer has arrived and nothing is left to send.
  *
  * @op:       the client's question
  * @index:    the peer's slot
- * @bytes:    payload of a frame, which is in @payload
+ * @bytes:    size of @payload, which every frame carries
  * @train:    number of the train; 0: one frame at a time
  * @count:    frames to send; @sent of them were sent
  * @awaited:  answers that have not arrived
- * @status:   0, or the first failure: nothing more is sent
- * @until_ns: the measurement ends then unless a frame is sent or answered before
+ * @status:   0, or -errno of the first failure; nothing is sent after it
+ * @until_ns: time limit; each frame sent or answered extends it
  */
 struct ipc_measure {
 	struct ipc_op *op;
@@ -46,7 +46,7 @@ static void take_arrivals(struct ipc_measure *m, const struct careful_result *re
 	uint32_t bytes = m->count * (uint32_t)sizeof(__be64);
 	__be64 stamp;
 
-	/* An older careful answers a train's last frame like any other. */
+	/* A careful without trains answers the last frame like any other. */
 	if (result->bytes != bytes || !result->payload) {
 		m->status = -EPROTO;
 		return;
@@ -72,7 +72,7 @@ static void on_answer(const struct careful_result *result, void *user)
 		take_arrivals(m, result);
 }
 
-/* Sends one frame. Returns 0 or -errno; -EAGAIN: the engine has no room now. */
+/* Sends one frame. Returns -EAGAIN if the engine has no room now. */
 static int send_one(struct ipc *ipc, struct ipc_measure *m)
 {
 	bool answered = !m->train || m->sent + 1 == m->count;
@@ -107,7 +107,7 @@ static void send_some(struct ipc *ipc, struct ipc_measure *m)
 		m->status = rc;
 }
 
-static bool to_send(const struct ipc_measure *m)
+static bool may_send(const struct ipc_measure *m)
 {
 	return !m->status && m->op->client->fd >= 0 && m->sent < m->count &&
 	       (m->train || !m->awaited);
@@ -122,13 +122,13 @@ static void poll_one(struct ipc *ipc, struct ipc_client *client)
 {
 	struct ipc_measure *m = client->measure;
 
-	if (to_send(m))
+	if (may_send(m))
 		send_some(ipc, m);
 	if (!m->status && clock_now_ns() >= m->until_ns) {
 		m->status = -ETIMEDOUT;
 		engine_forget(ipc->instance, is_probe_of, m);
 	}
-	if (m->awaited || to_send(m))
+	if (m->awaited || may_send(m))
 		return;
 	client->measure = NULL;
 	ipc->measures--;
@@ -146,17 +146,17 @@ void ipc_measure_poll(struct ipc *ipc)
 
 int ipc_measure_timeout_ms(const struct ipc *ipc)
 {
-	uint64_t now = clock_now_ns(), first = UINT64_MAX;
+	uint64_t first_ns = UINT64_MAX;
 
 	if (!ipc->measures)
 		return -1;
 	for (const struct ipc_client *client = ipc->clients; client; client = client->next) {
-		if (client->measure && to_send(client->measure))
+		if (client->measure && may_send(client->measure))
 			return 0;
-		if (client->measure && client->measure->until_ns < first)
-			first = client->measure->until_ns;
+		if (client->measure && client->measure->until_ns < first_ns)
+			first_ns = client->measure->until_ns;
 	}
-	return first <= now ? 0 : (int)((first - now) / 1000000 + 1);
+	return clock_until_ms(first_ns);
 }
 
 int ipc_measure(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
@@ -174,7 +174,7 @@ int ipc_measure(struct ipc_client *client, struct ipc_op *op, struct ipc_questio
 	if (!head->args[0] || head->args[0] > CAREFUL_PROBE_FRAMES ||
 	    head->flags & ~(uint32_t)CAREFUL_IPC_TRAIN)
 		return -EINVAL;
-	/* The peer's answer to a train is one frame with a stamp for each frame. */
+	/* One frame holds the answer to a train: a time stamp for each frame. */
 	if (head->flags & CAREFUL_IPC_TRAIN && head->args[0] * sizeof(__be64) > (uint32_t)most)
 		return -EMSGSIZE;
 	if (client->measure)

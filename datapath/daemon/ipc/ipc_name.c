@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Names of peers for clients, and questions that wait because their peer is held. A name holds the
- * slot and counts its peers, so an old name gives an error and never another host. */
+/* Names of peers for clients, and questions that wait because their peer is held. A name contains the
+ * slot and the slot's generation, so an old name is an error, and never another host. */
 #include <errno.h>
 #include <string.h>
 
 #include "daemon/ipc/ipc_private.h"
 
 enum {
-	LIFE_SHIFT = 16,
-	LIFE_MASK = 0x7fff,
+	GENERATION_SHIFT = 16,
+	GENERATION_MASK = 0x7fff,
 };
 
 uint32_t ipc_peer_name(const struct ipc *ipc, uint32_t index)
 {
-	return index | (uint32_t)(ipc->lives[index] & LIFE_MASK) << LIFE_SHIFT;
+	return index | (uint32_t)(ipc->generations[index] & GENERATION_MASK) << GENERATION_SHIFT;
 }
 
 int ipc_peer_index(const struct ipc *ipc, uint32_t peer)
@@ -39,7 +39,7 @@ bool ipc_holds(const struct ipc *ipc, uint32_t peer, enum ipc_hold why)
 	return ipc->held[peer] & why;
 }
 
-static bool held(const struct ipc *ipc, uint32_t peer)
+static bool is_held(const struct ipc *ipc, uint32_t peer)
 {
 	int index = ipc_peer_index(ipc, peer);
 
@@ -54,7 +54,7 @@ static bool any_held(const struct ipc *ipc, const struct ipc_question *question)
 		return false;
 	memcpy(&s, question->payload, sizeof(s));
 	for (uint32_t i = 0; i < s.peers_count && i < CAREFUL_SIGNATURE_PEERS; i++)
-		if (held(ipc, s.peers[i]))
+		if (is_held(ipc, s.peers[i]))
 			return true;
 	return false;
 }
@@ -72,7 +72,7 @@ bool ipc_held(const struct ipc *ipc, const struct ipc_question *question)
 	case CAREFUL_IPC_STORE:
 	case CAREFUL_IPC_PING:
 	case CAREFUL_IPC_MEASURE:
-		return held(ipc, question->head.peer);
+		return is_held(ipc, question->head.peer);
 	default:
 		return false;
 	}

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* News of peers for programs. A program hears of the peers that it asked for or that sent it
- * something. It has at most one unread note of each: a later change waits until the program has
- * read the earlier note, and only the last state is reported. So a peer whose session comes and
- * goes cannot fill the ring of a program that pauses. */
+/* Reports changes of peers to programs: of the peers that a program asked for, or that sent it
+ * something. At most one note of each peer is unread: a later change waits until the program has read
+ * the note, and only the last state is reported. So a peer whose session comes and goes cannot fill the
+ * ring of a program that pauses. */
 #include <errno.h>
 
 #include "daemon/ipc/ipc_program.h"
 #include "local/ring_number.h"
 
-static void tell(struct ipc_program *p, const struct ipc_news *news, uint32_t state)
+static void put_note(struct ipc_program *p, const struct ipc_news *news, uint32_t state)
 {
 	const struct careful_ring_entry entry = {
 		.kind = CAREFUL_RING_PEER,
@@ -19,18 +19,17 @@ static void tell(struct ipc_program *p, const struct ipc_news *news, uint32_t st
 	ipc_ring_tell(p, &entry, NULL);
 }
 
-/* Notifies a program of a change if the program has read the last note and its ring has room. */
+/* Reports a change if the program has read the last note and its ring has room. */
 static void flush(struct ipc_program *p, struct ipc_news *news)
 {
 	if (news->unread && (int32_t)(news->put - read_number(&p->area->told_taken)) <= 0)
 		news->unread = false;
 	if (!news->due || news->unread || ipc_ring_room(p) < 2)
 		return;
-	/* A failure in between ended regions that only this peer could use: the program hears of
-	 * the failure, too. */
+	/* Also reports a failure in between: it ended the regions that only this peer could use. */
 	if (news->failed && news->state != CAREFUL_PEER_FAILED && news->state != CAREFUL_PEER_NONE)
-		tell(p, news, CAREFUL_PEER_FAILED);
-	tell(p, news, news->state);
+		put_note(p, news, CAREFUL_PEER_FAILED);
+	put_note(p, news, news->state);
 	news->put = p->told_put;
 	news->unread = true;
 	news->failed = false;
@@ -48,7 +47,7 @@ static void change(struct ipc_program *p, struct ipc_news *news, uint32_t state)
 	news->due = true;
 	flush(p, news);
 	p->news_count += !had;
-	ipc->busy += !had;
+	ipc->poll_reasons += !had;
 }
 
 void ipc_news_know(struct ipc_program *p, uint32_t index)
@@ -58,8 +57,8 @@ void ipc_news_know(struct ipc_program *p, uint32_t index)
 
 	if (news->known && news->peer == peer)
 		return;
-	if (news->due && ipc_ring_room(p)) /* the slot's last peer has gone */
-		tell(p, news, CAREFUL_PEER_NONE);
+	if (news->due && ipc_ring_room(p)) /* the slot has another peer now */
+		put_note(p, news, CAREFUL_PEER_NONE);
 	news->due = false;
 	news->known = true;
 	news->peer = peer;
@@ -92,12 +91,12 @@ void ipc_news_poll(struct ipc_program *p)
 		flush(p, news);
 		left += news->due || news->unread;
 	}
-	p->client->ipc->busy -= p->news_count - left;
+	p->client->ipc->poll_reasons -= p->news_count - left;
 	p->news_count = left;
 }
 
 void ipc_news_forget(struct ipc_program *p)
 {
-	p->client->ipc->busy -= p->news_count;
+	p->client->ipc->poll_reasons -= p->news_count;
 	p->news_count = 0;
 }

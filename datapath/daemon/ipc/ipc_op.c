@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Dispatches the local socket's questions, and answers short ones: gets, stores, pings and
- * status. */
+/* Dispatches the local socket's questions; answers gets, stores, pings and status itself. */
 #include <errno.h>
 #include <string.h>
 
@@ -74,7 +73,7 @@ static int burst(struct ipc_client *client, struct ipc_op *op, struct ipc_questi
 	uint64_t *next_ns = &client->ipc->bursts_ns[q->index];
 	int rc;
 
-	/* Trains begin an epoch, and the data of all clients waits for their end. */
+	/* Trains begin an epoch, and delay the data of all clients. */
 	if (client->uid && clock_now_ns() < *next_ns)
 		return -EALREADY;
 	rc = careful_peer_measure(client->ipc->instance, q->index);
@@ -177,7 +176,7 @@ static int peer_begin(struct ipc_client *client, struct ipc_op *op, struct ipc_q
 	return 0;
 }
 
-/* @answer_bytes: most bytes of the answer's payload; of a REQUEST's, see ipc_request_reserve() */
+/* @answer_bytes: most bytes of the answer's payload; REQUEST: see ipc_request_reserve() */
 static const struct {
 	int (*ask)(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
 	enum { FROM_ANY, FROM_PROGRAM, TO_PEER } needs;

@@ -6,26 +6,26 @@
 #include "base/clock.h"
 #include "daemon/ipc/ipc_program.h"
 
-enum { PLACE_MS = 5000 }; /* until an idle peer has given up its slot */
+enum { SLOT_MS = 5000 }; /* longest wait for a slot of an idle peer */
 
-/* Reports whether a CONNECT other than `but` waits for this slot. */
-static bool awaited(const struct ipc *ipc, uint32_t index, const struct ipc_op *but)
+/* Reports whether a CONNECT other than `except` waits for this slot. */
+static bool is_awaited(const struct ipc *ipc, uint32_t index, const struct ipc_op *except)
 {
 	for (const struct ipc_op *op = ipc->connects; op; op = op->next) {
-		if (op != but && op->peer == ipc_peer_name(ipc, index))
+		if (op != except && op->peer == ipc_peer_name(ipc, index))
 			return true;
 	}
 	return false;
 }
 
-/* Frees a slot whose peer has failed; the peer's name becomes invalid. */
+/* Frees a slot whose peer has failed. */
 static bool reclaim(struct ipc *ipc)
 {
 	struct careful_peer_info info;
 
 	for (uint32_t i = 0; i < ipc->peers_max; i++) {
 		if (careful_peer_info(ipc->instance, i, &info) == 0 &&
-		    info.state == CAREFUL_PEER_FAILED && !awaited(ipc, i, NULL))
+		    info.state == CAREFUL_PEER_FAILED && !is_awaited(ipc, i, NULL))
 			return careful_peer_close(ipc->instance, i) == 0;
 	}
 	return false;
@@ -47,7 +47,7 @@ static int begin(struct ipc *ipc, uid_t uid, const struct sockaddr *sa, uint32_t
 		return rc;
 	/* An earlier failure does not answer this question. */
 	if (careful_peer_info(ipc->instance, (uint32_t)rc, &info) == 0 &&
-	    info.state == CAREFUL_PEER_FAILED && !awaited(ipc, (uint32_t)rc, NULL)) {
+	    info.state == CAREFUL_PEER_FAILED && !is_awaited(ipc, (uint32_t)rc, NULL)) {
 		careful_peer_close(ipc->instance, (uint32_t)rc);
 		rc = careful_peer_among(ipc->instance, sa, bytes, queues);
 	}
@@ -56,8 +56,8 @@ static int begin(struct ipc *ipc, uid_t uid, const struct sockaddr *sa, uint32_t
 	return rc;
 }
 
-/* Returns 0 if the session is up, -EINPROGRESS, or why the session fails. */
-static int state_of(struct ipc *ipc, uint32_t peer)
+/* Returns 0 if the session is up, -EINPROGRESS, or the reason why the session failed. */
+static int session_status(struct ipc *ipc, uint32_t peer)
 {
 	struct careful_peer_info info;
 	int index = ipc_peer_index(ipc, peer);
@@ -78,15 +78,15 @@ static int state_of(struct ipc *ipc, uint32_t peer)
 	}
 }
 
-/* Reports the queue that the peer sent us to. Frees the slot unless other CONNECTs wait for it. */
-static void say_moved(struct ipc *ipc, const struct ipc_op *op, struct careful_ipc *head)
+/* Answers with the queue that the peer names. Frees the slot unless other CONNECTs wait for it. */
+static void report_moved(struct ipc *ipc, const struct ipc_op *op, struct careful_ipc *head)
 {
 	int index = ipc_peer_index(ipc, op->peer);
 
 	if (index < 0 ||
 	    careful_peer_moved(ipc->instance, (uint32_t)index, &head->args[0], &head->args[1]))
 		return;
-	if (!awaited(ipc, (uint32_t)index, op))
+	if (!is_awaited(ipc, (uint32_t)index, op))
 		careful_peer_close(ipc->instance, (uint32_t)index);
 }
 
@@ -95,11 +95,12 @@ void ipc_peer_answer(struct ipc *ipc, struct ipc_op *op, int status)
 	struct careful_ipc head = { .peer = status ? CAREFUL_IPC_PEER_NONE : op->peer };
 
 	if (status == -EREMCHG)
-		say_moved(ipc, op, &head);
+		report_moved(ipc, op, &head);
 	ipc_answer(op, status, &head, NULL, 0);
 }
 
-static bool waits(struct ipc_client *client, int rc)
+/* Reports whether a question that found no slot may wait for one. */
+static bool may_wait(struct ipc_client *client, int rc)
 {
 	uint64_t now_ns = clock_now_ns();
 
@@ -109,10 +110,10 @@ static bool waits(struct ipc_client *client, int rc)
 	}
 	if (!client->wanted_ns)
 		client->wanted_ns = now_ns;
-	return now_ns - client->wanted_ns < PLACE_MS * 1000000ull;
+	return now_ns - client->wanted_ns < SLOT_MS * 1000000ull;
 }
 
-static int begin_asked(struct ipc *ipc, uid_t uid, const struct ipc_question *question)
+static int begin_question(struct ipc *ipc, uid_t uid, const struct ipc_question *question)
 {
 	struct sockaddr_storage address = { 0 };
 	uint32_t bytes = question->head.payload_bytes;
@@ -129,9 +130,9 @@ static int begin_asked(struct ipc *ipc, uid_t uid, const struct ipc_question *qu
 
 int ipc_peer_begin(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question)
 {
-	int rc = begin_asked(ipc, op->client->uid, question);
+	int rc = begin_question(ipc, op->client->uid, question);
 
-	if (waits(op->client, rc))
+	if (may_wait(op->client, rc))
 		return -EAGAIN;
 	if (rc >= 0)
 		op->peer = ipc_peer_name(ipc, (uint32_t)rc);
@@ -147,7 +148,7 @@ int ipc_connect(struct ipc_client *client, struct ipc_op *op, struct ipc_questio
 	if (rc == -EAGAIN)
 		return rc;
 	if (rc >= 0)
-		rc = state_of(ipc, op->peer);
+		rc = session_status(ipc, op->peer);
 	if (rc != -EINPROGRESS) {
 		ipc_peer_answer(ipc, op, rc);
 		return 0;
@@ -160,7 +161,7 @@ int ipc_connect(struct ipc_client *client, struct ipc_op *op, struct ipc_questio
 	return 0;
 }
 
-/* Returns why a handshake is late. Frees the slot unless other CONNECTs wait for it. */
+/* Returns the reason why a handshake is late. Frees the slot unless other CONNECTs wait for it. */
 static int give_up(struct ipc *ipc, const struct ipc_op *op)
 {
 	struct careful_peer_info info = { 0 };
@@ -169,7 +170,7 @@ static int give_up(struct ipc *ipc, const struct ipc_op *op)
 	careful_peer_info(ipc->instance, index, &info);
 	if (info.state == CAREFUL_PEER_UP || info.state == CAREFUL_PEER_STALLED)
 		return 0; /* the client's questions will wait */
-	if (info.state == CAREFUL_PEER_CONNECTING && !awaited(ipc, index, op))
+	if (info.state == CAREFUL_PEER_CONNECTING && !is_awaited(ipc, index, op))
 		careful_peer_close(ipc->instance, index);
 	return info.last_errno ? -(int)info.last_errno : -ETIMEDOUT;
 }
@@ -188,7 +189,7 @@ int ipc_peer_leave(struct ipc_program *p, uint32_t peer)
 			return 0;
 	if (careful_peer_info(ipc->instance, (uint32_t)index, &info) == 0 &&
 	    (info.state == CAREFUL_PEER_CONNECTING || info.state == CAREFUL_PEER_FAILED) &&
-	    !awaited(ipc, (uint32_t)index, NULL))
+	    !is_awaited(ipc, (uint32_t)index, NULL))
 		careful_peer_close(ipc->instance, (uint32_t)index);
 	return 0;
 }
@@ -199,7 +200,7 @@ void ipc_connects_poll(struct ipc *ipc)
 	const uint64_t now = clock_now_ns();
 
 	while ((op = *at)) {
-		int rc = state_of(ipc, op->peer);
+		int rc = session_status(ipc, op->peer);
 
 		if (rc == -EINPROGRESS && now >= op->until_ns)
 			rc = give_up(ipc, op);
@@ -214,12 +215,9 @@ void ipc_connects_poll(struct ipc *ipc)
 
 int ipc_connects_timeout_ms(const struct ipc *ipc)
 {
-	uint64_t now, first = UINT64_MAX;
+	uint64_t first_ns = UINT64_MAX;
 
 	for (const struct ipc_op *op = ipc->connects; op; op = op->next)
-		first = op->until_ns < first ? op->until_ns : first;
-	if (first == UINT64_MAX)
-		return -1;
-	now = clock_now_ns();
-	return first <= now ? 0 : (int)((first - now) / 1000000 + 1);
+		first_ns = op->until_ns < first_ns ? op->until_ns : first_ns;
+	return clock_until_ms(first_ns);
 }

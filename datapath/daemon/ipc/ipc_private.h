@@ -12,27 +12,27 @@
 #include "daemon/ipc/ipc.h"
 
 enum {
-	/* Payload bytes of the answers that one client awaits or has not read. All clients together
-	 * use at most 8 of the 32 MiB that the daemon may use besides its buffers. */
+	/* Payload bytes of the answers that one client awaits or has not read: 8 MiB for all
+	 * clients. */
 	IPC_ANSWER_BYTES = 256 << 10,
 	IPC_HANDLES = 1024, /* remembered handles of one client, at all peers */
-	/* Handles that one client of root, or of another user, may have at one peer, which grants
-	 * this host 128. A user's clients together may have more. */
+	/* Handles of one client of root, or of another user, at one peer, which grants this host
+	 * 128. All clients of a user may have more together. */
 	IPC_HANDLES_ROOT = 96,
 	IPC_HANDLES_USER = 64,
-	/* Requests of one client that may wait for a handle. The rest of CAREFUL_IPC_INFLIGHT stays
-	 * free for operations that move bytes and close handles. */
+	/* Requests of one client that may wait for a handle. The rest of CAREFUL_IPC_INFLIGHT is for
+	 * operations that move bytes and close handles. */
 	IPC_OPENING = CAREFUL_IPC_INFLIGHT / 2,
-	IPC_CLOSE_MS = 10, /* until a lost CLOSE is asked again */
+	IPC_CLOSE_MS = 10, /* before a lost CLOSE is repeated */
 	IPC_LEAVE_MS = 60000, /* longest wait for answers to CLOSE after a client has gone */
 	IPC_CONNECT_MS = 5000, /* default time limit of CONNECT */
 	IPC_PING_MS = 60000, /* longest wait for a ping's answer */
 	IPC_BURST_AGAIN_MS = 10000, /* between a BURST from a peer and another user's next */
 	IPC_PROGRAM_OPS = CAREFUL_RING_OPERATIONS,
-	/* Bytes that stores and gets of a program may have under way, as many as a transfer has
-	 * (pace.py). A larger operation goes alone. They begin in order. */
+	/* Bytes that a program's stores and gets may have under way, as in a transfer (pace.py). A
+	 * larger operation runs alone. */
 	IPC_PROGRAM_BYTES = 8 << 20,
-	IPC_STALL_MS = 30000, /* a program that reads nothing for this long is stalled */
+	IPC_STALL_MS = 30000, /* a program that reads no note for this long is stalled */
 	IPC_STOP_MS = 2000, /* longest wait at the end for files that do not close */
 	IPC_ROUND = 32, /* questions read from one client before the others' turn */
 };
@@ -52,15 +52,15 @@ struct ipc_program;
 /*
  * An operation: lasts from a question until its answer is in the socket.
  *
- * @next:     free operations, or CONNECTs under way
+ * @next:     next free operation, or CONNECT under way
  * @peer:     the client's name for the peer (ipc_name.c)
  * @file:     GET, GETS, STORE: index of the file in use
- * @reserve:  bytes of IPC_ANSWER_BYTES that the answer may use
+ * @reserve:  its share of IPC_ANSWER_BYTES, in bytes
  * @attempt:  REQUEST: the attempt's name (block.h); 0: none
- * @again:    REQUEST: an earlier one of this attempt has no answer
+ * @again:    REQUEST: an earlier request of this attempt has no answer
  * @opens:    REQUEST: kind of handle that it may open at the peer; reset by the answer
  * @until_ns: CONNECT: time limit
- * @began_ns: REQUEST, GET, STORE: when it began
+ * @began_ns: REQUEST, GET, STORE: start time
  */
 struct ipc_op {
 	struct ipc_op *next;
@@ -80,7 +80,7 @@ struct ipc_op {
 };
 
 /* A file that a client passed. @users: operations that use it. @remover: the FILE_REMOVE that waits
- * for them, or NULL. */
+ * for @users, or NULL. */
 struct ipc_file {
 	int fd; /* -1: no such file */
 	uint32_t users;
@@ -104,7 +104,7 @@ struct ipc_question {
 };
 
 /* A handle that the client opened at a peer and has not closed. @key: 0 until an answer names the
- * handle; until then it has only its attempt's name (block.h). */
+ * handle. @attempt: the attempt's name (block.h), until then. */
 struct ipc_handle {
 	uint32_t peer;
 	uint32_t key;
@@ -120,15 +120,15 @@ struct ipc_handle {
  * @failed:     the connection has failed; ipc_poll() ends it
  * @ops_used:   operations of ops[] that are taken
  * @opens_used: operations of ops[] that open a handle
- * @reserved:   sum of their reserves, in bytes
- * @armed:      epoll events asked for
- * @parked:     a question that has to be asked again, or NULL; nothing is read meanwhile
+ * @reserved:   sum of the operations' reserves, in bytes
+ * @armed:      requested epoll events
+ * @parked:     a question to try again, or NULL; nothing is read meanwhile
  * @opening:    requests that wait for a handle; other questions are read meanwhile
  * @closing:    files handed to ipc_close() that are not closed yet
- * @closes:     the same, for the closer's pool
- * @close_ns:   after the client has gone: no handle is closed again before
- * @leave_ns:   after the client has gone: its handles are given up then
- * @wanted_ns:  since when its CONNECT waits for a place; 0: none waits
+ * @closes:     the client's group in the closer's pool
+ * @close_ns:   earliest time to repeat a CLOSE, after the client has gone
+ * @leave_ns:   when its handles are given up, after the client has gone
+ * @wanted_ns:  when its CONNECT began to wait for a slot; 0: none waits
  * @program:    after ATTACH, or NULL
  * @issuer:     after the first SIGNATURE, or NULL
  * @measure:    the MEASURE under way, or NULL
@@ -186,12 +186,12 @@ struct ipc_closer {
 /*
  * The last handshake that a local client began in a slot.
  *
- * @used:  false until the first one
+ * @used:  false until the first handshake
  * @name:  the peer's name; the slot's next peer has another
- * @uid:   user of the client that began it
- * @at_ns: when it began
+ * @uid:   user of the client
+ * @at_ns: start time
  */
-struct ipc_begun {
+struct ipc_handshake {
 	bool used;
 	uint32_t name;
 	uid_t uid;
@@ -201,23 +201,23 @@ struct ipc_begun {
 /*
  * The server.
  *
- * @spare_fd:   given up to accept a connection when there is no other descriptor; -1: none
- * @port:       of peers, unless a question names another
- * @busy:       reasons to poll: parked questions, requests that wait for a handle, clients that
- * have gone, and notes about peers that programs have not read
- * @has_signed: a SIGNATURE ran in this round of the loop
- * @connects:   CONNECTs under way
- * @measures:   clients with a MEASURE under way
- * @block:      its exports are listed in answers to USE; or NULL
- * @lend:       its memory, likewise
- * @reload:     called for RELOAD; or NULL
- * @programs:   attached programs that have not left
- * @owners:     program that gets the requests to each handler, or NULL
- * @lives:      changes of each peer slot, so a name of the last peer is invalid for the next
- * @begun:      the last handshake of each peer slot
- * @bursts_ns:  when a user other than root may measure each peer's burst again
- * @held:       enum ipc_hold of each peer slot, or'd; @held_count of them are not 0
- * @buffer:     payload of the question that is being read
+ * @spare_fd:     closed to accept a connection when no other descriptor is free; -1: none
+ * @port:         UDP port of peers, unless a question names another
+ * @poll_reasons: parked questions, requests that wait for a handle, clients that have gone, and
+ *                peers with a note that a program has not read
+ * @has_signed:   a SIGNATURE ran in this round of the loop
+ * @connects:     CONNECTs under way
+ * @measures:     clients with a MEASURE under way
+ * @block:        USE lists its exports; or NULL
+ * @lend:         USE lists its memory; or NULL
+ * @reload:       called for RELOAD; or NULL
+ * @programs:     attached programs that have not left
+ * @owners:       program that gets the requests to each handler, or NULL
+ * @generations:  peers that each slot has had; part of a peer's name
+ * @handshakes:   the last handshake of each slot
+ * @bursts_ns:    when a user other than root may measure each peer's burst again
+ * @held:         enum ipc_hold of each slot, or'd; @held_count of them are not 0
+ * @buffer:       payload of the question that is being read
  */
 struct ipc {
 	struct ipc_event event;
@@ -228,7 +228,7 @@ struct ipc {
 	uint32_t peers_max;
 	uint16_t port;
 	uint32_t clients_count;
-	uint32_t busy;
+	uint32_t poll_reasons;
 	bool has_signed;
 	struct ipc_client *clients;
 	struct ipc_closer closer;
@@ -241,8 +241,8 @@ struct ipc {
 	struct careful_ipc_use use;
 	struct ipc_program *programs;
 	struct ipc_program *owners[CAREFUL_HANDLERS_APP];
-	uint16_t lives[CAREFUL_PEERS_MAX];
-	struct ipc_begun begun[CAREFUL_PEERS_MAX];
+	uint16_t generations[CAREFUL_PEERS_MAX];
+	struct ipc_handshake handshakes[CAREFUL_PEERS_MAX];
 	uint64_t bursts_ns[CAREFUL_PEERS_MAX];
 	uint8_t held[CAREFUL_PEERS_MAX];
 	uint32_t held_count;
@@ -263,7 +263,7 @@ void ipc_flush(struct ipc_client *client);
 /* Counts the end of a GET, STORE or REQUEST, and its time. */
 void ipc_count(struct ipc_client *client, uint32_t kind, uint64_t began_ns, int status);
 
-/* Reports whether another question may be read: there is room for all that it can leave behind. */
+/* Reports whether another question may be read: there is room for its operation and its file. */
 static inline bool ipc_may_ask(const struct ipc_client *client)
 {
 	return !client->parked && client->ops_free && client->closing < CAREFUL_IPC_FILES;
@@ -271,7 +271,7 @@ static inline bool ipc_may_ask(const struct ipc_client *client)
 
 /* ipc_close.c */
 int ipc_closer_init(struct ipc_closer *closer, int epoll_fd);
-/* Returns 0 when all files are closed, or how many threads still hang after IPC_STOP_MS. */
+/* Returns 0 when all files are closed, or the number of threads that hang after IPC_STOP_MS. */
 uint32_t ipc_closer_stop(struct ipc_closer *closer);
 /* Closes a client's descriptor later; op (or NULL) is answered then. */
 void ipc_close(struct ipc_client *client, int fd, struct ipc_op *op);
@@ -284,7 +284,7 @@ int ipc_peer_index(const struct ipc *ipc, uint32_t peer);
 bool ipc_held(const struct ipc *ipc, const struct ipc_question *question);
 
 /* ipc_file.c */
-/* Returns 0 if operations can address the file by offset. Others could block the ring's workers. */
+/* Returns 0 if operations can address the file by offset. Other files could block the ring's workers. */
 int ipc_file_check(int fd);
 int ipc_file_add(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
 int ipc_file_remove(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
@@ -297,50 +297,48 @@ void ipc_close_files(struct ipc_client *client);
 /* ipc_user.c */
 /* Returns the user who connected a socket; -1 is nobody. */
 uid_t ipc_user(int fd);
-/* Reports whether a user who holds some of a pool may take one more. A user can hold two thirds of
- * what the others leave, so other users always find some; the last `roots` are for root. */
-bool ipc_user_may_take(uid_t uid, uint32_t held, uint32_t free, uint32_t roots);
-/* Reports whether the user may have another client; *held is how many the user has. */
+/* Reports whether a user who uses some places of a pool may take another. A user can take two thirds
+ * of the places that others leave, so other users always find some. `reserved` are for root. */
+bool ipc_user_may_take(uid_t uid, uint32_t used, uint32_t free, uint32_t reserved);
+/* Reports whether the user may have another client; *held: the clients that the user has. */
 bool ipc_user_may_connect(const struct ipc *ipc, uid_t uid, uint32_t *held);
-/* Notes that a client of this user asked for the peer in a slot. A slot of root stays root's. */
+/* Notes that a client of this user began the handshake of a slot. A slot of root stays root's. */
 void ipc_user_began(struct ipc *ipc, uint32_t index, uid_t uid);
-/* Makes room for a handshake; one without an answer may have to yield. Users other than root can
- * fill half of the slots with such handshakes, so that hosts that ask us find the other half.
- * Returns 0, or -EAGAIN: not now. */
+/* Makes room for a handshake; may end an unanswered one. Users other than root can fill half of the
+ * slots with unanswered handshakes; the other half is for hosts that ask us. Returns 0, or -EAGAIN: not
+ * now. */
 int ipc_user_make_room(struct ipc *ipc, uid_t uid, const struct sockaddr *to);
 
 /* ipc_peer.c */
-/* Begins a handshake with the address in a question. Returns the slot, -EAGAIN to ask the same
- * question again, or the reason why there is no handshake. */
+/* Begins a handshake with the address in a question. Returns the slot, -EAGAIN to try the question
+ * again, or the reason of the failure. */
 int ipc_peer_begin(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question);
 void ipc_peer_answer(struct ipc *ipc, struct ipc_op *op, int status);
-/* Begins a handshake; the answer comes when the session is up or has failed. -EAGAIN: ask again. */
+/* Begins a handshake; answers when the session is up or has failed. -EAGAIN: try again. */
 int ipc_connect(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
-/* Notes that a program no longer needs the peer. Gives up a handshake that no other client
- * wants. */
+/* Notes that a program no longer needs the peer. Ends a handshake that no other client needs. */
 int ipc_peer_leave(struct ipc_program *p, uint32_t peer);
 void ipc_connects_poll(struct ipc *ipc);
-/* Returns how many ms the next time limit of a CONNECT is away, or -1. */
+/* Returns the ms until the next time limit of a CONNECT, or -1. */
 int ipc_connects_timeout_ms(const struct ipc *ipc);
 
 /* ipc_handles.c */
-/* Stores the name of a request's attempt before the answer arrives, so that nothing stays open if
+/* Stores the name of a request's attempt before the answer arrives, so that the handle can be closed if
  * the client ends first. */
 void ipc_handle_asked(struct ipc_op *op);
-/* Returns what an earlier request of the same attempt asked for if that one has no answer, or NULL.
- * The attempt may have a handle, for which others wait, and takes no further one: no bound may
- * delay it. */
+/* Returns the handle that an unanswered request of the same attempt asked for, or NULL. No bound applies
+ * to such a request: its attempt may already have the handle. */
 const struct ipc_handle *ipc_handle_asked_again(struct ipc_client *client,
 						const struct careful_ipc *head);
 /* Sets the kind of handle that an operation opens. */
 void ipc_op_opens(struct ipc_op *op, enum ipc_opens kind);
-/* Notes what the answer to a request opened (under key) or closed. */
+/* Notes the handle that a request opened (under key) or closed. */
 void ipc_track_handles(struct ipc_op *op, int status, uint32_t key);
 /* Forgets the handles at the peer in a slot: its session has ended. */
 void ipc_handles_over(struct ipc *ipc, uint32_t index);
-/* Returns 0 if the client may ask for another handle; -EMFILE: it has as many as one program may
- * have at that peer; -EAGAIN: too many of its requests wait. An OPEN can wait until its own client
- * closes a handle, so both bounds leave room for a CLOSE. */
+/* Returns 0 if the client may ask for another handle; -EMFILE: it has the most handles at that peer;
+ * -EAGAIN: too many of its requests wait. An OPEN can wait for its own client's CLOSE, so both bounds
+ * leave room for a CLOSE. */
 int ipc_handles_room(const struct ipc_client *client, uint32_t peer);
 /* Reports whether the client's user may have another handle at the peer. */
 bool ipc_handles_may_open(const struct ipc_client *client, uint32_t peer, enum ipc_opens kind);
@@ -350,10 +348,10 @@ bool ipc_handles_may_open(const struct ipc_client *client, uint32_t peer, enum i
 int ipc_request(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
 /* Returns the most bytes that the answer to a REQUEST can have. */
 uint32_t ipc_request_reserve(const struct ipc *ipc, const struct careful_ipc *head);
-/* Asks again the requests that wait for a handle. */
+/* Tries the requests again that wait for a handle. */
 void ipc_requests_retry(struct ipc_client *client);
 void ipc_requests_drop(struct ipc_client *client);
-/* Closes the handles that a client left open when it went. Returns false to be called again. */
+/* Closes the handles of a client that has gone. Returns false to be called again. */
 bool ipc_requests_close_left(struct ipc_client *client);
 
 /* ipc_gets.c */
@@ -361,7 +359,7 @@ bool ipc_requests_close_left(struct ipc_client *client);
 int ipc_gets(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
 
 /* ipc_signature.c */
-/* Runs a client's bursts. -EAGAIN: another client's had this round of the loop. */
+/* Runs a client's bursts. -EAGAIN: another client's bursts ran in this round of the loop. */
 int ipc_signature(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
 void ipc_issuer_leave(struct ipc_client *client);
 
@@ -369,11 +367,11 @@ void ipc_issuer_leave(struct ipc_client *client);
 /* Begins a measurement. -EAGAIN: the client has one under way. */
 int ipc_measure(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
 void ipc_measure_poll(struct ipc *ipc);
-/* Returns how many ms may pass before the next poll; -1: until an event arrives. */
+/* Returns the ms until the next poll; -1: when an event arrives. */
 int ipc_measure_timeout_ms(const struct ipc *ipc);
 
 /* ipc_op.c */
-/* Begins the operation of a question; the answer comes now or later. A function for one kind of
- * question returns 0, or -errno: then ipc_ask() answers, or asks again if it is -EAGAIN. Takes the question's
- * descriptor or leaves it to the caller. -EAGAIN: ask the same question again. */
+/* Begins the operation of a question; the answer comes now or later. -EAGAIN: try the question again. A
+ * function for one kind of question returns 0, -EAGAIN, or another -errno, which ipc_ask() sends.
+ * Resets the question's descriptor if it keeps it; otherwise the caller closes it. */
 int ipc_ask(struct ipc_client *client, struct ipc_question *question);

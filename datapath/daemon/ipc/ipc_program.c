@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Programs that share the interface: how they attach, their questions on the socket, peers'
- * requests to them, and their end. */
+/* Programs that share the interface: attaches them, answers their questions on the socket, passes
+ * peers' requests to them, and ends them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -16,12 +16,12 @@
 
 enum {
 	PAGE_BYTES = 4096,
-	NEWS_ROOM = 64, /* entries that requests of peers leave free for news */
-	/* Entries that requests without an answer leave free for those with one. */
+	NEWS_ROOM = 64, /* entries that peers' requests leave free for news */
+	/* Entries that requests without an answer leave free for requests with one. */
 	ANSWERED_ROOM = CAREFUL_RING_TOLD / 4,
 };
 
-/* Creates the area and returns its descriptor. The size is sealed, so our accesses cannot fail. */
+/* Creates the area. Returns its descriptor. Seals its size, so that our accesses cannot fail. */
 static int create_area(struct ipc_program *p)
 {
 	const uint64_t before = careful_area_before();
@@ -74,8 +74,8 @@ static struct ipc_program *create(struct ipc_client *client, const struct ipc_qu
 	return p;
 }
 
-/* Serves all programs in turn: the first of a round is the last of the next. */
-static uint32_t rounds(struct careful *c, void *user, bool sleeps)
+/* Serves all programs. The first program of a round is the last of the next. */
+static uint32_t serve_programs(struct careful *c, void *user, bool sleeps)
 {
 	struct ipc *ipc = user;
 	struct ipc_program *first = ipc->programs, **at = &ipc->programs;
@@ -136,7 +136,7 @@ int ipc_program_attach(struct ipc_client *client, struct ipc_op *op, struct ipc_
 	client->program = p;
 	p->next = ipc->programs;
 	ipc->programs = p;
-	engine_each_round(ipc->instance, rounds, ipc);
+	engine_each_round(ipc->instance, serve_programs, ipc);
 	ipc_op_free(op);
 	return 0;
 }
@@ -177,7 +177,7 @@ static void on_request(const struct careful_message *message, void *user)
 		do {
 			ask = &p->answers[++i % CAREFUL_RING_ANSWERS];
 		} while (ask->id);
-		/* Never 0, and reused only after a long time. */
+		/* Not 0, and not used again soon. */
 		if (i < CAREFUL_RING_ANSWERS)
 			i += CAREFUL_RING_ANSWERS;
 		p->answer_generation = i;
@@ -279,8 +279,8 @@ bool ipc_program_op_of(const void *user, const void *of)
 	return op >= p->ops && op < p->ops + IPC_PROGRAM_OPS;
 }
 
-/* Stops all operations that begin or write for the program. Returns whether a disk still writes. */
-static bool quiet(struct ipc_program *p)
+/* Stops the program's operations that begin or write. Reports whether a disk still writes. */
+static bool stop_operations(struct ipc_program *p)
 {
 	struct careful *instance = p->client->ipc->instance;
 	uint32_t writing = engine_stop_gets(instance, ipc_program_op_of, p);
@@ -316,7 +316,7 @@ int ipc_program_ask(struct ipc_client *client, struct ipc_op *op, struct ipc_que
 		rc = ipc_region_add(p, q, &head.region);
 		break;
 	case CAREFUL_IPC_QUIET:
-		rc = quiet(p) ? -EBUSY : 0;
+		rc = stop_operations(p) ? -EBUSY : 0;
 		break;
 	default:
 		region = ipc_region_find(p, q->head.region);
@@ -326,8 +326,8 @@ int ipc_program_ask(struct ipc_client *client, struct ipc_op *op, struct ipc_que
 	return 0;
 }
 
-/* Answers the program's open requests. Returns false if some answers have no room now. */
-static bool refuse_all(struct ipc_program *p, int status)
+/* Answers peers' open requests with a failure. Returns false if some answers have no room now. */
+static bool fail_requests(struct ipc_program *p, int status)
 {
 	for (uint32_t i = 0; p->answers_used && i < CAREFUL_RING_ANSWERS; i++) {
 		struct ipc_program_ask *ask = &p->answers[i];
@@ -356,7 +356,7 @@ void ipc_programs_poll(struct ipc *ipc)
 			p->stalled = false;
 		} else if (now_ns - p->read_ns > IPC_STALL_MS * 1000000ull) {
 			p->stalled = true;
-			refuse_all(p, ETIMEDOUT);
+			fail_requests(p, ETIMEDOUT);
 		}
 		ipc_regions_remove_gone(p);
 		ipc_news_poll(p);
@@ -375,7 +375,7 @@ void ipc_program_leave(struct ipc_client *client)
 	p->over = true;
 	ipc_news_forget(p);
 	if (ipc->instance)
-		quiet(p);
+		stop_operations(p);
 	else
 		ipc_ring_forget(p);
 	while (*at != p)
@@ -400,7 +400,7 @@ bool ipc_program_over(struct ipc_client *client)
 
 	if (!p)
 		return true;
-	if (!refuse_all(p, ECONNRESET))
+	if (!fail_requests(p, ECONNRESET))
 		return false;
 	ipc_regions_remove_gone(p);
 	return !p->regions_used && !p->ops_used;
@@ -412,7 +412,8 @@ void ipc_program_free(struct ipc_client *client)
 
 	if (!p)
 		return;
-	for (uint32_t i = 0; i < CAREFUL_AREA_REGIONS; i++) /* only at carefuld's end */
+	for (uint32_t i = 0; i < CAREFUL_AREA_REGIONS;
+	     i++) /* any are left only when carefuld ends */
 		if (p->regions[i].key && p->regions[i].fd >= 0)
 			ipc_close(client, p->regions[i].fd, NULL);
 	munmap(p->area, p->area_bytes);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Programs: shared by ipc_region.c, ipc_ring.c, ipc_news.c, ipc_program.c and files after them. */
+/* Programs: for ipc_region.c, ipc_ring.c, ipc_news.c, ipc_program.c, and the files that call them. */
 #pragma once
 
 #include "daemon/ipc/ipc_private.h"
@@ -7,8 +7,8 @@
 /*
  * An operation of a program.
  *
- * @next:  the next free operation, or the next that waits for others to end
- * @id:    the program's number; 0: free
+ * @next:  next free operation, or next one that waits for others to end
+ * @id:    the program's number for it; 0: free
  * @file:  index in the client's files[], plus 1; 0: none
  * @moves: bytes of a store or get under way; 0: none
  * @asked: the program's entry, while the operation waits
@@ -28,9 +28,7 @@ struct ipc_program_ask {
 	uint32_t id; /* 0: free */
 };
 
-/*
- * @gone: to be removed when no message reads or writes the region.
- */
+/* @gone: to be removed when no message reads or writes the region */
 struct ipc_program_region {
 	uint32_t key; /* 0: free */
 	uint32_t peer; /* slot, or CAREFUL_ANY_PEER */
@@ -43,9 +41,9 @@ struct ipc_program_region {
  * A program's knowledge of the peer in a slot.
  *
  * @known:  the program asked for the peer, or the peer sent it something
- * @peer:   the peer's name then
- * @due:    the program has not been told @state
- * @failed: the program has not been told of an earlier failure
+ * @peer:   the peer's name at that time
+ * @due:    @state is not reported yet
+ * @failed: an earlier failure is not reported yet
  * @unread: the program has not read the last note; @put was told_put after that note
  */
 struct ipc_news {
@@ -56,26 +54,24 @@ struct ipc_news {
 };
 
 /*
- * A program that is attached: carefuld's end of its rings. The counters here are carefuld's. The
- * program can write anything into the area, so carefuld writes its counters there and reads none
- * of them back.
+ * An attached program: carefuld's end of its rings. The program can write anything into the area, so
+ * carefuld keeps its own counters here, and never reads back those that it writes there.
  *
  * @client:      the program's connection
  * @area:        memory shared with the program
- * @asks_taken:  entries that were taken; @told_put: entries that were put
- * @ops_used:    operations of ops[] that are taken; the ring of notes keeps a place for the end of
- *               each
+ * @asks_taken:  entries that carefuld took; @told_put: entries that carefuld put
+ * @ops_used:    operations of ops[] that are taken; the ring of notes has room for the end of each
  * @handlers:    handlers of requests that it owns
- * @news:        it was told something since it was woken last
+ * @news:        notes were put since it was last woken
  * @armed:       carefuld sleeps, and the area says so
  * @blocked:     its next entry waits for room in the engine
- * @stalled:     it has read nothing for IPC_STALL_MS
- * @quiet:       it sent QUIET, or has gone: nothing begins any more
+ * @stalled:     it has read no note for IPC_STALL_MS
+ * @quiet:       it sent QUIET, or has gone: no operation begins
  * @over:        the program has gone
- * @read:        told_taken when it was last looked at
- * @read_ns:     when it last read, or had nothing to read
+ * @read:        told_taken at the last poll
+ * @read_ns:     when it last read a note, or had none to read
  * @moving:      bytes of its stores and gets under way
- * @later:       stores and gets that wait for them
+ * @later:       stores and gets that wait for those under way
  * @stores:      handlers of stores that it has
  * @wants:       peers that it asked for and has not left
  * @news_count:  peers with a note that is due or unread
@@ -126,12 +122,11 @@ int ipc_region_remove(struct ipc_program *p, struct ipc_program_region *region);
 void ipc_regions_remove_gone(struct ipc_program *p);
 
 /* ipc_ring.c */
-/* Returns the number of entries that a program can get, beyond the ends of all operations that it
- * may have under way. */
+/* Returns the free entries of the ring of notes, besides one for the end of each operation. */
 uint32_t ipc_ring_room(const struct ipc_program *p);
 void ipc_ring_tell(struct ipc_program *p, const struct careful_ring_entry *entry,
 		   const void *payload);
-/* Wakes a program. A full socket wakes the program, too. */
+/* Wakes a program. A full socket wakes it, too. */
 void ipc_ring_bell(struct ipc_program *p);
 /* Wakes a program if it sleeps and has news. */
 void ipc_ring_wake(struct ipc_program *p);
@@ -139,13 +134,13 @@ void ipc_ring_wake(struct ipc_program *p);
 void ipc_ring_forget(struct ipc_program *p);
 /* Begins some of the program's operations; returns how many. */
 uint32_t ipc_ring_round(struct ipc_program *p);
-/* Lets the program wake us from now on. Returns true if an entry already waits that can begin. */
+/* Lets the program wake us. Returns true if an entry that can begin already waits. */
 bool ipc_ring_waits(struct ipc_program *p);
 
 /* ipc_news.c */
 /* Notes a peer's new state. Called before the peer's name becomes invalid. */
 void ipc_programs_peer(struct ipc *ipc, uint32_t index, uint32_t state);
-/* Reports the changes of the peer in a slot to the program from now on. */
+/* Begins to report the changes of a slot's peer to the program. */
 void ipc_news_know(struct ipc_program *p, uint32_t index);
 void ipc_news_poll(struct ipc_program *p);
 void ipc_news_forget(struct ipc_program *p);
@@ -159,7 +154,7 @@ bool ipc_program_op_of(const void *user, const void *of);
 /* Answers the other questions of a program. */
 int ipc_program_ask(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
 void ipc_program_wants(struct ipc_program *p, uint32_t index);
-/* Finds programs that have stopped reading, and wakes those with news. */
+/* Finds programs that do not read their notes, and wakes those with news. */
 void ipc_programs_poll(struct ipc *ipc);
 /* Ends a program that has gone. After careful_close() there is no instance. */
 void ipc_program_leave(struct ipc_client *client);

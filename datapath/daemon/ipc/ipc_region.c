@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Regions of programs: parts of the memory that a program shares, or of files that it passed. */
+/* Regions of programs: parts of a program's shared memory, or of files that it passed. */
 #include <errno.h>
 
 #include "daemon/ipc/ipc_program.h"
@@ -30,7 +30,7 @@ int ipc_region_remove(struct ipc_program *p, struct ipc_program_region *region)
 	return rc;
 }
 
-/* Sets the span of a region, of memory or of a file, and checks its bounds. */
+/* Sets the span of a region and checks its bounds. */
 static int region_span(struct ipc_program *p, const struct ipc_question *q,
 		       struct careful_span *span)
 {

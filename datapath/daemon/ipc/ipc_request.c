@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* REQUEST: clients' requests to peers. A request that opens a handle can wait until its user may
- * have another. Handles left by a client that has gone are closed. */
+/* REQUEST: clients' requests to peers. A request that opens a handle can wait until its user may have
+ * another. Closes the handles of clients that have gone. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -12,8 +12,8 @@
 #include "base/clock.h"
 #include "daemon/ipc/ipc_private.h"
 
-/* Reports whether the answer to a request holds at most attributes. Such an answer reserves little,
- * so waiting requests leave room for requests that end handles. */
+/* Reports whether the answer to a request holds at most attributes. Such requests reserve little room
+ * while they wait, so requests that end handles find some. */
 static bool is_answer_short(uint32_t handler)
 {
 	switch (handler) {
@@ -34,7 +34,7 @@ uint32_t ipc_request_reserve(const struct ipc *ipc, const struct careful_ipc *he
 
 	if (is_answer_short(head->handler))
 		return sizeof(struct careful_block_attr);
-	/* A peer can send about as much in one frame as we can. */
+	/* The peer's frames are about as large as ours. */
 	bytes = index < 0 ? 0 : careful_payload_bytes(ipc->instance, (uint32_t)index);
 	return bytes < 0 ? 0 : (uint32_t)bytes;
 }
@@ -79,7 +79,7 @@ static int send_request(struct ipc_client *client, struct ipc_op *op, const stru
 }
 
 /* Returns the kind of handle that a request opens, and whether the request may wait. */
-static enum ipc_opens opens(const struct ipc_question *q, bool *may_wait)
+static enum ipc_opens opened_kind(const struct ipc_question *q, bool *may_wait)
 {
 	struct careful_block_open open = { 0 };
 	uint32_t flags;
@@ -119,7 +119,7 @@ int ipc_request(struct ipc_client *client, struct ipc_op *op, struct ipc_questio
 {
 	struct ipc_opening *opening, **at = &client->opening;
 	bool may_wait;
-	enum ipc_opens kind = opens(q, &may_wait);
+	enum ipc_opens kind = opened_kind(q, &may_wait);
 	const struct ipc_handle *again = ipc_handle_asked_again(client, &q->head);
 	int rc = 0;
 
@@ -143,16 +143,16 @@ int ipc_request(struct ipc_client *client, struct ipc_op *op, struct ipc_questio
 	while (*at)
 		at = &(*at)->next;
 	*at = opening;
-	client->ipc->busy++;
+	client->ipc->poll_reasons++;
 	return 0;
 }
 
-static void take_opening(struct ipc_client *client, struct ipc_opening **at)
+static void remove_opening(struct ipc_client *client, struct ipc_opening **at)
 {
 	struct ipc_opening *opening = *at;
 
 	*at = opening->next;
-	client->ipc->busy--;
+	client->ipc->poll_reasons--;
 	free(opening);
 }
 
@@ -164,14 +164,15 @@ void ipc_requests_retry(struct ipc_client *client)
 	while ((opening = *at)) {
 		struct ipc_question *q = &opening->question;
 		struct ipc_op *op = opening->op;
-		int rc = ipc_held(client->ipc, q) ? -EAGAIN :
-						    send_opening(client, op, q, opens(q, &unused));
+		int rc = ipc_held(client->ipc, q) ?
+				 -EAGAIN :
+				 send_opening(client, op, q, opened_kind(q, &unused));
 
 		if (rc == -EMFILE || rc == -EAGAIN) {
 			at = &opening->next;
 			continue;
 		}
-		take_opening(client, at);
+		remove_opening(client, at);
 		if (rc)
 			ipc_answer(op, rc, NULL, NULL, 0);
 	}
@@ -181,7 +182,7 @@ void ipc_requests_drop(struct ipc_client *client)
 {
 	while (client->opening) {
 		ipc_op_free(client->opening->op);
-		take_opening(client, &client->opening);
+		remove_opening(client, &client->opening);
 	}
 }
 
@@ -221,7 +222,7 @@ bool ipc_requests_close_left(struct ipc_client *client)
 	if (client->handles_count && clock_now_ns() < client->close_ns)
 		return false;
 	while (client->handles_count) {
-		/* The answer can come at once; if it was lost, it adds the handle again. */
+		/* A lost answer, which can come at once, adds the handle again. */
 		const struct ipc_handle handle = client->handles[--client->handles_count];
 
 		if (close_left(client, &handle) == -EAGAIN) {

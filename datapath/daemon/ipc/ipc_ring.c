@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* carefuld's end of a program's rings (ipc.h): begins the program's operations and writes its
- * notes. The program can write anything into the area at any time. So an entry is copied once and
- * only the copy is checked, positions in rings are masked, and memory is only the program's own. */
+/* carefuld's end of a program's rings (ipc.h): begins the program's operations and writes its notes.
+ * The program can write anything into the area at any time. So an entry is copied before it is
+ * checked, and positions in rings are masked. */
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -18,7 +18,7 @@
 enum { ROUND = 32, ROUND_SHARED = 8 };
 
 /* Disconnects a program; a later event ends the connection. */
-static void ring_fail(struct ipc_program *p, const char *why)
+static void disconnect_program(struct ipc_program *p, const char *why)
 {
 	static struct log_limit limit;
 
@@ -67,7 +67,7 @@ void ipc_ring_bell(struct ipc_program *p)
 void ipc_ring_wake(struct ipc_program *p)
 {
 	p->news = false;
-	/* Either the program sees the entry before it sleeps, or we see that it sleeps. */
+	/* Either the program sees the entry before it sleeps, or we see that the program sleeps. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (!read_number(&p->area->told_asleep))
 		return;
@@ -75,7 +75,7 @@ void ipc_ring_wake(struct ipc_program *p)
 	ipc_ring_bell(p);
 }
 
-static void unmove(struct ipc_program_op *op)
+static void end_move(struct ipc_program_op *op)
 {
 	struct ipc_program *p = op->program;
 
@@ -90,7 +90,7 @@ static void free_op(struct ipc_program_op *op)
 {
 	struct ipc_program *p = op->program;
 
-	unmove(op);
+	end_move(op);
 	op->id = 0;
 	op->next = p->ops_free;
 	p->ops_free = op;
@@ -128,8 +128,8 @@ static void op_done(const struct careful_result *result, void *user)
 static int ring_request(struct ipc_program *p, uint32_t index, const struct careful_ring_entry *e,
 			const void *payload, struct ipc_program_op *op)
 {
-	/* Only carefulds use handlers that are not an application's, apart from the memory
-	 * service's: programs of a host share what the host owns. */
+	/* Programs may use handlers of applications and of the memory service, but not those of
+	 * carefuld: programs of a host share its handles. */
 	if (e->handler >= CAREFUL_HANDLERS_APP &&
 	    (e->handler < CAREFUL_MEMORY_CREATE || e->handler > CAREFUL_MEMORY_LAST))
 		return -EINVAL;
@@ -140,7 +140,7 @@ static int ring_request(struct ipc_program *p, uint32_t index, const struct care
 			return -EFAULT;
 		payload = p->built + e->memory_off * CAREFUL_RING_PAYLOAD_BYTES;
 	}
-	/* Operations bound only the requests that want an answer. */
+	/* Requests without an answer have no operation that bounds them. */
 	if (!op && engine_waiting(p->client->ipc->instance, index) >= IPC_PROGRAM_OPS)
 		return -EAGAIN;
 	return careful_request(p->client->ipc->instance, index, (uint16_t)e->handler, e->args,
@@ -181,7 +181,7 @@ static int begin_move(struct ipc_program *p, uint32_t index, const struct carefu
 			     (uint16_t)e->handler, e->args, e->flags, op_done, op);
 }
 
-/* Begins a store or get, or queues it behind earlier ones. Later entries of the ring continue. */
+/* Begins a store or get, or queues it behind earlier ones without blocking the ring. */
 static int ring_move(struct ipc_program *p, uint32_t index, const struct careful_ring_entry *e,
 		     struct ipc_program_op *op)
 {
@@ -205,7 +205,7 @@ static void op_pinged(const struct careful_ping_result *result, void *user)
 	end_op(user, &entry, result);
 }
 
-/* A ping that cannot be sent now fails, so that later entries need not wait. */
+/* Fails a ping that cannot be sent now, because it would block later entries. */
 static int ring_ping(struct ipc_program *p, uint32_t index, const struct careful_ring_entry *e,
 		     struct ipc_program_op *op)
 {
@@ -264,7 +264,7 @@ static int ring_operate(struct ipc_program *p, const struct careful_ring_entry *
 	return rc == -EAGAIN ? rc : 0;
 }
 
-static struct ipc_program_op *take_later(struct ipc_program *p)
+static struct ipc_program_op *pop_later(struct ipc_program *p)
 {
 	struct ipc_program_op *op = p->later;
 
@@ -274,7 +274,7 @@ static struct ipc_program_op *take_later(struct ipc_program *p)
 	return op;
 }
 
-/* Begins stores and gets that waited. Returns how many. */
+/* Begins stores and gets that wait. Returns their number. */
 static uint32_t begin_later(struct ipc_program *p)
 {
 	struct ipc *ipc = p->client->ipc;
@@ -291,10 +291,10 @@ static uint32_t begin_later(struct ipc_program *p)
 		if (index >= 0)
 			rc = begin_move(p, (uint32_t)index, e, op);
 		if (rc == -EAGAIN) {
-			unmove(op);
+			end_move(op);
 			break;
 		}
-		take_later(p);
+		pop_later(p);
 		end.status = rc;
 		if (rc)
 			end_op(op, &end, NULL);
@@ -305,7 +305,7 @@ static uint32_t begin_later(struct ipc_program *p)
 void ipc_ring_forget(struct ipc_program *p)
 {
 	while (p->later)
-		free_op(take_later(p));
+		free_op(pop_later(p));
 }
 
 static int ring_reply(struct ipc_program *p, const struct careful_ring_entry *e,
@@ -330,7 +330,7 @@ static int ring_reply(struct ipc_program *p, const struct careful_ring_entry *e,
 	return 0;
 }
 
-/* Begins the operation of an entry. -EAGAIN: the entry has to wait. */
+/* Begins the operation of an entry. -EAGAIN: not now. */
 static int ring_begin(struct ipc_program *p, uint32_t at)
 {
 	const void *payload = p->asks_payload + (size_t)at * CAREFUL_RING_PAYLOAD_BYTES;
@@ -348,7 +348,7 @@ static int ring_begin(struct ipc_program *p, uint32_t at)
 	case CAREFUL_RING_REPLY:
 		return ring_reply(p, &entry, payload);
 	default:
-		ring_fail(p, "it asked for what does not exist");
+		disconnect_program(p, "it asked for an unknown operation");
 		return -EAGAIN;
 	}
 }
@@ -369,7 +369,7 @@ uint32_t ipc_ring_round(struct ipc_program *p)
 	if (!waiting)
 		return begun;
 	if (waiting > CAREFUL_RING_ASKS) {
-		ring_fail(p, "its ring holds more than it can");
+		disconnect_program(p, "its ring has more entries than places");
 		return 0;
 	}
 	p->blocked = false;
@@ -385,7 +385,7 @@ uint32_t ipc_ring_round(struct ipc_program *p)
 		return begun;
 	p->info.asked += n;
 	write_number(&p->area->asks_taken, p->asks_taken);
-	/* Either the program sees the room, or we see that it found none. */
+	/* Either the program sees the room, or we see that the ring was full. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (read_number(&p->area->asks_put) - p->asks_taken + n >= CAREFUL_RING_ASKS)
 		p->news = true;

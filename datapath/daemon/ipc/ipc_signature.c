@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* SIGNATURE: issues a client's bursts like a program that owns the queue. The main loop does
- * nothing else meanwhile, so the figures are the engine's. ipc.h bounds the time. */
+/* SIGNATURE: issues a client's bursts like a program that owns the queue. The main loop does nothing
+ * else meanwhile; ipc.h bounds the time. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +15,9 @@
 /*
  * Issues the bursts of a client. Outlives the client until the last reply.
  *
- * @indices: slots of the peers
- * @turn:    the next peer in @indices
- * @left:    the client has gone, or a burst has failed
+ * @indices:   slots of the peers
+ * @turn:      index in @indices of the next peer
+ * @abandoned: the client has gone, or a burst has failed
  */
 struct ipc_issuer {
 	struct signature_layer layer;
@@ -26,7 +26,7 @@ struct ipc_issuer {
 	uint32_t region;
 	uint32_t indices[CAREFUL_SIGNATURE_PEERS];
 	uint32_t turn;
-	bool left;
+	bool abandoned;
 };
 
 static void issuer_done(const struct careful_result *result, void *user)
@@ -38,7 +38,7 @@ static void issuer_done(const struct careful_result *result, void *user)
 	if (result->status && !layer->status)
 		layer->status = result->status;
 	layer->arrived_ns = (uint64_t)result->args[0] << 32 | result->args[1];
-	if (issuer->left && !layer->outstanding)
+	if (issuer->abandoned && !layer->outstanding)
 		free(issuer);
 }
 
@@ -73,7 +73,6 @@ static int issuer_poll(struct signature_layer *layer)
 	return careful_poll(((struct ipc_issuer *)layer)->instance);
 }
 
-/* Returns the client's issuer. Makes one at first, and after a burst has failed. */
 static struct ipc_issuer *issuer_of(struct ipc_client *client)
 {
 	if (!client->issuer) {
@@ -97,7 +96,7 @@ void ipc_issuer_leave(struct ipc_client *client)
 	client->issuer = NULL;
 	if (!issuer)
 		return;
-	issuer->left = true;
+	issuer->abandoned = true;
 	if (!issuer->layer.outstanding)
 		free(issuer);
 }
@@ -145,7 +144,7 @@ int ipc_signature(struct ipc_client *client, struct ipc_op *op, struct ipc_quest
 		rc = signature_run(&issuer->layer, &issuer->signature, answers, sizeof(answers));
 	if (rc < 0) {
 		ipc_issuer_leave(client);
-		return rc == -EAGAIN ? -EBUSY : rc; /* another try would begin all bursts again */
+		return rc == -EAGAIN ? -EBUSY : rc; /* -EAGAIN would repeat all bursts */
 	}
 	ipc_answer(op, 0, NULL, answers, (uint32_t)rc * signature_burst_bytes(&issuer->signature));
 	return 0;

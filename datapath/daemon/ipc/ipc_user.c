@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Bounds for the users of this host. A user can start any number of programs, so a bound for each
- * client is not enough. Root is not bound, and the last places are root's. */
+ * client is not enough. The last places are reserved for root, who has no bound. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 #include "daemon/ipc/ipc_private.h"
 
 enum {
-	ROOT_CLIENTS = 4, /* places for clients that only root may take */
-	ANSWER_MS = 1000, /* an unanswered handshake this old yields to the same user's next */
+	ROOT_CLIENTS = 4, /* connections reserved for root */
+	ANSWER_MS = 1000, /* age at which an unanswered handshake yields to the same user's next */
 };
 
 uid_t ipc_user(int fd)
@@ -23,11 +23,11 @@ uid_t ipc_user(int fd)
 	return who.uid;
 }
 
-bool ipc_user_may_take(uid_t uid, uint32_t held, uint32_t free, uint32_t roots)
+bool ipc_user_may_take(uid_t uid, uint32_t used, uint32_t free, uint32_t reserved)
 {
 	if (!uid)
 		return free;
-	return free > roots && held < 2 * (free - roots);
+	return free > reserved && used < 2 * (free - reserved);
 }
 
 bool ipc_user_may_connect(const struct ipc *ipc, uid_t uid, uint32_t *held)
@@ -40,25 +40,25 @@ bool ipc_user_may_connect(const struct ipc *ipc, uid_t uid, uint32_t *held)
 
 void ipc_user_began(struct ipc *ipc, uint32_t index, uid_t uid)
 {
-	struct ipc_begun *begun = &ipc->begun[index];
+	struct ipc_handshake *handshake = &ipc->handshakes[index];
 	const uint32_t name = ipc_peer_name(ipc, index);
 
-	if (begun->used && begun->name == name) {
-		begun->uid = uid ? begun->uid : 0;
+	if (handshake->used && handshake->name == name) {
+		handshake->uid = uid ? handshake->uid : 0;
 		return;
 	}
-	*begun = (struct ipc_begun){
+	*handshake = (struct ipc_handshake){
 		.used = true, .name = name, .uid = uid, .at_ns = clock_now_ns()
 	};
 }
 
-/* Reports whether a user other than root began the handshake of a slot, and nobody answered. */
+/* Reports whether a user other than root began the handshake of a slot, which is unanswered. */
 static bool is_unanswered(const struct ipc *ipc, uint32_t index)
 {
-	const struct ipc_begun *begun = &ipc->begun[index];
+	const struct ipc_handshake *handshake = &ipc->handshakes[index];
 	struct careful_peer_info info;
 
-	return begun->used && begun->uid && begun->name == ipc_peer_name(ipc, index) &&
+	return handshake->used && handshake->uid && handshake->name == ipc_peer_name(ipc, index) &&
 	       !careful_peer_info(ipc->instance, index, &info) &&
 	       info.state == CAREFUL_PEER_CONNECTING;
 }
@@ -68,21 +68,21 @@ static uint32_t unanswered_of(const struct ipc *ipc, uid_t uid)
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < ipc->peers_max; i++)
-		n += ipc->begun[i].uid == uid && is_unanswered(ipc, i);
+		n += ipc->handshakes[i].uid == uid && is_unanswered(ipc, i);
 	return n;
 }
 
-/* Returns the oldest unanswered handshake of the user who has the most, or -1. */
+/* Returns the slot of the oldest unanswered handshake of the user who has the most, or -1. */
 static int most_unanswered(const struct ipc *ipc, uint32_t *most)
 {
 	int found = -1;
 
 	*most = 0;
 	for (uint32_t i = 0; i < ipc->peers_max; i++) {
-		uint32_t n = is_unanswered(ipc, i) ? unanswered_of(ipc, ipc->begun[i].uid) : 0;
+		uint32_t n = is_unanswered(ipc, i) ? unanswered_of(ipc, ipc->handshakes[i].uid) : 0;
 
 		if (n > *most ||
-		    (n && n == *most && ipc->begun[i].at_ns < ipc->begun[found].at_ns)) {
+		    (n && n == *most && ipc->handshakes[i].at_ns < ipc->handshakes[found].at_ns)) {
 			*most = n;
 			found = (int)i;
 		}
@@ -90,8 +90,8 @@ static int most_unanswered(const struct ipc *ipc, uint32_t *most)
 	return found;
 }
 
-/* Ends a handshake. Each CONNECT that waits for it fails, because another peer gets the slot. */
-static void yield(struct ipc *ipc, uint32_t index)
+/* Ends a handshake, and each CONNECT that waits for it: another peer gets the slot. */
+static void end_handshake(struct ipc *ipc, uint32_t index)
 {
 	const uint32_t name = ipc_peer_name(ipc, index);
 
@@ -101,9 +101,9 @@ static void yield(struct ipc *ipc, uint32_t index)
 	careful_peer_close(ipc->instance, index);
 }
 
-/* Reports whether a peer has an address; port 0 stands for the port of peers. */
-static bool is_at(const struct ipc *ipc, const struct careful_peer_info *info,
-		  const struct sockaddr *to)
+/* Reports whether a peer has this address; port 0 stands for the port of peers. */
+static bool has_address(const struct ipc *ipc, const struct careful_peer_info *info,
+			const struct sockaddr *to)
 {
 	union {
 		struct sockaddr_storage any;
@@ -131,7 +131,7 @@ int ipc_user_make_room(struct ipc *ipc, uid_t uid, const struct sockaddr *to)
 
 		if (careful_peer_info(ipc->instance, i, &info) || info.state == CAREFUL_PEER_FAILED)
 			free++;
-		else if (is_at(ipc, &info, to))
+		else if (has_address(ipc, &info, to))
 			return 0; /* the peer has a slot already */
 	}
 	if (free > (uid ? ipc->peers_max / 2 : 0))
@@ -140,8 +140,8 @@ int ipc_user_make_room(struct ipc *ipc, uid_t uid, const struct sockaddr *to)
 	if (found < 0)
 		return 0;
 	if (uid && most <= mine &&
-	    clock_now_ns() - ipc->begun[found].at_ns < ANSWER_MS * 1000000ull)
+	    clock_now_ns() - ipc->handshakes[found].at_ns < ANSWER_MS * 1000000ull)
 		return -EAGAIN;
-	yield(ipc, (uint32_t)found);
+	end_handshake(ipc, (uint32_t)found);
 	return 0;
 }

@@ -48,7 +48,7 @@ static bool is_needed(const struct daemon_options *options, enum needed_by by)
 
 /* With CAP_FSETID in effect, a write would keep the set-ID bits of a file. attr_apply() raises the
  * capability while it sets a mode. */
-static capng_type_t sets_of(unsigned int capability)
+static capng_type_t capability_sets(unsigned int capability)
 {
 	return capability == CAP_FSETID ? CAPNG_PERMITTED : CAPNG_EFFECTIVE | CAPNG_PERMITTED;
 }
@@ -75,7 +75,7 @@ int confine(const struct daemon_options *options, struct careful_error *error)
 	capng_clear(CAPNG_SELECT_BOTH);
 	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
 		if (had[i] && kept[i])
-			capng_update(CAPNG_ADD, sets_of(needed[i].capability),
+			capng_update(CAPNG_ADD, capability_sets(needed[i].capability),
 				     needed[i].capability);
 	if (capng_apply(bounds ? CAPNG_SELECT_BOTH : CAPNG_SELECT_CAPS))
 		return refuse(error, -EPERM, "capabilities cannot be dropped");
@@ -95,7 +95,7 @@ int confine_covers(const struct daemon_options *options, struct careful_error *e
 		if (!kept[i] && is_needed(options, needed[i].by))
 			return refuse(
 				error, -EPERM,
-				"%s: carefuld started without one and gave up the capabilities that it needs: restart it",
+				"%s: carefuld started without it, and dropped the capabilities for it: restart carefuld",
 				what[needed[i].by]);
 	return 0;
 }

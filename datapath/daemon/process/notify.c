@@ -31,7 +31,7 @@ void notify_init(struct notify *notify)
 	bytes += offsetof(struct sockaddr_un, sun_path);
 	if (connect(notify->fd, (struct sockaddr *)&un, (socklen_t)bytes))
 		notify_deinit(notify);
-	notify->watched = getenv("WATCHDOG_USEC") && (!pid || atoi(pid) == getpid());
+	notify->has_watchdog = getenv("WATCHDOG_USEC") && (!pid || atoi(pid) == getpid());
 }
 
 void notify_deinit(struct notify *notify)
@@ -41,7 +41,7 @@ void notify_deinit(struct notify *notify)
 	notify->fd = -1;
 }
 
-static void say(const struct notify *notify, const char *text)
+static void send_text(const struct notify *notify, const char *text)
 {
 	if (notify->fd >= 0 && *text)
 		send(notify->fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -60,8 +60,8 @@ static uint32_t peers_up(struct careful *instance)
 	return up;
 }
 
-static void describe(struct careful *instance, const struct queues *queues, char *text,
-		     size_t bytes)
+static void status_line(struct careful *instance, const struct queues *queues, char *text,
+			size_t bytes)
 {
 	struct careful_info info;
 	uint32_t up = 0;
@@ -79,29 +79,29 @@ static void describe(struct careful *instance, const struct queues *queues, char
 }
 
 /* Sends `head`, and the status line if it has changed. */
-static void tell(struct notify *notify, struct careful *instance, const struct queues *queues,
-		 const char *head)
+static void send_status(struct notify *notify, struct careful *instance,
+			const struct queues *queues, const char *head)
 {
-	char text[sizeof(notify->status) + 64], now[sizeof(notify->status)];
+	char text[sizeof(notify->status) + 64], status[sizeof(notify->status)];
 
 	if (notify->fd < 0)
 		return;
-	describe(instance, queues, now, sizeof(now));
-	snprintf(text, sizeof(text), "%s%s", head, strcmp(now, notify->status) ? now : "");
-	memcpy(notify->status, now, sizeof(now));
-	say(notify, text);
+	status_line(instance, queues, status, sizeof(status));
+	snprintf(text, sizeof(text), "%s%s", head, strcmp(status, notify->status) ? status : "");
+	memcpy(notify->status, status, sizeof(status));
+	send_text(notify, text);
 }
 
 void notify_ready(struct notify *notify, struct careful *instance, const struct queues *queues)
 {
-	tell(notify, instance, queues, "READY=1\n");
+	send_status(notify, instance, queues, "READY=1\n");
 }
 
 void notify_alive(struct notify *notify, struct careful *instance, struct queues *queues)
 {
-	bool all = queues_live(queues, peers_up(instance));
+	bool all = queues_report_alive(queues, peers_up(instance));
 
-	tell(notify, instance, queues, notify->watched && all ? "WATCHDOG=1\n" : "");
+	send_status(notify, instance, queues, notify->has_watchdog && all ? "WATCHDOG=1\n" : "");
 }
 
 void notify_failed(struct notify *notify, int rc, const char *why)
@@ -109,10 +109,10 @@ void notify_failed(struct notify *notify, int rc, const char *why)
 	char text[CAREFUL_ERROR_BYTES + 64];
 
 	snprintf(text, sizeof(text), "STATUS=%s\nERRNO=%d\n", why, rc < 0 ? -rc : EIO);
-	say(notify, text);
+	send_text(notify, text);
 }
 
 void notify_stopping(struct notify *notify)
 {
-	say(notify, "STOPPING=1\n");
+	send_text(notify, "STOPPING=1\n");
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reports readiness, status and signs of life to the service manager: datagrams to $NOTIFY_SOCKET
+/* Reports readiness, status and watchdog signs to the service manager by datagrams to $NOTIFY_SOCKET
  * (sd_notify(3)). Does nothing without that variable. */
 #pragma once
 
@@ -10,13 +10,13 @@
 #include "daemon/queues.h"
 
 /*
- * @fd:      -1: no manager listens
- * @watched: the manager wants signs of life; health checks send them while all queues live
- * @status:  the status line sent last
+ * @fd:           -1: no manager listens
+ * @has_watchdog: the manager wants watchdog signs, which are sent while all queues are alive
+ * @status:       the status line sent last
  */
 struct notify {
 	int fd;
-	bool watched;
+	bool has_watchdog;
 	char status[256];
 };
 

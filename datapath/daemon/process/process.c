@@ -37,7 +37,7 @@ void process_raise_limits(void)
 void process_tell(int fd, const char *text, const char *error)
 {
 	if (fd >= 0 && dprintf(fd, "%s%s\n", text, error) < 0)
-		log_line("cannot tell the service manager that carefuld is %s", text);
+		log_line("cannot report to the program that started carefuld: %s", text);
 }
 
 int process_detach(int ready_fd)
@@ -48,7 +48,7 @@ int process_detach(int ready_fd)
 	int fds[2];
 	pid_t pid;
 
-	/* A program that waits for the end of a pipe that we inherited must not wait for us. */
+	/* A reader of an inherited pipe must not wait for this process to end. */
 	if (ready_fd > 3)
 		close_range(3, (unsigned int)ready_fd - 1, 0);
 	close_range(ready_fd < 3 ? 3 : (unsigned int)ready_fd + 1, ~0U, 0);
@@ -67,7 +67,8 @@ int process_detach(int ready_fd)
 	if (!strcmp(line, "ready\n"))
 		_exit(EXIT_SUCCESS);
 	/* "error: " is for programs; a line without it means that the child died. */
-	fprintf(stderr, "carefuld: %s", *line ? strchr(line, ' ') + 1 : "it died at the start\n");
+	fprintf(stderr, "carefuld: %s",
+		*line ? strchr(line, ' ') + 1 : "it died while it started\n");
 	_exit(EXIT_FAILURE);
 }
 

@@ -4,8 +4,8 @@
 
 /* Raises the limits of locked memory and open files. */
 void process_raise_limits(void);
-/* Continues in a child without a terminal and returns the child's end of a pipe. The parent ends
- * when the child serves or has failed: it prints the child's error and returns its status. */
+/* Continues in a child without a terminal, and returns the child's end of a pipe. The parent waits
+ * until the child serves or fails, then prints the child's error and exits with its status. */
 int process_detach(int ready_fd);
 /* Sends a line to the program that started us: "ready", or "error: " and the reason. */
 void process_tell(int fd, const char *text, const char *error);

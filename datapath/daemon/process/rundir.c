@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Opens names relative to the directory, which may be moved. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
@@ -52,7 +51,7 @@ static int take_lock(struct rundir *dir, struct careful_error *error)
 }
 
 /* Checks that a client of DIR/sock reaches the passed socket. */
-static int find_passed(const struct rundir *dir, struct careful_error *error)
+static int check_passed(const struct rundir *dir, struct careful_error *error)
 {
 	int fd = ioctl(dir->listen_fd, SOCKET_FILE);
 	struct stat its, ours;
@@ -66,8 +65,8 @@ static int find_passed(const struct rundir *dir, struct careful_error *error)
 	return 0;
 }
 
-/* Gives the directory to the group, so later files belong to it: by then carefuld may not change
- * owners. Without a group, resets an older one of a passed socket. */
+/* Gives the directory to the group, so that later files belong to the group: carefuld loses the right
+ * to change owners. Without a group, resets the group of a passed socket. */
 static int give_to(const struct rundir *dir, struct careful_error *error)
 {
 	const bool has_group = dir->group >= 0;
@@ -102,7 +101,7 @@ int rundir_open(struct rundir *dir, const char *path, int64_t group, int passed_
 	if (dir->dir_fd < 0)
 		rc = refuse(error, -errno, "%s: %s", path, strerror(errno));
 	else if (dir->passed)
-		rc = find_passed(dir, error);
+		rc = check_passed(dir, error);
 	if (!rc)
 		rc = take_lock(dir, error);
 	if (!rc)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The daemon's directory below /run: lock, pid and socket. The lock ends with the process, so the
- * next daemon replaces what a killed one left. A passed socket (socket_activation.h) is used as is and
- * stays. */
+ * next daemon replaces the files of a killed one. A passed socket (socket_activation.h) stays. */
 #pragma once
 
 #include <stdbool.h>
@@ -32,5 +31,5 @@ int rundir_open(struct rundir *dir, const char *path, int64_t group, int passed_
 int rundir_listen(struct rundir *dir, struct careful_error *error);
 /* Removes the pid file, and the socket if it is ours; the log stays. */
 void rundir_close(struct rundir *dir);
-/* Does the same for a daemon that did not start; also removes what rundir_open() made. */
+/* Does the same after a failed start; also removes directories that rundir_open() made. */
 void rundir_remove(struct rundir *dir);

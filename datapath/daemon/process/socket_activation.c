@@ -25,7 +25,7 @@ static long number(const char *name)
 	return errno || *end ? -1 : value;
 }
 
-static int has(int option, int wanted, const char *what, struct careful_error *error)
+static int check_option(int option, int wanted, const char *what, struct careful_error *error)
 {
 	socklen_t bytes = sizeof(int);
 	int is = 0;
@@ -44,16 +44,16 @@ int activation_socket(int *fd, struct careful_error *error)
 	int flags, rc;
 
 	*fd = -1;
-	if (!count || number("LISTEN_PID") != getpid()) /* or they are another process's */
+	if (!count || number("LISTEN_PID") != getpid()) /* none, or meant for another process */
 		return 0;
 	if (number("LISTEN_FDS") != 1)
 		return refuse(error, -EINVAL, "LISTEN_FDS=%s: carefuld accepts only one socket",
 			      count);
-	rc = has(SO_DOMAIN, AF_UNIX, "Unix socket", error);
+	rc = check_option(SO_DOMAIN, AF_UNIX, "Unix socket", error);
 	if (!rc)
-		rc = has(SO_TYPE, SOCK_SEQPACKET, "socket of type SOCK_SEQPACKET", error);
+		rc = check_option(SO_TYPE, SOCK_SEQPACKET, "socket of type SOCK_SEQPACKET", error);
 	if (!rc)
-		rc = has(SO_ACCEPTCONN, 1, "socket that listens", error);
+		rc = check_option(SO_ACCEPTCONN, 1, "socket that listens", error);
 	if (rc)
 		return rc;
 	flags = fcntl(FIRST, F_GETFL);

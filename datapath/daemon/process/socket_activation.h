@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The socket that a service manager made before us and keeps after us. The manager passes it as
- * descriptor 3, with $LISTEN_FDS and $LISTEN_PID (sd_listen_fds(3)). */
+/* The socket that a service manager creates and keeps. The manager passes it as descriptor 3, with
+ * $LISTEN_FDS and $LISTEN_PID (sd_listen_fds(3)). */
 #pragma once
 
 #include <careful/careful.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* See trial_lock.h. If two hosts ask each other at once, the smaller ticket goes first. */
+/* If two hosts ask each other at once, the smaller ticket wins. */
 #include "daemon/xdp/trial_lock.h"
 
 #include <errno.h>
@@ -24,11 +24,9 @@ struct careful_peer_info xdp_trial_peer(const struct trial *t, uint32_t peer)
 	return info;
 }
 
-static bool busy(const struct trial *t, uint32_t peer)
+static bool is_busy(const struct careful_peer_info *info)
 {
-	struct careful_peer_info info = xdp_trial_peer(t, peer);
-
-	return info.operations || info.messages_out;
+	return info->operations || info->messages_out;
 }
 
 bool xdp_trial_is_quiet(struct trial *t, uint32_t peer)
@@ -37,7 +35,7 @@ bool xdp_trial_is_quiet(struct trial *t, uint32_t peer)
 	uint64_t moved = info.tx_frames + info.rx_frames + 1, before = t->moved[peer];
 
 	t->moved[peer] = moved;
-	return !info.operations && !info.messages_out && (!before || moved == before);
+	return !is_busy(&info) && (!before || moved == before);
 }
 
 void xdp_trial_lock_end(struct trial *t, uint32_t peer)
@@ -47,23 +45,24 @@ void xdp_trial_lock_end(struct trial *t, uint32_t peer)
 	t->lock_ns[peer] = 0;
 	t->locks--;
 	ipc_hold(t->ipc, peer, IPC_HOLD_LOCK, false);
-	/* Now it is our turn, before clients' data. */
-	if (t->wanted && xdp_trial_is_up(xdp_trial_peer(t, peer).state))
+	/* Our trial comes before clients' data. */
+	if (t->undecided && xdp_trial_is_up(xdp_trial_peer(t, peer).state))
 		t->due_ns[peer] = clock_now_ns();
 }
 
-static int give(struct trial *t, uint32_t peer, const uint32_t *args)
+static int grant(struct trial *t, uint32_t peer, const uint32_t *args)
 {
 	uint64_t ticket = (uint64_t)args[1] << 32 | args[2];
+	struct careful_peer_info info = xdp_trial_peer(t, peer);
 	uint32_t for_ms = args[0] < CAREFUL_TRIAL_LOCK_MS ? args[0] : CAREFUL_TRIAL_LOCK_MS;
 
 	if (!for_ms) {
 		xdp_trial_lock_end(t, peer);
 		return 0;
 	}
-	/* One host at a time measures. While we ask, our own question is under way. */
+	/* While we ask, the peer is busy with our own request. */
 	if (t->running || (t->locks && !t->lock_ns[peer]) ||
-	    (t->asking ? ticket <= t->ticket : busy(t, peer)))
+	    (t->asking ? ticket <= t->ticket : is_busy(&info)))
 		return -EBUSY;
 	t->locks += !t->lock_ns[peer];
 	t->lock_ns[peer] = clock_in_ms(for_ms);
@@ -73,7 +72,7 @@ static int give(struct trial *t, uint32_t peer, const uint32_t *args)
 
 static void on_asked(const struct careful_message *message, void *user)
 {
-	careful_reply(message, give(user, message->peer, message->args), NULL, NULL, 0);
+	careful_reply(message, grant(user, message->peer, message->args), NULL, NULL, 0);
 }
 
 static void ask_args(const struct trial *t, uint32_t for_ms, uint32_t args[CAREFUL_AM_ARGS])
@@ -94,7 +93,7 @@ int xdp_trial_lock_ask(const struct trial *t, const uint32_t *peers, uint32_t co
 				 clock_in_ms(TRIAL_ASK_MS), first);
 }
 
-static void on_told(const struct careful_result *result, void *user)
+static void on_released(const struct careful_result *result, void *user)
 {
 	(void)result;
 	(void)user;
@@ -105,7 +104,7 @@ void xdp_trial_lock_release(const struct trial *t, uint32_t peer)
 	uint32_t args[CAREFUL_AM_ARGS];
 
 	ask_args(t, 0, args);
-	careful_request(t->instance, peer, CAREFUL_TRIAL_LOCK, args, NULL, 0, on_told, NULL);
+	careful_request(t->instance, peer, CAREFUL_TRIAL_LOCK, args, NULL, 0, on_released, NULL);
 }
 
 int xdp_trial_lock_serve(struct trial *t)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The trial lock: while its holder tries XDP modes, only the trial moves data between the two
- * hosts. This file grants the lock, asks peers for it, and checks that a peer is quiet enough. */
+/* The trial lock: while its holder tries XDP modes, only the trial moves data between the two hosts. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,14 +7,15 @@
 
 #include "daemon/xdp/xdp_trial.h"
 
-/* Begins to answer peers that ask for the lock. */
+/* Serves peers' requests for the lock. */
 int xdp_trial_lock_serve(struct trial *trial);
 /* Ends the lock of a peer, if it holds one. */
 void xdp_trial_lock_end(struct trial *trial, uint32_t peer);
-/* Asks all peers at once (xdp_trial_ask_all()). -EBUSY: not now; another -errno: not with this peer. */
+/* Asks all peers at once (xdp_trial_ask_all()). Returns -EBUSY if one refuses for now, another -errno if
+ * a peer has no trial lock. */
 int xdp_trial_lock_ask(const struct trial *trial, const uint32_t *peers, uint32_t count,
 		       uint32_t *first);
-/* Notifies a peer that our trial is over, without waiting for the answer: the lock also ends after
+/* Releases a peer's lock without waiting for the answer: the lock also ends after
  * CAREFUL_TRIAL_LOCK_MS. */
 void xdp_trial_lock_release(const struct trial *trial, uint32_t peer);
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The rule for the better XDP mode. */
 #include "daemon/xdp/xdp_choice.h"
 
-/* For the product of two ratios: 3 % each. */
+/* For the product of two ratios, so 3 % each. */
 static const double XDP_MARGIN = 0.94;
 
 static bool generic_wins(const struct xdp_figures *generic, const struct xdp_figures *native)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Remembers the mode measured for a driver and a kernel, in xdp.DRIVER.json of the state directory
- * (careful/state.h). A file counts only if it is byte for byte as written here. */
+ * (careful/state.h). Ignores a file that differs in any byte from one written here. */
 #include <careful/state.h>
 #include <errno.h>
 #include <stdio.h>
@@ -29,7 +29,6 @@ static size_t file_text(uint32_t mode, char *text)
 				kernel.release, mode == CAREFUL_XDP_GENERIC ? "generic" : "native");
 }
 
-/* Returns -ENOENT for another kernel's answer, which is later overwritten. */
 static int xdp_mode_in(const char *text, size_t bytes, uint32_t *mode)
 {
 	char expected[TEXT_BYTES];

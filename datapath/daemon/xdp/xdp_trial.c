@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Runs a trial of XDP modes within one round of the loop. Asks the peer for the trial lock, tries
- * the modes in turns, each change in a new epoch, and keeps the better one. A failed trial ends in
- * the driver's mode. Nothing is lost, because only the trial's own data is under way. */
+/* Runs a trial of XDP modes within one round of the loop. Each change of mode begins new epochs, which
+ * lose nothing, because only the trial's own data is under way. A failed trial ends in the driver's
+ * mode. */
 #include "daemon/xdp/xdp_trial.h"
 
 #include <errno.h>
@@ -19,14 +19,14 @@
 #include "engine/xdp_mode.h"
 
 enum {
-	/* Time limits: the main loop does not run during a trial, so no peer may make it longer. */
-	TRIAL_MS = 500, /* for all measurements; they need half of it on an idle machine */
+	/* The main loop does not run during a trial, so no peer may make it longer. */
+	TRIAL_MS = 500, /* for all measurements; half of it is enough on an idle machine */
 	CHANGE_MS = 100, /* for the last change: old buffers return, a new epoch begins */
-	MEET_MS = 50, /* for the sessions with the other peers to return */
+	MEET_MS = 50, /* until the sessions with other peers are up again */
 	AGAIN_MS = 1000, /* after a peer was busy or late to answer; doubles each time */
-	UNMET_MAX = 6, /* attempts without the lock */
-	QUIET_MS = 20, /* between two checks that nothing is under way */
-	QUIET_TRIES = 25, /* checks that fail before the attempt counts as unmet */
+	LOCK_FAILURES_MAX = 6, /* attempts without the lock */
+	QUIET_MS = 20, /* between two checks for traffic */
+	BUSY_CHECKS_MAX = 25, /* checks that fail before the attempt counts as lock_failures */
 	TRIES = 3, /* trials that may fail; a busy machine is late now and then */
 	/* Between the end of our trial and our clients' questions: the peer may want a trial. */
 	TURN_NS = 5 * 1000 * 1000,
@@ -35,16 +35,16 @@ enum {
 /*
  * A trial under way.
  *
- * @given: all peers granted the lock
- * @cut:    a change of mode took the link down
- * @downs:  times that the link went down before the trial
- * @others: other peers that keep still, because each mode is a new epoch for them, too
+ * @granted:   all peers granted the lock
+ * @link_down: a change of mode took the link down
+ * @downs:     times that the link went down before the trial
+ * @others:    other peers with a session; each mode is a new epoch for them, too
  */
 struct attempt {
 	struct trial *trial;
 	uint32_t peer;
-	bool given;
-	bool cut;
+	bool granted;
+	bool link_down;
 	uint32_t downs;
 	uint32_t others_count;
 	uint32_t others[CAREFUL_PEERS_MAX + 1]; /* and @peer while all are asked */
@@ -77,8 +77,8 @@ static int ask_lock(struct attempt *a)
 	t->asking = true;
 	rc = xdp_trial_lock_ask(t, a->others, count + 1, &first);
 	t->asking = false;
-	a->given = !rc;
-	/* At the next attempt the other sessions may have ended. */
+	a->granted = !rc;
+	/* A refusal of another peer is not final: its session may end before the next attempt. */
 	return rc && first < count ? -EBUSY : rc;
 }
 
@@ -91,16 +91,16 @@ static int find_region(struct attempt *a)
 	return rc;
 }
 
-/* Explains why no new epoch came in time: the link went down, or the peer is gone. */
-static void say_gone(struct attempt *a)
+/* Explains why no new epoch came in time. */
+static void set_lost_reason(struct attempt *a)
 {
-	a->cut |= xdp_mode_link_downs(a->trial->instance) != a->downs;
+	a->link_down |= xdp_mode_link_downs(a->trial->instance) != a->downs;
 	snprintf(a->why.text, sizeof(a->why.text), "%s",
-		 a->cut ? "the link goes down when the mode changes" : "the peer is gone");
+		 a->link_down ? "the link goes down when the mode changes" : "the peer is gone");
 }
 
-/* Changes the mode and waits for the new epoch, if there is to be one. The time that the device
- * needs for the change does not count against the peer. */
+/* Changes the mode, if it differs, and waits for the new epoch. Extends the peer's time limit by the
+ * time that the device needs. */
 static int change(struct attempt *a, uint32_t mode)
 {
 	struct careful *c = a->trial->instance;
@@ -116,11 +116,11 @@ static int change(struct attempt *a, uint32_t mode)
 	}
 	a->until_ns += clock_now_ns() - began_ns;
 	if (rc == -EAGAIN)
-		snprintf(a->why.text, sizeof(a->why.text), "buffers do not come back");
+		snprintf(a->why.text, sizeof(a->why.text), "the old mode's buffers did not return");
 	while (!rc && !xdp_trial_is_up(xdp_trial_peer(a->trial, a->peer).state)) {
 		rc = careful_wait(c, 1, -1) < 0 || clock_now_ns() > a->until_ns ? -ETIMEDOUT : 0;
 		if (rc)
-			say_gone(a);
+			set_lost_reason(a);
 	}
 	return rc;
 }
@@ -148,7 +148,7 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static double middle(const struct attempt *a, uint32_t first, bool rate)
+static double median(const struct attempt *a, uint32_t first, bool rate)
 {
 	double x[XDP_ARMS / 2];
 
@@ -162,8 +162,8 @@ static void log_figures(const struct attempt *a, bool is_clear)
 {
 	log_line("XDP, measured with peer %u: native %.1f us a round trip, %.1f Gbit/s; generic "
 		 "%.1f us, %.1f Gbit/s; %s%s",
-		 a->peer, middle(a, 0, false) / 1000, middle(a, 0, true) * 8 / 1000,
-		 middle(a, 1, false) / 1000, middle(a, 1, true) * 8 / 1000,
+		 a->peer, median(a, 0, false) / 1000, median(a, 0, true) * 8 / 1000,
+		 median(a, 1, false) / 1000, median(a, 1, true) * 8 / 1000,
 		 is_clear ? "" : "the measurements disagree, so the driver's mode: ",
 		 name_of(device_of(a->trial).xdp_mode));
 }
@@ -171,14 +171,14 @@ static void log_figures(const struct attempt *a, bool is_clear)
 /* The ticket keeps two hosts that failed together from asking each other together again. */
 static void try_again(struct trial *t, uint32_t peer)
 {
-	t->again_ns = clock_in_ms((AGAIN_MS << t->unmet) + t->ticket % (AGAIN_MS / 4));
+	t->again_ns = clock_in_ms((AGAIN_MS << t->lock_failures) + t->ticket % (AGAIN_MS / 4));
 	t->due_ns[peer] = t->again_ns;
 }
 
-/* Ends the search for a mode: no question waits for it any longer. */
-static void over(struct trial *t, uint32_t by)
+/* Ends the search for a mode, and releases questions that wait for it. */
+static void finish(struct trial *t, uint32_t by)
 {
-	t->wanted = false;
+	t->undecided = false;
 	xdp_mode_decided(t->instance, by);
 	for (uint32_t i = 0; i < t->peers_max; i++)
 		ipc_hold(t->ipc, i, IPC_HOLD_TRIAL, false);
@@ -192,40 +192,41 @@ static void remember(const struct trial *t, uint32_t mode)
 		log_line("XDP: %s", why.text);
 }
 
-/* Returns to the driver's mode, until the next try or for good. A driver that restarts its NIC for
- * each mode is not tried again, even after the next `up`: each restart costs seconds. */
+/* Returns to the driver's mode, until the next trial or for good. A driver that restarts its NIC for
+ * each mode gets no further trial, even after the next `up`: each restart costs seconds. */
 static void give_up(struct attempt *a)
 {
 	struct trial *t = a->trial;
 	struct careful_error why = a->why;
-	bool last, drivers;
+	bool last, is_drivers;
 	uint32_t mode;
 	int rc;
 
 	a->until_ns = clock_in_ms(CHANGE_MS);
-	rc = change(a, t->drivers);
-	last = ++t->failed == TRIES || a->cut;
+	rc = change(a, t->driver_mode);
+	last = ++t->failed == TRIES || a->link_down;
 	mode = device_of(t).xdp_mode;
-	drivers = mode == t->drivers;
-	log_line("XDP: not measured with peer %u: %s; %s%s%s", a->peer, why.text, name_of(mode),
-		 drivers ? ", the driver's" : "", last ? "" : ", until the next try");
+	is_drivers = mode == t->driver_mode;
+	log_line("XDP: not measured with peer %u: %s; the mode is %s%s%s", a->peer, why.text,
+		 name_of(mode), is_drivers ? " (the driver's)" : "",
+		 last ? "" : " until the next trial");
 	if (rc)
-		log_line("XDP: back to %s: %s", name_of(a->trial->drivers), a->why.text);
-	if (a->cut && drivers)
+		log_line("XDP: cannot return to %s: %s", name_of(t->driver_mode), a->why.text);
+	if (a->link_down && is_drivers)
 		remember(t, mode);
 	if (last)
-		over(t, drivers ? CAREFUL_XDP_BY_DRIVER : CAREFUL_XDP_BY_LEFT);
+		finish(t, is_drivers ? CAREFUL_XDP_BY_DRIVER : CAREFUL_XDP_BY_LEFT);
 	else
 		try_again(t, a->peer);
 }
 
-/* Keeps the better mode. If that mode does not come into effect, the trial has failed. */
+/* Applies the better mode. If that fails, the trial has failed. */
 static void conclude(struct attempt *a)
 {
 	struct trial *t = a->trial;
 	uint32_t best = xdp_choose(a->arms);
 	bool is_clear = best != CAREFUL_XDP_AUTO;
-	uint32_t mode = is_clear ? best : a->trial->drivers;
+	uint32_t mode = is_clear ? best : t->driver_mode;
 
 	a->until_ns = clock_in_ms(CHANGE_MS);
 	if (change(a, mode) && device_of(t).xdp_mode != mode) {
@@ -235,10 +236,10 @@ static void conclude(struct attempt *a)
 	log_figures(a, is_clear);
 	if (is_clear)
 		remember(t, mode);
-	over(t, is_clear ? CAREFUL_XDP_BY_MEASURED : CAREFUL_XDP_BY_DRIVER);
+	finish(t, is_clear ? CAREFUL_XDP_BY_MEASURED : CAREFUL_XDP_BY_DRIVER);
 }
 
-static void meet_again(const struct attempt *a)
+static void await_others(const struct attempt *a)
 {
 	const struct trial *t = a->trial;
 	uint64_t until_ns = clock_in_ms(MEET_MS);
@@ -249,52 +250,51 @@ static void meet_again(const struct attempt *a)
 				return;
 }
 
-/* Makes peers due whose first session came up during the trial. Otherwise questions that wait for a
- * trial with such a peer would wait for ever. */
-static void welcome_late(const struct attempt *a)
+/* Schedules a trial with each peer whose session came up during this one: questions may wait for it. */
+static void schedule_late_peers(const struct attempt *a)
 {
 	struct trial *t = a->trial;
 
-	for (uint32_t i = 0; t->wanted && i < t->peers_max; i++)
+	for (uint32_t i = 0; t->undecided && i < t->peers_max; i++)
 		if (i != a->peer && !t->due_ns[i] && ipc_holds(t->ipc, i, IPC_HOLD_TRIAL) &&
 		    xdp_trial_is_up(xdp_trial_peer(t, i).state))
 			t->due_ns[i] = clock_now_ns();
 }
 
-/* Releases the lock, so that peers may begin their trials. */
-static void let_go(struct attempt *a)
+/* Releases the lock, and gives peers time to begin their own trials. */
+static void release_lock(struct attempt *a)
 {
 	struct trial *t = a->trial;
 	uint64_t until_ns;
 
 	xdp_mode_alone(t->instance, CAREFUL_ANY_PEER);
-	meet_again(a);
+	await_others(a);
 	t->running = false;
-	a->others[a->others_count++] = a->peer; /* its answer may have been late */
+	a->others[a->others_count++] = a->peer; /* it may have granted the lock too late */
 	for (uint32_t i = 0; i < a->others_count; i++) {
 		if (xdp_trial_is_up(xdp_trial_peer(t, a->others[i]).state))
 			xdp_trial_lock_release(t, a->others[i]);
-		xdp_trial_is_quiet(t, a->others[i]); /* our own questions are no traffic */
+		xdp_trial_is_quiet(t, a->others[i]); /* the request for the lock is no traffic */
 	}
 	until_ns = clock_now_ns() + TURN_NS;
-	while (a->given && clock_now_ns() < until_ns && careful_wait(t->instance, 1, -1) >= 0)
+	while (a->granted && clock_now_ns() < until_ns && careful_wait(t->instance, 1, -1) >= 0)
 		;
-	welcome_late(a);
+	schedule_late_peers(a);
 }
 
-/* Handles an attempt without the lock. After UNMET_MAX of them the driver's mode stays. */
-static void unmet(struct trial *t, uint32_t peer, int rc)
+/* Handles an attempt without the lock: the driver's mode stays after LOCK_FAILURES_MAX of them. */
+static void retry_lock(struct trial *t, uint32_t peer, int rc)
 {
 	if (rc && rc != -EBUSY && rc != -ECONNRESET && rc != -ETIMEDOUT)
 		return; /* this peer does not support the lock */
-	if (++t->unmet < UNMET_MAX) {
+	if (++t->lock_failures < LOCK_FAILURES_MAX) {
 		try_again(t, peer);
 		return;
 	}
 	log_line("XDP: not measured, because a peer was busy or late (%u attempts); the driver's "
-		 "%s stays; `carefulctl up` measures again",
-		 t->unmet, name_of(device_of(t).xdp_mode));
-	over(t, CAREFUL_XDP_BY_DRIVER);
+		 "mode (%s) stays; `carefulctl up` measures again",
+		 t->lock_failures, name_of(device_of(t).xdp_mode));
+	finish(t, CAREFUL_XDP_BY_DRIVER);
 }
 
 static void run(struct attempt *a)
@@ -305,8 +305,8 @@ static void run(struct attempt *a)
 	xdp_mode_alone(t->instance, a->peer);
 	rc = ask_lock(a);
 	if (rc || t->locks) {
-		let_go(a);
-		unmet(t, a->peer, rc);
+		release_lock(a);
+		retry_lock(t, a->peer, rc);
 		return;
 	}
 	t->running = true;
@@ -317,7 +317,7 @@ static void run(struct attempt *a)
 		give_up(a);
 	else
 		conclude(a);
-	let_go(a);
+	release_lock(a);
 }
 
 bool xdp_trial_is_on(const struct trial *t, uint32_t peer)
@@ -325,7 +325,8 @@ bool xdp_trial_is_on(const struct trial *t, uint32_t peer)
 	return t->running || t->lock_ns[peer];
 }
 
-/* Reports whether nothing is under way with any peer: a new epoch would lose it. */
+/* Reports whether nothing is under way with any peer, as a new epoch would lose it. Lists the other
+ * peers. */
 static bool all_quiet(struct attempt *a)
 {
 	struct trial *t = a->trial;
@@ -349,27 +350,27 @@ void xdp_trial_poll(struct trial *t)
 	struct attempt a;
 	uint64_t now_ns;
 
-	if (!t->wanted && !t->locks)
+	if (!t->undecided && !t->locks)
 		return;
 	now_ns = clock_now_ns();
 	for (uint32_t i = 0; i < t->peers_max; i++) {
 		if (t->lock_ns[i] && now_ns >= t->lock_ns[i])
 			xdp_trial_lock_end(t, i);
-		if (!t->wanted || !t->due_ns[i] || now_ns < t->due_ns[i] || t->lock_ns[i])
+		if (!t->undecided || !t->due_ns[i] || now_ns < t->due_ns[i] || t->lock_ns[i])
 			continue;
 		t->due_ns[i] = 0;
 		a = (struct attempt){ .trial = t, .peer = i };
-		if (!all_quiet(&a) && t->unquiet++ < QUIET_TRIES) {
-			/* Questions under way end; later questions of our clients wait. */
+		if (!all_quiet(&a) && t->busy_checks++ < BUSY_CHECKS_MAX) {
+			/* Questions under way end; clients' later questions wait. */
 			ipc_hold(t->ipc, i, IPC_HOLD_TRIAL, true);
 			t->due_ns[i] = clock_in_ms(QUIET_MS);
 			continue;
 		}
-		if (t->unquiet > QUIET_TRIES) {
-			t->unquiet = 0;
-			unmet(t, i, -EBUSY);
+		if (t->busy_checks > BUSY_CHECKS_MAX) {
+			t->busy_checks = 0;
+			retry_lock(t, i, -EBUSY);
 		} else {
-			t->unquiet = 0;
+			t->busy_checks = 0;
 			ipc_hold(t->ipc, i, IPC_HOLD_TRIAL, true);
 			run(&a);
 		}
@@ -379,20 +380,17 @@ void xdp_trial_poll(struct trial *t)
 
 int xdp_trial_timeout_ms(const struct trial *t)
 {
-	uint64_t now_ns, first = UINT64_MAX;
+	uint64_t first = UINT64_MAX;
 
-	if (!t->wanted && !t->locks)
+	if (!t->undecided && !t->locks)
 		return -1;
 	for (uint32_t i = 0; i < t->peers_max; i++) {
 		if (t->lock_ns[i] && t->lock_ns[i] < first)
 			first = t->lock_ns[i];
-		else if (t->wanted && t->due_ns[i] && t->due_ns[i] < first)
+		else if (t->undecided && t->due_ns[i] && t->due_ns[i] < first)
 			first = t->due_ns[i];
 	}
-	if (first == UINT64_MAX)
-		return -1;
-	now_ns = clock_now_ns();
-	return first <= now_ns ? 0 : (int)((first - now_ns) / 1000000 + 1);
+	return clock_until_ms(first);
 }
 
 void xdp_trial_peer_changed(struct trial *t, uint32_t peer, uint32_t state)
@@ -401,27 +399,28 @@ void xdp_trial_peer_changed(struct trial *t, uint32_t peer, uint32_t state)
 		xdp_trial_lock_end(t, peer);
 		t->due_ns[peer] = 0;
 		t->moved[peer] = 0;
-		ipc_hold(t->ipc, peer, IPC_HOLD_TRIAL, t->wanted);
-	} else if (state == CAREFUL_PEER_UP && t->wanted && !t->running) {
+		ipc_hold(t->ipc, peer, IPC_HOLD_TRIAL, t->undecided);
+	} else if (state == CAREFUL_PEER_UP && t->undecided && !t->running) {
 		t->due_ns[peer] = clock_now_ns();
 		if (t->due_ns[peer] >= t->again_ns)
 			return;
-		/* Too soon after a failed attempt: no program waits for the next. */
+		/* Clients do not wait for a later attempt. */
 		t->due_ns[peer] = t->again_ns;
 		ipc_hold(t->ipc, peer, IPC_HOLD_TRIAL, false);
 	}
 }
 
-/* Reports whether there is a choice: the driver has native XDP, and copies. */
-static bool is_open(const struct careful_device_info *device, const struct daemon_options *options)
+/* Reports whether a trial makes sense: the driver has native XDP, and copies. */
+static bool has_choice(const struct careful_device_info *device,
+		       const struct daemon_options *options)
 {
 	return options->careful.xdp_mode == CAREFUL_XDP_AUTO && options->careful.queues < 2 &&
 	       !options->careful.require_zerocopy && device->xdp_mode == CAREFUL_XDP_NATIVE &&
 	       !device->zerocopy;
 }
 
-/* Reports whether a mode was remembered, and puts it into effect. */
-static bool remembered(struct trial *t, const char *driver)
+/* Applies the remembered mode. Returns false if there is none. */
+static bool apply_remembered(struct trial *t, const char *driver)
 {
 	struct careful_error why = { "" };
 	uint32_t mode = CAREFUL_XDP_AUTO;
@@ -434,8 +433,8 @@ static bool remembered(struct trial *t, const char *driver)
 	return !rc;
 }
 
-/* Reports whether the link stayed up when the program was attached. A driver that restarts its NIC
- * then would do so for each mode. */
+/* Reports whether the link stayed up when the program was attached. If not, each mode restarts the
+ * NIC. */
 static bool keeps_link(const struct trial *t)
 {
 	if (!xdp_mode_link_downs(t->instance))
@@ -457,19 +456,19 @@ int xdp_trial_init(struct trial *t, struct careful *instance, struct ipc *ipc,
 		.ipc = ipc,
 		.state_dir = options->state_dir,
 		.peers_max = info.peers_max,
-		.drivers = info.device.xdp_mode,
+		.driver_mode = info.device.xdp_mode,
 	};
 	if (getrandom(&t->ticket, sizeof(t->ticket), 0) != (ssize_t)sizeof(t->ticket))
 		return -EIO;
-	if (is_open(&info.device, options)) {
-		bool known = remembered(t, info.device.driver);
+	if (has_choice(&info.device, options)) {
+		bool known = apply_remembered(t, info.device.driver);
 
-		t->wanted = !known && keeps_link(t);
-		xdp_mode_decided(instance, known     ? CAREFUL_XDP_BY_REMEMBERED :
-					   t->wanted ? CAREFUL_XDP_BY_PENDING :
-						       CAREFUL_XDP_BY_DRIVER);
+		t->undecided = !known && keeps_link(t);
+		xdp_mode_decided(instance, known	? CAREFUL_XDP_BY_REMEMBERED :
+					   t->undecided ? CAREFUL_XDP_BY_PENDING :
+							  CAREFUL_XDP_BY_DRIVER);
 	}
 	for (uint32_t i = 0; i < t->peers_max; i++)
-		ipc_hold(ipc, i, IPC_HOLD_TRIAL, t->wanted);
+		ipc_hold(ipc, i, IPC_HOLD_TRIAL, t->undecided);
 	return xdp_trial_lock_serve(t);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* --xdp auto: tries native and generic mode in turns with the first peer that grants the trial
- * lock, keeps the better one and remembers it. Also grants the lock to peers for their trials. */
+/* --xdp auto: measures native and generic mode in turns with the first peer that grants the trial
+ * lock, keeps the better mode and remembers it. Also grants the lock to peers for their trials. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,30 +13,31 @@
 #include "daemon/options.h"
 
 /*
- * @drivers:  the driver's mode
- * @wanted:   no mode was chosen yet
- * @asking: we ask for the lock: peers that ask us need a larger @ticket
- * @running: a trial runs; no peer gets the lock
- * @failed:   trials that began and failed
- * @unmet: attempts without the lock
- * @again_ns: no attempt before this time
- * @due_ns:   when to try with each peer; 0: not at all
- * @moved:    1 plus frames to and from each peer at the last check for quiet; 0: none yet
- * @lock_ns: when the lock of each peer ends; 0: none
- * @locks: number of peers that hold our lock
+ * @driver_mode:   the driver's mode
+ * @undecided:     no mode was chosen yet
+ * @asking:        we ask for the lock: peers that ask us need a larger @ticket
+ * @running:       a trial runs; no peer gets the lock
+ * @failed:        trials that began and failed
+ * @lock_failures: attempts without the lock
+ * @busy_checks:   checks in a row that found traffic
+ * @again_ns:      no attempt before this time
+ * @due_ns:        when to try with each peer; 0: not at all
+ * @moved:         1 plus frames to and from each peer at the last check; 0: no check yet
+ * @lock_ns:       when each peer's lock ends; 0: the peer has none
+ * @locks:         peers that hold our lock
  */
 struct trial {
 	struct careful *instance;
 	struct ipc *ipc;
 	const char *state_dir;
 	uint32_t peers_max;
-	uint32_t drivers;
-	bool wanted;
+	uint32_t driver_mode;
+	bool undecided;
 	bool asking;
 	bool running;
 	uint32_t failed;
-	uint32_t unmet;
-	uint32_t unquiet; /* checks in a row that found something under way */
+	uint32_t lock_failures;
+	uint32_t busy_checks;
 	uint64_t again_ns;
 	uint64_t ticket;
 	uint64_t due_ns[CAREFUL_PEERS_MAX];
@@ -45,15 +46,15 @@ struct trial {
 	uint32_t locks;
 };
 
-/* Puts the remembered mode into effect, or holds clients' questions until the trial with their
- * peer. Serves peers' requests for the lock in either case. */
+/* Applies the remembered mode, or holds clients' questions until the trial with their peer. Serves
+ * peers' requests for the lock in either case. */
 int xdp_trial_init(struct trial *trial, struct careful *instance, struct ipc *ipc,
 		   const struct daemon_options *options);
 /* Handles a peer's new state; called from careful_peer_watch(). */
 void xdp_trial_peer_changed(struct trial *trial, uint32_t peer, uint32_t state);
-/* Reports whether one of the two hosts tries modes, so new epochs need no log line. */
+/* Reports whether this host or the peer runs a trial: new epochs then need no log line. */
 bool xdp_trial_is_on(const struct trial *trial, uint32_t peer);
-/* Call it each round. A round with a trial lasts less than a second, whatever the peers do. */
+/* Runs a trial that is due; call it each round. A trial takes less than a second, whatever peers do. */
 void xdp_trial_poll(struct trial *trial);
-/* Returns after how many ms at most to call it again; -1: when an event arrives. */
+/* Returns the ms until the next poll; -1: when an event arrives. */
 int xdp_trial_timeout_ms(const struct trial *trial);

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Measures in one mode. The loop does nothing else, so the figures are the engine's. */
 #include "daemon/xdp/xdp_trial_arm.h"
 
 #include <errno.h>
@@ -25,12 +24,12 @@ enum {
 	STREAM_NS = 20 * 1000 * 1000,
 };
 
-_Static_assert((int)GET_BYTES <= (int)SCRATCH_BYTES, "the peer has as much");
+_Static_assert((int)GET_BYTES <= (int)SCRATCH_BYTES, "fits the peer's scratch memory");
 
 /*
- * Requests under way. Static, because an answer may arrive after the trial has given up.
+ * Requests under way. Static, because an answer may arrive after the trial has ended.
  *
- * @round: only answers of this round count
+ * @round: answers to requests of earlier rounds are ignored
  * @first: index of the peer whose answer is @status
  */
 static struct {
@@ -41,35 +40,35 @@ static struct {
 	uint32_t gets;
 	int status;
 	uint32_t args[CAREFUL_AM_ARGS];
-} now;
+} under_way;
 
-static void begin(void)
+static void begin_round(void)
 {
-	uint32_t round = now.round + 1;
+	uint32_t round = under_way.round + 1;
 
-	memset(&now, 0, sizeof(now));
-	now.round = round;
+	memset(&under_way, 0, sizeof(under_way));
+	under_way.round = round;
 }
 
 static void on_done(const struct careful_result *result, void *user)
 {
 	uint64_t tag = (uintptr_t)user;
 
-	if ((uint32_t)tag != now.round)
+	if ((uint32_t)tag != under_way.round)
 		return;
-	now.outstanding--;
-	now.bytes += result->bytes;
-	now.gets++;
-	memcpy(now.args, result->args, sizeof(now.args));
-	if (result->status && !now.status) {
-		now.status = result->status;
-		now.first = (uint32_t)(tag >> 32);
+	under_way.outstanding--;
+	under_way.bytes += result->bytes;
+	under_way.gets++;
+	memcpy(under_way.args, result->args, sizeof(under_way.args));
+	if (result->status && !under_way.status) {
+		under_way.status = result->status;
+		under_way.first = (uint32_t)(tag >> 32);
 	}
 }
 
-static int settle(struct careful *c, uint32_t outstanding, uint64_t until_ns)
+static int await_answers(struct careful *c, uint32_t outstanding, uint64_t until_ns)
 {
-	while (now.outstanding > outstanding && !now.status) {
+	while (under_way.outstanding > outstanding && !under_way.status) {
 		int rc = careful_wait(c, 1, -1);
 
 		if (rc < 0)
@@ -77,7 +76,7 @@ static int settle(struct careful *c, uint32_t outstanding, uint64_t until_ns)
 		if (clock_now_ns() > until_ns)
 			return -ETIMEDOUT;
 	}
-	return now.status;
+	return under_way.status;
 }
 
 static int request(struct careful *c, uint32_t peer, uint16_t handler, const uint32_t *args,
@@ -87,14 +86,14 @@ static int request(struct careful *c, uint32_t peer, uint16_t handler, const uin
 	int rc;
 
 	while ((rc = careful_request(c, peer, handler, args, payload, bytes, on_done,
-				     (void *)(uintptr_t)now.round)) == -EAGAIN) {
+				     (void *)(uintptr_t)under_way.round)) == -EAGAIN) {
 		if (careful_wait(c, 1, -1) < 0 || clock_now_ns() > until_ns)
 			return -ETIMEDOUT;
 	}
 	if (rc)
 		return rc;
-	now.outstanding++;
-	return settle(c, 0, until_ns);
+	under_way.outstanding++;
+	return await_answers(c, 0, until_ns);
 }
 
 int xdp_trial_ask(struct careful *c, uint32_t peer, uint16_t handler,
@@ -102,9 +101,9 @@ int xdp_trial_ask(struct careful *c, uint32_t peer, uint16_t handler,
 {
 	int rc;
 
-	begin();
+	begin_round();
 	rc = request(c, peer, handler, args, 0, until_ns);
-	memcpy(args, now.args, sizeof(now.args));
+	memcpy(args, under_way.args, sizeof(under_way.args));
 	return rc;
 }
 
@@ -113,23 +112,23 @@ int xdp_trial_ask_all(struct careful *c, const uint32_t *peers, uint32_t count, 
 {
 	int rc = 0;
 
-	begin();
-	now.first = count;
+	begin_round();
+	under_way.first = count;
 	for (uint32_t i = 0; i < count; i++) {
 		rc = careful_request(c, peers[i], handler, args, NULL, 0, on_done,
-				     (void *)(uintptr_t)((uint64_t)i << 32 | now.round));
+				     (void *)(uintptr_t)((uint64_t)i << 32 | under_way.round));
 		if (rc) {
 			*first = i;
 			return rc;
 		}
-		now.outstanding++;
+		under_way.outstanding++;
 	}
-	rc = settle(c, 0, until_ns);
-	*first = now.first;
+	rc = await_answers(c, 0, until_ns);
+	*first = under_way.first;
 	return rc;
 }
 
-static int by_size(const void *a, const void *b)
+static int by_time(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
@@ -137,27 +136,27 @@ static int by_size(const void *a, const void *b)
 }
 
 /* Measures round trips; returns their lower quartile, because disturbances only add time. */
-static int trips(struct careful *c, uint32_t peer, uint64_t until_ns, double *trip_ns)
+static int measure_trips(struct careful *c, uint32_t peer, uint64_t until_ns, double *trip_ns)
 {
 	static uint64_t took[TRIPS_MAX];
 	const uint32_t args[CAREFUL_AM_ARGS] = { 0 };
 	uint64_t start = clock_now_ns(), before = start;
-	uint32_t count = 0, quarter, i;
+	uint32_t count = 0;
 	int rc;
 
-	for (i = 0; count < TRIPS_MAX && (before - start < TRIPS_NS || count < TRIPS_MIN); i++) {
-		begin();
+	for (uint32_t i = 0; count < TRIPS_MAX && (before - start < TRIPS_NS || count < TRIPS_MIN);
+	     i++) {
+		begin_round();
 		rc = request(c, peer, CAREFUL_PROBE, args, TRIP_BYTES, until_ns);
 		if (rc)
 			return rc;
 		took[count] = clock_now_ns() - before;
 		before += took[count];
-		/* On a slow path all round trips count. */
+		/* On a slow path the warm-up counts, too. */
 		count += i >= TRIPS_WARMUP || took[count] > TRIPS_NS / TRIPS_WARMUP;
 	}
-	qsort(took, count, sizeof(took[0]), by_size);
-	quarter = count / 4;
-	*trip_ns = (double)took[quarter];
+	qsort(took, count, sizeof(took[0]), by_time);
+	*trip_ns = (double)took[count / 4];
 	return 0;
 }
 
@@ -165,43 +164,43 @@ static int get(struct careful *c, uint32_t peer, uint32_t region)
 {
 	const struct careful_span span = { .base = scratch_memory(), .fd = -1 };
 	int rc = careful_get(c, peer, region, 0, &span, GET_BYTES, CAREFUL_NO_DIGEST, on_done,
-			     (void *)(uintptr_t)now.round);
+			     (void *)(uintptr_t)under_way.round);
 
-	now.outstanding += !rc;
+	under_way.outstanding += !rc;
 	return rc == -EAGAIN ? 0 : rc;
 }
 
-static int stream(struct careful *c, uint32_t peer, uint32_t region, uint64_t until_ns,
-		  double *rate)
+static int measure_stream(struct careful *c, uint32_t peer, uint32_t region, uint64_t until_ns,
+			  double *rate)
 {
 	uint64_t start, at, from = 0, bytes = 0;
 	uint32_t gets = 0;
 	int rc = 0;
 
-	begin();
+	begin_round();
 	start = clock_now_ns();
 	do {
-		if (now.outstanding < GETS)
+		if (under_way.outstanding < GETS)
 			rc = get(c, peer, region);
 		if (!rc)
-			rc = settle(c, GETS - 1, until_ns);
+			rc = await_answers(c, GETS - 1, until_ns);
 		at = clock_now_ns();
 		if (!from && at - start >= STREAM_WARMUP_NS) {
 			from = at;
-			bytes = now.bytes;
-			gets = now.gets;
+			bytes = under_way.bytes;
+			gets = under_way.gets;
 		}
-	} while (!rc && (!from || at - from < STREAM_NS || now.gets - gets < GETS_MIN));
+	} while (!rc && (!from || at - from < STREAM_NS || under_way.gets - gets < GETS_MIN));
 	if (rc)
 		return rc;
-	*rate = (double)(now.bytes - bytes) * 1000 / (double)(at - from);
-	return settle(c, 0, until_ns);
+	*rate = (double)(under_way.bytes - bytes) * 1000 / (double)(at - from);
+	return await_answers(c, 0, until_ns);
 }
 
 int xdp_trial_arm(struct careful *c, uint32_t peer, uint32_t region, uint64_t until_ns,
 		  struct xdp_figures *figures)
 {
-	int rc = trips(c, peer, until_ns, &figures->trip_ns);
+	int rc = measure_trips(c, peer, until_ns, &figures->trip_ns);
 
-	return rc ? rc : stream(c, peer, region, until_ns, &figures->rate);
+	return rc ? rc : measure_stream(c, peer, region, until_ns, &figures->rate);
 }

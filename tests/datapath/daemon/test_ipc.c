@@ -544,15 +544,15 @@ static void test_reload__words_of_root(void)
 	fd = client();
 	ask(fd, head, "a\0b", 4);
 	assert(answered(fd, 8)->head.status == -EOPNOTSUPP);
-	ipc_reloads(server, on_reload, (void *)(uintptr_t) "");
+	ipc_set_reload(server, on_reload, (void *)(uintptr_t) "");
 	ask(fd, head, "a\0b", 4);
 	a = answered(fd, 8);
 	assert(!a->head.status && !a->head.payload_bytes);
-	ipc_reloads(server, on_reload, (void *)(uintptr_t) "no b");
+	ipc_set_reload(server, on_reload, (void *)(uintptr_t) "no b");
 	ask(fd, head, "a\0b", 4);
 	a = answered(fd, 8);
 	assert(!a->head.status && a->head.payload_bytes == 4 && !memcmp(a->payload, "no b", 4));
-	ipc_reloads(server, NULL, NULL);
+	ipc_set_reload(server, NULL, NULL);
 	close(fd);
 	turn();
 }
@@ -585,11 +585,11 @@ static void test_use__times_and_exports(void)
 	usleep(3000); /* buckets from 11 on count 2.1 ms and more */
 	end(operation('g'), 0, 0, NULL, 0);
 	answered(fd, 11);
-	ipc_tells_of(server, (const void *)&before, NULL);
+	ipc_set_servers(server, (const void *)&before, NULL);
 	after = use_of(fd, 2);
 	assert(told_exports[0].requests == 7 && told_exports[0].denied == 2);
 	assert(told_exports[1].read_bytes == 1ull << 40 && told_exports[1].written_bytes == 5);
-	ipc_tells_of(server, NULL, NULL);
+	ipc_set_servers(server, NULL, NULL);
 	assert(after.request.failed == before.request.failed + 1);
 	assert(buckets_sum(&after.request, 0) == buckets_sum(&before.request, 0));
 	assert(after.get.failed == before.get.failed);
@@ -876,7 +876,7 @@ static void test_packet__malformed(void)
 	assert(answered(fd, 8)->head.status == -EOPNOTSUPP);
 	close(fd);
 	turn();
-	assert(!server->clients && !server->busy);
+	assert(!server->clients && !server->poll_reasons);
 }
 
 /* Another release's header may have another size. */
@@ -896,7 +896,7 @@ static void test_packet__of_another_version_is_told(void)
 		close(fd);
 	}
 	turn();
-	assert(!server->clients && !server->busy);
+	assert(!server->clients && !server->poll_reasons);
 }
 
 static void test_packet__random(void)
@@ -964,7 +964,7 @@ static void test_client__gone_with_work_under_way(void)
 	assert(request && request->handler == CAREFUL_BLOCK_CLOSE && request->args[0] == 4711);
 	end(request, 0, 0, NULL, 0);
 	turn();
-	assert(!server->clients && !server->busy && open_fds() == before - 1 - 1);
+	assert(!server->clients && !server->poll_reasons && open_fds() == before - 1 - 1);
 	careful_peer_close(c, 0);
 	close(memory);
 }
@@ -1144,7 +1144,7 @@ static void test_client__floods_with_opens(void)
 	turn();
 	end(operation('g'), 0, 0, NULL, 0);
 	turn();
-	assert(!server->clients && !server->busy);
+	assert(!server->clients && !server->poll_reasons);
 	careful_peer_close(c, 0);
 	close(memory);
 }
@@ -1190,7 +1190,7 @@ static void test_client__asks_lost_opens_again(void)
 	careful_peer_close(c, 0);
 	close(fd);
 	turn();
-	assert(!server->clients && !server->busy);
+	assert(!server->clients && !server->poll_reasons);
 }
 
 /* A peer that answers no CLOSE does not keep the place of a client that has gone. */
@@ -1208,7 +1208,7 @@ static void test_client__gone_and_the_peer_is_silent(void)
 	server->clients->leave_ns = 0;
 	turn();
 	turn();
-	assert(!operations() && !server->clients && !server->busy);
+	assert(!operations() && !server->clients && !server->poll_reasons);
 	careful_peer_close(c, 0);
 }
 
@@ -1257,7 +1257,7 @@ static void test_client__asks_more_than_it_may(void)
 		assert(next_answer(fd));
 		turn();
 	}
-	assert(!operations() && !server->clients->parked && !server->busy);
+	assert(!operations() && !server->clients->parked && !server->poll_reasons);
 
 	/* The engine has no room for now. */
 	c->begin_errno = -EAGAIN;
@@ -1314,7 +1314,7 @@ static void test_client__does_not_read(void)
 	for (struct fake_operation *op; (op = operation('r'));)
 		end(op, 0, 0, large, sizeof(large));
 	turn();
-	assert(!server->clients && !server->busy);
+	assert(!server->clients && !server->poll_reasons);
 	careful_peer_close(c, 0);
 }
 

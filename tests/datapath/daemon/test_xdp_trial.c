@@ -270,7 +270,7 @@ static void test_trial__a_last_change_that_fails_measures_nothing(void)
 		/* A busy machine may end a trial before its last change; such a trial does not
 		 * count. */
 		do {
-			trial.wanted = true;
+			trial.undecided = true;
 			trial.failed = i - 1;
 			changes_left = XDP_ARMS - (device().xdp_mode == CAREFUL_XDP_NATIVE);
 			next_try();
@@ -319,7 +319,7 @@ static void test_trial__a_link_that_goes_down_for_it_is_not_tried_again(void)
 	ends.c[0]->queue->ops = &ops;
 	meet_only();
 	do { /* a busy machine may end one before its first change */
-		trial.wanted = true;
+		trial.undecided = true;
 		trial.failed = 0;
 		next_try();
 	} while (!cut);
@@ -371,17 +371,17 @@ static void test_trial__a_peer_that_comes_up_meanwhile_is_not_forgotten(void)
 	trial.running = true;
 	meet_only();
 	CHECK_EQ(*due_ns, 0);
-	let_go(&other);
+	release_lock(&other);
 	CHECK(*due_ns != 0);
 	/* A peer that does not wait for a trial gets none, nor does any peer if there is nothing to
 	 * try. */
 	*due_ns = 0;
 	ipc_hold(NULL, (uint32_t)ends.peer, IPC_HOLD_TRIAL, false);
-	let_go(&other);
+	release_lock(&other);
 	CHECK_EQ(*due_ns, 0);
 	ipc_hold(NULL, (uint32_t)ends.peer, IPC_HOLD_TRIAL, true);
-	trial.wanted = false;
-	let_go(&other);
+	trial.undecided = false;
+	release_lock(&other);
 	CHECK_EQ(*due_ns, 0);
 	end_trial(thread);
 	ends_close(&ends);
@@ -437,11 +437,11 @@ static void test_trial__a_peer_that_is_always_busy_leaves_the_drivers_mode(void)
 
 	lock_answer = -EBUSY;
 	meet_only();
-	for (uint32_t i = 1; i <= UNMET_MAX; i++) {
-		while (trial.unmet < i)
+	for (uint32_t i = 1; i <= LOCK_FAILURES_MAX; i++) {
+		while (trial.lock_failures < i)
 			next_try();
-		CHECK_EQ(trial.unmet, i);
-		if (i < UNMET_MAX)
+		CHECK_EQ(trial.lock_failures, i);
+		if (i < LOCK_FAILURES_MAX)
 			CHECK(trial.due_ns[ends.peer] - clock_now_ns() > due_ns);
 		due_ns = (AGAIN_MS << i) * 1000000ull / 2;
 	}
@@ -458,13 +458,13 @@ static void test_trial__a_peer_that_is_always_busy_leaves_the_drivers_mode(void)
 static void test_trial__the_end_of_the_lock_waits_for_no_answer(void)
 {
 	pthread_t thread = begin_trial(1);
-	struct attempt one = { .trial = &trial, .peer = (uint32_t)ends.peer, .given = true };
+	struct attempt one = { .trial = &trial, .peer = (uint32_t)ends.peer, .granted = true };
 
 	meet_only();
 	gets_left = 0;
 	while (!silent)
 		;
-	let_go(&one);
+	release_lock(&one);
 	CHECK_EQ(the_peer().operations, 1); /* our message, which has no answer yet */
 	gets_left = -1;
 	for (int i = 0; i < PATIENCE && the_peer().operations; i++)
@@ -506,12 +506,12 @@ static void test_init__by_hand_measures_nothing(void)
 	memset(held, 0, sizeof(held));
 	by_hand.careful.xdp_mode = CAREFUL_XDP_NATIVE;
 	CHECK_EQ(xdp_trial_init(&trial, ends.c[0], NULL, &by_hand), 0);
-	CHECK(!trial.wanted);
+	CHECK(!trial.undecided);
 	nothing_is_held();
 	by_hand.careful.xdp_mode = CAREFUL_XDP_AUTO;
 	by_hand.careful.require_zerocopy = 1;
 	CHECK_EQ(xdp_trial_init(&trial, ends.c[0], NULL, &by_hand), 0);
-	CHECK(!trial.wanted);
+	CHECK(!trial.undecided);
 	CHECK_EQ(xdp_trial_timeout_ms(&trial), -1);
 	ends_close(&ends);
 }
@@ -522,7 +522,7 @@ static void test_init__without_a_link_measures_nothing(void)
 	memset(held, 0, sizeof(held));
 	CHECK_EQ(pair_run(&ends.pair, 1, "ip link set eth1 down"), 0);
 	CHECK_EQ(xdp_trial_init(&trial, ends.c[0], NULL, &options), 0);
-	CHECK(!trial.wanted);
+	CHECK(!trial.undecided);
 	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_DRIVER);
 	CHECK_EQ(remembered_mode(), CAREFUL_XDP_AUTO); /* the cause may be another one */
 	nothing_is_held();
@@ -533,7 +533,7 @@ static int xdp_trial_lock_of(uint32_t for_ms, uint64_t ticket)
 {
 	const uint32_t args[4] = { for_ms, (uint32_t)(ticket >> 32), (uint32_t)ticket };
 
-	return give(&theirs, 0, args);
+	return grant(&theirs, 0, args);
 }
 
 static void test_lock__is_held_by_one_host_at_a_time(void)
@@ -543,13 +543,13 @@ static void test_lock__is_held_by_one_host_at_a_time(void)
 	ends_open(&ends, MTU);
 	memset(held, 0, sizeof(held));
 	CHECK_EQ(xdp_trial_init(&theirs, ends.c[1], (struct ipc *)1, &options), 0);
-	theirs.wanted = false;
-	CHECK_EQ(give(&theirs, 1, args), 0);
-	CHECK_EQ(give(&theirs, 0, args), -EBUSY); /* two would disturb each other */
-	CHECK_EQ(give(&theirs, 1, args), 0); /* longer */
+	theirs.undecided = false;
+	CHECK_EQ(grant(&theirs, 1, args), 0);
+	CHECK_EQ(grant(&theirs, 0, args), -EBUSY); /* two would disturb each other */
+	CHECK_EQ(grant(&theirs, 1, args), 0); /* longer */
 	CHECK_EQ(theirs.locks, 1);
 	xdp_trial_peer_changed(&theirs, 1, CAREFUL_PEER_FAILED);
-	CHECK_EQ(give(&theirs, 0, args), 0);
+	CHECK_EQ(grant(&theirs, 0, args), 0);
 	ends_close(&ends);
 }
 
@@ -558,7 +558,7 @@ static void test_lock__is_granted_to_one_host_and_ends(void)
 	ends_open(&ends, MTU);
 	memset(held, 0, sizeof(held));
 	CHECK_EQ(xdp_trial_init(&theirs, ends.c[1], (struct ipc *)1, &options), 0);
-	theirs.wanted = false;
+	theirs.undecided = false;
 	memset(held, 0, sizeof(held));
 	theirs.ticket = 1000;
 	CHECK_EQ(xdp_trial_lock_of(100000, 1), 0);
