@@ -31,7 +31,7 @@ static int apply(struct careful *instance, struct block_server *block,
 		rc = block_replace(block, options->exports, options->exports_count, error);
 	if (rc)
 		return rc;
-	engine_wait_as(instance, &options->careful);
+	engine_set_times(instance, &options->careful);
 	log_line("new options, %u exports", options->exports_count);
 	reload_log(options);
 	return 0;

@@ -29,7 +29,7 @@ static void on_reply(struct careful *c, struct link_peer *peer, const struct car
 	result.bytes = op->kind == CAREFUL_AM_REQUEST ? bytes : result.status ? 0 : op->bytes;
 	result.digest = op->digest;
 	am_args(am, result.args);
-	operation_end_now(c, op, &result); /* the payload is valid only now */
+	operation_end_now(c, op, &result); /* the payload does not last */
 }
 
 static void on_request(struct careful *c, struct link_peer *peer, const struct careful_am *am,
@@ -86,8 +86,8 @@ static bool on_get(struct careful *c, struct link_peer *peer, const struct caref
 	return true;
 }
 
-void am_do(struct careful *c, struct link_peer *peer, const struct careful_am *am,
-	   const void *payload, uint32_t bytes)
+void am_handle(struct careful *c, struct link_peer *peer, const struct careful_am *am,
+	       const void *payload, uint32_t bytes)
 {
 	switch (am->kind) {
 	case CAREFUL_AM_REQUEST:
@@ -101,8 +101,7 @@ void am_do(struct careful *c, struct link_peer *peer, const struct careful_am *a
 	}
 }
 
-/* Reports whether the frame's messages are of kinds that share frames and end where the frame
- * ends. */
+/* Reports whether all messages may share a frame, and end where the frame ends. */
 static bool are_packed(const struct link_rxframe *frame)
 {
 	uint32_t left = frame->body_bytes;
@@ -127,9 +126,8 @@ static bool are_packed(const struct link_rxframe *frame)
 	return false;
 }
 
-/* Reports whether a message must wait, to keep a peer's requests in order. A request does not wait
- * behind a get: the get waits for the peer's credits, and the peer would wait for ours if waiting
- * requests held our buffers. */
+/* Reports whether a message must wait. Requests of a peer stay in order, but do not wait behind a get: a
+ * get waits for the peer's credits, and the peer would wait for ours if requests held our buffers. */
 bool am_waits(struct careful *c, const struct link_peer *peer, const struct careful_am *am)
 {
 	struct engine_waiting *waiting = &c->waiting[peer->slot];
@@ -148,12 +146,12 @@ static inline void take_question(struct careful *c, struct link_rxframe *frame,
 {
 	c->handled_frame = frame;
 	c->handled = which;
-	am_do(c, frame->peer, am, frame->body + which.at + sizeof(*am), bytes);
+	am_handle(c, frame->peer, am, frame->body + which.at + sizeof(*am), bytes);
 	c->handled_frame = NULL;
 }
 
-/* Ends a frame whose requests were served, unless a handler kept it. Returns the frame if some of
- * its messages wait, or NULL. */
+/* Releases a frame, unless a handler kept it or some of its messages wait. Returns it if some wait, or
+ * NULL. */
 static inline struct link_held *end_frame(struct careful *c, struct link_rxframe *frame,
 					  uint16_t waits)
 {
@@ -185,7 +183,7 @@ static struct link_held *take_one(struct careful *c, struct link_rxframe *frame,
 		link_release(&c->link, frame);
 		return NULL;
 	}
-	/* Hot path: nearly always no request waits. */
+	/* Hot path: requests rarely wait. */
 	waits = (c->deferred_count || !deferred_room(c, frame->peer, am)) &&
 		am_waits(c, frame->peer, am);
 	if (!waits)
@@ -193,7 +191,7 @@ static struct link_held *take_one(struct careful *c, struct link_rxframe *frame,
 	return end_frame(c, frame, waits);
 }
 
-/* As take_one(), for several messages. Replies among them never wait. */
+/* Like take_one(), for several messages. Replies among them never wait. */
 static __attribute__((noinline)) struct link_held *take_each(struct careful *c,
 							     struct link_rxframe *frame)
 {
@@ -235,7 +233,6 @@ static struct link_held *on_small(struct careful *c, struct link_rxframe *frame)
 	if (frame->segments != 1 || frame->body_bytes != frame->body_total ||
 	    (!frame->checked &&
 	     be32toh(frame->hdr.payload_crc) != link_crc32c(frame->body, frame->body_bytes))) {
-		/* The header is valid, but the payload is not: the path damaged the frame. */
 		link_count(&c->link, CAREFUL_C_DROP_CRC);
 		link_release(&c->link, frame);
 		link_break(frame->peer);
@@ -258,7 +255,7 @@ static struct link_held *on_small(struct careful *c, struct link_rxframe *frame)
 }
 
 /* Places the data of a frame or handles its messages. Returns the frame if some of them wait, or
- * NULL. The frame's epoch may have ended since it arrived. */
+ * NULL. */
 struct link_held *am_take(struct careful *c, struct link_rxframe *frame)
 {
 	const uint8_t small = CAREFUL_F_FIRST | CAREFUL_F_LAST;

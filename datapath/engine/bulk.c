@@ -40,7 +40,7 @@ void bulk_take(struct careful *c, struct link_rxframe *frame)
 		in = message_in_open(&c->messages, frame);
 		if (in) {
 			in->error = find_sink(c, in);
-			live_comes(c, in);
+			live_arrives(c, in);
 		}
 	} else {
 		in = message_in_find(&c->messages, frame);
@@ -78,12 +78,12 @@ static void store_finished(struct careful *c, struct message_in *in)
 		};
 
 		am_args(&in->am, message.args);
-		c->told++;
+		c->callbacks++;
 		c->store_refused = 0;
 		c->store_handlers[index].fn(&message, c->store_handlers[index].user);
 		error = c->store_refused;
 	}
-	/* If the handler ended the session, nobody waits for an answer. */
+	/* The handler may have ended the session. */
 	if (in->epoch == in->peer->epoch)
 		operation_answer(c, in->peer, in->am.token, error);
 }
@@ -93,7 +93,7 @@ void engine_refuse_store(struct careful *c, int error)
 	c->store_refused = error;
 }
 
-/* Ends a bulk message whose data is all in place, or that failed. */
+/* Ends a bulk message that is in place, or has failed. */
 void bulk_finished(struct careful *c, struct message_in *in)
 {
 	struct operation *op;
@@ -109,7 +109,7 @@ void bulk_finished(struct careful *c, struct message_in *in)
 		message_in_close(in);
 		return;
 	}
-	/* Data that was never asked for, or that comes twice, ends no operation. */
+	/* Unrequested or repeated data ends no operation. */
 	op = in->answers ? operation_find(c, be32toh(in->am.token), in->peer, in->epoch) : NULL;
 	if (in->epoch != in->peer->epoch)
 		result.status = -ECONNRESET;
@@ -128,7 +128,6 @@ void bulk_answered(struct careful *c, const struct operation *op)
 		message_answered(&c->messages, op->peer, op->token);
 }
 
-/* Nothing reads the source of a message any longer. */
 static void release_source(struct careful *c, struct message_out *out)
 {
 	struct region *region = region_find(c, out->region);
@@ -138,7 +137,7 @@ static void release_source(struct careful *c, struct message_out *out)
 	message_out_put(&c->messages, out);
 }
 
-static void sent(struct careful *c, struct message_out *out)
+static void on_sent(struct careful *c, struct message_out *out)
 {
 	struct operation *op;
 
@@ -149,7 +148,7 @@ static void sent(struct careful *c, struct message_out *out)
 		operation_drop(c, op); /* nobody waits for an answer */
 	} else if (op && out->done) {
 		op->digest = out->digest;
-		/* The answer or a reset may end the operation from here on. */
+		/* From here on, the answer or a reset can end the operation. */
 		op->placing = false;
 	} else if (op) {
 		struct careful_result result = {
@@ -168,7 +167,7 @@ void bulk_sent(struct careful *c)
 
 	c->messages.untold = false;
 	while ((out = message_out_left(&c->messages)))
-		sent(c, out);
+		on_sent(c, out);
 	while ((out = message_out_resolved(&c->messages)))
 		release_source(c, out);
 	operations_unfit(c);

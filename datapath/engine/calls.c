@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The calls of careful.h; struct engine_ops has the part that depends on the kind of instance. */
+/* The calls of careful.h, which dispatch by the kind of instance (struct engine_ops). */
 #include "engine/engine.h"
 
 #include <errno.h>
@@ -125,7 +125,7 @@ int careful_send(struct careful *c, uint32_t peer, uint16_t handler, const uint3
 	return c->ops->send(c, peer, handler, args, payload, bytes, done, user);
 }
 
-/* An attached program has no slots, and carefuld knows the epoch of a token. */
+/* An attached program has no slots; its carefuld checks the epoch. */
 void careful_reply_name(const struct careful_message *message, struct careful_reply_to *to)
 {
 	const struct link_peer *peer = engine_peer(message->instance, message->peer);

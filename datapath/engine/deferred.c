@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Requests that must wait because there is no room for their answer. A request stays in its receive
- * buffer, so its sender lacks that credit and waits, too. A peer whose own requests make no
- * progress for stall_ms loses its session; no other peer does. */
+/* Requests that wait because there is no room for their answer. They keep their receive buffers, so
+ * their sender lacks these credits and waits, too. A peer whose own requests make no progress for
+ * stall_ms loses its session; no other peer does. */
 #include "engine/engine.h"
 
 #include <assert.h>
@@ -11,7 +11,7 @@ static bool is_waiting(const struct careful *c, uint32_t peer)
 	return c->waiting[peer].deferred || c->messages.peers[peer].unanswered;
 }
 
-static void begin(struct careful *c, const struct link_peer *peer)
+static void begin_wait(struct careful *c, const struct link_peer *peer)
 {
 	if (!is_waiting(c, peer->slot))
 		c->waiting[peer->slot].since_ns = c->link.now_ns;
@@ -20,13 +20,13 @@ static void begin(struct careful *c, const struct link_peer *peer)
 void deferred_put(struct careful *c, struct link_held *held)
 {
 	assert(c->deferred_count < c->deferred_max);
-	begin(c, held->peer);
+	begin_wait(c, held->peer);
 	c->waiting[held->peer->slot].deferred++;
 	c->deferred[c->deferred_count++] = held;
 }
 
-/* Serves the waiting messages of a frame as far as possible. Stops when a handler ends the epoch:
- * the next one cannot begin before these buffers are back. */
+/* Serves the waiting messages of a frame as far as possible. Stops when a handler ends the epoch: the
+ * next epoch cannot begin before these buffers are back. */
 static void serve(struct careful *c, struct link_held *held)
 {
 	struct careful_kept each = { 0 };
@@ -42,13 +42,13 @@ static void serve(struct careful *c, struct link_held *held)
 		held->waits &= (uint16_t)~bit;
 		c->waiting[held->peer->slot].since_ns = c->link.now_ns;
 		c->handled = each;
-		am_do(c, held->peer, &am, held->body + each.at + sizeof(am),
-		      bytes - (uint32_t)sizeof(am));
+		am_handle(c, held->peer, &am, held->body + each.at + sizeof(am),
+			  bytes - (uint32_t)sizeof(am));
 	}
 }
 
-/* Serves waiting frames, oldest first, and drops those of ended epochs. Handlers run here, but
- * nothing that they may call adds a frame. */
+/* Serves waiting frames, oldest first, and drops those of ended epochs. No call that a handler may make
+ * adds a frame. */
 static void serve_all(struct careful *c)
 {
 	uint32_t n = c->deferred_count;
@@ -72,8 +72,8 @@ static void serve_all(struct careful *c)
 	}
 }
 
-/* Ends the session of a peer that makes no progress: each end may be waiting for the other. */
-static void give_up(struct careful *c)
+/* Ends the sessions of peers that make no progress: each end may wait for the other. */
+static void break_stalled(struct careful *c)
 {
 	for (uint32_t i = 0; i < c->link.peers_max; i++) {
 		if (!is_waiting(c, i) ||
@@ -85,21 +85,21 @@ static void give_up(struct careful *c)
 	}
 }
 
-void deferred_go_on(struct careful *c)
+void deferred_serve(struct careful *c)
 {
 	serve_all(c);
 	if (c->deferred_count || c->messages.unanswered)
-		give_up(c);
+		break_stalled(c);
 }
 
-/* Reports whether the message's sender waits for an answer for which there is no room. */
+/* Reports whether a store needs an answer for which there is no room. */
 static bool is_stuck(const struct careful *c, const struct message_in *in)
 {
 	return in->am.kind == CAREFUL_AM_STORE && in->am.token && in->epoch == in->peer->epoch &&
 	       !message_may_answer(&c->messages, in->peer);
 }
 
-/* Ends the messages that arrived whole, as far as there is room to answer them. */
+/* Ends messages that have arrived, as far as there is room to answer them. */
 void deferred_stores(struct careful *c)
 {
 	struct message_state *m = &c->messages;
@@ -113,7 +113,7 @@ void deferred_stores(struct careful *c)
 	}
 	while ((in = message_in_finished(m))) {
 		if (is_stuck(c, in)) {
-			begin(c, in->peer);
+			begin_wait(c, in->peer);
 			message_in_wait(in);
 		} else {
 			bulk_finished(c, in);

@@ -16,9 +16,10 @@
 
 enum {
 	ENGINE_TICK_NS = 500 * 1000,
-	ENGINE_ATTEND_NS = 100 * 1000, /* between two polls of the control socket, when idle, */
-	ENGINE_MEND_NS = 20 * 1000, /* and while frames are asked for, or when one is announced; */
-	ENGINE_LOOKS = ENGINE_TICK_NS / ENGINE_ATTEND_NS, /* most of the latter between two ticks */
+	ENGINE_CONTROL_NS = 100 * 1000, /* between two polls of the control socket, when idle */
+	ENGINE_REPAIR_NS = 20 * 1000, /* the same during a repair, or after an announcement */
+	/* Polls after announcements between two ticks, at most. */
+	ENGINE_ANNOUNCED_MAX = ENGINE_TICK_NS / ENGINE_CONTROL_NS,
 	ENGINE_POLLS_PER_CLOCK = 16, /* rounds between two reads of the clock */
 	ENGINE_QUESTIONS = 8, /* unanswered questions of live_latency.c, per peer */
 };
@@ -34,10 +35,9 @@ struct engine_limits {
  * An operation with a peer.
  *
  * @token:   0: free, or ended
- * @to_file: counts towards what the peer was asked to send for files (message_peer)
+ * @to_file: its bytes count in message_peer's asked_bytes
  * @live:    the message that the answer measures; began_ns 0: none
- * @next:    next ended operation that the application has not been told of
- * @result:  its result
+ * @next:    next ended operation that is not reported yet
  */
 struct operation {
 	struct operation *next;
@@ -47,8 +47,8 @@ struct operation {
 	uint64_t epoch;
 	uint8_t kind; /* enum careful_am_kind */
 	bool to_file;
-	bool placing; /* its data is moving: the message's end completes it */
-	bool stopped; /* get: write no more of its data */
+	bool placing; /* its data moves: the end of the message ends the operation */
+	bool stopped; /* get: writes no more data */
 	struct careful_span local;
 	uint32_t bytes;
 	uint64_t digest; /* store: of the bytes sent */
@@ -77,11 +77,11 @@ struct handler {
 
 /*
  * The calls of careful.h that depend on the kind of instance: one with its own queue (own_ops), or
- * one attached to carefuld (attached_ops). Each has the type of the call that it serves.
+ * one attached to carefuld (attached_ops).
  *
- * @handle:   tells carefuld that a handler begins or ends; NULL without carefuld
- * @may_ask:  reports whether a request of this many bytes can leave now; NULL: always
- * @may_begin: reports whether this many requests can begin
+ * @handle:      reports to carefuld that a handler begins or ends; NULL without carefuld
+ * @may_ask:     reports whether a request of this many bytes can leave now; NULL: always
+ * @may_begin:   reports whether this many requests can begin
  * @handed_over: reports whether all requests so far survive this process; NULL: always
  */
 struct engine_ops {
@@ -151,29 +151,27 @@ struct careful {
 	uint32_t operations_free_count;
 	struct operation *ended, **ended_tail;
 	struct region *regions;
-	/* of requests; the last catches unknown indices */
+	/* for requests; the last entry is for unknown indices */
 	struct handler handlers[CAREFUL_HANDLERS + 1];
 	struct handler store_handlers[CAREFUL_HANDLERS];
 	careful_peer_fn *watch;
 	void *watch_user;
-	struct engine_seen {
+	struct engine_reported {
 		uint64_t epoch;
 		uint32_t lives;
 		uint32_t tenants;
 		uint8_t state;
-	} * seen;
+	} * reported; /* the last state of each peer that @watch was called for */
 
-	/* Waiting work of a peer. @since_ns: when it last made progress or began to wait;
-	 * @deferred: frames; @pass: the deferred_pass in which a request last had to wait, so that
-	 * later ones wait, too. */
+	/* Waiting work of each peer. @since_ns: last progress, or start of the wait; @deferred: frames;
+	 * @pass: the deferred_pass in which a request last waited, so that later requests wait, too. */
 	struct engine_waiting {
 		uint64_t since_ns, pass;
 		uint32_t deferred;
 	} * waiting;
-	bool changed; /* a peer's state may differ from what its watcher last heard */
+	bool changed; /* a peer's state may differ from @reported */
 
-	/* Pings, per peer: ours to the peer, and the peer's that is being written
-	 * (engine/ping.c). */
+	/* Pings, per peer: ours to the peer, and the peer's that is being written (ping.c). */
 	struct ping_slot {
 		careful_ping_fn *done;
 		void *user;
@@ -185,13 +183,13 @@ struct careful {
 		struct careful_ping_answer answer;
 		struct storage_io io;
 		struct iovec iov; /* buffer of io */
-		bool waiting; /* kept until there is a scratch file */
+		bool waiting; /* for a scratch file */
 	} * pings;
 	int scratch_fd; /* -1: none yet */
 	uint64_t scratch_asked; /* pings so far that were to be written */
 
-	/* Per peer (engine/live_latency.c): when a message to and from it was last measured, and the
-	 * questions behind messages. */
+	/* Per peer: when a message to and from it was last measured, and the questions behind
+	 * messages (live_latency.c). */
 	struct live_peer {
 		uint64_t at_ns, stored_at_ns;
 		uint32_t questions[ENGINE_QUESTIONS];
@@ -199,8 +197,8 @@ struct careful {
 	uint8_t scratch; /* enum careful_scratch */
 
 	/* The message of the running handler: in a frame, or in buffers already held; both NULL
-	 * while none runs. handled_kept: the handler kept it; handled_alone: its CAREFUL_AM_ALONE,
-	 * which the reply copies. */
+	 * while no handler runs. handled_kept: the handler kept it; handled_alone: its
+	 * CAREFUL_AM_ALONE, which the reply copies. */
 	struct link_rxframe *handled_frame;
 	struct link_held *handled_held;
 	struct careful_kept handled;
@@ -217,28 +215,27 @@ struct careful {
 	struct careful_events *events_forgotten; /* closed groups with requests under way */
 
 	uint64_t tick_ns, attended_ns;
-	uint32_t control; /* port->control at the last poll that it caused */
-	uint64_t announced_ns; /* when it was first seen to differ; 0: it does not */
-	uint32_t announced_looks; /* polls that it caused since the last tick */
-	uint64_t rx_frames; /* when the clock was looked at */
+	uint32_t control; /* port->control at the last poll after an announcement */
+	uint64_t announced_ns; /* first time that port->control differed; 0: it does not */
+	uint32_t announced_polls; /* polls after announcements since the last tick */
+	uint64_t rx_frames; /* at the last read of the clock */
 	struct spin spin[2]; /* of waits for answers of peers, and of other waits */
-	uint64_t extra_ns; /* time of careful_wait()'s last poll of extra_fd */
+	uint64_t extra_ns; /* last poll of careful_wait()'s extra_fd */
 	uint32_t polls;
 	bool polling; /* a round is under way: every caller is a callback */
 	bool gone; /* the interface was deleted */
-	uint32_t told; /* calls of the application's functions so far */
-	/* not NULL: from careful_attach(); then most other fields are unused */
+	uint32_t callbacks; /* calls of the application's functions so far */
+	/* not NULL: from careful_attach(); most other fields are then unused */
 	struct attached *attached;
-	/* Called in each round and before each wait; carefuld does its other work in it. */
+	/* Called in each round and before each wait; carefuld serves programs in it. */
 	engine_each_round_fn *each_round;
 	void *each_round_user;
 	int store_refused; /* errno from the handler of the running store */
 	pid_t owner; /* the process that opened the instance; a child of fork() has only a copy */
 };
 
-/* The parts below an instance, which owns them from engine_open() on, even on failure.
- * careful_open() uses AF_XDP, io_uring and the limits of instance.c (NULL); a simulation brings its
- * own, with small tables. */
+/* The parts below an instance, for simulations. The instance owns them from engine_open() on, even on
+ * failure. NULL: AF_XDP, io_uring and the limits of instance.c. */
 struct engine_base {
 	struct queue *queue;
 	struct storage *storage;
@@ -253,8 +250,8 @@ int engine_open(const struct careful_options *options, const struct engine_base 
 void round_send(struct careful *c);
 int own_poll(struct careful *c);
 
-/* Reports whether news for the application are due, so that a wait must not begin. */
-static inline bool engine_untold(const struct careful *c)
+/* Reports whether callbacks are due: a wait must not begin. */
+static inline bool engine_has_news(const struct careful *c)
 {
 	return c->ended || c->changed || c->link.changed || c->link.pings_done || c->link.trains;
 }
@@ -282,8 +279,7 @@ __typeof__(careful_get) own_get;
 struct careful_kept *own_keep(const struct careful_message *message);
 void own_release(struct careful *c, struct careful_kept *kept);
 
-/* Reads the message at this place of a body. Returns its bytes, up to the next message or the
- * end. */
+/* Reads the message at a place of a body. Returns its bytes, up to the next message or the end. */
 static inline uint32_t am_at(const uint8_t *body, uint32_t body_bytes, struct careful_kept place,
 			     struct careful_am *am)
 {
@@ -300,8 +296,8 @@ static inline void am_step(struct careful_kept *place, uint32_t bytes)
 /* am.c */
 struct link_held *am_take(struct careful *c, struct link_rxframe *frame);
 bool am_waits(struct careful *c, const struct link_peer *peer, const struct careful_am *am);
-void am_do(struct careful *c, struct link_peer *peer, const struct careful_am *am,
-	   const void *payload, uint32_t bytes);
+void am_handle(struct careful *c, struct link_peer *peer, const struct careful_am *am,
+	       const void *payload, uint32_t bytes);
 
 static inline void am_args(const struct careful_am *am, uint32_t *args)
 {
@@ -317,7 +313,7 @@ void bulk_sent(struct careful *c);
 void bulk_answered(struct careful *c, const struct operation *op);
 
 /* deferred.c */
-/* Reports whether there is room for the answer. A message without a token needs no answer. */
+/* Reports whether there is room for an answer, if the message needs one. */
 static inline bool deferred_room(const struct careful *c, const struct link_peer *peer,
 				 const struct careful_am *am)
 {
@@ -326,7 +322,7 @@ static inline bool deferred_room(const struct careful *c, const struct link_peer
 
 void deferred_put(struct careful *c, struct link_held *held);
 void deferred_stores(struct careful *c);
-void deferred_go_on(struct careful *c);
+void deferred_serve(struct careful *c);
 
 /* operation.c */
 int operation_over_status(const struct link_peer *peer);
@@ -334,12 +330,12 @@ struct operation *operation_new(struct careful *c, struct link_peer *peer, uint8
 				careful_done_fn *done, void *user);
 struct operation *operation_find(struct careful *c, uint32_t token, const struct link_peer *peer,
 				 uint64_t epoch);
-void operation_asks(struct careful *c, struct operation *op);
+void operation_count_asked(struct careful *c, struct operation *op);
 void operation_end(struct careful *c, struct operation *op, const struct careful_result *result);
 void operation_end_now(struct careful *c, struct operation *op,
 		       const struct careful_result *result);
 void operation_drop(struct careful *c, struct operation *op);
-void operations_tell(struct careful *c);
+void operations_report(struct careful *c);
 void operation_answer(struct careful *c, struct link_peer *peer, __be32 token, int status);
 void operations_unfit(struct careful *c);
 void operations_reset(struct careful *c, struct link_peer *peer, int status);
@@ -348,7 +344,7 @@ void operations_reset(struct careful *c, struct link_peer *peer, int status);
 void live_begin(struct careful *c, struct message_out *out, struct operation *op);
 void live_sent(struct careful *c, struct message_out *out);
 bool live_answered(struct careful *c, struct operation *op, int status);
-void live_comes(struct careful *c, struct message_in *in);
+void live_arrives(struct careful *c, struct message_in *in);
 void live_stored(struct careful *c, const struct message_in *in);
 
 /* region.c */
@@ -362,7 +358,7 @@ int region_check(struct careful *c, const struct link_peer *peer, const struct c
 __typeof__(careful_ping) own_ping;
 void ping_receive(struct careful *c, struct link_rxframe *frame);
 void ping_finish(struct careful *c);
-void ping_forget(struct careful *c, engine_whose_fn *whose, const void *of);
+void ping_forget(struct careful *c, engine_match_fn *match, const void *of);
 
 /* peers.c */
 int own_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes, uint32_t queues);
@@ -371,4 +367,4 @@ int own_peer_info(struct careful *c, uint32_t peer, struct careful_peer_info *in
 int own_peer_measure(struct careful *c, uint32_t peer);
 __typeof__(careful_peer_whereabouts) own_peer_whereabouts;
 void peers_epochs(struct careful *c);
-void peers_tell(struct careful *c);
+void peers_report(struct careful *c);

@@ -14,7 +14,7 @@
 enum {
 	WAIT_SLICE_MS = 20, /* longest block while a peer has a timer */
 	COPIES = (32 << 20) / MESSAGE_COPY_BYTES, /* for slow disks */
-	ASIDE_BYTES = 64 << 10, /* a smaller write is faster than its hand-over to a worker */
+	ASIDE_BYTES = 64 << 10, /* smaller writes are faster without a worker */
 };
 
 static const struct engine_limits default_limits = {
@@ -56,7 +56,7 @@ static void set_defaults(struct careful *c, const struct careful_options *in)
 	set_times(o, in);
 }
 
-void engine_wait_as(struct careful *c, const struct careful_options *options)
+void engine_set_times(struct careful *c, const struct careful_options *options)
 {
 	set_times(&c->options, options);
 	link_set_times(&c->link, c->options.sync_ms, c->options.stall_ms);
@@ -77,7 +77,7 @@ static int allocate(struct careful *c)
 	c->operations = calloc(c->limits.operations, sizeof(*c->operations));
 	c->operations_free = calloc(c->limits.operations, sizeof(*c->operations_free));
 	c->regions = calloc(c->limits.regions, sizeof(*c->regions));
-	c->seen = calloc(c->options.peers, sizeof(*c->seen));
+	c->reported = calloc(c->options.peers, sizeof(*c->reported));
 	c->waiting = calloc(c->options.peers, sizeof(*c->waiting));
 	c->deferred_pass = 1;
 	c->deferred_max = c->options.rx_buffers + c->options.copyout_buffers;
@@ -86,7 +86,7 @@ static int allocate(struct careful *c)
 	c->live = calloc(c->options.peers, sizeof(*c->live));
 	c->scratch_fd = -1;
 	c->ended_tail = &c->ended;
-	if (!c->operations || !c->operations_free || !c->regions || !c->seen || !c->waiting ||
+	if (!c->operations || !c->operations_free || !c->regions || !c->reported || !c->waiting ||
 	    !c->deferred || !c->pings || !c->live)
 		return -ENOMEM;
 	for (uint32_t i = c->limits.operations; i-- > 0;)
@@ -94,7 +94,7 @@ static int allocate(struct careful *c)
 	return 0;
 }
 
-/* Returns how many operations hang in a file system; their memory must stay. */
+/* Returns the number of operations that hang in a file system; their memory stays. */
 static uint32_t destroy(struct careful *c)
 {
 	uint32_t left = c->storage ? c->storage->ops->close(c->storage) : 0;
@@ -113,7 +113,7 @@ static uint32_t destroy(struct careful *c)
 	free(c->operations);
 	free(c->operations_free);
 	free(c->regions);
-	free(c->seen);
+	free(c->reported);
 	free(c->waiting);
 	free(c->deferred);
 	free(c->pings);
@@ -122,8 +122,8 @@ static uint32_t destroy(struct careful *c)
 	return left;
 }
 
-/* By default a fragment is what fits one receive buffer over IPv4, as in plans. message/out.c cuts
- * it to what a peer's own headers leave. */
+/* A default fragment fills one receive buffer over IPv4, as in plans. message/out.c cuts it if a
+ * peer's headers are longer. */
 static void tune_defaults(struct careful *c)
 {
 	uint32_t bytes = queue_single_bytes(c->queue) - LINK_IPV4_BYTES - LINK_HDR_BYTES -
@@ -139,7 +139,6 @@ static int set_up(struct careful *c, struct careful_error *error)
 
 	c->port = c->queue->port;
 	rc = link_init(&c->link, c->queue, &c->options, error);
-
 	if (rc)
 		return rc;
 	storage_memory(c->storage, c->queue->umem,
@@ -162,7 +161,7 @@ static int open_base(struct careful *c, struct careful_error *error)
 
 	if (rc)
 		return rc;
-	/* Each operation reads for a message being sent, or holds a receive buffer or a copy. */
+	/* Each file operation reads for a message to send, or holds a receive buffer or a copy. */
 	depth = c->limits.messages.outs + c->queue->rx_chunks + c->limits.messages.copies;
 	rc = uring_open(depth < URING_DEPTH_MAX ? depth : URING_DEPTH_MAX, &c->storage);
 	if (rc)
@@ -197,8 +196,8 @@ static int own_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms
 			fds[count++] = own[i];
 	if (!c->link.crowded)
 		count += c->port->ops->wait_fds(c->port, fds + count, n - count);
-	*timeout_ms = engine_untold(c) ? 0 : (int)link_timeout_ms(&c->link, WAIT_SLICE_MS);
-	/* read the clock in the next round: time has passed */
+	*timeout_ms = engine_has_news(c) ? 0 : (int)link_timeout_ms(&c->link, WAIT_SLICE_MS);
+	/* The next round reads the clock: time has passed. */
 	c->polls = ENGINE_POLLS_PER_CLOCK - 1;
 	return (int)count;
 }
@@ -305,7 +304,7 @@ int engine_open(const struct careful_options *options, const struct engine_base 
 		c->limits = base->limits;
 	} else {
 		c->limits = default_limits;
-		/* Each peer has one of its own, and as many are shared. */
+		/* Each peer has one of its own; as many are shared. */
 		if (c->limits.messages.outs < 2 * c->options.peers)
 			c->limits.messages.outs = 2 * c->options.peers;
 		if (!rc)

@@ -1,34 +1,30 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Times bulk messages of live traffic by the version of the settings that cut them, so that the
- * controller can compare plans. Owns the live map's entries (abi.h).
+ * Times bulk messages of live traffic, by the version of their plan, so that the controller can
+ * compare plans. Owns the live map's entries (abi.h).
  *
- * The clock runs from the start of a message to an answer that cannot overtake it. For a store
- * that is its own reply; for the data of a get, the reply to an empty request right behind the last
- * fragment. The return of the last credit would be a worse measure: it depends on the number of
- * fragments.
+ * The clock runs from the start of a message to an answer that cannot overtake it. A store has its
+ * reply. The data of a get has the reply to an empty request, the question, right behind the last
+ * fragment. The return of the last credit would depend on the number of fragments.
  *
- * Waiting behind other messages counts. A message does not count if it failed, if its epoch broke
- * or began later, if its question found no credit at once, or if it took longer than a second.
+ * Time behind other messages counts. A message does not count if it failed, if its epoch broke or
+ * began later, if its question found no credit at once, or if it took longer than a second.
  *
- * At most one message of a peer in 2 ms is measured; that costs two clock reads and, for a get, two
- * empty frames.
- *
- * Messages from a peer to a file are timed from the first fragment until all is written.
+ * At most one message of a peer in 2 ms is timed, for two clock reads and, for a get, two empty
+ * frames. Messages from a peer to a file are timed from the first fragment until all is written.
  */
 #include "engine/engine.h"
 
 enum {
 	PAUSE_NS = 2 * 1000 * 1000, /* between two measured messages of a peer */
-	MOST_NS = 1000 * 1000 * 1000, /* longer times have other causes; also, the square fits */
+	MOST_NS = 1000 * 1000 * 1000, /* longer times have other causes; the square fits 64 bits */
 };
 
-/* Limit for stores: disks are slow. The square fits. */
+/* The limit for files, because disks are slow; the square fits 64 bits. */
 static const uint64_t stored_most_ns = UINT32_MAX;
 
-/* Returns a free place for the token of a question to a peer, or NULL if too many are
- * unanswered. */
-static uint32_t *question_of(struct careful *c, const struct link_peer *peer)
+/* Returns a free place for the token of a question, or NULL if too many are unanswered. */
+static uint32_t *free_question(struct careful *c, const struct link_peer *peer)
 {
 	uint32_t *questions = c->live[peer->slot].questions;
 
@@ -41,10 +37,10 @@ static uint32_t *question_of(struct careful *c, const struct link_peer *peer)
 /* Begins an operation for the question behind the data of a get; NULL: not now. */
 static struct operation *ask(struct careful *c, struct message_out *out)
 {
-	uint32_t *question = question_of(c, out->peer);
+	uint32_t *question = free_question(c, out->peer);
 	struct operation *op;
 
-	/* Leave operations to the application. */
+	/* Leaves operations to the application. */
 	if (!question || c->operations_free_count <= c->limits.operations / 4)
 		return NULL;
 	op = operation_new(c, out->peer, CAREFUL_AM_REQUEST, NULL, NULL);
@@ -66,7 +62,7 @@ static void begin(struct careful *c, struct message_out *out, struct operation *
 	};
 }
 
-/* Begins to time a message. op: the store whose answer ends it, or NULL. */
+/* Begins to time a message. op: the store whose answer ends the time, or NULL. */
 void live_begin(struct careful *c, struct message_out *out, struct operation *op)
 {
 	const struct link_peer *peer = out->peer;
@@ -76,8 +72,7 @@ void live_begin(struct careful *c, struct message_out *out, struct operation *op
 		begin(c, out, op);
 }
 
-/* Handles a message with a question that has left, or never will. A question that was not sent gets
- * no answer. */
+/* Handles the end of a message with a question. Drops a question that was not sent. */
 void live_sent(struct careful *c, struct message_out *out)
 {
 	struct operation *op = operation_find(c, out->question, out->peer, out->epoch);
@@ -92,19 +87,19 @@ static void store(__u64 *word, uint64_t value)
 	__atomic_store_n(word, value, __ATOMIC_RELAXED);
 }
 
-static void plus(__u64 *word, uint64_t value)
+static void add_to(__u64 *word, uint64_t value)
 {
 	store(word, *word + value);
 }
 
-static void plus_square(__u64 *low, __u64 *high, uint64_t value)
+static void add_square(__u64 *low, __u64 *high, uint64_t value)
 {
-	plus(low, value * value);
-	plus(high, *low < value * value);
+	add_to(low, value * value);
+	add_to(high, *low < value * value);
 }
 
-/* Makes the sequence odd, so that readers notice the write. Other processes can write to the map,
- * so any old value may be there. */
+/* Makes the sequence odd, so that readers notice the write. Other processes can write any value
+ * there. */
 static void open_entry(struct careful_live_entry *entry)
 {
 	store(&entry->sequence, entry->sequence | 1);
@@ -122,15 +117,14 @@ static void add(struct careful_live_entry *entry, const struct live_sample *live
 	struct careful_live_cell *cell = &entry->cells[live->class][live->version];
 
 	open_entry(entry);
-	plus(&cell->count, 1);
-	plus(&cell->asked, asked);
-	plus(&cell->sum_ns, took_ns);
-	plus_square(&cell->sum_square_low, &cell->sum_square_high, took_ns);
+	add_to(&cell->count, 1);
+	add_to(&cell->asked, asked);
+	add_to(&cell->sum_ns, took_ns);
+	add_square(&cell->sum_square_low, &cell->sum_square_high, took_ns);
 	close_entry(entry);
 }
 
-/* Handles the answer to an operation that measures a message. Returns true if the operation has no
- * other purpose. */
+/* Handles the answer to an operation that times a message. Returns true if that was its only purpose. */
 bool live_answered(struct careful *c, struct operation *op, int status)
 {
 	bool asked = op->kind == CAREFUL_AM_REQUEST;
@@ -143,8 +137,8 @@ bool live_answered(struct careful *c, struct operation *op, int status)
 	return asked;
 }
 
-/* Begins to time an incoming message; its destination, or an error, is known. */
-void live_comes(struct careful *c, struct message_in *in)
+/* Begins to time an incoming message, once its destination or error is known. */
+void live_arrives(struct careful *c, struct message_in *in)
 {
 	struct live_peer *live = &c->live[in->peer->slot];
 
@@ -155,14 +149,14 @@ void live_comes(struct careful *c, struct message_in *in)
 	in->stamps.frames_count = in->stamps.writes_count = 0;
 }
 
-static void add_write(struct careful_live_entry *entry, const struct message_write *one)
+static void add_write(struct careful_live_entry *entry, const struct message_write *write)
 {
-	struct careful_live_write *cell = &entry->writes[plan_class(one->bytes)];
+	struct careful_live_write *cell = &entry->writes[plan_class(write->bytes)];
 
-	plus(&cell->count, 1);
-	plus(&cell->bytes, one->bytes);
-	plus(&cell->sum_ns, one->took_ns);
-	plus_square(&cell->sum_square_low, &cell->sum_square_high, one->took_ns);
+	add_to(&cell->count, 1);
+	add_to(&cell->bytes, write->bytes);
+	add_to(&cell->sum_ns, write->took_ns);
+	add_square(&cell->sum_square_low, &cell->sum_square_high, write->took_ns);
 }
 
 void live_stored(struct careful *c, const struct message_in *in)
@@ -178,13 +172,13 @@ void live_stored(struct careful *c, const struct message_in *in)
 	entry = c->port->ops->live(c->port, in->peer->slot);
 	cell = &entry->stored[plan_class(in->bytes)][stamps->version];
 	open_entry(entry);
-	plus(&cell->count, 1);
-	plus(&cell->frames, stamps->frames_count);
-	plus(&cell->writes, stamps->writes_count);
-	plus(&cell->bytes, in->bytes);
-	plus(&cell->sum_came_ns, stamps->came_ns - stamps->began_ns);
-	plus(&cell->sum_ns, took_ns);
-	plus_square(&cell->sum_square_low, &cell->sum_square_high, took_ns);
+	add_to(&cell->count, 1);
+	add_to(&cell->frames, stamps->frames_count);
+	add_to(&cell->writes, stamps->writes_count);
+	add_to(&cell->bytes, in->bytes);
+	add_to(&cell->sum_came_ns, stamps->came_ns - stamps->began_ns);
+	add_to(&cell->sum_ns, took_ns);
+	add_square(&cell->sum_square_low, &cell->sum_square_high, took_ns);
 	for (uint32_t i = 0; i < stamps->writes_count && i < MESSAGE_WRITES; i++)
 		add_write(entry, &stamps->writes[i]);
 	close_entry(entry);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Operations that wait for an answer: a table whose tokens are not reused soon. */
+/* Operations that wait for an answer: a table with tokens that are not used again soon. */
 #include "engine/engine.h"
 
 #include <endian.h>
@@ -23,7 +23,7 @@ struct operation *operation_new(struct careful *c, struct link_peer *peer, uint8
 	op = &c->operations[index];
 	op->generation++;
 	op->token = op->generation * c->limits.operations + index;
-	if (!op->token) /* 0 means that no answer is wanted */
+	if (!op->token) /* 0 means that no answer is needed */
 		op->token = ++op->generation * c->limits.operations + index;
 	op->peer = peer;
 	op->epoch = peer->epoch;
@@ -47,21 +47,21 @@ struct operation *operation_find(struct careful *c, uint32_t token, const struct
 	return op;
 }
 
-static void put(struct careful *c, const struct operation *op)
+static void free_operation(struct careful *c, const struct operation *op)
 {
 	c->operations_free[c->operations_free_count++] = (uint32_t)(op - c->operations);
 }
 
-/* Counts a get towards what its peer was asked to send for files, if its destination is a file. */
-void operation_asks(struct careful *c, struct operation *op)
+/* Counts the bytes of a get to a file in its peer's asked_bytes. */
+void operation_count_asked(struct careful *c, struct operation *op)
 {
 	op->to_file = !op->local.base;
 	if (op->to_file)
 		c->messages.peers[op->peer->slot].asked_bytes += op->bytes;
 }
 
-/* Undoes operation_asks() and frees the question. */
-static void answered(struct careful *c, struct operation *op)
+/* Undoes operation_count_asked() and frees the token. */
+static void release_token(struct careful *c, struct operation *op)
 {
 	op->token = 0;
 	if (op->to_file)
@@ -71,24 +71,24 @@ static void answered(struct careful *c, struct operation *op)
 
 void operation_drop(struct careful *c, struct operation *op)
 {
-	answered(c, op);
-	put(c, op);
+	release_token(c, op);
+	free_operation(c, op);
 }
 
-/* Ends an operation; operations_tell() calls the application later, because the caller may be
- * walking a list that the application can change. */
+/* Ends an operation. operations_report() calls the application later, because the caller may walk a
+ * list that the application can change. */
 void operation_end(struct careful *c, struct operation *op, const struct careful_result *result)
 {
-	answered(c, op);
+	release_token(c, op);
 	op->result = *result;
 	op->next = NULL;
 	*c->ended_tail = op;
 	c->ended_tail = &op->next;
 }
 
-/* Reports ended operations to the application; operations that end in these callbacks wait for the
- * next call. */
-void operations_tell(struct careful *c)
+/* Reports ended operations to the application. Operations that end in these callbacks wait for the next
+ * call. */
+void operations_report(struct careful *c)
 {
 	struct operation *op = c->ended, *next;
 
@@ -100,14 +100,14 @@ void operations_tell(struct careful *c)
 		void *user = op->user;
 
 		next = op->next;
-		put(c, op); /* before the callback, which may need the entry */
-		c->told++;
+		free_operation(c, op); /* before the callback, which may begin an operation */
+		c->callbacks++;
 		if (done)
 			done(&result, user);
 	}
 }
 
-/* Ends an operation and reports it to the application at once, after those that ended before. */
+/* Ends an operation and reports it at once, after operations that ended before. */
 void operation_end_now(struct careful *c, struct operation *op, const struct careful_result *result)
 {
 	careful_done_fn *done = op->done;
@@ -115,11 +115,11 @@ void operation_end_now(struct careful *c, struct operation *op, const struct car
 
 	if (c->ended) {
 		operation_end(c, op, result);
-		operations_tell(c);
+		operations_report(c);
 		return;
 	}
 	operation_drop(c, op);
-	c->told++;
+	c->callbacks++;
 	if (done)
 		done(result, user);
 }
@@ -132,7 +132,7 @@ void operation_answer(struct careful *c, struct link_peer *peer, __be32 token, i
 		.status = htobe32((uint32_t)status),
 	};
 
-	/* The peer must not wait for ever. */
+	/* Without an answer the peer would wait for ever. */
 	if (token && message_small(&c->messages, peer, &am, NULL, 0))
 		link_break(peer);
 }
@@ -160,27 +160,27 @@ uint32_t engine_waiting(const struct careful *c, uint32_t peer)
 	return peer < c->link.peers_max ? c->messages.peers[peer].parked : 0;
 }
 
-void engine_forget(struct careful *c, engine_whose_fn *whose, const void *of)
+void engine_forget(struct careful *c, engine_match_fn *match, const void *of)
 {
 	const struct careful_result result = { .status = -ECANCELED };
 
 	for (uint32_t i = 0; i < c->limits.operations; i++) {
 		struct operation *op = &c->operations[i];
 
-		if (op->token && op->kind == CAREFUL_AM_REQUEST && whose(op->user, of))
+		if (op->token && op->kind == CAREFUL_AM_REQUEST && match(op->user, of))
 			operation_end(c, op, &result);
 	}
-	ping_forget(c, whose, of);
+	ping_forget(c, match, of);
 }
 
-uint32_t engine_stop_gets(struct careful *c, engine_whose_fn *whose, const void *of)
+uint32_t engine_stop_gets(struct careful *c, engine_match_fn *match, const void *of)
 {
 	uint32_t writing = 0;
 
 	for (uint32_t i = 0; i < c->limits.operations; i++) {
 		struct operation *op = &c->operations[i];
 
-		if (op->token && op->kind == CAREFUL_AM_GET && whose(op->user, of))
+		if (op->token && op->kind == CAREFUL_AM_GET && match(op->user, of))
 			op->stopped = true;
 	}
 	for (uint32_t i = 0; i < c->messages.ins_count; i++) {

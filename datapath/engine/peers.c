@@ -16,9 +16,9 @@ static void epoch_over(struct careful *c, struct link_peer *peer)
 		c->event_hooks->epoch_over(c, peer);
 }
 
-static void tell(struct careful *c, uint32_t peer, uint8_t state)
+static void call_watcher(struct careful *c, uint32_t peer, uint8_t state)
 {
-	c->told++;
+	c->callbacks++;
 	if (c->watch)
 		c->watch(c, peer, state, c->watch_user);
 }
@@ -31,63 +31,61 @@ void peers_epochs(struct careful *c)
 	for (uint32_t i = 0; i < c->link.peers_max; i++) {
 		struct link_peer *peer = &c->link.peers[i];
 
-		if (c->seen[i].epoch != peer->epoch) {
-			c->seen[i].epoch = peer->epoch;
+		if (c->reported[i].epoch != peer->epoch) {
+			c->reported[i].epoch = peer->epoch;
 			epoch_over(c, peer);
 		}
 	}
 }
 
-/* Reports to the watcher how a peer differs from the last report; the watcher may change the peer
- * again. */
-static void tell_changes(struct careful *c, uint32_t index)
+/* Reports a peer's changes since the last report. The watcher may change the peer again. */
+static void report_changes(struct careful *c, uint32_t index)
 {
 	const struct link_peer *peer = &c->link.peers[index];
-	struct engine_seen *seen = &c->seen[index];
+	struct engine_reported *reported = &c->reported[index];
 
-	if (seen->tenants != link_tenants(peer)) {
-		bool other = seen->state != CAREFUL_PEER_NONE;
+	if (reported->tenants != link_tenants(peer)) {
+		bool had_peer = reported->state != CAREFUL_PEER_NONE;
 
-		seen->tenants = link_tenants(peer);
-		seen->lives = 0;
-		seen->state = CAREFUL_PEER_NONE;
-		if (other) /* the slot's earlier host is gone */
-			tell(c, index, CAREFUL_PEER_NONE);
+		reported->tenants = link_tenants(peer);
+		reported->lives = 0;
+		reported->state = CAREFUL_PEER_NONE;
+		if (had_peer) /* the slot has another host now */
+			call_watcher(c, index, CAREFUL_PEER_NONE);
 	}
-	if (seen->lives != link_lives(peer)) {
-		bool again = seen->lives != 0 && link_lives(peer) != 0;
+	if (reported->lives != link_lives(peer)) {
+		bool again = reported->lives != 0 && link_lives(peer) != 0;
 
-		seen->lives = link_lives(peer);
-		if (again) /* another process there: its handles are void */
-			tell(c, index, CAREFUL_PEER_FAILED);
+		reported->lives = link_lives(peer);
+		if (again) /* another process: the handles of the old one are void */
+			call_watcher(c, index, CAREFUL_PEER_FAILED);
 	}
-	if (seen->state != peer->state) {
-		seen->state = peer->state;
-		tell(c, index, seen->state);
+	if (reported->state != peer->state) {
+		reported->state = peer->state;
+		call_watcher(c, index, reported->state);
 	}
 }
 
-void peers_tell(struct careful *c)
+void peers_report(struct careful *c)
 {
 	if (!c->changed)
 		return;
 	c->changed = false;
 	for (uint32_t i = 0; i < c->link.peers_max; i++)
-		tell_changes(c, i);
+		report_changes(c, i);
 }
 
-/* Reports a peer's changes to the watcher within the call that made them. `others`: whether other
- * peers had changed before, which is kept. */
-static void tell_own(struct careful *c, uint32_t index, bool others)
+/* Reports a peer's changes within the call that made them. others: other peers have changes that are
+ * not reported yet. */
+static void report_own(struct careful *c, uint32_t index, bool others)
 {
 	peers_epochs(c);
 	c->changed = others;
-	tell_changes(c, index);
+	report_changes(c, index);
 }
 
-/* Looks up the current route from our interface. Returns -ENETUNREACH, or -ENOTUNIQ for our own
- * address. */
-static int reach(struct careful *c, const union address *to)
+/* Looks up the route from our interface. Returns -ENETUNREACH, or -ENOTUNIQ for our own address. */
+static int check_route(struct careful *c, const union address *to)
 {
 	struct llhdr unused;
 	int rc = c->port->ops->resolve(c->port, to, &unused);
@@ -125,7 +123,7 @@ int own_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes, 
 		*port = htons((uint16_t)c->options.port);
 	peer = link_peer_find(&c->link, &to);
 	if (!peer || peer->state == CAREFUL_PEER_FAILED) {
-		rc = reach(c, &to);
+		rc = check_route(c, &to);
 		if (rc == -ENETUNREACH || rc == -ENOTUNIQ)
 			return rc;
 	}
@@ -139,7 +137,7 @@ int own_peer(struct careful *c, const struct sockaddr *address, uint32_t bytes, 
 		return -EAGAIN;
 	queue_choice_ask(peer, queues);
 	link_connect(peer);
-	tell_own(c, peer->slot, others);
+	report_own(c, peer->slot, others);
 	return peer->slot;
 }
 
@@ -151,7 +149,7 @@ int own_peer_close(struct careful *c, uint32_t peer)
 	if (!p)
 		return -ENOENT;
 	link_close(p, 0);
-	tell_own(c, peer, others);
+	report_own(c, peer, others);
 	return 0;
 }
 
@@ -179,7 +177,7 @@ int own_peer_measure(struct careful *c, uint32_t index)
 		return -EBUSY;
 	link_set_now(&c->link, c->port->ops->now_ns(c->port));
 	link_measure(peer);
-	tell_own(c, index, others);
+	report_own(c, index, others);
 	return 0;
 }
 

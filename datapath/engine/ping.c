@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Pings (P1 section 6) beyond XDP: the engine answers on receipt, the store after writing. Each
- * peer has its own place for a write and an answer, allocated in advance. own_ping() sends. */
+/* Pings (P1 section 6) beyond XDP: answered on receipt (HOST_RX), or after a write (STORE). One ping of
+ * each peer is written at a time. */
 #include <endian.h>
 #include <errno.h>
 #include <stddef.h>
@@ -34,8 +34,7 @@ int own_ping(struct careful *c, uint32_t index, const struct careful_ping_ask *a
 
 	if (!peer)
 		return -ENOENT;
-	/* Data goes first. Otherwise probes would use up the credits that a waiting large frame
-	 * needs. */
+	/* Data goes first: probes would use the credits that a waiting large frame needs. */
 	if (c->pings[index].done ||
 	    (ask->stage != CAREFUL_STAGE_NET_RX && c->messages.peers[index].messages))
 		return -EAGAIN;
@@ -59,15 +58,15 @@ void ping_finish(struct careful *c)
 		c->pings[i].done = NULL;
 		if (!done)
 			continue;
-		c->told++;
+		c->callbacks++;
 		done(&result, c->pings[i].user);
 	}
 }
 
-void ping_forget(struct careful *c, engine_whose_fn *whose, const void *of)
+void ping_forget(struct careful *c, engine_match_fn *match, const void *of)
 {
 	for (uint32_t i = 0; i < c->link.peers_max; i++)
-		if (c->pings[i].done && whose(c->pings[i].user, of))
+		if (c->pings[i].done && match(c->pings[i].user, of))
 			link_ping_forget(&c->link.peers[i]);
 }
 
@@ -81,7 +80,7 @@ static uint64_t now_ns(const struct careful *c)
 	return c->port->ops->now_ns(c->port);
 }
 
-static void written(struct ping_slot *slot, bool at_once)
+static void finish_write(struct ping_slot *slot, bool at_once)
 {
 	struct careful *c = slot->c;
 	uint64_t end_ns = now_ns(c), from_ns = slot->host_ns;
@@ -100,7 +99,7 @@ static void written(struct ping_slot *slot, bool at_once)
 
 static void on_written(struct storage_io *io)
 {
-	written((struct ping_slot *)((uint8_t *)io - offsetof(struct ping_slot, io)), false);
+	finish_write((struct ping_slot *)((uint8_t *)io - offsetof(struct ping_slot, io)), false);
 }
 
 static void submit(struct careful *c, struct ping_slot *slot)
@@ -114,10 +113,10 @@ static void submit(struct careful *c, struct ping_slot *slot)
 		return;
 	if (rc < 0)
 		slot->io.result = rc;
-	written(slot, true);
+	finish_write(slot, true);
 }
 
-/* Writes the probe's payload once there is a scratch file; then answers and releases the buffer. */
+/* Writes the probe's payload when there is a scratch file. */
 static void store(struct careful *c, struct ping_slot *slot, struct link_rxframe *frame)
 {
 	c->scratch_asked++;
@@ -138,7 +137,7 @@ static void store(struct careful *c, struct ping_slot *slot, struct link_rxframe
 		submit(c, slot);
 }
 
-static bool whole(const struct link_rxframe *frame)
+static bool is_intact(const struct link_rxframe *frame)
 {
 	return frame->segments == 1 && frame->body_bytes == frame->body_total &&
 	       (!frame->body_bytes || frame->checked ||
@@ -156,7 +155,7 @@ void ping_receive(struct careful *c, struct link_rxframe *frame)
 		link_release(&c->link, frame);
 		return;
 	}
-	if (!whole(frame)) {
+	if (!is_intact(frame)) {
 		link_count(&c->link, CAREFUL_C_DROP_CRC);
 		link_release(&c->link, frame);
 		link_break(peer);
@@ -165,8 +164,8 @@ void ping_receive(struct careful *c, struct link_rxframe *frame)
 	host_ns = now_ns(c);
 	link_placed(frame);
 	c->port->ops->probed(c->port, peer->slot, &probed);
-	/* The peer waits for one probe at a time: no answer is wanted to one that another overtook,
-	 * or that arrives while the last is being written. */
+	/* The peer waits for one probe at a time, and needs no answer to a probe that another
+	 * overtook, or that arrives while the last is being written. */
 	if (probed.probe != be32toh(frame->hdr.msg_id) || slot->kept) {
 		link_count(&c->link, CAREFUL_C_PINGS_LATE);
 		link_release(&c->link, frame);

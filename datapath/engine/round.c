@@ -14,7 +14,7 @@ static void pump_all(struct careful *c)
 	}
 }
 
-/* Sends everything that can leave now. Updates come last, because data carries them for free. */
+/* Sends everything that can leave now. Updates come last, because data carries their credits. */
 void round_send(struct careful *c)
 {
 	if (c->link.again)
@@ -28,7 +28,7 @@ void round_send(struct careful *c)
 	link_updates(&c->link);
 	if (c->link.trains)
 		link_trains_send(&c->link);
-	/* Before the kick, so that file operations overlap with the frames. */
+	/* Before the kick, so that file operations overlap with frames. */
 	if (c->storage->pending)
 		storage_flush(c->storage);
 	link_kick(&c->link);
@@ -43,31 +43,31 @@ static bool is_announced(struct careful *c)
 		return false;
 	if (!c->announced_ns)
 		c->announced_ns = c->link.now_ns;
-	if (c->link.now_ns - c->announced_ns < ENGINE_MEND_NS)
+	if (c->link.now_ns - c->announced_ns < ENGINE_REPAIR_NS)
 		return false;
 	c->control = count;
 	c->announced_ns = 0;
 	return true;
 }
 
-/* Polls the control socket between two ticks, so that a lost frame costs less. A flood of control
- * messages causes no more polls than an idle engine makes. */
-static void attend(struct careful *c, bool idle)
+/* Polls the control socket between two ticks, so that repairs are faster. A flood of control messages
+ * causes no more polls than an idle engine makes. */
+static void poll_control(struct careful *c, bool idle)
 {
 	uint64_t since_ns = c->link.now_ns - c->attended_ns;
 
-	if (!c->link.attentive || since_ns < ENGINE_MEND_NS)
+	if (!c->link.attentive || since_ns < ENGINE_REPAIR_NS)
 		return;
-	if (!c->link.mending && !c->link.draining && (!idle || since_ns < ENGINE_ATTEND_NS)) {
-		if (c->announced_looks == ENGINE_LOOKS || !is_announced(c))
+	if (!c->link.mending && !c->link.draining && (!idle || since_ns < ENGINE_CONTROL_NS)) {
+		if (c->announced_polls == ENGINE_ANNOUNCED_MAX || !is_announced(c))
 			return;
-		c->announced_looks++;
+		c->announced_polls++;
 	}
 	c->attended_ns = c->link.now_ns;
 	link_attend(&c->link);
 }
 
-static void keep_time(struct careful *c)
+static void tick(struct careful *c)
 {
 	uint64_t rx_frames = c->link.counters[CAREFUL_C_RX_FRAMES];
 	bool idle = c->rx_frames == rx_frames;
@@ -76,11 +76,11 @@ static void keep_time(struct careful *c)
 	c->rx_frames = rx_frames;
 	link_set_now(&c->link, c->port->ops->now_ns(c->port));
 	if (c->link.now_ns - c->tick_ns < ENGINE_TICK_NS) {
-		attend(c, idle);
+		poll_control(c, idle);
 		return;
 	}
 	c->tick_ns = c->attended_ns = c->link.now_ns;
-	c->announced_looks = 0;
+	c->announced_polls = 0;
 	events = c->port->ops->events(c->port);
 	if (events & DEVICE_GONE) {
 		c->gone = true;
@@ -98,20 +98,20 @@ static void keep_time(struct careful *c)
 		message_tick(&c->messages);
 }
 
-/* Ends all messages and operations of an epoch, before the peer's new state is reported. */
-static void tell_changes(struct careful *c)
+/* Ends the messages and operations of an epoch before it reports the peer's new state. */
+static void report_changes(struct careful *c)
 {
 	if (!c->link.changed && !c->changed && !c->ended)
 		return;
 	peers_epochs(c);
-	operations_tell(c);
-	peers_tell(c);
+	operations_report(c);
+	peers_report(c);
 }
 
-/* Places the data of frames and runs handlers, one frame at a time, so that no loop walks over
- * something that a handler changes. Reports the end of a slot's old session before the first
- * message of its new one. Returns the number of frames. */
-static uint32_t take_in(struct careful *c)
+/* Places data and runs handlers, one frame at a time, so that no loop walks over something that a
+ * handler changes. Reports the end of a slot's old session before the new session's first message.
+ * Returns the number of frames. */
+static uint32_t receive(struct careful *c)
 {
 	struct link_rxframe frame;
 	struct link_held *held;
@@ -120,7 +120,7 @@ static uint32_t take_in(struct careful *c)
 	link_rx(&c->link);
 	while (link_rx_next(&c->link, &frame)) {
 		n++;
-		tell_changes(c);
+		report_changes(c);
 		if (frame.hdr.type == CAREFUL_PING)
 			ping_receive(c, &frame);
 		else if ((held = am_take(c, &frame)))
@@ -130,16 +130,16 @@ static uint32_t take_in(struct careful *c)
 	return n;
 }
 
-static void finish(struct careful *c)
+static void finish_work(struct careful *c)
 {
 	if (c->storage->pending)
 		c->storage->ops->poll(c->storage);
-	tell_changes(c);
+	report_changes(c);
 	if (c->messages.finished || c->messages.unanswered)
 		deferred_stores(c);
 	if (c->deferred_count || c->messages.unanswered)
-		deferred_go_on(c);
-	tell_changes(c);
+		deferred_serve(c);
+	report_changes(c);
 	if (link_take_pings(&c->link))
 		ping_finish(c);
 }
@@ -152,9 +152,9 @@ int own_poll(struct careful *c)
 		return -EDEADLK;
 	c->polling = true;
 	if (++c->polls % ENGINE_POLLS_PER_CLOCK == 0)
-		keep_time(c);
-	n = take_in(c);
-	finish(c);
+		tick(c);
+	n = receive(c);
+	finish_work(c);
 	if (c->each_round)
 		n += c->each_round(c, c->each_round_user, false);
 	link_publish(&c->link);

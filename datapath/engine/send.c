@@ -5,7 +5,7 @@
 #include <endian.h>
 #include <errno.h>
 
-static void args_to(struct careful_am *am, const uint32_t *args)
+static void set_args(struct careful_am *am, const uint32_t *args)
 {
 	for (int i = 0; args && i < CAREFUL_AM_ARGS; i++)
 		am->args[i] = htobe32(args[i]);
@@ -43,7 +43,7 @@ static struct link_peer *live_peer(struct careful *c, uint32_t index, int *rc)
 	return peer;
 }
 
-/* Sends a request. lent: the body of a send buffer that already has the payload, or NULL. */
+/* Sends a request. lent: the body of a send buffer that contains the payload, or NULL. */
 static inline int request(struct careful *c, uint32_t index, uint16_t handler, const uint32_t *args,
 			  const void *payload, uint8_t *lent, uint32_t bytes, careful_done_fn *done,
 			  void *user)
@@ -67,7 +67,7 @@ static inline int request(struct careful *c, uint32_t index, uint16_t handler, c
 	}
 	if (handler == CAREFUL_PROBE)
 		am.flags = CAREFUL_AM_ALONE;
-	args_to(&am, args);
+	set_args(&am, args);
 	rc = lent ? message_small_lent(&c->messages, peer, &am, lent, bytes) :
 		    message_small(&c->messages, peer, &am, payload, bytes);
 	if (rc && op)
@@ -103,7 +103,7 @@ int own_alloc(struct careful *c, void **payload)
 	return (int)(c->link.body_most - MESSAGE_AM_BYTES);
 }
 
-/* Returns the body of a payload from careful_alloc(), or NULL if it is not the application's. */
+/* Returns the body of a payload from careful_alloc(), or NULL for any other memory. */
 static uint8_t *body_of(struct careful *c, void *payload)
 {
 	uint8_t *body;
@@ -149,7 +149,7 @@ int own_reply(struct careful *c, const struct careful_reply_to *to, int status,
 	rc = payload_fits(peer, bytes);
 	if (rc)
 		return rc;
-	args_to(&am, args);
+	set_args(&am, args);
 	return message_small(&c->messages, peer, &am, payload, bytes);
 }
 
@@ -183,7 +183,7 @@ int own_get(struct careful *c, uint32_t index, uint32_t region, uint64_t region_
 		return -EAGAIN;
 	op->local = *local;
 	op->bytes = bytes;
-	operation_asks(c, op);
+	operation_count_asked(c, op);
 	am.token = htobe32(op->token);
 	rc = message_small(&c->messages, peer, &am, NULL, 0);
 	if (rc)
@@ -225,10 +225,10 @@ int own_store(struct careful *c, uint32_t index, uint32_t region, uint64_t regio
 		.region = htobe32(region),
 		.region_off = htobe64(region_off),
 	};
-	args_to(&out->am, args);
+	set_args(&out->am, args);
 	message_out_start(&c->messages, out);
 	live_begin(c, out, op);
-	/* Without a token the peer saves the frame of an answer that is not wanted. */
+	/* Without a token the peer sends no answer. */
 	if (done || op->live.began_ns)
 		out->am.token = htobe32(op->token);
 	return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The calls beyond careful.h with which carefuld shares an instance between programs. */
+/* Calls beyond careful.h, with which carefuld shares an instance between programs. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,29 +7,28 @@
 #include <careful/abi.h>
 #include <careful/careful.h>
 
-/* Does the work that is due and returns how much it did. @sleeps: does nothing, because no call
- * follows for a while, and only reports whether there is work. */
+/* Does the work that is due, and returns its amount. @sleeps: a wait follows; only reports whether there
+ * is work. */
 typedef uint32_t engine_each_round_fn(struct careful *c, void *user, bool sleeps);
 
 /* Sets the function that is called in each round and before each wait; NULL: none. */
 void engine_each_round(struct careful *c, engine_each_round_fn *fn, void *user);
 
-/* Makes the store whose handler is running fail with this errno at its sender, although its bytes
- * are in place. */
+/* Fails the store whose handler is running with this errno at its sender. Its bytes stay in place. */
 void engine_refuse_store(struct careful *c, int error);
 
-/* Closes the region to new operations of peers. careful_region_remove() must still follow. */
+/* Closes the region to new operations of peers. careful_region_remove() must follow. */
 void engine_revoke_region(struct careful *c, uint32_t key);
 
-/* Stops the stores under way, too, from writing into the region. Returns how many writes are still
- * on their way to disks. */
+/* Also stops stores under way from writing into the region. Returns the number of writes that disks
+ * have not finished. */
 uint32_t engine_stop_stores(struct careful *c, uint32_t key);
 
-/* The descriptor refers to one file until engine_lose_file(), which comes before close(). */
+/* Promises that the descriptor refers to one file until engine_lose_file(). */
 void engine_keep_file(struct careful *c, int fd);
 void engine_lose_file(struct careful *c, int fd);
 
-/* Returns the single-frame messages that wait for the peer's credits. */
+/* Returns the number of single-frame messages that wait for the peer's credits. */
 uint32_t engine_waiting(const struct careful *c, uint32_t peer);
 
 /* Gives the address from which a peer that failed with EADDRNOTAVAIL answered, or AF_UNSPEC.
@@ -48,22 +47,22 @@ bool engine_same_host(const struct careful *c, uint32_t a, uint32_t b);
 /* Gives the public key that a peer proved, CAREFUL_SECRET_BYTES. false: sessions need no key. */
 bool engine_peer_key(const struct careful *c, uint32_t peer, uint8_t *key);
 
-/* Reports whether an operation's caller has gone. user: the operation's. */
-typedef bool engine_whose_fn(const void *user, const void *of);
+/* Selects operations by their `user`. */
+typedef bool engine_match_fn(const void *user, const void *of);
 
-/* Ends these requests and pings with -ECANCELED, within the next round; later answers are dropped.
- * Safe even if the peer never answers, because they neither read nor write our memory. */
-void engine_forget(struct careful *c, engine_whose_fn *whose, const void *of);
+/* Ends these requests and pings with -ECANCELED in the next round; later answers are dropped. Safe
+ * even if the peer never answers, because they neither read nor write our memory. */
+void engine_forget(struct careful *c, engine_match_fn *match, const void *of);
 
-/* Stops these gets from writing; each still ends as usual. Returns how many writes are still on
- * their way to disks. */
-uint32_t engine_stop_gets(struct careful *c, engine_whose_fn *whose, const void *of);
+/* Stops these gets from writing; each still ends as usual. Returns the number of writes that disks have
+ * not finished. */
+uint32_t engine_stop_gets(struct careful *c, engine_match_fn *match, const void *of);
 
-/* Sets the file for pings that go as far as the store; without it they end at HOST_RX. @fd: must
- * last until the next call; -1: pings wait for one. @scratch: enum careful_scratch */
+/* Sets the file that pings are written to. @fd: stays open until the next call; -1: pings wait for a
+ * file. @scratch: enum careful_scratch; with NONE, pings end at HOST_RX */
 void engine_scratch(struct careful *c, int fd, uint8_t scratch);
-/* Returns how many pings so far were to be written. */
+/* Returns the number of pings to write so far. */
 uint64_t engine_scratch_asked(const struct careful *c);
 
 /* Changes wait_mode, spin_us, sync_ms and stall_ms of the instance. */
-void engine_wait_as(struct careful *c, const struct careful_options *options);
+void engine_set_times(struct careful *c, const struct careful_options *options);

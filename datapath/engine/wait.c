@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Waits for an application: polls, spins while that pays (spin.h), then sleeps. */
+/* Waits for an application: polls, spins while that pays (spin.h), then blocks. */
 #include "engine/sharing.h"
 #include "engine/engine.h"
 
 #include <poll.h>
 
 enum {
-	POLLS_PER_LOOK = 32, /* rounds between two reads of the clock */
+	POLLS_PER_CLOCK = 32, /* rounds between two reads of the clock */
 	EXTRA_NS = 20 * 1000, /* between two system calls that poll extra_fd */
 	FDS_MAX = DEVICE_WAIT_FDS_MAX + 1,
 };
@@ -17,7 +17,8 @@ void engine_each_round(struct careful *c, engine_each_round_fn *fn, void *user)
 	c->each_round_user = user;
 }
 
-static bool sleep_until(struct careful *c, int timeout_ms, int extra_fd)
+/* Blocks. Reports whether extra_fd is readable. */
+static bool block(struct careful *c, int timeout_ms, int extra_fd)
 {
 	struct pollfd pfds[FDS_MAX + 1];
 	int fds[FDS_MAX];
@@ -44,7 +45,7 @@ static bool extra_ready(struct careful *c, int extra_fd, uint64_t now)
 	return poll(&pfd, 1, 0) > 0;
 }
 
-/* Returns the frames received and sent so far; spinning pays while the number grows. */
+/* Returns the frames received and sent so far. */
 static uint64_t frames_moved(const struct careful *c)
 {
 	const uint64_t *n = c->link.counters;
@@ -52,56 +53,55 @@ static uint64_t frames_moved(const struct careful *c)
 	return n[CAREFUL_C_RX_FRAMES] + n[CAREFUL_C_RX_UPDATES] + n[CAREFUL_C_TX_FRAMES];
 }
 
-/* Learns from a wait whether spinning pays. @start: when it began; 0: something was there at
- * once. */
-static void learn(struct careful *c, struct spin *one, uint64_t spun, uint64_t start,
+/* Learns from a wait whether spinning pays. start: when it began; 0: the first polls found something. */
+static void learn(struct careful *c, struct spin *history, uint64_t spun, uint64_t start,
 		  uint64_t blocked)
 {
 	const uint64_t spin_ns = c->options.spin_us * 1000ull;
 
 	if (blocked)
-		spin_blocked(one, spun, blocked, spin_ns);
-	else if (start && spun && one->vain)
-		spin_paid(one, c->ops->now_ns(c) - start, spin_ns);
+		spin_blocked(history, spun, blocked, spin_ns);
+	else if (start && spun && history->vain)
+		spin_paid(history, c->ops->now_ns(c) - start, spin_ns);
 }
 
 int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 {
 	const uint64_t wait = (uint64_t)(timeout_ms < 0 ? 3600000 : timeout_ms) * 1000000;
 	uint64_t start = 0,
-		 limit = 0; /* set only if nothing has arrived: otherwise no clock is needed */
+		 limit = 0; /* set when the first polls find nothing; then time matters */
 	uint64_t spin = 0, blocked = 0, moved = frames_moved(c), now;
-	bool is_told;
-	/* A peer has another CPU than we, but a program may share ours. */
-	struct spin *one = &c->spin[c->operations_free_count == c->limits.operations];
-	const uint32_t told = c->told;
+	bool extra_readable;
+	/* Waits for a peer's answer are apart: a peer runs on another CPU, a program may share ours. */
+	struct spin *history = &c->spin[c->operations_free_count == c->limits.operations];
+	const uint32_t callbacks = c->callbacks;
 	int handled = 0;
 
 	for (;;) {
-		for (int i = 0; i < POLLS_PER_LOOK && !handled && told == c->told; i++)
+		for (int i = 0; i < POLLS_PER_CLOCK && !handled && callbacks == c->callbacks; i++)
 			handled = c->ops->poll(c);
-		if (handled || told != c->told) {
-			learn(c, one, spin, start, blocked);
+		if (handled || callbacks != c->callbacks) {
+			learn(c, history, spin, start, blocked);
 			return handled;
 		}
 		now = c->ops->now_ns(c);
 		if (!start) {
 			start = now;
 			limit = now + wait;
-			spin = spin_for_ns(one, &c->options);
+			spin = spin_for_ns(history, &c->options);
 		}
 		if (now >= limit || extra_ready(c, extra_fd, now))
 			return 0;
-		if (moved != frames_moved(c)) {
+		if (moved != frames_moved(c)) { /* spinning pays while frames move */
 			moved = frames_moved(c);
 			start = now;
 		}
-		if (now - start < spin || engine_untold(c))
+		if (now - start < spin || engine_has_news(c))
 			continue;
-		is_told = sleep_until(c, (int)((limit - now) / 1000000) + 1, extra_fd);
+		extra_readable = block(c, (int)((limit - now) / 1000000) + 1, extra_fd);
 		blocked += c->ops->now_ns(c) - now;
-		if (is_told) {
-			learn(c, one, spin, start, blocked);
+		if (extra_readable) {
+			learn(c, history, spin, start, blocked);
 			return c->ops->poll(c);
 		}
 	}

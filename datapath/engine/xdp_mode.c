@@ -10,8 +10,7 @@ void xdp_mode_alone(struct careful *c, uint32_t peer)
 	link_resume(&c->link, peer < c->link.peers_max ? &c->link.peers[peer] : NULL);
 }
 
-/* Changes the mode. R and the window may change with it; if the window becomes too small, changes
- * back. */
+/* Changes the mode, and R and the window with it. Changes back if the window becomes too small. */
 static int change(struct careful *c, uint32_t mode, struct careful_error *error)
 {
 	uint32_t was = c->queue->info.xdp_mode;

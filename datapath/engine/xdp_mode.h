@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Changes the XDP mode of an open instance, and keeps it quiet so that carefuld can measure which
- * mode is better. */
+/* Changes the XDP mode of an open instance, and keeps other peers quiet while carefuld measures. */
 #pragma once
 
 #include <stdint.h>
 
 #include <careful/careful.h>
 
-/* From now on only this peer's sessions begin; those of others wait. CAREFUL_ANY_PEER: all sessions
- * begin, and a change under way is given up. */
+/* Lets only this peer's sessions begin; those of others wait. CAREFUL_ANY_PEER: lets all sessions
+ * begin, and ends a change under way. */
 void xdp_mode_alone(struct careful *instance, uint32_t peer);
 
 /* Ends every epoch, drains the RX ring, switches the device to another mode, and begins new epochs.
- * Call it in each round until it no longer returns -EAGAIN. Then returns 0, or -errno with *error:
- * the mode is unchanged, unless the statistics report that no program is on the interface.
- * Operations under way are lost, as in any new epoch. */
+ * Call it in each round until it no longer returns -EAGAIN. Returns 0, or -errno with *error. The mode
+ * is then unchanged, unless the statistics report that no program is on the interface. Operations
+ * under way are lost, as in any new epoch. */
 int xdp_mode_change(struct careful *instance, uint32_t mode, struct careful_error *error);
 
-/* Returns how often the link lost its carrier since the instance was opened: some drivers restart
- * the NIC for another mode. */
+/* Returns how often the link lost its carrier since the instance was opened. */
 uint32_t xdp_mode_link_downs(struct careful *instance);
 /* Returns how often our qdisc was restored after another program removed it. */
 uint32_t xdp_mode_qdiscs(struct careful *instance);

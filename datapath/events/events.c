@@ -70,7 +70,7 @@ static void round_of(struct careful *c)
 	ev->by->round(ev);
 	if (ev->waiting && event_may_send(ev, ev->waiting_dst, ev->waiting_bytes)) {
 		ev->waiting = false;
-		c->told++;
+		c->callbacks++;
 	}
 }
 

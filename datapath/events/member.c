@@ -62,7 +62,7 @@ void event_fail(struct careful_events *ev, uint32_t rank, int error)
 	ev->error = error;
 	ev->error_rank = rank;
 	event_group_off(ev, error);
-	ev->c->told++; /* ends the application's wait */
+	ev->c->callbacks++; /* ends the application's wait */
 	for (uint32_t i = 0; i < ev->nodes; i++) {
 		struct event_node *node = &ev->node[i];
 
@@ -102,7 +102,7 @@ static void on_join(struct careful_events *ev, uint32_t rank, const struct caref
 		node->joined = true;
 		node->part = part;
 		ev->joined++;
-		ev->c->told++;
+		ev->c->callbacks++;
 	}
 	node->aware |= ours != 0;
 	node->ask_ns = ours && node->asked ? UINT64_MAX : 0; /* 0: it waits for our JOIN */
@@ -125,7 +125,7 @@ static void on_leave(struct careful_events *ev, uint32_t rank)
 	event_watch(node, false);
 	event_group_off(ev, -EPIPE);
 	event_group_say_off(ev, node);
-	ev->c->told++;
+	ev->c->callbacks++;
 	if (node->in.open)
 		event_fail(ev, rank, -EPROTO);
 }

@@ -161,7 +161,7 @@ static bool take_room(struct careful *c)
 	const bool room = has_room(c->attached);
 
 	c->attached->refused &= !room;
-	c->told += room;
+	c->callbacks += room;
 	return room;
 }
 

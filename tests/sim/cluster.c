@@ -282,7 +282,7 @@ static void rouse(struct node *node)
 	} else if (sim_readable(node->c->queue)) {
 		/* The node spins until then. */
 		tick_ns = node->polled_ns +
-			  (node->c->link.attentive ? ENGINE_ATTEND_NS : ENGINE_TICK_NS);
+			  (node->c->link.attentive ? ENGINE_CONTROL_NS : ENGINE_TICK_NS);
 		wake_ns = tick_ns > wake_ns ? tick_ns : wake_ns;
 	} else {
 		return;

@@ -17,7 +17,7 @@ enum {
 	IN_FLIGHT_MAX = 16,
 	SUSPECT_NS = 1000000 + ENGINE_TICK_NS,
 	/* A control message waits for the engine's look at the socket. */
-	ROUND_NS = 2 * (DELAY_NS + ENGINE_MEND_NS),
+	ROUND_NS = 2 * (DELAY_NS + ENGINE_REPAIR_NS),
 	ROUNDS = 3,
 };
 

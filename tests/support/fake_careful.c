@@ -128,7 +128,7 @@ uint32_t engine_stop_stores(struct careful *c, uint32_t key)
 	return 0;
 }
 
-uint32_t engine_stop_gets(struct careful *c, engine_whose_fn *whose, const void *of)
+uint32_t engine_stop_gets(struct careful *c, engine_match_fn *whose, const void *of)
 {
 	(void)c;
 	(void)whose;
@@ -143,7 +143,7 @@ uint32_t engine_waiting(const struct careful *c, uint32_t peer)
 	return 0;
 }
 
-static void fake_forget_ping(struct careful *c, engine_whose_fn *whose, const void *of)
+static void fake_forget_ping(struct careful *c, engine_match_fn *whose, const void *of)
 {
 	const struct careful_ping_result result = { .status = -ECANCELED };
 	careful_ping_fn *done = c->ping.done;
@@ -154,7 +154,7 @@ static void fake_forget_ping(struct careful *c, engine_whose_fn *whose, const vo
 	done(&result, c->ping.user);
 }
 
-void engine_forget(struct careful *c, engine_whose_fn *whose, const void *of)
+void engine_forget(struct careful *c, engine_match_fn *whose, const void *of)
 {
 	for (uint32_t i = 0; i < 512; i++) {
 		struct fake_operation *op = &c->operations[i];
