@@ -33,7 +33,7 @@ CLOSELY = Options(
     sizes_count=6, precision=0.03, seconds=4.0, patience_s=6.0, train_frames=4, share=0.25
 )
 #: Options for a path with live messages, which disturb trains and round trips: fewer of them.
-BUSY = replace(CLOSELY, sizes_count=5, between=2, ends=False, share=0.5, resolution_us=1.0)
+BUSY = replace(CLOSELY, sizes_count=5, between=2, ends=False, share=0.75, resolution_us=1.0)
 BUSY_PATIENCE_S = 20.0
 #: Attempts of a quick measurement for a train.
 QUICK_TRIES = 4

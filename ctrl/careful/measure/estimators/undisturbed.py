@@ -3,16 +3,23 @@
 The peer's XDP notes when each of our frames arrives, of any program. A train counts where no other
 frame lies between its own. A round trip counts if it met an idle path. So the two regressions of
 P1 section 5.3.2 hold under traffic, too.
+
+Small frames behind a larger one pile up at a later stage, and arrive at that stage's pace until the
+pile is gone. So a train is longer on a busy path, and only its end counts.
 """
 
 from __future__ import annotations
 
 import errno
+import math
 import random
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Literal, Protocol
+
+import numpy as np
 
 from careful._abi import sizeof
 from careful.errors import CarefulError
@@ -27,6 +34,11 @@ _HEAD_BYTES = sizeof("careful_am")
 _IDLE_GAPS = 1.5
 #: Least frames of a train that lie together.
 _RUN_MIN = 3
+#: Frames of nearly the largest size have this share of it: a first fragment has one more header.
+_ALIKE = 0.9
+#: Gaps of a larger frame until its pile counts as gone. A later stage whose gap is nearer to the
+#: bottleneck's than one in this many can still have a pile, which is an error of that share.
+_PILE_GAPS = 12.0
 #: Most attempts for a train; there are twice as many for a round trip.
 TRIES = 20
 #: Most frames of a train: the peer keeps some 250 arrivals.
@@ -72,6 +84,8 @@ class Undisturbed:
         self.disturbed = 0
         self._longest_us = 0.0  # time that an attempt took
         self._gaps_us: dict[int, float] = {}  # of trains, by their payload
+        self._paces_us: dict[int, float] = {}  # also of trains that do not count
+        self._larger_us = 0.0  # gap of the largest live frames
         self._state: Literal["new", "records", "cannot"] = "new"
 
     def _records(self) -> bool:
@@ -100,6 +114,26 @@ class Undisturbed:
         known = self._gaps_us
         larger = [size for size in known if size >= size_bytes]
         return known[min(larger)] if larger else max(known.values(), default=0.0)
+
+    def _note_larger(self, arrivals: Sequence[Arrival], nbytes: int) -> None:
+        """Learns the gap of the largest live frames from a record, if they are larger than ours."""
+        most = max((one.nbytes for one in arrivals), default=0)
+        gaps = [
+            later.at_us - one.at_us
+            for one, later in pairwise(arrivals)
+            if most > nbytes and min(one.nbytes, later.nbytes) > _ALIKE * most
+        ]
+        if gaps:
+            self._larger_us = statistics.median(gaps)
+
+    def _train_frames(self, size_bytes: int, count: int) -> int:
+        """Returns `count`, or on a busy path as many frames as outlast a pile by `count`."""
+        if not (self.disturbed and self._paces_us):
+            return count
+        sizes = sorted(self._paces_us)
+        pace_us = np.interp(size_bytes, sizes, [self._paces_us[size] for size in sizes])
+        pile = math.ceil(_PILE_GAPS * self._larger_us / max(float(pace_us), 1e-3))
+        return min(count + pile, self.train_max)
 
     def _fall_out_of_step(self, took_us: float) -> None:
         """Waits a random time: a program that waits for answers may be in step with us."""
@@ -131,12 +165,15 @@ class Undisturbed:
         then that end is the bottleneck.
         """
         for _ in range(self._tries):
-            records = self._records()
-            handled, own_us = self._inner.train_us(size_bytes, count)
+            records, frames = self._records(), self._train_frames(size_bytes, count)
+            handled, own_us = self._inner.train_us(size_bytes, frames)
             arrivals = self._arrivals() if records else []
-            run = _longest(arrivals, size_bytes + _HEAD_BYTES, count)
+            self._note_larger(arrivals, size_bytes + _HEAD_BYTES)
+            pile_us = _PILE_GAPS * self._larger_us
+            run = _longest(arrivals, size_bytes + _HEAD_BYTES, frames, pile_us)
             if run is None:
                 return handled, own_us
+            self._paces_us[size_bytes] = train_gap_us(handled)
             if len(run) < min(_RUN_MIN, count):
                 self.disturbed += 1
                 self._fall_out_of_step(handled[-1] - handled[0])
@@ -150,14 +187,12 @@ class Undisturbed:
 
 
 def _longest(
-    arrivals: Sequence[Arrival], nbytes: int, count: int
+    arrivals: Sequence[Arrival], nbytes: int, count: int, pile_us: float
 ) -> Sequence[tuple[int, int]] | None:
     """Returns the longest run of a train's frames, as indices of arrivals and of the train.
 
-    None: the record does not show which frames are the train's.
-
-    Behind a larger frame the frames pile up at a later stage and arrive at that stage's pace. Such
-    a run counts only after a pause.
+    None: the record does not show which frames are the train's. Behind a larger frame a run counts
+    from `pile_us` on; 0: the length of a pile is not known, and such a run does not count.
     """
     frames = [i for i, one in enumerate(arrivals) if one.nbytes == nbytes]
     if len(frames) != count:  # another frame has that size, or the record is too short
@@ -167,7 +202,16 @@ def _longest(
         if runs[-1] and (arrivals[i].others or runs[-1][-1][0] != i - 1):
             runs.append([])
         runs[-1].append((i, k))
-    return max((run for run in runs if _alone(arrivals, run)), key=len, default=[])
+    return max((_without_pile(arrivals, run, pile_us) for run in runs), key=len)
+
+
+def _without_pile(
+    arrivals: Sequence[Arrival], run: list[tuple[int, int]], pile_us: float
+) -> list[tuple[int, int]]:
+    if not run or _alone(arrivals, run):
+        return run
+    from_us = arrivals[run[0][0]].at_us + (pile_us or math.inf)
+    return [one for one in run if arrivals[one[0]].at_us >= from_us]
 
 
 def _alone(arrivals: Sequence[Arrival], run: Sequence[tuple[int, int]]) -> bool:

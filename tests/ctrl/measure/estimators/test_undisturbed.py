@@ -110,6 +110,25 @@ def test_train__behind_a_larger_frame_is_sent_again() -> None:
     assert way.disturbed == 1
 
 
+def test_train__behind_a_larger_frame_counts_once_the_pile_is_gone() -> None:
+    """Frames of 64 bytes take 900 µs at the bottleneck, and 760 µs at the stage with the pile."""
+    large = [(1000.0 + 9600 * k, LARGE) for k in range(3)]
+    at_us, small = large[-1][0], []
+    for k in range(128):
+        at_us += 760 if k < 100 else 900
+        small.append((at_us, SMALL))
+    exchange = Scripted(
+        frames((500.0, LARGE), *[(600.0 + 760 * k, SMALL) for k in range(4)]),
+        frames(*large, *small),
+    )
+    way = Undisturbed(exchange)
+    way._paces_us[64] = 760.0  # so that the second train is long
+    arrivals, _ = way.train_us(64, 4)
+    assert way.disturbed == 1
+    assert 3 <= len(arrivals) < 28
+    assert train_gap_us(arrivals) == pytest.approx(900, rel=0.02)
+
+
 def test_train__takes_the_frames_that_lie_together() -> None:
     late = [(at + 20000, n) for at, n in TRAIN[1:]]
     exchange = Scripted(
