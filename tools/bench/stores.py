@@ -6,7 +6,7 @@ Scenarios run it on the hosts of a lab. A command prints JSON lines, times in µ
     both    a line per round: single messages, and a stream
     write   a line per message size: writes to a file of h2's carefuld
     read    the same for reads
-    mix     nothing: reads messages of FILE's sizes in random order until it is ended
+    mix     nothing: reads and writes messages of FILE's sizes until it is ended
 """
 
 from __future__ import annotations
@@ -191,11 +191,29 @@ async def timed(
 
 
 async def mix(given: dict[str, Any]) -> None:
-    """Reads messages from h2's file as live traffic."""
-    async with files.aconnect("h2") as host, await host.open("file") as file:
+    """Uses h2's file as live traffic.
+
+    given: `kind` is reads [reads], writes or both, in random order of `sizes`; `busy` is the share
+    of time with a message under way [1].
+    """
+    kind, busy = given.get("kind", "reads"), given.get("busy", 1.0)
+    async with (
+        files.aconnect("h2") as host,
+        await host.open("file", "r" if kind == "reads" else "r+") as file,
+    ):
+
+        async def go_on(message: Callable[[int], Awaitable[object]]) -> None:
+            while True:
+                began = time.monotonic()
+                await message(random.choice(given["sizes"]))
+                await asyncio.sleep((time.monotonic() - began) * (1 / busy - 1))
+
+        kinds: dict[str, Callable[[int], Awaitable[object]]] = {
+            "reads": lambda size: file.read_at(0, size),
+            "writes": lambda size: file.write_at(bytes(size), 0),
+        }
         print("ready", flush=True)
-        while True:
-            await file.read_at(0, random.choice(given["sizes"]))
+        await asyncio.gather(*(go_on(kinds[name]) for name in kinds if kind in (name, "both")))
 
 
 if __name__ == "__main__":

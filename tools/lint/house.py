@@ -73,8 +73,8 @@ FOLDERS = {
 
 #: Weighed folders, and their most lines.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 104_456),
-    "tools": (("tools",), 18_506),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 104_500),
+    "tools": (("tools",), 18_543),
 }
 
 #: The most bytes of stored runs: quoted figures, not raw rounds. Pages of tests/reports do not

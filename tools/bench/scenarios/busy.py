@@ -1,9 +1,10 @@
-"""Measures what `tune auto` finds on a path that live messages use all the time.
+"""Measures what `tune auto` finds on a path that live messages use.
 
-h1 reads messages of 1 to 64 KiB from h2, one after the other without a pause; h2 is tuned. A row
-has the first figures of the path, and the times from the start of `tune auto` until they were
-there, until the plans changed, and until a change was kept. The report compares the figures with
-the links'. Owns a lab for each run. Needs root.
+h1 reads messages of 1 to 64 KiB from h2 one after the other, writes them, or both at once. Each
+message is followed by a pause that leaves a share of the time busy. The host that sends the data is
+tuned. A row has the first figures of the path, and the times from the start of `tune auto` until
+they were there, until the plans changed, and until a change was kept. The report compares the
+figures with the links'. Owns a lab for each run. Needs root.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import argparse
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from auto import READER, careful_up
-from bench_lab import PYTHON, STORES, given_as, known, on, pinned, process
+from bench_lab import PYTHON, SERVER_IP, STORES, given_as, known, on, pinned, process
 from careful.model.files import load_pipeline
 from careful.model.stages import Pipeline
 from scenarios.regret import PATHS, path_up
@@ -25,7 +27,11 @@ ROUNDS = 2
 ROWS = "runs"
 #: Paths whose links have figures, and their pipelines.
 NAMES = ("gam", "gms", "equal", "slow")
+KINDS = ("reads", "writes", "both")
+BUSY = (0.5, 0.9, 1.0)
 SIZES = [1024 << i for i in range(7)]
+#: The other host's address, by the tuned host.
+OTHER = {"h1": SERVER_IP, "h2": READER}
 #: The links are this many times slower than their pipelines.
 SCALE = 100.0
 #: The longest run, and the time for trains of the session's begin, seconds.
@@ -50,25 +56,31 @@ def truth(path: str) -> dict[str, float]:
     return {name: SCALE * value for name, value in found.items()}
 
 
-def one_run(path: str) -> dict[str, Any]:
-    """Runs `tune auto` under reads until a change is kept."""
-    with path_up(path), tempfile.TemporaryDirectory() as folder, careful_up("--export", folder):
+def one_run(path: str, kind: str, busy: float) -> dict[str, Any]:
+    """Runs `tune auto` under live messages until a change is kept."""
+    host = "h1" if kind == "writes" else "h2"
+    with (
+        path_up(path),
+        tempfile.TemporaryDirectory() as folder,
+        careful_up("--export", f"{folder}:rw"),
+    ):
         (Path(folder) / "file").write_bytes(bytes(max(SIZES)))
         with (
-            given_as({"sizes": SIZES}) as name,
+            given_as({"sizes": SIZES, "kind": kind, "busy": busy}) as name,
             process(pinned("h1", PYTHON, STORES, "mix", name), ready="ready"),
         ):
             time.sleep(BEGIN_S)
-            with process(on("h2", "carefulctl", "tune", "auto", "eth1"), quiet=True):
-                return {"path": path, **followed(time.monotonic())}
+            with process(on(host, "carefulctl", "tune", "auto", "eth1"), quiet=True):
+                row = {"path": path, "kind": kind, "busy": busy}
+                return {**row, **followed(host, time.monotonic())}
 
 
-def followed(began: float) -> dict[str, Any]:
-    """Returns the first figures of h2's controller, and when it did what."""
+def followed(host: str, began: float) -> dict[str, Any]:
+    """Returns the first figures of the host's controller, and when it did what."""
     figures: dict[str, Any] = {}
     at_s: dict[str, float] = {}
     while (now_s := time.monotonic() - began) < RUN_S and "kept" not in at_s:
-        path = known("h2", READER)
+        path = known(host, OTHER[host])
         if path.get("figures") and not figures:
             figures, at_s["figures"] = path["figures"], now_s
         for one in path.get("decisions", ()):
@@ -82,12 +94,16 @@ def followed(began: float) -> dict[str, Any]:
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="*", choices=[*NAMES, []], help="[all]")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="[all]")
+    parser.add_argument(
+        "--busy", nargs="+", type=float, default=BUSY, help="shares of time [0.5 0.9 1]"
+    )
 
 
 def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for _ in range(args.rounds):
-        for path in args.paths or NAMES:
-            yield one_run(path)
+        for run in product(args.paths or NAMES, args.kinds, args.busy):
+            yield one_run(*run)
 
 
 def is_near(row: dict[str, Any], name: str, value: float) -> bool:
@@ -98,14 +114,17 @@ def is_near(row: dict[str, Any], name: str, value: float) -> bool:
 def report(kept: dict[str, Any]) -> bool:
     """Prints the table; reports whether enough runs are near the truth, and in time."""
     met = True
-    print(f"{'':>6} {'g_b':>7} {'G_b':>7} {'others':>7}  of runs within {ERROR_MAX:.0%}; seconds")
-    for path in NAMES:
-        rows = [one for one in kept[ROWS] if one["path"] == path]
+    print(f"{'':>6} {'':>6} {'busy':>4} {'g_b':>7} {'G_b':>7} {'others':>7}", end="")
+    print(f"  of runs within {ERROR_MAX:.0%}; seconds")
+    for run in product(NAMES, KINDS, sorted({one["busy"] for one in kept[ROWS]})):
+        rows = [one for one in kept[ROWS] if (one["path"], one["kind"], one["busy"]) == run]
         if not rows:
             continue
-        near = [sum(is_near(one, *pair) for one in rows) for pair in truth(path).items()]
+        near = [sum(is_near(one, *pair) for one in rows) for pair in truth(run[0]).items()]
         times = [one["at_s"].get("figures", RUN_S) for one in rows]
         cells = "".join(f"{one:>5}/{len(rows):<2}" for one in near)
-        print(f"{path:>6} {cells}  figures after {min(times):.0f} to {max(times):.0f} s")
+        path, kind, busy = run
+        print(f"{path:>6} {kind:>6} {busy:>4.0%} {cells}", end="")
+        print(f"  figures after {min(times):.0f} to {max(times):.0f} s")
         met &= min(near) >= SHARE * len(rows) and max(times) <= FIGURES_S
     return met
