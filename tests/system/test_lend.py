@@ -364,7 +364,7 @@ def test_owner__is_known_by_its_key(hosts: Hosts) -> None:
     [owner] = lends(h2)
     assert (owner["owner"], owner["used"]) == ("h1", MIB)
     done = h1.ctl("memory", "create", "h2:other", "1MiB", "--share", "10.77.0.9", check=False)
-    assert "no key of it is trusted here" in done.stderr
+    assert "no key of this host is trusted here" in done.stderr
     keyed.key(h1, "new", "--later")
     keyed.key(h1, "new", "--replace")
     keyed.key(h2, "trust", "h1", keyed.public(h1))

@@ -1,7 +1,7 @@
 """The only module that imports bcc: compiles and attaches tracing programs.
 
-Programs are compiled against a dozen tiny headers of our own, which exist while the compiler runs.
-No kernel headers are needed.
+Programs are compiled against a dozen small headers of our own, which exist while the compiler runs,
+so no kernel headers are needed.
 """
 
 from __future__ import annotations
@@ -72,29 +72,25 @@ def library() -> ctypes.CDLL:
     try:
         from bcc import libbcc
 
-        found = ctypes.CDLL(libbcc.lib._name, use_errno=True)
-        _declare(found)
+        cdll = ctypes.CDLL(libbcc.lib._name, use_errno=True)
+        number, text = ctypes.c_int, ctypes.c_char_p
+        # program's descriptor, entry or return, event's name, file, offset in it, pid, semaphore
+        cdll.bpf_attach_uprobe.argtypes = [
+            *(number, number, text, text),
+            *(ctypes.c_uint64, number, ctypes.c_uint32),
+        ]
+        cdll.bpf_attach_raw_tracepoint.argtypes = [number, text]
     except ImportError:
         raise CarefulError(errno.ENOPKG, _MISSING, "BPF") from None
     except (OSError, AttributeError) as error:  # the library itself, or a symbol
-        text = f"{_MISSING}; the installed one cannot be used: {error}"
-        raise CarefulError(errno.ENOPKG, text, "BPF") from None
-    return found
-
-
-def _declare(found: ctypes.CDLL) -> None:
-    number, text = ctypes.c_int, ctypes.c_char_p
-    # progfd, entry or return, name of the event, file, offset in it, pid, the semaphore's offset
-    found.bpf_attach_uprobe.argtypes = [
-        *(number, number, text, text),
-        *(ctypes.c_uint64, number, ctypes.c_uint32),
-    ]
-    found.bpf_attach_raw_tracepoint.argtypes = [number, text]
+        message = f"{_MISSING}; the installed package cannot be used: {error}"
+        raise CarefulError(errno.ENOPKG, message, "BPF") from None
+    return cdll
 
 
 @contextmanager
-def _said() -> Iterator[list[str]]:
-    """Collects the lines that C code writes to standard error instead of showing them."""
+def _captured_stderr() -> Iterator[list[str]]:
+    """Collects the lines that C code writes to standard error, and does not show them."""
     lines: list[str] = []
     with tempfile.TemporaryFile() as file:
         before = os.dup(2)
@@ -151,7 +147,7 @@ class Program:
         from bcc import BPF
 
         self._kinds = {"uprobe": BPF.KPROBE, "raw": BPF.RAW_TRACEPOINT}
-        with _headers(), _said() as said:
+        with _headers(), _captured_stderr() as lines:
             try:
                 self._bpf = BPF(text=text.encode())
             except Exception as error:  # bcc raises nothing narrower
@@ -160,8 +156,8 @@ class Program:
                 return
         if os.geteuid() != 0:
             raise CarefulError(errno.EPERM, "must be run as root (sudo)", "trace")
-        why = next((line for line in said if "error" in line), str(failure))
-        raise CarefulError(errno.EIO, f"bcc cannot compile it: {why}", "trace")
+        reason = next((line for line in lines if "error" in line), str(failure))
+        raise CarefulError(errno.EIO, f"bcc cannot compile the program: {reason}", "trace")
 
     def __enter__(self) -> Program:
         return self
@@ -175,27 +171,27 @@ class Program:
             self._bpf.cleanup()
 
     def _load(self, function: str, kind: str) -> int:
-        with _said() as said:
+        with _captured_stderr() as lines:
             try:
                 return int(self._bpf.load_func(function.encode(), self._kinds[kind]).fd)
             except Exception as error:
                 failure = error
         if isinstance(failure, OSError) and failure.errno == errno.EPERM:
             raise CarefulError(errno.EPERM, "must be run as root (sudo)", "trace")
-        why = said[-1] if said else str(failure)
-        raise CarefulError(errno.EIO, f"the kernel refuses {function}: {why}", "trace")
+        reason = lines[-1] if lines else str(failure)
+        raise CarefulError(errno.EIO, f"the kernel refuses {function}: {reason}", "trace")
 
     def attach_uprobe(
         self, function: str, path: str, offset: int, pid: int, semaphore_offset: int
     ) -> int:
-        """Runs a function where a process executes an instruction.
+        """Runs a function of the program when a process executes an instruction.
 
         Args:
-            function: of the program.
+            function: name of the function.
             path: the file with the instruction.
-            offset: of the instruction in the file, bytes.
+            offset: the instruction's offset in the file, bytes.
             pid: the process.
-            semaphore_offset: in the file, of the word that counts listeners, bytes.
+            semaphore_offset: offset in the file of the word that counts listeners, bytes.
 
         Returns:
             A descriptor for `detach`.
@@ -205,14 +201,14 @@ class Program:
         """
         fd = self._load(function, "uprobe")
         name = f"careful_{pid}_{offset:x}".encode()
-        with _said():
+        with _captured_stderr():
             event = library().bpf_attach_uprobe(
                 fd, 0, name, path.encode(), offset, pid, semaphore_offset
             )
         if event >= 0:
             return int(event)
         if _has_ended(pid):
-            raise CarefulError(errno.ESRCH, "it has ended", f"process {pid}")
+            raise CarefulError(errno.ESRCH, "the process has ended", f"process {pid}")
         code = ctypes.get_errno()
         text = f"the kernel refuses a uprobe: {os.strerror(code)}"
         raise CarefulError(code or errno.EIO, text, f"process {pid}")
@@ -220,11 +216,11 @@ class Program:
     def attach_tracepoint(self, function: str, tracepoint: str) -> int:
         """Runs a function at a kernel tracepoint; returns and raises like `attach_uprobe`."""
         fd = self._load(function, "raw")
-        with _said():
+        with _captured_stderr():
             event = library().bpf_attach_raw_tracepoint(fd, tracepoint.encode())
         if event < 0:
             code = ctypes.get_errno()
-            text = f"the kernel has no such tracepoint, or refuses it: {os.strerror(code)}"
+            text = f"the kernel lacks this tracepoint, or refuses access: {os.strerror(code)}"
             raise CarefulError(code or errno.EIO, text, tracepoint)
         return int(event)
 
@@ -244,27 +240,27 @@ class Program:
     def open_ring(self, table: str, take: Callable[[bytes], None]) -> None:
         """Makes poll() pass each record of a ring buffer to `take`."""
 
-        def handed(_context: object, data: int, nbytes: int) -> int:
+        def on_record(_context: object, data: int, nbytes: int) -> int:
             take(ctypes.string_at(data, nbytes))
             return 0
 
-        self._bpf[table.encode()].open_ring_buffer(handed)
+        self._bpf[table.encode()].open_ring_buffer(on_record)
 
     def poll(self, timeout_ms: int) -> None:
         self._bpf.ring_buffer_poll(timeout_ms)
 
 
-#: Flags of a record that is not complete, and of one that was given up (linux/bpf.h).
+#: Flags of incomplete and of discarded records (linux/bpf.h).
 _BUSY, _DISCARDED = 1 << 31, 1 << 30
 _POSITION, _STATE = struct.Struct("=Q"), struct.Struct("=I")
 
 
 class Ring:
-    """A BPF ring buffer of records of one size, read in whole pieces: bcc calls back for each.
+    """A BPF ring buffer of records of one size, read many at a time; bcc has a call for each.
 
     Args:
-        fd: of the map.
-        ring_bytes: its size.
+        fd: descriptor of the map.
+        ring_bytes: size of the ring.
         record_bytes: size of each record.
     """
 
@@ -282,17 +278,17 @@ class Ring:
 
     def take(self) -> list[bytes]:
         """Removes complete records, in order, and returns them."""
-        (at,) = _POSITION.unpack_from(self._consumer)
+        (position,) = _POSITION.unpack_from(self._consumer)
         (end,) = _POSITION.unpack_from(self._producer)
-        first = mmap.PAGESIZE + at % self._ring_bytes
-        data = self._producer[first : first + end - at]
+        first = mmap.PAGESIZE + position % self._ring_bytes
+        data = self._producer[first : first + end - position]
         records = []
         for start in range(0, len(data), self._step):
             (state,) = _STATE.unpack_from(data, start)
             if state & _BUSY:
                 break
-            at += self._step
+            position += self._step
             if not state & _DISCARDED:
                 records.append(data[start + 8 : start + 8 + self._record_bytes])
-        _POSITION.pack_into(self._consumer, 0, at)
+        _POSITION.pack_into(self._consumer, 0, position)
         return records

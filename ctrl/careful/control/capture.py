@@ -25,9 +25,9 @@ from careful.control.instances import Instance
 from careful.control.tracer import Target, ended, pidfd
 from careful.errors import CarefulError, from_os
 
-#: Room for frames that have not been read yet: 8,192 whole ones, or 419,000 of 128 bytes.
+#: Size of the ring: 8,192 whole frames that have not been read, or 419,000 frames of 128 bytes.
 RING_BYTES, SHORT_RING_BYTES = 32 << 20, int(lib.CAREFUL_CAUGHT_SHORT_RING)
-#: Bytes that are kept of each frame, at most.
+#: Most bytes that are captured of each frame.
 SNAP_BYTES, SHORT_BYTES = int(lib.CAREFUL_CAUGHT_BYTES), int(lib.CAREFUL_CAUGHT_SHORT_BYTES)
 LOCK = "capture.lock"
 PROBE = "frameTx"
@@ -68,7 +68,7 @@ int on_frame(struct pt_regs *ctx)
 
 
 def _clock_ahead_ns() -> int:
-    """Returns how far our monotonic clock is ahead of BPF's: they differ in a time namespace."""
+    """Returns our monotonic clock minus BPF's, ns: the clocks differ in a time namespace."""
     with suppress(OSError):
         for line in _TIME_NAMESPACE.read_text().splitlines():
             name, seconds, ns = line.split()
@@ -81,11 +81,11 @@ class Frame(NamedTuple):
     """A captured frame.
 
     Attributes:
-        time_ns: since the epoch.
-        data: its first bytes.
+        time_ns: time since the epoch.
+        data: first bytes of the frame.
         frame_bytes: length of the whole frame.
-        sent: whether this host sent the frame.
-        verdict: XDP's, as `status` counts it ("admitted", "drop_seq"); "" for a sent frame.
+        sent: True if this host sent the frame.
+        verdict: XDP's verdict, a counter of `status` ("admitted", "drop_seq"); "" for a sent frame.
     """
 
     time_ns: int
@@ -105,7 +105,7 @@ def _program(ring_bytes: int, snap_bytes: int) -> str:
     )
 
 
-#: Opcodes of classic BPF: loads of 1, 2 and 4 bytes, one behind the IPv4 header, and jumps.
+#: Opcodes of classic BPF: loads of 1, 2 and 4 bytes, a load behind the IPv4 header, and jumps.
 _LDB, _LDH, _LD, _LDH_X, _IHL, _JEQ, _JSET, _RET = 0x30, 0x28, 0x20, 0x48, 0xB1, 0x15, 0x45, 0x06
 _PKTTYPE = 0xFFFFF004  # SKF_AD_OFF + SKF_AD_PKTTYPE
 _ETH_P_ALL, _SO_ATTACH_FILTER = 3, 26
@@ -114,7 +114,7 @@ _ETH_P_ALL, _SO_ATTACH_FILTER = 3, 26
 def _filter(port: int) -> list[tuple[int, int, int, int]]:
     """Returns a classic BPF program that matches outgoing UDP to a port, over IPv4 or IPv6.
 
-    Each instruction is its code, the jumps if true and if false, and the operand.
+    An instruction has an opcode, the jumps if true and if false, and an operand.
     """
     return [
         (_LD, 0, 0, _PKTTYPE),
@@ -140,27 +140,28 @@ def _filter(port: int) -> list[tuple[int, int, int, int]]:
 
 def _outgoing(ifname: str, port: int) -> socket.socket:
     """Opens a packet socket that sees the control messages that the kernel sends for us."""
-    code = b"".join(struct.pack("=HBBI", *one) for one in _filter(port))
+    code = b"".join(struct.pack("=HBBI", *instruction) for instruction in _filter(port))
     memory = ffi.from_buffer(code)
-    found = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     try:
-        bound = struct.pack("@HP", len(code) // 8, int(ffi.cast("uintptr_t", memory)))
-        found.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, bound)
-        found.bind((ifname, _ETH_P_ALL))
-        found.setblocking(False)
+        program = struct.pack("@HP", len(code) // 8, int(ffi.cast("uintptr_t", memory)))
+        opened.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+        opened.bind((ifname, _ETH_P_ALL))
+        opened.setblocking(False)
     except BaseException:
-        found.close()
+        opened.close()
         raise
-    return found
+    return opened
 
 
 class Capture:
     """Captures frames while the context is entered.
 
     Args:
-        instance: its carefuld runs in our network namespace.
+        instance: an instance in our network namespace.
         port: its UDP port.
-        snap_bytes: keep this much of each frame. Up to SHORT_BYTES, 50 times as many fit the ring.
+        snap_bytes: bytes captured of each frame; with SHORT_BYTES or less, 50 times as many frames
+            fit the ring.
 
     Raises:
         CarefulError: on entering: not permitted, bcc is missing, another capture is running, or
@@ -177,42 +178,42 @@ class Capture:
     def __enter__(self) -> Capture:
         target = self._target = trace_targets.target(self.instance.ifname, self.instance.name)
         what = f"instance {target.name}"
-        with self._open as opened:
-            opened.enter_context(instances.holding(self.instance, LOCK, "is captured"))
+        with self._open as stack:
+            stack.enter_context(instances.holding(self.instance, LOCK, "is captured"))
             self._pidfd = pidfd(target)
-            opened.callback(os.close, self._pidfd)
+            stack.callback(os.close, self._pidfd)
             whole = self._snap_bytes > SHORT_BYTES
             ring_bytes = RING_BYTES if whole else SHORT_RING_BYTES
-            kept_bytes = SNAP_BYTES if whole else SHORT_BYTES
-            text = _program(ring_bytes, kept_bytes)
-            self._program = opened.enter_context(bpf.Program(text))
+            snap_bytes = SNAP_BYTES if whole else SHORT_BYTES
+            text = _program(ring_bytes, snap_bytes)
+            self._program = stack.enter_context(bpf.Program(text))
             self._ring = bpf.Ring(
-                self._program.descriptor("frames"), ring_bytes, _HEAD.size + kept_bytes
+                self._program.descriptor("frames"), ring_bytes, _HEAD.size + snap_bytes
             )
-            opened.callback(self._ring.close)
+            stack.callback(self._ring.close)
             try:
-                self._socket = opened.enter_context(_outgoing(self.instance.ifname, self._port))
+                self._socket = stack.enter_context(_outgoing(self.instance.ifname, self._port))
             except OSError as error:
                 raise from_os(error, self.instance.ifname) from None
-            self._listen(opened, target, what)
-            self._open = opened.pop_all()
+            self._listen(stack, target, what)
+            self._open = stack.pop_all()
         return self
 
-    def _listen(self, opened: ExitStack, target: Target, what: str) -> None:
+    def _listen(self, stack: ExitStack, target: Target, what: str) -> None:
         probe = target.probes.get(PROBE)
         if probe is None:
             text = f"has no probe {PROBE}: it belongs to another build; restart it"
             raise CarefulError(errno.ENOTSUP, text, what)
         path = maps.pins(self.instance.name) / "captures"
-        captures = opened.enter_context(maps.PinnedMap(path, 4, 4))
+        captures = stack.enter_context(maps.PinnedMap(path, 4, 4))
         captures.update(0, struct.pack("=i", self._program.descriptor("frames")))
-        opened.callback(captures.delete, 0)
+        stack.callback(captures.delete, 0)
         self._since_ns = time.time_ns() - time.monotonic_ns() + _clock_ahead_ns()
         self._counted = self._count()
         event = self._program.attach_uprobe(
             "on_frame", target.path, probe.offset, target.pid, probe.semaphore_offset
         )
-        opened.callback(self._program.detach, event)
+        stack.callback(self._program.detach, event)
 
     def __exit__(self, *_: object) -> None:
         self._open.close()
@@ -222,15 +223,15 @@ class Capture:
         return sum(counters.values()) - counters["pass_other"]
 
     def collect(self, seconds: float) -> list[Frame]:
-        """Returns the frames that have arrived after the time, sorted by time."""
+        """Waits, and returns the frames since the last call, sorted by time."""
         time.sleep(seconds)
-        found = self._frames(self._ring.take())
+        frames = self._frames(self._ring.take())
         with suppress(BlockingIOError):
             while True:
                 data = self._socket.recv(1 << 16)
-                found.append(Frame(time.time_ns(), data[: self._snap_bytes], len(data), True))
-        found.sort(key=itemgetter(0))
-        return found
+                frames.append(Frame(time.time_ns(), data[: self._snap_bytes], len(data), True))
+        frames.sort(key=itemgetter(0))
+        return frames
 
     def ended(self) -> CarefulError | None:
         """Returns an error if the instance's process has ended; None while it runs."""
@@ -239,21 +240,21 @@ class Capture:
 
     def _frames(self, records: list[bytes]) -> list[Frame]:
         since_ns, snap, verdicts = self._since_ns, self._snap_bytes, self._verdicts
-        found = []
+        frames = []
         for raw in records:
             time_ns, frame_bytes, caught_bytes, verdict, _ = _HEAD.unpack_from(raw)
             data = raw[_HEAD.size : _HEAD.size + min(caught_bytes, snap)]
-            said = verdicts[verdict]
-            found.append(Frame(since_ns + time_ns, data, frame_bytes, not said, said))
-        self._received += sum(not one.sent for one in found)
-        return found
+            name = verdicts[verdict]
+            frames.append(Frame(since_ns + time_ns, data, frame_bytes, not name, name))
+        self._received += sum(not frame.sent for frame in frames)
+        return frames
 
     @property
     def lost_count(self) -> int:
-        """Returns how many frames were not captured because the ring was full.
+        """Returns the number of frames that found the ring full.
 
-        Call this last: it discards frames that were not collected.
+        Call this last: the call discards frames that were not collected.
         """
-        judged = self._count() - self._counted
+        seen = self._count() - self._counted
         self.collect(0)  # frees the ring's space
-        return self._program.number("lost") + max(judged - self._received, 0)
+        return self._program.number("lost") + max(seen - self._received, 0)

@@ -16,9 +16,9 @@ class Finding:
     Attributes:
         check: the name of the check.
         state: ok, warn, fail (`up` would refuse) or unknown (could not be seen).
-        text: the finding; for a failure, the line of `up`.
+        text: the finding; for a failure, the error of `up`.
         advice: what to do: a command, an option, a file to change; "" if nothing.
-        fix: the command that does it, if it changes the interface alone; () if none.
+        fix: a command that follows the advice and changes only the interface; () if none.
     """
 
     check: str
@@ -28,7 +28,7 @@ class Finding:
     fix: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        assert self.advice or self.state in (OK, UNKNOWN), f"{self.check}: what mends it?"
+        assert self.advice or self.state in (OK, UNKNOWN), f"{self.check}: no advice"
 
 
 def ok(check: str, text: str) -> Finding:

@@ -1,7 +1,7 @@
 """Checks what careful needs of a machine and an interface, in the words of `up`.
 
 A check that can make `up` fail calls the function that `up` calls: careful_check() of libcareful,
-or one that daemon.up() calls before carefuld starts. The other checks only warn.
+or a check of daemon.up() before carefuld starts. The other checks only warn.
 """
 
 from __future__ import annotations
@@ -71,22 +71,20 @@ _ADVICE = {
 }
 #: Advice if control messages do not arrive.
 _LET_IN = f"on both hosts {LET_IN}; until then the next loss may end the session"
-#: Commands for a check that fails for one reason of several, by the errno of careful_check().
+#: Commands for checks whose advice depends on the errno of careful_check().
 _COMMANDS = {
     ("interface", errno.EBUSY): "ip link set {ifname} nomaster",
     ("interface", errno.ENETDOWN): "ip link set {ifname} up",
 }
 #: Checks that only root can make.
 _ROOTS = ("privilege", "bpf", "files", "memlock", "bpffs", "run")
-#: Checks that an instance that is up would fail because of itself.
-_OF_AN_OWNER = ("program", "port", "zerocopy")
+#: Checks that a running instance makes fail: it already owns these.
+_OWNED = ("program", "port", "zerocopy")
 
 
 @dataclass(frozen=True)
 class Case:
-    """The subject of the checks: an interface, its instance, the options, and a resolver for the
-    hosts in them.
-    """
+    """The subject of the checks; `address` resolves the hosts in the options."""
 
     ifname: str
     instance: Instance
@@ -106,10 +104,6 @@ def _carefuld() -> str:
     return str(program)
 
 
-def _release() -> tuple[int, ...]:
-    return tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
-
-
 def _machine() -> Iterator[Finding]:
     yield option_checks.tried("carefuld", _carefuld, REINSTALL)
     try:
@@ -121,7 +115,7 @@ def _machine() -> Iterator[Finding]:
 
 
 def _library(case: Case) -> Iterator[Finding]:
-    skipped = _OF_AN_OWNER if case.in_use else ()
+    skipped = _OWNED if case.in_use else ()
     for name, returned, text in needs.walk(case.ifname, case.instance.name, case.options, skipped):
         code = -returned
         shown = _NAMES.get(name, name)
@@ -143,7 +137,7 @@ def _library(case: Case) -> Iterator[Finding]:
 
 
 def _steering(ifname: str, code: int) -> tuple[str, ...]:
-    """Returns the command after which the port can reach its queue; () if there is none."""
+    """Returns the command that lets `up` steer the port to its queue; () if none does."""
     if code == errno.EINVAL:  # rules are off
         return "ethtool", "-K", ifname, "ntuple", "on"
     if code != errno.EOPNOTSUPP:
@@ -157,9 +151,9 @@ def pause(ifname: str, heeds_and_sends: tuple[bool, bool]) -> Finding:
     if all(heeds_and_sends):
         return ok("pause", "pause frames are obeyed and sent: a full queue holds its sender")
     words = {False: "are neither obeyed nor sent", True: "are obeyed, but not sent"}
-    said = "are sent, but not obeyed" if heeds_and_sends[1] else words[heeds_and_sends[0]]
+    how = "are sent, but not obeyed" if heeds_and_sends[1] else words[heeds_and_sends[0]]
     text = (
-        f"pause frames {said}: a full queue drops frames, here or in the switch, and windows shrink"
+        f"pause frames {how}: a full queue drops frames, here or in the switch, and windows shrink"
     )
     fix = ("ethtool", "-A", ifname, "rx", "on", "tx", "on")
     return warn("pause", text, f"{' '.join(fix)}, and flow control in the switch", fix)
@@ -186,7 +180,7 @@ def ring(ifname: str, size: int, most: int, wanted: int, promised: int = 0) -> F
         size: descriptors in use.
         most: descriptors that the driver allows.
         wanted: receive buffers that `up` would ask for.
-        promised: R of the running carefuld, fixed since its start; 0 if none runs.
+        promised: R of the running carefuld; 0 if none runs.
     """
     if size < promised:
         text = f"{size} receive descriptors, fewer than R = {promised}: bursts can be lost"
@@ -239,7 +233,7 @@ def _interface(link: Link, case: Case) -> Iterator[Finding]:
         yield warn("address", text, f"ip addr add ADDRESS/PREFIX dev {link.name}")
     if others := links.in_same_subnet(link):
         text = f"{', '.join(others)}: in one subnet with {link.name}, answers ARP for its addresses"
-        text += f", and frames that others then send there never reach {link.name}"
+        text += f", so frames for {link.name} can arrive there and are lost"
         advice = "sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2"
         yield warn("ARP", text, advice)
     yield from _driver(link, ethtool.driver_info(link.name), case)
@@ -248,25 +242,26 @@ def _interface(link: Link, case: Case) -> Iterator[Finding]:
 def _window(link: Link, options: UpOptions) -> Finding:
     """Checks that W = (R - reserve) / P holds frames of this MTU, with careful_window().
 
-    R is computed from UMEM; the open device can only make R smaller. The buffer is that of copy
-    mode; zero-copy needs less of it.
+    R is computed from UMEM; the open device can only make R smaller. The frame's cost is that of
+    copy mode; zero-copy needs less room in a buffer.
     """
     whole = options.over(DEFAULTS)
     buffers, peers = max((whole.rx_buffers or 0) - (whole.reserve or 0), 0), whole.peers or 1
     cost = 1
-    if _release() >= _KERNEL_FRAGS:
+    release = tuple(map(int, os.uname().release.split("-")[0].split(".")[:2]))
+    if release >= _KERNEL_FRAGS:
         cost = -(-(link.mtu + status.ETHERNET_BYTES) // (_BUFFER_BYTES - _HEADROOM_BYTES))
-    said = ffi.new("struct careful_error *")
-    window = lib.careful_window(buffers, lib.CAREFUL_BOUND_UMEM, peers, link.mtu, cost, said)
+    error = ffi.new("struct careful_error *")
+    window = lib.careful_window(buffers, lib.CAREFUL_BOUND_UMEM, peers, link.mtu, cost, error)
     if window < 0:
         advice = "up --peers, --rx-buffers, or peers and rx_buffers in careful.toml"
-        return fail("window", status.text(said.text), advice)
+        return fail("window", status.text(error.text), advice)
     text = f"{window} buffers for each of {peers} peers; a frame of this MTU fills {cost}"
     return ok("window", text)
 
 
 def _detached(link: Link, instance: Instance) -> bool:
-    """Reports whether the interface has no XDP program, or one of somebody else."""
+    """Reports whether the interface lacks our XDP program."""
     if instance.pid:
         with suppress(CarefulError):  # only root may ask
             return status.program_detached(instance)
@@ -297,27 +292,27 @@ def _control(link: Link, instance: Instance) -> Iterator[Finding]:
     except CarefulError as error:
         yield unknown("control", str(error))
         return
-    for one in status.narrow(peers):
-        yield warn("path MTU", one, "a larger MTU on that link is faster")
-    for known in peers:
-        if not known.address.startswith("fe80:"):  # link-local: needs no route
-            address = resolve(known.address)
-            yield packet_route.check(address, known.called, port, link.name)
+    for peer_text in status.narrow(peers):
+        yield warn("path MTU", peer_text, "a larger MTU on that link is faster")
+    for peer in peers:
+        if not peer.address.startswith("fe80:"):  # link-local: needs no route
+            address = resolve(peer.address)
+            yield packet_route.check(address, peer.called, port, link.name)
     master = links.master(link)
     unheard = status.unheard(peers, port, master)
-    for one in unheard:
+    for peer_text in unheard:
         advice = f"ip link set {link.name} nomaster" if master else _LET_IN.format(port=port)
-        yield warn("control", one, advice)
+        yield warn("control", peer_text, advice)
     if not unheard:
         yield ok("control", "no peer's control messages are missing")
 
 
 def _firewall(case: Case) -> Iterator[Finding]:
     port = case.options.over(DEFAULTS).port or 0
-    if found := firewall.drops(port, case.ifname):
-        yield warn("firewall", *found)
+    if rule := firewall.drops(port, case.ifname):
+        yield warn("firewall", *rule)
     elif not os.geteuid():  # others do not see nft's rules
-        yield ok("firewall", f"none that is known to drop UDP port {port}")
+        yield ok("firewall", f"no known firewall drops UDP port {port}")
 
 
 def _qdisc(link: Link, case: Case) -> Finding:
@@ -338,15 +333,15 @@ def _rps(link: Link, xdp: str | None) -> Finding:
     text = links.rps_text(link.name)
     if not text or link.xdp_mode == "native":
         return ok("RPS", "frames of a queue stay in order")
-    said = fail if "generic" in (xdp, link.xdp_mode) else warn
-    return said("RPS", text, links.rps_advice(link.name))
+    finding = fail if "generic" in (xdp, link.xdp_mode) else warn
+    return finding("RPS", text, links.rps_advice(link.name))
 
 
 def _hugepages(options: UpOptions) -> Finding:
     whole = options.over(DEFAULTS)
     nbytes = ((whole.rx_buffers or 1) + (whole.tx_buffers or 1)) * _BUFFER_BYTES
     if kind := hugepages.kind(nbytes):
-        return ok("hugepages", f"{kind} ones, for a UMEM of {size(nbytes)}")
+        return ok("hugepages", f"{kind}, for a UMEM of {size(nbytes)}")
     text = f"none for a UMEM of {size(nbytes)}: small pages are slower"
     return warn("hugepages", text, f"sysctl vm.nr_hugepages={hugepages.count(nbytes)}")
 
@@ -366,9 +361,9 @@ def _instance(case: Case) -> Finding:
     if instance.pid:
         where = f" on {instance.ifname}" if instance.ifname else ""
         return ok("instance", f"{instance.name} runs{where} ({instance.carefuld})")
-    if said := instances.starting(instance):
+    if reason := instances.starting(instance):
         advice = f"wait for it, or: systemctl stop {instances.unit('carefuld', instance.name)}"
-        return fail("instance", f"{instance.name}: {said}", advice)
+        return fail("instance", f"{instance.name}: {reason}", advice)
     if pid := instances.owner_without_daemon(instance.name):
         owner = instances.process(pid)
         text = f"{instance.name} belongs to {owner}, a program with a queue of its own"
@@ -385,15 +380,15 @@ def _instance(case: Case) -> Finding:
 
 def look(case: Case) -> list[Finding]:
     """Runs all checks; changes nothing."""
-    found = [*_machine(), *_library(case)]
+    findings = [*_machine(), *_library(case)]
     try:
         link = links.find(case.ifname)
     except CarefulError:
         pass  # reported above
     else:
-        found += [*_interface(link, case), *_own_program(link, case), _qdisc(link, case)]
-        found.append(_rps(link, case.options.xdp))
-        found.append(_window(link, case.options))
-        found += [*_control(link, case.instance), *_firewall(case)]
-    found += option_checks.named(case.options, case.address)
-    return [*found, _hugepages(case.options), _backlog(), _instance(case)]
+        findings += [*_interface(link, case), *_own_program(link, case), _qdisc(link, case)]
+        findings.append(_rps(link, case.options.xdp))
+        findings.append(_window(link, case.options))
+        findings += [*_control(link, case.instance), *_firewall(case)]
+    findings += option_checks.named(case.options, case.address)
+    return [*findings, _hugepages(case.options), _backlog(), _instance(case)]

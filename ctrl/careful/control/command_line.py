@@ -1,8 +1,4 @@
-"""Writes the options of `up` as carefuld's command line, and reads them from a running carefuld.
-
-The options of a running instance come from its command line, or from instances.py if they were
-changed since.
-"""
+"""Writes the options of `up` as carefuld's command line, and reads them from a running carefuld."""
 
 from __future__ import annotations
 
@@ -18,15 +14,15 @@ from careful.units import shown_bytes
 def words(options: UpOptions) -> list[str]:
     """Returns the arguments that start carefuld."""
     argv: list[str] = []
-    for one in fields(options):
-        value = getattr(options, one.name)
+    for option in fields(options):
+        value = getattr(options, option.name)
         if value is None or value is False:
             continue
         if value is True:
-            argv.append(word(one.name))
+            argv.append(word(option.name))
         else:
-            for part in value if isinstance(value, tuple) else (value,):
-                argv += [word(one.name), str(part)]
+            for item in value if isinstance(value, tuple) else (value,):
+                argv += [word(option.name), str(item)]
     return argv
 
 
@@ -35,33 +31,33 @@ def _split(argv: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
 
     Like getopt_long(): `--option value`, `--option=value`, and abbreviated names.
     """
-    names = {word(one): one for one in OPTIONS}
-    found, others, rest = [], [], iter(argv)
-    for one in rest:
-        option, equals, value = one.partition("=")
+    names = {word(argument): argument for argument in OPTIONS}
+    options, others, rest = [], [], iter(argv)
+    for argument in rest:
+        option, equals, value = argument.partition("=")
         cut = [name for full, name in names.items() if full.startswith(option) and len(option) > 2]
         if not (name := names.get(option) or (cut[0] if len(cut) == 1 else "")):
-            others.append(one)
+            others.append(argument)
         elif equals or kind(name) is bool:
-            found.append((name, value))
+            options.append((name, value))
         else:
-            found.append((name, next(rest, "")))
-    return found, others
+            options.append((name, next(rest, "")))
+    return options, others
 
 
 def read(argv: Sequence[str]) -> UpOptions:
     """Returns the options of `up` in a command line; ignores all others."""
-    found: Json = {}
+    values: Json = {}
     for name, value in _split(argv)[0]:
         if kind(name) is bool:
-            found[name] = True
+            values[name] = True
         elif kind(name) is int:
-            found[name] = int(value)
+            values[name] = int(value)
         elif kind(name) is str:
-            found[name] = value
+            values[name] = value
         else:
-            found[name] = (*found.get(name, ()), value)
-    return UpOptions(**found)
+            values[name] = (*values.get(name, ()), value)
+    return UpOptions(**values)
 
 
 def without_options(argv: Sequence[str]) -> list[str]:
@@ -71,7 +67,7 @@ def without_options(argv: Sequence[str]) -> list[str]:
 
 def _effective(options: UpOptions, instance: str) -> UpOptions:
     whole = options.over(replace(DEFAULTS, name=instance))
-    exports = (str(parse(one)) for one in whole.export or ())
+    exports = (str(parse(export)) for export in whole.export or ())
     return replace(whole, export=tuple(sorted(exports)))
 
 
@@ -87,12 +83,12 @@ def _shown(name: str, value: object) -> str:
 
 
 def differences(asked: UpOptions, running: UpOptions, instance: str) -> dict[str, str]:
-    """Returns a phrase for each option, by field, that a running instance has otherwise."""
+    """Returns a phrase, by field, for each option that differs in the running instance."""
     asked, running = _effective(asked, instance), _effective(running, instance)
-    found = {}
-    for one in fields(UpOptions):
-        now, wanted = getattr(running, one.name), getattr(asked, one.name)
+    phrases = {}
+    for option in fields(UpOptions):
+        now, wanted = getattr(running, option.name), getattr(asked, option.name)
         if now != wanted:
-            present, asked_for = _shown(one.name, now), _shown(one.name, wanted)
-            found[one.name] = f"{flag(one.name)} is {present}, not {asked_for}"
-    return found
+            shown, wanted_text = _shown(option.name, now), _shown(option.name, wanted)
+            phrases[option.name] = f"{flag(option.name)} is {shown}, not {wanted_text}"
+    return phrases

@@ -1,7 +1,7 @@
 """The configuration file in TOML: tables, keys and their types.
 
-[nodes] names hosts, [up] has defaults for all instances, [instance.NAME] for one, [socket] who may
-use them, [transfer] and [state] settings of transfers and of the state directory.
+[nodes] names hosts, [up] has defaults for all instances, [instance.NAME] for one, [socket] the
+group that may use them; [transfer] and [state] configure transfers and the state directory.
 """
 
 from __future__ import annotations
@@ -23,11 +23,9 @@ from careful.jsonout import Json
 #: Read in this order if no file is named; a later one overrides.
 DEFAULT_PATHS = (Path("/etc/careful.toml"), Path("~/.config/careful/careful.toml"))
 
-#: Whether `up` also starts the tuner.
+#: Values of `tune`: with "auto", `up` also starts the tuner.
 TUNE = ("auto", "off")
-
-
-#: A transfer's reaction to a lost frame.
+#: Reactions of a transfer to a lost frame.
 ON_LOSS = ("repair", "fail")
 
 
@@ -61,30 +59,30 @@ class Config:
         """Returns all addresses of a node or host name. Raises CarefulError if it is unknown."""
         return resolve_all(self.nodes.get(host, host))
 
-    def sealed(self, said: str) -> str:
+    def sealed(self, seal: str) -> str:
         """Returns the value of `seal` with hosts replaced by addresses.
 
         Raises CarefulError if a host is unknown or the mode does not exist.
         """
-        found = []
-        for one in said.split(","):
-            mode, at, host = one.partition("@")
-            if bad := bad_seal(one):
+        modes = []
+        for mode_text in seal.split(","):
+            mode, at, host = mode_text.partition("@")
+            if bad := bad_seal(mode_text):
                 raise CarefulError(errno.EINVAL, f"seal {bad}")
-            found.append(mode + at + (self.resolve(host).ip if at else ""))
-        return ",".join(found)
+            modes.append(mode + at + (self.resolve(host).ip if at else ""))
+        return ",".join(modes)
 
-    def exported(self, said: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    def exported(self, texts: tuple[str, ...] | None) -> tuple[str, ...] | None:
         """Returns exports with hosts replaced by addresses.
 
         Raises CarefulError if a host is unknown or an export is malformed.
         """
-        if said is None:
+        if texts is None:
             return None
-        found = map(exports.parse, said)
+        parsed = map(exports.parse, texts)
         return tuple(
-            str(replace(one, hosts=tuple(self.resolve(host).ip for host in one.hosts)))
-            for one in found
+            str(replace(export, hosts=tuple(self.resolve(host).ip for host in export.hosts)))
+            for export in parsed
         )
 
     def node_at(self, address: Address) -> str | None:
@@ -138,21 +136,21 @@ def _tune(file: _File, where: str, table: object) -> str | None:
 def _options(file: _File, where: str, table: object) -> UpOptions:
     if not isinstance(table, dict):
         raise file.bad(f"[{where}] must be a table")
-    found: Json = {}
+    options: Json = {}
     for key, value in table.items():
         if key == "tune":
             continue
         if key not in OPTIONS:
             known = ", ".join([*OPTIONS, "tune"])
             raise file.bad(f"[{where}] has no option {key!r}; there are {known}", where, key)
-        said = f"[{where}] {key} = {value!r}"
+        setting = f"[{where}] {key} = {value!r}"
         if not matches(key, value):
-            text = f"{said}: wrong type, it needs {takes(key)}"
+            text = f"{setting}: wrong type, it needs {takes(key)}"
             raise file.bad(text, where, key)
-        if why := refused(key, value):
-            raise file.bad(f"{said}: {why}", where, key)
-        found[key] = tuple(value) if isinstance(value, list) else value
-    return UpOptions(**found)
+        if reason := refused(key, value):
+            raise file.bad(f"{setting}: {reason}", where, key)
+        options[key] = tuple(value) if isinstance(value, list) else value
+    return UpOptions(**options)
 
 
 def _socket(file: _File, table: object) -> UpOptions:
@@ -187,12 +185,12 @@ def parse(text: str, path: Path) -> Config:
         raise file.bad("nested too deeply") from None
     unknown = set(tree) - {"nodes", "up", "instance", "socket", "transfer", "state"}
     if unknown:
-        tables = "[nodes], [up], [instance.NAME], [socket], [transfer], [state]"
-        raise file.bad(f"[{min(unknown)}] is unknown; there are {tables}", min(unknown))
-    moving = tree.get("transfer", {})
-    if not isinstance(moving, dict) or moving.keys() - {"on_loss"}:
+        known = "[nodes], [up], [instance.NAME], [socket], [transfer], [state]"
+        raise file.bad(f"[{min(unknown)}] is unknown; there are {known}", min(unknown))
+    transfer = tree.get("transfer", {})
+    if not isinstance(transfer, dict) or transfer.keys() - {"on_loss"}:
         raise file.bad("[transfer] must be a table with no key but on_loss", "transfer")
-    if moving and moving["on_loss"] not in ON_LOSS:
+    if transfer and transfer["on_loss"] not in ON_LOSS:
         raise file.bad(f"[transfer] on_loss: one of {', '.join(ON_LOSS)}", "transfer", "on_loss")
     nodes = tree.get("nodes", {})
     if not isinstance(nodes, dict):
@@ -203,22 +201,22 @@ def parse(text: str, path: Path) -> Config:
             raise file.bad(text, "nodes", name)
     instances = tree.get("instance", {})
     if not isinstance(instances, dict) or "" in instances:
-        raise file.bad("[instance.NAME] must be a table, and have a name")
-    found: dict[str, tuple[str, object]] = {"": ("up", tree.get("up", {}))}
-    for name, one in instances.items():
-        if not isinstance(one, dict):
-            text = f"[instance] {name} = {one!r}: which instance? [instance.NAME] has its options"
+        raise file.bad("[instance.NAME] must be a table with a name")
+    tables: dict[str, tuple[str, object]] = {"": ("up", tree.get("up", {}))}
+    for name, table in instances.items():
+        if not isinstance(table, dict):
+            text = f"[instance] {name} = {table!r}: which instance? [instance.NAME] has its options"
             raise file.bad(text, "instance", name)
-        found[name] = (f"instance.{name}", one)
-    options = {name: _options(file, *table) for name, table in found.items()}
-    tunes = {name: said for name, table in found.items() if (said := _tune(file, *table))}
+        tables[name] = (f"instance.{name}", table)
+    options = {name: _options(file, *table) for name, table in tables.items()}
+    tunes = {name: tune for name, table in tables.items() if (tune := _tune(file, *table))}
     up = options.pop("").over(_socket(file, tree.get("socket", {})))
     return Config(
         nodes,
         up,
         options,
         tunes,
-        moving.get("on_loss"),
+        transfer.get("on_loss"),
         _state_directory(file, tree.get("state", {})),
         (path,),
     )
@@ -242,23 +240,23 @@ def load(path: Config | Path | str | None = None) -> Config:
         return path
     if named := path or os.environ.get("CAREFUL_CONFIG"):
         return _read(Path(named))
-    whole = Config()
+    merged = Config()
     for default in DEFAULT_PATHS:
         try:
-            one = _read(default.expanduser())
+            config = _read(default.expanduser())
         except RuntimeError:  # our user has no home
             continue
         except CarefulError as error:
             if error.errno in (errno.ENOENT, errno.EACCES, errno.ENOTDIR):
                 continue
             raise
-        whole = Config(
-            whole.nodes | one.nodes,
-            one.up.over(whole.up),
-            whole.instances | one.instances,
-            whole.tunes | one.tunes,
-            one.on_loss or whole.on_loss,
-            one.state_directory or whole.state_directory,
-            whole.paths + one.paths,
+        merged = Config(
+            merged.nodes | config.nodes,
+            config.up.over(merged.up),
+            merged.instances | config.instances,
+            merged.tunes | config.tunes,
+            config.on_loss or merged.on_loss,
+            config.state_directory or merged.state_directory,
+            merged.paths + config.paths,
         )
-    return whole
+    return merged

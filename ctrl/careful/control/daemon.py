@@ -47,8 +47,8 @@ def executable() -> Path:
 
     Raises CarefulError if it is nowhere.
     """
-    beside = [Path(sysconfig.get_path("scripts")), Path(sys.executable).parent]
-    for folder in (Path(__file__).parent.parent / "bin", *beside):
+    folders = [Path(sysconfig.get_path("scripts")), Path(sys.executable).parent]
+    for folder in (Path(__file__).parent.parent / "bin", *folders):
         if os.access(folder / "carefuld", os.X_OK, effective_ids=True):
             return folder / "carefuld"
     if found := shutil.which("carefuld"):
@@ -58,7 +58,7 @@ def executable() -> Path:
 
 
 def _is_readable(fd: int, seconds: float) -> bool:
-    """Reports whether a descriptor becomes readable in time; unlike select(), takes any number."""
+    """Reports whether a descriptor becomes readable in time; select() refuses large numbers."""
     poller = select.poll()
     poller.register(fd, select.POLLIN)
     return bool(poller.poll(seconds * 1e3))
@@ -84,7 +84,7 @@ def _last_line(log: Path) -> str:
 
 
 def _kill_unready(process: subprocess.Popen[bytes]) -> None:
-    """Kills a carefuld that does not become ready: the waiting parent and its child."""
+    """Kills a carefuld that is not ready in time: the waiting parent and its child."""
     with suppress(OSError, ValueError):
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
         for pid in children.split():
@@ -111,17 +111,11 @@ def _log_of(instance: Instance, state: Path) -> Path:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     with suppress(OSError):
         state.mkdir(mode=0o755, parents=True, exist_ok=True)
-        found = state.stat()
-        if found.st_uid == os.geteuid() and not found.st_mode & 0o022:
+        info = state.stat()
+        if info.st_uid == os.geteuid() and not info.st_mode & 0o022:
             os.close(os.open(log, flags, 0o640))
             return log
     return instance.log
-
-
-def _show_log(instance: Instance, log: Path) -> None:
-    with suppress(OSError):
-        if log != instance.log:
-            instance.log.symlink_to(log)
 
 
 def launch(ifname: str, instance: Instance, options: UpOptions, state: Path) -> None:
@@ -135,7 +129,7 @@ def launch(ifname: str, instance: Instance, options: UpOptions, state: Path) -> 
         argv = _argv(program, ifname, instance, options, state)
         process = subprocess.Popen(
             [*argv, "--log", str(log), "--ready-fd", str(write_end)],
-            cwd="/",  # the current directory could not be unmounted
+            cwd="/",  # carefuld must not keep our directory from being unmounted
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -159,11 +153,13 @@ def launch(ifname: str, instance: Instance, options: UpOptions, state: Path) -> 
         _kill_unready(process)
         text = f"carefuld was not ready within {START_S:.0f} s{_last_line(log)}"
         raise CarefulError(errno.ETIMEDOUT, text, ifname)
-    said = process.communicate()[1].decode(errors="replace").strip()
+    stderr = process.communicate()[1].decode(errors="replace").strip()
     if line == "ready":
-        _show_log(instance, log)
+        with suppress(OSError):
+            if log != instance.log:
+                instance.log.symlink_to(log)
         return
-    reason = line.removeprefix("error: ") or said.removeprefix("carefuld: ")
+    reason = line.removeprefix("error: ") or stderr.removeprefix("carefuld: ")
     raise CarefulError(errno.EIO, reason or f"carefuld died{_last_line(log)}")
 
 
@@ -189,9 +185,9 @@ def _is_passed() -> bool:
 
 
 def _must_not_be_starting(instance: Instance) -> None:
-    """Raises if systemd is starting the instance: systemd waits for us, so waiting would hang."""
-    if said := instances.starting(instance):
-        text = f"{said}; first: systemctl stop {instances.unit('carefuld', instance.name)}"
+    """Raises CarefulError if systemd is starting the instance: it may wait for this command."""
+    if reason := instances.starting(instance):
+        text = f"{reason}; first: systemctl stop {instances.unit('carefuld', instance.name)}"
         raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
 
 
@@ -219,7 +215,7 @@ def _is_up(instance: Instance, link: links.Link, options: UpOptions) -> bool:
         if differing:
             text += f", with other options: {'; '.join(differing.values())}"
         elif link.xdp_program is None:
-            text += ", but its XDP program was taken off"
+            text += ", but its XDP program was removed"
         else:
             return True
     text += f"; first: carefulctl down {instance.ifname}{down}"
@@ -259,8 +255,8 @@ def checked(ifname: str, name: str, options: UpOptions) -> UpOptions:
 def _steer(ifname: str, instance: Instance, options: UpOptions) -> None:
     if ethtool.driver_info(ifname).rx_queues > 1:
         port, queue = options.port or int(lib.CAREFUL_PORT_DEFAULT), options.queue or 0
-        ways = [(port + k, queue + k) for k in range(options.queues or 1)]
-        steer.add(ifname, ways, instance.directory / "steering")
+        queues = [(port + k, queue + k) for k in range(options.queues or 1)]
+        steer.add(ifname, queues, instance.directory / "steering")
 
 
 def up(ifname: str, name: str, options: UpOptions, state: Path = state_dir.DEFAULT) -> Up:
@@ -330,18 +326,18 @@ class Cleared:
 def _clear_directory(path: Path, kept: Path | None = None) -> int:
     count = 0
     if path.is_dir() and not path.is_symlink():
-        count = sum(remove_file(one) for one in path.iterdir() if one != kept)
+        count = sum(remove_file(entry) for entry in path.iterdir() if entry != kept)
         remove_file(path)
     return count
 
 
 def clear(instance: Instance, ifname: str) -> Cleared:
-    """Removes what an ended instance left; a socket that systemd keeps stays.
+    """Removes what an ended instance left; a socket that belongs to systemd stays.
 
     Args:
-        instance: only its name is used.
-        ifname: the interface whose pfifo and steering rules are removed, unless another instance
-            uses it; its name when this instance was brought up.
+        instance: the instance; only its name is used.
+        ifname: the interface's name when the instance was brought up. Its pfifo and steering rules
+            are removed, unless another instance uses the interface.
 
     Raises:
         CarefulError: something cannot be removed.
@@ -350,13 +346,13 @@ def clear(instance: Instance, ifname: str) -> Cleared:
     done = Cleared()
     done.rules = steer.remove(ifname, instance.directory / "steering")
     others = instances.leftovers(instance.name)
-    for one in others:
-        _end_process(one)
-    for one in (instance, *others):
-        done.pins += _clear_directory(maps.pins(one.name))
-        kept = one.socket if instances.starting(instances.find(one.name)) else None
-        done.files += _clear_directory(one.directory, kept)
-        done.files += remove_file(RUN / f"{one.name}.lock")
+    for queue in others:
+        _end_process(queue)
+    for queue in (instance, *others):
+        done.pins += _clear_directory(maps.pins(queue.name))
+        socket = queue.socket if instances.starting(instances.find(queue.name)) else None
+        done.files += _clear_directory(queue.directory, socket)
+        done.files += remove_file(RUN / f"{queue.name}.lock")
     for parent in (maps.PINS, RUN):
         remove_file(parent)
     with suppress(CarefulError):  # the interface may be gone
@@ -367,9 +363,7 @@ def clear(instance: Instance, ifname: str) -> Cleared:
 
 
 def _is_over(handle: int, name: str, seconds: float) -> str:
-    """Waits for a carefuld that is ending. Returns "ended"; "left" if it has freed everything and
-    its process waits for a file system that hangs; "" at the end of the time.
-    """
+    """Waits for a carefuld to end; returns "ended", "left" (Down.process), or "" after the time."""
     deadline = time.monotonic() + seconds
     while not _is_readable(handle, _LOOK_S):
         if not instances.find(name).pid:
@@ -397,8 +391,8 @@ def _end_process(instance: Instance) -> str:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(handle, number)
                 signal.pidfd_send_signal(handle, signal.SIGCONT)
-            if how := _is_over(handle, instance.name, patience_s):
-                return "killed" if (how, number) == ("ended", signal.SIGKILL) else how
+            if end := _is_over(handle, instance.name, patience_s):
+                return "killed" if (end, number) == ("ended", signal.SIGKILL) else end
     except PermissionError as error:
         raise from_os(error, f"carefuld {instance.pid}") from None
     finally:
@@ -411,8 +405,8 @@ class Down:
     """Result of down(): the process's end, and the leftovers that were cleared.
 
     Attributes:
-        process: "ended", "killed", "" (it did not run); "left": it has freed everything, but its
-            process waits for a file system that hangs; "up": it runs and was left alone.
+        process: "ended"; "killed"; "" if carefuld did not run; "left" if carefuld has freed
+            everything but waits for a file system that hangs; "up" if it runs and was left alone.
     """
 
     process: str
@@ -425,7 +419,7 @@ def down(ifname: str, name: str | None, dead: bool = False) -> Down:
     Args:
         ifname: the interface.
         name: of the instance, by option or CAREFUL_INSTANCE.
-        dead: only clears what a dead instance left; does nothing to one that runs.
+        dead: only clears what a dead instance left; a running instance stays.
 
     Raises:
         CarefulError: no such interface or instance, or it cannot be ended.
@@ -445,9 +439,9 @@ def down(ifname: str, name: str | None, dead: bool = False) -> Down:
             raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
         if not dead:
             _must_not_be_starting(instance)
-        for one in (instance, *instances.leftovers(instance.name)):
-            tuner.stop(one)
+        for queue in (instance, *instances.leftovers(instance.name)):
+            tuner.stop(queue)
         # Read before the process ends: its lock holds the interface's number.
         ifname = instances.ifname_now(instance.name, instance.ifname or ifname)
-        how = _end_process(instance)
-        return Down(how, clear(instance, ifname))
+        end = _end_process(instance)
+        return Down(end, clear(instance, ifname))

@@ -30,9 +30,9 @@ def check(
 
     Args:
         ifname: the interface.
-        name: of the instance, by option or CAREFUL_INSTANCE.
-        config_path: the configuration with the options of `up`; if careful is up, those of the
-            running instance count.
+        name: the instance's name, by option or CAREFUL_INSTANCE.
+        config_path: the configuration with the options of `up`; a running instance's own options
+            take precedence.
         host: a host to try; "": none.
     """
     try:
@@ -45,13 +45,13 @@ def check(
     settings = config.load(config_path)
     options = command_line.read(instance.argv) if instance.pid else settings.options(instance.name)
     case = checks.Case(ifname, instance, options, lambda host: settings.resolve(host).ip)
-    found = checks.look(case)
+    findings = checks.look(case)
     if host and instance.pid:
-        found += host_checks.look(host, settings.resolve_all(host), instance)
+        findings += host_checks.look(host, settings.resolve_all(host), instance)
     elif host:
         text = f"careful is not up on {ifname}, so {host} was not tried"
-        found.append(warn("host", text, f"carefulctl up {ifname}"))
-    return found
+        findings.append(warn("host", text, f"carefulctl up {ifname}"))
+    return findings
 
 
 def split(names: Sequence[str], config_path: Path | None) -> tuple[str, str]:
@@ -73,8 +73,8 @@ def split(names: Sequence[str], config_path: Path | None) -> tuple[str, str]:
 
 
 def bpffs_mounted() -> bool:
-    """Reports whether a BPF file system is where maps are pinned."""
-    # Bytes: the names of other mounts can be anything.
+    """Reports whether a BPF file system is mounted on BPFFS."""
+    # Bytes, because the names of other mounts can be anything.
     mounts = MOUNTS.read_bytes().split(b"\n")
     return any(line.split(b" ")[1:3] == [os.fsencode(BPFFS), b"bpf"] for line in mounts)
 
@@ -105,8 +105,8 @@ def _run(command: tuple[str, ...]) -> str:
     except OSError as error:
         raise from_os(error, command[0]) from None
     if done.returncode:
-        said = " ".join((done.stderr or done.stdout).split())
-        raise CarefulError(errno.EIO, said or f"status {done.returncode}", " ".join(command))
+        output = " ".join((done.stderr or done.stdout).split())
+        raise CarefulError(errno.EIO, output or f"status {done.returncode}", " ".join(command))
     return " ".join(command)
 
 
@@ -116,8 +116,8 @@ class Step:
 
     Attributes:
         check: the check's name, as in findings.
-        what: what the fix would do, for the user's confirmation.
-        act: makes the fix and returns what it did; "": nothing.
+        what: the action, for the user's confirmation.
+        act: makes the fix and returns a description; "": nothing to do.
         left: why the fix is not made now; "" if it is.
     """
 
@@ -143,15 +143,19 @@ def plan(ifname: str, name: str | None, config_path: Path | None = None) -> list
     link = links.find(ifname)
     if not link.up:
         steps.append(Step("interface", f"ip link set {ifname} up", lambda: _set_up(ifname)))
-    found = check(ifname, name, config_path)
-    if any(one.state == WARN and one.check in ("instance", "qdisc") for one in found):
+    findings = check(ifname, name, config_path)
+    if any(
+        finding.state == WARN and finding.check in ("instance", "qdisc") for finding in findings
+    ):
         what = "remove what a killed carefuld left"
         steps.append(Step("instance", what, lambda: _clear(ifname, name)))
     used = instances.uses(link)
-    left = f"careful is up on {ifname}, and the link may go down for it" if used else ""
-    for one in found:
-        if one.fix:
-            steps.append(Step(one.check, " ".join(one.fix), partial(_run, one.fix), left))
+    reason = f"careful is up on {ifname}, and the fix may take the link down" if used else ""
+    for finding in findings:
+        if finding.fix:
+            steps.append(
+                Step(finding.check, " ".join(finding.fix), partial(_run, finding.fix), reason)
+            )
     return steps
 
 
@@ -160,12 +164,12 @@ def fix(steps: Sequence[Step]) -> list[Finding]:
     done = []
     for step in steps:
         if step.left:
-            done.append(warn(step.check, f"left as it is: {step.left}", step.what))
+            done.append(warn(step.check, f"not changed: {step.left}", step.what))
             continue
         try:
             done.append(ok(step.check, step.act() or "nothing to do"))
         except CarefulError as error:
             done.append(warn(step.check, str(error), f"by hand: {step.what}"))
-    there = {one.check for one in done}
-    rest = [one for one in ("bpffs", "interface", "instance") if one not in there]
-    return [*done, *(ok(one, "nothing to do") for one in rest)]
+    checked = {finding.check for finding in done}
+    rest = [finding for finding in ("bpffs", "interface", "instance") if finding not in checked]
+    return [*done, *(ok(finding, "nothing to do") for finding in rest)]

@@ -19,15 +19,15 @@ _GFLAGS, _FLAG_LRO = 0x25, 1 << 15
 
 @dataclass(frozen=True)
 class DriverInfo:
-    """Settings of an interface's driver; None if the driver does not report it.
+    """Settings of an interface's driver; None: the driver does not report the setting.
 
     Attributes:
         rx_queues: receive queues in use.
-        combined: whether a queue both receives and sends.
+        combined: True if a queue both receives and sends.
         rx_ring: receive descriptors of a queue.
-        rx_ring_most: receive descriptors that a queue can have.
-        lro: whether large receive offload is on.
-        pause: whether pause frames (IEEE 802.3x) are heeded, and whether they are sent.
+        rx_ring_most: most receive descriptors of a queue.
+        lro: True if large receive offload is on.
+        pause: True if pause frames (IEEE 802.3x) are obeyed, and True if they are sent.
     """
 
     rx_queues: int
@@ -89,10 +89,10 @@ def pfc(ifname: str) -> frozenset[int] | None:
     return None if done.returncode else priorities(done.stdout)
 
 
-def priorities(said: str) -> frozenset[int] | None:
+def priorities(output: str) -> frozenset[int] | None:
     """Parses the output of `dcb -j pfc show`."""
     try:
-        states = json.loads(said)["prio-pfc"]
+        states = json.loads(output)["prio-pfc"]
     except (ValueError, KeyError, TypeError):
         return None
     return frozenset(index for index, state in enumerate(states) if state not in (0, False, "off"))

@@ -27,11 +27,11 @@ class Seen:
     """The figures of one carefuld.
 
     Attributes:
-        name: of the instance.
+        name: the instance's name.
         found: from status.gather(); None if carefuld died, does not answer, or is full.
         use: requests and latencies; None if carefuld does not report them.
         messages: slot -> number of timed live messages, and their total time in seconds.
-        full: carefuld answers that all its places for clients are taken.
+        full: carefuld has no room for another client.
     """
 
     name: str
@@ -43,37 +43,37 @@ class Seen:
 
 def messages(name: str) -> dict[int, tuple[int, float]]:
     """Returns the number of timed live messages to each slot, and their total time in seconds."""
-    found: dict[int, tuple[int, float]] = {}
+    totals: dict[int, tuple[int, float]] = {}
     with suppress(CarefulError):  # only root may read the map
         for (slot, _, _), cell in live_latency.cells(name).items():
-            count, total_s = found.get(slot, (0, 0.0))
-            found[slot] = count + cell.count, total_s + cell.sum_ns / 1e9
-    return found
+            count, total_s = totals.get(slot, (0, 0.0))
+            totals[slot] = count + cell.count, total_s + cell.sum_ns / 1e9
+    return totals
 
 
 def _each(running: Iterable[Instance], settings: Config) -> list[Seen]:
-    """Asks each queue, all at the same time, so that silent ones cost one timeout together.
+    """Asks all queues at the same time, so that silent queues cost one timeout together.
 
-    Sums over queues are left to Prometheus.
+    Prometheus adds up the queues.
     """
-    each = [queue for one in running for queue in instances.queues(one)]
+    queues = [queue for instance in running for queue in instances.queues(instance)]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(partial(_one, settings=settings), each))
+        return list(pool.map(partial(_one, settings=settings), queues))
 
 
 def _one(instance: Instance, settings: Config) -> Seen:
     try:
-        found = status.gather_queue(instance, settings, ANSWER_S)
+        figures = status.gather_queue(instance, settings, ANSWER_S)
     except CarefulError as error:
-        if error.errno in (errno.EACCES, errno.EPERM):  # cannot tell whether it answers
+        if error.errno in (errno.EACCES, errno.EPERM):  # carefuld may be well
             raise
         return Seen(instance.name, full=error.errno == errno.EUSERS)
     try:
         with Client(instance.socket, f"carefuld of {instance.name}", ANSWER_S) as client:
             use = ask(client)
-    except CarefulError:  # an older one does not know the question; or it has become full
+    except CarefulError:  # an older carefuld, or a full one
         use = None
-    return Seen(instance.name, found, use, messages(instance.name))
+    return Seen(instance.name, figures, use, messages(instance.name))
 
 
 def look(ifname: str | None, name: str | None, settings: Config) -> list[Seen]:
@@ -83,8 +83,10 @@ def look(ifname: str | None, name: str | None, settings: Config) -> list[Seen]:
     CarefulError if the choice is ambiguous or we may not ask.
     """
     if ifname is not None or name:
-        one = instances.on_interface(ifname or "", name) if ifname else instances.find(name or "")
-        return _each([one], settings) if one.pid else [Seen(one.name)]
+        instance = (
+            instances.on_interface(ifname or "", name) if ifname else instances.find(name or "")
+        )
+        return _each([instance], settings) if instance.pid else [Seen(instance.name)]
     seen = _each(instances.named_or_all(None, None), settings)
-    names = {one.name for one in seen}  # another queue may still run
+    names = {instance.name for instance in seen}  # another queue may still run
     return [*seen, *(Seen(died) for died in instances.died() if died not in names)]

@@ -14,7 +14,7 @@ from pathlib import Path
 from careful.address import resolve
 from careful.errors import CarefulError
 
-#: The last ":rw" or ":ro" that only words follow.
+#: A path, the last ":rw" or ":ro", and words.
 _LAST = re.compile(r"(?s)(.*):(r[wo])((?:,[^,]*)*)\Z")
 
 
@@ -38,7 +38,7 @@ class Export:
 
     def __str__(self) -> str:
         words = [word for word in ("owners", "devices") if getattr(self, word)]
-        words += [f"host={one}" for one in self.hosts]
+        words += [f"host={host}" for host in self.hosts]
         if not (self.writable or words):
             return self.path
         return ",".join([f"{self.path}:{'rw' if self.writable else 'ro'}", *words])
@@ -49,8 +49,8 @@ def parse(text: str) -> Export:
 
     Raises CarefulError if the directory is missing or a word is unknown.
     """
-    found = _LAST.match(text)
-    path, kind, words = found.groups() if found else (text, "ro", "")
+    match = _LAST.match(text)
+    path, kind, words = match.groups() if match else (text, "ro", "")
     if not path:
         raise CarefulError(errno.EINVAL, "no directory is given", f"--export {text!r}")
     hosts: list[str] = []
@@ -86,7 +86,7 @@ def check(
     Raises:
         CarefulError: a path is not a directory, or a host is unknown.
     """
-    return None if given is None else tuple(_checked(one, address) for one in given)
+    return None if given is None else tuple(_checked(export, address) for export in given)
 
 
 def _checked(text: str, address: Callable[[str], str]) -> str:
@@ -95,5 +95,5 @@ def _checked(text: str, address: Callable[[str], str]) -> str:
     if not path.is_dir():
         reason = "is not a directory" if path.exists() else "no such directory"
         raise CarefulError(errno.ENOTDIR, reason, f"--export {export.path}")
-    hosts = tuple(address(one) for one in export.hosts)
+    hosts = tuple(address(host) for host in export.hosts)
     return str(replace(export, path=str(path.resolve()), hosts=hosts))

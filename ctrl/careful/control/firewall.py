@@ -1,4 +1,4 @@
-"""Which firewall of this host drops careful's port, and the command that lets it pass."""
+"""Finds the firewall of this host that drops careful's port, and the command that opens it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import subprocess
 from contextlib import suppress
 
 _COMMAND_S = 5.0
-#: Conditions that careful's datagrams do not meet, or not the first one.
+#: Conditions that a first datagram for careful does not meet.
 _OTHERS = re.compile(r"\b(ct (state|status)|tcp|icmp|icmpv6|igmp|sctp|esp|fib|pkttype)\b")
-#: Words of a rule that are no condition.
+#: Words of a rule that are not a condition.
 _PLAIN = re.compile(
     r'meta l4proto udp|counter packets \d+ bytes \d+|counter|log( prefix "[^"]*")?( level \w+)?'
     r'|comment "[^"]*"|limit rate \S+( burst \d+ \w+)?|reject( with .*)?|drop'
@@ -19,7 +19,7 @@ _MATCH = re.compile(r"\b((?:udp|th) [ds]port|[io]if(?:name)?) ((?:!= )?(?:\{.*?\
 
 
 def drops(port: int, ifname: str) -> tuple[str, str] | None:
-    """Returns what drops the port on the interface, and the command that lets it pass, or None."""
+    """Returns what drops the port on the interface, and the command that opens it, or None."""
     if _output("firewall-cmd", "--state").strip() == "running":
         zone = _output("firewall-cmd", f"--get-zone-of-interface={ifname}").strip()
         zone = zone or _output("firewall-cmd", "--get-default-zone").strip()
@@ -38,42 +38,42 @@ def drops(port: int, ifname: str) -> tuple[str, str] | None:
 
 def _nft(ruleset: str, port: int, ifname: str) -> tuple[str, str] | None:
     """Returns the first chain that drops a datagram for careful, as drops() does."""
-    table = chain = way = verdict = policy = ""
+    table = chain = hook = verdict = policy = ""
     for line in map(str.strip, ruleset.splitlines()):
         if line.startswith("table "):
             table = " ".join(line.split()[1:3])
         elif line.startswith("chain "):
-            chain, way, verdict = line.split()[1], "", ""
-        elif found := re.match(r"type filter hook (input|output) .*(policy \w+)", line):
-            way, policy = found[1], found[2]
-        elif way and line == "}":
-            why = verdict or policy
-            if why not in ("accept", "policy accept"):
-                where = "dport" if way == "input" else "sport"
+            chain, hook, verdict = line.split()[1], "", ""
+        elif match := re.match(r"type filter hook (input|output) .*(policy \w+)", line):
+            hook, policy = match[1], match[2]
+        elif hook and line == "}":
+            reason = verdict or policy
+            if reason not in ("accept", "policy accept"):
+                where = "dport" if hook == "input" else "sport"
                 accept = f"nft insert rule {table} {chain} udp {where} {port} accept"
-                return f"nft drops UDP port {port} (table {table}, chain {chain}: {why})", accept
-            way = ""
-        elif way:
+                return f"nft drops UDP port {port} (table {table}, chain {chain}: {reason})", accept
+            hook = ""
+        elif hook:
             verdict = verdict or _verdict(line, port, ifname)
     return None
 
 
 def _verdict(rule: str, port: int, ifname: str) -> str:
-    """Returns what a rule decides for the port: "accept", the rule if it drops, or ""."""
+    """Returns a rule's verdict on the port: "accept", the rule if it drops, or ""."""
     if _OTHERS.search(rule):
         return ""
-    left = rule
-    for kind, given in _MATCH.findall(rule):
-        values = re.findall(r"[\w.-]+", given.removeprefix("!= "))
-        spans = [one.partition("-") for one in values if one.replace("-", "").isdecimal()]
-        has_port = any(int(low) <= port <= int(high or low) for low, _, high in spans)
-        if (has_port if "port" in kind else ifname in values) == given.startswith("!="):
+    rest = rule
+    for kind, condition in _MATCH.findall(rule):
+        values = re.findall(r"[\w.-]+", condition.removeprefix("!= "))
+        ranges = [value.partition("-") for value in values if value.replace("-", "").isdecimal()]
+        has_port = any(int(low) <= port <= int(high or low) for low, _, high in ranges)
+        if (has_port if "port" in kind else ifname in values) == condition.startswith("!="):
             return ""
-        left = left.replace(f"{kind} {given}", "")
-    if re.search(r"\baccept\b", left):
+        rest = rest.replace(f"{kind} {condition}", "")
+    if re.search(r"\baccept\b", rest):
         return "accept"  # perhaps only for some addresses
-    is_bare = not _PLAIN.sub("", left).strip()
-    return rule if is_bare and re.search(r"\b(drop|reject)\b", left) else ""
+    is_bare = not _PLAIN.sub("", rest).strip()
+    return rule if is_bare and re.search(r"\b(drop|reject)\b", rest) else ""
 
 
 def _output(*command: str) -> str:

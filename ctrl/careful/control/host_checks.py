@@ -29,16 +29,16 @@ def look(host: str, addresses: list[Address], instance: Instance) -> Iterator[Fi
             try:
                 peer = client.connect(address, named, _CONNECT_S).peer
                 yield ok("host", f"{named} answers on UDP port {theirs}")
-                found = _frames(client, peer, named, info.device.mtu)
-                if found.state in (FAIL, WARN):  # perhaps it restarted: only data finds out
+                finding = _frames(client, peer, named, info.device.mtu)
+                if finding.state in (FAIL, WARN):  # after a restart only data renews the session
                     _answer(client, peer, named)
                     peer = client.connect(address, named, _CONNECT_S).peer
-                    found = _frames(client, peer, named, info.device.mtu)
-                yield found
+                    finding = _frames(client, peer, named, info.device.mtu)
+                yield finding
             except CarefulError as error:
                 text, advice = str(error), f"`ip route get {address.ip}`; there: carefulctl status"
                 if error.errno == errno.ETIMEDOUT:
-                    text = f"{named} answers nothing on UDP port {theirs}: carefuld does not run "
+                    text = f"{named} does not answer on UDP port {theirs}: carefuld does not run "
                     text += "there, or a firewall drops the port"
                     if dropping := firewall.drops(info.port, instance.ifname):
                         text += f"; here {dropping[0]}: {dropping[1]}"
@@ -58,7 +58,8 @@ def _frames(client: Client, peer: int, named: str, mtu: int) -> Finding:
         return warn("frames", f"{text}the way has a smaller MTU", "carefulctl measure pathchar")
     answer = _answer(client, peer, named)
     if answer == errno.EAGAIN:
-        return unknown("frames", f"frames pass to {named}; others measure the way back now")
+        text = f"frames pass to {named}; the way back is busy with another measurement"
+        return unknown("frames", text)
     if answer not in (0, errno.ENOSYS):  # a program that owns its queue refuses, in a frame
         text = f"frames pass one way only: they reach {named}, but its frames do not arrive here"
         return fail("frames", text, "see XDP above; a switch on the way may drop them")

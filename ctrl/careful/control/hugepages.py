@@ -1,7 +1,4 @@
-"""Finds whether UMEM would lie in hugepages, by asking for them like xsk_umem_map().
-
-The memory is given back at once.
-"""
+"""Finds whether UMEM would lie in hugepages, by allocating them like xsk_umem_map()."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ _MADV_HUGEPAGE, _MADV_POPULATE_WRITE, _MADV_COLLAPSE = 14, 23, 25
 
 
 def count(nbytes: int) -> int:
-    """Returns the number of hugepages that this many bytes fill."""
+    """Returns the number of hugepages for this many bytes."""
     return -(-nbytes // HUGEPAGE_BYTES)
 
 
@@ -41,7 +38,7 @@ def _transparent(nbytes: int) -> bool:
 
 
 def kind(nbytes: int) -> str:
-    """Returns the kind that this much memory would have now: "reserved", "transparent" or ""."""
+    """Returns the kind of hugepages that are free for this many bytes, or ""."""
     whole = count(min(nbytes, _TRIED_BYTES)) * HUGEPAGE_BYTES
     if _reserved(whole):
         return "reserved"

@@ -1,9 +1,9 @@
-"""Finds the instances that run on this machine, and the one that a command means.
+"""Finds the instances that run on this machine, and the instance that a command means.
 
 An instance is a directory under /run/careful with carefuld's socket and its pid file, locked while
 carefuld lives. The lock names the owner: the number in the file is valid only in the PID namespace
 that wrote it, and containers may share /run/careful. A socket that accepts connections while no
-carefuld lives belongs to systemd, which is starting one.
+carefuld lives belongs to systemd, which is starting carefuld.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def check_name(name: str) -> str:
 def _holder(fd: int) -> int:
     """Returns the pid that holds flock() on a file in our PID namespace, or UNSEEN.
 
-    /proc/locks omits processes that this namespace cannot see. A long list is read in pieces, and
-    a line can be missed if others lock and unlock meanwhile: so it is read a few times.
+    /proc/locks omits processes that this namespace cannot see. It is read a few times, because a
+    long list is read in pieces and can miss a line while other locks change.
     """
-    found = os.fstat(fd)
-    major, minor = os.major(found.st_dev), os.minor(found.st_dev)
-    file = f"{major:02x}:{minor:02x}:{found.st_ino}"
+    info = os.fstat(fd)
+    major, minor = os.major(info.st_dev), os.minor(info.st_dev)
+    file = f"{major:02x}:{minor:02x}:{info.st_ino}"
     with suppress(OSError):
         for line in (line for _ in range(LOCKS_READS) for line in LOCKS.read_text().splitlines()):
             words = line.split()  # "1: FLOCK ADVISORY WRITE 4306 fe:00:2614370 0 EOF"
@@ -65,7 +65,7 @@ def _holder(fd: int) -> int:
 def _owner(path: Path) -> int:
     """Returns the pid that holds the lock on a file, UNSEEN, or 0 if nobody holds the lock.
 
-    Returns 0, too, for an empty file: its carefuld does not serve yet.
+    Also returns 0 for an empty file, because its carefuld does not serve yet.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -82,7 +82,7 @@ def _owner(path: Path) -> int:
 
 def _numbers_in(path: Path) -> list[int]:
     with suppress(OSError, ValueError):
-        return [int(one) for one in path.read_text().split()]
+        return [int(word) for word in path.read_text().split()]
     return []
 
 
@@ -107,12 +107,12 @@ class Instance:
     """A carefuld, running or not.
 
     Attributes:
-        name: of the instance.
-        pid: of its process; 0 if it does not run; UNSEEN in a PID namespace that we cannot see.
-        ifname: the interface it was started for, by its present name if that is in our network
-            namespace; "" if unknown.
-        here: whether it is in our network namespace; None if we may not know.
-        argv: its options: those at its start, or given since.
+        name: the instance's name.
+        pid: its process; 0 if it does not run; UNSEEN in a PID namespace that we cannot see.
+        ifname: its interface, by the present name if that is in our network namespace; "" if
+            unknown.
+        here: True if it is in our network namespace; None if we may not know.
+        argv: its options at the start, or since the last change.
     """
 
     name: str
@@ -123,7 +123,7 @@ class Instance:
 
     @property
     def carefuld(self) -> str:
-        """Names its process in messages."""
+        """Names carefuld's process in messages."""
         return f"carefuld {'in another PID namespace' if self.pid == UNSEEN else self.pid}"
 
     @property
@@ -151,7 +151,7 @@ def unit(kind: str, name: str) -> str:
 
     In a unit's name `-` stands for a slash (systemd.unit(5)).
     """
-    escaped = re.sub(rb"[^0-9A-Za-z:_.]", lambda one: b"\\x%02x" % one[0][0], os.fsencode(name))
+    escaped = re.sub(rb"[^0-9A-Za-z:_.]", lambda byte: b"\\x%02x" % byte[0][0], os.fsencode(name))
     return shlex.quote(f"{kind}@{escaped.decode()}")
 
 
@@ -168,7 +168,7 @@ def _option(argv: Sequence[str], name: str, shortest: str = "") -> str:
 
 
 def _is_shared(pid: int, kind: str) -> bool | None:
-    """Reports whether a process is in our namespace of a kind; None if we may not know."""
+    """Reports whether a process shares our namespace of a kind; None if we may not know."""
     with suppress(OSError):
         ours = Path(f"/proc/self/ns/{kind}").stat()
         return os.path.samestat(Path(f"/proc/{pid}/ns/{kind}").stat(), ours)
@@ -190,8 +190,8 @@ def find(name: str) -> Instance:
         argv = (proc / "cmdline").read_text(errors="surrogateescape").split("\0")
     with suppress(OSError):
         text = (RUN / name / "options").read_text(errors="surrogateescape")
-        whose, *others = text.split("\0")
-        argv = others if whose == str(_pid_in(RUN / name / "pid")) else argv
+        pid_text, *options = text.split("\0")
+        argv = options if pid_text == str(_pid_in(RUN / name / "pid")) else argv
     ifname, here = _option(argv, "--ifname", "--if"), _is_here(pid)
     if here:
         ifname = ifname_now(name, ifname, pid)
@@ -214,15 +214,15 @@ def _started(instance: Instance) -> Instance:
         return instance
     systemd_socket.wait(instance.socket, lambda: find(instance.name).pid, START_S)
     now = find(instance.name)
-    if said := starting(now):
-        text = f"not up after {START_S:.0f} s: {said}"
+    if reason := starting(now):
+        text = f"not up after {START_S:.0f} s: {reason}"
         raise CarefulError(errno.ENOENT, text, f"instance {instance.name}")
     return now
 
 
 def _coming() -> list[Instance]:
-    """Returns those that systemd is starting. Its units name an instance after the interface."""
-    return [replace(one, ifname=one.name) for one in _all() if starting(one)]
+    """Returns instances that systemd is starting; its units name them after the interface."""
+    return [replace(instance, ifname=instance.name) for instance in _all() if starting(instance)]
 
 
 def remember(instance: Instance, argv: Sequence[str]) -> None:
@@ -242,9 +242,9 @@ def remember(instance: Instance, argv: Sequence[str]) -> None:
 
 
 def first_of(name: str) -> str:
-    """Returns the instance that a queue belongs to; the name itself for a first queue."""
-    found = _OTHER_QUEUE.fullmatch(name)
-    return found[1] if found else name
+    """Returns the name of the instance that a queue belongs to."""
+    match = _OTHER_QUEUE.fullmatch(name)
+    return match[1] if match else name
 
 
 def queues(instance: Instance) -> list[Instance]:
@@ -257,8 +257,8 @@ def queues(instance: Instance) -> list[Instance]:
 
 def leftovers(name: str) -> list[Instance]:
     """Returns all queues but the first that have files here, running or not."""
-    found = {path.name.removesuffix(".lock") for path in RUN.glob(f"{name}+*")}
-    return [find(one) for one in sorted(found) if first_of(one) == name]
+    names = {path.name.removesuffix(".lock") for path in RUN.glob(f"{name}+*")}
+    return [find(queue) for queue in sorted(names) if first_of(queue) == name]
 
 
 @contextmanager
@@ -281,7 +281,7 @@ def changing(name: str) -> Iterator[None]:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             if os.path.samestat(os.fstat(fd), path.stat()):
-                break  # the file is still the one that we locked
+                break  # we locked the file that has the name
         except FileNotFoundError:
             pass
         except BaseException:
@@ -315,15 +315,15 @@ def tuner(instance: Instance) -> int:
 
 @contextmanager
 def holding(instance: Instance, lock: str, what: str) -> Iterator[None]:
-    """Locks a task of an instance for this process; at most one process does it.
+    """Locks a task of an instance for this process.
 
     Args:
-        instance: which runs.
+        instance: a running instance.
         lock: a file in its directory.
         what: the task for messages, as in "is tuned".
 
     Raises:
-        CarefulError: another process does it, or the lock cannot be taken.
+        CarefulError: another process has the lock, or it cannot be taken.
     """
     must_be_seen(instance.name, instance.pid)
     path = instance.directory / lock
@@ -347,9 +347,9 @@ def ifname_now(name: str, ifname: str, pid: int | None = None) -> str:
     """Returns the present name of an instance's interface, by its number in the lock.
 
     Args:
-        name: of the instance.
-        ifname: its former name; returned if the lock has no number.
-        pid: the process whose lock counts; None for any, also a dead one.
+        name: the instance's name.
+        ifname: the interface's former name; returned if the lock has no number.
+        pid: the process that must hold the lock; None for any process, even a dead one.
     """
     lock = RUN / f"{check_name(name)}.lock"
     numbers = _numbers_in(lock)
@@ -375,8 +375,10 @@ def _all() -> list[Instance]:
 
 
 def running() -> list[Instance]:
-    """Returns all running instances; one with several queues once."""
-    return [one for one in _all() if one.pid and first_of(one.name) == one.name]
+    """Returns all running instances, without their further queues."""
+    return [
+        instance for instance in _all() if instance.pid and first_of(instance.name) == instance.name
+    ]
 
 
 def on_interface(ifname: str, name: str | None) -> Instance:
@@ -384,48 +386,48 @@ def on_interface(ifname: str, name: str | None) -> Instance:
 
     Args:
         ifname: the interface.
-        name: of the instance, by option or CAREFUL_INSTANCE; else the running one on this
-            interface; else the one with the interface's name.
+        name: the instance's name, by option or CAREFUL_INSTANCE; without it, the instance that
+            runs on this interface, else the instance with the interface's name.
 
     Raises:
-        CarefulError: no such interface; several instances; the named one runs on another; or no
-            name is given and the instance of this name is in another network namespace.
+        CarefulError: no such interface; several instances; the named instance runs on another
+            interface; or, without a name, it runs in another network namespace.
     """
     if name:
         instance = find(name)
         if instance.ifname and ifname != instance.ifname:
-            link = links.find(ifname)  # by another of its names
+            link = links.find(ifname)  # ifname may be an alternative name
             if link.name != instance.ifname:
                 text = f"runs on {instance.ifname}, not on {ifname}"
                 raise CarefulError(errno.EINVAL, text, f"instance {name}")
         return instance
     if not ifname or "/" in ifname or ifname.startswith("."):
         links.find(ifname)  # raises, and lists the interfaces
-    found, same = find(ifname), _here_on(ifname)
-    if not same and not found.pid:
+    by_name, instances = find(ifname), _here_on(ifname)
+    if not instances and not by_name.pid:
         with suppress(CarefulError):  # there is no such interface
-            same = _here_on(links.find(ifname).name)  # by another of its names
-    if len(same) > 1:
-        raise _ambiguous(same)
-    if not same and found.here is False:
-        text = f"careful is not up here: instance {found.name} ({found.carefuld}) runs in "
-        text += f"another network namespace; if you mean that one: --instance {found.name}"
+            instances = _here_on(links.find(ifname).name)  # ifname may be an alternative name
+    if len(instances) > 1:
+        raise _ambiguous(instances)
+    if not instances and by_name.here is False:
+        text = f"careful is not up here: instance {by_name.name} ({by_name.carefuld}) runs in "
+        text += f"another network namespace; to choose it: --instance {by_name.name}"
         raise CarefulError(errno.ENOENT, text, ifname)
-    return same[0] if same else found
+    return instances[0] if instances else by_name
 
 
 def _here_on(ifname: str) -> list[Instance]:
-    return [one for one in _of_here(running()) if one.ifname == ifname]
+    return [instance for instance in _of_here(running()) if instance.ifname == ifname]
 
 
-def _of_here(found: Sequence[Instance]) -> list[Instance]:
-    """Returns those that may be in our network namespace: the unseen only if there is no other."""
-    here = [one for one in found if one.here is not False]
-    return [one for one in here if one.pid != UNSEEN] or here
+def _of_here(instances: Sequence[Instance]) -> list[Instance]:
+    """Returns the instances in our network namespace, or else those that may be there."""
+    here = [instance for instance in instances if instance.here is not False]
+    return [instance for instance in here if instance.pid != UNSEEN] or here
 
 
-def _ambiguous(found: list[Instance]) -> CarefulError:
-    listed = ", ".join(f"{one.name} ({one.ifname})" for one in found)
+def _ambiguous(instances: list[Instance]) -> CarefulError:
+    listed = ", ".join(f"{instance.name} ({instance.ifname})" for instance in instances)
     return CarefulError(errno.EINVAL, f"several instances run: {listed}; choose by --instance")
 
 
@@ -433,10 +435,10 @@ def _must_run(instance: Instance, ifname: str | None = None) -> Instance:
     if instance.pid:
         return instance
     what = ifname or f"instance {instance.name}"
-    if said := starting(instance):
-        raise CarefulError(errno.ENOENT, said, what)
+    if reason := starting(instance):
+        raise CarefulError(errno.ENOENT, reason, what)
     if pid := owner_without_daemon(instance.name):
-        text = f"belongs to {process(pid)}, a program with a queue of its own: no carefuld to ask"
+        text = f"belongs to {process(pid)}, a program with a queue of its own, and has no carefuld"
         raise CarefulError(errno.EBUSY, text, what)
     deaths = map(death, (instance, *leftovers(instance.name)))
     state = next(filter(None, deaths), "careful is not up")
@@ -444,40 +446,41 @@ def _must_run(instance: Instance, ifname: str | None = None) -> Instance:
 
 
 def death(instance: Instance) -> str:
-    """Returns how an instance ended that left its pid behind; "" if none did."""
+    """Returns how an instance ended that left its pid behind; "" for others."""
     pid = 0 if instance.pid else _pid_in(instance.directory / "pid")
     return f"carefuld died (process {pid}, log {instance.log_shown})" if pid else ""
 
 
 def died() -> dict[str, str]:
-    """Returns killed instances: name -> how carefuld ended, or that systemd restarts it.
-
-    Looks at all queues of an instance. `up` and `down` clear them.
-    """
-    found = {first_of(one.name): said for one in reversed(_all()) if (said := death(one))}
-    return found | {one.name: said for one in _all() if (said := starting(one))}
+    """Returns killed instances: name -> how carefuld ended, or that systemd restarts it."""
+    deaths = {
+        first_of(instance.name): reason
+        for instance in reversed(_all())
+        if (reason := death(instance))
+    }
+    return deaths | {instance.name: reason for instance in _all() if (reason := starting(instance))}
 
 
 def choose(name: str | None, address: Address | None = None) -> Instance:
-    """Returns the running instance that a command means; waits for one that systemd is starting.
+    """Returns the running instance that a command means; waits while systemd is starting it.
 
     Args:
-        name: by option or CAREFUL_INSTANCE.
-        address: of the host that the command is about.
+        name: the instance's name, by option or CAREFUL_INSTANCE.
+        address: the host that the command is about.
 
     Raises:
-        CarefulError: none runs, or the choice is ambiguous.
+        CarefulError: no instance runs, or the choice is ambiguous.
     """
     if name:
         return _must_run(_started(find(name)))
-    found = _choose([*running(), *_coming()], address)
-    return found if found.pid else _choose([_must_run(_started(found))], address)
+    chosen = _choose([*running(), *_coming()], address)
+    return chosen if chosen.pid else _choose([_must_run(_started(chosen))], address)
 
 
 def _choose(everywhere: list[Instance], address: Address | None) -> Instance:
     here = _of_here(everywhere)
     if not here and everywhere:
-        listed = ", ".join(one.name for one in everywhere)
+        listed = ", ".join(instance.name for instance in everywhere)
         text = f"careful is up only in other network namespaces ({listed}); choose by --instance"
         raise CarefulError(errno.ENOENT, text)
     if not here:
@@ -489,7 +492,7 @@ def _choose(everywhere: list[Instance], address: Address | None) -> Instance:
     ifname = links.route_interface(address)
     if ifname == "lo":
         raise CarefulError(errno.ENOTUNIQ, "", str(address))
-    reaching = [one for one in here if one.ifname == ifname]
+    reaching = [instance for instance in here if instance.ifname == ifname]
     if len(reaching) == 1:
         return reaching[0]
     if reaching:

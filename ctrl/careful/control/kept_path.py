@@ -14,23 +14,23 @@ _KEPT = ("kind", "reached", "hops", "stages", "bottleneck")
 
 
 def keep(directory: StateDir, ip: str, figures: Json) -> None:
-    """Keeps what `measure pathchar` found; nothing if the directory cannot be written."""
-    kept = {key: figures[key] for key in _KEPT if key in figures} | {"at_s": time.time()}
-    peers = _peers(directory) | {ip: kept}
-    newest = sorted(peers, key=lambda one: -peers[one]["at_s"])[:PEERS_MAX]
-    directory.write(FILE, {one: peers[one] for one in newest})
+    """Stores the result of `measure pathchar`, if the directory can be written."""
+    entry = {key: figures[key] for key in _KEPT if key in figures} | {"at_s": time.time()}
+    peers = _peers(directory) | {ip: entry}
+    newest = sorted(peers, key=lambda peer: -peers[peer]["at_s"])[:PEERS_MAX]
+    directory.write(FILE, {peer: peers[peer] for peer in newest})
 
 
 def newest(directory: StateDir, ip: str) -> Json | None:
     """Returns the figures of a peer with `ago_s`, or None."""
-    found = _peers(directory).get(ip)
-    return found and found | {"ago_s": round(max(0.0, time.time() - found["at_s"]), 1)}
+    entry = _peers(directory).get(ip)
+    return entry and entry | {"ago_s": round(max(0.0, time.time() - entry["at_s"]), 1)}
 
 
 def _peers(directory: StateDir) -> Json:
-    """Returns the whole entries: another version may have written others."""
+    """Returns the valid entries: another version may have written the file."""
     return {
-        ip: one
-        for ip, one in directory.read(FILE).items()
-        if isinstance(one, dict) and isinstance(one.get("at_s"), (int, float))
+        ip: entry
+        for ip, entry in directory.read(FILE).items()
+        if isinstance(entry, dict) and isinstance(entry.get("at_s"), (int, float))
     }

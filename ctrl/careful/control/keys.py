@@ -1,6 +1,6 @@
 """The key of this host and the keys that it trusts, as files in a directory.
 
-Each file is replaced as a whole; only root can read a secret one. carefuld reads them, and again
+Each file is replaced as a whole; only root can read private keys. carefuld reads the files again
 when they change (datapath/secure/keys.h).
 """
 
@@ -24,7 +24,7 @@ from careful.errors import CarefulError, from_os
 
 #: The directory, unless --keys or `keys` of [up] names another.
 DEFAULT = Path("/etc/careful/keys")
-#: Instead of a directory: no keys, whatever is in DEFAULT.
+#: Instead of a directory: no keys, even if DEFAULT has some.
 NONE = "none"
 _HEAD = "# Whose key is what: ADDRESS KEY [NAME]; carefulctl key writes it.\n"
 _BYTES = int(lib.CAREFUL_SECRET_BYTES)
@@ -39,7 +39,7 @@ class Trusted:
     Attributes:
         address: numeric.
         key: public, base64.
-        name: its name when it was trusted; may be "".
+        name: the host's name when it was trusted; may be "".
     """
 
     address: str
@@ -68,8 +68,8 @@ def check(text: str) -> str:
     return base64.b64encode(raw).decode()
 
 
-def _check_owner(found: os.stat_result, path: Path) -> None:
-    if found.st_uid not in (0, os.geteuid()):
+def _check_owner(info: os.stat_result, path: Path) -> None:
+    if info.st_uid not in (0, os.geteuid()):
         raise CarefulError(errno.EACCES, "belongs to another user: chown root it", str(path))
 
 
@@ -81,7 +81,7 @@ def _is_address(text: str) -> bool:
 
 
 def in_effect(options: UpOptions) -> UpOptions:
-    """Returns the options with the directory in effect; None if sessions need no key."""
+    """Returns the options with the key directory in effect; None: sessions need no key."""
     if options.keys == NONE:
         return replace(options, keys=None)
     if options.keys is None:
@@ -119,16 +119,16 @@ class Keys:
             os.close(fd)
 
     def _write(self, name: str, text: str, mode: int) -> None:
-        path, made = self.directory / name, self.directory / f".{name}.new"
+        path, new = self.directory / name, self.directory / f".{name}.new"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            made.unlink(missing_ok=True)
-            with os.fdopen(os.open(made, flags, mode), "w") as file:
+            new.unlink(missing_ok=True)
+            with os.fdopen(os.open(new, flags, mode), "w") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            made.replace(path)
+            new.replace(path)
         except OSError as error:
             raise from_os(error, str(path)) from None
 
@@ -139,15 +139,15 @@ class Keys:
         """
         path = self.directory / name
         try:
-            found, text = path.stat(), path.read_text(encoding="ascii", errors="replace")
+            info, text = path.stat(), path.read_text(encoding="ascii", errors="replace")
         except FileNotFoundError:
             return None
         except OSError as error:
             raise from_os(error, str(path)) from None
-        if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077:
-            said = "others may read it: chmod 600 it, and make another key if it was read"
-            raise CarefulError(errno.EACCES, said, str(path))
-        _check_owner(found, path)
+        if not stat.S_ISREG(info.st_mode) or info.st_mode & 0o077:
+            message = "others may read this key: chmod 600 it; if it was read, make a new key"
+            raise CarefulError(errno.EACCES, message, str(path))
+        _check_owner(info, path)
         return _decode(text.strip(), str(path))
 
     @staticmethod
@@ -166,7 +166,7 @@ class Keys:
         """Makes a private key and returns its public key.
 
         Args:
-            later: keep the current key; prepare this one for a later call with `instead`.
+            later: keep the current key; prepare the new key for a later call with `instead`.
             instead: replace the current key.
 
         Raises:
@@ -178,8 +178,8 @@ class Keys:
                 self._write("next", base64.b64encode(private).decode() + "\n", 0o600)
                 return self._public(private)
             if not instead and (self.directory / "private").exists():
-                said = "this host has a key: --later and then --replace give it another"
-                raise CarefulError(errno.EEXIST, said, str(self.directory / "private"))
+                text = "this host has a key: --later and then --replace give it another"
+                raise CarefulError(errno.EEXIST, text, str(self.directory / "private"))
             private = self._secret("next") or os.urandom(_BYTES)
             self._write("private", base64.b64encode(private).decode() + "\n", 0o600)
             with suppress(OSError):
@@ -187,7 +187,7 @@ class Keys:
             return self._public(private)
 
     def new_cluster(self, instead: bool = False) -> Path:
-        """Makes a cluster's common key; returns the file, which all its hosts need.
+        """Makes a cluster's common key; returns the file, which all hosts of the cluster need.
 
         Args:
             instead: replace the current key.
@@ -198,15 +198,13 @@ class Keys:
         path = self.directory / "cluster"
         with self._changing():
             if not instead and path.exists():
-                said = "the cluster key exists; --replace makes another, which all hosts need"
-                raise CarefulError(errno.EEXIST, said, str(path))
+                text = "the cluster key exists; --replace makes another, which all hosts need"
+                raise CarefulError(errno.EEXIST, text, str(path))
             self._write("cluster", base64.b64encode(os.urandom(_BYTES)).decode() + "\n", 0o600)
         return path
 
     def check(self) -> str:
-        """Describes the keys as carefuld would use them. Raises CarefulError if it would refuse
-        them.
-        """
+        """Describes the keys. Raises CarefulError if carefuld would refuse them."""
         if self.public() is None:
             text = "this host has no key: carefulctl key new"
             raise CarefulError(errno.ENOENT, text, str(self.directory / "private"))
@@ -214,20 +212,20 @@ class Keys:
         trusted = self.trusted()
         path = self.directory / "trusted"
         with suppress(FileNotFoundError):
-            found = path.stat()
-            if found.st_mode & 0o022:
+            info = path.stat()
+            if info.st_mode & 0o022:
                 raise CarefulError(errno.EACCES, "others may write it: chmod 644 it", str(path))
-            _check_owner(found, path)
-        for one in trusted:
+            _check_owner(info, path)
+        for host in trusted:
             try:
-                check(one.key)
+                check(host.key)
             except CarefulError as error:
-                text = f"of {one.address}: {error}"
+                text = f"of {host.address}: {error}"
                 raise CarefulError(errno.EINVAL, text, str(path)) from None
-            if not _is_address(one.address):
-                text = f"{one.address!r} must be an address: carefulctl key trust looks names up"
+            if not _is_address(host.address):
+                text = f"{host.address!r} must be an address: carefulctl key trust looks names up"
                 raise CarefulError(errno.EINVAL, text, str(path))
-        hosts = len({one.address for one in trusted})
+        hosts = len({host.address for host in trusted})
         count = "1 host is" if hosts == 1 else f"{hosts} hosts are"
         return f"{count} trusted{', and a key of the cluster' if cluster else ''}"
 
@@ -236,7 +234,7 @@ class Keys:
 
         Raises CarefulError if the file cannot be read or a line is malformed.
         """
-        path, found = self.directory / "trusted", []
+        path, hosts = self.directory / "trusted", []
         try:
             text = path.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
@@ -248,41 +246,41 @@ class Keys:
             if not words or words[0].startswith("#"):
                 continue
             if len(words) < 2:
-                said = f"line {number}: must be ADDRESS KEY [NAME]"
-                raise CarefulError(errno.EINVAL, said, str(path))
-            found.append(Trusted(*words))
-        return found
+                message = f"line {number}: must be ADDRESS KEY [NAME]"
+                raise CarefulError(errno.EINVAL, message, str(path))
+            hosts.append(Trusted(*words))
+        return hosts
 
     def _put(self, trusted: list[Trusted]) -> None:
-        text = _HEAD + "".join(f"{one}\n" for one in trusted)
+        text = _HEAD + "".join(f"{host}\n" for host in trusted)
         if len(os.fsencode(text)) > _TEXT_BYTES_MAX:
-            said = f"would have more than {_TEXT_BYTES_MAX} bytes, more than carefuld reads: "
-            said += "carefulctl key remove hosts that no longer exist"
-            raise CarefulError(errno.EFBIG, said, str(self.directory / "trusted"))
+            message = f"would have more than {_TEXT_BYTES_MAX} bytes, more than carefuld reads: "
+            message += "carefulctl key remove hosts that no longer exist"
+            raise CarefulError(errno.EFBIG, message, str(self.directory / "trusted"))
         self._write("trusted", text, 0o644)
 
     def trust(self, address: str, key: str, name: str = "") -> Trusted:
-        """Trusts the owner of a key at an address; the host's former keys stay trusted.
+        """Trusts a key of the host at an address; the host's former keys stay trusted.
 
         Args:
             address: numeric.
             key: public.
-            name: of the host.
+            name: the host's name.
 
         Raises:
             CarefulError: the key is malformed, or our own.
         """
-        one = Trusted(address, check(key), "" if name.strip("[]") == address else name)
-        if one.key in (self.public(), self.public("next")):
+        host = Trusted(address, check(key), "" if name.strip("[]") == address else name)
+        if host.key in (self.public(), self.public("next")):
             raise CarefulError(errno.EINVAL, "is this host's own key", f"key {key}")
         with self._changing():
             others = [
                 other
                 for other in self.trusted()
-                if (other.address, other.key) != (address, one.key)
+                if (other.address, other.key) != (address, host.key)
             ]
-            self._put([one, *others])
-        return one
+            self._put([host, *others])
+        return host
 
     def remove(self, *which: str) -> list[Trusted]:
         """Removes trusted hosts by address, name or key, and returns them.
@@ -290,11 +288,11 @@ class Keys:
         Raises CarefulError if none matches.
         """
         with self._changing(make=False):
-            kept, wanted = self.trusted(), set(which)
-            gone = [one for one in kept if wanted & {one.address, one.name, one.key}]
-            if not gone:
+            trusted, wanted = self.trusted(), set(which)
+            removed = [host for host in trusted if wanted & {host.address, host.name, host.key}]
+            if not removed:
                 raise CarefulError(
                     errno.ENOENT, "is neither a host with a trusted key nor a key", which[0]
                 )
-            self._put([one for one in kept if one not in gone])
-        return gone
+            self._put([host for host in trusted if host not in removed])
+        return removed

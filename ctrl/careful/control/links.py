@@ -1,7 +1,7 @@
 """Interfaces, routes and queueing disciplines, through netlink.
 
-It changes two things: it sets an interface up, and it removes the root pfifo with our handle that
-carefuld installs on a veth.
+Changes two things: sets an interface up, and removes the root pfifo with our handle that carefuld
+installs on a veth.
 """
 
 from __future__ import annotations
@@ -60,13 +60,10 @@ class Link:
     """An interface.
 
     Attributes:
-        index: its number.
-        name: its name.
         mtu: bytes.
-        up: whether it is set up.
-        carrier: whether the other end is there.
+        up: True if it is set up.
+        carrier: True if the link to the other end works.
         kind: veth, bridge ...; "" for a hardware device.
-        loopback: whether it is the loopback.
         xdp_program: id of the XDP program on it, or None.
         xdp_mode: native, generic, offloaded or several; "" for none.
     """
@@ -96,7 +93,7 @@ class Qdisc:
 
 @contextmanager
 def _about(what: str) -> Iterator[None]:
-    """Names what the kernel refused."""
+    """Turns an OSError into a CarefulError about `what`."""
     try:
         yield
     except OSError as error:
@@ -113,17 +110,17 @@ def _text(value: bytes) -> str:
 
 def _link(message: bytes) -> Link:
     index, flags, _ = _IFINFO.unpack_from(message)
-    found = netlink.attributes(message[_IFINFO.size :])
-    xdp = netlink.attributes(found.get(_IFLA_XDP, b""))
+    attributes = netlink.attributes(message[_IFINFO.size :])
+    xdp = netlink.attributes(attributes.get(_IFLA_XDP, b""))
     attached = _number(xdp.get(_XDP_ATTACHED, b""))
-    programs = (_number(xdp[one]) for one in _XDP_PROGRAMS if one in xdp)
+    programs = (_number(xdp[mode]) for mode in _XDP_PROGRAMS if mode in xdp)
     return Link(
         index=index,
-        name=_text(found[_IFLA_IFNAME]),
-        mtu=_number(found[_IFLA_MTU]),
+        name=_text(attributes[_IFLA_IFNAME]),
+        mtu=_number(attributes[_IFLA_MTU]),
         up=bool(flags & _IFF_UP),
         carrier=bool(flags & _IFF_LOWER_UP),
-        kind=_text(netlink.attributes(found.get(_IFLA_LINKINFO, b"")).get(_INFO_KIND, b"")),
+        kind=_text(netlink.attributes(attributes.get(_IFLA_LINKINFO, b"")).get(_INFO_KIND, b"")),
         loopback=bool(flags & _IFF_LOOPBACK),
         xdp_program=next(programs, None) if attached else None,
         xdp_mode=_XDP_MODES.get(attached, ""),
@@ -136,7 +133,7 @@ def _get_link(index: int, attribute: bytes = b"") -> bytes:
 
 
 @dataclass(frozen=True)
-class _Held:
+class _InterfaceAddress:
     """An address of an interface."""
 
     index: int
@@ -149,33 +146,34 @@ class _Held:
         return socket.inet_ntop(self.family, self.value)
 
 
-def _addresses(family: int = socket.AF_UNSPEC) -> Iterator[_Held]:
+def _addresses(family: int = socket.AF_UNSPEC) -> Iterator[_InterfaceAddress]:
     """Yields the addresses of all interfaces."""
-    for one in netlink.ask(netlink.GETADDR, _IFADDR.pack(family, 0, 0, 0, 0), netlink.DUMP):
-        held, prefix, _, scope, index = _IFADDR.unpack_from(one)
-        if held in (socket.AF_INET, socket.AF_INET6):
-            found = netlink.attributes(one[_IFADDR.size :])
-            yield _Held(index, scope, prefix, held, found.get(_IFA_LOCAL) or found[_IFA_ADDRESS])
+    for message in netlink.ask(netlink.GETADDR, _IFADDR.pack(family, 0, 0, 0, 0), netlink.DUMP):
+        kind, prefix, _, scope, index = _IFADDR.unpack_from(message)
+        if kind in (socket.AF_INET, socket.AF_INET6):
+            attributes = netlink.attributes(message[_IFADDR.size :])
+            value = attributes.get(_IFA_LOCAL) or attributes[_IFA_ADDRESS]
+            yield _InterfaceAddress(index, scope, prefix, kind, value)
 
 
 def spread_by_rps(ifname: str) -> dict[str, int]:
-    """Counts the CPUs of each receive queue whose frames RPS spreads over several CPUs."""
-    found = {}
+    """Returns the number of CPUs of each receive queue that RPS spreads over several CPUs."""
+    cpus_by_queue = {}
     for path in sorted((_SYSFS / ifname / "queues").glob("rx-*/rps_cpus")):
         with suppress(OSError, ValueError):
-            found[path.parent.name] = int(path.read_text().replace(",", ""), 16).bit_count()
-    return {queue: cpus for queue, cpus in found.items() if cpus > 1}
+            cpus_by_queue[path.parent.name] = int(path.read_text().replace(",", ""), 16).bit_count()
+    return {queue: cpus for queue, cpus in cpus_by_queue.items() if cpus > 1}
 
 
 def rps_text(ifname: str) -> str:
-    """Describes what RPS does to generic XDP on the interface; "" if nothing."""
+    """Describes the effect of RPS on generic XDP on the interface; "" if there is none."""
     spread = spread_by_rps(ifname)
     if not spread:
         return ""
     queues = ", ".join(f"{queue} over {cpus} CPUs" for queue, cpus in spread.items())
     return (
         f"RPS spreads {queues}: with generic XDP frames overtake each other, "
-        "and a peer can send a few more than its window holds"
+        "and a peer can send a few frames more than its window holds"
     )
 
 
@@ -188,8 +186,8 @@ def rps_advice(ifname: str) -> str:
 def names() -> list[str]:
     """Returns the names of all interfaces here."""
     with _about("interfaces"):
-        found = netlink.ask(netlink.GETLINK, _IFINFO.pack(0, 0, 0), netlink.DUMP)
-    return [_link(one).name for one in found]
+        messages = netlink.ask(netlink.GETLINK, _IFINFO.pack(0, 0, 0), netlink.DUMP)
+    return [_link(message).name for message in messages]
 
 
 def find(ifname: str) -> Link:
@@ -202,78 +200,82 @@ def find(ifname: str) -> Link:
         except OSError as error:
             if error.errno not in (errno.ENODEV, errno.EINVAL, errno.ERANGE):
                 raise CarefulError(error.errno or errno.EIO, "", ifname) from None
-    there = [name for name in names() if name != "lo"]
-    advice = f"interfaces here: {', '.join(there)}" if there else "there is only lo"
+    others = [name for name in names() if name != "lo"]
+    advice = f"interfaces here: {', '.join(others)}" if others else "there is only lo"
     raise CarefulError(errno.ENODEV, f"no such interface; {advice}", ifname)
 
 
 def master(link: Link) -> str | None:
-    """Returns the bridge or bond of a port. A VRF does not count: it takes no frames."""
+    """Returns the bridge or bond of a port, or None. A VRF does not count: it gets no frames."""
     with _about(link.name):
         own = netlink.attributes(_get_link(link.index)[_IFINFO.size :])
-        found = _link(_get_link(_number(own[_IFLA_MASTER]))) if _IFLA_MASTER in own else None
-    return found.name if found is not None and found.kind != "vrf" else None
+        upper = _link(_get_link(_number(own[_IFLA_MASTER]))) if _IFLA_MASTER in own else None
+    return upper.name if upper is not None and upper.kind != "vrf" else None
 
 
 def has_address(link: Link) -> bool:
     """Reports whether an interface has an address that is not link-local."""
     with _about(link.name):
-        return any(one.index == link.index and one.scope != _SCOPE_LINK for one in _addresses())
+        return any(
+            address.index == link.index and address.scope != _SCOPE_LINK for address in _addresses()
+        )
 
 
 def in_same_subnet(link: Link) -> list[str]:
-    """Returns other interfaces in its subnets, which answer ARP for its addresses."""
+    """Returns the interfaces in the link's subnets that answer ARP for its addresses."""
     with _about(link.name):
         nets = [
-            (one.index, IPv4Network(f"{one}/{one.prefix}", strict=False))
-            for one in _addresses(socket.AF_INET)
+            (address.index, IPv4Network(f"{address}/{address.prefix}", strict=False))
+            for address in _addresses(socket.AF_INET)
         ]
         ours = [net for index, net in nets if index == link.index and net.prefixlen < _HOST_BITS]
         others = {
             index
             for index, net in nets
-            if index != link.index and any(net.overlaps(one) for one in ours)
+            if index != link.index and any(net.overlaps(own) for own in ours)
         }
-        found = [_link(_get_link(index)) for index in sorted(others)]
+        links = [_link(_get_link(index)) for index in sorted(others)]
     return [
-        one.name
-        for one in found
-        if one.up and not any(_arp_ignore(name) for name in ("all", one.name))
+        other.name
+        for other in links
+        if other.up and not any(_ignores_arp(name) for name in ("all", other.name))
     ]
 
 
-def _arp_ignore(name: str) -> int:
+def _ignores_arp(name: str) -> bool:
     with suppress(OSError, ValueError):
-        return int((_CONF / name / "arp_ignore").read_text())
-    return 0
+        return int((_CONF / name / "arp_ignore").read_text()) != 0
+    return False
 
 
 def lo_has_address(link: Link) -> bool:
     """Reports whether lo has an address that other hosts can use, as on routers."""
     with _about(link.name):
-        return any(one.index == _LO and one.scope == _SCOPE_GLOBAL for one in _addresses())
+        return any(
+            address.index == _LO and address.scope == _SCOPE_GLOBAL for address in _addresses()
+        )
 
 
 def addresses(index: int) -> frozenset[str]:
     """Returns the addresses of an interface; none if it does not exist."""
     with _about(f"interface {index}"):
-        return frozenset(str(one) for one in _addresses() if one.index == index)
+        return frozenset(str(address) for address in _addresses() if address.index == index)
 
 
 def root_qdisc(link: Link) -> Qdisc | None:
     """Returns the root qdisc of an interface, or None (noqueue)."""
     with _about(link.name):
-        found = netlink.ask(netlink.GETQDISC, _TC.pack(link.index, 0, 0, 0), netlink.DUMP)
-    for one in found:
-        index, handle, parent, _ = _TC.unpack_from(one)
-        kind = _text(netlink.attributes(one[_TC.size :])[_TCA_KIND])
+        messages = netlink.ask(netlink.GETQDISC, _TC.pack(link.index, 0, 0, 0), netlink.DUMP)
+    for message in messages:
+        index, handle, parent, _ = _TC.unpack_from(message)
+        kind = _text(netlink.attributes(message[_TC.size :])[_TCA_KIND])
         if index == link.index and parent == _ROOT and kind != "noqueue":
             return Qdisc(kind, handle)
     return None
 
 
 def remove_our_qdisc(link: Link) -> bool:
-    """Removes carefuld's pfifo, and no other qdisc; reports whether it was there."""
+    """Removes carefuld's pfifo, and no other qdisc; reports whether it existed."""
     qdisc = root_qdisc(link)
     if qdisc is None or not qdisc.is_ours:
         return False
@@ -292,16 +294,16 @@ def set_up(link: Link) -> None:
 
 def route_interface(address: Address) -> str:
     """Returns the interface of the route to a host. Raises CarefulError if there is no route."""
-    where = socket.inet_pton(address.family, address.ip)
-    body = _ROUTE.pack(address.family, 8 * len(where)) + netlink.attribute(_RTA_DST, where)
+    target = socket.inet_pton(address.family, address.ip)
+    body = _ROUTE.pack(address.family, 8 * len(target)) + netlink.attribute(_RTA_DST, target)
     if address.scope:
         body += netlink.attribute(_RTA_OIF, struct.pack("=I", address.scope))
     try:
-        (found,) = netlink.ask(netlink.GETROUTE, body)
+        (answer,) = netlink.ask(netlink.GETROUTE, body)
     except OSError as error:
-        raise CarefulError(error.errno or errno.EIO, "no route to it", str(address)) from None
-    index = netlink.attributes(found[_ROUTE.size :]).get(_RTA_OIF)
+        raise CarefulError(error.errno or errno.EIO, "no route to host", str(address)) from None
+    index = netlink.attributes(answer[_ROUTE.size :]).get(_RTA_OIF)
     if index is None:
-        raise CarefulError(errno.ENETUNREACH, "no route to it", str(address))
+        raise CarefulError(errno.ENETUNREACH, "no route to host", str(address))
     with _about(str(address)):
         return _link(_get_link(_number(index))).name

@@ -1,6 +1,6 @@
-"""The times of live messages, by the settings' version that cut or wrote them.
+"""Reads the latencies of live messages, by the version of the settings that cut or wrote them.
 
-Owns reading a whole entry of the live map. datapath/engine/live_latency.c says what is measured.
+Owns reading a whole entry of the live map. datapath/engine/live_latency.c measures.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Cell:
 
     Attributes:
         count: messages that were measured.
-        asked: those measured by a question behind their last fragment (the data of gets); the
+        asked: messages measured by a question behind their last fragment (the data of gets); all
             others were measured by their own reply (stores).
-        sum_ns: their total time.
-        sum_sq_ns2: the sum of the squares of their times.
+        sum_ns: total time.
+        sum_sq_ns2: sum of the squares of the times.
     """
 
     count: int
@@ -43,11 +43,11 @@ class Stored:
 
     Attributes:
         count: messages that were measured.
-        frames, writes: frames that they arrived in, and writes that they needed.
-        nbytes: of them.
-        sum_came_ns: from their first fragment to their last.
-        sum_ns: from their first fragment until all was written.
-        sum_sq_ns2: the sum of the squares of the times in sum_ns.
+        frames, writes: frames and writes of the messages.
+        nbytes: bytes of the messages.
+        sum_came_ns: time from first fragment to last.
+        sum_ns: time from first fragment until all is written.
+        sum_sq_ns2: sum of the squares of the times in sum_ns.
     """
 
     count: int
@@ -65,9 +65,9 @@ class Write:
 
     Attributes:
         count: writes that were measured, at most four for each message.
-        nbytes: of them.
-        sum_ns: their total time.
-        sum_sq_ns2: the sum of the squares of their times.
+        nbytes: bytes of the writes.
+        sum_ns: total time.
+        sum_sq_ns2: sum of the squares of the times.
     """
 
     count: int
@@ -77,10 +77,10 @@ class Write:
 
 
 def whole(live: Map, slot: int) -> bytes | None:
-    """Returns a slot's entry as of one time; None if its engine ended while it wrote.
+    """Returns a consistent copy of a slot's entry; None if its engine ended while it wrote.
 
     A lookup copies an entry in no defined order. So the sequence is read before and after the
-    lookup whose copy is used.
+    lookup whose copy is returned.
     """
     for _ in range(TRIES):
         before, entry, after = (live.lookup(slot) for _ in range(3))
@@ -107,18 +107,18 @@ _FIRST = {
 
 
 def _counted(
-    entry: bytes, what: str, words: Mapping[str, int], count: int
+    entry: bytes, array: str, words: Mapping[str, int], count: int
 ) -> Iterator[tuple[int, dict[str, int]]]:
     """Yields the index and the words, by name, of each cell with a count."""
     view = memoryview(entry).cast("Q")
     for index in range(count):
-        at = _FIRST[what] + index * len(words)
-        if view[at + words["count"]]:
-            yield index, {name: view[at + offset] for name, offset in words.items()}
+        start = _FIRST[array] + index * len(words)
+        if view[start + words["count"]]:
+            yield index, {name: view[start + offset] for name, offset in words.items()}
 
 
-def _squares(one: Mapping[str, int]) -> int:
-    return one["sum_square_high"] << 64 | one["sum_square_low"]
+def _squares(cell: Mapping[str, int]) -> int:
+    return cell["sum_square_high"] << 64 | cell["sum_square_low"]
 
 
 def cells_in(entry: bytes | None) -> dict[tuple[int, int], Cell]:
@@ -126,35 +126,34 @@ def cells_in(entry: bytes | None) -> dict[tuple[int, int], Cell]:
     if entry is None:
         return {}
     return {
-        divmod(index, _VERSIONS): Cell(one["count"], one["asked"], one["sum_ns"], _squares(one))
-        for index, one in _counted(entry, "cells", _CELL, lib.CAREFUL_CLASSES * _VERSIONS)
+        divmod(index, _VERSIONS): Cell(cell["count"], cell["asked"], cell["sum_ns"], _squares(cell))
+        for index, cell in _counted(entry, "cells", _CELL, lib.CAREFUL_CLASSES * _VERSIONS)
     }
 
 
 def stored_in(entry: bytes | None) -> tuple[dict[tuple[int, int], Stored], dict[int, Write]]:
-    """Returns what the slot's peer sent to files here: messages by class and version, writes by
-    class.
+    """Returns the peer's messages to files here, by class and version, and the writes, by class.
 
     Class and version of a message are those of its settings here; the class of a write is that of
-    its own size. Cells without a count are left out.
+    the write's size. Cells without a count are left out.
     """
     if entry is None:
         return {}, {}
     stored = {
         divmod(index, _VERSIONS): Stored(
-            count=one["count"],
-            frames=one["frames"],
-            writes=one["writes"],
-            nbytes=one["bytes"],
-            sum_came_ns=one["sum_came_ns"],
-            sum_ns=one["sum_ns"],
-            sum_sq_ns2=_squares(one),
+            count=cell["count"],
+            frames=cell["frames"],
+            writes=cell["writes"],
+            nbytes=cell["bytes"],
+            sum_came_ns=cell["sum_came_ns"],
+            sum_ns=cell["sum_ns"],
+            sum_sq_ns2=_squares(cell),
         )
-        for index, one in _counted(entry, "stored", _STORED, lib.CAREFUL_CLASSES * _VERSIONS)
+        for index, cell in _counted(entry, "stored", _STORED, lib.CAREFUL_CLASSES * _VERSIONS)
     }
     writes = {
-        index: Write(one["count"], one["bytes"], one["sum_ns"], _squares(one))
-        for index, one in _counted(entry, "writes", _WRITE, lib.CAREFUL_CLASSES)
+        index: Write(cell["count"], cell["bytes"], cell["sum_ns"], _squares(cell))
+        for index, cell in _counted(entry, "writes", _WRITE, lib.CAREFUL_CLASSES)
     }
     return stored, writes
 
@@ -169,8 +168,8 @@ def cells_of(live: Map, slots: Iterable[int]) -> dict[Key, Cell]:
 def cells(name: str) -> dict[Key, Cell]:
     """Returns the totals of an instance's traffic, by slot, class and version.
 
-    Cells without a count are left out, and so are slots whose engine ended while it wrote. A slot's
-    totals continue under its next peer, and begin at 0 with the instance. Raises CarefulError if
+    Leaves out cells without a count, and slots whose engine ended while it wrote. A slot's totals
+    start at 0 with the instance, and continue under the slot's next peer. Raises CarefulError if
     there is no such instance, or if not permitted.
     """
     with maps.live_map(name) as live:

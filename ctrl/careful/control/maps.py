@@ -15,12 +15,8 @@ from careful.errors import CarefulError
 PINS = Path("/sys/fs/bpf/careful")
 
 
-def _instance_of(path: Path) -> str:
-    return path.parent.name.replace("%2e", ".").replace("%25", "%")
-
-
 def pins(instance: str) -> Path:
-    """Returns where an instance's maps are pinned: bpffs allows no dot (see xsk_pins.c)."""
+    """Returns the folder of an instance's pinned maps: bpffs allows no dot (see xsk_pins.c)."""
     return PINS / instance.replace("%", "%25").replace(".", "%2e")
 
 
@@ -59,12 +55,12 @@ class PinnedMap:
     """An open pinned map, checked against abi.h.
 
     Args:
-        path: where it is pinned.
-        key_bytes: size of its key in abi.h.
-        value_bytes: size of its value in abi.h.
+        path: the pin.
+        key_bytes: size of the map's key in abi.h.
+        value_bytes: size of the map's value in abi.h.
 
     Raises:
-        CarefulError: it is missing, not permitted, or of another shape.
+        CarefulError: the map is missing, not permitted, or of another shape.
     """
 
     def __init__(self, path: Path, key_bytes: int, value_bytes: int) -> None:
@@ -72,9 +68,10 @@ class PinnedMap:
         self._fd = lib.bpf_obj_get(os.fsencode(path))
         if self._fd < 0:
             error = _failed(str(path))
-            if error.errno == errno.ENOENT and instances.mounts_differ(_instance_of(path)):
-                text = "careful is up, and pinned it in another mount namespace: `ip netns exec` "
-                text += "makes one each time, `nsenter --net=` does not"
+            instance = path.parent.name.replace("%2e", ".").replace("%25", "%")
+            if error.errno == errno.ENOENT and instances.mounts_differ(instance):
+                text = "careful pinned this map in another mount namespace: `ip netns exec` makes "
+                text += "such a namespace each time, `nsenter --net=` does not"
                 error = CarefulError(errno.ENOENT, text, str(path))
             raise error
         # struct bpf_map_info: type, id, key_size, value_size, max_entries ...
@@ -149,16 +146,16 @@ def session(peers: Map, slot: int) -> CData:
 def sessions(instance: str) -> dict[int, CData]:
     """Returns slot -> `struct careful_peer_entry` of each open session."""
     with peers_map(instance) as peers:
-        found = {slot: session(peers, slot) for slot in range(peers.entries)}
-    return {slot: entry for slot, entry in found.items() if entry.cookie}
+        entries = {slot: session(peers, slot) for slot in range(peers.entries)}
+    return {slot: entry for slot, entry in entries.items() if entry.cookie}
 
 
 def xdp_counters(instance: str) -> dict[str, int]:
     """Returns XDP's counters by name, summed over all CPUs."""
-    found = {}
+    counts = {}
     with PinnedMap(pins(instance) / "counters", 4, 8) as counters:
         for key, name in enum_names("careful_xdp_counter", "CAREFUL_XDP_").items():
             if key < lib.CAREFUL_XDP_COUNTERS:
                 raw = counters.lookup(key)
-                found[name] = sum(struct.unpack(f"={len(raw) // 8}Q", raw))
-    return found
+                counts[name] = sum(struct.unpack(f"={len(raw) // 8}Q", raw))
+    return counts

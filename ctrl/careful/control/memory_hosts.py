@@ -29,11 +29,11 @@ def access_of(bits: int) -> str:
 
 @dataclass(frozen=True)
 class Hosts:
-    """The names of hosts, for what the memory service knows them by.
+    """Translates between hosts' names and their identities in the memory service.
 
     Attributes:
-        config: names addresses.
-        keys: of the local carefuld; None: its sessions need no key, and hosts are addresses.
+        config: the names of addresses.
+        keys: keys of the local carefuld; None: its sessions need no key, and hosts are addresses.
     """
 
     config: Config
@@ -46,34 +46,34 @@ class Hosts:
 
     @classmethod
     def by_options(cls, options: UpOptions, config: Config) -> Hosts:
-        """Returns the hosts that an instance with these options, in effect, knows."""
+        """Returns the hosts that an instance with these effective options knows."""
         return cls(config, Keys(Path(options.keys)) if options.keys else None)
 
     def _trusted(self) -> list[Trusted]:
         return self.keys.trusted() if self.keys else []
 
     def identity(self, host: str) -> tuple[int, bytes]:
-        """Returns how the memory service knows a host.
+        """Returns a host's identity in the memory service: kind and bytes.
 
         Args:
             host: its name or address; with keys also a public key.
 
         Raises:
-            CarefulError: it is unknown, or has no trusted key here.
+            CarefulError: the host is unknown, or has no trusted key here.
         """
         address = ""
         if self.keys is not None:
-            for one in self._trusted():
-                if host in (one.name, one.address, one.key):
-                    return int(lib.CAREFUL_MEMORY_KEY), base64.b64decode(one.key)
+            for trusted in self._trusted():
+                if host in (trusted.name, trusted.address, trusted.key):
+                    return int(lib.CAREFUL_MEMORY_KEY), base64.b64decode(trusted.key)
             try:
                 return int(lib.CAREFUL_MEMORY_KEY), base64.b64decode(check(host))
             except CarefulError:
                 address = self.config.resolve(host).ip
-            for one in self._trusted():
-                if one.address == address:
-                    return int(lib.CAREFUL_MEMORY_KEY), base64.b64decode(one.key)
-            text = "no key of it is trusted here: name it by its public key"
+            for trusted in self._trusted():
+                if trusted.address == address:
+                    return int(lib.CAREFUL_MEMORY_KEY), base64.b64decode(trusted.key)
+            text = "no key of this host is trusted here: name the host by its public key"
             raise CarefulError(errno.ENOKEY, text, host)
         parsed = ipaddress.ip_address(self.config.resolve(host).ip)
         mapped = b"\0" * 10 + b"\xff\xff" + parsed.packed if parsed.version == 4 else parsed.packed
@@ -83,8 +83,8 @@ class Hosts:
         """Returns the name of a host, else its address or key."""
         if by == lib.CAREFUL_MEMORY_KEY:
             key = base64.b64encode(raw).decode()
-            found = next((one for one in self._trusted() if one.key == key), None)
-            return (found.name or found.address) if found else key
+            trusted = next((host for host in self._trusted() if host.key == key), None)
+            return (trusted.name or trusted.address) if trusted else key
         if by != lib.CAREFUL_MEMORY_ADDRESS:
             return EVERY
         address = ipaddress.IPv6Address(raw[:16])
@@ -107,10 +107,10 @@ class Hosts:
         """Returns the payload of CREATE, OPEN, DELETE and STAT.
 
         Args:
-            name: of the piece.
-            owner: the host that made it; "": this host, else any.
-            nbytes: of a new piece.
-            share: of a new piece: host -> "r" or "rw".
+            name: name of the piece.
+            owner: the host that made it; "": this host, else any host.
+            nbytes: size of a new piece.
+            share: hosts that may use a new piece -> "r" or "rw".
         """
         raw = name.encode()
         if not 0 < len(raw) <= lib.CAREFUL_MEMORY_NAME_BYTES or not name.isprintable():

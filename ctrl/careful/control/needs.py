@@ -1,4 +1,4 @@
-"""Walks the needs of careful_check(), which `doctor` shows and `up` requires."""
+"""Checks needs with careful_check(); `doctor` shows them, and `up` requires them."""
 
 from __future__ import annotations
 
@@ -11,35 +11,30 @@ from careful.control.up_options import OPTIONS, UpOptions
 from careful.errors import CarefulError
 
 
-def _raise_limits() -> None:
-    """Raises the limits like carefuld, so that the checks see its limits."""
-    for which in (resource.RLIMIT_NOFILE, resource.RLIMIT_MEMLOCK):
-        hard = resource.getrlimit(which)[1]
-        resource.setrlimit(which, (hard, hard))
-
-
 def walk(
     ifname: str, instance: str, options: UpOptions, skipped: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, int, str]]:
-    """Yields each need's name in `enum careful_check`, careful_check()'s result, and its line."""
+    """Yields each need's name in `enum careful_check`, careful_check()'s result, and its text."""
     raw = ffi.new("struct careful_options *")
-    texts = [ffi.new("char[]", os.fsencode(one)) for one in (ifname, instance)]
+    texts = [ffi.new("char[]", os.fsencode(text)) for text in (ifname, instance)]
     raw.ifname, raw.instance = texts
     for name in ("peers", "queue", "queues", "port", "rx_buffers", "tx_buffers", "reserve"):
         setattr(raw, name, getattr(options, name) or 0)
     modes = OPTIONS["xdp"].choices
     raw.xdp_mode = modes.index(options.xdp or modes[0])
     raw.require_zerocopy = bool(options.require_zerocopy)
-    _raise_limits()
+    for limit in (resource.RLIMIT_NOFILE, resource.RLIMIT_MEMLOCK):  # as carefuld does
+        hard = resource.getrlimit(limit)[1]
+        resource.setrlimit(limit, (hard, hard))
     for number, name in enum_names("careful_check", "CAREFUL_CHECK_").items():
         if number < lib.CAREFUL_CHECKS and name not in skipped:
-            said = ffi.new("struct careful_error *")
-            code = lib.careful_check(raw, number, said)
-            yield name, code, ffi.string(said.text).decode(errors="replace")
+            error = ffi.new("struct careful_error *")
+            code = lib.careful_check(raw, number, error)
+            yield name, code, ffi.string(error.text).decode(errors="replace")
 
 
 def of_the_machine(ifname: str, instance: str, options: UpOptions) -> None:
-    """Checks the needs that concern no interface, before `up` changes anything.
+    """Checks the machine's needs, before `up` changes anything.
 
     Raises CarefulError, in the words of `doctor`, if a need is not met.
     """

@@ -1,6 +1,6 @@
 """Requests to the kernel about interfaces, addresses, qdiscs and routes (rtnetlink).
 
-Libraries do more, but importing one takes longer than most commands run.
+A library would do more, but its import takes longer than most commands run.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ def attribute(kind: int, value: bytes) -> bytes:
 
 def attributes(data: bytes) -> dict[int, bytes]:
     """Returns the values of an answer's attributes by their numbers."""
-    found = {}
+    values = {}
     while len(data) >= _ATTRIBUTE.size:
         size, kind = _ATTRIBUTE.unpack_from(data)
         if size < _ATTRIBUTE.size:
             break
-        found[kind & ~_NESTED] = data[_ATTRIBUTE.size : size]
+        values[kind & ~_NESTED] = data[_ATTRIBUTE.size : size]
         data = data[size + -size % 4 :]
-    return found
+    return values
 
 
-def _answers(asked: socket.socket) -> Iterator[tuple[int, int, bytes]]:
-    """Yields type, flags and contents of each message that comes."""
+def _answers(sock: socket.socket) -> Iterator[tuple[int, int, bytes]]:
+    """Yields type, flags and contents of each message that arrives."""
     while True:
-        data = asked.recv(_BYTES)
+        data = sock.recv(_BYTES)
         while data:
             size, kind, flags, _, _ = _HEADER.unpack_from(data)
             yield kind, flags, data[_HEADER.size : size]
@@ -54,23 +54,23 @@ def ask(kind: int, body: bytes, flags: int = 0) -> list[bytes]:
 
     Args:
         kind: the type of the request.
-        body: what follows its header.
+        body: the request after its header.
         flags: DUMP for all objects, ACK for a change, 0 for one object.
 
     Raises:
-        OSError: the kernel refuses it.
+        OSError: the kernel refuses the request.
     """
-    found: list[bytes] = []
+    messages: list[bytes] = []
     complete = True
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as asked:
-        asked.send(_HEADER.pack(_HEADER.size + len(body), kind, REQUEST | flags, 1, 0) + body)
-        for answer, said, contents in _answers(asked):
-            complete &= not said & _INTERRUPTED
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as sock:
+        sock.send(_HEADER.pack(_HEADER.size + len(body), kind, REQUEST | flags, 1, 0) + body)
+        for answer, answer_flags, contents in _answers(sock):
+            complete &= not answer_flags & _INTERRUPTED
             if answer == _ERROR and (error := -struct.unpack_from("=i", contents)[0]):
                 raise OSError(error, os.strerror(error))
             if answer in (_ERROR, _DONE):
                 break
-            found.append(contents)
+            messages.append(contents)
             if not flags:
                 break
-    return found if complete else ask(kind, body, flags)  # the objects changed meanwhile
+    return messages if complete else ask(kind, body, flags)  # objects changed during the dump

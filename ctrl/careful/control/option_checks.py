@@ -1,4 +1,4 @@
-"""Checks of `up` that need no interface: whether the options agree, and whether files exist."""
+"""Checks of `up` that need no interface: options that contradict each other, missing files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from careful.errors import CarefulError
 #: Advice for options and keys that are missing or wrong.
 CHANGE = "change it in careful.toml: carefulctl help careful.toml"
 _MAKE = "on each host carefulctl key new, and carefulctl key trust HOST KEY for each other"
-_ANEW = "mend that file, or make keys elsewhere: carefulctl key new --keys DIR, and up --keys DIR"
+_ANEW = "repair that file, or make keys elsewhere: carefulctl key new --keys DIR, and up --keys DIR"
 
 
 def tried(check: str, act: Callable[[], str], advice: str) -> Finding:
@@ -28,15 +28,17 @@ def tried(check: str, act: Callable[[], str], advice: str) -> Finding:
 
 
 def _exports(options: UpOptions, address: Callable[[str], str]) -> str:
-    found = exports.check(options.export, address)
-    return ", ".join(found or ()) or "none in the configuration"
+    directories = exports.check(options.export, address)
+    return ", ".join(directories or ()) or "none in the configuration"
 
 
 def _open_to_all(options: UpOptions, address: Callable[[str], str]) -> str:
-    """Returns an export that any peer may write although sessions need no key; "" if none is."""
+    """Returns an export that any peer may write, or ""; called if sessions need no key."""
     with suppress(CarefulError):  # `named` reports bad exports
-        found = map(exports.parse, exports.check(options.export, address) or ())
-        return next((one.path for one in found if one.writable and not options.insecure), "")
+        parsed = map(exports.parse, exports.check(options.export, address) or ())
+        return next(
+            (export.path for export in parsed if export.writable and not options.insecure), ""
+        )
     return ""
 
 
@@ -71,13 +73,13 @@ def named(options: UpOptions, address: Callable[[str], str]) -> Iterator[Finding
     """Checks that options agree and that the files and hosts that they name exist.
 
     Args:
-        options: of an instance.
+        options: the options of an instance.
         address: resolves a host's name.
     """
     try:
         options.agree()
-        for one in (options.seal or "").split(","):
-            if host := one.partition("@")[2]:
+        for mode in (options.seal or "").split(","):
+            if host := mode.partition("@")[2]:
                 address(host)
     except CarefulError as error:
         yield fail("options", str(error), CHANGE)
@@ -86,16 +88,16 @@ def named(options: UpOptions, address: Callable[[str], str]) -> Iterator[Finding
     yield keyed(options, address)
 
 
-def refused(found: Config) -> dict[str, list[Finding]]:
+def refused(config: Config) -> dict[str, list[Finding]]:
     """Returns the findings that `up` would refuse, by the table of the configuration."""
 
     def failures(options: UpOptions) -> list[Finding]:
-        all_of = named(options, lambda host: found.resolve(host).ip)
-        return [one for one in all_of if one.state == FAIL]
+        findings = named(options, lambda host: config.resolve(host).ip)
+        return [finding for finding in findings if finding.state == FAIL]
 
-    of_all = failures(found.up)
+    of_all = failures(config.up)
     tables = {"[up]": of_all}
-    for name in found.instances:
-        own = [one for one in failures(found.options(name)) if one not in of_all]
+    for name in config.instances:
+        own = [finding for finding in failures(config.options(name)) if finding not in of_all]
         tables[f"[instance.{name}]"] = own
-    return {table: all_of for table, all_of in tables.items() if all_of}
+    return {table: findings for table, findings in tables.items() if findings}

@@ -1,4 +1,4 @@
-"""The route of careful's own packets: an `ip rule` can depend on source, protocol and ports."""
+"""Finds the route of careful's own packets: an `ip rule` can depend on protocol and ports."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def _hop(address: Address, *packet: str) -> tuple[str, str]:
     if done.returncode:
         reason = " ".join(done.stderr.split()).removeprefix("RTNETLINK answers: ")
         raise CarefulError(errno.ENETUNREACH, reason, str(address))
-    found = json.loads(done.stdout)[0]
-    gateway = found.get("gateway") or found.get("via", {}).get("host")
-    return found["dev"] + (f" via {gateway}" if gateway else ""), found.get("prefsrc", "")
+    route = json.loads(done.stdout)[0]
+    gateway = route.get("gateway") or route.get("via", {}).get("host")
+    return route["dev"] + (f" via {gateway}" if gateway else ""), route.get("prefsrc", "")
 
 
 def check(address: Address, host: str, port: int, ifname: str) -> Finding:
     """Compares the route of a UDP packet with that of frames and with that of other packets.
 
-    host: the peer's name for the finding; port, ifname: of the instance, whose socket is bound.
+    host: the peer's name for the finding; port, ifname: those of the instance's socket.
     """
     udp = ["ipproto", "udp", "sport", str(port), "dport", str(address.port or port)]
-    said, packet = f"UDP packets from port {port} to {host}", ""
+    packets, packet = f"UDP packets from port {port} to {host}", ""
     try:
         if source := _hop(address, *udp, "oif", ifname)[1]:
             udp = ["from", source, *udp]
@@ -40,13 +40,13 @@ def check(address: Address, host: str, port: int, ifname: str) -> Finding:
         if packet == frames:
             plain = _hop(address)[0]
             more = "" if plain == packet else f"; by an ip rule, other packets leave by {plain}"
-            return ok("routing", f"frames and {said} leave by {packet}{more}")
-        text = f"{said} leave by {packet}, but frames by {frames}"
+            return ok("routing", f"frames and {packets} leave by {packet}{more}")
+        text = f"{packets} leave by {packet}, but frames by {frames}"
     except CarefulError as error:
         if packet:
-            return ok("routing", f"frames and {said} leave by {packet}, by an ip rule")
-        text = f"the kernel has no route for {said}: {error.reason}"
+            return ok("routing", f"frames and {packets} leave by {packet}, by an ip rule")
+        text = f"the kernel has no route for {packets}: {error.reason}"
     except OSError:
         return unknown("routing", "needs `ip` of iproute2")
-    asked = f"`ip route get {address.ip} {' '.join(udp)}` and `ip rule` show why"
-    return warn("routing", text, f"{asked}; change that rule, or the table that it names")
+    commands = f"`ip route get {address.ip} {' '.join(udp)}` and `ip rule` show why"
+    return warn("routing", text, f"{commands}; change that rule, or the table that it names")

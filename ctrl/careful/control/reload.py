@@ -26,32 +26,35 @@ def _live(options: UpOptions) -> UpOptions:
     return UpOptions(**{name: getattr(options, name) for name in LIVE})
 
 
-def _tell(one: Instance, options: UpOptions) -> None:
-    """Raises CarefulError if carefuld refuses or does not answer; then nothing has changed."""
-    # The keys are sent, too: exports depend on whether there are any.
-    said = ["carefuld", "--ifname", one.ifname]
-    said += command_line.words(replace(_live(options), keys=options.keys))
-    payload = b"".join(os.fsencode(word) + b"\0" for word in said)
-    with Client(one.socket, f"carefuld {one.name}") as client:
-        answer = client.call(lib.CAREFUL_IPC_RELOAD, f"carefuld {one.name}", payload=payload)
+def _send(queue: Instance, options: UpOptions) -> None:
+    """Sends the options to the carefuld of a queue.
+
+    Raises CarefulError if carefuld refuses or does not answer; then nothing has changed.
+    """
+    # Sends the keys, too: exports depend on them.
+    argv = ["carefuld", "--ifname", queue.ifname]
+    argv += command_line.words(replace(_live(options), keys=options.keys))
+    payload = b"".join(os.fsencode(word) + b"\0" for word in argv)
+    with Client(queue.socket, f"carefuld {queue.name}") as client:
+        answer = client.call(lib.CAREFUL_IPC_RELOAD, f"carefuld {queue.name}", payload=payload)
     if answer.payload:
         text = f"{answer.payload.decode(errors='replace')}; nothing has changed"
-        raise CarefulError(errno.EINVAL, text, f"instance {one.name}")
+        raise CarefulError(errno.EINVAL, text, f"instance {queue.name}")
 
 
-def _tell_all(queues: Sequence[Instance], options: UpOptions, before: UpOptions) -> None:
-    """Tells the carefuld of each queue. If one refuses, those that accepted get their former
-    options back.
+def _send_all(queues: Sequence[Instance], options: UpOptions, before: UpOptions) -> None:
+    """Sends the options to all queues. If a carefuld refuses, restores the options of the others.
 
-    So does one that does not answer: it may later read both, in this order. Raises like _tell().
+    A carefuld that does not answer gets its former options, too: it may read both later, in order.
+    Raises like _send().
     """
-    for k, one in enumerate(queues):
+    for k, queue in enumerate(queues):
         try:
-            _tell(one, options)
+            _send(queue, options)
         except CarefulError as error:
-            for queue in queues[: k + (error.errno == errno.ETIMEDOUT)]:
+            for other in queues[: k + (error.errno == errno.ETIMEDOUT)]:
                 with suppress(CarefulError):
-                    _tell(queue, before)
+                    _send(other, before)
             raise
 
 
@@ -60,11 +63,12 @@ def reload(ifname: str, name: str, options: UpOptions) -> list[str]:
 
     Args:
         ifname: the interface.
-        name: of the instance.
-        options: all options that it is to have, as for daemon.up().
+        name: the instance's name.
+        options: all options of the instance, as for daemon.up().
 
     Raises:
-        CarefulError: it is not up, or an option needs a restart; then nothing has changed.
+        CarefulError: the instance is not up, or an option needs a restart; then nothing has
+            changed.
     """
     options = daemon.checked(ifname, name, options)
     with instances.changing(name):
@@ -81,13 +85,13 @@ def reload(ifname: str, name: str, options: UpOptions) -> list[str]:
         changed = list(command_line.differences(running, options, name).values())
         if changed:
             queues = instances.queues(instance)
-            _tell_all(queues, options, running)
-            for one in queues:
-                instances.remember(one, _argv(one, running, options))
+            _send_all(queues, options, running)
+            for queue in queues:
+                instances.remember(queue, _argv(queue, running, options))
         return changed
 
 
-def _argv(one: Instance, running: UpOptions, options: UpOptions) -> list[str]:
-    kept = replace(running, **dict.fromkeys(LIVE))
-    others = command_line.without_options(one.argv)
-    return [*others, *command_line.words(_live(options).over(kept))]
+def _argv(queue: Instance, running: UpOptions, options: UpOptions) -> list[str]:
+    unset = replace(running, **dict.fromkeys(LIVE))
+    others = command_line.without_options(queue.argv)
+    return [*others, *command_line.words(_live(options).over(unset))]

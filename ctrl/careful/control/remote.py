@@ -1,4 +1,4 @@
-"""From a host's name to its address and the instance that reaches it."""
+"""Finds the address of a host, and the instance and queue that reach it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from careful.errors import CarefulError
 _SOON_S = 0.5
 
 
-def _sessions(one: Instance) -> dict[Address, int]:
-    """Returns the peers with a session, or a handshake under way, and its state."""
+def _sessions(instance: Instance) -> dict[Address, int]:
+    """Returns the peers with a session, or a handshake under way, and the session's state."""
     gone = (lib.CAREFUL_PEER_NONE, lib.CAREFUL_PEER_FAILED)
-    with Client(one.socket, f"carefuld of {one.name}") as client:
+    with Client(instance.socket, f"carefuld of {instance.name}") as client:
         return {
             Address.from_sockaddr(bytes(ffi.buffer(ffi.addressof(raw, "address")))): raw.state
             for raw in client.peers()
@@ -31,24 +31,23 @@ def _sessions(one: Instance) -> dict[Address, int]:
 
 
 def _queue(
-    one: Instance, address: Address, host: str, timeout_s: float
+    instance: Instance, address: Address, host: str, timeout_s: float
 ) -> tuple[Instance, Address]:
     """Returns the queue of an instance that has the peer's session, and the peer's address there.
 
-    An existing session stays on its queue. For a new one the peer chooses among our queues with the
-    fewest sessions.
+    For a new session the peer chooses among our queues with the fewest sessions.
     """
-    queues = instances.queues(one)
+    queues = instances.queues(instance)
     if len(queues) == 1 or address.port:
-        return one, address
-    sessions = [_sessions(each) for each in queues]
-    for each, found in zip(queues, sessions, strict=True):
-        for peer in found:
+        return instance, address
+    sessions = [_sessions(queue) for queue in queues]
+    for queue, peers in zip(queues, sessions, strict=True):
+        for peer in peers:
             if peer.ip == address.ip:
-                return each, peer
+                return queue, peer
     least = min(map(len, sessions))
-    fewest = [k for k, found in enumerate(sessions) if len(found) == least]
-    port = _base_port(one)
+    fewest = [k for k, peers in enumerate(sessions) if len(peers) == least]
+    port = status.port_of(instance)
     asking = queues[fewest[0]]
     with Client(asking.socket, f"carefuld of {asking.name}") as client:
         answer = client.connect(
@@ -63,20 +62,15 @@ def _queue(
     return asking, replace(address, port=port)
 
 
-def _base_port(one: Instance) -> int:
-    with Client(one.socket, f"carefuld of {one.name}") as client:
-        return int(client.info().port)
-
-
 def _answering(
     addresses: list[Address], host: str, instance: str | None, timeout_s: float
 ) -> Address:
-    """Returns the first address at which the host answers soon (compare RFC 8305), or the first."""
+    """Returns the first address that answers soon (compare RFC 8305), or the first of all."""
     wait_s = min(_SOON_S, timeout_s)
     for address in addresses if len(addresses) > 1 else ():
         with suppress(CarefulError):
-            one = instances.choose(instance, address)
-            with Client(one.socket, f"carefuld of {one.name}") as client:
+            chosen = instances.choose(instance, address)
+            with Client(chosen.socket, f"carefuld of {chosen.name}") as client:
                 client.connect(address, host, wait_s)
             return address
     return addresses[0]
@@ -90,39 +84,39 @@ def route(
     Args:
         host: a node's name, or an address.
         instance: its name, by option or CAREFUL_INSTANCE.
-        config: with the nodes' names.
-        timeout_s: for the handshake, seconds.
+        config: the nodes' names.
+        timeout_s: time limit of the handshake, seconds.
 
     Raises:
         CarefulError: the host is unknown, or careful is not up on its interface.
     """
     address = _answering(config.resolve_all(host), host, instance, timeout_s)
-    one = instances.choose(instance, address)
-    one, address = _queue(one, address, host, timeout_s)
-    return Route(one.socket, one.name, address, host, timeout_s), one
+    chosen = instances.choose(instance, address)
+    chosen, address = _queue(chosen, address, host, timeout_s)
+    return Route(chosen.socket, chosen.name, address, host, timeout_s), chosen
 
 
 def find(
     host: str, instance: str | None, config: Config, timeout_s: float
 ) -> tuple[Route, status.Effect]:
     """Returns the route to a host's files and what is in effect on it; see route()."""
-    way, one = route(host, instance, config, timeout_s)
-    return way, status.effect_of(one)
+    path, chosen = route(host, instance, config, timeout_s)
+    return path, status.effect_of(chosen)
 
 
 def find_if(
     host: str, instance: str | None, config: Config, wanted: bool | None
 ) -> tuple[tuple[Route, status.Effect] | None, str]:
-    """Returns what find() does, or None and the reason if careful may be left out.
+    """Returns the result of find(), or None and the reason why careful is not used.
 
     Args:
         host: a node's name, or an address.
         instance: its name, by option or CAREFUL_INSTANCE.
-        config: with the nodes' names.
-        wanted: False: do not use careful; None: use careful if it is up here.
+        config: the nodes' names.
+        wanted: False: do not use careful; None: use careful if it is up here; True: require it.
 
     Raises:
-        CarefulError: careful is wanted, and not up here.
+        CarefulError: careful is required, and not up here.
     """
     if wanted is False:
         return None, "not asked for"

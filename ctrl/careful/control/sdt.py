@@ -1,4 +1,4 @@
-"""Reads statically defined probes (USDT) from the `.note.stapsdt` of a process's ELF file."""
+"""Reads USDT probes from the `.note.stapsdt` section of a process's ELF file."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Probe:
     """One probe of one file.
 
     Attributes:
-        name: of the probe.
-        offset: of its instruction in the file, bytes.
-        semaphore_offset: of the word that counts listeners, bytes in the file; 0 if none.
+        name: the probe's name.
+        offset: offset of its instruction in the file, bytes.
+        semaphore_offset: offset in the file of the word that counts listeners, bytes; 0 if none.
         arguments: locations of its arguments, as in the note.
     """
 
@@ -44,12 +44,12 @@ class _Elf:
         header = struct.unpack_from(f"{self.order}16xHHIQQQIHHHHHH", data)
         self._programs = self._table(header[4], header[8], header[9], "IIQQQQQQ")
         sections = self._table(header[5], header[10], header[11], "IIQQQQIIQQ")
-        self.sections = [one for one in sections if one[1] == _SHT_NOTE]
+        self.sections = [section for section in sections if section[1] == _SHT_NOTE]
         self.bases = {}
         if header[12] < len(sections):
             names = sections[header[12]]
-            for one in sections:
-                self.bases[self.text(names[4] + one[0])] = one[3]
+            for section in sections:
+                self.bases[self.text(names[4] + section[0])] = section[3]
 
     def _table(self, at: int, size: int, count: int, form: str) -> list[tuple[int, ...]]:
         form = self.order + form
@@ -69,15 +69,15 @@ class _Elf:
 
 
 def _notes(elf: _Elf, section: tuple[int, ...]) -> list[bytes]:
-    found, at, end = [], section[4], section[4] + section[5]
-    while at + 12 <= end:
-        name_bytes, bytes_, kind = struct.unpack_from(f"{elf.order}III", elf.data, at)
-        name = elf.data[at + 12 : at + 12 + name_bytes]
-        at += 12 + (name_bytes + 3) // 4 * 4
+    notes, position, end = [], section[4], section[4] + section[5]
+    while position + 12 <= end:
+        name_bytes, desc_bytes, kind = struct.unpack_from(f"{elf.order}III", elf.data, position)
+        name = elf.data[position + 12 : position + 12 + name_bytes]
+        position += 12 + (name_bytes + 3) // 4 * 4
         if name == b"stapsdt\0" and kind == _STAPSDT:
-            found.append(elf.data[at : at + bytes_])
-        at += (bytes_ + 3) // 4 * 4
-    return found
+            notes.append(elf.data[position : position + desc_bytes])
+        position += (desc_bytes + 3) // 4 * 4
+    return notes
 
 
 def parse(data: bytes, provider: str = PROVIDER) -> list[Probe]:
@@ -85,15 +85,15 @@ def parse(data: bytes, provider: str = PROVIDER) -> list[Probe]:
 
     Args:
         data: the file.
-        provider: whose probes to return.
+        provider: the provider of the probes.
 
     Raises:
-        ValueError: it is damaged, or not a 64-bit ELF file.
+        ValueError: the file is damaged, or not a 64-bit ELF file.
     """
     try:
         elf = _Elf(data)
         probes = []
-        for note in [one for section in elf.sections for one in _notes(elf, section)]:
+        for note in [note for section in elf.sections for note in _notes(elf, section)]:
             address, base, semaphore = struct.unpack_from(f"{elf.order}QQQ", note)
             texts = note[24:].split(b"\0")
             if texts[0].decode() != provider:
@@ -115,14 +115,14 @@ def parse(data: bytes, provider: str = PROVIDER) -> list[Probe]:
 def of_process(pid: int) -> tuple[str, dict[str, Probe]]:
     """Returns the file with careful's code in a process, and its probes.
 
-    The path stays valid if the file is renamed. Raises CarefulError if there is no such process, we
-    may not look, or it has no probes.
+    The path stays valid if the file is renamed. Raises CarefulError if there is no such process, it
+    may not be read, or it has no probes.
     """
     maps = Path(f"/proc/{pid}/maps")
     try:
         lines = maps.read_text(errors="replace").splitlines()
     except FileNotFoundError:
-        raise CarefulError(errno.ESRCH, "it has ended", f"process {pid}") from None
+        raise CarefulError(errno.ESRCH, "the process has ended", f"process {pid}") from None
     except OSError as error:
         raise from_os(error, str(maps)) from None
     seen = set()
@@ -140,7 +140,7 @@ def of_process(pid: int) -> tuple[str, dict[str, Probe]]:
             except PermissionError:
                 raise CarefulError(errno.EPERM, "must be run as root (sudo)", "trace") from None
             if probes:
-                return path, {one.name: one for one in probes}
-    what = Path(lines[0].split(maxsplit=5)[-1]).name if lines else "it"
+                return path, {probe.name: probe for probe in probes}
+    what = Path(lines[0].split(maxsplit=5)[-1]).name if lines else "the process"
     text = f"{what} has no probes: it is older than this careful, or was built without them"
     raise CarefulError(errno.ENOTSUP, text, f"process {pid}")

@@ -1,8 +1,8 @@
 """State that outlives `down` and a reboot: small JSON files in the state directory.
 
-Owns the directory's place. careful/state.h, which carefuld also uses, writes files as a whole and
-rejects those that others could have written. State is optional: a file that cannot be read is
-absent, one that cannot be written is not kept, and each is reported once.
+Owns the directory's path. careful/state.h, which carefuld also uses, writes whole files and rejects
+files that others could have written. State is optional: a file that cannot be read counts as
+missing, a file that cannot be written is skipped, and each error is reported once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class StateDir:
 
     Args:
         path: the directory; made with the first file.
-        warn: called once, with a line that says why a file is rejected or not written.
+        warn: called once for each error, with a line about a file.
     """
 
     def __init__(self, path: Path, warn: Callable[[str], None] = lambda _: None) -> None:
@@ -45,17 +45,17 @@ class StateDir:
     def read(self, name: str) -> Json:
         """Returns the object with a name; empty if it is missing or rejected."""
         data, error = ffi.new("char[]", BYTES_MAX), ffi.new("struct careful_error *")
-        where = os.fsencode(self.path), os.fsencode(name)
-        got = lib.careful_state_read(*where, data, BYTES_MAX, error)
-        if got < 0:
-            if got != -errno.ENOENT:
+        names = os.fsencode(self.path), os.fsencode(name)
+        size = lib.careful_state_read(*names, data, BYTES_MAX, error)
+        if size < 0:
+            if size != -errno.ENOENT:
                 self._say(error)
             return {}
         try:
-            found = json.loads(bytes(ffi.buffer(data, got)))
-            if not isinstance(found, dict):
+            content = json.loads(bytes(ffi.buffer(data, size)))
+            if not isinstance(content, dict):
                 raise ValueError
-            return found
+            return content
         except (ValueError, RecursionError):
             self._say(f"{self.path / name}: the file is damaged, and is ignored")
         return {}
@@ -67,8 +67,8 @@ class StateDir:
         the disk.
         """
         text, error = json.dumps(data).encode() + b"\n", ffi.new("struct careful_error *")
-        where = os.fsencode(self.path), os.fsencode(name)
-        if lib.careful_state_write(*where, text, len(text), error):
+        names = os.fsencode(self.path), os.fsencode(name)
+        if lib.careful_state_write(*names, text, len(text), error):
             self._say(error)
             return False
         return True

@@ -53,9 +53,7 @@ def name_of(enum: str, prefix: str, value: int) -> str:
 
 @dataclass(frozen=True)
 class InEffect:
-    """The settings of a running instance, without counters: `struct careful_info` in Python's
-    types.
-    """
+    """The settings of a running instance: `struct careful_info` without its counters."""
 
     ifname: str
     driver: str
@@ -156,10 +154,7 @@ class ProgramStatus:
 
 @dataclass(frozen=True)
 class Owner:
-    """A host that holds memory here.
-
-    gone_s: seconds since its last session ended; None: it has a session.
-    """
+    """A host that holds memory here; gone_s: seconds since its last session, None during one."""
 
     owner: str
     most: int
@@ -193,7 +188,7 @@ class QueueStatus:
 
 @dataclass(frozen=True)
 class Status(InEffect):
-    """All that is known of a running instance; sums, if it has several queues.
+    """The status of a running instance; sums, if it has several queues.
 
     pid is None in another PID namespace; master is the bridge or bond that receives control
     messages.
@@ -217,20 +212,20 @@ class Status(InEffect):
 
 def counters(info: CData) -> dict[str, int]:
     """Returns all counters of a `struct careful_info` by name, including the device's."""
-    found = {
+    totals = {
         name: int(info.counters[index])
         for index, name in enum_names("careful_counter", "CAREFUL_C_").items()
         if index < lib.CAREFUL_COUNTERS
     }
     for name, _ in ffi.typeof("struct careful_device_statistics").fields:
-        found[f"device_{name}"] = int(getattr(info.statistics, name))
-    return found
+        totals[f"device_{name}"] = int(getattr(info.statistics, name))
+    return totals
 
 
 def peer(info: CData, instance: CData, config: Config) -> PeerStatus:
-    """Returns a `struct careful_peer_info` of a `struct careful_info`.
+    """Converts a `struct careful_peer_info`; instance: the `struct careful_info` of its queue.
 
-    The address has no port if the peer uses the instance's own.
+    The address has no port if the peer uses the instance's port.
     """
     address = Address.from_sockaddr(bytes(ffi.buffer(ffi.addressof(info, "address"))))
     if address.port == instance.port:
@@ -256,7 +251,7 @@ def peer(info: CData, instance: CData, config: Config) -> PeerStatus:
         late_frames=int(info.late),
         window_now_buffers=int(info.window_now),
         queue=int(instance.device.queue),
-        **_same(info, *_PEER),
+        **_ints(info, *_PEER),
     )
 
 
@@ -269,29 +264,29 @@ _PEER = (
 _PROGRAM = ("pid", "operations", "unread", "unanswered", "handlers", "regions", "memory_bytes")
 
 
-def _same(info: CData, *names: str) -> Json:
+def _ints(info: CData, *names: str) -> Json:
     return {name: int(getattr(info, name)) for name in names}
 
 
 def program(info: CData) -> ProgramStatus:
-    """Returns a `struct careful_program_info`."""
+    """Converts a `struct careful_program_info`."""
     return ProgramStatus(
-        name=text(info.name), stalled=bool(info.stalled), **_same(info, *_PROGRAM, "asked", "told")
+        name=text(info.name), stalled=bool(info.stalled), **_ints(info, *_PROGRAM, "asked", "told")
     )
 
 
-def _lent(found: Sequence[usage.LendUse], hosts: Hosts) -> Lent | None:
+def _lent(uses: Sequence[usage.LendUse], hosts: Hosts) -> Lent | None:
     owners = [
         Owner(
-            hosts.name(one.by, one.identity),
-            one.nbytes,
-            one.used,
-            one.pieces,
-            one.gone_s - 1 if one.gone_s else None,
+            hosts.name(owner.by, owner.identity),
+            owner.nbytes,
+            owner.used,
+            owner.pieces,
+            owner.gone_s - 1 if owner.gone_s else None,
         )
-        for one in found[1:]
+        for owner in uses[1:]
     ]
-    return Lent(found[0].nbytes, found[0].used, owners) if found else None
+    return Lent(uses[0].nbytes, uses[0].used, owners) if uses else None
 
 
 def in_effect(info: CData) -> InEffect:
@@ -323,9 +318,9 @@ def in_effect(info: CData) -> InEffect:
         wait=name_of("careful_wait_mode", "CAREFUL_WAIT_", info.wait_mode),
         keyed=bool(info.keyed),
         io_uring_denied=os.strerror(info.io_uring_denied) if info.io_uring_denied else None,
-        **_same(device, "queue", "buffer_bytes", "frame_bytes", "umem_bytes", "receive_buffers"),
-        **_same(info, "port", "peers_max", "rx_buffers", "tx_buffers", "copyout_buffers"),
-        **_same(info, "reserve_buffers", "spin_us"),
+        **_ints(device, "queue", "buffer_bytes", "frame_bytes", "umem_bytes", "receive_buffers"),
+        **_ints(info, "port", "peers_max", "rx_buffers", "tx_buffers", "copyout_buffers"),
+        **_ints(info, "reserve_buffers", "spin_us"),
     )
 
 
@@ -344,41 +339,44 @@ class Effect:
 
 
 def effect(info: CData) -> Effect:
-    """Returns the part of a `struct careful_info` that figures depend on."""
-    found = in_effect(info)
+    """Returns the settings in a `struct careful_info` that measurements depend on."""
+    settings = in_effect(info)
     return Effect(
-        os.uname().release, found.driver, found.xdp_mode, found.zerocopy, found.window_buffers
+        os.uname().release,
+        settings.driver,
+        settings.xdp_mode,
+        settings.zerocopy,
+        settings.window_buffers,
     )
 
 
-def effect_of(instance: Instance) -> Effect:
-    """Asks a running instance for effect()."""
+def _info(instance: Instance) -> CData:
+    """Asks carefuld for its `struct careful_info`; raises CarefulError if it does not answer."""
     with Client(instance.socket, f"carefuld of {instance.name}") as client:
-        return effect(client.info())
+        return client.info()
+
+
+def effect_of(instance: Instance) -> Effect:
+    """Returns effect() of a running instance."""
+    return effect(_info(instance))
 
 
 def port_of(instance: Instance) -> int:
     """Returns the UDP port of a running instance."""
-    with Client(instance.socket, f"carefuld of {instance.name}") as client:
-        return int(client.info().port)
+    return int(_info(instance).port)
 
 
 def receive_buffers_of(instance: Instance) -> int:
     """Returns R of a running instance's queue."""
-    with Client(instance.socket, f"carefuld of {instance.name}") as client:
-        return int(client.info().device.receive_buffers)
+    return int(_info(instance).device.receive_buffers)
 
 
 def program_detached(instance: Instance) -> bool:
-    """Reports whether the XDP program of a running instance was taken off its interface.
-
-    Raises CarefulError if carefuld does not answer.
-    """
-    with Client(instance.socket, f"carefuld of {instance.name}") as client:
-        return bool(client.info().statistics.program_detached)
+    """Reports whether the XDP program of a running instance was removed from its interface."""
+    return bool(_info(instance).statistics.program_detached)
 
 
-def _xdp(instance: Instance) -> tuple[dict[str, int], str | None]:
+def _xdp_counters(instance: Instance) -> tuple[dict[str, int], str | None]:
     from careful.control import maps  # libbpf, which transfers do not need
 
     try:
@@ -389,7 +387,7 @@ def _xdp(instance: Instance) -> tuple[dict[str, int], str | None]:
 
 def exports(instance: Instance) -> list[Export]:
     """Returns the directories that peers may use."""
-    return [parse(one) for one in command_line.read(instance.argv).export or ()]
+    return [parse(export) for export in command_line.read(instance.argv).export or ()]
 
 
 #: Fields that are summed over an instance's queues.
@@ -406,61 +404,61 @@ _SUMMED = (
 )
 
 
-def _total(each: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    return {name: sum(one.get(name, 0) for one in each) for name in each[0]}
+def _sums(counters: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    return {name: sum(queue.get(name, 0) for queue in counters) for name in counters[0]}
 
 
-def _queue(found: Status) -> QueueStatus:
+def _queue_status(status: Status) -> QueueStatus:
     return QueueStatus(
-        found.queue,
-        found.instance,
-        found.pid,
-        found.port,
-        len(found.peers),
-        found.peers_max,
-        found.counters["rx_frames"],
-        found.counters["tx_frames"],
+        status.queue,
+        status.instance,
+        status.pid,
+        status.port,
+        len(status.peers),
+        status.peers_max,
+        status.counters["rx_frames"],
+        status.counters["tx_frames"],
     )
 
 
 def gather(instance: Instance, config: Config) -> Status:
-    """Returns all that is known of a running instance: sums of its queues, and a line of each.
+    """Returns the status of a running instance: sums of its queues, and a line of each.
 
     Raises CarefulError if carefuld does not answer.
     """
-    each = [gather_queue(one, config) for one in instances.queues(instance)]
-    if len(each) == 1:
-        return each[0]
-    error = next((one.xdp_counters_error for one in each if one.xdp_counters_error), None)
-    sums: Json = {name: sum(getattr(one, name) for one in each) for name in _SUMMED}
+    statuses = [gather_queue(queue, config) for queue in instances.queues(instance)]
+    if len(statuses) == 1:
+        return statuses[0]
+    error = next((queue.xdp_counters_error for queue in statuses if queue.xdp_counters_error), None)
+    sums: Json = {name: sum(getattr(queue, name) for queue in statuses) for name in _SUMMED}
     return replace(
-        each[0],
+        statuses[0],
         **sums,
-        counters=_total([one.counters for one in each]),
-        xdp_counters={} if error else _total([one.xdp_counters for one in each]),
+        counters=_sums([queue.counters for queue in statuses]),
+        xdp_counters={} if error else _sums([queue.xdp_counters for queue in statuses]),
         xdp_counters_error=error,
-        peers=[peer for one in each for peer in one.peers],
-        programs=[program for one in each for program in one.programs],
-        queues=[_queue(one) for one in each],
-        master=next((one.master for one in each if one.master), None),
+        peers=[peer for queue in statuses for peer in queue.peers],
+        programs=[program for queue in statuses for program in queue.programs],
+        queues=[_queue_status(queue) for queue in statuses],
+        master=next((queue.master for queue in statuses if queue.master), None),
     )
 
 
 def gather_all(running: Iterable[Instance], config: Config) -> tuple[list[Status], dict[str, str]]:
-    """Returns the status of several instances, and by name the reason why others do not answer.
+    """Returns the status of several instances, and by name the errors of the others.
 
     Raises CarefulError if none answers.
     """
-    found: list[Status] = []
+    statuses: list[Status] = []
     errors: dict[str, CarefulError] = {}
-    for one in running:
+    for instance in running:
         try:
-            found.append(gather(one, config))
+            statuses.append(gather(instance, config))
         except CarefulError as error:
-            errors[one.name] = error
-    if errors and not found:
+            errors[instance.name] = error
+    if errors and not statuses:
         raise next(iter(errors.values()))
-    return found, {name: str(error) for name, error in errors.items()}
+    return statuses, {name: str(error) for name, error in errors.items()}
 
 
 def _master(instance: Instance) -> str | None:
@@ -473,13 +471,13 @@ def gather_queue(instance: Instance, config: Config, timeout_s: float = 10.0) ->
     """Returns gather() for one queue; timeout_s: time for carefuld to answer."""
     with Client(instance.socket, f"carefuld of {instance.name}", timeout_s) as client:
         info = client.info()
-        # A peer that failed before its first session was mistyped, or is not up: nothing waits for
-        # it, and its slot is free. The command that asked for it has reported why.
-        peers = [one for one in client.peers() if one.epochs or not one.last_errno]
+        # A peer that failed before its first session was mistyped, or is not up. The command that
+        # asked for it has reported the error, and its slot is free.
+        peers = [entry for entry in client.peers() if entry.epochs or not entry.last_errno]
         programs = client.programs()
         lends = usage.ask(client).lends
-    xdp, xdp_error = _xdp(instance)
-    found = [peer(one, info, config) for one in peers]
+    xdp, xdp_error = _xdp_counters(instance)
+    sessions = [peer(entry, info, config) for entry in peers]
     effect = in_effect(info)
     return Status(
         **vars(effect) | {"ifname": instance.ifname or effect.ifname},
@@ -492,26 +490,26 @@ def gather_queue(instance: Instance, config: Config, timeout_s: float = 10.0) ->
         counters=counters(info),
         xdp_counters=xdp,
         xdp_counters_error=xdp_error,
-        peers=found,
-        master=_master(instance) if any(one.control_unheard for one in found) else None,
-        programs=[program(one) for one in programs],
+        peers=sessions,
+        master=_master(instance) if any(entry.control_unheard for entry in sessions) else None,
+        programs=[program(entry) for entry in programs],
         lent=_lent(lends, Hosts.of(instance, config)),
     )
 
 
-def slow_clients(found: Status) -> list[str]:
+def slow_clients(status: Status) -> list[str]:
     """Returns peers whose frames local clients keep so long that credits are withheld."""
-    return [one.called for one in found.peers if one.withholding]
+    return [peer.called for peer in status.peers if peer.withholding]
 
 
 def older(peers: Iterable[PeerStatus]) -> list[str]:
     """Returns a line for each peer with an older version of the wire than this host."""
     version, here = int(lib.CAREFUL_WIRE_VERSION), int(lib.CAREFUL_WIRE_MINOR)
     return [
-        f"{one.called} speaks wire {version}.{one.wire_minor}, this host {version}.{here}: "
+        f"{peer.called} speaks wire {version}.{peer.wire_minor}, this host {version}.{here}: "
         "both use the older version"
-        for one in peers
-        if one.state == "up" and one.wire_minor < here
+        for peer in peers
+        if peer.state == "up" and peer.wire_minor < here
     ]
 
 
@@ -519,27 +517,27 @@ def unheard(peers: Iterable[PeerStatus], port: int, master: str | None = None) -
     """Returns a line for each peer whose frames arrive, but none of its control messages.
 
     Args:
-        peers: of an instance.
-        port: of the instance.
+        peers: the peers of an instance.
+        port: the instance's port.
         master: the bridge or bond of its interface, if any.
     """
     why = f"does a firewall of either host drop UDP port {port}?"
     if master:
-        why = f"the interface is now a port of {master}, which takes them"
+        why = f"the interface is now a port of {master}, which receives them"
     return [
-        f"frames of {one.called} arrive, but no control messages: {why}"
-        for one in peers
-        if one.control_unheard
+        f"frames of {peer.called} arrive, but no control messages: {why}"
+        for peer in peers
+        if peer.control_unheard
     ]
 
 
 def narrow(peers: Iterable[PeerStatus]) -> list[str]:
     """Returns a line for each peer whose path has a smaller MTU than both ends."""
     return [
-        f"frames to {one.called} have {one.frame_bytes} bytes at most: a link on the way takes "
-        f"no larger (path MTU {one.frame_bytes - ETHERNET_BYTES})"
-        for one in peers
-        if one.path_is_narrow
+        f"frames to {peer.called} have at most {peer.frame_bytes} bytes: a link on the way allows "
+        f"no more (path MTU {peer.frame_bytes - ETHERNET_BYTES})"
+        for peer in peers
+        if peer.path_is_narrow
     ]
 
 
@@ -550,4 +548,4 @@ def peers_at(instance: Instance) -> tuple[list[PeerStatus], int]:
     """
     with Client(instance.socket, f"carefuld of {instance.name}") as client:
         info = client.info()
-        return [peer(one, info, Config()) for one in client.peers()], int(info.port)
+        return [peer(entry, info, Config()) for entry in client.peers()], int(info.port)

@@ -19,12 +19,12 @@ class Look:
     """Counters at one time.
 
     Attributes:
-        at_s: of the monotonic clock.
+        at_s: time of the monotonic clock.
         found: status of each instance, from status.gather().
         messages: instance -> (queue, slot) -> live messages and their total time, nanoseconds:
-            those sent, and those received and written to files. Slots that could not be read
-            are left out.
-        mute: why an instance did not answer, by name.
+            messages sent, and messages received and written to files. Unreadable slots are left
+            out.
+        mute: errors of instances that did not answer, by name.
     """
 
     at_s: float
@@ -34,17 +34,17 @@ class Look:
 
 
 def _messages(instance: Instance) -> dict[tuple[int, int], tuple[int, int]]:
-    found: dict[tuple[int, int], tuple[int, int]] = {}
+    totals: dict[tuple[int, int], tuple[int, int]] = {}
     for queue, one in enumerate(instances.queues(instance)):
         with suppress(CarefulError), maps.live_map(one.name) as counted:  # only root may read it
             for slot in range(counted.entries):
                 if (entry := live_latency.whole(counted, slot)) is not None:
                     sent = live_latency.cells_in(entry).values()
                     stored = live_latency.stored_in(entry)[0].values()
-                    both = [(one.count, one.sum_ns) for one in sent]
-                    both += [(one.count, one.sum_ns) for one in stored]
-                    found[queue, slot] = sum(one for one, _ in both), sum(ns for _, ns in both)
-    return found
+                    cells = [(cell.count, cell.sum_ns) for cell in sent]
+                    cells += [(cell.count, cell.sum_ns) for cell in stored]
+                    totals[queue, slot] = sum(n for n, _ in cells), sum(ns for _, ns in cells)
+    return totals
 
 
 def look(running: Sequence[Instance], settings: Config, with_messages: bool = True) -> Look:
@@ -52,18 +52,20 @@ def look(running: Sequence[Instance], settings: Config, with_messages: bool = Tr
 
     Raises CarefulError if none answers.
     """
-    found, mute = status.gather_all(running, settings)
-    counted = running if with_messages else ()
-    messages = {one.name: _messages(one) for one in counted if one.name not in mute}
-    return Look(time.monotonic(), found, messages, mute)
+    statuses, mute = status.gather_all(running, settings)
+    read_from = running if with_messages else ()
+    messages = {
+        instance.name: _messages(instance) for instance in read_from if instance.name not in mute
+    }
+    return Look(time.monotonic(), statuses, messages, mute)
 
 
-def _waits_for(one: PeerStatus) -> str | None:
-    if one.withholding:
+def _waits_for(peer: PeerStatus) -> str | None:
+    if peer.withholding:
         return "client"
-    if one.messages_out and one.credits_free <= 1:
+    if peer.messages_out and peer.credits_free <= 1:
         return "credits"
-    return "frames" if one.messages_out else None
+    return "frames" if peer.messages_out else None
 
 
 @dataclass(frozen=True)
@@ -130,33 +132,35 @@ def _peer(
     )
 
 
-def _slot(found: Status, peer: PeerStatus) -> tuple[int, int]:
-    return (peer.queue if found.queues else 0), peer.slot
+def _slot(current: Status, peer: PeerStatus) -> tuple[int, int]:
+    return (peer.queue if current.queues else 0), peer.slot
 
 
-def _processes(found: Status) -> list[int | None]:
-    """Returns the processes that counted: a new carefuld begins at 0."""
-    return [found.pid, *(one.pid for one in found.queues)]
+def _processes(current: Status) -> list[int | None]:
+    """Returns the processes that counted: a new carefuld starts at 0."""
+    return [current.pid, *(queue.pid for queue in current.queues)]
 
 
 def rates(before: Look, now: Look) -> list[Rates]:
-    """Returns the rates of each instance's peers, a second, the fastest first."""
+    """Returns the rates of each instance's peers, per second, the fastest peer first."""
     seconds = max(now.at_s - before.at_s, 1e-3)
-    was = {one.instance: one for one in before.found}
-    made = []
-    for one in now.found:
-        old = was.get(one.instance)
-        if old and _processes(old) != _processes(one):
+    earlier = {current.instance: current for current in before.found}
+    result = []
+    for current in now.found:
+        old = earlier.get(current.instance)
+        if old and _processes(old) != _processes(current):
             old = None
-        messages = before.messages.get(one.instance, {}) if old else {}
-        slots = {(_slot(old, each), each.address): each for each in old.peers} if old else {}
+        messages = before.messages.get(current.instance, {}) if old else {}
+        slots = {(_slot(old, peer), peer.address): peer for peer in old.peers} if old else {}
         peers = []
-        for each in one.peers:
-            slot = _slot(one, each)
-            found = now.messages.get(one.instance, {}).get(slot, (0, 0))
-            earlier = messages.get(slot, found)
-            peers.append(_peer(each, slots.get((slot, each.address)), (found, earlier), seconds))
-        peers.sort(key=lambda each: -each.tx_bytes_per_s - each.rx_bytes_per_s)
-        whole = (one.ifname, one.xdp_mode, one.zerocopy, one.window_buffers)
-        made.append(Rates(one.instance, *whole, seconds, peers, one.lent))
-    return made
+        for peer in current.peers:
+            slot = _slot(current, peer)
+            total = now.messages.get(current.instance, {}).get(slot, (0, 0))
+            total_before = messages.get(slot, total)
+            peers.append(
+                _peer(peer, slots.get((slot, peer.address)), (total, total_before), seconds)
+            )
+        peers.sort(key=lambda peer: -peer.tx_bytes_per_s - peer.rx_bytes_per_s)
+        whole = (current.ifname, current.xdp_mode, current.zerocopy, current.window_buffers)
+        result.append(Rates(current.instance, *whole, seconds, peers, current.lent))
+    return result

@@ -34,24 +34,24 @@ def target(ifname: str | None, instance: str | None) -> Target:
         instance: its name, by option or CAREFUL_INSTANCE.
 
     Raises:
-        CarefulError: none runs, the choice is ambiguous, it has no probes, or we may not look.
+        CarefulError: no instance runs, the choice is ambiguous, it has no probes, or no permission.
     """
     if ifname:
-        one = instances.on_interface(ifname, instance)
+        found = instances.on_interface(ifname, instance)
     elif instance:
-        one = instances.find(instance)
+        found = instances.find(instance)
     else:
-        one = instances.choose(None)
-    pid = one.pid or instances.owner_without_daemon(one.name)
+        found = instances.choose(None)
+    pid = found.pid or instances.owner_without_daemon(found.name)
     if not pid:
         text = f"careful is not up: carefulctl up {ifname or 'IFACE'}"
-        raise CarefulError(errno.ENOENT, text, ifname or f"instance {one.name}")
+        raise CarefulError(errno.ENOENT, text, ifname or f"instance {found.name}")
     instances.need_root("trace")
-    instances.must_be_seen(one.name, pid)
-    return _target(one.name, pid)
+    instances.must_be_seen(found.name, pid)
+    return _target(found.name, pid)
 
 
-def _has(pid: int, address: Address) -> bool:
+def _has_address(pid: int, address: Address) -> bool:
     """Reports whether an address belongs to a process' network namespace."""
     with suppress(OSError):
         if ":" in address.ip:
@@ -64,27 +64,27 @@ def _has(pid: int, address: Address) -> bool:
 
 
 def at(address: Address, name: str, other_than: Target) -> Target | None:
-    """Returns the instance of a host that is on this machine, as in a lab; None if elsewhere.
+    """Returns the instance of a host if it is on this machine, as in a lab; otherwise None.
 
     Args:
-        address: the host's; hosts of several labs may share it.
-        name: the host's own name, by default its instance's; tells such hosts apart.
-        other_than: our own.
+        address: the host's address; hosts of several labs may share it.
+        name: the host's own name, by default its instance's; distinguishes such hosts.
+        other_than: our own instance.
     """
-    found = [one for one in instances.running() if _has(one.pid, address)]
-    found = [one for one in found if one.name != other_than.name]
-    if len(found) > 1:
-        found = [one for one in found if one.name == name]
-    return _target(found[0].name, found[0].pid) if len(found) == 1 else None
+    here = [instance for instance in instances.running() if _has_address(instance.pid, address)]
+    here = [instance for instance in here if instance.name != other_than.name]
+    if len(here) > 1:
+        here = [instance for instance in here if instance.name == name]
+    return _target(here[0].name, here[0].pid) if len(here) == 1 else None
 
 
 def targets(ifname: str | None, instance: str | None, also: Sequence[str]) -> list[Target]:
     """Returns target() and others by name; raises alike."""
-    found = [target(ifname, instance)]
+    chosen = [target(ifname, instance)]
     for name in also:
-        if name not in [one.name for one in found]:
-            found.append(target(None, name))
-    return found
+        if name not in [known.name for known in chosen]:
+            chosen.append(target(None, name))
+    return chosen
 
 
 def _peer_name(socket: Path, instance: str, address: Address) -> str:

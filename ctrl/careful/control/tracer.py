@@ -1,7 +1,7 @@
 """Live records of the datapath's stages: probes of carefuld, tracepoints of the kernel.
 
-Owns what is attached; the kernel detaches it if our process dies. measure/estimators/stages.py
-interprets the records.
+Owns the attached programs, which the kernel detaches if our process dies.
+measure/estimators/stages.py interprets the records.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ static int stage(struct pt_regs *ctx, u32 owner)
 	return 0;
 }}
 
-/* netRx of a frame: from where the softirq, or the frame before, left off. */
+/* netRx of a frame begins with the softirq, or at the end of the frame before. */
 int on_softirq(struct bpf_raw_tracepoint_args *ctx)
 {{
 	int zero = 0;
@@ -109,7 +109,7 @@ int on_redirect(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }}
 """
-_OF_OWNER = "int on_stage_{n}(struct pt_regs *ctx)\n{{\n\treturn stage(ctx, {n});\n}}\n"
+_STAGE_OF_OWNER = "int on_stage_{n}(struct pt_regs *ctx)\n{{\n\treturn stage(ctx, {n});\n}}\n"
 _TRACEPOINTS = (
     ("on_softirq", "softirq_entry"),
     ("on_softirq_end", "softirq_exit"),
@@ -124,9 +124,9 @@ def program(owners: int) -> str:
         bytes=sizeof("careful_trace"),
         net_rx=_NET_RX,
         stage_net_rx=lib.CAREFUL_STAGE_NET_RX,
-        **{one.name: one.offset for one in layout("careful_trace") if one.name in _OFFSETS},
+        **{field.name: field.offset for field in layout("careful_trace") if field.name in _OFFSETS},
     )
-    return text + "".join(_OF_OWNER.format(n=n) for n in range(owners))
+    return text + "".join(_STAGE_OF_OWNER.format(n=n) for n in range(owners))
 
 
 _OFFSETS = ("begin_ns", "end_ns", "stage", "frames", "thread", "owner")
@@ -134,11 +134,11 @@ _OFFSETS = ("begin_ns", "end_ns", "stage", "frames", "thread", "owner")
 
 @dataclass
 class Target:
-    """A process with an instance, and the addresses of its probes.
+    """A process with an instance, and its probes.
 
     Attributes:
-        name: of the instance.
-        pid: of the process that owns its queue.
+        name: the instance's name.
+        pid: the process that owns its queue.
     """
 
     name: str
@@ -153,19 +153,19 @@ class Target:
 
 
 def _xskmaps(pid: int) -> list[int]:
-    found = set()
+    map_ids = set()
     try:
         for entry in Path(f"/proc/{pid}/fdinfo").iterdir():
             with suppress(FileNotFoundError):
                 pairs = (line.split(":", 1) for line in entry.read_text().splitlines())
                 info = {pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}
                 if info.get("map_type") == str(_XSKMAP):
-                    found.add(int(info["map_id"]))
+                    map_ids.add(int(info["map_id"]))
     except FileNotFoundError:
-        raise CarefulError(errno.ESRCH, "it has ended", f"process {pid}") from None
+        raise CarefulError(errno.ESRCH, "the process has ended", f"process {pid}") from None
     except OSError as error:
         raise from_os(error, f"process {pid}") from None
-    return sorted(found)
+    return sorted(map_ids)
 
 
 class Tracer:
@@ -214,17 +214,17 @@ class Tracer:
         Raises CarefulError if a process has ended or the kernel refuses.
         """
         wanted = {
-            (stage, number)
+            (stage, owner)
             for stage in stages
-            for number in range(len(self.targets) if stage in PROBES else 1)
+            for owner in range(len(self.targets) if stage in PROBES else 1)
         }
         for key in set(self._events) - wanted:
             for event in self._events.pop(key):
                 self._program.detach(event)
-        for stage, number in sorted(wanted - set(self._events)):
-            events = self._events.setdefault((stage, number), [])
+        for stage, owner in sorted(wanted - set(self._events)):
+            events = self._events.setdefault((stage, owner), [])
             if stage in PROBES:
-                events.append(self._uprobe(stage, number))
+                events.append(self._uprobe(stage, owner))
                 continue
             for function, tracepoint in _TRACEPOINTS:
                 events.append(self._program.attach_tracepoint(function, tracepoint))
@@ -253,18 +253,18 @@ class Tracer:
 
     def take(self) -> Records:
         """Returns the records since the last `take`, of dtype RECORD, sorted by their ends."""
-        found = np.frombuffer(b"".join(self._raw), dtype=RECORD)
+        records = np.frombuffer(b"".join(self._raw), dtype=RECORD)
         self._raw.clear()
-        return found[np.argsort(found["end_ns"], kind="stable")]
+        return records[np.argsort(records["end_ns"], kind="stable")]
 
     @property
     def lost_count(self) -> int:
-        """Returns how many records did not fit, since the beginning."""
+        """Returns the number of records, since the start, that did not fit."""
         return self._program.number("lost")
 
 
 def ended(target: Target, what: str) -> CarefulError:
-    """Returns the error that a target's process has ended; what: was done to it."""
+    """Returns the error that a target's process has ended; what: "traced" or "captured"."""
     text = f"its process {target.pid} ended while it was {what}"
     return CarefulError(errno.ESRCH, text, f"instance {target.name}")
 
@@ -272,9 +272,9 @@ def ended(target: Target, what: str) -> CarefulError:
 def pidfd(target: Target) -> int:
     """Returns a descriptor that becomes readable when the process ends.
 
-    Raises CarefulError if it has ended.
+    Raises CarefulError if the process has ended.
     """
     try:
         return os.pidfd_open(target.pid)
     except ProcessLookupError:
-        raise CarefulError(errno.ESRCH, "it has ended", f"process {target.pid}") from None
+        raise CarefulError(errno.ESRCH, "the process has ended", f"process {target.pid}") from None

@@ -31,8 +31,8 @@ class Setting:
     """Settings of one message-size class (struct careful_class).
 
     Attributes:
-        plan: how messages are cut; None in a change: leave it.
-        minpulse_bytes: sink -> least pulse, bytes; a change may name some sinks.
+        plan: how messages are cut; None in a change: the plan stays.
+        minpulse_bytes: sink -> least pulse, bytes; a change may name only some sinks.
     """
 
     plan: Plan | None
@@ -45,13 +45,12 @@ Tune = tuple[Setting, ...]
 
 @dataclass(frozen=True)
 class Change:
-    """A change of settings; None leaves one.
+    """A change of settings; None: no change.
 
     Attributes:
         fragment_bytes: fixed fragment size, payload bytes.
-        minpulse_bytes: least pulse of the sinks.
+        minpulse_bytes: least pulse of `sinks`.
         classes: indices of the message-size classes to change.
-        sinks: names of the sinks that minpulse_bytes is for.
     """
 
     fragment_bytes: int | None = None
@@ -70,7 +69,7 @@ class Change:
         ):
             if value is not None and not least <= value <= U32_MAX:
                 raise CarefulError(errno.EINVAL, f"{name} {value}: from {least} to {U32_MAX}")
-        if not self.classes or not all(0 <= one < CLASS_COUNT for one in self.classes):
+        if not self.classes or not all(0 <= index < CLASS_COUNT for index in self.classes):
             text = f"message-size classes are 0 to {CLASS_COUNT - 1}"
             raise CarefulError(errno.EINVAL, text)
 
@@ -94,28 +93,22 @@ def _active(entry: CData) -> int:
 
 
 def read(tune: Map, slot: int) -> Tune:
-    """Returns what is in effect for a slot.
-
-    Args:
-        tune: the tune map.
-        slot: of a peer, or CAREFUL_TUNE_DEFAULT.
-    """
+    """Returns the settings in effect for a slot: a peer's, or CAREFUL_TUNE_DEFAULT."""
     entry = _entry(tune.lookup(slot))
     names = [name for name, _ in ffi.typeof("struct careful_plan").fields]
     return tuple(
         Setting(
-            Plan(**{name: int(getattr(one.plan, name)) for name in names}),
-            {name: int(one.minpulse_bytes[index]) for name, index in SINKS.items()},
+            Plan(**{name: int(getattr(settings.plan, name)) for name in names}),
+            {name: int(settings.minpulse_bytes[index]) for name, index in SINKS.items()},
         )
-        for one in entry.version[_active(entry)].classes
+        for settings in entry.version[_active(entry)].classes
     )
 
 
-def write(tune: Map, slot: int, fill: Callable[[CData], None]) -> None:
-    """Changes a slot's settings: `fill` edits a copy of the version in effect.
+def _write_spare(tune: Map, slot: int, fill: Callable[[CData], None]) -> tuple[CData, int, int]:
+    """Writes the spare version: a copy of the active version that `fill` edits.
 
-    An update copies a whole value in no defined order. So one update writes the new version with
-    everything else unchanged, and a second one the word that makes it active.
+    Returns the entry, the active version and the spare version.
     """
     entry = _entry(tune.lookup(slot))
     active = _active(entry)
@@ -123,6 +116,16 @@ def write(tune: Map, slot: int, fill: Callable[[CData], None]) -> None:
     entry.version[spare] = entry.version[active]
     fill(entry.version[spare])
     tune.update(slot, bytes(ffi.buffer(entry)))
+    return entry, active, spare
+
+
+def write(tune: Map, slot: int, fill: Callable[[CData], None]) -> None:
+    """Changes a slot's settings: `fill` edits a copy of the version in effect.
+
+    An update copies a whole value in no defined order. So one update writes the new version with
+    everything else unchanged, and a second update writes the word that makes it active.
+    """
+    entry, _, spare = _write_spare(tune, slot, fill)
     entry.active = spare
     tune.update(slot, bytes(ffi.buffer(entry)))
 
@@ -137,14 +140,14 @@ def apply(tune: Map, slots: Iterable[int], settings: Mapping[int, Setting]) -> N
 def _filler(settings: Mapping[int, Setting]) -> Callable[[CData], None]:
     # Converted to C once, not for each of the hundreds of slots.
     plans = {
-        index: ffi.new("struct careful_plan *", vars(one.plan))
-        for index, one in settings.items()
-        if one.plan is not None
+        index: ffi.new("struct careful_plan *", vars(setting.plan))
+        for index, setting in settings.items()
+        if setting.plan is not None
     }
     pulses = [
         (index, SINKS[name], nbytes)
-        for index, one in settings.items()
-        for name, nbytes in one.minpulse_bytes.items()
+        for index, setting in settings.items()
+        for name, nbytes in setting.minpulse_bytes.items()
     ]
 
     def fill(version: CData) -> None:
@@ -163,7 +166,7 @@ class Versions:
     Attributes:
         active: the version that was in effect.
         other: the spare version.
-        contents: of both, to notice changes by others.
+        contents: contents of both, to notice changes by other programs.
     """
 
     active: int
@@ -172,7 +175,9 @@ class Versions:
 
 
 def _contents(entry: CData, *versions: int) -> bytes:
-    return b"".join(bytes(ffi.buffer(ffi.addressof(entry.version[one]))) for one in versions)
+    return b"".join(
+        bytes(ffi.buffer(ffi.addressof(entry.version[version]))) for version in versions
+    )
 
 
 def beside(tune: Map, slot: int, settings: Mapping[int, Setting]) -> Versions:
@@ -180,17 +185,12 @@ def beside(tune: Map, slot: int, settings: Mapping[int, Setting]) -> Versions:
 
     Raises CarefulError if the map refuses.
     """
-    entry = _entry(tune.lookup(slot))
-    active = _active(entry)
-    other = (active + 1) % int(lib.CAREFUL_TUNE_VERSIONS)
-    entry.version[other] = entry.version[active]
-    _filler(settings)(entry.version[other])
-    tune.update(slot, bytes(ffi.buffer(entry)))
-    return Versions(active, other, _contents(entry, active, other))
+    entry, active, spare = _write_spare(tune, slot, _filler(settings))
+    return Versions(active, spare, _contents(entry, active, spare))
 
 
 def flip(tune: Map, slot: int, two: Versions) -> bool:
-    """Activates the other version; returns False if another program changed either.
+    """Swaps the two versions; returns False if another program changed one of them.
 
     Raises CarefulError if the map refuses.
     """
@@ -206,7 +206,7 @@ def flip(tune: Map, slot: int, two: Versions) -> bool:
 
 
 def all_slots() -> list[int]:
-    """Returns all slots, the default first: a peer that arrives meanwhile starts with it."""
+    """Returns all slots, the default first: new peers start with it."""
     return [int(lib.CAREFUL_TUNE_DEFAULT), *range(lib.CAREFUL_PEERS_MAX)]
 
 

@@ -13,7 +13,7 @@ from careful.plan import CLASS_COUNT, U32_MAX, Plan, class_bytes
 
 
 class _FileError(Exception):
-    """A fault of a file."""
+    """The file is malformed."""
 
 
 def parse(text: str | bytes, origin: str, peer: str | None = None) -> dict[int, Setting]:
@@ -21,8 +21,8 @@ def parse(text: str | bytes, origin: str, peer: str | None = None) -> dict[int, 
 
     Args:
         text: the file's contents, JSON.
-        origin: its name, for messages.
-        peer: whose settings to use, if the file has several peers.
+        origin: the file's name, for messages.
+        peer: the peer whose settings to use, if the file has several.
 
     Raises:
         CarefulError: the file is malformed, or a setting does not fit the map.
@@ -36,7 +36,7 @@ def parse(text: str | bytes, origin: str, peer: str | None = None) -> dict[int, 
             settings[index] = _setting(row, index)
         return settings
     except (ValueError, RecursionError) as why:
-        text = f"not JSON, as `plan --classes --json` or `tune show --json` prints: {why}"
+        text = f"not JSON from `plan --classes --json` or `tune show --json`: {why}"
         raise CarefulError(errno.EINVAL, text, origin) from None
     except _FileError as why:
         raise CarefulError(errno.EINVAL, str(why), origin) from None
@@ -44,22 +44,26 @@ def parse(text: str | bytes, origin: str, peer: str | None = None) -> dict[int, 
 
 def _rows(whole: object, peer: str | None) -> list[Json]:
     if isinstance(whole, dict) and isinstance(peers := whole.get("peers"), list):
-        named = {str(one["peer"]): one for one in peers if isinstance(one, dict) and "peer" in one}
+        named = {
+            str(entry["peer"]): entry
+            for entry in peers
+            if isinstance(entry, dict) and "peer" in entry
+        }
         if peer is None and len(named) != 1:
             raise _FileError(
-                f"it has settings of {', '.join(named) or 'no peer'}: choose one with --of"
+                f"the file has settings of {', '.join(named) or 'no peer'}: choose a peer with --of"
             )
         whole = next(iter(named.values())) if peer is None else named.get(peer)
         if whole is None:
             raise _FileError(
-                f"it has no settings of {peer}, but of {', '.join(named) or 'no peer'}"
+                f"the file has no settings of {peer}, but of {', '.join(named) or 'no peer'}"
             )
     elif peer is not None:
-        raise _FileError("it names no peers: omit --of")
+        raise _FileError("the file names no peers: omit --of")
     rows = whole.get("classes") if isinstance(whole, dict) else None
     if not isinstance(rows, list) or not rows:
-        text = "it has no classes: give what `plan --classes --json` or `tune show --json` prints"
-        raise _FileError(text)
+        made_by = "`plan --classes --json` or `tune show --json`"
+        raise _FileError(f"the file has no classes: give the output of {made_by}")
     return rows
 
 
@@ -86,5 +90,5 @@ def _setting(row: dict[str, object], index: int) -> Setting:
 def _number(row: object, name: str, least: int, most: int) -> int:
     value = row.get(name) if isinstance(row, dict) else None
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise _FileError(f"{name} is {value!r}: not a whole number from {least} to {most}")
+        raise _FileError(f"{name} is {value!r}: must be a whole number from {least} to {most}")
     return value

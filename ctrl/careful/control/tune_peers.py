@@ -22,9 +22,9 @@ class Row:
     """Settings of one peer.
 
     Attributes:
-        peer: its name or address; "new peers" for the default.
-        slot: its entry in the tune map.
-        tune: what is in effect.
+        peer: name or address; "new peers" for the default.
+        slot: entry in the tune map.
+        tune: settings in effect.
         queue: name of the instance whose map has the slot.
     """
 
@@ -39,9 +39,8 @@ class TunedPeer:
     """A peer with a slot of the tune map.
 
     Attributes:
-        slot: its entry.
         address: as `status` shows it.
-        label: its name for users.
+        label: name for users.
         frame_bytes: largest frame to the peer; 0 if unknown.
     """
 
@@ -64,12 +63,11 @@ class Session:
     """A running instance, with its peers.
 
     Attributes:
-        instance: which.
-        effect: what is in effect on the device; None if no carefuld is asked.
-        peers: those with a slot.
-        payload_bytes: the largest fragment that a frame of the device holds; 0 if unknown.
-        others: the same for its other queues.
-        used: its settings; None if no carefuld is asked.
+        effect: settings that measurements depend on; None without a carefuld.
+        peers: peers with a slot.
+        payload_bytes: largest frame of the device; 0 if unknown.
+        others: the same for the instance's other queues.
+        used: all settings; None without a carefuld.
     """
 
     instance: Instance
@@ -95,84 +93,86 @@ def session(ifname: str, name: str | None, config: Config) -> Session:
         slots = [(slot, f"slot {slot}") for slot in maps.sessions(instance.name)]
         peers = [TunedPeer(slot, name, name) for slot, name in slots]
         return Session(instance, None, peers, 0)
-    first, *others = [_running(one, config) for one in instances.queues(instance)]
+    first, *others = [_running(queue, config) for queue in instances.queues(instance)]
     return replace(first, others=tuple(others))
 
 
 def _running(instance: Instance, config: Config) -> Session:
     with Client(instance.socket, f"carefuld of {instance.name}") as client:
         info = client.info()
-        found = [status.peer(one, info, config) for one in client.peers()]
-    peers = [TunedPeer(one.slot, one.address, one.called, one.frame_bytes) for one in found]
+        statuses = [status.peer(entry, info, config) for entry in client.peers()]
+    peers = [
+        TunedPeer(entry.slot, entry.address, entry.called, entry.frame_bytes) for entry in statuses
+    ]
     used = status.in_effect(info)
     return Session(instance, status.effect(info), peers, used.frame_bytes, used=used)
 
 
-def _slots(one: Session, hosts: Sequence[str], config: Config) -> list[tuple[str, int]]:
-    found = []
+def _slots(session: Session, hosts: Sequence[str], config: Config) -> list[tuple[str, int]]:
+    slots = []
     for host in hosts:
         address = config.resolve(host)
-        found += [(host, peer.slot) for peer in one.peers if _is(peer, address)]
-    return found
+        slots += [(host, peer.slot) for peer in session.peers if _has_address(peer, address)]
+    return slots
 
 
-def _check(one: Session, hosts: Sequence[str], config: Config) -> None:
-    everybody = [peer for queue in one.queues for peer in queue.peers]
+def _check_hosts(session: Session, hosts: Sequence[str], config: Config) -> None:
+    peers = [peer for queue in session.queues for peer in queue.peers]
     for host in hosts:
         address = config.resolve(host)
-        if not any(_is(peer, address) for peer in everybody):
-            known = ", ".join(peer.label for peer in everybody) or "none"
-            text = f"no session with it (sessions: {known}); without --peer, all peers are set"
+        if not any(_has_address(peer, address) for peer in peers):
+            known = ", ".join(peer.label for peer in peers) or "none"
+            text = f"no session with this host (sessions: {known}); omit --peer to set all peers"
             raise CarefulError(errno.ENOENT, text, host)
 
 
-def _is(peer: TunedPeer, address: Address) -> bool:
+def _has_address(peer: TunedPeer, address: Address) -> bool:
     exact = peer.address == str(address)
     return exact or (not address.port and peer.ip == address.ip)
 
 
-def _everybody(one: Session) -> list[tuple[str, int]]:
-    return [("new peers", DEFAULT_SLOT), *((peer.label, peer.slot) for peer in one.peers)]
+def _all_slots(session: Session) -> list[tuple[str, int]]:
+    return [("new peers", DEFAULT_SLOT), *((peer.label, peer.slot) for peer in session.peers)]
 
 
-def show(one: Session, hosts: Sequence[str], config: Config) -> list[Row]:
-    """Returns what is in effect, for some peers or for all and new ones.
+def show(session: Session, hosts: Sequence[str], config: Config) -> list[Row]:
+    """Returns the settings of some peers, or of all peers and new peers.
 
-    Raises CarefulError if a host is no peer or the map cannot be read.
+    Raises CarefulError if a host is not a peer or the map cannot be read.
     """
-    _check(one, hosts, config)
+    _check_hosts(session, hosts, config)
     rows = []
-    for queue in one.queues:
-        named = _slots(queue, hosts, config) if hosts else _everybody(queue)
-        if queue in one.others:  # the default is the same in all queues
-            named = [(who, slot) for who, slot in named if slot != DEFAULT_SLOT]
+    for queue in session.queues:
+        slots = _slots(queue, hosts, config) if hosts else _all_slots(queue)
+        if queue in session.others:  # the default is the same in all queues
+            slots = [(label, slot) for label, slot in slots if slot != DEFAULT_SLOT]
         with maps.tune_map(queue.instance.name) as entries:
             rows += [
-                Row(who, slot, tune_entry.read(entries, slot), queue.instance.name)
-                for who, slot in named
+                Row(label, slot, tune_entry.read(entries, slot), queue.instance.name)
+                for label, slot in slots
             ]
     return rows
 
 
 def change(
-    one: Session,
+    session: Session,
     hosts: Sequence[str],
     config: Config,
     settings: Mapping[int, tune_entry.Setting],
-    noted: Callable[[Session, list[int]], None],
+    on_set: Callable[[Session, list[int]], None],
 ) -> list[Row]:
-    """Sets some classes, for some peers or for all and new ones; returns what is in effect then.
+    """Sets some classes of some peers, or of all peers and new peers; returns the new settings.
 
-    noted: called for each queue with the slots that were set, none for all, before another tuner
-    may write. Raises CarefulError if a host is no peer or the map refuses.
+    on_set: called for each queue with the slots that were set, none for all, before another tuner
+    may write. Raises CarefulError if a host is not a peer or the map refuses.
     """
-    _check(one, hosts, config)
-    for queue in one.queues:
-        named = [slot for _, slot in _slots(queue, hosts, config)]
-        if hosts and not named:  # their peers are on other queues
+    _check_hosts(session, hosts, config)
+    for queue in session.queues:
+        slots = [slot for _, slot in _slots(queue, hosts, config)]
+        if hosts and not slots:  # their peers are on other queues
             continue
         name = queue.instance.name
         with tune_entry.one_writer(maps.pins(name)), maps.tune_map(name) as map_:
-            tune_entry.apply(map_, named or tune_entry.all_slots(), settings)
-            noted(queue, named)
-    return show(one, hosts, config)
+            tune_entry.apply(map_, slots or tune_entry.all_slots(), settings)
+            on_set(queue, slots)
+    return show(session, hosts, config)

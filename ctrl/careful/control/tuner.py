@@ -22,17 +22,17 @@ _BEGIN = "from careful.cli.start import main; main()"
 
 
 def _private(name: str, flags: int) -> int:
-    """Opens a log like carefuld does: others cannot read it, and no link is followed."""
+    """Opens a log like carefuld: others cannot read it, and links are not followed."""
     fd = os.open(name, flags | os.O_NOFOLLOW, 0o640)
-    os.fchmod(fd, 0o640)  # an older log may be open to more
+    os.fchmod(fd, 0o640)  # an older log may have other permissions
     return fd
 
 
 def start(ifname: str, instance: Instance, config: Path | str | None = None) -> int:
     """Starts a tuner, detached, unless one runs already; returns its pid.
 
-    config: the configuration file to read; None: the one in our environment, if any. Raises
-    CarefulError if it ends or does not begin in time.
+    config: the configuration file; None: $CAREFUL_CONFIG, if set. Raises CarefulError if the tuner
+    ends or does not start in time.
     """
     if pid := instances.tuner(instance):
         return pid
@@ -54,15 +54,15 @@ def start(ifname: str, instance: Instance, config: Path | str | None = None) -> 
             )
     except OSError as error:
         raise from_os(error, str(log)) from None
-    end = time.monotonic() + START_S
+    deadline = time.monotonic() + START_S
     while not (pid := instances.tuner(instance)):
         if process.poll() is not None:
             output = log.read_text(errors="replace").strip().removeprefix("carefulctl: ")
             raise CarefulError(errno.EIO, f"tune auto ended: {output}", ifname)
-        if time.monotonic() > end:
+        if time.monotonic() > deadline:
             process.kill()
             process.wait()
-            raise CarefulError(errno.ETIMEDOUT, "tune auto does not begin", ifname)
+            raise CarefulError(errno.ETIMEDOUT, "tune auto does not start", ifname)
         time.sleep(0.02)
     return pid
 
@@ -70,7 +70,7 @@ def start(ifname: str, instance: Instance, config: Path | str | None = None) -> 
 def stop(instance: Instance) -> None:
     """Ends the running tuner, if any; plans stay. Raises CarefulError if not permitted."""
     pid = instances.tuner(instance)
-    if pid in (0, instances.UNSEEN):  # an unseen one ends with its carefuld
+    if pid in (0, instances.UNSEEN):  # an unseen tuner ends with its carefuld
         return
     try:
         handle = os.pidfd_open(pid)
@@ -84,15 +84,11 @@ def stop(instance: Instance) -> None:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(handle, number)
                 signal.pidfd_send_signal(handle, signal.SIGCONT)
-            if _has_ended(handle):
-                return
+            with DefaultSelector() as selector:
+                selector.register(handle, EVENT_READ)
+                if selector.select(STOP_S):
+                    return
     except PermissionError as error:
         raise from_os(error, f"tune auto {pid}") from None
     finally:
         os.close(handle)
-
-
-def _has_ended(handle: int) -> bool:
-    with DefaultSelector() as selector:
-        selector.register(handle, EVENT_READ)
-        return bool(selector.select(STOP_S))

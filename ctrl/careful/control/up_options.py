@@ -10,7 +10,7 @@ import errno
 import grp
 import os
 import types
-from dataclasses import Field, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, get_args, get_type_hints
 
 from careful._abi import lib
@@ -27,19 +27,19 @@ class Option:
     """The declaration of an option, besides its name and type.
 
     Attributes:
-        help: of the command line, without the default.
-        shown: carefuld's default in words; "": help names none.
+        help: help text of the command line, without the default.
+        shown: carefuld's default in words; "": help does not show it.
         default: carefuld's value if the option is not given.
-        metavar: of the command line.
-        value: the values in careful.toml, in words; "": help's choices say it.
+        metavar: name of the value on the command line.
+        value: the values in careful.toml, in words; "": `choices`.
         choices: the allowed texts.
         least, most: the range of a number, in the unit of the field's name.
-        power_of_two: whether it must be one.
-        repeated: whether the command line may give it several times.
-        live: whether carefuld accepts it while it runs.
-        of_daemon: whether it concerns carefuld alone, not a program with a queue of its own.
-        field: of struct careful_options, if its name differs.
-        enum: of a choice: its C enum and the prefix of the enum's names.
+        power_of_two: the number must be a power of two.
+        repeated: the command line may give the option several times.
+        live: carefuld accepts changes while it runs.
+        of_daemon: concerns only carefuld, not a program with a queue of its own.
+        field: its name in struct careful_options, if that differs.
+        enum: the C enum of a choice, and the prefix of the enum's names.
     """
 
     help: str
@@ -264,15 +264,9 @@ class UpOptions:
                 raise CarefulError(errno.EINVAL, "there is no such group", text) from None
 
 
-def _declared(one: Field[Any]) -> Option:
-    found = one.metadata["option"]
-    assert isinstance(found, Option)
-    return found
-
-
 #: Name -> declaration, in the order of `up --help`.
-OPTIONS: dict[str, Option] = {one.name: _declared(one) for one in fields(UpOptions)}
-#: carefuld's defaults (`carefuld --help`). An empty name stands for the instance's, no CPU for any.
+OPTIONS: dict[str, Option] = {one.name: one.metadata["option"] for one in fields(UpOptions)}
+#: carefuld's defaults (`carefuld --help`). No name: the instance's name; no CPU: any CPU.
 DEFAULTS = UpOptions(**{name: one.default for name, one in OPTIONS.items()})  # type: ignore[arg-type]
 
 _TYPES = {
@@ -284,8 +278,8 @@ _WORDS = {int: "a whole number", str: "a text in quotes", bool: "true or false"}
 
 def kind(name: str) -> type:
     """Returns the type of an option: int, bool, str, or tuple for several texts."""
-    found = _TYPES[name]
-    return tuple if isinstance(found, types.GenericAlias) else found
+    hint = _TYPES[name]
+    return tuple if isinstance(hint, types.GenericAlias) else hint
 
 
 def takes(name: str) -> str:
@@ -296,30 +290,30 @@ def takes(name: str) -> str:
 def matches(name: str, value: object) -> bool:
     """Reports whether a value from a file or a program has an option's type."""
     if kind(name) is tuple:
-        return isinstance(value, list) and all(isinstance(one, str) for one in value)
+        return isinstance(value, list) and all(isinstance(text, str) for text in value)
     return type(value) is kind(name)
 
 
-def bad_seal(one: str) -> str:
-    """Returns what is wrong with one word of `seal`, or ""."""
-    mode, at, host = one.partition("@")
+def bad_seal(text: str) -> str:
+    """Returns the fault of one word of `seal`, or ""."""
+    mode, at, host = text.partition("@")
     if mode in SEALS and bool(at) == bool(host):
         return ""
-    return f"{one!r}: one of {', '.join(SEALS)}, or that and @HOST"
+    return f"{text!r}: one of {', '.join(SEALS)}, or that and @HOST"
 
 
 def refused(name: str, value: Any) -> str:
     """Returns why `up` would refuse an option's value on any host, or ""."""
-    one = OPTIONS[name]
-    if one.choices and value not in one.choices:
-        return f"one of {', '.join(one.choices)}"
-    if one.most and not one.least <= value <= one.most:
-        return f"must be a number from {one.least} to {one.most}"
-    if one.power_of_two and value.bit_count() != 1:
+    option = OPTIONS[name]
+    if option.choices and value not in option.choices:
+        return f"one of {', '.join(option.choices)}"
+    if option.most and not option.least <= value <= option.most:
+        return f"must be a number from {option.least} to {option.most}"
+    if option.power_of_two and value.bit_count() != 1:
         return "must be a power of two"
     texts = value if isinstance(value, list) else [value] if isinstance(value, str) else []
     if any("\0" in text for text in texts):
-        return "no text may have a NUL"
+        return "must not contain a NUL character"
     if name == "name" and len(os.fsencode(value)) > _NAME_BYTES_MAX:
         return f"must be at most {_NAME_BYTES_MAX} bytes long"
     if name in ("keys", "group") and not value:
@@ -340,9 +334,7 @@ def word(name: str) -> str:
 
 
 def flag(name: str) -> str:
-    """Returns an option's name on carefulctl's command line: times and sizes have their own
-    unit.
-    """
+    """Returns an option's name on carefulctl's command line, where values have their own unit."""
     return word(name).removesuffix("-us").removesuffix("-ms").removesuffix("-bytes")
 
 
@@ -359,10 +351,10 @@ def table() -> str:
 
 
 def _values(name: str) -> str:
-    one = OPTIONS[name]
+    option = OPTIONS[name]
     units = {"_us": "microseconds", "_ms": "milliseconds"}
-    if one.choices:
-        return ", ".join(f"`{choice}`" for choice in one.choices)
+    if option.choices:
+        return ", ".join(f"`{choice}`" for choice in option.choices)
     if kind(name) is bool:
         return "true, false"
-    return one.value or units.get(name[-3:], "")
+    return option.value or units.get(name[-3:], "")

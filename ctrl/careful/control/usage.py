@@ -18,9 +18,9 @@ class Latency:
     """Operations of one kind.
 
     Attributes:
-        failed: operations that failed; not among the others.
-        sum_s: total time of the others, seconds.
-        below: upper bound in seconds (inf: none) -> how many of the others were faster.
+        failed: operations that failed; not part of the other figures.
+        sum_s: total time of the successful operations, seconds.
+        below: upper bound in seconds (inf: none) -> number of faster operations.
     """
 
     failed: int
@@ -41,7 +41,7 @@ class ExportUse:
 
 @dataclass(frozen=True)
 class LendUse:
-    """Memory that is lent: in all, or to an owner (struct careful_lend_use)."""
+    """Memory that is lent: the total, or an owner's (struct careful_lend_use)."""
 
     nbytes: int
     used: int
@@ -55,7 +55,7 @@ class LendUse:
 class Use:
     """Use of an instance: latencies by kind, and its exports in the order of its command line.
 
-    lends is the memory that is lent: the sum, then each owner's; empty if none is.
+    lends: the memory that is lent: the total, then each owner's; empty without `--lend`.
     """
 
     latency: dict[str, Latency]

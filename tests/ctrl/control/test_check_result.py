@@ -23,13 +23,13 @@ PACKAGE = Path(checks.__file__).parents[1]
 
 @pytest.mark.parametrize("state", [WARN, FAIL])
 def test_finding__of_a_fault_has_a_remedy(state: str) -> None:
-    with pytest.raises(AssertionError, match="ring: what mends it"):
+    with pytest.raises(AssertionError, match="ring: no advice"):
         Finding("ring", state, "few")
     assert Finding("ring", state, "few", "more").advice == "more"
     made = [
         path.name for path in PACKAGE.rglob("*.py") if re.search(r"\bFinding\(", path.read_text())
     ]
-    assert made == ["check_result.py"]  # the others take ok(), unknown(), and what mends it
+    assert made == ["check_result.py"]  # the others take ok(), unknown(), and their advice
 
 
 def _failing(code: int, text: str, monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
@@ -90,7 +90,7 @@ def test_control__names_the_peer_behind_a_smaller_link(monkeypatch: pytest.Monke
     every = checks._control(links.find("lo"), instance)
     found = [(one.check, one.state) for one in every if one.check != "routing"]
     assert found == [("path MTU", "warn"), ("control", "ok")]
-    assert "h2 have 1414 bytes at most" in status.narrow(peers)[0]
+    assert "h2 have at most 1414 bytes" in status.narrow(peers)[0]
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_tune__that_cannot_be_meant(table: str, value: str) -> None:
         ("[up]\nseal = 'auth@'", r":2: \[up\] seal = 'auth@': 'auth@': one of off, auth, encrypt"),
         (f"[up]\nname = '{'n' * 32}'", r":2: \[up\] name = 'n*': must be at most 31 bytes long"),
         ("[up]\nkeys = ''", r":2: \[up\] keys = '': must not be empty"),
-        ('[up]\nname = "a\\u0000"', r":2: \[up\] name = .*: no text may have a NUL"),
+        ('[up]\nname = "a\\u0000"', r":2: \[up\] name = .*: must not contain a NUL"),
         (
             "[up]\nexport = ['/srv:rw,own']",
             r":2: \[up\] export = .*: 'own' is not an option of :rw",

@@ -143,7 +143,7 @@ def test_on_interface__in_another_network_namespace(
     """`down eth1` once ended the carefuld of another host's eth1."""
     monkeypatch.setattr(instances, "_is_here", lambda _: False)
     assert instances.find("eth1").ifname == "eth1"
-    with pytest.raises(CarefulError, match=r"not up here: .*that one: --instance eth1$"):
+    with pytest.raises(CarefulError, match=r"not up here: .*to choose it: --instance eth1$"):
         instances.on_interface("eth1", None)
     assert instances.on_interface("eth1", "eth1").pid == os.getpid()
 

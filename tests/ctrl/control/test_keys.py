@@ -62,7 +62,7 @@ def test_new__later_and_then_instead(place: Keys) -> None:
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
 def test_private__that_others_can_read_is_refused(place: Keys, mode: int) -> None:
     (place.directory / "private").chmod(mode)
-    with pytest.raises(CarefulError, match="others may read it"):
+    with pytest.raises(CarefulError, match="others may read this key"):
         place.public()
 
 

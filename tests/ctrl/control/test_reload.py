@@ -25,7 +25,7 @@ def test_tell_all__a_queue_that_refuses_leaves_no_other_changed(
         if one.name in refuses:
             raise CarefulError(number, "", one.name)
 
-    monkeypatch.setattr(reload, "_tell", tell)
+    monkeypatch.setattr(reload, "_send", tell)
     before, after = UpOptions(spin_us=50), UpOptions(spin_us=7)
     for k, name in enumerate(("a", "a+1", "a+2")):
         refuses = {name}

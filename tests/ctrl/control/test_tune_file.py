@@ -72,7 +72,7 @@ def test_parse__output_of_show(pulses: dict[str, int]) -> None:
 def test_parse__of_one_peer_of_several() -> None:
     text = shown(h2={"net_tx": 3}, h3={"net_tx": 5})
     assert tune_file.parse(text, "kept.json", "h3")[0] == Setting(Plan.fixed(101), {"net_tx": 5})
-    with pytest.raises(CarefulError, match="h2, h3: choose one with --of"):
+    with pytest.raises(CarefulError, match="h2, h3: choose a peer with --of"):
         tune_file.parse(text, "kept.json")
     with pytest.raises(CarefulError, match="no settings of h4"):
         tune_file.parse(text, "kept.json", "h4")

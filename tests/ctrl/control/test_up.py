@@ -102,7 +102,7 @@ def test_status__pins_of_another_mount_namespace(host: Host) -> None:
     argv = ("unshare", "-m", "sh", "-c", "mount -t bpf bpf /sys/fs/bpf; carefulctl up eth1")
     host.lab.run("h1", *argv)
     output = host.ctl("status", "-v", "eth1").stdout
-    assert "careful is up, and pinned it in another mount namespace" in output
+    assert "careful pinned this map in another mount namespace" in output
 
 
 def test_launch__interrupted_ends_its_processes(
@@ -216,7 +216,7 @@ def test_status__program_taken_off(host: Host) -> None:
     again = host.ctl(
         "up", "eth1", "--export", f"{host.export}:rw,owners,devices", "--insecure", check=False
     )
-    assert "but its XDP program was taken off; first: carefulctl down eth1" in again.stderr
+    assert "but its XDP program was removed; first: carefulctl down eth1" in again.stderr
     host.down()
     host.up()
 

@@ -464,7 +464,7 @@ def test_interface__changes_and_goes(make_lab: Any, tmp_path: Path) -> None:
     daemon.lab.run("h1", "ip", "link", "del", "eth1")
     wait_for(lambda: not alive(pid), "end of carefuld")
     assert "the interface was deleted" in daemon.log
-    assert "program was taken off" not in daemon.log
+    assert "program was removed" not in daemon.log
     assert not daemon.pins.exists()
 
 
