@@ -15,13 +15,12 @@ call returns when it is done. aconnect() returns an AsyncHost with the same meth
         await asyncio.gather(*(h2.get(name, name) for name in ("a", "b", "c")))
 
 Both need a carefuld here (`carefulctl up`) and one at the host that exports a directory; the host's
-paths are relative to the export. A Host runs an AsyncHost in an event loop in a thread of its own,
-so it works the same wherever it is called.
+paths are relative to the export. A Host runs an AsyncHost in an event loop in a thread of its own.
 
-Failures raise CarefulError, an OSError. It is also a FileNotFoundError, PermissionError,
+Failures raise CarefulError, an OSError. The error is also a FileNotFoundError, PermissionError,
 FileExistsError, IsADirectoryError, NotADirectoryError, TimeoutError or ConnectionError, if one of
-these fits; `filename` is HOST:PATH or a local path. After a connection ended, the next call makes a
-new one.
+these fits; `filename` is HOST:PATH or a local path. If a connection has ended, the next call makes
+a new one.
 
 Sizes and offsets are in bytes; times are in ns since 1970 if a name ends in _ns, else in seconds.
 Each connection runs four transfers at once; more wait. A host lets all programs of one machine
@@ -109,5 +108,5 @@ def aconnect(
 
     settings = load(config)
     name = instance or os.environ.get("CAREFUL_INSTANCE")
-    way = lambda: remote.route(host, name, settings, timeout_s)[0]  # noqa: E731
-    return AsyncHost(host, way, Mounts(settings))
+    find_route = lambda: remote.route(host, name, settings, timeout_s)[0]  # noqa: E731
+    return AsyncHost(host, find_route, Mounts(settings))

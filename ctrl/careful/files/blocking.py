@@ -1,7 +1,4 @@
-"""A host's files, for any thread: calls that return when they are done.
-
-Owns the thread that runs an AsyncHost's event loop, and passes calls and results between threads.
-"""
+"""A host's files, for any thread: calls run in the event loop of a thread, and return when done."""
 
 from __future__ import annotations
 
@@ -29,58 +26,49 @@ _P = ParamSpec("_P")
 
 
 class _Thread:
-    """An event loop in a thread of its own.
+    """An event loop in a thread of its own; `process` is the process that owns the thread.
 
-    Args:
-        name: of the thread.
-        end: awaited in the loop before it ends.
-
-    Attributes:
-        process: the process that owns the thread.
+    end: awaited in the loop before the loop ends.
     """
 
     def __init__(self, name: str, end: Callable[[], Coroutine[object, None, None]]) -> None:
         self._lock = threading.Lock()
         self._stopped = False
         self.process = os.getpid()
-        begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         self._thread = threading.Thread(
-            target=asyncio.run, args=(_until_stopped(begun, end),), name=name, daemon=True
+            target=asyncio.run, args=(_until_stopped(started, end),), name=name, daemon=True
         )
         self._thread.start()
-        self._loop, self._stop = begun.result()
+        self._loop, self._stop = started.result()
 
-    def run(self, work: Coroutine[object, None, _T], news: _News | None = None) -> _T:
-        """Runs a coroutine in the loop; returns its result.
+    def run(self, work: Coroutine[object, None, _T], mailbox: _Mailbox | None = None) -> _T:
+        """Returns the result of a coroutine that runs in the loop; `mailbox` receives its progress.
 
-        An interrupt, or an exception of the watcher, cancels the coroutine and is raised after its
-        end.
-
-        Args:
-            work: the coroutine.
-            news: receives its progress.
+        An interrupt, or an exception of the watcher, cancels the coroutine and is raised after the
+        coroutine has ended.
         """
-        news = news or _News()
-        outcome: list[asyncio.Task[_T]] = []
+        mailbox = mailbox or _Mailbox()
+        task: list[asyncio.Task[_T]] = []
 
         def begin() -> None:
-            outcome.append(asyncio.ensure_future(work))
-            outcome[0].add_done_callback(lambda _: news.end())
+            task.append(asyncio.ensure_future(work))
+            task[0].add_done_callback(lambda _: mailbox.end())
 
         self._post(begin, work)
         try:
-            news.follow()
+            mailbox.pass_on()
         except BaseException:
-            self._loop.call_soon_threadsafe(lambda: outcome[0].cancel())
-            news.watcher = None
-            news.follow()
+            self._loop.call_soon_threadsafe(lambda: task[0].cancel())
+            mailbox.watcher = None
+            mailbox.pass_on()
             raise
         try:
-            return outcome[0].result()
+            return task[0].result()
         except asyncio.CancelledError:
             raise CarefulError(errno.ECONNABORTED, "was closed") from None
         finally:
-            outcome.clear()  # breaks the cycle of failure and frame
+            task.clear()  # breaks the cycle of failure and frame
 
     def _post(self, begin: Callable[[], None], work: Coroutine[object, None, object]) -> None:
         try:
@@ -110,54 +98,48 @@ class _Thread:
 
 
 async def _until_stopped(
-    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]],
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]],
     end: Callable[[], Coroutine[object, None, None]],
 ) -> None:
     stop = asyncio.Event()
-    begun.set_result((asyncio.get_running_loop(), stop))
+    started.set_result((asyncio.get_running_loop(), stop))
     await stop.wait()
     await end()  # closes a connection that the program dropped
 
 
-class _News:
+class _Mailbox:
     """Passes the latest progress, and the end, from the loop's thread to the caller's.
 
-    Args:
-        watcher: called in the caller's thread; it sees only the latest of several steps.
+    watcher: called in the caller's thread; of several steps, it sees only the latest.
     """
 
     def __init__(self, watcher: Watcher | None = None) -> None:
         self.watcher = watcher
         self._latest: deque[Progress] = deque(maxlen=1)
-        self._ended = False
+        self._has_ended = False
         self._event = threading.Event()
 
-    def tell(self, progress: Progress) -> None:
+    def put(self, progress: Progress) -> None:
         self._latest.append(progress)
         self._event.set()
 
     def end(self) -> None:
-        self._ended = True
+        self._has_ended = True
         self._event.set()
 
-    def follow(self) -> None:
+    def pass_on(self) -> None:
         """Calls the watcher with progress until the end."""
-        ended = False
-        while not ended:
+        has_ended = False
+        while not has_ended:
             self._event.wait()
             self._event.clear()
-            ended = self._ended
+            has_ended = self._has_ended
             if self._latest and self.watcher is not None:
                 self.watcher(self._latest.pop())
 
 
 class _Blocking(Generic[_A]):
-    """Gives an awaited object's methods to any thread.
-
-    Args:
-        thread: runs the methods.
-        awaited: has the methods.
-    """
+    """Lets any thread call the methods of an awaited object."""
 
     def __init__(self, thread: _Thread, awaited: _A) -> None:
         self._thread, self._awaited = thread, awaited
@@ -173,10 +155,10 @@ def _blocking(
 
     @wraps(method)
     def call(self: _Blocking[_A], /, *args: _P.args, **named: _P.kwargs) -> _T:
-        news = _News(named.get("progress"))  # type: ignore[arg-type]
-        if news.watcher is not None:
-            named["progress"] = news.tell
-        return self._thread.run(method(self._awaited, *args, **named), news)
+        mailbox = _Mailbox(named.get("progress"))  # type: ignore[arg-type]
+        if mailbox.watcher is not None:
+            named["progress"] = mailbox.put
+        return self._thread.run(method(self._awaited, *args, **named), mailbox)
 
     return call
 
@@ -184,13 +166,11 @@ def _blocking(
 class File(_Blocking[AsyncFile]):
     """An open file or block device of a host, for any thread; made by Host.open().
 
-    Reads and writes take an offset, and several threads may run some at once. Written bytes are in
+    Reads and writes name an offset, and several threads may run some at once. Written bytes are in
     the file at once, and on its disk after sync() or close(). If another program replaces the file,
     this object keeps the file that it opened.
 
-    Args:
-        host: stays connected while this object exists.
-        opened: not used otherwise.
+    The host stays connected while this object exists.
     """
 
     def __init__(self, host: Host, opened: AsyncFile) -> None:
@@ -226,7 +206,7 @@ class File(_Blocking[AsyncFile]):
 
     def close(self) -> None:
         """Closes the file and makes writes durable; does nothing in a child of fork()."""
-        if self._thread.process == os.getpid() and not self._awaited.is_over:
+        if self._thread.process == os.getpid() and not self._awaited.needs_no_close:
             self._thread.run(self._awaited.close())
 
 
@@ -235,10 +215,7 @@ class Host(_Blocking[AsyncHost]):
 
     A call returns when it is done. `progress` is called in the thread that waits for the transfer;
     its exception ends the transfer, as Ctrl-C does, and the same call resumes it. `with` closes the
-    connection at the end. A child of fork() cannot use it; the child connects by itself.
-
-    Args:
-        host: not used otherwise.
+    connection at the end. A child of fork() needs a connection of its own.
     """
 
     def __init__(self, host: AsyncHost) -> None:

@@ -1,7 +1,7 @@
 """The connections behind an AsyncHost: one for short requests, one for each transfer.
 
-Owns when connections are made, renewed and ended. A transfer has a connection of its own, so all
-its open files, here and at the host, end with it.
+Owns when connections are made, renewed and ended. The files that a transfer has open, here and at
+the host, end with its connection.
 """
 
 from __future__ import annotations
@@ -23,18 +23,12 @@ from careful.transfer.tasks import in_thread, quietly
 
 #: Transfers under way; more wait. A carefuld accepts 32 connections of all programs.
 TRANSFERS_MAX = 4
-#: Calls that hold a handle of the host until they return; more wait. A program may have 64 handles
-#: at one host.
-BRIEF_MAX = 32
+#: Calls that hold a handle of the host; more wait. A program may have 64 handles at one host.
+HANDLES_MAX = 32
 
 
 class Shared(NamedTuple):
-    """The connection for short requests, in a session with the host.
-
-    Attributes:
-        remote: the host's tree.
-        memory: through which bytes are read and written.
-    """
+    """The connection for short requests: the host's tree, and memory for its bytes."""
 
     remote: BlockClient
     memory: Memory
@@ -43,18 +37,18 @@ class Shared(NamedTuple):
 class Connections:
     """Connections to one host, for use in one event loop.
 
-    `find` returns the route to the host, and may block.
+    find_route: returns the route to the host, and may block.
 
     Attributes:
-        host: as above.
+        host: the host's name in errors.
         closed: whether close() was called.
-        turns: limits the calls that hold a handle of the host until they return.
+        handle_slots: limits the calls that hold a handle of the host.
     """
 
-    def __init__(self, host: str, find: Callable[[], Route]) -> None:
+    def __init__(self, host: str, find_route: Callable[[], Route]) -> None:
         self.host = host
-        self._find = find
-        self._way: Route | None = None
+        self._find_route = find_route
+        self._known_route: Route | None = None
         self._process = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.closed = False
@@ -63,11 +57,11 @@ class Connections:
         self._stack = AsyncExitStack()
         self._opening = asyncio.Lock()
         self._transfers: set[BlockClient] = set()
-        self._room = asyncio.Semaphore(TRANSFERS_MAX)
-        self.turns = asyncio.Semaphore(BRIEF_MAX)
+        self._transfer_slots = asyncio.Semaphore(TRANSFERS_MAX)
+        self.handle_slots = asyncio.Semaphore(HANDLES_MAX)
         self._calls = 0
         self._idle = asyncio.Condition()
-        _made.add(self)
+        _all.add(self)
 
     def _check(self) -> None:
         if self._process != os.getpid():
@@ -98,15 +92,15 @@ class Connections:
             try:
                 yield shared
             except CarefulError as error:
-                ended = error.errno in FATAL or error.errno == errno.ECONNRESET
-                if ended and self._shared is shared:
+                has_ended = error.errno in FATAL or error.errno == errno.ECONNRESET
+                if has_ended and self._shared is shared:
                     self._is_stale = True
                 raise
 
     @asynccontextmanager
-    async def brief(self) -> AsyncIterator[Shared]:
-        """Waits for a turn; yields the shared connection to a call that holds handles."""
-        async with self.turns, self.shared() as shared:
+    async def with_handle(self) -> AsyncIterator[Shared]:
+        """Waits for a slot; yields the shared connection to a call that holds handles."""
+        async with self.handle_slots, self.shared() as shared:
             yield shared
 
     async def _current(self) -> Shared:
@@ -121,16 +115,16 @@ class Connections:
                     self._stack = stack.pop_all()
                 self._shared = Shared(remote, memory)
             elif self._is_stale:  # the session ended, but carefuld still runs
-                way, ipc = await self._route(), self._shared.remote.ipc
-                remote = await BlockClient.connect(ipc, way.address, way.host, way.timeout_s)
+                route, ipc = await self._route(), self._shared.remote.ipc
+                remote = await BlockClient.connect(ipc, route.address, route.host, route.timeout_s)
                 self._shared = self._shared._replace(remote=remote)
             self._is_stale = False
             return self._shared
 
     @asynccontextmanager
     async def transfer(self) -> AsyncIterator[BlockClient]:
-        """Waits for a turn; yields a connection for one transfer."""
-        async with self._call(), self._room:
+        """Waits for a slot; yields a connection for one transfer."""
+        async with self._call(), self._transfer_slots:
             self._check()
             async with self._connected() as remote:
                 self._transfers.add(remote)
@@ -142,25 +136,25 @@ class Connections:
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[BlockClient]:
         async with AsyncExitStack() as stack:
-            known = self._way
-            with _as_connection():
+            old_route = self._known_route
+            with _as_connection_error():
                 try:
                     remote = await stack.enter_async_context(connected(await self._route()))
                 except CarefulError:
-                    self._way = None  # the route may have changed
-                    if known is None:
+                    self._known_route = None  # the route may have changed
+                    if old_route is None:
                         raise
                     remote = await stack.enter_async_context(connected(await self._route()))
             self._check()
             yield remote
 
     async def _route(self) -> Route:
-        if self._way is None:
-            self._way = await in_thread(self._find)
-        return self._way
+        if self._known_route is None:
+            self._known_route = await in_thread(self._find_route)
+        return self._known_route
 
     async def close(self) -> None:
-        """Ends the connections; calls under way fail, clean up, and are waited for."""
+        """Ends the connections; calls under way fail and clean up first."""
         if self._process != os.getpid():  # the parent still uses them
             return
         error = CarefulError(errno.ECONNABORTED, "was closed", self.host)
@@ -173,35 +167,35 @@ class Connections:
             await self._idle.wait_for(lambda: not self._calls)
         await self._stack.aclose()
 
-    def later(self, work: Callable[[], Coroutine[object, None, object]]) -> None:
+    def run_later(self, work: Callable[[], Coroutine[object, None, object]]) -> None:
         """Runs a coroutine in the event loop, from any thread, unless close() was called."""
         loop = self._loop
         if loop is None or self.closed or self._process != os.getpid():
             return
         with suppress(RuntimeError):  # the loop, and so the connection, has ended
-            loop.call_soon_threadsafe(lambda: keep(quietly(work())))
+            loop.call_soon_threadsafe(lambda: run_detached(quietly(work())))
 
-    def forked(self) -> None:
+    def close_descriptors(self) -> None:
         """Closes descriptors in a child of fork() that keep the parent's connections open."""
         shared = [self._shared.remote] if self._shared is not None else []
         for remote in (*shared, *self._transfers):
             remote.ipc.client.close()
 
 
-_made: WeakSet[Connections] = WeakSet()
-#: Holds tasks that have no other reference.
+_all: WeakSet[Connections] = WeakSet()
+#: Tasks without any other reference: the event loop does not keep them.
 _tasks: set[asyncio.Task[None]] = set()
 
 
-def _forked() -> None:
-    for one in list(_made):
-        one.forked()
+def _close_all_descriptors() -> None:
+    for connections in list(_all):
+        connections.close_descriptors()
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_close_all_descriptors)
 
 
-def keep(work: Coroutine[object, None, None]) -> None:
+def run_detached(work: Coroutine[object, None, None]) -> None:
     """Starts a coroutine in the running loop that no caller waits for."""
     task = asyncio.ensure_future(work)
     _tasks.add(task)
@@ -209,7 +203,7 @@ def keep(work: Coroutine[object, None, None]) -> None:
 
 
 @contextmanager
-def _as_connection() -> Iterator[None]:
+def _as_connection_error() -> Iterator[None]:
     """Turns "no carefuld runs" into a ConnectionError, so that it is not a FileNotFoundError."""
     try:
         yield

@@ -1,7 +1,4 @@
-"""An open file of a host: its ranges are read, and written in place.
-
-Owns the handle at the host, and opens the file again after a session ended.
-"""
+"""An open file of a host: its ranges are read, and written in place."""
 
 from __future__ import annotations
 
@@ -13,8 +10,8 @@ from contextlib import asynccontextmanager
 from typing import Literal, Self, TypeVar
 
 from careful.errors import CarefulError
-from careful.files.connection import Connections, Shared, keep
-from careful.files.memory import PART_BYTES, ReadPiece, Whole, cut
+from careful.files.connection import Connections, Shared, run_detached
+from careful.files.memory import PART_BYTES, OwnBytes, ReadPiece, cut
 from careful.files.names import Data as Data
 from careful.transfer.file.source import version
 from careful.transfer.protocol.entries import Attr
@@ -31,9 +28,9 @@ _T = TypeVar("_T")
 class AsyncFile:
     """An open file or block device of a host; made by AsyncHost.open().
 
-    Reads and writes take an offset, and any number may run at once. Written bytes are in the file
+    Reads and writes name an offset, and any number may run at once. Written bytes are in the file
     at once, and on its disk after sync() or close(). If another program replaces the file, this
-    object keeps the file that it opened.
+    object keeps the file that it opened. If the session ended, the file is opened again.
 
     Args:
         connections: to the host.
@@ -43,8 +40,6 @@ class AsyncFile:
         waits: whether to wait for a free handle; not for a caller that already holds one.
 
     Attributes:
-        path: as above.
-        mode: as above.
         attr: attributes at the time of opening.
     """
 
@@ -60,7 +55,7 @@ class AsyncFile:
     ) -> None:
         self._handle = -1
         if mode not in ("r", "r+"):
-            raise ValueError(f"mode {mode!r}: r or r+")
+            raise ValueError(f'mode {mode!r} must be "r" or "r+"')
         self.path, self.mode = path, mode
         self._connections, self._sync, self._waits = connections, sync, waits
         self._shared: Shared | None = None
@@ -78,7 +73,7 @@ class AsyncFile:
         if not self._is_closed:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, 2, self)
         remote, handle, path = self._shared.remote, self._handle, self.path
-        self._connections.later(lambda: remote.close(handle, path))
+        self._connections.run_later(lambda: remote.close(handle, path))
 
     def __await__(self) -> Generator[object, None, Self]:
         return self.opened().__await__()
@@ -91,7 +86,7 @@ class AsyncFile:
 
     async def opened(self) -> Self:
         """Opens the file, as any call does; returns this object."""
-        await self._do(_nothing)
+        await self._with_handle(_no_work)
         return self
 
     @property
@@ -123,16 +118,16 @@ class AsyncFile:
         for offset, nbytes in ranges:
             check_range(offset, nbytes)
         await self.opened()
-        sizes = [self._within(*one) for one in ranges]
-        found = [Whole(size) if size <= PART_BYTES else bytearray(size) for size in sizes]
+        sizes = [self._bytes_within(*one) for one in ranges]
+        buffers = [OwnBytes(size) if size <= PART_BYTES else bytearray(size) for size in sizes]
         pieces: list[ReadPiece] = []
-        for (at, _), data in zip(ranges, found, strict=True):
+        for (at, _), data in zip(ranges, buffers, strict=True):
             if isinstance(data, bytearray):
                 pieces += cut(at, memoryview(data))
             elif len(data):
                 pieces.append((at, data))
         await self._read(pieces)
-        return [data.data if isinstance(data, Whole) else bytes(data) for data in found]
+        return [data.data if isinstance(data, OwnBytes) else bytes(data) for data in buffers]
 
     async def readinto(self, buffer: bytearray | memoryview, offset: int = 0) -> int:
         """Reads bytes into memory; returns their number, fewer at the end of the file.
@@ -143,20 +138,20 @@ class AsyncFile:
         """
         check_range(offset)
         await self.opened()
-        with memoryview(buffer) as given, given.cast("B") as view:
-            count = self._within(offset, len(view))
+        with memoryview(buffer) as whole, whole.cast("B") as view:
+            count = self._bytes_within(offset, len(view))
             await self._read(list(cut(offset, view[:count])))
         return count
 
-    def _within(self, offset: int, nbytes: int | None) -> int:
-        left = max(0, self._nbytes - offset)
-        return left if nbytes is None else min(left, nbytes)
+    def _bytes_within(self, offset: int, nbytes: int | None) -> int:
+        rest_bytes = max(0, self._nbytes - offset)
+        return rest_bytes if nbytes is None else min(rest_bytes, nbytes)
 
     async def _read(self, pieces: Sequence[ReadPiece]) -> None:
         async def work(shared: Shared, handle: int) -> None:
             await shared.memory.read(shared.remote, handle, pieces, self.name)
 
-        await self._do(work)
+        await self._with_handle(work)
 
     async def write_at(self, data: Data, offset: int = 0) -> int:
         """Writes bytes in place, checked by their digest; returns their number.
@@ -170,24 +165,24 @@ class AsyncFile:
         check_range(offset)
         if self.mode != "r+":
             raise CarefulError(errno.EBADF, 'mode "r" is read-only', self.name)
-        with memoryview(data) as given, given.cast("B") as view:
+        with memoryview(data) as whole, whole.cast("B") as view:
 
             async def work(shared: Shared, handle: int) -> None:
                 self._is_written = True
                 pieces = list(cut(offset, view))
                 await shared.memory.write(shared.remote, handle, pieces, self.name)
 
-            await self._do(work)
+            await self._with_handle(work)
             self._nbytes = max(self._nbytes, offset + len(view))
             return len(view)
 
     async def sync(self) -> None:
         """Makes written bytes durable at the host."""
         if self._is_written:
-            await self._alone(self._synced)
+            await self._exclusively(self._synced)
 
     @property
-    def is_over(self) -> bool:
+    def needs_no_close(self) -> bool:
         """Reports whether close() has nothing to do: the file or the connection was closed."""
         unsaved = self._is_written and self._sync
         return self._is_closed or (self._connections.closed and not unsaved)
@@ -198,7 +193,7 @@ class AsyncFile:
             return
         self._is_closed = True
         if self._is_written and self._sync:
-            await self._alone(self._commit)
+            await self._exclusively(self._commit)
             return
         async with self._opening, self._idle:
             await self._idle.wait_for(lambda: not self._users)
@@ -208,11 +203,11 @@ class AsyncFile:
 
     async def _synced(self, shared: Shared) -> None:
         await self._commit(shared)
-        await self._current(shared)  # at once: the file may be renamed later
+        await self._current_handle(shared)  # at once: the file may be renamed later
 
     async def _commit(self, shared: Shared) -> None:
         for _ in range(_REOPENS_MAX):
-            handle, self._handle = await self._current(shared), -1
+            handle, self._handle = await self._current_handle(shared), -1
             try:
                 await shared.remote.commit(handle, self.path, 0, True, True)
             except CarefulError as error:
@@ -223,17 +218,17 @@ class AsyncFile:
             return
         raise CarefulError(errno.ECONNRESET, "", self.name)
 
-    async def _alone(self, work: Callable[[Shared], Awaitable[None]]) -> None:
-        """Runs work that ends the handle, while nothing uses it; later users wait."""
+    async def _exclusively(self, work: Callable[[Shared], Awaitable[None]]) -> None:
+        """Runs work that ends the handle, while nothing uses the handle; later users wait."""
         async with self._connections.shared() as shared, self._opening, self._idle:
             await self._idle.wait_for(lambda: not self._users)
             await work(shared)
 
-    async def _do(self, work: Callable[[Shared, int], Awaitable[None]]) -> None:
+    async def _with_handle(self, work: Callable[[Shared, int], Awaitable[None]]) -> None:
         """Runs work with the handle; opens the file again if the host does not know the handle."""
         async with self._connections.shared() as shared:
             for _ in range(_REOPENS_MAX):
-                async with self._used(shared) as handle:
+                async with self._using_handle(shared) as handle:
                     try:
                         await work(shared, handle)
                         return
@@ -245,12 +240,12 @@ class AsyncFile:
             raise CarefulError(errno.ECONNRESET, "", self.name)
 
     @asynccontextmanager
-    async def _used(self, shared: Shared) -> AsyncIterator[int]:
-        """Yields the handle and keeps it from being ended."""
+    async def _using_handle(self, shared: Shared) -> AsyncIterator[int]:
+        """Yields the handle; it is not ended meanwhile."""
         async with self._opening:
             if self._is_closed:
                 raise CarefulError(errno.EBADF, "is closed", self.name)
-            handle = await self._current(shared)
+            handle = await self._current_handle(shared)
             self._users += 1
         try:
             yield handle
@@ -259,14 +254,14 @@ class AsyncFile:
             async with self._idle:
                 self._idle.notify_all()
 
-    async def _current(self, shared: Shared) -> int:
+    async def _current_handle(self, shared: Shared) -> int:
         """Returns the handle in this session; opens the file again in a new session."""
         if self._handle < 0 or self._shared is not shared:
             remote, is_first = shared.remote, self._shared is None
-            opens = remote.open if self.mode == "r" else remote.open_inplace
-            opening = opens(self.path, self._waits)
-            undo = lambda found: remote.close(found[0], self.path)  # noqa: E731
-            handle, attr = await kept(opening, undo)
+            open_ = remote.open if self.mode == "r" else remote.open_inplace
+            opening = open_(self.path, self._waits)
+            undo = lambda opened: remote.close(opened[0], self.path)  # noqa: E731
+            handle, attr = await undone_if_cancelled(opening, undo)
             if not is_first and not self._is_same(attr):
                 await quietly(remote.close(handle, self.path))
                 raise CarefulError(errno.ESTALE, "has been replaced by another file", self.name)
@@ -281,11 +276,11 @@ class AsyncFile:
         return (now.device, now.inode) == (self.attr.device, self.attr.inode)
 
 
-async def _nothing(shared: Shared, handle: int) -> None:
+async def _no_work(shared: Shared, handle: int) -> None:
     pass
 
 
-async def kept(
+async def undone_if_cancelled(
     opening: Coroutine[object, None, _T],
     undo: Callable[[_T], Coroutine[object, None, object]] | None = None,
 ) -> _T:
@@ -294,15 +289,15 @@ async def kept(
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        task.add_done_callback(lambda done: _unwanted(done, undo))
+        task.add_done_callback(lambda done: _undo(done, undo))
         raise
 
 
-def _unwanted(
+def _undo(
     done: asyncio.Future[_T], undo: Callable[[_T], Coroutine[object, None, object]] | None
 ) -> None:
     if not done.cancelled() and done.exception() is None and undo is not None:
-        keep(quietly(undo(done.result())))
+        run_detached(quietly(undo(done.result())))
 
 
 async def write_whole(
@@ -314,16 +309,16 @@ async def write_whole(
     def discard(handle: int) -> Coroutine[object, None, object]:
         return remote.close(handle, path, discard=True)
 
-    with memoryview(data) as given, given.cast("B") as view:
+    with memoryview(data) as whole, whole.cast("B") as view:
         for _ in range(_REOPENS_MAX):
-            making = remote.create(path, len(view), mode, replace)
-            made = await kept(making, lambda unwanted: discard(unwanted.handle))
+            creation = remote.create(path, len(view), mode, replace)
+            created = await undone_if_cancelled(creation, lambda created: discard(created.handle))
             try:
-                await shared.memory.write(remote, made.handle, list(cut(0, view)), name)
-                await remote.commit(made.handle, path, mode, replace, sync)
+                await shared.memory.write(remote, created.handle, list(cut(0, view)), name)
+                await remote.commit(created.handle, path, mode, replace, sync)
                 return
             except BaseException as error:
-                await quietly(discard(made.handle))
+                await quietly(discard(created.handle))
                 if not isinstance(error, CarefulError) or error.errno not in _LOST:
                     raise
     raise CarefulError(errno.ECONNRESET, "", name)
@@ -332,4 +327,4 @@ async def write_whole(
 def check_range(offset: int, nbytes: int | None = None) -> None:
     """Raises ValueError unless offset and size are valid."""
     if not 0 <= offset < 1 << 63 or (nbytes is not None and nbytes < 0):
-        raise ValueError(f"offset {offset}, nbytes {nbytes}: 0 or more")
+        raise ValueError(f"offset {offset}, nbytes {nbytes}: must be 0 or more")

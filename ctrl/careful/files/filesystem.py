@@ -1,7 +1,6 @@
 """A host's files as an fsspec file system: `careful://HOST/PATH` for pandas, Dask, zarr and others.
 
-Owns the meaning of fsspec's calls. Needs the extra `fsspec`, which finds the class under the name
-`careful`.
+Owns the meaning of fsspec's calls. Needs the extra `fsspec`; fsspec finds the class as `careful`.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from fsspec.core import has_magic
 from careful.errors import CarefulError
 from careful.files.copies import Copies
 from careful.files.file import AsyncFile, Data
-from careful.files.fsspec_names import NOWHERE, by_mapping, is_name, move
-from careful.files.fsspec_terms import Info, bounds_of, each_of, info_of
+from careful.files.fsspec_names import NOWHERE, called_by_mapping, is_existing_name, move
+from careful.files.fsspec_terms import Info, bounds_of, bounds_per_range, info_of
 from careful.files.host import AsyncHost
 from careful.files.stream import Stream
 
@@ -50,8 +49,7 @@ class CarefulFileSystem(Copies):
 
     Args:
         host: a name or an address, with :PORT if it uses another port; or a URL's host.
-        instance: see careful.files.connect(), likewise the next two.
-        config: a file's name.
+        instance, config: see careful.files.connect(); config is a file's name.
         timeout_s: seconds.
         sync: whether written files, here or at the host, are durable when a call returns.
         auto_mkdir: whether to make missing parent directories; copies always make them.
@@ -84,11 +82,11 @@ class CarefulFileSystem(Copies):
             **more,
         )
         if not host:
-            raise ValueError("careful: no host: careful://HOST/PATH, or host=")
+            raise ValueError("the host is missing: give careful://HOST/PATH, or host=")
         self.host, self.auto_mkdir = host, auto_mkdir
         self._sync = sync
         self._fsync: Literal["file", "none"] = "file" if sync else "none"
-        self._way = {"instance": instance, "config": config, "timeout_s": timeout_s}
+        self._settings = {"instance": instance, "config": config, "timeout_s": timeout_s}
         self._connections: dict[asyncio.AbstractEventLoop, AsyncHost] = {}
 
     @classmethod
@@ -110,14 +108,13 @@ class CarefulFileSystem(Copies):
         return f"careful-{self.host}"
 
     def _connected(self) -> AsyncHost:
-        """Returns the host for the running event loop; the first use connects.
-
-        fsspec may use one instance in several event loops, one after another.
-        """
+        """Returns the host for the running event loop; fsspec may use several loops in turn."""
         loop = asyncio.get_running_loop()
         if loop not in self._connections:
             for other in [one for one in self._connections if one.is_closed()]:
-                self._connections.pop(other)._connections.forked()  # closes descriptors only
+                self._connections.pop(
+                    other
+                )._connections.close_descriptors()  # closes descriptors only
             self._connections[loop] = connection = self._connect()
             if not self.asynchronous:
                 weakref.finalize(self, _close, self.loop, connection)
@@ -126,7 +123,7 @@ class CarefulFileSystem(Copies):
     def _connect(self) -> AsyncHost:
         from careful import files
 
-        return files.aconnect(self.host, **cast(Any, self._way))
+        return files.aconnect(self.host, **cast(Any, self._settings))
 
     async def _close(self) -> None:
         """Closes an asynchronous file system's connection; the next call makes another."""
@@ -170,57 +167,58 @@ class CarefulFileSystem(Copies):
         """Expands as fsspec does, except that a name that exists is no pattern."""
         paths = [path] if isinstance(path, str) else path
         names = [self._strip_protocol(one) for one in paths]
-        literal = [] if assume_literal else [one for one in names if await is_name(self, one)]
+        literal = (
+            [] if assume_literal else [one for one in names if await is_existing_name(self, one)]
+        )
         rest = [one for one in names if one not in literal]
-        found: set[str] = set()
+        expanded: set[str] = set()
         if literal:
-            found = set(await super()._expand_path(literal, recursive, maxdepth, True))
+            expanded = set(await super()._expand_path(literal, recursive, maxdepth, True))
         try:
-            found |= set(await super()._expand_path(rest, recursive, maxdepth, assume_literal))
+            expanded |= set(await super()._expand_path(rest, recursive, maxdepth, assume_literal))
         except FileNotFoundError:
-            if not found:
+            if not expanded:
                 raise
-        return sorted(found)
+        return sorted(expanded)
 
     async def _ls(self, path: str, detail: bool = True, **_: object) -> list[Info] | list[str]:
-        one = await self._info(path)
-        found = [one]
-        if one["type"] == "directory":
-            found = await self._below(one["name"], recursive=False)
-        return found if detail else [info["name"] for info in found]
+        info = await self._info(path)
+        infos = [info]
+        if info["type"] == "directory":
+            infos = await self._below(info["name"], recursive=False)
+        return infos if detail else [one["name"] for one in infos]
 
     async def _below(self, name: str, recursive: bool) -> list[Info]:
         """Returns a directory's entries, sorted; entries that the host cannot read are `other`."""
         listing = self._connected().ls(name, recursive=recursive)
         top = name.rstrip("/")
-        found = [info_of(f"{top}/{one.name}", one.attr, one.target) async for one in listing]
-        return sorted(found, key=lambda info: str(info["name"]))
+        infos = [info_of(f"{top}/{one.name}", one.attr, one.target) async for one in listing]
+        return sorted(infos, key=lambda one: str(one["name"]))
 
     async def _find(
         self, path: str, maxdepth: int | None = None, withdirs: bool = False, **more: Any
     ) -> Any:
-        if maxdepth is not None:  # fsspec's own: one listing for each directory
+        if maxdepth is not None:  # fsspec lists each directory
             return await super()._find(path, maxdepth, withdirs, **more)
         try:
-            one = await self._info(path)
+            info = await self._info(path)
         except OSError as error:
             if error.errno not in NOWHERE:
                 raise
             return {} if more.get("detail") else []
-        found = [one]
-        if one["type"] == "directory":
-            found = await self._below(one["name"], recursive=True)
-            found = [one] * withdirs + [
-                info for info in found if withdirs or info["type"] != "directory"
-            ]
-        named = {info["name"]: info for info in found}
-        return named if more.get("detail") else list(named)
+        infos = [info]
+        if info["type"] == "directory":
+            infos = await self._below(info["name"], recursive=True)
+            infos = [one for one in infos if withdirs or one["type"] != "directory"]
+            infos = [info] * withdirs + infos
+        by_name = {one["name"]: one for one in infos}
+        return by_name if more.get("detail") else list(by_name)
 
     async def _du(
         self, path: str, total: bool = True, maxdepth: int | None = None, **more: Any
     ) -> int | dict[str, int]:
-        found = await self._find(path, maxdepth, detail=True, **more)
-        sizes = {name: int(info["size"]) for name, info in found.items()}
+        infos = await self._find(path, maxdepth, detail=True, **more)
+        sizes = {name: int(one["size"]) for name, one in infos.items()}
         return sum(sizes.values()) if total else sizes
 
     @asynccontextmanager
@@ -233,7 +231,7 @@ class CarefulFileSystem(Copies):
         self, path: str | list[str], recursive: bool = False, on_error: str = "raise", **more: Any
     ) -> Any:
         """Returns contents of files, by name; a name that does not exist is a pattern."""
-        if not by_mapping():
+        if not called_by_mapping():
             return sync(self.loop, self._cat, path, recursive, on_error, **more)
         if isinstance(path, str):
             return self.cat_file(path)
@@ -259,32 +257,32 @@ class CarefulFileSystem(Copies):
         if not isinstance(paths, list):
             raise TypeError(f"paths must be a list, not {type(paths).__name__}")
         if max_gap is not None:
-            raise NotImplementedError(
-                "max_gap is not supported: a separate request costs microseconds"
-            )
-        bounds = zip(each_of(starts, len(paths)), each_of(ends, len(paths)), strict=True)
-        wanted: dict[str, list[tuple[int, int | None, int | None]]] = {}
+            raise NotImplementedError("max_gap is not supported: a request costs microseconds")
+        bounds = zip(
+            bounds_per_range(starts, len(paths)), bounds_per_range(ends, len(paths)), strict=True
+        )
+        ranges_of: dict[str, list[tuple[int, int | None, int | None]]] = {}
         for number, (path, (start, end)) in enumerate(zip(paths, bounds, strict=True)):
-            wanted.setdefault(self._strip_protocol(path), []).append((number, start, end))
-        found: list[bytes | Exception] = [b""] * len(paths)
-        room = asyncio.Semaphore(batch_size or OPEN_MAX)
+            ranges_of.setdefault(self._strip_protocol(path), []).append((number, start, end))
+        results: list[bytes | Exception] = [b""] * len(paths)
+        slots = asyncio.Semaphore(batch_size or OPEN_MAX)
 
-        async def of_one(path: str, ranges: list[tuple[int, int | None, int | None]]) -> None:
+        async def read_file(path: str, ranges: list[tuple[int, int | None, int | None]]) -> None:
             numbers = [number for number, *_ in ranges]
             try:
-                async with room, self._reading(path) as file:
+                async with slots, self._reading(path) as file:
                     bounds = [bounds_of(file, start, end) for _, start, end in ranges]
                     parts: Sequence[bytes | Exception] = await file.read_ranges(bounds)
             except OSError as error:
                 parts = [error] * len(ranges)
             for number, part in zip(numbers, parts, strict=True):
-                found[number] = part
+                results[number] = part
 
-        await asyncio.gather(*(of_one(path, ranges) for path, ranges in wanted.items()))
-        failed = next((one for one in found if isinstance(one, Exception)), None)
+        await asyncio.gather(*(read_file(path, ranges) for path, ranges in ranges_of.items()))
+        failed = next((one for one in results if isinstance(one, Exception)), None)
         if failed is not None and on_error != "return":
             raise failed
-        return found
+        return results
 
     async def _pipe_file(
         self, path: str, value: Data, mode: str = "overwrite", **_: object
@@ -295,17 +293,17 @@ class CarefulFileSystem(Copies):
         self, path: str, value: Data, mode: str = "overwrite", permissions: int = 0o666
     ) -> None:
         name = self._strip_protocol(path)
-        await self._make_room(name)
+        await self._make_parents(name)
         await self._connected().write(
             name, value, replace=mode != "create", sync=self._sync, mode=permissions
         )
 
     async def _append(self, path: str, value: Data) -> None:
         name = self._strip_protocol(path)
-        await self._make_room(name)
+        await self._make_parents(name)
         await self._connected().append(name, value, sync=self._sync)
 
-    async def _make_room(self, name: str) -> None:
+    async def _make_parents(self, name: str) -> None:
         if self.auto_mkdir:
             await self._makedirs(self._parent(name), exist_ok=True)
 
@@ -351,7 +349,7 @@ class CarefulFileSystem(Copies):
         **more: Any,
     ) -> None:
         """Removes files, with `recursive` directories; a name that does not exist is a pattern."""
-        literal = by_mapping()
+        literal = called_by_mapping()
         sync(self.loop, self._rm, path, recursive, maxdepth=maxdepth, literal=literal, **more)
 
     async def _rm(
@@ -365,30 +363,32 @@ class CarefulFileSystem(Copies):
     ) -> None:
         """Removes names. zarr removes names that may be missing, so no name is a pattern."""
         if recursive:
-            names = await self._all_below(path, maxdepth, literal)
+            names = await self._names_below(path, maxdepth, literal)
         else:
             names = await self._expand_path(path, maxdepth=maxdepth, assume_literal=literal)
-        room = asyncio.Semaphore(batch_size or OPEN_MAX)
+        slots = asyncio.Semaphore(batch_size or OPEN_MAX)
 
-        async def of_one(name: str) -> str | None:
+        async def remove_file(name: str) -> str | None:
             """Removes a name; returns it if it is a directory, which may still hold others."""
-            async with room:
+            async with slots:
                 if recursive and await self._isdir(name):
                     return name
                 await self._rm_file(name)
             return None
 
-        left = await asyncio.gather(*(of_one(name) for name in names))
-        for name in sorted(filter(None, left), reverse=True):  # children first
+        directories = await asyncio.gather(*(remove_file(name) for name in names))
+        for name in sorted(filter(None, directories), reverse=True):  # children first
             await self._rm_file(name)
 
-    async def _all_below(
+    async def _names_below(
         self, path: str | list[str], maxdepth: int | None, literal: bool
     ) -> list[str]:
         names: set[str] = set()
-        for one in [path] if isinstance(path, str) else path:
-            tops = await self._expand_path(one, maxdepth=maxdepth, assume_literal=literal)
-            is_pattern = not literal and has_magic(one) and not await is_name(self, one)
+        for pattern in [path] if isinstance(path, str) else path:
+            tops = await self._expand_path(pattern, maxdepth=maxdepth, assume_literal=literal)
+            is_pattern = (
+                not literal and has_magic(pattern) and not await is_existing_name(self, pattern)
+            )
             depth = maxdepth
             if depth is not None and is_pattern:
                 depth -= 1  # the pattern matched one level

@@ -1,7 +1,4 @@
-"""The names that fsspec's calls mean: patterns, the targets of copies, and moves.
-
-A name that exists is that name; only other names are patterns.
-"""
+"""The names that fsspec's calls mean; a name that exists is never a pattern."""
 
 from __future__ import annotations
 
@@ -23,11 +20,10 @@ from careful.errors import CarefulError
 NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 
-def by_mapping() -> bool:
+def called_by_mapping() -> bool:
     """Reports whether fsspec's mapping is the caller: its keys are names, never patterns.
 
-    fsspec.get_mapper() calls the same rm() and cat() as a program that wants patterns. Only the
-    stack tells them apart.
+    fsspec.get_mapper() calls rm() and cat() like any program; only the stack shows the difference.
     """
     frame = inspect.currentframe()
     while frame and frame.f_globals.get("__name__") != "fsspec.mapping":
@@ -35,26 +31,26 @@ def by_mapping() -> bool:
     return frame is not None
 
 
-async def is_name(fs: Any, path: Any) -> bool:
+async def is_existing_name(fs: Any, path: Any) -> bool:
     """Reports whether a path looks like a pattern but exists."""
     return isinstance(path, str) and has_magic(path) and await fs._lexists(path)
 
 
-def placed(names: Sequence[str], top: str, target: str, into: bool) -> list[str]:
+def copy_targets(names: Sequence[str], top: str, target: str, into_directory: bool) -> list[str]:
     """Returns the targets of copies.
 
     Args:
         names: the sources: top, and the names below it.
         top: the path that the user gave; with a trailing slash, its contents.
         target: where the copies go.
-        into: whether target is an existing directory.
+        into_directory: whether target is an existing directory.
     """
     bare = top.rstrip("/")
-    base = posixpath.dirname(bare).rstrip("/") if into and not trailing_sep(top) else bare
+    base = posixpath.dirname(bare).rstrip("/") if into_directory and not trailing_sep(top) else bare
     return [target.rstrip("/") + name[len(base) :] for name in names]
 
 
-async def copied(
+async def names_to_copy(
     fs: Any, source: str, target: str, recursive: bool, maxdepth: int | None
 ) -> tuple[list[str], bool]:
     """Returns the names to copy, and whether they are a whole directory."""
@@ -64,17 +60,12 @@ async def copied(
     return names, trailing_sep(target) or await fs._isdir(target)
 
 
-def sources_here(
+def local_sources(
     source: Any, target: Any, is_dir: bool, recursive: bool, maxdepth: int | None
 ) -> tuple[Any, Any]:
     """Returns arguments for fs.put() in which no existing local name acts as a pattern.
 
-    Args:
-        source: one name, or several.
-        target: where they go.
-        is_dir: whether target is an existing directory.
-        recursive: see fs.put().
-        maxdepth: see fs.put().
+    source: one name, or several. is_dir: whether target is an existing directory.
     """
     if isinstance(source, list):
         if isinstance(target, list):
@@ -83,23 +74,25 @@ def sources_here(
     path = make_path_posix(source)
     if not (has_magic(path) and os.path.lexists(path)):
         return source, target
-    names, here = [path.rstrip("/")], LocalFileSystem()
+    names, local = [path.rstrip("/")], LocalFileSystem()
     if Path(path).is_dir():
-        names = sorted({*names, *here.find(path, maxdepth, withdirs=True)}) if recursive else []
-    return names, placed(names, path, target, is_dir)
+        names = sorted({*names, *local.find(path, maxdepth, withdirs=True)}) if recursive else []
+    return names, copy_targets(names, path, target, is_dir)
 
 
 async def move(fs: Any, source: Any, target: Any) -> None:
-    """Renames names at the host; see CarefulFileSystem.mv()."""
+    """Renames names at the host, as CarefulFileSystem.mv() does."""
     if isinstance(source, list) and isinstance(target, list):
         pairs = list(zip(source, target, strict=True))
     else:
-        many = not isinstance(source, str) or (has_magic(source) and not await is_name(fs, source))
-        into = many or trailing_sep(target) or await fs._isdir(target)
+        is_many = not isinstance(source, str) or (
+            has_magic(source) and not await is_existing_name(fs, source)
+        )
+        into_directory = is_many or trailing_sep(target) or await fs._isdir(target)
         names = await fs._expand_path(source)
         folder = fs._strip_protocol(target)
         pairs = [
-            (old, posixpath.join(folder, posixpath.basename(old)) if into else folder)
+            (old, posixpath.join(folder, posixpath.basename(old)) if into_directory else folder)
             for old in names
         ]
     stripped = [(fs._strip_protocol(old), fs._strip_protocol(new)) for old, new in pairs]
@@ -132,10 +125,10 @@ async def _is_file(fs: Any, name: str) -> bool:
 
 async def _move_contents(fs: Any, old: str, new: str) -> None:
     """Moves a file to another file system of the host, unless both names are the same file."""
-    mine = await fs._connected().stat(old)
+    old_attr = await fs._connected().stat(old)
     if await fs._exists(new):
-        there = await fs._connected().stat(new)
-        if (mine.device, mine.inode) == (there.device, there.inode):
+        new_attr = await fs._connected().stat(new)
+        if (old_attr.device, old_attr.inode) == (new_attr.device, new_attr.inode):
             return
     await fs._cp_file(old, new)
     await fs._rm_file(old)

@@ -39,14 +39,14 @@ def bounds_of(file: AsyncFile, start: int | None, end: int | None) -> tuple[int,
     return first, max(0, past - first)
 
 
-def each_of(given: int | Iterable[int | None] | None, count: int) -> Sequence[int | None]:
+def bounds_per_range(bounds: int | Iterable[int | None] | None, count: int) -> Sequence[int | None]:
     """Returns one bound for each of `count` ranges."""
-    if given is None or isinstance(given, int):
-        return [given] * count
-    bounds = list(given)
-    if len(bounds) != count:
-        raise ValueError(f"{len(bounds)} bounds of {count} ranges")
-    return bounds
+    if bounds is None or isinstance(bounds, int):
+        return [bounds] * count
+    listed = list(bounds)
+    if len(listed) != count:
+        raise ValueError(f"{len(listed)} bounds do not fit {count} ranges")
+    return listed
 
 
 def watcher(callback: Callback) -> Any:

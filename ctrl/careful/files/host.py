@@ -1,7 +1,4 @@
-"""A host's files, inside an event loop: the calls of the public API.
-
-Owns the calls' arguments, their failures, and the progress of transfers.
-"""
+"""A host's files, inside an event loop: the calls of the public API, and their failures."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.files import names
 from careful.files.connection import Connections
-from careful.files.file import AsyncFile, Data, Mode, check_range, kept, write_whole
+from careful.files.file import AsyncFile, Data, Mode, check_range, undone_if_cancelled, write_whole
 from careful.files.options import TransferOptions, Watched, Watcher, check_within, options_of
 from careful.transfer.options import Mounts
 from careful.transfer.protocol.entries import Attr, Entry, relative
@@ -35,7 +32,7 @@ class TransferError(CarefulError):
 
     Attributes:
         errors: the failures, each with its `filename`.
-        report: what a transfer without failures returns.
+        report: the result that a transfer without failures returns.
     """
 
     errors: list[CarefulError]
@@ -47,12 +44,14 @@ class AsyncHost:
 
     Args:
         name: the host's name in errors.
-        find: returns the route to the host, may block; called for each new connection.
-        mounts: remembers mount points of trees that are moved, or None.
+        find_route: returns the route to the host, and may block; called for each new connection.
+        mounts: remembers mount points of the trees that are moved, or None.
     """
 
-    def __init__(self, name: str, find: Callable[[], Route], mounts: Mounts | None = None) -> None:
-        self._connections = Connections(name, find)
+    def __init__(
+        self, name: str, find_route: Callable[[], Route], mounts: Mounts | None = None
+    ) -> None:
+        self._connections = Connections(name, find_route)
         self._mounts = mounts
 
     def __repr__(self) -> str:
@@ -106,11 +105,11 @@ class AsyncHost:
 
     async def pages(self, path: Path, recursive: bool) -> AsyncIterator[list[Entry]]:
         """Lists as ls() does, many entries at a time."""
-        async with self._connections.brief() as shared:
+        async with self._connections.with_handle() as shared:
             listing = session.spooled(shared.remote, _path(path), recursive)
-            found = await kept(listing, lambda spool: asyncio.to_thread(spool.close))
-        with found:
-            for page in found.pages():
+            spool = await undone_if_cancelled(listing, lambda spool: asyncio.to_thread(spool.close))
+        with spool:
+            for page in spool.pages():
                 yield page
 
     def open(self, path: Path, mode: Mode = "r", *, sync: bool = True) -> AsyncFile:
@@ -132,9 +131,12 @@ class AsyncHost:
     async def opened(
         self, path: Path, mode: Mode = "r", sync: bool = True
     ) -> AsyncIterator[AsyncFile]:
-        """Yields a file that is open during one call; waits for a turn."""
+        """Yields a file that is open during one call; waits for a slot."""
         connections, name = self._connections, _path(path)
-        async with connections.turns, AsyncFile(connections, name, mode, sync, waits=True) as file:
+        async with (
+            connections.handle_slots,
+            AsyncFile(connections, name, mode, sync, waits=True) as file,
+        ):
             yield file
 
     async def read(self, path: Path, offset: int = 0, nbytes: int | None = None) -> bytes:
@@ -180,19 +182,19 @@ class AsyncHost:
         Args:
             path: of the host.
             data: the bytes.
-            offset: where to write them in an existing file or block device, in place; None: they
-                are the whole of a new file, which appears when it is complete.
+            offset: where to write them in an existing file or block device, in place; None: the
+                bytes are a new file, which appears when it is complete.
             replace: whether a new file may replace an existing one.
             sync: whether the bytes are durable at the host when this returns.
-            mode: permission bits of a new file; the umask is applied. A replaced file
-                keeps its own.
+            mode: permission bits of a new file; the umask is applied. A replaced file keeps its
+                own.
 
         Raises:
             FileExistsError: the file exists, and neither offset nor replace is given.
         """
         name = _path(path)
         if offset is None:
-            async with self._connections.brief() as shared:
+            async with self._connections.with_handle() as shared:
                 with _in_python():
                     await write_whole(shared, name, data, mode, replace, sync)
                 return memoryview(data).nbytes
@@ -214,7 +216,7 @@ class AsyncHost:
         Raises:
             OSError: ENOTSUP: the host's careful is too old.
         """
-        async with self._connections.brief() as shared:
+        async with self._connections.with_handle() as shared:
             await names.append(shared.remote, _path(path), data, mode, sync)
         return memoryview(data).nbytes
 
@@ -236,7 +238,7 @@ class AsyncHost:
                 file system or export; ENOTSUP: the host's careful is too old.
         """
         old, new = _path(source), _path(target)
-        async with self._connections.brief() as shared:
+        async with self._connections.with_handle() as shared:
             with _in_python():
                 await names.rename(shared.remote, old, new, replace or old == new, sync)
 
@@ -255,7 +257,7 @@ class AsyncHost:
             FileExistsError: the path exists.
             FileNotFoundError: the directory above it does not exist.
         """
-        async with self._connections.brief() as shared:
+        async with self._connections.with_handle() as shared:
             await names.mkdir(shared.remote, _path(path), mode, parents, exist_ok)
 
     async def remove(self, path: Path) -> None:
@@ -268,12 +270,12 @@ class AsyncHost:
             FileNotFoundError: the path does not exist.
             OSError: ENOTEMPTY: the directory is not empty; EBUSY: a transfer is using the file.
         """
-        async with self._connections.brief() as shared:
+        async with self._connections.with_handle() as shared:
             await names.remove(shared.remote, _path(path))
 
     async def is_link(self, path: Path) -> bool:
         """Reports whether a name exists and is a symlink."""
-        async with self._connections.brief() as shared:
+        async with self._connections.with_handle() as shared:
             return await RemoteEnd(shared.remote).link(_path(path)) is not None
 
     async def verify(
@@ -322,7 +324,7 @@ class AsyncHost:
 
         Raises:
             FileExistsError: the target exists and differs.
-            TransferError: some of several files failed; any other error: all of it did.
+            TransferError: some of several files failed; any other error: all failed.
         """
         return await self._move(session.get, source, target, recursive, progress, options)
 
@@ -343,20 +345,22 @@ class AsyncHost:
 
     async def _move(
         self,
-        way: Callable[..., Awaitable[Result]],
+        run: Callable[..., Awaitable[Result]],
         source: Path | Sequence[Path],
         target: Path,
         recursive: bool,
         progress: Watcher | None,
-        given: TransferOptions,
+        keywords: TransferOptions,
     ) -> Result:
-        recursive = recursive or given.get("archive", False)
-        options = replace(options_of(recursive, given), mounts=self._mounts)
+        recursive = recursive or keywords.get("archive", False)
+        options = replace(options_of(recursive, keywords), mounts=self._mounts)
         paths = [source] if isinstance(source, str | os.PathLike) else source
-        sources, to = [_file(one) for one in paths], _file(target)
+        sources, target_path = [_file(one) for one in paths], _file(target)
         async with self._connections.transfer() as remote:
             with _in_python():
-                report = await way(remote, sources, to, recursive, options, Watched(progress))
+                report = await run(
+                    remote, sources, target_path, recursive, options, Watched(progress)
+                )
         if report.errors:
             raise _failure(report)
         return report
@@ -383,7 +387,7 @@ def _file(path: Path) -> str:
 
 @contextmanager
 def _in_python() -> Iterator[None]:
-    """Errors raised inside recommend keywords, not the command's options."""
+    """Lets errors recommend keywords instead of the command's options."""
     try:
         yield
     except CarefulError as error:
@@ -394,10 +398,10 @@ def _in_python() -> Iterator[None]:
 def _failure(report: Result) -> CarefulError:
     for error in report.errors:
         error.in_python()
-    did = report.files_count or report.equal or report.newer or report.links or report.directories
-    if len(report.errors) == 1 and not did:
+    some_done = report.files_count or report.equal or report.newer or report.links
+    if len(report.errors) == 1 and not (some_done or report.directories):
         return report.errors[0]
     text = f"{len(report.errors)} of {len(report.errors) + report.files_count} files failed"
-    whole = TransferError(errno.EIO, f"{text}; the first: {report.errors[0]}")
-    whole.errors, whole.report = report.errors, report
-    return whole
+    failure = TransferError(errno.EIO, f"{text}; the first: {report.errors[0]}")
+    failure.errors, failure.report = report.errors, report
+    return failure

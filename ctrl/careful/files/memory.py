@@ -1,6 +1,6 @@
 """Memory that carefuld moves bytes in and out of, for a program's reads and writes.
 
-Owns its parts. If a reader gives up, its part is free only after carefuld has finished with it.
+If a reader gives up, its part of the memory is free only after carefuld has finished with it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,8 @@ PART_BYTES = 1 << 20
 _PARTS = 8
 
 
-class Whole:
-    """Bytes that are read into an object of their own, without another copy.
-
-    At most PART_BYTES.
-    """
+class OwnBytes:
+    """Bytes that are read into an object of their own, without another copy; at most PART_BYTES."""
 
     def __init__(self, nbytes: int) -> None:
         self._nbytes, self.data = nbytes, b""
@@ -38,7 +35,7 @@ class Whole:
 #: Offset in the peer's file, and memory here; at most PART_BYTES.
 Piece = tuple[int, memoryview]
 #: Bytes to read, into memory or a new object.
-ReadPiece = tuple[int, memoryview | Whole]
+ReadPiece = tuple[int, memoryview | OwnBytes]
 
 
 class Memory:
@@ -63,43 +60,39 @@ class Memory:
         self._closing()
 
     async def read(
-        self, remote: BlockClient, handle: int, pieces: Sequence[ReadPiece], what: str
+        self, remote: BlockClient, handle: int, pieces: Sequence[ReadPiece], name: str
     ) -> None:
-        """Reads ranges of a peer's file, several at once.
-
-        A piece is an offset in the file, and the memory that receives the bytes.
-
-        Raises:
-            CarefulError: ENOENT: the peer has no such handle.
+        """Reads ranges of a peer's file, several at once. Raises CarefulError: ENOENT: the peer
+        has no such handle.
         """
-        await self._all(remote, lib.CAREFUL_IPC_GET, handle, pieces, what)
+        await self._move_all(remote, lib.CAREFUL_IPC_GET, handle, pieces, name)
 
     async def write(
-        self, remote: BlockClient, handle: int, pieces: Sequence[Piece], what: str
+        self, remote: BlockClient, handle: int, pieces: Sequence[Piece], name: str
     ) -> None:
-        await self._all(remote, lib.CAREFUL_IPC_STORE, handle, pieces, what)
+        await self._move_all(remote, lib.CAREFUL_IPC_STORE, handle, pieces, name)
 
-    async def _all(
-        self, remote: BlockClient, op: int, handle: int, pieces: Sequence[ReadPiece], what: str
+    async def _move_all(
+        self, remote: BlockClient, op: int, handle: int, pieces: Sequence[ReadPiece], name: str
     ) -> None:
         if not pieces:
             return
         async with self._adding:
             if self._file < 0:
                 self._file = await remote.add_file(self._fd)
-        todo, is_wanted = iter(list(_together(pieces, op == lib.CAREFUL_IPC_GET))), True
+        todo, is_wanted = iter(list(_groups(pieces, op == lib.CAREFUL_IPC_GET))), True
 
-        async def move(pieces: Sequence[ReadPiece], at: int) -> None:
+        async def move_each(pieces: Sequence[ReadPiece], at: int) -> None:
             for offset, data in pieces:
                 size = len(data)
                 if isinstance(data, memoryview) and op == lib.CAREFUL_IPC_STORE:
                     self._view[at : at + size] = data
-                await remote.move_whole(op, handle, size, self._file, what, offset, at)
+                await remote.move_whole(op, handle, size, self._file, name, offset, at)
                 if op == lib.CAREFUL_IPC_GET and is_wanted:
                     data[:] = self._view[at : at + size]
 
-        async def get_all(pieces: Sequence[ReadPiece], at: int) -> bool:
-            """Reads all pieces by one request; returns False if each needs its own."""
+        async def read_group(pieces: Sequence[ReadPiece], at: int) -> bool:
+            """Reads all pieces by one request; returns False if each piece needs a request."""
             ranges = []
             for offset, data in pieces:
                 ranges.append((offset, at, len(data)))
@@ -112,14 +105,14 @@ class Memory:
             return True
 
         async def worker() -> None:
-            for some in todo:
+            for group in todo:
                 part = await self._free.get()
                 try:
                     if not is_wanted:
                         return
                     at = part * PART_BYTES
-                    if len(some) == 1 or not await get_all(some, at):
-                        await move(some, at)
+                    if len(group) == 1 or not await read_group(group, at):
+                        await move_each(group, at)
                 finally:
                     self._free.put_nowait(part)
 
@@ -130,12 +123,12 @@ class Memory:
             is_wanted = False
 
 
-def _together(pieces: Sequence[ReadPiece], many: bool) -> Iterator[Sequence[ReadPiece]]:
-    """Yields pieces that fit in one part, if one request can read many."""
+def _groups(pieces: Sequence[ReadPiece], can_join: bool) -> Iterator[Sequence[ReadPiece]]:
+    """Yields groups of pieces that one request can move, each at most a part of the memory."""
     first = nbytes = 0
     for number, (_, data) in enumerate(pieces):
-        full = nbytes + len(data) > PART_BYTES or number - first == lib.CAREFUL_IPC_RANGES
-        if number > first and (full or not many):
+        is_full = nbytes + len(data) > PART_BYTES or number - first == lib.CAREFUL_IPC_RANGES
+        if number > first and (is_full or not can_join):
             yield pieces[first:number]
             first, nbytes = number, 0
         nbytes += len(data)

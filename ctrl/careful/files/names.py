@@ -1,7 +1,6 @@
 """Makes, renames and removes names at a host, and appends to files.
 
-Owns the errors of these calls. A rename or an append runs in the export, any other item in the
-directory above its name.
+A rename or an append runs in the export, any other item in the directory above its name.
 """
 
 from __future__ import annotations
@@ -31,67 +30,71 @@ _RENAME_ERRORS = {
 
 
 async def mkdir(remote: BlockClient, path: str, mode: int, parents: bool, exist_ok: bool) -> None:
-    """Makes a directory; see AsyncHost.mkdir()."""
+    """Makes a directory, as AsyncHost.mkdir() does."""
     name = remote.name(shown(path))
     if parents:
         await make_path(RemoteEnd(remote), posixpath.dirname(path), Options(make_path=True))
-    made = None
+    answer = None
     if await _is_export(remote, path):
         await remote.stat(path)
     else:
         attr = NOTHING._replace(mode=stat.S_IFDIR | mode & 0o777 & ~current_umask())
-        made = await _run(remote, lib.CAREFUL_ITEM_DIRECTORY, path, packed_attr(attr))
-        if made.status == errno.ENOTDIR:
+        answer = await _run(remote, lib.CAREFUL_ITEM_DIRECTORY, path, packed_attr(attr))
+        if answer.status == errno.ENOTDIR:
             raise CarefulError(errno.EEXIST, "exists and is not a directory", name)
-        if made.status:
-            raise CarefulError(made.status, "", name)
-    if (made is None or made.op != lib.CAREFUL_ITEM_DIRECTORY) and not exist_ok:
+        if answer.status:
+            raise CarefulError(answer.status, "", name)
+    if (answer is None or answer.op != lib.CAREFUL_ITEM_DIRECTORY) and not exist_ok:
         raise CarefulError(errno.EEXIST, "", name)
 
 
 async def remove(remote: BlockClient, path: str) -> None:
-    """Removes a file, a symlink or an empty directory; see AsyncHost.remove()."""
+    """Removes a file, a symlink or an empty directory, as AsyncHost.remove() does."""
     name = remote.name(shown(path))
     if await _is_export(remote, path):
         await remote.stat(path)
         raise CarefulError(errno.EBUSY, "is the exported directory itself", name)
-    # For the protocol, a missing name is no error; a symlink may dangle.
-    there = await _run(remote, lib.CAREFUL_ITEM_READ, path)
-    if there.status == errno.ENOENT:
+    # The protocol does not report a missing name; a symlink may dangle.
+    answer = await _run(remote, lib.CAREFUL_ITEM_READ, path)
+    if answer.status == errno.ENOENT:
         raise CarefulError(errno.ENOENT, "", name)
-    gone = await _run(remote, lib.CAREFUL_ITEM_REMOVE, path)
-    if gone.status:
-        text = "a transfer is using it" if gone.status == errno.EBUSY else ""
-        raise CarefulError(gone.status, text, name)
+    answer = await _run(remote, lib.CAREFUL_ITEM_REMOVE, path)
+    if answer.status:
+        text = "a transfer is using it" if answer.status == errno.EBUSY else ""
+        raise CarefulError(answer.status, text, name)
 
 
 async def rename(remote: BlockClient, source: str, target: str, replace: bool, sync: bool) -> None:
-    """Renames a path; see AsyncHost.rename()."""
+    """Renames a path, as AsyncHost.rename() does."""
     item = Item(lib.CAREFUL_ITEM_RENAME, os.fsencode(target), text=os.fsencode(source))
     flags = (lib.CAREFUL_BATCH_REPLACE if replace else 0) | _sync_flag(sync)
-    code = (await _in_export(remote, item, flags)).status
-    if code == errno.EEXIST:
+    error = (await _in_export(remote, item, flags)).status
+    if error == errno.EEXIST:
         raise CarefulError(
-            code, ("exists; ", Option.REPLACE, " replaces it"), remote.name(shown(target))
+            error, ("exists; ", Option.REPLACE, " replaces it"), remote.name(shown(target))
         )
-    if code in _RENAME_ERRORS:
-        raise CarefulError(code, _RENAME_ERRORS[code], remote.name(shown(source)))
-    if code:
-        raise CarefulError(code, "", remote.name(shown(source)))
+    if error in _RENAME_ERRORS:
+        raise CarefulError(error, _RENAME_ERRORS[error], remote.name(shown(source)))
+    if error:
+        raise CarefulError(error, "", remote.name(shown(source)))
 
 
 async def append(remote: BlockClient, path: str, data: Data, mode: int, sync: bool) -> None:
-    """Appends to a file; see AsyncHost.append()."""
+    """Appends to a file, as AsyncHost.append() does."""
     attr = packed_attr(NOTHING._replace(mode=stat.S_IFREG | mode))
-    with memoryview(data) as given, given.cast("B") as view:
+    with memoryview(data) as whole, whole.cast("B") as view:
         for at in range(0, len(view) or 1, BYTES):
-            part = bytes(view[at : at + BYTES])
+            chunk = bytes(view[at : at + BYTES])
             item = Item(
-                lib.CAREFUL_ITEM_APPEND, os.fsencode(path), attr, data=part, digest=digest_of(part)
+                lib.CAREFUL_ITEM_APPEND,
+                os.fsencode(path),
+                attr,
+                data=chunk,
+                digest=digest_of(chunk),
             )
-            code = (await _in_export(remote, item, _sync_flag(sync))).status
-            if code:
-                raise CarefulError(code, "", remote.name(shown(path)))
+            error = (await _in_export(remote, item, _sync_flag(sync))).status
+            if error:
+                raise CarefulError(error, "", remote.name(shown(path)))
 
 
 def _sync_flag(sync: bool) -> int:
@@ -99,36 +102,36 @@ def _sync_flag(sync: bool) -> int:
 
 
 async def _in_export(remote: BlockClient, item: Item, flags: int) -> Item:
-    """Runs an item whose names are relative to the whole export; returns its answer."""
+    """Runs an item whose names are relative to the whole export; returns the answer."""
     path = os.fsdecode(item.text or item.name)
     try:
-        return await _once(remote, ".", item, flags)
+        return await _run_in(remote, ".", item, flags)
     except CarefulError as error:
         if error.errno != errno.EISDIR:
             raise
     # The host has several exports: the first component names one, and an item must stay inside.
-    tops = [os.fsdecode(name).partition("/") for name in (item.name, item.text) if name]
-    if not all(rest for _, _, rest in tops):
+    components = [os.fsdecode(name).partition("/") for name in (item.name, item.text) if name]
+    if not all(rest for _, _, rest in components):
         raise CarefulError(
             errno.EBUSY, "is the exported directory itself", remote.name(shown(path))
         )
-    if len({top for top, _, _ in tops}) > 1:
+    if len({top for top, _, _ in components}) > 1:
         raise CarefulError(errno.EXDEV, _RENAME_ERRORS[errno.EXDEV], remote.name(shown(path)))
-    export = tops[0][0]
-    inside = len(os.fsencode(export)) + 1
-    item = item._replace(name=item.name[inside:], text=item.text[inside:])
-    return await _once(remote, export, item, flags)
+    export = components[0][0]
+    prefix_bytes = len(os.fsencode(export)) + 1
+    item = item._replace(name=item.name[prefix_bytes:], text=item.text[prefix_bytes:])
+    return await _run_in(remote, export, item, flags)
 
 
-async def _once(remote: BlockClient, folder: str, item: Item, flags: int) -> Item:
+async def _run_in(remote: BlockClient, folder: str, item: Item, flags: int) -> Item:
     try:
-        [found] = await run_items(RemoteTree(remote, folder), [item], flags)
+        [answer] = await run_items(RemoteTree(remote, folder), [item], flags)
     except CarefulError as error:
         if error.errno != errno.EBADF:
             raise
-        text = "the session was reset; whether it was done is not known"
+        text = "the session was reset; the request may have been carried out"
         raise CarefulError(errno.ECONNRESET, text, error.what) from None
-    return found
+    return answer
 
 
 async def _is_export(remote: BlockClient, path: str) -> bool:
@@ -139,5 +142,5 @@ async def _is_export(remote: BlockClient, path: str) -> bool:
 async def _run(remote: BlockClient, op: int, path: str, attr: bytes = b"") -> Item:
     folder, name = posixpath.split(path)
     item = Item(op, os.fsencode(name), attr)
-    [found] = await run_items(RemoteTree(remote, folder or "."), [item])
-    return found
+    [answer] = await run_items(RemoteTree(remote, folder or "."), [item])
+    return answer

@@ -19,10 +19,10 @@ class Progress(NamedTuple):
     """How far a transfer is.
 
     Attributes:
-        files_done: complete, left alone or failed.
-        files_expected: found so far.
-        bytes_done: in place.
-        bytes_expected: of all files found so far.
+        files_done: files that are complete, left alone or failed.
+        files_expected: files found so far.
+        bytes_done: bytes in place.
+        bytes_expected: bytes of all files found so far.
         name: the file that ended last, or "".
     """
 
@@ -45,15 +45,15 @@ class TransferOptions(TypedDict, total=False):
         checksum: replace existing files, and move only the blocks that differ.
         archive: recursive; keep modes, owners, times, links and extended attributes.
         delete: remove names from the target's tree that the source lacks.
-        max_delete: if delete would remove more names than this, it removes none and fails.
+        max_delete: the most names that delete may remove; if there are more, it fails.
         make_path: make missing directories above the target.
         dry_run: change nothing, and report what would change.
         sparse: make holes of zeros; holes stay holes in any case.
         include: patterns of names in trees to copy, whatever `exclude` says.
         exclude: patterns of names to leave out, like rsync's.
-        digest: computed of each file at both ends, and compared.
-        fsync: when files become durable: each "file" before it gets its name, all at the
-            "end", or "none".
+        digest: computed for each file at both ends, and compared.
+        fsync: when files become durable: "file": each before it gets its name; "end": all at the
+            end; "none": when the kernel writes them.
         restart: throw away partial files of an interrupted transfer.
         fail_on_loss: end the transfer if a loss ends an epoch (LossError, a
             ConnectionError); else lost data is requested again.
@@ -85,8 +85,8 @@ class TransferOptions(TypedDict, total=False):
 
 
 #: Options that transfer.Options has under the same name.
-_SAME = {"checksum", "delete", "make_path", "dry_run", "sparse", "fsync", "restart"}
-_SAME |= {"max_delete", "fail_on_loss", "block_bytes", "blocks_in_flight", "files_in_flight"}
+_COPIED = {"checksum", "delete", "make_path", "dry_run", "sparse", "fsync", "restart"}
+_COPIED |= {"max_delete", "fail_on_loss", "block_bytes", "blocks_in_flight", "files_in_flight"}
 _LIMITS = {
     "block_bytes": (4096, 1 << 30),
     "blocks_in_flight": (1, 64),
@@ -97,21 +97,18 @@ _LIMITS = {
 _CHOICES = {"digest": ("xxh3", "blake3", "none"), "fsync": ("file", "end", "none")}
 
 
-def options_of(recursive: bool, given: TransferOptions) -> Options:
-    """Converts the keywords to the transfer's options.
-
-    Raises:
-        TypeError: an option does not exist, or patterns are a single string.
-        ValueError: a value is out of range, or two options contradict each other.
+def options_of(recursive: bool, keywords: TransferOptions) -> Options:
+    """Converts the keywords to the transfer's options. Raises TypeError or ValueError: a keyword
+    or its value is wrong.
     """
-    _check(recursive, given)
-    digest, archive = given.get("digest"), given.get("archive", False)
-    patterns = [(True, one) for one in given.get("include", ())]
-    patterns += [(False, one) for one in given.get("exclude", ())]
-    update, rate = given.get("update", False), given.get("rate_limit_bytes_per_s")
-    same: Json = {name: value for name, value in given.items() if name in _SAME}
+    _check(recursive, keywords)
+    digest, archive = keywords.get("digest"), keywords.get("archive", False)
+    patterns = [(True, one) for one in keywords.get("include", ())]
+    patterns += [(False, one) for one in keywords.get("exclude", ())]
+    update, rate = keywords.get("update", False), keywords.get("rate_limit_bytes_per_s")
+    copied: Json = {name: value for name, value in keywords.items() if name in _COPIED}
     return Options(
-        replace=given.get("replace", False) or update or given.get("checksum", False),
+        replace=keywords.get("replace", False) or update or keywords.get("checksum", False),
         digest=digest != "none",
         blake3=digest == "blake3",
         limit=RateLimit(rate) if rate else None,
@@ -120,26 +117,26 @@ def options_of(recursive: bool, given: TransferOptions) -> Options:
         hard_links=archive,
         xattrs=archive,
         times=recursive,
-        update=update and not given.get("checksum", False),
+        update=update and not keywords.get("checksum", False),
         keep_newer=update,
         filters=Filters(rules(patterns)),
-        **same,
+        **copied,
     )
 
 
-def _check(recursive: bool, given: TransferOptions) -> None:
-    values: Json = dict(given)
+def _check(recursive: bool, keywords: TransferOptions) -> None:
+    values: Json = dict(keywords)
     for name, value in values.items():
         if name not in TransferOptions.__annotations__:
             raise TypeError(f"{name!r} is not an option of a transfer")
         if name in _CHOICES and value not in _CHOICES[name]:
-            raise ValueError(f"{name} {value!r}: one of {', '.join(_CHOICES[name])}")
+            raise ValueError(f"{name} {value!r} must be one of {', '.join(_CHOICES[name])}")
         if name in _LIMITS:
             check_within(name, value)
         if name in ("include", "exclude") and isinstance(value, str):
-            raise TypeError(f"{name} {value!r}: must be a list of patterns")
+            raise TypeError(f"{name} {value!r} must be a list of patterns")
     if values.get("digest") == "blake3" and values.get("block_bytes", 4096).bit_count() > 1:
-        raise ValueError(f"block_bytes {values['block_bytes']}: must be a power of two with blake3")
+        raise ValueError(f"block_bytes {values['block_bytes']} must be a power of two with blake3")
     if values.get("delete") and not recursive:
         raise ValueError("delete needs recursive=True")
     if "max_delete" in values and not values.get("delete"):
@@ -148,23 +145,19 @@ def _check(recursive: bool, given: TransferOptions) -> None:
 
 def check_within(name: str, value: int) -> None:
     """Raises ValueError unless an option's number is within its limits."""
-    least, most = _LIMITS[name]
-    if not least <= value <= most:
-        raise ValueError(f"{name} {value}: {least} to {most}")
+    low, high = _LIMITS[name]
+    if not low <= value <= high:
+        raise ValueError(f"{name} {value} must be from {low} to {high}")
 
 
 class Watched(Silent):
-    """Reports a transfer's progress to a program.
-
-    Args:
-        watcher: called with each step; its exception ends the transfer.
-    """
+    """Reports a transfer's progress to a program; the watcher's exception ends the transfer."""
 
     def __init__(self, watcher: Watcher | None) -> None:
         self._watcher = watcher
         self._now = Progress()
 
-    def _tell(self, **now: Any) -> None:
+    def _report(self, **now: Any) -> None:
         self._now = self._now._replace(**now)
         if self._watcher is not None:
             try:
@@ -175,21 +168,21 @@ class Watched(Silent):
 
     def expect(self, files: int, nbytes: int) -> None:
         now = self._now
-        self._tell(
+        self._report(
             files_expected=now.files_expected + files, bytes_expected=now.bytes_expected + nbytes
         )
 
     def moved(self, nbytes: int) -> None:
-        self._tell(bytes_done=self._now.bytes_done + nbytes)
+        self._report(bytes_done=self._now.bytes_done + nbytes)
 
     def present(self, nbytes: int) -> None:
         self.moved(nbytes)
 
     def finished(self, name: str) -> None:
-        self._tell(files_done=self._now.files_done + 1, name=name)
+        self._report(files_done=self._now.files_done + 1, name=name)
 
     def finished_all(self, count: int, names: Callable[[], Iterable[str]]) -> None:
-        self._tell(files_done=self._now.files_done + count)
+        self._report(files_done=self._now.files_done + count)
 
     def note(self, text: str) -> None:
         _log.info("%s", text)

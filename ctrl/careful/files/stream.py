@@ -1,7 +1,4 @@
-"""An open file of a CarefulFileSystem: Python's file object, with fsspec's block caches.
-
-Owns written data until the file is complete.
-"""
+"""An open file of a CarefulFileSystem: Python's file object, with fsspec's block caches."""
 
 from __future__ import annotations
 
@@ -74,8 +71,8 @@ class Stream(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no types
         if self._spool is None:
             return
         try:
-            put = (self._spool, self.path, self.mode != "xb")
-            sync(self.fs.loop, self.fs._put_spool, *put)
+            arguments = (self._spool, self.path, self.mode != "xb")
+            sync(self.fs.loop, self.fs._put_spool, *arguments)
         finally:
             self.discard()
 
@@ -91,9 +88,8 @@ class Stream(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no types
         self.close()
 
     def close(self) -> None:
-        """Closes the file; written data is at the host when this returns.
-
-        At the end of the program it is too late to write, so an unclosed file is thrown away.
+        """Closes the file; written data is at the host when this returns. At the end of the
+        program it is too late to write, so an unclosed file is thrown away.
         """
         if self.closed:
             return
