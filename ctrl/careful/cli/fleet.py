@@ -218,11 +218,11 @@ def measure(
         limit,
     )
     found = in_turns(turns, _told)
-    again = matrix.doubtful(matrix.made(chosen, found, before, before))
+    again = matrix.doubtful(matrix.matrix_of(chosen, found, before, before))
     twice = in_turns([[job for job in turn if job.pair in again] for turn in turns])
     second = {one.job.pair: one for one in twice}
     found = [matrix.joined(one, second.get(one.job.pair, one)) for one in found]
-    pairs_found = matrix.made(chosen, found, before, looked())
+    pairs_found = matrix.matrix_of(chosen, found, before, looked())
     asked = {"names": names, "seconds": seconds, "limit_s": limit_s}
     text = fleet_matrix.text(pairs_found)
     if plot_path:

@@ -35,34 +35,30 @@ _LOOPBACK = "127.0.0.1"
 _ANY = ("", "0.0.0.0", "::")
 
 
-def _own() -> set[str]:
-    found = psutil.net_if_addrs().values()
-    return {one.address.partition("%")[0] for addresses in found for one in addresses}
+def _own_addresses() -> set[str]:
+    interfaces = psutil.net_if_addrs().values()
+    return {address.address.partition("%")[0] for addresses in interfaces for address in addresses}
 
 
-def _of_interface(ifname: str) -> str:
+def _address_of(ifname: str) -> str:
     addresses = [one.address for one in psutil.net_if_addrs().get(ifname, ())]
-    found = [one for one in addresses if one.count(".") == 3] or [
+    matching = [one for one in addresses if one.count(".") == 3] or [
         one for one in addresses if ":" in one and len(one) != 17
     ]
-    return str(found[0]).partition("%")[0] if found else str(get_ip())
+    return str(matching[0]).partition("%")[0] if matching else str(get_ip())
 
 
 def _refuse_encryption(loc: str, options: Mapping[str, object]) -> None:
     if options.get("require_encryption"):
+        name = f"{PREFIX + loc!r}"
         raise RuntimeError(
-            "encryption required by Dask configuration, refusing communication from/to "
-            f"{PREFIX + loc!r}: Dask cannot see careful's own encryption "
-            "(`carefulctl up --seal encrypt`)"
+            f"encryption required by Dask configuration, refusing communication from/to {name}: "
+            "Dask cannot see careful's own encryption (`carefulctl up --seal encrypt`)"
         )
 
 
 class CarefulConnector(Connector):
-    """Opens comms to listeners.
-
-    Args:
-        instance: the carefuld to use; None: as careful.attach().
-    """
+    """Opens comms to listeners. instance: the carefuld to use; None: as careful.attach()."""
 
     client = TCPClient()
 
@@ -70,17 +66,13 @@ class CarefulConnector(Connector):
         self._instance = instance
 
     async def connect(self, address: str, deserialize: bool = True, **options: object) -> Comm:
-        """Opens a comm to a listener.
-
-        Raises:
-            CommClosedError: there is no listener, or no route to its host.
-        """
+        """Opens a comm. Raises CommClosedError: there is no listener, or no route to its host."""
         _refuse_encryption(address, options)
         host, port = parse_host_port(address)
-        if ensure_ip(host) in _own():
+        if ensure_ip(host) in _own_addresses():
             return await self._local(port, address, deserialize)
         try:
-            hub = await Hub.take(self._instance)
+            hub = await Hub.acquire(self._instance)
         except CarefulError as error:
             raise CommClosedError(f"{PREFIX}{address}: {error}") from error
         comm = CarefulComm(hub, deserialize)
@@ -88,7 +80,7 @@ class CarefulConnector(Connector):
             await self._open(hub, comm, host, port)
         except CarefulError as error:
             comm.abort()
-            text = "nobody listens there" if error.errno in _NOBODY else str(error)
+            text = "nobody listens there" if error.errno in _NO_LISTENER else str(error)
             raise CommClosedError(f"{PREFIX}{address}: {text}") from error
         except BaseException:
             comm.abort()
@@ -99,48 +91,50 @@ class CarefulConnector(Connector):
         peer = await hub.node.aconnect(host)
         handler = port % PORTS_OF_HANDLER
         label = hub.label()
-        asked = OPEN.pack(hub.handler(), label, comm.number, hub.program)
+        payload = OPEN.pack(hub.own_handler(), label, comm.number, hub.program)
         words = (Kind.OPEN, port // PORTS_OF_HANDLER, 0, 0)
-        opening = peer.request(handler, asked, words)
+        opening = peer.request(handler, payload, words)
         try:
             answer = (await opening).payload
         except asyncio.CancelledError:
-            opening.add_done_callback(lambda opened: _unwanted(hub, peer, handler, opened))
+            opening.add_done_callback(lambda opened: _close_unwanted(hub, peer, handler, opened))
             raise
         try:
-            other, program = OPENED.unpack_from(answer)
-            ours = answer[OPENED.size :].decode()
+            remote_number, program = OPENED.unpack_from(answer)
+            own_ip = answer[OPENED.size :].decode()
         except (struct.error, UnicodeDecodeError):
             raise CarefulError(
                 errno.EPROTO, "the program that listens there is not Dask", host
             ) from None
         link = hub.link(program, lambda: Link(hub, peer, handler, program))
-        comm.connected(link, other)
-        comm.named(PREFIX + unparse_host_port(ours, label), PREFIX + unparse_host_port(host, port))
+        comm.attach(link, remote_number)
+        comm.set_addresses(
+            PREFIX + unparse_host_port(own_ip, label), PREFIX + unparse_host_port(host, port)
+        )
 
     async def _local(self, port: int, address: str, deserialize: bool) -> Comm:
         try:
             stream = await self.client.connect(
                 _LOOPBACK, port, max_buffer_size=int(MAX_BUFFER_SIZE)
             )
-            ours = stream.socket.getsockname()[1]
+            own_port = stream.socket.getsockname()[1]
         except (StreamClosedError, OSError) as error:
             raise CommClosedError(f"{PREFIX}{address}: {error}") from error
-        local = PREFIX + unparse_host_port(parse_host_port(address)[0], ours)
+        local = PREFIX + unparse_host_port(parse_host_port(address)[0], own_port)
         return TCP(stream, local, PREFIX + address, deserialize)
 
 
-def _unwanted(hub: Hub, peer: Peer, handler: int, opened: Operation) -> None:
-    async def close(other: int) -> None:
+def _close_unwanted(hub: Hub, peer: Peer, handler: int, opened: Operation) -> None:
+    async def close(remote_number: int) -> None:
         with contextlib.suppress(CarefulError):
-            await peer.request(handler, b"", (Kind.CLOSE, other, 0, 0))
+            await peer.request(handler, b"", (Kind.CLOSE, remote_number, 0, 0))
 
     with contextlib.suppress(CarefulError, struct.error):
         hub.task(close(OPENED.unpack_from(opened.result().payload)[0]))
 
 
 #: Errors of OPEN if there is no such listener.
-_NOBODY = (errno.ENOSYS, errno.ECONNREFUSED)
+_NO_LISTENER = (errno.ENOSYS, errno.ECONNREFUSED)
 
 
 class CarefulListener(BaseListener):
@@ -148,7 +142,7 @@ class CarefulListener(BaseListener):
 
     Args:
         instance: the carefuld to use; None: as careful.attach().
-        loc: address and port; without a port, any.
+        loc: address and port; without a port, a free one is chosen.
         comm_handler: called with each comm.
         deserialize, allow_offload: passed to each comm.
         default_host: the address by which others reach this host.
@@ -184,23 +178,19 @@ class CarefulListener(BaseListener):
         self._server: TCPServer | None = None
 
     async def start(self) -> None:
-        """Starts listening.
-
-        Raises:
-            OSError: the port is taken, or careful is not up.
-        """
+        """Starts listening. Raises OSError: the port is taken, or careful is not up."""
         local = self.host not in _ANY and ensure_ip(self.host).startswith("127.")
-        hub = None if local else await Hub.take(self._instance)
+        hub = None if local else await Hub.acquire(self._instance)
         try:
             self._bind(hub)
         except BaseException:
             if hub is not None:
-                hub.give()
+                hub.release()
             raise
         self._hub = hub
 
     def _bind(self, hub: Hub | None) -> None:
-        """Binds a port, both of careful and of TCP on 127.0.0.1."""
+        """Binds a port of careful, and the same port of TCP on 127.0.0.1."""
         ports = [self.port] if self.port or hub is None else hub.free_ports()
         for port in ports:
             try:
@@ -235,14 +225,14 @@ class CarefulListener(BaseListener):
         hub, self._hub = self._hub, None
         if hub is not None:
             hub.services.pop(self.port, None)
-            hub.give()
+            hub.release()
 
-    def _accept(self, link: Link, other: int, label: int) -> int:
+    def _accept(self, link: Link, remote_number: int, label: int) -> int:
         assert self._hub is not None
         comm = CarefulComm(self._hub, self._deserialize)
-        comm.connected(link, other)
-        comm.named(self.contact_address, PREFIX + unparse_host_port(comm.peer_ip, label))
-        self._hub.task(self._accepted(comm))
+        comm.attach(link, remote_number)
+        comm.set_addresses(self.contact_address, PREFIX + unparse_host_port(comm.peer_ip, label))
+        self._hub.task(self._serve(comm))
         return comm.number
 
     async def _accept_local(self, stream: IOStream, address: tuple[str, int]) -> None:
@@ -251,9 +241,9 @@ class CarefulListener(BaseListener):
             return
         host = parse_host_port(self.contact_address)[0]
         peer = PREFIX + unparse_host_port(host, address[1])
-        await self._accepted(TCP(stream, self.contact_address, peer, self._deserialize))
+        await self._serve(TCP(stream, self.contact_address, peer, self._deserialize))
 
-    async def _accepted(self, comm: Comm) -> None:
+    async def _serve(self, comm: Comm) -> None:
         comm.allow_offload = self._allow_offload
         if self._server is None:
             comm.abort()
@@ -271,23 +261,22 @@ class CarefulListener(BaseListener):
         host = self.host
         if host in _ANY:
             ifname = self._hub.node.ifname if self._hub is not None else ""
-            host = self._default_host or _of_interface(ifname)
+            host = self._default_host or _address_of(ifname)
         return PREFIX + unparse_host_port(host, self.port)
 
 
 class CarefulBackend(Backend):
-    """`careful://` for distributed.
-
-    Args:
-        connects: the carefuld that connectors use; None: as careful.attach().
-        listens: the carefuld that listeners use; None: as careful.attach().
+    """`careful://` for distributed, with the carefuld that connectors use, and that listeners use;
+    None: as careful.attach().
     """
 
-    def __init__(self, connects: str | None = None, listens: str | None = None) -> None:
-        self._connects, self._listens = connects, listens
+    def __init__(
+        self, connector_instance: str | None = None, listener_instance: str | None = None
+    ) -> None:
+        self._connector_instance, self._listener_instance = connector_instance, listener_instance
 
     def get_connector(self) -> CarefulConnector:
-        return CarefulConnector(self._connects)
+        return CarefulConnector(self._connector_instance)
 
     def get_listener(
         self,
@@ -296,7 +285,7 @@ class CarefulBackend(Backend):
         deserialize: bool,
         **options: Any,
     ) -> CarefulListener:
-        return CarefulListener(self._listens, loc, handle_comm, deserialize, **options)
+        return CarefulListener(self._listener_instance, loc, handle_comm, deserialize, **options)
 
     def get_address_host(self, loc: str) -> str:
         return parse_host_port(loc, 0)[0]

@@ -3,8 +3,8 @@
 The hub passes requests of peers to the comm that they name. Peers store frames into its pieces of
 memory.
 
-A port consists of a handler and a service. port % 128 is the handler, which belongs to one program
-of a host; port // 128 is the listener within the program.
+A port has two parts: port % 128 is the handler, which belongs to one program of a host; port // 128
+is the listener in the program.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _SERVICES = range(8, 256)
 #: A frame travels in pieces of this size; all comms together receive this many at a time.
 PIECE_BYTES = 1 << 20
 PIECES_MAX = 16
-#: Includes room for outgoing data, which carefuld's library copies here.
+#: Pieces, and room for outgoing data, which carefuld's library copies here.
 _MEMORY_BYTES = (PIECES_MAX + 24) * PIECE_BYTES
 
-#: OPEN: handler, port, comm and program of the caller. Its answer: comm, program, our address.
+#: OPEN: handler, port, comm and program of the caller. Its answer: comm, program, then our address.
 OPEN = struct.Struct(">IIIQ")
 OPENED = struct.Struct(">IQ")
 #: ASK: frame, offset and bytes in it, offset in the region, the region's handle.
@@ -52,12 +52,7 @@ Accept = Callable[[Link, int, int], int]
 
 
 class Piece:
-    """Memory that a peer stores a part of a frame into.
-
-    Attributes:
-        memory: PIECE_BYTES long.
-        handle: of the memory's region.
-    """
+    """Memory of PIECE_BYTES, into which a peer stores a part of a frame."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -81,12 +76,9 @@ class Piece:
 class Hub:
     """This program's share of a carefuld, for one event loop.
 
-    Args:
-        instance: the carefuld to use; None: as careful.attach().
-
     Attributes:
         node: see careful.attach().
-        program: a random number that identifies this program to all others.
+        program: a random number that identifies this program.
         comms: by number.
         services: listeners, by port.
 
@@ -103,7 +95,7 @@ class Hub:
         self._labels = itertools.cycle(_SERVICES)
         self._pieces: list[Piece] = []
         self._pieces_made = 0
-        self._pieces_wanted: deque[asyncio.Future[None]] = deque()
+        self._piece_waiters: deque[asyncio.Future[None]] = deque()
         self._tasks: set[asyncio.Task[object]] = set()
         self._users = 0
         self.loop = asyncio.get_running_loop()
@@ -111,18 +103,18 @@ class Hub:
         self.node = careful.attach(instance, name=name, memory_bytes=_MEMORY_BYTES)
 
     @classmethod
-    async def take(cls, instance: str | None) -> Hub:
-        """Returns the running loop's hub and counts a user, who ends with give()."""
+    async def acquire(cls, instance: str | None) -> Hub:
+        """Returns the running loop's hub and counts a user, who ends with release()."""
         hubs = _hubs.setdefault(asyncio.get_running_loop(), {})
         hub = hubs.get(instance)
-        if hub is None or not hub.alive:
+        if hub is None or not hub.is_alive:
             hub = cls(instance)
             await hub.node.__aenter__()
             hubs[instance] = hub
         hub._users += 1
         return hub
 
-    def give(self) -> None:
+    def release(self) -> None:
         """Ends a use; after the last one, closes the node."""
         self._users -= 1
         self.loop.call_soon(self._close_unused)
@@ -137,7 +129,7 @@ class Hub:
             self.node.close()
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         try:
             self.node.info()
         except CarefulError:
@@ -149,12 +141,8 @@ class Hub:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def handler(self) -> int:
-        """Returns a handler that belongs to this program.
-
-        Raises:
-            CarefulError: other programs have all handlers.
-        """
+    def own_handler(self) -> int:
+        """Returns a handler of this program. Raises CarefulError: other programs have all."""
         if self._handlers:
             return self._handlers[0]
         count = len(_HANDLERS)
@@ -178,15 +166,13 @@ class Hub:
 
     def free_ports(self) -> list[int]:
         """Returns the ports that a listener without a fixed port can use."""
-        handler = self.handler()
+        handler = self.own_handler()
         ports = (handler + PORTS_OF_HANDLER * service for service in _SERVICES)
         return [port for port in ports if port not in self.services]
 
     def bind(self, port: int, accept: Accept) -> None:
-        """Calls accept() for each comm that a peer opens on a port.
-
-        Raises:
-            CarefulError: another listener or program has the port (EADDRINUSE).
+        """Calls accept() for each comm that a peer opens on a port. Raises CarefulError: another
+        listener or program has the port (EADDRINUSE).
         """
         if port in self.services or not self._take_handler(port % PORTS_OF_HANDLER):
             text = f"port {port} is taken, or one that differs from it by a multiple of 128"
@@ -195,7 +181,7 @@ class Hub:
 
     def label(self) -> int:
         """Returns a port that names an end without a listener."""
-        ports = (self.handler() + PORTS_OF_HANDLER * service for service in self._labels)
+        ports = (self.own_handler() + PORTS_OF_HANDLER * service for service in self._labels)
         return next(port for port in ports if port not in self.services)
 
     def add(self, comm: Comm) -> int:
@@ -212,24 +198,20 @@ class Hub:
         return self.links[program]
 
     async def piece(self) -> Piece:
-        """Waits for a piece of memory; give_piece() returns it.
-
-        Raises:
-            CarefulError: carefuld has ended.
-        """
-        while (found := self.try_piece()) is None:
-            wanted = self.loop.create_future()
-            self._pieces_wanted.append(wanted)
+        """Waits for a piece of memory; release_piece() returns it."""
+        while (piece := self.try_piece()) is None:
+            waiter = self.loop.create_future()
+            self._piece_waiters.append(waiter)
             try:
-                await wanted
+                await waiter
             except asyncio.CancelledError:
                 if self._pieces:
-                    self._offer()  # the offer may have been for this waiter
+                    self._wake_waiter()  # this waiter may have been woken
                 raise
             finally:
-                if wanted in self._pieces_wanted:
-                    self._pieces_wanted.remove(wanted)
-        return found
+                if waiter in self._piece_waiters:
+                    self._piece_waiters.remove(waiter)
+        return piece
 
     def try_piece(self) -> Piece | None:
         """Returns a piece of memory, or None if all are in use."""
@@ -241,27 +223,27 @@ class Hub:
         self._pieces_made += 1
         return piece
 
-    def give_piece(self, piece: Piece, clean: bool = True) -> None:
-        """Returns a piece; renews it first if not `clean`: a peer may still store into it."""
+    def release_piece(self, piece: Piece, is_idle: bool = True) -> None:
+        """Returns a piece; renews it first if not `is_idle`: a peer may still store into it."""
         try:
-            if not clean and not piece.renew():
-                self.loop.call_later(0.01, self.give_piece, piece, False)
+            if not is_idle and not piece.renew():
+                self.loop.call_later(0.01, self.release_piece, piece, False)
                 return
         except CarefulError as error:  # carefuld has ended, or the node is closed
             self._pieces_made -= 1  # later callers get the error, too
-            wanted, self._pieces_wanted = self._pieces_wanted, deque()
-            for one in wanted:
-                if not one.done():
-                    one.set_exception(error)
+            waiters, self._piece_waiters = self._piece_waiters, deque()
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_exception(error)
             return
         self._pieces.append(piece)
-        self._offer()
+        self._wake_waiter()
 
-    def _offer(self) -> None:
-        while self._pieces_wanted:
-            one = self._pieces_wanted.popleft()
-            if not one.done():
-                one.set_result(None)
+    def _wake_waiter(self) -> None:
+        while self._piece_waiters:
+            waiter = self._piece_waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
                 break
 
     def _on_message(self, message: Message) -> object:
@@ -272,10 +254,10 @@ class Hub:
             return self._watch(message)
         comm = self.comms.get(number)
         if comm is None or not comm.is_with(message.peer):
-            return _failed(errno.ENOTCONN)
+            return _error_reply(errno.ENOTCONN)
         if kind == Kind.CHUNK:
-            taken = comm.on_chunk(first, bool(second), message.payload)
-            return None if taken else _failed(errno.EBUSY)
+            is_taken = comm.on_chunk(first, bool(second), message.payload)
+            return None if is_taken else _error_reply(errno.EBUSY)
         if kind == Kind.ASK:
             return comm.serve(first, message.payload)
         if kind == Kind.TAKEN:
@@ -283,34 +265,34 @@ class Hub:
         elif kind == Kind.CLOSE:
             comm.on_close()
         else:
-            return _failed(errno.EPROTO)
+            return _error_reply(errno.EPROTO)
         return None
 
     def _open(self, message: Message, service: int) -> object:
         port = message.handler + PORTS_OF_HANDLER * service
         accept = self.services.get(port)
         if accept is None:
-            return _failed(errno.ECONNREFUSED)
-        handler, label, theirs, program = OPEN.unpack(message.payload)
+            return _error_reply(errno.ECONNREFUSED)
+        handler, label, remote_number, program = OPEN.unpack(message.payload)
         if handler >= PORTS_OF_HANDLER:
-            return _failed(errno.EPROTO)
+            return _error_reply(errno.EPROTO)
         link = self.link(program, lambda: Link(self, message.peer, handler, program))
         self._users += 1
-        number = accept(link, theirs, label)
+        number = accept(link, remote_number, label)
         return OPENED.pack(number, self.program) + message.peer.address.ip.encode()
 
     def _watch(self, message: Message) -> object:
-        ours, theirs = WATCH.unpack(message.payload)
-        if ours != self.program:
-            return _failed(errno.ESTALE)
-        link = self.links.get(theirs)
+        own_program, remote_program = WATCH.unpack(message.payload)
+        if own_program != self.program:
+            return _error_reply(errno.ESTALE)
+        link = self.links.get(remote_program)
         if link is None:
-            return _failed(errno.ENOENT)
-        link.watched(message.later())
+            return _error_reply(errno.ENOENT)
+        link.keep_watch(message.later())
         return None
 
 
-def _failed(number: int) -> Reply:
+def _error_reply(number: int) -> Reply:
     return careful.Reply(status=number)
 
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from careful.node import LateReply, Operation, Peer, Reply, Result
 
 #: Errors that do not mean that the other program ended: the session is new, or a side is busy.
-_AGAIN = (errno.ECONNRESET, errno.EBUSY, errno.ETIMEDOUT)
+_RETRY = (errno.ECONNRESET, errno.EBUSY, errno.ETIMEDOUT)
 _PAUSE_S, _PAUSE_MAX_S = 0.001, 1.0
-#: How often the other program may answer that it does not know us before the link ends.
+#: How often the other program may answer that it does not know this one before the link ends.
 _UNKNOWN_MAX = 10
 #: The most payload bytes in a ring (ipc.h).
 _PAYLOAD_MAX = 4096
@@ -43,14 +43,14 @@ class Kind(IntEnum):
 
 
 class Comm(Protocol):
-    """The methods of a comm that requests of its other end call."""
+    """The methods of a comm that requests of the other end call."""
 
     def is_with(self, peer: Peer) -> bool: ...
     def on_chunk(self, number: int, last: bool, payload: bytes) -> bool: ...
-    async def serve(self, number: int, asked: bytes) -> Reply | None: ...
+    async def serve(self, number: int, request: bytes) -> Reply | None: ...
     def on_taken(self, number: int) -> None: ...
     def on_close(self) -> None: ...
-    def lost(self) -> None: ...
+    def on_lost(self) -> None: ...
 
 
 class Hub(Protocol):
@@ -63,14 +63,14 @@ class Hub(Protocol):
 
 
 class Link:
-    """Another program that we have comms with.
+    """Another program that this program has comms with.
 
     Attributes:
         peer: its host.
         handler: the handler number of its hub.
         program: its random identity.
         payload_bytes: the most that a request can carry.
-        gone: whether it has ended.
+        has_ended: whether it has ended.
     """
 
     def __init__(self, hub: Hub, peer: Peer, handler: int, program: int) -> None:
@@ -78,11 +78,11 @@ class Link:
         self.handler = handler
         self.program = program
         self.payload_bytes = min(peer.payload_bytes, _PAYLOAD_MAX)
-        self.gone = False
+        self.has_ended = False
         self._hub = hub
         self._comms: set[int] = set()
-        self._late: LateReply | None = None
-        self._watch = hub.loop.create_task(self._watches())
+        self._open_watch: LateReply | None = None
+        self._watch = hub.loop.create_task(self._keep_watching())
 
     def add(self, number: int) -> None:
         self._comms.add(number)
@@ -95,33 +95,29 @@ class Link:
 
     def end(self) -> None:
         """Ends the link and its comms."""
-        if self.gone:
+        if self.has_ended:
             return
-        self.gone = True
+        self.has_ended = True
         self._watch.cancel()
         self._hub.links.pop(self.program, None)
         for number in list(self._comms):
             comm = self._hub.comms.get(number)
             if comm is not None:
-                comm.lost()
-        if self._late is not None:
-            _answer(self._late)
+                comm.on_lost()
+        if self._open_watch is not None:
+            _answer(self._open_watch)
 
-    def watched(self, late: LateReply) -> None:
-        """Keeps the request that will notify the other program of our end; answers the last one."""
-        if self._late is not None:
-            _answer(self._late)
-        self._late = late
+    def keep_watch(self, reply: LateReply) -> None:
+        """Holds the request that will notify the other program of our end; answers the last one."""
+        if self._open_watch is not None:
+            _answer(self._open_watch)
+        self._open_watch = reply
 
     def begin(
         self, kind: int, comm: int, first: int = 0, second: int = 0, payload: Buffer = b""
     ) -> Operation:
-        """Begins a request.
-
-        Raises:
-            CarefulError: the program has ended, or its host is gone.
-        """
-        if self.gone:
+        """Begins a request. Raises CarefulError: the program has ended, or its host is gone."""
+        if self.has_ended:
             raise CarefulError(errno.ENOTCONN, "has ended", self.peer.name)
         return self.peer.request(self.handler, payload, (kind, comm, first, second))
 
@@ -136,29 +132,21 @@ class Link:
     ) -> Result:
         """Sends a request that may safely arrive twice; returns the answer.
 
-        Args:
-            kind: first word of the request.
-            comm: number at the other program.
-            first: third word.
-            second: fourth word.
-            payload: what the request carries.
-            operation: the request, if already begun.
-
-        Raises:
-            CarefulError: the program has ended, its host is gone, or it refused.
+        operation: the request, if already begun. Raises CarefulError: the program has ended, its
+        host is gone, or it refused.
         """
         pause_s = _PAUSE_S
         while True:
             try:
                 return await (operation or self.begin(kind, comm, first, second, payload))
             except CarefulError as error:
-                if error.errno not in _AGAIN or self.peer.failed:
+                if error.errno not in _RETRY or self.peer.failed:
                     raise
             operation = None
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_MAX_S)
 
-    async def _watches(self) -> None:
+    async def _keep_watching(self) -> None:
         unknown = 0
         payload = WATCH.pack(self.program, self._hub.program)
         with contextlib.suppress(asyncio.CancelledError):
@@ -174,6 +162,6 @@ class Link:
             self.end()
 
 
-def _answer(late: LateReply) -> None:
+def _answer(reply: LateReply) -> None:
     with contextlib.suppress(CarefulError, RuntimeError):
-        late.send()
+        reply.send()

@@ -1,7 +1,6 @@
 """The blocks in which a file passes through a chain of hosts, and the digests of its pieces.
 
-Owns the length of a block (P1 section 3.2: a host that stores and forwards is a stage), and which
-blocks of a file exist already.
+The length of a block follows from P1 section 3.2: a host that stores and forwards is a stage.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from careful.plan import Limits
 UNDER_WAY = 6
 #: Each piece has a digest; a block is one or more pieces.
 _PIECE_BYTES, _PIECES_MAX = 1 << 16, 1 << 16
-#: A block is held in memory as a whole.
+#: The largest block, bytes: blocks are held in memory as a whole.
 _BLOCK_BYTES_MAX = 1 << 23
 
 
@@ -34,17 +33,14 @@ def piece_bytes(file_bytes: int) -> int:
 
 
 def digests(fd: int, file_bytes: int) -> list[str]:
-    """Returns the XXH3 of each piece of an open file of this size; missing pieces are left out.
-
-    Raises OSError if it cannot be read.
-    """
+    """Returns the XXH3 of each piece of an open file of this size; missing pieces are left out."""
     size = piece_bytes(file_bytes)
-    there = min(os.fstat(fd).st_size, file_bytes)
-    found = []
-    for at in range(0, there, size):
+    present_bytes = min(os.fstat(fd).st_size, file_bytes)
+    digests_ = []
+    for at in range(0, present_bytes, size):
         data = os.pread(fd, min(size, file_bytes - at), at)
-        found.append(xxhash.xxh3_128_hexdigest(data))
-    return found
+        digests_.append(xxhash.xxh3_128_hexdigest(data))
+    return digests_
 
 
 @dataclass(frozen=True)
@@ -52,9 +48,9 @@ class Hop:
     """Cost of a block from one host to the next.
 
     Attributes:
-        g_us: its overhead, µs.
+        g_us: overhead of a block, µs.
         G_us_per_KiB: of its bytes.
-        note_us: until the next host knows that the block is there, µs.
+        note_us: until the next host knows that the block has arrived, µs.
     """
 
     g_us: float
@@ -62,11 +58,11 @@ class Hop:
     note_us: float
 
     @classmethod
-    def by(cls, small: tuple[int, float], large: tuple[int, float], note_us: float) -> Hop:
-        """Computes the cost from the sizes, bytes, and times, µs, of two blocks."""
-        (less, least_us), (more, most_us) = small, large
-        G = max(0.0, (most_us - least_us) / (more - less) * 1024)
-        return cls(max(0.0, least_us - G * less / 1024), G, note_us)
+    def from_times(cls, small: tuple[int, float], large: tuple[int, float], note_us: float) -> Hop:
+        """Computes the cost from the (bytes, µs) of two blocks."""
+        (small_bytes, small_us), (large_bytes, large_us) = small, large
+        G = max(0.0, (large_us - small_us) / (large_bytes - small_bytes) * 1024)
+        return cls(max(0.0, small_us - G * small_bytes / 1024), G, note_us)
 
 
 @dataclass(frozen=True)
@@ -75,7 +71,7 @@ class Blocks:
 
     Attributes:
         file_bytes: its size.
-        block_bytes: of each but the last; whole pieces.
+        block_bytes: of each block but the last; whole pieces.
         predicted_us: until the last host has the file, µs; None: not predicted.
     """
 
@@ -92,41 +88,42 @@ class Blocks:
         at = number * self.block_bytes
         return at, min(self.block_bytes, self.file_bytes - at)
 
-    def there(self, wanted: list[str], found: list[str]) -> set[int]:
-        """Returns the blocks whose pieces are all there.
+    def blocks_present(self, wanted: list[str], present: list[str]) -> set[int]:
+        """Returns the blocks whose pieces are all present.
 
-        Args:
-            wanted: digests of the file's pieces.
-            found: digests of a host's pieces, from the first on.
+        wanted: digests of the file's pieces. present: of a host's pieces, from the first on.
         """
         size = piece_bytes(self.file_bytes)
-        each = self.block_bytes // size
-        equal = [mine == its for mine, its in zip(wanted, found, strict=False)]
+        pieces_per_block = self.block_bytes // size
+        equal = [
+            wanted_digest == present_digest
+            for wanted_digest, present_digest in zip(wanted, present, strict=False)
+        ]
         equal += [False] * (len(wanted) - len(equal))
-        return {k for k in range(self.count) if all(equal[k * each : (k + 1) * each])}
+        return {
+            k
+            for k in range(self.count)
+            if all(equal[k * pieces_per_block : (k + 1) * pieces_per_block])
+        }
 
 
-def planned(file_bytes: int, hosts_count: int, hop: Hop | None) -> Blocks:
+def plan_blocks(file_bytes: int, hosts_count: int, hop: Hop | None) -> Blocks:
     """Returns the blocks with which the last host has the file first.
 
     Each hop is a stage. Only a part of the hop's overhead occupies the hop, since other blocks are
-    in flight; the rest, and the note to the next host, are a delay.
-
-    Args:
-        file_bytes: its size.
-        hosts_count: hosts that the file goes to.
-        hop: cost of a block; None if not measured: each piece is a block.
+    in flight; the rest, and the note to the next host, are a delay. hosts_count: hosts that the
+    file goes to. hop: cost of a block; None: not measured, so each piece is a block.
     """
     size = piece_bytes(file_bytes)
     if hop is None or file_bytes <= size or hosts_count < 1:
         return Blocks(file_bytes, size)
-    taken = hop.g_us / UNDER_WAY
-    delay_us = hop.g_us - taken + hop.note_us
+    busy_us = hop.g_us / UNDER_WAY
+    delay_us = hop.g_us - busy_us + hop.note_us
     stages = [
-        Stage(f"hop {k}", taken, hop.G_us_per_KiB, delay_us=delay_us)
+        Stage(f"hop {k}", busy_us, hop.G_us_per_KiB, delay_us=delay_us)
         for k in range(1, hosts_count + 1)
     ]
     limits = Limits(size, max(size, _BLOCK_BYTES_MAX))
-    found = plan(Pipeline(tuple(stages)), file_bytes, "fixed", limits=limits)
-    pieces = max(1, round(file_bytes / found.fragments_count / size))
-    return Blocks(file_bytes, pieces * size, found.latency_us)
+    best = plan(Pipeline(tuple(stages)), file_bytes, "fixed", limits=limits)
+    pieces = max(1, round(file_bytes / best.fragments_count / size))
+    return Blocks(file_bytes, pieces * size, best.latency_us)

@@ -11,17 +11,17 @@ _T = TypeVar("_T")
 def turns(hosts: Sequence[_T]) -> list[list[tuple[_T, _T]]]:
     """Returns every ordered pair of hosts once, in the fewest turns of disjoint pairs.
 
-    The circle method of tournaments: one host stays, the others rotate; then again with the sides
-    swapped. This needs 2 (N - 1) turns of N / 2 pairs if N is even, else 2 N turns.
+    The circle method of tournaments: one host stays, the others rotate; then the sides are
+    swapped. For N hosts this needs 2 (N - 1) turns of N / 2 pairs if N is even, else 2 N turns.
     """
     ring: list[int | None] = list(range(len(hosts)))
     if len(ring) % 2:
         ring.append(None)
-    found = []
+    forward = []
     for _ in range(len(ring) - 1):
         half = len(ring) // 2
         pairs = zip(ring[:half], reversed(ring[half:]), strict=True)
-        found.append([(a, b) for a, b in pairs if a is not None and b is not None])
+        forward.append([(a, b) for a, b in pairs if a is not None and b is not None])
         ring = [ring[0], ring[-1], *ring[1:-1]]
-    both = [*found, *([(b, a) for a, b in turn] for turn in found)]
-    return [[(hosts[a], hosts[b]) for a, b in turn] for turn in both if turn]
+    turns_ = [*forward, *([(b, a) for a, b in turn] for turn in forward)]
+    return [[(hosts[a], hosts[b]) for a, b in turn] for turn in turns_ if turn]

@@ -1,7 +1,7 @@
 """One host's part of `fleet put`: receives a file in parts, and sends its blocks on.
 
-Reads requests as lines of JSON on standard input, and answers on standard output. Owns the partial
-file, which gets its name only when it is whole.
+Reads requests as lines of JSON on standard input, and answers on standard output. The partial file
+gets its name only when it is whole.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Sender:
     A block is one request; its answer waits behind the blocks that the other host sends on.
 
     Args:
-        host: the other; its part is there.
+        host: the other host.
         name: of the file.
-        fd: the local one.
+        fd: the local file.
     """
 
     def __init__(self, host: files.AsyncHost, name: str, fd: int) -> None:
         self._part, self._fd = host.open(part_name(name), "r+", sync=False), fd
-        self._room = asyncio.Semaphore(UNDER_WAY)
+        self._slots = asyncio.Semaphore(UNDER_WAY)
 
     async def __aenter__(self) -> Self:
         return self
@@ -60,20 +60,14 @@ class Sender:
             await self._part.close()
 
     async def send(self, at: int, nbytes: int) -> None:
-        async with self._room:
+        async with self._slots:
             data = os.pread(self._fd, nbytes, at)
             await self._part.write_at(data, at)
 
 
 class Part(Partial):
-    """A partial file in a directory of this host.
-
-    Args:
-        folder: the directory.
-        name: of the file.
-
-    Raises:
-        CarefulError: the name is not valid, or another program has the part.
+    """A partial file in a directory of this host. Raises CarefulError: the name is not valid, or
+    another program has the file.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -93,10 +87,10 @@ class Part(Partial):
     def close(self) -> None:
         """Leaves the file open until the end: its blocks are sent on after finish(), too."""
 
-    def _exists(self) -> CarefulError:
-        return CarefulError(errno.EEXIST, "", self._name)  # the option is --replace here, not -f
+    def _exists_error(self) -> CarefulError:
+        return CarefulError(errno.EEXIST, "", self._name)  # here the option is --replace, not -f
 
-    def whole(self, nbytes: int) -> list[str] | None:
+    def whole_digests(self, nbytes: int) -> list[str] | None:
         """Returns the digests of the file with the final name; None: no file; []: another size."""
         try:
             fd = os.open(self._name, _READ, dir_fd=self.folder.fd)
@@ -105,8 +99,8 @@ class Part(Partial):
         except OSError as error:
             raise from_os(error, self._name) from None
         try:
-            same = os.fstat(fd).st_size == nbytes
-            return digests(fd, nbytes) if same else []
+            has_same_size = os.fstat(fd).st_size == nbytes
+            return digests(fd, nbytes) if has_same_size else []
         finally:
             os.close(fd)
 
@@ -116,14 +110,13 @@ class Part(Partial):
             self.fd = self._open_locked(part_name(self._name))
         except OSError as error:
             raise from_os(error, part_name(self._name)) from None
-        found = digests(self.fd, nbytes)
+        present = digests(self.fd, nbytes)
         os.ftruncate(self.fd, nbytes)
-        return found
+        return present
 
     def finish(self, wanted: list[str], nbytes: int, mode: int, replace: bool) -> None:
-        """Checks the part, syncs it and gives it its name.
-
-        Raises CarefulError if it is damaged, keeping the good pieces, or if the name exists.
+        """Checks the file, syncs it and gives it its name. Raises CarefulError: the file is damaged
+        and keeps its good pieces, or the name exists.
         """
         if os.fstat(self.fd).st_size != nbytes or digests(self.fd, nbytes) != wanted:
             raise CarefulError(errno.EIO, DAMAGED, self._name)
@@ -132,17 +125,17 @@ class Part(Partial):
         sync_directory(str(Path(self.path).parent))
 
 
-def _say(**words: object) -> None:
+def _answer(**words: object) -> None:
     sys.stdout.write(json.dumps(words) + "\n")
     sys.stdout.flush()
 
 
-async def _in_thread(work: Callable[..., _T], *told: object) -> _T:
-    """Runs work that may take minutes in a thread, and reports meanwhile that it continues."""
-    job = asyncio.ensure_future(asyncio.to_thread(work, *told))
+async def _in_thread(work: Callable[..., _T], *arguments: object) -> _T:
+    """Runs work that may take minutes in a thread, and reports meanwhile that the host is busy."""
+    job = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
     while not (await asyncio.wait([job], timeout=_BUSY_S))[0]:
-        with suppress(OSError):  # the answer shows whether anybody listens
-            _say(busy=True)
+        with suppress(OSError):  # the answer shows whether a reader is left
+            _answer(busy=True)
     return await job
 
 
@@ -161,15 +154,15 @@ class _Relay:
         except OSError as error:
             if not self._is_broken:
                 self._is_broken = True
-                _say(broken=shown(str(error)))
+                _answer(broken=shown(str(error)))
             return
-        _say(sent=block)
+        _answer(sent=block)
 
     async def run(self, lines: asyncio.StreamReader) -> None:
         head = json.loads(await lines.readline())
         name, nbytes = str(head["name"]), int(head["bytes"])
         with Part(self._folder, name) as part:
-            _say(whole=await _in_thread(part.whole, nbytes))
+            _answer(whole_digests=await _in_thread(part.whole_digests, nbytes))
             async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
                 while line := await lines.readline():
                     message = json.loads(line)
@@ -179,26 +172,26 @@ class _Relay:
                         block, at, size = map(int, message["send"])
                         group.create_task(self._send(at, size, block))
                     else:
-                        await self._do(message, part, nbytes)
+                        await self._execute(message, part, nbytes)
 
     async def _connect(self, host: str, name: str, fd: int, stack: AsyncExitStack) -> None:
-        way = files.aconnect(host, instance=self._instance, config=self._config)
+        connecting = files.aconnect(host, instance=self._instance, config=self._config)
         try:
-            sender = Sender(await stack.enter_async_context(way), name, fd)
+            sender = Sender(await stack.enter_async_context(connecting), name, fd)
             self._sender = await stack.enter_async_context(sender)
         except OSError as error:
-            _say(broken=shown(str(error)))
+            _answer(broken=shown(str(error)))
 
-    async def _do(self, told: Json, part: Part, nbytes: int) -> None:
-        if "begin" in told:
-            _say(pieces=await _in_thread(part.begin, nbytes))
-        elif "ping" in told:
-            _say(pong=True)
-        elif "finish" in told:
-            wanted = [str(one) for one in told["finish"]]
-            mode, replace = int(told["mode"]), bool(told["replace"])
+    async def _execute(self, request: Json, part: Part, nbytes: int) -> None:
+        if "begin" in request:
+            _answer(pieces=await _in_thread(part.begin, nbytes))
+        elif "ping" in request:
+            _answer(pong=True)
+        elif "finish" in request:
+            wanted = [str(one) for one in request["finish"]]
+            mode, replace = int(request["mode"]), bool(request["replace"])
             await _in_thread(part.finish, wanted, nbytes, mode, replace)
-            _say(done=True)
+            _answer(done=True)
 
 
 async def serve(folder: Path, config: Path | None, instance: str | None) -> None:
@@ -207,22 +200,21 @@ async def serve(folder: Path, config: Path | None, instance: str | None) -> None
     Args:
         folder: the directory that this host exports.
         config: the configuration; None: as carefulctl finds it.
-        instance: which carefuld.
+        instance: the name of the carefuld.
 
     Raises:
-        CarefulError: a request fails; the failure has been answered.
+        CarefulError: a request failed; the failure was answered.
     """
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(LINE_MAX)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     try:
         await _Relay(folder, config, instance).run(reader)
-    except BaseExceptionGroup as group:  # one is enough to report
+    except BaseExceptionGroup as group:  # the first failure is enough to report
         raise group.exceptions[0] from None
     except (ValueError, KeyError, TypeError) as error:
-        raise CarefulError(
-            errno.EPROTO, f"it received a message that it does not know: {error}"
-        ) from None
+        text = f"it received a message that it does not know: {error}"
+        raise CarefulError(errno.EPROTO, text) from None
     finally:
         with suppress(OSError):
             sys.stdout.flush()

@@ -1,6 +1,6 @@
 """Runs commands on many hosts at once, and collects their JSON and errors.
 
-Owns the processes: none outlives the call that started it. A failed host is an ordinary outcome.
+No process outlives the call that started it. A failed host is an ordinary outcome.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from careful.jsonout import Json
 from careful.units import shown_bytes
 
 _T = TypeVar("_T")
-#: Programs at once: each ssh is a process and some descriptors.
+#: Programs at a time: each ssh is a process and some descriptors.
 AT_ONCE = 64
-#: Most bytes of a program's output; bytes of one read.
-_SAID_MAX, _PART_BYTES = 1 << 26, 1 << 16
+#: The most bytes of a program's output, and of one read.
+_OUTPUT_MAX, _PART_BYTES = 1 << 26, 1 << 16
 #: Time for a program to end after SIGTERM, seconds.
 _END_S = 5.0
 _WITHHELD = 5  # exit status of a measurement with a figure that is withheld
@@ -36,7 +36,7 @@ class Job:
     """A command on a host.
 
     Attributes:
-        host: where.
+        host: where it runs.
         words: for carefulctl; --json is added.
         limit_s: longest time, seconds.
         name: of the job, if a host has several.
@@ -57,10 +57,10 @@ class Outcome:
     """Outcome of a job.
 
     Attributes:
-        job: which.
+        job: the job.
         error: the reason of a failure, a line; "" for success.
-        figures: the JSON object that it printed, without its head.
-        took_s: seconds.
+        figures: the JSON object that it printed, without schema and command.
+        took_s: duration, seconds.
     """
 
     job: Job
@@ -73,36 +73,36 @@ class Outcome:
         return self.job.host.name
 
 
-def tables(found: object) -> list[dict[str, object]]:
-    """Returns the tables in a list from a host, whose output may be of another release or false."""
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+def tables(value: object) -> list[dict[str, object]]:
+    """Returns the tables in a list; a host may be of another release, or lie."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
-def number(found: Mapping[str, object], key: str) -> float | None:
-    """Returns a number of such a table, or None."""
-    value = found.get(key)
-    good = isinstance(value, (int, float)) and not isinstance(value, bool)
+def number(table: Mapping[str, object], key: str) -> float | None:
+    """Returns a finite number of such a table, or None."""
+    value = table.get(key)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     with suppress(OverflowError):
-        if good and math.isfinite(value):  # type: ignore[arg-type]
+        if is_number and math.isfinite(value):  # type: ignore[arg-type]
             return float(value)  # type: ignore[arg-type]
     return None
 
 
 def _object(text: bytes) -> Json | None:
     try:
-        found = json.loads(text)
+        figures = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return figures if isinstance(figures, dict) else None
 
 
-def _error(status: int, found: Json | None, said: bytes) -> str:
-    """Returns why a program failed, in its own words if it printed some."""
-    if found and isinstance(found.get("error"), str):
-        return shown(found["error"])
-    if status in (0, _WITHHELD) and found is not None:
+def _error(status: int, figures: Json | None, errors: bytes) -> str:
+    """Returns why a program failed, if possible in its own words."""
+    if figures and isinstance(figures.get("error"), str):
+        return shown(figures["error"])
+    if status in (0, _WITHHELD) and figures is not None:
         return ""
-    lines = [line for line in said.decode(errors="replace").splitlines() if line.strip()]
+    lines = [line for line in errors.decode(errors="replace").splitlines() if line.strip()]
     if lines and status != 0:
         return shown(lines[-1].strip().removeprefix("carefulctl: "))
     if status < 0:
@@ -121,58 +121,60 @@ async def end(process: asyncio.subprocess.Process) -> None:
             await asyncio.wait_for(process.wait(), _END_S)
 
 
-async def _all_of(stream: asyncio.StreamReader | None) -> bytes:
-    """Returns all output. Raises ValueError if it is too long."""
+async def _read_all(stream: asyncio.StreamReader | None) -> bytes:
+    """Returns all output. Raises ValueError: there is too much."""
     assert stream
     parts, nbytes = [], 0
     while part := await stream.read(_PART_BYTES):
         parts.append(part)
         nbytes += len(part)
-        if nbytes > _SAID_MAX:
-            raise ValueError(f"printed more than {shown_bytes(_SAID_MAX)}")
+        if nbytes > _OUTPUT_MAX:
+            raise ValueError(f"printed more than {shown_bytes(_OUTPUT_MAX)}")
     return b"".join(parts)
 
 
-async def one(job: Job) -> Outcome:
+async def run_job(job: Job) -> Outcome:
     """Runs a job."""
-    begun = time.monotonic()
+    began = time.monotonic()
     try:
         process = await asyncio.create_subprocess_exec(
             *job.host.command(*job.words, "--json"),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,  # we handle Ctrl-C
+            start_new_session=True,  # Ctrl-C must not reach it: this process handles it
         )
     except OSError as error:
         return Outcome(job, f"{job.host.command()[0]}: {error.strerror}")
     try:
         async with asyncio.timeout(job.limit_s):
-            out, err = await asyncio.gather(_all_of(process.stdout), _all_of(process.stderr))
+            output, errors = await asyncio.gather(
+                _read_all(process.stdout), _read_all(process.stderr)
+            )
             await process.wait()
     except TimeoutError:
         return Outcome(job, f"did not end within {job.limit_s:g} s", {}, job.limit_s)
     except ValueError as error:
-        return Outcome(job, str(error), {}, time.monotonic() - begun)
+        return Outcome(job, str(error), {}, time.monotonic() - began)
     finally:
         await end(process)
-    found = _object(out)
+    printed = _object(output)
     assert process.returncode is not None
-    why = _error(process.returncode, found, err)
-    figures = {key: value for key, value in (found or {}).items() if key not in _ECHOED}
-    return Outcome(job, why, figures, time.monotonic() - begun)
+    reason = _error(process.returncode, printed, errors)
+    figures = {key: value for key, value in (printed or {}).items() if key not in _ECHOED}
+    return Outcome(job, reason, figures, time.monotonic() - began)
 
 
 _ECHOED = ("schema", "command")
 
 
-async def _all(jobs: Sequence[Job], told: Callable[[Outcome], None]) -> list[Outcome]:
-    room = asyncio.Semaphore(AT_ONCE)
+async def _run_all(jobs: Sequence[Job], on_outcome: Callable[[Outcome], None]) -> list[Outcome]:
+    slots = asyncio.Semaphore(AT_ONCE)
 
     async def run(job: Job) -> Outcome:
-        async with room:
-            outcome = await one(job)
-        told(outcome)
+        async with slots:
+            outcome = await run_job(job)
+        on_outcome(outcome)
         return outcome
 
     async with asyncio.TaskGroup() as group:
@@ -181,28 +183,22 @@ async def _all(jobs: Sequence[Job], told: Callable[[Outcome], None]) -> list[Out
 
 
 def in_turns(
-    turns: Sequence[Sequence[Job]], told: Callable[[Outcome], None] = lambda _: None
+    turns: Sequence[Sequence[Job]], on_outcome: Callable[[Outcome], None] = lambda _: None
 ) -> list[Outcome]:
     """Runs the jobs of a turn in parallel, turn after turn; returns the outcomes in order.
 
-    Args:
-        turns: what to run.
-        told: called with each outcome as it comes.
-
-    Raises:
-        Ended: SIGTERM or SIGHUP came, unless our parent ignores it.
+    on_outcome: called with each outcome as it comes. Raises Ended as guarded() does.
     """
 
     async def work() -> list[Outcome]:
-        return [one for turn in turns for one in await _all(turn, told)]
+        return [one for turn in turns for one in await _run_all(turn, on_outcome)]
 
     return guarded(work())
 
 
 def guarded(work: Coroutine[object, None, _T]) -> _T:
-    """Runs work to its end; a signal cancels the work, so that no process stays.
-
-    Raises Ended on SIGTERM or SIGHUP, unless our parent ignores it.
+    """Runs work to its end; a signal cancels the work, so that no process stays. Raises Ended:
+    SIGTERM or SIGHUP came, and this process does not ignore it.
     """
     received: list[int] = []
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from careful.errors import InputError
-from careful.fleet.matrix import FIGURES, Matrix, Odd, common, odd, values
+from careful.fleet.matrix import FIGURES, Matrix, Odd, odd, shared_host, values
 from careful.render.tables import alarm, table
 
 
@@ -20,7 +20,7 @@ def figures(matrix: Matrix) -> dict[str, object]:
             for (local, remote), cell in matrix.items()
         ],
         "odd": [{"from": one.pair[0], "to": one.pair[1]} | _without_pair(one) for one in found],
-        "odd_host": common(found) or None,
+        "odd_host": shared_host(found) or None,
         "latency_is": "half of the shortest round trip of blackbox's smallest size",
         "G_is": "the sum of all stages, from the shortest round trips, by payload",
     }
@@ -65,7 +65,7 @@ def text(matrix: Matrix, found: Sequence[Odd] | None = None) -> str:
         rows = [(local, *(cell((local, remote)) for remote in names)) for local in names]
         parts.append(table(title, ("from \\ to", *names), rows))
     parts.append("\n".join(map(_sentence, found)) or "no pair is odd")
-    if host := common(found):
+    if host := shared_host(found):
         parts[-1] += f"\nall of them are {host}'s"
     return "\n\n".join(parts)
 

@@ -47,7 +47,7 @@ class Node:
 def hub_of(node: Node) -> Hub:
     hub = Hub.__new__(Hub)
     hub.node, hub.loop = node, asyncio.get_running_loop()  # type: ignore[assignment]
-    hub._pieces, hub._pieces_made, hub._pieces_wanted = [], 0, deque()
+    hub._pieces, hub._pieces_made, hub._piece_waiters = [], 0, deque()
     return hub
 
 
@@ -58,11 +58,11 @@ def test_piece__no_wait_for_an_ended_piece() -> None:
         pieces = [await hub.piece() for _ in range(PIECES_MAX)]
         first, *others = [asyncio.ensure_future(hub.piece()) for _ in range(3)]
         await asyncio.sleep(0)
-        hub.give_piece(pieces.pop(), clean=False)
+        hub.release_piece(pieces.pop(), is_idle=False)
         assert await first
         node.ended = True
         for piece in pieces:
-            hub.give_piece(piece, clean=False)
+            hub.release_piece(piece, is_idle=False)
         for one in others:
             with pytest.raises(CarefulError) as caught:
                 await asyncio.wait_for(one, 30)
@@ -79,7 +79,7 @@ def test_piece__given_up_is_left_to_the_next() -> None:
         pieces = [await hub.piece() for _ in range(PIECES_MAX)]
         first, second = (asyncio.ensure_future(hub.piece()) for _ in range(2))
         await asyncio.sleep(0)
-        hub.give_piece(pieces.pop())
+        hub.release_piece(pieces.pop())
         first.cancel()  # it was woken
         assert await asyncio.wait_for(second, 30)
         assert first.cancelled()
@@ -100,12 +100,12 @@ def test_chunk__too_far_ahead_is_not_kept() -> None:
         comm = CarefulComm(comms_of(hub_of(Node())))
         for number in range(15, 100_000):
             comm.on_chunk(number, True, b"early")
-        assert list(comm._early) == [15]
+        assert list(comm._chunks_ahead) == [15]
         for number in range(15):
             comm.on_chunk(number, True, b"next")
             comm.on_chunk(number, True, b"again")
         assert [head for _, head in comm._inbox] == [b"next"] * 15 + [b"early"]
-        assert comm._early == {}
+        assert comm._chunks_ahead == {}
 
     asyncio.run(run())
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from careful.fleet.blocks import UNDER_WAY, Blocks, Hop, digests, piece_bytes, planned
+from careful.fleet.blocks import UNDER_WAY, Blocks, Hop, digests, piece_bytes, plan_blocks
 from careful.model import Pipeline, Stage, plan
 
 #: 100 Mbit/s, and 2 ms of overhead.
@@ -19,14 +19,14 @@ def test_piece_bytes__at_most_65536_of_them() -> None:
 
 
 def test_hop__from_two_blocks() -> None:
-    hop = Hop.by((65536, 2000 + 64 * 82.0), (4 * 65536, 2000 + 256 * 82.0), 3000.0)
+    hop = Hop.from_times((65536, 2000 + 64 * 82.0), (4 * 65536, 2000 + 256 * 82.0), 3000.0)
     assert (round(hop.g_us), round(hop.G_us_per_KiB)) == (2000, 82)
-    assert Hop.by((65536, 9.0), (262144, 8.0), 0.0).G_us_per_KiB == 0  # disturbed
+    assert Hop.from_times((65536, 9.0), (262144, 8.0), 0.0).G_us_per_KiB == 0  # disturbed
 
 
 def test_planned__whole_pieces_near_the_model_s_best() -> None:
     nbytes = 100 << 20
-    found = planned(nbytes, 8, HOP)
+    found = plan_blocks(nbytes, 8, HOP)
     taken = 2000 / UNDER_WAY
     stages = tuple(Stage(f"{k}", taken, 82.0, delay_us=5000 - taken) for k in range(8))
     best = plan(Pipeline(stages), nbytes, "fixed")
@@ -36,15 +36,15 @@ def test_planned__whole_pieces_near_the_model_s_best() -> None:
     # The chain of eight: little more than the one link takes.
     one_us = 82.0 * nbytes / 1024
     assert one_us < found.predicted_us < 1.2 * one_us
-    assert planned(nbytes, 2, HOP).block_bytes > found.block_bytes
-    assert (1 << 22) < planned(nbytes, 1, HOP).block_bytes <= 1 << 23  # no more at once
+    assert plan_blocks(nbytes, 2, HOP).block_bytes > found.block_bytes
+    assert (1 << 22) < plan_blocks(nbytes, 1, HOP).block_bytes <= 1 << 23  # no more at once
 
 
 def test_planned__small_files_go_by_pieces() -> None:
-    assert planned(0, 8, HOP) == Blocks(0, 65536)
-    assert planned(0, 8, HOP).count == 0
-    assert planned(65537, 8, None).count == 2
-    assert planned(65537, 8, None).range(1) == (65536, 1)
+    assert plan_blocks(0, 8, HOP) == Blocks(0, 65536)
+    assert plan_blocks(0, 8, HOP).count == 0
+    assert plan_blocks(65537, 8, None).count == 2
+    assert plan_blocks(65537, 8, None).range(1) == (65536, 1)
 
 
 def test_there__blocks_with_equal_pieces(tmp_path: Path) -> None:
@@ -63,6 +63,6 @@ def test_there__blocks_with_equal_pieces(tmp_path: Path) -> None:
 
     blocks = Blocks(len(data), 2 * 65536)
     assert blocks.count == 4
-    assert blocks.there(of(whole), of(part)) == {0}
-    assert blocks.there(of(whole), of(whole)) == {0, 1, 2, 3}
-    assert blocks.there(of(whole), []) == set()
+    assert blocks.blocks_present(of(whole), of(part)) == {0}
+    assert blocks.blocks_present(of(whole), of(whole)) == {0, 1, 2, 3}
+    assert blocks.blocks_present(of(whole), []) == set()

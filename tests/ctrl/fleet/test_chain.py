@@ -75,43 +75,43 @@ def put(tmp_path: Path) -> Iterator[Put]:
     os.close(found._fd)
 
 
-def test_hear__busy_moves_nothing(put: Put) -> None:
+def test_handle__busy_moves_nothing(put: Put) -> None:
     chain = [link("h2"), link("h3")]
-    put._hear(chain, 0, {"busy": True}, BLOCKS)
-    assert [(one.is_over, one.have) for one in chain] == [(False, set())] * 2
+    put._handle(chain, 0, {"busy": True}, BLOCKS)
+    assert [(one.has_ended, one.present) for one in chain] == [(False, set())] * 2
 
 
 @pytest.mark.parametrize("is_written", [False, True])
-def test_hear__written_to_is_not_damaged(put: Put, is_written: bool) -> None:
+def test_handle__written_to_is_not_damaged(put: Put, is_written: bool) -> None:
     """A program changes the file after its digests were taken: this does not count as damage."""
     if is_written:
         put.path.write_bytes(b"y" * 101)
     chain = [link("h2"), link("h3")]
     for one in chain:
         one.finishing = True
-    put._hear(chain, 0, {"ended": f"a: {DAMAGED}"}, BLOCKS)
-    put._hear(chain, 1, {"ended": "a: No space left on device"}, BLOCKS)
+    put._handle(chain, 0, {"ended": f"a: {DAMAGED}"}, BLOCKS)
+    put._handle(chain, 1, {"ended": "a: No space left on device"}, BLOCKS)
     changed = "changed while it was being put; put it again"
     assert chain[0].member.error == f"a: {changed if is_written else DAMAGED}"
     assert chain[1].member.error == "a: No space left on device"
 
 
 @pytest.mark.parametrize("block", [1, -1, 10**9, "x", None, [0], {}])
-def test_hear__a_block_that_is_none_is_its_host_s_failure(put: Put, block: object) -> None:
+def test_handle__a_block_that_is_none_is_its_host_s_failure(put: Put, block: object) -> None:
     chain = [link("h1"), link("h2"), link("h3")]
     chain[2].finishing = True
-    put._hear(chain, 0, {"sent": block}, BLOCKS)
+    put._handle(chain, 0, {"sent": block}, BLOCKS)
     assert chain[0].member.error == f"forwarded block {block!r}, which does not exist"
     assert chain[1].member.error == "nothing arrived: the host before it, h1, failed"
-    assert [(one.have, one.finishing) for one in chain[:2]] == [(set(), False)] * 2
-    assert not chain[2].is_over
+    assert [(one.present, one.finishing) for one in chain[:2]] == [(set(), False)] * 2
+    assert not chain[2].has_ended
 
 
-def test_hear__words_of_any_kind(put: Put) -> None:
+def test_handle__words_of_any_kind(put: Put) -> None:
     chain = [link("h1"), link("h2")]
-    put._hear(chain, 0, {"broken": ["x"]}, BLOCKS)
+    put._handle(chain, 0, {"broken": ["x"]}, BLOCKS)
     assert chain[1].member.error == "['x']"
-    put._hear(chain, 0, {"ended": 5}, BLOCKS)
+    put._handle(chain, 0, {"ended": 5}, BLOCKS)
     assert chain[0].member.error == "5"
 
 
@@ -127,5 +127,5 @@ def test_begin__pieces_of_any_kind_are_none(put: Put, pieces: str) -> None:
         return one
 
     one = asyncio.run(begin())
-    assert not one.is_over
-    assert BLOCKS.there(["some digest"], one.pieces) == set()
+    assert not one.has_ended
+    assert BLOCKS.blocks_present(["some digest"], one.pieces) == set()

@@ -6,7 +6,7 @@ from itertools import permutations
 from pathlib import Path
 
 from careful.fleet.hosts import Host
-from careful.fleet.matrix import Cell, Matrix, common, doubtful, joined, made, odd
+from careful.fleet.matrix import Cell, Matrix, doubtful, joined, matrix_of, odd, shared_host
 from careful.fleet.running import Job, Outcome
 from careful.render import fleet_matrix
 
@@ -41,9 +41,9 @@ def test_odd__one_host_s_pairs_and_the_oddest_first() -> None:
         ("h3", "h2"),
     ]
     assert [one.pair for one in strange if one.figure == "G_us_per_KiB"] == [("h3", "h2")]
-    assert common(strange) == "h3"
-    assert common(strange[:1]) == ""
-    assert common(odd(found | {("h1", "h2"): Cell(99.0, 0.7, 0, 1)})) == ""
+    assert shared_host(strange) == "h3"
+    assert shared_host(strange[:1]) == ""
+    assert shared_host(odd(found | {("h1", "h2"): Cell(99.0, 0.7, 0, 1)})) == ""
 
 
 def test_odd__three_pairs_are_too_few() -> None:
@@ -76,22 +76,22 @@ def test_made__losses_are_those_since_before() -> None:
     ]
     before, after = state("h1", "10.0.0.2", 10, 4), state("h1", "10.0.0.2", 110, 5)
     nothing = outcome("h2", "", "gone")
-    found = made(hosts, measured, [before, nothing], [after, nothing])
+    found = matrix_of(hosts, measured, [before, nothing], [after, nothing])
     assert found["h1", "h2"] == Cell(12.5, 5.0, 1, 100)
     assert found["h2", "h1"] == Cell(error="is not up")
     trips = measured[0].figures["round_trip_minima"]
     for one in trips:
         one["least_us"] = 100 - one["least_us"]  # a path that holds back now and then
-    held = made(hosts, measured, [before, nothing], [after, nothing])["h1", "h2"]
+    held = matrix_of(hosts, measured, [before, nothing], [after, nothing])["h1", "h2"]
     assert (held.latency_us, held.G_us_per_KiB) == (37.5, None)
     for one in trips:
         one["least_us"] = 100 - one["least_us"]
-    anew = made(hosts, measured, [after, nothing], [before, nothing])
+    anew = matrix_of(hosts, measured, [after, nothing], [before, nothing])
     assert anew["h1", "h2"] == Cell(12.5, 5.0, 4, 10)
     # Losses count only since the first look; without one they are unknown.
-    unknown = made(hosts, measured, [outcome("h1", "", "ssh"), nothing], [after, nothing])
+    unknown = matrix_of(hosts, measured, [outcome("h1", "", "ssh"), nothing], [after, nothing])
     assert unknown["h1", "h2"] == Cell(12.5, 5.0, None, None)
-    fresh = made(hosts, measured, [outcome("h1", "", instances=[]), nothing], [after, nothing])
+    fresh = matrix_of(hosts, measured, [outcome("h1", "", instances=[]), nothing], [after, nothing])
     assert fresh["h1", "h2"] == Cell(12.5, 5.0, 5, 110)
 
 
@@ -113,11 +113,11 @@ def test_doubtful__a_disturbed_pair_is_not_odd_when_measured_again() -> None:
     seen |= {("h2", "h4"): 802.3, ("h2", "h3"): 86.1}
     first = [trips(*pair, latency) for pair, latency in seen.items()]
     idle = [outcome(name, "") for name in NAMES]
-    again = doubtful(made(hosts, first, idle, idle))
+    again = doubtful(matrix_of(hosts, first, idle, idle))
     assert again == {("h2", "h4"), ("h2", "h3")}
     second = {("h2", "h4"): trips("h2", "h4", 799.0), ("h2", "h3"): trips("h2", "h3", 79.9)}
     both = [joined(one, second.get(one.job.pair, one)) for one in first]
-    found = odd(made(hosts, both, idle, idle))
+    found = odd(matrix_of(hosts, both, idle, idle))
     assert [(one.pair, one.value) for one in found] == [(("h2", "h4"), 799.0)]
 
 

@@ -38,13 +38,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_finish__whole_and_nothing_else(folder: Path) -> None:
-    assert Part(folder, "a").whole(len(DATA)) is None
+    assert Part(folder, "a").whole_digests(len(DATA)) is None
     put(folder)
     assert (folder / "a").read_bytes() == DATA
     assert (folder / "a").stat().st_mode & 0o7777 == 0o640
     assert [one.name for one in folder.iterdir()] == ["a"]
-    assert len(Part(folder, "a").whole(len(DATA)) or []) == 2
-    assert Part(folder, "a").whole(len(DATA) + 1) == []
+    assert len(Part(folder, "a").whole_digests(len(DATA)) or []) == 2
+    assert Part(folder, "a").whole_digests(len(DATA) + 1) == []
 
 
 def test_finish__damaged_waits(folder: Path) -> None:
@@ -86,7 +86,7 @@ def test_begin__one_at_a_time_and_never_by_a_link(
     assert secret.read_text() == "secret"
     (folder / "c").symlink_to(secret)
     with pytest.raises(OSError, match="c"):
-        Part(folder, "c").whole(6)
+        Part(folder, "c").whole_digests(6)
     os.mkfifo(folder / "d")
     with pytest.raises(CarefulError, match="special file"):
         Part(folder, "d")
@@ -141,7 +141,7 @@ def test_in_thread__reports_that_it_continues(monkeypatch: pytest.MonkeyPatch) -
         if len(lines) == 3:
             enough.set()
 
-    monkeypatch.setattr(relay, "_say", say)
+    monkeypatch.setattr(relay, "_answer", say)
     monkeypatch.setattr(relay, "_BUSY_S", 0.01)
     assert asyncio.run(relay._in_thread(enough.wait, 60))
     assert lines[:3] == [{"busy": True}] * 3

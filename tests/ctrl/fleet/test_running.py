@@ -89,7 +89,7 @@ def test_one__that_says_more_and_more(
     script: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Its output is cut before its time is over."""
-    monkeypatch.setattr("careful.fleet.running._SAID_MAX", 1 << 20)
+    monkeypatch.setattr("careful.fleet.running._OUTPUT_MAX", 1 << 20)
     host = Host(name, (str(script), name), name, "eth1")
     (found,) = in_turns([[Job(host, ("status",), 30)]])
     assert found.error == "printed more than 1 MiB"
