@@ -111,8 +111,10 @@ def plan_blocks(file_bytes: int, hosts_count: int, hop: Hop | None) -> Blocks:
     """Returns the blocks with which the last host has the file first.
 
     Each hop is a stage. Only a part of the hop's overhead occupies the hop, since other blocks are
-    in flight; the rest, and the note to the next host, are a delay. hosts_count: hosts that the
-    file goes to. hop: cost of a block; None: not measured, so each piece is a block.
+    in flight; the rest, and the note to the next host, are a delay.
+
+    hosts_count: hosts that the file goes to. hop: cost of a block; None: not measured, so each
+    piece is a block.
     """
     size = piece_bytes(file_bytes)
     if hop is None or file_bytes <= size or hosts_count < 1:
