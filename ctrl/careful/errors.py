@@ -177,6 +177,22 @@ class InputError(ValueError):
     """
 
 
+class WithheldError(InputError):
+    """A measurement withholds figures that a plan needs.
+
+    Args:
+        origin: the file of the measurement; "" if unknown.
+        figures: their names.
+        reason: why they are withheld.
+        frame_bytes: payload of the largest frame that was measured; 0 if unknown.
+    """
+
+    def __init__(self, origin: str, figures: str, reason: str, frame_bytes: int = 0) -> None:
+        self.figures, self.reason, self.frame_bytes = figures, reason, frame_bytes
+        text = f"the measurement withholds {figures} ({reason})"
+        super().__init__(f"{origin}: {text}" if origin else text)
+
+
 class LossError(CarefulError):
     """The network lost or damaged data, and the user wanted no repair."""
 

@@ -19,7 +19,15 @@ from click.shell_completion import shell_complete
 
 from careful.cli.command import LazyGroup
 from careful.cli.exit_status import Exit
-from careful.errors import CarefulError, Ended, InputError, LossError, is_debugging, shown
+from careful.errors import (
+    CarefulError,
+    Ended,
+    InputError,
+    LossError,
+    WithheldError,
+    is_debugging,
+    shown,
+)
 from careful.extras import MissingExtraError
 from careful.jsonout import document
 
@@ -129,6 +137,8 @@ def _line(error: Exception) -> str:
 def _status_of(error: BaseException) -> int:
     if isinstance(error, Ended):
         return Exit.SIGNALLED + error.signal_number
+    if isinstance(error, WithheldError):
+        return Exit.WITHHELD
     return Exit.LOST if isinstance(error, LossError) else Exit.FAILED
 
 

@@ -8,7 +8,9 @@ import click
 
 from careful.cli.command import command
 from careful.cli.common import json_option, plot_option, say
+from careful.cli.exit_status import Exit
 from careful.cli.sizes import BYTES, read_source
+from careful.errors import WithheldError
 from careful.model.planner import STRATEGIES
 from careful.plan import FRAME_LIMITS
 from careful.render import plan as report
@@ -22,6 +24,9 @@ _HELP = """Compute how a message is best cut into fragments for a pipeline of st
 space-time, which stage holds which bytes when; static, against fragments of 128 and 4096 bytes;
 improvement, of --new over --old, over overhead and bandwidth of --stage; improvement-by-size, over
 its overhead and the message size.
+
+If a measurement withholds the figures that a plan needs, the answer is whole frames, with the
+reason, and the exit status is 5.
 """
 
 
@@ -101,7 +106,10 @@ its overhead and the message size.
     metavar="NAME",
     help="Strategy that improves.",
 )
+@click.pass_context
 def plan(
+    ctx: click.Context,
+    /,
     pipeline_names: tuple[str, ...],
     message_bytes: int | None,
     strategy: str,
@@ -125,17 +133,23 @@ def plan(
             raise click.UsageError(
                 "--classes cannot be combined with --bytes, --fragments or --plot"
             )
+    elif message_bytes is None:
+        raise click.UsageError("--bytes is needed, or --classes")
+    try:
         source = read_source(*pipeline_names)
+    except WithheldError as error:
+        say(report.withheld(error, origin, message_bytes, as_json))
+        ctx.exit(Exit.WITHHELD)
+    if classes:
         least = FRAME_LIMITS.min_bytes if min_bytes is None else min_bytes
         most = FRAME_LIMITS.max_bytes if max_bytes is None else max_bytes
         say(report.classes(source, origin, least, most, header_bytes, as_json))
         return
-    if message_bytes is None:
-        raise click.UsageError("--bytes is needed, or --classes")
+    assert message_bytes is not None
     top, _, inner = levels.partition(",")
     request = report.Request(
         origin=origin,
-        source=read_source(*pipeline_names),
+        source=source,
         message_bytes=message_bytes,
         strategy=strategy,
         fragments_count=fragments_count,

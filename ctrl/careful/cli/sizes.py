@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 from careful.cli.params import BYTES, BYTES_LIST
-from careful.errors import InputError
+from careful.errors import InputError, WithheldError
 from careful.model.blackbox import BlackBox
 from careful.model.files import load_measurement, parse_measurement
 from careful.model.measurements import Measurement, combined
@@ -15,8 +16,24 @@ __all__ = ["BYTES", "BYTES_LIST", "read_pipeline", "read_source"]
 
 
 def read_source(*names: str) -> Pipeline | BlackBox:
-    """Reads each `--pipeline`: a file, a shipped pipeline, or `-` for stdin. Combines several."""
-    return combined([_read(name) for name in names])
+    """Reads each `--pipeline`: a file, a shipped pipeline, or `-` for stdin. Combines several.
+
+    A file that withholds figures is left out if another one is there; the result says so. Raises
+    WithheldError if no file is left.
+    """
+    found, lacking = [], []
+    for name in names:
+        try:
+            found.append(_read(name))
+        except WithheldError as error:
+            lacking.append(error)
+    if not found:
+        raise lacking[0]
+    made = combined(found)
+    left_out = [f"left out: {error}" for error in lacking]
+    if isinstance(made, BlackBox):
+        return replace(made, unknown=(*made.unknown, *left_out))
+    return replace(made, rests_on="; ".join(filter(None, [made.rests_on, *left_out])))
 
 
 def _read(name: str) -> Measurement:

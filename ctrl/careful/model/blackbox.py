@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from careful.errors import InputError
+from careful.errors import InputError, WithheldError
 from careful.html import Grid, rendered
 from careful.model.fixed import optimal_count
 from careful.model.planner import Plan
@@ -42,6 +42,7 @@ _WORDS = {
 }
 
 
+_SUMS = ("sum_g_us", "sum_G_us_per_KiB")
 #: The costs that a regime needs.
 _REGIME_COSTS = ("g_b_us", "G_b_us_per_KiB", "sum_G_others_us_per_KiB")
 
@@ -154,24 +155,26 @@ class BlackBox:
         """Reads the JSON of `carefulctl measure blackbox`; further keys are ignored.
 
         Without "regimes", the top-level figures are the only regime, from low_bytes to high_bytes
-        or for any size. Raises ValueError with the measurement's own reason if a figure is missing.
+        or for any size. Raises WithheldError with the measurement's own reason if it withholds a
+        figure, ValueError for other faults.
         """
         try:
             entries = data.get("regimes", [data])
             if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
                 raise InputError("'regimes' is not a list of objects")
-            reason = data.get("reason")
-            g_us = _number(data, "sum_g_us", reason)
-            G_us_per_KiB = _number(data, "sum_G_us_per_KiB", reason)
             usable = [
                 entry
                 for entry in entries
                 if all(entry.get(name) is not None for name in _REGIME_COSTS)
             ]
             usable = usable or entries[:1]  # the first regime then gives the reason
-            regimes = [_regime(entry, reason) for entry in usable]
+            _check_withheld(data, usable[0] if usable else {}, origin)
+            sums = [_number(data, name) for name in _SUMS]
+            regimes = [_regime(entry) for entry in usable]
             unknown = [_unused_range(entry) for entry in entries if entry not in usable]
-            return cls(g_us, G_us_per_KiB, tuple(regimes), tuple(unknown))
+            return cls(*sums, tuple(regimes), tuple(unknown))
+        except WithheldError:
+            raise
         except InputError as error:
             raise InputError(f"{origin}: {error}" if origin else str(error)) from None
 
@@ -285,6 +288,18 @@ class BlackBox:
         yield from self.unknown
 
 
+def _check_withheld(data: dict[str, object], regime: dict[str, object], origin: str) -> None:
+    """Raises WithheldError if a figure is null and the measurement gives a reason."""
+    reason = _one_line(data.get("reason")) or _one_line(regime.get("reason"))
+    missing = [name for name in _SUMS if data.get(name) is None]
+    missing += [name for name in _REGIME_COSTS if regime.get(name) is None]
+    if missing and reason:
+        size = data.get("size_max_bytes")
+        frame_bytes = size if type(size) is int and 0 < size <= MESSAGE_BYTES_MAX else 0
+        named = ", ".join(_WORDS[name] for name in missing)
+        raise WithheldError(origin, named, reason, frame_bytes)
+
+
 def _unused_range(entry: dict[str, object]) -> str:
     low, high = (shortened(entry.get(name)) for name in ("low_bytes", "high_bytes"))
     text = f"{low} to {high} bytes are not used in plans, because they have no figures"
@@ -296,25 +311,18 @@ def _one_line(reason: object) -> str:
     return " ".join(reason.split())[:300] if isinstance(reason, str) else ""
 
 
-def _regime(entry: dict[str, object], reason: object) -> Regime:
-    values = [_number(entry, name, entry.get("reason") or reason) for name in _REGIME_COSTS]
-    low = _number({"low_bytes": 0.0} | entry, "low_bytes", None)
-    high = _number({"high_bytes": math.inf} | entry, "high_bytes", None)
-    ends = [
-        _number({name: values[0]} | entry, name, None) for name in ("g_b_low_us", "g_b_high_us")
-    ]
+def _regime(entry: dict[str, object]) -> Regime:
+    values = [_number(entry, name) for name in _REGIME_COSTS]
+    low = _number({"low_bytes": 0.0} | entry, "low_bytes")
+    high = _number({"high_bytes": math.inf} | entry, "high_bytes")
+    ends = [_number({name: values[0]} | entry, name) for name in ("g_b_low_us", "g_b_high_us")]
     if ends[1] >= 0:  # A difference may come out below 0 by chance; no cost is negative.
         ends[0], values[0] = max(ends[0], 0.0), max(values[0], 0.0)
     return Regime(low, high, *values, *ends)
 
 
-def _number(data: dict[str, object], name: str, reason: object) -> float:
+def _number(data: dict[str, object], name: str) -> float:
     value = data.get(name)
-    if value is None and _one_line(reason):
-        raise InputError(
-            f"the measurement withholds {_WORDS[name]} ({_one_line(reason)}): measure again, "
-            "for longer or on a quieter machine"
-        )
     if not isinstance(value, (int, float)) or isinstance(value, bool) or value != value:
         raise InputError(f"'{name}' is missing or not a number")
     return value

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 
-from careful.errors import InputError
+from careful.errors import InputError, WithheldError
 from careful.jsonout import Json
 from careful.model.blackbox import BlackBox
 from careful.model.measurements import Ends, Hops, Measurement, combined
@@ -93,7 +93,9 @@ def _staged_pipeline(data: Json, origin: str) -> Pipeline:
         reason = entry.get("reason")
         if isinstance(reason, str) and reason and entry.get("G_us_per_KiB") is None:
             name, text = shortened(entry.get("name")), " ".join(reason.split())[:300]
-            raise InputError(f"{origin}: stage {number}, {name}, has no g and G: {text}")
+            high = entry.get("size_max_bytes")
+            frame_bytes = high if type(high) is int and 0 < high <= MESSAGE_BYTES_MAX else 0
+            raise WithheldError(origin, f"g and G of stage {number}, {name}", text, frame_bytes)
         try:
             stages.append(_stage({key: entry[key] for key in entry if key in _KEYS}))
         except InputError as error:
@@ -135,6 +137,8 @@ def parse_source(text: str, origin: str = "pipeline") -> Pipeline | BlackBox:
 def _single(measurement: Measurement, origin: str) -> Pipeline | BlackBox:
     try:
         return combined([measurement])
+    except WithheldError as error:
+        raise WithheldError(origin, error.figures, error.reason, error.frame_bytes) from None
     except InputError as error:
         raise InputError(f"{origin}: {error}") from None
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from careful.errors import InputError
+from careful.errors import InputError, WithheldError
 from careful.jsonout import Json
 from careful.model.blackbox import BlackBox, Regime
 from careful.model.stages import KIB, MESSAGE_BYTES_MAX, Pipeline, Stage, is_cost, shortened
@@ -23,6 +23,7 @@ HEADERS_BYTES = 76
 ALIKE = 0.15
 #: Least share of all G that is attributed to the hosts.
 HOSTS_MIN = 0.02
+_UNKNOWN = "it was withheld"
 _INTO_HOSTS = "the black box's other G is split between the hosts"
 
 
@@ -74,12 +75,19 @@ class Ends:
 
     @classmethod
     def from_dict(cls, data: Json, origin: str) -> Ends:
-        """Reads the JSON of `measure logp`; raises ValueError for a figure that is withheld."""
-        values = [_cost(data, f"{name}_us") for name in ("os", "or", "g")]
-        known = [value for value in values if value is not None]
+        """Reads the JSON of `measure logp`; raises WithheldError for a figure that is withheld."""
+        values = {name: _cost(data, f"{name}_us") for name in ("os", "or", "g")}
+        known = [value for value in values.values() if value is not None]
         if len(known) < len(values):
-            raise InputError(f"{origin}: logp withholds os, or or g: measure again")
+            missing = [name for name, value in values.items() if value is None]
+            reasons = [shown for name in missing if (shown := _reason(data, f"{name}_reason"))]
+            raise WithheldError(origin, ", ".join(missing), (*reasons, _UNKNOWN)[0])
         return cls(*known)
+
+
+def _reason(entry: Json, key: str) -> str:
+    """Returns the reason for a missing figure in one line, "" if there is none."""
+    return " ".join(str(entry.get(key) or "").split())[:200]
 
 
 def _cost(entry: Json, key: str) -> float | None:
@@ -104,12 +112,12 @@ def _part(entry: Json) -> Part:
         name += f" ({entry['address']})"
     G, g, latency = (_cost(entry, key) for key in ("G_us_per_KiB", "g_us", "latency_us"))
     middle = _cost(entry, "middle_us")
-    reason = " ".join(str(entry.get("reason") or "it was withheld").split())[:200]
+    reason = _reason(entry, "reason") or _UNKNOWN
     resource = str(entry.get("resource") or "")
     if latency is not None:
         return Part(name, G, latency + (G or 0.0) * HEADERS_BYTES / KIB, False, resource, reason)
     if g is None and G is None and middle is not None:
-        g, G, reason = middle, None, f"its time at one size counts as g: {reason}"
+        g = middle
     return Part(name, G, g or 0.0, g is not None, resource, reason)
 
 
@@ -119,7 +127,7 @@ Measurement = Pipeline | BlackBox | Hops | Ends
 def combined(measurements: Sequence[Measurement]) -> Pipeline | BlackBox:
     """Combines all measurements of a path into one pipeline; `rests_on` lists its assumptions.
 
-    Raises ValueError if the measurements do not give a pipeline.
+    Raises WithheldError if no stage has a G, ValueError if the measurements do not give a pipeline.
     """
     if len(measurements) == 1 and isinstance(measurements[0], (Pipeline, BlackBox)):
         return measurements[0]
@@ -150,6 +158,9 @@ class _Path:
             self._says.append(f"pathchar did not get beyond {hops.parts[-1].name}")
 
     def pipeline(self) -> Pipeline:
+        if not self._box and all(part.G_us_per_KiB is None for part in self._parts):
+            text = f"{self._parts[0].name}: {self._parts[0].reason}"
+            raise WithheldError("", "the G of every stage", text)
         self._fill()
         bottlenecks = self._bottlenecks()
         stages = [self._stage(part, bottlenecks.get(part.name)) for part in self._parts]
@@ -180,7 +191,8 @@ class _Path:
         share = left / len(unknown) if unknown else 0.0
         for part in unknown:
             at = f"its share of the black box's sum, {share:.4g} µs/KiB" if self._box else "0"
-            self._says.append(f"{part.name} has no G ({part.reason}): it counts as {at}")
+            g = "its time at one size counts as g: " if part.is_g else ""
+            self._says.append(f"{part.name} has no G ({g}{part.reason}): it counts as {at}")
         self._parts = [
             replace(part, G_us_per_KiB=share) if part.G_us_per_KiB is None else part
             for part in self._parts

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from careful.errors import InputError
+from careful.errors import InputError, WithheldError
 from careful.extras import lacking
 from careful.jsonout import document
 from careful.model import surfaces
@@ -162,6 +162,24 @@ def one(request: Request, as_json: bool) -> str:
     if best.note:
         lines.append(best.note)
     return folded("\n".join(lines))
+
+
+def withheld(error: WithheldError, origin: str, message_bytes: int | None, as_json: bool) -> str:
+    """Shows what to send if a measurement withholds figures that a plan needs."""
+    if as_json:
+        inputs = {"pipeline": origin, "message_bytes": message_bytes}
+        figures: dict[str, object] = {
+            "withheld": error.figures,
+            "reason": error.reason,
+            "fragment_bytes": error.frame_bytes or None,
+        }
+        return document("plan", inputs, figures)
+    frames = f"whole frames ({error.frame_bytes} bytes)" if error.frame_bytes else "whole frames"
+    return folded(
+        f"{frames} are as good as any size that {origin} shows: it cannot tell the stages of this "
+        f"path apart\nnot told: {error.figures}: {error.reason}\n"
+        "measure again, for longer or on a quieter machine, to see more"
+    )
 
 
 def classes(

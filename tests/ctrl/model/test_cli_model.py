@@ -69,6 +69,51 @@ def test_plan__combines_files_of_one_path(tmp_path):
     assert "rests on this" in run("plan", *words, "--classes").stdout
 
 
+WITHHELD = {
+    "kind": "blackbox",
+    "reason": "the interval is wide: -1.88 to 2.23 µs/KiB",
+    "g_b_us": 2.5,
+    "G_b_us_per_KiB": 0.15,
+    "sum_g_us": None,
+    "sum_G_us_per_KiB": None,
+    "sum_G_others_us_per_KiB": None,
+    "size_max_bytes": 3702,
+}
+
+
+def test_plan__of_withheld_figures_is_whole_frames(tmp_path):
+    """It once was an error with status 1, on the lab's default path."""
+    box = tmp_path / "box.json"
+    box.write_text(json.dumps(WITHHELD))
+    words = ["plan", "--pipeline", str(box)]
+    said = run(*words, "--bytes", "64KiB")
+    assert (said.returncode, said.stderr) == (5, "")
+    assert said.stdout.startswith("whole frames (3702 bytes) are as good as any")
+    assert "not told: Σg of all stages, ΣG" in said.stdout
+    assert "-1.88 to 2.23 µs/KiB" in said.stdout
+    found = json.loads(run(*words, "--classes", "--json").stdout)
+    assert (found["fragment_bytes"], found["reason"]) == (3702, WITHHELD["reason"])
+    simulated = run("simulate", "--pipeline", str(box), "--bytes", "64KiB")
+    assert simulated.returncode == 5
+    assert "withholds Σg" in simulated.stderr
+
+
+def test_plan__leaves_out_a_file_without_figures(tmp_path):
+    hop = {"hops": [1], "address": "", "G_us_per_KiB": 20.0, "latency_us": 900.0}
+    path, box, ends = (tmp_path / f"{name}.json" for name in ("path", "box", "ends"))
+    path.write_text(json.dumps({"kind": "pathchar", "reached": True, "hops": [hop]}))
+    box.write_text(json.dumps(WITHHELD))
+    ends.write_text(json.dumps({"kind": "logp", "os_us": 1.0, "or_us": 1.0, "g_us": 5.0}))
+    words = [word for name in (path, box, ends) for word in ("--pipeline", str(name))]
+    found = as_json("plan", *words, "--bytes", "4KiB")
+    assert f"left out: {box}: the measurement withholds Σg" in found["note"]
+    assert "logp's gap of 5 µs" in found["note"]
+    ends.write_text(json.dumps({"kind": "logp", "os_us": None, "os_reason": "busy", "or_us": 1}))
+    alone = run("plan", "--pipeline", str(ends), "--bytes", "4KiB")
+    assert alone.returncode == 5
+    assert "not told: os, g: busy" in alone.stdout
+
+
 def test_plan_json__hierarchical_has_levels():
     found = as_json(
         "plan", "--pipeline", "network-disk", "--bytes", "64KiB", "--strategy", "hierarchical"

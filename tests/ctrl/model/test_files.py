@@ -136,13 +136,13 @@ def test_parse__all_keys():
         ('{"kind": "pathchar", "hops": 7}', "'stages' or 'hops' must be a list"),
         ('{"kind": "pathchar", "hops": [{"hops": []}]}', "a hop has no number"),
         ('{"kind": "pathchar", "hops": [{"hops": [1], "G_us_per_KiB": "x"}]}', "must be a number"),
-        ('{"kind": "logp", "bulk": []}', "logp withholds os, or or g"),
+        ('{"kind": "logp", "bulk": []}', "withholds os, or, g .it was withheld"),
         ('{"kind": "logp", "os_us": 1, "or_us": 1, "g_us": 2}', "add the file of .*pathchar"),
         ('{"kind": "frames", "stages": []}', "not stages with g and G: .*measure blackbox"),
         ('{"kind": [], "stages": 1}', 'needs "kind"'),
         (
             MADE % '"g_us": null, "G_us_per_KiB": null, "reason": "it is wide"',
-            "no g and G: it is w",
+            "withholds g and G of stage 1.* .it is w",
         ),
         (MADE % '"g_us": 1, "G_us_per_KiB": 1, "size_max_bytes": 1.5', "a size of 1.5 bytes"),
         (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from careful._abi import ffi
-from careful.errors import InputError
+from careful.errors import InputError, WithheldError
 from careful.model import Pipeline, class_table, load_shipped, plan
 from careful.model.files import parse_measurement, parse_source
 from careful.model.measurements import HEADERS_BYTES, combined
@@ -128,6 +128,18 @@ def test_withheld__gets_its_share_and_the_plan_says_so() -> None:
         found.rests_on
     )
     assert "it counts as 0" in parse_source(text).rests_on
+
+
+def test_withheld__every_g_is_no_pipeline() -> None:
+    """64 KiB once took 13.6 µs on a veth, since each stage's G counted as 0."""
+    hops = json.loads(pathchar(GAM))
+    for one in hops["hops"]:
+        one |= {"G_us_per_KiB": None, "reason": "the interval is wide"}
+    with pytest.raises(WithheldError, match=r"the G of every stage .hop 1.*interval is wide"):
+        parse_source(json.dumps(hops), "path.json")
+    with pytest.raises(WithheldError):
+        made_of(json.dumps(hops), LOGP)
+    assert made_of(json.dumps(hops), blackbox(GAM, (2, 64, 3700))).stages
 
 
 def test_hosts__have_stages_that_hops_lack() -> None:
