@@ -15,7 +15,7 @@ import click
 
 from careful.cli import complete
 from careful.cli.command import command
-from careful.cli.common import config_option, instance_option, say
+from careful.cli.common import config_option, instance_option, say_folded
 from careful.cli.params import SECONDS
 from careful.control import config, instances
 from careful.control.capture import SHORT_BYTES, SNAP_BYTES, Capture, Frame
@@ -35,7 +35,7 @@ def _to(
     path: Path | None, ifname: str, snap_bytes: int, opened: ExitStack
 ) -> Callable[[Frame], None]:
     if path is None:
-        return lambda frame: say(report.line(frame))
+        return lambda frame: say_folded(report.line(frame))
     if str(path) == "-":
         file: BinaryIO = sys.stdout.buffer
         opened.callback(file.flush)
@@ -162,7 +162,7 @@ def capture(
             sys.stdout.flush()
 
         stopped = _stopped(opened)
-        click.echo(f"carefulctl: capturing {one.ifname}; Ctrl-C ends it", err=True)
+        say_folded(f"carefulctl: capturing {one.ifname}; Ctrl-C ends it", err=True)
         until = time.monotonic() + seconds if seconds else None
         over = None
         while not (stopped() or over or caught == count or (until and time.monotonic() >= until)):
@@ -171,6 +171,6 @@ def capture(
         take(source.collect(0))  # frames since the last look
         lost = 0 if over else source.lost_count
     more = f", {lost} more did not fit" if lost else ""
-    click.echo(f"carefulctl: {caught} frames{more}", err=True)
+    say_folded(f"carefulctl: {caught} frames{more}", err=True)
     if over:
         raise over

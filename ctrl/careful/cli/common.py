@@ -87,6 +87,11 @@ def say(text: str, err: bool = False, nl: bool = True) -> None:
         raise from_os(error, "standard output") from None
 
 
+def say_folded(text: str, err: bool = False) -> None:
+    """Prints a text for people, folded at the width of the terminal; raises like say()."""
+    say(folded(text, err=err), err)
+
+
 def say_all(texts: Iterable[str]) -> None:
     """Prints texts in order, many at a time; raises like say()."""
     texts = iter(texts)
@@ -108,6 +113,6 @@ def show(
     output: a file that also gets the JSON object.
     """
     made = document(name, inputs, figures) if as_json or output else ""
-    say(made if as_json else folded(text), err)
+    say(made if as_json else folded(text, err=err), err)
     if output:
         write(output, made + "\n")

@@ -9,7 +9,7 @@ import click
 
 from careful.cli import complete
 from careful.cli.command import command
-from careful.cli.common import say, shared, show
+from careful.cli.common import say_folded, shared, show
 from careful.cli.exit_status import Exit
 from careful.control import doctor as checks
 from careful.control.check_result import FAIL, Finding
@@ -21,7 +21,7 @@ def _fixed(ifname: str, instance: str | None, config_path: Path | None, yes: boo
     asked = [one for one in steps if not one.left]
     if asked and not yes:
         for step in asked:
-            say(f"{step.check:10} {step.what}", err=True)
+            say_folded(f"{step.check:10} {step.what}", err=True)
         if not sys.stdin.isatty():
             raise click.UsageError(
                 "--fix asks first, and standard input is not a terminal: add --yes"

@@ -10,7 +10,7 @@ from typing import TypeVar
 import click
 
 from careful.cli.command import group
-from careful.cli.common import json_option, plot_option, show
+from careful.cli.common import json_option, plot_option, say_folded, show
 from careful.cli.exit_status import Exit
 from careful.cli.fleet_put import hosts_option, put, relay
 from careful.cli.params import SECONDS
@@ -72,7 +72,7 @@ def _finish(
 
 def _told(outcome: Outcome) -> None:
     if outcome.error:
-        click.echo(f"carefulctl: {report.failed(outcome)}", err=True)
+        say_folded(f"carefulctl: {report.failed(outcome)}", err=True)
 
 
 def _instance(status: Outcome) -> tuple[str, ...]:

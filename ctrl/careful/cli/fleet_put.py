@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from careful.cli.command import command
-from careful.cli.common import config_option, instance_option, json_option, show
+from careful.cli.common import config_option, instance_option, json_option, say_folded, show
 from careful.cli.exit_status import Exit
 from careful.cli.params import SECONDS
 from careful.control import config, instances
@@ -77,7 +77,7 @@ def put(file: Path, to: str, replace: bool, path: Path, limit_s: float, as_json:
 
     def told(one: chain.Member) -> None:
         if one.error:
-            click.echo(f"carefulctl: {report.member(one)}", err=True)
+            say_folded(f"carefulctl: {report.member(one)}", err=True)
 
     found = guarded(chain.Put(file, limit_s, replace, told).run(hosts))
     inputs = {"hosts_file": str(path), "file": str(file), "to": to, "replace": replace}

@@ -169,8 +169,10 @@ def _misused(error: click.ClickException) -> str:
 
 
 def _told(text: str, status: int, asked: dict[str, object]) -> int:
+    from careful.render.tables import folded  # not for commands that succeed
+
     with suppress(OSError):  # nowhere to print
-        click.echo(f"carefulctl: {text}", err=True)
+        click.echo(folded(f"carefulctl: {text}", err=True), err=True)
         if "json" in asked:
             figures = {"error": text, "exit_status": status}
             click.echo(document(str(asked["json"]), {}, figures))

@@ -12,7 +12,7 @@ import click
 
 from careful.cli import complete
 from careful.cli.command import command
-from careful.cli.common import measured, plot_option, say, shared, show
+from careful.cli.common import measured, plot_option, say_folded, shared, show
 from careful.cli.exit_status import Exit
 from careful.cli.params import BYTES, SECONDS
 from careful.control import config, remote
@@ -110,7 +110,7 @@ def speed(
             notes.append(
                 f"TCP: not measured ({error.reason}): run `carefulctl speed --serve` on {host}"
             )
-            say(notes[-1], err=True)  # now, not after half a minute
+            say_folded(notes[-1], err=True)  # now, not after half a minute
         rows, count = rounds.measure(layers, seconds)
     inputs = {"host": host, "address": str(route.address), "port": port, "seconds": seconds}
     figures = {**effect.as_dict(), "rounds_count": count, "rows": report.figures(rows)}
@@ -161,7 +161,7 @@ def ping(
     lost: CarefulError | None = None
     sent, began = 0, time.monotonic()
     if not as_json:
-        say(f"PING {host} ({route.address}) {size} bytes, through careful")
+        say_folded(f"PING {host} ({route.address}) {size} bytes, through careful")
     with ProbeSession(route) as session:
         try:
             while count is None or sent < count:
@@ -171,10 +171,10 @@ def ping(
                 restarts = session.restarts
                 (trip,) = session.round_trips(size, 1)
                 if session.restarts != restarts and not as_json:
-                    say(f"{host}: its careful restarted; connected again")
+                    say_folded(f"{host}: its careful restarted; connected again")
                 times.append(trip.round_us)
                 if not as_json:
-                    say(f"{size} bytes from {host}: seq={sent} time={trip.round_us:.1f} µs")
+                    say_folded(f"{size} bytes from {host}: seq={sent} time={trip.round_us:.1f} µs")
         except KeyboardInterrupt:
             sent = len(times)
         except CarefulError as error:

@@ -10,7 +10,7 @@ import click
 
 from careful.cli import complete
 from careful.cli.command import command
-from careful.cli.common import say, shared, show
+from careful.cli.common import say_folded, shared, show
 from careful.cli.exit_status import Exit
 from careful.control import config, instances
 from careful.control import top as figures
@@ -63,10 +63,10 @@ def top(
     watched = Watched(look, before)
     for number in range(count or 0):
         time.sleep(refresh.PERIOD_S if number else 0)
-        say(watched.again())
+        say_folded(watched.again())
     if count:
         return
-    refresh.watch(watched.again, say, in_place=True, press=watched.press)
+    refresh.watch(watched.again, say_folded, in_place=True, press=watched.press)
 
 
 class Watched:

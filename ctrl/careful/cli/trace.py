@@ -9,7 +9,7 @@ import click
 
 from careful.cli import complete
 from careful.cli.command import group
-from careful.cli.common import instance_option, json_option, plot_option, show
+from careful.cli.common import instance_option, json_option, plot_option, say_folded, show
 from careful.cli.params import SECONDS, Duration
 from careful.control import trace_targets
 from careful.control.tracer import Target, Tracer
@@ -43,7 +43,7 @@ def trace() -> None:
 
 def _listening(targets: Sequence[Target], seconds: float) -> None:
     names = ", ".join(one.name for one in targets)
-    click.echo(f"carefulctl: listening to {names} for {seconds:g} s; Ctrl-C ends it", err=True)
+    say_folded(f"carefulctl: listening to {names} for {seconds:g} s; Ctrl-C ends it", err=True)
 
 
 @trace.command(

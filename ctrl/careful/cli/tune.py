@@ -9,7 +9,7 @@ import click
 
 from careful.cli import complete
 from careful.cli.command import ParamType, group
-from careful.cli.common import say, shared, show
+from careful.cli.common import say, say_folded, shared, show
 from careful.cli.params import BYTES
 from careful.cli.tune_auto import tune_auto, tune_explain
 from careful.control import config, instances, tune_file, tune_peers
@@ -194,7 +194,7 @@ def tune_set(
     inputs |= vars(change)
     text = report.tuning([(row.peer, row.tune) for row in rows])
     if note := report.clipped(change.fragment_bytes, session.payload_bytes):
-        click.echo(f"carefulctl: {note}", err=True)
+        say_folded(f"carefulctl: {note}", err=True)
     show(as_json, "tune set", inputs, _figures(session, rows), text)
 
 

@@ -8,7 +8,7 @@ import click
 
 from careful.cli import complete
 from careful.cli.command import command
-from careful.cli.common import plot_option, say, shared, show
+from careful.cli.common import plot_option, say_folded, shared, show
 from careful.control import config, instances, tune_peers
 from careful.render import explain as report
 from careful.tuning import explain as figures
@@ -60,10 +60,10 @@ def tune_auto(
     instances.need_root(f"tune auto {ifname}")
 
     def told(peer: str, decision: dict[str, object]) -> None:
-        say(f"{peer}: {report.decision(decision)}", err=as_json)
+        say_folded(f"{peer}: {report.decision(decision)}", err=as_json)
 
     def warned(text: str) -> None:
-        click.echo(f"carefulctl: {text}", err=True)
+        say_folded(f"carefulctl: {text}", err=True)
 
     found = Loop(one, peers, settings, told, warned).run(once)
     inputs = {"ifname": ifname, "instance": instance, "peers": peers, "once": once}

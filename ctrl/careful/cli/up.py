@@ -10,7 +10,7 @@ import click
 
 from careful.cli import complete
 from careful.cli.command import command
-from careful.cli.common import instance_option, json_option, say, shared, show
+from careful.cli.common import instance_option, json_option, say_folded, shared, show
 from careful.cli.params import BYTES, Whole, WholeDuration
 from careful.control import (
     config,
@@ -181,7 +181,7 @@ def _reload(
 
 
 def _warn(text: str) -> None:
-    say(f"carefulctl: {text}", err=True)
+    say_folded(f"carefulctl: {text}", err=True)
 
 
 @command(examples=[("carefulctl down eth1", "stop it; nothing is left behind")])

@@ -16,6 +16,8 @@ from careful.units import shown_bytes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+#: A space that does not fold: a size stays with its unit.
+_NO_BREAK = "\u00a0"
 #: Decisions shown to people, the newest first.
 DECISIONS = 5
 
@@ -54,7 +56,7 @@ def _table(one: Json) -> str:
             half = (each["predicted_high_us"] - each["predicted_low_us"]) / 2
         rows.append(
             (
-                _range(each, last=each is one["classes"][-1]),
+                _range(each, last=each is one["classes"][-1]).replace(" ", _NO_BREAK),
                 cut(each["plan"]),
                 _number(each.get("predicted_us")),
                 _number(half),
@@ -65,8 +67,9 @@ def _table(one: Json) -> str:
             )
         )
     columns = ["messages", "fragments (bytes)", "predicted (µs)", "± (µs)", "measured (µs)"]
-    columns += ["bottleneck: g (µs)", "G (µs/KiB)", "standing"]
-    return table(f"to {one['peer']} ({one['address']})", columns, rows)
+    columns += ["g (µs)", "G (µs/KiB)", "standing"]
+    text = table(f"to {one['peer']} ({one['address']})", columns, rows)
+    return f"{text}\ng, G: of the bottleneck"
 
 
 def _store(each: Json) -> str:

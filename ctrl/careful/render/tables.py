@@ -30,13 +30,18 @@ def alarm(text: str) -> str:
     return " ".join(f"\x1b[1;31m{word}\x1b[0m" for word in text.split(" "))
 
 
-def width() -> int:
-    """Returns the columns of the terminal, or COLUMNS; _ENDLESS without a terminal."""
+def width(err: bool = False) -> int:
+    """Returns the columns of the terminal, or COLUMNS; _ENDLESS without a terminal.
+
+    err: of standard error.
+    """
     said = os.environ.get("COLUMNS", "")
     if said.isdecimal() and int(said):
         return int(said)
     try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or _ENDLESS
+        return (
+            os.get_terminal_size((sys.stderr if err else sys.stdout).fileno()).columns or _ENDLESS
+        )
     except (OSError, ValueError):  # not a terminal, or not a file
         return _ENDLESS
 
@@ -51,17 +56,17 @@ def cells(text: str) -> int:
     )
 
 
-def folded(text: str, hang: int = 2) -> str:
+def folded(text: str, hang: int = 2, err: bool = False) -> str:
     """Folds a text between words at the width of the terminal.
 
-    hang: extra indent of a continuation.
+    hang: extra indent of a continuation; err: the text is for standard error.
     """
-    return "\n".join(folded_lines(text.split("\n"), hang))
+    return "\n".join(folded_lines(text.split("\n"), hang, err))
 
 
-def folded_lines(lines: Iterable[str], hang: int = 2) -> Iterator[str]:
+def folded_lines(lines: Iterable[str], hang: int = 2, err: bool = False) -> Iterator[str]:
     """Folds many lines; asks for the terminal's width once, at the first line."""
-    columns = width()
+    columns = width(err)
     for line in lines:
         if len(line) * 2 <= columns:  # no character needs more than two columns
             yield line

@@ -50,8 +50,8 @@ def shown(place: str) -> Iterator[str]:
 
 
 def parts(text: str) -> Iterator[str]:
-    for line in text.splitlines():
-        for part in re.split(r"[|;&>]+", line.partition(" #")[0]):
+    for line in re.sub(r"\\\n\s*", "", text).splitlines():
+        for part in re.split(r"[|;&>]+", re.sub(r"(^| )#.*", "", line)):
             yield re.sub(r"^(host\d# |tools/lab exec h\d -- )", "", part.strip())
 
 
@@ -192,9 +192,10 @@ def test_topic__fits_the_terminal(topic: str, capsys: pytest.CaptureFixture[str]
     head, _, rest = page.partition("\n")
     assert head == f"# {topic} - {man.topics()[topic]}"
     assert man.topics()[topic]
-    assert "\n# " not in rest
-    blocks = re.findall(r"^```(?:python)?\n(.*?)^```", page, re.M | re.S)
+    assert "\n# " not in re.sub(r"^```.*?^```", "", rest, flags=re.M | re.S)
+    blocks = re.findall(r"^```[a-z]*\n(.*?)^```", page, re.M | re.S)
     typed = {f"  {line}".rstrip() for block in blocks for line in block.splitlines()}
+    assert [line for line in typed if len(line) > 80] == []
     for width in 60, 80, 200:
         lines = terminal.shown(page, width, coloured=False).splitlines()
         assert typed <= set(lines)  # for copying: neither folded nor cut
