@@ -420,7 +420,10 @@ static void stop(struct daemon *d)
 	operations_left += block_stop(d->block);
 	lend_stop(d->lend);
 	health_deinit(&d->health);
-	rundir_close(&d->dir);
+	if (d->options.foreground) /* no `down` follows */
+		rundir_remove(&d->dir);
+	else
+		rundir_close(&d->dir);
 	if (operations_left)
 		log_line(
 			"%u file operations hang in a file system: their files stay as they are, and "

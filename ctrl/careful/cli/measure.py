@@ -131,7 +131,8 @@ def pathchar(
     The result to a peer is kept for `tune explain`, if you may write the state directory.
 
     First come the round trip, the rate (or "at least") and the bottleneck; a line gives the reason
-    if one is missing. The exit status is 5 if a hop's G is withheld, or a stage's with --stages.
+    if one is missing. The exit status is 5 if a figure of a hop or stage is withheld, or if
+    --stages finds none.
     """
     options = options_of(plan.Options, _UNTIL_TIME | given)
     settings = config.load(config_path)
@@ -165,7 +166,7 @@ def pathchar(
     if plot_path and found.segments:
         measure_plots.pathchar(found, host, plot_path, ends)
     is_short = not found.segments or any(one.G_us_per_KiB is None for one in found.segments)
-    if is_short or (stages and (ends is None or any(one.reason for one in ends.stages))):
+    if is_short or (stages if ends is None else any(one.reason for one in ends.stages)):
         ctx.exit(Exit.WITHHELD)
 
 

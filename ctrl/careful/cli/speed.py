@@ -16,7 +16,7 @@ from careful.cli.common import measured, plot_option, say_folded, shared, show
 from careful.cli.exit_status import Exit
 from careful.cli.params import BYTES, SECONDS
 from careful.control import config, remote
-from careful.errors import CarefulError
+from careful.errors import CarefulError, InputError
 from careful.measure.estimators import speed as rounds
 from careful.measure.estimators.logp import Layer
 from careful.measure.probes import tcp
@@ -160,9 +160,12 @@ def ping(
     times: list[float] = []
     lost: CarefulError | None = None
     sent, began = 0, time.monotonic()
-    if not as_json:
-        say_folded(f"PING {host} ({route.address}) {size} bytes, through careful")
     with ProbeSession(route) as session:
+        if size > session.payload_max_bytes:
+            text = f"{size} bytes: a frame to {host} carries {session.payload_max_bytes} at most"
+            raise InputError(f"{text} (-s)")
+        if not as_json:
+            say_folded(f"PING {host} ({route.address}) {size} bytes, through careful")
         try:
             while count is None or sent < count:
                 if sent:

@@ -59,7 +59,7 @@ _ADVICE = {
     "bpffs": "docker run -v /sys/fs/bpf:/sys/fs/bpf, with bpffs mounted on the machine",
     "run": "docker run --tmpfs /run, or ReadWritePaths=/run of the unit",
     "openat2": "docker run --security-opt seccomp=unconfined, or a newer libseccomp",
-    "io_uring": "docker run --security-opt seccomp=FILE; sysctl kernel.io_uring_disabled=0",
+    "io_uring": "docker run --security-opt seccomp=unconfined; sysctl kernel.io_uring_disabled=0",
     "options": option_checks.CHANGE,
     "interface": "name an Ethernet interface: ip link lists them",
     "mtu": "ip link set {ifname} mtu 1500",

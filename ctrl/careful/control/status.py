@@ -467,13 +467,20 @@ def _master(instance: Instance) -> str | None:
     return None
 
 
+def peers_of(client: Client) -> list[CData]:
+    """Returns carefuld's peers, without those that failed before their first session.
+
+    Such a peer was mistyped, or is not up: nothing waits for it, and its slot is free. The command
+    that asked for it has reported why.
+    """
+    return [one for one in client.peers() if one.epochs or not one.last_errno]
+
+
 def gather_queue(instance: Instance, config: Config, timeout_s: float = 10.0) -> Status:
     """Returns gather() for one queue; timeout_s: time for carefuld to answer."""
     with Client(instance.socket, f"carefuld of {instance.name}", timeout_s) as client:
         info = client.info()
-        # A peer that failed before its first session was mistyped, or is not up. The command that
-        # asked for it has reported the error, and its slot is free.
-        peers = [entry for entry in client.peers() if entry.epochs or not entry.last_errno]
+        peers = peers_of(client)
         programs = client.programs()
         lends = usage.ask(client).lends
     xdp, xdp_error = _xdp_counters(instance)
@@ -548,4 +555,4 @@ def peers_at(instance: Instance) -> tuple[list[PeerStatus], int]:
     """
     with Client(instance.socket, f"carefuld of {instance.name}") as client:
         info = client.info()
-        return [peer(entry, info, Config()) for entry in client.peers()], int(info.port)
+        return [peer(entry, info, Config()) for entry in peers_of(client)], int(info.port)

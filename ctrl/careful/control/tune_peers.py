@@ -100,7 +100,7 @@ def session(ifname: str, name: str | None, config: Config) -> Session:
 def _running(instance: Instance, config: Config) -> Session:
     with Client(instance.socket, f"carefuld of {instance.name}") as client:
         info = client.info()
-        statuses = [status.peer(entry, info, config) for entry in client.peers()]
+        statuses = [status.peer(entry, info, config) for entry in status.peers_of(client)]
     peers = [
         TunedPeer(entry.slot, entry.address, entry.called, entry.frame_bytes) for entry in statuses
     ]

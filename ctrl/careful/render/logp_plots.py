@@ -129,6 +129,7 @@ def _regimes(pair: Axes, found: Result) -> None:
     spans = [(1.0, float(first.send_messages), "send only"), (float(steady), last, "steady")]
     if steady > 1.25 * first.send_messages:
         spans.insert(1, (float(first.send_messages), float(steady), "transition"))
+    pair.set_ylim(0, 1.16 * pair.get_ylim()[1])  # the names have no curve behind them
     for number, (low, high, name) in enumerate(spans):
         pair.annotate(
             name,

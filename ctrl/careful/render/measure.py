@@ -162,11 +162,12 @@ def blackbox_parts(found: Result, host: str) -> Parts:
             "all stages, propagation in g",
             with_half(found.sum_g_us),
             with_half(found.sum_G_us_per_KiB),
-            found.round_trips.reason,
+            found.one_way.reason or found.round_trips.reason,
         )
     )
     others = with_half(found.sum_G_others_us_per_KiB)
-    rows.append(("all but the bottleneck", "", others, found.reason))
+    why_not = found.reason if found.sum_G_us_per_KiB else ""  # else the row above has it
+    rows.append(("all but the bottleneck", "", others, why_not))
     columns = ("stages", "g (µs)", "G (µs/KiB)", "")
     lines: Parts = [
         Table(f"careful to {host}, measured from its ends", columns, rows),

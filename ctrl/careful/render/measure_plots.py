@@ -73,19 +73,19 @@ def blackbox(found: Result, host: str, path: str | Path) -> None:
     for number, regime in enumerate(found.regimes, 1):
         G, g = regime.G_b_us_per_KiB, regime.g_b_us
         text = f"{with_half(g)} µs + {with_half(G)} µs/KiB" if g and G else "no slope"
-        inside = [
+        inside = [  # each gap has the marks of one range
             (size, gap_us)
             for size, gap_us in zip(*found.gaps, strict=True)
-            if regime.line.size_min_bytes <= size <= regime.line.size_max_bytes
+            if found.regime_of(size) is regime
         ]
         _points(pair, [size for size, _ in inside], [gap_us for _, gap_us in inside], number)
         ends = (regime.low_bytes, regime.high_bytes)
         _fitted(pair, regime.line, ends, number, f"gap in a train: {text}")
     for regime in found.regimes[1:]:
         pair.axvline(regime.low_bytes, color=draw.COLOURS[6], linestyle="--", linewidth=1.2)
-        pair.annotate(
-            f" {regime.low_bytes:.0f} B", (regime.low_bytes, 0), ha="left", va="bottom", fontsize=12
-        )
+        side = "left" if 2 * regime.low_bytes < trips.size_max_bytes else "right"
+        at = (regime.low_bytes, 0)
+        pair.annotate(f" {regime.low_bytes:.0f} B ", at, ha=side, va="bottom", fontsize=12)
     lines = [trips, *(one.line for one in found.regimes)]
     least_us = max(
         one.at(size) for one in lines for size in (one.size_min_bytes, one.size_max_bytes)

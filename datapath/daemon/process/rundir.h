@@ -31,5 +31,5 @@ int rundir_open(struct rundir *dir, const char *path, int64_t group, int passed_
 int rundir_listen(struct rundir *dir, struct careful_error *error);
 /* Removes the pid file, and the socket if it is ours; the log stays. */
 void rundir_close(struct rundir *dir);
-/* Does the same after a failed start; also removes directories that rundir_open() made. */
+/* Does the same, and removes the log and what rundir_open() made. */
 void rundir_remove(struct rundir *dir);

@@ -58,6 +58,7 @@ def test_library__a_remedy_comes_from_the_errno(code: int, monkeypatch: pytest.M
     commands = {errno.EBUSY: "ip link set lo nomaster", errno.ENETDOWN: "ip link set lo up"}
     assert advice["interface"].startswith(commands.get(code, "name an Ethernet interface"))
     assert all(one.state == "fail" and "{" not in one.advice for one in found)
+    assert [one for one in found if "=FILE" in one.advice] == []  # which file, nobody knew
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,7 @@ def test_start__foreground_ready_fd_and_interrupt(daemon: Daemon) -> None:
     _, said = process.communicate(timeout=60)
     assert process.returncode == 0
     assert said.endswith("ended\n")
+    assert not daemon.run.exists()
 
 
 class Manager:

@@ -51,9 +51,7 @@ class Answer:
         }
 
 
-def _slowest(
-    costs: dict[str, Estimate], size_bytes: int, more: str
-) -> tuple[float | None, str, str]:
+def _slowest(costs: dict[str, Estimate], size_bytes: int) -> tuple[float | None, str, str]:
     """Returns the rate through the slowest part or None, its name if sure, and why it is not."""
     ranked = sorted(costs, key=lambda name: -costs[name].value)
     first = costs[ranked[0]]
@@ -66,6 +64,8 @@ def _slowest(
         text = f"{ranked[0]} and {rivals[0]} differ by less than their intervals"
     else:
         text = f"the time of {ranked[0]} is known to ±{first.half:.2g} µs only"
+    at_best = all(one.is_at_best for one in (first, *(costs[name] for name in rivals)))
+    more = "more time will not help" if at_best else "a quiet machine or more --time helps"
     return bound, "", f"{text}; {more}"
 
 
@@ -98,8 +98,7 @@ def of_path(path: Path, ends: Stages | None) -> Answer:
         notes = [f"hop {hop.ttl}: {hop.note}" for hop in heard if hop.note]
         why_not = "; ".join(notes) or "too few probes were answered"
         return Answer(trips, size_bytes, None, False, "", "the rate and the bottleneck", why_not)
-    more = "more time will not help" if path.clock_bound else "a quiet machine or more --time helps"
-    rate, name, why_not = _slowest(costs, size_bytes, more)
+    rate, name, why_not = _slowest(costs, size_bytes)
     # A host needs less time for a frame of a train than for a single one.
     is_bound = not name.startswith("hop")
     return Answer(trips, size_bytes, rate, is_bound, name, "the bottleneck", why_not)
@@ -111,7 +110,7 @@ def of_blackbox(found: Result) -> Answer:
     size_bytes = int(regime.line.size_max_bytes)
     trips = [(int(size), us) for size, us in zip(*found.trip_minima, strict=True)]
     gap = regime.line.estimate_at(size_bytes)
-    rate, name, _ = _slowest({"the bottleneck": gap}, size_bytes, "")
+    rate, name, _ = _slowest({"the bottleneck": gap}, size_bytes)
     ends = [trips[0], trips[-1]] if trips else []
     if ends and (rate is None or gap.value < OWN_PACE * found.own_gap_us):
         # Trains arrived in a bunch. No stage takes longer than the whole round trip.

@@ -37,6 +37,10 @@ class Result:
     trip_minima: tuple[list[float], list[float]] = ([], [])
     gaps: tuple[list[float], list[float]] = ([], [])
 
+    def regime_of(self, size_bytes: float) -> Regime:
+        """Returns the regime whose range contains a size, or the last one."""
+        return next((one for one in self.regimes if size_bytes < one.high_bytes), self.regimes[-1])
+
     def look_at(self, regime: Regime) -> None:
         self.regime = regime
         if self.sum_G_us_per_KiB:

@@ -157,7 +157,7 @@ def measure(
     began, times = clock(), _Times()
     sizes = list(path.sizes_bytes)
     dice = random.Random(1)
-    rounds, over = 0, ""
+    rounds, over, settled = 0, "", False
     while not over:
         rounds += 1
         for size in dice.sample(sizes, len(sizes)):
@@ -173,7 +173,8 @@ def measure(
             if background and reply.path_us > 0:
                 sleep(99 * reply.path_us / 1e6)
         is_due = rounds >= ROUNDS_MIN and rounds % (rounds // _FITS + 1) == 0
-        if rounds >= ROUNDS_MIN and (clock() - began > seconds or (is_due and _settled(times))):
+        settled = is_due and _settled(times)
+        if rounds >= ROUNDS_MIN and (clock() - began > seconds or settled):
             break
     found = _stages(path, times, kick_runs_all)
     found = replace(
@@ -186,6 +187,9 @@ def measure(
     if over:
         text = f"stopped after {found.elapsed_s:.1f} s: {over}"
         found.notes.append(text + ("; the figures are from earlier" if times.sizes else ""))
+    elif any(one.reason for one in found.stages):
+        helps = "more time will not help" if settled else "a quiet machine or more --time helps"
+        found.notes.append(f"stages with wide intervals: {helps}")
     if one_clock and times.sizes:
         found.one_way = fit_minima(times.sizes, times.whole, RESOLUTION_US)
     return found
@@ -218,11 +222,16 @@ def _hops(segment: Segment, last: bool) -> Stage:
 
 
 def _settled(times: _Times) -> bool:
+    """Reports whether every line is precise enough, or as precise as the clock allows."""
     if not times.sizes:
         return False
     columns = (times.host_tx, times.net_tx, times.host_rx, times.store)
     lines = [fit_minima(times.sizes, one, RESOLUTION_US) for one in columns]
-    return all(line.supported and line.G_us_per_KiB.relative <= PRECISION for line in lines)
+    return all(
+        (line.supported and line.G_us_per_KiB.relative <= PRECISION)
+        or line.slope_us_per_byte.is_at_best
+        for line in lines
+    )
 
 
 def _stages(path: Path, times: _Times, kick_runs_all: bool) -> Stages:

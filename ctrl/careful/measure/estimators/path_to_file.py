@@ -44,10 +44,11 @@ def measure(
             raise
         return pathchar.measure(address, options), None, str(error)
     with session:
+        whole_s = options.seconds
         options = replace(
             pathchar.fitting(options, session.family),
             resolution_us=host_stages.RESOLUTION_US,
-            seconds=options.seconds * (1 if options.background else 2 / 3),
+            seconds=whole_s * (1 if options.background else 2 / 3),
         )
         path = pathchar.Pathchar(
             session.probe, session.mtu_bytes, options, family=session.family
@@ -67,7 +68,7 @@ def measure(
             session.ask,
             path,
             kick_runs_all=driver == "veth" and len(path.hops) == 1,
-            seconds=options.seconds / (3 if options.background else 2),
+            seconds=whole_s / 3 if options.background else whole_s - path.elapsed_s,
             timeout_s=options.timeout_s,
             background=options.background,
             one_clock=one_clock,

@@ -138,8 +138,9 @@ class Pathchar:
         path = self._path(sizes, rounds, began, settled)
         if self._clock_bound:
             path.notes.append(
-                f"stopped after {path.elapsed_s:.1f} s: the clocks' step of "
-                f"{self.options.resolution_us:g} µs bounds the intervals; more time will not help"
+                f"hops: {path.elapsed_s:.2g} s were enough: the clocks' step of "
+                f"{self.options.resolution_us:g} µs bounds their intervals, so more time will not "
+                "help"
             )
         elif not settled and path.segments:
             path.notes.append("stopped before every interval was as narrow as asked for")

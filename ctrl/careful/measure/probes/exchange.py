@@ -175,7 +175,9 @@ class ProbeSession(Session):
                 if error.errno in _OLD:
                     raise CarefulError(error.errno, _OLD[error.errno], self.host) from None
                 if error.errno == errno.EMSGSIZE:
-                    raise
+                    most = self.payload_max_bytes or "fewer"
+                    text = f"{size_bytes} bytes: a frame to it carries {most}"
+                    raise CarefulError(error.errno, text, self.host) from None
                 if error.errno != errno.EAGAIN:
                     raise self._explained(error, size_bytes) from None
             time.sleep(_PAUSE_S)

@@ -51,6 +51,11 @@ class Estimate:
         """Half of the interval over the value; infinite for a value of 0."""
         return self.half / abs(self.value) if self.value else math.inf
 
+    @property
+    def is_at_best(self) -> bool:
+        """Reports whether more samples can at most halve the interval: the clock bounds it."""
+        return self.slack >= self.half / 2
+
     def contains(self, value: float) -> bool:
         return self.low <= value <= self.high
 
