@@ -104,17 +104,16 @@ def _signature(pair: Axes, found: Result) -> None:
     pair.set_ylim(0, 1.05 * pair.get_ylim()[1])
     ticks = [2**k for k in range(13) if 2**k <= 1.5 * found.curves[0].bursts.marks[-1]]
     pair.set_xticks(ticks, [str(tick) for tick in ticks])
-    last = float(found.curves[0].bursts.marks[-1])
-    for name, one, at, side in (("os", found.os, 1.0, "left"), ("g", found.g, last, "right")):
+    # Right of the axes, where no curve is; g is at least os.
+    for name, one, side in (("os", found.os, "top"), ("g", found.g, "bottom")):
         if one.estimate:
             pair.axhline(one.estimate.value, color="#666666", linewidth=1)
             pair.annotate(
-                f"{name} = {with_half(one.estimate)} µs",
-                (at, one.estimate.value),
-                xytext=(0, 8),
-                textcoords="offset points",
+                f" {name} = {with_half(one.estimate)} µs",
+                (1, one.estimate.value),
+                xycoords=("axes fraction", "data"),
                 fontsize=12,
-                ha=side,
+                va=side,
             )
     _regimes(pair, found)
     figure.legend_below(pair, ncols=2)
@@ -133,11 +132,12 @@ def _regimes(pair: Axes, found: Result) -> None:
     for number, (low, high, name) in enumerate(spans):
         pair.annotate(
             name,
-            ((low * high) ** 0.5, 0.98 - 0.05 * (number % 2)),
+            ((low * high) ** 0.5, 0.98 - 0.06 * (number % 2)),
             xycoords=("data", "axes fraction"),
             ha="center",
             va="top",
             fontsize=12,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
         )
     for edge in (first.send_messages, steady):
         pair.axvline(edge, color="#666666", linewidth=1, linestyle=":")
