@@ -86,4 +86,6 @@ def test_readme__lines_of_measuring(make_lab: MakeLab, tmp_path: Path) -> None:
         assert line.startswith("carefulctl ")
         if not line.startswith(long):
             line = line.replace("ping h2", "ping -c 2 h2").replace("h2.json", f"{tmp_path}/h2.json")
+            if " measure " in line:  # a figure may be withheld
+                line += " || [ $? = 5 ]"
             shell(lab, line, tmp_path)

@@ -32,6 +32,22 @@ def test_ping__shows_round_trips_and_statistics(hosts: list[Host]) -> None:
     assert 0 < least <= mean <= most
 
 
+def test_ping__names_the_largest_size(hosts: list[Host]) -> None:
+    """It was "Message too long", after a ping that was lost."""
+    done = hosts[0].ctl("ping", "h2", "-s", "8000", check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    (most,) = re.findall(r"8000 bytes: a frame to h2 carries (\d+) at most", done.stderr)
+    assert "0% lost" in hosts[0].ctl("ping", "h2", "-c", "1", "-s", most).stdout
+
+
+def test_tune_show__a_mistyped_peer_goes_away(hosts: list[Host]) -> None:
+    hosts[0].ctl("ls", "h2:")
+    assert hosts[0].ctl("ls", "10.77.0.9:", check=False).returncode == 1
+    shown = hosts[0].ctl("tune", "show").stdout
+    assert "10.77.0.9" not in shown
+    assert "h2" in shown
+
+
 def test_ping__control_c_ends_with_statistics(hosts: list[Host]) -> None:
     running = hosts[0].start("ping", "h2", "-i", "50ms")
     assert running.stdout

@@ -237,7 +237,10 @@ def blackbox(
 )
 @plot_option
 @measured
+@click.pass_context
 def clearbox(
+    ctx: click.Context,
+    /,
     host: str,
     plot_path: Path | None,
     instance: str | None,
@@ -254,7 +257,7 @@ def clearbox(
 
     If HOST is another machine, time its stages there with `carefulctl trace stages` while this
     runs. With both ends on this machine, like in a lab, the result is a pipeline for `carefulctl
-    plan`.
+    plan`. The exit status is 5 if a stage's figures are withheld.
     """
     options = options_of(inside.Options, given)
     route, effect = remote.find(host, instance, config.load(config_path), timeout_s=5.0)
@@ -268,6 +271,8 @@ def clearbox(
     show(as_json, "measure clearbox", inputs, figures, text, output=output)
     if plot_path:
         trace_plots.stages(found.stages, plot_path)
+    if any(not one.supported for one in found.stages):
+        ctx.exit(Exit.WITHHELD)
 
 
 measure.add_command(burst)

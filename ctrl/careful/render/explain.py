@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 
 from careful.errors import InputError
 from careful.jsonout import Json
-from careful.render.tables import table
+from careful.render.tables import NO_BREAK, table
 from careful.tuning.verify import MEASURES
 from careful.units import shown_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: A space that does not fold: a size stays with its unit.
-_NO_BREAK = "\u00a0"
 #: Decisions shown to people, the newest first.
 DECISIONS = 5
 
@@ -56,7 +54,7 @@ def _table(one: Json) -> str:
             half = (each["predicted_high_us"] - each["predicted_low_us"]) / 2
         rows.append(
             (
-                _range(each, last=each is one["classes"][-1]).replace(" ", _NO_BREAK),
+                _range(each, last=each is one["classes"][-1]).replace(" ", NO_BREAK),
                 cut(each["plan"]),
                 _number(each.get("predicted_us")),
                 _number(half),

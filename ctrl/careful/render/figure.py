@@ -68,6 +68,7 @@ def _pyplot() -> Any:
 def _style(pair: Axes) -> None:
     pair.grid(True, color="#DDDDDD", linewidth=0.8)
     pair.set_axisbelow(True)
+    pair.ticklabel_format(useOffset=False, style="plain")
     pair.spines[["top", "right"]].set_visible(False)
 
 

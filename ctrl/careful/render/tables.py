@@ -17,6 +17,8 @@ from careful.units import cell as _cell
 #: Columns without a terminal: nothing is folded.
 _ENDLESS = 1 << 20
 _GAP = "  "
+#: A space in a cell at which the cell does not fold, such as between a figure and its unit.
+NO_BREAK = "\u00a0"
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -110,7 +112,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
         body = [line for row in texts for line in _row(row, widths, numeric)]
         rule = "─" * (sum(widths) + len(_GAP) * (len(widths) - 1))
         lines += [*head, rule, *body]
-    return "\n".join(lines)
+    return "\n".join(lines).replace(NO_BREAK, " ")
 
 
 class Table(Grid):

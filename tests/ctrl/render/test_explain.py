@@ -21,6 +21,7 @@ from careful.control.tune_peers import Row, Session, TunedPeer
 from careful.model import load_shipped
 from careful.plan import CLASS_COUNT, Plan
 from careful.render import explain as report
+from careful.render.tables import cells, folded
 from careful.tuning import explain
 from careful.tuning.policy import Controller
 from careful.tuning.settings import Kick
@@ -66,6 +67,14 @@ def found(store: Store, **path: Any) -> dict[str, Any]:
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path)
+
+
+def test_text__fits_80_columns(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table had headings of 84 columns, and a size was parted from its unit."""
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = folded(report.text(found(store))).splitlines()
+    assert [line for line in lines if cells(line) > 80] == []
+    assert any(line.startswith("to 16 KiB ") for line in lines)
 
 
 USED = {"driver": "veth", "queue": 0, "mtu_bytes": 1500, "wait": "adaptive"}

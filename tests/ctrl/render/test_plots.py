@@ -92,6 +92,19 @@ def hidden(one: Any) -> list[str]:
     return found
 
 
+def covered(one: Any) -> list[str]:
+    """Returns texts on a marker of a curve, or on another text."""
+    found = []
+    for pair in one.axes:
+        boxes = [(text.get_text(), text.get_window_extent()) for text in pair.texts]
+        marked = [line for line in pair.lines if line.get_marker() not in (None, "None", "")]
+        points = [pair.transData.transform(line.get_xydata()) for line in marked]
+        for k, (text, box) in enumerate(boxes):
+            found += [text for at in points for xy in at if box.contains(*xy)]
+            found += [text for _, other in boxes[:k] if box.overlaps(other)]
+    return found
+
+
 def entries(one: Any) -> list[list[str]]:
     return [
         [text.get_text() for text in pair.get_legend().get_texts()]
@@ -121,6 +134,26 @@ def test_plot__a_legend_hides_nothing(drawn: list[Any]) -> None:
     assert [hidden(one) for one in drawn] == [[], [], []]
     assert entries(drawn[0])[1] == [f"{size} bytes" for size in hosts.measure().sizes_bytes]
     assert all(entry.startswith("D = ") for entry in entries(drawn[1])[0])
+
+
+@pytest.mark.parametrize(("g", "L"), [(8.0, 6.0), (2.9, 60.0)])
+def test_plot__texts_of_a_signature_cover_no_curve(drawn: list[Any], g: float, L: float) -> None:
+    """ "transition" was once on the topmost curve, and g's value on another."""
+    found = measure_logp(Machine(os=1.5, or_=1.2, g=g, L=L), seconds=2.0)
+    logp_plots.draw([found], [], "h2", Path("x.svg"))
+    assert "transition" in [text.get_text() for text in drawn[0].axes[0].texts]
+    assert covered(drawn[0]) == []
+
+
+def test_plot__a_gap_has_the_marks_of_one_range(drawn: list[Any]) -> None:
+    """Two ranges that shared a line once drew each train twice."""
+    found = FakeExchange().measure(seconds=1000)
+    (one,) = found.regimes
+    found.regimes = [replace(one, high_bytes=3000.0), replace(one, low_bytes=3000.0)]
+    measure_plots.blackbox(found, "h2", "box.svg")
+    marked = [line for line in drawn[0].axes[0].lines if line.get_linestyle() == "None"]
+    assert sum(len(line.get_xdata()) for line in marked[1:]) == len(found.gaps[0])
+    assert max(marked[1].get_xdata()) < 3000 <= min(marked[2].get_xdata())
 
 
 def test_plot__outliers_of_a_black_box_do_not_set_the_scale(drawn: list[Any]) -> None:
