@@ -23,6 +23,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Workers of pytest-xdist see a terminal of 80 columns, so tables would fold.
 os.environ.pop("COLUMNS", None)
+os.unsetenv("COLUMNS")  # readline sets it behind Python's back
 
 # Tests that end a carefuld under a transfer look at how it ends; those that wait say so.
 os.environ["CAREFUL_OUTLAST"] = "0s"

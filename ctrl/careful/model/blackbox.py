@@ -169,10 +169,10 @@ class BlackBox:
             ]
             usable = usable or entries[:1]  # the first regime then gives the reason
             _check_withheld(data, usable[0] if usable else {}, origin)
-            sums = [_number(data, name) for name in _SUMS]
+            g_us, G_us_per_KiB = (_number(data, name) for name in _SUMS)
             regimes = [_regime(entry) for entry in usable]
             unknown = [_unused_range(entry) for entry in entries if entry not in usable]
-            return cls(*sums, tuple(regimes), tuple(unknown))
+            return cls(g_us, G_us_per_KiB, tuple(regimes), tuple(unknown))
         except WithheldError:
             raise
         except InputError as error:
