@@ -31,11 +31,6 @@ void xxh3_reset(struct xxh3 *state)
 	XXH3_64bits_reset((XXH3_state_t *)state);
 }
 
-void xxh3_copy(struct xxh3 *to, const struct xxh3 *from)
-{
-	XXH3_copyState((XXH3_state_t *)to, (const XXH3_state_t *)from);
-}
-
 void xxh3_update(struct xxh3 *state, const void *data, size_t bytes)
 {
 	if (has_avx2())

@@ -11,7 +11,6 @@ struct xxh3;
 struct xxh3 *xxh3_create(void);
 void xxh3_free(struct xxh3 *state); /* may be NULL */
 void xxh3_reset(struct xxh3 *state);
-void xxh3_copy(struct xxh3 *to, const struct xxh3 *from);
 void xxh3_update(struct xxh3 *state, const void *data, size_t bytes);
 uint64_t xxh3_end(const struct xxh3 *state);
 

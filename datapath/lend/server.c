@@ -107,11 +107,9 @@ uint32_t lend_use(const struct lend_server *server, struct careful_lend_use *use
 		*use = (struct careful_lend_use){
 			.bytes = server->options.host_bytes,
 			.by = be32toh(p->owner.by),
-			.gone_s =
-				p->gone_ns ?
-					(uint32_t)((clock_now_ns() - p->gone_ns) / second_ns) + 1 :
-					0,
 		};
+		if (p->gone_ns)
+			use->gone_s = (uint32_t)((clock_now_ns() - p->gone_ns) / second_ns) + 1;
 		memcpy(use->id, p->owner.id, sizeof(use->id));
 		lend_piece_count(server, &p->owner, &use->used, &use->pieces);
 		n++;
@@ -204,6 +202,18 @@ int lend_serve(struct careful *instance, const struct lend_options *options,
 	return 0;
 }
 
+/* Frees a list; each entry begins with the next one's address. */
+static void free_list(void *entry)
+{
+	while (entry) {
+		void *next;
+
+		memcpy(&next, entry, sizeof(next));
+		free(entry);
+		entry = next;
+	}
+}
+
 uint32_t lend_stop(struct lend_server *server)
 {
 	uint32_t left;
@@ -216,20 +226,11 @@ uint32_t lend_stop(struct lend_server *server)
 	pool_free(&server->pool);
 	for (struct lend_piece *p = server->pieces, *next; p; p = next) {
 		next = p->next;
-		for (struct lend_open *open = p->opens, *after; open; open = after) {
-			after = open->next;
-			free(open);
-		}
+		free_list(p->opens);
 		lend_piece_free(p);
 	}
-	for (struct lend_answer *a = server->answers, *next; a; a = next) {
-		next = a->next;
-		free(a);
-	}
-	for (struct lend_wait *w = server->waits, *next; w; w = next) {
-		next = w->next;
-		free(w);
-	}
+	free_list(server->answers);
+	free_list(server->waits);
 	free(server->peers);
 	free(server);
 	return 0;

@@ -100,7 +100,6 @@ int attached_pass(struct careful *c, struct careful_ipc *head, const void *paylo
 		  void *answer, uint32_t bytes);
 void attached_bell(const struct attached *a, uint32_t flags);
 void attached_look(struct careful *c);
-void attached_lost(struct careful *c);
 
 /* memory.c */
 int attached_pages(struct attached *a, uint64_t bytes, uint64_t *memory_off);

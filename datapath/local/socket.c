@@ -9,7 +9,7 @@
 
 /* Notes that carefuld has ended or closed the connection; nothing is asked any longer. The socket's
  * number stays taken, because an event loop may still have it. */
-void attached_lost(struct careful *c)
+static void attached_lost(struct careful *c)
 {
 	struct attached *a = c->attached;
 

@@ -3,6 +3,8 @@
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "node.h"
 
@@ -407,7 +409,7 @@ static uint32_t write_digest(struct node *node, uint32_t slot, uint32_t msg_id, 
 	__be64 digest;
 
 	if (at && at->digest_wanted)
-		xxh3_copy(hash, at->hash);
+		XXH3_copyState((XXH3_state_t *)hash, (const XXH3_state_t *)at->hash);
 	else
 		xxh3_reset(hash);
 	xxh3_update(hash, data, bytes);

@@ -29,16 +29,11 @@ void notify_init(struct notify *notify)
 	if (notify->fd < 0)
 		return;
 	bytes += offsetof(struct sockaddr_un, sun_path);
-	if (connect(notify->fd, (struct sockaddr *)&un, (socklen_t)bytes))
-		notify_deinit(notify);
-	notify->has_watchdog = getenv("WATCHDOG_USEC") && (!pid || atoi(pid) == getpid());
-}
-
-void notify_deinit(struct notify *notify)
-{
-	if (notify->fd >= 0)
+	if (connect(notify->fd, (struct sockaddr *)&un, (socklen_t)bytes)) {
 		close(notify->fd);
-	notify->fd = -1;
+		notify->fd = -1;
+	}
+	notify->has_watchdog = getenv("WATCHDOG_USEC") && (!pid || atoi(pid) == getpid());
 }
 
 static void send_text(const struct notify *notify, const char *text)

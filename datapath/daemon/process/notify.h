@@ -21,7 +21,6 @@ struct notify {
 };
 
 void notify_init(struct notify *notify);
-void notify_deinit(struct notify *notify);
 void notify_ready(struct notify *notify, struct careful *instance, const struct queues *queues);
 /* Call it for each queue about once a second. */
 void notify_alive(struct notify *notify, struct careful *instance, struct queues *queues);
