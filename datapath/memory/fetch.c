@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Fetches pages of maps. The touched page comes first, alone, and then the pages behind it (P3's
- * eager fragments). The read-ahead doubles while faults are sequential, and ends when one is not. */
+ * eager fragments). The read-ahead doubles while faults are sequential. */
 #include <errno.h>
 #include <string.h>
 
@@ -126,27 +126,46 @@ static bool fetch(struct careful_memory_map *map, uint64_t page, uint32_t pages,
 	return true;
 }
 
+uint32_t fetch_window(struct map_stream *streams, uint64_t page, uint64_t most, bool begins)
+{
+	struct map_stream stream = { .next_page = page + 1 };
+	uint32_t i = 0;
+
+	while (i < MAP_STREAMS && (page > streams[i].next_page + MAP_SKIP_PAGES ||
+				   page + streams[i].window < streams[i].next_page))
+		i++;
+	if (i < MAP_STREAMS) {
+		stream = streams[i];
+		stream.window = stream.window ? 2 * stream.window : MAP_WINDOW_FIRST;
+		if (stream.window > most)
+			stream.window = (uint32_t)most;
+	} else if (begins) {
+		i--; /* in place of the one not used for longest */
+	} else {
+		return 0;
+	}
+	memmove(streams + 1, streams, i * sizeof(stream));
+	streams[0] = stream;
+	return stream.window;
+}
+
 /* Chooses the pages to fetch behind a touched one. */
-static void plan_ahead(struct careful_memory_map *map, uint64_t page)
+static void plan_ahead(struct careful_memory_map *map, uint64_t page, bool begins)
 {
 	uint64_t most = MAP_WINDOW_PAGES;
+	uint32_t window;
 
 	if (map->local_most && most > map->local_most / 8)
 		most = map->local_most / 8;
-	if (page != map->next_page) {
-		map->window = 0;
-		map->next_page = page + 1;
+	window = fetch_window(map->streams, page, most, begins);
+	if (!window)
 		return;
-	}
-	map->window = map->window ? 2 * map->window : MAP_WINDOW_FIRST;
-	if (map->window > most)
-		map->window = (uint32_t)most;
 	map->ahead = page + 1;
 	/* Two windows: one arrives while the program uses the other. */
-	map->ahead_end = page + 1 + 2 * (uint64_t)map->window;
+	map->ahead_end = page + 1 + 2 * (uint64_t)window;
 	if (map->ahead_end > map->pages)
 		map->ahead_end = map->pages;
-	map->next_page = map->ahead_end;
+	map->streams[0].next_page = map->ahead_end;
 }
 
 void fetch_fault(struct careful_memory_map *map, uint64_t page, bool writes)
@@ -158,14 +177,10 @@ void fetch_fault(struct careful_memory_map *map, uint64_t page, bool writes)
 		/* Without a slot the thread is woken, and touches the page again. */
 		if (!fetch(map, page, 1, true, writes))
 			uffd_wake(map->uffd, at, MAP_PAGE);
-		plan_ahead(map, page);
+		plan_ahead(map, page, true);
 		break;
 	case PAGE_COMING:
-		/* The program has caught up with the read-ahead. */
-		if (map->window && page + map->window >= map->next_page) {
-			map->next_page = page;
-			plan_ahead(map, page);
-		}
+		plan_ahead(map, page, false);
 		break;
 	case PAGE_REMOVED:
 		map->states[page] = PAGE_CLEAN;

@@ -165,14 +165,9 @@ static int make_memory(struct careful_memory_map *map)
 			       uffd_register(map->uffd, map->base, bytes, map->writable);
 }
 
-struct map_job {
-	struct memory_job job;
-	struct careful_memory_map *map;
-};
-
 static void job_map(struct careful_memory *memory, struct memory_job *one)
 {
-	struct careful_memory_map *map = ((struct map_job *)one)->map;
+	struct careful_memory_map *map = one->map;
 	struct epoll_event event = { .events = EPOLLIN };
 	int rc = one->remote->map ? -EBUSY : make_slots(memory);
 
@@ -190,7 +185,7 @@ int careful_memory_map(struct careful_memory_remote *remote,
 		       const struct careful_memory_map_options *options, void **base)
 {
 	struct careful_memory_map *map = calloc(1, sizeof(*map));
-	struct map_job job = { .job = { .start = job_map, .remote = remote }, .map = map };
+	struct memory_job job = { .start = job_map, .remote = remote, .map = map };
 	int rc = 0;
 
 	if (!map)
@@ -213,7 +208,6 @@ int careful_memory_map(struct careful_memory_remote *remote,
 	if (map->writable && !(remote->access & CAREFUL_MEMORY_WRITE))
 		rc = -EACCES;
 	map->pages = (map->bytes + MAP_PAGE - 1) / MAP_PAGE;
-	map->next_page = UINT64_MAX;
 	map->states = rc ? NULL : calloc(map->pages, 1);
 	if (!rc && !map->states)
 		rc = -ENOMEM;
@@ -223,7 +217,7 @@ int careful_memory_map(struct careful_memory_remote *remote,
 		rc = -errno;
 	if (!rc) {
 		*base = (void *)map->base;
-		rc = memory_run(remote->memory, &job.job);
+		rc = memory_run(remote->memory, &job);
 	}
 	if (rc)
 		free_map(map);

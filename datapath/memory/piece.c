@@ -7,17 +7,9 @@
 #include "base/clock.h"
 #include "memory/private.h"
 
-struct open_job {
-	struct memory_job job;
-	const struct sockaddr *address;
-	uint32_t address_bytes;
-};
-
 static void job_open(struct careful_memory *memory, struct memory_job *one)
 {
-	struct open_job *job = (struct open_job *)one;
-
-	one->remote->host = memory_host_get(memory, job->address, job->address_bytes);
+	one->remote->host = memory_host_get(memory, one->address, one->address_bytes);
 	one->remote->opener = one;
 	if (one->remote->host)
 		memory_piece_open(one->remote);
@@ -30,10 +22,8 @@ int careful_memory_open(struct careful_memory *memory, const struct sockaddr *ho
 			struct careful_memory_piece *piece, struct careful_memory_remote **remote)
 {
 	struct careful_memory_remote *r = calloc(1, sizeof(*r) + bytes);
-	struct open_job job = {
-		.job = { .start = job_open, .remote = r },
-		.address = host,
-		.address_bytes = host_bytes,
+	struct memory_job job = {
+		.start = job_open, .address = host, .address_bytes = host_bytes, .remote = r
 	};
 	int rc;
 
@@ -43,7 +33,7 @@ int careful_memory_open(struct careful_memory *memory, const struct sockaddr *ho
 	r->stale = true;
 	r->ask_bytes = bytes;
 	memcpy(r->ask, ask, bytes);
-	rc = memory_run(memory, &job.job);
+	rc = memory_run(memory, &job);
 	if (rc) {
 		free(r);
 		return rc;
@@ -204,8 +194,6 @@ int careful_memory_move(struct careful_memory_remote *remote,
 struct ask_job {
 	struct memory_job job;
 	struct memory_move move;
-	const struct sockaddr *address;
-	uint32_t address_bytes;
 	struct careful_memory_answer *answer;
 };
 
@@ -231,7 +219,7 @@ static void job_ask(struct careful_memory *memory, struct memory_job *one)
 {
 	struct ask_job *job = (struct ask_job *)one;
 
-	job->move.host = memory_host_get(memory, job->address, job->address_bytes);
+	job->move.host = memory_host_get(memory, one->address, one->address_bytes);
 	job->move.until_ns = clock_now_ns() + memory->patience_ns;
 	if (job->move.host)
 		memory_move_put(memory, &job->move);
@@ -244,7 +232,7 @@ int careful_memory_ask(struct careful_memory *memory, const struct sockaddr *hos
 		       const void *payload, uint32_t bytes, struct careful_memory_answer *answer)
 {
 	struct ask_job job = {
-		.job.start = job_ask,
+		.job = { .start = job_ask, .address = host, .address_bytes = host_bytes },
 		.move = { .handler = handler,
 			  .args = args,
 			  .local = (void *)payload,
@@ -252,8 +240,6 @@ int careful_memory_ask(struct careful_memory *memory, const struct sockaddr *hos
 			  .awaited = true,
 			  .done = answered,
 			  .user = &job },
-		.address = host,
-		.address_bytes = host_bytes,
 		.answer = answer,
 	};
 

@@ -18,11 +18,14 @@ enum {
 	MEMORY_TICK_MS = 10, /* between two looks at the time limits */
 };
 
-/* A call that waits for the thread; on the caller's stack. @remote, @offset, @bytes: of some calls */
+/* A call that waits for the thread; on the caller's stack. @address to @bytes: of some calls */
 struct memory_job {
 	struct memory_job *next;
 	void (*start)(struct careful_memory *memory, struct memory_job *job);
+	const struct sockaddr *address;
+	uint32_t address_bytes;
 	struct careful_memory_remote *remote;
+	struct careful_memory_map *map;
 	uint64_t offset, bytes;
 	sem_t done;
 	int status;
@@ -89,6 +92,15 @@ enum {
 	MAP_SLOTS_AHEAD = 64, /* slots for reading ahead; the others are for touched pages */
 	MAP_WINDOW_PAGES = 64, /* the largest read-ahead */
 	MAP_WINDOW_FIRST = 4,
+	MAP_STREAMS = 2, /* a database's index, and its table */
+	MAP_SKIP_PAGES = 4, /* reading ahead over these is faster than another fault */
+};
+
+/* Pages that a program touches in order. @next_page: follows the pages fetched last; @window: pages
+ * of the present read-ahead */
+struct map_stream {
+	uint64_t next_page;
+	uint32_t window;
 };
 
 enum map_page {
@@ -120,8 +132,7 @@ struct map_slot {
  * @ours: the memory belongs to this process
  * @states:  enum map_page of each page
  * @local:   pages that are CLEAN, DIRTY or SAVING; @saving: SAVING
- * @next_page: follows the pages fetched last; a fault there is sequential
- * @window:  pages of the present read-ahead
+ * @streams: the one used last is first
  * @ahead, @ahead_end: pages that are to be fetched without a fault
  * @hand:    where eviction goes on
  * @under_way: slots that this map uses
@@ -139,8 +150,9 @@ struct careful_memory_map {
 	uint64_t patience_ns;
 	uint8_t *states;
 	uint64_t local, local_most, saving;
-	uint64_t next_page, ahead, ahead_end, hand, flush_page, rest_ns;
-	uint32_t window, under_way;
+	struct map_stream streams[MAP_STREAMS];
+	uint64_t ahead, ahead_end, hand, flush_page, rest_ns;
+	uint32_t under_way;
 	struct memory_job *flush, *closer;
 };
 
@@ -221,6 +233,9 @@ void fetch_fault(struct careful_memory_map *map, uint64_t page, bool writes);
 void fetch_late(struct careful_memory_map *map);
 /* Fetches what is to come without a fault, while there are slots. */
 void fetch_ahead(struct careful_memory_map *map);
+/* Returns how many pages to read ahead after a fault: 0 unless the fault follows a stream, or has
+ * caught up with its read-ahead. The stream is then the first. */
+uint32_t fetch_window(struct map_stream *streams, uint64_t page, uint64_t most, bool begins);
 
 /* save.c: pages to the piece. save_evict() keeps a map within its limit. */
 void save_evict(struct careful_memory_map *map, uint64_t now_ns);

@@ -20,8 +20,8 @@ enum { BURST = 64 };
 static struct pages {
 	struct nbd_handle *nbd;
 	uint8_t *base, *from;
-	uint64_t pages, most, next, oldest, here;
-	uint32_t window;
+	uint64_t pages, most, oldest, here;
+	struct map_stream streams[MAP_STREAMS];
 	uint64_t *ring;
 	uint8_t *is_here, buffer[MAP_WINDOW_PAGES * MAP_PAGE];
 	int uffd;
@@ -49,15 +49,14 @@ static void fetch(uint64_t page, uint64_t n)
 
 static void fault(uint64_t page)
 {
-	uint32_t ahead = 0;
+	uint32_t ahead = 0, window;
 
 	fetch(page, !p.is_here[page]);
-	p.window = page != p.next ? 0 : p.window ? 2 * p.window : MAP_WINDOW_FIRST;
-	p.window = p.window < MAP_WINDOW_PAGES ? p.window : MAP_WINDOW_PAGES;
-	while (ahead < p.window && page + 1 + ahead < p.pages && !p.is_here[page + 1 + ahead])
+	window = fetch_window(p.streams, page, MAP_WINDOW_PAGES, true);
+	while (ahead < window && page + 1 + ahead < p.pages && !p.is_here[page + 1 + ahead])
 		ahead++;
 	fetch(page + 1, ahead);
-	p.next = page + 1 + ahead;
+	p.streams[0].next_page = page + 1 + ahead; /* of a new stream, too */
 }
 
 static void *serve(void *unused)
@@ -89,7 +88,6 @@ void *nbd_pages_map(const char *uri, uint64_t bytes, uint64_t local_bytes)
 
 	p.pages = bytes / MAP_PAGE;
 	p.most = local_bytes ? local_bytes / MAP_PAGE : p.pages;
-	p.next = UINT64_MAX;
 	p.ring = calloc(p.pages, sizeof(*p.ring));
 	p.is_here = calloc(p.pages, 1);
 	p.from = calloc(p.pages, MAP_PAGE);
