@@ -4,8 +4,8 @@
  * that end, and regions in use. Each region lies in a piece that its peer may access, the lent
  * memory stays within its limits, and nothing is left at the end.
  *
- * The simulator lacks these requests, because worker threads map the memory and would make its runs
- * differ. Here coverage guides the requests, and the server's state is checked after each.
+ * Coverage guides the requests, and the server's state is checked after each. In the simulator
+ * (test_sim_lend.c) a liar sends them over the network.
  */
 #include <endian.h>
 #include <poll.h>
