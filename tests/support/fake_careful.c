@@ -325,10 +325,8 @@ void careful_release(struct careful *instance, struct careful_kept *kept)
 
 static int fake_begin(struct careful *c, const struct fake_operation *template, const void *payload)
 {
-	int rc = c->begin_errno;
-
-	if (rc)
-		return rc;
+	if (c->begin_errno && !c->room)
+		return c->begin_errno;
 	for (uint32_t i = 0; i < 512; i++) {
 		struct fake_operation *op = &c->operations[i];
 
@@ -337,6 +335,7 @@ static int fake_begin(struct careful *c, const struct fake_operation *template, 
 		*op = *template;
 		if (payload)
 			memcpy(op->payload, payload, op->payload_bytes);
+		c->room -= c->room > 0;
 		return 0;
 	}
 	return -EAGAIN;

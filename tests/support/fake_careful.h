@@ -68,6 +68,7 @@ struct careful {
 	uint32_t unanswered; /* one-way requests */
 	uint32_t polls;
 	int begin_errno; /* status of the next operation */
+	uint32_t room; /* operations that begin in spite of begin_errno */
 	uint32_t measured[FAKE_PEERS]; /* measurements of each peer's burst */
 	struct {
 		struct careful_ping_ask ask;

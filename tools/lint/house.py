@@ -73,7 +73,7 @@ FOLDERS = {
 
 #: Weighed folders, and their most lines.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 104_523),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 104_597),
     "tools": (("tools",), 18_543),
 }
 

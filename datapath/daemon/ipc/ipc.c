@@ -26,6 +26,7 @@ static void unpark(struct ipc_client *client)
 		ipc_close(client, client->parked->fd, NULL);
 	free(client->parked);
 	client->parked = NULL;
+	client->waits = false;
 	client->ipc->poll_reasons--;
 }
 
@@ -123,6 +124,21 @@ static int park(struct ipc_client *client, const struct ipc_question *q)
 	return 0;
 }
 
+/* Reports whether a client's question must wait for its turn, because another client's question to
+ * the same peer found no room. The client that has just had its turn would otherwise take each freed
+ * place before the others are asked. */
+static bool must_wait(const struct ipc *ipc, const struct careful_ipc *head)
+{
+	if (!ipc->poll_reasons || !ipc_shares_room(head->op))
+		return false;
+	for (const struct ipc_client *other = ipc->clients; other; other = other->next)
+		if (other->waits && other->parked->head.peer == head->peer &&
+		    (other->parked->head.op == CAREFUL_IPC_STORE) ==
+			    (head->op == CAREFUL_IPC_STORE))
+			return true;
+	return false;
+}
+
 static void read_questions(struct ipc_client *client)
 {
 	struct ipc_question q;
@@ -134,7 +150,7 @@ static void read_questions(struct ipc_client *client)
 		rc = receive(client, &q);
 		if (rc <= 0)
 			break;
-		rc = ipc_ask(client, &q);
+		rc = must_wait(client->ipc, &q.head) ? -EAGAIN : ipc_ask(client, &q);
 		if (rc == -EAGAIN) {
 			rc = park(client, &q);
 			q.fd = rc ? q.fd : -1;
@@ -276,6 +292,25 @@ static void retry(struct ipc_client *client)
 	ipc_arm(client);
 }
 
+/* Moves the clients that began an operation since the last call behind the others. */
+static void pass_turns(struct ipc *ipc)
+{
+	struct ipc_client *served = NULL, **tail = &served, **at = &ipc->clients, *client;
+
+	while ((client = *at)) {
+		if (!client->served) {
+			at = &client->next;
+			continue;
+		}
+		client->served = false;
+		*at = client->next;
+		*tail = client;
+		tail = &client->next;
+	}
+	*tail = NULL;
+	*at = served;
+}
+
 void ipc_poll(struct ipc *ipc)
 {
 	struct ipc_client **at, *client;
@@ -291,6 +326,7 @@ void ipc_poll(struct ipc *ipc)
 		ipc_programs_poll(ipc);
 	if (!ipc->poll_reasons)
 		return;
+	pass_turns(ipc);
 	at = &ipc->clients;
 	while ((client = *at)) {
 		ipc_requests_retry(client);
@@ -318,6 +354,7 @@ void ipc_poll(struct ipc *ipc)
 		ipc->poll_reasons--;
 		client_destroy(client);
 	}
+	pass_turns(ipc);
 }
 
 void ipc_peer_changed(struct ipc *ipc, uint32_t peer, uint32_t state)

@@ -46,6 +46,7 @@ static int bulk(struct ipc_client *client, struct ipc_op *op, struct ipc_questio
 				   bulk_done, op);
 	if (rc)
 		ipc_file_unuse(client, h->file);
+	client->served |= !rc;
 	return rc;
 }
 
@@ -212,6 +213,11 @@ static const struct {
 	[CAREFUL_IPC_QUIET] = { ipc_program_ask, FROM_PROGRAM, 0 },
 };
 
+bool ipc_shares_room(uint32_t op)
+{
+	return op == CAREFUL_IPC_REQUEST || op == CAREFUL_IPC_GET || op == CAREFUL_IPC_STORE;
+}
+
 int ipc_ask(struct ipc_client *client, struct ipc_question *q)
 {
 	const uint32_t kind = q->head.op < sizeof(kinds) / sizeof(kinds[0]) ? q->head.op : 0;
@@ -221,6 +227,7 @@ int ipc_ask(struct ipc_client *client, struct ipc_question *q)
 	struct ipc_op *op = ipc_held(client->ipc, q) ? NULL : ipc_op_take(client, &q->head, bytes);
 	int rc = 0;
 
+	client->waits = false;
 	if (!op)
 		return -EAGAIN;
 	if (!kinds[kind].ask)
@@ -232,6 +239,7 @@ int ipc_ask(struct ipc_client *client, struct ipc_question *q)
 	q->index = (uint32_t)rc;
 	if (rc >= 0)
 		rc = kinds[kind].ask(client, op, q);
+	client->waits = rc == -EAGAIN && ipc_shares_room(kind);
 	if (rc == -EAGAIN)
 		ipc_op_free(op);
 	else if (rc)

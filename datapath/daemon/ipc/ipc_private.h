@@ -118,6 +118,8 @@ struct ipc_handle {
  * @fd:         its connection; -1: the client has gone
  * @uid:        the user who connected
  * @failed:     the connection has failed; ipc_poll() ends it
+ * @served:     it began an operation, so the turn of other clients comes first
+ * @waits:      the parked question waits for room that all clients share
  * @ops_used:   operations of ops[] that are taken
  * @opens_used: operations of ops[] that open a handle
  * @reserved:   sum of the operations' reserves, in bytes
@@ -140,6 +142,8 @@ struct ipc_client {
 	int fd;
 	uid_t uid;
 	bool failed;
+	bool served;
+	bool waits;
 	uint32_t ops_used;
 	uint32_t opens_used;
 	uint32_t reserved;
@@ -206,6 +210,7 @@ struct ipc_handshake {
  * @poll_reasons: parked questions, requests that wait for a handle, clients that have gone, and
  *                peers with a note that a program has not read
  * @has_signed:   a SIGNATURE ran in this round of the loop
+ * @clients:      in the order of their turns: the client that waits longest for its turn is first
  * @connects:     CONNECTs under way
  * @measures:     clients with a MEASURE under way
  * @block:        USE lists its exports; or NULL
@@ -371,6 +376,8 @@ void ipc_measure_poll(struct ipc *ipc);
 int ipc_measure_timeout_ms(const struct ipc *ipc);
 
 /* ipc_op.c */
+/* Reports whether questions of this kind need room in the engine, which all clients share. */
+bool ipc_shares_room(uint32_t op);
 /* Begins the operation of a question; the answer comes now or later. -EAGAIN: try the question again. A
  * function for one kind of question returns 0, -EAGAIN, or another -errno, which ipc_ask() sends.
  * Resets the question's descriptor if it keeps it; otherwise the caller closes it. */

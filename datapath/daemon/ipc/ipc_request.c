@@ -59,7 +59,7 @@ static void request_done(const struct careful_result *result, void *user)
 static int send_request(struct ipc_client *client, struct ipc_op *op, const struct ipc_question *q)
 {
 	struct careful *instance = client->ipc->instance;
-	int index = ipc_peer_index(client->ipc, q->head.peer);
+	int index = ipc_peer_index(client->ipc, q->head.peer), rc;
 
 	if (index < 0)
 		return index;
@@ -74,8 +74,12 @@ static int send_request(struct ipc_client *client, struct ipc_op *op, const stru
 	op->attempt = (uint64_t)q->head.args[2] << 32 | q->head.args[3];
 	op->began_ns = clock_now_ns();
 	ipc_handle_asked(op);
-	return careful_request(instance, (uint32_t)index, (uint16_t)q->head.handler, q->head.args,
-			       q->payload, q->head.payload_bytes, request_done, op);
+	rc = careful_request(instance, (uint32_t)index, (uint16_t)q->head.handler, q->head.args,
+			     q->payload, q->head.payload_bytes, request_done, op);
+	/* The end of a handle makes room for others, so it is no turn. */
+	client->served |= !rc && q->head.handler != CAREFUL_BLOCK_COMMIT &&
+			  q->head.handler != CAREFUL_BLOCK_CLOSE;
+	return rc;
 }
 
 /* Returns the kind of handle that a request opens, and whether the request may wait. */
@@ -115,6 +119,20 @@ static int send_opening(struct ipc_client *client, struct ipc_op *op, const stru
 	return rc;
 }
 
+/* Reports whether an earlier request of any client waits for such a handle. Its turn comes first. */
+static bool is_handle_awaited(const struct ipc *ipc, uint32_t peer, enum ipc_opens kind)
+{
+	for (const struct ipc_client *client = ipc->clients; client; client = client->next)
+		for (const struct ipc_opening *one = client->opening; one; one = one->next) {
+			bool unused;
+
+			if (one->question.head.peer == peer &&
+			    opened_kind(&one->question, &unused) == kind)
+				return true;
+		}
+	return false;
+}
+
 int ipc_request(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
 {
 	struct ipc_opening *opening, **at = &client->opening;
@@ -131,7 +149,11 @@ int ipc_request(struct ipc_client *client, struct ipc_op *op, struct ipc_questio
 		ipc_answer(op, rc, NULL, NULL, 0);
 		return 0;
 	}
-	rc = kind ? send_opening(client, op, q, kind) : send_request(client, op, q);
+	if (kind && may_wait && !again && client->uid &&
+	    is_handle_awaited(client->ipc, q->head.peer, kind))
+		rc = -EMFILE;
+	else
+		rc = kind ? send_opening(client, op, q, kind) : send_request(client, op, q);
 	if (rc != -EMFILE || !may_wait)
 		return rc;
 	opening = malloc(sizeof(*opening) + q->head.payload_bytes);

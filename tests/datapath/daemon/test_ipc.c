@@ -105,21 +105,26 @@ static bool closes(void)
 	return server->closer.files && !hanging;
 }
 
+/* One round of the daemon's loop. Returns the number of events. */
+static int loop_once(void)
+{
+	struct epoll_event events[16];
+	int n = epoll_wait(epoll_fd, events, 16, closes() ? -1 : 0);
+
+	for (int i = 0; i < n; i++) {
+		struct ipc_event *event = events[i].data.ptr;
+
+		event->handle(event, events[i].events);
+	}
+	ipc_poll(server);
+	return n;
+}
+
 /* The daemon's loop, until it has nothing to do. */
 static void turn(void)
 {
-	struct epoll_event events[16];
-	int n;
-
-	do {
-		n = epoll_wait(epoll_fd, events, 16, closes() ? -1 : 0);
-		for (int i = 0; i < n; i++) {
-			struct ipc_event *event = events[i].data.ptr;
-
-			event->handle(event, events[i].events);
-		}
-		ipc_poll(server);
-	} while (n > 0 || closes());
+	while (loop_once() > 0 || closes())
+		;
 }
 
 static int client(void)
@@ -1659,6 +1664,185 @@ static void test_handles__of_one_user_leave_some(void)
 	careful_peer_close(c, (uint32_t)ipc_peer_index(server, peer));
 }
 
+static void ask_waiting(int fd, uint32_t peer, uint32_t id)
+{
+	const struct careful_ipc head = {
+		.op = CAREFUL_IPC_REQUEST, .id = id, .peer = peer, .handler = CAREFUL_BLOCK_OPEN
+	};
+	const struct careful_block_open open = { .flags = htobe32(CAREFUL_BLOCK_WAIT) };
+
+	ask(fd, head, &open, sizeof(open));
+}
+
+/* Two clients of a user wait for handles. Each closed handle goes to the two in turn, though one
+ * client closes all of them. An OPEN that was just asked does not overtake those that wait. */
+static void test_handles__clients_take_turns(void)
+{
+	enum { WAITING = 6, FIRST = 10000 };
+	uint32_t peer, n = 0, key;
+	int fds[2];
+
+	user = 1000;
+	fds[0] = client();
+	fds[1] = client();
+	user = 0;
+	peer = connect_peer(fds[0], 0x0a000001);
+	while (opens_file(fds[n % 2], peer, n + 1, 0))
+		n++;
+	assert(answered(fds[n % 2], n + 1)->head.status == -EMFILE);
+	for (uint32_t i = 0; i < 2 * WAITING; i++)
+		ask_waiting(fds[i / WAITING], peer, FIRST + i);
+	turn();
+	assert(!operations());
+	for (uint32_t i = 0, last = 0; i < 2 * WAITING; i++) {
+		struct careful_ipc head = { .op = CAREFUL_IPC_REQUEST,
+					    .id = 1,
+					    .peer = peer,
+					    .handler = CAREFUL_BLOCK_CLOSE,
+					    .args = { 2 * i + 1 } };
+		struct fake_operation *op;
+		const struct ipc_op *of;
+		uint32_t who;
+
+		ask(fds[0], head, NULL, 0);
+		turn();
+		end(operation('r'), 0, 0, NULL, 0);
+		/* carefuld reads this OPEN before it serves those that wait. */
+		if (i < WAITING)
+			ask_waiting(fds[0], peer, FIRST + 1000 + i);
+		assert(answered(fds[0], 1)->head.status == 0);
+		op = operation('r');
+		assert(op && operations() == 1);
+		of = op->user;
+		key = (uint32_t)of->id;
+		who = key >= FIRST + WAITING && key < FIRST + 2 * WAITING;
+		assert(!i || who != last);
+		last = who;
+		end(op, 0, key, NULL, 0);
+		assert(answered(fds[who], key)->head.status == 0);
+	}
+	close(fds[0]);
+	close(fds[1]);
+	while (server->clients) {
+		turn();
+		if (operation('r'))
+			end(operation('r'), 0, 0, NULL, 0);
+	}
+	careful_peer_close(c, (uint32_t)ipc_peer_index(server, peer));
+}
+
+/* Ends the stores and counts them for the client that asked. */
+static void count_turns(const int *fds, uint32_t *turns, uint32_t clients)
+{
+	struct fake_operation *op;
+	struct careful_ipc head;
+
+	while ((op = operation('s'))) {
+		const struct ipc_op *of = op->user;
+		const uint64_t id = of->id;
+
+		for (uint32_t i = 0; i < clients; i++)
+			turns[i] += id / 1000 == i;
+		end(op, 0, 0, NULL, 0);
+		assert(recv(fds[id / 1000], &head, sizeof(head), MSG_DONTWAIT) == sizeof(head));
+		assert(head.id == id && !head.status);
+	}
+}
+
+static void ask_stores(int fd, struct careful_ipc head, uint64_t id, uint32_t count)
+{
+	head.op = CAREFUL_IPC_STORE;
+	for (uint32_t i = 0; i < count; i++) {
+		head.id = id + i;
+		assert(ask(fd, head, NULL, 0) == 0);
+	}
+	turn();
+}
+
+/* Clients ask for more stores than have room. Each freed place goes to the client that has waited
+ * longest, not again to the one that was just served, however many places are free at a time. */
+static void test_clients__take_turns(void)
+{
+	enum { CLIENTS = 3, STORES = 40 };
+	const int memory = memfd_create("f", MFD_CLOEXEC);
+	struct careful_ipc heads[CLIENTS];
+	uint32_t peer = 0, turns[CLIENTS], most, least;
+	int fds[CLIENTS];
+
+	for (uint32_t i = 0; i < CLIENTS; i++) {
+		fds[i] = client();
+		peer = i ? peer : connect_peer(fds[i], 0x0a000001);
+		heads[i] = (struct careful_ipc){ .peer = peer, .file = add_file(fds[i], memory) };
+	}
+	for (uint32_t room = 1; room <= 5; room++) {
+		memset(turns, 0, sizeof(turns));
+		c->begin_errno = -EAGAIN;
+		for (uint32_t i = 0; i < CLIENTS; i++)
+			ask_stores(fds[i], heads[i], i * 1000ull, STORES);
+		assert(!operations());
+		for (uint32_t given = 0; given < (CLIENTS - 1) * STORES; given += room) {
+			c->room = room;
+			loop_once();
+			count_turns(fds, turns, CLIENTS);
+			most = least = turns[0];
+			for (uint32_t i = 1; i < CLIENTS; i++) {
+				most = turns[i] > most ? turns[i] : most;
+				least = turns[i] < least ? turns[i] : least;
+			}
+			assert(most - least <= room);
+		}
+		c->room = 0;
+		c->begin_errno = 0;
+		for (uint32_t i = 0; i < CLIENTS; i++) {
+			turn();
+			count_turns(fds, turns, CLIENTS);
+		}
+		assert(turns[0] == STORES && turns[1] == STORES && turns[2] == STORES);
+	}
+	for (uint32_t i = 0; i < CLIENTS; i++)
+		close(fds[i]);
+	close(memory);
+	turn();
+	careful_peer_close(c, (uint32_t)ipc_peer_index(server, peer));
+	assert(!server->clients);
+}
+
+/* A question for another peer, or for other room, does not wait for those that found no room. */
+static void test_clients__wait_only_for_the_same_room(void)
+{
+	const int fds[2] = { client(), client() }, memory = memfd_create("f", MFD_CLOEXEC);
+	const uint32_t peers[2] = { connect_peer(fds[0], 0x0a000001),
+				    connect_peer(fds[1], 0x0a000002) };
+	struct careful_ipc head = { .peer = peers[0], .file = add_file(fds[0], memory) };
+
+	c->begin_errno = -EAGAIN;
+	ask_stores(fds[0], head, 1, 2);
+	assert(server->poll_reasons == 1);
+	head.file = add_file(fds[1], memory);
+	head.op = CAREFUL_IPC_STORE;
+	assert(must_wait(server, &head));
+	head.op = CAREFUL_IPC_INFO;
+	assert(!must_wait(server, &head));
+	head.op = CAREFUL_IPC_GET;
+	assert(!must_wait(server, &head));
+	head.op = CAREFUL_IPC_STORE;
+	head.peer = peers[1];
+	assert(!must_wait(server, &head));
+	c->begin_errno = 0;
+	turn();
+	for (uint64_t id = 1; id <= 2; id++) {
+		end(operation('s'), 0, 0, NULL, 0);
+		answered(fds[0], id);
+	}
+	assert(!server->poll_reasons);
+	for (int i = 0; i < 2; i++) {
+		careful_peer_close(c, (uint32_t)ipc_peer_index(server, peers[i]));
+		close(fds[i]);
+	}
+	close(memory);
+	turn();
+}
+
 static void test_clients__too_many(void)
 {
 	int fds[IPC_CLIENTS], fd;
@@ -1987,6 +2171,10 @@ int main(void)
 	test_handshakes__without_an_answer_yield();
 	test_user__asks_for_roots_data();
 	test_handles__of_one_user_leave_some();
+
+	test_handles__clients_take_turns();
+	test_clients__take_turns();
+	test_clients__wait_only_for_the_same_room();
 	c->answering = true;
 	test_signature__bursts_are_answered_with_their_marks();
 	test_signature__invalid_and_failing();
