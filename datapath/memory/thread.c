@@ -72,6 +72,8 @@ static int rest(struct careful_memory *memory)
 	int rc = 0;
 
 	if (memory->awaited && !memory->failed) {
+		if (flying > MEMORY_FLYING_MAX / 4) /* else epoll notes each frame */
+			watch(memory, memory->watched, 0);
 		rc = careful_wait(memory->instance, MEMORY_TICK_MS, memory->extra_fd);
 		memory->served = rc > 0 && !memory->awaited;
 		return rc;

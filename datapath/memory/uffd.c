@@ -10,10 +10,6 @@
 
 #include "memory/private.h"
 
-#ifndef USERFAULTFD_IOC_NEW /* Linux 6.1 */
-#define USERFAULTFD_IOC_NEW _IO(0xAA, 0x00)
-#endif
-
 /* UFFDIO_POISON, Linux 6.6. */
 struct poison {
 	struct uffdio_range range;
