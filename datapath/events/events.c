@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The life of a group of nodes (P2 section 5.1). Each node watches its sessions from the start, so
- * that it notices by itself when a peer dies. */
+/* Opens and closes a group of nodes (P2 section 5.1). Each node watches its sessions from the start, so
+ * that it notices when a peer dies. */
 #include "events/private.h"
 
 #include <errno.h>
@@ -8,13 +8,13 @@
 
 static struct careful_events *create(struct careful *c, uint32_t nodes, bool requests)
 {
-	/* Each fragment holds a receive buffer or a copy. */
+	/* One for each receive buffer or copy. */
 	const uint32_t fragments = requests ? EVENT_ROOM + nodes * EVENT_WINDOW : c->deferred_max;
 	struct careful_events *ev = calloc(1, sizeof(*ev));
 
 	if (!ev)
 		return NULL;
-	ev->notes_fd = -1;
+	ev->trace_fd = -1;
 	ev->node = calloc(nodes, sizeof(*ev->node));
 	ev->rank_of = calloc(c->link.peers_max + 1, sizeof(*ev->rank_of));
 	ev->fragments = calloc(fragments, sizeof(*ev->fragments));
@@ -59,14 +59,14 @@ int careful_events_failed(const struct careful_events *ev, uint32_t *rank)
 	return ev->error;
 }
 
-/* Runs once a round: sends what is owed and looks for room for a waiting sender. */
-static void round_of(struct careful *c)
+/* Sends owed messages, and ends the wait of a sender that has room now. */
+static void on_round(struct careful *c)
 {
 	struct careful_events *ev = c->events;
 
 	for (uint32_t i = 0; i < ev->nodes; i++)
 		if (i != ev->rank)
-			event_say_all(ev, &ev->node[i]);
+			event_send_owed(ev, &ev->node[i]);
 	ev->by->round(ev);
 	if (ev->waiting && event_may_send(ev, ev->waiting_dst, ev->waiting_bytes)) {
 		ev->waiting = false;
@@ -82,7 +82,7 @@ static bool owes(const struct careful_events *ev)
 	return ev->by->owes && ev->by->owes(ev);
 }
 
-static int say_goodbye(struct careful_events *ev, int status, int timeout_ms)
+static int leave_group(struct careful_events *ev, int status, int timeout_ms)
 {
 	uint64_t until_ns = 0;
 	int rc = 0;
@@ -95,16 +95,14 @@ static int say_goodbye(struct careful_events *ev, int status, int timeout_ms)
 		struct event_node *node = &ev->node[i];
 
 		node->owes_leave = i != ev->rank &&
-				   (event_is_to_hear(node) || event_is_awaited(node));
-		/* also to a node that got JOIN since */
+				   (event_needs_end(node) || event_needs_join(node));
 		node->owes_fail |= node->owes_leave && ev->error;
-		/* Send the others nothing: they might get only JOIN, and would then wait for our
-		 * end. */
+		/* The others get no JOIN: they would wait for our end. */
 		if (!node->asked && !node->owes_leave)
 			node->ask_ns = UINT64_MAX;
 	}
 	ev->leaving = true;
-	round_of(ev->c);
+	on_round(ev->c);
 	while (!rc && owes(ev))
 		rc = event_wait(ev, &until_ns, timeout_ms);
 	return rc == -EAGAIN ? -ETIMEDOUT : rc;
@@ -119,7 +117,7 @@ static void forget(struct careful *c)
 		if (i == ev->rank)
 			continue;
 		event_drop(ev, &ev->node[i]);
-		event_give_up(ev, &ev->node[i]);
+		event_drop_announced(ev, &ev->node[i]);
 		event_watch(&ev->node[i], false);
 	}
 	event_group_off(ev, -EPIPE);
@@ -150,14 +148,14 @@ static void end(struct careful *c)
 
 int careful_events_close(struct careful_events *ev, int status, int timeout_ms)
 {
-	int rc = ev->c->polling ? -EDEADLK : say_goodbye(ev, status, timeout_ms);
+	int rc = ev->c->polling ? -EDEADLK : leave_group(ev, status, timeout_ms);
 
 	if (rc != -EDEADLK)
 		forget(ev->c);
 	return rc;
 }
 
-/* Fails the group when an epoch of a peer's session ends, because frames may be lost. */
+/* Fails the group when an epoch of a member's session ends: frames may be lost. */
 static void epoch_over(struct careful *c, struct link_peer *peer)
 {
 	struct careful_events *ev = c->events;
@@ -165,14 +163,14 @@ static void epoch_over(struct careful *c, struct link_peer *peer)
 
 	if (rank == EVENT_NOBODY)
 		return;
-	event_gone(ev, rank, operation_over_status(peer));
+	event_session_over(ev, rank, operation_over_status(peer));
 	ev->rank_of[peer->slot] = EVENT_NOBODY;
 }
 
 static const struct engine_event_hooks hooks = {
 	.arrived = event_arrived,
 	.epoch_over = epoch_over,
-	.round = round_of,
+	.round = on_round,
 	.end = end,
 };
 

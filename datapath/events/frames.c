@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The event service over frames of its own: fragments wait in their receive buffers, and link/
- * copies them out when buffers run short (P2 section 5.3). Credits bound the sender. */
+/* The event service over frames of its own. Fragments wait in their receive buffers; link/ copies them
+ * out when buffers run short (P2 section 5.3). Credits bound the sender. */
 #include "events/private.h"
 
 #include <endian.h>
@@ -100,17 +100,17 @@ const struct event_transport event_by_frames = {
 	.consumed = frames_consumed,
 };
 
-/* Handles a peer's message that its frames to all end; our group may end with it. */
-static void end_group(struct link_peer *peer, const struct careful_am *am)
+/* Ends the peer's broadcasts if the message announces that. */
+static void end_broadcasts(struct link_peer *peer, const struct careful_am *am)
 {
-	uint16_t what = be16toh(am->handler);
+	uint16_t kind = be16toh(am->handler);
 
-	if (what == CAREFUL_EVENT_LEAVE || what == CAREFUL_EVENT_ONE_BY_ONE ||
-	    (what == CAREFUL_EVENT_FAIL && am->args[2]))
+	if (kind == CAREFUL_EVENT_LEAVE || kind == CAREFUL_EVENT_ONE_BY_ONE ||
+	    (kind == CAREFUL_EVENT_FAIL && am->args[2]))
 		link_group_admit(peer, 0, 0);
 }
 
-/* Queues a fragment that is in a frame; false: not wanted. */
+/* Queues a fragment that is in a frame. Returns false if the group refuses it. */
 static bool take(struct careful_events *ev, uint32_t rank, struct link_rxframe *frame,
 		 const struct careful_am *am)
 {
@@ -129,9 +129,9 @@ void event_arrived(struct careful *c, struct link_rxframe *frame, const struct c
 	uint32_t rank = ev ? ev->rank_of[frame->peer->slot] : EVENT_NOBODY;
 	bool ours = rank != EVENT_NOBODY && be32toh(am->region) == ev->number;
 
-	end_group(frame->peer, am);
+	end_broadcasts(frame->peer, am);
 	if (ours && be16toh(am->handler) != CAREFUL_EVENT_FRAGMENT)
-		event_said(ev, rank, am);
+		event_on_message(ev, rank, am);
 	else if (ours && take(ev, rank, frame, am))
 		return;
 	else if (be16toh(am->handler) == CAREFUL_EVENT_FRAGMENT)

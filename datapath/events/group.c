@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A broadcast as one frame (P2 section 5.1). With JOIN, each node sends the others the cookie of
- * its broadcasts; then it sends probes with that cookie. Once every node has reported a probe, the
- * node's broadcasts are one frame each. Until then, and for ever if a node gets no probe or
- * refuses, they are replicated. */
+/* A broadcast as one frame (P2 section 5.1). In JOIN, each node names the cookie of its broadcasts; then
+ * it sends probes with that cookie. Once every node has reported a probe, each broadcast is one frame.
+ * Until then, or if a node gets no probe or refuses, broadcasts are replicated. */
 #include "events/private.h"
 
 #include <endian.h>
@@ -10,7 +9,7 @@
 
 enum {
 	PROBE_AGAIN_NS = 5 * 1000 * 1000,
-	PROBES_SOON = 100, /* the first probes are close together */
+	PROBES_SOON = 100, /* probes at intervals of PROBE_AGAIN_NS */
 	PROBE_LATER_NS = 95 * 1000 * 1000,
 	PROBES_MAX = 200, /* after ten seconds */
 	NODES_LEAST = 3, /* with two, a frame to all is a frame to one */
@@ -24,9 +23,9 @@ void event_group_off(struct careful_events *ev, int error)
 	ev->group_error = error;
 }
 
-/* Notifies a node that has left, and gets no LEAVE from us, that our broadcasts end. If that cannot
- * leave now, the node admits such frames until the session ends, but none comes. */
-void event_group_say_off(struct careful_events *ev, struct event_node *node)
+/* Tells a node that has left, and gets no LEAVE from us, that our broadcasts end. If this cannot be
+ * sent now, the node's filter stays open until the session ends, but gets no frame. */
+void event_group_report_off(struct careful_events *ev, struct event_node *node)
 {
 	const struct careful_am am = { .handler = htobe16(CAREFUL_EVENT_ONE_BY_ONE) };
 
@@ -53,7 +52,7 @@ static void open_group(struct careful_events *ev)
 		event_group_off(ev, rc);
 }
 
-static bool say_heard(struct careful_events *ev, struct event_node *node)
+static bool send_heard(struct careful_events *ev, struct event_node *node)
 {
 	const struct careful_am am = {
 		.handler = htobe16(CAREFUL_EVENT_HEARD),
@@ -63,7 +62,7 @@ static bool say_heard(struct careful_events *ev, struct event_node *node)
 	return event_tell(ev, node, am);
 }
 
-/* Sets up the cookie, before there is a group and a JOIN. */
+/* Chooses the cookie, before any JOIN. */
 void event_group_init(struct careful_events *ev, bool replicate)
 {
 	if (replicate || ev->nodes < NODES_LEAST || !link_group_can(&ev->c->link))
@@ -78,8 +77,7 @@ void event_group_join(const struct careful_events *ev, struct careful_am *join)
 	join->token = htobe32((uint32_t)ev->cookie);
 }
 
-/* Admits the frames to all of a node that has joined. A group by requests has no such frames and
- * ignores the cookie in JOIN. */
+/* Admits the broadcasts of a node that has joined. A group by requests ignores the cookie in JOIN. */
 void event_group_joined(struct careful_events *ev, uint32_t rank, const struct careful_am *join)
 {
 	uint64_t cookie = (uint64_t)be32toh(join->args[3]) << 32 | be32toh(join->token);
@@ -87,19 +85,19 @@ void event_group_joined(struct careful_events *ev, uint32_t rank, const struct c
 
 	if (!cookie || !node->peer)
 		return;
-	/* A sender's members are in the order of their ranks, without the sender. */
+	/* A sender numbers its receivers by rank, without itself. */
 	node->refusal =
 		-link_group_admit(node->peer, cookie, ev->rank < rank ? ev->rank : ev->rank - 1);
 	node->owes_heard = node->refusal != 0;
 }
 
-/* Handles a node's report that it gets our frames to all, or refuses them. */
+/* Handles a node's report that it gets our broadcasts, or refuses them. */
 void event_group_heard(struct careful_events *ev, uint32_t rank, const struct careful_am *am)
 {
 	struct event_node *node = &ev->node[rank];
 	int error = (int)(be32toh(am->args[0]) & 0xfff);
 
-	if (error && !ev->group_error) /* even before there is a group */
+	if (error && !ev->group_error) /* even before the group is open */
 		event_group_off(ev, error == EAGAIN ? -EPROTO : -error);
 	if (!ev->group || node->hears)
 		return;
@@ -132,7 +130,7 @@ void event_group_round(struct careful_events *ev)
 			continue;
 		if (link_group_heard(node->peer))
 			node->owes_heard = true;
-		if (node->owes_heard && say_heard(ev, node))
+		if (node->owes_heard && send_heard(ev, node))
 			node->owes_heard = false;
 	}
 	if (!ev->group && !ev->group_error && ev->joined + 1 == ev->nodes)
@@ -141,16 +139,16 @@ void event_group_round(struct careful_events *ev)
 		probe(ev);
 }
 
-/* Reports whether one frame can carry the next fragment of a broadcast: it must have the same
- * offset for each node. */
-bool event_group_can(const struct careful_events *ev)
+/* Reports whether one frame can carry the next fragment of a broadcast: its offset must be the same for
+ * each node. */
+bool event_group_is_ready(const struct careful_events *ev)
 {
-	const struct event_way *first = &ev->node[!ev->rank].out;
+	const struct event_direction *first = &ev->node[!ev->rank].out;
 
 	if (!ev->group || ev->hear + 1 < ev->nodes)
 		return false;
 	for (uint32_t i = 0; i < ev->nodes; i++) {
-		const struct event_way *way = &ev->node[i].out;
+		const struct event_direction *way = &ev->node[i].out;
 
 		if (i != ev->rank &&
 		    (way->open ? way->offset : 0) != (first->open ? first->offset : 0))
@@ -159,9 +157,9 @@ bool event_group_can(const struct careful_events *ev)
 	return true;
 }
 
-/* Reports whether the credits of all nodes are there. Sets each node's credits aside as soon as
- * they are there, or updates might use them before the others' arrive. Other messages that wait for
- * a node go first, and nothing is set aside there. */
+/* Reports whether all nodes' credits have arrived. Reserves each node's credits as they arrive, so that
+ * updates do not use them meanwhile. Reserves none at a node with other waiting messages, which go
+ * first. */
 bool event_group_may_send(struct careful_events *ev, uint32_t bytes)
 {
 	struct message_state *state = &ev->c->messages;

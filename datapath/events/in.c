@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Incoming fragments (P2 section 5.1): queued in order until the application consumes them. */
+/* Gives incoming fragments to the application in order (P2 section 5.1). */
 #include "events/private.h"
 
 #include <endian.h>
@@ -15,8 +15,8 @@ void event_return(struct careful_events *ev)
 	ev->by->consumed(ev);
 }
 
-/* Reports whether a fragment continues what its node sent before. */
-static bool follows(const struct careful_events *ev, const struct event_way *way,
+/* Reports whether a fragment continues its node's last message, or begins the next. */
+static bool follows(const struct careful_events *ev, const struct event_direction *way,
 		    const struct event_fragment *new)
 {
 	uint32_t kind = CAREFUL_EVENT_F_CROWD | CAREFUL_EVENT_F_LARGE;
@@ -54,13 +54,13 @@ bool event_may_take(struct careful_events *ev, uint32_t rank, const struct caref
 /* Reports whether a node may still send something in this event. */
 static bool may_come(const struct event_node *node, uint64_t event)
 {
-	const struct event_way *way = &node->in;
+	const struct event_direction *way = &node->in;
 
 	return !node->left &&
 	       (!way->any || way->event < event || (way->event == event && way->open));
 }
 
-/* Returns the node whose fragment is next, or `nodes` if there is none. */
+/* Returns the rank of the node whose fragment is next, or `nodes` if there is none. */
 static uint32_t next_source(struct careful_events *ev, uint32_t src, uint64_t event)
 {
 	if (src != CAREFUL_EVENT_ALL) {
@@ -104,8 +104,9 @@ static int check(const struct careful_events *ev, uint32_t src, uint64_t event)
 	return 0;
 }
 
-/* Notes that a fragment is given to the application, and sets or checks the kind of its event. */
-static int count(struct careful_events *ev, uint32_t rank, const struct event_fragment *fragment)
+/* Counts a fragment that the application gets, and sets or checks the kind of its event. Returns the
+ * fragment's status. */
+static int account(struct careful_events *ev, uint32_t rank, const struct event_fragment *fragment)
 {
 	bool crowd = fragment->flags & CAREFUL_EVENT_F_CROWD;
 
@@ -132,7 +133,7 @@ static int give(struct careful_events *ev, uint32_t rank, struct careful_event_f
 {
 	struct event_node *node = &ev->node[rank];
 	struct event_fragment *fragment = node->first;
-	int status = count(ev, rank, fragment);
+	int status = account(ev, rank, fragment);
 
 	if (status < 0)
 		return status;
@@ -151,14 +152,14 @@ static int give(struct careful_events *ev, uint32_t rank, struct careful_event_f
 		.source = rank,
 		.status = (uint32_t)status,
 	};
-	event_note(ev, 'r', rank, fragment->event, fragment->bytes, fragment->flags);
+	event_trace(ev, 'r', rank, fragment->event, fragment->bytes, fragment->flags);
 	fragment->next = ev->free;
 	ev->free = fragment;
 	return 0;
 }
 
-static int try(struct careful_events *ev, uint32_t src, uint64_t event,
-	       struct careful_event_fragment *out)
+static int receive(struct careful_events *ev, uint32_t src, uint64_t event,
+		   struct careful_event_fragment *out)
 {
 	uint32_t rank;
 	int rc;
@@ -180,7 +181,7 @@ int careful_event_receive(struct careful_events *ev, uint32_t src, uint64_t even
 
 	event_return(ev);
 	do {
-		rc = try(ev, src, event, fragment);
+		rc = receive(ev, src, event, fragment);
 		if (rc != -EAGAIN)
 			return rc;
 		rc = event_wait(ev, &until_ns, timeout_ms);

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Membership of a group, and the spread of failures: a failing node notifies all others, so that no
- * node waits for ever.
- *
- * Nothing is queued here: a message that cannot leave now is tried again in a later round.
- */
+/* Membership of a group, and the spread of failures: a failing node notifies all others, so that no
+ * node waits for ever. A message that cannot be sent now is not queued, but tried again in a later
+ * round. */
 #include "events/private.h"
 
 #include <endian.h>
@@ -23,7 +20,7 @@ void event_watch(struct event_node *node, bool on)
 		link_awaited(node->peer);
 }
 
-static bool say_join(struct careful_events *ev, struct event_node *node)
+static bool send_join(struct careful_events *ev, struct event_node *node)
 {
 	struct careful_am am = {
 		.handler = htobe16(CAREFUL_EVENT_JOIN),
@@ -35,7 +32,7 @@ static bool say_join(struct careful_events *ev, struct event_node *node)
 	return event_tell(ev, node, am);
 }
 
-static bool say_fail(struct careful_events *ev, struct event_node *node)
+static bool send_fail(struct careful_events *ev, struct event_node *node)
 {
 	const struct careful_am am = {
 		.handler = htobe16(CAREFUL_EVENT_FAIL),
@@ -46,15 +43,15 @@ static bool say_fail(struct careful_events *ev, struct event_node *node)
 	return event_tell(ev, node, am);
 }
 
-static bool say_leave(struct careful_events *ev, struct event_node *node)
+static bool send_leave(struct careful_events *ev, struct event_node *node)
 {
 	const struct careful_am am = { .handler = htobe16(CAREFUL_EVENT_LEAVE) };
 
 	return event_tell(ev, node, am);
 }
 
-/* Fails the group at this node, and notifies every other member except the one whose session is
- * over. Returns the buffers of unconsumed fragments. */
+/* Fails the group at this node, returns the buffers of unconsumed fragments, and notifies every member
+ * whose session lasts. */
 void event_fail(struct careful_events *ev, uint32_t rank, int error)
 {
 	if (ev->error)
@@ -69,8 +66,8 @@ void event_fail(struct careful_events *ev, uint32_t rank, int error)
 		if (i == ev->rank)
 			continue;
 		event_drop(ev, node);
-		event_give_up(ev, node);
-		node->owes_fail |= event_is_to_hear(node);
+		event_drop_announced(ev, node);
+		node->owes_fail |= event_needs_end(node);
 	}
 }
 
@@ -83,18 +80,18 @@ static void on_join(struct careful_events *ev, uint32_t rank, const struct caref
 {
 	uint32_t part = be32toh(am->bytes), ours = be32toh(am->args[2]);
 	struct event_node *node = &ev->node[rank];
-	bool right = is_ours(ev, rank, am);
+	bool matches = is_ours(ev, rank, am);
 
-	/* A node that left and joins again waits until we have left, too. */
+	/* A node that left and joins again must wait until we have left, too. */
 	if (node->left)
 		return;
-	if (right && node->joined && node->part != part) { /* its LEAVE did not arrive */
+	if (matches && node->joined && node->part != part) { /* its LEAVE did not arrive */
 		event_fail(ev, rank, -ECONNRESET);
 		return;
 	}
-	/* The node has not heard of our part: while we leave, it gets both JOIN and LEAVE. */
+	/* The node does not know our part: while we leave, it gets both JOIN and LEAVE. */
 	node->owes_leave |= ev->leaving && ours != ev->part;
-	if (right && ours && ours != ev->part) { /* it knows an earlier part of this node */
+	if (matches && ours && ours != ev->part) { /* it knows an earlier part of this node */
 		node->ask_ns = 0;
 		return;
 	}
@@ -105,8 +102,8 @@ static void on_join(struct careful_events *ev, uint32_t rank, const struct caref
 		ev->c->callbacks++;
 	}
 	node->aware |= ours != 0;
-	node->ask_ns = ours && node->asked ? UINT64_MAX : 0; /* 0: it waits for our JOIN */
-	if (!right)
+	node->ask_ns = ours && node->asked ? UINT64_MAX : 0; /* 0: the node waits for our JOIN */
+	if (!matches)
 		event_fail(ev, rank, -EPROTO);
 	else if (ev->error)
 		node->owes_fail = true;
@@ -114,17 +111,17 @@ static void on_join(struct careful_events *ev, uint32_t rank, const struct caref
 		event_group_joined(ev, rank, am);
 }
 
-/* Handles LEAVE: the node sends nothing more, and gets no further messages. */
+/* Handles LEAVE, the node's last message. Sends it nothing more. */
 static void on_leave(struct careful_events *ev, uint32_t rank)
 {
 	struct event_node *node = &ev->node[rank];
 
 	node->left = true;
-	node->owes_fail &= event_is_to_hear(node);
+	node->owes_fail &= event_needs_end(node);
 	node->owes_leave = false;
 	event_watch(node, false);
 	event_group_off(ev, -EPIPE);
-	event_group_say_off(ev, node);
+	event_group_report_off(ev, node);
 	ev->c->callbacks++;
 	if (node->in.open)
 		event_fail(ev, rank, -EPROTO);
@@ -135,7 +132,7 @@ static void on_fail(struct careful_events *ev, uint32_t rank, const struct caref
 	uint32_t failed = be32toh(am->args[0]);
 	int error = (int)(be32toh(am->args[1]) & 0xfff);
 
-	/* -EAGAIN would make the application wait. */
+	/* EAGAIN would make the application wait. */
 	if (!error || error == EAGAIN)
 		error = EPROTO;
 	event_fail(ev, failed < ev->nodes ? failed : rank, -error);
@@ -143,9 +140,9 @@ static void on_fail(struct careful_events *ev, uint32_t rank, const struct caref
 		on_leave(ev, rank);
 }
 
-/* Handles everything from a node except fragments. Messages of an earlier group, from before the
- * node joined this one, are ignored. */
-void event_said(struct careful_events *ev, uint32_t rank, const struct careful_am *am)
+/* Handles all messages of a node except fragments. Ignores messages from before the node's JOIN, which
+ * belong to an earlier group. */
+void event_on_message(struct careful_events *ev, uint32_t rank, const struct careful_am *am)
 {
 	bool takes_part = ev->node[rank].joined && !ev->node[rank].left;
 
@@ -166,37 +163,37 @@ void event_said(struct careful_events *ev, uint32_t rank, const struct careful_a
 			event_group_heard(ev, rank, am);
 		break;
 	case CAREFUL_EVENT_ONE_BY_ONE:
-		break; /* event_group_ends() */
+		break; /* end_broadcasts() has handled it */
 	default:
 		link_count(&ev->c->link, CAREFUL_C_DROP_MESSAGE);
 	}
 }
 
-void event_gone(struct careful_events *ev, uint32_t rank, int error)
+void event_session_over(struct careful_events *ev, uint32_t rank, int error)
 {
 	struct event_node *node = &ev->node[rank];
 
 	event_watch(node, false);
-	event_give_up(ev, node);
+	event_drop_announced(ev, node);
 	if (!node->left)
 		event_fail(ev, rank, error);
-	node->left = true; /* its slot may now belong to another peer */
+	node->left = true; /* the slot may belong to another peer */
 	node->asked = node->owes_fail = node->owes_leave = false;
 }
 
-/* Order matters: before JOIN a node ignores everything else. */
-void event_say_all(struct careful_events *ev, struct event_node *node)
+/* Sends the messages that a node must get. JOIN is first: before it, a node ignores all others. */
+void event_send_owed(struct careful_events *ev, struct event_node *node)
 {
 	uint64_t now_ns = ev->c->link.now_ns;
 
 	if (!node->left && now_ns >= node->ask_ns) {
-		if (!say_join(ev, node))
+		if (!send_join(ev, node))
 			return;
 		node->asked = true;
 		node->ask_ns = node->joined ? UINT64_MAX : now_ns + JOIN_AGAIN_NS;
 	}
 	if (!node->asked)
 		return;
-	if (node->owes_fail ? say_fail(ev, node) : node->owes_leave && say_leave(ev, node))
+	if (node->owes_fail ? send_fail(ev, node) : node->owes_leave && send_leave(ev, node))
 		node->owes_fail = node->owes_leave = false;
 }

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Outgoing fragments (P2 section 5.1): checks their order and waits for room. A broadcast goes to
- * all nodes or to none, so a sender that must wait has sent nothing. */
+/* Outgoing fragments (P2 section 5.1): checks their order and waits for room. A broadcast goes to all
+ * nodes or to none. */
 #include "events/private.h"
 
 #include <endian.h>
 #include <errno.h>
 
-enum { SYNCS_BLOCKED = 3 }; /* a sync brings credits that are owed but not yet due */
+enum { SYNCS_BLOCKED = 3 }; /* each sync brings credits that are owed but not due */
 
 static inline bool is_meant(const struct careful_events *ev, uint32_t dst, uint32_t rank)
 {
 	return rank != ev->rank && (dst == CAREFUL_EVENT_ALL || dst == rank);
 }
 
-/* Checks that a fragment continues what one node was sent before. */
-static int check_way(const struct event_way *way, uint64_t event, uint32_t bytes, uint32_t flags)
+/* Checks that a fragment continues the last message to a node. */
+static int check_direction(const struct event_direction *way, uint64_t event, uint32_t bytes,
+			   uint32_t flags)
 {
 	uint32_t kind = CAREFUL_EVENT_F_CROWD | CAREFUL_EVENT_F_LARGE;
 
@@ -42,7 +43,8 @@ static int check(const struct careful_events *ev, uint32_t dst, uint64_t event, 
 	for (uint32_t i = 0; !rc && i < ev->nodes; i++) {
 		if (!is_meant(ev, dst, i))
 			continue;
-		rc = ev->node[i].left ? -EPIPE : check_way(&ev->node[i].out, event, bytes, flags);
+		rc = ev->node[i].left ? -EPIPE :
+					check_direction(&ev->node[i].out, event, bytes, flags);
 	}
 	return rc;
 }
@@ -58,7 +60,7 @@ static int fits(const struct careful_events *ev, uint32_t dst, uint32_t bytes)
 	return 0;
 }
 
-/* Reports whether there is room for a fragment now, here and at each destination. */
+/* Reports whether there is room for a fragment, here and at each destination. */
 bool event_may_send(struct careful_events *ev, uint32_t dst, uint32_t bytes)
 {
 	uint32_t frames = 0;
@@ -68,7 +70,7 @@ bool event_may_send(struct careful_events *ev, uint32_t dst, uint32_t bytes)
 	for (uint32_t i = 0; i < ev->nodes; i++)
 		if (is_meant(ev, dst, i) && !event_knows_us(&ev->node[i]))
 			return false;
-	if (dst == CAREFUL_EVENT_ALL && event_group_can(ev))
+	if (dst == CAREFUL_EVENT_ALL && event_group_is_ready(ev))
 		return event_group_may_send(ev, bytes) && link_tx_room(&ev->c->link, 1);
 	for (uint32_t i = 0; i < ev->nodes; i++) {
 		if (!is_meant(ev, dst, i))
@@ -83,7 +85,7 @@ bool event_may_send(struct careful_events *ev, uint32_t dst, uint32_t bytes)
 static void count(struct careful_events *ev, uint32_t rank, uint64_t event, uint32_t bytes,
 		  uint32_t flags)
 {
-	struct event_way *way = &ev->node[rank].out;
+	struct event_direction *way = &ev->node[rank].out;
 
 	if (!way->open)
 		way->offset = 0;
@@ -94,13 +96,13 @@ static void count(struct careful_events *ev, uint32_t rank, uint64_t event, uint
 	way->any = true;
 	way->flags = (uint8_t)flags;
 	way->offset += bytes;
-	event_note(ev, 's', rank, event, bytes, flags);
+	event_trace(ev, 's', rank, event, bytes, flags);
 }
 
 static struct careful_am header(const struct careful_events *ev, uint32_t rank, uint64_t event,
 				uint32_t flags)
 {
-	const struct event_way *way = &ev->node[rank].out;
+	const struct event_direction *way = &ev->node[rank].out;
 
 	return (struct careful_am){
 		.kind = CAREFUL_AM_EVENT,
@@ -119,13 +121,13 @@ int careful_event_ahead(struct careful_events *ev, uint32_t dst, uint64_t bytes)
 	if (dst != CAREFUL_EVENT_ALL && (dst >= ev->nodes || dst == ev->rank))
 		return -ENOENT;
 	if (dst == CAREFUL_EVENT_ALL && !ev->group_error)
-		return 0; /* in one frame, now or soon */
+		return 0; /* one frame carries it, now or soon */
 	for (uint32_t i = 0; i < ev->nodes; i++) {
 		struct event_node *node = &ev->node[i];
 
 		if (!is_meant(ev, dst, i) || node->left || !node->peer)
-			continue; /* without a peer the node has its own window */
-		event_give_up(ev, node);
+			continue; /* in a group by requests each node has its own window */
+		event_drop_announced(ev, node);
 		node->out.ahead = bytes;
 		message_ahead(&ev->c->messages, node->peer, bytes, 0);
 	}
@@ -137,8 +139,8 @@ static void send_to(struct careful_events *ev, uint32_t rank, uint64_t event, co
 {
 	const struct careful_am am = header(ev, rank, event, flags);
 
-	event_less_ahead(ev, &ev->node[rank], bytes, flags);
-	/* event_may_send() has found room at every node. */
+	event_reduce_announced(ev, &ev->node[rank], bytes, flags);
+	/* event_may_send() found room at every node. */
 	if (ev->by->send(ev, rank, &am, data, bytes))
 		count(ev, rank, event, bytes, flags);
 	else
@@ -152,7 +154,7 @@ static void send_group(struct careful_events *ev, uint64_t event, const void *da
 
 	for (uint32_t i = 0; i < ev->nodes; i++)
 		if (i != ev->rank)
-			event_less_ahead(ev, &ev->node[i], bytes, flags);
+			event_reduce_announced(ev, &ev->node[i], bytes, flags);
 	if (!message_small_group(ev->group, &am, data, bytes)) {
 		event_fail(ev, ev->rank, -EIO);
 		return;
@@ -162,8 +164,8 @@ static void send_group(struct careful_events *ev, uint64_t event, const void *da
 			count(ev, i, event, bytes, flags);
 }
 
-/* Notes a lack of room. Returns -ENOBUFS if it has lasted and the others wait for this node. */
-static int blocked(struct careful_events *ev, uint32_t dst, uint32_t bytes)
+/* Notes a lack of room. Returns -ENOBUFS if it lasts and other nodes wait for this one. */
+static int note_blocked(struct careful_events *ev, uint32_t dst, uint32_t bytes)
 {
 	const uint64_t now_ns = ev->c->link.now_ns;
 	const uint64_t sync_ms = ev->c->link.sync_ms ?: EVENT_ASKED_MS;
@@ -181,8 +183,8 @@ static int blocked(struct careful_events *ev, uint32_t dst, uint32_t bytes)
 	return -ENOBUFS;
 }
 
-static int try(struct careful_events *ev, uint32_t dst, uint64_t event, const void *data,
-	       uint32_t bytes, uint32_t flags)
+static int send_fragment(struct careful_events *ev, uint32_t dst, uint64_t event, const void *data,
+			 uint32_t bytes, uint32_t flags)
 {
 	int rc;
 
@@ -196,18 +198,18 @@ static int try(struct careful_events *ev, uint32_t dst, uint64_t event, const vo
 	if (dst != CAREFUL_EVENT_ALL)
 		event_group_unhold(ev);
 	if (!event_may_send(ev, dst, bytes))
-		return blocked(ev, dst, bytes);
+		return note_blocked(ev, dst, bytes);
 	ev->blocked_ns = 0;
 	ev->waiting = false;
 	ev->sent = event;
 	ev->sent_any = true;
-	if (dst == CAREFUL_EVENT_ALL && event_group_can(ev))
+	if (dst == CAREFUL_EVENT_ALL && event_group_is_ready(ev))
 		send_group(ev, event, data, bytes, flags);
 	else
 		for (uint32_t i = 0; i < ev->nodes; i++)
 			if (is_meant(ev, dst, i))
 				send_to(ev, i, event, data, bytes, flags);
-	/* Asynchronous: a whole message leaves even if the program does not poll. */
+	/* A whole message leaves even if the program does not poll. */
 	if (flags & CAREFUL_EVENT_F_LAST && ev->c->queue)
 		link_kick(&ev->c->link);
 	return ev->error;
@@ -220,7 +222,7 @@ int careful_event_send(struct careful_events *ev, uint32_t dst, uint64_t event, 
 	int rc;
 
 	do {
-		rc = try(ev, dst, event, data, bytes, flags);
+		rc = send_fragment(ev, dst, event, data, bytes, flags);
 		if (rc == -EAGAIN)
 			rc = event_wait(ev, &until_ns, timeout_ms);
 		else

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The inside of the event service (P2 section 5.1): a group, its nodes, and the fragments that are
- * not consumed yet. */
+/* The inside of the event service (P2 section 5.1): a group, its nodes, and fragments. */
 #pragma once
 
 #include <careful/event.h>
@@ -13,11 +12,11 @@ enum {
 	EVENT_FLAGS = CAREFUL_EVENT_F_LAST | CAREFUL_EVENT_F_CROWD | CAREFUL_EVENT_F_LARGE,
 };
 
-/* For a group by requests: most unanswered fragments to one node; fragments kept here from all
- * nodes before answers are delayed; sync_ms of an attached instance, which has none. */
+/* For a group by requests: most unanswered fragments to one node; most fragments kept here from all
+ * nodes without delayed answers; and the sync_ms of attached instances. */
 enum { EVENT_WINDOW = 16, EVENT_ROOM = 4096, EVENT_ASKED_MS = 200 };
 
-/* A received fragment, in its receive buffer or copied out. */
+/* A received fragment. @kept: its receive buffer or copy */
 struct event_fragment {
 	struct event_fragment *next; /* in its source's queue or the free list */
 	struct link_held *kept;
@@ -28,14 +27,15 @@ struct event_fragment {
 };
 
 /*
- * One direction between two nodes, which carries one message after the other.
+ * One direction between two nodes, which carries one message at a time.
  *
- * @event:   event of the last message; not valid before the first (any)
- * @open:    that message lacks its last fragment
- * @offset:  its bytes so far
- * @ahead:   out: bytes that were announced and have not left
+ * @event:  event of the last message
+ * @any:    there was a message
+ * @open:   the last message lacks its last fragment
+ * @offset: its bytes so far
+ * @ahead:  out: announced bytes that have not left
  */
-struct event_way {
+struct event_direction {
 	uint64_t event;
 	uint64_t ahead;
 	uint32_t offset;
@@ -46,15 +46,15 @@ struct event_way {
 /*
  * Another node.
  *
- * @joined:    it takes part; @part: the number of its part
- * @left:      it has told us that it is done
- * @asked:     JOIN was sent to it; @aware: its own JOIN named our part
- * @owes_fail, @owes_leave: what we still have to send to it, in this order
+ * @joined:    its JOIN arrived; @part: the random number of its part
+ * @left:      its LEAVE arrived, or its session is over
+ * @asked:     our JOIN was sent to it; @aware: its own JOIN named our part
+ * @owes_fail, @owes_leave: messages that we must send to it, in this order
  * @awaited:   its session is watched for a sign of life
- * @ask_ns:    when to send JOIN again; UINT64_MAX: both ends know of each other
- * @owes_heard: it must be told whether its frames to all arrive
- * @refusal:   the positive errno why they will not; 0: they do
- * @hears:     it gets our frames to all
+ * @ask_ns:    when to send JOIN again; UINT64_MAX: each end has the other's JOIN
+ * @owes_heard: we must report to it whether its broadcasts arrive
+ * @refusal:   the positive errno why they do not; 0: they do
+ * @hears:     it gets our broadcasts
  * @first, @last: queue of its fragments
  *
  * In a group by requests (requests.c):
@@ -63,11 +63,11 @@ struct event_way {
  * @under_way: unanswered fragments to it
  * @joining, @staying: JOIN and STAY are unanswered
  * @stays, @stay: its STAY, which we must answer
- * @owed, @owed_at, @owed_count: its fragments to be answered, oldest first
+ * @owed, @owed_at, @owed_count: ring of its unanswered fragments
  */
 struct event_node {
 	struct link_peer *peer;
-	struct event_way in, out;
+	struct event_direction in, out;
 	struct event_fragment *first, *last;
 	uint64_t ask_ns;
 	uint32_t part;
@@ -85,17 +85,17 @@ struct event_node {
 };
 
 /*
- * How fragments and the nodes' other messages travel.
+ * The transport of fragments and of the nodes' other messages.
  *
  * @tell:      sends a message; false: not now
  * @may_send:  reports whether a node has room for this many bytes
  * @room:      reports whether this end can send this many frames
  * @bytes:     returns the largest payload of a fragment, or -EAGAIN
  * @withholds: reports whether this node keeps others from sending
- * @close, @owes, @give: may be NULL
- * @owes:      reports whether something would be lost with this process
- * @give:      gives a fragment to the application; the fragment stays in its place
+ * @owes:      reports whether the end of this process would lose messages
+ * @give:      pins a fragment that the application gets
  * @let_go:    releases a fragment; @consumed: called after that
+ * @close, @owes and @give may be NULL.
  */
 struct event_transport {
 	int (*open)(struct careful_events *ev, const uint32_t *peers);
@@ -118,35 +118,35 @@ struct event_transport {
 extern const struct event_transport event_by_frames; /* frames.c */
 extern const struct event_transport event_by_requests; /* requests.c */
 
-/* A record of one send or receive (trace.c). */
-struct event_note {
+/* The record of one send or receive (trace.c). */
+struct event_record {
 	uint64_t at_ns;
 	uint64_t event;
 	uint32_t node;
 	uint32_t bytes;
 	uint8_t flags;
-	char what; /* 's' or 'r' */
+	char kind; /* 's' or 'r' */
 };
 
 /*
- * @event, @begun, @done:  the event being received; some of it, and all of it, was consumed
- * @crowd, @source, @messages: its kind, its first sender, and how many messages have ended
- * @turn:      the node to look at first if the source may be any
+ * @event, @begun, @done: the event being received; part of it, and all of it, was consumed
+ * @crowd, @source, @messages: its kind, its first sender, and the messages that have ended
+ * @turn:      the first node to examine if the source may be any
  * @sent, @sent_any: the last event sent, and whether there is one
  * @sending:   nodes to which a message lacks its last fragment
- * @blocked_ns: since when nothing could be sent and nothing was consumed; 0: not blocked
- * @waiting:   a sender of @waiting_bytes to @waiting_dst wants to know when there is room
+ * @blocked_ns: when sending became blocked, if nothing was consumed since; 0: not blocked
+ * @waiting:   a sender waits for room for @waiting_bytes to @waiting_dst
  * @given:     the fragment that the application has, which must not move
- * @cookie:    of frames to all; 0: there will be none
+ * @cookie:    of broadcasts in one frame; 0: there are none
  * @group:     the link's group of these frames; NULL: none, because of @group_error
  * @hear:      nodes that get these frames
  * @probe_ns:  when the next probe is due
- * @by:        how fragments travel
+ * @by:        the transport
  * @window, @room: most fragments under way to a node, and kept here
  * @handler:   of a group by requests
  * @kept:      fragments kept here
- * @pending:   requests whose end has not been told
- * @leaving:   this node is done and tells the others
+ * @pending:   requests under way
+ * @leaving:   this node sends its end to the others
  * @over:      closed, waits only for @pending; @forgotten: the next such group
  */
 struct careful_events {
@@ -186,27 +186,26 @@ struct careful_events {
 	bool leaving, over;
 	struct careful_events *forgotten;
 
-	struct event_note *notes;
-	uint64_t notes_count;
-	int notes_fd;
+	struct event_record *records;
+	uint64_t records_count;
+	int trace_fd;
 };
 
-/* Reports whether a node knows that we have joined; before that it drops our messages. */
+/* Reports whether a node has our JOIN; before that it drops our messages. */
 static inline bool event_knows_us(const struct event_node *node)
 {
 	return node->joined && node->ask_ns == UINT64_MAX;
 }
 
-/* Reports whether a node must hear of our end, because our JOIN may have reached it. A node that
- * left without naming our part may have left with an earlier part, and its later one may rely on
- * us. */
-static inline bool event_is_to_hear(const struct event_node *node)
+/* Reports whether a node needs our LEAVE or FAIL, because our JOIN may have reached it. A node that left
+ * without naming our part may take part again, and rely on us. */
+static inline bool event_needs_end(const struct event_node *node)
 {
 	return node->asked && !(node->left && node->aware);
 }
 
-/* Reports whether a node has joined but not heard of us: it must get our JOIN, and then our end. */
-static inline bool event_is_awaited(const struct event_node *node)
+/* Reports whether a node has joined without our JOIN: it needs our JOIN, then our LEAVE or FAIL. */
+static inline bool event_needs_join(const struct event_node *node)
 {
 	return node->joined && !node->asked && !node->left;
 }
@@ -226,16 +225,16 @@ int event_wait(struct careful_events *ev, uint64_t *until_ns, int timeout_ms);
 void event_add(struct careful_events *ev, struct event_node *node,
 	       const struct event_fragment *fragment);
 void event_drop(struct careful_events *ev, struct event_node *node);
-void event_less_ahead(struct careful_events *ev, struct event_node *node, uint32_t bytes,
-		      uint32_t flags);
-void event_give_up(struct careful_events *ev, struct event_node *node);
+void event_reduce_announced(struct careful_events *ev, struct event_node *node, uint32_t bytes,
+			    uint32_t flags);
+void event_drop_announced(struct careful_events *ev, struct event_node *node);
 
 /* member.c */
 void event_watch(struct event_node *node, bool on);
-void event_gone(struct careful_events *ev, uint32_t rank, int error);
+void event_session_over(struct careful_events *ev, uint32_t rank, int error);
 void event_fail(struct careful_events *ev, uint32_t rank, int error);
-void event_said(struct careful_events *ev, uint32_t rank, const struct careful_am *am);
-void event_say_all(struct careful_events *ev, struct event_node *node);
+void event_on_message(struct careful_events *ev, uint32_t rank, const struct careful_am *am);
+void event_send_owed(struct careful_events *ev, struct event_node *node);
 
 /* frames.c */
 void event_arrived(struct careful *c, struct link_rxframe *frame, const struct careful_am *am);
@@ -250,24 +249,24 @@ bool event_may_send(struct careful_events *ev, uint32_t dst, uint32_t bytes);
 
 /* group.c */
 void event_group_off(struct careful_events *ev, int error);
-void event_group_say_off(struct careful_events *ev, struct event_node *node);
+void event_group_report_off(struct careful_events *ev, struct event_node *node);
 void event_group_init(struct careful_events *ev, bool replicate);
 void event_group_join(const struct careful_events *ev, struct careful_am *join);
 void event_group_joined(struct careful_events *ev, uint32_t rank, const struct careful_am *join);
 void event_group_heard(struct careful_events *ev, uint32_t rank, const struct careful_am *am);
 void event_group_round(struct careful_events *ev);
-bool event_group_can(const struct careful_events *ev);
+bool event_group_is_ready(const struct careful_events *ev);
 bool event_group_may_send(struct careful_events *ev, uint32_t bytes);
 void event_group_unhold(struct careful_events *ev);
 
 /* trace.c */
-void event_note_down(struct careful_events *ev, char what, uint32_t node, uint64_t event,
+void event_trace_add(struct careful_events *ev, char kind, uint32_t node, uint64_t event,
 		     uint32_t bytes, uint32_t flags);
 void event_trace_end(struct careful_events *ev);
 
-static inline void event_note(struct careful_events *ev, char what, uint32_t node, uint64_t event,
-			      uint32_t bytes, uint32_t flags)
+static inline void event_trace(struct careful_events *ev, char kind, uint32_t node, uint64_t event,
+			       uint32_t bytes, uint32_t flags)
 {
-	if (ev->notes)
-		event_note_down(ev, what, node, event, bytes, flags);
+	if (ev->records)
+		event_trace_add(ev, kind, node, event, bytes, flags);
 }

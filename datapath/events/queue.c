@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Queues of fragments, and announced bytes; shared by the other files of the event service. */
+/* Queues of fragments, announced bytes, and waits. */
 #include "events/private.h"
 
 #include <assert.h>
@@ -11,11 +11,11 @@ void event_destroy(struct careful_events *ev)
 	free(ev->node);
 	free(ev->rank_of);
 	free(ev->fragments);
-	free(ev->notes);
+	free(ev->records);
 	free(ev);
 }
 
-/* Polls for a while; 0: try again. *until_ns is 0 before the first call. */
+/* Polls for a while. Returns 0 to try again. *until_ns is 0 before the first call. */
 int event_wait(struct careful_events *ev, uint64_t *until_ns, int timeout_ms)
 {
 	struct careful *c = ev->c;
@@ -52,9 +52,9 @@ void event_drop(struct careful_events *ev, struct event_node *node)
 void event_add(struct careful_events *ev, struct event_node *node, const struct event_fragment *new)
 {
 	struct event_fragment *fragment = ev->free;
-	struct event_way *way = &node->in;
+	struct event_direction *way = &node->in;
 
-	assert(fragment); /* there is one for each buffer and each copy */
+	assert(fragment); /* one for each buffer and each copy */
 	ev->free = fragment->next;
 	*fragment = *new;
 	fragment->next = NULL;
@@ -70,12 +70,11 @@ void event_add(struct careful_events *ev, struct event_node *node, const struct 
 	way->offset = way->open ? new->offset + new->bytes : 0;
 }
 
-/* Subtracts bytes that leave from those announced to a node; the frame asks for room for the
- * rest. */
-void event_less_ahead(struct careful_events *ev, struct event_node *node, uint32_t bytes,
-		      uint32_t flags)
+/* Subtracts sent bytes from those announced to a node. */
+void event_reduce_announced(struct careful_events *ev, struct event_node *node, uint32_t bytes,
+			    uint32_t flags)
 {
-	struct event_way *way = &node->out;
+	struct event_direction *way = &node->out;
 	uint64_t less = way->ahead < bytes || flags & CAREFUL_EVENT_F_LAST ? way->ahead : bytes;
 
 	if (!less)
@@ -84,8 +83,7 @@ void event_less_ahead(struct careful_events *ev, struct event_node *node, uint32
 	message_ahead(&ev->c->messages, node->peer, 0, less);
 }
 
-/* Drops what was announced: nothing more of the message leaves. */
-void event_give_up(struct careful_events *ev, struct event_node *node)
+void event_drop_announced(struct careful_events *ev, struct event_node *node)
 {
-	event_less_ahead(ev, node, 0, CAREFUL_EVENT_F_LAST);
+	event_reduce_announced(ev, node, 0, CAREFUL_EVENT_F_LAST);
 }

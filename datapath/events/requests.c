@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The event service over requests, for programs of careful_attach(): they have no receive buffers
- * in which fragments could wait. A request's payload is a whole frame of the event service,
- * careful_am included. Its handler is the group's, at each node.
+ * The event service over requests, for programs of careful_attach(), which have no receive buffers
+ * for fragments. The payload of a request is a frame of the event service, with its careful_am. Each
+ * node uses the group's handler.
  *
  * A fragment is copied and answered on arrival; beyond EVENT_ROOM kept fragments, the answer waits
- * until earlier ones are consumed. The sender waits at EVENT_WINDOW unanswered fragments to a node.
- * One more request, STAY, is answered when a node leaves; it fails when the program there dies.
- * Peers cannot distinguish the programs of a host. So every message but JOIN carries the random
- * number of the receiver's part, which is known only where that part was announced. */
+ * until earlier fragments are consumed. A sender waits at EVENT_WINDOW unanswered fragments to a node.
+ * One more request, STAY, is answered when a node leaves, and fails when its program dies.
+ *
+ * A host's programs share its address. So every message but JOIN carries the random number of the
+ * receiver's part, which only members know.
+ */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -24,8 +26,8 @@ static uint32_t rank_of(const struct event_node *node)
 	return (uint32_t)(node - node->ev->node);
 }
 
-/* Handles the end of a request; the last one of a closed group ends the group. */
-static void ended(struct careful_events *ev)
+/* Handles the end of a request; the last request of a closed group frees the group. */
+static void request_ended(struct careful_events *ev)
 {
 	struct careful_events **at = &ev->c->events_forgotten;
 
@@ -38,13 +40,13 @@ static void ended(struct careful_events *ev)
 }
 
 /* Handles a request's status. -ENOSYS: the node has not joined yet, or has left. */
-static void met(struct event_node *node, int status, bool may_be_absent)
+static void handle_status(struct event_node *node, int status, bool may_be_absent)
 {
 	struct careful_events *ev = node->ev;
 
 	if (!ev->over && status && !(status == -ENOSYS && may_be_absent))
-		event_gone(ev, rank_of(node), status == -ENOSYS ? -ECONNRESET : status);
-	ended(ev);
+		event_session_over(ev, rank_of(node), status == -ENOSYS ? -ECONNRESET : status);
+	request_ended(ev);
 }
 
 static void on_joined(const struct careful_result *result, void *user)
@@ -52,7 +54,7 @@ static void on_joined(const struct careful_result *result, void *user)
 	struct event_node *node = user;
 
 	node->joining = false;
-	met(node, result->status == -EBUSY ? 0 : result->status, true);
+	handle_status(node, result->status == -EBUSY ? 0 : result->status, true);
 }
 
 static void on_stayed(const struct careful_result *result, void *user)
@@ -60,15 +62,15 @@ static void on_stayed(const struct careful_result *result, void *user)
 	struct event_node *node = user;
 
 	node->staying = false;
-	/* If the node had left, its LEAVE would have come first. */
-	met(node, result->status || node->left ? result->status : -ECONNRESET, false);
+	/* A node that leaves sends LEAVE first. */
+	handle_status(node, result->status || node->left ? result->status : -ECONNRESET, false);
 }
 
 static void on_told(const struct careful_result *result, void *user)
 {
 	struct event_node *node = user;
 
-	met(node, result->status, true);
+	handle_status(node, result->status, true);
 }
 
 static void on_sent(const struct careful_result *result, void *user)
@@ -76,7 +78,7 @@ static void on_sent(const struct careful_result *result, void *user)
 	struct event_node *node = user;
 
 	node->under_way--;
-	met(node, result->status, false);
+	handle_status(node, result->status, false);
 }
 
 static bool ask(struct event_node *node, const struct careful_am *am, const void *data,
@@ -97,11 +99,11 @@ static bool ask(struct event_node *node, const struct careful_am *am, const void
 	if (!rc)
 		ev->pending++;
 	else if (rc != -EAGAIN)
-		event_gone(ev, rank_of(node), rc);
+		event_session_over(ev, rank_of(node), rc);
 	return !rc;
 }
 
-/* Reports whether a request can leave at once: the instance may be about to end. */
+/* Reports whether a request can leave at once, since the instance may end. */
 static bool may_leave(struct careful *c, const struct event_node *node, uint32_t bytes)
 {
 	return !c->ops->may_ask || c->ops->may_ask(c, node->index, bytes);
@@ -136,7 +138,6 @@ static bool requests_may_send(const struct event_node *node, uint32_t bytes)
 	return node->under_way < EVENT_WINDOW && may_leave(node->ev->c, node, bytes);
 }
 
-/* Reports whether this many requests can begin: a broadcast goes to all or to none. */
 static bool requests_room(const struct careful_events *ev, uint32_t frames)
 {
 	return ev->c->ops->may_begin(ev->c, frames);
@@ -164,7 +165,6 @@ static bool requests_withholds(const struct careful_events *ev)
 	return false;
 }
 
-/* Reports whether carefuld has not yet taken everything, which would be lost with this program. */
 static bool requests_owes(const struct careful_events *ev)
 {
 	return ev->c->ops->handed_over && !ev->c->ops->handed_over(ev->c);
@@ -186,7 +186,7 @@ static void answer_fragments(struct event_node *node)
 	}
 }
 
-static void say_stay(struct event_node *node)
+static void send_stay(struct event_node *node)
 {
 	struct careful_events *ev = node->ev;
 	const struct careful_am am = {
@@ -209,11 +209,11 @@ static void requests_round(struct careful_events *ev)
 		if (node->left && node->stays)
 			node->stays = !answer(ev, &node->stay);
 		if (!node->left && !node->staying && !ev->error && event_knows_us(node))
-			say_stay(node);
+			send_stay(node);
 	}
 }
 
-/* Copies a fragment, because its place in the ring is reused. */
+/* Copies a fragment, because its place in the ring is used again. */
 static void keep(struct event_node *node, const struct careful_message *message,
 		 const struct careful_am *am)
 {
@@ -283,7 +283,7 @@ static void on_request(const struct careful_message *message, void *user)
 	case CAREFUL_EVENT_JOIN:
 	case CAREFUL_EVENT_LEAVE:
 	case CAREFUL_EVENT_FAIL:
-		event_said(ev, rank_of(node), &am);
+		event_on_message(ev, rank_of(node), &am);
 		careful_reply(message, 0, NULL, NULL, 0);
 		break;
 	default:
@@ -320,8 +320,7 @@ static int requests_open(struct careful_events *ev, const uint32_t *peers)
 	return take_handler(ev);
 }
 
-/* Notifies the nodes that still wait for our end. Not in a child of fork(), which has only
- * copies. */
+/* Answers the nodes that wait for our end. A child of fork() does nothing: it has only copies. */
 static void requests_close(struct careful_events *ev)
 {
 	const struct handler *handler = &ev->c->handlers[ev->handler];

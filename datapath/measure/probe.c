@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Answers probes with their arrival times. Frames give their buffers back at once. The reply to a
- * single probe is as small as possible, so that the way back is the same for all sizes. */
+/* Answers probes with their arrival times. The reply to a single probe has the same size for all sizes
+ * of probes. */
 #include "measure/probe.h"
 
 #include <endian.h>
@@ -42,17 +42,17 @@ static void on_probe(const struct careful_message *message, void *user)
 		      added ? train->count * (uint32_t)sizeof(train->stamps[0]) : 0);
 }
 
-/* Begins to record a session, unless another one's measurement is under way. */
-static int record(struct probe *probe, uint64_t cookie)
+/* Begins to record a session's arrivals, unless a measurement of another session is under way. */
+static int start_recording(struct probe *probe, uint64_t cookie)
 {
 	const uint64_t most_ns = CAREFUL_ARRIVALS_MS * UINT64_C(1000000);
 	struct careful_arrivals *arrivals = probe->arrivals;
 
-	if (arrivals->cookie == cookie) /* for another measurement of the peer */
+	if (arrivals->cookie == cookie) /* another measurement of the peer has begun it */
 		return 0;
 	if (arrivals->cookie && probe->now_ns() - probe->asked_ns < most_ns)
 		return -EBUSY;
-	/* XDP may still write one arrival of the old recording, as the first. */
+	/* The first arrival may be of the old recording, as XDP may still write it. */
 	__atomic_store_n(&arrivals->cookie, 0, __ATOMIC_SEQ_CST);
 	arrivals->others = 0;
 	__atomic_store_n(&arrivals->count, 0, __ATOMIC_SEQ_CST);
@@ -69,11 +69,11 @@ static struct careful_arrival in_network_order(const struct careful_arrival *at)
 	};
 }
 
-/* Copies up to `most` arrivals from number *first on, or from the first that is still there. */
+/* Copies up to `most` arrivals from number *first on. Moves *first to the oldest that is kept. */
 static uint32_t copy_arrivals(const struct careful_arrivals *arrivals, uint32_t *first,
 			      uint32_t count, struct careful_arrival *out, uint32_t most)
 {
-	/* XDP may overwrite the oldest ones meanwhile. */
+	/* XDP may overwrite the oldest arrivals meanwhile. */
 	const uint32_t kept = CAREFUL_ARRIVALS_MAX / 2;
 	uint32_t copied = 0;
 
@@ -86,7 +86,7 @@ static uint32_t copy_arrivals(const struct careful_arrivals *arrivals, uint32_t 
 
 static void on_arrivals(const struct careful_message *message, void *user)
 {
-	static struct careful_arrival said[CAREFUL_ARRIVALS_MAX];
+	static struct careful_arrival answer[CAREFUL_ARRIVALS_MAX];
 	struct probe *probe = user;
 	struct careful_arrivals *arrivals = probe->arrivals;
 	const uint64_t cookie = probe->cookie_of(probe->instance, message->peer);
@@ -95,19 +95,19 @@ static void on_arrivals(const struct careful_message *message, void *user)
 	int rc = most < 0 ? most : 0;
 
 	if (!rc && !message->args[0])
-		rc = record(probe, cookie);
+		rc = start_recording(probe, cookie);
 	else if (!rc && arrivals->cookie != cookie)
 		rc = -ENOENT;
 	if (!rc) {
 		args[0] = __atomic_load_n(&arrivals->count, __ATOMIC_ACQUIRE);
 		args[1] = message->args[0] ? message->args[0] - 1 : args[0];
-		copied = copy_arrivals(arrivals, &args[1], args[0], said,
-				       (uint32_t)most / sizeof(said[0]));
+		copied = copy_arrivals(arrivals, &args[1], args[0], answer,
+				       (uint32_t)most / sizeof(answer[0]));
 		__atomic_store_n(&arrivals->until, args[0] + CAREFUL_ARRIVALS_MORE,
 				 __ATOMIC_RELAXED);
 		probe->asked_ns = probe->now_ns();
 	}
-	careful_reply(message, rc, args, said, copied * (uint32_t)sizeof(said[0]));
+	careful_reply(message, rc, args, answer, copied * (uint32_t)sizeof(answer[0]));
 }
 
 int probe_serve(struct careful *instance, struct probe *probe)
@@ -121,8 +121,8 @@ int probe_serve(struct careful *instance, struct probe *probe)
 		       careful_handle(instance, CAREFUL_ARRIVALS, on_arrivals, probe);
 }
 
-/* Peers may write there at the same time, because the contents are never used. */
-static uint8_t scratch[SCRATCH_BYTES]; /* costs no memory until it is used */
+/* Peers may write here at the same time: the contents are never used. */
+static uint8_t scratch[SCRATCH_BYTES];
 
 void *scratch_memory(void)
 {

@@ -12,11 +12,11 @@
 enum { SCRATCH_BYTES = 1 << 20 };
 
 /*
- * The train that is arriving from a peer.
+ * The train that a peer is sending.
  *
  * @number: its number; 0: none
  * @count: frames that have arrived
- * @stamps: their arrival times, in the answer's form
+ * @stamps: their arrival times, as in the answer
  */
 struct probe_train {
 	uint32_t number;
@@ -25,12 +25,11 @@ struct probe_train {
 };
 
 /*
- * @now_ns: reads a monotonic clock; the engine has none of its own
+ * @now_ns: reads a monotonic clock
  * @cookie_of: returns the cookie of a peer's frames (engine/sharing.h)
- * @instance: answers with the payload that a frame holds
- * @arrivals: of the instance, recorded by XDP
- * @asked_ns: when a peer last asked for them
- * @trains: one for each peer, so that no peer disturbs another's
+ * @arrivals: recorded by XDP
+ * @asked_ns: when a peer last asked for @arrivals
+ * @trains: the train of each peer
  */
 struct probe {
 	uint64_t (*now_ns)(void);
@@ -41,16 +40,16 @@ struct probe {
 	struct probe_train trains[CAREFUL_PEERS_MAX];
 };
 
-/* Answers probes until careful_close(). @probe must last as long, and be 0 except for its
- * functions and @arrivals. */
+/* Answers probes until careful_close(); @probe must last as long. The caller sets the functions and
+ * @arrivals; the other fields start as 0. */
 int probe_serve(struct careful *instance, struct probe *probe);
 
-/* Adds a frame to its peer's train; a first frame begins one. Returns false unless the frame is the
- * next of its train. */
+/* Adds a frame to its peer's train; the first frame begins a train. Returns false unless the frame is
+ * the next of its train. */
 bool probe_train_add(struct probe_train *train, const struct careful_message *message,
 		     uint64_t now_ns);
 
-/* Returns memory with meaningless contents, shared by all measurements. */
+/* Returns memory for measurements, with meaningless contents. */
 void *scratch_memory(void);
-/* Offers the memory to all peers until careful_close(). */
+/* Offers the scratch memory to all peers until careful_close(). */
 int scratch_serve(struct careful *instance);

@@ -29,7 +29,7 @@ uint32_t signature_burst_bytes(const struct careful_signature *s)
 			  s->marks_count * sizeof(struct careful_mark));
 }
 
-/* Spins in place of a computation until `ns` have passed at *now_ns. Returns the time it took. */
+/* Spins for at least `ns`, in place of a computation. Returns the time that passed, until *now_ns. */
 static uint64_t compute(const struct signature_layer *layer, uint64_t ns, uint64_t *now_ns)
 {
 	uint64_t began = layer->now_ns();
@@ -53,7 +53,7 @@ static int poll_until(struct signature_layer *layer, uint32_t outstanding, uint6
 	return layer->status;
 }
 
-/* Issues one request, in P4's sense: also takes the replies that are there. */
+/* Issues one request, and receives replies that have arrived, as in P4. */
 static int issue(struct signature_layer *layer, uint64_t deadline_ns)
 {
 	int rc = layer->outstanding < layer->capacity ?
@@ -108,14 +108,15 @@ int signature_run(struct signature_layer *layer, const struct careful_signature 
 		  uint32_t bytes)
 {
 	uint64_t until_ns = layer->now_ns() + (uint64_t)CAREFUL_SIGNATURE_MS * NS_PER_MS;
-	uint32_t each = signature_burst_bytes(s), count = 0;
+	uint32_t burst_bytes = signature_burst_bytes(s), count = 0;
 	unsigned char *at = answers;
 
 	do {
-		struct careful_burst *out = (struct careful_burst *)(void *)(at + count * each);
+		struct careful_burst *out =
+			(struct careful_burst *)(void *)(at + count * burst_bytes);
 		int rc;
 
-		if ((count + 1) * each > bytes)
+		if ((count + 1) * burst_bytes > bytes)
 			return count ? (int)count : -EMSGSIZE;
 		rc = burst(layer, s, out, (struct careful_mark *)(out + 1));
 		if (rc)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Bursts of requests with computation between them (P4, `Microbenchmark signature`), timed as they
- * are issued. The layer decides where the requests go. */
+/* Times bursts of requests with computation between them (P4, `Microbenchmark signature`). */
 #pragma once
 
 #include <stdbool.h>
@@ -9,15 +8,15 @@
 #include <careful/ipc.h>
 
 /*
- * A layer that issues requests and gets replies.
+ * The layer under test: issues requests and receives replies.
  *
  * @issue:       issues a request; 0, -EAGAIN: not before a poll, or -errno
  * @poll:        sends and receives without waiting; 0 or -errno
  * @now_ns:      reads a monotonic clock
- * @capacity:    most requests under way; issuing waits beyond
+ * @capacity:    most requests under way
  * @outstanding: requests under way
- * @status:      -errno of the first that failed
- * @arrived_ns:  the other end's clock when it received the last one; 0: unknown
+ * @status:      -errno of the first failed request
+ * @arrived_ns:  the other end's clock when the last request arrived; 0: unknown
  */
 struct signature_layer {
 	int (*issue)(struct signature_layer *layer);
@@ -35,8 +34,7 @@ int signature_check(const struct careful_signature *signature);
 uint32_t signature_burst_bytes(const struct careful_signature *signature);
 
 /* Issues bursts, each after all replies to the previous one. Ends after the requested number, when
- * the answers fill `bytes`, or after CAREFUL_SIGNATURE_MS. Returns the number of bursts, at least
- * one;
- * -ETIMEDOUT if one lasts longer than CAREFUL_BURST_MS, or another -errno. */
+ * the answers fill `bytes`, or after CAREFUL_SIGNATURE_MS. Returns the number of bursts, at least 1;
+ * -ETIMEDOUT if a burst lasts longer than CAREFUL_BURST_MS; or another -errno. */
 int signature_run(struct signature_layer *layer, const struct careful_signature *signature,
 		  void *answers, uint32_t bytes);

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One open file of a host, through carefuld. Owns the memory shared with carefuld. */
 #include "nbd/file.h"
 
 #include <careful/block.h>
@@ -16,7 +15,7 @@
 #include "nbd/handle.h"
 
 enum {
-	SLOTS = 16, /* operations under way at once */
+	SLOTS = 16, /* operations under way at most */
 	PIECE_BYTES_MIN = 2048,
 	EXTENTS_MAX = 1024, /* most extents in one answer */
 };
@@ -55,7 +54,7 @@ static void give_slot(struct file *file, unsigned int slot)
 	pthread_mutex_unlock(&file->slots_lock);
 }
 
-/* Runs one operation. *region: the handle it used. */
+/* Runs one operation. *region: the handle that it used. */
 static int move_once(struct file *file, uint32_t op, uint64_t at, uint64_t nbytes, uint64_t offset,
 		     uint32_t *region)
 {
@@ -81,7 +80,7 @@ static int move_once(struct file *file, uint32_t op, uint64_t at, uint64_t nbyte
 	return rc;
 }
 
-/* Moves at most FILE_PIECE_BYTES between a slot and the file; repeats what was lost. */
+/* Moves at most FILE_PIECE_BYTES between a slot and the file. Repeats lost pieces. */
 static int move(struct file *file, uint32_t op, uint64_t at, uint64_t nbytes, uint64_t offset)
 {
 	struct handle_tries tries = { 0 };
@@ -96,9 +95,9 @@ static int move(struct file *file, uint32_t op, uint64_t at, uint64_t nbytes, ui
 			at += piece, offset += piece, nbytes -= piece, tries.failures = 0;
 			continue;
 		}
-		if (handle_is_damaged(rc) && step > PIECE_BYTES_MIN)
+		if (handle_lost_data(rc) && step > PIECE_BYTES_MIN)
 			step /= 2;
-		rc = handle_mend(&file->handle, &tries, region, rc);
+		rc = handle_recover(&file->handle, &tries, region, rc);
 		if (rc)
 			return rc;
 	}
@@ -140,7 +139,8 @@ int file_sync(struct file *file)
 }
 
 int file_extents(struct file *file, uint64_t nbytes, uint64_t offset,
-		 int (*found)(void *arg, uint64_t offset, uint64_t nbytes, bool is_data), void *arg)
+		 int (*on_extent)(void *arg, uint64_t offset, uint64_t nbytes, bool is_data),
+		 void *arg)
 {
 	struct careful_block_extent extents[EXTENTS_MAX];
 	uint64_t at = offset, from, end;
@@ -158,13 +158,13 @@ int file_extents(struct file *file, uint64_t nbytes, uint64_t offset,
 		nbytes = be64toh(extents[i].bytes);
 		if (from < at || from > end || nbytes > end - from)
 			return -EPROTO;
-		if (from > at && (rc = found(arg, at, from - at, false)))
+		if (from > at && (rc = on_extent(arg, at, from - at, false)))
 			return rc;
-		if (nbytes && (rc = found(arg, from, nbytes, true)))
+		if (nbytes && (rc = on_extent(arg, from, nbytes, true)))
 			return rc;
 		at = from + nbytes;
 	}
-	return at < end ? found(arg, at, end - at, false) : 0;
+	return at < end ? on_extent(arg, at, end - at, false) : 0;
 }
 
 int file_zero(struct file *file, uint64_t nbytes, uint64_t offset, bool give_back)
@@ -197,13 +197,13 @@ static int share_memory(struct file *file)
 	return rc;
 }
 
-static int begin(struct file *file, bool wanted)
+static int open_handle(struct file *file, bool writable)
 {
 	struct careful_block_attr attr;
 	int rc = share_memory(file);
 
 	if (!rc)
-		rc = handle_open(&file->handle, wanted, &attr);
+		rc = handle_open(&file->handle, writable, &attr);
 	if (rc)
 		return rc;
 	file->nbytes = be64toh(attr.bytes);
@@ -212,24 +212,24 @@ static int begin(struct file *file, bool wanted)
 }
 
 int file_open(const char *sock, const struct sockaddr_storage *address, const char *path,
-	      bool wanted, struct file **file)
+	      bool writable, struct file **file)
 {
-	struct file *made = calloc(1, sizeof(*made));
+	struct file *new = calloc(1, sizeof(*new));
 	int rc;
 
-	if (!made)
+	if (!new)
 		return -ENOMEM;
-	made->memory_fd = -1;
-	made->free = (1U << SLOTS) - 1;
-	pthread_mutex_init(&made->slots_lock, NULL);
-	pthread_cond_init(&made->slot_free, NULL);
-	rc = handle_init(&made->handle, sock, address, path);
+	new->memory_fd = -1;
+	new->free = (1U << SLOTS) - 1;
+	pthread_mutex_init(&new->slots_lock, NULL);
+	pthread_cond_init(&new->slot_free, NULL);
+	rc = handle_init(&new->handle, sock, address, path);
 	if (!rc)
-		rc = begin(made, wanted);
+		rc = open_handle(new, writable);
 	if (rc)
-		file_close(made);
+		file_close(new);
 	else
-		*file = made;
+		*file = new;
 	return rc;
 }
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The host's handle of an open file. Owns the session, and reopens handle and session. */
 #include "nbd/handle.h"
 
 #include <endian.h>
@@ -17,17 +16,21 @@ enum {
 	FAILURES_MAX = 12, /* in a row, before a new session is requested */
 	REOPENS_MAX = 4, /* per call */
 	FULL_S = 30, /* longest wait for room at the host */
-	AWAY_S = 30, /* longest wait for a host that went away */
+	AWAY_S = 30, /* longest wait for a lost session */
 	BUSY_S = 2, /* longest wait until the host closes a device's old handle */
 	PAUSE_NS = 20000000,
 };
 
-/* Sends one request to the host's block service; repeats while the host has no room. args: the
+static void pause_briefly(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
+}
+
+/* Sends one request to the host's block service; repeats it while the host has no room. args: the
  * request's words, then the answer's. 0, or -errno. */
 static int request_once(struct handle *handle, uint32_t handler, uint32_t args[4],
 			const void *payload, uint32_t size, void *answer, size_t answer_size)
 {
-	struct timespec pause = { .tv_nsec = PAUSE_NS };
 	const uint64_t until_ns = clock_in_ms(FULL_S * 1000);
 	struct careful_ipc packet;
 	int rc;
@@ -44,7 +47,7 @@ static int request_once(struct handle *handle, uint32_t handler, uint32_t args[4
 				    answer_size);
 		if (rc != -EAGAIN || clock_now_ns() >= until_ns)
 			break;
-		nanosleep(&pause, NULL);
+		pause_briefly();
 	}
 	memcpy(args, packet.args, sizeof(packet.args));
 	return rc;
@@ -79,7 +82,7 @@ static int connect_peer(struct handle *handle)
 	return rc;
 }
 
-/* Opens a new handle of the path. With the lock, or before threads start. */
+/* Opens a new handle of the path. The caller has the write lock, or runs before threads start. */
 static int open_path(struct handle *handle, uint32_t *region, struct careful_block_attr *attr)
 {
 	size_t path = strlen(handle->path);
@@ -114,7 +117,7 @@ static void close_region(struct handle *handle, uint32_t region)
 }
 
 /* Reports whether the session with the host is gone, not just the handle. */
-static bool is_away(int rc)
+static bool session_is_gone(int rc)
 {
 	return rc == -ENOTCONN || rc == -ETIMEDOUT || rc == -ECONNREFUSED || rc == -ECONNABORTED ||
 	       rc == -EHOSTUNREACH || rc == -ENETUNREACH;
@@ -122,30 +125,28 @@ static bool is_away(int rc)
 
 static int reconnect(struct handle *handle)
 {
-	struct timespec pause = { .tv_nsec = PAUSE_NS };
 	const uint64_t until_ns = clock_in_ms(AWAY_S * 1000);
 	int rc;
 
-	while (((rc = connect_peer(handle)) == -ECONNRESET || is_away(rc)) &&
+	while (((rc = connect_peer(handle)) == -ECONNRESET || session_is_gone(rc)) &&
 	       clock_now_ns() < until_ns)
-		nanosleep(&pause, NULL);
+		pause_briefly();
 	return rc;
 }
 
-bool handle_is_damaged(int rc)
+bool handle_lost_data(int rc)
 {
 	return rc == -ECONNRESET || rc == -EBADMSG;
 }
 
-static bool is_lost(int rc)
+static bool handle_is_gone(int rc)
 {
-	return rc == -ENOENT || rc == -EBADF || is_away(rc);
+	return rc == -ENOENT || rc == -EBADF || session_is_gone(rc);
 }
 
-/* Opens the file again after the error `ended`; the next call retries a failure. With the lock. */
-static int open_again(struct handle *handle, int ended)
+/* Opens the file again after an error; the next call retries a failure. The caller has the write lock. */
+static int reopen(struct handle *handle, int error)
 {
-	struct timespec pause = { .tv_nsec = PAUSE_NS };
 	const uint32_t old = handle->region;
 	struct careful_block_attr attr;
 	uint32_t region;
@@ -155,14 +156,14 @@ static int open_again(struct handle *handle, int ended)
 	handle->region = 0;
 	if (handle->is_replaced)
 		return -ESTALE;
-	rc = is_away(ended) || handle_is_damaged(ended) ? reconnect(handle) : 0;
+	rc = session_is_gone(error) || handle_lost_data(error) ? reconnect(handle) : 0;
 	if (rc)
 		return rc;
-	if (old) /* the old handle may still live, and a device allows only one */
+	if (old) /* the old handle may still be open, and a device allows only one */
 		close_region(handle, old);
 	until_ns = clock_in_ms(BUSY_S * 1000);
 	while ((rc = open_path(handle, &region, &attr)) == -EBUSY && clock_now_ns() < until_ns)
-		nanosleep(&pause, NULL);
+		pause_briefly();
 	if (rc)
 		return rc;
 	if (be64toh(attr.inode) != handle->inode || be64toh(attr.device) != handle->device) {
@@ -174,15 +175,15 @@ static int open_again(struct handle *handle, int ended)
 	return 0;
 }
 
-int handle_mend(struct handle *handle, struct handle_tries *tries, uint32_t region, int rc)
+int handle_recover(struct handle *handle, struct handle_tries *tries, uint32_t region, int rc)
 {
-	if (handle_is_damaged(rc) && tries->failures++ < FAILURES_MAX)
+	if (handle_lost_data(rc) && tries->failures++ < FAILURES_MAX)
 		return 0;
-	if ((!is_lost(rc) && !handle_is_damaged(rc)) || tries->reopens++ >= REOPENS_MAX)
+	if ((!handle_is_gone(rc) && !handle_lost_data(rc)) || tries->reopens++ >= REOPENS_MAX)
 		return rc;
 	pthread_rwlock_wrlock(&handle->lock);
-	/* Another call may have reopened the file already. */
-	rc = handle->region == region ? open_again(handle, rc) : 0;
+	/* Another call may have reopened the file. */
+	rc = handle->region == region ? reopen(handle, rc) : 0;
 	pthread_rwlock_unlock(&handle->lock);
 	return rc;
 }
@@ -195,18 +196,18 @@ int handle_commit(struct handle *handle)
 	int rc = 0, opened, tries;
 	bool again;
 
-	/* COMMIT ends the handle, so no other call may use it meanwhile. A repeated COMMIT of one
-	 * handle would be answered from memory, without a sync. */
+	/* COMMIT ends the handle, so no other call may use it meanwhile. The host answers a repeated
+	 * COMMIT of one handle from memory, without a sync. */
 	pthread_rwlock_wrlock(&handle->lock);
 	for (tries = 0; tries < REOPENS_MAX; tries++) {
 		memcpy(args, (uint32_t[4]){ handle->region, CAREFUL_BLOCK_REPLACE }, sizeof(args));
 		rc = request(handle, CAREFUL_BLOCK_COMMIT, args, &payload, sizeof(payload), &attr,
 			     sizeof(attr));
 		/* After a lost handle, COMMIT of a new handle syncs the same file. */
-		again = is_lost(rc) || handle_is_damaged(rc);
+		again = handle_is_gone(rc) || handle_lost_data(rc);
 		if (!rc)
 			handle->region = 0;
-		opened = open_again(handle, rc);
+		opened = reopen(handle, rc);
 		if (opened && (!rc || again))
 			rc = opened;
 		if (opened || !again)
@@ -234,16 +235,16 @@ int handle_ask_range(struct handle *handle, uint32_t handler, uint32_t flags, ui
 		rc = request_once(handle, handler, args, &range, sizeof(range), answer,
 				  answer_size);
 		pthread_rwlock_unlock(&handle->lock);
-		again = 1; /* an earlier ZERO ends before this one begins */
+		again = 1; /* the host ends an earlier ZERO before this one */
 		if (!rc)
 			return 0;
-		rc = handle_mend(handle, &tries, region, rc);
+		rc = handle_recover(handle, &tries, region, rc);
 	} while (!rc);
 	return rc;
 }
 
-/* Opens the first handle. A busy device may belong to an nbdkit that is about to end, so a few
- * tries follow. More tries could hit the gap between another nbdkit's flush and its next handle. */
+/* Opens the first handle. Tries again a few times if the device is busy, because another nbdkit may be
+ * about to end. More tries could hit the gap between another nbdkit's flush and its next handle. */
 static int open_first(struct handle *handle, struct careful_block_attr *attr)
 {
 	struct timespec pause = { .tv_nsec = 50000000 };
@@ -256,15 +257,15 @@ static int open_first(struct handle *handle, struct careful_block_attr *attr)
 	return rc;
 }
 
-int handle_open(struct handle *handle, bool wanted, struct careful_block_attr *attr)
+int handle_open(struct handle *handle, bool writable, struct careful_block_attr *attr)
 {
 	int rc = connect_peer(handle);
 
 	if (rc)
 		return rc;
-	handle->is_writable = wanted;
+	handle->is_writable = writable;
 	rc = open_first(handle, attr);
-	if (wanted && (rc == -EROFS || rc == -EACCES || rc == -EPERM)) {
+	if (writable && (rc == -EROFS || rc == -EACCES || rc == -EPERM)) {
 		handle->is_writable = false;
 		rc = open_path(handle, &handle->region, attr);
 	}
@@ -291,7 +292,7 @@ int handle_init(struct handle *handle, const char *sock, const struct sockaddr_s
 	if (!handle->path)
 		return -ENOMEM;
 	rc = connection_open(sock, -1, &handle->connection);
-	/* These errors mean that carefuld is missing, not the host's file. */
+	/* Here these errors mean that carefuld is missing, not the file. */
 	return rc == -ENOENT || rc == -ECONNREFUSED ? -ENOTCONN : rc;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A host's handle of one file or block device, and the session with the host. Both are renewed
- * after a loss, as long as the path still names the same file. Any number of threads may use it. */
+/* A host's handle of one file or block device, and the session with the host. Both are opened again
+ * after a loss, if the path still names the same file. For any number of threads. */
 #pragma once
 
 #include <careful/block.h>
@@ -13,7 +13,7 @@
 
 /* @lock: write-held while `region` changes, read-held while it is used
  * @region: the host's key for the handle; 0: none
- * @is_replaced: another file has the path now; nothing is opened any more */
+ * @is_replaced: another file has the path; the file is not opened again */
 struct handle {
 	struct connection *connection;
 	struct sockaddr_storage address;
@@ -34,19 +34,19 @@ int handle_init(struct handle *handle, const char *sock, const struct sockaddr_s
 		const char *path);
 void handle_deinit(struct handle *handle);
 
-/* Opens the file for the first time. @wanted: see file_open(). 0, or -errno. */
-int handle_open(struct handle *handle, bool wanted, struct careful_block_attr *attr);
+/* Opens the file for the first time. @writable: see file_open(). 0, or -errno. */
+int handle_open(struct handle *handle, bool writable, struct careful_block_attr *attr);
 
-/* Reports whether frames were lost or damaged. A session whose host has gone ends the same way. */
-bool handle_is_damaged(int rc);
+/* Reports whether frames were lost or damaged. The end of a session gives the same errors. */
+bool handle_lost_data(int rc);
 
-/* Prepares another try after `rc` from the handle `region`: reopens the file if the handle has
- * ended or too much was lost. 0: try again; -ESTALE: another file has the path; or -errno. */
-int handle_mend(struct handle *handle, struct handle_tries *tries, uint32_t region, int rc);
+/* Prepares another try after `rc` from the handle `region`: reopens the file if the handle has ended or
+ * losses repeat. 0: try again; -ESTALE: another file has the path; or -errno. */
+int handle_recover(struct handle *handle, struct handle_tries *tries, uint32_t region, int rc);
 
 /* Syncs the file. 0, or -errno. */
 int handle_commit(struct handle *handle);
 
-/* Sends a request for a range of the file; repeats what was lost. args: the answer's words. */
+/* Sends a request for a range of the file; repeats a lost request. args: the answer's words. */
 int handle_ask_range(struct handle *handle, uint32_t handler, uint32_t flags, uint64_t nbytes,
 		     uint64_t offset, uint32_t args[4], void *answer, size_t answer_size);

@@ -21,15 +21,15 @@
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
 
 static const char *host, *path, *instance, *port;
-static char *used; /* name of the instance */
+static char *instance_name;
 static struct sockaddr_storage address;
 
-/* A host opens a device for writing for one handle at a time. A flush closes that handle and opens
- * another, so our other connections must not open one in between. */
-enum { CLOSING_S = 3 }; /* longest wait for an ended connection to close */
+/* A host allows one writable handle of a device. A flush closes the handle and opens another, so our
+ * other connections must not open one in between. */
+enum { CLOSING_S = 3 }; /* longest wait until an ended connection closes its handle */
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t closed = PTHREAD_COND_INITIALIZER;
-static bool is_taken;
+static bool device_is_open;
 
 static int careful_config(const char *key, const char *value)
 {
@@ -47,12 +47,12 @@ static int careful_config(const char *key, const char *value)
 			*known[i].value = value;
 			return 0;
 		}
-	nbdkit_error("%s: not a parameter of careful (host, path, instance, port)", key);
+	nbdkit_error("%s: unknown parameter (host, path, instance, port)", key);
 	return -1;
 }
 
-/* Returns the only instance of this machine, or NULL with an error reported. Ignores other queues
- * (NAME+1 ...), locks and leftovers of dead instances. */
+/* Returns the only instance of this machine, or NULL with an error reported. Ignores further queues
+ * (NAME+1), locks, and files of dead instances. */
 static char *only_instance(void)
 {
 	struct dirent *entry;
@@ -72,8 +72,8 @@ static char *only_instance(void)
 	if (count == 1)
 		return found;
 	free(found);
-	nbdkit_error(count ? "several instances of careful are here: instance=NAME" :
-			     "careful is not up here (carefulctl up)");
+	nbdkit_error(count ? "this host has several instances of careful: add instance=NAME" :
+			     "careful is not up on this host: run carefulctl up");
 	return NULL;
 }
 
@@ -81,8 +81,8 @@ static int find_instance(void)
 {
 	const char *named = instance ? instance : getenv("CAREFUL_INSTANCE");
 
-	used = named ? strdup(named) : only_instance();
-	return used ? 0 : -1;
+	instance_name = named ? strdup(named) : only_instance();
+	return instance_name ? 0 : -1;
 }
 
 static int careful_config_complete(void)
@@ -92,7 +92,7 @@ static int careful_config_complete(void)
 	int rc;
 
 	if (!host || !path) {
-		nbdkit_error("host=HOST and path=PATH are needed");
+		nbdkit_error("host=HOST and path=PATH are required");
 		return -1;
 	}
 	snprintf(number, sizeof(number), "%d", CAREFUL_PORT_DEFAULT);
@@ -108,10 +108,10 @@ static int careful_config_complete(void)
 
 static void careful_unload(void)
 {
-	free(used);
+	free(instance_name);
 }
 
-static const char *reason(int rc)
+static const char *error_text(int rc)
 {
 	if (rc == -ENOTCONN)
 		return "careful is not up on this host or the other";
@@ -127,24 +127,24 @@ static int result(int rc)
 {
 	if (!rc)
 		return 0;
-	nbdkit_error("%s:%s: %s", host, path, reason(rc));
+	nbdkit_error("%s:%s: %s", host, path, error_text(rc));
 	nbdkit_set_error(file_nbd_error(rc));
 	return -1;
 }
 
-static struct file *open_file(bool wanted)
+static struct file *open_file(bool writable)
 {
-	struct sockaddr_storage there = address;
+	struct sockaddr_storage target = address;
 	struct file *file = NULL;
 	char *sock = NULL;
 	int rc;
 
-	if (port) /* the port names the queue as well */
-		rc = asprintf(&sock, QUEUE_RUN_DIR "/%s/sock", used) < 0 ? -ENOMEM : 0;
+	if (port) /* selects the host's queue */
+		rc = asprintf(&sock, QUEUE_RUN_DIR "/%s/sock", instance_name) < 0 ? -ENOMEM : 0;
 	else
-		rc = queue_find(used, &there, &sock);
+		rc = queue_find(instance_name, &target, &sock);
 	if (!rc)
-		rc = file_open(sock, &there, path, wanted, &file);
+		rc = file_open(sock, &target, path, writable, &file);
 	free(sock);
 	return result(rc) ? NULL : file;
 }
@@ -160,13 +160,13 @@ static void *careful_open(int readonly)
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += CLOSING_S;
 	pthread_mutex_lock(&opening);
-	while (is_taken && !rc)
+	while (device_is_open && !rc)
 		rc = pthread_cond_clockwait(&closed, &opening, CLOCK_MONOTONIC, &until);
-	file = is_taken ? NULL : open_file(true);
-	if (is_taken)
+	file = device_is_open ? NULL : open_file(true);
+	if (device_is_open)
 		result(-EBUSY);
 	else
-		is_taken = file && file_is_exclusive(file);
+		device_is_open = file && file_is_exclusive(file);
 	pthread_mutex_unlock(&opening);
 	return file;
 }
@@ -179,7 +179,7 @@ static void careful_close(void *handle)
 	if (!was_exclusive)
 		return;
 	pthread_mutex_lock(&opening);
-	is_taken = false;
+	device_is_open = false;
 	pthread_cond_signal(&closed);
 	pthread_mutex_unlock(&opening);
 }
@@ -194,7 +194,7 @@ static int careful_can_write(void *handle)
 	return file_is_writable(handle);
 }
 
-/* A sync of a file covers writes of all connections. A device has one connection. */
+/* A sync of a file covers all connections' writes. A device has only one connection. */
 static int careful_can_multi_conn(void *handle)
 {
 	return !file_is_exclusive(handle);
@@ -236,7 +236,7 @@ static int careful_flush(void *handle, uint32_t flags)
 	return result(file_is_writable(handle) ? file_sync(handle) : 0);
 }
 
-/* nbdkit writes zeros itself if the host cannot. */
+/* nbdkit writes the zeros itself after EOPNOTSUPP. */
 static int careful_zero(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
 	const bool may_trim = flags & NBDKIT_FLAG_MAY_TRIM;
@@ -251,7 +251,7 @@ static int careful_zero(void *handle, uint32_t count, uint64_t offset, uint32_t 
 	return result(rc);
 }
 
-/* Trim is a hint: nothing happens if the host's file system has no holes. */
+/* Trim is a hint, so a file system without holes is no error. */
 static int careful_trim(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
 	int rc = file_zero(handle, count, offset, true);

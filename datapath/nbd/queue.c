@@ -12,7 +12,7 @@
 #include "local/connection.h"
 
 enum {
-	QUEUES = 32, /* most queues that CONNECT can name */
+	QUEUES_MAX = 32, /* bits of CONNECT's mask */
 	CONNECT_MS = 5000,
 	PEERS = CAREFUL_IPC_PAYLOAD_BYTES / sizeof(struct careful_peer_info),
 };
@@ -76,10 +76,10 @@ static void set_port(struct sockaddr_storage *address, uint32_t port)
 		((struct sockaddr_in6 *)address)->sin6_port = htons((uint16_t)port);
 }
 
-/* Returns the number of a queue's sessions, or -errno. *host: one is with the host; then `address`
- * becomes that session's. */
-static int sessions(const char *instance, uint32_t queue, struct sockaddr_storage *address,
-		    bool *host)
+/* Returns the number of a queue's sessions, or -errno. *has_host: the host has a session, whose address
+ * replaces `address`. */
+static int count_sessions(const char *instance, uint32_t queue, struct sockaddr_storage *address,
+			  bool *has_host)
 {
 	struct careful_peer_info *infos = calloc(PEERS, sizeof(*infos));
 	struct careful_ipc packet = { .op = CAREFUL_IPC_PEERS };
@@ -90,8 +90,8 @@ static int sessions(const char *instance, uint32_t queue, struct sockaddr_storag
 		if (infos[i].state == CAREFUL_PEER_NONE || infos[i].state == CAREFUL_PEER_FAILED)
 			continue;
 		rc++;
-		*host = is_host(&infos[i].address, address);
-		if (*host) {
+		*has_host = is_host(&infos[i].address, address);
+		if (*has_host) {
 			*address = infos[i].address;
 			break;
 		}
@@ -100,8 +100,9 @@ static int sessions(const char *instance, uint32_t queue, struct sockaddr_storag
 	return rc;
 }
 
-static int choose(const char *instance, uint32_t first, uint32_t fewest,
-		  struct sockaddr_storage *address, uint32_t *queue)
+/* Lets the host choose among the queues with the fewest sessions. */
+static int choose_queue(const char *instance, uint32_t first, uint32_t fewest,
+			struct sockaddr_storage *address, uint32_t *queue)
 {
 	struct careful_ipc packet = { .op = CAREFUL_IPC_INFO };
 	struct careful_info info = { 0 };
@@ -125,14 +126,14 @@ static int choose(const char *instance, uint32_t first, uint32_t fewest,
 	return 0;
 }
 
-static uint32_t queues_of(const char *instance)
+static uint32_t count_queues(const char *instance)
 {
 	uint32_t count = 1;
 
-	for (bool there = true; there && count < QUEUES; count += there) {
+	for (bool exists = true; exists && count < QUEUES_MAX; count += exists) {
 		char *path = socket_of(instance, count);
 
-		there = path && !access(path, F_OK);
+		exists = path && !access(path, F_OK);
 		free(path);
 	}
 	return count;
@@ -140,13 +141,13 @@ static uint32_t queues_of(const char *instance)
 
 int queue_find(const char *instance, struct sockaddr_storage *address, char **sock)
 {
-	const uint32_t count = queues_of(instance);
+	const uint32_t count = count_queues(instance);
 	uint32_t queue = 0, first = 0, fewest = 0;
 	int rc = 0, least = INT32_MAX;
-	bool host = false;
+	bool has_host = false;
 
-	for (uint32_t i = 0; count > 1 && i < count && !host; i++) {
-		rc = sessions(instance, i, address, &host);
+	for (uint32_t i = 0; count > 1 && i < count && !has_host; i++) {
+		rc = count_sessions(instance, i, address, &has_host);
 		if (rc < 0)
 			return rc;
 		queue = i;
@@ -158,7 +159,7 @@ int queue_find(const char *instance, struct sockaddr_storage *address, char **so
 		if (rc == least)
 			fewest |= 1U << i;
 	}
-	rc = host || count == 1 ? 0 : choose(instance, first, fewest, address, &queue);
+	rc = has_host || count == 1 ? 0 : choose_queue(instance, first, fewest, address, &queue);
 	if (rc)
 		return rc;
 	*sock = socket_of(instance, queue);

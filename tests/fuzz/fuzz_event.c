@@ -109,7 +109,7 @@ static void fragment(struct group *g, struct input *in, uint8_t what)
 	uint32_t slot = what >> 7;
 	uint8_t how = take8(in);
 	uint32_t bytes = take16(in) % BYTES_MAX;
-	const struct event_way *way = g->ev ? &g->ev->node[rank_of(slot)].in : NULL;
+	const struct event_direction *way = g->ev ? &g->ev->node[rank_of(slot)].in : NULL;
 	bool open = way && way->open;
 	struct careful_am am = {
 		.kind = CAREFUL_AM_EVENT,

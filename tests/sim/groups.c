@@ -193,9 +193,9 @@ static bool open_part(struct node *node)
 /* Reports whether the node can be told now, or needs no message from us. */
 static bool may_hear(const struct node *node, const struct event_node *other)
 {
-	if (event_is_awaited(other))
+	if (event_needs_join(other))
 		return false;
-	return !event_is_to_hear(other) ||
+	return !event_needs_end(other) ||
 	       (!other->owes_fail && message_small_may(&node->c->messages, other->peer, 0));
 }
 

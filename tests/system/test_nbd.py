@@ -338,8 +338,8 @@ def test_nbd__names_the_fault(pair: tuple[Host, Host]) -> None:
     assert "careful is not up on this host or the other" in failed(
         local, "path=image", "instance=none"
     )
-    assert "host=HOST and path=PATH are needed" in failed(local)
-    assert "not a parameter of careful" in failed(local, "path=image", "colour=red")
+    assert "host=HOST and path=PATH are required" in failed(local)
+    assert "unknown parameter" in failed(local, "path=image", "colour=red")
 
 
 def test_nbd__a_read_only_export_is_not_written(pair: tuple[Host, Host]) -> None:
