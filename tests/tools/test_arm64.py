@@ -27,7 +27,7 @@ def test_judged__user_mode_lacks_calls_and_a_machine_does_not(
     arm64: ModuleType, tmp_path: Path, machine: bool
 ) -> None:
     (tmp_path / "told").write_text(TOLD)
-    found = arm64.judged(tmp_path / "told", machine)
+    found = arm64.results(tmp_path / "told", machine)
     by = "machine" if machine else "user mode"
     assert found.pop("a") == {"status": "passed", "seconds": 1.3, "by": by, "not_tried": "b"}
     bpf = {"status": "failed"} if machine else {"status": "skipped", "why": "QEMU has no bpf()"}

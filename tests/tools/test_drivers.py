@@ -48,7 +48,7 @@ def test_troubled__sets_up_either_card_twice(
         transfer = ["sh", "-c", f"until [ -e {ended} ]; do sleep 0.01; done"]
         return transfer if argv[0] == "carefulctl" else [host, *argv]
 
-    monkeypatch.setattr(drivers, "done", done)
+    monkeypatch.setattr(drivers, "completed", done)
     monkeypatch.setattr(drivers, "inside", inside)
     monkeypatch.setattr(drivers, "on", lambda *_: "the same sum")
     monkeypatch.setattr(drivers, "counted", lambda _: {"peer": {"epochs": 1}})
@@ -93,11 +93,11 @@ def test_up__refuses_only_explicit_options(
             return later.pop()
         return ended(int("--require-zerocopy" in argv), "the driver has none\n")
 
-    monkeypatch.setattr(drivers, "done", done)
+    monkeypatch.setattr(drivers, "completed", done)
     drivers.up("h1", [])
     with pytest.raises(drivers.Refused, match=r"^the driver has none$"):
         drivers.up("h1", ["--require-zerocopy"])
-    monkeypatch.setattr(drivers, "done", lambda _: ended(1, "no such interface\n"))
+    monkeypatch.setattr(drivers, "completed", lambda _: ended(1, "no such interface\n"))
     for asked in ([], ["--require-zerocopy"]):
         with pytest.raises(drivers.Failed, match="h1: up: no such interface"):
             drivers.up("h1", asked)

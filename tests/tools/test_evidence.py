@@ -74,7 +74,7 @@ def evidence(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_reports__are_of_this_code(evidence: ModuleType) -> None:
-    found = evidence.kept()
+    found = evidence.outdated()
     new = {name: why for name, why in found.items() if OLD.get(name) != why}
     assert not new, "make these again: tools/evidence NAME"
     assert not set(OLD) - set(found), "these are new enough: take them off the list"
@@ -132,7 +132,7 @@ def test_evidence__a_report_is_kept_once_it_is_whole(
     with monkeypatch.context() as patched:
         patched.setattr(evidence, "faults", lambda _: "")
         patched.setattr(evidence.subprocess, "run", run)
-        found = [evidence.made("idle", tmp_path) for _ in range(2)]
+        found = [evidence.remake("idle", tmp_path) for _ in range(2)]
     assert found == [(tmp_path / "idle.json", False)] * 2, "a bound is not met"
     assert [one[-2:] for one in ran] == [
         ["--keep", str(tmp_path / "idle.part.json")],

@@ -19,11 +19,11 @@ def test_circles__finds_each_and_no_more() -> None:
 
 def test_beyond__names_a_use_of_a_layer_above() -> None:
     graph = {"link/tx.c": {"engine/am.c", "device/xsk/xsk_port.c"}, "engine/am.c": {"link/tx.c"}}
-    assert list(house.beyond(graph, 0, "/", house.FOLDERS)) == [
+    assert list(house.forbidden(graph, 0, "/", house.FOLDERS)) == [
         "link/tx.c uses engine/am.c: link may not use engine"
     ]
     graph = {"careful.model.plan": {"careful.units", "careful.cli.main"}}
-    assert list(house.beyond(graph, 1, ".", house.PACKAGES)) == [
+    assert list(house.forbidden(graph, 1, ".", house.PACKAGES)) == [
         "careful.model.plan uses careful.cli.main: model may not use cli"
     ]
 

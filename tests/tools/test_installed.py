@@ -135,7 +135,7 @@ def test_following__speaks_otherwise_and_is_newer(debian: ModuleType) -> None:
 def test_steps__there_is_one_of_each_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the upgrade installs older packages; the other steps begin with today's."""
     tool = load_tool("installed", monkeypatch)
-    names = [step.name for step in tool.Tries([None, None]).all()]
+    names = [step.name for step in tool.Steps([None, None]).all()]
     assert names[:3] == ["upgrade", "upgrade_next", "install"]
     assert names[-1] == "remove"
     assert len(set(names)) == len(names)

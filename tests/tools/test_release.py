@@ -108,7 +108,7 @@ def played(release: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_release__interrupted_goes_on(played: Played, capsys: pytest.CaptureFixture[str]) -> None:
     assert played.run(130) == 130
-    assert "the same command goes on" in capsys.readouterr().out
+    assert "the same command continues" in capsys.readouterr().out
     assert set(played.report["done"]) == {"sim 1"}
     assert played.run(0) == 0
     assert played.ran() == {"sim": 1, "fuzz": 2, "soak": 1}

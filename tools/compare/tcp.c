@@ -7,8 +7,6 @@
  *
  * Over TCP a message's first word asks for the answer's size. `ask` reads each struct
  * careful_signature and writes its bursts, after an int with their bytes or -errno.
- *
- * Uses signature.c like carefuld.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,9 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "measure/signature.h"
 
 enum {
@@ -34,7 +32,7 @@ enum {
 	CLIENTS = 2, /* the first client, after the listening sockets */
 	DATAGRAMS = 64, /* taken at once */
 	FIRST_MS = 500, /* wait for the reply to a first datagram */
-	FIRSTS = 6, /* attempts with it, since UDP does not tell whether a server listens */
+	FIRSTS = 6, /* first datagrams, since UDP does not show whether a server listens */
 };
 
 struct sockets {
@@ -53,14 +51,6 @@ struct client {
 	uint8_t message[MESSAGE_BYTES];
 	uint32_t part;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 static int fail(const char *what)
 {
@@ -215,7 +205,7 @@ static int ask(const char *address, const char *port, bool udp)
 	static uint64_t answers[CAREFUL_IPC_PAYLOAD_BYTES / sizeof(uint64_t)];
 	struct sockets sockets = { .layer = { .issue = udp ? udp_issue : tcp_issue,
 					      .poll = udp ? udp_poll : tcp_poll,
-					      .now_ns = now_ns } };
+					      .now_ns = clock_now_ns } };
 	struct careful_signature s;
 
 	sockets.fd = connect_to(address, port, udp);
@@ -249,7 +239,7 @@ static size_t asked(const struct client *client)
 	return !bytes ? MESSAGE_BYTES : bytes < REPLY_MAX ? bytes : REPLY_MAX;
 }
 
-/* Answers the complete messages. Returns 1 if there was any, or -errno if the client has gone. */
+/* Answers complete messages. Returns 1 if bytes arrived, or -errno if the client has gone. */
 static int echo(int fd, struct client *client)
 {
 	static uint8_t data[1 << 16], reply[REPLY_MAX];
@@ -275,7 +265,7 @@ static int echo(int fd, struct client *client)
 	return n && !rc ? 1 : -ECONNRESET;
 }
 
-/* Serves all clients once. Returns whether any had a message. */
+/* Serves all clients once. Reports whether any sent bytes. */
 static int echo_round(struct pollfd *fds, struct client *clients, nfds_t *count)
 {
 	int asked = 0;
@@ -293,7 +283,7 @@ static int echo_round(struct pollfd *fds, struct client *clients, nfds_t *count)
 	return asked;
 }
 
-/* Echoes datagrams. Returns whether there were any. */
+/* Echoes datagrams. Returns their number. */
 static int echo_datagrams(int fd)
 {
 	static uint8_t data[1 << 16];
@@ -337,7 +327,7 @@ static int serve(const char *port)
 {
 	struct pollfd fds[CLIENTS + CONNECTIONS] = { { .events = POLLIN }, { .events = POLLIN } };
 	static struct client clients[CLIENTS + CONNECTIONS];
-	uint64_t spun_ns = now_ns();
+	uint64_t spun_ns = clock_now_ns();
 	nfds_t count = CLIENTS;
 
 	fds[0].fd = bound(port, SOCK_STREAM);
@@ -350,8 +340,8 @@ static int serve(const char *port)
 		int any = echo_round(fds, clients, &count);
 
 		if (echo_datagrams(fds[1].fd) || any)
-			spun_ns = now_ns();
-		if (now_ns() - spun_ns < SPIN_NS)
+			spun_ns = clock_now_ns();
+		if (clock_now_ns() - spun_ns < SPIN_NS)
 			continue;
 		if (poll(fds, count, -1) < 0 && errno != EINTR)
 			return fail("poll");

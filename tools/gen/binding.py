@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cffi import FFI
 
-#: What <linux/types.h> declares: uint64_t is another type, to which no __u64 pointer converts.
+#: Types of <linux/types.h>. __u64 is not uint64_t: their pointers do not convert.
 KERNEL_TYPES = """
 typedef uint8_t __u8;
 typedef uint16_t __u16;

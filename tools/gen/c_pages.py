@@ -72,7 +72,7 @@ def _verbatim(text: str) -> list[str]:
     return [".PP", ".nf", roff.plain(text.expandtabs(8)), ".fi"]
 
 
-def _said(one: Function) -> str:
+def _summary(one: Function) -> str:
     """Returns the first sentence, which whatis shows."""
     first = re.split(r"(?<=[.:;])\s", " ".join(one.comment.split()), maxsplit=1)[0]
     return first.rstrip(".:;") or f"declared in careful/{one.header}"
@@ -86,7 +86,7 @@ def page(one: Function, known: dict[str, str]) -> str:
     for number, name in enumerate(dict.fromkeys(named)):
         lines += [".SH STRUCTURES"] * (not number) + _verbatim(known[name])
     lines += [".SH SEE ALSO", r"\fBlibcareful\fR(3)"]
-    return roff.page(one.name, 3, _said(one), lines)
+    return roff.page(one.name, 3, _summary(one), lines)
 
 
 def overview(all_of: Sequence[Function]) -> str:
@@ -96,7 +96,7 @@ def overview(all_of: Sequence[Function]) -> str:
     lines += [".PP", r"cc $(pkg\-config \-\-cflags \-\-libs libcareful)"]
     lines += [".SH DESCRIPTION", *_verbatim(_bare(head)), ".SH FUNCTIONS"]
     for one in all_of:
-        lines += [".TP", rf"\fB{roff.plain(one.name)}\fR(3)", roff.plain(_said(one))]
+        lines += [".TP", rf"\fB{roff.plain(one.name)}\fR(3)", roff.plain(_summary(one))]
     return roff.page("libcareful", 3, "active messages over AF_XDP", lines)
 
 

@@ -97,14 +97,14 @@ def body(markdown: str) -> list[str]:
     return lines
 
 
-def page(name: str, section: int, said: str, lines: Sequence[str]) -> str:
-    """Returns a page: its name, section and one-line description, and the rest in roff."""
+def page(name: str, section: int, description: str, lines: Sequence[str]) -> str:
+    """Returns a page from its name, section, one-line description, and the rest in roff."""
     head = [
         "'\\\" t",
         f'.TH "{name.upper()}" "{section}" "" "careful {__version__}" "careful"',
         r".fchar \[u0394] Delta",  # for ASCII, where groff 1.24 has none
         ".SH NAME",
-        rf"{plain(name)} \- {plain(said)}",
+        rf"{plain(name)} \- {plain(description)}",
     ]
     return "\n".join([*head, *lines]) + "\n"
 
@@ -121,8 +121,8 @@ def topic(name: str) -> str:
 
 def _listed(records: Sequence[tuple[str, str]]) -> list[str]:
     lines = []
-    for what, does in records:
-        lines += [".TP", rf"\fB{plain(what)}\fR", plain(does)]
+    for name, text in records:
+        lines += [".TP", rf"\fB{plain(name)}\fR", plain(text)]
     return lines
 
 

@@ -1,8 +1,7 @@
-"""A lab's chain of emulated links: the hops file, and the links' reports.
+"""A lab's emulated links: the hops file, the emulator's command line, and the links' reports.
 
-Owns the file's format (a pipeline file of `carefulctl plan`, with an optional table
-`link` in each stage), the emulator's command line and build, and the table of reports.
-The namespaces and interfaces are links.py's. Standard library only.
+A hops file is a pipeline file of `carefulctl plan`, with an optional table `link` in each stage.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -41,9 +40,8 @@ CHARGES = {"frame": "every byte of the Ethernet frame", "payload": "payload byte
 class Hop:
     """A store-and-forward link, equal in both directions.
 
-    g_us, G_us_per_KiB: for a frame and each charged KiB; delay_us: propagation; changes: [at_s,
-        g_us, G_us_per_KiB] in order of time since the link was made or reset; link: the given
-        LINK_KEYS.
+    g_us, G_us_per_KiB: for each frame, and each charged KiB; delay_us: propagation; changes:
+        [at_s, g_us, G_us_per_KiB], by time since the link was made or reset; link: LINK_KEYS.
     """
 
     name: str
@@ -123,7 +121,7 @@ def _link(found: Any, scale: float) -> dict[str, float]:
     if "reorder_us" in values:
         values["reorder_us"] = _time(found, "reorder_us", scale)
     if values.get("reorder") and not values.get("reorder_us"):
-        raise ValueError("'reorder' needs 'reorder_us': how much later such a frame leaves")
+        raise ValueError("'reorder' needs 'reorder_us', the extra delay of a frame")
     return values
 
 
@@ -133,7 +131,7 @@ def _hop(table: Any, number: int, scale: float) -> Hop:
     known = ["name", "g_us", "G_us_per_KiB", "delay_us", "group", "resource", "link"]
     _no_others(table, known)
     if table.get("resource"):
-        raise ValueError("stages that share a resource cannot be emulated: each link is its own")
+        raise ValueError("stages that share a resource cannot be emulated")
     link = table.get("link", {})
     if not isinstance(link, dict):
         raise ValueError(f"'link' is {link!r}, must be a [stage.link] table")
@@ -165,11 +163,11 @@ def read(path: Path, scale: float) -> list[Hop]:
 
 
 def star(hops: list[Hop], hosts: int) -> list[Hop]:
-    """Returns a lab's links: a chain for two hosts, else one each: h1's first, the others' last."""
+    """Returns the links: a chain for two hosts; else the first is h1's, the last for each other."""
     if hosts == 2:
         return hops
     if len(hops) > 2:
-        raise ValueError(f"{hosts} hosts have links of one or two kinds: the file has {len(hops)}")
+        raise ValueError(f"{hosts} hosts need one or two [[stage]] tables, not {len(hops)}")
     if hosts > STAR_MAX:
         raise ValueError(f"{hosts} hosts: at most {STAR_MAX} emulated links")
     kinds = enumerate([hops[0], *[hops[-1]] * (hosts - 1)], 1)
@@ -182,7 +180,7 @@ def emulator() -> Path:
     done = subprocess.run(argv, capture_output=True, text=True)
     if done.returncode:
         errors = (done.stderr.strip() or done.stdout.strip() or "failed").splitlines()
-        raise ValueError(f"building careful-hop (tools/setup first?): {errors[-1]}")
+        raise ValueError(f"careful-hop cannot be built; run tools/setup first: {errors[-1]}")
     return ROOT / "build" / "gcc" / "careful-hop"
 
 
@@ -196,7 +194,7 @@ def document(hops: list[Hop], charge: str, reports: list[dict[str, Any]]) -> str
 
 
 def _fit(fit: dict[str, float] | None) -> str:
-    """Returns a report's (g, G), if the frames show it."""
+    """Returns a report's (g, G), or dashes."""
     return f"{fit['g_us']:10.2f} {fit['G_us_per_KiB']:9.3f}" if fit else f"{'-':>10} {'-':>9}"
 
 

@@ -46,17 +46,17 @@ def chain_end(lab: Lab, k: int, right: bool) -> End:
 
 
 def pairs(lab: Lab, one: tuple[str, str], other: tuple[str, str]) -> list[tuple[str, str]]:
-    """Returns two ends' addresses of each family of the lab."""
+    """Returns the pairs of two ends' addresses, one for each family of the lab."""
     return list(zip(one, other, strict=True))[: 2 if lab.ipv6 else 1]
 
 
 def prefix(address: str) -> str:
-    """Returns the prefix of this address alone, for routes."""
+    """Returns the prefix of a single address."""
     return f"{address}/{128 if ':' in address else 32}"
 
 
 def join_by_link(lab: Lab, k: int) -> None:
-    """Makes the two ends of link k, each joined to the wire, as neighbours."""
+    """Makes the two ends of link k, joined to the wire, with permanent neighbour entries."""
     ends = [chain_end(lab, k, right) for right in (False, True)]
     macs = [f"02:77:00:01:{k:02x}:{side:02x}" for side in (1, 2)]
     for side, end in enumerate(ends):
@@ -79,7 +79,7 @@ def join_by_link(lab: Lab, k: int) -> None:
 
 
 def join_by_star(lab: Lab) -> None:
-    """Joins hosts to a switch, each by its own link; all know each other's addresses."""
+    """Joins each host to a switch by its own link, with permanent neighbour entries."""
     make_namespace(lab.wire, ipv6=False)
     make_switch(lab)
     families = 2 if lab.ipv6 else 1
@@ -125,7 +125,7 @@ def route_chain(lab: Lab) -> None:
             for right in (False, True):
                 node = k if right else k - 1  # the index in `nodes` of its owner
                 if node == at or (abs(node - at) == 1 and k == max(node, at)):
-                    continue  # our own, or at the other end of our link
+                    continue  # its own address, or its neighbour's
                 link = at + 1 if node > at else at
                 via, own = chain_end(lab, link, node > at), chain_end(lab, link, node < at)
                 targets = chain_end(lab, k, right).addresses
@@ -167,12 +167,11 @@ def wait_for_report(
             if found["report"] > newer_than:
                 return found
         if process and process.poll() is not None:
-            output = (
-                report.with_suffix(".log").read_text().strip() or f"status {process.returncode}"
-            )
+            log = report.with_suffix(".log").read_text().strip()
+            output = log or f"status {process.returncode}"
             raise LabError(f"{report.stem}: the emulator ended: {output.splitlines()[-1]}")
         time.sleep(0.005)
-    raise LabError(f"{report.stem}: the emulator does not answer; `tools/lab up` mends it")
+    raise LabError(f"{report.stem}: the emulator does not answer; `tools/lab up` repairs it")
 
 
 def join_by_chain(lab: Lab) -> None:

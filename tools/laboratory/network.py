@@ -8,7 +8,7 @@ import time
 
 from laboratory.state import NETNS, Lab, LabError, command, must
 
-#: Frames in a switch port's queue: more than all windows towards a host together.
+#: Frames in a switch port's queue: more than the sum of all windows towards a host.
 PORT_QUEUE_FRAMES = 8192
 
 
@@ -73,8 +73,8 @@ def make_switch(lab: Lab) -> None:
 def keep_order(lab: Lab, k: int) -> None:
     """Lets one CPU handle a host's frames, in the order of their arrival.
 
-    With generic XDP a veth's frame waits at the CPU that delivered it. Behind a queue, like a
-    switch port's, several CPUs deliver, and frames of different CPUs would overtake each other.
+    With generic XDP a veth's frame waits at the CPU that delivered it. Several CPUs deliver frames
+    of a switch port's queue, so these would overtake each other.
     """
     cpus = f"{1 << (k - 1) % (os.cpu_count() or 1):x}"
     setting = "/sys/class/net/eth1/queues/rx-0/rps_cpus"
@@ -102,18 +102,18 @@ def no_offloads(namespace: str, device: str) -> None:
 def wait_until_up(lab: Lab) -> None:
     """Waits until every link carries frames.
 
-    The veth end that was up first drops frames until the kernel's link watch has run, which a busy
-    machine delays. Then it is "UP".
+    The veth end that was up first drops frames until the kernel's link watch reports "UP", which a
+    busy machine delays.
     """
     deadline = time.monotonic() + 10
     for namespace in lab.namespaces:
         while True:
             links = json.loads(command("ip", "-netns", namespace, "-json", "link").stdout)
-            late = [
+            down = [
                 one["ifname"] for one in links if one["operstate"] in ("DOWN", "LOWERLAYERDOWN")
             ]
-            if not late:
+            if not down:
                 break
             if time.monotonic() > deadline:
-                raise LabError(f"{late[0]} in {namespace} does not come up")
+                raise LabError(f"{down[0]} in {namespace} does not come up")
             time.sleep(0.005)

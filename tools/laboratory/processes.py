@@ -38,7 +38,7 @@ def processes_in(namespaces: list[str]) -> list[tuple[int, str, str]]:
 
 
 def end(pids: list[int], namespaces: list[str], patience_s: float = 3.0) -> None:
-    """Ends processes with SIGTERM, then SIGKILL. Spares those that left the namespaces."""
+    """Ends processes with SIGTERM, then SIGKILL, except those that have left the namespaces."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + patience_s
         handles = []

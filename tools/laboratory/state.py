@@ -1,7 +1,4 @@
-"""The state of a lab on disk, under /run/careful-lab.
-
-Owns the lock of `up`, `down` and `sweep`, and runs programs under it.
-"""
+"""The state of labs below /run/careful-lab, and the lock of `up`, `down` and `sweep`."""
 
 from __future__ import annotations
 
@@ -105,15 +102,14 @@ def must(*argv: str, text: str | None = None) -> None:
 def locked() -> Iterator[None]:
     """Allows one `up`, `down` or `sweep` at a time, for all labs.
 
-    Programs of command() share the lock, so it is held until the last `ip` of a killed `up` has
-    ended.
+    Programs of command() share the lock: it lasts until the last `ip` of a killed `up` has ended.
     """
     while True:
         STATE.mkdir(mode=0o755, exist_ok=True)
         try:
             descriptor = os.open(STATE, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:
-            continue  # removed between the two calls by an ending process
+            continue  # an ending process removed it between the two calls
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), STATE.stat()):

@@ -3,8 +3,8 @@
 
 Usage: tools/lint/house.py [OBJECTS]
 
-OBJECTS is a folder of object files (a build with gcc); with it the calls between C files are
-checked, by their symbols. Prints a line for each fault and ends with 1 if there is one.
+OBJECTS is a folder of object files (a build with gcc), whose symbols show the calls between C
+files. Prints a line for each fault, and ends with 1 if there is any.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def circles(graph: Graph) -> list[set[str]]:
     return found
 
 
-def beyond(graph: Graph, level: int, sep: str, allowed: Mapping[str, set[str]]) -> Iterable[str]:
+def forbidden(graph: Graph, level: int, sep: str, allowed: Mapping[str, set[str]]) -> Iterable[str]:
     """Yields each use of a folder or package that the allow-list does not name."""
 
     def home(name: str) -> str | None:
@@ -218,13 +218,13 @@ def uses_of_any() -> int:
 def main() -> int:
     faults: list[str] = []
     graph = imports()
-    faults += beyond(graph, 1, ".", PACKAGES)
+    faults += forbidden(graph, 1, ".", PACKAGES)
     found = circles(graph) + circles(packages(graph))
     if len(sys.argv) > 1:
         called = calls(Path(sys.argv[1]) / "CMakeFiles")
         if not called:
             faults.append(f"{sys.argv[1]}: no object files")
-        faults += beyond(called, 0, "/", FOLDERS)
+        faults += forbidden(called, 0, "/", FOLDERS)
         found += circles(called)
     faults += [f"circle: {' '.join(sorted(one))}" for one in found]
     for name, (folders, most) in WEIGHTS.items():

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Jacobi iteration over events (P2 section 6.1). Calls the event interface
- * alone. */
+/* Jacobi iteration over events (P2 section 6.1). */
 #include "jacobi.h"
 
 #include <errno.h>
@@ -96,7 +95,7 @@ static uint32_t row_bytes(const struct jacobi *j)
 	return (j->size + 2) * (uint32_t)sizeof(double);
 }
 
-static int give(struct jacobi *j, uint64_t event, uint32_t to, uint32_t row)
+static int send_row(struct jacobi *j, uint64_t event, uint32_t to, uint32_t row)
 {
 	const uint8_t *from = (const uint8_t *)row_of(j, j->grid, row);
 	uint32_t whole = row_bytes(j);
@@ -120,7 +119,7 @@ static int give(struct jacobi *j, uint64_t event, uint32_t to, uint32_t row)
 	return 0;
 }
 
-static int take(struct jacobi *j, uint64_t event, uint32_t from, uint32_t row)
+static int receive_row(struct jacobi *j, uint64_t event, uint32_t from, uint32_t row)
 {
 	uint8_t *to = (uint8_t *)row_of(j, j->grid, row);
 	struct careful_event_fragment fragment;
@@ -149,13 +148,13 @@ static int exchange(struct jacobi *j)
 
 	switch (j->turn) {
 	case 0:
-		return above ? give(j, event, j->rank - 1, 1) : 0;
+		return above ? send_row(j, event, j->rank - 1, 1) : 0;
 	case 1:
-		return below ? give(j, event + 1, j->rank + 1, j->rows) : 0;
+		return below ? send_row(j, event + 1, j->rank + 1, j->rows) : 0;
 	case 2:
-		return below ? take(j, event, j->rank + 1, j->rows + 1) : 0;
+		return below ? receive_row(j, event, j->rank + 1, j->rows + 1) : 0;
 	default:
-		return above ? take(j, event + 1, j->rank - 1, 0) : 0;
+		return above ? receive_row(j, event + 1, j->rank - 1, 0) : 0;
 	}
 }
 

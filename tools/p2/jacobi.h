@@ -4,8 +4,7 @@
  * wait. It works like careful/event/jacobi.py: each node has some rows and sends the outer ones to
  * its neighbours in each iteration.
  */
-#ifndef BENCH_JACOBI_H
-#define BENCH_JACOBI_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,5 +46,3 @@ int jacobi_step(struct jacobi *j);
 int jacobi_wrong(const struct jacobi *j);
 /* Returns the sum of its points. */
 double jacobi_sum(const struct jacobi *j);
-
-#endif /* BENCH_JACOBI_H */

@@ -4,7 +4,7 @@
  *
  *   careful-p2 IFACE RANK careful|traditional|replicated adaptive|spin|block SEND-BUFFERS HOST…
  *
- * "replicated" is careful with a frame for each node in a broadcast, like traditional. HOST: IPv4
+ * "replicated" is careful, but a broadcast is one frame for each node, like traditional. HOST: IPv4
  * addresses of all nodes, by rank. The node prints a line when the group is open. Then it reads
  * experiments, a line each and the same at every node, and prints their cost:
  *
@@ -12,7 +12,7 @@
  *   jacobi SIZE ITERATIONS 1 0 LIMIT-MS
  *
  * All nodes begin an experiment together. The node ends with its input. Each line of output is
- * JSON; a line with "error" is the last. Calls p2.c, jacobi.c and the public interface.
+ * JSON; a line with "error" is the last.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -38,9 +38,7 @@ enum {
 	COPYOUT_BUFFERS = 4096, /* all messages of a flood at one node */
 };
 
-/*
- * @base: number of the next experiment's first event @line: @bytes of input so far
- */
+/* @base: number of the next experiment's first event; @line: @bytes of input so far */
 struct node {
 	struct careful *c;
 	struct careful_events *ev;
@@ -63,8 +61,7 @@ static uint64_t now_ns(void)
 /* Prints an error. Returns the exit status. */
 static int fail(const char *what, const char *why)
 {
-	/* The text is ours or the library's, and contains no quote.
-   */
+	/* The text contains no quote. */
 	printf("{\"error\": \"%s: %s\"}\n", what, why);
 	return 1;
 }
@@ -118,10 +115,8 @@ static int peer_of(struct careful *c, const char *host)
 	return -ETIMEDOUT;
 }
 
-/*
- * The cost of a program: time, and CPU time of this process and of the kernel for it, which
- * includes moving frames between veth devices.
- */
+/* The cost of an experiment: time, and CPU time of this process and of the kernel for it, which moves
+ * frames between veth devices. */
 struct cost {
 	uint64_t took_ns, user_us, system_us;
 };
@@ -165,7 +160,7 @@ static int step_jacobi(void *part)
 	return jacobi_step(part);
 }
 
-static int play(struct node *n, const struct p2_setup *setup, uint32_t limit_ms, struct cost *cost)
+static int run_program(struct node *n, const struct p2_setup *setup, uint32_t limit_ms, struct cost *cost)
 {
 	struct p2 p;
 	int rc;
@@ -182,10 +177,10 @@ static int meet(struct node *n, uint32_t limit_ms, struct cost *cost)
 {
 	static const struct p2_setup all = { .kind = P2_MEET, .count = 1 };
 
-	return n->nodes > 1 ? play(n, &all, limit_ms, cost) : 0;
+	return n->nodes > 1 ? run_program(n, &all, limit_ms, cost) : 0;
 }
 
-static void say(const struct cost *cost, int frames, double sum)
+static void print_cost(const struct cost *cost, int frames, double sum)
 {
 	printf("{\"took_ns\": %llu, \"user_us\": %llu, \"system_us\": %llu, \"frames\": %d, "
 	       "\"sum\": %.17g}\n",
@@ -193,38 +188,38 @@ static void say(const struct cost *cost, int frames, double sum)
 	       (unsigned long long)cost->system_us, frames, sum);
 }
 
-/* Prints why the group failed. */
-static int broken(struct node *n, int rc)
+/* Prints the reason why the group failed. */
+static int group_failed(struct node *n, int rc)
 {
-	uint32_t who = n->rank;
-	char what[48];
+	uint32_t rank = n->rank;
+	char name[48];
 
 	if (rc == -ETIME)
 		return fail("did not end in time", "limit");
-	careful_events_failed(n->ev, &who);
-	snprintf(what, sizeof(what), "node %u", who);
-	return failed(what, rc);
+	careful_events_failed(n->ev, &rank);
+	snprintf(name, sizeof(name), "node %u", rank);
+	return failed(name, rc);
 }
 
-/* One of Tables 1 to 3. */
-static int tables(struct node *n, const struct p2_setup *setup, uint32_t limit_ms)
+/* Runs an experiment of Tables 1 to 3. */
+static int run_table(struct node *n, const struct p2_setup *setup, uint32_t limit_ms)
 {
 	struct cost before = { 0 }, cost = { 0 };
 	int rc = meet(n, limit_ms, &before);
 
 	if (!rc)
-		rc = play(n, setup, limit_ms, &cost);
+		rc = run_program(n, setup, limit_ms, &cost);
 	/* Like in P2, the last node tells the first that all has arrived. */
 	if (!rc && setup->kind == P2_THROUGHPUT)
 		rc = meet(n, limit_ms, &cost);
 	if (rc)
-		return broken(n, rc);
-	say(&cost, p2_frames(n->ev, setup), 0);
+		return group_failed(n, rc);
+	print_cost(&cost, p2_frames(n->ev, setup), 0);
 	return 0;
 }
 
-/* Table 4; the result is compared with one node's. */
-static int heat(struct node *n, uint32_t size, uint32_t iterations, uint32_t limit_ms)
+/* Runs the experiment of Table 4, and compares the result with that of one node. */
+static int run_jacobi(struct node *n, uint32_t size, uint32_t iterations, uint32_t limit_ms)
 {
 	struct cost before = { 0 }, cost = { 0 };
 	struct p2_setup setup = { 0 };
@@ -233,8 +228,7 @@ static int heat(struct node *n, uint32_t size, uint32_t iterations, uint32_t lim
 
 	if (!rc)
 		rc = meet(n, limit_ms, &before);
-	/* meet() used an event. */
-	j.base = n->base;
+	j.base = n->base; /* after meet(), which uses an event */
 	n->base += 2ull * iterations;
 	if (!rc)
 		rc = drive(n, step_jacobi, &j, limit_ms, &cost);
@@ -243,11 +237,11 @@ static int heat(struct node *n, uint32_t size, uint32_t iterations, uint32_t lim
 
 	jacobi_end(&j);
 	if (rc)
-		return broken(n, rc);
+		return group_failed(n, rc);
 	if (wrong)
 		return fail("jacobi", "the result is not that of one node");
 	setup.words = (size + 2) * sizeof(double) / 4; /* a row */
-	say(&cost, n->nodes > 1 ? p2_frames(n->ev, &setup) : 0, sum);
+	print_cost(&cost, n->nodes > 1 ? p2_frames(n->ev, &setup) : 0, sum);
 	return 0;
 }
 
@@ -266,12 +260,11 @@ static int experiment(struct node *n, char *line)
 	setup.processing = number(strtok_r(NULL, " ", &rest), 1);
 	limit_ms = number(strtok_r(NULL, " ", &rest), UINT32_MAX);
 	if (kind == JACOBI)
-		return heat(n, setup.words, setup.count, limit_ms);
-	return tables(n, &setup, limit_ms);
+		return run_jacobi(n, setup.words, setup.count, limit_ms);
+	return run_table(n, &setup, limit_ms);
 }
 
-/* Returns the next line and polls meanwhile. NULL: *rc has the reason, 0 at the end of the
- * input. */
+/* Polls until a line arrives, and returns it. NULL: *rc is -errno, or 0 at the end of the input. */
 static char *next_line(struct node *n, int *rc)
 {
 	struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
@@ -307,12 +300,12 @@ static int serve(struct node *n)
 	char *line;
 
 	if (rc)
-		return broken(n, rc);
+		return group_failed(n, rc);
 	printf("{\"ready\": true, \"fragment_bytes\": %d}\n", careful_event_bytes(n->ev));
 	while ((line = next_line(n, &rc)))
 		if (experiment(n, line))
 			return 1;
-	return rc ? broken(n, rc) : 0;
+	return rc ? group_failed(n, rc) : 0;
 }
 
 static int join(struct node *n, char **hosts)

@@ -2,10 +2,9 @@
 /*
  * P2's experiments (section 6.1) over the event interface. A node's program is a series of steps
  * that never wait, so it runs on hosts and in virtual time. A payload above a frame is cut; P2's
- * always fitted a frame.
+ * payloads fit a frame.
  */
-#ifndef BENCH_P2_H
-#define BENCH_P2_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,7 +26,7 @@ enum p2_kind {
  * @ahead: flood: messages that a node sends ahead of those that it consumes; 0: all
  * @back: throughput: if not 0, the last node answers each message with a word, and the first is at
  *   most this many ahead (P2's network layer needs that)
- * @singly: a step ends after each fragment, so that a caller can count time
+ * @singly: a step ends after each fragment, so that the caller can count time
  * @processing: each word is written before sending and read after receiving
  */
 struct p2_setup {
@@ -45,9 +44,9 @@ struct p2_setup {
  * @words: the payload to send; received payload is not kept
  * @sum: of the words read, so that the compiler keeps the reads
  * @event, @sending, @at: the message under way, whether it is sent, its bytes so far
- * @consumed: flood: messages
+ * @consumed: flood: consumed messages
  * @bytes:  payload received so far
- * @written: the next fragment's words are written, and its send has failed
+ * @written: the next fragment's words are written, but not sent
  */
 struct p2 {
 	struct p2_setup setup;
@@ -72,5 +71,3 @@ uint64_t p2_events(const struct p2_setup *setup, uint32_t nodes);
 int p2_step(struct p2 *p);
 /* Returns the frames of a message, or of a flood's fragment; -errno. */
 int p2_frames(struct careful_events *ev, const struct p2_setup *setup);
-
-#endif /* BENCH_P2_H */
