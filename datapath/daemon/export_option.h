@@ -6,7 +6,7 @@
 
 #include "files/block.h"
 
-/* Parses DIR[:rw|:ro[,owners][,devices][,host=ADDRESS]...] with numeric addresses. The last component
- * of DIR names the export if there are several. Allocates strings that are never freed here. Returns
- * -EINVAL or -ENOMEM with the reason in why. */
+/* Parses DIR[:rw|:ro[,owners][,devices][,host=ADDRESS]...] with numeric addresses. DIR's last
+ * component names the export. The caller frees path and hosts. Returns -EINVAL or -ENOMEM with the
+ * reason in why. */
 int export_option(struct block_export_options *export, const char *arg, char *why, size_t bytes);

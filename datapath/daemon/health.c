@@ -59,7 +59,7 @@ static uint64_t value(const struct careful_info *info, const struct trouble *tro
 	return v;
 }
 
-/* Returns where frames were lost. If the peer's device lost its XDP program, the peer's log has it. */
+/* Returns where frames were lost. A peer logs the loss of its own XDP program. */
 static const char *loss_place(const struct careful_info *info, size_t trouble)
 {
 	if (trouble)

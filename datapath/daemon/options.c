@@ -51,11 +51,8 @@ static int take_export(struct daemon_options *options, const char *arg, struct c
 	if (options->exports_count == BLOCK_EXPORTS)
 		return refuse(error, -EINVAL, "--export %s: there can be at most %u exports", arg,
 			      BLOCK_EXPORTS);
-	rc = export_option(&options->exports[options->exports_count], arg, why, sizeof(why));
-	if (rc)
-		return refuse(error, rc, "--export %s: %s", arg, why);
-	options->exports_count++;
-	return 0;
+	rc = export_option(&options->exports[options->exports_count++], arg, why, sizeof(why));
+	return rc ? refuse(error, rc, "--export %s: %s", arg, why) : 0;
 }
 
 static int take_name(struct daemon_options *options, const char *arg, struct careful_error *error)

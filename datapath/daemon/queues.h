@@ -26,8 +26,8 @@ struct queues {
 	uint32_t up[CAREFUL_SPREAD_MAX];
 };
 
-/* Starts the other queues' processes. Call it before anything is opened. Returns in each process with
- * that queue's *options. */
+/* Starts the other queues' processes. Call it before anything is opened. Returns in each process
+ * with that queue's *options. */
 int queues_fork(struct queues *queues, struct daemon_options *options, struct careful_error *error);
 /* Waits until the first queue is open; called by the other queues. Returns false if it failed. */
 bool queues_wait(struct queues *queues);
@@ -35,11 +35,11 @@ bool queues_wait(struct queues *queues);
 void queues_report_start(struct queues *queues, const char *error);
 /* Lets the other queues open, and waits for them. Called by the first queue when it is open. */
 int queues_open(struct queues *queues, struct careful_error *error);
-/* Reads a message of another queue. Returns 1 if that queue is alive. Otherwise all queues must end: 0
- * if the other ended on request, -EPIPE if it died. */
+/* Reads a message of another queue. Returns 1 if that queue is alive. Otherwise all queues must
+ * end: 0 if the other ended on request, -EPIPE if it died. */
 int queues_receive(struct queues *queues, uint32_t index);
-/* Reports that this queue is alive, and how many of its peers are up. Call it about once a second. In
- * the first queue, returns true when each other queue has reported since the last true. */
+/* Reports that this queue is alive, and how many of its peers are up. Call it about once a second.
+ * In the first queue, returns true when each other queue has reported since the last true. */
 bool queues_report_alive(struct queues *queues, uint32_t up);
 /* Ends the other queues. The first queue waits for them up to a time limit. */
 void queues_end(struct queues *queues);

@@ -11,6 +11,6 @@
 
 void reload_log(const struct daemon_options *options);
 
-/* Applies a command line of NUL-ended words. On failure changes nothing; returns -errno with *error. */
+/* Applies a command line of NUL-ended words, or nothing on failure: -errno with *error. */
 int reload(struct careful *instance, struct block_server *block, const char *words, uint32_t bytes,
 	   struct careful_error *error);

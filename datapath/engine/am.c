@@ -126,8 +126,8 @@ static bool are_packed(const struct link_rxframe *frame)
 	return false;
 }
 
-/* Reports whether a message must wait. Requests of a peer stay in order, but do not wait behind a get: a
- * get waits for the peer's credits, and the peer would wait for ours if requests held our buffers. */
+/* Reports whether a message must wait. Requests of a peer stay in order, but pass a waiting get: it
+ * needs the peer's credits, which the peer could not return if its requests waited, too. */
 bool am_waits(struct careful *c, const struct link_peer *peer, const struct careful_am *am)
 {
 	struct engine_waiting *waiting = &c->waiting[peer->slot];
@@ -150,8 +150,8 @@ static inline void take_question(struct careful *c, struct link_rxframe *frame,
 	c->handled_frame = NULL;
 }
 
-/* Releases a frame, unless a handler kept it or some of its messages wait. Returns it if some wait, or
- * NULL. */
+/* Releases a frame, unless a handler kept it or some of its messages wait. Returns it if some
+ * wait. */
 static inline struct link_held *end_frame(struct careful *c, struct link_rxframe *frame,
 					  uint16_t waits)
 {
@@ -254,8 +254,7 @@ static struct link_held *on_small(struct careful *c, struct link_rxframe *frame)
 	return NULL;
 }
 
-/* Places the data of a frame or handles its messages. Returns the frame if some of them wait, or
- * NULL. */
+/* Places the data of a frame or handles its messages. Returns the frame if some of them wait. */
 struct link_held *am_take(struct careful *c, struct link_rxframe *frame)
 {
 	const uint8_t small = CAREFUL_F_FIRST | CAREFUL_F_LAST;

@@ -25,8 +25,8 @@ void deferred_put(struct careful *c, struct link_held *held)
 	c->deferred[c->deferred_count++] = held;
 }
 
-/* Serves the waiting messages of a frame as far as possible. Stops when a handler ends the epoch: the
- * next epoch cannot begin before these buffers are back. */
+/* Serves the waiting messages of a frame as far as possible. Stops when a handler ends the epoch:
+ * the next epoch cannot begin before these buffers are back. */
 static void serve(struct careful *c, struct link_held *held)
 {
 	struct careful_kept each = { 0 };
@@ -47,8 +47,8 @@ static void serve(struct careful *c, struct link_held *held)
 	}
 }
 
-/* Serves waiting frames, oldest first, and drops those of ended epochs. No call that a handler may make
- * adds a frame. */
+/* Serves waiting frames, oldest first, and drops those of ended epochs. Handlers cannot add
+ * frames. */
 static void serve_all(struct careful *c)
 {
 	uint32_t n = c->deferred_count;

@@ -163,8 +163,9 @@ struct careful {
 		uint8_t state;
 	} * reported; /* the last state of each peer that @watch was called for */
 
-	/* Waiting work of each peer. @since_ns: last progress, or start of the wait; @deferred: frames;
-	 * @pass: the deferred_pass in which a request last waited, so that later requests wait, too. */
+	/* Waiting work of each peer. @since_ns: last progress, or start of the wait; @deferred:
+	 * frames; @pass: the deferred_pass of the last wait of a request, which makes later ones
+	 * wait. */
 	struct engine_waiting {
 		uint64_t since_ns, pass;
 		uint32_t deferred;
@@ -234,8 +235,8 @@ struct careful {
 	pid_t owner; /* the process that opened the instance; a child of fork() has only a copy */
 };
 
-/* The parts below an instance, for simulations. The instance owns them from engine_open() on, even on
- * failure. NULL: AF_XDP, io_uring and the limits of instance.c. */
+/* The parts below an instance, for simulations. The instance owns them from engine_open() on, even
+ * on failure. NULL: AF_XDP, io_uring and the limits of instance.c. */
 struct engine_base {
 	struct queue *queue;
 	struct storage *storage;

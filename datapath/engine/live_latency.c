@@ -98,8 +98,7 @@ static void add_square(__u64 *low, __u64 *high, uint64_t value)
 	add_to(high, *low < value * value);
 }
 
-/* Makes the sequence odd, so that readers notice the write. Other processes can write any value
- * there. */
+/* Makes the sequence odd, so that readers notice the write. Other processes may write any value. */
 static void open_entry(struct careful_live_entry *entry)
 {
 	store(&entry->sequence, entry->sequence | 1);
@@ -124,7 +123,8 @@ static void add(struct careful_live_entry *entry, const struct live_sample *live
 	close_entry(entry);
 }
 
-/* Handles the answer to an operation that times a message. Returns true if that was its only purpose. */
+/* Handles the answer to an operation that times a message. Returns true if it has no other
+ * purpose. */
 bool live_answered(struct careful *c, struct operation *op, int status)
 {
 	bool asked = op->kind == CAREFUL_AM_REQUEST;

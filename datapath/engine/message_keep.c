@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Keeps payloads beyond their handlers, in their receive buffers. Each kept message holds its whole
- * frame. */
+/* Keeps payloads beyond their handlers, in their receive buffers. Each holds its whole frame. */
 #include "engine/engine.h"
 
 struct careful_kept *own_keep(const struct careful_message *message)

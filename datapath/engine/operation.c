@@ -86,8 +86,7 @@ void operation_end(struct careful *c, struct operation *op, const struct careful
 	c->ended_tail = &op->next;
 }
 
-/* Reports ended operations to the application. Operations that end in these callbacks wait for the next
- * call. */
+/* Reports ended operations to the application. Those that end meanwhile wait for the next call. */
 void operations_report(struct careful *c)
 {
 	struct operation *op = c->ended, *next;

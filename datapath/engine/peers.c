@@ -75,8 +75,8 @@ void peers_report(struct careful *c)
 		report_changes(c, i);
 }
 
-/* Reports a peer's changes within the call that made them. others: other peers have changes that are
- * not reported yet. */
+/* Reports a peer's changes within the call that made them. others: other peers have changed,
+ * too. */
 static void report_own(struct careful *c, uint32_t index, bool others)
 {
 	peers_epochs(c);

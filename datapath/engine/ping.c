@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Pings (P1 section 6) beyond XDP: answered on receipt (HOST_RX), or after a write (STORE). One ping of
- * each peer is written at a time. */
+/* Pings (P1 section 6) beyond XDP: answered on receipt (HOST_RX), or after a write (STORE). One
+ * ping of each peer is written at a time. */
 #include <endian.h>
 #include <errno.h>
 #include <stddef.h>

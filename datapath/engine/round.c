@@ -50,8 +50,8 @@ static bool is_announced(struct careful *c)
 	return true;
 }
 
-/* Polls the control socket between two ticks, so that repairs are faster. A flood of control messages
- * causes no more polls than an idle engine makes. */
+/* Polls the control socket between two ticks, so that repairs are faster. A flood of control
+ * messages causes no more polls than an idle engine makes. */
 static void poll_control(struct careful *c, bool idle)
 {
 	uint64_t since_ns = c->link.now_ns - c->attended_ns;

@@ -7,21 +7,20 @@
 #include <careful/abi.h>
 #include <careful/careful.h>
 
-/* Does the work that is due, and returns its amount. @sleeps: a wait follows; only reports whether there
- * is work. */
+/* Does the work that is due, and returns its amount. @sleeps: only reports whether there is
+ * work. */
 typedef uint32_t engine_each_round_fn(struct careful *c, void *user, bool sleeps);
 
 /* Sets the function that is called in each round and before each wait; NULL: none. */
 void engine_each_round(struct careful *c, engine_each_round_fn *fn, void *user);
 
-/* Fails the store whose handler is running with this errno at its sender. Its bytes stay in place. */
+/* Fails the running handler's store with this errno at its sender. The bytes stay in place. */
 void engine_refuse_store(struct careful *c, int error);
 
 /* Closes the region to new operations of peers. careful_region_remove() must follow. */
 void engine_revoke_region(struct careful *c, uint32_t key);
 
-/* Also stops stores under way from writing into the region. Returns the number of writes that disks
- * have not finished. */
+/* Also stops stores under way from writing into the region. Returns the writes still at disks. */
 uint32_t engine_stop_stores(struct careful *c, uint32_t key);
 
 /* Promises that the descriptor refers to one file until engine_lose_file(). */
@@ -54,12 +53,11 @@ typedef bool engine_match_fn(const void *user, const void *of);
  * even if the peer never answers, because they neither read nor write our memory. */
 void engine_forget(struct careful *c, engine_match_fn *match, const void *of);
 
-/* Stops these gets from writing; each still ends as usual. Returns the number of writes that disks have
- * not finished. */
+/* Stops these gets from writing; each still ends as usual. Returns the writes still at disks. */
 uint32_t engine_stop_gets(struct careful *c, engine_match_fn *match, const void *of);
 
-/* Sets the file that pings are written to. @fd: stays open until the next call; -1: pings wait for a
- * file. @scratch: enum careful_scratch; with NONE, pings end at HOST_RX */
+/* Sets the file that pings are written to. @fd: stays open until the next call; -1: pings wait for
+ * a file. @scratch: enum careful_scratch; with NONE, pings end at HOST_RX */
 void engine_scratch(struct careful *c, int fd, uint8_t scratch);
 /* Returns the number of pings to write so far. */
 uint64_t engine_scratch_asked(const struct careful *c);

@@ -53,7 +53,7 @@ static uint64_t frames_moved(const struct careful *c)
 	return n[CAREFUL_C_RX_FRAMES] + n[CAREFUL_C_RX_UPDATES] + n[CAREFUL_C_TX_FRAMES];
 }
 
-/* Learns from a wait whether spinning pays. start: when it began; 0: the first polls found something. */
+/* Learns from a wait whether spinning pays. start: when it began; 0: the first polls found work. */
 static void learn(struct careful *c, struct spin *history, uint64_t spun, uint64_t start,
 		  uint64_t blocked)
 {
@@ -72,7 +72,7 @@ int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 		 limit = 0; /* set when the first polls find nothing; then time matters */
 	uint64_t spin = 0, blocked = 0, moved = frames_moved(c), now;
 	bool extra_readable;
-	/* Waits for a peer's answer are apart: a peer runs on another CPU, a program may share ours. */
+	/* A peer runs on another CPU; a program, in other waits, may share ours. */
 	struct spin *history = &c->spin[c->operations_free_count == c->limits.operations];
 	const uint32_t callbacks = c->callbacks;
 	int handled = 0;

@@ -11,9 +11,9 @@
 void xdp_mode_alone(struct careful *instance, uint32_t peer);
 
 /* Ends every epoch, drains the RX ring, switches the device to another mode, and begins new epochs.
- * Call it in each round until it no longer returns -EAGAIN. Returns 0, or -errno with *error. The mode
- * is then unchanged, unless the statistics report that no program is on the interface. Operations
- * under way are lost, as in any new epoch. */
+ * Call it in each round until it no longer returns -EAGAIN. Returns 0, or -errno with *error. The
+ * mode is then unchanged, unless the statistics report that no program is on the interface.
+ * Operations under way are lost, as in any new epoch. */
 int xdp_mode_change(struct careful *instance, uint32_t mode, struct careful_error *error);
 
 /* Returns how often the link lost its carrier since the instance was opened. */

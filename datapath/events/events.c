@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Opens and closes a group of nodes (P2 section 5.1). Each node watches its sessions from the start, so
- * that it notices when a peer dies. */
+/* Opens and closes a group of nodes (P2 section 5.1). Each node watches its sessions from the
+ * start, so that it notices when a peer dies. */
 #include "events/private.h"
 
 #include <errno.h>

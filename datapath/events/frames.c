@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The event service over frames of its own. Fragments wait in their receive buffers; link/ copies them
- * out when buffers run short (P2 section 5.3). Credits bound the sender. */
+/* The event service over frames of its own. Fragments wait in their receive buffers; link/ copies
+ * them out when buffers run short (P2 section 5.3). Credits bound the sender. */
 #include "events/private.h"
 
 #include <endian.h>

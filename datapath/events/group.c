@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A broadcast as one frame (P2 section 5.1). In JOIN, each node names the cookie of its broadcasts; then
- * it sends probes with that cookie. Once every node has reported a probe, each broadcast is one frame.
- * Until then, or if a node gets no probe or refuses, broadcasts are replicated. */
+/* A broadcast as one frame (P2 section 5.1). In JOIN, each node names the cookie of its broadcasts;
+ * then it sends probes with that cookie. Once every node has reported a probe, each broadcast is
+ * one frame. Until then, or if a node gets no probe or refuses, broadcasts are replicated. */
 #include "events/private.h"
 
 #include <endian.h>
@@ -77,7 +77,7 @@ void event_group_join(const struct careful_events *ev, struct careful_am *join)
 	join->token = htobe32((uint32_t)ev->cookie);
 }
 
-/* Admits the broadcasts of a node that has joined. A group by requests ignores the cookie in JOIN. */
+/* Admits the broadcasts of a node that has joined. A group by requests ignores JOIN's cookie. */
 void event_group_joined(struct careful_events *ev, uint32_t rank, const struct careful_am *join)
 {
 	uint64_t cookie = (uint64_t)be32toh(join->args[3]) << 32 | be32toh(join->token);
@@ -139,8 +139,8 @@ void event_group_round(struct careful_events *ev)
 		probe(ev);
 }
 
-/* Reports whether one frame can carry the next fragment of a broadcast: its offset must be the same for
- * each node. */
+/* Reports whether one frame can carry the next fragment: its offset must be the same for all
+ * nodes. */
 bool event_group_is_ready(const struct careful_events *ev)
 {
 	const struct event_direction *first = &ev->node[!ev->rank].out;
@@ -157,9 +157,8 @@ bool event_group_is_ready(const struct careful_events *ev)
 	return true;
 }
 
-/* Reports whether all nodes' credits have arrived. Reserves each node's credits as they arrive, so that
- * updates do not use them meanwhile. Reserves none at a node with other waiting messages, which go
- * first. */
+/* Reports whether all nodes' credits have arrived. Reserves each node's credits as they arrive, so
+ * that updates do not use them. Reserves none at a node with waiting messages, which go first. */
 bool event_group_may_send(struct careful_events *ev, uint32_t bytes)
 {
 	struct message_state *state = &ev->c->messages;

@@ -104,8 +104,7 @@ static int check(const struct careful_events *ev, uint32_t src, uint64_t event)
 	return 0;
 }
 
-/* Counts a fragment that the application gets, and sets or checks the kind of its event. Returns the
- * fragment's status. */
+/* Counts a fragment that is given out, and sets or checks its event's kind. Returns its status. */
 static int account(struct careful_events *ev, uint32_t rank, const struct event_fragment *fragment)
 {
 	bool crowd = fragment->flags & CAREFUL_EVENT_F_CROWD;

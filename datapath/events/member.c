@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Membership of a group, and the spread of failures: a failing node notifies all others, so that no
- * node waits for ever. A message that cannot be sent now is not queued, but tried again in a later
- * round. */
+ * node waits for ever. A message that cannot be sent now is tried again in a later round. */
 #include "events/private.h"
 
 #include <endian.h>
@@ -50,8 +49,8 @@ static bool send_leave(struct careful_events *ev, struct event_node *node)
 	return event_tell(ev, node, am);
 }
 
-/* Fails the group at this node, returns the buffers of unconsumed fragments, and notifies every member
- * whose session lasts. */
+/* Fails the group at this node, returns the buffers of unconsumed fragments, and notifies every
+ * member whose session lasts. */
 void event_fail(struct careful_events *ev, uint32_t rank, int error)
 {
 	if (ev->error)
@@ -140,8 +139,8 @@ static void on_fail(struct careful_events *ev, uint32_t rank, const struct caref
 		on_leave(ev, rank);
 }
 
-/* Handles all messages of a node except fragments. Ignores messages from before the node's JOIN, which
- * belong to an earlier group. */
+/* Handles all messages of a node except fragments. Ignores messages from before the node's JOIN,
+ * which belong to an earlier group. */
 void event_on_message(struct careful_events *ev, uint32_t rank, const struct careful_am *am)
 {
 	bool takes_part = ev->node[rank].joined && !ev->node[rank].left;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Outgoing fragments (P2 section 5.1): checks their order and waits for room. A broadcast goes to all
- * nodes or to none. */
+/* Outgoing fragments (P2 section 5.1). A broadcast goes to all nodes or to none. */
 #include "events/private.h"
 
 #include <endian.h>

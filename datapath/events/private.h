@@ -197,8 +197,8 @@ static inline bool event_knows_us(const struct event_node *node)
 	return node->joined && node->ask_ns == UINT64_MAX;
 }
 
-/* Reports whether a node needs our LEAVE or FAIL, because our JOIN may have reached it. A node that left
- * without naming our part may take part again, and rely on us. */
+/* Reports whether a node needs our LEAVE or FAIL, because our JOIN may have reached it. A node that
+ * left without naming our part may take part again, and rely on us. */
 static inline bool event_needs_end(const struct event_node *node)
 {
 	return node->asked && !(node->left && node->aware);

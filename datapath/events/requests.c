@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The event service over requests, for programs of careful_attach(), which have no receive buffers
- * for fragments. The payload of a request is a frame of the event service, with its careful_am. Each
- * node uses the group's handler.
+ * for fragments. The payload of a request is a frame of the event service, with its careful_am.
+ * Each node uses the group's handler.
  *
  * A fragment is copied and answered on arrival; beyond EVENT_ROOM kept fragments, the answer waits
- * until earlier fragments are consumed. A sender waits at EVENT_WINDOW unanswered fragments to a node.
- * One more request, STAY, is answered when a node leaves, and fails when its program dies.
+ * until earlier fragments are consumed. A sender waits at EVENT_WINDOW unanswered fragments to a
+ * node. One more request, STAY, is answered when a node leaves, and fails when its program dies.
  *
  * A host's programs share its address. So every message but JOIN carries the random number of the
  * receiver's part, which only members know.

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Answers probes with their arrival times. The reply to a single probe has the same size for all sizes
- * of probes. */
+/* Answers probes with their arrival times. The reply to a single probe always has the same size. */
 #include "measure/probe.h"
 
 #include <endian.h>

@@ -44,8 +44,8 @@ struct probe {
  * @arrivals; the other fields start as 0. */
 int probe_serve(struct careful *instance, struct probe *probe);
 
-/* Adds a frame to its peer's train; the first frame begins a train. Returns false unless the frame is
- * the next of its train. */
+/* Adds a frame to its peer's train; the first frame begins a train. Returns false unless the frame
+ * is the next of its train. */
 bool probe_train_add(struct probe_train *train, const struct careful_message *message,
 		     uint64_t now_ns);
 

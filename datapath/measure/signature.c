@@ -29,7 +29,7 @@ uint32_t signature_burst_bytes(const struct careful_signature *s)
 			  s->marks_count * sizeof(struct careful_mark));
 }
 
-/* Spins for at least `ns`, in place of a computation. Returns the time that passed, until *now_ns. */
+/* Spins for at least `ns`, like a computation. Sets *now_ns. Returns the time that passed. */
 static uint64_t compute(const struct signature_layer *layer, uint64_t ns, uint64_t *now_ns)
 {
 	uint64_t began = layer->now_ns();

@@ -34,7 +34,7 @@ int signature_check(const struct careful_signature *signature);
 uint32_t signature_burst_bytes(const struct careful_signature *signature);
 
 /* Issues bursts, each after all replies to the previous one. Ends after the requested number, when
- * the answers fill `bytes`, or after CAREFUL_SIGNATURE_MS. Returns the number of bursts, at least 1;
- * -ETIMEDOUT if a burst lasts longer than CAREFUL_BURST_MS; or another -errno. */
+ * the answers fill `bytes`, or after CAREFUL_SIGNATURE_MS. Returns the number of bursts, at least
+ * 1; -ETIMEDOUT if a burst lasts longer than CAREFUL_BURST_MS; or another -errno. */
 int signature_run(struct signature_layer *layer, const struct careful_signature *signature,
 		  void *answers, uint32_t bytes);

@@ -35,19 +35,19 @@ bool file_is_exclusive(const struct file *file);
 int file_read(struct file *file, void *buffer, uint64_t nbytes, uint64_t offset);
 int file_write(struct file *file, const void *buffer, uint64_t nbytes, uint64_t offset);
 
-/* Zeroes a range without moving data. @give_back: makes a hole; else keeps the space. 0; -EOPNOTSUPP: the
- * host cannot do it, and did nothing; or -errno. */
+/* Zeroes a range without moving data. @give_back: makes a hole; else keeps the space. 0;
+ * -EOPNOTSUPP: the host cannot do it, and did nothing; or -errno. */
 int file_zero(struct file *file, uint64_t nbytes, uint64_t offset, bool give_back);
 
 /* Makes all earlier writes of all clients durable. 0, or -errno. */
 int file_sync(struct file *file);
 
-/* Calls on_extent for each extent of a range, data or hole, in order, until it returns -errno. May end
- * before the end of the range. 0, or -errno. */
+/* Calls on_extent for each extent of a range, data or hole, in order, until it returns -errno. May
+ * end before the end of the range. 0, or -errno. */
 int file_extents(struct file *file, uint64_t nbytes, uint64_t offset,
 		 int (*on_extent)(void *arg, uint64_t offset, uint64_t nbytes, bool is_data),
 		 void *arg);
 
-/* Returns the NBD errno for a failure. Unknown errors become EIO, because EINVAL would blame the
- * client's request. */
+/* Returns the NBD errno for a failure. Unknown errors become EIO: EINVAL would blame the
+ * request. */
 int file_nbd_error(int rc);

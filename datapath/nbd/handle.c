@@ -144,7 +144,7 @@ static bool handle_is_gone(int rc)
 	return rc == -ENOENT || rc == -EBADF || session_is_gone(rc);
 }
 
-/* Opens the file again after an error; the next call retries a failure. The caller has the write lock. */
+/* Opens the file again after an error; the next call retries. The caller has the write lock. */
 static int reopen(struct handle *handle, int error)
 {
 	const uint32_t old = handle->region;
@@ -196,8 +196,8 @@ int handle_commit(struct handle *handle)
 	int rc = 0, opened, tries;
 	bool again;
 
-	/* COMMIT ends the handle, so no other call may use it meanwhile. The host answers a repeated
-	 * COMMIT of one handle from memory, without a sync. */
+	/* COMMIT ends the handle, so no other call may use it meanwhile. The host answers a
+	 * repeated COMMIT of one handle from memory, without a sync. */
 	pthread_rwlock_wrlock(&handle->lock);
 	for (tries = 0; tries < REOPENS_MAX; tries++) {
 		memcpy(args, (uint32_t[4]){ handle->region, CAREFUL_BLOCK_REPLACE }, sizeof(args));
@@ -243,8 +243,8 @@ int handle_ask_range(struct handle *handle, uint32_t handler, uint32_t flags, ui
 	return rc;
 }
 
-/* Opens the first handle. Tries again a few times if the device is busy, because another nbdkit may be
- * about to end. More tries could hit the gap between another nbdkit's flush and its next handle. */
+/* Opens the first handle. Tries a busy device a few times, because another nbdkit may be about to
+ * end. More tries could hit the gap between another nbdkit's flush and its next handle. */
 static int open_first(struct handle *handle, struct careful_block_attr *attr)
 {
 	struct timespec pause = { .tv_nsec = 50000000 };

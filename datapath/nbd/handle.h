@@ -40,8 +40,8 @@ int handle_open(struct handle *handle, bool writable, struct careful_block_attr 
 /* Reports whether frames were lost or damaged. The end of a session gives the same errors. */
 bool handle_lost_data(int rc);
 
-/* Prepares another try after `rc` from the handle `region`: reopens the file if the handle has ended or
- * losses repeat. 0: try again; -ESTALE: another file has the path; or -errno. */
+/* Prepares another try after `rc` from the handle `region`: reopens the file if the handle has
+ * ended or losses repeat. 0: try again; -ESTALE: another file has the path; or -errno. */
 int handle_recover(struct handle *handle, struct handle_tries *tries, uint32_t region, int rc);
 
 /* Syncs the file. 0, or -errno. */

@@ -24,8 +24,8 @@ static const char *host, *path, *instance, *port;
 static char *instance_name;
 static struct sockaddr_storage address;
 
-/* A host allows one writable handle of a device. A flush closes the handle and opens another, so our
- * other connections must not open one in between. */
+/* A host allows one writable handle of a device. A flush closes the handle and opens another, so
+ * our other connections must not open one in between. */
 enum { CLOSING_S = 3 }; /* longest wait until an ended connection closes its handle */
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t closed = PTHREAD_COND_INITIALIZER;

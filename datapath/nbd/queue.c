@@ -76,8 +76,8 @@ static void set_port(struct sockaddr_storage *address, uint32_t port)
 		((struct sockaddr_in6 *)address)->sin6_port = htons((uint16_t)port);
 }
 
-/* Returns the number of a queue's sessions, or -errno. *has_host: the host has a session, whose address
- * replaces `address`. */
+/* Returns the number of a queue's sessions, or -errno. *has_host: the host has a session, whose
+ * address replaces `address`. */
 static int count_sessions(const char *instance, uint32_t queue, struct sockaddr_storage *address,
 			  bool *has_host)
 {

@@ -11,7 +11,7 @@
 /* Reports whether a carefuld serves queue 0 of an instance, even if it refuses this user. */
 bool queue_is_served(const char *instance);
 
-/* Finds the socket of the queue for a host: the only queue, the queue that has a session with the host,
- * or the queue that the host chooses. Sets the host's port in `address`. *sock is allocated. 0, or
+/* Finds the socket of the queue for a host: the only queue, the queue that has a session with the
+ * host, or the queue that the host chooses. Sets the port in `address`. *sock is allocated. 0 or
  * -errno. */
 int queue_find(const char *instance, struct sockaddr_storage *address, char **sock);

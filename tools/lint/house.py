@@ -73,8 +73,8 @@ FOLDERS = {
 
 #: Weighed folders, and their most lines.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 104_597),
-    "tools": (("tools",), 18_543),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 104_571),
+    "tools": (("tools",), 18_499),
 }
 
 #: The most bytes of stored runs: quoted figures, not raw rounds. Pages of tests/reports do not

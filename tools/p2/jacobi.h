@@ -38,11 +38,9 @@ struct jacobi {
 int jacobi_begin(struct jacobi *j, struct careful_events *ev, uint32_t rank, uint32_t nodes,
 		 uint32_t size, uint32_t iterations, uint64_t base);
 void jacobi_end(struct jacobi *j);
-/* Continues as far as possible. 0: the program has ended; -EAGAIN: poll, call again; else
- * -errno. */
+/* Continues as far as possible. 0: it has ended; -EAGAIN: poll, call again; else -errno. */
 int jacobi_step(struct jacobi *j);
-/* Counts the points of its rows that differ from one node's result in any bit, or returns
- * -ENOMEM. */
+/* Counts the points that differ from one node's result in any bit, or returns -ENOMEM. */
 int jacobi_wrong(const struct jacobi *j);
 /* Returns the sum of its points. */
 double jacobi_sum(const struct jacobi *j);

@@ -115,8 +115,8 @@ static int peer_of(struct careful *c, const char *host)
 	return -ETIMEDOUT;
 }
 
-/* The cost of an experiment: time, and CPU time of this process and of the kernel for it, which moves
- * frames between veth devices. */
+/* The cost of an experiment: time, and CPU time of this process and of the kernel for it, which
+ * moves frames between veth devices. */
 struct cost {
 	uint64_t took_ns, user_us, system_us;
 };
@@ -160,7 +160,8 @@ static int step_jacobi(void *part)
 	return jacobi_step(part);
 }
 
-static int run_program(struct node *n, const struct p2_setup *setup, uint32_t limit_ms, struct cost *cost)
+static int run_program(struct node *n, const struct p2_setup *setup, uint32_t limit_ms,
+		       struct cost *cost)
 {
 	struct p2 p;
 	int rc;
@@ -264,7 +265,7 @@ static int experiment(struct node *n, char *line)
 	return run_table(n, &setup, limit_ms);
 }
 
-/* Polls until a line arrives, and returns it. NULL: *rc is -errno, or 0 at the end of the input. */
+/* Returns the next line, and polls meanwhile. NULL: *rc is -errno, or 0 at the end of the input. */
 static char *next_line(struct node *n, int *rc)
 {
 	struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };

@@ -66,8 +66,7 @@ struct p2 {
 void p2_begin(struct p2 *p, const struct p2_setup *setup, struct careful_events *ev, uint32_t rank,
 	      uint32_t nodes, uint64_t base);
 uint64_t p2_events(const struct p2_setup *setup, uint32_t nodes);
-/* Continues as far as possible. 0: the program has ended; -EAGAIN: poll, call again; else
- * -errno. */
+/* Continues as far as possible. 0: it has ended; -EAGAIN: poll, call again; else -errno. */
 int p2_step(struct p2 *p);
 /* Returns the frames of a message, or of a flood's fragment; -errno. */
 int p2_frames(struct careful_events *ev, const struct p2_setup *setup);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The connections of the local socket: reads questions, which ipc_op.c dispatches, and frees clients
- * that have gone. */
+/* The connections of the local socket. ipc_op.c dispatches their questions. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -30,9 +29,9 @@ static void unpark(struct ipc_client *client)
 	client->ipc->poll_reasons--;
 }
 
-/* Reports whether an operation of a client that has gone must end at once: its answer may never arrive,
- * and a ping delays other pings. An OPEN without an attempt's name continues, because only its answer
- * names the handle to close. */
+/* Reports whether an operation of a client that has gone must end at once: its answer may never
+ * arrive, and a ping delays other pings. An OPEN without an attempt's name continues, because only
+ * its answer names the handle to close. */
 static bool is_abandoned(const void *user, const void *of)
 {
 	const struct ipc_client *client = of;
@@ -54,7 +53,7 @@ static void abandon_operations(struct ipc_client *client)
 		engine_forget(client->ipc->instance, is_abandoned, client);
 }
 
-/* Ends a connection. Operations that move bytes continue; ipc_poll() frees the client after them. */
+/* Ends a connection. Its operations continue; ipc_poll() frees the client after them. */
 static void disconnect(struct ipc_client *client)
 {
 	struct ipc_answer *answer;
@@ -90,7 +89,7 @@ static int refuse_version(const struct ipc_client *client, uint32_t version)
 	return -EPROTO;
 }
 
-/* Reads one packet into the shared buffer. Returns 1, 0 if there is none, or -errno to disconnect. */
+/* Reads one packet into the shared buffer. Returns 1, 0 if there is none, or -errno to end it. */
 static int receive(struct ipc_client *client, struct ipc_question *q)
 {
 	const size_t room = sizeof(client->ipc->buffer);
@@ -218,8 +217,8 @@ static void refuse_client(int fd, int status, uint32_t clients)
 	close(fd);
 }
 
-/* Opens a spare descriptor for accept_connection(). Without one, the listener sleeps: a connection that
- * cannot be accepted would wake the loop for ever. */
+/* Opens a spare descriptor for accept_connection(). Without one, the listener sleeps: a connection
+ * that cannot be accepted would wake the loop for ever. */
 static void arm_listener(struct ipc *ipc)
 {
 	struct epoll_event ev = { .data.ptr = &ipc->event };
@@ -231,8 +230,7 @@ static void arm_listener(struct ipc *ipc)
 	epoll_ctl(ipc->epoll_fd, EPOLL_CTL_MOD, ipc->listen_fd, &ev);
 }
 
-/* Accepts a connection. If no other descriptor is free, the spare one serves root, who may look for
- * the cause. */
+/* Accepts a connection. If no other descriptor is free, the spare one serves root. */
 static int accept_connection(struct ipc *ipc)
 {
 	int fd = accept4(ipc->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);

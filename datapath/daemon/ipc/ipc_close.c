@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Closes clients' descriptors in threads of its own: on FUSE and NFS close() waits for the file's
- * server. One thread at most closes files of a client, so a hanging file system delays only its own
- * client. */
+ * server. A client has at most one of these threads, so a hanging file system delays no other. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>

@@ -67,8 +67,8 @@ static int begin_one(struct ipc_gets *gets, struct gets_range *item)
 			   item);
 }
 
-/* Begins ranges while the engine has room. The end of a range begins more; if none is under way, the
- * question fails. */
+/* Begins ranges while the engine has room; the end of a range begins more. Fails if none can
+ * begin. */
 static void begin_some(struct ipc_gets *gets)
 {
 	int rc = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Accounts for the handles that clients opened at peers' block services. A peer bounds this host, but
- * does not know its users, so carefuld bounds each user. */
+/* Accounts for the handles that clients opened at peers' block services. A peer bounds this host,
+ * but does not know its users, so carefuld bounds each user. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -10,8 +10,8 @@
 #include "daemon/ipc/ipc_private.h"
 #include "files/block.h"
 
-/* Handles that a peer grants this host, and those among them reserved for root. Listings and scratch
- * memory are handles, too. */
+/* Handles that a peer grants this host, and those among them reserved for root. Listings and
+ * scratch memory are handles, too. */
 static const struct {
 	uint32_t most, reserved;
 } pools[IPC_OPENS] = {
@@ -75,8 +75,8 @@ const struct ipc_handle *ipc_handle_asked_again(struct ipc_client *client,
 	return attempt ? find_handle(client, head->peer, 0, attempt) : NULL;
 }
 
-/* Called when the request has its answer or was not sent. If the answer was lost, keeps the attempt's
- * name: the peer may have opened a handle. -EAGAIN does not answer an earlier request. */
+/* Called when the request has its answer or was not sent. If the answer was lost, keeps the
+ * attempt's name: the peer may have opened a handle. -EAGAIN does not answer an earlier request. */
 static void track_opened(struct ipc_op *op, int status, uint32_t key)
 {
 	const struct ipc_handle opened = { .peer = op->peer, .key = key, .kind = op->opens };
@@ -128,8 +128,8 @@ void ipc_handles_over(struct ipc *ipc, uint32_t index)
 	}
 }
 
-/* Counts the handles of a kind that a client has at a peer, asks for, or may have by an attempt whose
- * answer was lost. */
+/* Counts the handles of a kind that a client has at a peer, asks for, or may have by a lost
+ * answer. */
 static uint32_t count_handles(const struct ipc_client *client, uint32_t peer, enum ipc_opens kind)
 {
 	uint32_t n = 0, left = client->opens_used;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* MEASURE: carefuld sends and times probes itself, because a client needs tens of microseconds for
- * each frame. A whole train leaves between two rounds of the main loop; single probes leave one after
- * the other's answer. Each client has its own measurement, so a silent peer delays no other client. */
+ * each frame. A whole train leaves between two rounds of the main loop; a single probe leaves after
+ * the last answer. A silent peer delays only its own client's measurement. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>

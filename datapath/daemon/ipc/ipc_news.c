@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Reports changes of peers to programs: of the peers that a program asked for, or that sent it
- * something. At most one note of each peer is unread: a later change waits until the program has read
- * the note, and only the last state is reported. So a peer whose session comes and goes cannot fill the
- * ring of a program that pauses. */
+ * something. At most one note of each peer is unread: a later change waits until the program has
+ * read the note, and only the last state is reported. So a peer whose session comes and goes cannot
+ * fill the ring of a program that pauses. */
 #include <errno.h>
 
 #include "daemon/ipc/ipc_program.h"

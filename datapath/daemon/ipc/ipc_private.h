@@ -12,16 +12,15 @@
 #include "daemon/ipc/ipc.h"
 
 enum {
-	/* Payload bytes of the answers that one client awaits or has not read: 8 MiB for all
-	 * clients. */
+	/* Payload bytes of answers that one client awaits or has not read. */
 	IPC_ANSWER_BYTES = 256 << 10,
 	IPC_HANDLES = 1024, /* remembered handles of one client, at all peers */
 	/* Handles of one client of root, or of another user, at one peer, which grants this host
 	 * 128. All clients of a user may have more together. */
 	IPC_HANDLES_ROOT = 96,
 	IPC_HANDLES_USER = 64,
-	/* Requests of one client that may wait for a handle. The rest of CAREFUL_IPC_INFLIGHT is for
-	 * operations that move bytes and close handles. */
+	/* Requests of one client that may wait for a handle. The rest of CAREFUL_IPC_INFLIGHT is
+	 * for operations that move bytes and close handles. */
 	IPC_OPENING = CAREFUL_IPC_INFLIGHT / 2,
 	IPC_CLOSE_MS = 10, /* before a lost CLOSE is repeated */
 	IPC_LEAVE_MS = 60000, /* longest wait for answers to CLOSE after a client has gone */
@@ -289,7 +288,8 @@ int ipc_peer_index(const struct ipc *ipc, uint32_t peer);
 bool ipc_held(const struct ipc *ipc, const struct ipc_question *question);
 
 /* ipc_file.c */
-/* Returns 0 if operations can address the file by offset. Other files could block the ring's workers. */
+/* Returns 0 if operations can address the file by offset, so that it blocks no worker of the
+ * ring. */
 int ipc_file_check(int fd);
 int ipc_file_add(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
 int ipc_file_remove(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
@@ -302,16 +302,16 @@ void ipc_close_files(struct ipc_client *client);
 /* ipc_user.c */
 /* Returns the user who connected a socket; -1 is nobody. */
 uid_t ipc_user(int fd);
-/* Reports whether a user who uses some places of a pool may take another. A user can take two thirds
- * of the places that others leave, so other users always find some. `reserved` are for root. */
+/* Reports whether a user who uses some places of a pool may take another. A user can take two
+ * thirds of the places that others leave, so others always find some. `reserved` are for root. */
 bool ipc_user_may_take(uid_t uid, uint32_t used, uint32_t free, uint32_t reserved);
 /* Reports whether the user may have another client; *held: the clients that the user has. */
 bool ipc_user_may_connect(const struct ipc *ipc, uid_t uid, uint32_t *held);
 /* Notes that a client of this user began the handshake of a slot. A slot of root stays root's. */
 void ipc_user_began(struct ipc *ipc, uint32_t index, uid_t uid);
-/* Makes room for a handshake; may end an unanswered one. Users other than root can fill half of the
- * slots with unanswered handshakes; the other half is for hosts that ask us. Returns 0, or -EAGAIN: not
- * now. */
+/* Makes room for a handshake; may end an unanswered one. Users other than root can fill half of
+ * the slots with unanswered handshakes; hosts that ask us get the rest. Returns 0, or -EAGAIN:
+ * not now. */
 int ipc_user_make_room(struct ipc *ipc, uid_t uid, const struct sockaddr *to);
 
 /* ipc_peer.c */
@@ -328,11 +328,11 @@ void ipc_connects_poll(struct ipc *ipc);
 int ipc_connects_timeout_ms(const struct ipc *ipc);
 
 /* ipc_handles.c */
-/* Stores the name of a request's attempt before the answer arrives, so that the handle can be closed if
- * the client ends first. */
+/* Stores the name of a request's attempt before the answer arrives, so that the handle can be
+ * closed if the client ends first. */
 void ipc_handle_asked(struct ipc_op *op);
-/* Returns the handle that an unanswered request of the same attempt asked for, or NULL. No bound applies
- * to such a request: its attempt may already have the handle. */
+/* Returns the handle that an unanswered request of the same attempt asked for, or NULL. No bound
+ * applies to such a request: its attempt may already have the handle. */
 const struct ipc_handle *ipc_handle_asked_again(struct ipc_client *client,
 						const struct careful_ipc *head);
 /* Sets the kind of handle that an operation opens. */
@@ -341,9 +341,9 @@ void ipc_op_opens(struct ipc_op *op, enum ipc_opens kind);
 void ipc_track_handles(struct ipc_op *op, int status, uint32_t key);
 /* Forgets the handles at the peer in a slot: its session has ended. */
 void ipc_handles_over(struct ipc *ipc, uint32_t index);
-/* Returns 0 if the client may ask for another handle; -EMFILE: it has the most handles at that peer;
- * -EAGAIN: too many of its requests wait. An OPEN can wait for its own client's CLOSE, so both bounds
- * leave room for a CLOSE. */
+/* Returns 0 if the client may ask for another handle, -EMFILE if it has the most handles at that
+ * peer, -EAGAIN if too many of its requests wait. Both bounds leave room for a CLOSE, for which an
+ * OPEN of the same client may wait. */
 int ipc_handles_room(const struct ipc_client *client, uint32_t peer);
 /* Reports whether the client's user may have another handle at the peer. */
 bool ipc_handles_may_open(const struct ipc_client *client, uint32_t peer, enum ipc_opens kind);
@@ -378,7 +378,7 @@ int ipc_measure_timeout_ms(const struct ipc *ipc);
 /* ipc_op.c */
 /* Reports whether questions of this kind need room in the engine, which all clients share. */
 bool ipc_shares_room(uint32_t op);
-/* Begins the operation of a question; the answer comes now or later. -EAGAIN: try the question again. A
- * function for one kind of question returns 0, -EAGAIN, or another -errno, which ipc_ask() sends.
- * Resets the question's descriptor if it keeps it; otherwise the caller closes it. */
+/* Begins the operation of a question; the answer comes now or later. -EAGAIN: try the question
+ * again. A function for one kind of question returns 0, -EAGAIN, or another -errno, which ipc_ask()
+ * sends. Resets the question's descriptor if it keeps it; otherwise the caller closes it. */
 int ipc_ask(struct ipc_client *client, struct ipc_question *question);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Programs: for ipc_region.c, ipc_ring.c, ipc_news.c, ipc_program.c, and the files that call them. */
+/* Programs: ipc_region.c, ipc_ring.c, ipc_news.c and ipc_program.c. */
 #pragma once
 
 #include "daemon/ipc/ipc_private.h"
@@ -54,8 +54,8 @@ struct ipc_news {
 };
 
 /*
- * An attached program: carefuld's end of its rings. The program can write anything into the area, so
- * carefuld keeps its own counters here, and never reads back those that it writes there.
+ * An attached program: carefuld's end of its rings. The program can write anything into the area,
+ * so carefuld keeps its own counters here, and never reads back those that it writes there.
  *
  * @client:      the program's connection
  * @area:        memory shared with the program

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* REQUEST: clients' requests to peers. A request that opens a handle can wait until its user may have
- * another. Closes the handles of clients that have gone. */
+/* REQUEST: clients' requests to peers. A request that opens a handle can wait until its user may
+ * have another. Closes the handles of clients that have gone. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -12,8 +12,8 @@
 #include "base/clock.h"
 #include "daemon/ipc/ipc_private.h"
 
-/* Reports whether the answer to a request holds at most attributes. Such requests reserve little room
- * while they wait, so requests that end handles find some. */
+/* Reports whether the answer to a request holds at most attributes. Such requests reserve little
+ * room while they wait, so requests that end handles find some. */
 static bool is_answer_short(uint32_t handler)
 {
 	switch (handler) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* carefuld's end of a program's rings (ipc.h): begins the program's operations and writes its notes.
- * The program can write anything into the area at any time. So an entry is copied before it is
- * checked, and positions in rings are masked. */
+/* carefuld's end of a program's rings (ipc.h): begins the program's operations and writes its
+ * notes. The program can write anything into the area at any time. So an entry is copied before it
+ * is checked, and positions in rings are masked. */
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>

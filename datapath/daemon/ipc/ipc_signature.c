@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* SIGNATURE: issues a client's bursts like a program that owns the queue. The main loop does nothing
- * else meanwhile; ipc.h bounds the time. */
+/* SIGNATURE: issues a client's bursts like a program that owns the queue. The main loop does
+ * nothing else meanwhile; ipc.h bounds the time. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

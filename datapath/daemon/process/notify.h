@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reports readiness, status and watchdog signs to the service manager by datagrams to $NOTIFY_SOCKET
- * (sd_notify(3)). Does nothing without that variable. */
+/* Reports readiness, status and watchdog signs to the service manager by datagrams to
+ * $NOTIFY_SOCKET (sd_notify(3)). Does nothing without that variable. */
 #pragma once
 
 #include <stdbool.h>

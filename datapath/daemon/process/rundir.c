@@ -65,8 +65,8 @@ static int check_passed(const struct rundir *dir, struct careful_error *error)
 	return 0;
 }
 
-/* Gives the directory to the group, so that later files belong to the group: carefuld loses the right
- * to change owners. Without a group, resets the group of a passed socket. */
+/* Gives the directory to the group, so that later files belong to the group: carefuld loses the
+ * right to change owners. Without a group, resets the group of a passed socket. */
 static int give_to(const struct rundir *dir, struct careful_error *error)
 {
 	const bool has_group = dir->group >= 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Restricts carefuld to the system calls that it makes while it serves. Even if taken over, it can
- * then run no program, trace no process, mount nothing, change no namespace or identity, and map no
- * executable memory. */
+/* Restricts carefuld to the system calls that it makes while it serves. Even if taken over, it
+ * can then run no program, trace no process, change no mount, namespace or identity, and map no
+ * code. */
 #pragma once
 
 #include <careful/careful.h>

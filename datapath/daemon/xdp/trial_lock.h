@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The trial lock: while its holder tries XDP modes, only the trial moves data between the two hosts. */
+/* The trial lock: while its holder tries XDP modes, only the trial moves data between both
+ * hosts. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,12 +12,11 @@
 int xdp_trial_lock_serve(struct trial *trial);
 /* Ends the lock of a peer, if it holds one. */
 void xdp_trial_lock_end(struct trial *trial, uint32_t peer);
-/* Asks all peers at once (xdp_trial_ask_all()). Returns -EBUSY if one refuses for now, another -errno if
- * a peer has no trial lock. */
+/* Asks all peers at once (xdp_trial_ask_all()). Returns -EBUSY if one refuses for now, another
+ * -errno if a peer has no trial lock. */
 int xdp_trial_lock_ask(const struct trial *trial, const uint32_t *peers, uint32_t count,
 		       uint32_t *first);
-/* Releases a peer's lock without waiting for the answer: the lock also ends after
- * CAREFUL_TRIAL_LOCK_MS. */
+/* Releases the lock at a peer, without waiting. It ends after CAREFUL_TRIAL_LOCK_MS in any case. */
 void xdp_trial_lock_release(const struct trial *trial, uint32_t peer);
 
 /* Returns careful_peer_info(), or state CAREFUL_PEER_NONE if that fails. */

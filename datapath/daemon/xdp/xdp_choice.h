@@ -15,10 +15,10 @@ struct xdp_figures {
 	double rate;
 };
 
-/* Returns the better mode, or CAREFUL_XDP_AUTO if the arms disagree. Arms alternate, native first. Each
- * arm is compared with the previous one, because disturbances last longer than an arm. Generic wins a
- * comparison if the product of the two ratios is better by XDP_MARGIN. Generic is better if it loses at
- * most one comparison, native if it loses at most one. */
+/* Returns the better mode, or CAREFUL_XDP_AUTO if the arms disagree. Arms alternate, native first.
+ * Each arm is compared with the previous one, because disturbances last longer than an arm. Generic
+ * wins a comparison if the product of the two ratios is better by XDP_MARGIN. Generic is better if
+ * it loses at most one comparison, native if it loses at most one. */
 uint32_t xdp_choose(const struct xdp_figures arms[XDP_ARMS]);
 
 /* Reads the mode remembered for a driver and this kernel. Returns 0, -ENOENT, or -errno with *error

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Runs a trial of XDP modes within one round of the loop. Each change of mode begins new epochs, which
- * lose nothing, because only the trial's own data is under way. A failed trial ends in the driver's
- * mode. */
+/* Runs a trial of XDP modes within one round of the loop. Each change begins new epochs, which lose
+ * nothing: only the trial's own data is under way. A failed trial ends in the driver's mode. */
 #include "daemon/xdp/xdp_trial.h"
 
 #include <errno.h>
@@ -99,8 +98,8 @@ static void set_lost_reason(struct attempt *a)
 		 a->link_down ? "the link goes down when the mode changes" : "the peer is gone");
 }
 
-/* Changes the mode, if it differs, and waits for the new epoch. Extends the peer's time limit by the
- * time that the device needs. */
+/* Changes the mode, if it differs, and waits for the new epoch. Extends the peer's time limit by
+ * the time that the device needs. */
 static int change(struct attempt *a, uint32_t mode)
 {
 	struct careful *c = a->trial->instance;
@@ -192,8 +191,8 @@ static void remember(const struct trial *t, uint32_t mode)
 		log_line("XDP: %s", why.text);
 }
 
-/* Returns to the driver's mode, until the next trial or for good. A driver that restarts its NIC for
- * each mode gets no further trial, even after the next `up`: each restart costs seconds. */
+/* Returns to the driver's mode, until the next trial or for good. A driver that restarts its NIC
+ * for each mode gets no further trial, even after the next `up`: each restart costs seconds. */
 static void give_up(struct attempt *a)
 {
 	struct trial *t = a->trial;
@@ -250,7 +249,8 @@ static void await_others(const struct attempt *a)
 				return;
 }
 
-/* Schedules a trial with each peer whose session came up during this one: questions may wait for it. */
+/* Schedules trials with peers whose session came up during this trial: questions may wait for
+ * them. */
 static void schedule_late_peers(const struct attempt *a)
 {
 	struct trial *t = a->trial;
@@ -325,8 +325,7 @@ bool xdp_trial_is_on(const struct trial *t, uint32_t peer)
 	return t->running || t->lock_ns[peer];
 }
 
-/* Reports whether nothing is under way with any peer, as a new epoch would lose it. Lists the other
- * peers. */
+/* Lists the other peers. Reports whether nothing is under way: new epochs would lose it. */
 static bool all_quiet(struct attempt *a)
 {
 	struct trial *t = a->trial;
@@ -433,8 +432,7 @@ static bool apply_remembered(struct trial *t, const char *driver)
 	return !rc;
 }
 
-/* Reports whether the link stayed up when the program was attached. If not, each mode restarts the
- * NIC. */
+/* Reports whether attaching the program kept the link up. If not, each mode restarts the NIC. */
 static bool keeps_link(const struct trial *t)
 {
 	if (!xdp_mode_link_downs(t->instance))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One arm of a trial: measures with a peer in the current mode. The loop does nothing else meanwhile. */
+/* One arm of a trial: measures with a peer in the current mode, and does nothing else meanwhile. */
 #pragma once
 
 #include <stdint.h>
@@ -10,8 +10,9 @@
 #include "daemon/xdp/xdp_choice.h"
 
 /*
- * Measures round trips of a small request, then a stream of gets: receiving depends most on the mode of
- * this end. Returns 0 when nothing is under way, -ETIMEDOUT after until_ns, or the first failure's
+ * Measures round trips of a small request, then a stream of gets: receiving depends most on the
+ * mode of this end. Returns 0 when nothing is under way, -ETIMEDOUT after until_ns, or the first
+ * failure's
  * -errno.
  *
  * @region: the peer's scratch memory

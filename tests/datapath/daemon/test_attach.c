@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Programs that share an instance: the daemon's socket and rings over two engines joined in
- * memory, in a thread of their own, and programs here. Tests what attached programs can do, what
- * becomes of programs that die, stall or write garbage into their area, and that other programs do
- * not notice. Needs no privilege.
+ * Programs that share an instance. A thread runs the daemon's socket and rings over two engines
+ * joined in memory. Tests the calls of attached programs, and that programs that die, stall or
+ * write garbage into their area do not harm others. Needs no privilege.
  */
 #include <endian.h>
 #include <errno.h>
@@ -44,11 +43,11 @@ static struct careful *node[2]; /* carefuld's, and the other host */
 static struct ipc *server;
 static int listen_fd, epoll_fd;
 static struct sockaddr_un address = { .sun_family = AF_UNIX };
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all above */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for all variables above */
 static pthread_t thread;
 static bool stop;
-static bool silent; /* the other host says nothing */
-static uint8_t table[TABLE_BYTES]; /* of the other host */
+static bool silent; /* the other host sends nothing */
+static uint8_t table[TABLE_BYTES]; /* the other host's region */
 static uint32_t table_key;
 
 static void on_peer(struct careful *instance, uint32_t peer, uint32_t state, void *user)
@@ -290,7 +289,7 @@ static void *turn_away(void *arg)
 		if (late)
 			CHECK_EQ(poll(&pfd, 1, PATIENCE_MS), 1);
 		CHECK_EQ(send(fd, &head, sizeof(head), MSG_NOSIGNAL), sizeof(head));
-		close(fd); /* the question unread */
+		close(fd); /* with the question unread */
 	}
 	return NULL;
 }
@@ -317,7 +316,7 @@ static void test_attach__hears_why_it_is_not_served(void)
 	unlink(un.sun_path);
 }
 
-/* A client in a full line once waited for ever. */
+/* Regression: a client behind a full backlog waited for ever. */
 static void test_attach__waits_in_a_full_line_for_a_time(void)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
@@ -332,7 +331,7 @@ static void test_attach__waits_in_a_full_line_for_a_time(void)
 	CHECK(!bind(listener, (struct sockaddr *)&un, sizeof(un)));
 	CHECK(!listen(listener, 0));
 	CHECK(!connect(first, (struct sockaddr *)&un, sizeof(un)));
-	alarm(60); /* the program's end */
+	alarm(60); /* ends the test program if it hangs */
 	CHECK_EQ(careful_attach(&options, &c, &error), -ETIMEDOUT);
 	alarm(0);
 	CHECK(strstr(error.text, "too many clients wait for one already"));
@@ -367,7 +366,7 @@ static void test_request__answers_and_failures(void)
 	CHECK_EQ(careful_request(c, peer, CAREFUL_HANDLERS_APP, NULL, NULL, 0, on_done, &o), 0);
 	await(c, &o);
 	CHECK_EQ(o.result.status, -EINVAL);
-	/* A peer that does not exist. */
+	/* An unknown peer. */
 	o.done = 0;
 	CHECK_EQ(careful_request(c, peer + (1u << 16), ECHO, NULL, NULL, 0, on_done, &o), 0);
 	await(c, &o);
@@ -381,12 +380,12 @@ static void test_request__answers_and_failures(void)
 		await(c, &outcomes[i]);
 		CHECK_EQ(outcomes[i].result.status, 0);
 	}
-	/* Answers of the other calls. */
+	/* Other calls. */
 	CHECK_EQ(careful_peer_measure(c, peer + (1u << 16)), -ENOTCONN);
 	CHECK_EQ(careful_keys_refresh(c, NULL), -EOPNOTSUPP);
 	CHECK_EQ(careful_peer_info(c, peer + (1u << 16), &(struct careful_peer_info){ 0 }),
 		 -ENOENT);
-	/* Closed here, the session still belongs to the others. */
+	/* After a close here, the session still belongs to other programs. */
 	o.done = 0;
 	CHECK_EQ(careful_request(c, peer, ECHO, NULL, NULL, 0, on_done, &o), 0);
 	CHECK_EQ(careful_peer_close(c, peer), 0);
@@ -396,8 +395,7 @@ static void test_request__answers_and_failures(void)
 	await_programs(0);
 }
 
-/* Payloads that are built where carefuld reads them: one after the other, all at once, and buffers
- * that the program does not own. */
+/* Payloads in buffers of careful_alloc(): one at a time, all at once, and in foreign buffers. */
 static void test_send__of_a_built_message(void)
 {
 	static struct outcome outcomes[CAREFUL_RING_BUILT];
@@ -499,7 +497,7 @@ static void test_move__memory_of_its_own_and_other(void)
 		await(c, &o);
 		CHECK_EQ(o.result.status, -ERANGE);
 	}
-	/* More memory than there is, and descriptors that are no files. */
+	/* Too much memory, and descriptors that are not files. */
 	CHECK_EQ(careful_memory(c, 5 << 20, &base), -ENOMEM);
 	CHECK_EQ(careful_memory(c, UINT64_MAX - 10, &base), -ENOMEM);
 	CHECK_EQ(careful_get(c, peer, table_key, 0, &(struct careful_span){ .fd = -1 }, 1, 0,
@@ -583,15 +581,14 @@ static void test_handle__requests_of_peers(void)
 	CHECK_EQ(late.result.status, -ENOENT);
 	/* A second answer has no effect. */
 	CHECK_EQ(careful_reply_late(c, &s.late, 0, NULL, NULL, 0), 0);
-	/* Another program can take a number that is free again. */
+	/* Another program can use a number that was freed. */
 	CHECK_EQ(careful_handle(c, OURS, NULL, NULL), 0);
 	CHECK_EQ(careful_handle(second, OURS, on_ours, &s), 0);
 	o.done = 0;
 	ask_program(OURS, &o);
 	await(second, &o);
 	CHECK_EQ(o.result.status, 0);
-	/* A program that leaves ends each of its requests, and its numbers become free for
-	 * others. */
+	/* A program that leaves ends its requests, and frees their numbers. */
 	late.done = 0;
 	ask_program(LATE, &late);
 	await_count(c, &s.asked, 4);
@@ -682,7 +679,7 @@ static void test_ping__of_stages_and_impossible_ones(void)
 	ask.timeout_ms = 50; /* no XDP program answers here */
 	found = ping(c, peer, &ask);
 	CHECK_EQ(found.status, -ETIMEDOUT);
-	CHECK(found.sent_ns); /* the result itself came, not its status alone */
+	CHECK(found.sent_ns); /* the whole result came, not only its status */
 	ask.timeout_ms = 60001;
 	CHECK_EQ(ping(c, peer, &ask).status, -EINVAL);
 	ask = (struct careful_ping_ask){ .stage = 99, .bytes = 300, .timeout_ms = 50 };
@@ -823,8 +820,7 @@ static void await_gets(const struct gets *gets, bool refused)
 	CHECK(there);
 }
 
-/* A peer keeps many gets under way. None begins after the program has ended or has removed the
- * region. */
+/* A peer has many gets under way. None begins after the program or the region has gone. */
 static void test_region__is_refused_while_it_is_read(void)
 {
 	for (int dies = 0; dies < 2; dies++) {
@@ -882,7 +878,7 @@ static void test_status__names_each(void)
 	await_programs(0);
 }
 
-/* carefuld's disks: from some moment on a write takes a while, and is counted. */
+/* Makes carefuld's disk writes slow, and counts them. */
 static struct {
 	bool (*moment)(void);
 	struct storage_io *first;
@@ -952,7 +948,7 @@ static void await_slow(void)
 	CHECK(there);
 }
 
-/* Bytes written when the memory belonged to the program again; all operations have ended. */
+/* Returns the bytes that were written after all operations had ended. */
 static uint32_t written_by_now(void)
 {
 	uint32_t begun;
@@ -971,8 +967,7 @@ static bool is_closing(void)
 	return !p || p->quiet;
 }
 
-/* After careful_close() nothing is written into private memory, though a peer's store and a get are
- * under way. */
+/* After careful_close() no store or get under way writes into private memory. */
 static void test_close__nothing_is_written_afterwards(void)
 {
 	static uint8_t local[300000];
@@ -1028,8 +1023,7 @@ static bool has_left(void)
 	return !p || !memchr(p->wants, 1, sizeof(p->wants));
 }
 
-/* After careful_peer_close() a get into private memory ends only when nothing is written any
- * longer. */
+/* After careful_peer_close() a get into private memory ends when it writes no more. */
 static void test_peer_close__tells_of_a_get_when_nothing_comes(void)
 {
 	static uint8_t local[300000];
@@ -1056,7 +1050,7 @@ static void test_peer_close__tells_of_a_get_when_nothing_comes(void)
 	speed_up();
 }
 
-/* The peer's state at carefuld. */
+/* Returns the peer's state at carefuld. */
 static uint32_t state_of_peer(uint32_t peer)
 {
 	struct careful_peer_info info = { 0 };
@@ -1094,7 +1088,7 @@ static void test_close__gives_up_a_handshake_without_other_users(void)
 	uint32_t index;
 
 	set_silent(true);
-	/* Only this program uses the peer, though another program exists. */
+	/* Only this program uses the peer; the other program does not. */
 	peer = careful_peer(first, &nobody.sa, sizeof(nobody.in));
 	CHECK(peer >= 0);
 	index = index_of(peer);
@@ -1117,7 +1111,7 @@ static void test_close__gives_up_a_handshake_without_other_users(void)
 	await_programs(0);
 }
 
-/* A program dies in the middle of everything; another one does not notice. */
+/* A program dies while operations are under way; another program is not affected. */
 static void test_death__leaves_nothing(void)
 {
 	struct careful *other = attached("lives");
@@ -1164,7 +1158,7 @@ static void test_death__leaves_nothing(void)
 	await_programs(0);
 }
 
-/* At the other host: requests that are held, perhaps never answered. */
+/* Requests that the other host holds without an answer. */
 static struct careful_reply_to held[CAREFUL_RING_OPERATIONS];
 static uint32_t held_count;
 
@@ -1183,7 +1177,7 @@ static void handle_there(uint16_t handler, careful_handler_fn *fn)
 	pthread_mutex_unlock(&lock);
 }
 
-/* A program that dies leaves nothing that waits for a silent peer. */
+/* After a program has died, nothing of it waits for a silent peer. */
 static void test_death__before_its_answers(void)
 {
 	struct careful *c = attached("dies"), *other = attached("lives");
@@ -1318,8 +1312,7 @@ static void test_share__of_requests(void)
 	await_programs(0);
 }
 
-/* Requests for a stalled program are refused, also those under way; once it reads again it is
- * served. */
+/* Requests for a stalled program are refused until it reads again, also those under way. */
 static void test_stall__requests_for_it_end(void)
 {
 	static struct outcome o, waits, own[CAREFUL_RING_OPERATIONS];
@@ -1347,15 +1340,14 @@ static void test_stall__requests_for_it_end(void)
 	ask_program(OURS, &o);
 	await(other, &o);
 	CHECK_EQ(o.result.status, -ETIMEDOUT);
-	await_count(c, &s.asked, 1); /* told before; its answer has no effect */
+	await_count(c, &s.asked, 1); /* reported before; its answer has no effect */
 	for (int i = 0; i < 20; i++)
 		CHECK(careful_wait(c, 1, -1) >= 0);
 	o.done = 0;
 	ask_program(OURS, &o);
 	await(c, &o);
 	CHECK_EQ(o.result.status, 0);
-	/* It reads nothing while many one-way requests arrive: room stays for requests with an
-	 * answer. */
+	/* It reads nothing while many one-way requests arrive. Others still have room. */
 	for (int sent = 0; sent < CAREFUL_RING_TOLD;) {
 		pthread_mutex_lock(&lock);
 		sent += !careful_request(node[1], 0, OURS, NULL, "hello", 5, NULL, NULL);
@@ -1375,7 +1367,7 @@ static void test_stall__requests_for_it_end(void)
 	ask_program(OURS, &o);
 	await(other, &o);
 	CHECK_EQ(o.result.status, -EBUSY);
-	/* Ends of operations that it begins now overwrite nothing either. */
+	/* Ends of later operations overwrite nothing either. */
 	memset(own, 0, sizeof(own));
 	for (int i = 0; i < CAREFUL_RING_OPERATIONS; i++)
 		CHECK_EQ(careful_request(c, peer, ECHO, NULL, "hello", 5, on_done, &own[i]), 0);
@@ -1482,8 +1474,7 @@ static void on_news(struct careful *c, uint32_t peer, uint32_t state, void *user
 	heard->all++;
 }
 
-/* Sessions come and go while a program pauses. The program stays connected, and hears how its
- * session ended. */
+/* Sessions come and go while a program pauses. It stays connected, and gets the last state. */
 static void test_news__of_a_peer_that_comes_and_goes(void)
 {
 	struct careful *c = attached("pauses");
@@ -1527,13 +1518,13 @@ static void fill(struct careful *c, uint32_t peer)
 
 static void answer_briefly(const struct careful_message *message, void *user)
 {
-	/* There is no room for an answer with a payload, and the call says so. */
+	/* Without room for an answer with a payload, the call fails. */
 	CHECK_EQ(careful_reply(message, 0, NULL, "HELLO", 5), -EAGAIN);
 	CHECK_EQ(careful_reply(message, *(int *)user, NULL, NULL, 0), 0);
 	CHECK(!attached_handed_over(message->instance));
 }
 
-/* A program can answer a message though it has no room for requests of its own. */
+/* A program can answer a message without room for requests of its own. */
 static void test_rings__full_of_requests(void)
 {
 	enum { ASKED = 3 };
@@ -1565,7 +1556,7 @@ static void test_rings__full_of_requests(void)
 	await_programs(0);
 }
 
-/* A program that found no room is woken when there is room, without any other message. */
+/* A program that found no room is woken when there is room. */
 static void test_rings__tell_of_room(void)
 {
 	struct careful *c = attached("streams");
@@ -1692,7 +1683,7 @@ static void close_there(struct careful_events *ev)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Returns what the other end reports of a group once that is no longer -EAGAIN. */
+/* Returns the other end's status of a group when it is no longer -EAGAIN. */
 static int received_there(struct careful *c, struct careful_events *ev, uint64_t event,
 			  const void *data, uint32_t bytes)
 {
@@ -1772,7 +1763,7 @@ static void test_events__with_a_node_that_has_a_queue(void)
 	there = join_there(0);
 	CHECK_EQ(join_here(c, peer, &here), 0);
 	CHECK_EQ(careful_events_broadcast(here), -EOPNOTSUPP);
-	CHECK_EQ(join_here(c, peer, &second), -EBUSY); /* it is in one */
+	CHECK_EQ(join_here(c, peer, &second), -EBUSY); /* the program is in a group */
 	CHECK_EQ(join_here(other, peer, &second), -EBUSY); /* the handler is taken */
 	play(c, here, there);
 	/* Forged and malformed messages of other programs have no effect. */
@@ -1796,7 +1787,7 @@ static void test_events__with_a_node_that_has_a_queue(void)
 	CHECK_EQ(waitpid(pid, NULL, 0), pid);
 	CHECK_EQ(careful_event_send(here, 1, 402, "x", 1, CAREFUL_EVENT_F_LAST, PATIENCE_MS), 0);
 	CHECK_EQ(received_there(c, there, 402, "x", 1), 0);
-	/* The program dies, and the other node hears of it, though nothing was under way. */
+	/* The program dies, and the other node detects it, although nothing was under way. */
 	careful_close(c);
 	c = attached("second");
 	CHECK_EQ(peer_of(c), peer);

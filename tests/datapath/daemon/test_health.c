@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Tests what the log reports of peers and refusals: all of it, in few lines. */
+/* Tests the log lines about peers and refusals: they are complete, and few. */
 #include <stdlib.h>
 
 #include "check.h"
@@ -12,7 +12,7 @@ enum { STORM = 10000, READ = 1 << 16 };
 static char path[] = "/tmp/test_health.XXXXXX";
 static char said[READ];
 
-/* Lines of the log that hold a text. */
+/* Returns the number of lines with a text. */
 static uint32_t lines(const char *text)
 {
 	ssize_t n;
@@ -35,7 +35,7 @@ static void begin(void)
 	CHECK_EQ(log_open(path), 0);
 }
 
-/* One peer comes and goes without end; the log still reports another one. */
+/* A peer comes and goes without end; the log still reports another peer. */
 static void test_peer__that_flaps_hides_no_other(void)
 {
 	static struct health health;
@@ -82,7 +82,7 @@ static void test_counters__of_a_storm_are_few_lines(void)
 	}
 	count = lines("paths denied to peers");
 	CHECK(count >= LOG_BURST && count <= LOG_BURST + 2);
-	/* The next line contains what was not logged yet. */
+	/* The next line contains the rest of the counts. */
 	health.counters_limit = (struct log_limit){ 0 };
 	info.counters[CAREFUL_C_PATHS_DENIED]++;
 	check_counters(&health, &info);
@@ -97,7 +97,7 @@ static void test_counters__of_a_storm_are_few_lines(void)
 	CHECK_EQ(all, STORM + 1);
 }
 
-/* All at once fit one line. */
+/* All counters fit one line. */
 static void test_counters__all_in_one_line(void)
 {
 	static struct health health;

@@ -73,7 +73,7 @@ static void changed(struct careful *instance, uint32_t peer, uint32_t state, voi
 	ipc_peer_changed(user, peer, state);
 }
 
-static ino_t hanging; /* close() of this file waits for `may_close`; 0: of none */
+static ino_t hanging; /* file whose close() waits for `may_close`; 0: none */
 static sem_t may_close;
 
 /* In place of libc's. */
@@ -99,13 +99,13 @@ int getsockopt(int fd, int level, int option, void *value, socklen_t *bytes)
 	return 0;
 }
 
-/* Reports whether files are being closed, or wait for that. */
+/* Reports whether files wait to be closed. */
 static bool closes(void)
 {
 	return server->closer.files && !hanging;
 }
 
-/* One round of the daemon's loop. Returns the number of events. */
+/* Runs one round of the daemon's loop. Returns the number of events. */
 static int loop_once(void)
 {
 	struct epoll_event events[16];
@@ -120,7 +120,7 @@ static int loop_once(void)
 	return n;
 }
 
-/* The daemon's loop, until it has nothing to do. */
+/* Runs the daemon's loop until it has nothing to do. */
 static void turn(void)
 {
 	while (loop_once() > 0 || closes())
@@ -636,7 +636,7 @@ static void test_ping__results(void)
 		assert(a->head.payload_bytes == sizeof(result));
 		assert(!memcmp(a->payload, &result, sizeof(result)));
 	}
-	head.args[2] = 1u << 30; /* longer than any client would wait */
+	head.args[2] = 1u << 30; /* above IPC_PING_MS */
 	ask(fd, head, NULL, 0);
 	assert(answered(fd, 21)->head.status == -EINVAL);
 	head.peer = 3;
@@ -679,7 +679,7 @@ static void test_ping__of_a_client_that_has_gone(void)
 	careful_peer_close(c, 0);
 }
 
-/* A measurement is answered when it has begun, or with the reason why it cannot. */
+/* BURST is answered when the measurement has begun or has failed. */
 static void test_burst__begins_or_is_refused(void)
 {
 	int fd = client();
@@ -759,7 +759,7 @@ static void test_file__kinds(void)
 	close(pipes[1]);
 	if (most < 3)
 		printf("not tried: more descriptors than fit; those that do not stay open here\n");
-	/* None, too many, and descriptors where none belong: nothing is kept. */
+	/* Without a descriptor, with too many, and with one that the question does not take. */
 	ask(fd, head, NULL, 0);
 	assert(answered(fd, 1)->head.status == -EBADF);
 	assert(open_fds() == before + 2);
@@ -773,7 +773,7 @@ static void test_file__kinds(void)
 	close(fd);
 	turn();
 	assert(open_fds() == before - 2 && !server->clients);
-	/* A bounded number of them. */
+	/* The number of files is bounded. */
 	fd = client();
 	head.op = CAREFUL_IPC_FILE_ADD;
 	null = open("/dev/null", O_RDONLY | O_CLOEXEC);

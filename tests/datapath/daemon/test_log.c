@@ -68,7 +68,7 @@ static void test_journal__fields(void)
 	journal_fd = -1;
 }
 
-/* A path longer than a line once hid the bytes and the result. */
+/* Regression: a path longer than a line hid the bytes and the result. */
 static void test_transfer__of_a_long_path(void)
 {
 	static struct transfer_log log;

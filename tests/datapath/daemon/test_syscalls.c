@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Tests which system calls carefuld is refused once it serves, in a child that confined itself in
- * the same way. */
+/* Tests the system calls that carefuld may not make while it serves, in a child with its filter. */
 #include <fcntl.h>
 #include <linux/bpf.h>
 #include <linux/if_xdp.h>

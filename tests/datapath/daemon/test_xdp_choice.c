@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Chooses between XDP modes by made-up figures, and remembers the choice. */
+/* Tests the choice of the XDP mode from given figures, and the memory of it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -16,8 +16,7 @@
 static char dir[] = "/tmp/test_xdp_choice.XXXXXX";
 static struct careful_error why;
 
-/* Returns the choice for equal arms except for generic's factors, on a machine whose speed
- * changes. */
+/* Returns the choice if generic differs by these factors, on a machine whose speed changes. */
 static uint32_t chosen(double trip, double rate, const double *speed)
 {
 	struct xdp_figures arms[XDP_ARMS];

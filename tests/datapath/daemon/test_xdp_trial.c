@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A trial of the XDP modes with peers that grant the trial lock, refuse it, or fall silent; and our
- * lock for peers. It tests no figure, so it passes on any machine.
+ * Trials of the XDP modes with peers that grant the trial lock, refuse it, or fall silent; and our
+ * lock for peers. Checks no figure.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -31,7 +31,7 @@ enum { MTU = 1500, ECHO = 7 };
 /* Mode changes until the device refuses one; -1: it never does. */
 static int changes_left = -1;
 static const struct queue_ops *real_ops;
-static uint32_t better; /* CAREFUL_XDP_AUTO: by the figures */
+static uint32_t better; /* the choice; CAREFUL_XDP_AUTO: depends on the figures */
 
 static uint32_t choose(const struct xdp_figures arms[XDP_ARMS])
 {
@@ -137,7 +137,7 @@ static struct careful_peer_info the_peer(void)
 	return info;
 }
 
-/* Until the session is up. */
+/* Waits until the session is up. */
 static void meet_only(void)
 {
 	for (int i = 0; i < PATIENCE && the_peer().state != CAREFUL_PEER_UP; i++)
@@ -146,15 +146,15 @@ static void meet_only(void)
 	xdp_trial_peer_changed(&trial, (uint32_t)ends.peer, CAREFUL_PEER_UP);
 }
 
-/* Opens the session and runs what is due. */
+/* Waits for the session, and runs a trial that is due. */
 static void meet(void)
 {
 	meet_only();
 	xdp_trial_poll(&trial);
 }
 
-/* Pretends that the path was quiet for long enough. First takes late answers of the last try, which
- * would otherwise stay under way for ever. */
+/* Pretends that the path was quiet for long enough. First receives late answers of the last trial,
+ * which would otherwise stay under way for ever. */
 static void next_try(void)
 {
 	careful_wait(ends.c[0], 1, -1);
@@ -222,7 +222,7 @@ static void test_trial__measures_decides_and_nothing_is_lost(void)
 	CHECK(tries >= 1);
 	xdp_trial_peer_changed(&trial, (uint32_t)ends.peer, CAREFUL_PEER_UP);
 	xdp_trial_poll(&trial);
-	CHECK_EQ(locks, tries); /* one request per try */
+	CHECK_EQ(locks, tries); /* one request per trial */
 	end_trial(thread);
 	ends_close(&ends); /* nothing lost, no epoch broken */
 	forget();
@@ -243,7 +243,7 @@ static void test_trial__a_peer_that_falls_silent_leaves_the_drivers_mode(void)
 			 i < TRIES ? CAREFUL_XDP_BY_PENDING : CAREFUL_XDP_BY_DRIVER);
 		CHECK_EQ(device().xdp_mode, CAREFUL_XDP_NATIVE);
 		CHECK_EQ(remembered_mode(), CAREFUL_XDP_AUTO);
-		CHECK_EQ(held[0][ends.peer], 0); /* data may flow until the next try */
+		CHECK_EQ(held[0][ends.peer], 0); /* data may flow until the next trial */
 		gets_left = -1;
 		ask(); /* the peer is back, and is served */
 	}
@@ -267,8 +267,7 @@ static void test_trial__a_last_change_that_fails_measures_nothing(void)
 	better = CAREFUL_XDP_NATIVE; /* while the last arm is generic */
 	meet_only();
 	for (uint32_t i = 1; i <= TRIES; i++) {
-		/* A busy machine may end a trial before its last change; such a trial does not
-		 * count. */
+		/* A busy machine may end a trial too early; it does not count. */
 		do {
 			trial.undecided = true;
 			trial.failed = i - 1;
@@ -278,7 +277,8 @@ static void test_trial__a_last_change_that_fails_measures_nothing(void)
 		CHECK_EQ(trial.failed, i);
 		CHECK_EQ(remembered_mode(), CAREFUL_XDP_AUTO);
 		CHECK_EQ(device().xdp_by, i < TRIES ? CAREFUL_XDP_BY_PENDING : CAREFUL_XDP_BY_LEFT);
-		CHECK_EQ(device().xdp_mode, CAREFUL_XDP_GENERIC); /* the way back failed too */
+		CHECK_EQ(device().xdp_mode,
+			 CAREFUL_XDP_GENERIC); /* the return to native failed, too */
 	}
 	changes_left = -1;
 	better = CAREFUL_XDP_AUTO;
@@ -318,7 +318,7 @@ static void test_trial__a_link_that_goes_down_for_it_is_not_tried_again(void)
 	ops.mode = cuts_the_link;
 	ends.c[0]->queue->ops = &ops;
 	meet_only();
-	do { /* a busy machine may end one before its first change */
+	do { /* a busy machine may end a trial before its first change */
 		trial.undecided = true;
 		trial.failed = 0;
 		next_try();
@@ -429,7 +429,7 @@ static void test_trial__a_busy_peer_is_asked_again_when_it_is_quiet(void)
 	forget();
 }
 
-/* Each attempt without the lock counts, and the next one comes later. */
+/* Each attempt without the lock counts, and doubles the pause. */
 static void test_trial__a_peer_that_is_always_busy_leaves_the_drivers_mode(void)
 {
 	pthread_t thread = begin_trial(1);

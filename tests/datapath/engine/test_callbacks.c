@@ -13,12 +13,12 @@ static uint8_t source[BYTES], target[BYTES];
 
 static const struct careful_span memory = { .base = source, .fd = -1 };
 
-/* A store, and what the application does at its end. */
+/* A store, and the application's actions at its end. */
 struct asked {
 	struct careful *c;
 	uint32_t peer, key;
 	int done, status;
-	struct asked *then; /* begun at the end of this one */
+	struct asked *then; /* the next store, begun at the end of this one */
 	bool close; /* the session is closed there */
 };
 
@@ -173,8 +173,8 @@ static void watch(struct careful *c, uint32_t peer, uint32_t state, void *user)
 	heard.states[heard.count++] = state;
 }
 
-/* An operation ends with its session, and its callback closes the peer: then no failure of that
- * peer is reported. */
+/* An operation's callback closes its peer at the session's end: no failure of the peer is
+ * reported. */
 static void test_watch__after_a_callback_that_closes(void)
 {
 	struct asked asked[1] = { { .close = true } };

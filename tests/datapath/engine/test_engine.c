@@ -359,7 +359,7 @@ static void count_on(struct ends *ends, uint32_t more)
 		}
 }
 
-/* Sequence numbers and credits on the wire, through 2^32. */
+/* Sequence numbers and credits on the wire pass 2^32. */
 static void test_counters__wrap_around(void)
 {
 	const uint32_t before = UINT32_MAX - 40;
@@ -426,7 +426,7 @@ static void test_request__larger_than_a_frame(void)
 	ends_close(&ends);
 }
 
-/* Sends one frame of a bulk message, as a foreign implementation may. */
+/* Sends one frame of a bulk message, like a foreign implementation. */
 static void send_data(struct careful *c, uint32_t token, uint32_t id, uint32_t message_bytes,
 		      uint32_t bytes)
 {

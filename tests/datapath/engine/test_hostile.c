@@ -44,8 +44,7 @@ static void test_store__runs_no_handler_of_requests(void)
 	node_close(node);
 }
 
-/* Sends as many messages of one kind as there are credits for; returns no credits for the
- * answers. */
+/* Sends messages of one kind as long as there are credits. Returns no credits for the answers. */
 static uint32_t hostile_flood(struct node *node, struct hostile what, uint32_t rounds)
 {
 	const struct link_peer *peer = &node->c->link.peers[what.peer];
@@ -180,8 +179,7 @@ static void test_kept__leave_others_their_copies(void)
 	node_close(node);
 }
 
-/* Sends a frame of n requests of this payload size; the last header may claim that another
- * follows. */
+/* Sends a frame of n requests of this payload size. The last header may announce another. */
 static void send_packed(struct node *node, uint32_t n, uint32_t payload, const uint32_t *nexts,
 			uint8_t kind)
 {
@@ -202,8 +200,8 @@ static void send_packed(struct node *node, uint32_t n, uint32_t payload, const u
 	hostile_send(node, &what);
 }
 
-/* If the messages in a frame do not fill it exactly, or are of a kind that may not share, none of
- * them runs. */
+/* No message of a frame runs if they do not fill it exactly, or are of a kind that may not
+ * share. */
 static void test_packed__wrongly(void)
 {
 	enum { EACH = sizeof(struct careful_am) + 8, MOST = 7 };

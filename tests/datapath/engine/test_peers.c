@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A slot goes from one host to the next: the watcher hears that the first is gone, and its frames
- * in the receive ring are waited for. A wait ends with the event.
+ * A slot goes from one host to the next: the watcher gets the end of the first, and its frames
+ * leave the receive ring first. A wait ends with the event.
  */
 #include "instances.h"
 
@@ -101,7 +101,7 @@ static void test_wait_fds__a_poll_after_it_keeps_time(void)
 	ends_close(&ends);
 }
 
-/* P is 1: a failed peer makes way for the next one. */
+/* P is 1: the next peer gets the slot of a failed one. */
 static void test_slot__the_next_host_is_announced(void)
 {
 	static const uint32_t expected[] = { CAREFUL_PEER_CONNECTING, CAREFUL_PEER_FAILED,
@@ -179,7 +179,7 @@ static void test_slot__the_next_host_has_the_settings_of_new_ones(void)
 	pair_close(&pair);
 }
 
-/* The BYE takes another way than frames: it must not overtake them. */
+/* A BYE travels on the control socket: it must not overtake frames. */
 static void test_close__earlier_answers_arrive(void)
 {
 	struct outcome outcome = { 0 };
@@ -307,8 +307,8 @@ static void test_whereabouts__of_a_session(void)
 	close_quietly(&ends);
 }
 
-/* P is 1, and the host in the slot vanished while nothing was awaited of it. The next host is
- * refused at first, and then gets the slot. */
+/* P is 1, and the host in the slot vanished while no answer was awaited. The next host is refused
+ * at first, and then gets the slot. */
 static void test_slot__of_a_host_that_vanished(void)
 {
 	struct careful_options options = { .peers = 1 };
@@ -321,7 +321,7 @@ static void test_slot__of_a_host_that_vanished(void)
 	ends.peer = peer_at(ends.c[0], "10.77.0.2", 0);
 	poll_until(&ends, 1, 0, CAREFUL_PEER_UP);
 	poll_until(&ends, 0, (uint32_t)ends.peer, CAREFUL_PEER_UP);
-	ends.c[0]->link.peers[ends.peer].cookie_out = 0; /* says no BYE */
+	ends.c[0]->link.peers[ends.peer].cookie_out = 0; /* sends no BYE */
 	careful_close(ends.c[0]);
 
 	ends.c[0] = instance_open(&ends.pair, 0, (struct careful_options){ .port = 4711 });
@@ -374,8 +374,7 @@ static bool was_told(uint32_t state)
 	return false;
 }
 
-/* Opens two instances with a session. The second is then replaced by another process, of which the
- * first has not heard. */
+/* Opens two instances with a session. Another process replaces the second, unknown to the first. */
 static void open_replaced(struct ends *ends)
 {
 	pair_open(&ends->pair, 1500);
@@ -384,7 +383,7 @@ static void open_replaced(struct ends *ends)
 	ends->peer = peer_at(ends->c[0], "10.77.0.2", 0);
 	poll_until(ends, 1, 0, CAREFUL_PEER_UP);
 	poll_until(ends, 0, 0, CAREFUL_PEER_UP);
-	ends->c[1]->link.peers[0].cookie_out = 0; /* says no BYE */
+	ends->c[1]->link.peers[0].cookie_out = 0; /* sends no BYE */
 	careful_close(ends->c[1]);
 	link_close(&ends->c[0]->link.peers[0], ECONNREFUSED);
 	careful_poll(ends->c[0]);
@@ -445,7 +444,7 @@ static void test_life__told_before_its_first_request(void)
 	close_quietly(&ends);
 }
 
-/* Its frames may overtake its WELCOME: from here on they could arrive. */
+/* The peer's frames, which may overtake its WELCOME, can arrive from here on. */
 static void test_life__told_before_its_window_opens(void)
 {
 	struct ends ends;

@@ -43,7 +43,7 @@ static void begin(struct ends *ends, const struct careful_ping_ask *ask, struct 
 	int rc = -EAGAIN;
 
 	*told = (struct told){ 0 };
-	/* A veth whose other end does not run at once is busy for a while. */
+	/* A veth is busy for a while if its other end does not run. */
 	for (int i = 0; i < PATIENCE && rc == -EAGAIN; i++) {
 		rc = careful_ping(ends->c[0], (uint32_t)ends->peer, ask, on_ping, told);
 		if (rc)
@@ -140,9 +140,7 @@ static void test_ping__each_answers(void)
 	close(fd);
 }
 
-/* NET_RX stands outside the session; the others cost credits, which come back. */
-/* A node whose trains are not over answers a node that has finished: otherwise the ping would be
- * lost and not repeated. */
+/* A node whose trains are not over answers the ping of a node that has finished. */
 static void test_ping__while_trains_are_awaited(void)
 {
 	struct ends ends;
@@ -222,8 +220,7 @@ static bool is_of(const void *user, const void *of)
 	return user == of;
 }
 
-/* A ping without an answer ends in time and once, also if the asker or the session ends
- * meanwhile. */
+/* An unanswered ping ends in time and once, also if the asker or the session ends meanwhile. */
 static void test_ping__ends_without_an_answer(void)
 {
 	struct careful_ping_ask ask = { .stage = CAREFUL_STAGE_NET_RX,
@@ -243,7 +240,7 @@ static void test_ping__ends_without_an_answer(void)
 	CHECK_EQ(told.done, 1);
 	ask.timeout_ms = 60000;
 	begin(&ends, &ask, &told);
-	engine_forget(ends.c[0], is_of, &ask); /* of another asker */
+	engine_forget(ends.c[0], is_of, &ask); /* matches no ping */
 	careful_poll(ends.c[0]);
 	CHECK_EQ(told.done, 0);
 	engine_forget(ends.c[0], is_of, &told);

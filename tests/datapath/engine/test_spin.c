@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Tests when waits spin, with frames that come at times that the test chooses. */
+/* Tests when waits spin, with frames at chosen times. */
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -99,7 +99,7 @@ static struct {
 	uint64_t now_ns;
 	uint32_t polls;
 	bool arrives; /* the 40th poll finds a frame */
-	int bell; /* a program rings when we sleep */
+	int bell; /* a program rings it when we block */
 } fake;
 
 static int fake_poll(struct careful *c)
@@ -138,7 +138,7 @@ static uint32_t wait_once(struct careful *c, bool asked)
 	return fake.polls;
 }
 
-/* Answers of a peer come while we spin. In between, a program on our CPU has to run. */
+/* A peer's answers come while we spin. In between, a program on our CPU must run. */
 static void test_wait__for_a_peer_and_for_a_program(void)
 {
 	static struct careful c;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The order of operations' ends if one end causes others. */
+/* Tests the order of operations' ends if an end causes others. */
 #include <endian.h>
 #include <errno.h>
 
@@ -14,7 +14,7 @@ static const char answers[ASKED][BYTES] = { "first", "unasked", "second" };
 /* Requests in the order of their begin. */
 static struct asked {
 	struct node *node;
-	int closes; /* peer whose session it closes at its end; -1: none */
+	int closes; /* peer whose session its callback closes; -1: none */
 	int status;
 	char payload[BYTES];
 } asked[ASKED];

@@ -211,7 +211,7 @@ static void test_mode__needs_no_capability_after_opening(void)
 	CHECK_EQ(rc, 0);
 	CHECK_EQ(xdp_mode_of(ends.c[0]), CAREFUL_XDP_GENERIC);
 	CHECK(!detached(ends.c[0]));
-	exit(0); /* no capability to clean up; the process's end does it */
+	exit(0); /* cleans up, without any capability */
 }
 
 int main(void)

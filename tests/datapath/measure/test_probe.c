@@ -92,7 +92,7 @@ static void test_probe__a_train_that_is_not_whole(void)
 
 	ends_open(&ends, 3826);
 	probe_serve(ends.c[1], &probe);
-	/* Another train began before its end; it was too long; one of its frames is missing. */
+	/* Another train begins before the end; a train is too long; a frame is missing. */
 	for (uint32_t i = 0; i < 3; i++) {
 		memset(&outcome, 0, sizeof(outcome));
 		if (i == 0) {
@@ -191,7 +191,7 @@ static void test_probe__arrivals_that_were_overwritten(void)
 	arrivals->count = 1000;
 	arrivals->ring[(1001 - kept) % CAREFUL_ARRIVALS_MAX].bytes = 77;
 	ask_arrivals(&ends, 1, &outcome);
-	CHECK_EQ(outcome.result.args[0], 1001); /* the question itself */
+	CHECK_EQ(outcome.result.args[0], 1001); /* includes the question */
 	CHECK_EQ(outcome.result.args[1], 1001 - kept);
 	CHECK_EQ(arrival_of(&outcome, 0).bytes, 77);
 	CHECK_EQ(arrivals->until, 1001 + CAREFUL_ARRIVALS_MORE);
@@ -205,7 +205,7 @@ static void test_probe__arrivals_that_were_overwritten(void)
 	ends_close(&ends);
 }
 
-/* Another session's recording is not disturbed while it is asked for, and never readable. */
+/* A recording is not disturbed while its session asks, and other sessions cannot read it. */
 static void test_probe__arrivals_of_another_session(void)
 {
 	static struct outcome outcome;

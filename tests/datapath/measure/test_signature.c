@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Bursts over a LogP machine in virtual time, so every reported time is known. */
+/* Tests bursts over a LogP machine in virtual time, where every time is known. */
 #include "check.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ static struct {
 	uint64_t now_ns, last_ns;
 	uint64_t replies[REPLIES];
 	uint32_t first, count;
-	int refuses; /* number of -EAGAIN */
+	int refuses; /* -EAGAIN to return */
 	bool silent;
 } machine;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The NBD plugin's file: its handle is lost, or another file gets its name. */
+/* Tests the NBD plugin's file if its handle is lost, or another file gets its name. */
 #include "nbd/file.h"
 
 #include <errno.h>
@@ -96,8 +96,7 @@ static void test_file__is_not_another_one_where_its_handle_was_lost(void)
 	never_writes_into_another_file(false);
 }
 
-/* One flush fails in COMMIT or in the OPEN behind it. Another connection writes, and another flush
- * follows. */
+/* A flush fails in COMMIT or in the next OPEN. Then a connection writes, and flushes again. */
 static void syncs_after_a_failure(int committing, int opening)
 {
 	struct file *file = begin();
