@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Peers as the application sees them, and the effects of the end of an epoch. */
-#include "link/queue_choice.h"
+#include "link/session/queue_choice.h"
 #include "engine/engine.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 
 #include <careful/event.h>
 
-#include "link/group.h"
+#include "link/send/group.h"
 #include "engine/engine.h"
 
 enum {

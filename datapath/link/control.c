@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Dispatches control messages and clock ticks. */
 #include "link/link.h"
-#include "link/repair.h"
-#include "link/queue_choice.h"
+#include "link/repair/repair.h"
+#include "link/session/queue_choice.h"
 
 #include <endian.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Opens and closes a link, reports its state, and handles changes of the device. All memory is
  * allocated here; the paths of frames allocate nothing. */
-#include "link/group.h"
+#include "link/send/group.h"
 #include "link/link.h"
-#include "link/repair.h"
+#include "link/repair/repair.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
  * message to a peer since the last kick leaves in its own frame, so that it neither waits for
  * others nor for their bytes on the wire. Later ones wait for the next kick anyway, and are parked
  * until just before it. */
-#include "link/group.h"
+#include "link/send/group.h"
 #include "message/message.h"
 
 #include <endian.h>

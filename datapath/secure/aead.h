@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* One direction of a sealed session: cipher, key and replay window. The primitives are libsodium's;
- * link/seal.c decides which bytes are sealed. */
+ * link/peer/seal.c decides which bytes are sealed. */
 #pragma once
 
 #include <sodium/crypto_aead_aes256gcm.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Noise_KKpsk0_25519_ChaChaPoly_SHA256 (the Noise protocol framework, revision 34): a handshake of
  * two messages between hosts that know each other's public key. The primitives are libsodium's;
- * link/keyed.c decides what the messages carry and when they are sent. */
+ * link/peer/keyed.c decides what the messages carry and when they are sent. */
 #pragma once
 
 #include <stdbool.h>

@@ -4,7 +4,7 @@
 #include <endian.h>
 #include <string.h>
 
-#include "link/repair.h"
+#include "link/repair/repair.h"
 #include "loss.h"
 #include "state.h"
 

@@ -7,7 +7,7 @@
 #ifndef EXPLORE_LOSS_H
 #define EXPLORE_LOSS_H
 
-#include "link/repair.h"
+#include "link/repair/repair.h"
 #include "steps.h"
 
 /* The faults of the repair that a search can find (struct found.violated). */

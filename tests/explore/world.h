@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "link/group.h"
+#include "link/send/group.h"
 
 enum {
 	NODES_MAX = 3,

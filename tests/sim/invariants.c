@@ -5,9 +5,9 @@
  * credits are back.
  */
 #include "cluster.h"
-#include "link/group.h"
+#include "link/send/group.h"
 #include "events/private.h"
-#include "link/repair.h"
+#include "link/repair/repair.h"
 
 enum { FRAMES_MAX = 100000 }; /* sessions of one run; there are far fewer */
 

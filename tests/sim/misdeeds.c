@@ -11,7 +11,7 @@
 #include <endian.h>
 #include <string.h>
 
-#include "link/repair.h"
+#include "link/repair/repair.h"
 
 enum {
 	LIAR = NODES_DRAWN - 1,

@@ -9,7 +9,7 @@
 #include <careful/frame.h>
 
 #include "event_world.h"
-#include "link/group.h"
+#include "link/send/group.h"
 #include "events/private.h"
 
 enum {

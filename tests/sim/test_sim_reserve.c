@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Reservation (P2 section 7; link/reservation.h) on the virtual network: messages above a window
+ * Reservation (P2 section 7; link/send/reservation.h) on the virtual network: messages above a window
  * get grants and pay them back, and no fault loses buffers.
  */
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The repair of lost frames in one direction (link/log.h, link/reorder.c): numbers, the sender's
+ * The repair of lost frames in one direction (link/send/log.h, link/repair/reorder.c): numbers, the sender's
  * log, XDP's window and charge, frames that wait behind a missing one, requests and repairs. The
  * network loses, copies and delays any frame at any time, and the receive ring loses frames that
  * XDP has charged. Credits are never lost here; window.pml loses them. All frames cost one buffer.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The window rule (window.pml) with grants (link/reservation.h; P2 section 7): node 0 has large
+ * The window rule (window.pml) with grants (link/send/reservation.h; P2 section 7): node 0 has large
  * messages to send. Node 1 grants buffers of a reserve beside its window: any number, since others
  * also use the reserve, and it may want them back at any time. All frames here cost one buffer.
  *

@@ -12,7 +12,7 @@
  * lost frame's. Each broken on purpose: NO_TAIL: a lost tail is never requested. FORGETS: the
  * repair carries no credits, and those of later frames are not cumulative. TWICE: the sender takes
  * the cost of a lost frame back.
- * WITHHOLD: node 1 withholds this many buffers of the window, or none again (link/congestion.c),
+ * WITHHOLD: node 1 withholds this many buffers of the window, or none again (link/repair/congestion.c),
  *   and changes that CHANGES times. The rest is w, from which T is computed. DEADLOCK: checks that
  *   there is none. CLAIM: checks that a node with data sends it.
  */

@@ -145,7 +145,7 @@ enum {
  * @cookie:       the session's epoch, chosen by the receiver
  * @seq:          frame number within the epoch, from 1, modulo 2^32
  * @credits:      receive buffers given back to the receiver of this frame since the epoch began,
- *                and those granted in advance (link/reservation.h); cumulative, modulo 2^32.
+ *                and those granted in advance (link/send/reservation.h); cumulative, modulo 2^32.
  *                traditional: all numbers up to this one have arrived
  * @msg_id:       the message; unique among the sender's messages in flight
  * @msg_bytes:    payload of the whole message, without careful_am and digest
@@ -380,7 +380,7 @@ struct careful_ctrl {
  * Noise_KKpsk0_25519_ChaChaPoly_SHA256. The prologue is "careful", version, nonce and token (both
  * times the HELLO's). No cookie is sent: the cookie of frames to the sender of HELLO derives from
  * the chaining key after the first message, the other cookie from the one after the second
- * (link/keyed.c).
+ * (link/peer/keyed.c).
  *
  * @version, @type, @nonce, @token: as in careful_ctrl
  * @bytes:     sizeof(struct careful_keyed)
@@ -416,7 +416,7 @@ struct careful_keyed {
  * @count: messages that the sender has proved in this epoch, including this one; 0: HELLO,
  *         CHALLENGE, GONE, REFUSE, of which the last three echo the question's nonce
  * @mac:   first bytes of the HMAC-SHA256 of all before it. The key derives from the handshake, one
- *         for each direction (link/keyed.c). If count is 0, it derives from both static keys, and
+ *         for each direction (link/peer/keyed.c). If count is 0, it derives from both static keys, and
  *         the MAC also covers the sender's public key
  */
 struct careful_proved {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* CRC32C by table and by the CPU's instruction, on the vectors of RFC 3720. */
 #include "check.h"
-#include "link/crc32c.c" // NOLINT(bugprone-suspicious-include): both ways are static
+#include "link/peer/crc32c.c" // NOLINT(bugprone-suspicious-include): both ways are static
 
 /* RFC 3720 B.4: a SCSI Read (10) command PDU. */
 static const uint8_t pdu[48] = {

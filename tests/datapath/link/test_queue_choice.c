@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "link/queue_choice.h"
+#include "link/session/queue_choice.h"
 
 enum { QUEUES = 4, SLOTS = 4, ALL = (1 << QUEUES) - 1 };
 

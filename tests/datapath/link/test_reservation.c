@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Grants (link/reservation.c) to and by misbehaving peers: what a peer can get or keep at most.
+ * Grants (link/send/reservation.c) to and by misbehaving peers: what a peer can get or keep at most.
  */
 #include "hostile.h"
 

@@ -1,7 +1,7 @@
 """The burst that the path from a peer holds, measured by our carefuld on demand.
 
 The peer sends trains, our XDP counts them, and our engine computes the burst
-(datapath/link/train.c). This module requests the measurement and reads the result.
+(datapath/link/peer/train.c). This module requests the measurement and reads the result.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
  * acknowledged them, and are sent again on request. A buffer that the device still uses is neither
  * changed nor sent again.
  */
-#include "link/traditional_private.h"
+#include "link/traditional/traditional_private.h"
 
 #include <assert.h>
 #include <endian.h>

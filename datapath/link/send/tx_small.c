@@ -4,8 +4,8 @@
  * does the same as the steps of tx.c, which handle the other cases (a sealed session, no room).
  */
 #include "link/link.h"
-#include "link/repair.h"
-#include "link/out.h"
+#include "link/repair/repair.h"
+#include "link/send/out.h"
 #include "link/operation_timer.h"
 
 #include <endian.h>

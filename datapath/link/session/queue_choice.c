@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See queue_choice.h. A host with a session stays at its queue. Any other host goes to the queue
  * with the fewest sessions; its address decides between equals. */
-#include "link/queue_choice.h"
+#include "link/session/queue_choice.h"
 
 #include <endian.h>
 #include <errno.h>

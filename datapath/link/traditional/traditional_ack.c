@@ -4,7 +4,7 @@
  * must be repeated. An answer leaves after the repeated frames, on the same path. So frames that
  * are still missing when it arrives were lost again.
  */
-#include "link/traditional_private.h"
+#include "link/traditional/traditional_private.h"
 
 #include <endian.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  * arrives, a timer repeats the request. If we request a frame too early, its second copy is dropped.
  */
 #include "link/link.h"
-#include "link/repair.h"
+#include "link/repair/repair.h"
 
 #include <endian.h>
 

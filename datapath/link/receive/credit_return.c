@@ -2,7 +2,7 @@
 /* Returns receive buffers to the fill ring, and their credits to the peer. A credit is owed only when
  * its buffer is in the fill ring. */
 #include "link/link.h"
-#include "link/repair.h"
+#include "link/repair/repair.h"
 
 #include <assert.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Repeats frames whose body the log keeps (log.h). */
 #include "link/link.h"
-#include "link/repair.h"
+#include "link/repair/repair.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
  * nodes broadcast one after the other, the common part is zero, and small windows would need
  * updates.
  */
-#include "link/group.h"
+#include "link/send/group.h"
 
 #include <assert.h>
 #include <endian.h>
@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "link/out.h"
-#include "link/repair.h"
+#include "link/send/out.h"
+#include "link/repair/repair.h"
 
 enum {
 	EXTRA_MEMBERS = 16, /* that msg_id and frag_off have room for */

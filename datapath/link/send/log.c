@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The log of frames that have left (log.h), and sending them again. Calls tx.c. */
 #include "link/link.h"
-#include "link/repair.h"
+#include "link/repair/repair.h"
 
 #include <endian.h>
 #include <errno.h>

@@ -4,9 +4,9 @@
  * sender had credits, and are handed on in order. The missing frame has credits too, so its repair
  * always finds a buffer.
  */
-#include "link/group.h"
+#include "link/send/group.h"
 #include "link/link.h"
-#include "link/repair.h"
+#include "link/repair/repair.h"
 
 #include <assert.h>
 #include <endian.h>

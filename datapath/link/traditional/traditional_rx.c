@@ -6,7 +6,7 @@
  * (rx_hold.c). One is for the frame that is due, the rest for early frames. So a repeated frame
  * always finds a buffer.
  */
-#include "link/traditional_private.h"
+#include "link/traditional/traditional_private.h"
 #include "link/operation_timer.h"
 
 #include <assert.h>

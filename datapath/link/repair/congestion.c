@@ -9,7 +9,7 @@
  * Frames that wait here for a missing one have left the network, so they do not count against w.
  */
 #include "link/link.h"
-#include "link/repair.h"
+#include "link/repair/repair.h"
 
 enum { SHARED = 24 }; /* a smaller share of losses, one in this many, counts as random */
 

@@ -5,9 +5,9 @@
  * 2.1). Messages of one frame have a fast path (tx_small.c).
  */
 #include "link/link.h"
-#include "link/repair.h"
+#include "link/repair/repair.h"
 #include "link/operation_timer.h"
-#include "link/out.h"
+#include "link/send/out.h"
 
 #include <assert.h>
 #include <endian.h>

@@ -5,7 +5,7 @@
  * that disagree prove a loss. No answer is a stall, which ends the session after stall_ms.
  */
 #include "link/link.h"
-#include "link/repair.h"
+#include "link/repair/repair.h"
 
 #include <endian.h>
 

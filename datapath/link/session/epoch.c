@@ -5,9 +5,9 @@
  * buffer back into the fill ring. If a disk hangs, the new epoch's window lacks the buffers that
  * the disk holds. The handshake agrees on the next epoch.
  */
-#include "link/group.h"
+#include "link/send/group.h"
 #include "link/link.h"
-#include "link/repair.h"
+#include "link/repair/repair.h"
 
 #include <assert.h>
 #include <endian.h>

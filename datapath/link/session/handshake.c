@@ -17,8 +17,8 @@
  * Calls rate_limit.c, queue_choice.c, keyed.c, seal.c, epoch.c, train.c, control_watch.c, peer.c.
  */
 #include "link/link.h"
-#include "link/repair.h"
-#include "link/queue_choice.h"
+#include "link/repair/repair.h"
+#include "link/session/queue_choice.h"
 
 #include <endian.h>
 #include <errno.h>

@@ -4,7 +4,7 @@
  * asks after a silence of two rounds. An end that only keeps sent frames, and has spare buffers,
  * asks later.
  */
-#include "link/traditional_private.h"
+#include "link/traditional/traditional_private.h"
 #include "link/operation_timer.h"
 
 #include <errno.h>

@@ -15,9 +15,9 @@
 
 #include "device/device.h"
 #include "link/flow.h"
-#include "link/handshake.h"
-#include "link/log.h"
-#include "link/keyed.h"
+#include "link/session/handshake.h"
+#include "link/send/log.h"
+#include "link/peer/keyed.h"
 
 /*
  * The ping to a peer, and our answers to the peer's pings. All that the answer needs is set before

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Receives frames: finds the peer, checks the sequence number, takes the credits. Released buffers
  * and their credits: credit_return.c. */
-#include "link/group.h"
+#include "link/send/group.h"
 #include "link/link.h"
-#include "link/repair.h"
+#include "link/repair/repair.h"
 #include "link/operation_timer.h"
 
 #include <assert.h>
