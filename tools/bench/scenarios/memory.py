@@ -186,8 +186,9 @@ PARTS: dict[str, Callable[[Path], Figures]] = {
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Adds the parts."""
+    """Adds the parts, and the lab's MTU."""
     parser.add_argument("--part", choices=PARTS, help="this part alone")
+    parser.add_argument("--mtu", type=int, default=3826, help="of the lab")
 
 
 def stays(row: dict[str, Any], args: argparse.Namespace) -> bool:
@@ -198,7 +199,7 @@ def stays(row: dict[str, Any], args: argparse.Namespace) -> bool:
 def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yields the figures of each part of each round."""
     built("nbd_pages")
-    with lab_up():
+    with lab_up("--mtu", args.mtu):
         for number in range(args.rounds):
             for name in [args.part] if args.part else PARTS:
                 with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
@@ -206,7 +207,7 @@ def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
                     with daemons("--insecure", own=own, pin=True):
                         found = PARTS[name](Path(folder))
                 print(name, number, found, file=sys.stderr)
-                yield {"part": name, "load": round(os.getloadavg()[0], 1)} | found
+                yield {"part": name, "mtu": args.mtu, "load": round(os.getloadavg()[0])} | found
 
 
 def ratio_of(rows: list[dict[str, Any]], above: str, below: str, way: str = "") -> float:
@@ -217,8 +218,7 @@ def ratio_of(rows: list[dict[str, Any]], above: str, below: str, way: str = "") 
 
 def report(kept: dict[str, Any]) -> bool:
     """Prints the table; returns whether all bounds are met."""
-    met = True
-    rows: list[dict[str, Any]] = kept[ROWS]
+    met, rows = True, kept[ROWS]
     for name in dict.fromkeys(key for row in rows for key in row if key[-2:] in ("us", "_s")):
         print(f"{name:46}{median_of(rows, name):10.4g}")
     for name, (above, below, side, bound) in RATIOS.items():
