@@ -182,12 +182,14 @@ static void check_limits(struct careful_memory *memory, uint64_t now_ns)
 void memory_move_poll(struct careful_memory *memory, uint64_t now_ns)
 {
 	struct memory_move **at = &memory->moves, *move;
+	uint32_t begun = 0;
 
 	if (now_ns - memory->tick_ns >= MEMORY_TICK_MS * UINT64_C(1000000) || memory->failed) {
 		memory->tick_ns = now_ns;
 		check_limits(memory, now_ns);
 	}
-	while ((move = *at)) {
+	/* Some at a time: the host begins before all are asked for. */
+	while ((move = *at) && begun < MEMORY_BEGIN_MAX) {
 		const bool may = move->remote ? memory->flying < MEMORY_FLYING_MAX :
 						now_ns >= move->again_ns;
 		int rc = may ? begin(memory, move) : -EAGAIN;
@@ -208,5 +210,6 @@ void memory_move_poll(struct careful_memory *memory, uint64_t now_ns)
 		memory->flights = move;
 		memory->flying += move->remote != NULL;
 		memory->awaited += move->awaited;
+		begun++;
 	}
 }

@@ -22,6 +22,7 @@ from careful.node.options import attach_fields, fields_of
 #: Memory that a client shares with carefuld, bytes.
 _SHARED_BYTES = 64 << 20
 _PIECE_BYTES = sizeof("careful_memory_piece")
+_BYTES, _PARTS = ffi.typeof("uint8_t[]"), ffi.typeof("struct careful_memory_part[]")
 _TEXTS = {
     errno.ENOSYS: "it lends no memory: `carefulctl up IFACE --lend 4GiB` there",
     errno.ENOENT: "it has no such piece of memory for this host",
@@ -136,21 +137,15 @@ def move(remote: CData, parts: Sequence[tuple[int, Buffer]], flags: int, what: s
         TypeError, BufferError: there is no such buffer.
     """
     reads = not flags & lib.CAREFUL_MEMORY_STORE
-    held = [
-        (offset, ffi.from_buffer("uint8_t[]", buffer, require_writable=reads))
-        for offset, buffer in parts
-    ]
-    raw = ffi.new("struct careful_memory_part[]", len(held))
-    for one, (offset, buffer) in zip(raw, held, strict=True):
-        if offset < 0:
-            raise ValueError(f"offset {offset} is negative")
-        one.offset, one.bytes, one.local = offset, len(buffer), buffer
+    held = [ffi.from_buffer(_BYTES, buffer, reads) for _, buffer in parts]
+    rows = [(part[0], len(one), one) for part, one in zip(parts, held, strict=True)]
     try:
-        checked(lib.careful_memory_move(remote, raw, len(held), flags), what)
-        return sum(len(buffer) for _, buffer in held)
+        checked(lib.careful_memory_move(remote, ffi.new(_PARTS, rows), len(rows), flags), what)
+        return sum(map(len, held))
+    except OverflowError:
+        raise ValueError("an offset is negative, or larger than 64 bits") from None
     finally:
-        for _, buffer in held:
-            ffi.release(buffer)
+        del held, rows  # and with them the buffers
 
 
 _clients: weakref.WeakValueDictionary[tuple[object, ...], Client] = weakref.WeakValueDictionary()
