@@ -210,6 +210,6 @@ void memory_move_poll(struct careful_memory *memory, uint64_t now_ns)
 		memory->flights = move;
 		memory->flying += move->remote != NULL;
 		memory->awaited += move->awaited;
-		begun++;
+		begun += move->awaited;
 	}
 }
