@@ -118,12 +118,28 @@ void ipc_track_handles(struct ipc_op *op, int status, uint32_t key)
 		track_closed(op, status);
 }
 
+/* Reports whether a request of the handle's attempt is under way. It may reach the next session. */
+static bool is_asked(const struct ipc_client *client, const struct ipc_handle *handle)
+{
+	uint32_t left = handle->key ? 0 : client->opens_used;
+
+	for (const struct ipc_op *op = client->ops; left; op++) {
+		left -= op->opens != IPC_OPENS_NOTHING;
+		if (op->opens && op->peer == handle->peer && op->attempt == handle->attempt)
+			return true;
+	}
+	return false;
+}
+
 void ipc_handles_over(struct ipc *ipc, uint32_t index)
 {
 	for (struct ipc_client *client = ipc->clients; client; client = client->next) {
 		for (uint32_t i = client->handles_count; i-- > 0;) {
-			if (ipc_peer_index(ipc, client->handles[i].peer) == (int)index)
-				forget_handle(client, &client->handles[i]);
+			struct ipc_handle *handle = &client->handles[i];
+
+			if (ipc_peer_index(ipc, handle->peer) == (int)index &&
+			    !is_asked(client, handle))
+				forget_handle(client, handle);
 		}
 	}
 }

@@ -1238,6 +1238,26 @@ static void test_client__handles_end_with_the_session(void)
 	assert(!server->clients);
 }
 
+/* A request that waits over the end of a session may open a handle in the next one. */
+static void test_client__gone_with_a_request_of_the_last_session(void)
+{
+	int fd = client();
+	struct careful_ipc head = { .op = CAREFUL_IPC_REQUEST,
+				    .peer = connect_peer(fd, 0x0a000001) };
+	struct fake_operation *op;
+
+	ask_open(fd, head, 7);
+	ipc_peer_changed(server, 0, CAREFUL_PEER_FAILED);
+	close(fd);
+	turn();
+	op = next_close();
+	assert(op->args[3] == 7);
+	end(op, 0, 0, NULL, 0);
+	turn();
+	assert(!server->clients && !server->poll_reasons);
+	careful_peer_close(c, 0);
+}
+
 static void test_client__asks_more_than_it_may(void)
 {
 	int fd = client(), sent = 0;
@@ -2158,6 +2178,7 @@ int main(void)
 	test_client__asks_lost_opens_again();
 	test_client__gone_and_the_peer_is_silent();
 	test_client__handles_end_with_the_session();
+	test_client__gone_with_a_request_of_the_last_session();
 	test_client__asks_more_than_it_may();
 	test_client__does_not_read();
 	test_measure__train_has_one_answer();
