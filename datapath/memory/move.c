@@ -188,8 +188,7 @@ void memory_move_poll(struct careful_memory *memory, uint64_t now_ns)
 		memory->tick_ns = now_ns;
 		check_limits(memory, now_ns);
 	}
-	/* Some at a time: the host begins before all are asked for. */
-	while ((move = *at) && begun < MEMORY_BEGIN_MAX) {
+	while ((move = *at)) {
 		const bool may = move->remote ? memory->flying < MEMORY_FLYING_MAX :
 						now_ns >= move->again_ns;
 		int rc = may ? begin(memory, move) : -EAGAIN;
@@ -210,6 +209,7 @@ void memory_move_poll(struct careful_memory *memory, uint64_t now_ns)
 		memory->flights = move;
 		memory->flying += move->remote != NULL;
 		memory->awaited += move->awaited;
-		begun += move->awaited;
+		if (move->awaited && ++begun == MEMORY_BEGIN_FIRST)
+			careful_poll(memory->instance); /* may add moves to the list */
 	}
 }

@@ -13,7 +13,7 @@
 enum {
 	MEMORY_MOVE_BYTES = 256 << 10, /* the most that one get or store moves */
 	MEMORY_FLYING_MAX = 64, /* moves that carefuld has */
-	MEMORY_BEGIN_MAX = 8, /* awaited moves that begin before a poll */
+	MEMORY_BEGIN_FIRST = 8, /* parts of a vector that leave before the others begin */
 	MEMORY_AGAIN_MS = 20, /* wait before a host without room is asked again */
 	MEMORY_FDS = 16, /* descriptors of an instance */
 	MEMORY_TICK_MS = 10, /* between two looks at the time limits */
