@@ -128,6 +128,7 @@ class Lab:
         return {
             "CAREFUL_INSTANCE": self.instance(host),
             "CAREFUL_CONFIG": str(STATE / self.name / "careful.toml"),
+            "CAREFUL_FLEET": str(STATE / self.name / "fleet.toml"),
             "CAREFUL_STATE_DIR": str(self.kept(host)),
         }
 

@@ -70,6 +70,14 @@ def test_readme__from_its_quick_start_to_its_programs(readme_lab: Lab, tmp_path:
     )
     assert server.poll() is None
     server.kill()
+    server.wait()
+    (operating,) = blocks("Operating")
+    up, *lines = [line.split("#")[0].split() for line in operating.splitlines()]
+    for host in ("h1", "h2"):
+        readme_lab.run(host, *up)
+    assert ["carefulctl", "fleet", "status"] in lines
+    said = shell(readme_lab, "carefulctl fleet status", tmp_path)
+    assert {line.split()[0] for line in said.splitlines()[-2:]} == {"h1", "h2"}
 
 
 def test_readme__lines_of_measuring(make_lab: MakeLab, tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ class _Relay:
         head = json.loads(await lines.readline())
         name, nbytes = str(head["name"]), int(head["bytes"])
         with Part(self._folder, name) as part:
-            _answer(whole_digests=await _in_thread(part.whole_digests, nbytes))
+            _answer(whole=await _in_thread(part.whole_digests, nbytes))
             async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
                 while line := await lines.readline():
                     message = json.loads(line)

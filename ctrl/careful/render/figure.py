@@ -165,7 +165,8 @@ def heat(
     """Draws a heat map with values in its cells, NaN empty; cividis keeps its order in grey."""
     image = pair.imshow(values, aspect="auto", origin="lower", cmap="cividis")
     low, high = image.get_clim()
-    digits = 1 if high - low >= 2 else 2
+    known = values[np.isfinite(values)]
+    digits = 0 if (known == known.round()).all() else 1 if high - low >= 2 else 2
     for i, row in enumerate(values):
         for j, value in enumerate(row):
             if not np.isfinite(value):
