@@ -68,8 +68,8 @@ def _panel(pair: Axes, found: Found, name: str, cells: Sequence[Cell]) -> None:
     meant = "throughput" if own.more_is_better else "time"
     title = f"{own.title.partition(':')[0]}{with_it}"
     draw.label(pair, title, what, f"{meant} ({UNITS[own.unit]})")
-    pair.set_xticks(range(len(cells)), [f"{one.nodes}\n{one.size}" for one in cells])
-    pair.tick_params(axis="x", labelsize=10 if len(cells) <= 16 else 8)
+    names = [f"{one.nodes}\n{one.size}" for one in cells]
+    pair.set_xticks(range(len(cells)), names, fontsize=10 if len(cells) <= 16 else 8)
     if len(cells) > 1:
         pair.set_yscale("log")
         draw.plain_numbers(pair)

@@ -104,7 +104,6 @@ def _signature(pair: Axes, found: Result) -> None:
     pair.set_ylim(0, 1.05 * pair.get_ylim()[1])
     ticks = [2**k for k in range(13) if 2**k <= 1.5 * found.curves[0].bursts.marks[-1]]
     pair.set_xticks(ticks, [str(tick) for tick in ticks])
-    # Right of the axes, where no curve is; g is at least os.
     for name, one, side in (("os", found.os, "top"), ("g", found.g, "bottom")):
         if one.estimate:
             pair.axhline(one.estimate.value, color="#666666", linewidth=1)
