@@ -162,12 +162,8 @@ class BlackBox:
             entries = data.get("regimes", [data])
             if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
                 raise InputError("'regimes' is not a list of objects")
-            usable = [
-                entry
-                for entry in entries
-                if all(entry.get(name) is not None for name in _REGIME_COSTS)
-            ]
-            usable = usable or entries[:1]  # the first regime then gives the reason
+            # If no regime has all costs, the first one gives the reason.
+            usable = [e for e in entries if None not in map(e.get, _REGIME_COSTS)] or entries[:1]
             _check_withheld(data, usable[0] if usable else {}, origin)
             g_us, G_us_per_KiB = (_number(data, name) for name in _SUMS)
             regimes = [_regime(entry) for entry in usable]
