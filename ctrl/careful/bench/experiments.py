@@ -1,6 +1,4 @@
-"""P2's experiments (section 6.1): the cells of its tables, and how a node's time becomes a
-value.
-"""
+"""P2's experiments (section 6.1): the cells of its tables, and how times become values."""
 
 from __future__ import annotations
 
@@ -144,10 +142,9 @@ class Cell:
 
     @property
     def name(self) -> str:
-        what = f"{self.size} x {self.size}" if self.table == "jacobi" else f"{self.size} words"
-        return f"{self.table}, P = {self.nodes}, {what}" + (
-            ", processing" if self.processing else ""
-        )
+        size = f"{self.size} x {self.size}" if self.table == "jacobi" else f"{self.size} words"
+        text = f"{self.table}, P = {self.nodes}, {size}"
+        return text + ", processing" * self.processing
 
     def value(self, took_ns: float) -> float:
         """Returns a node's time in the unit of its table: µs, Mbit/s or ms (P2 section 6.1).
@@ -168,22 +165,19 @@ class Cell:
 def _count(table: Table, nodes: int, size: int, scale: float) -> int:
     if table.experiment == "flood":
         return table.messages
-    whole = table.messages // nodes if table is LATENCY else table.messages
+    messages = table.messages // nodes if table is LATENCY else table.messages
     if table is JACOBI and size > _GRID_MAX:
-        whole = whole * _GRID_MAX // size
-    return max(int(whole * scale), 5)
+        messages = messages * _GRID_MAX // size
+    return max(int(messages * scale), 5)
 
 
 def cells(tables: Sequence[str], nodes: int, scale: float = 1.0) -> Iterator[Cell]:
     """Yields the cells for P nodes; cells that can share instances are adjacent.
 
-    Args:
-        tables: names of the tables.
-        nodes: P.
-        scale: factor of a run's length; 1 is full length.
+    tables: their names. nodes: P. scale: factor of a run's length; 1 is full length.
     """
-    wanted = [TABLES[name] for name in tables if nodes in TABLES[name].nodes]
-    for table in sorted(wanted, key=lambda one: (one.replicated, one.tx_buffers)):
+    tables_ = [TABLES[name] for name in tables if nodes in TABLES[name].nodes]
+    for table in sorted(tables_, key=lambda one: (one.replicated, one.tx_buffers)):
         for size in table.sizes:
             for processing in (False, True) if table.processing else (False,):
                 count = _count(table, nodes, size, scale)

@@ -1,7 +1,7 @@
 """Hosts for the nodes: network namespaces on this machine, all at one switch.
 
-A process holds each namespace and ends when its input closes. The namespaces therefore disappear
-even if this program is killed. Each host has an eth1, a /run and a bpffs of its own.
+A process holds each namespace and ends when its input closes. So the namespaces disappear even if
+this program is killed. Each host has an eth1, a /run and a bpffs of its own.
 """
 
 from __future__ import annotations
@@ -49,15 +49,17 @@ class Host:
     program: str = ""
 
 
-def _said(argv: list[str], text: str = "") -> str:
+def _output(argv: list[str], text: str = "") -> str:
     try:
-        done = subprocess.run(argv, cwd="/", input=text, capture_output=True, text=True, timeout=60)
+        process = subprocess.run(
+            argv, cwd="/", input=text, capture_output=True, text=True, timeout=60
+        )
     except OSError as error:
         raise CarefulError(errno.ENOENT, "it is not installed", argv[0]) from error
-    if done.returncode:
-        why = (done.stderr.strip() or "failed").splitlines()[0]
-        raise CarefulError(errno.EIO, why, argv[0])
-    return done.stdout
+    if process.returncode:
+        reason = (process.stderr.strip() or "failed").splitlines()[0]
+        raise CarefulError(errno.EIO, reason, argv[0])
+    return process.stdout
 
 
 class _Namespace:
@@ -72,7 +74,7 @@ class _Namespace:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C reaches this program only
+            start_new_session=True,  # Ctrl-C must reach this program only
         )
         self.pid = self._process.pid
         self.inside = ("nsenter", "--net", "--mount", "--target", str(self.pid), "--")
@@ -81,14 +83,14 @@ class _Namespace:
         assert self._process.stdout
         assert self._process.stderr
         if self._process.stdout.readline() != "ready\n":
-            why = self._process.stderr.read().strip() or "it ended"
-            raise CarefulError(errno.EPERM, why.splitlines()[0], "a network namespace")
+            reason = self._process.stderr.read().strip() or "it ended"
+            raise CarefulError(errno.EPERM, reason.splitlines()[0], "a network namespace")
 
     def ip(self, *lines: str) -> None:
-        _said([*self.inside, "ip", "-batch", "-"], "\n".join(lines) + "\n")
+        _output([*self.inside, "ip", "-batch", "-"], "\n".join(lines) + "\n")
 
-    def late(self) -> bool:
-        links = json.loads(_said([*self.inside, "ip", "-json", "link"]))
+    def has_links_down(self) -> bool:
+        links = json.loads(_output([*self.inside, "ip", "-json", "link"]))
         return any(one["operstate"] in ("DOWN", "LOWERLAYERDOWN") for one in links)
 
     def __enter__(self) -> Self:
@@ -101,12 +103,7 @@ class _Namespace:
 class NamespaceHosts:
     """Hosts on this machine at one switch. Each is pinned to one CPU; hosts may share CPUs.
 
-    Args:
-        count: number of hosts.
-        mtu: bytes.
-
-    Raises:
-        CarefulError: namespaces cannot be made here.
+    mtu: bytes. Raises CarefulError: namespaces cannot be made here.
     """
 
     def __init__(self, count: int, mtu: int) -> None:
@@ -115,35 +112,35 @@ class NamespaceHosts:
         self._mtu = mtu
         self.hosts: list[Host] = []
         with ExitStack() as stack:
-            spaces = [stack.enter_context(_Namespace()) for _ in range(count + 1)]
-            for one in spaces:
-                one.wait()
-            self._join(spaces[0], spaces[1:])
-            self._wait_until_up(spaces)
+            namespaces = [stack.enter_context(_Namespace()) for _ in range(count + 1)]
+            for namespace in namespaces:
+                namespace.wait()
+            self._join(namespaces[0], namespaces[1:])
+            self._wait_until_up(namespaces)
             cpus = sorted(os.sched_getaffinity(0))
-            for k, one in enumerate(spaces[1:]):
+            for k, namespace in enumerate(namespaces[1:]):
                 pinned = ("taskset", "--cpu-list", str(cpus[k % len(cpus)]))
-                self.hosts.append(Host((*one.inside, *pinned), f"10.77.0.{k + 1}"))
+                self.hosts.append(Host((*namespace.inside, *pinned), f"10.77.0.{k + 1}"))
             self._stack = stack.pop_all()
 
     def _join(self, switch: _Namespace, hosts: list[_Namespace]) -> None:
         kind = "type bridge stp_state 0 forward_delay 0 mcast_snooping 0"
         switch.ip(f"link add br0 mtu {self._mtu} {kind}", "link set br0 up")
         for k, host in enumerate(hosts, 1):
-            one = f"numtxqueues 1 numrxqueues 1 mtu {self._mtu}"
+            veth = f"numtxqueues 1 numrxqueues 1 mtu {self._mtu}"
             switch.ip(
-                f"link add p{k} {one} type veth peer name eth1 netns {host.pid} {one}",
+                f"link add p{k} {veth} type veth peer name eth1 netns {host.pid} {veth}",
                 f"link set p{k} master br0 up",
             )
             queue = f"qdisc replace dev p{k} root pfifo limit {_PORT_FRAMES}"
-            _said([*switch.inside, "tc", *queue.split()])
+            _output([*switch.inside, "tc", *queue.split()])
             host.ip(f"address add 10.77.0.{k}/24 dev eth1", "link set eth1 up")
 
-    def _wait_until_up(self, spaces: list[_Namespace]) -> None:
+    def _wait_until_up(self, namespaces: list[_Namespace]) -> None:
         """Waits for all links: a veth drops frames until the kernel has seen both ends up."""
-        end = time.monotonic() + _UP_S
-        while any(one.late() for one in spaces):
-            if time.monotonic() > end:
+        deadline = time.monotonic() + _UP_S
+        while any(one.has_links_down() for one in namespaces):
+            if time.monotonic() > deadline:
                 raise CarefulError(errno.ETIMEDOUT, "its links do not come up", "the switch")
             time.sleep(0.01)
 

@@ -8,9 +8,7 @@ from careful.bench.experiments import Cell
 
 
 class Paper(NamedTuple):
-    """P2's figures of a cell, in the table's unit; delta is careful's excess over traditional, per
-    cent.
-    """
+    """P2's figures of a cell, in the table's unit; delta: careful's excess over traditional, %."""
 
     traditional: float | None
     careful: float | None
@@ -77,15 +75,15 @@ _PAPER = {
 
 
 def _read(text: str) -> dict[tuple[int, int, bool], Paper]:
-    found = {}
+    figures_of = {}
     for line in text.strip().splitlines():
         nodes, size, *rest = line.split()
         figures = [None if one == "-" else float(one) for one in rest]
         for processing in (False, True):
-            found[int(nodes), int(size), processing] = Paper(
+            figures_of[int(nodes), int(size), processing] = Paper(
                 *figures[3 * processing : 3 * processing + 3]
             )
-    return found
+    return figures_of
 
 
 _TABLES = {name: _read(text) for name, text in _PAPER.items()}

@@ -30,7 +30,7 @@ class Result:
 
     @property
     def mean(self) -> float | None:
-        """The arithmetic mean, like P2's; None: there is no value."""
+        """Returns the arithmetic mean, like P2's; None: there is no value."""
         return sum(self.values) / len(self.values) if self.values else None
 
 
@@ -56,8 +56,8 @@ class Plan:
         return [one for nodes in self.nodes for one in cells(self.tables, nodes, self.scale)]
 
 
-class Found:
-    """All results.
+class Results:
+    """All results of a benchmark.
 
     Attributes:
         results: by cell and protocol.
@@ -74,39 +74,38 @@ def waiting(nodes: int) -> str:
     return "adaptive" if nodes <= (os.cpu_count() or 1) else "block"
 
 
-def run(plan: Plan, hosts: Sequence[Host], wait: str, tell: Callable[[str], None]) -> Found:
-    """Runs a plan.
+def run(plan: Plan, hosts: Sequence[Host], wait: str, report: Callable[[str], None]) -> Results:
+    """Runs a plan. Raises CarefulError: a node failed.
 
     Args:
         plan: the cells and rounds.
         hosts: at least as many as the largest P.
         wait: "adaptive", "spin" or "block"; "": chosen from the number of CPUs.
-        tell: called with a line of text before each run.
-
-    Raises:
-        CarefulError: a node failed.
+        report: called with a line of text before each run.
     """
-    found = Found(plan.cells())
+    results = Results(plan.cells())
     for number in range(plan.rounds):
         order = PROTOCOLS if number % 2 else PROTOCOLS[::-1]
-        for (nodes, tx_buffers, replicated), group in groupby(plan.cells(), key=_instances):
-            wanted = list(group)
+        for (nodes, tx_buffers, replicated), group in groupby(plan.cells(), key=_instance_key):
+            group_cells = list(group)
             for protocol in order:
-                how = wait or waiting(nodes)
-                part = Part(hosts[:nodes], protocol, how, tx_buffers, plan.limit_s, replicated)
-                where = f"round {number + 1} of {plan.rounds}, {protocol}"
-                for cell in part.play(found, wanted):
-                    tell(f"{where}: {cell.name}")
-    return found
+                wait_mode = wait or waiting(nodes)
+                runs = ProtocolRuns(
+                    hosts[:nodes], protocol, wait_mode, tx_buffers, plan.limit_s, replicated
+                )
+                text = f"round {number + 1} of {plan.rounds}, {protocol}"
+                for cell in runs.run_cells(results, group_cells):
+                    report(f"{text}: {cell.name}")
+    return results
 
 
-def _instances(cell: Cell) -> tuple[int, int, bool]:
+def _instance_key(cell: Cell) -> tuple[int, int, bool]:
     table = TABLES[cell.table]
     return cell.nodes, table.tx_buffers, table.replicated
 
 
 @dataclass(frozen=True)
-class Part:
+class ProtocolRuns:
     """One protocol's runs in a round, for one P."""
 
     hosts: Sequence[Host]
@@ -116,26 +115,25 @@ class Part:
     limit_s: float
     replicated: bool = False
 
-    def play(self, found: Found, wanted: Sequence[Cell]) -> Iterator[Cell]:
-        """Runs the cells one after another; yields each cell before its run.
-
-        After a run that is late, the remaining cells get new nodes.
+    def run_cells(self, results: Results, cells: Sequence[Cell]) -> Iterator[Cell]:
+        """Runs the cells one after another; yields each cell before its run. After a late run, the
+        remaining cells get new nodes.
         """
-        word = "replicated" if self.replicated and self.protocol == "careful" else self.protocol
-        todo = [one for one in wanted if not found.results[one, self.protocol].late]
+        protocol = "replicated" if self.replicated and self.protocol == "careful" else self.protocol
+        todo = [one for one in cells if not results.results[one, self.protocol].late]
         while todo:
-            with Nodes(self.hosts, word, self.wait, self.tx_buffers) as nodes:
+            with Nodes(self.hosts, protocol, self.wait, self.tx_buffers) as nodes:
                 while todo:
                     cell = todo.pop(0)
                     yield cell
-                    result = found.results[cell, self.protocol]
+                    result = results.results[cell, self.protocol]
                     try:
                         answers = nodes.run(cell, self.limit_s)
                     except LateError:
                         result.late += 1
                         break
-                    for one in answers:
-                        result.values.append(cell.value(one["took_ns"]))
-                        result.user_us += one["user_us"]
-                        result.system_us += one["system_us"]
-                    found.frames[cell] = int(answers[0]["frames"])
+                    for answer in answers:
+                        result.values.append(cell.value(answer["took_ns"]))
+                        result.user_us += answer["user_us"]
+                        result.system_us += answer["system_us"]
+                    results.frames[cell] = int(answers[0]["frames"])

@@ -170,7 +170,7 @@ def bench(
         bench_plots.plot(found, plot_path)
 
 
-def _read(kept: Path) -> tuple[dict[str, object], rounds.Found]:
+def _read(kept: Path) -> tuple[dict[str, object], rounds.Results]:
     try:
         whole = json.loads(kept.read_text(encoding="utf-8"))
         return dict(whole["inputs"]), report.read(whole)
@@ -191,7 +191,7 @@ def _hosts(names: Sequence[str], on: str, interface: str, settings: config.Confi
     ]
 
 
-def _run(plan: rounds.Plan, hosts: Sequence[Host], mtu: int) -> rounds.Found:
+def _run(plan: rounds.Plan, hosts: Sequence[Host], mtu: int) -> rounds.Results:
     tell = _progress()
     tell("making hosts")
     try:

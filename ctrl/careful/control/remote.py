@@ -55,7 +55,7 @@ def _queue(
             host,
             timeout_s,
             args=[sum(1 << k for k in fewest), 0, 0, 0],
-            also=-errno.EREMCHG,
+            accepted_status=-errno.EREMCHG,
         )
     if answer.status:
         return queues[answer.args[0]], replace(address, port=answer.args[1])

@@ -1,7 +1,6 @@
 """Client of carefuld's local socket (ipc.h): several questions in flight, one thread.
 
-Owns the packets and matches answers to questions. File data does not pass through the socket, only
-the descriptors of the files.
+File data does not pass through the socket, only the descriptors of the files.
 """
 
 from __future__ import annotations
@@ -49,15 +48,15 @@ class Answer:
     args: tuple[int, ...]
     payload: bytes
 
-    def check(self, what: str) -> Answer:
-        """Returns this answer; raises CarefulError about `what` if the status is a failure."""
-        check(self.status, what)
+    def check(self, subject: str) -> Answer:
+        """Returns this answer; raises CarefulError about `subject` if the status is a failure."""
+        check(self.status, subject)
         return self
 
 
 Done = Callable[[Answer], None]
 #: How long carefuld may read nothing from its socket, seconds.
-_TAKES_S = 30.0
+_READS_S = 30.0
 _DENIED = "only root may connect (sudo), or the group of up --group"
 #: Why connecting failed although carefuld runs.
 _UNCONNECTED = {
@@ -128,14 +127,14 @@ class Client:
             CarefulError: the connection is gone, or carefuld reads nothing for 30 s.
         """
         while len(self._waiting) >= lib.CAREFUL_IPC_INFLIGHT:
-            self._wait(_TAKES_S, write=False)
+            self._wait(_READS_S, write=False)
         while not self.try_submit(op, done, payload, fd, **fields):
-            self._wait(_TAKES_S, write=True)
+            self._wait(_READS_S, write=True)
 
     def try_submit(
         self, op: int, done: Done, payload: bytes = b"", fd: int | None = None, **fields: Value
     ) -> bool:
-        """Asks a question like submit(); returns False if the socket has no room."""
+        """Asks a question as submit() does; returns False if the socket has no room."""
         header = ffi.new("struct careful_ipc *", fields)
         header.version = lib.CAREFUL_IPC_VERSION
         header.op = op
@@ -149,12 +148,12 @@ class Client:
         except BlockingIOError:
             return False
         except OSError as error:
-            raise self._lost(error) from None
+            raise self._connection_error(error) from None
         self._last_id += 1
         self._waiting[self._last_id] = done
         return True
 
-    def silent(self, timeout_s: float) -> CarefulError:
+    def silence_error(self, timeout_s: float) -> CarefulError:
         """Returns the error for a carefuld that reads or answers nothing for `timeout_s`."""
         return CarefulError(errno.ETIMEDOUT, f"no answer in {timeout_s:.3g} s", self.name)
 
@@ -163,37 +162,35 @@ class Client:
         poller.register(self._socket, select.POLLIN | (select.POLLOUT if write else 0))
         events = poller.poll(timeout_s * 1000)
         if not events:
-            raise self.silent(timeout_s)
+            raise self.silence_error(timeout_s)
         if events[0][1] & ~select.POLLOUT:
             self.receive()
 
-    def _lost(self, error: OSError | None) -> CarefulError:
+    def _connection_error(self, error: OSError | None) -> CarefulError:
         if isinstance(error, CarefulError):
             return error
         with suppress(BlockingIOError, ConnectionError):  # carefuld's last packet may follow
             size = self._socket.recv_into(self._buffer)
             try:
                 self._check_version(size)
-            except CarefulError as other:
-                return other
+            except CarefulError as version_error:
+                return version_error
             header = ffi.from_buffer("struct careful_ipc *", self._buffer)
             if size >= _HEADER_BYTES and not header.id:
-                return self._unserved(header)
+                return self._refusal(header)
         return CarefulError(errno.ENOTCONN, "carefuld ended; its log says why", self.name)
 
-    def _unserved(self, header: CData) -> CarefulError:
+    def _refusal(self, header: CData) -> CarefulError:
         """Returns the reason for ending a connection, from a packet with id 0."""
         text = meaning(-header.status)
         if header.status == -errno.EUSERS:
-            whose = " of this user" if header.args[1] else ""
-            text = f"carefuld serves {header.args[0]} clients{whose} already"
+            owner = " of this user" if header.args[1] else ""
+            text = f"carefuld serves {header.args[0]} clients{owner} already"
             text += "; try again when one has ended"
         return CarefulError(-header.status, text, self.name)
 
     def receive(self) -> int:
-        """Reads the available answers and runs their callbacks. Returns the number of answers.
-        Raises CarefulError: the connection is gone.
-        """
+        """Reads the available answers and runs their callbacks; returns the number of answers."""
         count = 0
         while self._socket.fileno() >= 0:
             try:
@@ -201,11 +198,11 @@ class Client:
             except BlockingIOError:
                 break
             except OSError as error:
-                raise self._lost(error) from None
+                raise self._connection_error(error) from None
             self._check_version(size)
             if size < _HEADER_BYTES:
-                raise self._lost(None)
-            self._take(size)
+                raise self._connection_error(None)
+            self._deliver(size)
             count += 1
         return count
 
@@ -219,10 +216,10 @@ class Client:
             )
             raise OtherReleaseError(errno.EPROTO, text, self.name)
 
-    def _take(self, size: int) -> None:
+    def _deliver(self, size: int) -> None:
         header = ffi.from_buffer("struct careful_ipc *", self._buffer)
         if not header.id:
-            raise self._unserved(header)
+            raise self._refusal(header)
         end = min(size, _HEADER_BYTES + header.payload_bytes)
         answer = Answer(
             header.status,
@@ -241,21 +238,21 @@ class Client:
     def call(
         self,
         op: int,
-        what: str,
+        subject: str,
         *,
         payload: bytes = b"",
         timeout_s: float | None = None,
-        also: int = 0,
+        accepted_status: int = 0,
         **fields: Value,
     ) -> Answer:
         """Asks one question and waits for its answer.
 
         Args:
             op: CAREFUL_IPC_*.
-            what: the subject of errors.
+            subject: of errors.
             payload: the question's payload.
             timeout_s: how long to wait, seconds; None: the client's default.
-            also: a status that is not a failure either.
+            accepted_status: a status that is no failure either.
             **fields: of struct careful_ipc.
 
         Raises:
@@ -266,7 +263,7 @@ class Client:
         deadline = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
         while not answers:
             self._wait(max(0.0, deadline - time.monotonic()), write=False)
-        return answers[0] if answers[0].status == also else answers[0].check(what)
+        return answers[0] if answers[0].status == accepted_status else answers[0].check(subject)
 
     def connect(self, address: Address, host: str, timeout_s: float, **more: Value) -> Answer:
         """Opens a session with a peer; its index is in the answer.
@@ -309,16 +306,18 @@ class Client:
 
 def programs_of(payload: bytes) -> list[CData]:
     """Unpacks the answer to PROGRAMS."""
-    size = sizeof("careful_program_info")
-    starts = range(0, len(payload) - size + 1, size)
-    return [_copy_of("careful_program_info", payload[at : at + size]) for at in starts]
+    return _copies_of("careful_program_info", payload)
 
 
 def peers_of(payload: bytes) -> list[CData]:
     """Unpacks the answer to PEERS."""
-    size = sizeof("careful_peer_info")
+    return _copies_of("careful_peer_info", payload)
+
+
+def _copies_of(name: str, payload: bytes) -> list[CData]:
+    size = sizeof(name)
     starts = range(0, len(payload) - size + 1, size)
-    return [_copy_of("careful_peer_info", payload[at : at + size]) for at in starts]
+    return [_copy_of(name, payload[at : at + size]) for at in starts]
 
 
 def _copy_of(name: str, data: bytes) -> CData:
@@ -331,21 +330,17 @@ def _copy_of(name: str, data: bytes) -> CData:
 
 
 class AsyncClient:
-    """A Client inside an asyncio event loop.
-
-    Args:
-        client: not used elsewhere until close().
-    """
+    """A Client inside an asyncio event loop; nothing else uses the Client until close()."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
         self._loop = asyncio.get_running_loop()
         self._futures: set[asyncio.Future[Answer]] = set()
         self._failure: CarefulError | None = None
-        self._room = asyncio.Semaphore(lib.CAREFUL_IPC_INFLIGHT)
+        self._slots = asyncio.Semaphore(lib.CAREFUL_IPC_INFLIGHT)
         self._sending = asyncio.Lock()
         self._writable: asyncio.Future[None] | None = None
-        self._telling: set[asyncio.Task[None]] = set()
+        self._tell_tasks: set[asyncio.Task[None]] = set()
         self._loop.add_reader(client.fileno(), self._readable)
 
     def close(self) -> None:
@@ -368,8 +363,8 @@ class AsyncClient:
         if self._failure is None:
             self._failure = error
         self.close()
-        self._room.release()  # wakes the next waiter, which raises and wakes another
-        self._has_room()
+        self._slots.release()  # wakes the next waiter, which raises and wakes another
+        self._on_writable()
         for future in tuple(self._futures):
             if not future.done():
                 future.set_exception(self._failure)
@@ -379,7 +374,7 @@ class AsyncClient:
         op: int,
         payload: bytes = b"",
         fd: int | None = None,
-        unheard: Done | None = None,
+        on_unheard: Done | None = None,
         **fields: Value,
     ) -> Answer:
         """Asks a question and returns its answer, whatever its status.
@@ -388,26 +383,26 @@ class AsyncClient:
             op: CAREFUL_IPC_*.
             payload: the question's payload.
             fd: a descriptor to pass on.
-            unheard: called with the answer if the caller was cancelled meanwhile.
+            on_unheard: called with the answer if the caller was cancelled meanwhile.
             **fields: of struct careful_ipc.
 
         Raises:
             CarefulError: the connection is gone.
         """
-        await self._room.acquire()  # without room, the client itself would block
+        await self._slots.acquire()  # without a slot, the client itself would block
         if self._failure is not None:
-            self._room.release()
+            self._slots.release()
             raise self._failure
         future: asyncio.Future[Answer] = self._loop.create_future()
         self._futures.add(future)
         future.add_done_callback(self._futures.discard)
 
         def done(answer: Answer) -> None:
-            self._room.release()
+            self._slots.release()
             if not future.done():
                 future.set_result(answer)
-            elif unheard is not None:
-                unheard(answer)
+            elif on_unheard is not None:
+                on_unheard(answer)
 
         try:
             async with self._sending:
@@ -421,22 +416,22 @@ class AsyncClient:
             raise
         except asyncio.CancelledError:
             future.cancel()
-            self._room.release()
+            self._slots.release()
             raise
         return await future
 
-    def _has_room(self) -> None:
+    def _on_writable(self) -> None:
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
 
     async def _wait_writable(self) -> None:
         ready = self._writable = self._loop.create_future()
-        self._loop.add_writer(self.client.fileno(), self._has_room)
+        self._loop.add_writer(self.client.fileno(), self._on_writable)
         try:
-            async with asyncio.timeout(_TAKES_S):
+            async with asyncio.timeout(_READS_S):
                 await ready
         except TimeoutError:
-            raise self.client.silent(_TAKES_S) from None
+            raise self.client.silence_error(_READS_S) from None
         finally:
             self._writable = None
             if self.client.fileno() >= 0:
@@ -449,10 +444,10 @@ class AsyncClient:
         with suppress(CarefulError):
             if self.client.try_submit(op, lambda _: None, **fields):
                 return
-            task = self._loop.create_task(self._told(op, **fields))
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
+            task = self._loop.create_task(self._ask_quietly(op, **fields))
+            self._tell_tasks.add(task)
+            task.add_done_callback(self._tell_tasks.discard)
 
-    async def _told(self, op: int, **fields: Value) -> None:
+    async def _ask_quietly(self, op: int, **fields: Value) -> None:
         with suppress(CarefulError):
             await self.ask(op, **fields)

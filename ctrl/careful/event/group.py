@@ -1,7 +1,6 @@
 """A node's part in a group: sends and receives fragments and messages.
 
-Owns the C group from careful_events_open() to its close. Waits in slices, so that Ctrl-C works.
-Arrays are copied straight between their memory and frames.
+Waits in slices, so that Ctrl-C works. Arrays are copied straight between their memory and frames.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from functools import partial
 
 from careful._abi import Buffer, CData, ffi, lib
 from careful.errors import CarefulError, check, meaning
-from careful.event.unfinished import Coming, Leaving, no_room
+from careful.event.unfinished import Incoming, Outgoing, no_room_text
 from careful.node import Node, Peer
 from careful.node.arguments import payload_of
 
 #: Longest wait inside C, milliseconds: Python handles signals only between two waits.
 _SLICE_MS = 50
-_NOW = (-errno.EAGAIN, -errno.ETIMEDOUT)
+_NOT_READY = (-errno.EAGAIN, -errno.ETIMEDOUT)
 #: As source: any node. As destination: all other nodes.
 ANY = None
 
@@ -54,9 +53,7 @@ _FAILURES = {errno.EPROTO, errno.ECANCELED, errno.ENOBUFS, errno.EILSEQ}
 
 
 class Status(enum.IntEnum):
-    """Describes what follows a fragment: more of its message, nothing of it, or nothing of the
-    event.
-    """
+    """What follows a fragment: more of its message, nothing of it, or nothing of the event."""
 
     MORE = int(lib.CAREFUL_EVENT_MORE)
     NODE_DONE = int(lib.CAREFUL_EVENT_NODE_DONE)
@@ -124,13 +121,13 @@ class Events:
         options.group, options.nodes, options.rank = group, len(peers), rank
         options.peers = indices
         options.requests = self._requests = attached or self._engine.attached
-        found = ffi.new("struct careful_events **")
-        rc = lib.careful_events_open(self._engine.pointer, options, found)
+        handle = ffi.new("struct careful_events **")
+        rc = lib.careful_events_open(self._engine.pointer, options, handle)
         check(rc, node.ifname, _TEXTS.get(-rc, ""))
-        self._events: CData = found[0]
+        self._events: CData = handle[0]
         self._fragment = ffi.new("struct careful_event_fragment *")
-        self._leaving = Leaving()
-        self._coming: list[Coming] = []
+        self._outgoing = Outgoing()
+        self._incoming: list[Incoming] = []
 
     def __repr__(self) -> str:
         return f"<Events, rank {self.rank} of {self.nodes}>"
@@ -157,10 +154,10 @@ class Events:
 
     @property
     def broadcasts(self) -> str:
-        """How messages to all are sent: "one frame", "replicated: " and the reason, or "replicated
-        for now: " until all nodes confirm frames to all (needs this node to poll).
+        """Returns how messages to all are sent: "one frame", "replicated: " and the reason, or
+        "replicated for now: " until all nodes confirm frames to all (this node must poll).
         """
-        rc = lib.careful_events_broadcast(self._live())
+        rc = lib.careful_events_broadcast(self._open_group())
         if rc == 0:
             return "one frame"
         if rc == -errno.EAGAIN:
@@ -171,12 +168,10 @@ class Events:
 
     @property
     def fragment_bytes(self) -> int:
-        """Returns the largest payload of a fragment.
-
-        Raises:
-            CarefulError: the session with some node has ended (EAGAIN).
+        """Returns the largest payload of a fragment. Raises CarefulError: the session with some
+        node has ended (EAGAIN).
         """
-        return check(lib.careful_event_bytes(self._live()), self._names[self.rank])
+        return check(lib.careful_event_bytes(self._open_group()), self._names[self.rank])
 
     def send_fragment(
         self,
@@ -191,7 +186,7 @@ class Events:
     ) -> None:
         """Sends a fragment; returns when the data is in a frame, not when it was received.
 
-        The frame leaves with the last one of its message, or when this node polls.
+        The frame leaves with the last frame of its message, or when this node polls.
 
         Args:
             data: any contiguous buffer (bytes, a NumPy array ...) of at most fragment_bytes.
@@ -208,10 +203,10 @@ class Events:
         """
         buffer = payload_of(data)
         flags = _flags(last, crowd, (not last) if large is None else large)
-        if self._leaving.between(event, to):
+        if self._outgoing.mixes_messages(event, to):
             self._check(-errno.EILSEQ, to)
         args = (_rank(to), event, buffer, len(buffer), flags)
-        self._wait(lib.careful_event_send, to, _end(timeout_s), bool, *args)
+        self._wait(lib.careful_event_send, to, _deadline(timeout_s), bool, *args)
 
     def send(
         self,
@@ -227,9 +222,9 @@ class Events:
         If send() raises, some fragments may have left. Send the same message again, and it
         continues after them. A message of another length is refused (EBADMSG).
         """
-        buffer, end = payload_of(data), _end(timeout_s)
-        for args, left in self._parts(buffer, event, to, crowd):
-            self._wait(lib.careful_event_send, to, end, left, *args)
+        buffer, deadline = payload_of(data), _deadline(timeout_s)
+        for args, note_sent in self._fragments_to_send(buffer, event, to, crowd):
+            self._wait(lib.careful_event_send, to, deadline, note_sent, *args)
 
     async def asend(
         self, data: Buffer, event: int, to: int | None = ANY, *, crowd: bool = False
@@ -237,8 +232,8 @@ class Events:
         """Does the same as send(), in an event loop. Only one task at a time may send. After a
         cancellation the call may be repeated.
         """
-        for args, left in self._parts(payload_of(data), event, to, crowd):
-            await self._in_loop(lib.careful_event_send, to, left, *args)
+        for args, note_sent in self._fragments_to_send(payload_of(data), event, to, crowd):
+            await self._in_loop(lib.careful_event_send, to, note_sent, *args)
 
     def receive_fragment(
         self,
@@ -263,8 +258,8 @@ class Events:
                 the group has failed.
         """
         args = (_rank(source), event, self._fragment)
-        self._wait(lib.careful_event_receive, source, _end(timeout_s), bool, *args)
-        return self._taken(into)
+        self._wait(lib.careful_event_receive, source, _deadline(timeout_s), bool, *args)
+        return self._copy_out(into)
 
     def receive(
         self,
@@ -279,12 +274,18 @@ class Events:
         If receive() raises, the fragments received so far are kept, even if `into` is too small.
         Receive the same event again, into the same buffer or another.
         """
-        end, coming = _end(timeout_s), self._begun(event, source)
-        while self._wants(coming, into):
-            who = source if coming.source is None else coming.source
-            args = (_rank(who), event, self._fragment)
-            self._wait(lib.careful_event_receive, who, end, partial(self._came, coming), *args)
-        return self._whole(coming)
+        deadline, incoming = _deadline(timeout_s), self._resume(event, source)
+        while self._needs_more(incoming, into):
+            sender = source if incoming.source is None else incoming.source
+            args = (_rank(sender), event, self._fragment)
+            self._wait(
+                lib.careful_event_receive,
+                sender,
+                deadline,
+                partial(self._add_fragment, incoming),
+                *args,
+            )
+        return self._complete(incoming)
 
     async def areceive(
         self, event: int, source: int | None = ANY, *, into: Buffer = None
@@ -292,74 +293,78 @@ class Events:
         """Does the same as receive(), in an event loop. Only one task at a time may receive. After
         a cancellation the call may be repeated.
         """
-        coming = self._begun(event, source)
-        while self._wants(coming, into):
-            who = source if coming.source is None else coming.source
-            args = (_rank(who), event, self._fragment)
-            await self._in_loop(lib.careful_event_receive, who, partial(self._came, coming), *args)
-        return self._whole(coming)
+        incoming = self._resume(event, source)
+        while self._needs_more(incoming, into):
+            sender = source if incoming.source is None else incoming.source
+            args = (_rank(sender), event, self._fragment)
+            await self._in_loop(
+                lib.careful_event_receive, sender, partial(self._add_fragment, incoming), *args
+            )
+        return self._complete(incoming)
 
-    def _begun(self, event: int, source: int | None) -> Coming:
+    def _resume(self, event: int, source: int | None) -> Incoming:
         """Returns the message that an earlier call left unfinished, or a new one."""
-        wanted = (one for one in self._coming if one.event == event and source in (ANY, one.source))
-        return next(wanted, None) or Coming(event)
+        unfinished = (
+            one for one in self._incoming if one.event == event and source in (ANY, one.source)
+        )
+        return next(unfinished, None) or Incoming(event)
 
-    def _wants(self, coming: Coming, into: Buffer) -> bool:
+    def _needs_more(self, incoming: Incoming, into: Buffer) -> bool:
         """Moves the message to `into`; reports whether more fragments must arrive."""
-        coming.move(into)
-        return not coming.over
+        incoming.move(into)
+        return not incoming.is_whole
 
-    def _came(self, coming: Coming) -> None:
-        coming.add(self._fragment)
-        if coming not in self._coming:
-            self._coming = [one for one in self._coming if one.event == coming.event]
-            self._coming.append(coming)
+    def _add_fragment(self, incoming: Incoming) -> None:
+        incoming.add(self._fragment)
+        if incoming not in self._incoming:
+            self._incoming = [one for one in self._incoming if one.event == incoming.event]
+            self._incoming.append(incoming)
 
-    def _whole(self, coming: Coming) -> Message:
-        assert coming.source is not None
-        self._coming.remove(coming)
-        return Message(coming.source, coming.event_done, coming.nbytes, coming.data)
+    def _complete(self, incoming: Incoming) -> Message:
+        assert incoming.source is not None
+        self._incoming.remove(incoming)
+        return Message(incoming.source, incoming.event_done, incoming.nbytes, incoming.data)
 
-    def _live(self) -> CData:
+    def _open_group(self) -> CData:
         _ = self._engine.pointer  # checks that the engine is open and belongs to this thread
         if self._events is None:
             raise CarefulError(errno.EBADF, "the group was closed", self._names[self.rank])
         return self._events
 
-    def _parts(
+    def _fragments_to_send(
         self, buffer: Buffer, event: int, to: int | None, crowd: bool
     ) -> Iterator[tuple[tuple[object, ...], Callable[[], None]]]:
         """Yields, for each fragment still to be sent, the arguments for C and a function to call
-        when the fragment has left.
-
-        A large message is announced first, so that a receiver with a reserve can grant buffers.
+        when the fragment has left. A large message is announced first, so that a receiver with a
+        reserve can grant buffers.
         """
-        nbytes, most = len(buffer), self._most()
-        at = self._leaving.begin(event, to, nbytes, crowd)
+        nbytes, fragment_bytes_max = len(buffer), self._fragment_bytes_max()
+        at = self._outgoing.begin(event, to, nbytes, crowd)
         self._check(at, to)
-        large = at > 0 or nbytes > most
+        large = at > 0 or nbytes > fragment_bytes_max
         if large and not at:
-            self._check(lib.careful_event_ahead(self._live(), _rank(to), nbytes), to)
-        for start in range(at, max(nbytes, 1), most):
-            end = min(start + most, nbytes)
+            self._check(lib.careful_event_ahead(self._open_group(), _rank(to), nbytes), to)
+        for start in range(at, max(nbytes, 1), fragment_bytes_max):
+            end = min(start + fragment_bytes_max, nbytes)
             flags = _flags(end == nbytes, crowd, large)
-            left = partial(self._leaving.note, event, to, max(end, 1), nbytes, crowd)
-            yield (_rank(to), event, ffi.cast("char *", buffer) + start, end - start, flags), left
-        self._leaving.returned()
+            note_sent = partial(self._outgoing.note, event, to, max(end, 1), nbytes, crowd)
+            yield (
+                (_rank(to), event, ffi.cast("char *", buffer) + start, end - start, flags),
+                note_sent,
+            )
+        self._outgoing.forget_sent()
 
-    def _most(self) -> int:
-        """Returns the most bytes of a fragment; raises the group's failure if a session has
-        ended.
-        """
-        rc = lib.careful_event_bytes(self._live())
+    def _fragment_bytes_max(self) -> int:
+        """Returns the most bytes of a fragment; raises the group's failure if a session ended."""
+        rc = lib.careful_event_bytes(self._open_group())
         self._check(0 if rc > 0 else lib.careful_events_failed(self._events, ffi.NULL) or rc, ANY)
         return int(rc) if self.nodes > 1 else 1 << 30
 
     def _wait(
         self,
         function: Callable[..., int],
-        who: int | None,
-        end: float | None,
+        rank: int | None,
+        deadline: float | None,
         done: Callable[[], object],
         *args: object,
     ) -> None:
@@ -372,55 +377,53 @@ class Events:
             return rc
 
         while True:
-            events = self._live()
-            left = _SLICE_MS if end is None else (end - time.monotonic()) * 1000
-            rc = self._engine.run(call, int(max(0.0, min(_SLICE_MS, left))))
-            if rc not in _NOW or left <= 0 or lib.careful_events_failed(events, ffi.NULL):
-                self._check(-errno.ETIMEDOUT if rc == -errno.EAGAIN else rc, who)
+            events = self._open_group()
+            left_ms = _SLICE_MS if deadline is None else (deadline - time.monotonic()) * 1000
+            rc = self._engine.run(call, int(max(0.0, min(_SLICE_MS, left_ms))))
+            if rc not in _NOT_READY or left_ms <= 0 or lib.careful_events_failed(events, ffi.NULL):
+                self._check(-errno.ETIMEDOUT if rc == -errno.EAGAIN else rc, rank)
                 return
 
     async def _in_loop(
         self,
         function: Callable[..., int],
-        who: int | None,
+        rank: int | None,
         done: Callable[[], object],
         *args: object,
     ) -> None:
-        """Calls a function until it need not wait; calls done() as soon as the function
-        succeeds.
-        """
+        """Calls a function until it need not wait; calls done() as soon as it succeeds."""
         driver = self._engine.in_loop()
-        found = [-errno.EAGAIN]
+        result = [-errno.EAGAIN]
 
-        def tried() -> bool:
-            found[0] = function(self._live(), *args, 0)
-            if found[0] >= 0:
+        def try_once() -> bool:
+            result[0] = function(self._open_group(), *args, 0)
+            if result[0] >= 0:
                 done()  # not later: this task may be cancelled first
-            return found[0] != -errno.EAGAIN
+            return result[0] != -errno.EAGAIN
 
-        if not tried():
-            await driver.until(tried)
+        if not try_once():
+            await driver.until(try_once)
         driver.wake()
-        self._check(found[0], who)
+        self._check(result[0], rank)
 
-    def _check(self, rc: int, who: int | None) -> None:
-        """Raises the failure of the group, or else that of the call."""
+    def _check(self, rc: int, rank: int | None) -> None:
+        """Raises the failure of the group, or else the failure of the call."""
         if rc >= 0:
             return
-        culprit = ffi.new("uint32_t *")
-        failed = lib.careful_events_failed(self._events, culprit)
+        failed_rank = ffi.new("uint32_t *")
+        failed = lib.careful_events_failed(self._events, failed_rank)
         if failed:
-            name = f"node {culprit[0]} ({self._names[culprit[0]]})"
+            name = f"node {failed_rank[0]} ({self._names[failed_rank[0]]})"
             reason = _TEXTS[-failed] if -failed in _FAILURES else meaning(-failed)
             raise CarefulError(-failed, f"it failed, and the group with it: {reason}", name)
-        name = self._names[who] if who is not None and 0 <= who < self.nodes else "the group"
+        name = self._names[rank] if rank is not None and 0 <= rank < self.nodes else "the group"
         raise CarefulError(-rc, _TEXTS.get(-rc, ""), name)
 
-    def _taken(self, into: Buffer) -> Fragment:
-        """Copies the fragment from C to its destination, the only copy."""
+    def _copy_out(self, into: Buffer) -> Fragment:
+        """Copies the fragment from C to its destination; there is no other copy."""
         raw = self._fragment
         offset, nbytes = int(raw.offset), int(raw.bytes)
-        self._coming = [one for one in self._coming if one.source != raw.source]
+        self._incoming = [one for one in self._incoming if one.source != raw.source]
         if into is None:
             data: Buffer = bytearray(nbytes)
             ffi.memmove(data, raw.data, nbytes)
@@ -428,7 +431,7 @@ class Events:
             data = into
             with ffi.from_buffer("char[]", into, require_writable=True) as target:
                 if offset + nbytes > len(target):
-                    raise ValueError(no_room(offset + nbytes, len(target)))
+                    raise ValueError(no_room_text(offset + nbytes, len(target)))
                 ffi.memmove(target + offset, raw.data, nbytes)
         return Fragment(int(raw.source), Status(raw.status), offset, nbytes, data)
 
@@ -447,5 +450,5 @@ def _flags(last: bool, crowd: bool, large: bool) -> int:
     )
 
 
-def _end(timeout_s: float | None) -> float | None:
+def _deadline(timeout_s: float | None) -> float | None:
     return None if timeout_s is None else time.monotonic() + timeout_s

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from careful.event.group import Events
-from careful.event.join import join, opened
+from careful.event.join import join, open_node
 
 Grid = npt.NDArray[np.float64]
 
@@ -36,7 +36,7 @@ def plate(rows: int, columns: int) -> Grid:
 def relax(grid: Grid, new: Grid) -> None:
     """Computes one iteration: each inner point becomes the mean of its neighbours.
 
-    The order of additions does not depend on how the rows are cut, so the bits do not either.
+    The order of additions does not depend on how the rows are cut, and neither do the bits.
     """
     new[1:-1, 1:-1] = grid[:-2, 1:-1]
     new[1:-1, 1:-1] += grid[2:, 1:-1]
@@ -74,20 +74,13 @@ def exchange(events: Events, grid: Grid, event: int) -> None:
 def parallel(events: Events, size: int, iterations: int, event: int) -> Grid:
     """Returns this node's rows after some iterations, with one more row at either end.
 
-    Args:
-        events: the group.
-        size: rows and columns of the plate.
-        iterations: number of iterations; each uses two events.
-        event: number of the first event.
-
-    Raises:
-        ValueError: some node would have no row.
-        CarefulError: a node failed.
+    size: rows and columns of the plate. event: number of the first event; each iteration uses two.
+    Raises ValueError: some node would have no row. Raises CarefulError: a node failed.
     """
     if size < events.nodes:
         raise ValueError(f"{events.nodes} nodes and {size} rows: each node needs at least one")
-    mine = share(size, events.nodes, events.rank)
-    grid = plate(size, size)[mine.start : mine.stop + 2].copy()
+    rows = share(size, events.nodes, events.rank)
+    grid = plate(size, size)[rows.start : rows.stop + 2].copy()
     new = grid.copy()
     for iteration in range(iterations):
         exchange(events, grid, event + 2 * iteration)
@@ -113,16 +106,14 @@ def gather(events: Events, rows: Grid, size: int, event: int) -> Grid | None:
     whole = plate(size, size)
     whole[1 : len(rows) - 1] = rows[1:-1]
     for rank in range(1, events.nodes):
-        theirs = share(size, events.nodes, rank)
-        events.receive(event, rank, into=whole[theirs.start + 1 : theirs.stop + 1])
+        rows_of_rank = share(size, events.nodes, rank)
+        events.receive(event, rank, into=whole[rows_of_rank.start + 1 : rows_of_rank.stop + 1])
     return whole
 
 
 def run(events: Events, size: int, iterations: int, event: int = 0) -> tuple[float, Grid | None]:
-    """Returns the seconds that the iterations took, and the plate at rank 0; all nodes start
-    together.
-
-    Uses 2 * iterations + 2 events, from `event` on.
+    """Returns the seconds that the iterations took, and the plate at rank 0. All nodes start
+    together. Uses 2 * iterations + 2 events, from `event` on.
     """
     meet(events, event)
     began = time.perf_counter()
@@ -164,34 +155,34 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def compared(whole: Grid, size: int, iterations: int) -> str:
+def difference(whole: Grid, size: int, iterations: int) -> str:
     """Compares the result with one node's; returns the difference as text, "" if there is none."""
     began = time.perf_counter()
-    alone = serial(size, iterations)
+    serial_result = serial(size, iterations)
     took_us = (time.perf_counter() - began) * 1e6
     print(f"one node: {took_us / max(iterations, 1):.1f} µs an iteration")
-    differ = int(np.sum(whole.view(np.uint64) != alone.view(np.uint64)))
-    return f"{differ} of {whole.size} points differ from one node's result" if differ else ""
+    differing = int(np.sum(whole.view(np.uint64) != serial_result.view(np.uint64)))
+    return f"{differing} of {whole.size} points differ from one node's result" if differing else ""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the example; returns 1 if the result differs from one node's."""
-    given = arguments(argv)
-    hosts = given.hosts.split(",")
+    options = arguments(argv)
+    hosts = options.hosts.split(",")
     with (
-        opened(given.iface, len(hosts), given.attached) as node,
-        join(node, hosts, given.rank) as events,
+        open_node(options.iface, len(hosts), options.attached) as node,
+        join(node, hosts, options.rank) as events,
     ):
-        took_s, whole = run(events, given.size, given.iterations)
+        took_s, whole = run(events, options.size, options.iterations)
     if whole is None:
         return 0
-    each_us = took_s / max(given.iterations, 1) * 1e6
-    print(f"{len(hosts)} nodes, {given.size} x {given.size}: {each_us:.1f} µs an iteration")
-    if given.plot:
-        draw(whole, given.plot)
-    if given.check:
-        if wrong := compared(whole, given.size, given.iterations):
-            print(wrong)
+    each_us = took_s / max(options.iterations, 1) * 1e6
+    print(f"{len(hosts)} nodes, {options.size} x {options.size}: {each_us:.1f} µs an iteration")
+    if options.plot:
+        draw(whole, options.plot)
+    if options.check:
+        if text := difference(whole, options.size, options.iterations):
+            print(text)
             return 1
         print("the same as one node's result, to the last bit")
     return 0

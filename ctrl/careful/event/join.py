@@ -18,14 +18,14 @@ from careful.node import Node, Peer
 
 #: Errors of a connect to a host on which careful is not up yet.
 _NOT_YET = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ETIMEDOUT, errno.ECONNRESET}
-_AGAIN_S = 0.05
+_RETRY_S = 0.05
 
 
-def _checked(hosts: Sequence[str], rank: int) -> list[str]:
+def _check(hosts: Sequence[str], rank: int) -> list[str]:
     if isinstance(hosts, str) or not hosts:
         raise ValueError("hosts are a list of names, in the order of their ranks")
     if not 0 <= rank < len(hosts):
-        raise ValueError(f"rank {rank}: 0 to {len(hosts) - 1}")
+        raise ValueError(f"rank {rank} must be from 0 to {len(hosts) - 1}")
     return list(hosts)
 
 
@@ -46,8 +46,8 @@ def join(
         hosts: the host of each rank, as for Node.connect(); this node's own entry is not used.
         rank: this node's rank.
         group: a number that all nodes give, so that groups of other programs stay apart.
-        attached: some nodes come from careful.attach(); such a node need not say so. The group
-            then uses requests to handler 127 - group % 128.
+        attached: whether some nodes come from careful.attach(); such a node need not say so. The
+            group then uses requests to handler 127 - group % 128.
         timeout_s: longest wait for the others, seconds.
 
     Raises:
@@ -55,23 +55,23 @@ def join(
         CarefulError: a host is unknown or did not come in time, the node already has a group, or
             another program has the handler.
     """
-    end = time.monotonic() + timeout_s
+    deadline = time.monotonic() + timeout_s
     peers: list[Peer | None] = []
-    for number, host in enumerate(_checked(hosts, rank)):
+    for number, host in enumerate(_check(hosts, rank)):
         while number != rank:
             try:
-                peers.append(node.connect(host, max(end - time.monotonic(), 0.1)))
+                peers.append(node.connect(host, max(deadline - time.monotonic(), 0.1)))
                 break
             except CarefulError as error:
-                if error.errno not in _NOT_YET or time.monotonic() >= end:
+                if error.errno not in _NOT_YET or time.monotonic() >= deadline:
                     raise
-            node.wait(_AGAIN_S)
+            node.wait(_RETRY_S)
         else:
             peers.append(None)
     return Events(node, peers, rank, group, attached)
 
 
-def opened(iface: str, nodes: int, attached: bool) -> Node:
+def open_node(iface: str, nodes: int, attached: bool) -> Node:
     """Returns the node of an example: with a queue of its own, or attached to carefuld."""
     if attached:
         return careful.attach(os.environ.get("CAREFUL_INSTANCE", iface))
@@ -88,17 +88,17 @@ async def ajoin(
     timeout_s: float = 30.0,
 ) -> Events:
     """Does the same as join(), in an event loop."""
-    end = time.monotonic() + timeout_s
+    deadline = time.monotonic() + timeout_s
     peers: list[Peer | None] = []
-    for number, host in enumerate(_checked(hosts, rank)):
+    for number, host in enumerate(_check(hosts, rank)):
         while number != rank:
             try:
-                peers.append(await node.aconnect(host, max(end - time.monotonic(), 0.1)))
+                peers.append(await node.aconnect(host, max(deadline - time.monotonic(), 0.1)))
                 break
             except CarefulError as error:
-                if error.errno not in _NOT_YET or time.monotonic() >= end:
+                if error.errno not in _NOT_YET or time.monotonic() >= deadline:
                     raise
-            await asyncio.sleep(_AGAIN_S)
+            await asyncio.sleep(_RETRY_S)
         else:
             peers.append(None)
     return Events(node, peers, rank, group, attached)

@@ -1,8 +1,8 @@
 """Communication patterns (P2 section 6.2): reads the traces that CAREFUL_EVENT_TRACE writes, and
 computes the effect of windows sized to the pattern.
 
-Times come from each host's own clock. The outstanding counts are right if the hosts share one clock
-(a lab), or if the clocks agree to less than a message's time.
+Times come from each host's own clock. Outstanding counts are right if the hosts share a clock (a
+lab), or if their clocks agree to less than a message's time.
 """
 
 from __future__ import annotations
@@ -82,11 +82,7 @@ class Pair:
 
 
 def read(path: Path) -> Trace:
-    """Reads one node's file.
-
-    Raises:
-        CarefulError: the file is not a complete trace.
-    """
+    """Reads one node's file. Raises CarefulError: the file is not a complete trace."""
     lines = path.read_text().splitlines(keepends=True)
     head = _HEAD.fullmatch(lines[0]) if lines else None
     if head is None:
@@ -111,19 +107,19 @@ def read(path: Path) -> Trace:
 
 
 def read_all(directory: Path) -> list[Trace]:
-    """Reads the files of all nodes of the one group in a directory, ordered by rank.
-
-    Raises:
-        CarefulError: there is no file, or the files are not those of one whole group.
+    """Reads the files of the only group in a directory, ordered by rank. Raises CarefulError: there
+    is no file, or the files are not those of one whole group.
     """
-    found = sorted((read(one) for one in directory.glob("event-*.trace")), key=lambda one: one.rank)
-    if not found:
+    traces = sorted(
+        (read(one) for one in directory.glob("event-*.trace")), key=lambda one: one.rank
+    )
+    if not traces:
         raise CarefulError(errno.ENOENT, "no trace of events (event-*.trace)", str(directory))
-    if [one.rank for one in found] != list(range(found[0].nodes)):
-        ranks = ", ".join(str(one.rank) for one in found)
-        text = f"ranks {ranks} of a group of {found[0].nodes}: one file of each is needed"
+    if [one.rank for one in traces] != list(range(traces[0].nodes)):
+        ranks = ", ".join(str(one.rank) for one in traces)
+        text = f"ranks {ranks} of a group of {traces[0].nodes}: one file of each is needed"
         raise CarefulError(errno.EINVAL, text, str(directory))
-    return found
+    return traces
 
 
 def matrix(traces: Sequence[Trace]) -> tuple[Counts, Counts]:
@@ -136,49 +132,51 @@ def matrix(traces: Sequence[Trace]) -> tuple[Counts, Counts]:
     return count, nbytes
 
 
-def ways(traces: Sequence[Trace], source: int, to: int) -> tuple[Times, Times]:
+def pair_times(traces: Sequence[Trace], source: int, to: int) -> tuple[Times, Times]:
     """Returns the times at which fragments between two nodes were sent, and consumed, ns."""
-    out, back = traces[source], traces[to]
-    sent = out.at_ns[out.sent & (out.node == to)]
-    consumed = back.at_ns[~back.sent & (back.node == source)]
+    sender, receiver = traces[source], traces[to]
+    sent = sender.at_ns[sender.sent & (sender.node == to)]
+    consumed = receiver.at_ns[~receiver.sent & (receiver.node == source)]
     return sent, np.sort(consumed)
 
 
 def outstanding(sent: Times, consumed: Times) -> Counts:
-    """Counts, for each fragment, those sent and not yet consumed, itself included."""
-    before = np.searchsorted(consumed, sent, side="right")
-    waiting: Counts = np.maximum(np.arange(1, len(sent) + 1) - before, 1).astype(np.int64)
-    return waiting
+    """Returns, for each fragment, the count sent and not yet consumed, itself included."""
+    consumed_before = np.searchsorted(consumed, sent, side="right")
+    unconsumed: Counts = np.maximum(np.arange(1, len(sent) + 1) - consumed_before, 1).astype(
+        np.int64
+    )
+    return unconsumed
 
 
-def _closed(waiting: Counts, window: int) -> float:
-    """Share of fragments that must wait: a fragment leaves the last credit (P2 Theorem 1)."""
-    return float(np.mean(waiting > window - 1)) if len(waiting) else 0.0
+def _closed_share(unconsumed: Counts, window: int) -> float:
+    """Returns the share of fragments that wait: one credit must stay (P2 Theorem 1)."""
+    return float(np.mean(unconsumed > window - 1)) if len(unconsumed) else 0.0
 
 
 def pairs(traces: Sequence[Trace]) -> list[Pair]:
     """Computes the statistics of each pair that communicates."""
-    found = []
+    statistics = []
     for to, receiver in enumerate(traces):
         waiting = {
-            source: outstanding(*ways(traces, source, to))
+            source: outstanding(*pair_times(traces, source, to))
             for source in range(len(traces))
             if source != to and np.any(traces[source].sent & (traces[source].node == to))
         }
-        most = {source: int(values.max()) for source, values in waiting.items()}
-        whole = sum(most.values())
-        for source, values in waiting.items():
-            sized = receiver.receive_buffers * most[source] // whole
-            found.append(
+        outstanding_max = {source: int(counts.max()) for source, counts in waiting.items()}
+        total = sum(outstanding_max.values())
+        for source, counts in waiting.items():
+            sized = receiver.receive_buffers * outstanding_max[source] // total
+            statistics.append(
                 Pair(
                     source,
                     to,
-                    len(values),
-                    most[source],
+                    len(counts),
+                    outstanding_max[source],
                     receiver.window,
                     sized,
-                    _closed(values, receiver.window),
-                    _closed(values, sized),
+                    _closed_share(counts, receiver.window),
+                    _closed_share(counts, sized),
                 )
             )
-    return found
+    return statistics

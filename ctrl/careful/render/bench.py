@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from careful.bench.experiments import JACOBI, PROTOCOLS, TABLES, Cell
 from careful.bench.paper import paper
-from careful.bench.rounds import Found, Result
+from careful.bench.rounds import Result, Results
 from careful.errors import InputError
 from careful.jsonout import Json
 from careful.render.bench_delta import AHEAD, BEHIND, OPEN, ROUNDS_MIN, Delta, compare, totals
@@ -37,7 +37,7 @@ def _number(value: float | None) -> str:
     return f"{value:.0f}" if value >= 1000 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def kernel(found: Found, cell: Cell) -> float | None:
+def kernel(found: Results, cell: Cell) -> float | None:
     """Returns the kernel's share of the CPU time of both protocols, per cent."""
     both = [found.results[cell, protocol] for protocol in PROTOCOLS]
     system_us = sum(one.system_us for one in both)
@@ -45,7 +45,7 @@ def kernel(found: Found, cell: Cell) -> float | None:
     return 100 * system_us / whole_us if whole_us else None
 
 
-def _row(found: Found, cell: Cell) -> list[str]:
+def _row(found: Results, cell: Cell) -> list[str]:
     own, theirs = TABLES[cell.table], paper(cell)
     what = str(cell.size) if own is not JACOBI else f"{cell.size} x {cell.size}"
     middle = [str(found.frames.get(cell, _NONE))] if own is not JACOBI else []
@@ -64,7 +64,7 @@ def _row(found: Found, cell: Cell) -> list[str]:
     ]
 
 
-def one_table(found: Found, name: str, wanted: Sequence[Cell]) -> str:
+def one_table(found: Results, name: str, wanted: Sequence[Cell]) -> str:
     """Returns one of P2's tables."""
     own = TABLES[name]
     columns = (
@@ -84,7 +84,7 @@ def one_table(found: Found, name: str, wanted: Sequence[Cell]) -> str:
     return table(f"{own.title} ({units})", columns, [_row(found, one) for one in ordered])
 
 
-def text(found: Found, inputs: Mapping[str, object]) -> str:
+def text(found: Results, inputs: Mapping[str, object]) -> str:
     """Returns all tables, and the conditions of the run.
 
     inputs: of the run: rounds, mtu_bytes, cpus, kernel.
@@ -129,7 +129,7 @@ def _cells(count: int) -> str:
     return f"{count} cell{'s' if count != 1 else ''}"
 
 
-def markdown(found: Found, name: str) -> str:
+def markdown(found: Results, name: str) -> str:
     """Returns a table for the manual: ours next to P2's, narrow enough for a page."""
     own = TABLES[name]
     wanted = dict.fromkeys(cell for cell, _ in found.results if cell.table == name)
@@ -145,7 +145,7 @@ def markdown(found: Found, name: str) -> str:
     return "\n".join(lines).replace("…", "to")  # man does not show it everywhere
 
 
-def figures(found: Found) -> dict[str, object]:
+def figures(found: Results) -> dict[str, object]:
     """Returns each cell with all its values, for JSON."""
     cells = []
     for cell in dict.fromkeys(cell for cell, _ in found.results):
@@ -181,10 +181,10 @@ def figures(found: Found) -> dict[str, object]:
     return {"kind": "bench", **counts, "cells": cells}
 
 
-def read(kept: Json) -> Found:
+def read(kept: Json) -> Results:
     """Reads the output of figures(); raises ValueError."""
     try:
-        found = Found([])
+        found = Results([])
         for one in kept["cells"]:
             cell = Cell(
                 one["table"],

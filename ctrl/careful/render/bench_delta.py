@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from careful.bench.experiments import PROTOCOLS, TABLES, Cell
-from careful.bench.rounds import Found, Result
+from careful.bench.rounds import Result, Results
 from careful.measure.statistics.quantiles import t_quantile
 
 LEVEL = 0.95
@@ -41,7 +41,7 @@ class Delta(NamedTuple):
     verdict: str | None = None
 
 
-def compare(found: Found, cell: Cell) -> Delta:
+def compare(found: Results, cell: Cell) -> Delta:
     """Returns the difference in a cell; none for one node, where neither protocol does anything."""
     results = [found.results[cell, protocol] for protocol in PROTOCOLS]
     traditional, careful = (one.mean for one in results)
@@ -55,7 +55,7 @@ def compare(found: Found, cell: Cell) -> Delta:
     return Delta(percent, low, high, _verdict(low, high, TABLES[cell.table].more_is_better))
 
 
-def totals(found: Found, table: str = "") -> Counter[str | None]:
+def totals(found: Results, table: str = "") -> Counter[str | None]:
     """Counts the cells of several nodes by verdict, or without one; table: only this one."""
     cells = dict.fromkeys(cell for cell, _ in found.results if cell.nodes > 1)
     wanted = (cell for cell in cells if table in ("", cell.table))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from careful.bench.experiments import JACOBI, PROTOCOLS, TABLES, Cell
-from careful.bench.rounds import Found
+from careful.bench.rounds import Results
 from careful.errors import InputError
 from careful.render import figure as draw
 from careful.render.bench import UNITS
@@ -21,7 +21,7 @@ _ASIDE = 0.18
 _SPREAD = 0.2
 
 
-def plot(found: Found, path: str | Path) -> None:
+def plot(found: Results, path: str | Path) -> None:
     """Draws a panel for each table: without processing, and next to it with processing, if any."""
     draw.check_path(path)
     cells = list(dict.fromkeys(cell for cell, _ in found.results))
@@ -45,7 +45,7 @@ def plot(found: Found, path: str | Path) -> None:
     draw.save(picture, path)
 
 
-def _panel(pair: Axes, found: Found, name: str, cells: Sequence[Cell]) -> None:
+def _panel(pair: Axes, found: Results, name: str, cells: Sequence[Cell]) -> None:
     own = TABLES[name]
     for number, protocol in enumerate(PROTOCOLS):
         colour, side = draw.COLOURS[number], _ASIDE * (2 * number - 1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from careful.event.trace import Pair, Trace, matrix, pairs, ways
+from careful.event.trace import Pair, Trace, matrix, pair_times, pairs
 from careful.render import figure as draw
 from careful.render.tables import table
 
@@ -112,7 +112,7 @@ def _flights(traces: Sequence[Trace]) -> list[tuple[int, int, int, int]]:
     found = []
     for source in range(len(traces)):
         for to in range(len(traces)):
-            sent, consumed = ways(traces, source, to)
+            sent, consumed = pair_times(traces, source, to)
             found += [(int(a), source, int(b), to) for a, b in zip(sent, consumed, strict=False)]
     return sorted(found)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from careful.bench.experiments import Cell
-from careful.bench.rounds import Found
+from careful.bench.rounds import Results
 from careful.render import bench as report
 from careful.render.bench_delta import AHEAD, BEHIND, OPEN, compare, totals
 
@@ -17,9 +17,9 @@ CELL = Cell("latency", 8, 1, False, 50)
 STREAM = replace(CELL, table="throughput")
 
 
-def ran(cell: Cell, traditional: list[float], careful: list[float]) -> Found:
+def ran(cell: Cell, traditional: list[float], careful: list[float]) -> Results:
     """Returns a cell whose nodes differ little, with these means of rounds."""
-    found = Found([cell])
+    found = Results([cell])
     for protocol, means in (("traditional", traditional), ("careful", careful)):
         found.results[cell, protocol].values = [
             mean * (1 + 0.001 * (node - (cell.nodes - 1) / 2))

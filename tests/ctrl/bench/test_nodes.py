@@ -9,7 +9,7 @@ import pytest
 from careful.bench.experiments import Cell
 from careful.bench.namespaces import Host
 from careful.bench.nodes import LateError, Nodes
-from careful.bench.rounds import Found, Part
+from careful.bench.rounds import ProtocolRuns, Results
 from careful.errors import CarefulError
 
 CELL = Cell("latency", 2, 1, False, 10)
@@ -91,10 +91,10 @@ def test_nodes__all_late(program: Path) -> None:
 def test_part__goes_on_after_a_cell_that_does_not_end(program: Path) -> None:
     """It continues with new nodes; later rounds leave that cell out."""
     wanted = [CELL, Cell("latency", 2, 7, False, 10), Cell("latency", 2, 8, False, 10)]
-    found = Found(wanted)
-    part = Part(hosts(program, "late first", "late first"), "careful", "block", 64, 60)
-    assert list(part.play(found, wanted)) == wanted
-    assert list(part.play(found, wanted)) == [wanted[0], wanted[2]]
+    found = Results(wanted)
+    runs = ProtocolRuns(hosts(program, "late first", "late first"), "careful", "block", 64, 60)
+    assert list(runs.run_cells(found, wanted)) == wanted
+    assert list(runs.run_cells(found, wanted)) == [wanted[0], wanted[2]]
     results = [found.results[one, "careful"] for one in wanted]
     assert [one.late for one in results] == [0, 1, 0]
     assert [one.values for one in results] == [[2.0] * 4, [], [2.0] * 4]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from careful.bench.experiments import TABLES, Cell
 from careful.bench.paper import paper
-from careful.bench.rounds import Found, Plan, Result
+from careful.bench.rounds import Plan, Result, Results
 from careful.render import bench as report
 from careful.render import bench_plots
 
@@ -82,7 +82,7 @@ def test_cells__of_one_group_of_instances_stand_together() -> None:
 
 
 def test_mean__is_that_of_all_nodes_and_rounds() -> None:
-    found = Found([LATENCY])
+    found = Results([LATENCY])
     result = found.results[LATENCY, "careful"]
     assert result.mean is None
     for number in range(5):
@@ -92,7 +92,7 @@ def test_mean__is_that_of_all_nodes_and_rounds() -> None:
 
 
 def test_text__has_both_and_p2_s() -> None:
-    found = Found([LATENCY, FLOOD, JACOBI])
+    found = Results([LATENCY, FLOOD, JACOBI])
     found.results[LATENCY, "traditional"].values = [40.0, 60.0]
     found.results[LATENCY, "careful"].values = [30.0, 34.0]
     found.results[LATENCY, "careful"].user_us = 25
@@ -122,7 +122,7 @@ def test_text__has_both_and_p2_s() -> None:
 
 
 def test_kept__is_read_again_and_drawn(tmp_path: Path) -> None:
-    found = Found([LATENCY, FLOOD, JACOBI])
+    found = Results([LATENCY, FLOOD, JACOBI])
     for number, result in enumerate(found.results.values(), 1):
         result.values = [number * 1.5, number * 2.0]
     found.results[FLOOD, "traditional"] = Result([], 1, 2, 3)
@@ -141,7 +141,7 @@ def test_kept__is_read_again_and_drawn(tmp_path: Path) -> None:
 
 def test_markdown__has_a_row_of_each_payload() -> None:
     again = replace(LATENCY, processing=True)
-    found = Found([LATENCY, again])
+    found = Results([LATENCY, again])
     for cell, traditional, careful in ((LATENCY, 50.0, 40.0), (again, 100.0, 90.0)):
         found.results[cell, "traditional"].values = [traditional]
         found.results[cell, "careful"].values = [careful]

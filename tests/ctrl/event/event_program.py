@@ -115,7 +115,7 @@ def again(events: Events) -> None:
         return events.receive(1, source, into=target, timeout_s=0.002)
 
     sent, tries = None, 0
-    while not sent and not events._leaving.between(1, None):
+    while not sent and not events._outgoing.mixes_messages(1, None):
         sent = ended(send)
     if not sent:
         print("in the middle")
@@ -246,16 +246,16 @@ async def left(events: Events) -> None:
     """A task is cancelled just when its message has left: the repeated call returns."""
     # The others cannot have joined before this node polls, so the task waits.
     task = asyncio.ensure_future(events.asend(b"", 0, crowd=True))
-    note = events._leaving.note
+    note = events._outgoing.note
 
     def noted(*args: Any) -> None:
         note(*args)
         task.cancel()
 
-    events._leaving.note = noted
+    events._outgoing.note = noted
     with raises(asyncio.CancelledError):
         await task
-    events._leaving.note = note
+    events._outgoing.note = note
     await events.asend(b"", 0, crowd=True)
     with fails(errno.EILSEQ, "ascending"):
         await events.asend(b"", 0, crowd=True)

@@ -89,10 +89,10 @@ class RangeClient:
 
     async def add_file(self, fd: int) -> int:
         """Registers an open file with the local carefuld; returns its index."""
-        answer = await self.ipc.ask(lib.CAREFUL_IPC_FILE_ADD, fd=fd, unheard=self._remove_unheard)
+        answer = await self.ipc.ask(lib.CAREFUL_IPC_FILE_ADD, fd=fd, on_unheard=self._drop_file)
         return answer.check(self.ipc.client.name).file
 
-    def _remove_unheard(self, answer: Answer) -> None:
+    def _drop_file(self, answer: Answer) -> None:
         """Removes a file that was registered for a cancelled caller."""
         if not answer.status:
             self.ipc.tell(lib.CAREFUL_IPC_FILE_REMOVE, file=answer.file)
