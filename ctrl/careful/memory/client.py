@@ -16,7 +16,7 @@ from careful._abi import Buffer, CData, ffi, lib, sizeof
 from careful.control.up_options import UpOptions
 from careful.daemon.route import Route
 from careful.errors import CarefulError, check
-from careful.node.engine import opened
+from careful.node.engine import open_instance
 from careful.node.options import attach_fields, fields_of
 
 #: Memory that a client shares with carefuld, bytes.
@@ -67,7 +67,7 @@ class Client:
     """
 
     def __init__(self, options: dict[str, object], what: str, timeout_s: float) -> None:
-        instance, made = opened(options, what), ffi.new("struct careful_memory **")
+        instance, made = open_instance(options, what), ffi.new("struct careful_memory **")
         rc = lib.careful_memory_start(instance, int(timeout_s * 1000), made)
         if rc:
             lib.careful_close(instance)

@@ -1,7 +1,7 @@
 """A node inside an asyncio event loop: no thread, no blocking call.
 
-Owns when the node is polled. It is polled after each request, while frames arrive, and for spin_us
-after the last frame. Then it is polled when a descriptor is readable or a timer is due.
+The node is polled after each request, while frames arrive, and for spin_us after the last frame.
+Then it is polled when a descriptor is readable or a timer is due.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from careful.errors import CarefulError
 class Polled(Protocol):
     """The part of an instance that its driver uses (engine.Engine)."""
 
-    what: str
+    name: str
 
     @property
     def closed(self) -> bool:
@@ -32,9 +32,7 @@ class Polled(Protocol):
 class Driver:
     """Polls an engine in the running loop until stop().
 
-    Args:
-        engine: used by this thread alone.
-        spin_s: how long to poll after a frame arrived, seconds; inf: always.
+    spin_s: how long to poll after a frame arrived, seconds; inf: always.
     """
 
     def __init__(self, engine: Polled, spin_s: float) -> None:
@@ -52,17 +50,14 @@ class Driver:
 
     def wake(self) -> None:
         if not self._stopped:
-            self._later(self._loop.call_soon(self._step))
+            self._replace_next(self._loop.call_soon(self._step))
 
     def future(self) -> asyncio.Future[None]:
-        """Returns a future of this loop.
-
-        Raises:
-            RuntimeError: another loop is running.
-            CarefulError: the interface is gone, and nothing polls any longer.
+        """Returns a future of this loop. Raises RuntimeError: another loop is running. Raises
+        CarefulError: the interface is gone, and nothing polls any longer.
         """
         if asyncio.get_running_loop() is not self._loop:
-            raise RuntimeError(f"careful on {self._engine.what} belongs to another event loop")
+            raise RuntimeError(f"careful on {self._engine.name} belongs to another event loop")
         if self._failure is not None:
             raise self._failure
         return self._loop.create_future()
@@ -74,24 +69,22 @@ class Driver:
         task.add_done_callback(self._tasks.discard)
 
     async def until(self, condition: Callable[[], bool], timeout_s: float | None = None) -> bool:
-        """Waits until callbacks make a condition true; returns False if the time is over.
-
-        Raises:
-            CarefulError: the interface is gone.
+        """Waits until callbacks make a condition true; returns False if the time is over. Raises
+        CarefulError: the interface is gone.
         """
-        one = condition, self.future()
-        self._waiting.append(one)
+        wait = condition, self.future()
+        self._waiting.append(wait)
         self.wake()
         try:
-            await asyncio.wait([one[1]], timeout=timeout_s)
-            if not one[1].done():
+            await asyncio.wait([wait[1]], timeout=timeout_s)
+            if not wait[1].done():
                 return False
-            one[1].result()
+            wait[1].result()
             return True
         finally:
-            self._waiting.remove(one)
-            if not one[1].cancel() and not one[1].cancelled():
-                one[1].exception()  # retrieved: a cancelled caller does not see it
+            self._waiting.remove(wait)
+            if not wait[1].cancel() and not wait[1].cancelled():
+                wait[1].exception()  # marks it as retrieved: a cancelled caller does not see it
 
     def end(self, error: CarefulError) -> None:
         """Stops polling and fails all present and future waits with `error`."""
@@ -104,32 +97,32 @@ class Driver:
     def stop(self) -> None:
         """Stops polling; the engine stays open."""
         self._stopped = True
-        self._later(None)
+        self._replace_next(None)
         for fd in self._fds:
             self._loop.remove_reader(fd)
         self._fds.clear()
         for task in self._tasks:
             task.cancel()
 
-    def _later(self, following: asyncio.Handle | None) -> None:
+    def _replace_next(self, handle: asyncio.Handle | None) -> None:
         if self._next is not None:
             self._next.cancel()
-        self._next = following
+        self._next = handle
 
     def _step(self) -> None:
-        moved = 1  # if an interrupt ends this round, another round follows
+        progress = 1  # if an interrupt ends this round, another round follows
         try:
-            moved = self._engine.round()
+            progress = self._engine.round()
         finally:
-            if moved < 0:
-                self.end(CarefulError(-moved, "", self._engine.what))
+            if progress < 0:
+                self.end(CarefulError(-progress, "", self._engine.name))
             elif not self._stopped and not self._engine.closed:
-                self._plan(moved > 0)
-        self._tell()
+                self._plan(progress > 0)
+        self._complete_waits()
 
-    def _plan(self, moved: bool) -> None:
+    def _plan(self, progress: bool) -> None:
         now = self._loop.time()
-        if moved:
+        if progress:
             self._busy_at = now
         if now - self._busy_at <= self._spin_s:
             self.wake()
@@ -140,12 +133,10 @@ class Driver:
         for fd in set(fds) - self._fds:
             self._loop.add_reader(fd, self._step)
         self._fds = set(fds)
-        self._later(self._loop.call_later(timeout_s, self._step))
+        self._replace_next(self._loop.call_later(timeout_s, self._step))
 
-    def _tell(self) -> None:
-        """Completes the waits whose condition holds; a wait gets the exception of its own
-        condition.
-        """
+    def _complete_waits(self) -> None:
+        """Completes the waits whose condition holds, or raises."""
         for condition, future in list(self._waiting):
             if future.done():
                 continue

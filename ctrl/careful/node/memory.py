@@ -1,7 +1,7 @@
 """Memory and file ranges that C reads and writes.
 
-Owns the pin: while a span exists, its buffer cannot be resized or freed, and its file has a
-descriptor of our own. The creator of a span ends it.
+While a span exists, its buffer cannot be resized or freed, and its file has a descriptor of our
+own. The creator of a span ends it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Span:
     """Memory or a file range that C uses, kept alive.
 
     Args:
-        what: an object with a contiguous buffer (bytes, bytearray, mmap, a NumPy
+        source: an object with a contiguous buffer (bytes, bytearray, mmap, a NumPy
             array ...), a FileRange, or an open file.
         access: whether C reads it ("r"), writes it ("w") or both ("rw").
 
@@ -48,43 +48,43 @@ class Span:
         OSError: the file cannot be examined.
     """
 
-    def __init__(self, what: object, access: str) -> None:
-        self.what = what
+    def __init__(self, source: object, access: str) -> None:
+        self.source = source
         self._buffer: CData = None
         self._fd = -1
-        has_buffer = _has_buffer(what)
-        if not has_buffer and hasattr(what, "fileno"):
-            what = FileRange(what)
-        if isinstance(what, FileRange):
-            self._open_file(what, access)
+        has_buffer = _has_buffer(source)
+        if not has_buffer and hasattr(source, "fileno"):
+            source = FileRange(source)
+        if isinstance(source, FileRange):
+            self._open_file(source, access)
         elif not has_buffer:
-            text = "an object with a contiguous buffer, a FileRange or an open file is wanted"
-            raise TypeError(f"{text}, not {type(what).__name__}")
+            text = "must be an object with a contiguous buffer, a FileRange or an open file"
+            raise TypeError(f"{text}, not {type(source).__name__}")
         else:
-            self._buffer = ffi.from_buffer("uint8_t[]", what, require_writable="w" in access)
+            self._buffer = ffi.from_buffer("uint8_t[]", source, require_writable="w" in access)
             self.nbytes = len(self._buffer)
             self.span = {"base": self._buffer, "fd": -1}
 
-    def _open_file(self, part: FileRange, access: str) -> None:
-        fd = part.file
+    def _open_file(self, file_range: FileRange, access: str) -> None:
+        fd = file_range.file
         if not isinstance(fd, int):
-            getattr(fd, "flush", bool)()  # C sees only what the kernel has
+            getattr(fd, "flush", bool)()  # C reads from the kernel, not from Python's buffer
             fd = fd.fileno()
         status, mode = os.fstat(fd), fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
         if not stat.S_ISREG(status.st_mode) and not stat.S_ISBLK(status.st_mode):
-            raise io.UnsupportedOperation(f"{part.file!r} is not a regular file")
+            raise io.UnsupportedOperation(f"{file_range.file!r} is not a regular file")
         if "w" in access and mode == os.O_RDONLY:
-            raise io.UnsupportedOperation(f"{part.file!r} is not open for writing")
+            raise io.UnsupportedOperation(f"{file_range.file!r} is not open for writing")
         if "r" in access and mode == os.O_WRONLY:
-            raise io.UnsupportedOperation(f"{part.file!r} is not open for reading")
-        nbytes = part.nbytes
+            raise io.UnsupportedOperation(f"{file_range.file!r} is not open for reading")
+        nbytes = file_range.nbytes
         if nbytes is None:
-            nbytes = max(0, status.st_size - part.offset)
-        if part.offset < 0 or nbytes < 0:
+            nbytes = max(0, status.st_size - file_range.offset)
+        if file_range.offset < 0 or nbytes < 0:
             raise ValueError("offset and length of a file range must not be negative")
         self.nbytes = nbytes
         self._fd = os.dup(fd)
-        self.span = {"base": ffi.NULL, "fd": self._fd, "offset": part.offset}
+        self.span = {"base": ffi.NULL, "fd": self._fd, "offset": file_range.offset}
 
     def release(self) -> None:
         """Releases the buffer or descriptor; C no longer uses it."""
@@ -94,17 +94,17 @@ class Span:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-        self.what = None
+        self.source = None
 
     def __del__(self) -> None:
         if getattr(self, "_fd", -1) >= 0:
             os.close(self._fd)
 
 
-def _has_buffer(what: Buffer) -> bool:
+def _has_buffer(source: Buffer) -> bool:
     """Reports whether an object has a buffer; an mmap has both a buffer and a descriptor."""
     try:
-        memoryview(what).release()
+        memoryview(source).release()
     except TypeError:
         return False
     return True

@@ -41,9 +41,8 @@ class Reply:
 
 
 class LateReply:
-    """The answer to a request that its handler left open (Message.later()).
-
-    It can be sent while the session lasts.
+    """The answer to a request that its handler left open (Message.later()), while the session
+    lasts.
 
     Attributes:
         sent: whether the answer was sent.
@@ -64,41 +63,41 @@ class LateReply:
             CarefulError: the session is a new one (ECONNRESET), the payload is too large
                 (EMSGSIZE), or there is no room (EAGAIN): poll, then try again.
         """
-        self._sent(self._start(reply)())
+        self._note_sent(self._start(reply)())
 
     def send_with_room(self, reply: object, where: str) -> None:
         """Sends the answer as soon as there is room; a later failure goes to the hook."""
 
         def fail(number: int) -> None:
-            self._engine.failed(CarefulError(number, "", self._peer.name), where)
+            self._engine.report_failure(CarefulError(number, "", self._peer.name), where)
 
         start, queue = self._start(reply, True), Answers(self._peer)
-        full = self._engine.waiting(queue) >= _WAITING_MAX
-        self._sent(-errno.EAGAIN if full else self._engine.begin(queue, start, fail))
+        is_full = self._engine.waiting(queue) >= _WAITING_MAX
+        self._note_sent(-errno.EAGAIN if is_full else self._engine.begin(queue, start, fail))
 
-    def _sent(self, rc: int) -> None:
+    def _note_sent(self, rc: int) -> None:
         check(rc, self._peer.name, _TEXTS.get(rc, ""))
         self.sent = True
 
-    def _start(self, reply: object, waits: bool = False) -> Callable[[], int]:
+    def _start(self, reply: object, copies: bool = False) -> Callable[[], int]:
         """Returns a function that sends the answer.
 
-        With `waits`, the function copies the payload if there is no room, and the next call sends
-        the copy.
+        copies: whether the function copies the payload if there is no room, for the next call.
         """
         if self.sent:
             raise RuntimeError("the request has been answered")
-        answer = as_reply(reply)
+        answer = to_reply(reply)
         if not -_STATUS_MAX < answer.status < _STATUS_MAX:  # a reply has 12 bits for the status
-            raise ValueError(f"status {answer.status}: 0, or a positive errno below {_STATUS_MAX}")
+            text = f"status {answer.status} must be 0, or a positive errno below {_STATUS_MAX}"
+            raise ValueError(text)
         payload, args = payload_of(answer.payload), words(answer.args)
 
         def start() -> int:
-            nonlocal payload, waits
-            to = (self._engine.pointer, self._to)
-            rc = int(lib.careful_reply_late(*to, answer.status, args, payload, len(payload)))
-            if waits and rc == -errno.EAGAIN:
-                payload, waits = ffi.from_buffer(bytes(ffi.buffer(payload))), False
+            nonlocal payload, copies
+            target = (self._engine.pointer, self._to)
+            rc = int(lib.careful_reply_late(*target, answer.status, args, payload, len(payload)))
+            if copies and rc == -errno.EAGAIN:
+                payload, copies = ffi.from_buffer(bytes(ffi.buffer(payload))), False
             return rc
 
         return start
@@ -129,7 +128,7 @@ class Message:
             self.payload = bytes(ffi.buffer(raw.payload, raw.bytes))
         self._engine = engine
         self._raw: CData = raw
-        self._late: LateReply | None = None
+        self._late_reply: LateReply | None = None
 
     def later(self) -> LateReply:
         """Leaves the answer open: the handler's return value is not sent.
@@ -139,31 +138,27 @@ class Message:
         """
         if self._raw is None or self._raw.region:
             raise RuntimeError("only a request whose handler asked for it can be answered later")
-        if self._late is None:
-            self._late = LateReply(self._engine, self.peer, self._raw)
-        return self._late
+        if self._late_reply is None:
+            self._late_reply = LateReply(self._engine, self.peer, self._raw)
+        return self._late_reply
 
     def answer(self, value: object, where: str) -> None:
         """Answers a request with its handler's return value, unless later() left the answer open.
 
-        Args:
-            value: see as_reply().
-            where: names the handler for the hook if sending fails later.
-
-        Raises:
-            CarefulError: as LateReply.send(); EAGAIN: too many answers wait for room.
+        where: names the handler for the hook if sending fails later. Raises CarefulError: as
+        LateReply.send(); EAGAIN: too many answers wait for room.
         """
-        if self._late is None and not self._raw.region:
+        if self._late_reply is None and not self._raw.region:
             LateReply(self._engine, self.peer, self._raw).send_with_room(value, where)
 
     def fail(self, error: BaseException, where: str) -> None:
         """Answers a request whose handler raised, unless it has been answered."""
-        if self._late is None:
-            self.answer(failure(error, self.peer), where)
-        elif not self._late.sent:
-            self._late.send_with_room(failure(error, self.peer), where)
+        if self._late_reply is None:
+            self.answer(failure_reply(error, self.peer), where)
+        elif not self._late_reply.sent:
+            self._late_reply.send_with_room(failure_reply(error, self.peer), where)
 
-    def over(self) -> None:
+    def drop(self) -> None:
         """Drops the C message; the handler has returned."""
         self._raw = None
 
@@ -171,7 +166,7 @@ class Message:
 Handler = Callable[[Message], object]
 
 
-def as_reply(value: object) -> Reply:
+def to_reply(value: object) -> Reply:
     """Returns a handler's value as a Reply: None is empty, a buffer or region is the payload."""
     if value is None:
         return Reply()
@@ -180,7 +175,7 @@ def as_reply(value: object) -> Reply:
     return value if isinstance(value, Reply) else Reply(value)
 
 
-def failure(error: BaseException, peer: Peer) -> Reply:
+def failure_reply(error: BaseException, peer: Peer) -> Reply:
     """Returns the reply for a handler's exception: errno, class and text."""
     number = error.errno if isinstance(error, OSError) else None
     text = f"{type(error).__name__}: {error}".encode(errors="backslashreplace")

@@ -1,7 +1,7 @@
 """An instance that a Python program owns: `careful.open()`.
 
-Owns handlers, peers and regions, and routes C's callbacks to them. Frames move and callbacks run
-only inside poll(), wait() and calls documented to wait; in an event loop, loop.py polls.
+Routes C's callbacks to handlers, peers and regions. Frames move and callbacks run only inside
+poll(), wait() and calls documented to wait; in an event loop, loop.py polls.
 """
 
 from __future__ import annotations
@@ -24,24 +24,20 @@ from careful.control.up_options import UpOptions
 from careful.errors import CarefulError, check
 from careful.node.engine import Engine, ErrorHook
 from careful.node.loop import Driver
-from careful.node.message import Handler, LateReply, Message, failure
+from careful.node.message import Handler, LateReply, Message, failure_reply
 from careful.node.options import NOT_OURS, attach_fields, fields_of, options_of
 from careful.node.outgoing import Outgoing
 from careful.node.peer import Peer
 from careful.node.region import Region
 
 #: States of a peer that end the wait in connect().
-_SETTLED = ("up", "stalled", "failed", "none")
+_FINAL_STATES = ("up", "stalled", "failed", "none")
 #: How long an answer waits between two attempts if there is no room, seconds.
-_ROOM_S = 0.001
+_RETRY_S = 0.001
 
 
-def _connected(peer: Peer) -> Peer:
-    """Returns the peer if it has a session.
-
-    Raises:
-        CarefulError: it has none.
-    """
+def _with_session(peer: Peer) -> Peer:
+    """Returns the peer if it has a session. Raises CarefulError: it has none."""
     state, error = peer.state, peer.error
     if state in ("up", "stalled"):
         return peer
@@ -72,14 +68,14 @@ class Node:
         **options: Any,
     ) -> None:
         if not isinstance(ifname, str):
-            raise TypeError(f"an interface is named by a str, not {type(ifname).__name__}")
-        if wrong := [name for name in NOT_OURS if name in options]:
-            raise TypeError(f"{wrong[0]} is an option of carefuld")
+            raise TypeError(f"an interface must be a str, not {type(ifname).__name__}")
+        if misplaced := [name for name in NOT_OURS if name in options]:
+            raise TypeError(f"{misplaced[0]} is an option of carefuld")
         self.config = load(config)
         self.ifname = ifname
         self.instance = instance or os.environ.get("CAREFUL_INSTANCE") or ifname
-        given = options_of(self.instance, self.config, UpOptions(**options))
-        self._start(Engine(fields_of(ifname, self.instance, given)))
+        up_options = options_of(self.instance, self.config, UpOptions(**options))
+        self._start(Engine(fields_of(ifname, self.instance, up_options)))
 
     @classmethod
     def attached(
@@ -92,11 +88,11 @@ class Node:
         """
         node = cls.__new__(cls)
         node.config = load(config)
-        found = instances.choose(instance or os.environ.get("CAREFUL_INSTANCE"))
-        node.instance = found.name
-        node.ifname = found.ifname or found.name
-        what = f"carefuld of {found.name}"
-        node._start(Engine(attach_fields(str(found.socket), what, **options), what))
+        running = instances.choose(instance or os.environ.get("CAREFUL_INSTANCE"))
+        node.instance = running.name
+        node.ifname = running.ifname or running.name
+        name = f"carefuld of {running.name}"
+        node._start(Engine(attach_fields(str(running.socket), name, **options), name))
         return node
 
     def _start(self, engine: Engine) -> None:
@@ -127,7 +123,7 @@ class Node:
 
     @property
     def on_error(self) -> ErrorHook:
-        """Called with the exception of a handler or done-callback, and the name of its origin.
+        """Returns the function that gets the exception of a handler or done-callback, and its name.
 
         By default, exceptions are logged (logging, "careful.node") and the node continues. The poll
         or wait raises an exception of the hook itself, and any KeyboardInterrupt or SystemExit.
@@ -150,7 +146,7 @@ class Node:
             region.try_remove()
         self._regions.clear()
         for peer in self._peers.values():
-            peer.forget()
+            peer.detach()
         self._peers.clear()
         self._handlers.clear()
         self._engine.owner = None
@@ -158,10 +154,10 @@ class Node:
             operation.fail(errno.ECANCELED, "the instance was closed")
         self._engine.raise_errors()
 
-    def let_go(self) -> None:
+    def release_buffers(self) -> None:
         """Releases registered memory; C no longer uses it."""
         for region in self._regions.values():
-            region.let_go()
+            region.release_buffers()
         self._regions.clear()
 
     def poll(self) -> int:
@@ -175,14 +171,11 @@ class Node:
 
     def wait(self, timeout_s: float | None = None, fd: int = -1) -> int:
         """Polls until a frame arrives, a handler or callback runs, `fd` is readable, or time is
-        over.
+        over; returns the number of frames received.
 
         Args:
             timeout_s: the longest wait, seconds; None: no limit.
             fd: a descriptor to watch; -1: none.
-
-        Returns:
-            The number of frames received.
 
         Raises:
             As poll().
@@ -228,10 +221,10 @@ class Node:
             raise ValueError(f"handler {number}: 0 to {lib.CAREFUL_HANDLERS_APP - 1}")
         function, user = (lib.on_message, self._engine.owner) if handler else (ffi.NULL, ffi.NULL)
         rc = lib.careful_handle(self._engine.pointer, number, function, user)
-        taken = "another program has this handler" if rc == -errno.EBUSY else ""
-        check(rc, f"{self.ifname}: handler {number}", taken)
-        of_stores = (function, user) if stores else (ffi.NULL, ffi.NULL)
-        check(lib.careful_handle_store(self._engine.pointer, number, *of_stores), self.ifname)
+        text = "another program has this handler" if rc == -errno.EBUSY else ""
+        check(rc, f"{self.ifname}: handler {number}", text)
+        store_handler = (function, user) if stores else (ffi.NULL, ffi.NULL)
+        check(lib.careful_handle_store(self._engine.pointer, number, *store_handler), self.ifname)
         if handler is None:
             self._handlers.pop(number, None)
         else:
@@ -297,25 +290,25 @@ class Node:
             CarefulError: the host is unknown, unreachable, silent or of another version, or no
                 window is free at one end.
         """
-        peer = self._connecting(self.config.resolve(host), host)
-        self._engine.wait_until(lambda: peer.state in _SETTLED, timeout_s)
-        return _connected(peer)
+        peer = self._start_session(self.config.resolve(host), host)
+        self._engine.wait_until(lambda: peer.state in _FINAL_STATES, timeout_s)
+        return _with_session(peer)
 
     async def aconnect(self, host: str, timeout_s: float = 5.0) -> Peer:
         """Does connect() in an event loop."""
         driver = self._engine.in_loop()
         loop = asyncio.get_running_loop()
         address = await loop.run_in_executor(None, self.config.resolve, host)
-        peer = self._connecting(address, host)
-        await driver.until(lambda: peer.state in _SETTLED, timeout_s)
-        return _connected(peer)
+        peer = self._start_session(address, host)
+        await driver.until(lambda: peer.state in _FINAL_STATES, timeout_s)
+        return _with_session(peer)
 
-    def _connecting(self, address: Address, host: str) -> Peer:
-        peer = self._peer(self._begin(address.sockaddr(), host))
+    def _start_session(self, address: Address, host: str) -> Peer:
+        peer = self._peer(self._open_slot(address.sockaddr(), host))
         peer.name = host
         return peer
 
-    def _begin(self, sockaddr: bytes, host: str) -> int:
+    def _open_slot(self, sockaddr: bytes, host: str) -> int:
         raw = ffi.new("struct sockaddr_storage *")
         ffi.memmove(raw, sockaddr, len(sockaddr))
         args = (ffi.cast("struct sockaddr *", raw), ffi.sizeof("struct sockaddr_storage"))
@@ -352,20 +345,20 @@ class Node:
         return self._peers[index]
 
     def _on_peer(self, index: int, state: int) -> None:
-        self._engine.heard()
+        self._engine.count_event()
         try:
             if state in (lib.CAREFUL_PEER_NONE, lib.CAREFUL_PEER_FAILED):
                 self._drop_regions(index)
             if state == lib.CAREFUL_PEER_NONE:
                 if index in self._peers:
-                    self._peers.pop(index).forget()
+                    self._peers.pop(index).detach()
                 return
             peer = self._peer(index)
             peer.failed = state == lib.CAREFUL_PEER_FAILED
             if state == lib.CAREFUL_PEER_UP:
                 peer.lost_operation = False
         except BaseException as error:
-            self._engine.failed(error, f"a change of peer {index}")
+            self._engine.report_failure(error, f"a change of peer {index}")
 
     def _drop_regions(self, index: int) -> None:
         """Removes the regions that only this peer could reach; the slot's next owner must not."""
@@ -374,7 +367,7 @@ class Node:
                 region.remove()
 
     def _on_message(self, raw: CData) -> None:
-        self._engine.heard()
+        self._engine.count_event()
         message = None
         where = f"handler {raw.handler}"
         try:
@@ -388,18 +381,18 @@ class Node:
             else:
                 message.answer(value, where)
         except BaseException as error:
-            self._engine.failed(error, where)
+            self._engine.report_failure(error, where)
             self._fail(message, error, where)
         finally:
             if message is not None:
-                message.over()
+                message.drop()
 
     def _fail(self, message: Message | None, error: BaseException, where: str) -> None:
         try:
             if message is not None:
                 message.fail(error, where)
-        except Exception as second:
-            self._engine.failed(second, where)
+        except Exception as send_error:
+            self._engine.report_failure(send_error, where)
 
     def _answer_later(
         self, message: Message, work: Coroutine[object, None, object], where: str
@@ -408,30 +401,34 @@ class Node:
         if driver is None:
             work.close()
             raise TypeError("a coroutine function can handle messages only in an event loop")
-        late = None if message.region else message.later()
-        driver.task(self._run(work, message.peer, late, where))
+        late_reply = None if message.region else message.later()
+        driver.task(self._run(work, message.peer, late_reply, where))
 
     async def _run(
-        self, work: Coroutine[object, None, object], peer: Peer, late: LateReply | None, where: str
+        self,
+        work: Coroutine[object, None, object],
+        peer: Peer,
+        late_reply: LateReply | None,
+        where: str,
     ) -> None:
         try:
-            await self._give(late, await work)
+            await self._send_answer(late_reply, await work)
         except Exception as error:
-            self._engine.failed(error, where)
+            self._engine.report_failure(error, where)
             with suppress(CarefulError):
-                await self._give(late, failure(error, peer))
+                await self._send_answer(late_reply, failure_reply(error, peer))
         except BaseException as error:  # this task, or one that it awaited, was cancelled
             with suppress(CarefulError, RuntimeError):
-                if late is not None and not late.sent:
-                    late.send_with_room(failure(error, peer), where)
+                if late_reply is not None and not late_reply.sent:
+                    late_reply.send_with_room(failure_reply(error, peer), where)
             raise
 
-    async def _give(self, late: LateReply | None, answer: object) -> None:
+    async def _send_answer(self, late_reply: LateReply | None, answer: object) -> None:
         """Answers when there is room; the peer that asked may be gone."""
-        while late is not None and not late.sent:
+        while late_reply is not None and not late_reply.sent:
             try:
-                late.send(answer)
+                late_reply.send(answer)
             except BlockingIOError:
-                await self._engine.in_loop().until(lambda: False, _ROOM_S)
+                await self._engine.in_loop().until(lambda: False, _RETRY_S)
             except ConnectionError:
                 return

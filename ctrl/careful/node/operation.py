@@ -1,7 +1,4 @@
-"""Requests, stores and gets that are on their way, and how they ended.
-
-Owns an operation's end and its waiters.
-"""
+"""Requests, stores and gets that are on their way, and how they ended."""
 
 from __future__ import annotations
 
@@ -16,10 +13,10 @@ from careful.errors import CarefulError, meaning, shown
 from careful.node.engine import Engine
 from careful.node.memory import Span
 
-#: Meanings of the statuses that libcareful itself answers with; others are the handler's.
-_REQUEST = {errno.ENOSYS: "has no handler of that number"}
+#: Meanings of the statuses that libcareful itself answers with; all others are the handler's.
+_REQUEST_ERRORS = {errno.ENOSYS: "has no handler of that number"}
 TOO_LARGE = "the payload is too large for one frame (payload_bytes); store or get it"
-_MOVE = {
+_MOVE_ERRORS = {
     errno.ENOENT: "has no such region for this host",
     errno.EACCES: "its region does not allow that",
     errno.ERANGE: "the range ends beyond its region",
@@ -57,7 +54,7 @@ class RemoteError(CarefulError):
     reply: Result
 
 
-class Asked(Protocol):
+class AskedPeer(Protocol):
     """The part of a peer that its operations use (peer.Peer).
 
     Attributes:
@@ -87,7 +84,7 @@ class Operation:
     object: a peer that is silent for stall_ms counts as gone.
     """
 
-    def __init__(self, engine: Engine, peer: Asked, span: Span | None = None) -> None:
+    def __init__(self, engine: Engine, peer: AskedPeer, span: Span | None = None) -> None:
         self._engine = engine
         self._peer = peer
         self._span = span
@@ -160,7 +157,7 @@ class Operation:
         return self.result()
 
     def _on_done(self, raw: CData) -> None:
-        self._engine.heard()
+        self._engine.count_event()
         payload = bytes(ffi.buffer(raw.payload, raw.bytes)) if raw.payload else b""
         result = Result(tuple(raw.args), payload, int(raw.bytes), int(raw.digest))
         if not raw.status:
@@ -171,7 +168,7 @@ class Operation:
             self._peer.lost_operation = True
             if number == errno.ECONNRESET:
                 number = self._peer.error or number  # the errno that reset the session
-        if raw.payload and number not in _REQUEST:
+        if raw.payload and number not in _REQUEST_ERRORS:
             self._end(self._remote_error(number, result))
         else:
             self.fail(number)
@@ -184,8 +181,10 @@ class Operation:
 
     def fail(self, number: int, text: str = "") -> None:
         """Ends the operation with an errno; `text` explains it."""
-        of_request = _REQUEST | {errno.EMSGSIZE: TOO_LARGE}  # EMSGSIZE: the request was not sent
-        meanings = of_request if self._span is None else _MOVE
+        request_errors = _REQUEST_ERRORS | {
+            errno.EMSGSIZE: TOO_LARGE
+        }  # EMSGSIZE: the request was not sent
+        meanings = request_errors if self._span is None else _MOVE_ERRORS
         self._end(CarefulError(number, text or meanings.get(number, ""), self._peer.name))
 
     def drop(self) -> None:
@@ -209,4 +208,4 @@ class Operation:
         try:
             function(self)
         except BaseException as error:
-            self._engine.failed(error, f"callback of an operation of {self._peer.name}")
+            self._engine.report_failure(error, f"callback of an operation of {self._peer.name}")

@@ -21,39 +21,39 @@ _NAME_BYTES = 31
 
 def _field(ifname: str, name: str, value: object) -> tuple[str, object]:
     if not matches(name, value):
-        raise TypeError(f"{name} = {value!r}: wrong type")
-    one = OPTIONS[name]
-    if one.choices:
-        names = {name: number for number, name in enum_names(*one.enum).items()}
+        raise TypeError(f"{name} = {value!r} has the wrong type")
+    option = OPTIONS[name]
+    if option.choices:
+        names = {name: number for number, name in enum_names(*option.enum).items()}
         if value not in names:
-            text = f"{name} = {value!r}: one of {', '.join(names)}"
+            text = f"{name} = {value!r} must be one of {', '.join(names)}"
             raise CarefulError(errno.EINVAL, text, ifname)
-        return one.field or name, names[str(value)]
+        return option.field or name, names[str(value)]
     if isinstance(value, int) and not 0 <= value < 1 << 32:
-        raise CarefulError(errno.EINVAL, f"{name} = {value}: 0 to 2^32 - 1", ifname)
+        raise CarefulError(errno.EINVAL, f"{name} = {value} must be from 0 to 2^32 - 1", ifname)
     return name, value
 
 
-def options_of(instance: str, config: Config, given: UpOptions | None = None) -> UpOptions:
+def options_of(instance: str, config: Config, numbers: UpOptions | None = None) -> UpOptions:
     """Returns an instance's options: those given, then those of the configuration."""
-    found = (given or UpOptions()).over(config.options(instance))
-    return replace(found, seal=config.sealed(found.seal)) if found.seal else found
+    merged = (numbers or UpOptions()).over(config.options(instance))
+    return replace(merged, seal=config.sealed(merged.seal)) if merged.seal else merged
 
 
 def fields_of(ifname: str, instance: str, options: UpOptions) -> dict[str, object]:
     """Returns the fields of struct careful_options."""
-    found: dict[str, object] = {"ifname": ifname, "instance": instance, "measure_burst": 1}
+    fields_: dict[str, object] = {"ifname": ifname, "instance": instance, "measure_burst": 1}
     for option in fields(options):
         value = getattr(options, option.name)
         if value is not None and option.name not in NOT_OURS:
             field, number = _field(ifname, option.name, value)
-            found[field] = number
-    return found
+            fields_[field] = number
+    return fields_
 
 
 def attach_fields(
     path: str,
-    what: str,
+    subject: str,
     *,
     name: str | None = None,
     memory_bytes: int = 16 << 20,
@@ -61,10 +61,11 @@ def attach_fields(
     spin_us: int = 50,
 ) -> dict[str, object]:
     """Returns the fields of struct careful_attach_options."""
-    given = {"memory_bytes": memory_bytes, "spin_us": spin_us}
-    for field, value in given.items():
+    numbers = {"memory_bytes": memory_bytes, "spin_us": spin_us}
+    for field, value in numbers.items():
         if not isinstance(value, int) or not 0 < value < 1 << 32:
-            raise CarefulError(errno.EINVAL, f"{field} = {value!r}: 1 to 2^32 - 1", what)
-    called = Path(sys.argv[0]).name if name is None else name
-    called = os.fsencode(called or "python")[:_NAME_BYTES].decode(errors="ignore")
-    return {"path": path, "name": called, **dict([_field(what, "wait", wait)]), **given}
+            text = f"{field} = {value!r} must be from 1 to 2^32 - 1"
+            raise CarefulError(errno.EINVAL, text, subject)
+    program = Path(sys.argv[0]).name if name is None else name
+    program = os.fsencode(program or "python")[:_NAME_BYTES].decode(errors="ignore")
+    return {"path": path, "name": program, **dict([_field(subject, "wait", wait)]), **numbers}

@@ -1,6 +1,6 @@
 """A message that is built in a send buffer of the device, from which it is sent.
 
-Owns the buffer from careful_alloc() to its end, and refuses to end it while a view exists.
+The buffer cannot end while a view of it exists.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from careful._abi import CData, ffi, lib
 from careful.errors import check
-from careful.node.arguments import handler_number, words
+from careful.node.arguments import checked_handler, words
 from careful.node.engine import Engine
 from careful.node.operation import Operation
 
@@ -33,36 +33,34 @@ class Outgoing:
 
     def __init__(self, engine: Engine) -> None:
         raw = ffi.new("void **")
-        engine.take_back()
+        engine.free_unsent()
         rc = lib.careful_alloc(engine.pointer, raw)
-        room = check(rc, engine.what, _TEXTS.get(rc, ""))
+        payload_bytes = check(rc, engine.name, _TEXTS.get(rc, ""))
         self._engine = engine
         self._raw: CData = raw[0]
-        self.payload = engine.seen(self._raw, room)
+        self.payload = engine.view_of(self._raw, payload_bytes)
         engine.outgoing.add(self)
 
     def __del__(self) -> None:
         if getattr(self, "_raw", None) is not None:
             self._engine.unsent.append(self._raw)
 
-    def unsee(self) -> None:
-        """Releases the program's view.
-
-        Raises:
-            BufferError: another view of the payload exists, an array or a slice.
+    def release_views(self) -> None:
+        """Releases the program's view. Raises BufferError: another view of the payload exists, an
+        array or a slice.
         """
         nbytes = len(self.payload)
         self.payload.release()
         self.payload = memoryview(b"")
-        if self._raw is not None and self._engine.is_seen(self._raw):
-            self.payload = self._engine.seen(self._raw, nbytes)
+        if self._raw is not None and self._engine.has_views(self._raw):
+            self.payload = self._engine.view_of(self._raw, nbytes)
             raise BufferError("another view of the message's payload exists: release it first")
 
-    def _end(self, what: str) -> CData:
+    def _end(self, action: str) -> CData:
         """Ends the program's use of the buffer; returns the pointer that C knows."""
         if self._raw is None:
-            raise RuntimeError(f"the message was sent or freed: it cannot be {what}")
-        self.unsee()
+            raise RuntimeError(f"the message was sent or freed: it cannot be {action}")
+        self.release_views()
         raw, self._raw = self._raw, None
         return raw
 
@@ -73,7 +71,7 @@ class Outgoing:
             RuntimeError: the message was sent or freed.
             BufferError: another view of the payload exists, an array or a slice.
         """
-        check(lib.careful_free(self._engine.pointer, self._end("freed")), self._engine.what)
+        check(lib.careful_free(self._engine.pointer, self._end("freed")), self._engine.name)
 
     def send(
         self, peer: Peer, handler: int, nbytes: int | None = None, args: tuple[int, ...] = ()
@@ -94,25 +92,25 @@ class Outgoing:
         count = len(self.payload) if nbytes is None else operator.index(nbytes)
         if self._raw is not None and not 0 <= count <= len(self.payload):
             raise ValueError(f"{count} bytes: the payload has {len(self.payload)}")
-        asked = handler_number(handler), words(args)
+        target = checked_handler(handler), words(args)
         raw = self._end("sent")
-        taken = False
+        is_sent = False
 
         def start(*call: object) -> int:
-            nonlocal taken
-            taken = True  # set first: an interrupt may hide C's answer
+            nonlocal is_sent
+            is_sent = True  # set first: an interrupt may hide C's answer
             rc = int(lib.careful_send(*call))
-            taken = not rc
+            is_sent = not rc
             return rc
 
-        def left() -> None:
-            if not taken:
+        def free_unless_sent() -> None:
+            if not is_sent:
                 self._engine.unsent.append(raw)
 
         try:
-            operation = peer.begin(start, None, *asked, raw, count)
+            operation = peer.begin(start, None, *target, raw, count)
         except BaseException:
-            left()
+            free_unless_sent()
             raise
-        operation.add_done_callback(lambda _: left())
+        operation.add_done_callback(lambda _: free_unless_sent())
         return operation

@@ -1,7 +1,4 @@
-"""A peer as a program uses it: its requests, its regions and its end.
-
-Owns how an operation begins, and renews a session that ended while the program paused.
-"""
+"""A peer as a program uses it; a session that ended while the program paused is renewed."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from collections.abc import Callable
 from careful._abi import Buffer, CData, enum_names, ffi, lib
 from careful.address import Address
 from careful.errors import CarefulError, check
-from careful.node.arguments import handler_number, payload_of, words
+from careful.node.arguments import checked_handler, payload_of, words
 from careful.node.engine import Engine
 from careful.node.memory import SPAN_MAX, Span
 from careful.node.operation import TOO_LARGE, Operation
@@ -25,7 +22,7 @@ _MOVE_TEXTS = {
 
 
 class Peer:
-    """A host that we have, or had, a session with (Node.connect(), Message.peer).
+    """A host that this program has, or had, a session with (Node.connect(), Message.peer).
 
     Attributes:
         index: its slot on this host.
@@ -37,7 +34,7 @@ class Peer:
 
     def __init__(self, engine: Engine, index: int, name: str = "") -> None:
         self._engine = engine
-        self._gone = False
+        self._is_detached = False
         self.failed = self.lost_operation = False
         self.index = index
         raw = ffi.addressof(self._info(), "address")
@@ -49,7 +46,7 @@ class Peer:
 
     def _info(self) -> CData:
         info = ffi.new("struct careful_peer_info *")
-        if not self._gone:
+        if not self._is_detached:
             lib.careful_peer_info(self._engine.pointer, self.index, info)  # all 0 if it fails
         return info
 
@@ -70,24 +67,24 @@ class Peer:
         Raises:
             CarefulError: there is no session (EAGAIN).
         """
-        rc = lib.careful_payload_bytes(self._live(), self.index)
+        rc = lib.careful_payload_bytes(self._usable_pointer(), self.index)
         return check(rc, self.name, "there is no session" if rc == -errno.EAGAIN else "")
 
-    def forget(self) -> None:
+    def detach(self) -> None:
         """Detaches this object from its slot, which is free."""
-        self._gone = True
+        self._is_detached = True
 
     def close(self) -> None:
         """Ends the session; operations on their way end with ECONNRESET in the next poll.
 
         With carefuld, a get without a copy ends only when nothing can write to its memory.
         """
-        if not self._gone:
+        if not self._is_detached:
             check(self._engine.run(lib.careful_peer_close, self.index), self.name)
             if self._engine.driver is not None:
                 self._engine.driver.wake()
 
-    def _live(self) -> CData:
+    def _usable_pointer(self) -> CData:
         """Returns the C instance, to use it for this peer.
 
         Renews a session that ended while no operation was on its way: the peer gives up a program
@@ -95,7 +92,7 @@ class Peer:
         """
         pointer = self._engine.pointer
         self._engine.catch_up()
-        if self._gone:
+        if self._is_detached:
             raise CarefulError(errno.ENOTCONN, "the session has ended", self.name)
         if self.failed and not self.lost_operation:
             self._renew(pointer)
@@ -115,32 +112,32 @@ class Peer:
             raise
 
     def in_use(self) -> int:
-        """Returns the peer's slot; raises if the slot is no longer its own."""
-        self._live()
+        """Returns the peer's slot; raises CarefulError if the slot belongs to another peer."""
+        self._usable_pointer()
         return self.index
 
     def begin(self, function: Callable[..., int], span: Span | None, *args: object) -> Operation:
         """Returns an operation that a C function begins, now or as soon as there is room."""
         operation = Operation(self._engine, self, span)
         self._engine.operations.add(operation)  # before C gets the handle
-        begun = False
+        has_begun = False
 
         def begin(*call: object) -> int:
-            nonlocal begun
-            begun = True  # set first: an interrupt may hide C's answer
+            nonlocal has_begun
+            has_begun = True  # set first: an interrupt may hide C's answer
             try:
                 rc = function(*call)
             except (OverflowError, TypeError):  # C cannot take an argument
-                begun = False
+                has_begun = False
                 raise
-            begun = not rc
+            has_begun = not rc
             return rc
 
         texts = _TEXTS if span is None else _MOVE_TEXTS
         try:
             self._start(begin, operation.fail, texts, *args, lib.on_done, operation.handle)
         except BaseException:  # may come from another operation's callback
-            if not begun:
+            if not has_begun:
                 operation.drop()
             raise
         return operation
@@ -153,15 +150,15 @@ class Peer:
         *args: object,
     ) -> None:
         """Calls a C function, now or as soon as there is room; `fail` receives a later errno.
-
-        Raises:
-            CarefulError: the call failed at once.
+        Raises CarefulError: the call failed at once.
         """
-        self._live()
+        self._usable_pointer()
 
         def start() -> int:
             return (
-                -errno.ENOTCONN if self._gone else function(self._engine.pointer, self.index, *args)
+                -errno.ENOTCONN
+                if self._is_detached
+                else function(self._engine.pointer, self.index, *args)
             )
 
         rc = self._engine.begin(self, start, fail)
@@ -178,12 +175,12 @@ class Peer:
         Raises:
             CarefulError: the payload is too large (EMSGSIZE), or the peer has failed.
         """
-        return self.begin(lib.careful_request, None, *_asked(handler, payload, args))
+        return self.begin(lib.careful_request, None, *_request_arguments(handler, payload, args))
 
     def send(self, handler: int, payload: Buffer = b"", args: tuple[int, ...] = ()) -> None:
         """Sends a request that needs no reply; raises as request()."""
-        asked = _asked(handler, payload, args)
-        self._start(lib.careful_request, bool, _TEXTS, *asked, ffi.NULL, ffi.NULL)
+        arguments = _request_arguments(handler, payload, args)
+        self._start(lib.careful_request, bool, _TEXTS, *arguments, ffi.NULL, ffi.NULL)
 
     def region(self, handle: bytes | int) -> RemoteRegion:
         """Returns a region of the peer, to store into and get from.
@@ -198,12 +195,12 @@ class Peer:
         return RemoteRegion(self, handle)
 
 
-def _asked(handler: int, payload: Buffer, args: tuple[int, ...]) -> tuple[object, ...]:
-    """Returns the arguments of careful_request(); copies the payload, since it may have to wait."""
+def _request_arguments(handler: int, payload: Buffer, args: tuple[int, ...]) -> tuple[object, ...]:
+    """Returns the arguments of careful_request(), with a copy of the payload: it may wait."""
     data = payload_of(payload)
     if not isinstance(payload, bytes):
         data = ffi.from_buffer(bytes(ffi.buffer(data)))
-    return handler_number(handler), words(args), data, len(data)
+    return checked_handler(handler), words(args), data, len(data)
 
 
 class RemoteRegion:
@@ -255,12 +252,12 @@ class RemoteRegion:
             CarefulError: the peer has failed.
             ValueError: 4 GiB or more at a time.
         """
-        number = lib.CAREFUL_HANDLERS if handler is None else handler_number(handler)
+        number = lib.CAREFUL_HANDLERS if handler is None else checked_handler(handler)
         flags = 0 if digest else lib.CAREFUL_NO_DIGEST
         span = _span(source, "r")
         local = ffi.new("struct careful_span *", span.span)
-        moved = (self.key, offset, local, span.nbytes, number, words(args), flags)
-        return self.peer.begin(lib.careful_store, span, *moved)
+        arguments = (self.key, offset, local, span.nbytes, number, words(args), flags)
+        return self.peer.begin(lib.careful_store, span, *arguments)
 
     def get(self, target: object, offset: int = 0, *, digest: bool = True) -> Operation:
         """Reads bytes from the region, as many as the target holds.
@@ -281,10 +278,10 @@ class RemoteRegion:
         return self.peer.begin(lib.careful_get, span, self.key, offset, local, span.nbytes, flags)
 
 
-def _span(what: object, access: str) -> Span:
-    span = Span(what, access)
+def _span(source: object, access: str) -> Span:
+    span = Span(source, access)
     if span.nbytes > SPAN_MAX:
         nbytes = span.nbytes
         span.release()
-        raise ValueError(f"{nbytes} bytes at a time; {SPAN_MAX} is the most")
+        raise ValueError(f"{nbytes} bytes are too many: at most {SPAN_MAX} at a time")
     return span

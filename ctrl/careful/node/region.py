@@ -1,7 +1,4 @@
-"""Registered memory and file ranges, which gets and stores use.
-
-Owns the handle that a program passes to a peer to name a region.
-"""
+"""Registered memory and file ranges, which gets and stores use."""
 
 from __future__ import annotations
 
@@ -37,12 +34,12 @@ class Region:
         nbytes: its size.
     """
 
-    def __init__(self, engine: Engine, what: object, access: str, peer: int) -> None:
+    def __init__(self, engine: Engine, source: object, access: str, peer: int) -> None:
         if access not in ACCESS:
-            raise ValueError(f"access {access!r}: one of {', '.join(ACCESS)}")
+            raise ValueError(f"access {access!r} must be one of {', '.join(ACCESS)}")
         self._engine = engine
         pointer = engine.pointer
-        self._span = Span(what, access)
+        self._span = Span(source, access)
         self.only = peer
         self.access = access
         self.nbytes = self._span.nbytes
@@ -58,7 +55,7 @@ class Region:
             -errno.ENOSPC: "all regions are in use",
             -errno.EOPNOTSUPP: "without /proc/self/mem, peers can use only Node.memory()",
         }
-        check(rc, engine.what, texts.get(rc, ""))
+        check(rc, engine.name, texts.get(rc, ""))
         self.key = int(key[0])
         self.handle = HANDLE.pack(self.key, ACCESS[access], self.nbytes)
 
@@ -74,21 +71,21 @@ class Region:
     @property
     def memory(self) -> Buffer:
         """Returns the registered object; None after remove()."""
-        return self._span.what
+        return self._span.source
 
     def try_remove(self) -> bool:
         """Removes the region unless messages are using it; reports whether it is gone."""
-        if self._span.what is None:
+        if self._span.source is None:
             return True
         if not self._engine.closed:
             rc = lib.careful_region_remove(self._engine.pointer, self.key)
             if rc == -errno.EBUSY:
                 return False
-            check(rc, f"{self._engine.what}: {self!r}")
+            check(rc, f"{self._engine.name}: {self!r}")
         self._span.release()
         return True
 
-    def let_go(self) -> None:
+    def release_buffers(self) -> None:
         """Releases the memory after the instance has ended."""
         self._span.release()
 
@@ -96,11 +93,11 @@ class Region:
         """Removes the region once no message is using it.
 
         Raises:
-            CarefulError: messages still use it when the time is over, or a handler,
-                which cannot wait, is the caller (EBUSY).
+            CarefulError: messages still use it when the time is over; or a handler, which
+                cannot wait, is the caller (EBUSY).
         """
         if self.try_remove():
             return
         if self._engine.inside or not self._engine.wait_until(self.try_remove, timeout_s):
             text = "messages are still reading or writing it"
-            raise CarefulError(errno.EBUSY, text, f"{self._engine.what}: {self!r}")
+            raise CarefulError(errno.EBUSY, text, f"{self._engine.name}: {self!r}")

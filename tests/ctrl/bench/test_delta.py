@@ -30,8 +30,8 @@ def ran(cell: Cell, traditional: list[float], careful: list[float]) -> Results:
 
 
 def test_compare__an_interval_holds_the_truth_in_nineteen_of_twenty() -> None:
-    """A round's 8 values move together; as independent values they would hold it in half of the
-    cases.
+    """The 8 values of a round move together. Taken as independent, they would hold the truth in
+    half of the cases.
     """
     random = np.random.default_rng(7)
     for rounds in (5, 15):
@@ -77,7 +77,7 @@ def test_compare__names_the_faster_protocol(cell: Cell, ratio: float, verdict: s
     assert compare(report.read(json.loads(json.dumps(again))), cell).verdict == verdict
 
 
-def test_compare__says_nothing_of_too_little() -> None:
+def test_compare__too_few_values_give_no_interval() -> None:
     few = ran(CELL, [10] * 4, [5] * 4)
     assert compare(few, CELL) == (pytest.approx(-50), None, None, None)
     late = ran(CELL, [10] * 6, [5] * 6)

@@ -1,4 +1,4 @@
-"""A group of nodes whose programs answer as the test wants: the failed node is found and named."""
+"""Nodes whose programs answer as the test wants: the error names the failed node."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def test_nodes__all_late(program: Path) -> None:
         group.run(CELL, 60)
 
 
-def test_part__goes_on_after_a_cell_that_does_not_end(program: Path) -> None:
-    """It continues with new nodes; later rounds leave that cell out."""
+def test_run_cells__continues_after_a_cell_that_does_not_end(program: Path) -> None:
+    """New nodes run the remaining cells; later rounds leave that cell out."""
     wanted = [CELL, Cell("latency", 2, 7, False, 10), Cell("latency", 2, 8, False, 10)]
     found = Results(wanted)
     runs = ProtocolRuns(hosts(program, "late first", "late first"), "careful", "block", 64, 60)

@@ -58,7 +58,7 @@ def test_cells__are_p2_s() -> None:
 
 @pytest.mark.parametrize("cell", ALL, ids=lambda one: one.name)
 def test_paper__its_differences_are_those_of_its_values(cell: Cell) -> None:
-    """They agree within the paper's rounding; a mistake of ours would exceed it."""
+    """The figures agree within the paper's rounding; a typing mistake here would exceed it."""
     said = paper(cell)
     if said.delta is None:
         assert said.traditional is None or said.careful is None or cell.nodes == 1

@@ -42,7 +42,7 @@ def carefuld(
 
 @pytest.mark.parametrize("peers", [False, True])
 def test_client__of_another_release_gets_advice(tmp_path: Path, peers: bool) -> None:
-    """It does so before it reads fields with another layout."""
+    """The client checks the version before it reads fields with another layout."""
     path = tmp_path / "sock"
     older = lib.CAREFUL_IPC_VERSION - 1
     with carefuld(path, older, bytes(4096)), Client(path) as client:
@@ -52,7 +52,7 @@ def test_client__of_another_release_gets_advice(tmp_path: Path, peers: bool) -> 
         assert f"version {older}" in str(caught.value)
 
 
-def test_client__of_another_release_is_told_by_a_shorter_header(tmp_path: Path) -> None:
+def test_client__of_another_release_has_a_shorter_header(tmp_path: Path) -> None:
     path = tmp_path / "sock"
     newer = lib.CAREFUL_IPC_VERSION + 1
     text = pytest.raises(CarefulError, match=f"version {newer}, this command")
@@ -61,7 +61,7 @@ def test_client__of_another_release_is_told_by_a_shorter_header(tmp_path: Path) 
 
 
 def test_client__a_full_carefuld_does_run(tmp_path: Path) -> None:
-    """A hanging carefuld with a full queue of connections was once reported as not running."""
+    """A hanging carefuld with a full queue of connections is not reported as not running."""
     path = tmp_path / "sock"
     with ExitStack() as opened:
         listening = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
@@ -73,7 +73,7 @@ def test_client__a_full_carefuld_does_run(tmp_path: Path) -> None:
     assert text.value.errno == errno.EAGAIN
 
 
-def test_ask__that_finds_no_room_keeps_nothing_else_waiting(tmp_path: Path) -> None:
+def test_ask__a_full_socket_does_not_block_the_event_loop(tmp_path: Path) -> None:
     """While carefuld is stopped the event loop continues; the questions continue with carefuld."""
     path, count = tmp_path / "sock", 200
 
@@ -94,7 +94,7 @@ def test_ask__that_finds_no_room_keeps_nothing_else_waiting(tmp_path: Path) -> N
             ]
             began = time.monotonic()
             await asyncio.sleep(0.01)
-            assert time.monotonic() - began < 20  # it was 30 s, and then an error
+            assert time.monotonic() - began < 20  # not 30 s and an error
             assert client.in_flight < count
             given_up = asked.pop()
             given_up.cancel()

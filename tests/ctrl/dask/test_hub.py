@@ -94,7 +94,7 @@ def comms_of(hub: Hub) -> Hub:
 
 
 def test_chunk__too_far_ahead_is_not_kept() -> None:
-    """A hostile program's offer that would never be used."""
+    """A hostile program sends chunks that would never be used."""
 
     async def run() -> None:
         comm = CarefulComm(comms_of(hub_of(Node())))
@@ -133,7 +133,7 @@ def test_chunk__waits_for_a_reader_that_is_slow(monkeypatch: pytest.MonkeyPatch)
     asyncio.run(run())
 
 
-def test_open__by_a_handler_that_there_cannot_be() -> None:
+def test_open__an_impossible_handler() -> None:
     async def run() -> None:
         hub = comms_of(hub_of(Node()))
         hub.services[40 + PORTS_OF_HANDLER] = pytest.fail

@@ -134,7 +134,7 @@ def again(events: Events) -> None:
             assert got.nbytes == len(got.data) == nbytes
             assert np.array_equal(np.frombuffer(got.data, np.uint8), large[got.source])
             others.remove(got.source)
-    assert not events._coming
+    assert not events._incoming
     few = 30_000
     events.send(mine[:few], 2, (events.rank + 1) % events.nodes, timeout_s=30)
     for room in (3, few - 1, few - 1):

@@ -44,7 +44,7 @@ def eight(lab_possible: None) -> Iterator[Lab]:
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 8])
-def test_heat__of_so_many_nodes(eight: Lab, nodes: int) -> None:
+def test_heat__with_any_number_of_nodes(eight: Lab, nodes: int) -> None:
     assert run(eight, "heat", nodes) == [(0, "")] * nodes
 
 
@@ -75,7 +75,7 @@ def test_three_nodes__one_is_killed(three: Lab) -> None:
 
 
 def test_jacobi__its_command_line(three: Lab, tmp_path: Path) -> None:
-    """It confirms that the bits are the same, draws, and its trace can be shown."""
+    """The command confirms that the bits are the same, and draws; its trace can be shown."""
     argv = [sys.executable, "-m", "careful.event.jacobi", "eth1", "--hosts", "h1,h2,h3"]
     more = ["--size", "24", "--iterations", "200", "--check", "--plot", str(tmp_path / "heat.png")]
     note = ["env", f"CAREFUL_EVENT_TRACE={tmp_path}"]

@@ -175,7 +175,7 @@ def test_open__to_write(host: Host, daemon: FakeDaemon, export: Path) -> None:
     assert (export / "a").read_bytes() == CONTENT + b"more"
 
 
-def test_session__that_is_reset_is_opened_anew(
+def test_session__is_opened_again_after_a_reset(
     host: Host, daemon: FakeDaemon, export: Path
 ) -> None:
     """After a restart of the other carefuld one call fails, and the next one works."""
@@ -196,7 +196,7 @@ def test_session__that_is_reset_is_opened_anew(
 
 
 @pytest.mark.parametrize("mode", ["r", "r+"])
-def test_open__goes_on_with_another_handle(
+def test_open__continues_with_another_handle(
     host: Host, daemon: FakeDaemon, export: Path, mode: Any
 ) -> None:
     (export / "a").write_bytes(CONTENT)
@@ -235,7 +235,7 @@ def test_open__a_handle_that_is_lost_each_time(
         daemon.fault = lambda _: 0
 
 
-def test_write__goes_on_with_another_handle(host: Host, daemon: FakeDaemon, export: Path) -> None:
+def test_write__continues_with_another_handle(host: Host, daemon: FakeDaemon, export: Path) -> None:
     lost = [1, 1]
 
     def fault(question: Any) -> int:
@@ -344,7 +344,7 @@ def test_options(host: Host, export: Path, tmp_path: Path) -> None:
 def test_delete__guards(
     route: Route, export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_get: bool
 ) -> None:
-    """With an unmounted disk at the source, delete=True once emptied the copy."""
+    """With an unmounted disk at the source, delete=True must not empty the copy."""
     monkeypatch.setenv("CAREFUL_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setattr(remote, "route", lambda *_: (route, None))
     source, target = (export, tmp_path) if is_get else (tmp_path, export)
@@ -388,7 +388,7 @@ def test_delete__guards(
         (ValueError, {"max_delete": 1}),
     ],
 )
-def test_options__that_cannot_be(
+def test_options__invalid(
     host: Host, export: Path, tmp_path: Path, kind: type[Exception], given: Any
 ) -> None:
     (export / "a").write_bytes(b"a")

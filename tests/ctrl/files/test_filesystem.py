@@ -72,7 +72,7 @@ def test_rm__not_recursive(fs: Any, export: Path, spared: Path) -> None:
 
 
 def test_mv__a_link_to_a_directory_is_not_lost(fs: Any, export: Path, spared: Path) -> None:
-    """It would otherwise arrive as an empty directory and then be removed."""
+    """Otherwise the link would become an empty directory and then be removed."""
     with pytest.raises(OSError, match=r"/proj/(real/)?link: .*symlink"):
         fs.cp("/proj", "/moved", recursive=True)
     assert not (export / "moved").exists()

@@ -97,7 +97,7 @@ def test_handle__written_to_is_not_damaged(put: Put, is_written: bool) -> None:
 
 
 @pytest.mark.parametrize("block", [1, -1, 10**9, "x", None, [0], {}])
-def test_handle__a_block_that_is_none_is_its_host_s_failure(put: Put, block: object) -> None:
+def test_handle__an_unknown_block_fails_its_host(put: Put, block: object) -> None:
     chain = [link("h1"), link("h2"), link("h3")]
     chain[2].finishing = True
     put._handle(chain, 0, {"sent": block}, BLOCKS)

@@ -114,8 +114,8 @@ def test_begin__complete_files_are_left_alone(
     assert (folder / "a").read_bytes() == DATA
 
 
-def test_begin__a_part_that_is_the_file_too_is_none(folder: Path) -> None:
-    """The relay once ended after the file got its name and before the part lost its own."""
+def test_begin__a_part_that_is_also_the_file_is_dropped(folder: Path) -> None:
+    """A relay may have ended after the file got its name and before the part lost its own."""
     (folder / "a").write_bytes(DATA)
     (folder / part_name("a")).hardlink_to(folder / "a")
     with Part(folder, "a") as one:

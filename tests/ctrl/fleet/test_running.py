@@ -85,10 +85,8 @@ def test_in_turns__how_each_ended(script: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["endless", "loud"])
-def test_one__that_says_more_and_more(
-    script: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """Its output is cut before its time is over."""
+def test_run_job__endless_output(script: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The job ends before its time limit, because it prints too much."""
     monkeypatch.setattr("careful.fleet.running._OUTPUT_MAX", 1 << 20)
     host = Host(name, (str(script), name), name, "eth1")
     (found,) = in_turns([[Job(host, ("status",), 30)]])

@@ -170,7 +170,7 @@ def own_loop(node: Node) -> None:
 
 
 def coroutine_without_loop(node: Node) -> None:
-    """It cannot run: both the client and the program get an error."""
+    """A coroutine handler cannot run without a loop: the client and the program get an error."""
     peer = node.connect(HOST)
     reported: list[Exception] = []
     node.on_error = lambda error, where: reported.append(error)

@@ -68,7 +68,7 @@ def reraise(error: Exception, _where: str) -> None:
 
 def peer_of(engine: Engine) -> Peer:
     peer = Peer.__new__(Peer)
-    peer._engine, peer._gone, peer.index, peer.name = engine, False, 3, "h2"
+    peer._engine, peer._is_detached, peer.index, peer.name = engine, False, 3, "h2"
     peer.failed = peer.lost_operation = False
     return peer
 
@@ -83,11 +83,11 @@ def begin(engine: Fake, target: bytearray) -> Operation:
 
 
 def test_begin__another_callback_raises_once_it_has_begun(engine: Fake) -> None:
-    """C has its handle and its buffer, so both are held until its end."""
+    """C has the operation's handle and buffer, so both are held until its end."""
 
     def room_and_error() -> None:
         engine.room = 1
-        engine.failed(KeyError("another's"), "a callback")
+        engine.report_failure(KeyError("another's"), "a callback")
 
     engine.polls = [lambda: None, room_and_error]
     target = bytearray(4)
@@ -104,8 +104,8 @@ def test_begin__another_callback_raises_once_it_has_begun(engine: Fake) -> None:
 
 
 def test_begin__another_callback_raises_before_it_has_begun(engine: Fake) -> None:
-    """It never begins, so its buffer is free."""
-    engine.polls = [lambda: engine.failed(KeyError("another's"), "a callback")]
+    """The operation never begins, so its buffer is free."""
+    engine.polls = [lambda: engine.report_failure(KeyError("another's"), "a callback")]
     target = bytearray(4)
     begin(engine, target)
     assert engine.operations == set()
@@ -134,7 +134,7 @@ def test_begin__buffers_that_c_cannot_use_hold_nothing(
 
 
 def test_backlog__hidden_by_an_interrupt_begins_once(engine: Fake) -> None:
-    """C may have begun it when the interrupt came."""
+    """C may have begun the operation when the interrupt came."""
     begun = []
 
     def start() -> int:
@@ -257,7 +257,9 @@ def test_answer__a_status_that_a_reply_cannot_carry_fails(
     names = SimpleNamespace(careful_reply_name=lambda *_: None)
     monkeypatch.setattr(message_module, "lib", names)
     message = Message(engine, ffi.new("struct careful_message *"), peer_of(engine), None)
-    with pytest.raises(ValueError, match=f"status {status}: 0, or a positive errno below 4096"):
+    with pytest.raises(
+        ValueError, match=f"status {status} must be 0, or a positive errno below 4096"
+    ):
         message.answer(Reply(status=status), "handler 1")
 
 
@@ -340,7 +342,7 @@ def test_handler__whose_task_is_cancelled_answers(
 
 
 def test_names__a_star_import_leaves_open_alone() -> None:
-    """careful.open() would replace the built-in; connect() once took a host for an instance."""
+    """careful.open() would replace the built-in open()."""
     assert "attach" in careful.__all__
     assert "open" not in careful.__all__
     with pytest.raises(AttributeError, match=r"careful\.attach\(\)"):

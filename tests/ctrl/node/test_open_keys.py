@@ -77,7 +77,7 @@ def test_open__with_keys_and_sealed(make_lab: MakeLab, tmp_path: Path) -> None:
 
 
 def test_open__seals_with_hosts_by_name(make_lab: MakeLab, tmp_path: Path) -> None:
-    """It seals like `up` with the same configuration."""
+    """The node seals frames as `up` does with the same configuration."""
     keys, path = Keys(tmp_path / "keys"), tmp_path / "careful.toml"
     keys.new()
     path.write_text(

@@ -60,7 +60,7 @@ def test_loss__ends_it_at_once_and_at_the_end(status: int) -> None:
         (True, 2, -errno.ENOENT),
     ],
 )
-def test_no_loss__goes_on(fail: bool, lost: int, status: int) -> None:
+def test_no_loss__the_transfer_continues(fail: bool, lost: int, status: int) -> None:
     asyncio.run(met(fail, lost, status)).check_end()
 
 
@@ -71,8 +71,8 @@ def test_no_loss__goes_on(fail: bool, lost: int, status: int) -> None:
         (CarefulError(errno.ENOENT, "", "h2:f"), False),
     ],
 )
-def test_first_look__that_meets_a_loss_is_told(error: CarefulError, raised: bool) -> None:
-    """The kind of a name is requested first; other failures show when it is opened."""
+def test_remote_attr__a_loss_is_reported(error: CarefulError, raised: bool) -> None:
+    """Only a loss is reported here; other failures show when the file is opened."""
 
     class Remote:
         async def stat(self, _: str) -> None:

@@ -56,7 +56,7 @@ class Ends(transfers.OneFile):
             file.write(b"more")
 
     def rewrite(self, data: bytes = b"other" + DATA) -> None:
-        """Rewrites the source with another beginning, and longer."""
+        """Rewrites the source: longer, and with another beginning."""
         self.source.write_bytes(data)
 
 
@@ -93,7 +93,7 @@ def test_growing__a_file_of_one_block(ends: Ends) -> None:
 
 
 @pytest.mark.parametrize("data", [b"other" + DATA, DATA[1:] + b"x"])
-def test_rewritten__refused(ends: Ends, data: bytes) -> None:
+def test_rewritten_source__is_refused(ends: Ends, data: bytes) -> None:
     report = ends.run(lambda: ends.rewrite(data))
     assert CHANGED in report.failures[0][1]
     assert not ends.target.exists()
@@ -110,7 +110,7 @@ def test_touched__is_no_change(ends: Ends) -> None:
 def test_get__another_file_of_the_same_beginning(
     route: Route, daemon: FakeDaemon, tmp_path: Path
 ) -> None:
-    """A log was rotated, and the new file begins with the same bytes."""
+    """A log is rotated, and the new file begins with the same bytes."""
     ends = Ends("get", route, daemon, tmp_path)
 
     def rotate() -> None:
@@ -166,7 +166,7 @@ def test_get__range_of_a_growing_file(
 def test_put__range_of_a_file_that_changes(
     route: Route, daemon: FakeDaemon, tmp_path: Path, span: Span, more: dict[str, bool]
 ) -> None:
-    """A file written in place fails, and the error says how to continue; a new file is removed."""
+    """For a file written in place, the error says how to continue; a new file is removed."""
     if "checksum" in more and span.at is None:
         pytest.skip("-c is of what is written in place")
     ends = Ends("put", route, daemon, tmp_path)
@@ -201,7 +201,7 @@ def test_put__range_of_a_file_that_changes(
 
 
 def test_put__has_no_size(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
-    """A file of /proc claims 0 bytes."""
+    """A file of /proc reports a size of 0 bytes."""
     report = transfers.put(route, ["/proc/cpuinfo"], "a", False, Options(), Silent())
     assert not report.failures
     # Clock frequencies may differ between reads.

@@ -102,7 +102,7 @@ def test_get__interrupted_while_its_partial_file_is_opened(
     blocks: int,
     is_kept: bool,
 ) -> None:
-    """The file once stayed open and locked, or was left behind."""
+    """The partial file neither stays open and locked nor is left behind."""
     (export / "f").write_bytes(DATA[: blocks * BLOCK])
     target, options = tmp_path / "g", Options(block_bytes=BLOCK, blocks_in_flight=1)
     if is_kept:
@@ -181,7 +181,7 @@ def test_rate_limit__interrupted(
     pieces: int,
     is_kept: bool,
 ) -> None:
-    """Eight blocks once advanced in parallel, piece by piece, so none was complete and kept."""
+    """If eight blocks advanced in parallel, none would be complete and kept."""
 
     async def take(limit: RateLimit, nbytes: int) -> None:
         assert nbytes <= BLOCK
@@ -211,7 +211,7 @@ def test_rate_limit__interrupted(
         assert "g: nothing is kept (no block of 64 KiB was complete)" in note
 
 
-#: Presses Ctrl-C when a module is looked for.
+#: Sends SIGINT when Python searches for a module.
 _EARLY = """
 import os, signal, sys
 
@@ -233,7 +233,7 @@ main()
 
 @pytest.mark.parametrize("module", ["click", "careful.control.config"])
 def test_start__interrupted(module: str) -> None:
-    """During imports it gives the usual line and status, without a traceback."""
+    """During imports, Ctrl-C gives the usual line and status, without a traceback."""
     argv = [sys.executable, "-c", _EARLY, module]
     done = subprocess.run([*argv, "terminal"], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "carefulctl: interrupted\n")

@@ -199,7 +199,7 @@ def test_get__onto_a_file_in_its_place(
 def test_put__stream(
     route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    """A stream's data has no name by which to find it."""
+    """A stream cannot continue: its data has no name by which to find it."""
     (tmp_path / "b").write_bytes(DATA)
     lose(daemon, lib.CAREFUL_IPC_STORE, 9)
     with (tmp_path / "b").open("rb") as source:
@@ -209,7 +209,7 @@ def test_put__stream(
     assert not (export / "a").exists()
 
 
-def test_put__lost_when_all_is_there(
+def test_put__handle_lost_at_the_commit(
     route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "b").write_bytes(DATA)
@@ -221,7 +221,7 @@ def test_put__lost_when_all_is_there(
 
 
 @pytest.mark.parametrize("fetch", [True, False])
-def test_lost_at_its_digest(
+def test_blake3__handle_lost_at_the_digest(
     route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path, fetch: bool
 ) -> None:
     source, target = (export / "a", tmp_path / "b") if fetch else (tmp_path / "b", export / "a")

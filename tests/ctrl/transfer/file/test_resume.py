@@ -52,7 +52,7 @@ class Ends(transfers.OneFile):
         return self.move(options, Watch())
 
     def die_after(self, blocks: int) -> Callable[[], int]:
-        """Lets carefuld die after this many blocks. Returns the list of moved blocks."""
+        """Makes carefuld die after this many blocks; returns the list of moved blocks."""
         moved = 0
 
         def fault(question: Any) -> int:
@@ -72,7 +72,7 @@ class Ends(transfers.OneFile):
         return [one for one in self.target.parent.iterdir() if NAME.match(one.name)]
 
     def break_off(self, blocks: int = 4) -> None:
-        """Breaks a transfer off when this many blocks are in place."""
+        """Interrupts a transfer when this many blocks are in place."""
         self.die_after(blocks)
         with pytest.raises(CarefulError, match=r"carefuld ended.*; run the same command to resume"):
             self.run()
@@ -102,7 +102,7 @@ def test_resume__only_missing_blocks(ends: Ends) -> None:
 def test_kept__the_message_agrees_with_partials(
     route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path
 ) -> None:
-    """A put ends before the peer has more than the journal's beginning."""
+    """The put ends before the peer has the whole journal."""
     (tmp_path / "a").write_bytes(DATA)
     stores = 0
 
@@ -165,7 +165,7 @@ def test_resume__source_changed(ends: Ends) -> None:
 
 
 def test_resume__source_changed_of_a_sync(ends: Ends) -> None:
-    """It starts over; it was once refused each hour, with an option that sync lacks."""
+    """The transfer starts over: sync has no option with which a user could ask for that."""
     ends.break_off(4)
     ends.die_after(1000)
     assert ends.run(restart_changed=True).resumed_bytes == 4 * BLOCK
@@ -196,7 +196,7 @@ def test_resume__same_size_and_time_other_contents(ends: Ends) -> None:
 
 def test_resume__same_attributes_other_contents(ends: Ends) -> None:
     """For example a source written in place before a power failure: ext4 and xfs store times before
-    contents. The target was once a mixture.
+    contents. The target must not become a mixture.
     """
     ends.break_off(4)
     other = b"\0" * (2 * BLOCK) + DATA[2 * BLOCK :]
@@ -291,7 +291,7 @@ def test_resume__target_appeared(ends: Ends) -> None:
 def test_resume__target_appeared_at_the_end(
     ends: Ends, monkeypatch: pytest.MonkeyPatch, late: bool
 ) -> None:
-    """All blocks have come: they are kept, and the error says so."""
+    """All blocks have arrived: they are kept, and the error says so."""
     if late and not ends.is_get:
         pytest.skip("test_block_partial.c has it")
 
@@ -322,7 +322,7 @@ def test_resume__target_appeared_at_the_end(
 
 
 def test_put__refused_at_the_end(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
-    """The error does not claim that the peer keeps what it threw away."""
+    """The error does not say that the peer keeps blocks that it has removed."""
     ends = Ends("put", route, daemon, tmp_path)
 
     def fault(question: Any) -> int:
@@ -460,7 +460,7 @@ def test_check_source__names_the_change() -> None:
 
 
 @pytest.mark.parametrize("digest", [True, False])
-def test_resume__came_without_digests(ends: Ends, digest: bool) -> None:
+def test_resume__blocks_without_digests(ends: Ends, digest: bool) -> None:
     """Blocks without digests are compared with the source before they count."""
     ends.die_after(4)
     with pytest.raises(CarefulError):

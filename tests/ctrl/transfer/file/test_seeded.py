@@ -95,7 +95,9 @@ def test_seeded__another_old_file(
     assert report.matched_bytes == len(DATA) - sum(len(DATA[i * BLOCK :][:BLOCK]) for i in bad)
 
 
-def test_seeded__nothing_is_left_of_it(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seeded__the_old_file_is_truncated_meanwhile(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
     between(ends, monkeypatch, lambda: ends.write(changed(*range(9)), True))
     report = ends.run()
     assert (report.failures, report.matched_bytes, report.resumed_bytes) == ([], 0, 0)
@@ -107,6 +109,6 @@ def test_seeded__equal_is_not_copied(ends: Ends, monkeypatch: pytest.MonkeyPatch
     ends.target.write_bytes(DATA)
     inode = ends.target.stat().st_ino
     between(ends, monkeypatch, lambda: pytest.fail("it is copied"))
-    # It would be synced, by a request that is taken for the copy's.
+    # A sync would look like a request of the copy.
     assert not ends.move(replace(OPTIONS, fsync="none"), Silent()).failures
     assert (ends.target.stat().st_ino, ends.moved) == (inode, [])

@@ -66,7 +66,7 @@ def test_read_write__failed(route: Route, daemon: FakeDaemon, export: Path, op: 
 def test_holes__extents_fail(
     route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path, fetch: bool
 ) -> None:
-    """Something can fail between the registration and the first block."""
+    """A failure between the registration and the first block removes the file, too."""
     source = (export if fetch else tmp_path) / "a"
     with source.open("wb") as file:
         file.truncate(1 << 20)
@@ -93,7 +93,7 @@ def test_holes__extents_fail(
 
 
 def test_add_file__cancelled(route: Route, daemon: FakeDaemon, export: Path) -> None:
-    """The client is gone when the answer comes."""
+    """The caller is cancelled before the answer arrives."""
     (export / "a").write_bytes(DATA)
 
     async def run() -> None:

@@ -31,7 +31,7 @@ OPTIONS = Options(block_bytes=BLOCK, blocks_in_flight=4)
 
 @pytest.fixture
 def other(tmp_path: Path) -> Iterator[FakeDaemon]:
-    """The carefuld whose peer the file goes to."""
+    """The carefuld whose peer receives the file."""
     folder = tmp_path / "other"
     (folder / "export").mkdir(parents=True)
     one = FakeDaemon(folder, folder / "export")
@@ -167,10 +167,8 @@ def test_within__a_copy_that_differs_is_refused(
     assert not daemon.handles
 
 
-def test_within__a_server_that_cannot_is_told(
-    route: Route, export: Path, daemon: FakeDaemon
-) -> None:
-    """It would ignore the flag and make a file of zeros."""
+def test_within__an_old_server_is_reported(route: Route, export: Path, daemon: FakeDaemon) -> None:
+    """An old server would ignore the flag and make a file of zeros."""
     (export / "f").write_bytes(DATA)
     daemon.copies = False
     with pytest.raises(CarefulError, match="h2: its careful is too old to copy"):

@@ -73,7 +73,7 @@ def test_put__from_standard_input(
 def test_ends__a_directory_on_the_way_is_missing(
     route: Route, export: Path, tmp_path: Path
 ) -> None:
-    """The error names it, like for any file, and --mkpath makes it; both were once ignored."""
+    """The error names the directory, as for any file, and --mkpath makes it."""
     (export / "f").write_bytes(DATA)
     (tmp_path / "f").write_bytes(DATA)
     with pytest.raises(CarefulError, match="no/dir: no such directory; --mkpath makes it"):
@@ -298,7 +298,7 @@ def test_standard_input_and_output__closed(
 
 
 def test_put__a_fifo_without_a_writer(route: Route, tmp_path: Path) -> None:
-    """Ctrl-C still ends it."""
+    """Ctrl-C ends the put while it waits for the writer."""
     os.mkfifo(tmp_path / "fifo")
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
@@ -306,7 +306,7 @@ def test_put__a_fifo_without_a_writer(route: Route, tmp_path: Path) -> None:
         with pytest.raises(KeyboardInterrupt):
             put(route, str(tmp_path / "fifo"), "g", nbytes=5)
     finally:
-        os.close(os.open(tmp_path / "fifo", os.O_RDWR | os.O_NONBLOCK))  # lets the thread go
+        os.close(os.open(tmp_path / "fifo", os.O_RDWR | os.O_NONBLOCK))  # ends the waiting thread
         timer.join()
 
 
@@ -391,7 +391,7 @@ def test_blake3__of_a_stream(
     way: str,
     size: int,
 ) -> None:
-    """It is the same as a file's, with or without a known length; a different block moves again."""
+    """A stream has the digest of a file, of known length or not; a bad block moves again."""
     (export / "f").write_bytes(DATA[:size])
     options = replace(OPTIONS, blake3=True)
     whole = transfers.get(route, ["f"], str(tmp_path / "g"), False, options, Silent()).files[0]
@@ -422,8 +422,8 @@ def test_blake3__of_a_stream(
     assert (stream.digest, stream.is_blake3) == (whole.digest, True)
 
 
-def test_put__looks_whether_standard_input_has_ended() -> None:
-    """With a full device: the end of a pipe may be far, and Ctrl-C must not wait for it."""
+def test_put__a_full_device_reads_one_more_byte_of_standard_input() -> None:
+    """The end of a pipe may be far, and Ctrl-C must not wait for it."""
     read, write = os.pipe()
     timer = threading.Timer(1.0, os.close, [write])
     timer.start()

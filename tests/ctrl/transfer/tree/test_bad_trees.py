@@ -100,7 +100,7 @@ def test_get__paths_beyond_path_max(route: Route, daemon: FakeDaemon, tmp_path: 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.EDQUOT, errno.EACCES])
 def test_one_block_cannot_be_moved(ends: Ends, daemon: FakeDaemon, code: int) -> None:
-    """A failing device, a quota, permission lost: that file fails by name, others continue."""
+    """A device that fails, a quota, a lost permission: the file fails by name, others continue."""
     for index in range(6):
         (ends.source / str(index)).write_bytes(os.urandom(100_000))
     bad = (ends.source / "3").stat().st_ino

@@ -81,7 +81,7 @@ EXPECTED = ([], 3, COUNT - 2, 9101, 100 * sum(range(COUNT)) - 300)
 
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_checksum__small_files(ends: Ends, dry_run: bool) -> None:
-    """No file is asked about alone, equal or not."""
+    """No file is compared by itself, equal or not."""
     assert _counts(ends.run(replace(CHECKSUM, dry_run=dry_run))) == EXPECTED
     assert ends.digests == 0
     assert ((ends.target / "d0/new").exists()) is not dry_run
@@ -103,7 +103,7 @@ def test_checksum__blocks_of_small_files(ends: Ends) -> None:
 
 @pytest.mark.parametrize("status", [errno.EINVAL, errno.EIO])
 def test_checksum__one_by_one(ends: Ends, monkeypatch: pytest.MonkeyPatch, status: int) -> None:
-    """If the peer lacks such items, or cannot answer, each file is asked about alone."""
+    """If the peer cannot answer a batch, each file is compared by itself."""
     run = RemoteTree.run
 
     async def refusing(tree: RemoteTree, items: bytes, flags: int, answer: bool = True) -> bytes:
@@ -162,7 +162,7 @@ def test_sink__a_name_like_a_connections() -> None:
 
 @pytest.mark.parametrize("outlasts", [False, True])
 def test_sink__a_session_that_is_reset_again_and_again(outlasts: bool) -> None:
-    """A new carefuld may be up there soon; a transfer that outlasts this continues with the same
+    """The peer's carefuld may restart soon; a transfer with `outlasts` continues with the same
     file.
     """
     sink = Outcome(Options(outlasts=outlasts), Silent(), Result())

@@ -40,7 +40,7 @@ def after_power_cut(disk: Disk, tmp_path: Path) -> Iterator[Path]:
 def test_tree__a_file_system_is_mounted_below_its_target(
     route: Route, daemon: FakeDaemon, tmp_path: Path, make_disk: MakeDisk, way: str, fsync: str
 ) -> None:
-    """In the target's own file system once only the names were synced."""
+    """Both file systems are synced, not only the names in the target's own."""
     local, remote = tmp_path / "tree", daemon.root / "tree"
     source, target = (remote, local) if way == "get" else (local, remote)
     (source / "disk/new").mkdir(parents=True)
@@ -63,7 +63,7 @@ def test_tree__a_file_system_is_mounted_below_its_target(
 def test_named__was_there_and_is_equal(
     route: Route, daemon: FakeDaemon, tmp_path: Path, make_disk: MakeDisk, way: str
 ) -> None:
-    """A file that another program had just written was once not synced."""
+    """The file is synced, although another program wrote it."""
     local, remote = tmp_path / "a", daemon.root / "a"
     source, target = (remote, tmp_path) if way == "get" else (local, daemon.root)
     disk = make_disk(target / "disk")
@@ -81,7 +81,7 @@ def test_named__was_there_and_is_equal(
 def test_put__attributes_of_a_file_that_was_named(
     route: Route, daemon: FakeDaemon, tmp_path: Path, make_disk: MakeDisk
 ) -> None:
-    """They were once set after the file's sync; a symlink was not synced either."""
+    """Attributes are set before the sync; a symlink is synced, too."""
     disk = make_disk(daemon.root / "disk")
     file, link = tmp_path / "file", tmp_path / "link"
     file.write_bytes(b"x" * 5000)

@@ -124,8 +124,8 @@ def test_archive__refused_first_name(ends: Ends, data: bytes, same_size: bool) -
         assert ends.files() == [{"a"}, {"b", "c"}]
 
 
-def test_archive__first_name_does_not_come(ends: Ends, data: bytes) -> None:
-    """Its directory cannot be made at the target, so the next name brings the file."""
+def test_archive__first_name_cannot_be_made(ends: Ends, data: bytes) -> None:
+    """The directory of the first name cannot be made, so the file moves under the next name."""
     ends.names(data, "one", "b", "c")
     (ends.source / "d").mkdir()
     (ends.source / "one").rename(ends.source / "d/a")

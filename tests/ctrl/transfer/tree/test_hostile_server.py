@@ -235,7 +235,7 @@ def test_files__of_announced_holes(scene: Scene) -> None:
 
 
 def test_listing__larger_than_memory(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is refused."""
+    """A listing that does not fit the memory is refused."""
     scene.server.told["."] = [folder("tree")]
     scene.server.told["tree"] = [Told("f")]
     monkeypatch.setattr("careful.transfer.protocol.block.available_bytes", lambda: 64 << 20)
@@ -255,8 +255,8 @@ def test_stat__cut_short(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("extents", [[(1 << 63, 1 << 63)], [(4096, 1000), (0, 8192)], [(0, 9000)]])
-def test_extents__that_are_none(scene: Scene, extents: list[tuple[int, int]]) -> None:
-    """They are out of order, or beyond their range."""
+def test_extents__malformed(scene: Scene, extents: list[tuple[int, int]]) -> None:
+    """Extents out of order, or beyond their range, are refused."""
     scene.server.told["."] = [Told("f", data=b"z" * 8192, allocated=0)]
     scene.server.extents = extents
     [(_, text)] = scene.get("f").failures
@@ -272,7 +272,7 @@ def test_extents__without_end(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> 
     assert (scene.target / "f").read_bytes()[5:] == b"z" * 8187
 
 
-def test_listing__an_error_that_is_none(scene: Scene) -> None:
+def test_listing__an_unknown_errno(scene: Scene) -> None:
     scene.server.told["."] = [folder("tree")]
     scene.server.told["tree"] = [Told("f", error=(1 << 32) - 1)]
     [(_, text)] = scene.get("tree").failures

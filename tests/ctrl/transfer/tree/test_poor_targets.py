@@ -72,7 +72,7 @@ def ramfs(ends: Ends) -> Iterator[None]:
 
 @pytest.mark.parametrize("nbytes", [1, 100_000])
 def test_xattrs__that_the_target_cannot_hold(ends: Ends, ramfs: None, nbytes: int) -> None:
-    """Both were once dropped silently, with status 0."""
+    """Neither is dropped silently: the status is not 0."""
     for name in ("noted", "listed", "plain"):
         (ends.source / name).write_bytes(b"x" * nbytes)
     set_xattr(ends.source / "noted", "user.a", b"1")
@@ -107,7 +107,7 @@ def test_times__coarse_at_the_target(ends: Ends, make_disk: MakeDisk, nbytes: in
 
 @pytest.mark.parametrize("nbytes", [1, 100_000])
 def test_times__that_64_bits_do_not_hold(ends: Ends, nbytes: int) -> None:
-    """They once wrapped to 1715, older than any file, so the old file stayed."""
+    """Such a time must not wrap to 1715, which would make the source older than the target."""
     (ends.source / "far").write_bytes(b"n" * nbytes)
     os.utime(ends.source / "far", (YEAR_2300_S, YEAR_2300_S))
     if (ends.source / "far").stat().st_mtime != YEAR_2300_S:
@@ -124,7 +124,7 @@ def test_times__that_64_bits_do_not_hold(ends: Ends, nbytes: int) -> None:
 
 
 def test_times__that_64_bits_do_not_hold__new_tree(ends: Ends) -> None:
-    """Small files are not examined one by one."""
+    """The same for small files, which move in batches."""
     (ends.source / "far").write_bytes(b"x")
     os.utime(ends.source / "far", (YEAR_2300_S, YEAR_2300_S))
     if (ends.source / "far").stat().st_mtime != YEAR_2300_S:

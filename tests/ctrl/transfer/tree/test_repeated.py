@@ -87,7 +87,7 @@ def ends(request: pytest.FixtureRequest, route: Route, daemon: FakeDaemon, tmp_p
 @pytest.mark.parametrize("what", ["tree", "tree/"])
 @pytest.mark.parametrize("into", ["new", "new/"])
 def test_place__same_twice(ends: Ends, what: str, into: str) -> None:
-    """A directory goes in under its name; with a slash behind it, its contents do."""
+    """A directory is copied under its name; with a trailing slash, its contents are copied."""
     wanted = ["a", "b", "c", "large"]
     for _ in range(2):
         assert ends.run(PLAIN, what, into).failures == []
@@ -97,7 +97,7 @@ def test_place__same_twice(ends: Ends, what: str, into: str) -> None:
 
 
 def test_place__update_twice(ends: Ends) -> None:
-    """`get -ru h2:ds/dir01 w1/n` twice once made dir01 in dir01."""
+    """`get -ru h2:ds/dir01 w1/n` twice must not make dir01 in dir01."""
     options = replace(PLAIN, update=True, keep_newer=True, replace=True)
     for _ in range(2):
         assert ends.run(options, "tree/c").failures == []
@@ -119,7 +119,7 @@ def test_place__delete_spares_neighbours(ends: Ends) -> None:
 
 
 def test_place__a_file(ends: Ends) -> None:
-    """It goes into an existing directory, or one with a slash; else the target is its name."""
+    """The target is a directory if it exists as one or ends with a slash; else the file's name."""
     assert ends.run(PLAIN, "tree/a/small", "file").failures == []
     assert (ends.target.parent / "file").read_bytes() == b"a/small"
     assert ends.run(PLAIN, "tree/a/small", "folder/").failures == []
@@ -144,7 +144,7 @@ def test_place__mkpath(ends: Ends) -> None:
 def test_place__a_directory_on_the_way_is_missing(
     ends: Ends, options: Options, source: str, target: str
 ) -> None:
-    """Once only `get h2:a h2:b no/` gave advice; the others showed the bare errno."""
+    """Every such command gives advice, not only `get h2:a h2:b no/`."""
     with pytest.raises(CarefulError, match="no: no such directory; --mkpath makes it") as caught:
         ends.run(options, source, target)
     assert caught.value.errno == errno.ENOENT
@@ -159,7 +159,7 @@ def test_place__a_directory_on_the_way_is_missing(
 
 @pytest.mark.parametrize("options", [PLAIN, ARCHIVE], ids=["plain", "archive"])
 def test_twice__nothing_moves(ends: Ends, options: Options) -> None:
-    """Large and small files are compared and equal, and nothing fails; once 5,000 failed."""
+    """Large and small files are compared and equal, and nothing fails."""
     ends.run(options)
     moves, before = ends.moves(), ends.daemon.fault
     batches = list[int]()
@@ -259,7 +259,7 @@ def test_repeated__received_files_stay(ends: Ends, options: Options) -> None:
 
 
 @pytest.mark.parametrize("more", [{"update": True}, {"checksum": True}], ids=["update", "checksum"])
-def test_repeated__with_options_that_look(ends: Ends, more: dict[str, bool]) -> None:
+def test_repeated__with_update_or_checksum(ends: Ends, more: dict[str, bool]) -> None:
     """A complete file has its time, so neither option sends it again."""
     options = replace(ARCHIVE, replace=True, **more)
     ends.break_off(options)
@@ -380,7 +380,7 @@ def test_repeated_put__disk_full(route: Route, daemon: FakeDaemon, tmp_path: Pat
 # --- partial files do not belong to a tree
 
 
-def test_tree__partial_files_are_none_of_it(ends: Ends) -> None:
+def test_tree__has_no_partial_files(ends: Ends) -> None:
     ends.write("a/.x.careful-0123456789abcdef.part", b"x")
     ends.write(".careful-0123456789abcdef.part", b"x" * 100_000)
     report = ends.run(PLAIN)

@@ -89,7 +89,7 @@ def refusing(code: int, times: int, handler: int, after: int = 0) -> Callable[[A
     return fault
 
 
-def test_small_files__all_of_them_are_told(ends: Ends) -> None:
+def test_small_files__progress_names_each_file(ends: Ends) -> None:
     report = ends.run()
     assert_equal(ends.source, ends.target)
     assert (report.failures, report.files_count, report.bytes) == ([], 20, 19_000)

@@ -46,7 +46,7 @@ class Source:
         self.secret = top / "secret" / ("f" if name == "sub/f" else "")
 
     def swap(self) -> None:
-        """Replaces it by a symlink to the secret."""
+        """Replaces the name by a symlink to the secret."""
         path = self.top / self.name
         path.rename(self.top / "aside")
         path.symlink_to(self.secret)
@@ -62,7 +62,7 @@ def name(request: pytest.FixtureRequest) -> str:
 def test_put__a_tree(
     route: Route, daemon: FakeDaemon, tmp_path: Path, name: str, nbytes: int, archive: bool
 ) -> None:
-    """A put by root once sent root's files."""
+    """A put by root must not send root's files."""
     source = Source(tmp_path, name, nbytes)
     options = Options(block_bytes=65536, links=archive, xattrs=archive, checksum=archive)
     report = transfers.put(

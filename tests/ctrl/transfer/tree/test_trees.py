@@ -403,14 +403,14 @@ def test_put__read_only_export(route: Route, daemon: FakeDaemon, tmp_path: Path)
     (daemon.root / "t").mkdir()
     report = transfers.put(route, [str(tmp_path / "t")], "t", True, Options(), Silent())
     assert [name for name, _ in report.failures] == [str(tmp_path / "t")]
-    assert os.strerror(errno.EROFS) not in report.failures[0][1]  # ours says more
+    assert os.strerror(errno.EROFS) not in report.failures[0][1]  # our message says more
 
 
 @pytest.mark.parametrize("code", [errno.E2BIG, errno.EPERM])
 def test_xattrs__that_cannot_be_read(
     ends: Ends, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    """It is an error by name; the target's attributes stay, and all others are kept."""
+    """The error names the file; its attributes at the target stay, and all others are set."""
     ends.write("large", bytes(100_000)).chmod(0o640)
     ends.run()
     (ends.source / "large").chmod(0o604)
