@@ -53,7 +53,7 @@ _FAILURES = {errno.EPROTO, errno.ECANCELED, errno.ENOBUFS, errno.EILSEQ}
 
 
 class Status(enum.IntEnum):
-    """What follows a fragment: more of its message, nothing of it, or nothing of the event."""
+    """The rest after a fragment: more of its message, more of the event, or nothing."""
 
     MORE = int(lib.CAREFUL_EVENT_MORE)
     NODE_DONE = int(lib.CAREFUL_EVENT_NODE_DONE)
