@@ -339,6 +339,7 @@ int main(int argc, char **argv)
 	struct careful_options options = {
 		.rx_buffers = RX_BUFFERS,
 		.copyout_buffers = COPYOUT_BUFFERS,
+		.repair = CAREFUL_REPAIR_OFF, /* P2's protocol keeps nothing of what it sent */
 		.instance = getenv("CAREFUL_INSTANCE"), // NOLINT(concurrency-mt-unsafe)
 	};
 	struct careful_error error = { 0 };
