@@ -202,7 +202,7 @@ def test_clearbox__every_stage_of_both_ends(
         assert inner["inside"] == f"netTx of {ours}"
         assert inner["resource"] == kick["resource"]
     else:
-        assert any("cannot be told from it" in note for note in kick["notes"])
+        assert any("cannot be separated" in note for note in kick["notes"])
     assert plot.read_bytes().startswith(b"\x89PNG")
     for host in two:
         host.assert_nothing_lost()

@@ -144,7 +144,7 @@ def pathchar(
         route,
         effect.driver if effect else "",
         options,
-        must=stages is True,
+        required=stages is True,
         one_clock=one_clock,
     )
     why_not = why_not or silent

@@ -1,7 +1,7 @@
-"""Measurements of a path, each by one call: the command and notebooks use the same.
+"""Measurements of a path, each by one call, for the command and for notebooks.
 
 A measurement takes the options of its estimator, and returns a result with an interval for each
-figure. Modules are imported when they are needed, since numpy is slow to load.
+figure. Modules are imported when they are needed, because numpy is slow to load.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 
 def pathchar(address: Address, options: by_hops.Options) -> Path:
-    """Measures the hops to a host; needs no privilege. Raises CarefulError: nobody answers, or too
-    seldom; or probes cannot be sent.
+    """Measures the hops to a host; needs no privilege.
+
+    Raises CarefulError: too few answers, or probes cannot be sent.
     """
     from careful.measure.estimators.pathchar import measure
 
@@ -29,8 +30,9 @@ def pathchar(address: Address, options: by_hops.Options) -> Path:
 
 
 def blackbox(route: Route, options: two_regressions.Options) -> BlackBoxResult:
-    """Measures the bottleneck and the sum of the other stages, through careful at both ends. Raises
-    CarefulError: careful is not up at either end, or the host does not answer.
+    """Measures the bottleneck and the sum of the other stages, through careful at both ends.
+
+    Raises CarefulError: careful is not up at both ends, or the host does not answer.
     """
     from careful.measure.estimators.blackbox import BlackBox
     from careful.measure.estimators.undisturbed import Undisturbed
@@ -41,8 +43,9 @@ def blackbox(route: Route, options: two_regressions.Options) -> BlackBoxResult:
 
 
 def logp(routes: Sequence[Route], options: signatures.Options) -> signatures.Result:
-    """Measures os, or, g and L of careful's messages to one host, or to several in turn. Raises
-    CarefulError: careful is not up at either end, or a host does not answer.
+    """Measures os, or, g and L of careful's messages to one host, or to several in turn.
+
+    Raises CarefulError: careful is not up at both ends, or a host does not answer.
     """
     from careful.measure.estimators.logp import LogP
     from careful.measure.probes.bursts import Session

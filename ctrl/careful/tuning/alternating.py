@@ -21,9 +21,9 @@ class Alternating:
 
     Args:
         path: the path.
-        beside: the other values.
+        others: the other values.
         now: seconds.
-        swapped: the values in effect are the second version and `beside` the first.
+        swapped: the values in effect are the second version and `others` the first.
         message_gap_s: usual time between two messages that measure an item, seconds.
     """
 

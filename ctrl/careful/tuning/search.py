@@ -52,11 +52,11 @@ class SearchRun:
         self._turn_at = dict.fromkeys(searches, now)  # when a class's turn began
 
     def _trial_values(self) -> dict[int, Value]:
-        beside: dict[int, Value] = {}
+        values: dict[int, Value] = {}
         for search in self.searches.values():
             if not search.over:
-                beside |= search.way.values
-        return beside
+                values |= search.way.values
+        return values
 
     def end(self) -> None:
         if not self._base:

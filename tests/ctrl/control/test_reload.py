@@ -12,7 +12,7 @@ from careful.errors import CarefulError
 
 
 @pytest.mark.parametrize(("number", "told"), [(errno.EINVAL, 0), (errno.ETIMEDOUT, 1)])
-def test_tell_all__a_queue_that_refuses_leaves_no_other_changed(
+def test_send_all__a_queue_that_refuses_leaves_no_other_changed(
     monkeypatch: pytest.MonkeyPatch, number: int, told: int
 ) -> None:
     """A silent peer may have received the new options, and gets the former ones, too."""
@@ -31,10 +31,10 @@ def test_tell_all__a_queue_that_refuses_leaves_no_other_changed(
         refuses = {name}
         said.clear()
         with pytest.raises(CarefulError, match=name.replace("+", r"\+")):
-            reload._tell_all(queues, after, before)
+            reload._send_all(queues, after, before)
         both = {one.name: [7, 50] for one in queues[:k]}
         assert said == {**both, name: [7, 50][: 1 + told]}
     refuses = set()
     said.clear()
-    reload._tell_all(queues, after, before)
+    reload._send_all(queues, after, before)
     assert said == {one.name: [7] for one in queues}

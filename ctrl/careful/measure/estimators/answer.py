@@ -1,4 +1,4 @@
-"""The answer that each measurement of a path gives: round trips, a rate, and the bottleneck.
+"""The summary of a path measurement: round trips, a rate, and the bottleneck.
 
 Owns the choice between a rate and its lower bound: an interval that is too wide for a figure still
 bounds it.
@@ -52,13 +52,13 @@ class Answer:
 
 
 def _slowest(costs: dict[str, Estimate], size_bytes: int) -> tuple[float | None, str, str]:
-    """Returns the rate through the slowest part or None, its name if sure, and why it is not."""
+    """Returns the rate through the slowest part, or None; its name, or "" and the reason."""
     ranked = sorted(costs, key=lambda name: -costs[name].value)
     first = costs[ranked[0]]
     rivals = [name for name in ranked[1:] if costs[name].high >= first.low]
     if first.value > 0 and first.relative <= RELATIVE_MAX and not rivals:
         return 8e-3 * size_bytes / first.value, ranked[0], ""
-    most_us = max(one.high for one in costs.values())
+    most_us = max(cost.high for cost in costs.values())
     bound = 8e-3 * size_bytes / most_us if 0 < most_us < math.inf else None
     if rivals:
         text = f"{ranked[0]} and {rivals[0]} differ by less than their intervals"
@@ -104,17 +104,17 @@ def of_path(path: Path, ends: Stages | None) -> Answer:
     return Answer(trips, size_bytes, rate, is_bound, name, "the bottleneck", why_not)
 
 
-def of_blackbox(found: Result) -> Answer:
+def of_blackbox(result: Result) -> Answer:
     """Returns the answer of a black box: the gap of a train of its largest frames is the rate."""
-    regime = found.regimes[-1]
+    regime = result.regimes[-1]
     size_bytes = int(regime.line.size_max_bytes)
-    trips = [(int(size), us) for size, us in zip(*found.trip_minima, strict=True)]
+    trips = [(int(size), us) for size, us in zip(*result.trip_minima, strict=True)]
     gap = regime.line.estimate_at(size_bytes)
     rate, name, _ = _slowest({"the bottleneck": gap}, size_bytes)
     ends = [trips[0], trips[-1]] if trips else []
-    if ends and (rate is None or gap.value < OWN_PACE * found.own_gap_us):
-        # Trains arrived in a bunch. No stage takes longer than the whole round trip.
+    if ends and (rate is None or gap.value < OWN_PACE * result.own_gap_us):
+        # A train arrived all at once. No stage takes longer than the whole round trip.
         size_bytes, most_us = ends[-1]
         rate, name = 8e-3 * size_bytes / most_us, ""
     withheld = "the figures with a dash"
-    return Answer(ends, size_bytes, rate, not name, "", withheld, found.reason)
+    return Answer(ends, size_bytes, rate, not name, "", withheld, result.reason)

@@ -18,15 +18,15 @@ from typing import Protocol
 
 from careful.errors import CarefulError, InputError
 from careful.measure.estimators.blackbox_result import Result
-from careful.measure.estimators.blackbox_rounds import Round, telling, trip_lines
+from careful.measure.estimators.blackbox_rounds import Round, trip_lines, usable_gaps
 from careful.measure.estimators.range_ends import at_ends
 from careful.measure.estimators.trains import Regime, bisected, bottlenecks, hidden, without_bunches
 from careful.measure.statistics.line import minima, train_gap_us
 from careful.measure.statistics.oneway import Trip, step_us
 
 ROUNDS_MIN = 4
-#: Least frames of a train. A train is a bulk, not a pair, because only differences of a clock count
-#: (PBProbe). Trains shorter than TRAIN_US get more frames: the first ones wake the other end.
+#: Least frames of a train: many frames, not a pair, average out the clock's resolution (PBProbe).
+#: Trains shorter than TRAIN_US get more frames, because the first frames wake the other end.
 TRAIN_FRAMES = 12
 TRAIN_FRAMES_MIN = 4
 TRAIN_US = 2000.0
@@ -45,9 +45,9 @@ _END_SHARES = (0.009, 0.018, 0.027, 0.036)
 #: A train whose gap is below this share of its sending pace was not received frame by frame.
 _BUNCHED = 0.9
 _TRAIN_TRIES = 4
-#: Median shift of two rounds' times that means that the path has changed.
+#: The path has changed if the times of two rounds shifted by this share, in the median.
 _MOVED = 0.10
-#: Most such changes; times that keep moving are noise and belong in the intervals.
+#: Most changes of the path; times that keep moving are noise and belong in the intervals.
 _MOVES_MAX = 2
 #: Trains of each size in the search for a transition.
 _BISECT_TRAINS = 3
@@ -56,8 +56,8 @@ _BISECT_TRAINS = 3
 class Exchange(Protocol):
     """The way to the other end: messages of one frame each.
 
-    round_trips(size_bytes, count): messages and their empty answers, one after the other; fewer if
-    other traffic disturbed some;
+    round_trips(size_bytes, count): messages and their empty answers, one after the other, without
+    those that other traffic disturbed;
     train_us(size_bytes, count): arrivals at the other end of `count` frames sent back to back, µs
     of its clock (none if other traffic disturbed them), and our time to send a frame, µs;
     payload_max_bytes: most payload of a frame; credits: most frames under way; train_max: most
@@ -77,15 +77,15 @@ class Exchange(Protocol):
 class Options:
     """Options of a measurement.
 
-    `sizes_count`: payload sizes from min_bytes to max_bytes (0: what a frame holds); `at_bytes`:
-    the fragment size of interest if the bottleneck depends on the size (0: the largest with
-    figures); `precision`: sufficient half interval of both G, relative; `seconds`: no round begins
-    later; `background`: use at most 1 % of the path's time; `resolution_us`: of the clocks, 0:
-    estimated from the times; `train_frames`: least frames of a train, more if it is shorter than
-    TRAIN_US; `trips_count`: least round trips of each size in a round; `ends`: also send trains of
-    sizes near both ends (without them a result is never settled); `between`: sizes between two
-    others of which only trains are sent, to find a bend with few round trips; `share`: share of
-    the path's time to use; `patience_s`: extra time beyond `seconds` while there are no figures.
+    `sizes_count`: payload sizes from min_bytes to max_bytes (0: a frame's payload); `at_bytes`: the
+    fragment size of interest if the bottleneck depends on the size (0: the largest with figures);
+    `precision`: sufficient half interval of both G, relative; `seconds`: no round begins later;
+    `background`: use at most 1 % of the path's time; `resolution_us`: of the clocks, 0: estimated;
+    `train_frames`: least frames of a train, more if it is shorter than TRAIN_US; `trips_count`:
+    least round trips of each size in a round; `ends`: also send trains of sizes near both ends
+    (without them a result is never settled); `between`: number of additional train sizes between
+    two sizes, to find a bend with few round trips; `share`: share of the path's time to use;
+    `patience_s`: extra time beyond `seconds` while there are no figures.
     """
 
     sizes_count: int = 16
@@ -114,7 +114,7 @@ class Options:
             raise InputError("precision and share must be between 0 and 1, and seconds positive")
         if self.train_frames < TRAIN_FRAMES_MIN or self.trips_count < 1:
             raise InputError(
-                f"trains have {TRAIN_FRAMES_MIN} frames or more, and rounds one round trip"
+                f"a train needs {TRAIN_FRAMES_MIN} frames or more, and a round one round trip"
             )
 
 
@@ -138,13 +138,13 @@ class BlackBox:
         self._train = min(self.options.train_frames, exchange.train_max)
         if self._train < TRAIN_FRAMES_MIN:
             raise InputError(
-                f"a window of {exchange.credits} buffers is too small for a train: fewer --peers"
+                f"a window of {exchange.credits} buffers is too small for a train: lower --peers"
             )
         self._trips_count = self.options.trips_count
         high = min(self.options.max_bytes or exchange.payload_max_bytes, exchange.payload_max_bytes)
         low, count = self.options.min_bytes, self.options.sizes_count
         if high - low < 2 * count:
-            raise InputError(f"frames of {low} to {high} bytes are too much alike")
+            raise InputError(f"{count} sizes from {low} to {high} bytes: fewer than 2 bytes apart")
         self._sizes = [round(low + (high - low) * k / (count - 1)) for k in range(count)]
         shares = _END_SHARES if self.options.ends else ()
         near = [round((high - low) * share) for share in shares]
@@ -167,68 +167,66 @@ class BlackBox:
         while number < self.options.rounds_max:
             try:
                 self._round(trips, trains)
-                if self._forget_what_was():
+                if self._drop_outdated_rounds():
                     result, trips, trains = None, 1, True
-                    if not all(any(kept) for kept in zip(*self._kinds(), strict=True)):
+                    if not all(any(counts) for counts in zip(*self._contents(), strict=True)):
                         self._round(trips, trains)
             except CarefulError as error:
-                over = self._ended(error, self._clock() - began)
+                over = self._note_end(error, self._clock() - began)
                 result = None
                 break
             number += 1
             if len(self._rounds) < ROUNDS_MIN and self._clock() - began < self.options.seconds:
                 continue
             result = self._result(number, began)
-            # Do not repeat what is known well enough; a round trip is far shorter than a train.
-            trips, trains = self._lacking(result)
-            if result.settled or result.elapsed_s > self._enough_s(result):
+            # Precise figures are not repeated; a round trip is far shorter than a train.
+            trips, trains = self._still_needed(result)
+            patience_s = self.options.patience_s if result.reason else 0.0
+            if result.settled or result.elapsed_s > self.options.seconds + patience_s:
                 break
         result = result or self._result(number, began)
         try:
             if not over:
-                self._look_between(result)
+                self._check_between(result)
         except _DisturbedError:
             result.settled = False
             result.notes.append("other traffic disturbed the trains between the measured sizes")
         except CarefulError as error:
-            over = self._ended(error, self._clock() - began)
+            over = self._note_end(error, self._clock() - began)
         if over:
             result.notes.append(over)
         if over or not self.options.ends:
-            result.settled = False  # nothing looked for a bend
-        result.look_at(self._of_interest(result.regimes))
+            result.settled = False  # there may be a bend
+        result.look_at(self._regime_of_interest(result.regimes))
         result.elapsed_s = self._clock() - began
         result.trip_minima, result.gaps = self._points()
         return result
 
-    def _enough_s(self, result: Result) -> float:
-        return self.options.seconds + (self.options.patience_s if result.reason else 0.0)
-
-    def _look_between(self, result: Result) -> None:
+    def _check_between(self, result: Result) -> None:
         """Locates the transitions, and checks for a further stage between the measured sizes."""
         result.regimes = bisected(result.regimes, self._gap_at)
-        for at in hidden(result.regimes, self._gap_at):
+        for size_bytes in hidden(result.regimes, self._gap_at):
             result.settled = False
             result.notes.append(
-                f"near {at:.0f} bytes another stage is the bottleneck: more --sizes would show it"
+                f"near {size_bytes:.0f} bytes another stage is the bottleneck: use more --sizes"
             )
         if self.options.ends:
-            self._look_at_ends(result)
+            self._check_ends(result)
 
-    def _look_at_ends(self, result: Result) -> None:
+    def _check_ends(self, result: Result) -> None:
         ends = at_ends(result.regimes, self._train_sizes, self._gap_at, self._gap_step_us())
         result.regimes = ends.regimes
         result.notes += ends.notes
         if ends.unseen > self.options.precision:
             result.settled = False
             result.notes.append(
-                f"a bottleneck near an end stays unseen below {ends.unseen:.1%} of a gap"
+                f"a bottleneck near an end stays hidden below {ends.unseen:.1%} of a gap"
             )
-        G = self._of_interest(ends.regimes).G_b_us_per_KiB
+        G = self._regime_of_interest(ends.regimes).G_b_us_per_KiB
         if not ends.are_known or G is None or G.relative > self.options.precision:
             result.settled = False
 
-    def _ended(self, error: CarefulError, elapsed_s: float) -> str:
+    def _note_end(self, error: CarefulError, elapsed_s: float) -> str:
         """Drops the unfinished round and returns a note; CarefulError if too little is known."""
         if self._in_round:
             self._rounds.pop()
@@ -238,19 +236,23 @@ class BlackBox:
         return f"ended after {elapsed_s:.1f} s ({error}): the figures are from earlier"
 
     def _points(self) -> tuple[tuple[list[float], list[float]], tuple[list[float], list[float]]]:
-        made = [(size, trip) for one in self._rounds for size, trip in one.pairs()]
-        sizes, least, _ = minima([size for size, _ in made], [trip.round_us for _, trip in made])
-        gaps = [pair for one in self._rounds for pair in one.gaps_us.items()]
+        trips = [(size, trip) for a_round in self._rounds for size, trip in a_round.pairs()]
+        sizes, least, _ = minima([size for size, _ in trips], [trip.round_us for _, trip in trips])
+        gaps = [pair for a_round in self._rounds for pair in a_round.gaps_us.items()]
         return (list(sizes), list(least)), ([size for size, _ in gaps], [gap for _, gap in gaps])
 
-    def _of_interest(self, regimes: list[Regime]) -> Regime:
+    def _regime_of_interest(self, regimes: list[Regime]) -> Regime:
         at_bytes = self.options.at_bytes
         if not at_bytes:  # the largest sizes that have figures
-            return next((one for one in reversed(regimes) if one.G_b_us_per_KiB), regimes[-1])
-        return next((one for one in regimes if at_bytes < one.high_bytes), regimes[-1])
+            return next(
+                (regime for regime in reversed(regimes) if regime.G_b_us_per_KiB), regimes[-1]
+            )
+        return next((regime for regime in regimes if at_bytes < regime.high_bytes), regimes[-1])
 
     def _gap_at(self, size: int) -> float:
-        gap_us = statistics.median(self._one_train(size, keep=False) for _ in range(_BISECT_TRAINS))
+        gap_us = statistics.median(
+            self._send_train(size, keep=False) for _ in range(_BISECT_TRAINS)
+        )
         if math.isinf(gap_us):
             raise _DisturbedError
         return gap_us
@@ -265,19 +267,19 @@ class BlackBox:
     def _warm_up(self) -> None:
         """Wakes the path, and fits the numbers of round trips and frames to it."""
         middle = self._sizes[len(self._sizes) // 2]
-        trips = self._some_trips(middle, 2, keep=False)
+        trips = self._send_trips(middle, 2, keep=False)
         self._fit_count(trips)
         warm = _WARM_TRAINS if self.options.ends else 1
-        gap_us = min(self._one_train(middle, keep=False) for _ in range(warm))
+        gap_us = min(self._send_train(middle, keep=False) for _ in range(warm))
         most = min(self._exchange.train_max, int(TRAIN_US / max(gap_us, 1e-3)))
         self._train = max(self._train, most)
         self._warm = True
         if self.options.background:
-            trip_us = min((one.round_us for one in trips), default=gap_us)
-            self._afford((self._trips_count + 1) * trip_us, (self._train - 1) * gap_us)
+            trip_us = min((trip.round_us for trip in trips), default=gap_us)
+            self._check_time((self._trips_count + 1) * trip_us, (self._train - 1) * gap_us)
             self._pause(self._owed_us)
 
-    def _afford(self, trips_us: float, train_us: float) -> None:
+    def _check_time(self, trips_us: float, train_us: float) -> None:
         """Raises InputError if the least number of rounds does not fit in the time."""
         count = len(self._sizes)
         round_us = count * trips_us + len(self._train_sizes) * train_us
@@ -290,29 +292,29 @@ class BlackBox:
             )
 
     def _fit_count(self, trips: list[Trip]) -> None:
-        least_us = min((one.round_us for one in trips), default=_TRIPS_US)
+        least_us = min((trip.round_us for trip in trips), default=_TRIPS_US)
         fitting = int(min(_TRIPS_MAX, _TRIPS_US / least_us))
         self._trips_count = max(self._trips_count, fitting)
 
-    def _some_trips(self, size: int, count: int, keep: bool = True) -> list[Trip]:
+    def _send_trips(self, size: int, count: int, keep: bool = True) -> list[Trip]:
         trips = self._exchange.round_trips(size, count)
         self._frames += 2 * count
         if keep:
             self._rounds[-1].trip_sizes.extend([size] * len(trips))
             self._rounds[-1].trips.extend(trips)
-        self._pause(sum(one.round_us for one in trips))
+        self._pause(sum(trip.round_us for trip in trips))
         return trips
 
-    def _one_train(self, size: int, keep: bool = True) -> float:
-        """Returns a train's gap, or infinity if other traffic disturbed it; repeats the train if
-        the other end slept and then took many at once.
+    def _send_train(self, size: int, keep: bool = True) -> float:
+        """Returns a train's gap, or infinity if other traffic disturbed it.
+
+        Repeats a train whose frames all arrived at once, because the other end slept.
         """
         for _ in range(_TRAIN_TRIES):
             began = self._clock()
             arrivals, own_us = self._exchange.train_us(size, self._train)
             self._frames += self._train + 1
-            # Not from the first arrival on: the way there counts, and a bunch arrives late.
-            self._pause((self._clock() - began) * 1e6)
+            self._pause((self._clock() - began) * 1e6)  # the path is busy from the first frame on
             if len(arrivals) < 2:
                 return math.inf
             gap_us = train_gap_us(arrivals)
@@ -326,40 +328,38 @@ class BlackBox:
             self._own_us = min(self._own_us, own_us)
         return gap_us
 
-    def _lacking(self, result: Result) -> tuple[int, bool]:
+    def _still_needed(self, result: Result) -> tuple[int, bool]:
         """Returns the factor for the next round's round trips, and whether trains are needed."""
-        there = result.one_way
-        enough = there.supported and there.G_us_per_KiB.relative <= self.options.precision
+        one_way = result.one_way
+        enough = one_way.supported and one_way.G_us_per_KiB.relative <= self.options.precision
         G = result.regime.G_b_us_per_KiB
         trains = G is None or G.relative > self.options.precision
         return 0 if enough else _TRIPS_MORE, trains
 
     def _round(self, trips: int, trains: bool) -> None:
-        """Sends round trips of each size, `trips` times the first number, and a train of each
-        size.
-        """
+        """Sends round trips of each size, `trips` times the usual number, and trains if needed."""
         self._rounds.append(Round())
         self._in_round = True
         for size in self._random.sample(self._train_sizes, len(self._train_sizes)):
             if trips and size in self._sizes:
-                self._fit_count(self._some_trips(size, trips * self._trips_count))
+                self._fit_count(self._send_trips(size, trips * self._trips_count))
             if trains:
-                self._one_train(size)
+                self._send_train(size)
         self._in_round = False
 
-    def _kinds(self) -> list[tuple[bool, bool]]:
-        return [(bool(one.trips), bool(one.gaps_us)) for one in self._rounds]
+    def _contents(self) -> list[tuple[bool, bool]]:
+        return [(bool(a_round.trips), bool(a_round.gaps_us)) for a_round in self._rounds]
 
-    def _forget_what_was(self) -> bool:
+    def _drop_outdated_rounds(self) -> bool:
         """Drops earlier rounds once two rounds agree that the path has changed."""
         if len(self._rounds) < 3 or self._moves == _MOVES_MAX:
             return False
         *before, last, latest = self._rounds
-        shifts = [one.shift_from(before) for one in (last, latest)]
+        shifts = [a_round.shift_from(before) for a_round in (last, latest)]
         if min(shifts) > _MOVED or max(shifts) < -_MOVED:
             self._moves += 1
             self._notes.append(
-                f"times moved by {shifts[1]:+.0%} halfway: the path changed or is loaded; "
+                f"times changed by {shifts[1]:+.0%} halfway: the path changed or is loaded; "
                 "earlier samples are dropped"
             )
             self._rounds = [last, latest]
@@ -367,24 +367,27 @@ class BlackBox:
         return False
 
     def _clock_us(self) -> float:
-        return self.options.resolution_us or step_us([one.trips for one in self._rounds])
+        return self.options.resolution_us or step_us([a_round.trips for a_round in self._rounds])
 
     def _gap_step_us(self) -> float:
         return self._clock_us() / (self._train - 1)
 
     def _result(self, rounds: int, began: float) -> Result:
-        trips, there = trip_lines(self._rounds, self._clock_us())
-        sent = [one for one in self._rounds if one.gaps_us]
-        gaps, bunches = telling(sent), [size for one in sent for size in one.bunched]
-        sizes = [size for one in sent for size in one.gaps_us]
+        trips, one_way = trip_lines(self._rounds, self._clock_us())
+        with_trains = [a_round for a_round in self._rounds if a_round.gaps_us]
+        gaps, bunches = (
+            usable_gaps(with_trains),
+            [size for a_round in with_trains for size in a_round.bunched],
+        )
+        sizes = [size for a_round in with_trains for size in a_round.gaps_us]
         regimes = [
             without_bunches(regime, sizes, bunches)
             for regime in bottlenecks(gaps, self._gap_step_us())
         ]
-        regime = self._of_interest(regimes)
+        regime = self._regime_of_interest(regimes)
         result = Result(
             round_trips=trips,
-            one_way=there,
+            one_way=one_way,
             regimes=regimes,
             regime=regime,
             sum_g_us=None,
@@ -396,29 +399,28 @@ class BlackBox:
             rounds_count=rounds,
             elapsed_s=self._clock() - began,
             settled=False,
-            reason=there.reason or trips.reason or regime.line.reason,
+            reason=one_way.reason or trips.reason or regime.line.reason,
             notes=list(self._notes),
         )
         if bunches:
             result.notes.append(
                 f"in {len(bunches)} of {len(sizes)} trains all frames arrived at once, faster than "
-                "they left: the other end slept; wait mode `spin` (carefulctl up --wait spin) or a "
-                "quiet machine helps"
+                "they left, because the other end slept: use `carefulctl up --wait spin`, or a "
+                "quiet machine"
             )
         late = len(sizes) - len(bunches) - sum(map(len, gaps))
         if late > 0:
             result.notes.append(
-                f"{late} of {len(sizes)} trains left late because other work came between; "
-                "they are left out"
+                f"{late} of {len(sizes)} trains are left out: other work on this host delayed them"
             )
         result.doubt()
-        if there.reason or trips.reason:
+        if one_way.reason or trips.reason:
             return result
         result.sum_g_us = trips.intercept_us * 0.5
-        result.sum_G_us_per_KiB = there.G_us_per_KiB
+        result.sum_G_us_per_KiB = one_way.G_us_per_KiB
         result.look_at(regime)
         if regime.G_b_us_per_KiB is None or result.reason:
             return result
-        widest = max(there.G_us_per_KiB.relative, regime.G_b_us_per_KiB.relative)
+        widest = max(one_way.G_us_per_KiB.relative, regime.G_b_us_per_KiB.relative)
         result.settled = widest <= self.options.precision
         return result

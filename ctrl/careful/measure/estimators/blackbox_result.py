@@ -14,8 +14,8 @@ from careful.measure.statistics.line import RELATIVE_MAX, Line
 class Result:
     """The figures of two regressions.
 
-    sum_g_us: overheads and delays one way, half of a round trip without payload; sum_G, one way,
-    and sum_G_others without the bottleneck of `regime`, µs per KiB; None with a `reason`.
+    sum_g_us: overheads and delays one way, half of a round trip without payload; sum_G: one way;
+    sum_G_others: without the bottleneck of `regime`; a figure is None with a `reason`.
     trip_minima: sizes and least round trips, µs; gaps: sizes and gaps of every train, µs.
     """
 
@@ -51,16 +51,15 @@ class Result:
         regime = self.regime
         if regime.line.at(regime.low_bytes) < OWN_PACE * self.own_gap_us:
             self.notes.append(
-                f"trains left at {self.own_gap_us:.0f} µs a frame: the bottleneck may be this host"
+                f"this host needs {self.own_gap_us:.0f} µs to send a frame of a train: it may be "
+                "the bottleneck"
             )
         if regime.g_b_us and regime.g_b_us.relative > RELATIVE_MAX:
             g = regime.g_b_us
             self.notes.append(f"the bottleneck's g is between {g.low:.3g} and {g.high:.3g} µs")
 
     def others(self, regime: Regime) -> tuple[Estimate | None, str]:
-        """Returns the G of all stages but a regime's bottleneck, µs per KiB, or None and the
-        reason.
-        """
+        """Returns the other stages' sum of G, µs per KiB, or None and the reason."""
         whole, G = self.sum_G_us_per_KiB, regime.G_b_us_per_KiB
         if whole is None:
             return None, self.reason
@@ -69,8 +68,8 @@ class Result:
         others = whole - G
         if others.high < 0:
             return None, (
-                f"the bottleneck's G ({G.value:.3g} µs/KiB) is more than that of all stages "
-                f"({whole.value:.3g}): the path changed meanwhile"
+                f"the bottleneck's G ({G.value:.3g} µs/KiB) exceeds the sum over all stages "
+                f"({whole.value:.3g}): the path changed during the measurement"
             )
         if others.relative > RELATIVE_MAX:
             return None, f"the interval is wide: {others.low:.3g} to {others.high:.3g} µs/KiB"

@@ -1,4 +1,4 @@
-"""The rounds of a black-box measurement: which times are used, and the fit of round trips."""
+"""The rounds of a black-box measurement: selects usable times, and fits lines to round trips."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from careful.measure.statistics.piecewise import POINTS_MIN
 
 #: A gap below this multiple of our own pace may be our own.
 OWN_PACE = 2.0
-#: Our pace counts as unhindered up to this multiple of its quickest tenth, the same quantile as in
-#: stages.UNHINDERED.
+#: Our pace is unhindered up to this multiple of its quickest tenth (compare stages.UNHINDERED).
 _UNHINDERED, _QUICKEST = 1.1, 0.1
 
 
 @dataclass
 class Round:
-    """One pass over all sizes: round trips with their payload bytes; gaps of trains and our pace,
-    µs, by payload bytes.
+    """One pass over all sizes, in payload bytes.
 
-    bunched: sizes whose train was not received frame by frame.
+    gaps_us, own_us: gap and our pace of each size's train; bunched: sizes whose train arrived all
+    at once.
     """
 
     trip_sizes: list[float] = field(default_factory=list)
@@ -47,64 +46,70 @@ class Round:
     def shift_from(self, before: Sequence[Round]) -> float:
         """Returns the relative change against other rounds: the median over all sizes."""
         shifts = [
-            _shift(self.least_us(), [one.least_us() for one in before]),
-            _shift(self.gaps_us, [one.gaps_us for one in before]),
+            _shift(self.least_us(), [other.least_us() for other in before]),
+            _shift(self.gaps_us, [other.gaps_us for other in before]),
         ]
         return max(shifts, key=abs)
 
 
 def trip_lines(rounds: Sequence[Round], resolution_us: float) -> tuple[Line, Line]:
-    """Fits a line to the shortest round trips, and one to the shortest one-way times, over sizes.
+    """Fits lines to the shortest round trips and the shortest one-way times, over sizes.
 
-    One-way times have the drift of the two clocks removed.
+    Removes the drift of the two clocks from one-way times.
     """
-    made = [one for one in rounds if one.trips]
-    sizes = [size for one in made for size in one.trip_sizes]
-    trips = [trip for one in made for trip in one.trips]
+    with_trips = [a_round for a_round in rounds if a_round.trips]
+    sizes = [size for a_round in with_trips for size in a_round.trip_sizes]
+    trips = [trip for a_round in with_trips for trip in a_round.trips]
     one_way_us = without_drift(sizes, trips, drift(sizes, trips))
-    found = []
+    lines = []
     for times in ([trip.round_us for trip in trips], one_way_us):
-        rest = iter(times)
-        fits = [fit_minima(one.trip_sizes, [next(rest) for _ in one.trips]) for one in made]
+        remaining = iter(times)
+        fits = [
+            fit_minima(a_round.trip_sizes, [next(remaining) for _ in a_round.trips])
+            for a_round in with_trips
+        ]
         line = fit_minima(sizes, times, resolution_us)
         late = Estimate(0.0, slack=lateness(line, sizes, times))
         slope = line.slope_us_per_byte + late
-        found.append(widened(replace(line, slope_us_per_byte=slope), fits))
-    return found[0], found[1]
+        lines.append(widened(replace(line, slope_us_per_byte=slope), fits))
+    return lines[0], lines[1]
 
 
-def telling(rounds: Sequence[Round]) -> list[dict[int, float]]:
+def usable_gaps(rounds: Sequence[Round]) -> list[dict[int, float]]:
     """Returns the usable gaps of each round: size in bytes to gap in µs.
 
-    Leaves out trains that arrived in a bunch and, if this host may be the bottleneck, trains that
-    other work delayed. Returns all if the rest is too little for a slope.
+    Leaves out trains that arrived all at once and, if this host may be the bottleneck, trains that
+    other work delayed. Returns all gaps if the rest does not give a slope.
     """
     paces: dict[int, list[float]] = {}
-    for one in rounds:
-        for size, own_us in one.own_us.items():
+    for a_round in rounds:
+        for size, own_us in a_round.own_us.items():
             paces.setdefault(size, []).append(own_us)
-    most = {size: _UNHINDERED * float(np.quantile(some, _QUICKEST)) for size, some in paces.items()}
-    found = [
+    most = {
+        size: _UNHINDERED * float(np.quantile(times_us, _QUICKEST))
+        for size, times_us in paces.items()
+    }
+    usable = [
         {
             size: gap_us
-            for size, gap_us in one.gaps_us.items()
-            if size not in one.bunched
-            and (gap_us > OWN_PACE * one.own_us[size] or one.own_us[size] <= most[size])
+            for size, gap_us in a_round.gaps_us.items()
+            if size not in a_round.bunched
+            and (gap_us > OWN_PACE * a_round.own_us[size] or a_round.own_us[size] <= most[size])
         }
-        for one in rounds
+        for a_round in rounds
     ]
-    enough = len({size for gaps in found for size in gaps}) >= POINTS_MIN
-    return found if enough else [one.gaps_us for one in rounds]
+    enough = len({size for gaps in usable for size in gaps}) >= POINTS_MIN
+    return usable if enough else [a_round.gaps_us for a_round in rounds]
 
 
 _Size = TypeVar("_Size", int, float)
 
 
 def _shift(now: Mapping[_Size, float], before: Sequence[Mapping[_Size, float]]) -> float:
-    found = []
+    shifts = []
     for size, time_us in now.items():
-        known = [one[size] for one in before if size in one]
-        # A bunch has a gap of 0, as does a clock too coarse to separate arrivals.
+        known = [other[size] for other in before if size in other]
+        # The gap is 0 if a train arrived at once, or if the clock is too coarse.
         if known and (usual_us := statistics.median(known)) > 0:
-            found.append(time_us / usual_us - 1)
-    return statistics.median(found) if found else 0.0
+            shifts.append(time_us / usual_us - 1)
+    return statistics.median(shifts) if shifts else 0.0

@@ -1,10 +1,9 @@
 """Bulk transfers (P4, `Bulk-transfer microbenchmark`): os, or, g and L by size, T(n), BW(n).
 
 Owns the plan over sizes and the lines through each size's signature. T(n) is the time until the
-reply of one transfer. Its line is Hockney's T0 + n / R; half of the rate R is reached at the
-half-power point T0 R. One direction carries the data, the other a small message. L(n) is therefore
-T(n) less a small message one way, os(n) and or(n). L(n) includes the other host's processing of the
-bytes.
+reply of one transfer. Its line is Hockney's T0 + n / R; the half-power point T0 R is the size with
+half of the rate R. One direction carries the data, the other a small message. L(n) is therefore
+T(n) minus a small message one way, os(n) and or(n). L(n) includes the other host's processing.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ class Bulk:
     """Transfers of one kind.
 
     kind: "store" or "get"; sizes_bytes: payload; results: the signature of each size; lines: os,
-    or, g, L and T (P4's names) over size, µs, None with too few figures; half_power_bytes: None if
-    T's line does not support it.
+    or, g, L and T (P4's names) over size, µs, None with too few figures; half_power_bytes: None
+    without a usable line of T.
     """
 
     kind: str
@@ -43,8 +42,8 @@ class Bulk:
     def bandwidths(self) -> list[Estimate | None]:
         """Returns BW(n) = n / T(n) of each size, MB/s (P4 Figure 7)."""
         return [
-            _bandwidth(size, one.rtt.estimate)
-            for size, one in zip(self.sizes_bytes, self.results, strict=True)
+            _bandwidth(size, result.rtt.estimate)
+            for size, result in zip(self.sizes_bytes, self.results, strict=True)
         ]
 
 
@@ -82,29 +81,29 @@ def measure(
 
 def read(kind: str, sizes_bytes: list[int], results: list[Result], trip: Figure) -> Bulk:
     """Fits lines through the figures of all sizes; trip: a small message's round trip."""
-    results = [replace(one, L=_latency(one, trip)) for one in results]
+    results = [replace(result, L=_latency(result, trip)) for result in results]
     named = {
-        "os": [one.os for one in results],
-        "or": [one.or_ for one in results],
-        "g": [one.g for one in results],
-        "L": [one.L for one in results],
-        "T": [one.rtt for one in results],
+        "os": [result.os for result in results],
+        "or": [result.or_ for result in results],
+        "g": [result.g for result in results],
+        "L": [result.L for result in results],
+        "T": [result.rtt for result in results],
     }
     lines = {
-        name: _line(sizes_bytes, [one.estimate for one in figures])
+        name: _line(sizes_bytes, [result.estimate for result in figures])
         for name, figures in named.items()
     }
     return Bulk(kind, sizes_bytes, results, lines, half_power(lines["T"]))
 
 
-def _latency(found: Result, trip: Figure) -> Figure:
+def _latency(result: Result, trip: Figure) -> Figure:
     """Returns L(n): T(n) without a small message one way, os(n) and or(n)."""
-    whole, os, or_ = found.rtt.estimate, found.os.estimate, found.or_.estimate
+    whole, os, or_ = result.rtt.estimate, result.os.estimate, result.or_.estimate
     if not (whole and os and or_ and trip.estimate):
-        reasons = (found.rtt.reason, found.os.reason, found.or_.reason, trip.reason)
-        return Figure(None, found.rtt.samples_count, reason=next(filter(None, reasons), ""))
-    left = whole - trip.estimate * 0.5 - os - or_
-    return supported(left, found.rtt.samples_count, found.rtt.residual)
+        reasons = (result.rtt.reason, result.os.reason, result.or_.reason, trip.reason)
+        return Figure(None, result.rtt.samples_count, reason=next(filter(None, reasons), ""))
+    latency = whole - trip.estimate * 0.5 - os - or_
+    return supported(latency, result.rtt.samples_count, result.rtt.residual)
 
 
 def _bandwidth(size_bytes: int, T: Estimate | None) -> Estimate | None:
@@ -116,12 +115,14 @@ def _bandwidth(size_bytes: int, T: Estimate | None) -> Estimate | None:
 
 
 def _line(sizes_bytes: list[int], estimates: list[Estimate | None]) -> Line | None:
-    """Fits a line whose intervals reflect those of the figures, however straight they lie."""
-    known = [(size, one) for size, one in zip(sizes_bytes, estimates, strict=True) if one]
+    """Fits a line whose intervals are at least those of the figures."""
+    known = [
+        (size, estimate) for size, estimate in zip(sizes_bytes, estimates, strict=True) if estimate
+    ]
     if len(known) < SIZES_MIN:
         return None
-    halves = sorted(one.half for _, one in known)
-    values = [one.value for _, one in known]
+    halves = sorted(estimate.half for _, estimate in known)
+    values = [estimate.value for _, estimate in known]
     return fit_line([size for size, _ in known], values, halves[len(halves) // 2])
 
 
@@ -137,5 +138,5 @@ def half_power(line: Line | None) -> Estimate | None:
     ratio = middle.value / slope.value
     se = math.hypot(middle.se, ratio * slope.se) / slope.value
     slack = (middle.slack + ratio * slope.slack) / slope.value
-    found = Estimate(ratio - line.middle_bytes, se, slope.dof, slack)
-    return found if found.low > 0 and found.relative <= RELATIVE_MAX else None
+    half_point = Estimate(ratio - line.middle_bytes, se, slope.dof, slack)
+    return half_point if half_point.low > 0 and half_point.relative <= RELATIVE_MAX else None

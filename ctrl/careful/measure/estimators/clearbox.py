@@ -28,7 +28,7 @@ TRAIN_MIN = 2
 PACE_TRAINS = 3
 
 _ELSEWHERE = (
-    "netRx and hostRx are on another machine: run `carefulctl trace stages` there meanwhile"
+    "netRx and hostRx are on another machine: run `carefulctl trace stages` there at the same time"
 )
 
 
@@ -60,11 +60,10 @@ class Tracer(Protocol):
 class Options:
     """Options of a measurement.
 
-    `sizes_count`: payload sizes from min_bytes to max_bytes (0: what a frame holds); `trips`: most
+    `sizes_count`: payload sizes from min_bytes to max_bytes (0: a frame's payload); `trips`: most
     messages of each size in a round, for each stage; `trains`: send messages back to back, like the
-    fragments of a message (a processor with warm caches is faster); `precision`: sufficient half
-    interval of all G, relative; `seconds`: time limit, unless the least work for each stage takes
-    longer.
+    fragments of a message (warm caches make the processor faster); `precision`: sufficient half
+    interval of all G, relative; `seconds`: time limit, unless the least work takes longer.
     """
 
     sizes_count: int = 12
@@ -113,7 +112,6 @@ class ClearBox:
         exchange: the way to the other end.
         tracer: owner 0 is this end, owner 1 the other end if its instance runs here.
         owners: names of the owners.
-        options: see Options.
         clock: seconds.
     """
 
@@ -130,17 +128,18 @@ class ClearBox:
         high = min(self.options.max_bytes or exchange.payload_max_bytes, exchange.payload_max_bytes)
         low, count = self.options.min_bytes, self.options.sizes_count
         if high - low < 2 * count:
-            raise InputError(f"frames of {low} to {high} bytes are too much alike")
+            raise InputError(f"{count} sizes from {low} to {high} bytes: fewer than 2 bytes apart")
         self._sizes = [round(low + (high - low) * k / (count - 1)) for k in range(count)]
         self._random = random.Random(self.options.seed)
-        self._records: dict[tuple[int, ...], list[Records]] = {one: [] for one in self._passes()}
+        self._records: dict[tuple[int, ...], list[Records]] = {
+            traced: [] for traced in self._passes()
+        }
         self._paces: list[tuple[int, float]] = []
         self._frames = 0
         self._until = self._trip_s = math.inf
 
     def _passes(self) -> list[tuple[int, ...]]:
-        """Without the other end, only sending stages are timed."""
-        return list(PASSES if len(self._owners) > 1 else PASSES[:2])
+        return list(PASSES if len(self._owners) > 1 else PASSES[:2])  # alone: sending stages only
 
     def run(self) -> Result:
         began = self._clock()
@@ -163,12 +162,12 @@ class ClearBox:
             self._pass(listened, (self._until - self._clock()) / to_come, whole=number == 1)
 
     def _pass(self, listened: tuple[int, ...], share_s: float, whole: bool) -> None:
-        """Sends all sizes while `listened` is traced; unless `whole`, only while time is left.
+        """Sends all sizes, but unless `whole` only while time is left.
 
-        listened: stages, none for the sender's pace; share_s: the time for this pass.
+        listened: the traced stages, none for the sender's pace; share_s: the time for this pass.
         """
         self._tracer.listen(())
-        self._awake()
+        self._wake()
         self._tracer.take()
         lost = self._tracer.lost_count
         self._tracer.listen(listened)
@@ -179,22 +178,21 @@ class ClearBox:
             if not whole and self._clock() > self._until:
                 break
             if listened:
-                self._some(size, count)
+                self._send(size, count)
             else:
-                self._paces_of(size, count)
+                self._send_untraced(size, count)
         self._tracer.collect(0.0)
         records = self._tracer.take()
-        # If records were lost, frames could be confused.
-        if listened and lost == self._tracer.lost_count:
+        if listened and lost == self._tracer.lost_count:  # a lost record could mix up frames
             self._records[listened].append(records)
 
-    def _awake(self) -> None:
+    def _wake(self) -> None:
         """Wakes the path, and notes the least time of a round trip."""
         began = self._clock()
         self._exchange.round_trips(self._sizes[-1], 1)
         self._trip_s = min(self._trip_s, self._clock() - began)
 
-    def _some(self, size: int, count: int) -> None:
+    def _send(self, size: int, count: int) -> None:
         if not self.options.trains:
             self._exchange.round_trips(size, count)
             self._frames += 2 * count
@@ -206,8 +204,8 @@ class ClearBox:
             self._frames += count + 1
             left -= count
 
-    def _paces_of(self, size: int, count: int) -> None:
-        """Sends trains without a probe: the pace includes all that the thread does."""
+    def _send_untraced(self, size: int, count: int) -> None:
+        """Sends untraced trains: the pace includes all work of the thread."""
         count = max(TRAIN_MIN, min(count, self._exchange.train_max))
         for _ in range(PACE_TRAINS):
             self._paces.append((size, self._exchange.train_us(size, count)[1]))
@@ -216,11 +214,11 @@ class ClearBox:
     def _samples(self, listened: tuple[int, ...], stage: int, owner: int) -> stages.Samples:
         """Returns the samples of all rounds; netRx and hostRx are matched within each round."""
         return stages.joined(
-            [stages.samples(one, stage, owner, 1) for one in self._records[listened]]
+            [stages.samples(records, stage, owner, 1) for records in self._records[listened]]
         )
 
     def _result(self, rounds: int, elapsed_s: float) -> Result:
-        found = []
+        fits = []
         for listened, stage, owner in zip(
             [*PASSES[:2], PASSES[3], PASSES[2]],
             (stages.HOST_TX, stages.NET_TX, stages.NET_RX, stages.HOST_RX),
@@ -228,20 +226,21 @@ class ClearBox:
             strict=True,
         ):
             if listened in self._records:
-                taken = self._samples(listened, stage, owner)
-                found.append(stages.fit(stage, self._owners[owner], taken))
-        found = stages.shared(found)
-        sender = stages.whole(found[0], self._paces) if self.options.trains else None
-        limits = stages.bottleneck(found, sender) if len(self._owners) > 1 else None
-        # The sums count: a stage of little weight need not be precise.
+                samples = self._samples(listened, stage, owner)
+                fits.append(stages.fit(stage, self._owners[owner], samples))
+        fits = stages.shared(fits)
+        sender = stages.whole(fits[0], self._paces) if self.options.trains else None
+        limits = stages.bottleneck(fits, sender) if len(self._owners) > 1 else None
+        # Only the sums must be precise: a small stage may be uncertain.
         wanted: list[Estimate] = (
             [limits.G_b_us_per_KiB, limits.sum_G_others_us_per_KiB] if limits else []
         )
         return Result(
-            stages=found,
+            stages=fits,
             sender=sender,
             bottleneck=limits,
-            settled=bool(wanted) and all(one.relative <= self.options.precision for one in wanted),
+            settled=bool(wanted)
+            and all(estimate.relative <= self.options.precision for estimate in wanted),
             rounds_count=rounds,
             frames_count=self._frames,
             lost_count=self._tracer.lost_count,

@@ -1,7 +1,7 @@
 """The gap of a sender that never pauses; run on several hosts at once to find shared parts (P4).
 
-Owns the slices of one sender's run. K senders to one receiver each see K times the gap of one. The
-slices' times show which ran together.
+K senders to one receiver each see K times the gap of one sender. The times of the slices of a run
+show which slices ran together.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 from careful.errors import InputError
 from careful.measure.statistics.sample import Bursts, Figure, figure
 
-#: Length of a slice, seconds: long compared with a question to carefuld.
+#: Length of a slice, seconds: long compared with a request to carefuld.
 _SLICE_S = 0.1
-#: First slices, which fill the network and are not steady.
+#: Number of first slices, which fill the network and are not steady.
 _FILLING = 2
 #: Most messages of a slice.
 _MESSAGES_MAX = 16384
@@ -78,8 +78,8 @@ def flood(sender: Sender, seconds: float, clock: Callable[[], float] = time.mono
 
 def gap_of(slices: list[Slice]) -> Figure:
     """Returns the gap over the slices, without the first ones."""
-    ended = np.array([one.at_s for one in slices])
-    messages = np.array([one.messages for one in slices[1:]])
-    gaps = np.diff(ended) * 1e6 / messages
+    ended_s = np.array([part.at_s for part in slices])
+    messages = np.array([part.messages for part in slices[1:]])
+    gaps = np.diff(ended_s) * 1e6 / messages
     most = int(messages.max(initial=1))
     return figure(gaps[_FILLING - 1 :], 1, most)

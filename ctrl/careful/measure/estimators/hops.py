@@ -14,9 +14,10 @@ from careful.measure.statistics.line import RELATIVE_MAX, Line
 class Hop:
     """A TTL, the router that answers it, and the round trips over sizes.
 
-    `refuses`: the hop has answered "unreachable" from the beginning; `refused`: an "unreachable"
-    since its last proper answer; `heard_s`: time of its last answer; `lost_s`: the same once it no
-    longer answers, both since the beginning; `first_us`: the round trip that found the hop.
+    `refuses`: the hop has always answered "unreachable"; `refused`: an "unreachable" since its last
+    proper answer; `heard_s`: time of its last answer; `lost_s`: the same once it no longer answers,
+    both since the start; `first_us`: the round trip that found the hop; `round_answered`: answers
+    in the last round from the hop's address; `fit_at_count`: samples at which to fit again.
     """
 
     ttl: int
@@ -25,7 +26,7 @@ class Hop:
     reply_bytes: int = 0
     sent: int = 0
     answered: int = 0
-    round_answered: int = 0  # in the last round, from the hop's address
+    round_answered: int = 0
     longest_us: float = 0.0
     first_us: float = 0.0
     note: str = ""
@@ -38,7 +39,7 @@ class Hop:
     sizes_bytes: list[float] = field(default_factory=list)
     times_us: list[float] = field(default_factory=list)
     line: Line | None = None
-    fit_at_count: int = 1  # samples from which the line is fitted again
+    fit_at_count: int = 1
 
     @property
     def answered_share(self) -> float:
@@ -49,9 +50,7 @@ class Hop:
         return self.usable and self.lost_s is None
 
     def answers(self, reply: Reply) -> bool:
-        """Reports whether a reply is the hop's own answer; "unreachable" counts only if it
-        refuses.
-        """
+        """Reports whether a reply is the hop's own answer."""
         if reply.answer is Answer.REFUSED:
             return self.refuses
         return reply.answer in (Answer.EXPIRED, Answer.REACHED)
@@ -62,10 +61,10 @@ class Segment:
     """The part between two measured hops.
 
     `ttls`: the hops where it ends, more than one if silent hops are merged into it; `G`: µs per
-    KiB; `latency`: µs one way, overhead and propagation of an IP packet of no bytes; `line`: round
-    trips up to here; `own`: time one way of this part alone, over the bytes of an IP packet, even
-    if its interval is too wide for a G, None if the lines say nothing; `reason`: why there is no
-    figure; `lost_s`: since when it no longer answers.
+    KiB; `latency`: µs one way, overhead and propagation of an empty IP packet; `line`: round trips
+    up to its end; `own`: time one way of this part alone, over the bytes of an IP packet, even with
+    an interval too wide for a G, None if unknown; `reason`: why there is no figure; `lost_s`: the
+    time of its last answer, if it no longer answers.
     """
 
     ttls: tuple[int, ...]
@@ -82,11 +81,9 @@ class Segment:
 class Path:
     """The result for a path.
 
-    probes_count: all probes, of which discovery_count found the hops and the MTU; a fixed plan
-    (FIXED_ROUNDS of each size to each hop) needs these, too.
-
-    first_bytes: size of the probes that found the hops; clock_bound: the clocks' step, not the
-    number of probes, limits the figures.
+    probes_count: all probes; discovery_count: the probes that found the hops and the MTU;
+    fixed_plan_count: probes of FIXED_ROUNDS of each size to each hop; first_bytes: size of the
+    first probes; clock_bound: the clocks' step, not the number of probes, limits the figures.
     """
 
     hops: list[Hop]
@@ -113,11 +110,11 @@ class Path:
 
     @property
     def why_nothing(self) -> str:
-        """Says why no hop was measured; "" if one was."""
+        """Returns why no hop was measured; "" if a hop was measured."""
         if self.segments:
             return ""
         if not self.hops:
-            return "neither it nor a router on the way answers probes (ICMP filtered?)"
+            return "neither the host nor a router on the way answers probes (ICMP filtered?)"
         text = [f"hop {hop.ttl}, {hop.address}: {hop.note}" for hop in self.hops if hop.address]
         return "no hop could be measured: " + "; ".join(text)
 
@@ -133,10 +130,14 @@ def between(ttls: tuple[int, ...], hop: Hop, before: Hop | None) -> Segment:
     """Computes a segment from the lines at its ends; an answer crosses the same links back."""
     line = hop.line
     assert line is not None
-    bad = [one for one in (line, before.line if before else None) if one and not one.supported]
+    unsupported = [
+        fitted
+        for fitted in (line, before.line if before else None)
+        if fitted and not fitted.supported
+    ]
     own = _own(hop, before)
-    if bad:
-        return Segment(ttls, hop.address, None, None, line, own, bad[0].reason, hop.lost_s)
+    if unsupported:
+        return Segment(ttls, hop.address, None, None, line, own, unsupported[0].reason, hop.lost_s)
     G, latency = line.G_us_per_KiB, line.estimate_at(-hop.reply_bytes)
     if before is not None and before.line is not None:
         G = G - before.line.G_us_per_KiB
@@ -152,7 +153,7 @@ def _own(hop: Hop, before: Hop | None) -> Line | None:
     """Returns the time one way of the part between two hops."""
     line = hop.line
     assert line is not None
-    # Half a round trip of such a packet does not depend on the slope, so it is known best.
+    # At this size half a round trip does not depend on the slope, so it is most precise.
     at_bytes = (line.middle_bytes + hop.reply_bytes) / 2
     middle_us, slope, residual_us = _one_way(hop, at_bytes), line.slope_us_per_byte, 0.0
     if before is not None:
@@ -190,14 +191,14 @@ def losses(hops: list[Hop]) -> list[str]:
 
 def _loss(hops: list[Hop], every: list[Hop]) -> str:
     reply = hops[0].refused
-    by = next((one for one in every if reply and reply.address in one.addresses), None)
+    router = next((other for other in every if reply and reply.address in other.addresses), None)
     # A router without a route reports this for itself, too.
-    ttls = [hop.ttl for hop in hops if hop is not by] or [hops[-1].ttl]
+    ttls = [hop.ttl for hop in hops if hop is not router] or [hops[-1].ttl]
     names = ("hop " if len(ttls) == 1 else "hops ") + ", ".join(map(str, ttls))
     since = f"since {min(hop.heard_s for hop in hops):.1f} s"
     text = f"{names}: no answer {since}"
     if reply:
-        who = f"hop {by.ttl}, {reply.address}," if by else reply.address
-        text = f"{who} says unreachable (ICMP code {reply.code}) {since}"
+        reporter = f"hop {router.ttl}, {reply.address}," if router else reply.address
+        text = f"{reporter} reports unreachable (ICMP code {reply.code}) {since}"
         text += f": no answer from {names}"
     return text + ("; the figures are from earlier" if any(hop.usable for hop in hops) else "")

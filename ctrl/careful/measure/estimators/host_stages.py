@@ -3,7 +3,7 @@
 The stages are hostTx, netTx, netRx, hostRx and store, in this order. Owns the plan of the probes
 that reach the peer's store. Each probe carries the time stamps of consecutive stages. The minima of
 their differences over sizes give the stages' (g, G). netRx ends the path that pathchar measures
-with the same probes: at the host, XDP answers first.
+with the same probes, because XDP answers them at the host.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from careful.measure.probes.ping import PingReply
 from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import Line, fit_minima
 
-#: Least rounds of all sizes. Rounds between two fits are a 16th of those made.
+#: Least rounds of all sizes; after each 16th more rounds the lines are fitted.
 ROUNDS_MIN = 6
 _FITS = 16
 #: Consecutive probes without an answer after which the host counts as gone.
@@ -30,7 +30,7 @@ _SILENT_MAX = 12
 PRECISION = 0.1
 #: Resolution of a stamp, µs.
 RESOLUTION_US = 0.05
-#: Share of probes on one CPU from which stages count as one resource.
+#: Stages count as one resource if they share a CPU in more than this share of the probes.
 _MOST = 0.5
 
 HOST_TX, NET_TX, NET_RX, HOST_RX, STORE = "hostTx", "netTx", "netRx", "hostRx", "store"
@@ -71,7 +71,7 @@ class Stages:
     """The result for both hosts and the path between them.
 
     stages: from the sender's memory to the receiver's file; scratch: enum careful_scratch; one_way:
-    the whole way measured at once, over sizes, if both ends share a clock.
+    the time of the whole path, over sizes, if both ends share a clock.
     """
 
     stages: list[Stage]
@@ -89,15 +89,13 @@ class Stages:
         return int(line.size_min_bytes), int(line.size_max_bytes)
 
     def sum_us(self, size_bytes: int) -> Estimate | None:
-        """Returns the sum of all stages' times for an IP packet of a size; None unless all are
-        known.
-        """
+        """Returns the sum of all stages' times for an IP packet, or None if one is unknown."""
         total = Estimate(0.0)
         for stage in self.stages:
-            one = stage.at(size_bytes)
-            if one is None:
+            own = stage.at(size_bytes)
+            if own is None:
                 return None
-            total += one
+            total += own
         return total
 
 
@@ -153,22 +151,22 @@ def measure(
     sent, ValueError if the path did not reach the host.
     """
     if not path.to_host:
-        raise InputError("the path was not measured as far as the host")
+        raise InputError("the measured path does not reach the host")
     began, times = clock(), _Times()
     sizes = list(path.sizes_bytes)
     dice = random.Random(1)
-    rounds, over, settled = 0, "", False
-    while not over:
+    rounds, ended_by, settled = 0, "", False
+    while not ended_by:
         rounds += 1
         for size in dice.sample(sizes, len(sizes)):
             try:
                 reply = ask(lib.CAREFUL_STAGE_STORE, size, timeout_s)
             except CarefulError as error:
-                over = str(error)
+                ended_by = str(error)
                 break
             times.add(size, reply)
             if times.silent_count == _SILENT_MAX:
-                over = f"no answer to {_SILENT_MAX} probes"
+                ended_by = f"no answer to {_SILENT_MAX} probes"
                 break
             if background and reply.path_us > 0:
                 sleep(99 * reply.path_us / 1e6)
@@ -176,23 +174,23 @@ def measure(
         settled = is_due and _settled(times)
         if rounds >= ROUNDS_MIN and (clock() - began > seconds or settled):
             break
-    found = _stages(path, times, kick_runs_all)
-    found = replace(
-        found,
+    result = _stages(path, times, kick_runs_all)
+    result = replace(
+        result,
         probes_count=times.asked_count,
         lost_count=times.asked_count - len(times.sizes),
         rounds_count=rounds,
         elapsed_s=clock() - began,
     )
-    if over:
-        text = f"stopped after {found.elapsed_s:.1f} s: {over}"
-        found.notes.append(text + ("; the figures are from earlier" if times.sizes else ""))
-    elif any(one.reason for one in found.stages):
+    if ended_by:
+        text = f"stopped after {result.elapsed_s:.1f} s: {ended_by}"
+        result.notes.append(text + ("; the figures are from earlier" if times.sizes else ""))
+    elif any(stage.reason for stage in result.stages):
         helps = "more time will not help" if settled else "a quiet machine or more --time helps"
-        found.notes.append(f"stages with wide intervals: {helps}")
+        result.notes.append(f"stages with wide intervals: {helps}")
     if one_clock and times.sizes:
-        found.one_way = fit_minima(times.sizes, times.whole, RESOLUTION_US)
-    return found
+        result.one_way = fit_minima(times.sizes, times.whole, RESOLUTION_US)
+    return result
 
 
 def background_s(path: Path) -> float:
@@ -226,7 +224,7 @@ def _settled(times: _Times) -> bool:
     if not times.sizes:
         return False
     columns = (times.host_tx, times.net_tx, times.host_rx, times.store)
-    lines = [fit_minima(times.sizes, one, RESOLUTION_US) for one in columns]
+    lines = [fit_minima(times.sizes, column, RESOLUTION_US) for column in columns]
     return all(
         (line.supported and line.G_us_per_KiB.relative <= PRECISION)
         or line.slope_us_per_byte.is_at_best
@@ -236,11 +234,11 @@ def _settled(times: _Times) -> bool:
 
 def _stages(path: Path, times: _Times, kick_runs_all: bool) -> Stages:
     scratch = times.scratch
-    found = Stages([], scratch, 0, 0, 0, 0.0)
+    result = Stages([], scratch, 0, 0, 0, 0.0)
     if not times.sizes:
-        found.notes.append("no probe that goes past XDP was answered")
-        found.stages = [_hops(segment, segment is path.segments[-1]) for segment in path.segments]
-        return found
+        result.notes.append("XDP answered, but no probe to the stages behind XDP was answered")
+        result.stages = [_hops(segment, segment is path.segments[-1]) for segment in path.segments]
+        return result
     local, remote = "our engine's thread", "its engine's thread"
     host_tx = _inside(HOST_TX, times.sizes, times.host_tx, local)
     net_tx = _inside(NET_TX, times.sizes, times.net_tx, local)
@@ -250,22 +248,22 @@ def _stages(path: Path, times: _Times, kick_runs_all: bool) -> Stages:
     host_rx = _inside(HOST_RX, times.sizes, times.host_rx, remote)
     if net_rx == "its engine's CPU":
         host_rx = replace(host_rx, resource=net_rx)
-        found.notes.append("netRx ran on the CPU of its engine: it is one resource with hostRx")
+        result.notes.append("netRx runs on its engine's CPU, so netRx and hostRx are one resource")
     middle = [net_tx, *hops]
     if kick_runs_all:
         names = (NET_TX, *hops[0].names)
         middle = [replace(hops[0], names=names, resource=local)]
-        found.notes.append("veth: our kick also runs the link and netRx, so all are one resource")
-    found.stages = [host_tx, *middle, host_rx]
+        result.notes.append("veth: our kick runs the link and netRx, too: all are one resource")
+    result.stages = [host_tx, *middle, host_rx]
     if not scratch:
-        found.notes.append("store: the peer has no scratch file")
-        return found
+        result.notes.append("store: the peer has no scratch file")
+        return result
     inline = sum(times.inline) > _MOST * len(times.inline)
     where = host_rx.resource if inline else "its kernel's I/O worker"
-    found.stages.append(_inside(STORE, times.sizes, times.store, where))
+    result.stages.append(_inside(STORE, times.sizes, times.store, where))
     kind = {
         lib.CAREFUL_SCRATCH_FILE: "an unnamed file in its export",
         lib.CAREFUL_SCRATCH_MEMORY: "memory, because it exports nothing for writing",
     }[scratch]
-    found.notes.append(f"store: {kind}, through the page cache")
-    return found
+    result.notes.append(f"store: {kind}, through the page cache")
+    return result

@@ -31,7 +31,7 @@ _SLICE_S = 0.05
 
 @dataclass
 class Heard:
-    """The records of each turn of each round.
+    """The records by turn, a list of rounds each.
 
     interrupted: Ctrl-C ended it early; lost_count: records lost because the buffer was full.
     """
@@ -43,7 +43,7 @@ class Heard:
 
     @property
     def records_count(self) -> int:
-        return sum(len(one) for several in self.records.values() for one in several)
+        return sum(len(records) for turn in self.records.values() for records in turn)
 
 
 def listen(
@@ -99,25 +99,25 @@ def _turn(
 
 def fits(heard: Heard, owners: Sequence[str]) -> list[Fit]:
     """Returns the stages of all owners with traffic, in order along the way."""
-    found = []
+    result = []
     for stage in ALL:
-        turn = next(one for one in reversed(TURNS) if stage in one and _own(one, stage))
+        turn = next(each for each in reversed(TURNS) if stage in each and _own(each, stage))
         for owner, name in enumerate(owners):
-            parts = [stages.samples(one, stage, owner) for one in heard.records[turn]]
-            taken = stages.joined(parts)
-            if len(taken):
-                found.append(stages.fit(stage, name, taken))
-    return stages.shared(found)
+            samples = [stages.samples(each, stage, owner) for each in heard.records[turn]]
+            joined = stages.joined(samples)
+            if len(joined):
+                result.append(stages.fit(stage, name, joined))
+    return stages.shared(result)
 
 
 def _own(turn: tuple[int, ...], stage: int) -> bool:
-    """Reports whether a turn is the stage's own: hostRx has a turn of its own."""
+    """Reports whether a turn times the stage: netRx's turn records hostRx only for its sizes."""
     return stage != stages.HOST_RX or turn == (stages.HOST_RX,)
 
 
 def together(heard: Heard) -> Records:
-    """Returns the most records that came without a loss. Raises ValueError if there are none."""
-    every = [one for several in heard.records.values() for one in several]
+    """Returns the longest run of records without a loss. Raises ValueError if there is none."""
+    every = [records for turn in heard.records.values() for records in turn]
     if not every:
-        raise InputError(f"no burst to draw: {heard.lost_count} records came too fast to be read")
+        raise InputError(f"no burst to draw: {heard.lost_count} records were lost, buffer full")
     return max(every, key=len)

@@ -1,12 +1,12 @@
 """LogP of a path as seen by its endpoints (P4): os, or, g and L from a signature.
 
 Owns the plan of the bursts and the parameters from their curves (logp_curve.py). A burst issues M
-requests with D of computation after each. A curve is the burst's time over M, one curve per D. Its
-slope is os before the first reply, g in a full network, and os + or + D if D exceeds the sender's
-idle time. P4 derives or from the last slope. A request after a pause, however, may take longer than
-os by more than or (a sleeping forwarder, cold caches). So or is timed alone: a request, a pause in
-which its reply comes, and the time to take the reply (Kielmann, Bal and Verstoep: Fast Measurement
-of LogP Parameters, 2000). L is the rest of half a round trip.
+requests with computation of length D after each. A curve is the burst's time over M, one curve per
+D. Its slope is os before the first reply, g in a full network, and os + or + D if D exceeds the
+sender's idle time. P4 derives `or` from the last slope. But after a pause a request can take longer
+(sleeping forwarder, cold caches), by more than `or`. So `or` is timed alone: a request, a pause in
+which its reply arrives, and the time to take the reply (Kielmann, Bal and Verstoep: Fast
+Measurement of LogP Parameters, 2000). L is half a round trip minus os and `or`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ import numpy as np
 
 from careful.errors import InputError
 from careful.measure.estimators.logp_curve import Curve
-from careful.measure.estimators.logp_overheads import doubts, told
+from careful.measure.estimators.logp_overheads import notes as overhead_notes
+from careful.measure.estimators.logp_overheads import plausible
 from careful.measure.estimators.logp_predict import BY_GAP, BY_STEPS, Trial, by_gap_us, by_steps_us
 from careful.measure.statistics.sample import SAMPLES_MIN, Bursts, Figure, figure, supported
 
 #: Bursts between two looks at the figures (P4: for the cache's sake).
 BATCH = 50
-#: D as a multiple of the gap: one that idle time hides, and two that it does not.
+#: D as multiples of the gap: idle time hides the first, but not the others.
 _COMPUTE = (0.5, 1.25, 2.0)
-#: A pause in which a reply comes, as a multiple of this quantile of the round trips.
+#: A pause in which a reply arrives, as a multiple of this quantile of the round trips.
 _LATE, _MOST = 1.5, 0.9
 #: Messages of a curve with D, beyond three round trips.
 _BEYOND = 40
@@ -78,8 +79,8 @@ class Options:
 class Result:
     """A signature and its parameters, µs; curves[0] has D = 0.
 
-    os_D: time to send a request after D without a reply to take, on many systems more than os;
-    trips_us: least and most of the round trips (P4 Table 3).
+    os_D: time to send a request after D with no reply to take, on many systems more than os;
+    trips_us: shortest and longest round trip (P4 Table 3).
     """
 
     layer: str
@@ -103,10 +104,10 @@ class Result:
 def marks_to(messages: int) -> list[int]:
     """Returns the message counts at which bursts are timed, up to a number of messages."""
     marks = list(range(1, min(messages, _DENSE) + 1))
-    at = float(marks[-1])
+    mark = float(marks[-1])
     while marks[-1] < messages:
-        at = max(at * _WIDER, marks[-1] + 1)
-        marks.append(min(round(at), messages))
+        mark = max(mark * _WIDER, marks[-1] + 1)
+        marks.append(min(round(mark), messages))
     return marks
 
 
@@ -163,16 +164,16 @@ class LogP:
     def _batch(self, marks: list[int], compute_us: float) -> Bursts:
         """Makes a batch: fewer bursts on a slow path, but enough for an interval."""
         until = self._clock() + self.options.seconds / 12
-        found = self._layer.bursts(marks, compute_us, BATCH)
-        while (have := len(found.done_us)) < BATCH:
-            if have > SAMPLES_MIN and self._clock() > until:
+        bursts = self._layer.bursts(marks, compute_us, BATCH)
+        while (count := len(bursts.done_us)) < BATCH:
+            if count > SAMPLES_MIN and self._clock() > until:
                 break
-            found += self._layer.bursts(marks, compute_us, BATCH - have)
-        self._count += len(found.done_us)
-        return found
+            bursts += self._layer.bursts(marks, compute_us, BATCH - count)
+        self._count += len(bursts.done_us)
+        return bursts
 
     def _late(self, trips: Bursts) -> Bursts:
-        """Sends single requests and takes each reply after a pause in which it came."""
+        """Sends single requests, and takes each reply after a pause in which it arrived."""
         return self._batch([1], _LATE * float(np.quantile(trips.done_us, _MOST)))
 
     def _first(self, trips: Bursts) -> Curve:
@@ -184,9 +185,8 @@ class LogP:
             bursts = self._batch(marks_to(messages), 0.0)
             curve = Curve(0.0, bursts, trips.done_us, self._layer.capacity)
             more = min(2 * messages, self.options.messages_max)
-            # for a burst twice as long
-            long = 2 * SAMPLES_MIN * float(np.median(bursts.done_us)) / 1e6
-            late = self._elapsed_s() + long > self._half_s
+            next_s = 2 * SAMPLES_MIN * float(np.median(bursts.done_us)) / 1e6  # twice as long
+            late = self._elapsed_s() + next_s > self._half_s
             if curve.steady_messages or curve.disturbed or more == messages or late:
                 return curve
             messages = more
@@ -218,10 +218,12 @@ class LogP:
         half_us = result.rtt.estimate.value / 2
         trials = []
         for messages in TRIED:
-            found = self._batch([messages], 0.0)
-            measured = figure(found.done_us - half_us, messages, messages)
-            low, one, high = (_predicted(result, messages, end) for end in ("low", "value", "high"))
-            trials.append(Trial(messages, measured, one, (high - low) / 2, _rule(result)))
+            bursts = self._batch([messages], 0.0)
+            measured = figure(bursts.done_us - half_us, messages, messages)
+            low, value, high = (
+                _predicted(result, messages, end) for end in ("low", "value", "high")
+            )
+            trials.append(Trial(messages, measured, value, (high - low) / 2, _rule(result)))
         return trials
 
 
@@ -231,7 +233,7 @@ def _rule(result: Result) -> str:
 
 def _predicted(result: Result, messages: int, end: str) -> float:
     """Predicts a burst's time, µs, from the parameters; end: value, low or high of each."""
-    g_us, rtt_us = (getattr(one.estimate, end) for one in (result.g, result.rtt))
+    g_us, rtt_us = (getattr(figure.estimate, end) for figure in (result.g, result.rtt))
     if _rule(result) == BY_GAP:
         return by_gap_us(messages, g_us, rtt_us)
     os_us = getattr(result.os.estimate, end)
@@ -241,10 +243,10 @@ def _predicted(result: Result, messages: int, end: str) -> float:
 def read(layer: Layer, trips: Bursts, curves: list[Curve], late: Bursts | None = None) -> Result:
     """Derives the parameters from the curves (P4, `Small-message empirical results`).
 
-    late: single requests, each with a pause in which its reply comes.
+    late: single requests, each with a pause in which its reply arrives.
     """
     g, rtt = curves[0].steady(), figure(trips.done_us)
-    os = told(curves[0].overhead(), rtt, "a reply arrives before its send ends")
+    os = plausible(curves[0].overhead(), rtt, "a reply arrives before its send ends")
     os_D = _after_compute(curves[1:])
     or_ = _receive_overhead(late, rtt, os)
     notes, sender_bound = [], False
@@ -255,7 +257,7 @@ def read(layer: Layer, trips: Bursts, curves: list[Curve], late: Bursts | None =
         both = os.estimate + or_.estimate
         if g.estimate and (g.estimate - both).low <= 0.05 * g.estimate.value:
             sender_bound = True
-            notes.append("the sender is the bottleneck: g is os + or, so no computation overlaps")
+            notes.append("the sender is the bottleneck: g = os + or, so no computation overlaps")
     return Result(
         layer.name,
         layer.capacity,
@@ -268,7 +270,7 @@ def read(layer: Layer, trips: Bursts, curves: list[Curve], late: Bursts | None =
         (float(trips.done_us.min()), float(trips.done_us.max())),
         curves,
         False,
-        notes=notes + doubts(os, or_, os_D),
+        notes=notes + overhead_notes(os, or_, os_D),
         sender_bound=sender_bound,
     )
 
@@ -281,11 +283,11 @@ def _after_compute(curves: list[Curve]) -> Figure:
 
 
 def _receive_overhead(late: Bursts | None, rtt: Figure, os: Figure) -> Figure:
-    """Returns or: the time from the end of the pause until the reply was taken.
+    """Returns `or`: the time from the end of the pause until the reply is taken.
 
-    If sends have no figure, they may have taken the replies.
+    There is no figure without os: the sends may have taken the replies.
     """
     if late is None or not os.estimate:
         return Figure(None, reason=os.reason)
     taken = figure(late.done_us - late.elapsed_us[:, -1])
-    return told(taken, rtt, "the pause was too short for a reply")
+    return plausible(taken, rtt, "the pause was too short for a reply")

@@ -1,7 +1,7 @@
 """Bursts for LogP that leave a path nearly idle: a pause of 99 times its length follows each.
 
-Owns the pauses, and checks that a signature fits in the given time. A burst still fills the path
-while it lasts; other traffic then waits behind at most a window.
+Checks that a signature fits in the given time. A burst still fills the path while it lasts, so
+other traffic can wait behind a window of frames.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from careful.measure.statistics.sample import SAMPLES_MIN, Bursts
 
 #: Share of the path's time.
 SHARE = 0.01
-#: Least bursts of a signature, in units of the longest without computation: four curves, and the
-#: bursts that test the model.
+#: Least time of a signature, in units of the longest burst without computation: four curves, and
+#: the bursts that test the model.
 _BURSTS = (4 + 1.5) * (SAMPLES_MIN + 2)
-#: Number of first bursts; the shortest gives the time of the others, as one may be disturbed.
+#: Number of first bursts; the shortest gives the time, because a burst may be disturbed.
 _FIRST = 3
 
 
@@ -41,15 +41,15 @@ class Background:
 
     def bursts(self, marks: Sequence[int], compute_us: float, count: int, /) -> Bursts:
         """Makes one burst and its pause; ValueError if there is no time for the signature."""
-        longer = not compute_us and marks[-1] > self._longest
-        found = self._layer.bursts(marks, compute_us, min(count, _FIRST if longer else 1))
-        if longer:
+        is_longer = not compute_us and marks[-1] > self._longest
+        result = self._layer.bursts(marks, compute_us, min(count, _FIRST if is_longer else 1))
+        if is_longer:
             self._longest = marks[-1]
-            self._afford(float(found.done_us.min()) / 1e6)
-        self._sleep(float(found.done_us.sum()) / 1e6 * (1 / SHARE - 1))
-        return found
+            self._check_time(float(result.done_us.min()) / 1e6)
+        self._sleep(float(result.done_us.sum()) / 1e6 * (1 / SHARE - 1))
+        return result
 
-    def _afford(self, burst_s: float) -> None:
+    def _check_time(self, burst_s: float) -> None:
         needed_s = _BURSTS * burst_s / SHARE
         if needed_s > self._seconds:
             raise InputError(

@@ -10,26 +10,26 @@ from dataclasses import replace
 
 from careful.measure.statistics.sample import Figure
 
-#: Excess of a request after a pause over os that needs no note, as a share of or.
+#: A request may take longer after a pause, by this share of `or`, without a note.
 _SHARE = 0.2
 
 
-def told(overhead: Figure, rtt: Figure, why: str) -> Figure:
+def plausible(overhead: Figure, rtt: Figure, why: str) -> Figure:
     """Withholds an overhead if a round trip, 2 (os + L + or), has no room for it.
 
     why: the likely reason, apart from other work.
     """
-    one, trip = overhead.estimate, rtt.estimate
-    if not (one and trip and (one * 2 - trip).low > 0):
+    cost, trip = overhead.estimate, rtt.estimate
+    if not (cost and trip and (cost * 2 - trip).low > 0):
         return overhead
     reason = (
-        f"2 × {one.value:.3g} µs is more than the round trip of {trip.value:.3g}: "
-        f"{why}, or other work came between"
+        f"2 × {cost.value:.3g} µs is more than the round trip of {trip.value:.3g}: "
+        f"{why}, or other work disturbed it"
     )
     return replace(overhead, estimate=None, reason=reason)
 
 
-def doubts(os: Figure, or_: Figure, os_D: Figure) -> list[str]:
+def notes(os: Figure, or_: Figure, os_D: Figure) -> list[str]:
     """Returns notes; os_D: time to send a request after D, before any reply; all µs."""
     if not (os.estimate and or_.estimate and os_D.estimate):
         return []

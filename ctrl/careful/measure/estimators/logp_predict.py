@@ -21,13 +21,11 @@ def by_gap_us(messages: int, g_us: float, rtt_us: float) -> float:
 def by_steps_us(
     messages: int, os_us: float, or_us: float, rtt_us: float, capacity: int = 2**31
 ) -> float:
-    """Predicts the same, µs, if the sender is the bottleneck: one processor sends and takes
-    replies.
+    """Predicts the same, µs, if the sender's processor is the bottleneck, by simulating each step.
 
     The gap os + or does not apply to short bursts. Until the first reply is back, only os passes
-    between messages (P4, the send-only regime). Then all replies that came meanwhile are taken
-    before the next message. The function therefore simulates each step. capacity: most messages
-    under way.
+    between messages (P4, the send-only regime). Then the sender takes all replies that have arrived
+    before the next message. capacity: most messages under way.
     """
     now_us = 0.0
     back_us: deque[float] = deque()

@@ -1,14 +1,14 @@
 """The regimes of a LogP signature (P4 Figure 4): send only, transition, steady.
 
 Finds their limits on one curve, the time to issue M messages over M. The first line has the slope
-os, the last one the gap. Each line ends where the next points all leave it (Netgauge's look-ahead
-rule), once from the left and once from the right. The noise of a difference comes from the bursts
-themselves. Lines may have only two points, because a short path answers before the third message;
-`fit_piecewise` does not allow that.
+os, the last line the gap. A line ends at the point before the next points all leave it (Netgauge's
+look-ahead rule), once from the left and once from the right. The bursts themselves give the noise
+of a difference. Lines may have only two points, because a short path answers before the third
+message; `fit_piecewise` does not allow that.
 
-A change of slope may be too small to see, or may not have come yet. P4's knowledge of the regimes
-therefore bounds them. No reply is taken before a round trip has passed, at most the capacity is
-under way, and a steady network answers as many messages as it gets.
+A change of slope may be too small to see, or may come later. P4's model therefore bounds the
+regimes: no reply is taken before a round trip has passed, at most the capacity is under way, and a
+steady network answers as many messages as it gets.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ from careful.measure.statistics.sample import locations
 
 #: Points that must all leave a line before it ends.
 LOOK_AHEAD = 3
-#: A point leaves a line if it is this many standard errors away ...
+#: A point leaves a line if it is this many standard errors away, plus these shares of the slope: a
+#: fixed share, and a share for each message since the line's last point.
 _LEAVES = 2.5
-#: ... plus these shares of the line's slope: in messages, and for each message since.
 _APART, _SHARE = 0.25, 0.08
 #: Points of the shortest line: send only, and steady.
 _SEND_POINTS, _STEADY_POINTS = 2, 4
-
 #: Share of bursts that must be within a time; the others may have been disturbed.
 _MOST = 0.75
 
@@ -67,8 +66,8 @@ def find_regimes(messages: Array, times_us: Array, trip_us: float, capacity: int
 def regimes_with_compute(messages: Array, times_us: Array, trip_us: float) -> Regimes:
     """Finds the regimes of a curve whose computation makes the sender the bottleneck.
 
-    times_us: computation included. No queue has to fill, so the steady regime begins with the first
-    reply, plus two round trips: replies to the send-only regime come too fast.
+    times_us: computation included. No queue has to fill, so the steady regime begins two round
+    trips after the first reply: replies to the send-only regime arrive too fast.
     """
     times = np.quantile(times_us, _MOST, axis=0)
     send_end = max(int((times <= trip_us).sum()) - 1, 0)

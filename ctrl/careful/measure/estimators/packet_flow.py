@@ -1,7 +1,4 @@
-"""The packet-flow graph of one burst (P5 Figure 3), from trace records.
-
-Owns which records form a burst, its direction, and the message of each transfer.
-"""
+"""The packet-flow graph of one burst (P5 Figure 3), from trace records."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from careful.measure.estimators.stages import Records
 GAP_US = 500.0
 TRANSFERS_MOST = 2000
 
-#: A message: its number at the sender; bulk and small messages are numbered separately.
+#: A message: "bulk" or "small", and its number; each kind has its own numbers.
 Key = tuple[str, int]
 
 
@@ -28,9 +25,8 @@ class Transfer:
     """A time during which a stage was busy with some frames.
 
     `begin_us`, `end_us`: since the burst began; `messages`: numbers of the frames' messages, from
-    1, in order of appearance; `bytes`: payload; `waited`: a device had the frames, so the thread
-    may have done other work; `runs`: for a kick, the hosts whose netRx ran inside it, as on veth
-    (the departure of each frame is then unknown).
+    1, in order of appearance; `bytes`: payload; `waited`: the thread waited for a device, and may
+    have done other work; `runs`: for a kick, the hosts whose netRx ran inside it, as on veth.
     """
 
     stage: str
@@ -52,8 +48,8 @@ class Transfer:
 class Burst:
     """One burst in one direction.
 
-    rows: the (stage, owner) pairs that took part, in order along the way; cut_count: transfers left
-    out at the end.
+    rows: the (stage, owner) pairs with transfers, in path order; cut_count: transfers left out at
+    the end.
     """
 
     transfers: list[Transfer]
@@ -63,15 +59,15 @@ class Burst:
 
     @property
     def took_us(self) -> float:
-        return max((one.end_us for one in self.transfers), default=0.0)
+        return max((transfer.end_us for transfer in self.transfers), default=0.0)
 
     @property
     def notes(self) -> list[str]:
-        ran = {(one.owner, owner) for one in self.transfers for owner in one.runs}
+        ran = {(transfer.owner, owner) for transfer in self.transfers for owner in transfer.runs}
         return [f"netTx of {a}: its kick also runs netRx of {b}" for a, b in sorted(ran)]
 
     def of(self, row: tuple[str, str]) -> list[Transfer]:
-        return [one for one in self.transfers if (one.stage, one.owner) == row]
+        return [transfer for transfer in self.transfers if (transfer.stage, transfer.owner) == row]
 
 
 def _bursts(records: Records, gap_us: float) -> list[Records]:
@@ -83,23 +79,23 @@ def _bursts(records: Records, gap_us: float) -> list[Records]:
     return list(np.split(ordered, np.flatnonzero(idle > gap_us * 1e3) + 1))
 
 
-def _way(records: Records, sender: int | None, receiver: int | None) -> Records:
+def _direction(records: Records, sender: int | None, receiver: int | None) -> Records:
     """Returns the records with payload in one direction: to the wire here, from the wire there."""
     sent = np.isin(records["stage"], (stages.HOST_TX, stages.NET_TX))
     mine = sent & (records["owner"] == (-1 if sender is None else sender))
     mine |= ~sent & (records["owner"] == (-1 if receiver is None else receiver))
-    found: Records = records[mine & (records["bytes"] > 0)]
-    return found
+    one_way: Records = records[mine & (records["bytes"] > 0)]
+    return one_way
 
 
-def _ways(owners: int) -> list[tuple[int | None, int | None]]:
+def _directions(owners: int) -> list[tuple[int | None, int | None]]:
     """Returns the directions: sender and receiver, None for an end that is not traced."""
     if owners == 1:
         return [(0, None), (None, 0)]
     return [(a, b) for a in range(owners) for b in range(owners) if a != b]
 
 
-def _weight(records: Records) -> int:
+def _payload_bytes(records: Records) -> int:
     by_stage = [int(records["bytes"][records["stage"] == stage].sum()) for stage in stages.NAMES]
     return max(by_stage, default=0)
 
@@ -108,38 +104,38 @@ def _with_arrivals(records: Records, owners: int) -> Records:
     """Returns the records; netRx records get bytes, numbers and flags of their frames."""
     used = [records[records["stage"] != stages.NET_RX]]
     for owner in range(owners):
-        came, taken = stages.arrivals(records, owner)
-        came = came.copy()
+        arrived, copied = stages.arrivals(records, owner)
+        arrived = arrived.copy()
         for name in ("bytes", "seq", "msg_id", "frag_off", "flags", "peer"):
-            came[name] = taken[name]
-        used.append(came)
+            arrived[name] = copied[name]
+        used.append(arrived)
     return np.concatenate(used)
 
 
 def _keys(records: Records) -> dict[int, Key]:
-    found: dict[int, Key] = {}
-    for one in records[np.isin(records["stage"], (stages.HOST_TX, stages.HOST_RX))]:
-        seq, bulk = int(one["seq"]), int(one["msg_id"])
-        for number in range(seq - int(one["frames"]) + 1, seq + 1) if seq else ():
-            found.setdefault(number, ("bulk", bulk) if bulk else ("small", number))
-    return found
+    keys: dict[int, Key] = {}
+    for record in records[np.isin(records["stage"], (stages.HOST_TX, stages.HOST_RX))]:
+        seq, bulk = int(record["seq"]), int(record["msg_id"])
+        for number in range(seq - int(record["frames"]) + 1, seq + 1) if seq else ():
+            keys.setdefault(number, ("bulk", bulk) if bulk else ("small", number))
+    return keys
 
 
-def _messages(one: np.void, keys: dict[int, Key]) -> list[Key]:
-    if int(one["msg_id"]):
-        return [("bulk", int(one["msg_id"]))]
-    seq = int(one["seq"])
-    numbers = range(seq - int(one["frames"]) + 1, seq + 1) if seq else ()
+def _messages(record: np.void, keys: dict[int, Key]) -> list[Key]:
+    if int(record["msg_id"]):
+        return [("bulk", int(record["msg_id"]))]
+    seq = int(record["seq"])
+    numbers = range(seq - int(record["frames"]) + 1, seq + 1) if seq else ()
     return list(dict.fromkeys(keys[number] for number in numbers if number in keys))
 
 
-def _runs(one: np.void, came: Records, owners: Sequence[str]) -> tuple[str, ...]:
+def _runs(record: np.void, arrived: Records, owners: Sequence[str]) -> tuple[str, ...]:
     """Returns the hosts whose netRx ran within a kick, on its thread."""
-    if int(one["stage"]) != stages.NET_TX:
+    if int(record["stage"]) != stages.NET_TX:
         return ()
-    inside = (came["thread"] == one["thread"]) & (came["owner"] != one["owner"])
-    inside &= (came["begin_ns"] >= one["begin_ns"]) & (came["end_ns"] <= one["end_ns"])
-    return tuple(owners[int(owner)] for owner in np.unique(came["owner"][inside]))
+    inside = (arrived["thread"] == record["thread"]) & (arrived["owner"] != record["owner"])
+    inside &= (arrived["begin_ns"] >= record["begin_ns"]) & (arrived["end_ns"] <= record["end_ns"])
+    return tuple(owners[int(owner)] for owner in np.unique(arrived["owner"][inside]))
 
 
 def burst(
@@ -156,35 +152,37 @@ def burst(
     known = known[known["flags"] & lib.CAREFUL_TRACE_CONTROL == 0]
     best = max(
         (
-            _way(part, sender, receiver)
-            for part in _bursts(known, gap_us)
-            for sender, receiver in _ways(len(owners))
+            _direction(idle_separated, sender, receiver)
+            for idle_separated in _bursts(known, gap_us)
+            for sender, receiver in _directions(len(owners))
         ),
-        key=_weight,
+        key=_payload_bytes,
         default=known[:0],
     )
     if not len(best):
-        raise InputError("no burst to draw: nothing with payload crossed meanwhile")
+        raise InputError("no burst to draw: no frame with payload was traced")
     cut = max(len(best) - transfers_most, 0)
     keys = _keys(best)
     best = best[:transfers_most]
     start_ns = int(best["begin_ns"].astype(np.int64).min())
     numbers: dict[Key, int] = {}
-    came = best[best["stage"] == stages.NET_RX]
+    arrived = best[best["stage"] == stages.NET_RX]
     transfers = [
         Transfer(
-            stages.NAMES[int(one["stage"])],
-            owners[int(one["owner"])],
-            (int(one["begin_ns"]) - int(one["before_ns"]) - start_ns) / 1e3,
-            (int(one["end_ns"]) - start_ns) / 1e3,
-            int(one["bytes"]),
-            int(one["frames"]),
-            tuple(numbers.setdefault(key, len(numbers) + 1) for key in _messages(one, keys)),
-            bool(int(one["flags"]) & lib.CAREFUL_TRACE_WAITED),
-            _runs(one, came, owners),
+            stages.NAMES[int(record["stage"])],
+            owners[int(record["owner"])],
+            (int(record["begin_ns"]) - int(record["before_ns"]) - start_ns) / 1e3,
+            (int(record["end_ns"]) - start_ns) / 1e3,
+            int(record["bytes"]),
+            int(record["frames"]),
+            tuple(numbers.setdefault(key, len(numbers) + 1) for key in _messages(record, keys)),
+            bool(int(record["flags"]) & lib.CAREFUL_TRACE_WAITED),
+            _runs(record, arrived, owners),
         )
-        for one in best
+        for record in best
     ]
     order = list(stages.NAMES.values())
-    rows = sorted({(one.stage, one.owner) for one in transfers}, key=lambda r: order.index(r[0]))
+    rows = sorted(
+        {(record.stage, record.owner) for record in transfers}, key=lambda r: order.index(r[0])
+    )
     return Burst(transfers, rows, len(numbers), cut)

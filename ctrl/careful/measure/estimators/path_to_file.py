@@ -24,23 +24,22 @@ def measure(
     driver: str,
     options: pathchar.Options,
     *,
-    must: bool = False,
+    required: bool = False,
     one_clock: bool = False,
 ) -> tuple[Path, host_stages.Stages | None, str]:
     """Measures the hops, and the stages if possible; returns the reason if not.
 
-    A host that fell silent, or too little time in the background, costs only the stages.
+    If the host falls silent, or background time is too short, only the stages are left out.
 
-    route: to the peer through our carefuld; driver: of its interface; must: raise an error instead
-    of leaving out the stages; one_clock: both ends are one machine. Raises CarefulError like its
-    parts.
+    route: to the peer through our carefuld; driver: its interface's; required: raises an error if
+    careful does not answer; one_clock: both ends are one machine. Raises CarefulError.
     """
     if route is None:
         return pathchar.measure(address, options), None, ""
     try:
         session = PingSession(route, driver == "veth")
     except CarefulError as error:
-        if must:
+        if required:
             raise
         return pathchar.measure(address, options), None, str(error)
     with session:
@@ -55,16 +54,16 @@ def measure(
         ).run()
         if not path.to_host:
             if path.segments:  # hops are useful without the stages, even if stages were required
-                return path, None, "the host no longer answers, or not through these hops"
-            text = "careful answers there, but not through the hops that were found"
+                return path, None, "the host no longer answers through these hops"
+            text = "careful answers, but not through the measured hops"
             raise CarefulError(errno.EHOSTUNREACH, f"{text}: {path.why_nothing}", route.host)
         if (
             options.background
             and (needed_s := host_stages.background_s(path)) > options.seconds / 3
         ):
-            text = f"in the background they take about {needed_s:.0f} s"
+            text = f"in the background the stages take about {needed_s:.0f} s"
             return path, None, f"{text}: --time {math.ceil(3.6 * needed_s)}"
-        found = host_stages.measure(
+        stages = host_stages.measure(
             session.ask,
             path,
             kick_runs_all=driver == "veth" and len(path.hops) == 1,
@@ -73,4 +72,4 @@ def measure(
             background=options.background,
             one_clock=one_clock,
         )
-    return path, found, ""
+    return path, stages, ""

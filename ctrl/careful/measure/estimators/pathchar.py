@@ -31,20 +31,20 @@ from careful.measure.probes.udp import (
 from careful.measure.statistics.line import fit_minima
 
 LEAST_BYTES = IPV4.least_bytes
-#: Rounds of the original pathchar at every hop, whatever it finds; savings refer to these.
+#: Rounds of the original pathchar at every hop; savings are relative to these.
 FIXED_ROUNDS = 32
 ROUNDS_MIN = 3
-#: Unanswered probes after which a hop is silent, and consecutive silent hops after which the rest
-#: of the path is silent.
+#: A hop is silent after this many unanswered probes; the rest of the path is silent after this many
+#: consecutive silent hops.
 TRIES = 3
 SILENT_HOPS_MAX = 4
 #: Least share of answers for which a hop is measured.
 ANSWERED_MIN = 0.6
-#: Median shift of a round's times that means that the path has changed.
+#: The path has changed if a round's times shifted by this share, in the median.
 _MOVED = 0.10
-#: Consecutive probes of a round without an answer after which the round gives up.
+#: A round gives up after this many consecutive probes without an answer.
 _GIVE_UP = 6
-#: Likely path MTUs, tried if too large probes vanish silently, bytes.
+#: Likely path MTUs, tried if large probes vanish silently, bytes.
 _MTUS = (9000, 4352, 1500, 1492, 1400, 1280)
 
 
@@ -126,31 +126,31 @@ class Pathchar:
         self._fit_mtu(measured[-1])
         sizes = self._sizes()
         self._discovery = self._probes
-        self._afford(sizes, measured)
+        self._check_time(sizes, measured)
         try:
             rounds, settled = self._rounds(sizes, began)
         except CarefulError as error:
             if not self._rounds_made:
                 raise
             rounds, settled = self._rounds_made, False
-            text = f"probes could no longer be sent after {self._now_s():.1f} s ({error})"
+            text = f"probes cannot be sent since {self._now_s():.1f} s ({error})"
             self._notes.append(f"{text}: the figures are from earlier")
         path = self._path(sizes, rounds, began, settled)
         if self._clock_bound:
             path.notes.append(
                 f"hops: {path.elapsed_s:.2g} s were enough: the clocks' step of "
-                f"{self.options.resolution_us:g} µs bounds their intervals, so more time will not "
+                f"{self.options.resolution_us:g} µs limits their intervals, so more time will not "
                 "help"
             )
         elif not settled and path.segments:
-            path.notes.append("stopped before every interval was as narrow as asked for")
+            path.notes.append("stopped before every interval was narrow enough (--precision)")
         return path
 
     # --- discovery
 
     def _ask(self, hop: Hop, size_bytes: int, timeout_s: float | None = None) -> Reply:
         if timeout_s is None:
-            # After a hop has answered once, a much later answer counts as lost.
+            # An answer that takes much longer than the hop's others counts as lost.
             known_s = 4 * hop.longest_us / 1e6 + 0.05 if hop.longest_us else self.options.timeout_s
             timeout_s = min(self.options.timeout_s, known_s)
         reply = self._probe(hop.ttl, size_bytes, timeout_s)
@@ -167,7 +167,7 @@ class Pathchar:
             hop.refused = reply
         self._longest_s = max(self._longest_s, reply.rtt_us / 1e6)
         if self.options.background:
-            # An unanswered probe occupied the path no longer than those to hops nearby.
+            # An unanswered probe occupied the path no longer than other probes.
             unheard_s = min(timeout_s, 4 * self._longest_s or timeout_s)
             self._sleep(99 * (reply.rtt_us / 1e6 or unheard_s))
         return reply
@@ -187,7 +187,7 @@ class Pathchar:
                     break
             hop.address, hop.reply_bytes = reply.address, reply.reply_bytes
             hop.first_us = hop.longest_us
-            hop.longest_us *= 4  # of the smallest probe: larger ones take longer
+            hop.longest_us *= 4  # larger probes take longer
             if reply.answer is Answer.SILENT:
                 hop.usable, hop.note = False, "no answer"
                 silent += 1
@@ -200,8 +200,8 @@ class Pathchar:
                 return
             if reply.answer is Answer.REFUSED:
                 if ttl > 1 and reply.address == self.hops[-2].address:
-                    hop = self._one_before()
-                hop.note = f"says unreachable (ICMP code {reply.code})"
+                    hop = self._drop_last()
+                hop.note = f"reports unreachable (ICMP code {reply.code})"
                 where = f"hop {hop.ttl}, {reply.address}"
                 self._notes.append(f"{where}, {hop.note}: the path ends there")
                 return
@@ -209,12 +209,12 @@ class Pathchar:
             self.hops.pop()
         self._notes.append(f"the host does not answer; no hop answers beyond hop {len(self.hops)}")
 
-    def _one_before(self) -> Hop:
+    def _drop_last(self) -> Hop:
         """Returns the hop that answers for the last TTL, and drops that TTL."""
         self.hops.pop()
         return self.hops[-1]
 
-    def _afford(self, sizes: list[int], hops: list[Hop]) -> None:
+    def _check_time(self, sizes: list[int], hops: list[Hop]) -> None:
         """Raises InputError if the least number of rounds does not fit in the background's time."""
         first_us = hops[-1].first_us
         if not self.options.background or not first_us:
@@ -240,41 +240,42 @@ class Pathchar:
                 last.longest_us = max(last.longest_us, reply.rtt_us)
                 self._largest_us = reply.rtt_us
                 return
-            said = reply.mtu_bytes if 0 < reply.mtu_bytes < self._mtu else 0
-            smaller = [mtu for mtu in smaller if mtu < (said or self._mtu)]
-            if not said and not smaller:
+            reported = reply.mtu_bytes if 0 < reply.mtu_bytes < self._mtu else 0
+            smaller = [mtu for mtu in smaller if mtu < (reported or self._mtu)]
+            if not reported and not smaller:
                 return
-            if not said:
-                self._notes.append(f"probes of {self._mtu} bytes vanish: smaller ones are used")
-            self._mtu = said or smaller[0]
+            if not reported:
+                self._notes.append(f"probes of {self._mtu} bytes vanish: smaller probes are used")
+            self._mtu = reported or smaller[0]
 
     def _sizes(self) -> list[int]:
         low, high, count = self.options.min_bytes, self._mtu, self.options.sizes_count
         if high - low < 2 * count:
             advice = "lower --min-bytes" if low > self._family.least_bytes else "the MTU is small"
-            raise InputError(f"probes of {low} to {high} bytes are too much alike: {advice}")
+            text = f"{count} sizes from {low} to {high} bytes: fewer than 2 bytes apart"
+            raise InputError(f"{text}: {advice}")
         return [round(low + (high - low) * k / (count - 1)) for k in range(count)]
 
     # --- rounds
 
     def _rounds(self, sizes: list[int], began: float) -> tuple[int, bool]:
-        """Returns the rounds made, and whether every hop is precise enough."""
+        """Returns the number of rounds, and True if every hop is precise enough."""
         wanted = {hop.ttl for hop in self.hops if hop.asked}
-        moved = False
+        has_changed = False
         for number in range(1, self.options.rounds_max + 1):
             for hop in self.hops:
                 if hop.asked and hop.ttl in wanted:
-                    moved |= self._round(hop, sizes)
-            self._judge(sizes)
-            if moved:
-                moved = False
-                over = self._now_s() > self.options.seconds or number == self.options.rounds_max
-                self._start_anew(keep=over)
+                    has_changed |= self._round(hop, sizes)
+            self._check_answers(sizes)
+            if has_changed:
+                has_changed = False
+                is_last = self._now_s() > self.options.seconds or number == self.options.rounds_max
+                self._restart(keep=is_last)
             self._rounds_made = number
             asked = {hop.ttl for hop in self.hops if hop.asked}
-            unsettled = self._unsettled() if self._enough() else asked
+            unsettled = self._unsettled() if self._has_enough() else asked
             wanted = unsettled & asked
-            self._clock_bound = bool(wanted) and self._enough() and self._is_clock_bound()
+            self._clock_bound = bool(wanted) and self._has_enough() and self._is_clock_bound()
             if self._clock_bound:
                 return number, False
             if not wanted:
@@ -284,9 +285,7 @@ class Pathchar:
         return self.options.rounds_max, False
 
     def _round(self, hop: Hop, sizes: list[int]) -> bool:
-        """Sends one probe of each size, in random order; reports whether the hop's times have
-        moved.
-        """
+        """Sends a probe of each size, in random order; reports whether the hop's times shifted."""
         shifts = []
         hop.round_answered = unanswered = 0
         for size in self._random.sample(sizes, len(sizes)):
@@ -298,7 +297,7 @@ class Pathchar:
                 continue
             unanswered = 0
             if reply.address != hop.address:
-                continue  # another router's answer: noted in addresses, useless for this line
+                continue  # another router answered, which is useless for this line
             self._own_us[size] = min(self._own_us.get(size, reply.own_us), reply.own_us)
             if hop.line is not None and hop.line.supported:
                 shifts.append((reply.rtt_us - self._own_us[size]) / hop.line.at(size) - 1)
@@ -311,7 +310,7 @@ class Pathchar:
         shifts.sort()
         shift = shifts[len(shifts) // 2] if len(shifts) >= len(sizes) / 2 else 0.0
         if abs(shift) > _MOVED:
-            text = f"round trips to hop {hop.ttl} moved by {shift:+.0%} halfway"
+            text = f"round trips to hop {hop.ttl} changed by {shift:+.0%} halfway"
             self._notes.append(
                 f"{text}: the path changed or is loaded; earlier samples are dropped"
             )
@@ -319,17 +318,17 @@ class Pathchar:
         return False
 
     def _fit(self, hop: Hop) -> None:
-        # The time to copy into the kernel is ours, not the first hop's.
+        # The time to copy into the kernel is not the first hop's.
         times_us = [
             time_us - self._own_us[size]
             for size, time_us in zip(hop.sizes_bytes, hop.times_us, strict=True)
         ]
         if len(times_us) > FIXED_ROUNDS * self.options.sizes_count:
-            hop.fit_at_count = len(times_us) * 17 // 16  # else a long measurement only fits lines
+            hop.fit_at_count = len(times_us) * 17 // 16  # fits cost time in a long measurement
         hop.line = fit_minima(hop.sizes_bytes, times_us, self.options.resolution_us)
 
-    def _start_anew(self, keep: bool) -> None:
-        """Drops samples of the earlier path; keep: keeps the last round, if no other follows."""
+    def _restart(self, keep: bool) -> None:
+        """Drops samples of the earlier path; keep: keeps the last round."""
         for hop in self.hops:
             old = len(hop.sizes_bytes) - (hop.round_answered if keep else 0)
             del hop.sizes_bytes[:old]
@@ -339,21 +338,21 @@ class Pathchar:
                 self._fit(hop)
             hop.usable &= hop.lost_s is None
 
-    def _enough(self) -> bool:
+    def _has_enough(self) -> bool:
         least = (ROUNDS_MIN - 0.5) * self.options.sizes_count
         return all(len(hop.sizes_bytes) >= least for hop in self.hops if hop.asked)
 
     def _unsettled(self) -> set[int]:
         """Returns hops that need more samples: the ends of each unsettled segment."""
-        found: set[int] = set()
+        ttls: set[int] = set()
         ends = [0, *(hop.ttl for hop in self.hops if hop.usable)]
         for segment, (before, after) in zip(
             self._segments(), itertools.pairwise(ends), strict=True
         ):
             G = segment.G_us_per_KiB
             if G is None or G.relative > self.options.precision:
-                found |= {before, after}
-        return found - {0}
+                ttls |= {before, after}
+        return ttls - {0}
 
     def _is_clock_bound(self) -> bool:
         """Reports whether more probes can at most halve the intervals that are still too wide."""
@@ -369,8 +368,8 @@ class Pathchar:
                 return False
         return True
 
-    def _judge(self, sizes: list[int]) -> None:
-        """Drops hops that answered too little in a round, with a note."""
+    def _check_answers(self, sizes: list[int]) -> None:
+        """Drops hops that answered too few probes of a round, with a note."""
         lost: list[Hop] = []
         for hop in self.hops:
             share = hop.round_answered / len(sizes)
@@ -384,27 +383,27 @@ class Pathchar:
                 known = ", ".join(sorted(hop.addresses))
                 hop.note = f"answers from several addresses ({known}): several paths"
             else:
-                heard = self._heard_after_a_pause(hop)
+                heard = self._probe_after_pause(hop)
                 hop.note = f"{share:.0%} of the probes answered"
             if hop.refused or (heard and not any(heard)):
                 lost.append(hop)
                 continue
             if heard and all(heard[:2]) and sum(heard[2:]) <= 3:
-                # Typical of a rate limit: silent under fast probes, but not after a pause.
+                # Typical of a rate limit: no answer to fast probes, but an answer after a pause.
                 hop.note = (
-                    f"ICMP rate-limited: {share:.0%} of the probes answered; "
-                    f"sysctl {self._family.limit}=0 there would let it be measured"
+                    f"ICMP rate-limited: {share:.0%} of the probes answered; to measure the hop: "
+                    f"sysctl {self._family.limit}=0 there"
                 )
             hop.usable = False
-            merged = "" if hop is self.hops[-1] else "; merged with the next"
+            merged = "" if hop is self.hops[-1] else "; merged with the next hop"
             self._notes.append(f"hop {hop.ttl}, {hop.address}: {hop.note}{merged}")
         for hop in lost:  # earlier figures are kept
             hop.lost_s = hop.heard_s
             hop.note = f"no answer since {hop.heard_s:.1f} s"
             hop.usable = hop.line is not None
 
-    def _heard_after_a_pause(self, hop: Hop) -> list[bool]:
-        """Sends two probes after a pause each, then six at once; reports which were answered."""
+    def _probe_after_pause(self, hop: Hop) -> list[bool]:
+        """Sends two probes after a pause each, then six at once; returns which were answered."""
         heard = []
         for k in range(8):
             if k < 2:
@@ -415,16 +414,16 @@ class Pathchar:
     # --- results
 
     def _segments(self) -> list[Segment]:
-        found = []
+        segments = []
         before: Hop | None = None
         merged: list[int] = []
         for hop in self.hops:
             merged.append(hop.ttl)
             if not hop.usable or hop.line is None:
                 continue
-            found.append(between(tuple(merged), hop, before))
+            segments.append(between(tuple(merged), hop, before))
             before, merged = hop, []
-        return found
+        return segments
 
     def _path(self, sizes: list[int], rounds: int, began: float, settled: bool) -> Path:
         usable = sum(hop.usable for hop in self.hops)
@@ -456,7 +455,7 @@ def fitting(options: Options, family: Family) -> Options:
 def measure(address: Address, options: Options) -> Path:
     """Measures the hops to a host.
 
-    Raises CarefulError if nobody answers, or too seldom, and if probes cannot be sent.
+    Raises CarefulError if too few probes are answered or probes cannot be sent.
     """
     with Prober(address.ip, address.scope) as prober:
         mtu_bytes = prober.interface_mtu_bytes()

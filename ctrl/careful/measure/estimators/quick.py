@@ -1,8 +1,8 @@
 """A quick measurement: a few trains and round trips of three sizes, in about half a second.
 
-Detects a large change of the path; blackbox.py makes the precise measurement. No figure is withheld
-for a wide interval, because the caller draws from the intervals. Three sizes show no bend, so one
-stage is assumed to be the bottleneck throughout.
+Detects a large change of the path; blackbox.py makes the precise measurement. Figures with wide
+intervals are not withheld, because the caller draws from the intervals. Three sizes cannot show a
+bend, so one stage is assumed to be the bottleneck throughout.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from careful.measure.statistics.line import median, train_gap_us
 
 #: Least error of a train's gap, and of the least round trip, as a share.
 FLOOR = 0.02
-#: A train whose gap is below this share of its sending pace was not received frame by frame.
+#: A train with a gap below this share of its sending pace arrived all at once.
 _BUNCHED = 0.9
 #: A median's standard error, in median absolute deviations over the root of the count.
 _OF_MEDIAN = 1.2533 * 1.4826
@@ -32,8 +32,8 @@ class Options:
     """Options of a glance.
 
     `min_bytes`: the least size; `seconds`: no round begins later; `rounds_min`, `rounds_max`:
-    rounds of a trip and a train of each size; `train_frames`: least frames of a train, more if it
-    is shorter than TRAIN_US; `share`: share of the path's time to use.
+    rounds of a round trip and a train of each size; `train_frames`: least frames of a train, more
+    if it is shorter than TRAIN_US; `share`: share of the path's time to use.
     """
 
     min_bytes: int = 64
@@ -49,7 +49,6 @@ class Glance:
 
     Args:
         exchange: the way to the other end.
-        options: see Options.
         clock, sleep: seconds.
     """
 
@@ -64,7 +63,7 @@ class Glance:
         self._clock, self._sleep = clock, sleep
         low, high = self._options.min_bytes, exchange.payload_max_bytes
         if high < 4 * low:
-            raise InputError(f"frames of {low} to {high} bytes are too much alike")
+            raise InputError(f"payloads of {low} to {high} bytes are too similar")
         if min(self._options.train_frames, exchange.train_max) < 2:
             raise InputError(f"a window of {exchange.credits} buffers is too small for a train")
         self._sizes = (low, (low + high) // 2, high)
@@ -74,8 +73,8 @@ class Glance:
 
     def figures(self) -> dict[str, object]:
         """Returns the figures of a black box (blackbox_result.Result.figures) with one range.
-        Raises ValueError: most trains of two sizes arrived in a bunch. Raises CarefulError: from
-        the exchange.
+
+        Raises ValueError if most trains of two sizes arrived all at once, and CarefulError.
         """
         began, rounds = self._clock(), 0
         options = self._options
@@ -83,25 +82,25 @@ class Glance:
             rounds < options.rounds_max and self._clock() - began < options.seconds
         ):
             for size in self._sizes:
-                self._one_trip(size)
-                self._one_train(size)
+                self._send_trip(size)
+                self._send_train(size)
             rounds += 1
-        measured = [size for size, some in self._gaps.items() if 2 * len(some) >= rounds]
+        measured = [size for size, times in self._gaps.items() if 2 * len(times) >= rounds]
         if len(measured) < 2:
             raise InputError(
                 f"in {self._bunched} of {self._trains} trains all frames arrived at once, or other "
-                "traffic came between"
+                "traffic disturbed them"
             )
         if not all(self._trips.values()):
-            raise InputError("no round trip met an idle path")
+            raise InputError("other traffic disturbed all round trips")
         g_b, G_b = through(measured, {size: _middle(self._gaps[size]) for size in measured})
-        both, G = through(self._sizes, {size: _least(some) for size, some in self._trips.items()})
+        both, G = through(self._sizes, {size: _least(times) for size, times in self._trips.items()})
         return {
             "kind": "blackbox",
             **figures(g_b, G_b, both * 0.5, G, self._sizes[0], self._sizes[-1]),
             "round_trip_minima": [
-                {"size_bytes": size, "least_us": round(min(some), 3)}
-                for size, some in self._trips.items()
+                {"size_bytes": size, "least_us": round(min(times), 3)}
+                for size, times in self._trips.items()
             ],
             "rounds_count": rounds,
             "frames_count": self._frames,
@@ -110,13 +109,13 @@ class Glance:
             "notes": ["a glance: trains and round trips of three sizes"],
         }
 
-    def _one_trip(self, size: int) -> None:
+    def _send_trip(self, size: int) -> None:
         for trip in self._exchange.round_trips(size, 1):
             self._trips[size].append(trip.round_us)
             self._frames += 2
             self._pause(trip.round_us / 1e6)
 
-    def _one_train(self, size: int) -> None:
+    def _send_train(self, size: int) -> None:
         count, known = self._options.train_frames, self._gaps[size]
         if known:
             count = max(count, int(TRAIN_US / max(known[-1], 1e-3)))
@@ -138,14 +137,14 @@ class Glance:
 
 def _middle(values: Sequence[float]) -> Estimate:
     """Returns the median, which is robust against single late messages."""
-    many = np.asarray(values, dtype=np.float64)
-    value = median(many)
-    spread = _OF_MEDIAN * median(np.abs(many - value)) / math.sqrt(len(many))
+    samples = np.asarray(values, dtype=np.float64)
+    value = median(samples)
+    spread = _OF_MEDIAN * median(np.abs(samples - value)) / math.sqrt(len(samples))
     return Estimate(value, math.hypot(spread, FLOOR * value))
 
 
 def _least(values: Sequence[float]) -> Estimate:
-    """Returns the least, which is the undisturbed time; the lowest quarter gives its error."""
+    """Returns the least, the undisturbed time; the lowest quarter gives its error."""
     ordered = sorted(values)
     far = ordered[len(ordered) // 4] - ordered[0]
     return Estimate(ordered[0], math.hypot(far / 2, FLOOR * ordered[0]))
@@ -154,7 +153,7 @@ def _least(values: Sequence[float]) -> Estimate:
 def through(sizes: Sequence[int], times_us: Mapping[int, Estimate]) -> tuple[Estimate, Estimate]:
     """Fits a line: its time at no bytes, µs, and its slope, µs per KiB, weighted by the errors.
 
-    Points that lie off the line by more than their errors widen both.
+    If points are off the line by more than their errors, both intervals are wider.
     """
     x = np.asarray(sizes, dtype=np.float64)
     y = np.array([times_us[size].value for size in sizes])
@@ -179,7 +178,7 @@ def figures(
     Raises costs below 0 to 0, and a sum below its part to that part: both occur by chance.
     """
     others = sum_G - G_b
-    g_b, G_b, others = (_cost(one) for one in (g_b, G_b, others))
+    g_b, G_b, others = (_cost(cost) for cost in (g_b, G_b, others))
     sum_g = _cost(sum_g, g_b.value)
     sum_G = _cost(sum_G, G_b.value)
     regime = {
@@ -195,5 +194,5 @@ def figures(
     }
 
 
-def _cost(one: Estimate, least: float = 0.0) -> Estimate:
-    return Estimate(max(one.value, least), one.se, one.dof, one.slack)
+def _cost(cost: Estimate, least: float = 0.0) -> Estimate:
+    return Estimate(max(cost.value, least), cost.se, cost.dof, cost.slack)

@@ -1,8 +1,8 @@
 """Checks that the ends of the size range have the bottleneck of their neighbours (P1 5.3.2).
 
-Compares each end with the line that reaches it, and searches the bend if another stage is the
-bottleneck at the end. The gap is the maximum of all stages' times and so convex in the size. If
-both ends are on a line, the gap is on it throughout, except for the deviation that an end can hide.
+Compares each end with its line, and searches the bend if another stage is the bottleneck at the
+end. The gap is the maximum of all stages' times, and so convex in the size. If both ends are on a
+line, the gap is on it throughout, except for a deviation that an end can hide.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from careful.measure.estimators.trains import Regime, bottlenecks
 from careful.measure.statistics.piecewise import POINTS_MIN
 
-#: An end is off its line by this many residuals.
+#: An end is off its line if it is apart by this many residuals.
 _APART = 4.0
-#: Sizes between an end and its bend that make a line, and trains of each.
+#: Number of sizes between an end and its bend for a line, and trains of each.
 _SIZES, _ROUNDS = 5, 4
 #: Resolution of the search for a bend, bytes, or as a share of the range.
 _WIDTH_BYTES, _WIDTH_SHARE = 4, 0.002
@@ -25,8 +25,8 @@ _WIDTH_BYTES, _WIDTH_SHARE = 4, 0.002
 class Ends:
     """The result.
 
-    regimes: those given, and those of ends with another bottleneck; unseen: largest share of a gap
-    by which an end may be off its line unnoticed; notes: on ends whose bottleneck has no figures.
+    regimes: with those of ends with another bottleneck; unseen: largest undetected deviation of an
+    end, as a share of the gap; notes: on ends whose bottleneck has no figures.
     """
 
     regimes: list[Regime]
@@ -52,34 +52,34 @@ def at_ends(
         gap_at: measures the gap of trains of a size, µs.
         resolution_us: resolution of the gaps.
     """
-    found, unseen, notes = list(regimes), 0.0, []
+    result, unseen, notes = list(regimes), 0.0, []
     for order in (sizes, sizes[::-1]):
         at = 0 if order is sizes else -1
-        old = found[at]
+        old = result[at]
         inside = [s for s in order if old.line.size_min_bytes <= s <= old.line.size_max_bytes]
-        look = _End(old, inside, gap_at, max(old.line.residual_us, resolution_us))
+        end = _End(old, inside, gap_at, max(old.line.residual_us, resolution_us))
         gap_us = old.line.at(inside[0])
-        unseen = max(unseen, look.apart_us / gap_us if gap_us > 0 else 1.0)
-        if not look.is_off(inside[0]):
+        unseen = max(unseen, end.apart_us / gap_us if gap_us > 0 else 1.0)
+        if not end.is_off(inside[0]):
             continue
-        new, bend = look.other()
+        new, bend = end.other()
         where = (
             f"{'below' if at == 0 else 'above'} {bend:.0f} bytes another stage is the bottleneck"
         )
         if new is None:
-            notes.append(f"{where}: too narrow a range for its g and G")
+            notes.append(f"{where}: the range is too narrow for its g and G")
             new = replace(old, g_b_us=None, G_b_us_per_KiB=None)
         if at == 0:
-            found[0] = replace(old, low_bytes=bend)
-            found.insert(0, replace(new, low_bytes=old.low_bytes, high_bytes=bend))
+            result[0] = replace(old, low_bytes=bend)
+            result.insert(0, replace(new, low_bytes=old.low_bytes, high_bytes=bend))
         else:
-            found[-1] = replace(old, high_bytes=bend)
-            found.append(replace(new, low_bytes=bend, high_bytes=old.high_bytes))
-    return Ends(found, unseen, notes)
+            result[-1] = replace(old, high_bytes=bend)
+            result.append(replace(new, low_bytes=bend, high_bytes=old.high_bytes))
+    return Ends(result, unseen, notes)
 
 
 class _End:
-    """One end; sizes: those of its regime, from the end inwards."""
+    """One end; sizes: the regime's sizes, from the end inwards."""
 
     def __init__(
         self, regime: Regime, sizes: Sequence[int], gap_at: Callable[[int], float], noise_us: float
@@ -105,11 +105,11 @@ class _End:
         if len(sizes) < POINTS_MIN:
             return None, (off + on) / 2
         rounds = [{size: self._gap_at(size) for size in sizes} for _ in range(_ROUNDS)]
-        found = bottlenecks(rounds, self._noise_us)[0]
-        if found.g_b_us is None:
+        regime = bottlenecks(rounds, self._noise_us)[0]
+        if regime.g_b_us is None:
             return None, (off + on) / 2
-        turn = found.line.slope_us_per_byte.value - self._line.slope_us_per_byte.value
-        apart = self._line.intercept_us.value - found.line.intercept_us.value
+        turn = regime.line.slope_us_per_byte.value - self._line.slope_us_per_byte.value
+        apart = self._line.intercept_us.value - regime.line.intercept_us.value
         bend = apart / turn if turn else (off + on) / 2
         low, high = sorted((off, self._sizes[-1]))
-        return found, min(max(bend, low), high)
+        return regime, min(max(bend, low), high)

@@ -1,7 +1,7 @@
 """careful next to kernel TCP between the same two hosts: a request, a block and a stream, in turn.
 
-Owns the rounds. Each round times every kind over both, one after the other, so that whatever else
-the machines do meets both alike; the ratio is that of a round.
+Each round times every kind over both, one after the other, so that other load meets both alike. The
+ratio is computed round by round.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from careful.measure.estimators.logp import Layer
 from careful.units import shown_bytes
 
-#: Bursts of one message each that a turn has at most; it ends after a tenth of a second.
+#: Most bursts of one message in a turn, which ends after a tenth of a second.
 _BURSTS = 256
 _ROUNDS_MIN = 4
 _BLOCK_BYTES = 8 << 10
@@ -29,9 +29,9 @@ class Kind:
     """A message that is timed.
 
     Attributes:
-        name: for people.
-        message: "request" or "get", of careful.
-        nbytes: of the message that carries the data.
+        name: name for users.
+        message: careful's "request" or "get".
+        nbytes: size of the message with the data.
         is_rate: the figure is a rate in Gbit/s; else a time in µs.
     """
 
@@ -50,10 +50,12 @@ _BLOCK = Kind("block, 8 KiB", "get", _BLOCK_BYTES)
 
 
 def kinds(careful: Callable[[Kind], Layer]) -> list[Kind]:
-    """Returns the kinds that suit a path: on a slow one a stream has smaller blocks."""
+    """Returns the kinds for a path: on a slow path a stream has smaller blocks."""
     took_s = 1e-6 * float(np.min(careful(_BLOCK).bursts([1], 0.0, _BURSTS).done_us))
     sizes = [_BLOCK_BYTES << doublings for doublings in range(_STREAM_DOUBLINGS + 1)]
-    nbytes = max(one for one in sizes if one == sizes[0] or took_s * one / sizes[0] <= _STREAM_S)
+    nbytes = max(
+        size for size in sizes if size == sizes[0] or took_s * size / sizes[0] <= _STREAM_S
+    )
     stream = Kind(f"stream, {shown_bytes(nbytes)}", "get", nbytes, is_rate=True)
     return [REQUEST, _BLOCK, stream]
 
@@ -69,7 +71,7 @@ class Quartiles:
 
 @dataclass(frozen=True)
 class Row:
-    """Figures of a kind, by layer, and careful's over TCP's; a rate counts as a rate."""
+    """Figures of a kind, by layer; ratio: careful's figure over TCP's."""
 
     kind: Kind
     by_layer: Mapping[str, Quartiles]
@@ -85,26 +87,26 @@ def measure(
 
     layers: by name, careful first: makes the layer of a kind.
     """
-    every = kinds(next(iter(layers.values())))
-    made = {(name, kind): make(kind) for name, make in layers.items() for kind in every}
+    timed = kinds(next(iter(layers.values())))
+    made = {(name, kind): make(kind) for name, make in layers.items() for kind in timed}
     values: dict[tuple[str, Kind], list[float]] = {key: [] for key in made}
     rounds, until = 0, clock() + seconds
     while clock() < until or rounds <= _ROUNDS_MIN:
         for (name, kind), layer in made.items():
             done_us = float(np.median(layer.bursts([1], 0.0, _BURSTS).done_us))
             value = 8e-3 * kind.nbytes / done_us if kind.is_rate else done_us
-            if rounds:  # the first wakes both ends
+            if rounds:  # the first round wakes both ends
                 values[name, kind].append(value)
         rounds += 1
-    return [_row(kind, list(layers), values) for kind in every], rounds - 1
+    return [_row(kind, list(layers), values) for kind in timed], rounds - 1
 
 
 def _row(kind: Kind, names: Sequence[str], values: Mapping[tuple[str, Kind], list[float]]) -> Row:
-    each = {name: np.array(values[name, kind]) for name in names}
-    by_layer = {name: _quartiles(one) for name, one in each.items()}
-    ours, theirs = each[names[0]], each[names[-1]]
+    figures = {name: np.array(values[name, kind]) for name in names}
+    by_layer = {name: _quartiles(ratios) for name, ratios in figures.items()}
+    ours, theirs = figures[names[0]], figures[names[-1]]
     return Row(kind, by_layer, _quartiles(ours / theirs) if len(names) > 1 else None)
 
 
-def _quartiles(found: npt.NDArray[np.float64]) -> Quartiles:
-    return Quartiles(*(float(one) for one in np.percentile(found, (25, 50, 75))))
+def _quartiles(samples: npt.NDArray[np.float64]) -> Quartiles:
+    return Quartiles(*(float(quartile) for quartile in np.percentile(samples, (25, 50, 75))))

@@ -1,7 +1,7 @@
 """Service times of a host's stages from trace records (P1 section 5.3.1).
 
-Owns the way from records to (g, G) of each stage: the assignment of records, the time of a frame,
-and one robust line through the unhindered times of sizes.
+Owns the derivation of (g, G) of each stage: the assignment of records, the time of a frame, and a
+robust line through the unhindered times of sizes.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ HOST_RX: int = lib.CAREFUL_STAGE_HOST_RX
 STORE: int = lib.CAREFUL_STAGE_STORE
 NAMES = {HOST_TX: "hostTx", NET_TX: "netTx", NET_RX: "netRx", HOST_RX: "hostRx", STORE: "store"}
 
-#: Quantile of a size's times that a line goes through. Caches and schedulers delay many frames, and
-#: their share depends on the machine, not the stage. A black box likewise uses the least round
-#: trips; a tenth of many samples is less extreme.
+#: A line goes through this quantile of each size's times. Caches and schedulers delay many frames,
+#: and their number depends on the machine, not the stage. The least time would be too extreme.
 UNHINDERED = 0.1
 #: Samples that a size needs for this quantile, and sizes that a line needs.
 SAMPLES_MIN = 5
@@ -43,7 +42,7 @@ class Samples:
     """Times of one stage of one host, per frame.
 
     `size_bytes`: payload of a frame; `time_us`: the frame's share of its transfer; `frames_count`:
-    frames of that transfer; each of shape (n,), n >= 0. `threads`: ids of its threads;
+    frames of the transfer; each of shape (n,), n >= 0. `threads`: ids of the stage's threads;
     `waited_count`: transfers that waited for a device.
     """
 
@@ -98,8 +97,8 @@ def service_us(records: Records) -> Array:
 
 def of(records: Records, stage: int, owner: int) -> Records:
     """Returns one stage's records of one host, in order."""
-    mine: Records = records[(records["stage"] == stage) & (records["owner"] == owner)]
-    return mine
+    selected: Records = records[(records["stage"] == stage) & (records["owner"] == owner)]
+    return selected
 
 
 def arrivals(records: Records, owner: int) -> tuple[Records, Records]:
@@ -108,84 +107,84 @@ def arrivals(records: Records, owner: int) -> tuple[Records, Records]:
     The kernel reports frames in the order in which the engine takes them from the ring, but without
     identity. Frames that were in the ring when tracing began have no netRx.
     """
-    came, taken = of(records, NET_RX, owner), of(records, HOST_RX, owner)
-    start = taken["begin_ns"].astype(np.int64) - taken["before_ns"].astype(np.int64)
-    came = came[np.argsort(came["end_ns"], kind="stable")]
+    received, copied = of(records, NET_RX, owner), of(records, HOST_RX, owner)
+    start = copied["begin_ns"].astype(np.int64) - copied["before_ns"].astype(np.int64)
+    received = received[np.argsort(received["end_ns"], kind="stable")]
     order = np.argsort(start, kind="stable")
-    taken, start = taken[order], start[order]
-    arrived = came["end_ns"].astype(np.int64)
-    for shift in range(min(len(taken), _SHIFT_MAX)):
-        count = min(len(came), len(taken) - shift)
+    copied, start = copied[order], start[order]
+    arrived = received["end_ns"].astype(np.int64)
+    for shift in range(min(len(copied), _SHIFT_MAX)):
+        count = min(len(received), len(copied) - shift)
         # A frame's netRx ends no later than its hostRx starts, apart from the time to read a clock.
         if (arrived[:count] <= start[shift : shift + count] + 1000).all():
-            return came[:count], taken[shift : shift + count]
-    return came[:0], taken[:0]
+            return received[:count], copied[shift : shift + count]
+    return received[:0], copied[:0]
 
 
 def samples(records: Records, stage: int, owner: int, least_bytes: int = 0) -> Samples:
     """Returns a stage's time for each frame of at least `least_bytes` of payload."""
     if stage == NET_RX:
-        mine, taken = arrivals(records, owner)
-        size = taken["bytes"].astype(np.float64)
-        keep = taken["flags"] & lib.CAREFUL_TRACE_CONTROL == 0
+        own, copied = arrivals(records, owner)
+        size = copied["bytes"].astype(np.float64)
+        keep = copied["flags"] & lib.CAREFUL_TRACE_CONTROL == 0
     else:
-        mine = of(records, stage, owner)
-        size = mine["bytes"] / np.maximum(mine["frames"], 1).astype(np.float64)
+        own = of(records, stage, owner)
+        size = own["bytes"] / np.maximum(own["frames"], 1).astype(np.float64)
         # A kick that continues another has frames that it does not count.
         other = lib.CAREFUL_TRACE_CONTROL | lib.CAREFUL_TRACE_AGAIN
-        keep = (mine["flags"] & other == 0) & (mine["frames"] > 0)
+        keep = (own["flags"] & other == 0) & (own["frames"] > 0)
     keep &= size >= least_bytes
-    mine, size = mine[keep], size[keep]
-    frames = np.maximum(mine["frames"].astype(np.int64), 1)
-    waited = int(np.count_nonzero(mine["flags"] & lib.CAREFUL_TRACE_WAITED))
-    threads = frozenset(int(one) for one in np.unique(mine["thread"]))
-    return Samples(size, service_us(mine) / frames, frames, threads, waited)
+    own, size = own[keep], size[keep]
+    frames = np.maximum(own["frames"].astype(np.int64), 1)
+    waited = int(np.count_nonzero(own["flags"] & lib.CAREFUL_TRACE_WAITED))
+    threads = frozenset(int(thread) for thread in np.unique(own["thread"]))
+    return Samples(size, service_us(own) / frames, frames, threads, waited)
 
 
 def joined(parts: Sequence[Samples]) -> Samples:
     """Joins samples; netRx is matched within each part before."""
     return Samples(
-        np.concatenate([part.size_bytes for part in parts] or [np.empty(0)]),
-        np.concatenate([part.time_us for part in parts] or [np.empty(0)]),
-        np.concatenate([part.frames_count for part in parts] or [np.empty(0, np.int64)]),
-        frozenset[int]().union(*(part.threads for part in parts)),
-        sum(part.waited_count for part in parts),
+        np.concatenate([each.size_bytes for each in parts] or [np.empty(0)]),
+        np.concatenate([each.time_us for each in parts] or [np.empty(0)]),
+        np.concatenate([each.frames_count for each in parts] or [np.empty(0, np.int64)]),
+        frozenset[int]().union(*(each.threads for each in parts)),
+        sum(each.waited_count for each in parts),
     )
 
 
-def _unhindered(taken: Samples) -> tuple[Array, Array, int]:
+def _unhindered(samples: Samples) -> tuple[Array, Array, int]:
     """Returns sizes with enough samples, the unhindered time of each, and the number of samples."""
-    sizes, inverse, counts = np.unique(taken.size_bytes, return_inverse=True, return_counts=True)
+    sizes, inverse, counts = np.unique(samples.size_bytes, return_inverse=True, return_counts=True)
     enough = np.flatnonzero(counts >= SAMPLES_MIN)
-    times = [float(np.quantile(taken.time_us[inverse == one], UNHINDERED)) for one in enough]
+    times = [float(np.quantile(samples.time_us[inverse == index], UNHINDERED)) for index in enough]
     return sizes[enough], np.array(times), int(counts[enough].sum())
 
 
-def _alike(taken: Samples) -> Samples:
-    """Selects transfers of the one frame count that gives most sizes, then most samples."""
+def _alike(samples: Samples) -> Samples:
+    """Selects transfers of the frame count that gives most sizes, then most samples."""
     best, most = None, (-1, -1)
-    for count in np.unique(taken.frames_count):
-        keep = taken.frames_count == count
-        part = replace(
-            taken,
-            size_bytes=taken.size_bytes[keep],
-            time_us=taken.time_us[keep],
-            frames_count=taken.frames_count[keep],
+    for count in np.unique(samples.frames_count):
+        keep = samples.frames_count == count
+        subset = replace(
+            samples,
+            size_bytes=samples.size_bytes[keep],
+            time_us=samples.time_us[keep],
+            frames_count=samples.frames_count[keep],
         )
-        sizes, _, number = _unhindered(part)
+        sizes, _, number = _unhindered(subset)
         score = (min(len(sizes), SIZES_MIN), number)
         if score > most:
-            best, most = part, score
-    return best or taken
+            best, most = subset, score
+    return best or samples
 
 
-def fit(stage: int, owner: str, taken: Samples) -> Fit:
+def fit(stage: int, owner: str, samples: Samples) -> Fit:
     """Fits (g, G) of a stage."""
-    name, alike = NAMES[stage], _alike(taken)
+    name, alike = NAMES[stage], _alike(samples)
     frames = int(alike.frames_count[0]) if len(alike) else 0
-    blank = Fit(name, owner, taken, None, None, None, frames)
+    blank = Fit(name, owner, samples, None, None, None, frames)
     sizes, times, number = _unhindered(alike)
-    if not len(taken):
+    if not len(samples):
         return replace(blank, reason="no traffic")
     if len(sizes) < SIZES_MIN:
         few = counted(len(sizes), "size")
@@ -193,10 +192,10 @@ def fit(stage: int, owner: str, taken: Samples) -> Fit:
         return replace(blank, reason=reason)
     line = replace(fit_line(sizes, times), samples_count=number)
     pieces = fit_piecewise(sizes, times).transitions_bytes if len(sizes) >= 2 * POINTS_MIN else ()
-    return replace(_on(blank, line), transitions_bytes=pieces)
+    return replace(_with_line(blank, line), transitions_bytes=pieces)
 
 
-def _on(blank: Fit, line: Line) -> Fit:
+def _with_line(blank: Fit, line: Line) -> Fit:
     g, G = (line.intercept_us, line.G_us_per_KiB) if line.supported else (None, None)
     return replace(blank, line=line, g_us=g, G_us_per_KiB=G, reason=line.reason)
 
@@ -204,52 +203,52 @@ def _on(blank: Fit, line: Line) -> Fit:
 def whole(first: Fit, paces: Sequence[tuple[int, float]]) -> Fit:
     """Fits the total time of a stage's thread for a frame, µs, including work between its stages.
 
-    paces: size, bytes, and time from frame to frame, µs, of untraced trains. A probe's trap empties
-    caches. Work between stages (polling, timers, reading clocks) belongs to no stage, but to the
-    time of each frame.
+    paces: size, bytes, and time from frame to frame, µs, of trains without probes, because a
+    probe's trap empties caches. Work between stages (polling, timers, reading clocks) is part of
+    each frame's time, but belongs to no stage.
     """
     sizes = np.array([size for size, _ in paces], dtype=np.float64)
     times = np.array([pace_us for _, pace_us in paces])
     threads = first.samples.threads
-    taken = Samples(sizes, times, np.ones(len(paces), dtype=np.int64), threads)
-    blank = Fit("all of it", first.owner, taken, None, None, None, 1, resource=first.resource)
-    distinct, least, number = _unhindered(taken)
+    samples = Samples(sizes, times, np.ones(len(paces), dtype=np.int64), threads)
+    blank = Fit("all of it", first.owner, samples, None, None, None, 1, resource=first.resource)
+    distinct, least, number = _unhindered(samples)
     if len(distinct) < SIZES_MIN:
         reason = f"{SAMPLES_MIN} trains of {SIZES_MIN} sizes are needed"
         return replace(blank, reason=reason)
-    return _on(blank, replace(fit_line(distinct, least), samples_count=number))
+    return _with_line(blank, replace(fit_line(distinct, least), samples_count=number))
 
 
-def shared(found: list[Fit]) -> list[Fit]:
+def shared(fits: list[Fit]) -> list[Fit]:
     """Assigns resources: stages of one thread never overlap and form one resource.
 
-    On veth the sender's kick also runs the receiver's netRx. netTx then excludes netRx or, if the
-    difference is no figure, both become one stage.
+    On veth the sender's kick also runs the receiver's netRx. netTx then excludes netRx or, if their
+    difference has no slope, both become one stage.
     """
     named: dict[int, str] = {}
-    for one in found:
-        if one.name != "netRx":
-            for thread in one.samples.threads:
-                named.setdefault(thread, f"{one.owner}'s thread")
+    for fit in fits:
+        if fit.name != "netRx":
+            for thread in fit.samples.threads:
+                named.setdefault(thread, f"{fit.owner}'s thread")
     result = []
-    for one in found:
-        names = {named.get(thread, "softirq") for thread in one.samples.threads}
-        if one.samples.waited_count * 2 > len(one.samples):
-            resource = f"{one.owner}'s storage"
+    for fit in fits:
+        names = {named.get(thread, "softirq") for thread in fit.samples.threads}
+        if fit.samples.waited_count * 2 > len(fit.samples):
+            resource = f"{fit.owner}'s storage"
         else:
             resource = names.pop() if len(names) == 1 else "several threads"
-        result.append(replace(one, resource=resource if len(one.samples) else ""))
-    kicks = [one for one in result if one.name == "netTx" and len(one.samples)]
-    for number, one in enumerate(result):
-        if one.name != "netRx" or not len(one.samples):
+        result.append(replace(fit, resource=resource if len(fit.samples) else ""))
+    kicks = [fit for fit in result if fit.name == "netTx" and len(fit.samples)]
+    for number, fit in enumerate(result):
+        if fit.name != "netRx" or not len(fit.samples):
             continue
-        kick = next((k for k in kicks if one.samples.threads <= k.samples.threads), None)
+        kick = next((k for k in kicks if fit.samples.threads <= k.samples.threads), None)
         if kick is None:
             continue
-        result[number] = replace(one, inside=f"netTx of {kick.owner}")
-        result[result.index(kick)] = _without(kick, one)
-    held = {one.holds for one in result if one.holds}
-    return [one for one in result if one.name != "netRx" or one.owner not in held]
+        result[number] = replace(fit, inside=f"netTx of {kick.owner}")
+        result[result.index(kick)] = _without(kick, fit)
+    joined = {fit.holds for fit in result if fit.holds}
+    return [fit for fit in result if fit.name != "netRx" or fit.owner not in joined]
 
 
 def _without(kick: Fit, inner: Fit) -> Fit:
@@ -260,21 +259,21 @@ def _without(kick: Fit, inner: Fit) -> Fit:
     if not (kick.g_us and kick.G_us_per_KiB):
         return replace(kick, notes=[*kick.notes, f"its kick also runs netRx of {inner.owner}"])
     if not (inner.g_us and inner.G_us_per_KiB):
-        return _both(kick, inner, f"no line of netRx: {inner.reason}")
+        return _joined(kick, inner, f"no line of netRx: {inner.reason}")
     g, G = kick.g_us - inner.g_us, kick.G_us_per_KiB - inner.G_us_per_KiB
     if G.value <= 0 or G.relative > RELATIVE_MAX:
-        return _both(kick, inner, f"the difference is {G.low:.3g} to {G.high:.3g} µs/KiB")
+        return _joined(kick, inner, f"the difference is {G.low:.3g} to {G.high:.3g} µs/KiB")
     if g.high < 0:
-        return _both(kick, inner, f"the difference is {g.low:.3g} to {g.high:.3g} µs")
+        return _joined(kick, inner, f"the difference is {g.low:.3g} to {g.high:.3g} µs")
     note = f"its kick runs netRx of {inner.owner}, whose time is subtracted"
     return replace(kick, g_us=g, G_us_per_KiB=G, notes=[*kick.notes, note])
 
 
-def _both(kick: Fit, inner: Fit, reason: str) -> Fit:
+def _joined(kick: Fit, inner: Fit, reason: str) -> Fit:
     median_us = float(np.median(inner.samples.time_us))
     note = (
-        f"netRx of {inner.owner} runs in its kick ({median_us:.3g} µs of it, the median) and "
-        f"cannot be told from it: {reason}"
+        f"netRx of {inner.owner} runs in its kick (median {median_us:.3g} µs), and the two cannot "
+        f"be separated: {reason}"
     )
     name = f"{kick.name}, {inner.name}"
     return replace(kick, name=name, holds=inner.owner, notes=[*kick.notes, note])
@@ -284,8 +283,8 @@ def _both(kick: Fit, inner: Fit, reason: str) -> Fit:
 class Bottleneck:
     """The parameters of fixed-size fragmentation (P1 section 3.1).
 
-    resource: the slowest at `size_bytes`, all stages of one thread together; g_b_us, G_b, and the
-    sum of the other resources' G; lines: of the resource's stages, and of the others.
+    resource: the slowest at `size_bytes`, where the stages of a thread are one resource; g_b_us,
+    G_b, and the sum of the other resources' G; lines: those of the resource's stages.
     """
 
     resource: str
@@ -297,32 +296,32 @@ class Bottleneck:
     lines_of_others: tuple[Line, ...] = ()
 
 
-def bottleneck(found: Sequence[Fit], sender: Fit | None = None) -> Bottleneck | None:
+def bottleneck(fits: Sequence[Fit], sender: Fit | None = None) -> Bottleneck | None:
     """Returns the bottleneck of a pipeline; None unless each stage has g and G.
 
     sender: see `whole`; its g and G, if known, replace the sum of its resource's stages.
     """
-    if not found or not all(one.supported and one.line for one in found):
+    if not fits or not all(fit.supported and fit.line for fit in fits):
         return None
-    size = min(one.line.size_max_bytes for one in found if one.line)
+    size = min(fit.line.size_max_bytes for fit in fits if fit.line)
     sums: dict[str, tuple[Estimate, Estimate]] = {}
-    for one in found:
-        assert one.g_us is not None
-        assert one.G_us_per_KiB is not None
-        g, G = sums.get(one.resource, (Estimate(0.0), Estimate(0.0)))
-        sums[one.resource] = (g + one.g_us, G + one.G_us_per_KiB)
+    for fit in fits:
+        assert fit.g_us is not None
+        assert fit.G_us_per_KiB is not None
+        g, G = sums.get(fit.resource, (Estimate(0.0), Estimate(0.0)))
+        sums[fit.resource] = (g + fit.g_us, G + fit.G_us_per_KiB)
     if sender and sender.g_us and sender.G_us_per_KiB:
         sums[sender.resource] = (sender.g_us, sender.G_us_per_KiB)
-        found = [sender, *(one for one in found if one.resource != sender.resource)]
+        fits = [sender, *(fit for fit in fits if fit.resource != sender.resource)]
     slowest = max(sums, key=lambda name: sums[name][0].value + sums[name][1].value * size / 1024)
     others = Estimate(0.0)
     for name, (_, G) in sums.items():
         if name != slowest:
             others += G
     lines: tuple[list[Line], list[Line]] = ([], [])
-    for one in found:
-        if one.line:
-            lines[one.resource != slowest].append(one.line)
+    for fit in fits:
+        if fit.line:
+            lines[fit.resource != slowest].append(fit.line)
     return Bottleneck(slowest, size, *sums[slowest], others, *map(tuple, lines))
 
 

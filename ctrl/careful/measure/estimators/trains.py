@@ -46,10 +46,10 @@ def bottlenecks(rounds: list[dict[int, float]], resolution_us: float) -> list[Re
     """
     sizes = sorted({size for gaps in rounds for size in gaps})
     medians = [median(np.array([gaps[size] for gaps in rounds if size in gaps])) for size in sizes]
-    found: Piecewise = fit_piecewise(sizes, medians, resolution_us)
-    edges = [float(sizes[0]), *found.transitions_bytes, float(sizes[-1])]
+    pieces: Piecewise = fit_piecewise(sizes, medians, resolution_us)
+    edges = [float(sizes[0]), *pieces.transitions_bytes, float(sizes[-1])]
     regimes = []
-    for line, low, high in zip(found.lines, edges, edges[1:], strict=False):
+    for line, low, high in zip(pieces.lines, edges, edges[1:], strict=False):
         inside = [size for size in sizes if line.size_min_bytes <= size <= line.size_max_bytes]
         alone = [
             fit_line(
@@ -68,9 +68,9 @@ def bottlenecks(rounds: list[dict[int, float]], resolution_us: float) -> list[Re
 
 
 def without_bunches(regime: Regime, trains: Sequence[int], bunches: Sequence[int]) -> Regime:
-    """Withholds the regime if most trains arrived in a bunch, which puts the others in doubt.
+    """Withholds the regime's figures if most of its trains arrived all at once.
 
-    trains, bunches: sizes of all trains and of those that arrived in a bunch, bytes. A bunch shows
+    trains, bunches: sizes of all trains, and of trains that arrived all at once, bytes. These show
     when the other end woke up, not the bottleneck's time.
     """
     line = regime.line
@@ -88,32 +88,32 @@ def without_bunches(regime: Regime, trains: Sequence[int], bunches: Sequence[int
 def bisected(regimes: Sequence[Regime], gap_at: Callable[[int], float]) -> list[Regime]:
     """Locates each transition by halving the range between two known sizes.
 
-    gap_at: measures the gap, µs, of trains with frames of a size, bytes. If two lines cross, gaps
-    near the crossing cannot distinguish them, and the crossing is the transition. If the second
-    line begins with a step, gaps can distinguish them, and the crossing means nothing.
+    gap_at: measures a train's gap, µs, with frames of a size, bytes. If two lines cross, gaps near
+    the crossing cannot distinguish them, and the crossing is the transition. If the second line
+    begins with a step, gaps can distinguish them, and the crossing means nothing.
     """
-    found = list(regimes)
+    located = list(regimes)
     for k, (low, high) in enumerate(pairwise(regimes)):
         edge = _transition(low, high, gap_at)
-        found[k] = replace(found[k], high_bytes=edge)
-        found[k + 1] = replace(found[k + 1], low_bytes=edge)
-    return found
+        located[k] = replace(located[k], high_bytes=edge)
+        located[k + 1] = replace(located[k + 1], low_bytes=edge)
+    return located
 
 
 def hidden(regimes: Sequence[Regime], gap_at: Callable[[int], float]) -> list[float]:
     """Returns transitions, bytes, at which a third stage is the bottleneck.
 
-    The gap is the maximum of all stages' times. At a crossing of two lines the gap is on both,
-    unless a stage that rules only nearby sizes lies above them. gap_at: as for `bisected`.
+    The gap is the maximum of all stages' times. At a crossing of two lines the gap is on both
+    lines, unless a third stage is slower at nearby sizes. gap_at: as for `bisected`.
     """
-    found = []
+    transitions = []
     for low, high in pairwise(regimes):
-        at = low.high_bytes
-        lines_us = max(low.line.at(at), high.line.at(at))
+        size_bytes = low.high_bytes
+        lines_us = max(low.line.at(size_bytes), high.line.at(size_bytes))
         noise_us = max(low.line.residual_us, high.line.residual_us)
-        if gap_at(round(at)) > lines_us * (1 + _HIDDEN) + _APART * noise_us:
-            found.append(at)
-    return found
+        if gap_at(round(size_bytes)) > lines_us * (1 + _HIDDEN) + _APART * noise_us:
+            transitions.append(size_bytes)
+    return transitions
 
 
 def _transition(low: Regime, high: Regime, gap_at: Callable[[int], float]) -> float:

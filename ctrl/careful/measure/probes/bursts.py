@@ -1,7 +1,4 @@
-"""Bursts through careful itself: carefuld issues them, like a program that owns the queue.
-
-Owns the session with the other ends during a measurement.
-"""
+"""Bursts through careful itself: carefuld issues them, like a program that owns the queue."""
 
 from __future__ import annotations
 
@@ -23,19 +20,17 @@ KINDS = {
     "store": lib.CAREFUL_IPC_STORE,
     "get": lib.CAREFUL_IPC_GET,
 }
-#: Time without an answer to the first request after which a host is silent, seconds.
+#: A host is silent if the first request has no answer after this time, seconds.
 _SILENT_S = 3.0
 #: Longer than carefuld's limit for a burst.
 _TIMEOUT_S = 2 * lib.CAREFUL_BURST_MS / 1000
-#: Fewest bytes of a frame that are no payload: Ethernet, IPv4 and UDP.
+#: Least headers of a frame: Ethernet, IPv4 and UDP, bytes.
 _HEADERS_BYTES = 42
 _BURST = np.dtype([("began", "u8"), ("done", "u8"), ("arrived", "u8")])
 
 
 class Session(session.Session):
-    """A session for signatures to one peer, or to several in turn.
-
-    `routes` lead through one carefuld.
+    """A session for signatures to one peer, or to several in turn, through one carefuld.
 
     Raises:
         CarefulError: careful is not up on both hosts, or too old for signatures.
@@ -47,8 +42,8 @@ class Session(session.Session):
         super().__init__(*routes)
 
     def _prepare(self) -> None:
-        infos = [peer_info(self._client, one.address, one.host) for one in self._routes]
-        #: Minima over the peers: credits, and the most bytes of a frame.
+        infos = [peer_info(self._client, route.address, route.host) for route in self._routes]
+        #: Minima over the peers: credits, and the largest frame.
         self.credits = min(int(info.credits_window) for info in infos)
         self.frame_bytes = min(int(info.frame_bytes) for info in infos)
         self._region, self.region_bytes = self._scratch(self._routes[0].host)
@@ -64,14 +59,14 @@ class Session(session.Session):
             )
         except CarefulError as error:
             if error.errno == errno.ETIMEDOUT:
-                raise CarefulError(errno.ETIMEDOUT, "it does not answer", host) from None
+                raise CarefulError(errno.ETIMEDOUT, "the host does not answer", host) from None
             if error.errno != errno.ENOSYS:
                 raise
             raise CarefulError(errno.ENOSYS, NO_DAEMON, host) from None
         return answer.args[0], answer.args[1]
 
     def capacity(self, size_bytes: int) -> int:
-        """Returns how many messages of a size all windows hold; one buffer each stays free."""
+        """Returns the number of messages of a size that all windows hold."""
         frames = max(1, -(-size_bytes // self.frame_bytes))
         return max(1, (self.credits - 2) // frames) * len(self._peers)
 
@@ -88,10 +83,10 @@ class Session(session.Session):
         count: int,
         flags: int = 0,
     ) -> Bursts:
-        """Makes as many bursts as carefuld makes at once; CarefulError if the host is silent."""
-        return self._repeated(lambda: self._asked(layer, marks, compute_us, count, flags))
+        """Makes up to `count` bursts; raises CarefulError if the host is silent."""
+        return self._repeated(lambda: self._ask(layer, marks, compute_us, count, flags))
 
-    def _asked(
+    def _ask(
         self, layer: CarefulLayer, marks: Sequence[int], compute_us: float, count: int, flags: int
     ) -> Bursts:
         question = ffi.new(
@@ -118,20 +113,20 @@ class Session(session.Session):
                 timeout_s=_TIMEOUT_S,
             )
         except CarefulError as error:
-            raise self._told(error, marks[-1], layer.size_bytes) from None
+            raise self._explain(error, marks[-1], layer.size_bytes) from None
         return parse(answer.payload, marks)
 
-    def _told(self, error: CarefulError, messages: int, size_bytes: int) -> CarefulError:
+    def _explain(self, error: CarefulError, messages: int, size_bytes: int) -> CarefulError:
         if error.errno == errno.EOPNOTSUPP:
             text = "our carefuld cannot make signatures: it is older than this command"
             return CarefulError(errno.EOPNOTSUPP, text, self._own)
         if error.errno == errno.EPERM:
-            text = "only root can make signatures: carefuld serves no other program meanwhile"
+            text = "only root can make signatures, because carefuld then serves no other program"
             return CarefulError(errno.EPERM, text, self._own)
         frame_bytes = min(size_bytes, self.frame_bytes - _HEADERS_BYTES)
-        found = self._explained(error, frame_bytes)
-        if found.errno != errno.ETIMEDOUT:
-            return found
+        explained = self._explained(error, frame_bytes)
+        if explained.errno != errno.ETIMEDOUT:
+            return explained
         text = f"{messages} messages took longer than {lib.CAREFUL_BURST_MS} ms: silent, or slow"
         return CarefulError(errno.ETIMEDOUT, text, self.host)
 
@@ -149,7 +144,7 @@ class CarefulLayer:
         return self._session.ask(self, marks, compute_us, count)
 
     def go_on(self, messages: int) -> Bursts:
-        """Makes one burst and leaves its replies to the next, so that the network stays full."""
+        """Makes one burst, and leaves its replies to the next, so that the network stays full."""
         flags = lib.CAREFUL_SIGNATURE_GO_ON
         return self._session.ask(self, [messages], 0.0, 1, flags)
 
@@ -160,9 +155,9 @@ def parse(answers: bytes, marks: Sequence[int]) -> Bursts:
     kind = np.dtype([("burst", _BURST), ("marks", "u8", (len(marks), 2))])
     if not answers or len(answers) % kind.itemsize:
         raise CarefulError(errno.EPROTO, "carefuld is from another build: restart it")
-    found = np.frombuffer(answers, dtype=kind)
-    times = found["marks"] / 1e3
-    burst = found["burst"]
+    answer = np.frombuffer(answers, dtype=kind)
+    times = answer["marks"] / 1e3
+    burst = answer["burst"]
     arrived = burst["arrived"].astype(np.int64) - burst["began"].astype(np.int64)
     return Bursts(
         np.asarray(marks, dtype=np.float64),

@@ -1,8 +1,4 @@
-"""Explains why a peer no longer answers probes.
-
-Owns the texts, and the search for a smaller MTU on the way: small probes pass it, large ones do
-not.
-"""
+"""Explains why a peer no longer answers probes, and finds a smaller MTU on the way."""
 
 from __future__ import annotations
 
@@ -35,31 +31,29 @@ def explained(
     """
     if error.errno not in (*OVER, errno.ETIMEDOUT):
         return error
-    if error.what == own and error.errno != errno.ETIMEDOUT:  # our carefuld waits for the peer, too
+    if error.what == own and error.errno != errno.ETIMEDOUT:  # a timeout can be the peer's
         return error
     if size_bytes > _SMALL_BYTES // 2:
         mtu_bytes, by = (smaller or narrower)(address, size_bytes)
         if mtu_bytes:
             text = (
                 f"frames of {size_bytes} bytes do not arrive: the MTU on the way is {mtu_bytes} "
-                f"(says {by}); set it at both interfaces, then carefuld down and up again"
+                f"(reported by {by}); set it at both interfaces, then take careful down and up"
             )
             return CarefulError(errno.EHOSTUNREACH, text, host)
     if error.errno == errno.ETIMEDOUT:
-        text = "it no longer answers: the path or the host is down (carefulctl measure pathchar)"
+        text = "no longer answers: the path or the host is down (carefulctl measure pathchar)"
     else:
-        text = "its careful ended or restarted meanwhile: if it is up there, try again"
+        text = "its careful ended or restarted: if it is up there, try again"
     return CarefulError(error.errno, text, host)
 
 
 def narrower(address: Address, size_bytes: int) -> tuple[int, str]:
-    """Returns the MTU that a router reports for a too large probe, and the router; 0, "" if none
-    does.
-    """
+    """Returns the MTU that a router reports for a large probe, and the router; 0, "" without."""
     try:
         with Prober(address.ip, address.scope) as prober:
             most_bytes = prober.interface_mtu_bytes()
-            if most_bytes < size_bytes:  # a router reported it before, and the kernel remembers
+            if most_bytes < size_bytes:  # the kernel remembers an earlier report
                 return most_bytes, "the route there"
             reply = Reply(Answer.SILENT)
             for _ in range(_TRIES):
@@ -67,5 +61,5 @@ def narrower(address: Address, size_bytes: int) -> tuple[int, str]:
                 if reply.answer is Answer.TOO_BIG and 0 < reply.mtu_bytes < most_bytes:
                     return reply.mtu_bytes, reply.address or "this host's route"
     except CarefulError:
-        pass  # no route at all: the caller reports that
+        pass  # no route: the caller reports the error
     return 0, ""

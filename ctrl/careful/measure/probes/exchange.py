@@ -1,7 +1,4 @@
-"""Round trips and trains through careful itself: the probe service of carefuld.
-
-Owns the session with the other end during a measurement.
-"""
+"""Round trips and trains through careful itself: the probe service of carefuld."""
 
 from __future__ import annotations
 
@@ -22,13 +19,13 @@ from careful.measure.statistics.oneway import Trip
 #: Longest wait for an answer, seconds, plus _TIMES the longest time of an answered message.
 SILENT_S = 5.0
 _TIMES = 4
-#: Number of retries, and the pause before each, while others measure that host.
+#: Number of retries, and the pause before each, while another host measures the peer.
 _TRIES, _PAUSE_S = 100, 0.05
 NO_DAEMON = "a program that owns its queue answers no measurements, nor does an older careful"
-#: Errors of other programs than a carefuld like ours.
+#: Errors if either end is not a carefuld of this version.
 _OLD = {
     errno.ENOSYS: NO_DAEMON,
-    errno.EPROTO: "its careful does not answer trains: it is older than this one",
+    errno.EPROTO: "its careful is older than this one, and does not answer trains",
     errno.EOPNOTSUPP: "our carefuld is older than this command: take careful down and up again",
 }
 
@@ -53,7 +50,7 @@ class Arrival:
 class ProbeSession(Session):
     """Probes to one peer: round trips and trains.
 
-    `payload_max_bytes` is the payload of a frame, from an earlier session; 0: find it.
+    `payload_max_bytes`: payload of a frame, from an earlier session; 0: found by trial.
     """
 
     def __init__(self, route: Route, payload_max_bytes: int = 0) -> None:
@@ -66,14 +63,14 @@ class ProbeSession(Session):
         self.round_trips(0, 1)
         info = peer_info(self._client, self._address, self.host)
         self.credits = int(info.credits_window)
-        # If a frame holds less by now, the first message of that size is refused.
+        # If frames are smaller by now, the first message of that size is refused.
         self.payload_max_bytes = self.payload_max_bytes or self._payload_max(int(info.frame_bytes))
-        # Arrivals return in one frame; half of a window needs no updates meanwhile.
+        # Arrivals return in one frame; half of a window needs no updates.
         stamps_max = min(self.payload_max_bytes // 8, lib.CAREFUL_PROBE_FRAMES)
         self.train_max = min(self.credits // 2, stamps_max)
 
     def _payload_max(self, frame_bytes: int) -> int:
-        """Finds the payload by trial: headers differ by address family, and buffers limit it."""
+        """Finds the payload by trial: it depends on the address family and on buffers."""
         low, high = 0, frame_bytes
         while low < high:
             middle = (low + high + 1) // 2
@@ -89,18 +86,15 @@ class ProbeSession(Session):
     def round_trips(self, size_bytes: int, count: int) -> list[Trip]:
         trips: list[Trip] = []
         while len(trips) < count:
-            some = min(count - len(trips), lib.CAREFUL_PROBE_FRAMES)
+            batch = min(count - len(trips), lib.CAREFUL_PROBE_FRAMES)
             trips += [
                 Trip(sent / 1e3, (arrived - sent) / 1e3, (back - sent) / 1e3)
-                for sent, arrived, back in self._measure(size_bytes, some, 0)
+                for sent, arrived, back in self._measure(size_bytes, batch, 0)
             ]
         return trips
 
     def train_us(self, size_bytes: int, count: int) -> tuple[list[float], float]:
-        """Returns a train's arrivals by the peer's clock, µs, and our own pace, µs a frame.
-
-        The pace is robust, like a gap: an interruption does not change it.
-        """
+        """Returns a train's arrivals by the peer's clock, µs, and our own pace, µs a frame."""
         probes = self._measure(size_bytes, count, lib.CAREFUL_IPC_TRAIN)
         sent, arrived, _ = zip(*probes, strict=True)
         own_us = train_gap_us([(stamp - sent[0]) / 1e3 for stamp in sent])
@@ -119,22 +113,22 @@ class ProbeSession(Session):
 
         Raises CarefulError, with ENOENT if the session began anew.
         """
-        found: list[Arrival] = []
+        recorded: list[Arrival] = []
         count = None
         while count is None or self._taken < count:
             answer = self._arrivals(1 + self._taken)
             count = answer.args[0] if count is None else count  # the questions arrive, too
-            more = [
+            batch = [
                 Arrival(at_ns / 1e3, nbytes, others > 0)
                 for at_ns, nbytes, others in _ARRIVAL.iter_unpack(answer.payload)
             ]
             if answer.args[1] > self._taken:
-                found.clear()  # some are missing
-            self._taken = answer.args[1] + len(more)
-            found += more
-            if not more:
+                recorded.clear()  # some are missing
+            self._taken = answer.args[1] + len(batch)
+            recorded += batch
+            if not batch:
                 break
-        return found
+        return recorded
 
     def _arrivals(self, first: int) -> Answer:
         try:
@@ -152,7 +146,7 @@ class ProbeSession(Session):
             raise self._explained(error, 0) from None
 
     def _measure(self, size_bytes: int, count: int, flags: int) -> list[tuple[int, int, int]]:
-        """Returns each probe's times, ns: sent and back by our clock, arrived by the peer's."""
+        """Returns each probe's times, ns: sent (our clock), arrived (the peer's), back (ours)."""
         began = time.monotonic()
         payload = self._repeated(lambda: self._call(size_bytes, count, flags)).payload
         self._longest_s = max(self._longest_s, (time.monotonic() - began) / count)
@@ -181,18 +175,17 @@ class ProbeSession(Session):
                 if error.errno != errno.EAGAIN:
                     raise self._explained(error, size_bytes) from None
             time.sleep(_PAUSE_S)
-        text = "other hosts keep measuring the way to it"
-        raise CarefulError(errno.EBUSY, text, self.host)
+        raise CarefulError(errno.EBUSY, "other hosts are measuring this host", self.host)
 
 
 def peer_info(client: Client, address: Address, host: str) -> CData:
-    """Returns the `struct careful_peer_info` of a connected peer; CarefulError if it has gone."""
+    """Returns the `struct careful_peer_info` of a peer; CarefulError without a session."""
     for info in client.peers():
-        if _is(info, address):
+        if _has_address(info, address):
             return info
     raise CarefulError(errno.ENOTCONN, "its session ended", host)
 
 
-def _is(info: object, address: Address) -> bool:
+def _has_address(info: object, address: Address) -> bool:
     raw = bytes(ffi.buffer(ffi.addressof(info, "address")))
     return Address.from_sockaddr(raw).ip == address.ip

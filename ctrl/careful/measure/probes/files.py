@@ -1,8 +1,8 @@
 """Signatures of careful files, to compare with messages (P4 Figure 11): a program's file reads.
 
-Owns one open file of the host and the target memory. For a read, the program asks carefuld and
-carefuld asks the host; the reply says that the bytes have arrived. Python issues the reads, so this
-layer has a large processor overhead.
+Owns one open file of the host and the target memory. For a read, the program asks carefuld, and
+carefuld asks the host; the reply comes after the bytes. Python issues the reads, so this layer has
+a large processor overhead.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from careful.errors import CarefulError
 from careful.measure.probes.session import Session
 from careful.measure.statistics.sample import Bursts
 
-#: Bytes of a read, as many as a message over TCP has.
+#: Bytes of a read, equal to a message over TCP.
 READ_BYTES = 64
 #: Most reads under way.
 _CAPACITY = 24
-#: No burst begins after _QUESTION_S, as in carefuld; no burst may last longer than _BURST_S.
+#: Like in carefuld, no burst begins after _QUESTION_S, and none lasts longer than _BURST_S.
 _QUESTION_S, _BURST_S = lib.CAREFUL_SIGNATURE_MS / 1e3, lib.CAREFUL_BURST_MS / 1e3
 
 
@@ -63,16 +63,16 @@ class FilesLayer(Session):
         memory = os.memfd_create("careful-logp", os.MFD_CLOEXEC)
         try:
             os.ftruncate(memory, READ_BYTES)
-            self._file = self._added(memory)
+            self._file = self._add_target(memory)
         finally:
             os.close(memory)
         self._issue()
         self._wait(0, time.monotonic() + _BURST_S)
         if self._failed:
-            text = f"reading {READ_BYTES} bytes of it failed: is it that long?"
+            text = f"reading {READ_BYTES} bytes failed: is the file shorter?"
             raise CarefulError(self._failed, text, what)
 
-    def _added(self, fd: int) -> int:
+    def _add_target(self, fd: int) -> int:
         answers: list[Answer] = []
         self._client.submit(lib.CAREFUL_IPC_FILE_ADD, answers.append, fd=fd)
         self._wait(0, time.monotonic() + _BURST_S)
@@ -81,7 +81,7 @@ class FilesLayer(Session):
     def _issue(self) -> None:
         self._client.submit(
             lib.CAREFUL_IPC_GET,
-            self._done,
+            self._check_read,
             peer=self._peer,
             region=self._handle,
             bytes=READ_BYTES,
@@ -89,7 +89,7 @@ class FilesLayer(Session):
             handler=lib.CAREFUL_HANDLERS,
         )
 
-    def _done(self, answer: Answer) -> None:
+    def _check_read(self, answer: Answer) -> None:
         if answer.status < 0 or answer.nbytes != READ_BYTES:
             self._failed = self._failed or -answer.status or errno.ENODATA
 
@@ -97,7 +97,7 @@ class FilesLayer(Session):
         while self._client.in_flight > outstanding:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0 or not self._poll.poll(left_s * 1e3):
-                raise CarefulError(errno.ETIMEDOUT, "its reads are not answered", self.host)
+                raise CarefulError(errno.ETIMEDOUT, "the host does not answer reads", self.host)
             self._client.receive()
 
     def bursts(self, marks: Sequence[int], compute_us: float, count: int) -> Bursts:
@@ -105,16 +105,14 @@ class FilesLayer(Session):
 
     def _bursts(self, marks: Sequence[int], compute_us: float, count: int) -> Bursts:
         until = time.monotonic() + _QUESTION_S
-        found = [self._burst(marks, compute_us)]
-        while len(found) < count and time.monotonic() < until:
-            found.append(self._burst(marks, compute_us))
-        elapsed, computed, done = (np.array(one) / 1e3 for one in zip(*found, strict=True))
+        bursts = [self._burst(marks, compute_us)]
+        while len(bursts) < count and time.monotonic() < until:
+            bursts.append(self._burst(marks, compute_us))
+        elapsed, computed, done = (np.array(column) / 1e3 for column in zip(*bursts, strict=True))
         return Bursts(np.asarray(marks, dtype=np.float64), elapsed, computed, done, 0 * done)
 
     def _burst(self, marks: Sequence[int], compute_us: float) -> tuple[list[int], list[int], int]:
-        """Makes one burst; returns, in ns, the time and its computation at each mark, and the whole
-        time.
-        """
+        """Makes one burst; returns time and computation at each mark, and the whole time, ns."""
         deadline_s = time.monotonic() + _BURST_S
         elapsed: list[int] = []
         computing: list[int] = []

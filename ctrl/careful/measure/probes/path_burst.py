@@ -19,21 +19,22 @@ _PATIENCE_S = 10.0
 _PAUSE_S = 0.01
 _REFUSED = {
     errno.EALREADY: "its burst was measured less than 10 s ago: try again later, or as root",
-    errno.EBUSY: "data is under way to it, and would be cut off: measure when it is idle",
+    errno.EBUSY: "data to this host is under way, and would be cut off: measure when it is idle",
     errno.EOPNOTSUPP: "our carefuld is older than this command: take careful down and up again",
 }
 
 
 class BurstSession(Session):
-    """Requests the burst from one peer; as Session."""
+    """Requests the burst from one peer."""
 
     def measure(self) -> CData:
-        """Measures in a new epoch of the session; returns the `struct careful_peer_info` after it.
+        """Measures in a new epoch of the session; returns the new `struct careful_peer_info`.
+
         Raises CarefulError: transfers to the peer are under way, or its session ended.
         """
-        return self._repeated(self._measured)
+        return self._repeated(self._measure_once)
 
-    def _measured(self) -> CData:
+    def _measure_once(self) -> CData:
         before = self._info().bursts_measured
         try:
             self._client.call(lib.CAREFUL_IPC_BURST, self.host, peer=self._peer)

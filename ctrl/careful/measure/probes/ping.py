@@ -1,7 +1,4 @@
-"""Pings through carefuld: frames that end at a hop, or at a stage inside the peer.
-
-Owns the session with the other end during a measurement.
-"""
+"""Pings through carefuld: frames that end at a hop, or at a stage inside the peer."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from careful.measure.probes.udp import IPV4, IPV6, Answer, Reply
 
 #: Extra time to wait for carefuld, seconds.
 _PATIENCE_S = 5.0
-#: careful's header; with those of IP and UDP the smallest probe.
+#: careful's header, bytes; with the headers of IP and UDP the smallest probe.
 _HEADER_BYTES = 48
 
 
@@ -29,12 +26,12 @@ _HEADER_BYTES = 48
 class PingReply:
     """The result of a probe; times in µs, by the peer's clock for the peer's stages.
 
-    `status`: 0 or -errno; `stage`: where the probe ended; `address`: who answered; `icmp`: type,
-    code and info; `answer_bytes`: size of the answer's IP packet; `host_tx_us`: payload into UMEM;
-    `net_tx_us`: the kick, 0 if it was repeated; `path_us`: from the begin of the kick to the
-    answer, less the peer's turn-around; `one_way_us`: to XDP's stamp, useful only if both ends
-    share a clock; `host_rx_us`, `store_us`: XDP to engine to file; `cpus`: of our engine, the
-    peer's XDP and its engine.
+    `status`: 0 or -errno; `stage`: the stage at which the probe ended; `address`: the answering
+    host; `icmp`: type, code and info; `answer_bytes`: size of the answer's IP packet; `host_tx_us`:
+    payload into UMEM; `net_tx_us`: the kick, 0 if it was repeated; `path_us`: from the start of the
+    kick to the answer, without the peer's turn-around; `one_way_us`: until XDP's stamp, useful only
+    if both ends share a clock; `host_rx_us`, `store_us`: XDP to engine to file; `cpus`: CPUs of our
+    engine, the peer's XDP and its engine.
     """
 
     status: int
@@ -56,8 +53,8 @@ class PingReply:
 class PingSession(Session):
     """Pings to one peer.
 
-    If `kick_runs_all`, as on veth, our kick also runs the link and the peer's netRx. The kick is
-    then part of the way to a host that is the first hop.
+    kick_runs_all: as on veth, our kick also runs the link and the peer's netRx. The kick is then
+    part of the path to a host that is the first hop.
 
     Raises:
         CarefulError: careful is not up on both hosts, or no ping is answered.
@@ -70,17 +67,17 @@ class PingSession(Session):
         super().__init__(route)
 
     def _prepare(self) -> None:
-        self.mtu_bytes = self._largest()
-        self._first()
+        self.mtu_bytes = self._find_mtu()
+        self._wait_for_answer()
 
-    def _first(self) -> None:
+    def _wait_for_answer(self) -> None:
         for _ in range(3):
             reply = self.ask(lib.CAREFUL_STAGE_NET_RX, self._least_bytes, 1.0)
             if reply.status == 0:
                 return
         self._check(reply.status)
 
-    def _largest(self) -> int:
+    def _find_mtu(self) -> int:
         """Finds the largest probe by trial: the buffers at both ends limit it."""
         low, high = self._least_bytes, 65535
         while low < high:
@@ -93,19 +90,19 @@ class PingSession(Session):
         return low
 
     def ask(self, stage: int, size_bytes: int, timeout_s: float, ttl: int = 0) -> PingReply:
-        """Sends one probe that ends at a stage or, for NET_RX, where its TTL (0: the usual) ends.
+        """Sends one probe that ends at a stage or, for NET_RX, where its TTL expires.
 
-        Raises CarefulError if the probe cannot be sent. A missing answer, or a size that does not
-        fit, is reported in the reply.
+        ttl: 0: the default. Raises CarefulError if the probe cannot be sent. The reply reports a
+        missing answer, or a size that does not fit.
         """
 
-        def asked() -> PingReply:
+        def send() -> PingReply:
             reply = self._ask(stage, size_bytes, timeout_s, ttl)
             if -reply.status in OVER:
                 self._check(reply.status)
             return reply
 
-        return self._repeated(asked)
+        return self._repeated(send)
 
     def _ask(self, stage: int, size_bytes: int, timeout_s: float, ttl: int) -> PingReply:
         answers: list[IpcAnswer] = []
@@ -122,7 +119,7 @@ class PingSession(Session):
         while not answers:
             left_s = deadline - time.monotonic()
             if left_s <= 0 or not poller.poll(left_s * 1e3):
-                text = "the path is busy: other transfers take all credits"
+                text = "the path is busy: other transfers use all credits"
                 raise CarefulError(errno.ETIMEDOUT, text, self.host)
             self._client.receive()
         (answer,) = answers
@@ -141,14 +138,14 @@ class PingSession(Session):
 
         Raises CarefulError if the probe cannot be sent.
         """
-        found = self.ask(lib.CAREFUL_STAGE_NET_RX, size_bytes, timeout_s, ttl)
-        if found.status == -errno.EMSGSIZE:
+        reply = self.ask(lib.CAREFUL_STAGE_NET_RX, size_bytes, timeout_s, ttl)
+        if reply.status == -errno.EMSGSIZE:
             return Reply(Answer.TOO_BIG, mtu_bytes=self.mtu_bytes)
-        if found.status == -errno.ETIMEDOUT or (found.status == 0 and found.path_us <= 0):
-            return Reply(Answer.SILENT)  # or a clock was set meanwhile
-        if found.status != -errno.EHOSTUNREACH:
-            self._check(found.status)
-        kind, code, info = found.icmp
+        if reply.status == -errno.ETIMEDOUT or (reply.status == 0 and reply.path_us <= 0):
+            return Reply(Answer.SILENT)  # or a clock was set
+        if reply.status != -errno.EHOSTUNREACH:
+            self._check(reply.status)
+        kind, code, info = reply.icmp
         answer, mtu_bytes = Answer.REACHED, 0
         if kind == self.family.expired:
             answer = Answer.EXPIRED
@@ -159,10 +156,10 @@ class PingSession(Session):
         direct = ttl == 1 and answer is Answer.REACHED
         return Reply(
             answer,
-            found.address,
-            found.path_us,
-            found.answer_bytes,
-            0.0 if direct and self._kick_runs_all else found.net_tx_us,
+            reply.address,
+            reply.path_us,
+            reply.answer_bytes,
+            0.0 if direct and self._kick_runs_all else reply.net_tx_us,
             mtu_bytes,
             code,
         )

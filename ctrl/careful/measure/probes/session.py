@@ -21,8 +21,7 @@ _T = TypeVar("_T")
 class Session:
     """Base class of measuring sessions, connected by routes through one carefuld until `with` ends.
 
-    If a peer restarts, the session is made again. That takes at most the timeout of the first route
-    twice; then the error is the peer's.
+    If a peer restarts, connects again for at most twice the timeout of the first route.
 
     Raises:
         CarefulError: careful is not up on all hosts, or too old for `_prepare`.
@@ -30,10 +29,10 @@ class Session:
 
     def __init__(self, route: Route, *more: Route) -> None:
         self._routes = (route, *more)
-        self.host = ", ".join(one.host for one in self._routes)
+        self.host = ", ".join(each.host for each in self._routes)
         self._address = route.address
         self._own = f"carefuld of {route.instance}"
-        #: How often a peer restarted.
+        #: Number of restarts of a peer.
         self.restarts = 0
         self._client = Client(route.socket, self._own)
         try:
@@ -43,14 +42,14 @@ class Session:
             raise
 
     def _connect(self, patiently: tuple[int, ...]) -> None:
-        """Makes the sessions; tries again if one is over, or fails with one of these errors."""
+        """Connects all sessions; tries again if one is over, and after errors of `patiently`."""
         self._connecting = True
         deadline = time.monotonic() + self._routes[0].timeout_s
         while True:
             try:
                 self._peers = [
-                    self._client.connect(one.address, one.host, one.timeout_s).peer
-                    for one in self._routes
+                    self._client.connect(each.address, each.host, each.timeout_s).peer
+                    for each in self._routes
                 ]
                 self._peer = self._peers[0]
                 self._prepare()
@@ -63,14 +62,14 @@ class Session:
         self._connecting = False
 
     def _prepare(self) -> None:
-        """Asks the peer for what the first probe needs."""
+        """Asks the peer for the data that the first probe needs."""
 
     def _is_over(self, error: CarefulError) -> bool:
-        """Reports whether a peer's session is over. Our own carefuld's end is final."""
+        """Reports whether a peer's session is over; the end of our own carefuld is final."""
         return error.errno in OVER and error.what != self._own
 
     def _repeated(self, ask: Callable[[], _T]) -> _T:
-        """Asks; if a session turns out to be over, makes it again and asks once more."""
+        """Asks; if a session is over, connects again and asks once more."""
         try:
             return ask()
         except CarefulError as error:

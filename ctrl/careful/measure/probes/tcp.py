@@ -26,7 +26,7 @@ _NOBODY = {"refused", "timed"}
 
 
 def serve(port: int) -> NoReturn:
-    """Becomes the program that answers on a port, over TCP and UDP, until it is ended."""
+    """Becomes the program that answers on a port, over TCP and UDP, until it is killed."""
     os.execv(child.program("careful-tcp"), ["careful-tcp", "serve", str(port)])
 
 
@@ -38,7 +38,7 @@ class SocketLayer:
         port: port of `carefulctl measure echo` on the host.
         capacity: most requests under way, as in the compared layer.
         name: "TCP" or "UDP".
-        reply_bytes: of each answer over TCP; 0: as many as a request, 64.
+        reply_bytes: size of each answer over TCP; 0: 64, like a request.
 
     Raises:
         CarefulError: no program answers on that port.
@@ -86,10 +86,10 @@ class SocketLayer:
 
     def _read(self, count: int) -> bytes:
         assert self._process.stdout
-        got = self._process.stdout.read(count)
-        if len(got) < count:
+        data = self._process.stdout.read(count)
+        if len(data) < count:
             raise self._ended()
-        return got
+        return data
 
     def bursts(self, marks: Sequence[int], compute_us: float, count: int) -> Bursts:
         question = ffi.new(

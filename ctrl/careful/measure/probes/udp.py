@@ -17,7 +17,7 @@ from enum import Enum
 
 from careful.errors import CarefulError
 
-# Linux's numbers that Python's socket module does not name.
+# Linux's numbers that Python's socket module lacks.
 _PMTUDISC_PROBE = 3  # never fragment; send up to the interface's MTU
 _SO_TIMESTAMPNS = 35
 _EXTENDED_ERR = struct.Struct("=IBBBxII")  # struct sock_extended_err
@@ -28,12 +28,11 @@ _TIMESPEC = struct.Struct("@qq")
 class Family:
     """The differences between IPv4 and IPv6.
 
-    `level`, `mtu_discover`, `recverr`, `mtu`, `hop_limit`: socket options; `origin`: of an ICMP
-    error; `expired`, `unreachable`: its types; `port`: the code of "port unreachable"; `too_big`:
-    type and code, None for any code; `offender`: bytes of the sender's address in an error;
+    `level`, `mtu_discover`, `recverr`, `mtu`, `hop_limit`: socket options; `origin`: an ICMP
+    error's origin; `expired`, `unreachable`: its types; `port`: the code of "port unreachable";
+    `too_big`: type and code, None for any code; `offender`: the sender's address in an error;
     `headers_bytes`: IP and UDP; `error_headers_bytes`: IP and ICMP, before the quoted packet;
-    `least_bytes`: all larger probes have answers of one size; `limit`: the sysctl of the rate
-    limit.
+    `least_bytes`: size from which all answers have one size; `limit`: the rate limit's sysctl.
     """
 
     family: socket.AddressFamily
@@ -68,9 +67,9 @@ IPV6 = Family(
 #: The smallest and the largest probe, as IP packets.
 SIZE_MIN_BYTES = IPV4.headers_bytes + 4
 SIZE_MAX_BYTES = 65535
-#: Ports customary since traceroute; no program should listen on them.
+#: The ports of traceroute; no program should listen on them.
 _PORT, _PORTS = 33434, 600
-#: Errors of a send that report a pending ICMP error.
+#: Errors of sendto() that report a pending ICMP error.
 _PENDING = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EPROTO, errno.EACCES}
 
 
@@ -88,9 +87,9 @@ class Answer(Enum):
 class Reply:
     """An answer, or its absence.
 
-    rtt_us: from before the send to the kernel's receipt; reply_bytes: the ICMP error as an IP
-    packet; own_us: this host's time to send; mtu_bytes: with TOO_BIG, the size that fits; code:
-    with REFUSED, ICMP's code.
+    rtt_us: from before the send until the kernel receives the answer; reply_bytes: the ICMP error
+    as an IP packet; own_us: this host's time to send; mtu_bytes: with TOO_BIG, the size that fits;
+    code: with REFUSED, ICMP's code.
     """
 
     answer: Answer
@@ -132,10 +131,10 @@ class Prober:
 
     def interface_mtu_bytes(self) -> int:
         """Returns the MTU of the route; CarefulError if there is no route."""
-        with socket.socket(self.family.family, socket.SOCK_DGRAM) as one:
+        with socket.socket(self.family.family, socket.SOCK_DGRAM) as sock:
             try:
-                one.connect(self._to(_PORT))
-                return one.getsockopt(self.family.level, self.family.mtu)
+                sock.connect(self._to(_PORT))
+                return sock.getsockopt(self.family.level, self.family.mtu)
             except OSError as error:
                 raise self._error(error) from None
 
@@ -167,8 +166,8 @@ class Prober:
     def _send(self, payload: bytes, port: int) -> tuple[int, int] | None:
         """Returns wall and monotonic time before the send, ns; None if the packet is too big.
 
-        A late answer fails the next send (ip(7), IP_RECVERR), once. The kernel queues the answer
-        and then marks the socket, so the answer may have left the queue before the send fails.
+        A late answer makes the next send fail once (ip(7), IP_RECVERR). The kernel queues the
+        answer and then marks the socket, so the queue may be empty when the send fails.
         """
         unexplained = 0
         for attempt in range(8):
@@ -193,7 +192,7 @@ class Prober:
         return count
 
     def _take(self, port: int, sent: tuple[int, int]) -> Reply | None:
-        """Returns the next error of the queue; None: empty, _OTHERS: about another probe."""
+        """Returns the next error in the queue; None: no error, _OTHERS: another probe's error."""
         try:
             data, ancillary, _, about = self._socket.recvmsg(
                 2048, 512, socket.MSG_ERRQUEUE | socket.MSG_DONTWAIT
@@ -206,7 +205,7 @@ class Prober:
             if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
                 seconds, ns = _TIMESPEC.unpack_from(raw)
                 by_stamp_ns = seconds * 1_000_000_000 + ns - sent[0]
-                if 0 < by_stamp_ns < took_ns:  # otherwise the wall clock was set meanwhile
+                if 0 < by_stamp_ns < took_ns:  # otherwise the wall clock was set
                     took_ns = by_stamp_ns
             elif (level, kind) == (self.family.level, self.family.recverr) and about[1] == port:
                 reply = self._read(raw)

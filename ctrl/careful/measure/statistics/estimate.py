@@ -1,7 +1,6 @@
 """A figure with its uncertainty: standard error, degrees of freedom, 95 % interval.
 
-Owns the arithmetic of estimates (sums, differences, multiples), so that derived figures keep an
-honest interval.
+Sums, differences and multiples of estimates keep an honest interval.
 """
 
 from __future__ import annotations
@@ -71,16 +70,14 @@ class Estimate:
         return self._join(other, -1)
 
     def _join(self, other: Estimate, sign: int) -> Estimate:
-        """Returns the sum or difference of independent estimates (dof by Welch and
-        Satterthwaite).
-        """
+        """Adds or subtracts independent estimates (dof by Welch and Satterthwaite)."""
         variance = self.se**2 + other.se**2
         dof = math.inf
         if variance:
             parts = sum(
-                (one.se**2) ** 2 / one.dof
-                for one in (self, other)
-                if one.se and not math.isinf(one.dof)
+                (each.se**2) ** 2 / each.dof
+                for each in (self, other)
+                if each.se and not math.isinf(each.dof)
             )
             dof = variance**2 / parts if parts else math.inf
         return Estimate(

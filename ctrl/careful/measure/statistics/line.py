@@ -1,7 +1,7 @@
 """A line through times over sizes, robust against the scheduler's outliers.
 
-Owns minimum filtering and one robust regression: Theil and Sen's slope as a start, Tukey's bisquare
-weights, Huber's covariance. Reports if the data do not support a slope.
+Owns minimum filtering and a robust regression: Theil and Sen's slope as a start, Tukey's bisquare
+weights, Huber's covariance. Reports data that do not support a slope.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _TUKEY = 4.685
 _MAD = 1.4826
 #: With more points, Theil and Sen's slope uses only pairs half of the data apart.
 _PAIRS_POINTS_MAX = 300
-#: From this many arrivals on, the first quarter of a train is left out of its gap.
+#: With at least this many arrivals, the first quarter of a train is left out.
 _LONG_TRAIN = 32
-#: Below this many arrivals, one widened gap moves a third of all slopes but few neighbours' gaps.
+#: With fewer arrivals, one widened gap moves a third of all slopes but few neighbours' gaps.
 _SHORT_TRAIN = 6
-#: A slope is unsupported if half of its interval exceeds this share of it.
+#: A slope is unsupported if half of its interval exceeds this share of the slope.
 RELATIVE_MAX = 0.5
 
 
@@ -36,11 +36,10 @@ RELATIVE_MAX = 0.5
 class Line:
     """Time over size.
 
-    `middle_us`, `middle_bytes`: the line's time at the mean size, known best there and independent
-    of the slope; `residual_us`: robust standard deviation of the points about the line;
+    `middle_us`, `middle_bytes`: the line's time at the mean size, most precise there and
+    independent of the slope; `residual_us`: robust standard deviation of the points about the line;
     `points_count`: fitted points; `samples_count`: measurements behind them; `size_min_bytes`,
-    `size_max_bytes`: range of the line; `reason`: why the data do not support a slope, "" if they
-    do.
+    `size_max_bytes`: range of the line; `reason`: why the data do not support a slope, or "".
     """
 
     middle_us: Estimate
@@ -62,9 +61,9 @@ class Line:
         return self.middle_us.value + away_bytes * self.slope_us_per_byte.value
 
     def estimate_at(self, size_bytes: float) -> Estimate:
-        both = self.middle_us + self.slope_us_per_byte * (size_bytes - self.middle_bytes)
-        # Both come from the same residuals, so their sum has no more freedom than either.
-        return replace(both, dof=min(self.middle_us.dof, self.slope_us_per_byte.dof))
+        time_us = self.middle_us + self.slope_us_per_byte * (size_bytes - self.middle_bytes)
+        # Middle and slope have the same residuals, so their sum has no more freedom than either.
+        return replace(time_us, dof=min(self.middle_us.dof, self.slope_us_per_byte.dof))
 
     @property
     def intercept_us(self) -> Estimate:
@@ -86,14 +85,14 @@ def median(values: Array) -> float:
 def train_gap_us(arrivals_us: list[float]) -> float:
     """Returns the gap between the frames of a train.
 
-    The gap is the median slope of the arrivals (Theil and Sen), or of neighbours in a short
-    train. Raises ValueError for fewer than two arrivals.
+    The median slope of the arrivals (Theil and Sen), or of neighbours in a short train. Raises
+    ValueError for fewer than two arrivals.
     """
     times = np.sort(np.asarray(arrivals_us, dtype=np.float64))
     if len(times) < 2:
-        raise InputError(f"{len(times)} arrivals make no train")
+        raise InputError(f"a train needs two arrivals, not {len(times)}")
     if len(times) >= _LONG_TRAIN:
-        times = times[len(times) // 4 :]  # the first ones waited until the other end awoke
+        times = times[len(times) // 4 :]  # the first frames waited until the other end awoke
     if len(times) < _SHORT_TRAIN:
         return median(np.diff(times))
     i, j = np.triu_indices(len(times), 1)
@@ -128,15 +127,15 @@ def fit_minima(
 def widened(line: Line, repeated: Sequence[Line]) -> Line:
     """Widens a line's intervals to match its repetitions.
 
-    A disturbance during one repetition moves all its points together, which residuals do not show.
-    repeated: the same fit to each repetition. Their spread, if wider, replaces the error from the
-    residuals (a cluster-robust error).
+    A disturbance during a repetition moves all its points together, which residuals do not show.
+    repeated: the same fit to each repetition. If their spread is wider than the error from the
+    residuals, it replaces that error (a cluster-robust error).
     """
-    known = [one for one in repeated if math.isfinite(one.slope_us_per_byte.se)]
+    known = [each for each in repeated if math.isfinite(each.slope_us_per_byte.se)]
     if len(known) < 2 or not math.isfinite(line.slope_us_per_byte.se):
         return line
-    middle_us = _wider(line.middle_us, [one.at(line.middle_bytes) for one in known])
-    slope = _wider(line.slope_us_per_byte, [one.slope_us_per_byte.value for one in known])
+    middle_us = _wider(line.middle_us, [each.at(line.middle_bytes) for each in known])
+    slope = _wider(line.slope_us_per_byte, [each.slope_us_per_byte.value for each in known])
     wide = replace(line, middle_us=middle_us, slope_us_per_byte=slope)
     return replace(wide, reason=line.reason or _unsupported(slope))
 
@@ -158,8 +157,8 @@ def fit_line(
 
     sizes_bytes, times_us: shape (n,), n >= 1, finite.
     resolution_us: error of each time in one direction (a clock's step); widens the intervals.
-    noise_us: a deviation below which no point is an outlier. Few points may be close to a line by
-    chance, which makes the others look far away.
+    noise_us: no point is an outlier below this deviation. A few points may be close to a line by
+    chance, and make the others look far away.
     Raises ValueError for other data.
     """
     sizes, times = _data(sizes_bytes, times_us)
@@ -199,10 +198,10 @@ def fit_line(
 
 
 def _unsupported(slope: Estimate) -> str:
-    """Says why an estimate is no slope; "" if it is one."""
+    """Returns why the data do not support a slope, or ""."""
     G = slope * 1024
     if slope.high < 0:
-        return f"time falls with size ({G.value:.3g} µs/KiB): the path changed meanwhile"
+        return f"time falls with size ({G.value:.3g} µs/KiB): the path changed"
     if slope.relative > RELATIVE_MAX:
         return f"the interval is wide: {G.low:.3g} to {G.high:.3g} µs/KiB"
     return ""
@@ -264,10 +263,10 @@ def _reweighted(sizes: Array, times: Array, noise_us: float) -> tuple[Array, Arr
         weights = np.where(np.abs(u) < 1, (1 - np.minimum(np.abs(u), 1) ** 2) ** 2, 0.0)
         kept = sizes[weights > 0]
         if not kept.size or kept.min() == kept.max():
-            break  # the rest has no slope: the caller sees the few weights
-        fresh = _weighted(sizes, times, weights)
-        done = float(np.abs(fresh - beta) @ np.array([1.0, sizes[-1]])) < 1e-6 * scale
-        beta = fresh
+            break  # no slope: the caller rejects so few weights
+        refined = _weighted(sizes, times, weights)
+        done = float(np.abs(refined - beta) @ np.array([1.0, sizes[-1]])) < 1e-6 * scale
+        beta = refined
         if done:
             break
     return beta, weights, scale

@@ -1,9 +1,9 @@
 """Piecewise lines: a change of regime is found by looking ahead.
 
-Netgauge's rule (Hoefler et al., "LogGP in theory and practice"): a line ends where the next points,
-a fixed number, all leave it, so that one anomaly ends nothing. The rule fails for a line with
-almost no residual, which ends at any noise. A floor under the residual and a final test of two
-lines against one prevent that.
+Netgauge's rule (Hoefler et al., "LogGP in theory and practice"): a line ends if a fixed number of
+next points all leave it, so a single anomaly does not end a line. A line with almost no residual
+would end at any noise; a floor under the residual and a final test of two lines against one prevent
+that.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ _CHANCE = 1e-4
 
 @dataclass(frozen=True)
 class Piecewise:
-    """Lines over consecutive ranges of sizes, and the sizes at which the next line begins,
-    bytes.
-    """
+    """Lines over consecutive ranges of sizes, and the sizes at which the next line begins."""
 
     lines: tuple[Line, ...]
     transitions_bytes: tuple[float, ...]
@@ -76,29 +74,29 @@ def _end_of_line(
     sizes: Array, times: Array, start: int, noise: float, look_ahead: int
 ) -> int | None:
     """Returns the index of the first point that leaves the line from `start`, or None."""
-    for at in range(start + POINTS_MIN, len(sizes) - POINTS_MIN + 1):
-        line = fit_line(sizes[start:at], times[start:at], noise_us=noise)
+    for end in range(start + POINTS_MIN, len(sizes) - POINTS_MIN + 1):
+        line = fit_line(sizes[start:end], times[start:end], noise_us=noise)
         if line.points_count < 3:
             continue
-        ahead = slice(at, min(at + look_ahead, len(sizes)))
+        ahead = slice(end, min(end + look_ahead, len(sizes)))
         off = times[ahead] - np.array([line.at(size) for size in sizes[ahead]])
-        # The line's own error there, in addition to the points' deviation.
+        # Adds the line's own error to the points' deviation.
         deviation = max(line.residual_us, noise)
-        x = sizes[start:at]
+        x = sizes[start:end]
         sway = (sizes[ahead] - x.mean()) / (x.std() * math.sqrt(len(x)))
         least = _LEAVES * deviation * np.sqrt(1 + sway**2)
         if len(off) == look_ahead and ((off > least).all() or (off < -least).all()):
-            return at
+            return end
     return None
 
 
-def _off(sizes: Array, times: Array, most: float) -> Array:
+def _deviations(sizes: Array, times: Array, most: float) -> Array:
     line = fit_line(sizes, times, noise_us=most / _MOST)
     return times - line.intercept_us.value - sizes * line.slope_us_per_byte.value
 
 
 def noise_us(sizes: Array, times: Array) -> float:
-    """Returns a robust deviation from the line through neighbours, for any regimes."""
+    """Returns a robust deviation from the line through both neighbours; needs no regimes."""
     if len(sizes) < 3:
         return 0.0
     share = (sizes[1:-1] - sizes[:-2]) / (sizes[2:] - sizes[:-2])
@@ -107,8 +105,11 @@ def noise_us(sizes: Array, times: Array) -> float:
     return 1.4826 * median(np.abs(off))
 
 
-def _two(sizes: Array, times: Array, at: int, most: float) -> Array:
-    left, right = _off(sizes[:at], times[:at], most), _off(sizes[at:], times[at:], most)
+def _deviations_of_two(sizes: Array, times: Array, at: int, most: float) -> Array:
+    left, right = (
+        _deviations(sizes[:at], times[:at], most),
+        _deviations(sizes[at:], times[at:], most),
+    )
     return np.concatenate([left, right])
 
 
@@ -118,31 +119,32 @@ def _squares(off: Array, most: float) -> float:
 
 
 def _refined(sizes: Array, times: Array, edges: list[int], most: float) -> list[int]:
-    """Moves each inner edge to the best fit of its two lines, because looking ahead is late."""
+    """Moves each inner edge to the best fit of its two lines: looking ahead finds it late."""
     edges = list(edges)
     for k in range(1, len(edges) - 1):
         first, last = edges[k - 1], edges[k + 1]
         low = max(first + POINTS_MIN, edges[k] - 2 * POINTS_MIN)
         high = min(last - POINTS_MIN, edges[k] + 2 * POINTS_MIN)
         x, y = sizes[first:last], times[first:last]
-        costs = {at: _squares(_two(x, y, at - first, most), most) for at in range(low, high + 1)}
+        costs = {
+            at: _squares(_deviations_of_two(x, y, at - first, most), most)
+            for at in range(low, high + 1)
+        }
         if costs:
             edges[k] = min(costs, key=costs.__getitem__)
     return edges
 
 
 def _gain(sizes: Array, times: Array, at: int, most: float) -> float:
-    """Returns the gain of two lines over one, as a multiple of the gain that chance gives with
-    probability _CHANCE.
-    """
-    off = _two(sizes, times, at, most)
-    one, two = _squares(_off(sizes, times, most), most), _squares(off, most)
+    """Returns the gain of two lines over one, relative to a chance gain of probability _CHANCE."""
+    off = _deviations_of_two(sizes, times, at, most)
+    one_line, two_lines = _squares(_deviations(sizes, times, most), most), _squares(off, most)
     freedom = max(len(sizes) - 5, 1)
-    # An anomaly that neither fit explains favours none.
+    # An anomaly that neither fit explains must not favour one.
     usual = 1.4826 * median(np.abs(off)) * math.sqrt(len(off) / freedom)
     # Below the noise no fit is better than another.
-    least = max(min(two / freedom, usual**2), (most / _MOST) ** 2)
-    ratio = (one - two) / 3 / least
+    least = max(min(two_lines / freedom, usual**2), (most / _MOST) ** 2)
+    ratio = (one_line - two_lines) / 3 / least
     return ratio / f_quantile(3, freedom, _CHANCE)
 
 
@@ -168,7 +170,7 @@ def _needed(sizes: Array, times: Array, edges: list[int], most: float) -> list[i
 
 
 def _transition(before: Line, after: Line, last: float, first: float) -> float:
-    """Returns where a line takes over: the crossing if it is near, else between the points."""
+    """Returns the size at which `after` begins: a near crossing, else between the points."""
     bend = before.slope_us_per_byte.value - after.slope_us_per_byte.value
     middle = (last + first) / 2
     if not bend:

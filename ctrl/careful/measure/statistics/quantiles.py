@@ -1,7 +1,4 @@
-"""Quantiles of Student's t and of F, from the incomplete beta function.
-
-Measurements need nothing else of scipy, which is too large to install for this.
-"""
+"""Quantiles of Student's t and of F, from the incomplete beta function, without scipy."""
 
 from __future__ import annotations
 
@@ -24,15 +21,13 @@ def t_quantile(share: float, dof: float) -> float:
     """
     if dof > _NORMAL_DOF:
         return NormalDist().inv_cdf(0.5 + share / 2)
-    return _where(lambda t: beta_share(dof / 2, 0.5, dof, t * t), 1 - share)
+    return _solve(lambda t: beta_share(dof / 2, 0.5, dof, t * t), 1 - share)
 
 
 @lru_cache(maxsize=1024)
 def f_quantile(dof: float, dof_below: float, chance: float) -> float:
-    """Returns the value that F of (dof, dof_below) degrees of freedom exceeds with a
-    probability.
-    """
-    return _where(lambda f: beta_share(dof_below / 2, dof / 2, dof_below, dof * f), chance)
+    """Returns the value that F of (dof, dof_below) degrees of freedom exceeds by `chance`."""
+    return _solve(lambda f: beta_share(dof_below / 2, dof / 2, dof_below, dof * f), chance)
 
 
 def beta_share(a: float, b: float, x: float, y: float) -> float:
@@ -41,19 +36,19 @@ def beta_share(a: float, b: float, x: float, y: float) -> float:
     a, b > 0; x, y >= 0, not both 0; separate, so that no digits are lost near 0 and 1. Uses the
     continued fraction of DLMF 8.17.22 by Lentz's method.
     """
-    at, rest = x / (x + y), y / (x + y)
-    if not at or not rest:
+    share, rest = x / (x + y), y / (x + y)
+    if not share or not rest:
         return float(not rest)
-    if at > (a + 1) / (a + b + 2):  # the fraction converges slowly here
+    if share > (a + 1) / (a + b + 2):  # the fraction converges slowly here
         return 1 - beta_share(b, a, y, x)
     log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
-    front = math.exp(log_front + a * math.log(at) + b * math.log(rest)) / a
+    front = math.exp(log_front + a * math.log(share) + b * math.log(rest)) / a
     fraction = upper = 1.0
     lower = 0.0
     for term in range(1, _TERMS_MAX):
         m, odd = divmod(term, 2)
         part = -(a + m) * (a + b + m) if odd else m * (b - m)
-        part *= at / ((a + term - 1) * (a + term))
+        part *= share / ((a + term - 1) * (a + term))
         lower = 1 / (1 + part * lower)
         upper = 1 + part / upper
         fraction *= upper * lower
@@ -62,7 +57,7 @@ def beta_share(a: float, b: float, x: float, y: float) -> float:
     return front / fraction
 
 
-def _where(falling: Callable[[float], float], wanted: float) -> float:
+def _solve(falling: Callable[[float], float], wanted: float) -> float:
     """Returns the argument above 0 at which a function that falls from 1 to 0 has a value.
 
     Uses false position (Illinois) on logarithms, because tails are nearly straight there.
@@ -80,13 +75,13 @@ def _where(falling: Callable[[float], float], wanted: float) -> float:
     side = 0
     for _ in range(_STEPS_MAX):
         middle = (low * above - high * below) / (above - below)
-        found = off(middle)
-        if abs(found) < 1e-12 or not low < middle < high:
+        value = off(middle)
+        if abs(value) < 1e-12 or not low < middle < high:
             break
-        if found > 0:
-            low, below, above = middle, found, above / 2 if side > 0 else above
+        if value > 0:
+            low, below, above = middle, value, above / 2 if side > 0 else above
             side = 1
         else:
-            high, above, below = middle, found, below / 2 if side < 0 else below
+            high, above, below = middle, value, below / 2 if side < 0 else below
             side = -1
     return math.exp(middle)

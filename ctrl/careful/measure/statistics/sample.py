@@ -24,9 +24,9 @@ _MAD = 1.4826
 class Figure:
     """A figure and its uncertainty.
 
-    estimate: None, with a `reason`, if the sample does not support one; samples_count: repetitions;
-    residual: robust standard deviation of one repetition, in the figure's unit; low_messages,
-    high_messages: range of messages for which it holds.
+    estimate: None with a `reason`, if the sample does not support an estimate; samples_count:
+    repetitions; residual: robust standard deviation of one repetition, in the figure's unit;
+    low_messages, high_messages: range of messages for which it holds.
     """
 
     estimate: Estimate | None
@@ -83,10 +83,10 @@ def locations(samples: Array) -> tuple[Array, Array, Array]:
     """Returns the locations of samples with standard errors; each column is a sample.
 
     samples: shape (n,) or (n, k), n >= 1; returns locations, errors and degrees of freedom of shape
-    (k,). Other work on the machine makes a share of the times far longer. Tukey's bisquare starts
-    from the middle of the shortest half (Rousseeuw), which such a share does not move if it is less
-    than half; the errors are Huber's asymptotic ones. With fewer than SAMPLES_MIN rows the errors
-    are infinite. Raises ValueError for no rows.
+    (k,). Other work makes some times far longer. Tukey's bisquare starts from the middle of the
+    shortest half (Rousseeuw), which is robust if less than half of the times are disturbed; the
+    errors are Huber's asymptotic errors. With fewer than SAMPLES_MIN rows the errors are infinite.
+    Raises ValueError for no rows.
     """
     table = np.sort(samples.reshape(len(samples), -1), axis=0)
     count = len(table)
@@ -109,11 +109,11 @@ def locations(samples: Array) -> tuple[Array, Array, Array]:
 
 
 def _shortest_half(table: Array) -> tuple[Array, Array]:
-    """Returns its middle, and its width as a normal sample's deviation; table: sorted columns."""
+    """Returns the middle of each sorted column's shortest half, and a robust deviation."""
     count, half = len(table), len(table) // 2 + 1
     widths = table[half - 1 :] - table[: count - half + 1]
-    at, columns = widths.argmin(axis=0), np.arange(table.shape[1])
-    low, high = table[at, columns], table[at + half - 1, columns]
+    start, columns = widths.argmin(axis=0), np.arange(table.shape[1])
+    low, high = table[start, columns], table[start + half - 1, columns]
     # The shortest half of a small sample is shorter than that of a large one.
     scale = (high - low) / (2 * _QUARTILE) * (1 + 5 / count)
     return (low + high) / 2, np.maximum(scale, 1e-9 * np.maximum(np.abs(low), 1.0))
@@ -122,14 +122,14 @@ def _shortest_half(table: Array) -> tuple[Array, Array]:
 def undisturbed(samples: Array) -> Array:
     """Replaces samples far from the middle of the shortest half by that middle.
 
-    samples: shape (n, k), each column separate: parts of a time. Few parts were disturbed, but
-    nearly every whole was. Their sums keep what the parts of one row have in common.
+    samples: shape (n, k), each column separate; a row is a time in k parts. Few parts are
+    disturbed, but nearly every whole row is. Row sums keep the common deviation of their parts.
     """
     if len(samples) < SAMPLES_MIN:
         return samples
     center, scale = _shortest_half(np.sort(samples, axis=0))
-    found: Array = np.where(np.abs(samples - center) < _TUKEY * scale, samples, center)
-    return found
+    cleaned: Array = np.where(np.abs(samples - center) < _TUKEY * scale, samples, center)
+    return cleaned
 
 
 def figure(samples: Array, low: int = 1, high: int = 1) -> Figure:
@@ -143,17 +143,17 @@ def figure(samples: Array, low: int = 1, high: int = 1) -> Figure:
     if len(samples) < SAMPLES_MIN:
         reason = f"{len(samples)} samples: an interval needs {SAMPLES_MIN}"
         return Figure(None, len(samples), residual, low, high, reason)
-    one = Estimate(float(means[0]), float(errors[0]), float(dof[0]))
-    return supported(one, len(samples), residual, low, high)
+    location = Estimate(float(means[0]), float(errors[0]), float(dof[0]))
+    return supported(location, len(samples), residual, low, high)
 
 
 def supported(
     estimate: Estimate, samples: int, residual: float, low: int = 1, high: int = 1
 ) -> Figure:
-    """Returns the figure of a time, µs, or why there is none."""
+    """Returns the figure of a time, µs, or the reason against it."""
     reason = ""
     if estimate.high <= 0:
-        reason = f"{estimate.value:.3g} µs is impossible: other work came between the bursts"
+        reason = f"{estimate.value:.3g} µs is impossible: other work disturbed the bursts"
     elif estimate.relative > RELATIVE_MAX:
         reason = f"the interval is wide: {estimate.low:.3g} to {estimate.high:.3g} µs"
     return Figure(None if reason else estimate, samples, residual, low, high, reason)

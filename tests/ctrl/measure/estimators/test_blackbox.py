@@ -8,7 +8,7 @@ import re
 
 import pytest
 from careful.errors import CarefulError
-from careful.measure.estimators.blackbox_rounds import Round, telling
+from careful.measure.estimators.blackbox_rounds import Round, usable_gaps
 from careful.measure.estimators.trains import bisected, bottlenecks
 from careful.measure.statistics.line import train_gap_us
 from careful.measure.statistics.oneway import Trip, without_drift
@@ -205,7 +205,7 @@ def test_blackbox__path_that_changes_while_only_trains_are_sent(rounds_max: int)
 
     fake.train_us = changing  # type: ignore[method-assign]
     found = fake.measure(seconds=1000, rounds_max=rounds_max)
-    assert any("moved by" in note for note in found.notes) == (rounds_max > 6)
+    assert any("halfway: the path changed" in note for note in found.notes) == (rounds_max > 6)
     assert found.round_trips.G_us_per_KiB.value == pytest.approx(6490, rel=0.05)
 
 
@@ -222,7 +222,7 @@ def test_blackbox__trains_in_a_bunch_are_of_those_that_count() -> None:
     fake.train_us = bunched  # type: ignore[method-assign]
     found = fake.measure(seconds=1000, rounds_max=9)
     note = next(one for one in found.notes if "arrived at once" in one)
-    assert any("moved by" in one for one in found.notes)
+    assert any("halfway: the path changed" in one for one in found.notes)
     assert len(found.gaps[0]) < 9 * TRAINS
     assert note.startswith(f"in {len(found.gaps[0])} of {len(found.gaps[0])} trains all")
 
@@ -295,7 +295,7 @@ def test_blackbox__path_that_changes_in_the_middle() -> None:
 
     fake.train_us = changing  # type: ignore[method-assign]
     found = fake.measure(seconds=1000, rounds_max=12)
-    assert "moved by" in found.notes[0]
+    assert "halfway: the path changed" in found.notes[0]
     assert len(found.notes) == 1
     assert found.regime.G_b_us_per_KiB is not None
     assert found.sum_G_others_us_per_KiB is not None
@@ -306,7 +306,7 @@ def test_blackbox__path_that_changes_in_the_middle() -> None:
 def test_blackbox__times_that_keep_moving_are_noise() -> None:
     """On a loaded machine nothing is dropped after two changes, and the interval is wide."""
     found = FakeExchange(mood=0.5).measure(seconds=1000, rounds_max=20)
-    assert sum("moved by" in note for note in found.notes) <= 2
+    assert sum("halfway: the path changed" in note for note in found.notes) <= 2
     G = found.regime.G_b_us_per_KiB
     assert G is None or G.relative > 0.1
 
@@ -349,10 +349,10 @@ def test_telling__leaves_out_bunches_and_late_frames() -> None:
     bunched = Round(gaps_us={0: 1.0, 1: 10.0}, own_us={0: 9.0, 1: 9.0}, bunched={0})
     far = Round(gaps_us={9: 300.0}, own_us={9: 140.0})
     quick = Round(gaps_us={9: 300.0}, own_us={9: 9.0})
-    found = telling([near] * 9 + [late, bunched, far, quick])
+    found = usable_gaps([near] * 9 + [late, bunched, far, quick])
     assert found[:9] == [near.gaps_us] * 9
     assert found[9:] == [{}, {1: 10.0}, {9: 300.0}, {9: 300.0}]
-    assert telling([bunched, quick])[0] == bunched.gaps_us  # too few without
+    assert usable_gaps([bunched, quick])[0] == bunched.gaps_us  # too few without
 
 
 def test_bottlenecks__a_round_may_have_few_of_a_regime() -> None:
@@ -428,7 +428,7 @@ def test_blackbox__a_coarse_clock_is_seen(step: float) -> None:
 
     def coarse(size_bytes: int, count: int) -> list[Trip]:
         return [
-            Trip(one.sent_us, one.there_us, round(one.round_us / step) * step)
+            Trip(one.sent_us, one.one_way_us, round(one.round_us / step) * step)
             for one in round_trips(size_bytes, count)
         ]
 
@@ -450,7 +450,7 @@ def test_blackbox__trains_fit_the_window() -> None:
 
 def test_blackbox__own_pace_is_said() -> None:
     found = FakeExchange(((5.0, 10.0),), own_us=40, jitter_us=1).measure(rounds_max=4)
-    assert "may be this host" in found.notes[0]
+    assert "it may be the bottleneck" in found.notes[0]
     slow = FakeExchange(own_us=40).measure(rounds_max=4)
     assert slow.notes == []
 
@@ -477,7 +477,7 @@ def test_train_gap__one_late_frame_does_not_matter(
 
 
 def test_train_gap__one_arrival_is_no_train() -> None:
-    with pytest.raises(ValueError, match="no train"):
+    with pytest.raises(ValueError, match="a train needs two"):
         train_gap_us([3.0])
 
 

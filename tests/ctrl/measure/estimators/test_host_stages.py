@@ -87,7 +87,7 @@ def test_stages__of_one_thread_or_cpu_are_one_resource() -> None:
     assert ["store"] in apart.values()
     shared = FakeHosts(cpus=(0, 1, 1), inline=True).measure()
     assert ["netRx", "hostRx", "store"] in resources(shared).values()
-    assert any("one resource with hostRx" in note for note in shared.notes)
+    assert any("netRx and hostRx are one resource" in note for note in shared.notes)
     kicked = FakeHosts(hops=((3.0, 1.0),)).measure(kick_runs_all=True)
     assert names(kicked)[1] == ("netTx", "hop 1", "netRx")
     assert ["hostTx", "netTx", "netRx"] in resources(kicked).values()
@@ -189,7 +189,7 @@ def whole_path(
         path_to_file.host_stages, "measure", partial(host_stages.measure, **virtual)
     )
     route = Route(FilePath("/none"), "h1", resolve("10.0.3.1"), "h2", 1.0)
-    return path_to_file.measure(route.address, route, "e1000", Options(**options), must=True)
+    return path_to_file.measure(route.address, route, "e1000", Options(**options), required=True)
 
 
 def test_whole__hops_are_kept_where_the_host_falls_silent(

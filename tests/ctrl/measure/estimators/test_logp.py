@@ -11,7 +11,7 @@ import pytest
 from careful.measure.estimators.logp import LogP, Options, Result, marks_to, read
 from careful.measure.estimators.logp_background import Background
 from careful.measure.estimators.logp_curve import Curve
-from careful.measure.estimators.logp_overheads import told
+from careful.measure.estimators.logp_overheads import plausible
 from careful.measure.estimators.logp_predict import BY_GAP, BY_STEPS, by_gap_us, by_steps_us
 from careful.measure.estimators.logp_regimes import find_regimes
 from careful.measure.statistics.estimate import Estimate
@@ -269,15 +269,15 @@ def test_logp__a_reply_that_does_not_come_in_the_pause_gives_no_or() -> None:
 def test_told__an_overhead_that_a_round_trip_has_no_room_for() -> None:
     """TCP on one processor: the other end answers before the call that sends is over."""
     os, why = Figure(Estimate(65.99, 0.09, 50), 123), "so it is"
-    found = told(os, Figure(Estimate(64.90, 0.2, 50)), why)
+    found = plausible(os, Figure(Estimate(64.90, 0.2, 50)), why)
     assert found.estimate is None
     assert found.samples_count == 123
     assert found.reason.startswith("2 × 66 µs is more than the round trip of 64.9: so it is, or")
-    assert told(os, Figure(Estimate(140.0, 0.2, 50)), why) == os
-    assert told(os, Figure(Estimate(131.0, 9.0, 50)), why) == os
+    assert plausible(os, Figure(Estimate(140.0, 0.2, 50)), why) == os
+    assert plausible(os, Figure(Estimate(131.0, 9.0, 50)), why) == os
     withheld = Figure(None, reason="none")
-    assert told(withheld, Figure(Estimate(64.90, 0.2, 50)), why) == withheld
-    assert told(os, withheld, why) == os
+    assert plausible(withheld, Figure(Estimate(64.90, 0.2, 50)), why) == withheld
+    assert plausible(os, withheld, why) == os
 
 
 def test_logp__sends_that_take_a_whole_round_trip_give_no_os_and_no_L() -> None:

@@ -183,7 +183,7 @@ def test_pathchar__refusal_ends_the_path() -> None:
     path = FakePath(refuses=3).measure()
     assert len(path.hops) == 3
     assert not path.reached
-    assert "says unreachable (ICMP code 13)" in path.notes[0]
+    assert "reports unreachable (ICMP code 13)" in path.notes[0]
 
 
 # --- what goes down in the middle
@@ -203,7 +203,7 @@ def test_pathchar__a_link_that_goes_down_is_said(says_so: bool) -> None:
     assert not path.to_host
     (said,) = (note for note in path.notes if "no answer" in note)
     assert said.endswith("hops 3, 4; the figures are from earlier") is says_so
-    assert said.startswith("hop 2, 10.0.2.1, says unreachable (ICMP code 0) since 2.") is says_so
+    assert said.startswith("hop 2, 10.0.2.1, reports unreachable (ICMP code 0) since 2.") is says_so
     assert said.startswith("hops 3, 4: no answer since 2.") is not says_so
     assert not any("limited" in note or "several" in note for note in path.notes)
     table = report.pathchar_table(path, "h2")
@@ -226,7 +226,7 @@ def test_pathchar__a_lost_route_keeps_known_hops() -> None:
     path = FakePath(no_way_at_s=3.0, jitter_us=60).measure(precision=0.001)
     assert [segment.ttls for segment in path.segments] == [(1,), (2,), (3,), (4,)]
     assert path.segments[2].G_us_per_KiB is not None
-    assert any("could no longer be sent after 3.0 s (h2: no route" in n for n in path.notes)
+    assert any("cannot be sent since 3.0 s (h2: no route" in n for n in path.notes)
     with pytest.raises(CarefulError, match="no route"):
         FakePath(no_way_at_s=0.2).measure()
 
@@ -235,7 +235,7 @@ def test_pathchar__a_router_that_refuses_for_the_next_hop_ends_the_path() -> Non
     path = FakePath(down=3, down_at_s=0.0).measure()
     assert [hop.ttl for hop in path.hops] == [1, 2]
     assert path.notes[0].startswith(
-        "hop 2, 10.0.2.1, says unreachable (ICMP code 0): the path ends"
+        "hop 2, 10.0.2.1, reports unreachable (ICMP code 0): the path ends"
     )
     assert len(path.segments) == 2
 
@@ -245,7 +245,7 @@ def test_pathchar__a_path_that_changes_at_the_end_keeps_the_last_round() -> None
     found = fake.measure(rounds_max=1, precision=1e-4)
     changed = FakePath(change_at_s=fake.now_s).measure(rounds_max=2, precision=1e-4)
     assert len(found.segments) == 4
-    assert any("moved by" in note for note in changed.notes)
+    assert any("halfway: the path changed" in note for note in changed.notes)
     for segment, G in zip(changed.segments, RATES, strict=True):
         assert segment.line.samples_count == 12
         assert segment.G_us_per_KiB is not None
@@ -257,7 +257,7 @@ def test_pathchar__a_path_that_changes_at_the_end_keeps_the_last_round() -> None
 
 def test_pathchar__path_that_changes_is_measured_anew() -> None:
     path = FakePath(change_at_s=1.5).measure(seconds=100)
-    assert any("moved by" in note for note in path.notes)
+    assert any("halfway: the path changed" in note for note in path.notes)
     for segment, G in zip(path.segments, RATES, strict=True):
         assert segment.G_us_per_KiB is not None
         assert segment.G_us_per_KiB.value == pytest.approx(2 * G, rel=0.03)
@@ -305,7 +305,7 @@ def test_pathchar__background_waits_no_hundred_seconds_for_a_silent_hop() -> Non
         ({"min_bytes": 1500, "max_bytes": 600}, "must ascend"),
         ({"max_hops": 0}, "hops"),
         ({"precision": 0.0}, "precision"),
-        ({"min_bytes": 1480, "max_bytes": 1500}, "too much alike"),
+        ({"min_bytes": 1480, "max_bytes": 1500}, "fewer than 2 bytes apart"),
     ],
 )
 def test_pathchar__bad_options(options: dict[str, object], says: str) -> None:

@@ -102,7 +102,7 @@ def test_pauses__leave_the_path_its_share() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value", "said"),
-    [("payload_max_bytes", 200, "too much alike"), ("train_max", 1, "too small for a train")],
+    [("payload_max_bytes", 200, "too similar"), ("train_max", 1, "too small for a train")],
 )
 def test_refused__where_nothing_can_be_told(name: str, value: int, said: str) -> None:
     exchange = FakeExchange()

@@ -35,12 +35,12 @@ def test_explained__a_session_that_ended(number: int) -> None:
     """The error is neither "may have run" nor "endpoint is not connected"."""
     said = explained(number)
     assert said.errno == number
-    assert str(said).startswith("h2: its careful ended or restarted meanwhile: if it is up there")
+    assert str(said).startswith("h2: its careful ended or restarted: if it is up there")
 
 
 def test_explained__silence_is_always_the_peers() -> None:
     for what in ("h2", OWN):
-        assert str(explained(errno.ETIMEDOUT, what=what)).startswith("h2: it no longer answers")
+        assert str(explained(errno.ETIMEDOUT, what=what)).startswith("h2: no longer answers")
 
 
 def test_explained__clear_errors_stay() -> None:
@@ -210,7 +210,7 @@ def test_pings__of_a_peer_that_was_taken_down(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("number", "said"),
     [
-        (errno.ETIMEDOUT, "h2: it no longer answers"),
+        (errno.ETIMEDOUT, "h2: no longer answers"),
         (errno.ECONNRESET, "h2: its careful ended or restarted"),
     ],
 )
@@ -222,16 +222,16 @@ def test_pings__first_ones_without_an_answer(
     one.host, one._address, one._own, one._least_bytes = "h2", PEER, OWN, 600
     monkeypatch.setattr(one, "ask", lambda *_: ping.PingReply(-number))
     with pytest.raises(CarefulError, match=said):
-        one._first()
+        one._wait_for_answer()
 
 
 def test_signatures__of_a_peer_that_was_taken_down() -> None:
     one = object.__new__(Signatures)
     one.host, one._address, one.frame_bytes = "h2", PEER, 3774
     one._own = OWN
-    over = one._told(CarefulError(errno.ECONNRESET, "", "h2"), 8, 0)
+    over = one._explain(CarefulError(errno.ECONNRESET, "", "h2"), 8, 0)
     assert "its careful ended or restarted" in str(over)
-    slow = one._told(CarefulError(errno.ETIMEDOUT, "", "h2"), 8, 0)
+    slow = one._explain(CarefulError(errno.ETIMEDOUT, "", "h2"), 8, 0)
     assert "8 messages took longer than" in str(slow)
 
 
@@ -245,5 +245,5 @@ def test_signatures__a_slow_path_has_no_smaller_mtu(monkeypatch: pytest.MonkeyPa
         return (3826, "the route there") if size > 3826 else (0, "")
 
     monkeypatch.setattr(diagnose, "narrower", narrower)
-    slow = one._told(CarefulError(errno.ETIMEDOUT, "", "h2"), 1, 1 << 20)
+    slow = one._explain(CarefulError(errno.ETIMEDOUT, "", "h2"), 1, 1 << 20)
     assert "1 messages took longer than" in str(slow)
