@@ -36,7 +36,7 @@ BOOT_S = 300.0
 MEMORY_MIB = 1024
 
 #: Modules of all machines: a file system, and the devices of careful's C tests.
-BASE = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay", "veth", "bridge")
+BASE = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay", "veth", "bridge", "fuse")
 #: QEMU's event for a frame that waits for a buffer in the card's receive ring: e1000e, igb.
 RING_EMPTY = "e1000e_rx_can_recv_rings_full"
 #: The module for `ss --xdp`; Linux 6.1 lacks it.
@@ -120,6 +120,17 @@ def ports(folder: Path) -> Iterator[str]:
         yield from ("-device", f"virtserialport,chardev=exec{number},name=exec{number}")
 
 
+def net_words(net: str) -> Iterator[str]:
+    """Returns QEMU's words for a `-netdev`. That of careful-hop is its socket: "hop:PATH"."""
+    kind, _, path = net.partition(":")
+    if kind != "hop":
+        yield from ("-netdev", net)
+        return
+    yield from ("-object", f"memory-backend-memfd,id=mem,size={MEMORY_MIB}M,share=on")
+    yield from ("-machine", "memory-backend=mem", "-chardev", f"socket,id=wire,path={path}")
+    yield from ("-netdev", "vhost-user,id=net,chardev=wire")
+
+
 def start(
     folder: Path, machine: Machine, host: int, nets: list[str], inside: Sequence[str] = ()
 ) -> None:
@@ -131,7 +142,8 @@ def start(
             writes in the format of Linux's dm-log-writes.
         machine: its kernel, card and disk.
         host: its number, from 1 on.
-        nets: QEMU's `-netdev`s; the one whose id is `net` is the card's.
+        nets: QEMU's `-netdev`s; the one whose id is `net` is the card's. "hop:PATH": that of
+            careful-hop, a link.
         inside: a command that runs QEMU's, like `ip netns exec NAME`.
     """
     folder.mkdir(exist_ok=True)
@@ -150,7 +162,7 @@ def start(
         "-kernel", machine.kernel.image, "-initrd", folder.parent / "ramdisk",
         "-append", f"{words} {'own ' if machine.own else ''}careful={host},{machine.mtu}",
         *shared("root", Path("/")), *(shared("own", machine.own) if machine.own else ()),
-        *(word for net in nets for word in ("-netdev", net)),
+        *(word for net in nets for word in net_words(net)),
         "-device", f"{machine.card},romfile=,netdev=net,mac=02:77:00:00:00:{host:02x}",
         "-device", "virtio-rng-pci",
         "-trace", RING_EMPTY, "-D", folder / "qemu.log",

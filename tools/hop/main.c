@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* careful-hop: an emulated link between two interfaces of this network namespace, equal in both
- * directions. Owns the sockets and the clock; way.c owns the link. SIGUSR1 writes the report,
- * SIGUSR2 resets the figures and starts the rates again. */
+ * directions, or between the cards of two emulated machines ("card:PATH"). Owns the sockets and the
+ * clock; way.c owns the link. SIGUSR1 writes the report, SIGUSR2 resets the figures and starts the
+ * rates again. */
+#include "card.h"
 #include "way.h"
 
 #include <errno.h>
@@ -35,6 +37,8 @@ struct hop {
 	struct hop_config config;
 	struct hop_way ways[2]; /* from end 0 to end 1, and back */
 	int sockets[2];
+	bool by_cards; /* the ends are cards, else sockets */
+	struct card cards[2];
 	const char *report_path;
 	unsigned long reports;
 	uint8_t frame[FRAME_BYTES_MAX];
@@ -87,6 +91,19 @@ static int end_open(const char *ifname)
 	return s;
 }
 
+static void ends_open(struct hop *hop, const char *const names[2])
+{
+	static const char CARD[] = "card:";
+
+	hop->by_cards = !strncmp(names[0], CARD, strlen(CARD));
+	for (int end = 0; end < 2; end++) {
+		if (!hop->by_cards)
+			hop->sockets[end] = end_open(names[end]);
+		else if (card_open(&hop->cards[end], names[end] + strlen(CARD)))
+			die(names[end]);
+	}
+}
+
 /* Returns when the kernel received a message, by the monotonic clock. */
 static uint64_t arrival_ns(struct msghdr *msg)
 {
@@ -135,6 +152,28 @@ static int receive(struct hop *hop, int end)
 	return count;
 }
 
+/* Takes a card's frame if the link is free, and completes the one that has left. */
+static void serve(struct hop *hop, int end)
+{
+	struct hop_way *way = &hop->ways[end];
+	struct card *card = &hop->cards[end];
+	uint64_t now = clock_now(CLOCK_MONOTONIC);
+	uint32_t bytes;
+
+	if (card->head >= 0 && way->busy_ns <= now)
+		card_sent(card);
+	bytes = card_take(card, hop->frame, sizeof(hop->frame));
+	if (bytes && hop_arrive(way, hop->frame, bytes, now) < 0)
+		die("a frame");
+}
+
+static bool pass_on(struct hop *hop, int end, const struct hop_frame *frame)
+{
+	if (hop->by_cards)
+		return card_give(&hop->cards[!end], frame->data, frame->bytes);
+	return send(hop->sockets[!end], frame->data, frame->bytes, 0) >= 0;
+}
+
 static void deliver(struct hop *hop, int end)
 {
 	struct hop_way *way = &hop->ways[end];
@@ -145,7 +184,7 @@ static void deliver(struct hop *hop, int end)
 		/* A frame that the interface refuses is lost, like on a link that goes down. */
 		uint64_t now = clock_now(CLOCK_MONOTONIC);
 
-		if (send(hop->sockets[!end], frame->data, frame->bytes, 0) < 0)
+		if (!pass_on(hop, end, frame))
 			way->lost++;
 		hop_left(way, frame, now, clock_now(CLOCK_MONOTONIC));
 	}
@@ -172,8 +211,9 @@ static void report(struct hop *hop)
 /* Waits for a frame, for the next frame's time, or for a signal. */
 static void wait_for_work(struct hop *hop, const sigset_t *unblocked)
 {
-	struct pollfd ends[2] = { { .fd = hop->sockets[0], .events = POLLIN },
-				  { .fd = hop->sockets[1], .events = POLLIN } };
+	struct pollfd ends[2 * CARD_FDS] = { { .fd = hop->sockets[0], .events = POLLIN },
+					     { .fd = hop->sockets[1], .events = POLLIN } };
+	nfds_t count = hop->by_cards ? 2 * CARD_FDS : 2;
 	uint64_t due = UINT64_MAX, now = clock_now(CLOCK_MONOTONIC);
 	struct timespec t = { 0, 0 };
 
@@ -182,14 +222,26 @@ static void wait_for_work(struct hop *hop, const sigset_t *unblocked)
 
 		if (head && head->due_ns < due)
 			due = head->due_ns;
+		if (!hop->by_cards)
+			continue;
+		card_wait(&hop->cards[end], &ends[end * CARD_FDS]);
+		if (hop->cards[end].head >= 0 && hop->ways[end].busy_ns < due)
+			due = hop->ways[end].busy_ns;
 	}
 	if (due != UINT64_MAX) {
 		uint64_t ns = due > now + SPIN_NS ? due - now - SPIN_NS : 0;
 
 		t = (struct timespec){ (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
 	}
-	if (ppoll(ends, 2, due == UINT64_MAX ? NULL : &t, unblocked) < 0 && errno != EINTR)
-		die("waiting");
+	if (ppoll(ends, count, due == UINT64_MAX ? NULL : &t, unblocked) < 0) {
+		if (errno != EINTR)
+			die("waiting");
+		return;
+	}
+	for (int end = 0; end < 2 && hop->by_cards; end++) {
+		if (ends[end * CARD_FDS].revents && card_attend(&hop->cards[end]))
+			asked_end = 1; /* the machine has ended */
+	}
 }
 
 static void run(struct hop *hop)
@@ -217,7 +269,10 @@ static void run(struct hop *hop)
 		}
 		wait_for_work(hop, &unblocked);
 		for (int end = 0; end < 2; end++) {
-			receive(hop, end);
+			if (!hop->by_cards)
+				receive(hop, end);
+			else
+				serve(hop, end);
 			deliver(hop, end);
 		}
 	}
@@ -351,8 +406,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	first = strsep(&ends, ",");
-	hop.sockets[0] = end_open(first);
-	hop.sockets[1] = end_open(ends ? ends : "");
+	ends_open(&hop, (const char *[2]){ first, ends ? ends : "" });
 	for (uint64_t end = 0; end < 2; end++) {
 		if (hop_way_init(&hop.ways[end], &hop.config, end, clock_now(CLOCK_MONOTONIC)))
 			die("queue");
@@ -365,7 +419,8 @@ int main(int argc, char **argv)
 	report(&hop);
 	for (int end = 0; end < 2; end++) {
 		hop_way_deinit(&hop.ways[end]);
-		close(hop.sockets[end]);
+		if (!hop.by_cards)
+			close(hop.sockets[end]);
 	}
 	return 0;
 }
