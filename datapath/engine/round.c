@@ -17,6 +17,7 @@ static void pump_all(struct careful *c)
 /* Sends everything that can leave now. Updates come last, because data carries their credits. */
 void round_send(struct careful *c)
 {
+	link_tx_begin(&c->link);
 	if (c->link.again)
 		message_reread(&c->messages);
 	if (c->messages.messages)

@@ -8,6 +8,7 @@
 enum {
 	POLLS_PER_CLOCK = 32, /* rounds between two reads of the clock */
 	EXTRA_NS = 20 * 1000, /* between two system calls that poll extra_fd */
+	NET_TX_NS = 1000 * 1000, /* polls at least that long while frames wait for netTx */
 	FDS_MAX = DEVICE_WAIT_FDS_MAX + 1,
 };
 
@@ -96,7 +97,9 @@ int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 			moved = frames_moved(c);
 			start = now;
 		}
-		if (now - start < spin || engine_has_news(c))
+		/* No file descriptor reports that a device has completed frames. */
+		if (now - start < (c->link.tx_held && spin < NET_TX_NS ? NET_TX_NS : spin) ||
+		    engine_has_news(c))
 			continue;
 		extra_readable = block(c, (int)((limit - now) / 1000000) + 1, extra_fd);
 		blocked += c->ops->now_ns(c) - now;

@@ -158,7 +158,12 @@ struct link {
 	uint32_t lent_count, lent_most;
 	struct device_desc tx_queue[LINK_TX_QUEUE];
 	uint32_t tx_queued;
-	struct sink net_tx; /* queued bytes that are not kicked yet */
+	/* Queued bytes that are not kicked yet; busy while kicked frames are not complete. On veth
+	 * they are complete when the kick returns. */
+	struct sink net_tx;
+	uint32_t tx_leaving; /* descriptors kicked and not complete */
+	bool tx_shut; /* netTx was busy when the round began: bulk frames wait (out.c) */
+	bool tx_held; /* some do */
 	uint32_t tx_pulse_payload, tx_pulse_frames; /* the same, for its trace */
 	const struct link_peer *tx_last; /* peer of the last queued frame */
 	bool kick_again; /* the device was busy at the last kick */
@@ -375,6 +380,7 @@ static inline void link_relieve(struct link_peer *peer)
 /* tx.c: frames out */
 bool link_tx_get(struct link_peer *peer, uint32_t body_bytes, struct link_txframe *frame);
 bool link_tx_build(struct link_peer *peer, uint32_t body_bytes, struct link_txframe *frame);
+void link_tx_built(struct link_txframe *frame);
 bool link_tx_room(struct link *link, uint32_t frames);
 void link_tx_put(struct link_txframe *frame);
 void link_tx_write(struct link_txframe *frame, uint32_t at, const void *data, uint32_t bytes);
@@ -477,6 +483,16 @@ static inline void link_kick(struct link *link)
 {
 	if (link->tx_queued || link->kick_again)
 		link_kick_queued(link);
+}
+
+/* Begins to send in a round. All that is ready in a round leaves, so netTx's state at its begin
+ * counts for all peers. */
+static inline void link_tx_begin(struct link *link)
+{
+	if (link->net_tx.busy)
+		link_complete(link);
+	link->tx_shut = link->net_tx.busy;
+	link->tx_held = false;
 }
 
 /* Reports whether the size of frames to the peer is known. */

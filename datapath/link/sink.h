@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <careful/abi.h>
+
 /*
  * A place where bytes wait. All 0: idle and empty.
  *
@@ -20,6 +22,18 @@ struct sink {
 	bool busy;
 };
 
+/* Returns a sink's least pulse, bytes. */
+static inline uint32_t sink_least(uint32_t minpulse_bytes)
+{
+	return minpulse_bytes & ~CAREFUL_MINPULSE_EXACT;
+}
+
+/* Reports whether a sink takes no more than its least pulse. */
+static inline bool sink_exact(uint32_t minpulse_bytes)
+{
+	return minpulse_bytes & CAREFUL_MINPULSE_EXACT;
+}
+
 static inline void sink_add(struct sink *sink, uint64_t bytes)
 {
 	sink->waiting_bytes += bytes;
@@ -30,7 +44,7 @@ static inline void sink_add(struct sink *sink, uint64_t bytes)
 static inline bool sink_due(const struct sink *sink, uint32_t minpulse_bytes, bool no_more)
 {
 	return !sink->busy && sink->waiting_bytes &&
-	       (no_more || sink->waiting_bytes >= minpulse_bytes);
+	       (no_more || sink->waiting_bytes >= sink_least(minpulse_bytes));
 }
 
 /* The stage begins with all waiting bytes, or with as many as it can take at once. */

@@ -67,7 +67,14 @@ struct message_out {
 	uint64_t digest;
 	struct xxh3 *hash;
 
-	/* In order; @filled_off, @filled_count: those that hostTx took last. */
+	/* In order: filled frames that netTx has not taken, then those that hostTx works on.
+	 *
+	 * @ready_waited: some ready frame had to wait for netTx, so they may be joined
+	 * @filled_off, @filled_count: the frames that hostTx took last
+	 */
+	struct message_frame *ready, **ready_tail;
+	uint32_t ready_bytes;
+	bool ready_waited;
 	struct sink host_tx;
 	struct message_frame *frames, **frames_tail;
 	uint32_t filled_off, filled_count;

@@ -2,7 +2,7 @@
 /*
  * Sends bulk messages: plans, fills frames from memory or a file, sends while credits last, and
  * kicks by the minpulse rule (P3 section 3). The plan is for an idle path: bytes that had to wait
- * for other messages, or for room, leave in the largest frames (P5 figure 3).
+ * for netTx, for other messages, or for room, leave in the largest frames (P5 figure 3).
  */
 #include "message/message.h"
 
@@ -13,6 +13,9 @@
 
 enum {
 	AROUND = MESSAGE_AM_BYTES + CAREFUL_DIGEST_BYTES, /* in addition to a fragment's payload */
+	/* A pulse that does not wait for a busy netTx: a device idles between its last completion
+	 * and the next kick, which a large pulse would feel. */
+	NET_TX_PULSE_MAX = 65536,
 };
 
 /* Stores leave half of the peer's share, and an eighth of the common part, to the data of gets. */
@@ -38,6 +41,7 @@ struct message_out *message_out_get(struct message_state *state, struct link_pee
 	hash = out->hash;
 	memset(out, 0, offsetof(struct message_out, frames));
 	out->hash = hash;
+	out->ready_tail = &out->ready;
 	out->frames = NULL;
 	out->frames_tail = &out->frames;
 	out->host_tx = (struct sink){ 0 };
@@ -121,6 +125,16 @@ static void wait(struct message_out *out)
 	out->waited = out->waited || link_is_open(out->peer);
 }
 
+/* Names the source of a frame that no copy is kept of, which a repair reads again. */
+static void name_source(const struct message_state *state, struct message_out *out,
+			struct message_frame *frame)
+{
+	if (out->bytes <= MESSAGE_LOGGED_BYTES && frame->tx.segments == 1)
+		return;
+	frame->args.source = (uint32_t)(out - state->outs) + 1;
+	out->lasts = true;
+}
+
 /* Takes send buffers for one more fragment and writes everything but its payload. Returns NULL if
  * there is no room. */
 static const struct message_frame *build(struct message_state *state, struct message_out *out)
@@ -162,10 +176,7 @@ static const struct message_frame *build(struct message_state *state, struct mes
 		.frag_bytes = (uint16_t)bytes,
 		.crc_bytes = flags & CAREFUL_F_FIRST ? MESSAGE_AM_BYTES : 0,
 	};
-	if (out->bytes > MESSAGE_LOGGED_BYTES || frame->tx.segments > 1) {
-		frame->args.source = (uint32_t)(out - state->outs) + 1;
-		out->lasts = true;
-	}
+	name_source(state, out, frame);
 	if (grown)
 		link_count(state->link, CAREFUL_C_TX_GROWN);
 	out->started = true;
@@ -173,16 +184,24 @@ static const struct message_frame *build(struct message_state *state, struct mes
 	return frame;
 }
 
-/* Removes the first frame, which has left or failed. */
-static void drop_first(struct message_state *state, struct message_out *out)
+static void frame_put(struct message_state *state, struct message_frame *frame)
 {
-	struct message_frame *frame = out->frames;
-
-	out->frames = frame->next;
-	if (!out->frames)
-		out->frames_tail = &out->frames;
 	frame->next = state->frames_free;
 	state->frames_free = frame;
+}
+
+/* Removes the first ready frame, which has left or failed. */
+static void drop_first(struct message_state *state, struct message_out *out)
+{
+	struct message_frame *frame = out->ready;
+
+	out->ready_bytes -= frame->args.frag_bytes;
+	out->ready = frame->next;
+	if (!out->ready) {
+		out->ready_tail = &out->ready;
+		out->ready_waited = false;
+	}
+	frame_put(state, frame);
 }
 
 static uint32_t payload_at(const struct link_send_args *args)
@@ -221,7 +240,7 @@ TRACE_COLD static void traced(struct message_out *out, uint32_t flags)
 		.bytes = out->built - out->filled_off,
 		.frames = out->filled_count,
 		.peer = out->peer->slot,
-		.seq = out->frames ? 0 : link_seq_last(out->peer),
+		.seq = out->ready ? 0 : link_seq_last(out->peer),
 		.msg_id = out->id,
 		.frag_off = out->filled_off,
 	});
@@ -235,11 +254,20 @@ static void filled(struct message_out *out, uint32_t flags)
 		traced(out, flags);
 }
 
+/* Ends hostTx: its frames are ready. */
 static void host_tx_done(struct message_out *out)
 {
 	sink_idle(&out->host_tx);
-	for (struct message_frame *frame = out->frames; frame && !out->error; frame = frame->next)
+	for (struct message_frame *frame = out->frames; frame && !out->error; frame = frame->next) {
 		seal(out, frame);
+		out->ready_bytes += frame->args.frag_bytes;
+	}
+	if (out->frames && !out->error) {
+		*out->ready_tail = out->frames;
+		out->ready_tail = out->frames_tail;
+		out->frames = NULL;
+		out->frames_tail = &out->frames;
+	}
 }
 
 static void copy(struct message_out *out)
@@ -303,8 +331,8 @@ static bool lay_out(struct message_state *state, struct message_out *out)
 	uint32_t segments = 0;
 	const struct message_frame *frame;
 
-	/* A read is a system call, so it takes no less than netTx waits for. */
-	if (!out->source.base && pulse < minpulse[CAREFUL_SINK_NET_TX])
+	/* A read is a system call, so by itself it takes no less than netTx waits for. */
+	if (!out->source.base && !pulse)
 		pulse = minpulse[CAREFUL_SINK_NET_TX];
 	out->filled_off = out->built;
 	out->filled_count = 0;
@@ -341,19 +369,29 @@ static bool host_tx(struct message_state *state, struct message_out *out)
 
 static void drop_frames(struct message_state *state, struct message_out *out)
 {
-	while (out->frames) {
-		link_tx_put(&out->frames->tx);
+	struct message_frame *frame;
+
+	while (out->ready) {
+		link_tx_put(&out->ready->tx);
 		drop_first(state, out);
 	}
+	while ((frame = out->frames)) {
+		out->frames = frame->next;
+		link_tx_put(&frame->tx);
+		frame_put(state, frame);
+	}
+	out->frames_tail = &out->frames;
 }
 
 /* Drops the built frames and moves the message back to their start. */
 static void unbuild(struct message_state *state, struct message_out *out)
 {
-	if (!out->frames)
+	const struct message_frame *first = out->ready ? out->ready : out->frames;
+
+	if (!first)
 		return;
-	out->built = out->frames->args.frag_off;
-	out->started = !(out->frames->args.flags & CAREFUL_F_FIRST);
+	out->built = first->args.frag_off;
+	out->started = !(first->args.flags & CAREFUL_F_FIRST);
 	drop_frames(state, out);
 }
 
@@ -402,16 +440,73 @@ static bool send_abort(struct message_state *state, struct message_out *out)
 	return true;
 }
 
-/* Sends filled frames as far as there is room; netTx takes all of them if it is due. */
-static void send_ready(struct message_state *state, struct message_out *out)
+/* Joins the first ready frames into one as large as the peer takes: the wire then has one frame's
+ * overhead, as for one transfer (P3's eager pulses). Without buffers they stay as they are. */
+static void join(struct message_state *state, struct message_out *out)
 {
-	struct link *link = state->link;
+	struct message_frame *first = out->ready, *end = first->next, *frame;
+	uint32_t most = link_body_max(out->peer) - AROUND, bytes = first->args.frag_bytes;
+	uint32_t body = first->tx.body_total, at = 0;
+	struct iovec iov[DEVICE_SEGMENTS_MAX];
+	struct link_txframe joined;
 
+	for (; end && bytes + end->args.frag_bytes <= most; end = end->next) {
+		bytes += end->args.frag_bytes;
+		body += end->tx.body_total;
+	}
+	if (end == first->next || !link_tx_get(out->peer, body, &joined))
+		return;
+	for (frame = first; frame != end; frame = frame->next) {
+		uint32_t n = link_tx_iov(&frame->tx, 0, frame->tx.body_total, iov);
+
+		for (uint32_t i = 0; i < n; at += (uint32_t)iov[i++].iov_len)
+			link_tx_write(&joined, at, iov[i].iov_base, (uint32_t)iov[i].iov_len);
+		first->args.flags |= frame->args.flags;
+		link_tx_put(&frame->tx);
+	}
+	while ((frame = first->next) != end) {
+		first->next = frame->next;
+		frame_put(state, frame);
+	}
+	if (!end)
+		out->ready_tail = &first->next;
+	first->args.frag_bytes = (uint16_t)bytes;
+	first->tx = joined;
+	link_tx_built(&first->tx);
+	name_source(state, out, first);
+	link_count(state->link, CAREFUL_C_TX_GROWN);
+}
+
+/* Reports whether ready frames wait for netTx: it is busy, and less than its largest pulse is
+ * ready; or a read brings more, and less than minpulse is ready. */
+static bool net_tx_waits(struct link *link, const struct message_out *out, bool more)
+{
+	const uint32_t *minpulse = out->plan.settings.minpulse_bytes;
+
+	if (out->ready_bytes >= NET_TX_PULSE_MAX)
+		return false;
+	link->tx_held |= link->tx_shut;
+	return link->tx_shut || (more && !out->source.base && minpulse[CAREFUL_SINK_HOST_TX] &&
+				 out->ready_bytes < sink_least(minpulse[CAREFUL_SINK_NET_TX]));
+}
+
+/* Sends ready frames as far as there is room; netTx takes all of them if it is due. Returns whether
+ * hostTx may go on. @more: it brings more. */
+static bool send_ready(struct message_state *state, struct message_out *out, bool more)
+{
+	uint32_t pulse = out->plan.settings.minpulse_bytes[CAREFUL_SINK_NET_TX];
+	struct link *link = state->link;
 	struct message_frame *frame;
 
-	if (!out->frames)
-		return;
-	while ((frame = out->frames)) {
+	if (!out->ready)
+		return true;
+	if (net_tx_waits(link, out, more)) {
+		out->ready_waited = true;
+		return true;
+	}
+	while ((frame = out->ready)) {
+		if (out->ready_waited && !sink_exact(pulse))
+			join(state, out);
 		if (!link_may_send(out->peer, frame->tx.body_total)) {
 			wait(out);
 			break;
@@ -422,36 +517,53 @@ static void send_ready(struct message_state *state, struct message_out *out)
 		if (out->question && frame->args.flags & CAREFUL_F_LAST)
 			out->asked = message_ask(out->peer, out->question);
 		drop_first(state, out);
+		if (sink_exact(pulse) && sink_due(&link->net_tx, pulse, false)) {
+			link->tx_shut = true;
+			break;
+		}
 	}
-	filled(out, 0);
-	if (sink_due(&link->net_tx, out->plan.settings.minpulse_bytes[CAREFUL_SINK_NET_TX], false))
+	if (!out->host_tx.busy)
+		filled(out, 0);
+	if (sink_due(&link->net_tx, pulse, false))
 		link_kick(link);
+	return !out->ready || link->tx_shut;
+}
+
+/* Reports whether the rest of a message in memory waits for a busy netTx. All of it is ready. */
+static bool rest_waits(struct link *link, struct message_out *out)
+{
+	if (!link->tx_shut || !out->source.base || out->unsent >= NET_TX_PULSE_MAX)
+		return false;
+	link->tx_held = true;
+	return true;
 }
 
 /* Sends as much of the message as possible; without `more`, only built frames. Returns whether the
  * message has ended. */
 static bool advance(struct message_state *state, struct message_out *out, bool more)
 {
-	while (!out->host_tx.busy) {
-		if (out->error) {
+	for (;;) {
+		bool built = out->started && out->built == out->bytes;
+
+		if (out->error && !out->host_tx.busy) {
 			unbuild(state, out);
 			return send_abort(state, out);
 		}
-		send_ready(state, out);
-		if (out->frames)
+		if (!send_ready(state, out, more && (out->host_tx.busy || !built)) ||
+		    out->host_tx.busy)
 			return false;
-		if (out->started && out->built == out->bytes)
-			return true;
-		if (!more) {
+		if (built)
+			return !out->ready;
+		if (!more || rest_waits(state->link, out)) {
 			wait(out);
 			return false;
 		}
 		if (!host_tx(state, out)) {
+			send_ready(state, out, false);
 			wait(out);
 			return false;
 		}
 	}
-	return false;
 }
 
 /* Advances all messages of a peer: small ones first, then the others in order, though a message

@@ -118,7 +118,8 @@ bool sink_queue_copy(struct message_in *in, const struct iovec *iov, uint32_t n,
 {
 	struct sink_queue_entry *entry = last_waiting(in);
 	bool beyond = in->stage.busy && link_holds_share(in->peer, peer_of(in)->at_disks);
-	bool small = bytes <= MESSAGE_SMALL_BYTES && bytes < in->bytes;
+	bool small = bytes <= MESSAGE_SMALL_BYTES && bytes < in->bytes &&
+		     !sink_exact(in->minpulse_bytes[CAREFUL_SINK_STORE]);
 
 	if (in->sink.base || (!beyond && !small))
 		return false;
@@ -208,14 +209,15 @@ static void share_out(struct message_in *in)
 uint32_t sink_queue_write(struct message_in *in)
 {
 	struct storage *storage = in->state->storage;
-	uint32_t n = 0;
+	uint32_t pulse = in->minpulse_bytes[CAREFUL_SINK_STORE], n = 0;
 
 	if (storage->ops->waits(storage, &in->io))
 		share_out(in);
 	in->io.bytes = 0;
 	in->writing_entries = 0;
 	for (const struct sink_queue_entry *entry = in->queue; entry; entry = entry->next) {
-		if (n + entry->pieces > STORAGE_IO_SEGMENTS)
+		if (n + entry->pieces > STORAGE_IO_SEGMENTS ||
+		    (sink_exact(pulse) && in->io.bytes >= sink_least(pulse)))
 			break;
 		for (uint32_t i = 0; i < entry->pieces; i++, n++) {
 			in->iov[n] = entry->iov[i];

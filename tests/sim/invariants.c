@@ -68,9 +68,13 @@ static uint32_t filled(const struct message_state *state, uint32_t slot, uint32_
 
 	*built = 0;
 	for (struct message_out *out = state->peers[slot].out_first; out; out = out->next)
-		for (const struct message_frame *frame = out->frames; frame; frame = frame->next) {
-			n += frame->tx.segments;
-			*built += frame->tx.built;
+		for (uint32_t at_work = 0; at_work < 2; at_work++) {
+			const struct message_frame *frame = at_work ? out->frames : out->ready;
+
+			for (; frame; frame = frame->next) {
+				n += frame->tx.segments;
+				*built += frame->tx.built;
+			}
 		}
 	return n;
 }

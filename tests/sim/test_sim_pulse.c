@@ -163,6 +163,80 @@ static void test_net_tx__kicks(void)
 	}
 }
 
+/* A device whose frames are complete when the wire has served them. */
+static void begin_busy(void)
+{
+	begin();
+	scene->config.zerocopy = true;
+}
+
+/* Returns the frames that the wire served for the message, 5 us and 8 ns a byte each. */
+static uint64_t frames(void)
+{
+	return cluster->counters[CAREFUL_C_TX_FRAMES] - cluster->counters[CAREFUL_C_TX_UPDATES] -
+	       1; /* the answer */
+}
+
+/* While netTx is busy, what is read waits, and leaves in one frame (P3's eager pulses). The wire
+ * needs 6 us for a fragment: longer than a fast read, and shorter than a slow one. */
+static void test_net_tx__takes_all_when_it_was_busy(void)
+{
+	static const uint32_t read_us[] = { 2, 32 };
+	uint64_t sent[2];
+
+	for (uint32_t i = 0; i < 2; i++) {
+		begin_busy();
+		scene->plan_bytes = FRAME / 10;
+		op->from_file = true;
+		scene->files_delay_ns = read_us[i] * 1000;
+		minpulse[CAREFUL_SINK_HOST_TX] = 1;
+		minpulse[CAREFUL_SINK_NET_TX] = 1;
+		play();
+		sent[i] = frames();
+		CHECK_EQ(took.reads, 10 * FRAMES);
+		CHECK_EQ(took.kicks, sent[i]);
+	}
+	CHECK(sent[0] < 3 * FRAMES);
+	CHECK_EQ(sent[1], 10 * FRAMES);
+}
+
+/* Fragments that are read one by one gather until they reach minpulse. */
+static void test_net_tx__waits_for_its_pulse(void)
+{
+	begin();
+	op->from_file = true;
+	minpulse[CAREFUL_SINK_HOST_TX] = 1;
+	scene->plan_bytes = FRAME / 10;
+	minpulse[CAREFUL_SINK_NET_TX] = FRAME / 2;
+	play();
+	CHECK_EQ(took.reads, 10 * FRAMES);
+	CHECK_EQ(took.kicks, 2 * FRAMES);
+	CHECK_EQ(frames(), 2 * FRAMES);
+}
+
+/* A pulse that is exact is not joined. */
+static void test_net_tx__takes_exactly_its_pulse(void)
+{
+	begin_busy();
+	op->from_file = true;
+	scene->plan_bytes = FRAME;
+	minpulse[CAREFUL_SINK_HOST_TX] = 1;
+	minpulse[CAREFUL_SINK_NET_TX] = 1 | CAREFUL_MINPULSE_EXACT;
+	play();
+	CHECK_EQ(frames(), FRAMES);
+	CHECK_EQ(took.kicks, FRAMES);
+}
+
+/* Messages in memory: the first kick goes as planned, and the rest waits for it. */
+static void test_net_tx__the_rest_of_a_message_waits(void)
+{
+	begin_busy();
+	minpulse[CAREFUL_SINK_NET_TX] = 1;
+	play();
+	CHECK_EQ(frames(), FRAMES);
+	CHECK_EQ(took.kicks, 2);
+}
+
 static void test_host_rx__copies(void)
 {
 	for (uint32_t i = 0; i < SIZES; i++) {
@@ -203,6 +277,22 @@ static void test_store__takes_all_when_it_was_busy(void)
 	scene->files_delay_ns = 100000;
 	play();
 	CHECK_EQ(took.writes, 3);
+}
+
+/* An exact pulse leaves the rest for the next write. */
+static void test_store__writes_exactly_its_pulse(void)
+{
+	static const uint32_t plans[] = { FRAME, 400 };
+
+	for (uint32_t i = 0; i < 2; i++) {
+		begin();
+		op->to_file = true;
+		scene->plan_bytes = plans[i];
+		scene->files_delay_ns = 100000;
+		minpulse[CAREFUL_SINK_STORE] = 1 | CAREFUL_MINPULSE_EXACT;
+		play();
+		CHECK_EQ(took.writes, BYTES / plans[i]);
+	}
 }
 
 /* Tiny fragments are written together: neither a write's segments nor the window bound their
@@ -249,10 +339,15 @@ int main(void)
 	RUN(test_host_tx__reads_all_that_there_is_room_for);
 	RUN(test_host_tx__takes_as_much_as_there_is_room);
 	RUN(test_net_tx__kicks);
+	RUN(test_net_tx__takes_all_when_it_was_busy);
+	RUN(test_net_tx__waits_for_its_pulse);
+	RUN(test_net_tx__takes_exactly_its_pulse);
+	RUN(test_net_tx__the_rest_of_a_message_waits);
 	RUN(test_host_rx__copies);
 	RUN(test_host_rx__takes_as_much_as_there_is_room);
 	RUN(test_store__writes);
 	RUN(test_store__takes_all_when_it_was_busy);
+	RUN(test_store__writes_exactly_its_pulse);
 	RUN(test_store__writes_many_small_fragments_at_once);
 	RUN(test_sinks__have_separate_pulses);
 	cluster_destroy(cluster);

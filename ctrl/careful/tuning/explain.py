@@ -213,8 +213,8 @@ def _stores(row: InEffect, state: PathState, by_hand: frozenset[int]) -> list[Js
 def _sinks(row: InEffect, state: PathState) -> list[Json]:
     whys = {
         "host_tx": _host_tx_reason(state.figures),
-        "net_tx": "never busy, because a kick ends before it returns; without a prediction, other "
-        "thresholds are tried",
+        "net_tx": "busy until the device has completed the kicked frames; never on veth, where a "
+        "kick ends before it returns; without a prediction, other thresholds are tried",
         "host_rx": "never busy, because copies run on the engine's CPU; the gain of batches of "
         "copies is unknown",
         "store": "from the time of writes to files here"

@@ -128,6 +128,10 @@ enum careful_sink {
 	CAREFUL_SINKS,
 };
 
+/* Added to a minpulse of netTx or store, the sink takes exactly that, not all that waits: P3's fixed
+ * pulses (section 4.1), to compare with. */
+#define CAREFUL_MINPULSE_EXACT 0x80000000u
+
 /* Fragment sizes of one message, payload bytes: x0 = first, then x(i+1) = x(i) * ratio + step up to
  * peak, then x(i) * down_ratio + down_step. Fixed-size fragmentation (P1 section 3) is ratio 1.0,
  * step 0, peak = first. */

@@ -89,9 +89,16 @@ bool link_tx_build(struct link_peer *peer, uint32_t body_bytes, struct link_txfr
 		return false;
 	if (!link_tx_get(peer, body_bytes, frame))
 		return false;
-	frame->built = cost;
-	peer->flow.built += cost;
+	link_tx_built(frame);
 	return true;
+}
+
+/* Counts a frame from link_tx_get() like one from link_tx_build(): it takes the room of built
+ * frames. */
+void link_tx_built(struct link_txframe *frame)
+{
+	frame->built = link_cost(frame->peer, frame->body_total);
+	frame->peer->flow.built += frame->built;
 }
 
 static void unbuild(struct link_txframe *frame)
@@ -393,9 +400,8 @@ void link_kick_queued(struct link *link)
 		/* The TX ring holds at least as many as there are send buffers. */
 		assert(n == link->tx_queued);
 		link->tx_queued = 0;
-		/* A kick ends before it returns, so the stage is never busy here. */
-		sink_take(&link->net_tx, link->net_tx.waiting_bytes);
-		sink_idle(&link->net_tx);
+		link->tx_leaving += n;
+		link->net_tx = (struct sink){ .busy = true };
 	}
 	rc = queue->ops->kick(queue);
 	link->kick_again = rc == -EAGAIN;
@@ -413,6 +419,8 @@ static inline void left(struct link *link, const uint64_t *addrs, uint32_t n)
 	uint64_t mask = ~(uint64_t)(link->queue->chunk_bytes - 1);
 
 	OPERATION(OPERATION_LEFT);
+	link->tx_leaving -= n;
+	link->net_tx.busy = link->tx_leaving;
 	for (uint32_t i = 0; i < n && !link->traditional; i++)
 		link->tx_free[link->tx_free_count++] = addrs[i] & mask;
 	for (uint32_t i = 0; i < n && link->traditional; i++)

@@ -137,7 +137,9 @@ static uint32_t sim_complete(struct queue *queue, uint64_t *addrs, uint32_t n)
 	while (sim->leaving_count) {
 		struct sim_leaving *first = &sim->leaving[sim->leaving_head];
 
-		if (first->at_ns > sim->world->now_ns || count == n)
+		bool away = sim->world->config.zerocopy && first->at_ns > sim->world->now_ns;
+
+		if (away || count == n)
 			break;
 		addrs[count] = sim_ring_take(&sim->left).addr;
 		hand_over(sim, addrs[count++], SIM_ENGINE);
