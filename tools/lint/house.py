@@ -83,8 +83,8 @@ LINK_FOLDERS = {
 
 #: Weighed folders, and their most lines.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 104_503),
-    "tools": (("tools",), 18_516),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 104_642),
+    "tools": (("tools",), 19_369),
 }
 
 #: The most bytes of stored runs: quoted figures, not raw rounds. Pages of tests/reports do not
