@@ -17,11 +17,13 @@ static void pump_all(struct careful *c)
 /* Sends everything that can leave now. Updates come last, because data carries their credits. */
 void round_send(struct careful *c)
 {
-	link_tx_begin(&c->link);
+	c->link.tx_held = false;
 	if (c->link.again)
 		message_reread(&c->messages);
-	if (c->messages.messages)
+	if (c->messages.messages) {
+		link_tx_begin(&c->link);
 		pump_all(c);
+	}
 	if (c->messages.untold)
 		bulk_sent(c);
 	if (c->events)

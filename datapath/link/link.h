@@ -485,14 +485,13 @@ static inline void link_kick(struct link *link)
 		link_kick_queued(link);
 }
 
-/* Begins to send in a round. All that is ready in a round leaves, so netTx's state at its begin
+/* Begins to send large messages in a round. All that is ready in a round leaves, so netTx's state at its begin
  * counts for all peers. */
 static inline void link_tx_begin(struct link *link)
 {
 	if (link->net_tx.busy)
 		link_complete(link);
 	link->tx_shut = link->net_tx.busy;
-	link->tx_held = false;
 }
 
 /* Reports whether the size of frames to the peer is known. */
