@@ -300,8 +300,8 @@ void link_drained(struct link *link)
 /* Returns for how long link needs neither a tick nor a poll, at most most_ms. */
 uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms)
 {
-	if (link->kick_again || link->draining || link->crowded || link->following ||
-	    link->again || link->tx_held)
+	if (link->kick_again || link->draining || link->crowded || link->following || link->again ||
+	    link->tx_held)
 		return 1;
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		const struct link_peer *peer = &link->peers[i];
