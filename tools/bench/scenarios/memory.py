@@ -167,9 +167,9 @@ def draw(kept: dict[str, Any], path: Path) -> None:
     """Draws what the pages behind a fault cost."""
     from careful.render import figure
 
-    drawn, pair = figure.axes("4 KiB and pages behind them", "pages behind", "latency (us)")
-    names, rows = ("behind", "predicted"), kept[ROWS]
-    series = {name: [median_of(rows, f"{name}_{n}_us") for n in BEHIND] for name in names}
+    drawn, pair = figure.axes("4 KiB and pages behind them", "pages behind", "latency (µs)")
+    names, rows = {"measured": "behind", "predicted": "predicted"}, kept[ROWS]
+    series = {k: [median_of(rows, f"{v}_{n}_us") for n in BEHIND] for k, v in names.items()}
     figure.lines(pair, [float(n) for n in BEHIND], series)
     figure.legend_below(pair)
     figure.save(drawn, path)
