@@ -4,6 +4,7 @@
 #include "link/send/group.h"
 #include "link/link.h"
 #include "link/repair/repair.h"
+#include "link/session/session.h"
 
 #include <assert.h>
 #include <stdio.h>

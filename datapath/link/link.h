@@ -563,26 +563,13 @@ static inline struct link_peer *link_peer_of(struct link *link, const struct car
 }
 
 /* peer.c: the table of peers, and messages to them */
-bool link_peer_at(const struct link_peer *peer, const union address *address);
 struct link_peer *link_peer_find(struct link *link, const union address *pair);
-struct link_peer *link_peer_from(struct link *link, const union address *from,
-				 const struct careful_ctrl *ctrl);
-bool link_peer_belongs(const struct link_peer *peer, const struct link_host *host);
-uint32_t link_peer_taken(const struct link *link, const struct link_host *host);
-bool link_peer_welcome(struct link *link, const struct link_host *host);
-bool link_peer_free(const struct link_peer *peer);
 bool link_same_host(const struct link_peer *a, const struct link_peer *b);
 /* Gives the key that a peer proved. false: sessions need none. */
 bool link_peer_key(const struct link_peer *peer, uint8_t *key);
 /* Returns the cookie of the frames that the peer sends us; 0: none. */
 uint64_t link_peer_cookie(const struct link_peer *peer);
 struct link_peer *link_peer_get(struct link *link, const union address *address);
-struct link_peer *link_peer_with(struct link *link, const struct careful_hdr *hdr);
-void link_state(struct link_peer *peer, uint8_t state);
-bool link_say(struct link_peer *peer, struct careful_ctrl *ctrl, uint8_t type);
-bool link_ctrl_send(struct link *link, const union address *to, struct careful_ctrl *ctrl,
-		    uint8_t type);
-void link_unheard(struct link_peer *peer, uint64_t since_ns);
 uint64_t link_random(struct link *link);
 
 /* The hosts that have had the peer's slot, the processes met there, and the errno of its last
@@ -639,71 +626,21 @@ static inline void link_awaited(struct link_peer *peer)
 }
 
 /* epoch.c: beginning and end */
-void epoch_begin(struct link_peer *peer, uint64_t cookie);
-void epoch_opened(struct link_peer *peer);
-void epoch_end(struct link_peer *peer);
-bool epoch_drained(struct link_peer *peer);
-bool epoch_quiet(struct link_peer *peer);
 void link_close(struct link_peer *peer, int error);
-void link_bye(struct link_peer *peer);
 
 /* session.c: wanted, broken, given up (handshake.h: agreed) */
 void link_connect(struct link_peer *peer);
 void link_break(struct link_peer *peer);
-void link_renew(struct link_peer *peer);
 /* Lets epochs begin again, of this peer alone or of all peers (NULL). */
 void link_resume(struct link *link, const struct link_peer *alone);
 /* Ends every epoch and lets none begin. Reports whether all frames are back. */
 bool link_rest(struct link *link);
 void link_wake(struct link_peer *peer);
-void link_way_changed(struct link_peer *peer);
 void link_measure(struct link_peer *peer);
 void link_keys_changed(struct link *link);
-void link_lost(struct link_peer *peer, uint32_t frames);
-void session_tick(struct link_peer *peer);
 
 /* window_yield.c: idle sessions give up their windows */
-bool window_yield_ask(struct link *link);
 bool window_yield_await(struct link *link, const union address *to);
-bool window_evict(struct link *link, const struct link_host *newcomer);
-bool window_yield(struct link_peer *peer, const struct careful_ctrl *sync);
-void window_yield_tick(struct link_peer *peer);
-
-/* sync_message.c: what we sent and received */
-void link_sync_describe(const struct link_peer *peer, struct careful_ctrl *ctrl);
-void link_sync_ask(struct link_peer *peer, uint32_t status);
-
-/* sync.c: what silence means */
-bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl);
-bool link_sync_answer(struct link_peer *peer);
-void link_sync_question_tick(struct link_peer *peer);
-bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl);
-bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl);
-bool link_on_refused(struct link_peer *peer);
-bool link_awaits(const struct link_peer *peer);
-bool link_sync_tick(struct link_peer *peer);
-
-/* control_watch.c: whether control messages pass */
-void control_watch_begin(struct link_peer *peer);
-void control_watch_ask(struct link_peer *peer);
-void control_watch_answer(struct link_peer *peer, const struct careful_ctrl *sync);
-bool control_watch_on_answer(struct link_peer *peer, const struct careful_ctrl *ack);
-void control_watch_heard(struct link_peer *peer);
-void control_watch_tick(struct link_peer *peer);
-bool control_watch_unheard(const struct link_peer *peer);
-
-/* path.c: the largest frame that the way to a peer takes */
-void link_path_fit(struct link_peer *peer);
-int link_path_again(struct link_peer *peer);
-bool link_path_narrow(const struct link_peer *peer);
-bool link_path_begin(struct link_peer *peer);
-bool link_path_told(struct link_peer *peer);
-enum link_path_state {
-	LINK_PATH_KNOWN,
-	LINK_PATH_PROBES, /* data waits for the search */
-	LINK_PATH_RENEWS, /* frames must be smaller, in a new epoch */
-};
-enum link_path_state link_path_tick(struct link_peer *peer);
 
 /* control.c: the control socket, and time */
 bool link_quotes(const struct link_peer *peer, const union link_message *quoted);

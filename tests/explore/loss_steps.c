@@ -6,6 +6,7 @@
 
 #include "loss.h"
 #include "state.h"
+#include "link/session/session.h"
 
 enum { ASKED_BEFORE = 1 }; /* so that owed credits are announced too */
 

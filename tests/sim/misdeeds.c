@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "link/repair/repair.h"
+#include "link/peer/peers.h"
 
 enum {
 	LIAR = NODES_DRAWN - 1,

@@ -3,6 +3,7 @@
 #include "device/device.h"
 #include "run.h"
 #include "sim.h"
+#include "link/session/session.h"
 
 #include <endian.h>
 

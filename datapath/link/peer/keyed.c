@@ -2,6 +2,7 @@
 /* See keyed.h. Checks are ordered by cost: the address is trusted, the token is right
  * (handshake.c), then the mac, and only then a multiplication. */
 #include "link/link.h"
+#include "link/peer/peers.h"
 
 #include <assert.h>
 #include <endian.h>

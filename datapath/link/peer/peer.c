@@ -2,6 +2,7 @@
 /* The table of peers, and messages to one of them. Other files decide what a message means, and
  * when a session begins and ends. */
 #include "link/link.h"
+#include "link/peer/peers.h"
 
 #include <endian.h>
 #include <sodium/utils.h>

@@ -2,6 +2,7 @@
 /* See seal.h. A frame in one buffer is sealed and opened in place; the body of a frame in several
  * buffers is first copied together. */
 #include "link/link.h"
+#include "link/peer/peers.h"
 
 #include <assert.h>
 #include <endian.h>

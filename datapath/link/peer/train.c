@@ -7,6 +7,7 @@
  * frames are lost, and no operation fails when a new epoch begins with a smaller window. A peer
  * that lies or stays silent can lower only its own window, and not below WINDOW_MIN. */
 #include "link/link.h"
+#include "link/peer/peers.h"
 
 #include <endian.h>
 

@@ -5,6 +5,7 @@
 #include "link/link.h"
 #include "link/repair/repair.h"
 #include "link/operation_timer.h"
+#include "link/session/session.h"
 
 #include <assert.h>
 #include <endian.h>

@@ -7,6 +7,7 @@
  */
 #include "link/link.h"
 #include "link/repair/repair.h"
+#include "link/peer/peers.h"
 
 #include <endian.h>
 

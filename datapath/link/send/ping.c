@@ -5,6 +5,7 @@
  * no receive buffer. It goes to the session's peer, so a stranger gains nothing by a probe.
  */
 #include "link/link.h"
+#include "link/peer/peers.h"
 
 #include <endian.h>
 #include <errno.h>

@@ -6,6 +6,8 @@
  * reports if it does not: the next loss would end the session.
  */
 #include "link/link.h"
+#include "link/peer/peers.h"
+#include "link/session/session.h"
 
 #include <endian.h>
 

@@ -8,6 +8,8 @@
 #include "link/send/group.h"
 #include "link/link.h"
 #include "link/repair/repair.h"
+#include "link/peer/peers.h"
+#include "link/session/session.h"
 
 #include <assert.h>
 #include <endian.h>

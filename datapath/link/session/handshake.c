@@ -19,6 +19,8 @@
 #include "link/link.h"
 #include "link/repair/repair.h"
 #include "link/session/queue_choice.h"
+#include "link/peer/peers.h"
+#include "link/session/session.h"
 
 #include <endian.h>
 #include <errno.h>

@@ -7,6 +7,7 @@
  * smaller. control.c acts on the result.
  */
 #include "link/link.h"
+#include "link/session/session.h"
 
 enum {
 	LOSING_EPOCHS = 2, /* in a row, before the path is probed */

@@ -2,6 +2,8 @@
 /* Decides when a session is wanted, renewed and given up. handshake.c agrees on it; sync.c
  * interprets silence. */
 #include "link/link.h"
+#include "link/peer/peers.h"
+#include "link/session/session.h"
 
 #include <errno.h>
 

@@ -6,6 +6,8 @@
  */
 #include "link/link.h"
 #include "link/repair/repair.h"
+#include "link/peer/peers.h"
+#include "link/session/session.h"
 
 #include <endian.h>
 

@@ -6,6 +6,8 @@
  * again.
  */
 #include "link/link.h"
+#include "link/peer/peers.h"
+#include "link/session/session.h"
 
 #include <endian.h>
 

@@ -4,6 +4,7 @@
  * leave the receive ring first. A wait ends with the event.
  */
 #include "instances.h"
+#include "link/session/session.h"
 
 #include <poll.h>
 #include <time.h>

@@ -7,6 +7,8 @@
 #include "check.h"
 #include "hostile.h"
 #include "engine/sharing.h"
+#include "link/peer/peers.h"
+#include "link/session/session.h"
 
 static const struct offer {
 	uint32_t buffer_bytes;

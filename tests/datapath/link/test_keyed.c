@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "node.h"
+#include "link/session/session.h"
 
 static void push(struct node *node, uint32_t host, const void *message, int32_t bytes)
 {
