@@ -67,15 +67,12 @@ _UNCONNECTED = {
 
 
 class Client:
-    """A connection to the carefuld of one instance.
+    """A connection to the carefuld of one instance. Raises CarefulError: nothing listens at `path`.
 
     Args:
         path: carefuld's socket, /run/careful/INSTANCE/sock.
         name: carefuld's name in errors.
         timeout_s: how long call() waits for an answer by default, seconds.
-
-    Raises:
-        CarefulError: nothing listens at `path`.
     """
 
     def __init__(self, path: Path, name: str = "carefuld", timeout_s: float = 10.0) -> None:
@@ -114,7 +111,8 @@ class Client:
     def submit(
         self, op: int, done: Done, payload: bytes = b"", fd: int | None = None, **fields: Value
     ) -> None:
-        """Asks a question; `done` runs with its answer inside receive().
+        """Asks a question; `done` runs with its answer inside receive(). Raises CarefulError: the
+        connection is gone, or carefuld reads nothing for 30 s.
 
         Args:
             op: CAREFUL_IPC_*.
@@ -122,9 +120,6 @@ class Client:
             payload: at most CAREFUL_IPC_PAYLOAD_BYTES.
             fd: a descriptor to pass on.
             **fields: of struct careful_ipc.
-
-        Raises:
-            CarefulError: the connection is gone, or carefuld reads nothing for 30 s.
         """
         while len(self._waiting) >= lib.CAREFUL_IPC_INFLIGHT:
             self._wait(_READS_S, write=False)
@@ -245,7 +240,8 @@ class Client:
         accepted_status: int = 0,
         **fields: Value,
     ) -> Answer:
-        """Asks one question and waits for its answer.
+        """Asks one question and waits for its answer. Raises CarefulError: a failure, no answer in
+        time, or the connection is gone.
 
         Args:
             op: CAREFUL_IPC_*.
@@ -254,9 +250,6 @@ class Client:
             timeout_s: how long to wait, seconds; None: the client's default.
             accepted_status: a status that is no failure either.
             **fields: of struct careful_ipc.
-
-        Raises:
-            CarefulError: a failure, no answer in time, or the connection is gone.
         """
         answers: list[Answer] = []
         self.submit(op, answers.append, payload, **fields)
@@ -266,16 +259,14 @@ class Client:
         return answers[0] if answers[0].status == accepted_status else answers[0].check(subject)
 
     def connect(self, address: Address, host: str, timeout_s: float, **more: Value) -> Answer:
-        """Opens a session with a peer; its index is in the answer.
+        """Opens a session with a peer; its index is in the answer. Raises CarefulError: the peer is
+        unreachable, silent, of another version or out of windows.
 
         Args:
             address: the peer's address.
             host: the peer's name for errors.
             timeout_s: limit of the handshake, seconds.
             **more: further arguments of call().
-
-        Raises:
-            CarefulError: the peer is unreachable, silent, of another version or out of windows.
         """
         try:
             return self.call(
@@ -377,7 +368,8 @@ class AsyncClient:
         on_unheard: Done | None = None,
         **fields: Value,
     ) -> Answer:
-        """Asks a question and returns its answer, whatever its status.
+        """Asks a question and returns its answer, whatever its status. Raises CarefulError: the
+        connection is gone.
 
         Args:
             op: CAREFUL_IPC_*.
@@ -385,9 +377,6 @@ class AsyncClient:
             fd: a descriptor to pass on.
             on_unheard: called with the answer if the caller was cancelled meanwhile.
             **fields: of struct careful_ipc.
-
-        Raises:
-            CarefulError: the connection is gone.
         """
         await self._slots.acquire()  # without a slot, the client itself would block
         if self._failure is not None:

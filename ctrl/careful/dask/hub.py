@@ -74,16 +74,14 @@ class Piece:
 
 
 class Hub:
-    """This program's share of a carefuld, for one event loop.
+    """This program's share of a carefuld, for one event loop. Raises CarefulError: no carefuld
+    runs, or it has no room for another program.
 
     Attributes:
         node: see careful.attach().
         program: a random number that identifies this program.
         comms: by number.
         services: listeners, by port.
-
-    Raises:
-        CarefulError: no carefuld runs, or it has no room for another program.
     """
 
     def __init__(self, instance: str | None) -> None:

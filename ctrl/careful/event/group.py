@@ -186,7 +186,9 @@ class Events:
     ) -> None:
         """Sends a fragment; returns when the data is in a frame, not when it was received.
 
-        The frame leaves with the last frame of its message, or when this node polls.
+        The frame leaves with the last frame of its message, or when this node polls. Raises
+        CarefulError: no room in time (ETIMEDOUT); messages that were not received take all room
+        here (ENOBUFS); wrong order or flags (EILSEQ, EINVAL); the group has failed.
 
         Args:
             data: any contiguous buffer (bytes, a NumPy array ...) of at most fragment_bytes.
@@ -196,10 +198,6 @@ class Events:
             crowd: all nodes send to the destination in this event (P2: BCAST_Event).
             large: the event has several fragments; the same for all of them. Default: `not last`.
             timeout_s: longest wait for room, seconds; None: no limit.
-
-        Raises:
-            CarefulError: no room in time (ETIMEDOUT); messages that were not received take all room
-                here (ENOBUFS); wrong order or flags (EILSEQ, EINVAL); the group has failed.
         """
         buffer = payload_of(data)
         flags = _flags(last, crowd, (not last) if large is None else large)
@@ -243,7 +241,9 @@ class Events:
         into: Buffer = None,
         timeout_s: float | None = None,
     ) -> Fragment:
-        """Receives a fragment of an event.
+        """Receives a fragment of an event. Raises ValueError: the fragment does not fit in `into`,
+        and is lost. Raises CarefulError: none in time (ETIMEDOUT); none will come (ENOMSG); wrong
+        order (EILSEQ); the group has failed.
 
         Args:
             event: number of the event; the previous event must be done.
@@ -251,11 +251,6 @@ class Events:
             into: a contiguous, writable buffer for the whole message; the fragment is copied to its
                 offset. None: a new bytearray.
             timeout_s: longest wait, seconds; None: no limit.
-
-        Raises:
-            ValueError: the fragment does not fit in `into`, and is lost.
-            CarefulError: none in time (ETIMEDOUT); none will come (ENOMSG); wrong order (EILSEQ);
-                the group has failed.
         """
         args = (_rank(source), event, self._fragment)
         self._wait(lib.careful_event_receive, source, _deadline(timeout_s), bool, *args)

@@ -38,7 +38,9 @@ def join(
     attached: bool = False,
     timeout_s: float = 30.0,
 ) -> Events:
-    """Joins a group; returns when there is a session with each other node.
+    """Joins a group; returns when there is a session with each other node. Raises ValueError: no
+    host has this rank. Raises CarefulError: a host is unknown or did not come in time, the node
+    already has a group, or another program has the handler.
 
     Args:
         node: from careful.open() with at least as many `peers` as there are other nodes, or from
@@ -49,11 +51,6 @@ def join(
         attached: whether some nodes come from careful.attach(); such a node need not say so. The
             group then uses requests to handler 127 - group % 128.
         timeout_s: longest wait for the others, seconds.
-
-    Raises:
-        ValueError: no host has this rank.
-        CarefulError: a host is unknown or did not come in time, the node already has a group, or
-            another program has the handler.
     """
     deadline = time.monotonic() + timeout_s
     peers: list[Peer | None] = []

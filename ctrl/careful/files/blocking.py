@@ -261,28 +261,24 @@ class Host(_Blocking[AsyncHost]):
     put = _blocking(AsyncHost.put)
 
     def open(self, path: Path, mode: Mode = "r", *, sync: bool = True) -> File:
-        """Opens a file or block device to read ranges of it, or to write in place.
+        """Opens a file or block device to read ranges of it, or to write in place. Raises
+        FileNotFoundError: the file does not exist.
 
         Args:
             path: of the host.
             mode: "r": to read; "r+": to read and write an existing file.
             sync: whether close() makes writes durable.
-
-        Raises:
-            FileNotFoundError: the file does not exist.
         """
         opened = self._awaited.open(path, mode, sync=sync).opened()
         return File(self, self._thread.run(opened))
 
     def ls(self, path: Path = ".", *, recursive: bool = False) -> Iterator[Entry]:
-        """Lists a directory, or the entry of a single file.
+        """Lists a directory, or the entry of a single file. Raises FileNotFoundError: the path does
+        not exist.
 
         Args:
             path: of the host; by default, the whole export.
             recursive: whether to list the whole tree, directories before their contents.
-
-        Raises:
-            FileNotFoundError: the path does not exist.
         """
         pages = self._awaited.pages(path, recursive)
 

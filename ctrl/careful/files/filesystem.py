@@ -45,7 +45,8 @@ class CarefulFileSystem(Copies):
     it is closed: complete, checked and synced. A replaced file keeps its mode; a new file gets the
     source's mode minus the umask. Copies within the host pass through this machine; moves are
     renames at the host. A name that exists is never a pattern. Listings show a symlink as a `link`;
-    a path that names a symlink means its target.
+    a path that names a symlink means its target. Raises ConnectionError: at the first call, if
+    careful is not up here or at the host.
 
     Args:
         host: a name or an address, with :PORT if it uses another port; or a URL's host.
@@ -54,9 +55,6 @@ class CarefulFileSystem(Copies):
         sync: whether written files, here or at the host, are durable when a call returns.
         auto_mkdir: whether to make missing parent directories; copies always make them.
         **more: arguments of every fsspec file system (asynchronous, loop, batch_size ...).
-
-    Raises:
-        ConnectionError: at the first call, if careful is not up here or at the host.
     """
 
     protocol = ("careful",)

@@ -81,23 +81,19 @@ class AsyncHost:
         await self._connections.close()
 
     async def stat(self, path: Path) -> Attr:
-        """Returns the attributes of a file or directory; follows symlinks.
-
-        Raises:
-            FileNotFoundError: the path does not exist.
+        """Returns the attributes of a file or directory; follows symlinks. Raises
+        FileNotFoundError: the path does not exist.
         """
         async with self._connections.shared() as shared:
             return await shared.remote.stat(_path(path))
 
     async def ls(self, path: Path = ".", *, recursive: bool = False) -> AsyncIterator[Entry]:
-        """Lists a directory, or the entry of a single file.
+        """Lists a directory, or the entry of a single file. Raises FileNotFoundError: the path does
+        not exist.
 
         Args:
             path: of the host; by default, the whole export.
             recursive: whether to list the whole tree, directories before their contents.
-
-        Raises:
-            FileNotFoundError: the path does not exist.
         """
         async for page in self.pages(path, recursive):
             for entry in page:
@@ -115,15 +111,13 @@ class AsyncHost:
     def open(self, path: Path, mode: Mode = "r", *, sync: bool = True) -> AsyncFile:
         """Opens a file or block device to read ranges of it, or to write in place.
 
-        Use `async with` on the result, or await it.
+        Use `async with` on the result, or await it. Raises FileNotFoundError: the file does not
+        exist.
 
         Args:
             path: of the host.
             mode: "r": to read; "r+": to read and write an existing file.
             sync: whether close() makes writes durable.
-
-        Raises:
-            FileNotFoundError: the file does not exist.
         """
         return AsyncFile(self._connections, _path(path), mode, sync)
 
@@ -140,29 +134,25 @@ class AsyncHost:
             yield file
 
     async def read(self, path: Path, offset: int = 0, nbytes: int | None = None) -> bytes:
-        """Reads bytes of a file or block device, checked by their digest; fewer at its end.
+        """Reads bytes of a file or block device, checked by their digest; fewer at its end. Raises
+        FileNotFoundError: the file does not exist.
 
         Args:
             path: of the host.
             offset: where to begin, bytes.
             nbytes: how many; None: to the end.
-
-        Raises:
-            FileNotFoundError: the file does not exist.
         """
         async with self.opened(path) as file:
             return await file.read_at(offset, nbytes)
 
     async def readinto(self, path: Path, buffer: bytearray | memoryview, offset: int = 0) -> int:
-        """Reads bytes of a file into memory; returns their number, fewer at its end.
+        """Reads bytes of a file into memory; returns their number, fewer at its end. Raises
+        FileNotFoundError: the file does not exist.
 
         Args:
             path: of the host.
             buffer: receives as many bytes as it has.
             offset: where to begin, bytes.
-
-        Raises:
-            FileNotFoundError: the file does not exist.
         """
         async with self.opened(path) as file:
             return await file.readinto(buffer, offset)
@@ -177,7 +167,8 @@ class AsyncHost:
         sync: bool = True,
         mode: int = 0o666,
     ) -> int:
-        """Writes bytes, checked by their digest; returns their number.
+        """Writes bytes, checked by their digest; returns their number. Raises FileExistsError: the
+        file exists, and neither offset nor replace is given.
 
         Args:
             path: of the host.
@@ -188,9 +179,6 @@ class AsyncHost:
             sync: whether the bytes are durable at the host when this returns.
             mode: permission bits of a new file; the umask is applied. A replaced file keeps its
                 own.
-
-        Raises:
-            FileExistsError: the file exists, and neither offset nor replace is given.
         """
         name = _path(path)
         if offset is None:
@@ -205,16 +193,14 @@ class AsyncHost:
     async def append(self, path: Path, data: Data, *, sync: bool = True, mode: int = 0o666) -> int:
         """Writes bytes at the end of a file, which is made if missing; returns their number.
 
-        Up to 2 MiB are written in one step, not mixed with other programs' appends.
+        Up to 2 MiB are written in one step, not mixed with other programs' appends. Raises OSError:
+        ENOTSUP: the host's careful is too old.
 
         Args:
             path: of the host.
             data: the bytes.
             sync: whether the bytes are durable at the host when this returns.
             mode: permission bits of a new file; the umask is applied.
-
-        Raises:
-            OSError: ENOTSUP: the host's careful is too old.
         """
         async with self._connections.with_handle() as shared:
             await names.append(shared.remote, _path(path), data, mode, sync)
@@ -245,30 +231,25 @@ class AsyncHost:
     async def mkdir(
         self, path: Path, mode: int = 0o777, *, parents: bool = False, exist_ok: bool = False
     ) -> None:
-        """Makes a directory that its owner can write to.
+        """Makes a directory that its owner can write to. Raises FileExistsError: the path exists.
+        Raises FileNotFoundError: the directory above it does not exist.
 
         Args:
             path: of the host.
             mode: permission bits; the umask is applied.
             parents: whether to make missing directories above it.
             exist_ok: whether an existing directory is no error.
-
-        Raises:
-            FileExistsError: the path exists.
-            FileNotFoundError: the directory above it does not exist.
         """
         async with self._connections.with_handle() as shared:
             await names.mkdir(shared.remote, _path(path), mode, parents, exist_ok)
 
     async def remove(self, path: Path) -> None:
-        """Removes a file, a symlink or an empty directory.
+        """Removes a file, a symlink or an empty directory. Raises FileNotFoundError: the path does
+        not exist. Raises OSError: ENOTEMPTY: the directory is not empty; EBUSY: a transfer is using
+        the file.
 
         Args:
             path: of the host.
-
-        Raises:
-            FileNotFoundError: the path does not exist.
-            OSError: ENOTEMPTY: the directory is not empty; EBUSY: a transfer is using the file.
         """
         async with self._connections.with_handle() as shared:
             await names.remove(shared.remote, _path(path))
@@ -281,7 +262,8 @@ class AsyncHost:
     async def verify(
         self, path: Path, target: Path, *, recursive: bool = False, block_bytes: int = 1 << 20
     ) -> Verified:
-        """Compares a file or tree with one of this machine; only digests cross the network.
+        """Compares a file or tree with one of this machine; only digests cross the network. Raises
+        FileNotFoundError: one of the two does not exist.
 
         Args:
             path: of the host.
@@ -291,9 +273,6 @@ class AsyncHost:
 
         Returns:
             The result; `differences` is empty if all is equal.
-
-        Raises:
-            FileNotFoundError: one of the two does not exist.
         """
         check_within("block_bytes", block_bytes)
         async with self._connections.transfer() as remote:
@@ -312,7 +291,9 @@ class AsyncHost:
         """Fetches files and trees.
 
         A file appears under its name when it is complete, checked and synced. Equal files are left
-        alone. An interrupted transfer leaves a partial file, and the same call resumes it.
+        alone. An interrupted transfer leaves a partial file, and the same call resumes it. Raises
+        FileExistsError: the target exists and differs. Raises TransferError: some of several files
+        failed; any other error: all failed.
 
         Args:
             source: of the host: a path, or several; a directory with a trailing slash
@@ -321,10 +302,6 @@ class AsyncHost:
             recursive: whether to fetch directories, too; archive implies it.
             progress: called with a Progress after each step; its exception ends the transfer.
             **options: replace=True, update=True ...: see TransferOptions.
-
-        Raises:
-            FileExistsError: the target exists and differs.
-            TransferError: some of several files failed; any other error: all failed.
         """
         return await self._move(session.get, source, target, recursive, progress, options)
 

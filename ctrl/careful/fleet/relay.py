@@ -195,15 +195,13 @@ class _Relay:
 
 
 async def serve(folder: Path, config: Path | None, instance: str | None) -> None:
-    """Executes the requests of standard input until its end.
+    """Executes the requests of standard input until its end. Raises CarefulError: a request failed;
+    the failure was answered.
 
     Args:
         folder: the directory that this host exports.
         config: the configuration; None: as carefulctl finds it.
         instance: the name of the carefuld.
-
-    Raises:
-        CarefulError: a request failed; the failure was answered.
     """
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(LINE_MAX)

@@ -133,7 +133,8 @@ class Pending(Protocol):
 
 
 class Engine:
-    """An open instance.
+    """An open instance. Raises CarefulError: the instance cannot be opened; the text says what to
+    do.
 
     Args:
         options: fields of struct careful_options, including ifname; or fields of struct
@@ -148,9 +149,6 @@ class Engine:
         driver: polls the engine in an event loop, or None.
         outgoing: messages that are being built in send buffers.
         unsent: send buffers of messages that will not be sent.
-
-    Raises:
-        CarefulError: the instance cannot be opened; the text says what to do.
     """
 
     def __init__(self, options: dict[str, object], name: str = "") -> None:

@@ -56,12 +56,9 @@ class LateReply:
         lib.careful_reply_name(raw, self._to)
 
     def send(self, reply: object = None) -> None:
-        """Sends the answer, once: a Reply, a payload, or nothing.
-
-        Raises:
-            RuntimeError: the answer was sent already.
-            CarefulError: the session is a new one (ECONNRESET), the payload is too large
-                (EMSGSIZE), or there is no room (EAGAIN): poll, then try again.
+        """Sends the answer, once: a Reply, a payload, or nothing. Raises RuntimeError: the answer
+        was sent already. Raises CarefulError: the session is a new one (ECONNRESET), the payload is
+        too large (EMSGSIZE), or there is no room (EAGAIN): poll, then try again.
         """
         self._note_sent(self._start(reply)())
 
@@ -131,10 +128,8 @@ class Message:
         self._late_reply: LateReply | None = None
 
     def later(self) -> LateReply:
-        """Leaves the answer open: the handler's return value is not sent.
-
-        Raises:
-            RuntimeError: the handler has returned, or this is a store.
+        """Leaves the answer open: the handler's return value is not sent. Raises RuntimeError: the
+        handler has returned, or this is a store.
         """
         if self._raw is None or self._raw.region:
             raise RuntimeError("only a request whose handler asked for it can be answered later")

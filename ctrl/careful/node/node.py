@@ -82,9 +82,7 @@ class Node:
         cls, instance: str | None = None, config: Config | Path | str | None = None, **options: Any
     ) -> Node:
         """Returns a node that shares a carefuld's queue; for the arguments see careful.attach().
-
-        Raises:
-            CarefulError, TypeError: as careful.attach().
+        Raises CarefulError or TypeError: as careful.attach().
         """
         node = cls.__new__(cls)
         node.config = load(config)
@@ -135,11 +133,9 @@ class Node:
         self._engine.on_error = hook
 
     def close(self) -> None:
-        """Ends all sessions and releases the queue; operations end with ECANCELED.
-
-        Raises:
-            RuntimeError: called by a handler, or in another thread.
-            BufferError: a view of a message's payload exists.
+        """Ends all sessions and releases the queue; operations end with ECANCELED. Raises
+        RuntimeError: called by a handler, or in another thread. Raises BufferError: a view of a
+        message's payload exists.
         """
         self._engine.close()
         for region in self._regions.values():
@@ -161,11 +157,9 @@ class Node:
         self._regions.clear()
 
     def poll(self) -> int:
-        """Receives, sends and runs handlers once; returns the number of frames received.
-
-        Raises:
-            CarefulError: the interface is gone (ENODEV).
-            BaseException: an interrupt in a handler, or an exception of on_error.
+        """Receives, sends and runs handlers once; returns the number of frames received. Raises
+        CarefulError: the interface is gone (ENODEV). Raises BaseException: an interrupt in a
+        handler, or an exception of on_error.
         """
         return self._engine.poll()
 
@@ -191,10 +185,8 @@ class Node:
         return self._engine.wait_fds()
 
     async def serve_forever(self) -> None:
-        """Waits until this is cancelled; `async with` polls.
-
-        Raises:
-            CarefulError: the interface is gone (ENODEV).
+        """Waits until this is cancelled; `async with` polls. Raises CarefulError: the interface is
+        gone (ENODEV).
         """
         await self._engine.in_loop().until(lambda: False)
 
@@ -204,16 +196,14 @@ class Node:
         The handler's return value is the reply: a Reply, a buffer, one of our Regions, or None for
         an empty reply. If the handler raises, on_error gets the exception and the request fails at
         the peer with RemoteError: the errno of an OSError or else EIO, and the class and text.
+        Raises TypeError: `handler` cannot be called. Raises ValueError: the number is not an
+        application's.
 
         Args:
             number: 0 to 127.
             handler: called with a Message; in an event loop, may be a coroutine function.
                 None: removes the handler.
             stores: also run the handler for complete stores that name the number.
-
-        Raises:
-            TypeError: `handler` cannot be called.
-            ValueError: the number is not an application's.
         """
         if handler is not None and not callable(handler):
             raise TypeError(f"handler {number}: {handler!r} cannot be called")
@@ -234,11 +224,8 @@ class Node:
         """Returns zeroed memory that any node can register.
 
         A node of careful.attach() shares the memory with carefuld, so peers' stores and gets are
-        not copied on this host. The memory belongs to the program while the program runs.
-
-        Raises:
-            CarefulError: there is not enough memory (ENOMEM).
-            ValueError: 0 bytes, or fewer.
+        not copied on this host. The memory belongs to the program while the program runs. Raises
+        CarefulError: there is not enough memory (ENOMEM). Raises ValueError: 0 bytes, or fewer.
         """
         if nbytes <= 0:
             raise ValueError(f"{nbytes} bytes of memory")
@@ -251,26 +238,21 @@ class Node:
         """Returns a message to build in a send buffer of the device, which sends it without a
         copy.
 
-        With careful.attach(), carefuld copies the message from shared memory; at most 64 at a
-        time.
-
-        Raises:
-            CarefulError: messages use a quarter of the send buffers, or none is free (EAGAIN).
+        With careful.attach(), carefuld copies the message from shared memory; at most 64 at a time.
+        Raises CarefulError: messages use a quarter of the send buffers, or none is free (EAGAIN).
         """
         return Outgoing(self._engine)
 
     def register(self, what: object, access: str = "rw", peer: Peer | None = None) -> Region:
-        """Lets peers get from, or store to, memory or a part of a file.
+        """Lets peers get from, or store to, memory or a part of a file. Raises TypeError,
+        ValueError, BufferError: there is no such buffer. Raises CarefulError: all regions are in
+        use, or the peer's session has ended.
 
         Args:
             what: an object with a contiguous buffer (bytearray, mmap, a NumPy array
                 ...), a FileRange, or an open file. Held until the region's remove().
             access: "r" (peers get), "w" (peers store) or "rw".
             peer: the only peer with access, until its session ends; None: all peers.
-
-        Raises:
-            TypeError, ValueError, BufferError: there is no such buffer.
-            CarefulError: all regions are in use, or the peer's session has ended.
         """
         index = int(lib.CAREFUL_ANY_PEER) if peer is None else peer.in_use()
         region = Region(self._engine, what, access, index)
@@ -279,16 +261,13 @@ class Node:
         return region
 
     def connect(self, host: str, timeout_s: float = 5.0) -> Peer:
-        """Opens a session with a host; polls until the session is up.
+        """Opens a session with a host; polls until the session is up. Raises CarefulError: the host
+        is unknown, unreachable, silent or of another version, or no window is free at one end.
 
         Args:
             host: a name in the configuration's [nodes]; or a name that the system
                 knows or an address, with an optional port.
             timeout_s: how long to try, seconds.
-
-        Raises:
-            CarefulError: the host is unknown, unreachable, silent or of another version, or no
-                window is free at one end.
         """
         peer = self._start_session(self.config.resolve(host), host)
         self._engine.wait_until(lambda: peer.state in _FINAL_STATES, timeout_s)

@@ -65,11 +65,8 @@ class Outgoing:
         return raw
 
     def free(self) -> None:
-        """Frees the buffer.
-
-        Raises:
-            RuntimeError: the message was sent or freed.
-            BufferError: another view of the payload exists, an array or a slice.
+        """Frees the buffer. Raises RuntimeError: the message was sent or freed. Raises BufferError:
+        another view of the payload exists, an array or a slice.
         """
         check(lib.careful_free(self._engine.pointer, self._end("freed")), self._engine.name)
 

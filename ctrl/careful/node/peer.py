@@ -62,10 +62,8 @@ class Peer:
 
     @property
     def payload_bytes(self) -> int:
-        """Returns the most bytes that a request to the peer, or its reply, can carry.
-
-        Raises:
-            CarefulError: there is no session (EAGAIN).
+        """Returns the most bytes that a request to the peer, or its reply, can carry. Raises
+        CarefulError: there is no session (EAGAIN).
         """
         rc = lib.careful_payload_bytes(self._usable_pointer(), self.index)
         return check(rc, self.name, "there is no session" if rc == -errno.EAGAIN else "")
@@ -165,15 +163,13 @@ class Peer:
         check(rc, self.name, texts.get(rc, ""))
 
     def request(self, handler: int, payload: Buffer = b"", args: tuple[int, ...] = ()) -> Operation:
-        """Runs a handler at the peer; its reply ends the operation.
+        """Runs a handler at the peer; its reply ends the operation. Raises CarefulError: the
+        payload is too large (EMSGSIZE), or the peer has failed.
 
         Args:
             handler: its number at the peer.
             payload: any contiguous buffer of at most payload_bytes; copied.
             args: up to four words of 32 bits.
-
-        Raises:
-            CarefulError: the payload is too large (EMSGSIZE), or the peer has failed.
         """
         return self.begin(lib.careful_request, None, *_request_arguments(handler, payload, args))
 
@@ -183,14 +179,12 @@ class Peer:
         self._start(lib.careful_request, bool, _TEXTS, *arguments, ffi.NULL, ffi.NULL)
 
     def region(self, handle: bytes | int) -> RemoteRegion:
-        """Returns a region of the peer, to store into and get from.
+        """Returns a region of the peer, to store into and get from. Raises ValueError: `handle` is
+        not valid.
 
         Args:
             handle: the peer's Region.handle, as received in a payload; or the bare key
                 of a C program.
-
-        Raises:
-            ValueError: `handle` is not valid.
         """
         return RemoteRegion(self, handle)
 
@@ -238,7 +232,8 @@ class RemoteRegion:
         args: tuple[int, ...] = (),
         digest: bool = True,
     ) -> Operation:
-        """Writes bytes into the region; then runs a handler at the peer, if one is named.
+        """Writes bytes into the region; then runs a handler at the peer, if one is named. Raises
+        CarefulError: the peer has failed. Raises ValueError: 4 GiB or more at a time.
 
         Args:
             source: a contiguous buffer, a FileRange or an open file; held, and not to be
@@ -247,10 +242,6 @@ class RemoteRegion:
             handler: its number at the peer, or None.
             args: for the handler, up to four words of 32 bits.
             digest: whether the peer checks the bytes against their XXH3.
-
-        Raises:
-            CarefulError: the peer has failed.
-            ValueError: 4 GiB or more at a time.
         """
         number = lib.CAREFUL_HANDLERS if handler is None else checked_handler(handler)
         flags = 0 if digest else lib.CAREFUL_NO_DIGEST
@@ -260,17 +251,14 @@ class RemoteRegion:
         return self.peer.begin(lib.careful_store, span, *arguments)
 
     def get(self, target: object, offset: int = 0, *, digest: bool = True) -> Operation:
-        """Reads bytes from the region, as many as the target holds.
+        """Reads bytes from the region, as many as the target holds. Raises CarefulError: the peer
+        has failed. Raises ValueError: 4 GiB or more at a time.
 
         Args:
             target: a writable contiguous buffer, or a FileRange with a length; held
                 until the operation has ended.
             offset: where in the region, bytes.
             digest: whether to check the bytes here against their XXH3.
-
-        Raises:
-            CarefulError: the peer has failed.
-            ValueError: 4 GiB or more at a time.
         """
         flags = 0 if digest else lib.CAREFUL_NO_DIGEST
         span = _span(target, "w")

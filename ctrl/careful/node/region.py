@@ -90,11 +90,8 @@ class Region:
         self._span.release()
 
     def remove(self, timeout_s: float = 5.0) -> None:
-        """Removes the region once no message is using it.
-
-        Raises:
-            CarefulError: messages still use it when the time is over; or a handler, which
-                cannot wait, is the caller (EBUSY).
+        """Removes the region once no message is using it. Raises CarefulError: messages still use
+        it when the time is over; or a handler, which cannot wait, is the caller (EBUSY).
         """
         if self.try_remove():
             return

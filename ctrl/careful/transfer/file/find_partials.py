@@ -52,15 +52,13 @@ class PartialFile:
 
 
 class _Claim:
-    """A lock on a partial file to be removed: no transfer has the file, or can lock it.
+    """A lock on a partial file to be removed: no transfer has the file, or can lock it. Raises
+    OSError: the file cannot be read; ELOOP: it is a symlink.
 
     Attributes:
         journal: of the file.
         busy: whether a transfer has it.
         age_s: since its last change, seconds.
-
-    Raises:
-        OSError: the file cannot be read; ELOOP: it is a symlink.
     """
 
     def __init__(self, path: str, root: str | None) -> None:

@@ -159,7 +159,8 @@ def _is_ours(st: os.stat_result) -> bool:
 
 
 class Partial:
-    """A file written under a temporary name, which disappears if the transfer fails.
+    """A file written under a temporary name, which disappears if the transfer fails. Raises
+    CarefulError: it cannot be made, there is no room, or the name is taken.
 
     Args:
         path: its final name.
@@ -172,9 +173,6 @@ class Partial:
     Attributes:
         folder: its directory.
         temporary: its temporary name.
-
-    Raises:
-        CarefulError: it cannot be made, there is no room, or the name is taken.
     """
 
     def __init__(

@@ -25,7 +25,8 @@ _RELEASE_S = 35.0
 
 
 class ResumablePartial(Partial):
-    """A partial file here.
+    """A partial file here. Raises CarefulError: as of Partial; the source changed; another transfer
+    has the file.
 
     Args:
         path: its final name.
@@ -39,9 +40,6 @@ class ResumablePartial(Partial):
     Attributes:
         journal: the blocks in place.
         resumed: whether the partial file existed.
-
-    Raises:
-        CarefulError: as of Partial; the source changed; another transfer has the file.
     """
 
     def __init__(

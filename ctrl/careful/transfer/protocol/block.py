@@ -99,16 +99,14 @@ class BlockClient(RangeClient):
     async def connect(
         cls, ipc: AsyncClient, address: Address, host: str, timeout_s: float = 5.0
     ) -> BlockClient:
-        """Opens a session with a peer.
+        """Opens a session with a peer. Raises CarefulError: the peer is unreachable, silent, of
+        another version, or out of windows.
 
         Args:
             ipc: the connection to the local carefuld.
             address: of the peer.
             host: the peer's name in errors.
             timeout_s: limit of the handshake, and of the peer's silence afterwards, seconds.
-
-        Raises:
-            CarefulError: the peer is unreachable, silent, of another version, or out of windows.
         """
         answer = await ipc.ask(
             lib.CAREFUL_IPC_CONNECT, address.sockaddr(), bytes=int(timeout_s * 1000)

@@ -54,7 +54,8 @@ async def move(
     progress: Progress,
     span: Span = WHOLE,
 ) -> Result:
-    """Moves files and trees from a peer (fetch) or to it.
+    """Moves files and trees from a peer (fetch) or to it. Raises CarefulError: nothing could be
+    done, or the peer is gone.
 
     Args:
         fetch: whether the peer has the sources.
@@ -65,9 +66,6 @@ async def move(
         options: how files move.
         progress: receives each step.
         span: the part of a single file to move.
-
-    Raises:
-        CarefulError: nothing could be done, or the peer is gone.
     """
     sources = list(sources)
     if len(sources) > 1:
