@@ -80,7 +80,7 @@ class CarefulConnector(Connector):
             await self._open(hub, comm, host, port)
         except CarefulError as error:
             comm.abort()
-            text = "nobody listens there" if error.errno in _NO_LISTENER else str(error)
+            text = "no program listens there" if error.errno in _NO_LISTENER else str(error)
             raise CommClosedError(f"{PREFIX}{address}: {text}") from error
         except BaseException:
             comm.abort()

@@ -410,7 +410,7 @@ class Events:
         if failed:
             name = f"node {failed_rank[0]} ({self._names[failed_rank[0]]})"
             reason = _TEXTS[-failed] if -failed in _FAILURES else meaning(-failed)
-            raise CarefulError(-failed, f"it failed, and the group with it: {reason}", name)
+            raise CarefulError(-failed, f"failed, and the group with it: {reason}", name)
         name = self._names[rank] if rank is not None and 0 <= rank < self.nodes else "the group"
         raise CarefulError(-rc, _TEXTS.get(-rc, ""), name)
 

@@ -23,7 +23,7 @@ _RETRY_S = 0.05
 
 def _check(hosts: Sequence[str], rank: int) -> list[str]:
     if isinstance(hosts, str) or not hosts:
-        raise ValueError("hosts are a list of names, in the order of their ranks")
+        raise ValueError("hosts must be a list of names, in the order of their ranks")
     if not 0 <= rank < len(hosts):
         raise ValueError(f"rank {rank} must be from 0 to {len(hosts) - 1}")
     return list(hosts)

@@ -109,7 +109,7 @@ async def _in_export(remote: BlockClient, item: Item, flags: int) -> Item:
     except CarefulError as error:
         if error.errno != errno.EISDIR:
             raise
-    # The host has several exports: the first component names one, and an item must stay inside.
+    # The host has several exports: the first component names the export of the item.
     components = [os.fsdecode(name).partition("/") for name in (item.name, item.text) if name]
     if not all(rest for _, _, rest in components):
         raise CarefulError(

@@ -279,8 +279,8 @@ class Put:
                     for block in range(blocks.count):
                         if block not in chain[0].present:
                             group.create_task(send_block(block))
-            except* OSError as several:
-                events.put_nowait((-1, {"broken": str(several.exceptions[0])}))
+            except* OSError as failures:
+                events.put_nowait((-1, {"broken": str(failures.exceptions[0])}))
 
         tasks = [asyncio.ensure_future(listen(k)) for k in range(len(chain))]
         tasks.append(asyncio.ensure_future(feed()))

@@ -61,7 +61,7 @@ def _check_keys(path: Path, prefix: str, table: dict[str, object]) -> dict[str, 
         if key not in _KEYS:
             raise _error(path, f"{prefix}{key} is unknown; there are {', '.join(_KEYS)}")
         if not isinstance(value, str) or "\0" in value:
-            raise _error(path, f"{prefix}{key} = {value!r}: must be a text")
+            raise _error(path, f"{prefix}{key} = {value!r} must be a text")
         values[key] = value
     return values
 

@@ -294,7 +294,7 @@ class Engine:
         self._events += 1
 
     def report_failure(self, error: BaseException, where: str) -> None:
-        """Passes a callback's exception to the hook; the poll raises an interrupt."""
+        """Passes a callback's exception to the hook; keeps an interrupt for the poll to raise."""
         if isinstance(error, Exception):
             try:
                 self.on_error(error, where)

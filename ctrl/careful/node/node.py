@@ -208,7 +208,7 @@ class Node:
         if handler is not None and not callable(handler):
             raise TypeError(f"handler {number}: {handler!r} cannot be called")
         if not 0 <= number < lib.CAREFUL_HANDLERS_APP:
-            raise ValueError(f"handler {number}: 0 to {lib.CAREFUL_HANDLERS_APP - 1}")
+            raise ValueError(f"handler {number} must be from 0 to {lib.CAREFUL_HANDLERS_APP - 1}")
         function, user = (lib.on_message, self._engine.owner) if handler else (ffi.NULL, ffi.NULL)
         rc = lib.careful_handle(self._engine.pointer, number, function, user)
         text = "another program has this handler" if rc == -errno.EBUSY else ""
@@ -228,7 +228,7 @@ class Node:
         CarefulError: there is not enough memory (ENOMEM). Raises ValueError: 0 bytes, or fewer.
         """
         if nbytes <= 0:
-            raise ValueError(f"{nbytes} bytes of memory")
+            raise ValueError(f"nbytes {nbytes} must be at least 1")
         base = ffi.new("void **")
         rc = lib.careful_memory(self._engine.pointer, nbytes, base)
         check(rc, self.ifname, "no free piece of that size is left (memory_bytes)")

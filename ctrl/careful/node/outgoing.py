@@ -88,7 +88,7 @@ class Outgoing:
         """
         count = len(self.payload) if nbytes is None else operator.index(nbytes)
         if self._raw is not None and not 0 <= count <= len(self.payload):
-            raise ValueError(f"{count} bytes: the payload has {len(self.payload)}")
+            raise ValueError(f"{count} bytes do not fit the payload of {len(self.payload)}")
         target = checked_handler(handler), words(args)
         raw = self._end("sent")
         is_sent = False

@@ -36,7 +36,7 @@ def open_folder(path: str, root: str | None, flags: int = os.O_RDONLY) -> int:
     finally:
         os.close(base)
     if rc in (-errno.ELOOP, -errno.EXDEV):
-        text = "a symbolic link is on the way, and is not followed"
+        text = "a symbolic link on the path is not followed"
         raise CarefulError(-rc, text, shown(path))
     return check(rc, shown(path))
 

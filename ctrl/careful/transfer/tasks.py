@@ -62,6 +62,6 @@ async def in_slices(work: Callable[[_I], _T], items: Iterable[_I], nbytes: int) 
     count = max(1, SLICE_BYTES // max(1, nbytes))
     results: list[_T] = []
     for at in range(0, len(todo), count):
-        slice_ = todo[at : at + count]
-        results += await in_thread(partial(list, map(work, slice_)))
+        items_slice = todo[at : at + count]
+        results += await in_thread(partial(list, map(work, items_slice)))
     return results

@@ -169,7 +169,7 @@ def test_size__beyond_the_largest_file(
     lie = honest.replace(size, (1 << 63).to_bytes(8, "big"), 1)
     monkeypatch.setattr(fake_daemon, "attr_bytes", lambda _: lie)
     for call in (host.stat, host.read):
-        with pytest.raises(CarefulError, match=f"h2:a: a file of {1 << 63} bytes"):
+        with pytest.raises(CarefulError, match=f"h2:a: the peer reports a file of {1 << 63} bytes"):
             call("a")
 
 

@@ -128,11 +128,15 @@ async def remote_extents(
         answer = await remote.request(lib.CAREFUL_BLOCK_EXTENTS, (handle,), payload)
         count, high, low, _ = answer.check(remote.name(shown(path))).args
         if len(answer.payload) != 16 * count or not at < (high << 32 | low) <= nbytes:
-            raise CarefulError(errno.EPROTO, "bad extents", remote.name(shown(path)))
+            raise CarefulError(
+                errno.EPROTO, "the peer sent malformed extents", remote.name(shown(path))
+            )
         end = high << 32 | low
         for begin, size in struct.iter_unpack(">QQ", answer.payload):
             if not at <= begin <= begin + size <= end:
-                raise CarefulError(errno.EPROTO, "bad extents", remote.name(shown(path)))
+                raise CarefulError(
+                    errno.EPROTO, "the peer sent malformed extents", remote.name(shown(path))
+                )
             extents.append((begin, size))
             at = begin + size
         at = end

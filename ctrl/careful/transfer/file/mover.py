@@ -78,11 +78,11 @@ class Mover:
         self,
         nbytes: int,
         known: Mapping[int, int] | None = None,
-        done: Callable[[int, int], None] | None = None,
+        on_block: Callable[[int, int], None] | None = None,
     ) -> int | None:
         """Moves a file; returns its digest, or None without digests.
 
-        known: blocks already in place, with their digests. done: called with each block that is
+        known: blocks already in place, with their digests. on_block: called with each block that is
         in place now, and its digest.
         """
         step = self.block_bytes
@@ -95,16 +95,16 @@ class Mover:
         missing = count - len(known)
 
         async def worker() -> None:
-            for index, more in todo:
+            for index, hole_blocks in todo:
                 offset = index * step
                 size = min(step, nbytes - offset)
                 async with self._limit.block(size) if self._limit else nullcontext():
                     digest = await self._move_data(offset, size)
-                digests[index : index + 1 + more] = array("Q", [digest]) * (1 + more)
-                if more:
-                    self._count_holes(more * step)
-                if done is not None:
-                    done(index, digest)
+                digests[index : index + 1 + hole_blocks] = array("Q", [digest]) * (1 + hole_blocks)
+                if hole_blocks:
+                    self._count_holes(hole_blocks * step)
+                if on_block is not None:
+                    on_block(index, digest)
 
         workers = min(missing, self.options.blocks_in_flight)
         if workers == 1:

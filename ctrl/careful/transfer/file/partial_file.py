@@ -111,28 +111,23 @@ def allocate(fd: int, nbytes: int, sparse: bool = False) -> None:
     needs a quarter of a second per GiB. A sparse file gets no blocks, since parts will be holes.
     Raises OSError: there is no room.
     """
-    if nbytes == 0:
-        return
-    if sparse:
-        os.ftruncate(fd, nbytes)
-        return
-    if _is_memory(fd):
+    if nbytes and not sparse and _is_memory(fd):
         room = os.fstatvfs(fd)
         if room.f_blocks and nbytes > room.f_bavail * room.f_frsize:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        os.ftruncate(fd, nbytes)
-        return
-    try:
-        os.posix_fallocate(fd, 0, nbytes)
-    except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
-            raise
-        os.ftruncate(fd, nbytes)
+    elif nbytes and not sparse:
+        try:
+            os.posix_fallocate(fd, 0, nbytes)
+            return
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+    os.ftruncate(fd, nbytes)
 
 
 def busy_error(name: str) -> CarefulError:
     """Returns the error for a partial file that another transfer has."""
-    return CarefulError(errno.EBUSY, "another transfer of it is in progress", name)
+    return CarefulError(errno.EBUSY, "another transfer of this file is in progress", name)
 
 
 def lock(fd: int, name: str) -> None:

@@ -185,20 +185,20 @@ class RemotePartial:
         return matching
 
     async def _open_existing(self) -> bool:
-        """Opens the file of a tag; reports whether to continue it."""
+        """Opens the partial file of this command; reports whether to continue it."""
         while True:
             journal = self.journal
-            made = await self._create(time.monotonic() + partial_file.LOCK_S)
-            if not made.continued:
+            created = await self._create(time.monotonic() + partial_file.LOCK_S)
+            if not created.continued:
                 return False
             stored = None
             if not self.options.restart:
-                size = made.attr.bytes
-                stored = await read_journal_there(self.remote, made.handle, size, self.target)
+                size = created.attr.bytes
+                stored = await read_journal_there(self.remote, created.handle, size, self.target)
             try:
                 stored = continued(stored, journal.identity, self.options)
             except CarefulError:
-                await quietly(self.remote.close(made.handle, self.target))
+                await quietly(self.remote.close(created.handle, self.target))
                 self.handle = 0
                 raise
             if stored is not None and stored.tail_bytes == journal.tail_bytes:
@@ -206,7 +206,7 @@ class RemotePartial:
                 return True
             # A file of another block size is opened again as it is; any other is discarded.
             other_size = stored is not None and stored.block_bytes != journal.block_bytes
-            await self.remote.close(made.handle, self.target, discard=not other_size)
+            await self.remote.close(created.handle, self.target, discard=not other_size)
             self.handle = 0
             if stored is not None and other_size:
                 self.journal = Journal(journal.identity, stored.block_bytes)
@@ -216,12 +216,12 @@ class RemotePartial:
         if not self._tag:
             text = "the connection to it was lost; send it again"
             raise CarefulError(errno.ECONNRESET, text, self.name)
-        made = await self._create(time.monotonic() + _RELEASE_S)
-        if not made.continued:
+        created = await self._create(time.monotonic() + _RELEASE_S)
+        if not created.continued:
             text = "its partial file is gone from the other host"
             raise CarefulError(errno.ESTALE, text, self.name)
         self.note((0, self.journal.tail))  # repeats changes that were sent to the old handle
-        return made.handle
+        return created.handle
 
     async def _create(self, until_s: float) -> Created:
         """Opens the file at the peer; waits for another transfer's lock until a time."""
@@ -232,9 +232,9 @@ class RemotePartial:
         settings = nbytes, self._mode, replace, self._tag, tail_bytes, flags
         while True:
             try:
-                made = await self.remote.create(self.target, *settings)
-                self.handle = made.handle
-                return made
+                created = await self.remote.create(self.target, *settings)
+                self.handle = created.handle
+                return created
             except CarefulError as error:
                 if error.errno != errno.EBUSY or not self._tag:
                     raise

@@ -119,7 +119,7 @@ def answers_to(tree: Tree, count: int, answer: bytes | memoryview) -> list[Item]
     """Returns the answers to `count` items. Raises CarefulError: malformed, or another count."""
     answers = list(parse(answer))
     if len(answers) != count:
-        raise CarefulError(errno.EPROTO, "bad answer to a batch", tree.name("."))
+        raise CarefulError(errno.EPROTO, "the answer to a batch is malformed", tree.name("."))
     return answers
 
 

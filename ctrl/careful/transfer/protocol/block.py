@@ -193,7 +193,7 @@ class BlockClient(RangeClient):
     async def open(self, path: str, wait: bool = False) -> tuple[int, Attr]:
         """Opens a file to read; returns its handle and attributes.
 
-        wait: waits for a free handle; a caller that holds a handle must not wait.
+        wait: whether to wait for a free handle; a caller that holds a handle must not wait.
         """
         answer = await self._open(path, flags=lib.CAREFUL_BLOCK_WAIT if wait else 0)
         return answer.args[0], self._attr(answer, path)
@@ -254,7 +254,7 @@ class BlockClient(RangeClient):
     async def scratch(self, path: str, nbytes: int, wait: bool = True) -> int:
         """Allocates memory for a batch in a directory; returns its handle.
 
-        wait: waits until other local programs free some; else EMFILE if none is free.
+        wait: whether to wait until other local programs free some; else EMFILE if none is free.
         """
         flags = lib.CAREFUL_BLOCK_SCRATCH | (lib.CAREFUL_BLOCK_WAIT if wait else 0)
         answer = await self._open(path, flags=flags, bytes=nbytes)
@@ -298,10 +298,14 @@ class BlockClient(RangeClient):
 
     def _attr(self, answer: Answer, path: str) -> Attr:
         if len(self._checked(answer, path).payload) < _ATTR_BYTES:
-            raise CarefulError(errno.EPROTO, "an answer without attributes", self.name(path))
+            raise CarefulError(errno.EPROTO, "the peer sent no attributes", self.name(path))
         attr = attr_of(unpack("careful_block_attr", answer.payload))
         if attr.bytes >> 63:
-            raise CarefulError(errno.EPROTO, f"a file of {attr.bytes} bytes", self.name(path))
+            raise CarefulError(
+                errno.EPROTO,
+                f"the peer reports a file of {attr.bytes} bytes",
+                self.name(path),
+            )
         return attr
 
     def _check_name(self, answer: Answer, path: str, replace: bool) -> None:
@@ -348,7 +352,7 @@ class BlockClient(RangeClient):
             count = self._checked(answer, path).args[0]
             count_max = -(-(end - offset) // block_bytes)
             if not 0 < count == len(answer.payload) // size <= count_max:
-                raise CarefulError(errno.EPROTO, "bad digests", self.name(path))
+                raise CarefulError(errno.EPROTO, "the peer sent malformed digests", self.name(path))
             parsed += (answer.payload[at * size : (at + 1) * size] for at in range(count))
             offset += count * block_bytes
         return parsed

@@ -195,5 +195,5 @@ class RangeClient:
                 raise LostError(errno.ENOENT, "", what)
             answer.check(what)
             if op == lib.CAREFUL_IPC_GET and answer.nbytes != piece:
-                raise CarefulError(errno.EPROTO, "ended early", what)
+                raise CarefulError(errno.EPROTO, "the peer sent too few bytes", what)
             done, failures = done + piece, 0

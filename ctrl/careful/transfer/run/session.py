@@ -228,16 +228,16 @@ class _Command:
         else:
             existing = (await direction.target.listing(target)).entries()
         split = split_listing(listing, options, not existing)
-        transfer_ = TreeTransfer(
+        tree_transfer = TreeTransfer(
             direction, (source, target), (attr, is_new), split, existing, self.outcome
         )
         try:
-            await transfer_.run()
+            await tree_transfer.run()
         except BaseException as error:
             self._report_resumable(error, direction.source.name(source))
             raise
         finally:
-            transfer_.close()
+            tree_transfer.close()
             if not direction.fetch:
                 direction.here.root = None
 

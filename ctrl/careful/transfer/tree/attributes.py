@@ -20,17 +20,17 @@ def batches(
     items: Sequence[_T], size: Callable[[_T], int] | None = None, bytes_max: int = batch.BYTES
 ) -> Iterable[list[_T]]:
     """Cuts items into batches of at most `bytes_max`; a larger item is a batch by itself."""
-    batch_: list[_T] = []
+    group: list[_T] = []
     total = 0
     for item in items:
         nbytes = size(item) if size is not None else 0
-        if batch_ and (len(batch_) >= batch.COUNT or total + nbytes > bytes_max):
-            yield batch_
-            batch_, total = [], 0
-        batch_.append(item)
+        if group and (len(group) >= batch.COUNT or total + nbytes > bytes_max):
+            yield group
+            group, total = [], 0
+        group.append(item)
         total += nbytes
-    if batch_:
-        yield batch_
+    if group:
+        yield group
 
 
 async def apply_attributes(
@@ -44,15 +44,15 @@ async def apply_attributes(
 
     wanted: (name in the source, name in the target, attributes when the contents were moved).
     """
-    for batch_ in batches(wanted):
+    for group in batches(wanted):
         items = [
             Item(lib.CAREFUL_ITEM_META, os.fsencode(name), batch.packed_attr(attr))
-            for _, name, attr in batch_
+            for _, name, attr in group
         ]
         without_xattrs: list[Item] = []  # their xattrs cannot be read, and stay as they are
         if flags & lib.CAREFUL_BATCH_XATTRS:
-            answers = await _read_xattrs(source, [name for name, _, _ in batch_], flags)
-            for (name, _, _), answer in zip(batch_, answers, strict=True):
+            answers = await _read_xattrs(source, [name for name, _, _ in group], flags)
+            for (name, _, _), answer in zip(group, answers, strict=True):
                 if answer.status:
                     outcome.fail_errno(source.name(name), answer.status)
             pairs = list(zip(items, answers, strict=True))
@@ -89,9 +89,9 @@ async def set_usual_modes(target: Tree, made: Sequence[Entry], mask: int) -> Non
     """Gives new directories the permissions that new ones usually have, without the bits of
     `mask`.
     """
-    for batch_ in batches(made):
+    for group in batches(made):
         items = []
-        for one in batch_:
+        for one in group:
             mode = batch.packed_attr(one.attr._replace(mode=one.attr.mode & ~0o7000 & ~mask))
             items.append(Item(lib.CAREFUL_ITEM_META, os.fsencode(one.name), mode))
         await batch.run_items(target, items, lib.CAREFUL_BATCH_MODE)

@@ -90,11 +90,11 @@ async def merged_names(target: Tree, groups: Iterable[list[Entry]]) -> list[tupl
     """
     pairs = [(group, one) for group in groups for one in group]
     lost: list[tuple[str, str]] = []
-    for batch_ in batches(pairs):
-        items = [Item(lib.CAREFUL_ITEM_READ, os.fsencode(one.name)) for _, one in batch_]
+    for group_items in batches(pairs):
+        items = [Item(lib.CAREFUL_ITEM_READ, os.fsencode(one.name)) for _, one in group_items]
         by_inode: dict[tuple[int, int, int], Entry] = {}
         answers = await batch.run_items(target, items)
-        for (group, one), answer in zip(batch_, answers, strict=True):
+        for (group, one), answer in zip(group_items, answers, strict=True):
             if answer.status:
                 continue
             key = id(group), answer.attributes.device, answer.attributes.inode

@@ -125,8 +125,8 @@ class TreeTransfer:
                 self.outcome.skip(self.source.name(entry.name), attr.mode)
             elif not (self.options.hard_links and self.hard_links.add(entry)):
                 self._plan_file(entry)
-        for batch_ in self.small_batches:
-            self.outcome.progress.expect(batch_.file_count, batch_.bytes)
+        for small_batch in self.small_batches:
+            self.outcome.progress.expect(small_batch.file_count, small_batch.bytes)
 
     def _is_special_there(self, entry: Entry) -> bool:
         """Reports whether the target's entry is never replaced, whatever the options."""
@@ -228,7 +228,7 @@ class TreeTransfer:
             return [one for one in entries if parent(one.name) not in unmade]
 
         if unmade:
-            named = [entry for batch_ in self.small_batches for entry in batch_.entries()]
+            named = [entry for small_batch in self.small_batches for entry in small_batch.entries()]
             self.small += named
             self.entries, self.small_batches = [*self.entries, *named], ()
         self.small, self.large = reachable(self.small), reachable(self.large)
@@ -308,8 +308,8 @@ class TreeTransfer:
 
     async def _run(self, items: list[Item], flags: int = 0) -> list[Item]:
         answers: list[Item] = []
-        for batch_ in batches(items):
-            answers += await batch.run_items(self.target, batch_, flags)
+        for small_batch in batches(items):
+            answers += await batch.run_items(self.target, small_batch, flags)
         return answers
 
     def _fail_at_target(self, name: str, code: int) -> None:
@@ -390,7 +390,9 @@ class TreeTransfer:
         """Reports files that were replaced by files whose names differ only in case."""
         if not self.options.replace:
             return
-        batch_entries = (entry for batch_ in self.small_batches for entry in batch_.entries())
+        batch_entries = (
+            entry for small_batch in self.small_batches for entry in small_batch.entries()
+        )
         groups = same_name_groups([*self.entries, *batch_entries])
         for one, other in await merged_names(self.target, groups):
             text = f"has the same name there as {self.target.name(other)}; one replaced the other"

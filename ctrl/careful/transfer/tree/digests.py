@@ -31,10 +31,10 @@ async def equal_small(source: Tree, target: Tree, files: Sequence[Entry]) -> dic
     are_equal: dict[str, bool] = {}
 
     async def worker() -> None:
-        for batch_ in todo:
-            items = [Item(lib.CAREFUL_ITEM_DIGEST, os.fsencode(one.name)) for one in batch_]
+        for group in todo:
+            items = [Item(lib.CAREFUL_ITEM_DIGEST, os.fsencode(one.name)) for one in group]
             mine, theirs = [await _answers(tree, items) for tree in (source, target)]
-            for entry, one, other in zip(batch_, mine, theirs, strict=False):
+            for entry, one, other in zip(group, mine, theirs, strict=False):
                 if not (one.status or other.status):
                     are_equal[entry.name] = _content(one) == _content(other)
 

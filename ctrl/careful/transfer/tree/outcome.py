@@ -58,13 +58,13 @@ class Outcome:
         self.progress.failed(name, error)
         self.report.errors.append(error.with_traceback(None))  # drops the frames and what they hold
 
-    def fail_errno(self, name: str, code: int, subject: str = "") -> None:
+    def fail_errno(self, name: str, error_number: int, subject: str = "") -> None:
         """Notes a failure from a file's positive errno, which never ends the transfer.
 
         subject: of the message; "": the source.
         """
-        text = os.strerror(code) if code in FATAL else TEXTS.get(code, "")
-        self._note(name, CarefulError(code, text, subject or name))
+        text = os.strerror(error_number) if error_number in FATAL else TEXTS.get(error_number, "")
+        self._note(name, CarefulError(error_number, text, subject or name))
 
     def note_far(self, name: str, attr: Attr) -> None:
         """Notes that the protocol cannot hold a time that is to be kept."""

@@ -102,20 +102,22 @@ class MovedBatch:
         digest: whether there are digests.
     """
 
-    batch_: SmallBatch
+    small_batch: SmallBatch
     files: CData
     bytes: int
     trees: tuple[Tree, Tree]
     digest: bool
 
     def __len__(self) -> int:
-        return self.batch_.file_count
+        return self.small_batch.file_count
 
     def names(self) -> Iterator[str]:
-        return (self.trees[0].name(os.fsdecode(item.name)) for item in parse(self.batch_.reads))
+        return (
+            self.trees[0].name(os.fsdecode(item.name)) for item in parse(self.small_batch.reads)
+        )
 
     def results(self) -> Iterator[FileResult]:
-        for index, item in enumerate(parse(self.batch_.reads)):
+        for index, item in enumerate(parse(self.small_batch.reads)):
             file, name = self.files[index], os.fsdecode(item.name)
             names = self.trees[0].name(name), self.trees[1].name(name)
             yield FileResult(*names, file.bytes, self._digest(file), 0)
@@ -127,15 +129,17 @@ class MovedBatch:
 
 
 def match_answer(
-    batch_: SmallBatch, answer: CData, nbytes: int, trees: tuple[Tree, Tree], digest: bool
+    small_batch: SmallBatch, answer: CData, nbytes: int, trees: tuple[Tree, Tree], digest: bool
 ) -> MovedBatch | None:
     """Returns the files of a batch if its answer, `nbytes` of memory, is as expected, or None."""
-    files = ffi.new("struct careful_moved[]", batch_.file_count)
-    reads = ffi.from_buffer(batch_.reads)
-    if lib.careful_match(reads, len(batch_.reads), answer, nbytes, files, batch_.file_count):
+    files = ffi.new("struct careful_moved[]", small_batch.file_count)
+    reads = ffi.from_buffer(small_batch.reads)
+    if lib.careful_match(
+        reads, len(small_batch.reads), answer, nbytes, files, small_batch.file_count
+    ):
         return None
-    total = sum(files[index].bytes for index in range(batch_.file_count))
-    return MovedBatch(batch_, files, total, trees, digest)
+    total = sum(files[index].bytes for index in range(small_batch.file_count))
+    return MovedBatch(small_batch, files, total, trees, digest)
 
 
 class BatchBuffers:

@@ -63,9 +63,9 @@ class SmallFiles:
         todo = iter(list(batches(files, lambda one: one.attr.bytes, batch_bytes(self.options))))
 
         async def worker() -> None:
-            for batch_ in todo:
-                await self._wait_for_rate(sum(one.attr.bytes for one in batch_))
-                await self._move_entries(batch_)
+            for small_batch in todo:
+                await self._wait_for_rate(sum(one.attr.bytes for one in small_batch))
+                await self._move_entries(small_batch)
 
         await all_of(*(worker() for _ in range(min(_BATCHES, len(files)))))
 
@@ -78,9 +78,9 @@ class SmallFiles:
             if buffers is None:
                 return
             try:
-                for batch_ in todo:
-                    await self._wait_for_rate(batch_.bytes)
-                    await self._move_batch(buffers, batch_)
+                for small_batch in todo:
+                    await self._wait_for_rate(small_batch.bytes)
+                    await self._move_batch(buffers, small_batch)
             finally:
                 await buffers.close()
 
@@ -110,34 +110,38 @@ class SmallFiles:
             await asyncio.sleep(batch.retry_delay_s())
         raise AssertionError
 
-    async def _move_batch(self, buffers: BatchBuffers, batch_: SmallBatch) -> None:
+    async def _move_batch(self, buffers: BatchBuffers, small_batch: SmallBatch) -> None:
         try:
             if isinstance(self.source, LocalTree):
-                moved = await self._send(buffers, batch_)
+                moved = await self._send(buffers, small_batch)
             else:
-                moved = await self._fetch(buffers, batch_)
+                moved = await self._fetch(buffers, small_batch)
         except CarefulError as error:
             if error.errno not in (*_TOO_LARGE, errno.EMFILE):
                 raise
-            await self._move_entries(batch_.entries())
+            await self._move_entries(small_batch.entries())
             return
         if moved is not None:
             self.outcome.moved(moved)
 
-    def _match_answer(self, batch_: SmallBatch, data: Buffer, nbytes: int) -> MovedBatch | None:
+    def _match_answer(
+        self, small_batch: SmallBatch, data: Buffer, nbytes: int
+    ) -> MovedBatch | None:
         trees = self.source, self.target
-        return match_answer(batch_, data, nbytes, trees, self.options.digest)
+        return match_answer(small_batch, data, nbytes, trees, self.options.digest)
 
-    async def _fetch(self, buffers: BatchBuffers, batch_: SmallBatch) -> MovedBatch | None:
+    async def _fetch(self, buffers: BatchBuffers, small_batch: SmallBatch) -> MovedBatch | None:
         """Fetches a batch; returns None if it was done file by file."""
         target = self.target
         assert isinstance(target, LocalTree)
-        buffers.memory[: len(batch_.reads)] = batch_.reads
-        key, size, _ = await buffers.run(len(batch_.reads), self.flags, small_bytes(self.options))
+        buffers.memory[: len(small_batch.reads)] = small_batch.reads
+        key, size, _ = await buffers.run(
+            len(small_batch.reads), self.flags, small_bytes(self.options)
+        )
         await buffers.load(key, size)
 
         def make() -> tuple[MovedBatch | None, bytes]:
-            moved = self._match_answer(batch_, buffers.data, size)
+            moved = self._match_answer(small_batch, buffers.data, size)
             return moved, target.make(buffers.data, size, self.flags) if moved else b""
 
         moved, answers = await in_thread(make)
@@ -145,24 +149,26 @@ class SmallFiles:
             return moved
         contents = buffers.memory[:size]
         if moved is None:
-            await self._write(batch_.entries(), contents)
+            await self._write(small_batch.entries(), contents)
         else:
-            self._note_answers(batch_.entries(), list(batch.parse(contents)), answers)
+            self._note_answers(small_batch.entries(), list(batch.parse(contents)), answers)
         return None
 
-    async def _send(self, buffers: BatchBuffers, batch_: SmallBatch) -> MovedBatch | None:
+    async def _send(self, buffers: BatchBuffers, small_batch: SmallBatch) -> MovedBatch | None:
         """Sends a batch; returns None if it was done file by file."""
         source = self.source
         assert isinstance(source, LocalTree)
         file_bytes_max = small_bytes(self.options)
 
         def read() -> tuple[int, MovedBatch | None]:
-            size = source.read(batch_.reads, self.flags, file_bytes_max, buffers.data, ITEMS_BYTES)
-            return size, self._match_answer(batch_, buffers.data, size)
+            size = source.read(
+                small_batch.reads, self.flags, file_bytes_max, buffers.data, ITEMS_BYTES
+            )
+            return size, self._match_answer(small_batch, buffers.data, size)
 
         size, moved = await in_thread(read)
         if moved is None:
-            await self._write(batch_.entries(), buffers.memory[:size])
+            await self._write(small_batch.entries(), buffers.memory[:size])
             return None
         key, answer_bytes, failed = await buffers.run(size, self.flags, file_bytes_max)
         if not failed:
@@ -171,7 +177,7 @@ class SmallFiles:
         contents = buffers.memory[:size]
         await buffers.load(key, answer_bytes)
         self._note_answers(
-            batch_.entries(), list(batch.parse(contents)), buffers.memory[:answer_bytes]
+            small_batch.entries(), list(batch.parse(contents)), buffers.memory[:answer_bytes]
         )
         return None
 
@@ -196,22 +202,17 @@ class SmallFiles:
         if len(items) != len(entries) or any(
             has_contents(item) and item.name != os.fsencode(one.name) for one, item in pairs
         ):
-            raise CarefulError(errno.EPROTO, "bad answer to a batch", self.source.name("."))
-        are_files = [has_contents(item) for item in items]
-        if not all(are_files):
-            contents = batch.joined(
-                [one for one, is_file in zip(items, are_files, strict=True) if is_file]
+            raise CarefulError(
+                errno.EPROTO, "the answer to a batch is malformed", self.source.name(".")
             )
-        answers = await self.target.run(contents, self.flags) if any(are_files) else b""
-        for entry, item, is_file in zip(entries, items, are_files, strict=True):
-            if not is_file:
+        files = [pair for pair in zip(entries, items, strict=True) if has_contents(pair[1])]
+        if len(files) < len(items):
+            contents = batch.joined([item for _, item in files])
+        answers = await self.target.run(contents, self.flags) if files else b""
+        for entry, item in zip(entries, items, strict=True):
+            if not has_contents(item):
                 self._note_unread(entry, item.status)
-        done = [
-            (one, item)
-            for one, item, is_file in zip(entries, items, are_files, strict=True)
-            if is_file
-        ]
-        self._note_answers([one for one, _ in done], [item for _, item in done], answers)
+        self._note_answers([entry for entry, _ in files], [item for _, item in files], answers)
 
     def _note_unread(self, entry: Entry, status: int) -> None:
         if status in (0, errno.EOVERFLOW, errno.ESTALE):

@@ -349,7 +349,7 @@ def test_resume__two_at_a_time(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> N
         if question.op in MOVES and not other and ends.is_get:
             other.append(None)
             fd = os.open(ends.partials()[0], os.O_RDWR)
-            with pytest.raises(CarefulError, match="another transfer of it is in progress"):
+            with pytest.raises(CarefulError, match="another transfer of this file is in progress"):
                 partial_file.lock(fd, "b")
             os.close(fd)
         return 0
@@ -361,7 +361,7 @@ def test_resume__two_at_a_time(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> N
             if q.op == lib.CAREFUL_IPC_REQUEST and q.handler == lib.CAREFUL_BLOCK_OPEN
             else 0
         )
-        assert "another transfer of it" in ends.run().failures[0][1]
+        assert "another transfer of this file" in ends.run().failures[0][1]
         return
     assert ends.run().failures == []
     assert other

@@ -260,7 +260,7 @@ def test_extents__malformed(scene: Scene, extents: list[tuple[int, int]]) -> Non
     scene.server.told["."] = [Told("f", data=b"z" * 8192, allocated=0)]
     scene.server.extents = extents
     [(_, text)] = scene.get("f").failures
-    assert "bad extents" in text
+    assert "malformed extents" in text
 
 
 def test_extents__without_end(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
