@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* The XDP program: decides which frames at the NIC queue are ours and which may take a receive
- * buffer. It admits frames of a session by the rules of frame.h. It passes frames that are not
- * ours, our control messages and (stamped) the pings that end at XDP. It counts the frames of
- * trains, and the reason why it drops any other. It owns the maps that the datapath and the
- * controller share (abi.h) and reads no kernel structure. */
+/* The XDP program, and the maps that it shares with the datapath and the controller (abi.h). It
+ * admits frames of a session to receive buffers by the rules of frame.h. It passes to the kernel
+ * frames that are not ours, control messages and (stamped) pings that end at XDP. It drops any
+ * other frame and counts why. It reads no kernel structure. */
 #include <linux/bpf.h>
 
 #include <bpf/bpf_helpers.h>
@@ -71,7 +70,7 @@ struct {
 	__type(value, __u64);
 } counters SEC(".maps");
 
-/* The ring buffer of a capture, if one is running. */
+/* The ring buffer of a running capture. */
 struct frames {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 65536);
@@ -84,8 +83,8 @@ struct {
 	__array(values, struct frames);
 } captures SEC(".maps");
 
-/* If an interface has several queues: the program of each. Unused queues have the first queue's
- * program, which counts frames that are not meant for it. */
+/* The program of each queue, if the interface has several. Unused queues have the first queue's
+ * program, which counts their frames. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, CAREFUL_QUEUES_MAX);
@@ -93,7 +92,7 @@ struct {
 	__type(value, __u32);
 } queues SEC(".maps");
 
-/* With several queues: the hosts that have a session with each. */
+/* The hosts that have a session with each queue, if the interface has several. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -105,25 +104,25 @@ struct {
 /* Keeps the counters' names in BTF, for the tests. */
 const enum careful_xdp_counter *careful_counter_btf __attribute__((unused));
 
-static __always_inline void count(__u32 what)
+static __always_inline void count(__u32 verdict)
 {
-	__u64 *counter = bpf_map_lookup_elem(&counters, &what);
+	__u64 *counter = bpf_map_lookup_elem(&counters, &verdict);
 
 	if (counter)
 		(*counter)++;
 }
 
-static __always_inline void keep(struct xdp_md *ctx, void *frames, __u32 frame_bytes, __u32 verdict,
-				 const __u32 most)
+static __always_inline void copy_frame(struct xdp_md *ctx, void *frames, __u32 frame_bytes,
+				       __u32 verdict, const __u32 bytes_max)
 {
-	const __u32 size = __builtin_offsetof(struct careful_caught, data) + most;
+	const __u32 size = __builtin_offsetof(struct careful_caught, data) + bytes_max;
 	struct careful_caught *copy = bpf_ringbuf_reserve(frames, size, 0);
 	__u32 last = frame_bytes - 1;
 
 	if (!copy)
 		return;
-	if (last > most - 1)
-		last = most - 1;
+	if (last > bytes_max - 1)
+		last = bytes_max - 1;
 	/* Linux 6.1's verifier does not learn from a test that a size is not 0 */
 	barrier_var(last);
 	copy->time_ns = bpf_ktime_get_ns();
@@ -137,13 +136,21 @@ static __always_inline void keep(struct xdp_md *ctx, void *frames, __u32 frame_b
 }
 
 /* Copies a frame and its verdict to a running capture. */
-static __noinline int caught(struct xdp_md *ctx, void *frames, __u32 frame_bytes, __u32 verdict)
+static __noinline int capture(struct xdp_md *ctx, void *frames, __u32 frame_bytes, __u32 verdict)
 {
 	if (bpf_ringbuf_query(frames, BPF_RB_RING_SIZE) < CAREFUL_CAUGHT_SHORT_RING)
-		keep(ctx, frames, frame_bytes, verdict, CAREFUL_CAUGHT_BYTES);
+		copy_frame(ctx, frames, frame_bytes, verdict, CAREFUL_CAUGHT_BYTES);
 	else
-		keep(ctx, frames, frame_bytes, verdict, CAREFUL_CAUGHT_SHORT_BYTES);
+		copy_frame(ctx, frames, frame_bytes, verdict, CAREFUL_CAUGHT_SHORT_BYTES);
 	return 0;
+}
+
+/* Returns the entry of the slot that a frame names, or NULL. */
+static __always_inline struct careful_peer_entry *find_peer(const struct careful_hdr *hdr)
+{
+	__u32 slot = CAREFUL_BE16(hdr->src_node);
+
+	return slot < start.config.peers ? bpf_map_lookup_elem(&peers, &slot) : NULL;
 }
 
 /* Admits a frame to a group, whose cookie names the sender. */
@@ -159,37 +166,30 @@ static __noinline __u32 admit_group(const struct careful_hdr *hdr, __u32 frame_b
 	return careful_frame_admit_group(peer, hdr, frame_bytes, ip, end);
 }
 
-/* A separate function, so that BTF has careful_hdr. */
+/* Not inlined, so that BTF has careful_hdr. */
 static __noinline __u32 admit(const struct careful_hdr *hdr, __u32 frame_bytes)
 {
-	__u32 slot = CAREFUL_BE16(hdr->src_node);
-	struct careful_peer_entry *peer;
+	struct careful_peer_entry *peer = find_peer(hdr);
 	__u32 verdict;
 
-	if (slot >= start.config.peers)
-		return CAREFUL_XDP_DROP_NODE;
-	peer = bpf_map_lookup_elem(&peers, &slot);
 	if (!peer)
 		return CAREFUL_XDP_DROP_NODE;
 	verdict = careful_frame_admit(peer, hdr, frame_bytes);
-	if (hdr->type >= CAREFUL_PING && careful_frame_right(verdict))
+	if (hdr->type >= CAREFUL_PING && careful_frame_is_valid(verdict))
 		careful_frame_stamp(peer, hdr, bpf_ktime_get_ns(), bpf_get_smp_processor_id());
 	return verdict;
 }
 
-/* As judge(), for a sealed frame. */
-static __noinline __u32 judge_sealed(const struct careful_hdr *hdr, __u32 body_bytes,
-				     __u32 frame_bytes)
+/* Like classify(), for a sealed frame. */
+static __noinline __u32 classify_sealed(const struct careful_hdr *hdr, __u32 body_bytes,
+					__u32 frame_bytes)
 {
-	__u32 verdict = careful_frame_judge_sealed(hdr, body_bytes);
-	__u32 slot = CAREFUL_BE16(hdr->src_node);
+	__u32 verdict = careful_frame_classify_sealed(hdr, body_bytes);
 	struct careful_peer_entry *peer;
 
 	if (verdict != CAREFUL_XDP_ADMITTED)
 		return verdict;
-	if (slot >= start.config.peers)
-		return CAREFUL_XDP_DROP_NODE;
-	peer = bpf_map_lookup_elem(&peers, &slot);
+	peer = find_peer(hdr);
 	if (!peer)
 		return CAREFUL_XDP_DROP_NODE;
 	verdict = careful_frame_admit_sealed(peer, hdr, frame_bytes);
@@ -199,17 +199,17 @@ static __noinline __u32 judge_sealed(const struct careful_hdr *hdr, __u32 body_b
 }
 
 /* Returns the verdict on a frame of the datapath: admitted, a ping that ends here, or the fault. */
-static __always_inline __u32 judge(const struct careful_datagram *datagram, __u32 frame_bytes)
+static __always_inline __u32 classify(const struct careful_datagram *datagram, __u32 frame_bytes)
 {
 	const struct careful_hdr *hdr = (const void *)datagram->at;
 	__u32 verdict = careful_frame_readable(datagram);
 
 	if (verdict != CAREFUL_XDP_ADMITTED)
 		return verdict;
-	verdict = careful_frame_judge(hdr, datagram->bytes - sizeof(*hdr));
+	verdict = careful_frame_classify(hdr, datagram->bytes - sizeof(*hdr));
 	if (verdict == CAREFUL_XDP_DROP_VERSION)
-		return judge_sealed(hdr, datagram->bytes - sizeof(*hdr), frame_bytes);
-	if (!careful_frame_right(verdict))
+		return classify_sealed(hdr, datagram->bytes - sizeof(*hdr), frame_bytes);
+	if (!careful_frame_is_valid(verdict))
 		return verdict;
 	verdict = admit(hdr, frame_bytes);
 	if (verdict == CAREFUL_XDP_DROP_COOKIE && hdr->flags & CAREFUL_F_BCAST_EVENT)
@@ -217,9 +217,8 @@ static __always_inline __u32 judge(const struct careful_datagram *datagram, __u3
 	return verdict;
 }
 
-/* Reports whether the kernel would forward a datagram rather than receive it. A datagram that the
- * kernel cannot forward is not a router's either. */
-static __always_inline int forwarded(struct xdp_md *ctx, const struct careful_datagram *datagram)
+/* Reports whether the kernel would forward a datagram to another host. */
+static __always_inline int is_forwarded(struct xdp_md *ctx, const struct careful_datagram *datagram)
 {
 	const __u8 *ip = careful_frame_ip(datagram);
 	struct bpf_fib_lookup fib = { .ifindex = ctx->ingress_ifindex, .l4_protocol = 17 };
@@ -242,22 +241,21 @@ static __always_inline int forwarded(struct xdp_md *ctx, const struct careful_da
 	return rc >= 0 && rc != BPF_FIB_LKUP_RET_NOT_FWDED && rc != BPF_FIB_LKUP_RET_FWD_DISABLED;
 }
 
-/* Handles a datagram to our port that is no valid frame. Drops it only if it can be meant for us:
- * not on its way to another host, and not another service's answer to a port that an application or
- * NAT happened to choose. */
+/* Returns the verdict on an invalid frame to our port. Passes a datagram that is not ours: on its
+ * way to another host, or another service's answer to a program that happens to use our port. */
 static __always_inline __u32 refuse(struct xdp_md *ctx, const struct careful_datagram *datagram,
-				    __u32 why)
+				    __u32 fault)
 {
-	/* A valid check shows that a datagram was built as a frame, whatever its source port. */
-	int frame = why > CAREFUL_XDP_DROP_CHECK;
+	/* If the check is valid, a careful host built the frame, whatever its source port. */
+	int is_frame = fault > CAREFUL_XDP_DROP_CHECK;
 
-	if ((!frame && datagram->source != start.config.port) || forwarded(ctx, datagram))
+	if ((!is_frame && datagram->source != start.config.port) || is_forwarded(ctx, datagram))
 		return CAREFUL_XDP_PASS_OTHER;
-	return why;
+	return fault;
 }
 
-/* Handles a datagram to another port: it is ours if that is the port of another queue. */
-static __always_inline __u32 elsewhere(const struct careful_datagram *datagram)
+/* Returns the verdict on a datagram to another port, which may be the port of another queue. */
+static __always_inline __u32 classify_other_port(const struct careful_datagram *datagram)
 {
 	const __u8 *type = datagram->at + 1;
 
@@ -267,8 +265,8 @@ static __always_inline __u32 elsewhere(const struct careful_datagram *datagram)
 	return CAREFUL_XDP_PASS_OTHER;
 }
 
-/* Notifies the engine that its socket gets a control message. */
-static __always_inline void announce(void)
+/* Tells the engine that its socket gets a control message. */
+static __always_inline void announce_control(void)
 {
 	struct careful_peer_entry *first;
 	__u32 slot = 0;
@@ -278,8 +276,8 @@ static __always_inline void announce(void)
 		__sync_fetch_and_add(&first->control, 1);
 }
 
-/* Records an arrival, if a measurement wants it. */
-static __always_inline void note(const struct careful_datagram *datagram)
+/* Records an arrival for a measurement. */
+static __always_inline void record(const struct careful_datagram *datagram)
 {
 	const struct careful_hdr *hdr = (const void *)datagram->at;
 	struct careful_arrivals *recorded;
@@ -287,11 +285,10 @@ static __always_inline void note(const struct careful_datagram *datagram)
 
 	recorded = bpf_map_lookup_elem(&arrivals, &zero);
 	if (recorded && recorded->cookie)
-		careful_frame_note(recorded, hdr, datagram->bytes - sizeof(*hdr),
-				   bpf_ktime_get_ns());
+		careful_frame_record(recorded, hdr, datagram->bytes - sizeof(*hdr),
+				     bpf_ktime_get_ns());
 }
 
-/* Returns the verdict on a frame. */
 static __always_inline __u32 receive(struct xdp_md *ctx, __u32 frame_bytes)
 {
 	struct careful_datagram datagram;
@@ -302,22 +299,22 @@ static __always_inline __u32 receive(struct xdp_md *ctx, __u32 frame_bytes)
 				&datagram))
 		return CAREFUL_XDP_PASS_OTHER;
 	if (datagram.port != start.config.port)
-		return elsewhere(&datagram);
+		return classify_other_port(&datagram);
 	type = datagram.at + 1; /* version, then type, in every version */
 	if (type + 1 > datagram.end)
 		return refuse(ctx, &datagram, CAREFUL_XDP_DROP_SHORT);
 	if (*type & CAREFUL_CTRL_BIT) {
-		announce();
+		announce_control();
 		return CAREFUL_XDP_PASS_CONTROL;
 	}
 	if (ctx->rx_queue_index != start.config.queue)
 		return CAREFUL_XDP_PASS_QUEUE;
-	verdict = judge(&datagram, frame_bytes);
+	verdict = classify(&datagram, frame_bytes);
 	if (verdict == CAREFUL_XDP_PASS_PING || verdict == CAREFUL_XDP_DROP_TRAIN)
 		return verdict;
 	if (verdict != CAREFUL_XDP_ADMITTED)
 		return refuse(ctx, &datagram, verdict);
-	note(&datagram);
+	record(&datagram);
 	if (bpf_redirect_map(&xsks, ctx->rx_queue_index, XDP_DROP) != XDP_REDIRECT)
 		return CAREFUL_XDP_DROP_REDIRECT;
 	return CAREFUL_XDP_ADMITTED;
@@ -333,7 +330,7 @@ static __always_inline int handle(struct xdp_md *ctx, __u32 frame_bytes)
 		return XDP_PASS;
 	frames = bpf_map_lookup_elem(&captures, &zero);
 	if (frames)
-		caught(ctx, frames, frame_bytes, verdict);
+		capture(ctx, frames, frame_bytes, verdict);
 	if (verdict == CAREFUL_XDP_ADMITTED)
 		return XDP_REDIRECT;
 	return verdict < CAREFUL_XDP_ADMITTED ? XDP_PASS : XDP_DROP;
@@ -346,14 +343,14 @@ int careful_frags(struct xdp_md *ctx)
 	return handle(ctx, bpf_xdp_get_buff_len(ctx));
 }
 
-/* For the others. */
+/* For drivers and kernels without. */
 SEC("xdp")
 int careful_plain(struct xdp_md *ctx)
 {
 	return handle(ctx, ctx->data_end - ctx->data);
 }
 
-/* The same two for an interface with several queues. */
+/* The dispatchers of an interface with several queues. */
 SEC("xdp.frags")
 int careful_queues_frags(struct xdp_md *ctx)
 {

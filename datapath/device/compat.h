@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Constants of kernels newer than our build headers (Debian 12 has those of 6.1); all of them are
- * here. Only a try shows if the running kernel knows them. */
+/* All constants that are newer than the headers of Linux 6.1 (Debian 12). Only a try shows if the
+ * running kernel supports them. */
 #pragma once
 
 #include <linux/bpf.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The engine's view of the world. A port is an interface: control messages, admission of peers,
- * routes, link changes, the clock and random numbers. A queue of the port moves frames in batches.
- * The engine knows the world only through here, so a virtual device in virtual time can replace it.
+/* The engine's only way to the outside, so a virtual device in virtual time can replace it. A port
+ * is an interface: control messages, admission of peers, routes, link changes, the clock and random
+ * numbers. A queue of the port moves frames in batches.
  *
  * A queue's buffers are chunks of one UMEM area: chunks [0, rx_chunks) receive, the rest send. A
  * frame is one or more descriptors; all but the last carry DEVICE_DESC_MORE. A queue is closed
@@ -22,7 +22,7 @@ struct pollfd;
 enum {
 	DEVICE_DESC_MORE = 1, /* the next descriptor continues the frame (XDP_PKT_CONTD) */
 	DEVICE_SEGMENTS_MAX = 16, /* descriptors of one frame */
-	ETHERNET_BYTES = 14, /* the part of a frame that the MTU does not count */
+	ETHERNET_BYTES = 14, /* not counted by the MTU */
 	LLHDR_MAX = 64, /* Ethernet + IPv6 + UDP, rounded up */
 	/* A frame must hold at least all headers and 64 bytes of payload. */
 	DEVICE_FRAME_BYTES_MIN = LLHDR_MAX + 48 + 48 + 64,
@@ -36,8 +36,10 @@ struct device_desc {
 	uint32_t options; /* DEVICE_DESC_MORE or 0 */
 };
 
-/* An IPv4 or IPv6 address with port: the engine's name for a host. @ours: our address that the host
- * reached, from ctrl_recv(); zeros: the kernel chooses. `ours` is not part of the name. */
+/* An IPv4 or IPv6 address with port: the engine's name for a host.
+ *
+ * @ours: not part of the name: our address that the host reached, from ctrl_recv(); zeros: the
+ *        kernel chooses */
 union address {
 	struct { /* first, so that { 0 } clears everything */
 		struct sockaddr_in6 name;
@@ -53,6 +55,12 @@ static inline bool address_has_ours(const union address *address)
 	static const uint8_t none[sizeof(address->ours)];
 
 	return memcmp(address->ours, none, sizeof(none)) != 0;
+}
+
+/* Returns the port in network order; both families have it at the same place. */
+static inline uint16_t address_port(const union address *address)
+{
+	return address->in.sin_port;
 }
 
 /* Reports whether two addresses are the same host, on any port. */
@@ -78,8 +86,8 @@ static inline void address_words(const union address *address, uint16_t *words)
 		words[i] = (uint16_t)(bytes[2 * i] << 8 | bytes[2 * i + 1]);
 }
 
-/* Headers that a frame to a peer starts with: Ethernet, IP and UDP. Lengths and IPv4 checksum are
- * those of a frame without payload; the engine adjusts them.
+/* The Ethernet, IP and UDP headers of a frame to a peer, as of a frame without payload; the engine
+ * adjusts lengths and IPv4 checksum.
  *
  * @mtu: largest IP packet for the route; 0: the interface's MTU
  * @bytes: header bytes (42 for IPv4, 62 for IPv6); 0: not resolved yet
@@ -91,9 +99,9 @@ struct llhdr {
 	bool neighbour;
 };
 
-/* Peers spread over several queues of an interface, as seen by one queue.
+/* The distribution of peers over several queues of an interface, as seen by one queue.
  *
- * @entries: one per queue, in shared memory; NULL: a single queue
+ * @entries: one for each queue, in shared memory; NULL: a single queue
  * @count: queues; 0: a single queue
  * @index: our queue; the engine of queue 0 assigns peers to queues
  * @straight: a frame from queue n arrives at the other end's queue n */
@@ -107,8 +115,9 @@ struct spread {
 struct port {
 	const struct port_ops *ops;
 	uint32_t mtu; /* ops->events() reports a change */
-	const uint32_t *control; /* counts control messages, which the socket has soon; may be NULL */
-	uint32_t qdiscs; /* times that somebody removed our qdisc and we restored it */
+	/* rises when XDP sees a control message, just before the socket has it; or NULL */
+	const uint32_t *control;
+	uint32_t qdiscs; /* how often our qdisc was removed and restored */
 	struct spread spread;
 };
 
@@ -117,18 +126,16 @@ struct queue {
 	struct port *port;
 	uint8_t *umem;
 	uint32_t chunk_bytes; /* a power of two */
-	/* all in the fill ring once open; info.bounds says how many are promised */
-	uint32_t rx_chunks;
+	uint32_t rx_chunks; /* all in the fill ring once open; info.bounds limits the windows */
 	uint32_t tx_chunks;
 	uint32_t buffer_bytes; /* bytes of a frame that one receive buffer holds */
 	uint32_t segments_max; /* most descriptors of a frame; 1: no multi-buffer */
 	uint32_t frame_bytes_max; /* largest frame at any MTU, with the Ethernet header */
 	bool umem_stays; /* close() leaves the area mapped: the kernel still uses it */
-	/* rx() delivers only frames that careful_frame_judge() or its like admitted (frame.h) */
-	bool judged;
+	bool frames_checked; /* rx() returns only frames that the rules of frame.h admit */
 	uint16_t index;
 	int fd; /* readable when frames have arrived; -1: none */
-	struct careful_device_info info; /* for people: modes, R and its bounds, at open() */
+	struct careful_device_info info; /* settings in effect, for status */
 };
 
 static inline uint32_t queue_frame_bytes(const struct queue *queue)
@@ -195,12 +202,12 @@ struct queue_ops {
 	 * always up to the end of a frame. */
 	uint32_t (*tx)(struct queue *queue, const struct device_desc *descs, uint32_t n);
 	/* Moves queued frames to the wire, as many as the device takes at once. 0: all are on their
-	 * way; -EAGAIN: call again. Nothing was lost except what statistics().kicks_failed counts.
-	 * While the link is down, returns -EAGAIN. */
+	 * way; -EAGAIN: call again; also while the link is down. Loses only the frames that
+	 * statistics().kicks_failed counts. */
 	int (*kick)(struct queue *queue);
-	/* Returns chunks whose frames have left; the chunks are free again. */
+	/* Returns the chunks of frames that have left. */
 	uint32_t (*complete)(struct queue *queue, uint64_t *addrs, uint32_t n);
-	/* Reports frames that the device itself lost, as far as it knows; for status. */
+	/* Reports the frames that the device knows it has lost. */
 	void (*statistics)(struct queue *queue, struct careful_device_statistics *out);
 	/* Changes the XDP mode for receiving. Frames that arrive meanwhile are lost, so no slot may
 	 * be open. -errno with *error: the old mode stays, unless statistics().program_detached
@@ -235,16 +242,19 @@ struct port_ops {
 	/* Reports whether the RX ring holds all frames that XDP admitted before the slot was
 	 * closed, or before settle(). NULL: it always does. */
 	bool (*closed)(struct port *port, uint32_t slot);
-	/* Function group() also admits frames with a group's cookie from the address `from`,
-	 * numbered from 1; cookie 0 stops that. It takes effect soon; until grouped() reports a
-	 * probe, only probes may come. -EEXIST: another slot has the cookie. Another -errno: no
-	 * group frames here. Function grouped() returns the number of the group's last probe, or 0.
-	 * Function multicast() makes the headers of a frame to all hosts of the link with such a
-	 * group, for reaching `like`. -EHOSTUNREACH: a router is in between; -EAGAIN, or another
-	 * -errno. All three are NULL or none is. */
+	/* The next three may all be NULL.
+	 *
+	 * Also admits frames to a group: those with the group's cookie from the address `from`,
+	 * numbered from 1. Cookie 0 ends that. Takes effect soon; only probes may come until
+	 * grouped() returns one. -EEXIST: another slot has the cookie. Another -errno: the device
+	 * receives no group frames. */
 	int (*group)(struct port *port, uint32_t slot, uint64_t cookie, const union address *from);
+	/* Returns the number of the group's last probe, or 0. */
 	uint32_t (*grouped)(struct port *port, uint32_t slot);
+	/* Makes the headers of a frame to all group members on our link; `like` is the address of
+	 * one. -EHOSTUNREACH: it is behind a router; -EAGAIN; or another -errno. */
 	int (*multicast)(struct port *port, const union address *like, struct llhdr *llhdr);
+	/* Reads XDP's record of the slot's last ping. */
 	void (*probed)(struct port *port, uint32_t slot, struct ping_seen *probed);
 	/* Starts counting the frames of a slot's train (0: none); trained() reads the counts. */
 	void (*train)(struct port *port, uint32_t slot, uint32_t number);
@@ -271,7 +281,7 @@ struct port_ops {
 	uint32_t (*downs)(struct port *port);
 	/* Returns changes since the last call: enum device_event, or'd. */
 	uint32_t (*events)(struct port *port);
-	/* Fills in descriptors to poll() for reading while idle; returns the number. */
+	/* Returns descriptors to poll() for reading while idle. */
 	uint32_t (*wait_fds)(struct port *port, int *fds, uint32_t n);
 	void (*close)(struct port *port);
 };

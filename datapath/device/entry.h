@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* User space's access to a peer's entry (abi.h) that XDP, or the simulator, writes meanwhile. */
+/* User space's access to a peer's entry (abi.h) while XDP, or the simulator, writes to it. */
 #pragma once
 
 #include <careful/abi.h>
 
 #include "device/device.h"
 
-/* Starts a count. Number 0 first stops XDP, so no frame of an older train is counted. */
+/* Starts to count the train of this number. The 0 stops XDP, so that no frame of an older train is
+ * counted. */
 static inline void entry_train(struct careful_peer_entry *peer, uint32_t number)
 {
 	__atomic_store_n(&peer->train, 0, __ATOMIC_SEQ_CST);

@@ -16,9 +16,7 @@
 
 #include "device/xsk/xsk.h"
 
-enum {
-	BACKLOG_DEFAULT = 1000, /* the kernel's default of net.core.netdev_max_backlog */
-};
+enum { BACKLOG_DEFAULT = 1000 }; /* the kernel's default of net.core.netdev_max_backlog */
 
 static int ethtool(int fd, const char *ifname, void *command)
 {
@@ -86,7 +84,7 @@ static void read_driver(int fd, struct netdev *netdev)
 		netdev->tx_queues = channels.combined_count + channels.tx_count;
 	netdev->combined = channels.combined_count;
 	uname(&system);
-	netdev->deaf = netdev_wakes_another(netdev->driver, system.release, &channels);
+	netdev->zerocopy_broken = netdev_wakes_another(netdev->driver, system.release, &channels);
 	if (!ethtool(fd, netdev->name, &ring))
 		netdev->rx_ring = ring.rx_pending;
 }
@@ -97,7 +95,7 @@ struct link {
 	char kind[16];
 };
 
-static void take_text(char *to, size_t bytes, const struct rtattr *attr)
+static void copy_text(char *to, size_t bytes, const struct rtattr *attr)
 {
 	if (attr)
 		snprintf(to, bytes, "%.*s", (int)RTA_PAYLOAD(attr), (const char *)RTA_DATA(attr));
@@ -112,10 +110,10 @@ static void read_link(const struct nlmsghdr *answer, void *user)
 	if (answer->nlmsg_type != RTM_NEWLINK)
 		return;
 	link->master = rtnl_attr_u32(rtnl_attr(attrs, bytes, IFLA_MASTER));
-	take_text(link->name, sizeof(link->name), rtnl_attr(attrs, bytes, IFLA_IFNAME));
+	copy_text(link->name, sizeof(link->name), rtnl_attr(attrs, bytes, IFLA_IFNAME));
 	attr = rtnl_attr(attrs, bytes, IFLA_LINKINFO);
 	if (attr)
-		take_text(link->kind, sizeof(link->kind),
+		copy_text(link->kind, sizeof(link->kind),
 			  rtnl_attr(RTA_DATA(attr), RTA_PAYLOAD(attr), IFLA_INFO_KIND));
 }
 
@@ -176,7 +174,7 @@ int netdev_read(const char *ifname, struct netdev *netdev, struct careful_error 
 static bool rule_steers(const struct ethtool_rx_flow_spec *rule, uint32_t queue, uint16_t port)
 {
 	uint32_t type = rule->flow_type & ~(uint32_t)(FLOW_EXT | FLOW_MAC_EXT | FLOW_RSS);
-	uint16_t be_port = (uint16_t)(port << 8 | port >> 8);
+	uint16_t be_port = htons(port);
 
 	if (rule->ring_cookie != queue)
 		return false;
@@ -190,28 +188,28 @@ static bool rule_steers(const struct ethtool_rx_flow_spec *rule, uint32_t queue,
 }
 
 /* Looks for a NIC rule that steers our port. 1: found; 0: none; -errno: the NIC has no rules. */
-static int steered(int fd, const char *ifname, uint32_t queue, uint16_t port)
+static int find_rule(int fd, const char *ifname, uint32_t queue, uint16_t port)
 {
 	struct ethtool_rxnfc count = { .cmd = ETHTOOL_GRXCLSRLCNT };
-	struct ethtool_rxnfc *all;
+	struct ethtool_rxnfc *rules;
 	int rc = ethtool(fd, ifname, &count);
 	int found = 0;
 
 	if (rc)
 		return rc;
-	all = calloc(1, sizeof(*all) + count.rule_cnt * sizeof(all->rule_locs[0]));
-	if (!all)
+	rules = calloc(1, sizeof(*rules) + count.rule_cnt * sizeof(rules->rule_locs[0]));
+	if (!rules)
 		return -ENOMEM;
-	all->cmd = ETHTOOL_GRXCLSRLALL;
-	all->rule_cnt = count.rule_cnt;
-	rc = ethtool(fd, ifname, all);
-	for (uint32_t i = 0; !rc && !found && i < all->rule_cnt; i++) {
-		struct ethtool_rxnfc one = { .cmd = ETHTOOL_GRXCLSRULE };
+	rules->cmd = ETHTOOL_GRXCLSRLALL;
+	rules->rule_cnt = count.rule_cnt;
+	rc = ethtool(fd, ifname, rules);
+	for (uint32_t i = 0; !rc && !found && i < rules->rule_cnt; i++) {
+		struct ethtool_rxnfc rule = { .cmd = ETHTOOL_GRXCLSRULE };
 
-		one.fs.location = all->rule_locs[i];
-		found = !ethtool(fd, ifname, &one) && rule_steers(&one.fs, queue, port);
+		rule.fs.location = rules->rule_locs[i];
+		found = !ethtool(fd, ifname, &rule) && rule_steers(&rule.fs, queue, port);
 	}
-	free(all);
+	free(rules);
 	return rc ? rc : found;
 }
 
@@ -223,7 +221,7 @@ static bool rules_off(int fd, const char *ifname)
 }
 
 /* Returns the index of a feature in ETHTOOL_GFEATURES, or -1. *count: number of all features. */
-static int feature_bit(int fd, const char *ifname, const char *name, uint32_t *count)
+static int find_feature(int fd, const char *ifname, const char *name, uint32_t *count)
 {
 	struct ethtool_sset_info *info = calloc(1, sizeof(*info) + sizeof(info->data[0]));
 	struct ethtool_gstrings *names = NULL;
@@ -251,24 +249,25 @@ static int feature_bit(int fd, const char *ifname, const char *name, uint32_t *c
 	return found;
 }
 
-/* Reports whether rules cannot be turned on: some drivers have them only for other cards. */
+/* Reports whether rules cannot be turned on: some drivers support them only for other cards. */
 static bool rules_fixed(int fd, const char *ifname)
 {
-	struct ethtool_gfeatures *all;
-	uint32_t count = 0;
-	int bit = feature_bit(fd, ifname, "rx-ntuple-filter", &count);
+	struct ethtool_gfeatures *features;
+	uint32_t count = 0, words;
+	int bit = find_feature(fd, ifname, "rx-ntuple-filter", &count);
 	bool fixed = false;
 
 	if (bit < 0)
 		return false;
-	all = calloc(1, sizeof(*all) + (size_t)(count + 31) / 32 * sizeof(all->features[0]));
-	if (!all)
+	words = (count + 31) / 32;
+	features = calloc(1, sizeof(*features) + words * sizeof(features->features[0]));
+	if (!features)
 		return false;
-	all->cmd = ETHTOOL_GFEATURES;
-	all->size = (count + 31) / 32;
-	if (!ethtool(fd, ifname, all))
-		fixed = !(all->features[bit / 32].available & 1U << bit % 32);
-	free(all);
+	features->cmd = ETHTOOL_GFEATURES;
+	features->size = words;
+	if (!ethtool(fd, ifname, features))
+		fixed = !(features->features[bit / 32].available & 1U << bit % 32);
+	free(features);
 	return fixed;
 }
 
@@ -279,15 +278,15 @@ int netdev_steered(const struct netdev *netdev, uint32_t queue, uint16_t port)
 
 	if (fd < 0)
 		return -errno;
-	rc = steered(fd, netdev->name, queue, port);
+	rc = find_rule(fd, netdev->name, queue, port);
 	if (!rc && rules_off(fd, netdev->name))
 		rc = rules_fixed(fd, netdev->name) ? -EOPNOTSUPP : -ENOENT;
 	close(fd);
 	return rc;
 }
 
-/* Returns the frames that generic XDP's queue holds. Other network namespaces cannot read the
- * setting; there the default counts. */
+/* Returns how many frames generic XDP's queue holds: the setting, or its default in a network
+ * namespace that cannot read it. */
 uint32_t netdev_backlog(void)
 {
 	FILE *file = fopen("/proc/sys/net/core/netdev_max_backlog", "re");
@@ -305,15 +304,15 @@ static bool read_sysfs(const struct netdev *netdev, const char *name, char *line
 {
 	char path[96];
 	FILE *file;
-	bool found;
+	bool has_line;
 
 	snprintf(path, sizeof(path), "/sys/class/net/%s/%s", netdev->name, name);
 	file = fopen(path, "re");
 	if (!file)
 		return false;
-	found = fgets(line, bytes, file) != NULL;
+	has_line = fgets(line, bytes, file) != NULL;
 	fclose(file);
-	return found;
+	return has_line;
 }
 
 uint32_t netdev_rps_cpus(const struct netdev *netdev, uint32_t queue)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Turns the kernel's route and neighbour of a host into a frame's headers. The kernel keeps the
- * tables and resolves neighbours; no call here waits for that. */
+/* Makes a frame's headers from the kernel's route and neighbour of a host. The kernel resolves
+ * neighbours; no call here waits for that. */
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
@@ -35,7 +35,7 @@ struct hop {
 	bool has_mac;
 };
 
-static void take_address(struct ip_address *to, const struct rtattr *attr)
+static void copy_address(struct ip_address *to, const struct rtattr *attr)
 {
 	if (!attr || RTA_PAYLOAD(attr) > sizeof(to->data))
 		return;
@@ -54,8 +54,8 @@ static void read_route(const struct nlmsghdr *answer, void *user)
 		return;
 	hop->type = rtm->rtm_type;
 	hop->ifindex = rtnl_attr_u32(rtnl_attr(attrs, bytes, RTA_OIF));
-	take_address(&hop->source, rtnl_attr(attrs, bytes, RTA_PREFSRC));
-	take_address(&hop->next, rtnl_attr(attrs, bytes, RTA_GATEWAY));
+	copy_address(&hop->source, rtnl_attr(attrs, bytes, RTA_PREFSRC));
+	copy_address(&hop->next, rtnl_attr(attrs, bytes, RTA_GATEWAY));
 	via = rtnl_attr(attrs, bytes, RTA_VIA); /* RFC 5549: a gateway of the other family */
 	if (via && RTA_PAYLOAD(via) > sizeof(struct rtvia)) {
 		hop->next.bytes = RTA_PAYLOAD(via) - sizeof(struct rtvia);
@@ -73,19 +73,17 @@ static void read_route(const struct nlmsghdr *answer, void *user)
 	hop->mtu = rtnl_attr_u32(rtnl_attr(attrs, bytes, RTAX_MTU));
 }
 
-/* Constraints of a route request besides the destination. */
+/* Flags of a route request. */
 enum {
 	ASK_BOUND = 1, /* the packet leaves by our interface */
-	ASK_SOURCE = 2, /* it has the source address that the other end knows */
+	ASK_SOURCE = 2, /* the packet has the source address that the other end knows */
 	ASK_FIB = 4, /* return the matching route, not the route derived from it */
 };
 
 static void put_packet(struct rtnl_message *message, const struct route *route,
 		       const union address *to)
 {
-	bool ipv4 = to->sa.sa_family == AF_INET;
-	const uint16_t ours = htobe16(route->port);
-	const uint16_t theirs = ipv4 ? to->in.sin_port : to->in6.sin6_port;
+	const uint16_t ours = htobe16(route->port), theirs = address_port(to);
 	const uint8_t udp = IPPROTO_UDP;
 
 	rtnl_put(message, RTA_IP_PROTO, &udp, sizeof(udp));
@@ -95,7 +93,7 @@ static void put_packet(struct rtnl_message *message, const struct route *route,
 
 /* Requests the route of a UDP packet between our ports; rules can depend on all of its fields. */
 static int ask_route(struct route *route, const union address *to, const struct ip_address *dst,
-		     uint32_t how, struct hop *hop)
+		     uint32_t flags, struct hop *hop)
 {
 	struct rtnl_message message;
 	struct rtmsg *rtm = rtnl_begin(&message, RTM_GETROUTE, 0, sizeof(*rtm));
@@ -103,38 +101,39 @@ static int ask_route(struct route *route, const union address *to, const struct 
 	*hop = (struct hop){ 0 };
 	rtm->rtm_family = (uint8_t)to->sa.sa_family;
 	rtm->rtm_dst_len = (uint8_t)(dst->bytes * 8);
-	rtm->rtm_flags = how & ASK_FIB ? RTM_F_FIB_MATCH : 0;
+	rtm->rtm_flags = flags & ASK_FIB ? RTM_F_FIB_MATCH : 0;
 	rtnl_put(&message, RTA_DST, dst->data, dst->bytes);
-	if (how & ASK_SOURCE) { /* the answer leaves the source out */
+	if (flags & ASK_SOURCE) { /* the answer will not have it */
 		rtm->rtm_src_len = rtm->rtm_dst_len;
 		rtnl_put(&message, RTA_SRC, to->ours, dst->bytes);
 		hop->source.bytes = dst->bytes;
 		memcpy(hop->source.data, to->ours, dst->bytes);
 	}
 	put_packet(&message, route, to);
-	if (how & ASK_BOUND)
+	if (flags & ASK_BOUND)
 		rtnl_put(&message, RTA_OIF, &route->ifindex, sizeof(route->ifindex));
 	return rtnl_ask(&route->ask, &message, read_route, hop);
 }
 
 /* Finds the route to a host as the kernel does for the control socket, which is bound to our
- * interface. The first, unbound request detects our own addresses. For a bound request without a
- * route, IPv4 takes any address for a neighbour's; ASK_FIB reports if a route exists. */
+ * interface. The first request is not bound, and so detects our own addresses. If there is no
+ * route, the kernel answers a bound request over IPv4 as if the host were a neighbour; ASK_FIB
+ * shows whether a route exists. */
 static int find_hop(struct route *route, const union address *to, const struct ip_address *dst,
-		    uint32_t how, struct hop *hop)
+		    uint32_t flags, struct hop *hop)
 {
 	/* A link-local address needs its link. */
 	bool local = to->sa.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&to->in6.sin6_addr);
-	int rc = ask_route(route, to, dst, how | (local ? ASK_BOUND : 0), hop);
-	struct hop ours;
+	int rc = ask_route(route, to, dst, flags | (local ? ASK_BOUND : 0), hop);
+	struct hop bound;
 
 	if (local || rc == -ENOBUFS || rc == -EAGAIN || (!rc && hop->type == RTN_LOCAL))
 		return rc;
 	if (!rc && hop->type == RTN_UNICAST && hop->ifindex == route->ifindex)
-		return ask_route(route, to, dst, how | ASK_BOUND, hop);
-	if (!ask_route(route, to, dst, how | ASK_BOUND | ASK_FIB, &ours) &&
-	    ours.type == RTN_UNICAST && !ask_route(route, to, dst, how | ASK_BOUND, &ours)) {
-		*hop = ours;
+		return ask_route(route, to, dst, flags | ASK_BOUND, hop);
+	if (!ask_route(route, to, dst, flags | ASK_BOUND | ASK_FIB, &bound) &&
+	    bound.type == RTN_UNICAST && !ask_route(route, to, dst, flags | ASK_BOUND, &bound)) {
+		*hop = bound;
 		return 0;
 	}
 	return rc;
@@ -143,13 +142,11 @@ static int find_hop(struct route *route, const union address *to, const struct i
 /* Returns the administrator's MTU for the route, or 0. A derived route also reflects ICMP "too
  * large" messages, which a stranger can forge. */
 static uint32_t route_mtu(struct route *route, const union address *to,
-			  const struct ip_address *dst, uint32_t how)
+			  const struct ip_address *dst, uint32_t flags)
 {
-	struct hop matching;
+	struct hop fib;
 
-	if (ask_route(route, to, dst, how | ASK_BOUND | ASK_FIB, &matching))
-		return 0;
-	return matching.mtu;
+	return ask_route(route, to, dst, flags | ASK_BOUND | ASK_FIB, &fib) ? 0 : fib.mtu;
 }
 
 static void read_neighbour(const struct nlmsghdr *answer, void *user)
@@ -252,7 +249,7 @@ static void put_headers(const struct route *route, const union address *to,
 			const struct ip_address *dst, const struct hop *hop, struct llhdr *llhdr)
 {
 	bool ipv4 = to->sa.sa_family == AF_INET;
-	uint16_t port = ipv4 ? to->in.sin_port : to->in6.sin6_port;
+	uint16_t port = address_port(to);
 	struct udphdr udp = {
 		.source = htobe16(route->port),
 		.dest = port ? port : htobe16(route->port),
@@ -271,7 +268,7 @@ static void put_headers(const struct route *route, const union address *to,
 static int find_neighbour(struct route *route, const union address *to, struct ip_address *dst,
 			  struct hop *hop)
 {
-	uint32_t how = address_has_ours(to) ? ASK_SOURCE : 0;
+	uint32_t flags = address_has_ours(to) ? ASK_SOURCE : 0;
 	int rc;
 
 	if (to->sa.sa_family != AF_INET && to->sa.sa_family != AF_INET6)
@@ -283,10 +280,10 @@ static int find_neighbour(struct route *route, const union address *to, struct i
 		dst->bytes = 16;
 		memcpy(dst->data, &to->in6.sin6_addr, 16);
 	}
-	rc = find_hop(route, to, dst, how, hop);
-	if (how && rc == -EINVAL) { /* that address is no longer ours */
-		how = 0;
-		rc = find_hop(route, to, dst, how, hop);
+	rc = find_hop(route, to, dst, flags, hop);
+	if (flags && rc == -EINVAL) { /* that address is no longer ours */
+		flags = 0;
+		rc = find_hop(route, to, dst, flags, hop);
 	}
 	if (rc == -ENOBUFS || rc == -EAGAIN)
 		return -EAGAIN;
@@ -300,10 +297,10 @@ static int find_neighbour(struct route *route, const union address *to, struct i
 		return -ENETUNREACH;
 	if (!hop->next.bytes)
 		hop->next = *dst;
-	if (how & ASK_SOURCE)
+	if (flags & ASK_SOURCE)
 		memcpy(hop->source.data, to->ours, hop->source.bytes);
 	if (hop->mtu)
-		hop->mtu = route_mtu(route, to, dst, how);
+		hop->mtu = route_mtu(route, to, dst, flags);
 	ask_neighbour(route, RTM_GETNEIGH, hop);
 	return 0;
 }
@@ -335,7 +332,7 @@ void route_source(struct route *route, union address *to)
 }
 
 /* Computes the group's MAC address (RFC 1112 section 6.4, RFC 2464 section 7). */
-static void to_group(bool ipv4, uint16_t port, struct ip_address *group, uint8_t *mac)
+static void group_address(bool ipv4, uint16_t port, struct ip_address *group, uint8_t *mac)
 {
 	const struct in_addr address = route_group(port);
 	const struct in6_addr address6 = route_group6(port);
@@ -351,12 +348,11 @@ static void to_group(bool ipv4, uint16_t port, struct ip_address *group, uint8_t
 	}
 }
 
-/* Makes the headers of a frame to every host of the link in our port's multicast group, modelled on
- * a peer there. TTL 1: no router forwards the frame. */
+/* Makes the headers of a frame to every host of our link in the multicast group of this peer's
+ * port. TTL 1: no router forwards the frame. */
 int route_multicast(struct route *route, const union address *to, struct llhdr *llhdr)
 {
-	const bool ipv4 = to->sa.sa_family == AF_INET;
-	const uint16_t port = ipv4 ? to->in.sin_port : to->in6.sin6_port;
+	const uint16_t port = address_port(to);
 	struct ip_address dst, group;
 	struct hop hop;
 	int rc = find_neighbour(route, to, &dst, &hop);
@@ -365,16 +361,17 @@ int route_multicast(struct route *route, const union address *to, struct llhdr *
 		return rc;
 	if (!is_neighbour(&hop, &dst))
 		return -EHOSTUNREACH;
-	to_group(ipv4, port ? ntohs(port) : route->port, &group, hop.mac);
+	group_address(to->sa.sa_family == AF_INET, port ? ntohs(port) : route->port, &group,
+		      hop.mac);
 	hop.hops = 1;
 	put_headers(route, to, &group, &hop, llhdr);
 	return 0;
 }
 
-/* Forgets a learned neighbour. The kernel trusts an entry for up to 45 s, then probes only the old
- * link address for 8 s (base_reachable_time, delay_first_probe_time, ucast_solicit); our callers do
- * not wait that long. Without an entry, the next message makes the kernel ask everybody. Manual
- * entries, and entries being resolved, stay. */
+/* Deletes a learned neighbour entry, so that the next message makes the kernel resolve the address
+ * by broadcast. By itself the kernel trusts an entry for up to 45 s, then probes only the old link
+ * address for 8 s (base_reachable_time, delay_first_probe_time, ucast_solicit); our callers do not
+ * wait that long. Manual entries, and entries being resolved, stay. */
 void route_distrust(struct route *route, const union address *to)
 {
 	struct ip_address dst;

@@ -16,7 +16,7 @@ enum {
 	ROUTE_NEWS_MAX = 64, /* datagrams read per call of route_events() */
 };
 
-static uint32_t link_news(struct route *route, const struct nlmsghdr *m)
+static uint32_t link_events(struct route *route, const struct nlmsghdr *m)
 {
 	const struct ifinfomsg *ifi = NLMSG_DATA(m);
 	const struct rtattr *attrs = IFLA_RTA(ifi);
@@ -52,7 +52,7 @@ static uint32_t link_news(struct route *route, const struct nlmsghdr *m)
 	return events;
 }
 
-static uint32_t one_news(struct route *route, const struct nlmsghdr *m)
+static uint32_t message_events(struct route *route, const struct nlmsghdr *m)
 {
 	const struct ndmsg *ndm = NLMSG_DATA(m);
 	const struct tcmsg *tc = NLMSG_DATA(m);
@@ -65,7 +65,7 @@ static uint32_t one_news(struct route *route, const struct nlmsghdr *m)
 			       0;
 	case RTM_NEWLINK:
 	case RTM_DELLINK:
-		return link_news(route, m);
+		return link_events(route, m);
 	case RTM_NEWNEIGH:
 	case RTM_DELNEIGH:
 		return (uint32_t)ndm->ndm_ifindex == route->ifindex ? DEVICE_ROUTES : 0;
@@ -83,32 +83,32 @@ static uint32_t one_news(struct route *route, const struct nlmsghdr *m)
 	}
 }
 
-struct missed {
+struct link_state {
 	struct route *route;
 	uint32_t events;
 };
 
-static void read_missed(const struct nlmsghdr *answer, void *user)
+static void read_link(const struct nlmsghdr *answer, void *user)
 {
-	struct missed *missed = user;
+	struct link_state *state = user;
 
-	missed->events |= link_news(missed->route, answer);
+	state->events |= link_events(state->route, answer);
 }
 
-/* Reads the link's state again after the socket's buffer has overflowed. */
+/* Reads the link's state again; events may have been missed. */
 static uint32_t catch_up(struct route *route)
 {
-	struct missed missed = { .route = route, .events = DEVICE_ROUTES };
+	struct link_state state = { .route = route, .events = DEVICE_ROUTES };
 	struct rtnl_message message;
 	struct ifinfomsg *ifi = rtnl_begin(&message, RTM_GETLINK, 0, sizeof(*ifi));
 
 	ifi->ifi_index = (int)route->ifindex;
-	if (rtnl_ask(&route->ask, &message, read_missed, &missed) == -ENODEV) {
+	if (rtnl_ask(&route->ask, &message, read_link, &state) == -ENODEV) {
 		route->gone = true;
 		route->up = false;
-		missed.events |= DEVICE_GONE | DEVICE_DOWN;
+		state.events |= DEVICE_GONE | DEVICE_DOWN;
 	}
-	return missed.events;
+	return state.events;
 }
 
 int route_open(struct route *route, const struct netdev *netdev, uint16_t port)
@@ -122,7 +122,7 @@ int route_open(struct route *route, const struct netdev *netdev, uint16_t port)
 	rc = rtnl_open(&route->ask, 0);
 	if (!rc)
 		rc = rtnl_open(&route->news, ROUTE_GROUPS);
-	/* Asks after subscribing, so that no change is missed in between. */
+	/* After subscribing, so that no change is missed. */
 	if (!rc)
 		catch_up(route);
 	route->downs_before = route->downs;
@@ -137,10 +137,10 @@ void route_close(struct route *route)
 
 uint32_t route_events(struct route *route)
 {
-	uint32_t events = route->unread;
+	uint32_t events = route->pending;
 	struct rtnl *news = &route->news;
 
-	route->unread = 0;
+	route->pending = 0;
 	for (int i = 0; i < ROUTE_NEWS_MAX; i++) {
 		ssize_t bytes =
 			recv(news->fd, news->datagram, sizeof(news->datagram), MSG_DONTWAIT);
@@ -153,15 +153,15 @@ uint32_t route_events(struct route *route)
 		else
 			for (struct nlmsghdr *m = (void *)news->datagram; NLMSG_OK(m, rest);
 			     m = NLMSG_NEXT(m, rest))
-				events |= one_news(route, m);
+				events |= message_events(route, m);
 	}
 	return events;
 }
 
-/* Returns the carrier losses, freshly read: netlink reports a lost carrier up to a second late. */
+/* Counts the carrier losses. Asks the kernel, because notifications come up to a second late. */
 uint32_t route_downs(struct route *route)
 {
-	route->unread |= catch_up(route);
+	route->pending |= catch_up(route);
 	return route->downs - route->downs_before;
 }
 
@@ -169,6 +169,6 @@ uint32_t route_downs(struct route *route)
 bool route_up(struct route *route)
 {
 	if (!route->up)
-		route->unread = route_events(route);
+		route->pending = route_events(route);
 	return route->up;
 }

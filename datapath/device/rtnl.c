@@ -90,7 +90,7 @@ uint32_t rtnl_attr_u32(const struct rtattr *attr)
 	return value;
 }
 
-/* Reads one datagram of answers. 1: more follow; 0: the end; or -errno. */
+/* Reads a datagram of answers. 1: more follow; 0: the end; or -errno. */
 static int read_answers(struct rtnl *rtnl, rtnl_fn *fn, void *user)
 {
 	ssize_t bytes = recv(rtnl->fd, rtnl->datagram, sizeof(rtnl->datagram), 0);
@@ -129,6 +129,16 @@ int rtnl_ask(struct rtnl *rtnl, struct rtnl_message *message, rtnl_fn *fn, void 
 	return rc;
 }
 
+static struct tcmsg *begin_qdisc(struct rtnl_message *message, uint16_t type, uint16_t flags,
+				 uint32_t ifindex)
+{
+	struct tcmsg *tc = rtnl_begin(message, type, flags, sizeof(*tc));
+
+	tc->tcm_family = AF_UNSPEC;
+	tc->tcm_ifindex = (int)ifindex;
+	return tc;
+}
+
 struct qdisc_root {
 	uint32_t ifindex;
 	uint32_t handle;
@@ -154,12 +164,9 @@ static void read_qdisc(const struct nlmsghdr *answer, void *user)
 static int find_root(struct rtnl *rtnl, uint32_t ifindex, struct qdisc_root *root)
 {
 	struct rtnl_message message;
-	struct tcmsg *tc;
 
 	*root = (struct qdisc_root){ .ifindex = ifindex };
-	tc = rtnl_begin(&message, RTM_GETQDISC, NLM_F_DUMP, sizeof(*tc));
-	tc->tcm_family = AF_UNSPEC;
-	tc->tcm_ifindex = (int)ifindex;
+	begin_qdisc(&message, RTM_GETQDISC, NLM_F_DUMP, ifindex);
 	return rtnl_ask(rtnl, &message, read_qdisc, root);
 }
 
@@ -177,9 +184,7 @@ int qdisc_add(struct rtnl *rtnl, uint32_t ifindex, bool *own)
 		return rc;
 	if (root.handle != QDISC_HANDLE && root.kind[0] && strcmp(root.kind, "noqueue") != 0)
 		return 0;
-	tc = rtnl_begin(&message, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, sizeof(*tc));
-	tc->tcm_family = AF_UNSPEC;
-	tc->tcm_ifindex = (int)ifindex;
+	tc = begin_qdisc(&message, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, ifindex);
 	tc->tcm_parent = TC_H_ROOT;
 	tc->tcm_handle = QDISC_HANDLE;
 	rtnl_put(&message, TCA_KIND, "pfifo", sizeof("pfifo"));
@@ -197,9 +202,7 @@ void qdisc_remove(struct rtnl *rtnl, uint32_t ifindex)
 
 	if (find_root(rtnl, ifindex, &root) || root.handle != QDISC_HANDLE)
 		return;
-	tc = rtnl_begin(&message, RTM_DELQDISC, 0, sizeof(*tc));
-	tc->tcm_family = AF_UNSPEC;
-	tc->tcm_ifindex = (int)ifindex;
+	tc = begin_qdisc(&message, RTM_DELQDISC, 0, ifindex);
 	tc->tcm_parent = TC_H_ROOT;
 	tc->tcm_handle = QDISC_HANDLE;
 	rtnl_ask(rtnl, &message, NULL, NULL);

@@ -14,7 +14,7 @@ enum {
 struct rtnl {
 	int fd;
 	uint32_t seq;
-	_Alignas(NLMSG_ALIGNTO) uint8_t datagram[RTNL_DATAGRAM_BYTES]; /* being read */
+	_Alignas(NLMSG_ALIGNTO) uint8_t datagram[RTNL_DATAGRAM_BYTES]; /* the last one read */
 };
 
 struct rtnl_message {
@@ -30,13 +30,13 @@ void rtnl_close(struct rtnl *rtnl);
 void *rtnl_begin(struct rtnl_message *message, uint16_t type, uint16_t flags, size_t body_bytes);
 struct rtattr *rtnl_put(struct rtnl_message *message, uint16_t type, const void *data,
 			size_t bytes);
-/* Sends a request and reads all answers. Returns 0 or the kernel's -errno. */
+/* Sends a request, and calls fn for each answer. Returns 0 or the kernel's -errno. */
 int rtnl_ask(struct rtnl *rtnl, struct rtnl_message *message, rtnl_fn *fn, void *user);
 /* Returns the attribute of this type, or NULL. */
 const struct rtattr *rtnl_attr(const struct rtattr *attr, size_t bytes, uint16_t type);
 uint32_t rtnl_attr_u32(const struct rtattr *attr); /* the value; 0 for NULL */
 
-enum { QDISC_HANDLE = 0xca000000 }; /* major 0xca00: the only qdisc we touch */
+enum { QDISC_HANDLE = 0xca000000 }; /* major number 0xca00: our qdisc */
 
 /* Installs our qdisc if the device has none; leaves others alone. *own: ours is installed now. */
 int qdisc_add(struct rtnl *rtnl, uint32_t ifindex, bool *own);

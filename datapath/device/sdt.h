@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A statically defined probe: a nop, and a note with its address, name, counter of listeners, and
- * argument's place. Format: sourceware.org/systemtap/wiki/UserSpaceProbeImplementation. Defined
- * here, so that the build needs no <sys/sdt.h>. */
+/* A statically defined probe: a nop, and an ELF note with the probe's address, name, counter of
+ * listeners and location of the argument. Format:
+ * sourceware.org/systemtap/wiki/UserSpaceProbeImplementation. The build needs no <sys/sdt.h>. */
 #pragma once
 
-/* The argument is in the register of a call's first argument, as BPF programs expect. The nop has
- * five bytes on x86-64, because Linux 6.18 turns such a probe's trap into a call. */
+/* The argument is in the register of a call's first argument, as BPF programs expect. On x86-64 the
+ * nop has five bytes, because Linux 6.18 replaces such a nop by a call, not a trap. */
 #if defined(__x86_64__)
 #define SDT_NOP ".byte 0x0f, 0x1f, 0x44, 0x00, 0x00"
 #define SDT_ARGUMENT "8@%%rdi"
@@ -19,8 +19,8 @@
 #ifdef SDT_NOP
 
 /* Fires a probe with `pointer`. `semaphore`: an assembler expression for a 16-bit word in section
- * .probes, above 0 while a tracer listens. The base's address reveals prelink's shift of the
- * text. */
+ * .probes, above 0 while a tracer listens. A tracer compares the base's address, to find how far
+ * prelink moved the text. */
 #define SDT_PROBE(provider, name, semaphore, pointer)                                             \
 	do {                                                                                      \
 		register const void *sdt_argument __asm__(SDT_REGISTER) = (pointer);              \

@@ -8,10 +8,10 @@ uint16_t trace_listeners[CAREFUL_STAGES] __attribute__((section(".probes"), used
 
 uint16_t trace_frame_listeners __attribute__((section(".probes"), used));
 
-/* The probes below contain these offsets, in bytes. */
+/* The probes below contain twice these numbers, as offsets in bytes. */
 _Static_assert(CAREFUL_STAGE_HOST_TX == 0 && CAREFUL_STAGE_NET_TX == 1 &&
 		       CAREFUL_STAGE_HOST_RX == 3 && CAREFUL_STAGE_STORE == 4,
-	       "places among the listeners");
+	       "indices of trace_listeners");
 
 static void fire(const struct careful_trace *span)
 {
@@ -35,8 +35,8 @@ static void fire(const struct careful_trace *span)
 
 TRACE_COLD void trace_end(struct careful_trace span)
 {
-	span.end_ns = trace_now();
-	span.clock_ns = (uint32_t)(trace_now() - span.end_ns);
+	span.end_ns = clock_now_ns();
+	span.clock_ns = (uint32_t)(clock_now_ns() - span.end_ns);
 	fire(&span);
 }
 

@@ -6,20 +6,13 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
 
 #include <careful/trace.h>
 
-/* listeners per stage; the kernel counts them */
+#include "base/clock.h"
+
+/* listeners of each stage; the kernel counts them */
 extern uint16_t trace_listeners[CAREFUL_STAGES] __attribute__((visibility("hidden")));
-
-static inline uint64_t trace_now(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-}
 
 /* Marks code that fills in a span: the hot path only tests began_ns. */
 #define TRACE_COLD __attribute__((noinline, cold))
@@ -29,13 +22,13 @@ static inline uint64_t trace_begin(enum careful_stage stage)
 {
 	const volatile uint16_t *listeners = &trace_listeners[stage];
 
-	return __builtin_expect(*listeners != 0, 0) ? trace_now() : 0;
+	return __builtin_expect(*listeners != 0, 0) ? clock_now_ns() : 0;
 }
 
 /* Ends and reports a span whose other fields the caller has set. */
 void trace_end(struct careful_trace span);
 
-/* capturing programs; the kernel counts them */
+/* programs that capture frames; the kernel counts them */
 extern uint16_t trace_frame_listeners __attribute__((visibility("hidden")));
 
 /* Reports whether sent frames are captured; a load and a branch per batch. */

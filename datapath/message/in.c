@@ -260,7 +260,7 @@ static void copy_all(struct message_in *in)
 {
 	sink_take(&in->stage, in->stage.waiting_bytes);
 	for (struct sink_queue_entry *entry = in->queue; entry; entry = entry->next) {
-		uint64_t began_ns = entry->span.begin_ns ? trace_now() : 0;
+		uint64_t began_ns = entry->span.begin_ns ? clock_now_ns() : 0;
 
 		copy_pieces(in, entry->iov, entry->pieces);
 		if (began_ns) {

@@ -4,6 +4,15 @@
  * with the real code. A local socket in one thread is deterministic. The clock, the connecting
  * users, the threads that close files, and the block server's workers are replaced.
  */
+/* Replace the functions of base/clock.h. */
+#define clock_now_ns machine_now_ns
+#define clock_in_ms machine_in_ms
+#include "base/clock.h"
+#undef clock_now_ns
+#undef clock_in_ms
+static uint64_t clock_now_ns(void);
+static uint64_t clock_in_ms(uint64_t ms);
+
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -32,12 +41,6 @@ static struct {
 	char base[32];
 } carefuld;
 
-/* Replace the functions of base/clock.h. */
-#define clock_now_ns machine_now_ns
-#define clock_in_ms machine_in_ms
-#include "base/clock.h"
-#undef clock_now_ns
-#undef clock_in_ms
 static uint64_t clock_now_ns(void)
 {
 	return sim_now_ns(carefuld.cluster->world);

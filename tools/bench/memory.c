@@ -334,7 +334,7 @@ static void init(struct memory *end, uint32_t side, uint32_t rx)
 		.tx_chunks = MEMORY_TX,
 		.buffer_bytes = MEMORY_FRAME,
 		.segments_max = 1,
-		.judged = true, /* both ends are ours */
+		.frames_checked = true, /* both ends are ours */
 		.frame_bytes_max = MEMORY_FRAME,
 		.fd = -1,
 		.info.receive_buffers = rx,

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* AF_XDP from the inside: a port, its queues, and the functions that their files share. Calls only
- * go down this list:
+/* Private header of the AF_XDP device: its port, its queues, and the functions that its files
+ * share. A file calls only files further down this list:
  *
  *  - xsk_queue.c   opens and closes a queue, reports its settings
- *  - xsk_mode.c    changes the XDP mode; xsk_bounds.c, R and its bounds
- *  - xsk_socket.c  UMEM and the socket, bound to the queue
+ *  - xsk_mode.c    changes the XDP mode; xsk_bounds.c computes R and its bounds
+ *  - xsk_socket.c  UMEM, and the socket that is bound to the queue
  *  - xsk_rings.c   the hot path
- *  - xsk_port.c    opens and closes a port; admission
+ *  - xsk_port.c    opens and closes a port; admits peers
  *  - xsk_group.c   frames to a group: admission and multicast
- *  - xsk_check.c   checks before opening; xsk_host.c, those of the machine
+ *  - xsk_check.c   checks the interface before opening; xsk_host.c checks the machine
  *  - xsk_ctrl.c    control messages: the kernel's UDP sockets
  *  - xsk_bpf.c     program and maps
  *  - xsk_dispatcher.c  several queues: the program that distributes frames
  *  - xsk_attach.c  attaches the program, detects others
- *  - xsk_pins.c    locks and pins; xsk_cpus.c, the end of softirqs
- *  - route.c       destinations; route_news.c, their changes
+ *  - xsk_pins.c    locks and pins; xsk_cpus.c waits for softirqs
+ *  - route.c       headers for a destination; route_news.c, changes of routes and the link
  *  - netdev.c      properties of the interface; rtnl.c, netlink */
 #pragma once
 
@@ -36,8 +36,7 @@ enum {
 	XSK_BUFFERS_DEFAULT = 512,
 	XSK_BUFFERS_MAX = 1 << 16,
 	XSK_PEERS_DEFAULT = 8,
-	/* The tail of a page that becomes an skb (struct skb_shared_info). */
-	XSK_SKB_TAIL_BYTES = 320,
+	XSK_SKB_TAIL_BYTES = 320, /* of a page that becomes an skb (struct skb_shared_info) */
 	XSK_PATH_BYTES = 256,
 	XSK_INSTANCE_BYTES = 64,
 };
@@ -66,10 +65,10 @@ struct netdev {
 	uint8_t mac[6];
 	uint32_t rx_queues;
 	uint32_t tx_queues;
-	bool combined; /* the same queue receives and sends */
-	bool deaf; /* zero-copy would pass no frame, though the driver accepts it */
+	bool combined; /* a queue receives and sends */
+	bool zerocopy_broken; /* the driver accepts zero-copy, but no frame would pass */
 	uint32_t rx_ring; /* the device's receive ring, frames; 0: unknown */
-	char master[16]; /* the bridge or bond whose port it is, or "" */
+	char master[16]; /* the bridge or bond that it is a port of, or "" */
 	char master_kind[16];
 };
 
@@ -80,35 +79,34 @@ struct route {
 	uint32_t ifindex;
 	uint32_t mtu;
 	uint16_t port;
-	uint32_t unread; /* events read, not yet returned by route_events() */
+	uint32_t pending; /* events that route_events() has yet to return */
 	uint32_t downs, downs_before; /* carrier losses: in all, and before open */
-	bool up; /* link and carrier, by the latest news */
+	bool up; /* link and carrier */
 	bool gone;
 	uint8_t mac[6];
 };
 
 /* A thread that waits until other CPUs have finished their softirqs (xsk_grace.c).
  *
- * @asked: number of the last wait requested
- * @here: the engine's CPU at that request, or at a later one
- * @done: number of the last wait completed
+ * @requested, @completed: numbers of the last waits
+ * @engine_cpu: the engine's CPU at the last request, or at a later one
  * @cpus: CPUs to visit, from xsk_cpus_count(); 0: use RCU
  * @running: the thread was started */
 struct xsk_grace {
 	struct pool pool;
 	struct pool_group group;
 	struct pool_job job;
-	uint64_t asked, done;
-	int here, cpus;
+	uint64_t requested, completed;
+	int engine_cpu, cpus;
 	bool running;
 };
 
 /* A slot's peer as the sender of a group (xsk_group.c).
  *
  * @cookie: 0: no group
+ * @closing: number of the wait that the slot's previous group began when it ended
  * @from: the peer's address
- * @open: XDP admits the group; before that, an older group may still be closing
- * @closing: the wait requested by the older group's end */
+ * @open: XDP admits the group, because that wait is over */
 struct xsk_group {
 	uint64_t cookie;
 	uint64_t closing;
@@ -122,13 +120,13 @@ struct xsk_group {
  * @ctrl: UDP sockets: IPv4, IPv6; -1: none
  * @clock_ahead_ns: our monotonic clock minus XDP's; nonzero in a time namespace
  * @lock: the instance's lock file
- * @link: holds the program on the interface; -1: none
+ * @link: the BPF link that holds the program on the interface; -1: none
  * @programs: map of the queues' programs, by index (xsk_dispatcher.c); -1: a single queue
- * @first: instance of the first queue
- * @native_refused: the refusal's text, if xdp_mode is generic because of it
- * @closing: per slot, the wait requested by its closing
- * @groups: per slot; groups_count: those with a cookie
- * @member: sockets in the multicast group: IPv4, IPv6; -1: none */
+ * @first: name of the first queue's instance
+ * @native_refused: why the driver refused native mode, or ""
+ * @closing: for each slot, number of the wait that began when it was closed
+ * @groups: of each slot; groups_count: those with a cookie
+ * @group_fds: sockets in the multicast group: IPv4, IPv6; -1: none */
 struct xsk_port {
 	struct port port; /* first: the engine's part */
 	struct careful_tune_entry *tune;
@@ -142,13 +140,12 @@ struct xsk_port {
 	struct netdev netdev;
 	struct xsk_group groups[CAREFUL_PEERS_MAX];
 	uint32_t groups_count;
-	int member[2];
+	int group_fds[2];
 	int ctrl[2];
-	int ctrl_turn; /* index in ctrl of the socket to read first next time */
+	int ctrl_turn; /* index in ctrl of the socket to read first */
 	int lock;
 	int link;
 	int programs;
-	size_t spread_bytes;
 	pid_t owner;
 	uint64_t clock_ahead_ns;
 	bool own_qdisc;
@@ -161,8 +158,8 @@ struct xsk_port {
 	char native_refused[sizeof(((struct careful_device_info *)0)->native_refused)];
 };
 
-/* @tx_held: descriptors written, not yet submitted
- * @fill_asleep: the driver could not be woken to take buffers
+/* @tx_held: descriptors in the TX ring that are not yet submitted
+ * @fill_asleep: the driver sleeps for lack of buffers, and the last attempt to wake it failed
  * @umem_bytes: bytes of the mapping
  * @tx_budget: XDP_MAX_TX_SKB_BUDGET is in effect */
 struct xsk_queue {
@@ -202,13 +199,13 @@ static inline struct xsk_port *xsk_port_of(const struct xsk_queue *xsk)
 	return to_xsk_port(xsk->queue.port);
 }
 
-/* Reports whether this process opened the port, and is not its child by fork(). */
-static inline bool xsk_ours(const struct xsk_port *port)
+/* Reports whether this process opened the port; false in a child by fork(). */
+static inline bool xsk_is_owner(const struct xsk_port *port)
 {
 	return port->owner == getpid();
 }
 
-/* Like xsk_open(), but as if the kernel lacked some features (for tests). */
+/* Like xsk_open(), as if the kernel lacked some features (for tests). */
 int xsk_open_without(const struct careful_options *options, uint32_t without, struct queue **queue,
 		     struct careful_error *error);
 
@@ -216,10 +213,10 @@ int xsk_open_without(const struct careful_options *options, uint32_t without, st
 void xsk_umem_unmap(struct xsk_queue *xsk);
 int xsk_socket_open(struct xsk_queue *xsk, bool require_zerocopy, struct careful_error *error);
 void xsk_socket_close(struct xsk_queue *xsk);
-/* Refuses zero-copy with -EOPNOTSUPP; the reason is the mode, or the driver's error rc. */
-int xsk_say_zerocopy(const struct xsk_port *port, int rc, struct careful_error *error);
-/* Explains the kernel's -ENOBUFS: the buffers' memory cannot be locked. */
-int xsk_say_memlock(uint64_t bytes, struct careful_error *error);
+/* Returns -EOPNOTSUPP; the message has the reason: the XDP mode, or the driver's error rc. */
+int xsk_refuse_zerocopy(const struct xsk_port *port, int rc, struct careful_error *error);
+/* Returns -ENOBUFS: the buffers' memory exceeds the limit of locked memory. */
+int xsk_refuse_memlock(uint64_t bytes, struct careful_error *error);
 /* Returns advice for a driver that refused zero-copy with rc. */
 const char *xsk_zerocopy_advice(const char *driver, int rc);
 
@@ -245,8 +242,9 @@ int xsk_port_open(const struct careful_options *options, uint32_t without, struc
 int xsk_check_all(const struct careful_options *options, struct netdev *netdev,
 		  struct careful_error *error);
 
-/* xsk_host.c: runs one of the machine's checks; reports whether this process has a capability. */
+/* xsk_host.c: runs a check of the machine. */
 int xsk_check_host(uint32_t check, struct careful_error *error);
+/* Reports whether this process has a capability. */
 bool xsk_can(unsigned int capability);
 
 /* xsk_ctrl.c: control messages. */
@@ -265,8 +263,9 @@ void xsk_bpf_wait_rcu(struct xsk_port *port); /* waits until every running progr
 int xsk_bpf_program(const struct xsk_port *port);
 uint64_t xsk_bpf_refused(const struct xsk_port *port); /* frames that the program dropped */
 void xsk_bpf_close(struct xsk_port *port);
-
 int xsk_bpf_groups(const struct xsk_port *port); /* the groups map */
+/* Maps a BPF map's values; NULL with errno. */
+void *xsk_bpf_map_memory(int map, size_t bytes);
 
 /* xsk_group.c: port_ops; xsk_group_close() at the port's end. */
 int xsk_group(struct port *port, uint32_t slot, uint64_t cookie, const union address *from);
@@ -275,7 +274,7 @@ int xsk_multicast(struct port *port, const union address *like, struct llhdr *ll
 void xsk_group_close(struct xsk_port *port);
 
 /* xsk_dispatcher.c: several queues. The first queue leads: it attached the dispatcher; other queues
- * join. Both enter `program` for frames of their queue. */
+ * join. Each sets the program for frames of its queue. */
 int xsk_dispatcher_lead(struct xsk_port *port, int programs, int entries, int program,
 			struct careful_error *error);
 int xsk_dispatcher_join(struct xsk_port *port, int program, struct careful_error *error);
@@ -285,18 +284,19 @@ static inline bool xsk_dispatcher_joins(const struct xsk_port *port)
 	return port->port.spread.index;
 }
 
-/* xsk_attach.c: attaches the program. xsk_attach_check() returns -EBUSY with advice if another
- * program is attached. */
+/* xsk_attach.c: attaches the program. */
 int xsk_attach(struct xsk_port *port, int program, uint32_t mode, struct careful_error *error);
 bool xsk_attached(const struct xsk_port *port); /* false: somebody removed the program */
-/* the mode of any program of careful; 0: none is attached */
+/* Returns the mode of careful's program on the interface; 0: there is none. */
 uint32_t xsk_attached_mode(const struct xsk_port *port);
+/* Returns -EBUSY with advice if the interface has a program. */
 int xsk_attach_check(const struct xsk_port *port, struct careful_error *error);
-void xsk_take_off(struct xsk_port *port);
+/* Removes the program, even if a child of fork() also holds the link. */
 void xsk_detach(struct xsk_port *port);
+void xsk_link_close(struct xsk_port *port);
 
-/* xsk_pins.c: the instance's lock, and its directory on bpffs. xsk_lock_check() returns -EBUSY with
- * the name of another instance on the interface. */
+/* xsk_pins.c: the instance's lock, and its directory on bpffs. xsk_lock_check() returns -EBUSY if
+ * another instance has the interface; the message names it. */
 int xsk_lock(struct xsk_port *port, struct careful_error *error);
 void xsk_unlock(struct xsk_port *port);
 int xsk_lock_check(const struct xsk_port *port, struct careful_error *error);
@@ -308,12 +308,13 @@ void xsk_pins_remove(struct xsk_port *port);
 /* xsk_grace.c: waits until all frames that XDP admitted are in the RX ring. */
 int xsk_grace_open(struct xsk_port *port, struct careful_error *error);
 void xsk_grace_close(struct xsk_port *port);
-uint64_t xsk_grace_ask(struct xsk_port *port);
-bool xsk_grace_over(const struct xsk_port *port, uint64_t asked);
+/* Starts a wait; returns its number. */
+uint64_t xsk_grace_start(struct xsk_port *port);
+bool xsk_grace_over(const struct xsk_port *port, uint64_t number);
 
 /* xsk_cpus.c: waits for the end of all running softirqs. */
 int xsk_cpus_count(void);
-bool xsk_cpus_visit(int cpus, int but);
+bool xsk_cpus_visit(int cpus, int skip);
 
 /* route.c: destinations of frames. */
 int route_resolve(struct route *route, const union address *to, struct llhdr *llhdr);
@@ -342,15 +343,16 @@ uint32_t route_events(struct route *route);
 bool route_up(struct route *route);
 uint32_t route_downs(struct route *route);
 
-/* netdev.c: properties of the interface. netdev_steered(): 1: the NIC steers our port to the queue;
- * 0: no rule does; -ENOENT: rules are off; another -errno: the NIC has none. */
+/* netdev.c: properties of the interface. */
 int netdev_read(const char *ifname, struct netdev *netdev, struct careful_error *error);
+/* Returns 1 if the NIC steers our port to the queue, 0 if no rule does so, -ENOENT if rules are
+ * turned off, or another -errno if the NIC has no rules. */
 int netdev_steered(const struct netdev *netdev, uint32_t queue, uint16_t port);
 uint32_t netdev_backlog(void);
 /* Counts the CPUs over which RPS spreads a queue's frames; 0: none or unknown. */
 uint32_t netdev_rps_cpus(const struct netdev *netdev, uint32_t queue);
-/* Sets netdev->master and master_kind for netdev->ifindex. A VRF does not count as a master:
- * addresses stay on the interface itself. */
+/* Sets netdev->master and master_kind for netdev->ifindex. A VRF is not reported, because it leaves
+ * the addresses on the interface. */
 void netdev_read_master(struct netdev *netdev);
 
 /* Reports whether frames from a queue arrive at the other end's queue of the same number. */
@@ -359,7 +361,7 @@ static inline bool netdev_straight(const struct netdev *netdev)
 	return !strcmp(netdev->driver, "veth");
 }
 
-/* Reports whether a zero-copy driver with these queues wakes the wrong queue. */
+/* Reports whether a zero-copy driver with these queues wakes the wrong interrupt. */
 struct ethtool_channels;
 bool netdev_wakes_another(const char *driver, const char *release,
 			  const struct ethtool_channels *channels);

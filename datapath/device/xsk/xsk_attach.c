@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Attaches the program by a link that ends with this process. Names any other program on the
- * interface, and how to remove it. */
+/* Attaches the program by a link that ends with this process. If the interface has another program,
+ * the message names it and says how to remove it. */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -20,47 +20,47 @@ enum {
 };
 
 /* A program on an interface. @mode: in the words of `ip link set` */
-struct other {
+struct program {
 	uint32_t id;
 	const char *mode;
 	char name[BPF_OBJ_NAME_LEN];
 };
 
 /* Finds the program on the interface; false: none. Only root sees its name. */
-static bool find_other(uint32_t ifindex, struct other *other)
+static bool find_program(uint32_t ifindex, struct program *program)
 {
 	LIBBPF_OPTS(bpf_xdp_query_opts, query);
 	struct bpf_prog_info info = { 0 };
 	uint32_t bytes = sizeof(info);
 	int fd;
 
-	memset(other, 0, sizeof(*other));
+	memset(program, 0, sizeof(*program));
 	if (bpf_xdp_query((int)ifindex, 0, &query))
 		return false;
-	other->id = query.drv_prog_id ? query.drv_prog_id :
-		    query.skb_prog_id ? query.skb_prog_id :
-					query.hw_prog_id;
-	other->mode = query.drv_prog_id ? "xdpdrv" :
-		      query.skb_prog_id ? "xdpgeneric" :
-					  "xdpoffload";
-	if (!other->id)
-		other->id = query.prog_id;
-	fd = other->id ? bpf_prog_get_fd_by_id(other->id) : -1;
+	program->id = query.drv_prog_id ? query.drv_prog_id :
+		      query.skb_prog_id ? query.skb_prog_id :
+					  query.hw_prog_id;
+	program->mode = query.drv_prog_id ? "xdpdrv" :
+			query.skb_prog_id ? "xdpgeneric" :
+					    "xdpoffload";
+	if (!program->id)
+		program->id = query.prog_id;
+	fd = program->id ? bpf_prog_get_fd_by_id(program->id) : -1;
 	if (fd >= 0) {
 		if (!bpf_obj_get_info_by_fd(fd, &info, &bytes))
-			snprintf(other->name, sizeof(other->name), "%s", info.name);
+			snprintf(program->name, sizeof(program->name), "%s", info.name);
 		close(fd);
 	}
-	return other->id;
+	return program->id;
 }
 
-static bool is_ours(const struct other *other)
+static bool is_ours(const struct program *program)
 {
-	return !strncmp(other->name, "careful_", 8);
+	return !strncmp(program->name, "careful_", 8);
 }
 
-/* Returns the link that holds a program, or 0: no link, or none visible to us. */
-static uint32_t link_of(uint32_t program)
+/* Returns the id of the link that holds a program; 0: we see none. */
+static uint32_t find_link(uint32_t program)
 {
 	uint32_t id = 0;
 
@@ -81,34 +81,34 @@ static uint32_t link_of(uint32_t program)
 	return 0;
 }
 
-static int say_other(const struct xsk_port *port, const struct other *other,
-		     struct careful_error *error)
+static int refuse_program(const struct xsk_port *port, const struct program *program,
+			  struct careful_error *error)
 {
 	const char *ifname = port->netdev.name;
-	const char *name = other->name[0] ? other->name : "unnamed";
+	const char *name = program->name[0] ? program->name : "unnamed";
 	uint32_t link;
 	int rc = xsk_lock_check(port, error);
 
 	if (rc)
 		return rc;
-	link = link_of(other->id);
+	link = find_link(program->id);
 	if (link)
 		return refuse(error, -EBUSY,
 			      "%s has another XDP program, %s (id %u); end its owner, or: "
 			      "bpftool link detach id %u",
-			      ifname, name, other->id, link);
+			      ifname, name, program->id, link);
 	return refuse(error, -EBUSY,
 		      "%s has another XDP program, %s (id %u); end its owner, or: "
 		      "ip link set dev %s %s off",
-		      ifname, name, other->id, ifname, other->mode);
+		      ifname, name, program->id, ifname, program->mode);
 }
 
 int xsk_attach_check(const struct xsk_port *port, struct careful_error *error)
 {
-	struct other other;
+	struct program program;
 
-	if (find_other(port->netdev.ifindex, &other))
-		return say_other(port, &other, error);
+	if (find_program(port->netdev.ifindex, &program))
+		return refuse_program(port, &program, error);
 	return refuse(error, 0, "no program on %s", port->netdev.name);
 }
 
@@ -120,39 +120,41 @@ static int attach_mode(struct xsk_port *port, int program, uint32_t flags)
 	return port->link < 0 ? -errno : 0;
 }
 
-/* The kernel's extra message for an error; libbpf prints it. */
-static char words[96];
+/* The kernel's message for an error, as libbpf prints it. */
+static char kernel_message[96];
 
-static int take_words(enum libbpf_print_level level, const char *format, va_list args)
+static int save_message(enum libbpf_print_level level, const char *format, va_list args)
 {
-	static const char before[] = "Kernel error message: ";
+	static const char prefix[] = "Kernel error message: ";
 	char line[256];
-	const char *found;
+	const char *message;
 
 	(void)level;
 	vsnprintf(line, sizeof(line), format, args);
-	found = strstr(line, before);
-	if (found)
-		snprintf(words, sizeof(words), "%.*s", (int)strcspn(found + strlen(before), "\n"),
-			 found + strlen(before));
+	message = strstr(line, prefix);
+	if (message) {
+		message += strlen(prefix);
+		snprintf(kernel_message, sizeof(kernel_message), "%.*s",
+			 (int)strcspn(message, "\n"), message);
+	}
 	return 0;
 }
 
-/* Learns why the driver refuses the program: netlink reports a reason, a link does not. */
-static void ask_why(struct xsk_port *port, int program, int rc)
+/* Finds out why the driver refuses the program: netlink reports a reason, a link does not. */
+static void find_refusal(struct xsk_port *port, int program, int rc)
 {
 	const uint32_t flags = XDP_FLAGS_DRV_MODE | XDP_FLAGS_UPDATE_IF_NOEXIST;
 	int ifindex = (int)port->netdev.ifindex;
-	libbpf_print_fn_t print = libbpf_set_print(take_words);
+	libbpf_print_fn_t print = libbpf_set_print(save_message);
 
-	words[0] = '\0';
+	kernel_message[0] = '\0';
 	if (!bpf_xdp_attach(ifindex, program, flags, NULL))
 		bpf_xdp_detach(ifindex, XDP_FLAGS_DRV_MODE, NULL);
 	libbpf_set_print(print);
 	snprintf(port->native_refused, sizeof(port->native_refused), "%s",
-		 words[0]	 ? words :
-		 rc == -ENOTSUPP ? "not supported" :
-				   strerror(-rc));
+		 kernel_message[0] ? kernel_message :
+		 rc == -ENOTSUPP   ? "not supported" :
+				     strerror(-rc));
 }
 
 static int attach_once(struct xsk_port *port, int program, uint32_t mode)
@@ -164,7 +166,7 @@ static int attach_once(struct xsk_port *port, int program, uint32_t mode)
 		port->xdp_mode = CAREFUL_XDP_NATIVE;
 		if (!rc || rc == -EBUSY || rc == -EEXIST)
 			return rc;
-		ask_why(port, program, rc);
+		find_refusal(port, program, rc);
 	}
 	if (mode == CAREFUL_XDP_NATIVE)
 		return rc;
@@ -173,7 +175,7 @@ static int attach_once(struct xsk_port *port, int program, uint32_t mode)
 	return rc;
 }
 
-/* Generic XDP runs behind RPS. On several CPUs it would admit more frames than a window has. */
+/* Generic XDP runs behind RPS. On several CPUs it would admit more frames than the window allows. */
 static int check_rps(const struct xsk_port *port, struct careful_error *error)
 {
 	for (uint32_t i = 0; i < port->netdev.rx_queues; i++) {
@@ -191,7 +193,7 @@ static int check_rps(const struct xsk_port *port, struct careful_error *error)
 
 int xsk_attach(struct xsk_port *port, int program, uint32_t mode, struct careful_error *error)
 {
-	struct other other = { 0 };
+	struct program present = { 0 };
 	int rc;
 
 	for (int i = 0; i < ATTACH_TRIES; i++) {
@@ -199,36 +201,33 @@ int xsk_attach(struct xsk_port *port, int program, uint32_t mode, struct careful
 		if (rc != -EBUSY && rc != -EEXIST)
 			break;
 		/* Wait only for a program of careful. */
-		if (find_other(port->netdev.ifindex, &other) && !is_ours(&other))
+		if (find_program(port->netdev.ifindex, &present) && !is_ours(&present))
 			break;
 		usleep(ATTACH_PAUSE_US);
 	}
-	if (!rc && port->xdp_mode == CAREFUL_XDP_GENERIC) {
-		rc = check_rps(port, error);
-		if (rc)
-			xsk_take_off(port);
-		return rc;
-	}
-	if (!rc)
-		return 0;
 	if (rc == -EBUSY || rc == -EEXIST)
-		return say_other(port, &other, error);
-	return refuse(error, rc == -ENOTSUPP ? -EOPNOTSUPP : rc,
-		      "%s (driver %s, MTU %u) accepts no XDP program%s: %s", port->netdev.name,
-		      port->netdev.driver, port->netdev.mtu,
-		      mode == CAREFUL_XDP_NATIVE ? " in native mode" : "",
-		      mode == CAREFUL_XDP_NATIVE ? port->native_refused :
-		      rc == -ENOTSUPP		 ? "not supported" :
-						   strerror(-rc));
+		return refuse_program(port, &present, error);
+	if (rc)
+		return refuse(error, rc == -ENOTSUPP ? -EOPNOTSUPP : rc,
+			      "%s (driver %s, MTU %u) accepts no XDP program%s: %s",
+			      port->netdev.name, port->netdev.driver, port->netdev.mtu,
+			      mode == CAREFUL_XDP_NATIVE ? " in native mode" : "",
+			      mode == CAREFUL_XDP_NATIVE ? port->native_refused :
+			      rc == -ENOTSUPP		 ? "not supported" :
+							   strerror(-rc));
+	rc = port->xdp_mode == CAREFUL_XDP_GENERIC ? check_rps(port, error) : 0;
+	if (rc)
+		xsk_detach(port);
+	return rc;
 }
 
 uint32_t xsk_attached_mode(const struct xsk_port *port)
 {
-	struct other other;
+	struct program program;
 
-	if (!find_other(port->netdev.ifindex, &other) || !is_ours(&other))
+	if (!find_program(port->netdev.ifindex, &program) || !is_ours(&program))
 		return 0;
-	return !strcmp(other.mode, "xdpgeneric") ? CAREFUL_XDP_GENERIC : CAREFUL_XDP_NATIVE;
+	return !strcmp(program.mode, "xdpgeneric") ? CAREFUL_XDP_GENERIC : CAREFUL_XDP_NATIVE;
 }
 
 /* After `bpftool link detach` the link has no interface. */
@@ -243,14 +242,13 @@ bool xsk_attached(const struct xsk_port *port)
 	       (bpf_obj_get_info_by_fd(port->link, &info, &bytes) || info.xdp.ifindex);
 }
 
-/* Detaches even if a child of fork() also holds the link. */
-void xsk_take_off(struct xsk_port *port)
+void xsk_detach(struct xsk_port *port)
 {
 	bpf_link_detach(port->link);
-	xsk_detach(port);
+	xsk_link_close(port);
 }
 
-void xsk_detach(struct xsk_port *port)
+void xsk_link_close(struct xsk_port *port)
 {
 	if (port->link >= 0)
 		close(port->link);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The XDP program and its maps: loads the embedded object, freezes its configuration, pins the maps
- * and maps three into memory. Only this file, xsk_dispatcher.c and xsk_attach.c know libbpf. */
+/* The XDP program and its maps: loads the embedded object, freezes its configuration, pins maps and
+ * maps some into memory. */
 #include <assert.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -12,6 +12,11 @@
 
 #include "device/compat.h"
 #include "device/xsk/xsk.h"
+
+enum {
+	TUNE_BYTES = (CAREFUL_PEERS_MAX + 1) * sizeof(struct careful_tune_entry),
+	PEERS_BYTES = CAREFUL_PEERS_MAX * sizeof(struct careful_peer_entry),
+};
 
 /* ebpf/careful.bpf.c, compiled (datapath/CMakeLists.txt). */
 extern const unsigned char bpf_careful_start[], bpf_careful_end[];
@@ -26,10 +31,9 @@ struct xsk_bpf {
 	int xsks, groups;
 	bool frags;
 	int grace[2]; /* a map of maps, and its inner map */
-	size_t tune_bytes, peers_bytes, live_bytes, arrivals_bytes; /* of the mappings */
 };
 
-static int say_nothing(enum libbpf_print_level level, const char *format, va_list args)
+static int discard_message(enum libbpf_print_level level, const char *format, va_list args)
 {
 	(void)level;
 	(void)format;
@@ -52,7 +56,7 @@ static int freeze(struct bpf_object *object, const struct careful_xdp_start *sta
 	return -ENOENT;
 }
 
-/* Loads the object with one of its two programs; leads: with the dispatcher of several queues. */
+/* Loads the object with the named program and, if `leads`, the dispatcher of several queues. */
 static int load(struct xsk_bpf *bpf, const char *name, const struct careful_xdp_start *start,
 		bool leads)
 {
@@ -102,7 +106,7 @@ static int load_best(struct xsk_port *port, uint16_t queue, struct careful_error
 		.ports = spread->count,
 	};
 	bool leads = spread->count && !spread->index;
-	libbpf_print_fn_t print = libbpf_set_print(say_nothing);
+	libbpf_print_fn_t print = libbpf_set_print(discard_message);
 	int rc = -EINVAL;
 
 	if (!(port->without & XSK_WITHOUT_FRAGS))
@@ -117,42 +121,42 @@ static int load_best(struct xsk_port *port, uint16_t queue, struct careful_error
 	return 0;
 }
 
-static void *map_memory(struct xsk_bpf *bpf, const char *name, size_t bytes, size_t *mapped)
+void *xsk_bpf_map_memory(int map, size_t bytes)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	void *memory;
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, map, 0);
 
-	bytes = (bytes + page - 1) & ~(page - 1);
-	memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
-		      bpf_object__find_map_fd_by_name(bpf->object, name), 0);
-	if (memory == MAP_FAILED)
-		return NULL;
-	*mapped = bytes;
-	return memory;
+	return memory == MAP_FAILED ? NULL : memory;
+}
+
+static void *map_memory(const struct xsk_port *port, const char *name, size_t bytes)
+{
+	return xsk_bpf_map_memory(bpf_object__find_map_fd_by_name(port->bpf->object, name), bytes);
+}
+
+static int pin(const struct xsk_port *port, const char *name, struct careful_error *error)
+{
+	struct bpf_map *map = bpf_object__find_map_by_name(port->bpf->object, name);
+	char path[XSK_PATH_BYTES];
+	int rc;
+
+	assert(map);
+	xsk_pin_path(port->instance, name, path, sizeof(path));
+	rc = bpf_map__pin(map, path);
+	return rc ? refuse(error, rc, "cannot pin %s: %s", path, strerror(-rc)) : 0;
 }
 
 static int share_maps(struct xsk_port *port, struct careful_error *error)
 {
-	struct xsk_bpf *bpf = port->bpf;
-	char path[XSK_PATH_BYTES];
-
 	for (size_t i = 0; i < sizeof(pinned) / sizeof(pinned[0]); i++) {
-		struct bpf_map *map = bpf_object__find_map_by_name(bpf->object, pinned[i]);
-		int rc;
+		int rc = pin(port, pinned[i], error);
 
-		assert(map);
-		xsk_pin_path(port->instance, pinned[i], path, sizeof(path));
-		rc = bpf_map__pin(map, path);
 		if (rc)
-			return refuse(error, rc, "cannot pin %s: %s", path, strerror(-rc));
+			return rc;
 	}
-	port->tune = map_memory(bpf, "tune", (CAREFUL_PEERS_MAX + 1) * sizeof(*port->tune),
-				&bpf->tune_bytes);
-	port->peers = map_memory(bpf, "peers", CAREFUL_PEERS_MAX * sizeof(*port->peers),
-				 &bpf->peers_bytes);
-	port->live =
-		map_memory(bpf, "live", port->peers_count * sizeof(*port->live), &bpf->live_bytes);
-	port->arrivals = map_memory(bpf, "arrivals", sizeof(*port->arrivals), &bpf->arrivals_bytes);
+	port->tune = map_memory(port, "tune", TUNE_BYTES);
+	port->peers = map_memory(port, "peers", PEERS_BYTES);
+	port->live = map_memory(port, "live", port->peers_count * sizeof(*port->live));
+	port->arrivals = map_memory(port, "arrivals", sizeof(*port->arrivals));
 	if (!port->tune || !port->peers || !port->live || !port->arrivals)
 		return refuse(error, -errno, "cannot map the instance's BPF maps: %s",
 			      strerror(errno));
@@ -187,23 +191,18 @@ void xsk_bpf_wait_rcu(struct xsk_port *port)
 
 static int share_queues(struct xsk_port *port, struct careful_error *error)
 {
-	struct bpf_object *object = port->bpf->object;
-	char path[XSK_PATH_BYTES];
-	int rc = 0;
+	const struct bpf_object *object = port->bpf->object;
+	int rc;
 
 	if (!port->port.spread.count || xsk_dispatcher_joins(port))
 		return 0;
-	for (int i = 0; !rc && i < 2; i++) {
-		const char *name = i ? "spread" : "queues";
-
-		xsk_pin_path(port->instance, name, path, sizeof(path));
-		rc = bpf_map__pin(bpf_object__find_map_by_name(object, name), path);
-	}
-	if (rc)
-		return refuse(error, rc, "cannot pin %s: %s", path, strerror(-rc));
-	return xsk_dispatcher_lead(port, bpf_object__find_map_fd_by_name(object, "queues"),
-				   bpf_object__find_map_fd_by_name(object, "spread"),
-				   port->bpf->program, error);
+	rc = pin(port, "queues", error);
+	if (!rc)
+		rc = pin(port, "spread", error);
+	return rc ? rc :
+		    xsk_dispatcher_lead(port, bpf_object__find_map_fd_by_name(object, "queues"),
+					bpf_object__find_map_fd_by_name(object, "spread"),
+					port->bpf->program, error);
 }
 
 int xsk_bpf_open(struct xsk_port *port, uint16_t queue, uint32_t mode, struct careful_error *error)
@@ -263,32 +262,27 @@ void xsk_bpf_close(struct xsk_port *port)
 	if (!bpf)
 		return;
 	xsk_dispatcher_close(port);
-	xsk_detach(port);
+	xsk_link_close(port);
 	if (port->tune)
-		munmap(port->tune, bpf->tune_bytes);
+		munmap(port->tune, TUNE_BYTES);
 	if (port->peers)
-		munmap(port->peers, bpf->peers_bytes);
+		munmap(port->peers, PEERS_BYTES);
 	if (port->live)
-		munmap(port->live, bpf->live_bytes);
+		munmap(port->live, port->peers_count * sizeof(*port->live));
 	if (port->arrivals)
-		munmap(port->arrivals, bpf->arrivals_bytes);
+		munmap(port->arrivals, sizeof(*port->arrivals));
 	if (bpf->object)
 		bpf_object__close(bpf->object);
 	for (int i = 0; i < 2; i++)
 		if (bpf->grace[i] >= 0)
 			close(bpf->grace[i]);
-	if (xsk_ours(port))
+	if (xsk_is_owner(port))
 		xsk_pins_remove(port);
 	free(bpf);
-	port->bpf = NULL;
-	port->tune = NULL;
-	port->peers = NULL;
-	port->live = NULL;
-	port->arrivals = NULL;
 }
 
-/* Reports whether a verdict is no loss. With a single queue, frames on another queue are lost: the
- * NIC got more queues (ethtool -L), or lost its rules. */
+/* Reports whether a verdict means no loss. With a single queue, a frame on another queue is lost:
+ * the NIC got more queues (ethtool -L), or lost its rules. */
 static bool harmless(const struct xsk_port *port, uint32_t why)
 {
 	if (why == CAREFUL_XDP_PASS_QUEUE)
@@ -296,8 +290,8 @@ static bool harmless(const struct xsk_port *port, uint32_t why)
 	return why <= CAREFUL_XDP_ADMITTED || why == CAREFUL_XDP_DROP_TRAIN;
 }
 
-/* Returns the frames refused: from strangers, duplicate, late, in excess, or on another queue.
- * Trains do not count. */
+/* Counts the refused frames: from strangers, duplicate, late, excess, or on another queue; but not
+ * those of trains. */
 uint64_t xsk_bpf_refused(const struct xsk_port *port)
 {
 	uint64_t each[CPU_SETSIZE], sum = 0;

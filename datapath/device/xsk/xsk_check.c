@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* careful_check(): the needs that careful_open() verifies and `doctor` shows. A check changes
- * nothing. The interface's needs are here, the machine's in xsk_host.c. */
+/* careful_check(): what careful_open() requires and `doctor` shows. A check changes nothing.
+ * xsk_host.c has the checks of the machine. */
 #include <errno.h>
 #include <linux/capability.h>
 #include <net/if.h>
@@ -14,20 +14,20 @@
 #include "device/xsk/xsk.h"
 
 enum {
-	QUEUE_SUFFIX_BYTES = 3, /* appended to the instance's name for another queue */
+	QUEUE_SUFFIX_BYTES = 3, /* of the instance's name, for queues other than the first */
 	FIRST_OF_INTERFACE = CAREFUL_CHECK_INTERFACE,
 	LAST_BEFORE_OPEN = CAREFUL_CHECK_STEERING,
 };
 
-struct look {
+struct check_input {
 	const struct careful_options *options;
 	struct xsk_port port; /* never opened */
 	struct careful_error *error;
 };
 
-static int check_memlock(const struct look *look)
+static int check_memlock(const struct check_input *in)
 {
-	const struct careful_options *options = look->options;
+	const struct careful_options *options = in->options;
 	uint64_t rx = options->rx_buffers ? options->rx_buffers : XSK_BUFFERS_DEFAULT;
 	uint64_t tx = options->tx_buffers ? options->tx_buffers : XSK_BUFFERS_DEFAULT;
 	uint64_t bytes = (rx + tx) * XSK_CHUNK_BYTES;
@@ -35,10 +35,10 @@ static int check_memlock(const struct look *look)
 
 	if (xsk_can(CAP_IPC_LOCK) || getrlimit(RLIMIT_MEMLOCK, &limit) ||
 	    limit.rlim_cur == RLIM_INFINITY)
-		return refuse(look->error, 0, "no limit");
+		return refuse(in->error, 0, "no limit");
 	if (limit.rlim_cur < bytes)
-		return xsk_say_memlock(bytes, look->error);
-	return refuse(look->error, 0, "up to %llu KiB (ulimit -l)",
+		return xsk_refuse_memlock(bytes, in->error);
+	return refuse(in->error, 0, "up to %llu KiB (ulimit -l)",
 		      (unsigned long long)limit.rlim_cur >> 10);
 }
 
@@ -47,151 +47,151 @@ static bool is_power(uint32_t buffers)
 	return !(buffers & (buffers - 1)) && buffers <= XSK_BUFFERS_MAX;
 }
 
-static int check_options(const struct look *look)
+static int check_options(const struct check_input *in)
 {
-	const struct careful_options *o = look->options;
+	const struct careful_options *o = in->options;
 	const char *name = o->instance ? o->instance : o->ifname;
 	bool rx = is_power(o->rx_buffers);
 	size_t most = XSK_INSTANCE_BYTES - 1 - (o->queues > 1 ? QUEUE_SUFFIX_BYTES : 0);
 
 	if (!rx || !is_power(o->tx_buffers))
-		return refuse(look->error, -EINVAL, "%s buffers %u: a power of two, at most %u",
+		return refuse(in->error, -EINVAL, "%s buffers %u: a power of two, at most %u",
 			      rx ? "send" : "receive", rx ? o->tx_buffers : o->rx_buffers,
 			      XSK_BUFFERS_MAX);
 	if (o->port > 65535)
-		return refuse(look->error, -EINVAL, "port %u: the largest is 65535", o->port);
+		return refuse(in->error, -EINVAL, "port %u: the largest is 65535", o->port);
 	if (o->peers > CAREFUL_PEERS_MAX)
-		return refuse(look->error, -EINVAL, "peers %u: at most %u", o->peers,
+		return refuse(in->error, -EINVAL, "peers %u: at most %u", o->peers,
 			      CAREFUL_PEERS_MAX);
 	if (!name || !name[0] || strlen(name) > most || strchr(name, '/') || name[0] == '.')
-		return refuse(look->error, -EINVAL,
+		return refuse(in->error, -EINVAL,
 			      "instance \"%s\": 1 to %zu characters, no / and no leading dot",
 			      name ? name : "", most);
-	return refuse(look->error, 0, "instance %s", name);
+	return refuse(in->error, 0, "instance %s", name);
 }
 
-static int check_interface(const struct look *look)
+static int check_interface(const struct check_input *in)
 {
-	const struct netdev *netdev = &look->port.netdev;
+	const struct netdev *netdev = &in->port.netdev;
 
 	if (netdev->flags & IFF_LOOPBACK)
-		return refuse(look->error, -EINVAL, "%s is a loopback; careful needs an Ethernet",
+		return refuse(in->error, -EINVAL, "%s is a loopback; careful needs an Ethernet",
 			      netdev->name);
 	/* Without Ethernet no frame would pass, though the kernel accepts program and socket. */
 	if (netdev->hardware != ARPHRD_ETHER)
 		return refuse(
-			look->error, -EINVAL,
+			in->error, -EINVAL,
 			"%s (driver %s) is not an Ethernet interface: a tunnel, or IP over InfiniBand, has other frames than careful's",
 			netdev->name, netdev->driver);
 	if (netdev->master[0])
-		return refuse(look->error, -EBUSY,
+		return refuse(in->error, -EBUSY,
 			      "%s is a port of %s (%s), which takes all frames: `ip link set "
 			      "%s nomaster`",
 			      netdev->name, netdev->master, netdev->master_kind, netdev->name);
 	if (!(netdev->flags & IFF_UP))
-		return refuse(look->error, -ENETDOWN, "%s is down: `ip link set %s up`",
-			      netdev->name, netdev->name);
-	return refuse(look->error, 0, "%s is up (driver %s)", netdev->name, netdev->driver);
+		return refuse(in->error, -ENETDOWN, "%s is down: `ip link set %s up`", netdev->name,
+			      netdev->name);
+	return refuse(in->error, 0, "%s is up (driver %s)", netdev->name, netdev->driver);
 }
 
-static int check_mtu(const struct look *look)
+static int check_mtu(const struct check_input *in)
 {
-	const struct netdev *netdev = &look->port.netdev;
+	const struct netdev *netdev = &in->port.netdev;
 
 	if (netdev->mtu < CAREFUL_MTU_MIN)
-		return refuse(look->error, -EMSGSIZE,
+		return refuse(in->error, -EMSGSIZE,
 			      "%s: an MTU of %u is too small; the least is %u: `ip link set %s "
 			      "mtu 1500`",
 			      netdev->name, netdev->mtu, CAREFUL_MTU_MIN, netdev->name);
-	return refuse(look->error, 0, "%u", netdev->mtu);
+	return refuse(in->error, 0, "%u", netdev->mtu);
 }
 
-static int check_queue(const struct look *look)
+static int check_queue(const struct check_input *in)
 {
-	const struct netdev *netdev = &look->port.netdev;
-	uint32_t queue = look->options->queue, queues = look->options->queues;
+	const struct netdev *netdev = &in->port.netdev;
+	uint32_t queue = in->options->queue, queues = in->options->queues;
 	uint32_t most = netdev->rx_queues < netdev->tx_queues ? netdev->rx_queues :
 								netdev->tx_queues;
 
 	most = most < CAREFUL_SPREAD_MAX ? most : CAREFUL_SPREAD_MAX;
 	if (queues > 1 && queues > most)
-		return refuse(look->error, -EINVAL,
+		return refuse(in->error, -EINVAL,
 			      "%s has %u receive and %u send queues: at most %u can be used",
 			      netdev->name, netdev->rx_queues, netdev->tx_queues, most);
 	if (queues > 1 && queue >= queues)
-		return refuse(look->error, -EINVAL, "queue %u of %u: the last is %u", queue, queues,
+		return refuse(in->error, -EINVAL, "queue %u of %u: the last is %u", queue, queues,
 			      queues - 1);
 	if (queue >= netdev->rx_queues)
-		return refuse(look->error, -EINVAL, "%s has no receive queue %u, the last is %u",
+		return refuse(in->error, -EINVAL, "%s has no receive queue %u, the last is %u",
 			      netdev->name, queue, netdev->rx_queues - 1);
 	if (queue >= CAREFUL_QUEUES_MAX)
-		return refuse(look->error, -EINVAL, "%s: queue %u is beyond %u", netdev->name,
-			      queue, CAREFUL_QUEUES_MAX - 1);
-	return refuse(look->error, 0, "%u of %u", queue, netdev->rx_queues);
+		return refuse(in->error, -EINVAL, "%s: queue %u is beyond %u", netdev->name, queue,
+			      CAREFUL_QUEUES_MAX - 1);
+	return refuse(in->error, 0, "%u of %u", queue, netdev->rx_queues);
 }
 
-static int check_steering(const struct look *look)
+static int check_steering(const struct check_input *in)
 {
-	const struct netdev *netdev = &look->port.netdev;
-	uint32_t queue = look->options->queue;
-	uint16_t port = look->port.udp;
+	const struct netdev *netdev = &in->port.netdev;
+	uint32_t queue = in->options->queue;
+	uint16_t port = in->port.udp;
 	int rc;
 
 	if (netdev->rx_queues == 1)
-		return refuse(look->error, 0, "one queue: not needed");
-	if (look->options->queues > 1 && netdev_straight(netdev))
-		return refuse(look->error, 0, "each queue has the other end's frames");
+		return refuse(in->error, 0, "one queue: not needed");
+	if (in->options->queues > 1 && netdev_straight(netdev))
+		return refuse(in->error, 0, "each queue has the other end's frames");
 	rc = netdev_steered(netdev, queue, port);
 	if (rc > 0)
-		return refuse(look->error, 0, "port %u goes to queue %u", port, queue);
+		return refuse(in->error, 0, "port %u goes to queue %u", port, queue);
 	if (!rc)
 		return refuse(
-			look->error, -EXDEV,
+			in->error, -EXDEV,
 			"%s has %u receive queues and port %u may arrive at any of them: `ethtool -N "
 			"%s flow-type udp4 dst-port %u action %u` (and udp6)",
 			netdev->name, netdev->rx_queues, port, netdev->name, port, queue);
 	if (rc == -ENOENT)
-		return refuse(look->error, -EINVAL,
+		return refuse(in->error, -EINVAL,
 			      "%s has %u receive queues and its steering is off: `ethtool -K %s "
 			      "ntuple on`",
 			      netdev->name, netdev->rx_queues, netdev->name);
-	return refuse(look->error, -EOPNOTSUPP,
+	return refuse(in->error, -EOPNOTSUPP,
 		      "%s has %u receive queues and cannot steer a port to one: `ethtool -L %s %s "
 		      "1`",
 		      netdev->name, netdev->rx_queues, netdev->name,
 		      netdev->combined ? "combined" : "rx");
 }
 
-static int check_port(const struct look *look)
+static int check_port(const struct check_input *in)
 {
-	struct xsk_port port = look->port;
-	int rc = xsk_ctrl_open(&port, look->error);
+	struct xsk_port port = in->port;
+	int rc = xsk_ctrl_open(&port, in->error);
 
 	xsk_ctrl_close(&port);
-	return rc ? rc : refuse(look->error, 0, "%u is free", port.udp);
+	return rc ? rc : refuse(in->error, 0, "%u is free", port.udp);
 }
 
-static int check_program(const struct look *look)
+static int check_program(const struct check_input *in)
 {
-	return xsk_attach_check(&look->port, look->error);
+	return xsk_attach_check(&in->port, in->error);
 }
 
 /* A driver with native XDP reveals its zero-copy support only when the socket is bound. */
-static int check_zerocopy(const struct look *look)
+static int check_zerocopy(const struct check_input *in)
 {
-	struct xsk_port port = look->port;
-	bool generic = look->options->xdp_mode == CAREFUL_XDP_GENERIC;
+	struct xsk_port port = in->port;
+	bool generic = in->options->xdp_mode == CAREFUL_XDP_GENERIC;
 
-	if (!look->options->require_zerocopy)
-		return refuse(look->error, 0, "not required: without it, frames are copied");
+	if (!in->options->require_zerocopy)
+		return refuse(in->error, 0, "not required: without it, frames are copied");
 	port.xdp_mode = generic ? CAREFUL_XDP_GENERIC : CAREFUL_XDP_NATIVE;
-	if (generic || port.netdev.deaf)
-		return xsk_say_zerocopy(&port, -EOPNOTSUPP, look->error);
-	return refuse(look->error, -EAGAIN, "only `up` shows whether driver %s has it",
+	if (generic || port.netdev.zerocopy_broken)
+		return xsk_refuse_zerocopy(&port, -EOPNOTSUPP, in->error);
+	return refuse(in->error, -EAGAIN, "only `up` shows whether driver %s has it",
 		      port.netdev.driver);
 }
 
-static int (*const checks[CAREFUL_CHECKS])(const struct look *look) = {
+static int (*const checks[CAREFUL_CHECKS])(const struct check_input *in) = {
 	[CAREFUL_CHECK_MEMLOCK] = check_memlock,     [CAREFUL_CHECK_OPTIONS] = check_options,
 	[CAREFUL_CHECK_INTERFACE] = check_interface, [CAREFUL_CHECK_MTU] = check_mtu,
 	[CAREFUL_CHECK_QUEUE] = check_queue,	     [CAREFUL_CHECK_STEERING] = check_steering,
@@ -199,55 +199,55 @@ static int (*const checks[CAREFUL_CHECKS])(const struct look *look) = {
 	[CAREFUL_CHECK_ZEROCOPY] = check_zerocopy,
 };
 
-static int run(const struct look *look, uint32_t check)
+static int run(const struct check_input *in, uint32_t check)
 {
-	return checks[check] ? checks[check](look) : xsk_check_host(check, look->error);
+	return checks[check] ? checks[check](in) : xsk_check_host(check, in->error);
 }
 
-static void begin(struct look *look, const struct careful_options *options,
+static void begin(struct check_input *in, const struct careful_options *options,
 		  struct careful_error *error)
 {
-	memset(look, 0, sizeof(*look));
-	look->options = options;
-	look->error = error;
-	look->port.udp = options->port ? (uint16_t)options->port : CAREFUL_PORT_DEFAULT;
-	look->port.ctrl[0] = look->port.ctrl[1] = look->port.link = -1;
+	memset(in, 0, sizeof(*in));
+	in->options = options;
+	in->error = error;
+	in->port.udp = options->port ? (uint16_t)options->port : CAREFUL_PORT_DEFAULT;
+	in->port.ctrl[0] = in->port.ctrl[1] = in->port.link = -1;
 }
 
 int careful_check(const struct careful_options *options, uint32_t check,
 		  struct careful_error *error)
 {
-	struct look look;
+	struct check_input input;
 
 	if (check >= CAREFUL_CHECKS)
 		return -EINVAL;
-	begin(&look, options, error);
+	begin(&input, options, error);
 	if (check >= FIRST_OF_INTERFACE) {
-		int rc = netdev_read(options->ifname, &look.port.netdev, error);
+		int rc = netdev_read(options->ifname, &input.port.netdev, error);
 
 		if (rc)
 			return rc;
 	}
-	return run(&look, check);
+	return run(&input, check);
 }
 
 int xsk_check_all(const struct careful_options *options, struct netdev *netdev,
 		  struct careful_error *error)
 {
-	struct careful_error said = { "" };
-	struct look look;
+	struct careful_error result = { "" };
+	struct check_input input;
 	int rc = 0;
 
-	begin(&look, options, &said);
+	begin(&input, options, &result);
 	for (uint32_t i = 0; !rc && i <= LAST_BEFORE_OPEN; i++) {
 		if (i == FIRST_OF_INTERFACE)
-			rc = netdev_read(options->ifname, &look.port.netdev, &said);
+			rc = netdev_read(options->ifname, &input.port.netdev, &result);
 		if (!rc)
-			rc = run(&look, i);
+			rc = run(&input, i);
 		rc = rc > 0 ? 0 : rc;
 	}
 	if (rc)
-		refuse(error, rc, "%s", said.text);
-	*netdev = look.port.netdev;
+		refuse(error, rc, "%s", result.text);
+	*netdev = input.port.netdev;
 	return rc;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Control messages: ordinary UDP sockets on our port, for IPv4 and IPv6, bound to the interface,
- * and the ICMP errors that return to them. Datapath frames never get here. */
+/* Control messages and the ICMP errors about them: UDP sockets on our port, for IPv4 and IPv6,
+ * bound to the interface. Datapath frames never get here. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/errqueue.h>
@@ -14,6 +14,7 @@
 
 #include <careful/wire.h>
 
+#include "base/clock.h"
 #include "device/xsk/xsk.h"
 
 enum {
@@ -24,7 +25,7 @@ enum {
 	STAMP_OLD_NS = 1000 * 1000 * 1000,
 };
 
-static int set(int fd, int level, int option)
+static int turn_on(int fd, int level, int option)
 {
 	const int on = 1;
 
@@ -41,20 +42,15 @@ static int open_socket(const struct xsk_port *port, int family)
 
 	if (fd < 0)
 		return -errno;
-	if (ipv4)
-		any.in.sin_port = htons(port->udp);
-	else
-		any.in6.sin6_port = htons(port->udp);
-	rc = ipv4 ? set(fd, IPPROTO_IP, IP_RECVERR) : set(fd, IPPROTO_IPV6, IPV6_RECVERR);
-	if (!rc)
-		rc = ipv4 ? set(fd, IPPROTO_IP, IP_PKTINFO) :
-			    set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO);
-	if (!rc && ipv4) /* group frames (xsk_group.c) are no control messages */
-		rc = setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off));
-	if (!rc && !ipv4)
-		rc = set(fd, IPPROTO_IPV6, IPV6_V6ONLY);
-	if (!rc && !ipv4) /* pings have no checksum (route.c) */
-		rc = set(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX);
+	any.in.sin_port = htons(port->udp); /* of either family */
+	if (ipv4) /* group frames (xsk_group.c) are no control messages */
+		rc = turn_on(fd, IPPROTO_IP, IP_RECVERR) || turn_on(fd, IPPROTO_IP, IP_PKTINFO) ||
+		     setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off));
+	else /* pings have no checksum (route.c) */
+		rc = turn_on(fd, IPPROTO_IPV6, IPV6_RECVERR) ||
+		     turn_on(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO) ||
+		     turn_on(fd, IPPROTO_IPV6, IPV6_V6ONLY) ||
+		     turn_on(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX);
 	if (!rc)
 		rc = setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, port->netdev.name,
 				(socklen_t)strlen(port->netdev.name));
@@ -67,7 +63,7 @@ static int open_socket(const struct xsk_port *port, int family)
 	return rc;
 }
 
-/* One family is enough, because the other may be disabled. */
+/* Needs one family only, because the other may be disabled. */
 int xsk_ctrl_open(struct xsk_port *port, struct careful_error *error)
 {
 	port->ctrl[0] = open_socket(port, AF_INET);
@@ -79,8 +75,8 @@ int xsk_ctrl_open(struct xsk_port *port, struct careful_error *error)
 			return rc;
 		if (port->ctrl[i] == -EADDRINUSE)
 			return refuse(error, -EADDRINUSE,
-				      "UDP port %u on %s is in use; end its owner (`ss -ulpn`) or "
-				      "choose another port",
+				      "UDP port %u on %s is in use; end the program that has it "
+				      "(`ss -ulpn`), or choose another port",
 				      port->udp, port->netdev.name);
 	}
 	if (port->ctrl[0] < 0 && port->ctrl[1] < 0)
@@ -89,13 +85,13 @@ int xsk_ctrl_open(struct xsk_port *port, struct careful_error *error)
 	return 0;
 }
 
-/* A child of fork() may keep the sockets open; bound to lo, they leave the port free. */
+/* A child of fork() may keep the sockets open, so they are bound to lo, where they block no one. */
 void xsk_ctrl_close(struct xsk_port *port)
 {
 	for (int i = 0; i < 2; i++) {
 		if (port->ctrl[i] < 0)
 			continue;
-		if (xsk_ours(port))
+		if (xsk_is_owner(port))
 			setsockopt(port->ctrl[i], SOL_SOCKET, SO_BINDTODEVICE, "lo", 2);
 		close(port->ctrl[i]);
 		port->ctrl[i] = -1;
@@ -107,8 +103,8 @@ union control {
 	uint8_t space[128];
 };
 
-/* Makes the kernel send from the address that the other end knows. */
-static void put_ours(struct msghdr *m, union control *control, const union address *to)
+/* Makes the kernel send from the address that the other end reached. */
+static void set_source(struct msghdr *m, union control *control, const union address *to)
 {
 	bool ipv4 = to->sa.sa_family == AF_INET;
 	struct in6_pktinfo info6 = { 0 };
@@ -126,9 +122,9 @@ static void put_ours(struct msghdr *m, union control *control, const union addre
 	m->msg_controllen = CMSG_SPACE(bytes);
 }
 
-/* Finds our address that a message was sent to. Returns false for a broadcast or multicast address,
- * because every host would answer such a message. */
-static bool take_ours(union address *from, struct msghdr *m)
+/* Finds our address that a message was sent to. Returns false for a broadcast or multicast address:
+ * every host would answer such a message. */
+static bool find_ours(union address *from, struct msghdr *m)
 {
 	struct in6_pktinfo info6;
 	struct in_pktinfo info;
@@ -167,7 +163,7 @@ int xsk_ctrl_send(struct port *port, const union address *to, const void *buf, u
 	if (fd < 0)
 		return -EAFNOSUPPORT;
 	if (address_has_ours(to))
-		put_ours(&m, &control, to);
+		set_source(&m, &control, to);
 	for (int i = 0; i < 3; i++) {
 		if (sendmsg(fd, &m, 0) >= 0)
 			return 0;
@@ -181,27 +177,20 @@ int xsk_ctrl_send(struct port *port, const union address *to, const void *buf, u
 	return -errno;
 }
 
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
-}
-
-/* Returns a message's arrival by the monotonic clock. Uses its stamp (CLOCK_REALTIME), unless there
- * is none or the clock was set meanwhile. */
+/* Returns a message's arrival by the monotonic clock: from the kernel's stamp (CLOCK_REALTIME), or
+ * now if there is no stamp, or the clock was set since. */
 static uint64_t arrived_ns(struct msghdr *m)
 {
-	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC), ago_ns;
-	struct timespec stamp;
+	uint64_t now_ns = clock_now_ns(), ago_ns;
+	struct timespec stamp, now;
 
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_TIMESTAMPNS)
 			continue;
 		memcpy(&stamp, CMSG_DATA(c), sizeof(stamp));
-		ago_ns = clock_ns(CLOCK_REALTIME) -
-			 ((uint64_t)stamp.tv_sec * 1000000000ULL + (uint64_t)stamp.tv_nsec);
+		clock_gettime(CLOCK_REALTIME, &now);
+		ago_ns = (uint64_t)(now.tv_sec - stamp.tv_sec) * 1000000000 +
+			 (uint64_t)now.tv_nsec - (uint64_t)stamp.tv_nsec;
 		if (ago_ns < STAMP_OLD_NS)
 			return now_ns - ago_ns;
 	}
@@ -223,10 +212,10 @@ static uint32_t headers_bytes(const union address *address)
 	return HEADERS_BYTES + (address->sa.sa_family == AF_INET6 ? IPV6_MORE_BYTES : 0);
 }
 
-/* Reports whether an ICMP error concerns a ping: the quoted start is a ping's, or nothing is
- * quoted. *arrival gets the details. */
-static bool about_probe(const struct sock_extended_err *error, const union address *to,
-			const uint8_t *data, size_t bytes, struct arrival *arrival)
+/* Reports whether an ICMP error is about a ping: the quote starts like a ping, or is empty.
+ * *arrival gets the error's fields. */
+static bool is_about_ping(const struct sock_extended_err *error, const union address *to,
+			  const uint8_t *data, size_t bytes, struct arrival *arrival)
 {
 	const void *by = SO_EE_OFFENDER(error);
 	bool ipv6 = error->ee_origin == SO_EE_ORIGIN_ICMP6;
@@ -242,8 +231,8 @@ static bool about_probe(const struct sock_extended_err *error, const union addre
 	return true;
 }
 
-/* Returns the next ICMP error, with its quote in buf: "nobody listens" (-ECONNREFUSED), "too large"
- * (-EMSGSIZE), or another about a ping (-EHOSTUNREACH). -EAGAIN: none. */
+/* Returns the next ICMP error, with its quote in buf: port unreachable (-ECONNREFUSED), packet too
+ * big (-EMSGSIZE), or another error about a ping (-EHOSTUNREACH). -EAGAIN: none. */
 static int read_errors(int fd, union address *from, void *buf, uint32_t bytes,
 		       struct arrival *arrival)
 {
@@ -255,7 +244,7 @@ static int read_errors(int fd, union address *from, void *buf, uint32_t bytes,
 
 	for (int i = 0; i < ERRORS_MAX; i++) {
 		struct iovec iov = { .iov_base = data, .iov_len = sizeof(data) };
-		ssize_t got;
+		ssize_t n;
 		struct msghdr m = {
 			.msg_name = from,
 			.msg_namelen = sizeof(*from),
@@ -265,8 +254,8 @@ static int read_errors(int fd, union address *from, void *buf, uint32_t bytes,
 			.msg_controllen = sizeof(control),
 		};
 
-		got = recvmsg(fd, &m, MSG_ERRQUEUE | MSG_DONTWAIT);
-		if (got < 0)
+		n = recvmsg(fd, &m, MSG_ERRQUEUE | MSG_DONTWAIT);
+		if (n < 0)
 			return -EAGAIN;
 		memset(from->ours, 0, sizeof(from->ours));
 		for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
@@ -275,20 +264,20 @@ static int read_errors(int fd, union address *from, void *buf, uint32_t bytes,
 				uint8_t space[sizeof(struct sock_extended_err) +
 					      sizeof(struct sockaddr_in6)];
 			} e = { 0 };
-			size_t have = c->cmsg_len - CMSG_LEN(0);
+			size_t bytes_here = c->cmsg_len - CMSG_LEN(0);
 
 			if (!(c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVERR) &&
 			    !(c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_RECVERR))
 				continue;
-			memcpy(&e, CMSG_DATA(c), have < sizeof(e) ? have : sizeof(e));
-			memcpy(buf, data, (size_t)got < bytes ? (size_t)got : bytes);
+			memcpy(&e, CMSG_DATA(c), bytes_here < sizeof(e) ? bytes_here : sizeof(e));
+			memcpy(buf, data, (size_t)n < bytes ? (size_t)n : bytes);
 			if (e.error.ee_errno == ECONNREFUSED &&
 			    (e.error.ee_origin == SO_EE_ORIGIN_ICMP ||
 			     e.error.ee_origin == SO_EE_ORIGIN_ICMP6))
 				return -ECONNREFUSED;
-			if (e.error.ee_errno == EMSGSIZE && got > 1 && data[1] != CAREFUL_PING)
+			if (e.error.ee_errno == EMSGSIZE && n > 1 && data[1] != CAREFUL_PING)
 				return -EMSGSIZE;
-			if (!about_probe(&e.error, from, data, (size_t)got, arrival))
+			if (!is_about_ping(&e.error, from, data, (size_t)n, arrival))
 				continue;
 			arrival->at_ns = arrived_ns(&m);
 			return -EHOSTUNREACH;
@@ -312,18 +301,18 @@ static ssize_t read_message(int fd, union address *from, void *buf, uint32_t byt
 			.msg_control = &control,
 			.msg_controllen = sizeof(control),
 		};
-		ssize_t got = recvmsg(fd, &m, MSG_DONTWAIT | MSG_TRUNC);
+		ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_TRUNC);
 
-		if (got >= 0) {
-			if (!take_ours(from, &m))
+		if (n >= 0) {
+			if (!find_ours(from, &m))
 				return 0;
 			arrival->at_ns = arrived_ns(&m);
-			arrival->ip_bytes = headers_bytes(from) + (uint32_t)got;
-			return got < (ssize_t)bytes ? got : (ssize_t)bytes;
+			arrival->ip_bytes = headers_bytes(from) + (uint32_t)n;
+			return n < (ssize_t)bytes ? n : (ssize_t)bytes;
 		}
 		if (errno == EAGAIN)
 			break;
-		/* An error from the error queue, reported a second time: read on. */
+		/* The kernel repeats an error of the error queue here; the next read succeeds. */
 	}
 	return -EAGAIN;
 }
@@ -342,14 +331,14 @@ ssize_t xsk_ctrl_recv(struct port *port, union address *from, void *buf, uint32_
 	/* A flood over one family must not delay messages of the other. */
 	xsk->ctrl_turn = !xsk->ctrl_turn;
 	for (int i = 0; i < 2; i++) {
-		ssize_t got = -EAGAIN;
+		ssize_t n = -EAGAIN;
 
 		if (fds[i].revents & POLLERR)
-			got = read_errors(fds[i].fd, from, buf, bytes, arrival);
-		if (got == -EAGAIN && fds[i].revents)
-			got = read_message(fds[i].fd, from, buf, bytes, arrival);
-		if (got != -EAGAIN)
-			return got;
+			n = read_errors(fds[i].fd, from, buf, bytes, arrival);
+		if (n == -EAGAIN && fds[i].revents)
+			n = read_message(fds[i].fd, from, buf, bytes, arrival);
+		if (n != -EAGAIN)
+			return n;
 	}
 	return -EAGAIN;
 }

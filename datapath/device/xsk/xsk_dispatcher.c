@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* An interface with several queues. Each queue is an instance with its own program, maps and UDP
- * port. One dispatcher on the interface passes each frame to its queue's program. The first queue's
- * instance attaches the dispatcher and pins the map of programs; other instances enter theirs. They
- * share only the table of sessions. */
+ * port. A dispatcher on the interface passes each frame to the program of its queue. The first
+ * queue's instance attaches the dispatcher and pins the map of programs; each instance sets its
+ * entry there. The instances share only the table of sessions. */
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,23 +25,18 @@ static int check_mode(const struct xsk_port *port, struct careful_error *error)
 		port->native_refused);
 }
 
+static const size_t entries_bytes = CAREFUL_SPREAD_MAX * sizeof(struct careful_queue_entry);
+
 static int map_entries(struct xsk_port *port, int fd, struct careful_error *error)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	size_t bytes = CAREFUL_SPREAD_MAX * sizeof(struct careful_queue_entry);
-	void *memory;
-
-	bytes = (bytes + page - 1) & ~(page - 1);
-	memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (memory == MAP_FAILED)
+	port->port.spread.entries = xsk_bpf_map_memory(fd, entries_bytes);
+	if (!port->port.spread.entries)
 		return refuse(error, -errno, "cannot map the spread map: %s", strerror(errno));
-	port->port.spread.entries = memory;
-	port->spread_bytes = bytes;
 	return 0;
 }
 
-static int enter(const struct xsk_port *port, uint32_t queue, int program,
-		 struct careful_error *error)
+static int set_program(const struct xsk_port *port, uint32_t queue, int program,
+		       struct careful_error *error)
 {
 	const uint32_t value = (uint32_t)program;
 
@@ -62,9 +57,9 @@ int xsk_dispatcher_lead(struct xsk_port *port, int programs, int entries, int pr
 	if (port->programs < 0)
 		return refuse(error, -errno, "cannot open the queues map: %s", strerror(errno));
 	rc = map_entries(port, entries, error);
-	/* Frames of unowned queues are counted here. */
+	/* This program also counts the frames of queues that nobody has opened. */
 	for (uint32_t i = 0; !rc && i < CAREFUL_QUEUES_MAX; i++)
-		rc = enter(port, i, program, error);
+		rc = set_program(port, i, program, error);
 	return rc;
 }
 
@@ -86,7 +81,7 @@ int xsk_dispatcher_join(struct xsk_port *port, int program, struct careful_error
 		return refuse(error, -errno, "%s: %s", path, strerror(errno));
 	rc = map_entries(port, fd, error);
 	close(fd);
-	return rc ? rc : enter(port, port->port.spread.index, program, error);
+	return rc ? rc : set_program(port, port->port.spread.index, program, error);
 }
 
 void xsk_dispatcher_close(struct xsk_port *port)
@@ -95,11 +90,11 @@ void xsk_dispatcher_close(struct xsk_port *port)
 	const uint32_t queue = spread->index;
 
 	if (spread->entries) {
-		if (xsk_ours(port)) {
+		if (xsk_is_owner(port)) {
 			spread->entries[queue].slots = 0;
 			bpf_map_delete_elem(port->programs, &queue);
 		}
-		munmap(spread->entries, port->spread_bytes);
+		munmap(spread->entries, entries_bytes);
 	}
 	spread->entries = NULL;
 	if (port->programs >= 0)

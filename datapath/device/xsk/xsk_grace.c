@@ -6,11 +6,11 @@
  * A program that read the old cookie may still write seq_last or redirect a frame. A redirect takes
  * a buffer, and reaches the ring with the flush at the end of the NAPI poll. All of that is one
  * softirq (or ksoftirqd with softirqs disabled), and no thread runs on the CPU meanwhile. So the
- * wait ends once a thread has run on each CPU after the cookie was cleared: this thread, or on its
- * own CPU the engine, which was in user mode when it asked. `asked` orders the cleared cookie
- * before the visits; a program that starts after the visit reads the cleared cookie. If a CPU
- * cannot be visited, RCU's grace period proves the same, because program and flush are one RCU read
- * side. */
+ * wait is over once a thread has run on each CPU after the cookie was cleared: this thread, or on
+ * the engine's CPU the engine, which was in user mode when it started the wait. `requested` orders
+ * the cleared cookie before the visits; a program that starts after the visit reads the cleared
+ * cookie. If a CPU cannot be visited, RCU's grace period proves the same, because program and flush
+ * are one RCU read side. */
 #include <linux/capability.h>
 #include <sched.h>
 #include <string.h>
@@ -19,18 +19,8 @@
 
 #include "device/xsk/xsk.h"
 
-static void wait_for_softirqs(struct xsk_port *port, int here)
-{
-	struct xsk_grace *grace = &port->grace;
-
-	if (grace->cpus && xsk_cpus_visit(grace->cpus, here))
-		return;
-	grace->cpus = 0;
-	xsk_bpf_wait_rcu(port);
-}
-
-/* Waiting needs no capability (bpf() of a map since Linux 5.19). Capabilities are per thread, so
- * this thread would keep what the application drops later. */
+/* Waiting needs no capability (bpf() of a map since Linux 5.19). Each thread has its own, so this
+ * thread would keep those that the application drops later. */
 static void drop_capabilities(void)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -39,19 +29,23 @@ static void drop_capabilities(void)
 	syscall(SYS_capset, &header, none);
 }
 
-/* Waits once for all requests made so far. */
+/* Waits once for all requests so far. */
 static void run(struct pool *pool, struct pool_job *job)
 {
 	struct xsk_port *port = pool->user;
 	struct xsk_grace *grace = &port->grace;
-	uint64_t asked = __atomic_load_n(&grace->asked, __ATOMIC_ACQUIRE);
+	uint64_t requested = __atomic_load_n(&grace->requested, __ATOMIC_ACQUIRE);
+	int engine_cpu = __atomic_load_n(&grace->engine_cpu, __ATOMIC_RELAXED);
 
 	(void)job;
 	drop_capabilities();
-	if (asked == grace->done)
+	if (requested == grace->completed)
 		return;
-	wait_for_softirqs(port, __atomic_load_n(&grace->here, __ATOMIC_RELAXED));
-	__atomic_store_n(&grace->done, asked, __ATOMIC_RELEASE);
+	if (!grace->cpus || !xsk_cpus_visit(grace->cpus, engine_cpu)) {
+		grace->cpus = 0;
+		xsk_bpf_wait_rcu(port);
+	}
+	__atomic_store_n(&grace->completed, requested, __ATOMIC_RELEASE);
 }
 
 static const struct pool_rules rules = {
@@ -71,36 +65,34 @@ int xsk_grace_open(struct xsk_port *port, struct careful_error *error)
 	if (rc)
 		return refuse(error, rc, "cannot start a thread: %s", strerror(-rc));
 	grace->running = true;
-	/* The thread drops its capabilities now. */
-	pool_put(&grace->pool, &grace->group, &grace->job);
+	pool_put(&grace->pool, &grace->group, &grace->job); /* to drop the thread's capabilities */
 	return 0;
 }
 
-/* A child of fork() has no such thread. */
+/* A child of fork() does not have the thread. */
 void xsk_grace_close(struct xsk_port *port)
 {
 	struct xsk_grace *grace = &port->grace;
 
-	if (!grace->running || !xsk_ours(port))
+	if (!grace->running || !xsk_is_owner(port))
 		return;
 	pool_stop(&grace->pool, 0, false);
 	pool_free(&grace->pool);
 	grace->running = false;
 }
 
-/* Starts a wait for everything that runs now; returns its number. */
-uint64_t xsk_grace_ask(struct xsk_port *port)
+uint64_t xsk_grace_start(struct xsk_port *port)
 {
 	struct xsk_grace *grace = &port->grace;
-	uint64_t asked = grace->asked + 1;
+	uint64_t number = grace->requested + 1;
 
-	__atomic_store_n(&grace->here, sched_getcpu(), __ATOMIC_RELAXED);
-	__atomic_store_n(&grace->asked, asked, __ATOMIC_RELEASE);
+	__atomic_store_n(&grace->engine_cpu, sched_getcpu(), __ATOMIC_RELAXED);
+	__atomic_store_n(&grace->requested, number, __ATOMIC_RELEASE);
 	pool_put(&grace->pool, &grace->group, &grace->job);
-	return asked;
+	return number;
 }
 
-bool xsk_grace_over(const struct xsk_port *port, uint64_t asked)
+bool xsk_grace_over(const struct xsk_port *port, uint64_t number)
 {
-	return __atomic_load_n(&port->grace.done, __ATOMIC_ACQUIRE) >= asked;
+	return __atomic_load_n(&port->grace.completed, __ATOMIC_ACQUIRE) >= number;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Frames to a group: XDP's admission of their senders (the groups map, and the peers map's group
- * part), and multicast membership, which the kernel announces to NIC and switch (IGMP). */
+/* Frames to a group: admits their senders at XDP (groups map; group_* of the peers map), and joins
+ * the multicast group, which the kernel announces to NIC and switch (IGMP). */
 #include <assert.h>
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -25,26 +25,26 @@ static int add_membership(const struct xsk_port *port, int fd, bool ipv4)
 		      setsockopt(fd, IPPROTO_IPV6, IPV6_JOIN_GROUP, &group6, sizeof(group6));
 }
 
-/* Joins the multicast group; membership lasts while anybody sends to us. */
+/* Joins the multicast group, until the last sender's group ends. */
 static int join(struct xsk_port *port, bool ipv4)
 {
-	int *member = &port->member[!ipv4];
+	int *fd = &port->group_fds[!ipv4];
 	int rc = 0;
 
-	if (*member >= 0)
+	if (*fd >= 0)
 		return 0;
-	*member = socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (*member < 0)
+	*fd = socket(ipv4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (*fd < 0)
 		return -errno;
-	if (add_membership(port, *member, ipv4)) {
+	if (add_membership(port, *fd, ipv4)) {
 		rc = -errno;
-		close(*member);
-		*member = -1;
+		close(*fd);
+		*fd = -1;
 	}
 	return rc;
 }
 
-/* Opens a group once no program with the slot's previous cookie can still run. */
+/* Opens a group once no program can still run with the slot's previous group cookie. */
 static void begin(struct xsk_port *port, uint32_t slot)
 {
 	struct careful_peer_entry *peer = &port->peers[slot];
@@ -55,7 +55,7 @@ static void begin(struct xsk_port *port, uint32_t slot)
 	peer->group_probe = 0;
 	address_words(&group->from, peer->group_source);
 	if (bpf_map_update_elem(xsk_bpf_groups(port), &group->cookie, &slot, BPF_NOEXIST))
-		return; /* no probe is heard here, so the sender sends a copy to each member */
+		return; /* no probe is received, so the sender sends a copy to each member */
 	__atomic_store_n(&peer->group_cookie, group->cookie, __ATOMIC_RELEASE);
 	group->open = true;
 }
@@ -69,7 +69,7 @@ static void end(struct xsk_port *port, uint32_t slot)
 	if (group->open) {
 		__atomic_store_n(&port->peers[slot].group_cookie, 0, __ATOMIC_RELEASE);
 		bpf_map_delete_elem(xsk_bpf_groups(port), &group->cookie);
-		group->closing = xsk_grace_ask(port);
+		group->closing = xsk_grace_start(port);
 	}
 	group->cookie = 0;
 	group->open = false;
@@ -121,8 +121,8 @@ int xsk_multicast(struct port *nic, const union address *like, struct llhdr *llh
 void xsk_group_close(struct xsk_port *port)
 {
 	for (int i = 0; i < 2; i++) {
-		if (port->member[i] >= 0)
-			close(port->member[i]);
-		port->member[i] = -1;
+		if (port->group_fds[i] >= 0)
+			close(port->group_fds[i]);
+		port->group_fds[i] = -1;
 	}
 }

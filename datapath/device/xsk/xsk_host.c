@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Checks of the machine and this process. A container or sandbox can deny each of these needs. */
+/* Checks of the machine and this process. A container or sandbox can make each of them fail. */
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,10 +20,8 @@
 #include "device/xsk/xsk.h"
 
 enum {
-	/* carefuld starts with about 35 open files; the rest is for clients and their files. */
-	FILES_MIN = 128,
-	/* An older kernel's verifier refuses the XDP program. */
-	KERNEL_OLDEST = 6 << 8 | 1,
+	FILES_MIN = 128, /* carefuld opens about 35 at start; the rest is for clients' files */
+	KERNEL_OLDEST = 6 << 8 | 1, /* an older verifier refuses the XDP program */
 	KERNEL_FRAGS = 6 << 8 | 6,
 };
 
@@ -136,7 +134,7 @@ static int check_files(struct careful_error *error)
 	getrlimit(RLIMIT_NOFILE, &limit);
 	if (limit.rlim_cur < FILES_MIN)
 		return refuse(error, -EMFILE,
-			      "at most %llu open files are allowed, and %d is the least: `ulimit "
+			      "at most %llu open files are allowed, but careful needs %d: `ulimit "
 			      "-n 1024`",
 			      (unsigned long long)limit.rlim_cur, FILES_MIN);
 	return refuse(error, 0, "up to %llu (ulimit -n)", (unsigned long long)limit.rlim_cur);

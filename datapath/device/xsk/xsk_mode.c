@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Changes the XDP mode under an open queue: the program leaves the interface and returns. A socket
- * in copy mode stays bound, because both modes serve it. A zero-copy driver works only in native
- * mode, so the mode stays. Attaching a loaded program needs no capability since Linux 5.19, so
- * CAP_BPF and CAP_NET_ADMIN may be dropped after opening (tested). Must run in the interface's
- * network namespace, because the kernel looks its number up there. */
+/* Changes the XDP mode of an open queue: detaches the program and attaches it again. A socket in
+ * copy mode stays bound, because it works in both modes; zero-copy works only in native mode.
+ * Attaching a loaded program needs no capability since Linux 5.19, so the process may have dropped
+ * CAP_BPF and CAP_NET_ADMIN. Must run in the interface's network namespace, because the kernel
+ * looks up its index there. */
 #include <errno.h>
 
 #include "device/xsk/xsk.h"
@@ -13,9 +13,9 @@ int xsk_mode(struct queue *queue, uint32_t mode, struct careful_error *error)
 	struct xsk_queue *xsk = to_xsk(queue);
 	struct xsk_port *port = xsk_port_of(xsk);
 	int program = xsk_bpf_program(port), rc;
-	const uint32_t was = port->xdp_mode;
+	const uint32_t old = port->xdp_mode;
 
-	if (mode == was)
+	if (mode == old)
 		return 0;
 	if (port->port.spread.count)
 		return refuse(error, -EOPNOTSUPP, "%s: its queues share the program",
@@ -23,10 +23,10 @@ int xsk_mode(struct queue *queue, uint32_t mode, struct careful_error *error)
 	if (queue->info.zerocopy)
 		return refuse(error, -EOPNOTSUPP, "%s: zero-copy needs native XDP",
 			      port->netdev.name);
-	xsk_take_off(port);
+	xsk_detach(port);
 	rc = xsk_attach(port, program, mode, error);
-	if (rc && xsk_attach(port, program, was, NULL))
-		port->xdp_mode = was; /* no program is attached; statistics() reports that */
+	if (rc && xsk_attach(port, program, old, NULL))
+		port->xdp_mode = old; /* no program is attached; statistics() reports that */
 	queue->info.xdp_mode = port->xdp_mode;
 	xsk_bounds(xsk);
 	return rc;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* An instance's files while it lives: a lock (flock(), so that the kernel releases it when the
- * owner dies) and a directory on bpffs for the maps. A dead owner's leftovers are removed. */
+/* An instance's files: a lock (flock(), so that the kernel releases it when the owner dies), and a
+ * directory on bpffs for the maps. Removes what a dead owner left. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,22 +24,21 @@ static void lock_path(const struct xsk_port *port, char *path)
 	snprintf(path, XSK_PATH_BYTES, RUN_DIR "/%s.lock", port->instance);
 }
 
-/* Returns the index of the interface that a lock is for; 0: unknown. */
+/* Reads the index of the interface from a lock file; 0: unknown. */
 static uint32_t lock_ifindex(int fd)
 {
 	char text[32] = "", *end;
 
 	if (pread(fd, text, sizeof(text) - 1, 0) <= 0)
 		return 0;
-	/* skips the owner's pid, valid only in the PID namespace that wrote it */
-	strtol(text, &end, 10);
+	strtol(text, &end, 10); /* skips the pid, valid only in the owner's PID namespace */
 	return (uint32_t)strtoul(end, NULL, 10);
 }
 
 /* Takes the lock. -EAGAIN: the file was removed between our open() and flock(). */
 static int try_lock(struct xsk_port *port, const char *path, struct careful_error *error)
 {
-	struct stat held, named;
+	struct stat locked, named;
 	char holder[LOCK_HOLDER_BYTES];
 	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 
@@ -52,7 +51,7 @@ static int try_lock(struct xsk_port *port, const char *path, struct careful_erro
 			      "instance %s is in use by %s; end it, or choose another --instance",
 			      port->instance, holder);
 	}
-	if (fstat(fd, &held) || stat(path, &named) || held.st_ino != named.st_ino) {
+	if (fstat(fd, &locked) || stat(path, &named) || locked.st_ino != named.st_ino) {
 		close(fd);
 		return -EAGAIN;
 	}
@@ -87,14 +86,14 @@ void xsk_unlock(struct xsk_port *port)
 	if (port->lock < 0)
 		return;
 	lock_path(port, path);
-	if (xsk_ours(port))
+	if (xsk_is_owner(port))
 		unlink(path);
 	close(port->lock);
 	port->lock = -1;
 }
 
-/* Reports whether a process is in our network namespace; only then do interface numbers agree. */
-static bool is_here(int pid)
+/* Reports whether a process is in our network namespace, so that its interface indices are ours. */
+static bool is_in_our_netns(int pid)
 {
 	struct stat ours, theirs;
 	char path[32];
@@ -104,8 +103,8 @@ static bool is_here(int pid)
 	       ours.st_ino == theirs.st_ino;
 }
 
-/* Returns the holder of a lock file if it is for this interface; else 0. */
-static int owner_on(int dir, const char *file, uint32_t ifindex)
+/* Returns the holder of a lock file if the lock is for this interface; else 0. */
+static int find_owner(int dir, const char *file, uint32_t ifindex)
 {
 	int fd = openat(dir, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	int owner = 0;
@@ -115,7 +114,7 @@ static int owner_on(int dir, const char *file, uint32_t ifindex)
 	if (flock(fd, LOCK_SH | LOCK_NB) && lock_ifindex(fd) == ifindex)
 		owner = lock_holder(fd);
 	close(fd);
-	return owner && is_here(owner) ? owner : 0;
+	return owner && is_in_our_netns(owner) ? owner : 0;
 }
 
 int xsk_lock_check(const struct xsk_port *port, struct careful_error *error)
@@ -133,7 +132,7 @@ int xsk_lock_check(const struct xsk_port *port, struct careful_error *error)
 			continue;
 		snprintf(instance, sizeof(instance), "%.*s", (int)bytes - 5, entry->d_name);
 		if (strcmp(instance, port->instance) != 0)
-			owner = owner_on(dirfd(dir), entry->d_name, port->netdev.ifindex);
+			owner = find_owner(dirfd(dir), entry->d_name, port->netdev.ifindex);
 	}
 	if (dir)
 		closedir(dir);
@@ -150,8 +149,8 @@ bool xsk_pins_mounted(void)
 	return !statfs(BPFFS_DIR, &fs) && (uint64_t)fs.f_type == BPF_FS_MAGIC;
 }
 
-/* bpffs allows no dot in a name (bpf_lookup(), kernel/bpf/inode.c), but VLANs are named like
- * eth1.100: "%2e" replaces a dot, "%25" a percent sign. */
+/* bpffs allows no dot in a name (bpf_lookup(), kernel/bpf/inode.c), but VLANs have names like
+ * eth1.100: so "%2e" replaces a dot, and "%25" a percent sign. */
 void xsk_pin_path(const char *instance, const char *map, char *path, size_t bytes)
 {
 	size_t n = (size_t)snprintf(path, bytes, PIN_DIR "/");
@@ -192,7 +191,7 @@ int xsk_pins_prepare(struct xsk_port *port, struct careful_error *error)
 		return rc;
 	xsk_pins_remove(port);
 	xsk_pin_path(port->instance, "", path, sizeof(path));
-	/* Tries twice, because another instance may remove the parent in between. */
+	/* Twice, because another instance may remove the parent in between. */
 	for (int i = 0; i < 2; i++) {
 		if (mkdir(PIN_DIR, 0700) && errno != EEXIST)
 			break;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The interface of an instance: opened and closed in order, with the peers that XDP admits. */
+/* The interface of an instance: opens and closes its parts in order; admits peers at XDP. */
 #include "device/xsk/xsk.h"
 
 #include <assert.h>
@@ -21,7 +21,7 @@ static void xsk_settle(struct port *port, uint32_t slot)
 {
 	struct xsk_port *xsk = to_xsk_port(port);
 
-	xsk->closing[slot] = xsk_grace_ask(xsk);
+	xsk->closing[slot] = xsk_grace_start(xsk);
 }
 
 static bool xsk_closed(struct port *port, uint32_t slot)
@@ -58,7 +58,7 @@ static struct careful_peer_entry *xsk_admit(struct port *port, uint32_t slot, ui
 	return peer;
 }
 
-/* Reads the last ping. XDP writes the number last: an unchanged number vouches for the fields. */
+/* Reads the last ping. XDP writes its number last: if that is unchanged, the other fields are its. */
 static void xsk_probed(struct port *port, uint32_t slot, struct ping_seen *probed)
 {
 	const struct xsk_port *xsk = to_xsk_port(port);
@@ -124,16 +124,16 @@ static uint64_t xsk_now_ns(struct port *port)
 
 static void xsk_random(struct port *port, void *buf, uint32_t bytes)
 {
-	ssize_t got;
+	ssize_t n;
 
 	(void)port;
 	while (bytes) {
-		got = getrandom(buf, bytes, 0);
-		assert(got > 0 || errno == EINTR);
-		if (got <= 0)
+		n = getrandom(buf, bytes, 0);
+		assert(n > 0 || errno == EINTR);
+		if (n <= 0)
 			continue;
-		buf = (uint8_t *)buf + got;
-		bytes -= (uint32_t)got;
+		buf = (uint8_t *)buf + n;
+		bytes -= (uint32_t)n;
 	}
 }
 
@@ -183,13 +183,13 @@ static uint32_t xsk_wait_fds(struct port *port, int *fds, uint32_t n)
 }
 
 /* Closes what is open, in reverse order of xsk_port_open(). A child of fork() closes its
- * descriptors, which would keep socket, program and lock alive after the owner's end. Only the
+ * descriptors, too: they would keep socket, program and lock alive after the owner's end. Only the
  * owner removes names from the file system. */
 static void close_port(struct port *port)
 {
 	struct xsk_port *xsk = to_xsk_port(port);
 
-	if (xsk_ours(xsk) && xsk->own_qdisc)
+	if (xsk_is_owner(xsk) && xsk->own_qdisc)
 		qdisc_remove(&xsk->route.ask, xsk->netdev.ifindex);
 	xsk_group_close(xsk);
 	xsk_grace_close(xsk);
@@ -260,9 +260,8 @@ static int add_qdisc(struct xsk_port *xsk, struct careful_error *error)
 static int open_parts(struct xsk_port *xsk, const struct careful_options *options,
 		      struct careful_error *error)
 {
-	int rc;
+	int rc = xsk_check_all(options, &xsk->netdev, error);
 
-	rc = xsk_check_all(options, &xsk->netdev, error);
 	if (rc)
 		return rc;
 	take_options(xsk, options);
@@ -297,7 +296,7 @@ int xsk_port_open(const struct careful_options *options, uint32_t without, struc
 	xsk->owner = getpid();
 	xsk->clock_ahead_ns = clock_ahead_ns();
 	xsk->lock = xsk->link = xsk->programs = xsk->ctrl[0] = xsk->ctrl[1] = -1;
-	xsk->member[0] = xsk->member[1] = -1;
+	xsk->group_fds[0] = xsk->group_fds[1] = -1;
 	xsk->route.ask.fd = xsk->route.news.fd = -1;
 	rc = open_parts(xsk, options, error);
 	if (rc) {

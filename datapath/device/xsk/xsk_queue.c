@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A queue of the interface: opened and closed in order, and its settings. */
+/* Opens and closes a queue of the interface, and reports its settings. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static void take_options(struct xsk_queue *xsk, const struct careful_options *op
 	queue->tx_chunks = options->tx_buffers ? options->tx_buffers : XSK_BUFFERS_DEFAULT;
 }
 
-static void fill_info(struct xsk_queue *xsk, uint32_t asked)
+static void fill_info(struct xsk_queue *xsk, uint32_t option)
 {
 	const struct xsk_port *port = xsk_port_of(xsk);
 	struct careful_device_info *info = &xsk->queue.info;
@@ -26,7 +26,7 @@ static void fill_info(struct xsk_queue *xsk, uint32_t asked)
 	memcpy(info->native_refused, port->native_refused, sizeof(info->native_refused));
 	info->ifindex = port->netdev.ifindex;
 	info->xdp_mode = port->xdp_mode;
-	info->xdp_by = asked == CAREFUL_XDP_AUTO ? CAREFUL_XDP_BY_DRIVER : CAREFUL_XDP_BY_OPTION;
+	info->xdp_by = option == CAREFUL_XDP_AUTO ? CAREFUL_XDP_BY_DRIVER : CAREFUL_XDP_BY_OPTION;
 	info->queue = xsk->queue.index;
 	info->mtu = port->netdev.mtu;
 	xsk_bounds(xsk);
@@ -47,7 +47,7 @@ static void close_queue(struct queue *queue)
 
 	xsk_socket_close(xsk);
 	/* MADV_DONTFORK: no child has the area */
-	if (xsk_ours(xsk_port_of(xsk)) && !queue->umem_stays)
+	if (xsk_is_owner(xsk_port_of(xsk)) && !queue->umem_stays)
 		xsk_umem_unmap(xsk);
 	free(xsk);
 }
@@ -63,17 +63,6 @@ static const struct queue_ops queue_ops = {
 	.close = close_queue,
 };
 
-static int open_parts(struct xsk_queue *xsk, const struct careful_options *options,
-		      struct careful_error *error)
-{
-	struct queue *queue = &xsk->queue;
-	int rc = xsk_socket_open(xsk, options->require_zerocopy, error);
-
-	if (!rc)
-		rc = xsk_bpf_redirect(xsk_port_of(xsk), queue->index, queue->fd, error);
-	return rc;
-}
-
 int xsk_open_without(const struct careful_options *options, uint32_t without, struct queue **queue,
 		     struct careful_error *error)
 {
@@ -84,14 +73,16 @@ int xsk_open_without(const struct careful_options *options, uint32_t without, st
 		return refuse(error, -ENOMEM, "out of memory");
 	xsk->queue.ops = &queue_ops;
 	xsk->queue.fd = -1;
-	xsk->queue.judged = true;
+	xsk->queue.frames_checked = true;
 	take_options(xsk, options);
 	rc = xsk_port_open(options, without, &xsk->queue.port, error);
 	if (rc) {
 		free(xsk);
 		return rc;
 	}
-	rc = open_parts(xsk, options, error);
+	rc = xsk_socket_open(xsk, options->require_zerocopy, error);
+	if (!rc)
+		rc = xsk_bpf_redirect(xsk_port_of(xsk), xsk->queue.index, xsk->queue.fd, error);
 	if (rc) {
 		device_close(&xsk->queue);
 		return rc;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The hot path: the four rings shared with the kernel, and the kick. Allocates and logs nothing.
- * Apart from statistics, its only system calls are the kick, the wakeup for buffers and, while the
- * link is down, a read of route news. */
+/* The hot path: the four rings shared with the kernel, and the kick. Apart from statistics, its only
+ * system calls are the kick, the wakeup for buffers and, while the link is down, a read of netlink. */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
@@ -11,9 +10,10 @@
 #include "device/trace.h"
 #include "device/xsk/xsk.h"
 
-_Static_assert(sizeof(struct device_desc) == sizeof(struct xdp_desc), "one descriptor");
-_Static_assert(offsetof(struct device_desc, bytes) == offsetof(struct xdp_desc, len), "likewise");
-_Static_assert((int)DEVICE_DESC_MORE == (int)XDP_PKT_CONTD, "one flag");
+_Static_assert(sizeof(struct device_desc) == sizeof(struct xdp_desc), "same layout");
+_Static_assert(offsetof(struct device_desc, bytes) == offsetof(struct xdp_desc, len),
+	       "same layout");
+_Static_assert((int)DEVICE_DESC_MORE == (int)XDP_PKT_CONTD, "same flag");
 
 static uint32_t whole_frames(const struct device_desc *descs, uint32_t n)
 {
@@ -46,7 +46,7 @@ uint32_t xsk_rx(struct queue *queue, struct device_desc *descs, uint32_t n)
 
 		memcpy(&descs[i], desc, sizeof(*desc));
 	}
-	/* The kernel publishes whole frames; only a small n can cut a frame. */
+	/* The kernel publishes whole frames, so only n can have cut one. */
 	whole = whole_frames(descs, got);
 	if (!whole)
 		whole = got;
@@ -62,8 +62,7 @@ void xsk_fill(struct queue *queue, const uint64_t *addrs, uint32_t n)
 	uint32_t at = 0, room;
 
 	room = xsk_ring_prod__reserve(&xsk->fill, n, &at);
-	/* The ring has room for more than all receive buffers. */
-	assert(room == n);
+	assert(room == n); /* the ring has room for more than all receive buffers */
 	(void)room;
 	for (uint32_t i = 0; i < n; i++)
 		*xsk_ring_prod__fill_addr(&xsk->fill, at + i) = addrs[i] & mask;
@@ -71,8 +70,8 @@ void xsk_fill(struct queue *queue, const uint64_t *addrs, uint32_t n)
 	wake_fill(xsk);
 }
 
-TRACE_COLD static void tell_frames(const struct queue *queue, const struct device_desc *descs,
-				   uint32_t n)
+TRACE_COLD static void trace_frames(const struct queue *queue, const struct device_desc *descs,
+				    uint32_t n)
 {
 	for (uint32_t first = 0, i = 0, bytes = 0; i < n; i++) {
 		bytes += descs[i].bytes;
@@ -100,7 +99,7 @@ uint32_t xsk_tx(struct queue *queue, const struct device_desc *descs, uint32_t n
 	for (uint32_t i = 0; i < taken; i++)
 		memcpy(xsk_ring_prod__tx_desc(&xsk->tx, at + i), &descs[i], sizeof(*descs));
 	if (trace_captures())
-		tell_frames(queue, descs, taken);
+		trace_frames(queue, descs, taken);
 	/* The kick publishes the descriptors: a driver that polls the ring would start at once. */
 	xsk->tx_held += taken;
 	return taken;
@@ -111,11 +110,11 @@ static uint32_t tx_waiting(struct xsk_queue *xsk)
 	return xsk->tx.cached_prod - __atomic_load_n(xsk->tx.consumer, __ATOMIC_ACQUIRE);
 }
 
-/* Reports whether a failed kick lost nothing (Documentation/networking/af_xdp.rst, and kick_tx() of
+/* Reports whether a failed kick lost no frame (Documentation/networking/af_xdp.rst, and kick_tx() of
  * its sample). EAGAIN: device, socket buffer or budget is full. ENOBUFS: no memory for now. A
  * zero-copy kick only wakes the driver, so its frames stay in the ring. In copy mode EBUSY, from a
  * device without a qdisc, means a dropped frame. */
-static bool only_later(int error, bool zerocopy)
+static bool is_harmless(int error, bool zerocopy)
 {
 	if (error == EAGAIN || error == ENOBUFS || error == EINTR)
 		return true;
@@ -143,9 +142,9 @@ int xsk_kick(struct queue *queue)
 		return 0; /* the driver is already sending */
 	xsk->kicks++;
 	failed = sendto(xsk->queue.fd, NULL, 0, MSG_DONTWAIT, NULL, 0) < 0 ? errno : 0;
-	if (failed && !only_later(failed, zerocopy))
+	if (failed && !is_harmless(failed, zerocopy))
 		xsk->kicks_failed++;
-	/* An awake zero-copy driver takes the rest by itself. */
+	/* Once awake, a zero-copy driver takes the rest by itself. */
 	if ((zerocopy && !failed) || !tx_waiting(xsk))
 		return 0;
 	xsk->kicks_again++;
@@ -155,15 +154,13 @@ int xsk_kick(struct queue *queue)
 uint32_t xsk_complete(struct queue *queue, uint64_t *addrs, uint32_t n)
 {
 	struct xsk_queue *xsk = to_xsk(queue);
-	uint32_t at, got;
+	uint32_t at, count = xsk_ring_cons__peek(&xsk->comp, n, &at);
 
-	got = xsk_ring_cons__peek(&xsk->comp, n, &at);
-	if (!got)
-		return 0;
-	for (uint32_t i = 0; i < got; i++)
+	for (uint32_t i = 0; i < count; i++)
 		addrs[i] = *xsk_ring_cons__comp_addr(&xsk->comp, at + i);
-	xsk_ring_cons__release(&xsk->comp, got);
-	return got;
+	if (count)
+		xsk_ring_cons__release(&xsk->comp, count);
+	return count;
 }
 
 void xsk_statistics(struct queue *queue, struct careful_device_statistics *out)
@@ -174,8 +171,8 @@ void xsk_statistics(struct queue *queue, struct careful_device_statistics *out)
 
 	/* An older kernel fills fewer fields. */
 	getsockopt(xsk->queue.fd, SOL_XDP, XDP_STATISTICS, &kernel, &bytes);
-	/* A zero-copy driver asks for more buffers than exist, because its ring has as many places;
-	 * an empty fill ring then says nothing about frames. */
+	/* A zero-copy driver asks for more buffers than exist, because its ring has more places; so
+	 * it finds the fill ring empty even if no frame is lost. */
 	if (queue->info.zerocopy)
 		kernel.rx_fill_ring_empty_descs = 0;
 	*out = (struct careful_device_statistics){

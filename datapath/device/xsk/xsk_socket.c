@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* UMEM and its socket: memory, rings and the bind, which tries the fastest mode first. The queue's
- * info records what the kernel supports. */
+/* UMEM and its socket: memory, rings and the bind, which tries the fastest mode first. */
 #include <errno.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -12,21 +11,20 @@
 
 enum {
 	HUGEPAGE_BYTES = 2 << 20,
-	/* The kernel may still be removing a dead owner's socket. */
-	BIND_TRIES = 100,
+	BIND_TRIES = 100, /* the kernel may still be removing a dead owner's socket */
 	BIND_PAUSE_US = 10000,
 	/* Zero-copy drivers reserve an skb's tail in multi-buffer chunks, and round down. */
 	ZEROCOPY_UNIT_BYTES = 128,
 	/* Drivers put a header before a frame: virtio_net needs 12 bytes, and refuses a UMEM
 	 * without them (virtnet_xsk_pool_enable()). */
 	ZEROCOPY_HEADROOM = 64,
-	/* Factor for the fill and TX rings. The kernel shows us a frame before it releases the
-	 * frame's ring entry (xsk_flush(), net/xdp/xsk.c), so an entry can return while it still
-	 * seems taken. */
+	/* Factor for the fill and TX rings. The kernel gives us a frame before it releases the
+	 * frame's ring entry (xsk_flush(), net/xdp/xsk.c), so the ring can look full when we return
+	 * the buffer. */
 	RING_SLACK = 2,
 };
 
-static uint32_t power_of_two(uint32_t n)
+static uint32_t ring_size(uint32_t n)
 {
 	uint32_t power = 64;
 
@@ -72,12 +70,10 @@ static int umem_map(struct xsk_queue *xsk, struct careful_error *error)
 		if (huge)
 			madvise(memory, mapped, MADV_HUGEPAGE);
 		madvise(memory, mapped, MADV_POPULATE_WRITE);
-		/* Transparent hugepages, if the kernel has any (6.1). */
+		/* asks for transparent hugepages */
 		queue->info.hugepages = huge && !madvise(memory, mapped, MADV_COLLAPSE);
 	}
-	/* A child of fork() does not need the area. Before Linux 5.12, our next write after fork()
-	 * would go to a copy, not to the kernel's pages. */
-	madvise(memory, mapped, MADV_DONTFORK);
+	madvise(memory, mapped, MADV_DONTFORK); /* a child does not need the area */
 	queue->umem = memory;
 	queue->info.umem_bytes = bytes;
 	xsk->umem_bytes = mapped;
@@ -96,14 +92,14 @@ static int bind_once(struct xsk_queue *xsk, uint32_t flags)
 	struct queue *queue = &xsk->queue;
 	const char *ifname = xsk_port_of(xsk)->netdev.name;
 	const struct xsk_umem_config umem = {
-		.fill_size = RING_SLACK * power_of_two(queue->rx_chunks),
-		.comp_size = power_of_two(queue->tx_chunks),
+		.fill_size = RING_SLACK * ring_size(queue->rx_chunks),
+		.comp_size = ring_size(queue->tx_chunks),
 		.frame_size = queue->chunk_bytes,
 		.frame_headroom = flags & XDP_ZEROCOPY ? ZEROCOPY_HEADROOM : 0,
 	};
 	const struct xsk_socket_config socket = {
-		.rx_size = power_of_two(queue->rx_chunks),
-		.tx_size = RING_SLACK * power_of_two(queue->tx_chunks),
+		.rx_size = ring_size(queue->rx_chunks),
+		.tx_size = RING_SLACK * ring_size(queue->tx_chunks),
 		.libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD,
 		.bind_flags = (uint16_t)flags,
 	};
@@ -147,20 +143,15 @@ static uint32_t buffer_bytes(const struct xsk_queue *xsk, bool zerocopy, bool mu
 	return bytes & ~(uint32_t)(ZEROCOPY_UNIT_BYTES - 1);
 }
 
-/* Returns the largest frame without multi-buffer: it must fit one page with headroom and tail, or
- * the driver won't redirect it. */
+/* Returns the largest frame without multi-buffer. The driver redirects it only if it fits a page
+ * with headroom and tail. */
 static uint32_t single_frame_bytes(const struct xsk_queue *xsk)
 {
 	return xsk->queue.chunk_bytes - XDP_PACKET_HEADROOM - XSK_SKB_TAIL_BYTES;
 }
 
-struct bind_try {
-	uint32_t flags;
-	bool wanted;
-};
-
-/* Maps the buffers; zero-copy needs twice as many as are promised (xsk_bounds.c). */
-static int umem_for(struct xsk_queue *xsk, uint32_t flags, struct careful_error *error)
+/* Maps the buffers; zero-copy needs twice as many as are granted to peers (xsk_bounds.c). */
+static int prepare_umem(struct xsk_queue *xsk, uint32_t flags, struct careful_error *error)
 {
 	uint32_t chunks = xsk->rx_buffers * (flags & XDP_ZEROCOPY ? 2 : 1);
 
@@ -175,10 +166,13 @@ static int umem_for(struct xsk_queue *xsk, uint32_t flags, struct careful_error 
 static int bind_best(struct xsk_queue *xsk, bool require_zerocopy, struct careful_error *error)
 {
 	const struct xsk_port *port = xsk_port_of(xsk);
-	bool zerocopy = port->xdp_mode == CAREFUL_XDP_NATIVE && !port->netdev.deaf;
+	bool zerocopy = port->xdp_mode == CAREFUL_XDP_NATIVE && !port->netdev.zerocopy_broken;
 	bool sg = xsk_bpf_frags(port) && !(port->without & XSK_WITHOUT_SG);
 	bool single = port->netdev.mtu + ETHERNET_BYTES <= single_frame_bytes(xsk);
-	const struct bind_try tries[] = {
+	const struct {
+		uint32_t flags;
+		bool wanted;
+	} tries[] = {
 		{ XDP_ZEROCOPY | XDP_USE_SG, zerocopy && sg },
 		{ XDP_ZEROCOPY, zerocopy && (single || require_zerocopy) },
 		{ XDP_COPY | XDP_USE_SG, !require_zerocopy && sg },
@@ -189,7 +183,7 @@ static int bind_best(struct xsk_queue *xsk, bool require_zerocopy, struct carefu
 	for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]); i++) {
 		if (!tries[i].wanted)
 			continue;
-		rc = umem_for(xsk, tries[i].flags, error);
+		rc = prepare_umem(xsk, tries[i].flags, error);
 		if (rc)
 			continue; /* the next mode may need less */
 		rc = bind_patiently(xsk, tries[i].flags | XDP_USE_NEED_WAKEUP);
@@ -201,8 +195,8 @@ static int bind_best(struct xsk_queue *xsk, bool require_zerocopy, struct carefu
 	return rc;
 }
 
-/* Returns virtio_net's own meaning of an errno, or NULL for the usual meaning. Queue and headroom
- * are right when we bind, so EINVAL means the DMA API (virtnet_xsk_pool_enable()), or no zero-copy
+/* Returns advice for an errno with a special meaning in virtio_net, or NULL. Queue and headroom are
+ * right when we bind, so EINVAL means the DMA API (virtnet_xsk_pool_enable()), or no zero-copy
  * before Linux 6.3. ENOENT comes from virtqueue_reset(). */
 static const char *virtio_advice(int rc)
 {
@@ -224,7 +218,7 @@ const char *xsk_zerocopy_advice(const char *driver, int rc)
 		return virtio;
 	switch (rc) {
 	case -EOPNOTSUPP:
-	case -524: /* ENOTSUPP, internal to the kernel */
+	case -ENOTSUPP:
 		return "it has none, or not as it is set up";
 	case -EINVAL:
 		return "not with this queue, ring or MTU: ethtool -L, ethtool -G";
@@ -236,7 +230,7 @@ const char *xsk_zerocopy_advice(const char *driver, int rc)
 	}
 }
 
-int xsk_say_memlock(uint64_t bytes, struct careful_error *error)
+int xsk_refuse_memlock(uint64_t bytes, struct careful_error *error)
 {
 	struct rlimit limit = { 0 };
 
@@ -247,7 +241,7 @@ int xsk_say_memlock(uint64_t bytes, struct careful_error *error)
 		      (unsigned long long)bytes >> 10, (unsigned long long)limit.rlim_cur >> 10);
 }
 
-int xsk_say_zerocopy(const struct xsk_port *port, int rc, struct careful_error *error)
+int xsk_refuse_zerocopy(const struct xsk_port *port, int rc, struct careful_error *error)
 {
 	const char *ifname = port->netdev.name, *driver = port->netdev.driver;
 
@@ -257,7 +251,7 @@ int xsk_say_zerocopy(const struct xsk_port *port, int rc, struct careful_error *
 			"%s: zero-copy needs native XDP, %s%s; omit --require-zerocopy", ifname,
 			port->native_refused[0] ? "which was refused: " : "and --xdp is generic",
 			port->native_refused);
-	if (port->netdev.deaf)
+	if (port->netdev.zerocopy_broken)
 		return refuse(error, -EOPNOTSUPP,
 			      "%s: with zero-copy driver %s wakes the wrong interrupt, so that no "
 			      "frame passes: boot Linux 7.0, which fixes that, or omit "
@@ -268,8 +262,8 @@ int xsk_say_zerocopy(const struct xsk_port *port, int rc, struct careful_error *
 		      ifname, driver, strerror(-rc), xsk_zerocopy_advice(driver, rc));
 }
 
-static int say_bind_error(const struct xsk_queue *xsk, int rc, bool require_zerocopy,
-			  struct careful_error *error)
+static int refuse_bind(const struct xsk_queue *xsk, int rc, bool require_zerocopy,
+		       struct careful_error *error)
 {
 	const struct xsk_port *port = xsk_port_of(xsk);
 	const char *ifname = port->netdev.name;
@@ -280,19 +274,19 @@ static int say_bind_error(const struct xsk_queue *xsk, int rc, bool require_zero
 		return refuse(error, rc, "queue %u of %s already has an AF_XDP socket",
 			      xsk->queue.index, ifname);
 	if (rc == -ENOBUFS)
-		return xsk_say_memlock(xsk->queue.info.umem_bytes, error);
+		return xsk_refuse_memlock(xsk->queue.info.umem_bytes, error);
 	if (!require_zerocopy || rc == -ENETDOWN || rc == -ENODEV)
 		return refuse(error, rc, "%s: cannot bind an AF_XDP socket to queue %u: %s", ifname,
 			      xsk->queue.index, strerror(-rc));
-	return xsk_say_zerocopy(port, rc, error);
+	return xsk_refuse_zerocopy(port, rc, error);
 }
 
-/* Sizes the socket so that the socket itself is never the full part. */
+/* Sizes the socket's limits so that they never stop a frame. */
 static void tune_socket(struct xsk_queue *xsk)
 {
 	/* The kernel accounts up to twice the chunk for a frame in flight. */
 	const int sndbuf = (int)(xsk->queue.tx_chunks * xsk->queue.chunk_bytes * 2);
-	const uint32_t budget = power_of_two(xsk->queue.tx_chunks);
+	const uint32_t budget = ring_size(xsk->queue.tx_chunks);
 
 	setsockopt(xsk->queue.fd, SOL_SOCKET, SO_SNDBUFFORCE, &sndbuf, sizeof(sndbuf));
 	if (!(xsk_port_of(xsk)->without & XSK_WITHOUT_BUDGET))
@@ -324,7 +318,7 @@ int xsk_socket_open(struct xsk_queue *xsk, bool require_zerocopy, struct careful
 	int flags = bind_best(xsk, require_zerocopy, error);
 
 	if (flags < 0)
-		return say_bind_error(xsk, flags, require_zerocopy, error);
+		return refuse_bind(xsk, flags, require_zerocopy, error);
 	xsk->queue.fd = xsk_socket__fd(xsk->socket);
 	tune_socket(xsk);
 	read_result(xsk, (uint32_t)flags);

@@ -26,8 +26,7 @@ enum {
 				   CAREFUL_F_BCAST_EVENT,
 };
 
-/*
- * A UDP datagram in a frame.
+/* A UDP datagram in a frame.
  *
  * @frame:     start of the frame
  * @at:        first byte after the UDP header
@@ -36,8 +35,7 @@ enum {
  * @bytes:     bytes after the UDP header, by UDP's length
  * @spare:     negative: the frame or IP packet is shorter than that, or has no whole frame header
  * @port:      destination port, host order; @source: source port
- * @fragment:  1: first fragment of an IP packet
- */
+ * @fragment:  1: first fragment of an IP packet */
 struct careful_datagram {
 	const __u8 *frame;
 	const __u8 *at;
@@ -302,7 +300,7 @@ careful_frame_readable(const struct careful_datagram *datagram)
 }
 
 /* Reports whether a frame ends at XDP: it then has no sequence number and takes no buffer. */
-CAREFUL_FRAME_FN int careful_frame_outside(const struct careful_hdr *hdr)
+CAREFUL_FRAME_FN int careful_frame_ends_at_xdp(const struct careful_hdr *hdr)
 {
 	return (hdr->type == CAREFUL_PING && hdr->stage_limit == CAREFUL_STAGE_NET_RX) ||
 	       hdr->type == CAREFUL_TRAIN;
@@ -337,7 +335,7 @@ CAREFUL_FRAME_FN __u32 careful_frame_body(const struct careful_hdr *hdr)
  * acknowledgement only the flag that asks. A ping has no flags but a stage at which it ends.
  * Returns CAREFUL_XDP_ADMITTED, CAREFUL_XDP_PASS_PING for a ping that ends at XDP,
  * CAREFUL_XDP_DROP_TRAIN, or the fault. */
-CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_judge_any(const struct careful_hdr *hdr,
+CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_classify_any(const struct careful_hdr *hdr,
 								  __u32 body_bytes)
 {
 	if (CAREFUL_BE32(hdr->check) != careful_hdr_check(hdr))
@@ -357,20 +355,20 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_judge_any(const struct c
 		return CAREFUL_XDP_DROP_SHORT;
 	if (hdr->type == CAREFUL_TRAIN)
 		return CAREFUL_XDP_DROP_TRAIN;
-	return careful_frame_outside(hdr) ? CAREFUL_XDP_PASS_PING : CAREFUL_XDP_ADMITTED;
+	return careful_frame_ends_at_xdp(hdr) ? CAREFUL_XDP_PASS_PING : CAREFUL_XDP_ADMITTED;
 }
 
-/* As careful_frame_judge_any(), but refuses a sealed frame with CAREFUL_XDP_DROP_VERSION. */
-CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_judge(const struct careful_hdr *hdr,
+/* As careful_frame_classify_any(), but refuses a sealed frame with CAREFUL_XDP_DROP_VERSION. */
+CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_classify(const struct careful_hdr *hdr,
 							      __u32 body_bytes)
 {
 	if (hdr->version != CAREFUL_WIRE_VERSION)
 		return CAREFUL_XDP_DROP_VERSION;
-	return careful_frame_judge_any(hdr, body_bytes);
+	return careful_frame_classify_any(hdr, body_bytes);
 }
 
 /* Checks the readable part of a sealed frame: returns CAREFUL_XDP_ADMITTED or the fault. */
-CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_judge_sealed(const struct careful_hdr *hdr,
+CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_classify_sealed(const struct careful_hdr *hdr,
 								     __u32 body_bytes)
 {
 	enum careful_xdp_counter verdict;
@@ -379,7 +377,7 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_judge_sealed(const struc
 		return CAREFUL_XDP_DROP_VERSION;
 	if (body_bytes < sizeof(struct careful_seal_end))
 		return CAREFUL_XDP_DROP_SHORT;
-	verdict = careful_frame_judge_any(hdr, body_bytes - sizeof(struct careful_seal_end));
+	verdict = careful_frame_classify_any(hdr, body_bytes - sizeof(struct careful_seal_end));
 	/* Frames outside the session, and frames to a group, are never sealed. */
 	if (verdict == CAREFUL_XDP_PASS_PING || verdict == CAREFUL_XDP_DROP_TRAIN ||
 	    hdr->flags & CAREFUL_F_BCAST_EVENT)
@@ -388,7 +386,7 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_judge_sealed(const struc
 }
 
 /* Reports whether the verdict lets the frame through to the check of its session. */
-CAREFUL_FRAME_FN int careful_frame_right(enum careful_xdp_counter verdict)
+CAREFUL_FRAME_FN int careful_frame_is_valid(enum careful_xdp_counter verdict)
 {
 	return verdict == CAREFUL_XDP_ADMITTED || verdict == CAREFUL_XDP_PASS_PING ||
 	       verdict == CAREFUL_XDP_DROP_TRAIN;
@@ -414,7 +412,7 @@ CAREFUL_FRAME_FN int careful_frame_charge(struct careful_peer_entry *peer, __u32
  * the window that follows the last number that the engine took in order. A lost frame is sent again
  * under its number, so a number may arrive late or twice; the engine drops the second copy and adds
  * its buffers to may_fill again. The caller notes a ping or a train's frame with
- * careful_frame_stamp() afterwards. Returns as careful_frame_judge(). */
+ * careful_frame_stamp() afterwards. Returns as careful_frame_classify(). */
 CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_peer_entry *peer,
 							      const struct careful_hdr *hdr,
 							      __u32 frame_bytes)
@@ -429,10 +427,10 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_pee
 		return CAREFUL_XDP_DROP_TRAIN;
 	if (hdr->type == CAREFUL_PING &&
 	    !careful_ping_new(CAREFUL_BE32(hdr->msg_id), peer->probe_last) &&
-	    (careful_frame_outside(hdr) || peer->window != CAREFUL_WINDOW_ANY) &&
+	    (careful_frame_ends_at_xdp(hdr) || peer->window != CAREFUL_WINDOW_ANY) &&
 	    !peer->sealed_window)
 		return CAREFUL_XDP_DROP_PING;
-	if (careful_frame_outside(hdr))
+	if (careful_frame_ends_at_xdp(hdr))
 		return CAREFUL_XDP_PASS_PING;
 	if (peer->window == CAREFUL_WINDOW_ANY) {
 		/* A frame that was sent again does not move seq_last. */
@@ -531,7 +529,7 @@ CAREFUL_FRAME_FN void careful_frame_stamp(struct careful_peer_entry *peer,
 }
 
 /* Notes an admitted frame's arrival if its peer is recorded. */
-CAREFUL_FRAME_FN void careful_frame_note(struct careful_arrivals *arrivals,
+CAREFUL_FRAME_FN void careful_frame_record(struct careful_arrivals *arrivals,
 					 const struct careful_hdr *hdr, __u32 body_bytes,
 					 __u64 now_ns)
 {

@@ -205,7 +205,7 @@ static bool opens(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 enum careful_counter seal_take(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 {
 	enum careful_xdp_counter verdict =
-		careful_frame_judge_sealed(&frame->hdr, frame->body_total);
+		careful_frame_classify_sealed(&frame->hdr, frame->body_total);
 	struct link_peer *peer = link_peer_with(link, &frame->hdr);
 
 	if (verdict != CAREFUL_XDP_ADMITTED)

@@ -72,7 +72,7 @@ PER_FRAME bool parse(struct link *link, struct link_rxframe *frame, uint32_t byt
 	const uint8_t *at = NULL;
 	uint32_t udp_bytes;
 
-	if (link->queue->judged && bytes)
+	if (link->queue->frames_checked && bytes)
 		at = plain(data, &udp_bytes);
 	if (!at) {
 		struct careful_datagram datagram;
@@ -99,9 +99,9 @@ PER_FRAME bool parse(struct link *link, struct link_rxframe *frame, uint32_t byt
 /* Checks the header, unless XDP has already checked it. */
 PER_FRAME enum careful_xdp_counter judge(const struct link *link, const struct link_rxframe *frame)
 {
-	if (link->queue->judged && frame->hdr.version == CAREFUL_WIRE_VERSION)
+	if (link->queue->frames_checked && frame->hdr.version == CAREFUL_WIRE_VERSION)
 		return CAREFUL_XDP_ADMITTED;
-	return careful_frame_judge(&frame->hdr, frame->body_total);
+	return careful_frame_classify(&frame->hdr, frame->body_total);
 }
 
 /* Finds the session of the frame. Returns the counter of a drop, or CAREFUL_COUNTERS. */
@@ -124,8 +124,8 @@ PER_FRAME enum careful_counter identify(struct link *link, struct link_rxframe *
 
 /* Returns the counter of a dropped frame, or CAREFUL_COUNTERS. A gap or impossible credits break
  * the session. */
-static inline enum careful_counter judged(struct link_peer *peer, enum flow_verdict verdict,
-					  uint32_t missing)
+static inline enum careful_counter apply_verdict(struct link_peer *peer, enum flow_verdict verdict,
+						 uint32_t missing)
 {
 	switch (verdict) {
 	case FLOW_OLD:
@@ -157,10 +157,10 @@ static enum careful_counter out_of_order(struct link_rxframe *frame, enum flow_v
 		return CAREFUL_C_DROP_TWICE;
 	}
 	if (verdict != FLOW_GAP || !frame->peer->link->repairs)
-		return judged(frame->peer, verdict, missing);
+		return apply_verdict(frame->peer, verdict, missing);
 	dropped = reorder_take(frame, missing + 1);
 	if (dropped == CAREFUL_C_BAD_CREDITS)
-		return judged(frame->peer, FLOW_BAD, 0);
+		return apply_verdict(frame->peer, FLOW_BAD, 0);
 	return dropped == CAREFUL_COUNTERS ? WAITS : dropped;
 }
 
@@ -274,7 +274,7 @@ PER_FRAME bool take(struct link *link, struct link_rxframe *frame, uint32_t byte
  * placed. */
 TRACE_COLD static void taken(struct link_rxframe *frame, bool further, uint64_t began_ns)
 {
-	uint64_t now = trace_now();
+	uint64_t now = clock_now_ns();
 
 	frame->parse_ns = (uint32_t)(now - began_ns);
 	frame->began_ns = now;
@@ -316,7 +316,7 @@ static bool follow(struct link *link, struct link_rxframe *frame)
 				       &peer->repair.early[++peer->flow.seq_in & link->early_mask],
 				       frame);
 			if (frame->hdr.flags & CAREFUL_F_BCAST_EVENT && !link_group_settle(frame)) {
-				judged(peer, FLOW_BAD, 0);
+				apply_verdict(peer, FLOW_BAD, 0);
 				drop(link, frame);
 				break;
 			}
@@ -355,7 +355,7 @@ bool link_rx_take(struct link *link, struct link_rxframe *frame)
 		if (link->rx_at == link->rx_got)
 			return false;
 		if (began_ns && link->rx_at)
-			began_ns = trace_now();
+			began_ns = clock_now_ns();
 		if (link->rx_at + PREFETCH_AHEAD < link->rx_got)
 			prefetch(link, link->rx_at + PREFETCH_AHEAD);
 		used = gather(link, link->rx_descs + link->rx_at, link->rx_got - link->rx_at, frame,
@@ -402,7 +402,7 @@ TRACE_COLD struct careful_trace link_untold(struct link_rxframe *frame)
 {
 	struct careful_trace span = span_of(frame);
 
-	span.before_ns += (uint32_t)(trace_now() - frame->began_ns);
+	span.before_ns += (uint32_t)(clock_now_ns() - frame->began_ns);
 	frame->began_ns = 0;
 	return span;
 }

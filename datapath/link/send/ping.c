@@ -211,8 +211,8 @@ bool link_on_ping(struct link *link, const struct careful_hdr *hdr)
 	};
 
 	/* The other end may ping at once, while we still wait for trains. */
-	if (careful_frame_judge(hdr, careful_frame_body(hdr)) != CAREFUL_XDP_PASS_PING || !peer ||
-	    (peer->phase != LINK_OPEN && peer->phase != LINK_HELD))
+	if (careful_frame_classify(hdr, careful_frame_body(hdr)) != CAREFUL_XDP_PASS_PING ||
+	    !peer || (peer->phase != LINK_OPEN && peer->phase != LINK_HELD))
 		return false;
 	link->port->ops->probed(link->port, peer->slot, &probed);
 	/* The stamp belongs to this probe only if XDP passed none after it. */

@@ -60,7 +60,7 @@ static void test_judge__every_type_flag_limit_and_length(void)
 
 		hdr.check = htobe32(careful_hdr_check(&hdr));
 		found[rule_case_of(&at)]++;
-		CHECK_CASE(&at, careful_frame_judge(&hdr, at.body_bytes),
+		CHECK_CASE(&at, careful_frame_classify(&hdr, at.body_bytes),
 			   verdict_of(rule_case_of(&at)));
 	}
 	for (uint32_t i = 0; i <= RULE_LENGTH; i++)
@@ -72,13 +72,13 @@ static void test_judge__another_version_and_a_damaged_header(void)
 	struct careful_hdr hdr = { .version = CAREFUL_WIRE_VERSION, .type = CAREFUL_DATA };
 
 	hdr.check = htobe32(careful_hdr_check(&hdr));
-	CHECK_EQ(careful_frame_judge(&hdr, 0), CAREFUL_XDP_ADMITTED);
+	CHECK_EQ(careful_frame_classify(&hdr, 0), CAREFUL_XDP_ADMITTED);
 	hdr.seq = 1;
-	CHECK_EQ(careful_frame_judge(&hdr, 0), CAREFUL_XDP_DROP_CHECK);
+	CHECK_EQ(careful_frame_classify(&hdr, 0), CAREFUL_XDP_DROP_CHECK);
 	for (uint32_t version = 0; version < 256; version++) {
 		hdr.version = (uint8_t)version;
 		if (version != CAREFUL_WIRE_VERSION)
-			CHECK_EQ(careful_frame_judge(&hdr, 0), CAREFUL_XDP_DROP_VERSION);
+			CHECK_EQ(careful_frame_classify(&hdr, 0), CAREFUL_XDP_DROP_VERSION);
 	}
 }
 

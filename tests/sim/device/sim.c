@@ -388,7 +388,7 @@ int sim_open(struct sim_world *world, uint32_t port, uint32_t life, const struct
 	sim->nic.ops = &port_ops;
 	sim->nic.control = &sim->peers[0].control;
 	sim->queue = (struct queue){
-		.judged = true,
+		.frames_checked = true,
 		.ops = &queue_ops,
 		.port = &sim->nic,
 		.chunk_bytes = shape->chunk_bytes,

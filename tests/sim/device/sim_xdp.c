@@ -58,7 +58,7 @@ static enum careful_xdp_counter admit(struct sim_device *sim, const struct caref
 				peer, hdr, frame_bytes, careful_frame_ip(datagram), datagram->end);
 		return verdict;
 	}
-	if (hdr->type >= CAREFUL_PING && careful_frame_right(verdict))
+	if (hdr->type >= CAREFUL_PING && careful_frame_is_valid(verdict))
 		careful_frame_stamp(&sim->peers[slot], hdr, sim->nic.ops->now_ns(&sim->nic), 0);
 	return verdict;
 }
@@ -66,7 +66,7 @@ static enum careful_xdp_counter admit(struct sim_device *sim, const struct caref
 static enum careful_xdp_counter judge_sealed(struct sim_device *sim, const struct careful_hdr *hdr,
 					     uint32_t body_bytes, uint32_t frame_bytes)
 {
-	enum careful_xdp_counter verdict = careful_frame_judge_sealed(hdr, body_bytes);
+	enum careful_xdp_counter verdict = careful_frame_classify_sealed(hdr, body_bytes);
 	uint32_t slot = be16toh(hdr->src_node);
 
 	if (verdict != CAREFUL_XDP_ADMITTED)
@@ -99,13 +99,13 @@ enum careful_xdp_counter sim_xdp(struct sim_device *sim, const uint8_t *frame, u
 		return verdict;
 	memcpy(&hdr, datagram.at, sizeof(hdr));
 	body_bytes = datagram.bytes - (uint32_t)sizeof(hdr);
-	verdict = careful_frame_judge(&hdr, body_bytes);
+	verdict = careful_frame_classify(&hdr, body_bytes);
 	if (verdict == CAREFUL_XDP_DROP_VERSION)
 		verdict = judge_sealed(sim, &hdr, body_bytes, bytes);
-	else if (careful_frame_right(verdict))
+	else if (careful_frame_is_valid(verdict))
 		verdict = admit(sim, &hdr, bytes, &datagram);
 	if (verdict == CAREFUL_XDP_ADMITTED && sim->arrivals.cookie)
-		careful_frame_note(&sim->arrivals, &hdr, body_bytes,
-				   sim->nic.ops->now_ns(&sim->nic));
+		careful_frame_record(&sim->arrivals, &hdr, body_bytes,
+				     sim->nic.ops->now_ns(&sim->nic));
 	return verdict;
 }
