@@ -243,7 +243,7 @@ static int serve(struct daemon *d, struct careful_error *error)
 	if (!rc) {
 		ipc_set_servers(d->ipc, d->block, d->lend);
 		ipc_set_reload(d->ipc, on_reload, d);
-		block_tell(d->block, on_block_end, d);
+		block_on_end(d->block, on_block_end, d);
 		rc = health_init(&d->health, d->instance);
 		if (!rc)
 			rc = watch_fd(d, block_fd(d->block), &d->block_event, on_server);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Memory that hosts use here. A host can have many sessions, so a bound for each session would be
- * no bound: all sessions of a host share one account. A handle stays in its first account. */
+/* Memory that hosts use here. A host can have many sessions, so all of them share an account:
+ * limits of a session would not limit the host. A handle keeps its account. */
 #include <stdlib.h>
 
 #include "engine/sharing.h"
 #include "files/private.h"
 
+/* Ends a reference. Returns NULL. */
 static struct block_account *account_put(struct block_account *account)
 {
 	if (account && !--account->users)
@@ -13,7 +14,7 @@ static struct block_account *account_put(struct block_account *account)
 	return NULL;
 }
 
-static struct block_account *account_keep(struct block_account *account)
+static struct block_account *account_get(struct block_account *account)
 {
 	account->users++;
 	return account;
@@ -24,7 +25,8 @@ static bool is_current(const struct block_peer *peer)
 	return peer->account && peer->account_life == peer->life;
 }
 
-static bool is_ending(const struct block_peer *peer)
+/* Reports whether handles of the slot's former peer have not ended yet. */
+static bool has_former_handles(const struct block_peer *peer)
 {
 	const struct block_handle *h = peer->handles;
 
@@ -37,12 +39,12 @@ struct block_account *block_account(struct block_server *server, uint32_t index)
 {
 	struct block_peer *peer = &server->peers[index];
 
-	if (is_current(peer) || (peer->account && is_ending(peer)))
+	if (is_current(peer) || (peer->account && has_former_handles(peer)))
 		return peer->account;
 	peer->account = account_put(peer->account);
 	for (uint32_t i = 0; i < server->peers_count && !peer->account; i++)
 		if (is_current(&server->peers[i]) && engine_same_host(server->instance, i, index))
-			peer->account = account_keep(server->peers[i].account);
+			peer->account = account_get(server->peers[i].account);
 	if (!peer->account) {
 		peer->account = calloc(1, sizeof(*peer->account));
 		if (peer->account)
@@ -54,7 +56,7 @@ struct block_account *block_account(struct block_server *server, uint32_t index)
 
 void block_account_add(struct block_account *account, struct block_handle *handle)
 {
-	handle->account = account_keep(account);
+	handle->account = account_get(account);
 	account->scratches_count += handle->scratch;
 	account->answers_bytes += handle->held;
 }

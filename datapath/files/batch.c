@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/io.h"
 #include "files/private.h"
 #include "storage/tree/tree.h"
 
@@ -33,37 +34,17 @@ int block_open_scratch(struct block_job *job)
 	return 0;
 }
 
-/* Copies the items, because the peer may continue storing while they are read. */
-static int read_items(int fd, char *items, size_t bytes)
-{
-	size_t done = 0;
-
-	while (done < bytes) {
-		ssize_t n = pread(fd, items + done, bytes - done, (off_t)done);
-
-		if (n <= 0)
-			return n ? -errno : -ENODATA;
-		done += (size_t)n;
-	}
-	return 0;
-}
-
-static int keep_answer(struct block_job *job, const struct careful_batch_answer *answer)
+static int store_answer(struct block_job *job, const struct careful_batch_answer *answer)
 {
 	struct block_handle *handle = job->handle;
-	size_t done = 0;
+	int rc;
 
 	handle->fd = memfd_create("careful-batch-answer", MFD_CLOEXEC);
 	if (handle->fd < 0)
 		return -errno;
-	while (done < answer->bytes) {
-		ssize_t n =
-			write(handle->fd, (const char *)answer->items + done, answer->bytes - done);
-
-		if (n < 0)
-			return -errno;
-		done += (size_t)n;
-	}
+	rc = io_write(handle->fd, answer->items, answer->bytes);
+	if (rc)
+		return rc;
 	handle->bytes = answer->bytes;
 	job->args[1] = (uint32_t)(answer->bytes >> 32);
 	job->args[2] = (uint32_t)answer->bytes;
@@ -77,17 +58,17 @@ struct under_way {
 	const struct block_job *job;
 };
 
-static bool is_vain(void *user)
+static bool is_unwanted(void *user)
 {
 	const struct under_way *batch = user;
 
-	return block_work_vain(batch->server, batch->job);
+	return block_work_is_unwanted(batch->server, batch->job);
 }
 
 int block_batch(struct block_server *server, struct block_job *job)
 {
 	struct under_way batch = { server, job };
-	const struct batch_wanted wanted = { is_vain, &batch };
+	const struct batch_wanted wanted = { is_unwanted, &batch };
 	struct careful_batch_how how = {
 		.flags = job->flags,
 		.umask = job->umask,
@@ -98,15 +79,18 @@ int block_batch(struct block_server *server, struct block_job *job)
 	};
 	struct careful_batch_answer answer = { 0 };
 	char *items = malloc(job->bytes + 1);
+	ssize_t n;
 	int rc;
 
 	if (!items)
 		return -ENOMEM;
-	rc = read_items(job->fd, items, job->bytes);
+	/* a copy, because the peer may still store */
+	n = io_read(job->fd, items, job->bytes, 0);
+	rc = n < 0 ? (int)n : n < (ssize_t)job->bytes ? -ENODATA : 0;
 	if (!rc)
 		rc = batch_run(job->dir_fd, items, job->bytes, &how, &wanted, &answer);
 	if (!rc)
-		rc = keep_answer(job, &answer);
+		rc = store_answer(job, &answer);
 	careful_batch_release(&answer);
 	free(items);
 	return rc;

@@ -13,29 +13,27 @@
 
 enum {
 	BLOCK_EXPORTS = 64,
-	BLOCK_HANDLES = 128, /* a peer may have open at a time, */
-	BLOCK_LISTINGS = 16, /* including listings and answers to batches, */
-	BLOCK_SCRATCHES = 8, /* and memory for batches */
+	BLOCK_HANDLES = 128, /* most open handles of a peer */
+	BLOCK_LISTINGS = 16, /* most of these that are listings or answers to batches */
+	BLOCK_SCRATCHES = 8, /* most scratches (memory for batches) of a host */
 	BLOCK_LAST = CAREFUL_BLOCK_ZERO,
 	BLOCK_DISCARD = 0, /* as an op: CLOSE without an answer */
 };
 
-/* A host that may see an export: an IPv6 address; IPv4 addresses are mapped (RFC 4291). */
+/* A host that may see an export; IPv4 addresses are mapped to IPv6 (RFC 4291). */
 struct block_host {
 	uint8_t address[16];
 };
 
-/*
- * A directory that peers see. A single export is the root of all paths. With several exports, the
+/* A directory that peers see. A single export is the root of all paths. With several exports, the
  * first component of a path names the export.
  *
  * @path:     the directory
  * @name:     the export's name; used with several exports
  * @writable: peers may create and replace files
  * @owners:   peers may also set owners, set-ID bits, capabilities and trusted attributes
- * @devices:  serves block devices below the directory: whole disks, outside the export
- * @hosts:    hosts that see the export, hosts_count of them; 0: every host
- */
+ * @devices:  peers may open block devices below the directory, whose contents lie outside of it
+ * @hosts:    hosts that see the export; hosts_count 0: every host */
 struct block_export_options {
 	const char *path;
 	const char *name;
@@ -56,30 +54,28 @@ int block_replace(struct block_server *server, const struct block_export_options
 		  uint32_t n, struct careful_error *error);
 /* Ends all handles and removes uncommitted temporary files, but keeps partial ones. Call it after
  * careful_close(), when no message uses the files. Waits at most 2 s for running jobs. Returns how
- * many threads still hang in a file system; they end when it answers, and their files stay. */
+ * many threads still hang in a file system; these, and their files, stay until it answers. */
 uint32_t block_stop(struct block_server *server);
 
 /* Answers the jobs that the workers have finished; returns how many. Call it each round. */
 uint32_t block_poll(struct block_server *server);
 /* Returns a descriptor that is readable when a worker has finished a job. */
 int block_fd(struct block_server *server);
-/* Returns after how many ms at most to call block_poll() again; -1: when block_fd() is readable. */
+/* Returns the longest wait for block_fd() before the next block_poll(), in ms; -1: no limit. */
 int block_timeout_ms(struct block_server *server);
 /* Handles a peer's new state. For careful_peer_watch() with the server as user. */
 void block_watch(struct careful *instance, uint32_t peer, uint32_t state, void *user);
 
-/*
- * How a peer's use of a file ended, or its use of small files in a directory.
+/* The end of a peer's use of a file, or of small files in a directory.
  *
- * @is_former: the peer has gone and another peer has its slot now
+ * @is_former: the peer has gone and another peer has its slot
  * @path:      as the peer named it; small files: their directory
  * @small:     small files in batches: the byte counts are of requests and answers
- * @writable:  the server keeps the written bytes (not so for CAREFUL_BLOCK_NULL)
+ * @writable:  written bytes are stored (not so with CAREFUL_BLOCK_NULL)
  * @op:        COMMIT or CLOSE: the peer's request; DISCARD: the peer or its session is gone
  * @status:    0 or -errno
  * @bytes:     size of the file
- * @read_bytes, @written_bytes: bytes that the peer read and sent
- */
+ * @read_bytes, @written_bytes: bytes that the peer read and sent */
 struct block_end {
 	uint32_t peer;
 	bool is_former;
@@ -94,10 +90,11 @@ struct block_end {
 };
 typedef void block_end_fn(const struct block_end *end, void *user);
 
-/* Calls fn in the engine's thread for each end of a file that moved bytes, committed or failed. */
-void block_tell(struct block_server *server, block_end_fn *fn, void *user);
+/* Sets a function that the engine's thread calls for each use that moved bytes, committed or
+ * failed. */
+void block_on_end(struct block_server *server, block_end_fn *fn, void *user);
 
-/* Writes what peers did with each export so far; returns the number of exports. */
+/* Returns what peers did with each export so far, and the number of exports. */
 uint32_t block_use(const struct block_server *server, struct careful_export_use *uses);
 
 /* Counts n requests, or items of a batch, with denied paths. Called by the engine. */

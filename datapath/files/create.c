@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* New files, made next to their final name and renamed when complete. Temporary files have random
- * names and end with their handle. Partial files stay, under a name that the client knows. */
+/* New files, made next to their final name and renamed when complete. A temporary file has a random
+ * name and ends with its handle. A partial file stays, under a name that the client knows. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,9 +13,9 @@
 #include "files/private.h"
 #include "storage/tree/tree.h"
 
-enum { SEED_BYTES = 16 << 20 }; /* copied between two calls of block_work_vain() */
+enum { SEED_BYTES = 16 << 20 }; /* copied between two calls of block_work_is_unwanted() */
 
-/* Returns 0 if a new file may take the name now, else -errno. */
+/* Returns 0 if a new file may have the name, else -errno. */
 static int check_target(int dir_fd, const char *name, uint32_t flags)
 {
 	struct stat st;
@@ -44,18 +44,18 @@ static int open_temporary(struct block_handle *handle)
 			break;
 		if (fd < 0)
 			continue;
-		flock(fd, LOCK_EX | LOCK_NB); /* so that no cleaner removes it */
+		flock(fd, LOCK_EX | LOCK_NB); /* as remove_partial() expects (items_write.c) */
 		if (!fstat(fd, &st) && st.st_nlink)
 			return fd;
-		close(fd); /* a cleaner has removed it already */
+		close(fd); /* removed before we had the lock */
 	}
 	handle->temporary[0] = 0;
 	return -errno;
 }
 
-/* Reports whether the temporary name is still that of the open file, which we own. In a directory
+/* Reports whether the temporary name still belongs to the open file, which we own. In a directory
  * that others may write to, the name could be their link to any file. */
-static bool is_at_its_name(const struct block_handle *handle, const struct stat *st)
+static bool has_its_name(const struct block_handle *handle, const struct stat *st)
 {
 	struct stat named;
 
@@ -64,8 +64,8 @@ static bool is_at_its_name(const struct block_handle *handle, const struct stat 
 	       named.st_ino == st->st_ino && named.st_dev == st->st_dev;
 }
 
-/* Opens or creates the partial file of a tag; *st describes the file. The lock allows one handle at
- * a time. The lock ends with the handle, also if this process is killed. */
+/* Opens or creates the partial file of a tag; *st describes the file. Its lock allows one handle at
+ * a time. */
 static int open_partial(struct block_handle *handle, uint64_t tag, struct stat *st)
 {
 	int fd, rc;
@@ -79,7 +79,7 @@ static int open_partial(struct block_handle *handle, uint64_t tag, struct stat *
 		if (fd < 0)
 			return -errno;
 		rc = flock(fd, LOCK_EX | LOCK_NB) ? -errno : fstat(fd, st) ? -errno : 0;
-		if (!rc && is_at_its_name(handle, st)) {
+		if (!rc && has_its_name(handle, st)) {
 			handle->partial = true;
 			return fd;
 		}
@@ -92,7 +92,7 @@ static int open_partial(struct block_handle *handle, uint64_t tag, struct stat *
 	return -EBUSY;
 }
 
-/* Reports whether the file system has room for bytes besides the blocks reserved for root. */
+/* Reports whether the file system has room, without the blocks reserved for root. */
 bool block_has_room(int fd, uint64_t bytes)
 {
 	struct statvfs fs;
@@ -100,9 +100,8 @@ bool block_has_room(int fd, uint64_t bytes)
 	return fstatvfs(fd, &fs) || !fs.f_blocks || bytes / fs.f_frsize <= fs.f_bavail;
 }
 
-/* Sets the file's size. Allocates blocks where this is cheap, so that a full disk is an error now.
- * On tmpfs (F_GET_SEALS works) allocation would clear each page only for it to be overwritten, so
- * only the room is checked there. Peers may not use the blocks reserved for root. */
+/* Sets the file's size. Allocates blocks, so that a full disk is an error now; but not on tmpfs
+ * (F_GET_SEALS works), which would clear each page only for it to be overwritten. */
 static int preallocate(int fd, uint64_t bytes)
 {
 	if (bytes > INT64_MAX)
@@ -125,8 +124,9 @@ static int copy(struct block_server *server, const struct block_job *job, int fr
 
 	for (; !rc && at < bytes; at += n) {
 		n = bytes - at < SEED_BYTES ? bytes - at : SEED_BYTES;
-		rc = block_work_vain(server, job) ? -ECANCELED :
-						    careful_copy(from, job->handle->fd, at, n);
+		rc = block_work_is_unwanted(server, job) ?
+			     -ECANCELED :
+			     careful_copy(from, job->handle->fd, at, n);
 	}
 	return rc;
 }
@@ -144,8 +144,8 @@ static int copy_file(struct block_server *server, const struct block_job *job, i
 	return copy(server, job, from, (uint64_t)st.st_size < bytes ? (uint64_t)st.st_size : bytes);
 }
 
-/* Copies the present contents of the final name, as far as they fit. The type is checked before the
- * open, because opening a device or FIFO can have effects. */
+/* Copies the contents of the file that has the final name, as far as they fit. Checks the type before
+ * the open, because opening a device or FIFO can have effects. */
 static int seed(struct block_server *server, const struct block_job *job, uint64_t bytes)
 {
 	const struct block_handle *handle = job->handle;
@@ -164,8 +164,8 @@ static int seed(struct block_server *server, const struct block_job *job, uint64
 	return rc < 0 ? rc : 0;
 }
 
-/* Sets the new file's size, allocates blocks and writes its first contents. */
-static int furnish(struct block_server *server, struct block_job *job)
+/* Sets the new file's size, and copies its initial contents. */
+static int fill(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
 	uint64_t bytes = job->bytes;
@@ -237,7 +237,7 @@ int block_create(struct block_server *server, struct block_job *job)
 		handle->writable = handle->bytes == job->bytes + job->tail_bytes;
 		return block_attr_of(handle->fd, job);
 	}
-	rc = furnish(server, job);
+	rc = fill(server, job);
 	if (!rc)
 		rc = block_attr_of(handle->fd, job);
 	if (rc)
@@ -257,24 +257,8 @@ static mode_t committed_mode(const struct block_job *job)
 	return job->mode & 0777;
 }
 
-/* Renames the temporary file; uses a link where renameat2 supports no flags. */
-static int give_name(struct block_handle *handle, bool replace)
-{
-	unsigned int flags = replace ? 0 : RENAME_NOREPLACE;
-
-	if (renameat2(handle->dir_fd, handle->temporary, handle->dir_fd, handle->name, flags)) {
-		if (replace || errno != EINVAL)
-			return -errno;
-		if (linkat(handle->dir_fd, handle->temporary, handle->dir_fd, handle->name, 0))
-			return -errno;
-		unlinkat(handle->dir_fd, handle->temporary, 0);
-	}
-	handle->temporary[0] = 0;
-	return 0;
-}
-
-/* Truncates the file to its own bytes: a partial file has a journal behind them. */
-static int cut(struct block_handle *handle, const struct block_job *job)
+/* Sets the final size: a partial file has a journal behind its contents. */
+static int set_size(struct block_handle *handle, const struct block_job *job)
 {
 	if (!handle->partial && !handle->stream)
 		return 0;
@@ -301,14 +285,14 @@ int block_commit(struct block_job *job)
 
 	if (!handle->name[0])
 		return commit_inplace(job);
-	/* The slow sync and the check that may refuse come first, while the journal is still there:
-	 * a client whose commit fails here can resume. */
+	/* The slow sync, and the check that may refuse, come before the journal is cut off: a client
+	 * whose commit fails here can resume. */
 	rc = sync && handle->partial && fsync(handle->fd) ? -errno : 0;
 	if (!rc)
 		rc = check_target(handle->dir_fd, handle->name, job->flags);
 	if (rc)
 		return rc;
-	rc = cut(handle, job);
+	rc = set_size(handle, job);
 	if (!rc && fchmod(handle->fd, committed_mode(job)))
 		rc = -errno;
 	if (!rc && job->mtime_ns)
@@ -316,11 +300,13 @@ int block_commit(struct block_job *job)
 	if (!rc && sync && fsync(handle->fd))
 		rc = -errno;
 	if (!rc)
-		rc = give_name(handle, job->flags & CAREFUL_BLOCK_REPLACE);
+		rc = rename_temporary(handle->dir_fd, handle->temporary, handle->name,
+				      job->flags & CAREFUL_BLOCK_REPLACE);
 	if (rc) {
 		handle->partial = false; /* nothing can resume without the journal */
 		return rc;
 	}
+	handle->temporary[0] = 0;
 	/* EINVAL: the file system does not sync directories. */
 	if (sync && fsync(handle->dir_fd) && errno != EINVAL)
 		return -errno;

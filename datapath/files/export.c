@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The directories that peers see. No descriptor stays open: each request opens its export by path.
- * So a directory that was removed and made again is served, a file system can be unmounted, and a
- * missing export gives -ENOLINK. path.c resolves paths below an export. */
+/* The directories that peers see. Each request opens its export by path. So a directory that was
+ * removed and made again is served, a file system can be unmounted, and a missing export gives
+ * -ENOLINK. path.c resolves paths below an export. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -12,11 +12,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "files/private.h"
 
-static int identify(int fd, struct statx *found)
+static int read_identity(int fd, struct statx *identity)
 {
-	return statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, found) ? -errno : 0;
+	return statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, identity) ? -errno : 0;
 }
 
 static bool is_same(const struct statx *a, const struct statx *b)
@@ -26,19 +27,19 @@ static bool is_same(const struct statx *a, const struct statx *b)
 	       a->stx_btime.tv_nsec == b->stx_btime.tv_nsec;
 }
 
-/* Reports whether the directory at the path now counts as the export. A mount point does, since
- * mounting needs privilege. Any other directory must be on the first one's file system: the mount
- * point of an unmounted disk is not the disk. It must also belong to the first one's owner or to
- * root, since others may be able to make directories there. */
+/* Reports whether the directory that is now at the path counts as the export. A mount point does,
+ * since mounting needs privilege. Any other directory must be on the original's file system: the
+ * mount point of an unmounted disk is not the disk. It must also belong to the original's owner or
+ * to root, since others may be able to make directories there. */
 static bool is_export(const struct block_export *export, const struct statx *now)
 {
-	const struct statx *was = &export->was;
+	const struct statx *original = &export->original;
 
-	if (is_same(was, now) || now->stx_attributes & STATX_ATTR_MOUNT_ROOT)
+	if (is_same(original, now) || now->stx_attributes & STATX_ATTR_MOUNT_ROOT)
 		return true;
-	return was->stx_dev_major == now->stx_dev_major &&
-	       was->stx_dev_minor == now->stx_dev_minor &&
-	       (now->stx_uid == was->stx_uid || now->stx_uid == 0);
+	return original->stx_dev_major == now->stx_dev_major &&
+	       original->stx_dev_minor == now->stx_dev_minor &&
+	       (now->stx_uid == original->stx_uid || now->stx_uid == 0);
 }
 
 int block_export_open(const struct block_export *export)
@@ -54,7 +55,7 @@ int block_export_open(const struct block_export *export)
 
 	if (fd < 0)
 		return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? -ENOLINK : -errno;
-	rc = identify(fd, &now);
+	rc = read_identity(fd, &now);
 	if (!rc && !is_export(export, &now))
 		rc = -ENOLINK;
 	if (!rc)
@@ -63,26 +64,26 @@ int block_export_open(const struct block_export *export)
 	return rc;
 }
 
-/* Makes path an export. Follows symlinks as they are now. */
-static int find(struct block_export *export, const char *path)
+/* Sets the export's path and identity. Follows symlinks as they are now. */
+static int identify(struct block_export *export, const char *path)
 {
-	int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC), again, rc;
+	int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC), rc;
 	struct statx now;
 
 	if (fd < 0)
 		return -errno;
-	rc = identify(fd, &export->was);
+	rc = read_identity(fd, &export->original);
 	close(fd);
 	export->path = rc ? NULL : realpath(path, NULL);
 	if (!export->path)
 		return rc ? rc : -errno;
 	/* Some canonical paths lead elsewhere: that of /proc/PID/root, for example. */
-	again = block_export_open(export);
-	if (again < 0)
-		return again;
-	rc = identify(again, &now);
-	close(again);
-	return rc ? rc : is_same(&export->was, &now) ? 0 : -EXDEV;
+	fd = block_export_open(export);
+	if (fd < 0)
+		return fd;
+	rc = read_identity(fd, &now);
+	close(fd);
+	return rc ? rc : is_same(&export->original, &now) ? 0 : -EXDEV;
 }
 
 /* Returns the address as IPv6; IPv4 addresses are mapped (RFC 4291, 2.5.5.2). */
@@ -101,18 +102,18 @@ static struct block_host host_of(const struct sockaddr_storage *address)
 
 static bool is_seen_by(const struct block_export *export, const struct block_host *host)
 {
-	bool found = !export->hosts_count;
+	bool is_seen = !export->hosts_count;
 
-	for (uint32_t i = 0; i < export->hosts_count && !found; i++)
-		found = !memcmp(&export->hosts[i], host, sizeof(*host));
-	return found;
+	for (uint32_t i = 0; i < export->hosts_count && !is_seen; i++)
+		is_seen = !memcmp(&export->hosts[i], host, sizeof(*host));
+	return is_seen;
 }
 
 uint64_t block_exports_of(const struct block_server *server, uint32_t peer)
 {
 	struct careful_peer_info info;
 	struct block_host host;
-	uint64_t seen = 0;
+	uint64_t visible = 0;
 
 	if (!server->exports->is_for_some)
 		return UINT64_MAX;
@@ -120,26 +121,20 @@ uint64_t block_exports_of(const struct block_server *server, uint32_t peer)
 		return 0;
 	host = host_of(&info.address);
 	for (uint32_t i = 0; i < server->exports->count; i++)
-		seen |= (uint64_t)is_seen_by(&server->exports->all[i], &host) << i;
-	return seen;
-}
-
-static int refuse(struct careful_error *error, const char *path, int rc, const char *why)
-{
-	snprintf(error->text, sizeof(error->text), "export %s: %s", path, why);
-	return rc;
+		visible |= (uint64_t)is_seen_by(&server->exports->all[i], &host) << i;
+	return visible;
 }
 
 static int add(struct block_exports *exports, const struct block_export_options *options,
 	       bool is_one_of_several, struct careful_error *error)
 {
 	struct block_export *e = &exports->all[exports->count];
-	int rc = find(e, options->path);
+	const char *path = options->path;
+	int rc = identify(e, path);
 
-	if (rc == -EXDEV)
-		return refuse(error, options->path, rc, "its path leads through /proc");
 	if (rc)
-		return refuse(error, options->path, rc, strerror(-rc));
+		return refuse(error, rc, "export %s: %s", path,
+			      rc == -EXDEV ? "its path leads through /proc" : strerror(-rc));
 	e->writable = options->writable;
 	e->owners = options->owners;
 	e->devices = options->devices;
@@ -147,7 +142,7 @@ static int add(struct block_exports *exports, const struct block_export_options 
 	if (e->hosts_count) {
 		e->hosts = calloc(e->hosts_count, sizeof(*e->hosts));
 		if (!e->hosts)
-			return refuse(error, options->path, -ENOMEM, strerror(ENOMEM));
+			return refuse(error, -ENOMEM, "export %s: out of memory", path);
 		memcpy(e->hosts, options->hosts, e->hosts_count * sizeof(*e->hosts));
 		exports->is_for_some = true;
 	}
@@ -156,16 +151,13 @@ static int add(struct block_exports *exports, const struct block_export_options 
 	if (!is_one_of_several)
 		return 0;
 	if (!*e->name || !strcmp(e->name, ".") || !strcmp(e->name, ".."))
-		return refuse(error, options->path, -EINVAL,
-			      "has no name that differs from the others'");
-	for (const struct block_export *other = exports->all; other < e; other++) {
-		if (strcmp(other->name, e->name) != 0)
-			continue;
-		snprintf(error->text, sizeof(error->text),
-			 "export %s: another export is already called \"%s\"", options->path,
-			 e->name);
-		return -EEXIST;
-	}
+		return refuse(error, -EINVAL,
+			      "export %s: has no name that differs from the others'", path);
+	for (const struct block_export *other = exports->all; other < e; other++)
+		if (!strcmp(other->name, e->name))
+			return refuse(error, -EEXIST,
+				      "export %s: another export is already called \"%s\"", path,
+				      e->name);
 	return 0;
 }
 
@@ -178,7 +170,7 @@ static void destroy(struct block_exports *exports, uint32_t n)
 	free(exports);
 }
 
-static const struct block_export *same_in(const struct block_exports *exports, const char *path)
+static const struct block_export *find_path(const struct block_exports *exports, const char *path)
 {
 	for (uint32_t i = 0; exports && i < exports->count; i++)
 		if (!strcmp(exports->all[i].path, path))
@@ -186,25 +178,25 @@ static const struct block_export *same_in(const struct block_exports *exports, c
 	return NULL;
 }
 
-/* Gives each export a place: its directory's old one, else preferably one that is not in use. */
-static void settle(struct block_server *server, struct block_exports *exports)
+/* Gives each export a place: that of its directory, else preferably one that no export had. */
+static void assign_places(struct block_server *server, struct block_exports *exports)
 {
 	uint64_t taken = 0, had = 0;
 
 	for (uint32_t i = 0; server->exports && i < server->exports->count; i++)
 		had |= 1ull << server->exports->all[i].place;
 	for (uint32_t i = 0; i < exports->count; i++) {
-		const struct block_export *same = same_in(server->exports, exports->all[i].path);
+		const struct block_export *old = find_path(server->exports, exports->all[i].path);
 
-		exports->all[i].place = same ? same->place : BLOCK_EXPORTS;
-		taken |= same ? 1ull << same->place : 0;
+		exports->all[i].place = old ? old->place : BLOCK_EXPORTS;
+		taken |= old ? 1ull << old->place : 0;
 	}
 	for (uint32_t i = 0; i < exports->count; i++) {
 		struct block_export *e = &exports->all[i];
-		uint64_t none = (had | taken) == UINT64_MAX ? taken : had | taken;
+		uint64_t avoided = (had | taken) == UINT64_MAX ? taken : had | taken;
 
 		if (e->place == BLOCK_EXPORTS) {
-			e->place = (uint8_t)__builtin_ctzll(~none);
+			e->place = (uint8_t)__builtin_ctzll(~avoided);
 			taken |= 1ull << e->place;
 			memset(&server->use[e->place], 0, sizeof(server->use[e->place]));
 		}
@@ -216,19 +208,20 @@ static void settle(struct block_server *server, struct block_exports *exports)
 int block_exports_take(struct block_server *server, const struct block_export_options *exports,
 		       uint32_t n, struct careful_error *error)
 {
-	struct block_exports *made = calloc(1, sizeof(*made) + n * sizeof(made->all[0]));
-	int rc = made ? 0 : -ENOMEM;
+	struct block_exports *new = calloc(1, sizeof(*new) + n * sizeof(new->all[0]));
+	int rc = 0;
 
+	if (!new)
+		return refuse(error, -ENOMEM, "exports: out of memory");
 	for (uint32_t i = 0; !rc && i < n; i++)
-		rc = add(made, &exports[i], n > 1, error);
+		rc = add(new, &exports[i], n > 1, error);
 	if (rc) {
-		if (made)
-			destroy(made, n);
+		destroy(new, n);
 		return rc;
 	}
-	settle(server, made);
-	made->older = server->exports;
-	server->exports = made;
+	assign_places(server, new);
+	new->older = server->exports;
+	server->exports = new;
 	return 0;
 }
 

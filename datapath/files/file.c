@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The switch over all jobs of the workers, and jobs on existing files: open, close, stat, mkdir. */
+/* Runs a worker's job, and has the jobs on existing files: open, close, stat, mkdir. */
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
@@ -21,8 +21,8 @@ static int check_type(const struct block_export *export, mode_t mode)
 	return S_ISDIR(mode) ? -EISDIR : -ENOTSUP;
 }
 
-/* Opens a file that has blocks. Checks the type before and after the open, since another file may
- * take the path in between; O_NONBLOCK keeps that file from blocking us. O_EXCL refuses mounted
+/* Opens a file that has blocks. Checks the type before and after the open, since the path may name
+ * another file by then; O_NONBLOCK keeps that file from blocking us. O_EXCL refuses mounted
  * devices. */
 static int open_blocks(struct block_job *job, bool write)
 {
@@ -57,7 +57,7 @@ static int open_blocks(struct block_job *job, bool write)
 	return rc;
 }
 
-/* Serves a file without a size from a copy of its present contents. */
+/* Serves a copy of a file without a size (careful_settle()). */
 static int serve_copy(struct block_handle *handle, int copy)
 {
 	struct stat st;
@@ -90,7 +90,7 @@ static int do_open(struct block_job *job)
 	return 0;
 }
 
-/* Opens a file for writing in place; a regular file may grow up to the client's size. */
+/* Opens a file for writing in place; a regular file may grow to the size that the client gives. */
 static int do_open_inplace(struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
@@ -106,7 +106,7 @@ static int do_open_inplace(struct block_job *job)
 	return 0;
 }
 
-/* Opens /dev/zero: endless zeros to read, and it takes all writes. */
+/* Opens /dev/zero, which reads as zeros and discards writes. */
 static int do_open_null(struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
@@ -139,8 +139,7 @@ static void close_handle(struct block_handle *handle, bool discard)
 		close(handle->fd);
 	if (handle->dir_fd >= 0)
 		close(handle->dir_fd);
-	handle->fd = -1;
-	handle->dir_fd = -1;
+	handle->fd = handle->dir_fd = -1;
 	atomic_fetch_sub(&handle->account->memory, handle->memory);
 	atomic_fetch_sub(&handle->account->disk, handle->disk);
 	handle->memory = 0;
@@ -192,9 +191,9 @@ static int do_mkdir(struct block_job *job)
 	return rc;
 }
 
-/* Replaces errors that a client would take for the end of its connection or session. FUSE or a
- * network file system can return them for a single file. */
-static int as_of_a_file(int status)
+/* Replaces errors of a file, as from FUSE or a network file system, that a client would take for
+ * the end of its connection or session. */
+static int file_status(int status)
 {
 	switch (-status) {
 	case ECONNABORTED:
@@ -216,7 +215,7 @@ void block_run(struct block_server *server, struct block_job *job)
 {
 	bool null = job->op == CAREFUL_BLOCK_OPEN && (job->flags & CAREFUL_BLOCK_NULL);
 
-	if (job->path && !job->among->count && !null) {
+	if (job->path && !job->exports->count && !null) {
 		job->status = -ENOMEDIUM; /* nothing is exported */
 		return;
 	}
@@ -257,17 +256,14 @@ void block_run(struct block_server *server, struct block_job *job)
 		close_handle(job->handle, false);
 		break;
 	default:
-		assert(!"a job that is none");
+		assert(!"unknown job");
 	}
-	job->status = as_of_a_file(job->status);
-	if (job->fd >= 0) {
+	job->status = file_status(job->status);
+	if (job->fd >= 0)
 		close(job->fd);
-		job->fd = -1;
-	}
-	if (job->dir_fd >= 0) {
+	if (job->dir_fd >= 0)
 		close(job->dir_fd);
-		job->dir_fd = -1;
-	}
+	job->fd = job->dir_fd = -1;
 	/* A failed open leaves nothing open. */
 	if (job->status && job->handle && job->path)
 		close_handle(job->handle, false);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The block server's handles: each belongs to a peer, from OPEN until the last message that uses it
- * is gone. Workers open and close the files. */
+/* The block server's handles: each belongs to a peer, from OPEN until no message uses it any more.
+ * Workers open and close the files. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -9,8 +9,7 @@
 #include "base/clock.h"
 #include "files/private.h"
 
-/* Reports whether a handle of the peer ends soon without a further request. */
-static bool is_one_ending(const struct block_peer *peer)
+static bool has_ending_handle(const struct block_peer *peer)
 {
 	const struct block_handle *h = peer->handles;
 
@@ -38,15 +37,15 @@ static bool has_room(struct block_server *server, const struct block_job *job)
 		account->answers_bytes + BLOCK_ANSWER_BYTES <= BLOCK_ANSWERS_BYTES);
 }
 
-/* Returns 0 if the peer may have another handle. -EMFILE: the peer has its maximum. -EAGAIN: some
- * of its handles are ending, perhaps those of an earlier process. */
+/* Returns 0 if the peer may have another handle. -EMFILE: the peer has its share. -EAGAIN: a handle
+ * is ending, perhaps of an earlier process. */
 int block_handle_room(struct block_server *server, const struct block_job *job)
 {
 	const struct block_peer *peer = &server->peers[job->peer];
 
 	if (has_room(server, job))
 		return 0;
-	return is_one_ending(peer) ? -EAGAIN : -EMFILE;
+	return has_ending_handle(peer) ? -EAGAIN : -EMFILE;
 }
 
 /* Creates a handle for an OPEN, LIST or BATCH; a worker fills the handle. There must be room. */
@@ -69,13 +68,10 @@ int block_handle_create(struct block_server *server, struct block_job *job,
 	h->life = job->life;
 	h->attempt = job->attempt;
 	h->job = job;
-	h->fd = -1;
-	h->dir_fd = -1;
-	h->end.fd = -1;
-	h->end.dir_fd = -1;
+	h->fd = h->dir_fd = h->end_job.fd = h->end_job.dir_fd = -1;
 	h->began_ns = clock_now_ns();
-	/* A copy, because a worker may shorten the job's path. Without memory for it, the log gets no
-	 * line when the file is closed. */
+	/* A copy, because a worker may shorten the job's path; for end_fn, which is not called
+	 * without it. */
 	h->path = job->op == CAREFUL_BLOCK_OPEN ? strdup(job->path) : NULL;
 	h->next = peer->handles;
 	peer->handles = h;
@@ -102,7 +98,7 @@ void block_handle_destroy(struct block_server *server, struct block_handle *hand
 	free(handle);
 }
 
-/* Reduces the bytes that an answer to a batch counts for, from the maximum to its size. */
+/* Corrects an answer's share of BLOCK_ANSWERS_BYTES, from the maximum to its size. */
 void block_handle_settle(struct block_handle *handle)
 {
 	if (handle->held <= handle->bytes)
@@ -120,7 +116,7 @@ struct block_handle *block_handle_find(struct block_server *server, uint32_t pee
 	return h;
 }
 
-/* Returns the handle of an earlier request of the same name, or NULL. */
+/* Returns the handle of an earlier request with the same attempt, or NULL. */
 struct block_handle *block_handle_attempt(struct block_server *server, uint32_t peer,
 					  uint64_t attempt)
 {
@@ -131,7 +127,7 @@ struct block_handle *block_handle_attempt(struct block_server *server, uint32_t 
 	return h;
 }
 
-/* Lets the peer get from, or store to, the file that a worker opened. */
+/* Makes the file that a worker opened a region of the peer. */
 int block_handle_publish(struct block_server *server, struct block_handle *handle)
 {
 	struct careful_region region = {
@@ -163,13 +159,13 @@ static bool try_end(struct block_server *server, struct block_handle *handle)
 		server->use[handle->place].written_bytes += handle->written_bytes;
 	}
 	handle->state = BLOCK_CLOSING;
-	block_work_put(server, &handle->end);
+	block_work_put(server, &handle->end_job);
 	return true;
 }
 
-/* Reports a handle's end. Bytes read of small files come from answers to batches, which end
- * first. */
-void block_handle_tell(struct block_server *server, const struct block_handle *handle)
+/* Calls end_fn. A scratch, for small files, also reports the bytes read from answers to its
+ * batches, which end before it. */
+void block_handle_report_end(struct block_server *server, const struct block_handle *handle)
 {
 	struct block_peer *peer = &server->peers[handle->peer];
 	const bool is_former = handle->life != peer->tenant;
@@ -179,8 +175,8 @@ void block_handle_tell(struct block_server *server, const struct block_handle *h
 		.path = handle->path,
 		.small = handle->scratch,
 		.writable = handle->writable && handle->place != BLOCK_EXPORTS,
-		.op = handle->end.op,
-		.status = handle->end.status,
+		.op = handle->end_job.op,
+		.status = handle->end_job.status,
 		.bytes = handle->bytes,
 		.read_bytes = handle->read_bytes,
 		.written_bytes = handle->written_bytes,
@@ -199,25 +195,25 @@ void block_handle_tell(struct block_server *server, const struct block_handle *h
 		server->end_fn(&end, server->end_user);
 }
 
-/* Begins the end of a handle by COMMIT, CLOSE or BLOCK_DISCARD; handle->end has the request's other
+/* Begins the end of a handle by COMMIT, CLOSE or BLOCK_DISCARD; end_job has the request's other
  * fields. */
 void block_handle_end(struct block_server *server, struct block_handle *handle, uint16_t op)
 {
 	assert(handle->state <= BLOCK_OPEN);
-	handle->end.op = op;
-	handle->end.peer = handle->peer;
-	handle->end.place = handle->place;
-	handle->end.handle = handle;
-	handle->end.key = handle->key;
-	handle->job = &handle->end;
+	handle->end_job.op = op;
+	handle->end_job.peer = handle->peer;
+	handle->end_job.place = handle->place;
+	handle->end_job.handle = handle;
+	handle->end_job.key = handle->key;
+	handle->job = &handle->end_job;
 	if (handle->state == BLOCK_OPENING) { /* no region */
 		handle->state = BLOCK_CLOSING;
-		block_work_put(server, &handle->end);
+		block_work_put(server, &handle->end_job);
 		return;
 	}
 	handle->state = BLOCK_ENDING;
 	if (!try_end(server, handle))
-		block_queue_put(&server->ending, &handle->end);
+		block_queue_put(&server->ending, &handle->end_job);
 }
 
 uint32_t block_handle_retry(struct block_server *server)
@@ -238,7 +234,7 @@ uint32_t block_handle_retry(struct block_server *server)
 	return n;
 }
 
-/* Keeps the answer to a COMMIT or CLOSE for a client that asks again. */
+/* Records the answer to a COMMIT or CLOSE for a client that asks again. */
 void block_handle_remember(struct block_server *server, const struct block_job *end)
 {
 	struct block_peer *peer = &server->peers[end->peer];
@@ -250,7 +246,7 @@ void block_handle_remember(struct block_server *server, const struct block_job *
 	ended->attr = end->attr;
 }
 
-/* Returns the end of the latest handle with the key if op ended it, or NULL. */
+/* Returns how the latest handle with the key ended, if by `op`; else NULL. */
 const struct block_ended *block_handle_ended(struct block_server *server, uint32_t peer,
 					     uint32_t key, uint16_t op)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Listings of a directory, or of the tree below it: careful_block_entry records in a file that the
- * peer gets like any other. A tree is walked breadth first by reading the records back, so memory
- * does not grow with the tree and parents come first. */
+ * peer gets like any other. A tree is listed breadth first: directories are read back from the
+ * records, so memory does not grow with the tree. */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,16 +19,14 @@ enum { BUFFER_BYTES = 64 << 10 };
 
 static const char spool_dir[] = "/var/tmp";
 
-/*
- * @root:    the listed directory, or -1 for the top of several exports
+/* @root:    the listed directory, or -1 for the top of several exports
  * @fd:      file of the records: a memfd, or a file on disk
  * @bytes:   written to fd so far
  * @memory:  bytes that count towards BLOCK_LISTINGS_MEMORY
  * @disk:    bytes that count towards BLOCK_LISTING_DISK
  * @used:    bytes in `out`, not written yet
  * @in_at:   offset in fd of the in_bytes bytes in `in`
- * @spoiled: error that ends the listing: the records could not be written
- */
+ * @write_error: -errno of writing records, which ends the listing */
 struct listing {
 	struct block_server *server;
 	const struct block_job *job;
@@ -41,7 +39,7 @@ struct listing {
 	uint32_t used;
 	uint64_t in_at;
 	uint32_t in_bytes;
-	int spoiled;
+	int write_error;
 	struct entry_scan scan;
 	char out[BUFFER_BYTES];
 	char in[BUFFER_BYTES];
@@ -132,9 +130,9 @@ static int append(struct entry_scan *scan, size_t bytes, void *user)
 	struct listing *l = user;
 
 	if (l->used + bytes > sizeof(l->out)) {
-		l->spoiled = flush(l);
-		if (l->spoiled)
-			return l->spoiled;
+		l->write_error = flush(l);
+		if (l->write_error)
+			return l->write_error;
 	}
 	memcpy(l->out + l->used, &scan->record, bytes);
 	l->used += (uint32_t)bytes;
@@ -150,8 +148,8 @@ static int list_top(struct listing *l)
 {
 	int rc = 0;
 
-	for (uint32_t i = 0; !rc && i < l->job->among->count; i++) {
-		const struct block_export *export = &l->job->among->all[i];
+	for (uint32_t i = 0; !rc && i < l->job->exports->count; i++) {
+		const struct block_export *export = &l->job->exports->all[i];
 		size_t n = strlen(export->name);
 		int fd, code;
 		struct stat st;
@@ -170,12 +168,12 @@ static int list_top(struct listing *l)
 			attr_set(&l->scan.record.entry.attr, &st);
 		l->scan.record.entry.error = htobe32((uint32_t)code);
 		l->scan.unreadable += code != 0;
-		rc = append(&l->scan, entry_seal(&l->scan, n, 0), l);
+		rc = append(&l->scan, entry_finish(&l->scan, n, 0), l);
 	}
 	return rc;
 }
 
-/* Reads the record at offset `at` of the listing so far; *e is NULL at its end. */
+/* Reads the record at offset `at` of the listing; *e is NULL at its present end. */
 static int read_back(struct listing *l, uint64_t at, const struct careful_block_entry **e,
 		     uint32_t *bytes)
 {
@@ -212,7 +210,7 @@ static int read_back(struct listing *l, uint64_t at, const struct careful_block_
 	}
 }
 
-/* Opens a listed name without following symlinks: one may have replaced the directory. */
+/* Opens a listed name. Follows no symlink, because one may have replaced the directory. */
 static int open_listed(struct listing *l, const char *name, int flags)
 {
 	if (l->root >= 0)
@@ -220,7 +218,7 @@ static int open_listed(struct listing *l, const char *name, int flags)
 	return block_path_open(l->job, name, flags, RESOLVE_NO_SYMLINKS, NULL);
 }
 
-/* Lists each directory among the records; its entries are appended, and so visited later. */
+/* Lists each directory of the records, and so appends records. */
 static int list_tree(struct listing *l)
 {
 	const struct careful_block_entry *e = NULL;
@@ -230,7 +228,8 @@ static int list_tree(struct listing *l)
 	int fd, rc;
 
 	for (at = 0;; at += bytes) {
-		rc = block_work_vain(l->server, l->job) ? -ECANCELED : read_back(l, at, &e, &bytes);
+		rc = block_work_is_unwanted(l->server, l->job) ? -ECANCELED :
+								 read_back(l, at, &e, &bytes);
 		if (rc || !e)
 			return rc;
 		if (!S_ISDIR(be32toh(e->attr.mode)) || e->error)
@@ -243,7 +242,7 @@ static int list_tree(struct listing *l)
 			continue; /* moved, or no longer a directory */
 		if (rc == -ENOENT && !entry_is_directory(open_listed(l, name, O_PATH | O_NOFOLLOW)))
 			continue; /* gone */
-		if (rc && rc != -ENOMEM && !l->spoiled) {
+		if (rc && rc != -ENOMEM && !l->write_error) {
 			__be32 error = htobe32((uint32_t)-rc);
 
 			l->scan.unreadable++;

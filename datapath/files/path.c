@@ -10,17 +10,17 @@
 #include "files/private.h"
 #include "storage/tree/tree.h"
 
-/* Reports whether path is the directory above several exports, which exists on no disk. */
+/* Reports whether path names the virtual directory above several exports. */
 bool block_path_is_top(const struct block_job *job, const char *path)
 {
-	return job->among->count > 1 && (!*path || !strcmp(path, "."));
+	return job->exports->count > 1 && (!*path || !strcmp(path, "."));
 }
 
-/* Returns the export that path lies in, or NULL; *rest is the remaining path, never empty. */
+/* Returns the export that path lies in, or NULL. *rest: the path below it, never empty. */
 static const struct block_export *find_export(const struct block_job *job, const char *path,
 					      const char **rest)
 {
-	const struct block_exports *exports = job->among;
+	const struct block_exports *exports = job->exports;
 	size_t n = strcspn(path, "/");
 
 	if (exports->count == 1) {
@@ -47,7 +47,7 @@ uint8_t block_path_place(const struct block_job *job)
 	const struct block_export *export = NULL;
 	const char *rest;
 
-	if (job->among->count && *job->path != '/')
+	if (job->exports->count && *job->path != '/')
 		export = find_export(job, job->path, &rest);
 	return export ? export->place : BLOCK_EXPORTS;
 }
@@ -78,7 +78,8 @@ int block_path_open(const struct block_job *job, const char *path, int flags, ui
 	return fd;
 }
 
-/* Opens the parent directory of path; *name is the last component. Cuts the job's path in two. */
+/* Opens the parent directory of the job's path; *name is the last component. Writes NULs into the
+ * path. */
 int block_path_parent(const struct block_job *job, const char **name,
 		      const struct block_export **from)
 {
@@ -94,14 +95,14 @@ int block_path_parent(const struct block_job *job, const char **name,
 	*name = slash ? slash + 1 : path;
 	if (!**name || !strcmp(*name, ".") || !strcmp(*name, ".."))
 		return -EINVAL;
-	if (!slash && job->among->count > 1)
+	if (!slash && job->exports->count > 1)
 		return -EROFS; /* nothing can be created next to the exports */
 	if (slash)
 		*slash = 0;
 	return block_path_open(job, slash ? path : ".", O_RDONLY | O_DIRECTORY, 0, from);
 }
 
-/* Reads the file's attributes for the client. An open block device has its capacity as size. */
+/* Reads the file's attributes for the client. The size of an open block device is its capacity. */
 int block_attr_of(int fd, struct block_job *job)
 {
 	struct stat st;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Jobs, handles and peers of the block server. The engine's thread owns a job, except between
- * block_work_put() and block_work_take(): then one worker owns the job and its handle. */
+ * block_work_put() and block_work_take(): then a worker owns the job and its handle. */
 #pragma once
 
 #include <limits.h>
@@ -18,40 +18,37 @@
 #include "files/block.h"
 
 enum {
-	BLOCK_WORKERS = 4, /* in one export at a time: a hanging disk holds no more */
-	/* One worker stays free for opens while the others sync or list. */
+	BLOCK_WORKERS = 4, /* most in one export, so that a hanging disk holds no more */
+	/* of these, most for syncs, lists and other slow jobs: one stays free for opens */
 	BLOCK_WORKERS_SLOW = BLOCK_WORKERS - 1,
-	BLOCK_WORKERS_PEER = BLOCK_WORKERS - 1, /* for one peer */
-	BLOCK_WORKERS_PEER_SLOW = BLOCK_WORKERS_SLOW - 1, /* for one peer's syncs and lists */
+	BLOCK_WORKERS_PEER = BLOCK_WORKERS - 1, /* most for one peer in one export */
+	BLOCK_WORKERS_PEER_SLOW = BLOCK_WORKERS_SLOW - 1, /* of these, most for slow jobs */
 	BLOCK_PLACES = BLOCK_EXPORTS + 1, /* the exports, and one place for jobs in no export */
 	BLOCK_STOP_MS = 2000, /* block_stop() waits this long for running jobs */
-	BLOCK_JOBS = 512, /* for all peers together; one more is for parsing */
-	BLOCK_PARKED = 2048, /* requests that wait for a job; peers have shares */
-	BLOCK_ENDED = 64, /* remembered ends of handles, for each peer */
+	BLOCK_JOBS = 512, /* of all peers; one more is for parsing */
+	BLOCK_PARKED = 2048, /* requests of all peers that wait for a job */
+	BLOCK_ENDED = 64, /* remembered ends of handles of a peer */
 	BLOCK_TEMPORARY_BYTES = 40,
-	/* Bounds for each host. A listing stays in memory up to LISTING_MEMORY, while all listings
-	 * of the host stay below LISTINGS_MEMORY. Larger listings go to unlinked files on disk,
-	 * LISTING_DISK together. */
+	/* Limits of a host's listings: bytes of a listing in memory, of all in memory, and of all in
+	 * unlinked files on disk, where larger ones go. */
 	BLOCK_LISTING_MEMORY = 1 << 20,
 	BLOCK_LISTINGS_MEMORY = 8 << 20,
 	BLOCK_LISTING_DISK = 1 << 30,
-	BLOCK_BATCH_BYTES = 4 << 20, /* of a batch, and of the contents in its answer */
-	/* Answers have memory apart from batches: the holder of an answer asks for nothing more, so
-	 * waiting requests get their turn. */
+	BLOCK_BATCH_BYTES = 4 << 20, /* most bytes of a batch, and of the contents in its answer */
+	/* Answers do not count as memory for batches: a client with an answer asks for nothing
+	 * more, so that waiting requests get their turn. */
 	BLOCK_ANSWER_BYTES = 2 * BLOCK_BATCH_BYTES, /* one answer, with names and attributes */
 	BLOCK_ANSWERS_BYTES = 32 << 20, /* all answers of a host */
-	BLOCK_WAITING = 256, /* requests of a peer that wait for a handle */
+	BLOCK_WAITING = 256, /* most requests of a peer that wait for a handle */
 	BLOCK_WAITERS = 3, /* queues of waiters: answers, scratches, other files */
 };
 
 struct block_handle;
 
-/*
- * The account of all sessions of a host.
+/* The account of all sessions of a host.
  *
- * @users: sessions and handles that refer to the account
- * @memory, @disk: bytes that its listings use; workers change them, too
- */
+ * @users: number of sessions and handles that refer to the account
+ * @memory, @disk: bytes that its listings use; workers change them, too */
 struct block_account {
 	uint32_t users;
 	uint32_t scratches_count;
@@ -59,16 +56,15 @@ struct block_account {
 	_Atomic uint64_t memory, disk;
 };
 
-/*
- * One request under way.
+/* A request under way.
  *
- * @pooled:  while workers have it
+ * @pooled:  for the workers
  * @op:      enum careful_block_handler, or BLOCK_DISCARD
  * @place:   place of the job's export; BLOCK_EXPORTS: none
- * @life:    the peer's life when it asked; once it changes, nobody owns what the job opened
- * @attempt: the client's name for an OPEN, LIST or BATCH, 0: none; CLOSE without a key names one
+ * @life:    the peer's life when it asked; once that changes, nobody owns what the job opened
+ * @attempt: the client's name for an OPEN, LIST or BATCH, 0: none; also in a CLOSE without a key
  * @tag, @tail_bytes: OPEN of a partial file
- * @key:     the client's key of the handle, for requests that name one
+ * @key:     key of the handle that the request names
  * @again:   ZERO: the client may have asked before
  * @fd:      DIGEST, EXTENTS, ZERO, BATCH, COPY: the job's own duplicate of the handle's file, else
  *           -1
@@ -76,15 +72,14 @@ struct block_account {
  * @may_write, @squashed: BATCH: rights in the directory's export (see block_handle)
  * @waited:  the job has waited for a handle
  * @denied:  BATCH: items denied for their paths
- * @among:   the exports when the job began
- * @exports: those of them that the peer may see, one bit each
+ * @exports: the exports when the job began
+ * @visible: the exports that the peer may see, one bit each
  * @umask, @file_bytes_max: BATCH
  * @offset, @bytes, @block_bytes, @algorithm: DIGEST, EXTENTS, ZERO: the range
- * @path:    NUL-terminated; NULL in the end of a handle
+ * @path:    NUL-terminated; NULL for a handle's end_job
  * @status:  0 or -errno
  * @attr:    payload of the answer if has_attr is set and status is 0
- * @reply:   DIGEST, EXTENTS: payload instead, reply_bytes of at most reply_max
- */
+ * @reply:   DIGEST, EXTENTS: payload of the answer, reply_bytes of at most reply_max */
 struct block_job {
 	struct pool_job pooled;
 	struct block_job *next;
@@ -100,8 +95,8 @@ struct block_job {
 	uint32_t tail_bytes, key;
 	int fd, dir_fd;
 	bool again, may_write, squashed, waited;
-	const struct block_exports *among;
-	uint64_t exports, offset;
+	const struct block_exports *exports;
+	uint64_t visible, offset;
 	uint32_t denied, umask, file_bytes_max, block_bytes, algorithm;
 	char *path;
 	int status;
@@ -117,17 +112,16 @@ struct block_path_job {
 };
 
 enum block_handle_state {
-	BLOCK_OPENING, /* a worker owns it; it has no key yet */
+	BLOCK_OPENING, /* a worker has the handle, which has no key yet */
 	BLOCK_OPEN,
-	BLOCK_ENDING, /* waits until no message uses its region */
-	BLOCK_CLOSING, /* a worker owns it, for the last time */
+	BLOCK_ENDING, /* until no message uses the region */
+	BLOCK_CLOSING, /* a worker has the handle, for the last time */
 };
 
-/*
- * An open file, a temporary file before its commit, a listing or memory for a batch.
+/* An open file, a temporary file before its commit, a listing or memory for a batch.
  *
  * @attempt:    the client's name for its OPEN, LIST or BATCH
- * @job:        OPENING: the job that opens it; ENDING, CLOSING: &end
+ * @job:        OPENING: the job that opens it; ENDING, CLOSING: &end_job
  * @args, @attr: the answer that opened it, for a client that asks again
  * @place:      place of its export (block_job)
  * @life:       the peer's life when it asked
@@ -136,19 +130,18 @@ enum block_handle_state {
  * @batch:      an answer to a BATCH
  * @writable:   peers may store
  * @may_write:  SCRATCH: its batches may change files
- * @squashed:   SCRATCH: its batches may not set owners or anything that only root may give
- * @zeroing:    its ZERO jobs that workers have
+ * @squashed:   SCRATCH: its batches may not set owners, or anything that only root may set
+ * @zeroing:    number of its ZERO jobs that workers have
  * @partial:    the temporary file stays when the handle ends
  * @stream:     COMMIT gives the size
  * @path:       as the peer named it; NULL for listings
  * @began_ns, @read_bytes, @written_bytes: for block_end
  * @dir_fd, @name, @temporary: of a file being created, else -1 and empty
  * @bytes:      bytes that peers may get or store
- * @file_bytes: part of bytes that the file keeps in the end
+ * @file_bytes: size of the file after COMMIT
  * @memory:     bytes that count towards BLOCK_LISTINGS_MEMORY
  * @disk:       bytes that count towards BLOCK_LISTING_DISK
- * @held:       bytes that count towards BLOCK_ANSWERS_BYTES
- */
+ * @held:       bytes that count towards BLOCK_ANSWERS_BYTES */
 struct block_handle {
 	struct block_handle *next;
 	uint8_t state;
@@ -160,7 +153,7 @@ struct block_handle {
 	uint32_t peer, life, key;
 	uint64_t attempt;
 	struct block_job *job;
-	struct block_job end;
+	struct block_job end_job;
 	uint32_t args[CAREFUL_AM_ARGS];
 	struct careful_block_attr attr;
 	int fd, dir_fd;
@@ -180,8 +173,8 @@ struct block_ended {
 	struct careful_block_attr attr;
 };
 
-/* A request that waits for a job. Its payload stays in the receive buffer, so its credit is not
- * returned: this slows the peer down. */
+/* A request that waits for a job. Its payload stays in the receive buffer; the peer gets no credit
+ * for that buffer, and so slows down. */
 struct block_parked {
 	struct block_parked *next;
 	uint8_t place;
@@ -205,26 +198,26 @@ struct block_waiter {
 	char path[];
 };
 
-/*
- * The state of a peer slot. Each peer's use is bounded on its own.
+/* The state of a peer slot. Each peer has limits of its own.
  *
+ * @account: of the host that the slot had at account_life; or NULL
  * @life:    changes when the peer is gone; workers read it
  * @tenant:  life of the slot's present or last peer; handles of another life are a former peer's
  * @jobs:    jobs with a path; each place has a share
  * @jobs_at, @parked_at: counts for each place
- * @waiters: BLOCK_WAITERS queues, in order of arrival
- */
+ * @small_bytes: bytes read from answers to batches that no block_end has reported
+ * @waiters: BLOCK_WAITERS queues, in order of arrival; waiters_count in all */
 struct block_peer {
-	struct block_account *account; /* of the host, as of account_life; or NULL */
+	struct block_account *account;
 	uint32_t account_life;
 	_Atomic uint32_t life;
 	uint32_t tenant;
 	struct share jobs;
 	uint32_t jobs_at[BLOCK_PLACES], parked_at[BLOCK_PLACES];
 	uint32_t handles_count, listings_count;
-	uint64_t small_bytes; /* read from answers to batches, not reported yet */
+	uint64_t small_bytes;
 	struct block_waiter *waiters[BLOCK_WAITERS];
-	uint32_t waiters_count; /* in all queues */
+	uint32_t waiters_count;
 	struct block_handle *handles;
 	struct block_parked *parked, **parked_tail;
 	uint32_t parked_held;
@@ -232,14 +225,12 @@ struct block_peer {
 	uint32_t ended_next;
 };
 
-/*
- * @path:  of the directory, without symlinks
- * @was:   the directory when it was exported
- * @place: index of its counters and shares; stays when exports are replaced
- */
+/* @path:  of the directory, without symlinks
+ * @original: the directory when it was exported
+ * @place: index of its counters and shares; the same after block_replace() */
 struct block_export {
 	char *path;
-	struct statx was;
+	struct statx original;
 	uint8_t place;
 	bool writable, owners, devices;
 	struct block_host *hosts;
@@ -247,12 +238,10 @@ struct block_export {
 	char name[NAME_MAX + 1];
 };
 
-/*
- * All exports at one time; constant once made. Replaced ones stay until the end, because a job may
- * still use them: a few hundred bytes an export.
+/* All exports at one time; never changed. After block_replace() the older ones stay, because a job
+ * may still use them: a few hundred bytes for each export.
  *
- * @is_for_some: at least one export is not for every host
- */
+ * @is_for_some: at least one export is not for every host */
 struct block_exports {
 	struct block_exports *older;
 	uint32_t count;
@@ -264,31 +253,30 @@ struct block_queue {
 	struct block_job *head, **tail;
 };
 
-/* Numbers of workers in one place. */
+/* Numbers of workers in a place. */
 struct block_running {
 	uint8_t all, slow;
 };
 
-/*
- * The worker threads. The pool's lock protects the counts.
+/* The worker threads. The pool's lock protects the counts.
  *
  * @peers:   the jobs of each peer; peers take turns
  * @running: workers in each place, for all peers
- * @of_peer: the same for each peer: BLOCK_PLACES of the first, then of the second
- */
+ * @running_of_peer: the same for each peer: BLOCK_PLACES of the first peer, then of the second */
 struct block_work {
 	struct pool pool;
 	struct block_server *server;
 	struct pool_group *peers;
 	struct block_running running[BLOCK_PLACES];
-	struct block_running *of_peer;
+	struct block_running *running_of_peer;
 };
 
-/*
- * @exports: the present ones; workers use those of their jobs
- * @places:  places in use so far; a peer has a share in each, and one for no export
+/* @exports: the current ones; workers use those of their jobs
+ * @places:  number of places that exports have had; a peer has a share in each, and one for no
+ *           export
  * @use:     of each place; bytes of an open handle are added when it ends
- */
+ * @unsent:  finished jobs whose answers the engine had no room for
+ * @ending:  end_job of each handle in state ENDING */
 struct block_server {
 	struct careful *instance;
 	struct block_exports *exports;
@@ -302,8 +290,7 @@ struct block_server {
 	struct block_parked *parked, *parked_free;
 	struct share parked_share;
 	uint32_t waiters_count; /* of all peers */
-	struct block_queue unsent; /* finished, but the engine had no room for the answer */
-	struct block_queue ending; /* ends of handles in state ENDING */
+	struct block_queue unsent, ending;
 	struct block_work work;
 	block_end_fn *end_fn; /* or NULL */
 	void *end_user;
@@ -322,7 +309,7 @@ static inline void block_queue_put(struct block_queue *q, struct block_job *job)
 	q->tail = &job->next;
 }
 
-/* work.c: the engine's thread calls put and take; workers call block_work_vain(). */
+/* work.c: the engine's thread calls put and take; workers call block_work_is_unwanted(). */
 int block_work_init(struct block_server *server);
 uint32_t block_work_stop(struct block_server *server);
 bool block_work_hangs(struct block_server *server, uint8_t place);
@@ -330,8 +317,9 @@ void block_work_deinit(struct block_server *server);
 void block_work_put(struct block_server *server, struct block_job *job);
 struct block_job *block_work_take(struct block_server *server);
 
-/* Reports whether no request waits for the job's result any longer. Long jobs ask now and then. */
-static inline bool block_work_vain(const struct block_server *server, const struct block_job *job)
+/* Reports whether nobody waits for the job's result any longer. Long jobs ask now and then. */
+static inline bool block_work_is_unwanted(const struct block_server *server,
+					  const struct block_job *job)
 {
 	return atomic_load(&server->work.pool.stop) ||
 	       atomic_load(&server->peers[job->peer].life) != job->life;
@@ -345,11 +333,12 @@ int block_parse(struct block_job *job, const uint32_t *args, const void *payload
 /* Reports whether earlier requests wait in the job's queue. */
 bool block_has_waiters(const struct block_server *server, const struct block_job *job);
 /* Queues a copy of the job to wait for a handle. Returns -EINPROGRESS, 0 if the job may not wait, or
- * -ECANCELED as block_ask_later(). */
+ * -ECANCELED (block_supersede()). */
 int block_wait(struct block_server *server, struct block_job *job);
-/* Lets the later of two equal requests have the result of what `to` waits for, since its sender may
- * have lost the earlier answer. Returns -ECANCELED, which the job now answers to the earlier one. */
-int block_ask_later(struct careful_reply_to *to, struct block_job *job);
+/* Exchanges `to`, the address of a pending reply, with that of an equal later request: the later
+ * one gets the result, since the sender may have given up the earlier one. Returns -ECANCELED, the
+ * answer to the earlier one. */
+int block_supersede(struct careful_reply_to *to, struct block_job *job);
 /* Removes the waiter at *at and frees it. */
 void block_waiter_end(struct block_server *server, struct block_peer *peer,
 		      struct block_waiter **at);
@@ -362,15 +351,14 @@ bool block_is_parked(const struct block_server *server, const struct block_job *
 /* Removes the parked request at *at and frees it. */
 void block_parked_end(struct block_server *server, struct block_peer *peer,
 		      struct block_parked **at);
-/* Refuses the parked requests of a peer that is gone. If the next peer sent some of them, it asks
- * again. */
+/* Refuses the parked requests of a peer that is gone. The slot's next peer repeats any of its own. */
 void block_drop_parked(struct block_server *server, struct block_peer *peer);
 
 /* request.c: the engine's thread. */
 void block_on_request(const struct careful_message *message, void *user);
 void block_answer(struct block_server *server, struct block_job *job);
 void block_finish(struct block_server *server, struct block_job *job);
-/* Begins the waiters of a peer for which there is a handle now. */
+/* Begins the waiters of a peer that can have a handle now. */
 void block_wake(struct block_server *server, uint32_t index);
 /* Begins a peer's parked requests, in order in each place, while the peer may have jobs. */
 void block_unpark(struct block_server *server, uint32_t index);
@@ -391,7 +379,7 @@ struct block_handle *block_handle_find(struct block_server *server, uint32_t pee
 struct block_handle *block_handle_attempt(struct block_server *server, uint32_t peer,
 					  uint64_t attempt);
 int block_handle_publish(struct block_server *server, struct block_handle *handle);
-void block_handle_tell(struct block_server *server, const struct block_handle *handle);
+void block_handle_report_end(struct block_server *server, const struct block_handle *handle);
 void block_handle_end(struct block_server *server, struct block_handle *handle, uint16_t op);
 uint32_t block_handle_retry(struct block_server *server);
 void block_handle_remember(struct block_server *server, const struct block_job *end);
@@ -409,7 +397,7 @@ uint64_t block_exports_of(const struct block_server *server, uint32_t peer);
 static inline bool block_export_is_seen(const struct block_job *job,
 					const struct block_export *export)
 {
-	return job->exports >> (export - job->among->all) & 1;
+	return job->visible >> (export - job->exports->all) & 1;
 }
 
 /* path.c: worker threads. */

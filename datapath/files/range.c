@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Jobs on ranges of open files that save sending blocks: digests, extents of data, and zeros. */
+/* Jobs on ranges of open files: digests, extents of data, and zeros. */
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
@@ -13,8 +13,7 @@
 #include "storage/tree/tree.h"
 
 enum {
-	/* Read for one answer at most, so that the answer comes before the peer seems dead. */
-	DIGEST_BYTES = 256 << 20,
+	DIGEST_BYTES = 256 << 20, /* most bytes of an answer; more would keep the peer waiting */
 	BLOCK_BYTES_MIN = 1024,
 	BLOCK_BYTES_MAX = 1 << 30,
 };
@@ -64,8 +63,7 @@ int block_digest(struct block_job *job)
 	return 0;
 }
 
-/* Finds the next data in [at, end). Returns 1 with *from and *to, 0 for none, or -errno. A file
- * without holes is all data. */
+/* Finds the next data in [at, end). Returns 1 with *from and *to, 0 for none, or -errno. */
 static int next_data(int fd, uint64_t at, uint64_t end, uint64_t *from, uint64_t *to)
 {
 	off_t data = lseek(fd, (off_t)at, SEEK_DATA);
@@ -114,17 +112,17 @@ int block_extents(struct block_job *job)
 	return 0;
 }
 
-/* Reports whether there is room for zeros that allocate blocks. The range may lie in a large hole:
- * one small request could fill the disk, root's reserve included. */
+/* Reports whether there is room for zeros that allocate blocks. If the range lies in a large hole, a
+ * single request could fill the disk, even with root's reserve. */
 static bool has_room(const struct block_job *job)
 {
-	uint64_t hole, there;
+	uint64_t hole, allocated;
 	struct stat st;
 
 	if (fstat(job->fd, &st))
 		return true; /* fallocate() returns the error */
-	there = (uint64_t)st.st_blocks * 512;
-	hole = (uint64_t)st.st_size > there ? (uint64_t)st.st_size - there : 0;
+	allocated = (uint64_t)st.st_blocks * 512;
+	hole = (uint64_t)st.st_size > allocated ? (uint64_t)st.st_size - allocated : 0;
 	return block_has_room(job->fd, job->bytes < hole ? job->bytes : hole);
 }
 
@@ -143,7 +141,7 @@ int block_zero(struct block_server *server, struct block_job *job)
 		return 0;
 	if (mode == FALLOC_FL_ZERO_RANGE && !has_room(job))
 		return -ENOSPC;
-	if (block_work_vain(server, job)) /* the client may have another handle by now */
+	if (block_work_is_unwanted(server, job)) /* the client may have another handle by now */
 		return -ECONNRESET;
 	return fallocate(job->fd, mode | FALLOC_FL_KEEP_SIZE, (off_t)job->offset,
 			 (off_t)job->bytes) ?

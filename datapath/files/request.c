@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Requests in the engine's thread: begins a job for each and answers when the job has ended. Each
+/* Requests in the engine's thread: begins a job for each, and answers when it has ended. Each
  * export has a share of a peer's jobs, so a hanging export delays no request in others. */
 #include <assert.h>
 #include <errno.h>
@@ -31,7 +31,7 @@ static void put_job(struct block_server *server, struct block_job *job)
 	server->jobs_free = job;
 }
 
-/* Frees a job that was answered or that waits as a copy. */
+/* Frees a job that was answered, or whose copy waits. */
 static void release(struct block_server *server, struct block_job *job)
 {
 	if (!job->path) { /* part of its handle */
@@ -40,8 +40,7 @@ static void release(struct block_server *server, struct block_job *job)
 	}
 	free(job->reply);
 	job->reply = NULL;
-	/* They are still open if no worker had the job. */
-	if (job->fd >= 0)
+	if (job->fd >= 0) /* no worker had the job */
 		close(job->fd);
 	if (job->dir_fd >= 0)
 		close(job->dir_fd);
@@ -108,7 +107,7 @@ void block_finish(struct block_server *server, struct block_job *job)
 	if (zeroed && zeroed->zeroing)
 		zeroed->zeroing--;
 	if (handle && !job->path)
-		block_handle_tell(server, handle);
+		block_handle_report_end(server, handle);
 	if (handle && job->path) { /* OPEN, LIST, BATCH */
 		if (job->status) { /* it failed, or no request wants it any longer */
 			block_handle_destroy(server, handle);
@@ -156,42 +155,48 @@ static int take_source(struct block_server *server, struct block_job *job)
 	return job->fd < 0 ? -EMFILE : 0;
 }
 
-/* OPEN, LIST, BATCH: creates a handle, unless the client asks again. */
+/* OPEN, LIST, BATCH: creates a handle when there is room. */
+static int start_new(struct block_server *server, struct block_job *job)
+{
+	int rc = block_handle_room(server, job);
+
+	if (rc || block_has_waiters(server, job)) {
+		int waits = block_wait(server, job);
+
+		if (waits == -EINPROGRESS)
+			release(server, job);
+		if (waits)
+			return waits;
+	}
+	if (!rc && job->op == CAREFUL_BLOCK_BATCH)
+		rc = take_scratch(server, job);
+	else if (!rc && job->op == CAREFUL_BLOCK_OPEN && job->flags & CAREFUL_BLOCK_COPY)
+		rc = take_source(server, job);
+	if (!rc)
+		rc = block_handle_create(server, job, &job->handle);
+	if (rc)
+		return rc;
+	block_work_put(server, job);
+	return -EINPROGRESS;
+}
+
+/* OPEN, LIST, BATCH: finds the handle if the client asks again; else creates one. */
 static int start_open(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = block_handle_attempt(server, job->peer, job->attempt);
-	int rc = 0;
 
-	if (!handle) {
-		rc = block_handle_room(server, job);
-		if (rc || block_has_waiters(server, job)) {
-			int waits = block_wait(server, job);
-
-			if (waits == -EINPROGRESS)
-				release(server, job);
-			if (waits)
-				return waits;
-		}
-		if (!rc && job->op == CAREFUL_BLOCK_BATCH)
-			rc = take_scratch(server, job);
-		else if (!rc && job->op == CAREFUL_BLOCK_OPEN && job->flags & CAREFUL_BLOCK_COPY)
-			rc = take_source(server, job);
-		if (!rc)
-			rc = block_handle_create(server, job, &job->handle);
-		if (!rc)
-			block_work_put(server, job);
-		return rc ? rc : -EINPROGRESS;
-	}
+	if (!handle)
+		return start_new(server, job);
 	if (handle->state == BLOCK_OPENING)
-		return block_ask_later(&handle->job->to, job);
+		return block_supersede(&handle->job->to, job);
 	memcpy(job->args, handle->args, sizeof(job->args));
 	job->attr = handle->attr;
 	job->has_attr = !handle->listing && !handle->scratch;
 	return 0;
 }
 
-/* CLOSE without a key: finds the handle by the name of its attempt. */
-static int find_attempt(struct block_server *server, struct block_job *job)
+/* CLOSE without a key: finds the handle by its attempt. */
+static int find_named_handle(struct block_server *server, struct block_job *job)
 {
 	const struct block_handle *handle = block_handle_attempt(server, job->peer, job->attempt);
 
@@ -204,7 +209,7 @@ static int find_attempt(struct block_server *server, struct block_job *job)
 
 static int start_end(struct block_server *server, struct block_job *job)
 {
-	int rc = job->attempt ? find_attempt(server, job) : 0;
+	int rc = job->attempt ? find_named_handle(server, job) : 0;
 	struct block_handle *handle = rc ? NULL : block_handle_find(server, job->peer, job->key);
 	const struct block_ended *ended;
 	struct block_job *end;
@@ -219,7 +224,7 @@ static int start_end(struct block_server *server, struct block_job *job)
 		job->has_attr = true;
 		return ended->status;
 	}
-	end = &handle->end;
+	end = &handle->end_job;
 	if (handle->state == BLOCK_OPEN) {
 		if (job->op == CAREFUL_BLOCK_COMMIT && !handle->writable)
 			return -EINVAL;
@@ -231,7 +236,7 @@ static int start_end(struct block_server *server, struct block_job *job)
 	}
 	if (end->op != job->op || end->life != job->life)
 		return -EBADF;
-	return block_ask_later(&end->to, job);
+	return block_supersede(&end->to, job);
 }
 
 /* DIGEST, EXTENTS, ZERO: duplicates the handle's descriptor, because the handle may end
@@ -301,8 +306,8 @@ static struct block_job *take_job(struct block_server *server, uint32_t peer, ui
 		.place = BLOCK_EXPORTS,
 		.peer = peer,
 		.life = server->peers[peer].life,
-		.among = server->exports,
-		.exports = block_exports_of(server, peer),
+		.exports = server->exports,
+		.visible = block_exports_of(server, peer),
 		.to = *to,
 		.fd = -1,
 		.dir_fd = -1,
@@ -361,21 +366,21 @@ void block_wake(struct block_server *server, uint32_t index)
 	}
 }
 
-/* Reads a job's path from the memory that the client stored it in. */
+/* Reads a job's path from a scratch that the client stored it in. */
 static int take_stored_path(struct block_server *server, struct block_job *job, uint32_t key)
 {
-	const struct block_handle *memory = block_handle_find(server, job->peer, key);
+	const struct block_handle *scratch = block_handle_find(server, job->peer, key);
 	ssize_t bytes;
 
-	if (!memory || memory->state != BLOCK_OPEN || !memory->scratch || memory->dir_fd >= 0)
+	if (!scratch || scratch->state != BLOCK_OPEN || !scratch->scratch || scratch->dir_fd >= 0)
 		return -EBADF;
-	if (memory->bytes >= PATH_MAX)
+	if (scratch->bytes >= PATH_MAX)
 		return -ENAMETOOLONG;
-	bytes = pread(memory->fd, job->path, memory->bytes, 0);
-	if (bytes != (ssize_t)memory->bytes)
+	bytes = pread(scratch->fd, job->path, scratch->bytes, 0);
+	if (bytes != (ssize_t)scratch->bytes)
 		return bytes < 0 ? -errno : -EINVAL;
 	job->path[bytes] = 0;
-	return strlen(job->path) == memory->bytes ? 0 : -EINVAL;
+	return strlen(job->path) == scratch->bytes ? 0 : -EINVAL;
 }
 
 /* Parses a request. Its payload may hold anything. */

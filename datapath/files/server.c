@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "files/private.h"
 
 void block_watch(struct careful *instance, uint32_t peer, uint32_t state, void *user)
@@ -57,7 +58,7 @@ uint32_t block_poll(struct block_server *server)
 	return n;
 }
 
-void block_tell(struct block_server *server, block_end_fn *fn, void *user)
+void block_on_end(struct block_server *server, block_end_fn *fn, void *user)
 {
 	server->end_fn = fn;
 	server->end_user = user;
@@ -96,11 +97,16 @@ int block_timeout_ms(struct block_server *server)
 	return server->ending.head || server->unsent.head ? 1 : -1;
 }
 
-static int allocate(struct block_server *server)
+static int allocate(struct block_server *server, const struct block_export_options *exports,
+		    uint32_t n, struct careful_error *error)
 {
 	struct careful_info info;
-	int rc = careful_info(server->instance, &info);
+	int rc = block_exports_take(server, exports, n, error);
 
+	if (rc)
+		return rc;
+	refuse(error, rc, "block service: cannot start");
+	rc = careful_info(server->instance, &info);
 	if (rc)
 		return rc;
 	server->peers_count = info.peers_max;
@@ -127,7 +133,7 @@ static int allocate(struct block_server *server)
 		server->parked[i].next = server->parked_free;
 		server->parked_free = &server->parked[i];
 	}
-	return 0;
+	return block_work_init(server);
 }
 
 static void deallocate(struct block_server *server)
@@ -146,23 +152,16 @@ int block_serve(struct careful *instance, const struct block_export_options *exp
 	struct block_server *s;
 	int rc;
 
-	if (n > BLOCK_EXPORTS) {
-		snprintf(error->text, sizeof(error->text), "%u exports: at most %u are possible", n,
-			 BLOCK_EXPORTS);
-		return -E2BIG;
-	}
+	if (n > BLOCK_EXPORTS)
+		return refuse(error, -E2BIG, "%u exports: at most %u are possible", n,
+			      BLOCK_EXPORTS);
 	s = calloc(1, sizeof(*s));
 	if (!s)
-		return -ENOMEM;
+		return refuse(error, -ENOMEM, "block service: out of memory");
 	s->instance = instance;
 	block_queue_init(&s->unsent);
 	block_queue_init(&s->ending);
-	snprintf(error->text, sizeof(error->text), "block service: cannot start");
-	rc = block_exports_take(s, exports, n, error);
-	if (!rc)
-		rc = allocate(s);
-	if (!rc)
-		rc = block_work_init(s);
+	rc = allocate(s, exports, n, error);
 	if (rc) {
 		deallocate(s);
 		return rc;
@@ -177,10 +176,8 @@ int block_serve(struct careful *instance, const struct block_export_options *exp
 int block_replace(struct block_server *server, const struct block_export_options *exports,
 		  uint32_t n, struct careful_error *error)
 {
-	int rc;
+	int rc = block_exports_take(server, exports, n, error);
 
-	snprintf(error->text, sizeof(error->text), "exports: %s", strerror(ENOMEM));
-	rc = block_exports_take(server, exports, n, error);
 	for (uint32_t i = 0; !rc && i < server->peers_count; i++) {
 		struct block_peer *peer = &server->peers[i];
 		uint32_t held[BLOCK_PLACES];
@@ -192,8 +189,8 @@ int block_replace(struct block_server *server, const struct block_export_options
 	return rc;
 }
 
-/* Ends a peer's handles and removes its temporary files. The workers have ended, so this thread
- * owns everything. Skips places in which a worker hangs: this thread would hang there, too. */
+/* Ends a peer's handles and removes its temporary files, which this thread owns now. Skips places
+ * in which a worker hangs: this thread would hang there, too. */
 static void end_handles(struct block_server *server, struct block_peer *peer)
 {
 	struct block_handle *next;
@@ -202,9 +199,9 @@ static void end_handles(struct block_server *server, struct block_peer *peer)
 		next = handle->next;
 		if (block_work_hangs(server, handle->place))
 			continue;
-		handle->end.op = BLOCK_DISCARD;
-		handle->end.handle = handle;
-		block_run(server, &handle->end);
+		handle->end_job.op = BLOCK_DISCARD;
+		handle->end_job.handle = handle;
+		block_run(server, &handle->end_job);
 		block_handle_destroy(server, handle);
 	}
 }

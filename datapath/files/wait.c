@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Queues of requests that wait. A parked request waits for a job of its peer. A waiter waits for a
- * handle; it holds no job, so the peer can still send the request that frees a handle. Three queues
- * of waiters keep waits from forming a circle. The holder of a scratch may wait for an answer; the
- * holder of an answer or of another file waits for nothing. */
+ * handle; it has no job, so the peer can still send the request that frees a handle. With three
+ * queues of waiters no circle of waits can form: a client with a scratch may wait for an answer; a
+ * client with an answer or another file waits for nothing. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ bool block_has_waiters(const struct block_server *server, const struct block_job
 	return !job->waited && may_wait(job) && server->peers[job->peer].waiters[queue_of(job)];
 }
 
-int block_ask_later(struct careful_reply_to *to, struct block_job *job)
+int block_supersede(struct careful_reply_to *to, struct block_job *job)
 {
 	const struct careful_reply_to earlier = *to;
 
@@ -46,7 +46,7 @@ int block_wait(struct block_server *server, struct block_job *job)
 	for (; *at; at = &(*at)->next) {
 		if (!job->attempt || (*at)->job.attempt != job->attempt)
 			continue;
-		return block_ask_later(&(*at)->job.to, job);
+		return block_supersede(&(*at)->job.to, job);
 	}
 	waiter = peer->waiters_count < BLOCK_WAITING ? malloc(sizeof(*waiter) + path_bytes) : NULL;
 	if (!waiter)

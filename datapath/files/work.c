@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The block server's worker threads. Peers take turns. No export, and no peer in an export, can
- * hold all workers: a hanging disk stops only its own export, a busy peer only itself. */
+/* The block server's worker threads. Peers take turns. No export, and no peer in an export, gets
+ * all workers: a hanging disk stops only its own export, a busy peer only itself. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -16,9 +16,9 @@ static bool is_slow(const struct block_job *job)
 	       (job->op == CAREFUL_BLOCK_COMMIT && !(job->flags & CAREFUL_BLOCK_NOSYNC));
 }
 
-static struct block_running *of_peer(struct block_work *work, const struct block_job *job)
+static struct block_running *running_of_peer(struct block_work *work, const struct block_job *job)
 {
-	return &work->of_peer[job->peer * BLOCK_PLACES + job->place];
+	return &work->running_of_peer[job->peer * BLOCK_PLACES + job->place];
 }
 
 /* Reports whether another worker may run in the job's place, and for the job's peer. */
@@ -26,7 +26,8 @@ static bool may_run(const struct pool *pool, const struct pool_job *pooled)
 {
 	const struct block_job *job = (const struct block_job *)pooled;
 	struct block_work *work = pool->user;
-	const struct block_running *all = &work->running[job->place], *own = of_peer(work, job);
+	const struct block_running *all = &work->running[job->place],
+				   *own = running_of_peer(work, job);
 
 	if (all->all >= BLOCK_WORKERS || own->all >= BLOCK_WORKERS_PEER)
 		return false;
@@ -38,7 +39,8 @@ static void count_running(struct pool *pool, const struct pool_job *pooled, int 
 {
 	const struct block_job *job = (const struct block_job *)pooled;
 	struct block_work *work = pool->user;
-	struct block_running *running[] = { &work->running[job->place], of_peer(work, job) };
+	struct block_running *running[] = { &work->running[job->place],
+					    running_of_peer(work, job) };
 
 	for (int i = 0; i < 2; i++) {
 		running[i]->all = (uint8_t)(running[i]->all + by);
@@ -78,18 +80,19 @@ int block_work_init(struct block_server *server)
 
 	work->server = server;
 	work->peers = calloc(server->peers_count, sizeof(*work->peers));
-	work->of_peer = calloc((size_t)server->peers_count * BLOCK_PLACES, sizeof(*work->of_peer));
-	if (work->peers && work->of_peer)
+	work->running_of_peer =
+		calloc((size_t)server->peers_count * BLOCK_PLACES, sizeof(*work->running_of_peer));
+	if (work->peers && work->running_of_peer)
 		rc = pool_open(&work->pool, &rules, work);
 	if (rc) {
 		free(work->peers);
-		free(work->of_peer);
+		free(work->running_of_peer);
 	}
 	return rc;
 }
 
-/* Ends the workers once they have done all jobs. Waits at most BLOCK_STOP_MS; returns how many
- * workers still hang in a file system. These use the server's memory until they end. */
+/* Ends the workers after all jobs, or after BLOCK_STOP_MS. Returns how many workers still hang in a
+ * file system; these use the server's memory until they end. */
 uint32_t block_work_stop(struct block_server *server)
 {
 	return pool_stop(&server->work.pool, BLOCK_STOP_MS, true);
@@ -110,5 +113,5 @@ void block_work_deinit(struct block_server *server)
 {
 	pool_free(&server->work.pool);
 	free(server->work.peers);
-	free(server->work.of_peer);
+	free(server->work.running_of_peer);
 }

@@ -85,7 +85,7 @@ static int begin(struct careful *c, const struct careful_attach_options *o,
 	return rc ? refuse(error, rc, "%s: %s", o->path, strerror(-rc)) : 0;
 }
 
-/* Also works in a child of fork(). Memory that the application has is never unmapped. */
+/* Works in a child of fork(), too. Never unmaps memory that the application has. */
 static int attached_close(struct careful *c)
 {
 	struct attached *a = c->attached;
@@ -130,7 +130,7 @@ static int attached_peer(struct careful *c, const struct sockaddr *address, uint
 	return rc ? rc : (int)head.peer;
 }
 
-/* Leaves the peer to other programs, which may need it. */
+/* Ends our operations with the peer, but keeps the peer: other programs may need it. */
 static int attached_peer_close(struct careful *c, uint32_t peer)
 {
 	struct careful_ipc head = { .op = CAREFUL_IPC_PEER_LEAVE, .peer = peer };
@@ -148,38 +148,38 @@ static int attached_peer_close(struct careful *c, uint32_t peer)
 	return 0;
 }
 
-static int ask_peer(struct careful *c, uint32_t peer, struct careful_ipc_peer *found)
+static int ask_peer(struct careful *c, uint32_t peer, struct careful_ipc_peer *answer)
 {
 	struct careful_ipc head = { .op = CAREFUL_IPC_PEER_INFO, .peer = peer };
 
-	return attached_ask(c, &head, found, sizeof(*found));
+	return attached_ask(c, &head, answer, sizeof(*answer));
 }
 
 static int attached_peer_info(struct careful *c, uint32_t peer, struct careful_peer_info *info)
 {
-	struct careful_ipc_peer found = { 0 };
-	int rc = ask_peer(c, peer, &found);
+	struct careful_ipc_peer answer = { 0 };
+	int rc = ask_peer(c, peer, &answer);
 
-	*info = found.info;
+	*info = answer.info;
 	return rc;
 }
 
 static int attached_peer_whereabouts(struct careful *c, uint32_t peer,
 				     struct careful_peer_whereabouts *where)
 {
-	struct careful_ipc_peer found = { 0 };
-	int rc = ask_peer(c, peer, &found);
+	struct careful_ipc_peer answer = { 0 };
+	int rc = ask_peer(c, peer, &answer);
 
-	*where = found.where;
+	*where = answer.where;
 	return rc;
 }
 
 static int attached_payload_bytes(struct careful *c, uint32_t peer)
 {
-	struct careful_ipc_peer found;
-	int rc = ask_peer(c, peer, &found);
+	struct careful_ipc_peer answer;
+	int rc = ask_peer(c, peer, &answer);
 
-	return rc ? rc : found.payload_bytes;
+	return rc ? rc : answer.payload_bytes;
 }
 
 static int attached_peer_measure(struct careful *c, uint32_t peer)

@@ -16,17 +16,15 @@ enum {
 	ATTACH_ANSWER_MS = 10000, /* carefuld answers within a round, but may be measuring */
 };
 
-/*
- * An operation under way.
+/* An operation under way.
  *
  * @id:        0: free
  * @pinged:    ping: the callback, instead of done
- * @abandoned: its peer was closed. The callback has run, unless @lands; carefuld still answers
+ * @abandoned: its peer was closed, and the callback has run, unless @lands; carefuld still answers
  * @lands:     get: carefuld writes into the program's memory until it reports the end
  * @into:      get: destination of the copy; NULL: the bytes are in place
- * @pages:     pages of the memory, from @memory_off on, that the copy occupies
- * @file:      carefuld's number of the file, + 1; 0: memory
- */
+ * @pages:     number of pages, from @memory_off on, that the copy occupies
+ * @file:      carefuld's number of the file, + 1; 0: memory */
 struct attached_op {
 	uint64_t id;
 	careful_done_fn *done;
@@ -39,7 +37,8 @@ struct attached_op {
 	uint32_t pages, file;
 };
 
-/* SENT: an entry of the ring names the payload, and carefuld may not have taken it. */
+/* The state of a payload for careful_send(). SENT: an entry of the ring names it, and carefuld may
+ * not have taken the entry. */
 enum attached_built { ATTACHED_FREE, ATTACHED_OWN, ATTACHED_SENT };
 
 /* @key: 0: free */
@@ -54,20 +53,18 @@ struct attached_answer {
 	int status;
 };
 
-/*
- * @socket_fd:    the connection's; -1: carefuld has ended
+/* @socket_fd:    the connection's; -1: carefuld has ended
  * @asks_put, @told_taken: our own copies, because other processes can write to the area
  * @armed:        told_asleep is set
- * @refused:      an entry found no room, and the application has not been told of new room
- * @looks:        polls so far; only some look at the socket
+ * @refused:      an entry found no room, and no wait has reported room since
+ * @looks:        polls so far; only some check the socket
  * @pages_used:   a byte for each page of the memory
- * @closed:       a peer was closed, and its operations must end
+ * @closed:       a peer was closed; its operations must end
  * @built_state:  enum attached_built, for each payload that the application may build
  * @asks_built:   for each entry of the ring: the built payload that it names, + 1
  * @own_file:     carefuld's number of our /proc/self/mem, + 1; 0: not yet passed
  * @regions:      those in memory that is not shared
- * @owed:         replies that wait for room in the ring; at most as many as peers wait for
- */
+ * @owed:         replies that wait for room in the ring; at most as many as peers wait for */
 struct attached {
 	struct connection *connection;
 	int socket_fd;

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Questions to carefuld and their answers. Owns the socket and the waiting threads' records. */
 #include "local/connection.h"
 
 #include <assert.h>
@@ -13,10 +12,8 @@
 
 #include "local/packet.h"
 
-enum {
-	LOOK_MS = 10, /* between two attempts to connect while the queue of connections is full */
-	CONNECT_MS = 10000,
-};
+/* While carefuld's queue of connections is full: time between two attempts, and in all. */
+enum { RETRY_MS = 10, CONNECT_MS = 10000 };
 
 struct waiter {
 	struct waiter *next;
@@ -29,7 +26,7 @@ struct waiter {
 	pthread_cond_t woken; /* signalled when done, or when this thread must read */
 };
 
-/* A blocking connect() would wait for ever if carefuld does not accept. */
+/* Does not block in connect(), which would wait for ever if carefuld does not accept. */
 int connection_open(const char *path, int timeout_ms, struct connection **connection)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -41,11 +38,11 @@ int connection_open(const char *path, int timeout_ms, struct connection **connec
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
-	for (int ms = 0;; ms += LOOK_MS) {
+	for (int ms = 0;; ms += RETRY_MS) {
 		rc = connect(fd, (struct sockaddr *)&address, sizeof(address)) ? -errno : 0;
 		if (rc != -EAGAIN || ms >= CONNECT_MS)
 			break;
-		poll(NULL, 0, LOOK_MS);
+		poll(NULL, 0, RETRY_MS);
 	}
 	*connection = rc ? NULL : calloc(1, sizeof(**connection));
 	if (!*connection) {
@@ -66,7 +63,7 @@ void connection_close(struct connection *connection)
 	free(connection);
 }
 
-static int ready(const struct connection *connection, short events)
+static int await_socket(const struct connection *connection, short events)
 {
 	struct pollfd pfd = { .fd = connection->fd, .events = events };
 	int rc;
@@ -83,7 +80,7 @@ static int send_packet(const struct connection *connection, const struct careful
 	int rc;
 
 	while ((rc = packet_send(connection->fd, packet, payload, fd)) == -EAGAIN) {
-		rc = ready(connection, POLLOUT);
+		rc = await_socket(connection, POLLOUT);
 		if (rc)
 			break;
 	}
@@ -91,8 +88,8 @@ static int send_packet(const struct connection *connection, const struct careful
 	return rc == -EPIPE || rc == -ECONNRESET ? 0 : rc;
 }
 
-/* Reads a packet. If carefuld closed the connection with our question unread, that error comes
- * first and then its last answer. */
+/* Reads a packet. If carefuld closed the connection with our question unread, the socket reports
+ * that first (ECONNRESET), and then carefuld's last answer. */
 static ssize_t receive(struct connection *connection, int *fd)
 {
 	bool was_reset = false;
@@ -100,7 +97,7 @@ static ssize_t receive(struct connection *connection, int *fd)
 
 	*fd = -1;
 	for (;;) {
-		int rc = ready(connection, POLLIN);
+		int rc = await_socket(connection, POLLIN);
 
 		if (rc)
 			return rc;
@@ -116,15 +113,15 @@ static ssize_t receive(struct connection *connection, int *fd)
 static void fail_locked(struct connection *connection, int rc)
 {
 	connection->failed = rc;
-	for (struct waiter *one = connection->waiters; one; one = one->next) {
-		one->packet->status = rc;
-		one->is_done = true;
-		pthread_cond_signal(&one->woken);
+	for (struct waiter *waiter = connection->waiters; waiter; waiter = waiter->next) {
+		waiter->packet->status = rc;
+		waiter->is_done = true;
+		pthread_cond_signal(&waiter->woken);
 	}
 }
 
-/* Returns 0, or why the connection is at its end after receive() returned n. */
-static int end_of(const struct careful_ipc *head, ssize_t n)
+/* Returns why the connection has ended after receive() returned n, or 0. */
+static int find_failure(const struct careful_ipc *head, ssize_t n)
 {
 	if (n >= (ssize_t)sizeof(head->version) && head->version != CAREFUL_IPC_VERSION)
 		return -EPROTO;
@@ -135,40 +132,40 @@ static int end_of(const struct careful_ipc *head, ssize_t n)
 	return 0;
 }
 
-/* Hands the packet in the buffer, and its descriptor, to the thread that asked. With the lock. */
+/* Gives the packet in the buffer, and its descriptor, to the thread that asked. Needs the lock. */
 static void deliver(struct connection *connection, ssize_t nbytes, int fd)
 {
 	const struct careful_ipc *head = &connection->buffer.head;
-	const int rc = end_of(head, nbytes);
-	struct waiter *one = rc ? NULL : connection->waiters;
+	const int rc = find_failure(head, nbytes);
+	struct waiter *waiter = rc ? NULL : connection->waiters;
 	size_t payload;
 
 	if (rc)
 		fail_locked(connection, rc);
 	else if (head->op == CAREFUL_IPC_BELL)
 		connection->rung = true;
-	while (one && one->id != head->id)
-		one = one->next;
-	if (one && one->fd)
-		*one->fd = fd;
+	while (waiter && waiter->id != head->id)
+		waiter = waiter->next;
+	if (waiter && waiter->fd)
+		*waiter->fd = fd;
 	else if (fd >= 0)
 		close(fd);
-	if (!one)
+	if (!waiter)
 		return;
 	payload = (size_t)nbytes - sizeof(*head);
 	if (payload > head->payload_bytes)
 		payload = head->payload_bytes;
-	if (payload > one->size)
-		payload = one->size;
+	if (payload > waiter->size)
+		payload = waiter->size;
 	if (payload)
-		memcpy(one->answer, connection->buffer.payload, payload);
-	*one->packet = *head;
-	one->packet->payload_bytes = (uint32_t)payload;
-	one->is_done = true;
-	pthread_cond_signal(&one->woken);
+		memcpy(waiter->answer, connection->buffer.payload, payload);
+	*waiter->packet = *head;
+	waiter->packet->payload_bytes = (uint32_t)payload;
+	waiter->is_done = true;
+	pthread_cond_signal(&waiter->woken);
 }
 
-/* Waits for the answer: reads for all, or sleeps while another thread reads. With the lock. */
+/* Waits for the answer: reads for all, or sleeps while another thread reads. Needs the lock. */
 static void wait_for(struct connection *connection, struct waiter *self)
 {
 	ssize_t nbytes;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A connection to carefuld's local socket (ipc.h), shared by any number of threads. Each thread
- * waits for its own answer; one of the waiting threads reads for all. */
+/* A connection to carefuld's local socket (ipc.h) for any number of threads. Each thread waits for
+ * its own answer; one of the waiting threads reads for all. */
 #pragma once
 
 #include <pthread.h>
@@ -10,13 +10,11 @@
 
 struct waiter;
 
-/*
- * @timeout_ms: longest wait for carefuld; -1: none
+/* @timeout_ms: longest wait for carefuld; -1: none
  * @lock:       guards the members below it, except @buffer, which belongs to the reader
  * @failed:     -errno once the connection has ended
- * @is_read:    some thread reads for all
- * @rung:       a BELL came while an answer was awaited
- */
+ * @is_read:    a thread reads for all
+ * @rung:       a BELL arrived */
 struct connection {
 	int fd;
 	int timeout_ms;

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Memory that an attached program shares with carefuld, and regions.
+/* Memory that an attached program shares with carefuld, and regions.
  *
  * carefuld sees other memory as a file, /proc/self/mem, which the program opens because carefuld
  * may not. An address is an offset in that file, and the kernel copies between the memory and
- * frames. The memory ends with the program, and carefuld reads nothing more from it.
- */
+ * frames. The memory ends with the program, and carefuld reads nothing more from it. */
 #include "local/attach.h"
 
 #include <errno.h>
@@ -17,7 +15,7 @@
 /* A write to a file on a disk that hangs may never end. */
 enum { QUIET_MS = 3000 };
 
-/* Allocates pages of the shared memory. -EMSGSIZE: more than there is; -EAGAIN: not now. */
+/* Allocates pages of the shared memory. -EMSGSIZE: it is smaller; -EAGAIN: too few are free now. */
 int attached_pages(struct attached *a, uint64_t bytes, uint64_t *memory_off)
 {
 	const uint64_t want = (bytes + ATTACH_PAGE_BYTES - 1) / ATTACH_PAGE_BYTES;
@@ -59,7 +57,7 @@ int attached_file_add(struct careful *c, int fd, uint32_t *file)
 	return rc == -EMFILE ? -EAGAIN : rc;
 }
 
-/* Removes the file of one operation; keeps /proc/self/mem. */
+/* Removes the file of an operation, unless it is /proc/self/mem. */
 void attached_file_remove(struct careful *c, uint32_t file)
 {
 	struct careful_ipc head = { .op = CAREFUL_IPC_FILE_REMOVE, .file = file - 1 };
@@ -68,12 +66,11 @@ void attached_file_remove(struct careful *c, uint32_t file)
 		attached_ask(c, &head, NULL, 0);
 }
 
-static int open_own(void)
+static int open_own_memory(void)
 {
 	int fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
 
-	/* There is no /proc, or the program may not open its own memory. */
-	return fd < 0 ? -EOPNOTSUPP : fd;
+	return fd < 0 ? -EOPNOTSUPP : fd; /* no /proc, or no permission */
 }
 
 int attached_own_file(struct careful *c)
@@ -83,7 +80,7 @@ int attached_own_file(struct careful *c)
 	int fd, rc;
 
 	if (!a->own_file) {
-		fd = open_own();
+		fd = open_own_memory();
 		if (fd < 0)
 			return fd;
 		rc = attached_file_add(c, fd, &file);
@@ -101,11 +98,11 @@ void attached_quiet(struct careful *c)
 {
 	const struct timespec pause = { .tv_nsec = 1000000 };
 	const struct attached *a = c->attached;
-	bool is_written = a->own_file || a->lent;
+	bool may_write = a->own_file || a->lent;
 
 	for (uint32_t i = 0; i < CAREFUL_AREA_REGIONS; i++)
-		is_written |= a->regions[i].key;
-	if (!is_written || c->owner != getpid())
+		may_write |= a->regions[i].key;
+	if (!may_write || c->owner != getpid())
 		return;
 	for (uint32_t i = 0; i < QUIET_MS; i++) {
 		struct careful_ipc head = { .op = CAREFUL_IPC_QUIET };
@@ -116,11 +113,11 @@ void attached_quiet(struct careful *c)
 	}
 }
 
-static struct attached_region *find_region(struct attached *a, uint32_t key)
+static struct attached_region *find_region(const struct attached *a, uint32_t key)
 {
 	for (uint32_t i = 0; i < CAREFUL_AREA_REGIONS; i++)
 		if (a->regions[i].key == key)
-			return &a->regions[i];
+			return (struct attached_region *)&a->regions[i];
 	return NULL;
 }
 
@@ -148,7 +145,7 @@ int attached_region_add(struct careful *c, const struct careful_region *region, 
 		own = find_region(a, 0);
 		if (!own)
 			return -ENOSPC;
-		fd = open_own();
+		fd = open_own_memory();
 		if (fd < 0)
 			return fd;
 		head.file_off = (uintptr_t)region->span.base;
@@ -178,8 +175,7 @@ int attached_region_remove(struct careful *c, uint32_t key)
 /* Returns the bytes of a store into a region outside the shared memory, or NULL for a file's. */
 const uint8_t *attached_stored(const struct attached *a, uint32_t key, uint64_t off)
 {
-	for (uint32_t i = 0; key && i < CAREFUL_AREA_REGIONS; i++)
-		if (a->regions[i].key == key)
-			return a->regions[i].base + off;
-	return NULL;
+	const struct attached_region *region = key ? find_region(a, key) : NULL;
+
+	return region ? region->base + off : NULL;
 }

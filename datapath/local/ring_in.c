@@ -10,13 +10,13 @@
 #include "base/clock.h"
 
 enum {
-	ROUND = 64, /* most entries in one poll */
-	LOOKS = 1 << 16, /* polls between two looks at the socket by a program that never sleeps */
+	ROUND = 64, /* most entries in a poll */
+	LOOKS = 1 << 16, /* a program that never sleeps checks the socket once in so many polls */
 	IDLE_MS = 1000,
-	EVENTS_MS = 20, /* longest wait in a group, which may have to repeat messages */
+	EVENTS_MS = 20, /* longest wait of a group's node, which may have to repeat messages */
 };
 
-/* Copies the payload: its place in the ring is reused, and its credit went back at once. */
+/* Copies the payload, because its place in the ring is reused. */
 struct careful_kept *attached_keep(const struct careful_message *message)
 {
 	struct link_held *held;
@@ -38,10 +38,9 @@ void attached_release(struct careful *c, struct careful_kept *kept)
 	free(link_held_of(kept));
 }
 
-/* Reports the result of a ping, or the status of a ping that did not begin or got no valid
- * answer. */
-static void ping_ended(careful_ping_fn *done, void *user, int status, const void *payload,
-		       uint32_t bytes)
+/* Calls a ping's callback with the result, or with the status of a ping that has none. */
+static void call_pinged(careful_ping_fn *done, void *user, int status, const void *payload,
+			uint32_t bytes)
 {
 	struct careful_ping_result result = { .status = status };
 
@@ -50,10 +49,10 @@ static void ping_ended(careful_ping_fn *done, void *user, int status, const void
 	done(&result, user);
 }
 
-static void tell_done(const struct attached_op *op, const struct careful_result *result)
+static void call_done(const struct attached_op *op, const struct careful_result *result)
 {
 	if (op->pinged)
-		ping_ended(op->pinged, op->user, result->status, result->payload, result->bytes);
+		call_pinged(op->pinged, op->user, result->status, result->payload, result->bytes);
 	else if (op->done)
 		op->done(result, op->user);
 }
@@ -68,19 +67,19 @@ static void on_end(struct careful *c, const struct careful_ring_entry *e, const 
 		.digest = e->digest,
 		.payload = e->flags ? payload : NULL,
 	};
-	struct attached_op was;
+	struct attached_op copy;
 
 	if (!e->id || op->id != e->id)
 		return;
 	memcpy(result.args, e->args, sizeof(result.args));
 	if (op->into && !op->abandoned && !e->status)
 		memcpy(op->into, a->memory + op->memory_off, e->bytes);
-	was = *op;
-	attached_free_op(a, op); /* before the callback, which may start an operation in the slot */
-	attached_file_remove(c, was.file);
-	if (was.abandoned)
+	copy = *op;
+	attached_free_op(a, op); /* first, because the callback may begin an operation */
+	attached_file_remove(c, copy.file);
+	if (copy.abandoned)
 		result = (struct careful_result){ .status = -ECONNRESET };
-	tell_done(&was, &result);
+	call_done(&copy, &result);
 }
 
 static void on_message(struct careful *c, const struct careful_ring_entry *e,
@@ -111,7 +110,8 @@ static void on_message(struct careful *c, const struct careful_ring_entry *e,
 		careful_reply(&message, ENOSYS, NULL, NULL, 0);
 }
 
-static void on_told(struct careful *c, const struct careful_ring_entry *e, const uint8_t *payload)
+static void handle_entry(struct careful *c, const struct careful_ring_entry *e,
+			 const uint8_t *payload)
 {
 	switch (e->kind) {
 	case CAREFUL_RING_DONE:
@@ -130,7 +130,7 @@ static void on_told(struct careful *c, const struct careful_ring_entry *e, const
 	}
 }
 
-/* Ends the operations with a closed peer, or all if carefuld has ended. */
+/* Ends the operations with closed peers, or all if carefuld has ended. */
 static void end_closed(struct careful *c)
 {
 	const struct careful_result result = { .status = -ECONNRESET };
@@ -138,15 +138,15 @@ static void end_closed(struct careful *c)
 
 	a->closed = false;
 	for (uint32_t i = 0; i < CAREFUL_RING_OPERATIONS; i++) {
-		struct attached_op *op = &a->ops[i], was = *op;
+		struct attached_op *op = &a->ops[i], copy = *op;
 
 		if (!op->id || (a->socket_fd >= 0 && (!op->abandoned || op->lands)))
 			continue;
-		op->done = NULL; /* reported once */
+		op->done = NULL;
 		op->pinged = NULL;
 		if (a->socket_fd < 0)
 			attached_free_op(a, op);
-		tell_done(&was, &result);
+		call_done(&copy, &result);
 	}
 }
 
@@ -155,7 +155,7 @@ static bool has_room(const struct attached *a)
 	return a->refused && a->asks_put - read_number(&a->area->asks_taken) < CAREFUL_RING_ASKS;
 }
 
-/* As has_room(), but only once for each refusal; a wait then ends. */
+/* Like has_room(), but only once for each refusal; ends a wait. */
 static bool take_room(struct careful *c)
 {
 	const bool room = has_room(c->attached);
@@ -197,7 +197,8 @@ int attached_poll(struct careful *c)
 	for (; n < ROUND && a->told_taken != put; n++) {
 		const uint32_t at = a->told_taken % CAREFUL_RING_TOLD;
 
-		on_told(c, &a->told[at], a->told_payload + (size_t)at * CAREFUL_RING_PAYLOAD_BYTES);
+		handle_entry(c, &a->told[at],
+			     a->told_payload + (size_t)at * CAREFUL_RING_PAYLOAD_BYTES);
 		write_number(&a->area->told_taken, ++a->told_taken);
 	}
 	if (a->closed)
@@ -211,18 +212,18 @@ int attached_poll(struct careful *c)
 	return n || a->socket_fd >= 0 ? n : -ENOTCONN;
 }
 
-static bool untold(const struct attached *a)
+static bool has_work(const struct attached *a)
 {
 	return read_number(&a->area->told_put) != a->told_taken || a->closed || has_room(a);
 }
 
-/* Asks carefuld to wake us from now on; false: something is there already. */
+/* Asks carefuld to wake us from now on. Returns false if there is work already. */
 static bool arm(struct attached *a)
 {
 	a->armed = true;
 	write_number(&a->area->told_asleep, 1);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	return !untold(a);
+	return !has_work(a);
 }
 
 int attached_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms)

@@ -13,7 +13,8 @@ static void free_built(struct attached *a, uint32_t at)
 	a->asks_built[at] = 0;
 }
 
-static void take_back(struct attached *a)
+/* Frees the payloads of entries that carefuld has taken. */
+static void reclaim_built(struct attached *a)
 {
 	const uint32_t left = a->asks_put - read_number(&a->area->asks_taken);
 
@@ -22,7 +23,7 @@ static void take_back(struct attached *a)
 }
 
 /* Puts an entry into the ring. -EAGAIN: the ring is full. */
-static int put(struct careful *c, const struct careful_ring_entry *entry, const void *payload)
+static int put_entry(struct careful *c, const struct careful_ring_entry *entry, const void *payload)
 {
 	struct attached *a = c->attached;
 	const uint32_t at = a->asks_put % CAREFUL_RING_ASKS;
@@ -39,7 +40,7 @@ static int put(struct careful *c, const struct careful_ring_entry *entry, const 
 		memcpy(a->asks_payload + (size_t)at * CAREFUL_RING_PAYLOAD_BYTES, payload,
 		       entry->bytes);
 	write_number(&a->area->asks_put, ++a->asks_put);
-	/* Either carefuld sees the entry before it sleeps, or we see that it sleeps. */
+	/* Either carefuld sees the entry before it sleeps, or we see that carefuld sleeps. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (read_number(&a->area->asks_asleep)) {
 		write_number(&a->area->asks_asleep, 0);
@@ -85,13 +86,13 @@ void attached_free_op(struct attached *a, struct attached_op *op)
 	a->free[a->free_count++] = (uint8_t)(op - a->ops);
 }
 
-static void args_to(struct careful_ring_entry *entry, const uint32_t *args)
+static void copy_args(struct careful_ring_entry *entry, const uint32_t *args)
 {
 	if (args)
 		memcpy(entry->args, args, sizeof(entry->args));
 }
 
-/* Puts a request. entry: all but its kind, id and args. */
+/* Puts a request into the ring; sets the entry's kind, id and args. */
 static int begin_request(struct careful *c, struct careful_ring_entry *entry, const uint32_t *args,
 			 const void *payload, careful_done_fn *done, void *user)
 {
@@ -107,8 +108,8 @@ static int begin_request(struct careful *c, struct careful_ring_entry *entry, co
 			return -EAGAIN;
 		entry->id = op->id;
 	}
-	args_to(entry, args);
-	rc = put(c, entry, payload);
+	copy_args(entry, args);
+	rc = put_entry(c, entry, payload);
 	if (rc && op)
 		attached_free_op(c->attached, op);
 	return rc;
@@ -122,28 +123,28 @@ int attached_request(struct careful *c, uint32_t peer, uint16_t handler, const u
 	return begin_request(c, &entry, args, payload, done, user);
 }
 
-/* Lends a payload that carefuld reads where it was built. */
+/* Lends a payload that carefuld reads in place. */
 int attached_alloc(struct careful *c, void **payload)
 {
 	struct attached *a = c->attached;
-	const uint8_t *found = memchr(a->built_state, ATTACHED_FREE, CAREFUL_RING_BUILT);
+	const uint8_t *state = memchr(a->built_state, ATTACHED_FREE, CAREFUL_RING_BUILT);
 
 	if (a->socket_fd < 0)
 		return -ENOTCONN;
-	if (!found) {
-		take_back(a);
-		found = memchr(a->built_state, ATTACHED_FREE, CAREFUL_RING_BUILT);
+	if (!state) {
+		reclaim_built(a);
+		state = memchr(a->built_state, ATTACHED_FREE, CAREFUL_RING_BUILT);
 	}
-	if (!found)
+	if (!state)
 		return -EAGAIN;
-	a->built_state[found - a->built_state] = ATTACHED_OWN;
-	*payload = a->built + (size_t)(found - a->built_state) * CAREFUL_RING_PAYLOAD_BYTES;
+	a->built_state[state - a->built_state] = ATTACHED_OWN;
+	*payload = a->built + (size_t)(state - a->built_state) * CAREFUL_RING_PAYLOAD_BYTES;
 	return CAREFUL_RING_PAYLOAD_BYTES;
 }
 
-/* Returns the number of a payload from attached_alloc(), or -EINVAL if it is not the
- * application's. */
-static int built_at(const struct attached *a, const void *payload)
+/* Returns the index of a payload from attached_alloc(), or -EINVAL if the application does not have
+ * it. */
+static int built_index(const struct attached *a, const void *payload)
 {
 	const uint64_t off = (uint64_t)((uintptr_t)payload - (uintptr_t)a->built);
 	const uint64_t at = off / CAREFUL_RING_PAYLOAD_BYTES;
@@ -156,7 +157,7 @@ static int built_at(const struct attached *a, const void *payload)
 
 int attached_free(struct careful *c, void *payload)
 {
-	int built = built_at(c->attached, payload);
+	int built = built_index(c->attached, payload);
 
 	if (built < 0)
 		return built;
@@ -168,7 +169,7 @@ int attached_send(struct careful *c, uint32_t peer, uint16_t handler, const uint
 		  void *payload, uint32_t bytes, careful_done_fn *done, void *user)
 {
 	struct attached *a = c->attached;
-	const int built = built_at(a, payload);
+	const int built = built_index(a, payload);
 	struct careful_ring_entry entry = {
 		.peer = peer,
 		.handler = handler,
@@ -185,8 +186,8 @@ int attached_send(struct careful *c, uint32_t peer, uint16_t handler, const uint
 	return 0;
 }
 
-/* Lets carefuld reach the bytes in place, if it can, because no copy fits. rc: why not. */
-static int place_own(struct careful *c, struct attached_op *op, const void *base, int rc)
+/* No copy fits: lets carefuld reach the bytes by /proc/self/mem. Returns rc if it cannot. */
+static int use_own_file(struct careful *c, struct attached_op *op, const void *base, int rc)
 {
 	int file = attached_own_file(c);
 
@@ -197,10 +198,10 @@ static int place_own(struct careful *c, struct attached_op *op, const void *base
 	return 0;
 }
 
-/* Chooses where the bytes of a get or store lie: in the shared memory (in place, or a copy), or in
- * a file. */
-static int place(struct careful *c, struct attached_op *op, const struct careful_span *local,
-		 uint32_t bytes, bool get)
+/* Chooses where carefuld finds the bytes of a get or store: in the shared memory (in place, or a
+ * copy), or in a file. */
+static int locate(struct careful *c, struct attached_op *op, const struct careful_span *local,
+		  uint32_t bytes, bool get)
 {
 	struct attached *a = c->attached;
 	const uint64_t off = (uint64_t)((uintptr_t)local->base - (uintptr_t)a->memory);
@@ -219,7 +220,7 @@ static int place(struct careful *c, struct attached_op *op, const struct careful
 		return 0;
 	rc = attached_pages(a, bytes, &op->memory_off);
 	if (rc)
-		return place_own(c, op, local->base, rc);
+		return use_own_file(c, op, local->base, rc);
 	op->pages = (bytes + ATTACH_PAGE_BYTES - 1) / ATTACH_PAGE_BYTES;
 	if (get)
 		op->into = local->base;
@@ -238,7 +239,7 @@ static int move(struct careful *c, const struct careful_ring_entry *asked,
 
 	if (!op)
 		return -EAGAIN;
-	rc = place(c, op, local, asked->bytes, asked->kind == CAREFUL_RING_GET);
+	rc = locate(c, op, local, asked->bytes, asked->kind == CAREFUL_RING_GET);
 	op->lands = asked->kind == CAREFUL_RING_GET && !op->into;
 	entry.id = op->id;
 	entry.memory_off = op->memory_off;
@@ -247,7 +248,7 @@ static int move(struct careful *c, const struct careful_ring_entry *asked,
 		entry.status = (int32_t)op->file - 1;
 	}
 	if (!rc)
-		rc = put(c, &entry, NULL);
+		rc = put_entry(c, &entry, NULL);
 	if (rc) {
 		const uint32_t file = op->file;
 
@@ -271,7 +272,7 @@ int attached_store(struct careful *c, uint32_t peer, uint32_t region, uint64_t r
 		.flags = flags,
 	};
 
-	args_to(&entry, args);
+	copy_args(&entry, args);
 	return move(c, &entry, local, done, user);
 }
 
@@ -291,7 +292,7 @@ int attached_get(struct careful *c, uint32_t peer, uint32_t region, uint64_t reg
 	return move(c, &entry, local, done, user);
 }
 
-/* An instance with its own queue returns -EAGAIN at once; here done gets that status. */
+/* If carefuld cannot begin the ping (-EAGAIN), done gets that status. */
 int attached_ping(struct careful *c, uint32_t peer, const struct careful_ping_ask *ask,
 		  careful_ping_fn *done, void *user)
 {
@@ -307,14 +308,14 @@ int attached_ping(struct careful *c, uint32_t peer, const struct careful_ping_as
 		return -EAGAIN;
 	op->pinged = done;
 	entry.id = op->id;
-	rc = put(c, &entry, NULL);
+	rc = put_entry(c, &entry, NULL);
 	if (rc)
 		attached_free_op(c->attached, op);
 	return rc;
 }
 
-/* Keeps a reply without payload for later: its caller may be unable to repeat it. */
-static int owe(struct attached *a, const struct careful_ring_entry *entry)
+/* Sends a reply without payload later: the caller may be unable to repeat it. */
+static int defer_reply(struct attached *a, const struct careful_ring_entry *entry)
 {
 	if (a->owed_count == CAREFUL_RING_ANSWERS)
 		return -EAGAIN;
@@ -336,7 +337,7 @@ void attached_answer_owed(struct careful *c)
 			.status = a->owed[a->owed_at].status,
 		};
 
-		if (put(c, &entry, NULL) == -EAGAIN)
+		if (put_entry(c, &entry, NULL) == -EAGAIN)
 			return;
 		a->owed_at = (a->owed_at + 1) % CAREFUL_RING_ANSWERS;
 		a->owed_count--;
@@ -356,7 +357,7 @@ int attached_reply(struct careful *c, const struct careful_reply_to *to, int sta
 
 	if (bytes > CAREFUL_RING_PAYLOAD_BYTES)
 		return -EMSGSIZE;
-	args_to(&entry, args);
-	rc = put(c, &entry, payload);
-	return rc == -EAGAIN && !bytes && !args ? owe(c->attached, &entry) : rc;
+	copy_args(&entry, args);
+	rc = put_entry(c, &entry, payload);
+	return rc == -EAGAIN && !bytes && !args ? defer_reply(c->attached, &entry) : rc;
 }

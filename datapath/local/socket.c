@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A program's socket to carefuld: bells, and one question at a time. */
+/* A program's socket to carefuld: bells, and a question at a time. */
 #include "local/attach.h"
 
 #include <errno.h>
@@ -7,8 +7,8 @@
 
 #include "local/packet.h"
 
-/* Notes that carefuld has ended or closed the connection; nothing is asked any longer. The socket's
- * number stays taken, because an event loop may still have it. */
+/* Ends the use of the connection, because carefuld has ended or closed it. Keeps the descriptor
+ * open, because an event loop may still have its number. */
 static void attached_lost(struct careful *c)
 {
 	struct attached *a = c->attached;
@@ -63,7 +63,7 @@ int attached_pass(struct careful *c, struct careful_ipc *head, const void *paylo
 		attached_lost(c);
 		return -ENOTCONN;
 	}
-	/* This call took the BELL that should wake us, so ask for another. */
+	/* connection_ask() took the BELL that should wake us, so ask for another. */
 	if (a->connection->rung && a->armed)
 		attached_bell(a, 1);
 	a->connection->rung = false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Facts about long-lived descriptors, so that each is asked for once. */
+/* A cache of what the kernel reports about long-lived descriptors. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,17 +8,17 @@
 
 #include "storage/storage.h"
 
-enum { KEPT = 1024 }; /* a descriptor below this can be registered, at its own number */
+enum { FDS_MAX = 1024 }; /* only descriptors below this are cached and registered */
 
 /* A long-lived descriptor.
  *
- * @keepers: keep() calls without lose(); 0: not kept
+ * @keep_count: keep() calls without lose(); 0: not kept
  * @dev: its file system, like storage_io's
  * @kind: enum storage_kind
  * @ops: operations of the ring on it, counted to a small limit
  * @plain: never written from registered memory */
-struct kept {
-	uint32_t keepers;
+struct fd_facts {
+	uint32_t keep_count;
 	uint64_t dev;
 	uint8_t kind;
 	uint8_t ops;
@@ -27,12 +27,13 @@ struct kept {
 };
 
 /* Returns a descriptor's entry, or NULL if the descriptor is not kept. */
-static inline struct kept *fd_of(struct kept *all, int fd)
+static inline struct fd_facts *find_fd(struct fd_facts *fds, int fd)
 {
-	return fd >= 0 && fd < KEPT && all[fd].keepers ? &all[fd] : NULL;
+	return fd >= 0 && fd < FDS_MAX && fds[fd].keep_count ? &fds[fd] : NULL;
 }
 
-/* Both ask once per message, or once per kept descriptor; *calls counts system calls. */
-bool fd_is_memory(struct kept *all, struct storage_io *io, uint64_t *calls);
-uint64_t fd_dev(struct kept *all, struct storage_io *io, uint64_t *calls);
+/* Both ask the kernel once for each operation, or for each kept descriptor; *calls counts system
+ * calls. */
+bool fd_is_memory(struct fd_facts *fds, struct storage_io *io, uint64_t *calls);
+uint64_t fd_dev(struct fd_facts *fds, struct storage_io *io, uint64_t *calls);
 bool fd_is_plain(int fd);

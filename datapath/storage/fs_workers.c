@@ -4,10 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum {
-	GROUPS = 16,
-	GROUP_THREADS = 4,
-};
+enum { GROUPS = 16, GROUP_THREADS = 4 };
 
 /* @dev: the file system that the group serves while it has operations
  * @ops: operations that fs_workers_take() has not returned */
@@ -37,9 +34,9 @@ static const struct pool_rules rules = {
 };
 
 /* Returns a file system's group, or a free group, or NULL. */
-static struct fs_group *group_of(struct fs_workers *workers, uint64_t dev)
+static struct fs_group *find_group(struct fs_workers *workers, uint64_t dev)
 {
-	struct fs_group *found = NULL;
+	struct fs_group *free_group = NULL;
 
 	for (uint32_t i = 0; i < GROUPS; i++) {
 		struct fs_group *group = &workers->groups[i];
@@ -47,14 +44,14 @@ static struct fs_group *group_of(struct fs_workers *workers, uint64_t dev)
 		if (group->ops && group->dev == dev)
 			return group;
 		if (!group->ops)
-			found = group;
+			free_group = group;
 	}
-	return found;
+	return free_group;
 }
 
 int fs_workers_put(struct fs_workers *workers, struct op *op)
 {
-	struct fs_group *group = group_of(workers, op->io->dev);
+	struct fs_group *group = find_group(workers, op->io->dev);
 
 	if (!group)
 		return -EBUSY;
@@ -80,22 +77,22 @@ struct op *fs_workers_take(struct fs_workers *workers)
 
 int fs_workers_open(struct fs_workers **workers)
 {
-	struct fs_workers *made = calloc(1, sizeof(*made));
-	int rc = made ? pool_open(&made->pool, &rules, NULL) : -ENOMEM;
+	struct fs_workers *new = calloc(1, sizeof(*new));
+	int rc = new ? pool_open(&new->pool, &rules, NULL) : -ENOMEM;
 
 	if (rc)
-		free(made);
+		free(new);
 	else
-		*workers = made;
+		*workers = new;
 	return rc;
 }
 
 uint32_t fs_workers_close(struct fs_workers *workers, uint32_t patience_ms)
 {
-	uint32_t left = pool_stop(&workers->pool, patience_ms, false);
+	uint32_t running = pool_stop(&workers->pool, patience_ms, false);
 
-	if (left)
-		return left;
+	if (running)
+		return running;
 	pool_free(&workers->pool);
 	free(workers);
 	return 0;

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Threads next to the ring, a few for each file system, so that a file system that hangs delays no
- * other.
- *
- * The kernel gives a thread a fixed number of io_uring workers for all its rings, and serialises
- * buffered writes of inodes that share one of 64 hash slots (io-wq.c). So the ring serves one file
- * system at a time; operations of others run here meanwhile (uring.c). */
+/* A few threads for each file system, so that a file system that hangs delays no other. The kernel
+ * gives a thread a fixed number of io_uring workers for all its rings, and serialises buffered
+ * writes of inodes that share one of 64 hash slots (io-wq.c). So the ring serves one file system at
+ * a time; operations of others run here (uring.c). */
 #pragma once
 
 #include <stdint.h>
@@ -14,12 +12,12 @@
 struct fs_workers;
 
 int fs_workers_open(struct fs_workers **workers);
-/* Moves the whole operation in a thread of its file system (io->dev). -EBUSY: no group is free. */
+/* Runs the whole operation in a thread of its file system (io->dev). -EBUSY: no group is free. */
 int fs_workers_put(struct fs_workers *workers, struct op *op);
 /* Returns a descriptor that is readable while fs_workers_take() has something. */
 int fs_workers_fd(const struct fs_workers *workers);
-/* Returns an operation that has ended, or NULL. */
+/* Returns a finished operation, or NULL. */
 struct op *fs_workers_take(struct fs_workers *workers);
-/* Waits up to patience_ms for running operations; waiting ones never start. Returns how many still
- * hang: these use their files and memory until they end. */
+/* Waits up to patience_ms for running operations; others never start. Returns how many still hang:
+ * these use their files and memory until they end. */
 uint32_t fs_workers_close(struct fs_workers *workers, uint32_t patience_ms);

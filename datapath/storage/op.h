@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* An operation that moves in steps: its progress, and the steps that are system calls of this
- * thread. uring.c does the waiting. */
+/* An operation that moves its bytes in steps: its progress, and steps by blocking system calls.
+ * uring.c has the steps by io_uring. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,11 +9,11 @@
 #include "base/pool.h"
 #include "storage/storage.h"
 
-/* @job: while a worker thread has the operation
+/* @job: for a worker thread
  * @calls: system calls of the worker thread
  * @moved: bytes moved so far
  * @segment: index of the segment with the next byte
- * @whole: that segment before it was shortened to its rest */
+ * @whole: that segment before op_advance() shortened it */
 struct op {
 	struct pool_job job;
 	uint64_t calls;
@@ -29,9 +29,9 @@ void op_begin(struct op *op, struct storage_io *io);
 void op_advance(struct op *op, uint64_t bytes);
 /* Ends the operation and restores the caller's segments. */
 void op_end(struct op *op, int64_t result);
-/* Moves all that is left with blocking calls (flags 0), or only what needs no waiting (RWF_NOWAIT).
- * 1: the operation has ended; 0: the next step would wait; -EOPNOTSUPP: the file has no RWF_NOWAIT.
- * *calls counts system calls. */
+/* Moves the rest with blocking calls (flags 0), or as much as needs no wait (RWF_NOWAIT). Returns 1
+ * if the operation has ended, 0 if the next step would wait, -EOPNOTSUPP if the file has no
+ * RWF_NOWAIT. *calls counts system calls. */
 int op_inline(struct op *op, int flags, uint64_t *calls);
 /* Reports whether all segments lie in `memory`. */
 bool op_is_within(const struct iovec *memory, const struct iovec *iov, unsigned int count);

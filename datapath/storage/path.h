@@ -4,5 +4,5 @@
 
 #include <stddef.h>
 
-/* Like mkdir -p. *made: where in `path` the first new component ends, or 0. */
+/* Like mkdir -p. *made: where the first new component ends in `path`, or 0. */
 int path_make(const char *path, size_t *made);

@@ -11,24 +11,25 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/io.h"
 #include "storage/path.h"
 
 enum { WHY_BYTES = 64, NAME_BYTES = 256, TEMPORARY_BYTES = NAME_BYTES + 32 };
 
 int path_make(const char *path, size_t *made)
 {
-	char part[4096];
+	char parent[4096];
 	size_t n = strlen(path);
 
 	*made = 0;
-	if (n >= sizeof(part))
+	if (n >= sizeof(parent))
 		return -ENAMETOOLONG;
 	for (size_t i = 1; i <= n; i++) {
 		if (path[i] != '/' && path[i])
 			continue;
-		memcpy(part, path, i);
-		part[i] = 0;
-		if (mkdir(part, 0755)) {
+		memcpy(parent, path, i);
+		parent[i] = 0;
+		if (mkdir(parent, 0755)) {
 			if (errno != EEXIST)
 				return -errno;
 		} else if (!*made) {
@@ -38,8 +39,8 @@ int path_make(const char *path, size_t *made)
 	return 0;
 }
 
-/* Checks type, owner and mode. -EPERM: somebody else could have written it. `why` is empty if the
- * errno says enough. */
+/* Checks type, owner and mode. -EPERM: another user could have written the file. *why: the reason,
+ * unless the errno says enough. */
 static int check(int fd, mode_t kind, char *why)
 {
 	struct stat st;
@@ -71,19 +72,6 @@ static int open_directory(const char *path, char *why)
 	return rc ? rc : fd;
 }
 
-static int read_all(int fd, uint8_t *data, uint32_t bytes)
-{
-	uint32_t have = 0;
-	ssize_t got;
-
-	while (have < bytes && (got = read(fd, data + have, bytes - have))) {
-		if (got < 0)
-			return -errno;
-		have += (uint32_t)got;
-	}
-	return (int)have;
-}
-
 static int read_file(int dir, const char *name, void *data, uint32_t bytes, char *why)
 {
 	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -91,8 +79,8 @@ static int read_file(int dir, const char *name, void *data, uint32_t bytes, char
 	uint8_t more;
 
 	if (!rc)
-		rc = read_all(fd, data, bytes);
-	if (rc == (int)bytes && read(fd, &more, 1) == 1) {
+		rc = (int)io_read(fd, data, bytes, 0);
+	if (rc == (int)bytes && pread(fd, &more, 1, bytes) == 1) {
 		snprintf(why, WHY_BYTES, "it has more than %u bytes", bytes);
 		rc = -EFBIG;
 	}
@@ -107,11 +95,11 @@ static bool is_name(const char *name)
 }
 
 /* name NULL: the directory itself. */
-static int unused(struct careful_error *error, int rc, const char *directory, const char *name,
-		  const char *why, const char *then)
+static int refuse_file(struct careful_error *error, int rc, const char *directory, const char *name,
+		       const char *why, const char *effect)
 {
 	return refuse(error, rc, "%s%s%s: %s: %s", directory, name ? "/" : "", name ? name : "",
-		      why[0] ? why : strerror(-rc), then);
+		      why[0] ? why : strerror(-rc), effect);
 }
 
 int careful_state_read(const char *directory, const char *name, void *data, uint32_t bytes,
@@ -120,25 +108,15 @@ int careful_state_read(const char *directory, const char *name, void *data, uint
 	char why[WHY_BYTES] = "";
 	int dir = open_directory(directory, why), rc;
 
+	if (dir == -ENOENT)
+		return dir;
 	if (dir < 0)
-		return dir == -ENOENT ? dir :
-					unused(error, dir, directory, NULL, why, "it is not used");
+		return refuse_file(error, dir, directory, NULL, why, "it is not used");
 	rc = is_name(name) ? read_file(dir, name, data, bytes, why) : -EINVAL;
 	close(dir);
-	return rc >= 0 || rc == -ENOENT ? rc :
-					  unused(error, rc, directory, name, why, "it is not used");
-}
-
-static int write_all(int fd, const uint8_t *data, uint32_t bytes)
-{
-	ssize_t n;
-
-	for (uint32_t done = 0; done < bytes; done += (uint32_t)n) {
-		n = write(fd, data + done, bytes - done);
-		if (n < 0)
-			return -errno;
-	}
-	return 0;
+	if (rc >= 0 || rc == -ENOENT)
+		return rc;
+	return refuse_file(error, rc, directory, name, why, "it is not used");
 }
 
 static int write_file(int dir, const char *name, const void *data, uint32_t bytes)
@@ -151,7 +129,7 @@ static int write_file(int dir, const char *name, const void *data, uint32_t byte
 	fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
 	if (fd < 0)
 		return -errno;
-	rc = write_all(fd, data, bytes);
+	rc = io_write(fd, data, bytes);
 	if (close(fd) && !rc)
 		rc = -errno;
 	if (!rc && renameat(dir, temporary, dir, name))
@@ -170,8 +148,8 @@ int careful_state_write(const char *directory, const char *name, const void *dat
 
 	dir = rc ? rc : open_directory(directory, why);
 	if (dir < 0)
-		return unused(error, dir, directory, NULL, why, "nothing is kept");
+		return refuse_file(error, dir, directory, NULL, why, "nothing is saved");
 	rc = is_name(name) ? write_file(dir, name, data, bytes) : -EINVAL;
 	close(dir);
-	return rc ? unused(error, rc, directory, name, why, "it is not kept") : 0;
+	return rc ? refuse_file(error, rc, directory, name, why, "it is not saved") : 0;
 }

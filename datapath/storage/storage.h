@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Files as a pipeline stage: vectored reads and writes between a file and UMEM or other memory,
- * several at a time, nothing allocated per operation. The engine sees only this interface; the
- * simulation puts memory behind it. */
+ * several at a time. The simulation implements this interface with memory. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,10 +19,10 @@ enum storage_kind {
 	STORAGE_OTHER,
 };
 
-/* One operation. The caller owns it, and leaves it alone until it is done.
+/* An operation. The caller owns it, and does not change it until it is done.
  *
- * @kind: what storage knows of the file; valid for later operations on the same file
- * @dev: the file system, likewise; 0: unknown
+ * @kind, @dev: kind and file system of the file, once storage knows them (dev 0: unknown); the caller
+ *     may copy both to later operations on the same file
  * @result: bytes moved (short only at the end of the file), or -errno
  * @done: called by storage's poll(), unless submit() returned 1 */
 struct storage_io {
@@ -36,16 +35,16 @@ struct storage_io {
 	uint64_t dev;
 	int64_t result;
 	void (*done)(struct storage_io *io);
-	struct storage_io *next; /* storage's own */
-	struct iovec *iov; /* the caller's; restored when done */
+	struct storage_io *next; /* for storage */
+	struct iovec *iov; /* the caller's; changed until done */
 };
 
 /* @pending: operations under way, whose done() will be called
  * @ops_count: operations started
  * @calls: system calls made
  * @registered: operations with a registered file or registered memory
- * @denied: errno of a kernel that denies io_uring, else 0; worker threads do the work then
- * @aside_bytes: writes of at least this size leave submit()'s thread, even to memory; 0: none do */
+ * @denied: errno if the kernel denies io_uring, and worker threads do the work; else 0
+ * @aside_bytes: other threads make writes of at least this size, even to memory; 0: none */
 struct storage {
 	const struct storage_ops *ops;
 	uint32_t pending;
@@ -60,11 +59,11 @@ struct storage_ops {
 	int (*submit)(struct storage *storage, struct storage_io *io);
 	/* Hands collected operations to the kernel; called after a round and before a wait. */
 	void (*flush)(struct storage *storage);
-	/* keep() promises that the descriptor names the same file until lose(). lose() comes before
-	 * close(), with no operation under way. */
+	/* Between keep() and lose() the descriptor names the same file. Call lose() before close(),
+	 * with no operation under way. */
 	void (*keep)(struct storage *storage, int fd);
 	void (*lose)(struct storage *storage, int fd);
-	/* Announces the memory that most writes come from; called once. */
+	/* Names the memory that most writes come from; called once. */
 	void (*memory)(struct storage *storage, void *base, uint64_t bytes);
 	/* Reports whether an operation (fd, write and kind set) may wait for a device. */
 	bool (*waits)(struct storage *storage, struct storage_io *io);

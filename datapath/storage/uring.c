@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* storage.h with liburing; no other file of the engine includes liburing. Data in memory (page
- * cache, tmpfs) is copied within submit(), since the copy is the work. Operations that wait for a
- * device, and large writes (aside_bytes), go through the ring; flush() submits them together.
+/* storage.h with liburing. Data in memory (page cache, tmpfs) is copied within submit(), since the
+ * copy is all the work. Operations that wait for a device, and large writes (aside_bytes), go
+ * through the ring; flush() submits them together.
  *
  * A kept descriptor is registered at the ring's second operation on it: a single operation would
- * pay and not gain. Announced memory is registered for writes only, with WRITEV_FIXED (Linux 6.15)
- * or WRITE_FIXED for one segment. It took 0.84 to 0.90 of the CPU time for writes, but 1.04 to 1.47
+ * pay and not gain. Memory is registered for writes only, with WRITEV_FIXED (Linux 6.15) or
+ * WRITE_FIXED for one segment. It took 0.84 to 0.90 of the CPU time for writes, but 1.04 to 1.47
  * for reads. If the kernel denies io_uring, worker threads (fs_workers.h) do all the work. */
 #include <assert.h>
 #include <errno.h>
@@ -25,15 +25,15 @@ enum {
 	WORKERS = 64, /* the kernel's workers for regular files */
 	REGISTER_AT = 2, /* the ring's operations on a descriptor */
 	WRITEV_FIXED = 61, /* not in liburing 2.3 */
-	CLOSE_MS = 500, /* an operation that takes longer hangs; `down` waits for others as well */
+	CLOSE_MS = 500, /* at close, an operation that takes longer hangs */
 };
 
-/* @hints: 1 if the descriptor (modulo HINTS) last named a file in memory; only decides what is
- *     tried first, because descriptor numbers are reused
+/* @hints: 1 if the descriptor (modulo HINTS) last named a file in memory; a guess, because
+ *     descriptor numbers are reused
  * @memory: registered memory; length 0: none
- * @vectored: several segments of it can be written at once
- * @files: registered files are possible
- * @in_ring: those in the ring, all of ring_dev
+ * @vectored: the kernel has WRITEV_FIXED
+ * @files: files can be registered
+ * @in_ring: number of operations in the ring, all on file system ring_dev
  * @fs_workers: NULL until needed */
 struct uring {
 	struct storage storage;
@@ -47,7 +47,7 @@ struct uring {
 	bool vectored;
 	bool files;
 	uint8_t hints[HINTS];
-	struct kept kept[KEPT];
+	struct fd_facts fds[FDS_MAX];
 	struct op ops[];
 };
 
@@ -56,7 +56,7 @@ static bool is_aside(const struct uring *u, const struct op *op)
 	return op->io->write && u->storage.aside_bytes && op->io->bytes >= u->storage.aside_bytes;
 }
 
-/* Moves what can move without waiting, in the way the file allows. Returns like op_inline(). */
+/* Moves what needs no wait. Returns like op_inline(). */
 static int try_now(struct uring *u, struct op *op)
 {
 	uint8_t *hint = &u->hints[(unsigned int)op->io->fd % HINTS];
@@ -64,7 +64,7 @@ static int try_now(struct uring *u, struct op *op)
 	if (is_aside(u, op))
 		return 0;
 	if (op->io->write || *hint) {
-		*hint = fd_is_memory(u->kept, op->io, &u->storage.calls);
+		*hint = fd_is_memory(u->fds, op->io, &u->storage.calls);
 		if (*hint)
 			return op_inline(op, 0, &u->storage.calls);
 		/* A buffered write may wait for write-back. */
@@ -75,23 +75,23 @@ static int try_now(struct uring *u, struct op *op)
 
 	if (rc != -EOPNOTSUPP)
 		return rc;
-	*hint = fd_is_memory(u->kept, op->io, &u->storage.calls);
+	*hint = fd_is_memory(u->fds, op->io, &u->storage.calls);
 	return *hint ? op_inline(op, 0, &u->storage.calls) : 0;
 }
 
 /* Reports whether the descriptor is registered; registers it at its second operation. */
 static bool is_registered(struct uring *u, int fd)
 {
-	struct kept *kept = fd_of(u->kept, fd);
+	struct fd_facts *facts = find_fd(u->fds, fd);
 
-	if (!kept || !u->files)
+	if (!facts || !u->files)
 		return false;
-	if (kept->ops < REGISTER_AT && ++kept->ops == REGISTER_AT) {
-		kept->registered =
+	if (facts->ops < REGISTER_AT && ++facts->ops == REGISTER_AT) {
+		facts->registered =
 			io_uring_register_files_update(&u->ring, (unsigned int)fd, &fd, 1) == 1;
 		u->storage.calls++;
 	}
-	return kept->registered;
+	return facts->registered;
 }
 
 static bool is_in_memory(const struct uring *u, const struct iovec *iov, unsigned int count)
@@ -102,9 +102,9 @@ static bool is_in_memory(const struct uring *u, const struct iovec *iov, unsigne
 
 static bool may_be_fixed(struct uring *u, int fd)
 {
-	const struct kept *kept = fd_of(u->kept, fd);
+	const struct fd_facts *facts = find_fd(u->fds, fd);
 
-	return fd < KEPT && !(kept && kept->plain);
+	return fd < FDS_MAX && !(facts && facts->plain);
 }
 
 static void op_queue(struct uring *u, struct op *op)
@@ -116,8 +116,7 @@ static void op_queue(struct uring *u, struct op *op)
 	uint64_t offset = io->offset + op->moved;
 	bool fixed = io->write && may_be_fixed(u, io->fd) && is_in_memory(u, iov, count);
 
-	/* There are as many entries as ops, and an op has at most one. */
-	assert(sqe);
+	assert(sqe); /* there are as many entries as ops, and an op has at most one */
 	if (!io->write)
 		io_uring_prep_readv(sqe, io->fd, iov, count, offset);
 	else if (fixed && count == 1)
@@ -150,7 +149,7 @@ static void uring_flush(struct storage *storage)
 		rc = io_uring_submit(&u->ring);
 		u->storage.calls++;
 	} while (rc == -EINTR);
-	/* Any other error means that the ring is broken and operations never end. */
+	/* After any other error, operations would never end. */
 	assert(rc >= 0 || rc == -EAGAIN || rc == -EBUSY);
 }
 
@@ -163,10 +162,11 @@ static void await_workers(struct uring *u)
 	io_uring_sqe_set_data(sqe, u->fs_workers);
 }
 
-/* Reports whether a worker thread has op: the ring serves another file system, or is denied. */
-static bool goes_to_lane(struct uring *u, struct op *op)
+/* Gives op to a worker thread if the ring serves another file system, or is denied. Returns whether
+ * a worker has it. */
+static bool put_to_worker(struct uring *u, struct op *op)
 {
-	uint64_t dev = fd_dev(u->kept, op->io, &u->storage.calls);
+	uint64_t dev = fd_dev(u->fds, op->io, &u->storage.calls);
 
 	if (u->storage.denied)
 		return !fs_workers_put(u->fs_workers, op);
@@ -186,7 +186,7 @@ static int uring_submit(struct storage *storage, struct storage_io *io)
 {
 	struct uring *u = (struct uring *)storage;
 	struct op local, *op, *next;
-	bool in_lane;
+	bool in_worker;
 	int rc;
 
 	assert(io->iov_count > 0 &&
@@ -203,17 +203,16 @@ static int uring_submit(struct storage *storage, struct storage_io *io)
 	next = op ? op->next : NULL;
 	if (op)
 		*op = local;
-	in_lane = op && goes_to_lane(u, op);
-	if (!op || (!in_lane && storage->denied)) {
-		/* The caller sees nothing started, and will ask for everything again. */
-		op_end(&local, 0);
+	in_worker = op && put_to_worker(u, op);
+	if (!op || (!in_worker && storage->denied)) {
+		op_end(&local, 0); /* the caller repeats the whole operation */
 		if (op)
 			op->next = next;
 		return -EAGAIN;
 	}
 	u->free = next;
 	storage->pending++;
-	if (!in_lane) {
+	if (!in_worker) {
 		u->in_ring++;
 		op_queue(u, op);
 	}
@@ -224,7 +223,7 @@ static bool uring_waits(struct storage *storage, struct storage_io *io)
 {
 	struct uring *u = (struct uring *)storage;
 
-	return !fd_is_memory(u->kept, io, &storage->calls);
+	return !fd_is_memory(u->fds, io, &storage->calls);
 }
 
 static void op_free(struct uring *u, struct op *op)
@@ -275,7 +274,7 @@ static bool op_completed(struct uring *u, struct op *op, int res)
 		op_done(u, op, (int64_t)op->moved);
 		return true;
 	}
-	/* A short result may be the end of the file or the kernel's choice; another try decides. */
+	/* A short result: the next one shows whether this is the end of the file. */
 	op_queue(u, op);
 	return false;
 }
@@ -292,19 +291,19 @@ static uint32_t uring_poll(struct storage *storage)
 		return take_workers(u);
 	while (io_uring_peek_cqe(&u->ring, &cqe) == 0) {
 		/* never NULL: cancellations come only in close() */
-		void *of = io_uring_cqe_get_data(cqe);
+		void *data = io_uring_cqe_get_data(cqe);
 		int res = cqe->res;
 
 		io_uring_cqe_seen(&u->ring, cqe);
-		if (u->fs_workers && of == u->fs_workers)
+		if (u->fs_workers && data == u->fs_workers)
 			done += take_workers(u);
 		else
-			done += op_completed(u, of, res);
+			done += op_completed(u, data, res);
 	}
 	return done;
 }
 
-/* The ring's own descriptor is readable while completions wait: unlike an eventfd, no reset. */
+/* The ring's descriptor is readable while completions wait; unlike an eventfd, it needs no reset. */
 static int uring_wait_fd(struct storage *storage)
 {
 	const struct uring *u = (struct uring *)storage;
@@ -312,7 +311,7 @@ static int uring_wait_fd(struct storage *storage)
 	return storage->denied ? fs_workers_fd(u->fs_workers) : u->ring.ring_fd;
 }
 
-/* Waits for the ring's operations as long as some still end. */
+/* Waits for the ring's operations, until none has ended for CLOSE_MS. */
 static void await_ring(struct uring *u)
 {
 	struct __kernel_timespec patience = { .tv_nsec = CLOSE_MS * 1000000LL };
@@ -320,21 +319,21 @@ static void await_ring(struct uring *u)
 
 	while (u->in_ring) {
 		int rc = io_uring_wait_cqe_timeout(&u->ring, &cqe, &patience);
-		void *of;
+		void *data;
 
 		if (rc == -EINTR)
 			continue;
 		if (rc < 0)
 			return;
-		of = io_uring_cqe_get_data(cqe);
-		u->in_ring -= of && of != u->fs_workers;
+		data = io_uring_cqe_get_data(cqe);
+		u->in_ring -= data && data != u->fs_workers;
 		io_uring_cqe_seen(&u->ring, cqe);
 	}
 }
 
-/* Ends every operation, because the kernel may write into the caller's memory until completion.
- * Cancels what has not started, then waits for the rest. done() is not called: the callers are
- * closing too. After fork() a child leaves the parent's operations alone. */
+/* Ends every operation, because the kernel may write into the caller's memory until completion:
+ * cancels what has not started, then waits for the rest. Does not call done(). After fork() a child
+ * leaves the parent's operations alone. */
 static uint32_t uring_close(struct storage *storage)
 {
 	struct uring *u = (struct uring *)storage;
@@ -366,26 +365,26 @@ static void uring_keep(struct storage *storage, int fd)
 {
 	struct uring *u = (struct uring *)storage;
 
-	if (fd < 0 || fd >= KEPT)
+	if (fd < 0 || fd >= FDS_MAX)
 		return;
-	if (!u->kept[fd].keepers++)
-		u->kept[fd] = (struct kept){ .keepers = 1, .plain = fd_is_plain(fd) };
+	if (!u->fds[fd].keep_count++)
+		u->fds[fd] = (struct fd_facts){ .keep_count = 1, .plain = fd_is_plain(fd) };
 }
 
 static void uring_lose(struct storage *storage, int fd)
 {
 	struct uring *u = (struct uring *)storage;
-	struct kept *kept = fd_of(u->kept, fd);
+	struct fd_facts *facts = find_fd(u->fds, fd);
 	int none = -1;
 
-	if (!kept || --kept->keepers || !kept->registered)
+	if (!facts || --facts->keep_count || !facts->registered)
 		return;
 	io_uring_register_files_update(&u->ring, (unsigned int)fd, &none, 1);
 	u->storage.calls++;
 }
 
-/* Registering fails if the limit of locked memory is too low or the area is too large; then writes
- * go the plain way. */
+/* Registering fails if the limit of locked memory is too low or the area is too large; writes then
+ * use plain memory. */
 static void uring_memory(struct storage *storage, void *base, uint64_t bytes)
 {
 	struct uring *u = (struct uring *)storage;
@@ -443,7 +442,7 @@ int uring_open(uint32_t depth, struct storage **storage)
 	*storage = &u->storage;
 	if (u->storage.denied)
 		return 0;
-	u->files = !io_uring_register_files_sparse(&u->ring, KEPT);
+	u->files = !io_uring_register_files_sparse(&u->ring, FDS_MAX);
 	/* A hanging operation occupies a worker; failure to set the limit is harmless. */
 	io_uring_register_iowq_max_workers(&u->ring, workers);
 	return 0;

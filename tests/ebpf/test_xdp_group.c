@@ -76,7 +76,7 @@ static void test_group__admitted_by_its_cookie(void)
 	CHECK_EQ(seq_last(FRAME_NODE), 5);
 }
 
-/* Frames to all and to one share a window. */
+/* Frames to the group and to one member share a window. */
 static void test_group__charged_to_its_sender_s_window(void)
 {
 	set_group(7);
@@ -128,7 +128,7 @@ static void test_group__removed(void)
 	CHECK_EQ(entry_of(GROUP_SLOT).filled, 0);
 }
 
-/* A probe is noted, and uses no buffer and no number. */
+/* A probe is recorded, and uses no buffer and no number. */
 static void test_group__probe(void)
 {
 	set_group(7);

@@ -44,7 +44,7 @@ static void test_another_host__passes_where_it_is_forwarded(void)
 		CHECK(judge(&ours) > CAREFUL_XDP_ADMITTED);
 		CHECK_EQ(seq_last(FRAME_NODE), 0);
 	}
-	/* A right cookie counts more than the address. */
+	/* A frame of a session is admitted, whatever its address. */
 	CHECK_EQ(JUDGE(.frag_bytes = 9, .to = here), CAREFUL_XDP_ADMITTED);
 	CHECK_EQ(JUDGE(.frag_bytes = 9, .to = here6, .ipv6 = true), CAREFUL_XDP_ADMITTED);
 }

@@ -45,7 +45,7 @@ static uint32_t judge_plain(struct shape shape)
 #define PLAIN(...) judge_plain((struct shape){ __VA_ARGS__ })
 #define SEALED(...) judge_sealed((struct shape){ __VA_ARGS__ })
 
-/* An earlier forged frame does not keep a true one out. */
+/* A genuine frame is admitted after a forged one with its number. */
 static void test_sealed__a_number_is_free_until_its_tag_was_right(void)
 {
 	set_sealed(WINDOW);

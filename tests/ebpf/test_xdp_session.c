@@ -70,7 +70,7 @@ static void check_seq(uint32_t last, uint32_t seq, uint32_t want)
 	static struct frame frame;
 
 	frame_build(&frame, &(struct shape){ .frag_bytes = 9, .seq = 1 });
-	/* Built by hand, since a shape means 1 by 0. */
+	/* Built by hand, because 0 in a shape means 1. */
 	struct careful_hdr hdr;
 
 	memcpy(&hdr, frame.data + frame.hdr_at, sizeof(hdr));

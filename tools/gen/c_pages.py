@@ -91,7 +91,7 @@ def page(one: Function, known: dict[str, str]) -> str:
 
 def overview(all_of: Sequence[Function]) -> str:
     text = (HEADERS / "careful.h").read_text()
-    head = re.findall(r"^/\*\n(.*?)\*/", text, re.M | re.S)[0]
+    head = re.findall(r"^/\*(?! SPDX)(.*?)\*/", text, re.M | re.S)[0]
     lines = [".SH SYNOPSIS", *_verbatim("#include <careful/careful.h>")]
     lines += [".PP", r"cc $(pkg\-config \-\-cflags \-\-libs libcareful)"]
     lines += [".SH DESCRIPTION", *_verbatim(_bare(head)), ".SH FUNCTIONS"]

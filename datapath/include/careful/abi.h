@@ -9,8 +9,8 @@
 #endif
 
 enum {
-	/* Rises with CAREFUL_IPC_VERSION when the layout of a key or value changes: a reader of the
-	 * maps asks carefuld first. */
+	/* Rises when the layout of a key or value changes, and CAREFUL_IPC_VERSION with it, because
+	 * a reader of the maps connects to carefuld first. */
 	CAREFUL_ABI_VERSION = 5,
 	CAREFUL_PEERS_MAX = 256, /* slots of the peers map; P is at most this */
 	CAREFUL_CLASSES = 16, /* message-size classes of a plan table */
@@ -32,8 +32,7 @@ struct careful_xdp_config {
 	__u32 peers; /* slots in use; src_node must be below */
 };
 
-/*
- * Everything that the loader writes.
+/* Everything that the loader writes.
  *
  * @first_port, @ports: UDP ports of the interface's queues: first_port + queue; ports 0: one queue
  */
@@ -43,28 +42,24 @@ struct careful_xdp_start {
 	__u16 ports;
 };
 
-/*
- * spread map (ARRAY, mmapable), key: queue. The hosts that have a session with each queue of an
+/* spread map (ARRAY, mmapable), key: queue. The hosts that have a session with each queue of an
  * interface, so that the first queue can choose one for the next host. Each queue's engine writes
  * its own entry.
  *
  * @slots: P of this queue; 0: not open
- * @hosts: for each slot in use, a number derived from the host's address; else 0
- */
+ * @hosts: for each slot in use, a number derived from the host's address; else 0 */
 struct careful_queue_entry {
 	__u32 slots;
 	__u32 pad;
 	__u64 hosts[CAREFUL_PEERS_MAX];
 };
 
-/*
- * peers map (ARRAY, mmapable), key: slot. XDP admits a frame by this entry.
- * The engine writes all of it at the start of an epoch: cookie last, 0 to close. From then on XDP
- * writes seq_last, filled, limit, probe_*, train_*, group_probe and control. The engine writes may_fill,
- * train (which begins a count), seq_taken, and group_cookie after the rest of group_*.
- * XDP reads the engine's cache line only when the limit or the number that XDP read last is used
- * up, or for a sealed session.
- * Buffers are counted since the start of the epoch, modulo 2^32.
+/* peers map (ARRAY, mmapable), key: slot. XDP admits a frame by this entry. The engine writes all
+ * of it at the start of an epoch: cookie last, 0 to close. From then on XDP writes seq_last,
+ * filled, limit, probe_*, train_*, group_probe and control. The engine writes may_fill, train
+ * (which begins a count), seq_taken, and group_cookie after the rest of group_*. XDP reads the
+ * engine's cache line only when it has used up what it read last, or for a sealed session. Buffers
+ * are counted since the start of the epoch, modulo 2^32.
  *
  * @cookie:    0: no session in this slot
  * @seq_last:  seq_taken as XDP last read it; with CAREFUL_WINDOW_ANY the highest number admitted
@@ -89,8 +84,7 @@ struct careful_queue_entry {
  * @seq_taken:    the last number that the engine took in order; with CAREFUL_WINDOW_ANY only in a
  *                sealed session
  * @sealed_window: sealed: the window; else 0
- * @control:      in the entry of slot 0: control messages of all peers; only rises
- */
+ * @control:      in the entry of slot 0: control messages of all peers; only rises */
 struct careful_peer_entry {
 	__u64 cookie;
 	__u32 seq_last;
@@ -165,16 +159,14 @@ struct careful_tune_entry {
 	struct careful_tune version[CAREFUL_TUNE_VERSIONS];
 };
 
-/*
- * Times of bulk messages that were cut by one version of the settings: from the call until an
+/* Times of bulk messages that were cut by one version of the settings: from the call until an
  * answer that followed the message. Totals since the instance began.
  *
  * @count:    messages measured
  * @asked:    those measured by a question behind the last fragment (the data of a get); stores are
  *            measured by their own reply, so their time includes the write
  * @sum_ns:   sum of the times
- * @sum_square_low, @sum_square_high: sum of their squares, ns^2: 128 bits
- */
+ * @sum_square_low, @sum_square_high: sum of their squares, ns^2: 128 bits */
 struct careful_live_cell {
 	__u64 count;
 	__u64 asked;
@@ -183,8 +175,7 @@ struct careful_live_cell {
 	__u64 sum_square_high;
 };
 
-/*
- * Times of a peer's messages that one version of the settings wrote to files: from the first
+/* Times of a peer's messages that one version of the settings wrote to files: from the first
  * fragment's arrival until all was written. Totals since the instance began.
  *
  * @count:       messages measured
@@ -193,8 +184,7 @@ struct careful_live_cell {
  * @bytes:       their bytes
  * @sum_came_ns: sum of the times until the last fragment arrived
  * @sum_ns:      sum of the times until all was written
- * @sum_square_low, @sum_square_high: sum of the squares of the latter, ns^2: 128 bits
- */
+ * @sum_square_low, @sum_square_high: sum of the squares of the latter, ns^2: 128 bits */
 struct careful_live_stored {
 	__u64 count;
 	__u64 frames;
@@ -216,13 +206,11 @@ struct careful_live_write {
 	__u64 sum_square_high;
 };
 
-/*
- * live map (ARRAY, mmapable), key: slot, as many as the instance has. Only the engine writes it,
+/* live map (ARRAY, mmapable), key: slot, as many as the instance has. Only the engine writes it,
  * and the engine never reads it. Nothing resets it: readers take differences. A slot's totals
  * continue under its next peer.
  *
- * @sequence:  odd while a cell is being written; different afterwards
- */
+ * @sequence:  odd while a cell is being written; different afterwards */
 struct careful_live_entry {
 	__u64 sequence;
 	struct careful_live_cell cells[CAREFUL_CLASSES][CAREFUL_TUNE_VERSIONS];
@@ -232,21 +220,18 @@ struct careful_live_entry {
 
 enum { CAREFUL_ARRIVALS_MAX = 512 }; /* a power of two */
 
-/*
- * A frame that arrived from the recorded peer.
+/* A frame that arrived from the recorded peer.
  *
  * @at_ns:  when XDP saw it (CLOCK_MONOTONIC)
  * @bytes:  what follows the frame's header
- * @others: frames of other peers since the arrival before
- */
+ * @others: frames of other peers since the arrival before */
 struct careful_arrival {
 	__u64 at_ns;
 	__u32 bytes;
 	__u32 others;
 };
 
-/*
- * arrivals map (ARRAY, mmapable), key: 0. The last arrivals of one session's frames, for a
+/* arrivals map (ARRAY, mmapable), key: 0. The last arrivals of one session's frames, for a
  * measurement under traffic. The engine sets count to 0 and names the session; XDP writes count,
  * others and the ring, until `until` arrivals have come. The engine raises that as it reads.
  *
@@ -254,8 +239,7 @@ struct careful_arrival {
  * @count:  arrivals so far; XDP writes it after the arrival
  * @until:  no more are recorded
  * @others: frames of other peers since the last arrival
- * @ring:   the arrival of number n, from 0, at n % CAREFUL_ARRIVALS_MAX
- */
+ * @ring:   the arrival of number n, from 0, at n % CAREFUL_ARRIVALS_MAX */
 struct careful_arrivals {
 	__u64 cookie;
 	__u32 count;
@@ -265,12 +249,12 @@ struct careful_arrivals {
 	struct careful_arrival ring[CAREFUL_ARRIVALS_MAX];
 };
 
-/* counters map (PERCPU_ARRAY of __u64), key: XDP's verdict on a frame. */
+/* counters map (PERCPU_ARRAY of __u64), key: XDP's verdict. PASS: to the kernel. */
 enum careful_xdp_counter {
-	CAREFUL_XDP_PASS_OTHER = 0, /* not our port, or another service's: to the kernel */
-	CAREFUL_XDP_PASS_CONTROL, /* control message: to the kernel's socket */
-	CAREFUL_XDP_PASS_QUEUE, /* ours, on another queue: to the kernel */
-	CAREFUL_XDP_PASS_PING, /* a NET_RX ping of a session, stamped: to the kernel's socket */
+	CAREFUL_XDP_PASS_OTHER = 0, /* not our port, or another service's frame */
+	CAREFUL_XDP_PASS_CONTROL, /* control message */
+	CAREFUL_XDP_PASS_QUEUE, /* ours, on another queue */
+	CAREFUL_XDP_PASS_PING, /* a NET_RX ping of a session, stamped */
 	CAREFUL_XDP_ADMITTED, /* redirected to the AF_XDP socket */
 	CAREFUL_XDP_DROP_SHORT, /* truncated: no whole header, or fewer bytes than frag_bytes */
 	CAREFUL_XDP_DROP_FRAGMENT, /* an IP fragment to our port */
@@ -287,23 +271,21 @@ enum careful_xdp_counter {
 	CAREFUL_XDP_COUNTERS,
 };
 
-/* Bytes kept of a captured frame: a record with the kernel's 8 bytes fills a page. A ring buffer of
- * CAREFUL_CAUGHT_SHORT_RING bytes or more gets records with CAREFUL_CAUGHT_SHORT_BYTES of data. */
+/* Most bytes of a captured frame: a record with the kernel's 8 bytes fills a page. A ring buffer of
+ * at least CAREFUL_CAUGHT_SHORT_RING bytes gets at most CAREFUL_CAUGHT_SHORT_BYTES of a frame. */
 enum {
 	CAREFUL_CAUGHT_BYTES = 4056,
 	CAREFUL_CAUGHT_SHORT_BYTES = 128,
 	CAREFUL_CAUGHT_SHORT_RING = 64 << 20,
 };
 
-/*
- * A frame that `carefulctl capture` gets, through the ring buffer that it puts into the captures
+/* A frame that `carefulctl capture` gets, through the ring buffer that it puts into the captures
  * map (ARRAY_OF_MAPS, key: 0) while it listens.
  *
  * @time_ns:       CLOCK_MONOTONIC
  * @bytes:         length of the whole frame
  * @caught_bytes:  length of data
- * @verdict:       enum careful_xdp_counter; CAREFUL_XDP_COUNTERS: sent by this end
- */
+ * @verdict:       enum careful_xdp_counter; CAREFUL_XDP_COUNTERS: sent by this end */
 struct careful_caught {
 	__u64 time_ns;
 	__u32 bytes;

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The only declaration of the block service's formats: requests, replies, and the records of
+/* The only declaration of the block service's formats: requests, replies, and the records of
  * listings and batches. The cffi binding and the scapy layer are generated from this file. wire.h
  * declares the frames below.
  *
  * Layout is naturally aligned, big-endian and padded by name, never packed, because cffi must parse
- * it (it sees the file preprocessed with CAREFUL_CDEF).
- */
+ * it (it sees the file preprocessed with CAREFUL_CDEF). */
 #ifndef CAREFUL_BLOCK_H
 #define CAREFUL_BLOCK_H
 
@@ -14,8 +12,7 @@
 #include <linux/types.h>
 #endif
 
-/*
- * Handlers that a request can name. A handle is a region key: blocks move with GET and STORE.
+/* Handlers that a request can name. A handle is a region key: blocks move with GET and STORE.
  * Paths are relative to the export and hold no NUL.
  *
  * OPEN    payload careful_block_open, then the path. Reply: args[0] is the handle, the payload
@@ -71,8 +68,7 @@
  * A request may be repeated after ECONNRESET. args[2] and args[3] of OPEN, LIST and BATCH name the
  * attempt (random; 0: no name), and the same name gets the same handle. A COMMIT or CLOSE that did
  * end its handle gets the same answer again. A ZERO gets EAGAIN while an earlier one of its handle
- * runs, so no ZERO takes effect late.
- */
+ * runs, so no ZERO takes effect late. */
 enum careful_block_handler {
 	CAREFUL_BLOCK_OPEN = 128,
 	CAREFUL_BLOCK_COMMIT = 129,
@@ -113,16 +109,14 @@ enum careful_block_flag {
 	CAREFUL_BLOCK_COPY = 0x2000,
 };
 
-/*
- * @flags:       CAREFUL_BLOCK_*
+/* @flags:       CAREFUL_BLOCK_*
  * @mode:        permission bits of a new file or directory
  * @bytes:       OPEN with CREATE: size of the file; COMMIT: the same, for STREAM
  * @mtime_ns:    COMMIT: modification time, ns since 1970; 0: leave it
  * @tag:         OPEN with CREATE: names the partial file; 0: a temporary file
  * @tail_bytes:  OPEN with CREATE and tag: space behind the file for the client's notes;
  *               COMMIT cuts it off
- * @path_bytes:  length of the path that follows
- */
+ * @path_bytes:  length of the path that follows */
 struct careful_block_open {
 	__be32 flags;
 	__be32 mode;
@@ -133,10 +127,8 @@ struct careful_block_open {
 	__be32 path_bytes;
 };
 
-/*
- * The result of stat; mode includes the type bits.
- * @allocated: bytes that the file occupies on its file system
- */
+/* The result of stat; mode includes the type bits.
+ * @allocated: bytes that the file occupies on its file system */
 struct careful_block_attr {
 	__be32 mode;
 	__be32 nlink;
@@ -210,19 +202,16 @@ enum careful_batch_flag {
 	CAREFUL_BATCH_NODIGEST = 0x40,
 };
 
-/*
- * @bytes:           length of the items in the handle's memory
+/* @bytes:           length of the items in the handle's memory
  * @file_bytes_max:  READ: size up to which a file's contents are sent
- * @umask:           cleared from new modes unless CAREFUL_BATCH_MODE is set
- */
+ * @umask:           cleared from new modes unless CAREFUL_BATCH_MODE is set */
 struct careful_block_batch {
 	__be64 bytes;
 	__be32 file_bytes_max;
 	__be32 umask;
 };
 
-/*
- * One item of a batch; name, text, extended attributes and data follow, then zeros up to
+/* One item of a batch; name, text, extended attributes and data follow, then zeros up to
  * a multiple of 8 bytes. An answer does not repeat the request's fields, except the name of READ
  * and DIGEST.
  *
@@ -233,8 +222,7 @@ struct careful_block_batch {
  *                 attributes, or its time
  * @xattrs_bytes:  length of the careful_block_xattr records, which have no padding
  * @digest:        XXH3 of the data, unless CAREFUL_BATCH_NODIGEST; in the answer to DIGEST
- *                 always, of the data that was not sent
- */
+ *                 always, of the data that was not sent */
 struct careful_block_item {
 	struct careful_block_attr attr;
 	__be16 op;
@@ -254,13 +242,11 @@ struct careful_block_xattr {
 	__be32 value_bytes;
 };
 
-/*
- * One record of a listing. The name, relative to the listed path and without a NUL,
+/* One record of a listing. The name, relative to the listed path and without a NUL,
  * follows; after a symlink's name its target; then zeros up to a multiple of 8 bytes.
  *
  * @error:  a positive errno if the entry could not be read. attr is then 0, unless only
- *          the contents of a directory or symlink could not be read.
- */
+ *          the contents of a directory or symlink could not be read. */
 struct careful_block_entry {
 	struct careful_block_attr attr;
 	__be16 name_bytes;

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * libcareful's public interface: an instance owns one NIC queue and exchanges active messages (P4:
+/* libcareful's public interface: an instance owns one NIC queue and exchanges active messages (P4:
  * request, reply, store, get) with its peers.
  *
  * An instance belongs to one thread. Frames move and callbacks run only inside careful_poll() and
  * careful_wait(); a peer watcher also runs inside careful_peer() and careful_peer_close(). A
  * callback may call everything except careful_poll(), careful_wait() and careful_close(), which
- * return -EDEADLK there. Functions return 0 (or a count) or -errno.
- */
+ * return -EDEADLK there. Functions return 0 (or a count) or -errno. */
 #ifndef CAREFUL_H
 #define CAREFUL_H
 
@@ -29,8 +27,7 @@ enum {
 	CAREFUL_MTU_MIN = 210, /* for IPv4; IPv6 itself needs 1280 */
 };
 
-/*
- * The limits of an instance, for all peers together. A call beyond a limit returns -EAGAIN until
+/* The limits of an instance, for all peers together. A call beyond a limit returns -EAGAIN until
  * earlier ones have ended. A quarter of the messages is divided into a reserved part per peer,
  * which no other peer can use; the rest is shared.
  *
@@ -39,8 +36,7 @@ enum {
  *                           the shared part, and half of the peer's own, to replies
  * @CAREFUL_BULK_MAX:        stores, and the data of gets; stores leave an eighth of the shared
  *                           part, and half of the peer's own, to the data of gets
- * @CAREFUL_REGIONS_MAX:     regions
- */
+ * @CAREFUL_REGIONS_MAX:     regions */
 enum {
 	CAREFUL_OPERATIONS_MAX = 4096,
 	CAREFUL_SMALL_MAX = 1024,
@@ -88,8 +84,7 @@ enum careful_file_writes {
 	CAREFUL_FILE_WRITES_WORKERS = 1, /* the kernel's workers, on other CPUs */
 };
 
-/*
- * How to open an instance. Zero selects the default, given in parentheses.
+/* How to open an instance. Zero selects the default, given in parentheses.
  *
  * @ifname:            interface
  * @instance:          name of the pin directory (ifname)
@@ -125,8 +120,7 @@ enum careful_file_writes {
  *                     other queues are pinned under instance+queue
  * @unpacked:          1: no two messages share a frame (0)
  * @file_writes:       enum careful_file_writes
- * @repair:            enum careful_repair
- */
+ * @repair:            enum careful_repair */
 struct careful_options {
 	const char *ifname;
 	const char *instance;
@@ -396,13 +390,11 @@ enum {
 	CAREFUL_NO_DIGEST = 1, /* flag of get and store: no digest over the payload */
 };
 
-/*
- * A piece of memory or of a file that peers may get from or store to.
+/* A piece of memory or of a file that peers may get from or store to.
  *
  * @peer:     the only peer that may, or CAREFUL_ANY_PEER
  * @access:   CAREFUL_REGION_*
- * @bytes:    length
- */
+ * @bytes:    length */
 struct careful_region {
 	struct careful_span span;
 	uint64_t bytes;
@@ -455,15 +447,13 @@ int careful_window(uint32_t receive_buffers, uint32_t bound, uint32_t peers, uin
  * -ENOBUFS (P too large for R, or the limit of locked memory too low). */
 int careful_open(const struct careful_options *options, struct careful **instance,
 		 struct careful_error *error);
-/*
- * How to attach to a carefuld. Zero selects the default, given in parentheses.
+/* How to attach to a carefuld. Zero selects the default, given in parentheses.
  *
  * @path:          carefuld's socket, /run/careful/INSTANCE/sock
  * @name:          the program's name in `carefulctl status` ("program")
  * @memory_bytes:  how much careful_memory() can give (16 MiB)
  * @wait_mode:     enum careful_wait_mode
- * @spin_us:       adaptive: how long to spin before blocking (50)
- */
+ * @spin_us:       adaptive: how long to spin before blocking (50) */
 struct careful_attach_options {
 	const char *path;
 	const char *name;
@@ -472,8 +462,7 @@ struct careful_attach_options {
 	uint32_t spin_us;
 };
 
-/*
- * Attaches to a running carefuld, whose interface and sessions the programs of this host share.
+/* Attaches to a running carefuld, whose interface and sessions the programs of this host share.
  * The instance supports the same calls as one from careful_open(), with these differences:
  *
  * - Peer numbers can be P or larger. The number of a peer that has gone is not reused soon.
@@ -504,8 +493,7 @@ struct careful_attach_options {
  * -ENOENT, -ECONNREFUSED: no carefuld there. -EACCES. -EUSERS: too many clients. -EPROTO: carefuld
  * is of another release.
  * -ETIMEDOUT: for 10 s no answer, for example while systemd starts carefuld, or no room among the
- * programs that wait to be accepted.
- */
+ * programs that wait to be accepted. */
 int careful_attach(const struct careful_attach_options *options, struct careful **instance,
 		   struct careful_error *error);
 

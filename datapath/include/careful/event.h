@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Events: communication between the nodes of a parallel program (P2 section 5.1). P nodes, each
+/* Events: communication between the nodes of a parallel program (P2 section 5.1). P nodes, each
  * with a rank, share one channel. An event is a numbered step of the program. Events are totally
  * ordered: each node sends and receives in ascending order and may skip numbers. Within an event a
  * node may send one message to each other node. A message is one or more fragments, each in one
@@ -11,8 +10,7 @@
  * received fragment stays in its receive buffer until it is consumed; if buffers run short, it is
  * copied out (P2 section 5.3). So a program can send more than a window before it consumes, up to
  * copyout_buffers of the instance. A broadcast is one frame if one frame reaches all nodes;
- * otherwise the sender replicates it (careful_events_broadcast()).
- */
+ * otherwise the sender replicates it (careful_events_broadcast()). */
 #ifndef CAREFUL_EVENT_H
 #define CAREFUL_EVENT_H
 
@@ -46,8 +44,7 @@ enum careful_event_status {
 	CAREFUL_EVENT_EVENT_DONE = 3, /* last fragment of the event */
 };
 
-/*
- * A group of nodes.
+/* A group of nodes.
  *
  * @group:   a number that all its nodes use and no other program does
  * @nodes:   P, 1 to CAREFUL_EVENT_NODES_MAX
@@ -56,8 +53,7 @@ enum careful_event_status {
  * @peers:   index of each rank (careful_peer()); this node's own entry is ignored
  * @requests: not 0: the group uses requests. Set it on every node if some nodes are
  *           careful_attach()ed; attached nodes need not set it. The group then occupies the handler
- *           CAREFUL_HANDLERS_APP - 1 - group % CAREFUL_HANDLERS_APP
- */
+ *           CAREFUL_HANDLERS_APP - 1 - group % CAREFUL_HANDLERS_APP */
 struct careful_events_options {
 	uint32_t group;
 	uint32_t nodes;
@@ -67,15 +63,13 @@ struct careful_events_options {
 	uint32_t requests;
 };
 
-/*
- * A received fragment.
+/* A received fragment.
  *
  * @data:    the bytes, unaligned, valid until the next careful_event_receive() or
  *           careful_events_close()
  * @offset:  offset in the message, bytes
  * @source:  rank of the sender
- * @status:  enum careful_event_status
- */
+ * @status:  enum careful_event_status */
 struct careful_event_fragment {
 	const void *data;
 	uint32_t bytes;
@@ -97,8 +91,7 @@ int careful_events_close(struct careful_events *events, int status, int timeout_
 /* Returns the largest fragment in bytes, or -EAGAIN while a node is missing. */
 int careful_event_bytes(struct careful_events *events);
 
-/*
- * Sends a fragment to one node or to all. The data is copied, and a message leaves with its last
+/* Sends a fragment to one node or to all. The data is copied, and a message leaves with its last
  * fragment. Polls until there is room, for at most timeout_ms (0: does not poll; -1: no limit).
  * -EAGAIN (with timeout_ms 0) or -ETIMEDOUT: a node is missing or has no free buffer; nothing was
  * sent to any node.
@@ -110,8 +103,7 @@ int careful_event_bytes(struct careful_events *events);
  * -EILSEQ: an earlier event, a message that has ended, or another event while a message lacks its
  * last fragment.
  * -EMSGSIZE; -EPIPE: that node has left; -EDEADLK: would poll in a callback. Other errors: the
- * group has failed (careful_events_failed()), and every further call fails.
- */
+ * group has failed (careful_events_failed()), and every further call fails. */
 int careful_event_send(struct careful_events *events, uint32_t dst, uint64_t event,
 		       const void *data, uint32_t bytes, uint32_t flags, int timeout_ms);
 
@@ -121,16 +113,14 @@ int careful_event_send(struct careful_events *events, uint32_t dst, uint64_t eve
  * -ENOENT: no such node; other errors: the group has failed. */
 int careful_event_ahead(struct careful_events *events, uint32_t dst, uint64_t bytes);
 
-/*
- * Receives a fragment of an event, from one node or from any; waits as careful_event_send() does.
+/* Receives a fragment of an event, from one node or from any; waits as careful_event_send() does.
  * Fragments of one source arrive in the order in which they were sent.
  * -EAGAIN, -ETIMEDOUT: none yet.
  * -ENOMSG: none will come, because every possible sender has left or is past this event.
  * -ENOENT: no such node.
  * -EILSEQ: an event that is done, another event before this one is done, or an event after
  * unconsumed fragments. -EDEADLK. Other errors: the group has failed. -EPROTO: a node broke the
- * rules above.
- */
+ * rules above. */
 int careful_event_receive(struct careful_events *events, uint32_t src, uint64_t event,
 			  struct careful_event_fragment *fragment, int timeout_ms);
 

@@ -40,8 +40,7 @@ int careful_settle(int fd, int *copy);
  * Follows no symlink, not even at the end (-ELOOP), and does not leave `base` (-EXDEV). */
 int careful_open_beneath(int base, const char *path, int flags);
 
-/*
- * How to run a batch; see BATCH of the block service.
+/* How to run a batch; see BATCH of the block service.
  * @flags:             CAREFUL_BATCH_*
  * @writable:          1: items may create and change files
  * @squashed:          1: never set owners, set-ID bits of files, capabilities or trusted
@@ -49,8 +48,7 @@ int careful_open_beneath(int base, const char *path, int flags);
  * @no_symlinks:       1: follow no symlink, not even one that stays beneath `base`
  * @answer_bytes_max:  items beyond this size get EOVERFLOW, like those beyond 256 MiB read or 64
  *                     syncs; if not even that answer fits, the batch ends with EOVERFLOW
- * @memory:            the caller's memory for the answer, of answer_bytes_max; NULL: none
- */
+ * @memory:            the caller's memory for the answer, of answer_bytes_max; NULL: none */
 struct careful_batch_how {
 	uint32_t flags;
 	uint32_t umask;
@@ -62,10 +60,8 @@ struct careful_batch_how {
 	void *memory;
 };
 
-/*
- * @items: malloc'ed, unless the caller gave memory. @failed: number of items with a status.
- * @denied: how many of them name a path that leads out, or lack permission.
- */
+/* @items: malloc'ed, unless the caller gave memory. @failed: number of items with a status.
+ * @denied: how many of them name a path that leads out, or lack permission. */
 struct careful_batch_answer {
 	void *items;
 	uint64_t bytes;
@@ -80,10 +76,8 @@ int careful_batch(int base, const void *items, uint64_t bytes, const struct care
 		  struct careful_batch_answer *answer);
 void careful_batch_release(struct careful_batch_answer *answer);
 
-/*
- * A tree as careful_block_entry records.
- * @unreadable: entries that could not be read; one with too long a path has no record
- */
+/* A tree as careful_block_entry records.
+ * @unreadable: entries that could not be read; one with too long a path has no record */
 struct careful_list {
 	void *entries;
 	uint64_t bytes;
@@ -94,13 +88,11 @@ struct careful_list {
 int careful_list(int base, struct careful_list *list);
 void careful_list_release(struct careful_list *list);
 
-/*
- * Which files of a listing can move in batches.
+/* Which files of a listing can move in batches.
  * @file_bytes_max:  largest size of a small file
  * @no_links:        1: leave out files with several names
  * @part_files_max, @part_bytes_max: most files, and most bytes of their contents, in one batch; the
- *                   first batches are smaller
- */
+ *                   first batches are smaller */
 struct careful_sift_how {
 	uint32_t file_bytes_max;
 	uint32_t no_links;
@@ -118,10 +110,8 @@ struct careful_sift_part {
 	uint32_t pad;
 };
 
-/*
- * @reads: READ items of small files; @rest: careful_block_entry records of everything else,
- * including files that transfers left behind
- */
+/* @reads: READ items of small files; @rest: careful_block_entry records of everything else,
+ * including files that transfers left behind */
 struct careful_sifted {
 	void *reads;
 	uint64_t reads_bytes;
@@ -146,8 +136,8 @@ struct careful_moved {
 
 /* Checks that the answers to READ items are exactly the named files, and gives the size and digest
  * of each. Returns 0; -ESTALE: one differs; -EPROTO: malformed answer. */
-int careful_match(const void *reads, uint64_t reads_bytes, const void *found, uint64_t found_bytes,
-		  struct careful_moved *moved, uint32_t count);
+int careful_match(const void *reads, uint64_t reads_bytes, const void *answer,
+		  uint64_t answer_bytes, struct careful_moved *moved, uint32_t count);
 
 #ifndef CAREFUL_CDEF
 #ifdef __cplusplus

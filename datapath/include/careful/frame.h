@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Rules for frames, besides the wire format: how to find the datagram, which headers are valid, and
  * which frames of a session are admitted. The XDP program, the engine and the virtual device
- * include this file, so all three admit the same frames. The meaning of a frame's body is not
- * decided here. */
+ * include this file, so all three admit the same frames. */
 #ifndef CAREFUL_FRAME_H
 #define CAREFUL_FRAME_H
 
@@ -14,7 +13,7 @@
 enum {
 	CAREFUL_FRAME_ETHERNET = 14,
 	CAREFUL_FRAME_VLAN = 4,
-	CAREFUL_FRAME_VLANS_MAX = 2, /* one tag, or two (802.1ad) */
+	CAREFUL_FRAME_VLANS_MAX = 2, /* two tags: 802.1ad */
 	CAREFUL_FRAME_IPV4 = 20,
 	CAREFUL_FRAME_IPV6 = 40,
 	CAREFUL_FRAME_IPV6_EXT_MAX = 6, /* IPv6 extension headers; a longer chain is not ours */
@@ -33,7 +32,7 @@ enum {
  * @end:       end of the readable bytes (the first buffer, if a frame has several)
  * @ip_at:     offset of the IP header in the frame
  * @bytes:     bytes after the UDP header, by UDP's length
- * @spare:     negative: the frame or IP packet is shorter than that, or has no whole frame header
+ * @spare:     negative if the frame or IP packet is shorter than @bytes, or @bytes than a header
  * @port:      destination port, host order; @source: source port
  * @fragment:  1: first fragment of an IP packet */
 struct careful_datagram {
@@ -48,7 +47,7 @@ struct careful_datagram {
 	__u8 fragment;
 };
 
-/* The walk from Ethernet to UDP. @ip_bytes: bytes left from `at` on, by the IP header. */
+/* The position while headers are parsed. @ip_bytes: bytes from `at` on, by the IP header */
 struct careful_cursor {
 	const __u8 *frame;
 	const __u8 *at;
@@ -60,10 +59,9 @@ struct careful_cursor {
 /* Acquire and release, for the fields of a peers entry that XDP and the engine share. BPF has
  * instructions for them since Linux 6.15 and clang 21 (-mcpu=v4), which we cannot require. In older
  * BPF an atomic that fetches is a full barrier on every CPU, as in the kernel's
- * tools/testing/selftests/bpf/bpf_atomic.h (on arm64 ldaddal, or the same between barriers). The
- * fetched value must be used, or clang before 20 emits an atomic that does not fetch and orders
- * nothing (LLVM pull request 101428). On x86 loads stay in order, and so do stores: only the
- * compiler is held back, and a frame pays nothing. */
+ * tools/testing/selftests/bpf/bpf_atomic.h. The fetched value must be used, or clang before 20
+ * emits an atomic that does not fetch and orders nothing (LLVM pull request 101428). On x86 loads
+ * stay in order, and so do stores, so a compiler barrier is enough. */
 #ifdef __bpf__
 
 CAREFUL_FRAME_FN void careful_frame_barrier(void)
@@ -106,8 +104,8 @@ CAREFUL_FRAME_FN void careful_frame_release(__u32 *p, __u32 value)
 
 #endif
 
-/* Frames lie where the NIC put them. BPF may assume an alignment of 2 bytes, and would read byte by
- * byte otherwise; other code assumes no alignment. */
+/* Reads 16 bits of a frame. BPF may assume an alignment of 2 bytes, and would read byte by byte
+ * otherwise; other code assumes no alignment. */
 CAREFUL_FRAME_FN __u16 careful_frame_be16(const __u8 *p)
 {
 	__be16 value;
@@ -120,9 +118,8 @@ CAREFUL_FRAME_FN __u16 careful_frame_be16(const __u8 *p)
 	return CAREFUL_BE16(value);
 }
 
-/* Returns `at`, recomputed from the start of the frame, for BPF's verifier. The verifier treats
- * each sum of header sizes as a separate place that needs its own check. It knows nothing of a
- * difference between two places, so one check holds for all of them. */
+/* Returns `at`, recomputed from the start of the frame, for BPF's verifier: it would follow each
+ * sum of header sizes separately, but knows nothing of a masked difference, so it follows one. */
 CAREFUL_FRAME_FN const __u8 *careful_frame_place(const __u8 *frame, const __u8 *at)
 {
 #ifdef __bpf__
@@ -133,7 +130,7 @@ CAREFUL_FRAME_FN const __u8 *careful_frame_place(const __u8 *frame, const __u8 *
 #endif
 }
 
-/* Walks Ethernet and its tags. Returns the type of the next header, or -1. */
+/* Parses Ethernet and its tags. Returns the type of the next header, or -1. */
 CAREFUL_FRAME_FN int careful_frame_ethernet(struct careful_cursor *cursor)
 {
 	const __u8 *eth = cursor->at;
@@ -157,7 +154,7 @@ CAREFUL_FRAME_FN int careful_frame_ethernet(struct careful_cursor *cursor)
 	return type;
 }
 
-/* Walks IPv4 and its options. Returns the protocol of the next header, or -1. */
+/* Parses IPv4 and its options. Returns the protocol of the next header, or -1. */
 CAREFUL_FRAME_FN int careful_frame_ipv4(struct careful_cursor *cursor)
 {
 	const __u8 *ip = cursor->at;
@@ -178,8 +175,8 @@ CAREFUL_FRAME_FN int careful_frame_ipv4(struct careful_cursor *cursor)
 	return ip[9];
 }
 
-/* Walks one IPv6 extension header of type `next`. Returns the type of the next one, `next` itself
- * if this type is not skipped, or -1. */
+/* Parses an IPv6 extension header of type `next`. Returns the type of the next header, or `next`
+ * if that is no extension header, or -1. */
 CAREFUL_FRAME_FN int careful_frame_ipv6_ext(struct careful_cursor *cursor, int next)
 {
 	enum { HOP_BY_HOP = 0, ROUTING = 43, FRAGMENT = 44, DESTINATION = 60 };
@@ -208,7 +205,7 @@ CAREFUL_FRAME_FN int careful_frame_ipv6_ext(struct careful_cursor *cursor, int n
 	return ext[0];
 }
 
-/* Walks IPv6 and its extension headers. Returns the protocol of the next header, or -1. */
+/* Parses IPv6 and its extension headers. Returns the protocol of the next header, or -1. */
 CAREFUL_FRAME_FN int careful_frame_ipv6(struct careful_cursor *cursor)
 {
 	const __u8 *ip = cursor->at;
@@ -227,8 +224,7 @@ CAREFUL_FRAME_FN int careful_frame_ipv6(struct careful_cursor *cursor)
 	return next;
 }
 
-/* Finds the UDP datagram in a frame of frame_bytes that is readable up to `end`; 0: none. Each step
- * checks its bounds once. */
+/* Finds the UDP datagram in a frame of frame_bytes that is readable up to `end`; 0: none. */
 CAREFUL_FRAME_FN int careful_frame_find(const void *frame, const void *end, __u32 frame_bytes,
 					struct careful_datagram *datagram)
 {
@@ -254,8 +250,8 @@ CAREFUL_FRAME_FN int careful_frame_find(const void *frame, const void *end, __u3
 	datagram->bytes = udp_bytes - CAREFUL_FRAME_UDP;
 	datagram->port = careful_frame_be16(udp + 2);
 	datagram->source = careful_frame_be16(udp);
-	/* All values are below 2^31, so signs replace branches, which the verifier would follow
-	 * apart. */
+	/* All values are below 2^31, so the sign of their OR replaces three branches, each of which
+	 * would double the verifier's work. */
 	datagram->spare =
 		(__s32)((udp_bytes - CAREFUL_FRAME_UDP - sizeof(struct careful_hdr)) |
 			(cursor.ip_bytes - udp_bytes) | (frame_bytes - before - udp_bytes));
@@ -263,14 +259,13 @@ CAREFUL_FRAME_FN int careful_frame_find(const void *frame, const void *end, __u3
 	return 1;
 }
 
-/* Returns the IP header. */
 CAREFUL_FRAME_FN const __u8 *careful_frame_ip(const struct careful_datagram *datagram)
 {
 	return datagram->frame + (datagram->ip_at & CAREFUL_FRAME_AT_MAX);
 }
 
-/* Reports whether an IP packet that is readable up to `end` comes from an address in the form of a
- * peers entry. An address whose first number is 0 is IPv4: no host's IPv6 address begins with 0. */
+/* Reports whether an IP packet that is readable up to `end` comes from an address of a peers entry.
+ * An address whose first number is 0 is IPv4: no host's IPv6 address begins with 0. */
 CAREFUL_FRAME_FN int careful_frame_is_from(const __u8 *ip, const __u8 *end, const __u16 *address)
 {
 	int same = address[0] != 0;
@@ -330,13 +325,11 @@ CAREFUL_FRAME_FN __u32 careful_frame_body(const struct careful_hdr *hdr)
 	return bytes;
 }
 
-/* Checks a header that body_bytes follow. A fragment may have any flag of DATA but no stage limit.
- * An update has neither, nor a body. A train's frame may have only the group's flag, and an
- * acknowledgement only the flag that asks. A ping has no flags but a stage at which it ends.
+/* Checks a header that body_bytes follow. Only a ping has a stage limit; an update has no body.
  * Returns CAREFUL_XDP_ADMITTED, CAREFUL_XDP_PASS_PING for a ping that ends at XDP,
  * CAREFUL_XDP_DROP_TRAIN, or the fault. */
 CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_classify_any(const struct careful_hdr *hdr,
-								  __u32 body_bytes)
+								     __u32 body_bytes)
 {
 	if (CAREFUL_BE32(hdr->check) != careful_hdr_check(hdr))
 		return CAREFUL_XDP_DROP_CHECK;
@@ -358,9 +351,9 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_classify_any(const struc
 	return careful_frame_ends_at_xdp(hdr) ? CAREFUL_XDP_PASS_PING : CAREFUL_XDP_ADMITTED;
 }
 
-/* As careful_frame_classify_any(), but refuses a sealed frame with CAREFUL_XDP_DROP_VERSION. */
+/* Like careful_frame_classify_any(), but refuses a sealed frame with CAREFUL_XDP_DROP_VERSION. */
 CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_classify(const struct careful_hdr *hdr,
-							      __u32 body_bytes)
+								 __u32 body_bytes)
 {
 	if (hdr->version != CAREFUL_WIRE_VERSION)
 		return CAREFUL_XDP_DROP_VERSION;
@@ -368,8 +361,8 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_classify(const struct ca
 }
 
 /* Checks the readable part of a sealed frame: returns CAREFUL_XDP_ADMITTED or the fault. */
-CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_classify_sealed(const struct careful_hdr *hdr,
-								     __u32 body_bytes)
+CAREFUL_FRAME_FN enum careful_xdp_counter
+careful_frame_classify_sealed(const struct careful_hdr *hdr, __u32 body_bytes)
 {
 	enum careful_xdp_counter verdict;
 
@@ -385,14 +378,14 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_classify_sealed(const st
 	return verdict;
 }
 
-/* Reports whether the verdict lets the frame through to the check of its session. */
+/* Reports whether the header is valid, so that the session is checked next. */
 CAREFUL_FRAME_FN int careful_frame_is_valid(enum careful_xdp_counter verdict)
 {
 	return verdict == CAREFUL_XDP_ADMITTED || verdict == CAREFUL_XDP_PASS_PING ||
 	       verdict == CAREFUL_XDP_DROP_TRAIN;
 }
 
-/* Charges the sender for the buffers that a frame fills, by its real size; 0: beyond its share. */
+/* Charges the sender for the buffers that a frame fills, by its real size; 0: too many. */
 CAREFUL_FRAME_FN int careful_frame_charge(struct careful_peer_entry *peer, __u32 frame_bytes)
 {
 	__u32 filled = peer->filled + 1;
@@ -408,11 +401,11 @@ CAREFUL_FRAME_FN int careful_frame_charge(struct careful_peer_entry *peer, __u32
 	return 1;
 }
 
-/* Admits a frame with a valid header if it belongs to the session in its slot and its number is in
- * the window that follows the last number that the engine took in order. A lost frame is sent again
- * under its number, so a number may arrive late or twice; the engine drops the second copy and adds
- * its buffers to may_fill again. The caller notes a ping or a train's frame with
- * careful_frame_stamp() afterwards. Returns as careful_frame_classify(). */
+/* Admits a frame with a valid header if it belongs to the session in its slot, and its number is in
+ * the window after the last number that the engine took in order. A lost frame is sent again under
+ * its number, so a number may arrive late or twice; the engine drops the second copy and adds its
+ * buffers to may_fill again. The caller then calls careful_frame_stamp() for a ping or a train's
+ * frame. Returns like careful_frame_classify(). */
 CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_peer_entry *peer,
 							      const struct careful_hdr *hdr,
 							      __u32 frame_bytes)
@@ -451,11 +444,11 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_pee
 	return CAREFUL_XDP_ADMITTED;
 }
 
-/* As careful_frame_admit(), for a sealed frame. The engine checks the tag later, so a forged frame
- * must change nothing for good: XDP neither reads nor writes seq_last and uses the engine's number
- * (seq_taken). The engine updates seq_taken before it returns credits that allow a number more than
- * sealed_window ahead, so no genuine frame is refused here. The engine adds the buffers of a forged
- * frame to may_fill again. */
+/* Like careful_frame_admit(), for a sealed frame. The engine checks the tag later, so a forged frame
+ * must change nothing for good: XDP uses the engine's number (seq_taken), not seq_last. The engine
+ * updates seq_taken before it returns credits that allow a number more than sealed_window ahead, so
+ * no genuine frame is refused here. The engine adds the buffers of a forged frame to may_fill
+ * again. */
 CAREFUL_FRAME_FN enum careful_xdp_counter
 careful_frame_admit_sealed(struct careful_peer_entry *peer, const struct careful_hdr *hdr,
 			   __u32 frame_bytes)
@@ -474,9 +467,9 @@ careful_frame_admit_sealed(struct careful_peer_entry *peer, const struct careful
 							 CAREFUL_XDP_DROP_CREDIT;
 }
 
-/* As careful_frame_admit(), for a frame to a group, in its sender's slot. The IP source address
- * must match too, because all members know the cookie. The sender's window is charged, so a sender
- * gets no more buffers this way. The engine looks at the number and drops a second copy. */
+/* Like careful_frame_admit(), for a frame to a group, in its sender's slot. The IP source address
+ * must match too, because all members know the cookie. The frame counts towards the sender's
+ * window. The engine checks the number and drops a second copy. */
 CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit_group(struct careful_peer_entry *peer,
 								    const struct careful_hdr *hdr,
 								    __u32 frame_bytes,
@@ -509,9 +502,9 @@ CAREFUL_FRAME_FN void careful_frame_count(struct careful_peer_entry *peer,
 	*(volatile __u32 *)&peer->train_frames = peer->train_frames + 1;
 }
 
-/* Notes when a ping arrived and on which CPU, for the engine, which answers it. A ping that arrived
- * before is not timed again, except in a sealed session: a forged number must not keep genuine
- * pings from being timed. */
+/* Records when and on which CPU a ping arrived, for the engine, which answers it; counts a train's
+ * frame. A ping is recorded once, except in a sealed session: a forged number must not prevent that
+ * genuine pings are recorded. */
 CAREFUL_FRAME_FN void careful_frame_stamp(struct careful_peer_entry *peer,
 					  const struct careful_hdr *hdr, __u64 now_ns, __u32 cpu)
 {
@@ -528,10 +521,10 @@ CAREFUL_FRAME_FN void careful_frame_stamp(struct careful_peer_entry *peer,
 	careful_frame_release(&peer->probe_last, CAREFUL_BE32(hdr->msg_id));
 }
 
-/* Notes an admitted frame's arrival if its peer is recorded. */
+/* Records an admitted frame's arrival if its session is recorded. */
 CAREFUL_FRAME_FN void careful_frame_record(struct careful_arrivals *arrivals,
-					 const struct careful_hdr *hdr, __u32 body_bytes,
-					 __u64 now_ns)
+					   const struct careful_hdr *hdr, __u32 body_bytes,
+					   __u64 now_ns)
 {
 	const __u32 count = arrivals->count;
 	struct careful_arrival *at = &arrivals->ring[count & (CAREFUL_ARRIVALS_MAX - 1)];

@@ -88,13 +88,11 @@ enum careful_ipc_measure {
 	CAREFUL_IPC_TRAIN = 1, /* 1: back to back, each with its own kick; 0: one at a time */
 };
 
-/*
- * One probe; times of monotonic clocks, ns.
+/* One probe; times of monotonic clocks, ns.
  *
  * @sent_ns:     ours, before the hand-over to the engine
  * @arrived_ns:  the peer's, when its handler ran
- * @back_ns:     ours, when the answer's callback ran; in a train 0, except for the last
- */
+ * @back_ns:     ours, when the answer's callback ran; in a train 0, except for the last */
 struct careful_ipc_probe {
 	uint64_t sent_ns;
 	uint64_t arrived_ns;
@@ -109,8 +107,7 @@ enum {
 	CAREFUL_SIGNATURE_GO_ON = 1, /* flag: replies may come during the next question */
 };
 
-/*
- * Bursts of requests with computation between them (P4).
+/* Bursts of requests with computation between them (P4).
  *
  * @kind:        CAREFUL_IPC_REQUEST: to the probe handler; _GET, _STORE: of `region`
  * @bytes:       payload of each
@@ -119,8 +116,7 @@ enum {
  * @compute_ns:  D, after each request
  * @flags:       CAREFUL_SIGNATURE_*
  * @peers:       destinations, in turn
- * @marks:       issued messages at which a burst is timed, ascending; the last is M
- */
+ * @marks:       issued messages at which a burst is timed, ascending; the last is M */
 struct careful_signature {
 	uint32_t kind;
 	uint32_t bytes;
@@ -141,24 +137,20 @@ struct careful_mark {
 	uint64_t computed_ns;
 };
 
-/*
- * One burst; its marks follow.
+/* One burst; its marks follow.
  *
  * @began_ns:    CLOCK_MONOTONIC
  * @done_ns:     from began_ns until the last reply
- * @arrived_ns:  the peer's monotonic clock when it received the last message; 0: unknown
- */
+ * @arrived_ns:  the peer's monotonic clock when it received the last message; 0: unknown */
 struct careful_burst {
 	uint64_t began_ns;
 	uint64_t done_ns;
 	uint64_t arrived_ns;
 };
 
-/*
- * Times of the operations of local clients, from the question until the answer.
+/* Times of the operations of local clients, from the question until the answer.
  *
- * @failed:   operations that ended with an error; neither in the buckets nor in sum_ns
- */
+ * @failed:   operations that ended with an error; neither in the buckets nor in sum_ns */
 struct careful_latency {
 	uint64_t failed;
 	uint64_t sum_ns;
@@ -174,15 +166,13 @@ struct careful_ipc_use {
 	uint32_t lends_count;
 };
 
-/*
- * Operations of peers on an export since the start; in the order of the command line.
+/* Operations of peers on an export since the start; in the order of the command line.
  *
  * @requests: answered requests, including the ends of open files
  * @failed:   requests that got an error
  * @denied:   those refused because a path leads out or the peer lacks permission; also batches with
  *            such an item
- * @read_bytes, @written_bytes: of the contents of files
- */
+ * @read_bytes, @written_bytes: of the contents of files */
 struct careful_export_use {
 	uint64_t requests;
 	uint64_t failed;
@@ -191,15 +181,13 @@ struct careful_export_use {
 	uint64_t written_bytes;
 };
 
-/*
- * Memory that is lent. The first entry is the sum; each other one is an owner's.
+/* Memory that is lent. The first entry is the sum; each other one is an owner's.
  *
  * @bytes:   what may be lent, in all or to this owner
  * @used:    what is lent
  * @pieces:  their number
  * @by, @id: the owner, as in struct careful_memory_host; by is CAREFUL_MEMORY_ANY for the sum
- * @gone_s:  seconds since the owner's last session ended, plus 1; 0: it has a session
- */
+ * @gone_s:  seconds since the owner's last session ended, plus 1; 0: it has a session */
 struct careful_lend_use {
 	uint64_t bytes;
 	uint64_t used;
@@ -210,8 +198,7 @@ struct careful_lend_use {
 	uint8_t id[32];
 };
 
-/*
- * @version:     CAREFUL_IPC_VERSION; the first four bytes in every version. A client of another
+/* @version:     CAREFUL_IPC_VERSION; the first four bytes in every version. A client of another
  *               version gets a header with id 0 and -EPROTO
  * @op:          enum careful_ipc_op, the same in question and answer
  * @id:          chosen by the client, not 0; returned in the answer. 0: the reason why the
@@ -221,8 +208,7 @@ struct careful_lend_use {
  * @file:        index of a registered file
  * @bytes:       GET, STORE: asked for; in their answers, moved. CONNECT: time limit, ms
  * @handler, @region, @region_off, @flags, @args, @digest: as in careful.h
- * @payload_bytes: of what follows this header
- */
+ * @payload_bytes: of what follows this header */
 struct careful_ipc {
 	uint32_t version;
 	uint32_t op;
@@ -262,8 +248,7 @@ struct careful_ipc_peer {
 	uint32_t pad;
 };
 
-/*
- * An attached program.
+/* An attached program.
  *
  * @name:        its own name for itself
  * @pid:         process that connected
@@ -274,8 +259,7 @@ struct careful_ipc_peer {
  * @handlers:    its handlers
  * @regions:     its regions
  * @asked:       requests, stores, gets and answers from it, since it attached
- * @told:        ends of operations, requests of peers and news to it
- */
+ * @told:        ends of operations, requests of peers and news to it */
 struct careful_program_info {
 	char name[32];
 	uint32_t pid;
@@ -353,12 +337,10 @@ struct careful_ring_number {
 	uint32_t pad[15];
 };
 
-/*
- * @asks_put:     entries that the program has put, modulo 2^32; @asks_taken: carefuld has taken
+/* @asks_put:     entries that the program has put, modulo 2^32; @asks_taken: carefuld has taken
  * @told_put:     entries that carefuld has put; @told_taken: the program has taken
  * @asks_asleep:  1: carefuld waits for a BELL; the sender of the BELL sets it to 0
- * @told_asleep:  1: the program waits for a BELL
- */
+ * @told_asleep:  1: the program waits for a BELL */
 struct careful_area {
 	struct careful_ring_number asks_put, asks_taken, told_put, told_taken;
 	struct careful_ring_number asks_asleep, told_asleep;

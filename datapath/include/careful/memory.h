@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The memory service: a carefuld lends memory, and its peers create, share, read and write pieces
+/* The memory service: a carefuld lends memory, and its peers create, share, read and write pieces
  * of it. This file declares the requests and replies; the cffi binding is generated from it.
  *
  * A piece belongs to the host that created it. A host is known by its key; without keys it is known
  * by its address. Bytes move with GET and STORE of the region that CREATE and OPEN return.
  *
- * Layout is naturally aligned, big-endian and padded by name.
- */
+ * Layout is naturally aligned, big-endian and padded by name. */
 #ifndef CAREFUL_MEMORY_H
 #define CAREFUL_MEMORY_H
 
@@ -26,26 +24,27 @@ enum {
 	CAREFUL_MEMORY_HOSTS = 16, /* hosts with which a piece is shared */
 };
 
-/*
- * All requests except LIST have a careful_memory_ask as payload; then its hosts, then the name.
+/* All requests except LIST have a careful_memory_ask as payload; then its hosts, then the name.
  *
- * CREATE Makes a piece of `bytes` zeros. args[0] and args[1] name the attempt: a repeated request
- * gets the answer of the first. Reply: as OPEN. EEXIST: this host has a piece of that name. EDQUOT:
- * above this host's share. ENOSPC: more than is free. OPEN Reply: args[0] is the region; payload
- * careful_memory_piece. A peer that opens a piece again gets the same region. The region lasts
- * until the piece is deleted or the session ends. EMFILE: the peer has too many pieces open. DELETE
- * Frees a piece of the asking host. Reply when the memory is free. LIST args[0]: number of the last
- * piece that the peer has seen, or 0. Reply: args[0] is 1 if there are more; payload
- * careful_memory_piece and name, for each piece, each padded to 8 bytes. It lists the pieces that
- * the peer may open. STAT Without a name: payload careful_memory_room. With one: as OPEN, without a
- * region. NOTIFY Ends the WAITs for a piece that the peer may write. Reply: args[0] is the number
- * of NOTIFYs so far. WAIT args[0]: number of NOTIFYs that the peer has seen; args[1]: longest wait,
- * ms. Reply: args[0] is the number of NOTIFYs, as soon as it changes or the time is over.
+ * CREATE  Makes a piece of `bytes` zeros. args[0] and args[1] name the attempt: a repeated request
+ *         gets the answer of the first. Reply: as OPEN. EEXIST: this host has a piece of that name.
+ *         EDQUOT: above this host's share. ENOSPC: more than is free.
+ * OPEN    Reply: args[0] is the region; payload careful_memory_piece. A peer that opens a piece
+ *         again gets the same region. The region lasts until the piece is deleted or the session
+ *         ends. EMFILE: the peer has too many pieces open.
+ * DELETE  Frees a piece of the asking host. Reply when the memory is free.
+ * LIST    Lists the pieces that the peer may open. args[0]: number of the last piece that the peer
+ *         has seen, or 0. Reply: args[0] is 1 if there are more; payload careful_memory_piece and
+ *         name, for each piece, each padded to 8 bytes.
+ * STAT    Without a name: payload careful_memory_room. With one: as OPEN, without a region.
+ * NOTIFY  Ends the WAITs for a piece that the peer may write. Reply: args[0] is the number of
+ *         NOTIFYs so far.
+ * WAIT    args[0]: number of NOTIFYs that the peer has seen; args[1]: longest wait, ms. Reply:
+ *         args[0] is the number of NOTIFYs, as soon as it changes or the time is over.
  *
  * ENOENT: there is no such piece, or it is not shared with the peer. ENOTUNIQ: several owners share
  * a piece of that name, and the request names no owner. EAGAIN: ask again in a moment.
- * ENOSYS: the host lends no memory.
- */
+ * ENOSYS: the host lends no memory. */
 enum careful_memory_handler {
 	CAREFUL_MEMORY_CREATE = 138,
 	CAREFUL_MEMORY_OPEN = 139,
@@ -58,7 +57,8 @@ enum careful_memory_handler {
 };
 
 enum careful_memory_by {
-	CAREFUL_MEMORY_ANY = 0, /* OPEN, STAT: the asking host, else any; sharing: every host */
+	/* OPEN, STAT: the asking host's piece, else any host's; sharing: with every host */
+	CAREFUL_MEMORY_ANY = 0,
 	CAREFUL_MEMORY_KEY = 1, /* id is a public key */
 	CAREFUL_MEMORY_ADDRESS =
 		2, /* id is an IPv6 address; IPv4 addresses are mapped (RFC 4291) */
@@ -69,25 +69,21 @@ enum careful_memory_access {
 	CAREFUL_MEMORY_WRITE = 2,
 };
 
-/*
- * A host.
+/* A host.
  *
  * @by:      enum careful_memory_by
  * @access:  sharing: what the host may do, CAREFUL_MEMORY_*
- * @id:      zeros after an address
- */
+ * @id:      zeros after an address */
 struct careful_memory_host {
 	__be32 by;
 	__be32 access;
 	__u8 id[32];
 };
 
-/*
- * @bytes:       CREATE: size
+/* @bytes:       CREATE: size
  * @hosts:       CREATE: how many careful_memory_host follow, with which the piece is shared
  * @name_bytes:  length of the name behind them
- * @owner:       OPEN, STAT: of the piece
- */
+ * @owner:       OPEN, STAT: of the piece */
 struct careful_memory_ask {
 	__be64 bytes;
 	__be32 hosts;
@@ -95,14 +91,12 @@ struct careful_memory_ask {
 	struct careful_memory_host owner;
 };
 
-/*
- * @bytes:       size
+/* @bytes:       size
  * @number:      ascends with each piece
  * @access:      what the peer may do, CAREFUL_MEMORY_*
  * @page_bytes:  size of its pages there
  * @name_bytes:  LIST: length of the name that follows
- * @owner:       its access is 1 if the owner is the asking host
- */
+ * @owner:       its access is 1 if the owner is the asking host */
 struct careful_memory_piece {
 	__be64 bytes;
 	__be32 number;
@@ -112,16 +106,14 @@ struct careful_memory_piece {
 	struct careful_memory_host owner;
 };
 
-/*
- * The memory that a host lends.
+/* The memory that a host lends.
  *
  * @bytes:      to all peers
  * @free:       not lent
  * @mine:       lent to the asking host
  * @mine_most:  the most that may be lent to it
  * @pieces, @pieces_most: of the asking host
- * @keep_ms:    how long pieces stay after the owner's session ended
- */
+ * @keep_ms:    how long pieces stay after the owner's session ended */
 struct careful_memory_room {
 	__be64 bytes;
 	__be64 free;
@@ -133,11 +125,9 @@ struct careful_memory_room {
 	__be32 pad;
 };
 
-/*
- * The client. The client's own thread drives the instance, so any thread may make these calls; each
+/* The client. The client's own thread drives the instance, so any thread may make these calls; each
  * returns when it is done. They return 0 or -errno. -ECONNRESET and -ETIMEDOUT: the host did not
- * answer for patience_ms of careful_memory_start().
- */
+ * answer for patience_ms of careful_memory_start(). */
 struct careful_memory;
 struct careful_memory_map;
 struct careful_memory_remote; /* an open piece */
@@ -188,8 +178,7 @@ int careful_memory_close(struct careful_memory_remote *remote);
 int careful_memory_move(struct careful_memory_remote *remote,
 			const struct careful_memory_part *parts, uint32_t n, uint32_t flags);
 
-/*
- * A map: memory of this process whose pages come from the piece when they are touched.
+/* A map: memory of this process whose pages come from the piece when they are touched.
  *
  * @uffd: a userfaultfd that serves [base, base + bytes), perhaps of another process; the caller
  *               still owns it, and other maps may serve other parts. -1: the map makes its own
@@ -199,8 +188,7 @@ int careful_memory_move(struct careful_memory_remote *remote,
  * @bytes:       0: to the piece's end
  * @local_bytes: most bytes of pages here, without moving ones; 0: all
  * @writable:    written pages go back to the piece; without uffd only
- * @patience_ms: longest wait for a touched page; then the thread gets SIGBUS
- */
+ * @patience_ms: longest wait for a touched page; then the thread gets SIGBUS */
 struct careful_memory_map_options {
 	int uffd;
 	uint64_t base;

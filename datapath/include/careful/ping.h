@@ -11,15 +11,13 @@ extern "C" {
 #endif
 #endif
 
-/*
- * A ping to send (stages: enum careful_stage of wire.h).
+/* A ping to send (stages: enum careful_stage of wire.h).
  *
  * @stage:       the stage at which the probe ends
  * @ttl:         IP TTL or hop limit, only with CAREFUL_STAGE_NET_RX: the router at which it expires
  *               answers; 0: the default
  * @bytes:       length of the IP packet, in one buffer
- * @timeout_ms:  how long to wait for the answer
- */
+ * @timeout_ms:  how long to wait for the answer */
 struct careful_ping_ask {
 	uint32_t stage;
 	uint32_t ttl;
@@ -27,8 +25,7 @@ struct careful_ping_ask {
 	uint32_t timeout_ms;
 };
 
-/*
- * The result of a ping. Times in ns.
+/* The result of a ping. Times in ns.
  *
  * @status:         0; -EHOSTUNREACH: an ICMP error from `by`; -ETIMEDOUT; -ECONNRESET
  * @stage:          stage at which it ended: HOST_RX instead of STORE if there is no scratch file
@@ -44,8 +41,7 @@ struct careful_ping_ask {
  * @store_ns:       from arrived_ns until the probe was written
  * @scratch:        enum careful_scratch
  * @store_inline:   1: written within the engine's thread
- * @tx_cpu, @net_cpu, @host_cpu: CPU of our engine, of the peer's XDP and of the peer's engine
- */
+ * @tx_cpu, @net_cpu, @host_cpu: CPU of our engine, of the peer's XDP and of the peer's engine */
 struct careful_ping_result {
 	int status;
 	uint32_t stage;

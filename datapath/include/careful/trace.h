@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Arguments of the probes at the datapath's stages (P1 section 5.3.1): each has one, a pointer to a
+/* Arguments of the probes at the datapath's stages (P1 section 5.3.1): each has one, a pointer to a
  * span. The USDT provider `careful` has a probe for each enum careful_stage except netRx:
  * that stage is the kernel's XDP redirect, which has tracepoints.
  *
@@ -21,8 +20,7 @@ enum {
 	CAREFUL_TRACE_CONTROL = 4, /* a window update, or a frame that was dropped */
 };
 
-/*
- * A stage was busy from begin_ns to end_ns. Fields that a stage does not use are 0.
+/* A stage was busy from begin_ns to end_ns. Fields that a stage does not use are 0.
  *
  * @begin_ns:   CLOCK_MONOTONIC, as bpf_ktime_get_ns()
  * @before_ns:  time spent on the span before begin_ns (hostRx: parsing, if frames come in batches)
@@ -33,8 +31,7 @@ enum {
  * @msg_id, frag_off: the fragment of a bulk message, or the first of several
  * @seq:        number of the last frame, as the sender counts; 0: none was sent
  * @thread:     the thread of the stage
- * @owner:      the process of the stage; the reader of the probe fills in both
- */
+ * @owner:      the process of the stage; the reader of the probe fills in both */
 struct careful_trace {
 	__u64 begin_ns;
 	__u64 end_ns;
@@ -52,12 +49,10 @@ struct careful_trace {
 	__u32 owner;
 };
 
-/*
- * The argument of the probe `frameTx`: a frame handed to the device.
+/* The argument of the probe `frameTx`: a frame handed to the device.
  *
  * @at:           address of the first part, of @part_bytes
- * @frame_bytes:  length of all parts
- */
+ * @frame_bytes:  length of all parts */
 struct careful_trace_frame {
 	__u64 at;
 	__u32 part_bytes;

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The only declaration of the wire format: the frame header, the active-message header that opens a
+/* The only declaration of the wire format: the frame header, the active-message header that opens a
  * message, and the control messages. C and eBPF include this file; the cffi binding and the scapy
  * layer are generated from it. frame.h decides which frames are valid; block.h declares the block
  * service's messages.
  *
  * Layout is naturally aligned, big-endian and padded by name, never packed, because cffi must parse
- * it (it sees the file preprocessed with CAREFUL_CDEF).
- */
+ * it (it sees the file preprocessed with CAREFUL_CDEF). */
 #ifndef CAREFUL_WIRE_H
 #define CAREFUL_WIRE_H
 
@@ -42,13 +40,13 @@ enum careful_type {
 	CAREFUL_ACK = 5, /* traditional: received or wanted numbers; below */
 
 	/* Asks for a session or a new epoch. In every version a HELLO is at least as long as
-	 * careful_ctrl and equal to it up to nonce, so that a peer of another version can REFUSE
-	 * it. */
+	 * careful_ctrl, with the same fields up to nonce, so that a peer of another version can
+	 * REFUSE it. */
 	CAREFUL_HELLO = 0x80,
 	CAREFUL_CHALLENGE = 0x81, /* proves that HELLO's sender has its address */
 	CAREFUL_WELCOME = 0x82, /* grants the session */
 	CAREFUL_REFUSE = 0x83, /* refuses the session and says why; its format never changes */
-	CAREFUL_SYNC = 0x84, /* "I sent up to s and gave back n": asks for the same */
+	CAREFUL_SYNC = 0x84, /* the sender's counts; asks for the peer's */
 	CAREFUL_SYNC_ACK = 0x85, /* answers SYNC */
 	CAREFUL_GONE = 0x86, /* answers a SYNC of an unknown session */
 	CAREFUL_BYE = 0x87, /* the sender closes the session */
@@ -85,8 +83,7 @@ enum {
 	CAREFUL_TRAIN_FRAMES = 4096, /* most frames of a train */
 };
 
-/*
- * The protocol of a session; both ends must use the same one (careful_ctrl).
+/* The protocol of a session; both ends must use the same one (careful_ctrl).
  *
  * CAREFUL: a frame is sent once, and only into a buffer that waits for it (P2 section 5.3).
  *
@@ -96,8 +93,7 @@ enum {
  * bitmap: bit 0 of byte 0 is the number after `credits`. With CAREFUL_F_ASK a set bit is a number
  * wanted again, and msg_id numbers the question; frames sent after all the wanted ones carry msg_id
  * in `extra`. Without the flag a set bit is a number that has arrived, and msg_bytes is the number
- * of free buffers.
- */
+ * of free buffers. */
 enum careful_protocol {
 	CAREFUL_PROTOCOL_CAREFUL = 0,
 	CAREFUL_PROTOCOL_TRADITIONAL = 1,
@@ -118,23 +114,20 @@ enum {
 	CAREFUL_F_ASK = 0x80, /* traditional: asks for an ACK frame */
 };
 
-/*
- * A frame to a group (CAREFUL_F_BCAST_EVENT) reaches all members, if one link joins them. The
+/* A frame to a group (CAREFUL_F_BCAST_EVENT) reaches all members, if one link joins them. The
  * sender chose the cookie and told each member through their session; src_node, queue and seq are
  * 0. For each member it is a frame of their session, with a number there and charged to its window.
  * The numbers come before the rest of the body, one __be16 (modulo 2^16) for each member in rank
- * order; msg_bytes counts the members. credits is cumulative and counts only what the group's frames give
- * back. Each frame adds the least that any member is owed (P2 section 5.3). The first 16 members
- * get what they are owed beyond that in 4 bits each. The first 8 are in msg_id (lowest bits first),
- * the others in frag_off. A member that missed the frame gets it again in their session, with the
- * same flag: msg_bytes is 0 there, frag_off what the frame added for all, msg_id what it added for
- * this member. A TRAIN frame to a group is a probe: it has no number and costs no credit; msg_id is
- * the probe's number, from 1. XDP admits group frames only from their sender's address. A member
- * that forges it can send in the sender's name; that ends the session of those two and no other.
- */
+ * order; msg_bytes counts the members. credits is cumulative and counts only what the group's
+ * frames return. Each frame adds the least that any member is owed (P2 section 5.3). The first 16
+ * members by rank get what they are owed beyond that in 4 bits each: the first 8 in msg_id (lowest
+ * bits first), the others in frag_off. A member that missed the frame gets it again in their
+ * session, with the same flag: msg_bytes is 0 there, frag_off what the frame added for all, msg_id
+ * what it added for this member. A TRAIN frame to a group is a probe: it has no number and costs no
+ * credit; msg_id is the probe's number, from 1. XDP admits group frames only from their sender's
+ * address. A member that forges that address ends only its victim's session with the sender. */
 
-/*
- * The frame header, after UDP.
+/* The frame header, after UDP.
  *
  * @version:      CAREFUL_WIRE_VERSION, or CAREFUL_WIRE_SEALED
  * @type:         enum careful_type, without CAREFUL_CTRL_BIT
@@ -156,8 +149,7 @@ enum {
  * @extra:        credits that the sender asks for beyond its window, at most what the receiver
  *                grants (careful_ctrl.returned); traditional: the receiver's last question that
  *                was answered before this frame was sent, from 1, modulo 2^16, never 0 again
- * @check:        careful_hdr_check() of the header with check = 0
- */
+ * @check:        careful_hdr_check() of the header with check = 0 */
 struct careful_hdr {
 	__u8 version;
 	__u8 type;
@@ -177,8 +169,7 @@ struct careful_hdr {
 	__be32 check;
 };
 
-/*
- * How the frames of a session are sealed. Both ends must use the same setting.
+/* How the frames of a session are sealed. Both ends must use the same setting.
  *
  * In a sealed session each frame with a number, and each ACK, has version CAREFUL_WIRE_SEALED and
  * ends in struct careful_seal_end, which no header field counts. The AEAD covers the header (as it
@@ -186,8 +177,7 @@ struct careful_hdr {
  * Trains, pings that end at XDP, and frames to a group are not sealed.
  *
  * The keys are the two of Noise's Split() (section 5.2); the first is for the frames of the end
- * that sent HELLO. The nonce is 4 bytes of 0, then `count`.
- */
+ * that sent HELLO. The nonce is 4 bytes of 0, then `count`. */
 enum careful_seal {
 	CAREFUL_SEAL_OFF = 0,
 	CAREFUL_SEAL_AUTH = 1,
@@ -200,12 +190,10 @@ enum careful_cipher {
 	CAREFUL_CIPHER_AES256_GCM = 2, /* preferred; only if the CPU supports it */
 };
 
-/*
- * The end of a sealed frame.
+/* The end of a sealed frame.
  *
  * @count: frames that the sender has sealed in this epoch, including this one; a frame that is sent
- *         again under its number gets a new count
- */
+ *         again under its number gets a new count */
 struct careful_seal_end {
 	__be64 count;
 	__u8 tag[16];
@@ -252,8 +240,7 @@ enum careful_event_what {
 	CAREFUL_EVENT_STAY = 6,
 };
 
-/*
- * Opens a message: precedes the payload of its first fragment. Small messages that wait together
+/* Opens a message: precedes the payload of its first fragment. Small messages that wait together
  * for the same receiver share a frame. The next message's careful_am then follows the payload, and
  * the frame's header counts everything after the first careful_am as payload.
  *
@@ -267,8 +254,7 @@ enum careful_event_what {
  * @region_off:  STORE, GET: offset in the region, bytes; EVENT: the event
  * @bytes:       GET: bytes wanted; EVENT: offset of the fragment in its message, bytes
  * @next:        REQUEST, REPLY, GET: bytes from here to the next careful_am in the frame; 0: last
- * @args:        four words for the handler; EVENT: enum careful_event_what
- */
+ * @args:        four words for the handler; EVENT: enum careful_event_what */
 struct careful_am {
 	__u8 kind;
 	__u8 flags;
@@ -297,14 +283,12 @@ enum careful_refusal {
 /* The questions of a SYNC (careful_ctrl.status). */
 enum careful_sync {
 	CAREFUL_SYNC_COUNTS = 0, /* the frames sent and received */
-	/* The window is wanted: if nothing is under way in the session, the answer is BYE. */
+	/* The sender needs the window: if nothing is under way in the session, answer BYE. */
 	CAREFUL_SYNC_YIELD = 1,
-	/* An answer at once, which counts nothing. */
-	CAREFUL_SYNC_HEARD = 2,
+	CAREFUL_SYNC_HEARD = 2, /* only whether the peer hears us: the answer counts nothing */
 };
 
-/*
- * A control message: one UDP datagram through the kernel's socket. All types share this layout; a
+/* A control message: one UDP datagram through the kernel's socket. All types share this layout; a
  * type sets the fields that it does not use to 0.
  *
  * @version, @type:     as in careful_hdr
@@ -330,17 +314,14 @@ enum careful_sync {
  * @frame_bytes:        HELLO, WELCOME: largest frame that we accept, Ethernet header included;
  *                      TRAIN_ASK: 1: smallest frames; 0: frames that fill a buffer
  * @status:             HELLO, WELCOME: the sender's protocol, enum careful_protocol, and
- *                      CAREFUL_SAYS_REPAIRS; REFUSE:
- *                      enum careful_refusal; SYNC: enum careful_sync; SYNC_ACK: 1 while frames
- *                      counted in seq_sent may wait in the sender's device, so that it proves no
- *                      loss
- * @seq_sent:           SYNC, SYNC_ACK: frames sent in this epoch; MISSING: the
- *                      last number that is named; HELLO, WELCOME: enum
- *                      careful_seal; CHALLENGE: how many challenges its sender has sent, so that an
- *                      overtaken one is recognized
+ *                      CAREFUL_SAYS_REPAIRS; REFUSE: enum careful_refusal; SYNC: enum
+ *                      careful_sync; SYNC_ACK: 1 while frames counted in seq_sent may wait in the
+ *                      sender's device: they are then not lost
+ * @seq_sent:           SYNC, SYNC_ACK: frames sent in this epoch; MISSING: the last number that is
+ *                      named; HELLO, WELCOME: enum careful_seal; CHALLENGE: number of challenges
+ *                      that its sender has sent, which shows if a later one has overtaken it
  * @seq_rcvd:           SYNC, SYNC_ACK, MISSING: frames received in order in this epoch; HELLO,
- *                      WELCOME: enum
- *                      careful_cipher if frames are sealed
+ *                      WELCOME: enum careful_cipher if frames are sealed
  * @returned:           SYNC, SYNC_ACK: buffers given back in this epoch, as careful_hdr.credits;
  *                      HELLO, WELCOME: buffers that may be granted beyond all windows
  * @lost:               HELLO, WELCOME: frames between the two processes that the sender found lost
@@ -349,8 +330,7 @@ enum careful_sync {
  * @name:               HELLO, WELCOME: the sender's name, NUL-padded; MISSING: a bit for each
  *                      named number, the lowest first: 1: it has arrived
  * @minor:              HELLO, WELCOME: the sender's CAREFUL_WIRE_MINOR; in 6.0 this was the name's
- *                      last byte, always 0
- */
+ *                      last byte, always 0 */
 struct careful_ctrl {
 	__u8 version;
 	__u8 type;
@@ -375,8 +355,7 @@ struct careful_ctrl {
 	__u8 minor;
 };
 
-/*
- * The HELLO with a token, and WELCOME, between hosts with keys: the two messages of
+/* The HELLO with a token, and WELCOME, between hosts with keys: the two messages of
  * Noise_KKpsk0_25519_ChaChaPoly_SHA256. The prologue is "careful", version, nonce and token (both
  * times the HELLO's). No cookie is sent: the cookie of frames to the sender of HELLO derives from
  * the chaining key after the first message, the other cookie from the one after the second
@@ -388,8 +367,7 @@ struct careful_ctrl {
  * @mac:       first bytes of the HMAC-SHA256 of the whole message with check and mac 0; both static
  *             keys determine its key. A message from a stranger costs no more than this check.
  * @ephemeral: the message's public key
- * @sealed:    careful_ctrl from incarnation on, encrypted, and its tag
- */
+ * @sealed:    careful_ctrl from incarnation on, encrypted, and its tag */
 enum {
 	CAREFUL_SEALED_BYTES = 80,
 	CAREFUL_TAG_BYTES = 16,
@@ -407,8 +385,7 @@ struct careful_keyed {
 	__u8 sealed[CAREFUL_SEALED_BYTES + CAREFUL_TAG_BYTES];
 };
 
-/*
- * All other messages between hosts with keys carry a proof, too; a message without a valid mac is
+/* All other messages between hosts with keys carry a proof, too; a message without a valid mac is
  * ignored. Only a REFUSE may come without proof, from a peer without a key or of another version.
  * It counts when repeated HELLOs got no other answer.
  *
@@ -417,8 +394,7 @@ struct careful_keyed {
  *         CHALLENGE, GONE, REFUSE, of which the last three echo the question's nonce
  * @mac:   first bytes of the HMAC-SHA256 of all before it. The key derives from the handshake, one
  *         for each direction (link/peer/keyed.c). If count is 0, it derives from both static keys, and
- *         the MAC also covers the sender's public key
- */
+ *         the MAC also covers the sender's public key */
 struct careful_proved {
 	struct careful_ctrl ctrl;
 	__be64 count;
@@ -432,8 +408,7 @@ enum careful_scratch {
 	CAREFUL_SCRATCH_MEMORY = 2, /* a memfd: nothing is exported for writing */
 };
 
-/*
- * The answer to a ping: a control message, so that it takes no receive buffer. It goes to the
+/* The answer to a ping: a control message, so that it takes no receive buffer. It goes to the
  * session's peer, wherever the probe came from, and is never larger than the probe. Times are in
  * ns, by the answering host's clock.
  *
@@ -449,8 +424,7 @@ enum careful_scratch {
  * @stage:       the last stage, enum careful_stage
  * @scratch:     enum careful_scratch
  * @net_cpu, @host_cpu: CPU of XDP and of the engine
- * @store_inline: 1: the write ended within the engine's thread
- */
+ * @store_inline: 1: the write ended within the engine's thread */
 struct careful_ping_answer {
 	__u8 version;
 	__u8 type;
@@ -470,23 +444,20 @@ struct careful_ping_answer {
 	__u8 pad;
 };
 
-/*
- * The probe service (P1 section 5.3.2): a request to this handler, with any payload, is answered at
+/* The probe service (P1 section 5.3.2): a request to this handler, with any payload, is answered at
  * once and without payload. Reply: args[0] and args[1], high and low, are the answering host's
  * monotonic clock when its handler ran, ns.
  *
  * A train is timed on arrival, because an answer to each frame would be work for both ends. args[0]
  * is its number (not 0), args[1] a frame's index, from 0. Only the last frame wants a reply, whose
  * payload is a __be64 for each frame, the clock as above. EAGAIN: another train came between; there
- * can be one at a time.
- */
+ * can be one at a time. */
 enum careful_probe_handler {
 	CAREFUL_PROBE = 160,
 	CAREFUL_PROBE_FRAMES = 400, /* most frames of a train */
 };
 
-/*
- * Arrivals of the requester's frames, for a measurement under traffic: the space between frames
+/* Arrivals of the requester's frames, for a measurement under traffic: the space between frames
  * that queued at the bottleneck is its g + G·bytes (P1 section 5.3.2), whatever they carry.
  *
  * args[0] is 0: the host records the next frames of the requester (abi.h), from number args[0] of
@@ -494,17 +465,15 @@ enum careful_probe_handler {
  * reply has the arrivals from there on, as many as fit, each a struct careful_arrival in network
  * byte order. Its args[0] is the number of all so far, and args[1] that of the first in the
  * payload: the host keeps the last CAREFUL_ARRIVALS_MAX. ENOENT: nothing of the requester is
- * recorded.
- */
+ * recorded. */
 enum careful_arrivals_handler {
 	CAREFUL_ARRIVALS = 161,
 	CAREFUL_ARRIVALS_MS = 2000, /* without a question for this long, another peer may record */
 	CAREFUL_ARRIVALS_MORE = 1 << 16, /* recorded after a question */
 };
 
-/* Memory for measuring stores and gets (P4, `Bulk-transfer microbenchmark`). The reply to this
- * handler has args[0], a region's key, and args[1], its bytes. Any peer may write there at any
- * time, so the contents mean nothing. */
+/* Memory for measuring stores and gets (P4, `Bulk-transfer microbenchmark`). In the reply, args[0]
+ * is a region's key and args[1] its bytes. Any peer may write there at any time. */
 enum careful_scratch_handler {
 	CAREFUL_SCRATCH = 168,
 };

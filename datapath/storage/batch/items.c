@@ -21,8 +21,8 @@ static int take_name(char *to, const char *from, size_t bytes)
 	return 0;
 }
 
-/* Reads the record at *at. -EPROTO: the rest of the batch is no record. */
-static int next(struct item *item, const char *in, size_t bytes, size_t *at, int *status)
+/* Reads the record at *at. -EPROTO: no record there. *status: why the item cannot be run, or 0. */
+static int read_item(struct item *item, const char *in, size_t bytes, size_t *at, int *status)
 {
 	struct items_record r;
 	int rc = items_cut(in, bytes, at, &r);
@@ -38,8 +38,7 @@ static int next(struct item *item, const char *in, size_t bytes, size_t *at, int
 	item->xattrs_bytes = r.xattrs_bytes;
 	item->data = r.data;
 	item->data_bytes = r.data_bytes;
-	/* If the sender could not read an item, the answer repeats the sender's error. */
-	if (r.head.status)
+	if (r.head.status) /* the sender could not read the item */
 		*status = code ? -(int)code : -EIO;
 	else
 		*status = take_name(item->name, r.name, r.name_bytes);
@@ -48,7 +47,8 @@ static int next(struct item *item, const char *in, size_t bytes, size_t *at, int
 	return 0;
 }
 
-static int one(struct items *s, int status)
+/* Runs an item, and answers. status: why the item cannot be run, or 0. */
+static int run_item(struct items *s, int status)
 {
 	struct careful_block_item record = { 0 };
 	int rc = items_reserve(s, sizeof(record) + 8);
@@ -73,16 +73,17 @@ static int one(struct items *s, int status)
 	return 0;
 }
 
-static int all(struct items *s, const char *in, size_t bytes, const struct batch_wanted *wanted)
+static int run_items(struct items *s, const char *in, size_t bytes,
+		     const struct batch_wanted *wanted)
 {
 	size_t at = 0;
 	int rc = 0, status = 0;
 
 	while (!rc && at < bytes) {
-		s->in_vain = wanted && wanted->vain(wanted->user);
-		rc = s->in_vain ? -ECONNRESET : next(&s->item, in, bytes, &at, &status);
+		s->is_unwanted = wanted && wanted->is_unwanted(wanted->user);
+		rc = s->is_unwanted ? -ECONNRESET : read_item(&s->item, in, bytes, &at, &status);
 		if (!rc)
-			rc = one(s, status);
+			rc = run_item(s, status);
 	}
 	items_flush(s);
 	return rc;
@@ -113,7 +114,7 @@ int batch_run(int base, const void *items, uint64_t bytes, const struct careful_
 	s->parent = -1;
 	rc = getrandom(&s->counter, sizeof(s->counter), 0) == sizeof(s->counter) ? 0 : -EIO;
 	if (!rc)
-		rc = all(s, items, bytes, wanted);
+		rc = run_items(s, items, bytes, wanted);
 	if (s->parent >= 0)
 		close(s->parent);
 	if (rc) {

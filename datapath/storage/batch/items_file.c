@@ -14,57 +14,44 @@
 
 #include "storage/tree/attr.h"
 #include "storage/batch/items.h"
+#include "base/io.h"
 #include "base/xxh3.h"
 
 void items_temporary(struct items *s, char temporary[ITEMS_TEMPORARY_BYTES])
 {
-	/* If the lock fails, another process is clearing the directory, but cannot know this new
+	/* If the lock fails, another process is clearing the directory; it cannot know the new
 	 * name. */
-	if (!s->parent_held)
+	if (!s->parent_locked)
 		flock(s->parent, LOCK_SH | LOCK_NB);
-	s->parent_held = true;
+	s->parent_locked = true;
 	snprintf(temporary, ITEMS_TEMPORARY_BYTES, ".careful-%016llx.part",
 		 (unsigned long long)s->counter++);
 }
 
-/* A file system without rename flags gets a link and an unlink instead. */
-int items_give_name(int dir, const char *temporary, const char *name, bool replace)
+int rename_temporary(int dir, const char *temporary, const char *name, bool replace)
 {
 	if (!renameat2(dir, temporary, dir, name, replace ? 0 : RENAME_NOREPLACE))
 		return 0;
 	if (replace || errno != EINVAL)
 		return -errno;
+	/* the file system has no RENAME_NOREPLACE */
 	if (linkat(dir, temporary, dir, name, 0))
 		return -errno;
 	unlinkat(dir, temporary, 0);
 	return 0;
 }
 
-int items_put(int fd, const char *data, size_t bytes)
+/* Returns the index of a directory in `dirs`; adds a duplicate if it is not there. */
+static int dir_index(struct items *s, int dir)
 {
-	while (bytes) {
-		ssize_t n = write(fd, data, bytes);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		data += n;
-		bytes -= (size_t)n;
-	}
-	return 0;
-}
-
-static int note_dir(struct items *s, int dir)
-{
-	struct stat mine, other;
+	struct stat st, other;
 	int copy;
 
-	if (fstat(dir, &mine))
+	if (fstat(dir, &st))
 		return -errno;
 	for (uint32_t i = s->dirs_count; i--;) {
-		if (!fstat(s->dirs[i], &other) && other.st_ino == mine.st_ino &&
-		    other.st_dev == mine.st_dev)
+		if (!fstat(s->dirs[i], &other) && other.st_ino == st.st_ino &&
+		    other.st_dev == st.st_dev)
 			return (int)i;
 	}
 	copy = fcntl(dir, F_DUPFD_CLOEXEC, 3);
@@ -77,7 +64,7 @@ static int note_dir(struct items *s, int dir)
 static int wait_for_sync(struct items *s, int dir, const char *temporary, const char *name)
 {
 	struct pending *p;
-	int number;
+	int index;
 
 	if (s->pending_count == ITEMS_PENDING || s->dirs_count == ITEMS_DIRS)
 		items_flush(s);
@@ -85,11 +72,11 @@ static int wait_for_sync(struct items *s, int dir, const char *temporary, const 
 		s->pending = calloc(ITEMS_PENDING, sizeof(*s->pending));
 	if (!s->pending)
 		return -ENOMEM;
-	number = note_dir(s, dir);
-	if (number < 0)
-		return number;
+	index = dir_index(s, dir);
+	if (index < 0)
+		return index;
 	p = &s->pending[s->pending_count++];
-	p->dir = (uint32_t)number;
+	p->dir = (uint32_t)index;
 	p->answer = s->used;
 	memcpy(p->temporary, temporary, ITEMS_TEMPORARY_BYTES);
 	snprintf(p->name, sizeof(p->name), "%s", name);
@@ -107,9 +94,9 @@ static bool has_owner(const struct items *s)
 	       (!s->is_root || be32toh(attr->uid) == s->fresh.uid);
 }
 
-/* Learns the owner and mode of new files in this directory. Most files want just these, and then
- * need neither chown nor chmod. */
-static int learn(struct items_fresh *fresh, int fd, mode_t asked)
+/* Records the owner and mode of new files in this directory. Most files want just these, and so need
+ * neither chown nor chmod. */
+static int record_fresh(struct items_fresh *fresh, int fd, mode_t asked)
 {
 	struct stat st;
 
@@ -128,7 +115,7 @@ static int learn(struct items_fresh *fresh, int fd, mode_t asked)
 	return 0;
 }
 
-static struct attr_how how_of(const struct items *s)
+static struct attr_how new_file_attr(const struct items *s)
 {
 	return (struct attr_how){
 		.flags = s->flags,
@@ -149,14 +136,15 @@ static void keep_mode(struct items *s, int dir, const char *name)
 		s->item.attr.mode = htobe32(st.st_mode & (S_IFMT | 0777));
 }
 
-static int furnish(struct items *s, int fd, mode_t asked)
+/* Writes a new file's contents and attributes. */
+static int fill(struct items *s, int fd, mode_t asked)
 {
 	const struct item *item = &s->item;
-	struct attr_how how = how_of(s);
-	int rc = items_put(fd, item->data, item->data_bytes);
+	struct attr_how how = new_file_attr(s);
+	int rc = io_write(fd, item->data, item->data_bytes);
 
 	if (!rc)
-		rc = learn(&s->fresh, fd, asked);
+		rc = record_fresh(&s->fresh, fd, asked);
 	if (rc)
 		return rc;
 	if (has_owner(s)) {
@@ -168,10 +156,10 @@ static int furnish(struct items *s, int fd, mode_t asked)
 	return s->unkept ? 0 : rc;
 }
 
-/* A file that will get another owner stays private until then. */
-static mode_t asked_of(const struct items *s)
+/* Returns the mode for open(). A file that will get another owner stays private until then. */
+static mode_t open_mode(const struct items *s)
 {
-	struct attr_how how = how_of(s);
+	struct attr_how how = new_file_attr(s);
 
 	return has_owner(s) ? attr_mode(&s->item.attr, &how) & 0777 : 0600;
 }
@@ -188,21 +176,21 @@ static int link_file(struct items *s, int fd, int dir, const char *name)
 	items_temporary(s, temporary);
 	if (linkat(fd, "", dir, temporary, AT_EMPTY_PATH))
 		return -errno;
-	rc = items_give_name(dir, temporary, name, true);
+	rc = rename_temporary(dir, temporary, name, true);
 	if (rc)
 		unlinkat(dir, temporary, 0);
 	return rc;
 }
 
-/* 0 or -errno; -EOPNOTSUPP: the file system has no nameless files. */
+/* Returns 0 or -errno; -EOPNOTSUPP: the file system has no O_TMPFILE. */
 static int make_nameless(struct items *s, int dir, const char *name)
 {
-	mode_t asked = asked_of(s);
+	mode_t asked = open_mode(s);
 	int rc, fd = openat(dir, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, asked);
 
 	if (fd < 0)
 		return errno == EISDIR || errno == EINVAL ? -EOPNOTSUPP : -errno;
-	rc = furnish(s, fd, asked);
+	rc = fill(s, fd, asked);
 	if (!rc) {
 		rc = link_file(s, fd, dir, name);
 		if (rc == -ENOENT) /* before 6.10 only root may link by descriptor */
@@ -216,21 +204,21 @@ static int make_nameless(struct items *s, int dir, const char *name)
 static int make_named(struct items *s, int dir, const char *name)
 {
 	char temporary[ITEMS_TEMPORARY_BYTES];
-	mode_t asked = asked_of(s);
+	mode_t asked = open_mode(s);
 	int fd, rc;
 
 	items_temporary(s, temporary);
 	fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, asked);
 	if (fd < 0)
 		return -errno;
-	rc = furnish(s, fd, asked);
+	rc = fill(s, fd, asked);
 	if (close(fd) && !rc)
 		rc = -errno;
 	if (!rc)
 		rc = s->flags & CAREFUL_BATCH_SYNC ?
 			     wait_for_sync(s, dir, temporary, name) :
-			     items_give_name(dir, temporary, name,
-					     s->flags & CAREFUL_BATCH_REPLACE);
+			     rename_temporary(dir, temporary, name,
+					      s->flags & CAREFUL_BATCH_REPLACE);
 	if (rc < 0)
 		unlinkat(dir, temporary, 0);
 	return rc;
@@ -260,7 +248,7 @@ static int sync_pending(struct items *s)
 	dev_t synced[ITEMS_DIRS];
 	uint32_t count = 0;
 
-	if (s->in_vain)
+	if (s->is_unwanted)
 		return -ECONNRESET;
 	if (++s->syncs > ITEMS_SYNCS)
 		return -EOVERFLOW;
@@ -289,8 +277,8 @@ void items_flush(struct items *s)
 		const struct pending *p = &s->pending[i];
 		int dir = s->dirs[p->dir];
 		int status = rc ? rc :
-				  items_give_name(dir, p->temporary, p->name,
-						  s->flags & CAREFUL_BATCH_REPLACE);
+				  rename_temporary(dir, p->temporary, p->name,
+						   s->flags & CAREFUL_BATCH_REPLACE);
 		struct careful_block_item *record = (void *)(s->out + p->answer);
 
 		if (!status)

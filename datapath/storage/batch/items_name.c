@@ -10,54 +10,55 @@
 
 #include "storage/batch/items.h"
 #include "storage/tree/tree.h"
+#include "base/io.h"
 #include "base/xxh3.h"
 
-enum { APPEND_TRIES = 16 }; /* while another process makes and removes the file */
+enum { APPEND_TRIES = 16 }; /* while another process creates and removes the file */
 
 /* An item's two names: `text` is the old name, `name` the new one. */
-struct two_names {
-	int from, to; /* the directories; the caller closes `from` */
-	const char *old, *name;
+struct names {
+	int old_dir, new_dir; /* the caller closes old_dir */
+	const char *old, *new;
 };
 
-static int find_names(struct items *s, struct two_names *two)
+static int find_names(struct items *s, struct names *names)
 {
-	two->from = items_parent(s, s->item.text, &two->old);
-	if (two->from < 0)
-		return two->from;
+	names->old_dir = items_parent(s, s->item.text, &names->old);
+	if (names->old_dir < 0)
+		return names->old_dir;
 	/* The next items_parent() closes the batch's descriptor. */
-	two->from = fcntl(two->from, F_DUPFD_CLOEXEC, 3);
-	if (two->from < 0)
+	names->old_dir = fcntl(names->old_dir, F_DUPFD_CLOEXEC, 3);
+	if (names->old_dir < 0)
 		return -errno;
-	two->to = items_parent(s, s->item.name, &two->name);
-	if (two->to < 0)
-		close(two->from);
-	return two->to < 0 ? two->to : 0;
+	names->new_dir = items_parent(s, s->item.name, &names->new);
+	if (names->new_dir < 0)
+		close(names->old_dir);
+	return names->new_dir < 0 ? names->new_dir : 0;
 }
 
 int items_link(struct items *s)
 {
 	bool replace = s->flags & CAREFUL_BATCH_REPLACE;
 	char temporary[ITEMS_TEMPORARY_BYTES];
-	struct two_names two;
-	int rc = find_names(s, &two);
+	struct names names;
+	int rc = find_names(s, &names);
 
 	if (rc)
 		return rc;
 	items_temporary(s, temporary);
-	if (linkat(two.from, two.old, two.to, replace ? temporary : two.name, 0))
+	if (linkat(names.old_dir, names.old, names.new_dir, replace ? temporary : names.new, 0))
 		rc = -errno;
 	if (!rc && replace) {
-		rc = items_give_name(two.to, temporary, two.name, true);
-		/* A rename between two links of one file does nothing. */
-		unlinkat(two.to, temporary, 0);
+		rc = rename_temporary(names.new_dir, temporary, names.new, true);
+		/* A rename between two links of the same file does nothing. */
+		unlinkat(names.new_dir, temporary, 0);
 	}
-	close(two.from);
+	close(names.old_dir);
 	return rc;
 }
 
 /* Syncs a directory. EINVAL: the file system needs no sync of directories. */
-static int sync_names(int dir)
+static int sync_dir(int dir)
 {
 	return fsync(dir) && errno != EINVAL ? -errno : 0;
 }
@@ -65,25 +66,25 @@ static int sync_names(int dir)
 int items_rename(struct items *s)
 {
 	unsigned int flags = s->flags & CAREFUL_BATCH_REPLACE ? 0 : RENAME_NOREPLACE;
-	struct two_names two;
-	int rc = find_names(s, &two);
+	struct names names;
+	int rc = find_names(s, &names);
 
 	if (rc)
 		return rc;
-	if (renameat2(two.from, two.old, two.to, two.name, flags))
+	if (renameat2(names.old_dir, names.old, names.new_dir, names.new, flags))
 		rc = -errno;
-	/* Without RENAME_NOREPLACE files can be linked, directories not. */
+	/* The file system has no RENAME_NOREPLACE: files can be linked, directories cannot. */
 	if (rc == -EINVAL && flags) {
-		if (!linkat(two.from, two.old, two.to, two.name, 0))
-			rc = unlinkat(two.from, two.old, 0) ? -errno : 0;
+		if (!linkat(names.old_dir, names.old, names.new_dir, names.new, 0))
+			rc = unlinkat(names.old_dir, names.old, 0) ? -errno : 0;
 		else if (errno == EEXIST)
 			rc = -EEXIST;
 	}
 	if (!rc && s->flags & CAREFUL_BATCH_SYNC)
-		rc = sync_names(two.to);
+		rc = sync_dir(names.new_dir);
 	if (!rc && s->flags & CAREFUL_BATCH_SYNC)
-		rc = sync_names(two.from);
-	close(two.from);
+		rc = sync_dir(names.old_dir);
+	close(names.old_dir);
 	return rc;
 }
 
@@ -95,13 +96,13 @@ static int check_appendable(const struct items *s, int fd)
 		return -errno;
 	if (!S_ISREG(st.st_mode))
 		return S_ISDIR(st.st_mode) ? -EISDIR : -ENOTSUP;
-	/* Root's writes would keep the set-ID bits. */
+	/* The kernel does not clear set-ID bits when root writes. */
 	return s->squashed && st.st_mode & (S_ISUID | S_ISGID) ? -EPERM : 0;
 }
 
 /* Opens an existing file. Checks the type through O_PATH first, because opening a FIFO or device
  * may block or act. */
-static int open_there(const struct items *s)
+static int open_existing(const struct items *s)
 {
 	const uint64_t resolve = s->no_symlinks ? RESOLVE_NO_SYMLINKS : 0;
 	int rc, fd = beneath_open(s->base, s->item.name, O_PATH, resolve);
@@ -119,7 +120,7 @@ static int open_there(const struct items *s)
 	return rc ? rc : fd;
 }
 
-/* Opens the file, or makes it if the name is free. *is_new: the file was made. */
+/* Opens the file, or creates it if the name is free. *is_new: it was created. */
 static int open_to_append(struct items *s, bool *is_new)
 {
 	const mode_t mode = be32toh(s->item.attr.mode) & 0777 & ~s->umask;
@@ -128,7 +129,7 @@ static int open_to_append(struct items *s, bool *is_new)
 	int dir, fd = -EEXIST;
 
 	for (int i = 0; i < APPEND_TRIES; i++) {
-		fd = open_there(s);
+		fd = open_existing(s);
 		if (fd != -ENOENT)
 			return fd;
 		dir = items_parent(s, s->item.name, &last);
@@ -156,11 +157,11 @@ int items_append(struct items *s)
 	fd = open_to_append(s, &is_new);
 	if (fd < 0)
 		return fd;
-	rc = items_put(fd, item->data, item->data_bytes);
+	rc = io_write(fd, item->data, item->data_bytes);
 	if (!rc && s->flags & CAREFUL_BATCH_SYNC && fsync(fd))
 		rc = -errno;
 	if (!rc && is_new && s->flags & CAREFUL_BATCH_SYNC)
-		rc = sync_names(s->parent);
+		rc = sync_dir(s->parent);
 	close(fd);
 	return rc;
 }

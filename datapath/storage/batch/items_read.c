@@ -13,35 +13,29 @@
 #include "storage/tree/stable_read.h"
 #include "storage/tree/tree.h"
 #include "storage/tree/xattrs.h"
+#include "base/io.h"
 #include "base/xxh3.h"
 
 enum {
 	READS_MAX = 4, /* tries for a file that changes while it is read */
-	REREADS_MAX = 50, /* per batch, because each may wait */
+	REREADS_MAX = 50, /* of a batch, because each may wait */
 };
 
-static char *place(struct items *s, const struct careful_block_item *record)
+/* Returns where the record ends so far. */
+static char *record_end(struct items *s, const struct careful_block_item *record)
 {
-	return s->out + s->used + sizeof(*record) + be32toh(record->name_bytes) +
-	       be32toh(record->text_bytes) + be32toh(record->xattrs_bytes) +
-	       be64toh(record->data_bytes);
-}
-
-static size_t length(const struct careful_block_item *record)
-{
-	return sizeof(*record) + be32toh(record->name_bytes) + be32toh(record->text_bytes) +
-	       be32toh(record->xattrs_bytes) + be64toh(record->data_bytes);
+	return s->out + s->used + items_length(record);
 }
 
 static int read_target(struct items *s, struct careful_block_item *record, int dir,
 		       const char *last)
 {
-	int rc = items_reserve(s, length(record) + PATH_MAX + 8);
+	int rc = items_reserve(s, items_length(record) + PATH_MAX + 8);
 	ssize_t n;
 
 	if (rc)
 		return rc;
-	n = readlinkat(dir, last, place(s, record), PATH_MAX);
+	n = readlinkat(dir, last, record_end(s, record), PATH_MAX);
 	if (n < 0)
 		return -errno;
 	record->text_bytes = htobe32((uint32_t)n);
@@ -51,32 +45,23 @@ static int read_target(struct items *s, struct careful_block_item *record, int d
 
 static int read_xattrs(struct items *s, struct careful_block_item *record, int fd)
 {
-	int rc = items_reserve(s, length(record) + XATTRS_MAX + 8);
+	int rc = items_reserve(s, items_length(record) + XATTRS_MAX + 8);
 	ssize_t n;
 
 	if (rc)
 		return rc;
-	n = xattrs_get(fd, place(s, record), XATTRS_MAX);
+	n = xattrs_get(fd, record_end(s, record), XATTRS_MAX);
 	if (n < 0)
 		return (int)n;
 	record->xattrs_bytes = htobe32((uint32_t)n);
 	return 0;
 }
 
-static int read_all(int fd, char *buf, size_t bytes)
+static int read_contents(int fd, char *buf, size_t bytes)
 {
-	size_t done = 0;
+	ssize_t n = io_read(fd, buf, bytes, 0);
 
-	while (done < bytes) {
-		ssize_t n = pread(fd, buf + done, bytes - done, (off_t)done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -ESTALE;
-		done += (size_t)n;
-	}
-	return 0;
+	return n < 0 ? (int)n : n == (ssize_t)bytes ? 0 : -ESTALE;
 }
 
 /* Reports whether stat's size is real. /proc and sysfs fail here; careful_settle() handles them. */
@@ -88,8 +73,8 @@ static bool has_size(int fd, const struct stat *st)
 }
 
 /* Reads a file's contents as of one moment. -ESTALE: the file kept changing, or became too large;
- * -EOVERFLOW: no room, or the batch has read enough. */
-static int read_steady(struct items *s, struct careful_block_item *record, int fd, struct stat *st)
+ * -EOVERFLOW: no room in the answer, or the batch has read its limit. */
+static int read_stable(struct items *s, struct careful_block_item *record, int fd, struct stat *st)
 {
 	struct stat after;
 	int rc;
@@ -103,11 +88,11 @@ static int read_steady(struct items *s, struct careful_block_item *record, int f
 		if (!rc && s->read_bytes > ITEMS_READ_BYTES)
 			return -EOVERFLOW;
 		if (!rc)
-			rc = items_reserve(s, length(record) + (size_t)st->st_size + 8);
+			rc = items_reserve(s, items_length(record) + (size_t)st->st_size + 8);
 		if (!rc)
 			s->read_bytes += (uint64_t)st->st_size;
 		if (!rc)
-			rc = read_all(fd, place(s, record), (size_t)st->st_size);
+			rc = read_contents(fd, record_end(s, record), (size_t)st->st_size);
 		if (rc && rc != -ESTALE)
 			return rc;
 		if (fstat(fd, &after))
@@ -120,14 +105,14 @@ static int read_steady(struct items *s, struct careful_block_item *record, int f
 
 static int read_data(struct items *s, struct careful_block_item *record, int fd, struct stat *st)
 {
-	int rc = read_steady(s, record, fd, st);
+	int rc = read_stable(s, record, fd, st);
 	size_t bytes = (size_t)st->st_size;
 
 	if (rc)
 		return rc;
 	attr_set(&record->attr, st);
 	if (s->item.op == CAREFUL_ITEM_DIGEST || !(s->flags & CAREFUL_BATCH_NODIGEST))
-		record->digest = htobe64(xxh3_hash(place(s, record), bytes));
+		record->digest = htobe64(xxh3_hash(record_end(s, record), bytes));
 	record->op = htobe16(s->item.op == CAREFUL_ITEM_DIGEST ? CAREFUL_ITEM_DIGEST :
 								 CAREFUL_ITEM_FILE);
 	if (s->item.op != CAREFUL_ITEM_DIGEST)
@@ -135,12 +120,12 @@ static int read_data(struct items *s, struct careful_block_item *record, int fd,
 	return 0;
 }
 
-/* Reads a file or directory. Nothing else is opened: opening a device or FIFO may act. */
-static int read_open(struct items *s, struct careful_block_item *record, int dir, const char *last,
+/* Reads a file or directory; opening any other type could have an effect. */
+static int read_file(struct items *s, struct careful_block_item *record, int dir, const char *last,
 		     struct stat *st)
 {
-	bool asked = s->item.attr.bytes || s->item.op == CAREFUL_ITEM_DIGEST;
-	bool data = S_ISREG(st->st_mode) && asked && (uint64_t)st->st_size <= s->file_max;
+	bool wanted = s->item.attr.bytes || s->item.op == CAREFUL_ITEM_DIGEST;
+	bool data = S_ISREG(st->st_mode) && wanted && (uint64_t)st->st_size <= s->file_max;
 	int flags = O_NOFOLLOW | O_CLOEXEC | (data ? O_RDONLY | O_NONBLOCK : O_PATH);
 	mode_t type = st->st_mode & S_IFMT;
 	int rc = 0, fd;
@@ -173,13 +158,12 @@ void items_read(struct items *s)
 	int rc, dir;
 
 	rc = items_reserve(s, sizeof(record) + name_bytes + 8);
-	if (!rc) {
-		memcpy(s->out + s->used + sizeof(record), s->item.name, name_bytes);
-		record.name_bytes = htobe32((uint32_t)name_bytes);
-	} else {
+	if (rc) {
 		items_answer(s, &record, rc);
 		return;
 	}
+	memcpy(s->out + s->used + sizeof(record), s->item.name, name_bytes);
+	record.name_bytes = htobe32((uint32_t)name_bytes);
 	dir = items_parent(s, s->item.name, &last);
 	rc = dir < 0 ? dir : fstatat(dir, last, &st, AT_SYMLINK_NOFOLLOW) ? -errno : 0;
 	if (!rc) {
@@ -187,17 +171,16 @@ void items_read(struct items *s)
 		if (S_ISLNK(st.st_mode))
 			rc = read_target(s, &record, dir, last);
 		else if (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))
-			rc = read_open(s, &record, dir, last, &st);
+			rc = read_file(s, &record, dir, last, &st);
 		else
 			rc = -ENOTSUP;
 	}
 	if (!rc && s->item.op == CAREFUL_ITEM_DIGEST && record.op != htobe16(CAREFUL_ITEM_DIGEST))
 		rc = S_ISREG(st.st_mode) ? -EOVERFLOW : -ENOTSUP;
 	s->denied += beneath_denied(rc);
-	if (rc) { /* drop the parts read before the failure */
+	if (rc) { /* omit what was read before the failure */
 		record.op = htobe16(s->item.op);
-		record.text_bytes = 0;
-		record.xattrs_bytes = 0;
+		record.text_bytes = record.xattrs_bytes = 0;
 		record.data_bytes = 0;
 	}
 	items_answer(s, &record, rc);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Records of a batch and of its answer, and the directories that names lead to. */
+/* Records of a batch and of its answer, and the directories of their names. */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@ enum { ROOM_FIRST = 64 << 10 };
 int items_reserve(struct items *s, size_t bytes)
 {
 	size_t need = s->used + bytes, room = s->room ? s->room : ROOM_FIRST;
-	char *more;
+	char *out;
 
 	if (need > s->room_max)
 		return -EOVERFLOW;
@@ -24,12 +24,18 @@ int items_reserve(struct items *s, size_t bytes)
 		return 0;
 	while (room < need)
 		room *= 2;
-	more = realloc(s->out, room);
-	if (!more)
+	out = realloc(s->out, room);
+	if (!out)
 		return -ENOMEM;
-	s->out = more;
+	s->out = out;
 	s->room = room;
 	return 0;
+}
+
+size_t items_length(const struct careful_block_item *record)
+{
+	return sizeof(*record) + be32toh(record->name_bytes) + be32toh(record->text_bytes) +
+	       be32toh(record->xattrs_bytes) + be64toh(record->data_bytes);
 }
 
 static size_t padded(size_t bytes)
@@ -39,8 +45,7 @@ static size_t padded(size_t bytes)
 
 void items_answer(struct items *s, struct careful_block_item *record, int status)
 {
-	size_t bytes = sizeof(*record) + be32toh(record->name_bytes) + be32toh(record->text_bytes) +
-		       be32toh(record->xattrs_bytes) + be64toh(record->data_bytes);
+	size_t bytes = items_length(record);
 
 	record->status = htobe32((uint32_t)-status);
 	s->failed += status != 0;
@@ -63,7 +68,7 @@ int items_parent(struct items *s, char *name, const char **last)
 		return s->parent;
 	if (s->parent >= 0)
 		close(s->parent);
-	s->parent_held = false;
+	s->parent_locked = false;
 	s->fresh = (struct items_fresh){ 0 };
 	s->no_nameless = false;
 	s->parent = beneath_open(s->base, folder, O_RDONLY | O_DIRECTORY,
@@ -75,7 +80,7 @@ int items_parent(struct items *s, char *name, const char **last)
 
 int items_cut(const char *in, size_t bytes, size_t *at, struct items_record *r)
 {
-	size_t rest = bytes - *at, whole;
+	size_t rest = bytes - *at, length;
 
 	if (rest < sizeof(r->head))
 		return -EPROTO;
@@ -84,14 +89,14 @@ int items_cut(const char *in, size_t bytes, size_t *at, struct items_record *r)
 	r->text_bytes = be32toh(r->head.text_bytes);
 	r->xattrs_bytes = be32toh(r->head.xattrs_bytes);
 	r->data_bytes = be64toh(r->head.data_bytes);
-	whole = sizeof(r->head) + r->name_bytes + r->text_bytes + r->xattrs_bytes;
-	if (whole > rest || r->data_bytes > rest - whole)
+	length = sizeof(r->head) + r->name_bytes + r->text_bytes + r->xattrs_bytes;
+	if (length > rest || r->data_bytes > rest - length)
 		return -EPROTO;
 	r->name = in + *at + sizeof(r->head);
 	r->text = r->name + r->name_bytes;
 	r->xattrs = r->text + r->text_bytes;
 	r->data = r->xattrs + r->xattrs_bytes;
-	whole = padded(whole + r->data_bytes);
-	*at = whole > rest ? bytes : *at + whole;
+	length = padded(length + r->data_bytes);
+	*at = length > rest ? bytes : *at + length;
 	return 0;
 }

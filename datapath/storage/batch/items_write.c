@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Items that make or change something, except files with contents (items_file.c). A symlink is made
- * under a temporary name and renamed. */
+/* Items that make or change something, except files with contents (items_file.c). */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +12,7 @@
 #include "storage/batch/items.h"
 #include "storage/tree/partial.h"
 
-static int apply(struct items *s, int dir, const char *name, bool is_new)
+static int set_attr(struct items *s, int dir, const char *name, bool is_new)
 {
 	struct attr_how how = {
 		.flags = s->flags,
@@ -44,15 +43,15 @@ static int make_symlink(struct items *s, int dir, const char *name)
 	items_temporary(s, temporary);
 	if (symlinkat(s->item.text, dir, temporary))
 		return -errno;
-	rc = apply(s, dir, temporary, true);
+	rc = set_attr(s, dir, temporary, true);
 	if (!rc)
-		rc = items_give_name(dir, temporary, name, s->flags & CAREFUL_BATCH_REPLACE);
+		rc = rename_temporary(dir, temporary, name, s->flags & CAREFUL_BATCH_REPLACE);
 	if (rc)
 		unlinkat(dir, temporary, 0);
 	return rc;
 }
 
-/* Makes a directory; if one exists, the answer becomes META. */
+/* Makes a directory; if it exists, the answer is META. */
 static int make_directory(struct items *s, int dir, const char *name)
 {
 	struct stat st;
@@ -68,7 +67,7 @@ static int make_directory(struct items *s, int dir, const char *name)
 }
 
 /* Removes a temporary or partial file, unless a transfer uses it. A transfer locks its file, or the
- * directory of its many files; with both locks held here, no transfer can take the file up. */
+ * directory of its many files; while we hold both locks, no transfer can begin to use the file. */
 static int remove_partial(struct items *s, int dir, const char *name)
 {
 	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -77,7 +76,7 @@ static int remove_partial(struct items *s, int dir, const char *name)
 
 	if (!busy) {
 		busy = flock(dir, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
-		s->parent_held = false;
+		s->parent_locked = false;
 	}
 	if (busy)
 		rc = -EBUSY;
@@ -89,7 +88,7 @@ static int remove_partial(struct items *s, int dir, const char *name)
 	return rc;
 }
 
-static int remove_one(struct items *s, int dir, const char *name)
+static int remove_item(struct items *s, int dir, const char *name)
 {
 	struct stat st;
 
@@ -131,9 +130,9 @@ int items_write(struct items *s)
 	case CAREFUL_ITEM_SYMLINK:
 		return make_symlink(s, dir, name);
 	case CAREFUL_ITEM_META:
-		return apply(s, dir, name, false);
+		return set_attr(s, dir, name, false);
 	case CAREFUL_ITEM_REMOVE:
-		return remove_one(s, dir, name);
+		return remove_item(s, dir, name);
 	case CAREFUL_ITEM_SYNC:
 		if (++s->syncs > ITEMS_SYNCS)
 			return -EOVERFLOW;

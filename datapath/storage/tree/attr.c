@@ -14,7 +14,7 @@
 #include "storage/tree/attr.h"
 #include "storage/tree/xattrs.h"
 
-/* Returns ns since 1970, limited to what 64 bits hold (the years 1678 to 2262). */
+/* Returns ns since 1970, limited to 64 bits (the years 1678 to 2262). */
 static uint64_t ns_of(const struct timespec *time)
 {
 	int64_t ns;
@@ -49,9 +49,9 @@ static void times_of(int64_t ns, struct timespec times[2])
 	times[1].tv_nsec = ns % second + (ns % second < 0 ? second : 0);
 }
 
-/* Reports whether a file has a time, within the precision of its file system. The kernel rounds
- * ctime like any other time, so ctime shows the precision. */
-static bool is_time(const struct stat *st, int64_t ns)
+/* Reports whether a file has this modification time, within the precision of its file system. The
+ * kernel rounds ctime like any other time, so ctime shows the precision. */
+static bool has_time(const struct stat *st, int64_t ns)
 {
 	static const long grains[] = { 1000000000, 10000000, 1000, 100 };
 	struct timespec wanted[2];
@@ -105,13 +105,11 @@ mode_t attr_mode(const struct careful_block_attr *attr, const struct attr_how *h
 static int set_mode(int fd, mode_t mode, const struct attr_how *how)
 {
 	char path[XATTRS_PROC_BYTES];
-	int rc;
 
 	if (!how->is_path)
 		return fchmod(fd, mode) ? -errno : 0;
 	snprintf(path, sizeof(path), XATTRS_PROC, fd);
-	rc = chmod(path, mode);
-	return rc ? -errno : 0;
+	return chmod(path, mode) ? -errno : 0;
 }
 
 static int set_time(int fd, int64_t ns, bool is_path)
@@ -139,9 +137,9 @@ static int set_time_within(int fd, int64_t ns, bool is_path)
 	return llabs(st.st_mtim.tv_sec - ns / second) <= 2 ? 0 : -ERANGE;
 }
 
-/* Raises CAP_FSETID for this thread, and reports whether that was needed. Without it, setting the
- * mode or ACL of another group's file clears the set-group-ID bit. carefuld has the capability
- * permitted but not effective (confine.c). */
+/* Raises CAP_FSETID for this thread if it is permitted but not effective, as in carefuld
+ * (confine.c); reports whether it did. Without it, setting the mode or ACL of another group's file
+ * clears the set-group-ID bit. */
 static bool raise_fsetid(struct __user_cap_data_struct before[2])
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -165,7 +163,7 @@ static void restore_capabilities(const struct __user_cap_data_struct before[2])
 		abort(); /* dropping a capability cannot fail */
 }
 
-/* Attributes that the file already has are not set again, so its ctime stays and an idle sync
+/* Does not set attributes that the file has already, so that its ctime stays and an idle sync
  * writes nothing. A new owner clears mode bits, so the mode is set again. */
 int attr_apply(int fd, const struct careful_block_attr *attr, const char *xattrs,
 	       size_t xattrs_bytes, const struct attr_how *how)
@@ -184,7 +182,7 @@ int attr_apply(int fd, const struct careful_block_attr *attr, const char *xattrs
 			return -errno;
 		owner = owner && !is_owner(&st, attr);
 		mode = mode && (owner || (st.st_mode & 07777) != attr_mode(attr, how));
-		time = time && !is_time(&st, mtime_ns);
+		time = time && !has_time(&st, mtime_ns);
 	}
 	if (owner)
 		rc = set_owner(fd, attr);

@@ -11,12 +11,11 @@
 
 #include "storage/tree/tree.h"
 
-/* Sets on an open file what `flags` (CAREFUL_BATCH_*) name, the time last. -ENOSYS: the file system
- * cannot hold some extended attribute; -ERANGE: cannot hold the time. The other attributes are then
- * set.
+/* How to set attributes.
  *
- * @umask: applies to a new file's mode if flags leave the mode out
- * @squashed: leaves out set-ID bits of files, and attributes that only root may set
+ * @flags: CAREFUL_BATCH_*
+ * @umask: applies to a new file's mode, without CAREFUL_BATCH_MODE
+ * @squashed: omit set-ID bits of files, and attributes that only root may set
  * @is_path: fd was opened with O_PATH
  * @is_new: the file was just made: set its mode in any case
  * @has_mode: the mode is already right */
@@ -30,5 +29,7 @@ struct attr_how {
 };
 /* Returns the mode to set, without type bits. */
 mode_t attr_mode(const struct careful_block_attr *attr, const struct attr_how *how);
+/* Sets the attributes of an open file. If the file system cannot hold some extended attribute
+ * (-ENOSYS), or the time (-ERANGE), the others are set. */
 int attr_apply(int fd, const struct careful_block_attr *attr, const char *xattrs,
 	       size_t xattrs_bytes, const struct attr_how *how);

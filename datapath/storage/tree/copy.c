@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Copies within one machine (files.h): shares blocks if the file system can, and keeps holes. */
+/* Copies a range between files: shares blocks if the file system can, and keeps holes. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 
 enum { PIECE = 1 << 20 };
 
-/* Reports whether the kernel refuses copy_file_range() for these files; false: an I/O error. */
+/* Reports whether the kernel does not support copy_file_range() for these files. */
 static int is_refused(int error)
 {
 	return error == EXDEV || error == EINVAL || error == EOPNOTSUPP || error == ENOSYS ||

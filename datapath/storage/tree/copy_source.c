@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Prepares a file for a copy in blocks: waits until a change would show in its times, and finds its
- * real size. For files of /proc stat() reports 0 bytes; for files of sysfs it reports a page. */
+ * real size. stat() reports 0 bytes for files of /proc, and a page for files of sysfs. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -45,9 +45,8 @@ static int copy_unsized(int fd, const struct stat *st)
 	return rc;
 }
 
-/* Reports whether reads give another size than stat(): 1, 0 or -errno. Only files without blocks
- * are read. A read of a hole returns all bytes asked for; a generated file ends early, and can
- * sometimes be read only at its start and end. */
+/* Reports whether reads give another size than stat(): 1, 0 or -errno. Reads only files without
+ * blocks. A read of a hole returns all bytes asked for; a generated file ends early. */
 static int is_misstated(int fd, const struct stat *st)
 {
 	size_t most = st->st_size && st->st_size < PIECE ? (size_t)st->st_size : PIECE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Digests of byte ranges of files (files.h), read in pieces: a range may exceed memory. */
+/* Digests of byte ranges of files, read in pieces, because a range may exceed memory. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ struct state {
 	struct blake3 blake3;
 };
 
-static void add(struct state *s, const void *data, size_t bytes)
+static void update(struct state *s, const void *data, size_t bytes)
 {
 	if (s->xxh3)
 		xxh3_update(s->xxh3, data, bytes);
@@ -50,7 +50,7 @@ static int add_range(struct state *s, int fd, uint64_t offset, uint64_t bytes, c
 			continue;
 		if (n <= 0)
 			return n ? -errno : -ENODATA;
-		add(s, piece, (size_t)n);
+		update(s, piece, (size_t)n);
 		offset += (uint64_t)n;
 		bytes -= (uint64_t)n;
 	}

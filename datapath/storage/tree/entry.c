@@ -10,7 +10,7 @@
 
 #include "storage/tree/tree.h"
 
-size_t entry_seal(struct entry_scan *scan, size_t name_bytes, size_t target_bytes)
+size_t entry_finish(struct entry_scan *scan, size_t name_bytes, size_t target_bytes)
 {
 	size_t bytes = sizeof(scan->record.entry) + name_bytes + target_bytes;
 	size_t padded = (bytes + 7) & ~(size_t)7;
@@ -21,45 +21,45 @@ size_t entry_seal(struct entry_scan *scan, size_t name_bytes, size_t target_byte
 	return padded;
 }
 
-static void failed(struct entry_scan *scan, int error)
+static void set_error(struct entry_scan *scan, int error)
 {
 	scan->record.entry.error = htobe32((uint32_t)error);
 	scan->unreadable++;
 }
 
-/* Fills the record of one entry; returns its bytes. 0: no record, because the entry has gone or its
- * path is too long for any request. */
+/* Fills the record of an entry; returns its bytes. 0: no record, because the entry is gone or its
+ * path is too long for a request. */
 static size_t fill(struct entry_scan *scan, int dir_fd, const char *prefix, const char *name)
 {
 	struct careful_block_entry *e = &scan->record.entry;
 	char *text = scan->record.text;
-	size_t above = strlen(prefix), name_bytes = strlen(name);
+	size_t prefix_bytes = strlen(prefix), name_bytes = strlen(name);
 	struct stat st;
 	ssize_t n = 0;
 
 	memset(e, 0, sizeof(*e));
-	if (above + 1 + name_bytes >= PATH_MAX) {
+	if (prefix_bytes + 1 + name_bytes >= PATH_MAX) {
 		scan->unreadable++;
 		return 0;
 	}
-	if (above) {
-		memcpy(text, prefix, above); /* NOLINT: records count their bytes */
-		text[above++] = '/';
+	if (prefix_bytes) {
+		memcpy(text, prefix, prefix_bytes); /* NOLINT: records count their bytes */
+		text[prefix_bytes++] = '/';
 	}
-	memcpy(text + above, name, name_bytes); /* NOLINT */
-	name_bytes += above;
+	memcpy(text + prefix_bytes, name, name_bytes); /* NOLINT */
+	name_bytes += prefix_bytes;
 	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW)) {
 		if (errno == ENOENT)
 			return 0;
-		failed(scan, errno);
-		return entry_seal(scan, name_bytes, 0);
+		set_error(scan, errno);
+		return entry_finish(scan, name_bytes, 0);
 	}
 	attr_set(&e->attr, &st);
 	if (S_ISLNK(st.st_mode))
 		n = readlinkat(dir_fd, name, text + name_bytes, PATH_MAX);
 	if (n < 0)
-		failed(scan, errno);
-	return entry_seal(scan, name_bytes, n < 0 ? 0 : (size_t)n);
+		set_error(scan, errno);
+	return entry_finish(scan, name_bytes, n < 0 ? 0 : (size_t)n);
 }
 
 int entry_each(struct entry_scan *scan, int dir_fd, const char *prefix, entry_take *take,
@@ -92,11 +92,11 @@ int entry_each(struct entry_scan *scan, int dir_fd, const char *prefix, entry_ta
 bool entry_is_directory(int fd)
 {
 	struct stat st;
-	bool yes;
+	bool is_directory;
 
 	if (fd < 0)
 		return false;
-	yes = !fstat(fd, &st) && S_ISDIR(st.st_mode);
+	is_directory = !fstat(fd, &st) && S_ISDIR(st.st_mode);
 	close(fd);
-	return yes;
+	return is_directory;
 }

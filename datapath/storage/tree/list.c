@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The tree below a directory as careful_block_entry records in memory, breadth first: parents
- * precede children, and the records themselves are the queue. */
+/* The tree below a directory as careful_block_entry records in memory, breadth first: the records
+ * are the queue of directories to list. */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -39,8 +39,8 @@ static int append(struct entry_scan *scan, size_t bytes, void *user)
 	return 0;
 }
 
-/* Appends the contents of the directory whose record is at `at`, or notes the error there. */
-static int below(struct list *l, int base, size_t at)
+/* Appends the contents of the directory whose record is at `at`, or sets that record's error. */
+static int list_directory(struct list *l, int base, size_t at)
 {
 	struct careful_block_entry *e = (void *)(l->out + at);
 	char name[PATH_MAX];
@@ -48,7 +48,7 @@ static int below(struct list *l, int base, size_t at)
 
 	memcpy(name, e + 1, be16toh(e->name_bytes));
 	name[be16toh(e->name_bytes)] = 0;
-	/* Symlinks are never followed: a directory that a symlink has replaced is not entered. */
+	/* A symlink may have replaced the directory. */
 	fd = beneath_open(base, name, O_RDONLY | O_DIRECTORY, RESOLVE_NO_SYMLINKS);
 	rc = fd < 0 ? fd : entry_each(&l->scan, fd, name, append, l);
 	if (rc == -ENOTDIR || rc == -ELOOP || rc == -EXDEV)
@@ -64,7 +64,7 @@ static int below(struct list *l, int base, size_t at)
 	return 0;
 }
 
-static int all(struct list *l, int base)
+static int list_tree(struct list *l, int base)
 {
 	int fd = beneath_open(base, ".", O_RDONLY | O_DIRECTORY, 0);
 	int rc = fd < 0 ? fd : entry_each(&l->scan, fd, "", append, l);
@@ -75,7 +75,7 @@ static int all(struct list *l, int base)
 		size_t bytes = sizeof(*e) + be16toh(e->name_bytes) + be16toh(e->target_bytes);
 
 		if (S_ISDIR(be32toh(e->attr.mode)) && !e->error)
-			rc = below(l, base, at);
+			rc = list_directory(l, base, at);
 		at += (bytes + 7) & ~(size_t)7;
 	}
 	return rc;
@@ -83,17 +83,13 @@ static int all(struct list *l, int base)
 
 int careful_list(int base, struct careful_list *list)
 {
-	struct list *l = malloc(sizeof(*l));
+	struct list *l = calloc(1, sizeof(*l));
 	int rc;
 
 	*list = (struct careful_list){ 0 };
 	if (!l)
 		return -ENOMEM;
-	l->out = NULL;
-	l->used = 0;
-	l->room = 0;
-	l->scan.unreadable = 0;
-	rc = all(l, base);
+	rc = list_tree(l, base);
 	if (rc) {
 		free(l->out);
 	} else {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Picks the small files of a listing, which can move in bulk without a look at each, and makes READ
- * batches of them. Checks later that a batch's answer matches its request. */
+/* Makes READ batches of the small files of a listing, and checks that the answers match. */
 #include <endian.h>
 #include <errno.h>
 #include <limits.h>
@@ -15,9 +14,9 @@
 #include "storage/tree/partial.h"
 
 enum {
-	READS_BYTES_MAX = 1 << 20, /* items of one batch */
+	READS_BYTES_MAX = 1 << 20, /* items of a batch */
 	RAMP_PARTS = 3, /* smaller batches at the start */
-	HOLE_BYTES = 4096, /* a file whose blocks are this much below its size has holes */
+	HOLE_BYTES = 4096, /* a file that allocates this much less than its size has holes */
 };
 
 struct sieve {
@@ -48,15 +47,16 @@ static bool is_safe(const char *name, size_t bytes)
 	return true;
 }
 
-static bool is_partial(const char *name, size_t bytes)
+static bool is_partial(const char *path, size_t bytes)
 {
-	const char *slash = memrchr(name, '/', bytes);
-	size_t above = slash ? (size_t)(slash + 1 - name) : 0;
+	const char *slash = memrchr(path, '/', bytes);
+	size_t parent = slash ? (size_t)(slash + 1 - path) : 0;
 
-	return partial_is_named(name + above, bytes - above);
+	return partial_is_named(path + parent, bytes - parent);
 }
 
-static bool is_plain(const struct careful_block_entry *e, const struct careful_sift_how *how)
+/* Reports whether a batch can have the entry: a small file that the answer describes completely. */
+static bool is_small_file(const struct careful_block_entry *e, const struct careful_sift_how *how)
 {
 	uint64_t bytes = be64toh(e->attr.bytes);
 	int64_t mtime_ns = (int64_t)be64toh(e->attr.mtime_ns);
@@ -85,7 +85,7 @@ static bool has_room(const struct sieve *s, uint64_t bytes, size_t item_bytes)
 }
 
 /* Returns the batch for a file of `bytes` whose item has item_bytes, or NULL (no memory). */
-static struct careful_sift_part *part_for(struct sieve *s, uint64_t bytes, size_t item_bytes)
+static struct careful_sift_part *find_part(struct sieve *s, uint64_t bytes, size_t item_bytes)
 {
 	struct careful_sifted *out = s->out;
 	struct careful_sift_part *parts = out->parts;
@@ -113,12 +113,12 @@ static int add_read(struct sieve *s, const struct careful_block_entry *e, size_t
 		.name_bytes = htobe32((uint32_t)name_bytes),
 	};
 	size_t bytes = (sizeof(item) + name_bytes + 7) & ~(size_t)7;
-	struct careful_sift_part *part = part_for(s, be64toh(e->attr.bytes), bytes);
+	struct careful_sift_part *part = find_part(s, be64toh(e->attr.bytes), bytes);
 	char *to = (char *)s->out->reads + s->out->reads_bytes;
 
 	if (!part)
 		return -ENOMEM;
-	if (!item.attr.bytes) /* 0 would leave the contents out */
+	if (!item.attr.bytes) /* 0 would omit the contents */
 		item.attr.bytes = htobe64(1);
 	memset(to + bytes - 8, 0, 8);
 	memcpy(to, &item, sizeof(item));
@@ -131,24 +131,22 @@ static int add_read(struct sieve *s, const struct careful_block_entry *e, size_t
 	return 0;
 }
 
-/* Sorts the record at `record`. *own: its bytes. */
-static int small_files_one(struct sieve *s, const char *record, uint64_t bytes, size_t *own)
+/* Adds the record to a batch, or to the rest. *length: its bytes. */
+static int sift_entry(struct sieve *s, const char *record, uint64_t bytes, size_t *length)
 {
 	const struct careful_block_entry *e = (const void *)record;
-	size_t name_bytes, padded;
+	size_t name_bytes;
 
 	if (bytes < sizeof(*e))
 		return -EPROTO;
 	name_bytes = be16toh(e->name_bytes);
-	*own = sizeof(*e) + name_bytes + be16toh(e->target_bytes);
-	padded = (*own + 7) & ~(size_t)7;
-	if (padded > bytes || !is_safe(record + sizeof(*e), name_bytes))
+	*length = (sizeof(*e) + name_bytes + be16toh(e->target_bytes) + 7) & ~(size_t)7;
+	if (*length > bytes || !is_safe(record + sizeof(*e), name_bytes))
 		return -EPROTO;
-	*own = padded;
-	if (is_plain(e, s->how))
+	if (is_small_file(e, s->how))
 		return add_read(s, e, name_bytes);
-	memcpy((char *)s->out->rest + s->out->rest_bytes, record, padded);
-	s->out->rest_bytes += padded;
+	memcpy((char *)s->out->rest + s->out->rest_bytes, record, *length);
+	s->out->rest_bytes += *length;
 	return 0;
 }
 
@@ -158,7 +156,7 @@ int careful_sift(const void *entries, uint64_t bytes, const struct careful_sift_
 	const size_t more = sizeof(struct careful_block_item) - sizeof(struct careful_block_entry);
 	uint64_t most = bytes / sizeof(struct careful_block_entry);
 	struct sieve s = { .how = how, .out = sifted };
-	size_t own = 0;
+	size_t length = 0;
 	int rc = 0;
 
 	*sifted = (struct careful_sifted){
@@ -167,8 +165,8 @@ int careful_sift(const void *entries, uint64_t bytes, const struct careful_sift_
 	};
 	if (!sifted->reads || !sifted->rest)
 		rc = -ENOMEM;
-	for (uint64_t at = 0; !rc && at < bytes; at += own)
-		rc = small_files_one(&s, (const char *)entries + at, bytes - at, &own);
+	for (uint64_t at = 0; !rc && at < bytes; at += length)
+		rc = sift_entry(&s, (const char *)entries + at, bytes - at, &length);
 	if (rc)
 		careful_sift_release(sifted);
 	return rc;
@@ -182,25 +180,25 @@ void careful_sift_release(struct careful_sifted *sifted)
 	*sifted = (struct careful_sifted){ 0 };
 }
 
-int careful_match(const void *reads, uint64_t reads_bytes, const void *found, uint64_t found_bytes,
-		  struct careful_moved *moved, uint32_t count)
+int careful_match(const void *reads, uint64_t reads_bytes, const void *answer,
+		  uint64_t answer_bytes, struct careful_moved *moved, uint32_t count)
 {
-	struct items_record mine, theirs;
-	size_t at = 0, there = 0;
+	struct items_record read, file;
+	size_t at = 0, answer_at = 0;
 	int rc;
 
 	for (uint32_t i = 0; i < count; i++) {
-		rc = items_cut(reads, reads_bytes, &at, &mine);
+		rc = items_cut(reads, reads_bytes, &at, &read);
 		if (!rc)
-			rc = items_cut(found, found_bytes, &there, &theirs);
+			rc = items_cut(answer, answer_bytes, &answer_at, &file);
 		if (rc)
 			return rc;
-		if (theirs.head.status || be16toh(theirs.head.op) != CAREFUL_ITEM_FILE ||
-		    theirs.name_bytes != mine.name_bytes ||
-		    memcmp(theirs.name, mine.name, mine.name_bytes) != 0)
+		if (file.head.status || be16toh(file.head.op) != CAREFUL_ITEM_FILE ||
+		    file.name_bytes != read.name_bytes ||
+		    memcmp(file.name, read.name, read.name_bytes) != 0)
 			return -ESTALE;
-		moved[i].bytes = theirs.data_bytes;
-		moved[i].digest = be64toh(theirs.head.digest);
+		moved[i].bytes = file.data_bytes;
+		moved[i].digest = be64toh(file.head.digest);
 	}
-	return at == reads_bytes && there == found_bytes ? 0 : -EPROTO;
+	return at == reads_bytes && answer_at == answer_bytes ? 0 : -EPROTO;
 }

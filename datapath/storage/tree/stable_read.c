@@ -5,18 +5,15 @@
 
 #include "storage/tree/stable_read.h"
 
-enum {
-	YOUNG_NS = 20000000,
-	WAITS_MAX = 3,
-};
+enum { YOUNG_NS = 20000000, WAITS_MAX = 3 };
 
 static bool is_same_time(const struct timespec *a, const struct timespec *b)
 {
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* Returns how long the last change is still too recent. A time in the future comes from another
- * clock and is ignored. */
+/* Returns how long the last change will be too recent. Ignores a time in the future, which comes
+ * from another clock. */
 static int64_t young_ns(const struct stat *st)
 {
 	const int64_t second = 1000000000;

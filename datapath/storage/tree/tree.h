@@ -21,15 +21,18 @@ int beneath_open(int dir_fd, const char *path, int flags, uint64_t resolve);
  * denied. */
 bool beneath_denied(int status);
 
+/* Renames a temporary file to its final name in the same directory. */
+int rename_temporary(int dir, const char *temporary, const char *name, bool replace);
+
 void attr_set(struct careful_block_attr *attr, const struct stat *st);
 /* Sets an open file's modification time, ns since 1970. */
 int attr_set_time(int fd, int64_t ns);
 
 enum { ENTRY_DENTS_BYTES = 64 << 10 };
 
-/* Reports whether a batch's result is no longer wanted; @vain is called before each item. */
+/* @is_unwanted: reports whether the batch's caller has left; called before each item */
 struct batch_wanted {
-	bool (*vain)(void *user);
+	bool (*is_unwanted)(void *user);
 	void *user;
 };
 
@@ -38,7 +41,8 @@ struct batch_wanted {
 int batch_run(int base, const void *items, uint64_t bytes, const struct careful_batch_how *how,
 	      const struct batch_wanted *wanted, struct careful_batch_answer *answer);
 
-/* @unreadable: entries that could not be read; a path too long for any request has no record
+/* @unreadable: entries that could not be read; an entry whose path is too long for a request has no
+ *              record
  * @record: the current record; text holds name and target, zero-padded to 8 bytes */
 struct entry_scan {
 	uint32_t unreadable;
@@ -53,12 +57,12 @@ struct entry_scan {
 typedef int entry_take(struct entry_scan *scan, size_t bytes, void *user);
 
 /* Completes the current record, whose attr and text are set; returns its bytes. */
-size_t entry_seal(struct entry_scan *scan, size_t name_bytes, size_t target_bytes);
-/* Calls `take` for each entry of a directory, then closes dir_fd. `prefix`: its name; top: "". */
+size_t entry_finish(struct entry_scan *scan, size_t name_bytes, size_t target_bytes);
+/* Calls `take` for each entry of a directory, then closes dir_fd. `prefix`: the directory's path,
+ * "" for the top. */
 int entry_each(struct entry_scan *scan, int dir_fd, const char *prefix, entry_take *take,
 	       void *user);
 
 /* Reports whether fd, an O_PATH descriptor or -errno, is a directory; closes fd. An autofs mount
- * point whose server is down exists, yet opens with ENOENT: it counts as unreadable, not as gone or
- * empty. */
+ * point whose server is down opens with ENOENT, but O_PATH shows that it exists. */
 bool entry_is_directory(int fd);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Extended attributes (xattrs.h), through /proc, which accepts O_PATH descriptors. */
+/* Extended attributes, through /proc, which accepts O_PATH descriptors. */
 #include <endian.h>
 #include <errno.h>
 #include <limits.h>
@@ -37,7 +37,7 @@ static bool is_settable(const char *name, bool squashed)
 	       !(squashed && (begins(name, "security.") || begins(name, "trusted.")));
 }
 
-static bool is_none(int error)
+static bool is_absent(int error)
 {
 	return error == ENOTSUP || error == ENODATA || error == ENOSYS;
 }
@@ -53,11 +53,11 @@ static ssize_t list(const char *path, char **names)
 	n = listxattr(path, *names, NAMES_MAX);
 	if (n < 0 && errno == ERANGE)
 		return -E2BIG;
-	return n >= 0 ? n : is_none(errno) ? 0 : -errno;
+	return n >= 0 ? n : is_absent(errno) ? 0 : -errno;
 }
 
 /* Appends one record. Returns its bytes, 0 if the attribute has gone, or -errno. */
-static ssize_t get_one(const char *path, const char *name, char *buf, size_t room)
+static ssize_t append_record(const char *path, const char *name, char *buf, size_t room)
 {
 	struct careful_block_xattr head;
 	size_t name_bytes = strlen(name);
@@ -67,7 +67,7 @@ static ssize_t get_one(const char *path, const char *name, char *buf, size_t roo
 		return -E2BIG;
 	n = getxattr(path, name, buf + sizeof(head) + name_bytes, room - sizeof(head) - name_bytes);
 	if (n < 0)
-		return is_none(errno) ? 0 : errno == ERANGE ? -E2BIG : -errno;
+		return is_absent(errno) ? 0 : errno == ERANGE ? -E2BIG : -errno;
 	head = (struct careful_block_xattr){
 		.name_bytes = htobe32((uint32_t)name_bytes),
 		.value_bytes = htobe32((uint32_t)n),
@@ -89,7 +89,7 @@ ssize_t xattrs_get(int fd, char *buf, size_t room)
 	for (ssize_t at = 0; at < n; at += (ssize_t)strlen(names + at) + 1) {
 		if (!is_carried(names + at))
 			continue;
-		bytes = get_one(path, names + at, buf + used, room - (size_t)used);
+		bytes = append_record(path, names + at, buf + used, room - (size_t)used);
 		if (bytes < 0) {
 			used = bytes;
 			break;
@@ -100,9 +100,9 @@ ssize_t xattrs_get(int fd, char *buf, size_t room)
 	return n < 0 ? n : used;
 }
 
-/* Splits the record at *at: a NUL-terminated name, and the place of the value. */
-static int next(const char *records, size_t bytes, size_t *at, char name[XATTR_NAME_MAX + 1],
-		const char **value, size_t *value_bytes)
+/* Reads the record at *at, and moves *at behind it. */
+static int next_record(const char *records, size_t bytes, size_t *at, char name[XATTR_NAME_MAX + 1],
+		       const char **value, size_t *value_bytes)
 {
 	struct careful_block_xattr head;
 	size_t name_bytes;
@@ -129,7 +129,7 @@ static bool is_named(const char *records, size_t bytes, const char *wanted)
 	const char *value;
 	size_t at = 0, value_bytes;
 
-	while (at < bytes && !next(records, bytes, &at, name, &value, &value_bytes)) {
+	while (at < bytes && !next_record(records, bytes, &at, name, &value, &value_bytes)) {
 		if (!strcmp(name, wanted))
 			return true;
 	}
@@ -147,27 +147,27 @@ static int remove_others(const char *path, const char *records, size_t bytes, bo
 		const char *name = names + at;
 
 		if (is_settable(name, squashed) && !is_named(records, bytes, name) &&
-		    removexattr(path, name) && !is_none(errno))
+		    removexattr(path, name) && !is_absent(errno))
 			rc = -errno;
 	}
 	free(names);
 	return rc;
 }
 
-static bool is_there(const char *path, const char *name, const char *value, size_t bytes)
+static bool has_value(const char *path, const char *name, const char *value, size_t bytes)
 {
-	char *now = malloc(bytes + 1);
-	bool yes = now && getxattr(path, name, now, bytes + 1) == (ssize_t)bytes &&
-		   !memcmp(now, value, bytes);
+	char *present = malloc(bytes + 1);
+	bool is_same = present && getxattr(path, name, present, bytes + 1) == (ssize_t)bytes &&
+		       !memcmp(present, value, bytes);
 
-	free(now);
-	return yes;
+	free(present);
+	return is_same;
 }
 
 /* Reports whether a file system cannot hold an attribute: at all, by name, or by size. */
 static bool is_unfit(int error)
 {
-	return is_none(error) || error == ENOSPC || error == E2BIG || error == ERANGE;
+	return is_absent(error) || error == ENOSPC || error == E2BIG || error == ERANGE;
 }
 
 int xattrs_set(int fd, const char *records, size_t bytes, bool squashed)
@@ -182,9 +182,9 @@ int xattrs_set(int fd, const char *records, size_t bytes, bool squashed)
 	snprintf(path, sizeof(path), XATTRS_PROC, fd);
 	rc = remove_others(path, records, bytes, squashed);
 	while (!rc && at < bytes) {
-		rc = next(records, bytes, &at, name, &value, &value_bytes);
+		rc = next_record(records, bytes, &at, name, &value, &value_bytes);
 		if (rc || !is_settable(name, squashed) ||
-		    is_there(path, name, value, value_bytes) ||
+		    has_value(path, name, value, value_bytes) ||
 		    !setxattr(path, name, value, value_bytes, 0) || (errno == EPERM && geteuid()))
 			continue;
 		if (is_unfit(errno))

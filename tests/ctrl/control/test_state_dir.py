@@ -113,7 +113,7 @@ def test_write__where_no_directory_can_be(tmp_path: Path, said: list[str]) -> No
     for _ in range(3):
         assert not state.write(NAME, {"schema": 1})
         assert state.read(NAME) == {}
-    assert any("nothing is kept" in one for one in said)
+    assert any("nothing is saved" in one for one in said)
     assert len(said) == len(set(said))
 
 

@@ -201,7 +201,7 @@ static void test_pool__groups_take_turns(void)
 		CHECK_EQ(order[i], expected[i]);
 }
 
-/* A job that may not run yet lets others pass, and runs once it may. */
+/* A job that may not run yet delays no other, and runs once it may. */
 static void test_pool__the_owners_rule(void)
 {
 	begin(&more);

@@ -152,7 +152,7 @@ static void test_recall__a_file_that_others_may_write_is_ignored(void)
 	CHECK(!chmod(dir, 0777));
 	CHECK_EQ(recall(&mode), -EPERM);
 	CHECK_EQ(xdp_remember(dir, "veth", CAREFUL_XDP_NATIVE, &why), -EPERM);
-	CHECK(strstr(why.text, "nothing is kept"));
+	CHECK(strstr(why.text, "nothing is saved"));
 	CHECK(!chmod(dir, 0755));
 	unlink(path);
 	CHECK(!symlink("/etc/passwd", path));

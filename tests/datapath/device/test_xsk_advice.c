@@ -51,7 +51,7 @@ static void test_wakes_another__igb(void)
 	CHECK(!wakes_another("igb", "7.3.4+deb13-amd64", 1, 8, 1));
 }
 
-/* From the driver's source: more than half of the queues, or the only one. */
+/* By the driver's source: more than half of the queues are in use, or there is only one. */
 static void test_wakes_another__a_queue_has_one_interrupt(void)
 {
 	CHECK(wakes_another("igb", "6.18.15", 4, 8, 1));

@@ -193,7 +193,7 @@ static void test_resolve__where_no_frame_goes(void)
 			"ip route add blackhole 203.0.113.0/24"));
 	CHECK_EQ(resolve("198.51.100.1", &h), -EXDEV);
 	CHECK_EQ(resolve("203.0.113.1", &h), -ENETUNREACH);
-	/* A host that does not exist: never an answer, never a wait. */
+	/* A host that does not exist never resolves, and the call does not wait. */
 	for (int i = 0; i < 20; i++)
 		CHECK_EQ(resolve("10.77.0.9", &h), -EAGAIN);
 	close_sides(1);
@@ -325,7 +325,7 @@ static void test_events__link_and_mtu(void)
 	CHECK(!pair_run(&pair, 0, "ip link set eth1 down"));
 	wait_event(DEVICE_DOWN);
 	CHECK(!pair_run(&pair, 0, "ip link set eth1 up"));
-	/* The kick saw the event first; the engine still hears of it. */
+	/* The kick read the event first; events() still reports it. */
 	CHECK_EQ(queues[0]->ops->tx(queues[0], &desc, 1), 1);
 	for (int i = 0; i < 2000 && queues[0]->ops->kick(queues[0]); i++)
 		usleep(1000);
@@ -342,7 +342,7 @@ static void test_events__link_and_mtu(void)
 	close_sides(1);
 }
 
-/* Frames on another queue break the promise; the log says why. */
+/* Frames on another queue count as refused, and the log says why. */
 static void test_statistics__frames_on_another_queue_are_refused(void)
 {
 	uint64_t each[CPU_SETSIZE] = { 3 };

@@ -219,7 +219,7 @@ static void send_and_drain(uint32_t frames)
 	expect_chunks_back(&ends[0]);
 }
 
-/* Takes all that is there; each buffer once. Returns the frames, and one address. */
+/* Receives all frames, and checks that each has its own buffer. Returns their number, and an address. */
 static uint32_t take_all(struct end *end, uint64_t *addr)
 {
 	static uint8_t seen[4096];

@@ -20,10 +20,10 @@ static uint32_t rx_producer, rx_consumer;
 static struct xdp_desc descs[SLOTS];
 static uint64_t addrs[SLOTS];
 
-/* The errno of the next calls, and the number of calls. */
+/* The errno of the next system calls, and their number. */
 static int failing;
 static uint32_t sends, receives;
-static uint32_t sent_takes; /* descriptors that the kernel takes, failing or not */
+static uint32_t sent_takes; /* descriptors that the kernel takes, even if the call fails */
 
 ssize_t sendto(int fd, const void *buf, size_t bytes, int flags, const struct sockaddr *to,
 	       socklen_t to_bytes)

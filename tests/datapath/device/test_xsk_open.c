@@ -217,7 +217,7 @@ static void test_open__bad_options(void)
 	expect_nothing_left();
 }
 
-/* The check says the same as opening, as far as it can know. */
+/* careful_check() reports the same as opening, except what only opening shows. */
 static void test_check__zerocopy(void)
 {
 	struct careful_options options = defaults();

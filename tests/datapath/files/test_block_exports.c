@@ -115,7 +115,7 @@ static void test_tell__ends_of_files(void)
 
 	make("one", "a");
 	start("one", NULL);
-	block_tell(server, on_end, told_path);
+	block_on_end(server, on_end, told_path);
 	a = ask_open(CAREFUL_BLOCK_OPEN, "a", 0);
 	assert(a->status == 0 && !tellings);
 	close_key(a->args[0]);
@@ -228,7 +228,7 @@ static void test_replace__while_a_file_is_open(void)
 	assert(!exists("one/new"));
 	replace(NULL, NULL, 0, 0);
 	assert(status("b") == -ENOMEDIUM && block_use(server, uses) == 0);
-	/* Again and again: places are reused. */
+	/* Many times: places are reused. */
 	for (int i = 0; i < 200; i++)
 		replace(&both[i % 3], both, 1, 0);
 	assert(status("b") == -ENOENT && status("a") == 0);
@@ -257,7 +257,7 @@ static void test_export__made_again(void)
 	a = ask_open(CAREFUL_BLOCK_OPEN, "new", CAREFUL_BLOCK_CREATE);
 	assert(a->status == 0);
 	close_key(a->args[0]);
-	/* Moved away, and back. */
+	/* The directory is moved away, and back. */
 	assert(rename(at("one"), at("away")) == 0);
 	assert_gone();
 	assert(rename(at("away"), at("one")) == 0);

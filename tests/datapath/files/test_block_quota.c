@@ -25,7 +25,7 @@ int fallocate(int fd, int mode, off_t offset, off_t bytes)
 
 static uint64_t available; /* blocks of 4 KiB for others than root; 0: enough */
 
-/* Likewise. */
+/* Replaces libc's by a file system with little room. */
 int fstatvfs(int fd, struct statvfs *fs)
 {
 	(void)fd;

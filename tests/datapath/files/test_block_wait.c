@@ -139,7 +139,7 @@ static void test_batch__never_waits_for_a_scratch(void)
 	stop();
 }
 
-/* Answers that nobody fetches; once 16 of 4 MiB each. */
+/* Answers that no client fetches: at most BLOCK_ANSWERS_BYTES. */
 static void test_batch__answers_have_one_budget(void)
 {
 	uint32_t scratch, tokens[BLOCK_LISTINGS], answered = 0, next;

@@ -78,7 +78,7 @@ static void test_open__nothing_that_was_changed(void)
 		check_cipher(CAREFUL_CIPHER_AES256_GCM);
 }
 
-/* Compares with a list of all seen numbers, in an order that jumps forth and back. */
+/* Compares with a list of all seen numbers, which jump forwards and back. */
 static void test_seen__each_number_once(void)
 {
 	enum { NUMBERS = 20000, BACK = 64 * AEAD_SEEN_WORDS - 64 };

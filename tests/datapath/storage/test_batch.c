@@ -100,7 +100,7 @@ static void batch__copies_what_it_reads(void)
 	used = 0;
 	CHECK(found.failed == 1);
 	made = run(to, found.items, found.bytes, all | CAREFUL_BATCH_SYNC, true);
-	CHECK(made.failed == 1); /* equal, as the other end reported */
+	CHECK(made.failed == 1); /* the error that the sender reported */
 	CHECK(holds(to, "a", "hello") && holds(to, "d/empty", ""));
 	CHECK(fstatat(to, "a", &st, 0) == 0 && (st.st_mode & 07777) == 04751);
 	CHECK(st.st_mtim.tv_sec == 7 && st.st_mtim.tv_nsec == 123456789);
@@ -108,7 +108,7 @@ static void batch__copies_what_it_reads(void)
 	CHECK(fstatat(to, "l", &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_mtim.tv_nsec == 123456789);
 	CHECK(entries(to) == 3 && !faccessat(to, "d/empty", R_OK, 0));
 	careful_batch_release(&made);
-	/* Again: existing files stay, unless they may be replaced. */
+	/* A second run: existing files stay, unless the batch replaces them. */
 	write_file(to, "a", "other", 0600);
 	made = run(to, found.items, found.bytes, all, true);
 	CHECK(((struct careful_block_item *)made.items)->status == htobe32(EEXIST));

@@ -13,7 +13,7 @@
 
 static int top;
 
-/* Many small items do not read for ever: their answers take no room. */
+/* Many DIGEST items have small answers, so a limit of its own ends their reads. */
 static void test_batch__reads_so_much(void)
 {
 	enum { FILE_BYTES = 8 << 20, COUNT = 40 };

@@ -174,7 +174,7 @@ int main(void)
 	for (uint32_t i = 1; i < HANG - 1; i++)
 		hang(&io[i], &iov[i], "a", i);
 	write_files("b", 1);
-	/* And where another hangs as well. */
+	/* While another file system hangs, too. */
 	hang(&io[HANG - 1], &iov[HANG - 1], "b", HANG - 1);
 	write_files("c", FILES);
 	CHECK_EQ(completed, 1 + FILES + 1 + FILES);
@@ -184,7 +184,7 @@ int main(void)
 	for (uint32_t i = 0; i < HANG; i++)
 		CHECK_EQ(io[i].result, BYTES);
 	CHECK_EQ(storage->pending, 0);
-	/* In the ring and next to it. */
+	/* In the ring, and in worker threads. */
 	hang(&io[HANG], &iov[HANG], "a", HANG);
 	hang(&io[HANG + 1], &iov[HANG + 1], "b", HANG + 1);
 	write_files("c", 1);

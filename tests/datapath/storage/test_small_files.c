@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Trees taken apart: what is small and plain is read in batches, and nothing else is. */
+/* Splits listings: small regular files are read in batches, everything else is not. */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -150,7 +150,7 @@ static void sift__no_name_leads_out(void)
 	used = 0;
 }
 
-/* Any bytes: an error, or what is no larger than it may be; never a crash. */
+/* Random bytes: an error, or batches within their limits; never a crash. */
 static void sift__noise(void)
 {
 	struct careful_moved moved[4];
@@ -187,7 +187,7 @@ static void write_file(const char *name, size_t bytes)
 	close(fd);
 }
 
-/* What READ items of a tree's small files are answered with. */
+/* Compares the answers to READ items with the files of a tree. */
 static struct careful_batch_answer read_all(const struct careful_sifted *sifted, uint32_t flags)
 {
 	struct careful_batch_how how = { .flags = flags, .file_bytes_max = 1000 };
@@ -223,7 +223,7 @@ static void match__finds_what_was_asked_for(void)
 	CHECK_EQ(careful_match(sifted.reads, sifted.reads_bytes, items, answer.bytes, moved, 2), 0);
 	CHECK_EQ(moved[0].bytes + moved[1].bytes, 7);
 	CHECK(moved[0].digest != moved[1].digest && moved[0].digest);
-	/* Fewer, more, another name, a failure. */
+	/* An answer with fewer files, with more, with another name, and with a failed item. */
 	CHECK_EQ(careful_match(sifted.reads, sifted.reads_bytes, items, answer.bytes, moved, 1),
 		 -EPROTO);
 	CHECK_EQ(careful_match(sifted.reads, sifted.reads_bytes, items, answer.bytes, moved, 3),

@@ -91,7 +91,7 @@ static void rewrite_and_set_time_back(void)
 	close(fd);
 }
 
-/* Ends a change that began, and set the times, before the first look. */
+/* Ends a change that began, and set the times, before the first fstat(). */
 static void end_change(void)
 {
 	memset(mapped, 'c', BYTES);

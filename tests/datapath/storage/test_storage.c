@@ -284,7 +284,7 @@ static void test_many__under_way(void)
 		accepted += rc == 0;
 		again += rc == -EAGAIN;
 	}
-	/* No more than DEPTH are accepted; the others are left as they were. */
+	/* At most DEPTH are accepted; the others are unchanged. */
 	assert(accepted == DEPTH && again == DEPTH);
 	assert(storage->pending == DEPTH);
 	while (completed - before < accepted)
@@ -313,7 +313,7 @@ static void test_read__of_many_pieces(void)
 	close(fd);
 }
 
-/* A round collects its writes into one system call, whose bytes are counted. */
+/* The writes of a round need one system call. */
 static void test_flush__one_call_for_all(void)
 {
 	static struct storage_io io[DEPTH];
