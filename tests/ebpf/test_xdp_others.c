@@ -21,7 +21,7 @@ static void be_router(bool router)
 	CHECK(!system(command)); // NOLINT: a test's own words
 }
 
-static void test_another_host__passes_where_it_is_forwarded(void)
+static void test_another_host__passes_if_forwarded(void)
 {
 	/* Frames to our port with a bad header, and datagrams that are no frames. */
 	const struct shape bad[] = {
@@ -80,7 +80,7 @@ static void test_another_queue__passes_counted(void)
 static void run_all(const char *name)
 {
 	(void)name;
-	RUN(test_another_host__passes_where_it_is_forwarded);
+	RUN(test_another_host__passes_if_forwarded);
 	RUN(test_answer_of_another_service__passes);
 	RUN(test_another_queue__passes_counted);
 }

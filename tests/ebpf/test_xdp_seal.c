@@ -46,7 +46,7 @@ static uint32_t judge_plain(struct shape shape)
 #define SEALED(...) judge_sealed((struct shape){ __VA_ARGS__ })
 
 /* A genuine frame is admitted after a forged one with its number. */
-static void test_sealed__a_number_is_free_until_its_tag_was_right(void)
+static void test_sealed__a_forged_number_stays_free(void)
 {
 	set_sealed(WINDOW);
 	for (uint32_t i = 0; i < 3; i++) {
@@ -109,7 +109,7 @@ static void test_sealed__malformed(void)
 }
 
 /* A forged ping's number does not prevent the timing of a true one. */
-static void test_sealed__pings_are_timed_after_any_frames(void)
+static void test_sealed__pings_are_timed_after_forged_ones(void)
 {
 	set_sealed(WINDOW);
 	CHECK_EQ(SEALED(.seq = TAKEN + 1, .type = CAREFUL_PING, .msg_id = 0x7fffffff,
@@ -127,12 +127,12 @@ static void test_sealed__pings_are_timed_after_any_frames(void)
 static void test_all(const char *name)
 {
 	(void)name;
-	RUN(test_sealed__a_number_is_free_until_its_tag_was_right);
+	RUN(test_sealed__a_forged_number_stays_free);
 	RUN(test_sealed__buffers_are_charged);
 	RUN(test_sealed__numbers_come_in_any_order);
 	RUN(test_sealed__and_plain_do_not_mix);
 	RUN(test_sealed__malformed);
-	RUN(test_sealed__pings_are_timed_after_any_frames);
+	RUN(test_sealed__pings_are_timed_after_forged_ones);
 }
 
 int main(void)

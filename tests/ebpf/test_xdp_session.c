@@ -153,7 +153,7 @@ static void grant(uint32_t may_fill)
 }
 
 /* Each frame takes at least one buffer. Only returned buffers are taken, whatever the number. */
-static void test_credits__a_burst_ends_with_them(void)
+static void test_credits__end_a_burst(void)
 {
 	set_peer(FRAME_NODE, frame_cookie, 0);
 	for (uint32_t i = 0; i < CREDITS; i++)
@@ -210,7 +210,7 @@ static void check_any(uint32_t last, uint32_t seq, uint32_t want, uint32_t then)
 }
 
 /* With the traditional protocol a late or repeated frame is admitted, and the last number stays. */
-static void test_seq__any_that_is_near(void)
+static void test_seq__traditional_admits_near_numbers(void)
 {
 	static const uint32_t lasts[] = { 0, 1, 0x7fffffff, 0x80000000, 0xffffffff };
 
@@ -252,7 +252,7 @@ static void test_ping__net_rx_is_never_redirected(void)
 	}
 }
 
-static void test_ping__further_is_in_sequence(void)
+static void test_ping__later_stages_are_in_sequence(void)
 {
 	static struct frame frame;
 
@@ -385,11 +385,11 @@ static void run_all(const char *name)
 	RUN(test_cookie__zero_opens_nothing);
 	RUN(test_seq__window_and_wrap_around);
 	RUN(test_seq__follows_the_engine);
-	RUN(test_credits__a_burst_ends_with_them);
+	RUN(test_credits__end_a_burst);
 	RUN(test_credits__padding_is_charged);
-	RUN(test_seq__any_that_is_near);
+	RUN(test_seq__traditional_admits_near_numbers);
 	RUN(test_ping__net_rx_is_never_redirected);
-	RUN(test_ping__further_is_in_sequence);
+	RUN(test_ping__later_stages_are_in_sequence);
 	RUN(test_ping__a_stranger_gets_nothing);
 	RUN(test_train__is_counted_and_dropped);
 	RUN(test_train__not_asked_for);

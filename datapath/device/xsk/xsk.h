@@ -20,6 +20,7 @@
 
 #include <stddef.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <xdp/xsk.h>
 
@@ -199,6 +200,14 @@ static inline struct xsk_port *xsk_port_of(const struct xsk_queue *xsk)
 	return to_xsk_port(xsk->queue.port);
 }
 
+/* Maps a BPF map's values; NULL with errno. */
+static inline void *xsk_map_memory(int map, size_t bytes)
+{
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, map, 0);
+
+	return memory == MAP_FAILED ? NULL : memory;
+}
+
 /* Reports whether this process opened the port; false in a child by fork(). */
 static inline bool xsk_is_owner(const struct xsk_port *port)
 {
@@ -264,8 +273,6 @@ int xsk_bpf_program(const struct xsk_port *port);
 uint64_t xsk_bpf_refused(const struct xsk_port *port); /* frames that the program dropped */
 void xsk_bpf_close(struct xsk_port *port);
 int xsk_bpf_groups(const struct xsk_port *port); /* the groups map */
-/* Maps a BPF map's values; NULL with errno. */
-void *xsk_bpf_map_memory(int map, size_t bytes);
 
 /* xsk_group.c: port_ops; xsk_group_close() at the port's end. */
 int xsk_group(struct port *port, uint32_t slot, uint64_t cookie, const union address *from);

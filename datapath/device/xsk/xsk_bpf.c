@@ -121,16 +121,9 @@ static int load_best(struct xsk_port *port, uint16_t queue, struct careful_error
 	return 0;
 }
 
-void *xsk_bpf_map_memory(int map, size_t bytes)
-{
-	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, map, 0);
-
-	return memory == MAP_FAILED ? NULL : memory;
-}
-
 static void *map_memory(const struct xsk_port *port, const char *name, size_t bytes)
 {
-	return xsk_bpf_map_memory(bpf_object__find_map_fd_by_name(port->bpf->object, name), bytes);
+	return xsk_map_memory(bpf_object__find_map_fd_by_name(port->bpf->object, name), bytes);
 }
 
 static int pin(const struct xsk_port *port, const char *name, struct careful_error *error)

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "device/compat.h"
@@ -29,7 +28,7 @@ static const size_t entries_bytes = CAREFUL_SPREAD_MAX * sizeof(struct careful_q
 
 static int map_entries(struct xsk_port *port, int fd, struct careful_error *error)
 {
-	port->port.spread.entries = xsk_bpf_map_memory(fd, entries_bytes);
+	port->port.spread.entries = xsk_map_memory(fd, entries_bytes);
 	if (!port->port.spread.entries)
 		return refuse(error, -errno, "cannot map the spread map: %s", strerror(errno));
 	return 0;

@@ -6,11 +6,11 @@
  * A program that read the old cookie may still write seq_last or redirect a frame. A redirect takes
  * a buffer, and reaches the ring with the flush at the end of the NAPI poll. All of that is one
  * softirq (or ksoftirqd with softirqs disabled), and no thread runs on the CPU meanwhile. So the
- * wait is over once a thread has run on each CPU after the cookie was cleared: this thread, or on
- * the engine's CPU the engine, which was in user mode when it started the wait. `requested` orders
- * the cleared cookie before the visits; a program that starts after the visit reads the cleared
- * cookie. If a CPU cannot be visited, RCU's grace period proves the same, because program and flush
- * are one RCU read side. */
+ * wait is over once a thread has run on each CPU after the cookie was cleared. On the engine's CPU
+ * that is the engine, which was in user mode when it started the wait; on others it is this thread.
+ * `requested` orders the cleared cookie before the visits; a program that starts after the visit
+ * reads the cleared cookie. If a CPU cannot be visited, RCU's grace period proves the same, because
+ * program and flush are one RCU read side. */
 #include <linux/capability.h>
 #include <sched.h>
 #include <string.h>

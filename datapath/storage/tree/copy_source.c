@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Prepares a file for a copy in blocks: waits until a change would show in its times, and finds its
- * real size. stat() reports 0 bytes for files of /proc, and a page for files of sysfs. */
+/* Prepares a file for a copy in blocks: waits until a change would show in its times. Finds the real
+ * size. For files of /proc, stat() reports 0 bytes; for files of sysfs, a page. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -17,7 +17,7 @@ enum {
 /* Reads the records; returns their bytes, or -errno. -E2BIG: more than `room`. Returns 0 if the file
  * system has no extended attributes. */
 ssize_t xattrs_get(int fd, char *buf, size_t room);
-/* Gives a file exactly these attributes; sets only those that differ. squashed: leaves attributes
- * that only root may set (capabilities, trusted ones) as they are. -ENOSYS: the file system cannot
- * hold some; the others are set. -EPROTO: malformed records. */
+/* Gives a file exactly these attributes; sets only those that differ. With `squashed` it leaves
+ * attributes that only root may set (capabilities, trusted ones) as they are. -ENOSYS: the file
+ * system cannot hold some; the others are set. -EPROTO: malformed records. */
 int xattrs_set(int fd, const char *records, size_t bytes, bool squashed);

@@ -132,7 +132,7 @@ static bool is_idle(void)
 }
 
 /* A thread starts only if none is idle, and at most workers_max start. */
-static void test_pool__threads_are_used_again(void)
+static void test_pool__idle_threads_are_reused(void)
 {
 	begin(&plain);
 	for (int round = 0; round < 4; round++) {
@@ -157,7 +157,7 @@ static void test_pool__threads_are_used_again(void)
 }
 
 /* A worker that starts later uses the CPUs of the thread that opened the pool. */
-static void test_pool__workers_keep_the_cpus_of_the_opener(void)
+static void test_pool__workers_use_the_cpus_of_the_opener(void)
 {
 	cpu_set_t all, one, its;
 
@@ -202,7 +202,7 @@ static void test_pool__groups_take_turns(void)
 }
 
 /* A job that may not run yet delays no other, and runs once it may. */
-static void test_pool__the_owners_rule(void)
+static void test_pool__may_run_of_the_owner(void)
 {
 	begin(&more);
 	closed = true;
@@ -262,10 +262,10 @@ static void test_pool__quiet_jobs_run_again(void)
 int main(void)
 {
 	RUN(test_pool__a_hanging_group_delays_no_other);
-	RUN(test_pool__threads_are_used_again);
-	RUN(test_pool__workers_keep_the_cpus_of_the_opener);
+	RUN(test_pool__idle_threads_are_reused);
+	RUN(test_pool__workers_use_the_cpus_of_the_opener);
 	RUN(test_pool__groups_take_turns);
-	RUN(test_pool__the_owners_rule);
+	RUN(test_pool__may_run_of_the_owner);
 	RUN(test_pool__stop_does_not_wait_for_a_hanging_job);
 	RUN(test_pool__stop_drops_waiting_jobs);
 	RUN(test_pool__quiet_jobs_run_again);

@@ -14,7 +14,7 @@ static void says(const char *driver, int rc, const char *words)
 }
 
 /* The advice for virtio_net was once ethtool -L and -G, which change nothing there. */
-static void test_advice__virtio_needs_something_of_its_host(void)
+static void test_advice__virtio_needs_settings_of_its_host(void)
 {
 	says("virtio_net", -EINVAL, "iommu_platform=on,disable-legacy=on");
 	says("virtio_net", -EINVAL, "6.13");
@@ -22,7 +22,7 @@ static void test_advice__virtio_needs_something_of_its_host(void)
 	CHECK(!strstr(xsk_zerocopy_advice("virtio_net", -EINVAL), "ethtool"));
 }
 
-static void test_advice__others_as_they_agree(void)
+static void test_advice__other_drivers(void)
 {
 	says("ice", -EINVAL, "ethtool -L, ethtool -G");
 	says("ice", -ENOENT, "dmesg");
@@ -52,7 +52,7 @@ static void test_wakes_another__igb(void)
 }
 
 /* By the driver's source: more than half of the queues are in use, or there is only one. */
-static void test_wakes_another__a_queue_has_one_interrupt(void)
+static void test_wakes_another__queues_with_one_interrupt(void)
 {
 	CHECK(wakes_another("igb", "6.18.15", 4, 8, 1));
 	CHECK(!wakes_another("igb", "6.18.15", 5, 8, 1));
@@ -66,9 +66,9 @@ static void test_wakes_another__a_queue_has_one_interrupt(void)
 
 int main(void)
 {
-	RUN(test_advice__virtio_needs_something_of_its_host);
-	RUN(test_advice__others_as_they_agree);
+	RUN(test_advice__virtio_needs_settings_of_its_host);
+	RUN(test_advice__other_drivers);
 	RUN(test_wakes_another__igb);
-	RUN(test_wakes_another__a_queue_has_one_interrupt);
+	RUN(test_wakes_another__queues_with_one_interrupt);
 	return 0;
 }

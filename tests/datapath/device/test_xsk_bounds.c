@@ -25,19 +25,19 @@ static const struct careful_device_info *bounds(uint32_t ring, bool zerocopy)
 	return &xsk.queue.info;
 }
 
-static void test_bounds__copied_all_buffers(void)
+static void test_bounds__copy_mode_has_all_buffers(void)
 {
 	CHECK_EQ(bounds(1024, false)->receive_buffers, 512);
 	CHECK_EQ(xsk.queue.info.receive_bound, CAREFUL_BOUND_UMEM);
 }
 
-static void test_bounds__zero_copy_half_of_them(void)
+static void test_bounds__zero_copy_has_half_of_them(void)
 {
 	CHECK_EQ(bounds(1024, true)->receive_buffers, 512);
 	CHECK_EQ(xsk.queue.info.receive_bound, CAREFUL_BOUND_UMEM);
 }
 
-static void test_bounds__a_small_ring_of_the_device(void)
+static void test_bounds__small_device_ring(void)
 {
 	for (int zerocopy = 0; zerocopy < 2; zerocopy++) {
 		CHECK_EQ(bounds(256, zerocopy)->receive_buffers, 192);
@@ -47,8 +47,8 @@ static void test_bounds__a_small_ring_of_the_device(void)
 
 int main(void)
 {
-	RUN(test_bounds__copied_all_buffers);
-	RUN(test_bounds__zero_copy_half_of_them);
-	RUN(test_bounds__a_small_ring_of_the_device);
+	RUN(test_bounds__copy_mode_has_all_buffers);
+	RUN(test_bounds__zero_copy_has_half_of_them);
+	RUN(test_bounds__small_device_ring);
 	return 0;
 }

@@ -175,7 +175,7 @@ static void test_resolve__port_of_the_address(void)
 	close_sides(1);
 }
 
-static void test_resolve__where_no_frame_goes(void)
+static void test_resolve__unreachable_addresses(void)
 {
 	struct llhdr h;
 
@@ -257,7 +257,7 @@ static void test_events__neighbour_moves(void)
 	close_sides(1);
 }
 
-static void test_distrust__a_neighbour_is_looked_for_anew(void)
+static void test_distrust__resolves_the_neighbour_again(void)
 {
 	static const char *const addresses[] = { "10.77.0.2", "fd77::2" };
 	struct llhdr right, h;
@@ -365,7 +365,7 @@ static void test_statistics__frames_on_another_queue_are_refused(void)
 	close_sides(1);
 }
 
-static void test_events__overflow_looks_again(void)
+static void test_events__overflow_reads_the_state_again(void)
 {
 	open_sides(1);
 	settle();
@@ -445,7 +445,7 @@ static void send_to_all(const char *to_text)
 }
 
 /* Otherwise every host on the link would answer. */
-static void test_ctrl__not_sent_to_us_alone_is_dropped(void)
+static void test_ctrl__broadcast_and_multicast_are_dropped(void)
 {
 	static const char *const all[] = { "10.77.0.255", "255.255.255.255", "224.0.0.1",
 					   "ff02::1" };
@@ -542,17 +542,17 @@ int main(void)
 	RUN(test_resolve__ipv6_headers);
 	RUN(test_resolve__ipv6_link_local);
 	RUN(test_resolve__port_of_the_address);
-	RUN(test_resolve__where_no_frame_goes);
+	RUN(test_resolve__unreachable_addresses);
 	RUN(test_resolve__by_our_interface);
 	RUN(test_resolve__through_a_gateway);
 	RUN(test_events__neighbour_moves);
-	RUN(test_distrust__a_neighbour_is_looked_for_anew);
+	RUN(test_distrust__resolves_the_neighbour_again);
 	RUN(test_events__own_address_and_route);
 	RUN(test_events__link_and_mtu);
 	RUN(test_statistics__frames_on_another_queue_are_refused);
-	RUN(test_events__overflow_looks_again);
+	RUN(test_events__overflow_reads_the_state_again);
 	RUN(test_ctrl__both_families);
-	RUN(test_ctrl__not_sent_to_us_alone_is_dropped);
+	RUN(test_ctrl__broadcast_and_multicast_are_dropped);
 	RUN(test_ctrl__families_take_turns);
 	RUN(test_ctrl__port_unreachable);
 	RUN(test_clock_and_random);

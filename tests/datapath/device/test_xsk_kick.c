@@ -93,7 +93,7 @@ static void test_kick__zerocopy_wakes_and_leaves_it_to_the_driver(void)
 	CHECK_EQ(xsk.kicks_again, 0);
 }
 
-static void test_kick__zerocopy_again_where_the_wake_up_failed(void)
+static void test_kick__zerocopy_repeats_a_failed_wake_up(void)
 {
 	static const int errors[] = { EAGAIN, EBUSY, ENOBUFS, ENETDOWN, EINTR };
 
@@ -140,7 +140,7 @@ static void test_kick__copy_again_while_frames_wait(void)
 	CHECK_EQ(xsk.kicks_failed, 1);
 }
 
-static void test_fill__wakes_again_where_that_failed(void)
+static void test_fill__repeats_a_failed_wake_up(void)
 {
 	struct device_desc desc;
 	uint64_t addr = 0;
@@ -162,9 +162,9 @@ static void test_fill__wakes_again_where_that_failed(void)
 int main(void)
 {
 	RUN(test_kick__zerocopy_wakes_and_leaves_it_to_the_driver);
-	RUN(test_kick__zerocopy_again_where_the_wake_up_failed);
+	RUN(test_kick__zerocopy_repeats_a_failed_wake_up);
 	RUN(test_kick__zerocopy_other_errors_count_and_are_tried_again);
 	RUN(test_kick__copy_again_while_frames_wait);
-	RUN(test_fill__wakes_again_where_that_failed);
+	RUN(test_fill__repeats_a_failed_wake_up);
 	return 0;
 }

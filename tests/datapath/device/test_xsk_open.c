@@ -128,7 +128,7 @@ static void test_open__settings_in_effect(void)
 }
 
 /* Falls back to generic mode with the driver's own reason. */
-static void test_open__why_not_native(void)
+static void test_open__reports_why_not_native(void)
 {
 	struct careful_options options = defaults();
 	struct queue *queue;
@@ -151,7 +151,7 @@ static void test_open__why_not_native(void)
 	CHECK(!pair_run(&pair, 0, "ip link del d0"));
 }
 
-static void test_open__program_taken_off(void)
+static void test_open__program_detached(void)
 {
 	struct careful_options options = defaults();
 	struct queue *queue = open_good(&options);
@@ -235,7 +235,7 @@ static void test_check__zerocopy(void)
 	refused(&options, -EOPNOTSUPP, said.text);
 }
 
-static void test_open__interface_not_fit(void)
+static void test_open__unsuitable_interface(void)
 {
 	struct careful_options options = defaults();
 
@@ -551,7 +551,7 @@ static void test_killed_owner__leaves_no_program(void)
 }
 
 /* Repeats opening and closing: nothing accumulates, and a closed queue can be opened again. */
-static void test_open__again_and_again(void)
+static void test_open__many_times(void)
 {
 	struct careful_options options = defaults();
 	int first = dup(0), last;
@@ -632,12 +632,12 @@ int main(void)
 	snprintf(instance, sizeof(instance), "test-open-%d", getpid());
 	pair_open(&pair, 1500);
 	RUN(test_open__settings_in_effect);
-	RUN(test_open__why_not_native);
-	RUN(test_open__program_taken_off);
+	RUN(test_open__reports_why_not_native);
+	RUN(test_open__program_detached);
 	RUN(test_open__generic_is_bounded_by_the_backlog);
 	RUN(test_open__bad_options);
 	RUN(test_check__zerocopy);
-	RUN(test_open__interface_not_fit);
+	RUN(test_open__unsuitable_interface);
 	RUN(test_open__port_in_use);
 	RUN(test_open__another_program_is_named);
 	RUN(test_open__name_with_a_dot);
@@ -646,7 +646,7 @@ int main(void)
 	RUN(test_open__instance_in_use);
 	RUN(test_open__leaves_a_qdisc_alone);
 	RUN(test_killed_owner__leaves_no_program);
-	RUN(test_open__again_and_again);
+	RUN(test_open__many_times);
 	RUN(test_pins__are_the_maps_in_use);
 	pair_close(&pair);
 	return 0;

@@ -435,7 +435,7 @@ static void test_peer__gone(void)
 }
 
 /* The new process has already sent a request when its arrival is reported. */
-static void test_peer__asks_before_it_is_told_of(void)
+static void test_peer__asks_before_its_arrival_is_reported(void)
 {
 	int before = open_fds();
 	struct fake_answer *a;
@@ -759,7 +759,7 @@ ssize_t getdents64(int fd, void *buffer, size_t bytes)
 /* A damaged directory, or one whose server is down, is an entry with an error, and the rest is
  * listed. Its error does not count as one of the connection. An autofs mount point without its
  * server gives ENOENT: it exists, so it is not empty. */
-static void test_list__sick(void)
+static void test_list__damaged_directory(void)
 {
 	static const int errors[][2] = {
 		{ EUCLEAN, EUCLEAN }, { ENOTCONN, EIO }, { ENOENT, ENOENT }, { ENOMEM, 0 }
@@ -998,7 +998,7 @@ int main(void)
 
 	start("rw", true, NULL, false);
 	test_peer__gone();
-	test_peer__asks_before_it_is_told_of();
+	test_peer__asks_before_its_arrival_is_reported();
 	test_create__commit();
 	test_create__no_replace();
 	test_create__escapes();
@@ -1006,7 +1006,7 @@ int main(void)
 	test_mkdir();
 	test_request__stored_path();
 	test_list__unreadable();
-	test_list__sick();
+	test_list__damaged_directory();
 	test_list__thousands();
 	test_list__deep();
 	test_stop__with_work_under_way();

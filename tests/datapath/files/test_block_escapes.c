@@ -344,7 +344,7 @@ static bool try_batch(const struct escape *escape)
 	return failed;
 }
 
-static void test_batch__none_leads_out(void)
+static void test_batch__no_path_leads_out(void)
 {
 	start();
 	for (size_t i = 0; i < sizeof(escapes) / sizeof(escapes[0]); i++) {
@@ -359,7 +359,7 @@ static void test_batch__none_leads_out(void)
 	stop();
 }
 
-static void test_escape__none_leads_out(void)
+static void test_escape__no_path_leads_out(void)
 {
 	start();
 	for (size_t i = 0; i < sizeof(escapes) / sizeof(escapes[0]); i++) {
@@ -391,7 +391,7 @@ static void *swap(void *arg)
 	return NULL;
 }
 
-static void test_escape__nor_a_race(void)
+static void test_escape__no_race_leads_out(void)
 {
 	static const struct escape read = { "swapped/secret", 0 };
 	static const struct escape others[] = { { "swapped/new", 0 }, { "swapped", 0 } };
@@ -424,9 +424,9 @@ static void test_escape__nor_a_race(void)
 int main(void)
 {
 	set_up();
-	RUN(test_escape__none_leads_out);
-	RUN(test_escape__nor_a_race);
-	RUN(test_batch__none_leads_out);
+	RUN(test_escape__no_path_leads_out);
+	RUN(test_escape__no_race_leads_out);
+	RUN(test_batch__no_path_leads_out);
 	CHECK_EQ(umount(at("export/mount")), 0);
 	remove_base();
 	return 0;

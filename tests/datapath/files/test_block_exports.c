@@ -96,50 +96,50 @@ static void assert_gone(void)
 	assert(ask_open(CAREFUL_BLOCK_MKDIR, "d", 0)->status == -ENOLINK);
 }
 
-static struct block_end told;
-static char told_path[64];
-static int tellings;
+static struct block_end report;
+static char reported_path[64];
+static int reports;
 
 static void on_end(const struct block_end *end, void *user)
 {
-	assert(user == told_path);
-	told = *end;
-	snprintf(told_path, sizeof(told_path), "%s", end->path);
-	tellings++;
+	assert(user == reported_path);
+	report = *end;
+	snprintf(reported_path, sizeof(reported_path), "%s", end->path);
+	reports++;
 }
 
 /* The log reports once who used which file and how it ended, whatever ends it. */
-static void test_tell__ends_of_files(void)
+static void test_on_end__reports_each_file(void)
 {
 	struct fake_answer *a;
 
 	make("one", "a");
 	start("one", NULL);
-	block_on_end(server, on_end, told_path);
+	block_on_end(server, on_end, reported_path);
 	a = ask_open(CAREFUL_BLOCK_OPEN, "a", 0);
-	assert(a->status == 0 && !tellings);
+	assert(a->status == 0 && !reports);
 	close_key(a->args[0]);
-	assert(tellings == 1 && !strcmp(told_path, "a") && !told.writable && !told.status);
-	assert(told.op == CAREFUL_BLOCK_CLOSE && told.read_bytes == 3 && told.bytes == 1);
+	assert(reports == 1 && !strcmp(reported_path, "a") && !report.writable && !report.status);
+	assert(report.op == CAREFUL_BLOCK_CLOSE && report.read_bytes == 3 && report.bytes == 1);
 	/* A listing does not count as a transfer. */
 	a = by_path(CAREFUL_BLOCK_LIST, "");
 	assert(a->status == 0);
 	close_key(a->args[0]);
-	assert(tellings == 1);
+	assert(reports == 1);
 	/* Files that a peer leaves open end with it; a path that was cut in two is reported
 	 * whole. */
 	a = ask_open(CAREFUL_BLOCK_OPEN, "d/e", CAREFUL_BLOCK_CREATE);
-	assert(a->status == -ENOENT && tellings == 1);
+	assert(a->status == -ENOENT && reports == 1);
 	make("one/d", "x");
 	a = ask_open(CAREFUL_BLOCK_OPEN, "d/e", CAREFUL_BLOCK_CREATE);
 	assert(a->status == 0);
 	block_watch(c, 0, CAREFUL_PEER_FAILED, server);
-	for (int i = 0; i < 10000 && tellings == 1; i++) {
+	for (int i = 0; i < 10000 && reports == 1; i++) {
 		usleep(100);
 		block_poll(server);
 	}
-	assert(tellings == 2 && !strcmp(told_path, "d/e") && told.writable);
-	assert(told.op == BLOCK_DISCARD && told.written_bytes == 2 && !told.is_former);
+	assert(reports == 2 && !strcmp(reported_path, "d/e") && report.writable);
+	assert(report.op == BLOCK_DISCARD && report.written_bytes == 2 && !report.is_former);
 	/* A file that ends after its peer's slot has a new peer is not reported as the new
 	 * peer's. */
 	block_watch(c, 0, CAREFUL_PEER_UP, server);
@@ -147,11 +147,11 @@ static void test_tell__ends_of_files(void)
 	assert(a->status == 0);
 	block_watch(c, 0, CAREFUL_PEER_NONE, server);
 	block_watch(c, 0, CAREFUL_PEER_UP, server);
-	for (int i = 0; i < 10000 && tellings == 2; i++) {
+	for (int i = 0; i < 10000 && reports == 2; i++) {
 		usleep(100);
 		block_poll(server);
 	}
-	assert(tellings == 3 && !strcmp(told_path, "a") && told.is_former);
+	assert(reports == 3 && !strcmp(reported_path, "a") && report.is_former);
 	stop();
 	remove_tree("one");
 }
@@ -380,7 +380,7 @@ static void test_export__mounts(void)
 }
 
 /* The canonical path belongs to another directory. */
-static void test_serve__by_way_of_proc(void)
+static void test_serve__path_through_proc(void)
 {
 	struct block_export_options export = { .name = "x" };
 	struct careful_error error;
@@ -408,13 +408,13 @@ int main(void)
 	int before = open_fds();
 
 	assert(mkdtemp(base));
-	test_tell__ends_of_files();
+	test_on_end__reports_each_file();
 	test_export__use_is_counted();
 	test_replace__while_a_file_is_open();
 	test_export__made_again();
 	test_export__listed();
 	test_export__symlinks();
-	test_serve__by_way_of_proc();
+	test_serve__path_through_proc();
 	if (geteuid() == 0)
 		test_export__another_owner();
 	else

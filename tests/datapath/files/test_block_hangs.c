@@ -62,7 +62,7 @@ static void await(const uint32_t *tokens)
 		CHECK(answer(tokens[i])->status != 0);
 }
 
-static void test_export__stops_no_other(void)
+static void test_export__hanging_one_stops_no_other(void)
 {
 	uint32_t tokens[ASKED];
 
@@ -76,7 +76,7 @@ static void test_export__stops_no_other(void)
 	stop();
 }
 
-static void test_peer__has_not_all_workers_of_an_export(void)
+static void test_peer__cannot_hold_all_workers_of_an_export(void)
 {
 	uint32_t tokens[ASKED];
 
@@ -91,7 +91,7 @@ static void test_peer__has_not_all_workers_of_an_export(void)
 
 /* More requests than a peer may have under way wait in one export: the same peer's requests in
  * another export continue. */
-static void test_peer__with_all_it_may_ask_in_one_export(void)
+static void test_peer__with_all_its_requests_in_one_export(void)
 {
 	enum { MANY = 200 };
 	static uint32_t tokens[MANY];
@@ -130,7 +130,7 @@ static void *left_behind[2];
 /* Several peers put more than 64 files each onto the hanging file system. Files elsewhere begin and
  * end, also those of the same peers. The server's end reports the hanging workers and does not wait
  * for them. */
-static void test_peers__that_put_where_it_hangs(void)
+static void test_peers__put_into_a_hanging_export(void)
 {
 	enum { EACH = 70, OTHER = FAKE_PEERS - 1 };
 	const struct careful_block_open whole = { .mode = htobe32(0644) };
@@ -208,11 +208,11 @@ int main(void)
 	CHECK(mkdtemp(base));
 	CHECK(!mkdir(at("one"), 0755) && !mkdir(at("two"), 0755) && !mkdir(at("one/sub"), 0755));
 	CHECK(!close(open(at("one/a"), O_CREAT | O_WRONLY, 0644)));
-	RUN(test_export__stops_no_other);
-	RUN(test_peer__has_not_all_workers_of_an_export);
-	RUN(test_peer__with_all_it_may_ask_in_one_export);
+	RUN(test_export__hanging_one_stops_no_other);
+	RUN(test_peer__cannot_hold_all_workers_of_an_export);
+	RUN(test_peer__with_all_its_requests_in_one_export);
 	RUN(test_batch__ends_with_its_peer);
-	RUN(test_peers__that_put_where_it_hangs);
+	RUN(test_peers__put_into_a_hanging_export);
 	RUN(test_stop__ends_and_reports_hanging_operations);
 	remove_base();
 	return 0;

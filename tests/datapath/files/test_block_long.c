@@ -86,7 +86,7 @@ static int entries(void)
 }
 
 /* Other peers open, list and sync in the same export; one also copies an old file. */
-static void test_seed__others_are_served_meanwhile(void)
+static void test_seed__delays_no_other_request(void)
 {
 	const struct careful_block_open whole = { .mode = htobe32(0644) };
 	uint32_t tokens[SEEDS], args[4] = { 0, CAREFUL_BLOCK_REPLACE };
@@ -146,7 +146,7 @@ int main(void)
 	fd = open(at("huge"), O_CREAT | O_WRONLY, 0644);
 	CHECK(fd >= 0 && !ftruncate(fd, (off_t)huge) && !close(fd));
 	CHECK(!close(open(at("small"), O_CREAT | O_WRONLY, 0644)));
-	RUN(test_seed__others_are_served_meanwhile);
+	RUN(test_seed__delays_no_other_request);
 	RUN(test_seed__ends_with_its_peer);
 	RUN(test_seed__ends_with_the_server);
 	remove_base();

@@ -145,7 +145,7 @@ int fsync(int fd)
 }
 
 /* A client that is interrupted during the sync finds the journal; later the file is complete. */
-static void test_partial__synced_before_the_journal_goes(void)
+static void test_partial__synced_before_the_journal_is_cut(void)
 {
 	syncs = 0;
 	assert(commit(open_partial("new", 0, 5)->args[0], 0, 0)->status == 0);
@@ -551,7 +551,7 @@ int main(void)
 	assert(mkdtemp(base));
 	serve(true);
 	test_partial__continued();
-	test_partial__synced_before_the_journal_goes();
+	test_partial__synced_before_the_journal_is_cut();
 	test_partial__commit_fails();
 	test_partial__discarded();
 	test_partial__of_another_size();

@@ -83,7 +83,7 @@ static int entries(void)
 }
 
 /* The client gets the errno, and nothing is left, not even of a file to continue. */
-static void test_quota__is_told_by_its_name(void)
+static void test_quota__client_gets_edquot(void)
 {
 	start();
 	no_room = EDQUOT;
@@ -187,7 +187,7 @@ static void test_listings__disk_of_a_peer_is_bounded(void)
 }
 
 /* Zeros in a hole take only room that users other than root have. */
-static void test_zero__leaves_root_its_reserve(void)
+static void test_zero__leaves_the_reserve_of_root(void)
 {
 	const struct careful_block_range range = { .bytes = htobe64(64 << 20) };
 	struct careful_block_open open = { .path_bytes = htobe32(4) };
@@ -226,9 +226,9 @@ static void test_zero__leaves_root_its_reserve(void)
 int main(void)
 {
 	CHECK(mkdtemp(base));
-	RUN(test_quota__is_told_by_its_name);
+	RUN(test_quota__client_gets_edquot);
 	RUN(test_seed__sparse);
-	RUN(test_zero__leaves_root_its_reserve);
+	RUN(test_zero__leaves_the_reserve_of_root);
 	RUN(test_listings__disk_of_a_peer_is_bounded);
 	remove_base();
 	return 0;

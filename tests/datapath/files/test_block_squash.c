@@ -138,7 +138,7 @@ static void assert_squashed(const char *name)
 	assert(has(name, "user.own"));
 }
 
-static void test_rw__nothing_of_root(void)
+static void test_rw__grants_nothing_of_root(void)
 {
 	make("old", 0644);
 	make("capable", 0644);
@@ -160,7 +160,7 @@ static void test_rw__nothing_of_root(void)
 	stop();
 }
 
-static void test_rw_owners__all_of_it(void)
+static void test_rw_owners__grants_all_of_it(void)
 {
 	struct stat st;
 
@@ -255,8 +255,8 @@ static void test_hosts__others_see_nothing(void)
 int main(void)
 {
 	assert(mkdtemp(base));
-	test_rw__nothing_of_root();
-	test_rw_owners__all_of_it();
+	test_rw__grants_nothing_of_root();
+	test_rw_owners__grants_all_of_it();
 	test_rw__inplace_of_a_setuid_file();
 	test_commit_and_mkdir__no_setuid();
 	test_hosts__others_see_nothing();

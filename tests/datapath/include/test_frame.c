@@ -44,7 +44,7 @@ static enum rule rule_case_of(const struct rule_case *at)
 	return rule_of(at->type, at->flags, at->limit, at->frag_bytes, at->body_bytes);
 }
 
-static void test_judge__every_type_flag_limit_and_length(void)
+static void test_classify__every_type_flag_limit_and_length(void)
 {
 	uint32_t step = 0, found[RULE_LENGTH + 1] = { 0 };
 	struct rule_case at;
@@ -67,7 +67,7 @@ static void test_judge__every_type_flag_limit_and_length(void)
 		CHECK(found[i]);
 }
 
-static void test_judge__another_version_and_a_damaged_header(void)
+static void test_classify__another_version_and_a_damaged_header(void)
 {
 	struct careful_hdr hdr = { .version = CAREFUL_WIRE_VERSION, .type = CAREFUL_DATA };
 
@@ -146,8 +146,8 @@ static void test_engine__every_header(void)
 
 int main(void)
 {
-	RUN(test_judge__every_type_flag_limit_and_length);
-	RUN(test_judge__another_version_and_a_damaged_header);
+	RUN(test_classify__every_type_flag_limit_and_length);
+	RUN(test_classify__another_version_and_a_damaged_header);
 	RUN(test_virtual_device__every_header);
 	RUN(test_engine__every_header);
 	return 0;

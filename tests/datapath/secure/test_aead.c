@@ -65,7 +65,7 @@ static void check_cipher(uint32_t cipher)
 	CHECK(!aead_open(&aead, 7, beside, sizeof(beside), text, 0, tag)); /* no key is set */
 }
 
-static void test_open__nothing_that_was_changed(void)
+static void test_open__refuses_changed_messages(void)
 {
 	uint32_t ciphers = aead_ciphers();
 
@@ -116,7 +116,7 @@ int main(void)
 {
 	CHECK(sodium_init() >= 0);
 	RUN(test_seal__agrees_with_the_wire_format);
-	RUN(test_open__nothing_that_was_changed);
+	RUN(test_open__refuses_changed_messages);
 	RUN(test_seen__each_number_once);
 	return 0;
 }

@@ -142,7 +142,7 @@ static void test_noise__a_changed_message_is_refused(void)
 }
 
 /* Another static key, psk or prologue, and the initiator's own message reflected. */
-static void test_noise__strangers_are_not_believed(void)
+static void test_noise__strangers_are_refused(void)
 {
 	struct noise_pair pair = pair_of(RESPONDER, INITIATOR_PUBLIC);
 	uint8_t message[MESSAGE_MAX], payload[MESSAGE_MAX], prologue[MESSAGE_MAX];
@@ -172,7 +172,7 @@ static void test_noise__strangers_are_not_believed(void)
 }
 
 /* Points whose multiples are 0 are invalid keys. */
-static void test_noise__keys_that_are_none(void)
+static void test_noise__invalid_keys(void)
 {
 	static const uint8_t none[2][NOISE_KEY_BYTES] = { { 0 }, { 1 } };
 	uint8_t private[MESSAGE_MAX], psk[NOISE_KEY_BYTES] = { 0 };
@@ -192,7 +192,7 @@ int main(void)
 	CHECK(sodium_init() >= 0);
 	test_noise__a_public_vector();
 	test_noise__a_changed_message_is_refused();
-	test_noise__strangers_are_not_believed();
-	test_noise__keys_that_are_none();
+	test_noise__strangers_are_refused();
+	test_noise__invalid_keys();
 	return 0;
 }

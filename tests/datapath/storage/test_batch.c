@@ -316,7 +316,7 @@ static int clear_away(void)
 	return seen;
 }
 
-static void batch__its_temporaries_are_not_cleared_away(void)
+static void batch__temporary_files_are_not_removed(void)
 {
 	int status = -1, seen = 0;
 	pid_t child = fork();
@@ -329,7 +329,7 @@ static void batch__its_temporaries_are_not_cleared_away(void)
 	CHECK(seen > 0);
 }
 
-static void batch__nothing_leads_out(void)
+static void batch__no_name_leads_out(void)
 {
 	CHECK(symlinkat("/tmp", to, "out") == 0 && symlinkat("..", to, "up") == 0);
 	CHECK(one(CAREFUL_ITEM_FILE, "out/x", "", S_IFREG | 0600) == EXDEV);
@@ -381,7 +381,7 @@ static void batch__read_only(void)
 }
 
 /* Random bytes: an error or an answer, never a crash. */
-static void batch__noise(void)
+static void batch__random_bytes(void)
 {
 	struct careful_batch_how how = { .writable = 0, .answer_bytes_max = 1 << 20 };
 	struct careful_batch_answer answer;
@@ -415,11 +415,11 @@ int main(void)
 	RUN(batch__links_and_removal);
 	RUN(batch__partial_in_use_stays);
 	RUN(batch__partial_in_a_directory_in_use_stays);
-	RUN(batch__its_temporaries_are_not_cleared_away);
-	RUN(batch__nothing_leads_out);
+	RUN(batch__temporary_files_are_not_removed);
+	RUN(batch__no_name_leads_out);
 	RUN(batch__counts_what_is_denied);
 	RUN(batch__read_only);
-	RUN(batch__noise);
+	RUN(batch__random_bytes);
 	snprintf(command, sizeof(command), "rm -rf %s", root);
 	CHECK(system(command) == 0);
 	return 0;

@@ -14,7 +14,7 @@
 static int top;
 
 /* Many DIGEST items have small answers, so a limit of its own ends their reads. */
-static void test_batch__reads_so_much(void)
+static void test_batch__bytes_read_are_limited(void)
 {
 	enum { FILE_BYTES = 8 << 20, COUNT = 40 };
 	const struct careful_batch_how how = {
@@ -69,7 +69,7 @@ static void test_batch__ends_when_cancelled(void)
 }
 
 /* In memory, where a sync does nothing. */
-static void test_batch__syncs_so_often(void)
+static void test_batch__syncs_are_limited(void)
 {
 	const struct careful_batch_how how = {
 		.flags = CAREFUL_BATCH_NODIGEST | CAREFUL_BATCH_SYNC,
@@ -104,10 +104,10 @@ int main(void)
 
 	CHECK(mkdtemp(root));
 	top = open(root, O_RDONLY | O_DIRECTORY);
-	RUN(test_batch__reads_so_much);
+	RUN(test_batch__bytes_read_are_limited);
 	RUN(test_batch__ends_when_cancelled);
 	close(top);
 	CHECK(!rmdir(root));
-	RUN(test_batch__syncs_so_often);
+	RUN(test_batch__syncs_are_limited);
 	return 0;
 }

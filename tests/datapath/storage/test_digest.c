@@ -64,7 +64,7 @@ static void test_blake3__vectors(void)
 	}
 }
 
-static void test_blake3__any_pieces(void)
+static void test_blake3__pieces_of_any_size(void)
 {
 	uint8_t whole[32], digest[32];
 	struct blake3 b;
@@ -125,7 +125,7 @@ static void test_digest__xxh3(void)
 }
 
 /* Equals the library's for pieces of any size and at any address, with each CPU's code. */
-static void test_xxh3__any_pieces(void)
+static void test_xxh3__pieces_of_any_size(void)
 {
 	struct xxh3 *state = xxh3_create();
 
@@ -167,10 +167,10 @@ int main(void)
 	fd = memfd_create("input", MFD_CLOEXEC);
 	assert(fd >= 0 && write(fd, input, FILE_BYTES) == FILE_BYTES);
 	test_blake3__vectors();
-	test_blake3__any_pieces();
+	test_blake3__pieces_of_any_size();
 	test_blake3__parts_join();
 	test_digest__xxh3();
-	test_xxh3__any_pieces();
+	test_xxh3__pieces_of_any_size();
 	test_digest__no_such_range();
 	close(fd);
 	return 0;

@@ -244,7 +244,7 @@ static void test_error__sealed(void)
 }
 
 /* One operation after another on the same file, like a message's. */
-static void test_kind__is_found_out_once(void)
+static void test_kind__is_read_once(void)
 {
 	for (int memory = 0; memory < 2; memory++) {
 		int fd = memory ? memfd_create("kind", MFD_CLOEXEC) : file_in(dir, "kind");
@@ -268,7 +268,7 @@ static void test_kind__is_found_out_once(void)
 	}
 }
 
-static void test_many__under_way(void)
+static void test_submit__many_at_once(void)
 {
 	int fd = file_in(dir, "many");
 	static struct storage_io io[2 * DEPTH];
@@ -384,7 +384,7 @@ static void test_keep__file_and_memory_are_registered(void)
 }
 
 /* /proc/self/mem is a file too, but registered pieces would be written differently. */
-static void test_keep__memory_of_a_process(void)
+static void test_keep__proc_mem_is_not_registered(void)
 {
 	int fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
 	char *memory =
@@ -415,7 +415,7 @@ static void test_keep__memory_of_a_process(void)
 
 /* Large writes go to another thread, even if memory holds the file; small ones and reads are copied
  * here. */
-static void test_aside__large_writes_are_handed_over(void)
+static void test_aside__threads_make_large_writes(void)
 {
 	int memory = memfd_create("aside", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	bool at_once;
@@ -481,7 +481,7 @@ static bool test_error__full_disk(void)
 }
 
 /* Without io_uring, as a container's seccomp filter denies it: worker threads do the work. */
-static void test_denied__lanes_do_it(void)
+static void test_denied__worker_threads_do_the_work(void)
 {
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -506,7 +506,7 @@ static void test_denied__lanes_do_it(void)
 		test_descriptor__number_used_again();
 		test_error__sealed();
 		test_read__of_many_pieces();
-		test_aside__large_writes_are_handed_over();
+		test_aside__threads_make_large_writes();
 		test_close__with_writes_under_way();
 		assert(storage->ops->close(storage) == 0);
 		_exit(0);
@@ -519,7 +519,7 @@ int main(void)
 	assert(mkdtemp(dir));
 	for (int i = 0; i < BYTES; i++)
 		data[i] = (unsigned char)((unsigned int)i * 2654435761U >> 24);
-	test_denied__lanes_do_it();
+	test_denied__worker_threads_do_the_work();
 	int rc = uring_open(DEPTH, &storage);
 
 	if (rc == -ENOSYS || rc == -EPERM) {
@@ -535,13 +535,13 @@ int main(void)
 	test_error__bad_descriptor();
 	test_descriptor__number_used_again();
 	test_error__sealed();
-	test_kind__is_found_out_once();
-	test_many__under_way();
+	test_kind__is_read_once();
+	test_submit__many_at_once();
 	test_read__of_many_pieces();
 	test_flush__one_call_for_all();
 	test_keep__file_and_memory_are_registered();
-	test_keep__memory_of_a_process();
-	test_aside__large_writes_are_handed_over();
+	test_keep__proc_mem_is_not_registered();
+	test_aside__threads_make_large_writes();
 	test_close__with_writes_under_way();
 	test_open__depth();
 	if (!test_error__full_disk())

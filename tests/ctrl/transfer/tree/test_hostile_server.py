@@ -175,7 +175,7 @@ ESCAPES: dict[str, list[Told]] = {
 
 @pytest.mark.parametrize("options", [ARCHIVE, REPLACE])
 @pytest.mark.parametrize("escape", ESCAPES)
-def test_escape__none_leads_out(scene: Scene, escape: str, options: Options) -> None:
+def test_escape__no_path_leads_out(scene: Scene, escape: str, options: Options) -> None:
     """Runs twice: in the second run the first one's files exist."""
     scene.server.told["."] = [folder("tree")]
     scene.server.told["tree"] = [*ESCAPES[escape], Told("fine", data=b"z")]
