@@ -138,8 +138,7 @@ class Program:
     Args:
         text: C source for bcc.
 
-    Raises:
-        CarefulError: bcc is missing or not permitted, or the source does not compile.
+    Raises CarefulError: bcc is missing or not permitted, or the source does not compile.
     """
 
     def __init__(self, text: str) -> None:
@@ -186,18 +185,14 @@ class Program:
     ) -> int:
         """Runs a function of the program when a process executes an instruction.
 
-        Args:
-            function: name of the function.
-            path: the file with the instruction.
-            offset: the instruction's offset in the file, bytes.
-            pid: the process.
-            semaphore_offset: offset in the file of the word that counts listeners, bytes.
+        path: the file with the instruction; offset: the instruction's offset in the file, bytes;
+        pid: the process; semaphore_offset: offset in the file of the word that counts listeners,
+        bytes.
 
         Returns:
             A descriptor for `detach`.
 
-        Raises:
-            CarefulError: the process has ended, or the kernel refuses.
+        Raises CarefulError: the process has ended, or the kernel refuses.
         """
         fd = self._load(function, "uprobe")
         name = f"careful_{pid}_{offset:x}".encode()

@@ -159,13 +159,11 @@ class Capture:
 
     Args:
         instance: an instance in our network namespace.
-        port: its UDP port.
         snap_bytes: bytes captured of each frame; with SHORT_BYTES or less, 50 times as many frames
             fit the ring.
 
-    Raises:
-        CarefulError: on entering: not permitted, bcc is missing, another capture is running, or
-            carefuld was built without probes.
+    Raises CarefulError: on entering: not permitted, bcc is missing, another capture is running, or
+    carefuld was built without probes.
     """
 
     def __init__(self, instance: Instance, port: int, snap_bytes: int = SNAP_BYTES) -> None:

@@ -14,7 +14,6 @@ class Finding:
     """Result of one check: made by ok(), unknown(), warn() and fail().
 
     Attributes:
-        check: the name of the check.
         state: ok, warn, fail (`up` would refuse) or unknown (could not be seen).
         text: the finding; for a failure, the error of `up`.
         advice: what to do: a command, an option, a file to change; "" if nothing.

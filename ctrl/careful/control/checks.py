@@ -175,12 +175,8 @@ def pfc(ifname: str, priorities: frozenset[int]) -> Finding:
 def ring(ifname: str, size: int, most: int, wanted: int, promised: int = 0) -> Finding:
     """Checks receive descriptors: fewer than receive buffers limit R, and so the windows.
 
-    Args:
-        ifname: the interface.
-        size: descriptors in use.
-        most: descriptors that the driver allows.
-        wanted: receive buffers that `up` would ask for.
-        promised: R of the running carefuld; 0 if none runs.
+    size: descriptors in use; most: descriptors that the driver allows; wanted: receive buffers that
+    `up` would ask for; promised: R of the running carefuld, 0 if none runs.
     """
     if size < promised:
         text = f"{size} receive descriptors, fewer than R = {promised}: bursts can be lost"

@@ -233,8 +233,7 @@ def load(path: Config | Path | str | None = None) -> Config:
         path: the only file to read, or a configuration; else $CAREFUL_CONFIG names the file; else
             those of DEFAULT_PATHS that exist, together.
 
-    Raises:
-        CarefulError: a named file cannot be read, or a file is malformed.
+    Raises CarefulError: a named file cannot be read, or a file is malformed.
     """
     if isinstance(path, Config):
         return path

@@ -262,14 +262,8 @@ def _steer(ifname: str, instance: Instance, options: UpOptions) -> None:
 def up(ifname: str, name: str, options: UpOptions, state: Path = state_dir.DEFAULT) -> Up:
     """Brings careful up on an interface; an instance with the same options keeps running.
 
-    Args:
-        ifname: the interface.
-        name: of the instance.
-        options: of the command line and the configuration together.
-        state: the state directory.
-
-    Raises:
-        CarefulError: names what is missing and what to do.
+    options: those of the command line and the configuration together. Raises CarefulError: names
+    the fault and what to do.
     """
     options = checked(ifname, name, options)
     with instances.changing(name):
@@ -339,8 +333,7 @@ def clear(instance: Instance, ifname: str) -> Cleared:
         ifname: the interface's name when the instance was brought up. Its pfifo and steering rules
             are removed, unless another instance uses the interface.
 
-    Raises:
-        CarefulError: something cannot be removed.
+    Raises CarefulError: something cannot be removed.
     """
     ifname = instances.ifname_now(instance.name, ifname)
     done = Cleared()
@@ -416,13 +409,9 @@ class Down:
 def down(ifname: str, name: str | None, dead: bool = False) -> Down:
     """Ends the carefuld of an interface and clears what is left.
 
-    Args:
-        ifname: the interface.
-        name: of the instance, by option or CAREFUL_INSTANCE.
-        dead: only clears what a dead instance left; a running instance stays.
-
-    Raises:
-        CarefulError: no such interface or instance, or it cannot be ended.
+    name: the instance's name, by option or CAREFUL_INSTANCE; dead: only clears what a dead instance
+    left, so a running instance stays. Raises CarefulError: no such interface or instance, or it
+    cannot be ended.
     """
     instances.need_root(f"down {ifname}")
     instance = instances.on_interface(ifname, name)

@@ -28,12 +28,8 @@ def check(
 ) -> list[Finding]:
     """Runs all checks; changes nothing.
 
-    Args:
-        ifname: the interface.
-        name: the instance's name, by option or CAREFUL_INSTANCE.
-        config_path: the configuration with the options of `up`; a running instance's own options
-            take precedence.
-        host: a host to try; "": none.
+    name: the instance's name, by option or CAREFUL_INSTANCE; config_path: the configuration with
+    the options of `up`, which count unless the instance runs; host: a host to try, "" for none.
     """
     try:
         from careful.control import checks, command_line, config, host_checks, instances

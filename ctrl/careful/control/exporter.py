@@ -27,7 +27,6 @@ class Seen:
     """The figures of one carefuld.
 
     Attributes:
-        name: the instance's name.
         found: from status.gather(); None if carefuld died, does not answer, or is full.
         use: requests and latencies; None if carefuld does not report them.
         messages: slot -> number of timed live messages, and their total time in seconds.

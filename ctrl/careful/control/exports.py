@@ -79,12 +79,8 @@ def check(
 ) -> tuple[str, ...] | None:
     """Returns exports with absolute paths and numeric hosts: carefuld runs in another directory.
 
-    Args:
-        given: as they were written.
-        address: resolves a host's name.
-
-    Raises:
-        CarefulError: a path is not a directory, or a host is unknown.
+    address: resolves a host's name. Raises CarefulError: a path is not a directory, or a host is
+    unknown.
     """
     return None if given is None else tuple(_checked(export, address) for export in given)
 

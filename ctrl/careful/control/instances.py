@@ -107,7 +107,6 @@ class Instance:
     """A carefuld, running or not.
 
     Attributes:
-        name: the instance's name.
         pid: its process; 0 if it does not run; UNSEEN in a PID namespace that we cannot see.
         ifname: its interface, by the present name if that is in our network namespace; "" if
             unknown.
@@ -322,8 +321,7 @@ def holding(instance: Instance, lock: str, what: str) -> Iterator[None]:
         lock: a file in its directory.
         what: the task for messages, as in "is tuned".
 
-    Raises:
-        CarefulError: another process has the lock, or it cannot be taken.
+    Raises CarefulError: another process has the lock, or it cannot be taken.
     """
     must_be_seen(instance.name, instance.pid)
     path = instance.directory / lock
@@ -346,10 +344,8 @@ def holding(instance: Instance, lock: str, what: str) -> Iterator[None]:
 def ifname_now(name: str, ifname: str, pid: int | None = None) -> str:
     """Returns the present name of an instance's interface, by its number in the lock.
 
-    Args:
-        name: the instance's name.
-        ifname: the interface's former name; returned if the lock has no number.
-        pid: the process that must hold the lock; None for any process, even a dead one.
+    ifname: the former name, returned if the lock has no number; pid: the process that must hold the
+    lock, None for any process, even a dead one.
     """
     lock = RUN / f"{check_name(name)}.lock"
     numbers = _numbers_in(lock)
@@ -384,14 +380,10 @@ def running() -> list[Instance]:
 def on_interface(ifname: str, name: str | None) -> Instance:
     """Returns the instance that a command about an interface means.
 
-    Args:
-        ifname: the interface.
-        name: the instance's name, by option or CAREFUL_INSTANCE; without it, the instance that
-            runs on this interface, else the instance with the interface's name.
-
-    Raises:
-        CarefulError: no such interface; several instances; the named instance runs on another
-            interface; or, without a name, it runs in another network namespace.
+    name: the instance's name, by option or CAREFUL_INSTANCE. Without a name, the command means the
+    instance that runs on this interface, else the instance with the interface's name. Raises
+    CarefulError: no such interface; several instances; the named instance runs on another
+    interface; or, without a name, it runs in another network namespace.
     """
     if name:
         instance = find(name)
@@ -468,8 +460,7 @@ def choose(name: str | None, address: Address | None = None) -> Instance:
         name: the instance's name, by option or CAREFUL_INSTANCE.
         address: the host that the command is about.
 
-    Raises:
-        CarefulError: no instance runs, or the choice is ambiguous.
+    Raises CarefulError: no instance runs, or the choice is ambiguous.
     """
     if name:
         return _must_run(_started(find(name)))

@@ -169,8 +169,7 @@ class Keys:
             later: keep the current key; prepare the new key for a later call with `instead`.
             instead: replace the current key.
 
-        Raises:
-            CarefulError: there is a key already, or the file cannot be written.
+        Raises CarefulError: there is a key already, or the file cannot be written.
         """
         with self._changing():
             if later:
@@ -192,8 +191,7 @@ class Keys:
         Args:
             instead: replace the current key.
 
-        Raises:
-            CarefulError: there is a key already, or the file cannot be written.
+        Raises CarefulError: there is a key already, or the file cannot be written.
         """
         path = self.directory / "cluster"
         with self._changing():
@@ -262,13 +260,7 @@ class Keys:
     def trust(self, address: str, key: str, name: str = "") -> Trusted:
         """Trusts a key of the host at an address; the host's former keys stay trusted.
 
-        Args:
-            address: numeric.
-            key: public.
-            name: the host's name.
-
-        Raises:
-            CarefulError: the key is malformed, or our own.
+        address: numeric; key: public. Raises CarefulError: the key is malformed, or our own.
         """
         host = Trusted(address, check(key), "" if name.strip("[]") == address else name)
         if host.key in (self.public(), self.public("next")):

@@ -55,12 +55,10 @@ class PinnedMap:
     """An open pinned map, checked against abi.h.
 
     Args:
-        path: the pin.
         key_bytes: size of the map's key in abi.h.
         value_bytes: size of the map's value in abi.h.
 
-    Raises:
-        CarefulError: the map is missing, not permitted, or of another shape.
+    Raises CarefulError: the map is missing, not permitted, or of another shape.
     """
 
     def __init__(self, path: Path, key_bytes: int, value_bytes: int) -> None:

@@ -58,8 +58,7 @@ class Hosts:
         Args:
             host: its name or address; with keys also a public key.
 
-        Raises:
-            CarefulError: the host is unknown, or has no trusted key here.
+        Raises CarefulError: the host is unknown, or has no trusted key here.
         """
         address = ""
         if self.keys is not None:
@@ -106,11 +105,8 @@ class Hosts:
     ) -> bytes:
         """Returns the payload of CREATE, OPEN, DELETE and STAT.
 
-        Args:
-            name: name of the piece.
-            owner: the host that made it; "": this host, else any host.
-            nbytes: size of a new piece.
-            share: hosts that may use a new piece -> "r" or "rw".
+        owner: the host that made it, "" for this host or else any host; nbytes: size of a new
+        piece; share: hosts that may use a new piece -> "r" or "rw".
         """
         raw = name.encode()
         if not 0 < len(raw) <= lib.CAREFUL_MEMORY_NAME_BYTES or not name.isprintable():

@@ -52,13 +52,8 @@ def _answers(sock: socket.socket) -> Iterator[tuple[int, int, bytes]]:
 def ask(kind: int, body: bytes, flags: int = 0) -> list[bytes]:
     """Returns the contents of all messages that answer a request.
 
-    Args:
-        kind: the type of the request.
-        body: the request after its header.
-        flags: DUMP for all objects, ACK for a change, 0 for one object.
-
-    Raises:
-        OSError: the kernel refuses the request.
+    body: the request after its header; flags: DUMP for all objects, ACK for a change, 0 for one
+    object. Raises OSError: the kernel refuses the request.
     """
     messages: list[bytes] = []
     complete = True

@@ -72,9 +72,7 @@ def keyed(options: UpOptions, address: Callable[[str], str] = exports.numeric) -
 def named(options: UpOptions, address: Callable[[str], str]) -> Iterator[Finding]:
     """Checks that options agree and that the files and hosts that they name exist.
 
-    Args:
-        options: the options of an instance.
-        address: resolves a host's name.
+    address: resolves a host's name.
     """
     try:
         options.agree()

@@ -61,14 +61,8 @@ def _send_all(queues: Sequence[Instance], options: UpOptions, before: UpOptions)
 def reload(ifname: str, name: str, options: UpOptions) -> list[str]:
     """Gives a running instance these options; returns a phrase for each change.
 
-    Args:
-        ifname: the interface.
-        name: the instance's name.
-        options: all options of the instance, as for daemon.up().
-
-    Raises:
-        CarefulError: the instance is not up, or an option needs a restart; then nothing has
-            changed.
+    options: all options of the instance, as for daemon.up(). Raises CarefulError: the instance is
+    not up, or an option needs a restart; then nothing has changed.
     """
     options = daemon.checked(ifname, name, options)
     with instances.changing(name):

@@ -81,14 +81,9 @@ def route(
 ) -> tuple[Route, instances.Instance]:
     """Returns the route to a host's files, and the instance on it.
 
-    Args:
-        host: a node's name, or an address.
-        instance: its name, by option or CAREFUL_INSTANCE.
-        config: the nodes' names.
-        timeout_s: time limit of the handshake, seconds.
-
-    Raises:
-        CarefulError: the host is unknown, or careful is not up on its interface.
+    host: a node's name, or an address; instance: its name, by option or CAREFUL_INSTANCE;
+    timeout_s: time limit of the handshake, seconds. Raises CarefulError: the host is unknown, or
+    careful is not up on its interface.
     """
     address = _answering(config.resolve_all(host), host, instance, timeout_s)
     chosen = instances.choose(instance, address)
@@ -109,14 +104,9 @@ def find_if(
 ) -> tuple[tuple[Route, status.Effect] | None, str]:
     """Returns the result of find(), or None and the reason why careful is not used.
 
-    Args:
-        host: a node's name, or an address.
-        instance: its name, by option or CAREFUL_INSTANCE.
-        config: the nodes' names.
-        wanted: False: do not use careful; None: use careful if it is up here; True: require it.
-
-    Raises:
-        CarefulError: careful is required, and not up here.
+    host: a node's name, or an address; instance: its name, by option or CAREFUL_INSTANCE; wanted:
+    True requires careful, False does not use it, None uses it if it is up here. Raises
+    CarefulError: careful is required, and not up here.
     """
     if wanted is False:
         return None, "not asked for"

@@ -22,7 +22,6 @@ class Probe:
     """One probe of one file.
 
     Attributes:
-        name: the probe's name.
         offset: offset of its instruction in the file, bytes.
         semaphore_offset: offset in the file of the word that counts listeners, bytes; 0 if none.
         arguments: locations of its arguments, as in the note.
@@ -83,12 +82,7 @@ def _notes(elf: _Elf, section: tuple[int, ...]) -> list[bytes]:
 def parse(data: bytes, provider: str = PROVIDER) -> list[Probe]:
     """Returns the probes of an ELF file.
 
-    Args:
-        data: the file.
-        provider: the provider of the probes.
-
-    Raises:
-        ValueError: the file is damaged, or not a 64-bit ELF file.
+    Raises ValueError: the file is damaged, or not a 64-bit ELF file.
     """
     try:
         elf = _Elf(data)

@@ -523,10 +523,7 @@ def older(peers: Iterable[PeerStatus]) -> list[str]:
 def unheard(peers: Iterable[PeerStatus], port: int, master: str | None = None) -> list[str]:
     """Returns a line for each peer whose frames arrive, but none of its control messages.
 
-    Args:
-        peers: the peers of an instance.
-        port: the instance's port.
-        master: the bridge or bond of its interface, if any.
+    master: the bridge or bond of its interface, if any.
     """
     why = f"does a firewall of either host drop UDP port {port}?"
     if master:

@@ -27,11 +27,8 @@ def _run(*args: str) -> str | None:
 def add(ifname: str, steered: Iterable[tuple[int, int]], record: Path) -> int:
     """Steers ports to queues, as far as the NIC can; returns the number of new rules.
 
-    Args:
-        ifname: the interface.
-        steered: UDP destination ports, and the receive queue of each.
-        record: a file for remove() with the number, port and queue of each rule; written right
-            after each rule is added.
+    steered: UDP destination ports, and the receive queue of each; record: a file for remove() with
+    the number, port and queue of each rule, written right after each rule is added.
     """
     added = 0
     for kind, (port, queue) in product(_TYPES, steered):

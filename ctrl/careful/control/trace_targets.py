@@ -29,12 +29,8 @@ def _target(name: str, pid: int) -> Target:
 def target(ifname: str | None, instance: str | None) -> Target:
     """Returns the instance of an interface or a name; by default the only one that runs here.
 
-    Args:
-        ifname: its interface.
-        instance: its name, by option or CAREFUL_INSTANCE.
-
-    Raises:
-        CarefulError: no instance runs, the choice is ambiguous, it has no probes, or no permission.
+    instance: its name, by option or CAREFUL_INSTANCE. Raises CarefulError: no instance runs, the
+    choice is ambiguous, it has no probes, or no permission.
     """
     if ifname:
         found = instances.on_interface(ifname, instance)

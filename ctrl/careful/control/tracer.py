@@ -137,7 +137,6 @@ class Target:
     """A process with an instance, and its probes.
 
     Attributes:
-        name: the instance's name.
         pid: the process that owns its queue.
     """
 
@@ -174,8 +173,7 @@ class Tracer:
     Args:
         targets: the instances; a record's owner is an index of this list.
 
-    Raises:
-        CarefulError: not permitted, bcc is missing, or a process has ended.
+    Raises CarefulError: not permitted, bcc is missing, or a process has ended.
     """
 
     def __init__(self, targets: Sequence[Target]) -> None:

@@ -165,7 +165,6 @@ class Versions:
 
     Attributes:
         active: the version that was in effect.
-        other: the spare version.
         contents: contents of both, to notice changes by other programs.
     """
 

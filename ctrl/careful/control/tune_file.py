@@ -24,8 +24,7 @@ def parse(text: str | bytes, origin: str, peer: str | None = None) -> dict[int, 
         origin: the file's name, for messages.
         peer: the peer whose settings to use, if the file has several.
 
-    Raises:
-        CarefulError: the file is malformed, or a setting does not fit the map.
+    Raises CarefulError: the file is malformed, or a setting does not fit the map.
     """
     try:
         settings: dict[int, Setting] = {}

@@ -32,7 +32,6 @@ class Option:
         default: carefuld's value if the option is not given.
         metavar: name of the value on the command line.
         value: the values in careful.toml, in words; "": `choices`.
-        choices: the allowed texts.
         least, most: the range of a number, in the unit of the field's name.
         power_of_two: the number must be a power of two.
         repeated: the command line may give the option several times.

@@ -46,6 +46,6 @@ def written_us(
     came_us: time from the first frame to the last; frames arrive evenly in between.
     """
     count = min(frames_count, _FRAMES_MAX)
-    there = [message_bytes * (k + 1) / count for k in range(count)]
-    arrived = [came_us * k / max(1, count - 1) for k in range(count)]
-    return pulsed_us(there, arrived, pulse_bytes, g_us, G_us_per_byte)
+    totals_bytes = [message_bytes * (k + 1) / count for k in range(count)]
+    arrived_us = [came_us * k / max(1, count - 1) for k in range(count)]
+    return pulsed_us(totals_bytes, arrived_us, pulse_bytes, g_us, G_us_per_byte)

@@ -118,7 +118,7 @@ def _up_down(pipeline: Pipeline, message_bytes: float, limits: Limits) -> Array:
     """Best ramp up and down, real sizes; one way, or equal ones, when that is faster."""
     fixed = fixed_sizes(pipeline, message_bytes, limits, False)
     one_way = _ramp(pipeline, message_bytes, limits)
-    found = [one_way]
+    plans_tried = [one_way]
     bound_us = float(latency_us(pipeline, one_way))
     most = int(_counts(pipeline, message_bytes, limits, bound_us)[-1])
     for up, down in _up_down_rules(pipeline, float(fixed[0])):
@@ -132,7 +132,7 @@ def _up_down(pipeline: Pipeline, message_bytes: float, limits: Limits) -> Array:
             if len(plans) == 0:
                 break
             sizes, _ = least(pipeline, plans)
-            found.append(sizes)
+            plans_tried.append(sizes)
             if step == 0:
                 break
             step = 0.0
@@ -143,8 +143,8 @@ def _up_down(pipeline: Pipeline, message_bytes: float, limits: Limits) -> Array:
             )
             good = (k1 >= 1) & (k2 >= 1)
             k1, k2 = k1[good], k2[good]
-        found.extend(_capped(up, down, message_bytes, limits))
-    return best_of(pipeline, found)
+        plans_tried.extend(_capped(up, down, message_bytes, limits))
+    return best_of(pipeline, plans_tried)
 
 
 def best_of(pipeline: Pipeline, plans: list[Array]) -> Array:
@@ -193,9 +193,11 @@ def _rules_both_ways(
     and the slowest PARTNERS on either side, for fragments of `size_bytes`.
     """
     rules: dict[tuple[int, Recurrence], None] = {}
-    for way, line in ((1, pipeline), (-1, pipeline.reversed())):
+    for direction, line in ((1, pipeline), (-1, pipeline.reversed())):
         time_us = line.g_us + size_bytes * line.G_us_per_byte
-        slowest = {part.stage for part in segments(line) if part.low_bytes <= message_bytes}
+        slowest = {
+            segment.stage for segment in segments(line) if segment.low_bytes <= message_bytes
+        }
         for b in sorted(slowest):
             for side, near in ((range(b), b - 1), (range(b + 1, len(line)), b + 1)):
                 ranked = sorted(side, key=lambda j: -float(time_us[j]))
@@ -203,7 +205,7 @@ def _rules_both_ways(
                 for j in sorted(partners):
                     rule = no_stall(line, min(j, b), max(j, b))
                     if rule is not None:
-                        rules[way, rule] = None
+                        rules[direction, rule] = None
     return list(rules)
 
 

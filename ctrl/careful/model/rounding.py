@@ -22,9 +22,7 @@ def whole_sizes(sizes_bytes: npt.ArrayLike) -> Array:
 
 
 def equal_sizes(message_bytes: int, k: int) -> IntArray:
-    """Splits a message into k sizes that differ by at most a byte, larger ones first, shape
-    (k,).
-    """
+    """Splits a message into k sizes, shape (k,), that differ by at most a byte; larger first."""
     sizes = np.full(k, message_bytes // k, dtype=np.int64)
     sizes[: message_bytes % k] += 1
     return sizes

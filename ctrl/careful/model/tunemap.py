@@ -154,8 +154,8 @@ def fixed_plan(
     k, _ = best_count(pipeline, message_bytes, limits)
     most = limits.max_bytes or U32_MAX
     sizes = {-(-message_bytes // count) for count in (k - 1, k, k + 1) if count > 0}
-    kept = sorted({min(max(size, limits.min_bytes), most) for size in sizes})
-    plans = [Plan.fixed(size) for size in kept]
+    allowed = sorted({min(max(size, limits.min_bytes), most) for size in sizes})
+    plans = [Plan.fixed(size) for size in allowed]
     best = _best(pipeline, message_bytes, limits, plans)
     if best is None:
         # No number of fragments keeps both limits; the upper one, the frame's, must hold.
@@ -297,18 +297,18 @@ def _neighbours(start: Plan, limits: Limits) -> list[Plan]:
     """
     most = limits.max_bytes or U32_MAX
     firsts = {round(start.first_bytes * (1 + move)) for move in np.linspace(-0.16, 0.16, 9)}
-    kept = [first for first in sorted(max(f, limits.min_bytes) for f in firsts) if first <= most]
+    allowed = [first for first in sorted(max(f, limits.min_bytes) for f in firsts) if first <= most]
     if start.first_bytes >= start.peak_bytes:
         ratios = [round(start.down_ratio_q16 * (1 + move)) for move in (-0.02, -0.01, 0.0, 0.01)]
         return [
             replace(start, first_bytes=first, peak_bytes=first, down_ratio_q16=min(ratio, U32_MAX))
-            for first in kept
+            for first in allowed
             for ratio in ratios
         ]
     peaks = {round(start.peak_bytes * (1 + move)) for move in (-0.03, 0.0, 0.01, 0.06)}
     return [
         replace(start, first_bytes=first, peak_bytes=max(first, min(peak, most)))
-        for first in kept
+        for first in allowed
         for peak in sorted(peaks)
     ]
 

@@ -39,10 +39,8 @@ class AB:
     """An A/B under way.
 
     Args:
-        path: the path.
         pairs: the changes, by item.
         trials: messages of earlier A/Bs of these changes; this A/B adds its own.
-        now: seconds.
         is_first: the first A/B of these changes; the values before are in effect.
         message_gap_s: usual time between two messages that measure an item, seconds.
     """

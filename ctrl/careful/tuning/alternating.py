@@ -20,9 +20,7 @@ class Alternating:
     """Alternates the values in effect with others.
 
     Args:
-        path: the path.
         others: the other values.
-        now: seconds.
         swapped: the values in effect are the second version and `others` the first.
         message_gap_s: usual time between two messages that measure an item, seconds.
     """

@@ -85,7 +85,6 @@ class Search:
     """A search for the best way to send a class's messages.
 
     Args:
-        index: the class.
         now: values in effect, of all items.
         limits: payload of a frame.
         but: items that the controller must not change.

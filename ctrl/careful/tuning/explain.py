@@ -144,10 +144,10 @@ def with_live(described: Json, cells: Mapping[tuple[int, int], live_latency.Cell
     cells: cells of the path's entry in the live map (live_latency.cells_in).
     """
     for row in described["classes"]:
-        mine = [cell for (index, _), cell in cells.items() if index == row["class"]]
-        count = sum(cell.count for cell in mine)
+        cells_here = [cell for (index, _), cell in cells.items() if index == row["class"]]
+        count = sum(cell.count for cell in cells_here)
         row["live_count"] = count
-        row["live_us"] = sum(cell.sum_ns for cell in mine) / count / 1e3 if count else None
+        row["live_us"] = sum(cell.sum_ns for cell in cells_here) / count / 1e3 if count else None
     return described
 
 

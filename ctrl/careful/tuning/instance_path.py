@@ -47,16 +47,16 @@ _SAMPLES = ("round_trip_minima", "train_gaps")
 
 
 def tunable(ifname: str, name: str | None) -> Instance:
-    """Returns the instance of an interface, if the instance can measure. Raises CarefulError: no
-    instance runs, or it belongs to a program, which answers no measurement.
+    """Returns the instance of an interface, if the instance can measure.
+
+    Raises CarefulError: no instance runs, or it belongs to a program, which cannot measure.
     """
-    one = instances.on_interface(ifname, name)
-    if not one.pid and (pid := instances.owner_without_daemon(one.name)):
+    instance = instances.on_interface(ifname, name)
+    if not instance.pid and (pid := instances.owner_without_daemon(instance.name)):
         text = (
-            f"belongs to {instances.process(pid)}, a program with a queue of its own, by which "
-            "nothing can be measured: measure between carefulds of both hosts (measure blackbox "
-            "HOST), then "
-            "plan --classes --json and tune apply set its plans while it runs"
+            f"belongs to {instances.process(pid)}, a program with a queue of its own, which cannot "
+            "measure: measure between carefulds of both hosts (measure blackbox HOST), then set "
+            "plans while it runs: plan --classes --json, tune apply"
         )
         raise CarefulError(errno.EOPNOTSUPP, text, ifname)
     return instances.named_or_all(ifname, name)[0]
@@ -67,9 +67,7 @@ class Peer:
     """The other end of a path.
 
     Attributes:
-        label: name for people.
         name: the address as text, as in `status`.
-        address: the address.
         slot: its entry in the maps.
         frame_bytes: size of a frame towards the peer, headers included; 0: not known.
     """
@@ -91,32 +89,30 @@ class _Counted:
 
 
 def _read(entry: bytes | None) -> _Counted:
-    found = {
-        key: Counts(one.count, one.sum_ns, one.sum_sq_ns2)
-        for key, one in live_latency.cells_in(entry).items()
+    latencies = {
+        key: Counts(cell.count, cell.sum_ns, cell.sum_sq_ns2)
+        for key, cell in live_latency.cells_in(entry).items()
     }
     stored, writes = live_latency.stored_in(entry)
-    for (index, version), each in stored.items():
-        found[STORE + index, version] = Counts(each.count, each.sum_ns, each.sum_sq_ns2)
+    for (index, version), cell in stored.items():
+        latencies[STORE + index, version] = Counts(cell.count, cell.sum_ns, cell.sum_sq_ns2)
     totals = counted(
         (
-            (index, Came(one.count, one.frames, one.nbytes, one.sum_came_ns))
-            for (index, _), one in stored.items()
+            (index, Came(cell.count, cell.frames, cell.nbytes, cell.sum_came_ns))
+            for (index, _), cell in stored.items()
         ),
         {
-            index: (one.nbytes, Counts(one.count, one.sum_ns, one.sum_sq_ns2))
-            for index, one in writes.items()
+            index: (cell.nbytes, Counts(cell.count, cell.sum_ns, cell.sum_sq_ns2))
+            for index, cell in writes.items()
         },
     )
-    return _Counted(entry, found, totals)
+    return _Counted(entry, latencies, totals)
 
 
 class RunningPath:
     """A path of a running instance (path.Path).
 
     Args:
-        instance: the instance.
-        peer: the other end.
         store: holds the classes that were set by hand.
         pause: called to let time pass while this path is measured.
         has_slot: asks carefuld whether the peer has its slot.
@@ -151,8 +147,8 @@ class RunningPath:
 
     def measure(self, quick: bool) -> tuple[Json, Limits]:
         """Measures with trains and round trips through careful; quick: with a few of them."""
-        one, peer = self._instance, self.peer
-        route = Route(one.socket, one.name, peer.address, peer.label)
+        instance, peer = self._instance, self.peer
+        route = Route(instance.socket, instance.name, peer.address, peer.label)
         with ProbeSession(route, self._payload_bytes) as session:
             self._payload_bytes = session.payload_max_bytes
             limits = Limits(CLOSELY.min_bytes, self._payload_bytes)
@@ -175,9 +171,7 @@ class RunningPath:
         return replace(BUSY, patience_s=max(BUSY_PATIENCE_S, self._patience_s))
 
     def limits(self) -> Limits:
-        """Returns the payload of a frame: from a probe, or else the peer's frame size as a
-        bound.
-        """
+        """Returns the payload of a frame, or else the peer's frame size as a bound."""
         most = self._payload_bytes or self.peer.frame_bytes
         return Limits(CLOSELY.min_bytes, most) if most > CLOSELY.min_bytes else Limits()
 
@@ -190,9 +184,7 @@ class RunningPath:
         return self._store.by_hand(self.peer.name, self.in_effect())
 
     def begin(self) -> None:
-        """Forgets values set by hand that are no longer in the slot: the peer may have a new
-        slot.
-        """
+        """Forgets values set by hand that are no longer in the slot, which may be a new one."""
         with self._alone():
             self._store.unpin(self.peer.name, self.in_effect())
 
@@ -203,9 +195,9 @@ class RunningPath:
             yield
 
     def _ours(self, values: Mapping[int, Value]) -> dict[int, Setting]:
-        """Drops items set by hand. Call under _alone(), so that the set cannot change."""
+        """Drops items set by hand; called under _alone(), so that they cannot change."""
         pinned = self.by_hand()
-        return _settings({item: one for item, one in values.items() if item not in pinned})
+        return _settings({item: value for item, value in values.items() if item not in pinned})
 
     def offer(self, values: Mapping[int, Value]) -> tuple[int, int]:
         with self._alone():
@@ -243,39 +235,40 @@ class RunningPath:
 
 def plans(tune: tune_entry.Tune) -> tuple[Plan, ...]:
     """Returns the plans of a slot's settings."""
-    return tuple(one.plan for one in tune if one.plan)
+    return tuple(setting.plan for setting in tune if setting.plan)
 
 
 def pulses(tune: tune_entry.Tune) -> tuple[Pulse, ...]:
     """Returns the store's thresholds of a slot's settings."""
-    return tuple(Pulse(one.minpulse_bytes["store"]) for one in tune)
+    return tuple(Pulse(setting.minpulse_bytes["store"]) for setting in tune)
 
 
 def kicks(tune: tune_entry.Tune) -> tuple[Kick, ...]:
     """Returns netTx's thresholds of a slot's settings."""
-    return tuple(Kick(one.minpulse_bytes["net_tx"]) for one in tune)
+    return tuple(Kick(setting.minpulse_bytes["net_tx"]) for setting in tune)
 
 
-def _settings(given: Mapping[int, Value]) -> dict[int, Setting]:
-    found: dict[int, Setting] = {}
-    for item, value in given.items():
+def _settings(values: Mapping[int, Value]) -> dict[int, Setting]:
+    settings: dict[int, Setting] = {}
+    for item, value in values.items():
         index = item % STORE
-        plan, pulse = (one := found.get(index, Setting(None, {}))).plan, dict(one.minpulse_bytes)
+        setting = settings.get(index, Setting(None, {}))
+        plan, pulse = setting.plan, dict(setting.minpulse_bytes)
         if isinstance(value, Plan):
             plan = value
         elif isinstance(value, Pulse):
             pulse["store"] = value.store_bytes
         else:
             pulse["net_tx"] = value.net_tx_bytes
-        found[index] = Setting(plan, pulse)
-    return found
+        settings[index] = Setting(plan, pulse)
+    return settings
 
 
 def own_ip(address: Address) -> str:
     """Returns our address towards a peer; "" if there is no route."""
-    with socket.socket(address.family, socket.SOCK_DGRAM) as one:
+    with socket.socket(address.family, socket.SOCK_DGRAM) as sock:
         try:
-            one.connect((address.ip, address.port or 9))
+            sock.connect((address.ip, address.port or 9))
         except OSError:
             return ""
-        return str(one.getsockname()[0])
+        return str(sock.getsockname()[0])

@@ -138,10 +138,8 @@ class Loop:
         Args:
             once: end when every peer was measured and every change was tried.
 
-        Raises:
-            CarefulError: another process tunes the instance, carefuld ended, or there is no peer
-                with `once`.
-            Ended, KeyboardInterrupt: a signal came.
+        Raises CarefulError: another process tunes the instance, carefuld ended, or there is no peer
+        with `once`. Ended, KeyboardInterrupt: a signal came.
         """
         self._once = once
         # Importing these takes a third of a first measurement's CPU time.

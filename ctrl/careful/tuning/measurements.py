@@ -1,7 +1,7 @@
-"""The measurements of one path: the figures that are believed, and when the next is due.
+"""The measurements of one path: the figures in use, and when the next measurement is due.
 
-Figures are believed after a measurement. Stored figures are believed once a quick measurement
-confirms them. decide.py decides about all other measurements.
+Stored figures are used only after a quick measurement confirms them. policy.py decides about all
+other measurements.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ class Measuring:
     """The measurements of a path.
 
     Args:
-        path: the path.
         state: holds the figures; changed in place, saved by the caller.
         clock: seconds; never goes back, even across restarts.
         returned: the figures are from before another carefuld and must be confirmed.
@@ -47,7 +46,7 @@ class Measuring:
     Attributes:
         known: the path that the figures describe; None: there are none.
         limits: payload of a frame.
-        doubted: the figures must be confirmed before they are believed.
+        doubted: the figures must be confirmed before they are used.
         was_too_quick: the last measurement was a quick one that found no figures.
         waits: the last measurement was a quick one, and frames queued behind another stream.
         closely_at: when a close measurement follows a quick one, seconds; None: none follows.

@@ -35,7 +35,6 @@ class Controller:
     """The control loop of one path. Call `step` again after the seconds that it returns.
 
     Args:
-        path: the path.
         state: the path's state; changed in place.
         clock: seconds; never goes back, even across restarts.
         save: stores the state; called after every change.

@@ -25,7 +25,6 @@ class SearchRun:
     """The searches under way on a path.
 
     Args:
-        path: the path.
         state: stores the values to restore, for a successor.
         searches: by class, begun or not.
         save: stores the state; called before any value changes.

@@ -56,11 +56,7 @@ class Searches:
     ) -> tuple[SearchRun | None, int]:
         """Begins or resumes the searches that are needed; returns them and the number of new ways.
 
-        Args:
-            live: the messages so far.
-            predicted: a model predicts latencies.
-            limits: payload of a frame.
-            now: seconds.
+        predicted: a model predicts latencies; limits: payload of a frame.
         """
         classes = self._due_classes(live, predicted)
         if not classes:

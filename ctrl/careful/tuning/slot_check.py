@@ -21,8 +21,6 @@ class Tenancy:
     """A peer's hold of a slot. Once over, it stays over.
 
     Args:
-        instance: name of the instance.
-        slot: the slot.
         peer: the peer's name for people.
         asked: asks carefuld whether the peer has the slot.
     """

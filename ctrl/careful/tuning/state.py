@@ -125,18 +125,18 @@ class PathState:
 
     def keep(self, decision: Json) -> None:
         """Stores a decision; the oldest ones go, except each item's last A/B."""
-        kept: list[Json] = []
-        told: set[tuple[int, str]] = set()
-        for age, one in enumerate(reversed([*self.decisions, decision])):
+        stored: list[Json] = []
+        items: set[tuple[int, str]] = set()
+        for age, entry in enumerate(reversed([*self.decisions, decision])):
             tried = {
-                (each["class"], each.get("sink", ""))
-                for each in one.get("classes", [])
-                if "ab" in each
+                (row["class"], row.get("sink", ""))
+                for row in entry.get("classes", [])
+                if "ab" in row
             }
-            if age < DECISIONS_MAX or tried - told:
-                kept.append(one)
-            told |= tried
-        self.decisions = kept[::-1]
+            if age < DECISIONS_MAX or tried - items:
+                stored.append(entry)
+            items |= tried
+        self.decisions = stored[::-1]
 
     def differs(self, used: InEffect | None, peer_frame_bytes: int) -> list[str]:
         """Returns the names of properties, XDP mode aside, that differ on the present path.
@@ -169,7 +169,7 @@ class PathState:
 
     def refute(self, undone: dict[int, Pair]) -> None:
         """Notes changes that an A/B undid, so that they are not proposed again."""
-        for item in [one for one in undone if not self.found_by_search(one)]:
+        for item in [item for item in undone if not self.found_by_search(item)]:
             self.refuted.setdefault(item, []).append(undone[item].after)
         for index in {measured_item(item) for item in undone if self.found_by_search(item)}:
             self.tried[index] = replace(self.tried[index], found=False)
@@ -179,9 +179,9 @@ class PathState:
         if not self.refuted.get(index):
             return False
         for decision in reversed(self.decisions):
-            for one in decision["classes"]:
-                if one["class"] == index and "ab" in one and not one.get("sink"):
-                    return bool(one["ab"]["verdict"] == "not held")
+            for row in decision["classes"]:
+                if row["class"] == index and "ab" in row and not row.get("sink"):
+                    return bool(row["ab"]["verdict"] == "not held")
         return False
 
     def as_dict(self) -> Json:
@@ -190,29 +190,29 @@ class PathState:
             "plans": _values_out(self.plans),
             "unverified": _pairs_out(self.unverified),
             "refuted": {
-                str(index): [one.as_dict() for one in plans]
+                str(index): [entry.as_dict() for entry in plans]
                 for index, plans in self.refuted.items()
             },
             "on_trial": _pairs_out(self.on_trial),
             "put_back": _values_out(self.put_back),
-            "tried": {str(index): asdict(one) for index, one in self.tried.items()},
+            "tried": {str(index): asdict(entry) for index, entry in self.tried.items()},
         }
 
     @classmethod
     def from_dict(cls, data: Json) -> PathState:
         """Reads as_dict(). Raises ValueError, TypeError or KeyError for anything else."""
-        kept = {"put_back": {}, "tried": {}, **data}
-        _check(kept)
+        values = {"put_back": {}, "tried": {}, **data}
+        _check(values)
         for name in ("plans", "put_back"):
-            kept[name] = _values_in(kept[name])
-        kept["tried"] = {int(index): _tried(one) for index, one in kept["tried"].items()}
-        kept["unverified"] = _pairs_in(kept["unverified"])
-        kept["on_trial"] = _pairs_in(kept["on_trial"])
-        kept["refuted"] = {
-            int(index): [value_of(int(index), one) for one in plans]
-            for index, plans in kept["refuted"].items()
+            values[name] = _values_in(values[name])
+        values["tried"] = {int(index): _tried(entry) for index, entry in values["tried"].items()}
+        values["unverified"] = _pairs_in(values["unverified"])
+        values["on_trial"] = _pairs_in(values["on_trial"])
+        values["refuted"] = {
+            int(index): [value_of(int(index), entry) for entry in plans]
+            for index, plans in values["refuted"].items()
         }
-        return cls(**kept)
+        return cls(**values)
 
     def shift(self, seconds: float, now: float) -> None:
         """Converts times to the clock of this boot; none is later than now.
@@ -228,22 +228,22 @@ class PathState:
             self.confirmed_at = min(self.confirmed_at + seconds, now)
         self.held_until = None
         self.tried = {
-            index: replace(one, at_s=min(one.at_s + seconds, now))
-            for index, one in self.tried.items()
+            index: replace(entry, at_s=min(entry.at_s + seconds, now))
+            for index, entry in self.tried.items()
         }
-        for one in self.decisions:
-            one["at_s"] = min(one["at_s"] + seconds, now)
+        for entry in self.decisions:
+            entry["at_s"] = min(entry["at_s"] + seconds, now)
 
 
-def _check(kept: Json) -> None:
-    whole = isinstance(kept["identity"], dict) and isinstance(kept["decisions"], list)
-    known = (kept["figures"], kept.get("store"))
-    whole = whole and all(isinstance(one, (dict, type(None))) for one in known)
-    whole = whole and all(isinstance(kept[name], str) for name in ("reason", "carefuld"))
-    whole = whole and all(_is_time(kept[name]) for name in ("measured_at", "hold_s"))
-    times = (kept[name] for name in ("changed_at", "confirmed_at", "held_until"))
-    whole = whole and all(one is None or _is_time(one) for one in times)
-    if not whole or not all(_is_decision(one) for one in kept["decisions"]):
+def _check(data: Json) -> None:
+    whole = isinstance(data["identity"], dict) and isinstance(data["decisions"], list)
+    known = (data["figures"], data.get("store"))
+    whole = whole and all(isinstance(entry, (dict, type(None))) for entry in known)
+    whole = whole and all(isinstance(data[name], str) for name in ("reason", "carefuld"))
+    whole = whole and all(_is_time(data[name]) for name in ("measured_at", "hold_s"))
+    times = (data[name] for name in ("changed_at", "confirmed_at", "held_until"))
+    whole = whole and all(entry is None or _is_time(entry) for entry in times)
+    if not whole or not all(_is_decision(entry) for entry in data["decisions"]):
         raise ValueError
 
 
@@ -257,13 +257,13 @@ def _is_time(value: object) -> bool:
     return isinstance(value, (int, float)) and math.isfinite(value)
 
 
-def _is_decision(one: object) -> bool:
+def _is_decision(entry: object) -> bool:
     return (
-        isinstance(one, dict)
-        and _is_time(one["at_s"])
-        and isinstance(one["what"], str)
-        and isinstance(one["why"], str)
-        and all({"class", "before", "after"} <= each.keys() for each in one["classes"])
+        isinstance(entry, dict)
+        and _is_time(entry["at_s"])
+        and isinstance(entry["what"], str)
+        and isinstance(entry["why"], str)
+        and all({"class", "before", "after"} <= row.keys() for row in entry["classes"])
     )
 
 
@@ -276,13 +276,13 @@ def _clock() -> Json:
 
 
 def _values_out(values: Mapping[int, Value]) -> Json:
-    return {str(item): one.as_dict() for item, one in values.items()}
+    return {str(item): value.as_dict() for item, value in values.items()}
 
 
 def _values_in(data: Json) -> dict[int, Value]:
     if not all(0 <= int(item) < ITEM_COUNT for item in data):
         raise ValueError
-    return {int(item): value_of(int(item), one) for item, one in data.items()}
+    return {int(item): value_of(int(item), entry) for item, entry in data.items()}
 
 
 def _pairs_out(pairs: dict[int, Pair]) -> Json:
@@ -300,12 +300,13 @@ def _paths(data: Json) -> dict[str, PathState]:
     with suppress(ValueError, TypeError, KeyError, AttributeError):
         if data["schema"] != SCHEMA:
             return {}
-        paths = {str(peer): PathState.from_dict(one) for peer, one in dict(data["paths"]).items()}
-        was, now = data["clock"], _clock()
-        if was["boot"] != now["boot"]:
-            apart = float(was["wall_less_monotonic_s"]) - now["wall_less_monotonic_s"]
-            for one in paths.values():
-                one.shift(apart, time.monotonic())
+        stored = dict(data["paths"])
+        paths = {str(peer): PathState.from_dict(state) for peer, state in stored.items()}
+        then, now = data["clock"], _clock()
+        if then["boot"] != now["boot"]:
+            apart = float(then["wall_less_monotonic_s"]) - now["wall_less_monotonic_s"]
+            for state in paths.values():
+                state.shift(apart, time.monotonic())
         return paths
     return {}
 
@@ -328,8 +329,8 @@ class Store:
     def load(self) -> dict[str, PathState]:
         """Returns the stored states; none without a file, or if another version wrote it."""
         with suppress(OSError, ValueError):
-            if found := _paths(json.loads(self.path.read_text())):
-                return found
+            if states := _paths(json.loads(self.path.read_text())):
+                return states
         return _paths(self._lasting.read(self._name)) if self._lasting else {}
 
     def of(self, peer: str, identity: Json) -> PathState:
@@ -337,19 +338,19 @@ class Store:
 
         A change of XDP mode keeps the state, which must then be confirmed.
         """
-        kept = self.load().get(peer)
-        if kept is None or kept.identity | {"xdp_mode": ""} != identity | {"xdp_mode": ""}:
+        state = self.load().get(peer)
+        if state is None or state.identity | {"xdp_mode": ""} != identity | {"xdp_mode": ""}:
             return PathState(identity)
-        if kept.identity != identity:
-            kept.identity, kept.carefuld = identity, ""
-        return kept
+        if state.identity != identity:
+            state.identity, state.carefuld = identity, ""
+        return state
 
     def save(self, peer: str, state: PathState) -> None:
         """Stores a state next to those of other paths; ignores errors such as a full disk."""
         paths = {**self.load(), peer: state}
         newest = sorted(paths, key=lambda name: paths[name].measured_at)[-PATHS_MAX:]
-        kept = {name: paths[name].as_dict() for name in {*newest, peer}}
-        whole = {"schema": SCHEMA, "clock": _clock(), "paths": kept}
+        states = {name: paths[name].as_dict() for name in {*newest, peer}}
+        whole = {"schema": SCHEMA, "clock": _clock(), "paths": states}
         if self._lasting:
             self._lasting.write(self._name, whole)
         with suppress(OSError):
@@ -375,18 +376,18 @@ class Store:
     def unpin(self, peer: str, in_effect: Sequence[Value]) -> None:
         """Forgets values that are no longer in effect: they may recur for other reasons."""
         pins = self._read_pins()
-        kept = pins.get(peer, {})
-        pins[peer] = {item: value for item, value in kept.items() if in_effect[item] == value}
-        if pins[peer] != kept:
+        pinned = pins.get(peer, {})
+        pins[peer] = {item: value for item, value in pinned.items() if in_effect[item] == value}
+        if pins[peer] != pinned:
             self._write_pins(pins)
 
     def release(self, classes: Iterable[int]) -> None:
         """Lets the controller change these classes again, for every peer: plans and thresholds."""
         given = {index + first for index in classes for first in (0, STORE, NET_TX)}
         pins = self._read_pins()
-        for kept in pins.values():
-            for item in kept.keys() & given:
-                del kept[item]
+        for pinned in pins.values():
+            for item in pinned.keys() & given:
+                del pinned[item]
         self._write_pins(pins)
 
     def _read_pins(self) -> dict[str, dict[int, Value]]:
@@ -396,5 +397,5 @@ class Store:
         return {}
 
     def _write_pins(self, pins: Mapping[str, Mapping[int, Value]]) -> None:
-        kept = {peer: _values_out(values) for peer, values in pins.items() if values}
-        write(self._pins, json.dumps(kept) + "\n")
+        data = {peer: _values_out(values) for peer, values in pins.items() if values}
+        write(self._pins, json.dumps(data) + "\n")

@@ -26,12 +26,7 @@ class Verification:
     """The A/Bs of a path.
 
     Args:
-        path: the path.
         state: holds changes on trial, unverified and refuted; saved by the caller.
-        now: seconds.
-
-    Attributes:
-        test: the A/B under way.
     """
 
     def __init__(self, path: Path, state: PathState, now: float) -> None:

@@ -109,10 +109,8 @@ class ClearBox:
     """One measurement; `run` makes it.
 
     Args:
-        exchange: the way to the other end.
         tracer: owner 0 is this end, owner 1 the other end if its instance runs here.
         owners: names of the owners.
-        clock: seconds.
     """
 
     def __init__(

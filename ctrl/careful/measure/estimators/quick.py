@@ -48,7 +48,6 @@ class Glance:
     """One glance; `figures` makes it.
 
     Args:
-        exchange: the way to the other end.
         clock, sleep: seconds.
     """
 

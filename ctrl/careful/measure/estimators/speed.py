@@ -88,11 +88,11 @@ def measure(
     layers: by name, careful first: makes the layer of a kind.
     """
     timed = kinds(next(iter(layers.values())))
-    made = {(name, kind): make(kind) for name, make in layers.items() for kind in timed}
-    values: dict[tuple[str, Kind], list[float]] = {key: [] for key in made}
+    layer_by_kind = {(name, kind): make(kind) for name, make in layers.items() for kind in timed}
+    values: dict[tuple[str, Kind], list[float]] = {key: [] for key in layer_by_kind}
     rounds, until = 0, clock() + seconds
     while clock() < until or rounds <= _ROUNDS_MIN:
-        for (name, kind), layer in made.items():
+        for (name, kind), layer in layer_by_kind.items():
             done_us = float(np.median(layer.bursts([1], 0.0, _BURSTS).done_us))
             value = 8e-3 * kind.nbytes / done_us if kind.is_rate else done_us
             if rounds:  # the first round wakes both ends

@@ -32,8 +32,7 @@ _BURST = np.dtype([("began", "u8"), ("done", "u8"), ("arrived", "u8")])
 class Session(session.Session):
     """A session for signatures to one peer, or to several in turn, through one carefuld.
 
-    Raises:
-        CarefulError: careful is not up on both hosts, or too old for signatures.
+    Raises CarefulError: careful is not up on both hosts, or too old for signatures.
     """
 
     def __init__(self, routes: Sequence[Route]) -> None:

@@ -33,8 +33,7 @@ _QUESTION_S, _BURST_S = lib.CAREFUL_SIGNATURE_MS / 1e3, lib.CAREFUL_BURST_MS / 1
 class FilesLayer(Session):
     """Reads of the first bytes of a file that a host exports, by its path there.
 
-    Raises:
-        CarefulError: there is no such file, or it is too short.
+    Raises CarefulError: there is no such file, or it is too short.
     """
 
     name = "careful files"

@@ -56,8 +56,7 @@ class PingSession(Session):
     kick_runs_all: as on veth, our kick also runs the link and the peer's netRx. The kick is then
     part of the path to a host that is the first hop.
 
-    Raises:
-        CarefulError: careful is not up on both hosts, or no ping is answered.
+    Raises CarefulError: careful is not up on both hosts, or no ping is answered.
     """
 
     def __init__(self, route: Route, kick_runs_all: bool) -> None:

@@ -23,8 +23,7 @@ class Session:
 
     If a peer restarts, connects again for at most twice the timeout of the first route.
 
-    Raises:
-        CarefulError: careful is not up on all hosts, or too old for `_prepare`.
+    Raises CarefulError: careful is not up on all hosts, or too old for `_prepare`.
     """
 
     def __init__(self, route: Route, *more: Route) -> None:

@@ -34,14 +34,12 @@ class SocketLayer:
     """Requests over one connection, or as datagrams; a lost datagram fails its burst.
 
     Args:
-        address: the host's address.
         port: port of `carefulctl measure echo` on the host.
         capacity: most requests under way, as in the compared layer.
         name: "TCP" or "UDP".
         reply_bytes: size of each answer over TCP; 0: 64, like a request.
 
-    Raises:
-        CarefulError: no program answers on that port.
+    Raises CarefulError: no program answers on that port.
     """
 
     def __init__(

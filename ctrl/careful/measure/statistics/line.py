@@ -178,10 +178,10 @@ def fit_line(
     beta, weights, scale = _reweighted(sizes, times, noise_us)
     residuals = times - beta[0] - beta[1] * sizes
     variance = _variance(residuals, scale)
-    kept = float(weights.sum())
-    if variance is None or kept < max(3.0, count / 2):
+    total_weight = float(weights.sum())
+    if variance is None or total_weight < max(3.0, count / 2):
         return replace(flat, reason="most points are far from any line")
-    dof = max(kept - 2, 1e-3)
+    dof = max(total_weight - 2, 1e-3)
     middle, width = float(sizes.mean()), float(sizes.std())
     slope_slack = 2 * resolution_us / float(distinct[-1] - distinct[0])
     line = replace(
@@ -261,8 +261,8 @@ def _reweighted(sizes: Array, times: Array, noise_us: float) -> tuple[Array, Arr
     for _ in range(30):
         u = (times - beta[0] - beta[1] * sizes) / (_TUKEY * scale)
         weights = np.where(np.abs(u) < 1, (1 - np.minimum(np.abs(u), 1) ** 2) ** 2, 0.0)
-        kept = sizes[weights > 0]
-        if not kept.size or kept.min() == kept.max():
+        weighted_sizes = sizes[weights > 0]
+        if not weighted_sizes.size or weighted_sizes.min() == weighted_sizes.max():
             break  # no slope: the caller rejects so few weights
         refined = _weighted(sizes, times, weights)
         done = float(np.abs(refined - beta) @ np.array([1.0, sizes[-1]])) < 1e-6 * scale
