@@ -135,10 +135,8 @@ def _has_ended(pid: int) -> bool:
 class Program:
     """A compiled tracing program; closing the program detaches everything.
 
-    Args:
-        text: C source for bcc.
-
-    Raises CarefulError: bcc is missing or not permitted, or the source does not compile.
+    text: C source for bcc. Raises CarefulError: bcc is missing or not permitted, or the source does
+    not compile.
     """
 
     def __init__(self, text: str) -> None:
@@ -189,10 +187,8 @@ class Program:
         pid: the process; semaphore_offset: offset in the file of the word that counts listeners,
         bytes.
 
-        Returns:
-            A descriptor for `detach`.
-
-        Raises CarefulError: the process has ended, or the kernel refuses.
+        Returns a descriptor for `detach`. Raises CarefulError: the process has ended, or the kernel
+        refuses.
         """
         fd = self._load(function, "uprobe")
         name = f"careful_{pid}_{offset:x}".encode()
@@ -253,10 +249,7 @@ _POSITION, _STATE = struct.Struct("=Q"), struct.Struct("=I")
 class Ring:
     """A BPF ring buffer of records of one size, read many at a time; bcc has a call for each.
 
-    Args:
-        fd: descriptor of the map.
-        ring_bytes: size of the ring.
-        record_bytes: size of each record.
+    fd: descriptor of the map; ring_bytes: size of the ring; record_bytes: size of each record.
     """
 
     def __init__(self, fd: int, ring_bytes: int, record_bytes: int) -> None:

@@ -316,12 +316,8 @@ def tuner(instance: Instance) -> int:
 def holding(instance: Instance, lock: str, what: str) -> Iterator[None]:
     """Locks a task of an instance for this process.
 
-    Args:
-        instance: a running instance.
-        lock: a file in its directory.
-        what: the task for messages, as in "is tuned".
-
-    Raises CarefulError: another process has the lock, or it cannot be taken.
+    instance: a running instance; lock: a file in its directory; what: the task for messages, as in
+    "is tuned". Raises CarefulError: another process has the lock, or it cannot be taken.
     """
     must_be_seen(instance.name, instance.pid)
     path = instance.directory / lock
@@ -456,11 +452,8 @@ def died() -> dict[str, str]:
 def choose(name: str | None, address: Address | None = None) -> Instance:
     """Returns the running instance that a command means; waits while systemd is starting it.
 
-    Args:
-        name: the instance's name, by option or CAREFUL_INSTANCE.
-        address: the host that the command is about.
-
-    Raises CarefulError: no instance runs, or the choice is ambiguous.
+    name: the instance's name, by option or CAREFUL_INSTANCE; address: the host that the command is
+    about. Raises CarefulError: no instance runs, or the choice is ambiguous.
     """
     if name:
         return _must_run(_started(find(name)))

@@ -95,8 +95,7 @@ def in_effect(options: UpOptions) -> UpOptions:
 class Keys:
     """The key files in a directory.
 
-    Args:
-        directory: made with the first key.
+    directory: made with the first key.
     """
 
     def __init__(self, directory: Path = DEFAULT) -> None:
@@ -188,10 +187,8 @@ class Keys:
     def new_cluster(self, instead: bool = False) -> Path:
         """Makes a cluster's common key; returns the file, which all hosts of the cluster need.
 
-        Args:
-            instead: replace the current key.
-
-        Raises CarefulError: there is a key already, or the file cannot be written.
+        instead: replace the current key. Raises CarefulError: there is a key already, or the file
+        cannot be written.
         """
         path = self.directory / "cluster"
         with self._changing():

@@ -54,11 +54,8 @@ def possible_cpus() -> int:
 class PinnedMap:
     """An open pinned map, checked against abi.h.
 
-    Args:
-        key_bytes: size of the map's key in abi.h.
-        value_bytes: size of the map's value in abi.h.
-
-    Raises CarefulError: the map is missing, not permitted, or of another shape.
+    key_bytes: size of the map's key in abi.h; value_bytes: size of the map's value in abi.h. Raises
+    CarefulError: the map is missing, not permitted, or of another shape.
     """
 
     def __init__(self, path: Path, key_bytes: int, value_bytes: int) -> None:

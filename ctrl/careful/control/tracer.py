@@ -136,8 +136,7 @@ _OFFSETS = ("begin_ns", "end_ns", "stage", "frames", "thread", "owner")
 class Target:
     """A process with an instance, and its probes.
 
-    Attributes:
-        pid: the process that owns its queue.
+    pid: the process that owns its queue.
     """
 
     name: str

@@ -47,10 +47,8 @@ Tune = tuple[Setting, ...]
 class Change:
     """A change of settings; None: no change.
 
-    Attributes:
-        fragment_bytes: fixed fragment size, payload bytes.
-        minpulse_bytes: least pulse of `sinks`.
-        classes: indices of the message-size classes to change.
+    fragment_bytes: fixed fragment size, payload bytes; minpulse_bytes: least pulse of `sinks`;
+    classes: indices of the message-size classes to change.
     """
 
     fragment_bytes: int | None = None
@@ -163,9 +161,8 @@ def _filler(settings: Mapping[int, Setting]) -> Callable[[CData], None]:
 class Versions:
     """Two versions of a slot's settings, of which one is active at a time.
 
-    Attributes:
-        active: the version that was in effect.
-        contents: contents of both, to notice changes by other programs.
+    active: the version that was in effect; contents: contents of both, to notice changes by other
+    programs.
     """
 
     active: int
@@ -213,8 +210,7 @@ def all_slots() -> list[int]:
 def one_writer(pin: os.PathLike[str]) -> Iterator[None]:
     """Locks out other tuners of an instance: there is only one spare version.
 
-    Args:
-        pin: a directory that every tuner of the instance locks.
+    pin: a directory that every tuner of the instance locks.
     """
     fd = os.open(pin, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -19,12 +19,9 @@ class _FileError(Exception):
 def parse(text: str | bytes, origin: str, peer: str | None = None) -> dict[int, Setting]:
     """Returns the classes that a file sets.
 
-    Args:
-        text: the file's contents, JSON.
-        origin: the file's name, for messages.
-        peer: the peer whose settings to use, if the file has several.
-
-    Raises CarefulError: the file is malformed, or a setting does not fit the map.
+    text: the file's contents, JSON; origin: the file's name, for messages; peer: the peer whose
+    settings to use, if the file has several. Raises CarefulError: the file is malformed, or a
+    setting does not fit the map.
     """
     try:
         settings: dict[int, Setting] = {}

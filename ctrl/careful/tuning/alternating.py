@@ -19,10 +19,8 @@ QUIET_S, QUIET_S_MAX = 2.0, 60.0
 class Alternating:
     """Alternates the values in effect with others.
 
-    Args:
-        others: the other values.
-        swapped: the values in effect are the second version and `others` the first.
-        message_gap_s: usual time between two messages that measure an item, seconds.
+    others: the other values; swapped: the values in effect are the second version and `others` the
+    first; message_gap_s: usual time between two messages that measure an item, seconds.
     """
 
     def __init__(

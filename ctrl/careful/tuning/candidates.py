@@ -84,14 +84,10 @@ class Best:
 class Search:
     """A search for the best way to send a class's messages.
 
-    Args:
-        now: values in effect, of all items.
-        limits: payload of a frame.
-        but: items that the controller must not change.
+    now: values in effect, of all items; limits: payload of a frame; but: items that the controller
+    must not change.
 
-    Attributes:
-        ways_count: the number of ways that are tried.
-        over: no more messages are needed.
+    ways_count: the number of ways that are tried; over: no more messages are needed.
     """
 
     def __init__(

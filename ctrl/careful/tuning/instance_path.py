@@ -112,10 +112,8 @@ def _read(entry: bytes | None) -> _Counted:
 class RunningPath:
     """A path of a running instance (path.Path).
 
-    Args:
-        store: holds the classes that were set by hand.
-        pause: called to let time pass while this path is measured.
-        has_slot: asks carefuld whether the peer has its slot.
+    store: holds the classes that were set by hand; pause: called to let time pass while this path
+    is measured; has_slot: asks carefuld whether the peer has its slot.
 
     Raises:
         CarefulError: the maps cannot be opened; also raised by every method.

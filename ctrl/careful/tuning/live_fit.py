@@ -75,13 +75,10 @@ class Fit:
 def fitted(now_count: int, points: Sequence[Point], shifted: bool) -> Fit | None:
     """Fits the model by weighted least squares with g and H of at least 0.
 
-    Args:
-        now_count: fragments of the messages now.
-        points: the measured differences.
-        shifted: another change adds a constant to all points.
+    now_count: fragments of the messages now; points: the measured differences; shifted: another
+    change adds a constant to all points.
 
-    Returns:
-        The fit; None: too few points.
+    Returns the fit; None: too few points.
     """
     if len(points) < 2 + shifted:
         return None

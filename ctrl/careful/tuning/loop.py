@@ -135,11 +135,9 @@ class Loop:
     def run(self, once: bool) -> dict[str, PathState]:
         """Tunes; returns the state of each peer at the end.
 
-        Args:
-            once: end when every peer was measured and every change was tried.
-
-        Raises CarefulError: another process tunes the instance, carefuld ended, or there is no peer
-        with `once`. Ended, KeyboardInterrupt: a signal came.
+        once: end when every peer was measured and every change was tried. Raises CarefulError:
+        another process tunes the instance, carefuld ended, or there is no peer with `once`. Ended,
+        KeyboardInterrupt: a signal came.
         """
         self._once = once
         # Importing these takes a third of a first measurement's CPU time.

@@ -79,9 +79,7 @@ class Measuring:
     def measure(self, reason: str, quick: bool) -> Exception | None:
         """Measures the path; returns the error, or None on success.
 
-        Args:
-            reason: why the path is measured.
-            quick: measure with less precision.
+        reason: why the path is measured; quick: measure with less precision.
         """
         try:
             figures, limits = self._path.measure(quick)

@@ -23,13 +23,9 @@ def waiting(before: Measured, figures: Json, seen: Json) -> Json:
     All round trips take longer, even the least of each size, but trains are as dense as before. The
     queueing is therefore a delay, independent of how a message is cut.
 
-    Args:
-        before: the known path.
-        figures: the figures of `before`.
-        seen: the quick measurement.
+    before: the known path; figures: the figures of `before`; seen: the quick measurement.
 
-    Returns:
-        The figures with that delay added to the sum of g; {}: the pattern does not apply.
+    Returns the figures with that delay added to the sum of g; {}: the pattern does not apply.
     """
     now = BlackBox.from_dict(dict(seen)).regimes[0]
     for size_bytes in ((now.low_bytes + now.high_bytes) / 2, now.high_bytes):

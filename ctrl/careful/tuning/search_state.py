@@ -24,8 +24,7 @@ BEGIN_MESSAGES = 10
 class Searches:
     """The searches of a path, under way or interrupted.
 
-    Attributes:
-        stale: classes whose messages shifted since their search, so that another way may be best.
+    stale: classes whose messages shifted since their search, so that another way may be best.
     """
 
     def __init__(self, path: Path, state: PathState, save: Callable[[], None]) -> None:

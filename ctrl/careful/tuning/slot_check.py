@@ -20,9 +20,7 @@ class LeftError(CarefulError):
 class Tenancy:
     """A peer's hold of a slot. Once over, it stays over.
 
-    Args:
-        peer: the peer's name for people.
-        asked: asks carefuld whether the peer has the slot.
+    peer: the peer's name for people; asked: asks carefuld whether the peer has the slot.
     """
 
     def __init__(self, instance: str, slot: int, peer: str, asked: Callable[[], bool]) -> None:

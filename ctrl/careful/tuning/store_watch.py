@@ -45,8 +45,7 @@ class StoreWatch:
         before: as_dict() of an earlier process, checked against new writes; dropped unless g and G
             are separate.
 
-    Attributes:
-        known: None until there were enough writes.
+    known: None until there were enough writes.
     """
 
     def __init__(self, before: Json | None = None) -> None:

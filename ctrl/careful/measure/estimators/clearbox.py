@@ -108,9 +108,8 @@ class Result:
 class ClearBox:
     """One measurement; `run` makes it.
 
-    Args:
-        tracer: owner 0 is this end, owner 1 the other end if its instance runs here.
-        owners: names of the owners.
+    tracer: owner 0 is this end, owner 1 the other end if its instance runs here; owners: names of
+    the owners.
     """
 
     def __init__(

@@ -36,10 +36,8 @@ class Sender(Protocol):
 class Slice:
     """A part of a run.
 
-    Attributes:
-        ended_s: wall clock, which the hosts share, seconds.
-        messages: messages since the previous slice.
-        at_s: the same time by the monotonic clock.
+    ended_s: wall clock, which the hosts share, seconds; messages: messages since the previous
+    slice; at_s: the same time by the monotonic clock.
     """
 
     ended_s: float

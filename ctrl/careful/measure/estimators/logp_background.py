@@ -26,10 +26,7 @@ _FIRST = 3
 class Background:
     """A layer whose bursts use at most SHARE of the time.
 
-    Args:
-        layer: makes the bursts.
-        seconds: time for a signature.
-        sleep: called with seconds.
+    layer: makes the bursts; seconds: time for a signature; sleep: called with seconds.
     """
 
     def __init__(

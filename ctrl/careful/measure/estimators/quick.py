@@ -47,8 +47,7 @@ class Options:
 class Glance:
     """One glance; `figures` makes it.
 
-    Args:
-        clock, sleep: seconds.
+    clock, sleep: seconds.
     """
 
     def __init__(
