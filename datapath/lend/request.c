@@ -270,8 +270,7 @@ static void list(struct lend_server *server, const struct careful_message *messa
 
 		if (p->number <= message->args[0] || !said.access || p->state != LEND_READY)
 			continue;
-		more = bytes > room - used;
-		if (more)
+		if ((more = bytes > room - used))
 			break;
 		memset(all + used, 0, bytes);
 		memcpy(all + used, &said, sizeof(said));

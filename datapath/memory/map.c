@@ -93,6 +93,8 @@ static void end_closed(struct careful_memory *memory)
 		}
 		*at = map->next;
 		map->remote->map = NULL;
+		epoll_ctl(memory->extra_fd, EPOLL_CTL_DEL, map->uffd, NULL); /* may stay open */
+		epoll_ctl(memory->sleep_fd, EPOLL_CTL_DEL, map->uffd, NULL);
 		memory_end_job(map->closer, 0);
 		free_map(map);
 	}
@@ -171,7 +173,8 @@ static void job_map(struct careful_memory *memory, struct memory_job *one)
 	struct epoll_event event = { .events = EPOLLIN };
 	int rc = one->remote->map ? -EBUSY : make_slots(memory);
 
-	if (!rc && epoll_ctl(memory->extra_fd, EPOLL_CTL_ADD, map->uffd, &event))
+	if (!rc && (epoll_ctl(memory->extra_fd, EPOLL_CTL_ADD, map->uffd, &event) ||
+		    epoll_ctl(memory->sleep_fd, EPOLL_CTL_ADD, map->uffd, &event)))
 		rc = -errno;
 	if (!rc) {
 		map->next = memory->maps;

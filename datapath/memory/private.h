@@ -97,8 +97,7 @@ enum {
 	MAP_SKIP_PAGES = 4, /* reading ahead over these is faster than another fault */
 };
 
-/* Pages that a program touches in order. @next_page: follows the pages fetched last; @window: pages
- * of the present read-ahead */
+/* Pages touched in order. @next_page: behind those fetched; @window: pages of the read-ahead */
 struct map_stream {
 	uint64_t next_page;
 	uint32_t window;
@@ -161,7 +160,7 @@ struct careful_memory_map {
  * @lock:    protects jobs and stopping
  * @posts:   wake-ups of the thread for jobs; @posts_read: those that it took from event_fd
  * @extra_fd: epoll: event_fd, and what maps wait for
- * @sleep_fd: epoll: extra_fd, and @watched: what the instance waits for
+ * @sleep_fd: the same, and @watched: what the instance waits for
  * @moves:   wait to begin
  * @flying:  gets and stores that the engine has
  * @awaited: moves that the engine has, and that a thread waits for

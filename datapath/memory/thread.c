@@ -52,8 +52,7 @@ static void watch(struct careful_memory *memory, const int *fds, uint32_t n)
 	memory->watched_count = n;
 }
 
-/* Sleeps until there is work. With nothing under way the program should have the CPU;
- * careful_wait() would spin first. */
+/* Sleeps until there is work; careful_wait() would spin first. */
 static void sleep_idle(struct careful_memory *memory, int timeout_ms)
 {
 	struct epoll_event event;
@@ -139,7 +138,7 @@ int careful_memory_start(struct careful *instance, uint32_t patience_ms,
 	m->sleep_fd = epoll_create1(EPOLL_CLOEXEC);
 	rc = m->event_fd < 0 || m->extra_fd < 0 || m->sleep_fd < 0 ||
 			     epoll_ctl(m->extra_fd, EPOLL_CTL_ADD, m->event_fd, &event) ||
-			     epoll_ctl(m->sleep_fd, EPOLL_CTL_ADD, m->extra_fd, &event) ?
+			     epoll_ctl(m->sleep_fd, EPOLL_CTL_ADD, m->event_fd, &event) ?
 		     -errno :
 		     -pthread_create(&m->thread, NULL, run, m);
 	if (rc) {

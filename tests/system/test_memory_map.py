@@ -368,6 +368,33 @@ def test_machine__is_restored(lent: list[Host], tmp_path: Path) -> None:
     assert not path.exists()
 
 
+def test_serve__ends_although_its_owner_keeps_the_descriptor(lent: list[Host]) -> None:
+    """Faults that nobody serves any longer cost no processor time."""
+    text = """
+import ctypes, fcntl, mmap, struct
+uffd = fcntl.ioctl(os.open("/dev/userfaultfd", os.O_RDWR), 0xAA00, os.O_CLOEXEC | os.O_NONBLOCK)
+fcntl.ioctl(uffd, 0xC018AA3F, struct.pack("QQQ", 0xAA, 0, 0))
+memory = mmap.mmap(-1, 1 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+fcntl.ioctl(uffd, 0xC020AA00, struct.pack("QQQQ", base, 1 << 20, 1, 0))
+with h2.create("kept", 1 << 20) as other:
+    piece = h2.open("kept")
+    piece.serve(uffd, base, 0, 1 << 20)
+    assert memory[:4] == bytes(4)
+    piece.close(discard=True)
+    touch = ctypes.CDLL(None).memcpy, ctypes.create_string_buffer(1), ctypes.c_void_p(base + 999999)
+    threading.Thread(target=touch[0], args=(*touch[1:], 1), daemon=True).start()
+    time.sleep(0.1)
+    used = time.process_time()
+    time.sleep(1)
+    used = time.process_time() - used
+h2.delete("kept")
+print(used < 0.02 or used, flush=True)
+os._exit(0)
+"""
+    assert python(lent[0], text) == (0, "True\n")
+
+
 def test_example__of_the_readme(lent: list[Host]) -> None:
     """Sorts four times as much memory as the limit."""
     readme = (Path(__file__).parents[2] / "README.md").read_text()
