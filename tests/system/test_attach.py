@@ -218,7 +218,7 @@ def test_events__groups_beside_carefuld(pair: tuple[Host, Host]) -> None:
     killed = programs(remote)["events1"]
     subprocess.run(["kill", "-9", str(killed["pid"])], check=True)
     _, err = groups[1][0].communicate(timeout=60)
-    assert "node 1 (10.77.0.2): it failed" in err
+    assert "node 1 (10.77.0.2): failed" in err
     groups[1][1].communicate(timeout=60)
     for process in first:
         out, err = process.communicate(timeout=60)
