@@ -186,8 +186,8 @@ static void show_help(void)
 	}
 }
 
-static int number(const struct rule *rule, const char *text, uint64_t *value,
-		  struct careful_error *error)
+static int parse_number(const struct rule *rule, const char *text, uint64_t *value,
+			struct careful_error *error)
 {
 	unsigned long long n;
 	char *end;
@@ -202,8 +202,8 @@ static int number(const struct rule *rule, const char *text, uint64_t *value,
 	return 0;
 }
 
-static int choice(const struct rule *rule, const char *text, uint32_t *value,
-		  struct careful_error *error)
+static int parse_choice(const struct rule *rule, const char *text, uint32_t *value,
+			struct careful_error *error)
 {
 	char all[128] = "";
 
@@ -230,13 +230,13 @@ static int apply(struct daemon_options *options, const struct rule *rule, const 
 		*(const char **)field = arg;
 		return 0;
 	case NUMBER:
-		rc = number(rule, arg, &value, error);
+		rc = parse_number(rule, arg, &value, error);
 		*(uint32_t *)field = (uint32_t)value;
 		return rc;
 	case BYTES:
-		return number(rule, arg, field, error);
+		return parse_number(rule, arg, field, error);
 	case CHOICE:
-		return choice(rule, arg, field, error);
+		return parse_choice(rule, arg, field, error);
 	case FLAG:
 		*(uint32_t *)field = 1;
 		return 0;

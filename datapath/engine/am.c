@@ -141,12 +141,12 @@ bool am_waits(struct careful *c, const struct link_peer *peer, const struct care
 }
 
 static inline void take_question(struct careful *c, struct link_rxframe *frame,
-				 const struct careful_am *am, struct careful_kept which,
+				 const struct careful_am *am, struct careful_kept place,
 				 uint32_t bytes)
 {
 	c->handled_frame = frame;
-	c->handled = which;
-	am_handle(c, frame->peer, am, frame->body + which.at + sizeof(*am), bytes);
+	c->handled = place;
+	am_handle(c, frame->peer, am, frame->body + place.at + sizeof(*am), bytes);
 	c->handled_frame = NULL;
 }
 
@@ -195,22 +195,22 @@ static struct link_held *take_one(struct careful *c, struct link_rxframe *frame,
 static __attribute__((noinline)) struct link_held *take_each(struct careful *c,
 							     struct link_rxframe *frame)
 {
-	struct careful_kept each = { 0 };
+	struct careful_kept place = { 0 };
 	uint16_t waits = 0;
 	struct careful_am am;
 
 	do {
-		uint32_t bytes = am_at(frame->body, frame->body_bytes, each, &am);
+		uint32_t bytes = am_at(frame->body, frame->body_bytes, place, &am);
 		uint32_t payload = bytes - (uint32_t)sizeof(am);
 
 		if (am.kind == CAREFUL_AM_REPLY) {
-			on_reply(c, frame->peer, &am, frame->body + each.at + sizeof(am), payload);
+			on_reply(c, frame->peer, &am, frame->body + place.at + sizeof(am), payload);
 		} else if (am_waits(c, frame->peer, &am)) {
-			waits |= (uint16_t)(1u << each.nth);
+			waits |= (uint16_t)(1u << place.nth);
 		} else {
-			take_question(c, frame, &am, each, payload);
+			take_question(c, frame, &am, place, payload);
 		}
-		am_step(&each, bytes);
+		am_step(&place, bytes);
 	} while (am.next && !link_stale(frame));
 	return end_frame(c, frame, waits);
 }

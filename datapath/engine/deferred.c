@@ -29,20 +29,20 @@ void deferred_put(struct careful *c, struct link_held *held)
  * the next epoch cannot begin before these buffers are back. */
 static void serve(struct careful *c, struct link_held *held)
 {
-	struct careful_kept each = { 0 };
+	struct careful_kept place = { 0 };
 	struct careful_am am;
 
-	for (uint32_t bytes; held->waits >> each.nth && held->epoch == held->peer->epoch;
-	     am_step(&each, bytes)) {
-		uint16_t bit = (uint16_t)(1u << each.nth);
+	for (uint32_t bytes; held->waits >> place.nth && held->epoch == held->peer->epoch;
+	     am_step(&place, bytes)) {
+		uint16_t bit = (uint16_t)(1u << place.nth);
 
-		bytes = am_at(held->body, held->body_bytes, each, &am);
+		bytes = am_at(held->body, held->body_bytes, place, &am);
 		if (!(held->waits & bit) || am_waits(c, held->peer, &am))
 			continue;
 		held->waits &= (uint16_t)~bit;
 		c->waiting[held->peer->slot].since_ns = c->link.now_ns;
-		c->handled = each;
-		am_handle(c, held->peer, &am, held->body + each.at + sizeof(am),
+		c->handled = place;
+		am_handle(c, held->peer, &am, held->body + place.at + sizeof(am),
 			  bytes - (uint32_t)sizeof(am));
 	}
 }

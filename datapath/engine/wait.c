@@ -69,8 +69,7 @@ static void learn(struct careful *c, struct spin *history, uint64_t spun, uint64
 int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 {
 	const uint64_t wait = (uint64_t)(timeout_ms < 0 ? 3600000 : timeout_ms) * 1000000;
-	uint64_t start = 0,
-		 limit = 0; /* set when the first polls find nothing; then time matters */
+	uint64_t start = 0, limit = 0; /* set when the first polls find nothing */
 	uint64_t spin = 0, blocked = 0, moved = frames_moved(c), now;
 	bool extra_readable;
 	/* A peer runs on another CPU; a program, in other waits, may share ours. */

@@ -108,7 +108,7 @@ static int leave_group(struct careful_events *ev, int status, int timeout_ms)
 	return rc == -EAGAIN ? -ETIMEDOUT : rc;
 }
 
-static void forget(struct careful *c)
+static void forget_group(struct careful *c)
 {
 	struct careful_events *ev = c->events;
 
@@ -134,12 +134,12 @@ static void forget(struct careful *c)
 	c->events_forgotten = ev;
 }
 
-static void end(struct careful *c)
+static void end_instance(struct careful *c)
 {
 	struct careful_events *ev;
 
 	if (c->events)
-		forget(c);
+		forget_group(c);
 	while ((ev = c->events_forgotten)) {
 		c->events_forgotten = ev->forgotten;
 		event_destroy(ev);
@@ -151,7 +151,7 @@ int careful_events_close(struct careful_events *ev, int status, int timeout_ms)
 	int rc = ev->c->polling ? -EDEADLK : leave_group(ev, status, timeout_ms);
 
 	if (rc != -EDEADLK)
-		forget(ev->c);
+		forget_group(ev->c);
 	return rc;
 }
 
@@ -171,7 +171,7 @@ static const struct engine_event_hooks hooks = {
 	.arrived = event_arrived,
 	.epoch_over = epoch_over,
 	.round = on_round,
-	.end = end,
+	.end = end_instance,
 };
 
 int careful_events_open(struct careful *c, const struct careful_events_options *options,

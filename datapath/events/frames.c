@@ -37,7 +37,7 @@ static int frames_bytes(struct event_node *node)
 	return link_knows(node->peer) ? (int)(link_body_single(node->peer) - around) : -EAGAIN;
 }
 
-static bool frames_withhold(const struct careful_events *ev)
+static bool frames_withholds(const struct careful_events *ev)
 {
 	for (uint32_t i = 0; i < ev->nodes; i++) {
 		struct link_peer *peer = ev->node[i].peer;
@@ -93,7 +93,7 @@ const struct event_transport event_by_frames = {
 	.may_send = frames_may_send,
 	.room = frames_room,
 	.bytes = frames_bytes,
-	.withholds = frames_withhold,
+	.withholds = frames_withholds,
 	.round = event_group_round,
 	.let_go = frames_let_go,
 	.give = link_hold_pin,

@@ -102,7 +102,7 @@ void event_group_heard(struct careful_events *ev, uint32_t rank, const struct ca
 	if (!ev->group || node->hears)
 		return;
 	node->hears = true;
-	ev->hear++;
+	ev->hearers++;
 }
 
 static void probe(struct careful_events *ev)
@@ -135,7 +135,7 @@ void event_group_round(struct careful_events *ev)
 	}
 	if (!ev->group && !ev->group_error && ev->joined + 1 == ev->nodes)
 		open_group(ev);
-	else if (ev->group && ev->hear + 1 < ev->nodes)
+	else if (ev->group && ev->hearers + 1 < ev->nodes)
 		probe(ev);
 }
 
@@ -145,7 +145,7 @@ bool event_group_is_ready(const struct careful_events *ev)
 {
 	const struct event_direction *first = &ev->node[!ev->rank].out;
 
-	if (!ev->group || ev->hear + 1 < ev->nodes)
+	if (!ev->group || ev->hearers + 1 < ev->nodes)
 		return false;
 	for (uint32_t i = 0; i < ev->nodes; i++) {
 		const struct event_direction *way = &ev->node[i].out;
@@ -192,5 +192,5 @@ int careful_events_broadcast(const struct careful_events *ev)
 {
 	if (!ev->group)
 		return ev->group_error ?: -EAGAIN;
-	return ev->hear + 1 < ev->nodes ? -EAGAIN : 0;
+	return ev->hearers + 1 < ev->nodes ? -EAGAIN : 0;
 }

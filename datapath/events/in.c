@@ -90,7 +90,7 @@ static int none_yet(const struct careful_events *ev, uint32_t src, uint64_t even
 }
 
 /* Reports whether the program may receive this event now: 0 or -errno. */
-static int check(const struct careful_events *ev, uint32_t src, uint64_t event)
+static int check_order(const struct careful_events *ev, uint32_t src, uint64_t event)
 {
 	if (src != CAREFUL_EVENT_ALL && (src >= ev->nodes || src == ev->rank))
 		return -ENOENT;
@@ -128,7 +128,8 @@ static int account(struct careful_events *ev, uint32_t rank, const struct event_
 	return ev->done ? CAREFUL_EVENT_EVENT_DONE : CAREFUL_EVENT_NODE_DONE;
 }
 
-static int give(struct careful_events *ev, uint32_t rank, struct careful_event_fragment *out)
+static int give_fragment(struct careful_events *ev, uint32_t rank,
+			 struct careful_event_fragment *out)
 {
 	struct event_node *node = &ev->node[rank];
 	struct event_fragment *fragment = node->first;
@@ -165,11 +166,11 @@ static int receive(struct careful_events *ev, uint32_t src, uint64_t event,
 
 	if (ev->error)
 		return ev->error;
-	rc = check(ev, src, event);
+	rc = check_order(ev, src, event);
 	if (rc)
 		return rc;
 	rank = next_source(ev, src, event);
-	return rank < ev->nodes ? give(ev, rank, out) : none_yet(ev, src, event);
+	return rank < ev->nodes ? give_fragment(ev, rank, out) : none_yet(ev, src, event);
 }
 
 int careful_event_receive(struct careful_events *ev, uint32_t src, uint64_t event,

@@ -27,8 +27,8 @@ static int check_direction(const struct event_direction *way, uint64_t event, ui
 	return bytes > UINT32_MAX - way->offset ? -EMSGSIZE : 0;
 }
 
-static int check(const struct careful_events *ev, uint32_t dst, uint64_t event, uint32_t bytes,
-		 uint32_t flags)
+static int check_order(const struct careful_events *ev, uint32_t dst, uint64_t event,
+		       uint32_t bytes, uint32_t flags)
 {
 	int rc = 0;
 
@@ -81,8 +81,8 @@ bool event_may_send(struct careful_events *ev, uint32_t dst, uint32_t bytes)
 	return ev->by->room(ev, frames);
 }
 
-static void count(struct careful_events *ev, uint32_t rank, uint64_t event, uint32_t bytes,
-		  uint32_t flags)
+static void account(struct careful_events *ev, uint32_t rank, uint64_t event, uint32_t bytes,
+		    uint32_t flags)
 {
 	struct event_direction *way = &ev->node[rank].out;
 
@@ -141,7 +141,7 @@ static void send_to(struct careful_events *ev, uint32_t rank, uint64_t event, co
 	event_reduce_announced(ev, &ev->node[rank], bytes, flags);
 	/* event_may_send() found room at every node. */
 	if (ev->by->send(ev, rank, &am, data, bytes))
-		count(ev, rank, event, bytes, flags);
+		account(ev, rank, event, bytes, flags);
 	else
 		event_fail(ev, rank, -EIO);
 }
@@ -160,7 +160,7 @@ static void send_group(struct careful_events *ev, uint64_t event, const void *da
 	}
 	for (uint32_t i = 0; i < ev->nodes; i++)
 		if (i != ev->rank)
-			count(ev, i, event, bytes, flags);
+			account(ev, i, event, bytes, flags);
 }
 
 /* Notes a lack of room. Returns -ENOBUFS if it lasts and other nodes wait for this one. */
@@ -189,7 +189,7 @@ static int send_fragment(struct careful_events *ev, uint32_t dst, uint64_t event
 
 	if (ev->error)
 		return ev->error;
-	rc = check(ev, dst, event, bytes, flags);
+	rc = check_order(ev, dst, event, bytes, flags);
 	if (!rc)
 		rc = fits(ev, dst, bytes);
 	if (rc)

@@ -139,7 +139,7 @@ struct event_record {
  * @given:     the fragment that the application has, which must not move
  * @cookie:    of broadcasts in one frame; 0: there are none
  * @group:     the link's group of these frames; NULL: none, because of @group_error
- * @hear:      nodes that get these frames
+ * @hearers:   nodes that get these frames
  * @probe_ns:  when the next probe is due
  * @by:        the transport
  * @window, @room: most fragments under way to a node, and kept here
@@ -176,7 +176,7 @@ struct careful_events {
 	uint64_t cookie;
 	struct link_group *group;
 	int group_error;
-	uint32_t hear;
+	uint32_t hearers;
 	uint64_t probe_ns;
 
 	const struct event_transport *by;

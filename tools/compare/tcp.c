@@ -130,20 +130,21 @@ static int udp_poll(struct signature_layer *layer)
 }
 
 /* Reports whether a server answers; otherwise datagrams would vanish silently. */
-static bool answered(int fd)
+static bool server_answers(int fd)
 {
 	static const uint8_t message[MESSAGE_BYTES];
 	uint8_t reply[MESSAGE_BYTES];
-	struct pollfd one = { .fd = fd, .events = POLLIN };
+	struct pollfd poller = { .fd = fd, .events = POLLIN };
 
 	for (int i = 0; i < FIRSTS; i++) {
 		if (send(fd, message, sizeof(message), 0) < 0)
 			return false;
-		if (poll(&one, 1, FIRST_MS) <= 0)
+		if (poll(&poller, 1, FIRST_MS) <= 0)
 			continue;
 		if (recv(fd, reply, sizeof(reply), 0) < 0)
 			return false;
-		while (i && poll(&one, 1, FIRST_MS) > 0) /* replies to attempts that seemed lost */
+		/* Receives late replies to earlier attempts. */
+		while (i && poll(&poller, 1, FIRST_MS) > 0)
 			recv(fd, reply, sizeof(reply), 0);
 		return true;
 	}
@@ -151,7 +152,7 @@ static bool answered(int fd)
 	return false;
 }
 
-static struct addrinfo *resolved(const char *address, const char *port, int type)
+static struct addrinfo *resolve(const char *address, const char *port, int type)
 {
 	const struct addrinfo hints = { .ai_flags = AI_NUMERICSERV | (address ? 0 : AI_PASSIVE),
 					.ai_family = address ? AF_UNSPEC : AF_INET6,
@@ -164,7 +165,7 @@ static struct addrinfo *resolved(const char *address, const char *port, int type
 	return rc ? NULL : found;
 }
 
-static void no_delay(int fd)
+static void set_no_delay(int fd)
 {
 	int on = 1;
 
@@ -174,19 +175,19 @@ static void no_delay(int fd)
 static int connect_to(const char *address, const char *port, bool udp)
 {
 	int type = udp ? SOCK_DGRAM : SOCK_STREAM;
-	struct addrinfo *to = resolved(address, port, type);
+	struct addrinfo *to = resolve(address, port, type);
 	int fd;
 
 	if (!to)
 		return -1;
 	fd = socket(to->ai_family, type | SOCK_CLOEXEC, 0);
-	if (fd < 0 || connect(fd, to->ai_addr, to->ai_addrlen) || (udp && !answered(fd))) {
+	if (fd < 0 || connect(fd, to->ai_addr, to->ai_addrlen) || (udp && !server_answers(fd))) {
 		fail(address);
 		fd = -1;
 	}
 	freeaddrinfo(to);
 	if (fd >= 0 && !udp)
-		no_delay(fd);
+		set_no_delay(fd);
 	return fd;
 }
 
@@ -230,7 +231,7 @@ static int ask(const char *address, const char *port, bool udp)
 }
 
 /* Returns the bytes that a whole message asks for. */
-static size_t asked(const struct client *client)
+static size_t reply_bytes(const struct client *client)
 {
 	uint32_t bytes;
 
@@ -254,7 +255,7 @@ static int echo(int fd, struct client *client)
 							       n - at;
 		memcpy(client->message + client->part, data + at, (size_t)take);
 		client->part = (client->part + (uint32_t)take) % MESSAGE_BYTES;
-		owed += client->part ? 0 : asked(client);
+		owed += client->part ? 0 : reply_bytes(client);
 	}
 	while (owed && !rc) {
 		size_t some = owed < sizeof(reply) ? owed : sizeof(reply);
@@ -304,9 +305,9 @@ static int echo_datagrams(int fd)
 }
 
 /* Opens a socket on the port for IPv4 and IPv6. */
-static int bound(const char *port, int type)
+static int open_server(const char *port, int type)
 {
-	struct addrinfo *at = resolved(NULL, port, type);
+	struct addrinfo *at = resolve(NULL, port, type);
 	int on = 1, off = 0, fd;
 
 	if (!at)
@@ -330,8 +331,8 @@ static int serve(const char *port)
 	uint64_t spun_ns = clock_now_ns();
 	nfds_t count = CLIENTS;
 
-	fds[0].fd = bound(port, SOCK_STREAM);
-	fds[1].fd = fds[0].fd < 0 ? -1 : bound(port, SOCK_DGRAM);
+	fds[0].fd = open_server(port, SOCK_STREAM);
+	fds[1].fd = fds[0].fd < 0 ? -1 : open_server(port, SOCK_DGRAM);
 	if (fds[1].fd < 0)
 		return 1;
 	printf("ready\n");
@@ -349,7 +350,7 @@ static int serve(const char *port)
 			int fd = accept4(fds[0].fd, NULL, NULL, SOCK_CLOEXEC);
 
 			if (fd >= 0) {
-				no_delay(fd);
+				set_no_delay(fd);
 				clients[count].part = 0;
 				fds[count++] = (struct pollfd){ .fd = fd, .events = POLLIN };
 			}

@@ -90,7 +90,7 @@ def _rate(table: dict[str, Any], scale: float) -> tuple[float, float]:
     return _time(table, "g_us", scale), _time(table, "G_us_per_KiB", scale)
 
 
-def _no_others(table: dict[str, Any], known: Sequence[str]) -> None:
+def _check_keys(table: dict[str, Any], known: Sequence[str]) -> None:
     unknown = sorted(set(table) - set(known))
     if unknown:
         raise ValueError(f"unknown key '{unknown[0]}'")
@@ -102,7 +102,7 @@ def _changes(found: Any, scale: float) -> list[list[float]]:
         raise ValueError(f"'changes' is {found!r}, must be [[stage.link.changes]] tables")
     changes = []
     for change in found:
-        _no_others(change, ["at_s", "g_us", "G_us_per_KiB"])
+        _check_keys(change, ["at_s", "g_us", "G_us_per_KiB"])
         changes.append([_number(change, "at_s", 0, 1e6), *_rate(change, scale)])
     if changes != sorted(changes, key=lambda one: one[0]):
         raise ValueError("changes must be in the order of their times")
@@ -113,7 +113,7 @@ def _changes(found: Any, scale: float) -> list[list[float]]:
 
 def _link(found: Any, scale: float) -> dict[str, float]:
     """Returns a link's effects on frames."""
-    _no_others(found, list(LINK_KEYS))
+    _check_keys(found, list(LINK_KEYS))
     values = {key: _number(found, key, *LINK_KEYS[key]) for key in found}
     for key in _WHOLE:
         if key in values and not isinstance(values[key], int):
@@ -129,7 +129,7 @@ def _hop(table: Any, number: int, scale: float) -> Hop:
     if not isinstance(table, dict):
         raise ValueError(f"{table!r}: must be a [[stage]] table")
     known = ["name", "g_us", "G_us_per_KiB", "delay_us", "group", "resource", "link"]
-    _no_others(table, known)
+    _check_keys(table, known)
     if table.get("resource"):
         raise ValueError("stages that share a resource cannot be emulated")
     link = table.get("link", {})

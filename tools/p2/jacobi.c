@@ -76,18 +76,18 @@ void jacobi_end(struct jacobi *j)
 /* Each point becomes the mean of its old neighbours, summed in jacobi.py's order. */
 static void relax(struct jacobi *j)
 {
-	double *was = j->grid;
+	double *old = j->grid;
 
 	for (uint32_t i = 1; i <= j->rows; i++) {
-		const double *above = row_of(j, was, i - 1), *here = row_of(j, was, i);
-		const double *below = row_of(j, was, i + 1);
+		const double *above = row_of(j, old, i - 1), *here = row_of(j, old, i);
+		const double *below = row_of(j, old, i + 1);
 		double *to = row_of(j, j->next, i);
 
 		for (uint32_t k = 1; k <= j->size; k++)
 			to[k] = (above[k] + below[k] + here[k - 1] + here[k + 1]) * 0.25;
 	}
 	j->grid = j->next;
-	j->next = was;
+	j->next = old;
 }
 
 static uint32_t row_bytes(const struct jacobi *j)

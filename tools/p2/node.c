@@ -90,7 +90,7 @@ static uint32_t one_of(const char *text, const char *const *names, uint32_t coun
 }
 
 /* Opens the session with a host that may not be up yet. Returns -errno on failure. */
-static int peer_of(struct careful *c, const char *host)
+static int connect_to(struct careful *c, const char *host)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET };
 	uint64_t end = now_ns() + GIVE_UP_MS * 1000000ull;
@@ -320,7 +320,7 @@ static int join(struct node *n, char **hosts)
 	};
 
 	for (uint32_t i = 0; i < n->nodes; i++) {
-		int peer = i == n->rank ? 0 : peer_of(n->c, hosts[i]);
+		int peer = i == n->rank ? 0 : connect_to(n->c, hosts[i]);
 
 		if (peer < 0)
 			return failed(hosts[i], peer);

@@ -82,7 +82,7 @@ static uint32_t next_bytes(const struct p2 *p, uint32_t *from)
 }
 
 /* Sends the message under way to its end. */
-static int push(struct p2 *p, uint32_t dst, uint32_t flags)
+static int send_message(struct p2 *p, uint32_t dst, uint32_t flags)
 {
 	uint32_t whole = message_bytes(p);
 	int rc;
@@ -116,7 +116,7 @@ static int push(struct p2 *p, uint32_t dst, uint32_t flags)
 }
 
 /* Receives to the end of a message, or of an event. */
-static int pull(struct p2 *p, uint32_t src, uint64_t event, uint32_t until)
+static int receive_message(struct p2 *p, uint32_t src, uint64_t event, uint32_t until)
 {
 	struct careful_event_fragment fragment;
 	int rc;
@@ -141,8 +141,8 @@ static int latency(struct p2 *p)
 	int rc;
 
 	while (p->event < hops) {
-		rc = p->sending ? push(p, next, 0) :
-				  pull(p, before, p->event, CAREFUL_EVENT_NODE_DONE);
+		rc = p->sending ? send_message(p, next, 0) :
+				  receive_message(p, before, p->event, CAREFUL_EVENT_NODE_DONE);
 		if (rc)
 			return rc;
 		p->event += p->sending ? p->nodes - 1 : 1;
@@ -164,10 +164,10 @@ static int throughput(struct p2 *p)
 
 	while (p->event < events) {
 		if (p->sending && p->event < p->setup.count && (!last || back))
-			rc = push(p, last ? 0 : p->rank + 1, 0);
+			rc = send_message(p, last ? 0 : p->rank + 1, 0);
 		else if (!p->sending && p->event >= lag && (!first || back))
-			rc = pull(p, first ? p->nodes - 1 : p->rank - 1, p->event - lag,
-				  CAREFUL_EVENT_NODE_DONE);
+			rc = receive_message(p, first ? p->nodes - 1 : p->rank - 1, p->event - lag,
+					     CAREFUL_EVENT_NODE_DONE);
 		if (rc)
 			return rc;
 		p->event += p->sending != first;
@@ -187,8 +187,9 @@ static int flood(struct p2 *p)
 	while (p->consumed < p->setup.count) {
 		bool sends = p->event < p->setup.count && p->event - p->consumed < ahead;
 
-		rc = sends ? push(p, CAREFUL_EVENT_ALL, CROWD) :
-			     pull(p, CAREFUL_EVENT_ALL, p->consumed, CAREFUL_EVENT_EVENT_DONE);
+		rc = sends ? send_message(p, CAREFUL_EVENT_ALL, CROWD) :
+			     receive_message(p, CAREFUL_EVENT_ALL, p->consumed,
+					     CAREFUL_EVENT_EVENT_DONE);
 		if (rc)
 			return rc;
 		p->event += sends;

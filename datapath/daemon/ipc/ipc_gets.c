@@ -18,7 +18,7 @@ struct gets_range {
 
 /*
  * @next:      index of the first range that has not begun
- * @beginning: begin_some() is a caller of the running function
+ * @beginning: begin_ranges() is a caller of the running function
  * @status:    of the first range that failed
  */
 struct ipc_gets {
@@ -51,7 +51,7 @@ static void get_done(const struct careful_result *result, void *user)
 		continue_gets(gets);
 }
 
-static int begin_one(struct ipc_gets *gets, struct gets_range *item)
+static int begin_range(struct ipc_gets *gets, struct gets_range *item)
 {
 	struct ipc_client *client = gets->op->client;
 	const struct careful_span span = { .fd = gets->fd, .offset = item->range.file_off };
@@ -69,14 +69,14 @@ static int begin_one(struct ipc_gets *gets, struct gets_range *item)
 
 /* Begins ranges while the engine has room; the end of a range begins more. Fails if none can
  * begin. */
-static void begin_some(struct ipc_gets *gets)
+static void begin_ranges(struct ipc_gets *gets)
 {
 	int rc = 0;
 
 	gets->beginning = true;
 	while (!rc && !gets->status && gets->next < gets->count && gets->under_way < UNDER_WAY) {
 		gets->under_way++; /* the range may end within the call */
-		rc = begin_one(gets, &gets->ranges[gets->next]);
+		rc = begin_range(gets, &gets->ranges[gets->next]);
 		if (rc)
 			gets->under_way--;
 		else
@@ -92,7 +92,7 @@ static void continue_gets(struct ipc_gets *gets)
 	struct ipc_op *op = gets->op;
 	struct careful_ipc head = { 0 };
 
-	begin_some(gets);
+	begin_ranges(gets);
 	if (gets->under_way || (!gets->status && gets->next < gets->count))
 		return;
 	head.bytes = gets->bytes;

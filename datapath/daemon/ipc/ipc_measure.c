@@ -73,7 +73,7 @@ static void on_answer(const struct careful_result *result, void *user)
 }
 
 /* Sends one frame. Returns -EAGAIN if the engine has no room now. */
-static int send_one(struct ipc *ipc, struct ipc_measure *m)
+static int send_probe(struct ipc *ipc, struct ipc_measure *m)
 {
 	bool answered = !m->train || m->sent + 1 == m->count;
 	const uint32_t args[CAREFUL_AM_ARGS] = { m->train, m->train ? m->sent : 0 };
@@ -95,12 +95,12 @@ static int send_one(struct ipc *ipc, struct ipc_measure *m)
 }
 
 /* Sends a whole train, or one probe. Each frame is on the wire before the next is built. */
-static void send_some(struct ipc *ipc, struct ipc_measure *m)
+static void send_probes(struct ipc *ipc, struct ipc_measure *m)
 {
 	int rc = 0;
 
 	do {
-		rc = send_one(ipc, m);
+		rc = send_probe(ipc, m);
 		careful_poll(ipc->instance);
 	} while (!rc && m->train && m->sent < m->count && !m->status);
 	if (rc && rc != -EAGAIN && !m->status)
@@ -118,12 +118,12 @@ static bool is_probe_of(const void *user, const void *of)
 	return user == of;
 }
 
-static void poll_one(struct ipc *ipc, struct ipc_client *client)
+static void poll_measure(struct ipc *ipc, struct ipc_client *client)
 {
 	struct ipc_measure *m = client->measure;
 
 	if (may_send(m))
-		send_some(ipc, m);
+		send_probes(ipc, m);
 	if (!m->status && clock_now_ns() >= m->until_ns) {
 		m->status = -ETIMEDOUT;
 		engine_forget(ipc->instance, is_probe_of, m);
@@ -141,7 +141,7 @@ void ipc_measure_poll(struct ipc *ipc)
 {
 	for (struct ipc_client *client = ipc->clients; client; client = client->next)
 		if (client->measure)
-			poll_one(ipc, client);
+			poll_measure(ipc, client);
 }
 
 int ipc_measure_timeout_ms(const struct ipc *ipc)

@@ -22,7 +22,7 @@ static void bulk_done(const struct careful_result *result, void *user)
 	ipc_answer(op, result->status, &head, NULL, 0);
 }
 
-static int bulk(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
+static int get_or_store(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
 {
 	const struct careful_ipc *h = &q->head;
 	struct careful *instance = client->ipc->instance;
@@ -69,7 +69,7 @@ static int ping(struct ipc_client *client, struct ipc_op *op, struct ipc_questio
 	return careful_ping(client->ipc->instance, q->index, &ask, ping_done, op);
 }
 
-static int burst(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
+static int measure_burst(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q)
 {
 	uint64_t *next_ns = &client->ipc->bursts_ns[q->index];
 	int rc;
@@ -190,12 +190,12 @@ static const struct {
 	[CAREFUL_IPC_FILE_ADD] = { ipc_file_add, FROM_ANY, 0 },
 	[CAREFUL_IPC_FILE_REMOVE] = { ipc_file_remove, FROM_ANY, 0 },
 	[CAREFUL_IPC_REQUEST] = { ipc_request, FROM_ANY, 0 },
-	[CAREFUL_IPC_GET] = { bulk, TO_PEER, 0 },
-	[CAREFUL_IPC_STORE] = { bulk, TO_PEER, 0 },
+	[CAREFUL_IPC_GET] = { get_or_store, TO_PEER, 0 },
+	[CAREFUL_IPC_STORE] = { get_or_store, TO_PEER, 0 },
 	[CAREFUL_IPC_MEASURE] = { ipc_measure, TO_PEER,
 				  CAREFUL_PROBE_FRAMES * sizeof(struct careful_ipc_probe) },
 	[CAREFUL_IPC_PING] = { ping, TO_PEER, sizeof(struct careful_ping_result) },
-	[CAREFUL_IPC_BURST] = { burst, TO_PEER, 0 },
+	[CAREFUL_IPC_BURST] = { measure_burst, TO_PEER, 0 },
 	[CAREFUL_IPC_SIGNATURE] = { ipc_signature, FROM_ANY, CAREFUL_IPC_PAYLOAD_BYTES },
 	[CAREFUL_IPC_USE] = { answer_use, FROM_ANY, sizeof(struct use_answer) },
 	[CAREFUL_IPC_ATTACH] = { ipc_program_attach, FROM_ANY, 0 },

@@ -52,7 +52,7 @@ static int create_area(struct ipc_program *p)
 	return fd;
 }
 
-static struct ipc_program *create(struct ipc_client *client, const struct ipc_question *q)
+static struct ipc_program *create_program(struct ipc_client *client, const struct ipc_question *q)
 {
 	struct ipc_program *p = calloc(1, sizeof(*p));
 	struct ucred who = { 0 };
@@ -116,7 +116,7 @@ int ipc_program_attach(struct ipc_client *client, struct ipc_op *op, struct ipc_
 	if (!q->head.payload_bytes || q->head.payload_bytes >= sizeof(p->info.name) ||
 	    q->head.bytes > CAREFUL_AREA_BYTES_MAX)
 		return -EINVAL;
-	p = create(client, q);
+	p = create_program(client, q);
 	if (!p)
 		return -ENOMEM;
 	fd = create_area(p);
@@ -223,7 +223,7 @@ static void on_store(const struct careful_message *message, void *user)
 	}
 }
 
-static int handle(struct ipc_program *p, const struct careful_ipc *head)
+static int set_handler(struct ipc_program *p, const struct careful_ipc *head)
 {
 	struct ipc *ipc = p->client->ipc;
 	struct ipc_program **owner = &ipc->owners[head->handler % CAREFUL_HANDLERS_APP];
@@ -310,7 +310,7 @@ int ipc_program_ask(struct ipc_client *client, struct ipc_op *op, struct ipc_que
 		rc = ipc_peer_leave(p, q->head.peer);
 		break;
 	case CAREFUL_IPC_HANDLE:
-		rc = handle(p, &q->head);
+		rc = set_handler(p, &q->head);
 		break;
 	case CAREFUL_IPC_REGION_ADD:
 		rc = ipc_region_add(p, q, &head.region);
@@ -412,8 +412,8 @@ void ipc_program_free(struct ipc_client *client)
 
 	if (!p)
 		return;
-	for (uint32_t i = 0; i < CAREFUL_AREA_REGIONS;
-	     i++) /* any are left only when carefuld ends */
+	/* Any regions are left only when carefuld ends. */
+	for (uint32_t i = 0; i < CAREFUL_AREA_REGIONS; i++)
 		if (p->regions[i].key && p->regions[i].fd >= 0)
 			ipc_close(client, p->regions[i].fd, NULL);
 	munmap(p->area, p->area_bytes);

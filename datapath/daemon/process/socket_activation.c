@@ -12,7 +12,7 @@
 
 enum { FIRST = 3 };
 
-static long number(const char *name)
+static long number_of(const char *name)
 {
 	const char *text = getenv(name);
 	char *end;
@@ -44,9 +44,9 @@ int activation_socket(int *fd, struct careful_error *error)
 	int flags, rc;
 
 	*fd = -1;
-	if (!count || number("LISTEN_PID") != getpid()) /* none, or meant for another process */
+	if (!count || number_of("LISTEN_PID") != getpid()) /* none, or meant for another process */
 		return 0;
-	if (number("LISTEN_FDS") != 1)
+	if (number_of("LISTEN_FDS") != 1)
 		return refuse(error, -EINVAL, "LISTEN_FDS=%s: carefuld accepts only one socket",
 			      count);
 	rc = check_option(SO_DOMAIN, AF_UNIX, "Unix socket", error);

@@ -140,18 +140,18 @@ static int measure_trips(struct careful *c, uint32_t peer, uint64_t until_ns, do
 {
 	static uint64_t took[TRIPS_MAX];
 	const uint32_t args[CAREFUL_AM_ARGS] = { 0 };
-	uint64_t start = clock_now_ns(), before = start;
+	uint64_t start_ns = clock_now_ns(), began_ns = start_ns;
 	uint32_t count = 0;
 	int rc;
 
-	for (uint32_t i = 0; count < TRIPS_MAX && (before - start < TRIPS_NS || count < TRIPS_MIN);
-	     i++) {
+	for (uint32_t i = 0;
+	     count < TRIPS_MAX && (began_ns - start_ns < TRIPS_NS || count < TRIPS_MIN); i++) {
 		begin_round();
 		rc = request(c, peer, CAREFUL_PROBE, args, TRIP_BYTES, until_ns);
 		if (rc)
 			return rc;
-		took[count] = clock_now_ns() - before;
-		before += took[count];
+		took[count] = clock_now_ns() - began_ns;
+		began_ns += took[count];
 		/* On a slow path the warm-up counts, too. */
 		count += i >= TRIPS_WARMUP || took[count] > TRIPS_NS / TRIPS_WARMUP;
 	}

@@ -265,8 +265,8 @@ static uint64_t counter(struct careful *c, enum careful_counter which)
 }
 
 /* Sends a probe from a socket that is no peer. */
-static void say(int fd, const struct sockaddr_in *to, uint64_t cookie, uint16_t slot, uint8_t limit,
-		uint32_t number, uint32_t seq)
+static void send_probe(int fd, const struct sockaddr_in *to, uint64_t cookie, uint16_t slot,
+		       uint8_t limit, uint32_t number, uint32_t seq)
 {
 	struct careful_hdr hdr = {
 		.version = CAREFUL_WIRE_VERSION,
@@ -304,8 +304,8 @@ static void test_ping__strangers_get_nothing(void)
 	cookie = peer->cookie_in;
 	for (uint32_t i = 0; i < 300; i++) {
 		/* Garbage, and replays of answered pings, at every limit. */
-		say(fd, &to, cookie ^ (1 + i), peer->slot, (uint8_t)(i % 4), 100 + i, 1);
-		say(fd, &to, cookie, peer->slot, (uint8_t)(i % 4), 1 + i % 3, 1);
+		send_probe(fd, &to, cookie ^ (1 + i), peer->slot, (uint8_t)(i % 4), 100 + i, 1);
+		send_probe(fd, &to, cookie, peer->slot, (uint8_t)(i % 4), 1 + i % 3, 1);
 		poll_both(&ends);
 	}
 	CHECK_EQ(recv(fd, &byte, 1, 0), -1);
@@ -316,7 +316,7 @@ static void test_ping__strangers_get_nothing(void)
 	CHECK_EQ(counter(ends.c[1], CAREFUL_C_PINGS_ANSWERED), 3);
 	/* With a known cookie the answer goes to the peer, never to the stranger. */
 	unknown = counter(ends.c[0], CAREFUL_C_CTRL_UNKNOWN);
-	say(fd, &to, cookie, peer->slot, CAREFUL_STAGE_NET_RX, 1000, 0);
+	send_probe(fd, &to, cookie, peer->slot, CAREFUL_STAGE_NET_RX, 1000, 0);
 	for (int i = 0; i < PATIENCE && counter(ends.c[0], CAREFUL_C_CTRL_UNKNOWN) == unknown; i++)
 		poll_both(&ends);
 	CHECK_EQ(counter(ends.c[0], CAREFUL_C_CTRL_UNKNOWN), unknown + 1);
