@@ -365,7 +365,7 @@ void health_peer_changed(struct health *health, struct careful *instance, uint32
 		snprintf(more, sizeof(more), "; window %u: the path carries %u frames at once",
 			 info.window, info.burst_frames);
 	if (state == CAREFUL_PEER_UP && info.flags & CAREFUL_PEER_IS_NARROW && !more[0])
-		snprintf(more, sizeof(more), "; frames of %u bytes at most: path MTU %u",
+		snprintf(more, sizeof(more), "; frames of at most %u bytes: path MTU %u",
 			 info.frame_bytes, info.frame_bytes - ETH_HLEN);
 	log_line("peer %u %s: %s%s", peer, health->names[peer], state_names[state], more);
 }

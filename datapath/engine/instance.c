@@ -65,7 +65,7 @@ void engine_set_times(struct careful *c, const struct careful_options *options)
 static int check_options(const struct careful_options *o, struct careful_error *error)
 {
 	if (o->protocol > CAREFUL_PROTOCOL_TRADITIONAL)
-		return refuse(error, -EINVAL, "--protocol is careful or traditional");
+		return refuse(error, -EINVAL, "--protocol must be careful or traditional");
 	if (o->protocol == CAREFUL_PROTOCOL_TRADITIONAL && o->reserve)
 		return refuse(error, -EINVAL,
 			      "--reserve needs credits, which --protocol traditional lacks");
@@ -329,11 +329,11 @@ int careful_open(const struct careful_options *options, struct careful **instanc
 	error = error ? error : &unused;
 	error->text[0] = 0;
 	if (!options->ifname)
-		return refuse(error, -EINVAL, "no interface named");
+		return refuse(error, -EINVAL, "ifname is missing: name an interface");
 	whole.keys = keys_directory(options->keys, KEYS_DIRECTORY);
 	if (options->seal && !whole.keys && strcmp(options->seal, "off") != 0)
 		return refuse(error, -ENOKEY,
-			      "--seal %s needs keys: carefulctl key new, and --keys",
+			      "--seal %s needs keys: carefulctl key new, then --keys DIR",
 			      options->seal);
 	return engine_open(&whole, NULL, instance, error);
 }

@@ -42,13 +42,6 @@ static bool send_fail(struct careful_events *ev, struct event_node *node)
 	return event_tell(ev, node, am);
 }
 
-static bool send_leave(struct careful_events *ev, struct event_node *node)
-{
-	const struct careful_am am = { .handler = htobe16(CAREFUL_EVENT_LEAVE) };
-
-	return event_tell(ev, node, am);
-}
-
 /* Fails the group at this node, returns the buffers of unconsumed fragments, and notifies every
  * member whose session lasts. */
 void event_fail(struct careful_events *ev, uint32_t rank, int error)
@@ -70,16 +63,11 @@ void event_fail(struct careful_events *ev, uint32_t rank, int error)
 	}
 }
 
-static bool is_ours(const struct careful_events *ev, uint32_t rank, const struct careful_am *am)
-{
-	return be32toh(am->args[0]) == rank && be32toh(am->args[1]) == ev->nodes;
-}
-
 static void on_join(struct careful_events *ev, uint32_t rank, const struct careful_am *am)
 {
 	uint32_t part = be32toh(am->bytes), ours = be32toh(am->args[2]);
 	struct event_node *node = &ev->node[rank];
-	bool matches = is_ours(ev, rank, am);
+	bool matches = be32toh(am->args[0]) == rank && be32toh(am->args[1]) == ev->nodes;
 
 	/* A node that left and joins again must wait until we have left, too. */
 	if (node->left)
@@ -183,6 +171,7 @@ void event_session_over(struct careful_events *ev, uint32_t rank, int error)
 /* Sends the messages that a node must get. JOIN is first: before it, a node ignores all others. */
 void event_send_owed(struct careful_events *ev, struct event_node *node)
 {
+	const struct careful_am leave = { .handler = htobe16(CAREFUL_EVENT_LEAVE) };
 	uint64_t now_ns = ev->c->link.now_ns;
 
 	if (!node->left && now_ns >= node->ask_ns) {
@@ -193,6 +182,6 @@ void event_send_owed(struct careful_events *ev, struct event_node *node)
 	}
 	if (!node->asked)
 		return;
-	if (node->owes_fail ? send_fail(ev, node) : node->owes_leave && send_leave(ev, node))
+	if (node->owes_fail ? send_fail(ev, node) : node->owes_leave && event_tell(ev, node, leave))
 		node->owes_fail = node->owes_leave = false;
 }

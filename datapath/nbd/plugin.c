@@ -77,16 +77,9 @@ static char *only_instance(void)
 	return NULL;
 }
 
-static int find_instance(void)
-{
-	const char *named = instance ? instance : getenv("CAREFUL_INSTANCE");
-
-	instance_name = named ? strdup(named) : only_instance();
-	return instance_name ? 0 : -1;
-}
-
 static int careful_config_complete(void)
 {
+	const char *named = instance ? instance : getenv("CAREFUL_INSTANCE");
 	struct addrinfo hints = { .ai_socktype = SOCK_DGRAM }, *found;
 	char number[8];
 	int rc;
@@ -103,7 +96,8 @@ static int careful_config_complete(void)
 	}
 	memcpy(&address, found->ai_addr, found->ai_addrlen);
 	freeaddrinfo(found);
-	return find_instance();
+	instance_name = named ? strdup(named) : only_instance();
+	return instance_name ? 0 : -1;
 }
 
 static void careful_unload(void)

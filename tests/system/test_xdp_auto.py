@@ -57,7 +57,7 @@ def decided(host: Host) -> tuple[str, str]:
     assert by in ("measured", "driver")
     assert kept(host).get("mode") == (mode if by == "measured" else None)
     last = [line for line in host.log.splitlines() if MEASURED in line or FAILED in line][-1]
-    assert last.endswith(f"; {mode}, the driver's" if FAILED in last else mode)
+    assert last.endswith(f"; the mode is {mode} (the driver's)" if FAILED in last else mode)
     assert host.log.count(FAILED) + (MEASURED in last) == host.log.count(MEASURING) <= TRIES
     assert attached(host)
     output = host.ctl("status", "-v", "eth1").stdout

@@ -1,9 +1,8 @@
 # shellcheck shell=bash
 # Debian in a folder: sourced by tools/package and tools/distributions. Needs mmdebstrap.
 
-# make_root SUITE PACKAGES TAR: packs a root of that suite with these packages (comma-separated),
-# which trusts the certificates that this machine was given. A mirror can be older than its own
-# signature says; its packages are still checked against the signature.
+# make_root SUITE PACKAGES TAR: packs a root of that suite with these packages (comma-separated) and this
+# machine's own certificates. Accepts an expired mirror; its packages still need a valid signature.
 make_root() {
 	local given=/usr/local/share/ca-certificates more=()
 	compgen -G "$given/*.crt" >/dev/null && more=("--customize-hook=copy-in $given /usr/local/share"
@@ -13,9 +12,8 @@ make_root() {
 	mv "$3.part" "$3"
 }
 
-# in_root ROOT COMMAND…: runs it there, with a /proc, /sys and /dev, and ends what it leaves behind.
-# The folder becomes "/" of the mount namespace, as on a machine: mounts need that, and so do user
-# namespaces, which the kernel refuses after a chroot alone.
+# in_root ROOT COMMAND…: runs the command there, with /proc, /sys and /dev, and ends its remaining
+# processes. The folder becomes "/" of the mount namespace: mounts and user namespaces need that.
 in_root() {
 	# shellcheck disable=SC2016 # it is the inner shell's
 	unshare --mount --pid --fork --kill-child bash -ec '

@@ -72,13 +72,6 @@ static int queue_answer(struct ipc_op *op, const struct careful_ipc *head, const
 	return 0;
 }
 
-/* Ends the connection by a later event, because the caller may still use the client. */
-static void fail(struct ipc_client *client)
-{
-	client->failed = true;
-	shutdown(client->fd, SHUT_RDWR);
-}
-
 void ipc_answer(struct ipc_op *op, int status, struct careful_ipc *head, const void *payload,
 		uint32_t bytes)
 {
@@ -103,8 +96,10 @@ void ipc_answer(struct ipc_op *op, int status, struct careful_ipc *head, const v
 			return;
 	}
 	ipc_op_free(op);
-	if (rc)
-		fail(client);
+	if (rc) { /* the caller may still use the client, so a later event ends the connection */
+		client->failed = true;
+		shutdown(client->fd, SHUT_RDWR);
+	}
 }
 
 void ipc_flush(struct ipc_client *client)

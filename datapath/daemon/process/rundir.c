@@ -76,10 +76,12 @@ static int give_to(const struct rundir *dir, struct careful_error *error)
 		return 0;
 	if (fchownat(dir->dir_fd, "", (uid_t)-1, group, AT_EMPTY_PATH) ||
 	    chmod(dir->path, has_group ? 02755 : 0755))
-		return refuse(error, -errno, "%s: its group: %s", dir->path, strerror(errno));
+		return refuse(error, -errno, "%s: cannot set its group: %s", dir->path,
+			      strerror(errno));
 	if (dir->passed && (fchownat(dir->dir_fd, "sock", geteuid(), group, AT_SYMLINK_NOFOLLOW) ||
 			    fchmodat(dir->dir_fd, "sock", has_group ? 0660 : 0600, 0)))
-		return refuse(error, -errno, "%s/sock: its group: %s", dir->path, strerror(errno));
+		return refuse(error, -errno, "%s/sock: cannot set its group: %s", dir->path,
+			      strerror(errno));
 	return 0;
 }
 
@@ -140,7 +142,7 @@ int rundir_listen(struct rundir *dir, struct careful_error *error)
 		return 0;
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
-		return refuse(error, -errno, "local socket: %s", strerror(errno));
+		return refuse(error, -errno, "cannot open the local socket: %s", strerror(errno));
 	unlinkat(dir->dir_fd, "sock", 0);
 	rc = bind_at(fd, dir->dir_fd, dir->group >= 0);
 	if (!rc && listen(fd, 64))

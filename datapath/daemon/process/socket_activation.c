@@ -53,7 +53,7 @@ int activation_socket(int *fd, struct careful_error *error)
 	if (!rc)
 		rc = check_option(SO_TYPE, SOCK_SEQPACKET, "socket of type SOCK_SEQPACKET", error);
 	if (!rc)
-		rc = check_option(SO_ACCEPTCONN, 1, "socket that listens", error);
+		rc = check_option(SO_ACCEPTCONN, 1, "listening socket", error);
 	if (rc)
 		return rc;
 	flags = fcntl(FIRST, F_GETFL);

@@ -101,6 +101,6 @@ int syscalls_confine(struct careful_error *error)
 		rc = seccomp_load(filter);
 	seccomp_release(filter);
 	if (rc)
-		return refuse(error, rc, "no seccomp filter: %s", strerror(-rc));
+		return refuse(error, rc, "cannot install the seccomp filter: %s", strerror(-rc));
 	return 0;
 }

@@ -163,7 +163,7 @@ static void log_figures(const struct attempt *a, bool is_clear)
 		 "%.1f us, %.1f Gbit/s; %s%s",
 		 a->peer, median(a, 0, false) / 1000, median(a, 0, true) * 8 / 1000,
 		 median(a, 1, false) / 1000, median(a, 1, true) * 8 / 1000,
-		 is_clear ? "" : "the measurements disagree, so the driver's mode: ",
+		 is_clear ? "chosen: " : "the measurements disagree, so the driver's mode: ",
 		 name_of(device_of(a->trial).xdp_mode));
 }
 

@@ -141,7 +141,7 @@ static int measure_trips(struct careful *c, uint32_t peer, uint64_t until_ns, do
 	static uint64_t took[TRIPS_MAX];
 	const uint32_t args[CAREFUL_AM_ARGS] = { 0 };
 	uint64_t start_ns = clock_now_ns(), began_ns = start_ns;
-	uint32_t count = 0;
+	uint32_t count = 0, quarter;
 	int rc;
 
 	for (uint32_t i = 0;
@@ -156,7 +156,8 @@ static int measure_trips(struct careful *c, uint32_t peer, uint64_t until_ns, do
 		count += i >= TRIPS_WARMUP || took[count] > TRIPS_NS / TRIPS_WARMUP;
 	}
 	qsort(took, count, sizeof(took[0]), by_time);
-	*trip_ns = (double)took[count / 4];
+	quarter = count / 4;
+	*trip_ns = (double)took[quarter];
 	return 0;
 }
 

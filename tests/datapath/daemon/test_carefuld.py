@@ -305,7 +305,7 @@ def test_passed__only_a_socket_that_clients_reach(
     with listening(tmp_path / "stream", socket.SOCK_STREAM) as one:
         assert "descriptor 3 is not a socket of type SOCK_SEQPACKET" in passed.refused(one)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
-        assert "descriptor 3 is not a socket that listens" in passed.refused(one)
+        assert "descriptor 3 is not a listening socket" in passed.refused(one)
     with (tmp_path / "file").open("w") as file:
         assert "descriptor 3: Socket operation on non-socket" in passed.refused(file)
     with listening(tmp_path / "elsewhere") as one:
