@@ -4,14 +4,13 @@
  * with the real code. A local socket in one thread is deterministic. The clock, the connecting
  * users, the threads that close files, and the block server's workers are replaced.
  */
-/* Replace the functions of base/clock.h. */
-#define clock_now_ns machine_now_ns
-#define clock_in_ms machine_in_ms
+#include <time.h>
+
+/* The functions of base/clock.h read virtual time here. */
+static int virtual_time(clockid_t clock, struct timespec *now);
+#define clock_gettime virtual_time
 #include "base/clock.h"
-#undef clock_now_ns
-#undef clock_in_ms
-static uint64_t clock_now_ns(void);
-static uint64_t clock_in_ms(uint64_t ms);
+#undef clock_gettime
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,14 +40,14 @@ static struct {
 	char base[32];
 } carefuld;
 
-static uint64_t clock_now_ns(void)
+static int virtual_time(clockid_t clock, struct timespec *now)
 {
-	return sim_now_ns(carefuld.cluster->world);
-}
+	const uint64_t now_ns = sim_now_ns(carefuld.cluster->world);
 
-static uint64_t clock_in_ms(uint64_t ms)
-{
-	return clock_now_ns() + ms * 1000000;
+	(void)clock;
+	*now = (struct timespec){ .tv_sec = (time_t)(now_ns / 1000000000),
+				  .tv_nsec = (long)(now_ns % 1000000000) };
+	return 0;
 }
 
 static int socket_user(int fd, int level, int option, void *value, const socklen_t *bytes)
