@@ -288,17 +288,17 @@ def _control(link: Link, instance: Instance) -> Iterator[Finding]:
     except CarefulError as error:
         yield unknown("control", str(error))
         return
-    for peer_text in status.narrow(peers):
-        yield warn("path MTU", peer_text, "a larger MTU on that link is faster")
+    for line in status.narrow(peers):
+        yield warn("path MTU", line, "a larger MTU on that link is faster")
     for peer in peers:
         if not peer.address.startswith("fe80:"):  # link-local: needs no route
             address = resolve(peer.address)
             yield packet_route.check(address, peer.called, port, link.name)
     master = links.master(link)
     unheard = status.unheard(peers, port, master)
-    for peer_text in unheard:
+    for line in unheard:
         advice = f"ip link set {link.name} nomaster" if master else _LET_IN.format(port=port)
-        yield warn("control", peer_text, advice)
+        yield warn("control", line, advice)
     if not unheard:
         yield ok("control", "no peer's control messages are missing")
 

@@ -176,7 +176,7 @@ def _contents(entry: CData, *versions: int) -> bytes:
     )
 
 
-def beside(tune: Map, slot: int, settings: Mapping[int, Setting]) -> Versions:
+def offer(tune: Map, slot: int, settings: Mapping[int, Setting]) -> Versions:
     """Writes settings of some classes to the spare version; the active one stays.
 
     Raises CarefulError if the map refuses.

@@ -24,7 +24,7 @@ _NAME_BYTES_MAX = int(lib.CAREFUL_NAME_BYTES) - 1
 
 @dataclass(frozen=True)
 class Option:
-    """The declaration of an option, besides its name and type.
+    """The declaration of an option, except its name and type.
 
     Attributes:
         help: help text of the command line, without the default.

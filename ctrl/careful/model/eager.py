@@ -10,24 +10,24 @@ _FRAMES_MAX = 128
 
 
 def pulsed_us(
-    there_bytes: Sequence[float],
+    totals_bytes: Sequence[float],
     arrived_us: Sequence[float],
     pulse_bytes: float,
     g_us: float,
     G_us_per_byte: float,
 ) -> float:
-    """Returns when the last pulse ends, µs.
+    """Returns the time at which the last pulse ends, µs.
 
-    there_bytes, arrived_us: cumulative bytes and their arrival times, ascending. A pulse begins
+    totals_bytes, arrived_us: cumulative bytes and their arrival times, ascending. A pulse begins
     when the stage is idle and at least pulse_bytes, or the tail, are buffered; it takes all that is
     buffered. With pulse_bytes 0 a pulse begins as soon as anything is buffered.
     """
-    now_us, taken, last = 0.0, 0.0, len(there_bytes) - 1
-    while taken < there_bytes[last]:
-        some = bisect_right(there_bytes, taken)  # index of the first arrival beyond `taken`
-        due = min(max(bisect_left(there_bytes, taken + pulse_bytes), some), last)
+    now_us, taken, last = 0.0, 0.0, len(totals_bytes) - 1
+    while taken < totals_bytes[last]:
+        first = bisect_right(totals_bytes, taken)  # index of the first arrival beyond `taken`
+        due = min(max(bisect_left(totals_bytes, taken + pulse_bytes), first), last)
         now_us = max(now_us, arrived_us[due])
-        ready = there_bytes[bisect_right(arrived_us, now_us) - 1]
+        ready = totals_bytes[bisect_right(arrived_us, now_us) - 1]
         now_us += g_us + G_us_per_byte * (ready - taken)
         taken = ready
     return now_us

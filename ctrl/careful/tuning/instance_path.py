@@ -199,7 +199,7 @@ class RunningPath:
 
     def offer(self, values: Mapping[int, Value]) -> tuple[int, int]:
         with self._alone():
-            self._two = tune_entry.beside(self._tune, self.peer.slot, self._ours(values))
+            self._two = tune_entry.offer(self._tune, self.peer.slot, self._ours(values))
         return self._two.active, self._two.other
 
     def flip(self) -> bool:

@@ -53,12 +53,12 @@ class _Tuned:
         identity: Json,
         store: Store,
         say: Say,
-        turns: Scheduler,
+        scheduler: Scheduler,
         client: Client,
     ) -> None:
         self.peer, self.identity = peer, identity  # the carefuld process is not part of it
         self.path = RunningPath(
-            instance, peer, store, turns.meanwhile, lambda: _has_slot(client, peer)
+            instance, peer, store, scheduler.meanwhile, lambda: _has_slot(client, peer)
         )
         name = peer.name
         self.state = store.of(name, identity)
@@ -77,7 +77,7 @@ class _Tuned:
         except CarefulError:
             self.path.close()
             raise
-        self._turns, self._turn = turns, turns.add(self)
+        self._turns, self._turn = scheduler, scheduler.add(self)
 
     @property
     def trying(self) -> bool:

@@ -69,7 +69,7 @@ class Controller:
         self.considered = False  # the first round is over, except its A/B
         resumed = take_over(path, state)
         if resumed is not None:
-            self._decide("unverified", resumed, "the controller was ended during the A/B")
+            self._decide("unverified", resumed, "the controller ended during the A/B")
 
     @property
     def trying(self) -> bool:

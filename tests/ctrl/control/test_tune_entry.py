@@ -46,16 +46,16 @@ def fragments(tune: Memory, index: int) -> int:
     return plan.first_bytes
 
 
-def test_beside__settings_in_effect_stay(tune: Memory) -> None:
+def test_offer__settings_in_effect_stay(tune: Memory) -> None:
     before = active(tune)
-    two = tune_entry.beside(tune, 0, {6: Setting(Plan.fixed(820), {})})
+    two = tune_entry.offer(tune, 0, {6: Setting(Plan.fixed(820), {})})
     assert active(tune) == two.active == before
     assert two.other == (before + 1) % lib.CAREFUL_TUNE_VERSIONS
     assert fragments(tune, 6) == 3000
 
 
 def test_flip__takes_turns(tune: Memory) -> None:
-    two = tune_entry.beside(tune, 0, {6: Setting(Plan.fixed(820), {})})
+    two = tune_entry.offer(tune, 0, {6: Setting(Plan.fixed(820), {})})
     seen = []
     for _ in range(4):
         assert tune_entry.flip(tune, 0, two)
@@ -66,7 +66,7 @@ def test_flip__takes_turns(tune: Memory) -> None:
 @pytest.mark.parametrize("flips", [0, 1])
 def test_flip__keeps_settings_made_by_hand(tune: Memory, flips: int) -> None:
     """`tune set` fills the next version, which may be one of the two or the third."""
-    two = tune_entry.beside(tune, 0, {6: Setting(Plan.fixed(820), {})})
+    two = tune_entry.offer(tune, 0, {6: Setting(Plan.fixed(820), {})})
     for _ in range(flips):
         assert tune_entry.flip(tune, 0, two)
     tune_entry.apply(tune, [0], {6: Setting(Plan.fixed(777), {})})

@@ -124,21 +124,21 @@ def arrivals(records: Records, owner: int) -> tuple[Records, Records]:
 def samples(records: Records, stage: int, owner: int, least_bytes: int = 0) -> Samples:
     """Returns a stage's time for each frame of at least `least_bytes` of payload."""
     if stage == NET_RX:
-        own, copied = arrivals(records, owner)
+        selected, copied = arrivals(records, owner)
         size = copied["bytes"].astype(np.float64)
         keep = copied["flags"] & lib.CAREFUL_TRACE_CONTROL == 0
     else:
-        own = of(records, stage, owner)
-        size = own["bytes"] / np.maximum(own["frames"], 1).astype(np.float64)
+        selected = of(records, stage, owner)
+        size = selected["bytes"] / np.maximum(selected["frames"], 1).astype(np.float64)
         # A kick that continues another has frames that it does not count.
-        other = lib.CAREFUL_TRACE_CONTROL | lib.CAREFUL_TRACE_AGAIN
-        keep = (own["flags"] & other == 0) & (own["frames"] > 0)
+        excluded = lib.CAREFUL_TRACE_CONTROL | lib.CAREFUL_TRACE_AGAIN
+        keep = (selected["flags"] & excluded == 0) & (selected["frames"] > 0)
     keep &= size >= least_bytes
-    own, size = own[keep], size[keep]
-    frames = np.maximum(own["frames"].astype(np.int64), 1)
-    waited = int(np.count_nonzero(own["flags"] & lib.CAREFUL_TRACE_WAITED))
-    threads = frozenset(int(thread) for thread in np.unique(own["thread"]))
-    return Samples(size, service_us(own) / frames, frames, threads, waited)
+    selected, size = selected[keep], size[keep]
+    frames = np.maximum(selected["frames"].astype(np.int64), 1)
+    waited = int(np.count_nonzero(selected["flags"] & lib.CAREFUL_TRACE_WAITED))
+    threads = frozenset(int(thread) for thread in np.unique(selected["thread"]))
+    return Samples(size, service_us(selected) / frames, frames, threads, waited)
 
 
 def joined(parts: Sequence[Samples]) -> Samples:
