@@ -124,8 +124,8 @@ static int park(struct ipc_client *client, const struct ipc_question *q)
 }
 
 /* Reports whether a client's question must wait for its turn, because another client's question to
- * the same peer found no room. The client that has just had its turn would otherwise take each freed
- * place before the others are asked. */
+ * the same peer found no room. The client that has just had its turn would otherwise take each
+ * freed place before the others are asked. */
 static bool must_wait(const struct ipc *ipc, const struct careful_ipc *head)
 {
 	if (!ipc->poll_reasons || !ipc_shares_room(head->op))
