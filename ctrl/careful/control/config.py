@@ -229,11 +229,9 @@ def _read(path: Path) -> Config:
 def load(path: Config | Path | str | None = None) -> Config:
     """Loads the configuration that is in effect.
 
-    Args:
-        path: the only file to read, or a configuration; else $CAREFUL_CONFIG names the file; else
-            those of DEFAULT_PATHS that exist, together.
-
-    Raises CarefulError: a named file cannot be read, or a file is malformed.
+    path: the only file to read, or a configuration; else $CAREFUL_CONFIG names the file; else those
+    of DEFAULT_PATHS that exist, together. Raises CarefulError: a named file cannot be read, or a
+    file is malformed.
     """
     if isinstance(path, Config):
         return path

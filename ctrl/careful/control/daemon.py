@@ -397,9 +397,8 @@ def _end_process(instance: Instance) -> str:
 class Down:
     """Result of down(): the process's end, and the leftovers that were cleared.
 
-    Attributes:
-        process: "ended"; "killed"; "" if carefuld did not run; "left" if carefuld has freed
-            everything but waits for a file system that hangs; "up" if it runs and was left alone.
+    process: "ended"; "killed"; "" if carefuld did not run; "left" if carefuld has freed everything
+    but waits for a file system that hangs; "up" if it runs and was left alone.
     """
 
     process: str

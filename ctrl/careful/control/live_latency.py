@@ -63,11 +63,8 @@ class Stored:
 class Write:
     """Totals of the writes of those messages (struct careful_live_write).
 
-    Attributes:
-        count: writes that were measured, at most four for each message.
-        nbytes: bytes of the writes.
-        sum_ns: total time.
-        sum_sq_ns2: sum of the squares of the times.
+    count: writes that were measured, at most four for each message; nbytes: bytes of the writes;
+    sum_ns: total time; sum_sq_ns2: sum of the squares of the times.
     """
 
     count: int

@@ -55,10 +55,8 @@ class Hosts:
     def identity(self, host: str) -> tuple[int, bytes]:
         """Returns a host's identity in the memory service: kind and bytes.
 
-        Args:
-            host: its name or address; with keys also a public key.
-
-        Raises CarefulError: the host is unknown, or has no trusted key here.
+        host: its name or address; with keys also a public key. Raises CarefulError: the host is
+        unknown, or has no trusted key here.
         """
         address = ""
         if self.keys is not None:

@@ -169,10 +169,8 @@ def _xskmaps(pid: int) -> list[int]:
 class Tracer:
     """Listens to stages of instances; attaches nothing before `listen`.
 
-    Args:
-        targets: the instances; a record's owner is an index of this list.
-
-    Raises CarefulError: not permitted, bcc is missing, or a process has ended.
+    targets: the instances; a record's owner is an index of this list. Raises CarefulError: not
+    permitted, bcc is missing, or a process has ended.
     """
 
     def __init__(self, targets: Sequence[Target]) -> None:

@@ -41,9 +41,8 @@ def _has_enough(window: Totals) -> bool:
 class StoreWatch:
     """The known store.
 
-    Args:
-        before: as_dict() of an earlier process, checked against new writes; dropped unless g and G
-            are separate.
+    before: as_dict() of an earlier process, checked against new writes; dropped unless g and G are
+    separate.
 
     known: None until there were enough writes.
     """

@@ -25,8 +25,7 @@ Result = tuple[str, dict[int, Pair], dict[int, Json]]
 class Verification:
     """The A/Bs of a path.
 
-    Args:
-        state: holds changes on trial, unverified and refuted; saved by the caller.
+    state: holds changes on trial, unverified and refuted; saved by the caller.
     """
 
     def __init__(self, path: Path, state: PathState, now: float) -> None:

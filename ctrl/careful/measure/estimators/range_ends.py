@@ -46,11 +46,8 @@ def at_ends(
 ) -> Ends:
     """Compares both ends, and splits the range of an end with another bottleneck.
 
-    Args:
-        regimes: consecutive ranges, with lines.
-        sizes: measured so far, bytes, ascending.
-        gap_at: measures the gap of trains of a size, µs.
-        resolution_us: resolution of the gaps.
+    regimes: consecutive ranges, with lines; sizes: measured so far, bytes, ascending; gap_at:
+    measures the gap of trains of a size, µs; resolution_us: resolution of the gaps.
     """
     result, unseen, notes = list(regimes), 0.0, []
     for order in (sizes, sizes[::-1]):
