@@ -148,6 +148,7 @@ int block_handle_publish(struct block_server *server, struct block_handle *handl
 	return 0;
 }
 
+/* Gives the end of a handle to a worker; false: a message still uses the region. */
 static bool try_end(struct block_server *server, struct block_handle *handle)
 {
 	handle->read_bytes = handle->written_bytes = 0;

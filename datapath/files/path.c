@@ -123,8 +123,5 @@ int block_attr_of(int fd, struct block_job *job)
 
 void block_attr_top(struct careful_block_attr *attr)
 {
-	*attr = (struct careful_block_attr){
-		.mode = htobe32(S_IFDIR | 0555),
-		.nlink = htobe32(1),
-	};
+	*attr = (struct careful_block_attr){ .mode = htobe32(S_IFDIR | 0555), .nlink = htobe32(1) };
 }

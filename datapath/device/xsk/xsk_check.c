@@ -77,11 +77,11 @@ static int check_interface(const struct check_input *in)
 	if (netdev->flags & IFF_LOOPBACK)
 		return refuse(in->error, -EINVAL, "%s is a loopback; careful needs an Ethernet",
 			      netdev->name);
-	/* Without Ethernet no frame would pass, though the kernel accepts program and socket. */
+	/* The kernel accepts program and socket, but no frame would pass. */
 	if (netdev->hardware != ARPHRD_ETHER)
 		return refuse(
 			in->error, -EINVAL,
-			"%s (driver %s) is not an Ethernet interface: a tunnel, or IP over InfiniBand, has other frames than careful's",
+			"%s (driver %s) is not an Ethernet interface: careful cannot use a tunnel, or IP over InfiniBand",
 			netdev->name, netdev->driver);
 	if (netdev->master[0])
 		return refuse(in->error, -EBUSY,

@@ -12,14 +12,14 @@
 #include "device/compat.h"
 #include "device/xsk/xsk.h"
 
-/* With generic XDP a veth delivers frames to another queue than the sender's. */
+/* With generic XDP a veth delivers a frame to another queue than the one that sent it. */
 static int check_mode(const struct xsk_port *port, struct careful_error *error)
 {
 	if (port->xdp_mode != CAREFUL_XDP_GENERIC || !port->port.spread.straight)
 		return 0;
 	return refuse(
 		error, -EOPNOTSUPP,
-		"%s: a veth brings frames to the wrong queue with generic XDP: several queues of it need native XDP%s%s",
+		"%s: with generic XDP a veth delivers frames to the wrong queue: several queues need native XDP%s%s",
 		port->netdev.name, port->native_refused[0] ? ", which was refused: " : "",
 		port->native_refused);
 }

@@ -39,7 +39,8 @@ void attr_set(struct careful_block_attr *attr, const struct stat *st)
 	attr->allocated = htobe64((uint64_t)st->st_blocks * 512);
 }
 
-static void times_of(int64_t ns, struct timespec times[2])
+/* Makes the argument of futimens() that sets only the modification time. */
+static void set_times(int64_t ns, struct timespec times[2])
 {
 	const int64_t second = 1000000000;
 
@@ -56,7 +57,7 @@ static bool has_time(const struct stat *st, int64_t ns)
 	static const long grains[] = { 1000000000, 10000000, 1000, 100 };
 	struct timespec wanted[2];
 
-	times_of(ns, wanted);
+	set_times(ns, wanted);
 	if (st->st_mtim.tv_sec != wanted[1].tv_sec)
 		return false;
 	if (st->st_mtim.tv_nsec == wanted[1].tv_nsec)
@@ -74,7 +75,7 @@ int attr_set_time(int fd, int64_t ns)
 {
 	struct timespec times[2];
 
-	times_of(ns, times);
+	set_times(ns, times);
 	return futimens(fd, times) ? -errno : 0;
 }
 
@@ -118,7 +119,7 @@ static int set_time(int fd, int64_t ns, bool is_path)
 
 	if (!is_path)
 		return attr_set_time(fd, ns);
-	times_of(ns, times);
+	set_times(ns, times);
 	return utimensat(fd, "", times, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) ? -errno : 0;
 }
 

@@ -28,7 +28,8 @@ static void update(struct state *s, const void *data, size_t bytes)
 		blake3_update(&s->blake3, data, bytes);
 }
 
-static int end(struct state *s, uint8_t *digest)
+/* Writes the digest; returns its bytes. */
+static int finish(struct state *s, uint8_t *digest)
 {
 	uint64_t value;
 
@@ -85,7 +86,7 @@ int careful_digest_at(int fd, uint64_t place, uint64_t offset, uint64_t bytes, u
 			blake3_init(&s.blake3, algorithm == CAREFUL_BLOCK_BLAKE3 ? offset : 0);
 		rc = add_range(&s, fd, place, bytes, piece);
 		if (!rc)
-			rc = end(&s, digest);
+			rc = finish(&s, digest);
 	}
 	xxh3_free(s.xxh3);
 	free(piece);
