@@ -17,7 +17,7 @@ from careful.model import Pipeline, latency_us
 from careful.plan import CLASS_COUNT, Limits, Plan, class_of
 from careful.tuning.policy import Controller
 from careful.tuning.settings import NET_TX, STORE, Kick, Pulse, Value
-from careful.tuning.store_model import Came, Totals
+from careful.tuning.store_model import Arrivals, Totals
 from careful.tuning.verify import Counts
 
 LIMITS = Limits(64, 3750)
@@ -144,7 +144,7 @@ class LivePath:
             [START] * CLASS_COUNT + [Pulse(65536)] * CLASS_COUNT + [Kick(65536)] * CLASS_COUNT
             for _ in range(3)
         ]
-        self._came: dict[int, Came] = {}
+        self._came: dict[int, Arrivals] = {}
         self._writes: dict[int, tuple[int, Counts]] = {}
         self.active = 0
         self._pair = (0, 0)
@@ -192,8 +192,8 @@ class LivePath:
         index = class_of(stream.message_bytes)
         took_us, writes = written(stream, at, self.pulse(index))
         self._count(STORE + index, took_us)
-        came = Came(1, stream.frames, stream.message_bytes, int(stream.came_us * 1000))
-        self._came[index] = self._came.get(index, Came()) + came
+        came = Arrivals(1, stream.frames, stream.message_bytes, int(stream.came_us * 1000))
+        self._came[index] = self._came.get(index, Arrivals()) + came
         for nbytes, write_us in [*writes[:3], *writes[3:][-1:]]:
             size = class_of(int(nbytes))
             before, counts = self._writes.get(size, (0, Counts()))

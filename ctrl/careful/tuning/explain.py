@@ -187,7 +187,7 @@ def _class(index: int, plan: Plan, kick: Kick, state: PathState, by_hand: frozen
 
 
 def _stores(row: InEffect, state: PathState, by_hand: frozenset[int]) -> list[Json]:
-    known, stores = store_model.kept(state.store or {}), []
+    known, stores = store_model.store_from_dict(state.store or {}), []
     values: tuple[Value, ...] = (*plans(row.tune), *pulses(row.tune))
     rows = {one.index - STORE: one for one in store_table(known, values)} if known else {}
     for index, setting in enumerate(row.tune):

@@ -23,7 +23,7 @@ from careful.plan import Limits, Plan
 from careful.tuning.settings import STORE, Kick, Pulse, Value
 from careful.tuning.slot_check import Tenancy
 from careful.tuning.state import Store
-from careful.tuning.store_model import Came, Totals, counted
+from careful.tuning.store_model import Arrivals, Totals, counted
 from careful.tuning.verify import Counts
 
 #: Options of a close measurement: as precise as a decision needs, and few sizes. A train fills the
@@ -98,7 +98,7 @@ def _read(entry: bytes | None) -> _Counted:
         latencies[STORE + index, version] = Counts(cell.count, cell.sum_ns, cell.sum_sq_ns2)
     totals = counted(
         (
-            (index, Came(cell.count, cell.frames, cell.nbytes, cell.sum_came_ns))
+            (index, Arrivals(cell.count, cell.frames, cell.nbytes, cell.sum_came_ns))
             for (index, _), cell in stored.items()
         ),
         {

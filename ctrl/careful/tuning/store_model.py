@@ -43,7 +43,7 @@ PACES = (1.0, 0.95, 1.05)
 
 
 @dataclass(frozen=True)
-class Came:
+class Arrivals:
     """Totals of messages of a class that arrived and were written."""
 
     count: int = 0
@@ -51,17 +51,17 @@ class Came:
     nbytes: int = 0
     came_ns: int = 0
 
-    def __add__(self, other: Came) -> Came:
-        return Came(*(a + b for a, b in zip(_sums(self), _sums(other), strict=True)))
+    def __add__(self, other: Arrivals) -> Arrivals:
+        return Arrivals(*(a + b for a, b in zip(_sums(self), _sums(other), strict=True)))
 
-    def since(self, before: Came) -> Came:
+    def since(self, before: Arrivals) -> Arrivals:
         """Returns the messages after `before`; all if the counters restarted."""
         if self.count < before.count:
             return self
-        return Came(*(a - b for a, b in zip(_sums(self), _sums(before), strict=True)))
+        return Arrivals(*(a - b for a, b in zip(_sums(self), _sums(before), strict=True)))
 
 
-def _sums(arrivals: Came) -> tuple[int, int, int, int]:
+def _sums(arrivals: Arrivals) -> tuple[int, int, int, int]:
     return arrivals.count, arrivals.frames, arrivals.nbytes, arrivals.came_ns
 
 
@@ -72,12 +72,15 @@ class Totals:
     writes: bytes, and latencies.
     """
 
-    came: Mapping[int, Came] = field(default_factory=dict)
+    came: Mapping[int, Arrivals] = field(default_factory=dict)
     writes: Mapping[int, tuple[int, Counts]] = field(default_factory=dict)
 
     def since(self, before: Totals) -> Totals:
         return Totals(
-            {index: one.since(before.came.get(index, Came())) for index, one in self.came.items()},
+            {
+                index: one.since(before.came.get(index, Arrivals()))
+                for index, one in self.came.items()
+            },
             {
                 index: _writes_since(one, before.writes.get(index, (0, Counts())))
                 for index, one in self.writes.items()
@@ -106,7 +109,7 @@ class Store:
     G_us_per_byte: float
     draws: tuple[tuple[float, float], ...]
     told_apart: bool
-    came: Mapping[int, Came]
+    came: Mapping[int, Arrivals]
     writes: int
 
     def write_us(self, nbytes: float) -> tuple[float, float]:
@@ -171,10 +174,10 @@ class Store:
         return next(pulse for us, pulse in reversed(ranked) if us <= least * (1 + ALIKE))
 
 
-def kept(data: Json) -> Store | None:
+def store_from_dict(data: Json) -> Store | None:
     """Reads a store from as_dict(); None for anything else."""
     with suppress(KeyError, TypeError, ValueError, AttributeError):
-        came = {int(index): Came(**one) for index, one in data["came"].items()}
+        came = {int(index): Arrivals(**one) for index, one in data["came"].items()}
         draws = tuple((float(g), float(G)) for g, G in data["draws"])
         costs = (float(data["g_us"]), float(data["G_us_per_byte"]))
         whole = all(math.isfinite(each) and each >= 0 for one in (costs, *draws) for each in one)
@@ -229,7 +232,7 @@ def _line(sizes: Array, means: Array, errors: Array) -> tuple[float, float]:
     return g, G
 
 
-def another(known: Store, totals: Totals) -> bool:
+def is_another_store(known: Store, totals: Totals) -> bool:
     """Reports whether the time of writes differs from the known store's."""
     for nbytes, counts in totals.writes.values():
         if counts.count >= WRITES_MIN:
@@ -240,9 +243,11 @@ def another(known: Store, totals: Totals) -> bool:
     return False
 
 
-def counted(stored: Iterable[tuple[int, Came]], writes: Mapping[int, tuple[int, Counts]]) -> Totals:
+def counted(
+    stored: Iterable[tuple[int, Arrivals]], writes: Mapping[int, tuple[int, Counts]]
+) -> Totals:
     """Adds up the messages of each class, which can have several entries."""
-    came: dict[int, Came] = {}
+    came: dict[int, Arrivals] = {}
     for index, arrivals in stored:
-        came[index] = came.get(index, Came()) + arrivals
+        came[index] = came.get(index, Arrivals()) + arrivals
     return Totals(came, writes)

@@ -12,7 +12,7 @@ from careful.jsonout import Json
 from careful.tuning.path import Path
 from careful.tuning.settings import STORE, Pulse
 from careful.tuning.state import PathState
-from careful.tuning.store_model import MESSAGES_MIN, Totals, another, fit, kept
+from careful.tuning.store_model import MESSAGES_MIN, Totals, fit, is_another_store, store_from_dict
 
 #: A window closes after this many writes and seconds, whichever is later.
 WINDOW_WRITES = 8
@@ -48,7 +48,7 @@ class StoreWatch:
     """
 
     def __init__(self, before: Json | None = None) -> None:
-        known = kept(before or {})
+        known = store_from_dict(before or {})
         self.known = known if known and known.told_apart else None
         self._since: Totals | None = None  # start of the writes in the figures
         self._window: tuple[Totals, float] | None = None
@@ -74,7 +74,7 @@ class StoreWatch:
             is_known = _has_enough(window) and self._begin(began, totals)
             self._window = (totals, now) if is_known else self._window
             return "first" if is_known else ""
-        self._agreeing = self._agreeing + 1 if another(self.known, window) else 0
+        self._agreeing = self._agreeing + 1 if is_another_store(self.known, window) else 0
         if self._agreeing >= AGREEING and not self._begin(began, totals):
             return ""
         self._window = (totals, now)

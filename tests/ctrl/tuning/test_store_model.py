@@ -16,7 +16,7 @@ from careful.tuning.policy import Controller
 from careful.tuning.propose import store_table, worth
 from careful.tuning.settings import STORE, Pulse
 from careful.tuning.state import PathState
-from careful.tuning.store_model import Came, Totals, another, fit
+from careful.tuning.store_model import Arrivals, Totals, fit, is_another_store
 from careful.tuning.store_watch import StoreWatch
 from careful.tuning.verify import Counts
 from live_path import LivePath, Stream, ToFile, run, told, written
@@ -66,7 +66,7 @@ def seen(*writes: tuple[int, float], noise: float = 0.1, count: int = 40) -> Tot
             ns = int(us * 1000 * rand.gauss(1, noise))
             total += Counts(1, ns, ns * ns)
         found[class_of(nbytes)] = (nbytes * count, total)
-    came = Came(count, FRAMES * count, BYTES * count, int(CAME_US * 1000) * count)
+    came = Arrivals(count, FRAMES * count, BYTES * count, int(CAME_US * 1000) * count)
     return Totals({CLASS: came}, found)
 
 
@@ -123,9 +123,9 @@ def test_another__only_beyond_errors() -> None:
     sizes = (4096, 65536)
     known = fit(seen(*((size, took_us(size, DISK)) for size in sizes)))
     assert known
-    assert not another(known, seen((8192, took_us(8192, DISK)), count=15))
-    assert another(known, seen((8192, 2 * took_us(8192, DISK)), count=15))
-    assert not another(known, seen((8192, 1.1 * took_us(8192, DISK)), count=15))
+    assert not is_another_store(known, seen((8192, took_us(8192, DISK)), count=15))
+    assert is_another_store(known, seen((8192, 2 * took_us(8192, DISK)), count=15))
+    assert not is_another_store(known, seen((8192, 1.1 * took_us(8192, DISK)), count=15))
 
 
 def test_table__no_least_write_that_is_the_best_by_a_hair() -> None:
@@ -133,7 +133,7 @@ def test_table__no_least_write_that_is_the_best_by_a_hair() -> None:
     costs = (84000.0, 3933.0)
     found = fit(seen(*((size, took_us(size, costs)) for size in (4096, 16384, 65536)), noise=0.01))
     assert found
-    came = Came(40, 18 * 40, BYTES * 40, 40 * 163_400_000)
+    came = Arrivals(40, 18 * 40, BYTES * 40, 40 * 163_400_000)
     store = replace(found, came={CLASS: came})
     stream = ToFile(BYTES, 1.0, 18, 163_400.0, lambda _: costs)
     later = replace(stream, came_us=1.04 * stream.came_us)
@@ -322,7 +322,7 @@ def test_returned__a_store_is_known() -> None:
     other = path(to_file(), now=on.now)
     later = Controller(other, state, other.clock, seed=1, returned=True)
     assert other.pulse(CLASS) == threshold
-    known = store_model.kept(later.state.store)
+    known = store_model.store_from_dict(later.state.store)
     assert known
     assert known.g_us == pytest.approx(DISK[0], rel=0.2)
     run(later, other, 60)
@@ -351,13 +351,13 @@ def test_kept__nothing_of_foreign_files() -> None:
     found = fit(seen(*((size, took_us(size, DISK)) for size in (4096, 65536))))
     assert found
     whole = json.loads(json.dumps(found.as_dict()))
-    assert store_model.kept(whole) == found
+    assert store_model.store_from_dict(whole) == found
     came = whole["came"]
     wrong = ({"g_us": None}, {"draws": []}, {"draws": [[1.0]]}, {"came": {"99": came[str(CLASS)]}})
     wrong = (*wrong, {"G_us_per_byte": float("nan")}, {"came": {}}, {"came": {"3": {"count": 1}}})
     for each in wrong:
-        assert store_model.kept({**whole, **each}) is None, each
-    assert store_model.kept(None) is None
+        assert store_model.store_from_dict({**whole, **each}) is None, each
+    assert store_model.store_from_dict(None) is None
 
 
 def test_items__do_not_meet_those_of_plans() -> None:
