@@ -17,7 +17,7 @@ static void pump_all(struct careful *c)
 /* Sends everything that can leave now. Updates come last, because data carries their credits. */
 void round_send(struct careful *c)
 {
-	c->link.tx_held = false;
+	link_tx_round(&c->link);
 	if (c->link.again)
 		message_reread(&c->messages);
 	if (c->messages.messages) {

@@ -485,8 +485,26 @@ static inline void link_kick(struct link *link)
 		link_kick_queued(link);
 }
 
-/* Begins to send large messages in a round. All that is ready in a round leaves, so netTx's state at its begin
- * counts for all peers. */
+/* Begins a round, in which no bulk frame has waited for netTx so far. */
+static inline void link_tx_round(struct link *link)
+{
+	link->tx_held = false;
+}
+
+/* Notes that bulk frames wait until the device has completed what was kicked. */
+static inline void link_tx_wait(struct link *link)
+{
+	link->tx_held = true;
+}
+
+/* Lets bulk frames wait for the rest of the round: a pulse of its exact size is queued. */
+static inline void link_tx_shut(struct link *link)
+{
+	link->tx_shut = true;
+}
+
+/* Begins to send large messages in a round. All that is ready in a round leaves, so netTx's state
+ * at its begin counts for all peers. */
 static inline void link_tx_begin(struct link *link)
 {
 	if (link->net_tx.busy)

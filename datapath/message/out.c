@@ -485,7 +485,8 @@ static bool net_tx_waits(struct link *link, const struct message_out *out, bool 
 
 	if (out->ready_bytes >= NET_TX_PULSE_MAX)
 		return false;
-	link->tx_held |= link->tx_shut;
+	if (link->tx_shut)
+		link_tx_wait(link);
 	return link->tx_shut || (more && !out->source.base && minpulse[CAREFUL_SINK_HOST_TX] &&
 				 out->ready_bytes < sink_least(minpulse[CAREFUL_SINK_NET_TX]));
 }
@@ -518,7 +519,7 @@ static bool send_ready(struct message_state *state, struct message_out *out, boo
 			out->asked = message_ask(out->peer, out->question);
 		drop_first(state, out);
 		if (sink_exact(pulse) && sink_due(&link->net_tx, pulse, false)) {
-			link->tx_shut = true;
+			link_tx_shut(link);
 			break;
 		}
 	}
@@ -534,7 +535,7 @@ static bool rest_waits(struct link *link, struct message_out *out)
 {
 	if (!link->tx_shut || !out->source.base || out->unsent >= NET_TX_PULSE_MAX)
 		return false;
-	link->tx_held = true;
+	link_tx_wait(link);
 	return true;
 }
 
