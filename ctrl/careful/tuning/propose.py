@@ -48,11 +48,8 @@ class Interval:
 
     def figures(self, name: str, unit: str) -> dict[str, float]:
         """Returns NAME_UNIT, NAME_low_UNIT and NAME_high_UNIT, for JSON."""
-        return {
-            f"{name}_{unit}": round(self.value, 4),
-            f"{name}_low_{unit}": round(self.low, 4),
-            f"{name}_high_{unit}": round(self.high, 4),
-        }
+        ends = {"": self.value, "low_": self.low, "high_": self.high}
+        return {f"{name}_{end}{unit}": round(value, 4) for end, value in ends.items()}
 
 
 @dataclass(frozen=True)

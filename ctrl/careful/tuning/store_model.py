@@ -77,13 +77,10 @@ class Totals:
 
     def since(self, before: Totals) -> Totals:
         return Totals(
+            {k: one.since(before.came.get(k, Arrivals())) for k, one in self.came.items()},
             {
-                index: one.since(before.came.get(index, Arrivals()))
-                for index, one in self.came.items()
-            },
-            {
-                index: _writes_since(one, before.writes.get(index, (0, Counts())))
-                for index, one in self.writes.items()
+                k: _writes_since(one, before.writes.get(k, (0, Counts())))
+                for k, one in self.writes.items()
             },
         )
 

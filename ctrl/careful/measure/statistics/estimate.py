@@ -86,8 +86,5 @@ class Estimate:
 
     def figures(self, name: str, unit: str, digits: int = 4) -> Mapping[str, float]:
         """Returns NAME_UNIT, NAME_low_UNIT and NAME_high_UNIT, for JSON."""
-        return {
-            f"{name}_{unit}": round(self.value, digits),
-            f"{name}_low_{unit}": round(self.low, digits),
-            f"{name}_high_{unit}": round(self.high, digits),
-        }
+        ends = {"": self.value, "low_": self.low, "high_": self.high}
+        return {f"{name}_{end}{unit}": round(value, digits) for end, value in ends.items()}
