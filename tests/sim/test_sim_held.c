@@ -55,6 +55,7 @@ static uint64_t play(uint32_t protocol)
 	w.options.protocol = protocol;
 	w.options.tx_buffers = 256;
 	w.config.wire_delay_ns = DELAY_NS;
+	w.config.zerocopy = true; /* a frame holds its send buffer until it has left */
 	world_begin(&w);
 	world_join_all(&w);
 	world_run(&w, 20);

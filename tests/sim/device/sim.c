@@ -137,7 +137,9 @@ static uint32_t sim_complete(struct queue *queue, uint64_t *addrs, uint32_t n)
 	while (sim->leaving_count) {
 		struct sim_leaving *first = &sim->leaving[sim->leaving_head];
 
-		bool away = sim->world->config.zerocopy && first->at_ns > sim->world->now_ns;
+		const struct sim_config *config = &sim->world->config;
+		bool late = config->zerocopy || config->token_ns;
+		bool away = late && first->at_ns > sim->world->now_ns;
 
 		if (away || count == n)
 			break;

@@ -91,7 +91,8 @@ enum sim_said { SIM_SAID, SIM_SAID_OTHERWISE, SIM_UNSAID };
  * @kick_frames: most frames that a kick sends; 0: all
  * @other_family: bit mask of ports that have IPv6 addresses; with `ipv6`, IPv4 addresses
  * @one_mac: bit mask of ports that belong to one host and share its Ethernet address
- * @zerocopy: send buffers are read, and complete, when the frame leaves, not at the kick
+ * @zerocopy: send buffers are read, and complete, when the frame leaves, not at the kick (with
+ *   token_ns they complete then in any case)
  * @wire_delay_ns:  propagation; occupies nothing
  * @ctrl_delay_ns: of a control message; it can overtake frames
  * @admit_ns: from closing a slot of the peers map until XDP sees that
