@@ -167,7 +167,7 @@ static int check_interface(struct health *health, struct careful *instance,
 	if (now.down != was->down)
 		log_line("%s: the interface is %s", ifr.ifr_name, now.down ? "down" : "up again");
 	if (now.mtu != was->mtu)
-		log_line("%s: the MTU changed from %u to %u; frames have at most %u bytes",
+		log_line("%s: the MTU changed from %u to %u; frames now have at most %u bytes",
 			 ifr.ifr_name, was->mtu, now.mtu, info->device.frame_bytes);
 	if (!same_mac(now.mac, was->mac))
 		log_mac(ifr.ifr_name, was->mac, now.mac);

@@ -39,7 +39,7 @@ int careful_window(uint32_t receive_buffers, uint32_t bound, uint32_t peers, uin
 	if (window < WINDOW_MIN) {
 		snprintf(error->text, sizeof(error->text),
 			 "%u peers need %u receive buffers (%d each); %u are guaranteed, bounded "
-			 "by %s: fewer --peers, or more of that",
+			 "by %s: fewer --peers, or raise that bound",
 			 peers, peers * WINDOW_MIN, WINDOW_MIN, receive_buffers, bound_name(bound));
 		return -ENOBUFS;
 	}

@@ -254,7 +254,7 @@ static void filled(struct message_out *out, uint32_t flags)
 		traced(out, flags);
 }
 
-/* Ends hostTx: its frames are ready. */
+/* Ends a batch of hostTx: its frames are sealed and join the ready ones. */
 static void host_tx_done(struct message_out *out)
 {
 	sink_idle(&out->host_tx);

@@ -266,7 +266,7 @@ bool world_admits(struct world *world, int from, int to, uint32_t seq, uint32_t 
 	};
 	enum careful_xdp_counter verdict;
 
-	/* XDP may use an old seq_taken and admit a number again. */
+	/* XDP may not have seen the latest seq_taken yet, so it may admit an old number again. */
 	if ((int32_t)(seq - in->flow.seq_in) <= 0)
 		entry->seq_last = seq - 1;
 	if (world->setting.fault == FAULT_WIDE)

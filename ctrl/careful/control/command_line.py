@@ -35,8 +35,10 @@ def _split(argv: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
     options, others, rest = [], [], iter(argv)
     for argument in rest:
         option, equals, value = argument.partition("=")
-        cut = [name for full, name in names.items() if full.startswith(option) and len(option) > 2]
-        if not (name := names.get(option) or (cut[0] if len(cut) == 1 else "")):
+        abbreviated = [
+            name for full, name in names.items() if full.startswith(option) and len(option) > 2
+        ]
+        if not (name := names.get(option) or (abbreviated[0] if len(abbreviated) == 1 else "")):
             others.append(argument)
         elif equals or kind(name) is bool:
             options.append((name, value))

@@ -87,7 +87,7 @@ def named(options: UpOptions, address: Callable[[str], str]) -> Iterator[Finding
 
 
 def refused(config: Config) -> dict[str, list[Finding]]:
-    """Returns the findings that `up` would refuse, by the table of the configuration."""
+    """Returns the findings for which `up` would refuse options, by table of the configuration."""
 
     def failures(options: UpOptions) -> list[Finding]:
         findings = named(options, lambda host: config.resolve(host).ip)

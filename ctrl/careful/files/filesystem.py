@@ -426,7 +426,9 @@ class CarefulFileSystem(Copies):
         **more: Any,
     ) -> Stream:
         if self.asynchronous:
-            raise NotImplementedError("open() of an asynchronous file system: use careful.files")
+            raise NotImplementedError(
+                "an asynchronous file system has no open(): use careful.files"
+            )
         return Stream(
             self,
             path,

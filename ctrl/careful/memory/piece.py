@@ -122,7 +122,7 @@ class Piece:
         return self.info.nbytes
 
     def close(self, *, discard: bool = False) -> None:
-        """Writes the map back and ends it, and closes the piece; its memory stays at the host.
+        """Writes changed pages back, unmaps the piece and closes it. The host keeps its memory.
 
         Args:
             discard: whether to drop changed pages instead.

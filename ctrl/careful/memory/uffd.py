@@ -48,7 +48,7 @@ def parts(text: bytes) -> list[tuple[int, int, int]]:
         or pages - {_PAGE, 4}
         or any(one < 0 or one % _PAGE for each in found for one in each)
     ):
-        said = "serves memory in pages of 4096 bytes alone: restore without huge pages"
+        said = "only pages of 4096 bytes can be served: restore without huge pages"
         raise CarefulError(errno.EINVAL, said, "monitor")
     return found
 

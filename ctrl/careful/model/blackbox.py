@@ -139,7 +139,7 @@ class BlackBox:
             raise InputError("no range of fragment sizes has a bottleneck")
         for regime in self.regimes:
             if self.sum_g_us < regime.g_b_low_us:
-                raise InputError("Σg of all stages is less than g of one, which it contains")
+                raise InputError("Σg (the sum over all stages) is less than the g of one stage")
 
     def _repr_html_(self) -> str:
         columns = ("bottleneck of fragments of (bytes)", "g (µs)", "G (µs/KiB)")

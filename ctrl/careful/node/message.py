@@ -82,7 +82,7 @@ class LateReply:
         copies: whether the function copies the payload if there is no room, for the next call.
         """
         if self.sent:
-            raise RuntimeError("the request has been answered")
+            raise RuntimeError("the request has already been answered")
         answer = to_reply(reply)
         if not -_STATUS_MAX < answer.status < _STATUS_MAX:  # a reply has 12 bits for the status
             text = f"status {answer.status} must be 0, or a positive errno below {_STATUS_MAX}"

@@ -291,8 +291,8 @@ static void retry_lock(struct trial *t, uint32_t peer, int rc)
 		try_again(t, peer);
 		return;
 	}
-	log_line("XDP: not measured, because a peer was busy or late (%u attempts); the driver's "
-		 "mode (%s) stays; `carefulctl up` measures again",
+	log_line("XDP: not measured, because a peer was busy or late (%u attempts); "
+		 "%s mode stays, this driver's default; `carefulctl up` measures again",
 		 t->lock_failures, name_of(device_of(t).xdp_mode));
 	finish(t, CAREFUL_XDP_BY_DRIVER);
 }

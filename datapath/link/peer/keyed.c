@@ -143,7 +143,7 @@ void keyed_say_gone(struct link *link, const union address *to, struct careful_c
 		keyed_say_static(link, to, one, ctrl, CAREFUL_GONE);
 }
 
-/* Returns the key that proves a message outside of any epoch. */
+/* Returns the key that proves a message that belongs to no epoch, or NULL. */
 static const struct keys_trusted *prover(const struct link *link, const union address *from,
 					 const struct careful_proved *message)
 {

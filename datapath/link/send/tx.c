@@ -413,7 +413,7 @@ void link_kick_queued(struct link *link)
 	link_complete(link);
 }
 
-/* Frees send buffers whose frames have left, unless the protocol keeps them. */
+/* Frees send buffers whose frames have left. The traditional protocol decides itself about them. */
 static inline void left(struct link *link, const uint64_t *addrs, uint32_t n)
 {
 	uint64_t mask = ~(uint64_t)(link->queue->chunk_bytes - 1);

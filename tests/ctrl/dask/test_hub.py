@@ -133,7 +133,7 @@ def test_chunk__waits_for_a_reader_that_is_slow(monkeypatch: pytest.MonkeyPatch)
     asyncio.run(run())
 
 
-def test_open__an_impossible_handler() -> None:
+def test_open__a_port_out_of_range() -> None:
     async def run() -> None:
         hub = comms_of(hub_of(Node()))
         hub.services[40 + PORTS_OF_HANDLER] = pytest.fail

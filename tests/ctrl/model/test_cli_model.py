@@ -49,7 +49,9 @@ def test_plan_json__has_the_agreed_keys(strategy):
 
 
 def test_plan__combines_files_of_one_path(tmp_path):
-    """pathchar's latency of 900 us is propagation; the gap of logp shows it."""
+    """Alone, pathchar's 900 us could be a cost of each fragment. logp's gap of 5 us shows that
+    they are propagation, so more fragments pay.
+    """
     hop = {"hops": [1], "address": "", "G_us_per_KiB": 20.0, "latency_us": 900.0}
     hops = [hop, hop | {"hops": [2]}]
     files = {

@@ -115,7 +115,7 @@ def report(kept: dict[str, Any]) -> bool:
     """Prints the table; reports whether enough runs are near the truth, and in time."""
     met = True
     print(f"{'':>6} {'':>6} {'busy':>4} {'g_b':>7} {'G_b':>7} {'others':>7}", end="")
-    print(f"  of runs within {ERROR_MAX:.0%}; seconds")
+    print(f"  runs within {ERROR_MAX:.0%}, of all")
     for run in product(NAMES, KINDS, sorted({one["busy"] for one in kept[ROWS]})):
         rows = [one for one in kept[ROWS] if (one["path"], one["kind"], one["busy"]) == run]
         if not rows:

@@ -151,7 +151,7 @@ def measure(
     sent, ValueError if the path did not reach the host.
     """
     if not path.to_host:
-        raise InputError("the measured path does not reach the host")
+        raise InputError("pathchar's result ends before the host: measure the path again")
     began, times = clock(), _Times()
     sizes = list(path.sizes_bytes)
     dice = random.Random(1)

@@ -189,10 +189,10 @@ class Listing(NamedTuple):
     unreadable: int
 
     def entries(self, records: bytes | None = None) -> list[Entry]:
-        """Returns the entries, and one more for all entries without a record.
+        """Returns the entries, and a last one that stands for all entries without a record.
 
-        records: those to use, among them every unreadable entry; None: all records. Raises
-        CarefulError: the listing is malformed, or a name leads out of it.
+        records: the records to use; must hold that of every unreadable entry. None: all. Raises
+        CarefulError: the listing is malformed, or a name leads out of the listed directory.
         """
         entries = parse_listing(self.data if records is None else records)
         unnamed = self.unreadable - sum(entry.error != 0 for entry in entries)
