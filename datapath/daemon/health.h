@@ -12,13 +12,11 @@
 
 enum { HEALTH_NAME_BYTES = 88 };
 
-/*
- * The last known state of the interface.
+/* The last known state of the interface.
  *
  * @address: its IPv4 address; 0: none
  * @master:  its bridge or bond; "": none
- * @qdiscs:  how often its pfifo was restored
- */
+ * @qdiscs:  how often its pfifo was restored */
 struct health_interface {
 	bool down;
 	uint32_t mtu;
@@ -28,13 +26,11 @@ struct health_interface {
 	uint32_t qdiscs;
 };
 
-/*
- * @logged:  the counters when they were last logged
+/* @logged:  the counters when they were last logged
  * @names:   address and name of each peer; kept for the line that the peer is gone
  * @macs:    link address for frames to each peer; 0: not known
  * @unheard: the log reports that no control message of the peer arrives
- * @limits:  rate limit of each peer's lines: a restless peer hides no line about others
- */
+ * @limits:  rate limit of each peer's lines: a restless peer hides no line about others */
 struct health {
 	int socket_fd;
 	bool detached; /* the XDP program is off the interface */

@@ -16,13 +16,11 @@
 #include "daemon/options.h"
 #include "base/error.h"
 
-/*
- * An option: its help, and where its value goes.
+/* An option: its help, and where its value goes.
  *
  * @at:    TEXT, NUMBER, BYTES, CHOICE and FLAG: the field's offset in struct daemon_options
  * @names: CHOICE: the words; the field gets the index of the word
- * @take:  CALL: stores the value; returns 0 or -errno
- */
+ * @take:  CALL: stores the value; returns 0 or -errno */
 struct rule {
 	const char *name, *value, *help;
 	enum { CALL, TEXT, NUMBER, BYTES, CHOICE, FLAG, HELP, VERSION } kind;

@@ -10,15 +10,13 @@
 #include "files/block.h"
 #include "lend/lend.h"
 
-/*
- * @exports:   their paths last as long as the process
+/* @exports:   their paths last as long as the process
  * @group:     the group that may connect to the socket besides root, or -1
  * @run_dir:   directory of pid, lock, socket and log
  * @state_dir: directory of files that outlive the daemon
  * @cpu:       CPU to run on, or -1
  * @insecure:  exports may be writable without keys
- * @ready_fd:  gets one line when the daemon serves or has failed, or -1
- */
+ * @ready_fd:  gets one line when the daemon serves or has failed, or -1 */
 struct daemon_options {
 	struct careful_options careful;
 	struct block_export_options exports[BLOCK_EXPORTS];

@@ -11,13 +11,11 @@
 
 #include "daemon/options.h"
 
-/*
- * @count: number of queues
+/* @count: number of queues
  * @index: the queue of this process
  * @fds:   first queue: sockets to the others' processes; other queues: fds[0] leads to the first
  * @alive: first queue: queues that have reported since queues_report_alive() last returned true
- * @up:    peers that were up at each queue's last report
- */
+ * @up:    peers that were up at each queue's last report */
 struct queues {
 	uint32_t count;
 	uint32_t index;

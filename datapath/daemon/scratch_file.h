@@ -9,14 +9,12 @@
 
 #include "files/block.h"
 
-/*
- * @fd:      the file, or -1
+/* @fd:      the file, or -1
  * @scratch: its place (enum careful_scratch); belongs to the thread until @opened
  * @opening: a thread opens the file, because a file system may hang
  * @opened:  the thread has ended
  * @asked:   pings so far
- * @used_ms: time of the last ping
- */
+ * @used_ms: time of the last ping */
 struct scratch_file {
 	struct careful *instance;
 	const struct block_export_options *exports;

@@ -31,14 +31,12 @@ struct engine_limits {
 	struct message_limits messages;
 };
 
-/*
- * An operation with a peer.
+/* An operation with a peer.
  *
  * @token:   0: free, or ended
  * @to_file: its bytes count in message_peer's asked_bytes
  * @live:    the message that the answer measures; began_ns 0: none
- * @next:    next ended operation that is not reported yet
- */
+ * @next:    next ended operation that is not reported yet */
 struct operation {
 	struct operation *next;
 	uint32_t token;
@@ -75,15 +73,13 @@ struct handler {
 	void *user;
 };
 
-/*
- * The calls of careful.h that depend on the kind of instance: one with its own queue (own_ops), or
+/* The calls of careful.h that depend on the kind of instance: one with its own queue (own_ops), or
  * one attached to carefuld (attached_ops).
  *
  * @handle:      reports to carefuld that a handler begins or ends; NULL without carefuld
  * @may_ask:     reports whether a request of this many bytes can leave now; NULL: always
  * @may_begin:   reports whether this many requests can begin
- * @handed_over: reports whether all requests so far survive this process; NULL: always
- */
+ * @handed_over: reports whether all requests so far survive this process; NULL: always */
 struct engine_ops {
 	__typeof__(careful_close) *close;
 	__typeof__(careful_poll) *poll;
@@ -120,14 +116,12 @@ struct engine_ops {
 	__typeof__(careful_ping) *ping;
 };
 
-/*
- * Calls from the engine up to the event service.
+/* Calls from the engine up to the event service.
  *
  * @arrived:    handles a frame of the event service
  * @epoch_over: called when an epoch of a peer's session ends, if there is a group
  * @round:      called in each poll, if there is a group
- * @end:        called when the instance ends
- */
+ * @end:        called when the instance ends */
 struct engine_event_hooks {
 	void (*arrived)(struct careful *c, struct link_rxframe *frame, const struct careful_am *am);
 	void (*epoch_over)(struct careful *c, struct link_peer *peer);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Times bulk messages of live traffic, by the version of their plan, so that the controller can
+/* Times bulk messages of live traffic, by the version of their plan, so that the controller can
  * compare plans. Owns the live map's entries (abi.h).
  *
  * The clock runs from the start of a message to an answer that cannot overtake it. A store has its
@@ -11,8 +10,7 @@
  * began later, if its question found no credit at once, or if it took longer than a second.
  *
  * At most one message of a peer in 2 ms is timed, for two clock reads and, for a get, two empty
- * frames. Messages from a peer to a file are timed from the first fragment until all is written.
- */
+ * frames. Messages from a peer to a file are timed from the first fragment until all is written. */
 #include "engine/engine.h"
 
 enum {

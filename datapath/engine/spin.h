@@ -14,10 +14,8 @@ enum {
 	SPIN_IDLE = 8, /* a block longer than this many spin times was idle time */
 };
 
-/*
- * @vain:  useless spins in a row
- * @waits: since spinning stopped or was last tried
- */
+/* @vain:  useless spins in a row
+ * @waits: since spinning stopped or was last tried */
 struct spin {
 	uint32_t vain;
 	uint32_t waits;

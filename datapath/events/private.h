@@ -26,15 +26,13 @@ struct event_fragment {
 	uint8_t flags; /* CAREFUL_EVENT_F_* */
 };
 
-/*
- * One direction between two nodes, which carries one message at a time.
+/* One direction between two nodes, which carries one message at a time.
  *
  * @event:  event of the last message
  * @any:    there was a message
  * @open:   the last message lacks its last fragment
  * @offset: its bytes so far
- * @ahead:  out: announced bytes that have not left
- */
+ * @ahead:  out: announced bytes that have not left */
 struct event_direction {
 	uint64_t event;
 	uint64_t ahead;
@@ -43,8 +41,7 @@ struct event_direction {
 	bool any, open;
 };
 
-/*
- * Another node.
+/* Another node.
  *
  * @joined:    its JOIN arrived; @part: the random number of its part
  * @left:      its LEAVE arrived, or its session is over
@@ -63,8 +60,7 @@ struct event_direction {
  * @under_way: unanswered fragments to it
  * @joining, @staying: JOIN and STAY are unanswered
  * @stays, @stay: its STAY, which we must answer
- * @owed, @owed_at, @owed_count: ring of its unanswered fragments
- */
+ * @owed, @owed_at, @owed_count: ring of its unanswered fragments */
 struct event_node {
 	struct link_peer *peer;
 	struct event_direction in, out;
@@ -84,8 +80,7 @@ struct event_node {
 	uint32_t owed_at, owed_count;
 };
 
-/*
- * The transport of fragments and of the nodes' other messages.
+/* The transport of fragments and of the nodes' other messages.
  *
  * @tell:      sends a message; false: not now
  * @may_send:  reports whether a node has room for this many bytes
@@ -95,8 +90,7 @@ struct event_node {
  * @owes:      reports whether the end of this process would lose messages
  * @give:      pins a fragment that the application gets
  * @let_go:    releases a fragment; @consumed: called after that
- * @close, @owes and @give may be NULL.
- */
+ * @close, @owes and @give may be NULL. */
 struct event_transport {
 	int (*open)(struct careful_events *ev, const uint32_t *peers);
 	void (*close)(struct careful_events *ev);
@@ -128,8 +122,7 @@ struct event_record {
 	char kind; /* 's' or 'r' */
 };
 
-/*
- * @event, @begun, @done: the event being received; part of it, and all of it, was consumed
+/* @event, @begun, @done: the event being received; part of it, and all of it, was consumed
  * @crowd, @source, @messages: its kind, its first sender, and the messages that have ended
  * @turn:      the first node to examine if the source may be any
  * @sent, @sent_any: the last event sent, and whether there is one
@@ -147,8 +140,7 @@ struct event_record {
  * @kept:      fragments kept here
  * @pending:   requests under way
  * @leaving:   this node sends its end to the others
- * @over:      closed, waits only for @pending; @forgotten: the next such group
- */
+ * @over:      closed, waits only for @pending; @forgotten: the next such group */
 struct careful_events {
 	struct careful *c;
 	uint32_t number, nodes, rank; /* number of the group, its size, our rank */

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * The event service over requests, for programs of careful_attach(), which have no receive buffers
+/* The event service over requests, for programs of careful_attach(), which have no receive buffers
  * for fragments. The payload of a request is a frame of the event service, with its careful_am.
  * Each node uses the group's handler.
  *
@@ -9,8 +8,7 @@
  * node. One more request, STAY, is answered when a node leaves, and fails when its program dies.
  *
  * A host's programs share its address. So every message but JOIN carries the random number of the
- * receiver's part, which only members know.
- */
+ * receiver's part, which only members know. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -9,11 +9,9 @@
 #include <careful/ipc.h>
 #include <careful/memory.h>
 
-/*
- * @bytes:      most memory that all peers hold together; 0: none is lent
+/* @bytes:      most memory that all peers hold together; 0: none is lent
  * @host_bytes: most that one host holds; 0: half of bytes
- * @keep_ms:     how long pieces stay after the last session of their owner ended
- */
+ * @keep_ms:     how long pieces stay after the last session of their owner ended */
 struct lend_options {
 	uint64_t bytes;
 	uint64_t host_bytes;

@@ -38,13 +38,11 @@ enum lend_state {
 	LEND_FREEING, /* a worker unmaps the memory */
 };
 
-/*
- * @to, @asked: the CREATE or DELETE that waits for a worker
+/* @to, @asked: the CREATE or DELETE that waits for a worker
  * @peer:       of that request
  * @attempt:    the client's name for its CREATE; 0: none
  * @mapped:     bytes including whole pages; these count
- * @gone_ns:    when the last session of the owner ended; 0: one exists
- */
+ * @gone_ns:    when the last session of the owner ended; 0: one exists */
 struct lend_piece {
 	struct pool_job pooled;
 	struct lend_piece *next;
@@ -92,13 +90,11 @@ struct lend_wait {
 	uint64_t until_ns;
 };
 
-/*
- * @used:    bytes mapped for all pieces
+/* @used:    bytes mapped for all pieces
  * @opens_most: regions that one peer may have
  * @ended:   regions that messages still use
  * @due_ns:  when the next kept piece is freed; 0: none
- * @waits_due_ns: when to look at the WAITs again; 0: now
- */
+ * @waits_due_ns: when to look at the WAITs again; 0: now */
 struct lend_server {
 	struct careful *instance;
 	struct lend_options options;

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The careful protocol of one peer (P2 section 5.3): frame numbers, credits, window updates, and
+/* The careful protocol of one peer (P2 section 5.3): frame numbers, credits, window updates, and
  * the meaning of SYNC answers. A lost frame is sent again under its number (log.h), so here it is
  * just a late frame. It knows neither buffers nor peers.
- * Calls: window.h.
- */
+ * Calls: window.h. */
 #pragma once
 
 #include <assert.h>
@@ -16,8 +14,7 @@
 
 #include "link/window.h"
 
-/*
- * @seq_out: number of the last frame sent
+/* @seq_out: number of the last frame sent
  * @seq_in:  of the last one received
  * @ahead:   most that a frame's number may exceed seq_in
  * @ask:     buffers that our frames ask for beyond the window; @asked: the peer's last request
@@ -25,8 +22,7 @@
  * @freeing: buffers in the fill batch, which are returned when it is published
  * @built:   buffers that built but unsent frames will fill
  * @most:    buffers that the peer may fill beyond those returned: the window, and credits by frames
- *           to a group (group.c)
- */
+ *           to a group (group.c) */
 struct flow {
 	struct window_tx tx;
 	struct window_rx rx;

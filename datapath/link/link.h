@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Peers and the frames exchanged with them: sessions and epochs, credit windows,
+/* Peers and the frames exchanged with them: sessions and epochs, credit windows,
  * the sequence check, receive buffers from arrival to the fill ring, send buffers
- * from allocation to completion. message/ interprets a frame's body.
- */
+ * from allocation to completion. message/ interprets a frame's body. */
 #pragma once
 
 #include <linux/types.h>
@@ -64,13 +62,11 @@ struct careful_kept {
 	uint16_t nth, at;
 };
 
-/*
- * Receive buffers held beyond the batch in which they arrived.
+/* Receive buffers held beyond the batch in which they arrived.
  *
  * @uses:     number of holders; the last one releases the buffers
  * @waits:    its messages that could not be served yet, a bit each
- * @messages: its messages that are kept
- */
+ * @messages: its messages that are kept */
 struct link_held {
 	struct link_held *next, *prev; /* the peer's frames that may be copied out, oldest first */
 	struct link_peer *peer;
@@ -101,11 +97,9 @@ union link_message {
 	struct careful_ping_answer answer;
 };
 
-/*
- * A frame being built in send buffers, with room for the header.
+/* A frame being built in send buffers, with room for the header.
  *
- * @built: its buffers in flow.built
- */
+ * @built: its buffers in flow.built */
 struct link_txframe {
 	struct link_peer *peer;
 	uint32_t built;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Times the operations of each protocol on a frame, as in P2's appendix A. Only `tools/bench/run
- * operations` builds link with CAREFUL_OPERATIONS.
- */
+/* Times the operations of each protocol on a frame, as in P2's appendix A. Only `tools/bench/run
+ * operations` builds link with CAREFUL_OPERATIONS. */
 #pragma once
 
 enum timed_operation {

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * A pool in which each peer has a share of its own; the rest is for all. A peer that takes all it
- * can leaves the others their shares. This file only counts.
- */
+/* A pool in which each peer has a share of its own; the rest is for all. A peer that takes all it
+ * can leaves the others their shares. This file only counts. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,12 +8,10 @@
 
 enum { SHARE_PART = 4 }; /* all shares together are the pool divided by this */
 
-/*
- * @count: in the pool
+/* @count: in the pool
  * @each:  a peer's own share
  * @free:  not held
- * @owed:  unused own shares, which are part of @free
- */
+ * @owed:  unused own shares, which are part of @free */
 struct share {
 	uint32_t count;
 	uint32_t each;

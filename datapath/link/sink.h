@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The minpulse rule for bytes that wait for a stage (P3 section 3; P5), for all stages. The owner
- * of a sink chooses the threshold and knows the bytes.
- */
+/* The minpulse rule for bytes that wait for a stage (P3 section 3; P5), for all stages. The owner
+ * of a sink chooses the threshold and knows the bytes. */
 #pragma once
 
 #include <assert.h>
@@ -11,12 +9,10 @@
 
 #include <careful/abi.h>
 
-/*
- * A place where bytes wait. All 0: idle and empty.
+/* A place where bytes wait. All 0: idle and empty.
  *
  * @waiting_bytes: that the stage has not taken yet
- * @busy:          the stage is at work on what it took
- */
+ * @busy:          the stage is at work on what it took */
 struct sink {
 	uint64_t waiting_bytes;
 	bool busy;

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Arithmetic of the static window (P2 section 5.3): what may be sent, when an update is due, which
+/* Arithmetic of the static window (P2 section 5.3): what may be sent, when an update is due, which
  * credits are possible. Counters are cumulative modulo 2^32, so no update can be lost or counted
  * twice. All amounts are receive buffers. A grant (P2 section 7) gives credits before as many
  * buffers came back. Then `credits` may exceed `sent`, and `announced` and `returned` may exceed
- * `received`.
- */
+ * `received`. */
 #pragma once
 
 #include <errno.h>

@@ -11,26 +11,22 @@
 
 enum { SCRATCH_BYTES = 1 << 20 };
 
-/*
- * The train that a peer is sending.
+/* The train that a peer is sending.
  *
  * @number: its number; 0: none
  * @count: frames that have arrived
- * @stamps: their arrival times, as in the answer
- */
+ * @stamps: their arrival times, as in the answer */
 struct probe_train {
 	uint32_t number;
 	uint32_t count;
 	__be64 stamps[CAREFUL_PROBE_FRAMES];
 };
 
-/*
- * @now_ns: reads a monotonic clock
+/* @now_ns: reads a monotonic clock
  * @cookie_of: returns the cookie of a peer's frames (engine/sharing.h)
  * @arrivals: recorded by XDP
  * @asked_ns: when a peer last asked for @arrivals
- * @trains: the train of each peer
- */
+ * @trains: the train of each peer */
 struct probe {
 	uint64_t (*now_ns)(void);
 	uint64_t (*cookie_of)(const struct careful *instance, uint32_t peer);

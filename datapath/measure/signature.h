@@ -7,8 +7,7 @@
 
 #include <careful/ipc.h>
 
-/*
- * The layer under test: issues requests and receives replies.
+/* The layer under test: issues requests and receives replies.
  *
  * @issue:       issues a request; 0, -EAGAIN: not before a poll, or -errno
  * @poll:        sends and receives without waiting; 0 or -errno
@@ -16,8 +15,7 @@
  * @capacity:    most requests under way
  * @outstanding: requests under way
  * @status:      -errno of the first failed request
- * @arrived_ns:  the other end's clock when the last request arrived; 0: unknown
- */
+ * @arrived_ns:  the other end's clock when the last request arrived; 0: unknown */
 struct signature_layer {
 	int (*issue)(struct signature_layer *layer);
 	int (*poll)(struct signature_layer *layer);

@@ -71,10 +71,8 @@ int careful_memory_close(struct careful_memory_remote *remote)
 /* Moves of a vector that are under way at a time; each moves at most MEMORY_MOVE_BYTES. */
 enum { VECTOR_MOVES = 64 };
 
-/*
- * @part, @at: what begins next
- * @free:     moves that are not under way
- */
+/* @part, @at: what begins next
+ * @free:     moves that are not under way */
 struct move_job {
 	struct memory_job job;
 	const struct careful_memory_part *parts;

@@ -64,12 +64,10 @@ struct memory_move {
 	void *user;
 };
 
-/*
- * @status:  errno if it cannot be opened again, or 0
+/* @status:  errno if it cannot be opened again, or 0
  * @open:    the OPEN, while it is under way (opening)
  * @opener:  waits for the first OPEN; @closer: for the end of the last
- * @ask:     payload of OPEN
- */
+ * @ask:     payload of OPEN */
 struct careful_memory_remote {
 	struct careful_memory *memory;
 	struct memory_host *host;
@@ -126,8 +124,7 @@ struct map_slot {
 	bool wanted, writes, evicts;
 };
 
-/*
- * @given:   the userfaultfd that the caller named; maps of one process have the same
+/* @given:   the userfaultfd that the caller named; maps of one process have the same
  * @late:    slots that could not be installed yet, because of an event that is to be read first
  * @ours: the memory belongs to this process
  * @states:  enum map_page of each page
@@ -138,8 +135,7 @@ struct map_slot {
  * @under_way: slots that this map uses
  * @flush, @flush_page: the caller that waits for a flush, and what is next
  * @closer:  the caller that waits for the end
- * @rest_ns: no eviction before this time: the last one failed
- */
+ * @rest_ns: no eviction before this time: the last one failed */
 struct careful_memory_map {
 	struct careful_memory_map *next;
 	struct careful_memory_remote *remote;
@@ -156,8 +152,7 @@ struct careful_memory_map {
 	struct memory_job *flush, *closer;
 };
 
-/*
- * @lock:    protects jobs and stopping
+/* @lock:    protects jobs and stopping
  * @posts:   wake-ups of the thread for jobs; @posts_read: those that it took from event_fd
  * @extra_fd: epoll: event_fd, and what maps wait for
  * @sleep_fd: the same, and @watched: what the instance waits for
@@ -165,8 +160,7 @@ struct careful_memory_map {
  * @flying:  gets and stores that the engine has
  * @awaited: moves that the engine has, and that a thread waits for
  * @served:  what a thread waited for has just come, so the CPU is for that thread
- * @failed:  -errno: the instance is gone
- */
+ * @failed:  -errno: the instance is gone */
 struct careful_memory {
 	struct careful *instance;
 	uint64_t patience_ns;

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Received bulk messages that are complete or failed, until the engine closes them. If a peer gives
+/* Received bulk messages that are complete or failed, until the engine closes them. If a peer gives
  * no credits for the answers to its stores, the next stores keep their last receive buffer: so the
- * peer's own window bounds what waits.
- */
+ * peer's own window bounds what waits. */
 #include "message/message.h"
 
 #include <assert.h>

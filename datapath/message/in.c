@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Receives bulk messages: every fragment goes straight to its place in memory or a file. Both are
+/* Receives bulk messages: every fragment goes straight to its place in memory or a file. Both are
  * sinks that obey the minpulse rule: an idle sink takes all waiting bytes when minpulse bytes wait,
  * or the tail, or half of the window is held. So small fragments become large writes (P1 section
- * 4.3).
- */
+ * 4.3). */
 #include "message/message.h"
 
 #include <assert.h>

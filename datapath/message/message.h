@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Decides which bytes go into which frame and when. Small messages fit one frame. Bulk messages are
+/* Decides which bytes go into which frame and when. Small messages fit one frame. Bulk messages are
  * cut by the plan in the tune map, read in place from memory or a file, and placed directly at the
- * receiver. The engine knows what a message means.
- */
+ * receiver. The engine knows what a message means. */
 #pragma once
 
 #include "link/link.h"
@@ -83,14 +81,12 @@ struct message_out {
 	struct iovec iov[STORAGE_READ_SEGMENTS]; /* of io */
 };
 
-/*
- * A received frame, or a copy of frames, whose payload waits to be copied or written.
+/* A received frame, or a copy of frames, whose payload waits to be copied or written.
  *
  * @kept:  the frame; NULL: a copy
  * @cost:  its buffers, if they count as held by a disk (message_peer)
  * @place: index of the copy, its first piece; @room: free bytes in it
- * @span:  its unfinished hostRx; begin_ns 0: not traced, or reported
- */
+ * @span:  its unfinished hostRx; begin_ns 0: not traced, or reported */
 struct sink_queue_entry {
 	struct sink_queue_entry *next;
 	struct link_held *kept;
@@ -107,15 +103,13 @@ enum {
 	MESSAGE_LATE = 256,
 };
 
-/*
- * Times of a measured message's arrival and writes (engine/live_latency.c).
+/* Times of a measured message's arrival and writes (engine/live_latency.c).
  *
  * @began_ns: its first fragment arrived; 0: it is not measured
  * @came_ns:  its last
  * @write_ns: start of the write under way
  * @writes:   the first writes; the last entry is the last write
- * @version:  of the settings in the tune entry
- */
+ * @version:  of the settings in the tune entry */
 struct message_stamps {
 	uint64_t began_ns, came_ns, write_ns;
 	uint32_t frames_count, writes_count;
@@ -252,13 +246,11 @@ static inline bool message_sends(const struct message_state *state, uint32_t slo
 	return state->sending[slot / 64] >> slot % 64 & 1;
 }
 
-/*
- * Limits of messages on their way out, for all peers together; each peer has a share.
+/* Limits of messages on their way out, for all peers together; each peer has a share.
  *
  * @outs:   bulk messages being sent or waiting
  * @parked: small messages that wait for credits
- * @copies: copies of MESSAGE_COPY_BYTES while disks are slow; 0: none
- */
+ * @copies: copies of MESSAGE_COPY_BYTES while disks are slow; 0: none */
 struct message_limits {
 	uint32_t outs;
 	uint32_t parked;

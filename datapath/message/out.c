@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Sends bulk messages: plans, fills frames from memory or a file, sends while credits last, and
+/* Sends bulk messages: plans, fills frames from memory or a file, sends while credits last, and
  * kicks by the minpulse rule (P3 section 3). The plan is for an idle path: bytes that had to wait
- * for netTx, for other messages, or for room, leave in the largest frames (P5 figure 3).
- */
+ * for netTx, for other messages, or for room, leave in the largest frames (P5 figure 3). */
 #include "message/message.h"
 
 #include <assert.h>

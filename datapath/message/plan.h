@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Fragment sizes of a message. The plan is read once from the tune map, so that a message never
- * mixes two versions. The sizes then follow by a recurrence.
- */
+/* Fragment sizes of a message. The plan is read once from the tune map, so that a message never
+ * mixes two versions. The sizes then follow by a recurrence. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,14 +8,12 @@
 
 #include <careful/abi.h>
 
-/*
- * A message's position in its plan.
+/* A message's position in its plan.
  *
  * @version:    of the settings in the tune entry
  * @next_bytes: size of the next fragment, before the limit of a frame
  * @equal:      all fragments have next_bytes
- * @down:       the peak was reached
- */
+ * @down:       the peak was reached */
 struct plan_cursor {
 	struct careful_class settings;
 	uint32_t version;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Reads lost fragments again from the file or memory of their message. The source lasts until the
- * peer's credits, or an answer, prove that all fragments have come.
- */
+/* Reads lost fragments again from the file or memory of their message. The source lasts until the
+ * peer's credits, or an answer, prove that all fragments have come. */
 #include "message/message.h"
 
 #include <endian.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Bulk data that waits for a stage of the receiver, as frames held in their receive buffers. Frames
+/* Bulk data that waits for a stage of the receiver, as frames held in their receive buffers. Frames
  * that wait for disks may hold only a share of their peer's window, so that a hanging disk stops no
  * other traffic. Beyond the share they are copied to memory, of which each peer has a share too. If
  * memory is at its bound, buffers are held after all, and only this peer waits for its disk. */

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Messages of one frame. A message that may leave at once is built in a send buffer; otherwise it
+/* Messages of one frame. A message that may leave at once is built in a send buffer; otherwise it
  * waits in ordinary memory, so that a peer without credits holds no send buffer. Parked messages
  * share frames (careful_am.next): many need one credit and one pass through the device. The first
  * message to a peer since the last kick leaves in its own frame, so that it neither waits for
@@ -48,8 +47,7 @@ static bool is_question(const struct careful_am *am)
 /*
  * Reports whether a get may leave. The other end keeps gets that it cannot serve yet, and has room
  * for W of each peer besides its receive buffers, so at most W gets may wait for data. With more,
- * gets could fill the buffers of both ends, and the data would never get a credit.
- */
+ * gets could fill the buffers of both ends, and the data would never get a credit. */
 static bool may_ask(const struct message_peer *mp, const struct link_peer *peer,
 		    const struct careful_am *am)
 {

@@ -16,11 +16,9 @@ struct gets_range {
 	uint64_t began_ns;
 };
 
-/*
- * @next:      index of the first range that has not begun
+/* @next:      index of the first range that has not begun
  * @beginning: begin_ranges() is a caller of the running function
- * @status:    of the first range that failed
- */
+ * @status:    of the first range that failed */
 struct ipc_gets {
 	struct ipc_op *op;
 	int fd;

@@ -15,8 +15,7 @@
 
 enum { SILENT_MS = 5000 }; /* longest wait for an answer */
 
-/*
- * A measurement. It ends when every answer has arrived and nothing is left to send.
+/* A measurement. It ends when every answer has arrived and nothing is left to send.
  *
  * @op:       the client's question
  * @index:    the peer's slot
@@ -25,8 +24,7 @@ enum { SILENT_MS = 5000 }; /* longest wait for an answer */
  * @count:    frames to send; @sent of them were sent
  * @awaited:  answers that have not arrived
  * @status:   0, or -errno of the first failure; nothing is sent after it
- * @until_ns: time limit; each frame sent or answered extends it
- */
+ * @until_ns: time limit; each frame sent or answered extends it */
 struct ipc_measure {
 	struct ipc_op *op;
 	uint32_t index;

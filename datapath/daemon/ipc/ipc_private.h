@@ -48,8 +48,7 @@ struct ipc_client;
 struct ipc_issuer;
 struct ipc_program;
 
-/*
- * An operation: lasts from a question until its answer is in the socket.
+/* An operation: lasts from a question until its answer is in the socket.
  *
  * @next:     next free operation, or CONNECT under way
  * @peer:     the client's name for the peer (ipc_name.c)
@@ -59,8 +58,7 @@ struct ipc_program;
  * @again:    REQUEST: an earlier request of this attempt has no answer
  * @opens:    REQUEST: kind of handle that it may open at the peer; reset by the answer
  * @until_ns: CONNECT: time limit
- * @began_ns: REQUEST, GET, STORE: start time
- */
+ * @began_ns: REQUEST, GET, STORE: start time */
 struct ipc_op {
 	struct ipc_op *next;
 	struct ipc_client *client;
@@ -111,8 +109,7 @@ struct ipc_handle {
 	enum ipc_opens kind;
 };
 
-/*
- * A client of the socket. It stays until its operations have ended.
+/* A client of the socket. It stays until its operations have ended.
  *
  * @fd:         its connection; -1: the client has gone
  * @uid:        the user who connected
@@ -132,8 +129,7 @@ struct ipc_handle {
  * @wanted_ns:  when its CONNECT began to wait for a slot; 0: none waits
  * @program:    after ATTACH, or NULL
  * @issuer:     after the first SIGNATURE, or NULL
- * @measure:    the MEASURE under way, or NULL
- */
+ * @measure:    the MEASURE under way, or NULL */
 struct ipc_client {
 	struct ipc_event event;
 	struct ipc *ipc;
@@ -186,14 +182,12 @@ struct ipc_closer {
 	struct pool pool;
 };
 
-/*
- * The last handshake that a local client began in a slot.
+/* The last handshake that a local client began in a slot.
  *
  * @used:  false until the first handshake
  * @name:  the peer's name; the slot's next peer has another
  * @uid:   user of the client
- * @at_ns: start time
- */
+ * @at_ns: start time */
 struct ipc_handshake {
 	bool used;
 	uint32_t name;
@@ -201,8 +195,7 @@ struct ipc_handshake {
 	uint64_t at_ns;
 };
 
-/*
- * The server.
+/* The server.
  *
  * @spare_fd:     closed to accept a connection when no other descriptor is free; -1: none
  * @port:         UDP port of peers, unless a question names another
@@ -221,8 +214,7 @@ struct ipc_handshake {
  * @handshakes:   the last handshake of each slot
  * @bursts_ns:    when a user other than root may measure each peer's burst again
  * @held:         enum ipc_hold of each slot, or'd; @held_count of them are not 0
- * @buffer:       payload of the question that is being read
- */
+ * @buffer:       payload of the question that is being read */
 struct ipc {
 	struct ipc_event event;
 	struct careful *instance;

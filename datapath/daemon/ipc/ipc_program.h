@@ -4,15 +4,13 @@
 
 #include "daemon/ipc/ipc_private.h"
 
-/*
- * An operation of a program.
+/* An operation of a program.
  *
  * @next:  next free operation, or next one that waits for others to end
  * @id:    the program's number for it; 0: free
  * @file:  index in the client's files[], plus 1; 0: none
  * @moves: bytes of a store or get under way; 0: none
- * @asked: the program's entry, while the operation waits
- */
+ * @asked: the program's entry, while the operation waits */
 struct ipc_program_op {
 	struct ipc_program_op *next;
 	struct ipc_program *program;
@@ -37,15 +35,13 @@ struct ipc_program_region {
 	bool gone;
 };
 
-/*
- * A program's knowledge of the peer in a slot.
+/* A program's knowledge of the peer in a slot.
  *
  * @known:  the program asked for the peer, or the peer sent it something
  * @peer:   the peer's name at that time
  * @due:    @state is not reported yet
  * @failed: an earlier failure is not reported yet
- * @unread: the program has not read the last note; @put was told_put after that note
- */
+ * @unread: the program has not read the last note; @put was told_put after that note */
 struct ipc_news {
 	uint32_t peer;
 	uint32_t put;
@@ -53,8 +49,7 @@ struct ipc_news {
 	bool known, due, failed, unread;
 };
 
-/*
- * An attached program: carefuld's end of its rings. The program can write anything into the area,
+/* An attached program: carefuld's end of its rings. The program can write anything into the area,
  * so carefuld keeps its own counters here, and never reads back those that it writes there.
  *
  * @client:      the program's connection
@@ -75,8 +70,7 @@ struct ipc_news {
  * @stores:      handlers of stores that it has
  * @wants:       peers that it asked for and has not left
  * @news_count:  peers with a note that is due or unread
- * @info:        its name, process and counts
- */
+ * @info:        its name, process and counts */
 struct ipc_program {
 	struct ipc_client *client;
 	struct ipc_program *next;

@@ -12,13 +12,11 @@
 #include "measure/probe.h"
 #include "measure/signature.h"
 
-/*
- * Issues the bursts of a client. Outlives the client until the last reply.
+/* Issues the bursts of a client. Outlives the client until the last reply.
  *
  * @indices:   slots of the peers
  * @turn:      index in @indices of the next peer
- * @abandoned: the client has gone, or a burst has failed
- */
+ * @abandoned: the client has gone, or a burst has failed */
 struct ipc_issuer {
 	struct signature_layer layer;
 	struct careful *instance;

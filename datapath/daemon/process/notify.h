@@ -9,11 +9,9 @@
 
 #include "daemon/queues.h"
 
-/*
- * @fd:           -1: no manager listens
+/* @fd:           -1: no manager listens
  * @has_watchdog: the manager wants watchdog signs, which are sent while all queues are alive
- * @status:       the status line sent last
- */
+ * @status:       the status line sent last */
 struct notify {
 	int fd;
 	bool has_watchdog;

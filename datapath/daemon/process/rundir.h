@@ -19,12 +19,10 @@ struct rundir {
 	int64_t group; /* may connect, besides root; -1: none */
 };
 
-/*
- * Makes the directory and takes the lock; -EBUSY if another daemon holds the lock.
+/* Makes the directory and takes the lock; -EBUSY if another daemon holds the lock.
  *
  * @group:     may connect to the socket besides root, or -1
- * @passed_fd: the passed socket, or -1; -EINVAL if it is not at DIR/sock
- */
+ * @passed_fd: the passed socket, or -1; -EINVAL if it is not at DIR/sock */
 int rundir_open(struct rundir *dir, const char *path, int64_t group, int passed_fd,
 		struct careful_error *error);
 /* Writes our pid and listens on the socket. */

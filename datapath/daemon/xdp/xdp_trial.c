@@ -31,14 +31,12 @@ enum {
 	TURN_NS = 5 * 1000 * 1000,
 };
 
-/*
- * A trial under way.
+/* A trial under way.
  *
  * @granted:   all peers granted the lock
  * @link_down: a change of mode took the link down
  * @downs:     times that the link went down before the trial
- * @others:    other peers with a session; each mode is a new epoch for them, too
- */
+ * @others:    other peers with a session; each mode is a new epoch for them, too */
 struct attempt {
 	struct trial *trial;
 	uint32_t peer;

@@ -12,8 +12,7 @@
 #include "daemon/ipc/ipc.h"
 #include "daemon/options.h"
 
-/*
- * @driver_mode:   the driver's mode
+/* @driver_mode:   the driver's mode
  * @undecided:     no mode was chosen yet
  * @asking:        we ask for the lock: peers that ask us need a larger @ticket
  * @running:       a trial runs; no peer gets the lock
@@ -24,8 +23,7 @@
  * @due_ns:        when to try with each peer; 0: not at all
  * @moved:         1 plus frames to and from each peer at the last check; 0: no check yet
  * @lock_ns:       when each peer's lock ends; 0: the peer has none
- * @locks:         peers that hold our lock
- */
+ * @locks:         peers that hold our lock */
 struct trial {
 	struct careful *instance;
 	struct ipc *ipc;

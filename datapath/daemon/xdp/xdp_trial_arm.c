@@ -26,12 +26,10 @@ enum {
 
 _Static_assert((int)GET_BYTES <= (int)SCRATCH_BYTES, "fits the peer's scratch memory");
 
-/*
- * Requests under way. Static, because an answer may arrive after the trial has ended.
+/* Requests under way. Static, because an answer may arrive after the trial has ended.
  *
  * @round: answers to requests of earlier rounds are ignored
- * @first: index of the peer whose answer is @status
- */
+ * @first: index of the peer whose answer is @status */
 static struct {
 	uint32_t round;
 	uint32_t first;

@@ -12,10 +12,8 @@
 #include <sys/auxv.h>
 #endif
 
-/*
- * The CRC of each byte. The CRC is linear: a byte's is the sum of those of its bits. These follow
- * from 0x82f63b78, the polynomial of RFC 3720 12.1 in reversed order.
- */
+/* The CRC of each byte. The CRC is linear: a byte's is the sum of those of its bits. These follow
+ * from 0x82f63b78, the polynomial of RFC 3720 12.1 in reversed order. */
 #define BIT(byte, n, crc) ((byte) >> (n)&1 ? (crc) : 0u)
 #define ONE(byte)                                                                            \
 	(BIT(byte, 0, 0xf26b8303u) ^ BIT(byte, 1, 0xe13b70f7u) ^ BIT(byte, 2, 0xc79a971fu) ^ \
@@ -49,13 +47,11 @@ static bool cpu_has_crc(void)
 	return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
 }
 
-/*
- * The instruction needs three cycles and can begin in each cycle, so three lanes of a block are
+/* The instruction needs three cycles and can begin in each cycle, so three lanes of a block are
  * computed side by side. The CRC is linear: the block's is the last lane's plus the others', each
  * multiplied by x^(8 * bytes behind it) modulo the polynomial. The carry-less product has 33 bits
  * too many; the CRC instruction reduces it (Gopal et al., Fast CRC Computation for iSCSI Polynomial
- * Using CRC32 Instruction, Intel 2011).
- */
+ * Using CRC32 Instruction, Intel 2011). */
 enum {
 	SHORT_LANE = 32,
 	LONG_LANE = 128,
@@ -125,12 +121,10 @@ static bool cpu_has_wide(void)
 	       cpu_has_crc();
 }
 
-/*
- * For processors that make four carry-less products at a time. 16 bytes are a polynomial, whose
+/* For processors that make four carry-less products at a time. 16 bytes are a polynomial, whose
  * first word is 64 bits further up than its second. Multiplied by x^(distance) they can be added to
  * 16 later bytes, and the CRC of the sum is the CRC of all. Four registers fold 256 bytes at a
- * time. In the end they are folded into one register, and that into 16 bytes.
- */
+ * time. In the end they are folded into one register, and that into 16 bytes. */
 #define WIDE target("avx512f,vpclmulqdq,sse4.2,pclmul")
 
 enum { WIDE_BYTES = 4 * sizeof(__m512i) };

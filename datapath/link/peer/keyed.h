@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Proves the identity of each end in a handshake (struct careful_keyed in wire.h) and derives the
- * cookies of frames. handshake.c decides when messages are sent.
- */
+/* Proves the identity of each end in a handshake (struct careful_keyed in wire.h) and derives the
+ * cookies of frames. handshake.c decides when messages are sent. */
 #pragma once
 
 #include <stdbool.h>
@@ -18,8 +16,7 @@
 struct link;
 struct link_peer;
 
-/*
- * A peer's.
+/* A peer's.
  *
  * @noise:   state of the handshake under way
  * @mac_key: shared by both ends
@@ -28,8 +25,7 @@ struct link_peer;
  * @tries:   keys that were refused since a session was asked for
  * @theirs:  the key that the peer proved last, or must prove next
  * @proves:  this epoch's message keys exist: @say_key for ours, @hear_key for the peer's
- * @said:    our messages so far; @heard: the peer's, by their count
- */
+ * @said:    our messages so far; @heard: the peer's, by their count */
 struct keyed {
 	struct noise noise;
 	uint8_t mac_key[NOISE_KEY_BYTES];

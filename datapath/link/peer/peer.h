@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The state of a peer. struct link_peer has the fields that each frame touches. struct session has
- * the rest, for control messages and the clock; only datapath/link reads it.
- */
+/* The state of a peer. struct link_peer has the fields that each frame touches. struct session has
+ * the rest, for control messages and the clock; only datapath/link reads it. */
 #pragma once
 
 #include <stdbool.h>
@@ -19,16 +17,14 @@
 #include "link/send/log.h"
 #include "link/peer/keyed.h"
 
-/*
- * The ping to a peer, and our answers to the peer's pings. All that the answer needs is set before
+/* The ping to a peer, and our answers to the peer's pings. All that the answer needs is set before
  * the probe leaves.
  *
  * @last:     number of our last one; 0: none was sent in this epoch
  * @asked:    the stage where it ends, enum careful_stage; 0: none is under way
  * @known:    the peer has answered one in this epoch
  * @answered: number of the peer's last one that XDP ended
- * @unknown:  frag_off of ours, secret until it leaves (wire.h)
- */
+ * @unknown:  frag_off of ours, secret until it leaves (wire.h) */
 struct link_ping {
 	uint32_t last;
 	uint8_t asked;
@@ -40,28 +36,24 @@ struct link_ping {
 	struct careful_ping_result result;
 };
 
-/*
- * Waits until every frame is taken that lies in the RX ring at its start. Then the ring was seen
+/* Waits until every frame is taken that lies in the RX ring at its start. Then the ring was seen
  * empty; at a busy receiver, as many frames were taken as it holds. All 0: no wait began.
  *
  * @empties: link->rx_drains then
- * @taken:   link->rx_taken then
- */
+ * @taken:   link->rx_taken then */
 struct link_drain {
 	uint64_t empties;
 	uint64_t taken;
 };
 
-/*
- * The peer's SYNC until it is answered. Control messages overtake frames, so frames that the peer
+/* The peer's SYNC until it is answered. Control messages overtake frames, so frames that the peer
  * sent before may not be in the RX ring yet. A tick later they are; the ring is then drained before
  * we answer.
  *
  * @nonce:    of the SYNC; 0: none
  * @ticks:    since it came, counting the one that read it
  * @drain:    we answer when this is over
- * @seq_sent: the last number that the peer says it sent
- */
+ * @seq_sent: the last number that the peer says it sent */
 struct link_sync_question {
 	__be64 nonce;
 	uint32_t ticks;
@@ -69,8 +61,7 @@ struct link_sync_question {
 	struct link_drain drain;
 };
 
-/*
- * Our SYNC and its answers.
+/* Our SYNC and its answers.
  *
  * @token:        upper half of each nonce of this epoch; 0: nothing was asked
  * @asked:        a question is unanswered,
@@ -84,8 +75,7 @@ struct link_sync_question {
  * @blocked_ns:   since when frames may wait in a full TX ring; 0: none waits
  * @refused:      ICMP refused the last question or a frame
  * @refused_rounds: questions in a row that were refused
- * @refused_ns:   session.asked_ns of the last refused question
- */
+ * @refused_ns:   session.asked_ns of the last refused question */
 struct link_sync {
 	uint32_t token;
 	uint64_t first_us, last_us;
@@ -101,14 +91,12 @@ struct link_sync {
 	bool refused;
 };
 
-/*
- * Checks that control messages pass while frames do (control_watch.c).
+/* Checks that control messages pass while frames do (control_watch.c).
  *
  * @nonce:    of the unanswered question; 0: none
  * @asked_ns: when the last question was due
  * @frames:   frames that had come then
- * @missed:   unanswered questions in a row, though frames came after them
- */
+ * @missed:   unanswered questions in a row, though frames came after them */
 struct control_watch {
 	uint64_t nonce;
 	uint64_t asked_ns;
@@ -116,8 +104,7 @@ struct control_watch {
 	uint32_t missed;
 };
 
-/*
- * Trains (train.c): the known burst of the path from the peer, the trains that we ask for, and the
+/* Trains (train.c): the known burst of the path from the peer, the trains that we ask for, and the
  * one that the peer asked for.
  *
  * @shared:    other sessions were open when it ended
@@ -139,8 +126,7 @@ struct control_watch {
  * @hold_ms:   from the peer's HELLO or WELCOME; @hold_until_ns: from its last message
  * @over:      messages still to send that our trains are over
  * @asks:      trains that the peer asked for; @out_number, @out_frames, @out_tiny: the last one
- * @left:      frames of it that are not sent yet; @unsaid: the peer must still hear of its end
- */
+ * @left:      frames of it that are not sent yet; @unsaid: the peer must still hear of its end */
 struct link_train {
 	bool shared;
 	bool wanted, measuring, renews, lost_some, ended, unsaid, tiny, out_tiny;
@@ -167,8 +153,7 @@ struct link_train {
 	uint32_t left;
 };
 
-/*
- * The largest frames that the path to the peer takes (path.c).
+/* The largest frames that the path to the peer takes (path.c).
  *
  * @bytes:         the largest that pass, with the Ethernet header; 0: no limit is known
  * @lost:          lost frames of the session when the epoch began
@@ -180,8 +165,7 @@ struct link_train {
  * @wait_ms:       for an answer
  * @renews:        the limit is below this epoch's frames, so a new epoch must begin
  * @ended:         the ping ended; @passed: with an answer, after @round_trip_ns
- * @searched_ns:   when the last search ended; 0: there was none
- */
+ * @searched_ns:   when the last search ended; 0: there was none */
 struct link_path {
 	uint32_t bytes;
 	uint64_t lost;
@@ -201,8 +185,7 @@ enum link_settle {
 	LINK_SETTLE_DRAINED, /* and taken from it */
 };
 
-/*
- * Missing frames and our requests for them (missing.c).
+/* Missing frames and our requests for them (missing.c).
  *
  * @first:       the missing number that is due
  * @since_ns:    since when
@@ -220,8 +203,7 @@ enum link_settle {
  * @checked:     and flow.rx.received then (congestion.c)
  * @withheld:    W - w; flow.rx.withheld is less while frames wait for a missing one
  * @settle:      enum link_settle
- * @filled:      buffers that XDP had charged when the search began
- */
+ * @filled:      buffers that XDP had charged when the search began */
 struct link_missing {
 	uint32_t first;
 	uint64_t since_ns;
@@ -242,8 +224,7 @@ struct link_missing {
 	struct link_drain drain;
 };
 
-/*
- * The part of a session that frames do not touch.
+/* The part of a session that frames do not touch.
  *
  * @minor:         minor wire version that both ends know
  * @incarnation:   the peer's
@@ -282,8 +263,7 @@ struct link_missing {
  * @sent_again:    frames that the peer requested again; @asked_again: that we requested;
  *                 @late: of these, those that were only late
  * @lost_there:    lost frames that the peer found; @lost_said: as its last HELLO or WELCOME
- *                 reported
- */
+ *                 reported */
 struct session {
 	union address address;
 	char name[CAREFUL_NAME_BYTES];
@@ -363,20 +343,17 @@ enum {
 	LINK_MAC_BYTES = 6, /* of an Ethernet address, with which a frame begins */
 };
 
-/*
- * A host that wants a slot.
+/* A host that wants a slot.
  *
  * @key: proved by the host; NULL: none
- * @way: route to the host; 0 bytes: unknown
- */
+ * @way: route to the host; 0 bytes: unknown */
 struct link_host {
 	union address address;
 	const uint8_t *key;
 	struct llhdr way;
 };
 
-/*
- * A peer. Its index in link->peers is its slot in the peers map.
+/* A peer. Its index in link->peers is its slot in the peers map.
  *
  * @entry:        the limits by which XDP checks its frames (abi.h)
  * @epoch:        number of ended epochs in this slot; operations of another epoch are void
@@ -387,8 +364,7 @@ struct link_host {
  * @cookie_plain: cookie_in if frames are not sealed, else 0
  * @beside:       bytes of a frame besides its body: headers, and the tag of a sealed frame
  * @trailer:      bytes of that tag; 0: frames are not sealed
- * @sends:        enum link_sends
- */
+ * @sends:        enum link_sends */
 struct link_peer {
 	struct link *link;
 	uint64_t epoch;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Limits how often strangers are answered and how often a handshake continues: a flood costs a
+/* Limits how often strangers are answered and how often a handshake continues: a flood costs a
  * bounded share of the loop and keeps no state. control.c and handshake.c interpret the messages.
  */
 #pragma once

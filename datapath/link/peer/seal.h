@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Sealed frames (struct careful_seal_end in wire.h): which peers use them, how both ends agree, and
+/* Sealed frames (struct careful_seal_end in wire.h): which peers use them, how both ends agree, and
  * the sealing itself.
  *
  * XDP admits a frame before its tag is checked. Anybody who reads the cookie on the wire can forge
@@ -26,8 +25,7 @@
  *
  * The end that answers a HELLO has the keys first, and its frames may overtake its WELCOME. So it
  * holds its data back until the other end shows that it has the keys too (seal_waits): by a frame,
- * or by the SYNC that it sends after WELCOME, whose cookie was secret before.
- */
+ * or by the SYNC that it sends after WELCOME, whose cookie was secret before. */
 #pragma once
 
 #include <stdbool.h>
@@ -45,8 +43,7 @@ struct link_peer;
 struct link_rxframe;
 struct link_txframe;
 
-/*
- * Sealing with a peer.
+/* Sealing with a peer.
  *
  * @mode:     enum careful_seal, as configured here
  * @cipher:   the cipher of this epoch, enum careful_cipher; 0: not agreed yet
@@ -54,8 +51,7 @@ struct link_txframe;
  * @asked_ns: when we last asked the peer to show its keys
  * @sent:     frames sealed in this epoch
  * @seen:     the peer's frames, by their count
- * @out, @in: keys of our frames, and of the peer's
- */
+ * @out, @in: keys of our frames, and of the peer's */
 struct seal {
 	uint8_t mode;
 	bool waits;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Trains measure the burst that the path from a peer takes; the window follows from it. A window
+/* Trains measure the burst that the path from a peer takes; the window follows from it. A window
  * promises that a whole window sent at once arrives, but a short queue on the path can break the
  * promise. So before the first data of a session, and after a loss, we ask the peer for trains of
  * back-to-back frames, and XDP counts them. During a train both ends send no data, so only train

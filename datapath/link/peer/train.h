@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Trains measure the burst that a path takes. The receiver measures (train.c); the sender sends on
- * request (train_out.c).
- */
+/* Trains measure the burst that a path takes. The receiver measures (train.c); the sender sends on
+ * request (train_out.c). */
 #pragma once
 
 #include <stdbool.h>

@@ -334,11 +334,9 @@ static bool follow(struct link *link, struct link_rxframe *frame)
 	return false;
 }
 
-/*
- * Returns the next frame; false if there is none. The caller must release or hold each frame before
+/* Returns the next frame; false if there is none. The caller must release or hold each frame before
  * the next call, and call link_publish() at the end. The caller handles a frame before the next one
- * is checked, so its effects apply to the next one too.
- */
+ * is checked, so its effects apply to the next one too. */
 bool link_rx_take(struct link *link, struct link_rxframe *frame)
 {
 	while (true) {

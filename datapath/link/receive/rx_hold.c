@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Receive buffers that outlive their batch: kept by handlers, or read by a write to a file. Their
+/* Receive buffers that outlive their batch: kept by handlers, or read by a write to a file. Their
  * credits return with the release. When a peer's kept buffers reach T, the oldest are copied to
  * ordinary memory (P2 section 5.3), up to the peer's share of it. Beyond the share credits are
- * withheld, which stalls that peer alone.
- */
+ * withheld, which stalls that peer alone. */
 #include "link/link.h"
 
 #include <assert.h>

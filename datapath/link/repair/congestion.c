@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * The answer to congestion. The receiver withholds part of a window, so that the peer has at most w
+/* The answer to congestion. The receiver withholds part of a window, so that the peer has at most w
  * buffers outstanding. w grows by one for each w buffers that arrive. It shrinks by the share of
  * frames that the network lost, as in DCTCP (RFC 8257 section 3.3). If that share is not small, w
  * shrinks at least by a sixth, so that senders who share a link come to equal shares. Losses at
  * random, which a smaller w does not prevent, then cost little. A w below the mean of the peers with
  * a reduced window grows by one more, since a full queue may drop one sender's frames for long.
- * Frames that wait here for a missing one have left the network, so they do not count against w.
- */
+ * Frames that wait here for a missing one have left the network, so they do not count against w. */
 #include "link/link.h"
 #include "link/repair/repair.h"
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Requests missing frames by a control message, which needs no credit. At most w numbers are
+/* Requests missing frames by a control message, which needs no credit. At most w numbers are
  * requested at a time, since repairs load the network like any frame. Requests and repairs keep
  * their order: a repair that arrives shows that repairs of earlier requests are lost. If nothing
  * arrives, a timer repeats the request. If we request a frame too early, its second copy is dropped.

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Frames that arrive ahead of a missing one. They wait in their receive buffers, for which their
+/* Frames that arrive ahead of a missing one. They wait in their receive buffers, for which their
  * sender had credits, and are handed on in order. The missing frame has credits too, so its repair
- * always finds a buffer.
- */
+ * always finds a buffer. */
 #include "link/send/group.h"
 #include "link/link.h"
 #include "link/repair/repair.h"

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Send buffers that the application holds, to build messages in place. It can hold at most a
+/* Send buffers that the application holds, to build messages in place. It can hold at most a
  * quarter of the buffers that the largest frame does not need. It names a buffer by the address of
- * its body; any other address is refused.
- */
+ * its body; any other address is refused. */
 #include "link/link.h"
 
 #include <assert.h>

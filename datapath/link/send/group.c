@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Frames to a group, at both ends. A frame needs a credit of each member. The sender sets each
+/* Frames to a group, at both ends. A frame needs a credit of each member. The sender sets each
  * credit aside as soon as it comes, so that no update uses it before the others' come
  * (tests/spin/broadcast.pml). The frame returns the credits that are owed to all members alike (P2
  * section 5.3), in an account next to the session's. It also returns a few more to each member: if
  * nodes broadcast one after the other, the common part is zero, and small windows would need
- * updates.
- */
+ * updates. */
 #include "link/send/group.h"
 
 #include <assert.h>

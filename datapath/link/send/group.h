@@ -1,32 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Frames to a group (wire.h): one frame that several peers receive. For each of them it has a
+/* Frames to a group (wire.h): one frame that several peers receive. For each of them it has a
  * number in the session, so a member that misses it gets a repair alone. The layers above decide
- * who is in a group, and what its frames mean.
- */
+ * who is in a group, and what its frames mean. */
 #pragma once
 
 #include "link/link.h"
 
-/*
- * A member, at the sender.
+/* A member, at the sender.
  *
  * @epoch: the peer's epoch when the group was opened; in another one it is no member
- * @held:  credits set aside for the next frame
- */
+ * @held:  credits set aside for the next frame */
 struct link_member {
 	struct link_peer *peer;
 	uint64_t epoch;
 	uint32_t held;
 };
 
-/*
- * A group that we send to.
+/* A group that we send to.
  *
  * @credits: buffers that its frames returned
  * @probes:  probes sent so far
- * @mute:    its frames return no credits, to measure their worth
- */
+ * @mute:    its frames return no credits, to measure their worth */
 struct link_group {
 	struct link *link;
 	uint64_t cookie;
@@ -38,13 +32,11 @@ struct link_group {
 	struct link_member members[];
 };
 
-/*
- * Frames of a peer to a group that we are in; all 0: none.
+/* Frames of a peer to a group that we are in; all 0: none.
  *
  * @credits: of the last frame that was handed on
  * @heard:   a probe came
- * @member:  which one of its members we are
- */
+ * @member:  which one of its members we are */
 struct link_heard {
 	uint64_t cookie;
 	uint32_t credits;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The log of frames that have left and may be lost. A lost frame is sent again under its number,
+/* The log of frames that have left and may be lost. A lost frame is sent again under its number,
  * with as many bytes. XDP admits each number of a window, so the repair takes the receive buffers
  * that the lost frame was charged for, and no account has to be corrected. The frame that arrives
  * first counts; the receiver drops the other.
@@ -8,8 +7,7 @@
  * The log keeps no bulk data. It keeps where a fragment was read, and a copy of each small message.
  * A receiver hands frames on in their order, so the credits that it gave back prove that a number
  * has come. At most a window of numbers has not, and the log holds one.
- * Calls: log.c.
- */
+ * Calls: log.c. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,13 +15,11 @@
 
 struct link_peer;
 
-/*
- * The header fields that link_send() is given; it adds sequence, credits, cookie and check.
+/* The header fields that link_send() is given; it adds sequence, credits, cookie and check.
  *
  * @crc_bytes: how much of the body payload_crc covers (first segment)
  * @source:    tells message/ where to read the payload again; 0: the body is in one buffer and is
- *             copied
- */
+ *             copied */
 struct link_send_args {
 	uint8_t type;
 	uint8_t flags;
@@ -45,15 +41,13 @@ enum {
 	LOG_TIMES_MAX = 5,
 };
 
-/*
- * One frame.
+/* One frame.
  *
  * @sent:        buffers that we had filled at the peer when it left, including its own
  * @again_us:    when this entry's frame was last sent again
  * @bytes_flags: bytes of its body, and LOG_WANTED: the peer requests it; LOG_BRIEF: a message of
  *               one frame by tx_small.c, short enough for @body; LOG_TIMES: number of its repairs
- * @args:        of any other frame
- */
+ * @args:        of any other frame */
 struct log_entry {
 	uint32_t sent;
 	uint32_t again_us;
@@ -72,8 +66,7 @@ struct link_asked {
 	uint32_t noticed_us, first_us, last_us;
 };
 
-/*
- * A peer's state of repairs.
+/* A peer's state of repairs.
  *
  * @log:         our frames, by number; NULL: nothing is repaired
  * @copies:      bodies of frames without a source
@@ -85,8 +78,7 @@ struct link_asked {
  *               from 1; or 0
  * @early_count: waiting frames
  * @highest:     the last number that the peer has certainly sent, if beyond seq_in
- * @asked:       when we requested each of the peer's missing numbers
- */
+ * @asked:       when we requested each of the peer's missing numbers */
 struct link_repair {
 	struct log_entry *log;
 	uint8_t *copies;

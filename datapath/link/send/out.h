@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The last steps of sending a frame, to a peer (tx.c) or to a group (group.c): the link header, the
- * checks, the queue.
- */
+/* The last steps of sending a frame, to a peer (tx.c) or to a group (group.c): the link header, the
+ * checks, the queue. */
 #pragma once
 
 #include <assert.h>

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Pings (P1 section 6): frames that end at the stage that they name, and their answers. Pings that
+/* Pings (P1 section 6): frames that end at the stage that they name, and their answers. Pings that
  * end at XDP are answered here, others by the engine. An answer is a control message, which needs
- * no receive buffer. It goes to the session's peer, so a stranger gains nothing by a probe.
- */
+ * no receive buffer. It goes to the session's peer, so a stranger gains nothing by a probe. */
 #include "link/link.h"
 #include "link/peer/peers.h"
 

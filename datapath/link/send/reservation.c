@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Gives and takes back grants (reservation.h).
+/* Gives and takes back grants (reservation.h).
  *
  * The windows and all grants together never exceed R. A peer holds at most as many buffers of the
  * pool as are left in it: one peer gets half of the pool, two peers a third each. So there is
@@ -9,8 +8,7 @@
  *
  * A sender asks for no more than it is certain to send beyond its window, so that the message
  * itself pays the grant back. If it did not come to that, it sends updates until the grant is used
- * up. A peer that does neither loses its epoch when others wait, and with it the grant.
- */
+ * up. A peer that does neither loses its epoch when others wait, and with it the grant. */
 #include "link/link.h"
 
 #include <assert.h>

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Reservation (P2 section 7; NX/2): a pool of receive buffers that are granted for large messages,
+/* Reservation (P2 section 7; NX/2): a pool of receive buffers that are granted for large messages,
  * next to the windows, which can then be small. A peer with more to send than a window holds asks
  * in each frame's header (careful_hdr.extra). A grant gives credits before as many buffers came
  * back. The next buffers that come back repay it: they return to the pool without a credit. So a
  * grant is never revoked, its end needs no message, and the limit of what XDP lets a peer fill only
- * grows.
- */
+ * grows. */
 #pragma once
 
 #include <stdint.h>
@@ -18,13 +16,11 @@ struct link_peer;
 
 enum { RESERVE_MAX = 0xffff }; /* what careful_hdr.extra can ask for */
 
-/*
- * The pool.
+/* The pool.
  *
  * @count:  receive buffers that no window holds; 0: there is no reservation
  * @free:   buffers of these that are not granted
- * @asking: peers that ask for more than they have; @asking_count
- */
+ * @asking: peers that ask for more than they have; @asking_count */
 struct reserve {
 	uint32_t count;
 	uint32_t free;

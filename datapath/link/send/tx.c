@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Sends frames: send buffers, the header, the queue between two kicks, and window updates. A send
+/* Sends frames: send buffers, the header, the queue between two kicks, and window updates. A send
  * buffer is free again when its frame has left: the careful protocol keeps no copy (P2 section
- * 2.1). Messages of one frame have a fast path (tx_small.c).
- */
+ * 2.1). Messages of one frame have a fast path (tx_small.c). */
 #include "link/link.h"
 #include "link/repair/repair.h"
 #include "link/operation_timer.h"

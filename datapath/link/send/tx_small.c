@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * The fast path of a message of one frame, as most messages are: builds and queues it in one go. It
- * does the same as the steps of tx.c, which handle the other cases (a sealed session, no room).
- */
+/* The fast path of a message of one frame, as most messages are: builds and queues it in one go. It
+ * does the same as the steps of tx.c, which handle the other cases (a sealed session, no room). */
 #include "link/link.h"
 #include "link/repair/repair.h"
 #include "link/send/out.h"

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Checks that control messages pass while frames do. The two take different ways: XDP takes frames
+/* Checks that control messages pass while frames do. The two take different ways: XDP takes frames
  * before a firewall sees them, but control messages pass the firewall. Steady traffic needs no
  * control messages for a long time. So each end asks now and then whether the peer hears it, and
- * reports if it does not: the next loss would end the session.
- */
+ * reports if it does not: the next loss would end the session. */
 #include "link/link.h"
 #include "link/peer/peers.h"
 #include "link/session/session.h"

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Begins and ends epochs, and ends sessions. Each end drains the old epoch before a new one begins.
+/* Begins and ends epochs, and ends sessions. Each end drains the old epoch before a new one begins.
  * It closes the slot in the peers map, takes all frames out of the RX ring, and gets every held
  * buffer back into the fill ring. If a disk hangs, the new epoch's window lacks the buffers that
- * the disk holds. The handshake agrees on the next epoch.
- */
+ * the disk holds. The handshake agrees on the next epoch. */
 #include "link/send/group.h"
 #include "link/link.h"
 #include "link/repair/repair.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * The handshake.
+/* The handshake.
  *
  *   A: HELLO                      no state at B yet
  *   B: CHALLENGE token            a hash of A's address and nonce: no state either

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * How two ends agree on a session: which end asks, how it proves its address, and how each end
+/* How two ends agree on a session: which end asks, how it proves its address, and how each end
  * describes its receive side. epoch.c defines an epoch; session.c decides when one is wanted. If
- * there are keys, keyed.h proves the asker's identity.
- */
+ * there are keys, keyed.h proves the asker's identity. */
 #pragma once
 
 #include <endian.h>
@@ -17,8 +15,7 @@
 struct link;
 struct link_peer;
 
-/*
- * @nonce:     of our HELLO; 0: we are not asking
+/* @nonce:     of our HELLO; 0: we are not asking
  * @nonce_in:  of the HELLO that this epoch answers
  * @token:     from the peer's CHALLENGE; 0: none yet
  * @challenge: number of the last CHALLENGE to this HELLO (careful_ctrl.seq_sent); 0: none yet
@@ -27,8 +24,7 @@ struct link_peer;
  * @retry_ms:  between unanswered HELLOs
  * @refusals:  HELLOs in a row that got only a REFUSE that anybody can have sent; @refused_last: the
  *             last one did; @refused: errno of the last REFUSE
- * @elsewhere: another address than the peer's that answered our HELLO; family 0: none
- */
+ * @elsewhere: another address than the peer's that answered our HELLO; family 0: none */
 struct handshake {
 	uint64_t nonce;
 	uint64_t nonce_in;

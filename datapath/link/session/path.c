@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * The kernel's route to a peer, and the largest frame that fits it. The administrator sets the size
+/* The kernel's route to a peer, and the largest frame that fits it. The administrator sets the size
  * (`ip route ... mtu`), or pings of several sizes find it (RFC 8899) while this end holds its data
  * back. The search begins after losses in several epochs in a row, or in one epoch if ICMP said
  * that one of its frames was too large. ICMP alone, which anybody can forge, makes no frame
- * smaller. control.c acts on the result.
- */
+ * smaller. control.c acts on the result. */
 #include "link/link.h"
 #include "link/session/session.h"
 

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Spreads peers over the queues of an interface. Each queue has an engine with its own UDP port. A
+/* Spreads peers over the queues of an interface. Each queue has an engine with its own UDP port. A
  * HELLO to the first port can offer to use another queue; the CHALLENGE then names the queue, so an
- * asker has no state here yet. Without the offer, a peer is served where it asked.
- */
+ * asker has no state here yet. Without the offer, a peer is served where it asked. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * The rule for silence. A lost last frame leaves no gap. So if credits or replies are outstanding
+/* The rule for silence. A lost last frame leaves no gap. So if credits or replies are outstanding
  * and nothing has arrived for sync_ms, the ends compare what they sent and received. Only answers
- * that disagree prove a loss. No answer is a stall, which ends the session after stall_ms.
- */
+ * that disagree prove a loss. No answer is a stall, which ends the session after stall_ms. */
 #include "link/link.h"
 #include "link/repair/repair.h"
 #include "link/peer/peers.h"

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Takes windows back from idle sessions. If all windows are taken and a newcomer or we need one, we
+/* Takes windows back from idle sessions. If all windows are taken and a newcomer or we need one, we
  * ask the peer that was silent for longest. It ends the session if nothing is under way at its end
  * either, so no frame is lost. Its program keeps the peer: the next message asks for a window
- * again.
- */
+ * again. */
 #include "link/link.h"
 #include "link/peer/peers.h"
 #include "link/session/session.h"
@@ -82,12 +80,10 @@ static uint32_t holds(struct link *link, const struct link_peer *peer)
 	return 1 + link_peer_taken(link, &host);
 }
 
-/*
- * Ends a session of the host that holds the most slots, at least `least`; among equals the longest
+/* Ends a session of the host that holds the most slots, at least `least`; among equals the longest
  * silent one. The session may be busy or in a handshake, but not in use by our own programs, and
  * its slot must become free at once. `own`: the newcomer is wanted by our programs, and its host
- * counts as holding the slot already. Returns whether a session ended.
- */
+ * counts as holding the slot already. Returns whether a session ended. */
 static bool evict(struct link *link, const struct link_host *newcomer, uint32_t least, bool own)
 {
 	struct link_peer *best = NULL;

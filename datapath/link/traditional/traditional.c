@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * The traditional protocol of a link: set-up, clock and statistics. An end that waits for its peer
+/* The traditional protocol of a link: set-up, clock and statistics. An end that waits for its peer
  * asks after a silence of two rounds. An end that only keeps sent frames, and has spare buffers,
- * asks later.
- */
+ * asks later. */
 #include "link/traditional/traditional_private.h"
 #include "link/operation_timer.h"
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The traditional protocol of one peer (P2 section 5.2), for comparison with careful under the same
+/* The traditional protocol of one peer (P2 section 5.2), for comparison with careful under the same
  * message layer. A frame leaves when it is ready: no window holds it back. Its send buffers are
  * kept until the peer acknowledges it. Every frame acknowledges all numbers up to one. If send
  * buffers run short, or nothing comes back, the sender asks for a selective acknowledgement. The
@@ -10,8 +9,7 @@
  *
  * An instance uses one protocol (link->traditional is NULL with careful), so its receive buffers
  * are a pool of their own (P2 section 4.1). Other files of link call these functions if the
- * protocols differ.
- */
+ * protocols differ. */
 #pragma once
 
 #include <linux/types.h>
@@ -27,14 +25,12 @@ struct link;
 struct link_peer;
 struct link_rxframe;
 
-/*
- * The part of a frame in one send buffer.
+/* The part of a frame in one send buffer.
  *
  * @next:       index of the buffer with the frame's next segment, or TRADITIONAL_NONE
  * @at, @bytes: the segment in the UMEM
  * @kept:       the peer may ask for it again
- * @away:       the device uses it, so it is neither free nor sent again
- */
+ * @away:       the device uses it, so it is neither free nor sent again */
 struct traditional_copy {
 	uint64_t at;
 	uint32_t bytes;
@@ -47,8 +43,7 @@ enum {
 	TRADITIONAL_NONE = 0xffffffff,
 };
 
-/*
- * A peer's state. flow has the rest: seq_out, seq_in (all up to it were taken), tx.sent and
+/* A peer's state. flow has the rest: seq_out, seq_in (all up to it were taken), tx.sent and
  * tx.credits (frames sent and acknowledged).
  *
  * Sent:
@@ -73,8 +68,7 @@ enum {
  * @asked_ns: last request for lack of either
  * @wait_ns:  from then to the next request
  * @timed:    a request whose answer is timed; 0: none; @timed_ns: when it was sent
- * @round_ns: from a request to its answer, smoothed; 0: unknown
- */
+ * @round_ns: from a request to its answer, smoothed; 0: unknown */
 struct traditional {
 	uint32_t *copies;
 	uint32_t copies_kept;
@@ -95,8 +89,7 @@ struct traditional {
 	uint64_t timed_ns, round_ns;
 };
 
-/*
- * The operations in which the protocols differ. The careful protocol calls none.
+/* The operations in which the protocols differ. The careful protocol calls none.
  *
  * @open, @close: an epoch begins, ends
  * @tick:         called by the clock; true: the session has ended
@@ -109,8 +102,7 @@ struct traditional {
  * @take:         takes a received frame; true: it is handed on
  * @next_waiting: hands on the next frame that waited for an earlier one
  * @due:          an acknowledgement or a request for frames is due
- * @send_ack:     sends it
- */
+ * @send_ack:     sends it */
 struct traditional_ops {
 	void (*open)(struct link_peer *peer);
 	void (*close)(struct link_peer *peer);
@@ -130,8 +122,7 @@ struct traditional_ops {
 	bool (*send_ack)(struct link_peer *peer);
 };
 
-/*
- * State that all peers of a link share.
+/* State that all peers of a link share.
  *
  * @numbers_out, @numbers_in: sizes of the rings, powers of two, larger than the frames that can be
  *               kept and that can wait
@@ -139,8 +130,7 @@ struct traditional_ops {
  * @early_max:   each peer's share of the buffers for waiting frames
  * @early_pool:  all of these
  * @chunk_shift: shifts a send buffer's address to its number
- * @follow:      the slot that is checked first for frames whose turn has come
- */
+ * @follow:      the slot that is checked first for frames whose turn has come */
 struct traditional_link {
 	const struct traditional_ops *ops;
 	struct traditional *peers;

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Acknowledgements and requests of the traditional protocol: which numbers have come, and which
+/* Acknowledgements and requests of the traditional protocol: which numbers have come, and which
  * must be repeated. An answer leaves after the repeated frames, on the same path. So frames that
- * are still missing when it arrives were lost again.
- */
+ * are still missing when it arrives were lost again. */
 #include "link/traditional/traditional_private.h"
 
 #include <endian.h>

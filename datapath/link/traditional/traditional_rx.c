@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Receives frames by the traditional protocol. Frames may come late, twice, damaged or not at all,
+/* Receives frames by the traditional protocol. Frames may come late, twice, damaged or not at all,
  * and are handed on once and in order. An early frame waits in its receive buffers. Each peer has a
  * share of these, W. T - 1 are for its handlers and files; beyond that frames are copied out
  * (rx_hold.c). One is for the frame that is due, the rest for early frames. So a repeated frame
- * always finds a buffer.
- */
+ * always finds a buffer. */
 #include "link/traditional/traditional_private.h"
 #include "link/operation_timer.h"
 

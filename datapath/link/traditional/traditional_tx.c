@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Sent frames of the traditional protocol. Their send buffers stay filled until the peer has
+/* Sent frames of the traditional protocol. Their send buffers stay filled until the peer has
  * acknowledged them, and are sent again on request. A buffer that the device still uses is neither
- * changed nor sent again.
- */
+ * changed nor sent again. */
 #include "link/traditional/traditional_private.h"
 
 #include <assert.h>

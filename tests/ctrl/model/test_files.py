@@ -152,7 +152,7 @@ def test_parse__all_keys():
         ('{"stages": []}', "at least one stage"),
         ('{"stages": [3]}', "stage 1 is not an object"),
         ('{"stages": [{"name": "a", "g_us": NaN, "G_us_per_KiB": 1}]}', "stage 1: .*g_us is nan"),
-        (json.dumps(MEASURED | {"sum_g_us": 1}), "Σg of all stages is less than g of one"),
+        (json.dumps(MEASURED | {"sum_g_us": 1}), "the sum over all stages. is less than the g"),
     ],
 )
 def test_parse__errors_are_one_line_and_say_where(text, message):
