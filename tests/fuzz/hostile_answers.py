@@ -188,7 +188,7 @@ class Carefuld:
         op: int,
         payload: bytes = b"",
         fd: int | None = None,
-        unheard: object = None,
+        on_unheard: object = None,
         **fields: Any,
     ) -> Heard:
         await asyncio.sleep(0)

@@ -204,8 +204,8 @@ def test_interface__that_becomes_a_port_of_a_bridge(hosts: Hosts) -> None:
     moving(h1)
     h1.lab.run("h1", "ip", "link", "add", "br0", "type", "bridge")
     h1.lab.run("h1", "ip", "link", "set", "eth1", "master", "br0")
-    wait_for(lambda: "eth1 is a port of br0 (bridge) now" in h1.log, "the bridge in the log", 30)
-    wait_for(lambda: "but no control messages: br0 takes them" in h1.log, "the reason", 60)
+    wait_for(lambda: "eth1 became a port of br0 (bridge)" in h1.log, "the bridge in the log", 30)
+    wait_for(lambda: "but no control messages: br0 gets them" in h1.log, "the reason", 60)
     found = json.loads(h1.ctl("doctor", "eth1", "--json", check=False).stdout)["findings"]
     (control,) = (one for one in found if one["check"] == "control")
     assert control["advice"] == "ip link set eth1 nomaster"
@@ -214,6 +214,18 @@ def test_interface__that_becomes_a_port_of_a_bridge(hosts: Hosts) -> None:
         assert "firewall" not in text
     get.kill()
     get.wait()
+
+
+def test_interface__that_is_down_is_not_well(pair: tuple[Host, Host]) -> None:
+    _, h2 = pair
+    assert "all is well" in h2.ctl("status").stdout
+    h2.lab.run("h2", "ip", "link", "set", "eth1", "down")
+    try:
+        first, second, *_ = h2.ctl("status").stdout.splitlines()
+    finally:
+        h2.lab.run("h2", "ip", "link", "set", "eth1", "up")
+    assert "not well" in first
+    assert "eth1 is down: ip link set eth1 up" in second
 
 
 def test_time_namespace__probes_are_answered(hosts: Hosts) -> None:

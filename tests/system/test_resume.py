@@ -111,7 +111,7 @@ def test_resume__daemon_killed(pair: tuple[Host, Host], way: str, whose: str) ->
     host.up()
     one.again(3)
     log = (one.b if whose == "own" else one.a).log
-    assert log.count("another process answers there now") == 1
+    assert log.count("another process has its address now") == 1
     assert "Success" not in log
 
 

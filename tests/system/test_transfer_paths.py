@@ -68,7 +68,7 @@ def test_ipv6__by_address_and_by_node_name(hosts: Hosts, tmp_path: Path) -> None
     assert there in peer["address"]
     a.ctl("ls", "h2:")
     for host in (a, b):
-        assert re.search(r"peer 1 10\.77\.0\.\d \S+: up; it is peer 0, too\n", host.log)
+        assert re.search(r"peer 1 10\.77\.0\.\d \S+: up; same process as peer 0\n", host.log)
 
 
 @pytest.mark.parametrize(("second", "prefix"), [("10.77.0.200", 24), ("fd77::200", 64)])

@@ -190,8 +190,8 @@ class QueueStatus:
 class Status(InEffect):
     """The status of a running instance; sums, if it has several queues.
 
-    pid is None in another PID namespace; master is the bridge or bond that receives control
-    messages.
+    pid is None in another PID namespace; link_trouble says why no frame can pass the interface;
+    master is the bridge or bond that receives control messages.
     """
 
     instance: str
@@ -205,6 +205,7 @@ class Status(InEffect):
     xdp_counters_error: str | None
     peers: Sequence[PeerStatus]
     programs: Sequence[ProgramStatus]
+    link_trouble: str | None = None
     master: str | None = None
     queues: Sequence[QueueStatus] = ()
     lent: Lent | None = None
@@ -467,6 +468,16 @@ def _master(instance: Instance) -> str | None:
     return None
 
 
+def _link_trouble(instance: Instance) -> str | None:
+    with suppress(CarefulError):
+        link = links.find(instance.ifname) if instance.here else None
+        if link and not link.up:
+            return f"{link.name} is down: ip link set {link.name} up"
+        if link and not link.carrier:
+            return f"{link.name} has no carrier: look at the cable and the other end"
+    return None
+
+
 def peers_of(client: Client) -> list[CData]:
     """Returns carefuld's peers, without those that failed before their first session.
 
@@ -498,6 +509,7 @@ def gather_queue(instance: Instance, config: Config, timeout_s: float = 10.0) ->
         xdp_counters=xdp,
         xdp_counters_error=xdp_error,
         peers=sessions,
+        link_trouble=_link_trouble(instance),
         master=_master(instance) if any(entry.control_unheard for entry in sessions) else None,
         programs=[program(entry) for entry in programs],
         lent=_lent(lends, Hosts.of(instance, config)),

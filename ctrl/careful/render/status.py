@@ -239,7 +239,7 @@ def _lost(frames: int) -> str | int:
 
 def _troubles(found: Status) -> list[str]:
     """Returns a line for each thing that is wrong now, or that lost data in this session."""
-    lines = []
+    lines = [found.link_trouble] if found.link_trouble else []
     if found.counters["device_program_detached"]:
         said = "the XDP program was removed from the interface, so no frame arrives"
         lines.append(f"{said}: carefulctl down {found.ifname}, then up")

@@ -68,6 +68,13 @@ def test_brief__names_the_fault_at_once(peer: dict[str, Any], said: str) -> None
     assert lines[1].strip().startswith(said)
 
 
+def test_brief__an_interface_that_is_down_is_wrong() -> None:
+    trouble = "eth1 is down: ip link set eth1 up"
+    lines = brief(replace(with_peer(), link_trouble=trouble))
+    assert lines[0].startswith("eth1: not well")
+    assert lines[1].strip() == trouble
+
+
 def test_brief__damage_and_a_program_off_the_interface_are_wrong() -> None:
     for name, said in (
         ("digest_bad", "arrived damaged"),

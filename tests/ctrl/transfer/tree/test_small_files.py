@@ -174,7 +174,7 @@ def test_get__names_that_were_not_asked_for(
     local = tmp_path / "here"
     local.mkdir()
     report = transfers.get(route, ["tree"], str(local), True, PLAIN, Silent())
-    assert [text for _, text in report.failures if "bad answer" in text]
+    assert [text for _, text in report.failures if "is malformed" in text]
     made = [path for path in local.rglob("*") if not is_partial(path.name)]
     assert made == [local / "tree"]
 
