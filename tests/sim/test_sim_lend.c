@@ -150,8 +150,8 @@ static void run_liar(struct node *node)
 	memcpy(&head, payload, sizeof(head));
 	head.owner = server->peers[draw(server->peers_count)].host; /* it may know these */
 	head.owner.by = draw(4) ? head.owner.by : htobe32(draw(4));
-	head.hosts = htobe32(draw(8) ? 0 : draw(1 << 31));
-	head.name_bytes = draw(8) ? head.name_bytes : htobe32(draw(1 << 31));
+	head.hosts = htobe32(draw(8) ? 0 : draw(1u << 31));
+	head.name_bytes = draw(8) ? head.name_bytes : htobe32(draw(1u << 31));
 	memcpy(payload, &head, sizeof(head));
 	asked += !careful_request(node->c, (uint32_t)peer,
 				  (uint16_t)(CAREFUL_MEMORY_CREATE + draw(7)), args, payload,
