@@ -485,10 +485,12 @@ static inline void link_tx_round(struct link *link)
 	link->tx_held = false;
 }
 
-/* Notes that bulk frames wait until the device has completed what was kicked. */
-static inline void link_tx_wait(struct link *link)
+/* Reports whether bulk frames wait until the device has completed what was kicked. Call it only if
+ * there are such frames: the engine then polls for the device. */
+static inline bool link_tx_waits(struct link *link)
 {
-	link->tx_held = true;
+	link->tx_held |= link->tx_shut;
+	return link->tx_shut;
 }
 
 /* Lets bulk frames wait for the rest of the round: a pulse of its exact size is queued. */

@@ -483,10 +483,9 @@ static bool net_tx_waits(struct link *link, const struct message_out *out, bool 
 
 	if (out->ready_bytes >= NET_TX_PULSE_MAX)
 		return false;
-	if (link->tx_shut)
-		link_tx_wait(link);
-	return link->tx_shut || (more && !out->source.base && minpulse[CAREFUL_SINK_HOST_TX] &&
-				 out->ready_bytes < sink_least(minpulse[CAREFUL_SINK_NET_TX]));
+	return link_tx_waits(link) ||
+	       (more && !out->source.base && minpulse[CAREFUL_SINK_HOST_TX] &&
+		out->ready_bytes < sink_least(minpulse[CAREFUL_SINK_NET_TX]));
 }
 
 /* Sends ready frames as far as there is room; netTx takes all of them if it is due. Returns whether
@@ -531,10 +530,7 @@ static bool send_ready(struct message_state *state, struct message_out *out, boo
 /* Reports whether the rest of a message in memory waits for a busy netTx. All of it is ready. */
 static bool rest_waits(struct link *link, struct message_out *out)
 {
-	if (!link->tx_shut || !out->source.base || out->unsent >= NET_TX_PULSE_MAX)
-		return false;
-	link_tx_wait(link);
-	return true;
+	return out->source.base && out->unsent < NET_TX_PULSE_MAX && link_tx_waits(link);
 }
 
 /* Sends as much of the message as possible; without `more`, only built frames. Returns whether the

@@ -93,24 +93,15 @@ void card_wait(const struct card *card, struct pollfd fds[CARD_FDS])
 				  .events = POLLIN };
 }
 
-static uint8_t *from_user(const struct card *card, uint64_t address)
+/* Returns the memory at an address of the guest or, if `user`, of QEMU; NULL: it is in no region. */
+static uint8_t *memory_at(const struct card *card, uint64_t address, bool user)
 {
 	for (uint32_t i = 0; i < card->regions_count; i++) {
 		const struct card_region *region = &card->regions[i];
+		const uint64_t offset = address - (user ? region->user : region->guest);
 
-		if (address - region->user < region->bytes)
-			return region->at + (address - region->user);
-	}
-	return NULL;
-}
-
-static uint8_t *from_guest(const struct card *card, uint64_t address)
-{
-	for (uint32_t i = 0; i < card->regions_count; i++) {
-		const struct card_region *region = &card->regions[i];
-
-		if (address - region->guest < region->bytes)
-			return region->at + (address - region->guest);
+		if (offset < region->bytes)
+			return region->at + offset;
 	}
 	return NULL;
 }
@@ -208,9 +199,9 @@ static int obey(struct card *card, struct message *message, int *fds, int count)
 		queue->count = (uint16_t)message->state.number;
 		return 0;
 	case SET_VRING_ADDR:
-		queue->desc = (void *)from_user(card, message->addr.desc);
-		queue->avail = (void *)from_user(card, message->addr.avail);
-		queue->used_ring = (void *)from_user(card, message->addr.used);
+		queue->desc = (void *)memory_at(card, message->addr.desc, true);
+		queue->avail = (void *)memory_at(card, message->addr.avail, true);
+		queue->used_ring = (void *)memory_at(card, message->addr.used, true);
 		return 0;
 	case SET_VRING_BASE:
 		queue->seen = (uint16_t)message->state.number;
@@ -299,7 +290,7 @@ static uint32_t copy(const struct card *card, const struct card_queue *queue, in
 	for (;;) {
 		uint32_t from = skip < desc->len ? skip : desc->len;
 		uint32_t part = desc->len - from < bytes - done ? desc->len - from : bytes - done;
-		uint8_t *memory = from_guest(card, desc->addr);
+		uint8_t *memory = memory_at(card, desc->addr, false);
 
 		if (memory && to_machine)
 			memcpy(memory + from, data + done, part);
