@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -121,20 +122,35 @@ def test_evidence__a_report_is_kept_once_it_is_whole(
 ) -> None:
     ran: list[list[str]] = []
 
-    def run(argv: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+    def run(argv: list[str]) -> int:
         ran.append(argv[1:])
         kept = Path(argv[argv.index("--keep") + 1])
         if "--rounds" not in argv:
             kept.write_text("{}")
-        return subprocess.CompletedProcess(argv, 1)
+        return 1
 
     (tmp_path / "idle.part.json").write_text("interrupted")
     with monkeypatch.context() as patched:
         patched.setattr(evidence, "faults", lambda _: "")
-        patched.setattr(evidence.subprocess, "run", run)
+        patched.setattr(evidence, "run", run)
         found = [evidence.remake("idle", tmp_path) for _ in range(2)]
     assert found == [(tmp_path / "idle.json", False)] * 2, "a bound is not met"
     assert [one[-2:] for one in ran] == [
         ["--keep", str(tmp_path / "idle.part.json")],
         ["--rounds", "0"],
     ]
+
+
+def test_evidence__an_interrupt_waits_for_the_benchmark(
+    evidence: ModuleType, tmp_path: Path
+) -> None:
+    lab_is_down = tmp_path / "down"
+    child = (
+        "import os, pathlib, signal, sys, time\n"
+        "os.kill(os.getppid(), signal.SIGINT)\n"
+        "time.sleep(1)\n"
+        "pathlib.Path(sys.argv[1]).touch()\n"
+    )
+    with pytest.raises(KeyboardInterrupt):
+        evidence.run([sys.executable, "-c", child, str(lab_is_down)])
+    assert lab_is_down.exists()
