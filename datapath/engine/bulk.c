@@ -157,7 +157,7 @@ static void on_sent(struct careful *c, struct message_out *out)
 
 		operation_end(c, op, &result);
 	}
-	if (!message_lasts(&c->messages, out))
+	if (!message_retain(&c->messages, out))
 		release_source(c, out);
 }
 
@@ -165,8 +165,8 @@ void bulk_sent(struct careful *c)
 {
 	struct message_out *out;
 
-	c->messages.untold = false;
-	while ((out = message_out_left(&c->messages)))
+	c->messages.has_ended = false;
+	while ((out = message_out_ended(&c->messages)))
 		on_sent(c, out);
 	while ((out = message_out_resolved(&c->messages)))
 		release_source(c, out);

@@ -145,7 +145,7 @@ void operations_unfit(struct careful *c)
 	struct careful_am am;
 	uint64_t epoch;
 
-	while (message_small_unfit(&c->messages, &am, &peer, &epoch)) {
+	while (message_small_too_large(&c->messages, &am, &peer, &epoch)) {
 		op = operation_find(c, be32toh(am.token), peer, epoch);
 		if (op && am.kind == CAREFUL_AM_REQUEST)
 			operation_end(c, op, &result);

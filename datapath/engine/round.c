@@ -24,7 +24,7 @@ void round_send(struct careful *c)
 		link_tx_begin(&c->link);
 		pump_all(c);
 	}
-	if (c->messages.untold)
+	if (c->messages.has_ended)
 		bulk_sent(c);
 	if (c->events)
 		c->event_hooks->round(c);
@@ -97,7 +97,7 @@ static void tick(struct careful *c)
 		link_frames_changed(&c->link);
 	link_control(&c->link);
 	link_tick(&c->link);
-	if (c->messages.lasting)
+	if (c->messages.retained)
 		message_tick(&c->messages);
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Received bulk messages that are complete or failed, until the engine closes them. If a peer gives
- * no credits for the answers to its stores, the next stores keep their last receive buffer: so the
- * peer's own window bounds what waits. */
+/* Received bulk messages that are complete or failed, until the engine closes them. Stores whose
+ * answers lack credits keep their last receive buffer, so the peer's own window bounds them. */
 #include "message/message.h"
 
 #include <assert.h>
@@ -20,8 +19,7 @@ void message_in_finish(struct message_in *in)
 	in->state->finished_tail = &in->next;
 }
 
-/* Returns the next message that is complete, written and checked, or failed, in the order in which
- * they finished. */
+/* Returns the next message that has finished, or NULL. */
 struct message_in *message_in_finished(struct message_state *state)
 {
 	struct message_in *in = state->finished;
@@ -34,7 +32,7 @@ struct message_in *message_in_finished(struct message_state *state)
 	return in;
 }
 
-/* Queues a message whose answer must wait for room, behind its peer's others. */
+/* Queues a message whose answer waits for credits. */
 void message_in_wait(struct message_in *in)
 {
 	struct message_peer *mp = peer_of(in);
@@ -45,7 +43,7 @@ void message_in_wait(struct message_in *in)
 	in->state->unanswered++;
 }
 
-/* Takes the first message that waits for room. */
+/* Removes and returns the peer's first message whose answer waits. */
 struct message_in *message_in_unanswered(struct message_state *state, struct message_peer *mp)
 {
 	struct message_in *in = mp->unanswered;
@@ -57,11 +55,11 @@ struct message_in *message_in_unanswered(struct message_state *state, struct mes
 	return in;
 }
 
-/* Releases a frame whose payload is in its place or not wanted. */
+/* Releases a frame whose payload is placed or not wanted. */
 void message_in_release(struct message_in *in, struct link_rxframe *frame)
 {
-	if (message_in_stays(in))
-		in->kept = link_hold(in->state->link, frame, false);
+	if (message_in_keeps_last(in))
+		in->last_frame = link_hold(in->state->link, frame, false);
 	else
 		link_release(in->state->link, frame);
 }

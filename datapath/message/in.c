@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Receives bulk messages: every fragment goes straight to its place in memory or a file. Both are
- * sinks that obey the minpulse rule: an idle sink takes all waiting bytes when minpulse bytes wait,
- * or the tail, or half of the window is held. So small fragments become large writes (P1 section
- * 4.3). */
+/* Receives bulk messages. An idle sink (memory or a file) takes all waiting bytes when minpulse
+ * bytes wait, when the message ends, or when half of the window is held. Small fragments so become
+ * large writes (P1 section 4.3). */
 #include "message/message.h"
 
 #include <assert.h>
@@ -18,23 +17,23 @@ static struct message_in **slot_of(struct message_state *state, const struct lin
 	return &state->slots[frame->peer->slot * MESSAGE_SLOTS + slot];
 }
 
-/* Begins a message with its first fragment. Returns NULL if the slot is still in use or careful_am
- * is incomplete. The caller sets sink, region and error. */
+/* Begins a message with its first fragment. Returns NULL if the slot is in use or careful_am is
+ * invalid. The caller sets sink, region and error. */
 struct message_in *message_in_open(struct message_state *state, const struct link_rxframe *frame)
 {
-	struct message_in **at = slot_of(state, frame);
+	struct message_in **slot = slot_of(state, frame);
 	struct port *port = state->link->port;
 	struct plan_cursor plan;
 	struct message_in *in;
 
-	if (*at || frame->body_bytes < MESSAGE_AM_BYTES ||
+	if (*slot || frame->body_bytes < MESSAGE_AM_BYTES ||
 	    (!frame->checked &&
 	     be32toh(frame->hdr.payload_crc) != link_crc32c(frame->body, MESSAGE_AM_BYTES)))
 		return NULL;
-	assert(state->ins_free_count); /* message.c: as many as windows allow */
+	assert(state->ins_free_count); /* init_ins() bounds them */
 	in = state->ins_free[--state->ins_free_count];
-	*at = in;
-	in->at = at;
+	*slot = in;
+	in->slot = slot;
 	memcpy(&in->am, frame->body, MESSAGE_AM_BYTES);
 	in->next = NULL;
 	in->peer = frame->peer;
@@ -45,10 +44,10 @@ struct message_in *message_in_open(struct message_state *state, const struct lin
 	in->received = 0;
 	in->region = 0;
 	in->active = true;
-	in->last = in->finished = in->answers = in->late = in->held_up = false;
+	in->last = in->finished = in->answers = in->late = in->blocked = false;
 	in->digest_wanted = frame->hdr.flags & CAREFUL_F_DIGEST;
-	in->kept = NULL;
-	in->place = -1;
+	in->last_frame = NULL;
+	in->last_copy = -1;
 	in->error = 0;
 	in->digest = 0;
 	in->queue = in->queue_last = NULL;
@@ -76,39 +75,39 @@ struct message_in *message_in_find(struct message_state *state, const struct lin
 	return in;
 }
 
-/* Finds where bytes [at, at + bytes) of a received frame's body lie. */
-static uint32_t body_iov(struct link *link, const struct link_rxframe *frame, uint32_t at,
+/* Returns the pieces that hold bytes [offset, offset + bytes) of a frame's body. */
+static uint32_t body_iov(struct link *link, const struct link_rxframe *frame, uint32_t offset,
 			 uint32_t bytes, struct iovec *iov)
 {
-	const uint8_t *start = frame->body;
-	uint32_t have = frame->body_bytes;
+	const uint8_t *segment = frame->body;
+	uint32_t segment_bytes = frame->body_bytes;
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; bytes && n < DEVICE_SEGMENTS_MAX; i++) {
-		uint32_t part;
+		uint32_t piece;
 
 		if (i) {
 			assert(i < frame->segments);
-			start = link->queue->umem + frame->desc[i].addr;
-			have = frame->desc[i].bytes;
+			segment = link->queue->umem + frame->desc[i].addr;
+			segment_bytes = frame->desc[i].bytes;
 		}
-		if (at >= have) {
-			at -= have;
+		if (offset >= segment_bytes) {
+			offset -= segment_bytes;
 			continue;
 		}
-		part = have - at < bytes ? have - at : bytes;
-		iov[n++] = (struct iovec){ .iov_base = (void *)(start + at), .iov_len = part };
-		bytes -= part;
-		at = 0;
+		piece = segment_bytes - offset < bytes ? segment_bytes - offset : bytes;
+		iov[n++] = (struct iovec){ (void *)(segment + offset), piece };
+		bytes -= piece;
+		offset = 0;
 	}
 	return n;
 }
 
-static void copy_from(struct link *link, const struct link_rxframe *frame, uint32_t at, void *to,
-		      uint32_t bytes)
+static void copy_body(struct link *link, const struct link_rxframe *frame, uint32_t offset,
+		      void *to, uint32_t bytes)
 {
 	struct iovec iov[DEVICE_SEGMENTS_MAX];
-	uint32_t n = body_iov(link, frame, at, bytes, iov);
+	uint32_t n = body_iov(link, frame, offset, bytes, iov);
 	uint8_t *p = to;
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -117,7 +116,7 @@ static void copy_from(struct link *link, const struct link_rxframe *frame, uint3
 	}
 }
 
-TRACE_COLD static void traced(const struct message_in *in, uint32_t flags)
+TRACE_COLD static void trace_write(const struct message_in *in, uint32_t flags)
 {
 	trace_end((struct careful_trace){
 		.stage = CAREFUL_STAGE_STORE,
@@ -154,14 +153,13 @@ static void stamp_fragment(struct message_in *in)
 		in->stamps.came_ns = now_ns(in);
 }
 
-/* Ends the traced span of a write, with these flags. */
-static void written(struct message_in *in, uint32_t flags)
+static void end_write(struct message_in *in, uint32_t trace_flags)
 {
 	sink_idle(&in->stage);
 	if (in->stamps.began_ns)
 		stamp_write(in);
 	if (in->began_ns)
-		traced(in, flags);
+		trace_write(in, trace_flags);
 	if (in->io.result < 0)
 		in->error = (int)-in->io.result;
 	else if ((uint64_t)in->io.result != in->io.bytes)
@@ -170,40 +168,40 @@ static void written(struct message_in *in, uint32_t flags)
 	in->writing_entries = 0;
 }
 
-static void move_on(struct message_in *in);
+static void run_stage(struct message_in *in);
 
-static uint32_t *late_at(const struct message_in *in)
+static uint32_t *late_count(const struct message_in *in)
 {
 	return &in->state->late[in->region % MESSAGE_LATE];
 }
 
-/* Reports whether a late write of an old epoch is under way at the same region. It could overwrite
- * data of the new epoch, which does not wait for all such writes. Other regions are not
- * affected. */
-static bool is_behind(const struct message_in *in)
+/* Reports whether an old epoch is still writing to the message's region: it could overwrite new
+ * data. */
+static bool has_late_write(const struct message_in *in)
 {
 	const struct message_state *state = in->state;
 
-	for (uint32_t i = 0; *late_at(in) && in->region && i < state->ins_count; i++)
+	for (uint32_t i = 0; *late_count(in) && in->region && i < state->ins_count; i++)
 		if (state->ins[i].late && state->ins[i].region == in->region)
 			return true;
 	return false;
 }
 
-static void late_written(struct message_in *in)
+/* Unblocks the messages that waited for this late write. */
+static void end_late_write(struct message_in *in)
 {
 	struct message_state *state = in->state;
 
 	in->late = false;
-	--*late_at(in);
+	--*late_count(in);
 	for (uint32_t i = 0; i < state->ins_count; i++) {
 		struct message_in *other = &state->ins[i];
 
-		if (!other->held_up || is_behind(other))
+		if (!other->blocked || has_late_write(other))
 			continue;
-		other->held_up = false;
+		other->blocked = false;
 		sink_idle(&other->stage);
-		move_on(other);
+		run_stage(other);
 	}
 }
 
@@ -212,23 +210,21 @@ static void on_written(struct storage_io *io)
 	struct message_in *in =
 		(struct message_in *)((uint8_t *)io - offsetof(struct message_in, io));
 
-	written(in, CAREFUL_TRACE_WAITED);
+	end_write(in, CAREFUL_TRACE_WAITED);
 	if (in->late)
-		late_written(in);
-	move_on(in);
+		end_late_write(in);
+	run_stage(in);
 }
 
 static void start_write(struct message_in *in)
 {
 	struct storage *storage = in->state->storage;
-	uint32_t n;
 	int rc;
 
 	in->began_ns = trace_begin(CAREFUL_STAGE_STORE);
 	in->io.fd = in->sink.fd;
 	in->io.write = true;
-	n = sink_queue_write(in);
-	in->io.iov_count = (uint16_t)n;
+	in->io.iov_count = (uint16_t)sink_queue_write(in);
 	in->io.offset = in->sink.offset + in->taken;
 	in->io.done = on_written;
 	in->taken += in->io.bytes;
@@ -240,7 +236,7 @@ static void start_write(struct message_in *in)
 		return;
 	if (rc < 0)
 		in->io.result = rc;
-	written(in, 0);
+	end_write(in, 0);
 }
 
 static void copy_pieces(struct message_in *in, const struct iovec *iov, uint32_t n)
@@ -270,28 +266,28 @@ static void copy_all(struct message_in *in)
 	sink_queue_put(in, in->queue_count);
 }
 
-/* Reports whether no more bytes can come before some waiting ones are taken. */
-static bool no_more(const struct message_in *in)
+/* Reports whether the stage must take bytes before more can come. */
+static bool must_drain(const struct message_in *in)
 {
 	return in->last || in->pieces_count >= STORAGE_IO_SEGMENTS || link_holds_many(in->peer) ||
 	       in->epoch != in->peer->epoch;
 }
 
-static inline bool due(const struct message_in *in)
+static inline bool stage_due(const struct message_in *in)
 {
 	enum careful_sink sink = in->sink.base ? CAREFUL_SINK_HOST_RX : CAREFUL_SINK_STORE;
 
 	return in->stage.waiting_bytes &&
 	       (sink_due(&in->stage, in->minpulse_bytes[sink], false) ||
-		sink_due(&in->stage, in->minpulse_bytes[sink], no_more(in)));
+		sink_due(&in->stage, in->minpulse_bytes[sink], must_drain(in)));
 }
 
-/* Lets the stage take what is due. After the last bytes the message is finished. */
-static void move_on(struct message_in *in)
+/* Lets the stage take what is due, and finishes the message after its last bytes. */
+static void run_stage(struct message_in *in)
 {
-	if (in->at && (in->last || in->epoch != in->peer->epoch)) {
-		*in->at = NULL; /* the sender may use the slot again */
-		in->at = NULL;
+	if (in->slot && (in->last || in->epoch != in->peer->epoch)) {
+		*in->slot = NULL; /* the sender may use the slot again */
+		in->slot = NULL;
 	}
 	while (!in->stage.busy) {
 		bool over = in->last || in->epoch != in->peer->epoch;
@@ -300,11 +296,11 @@ static void move_on(struct message_in *in)
 			sink_queue_put(in, in->queue_count);
 			in->stage.waiting_bytes = 0;
 		}
-		if (due(in)) {
+		if (stage_due(in)) {
 			if (in->sink.base) {
 				copy_all(in);
-			} else if (is_behind(in)) {
-				in->held_up = true;
+			} else if (has_late_write(in)) {
+				in->blocked = true;
 				sink_take(&in->stage, 0);
 			} else {
 				start_write(in);
@@ -317,15 +313,15 @@ static void move_on(struct message_in *in)
 	}
 }
 
-static void place(struct message_in *in, struct link_rxframe *frame, const struct iovec *iov,
-		  uint32_t n, uint32_t bytes)
+static void place_payload(struct message_in *in, struct link_rxframe *frame,
+			  const struct iovec *iov, uint32_t n, uint32_t bytes)
 {
 	if (in->error || !bytes) {
 		message_in_release(in, frame);
 		return;
 	}
 	sink_add(&in->stage, bytes);
-	if (in->sink.base && !in->queue && due(in)) { /* without holding it */
+	if (in->sink.base && !in->queue && stage_due(in)) { /* copy now instead of holding it */
 		sink_take(&in->stage, bytes);
 		copy_pieces(in, iov, n);
 		sink_idle(&in->stage);
@@ -338,15 +334,15 @@ static void place(struct message_in *in, struct link_rxframe *frame, const struc
 		sink_queue_hold(in, frame, iov, n);
 }
 
-/* Handles an abort: the sender cannot continue, or cannot read this fragment again; in the second
- * case the others follow. */
-static void take_abort(struct message_in *in, struct link_rxframe *frame, uint32_t at)
+/* Handles an abort. Without CAREFUL_F_LAST, only this fragment's repair failed and the rest of the
+ * message follows. */
+static void take_abort(struct message_in *in, struct link_rxframe *frame, uint32_t offset)
 {
 	uint32_t bytes = be16toh(frame->hdr.frag_bytes);
 	__be32 error = 0;
 
 	if (bytes >= sizeof(error))
-		copy_from(in->state->link, frame, at, &error, sizeof(error));
+		copy_body(in->state->link, frame, offset, &error, sizeof(error));
 	in->error = (int)be32toh(error);
 	if (in->error <= 0 || in->error > 4095)
 		in->error = EIO;
@@ -356,13 +352,13 @@ static void take_abort(struct message_in *in, struct link_rxframe *frame, uint32
 	message_in_release(in, frame);
 }
 
-static void end_digest(struct message_in *in, const struct link_rxframe *frame, uint32_t at)
+static void check_digest(struct message_in *in, const struct link_rxframe *frame, uint32_t offset)
 {
-	__be64 theirs = 0;
+	__be64 sent = 0;
 
-	copy_from(in->state->link, frame, at, &theirs, sizeof(theirs));
+	copy_body(in->state->link, frame, offset, &sent, sizeof(sent));
 	in->digest = xxh3_end(in->hash);
-	if (in->digest != be64toh(theirs) && !in->error) {
+	if (in->digest != be64toh(sent) && !in->error) {
 		link_count(in->state->link, CAREFUL_C_DIGEST_BAD);
 		in->error = EBADMSG;
 	}
@@ -373,17 +369,16 @@ void message_in_add(struct message_in *in, struct link_rxframe *frame)
 {
 	uint8_t flags = frame->hdr.flags;
 	uint32_t bytes = be16toh(frame->hdr.frag_bytes);
-	uint32_t at = flags & CAREFUL_F_FIRST ? MESSAGE_AM_BYTES : 0;
+	uint32_t offset = flags & CAREFUL_F_FIRST ? MESSAGE_AM_BYTES : 0;
 	struct iovec iov[DEVICE_SEGMENTS_MAX] = { 0 };
 	uint32_t n;
 
 	if (flags & CAREFUL_F_ABORT) {
-		take_abort(in, frame, at);
-		move_on(in);
+		take_abort(in, frame, offset);
+		run_stage(in);
 		return;
 	}
-	/* Frames come in order, and a message is cut from front to back. Each frame says whether
-	 * the last one ends in a digest. */
+	/* Fragments come in order, all with the same digest flag. */
 	if (be32toh(frame->hdr.frag_off) != in->received || bytes > in->bytes - in->received ||
 	    (bool)(flags & CAREFUL_F_DIGEST) != in->digest_wanted ||
 	    (bool)(flags & CAREFUL_F_LAST) != (in->received + bytes == in->bytes)) {
@@ -392,33 +387,33 @@ void message_in_add(struct message_in *in, struct link_rxframe *frame)
 			in->error = EPROTO;
 		in->last = true;
 		message_in_release(in, frame);
-		move_on(in);
+		run_stage(in);
 		return;
 	}
-	n = body_iov(in->state->link, frame, at, bytes, iov);
+	n = body_iov(in->state->link, frame, offset, bytes, iov);
 	if (in->digest_wanted)
 		for (uint32_t i = 0; i < n; i++)
 			xxh3_update(in->hash, iov[i].iov_base, iov[i].iov_len);
 	if (flags & CAREFUL_F_LAST) {
 		in->last = true;
 		if (in->digest_wanted)
-			end_digest(in, frame, at + bytes);
+			check_digest(in, frame, offset + bytes);
 	}
 	if (in->stamps.began_ns)
 		stamp_fragment(in);
-	place(in, frame, iov, n, bytes);
+	place_payload(in, frame, iov, n, bytes);
 	link_placed(frame);
 	in->received += bytes;
-	move_on(in);
+	run_stage(in);
 }
 
-/* Stops a message, so that nothing more is placed. Reports whether a disk is still writing. */
+/* Places nothing more of a message. Reports whether a disk is still writing. */
 bool message_in_stop(struct message_in *in, int error)
 {
 	if (!in->error)
 		in->error = error;
-	move_on(in);
-	return in->stage.busy && !in->held_up;
+	run_stage(in);
+	return in->stage.busy && !in->blocked;
 }
 
 void message_forget(struct message_state *state, struct link_peer *peer)
@@ -432,11 +427,11 @@ void message_forget(struct message_state *state, struct link_peer *peer)
 		if (in->active && in->peer == peer && !in->finished && in->epoch != peer->epoch) {
 			if (!in->error)
 				in->error = ECONNRESET;
-			if (in->stage.busy && !in->held_up && !in->late) {
+			if (in->stage.busy && !in->blocked && !in->late) {
 				in->late = true;
-				++*late_at(in);
+				++*late_count(in);
 			}
-			move_on(in);
+			run_stage(in);
 		}
 	}
 }

@@ -14,8 +14,8 @@ static size_t parked_bytes(const struct message_state *state)
 
 static int init_ins(struct message_state *state, uint32_t copies)
 {
-	/* Unfinished messages, and finished ones whose answers find no room: up to a peer's whole
-	 * window twice, since each holds a buffer or a copy until it is answered. */
+	/* Besides those in slots, complete ones that wait for an answer: each keeps a receive
+	 * buffer or a copy, so two windows of a peer bound them. */
 	uint32_t slots = state->link->peers_max * MESSAGE_SLOTS;
 	uint32_t n = slots + 2 * state->link->queue->rx_chunks + LINK_BATCH + copies;
 	uint32_t entries = state->link->queue->rx_chunks + copies;
@@ -44,7 +44,7 @@ static int init_ins(struct message_state *state, uint32_t copies)
 	return 0;
 }
 
-/* This memory is not touched until a disk is slow. */
+/* The kernel backs these pages only when a slow disk needs them. */
 static int init_copies(struct message_state *state, uint32_t n)
 {
 	share_init(&state->copies_share, n, state->link->peers_max);
@@ -90,13 +90,13 @@ int message_init(struct message_state *state, struct link *link, struct storage 
 
 	*state = (struct message_state){ .link = link, .storage = storage };
 	state->finished_tail = &state->finished;
-	state->left_tail = &state->left;
+	state->ended_tail = &state->ended;
 	bytes = parked_bytes(state);
 	state->peers = calloc(link->peers_max, sizeof(*state->peers));
 	for (uint32_t i = 0; state->peers && i < link->peers_max; i++) {
 		state->peers[i].unanswered_tail = &state->peers[i].unanswered;
-		state->peers[i].left_at = UINT64_MAX;
-		state->peers[i].lasting_tail = &state->peers[i].lasting;
+		state->peers[i].sent_kick = UINT64_MAX;
+		state->peers[i].retained_tail = &state->peers[i].retained;
 	}
 	state->parked = calloc(limits->parked, bytes);
 	state->parked_free = calloc(limits->parked, sizeof(struct message_small *));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Sends bulk messages: plans, fills frames from memory or a file, sends while credits last, and
- * kicks by the minpulse rule (P3 section 3). The plan is for an idle path: bytes that had to wait
- * for netTx, for other messages, or for room, leave in the largest frames (P5 figure 3). */
+/* Sends bulk messages: fills frames from memory or a file, sends while credits last, and kicks by
+ * the minpulse rule (P3 section 3). The plan is for an idle path: bytes that waited for netTx, other
+ * messages or room count_sent in the largest frames (P5 figure 3). */
 #include "message/message.h"
 
 #include <assert.h>
@@ -10,13 +10,14 @@
 #include <string.h>
 
 enum {
-	AROUND = MESSAGE_AM_BYTES + CAREFUL_DIGEST_BYTES, /* in addition to a fragment's payload */
-	/* A pulse that does not wait for a busy netTx: a device idles between its last completion
-	 * and the next kick, which a large pulse would feel. */
+	EXTRA_BYTES = MESSAGE_AM_BYTES + CAREFUL_DIGEST_BYTES, /* most bytes beside the payload */
+	/* Ready bytes that count_sent without waiting for a busy netTx: a device that completes them
+	 * would idle until the next kick. */
 	NET_TX_PULSE_MAX = 65536,
 };
 
-/* Stores leave half of the peer's share, and an eighth of the common part, to the data of gets. */
+/* Reports whether a store may begin: it leaves half of the peer's share, and an eighth of the pool,
+ * to the data of gets. */
 bool message_may_store(const struct message_state *state, const struct link_peer *peer)
 {
 	const struct share *share = &state->outs_share;
@@ -92,21 +93,20 @@ static bool take_slot(struct message_peer *mp, struct message_out *out)
 	return true;
 }
 
-/* Returns the most that the first fragment may carry. A plan for one buffer assumes IPv4 headers;
- * with IPv6 headers and careful_am the fragment would need a second buffer. */
+/* Returns the largest first fragment. A plan for one buffer assumes IPv4 headers: with those of IPv6
+ * and careful_am, a fragment of the planned size would need a second buffer. */
 static uint32_t first_max(const struct message_out *out, uint32_t cap)
 {
-	uint32_t single = link_body_single(out->peer) - AROUND;
+	uint32_t single = link_body_single(out->peer) - EXTRA_BYTES;
 	uint32_t planned = out->plan.next_bytes;
 
 	return planned > single && planned - single <= LINK_IPV6_MORE ? single : cap;
 }
 
-/* Returns the payload bytes of the next fragment: the plan's, or all that fits if it had to
- * wait. */
+/* Returns the payload bytes of the next fragment: the plan's, or the largest if it waited. */
 static uint32_t next_bytes(struct message_out *out, bool *grown)
 {
-	uint32_t cap = link_body_max(out->peer) - AROUND;
+	uint32_t cap = link_body_max(out->peer) - EXTRA_BYTES;
 	uint32_t rest = out->bytes - out->built;
 	uint32_t bytes = plan_next(&out->plan, out->started ? cap : first_max(out, cap));
 
@@ -116,25 +116,24 @@ static uint32_t next_bytes(struct message_out *out, bool *grown)
 	return bytes < rest ? bytes : rest;
 }
 
-/* Notes that the rest of the message waits for room here or at the peer. A message that waits for a
- * session finds an idle path, so this is not counted. */
-static void wait(struct message_out *out)
+/* Notes that the rest of the message waits for room. A message that waits for a session does not
+ * count, since it will find an idle path. */
+static void note_wait(struct message_out *out)
 {
 	out->waited = out->waited || link_is_open(out->peer);
 }
 
-/* Names the source of a frame that no copy is kept of, which a repair reads again. */
-static void name_source(const struct message_state *state, struct message_out *out,
+/* Notes the source of a frame that the log does not copy, so that a repair can read it again. */
+static void note_source(const struct message_state *state, struct message_out *out,
 			struct message_frame *frame)
 {
 	if (out->bytes <= MESSAGE_LOGGED_BYTES && frame->tx.segments == 1)
 		return;
 	frame->args.source = (uint32_t)(out - state->outs) + 1;
-	out->lasts = true;
+	out->has_uncopied = true;
 }
 
-/* Takes send buffers for one more fragment and writes everything but its payload. Returns NULL if
- * there is no room. */
+/* Builds the next fragment's frame, all but its payload. Returns NULL if there is no room. */
 static const struct message_frame *build(struct message_state *state, struct message_out *out)
 {
 	struct message_frame *frame = state->frames_free;
@@ -174,7 +173,7 @@ static const struct message_frame *build(struct message_state *state, struct mes
 		.frag_bytes = (uint16_t)bytes,
 		.crc_bytes = flags & CAREFUL_F_FIRST ? MESSAGE_AM_BYTES : 0,
 	};
-	name_source(state, out, frame);
+	note_source(state, out, frame);
 	if (grown)
 		link_count(state->link, CAREFUL_C_TX_GROWN);
 	out->started = true;
@@ -188,8 +187,7 @@ static void frame_put(struct message_state *state, struct message_frame *frame)
 	state->frames_free = frame;
 }
 
-/* Removes the first ready frame, which has left or failed. */
-static void drop_first(struct message_state *state, struct message_out *out)
+static void remove_first_ready(struct message_state *state, struct message_out *out)
 {
 	struct message_frame *frame = out->ready;
 
@@ -207,8 +205,8 @@ static uint32_t payload_at(const struct link_send_args *args)
 	return args->flags & CAREFUL_F_FIRST ? MESSAGE_AM_BYTES : 0;
 }
 
-/* Hashes a frame's payload, and adds the digest to the last frame. */
-static void seal(struct message_out *out, struct message_frame *filled)
+/* Hashes a frame's payload, and appends the digest to the last frame. */
+static void hash_frame(struct message_out *out, struct message_frame *filled)
 {
 	struct link_txframe *frame = &filled->tx;
 	const struct link_send_args *args = &filled->args;
@@ -229,35 +227,28 @@ static void seal(struct message_out *out, struct message_frame *filled)
 	}
 }
 
-TRACE_COLD static void traced(struct message_out *out, uint32_t flags)
+TRACE_COLD static void trace_batch(struct message_out *out, uint32_t flags)
 {
 	trace_end((struct careful_trace){
 		.stage = CAREFUL_STAGE_HOST_TX,
 		.begin_ns = out->began_ns,
 		.flags = flags,
-		.bytes = out->built - out->filled_off,
-		.frames = out->filled_count,
+		.bytes = out->built - out->batch_off,
+		.frames = out->batch_count,
 		.peer = out->peer->slot,
 		.seq = out->ready ? 0 : link_seq_last(out->peer),
 		.msg_id = out->id,
-		.frag_off = out->filled_off,
+		.frag_off = out->batch_off,
 	});
 	out->began_ns = 0;
 }
 
-/* Ends hostTx for filled frames. */
-static void filled(struct message_out *out, uint32_t flags)
-{
-	if (out->began_ns)
-		traced(out, flags);
-}
-
-/* Ends a batch of hostTx: its frames are sealed and join the ready ones. */
+/* Ends a batch of hostTx: its frames become ready. */
 static void host_tx_done(struct message_out *out)
 {
 	sink_idle(&out->host_tx);
 	for (struct message_frame *frame = out->frames; frame && !out->error; frame = frame->next) {
-		seal(out, frame);
+		hash_frame(out, frame);
 		out->ready_bytes += frame->args.frag_bytes;
 	}
 	if (out->frames && !out->error) {
@@ -278,7 +269,7 @@ static void copy(struct message_out *out)
 	}
 }
 
-/* Handles the end of a read; a short one means that the source shrank. */
+/* Handles the end of a read. A short read means that the file shrank. */
 static void read_done(struct message_out *out)
 {
 	if (out->io.result < 0)
@@ -294,7 +285,8 @@ static void on_read(struct storage_io *io)
 		(struct message_out *)((uint8_t *)io - offsetof(struct message_out, io));
 
 	read_done(out);
-	filled(out, CAREFUL_TRACE_WAITED);
+	if (out->began_ns)
+		trace_batch(out, CAREFUL_TRACE_WAITED);
 }
 
 static void start_read(struct message_state *state, struct message_out *out, uint64_t bytes)
@@ -308,7 +300,7 @@ static void start_read(struct message_state *state, struct message_out *out, uin
 	out->io.fd = out->source.fd;
 	out->io.write = false;
 	out->io.iov_count = (uint16_t)n;
-	out->io.offset = out->source.offset + out->filled_off;
+	out->io.offset = out->source.offset + out->batch_off;
 	out->io.bytes = bytes;
 	out->io.done = on_read;
 	out->io.result = 0;
@@ -320,29 +312,29 @@ static void start_read(struct message_state *state, struct message_out *out, uin
 	read_done(out);
 }
 
-/* Builds frames for hostTx until it is due, the message ends or the room ends. Returns false if
- * there is no room for any. */
-static bool lay_out(struct message_state *state, struct message_out *out)
+/* Builds frames until hostTx is due, the message ends or there is no room. Returns false if there
+ * is no room for one. */
+static bool build_batch(struct message_state *state, struct message_out *out)
 {
 	const uint32_t *minpulse = out->plan.settings.minpulse_bytes;
 	uint32_t pulse = minpulse[CAREFUL_SINK_HOST_TX];
 	uint32_t segments = 0;
 	const struct message_frame *frame;
 
-	/* A read is a system call, so by itself it takes no less than netTx waits for. */
+	/* A read is a system call, so its default size is netTx's minpulse. */
 	if (!out->source.base && !pulse)
 		pulse = minpulse[CAREFUL_SINK_NET_TX];
-	out->filled_off = out->built;
-	out->filled_count = 0;
+	out->batch_off = out->built;
+	out->batch_count = 0;
 	while ((out->built < out->bytes || !out->started) && segments < MESSAGE_BATCH &&
 	       (frame = build(state, out))) {
 		segments += frame->tx.segments;
-		out->filled_count++;
+		out->batch_count++;
 		sink_add(&out->host_tx, frame->args.frag_bytes);
 		if (sink_due(&out->host_tx, pulse, false))
 			break;
 	}
-	return out->filled_count;
+	return out->batch_count;
 }
 
 /* Runs hostTx: one read or one batch of copies. Returns false if there is no room for a frame. */
@@ -351,7 +343,7 @@ static bool host_tx(struct message_state *state, struct message_out *out)
 	uint64_t bytes;
 
 	out->began_ns = trace_begin(CAREFUL_STAGE_HOST_TX);
-	if (!lay_out(state, out))
+	if (!build_batch(state, out))
 		return false;
 	bytes = out->host_tx.waiting_bytes;
 	sink_take(&out->host_tx, bytes);
@@ -371,7 +363,7 @@ static void drop_frames(struct message_state *state, struct message_out *out)
 
 	while (out->ready) {
 		link_tx_put(&out->ready->tx);
-		drop_first(state, out);
+		remove_first_ready(state, out);
 	}
 	while ((frame = out->frames)) {
 		out->frames = frame->next;
@@ -393,12 +385,12 @@ static void unbuild(struct message_state *state, struct message_out *out)
 	drop_frames(state, out);
 }
 
-/* Counts bytes that have left or failed, and asks for room for the rest. */
-static void leave(struct message_peer *mp, struct message_out *out, uint32_t bytes)
+/* Counts bytes that have left or failed, and asks for buffers for the rest. */
+static void count_sent(struct message_peer *mp, struct message_out *out, uint32_t bytes)
 {
 	out->unsent -= bytes;
 	mp->unsent -= bytes;
-	link_ask(out->peer, mp->unsent, AROUND);
+	link_ask(out->peer, mp->unsent, EXTRA_BYTES);
 }
 
 void message_ahead(struct message_state *state, struct link_peer *peer, uint64_t more,
@@ -407,7 +399,7 @@ void message_ahead(struct message_state *state, struct link_peer *peer, uint64_t
 	struct message_peer *mp = &state->peers[peer->slot];
 
 	mp->unsent += more - less;
-	link_ask(peer, mp->unsent, AROUND);
+	link_ask(peer, mp->unsent, EXTRA_BYTES);
 }
 
 static bool send_abort(struct message_state *state, struct message_out *out)
@@ -423,7 +415,7 @@ static bool send_abort(struct message_state *state, struct message_out *out)
 	__be32 error = htobe32((uint32_t)out->error);
 	struct link_txframe frame;
 
-	leave(&state->peers[out->peer->slot], out, out->unsent);
+	count_sent(&state->peers[out->peer->slot], out, out->unsent);
 	if (!out->started) {
 		args.flags |= CAREFUL_F_FIRST;
 		args.crc_bytes = MESSAGE_AM_BYTES;
@@ -438,17 +430,17 @@ static bool send_abort(struct message_state *state, struct message_out *out)
 	return true;
 }
 
-/* Joins the first ready frames into one as large as the peer takes: the wire then has one frame's
- * overhead, as for one transfer (P3's eager pulses). Without buffers they stay as they are. */
+/* Joins the first ready frames into one of at most the peer's limit, to save the overhead per frame
+ * (P3's eager pulses). Without free buffers nothing changes. */
 static void join(struct message_state *state, struct message_out *out)
 {
 	struct message_frame *first = out->ready, *end = first->next, *frame;
-	uint32_t most = link_body_max(out->peer) - AROUND, bytes = first->args.frag_bytes;
-	uint32_t body = first->tx.body_total, at = 0;
+	uint32_t bytes_max = link_body_max(out->peer) - EXTRA_BYTES;
+	uint32_t bytes = first->args.frag_bytes, body = first->tx.body_total, offset = 0;
 	struct iovec iov[DEVICE_SEGMENTS_MAX];
 	struct link_txframe joined;
 
-	for (; end && bytes + end->args.frag_bytes <= most; end = end->next) {
+	for (; end && bytes + end->args.frag_bytes <= bytes_max; end = end->next) {
 		bytes += end->args.frag_bytes;
 		body += end->tx.body_total;
 	}
@@ -457,8 +449,8 @@ static void join(struct message_state *state, struct message_out *out)
 	for (frame = first; frame != end; frame = frame->next) {
 		uint32_t n = link_tx_iov(&frame->tx, 0, frame->tx.body_total, iov);
 
-		for (uint32_t i = 0; i < n; at += (uint32_t)iov[i++].iov_len)
-			link_tx_write(&joined, at, iov[i].iov_base, (uint32_t)iov[i].iov_len);
+		for (uint32_t i = 0; i < n; offset += (uint32_t)iov[i++].iov_len)
+			link_tx_write(&joined, offset, iov[i].iov_base, (uint32_t)iov[i].iov_len);
 		first->args.flags |= frame->args.flags;
 		link_tx_put(&frame->tx);
 	}
@@ -471,12 +463,12 @@ static void join(struct message_state *state, struct message_out *out)
 	first->args.frag_bytes = (uint16_t)bytes;
 	first->tx = joined;
 	link_tx_built(&first->tx);
-	name_source(state, out, first);
+	note_source(state, out, first);
 	link_count(state->link, CAREFUL_C_TX_GROWN);
 }
 
-/* Reports whether ready frames wait for netTx: it is busy, and less than its largest pulse is
- * ready; or a read brings more, and less than minpulse is ready. */
+/* Reports whether ready frames wait: for a busy netTx, or (more) for a read to make minpulse bytes
+ * ready. */
 static bool net_tx_waits(struct link *link, const struct message_out *out, bool more)
 {
 	const uint32_t *minpulse = out->plan.settings.minpulse_bytes;
@@ -488,8 +480,9 @@ static bool net_tx_waits(struct link *link, const struct message_out *out, bool 
 		out->ready_bytes < sink_least(minpulse[CAREFUL_SINK_NET_TX]));
 }
 
-/* Sends ready frames as far as there is room; netTx takes all of them if it is due. Returns whether
- * hostTx may go on. @more: it brings more. */
+/* Sends ready frames while there is room. Returns whether hostTx may continue.
+ *
+ * more: hostTx will make more frames ready */
 static bool send_ready(struct message_state *state, struct message_out *out, bool more)
 {
 	uint32_t pulse = out->plan.settings.minpulse_bytes[CAREFUL_SINK_NET_TX];
@@ -506,31 +499,25 @@ static bool send_ready(struct message_state *state, struct message_out *out, boo
 		if (out->ready_waited && !sink_exact(pulse))
 			join(state, out);
 		if (!link_may_send(out->peer, frame->tx.body_total)) {
-			wait(out);
+			note_wait(out);
 			break;
 		}
-		leave(&state->peers[out->peer->slot], out, frame->args.frag_bytes);
+		count_sent(&state->peers[out->peer->slot], out, frame->args.frag_bytes);
 		link_send(&frame->tx, &frame->args);
-		/* Before the pulse, so that one kick takes both. */
+		/* before the kick, so that the kick sends both */
 		if (out->question && frame->args.flags & CAREFUL_F_LAST)
 			out->asked = message_ask(out->peer, out->question);
-		drop_first(state, out);
+		remove_first_ready(state, out);
 		if (sink_exact(pulse) && sink_due(&link->net_tx, pulse, false)) {
 			link_tx_shut(link);
 			break;
 		}
 	}
-	if (!out->host_tx.busy)
-		filled(out, 0);
+	if (!out->host_tx.busy && out->began_ns)
+		trace_batch(out, 0);
 	if (sink_due(&link->net_tx, pulse, false))
 		link_kick(link);
 	return !out->ready || link->tx_shut;
-}
-
-/* Reports whether the rest of a message in memory waits for a busy netTx. All of it is ready. */
-static bool rest_waits(struct link *link, struct message_out *out)
-{
-	return out->source.base && out->unsent < NET_TX_PULSE_MAX && link_tx_waits(link);
 }
 
 /* Sends as much of the message as possible; without `more`, only built frames. Returns whether the
@@ -549,21 +536,23 @@ static bool advance(struct message_state *state, struct message_out *out, bool m
 			return false;
 		if (built)
 			return !out->ready;
-		if (!more || rest_waits(state->link, out)) {
-			wait(out);
+		/* A short rest in memory waits for a busy netTx: then it leaves in larger frames. */
+		if (!more || (out->source.base && out->unsent < NET_TX_PULSE_MAX &&
+			      link_tx_waits(state->link))) {
+			note_wait(out);
 			return false;
 		}
 		if (!host_tx(state, out)) {
 			send_ready(state, out, false);
-			wait(out);
+			note_wait(out);
 			return false;
 		}
 	}
 }
 
-/* Advances all messages of a peer: small ones first, then the others in order, though a message
- * whose file is being read does not delay the next. While small ones wait, the others only send
- * built frames, since these may occupy the buffers that the small ones wait for. */
+/* Advances all messages of a peer: small ones first, then bulk messages in order. A message whose
+ * file is being read does not delay the next. While small ones wait, bulk messages only send built
+ * frames: these may hold the buffers that the small ones need. */
 void message_pump(struct message_state *state, struct link_peer *peer)
 {
 	struct message_peer *mp = &state->peers[peer->slot];
@@ -589,30 +578,29 @@ void message_pump(struct message_state *state, struct link_peer *peer)
 			continue;
 		}
 		*at = out->next;
-		leave(mp, out, out->unsent);
+		count_sent(mp, out, out->unsent);
 		message_over(state, mp);
 		if (out->slot != MESSAGE_SLOT_WAITING && !stale)
 			mp->slots_busy &= (uint16_t) ~(1u << out->slot);
 		out->done = !stale && !out->error;
 		out->seq_last = link_seq_last(peer);
 		out->next = NULL;
-		*state->left_tail = out;
-		state->left_tail = &out->next;
-		state->untold = true;
+		*state->ended_tail = out;
+		state->ended_tail = &out->next;
+		state->has_ended = true;
 	}
 	mp->out_last = last;
 }
 
-/* Returns the next message that has left completely (done) or failed; message_out_put() frees
- * it. */
-struct message_out *message_out_left(struct message_state *state)
+/* Returns the next message that has left completely (done) or failed, or NULL. */
+struct message_out *message_out_ended(struct message_state *state)
 {
-	struct message_out *out = state->left;
+	struct message_out *out = state->ended;
 
 	if (!out)
 		return NULL;
-	state->left = out->next;
-	if (!state->left)
-		state->left_tail = &state->left;
+	state->ended = out->next;
+	if (!state->ended)
+		state->ended_tail = &state->ended;
 	return out;
 }

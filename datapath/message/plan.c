@@ -6,13 +6,13 @@
 
 enum {
 	ONE_Q16 = 65536,
-	FRAGMENT_MIN = 16, /* payload bytes, at least, in any plan */
+	FRAGMENT_MIN = 16, /* least payload bytes of a fragment */
 	MINPULSE_NET_TX = 65536,
 	MINPULSE_STORE = 65536,
 	RETRIES = 8,
 };
 
-/* Returns a message's class. Class i holds sizes up to CAREFUL_CLASS0_BYTES << i. */
+/* Returns a message's class. Class i has sizes up to CAREFUL_CLASS0_BYTES << i. */
 uint32_t plan_class(uint64_t bytes)
 {
 	uint32_t class = 0;
@@ -22,8 +22,7 @@ uint32_t plan_class(uint64_t bytes)
 	return class;
 }
 
-/* The default plan of an untuned path: fragments as large as a frame holds. Each frame is copied by
- * itself; a file is read in pieces as large as netTx takes. */
+/* Fills in the plan of an untuned path: fragments of fragment_bytes, copied one by one. */
 void plan_default(struct careful_tune_entry *entry, uint32_t fragment_bytes)
 {
 	memset(entry, 0, sizeof(*entry));
@@ -41,8 +40,7 @@ void plan_default(struct careful_tune_entry *entry, uint32_t fragment_bytes)
 	}
 }
 
-/* Reports whether all fragments have the first one's size; a plan that starts at its peak may
- * fall. */
+/* Reports whether all fragments have one size. A plan that starts at its peak may fall. */
 static bool is_fixed(const struct careful_plan *plan)
 {
 	bool rises = plan->ratio_q16 != ONE_Q16 || plan->step_bytes;
@@ -51,8 +49,8 @@ static bool is_fixed(const struct careful_plan *plan)
 	return !rises && !(falls && plan->peak_bytes && plan->first_bytes >= plan->peak_bytes);
 }
 
-/* Takes the plan of a message's class. A writer fills an inactive version and flips `active`; if
- * that happens while we read, we read again. */
+/* Reads the plan of a message's class. A writer fills an inactive version and then changes
+ * `active`; if `active` changes while we read, we read again. */
 void plan_take(const struct careful_tune_entry *entry, uint32_t message_bytes,
 	       struct plan_cursor *cursor)
 {
@@ -74,9 +72,9 @@ void plan_take(const struct careful_tune_entry *entry, uint32_t message_bytes,
 	cursor->message_bytes = message_bytes;
 }
 
-/* Returns the size of equal fragments, instead of a short last one (P1 section 5.4): 4096 bytes
- * over frames of 3750 are two fragments of 2048. */
-static uint32_t equal(const struct plan_cursor *cursor, uint32_t cap_bytes)
+/* Cuts a message into equal fragments instead of a short last one (P1 section 5.4): 4096 bytes in
+ * frames of 3750 become two fragments of 2048. */
+static uint32_t equal_size(const struct plan_cursor *cursor, uint32_t cap_bytes)
 {
 	uint64_t bytes = cursor->message_bytes;
 	uint32_t most = cursor->next_bytes < cap_bytes ? cursor->next_bytes : cap_bytes;
@@ -100,7 +98,7 @@ uint32_t plan_next(struct plan_cursor *cursor, uint32_t cap_bytes)
 
 	if (is_fixed(plan)) {
 		if (!cursor->equal) {
-			cursor->next_bytes = bytes = equal(cursor, cap_bytes);
+			cursor->next_bytes = bytes = equal_size(cursor, cap_bytes);
 			cursor->equal = true;
 		}
 	} else {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Fragment sizes of a message. The plan is read once from the tune map, so that a message never
- * mixes two versions. The sizes then follow by a recurrence. */
+/* Fragment sizes of a message. Each message reads its plan from the tune map once, so it never
+ * mixes two versions. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,75 +1,76 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Reads lost fragments again from the file or memory of their message. The source lasts until the
- * peer's credits, or an answer, prove that all fragments have come. */
+/* Reads lost fragments again from the file or memory of their message. A sent message is retained
+ * until the peer's credits, or an answer, prove that all fragments have arrived. */
 #include "message/message.h"
 
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
 
-/* Keeps a sent message whose source may be read again. Returns true if message_out_resolved() will
- * return it when it is no longer needed, false if nothing is kept. */
-bool message_lasts(struct message_state *state, struct message_out *out)
+/* Retains a sent message if a repair may need its source. If so, returns true, and
+ * message_out_resolved() returns the message later. */
+bool message_retain(struct message_state *state, struct message_out *out)
 {
 	struct message_peer *mp = &state->peers[out->peer->slot];
 
-	if (!out->done || !out->lasts || out->epoch != out->peer->epoch ||
+	if (!out->done || !out->has_uncopied || out->epoch != out->peer->epoch ||
 	    link_resolved(out->peer, out->seq_last))
 		return false;
 	out->next = NULL;
-	*mp->lasting_tail = out;
-	mp->lasting_tail = &out->next;
-	state->lasting++;
+	*mp->retained_tail = out;
+	mp->retained_tail = &out->next;
+	state->retained++;
 	return true;
 }
 
-/* Removes a message whose source is no longer needed. Returns false if it is being read. */
+/* Ends the retention of a message. Returns false if its source is being read. */
 static bool resolve(struct message_state *state, struct message_peer *mp, struct message_out **at)
 {
 	struct message_out *out = *at;
 
-	if (state->again.busy && state->again.out == out)
+	if (state->reread.busy && state->reread.out == out)
 		return false;
 	*at = out->next;
 	if (!*at)
-		mp->lasting_tail = at;
+		mp->retained_tail = at;
 	out->next = state->resolved;
 	state->resolved = out;
-	state->untold = true;
-	state->lasting--;
+	state->has_ended = true;
+	state->retained--;
 	return true;
 }
 
-/* Finds the peer's messages that have arrived, or belong to an old epoch. */
+/* Resolves the peer's messages that have arrived or belong to an old epoch. */
 void message_resolve(struct message_state *state, struct link_peer *peer)
 {
 	struct message_peer *mp = &state->peers[peer->slot];
 
-	while (mp->lasting &&
-	       (mp->lasting->epoch != peer->epoch || link_resolved(peer, mp->lasting->seq_last)) &&
-	       resolve(state, mp, &mp->lasting))
+	while (mp->retained &&
+	       (mp->retained->epoch != peer->epoch ||
+		link_resolved(peer, mp->retained->seq_last)) &&
+	       resolve(state, mp, &mp->retained))
 		;
 }
 
 void message_tick(struct message_state *state)
 {
-	for (uint32_t i = 0; state->lasting && i < state->link->peers_max; i++)
+	for (uint32_t i = 0; state->retained && i < state->link->peers_max; i++)
 		message_resolve(state, &state->link->peers[i]);
 }
 
-/* The message's operation has ended, so its owner may change or free the source. */
+/* Resolves the message of an operation that has ended. */
 void message_answered(struct message_state *state, struct link_peer *peer, uint32_t token)
 {
 	struct message_peer *mp = &state->peers[peer->slot];
 
-	for (struct message_out **at = &mp->lasting; *at; at = &(*at)->next)
+	for (struct message_out **at = &mp->retained; *at; at = &(*at)->next)
 		if ((*at)->token == token) {
 			resolve(state, mp, at);
 			return;
 		}
 }
 
-/* Returns the next message whose source is no longer needed. */
+/* Returns the next resolved message, or NULL. */
 struct message_out *message_out_resolved(struct message_state *state)
 {
 	struct message_out *out = state->resolved;
@@ -79,7 +80,7 @@ struct message_out *message_out_resolved(struct message_state *state)
 	return out;
 }
 
-/* Returns the message of a fragment; NULL if it is over. */
+/* Returns the message of a fragment, or NULL if the message has ended. */
 static struct message_out *source_of(struct message_state *state, const struct link_peer *peer,
 				     const struct link_send_args *args)
 {
@@ -94,8 +95,8 @@ static uint32_t payload_at(const struct link_send_args *args)
 	return args->flags & CAREFUL_F_FIRST ? MESSAGE_AM_BYTES : 0;
 }
 
-/* Replaces a fragment that cannot be read again by one of the same length with the reason. The
- * message ends with an error, and the session continues. */
+/* Turns a fragment that cannot be read again into an abort of the same length. Only the message
+ * fails; the session continues. */
 static void void_payload(struct link_txframe *frame, struct link_send_args *args, int error)
 {
 	__be32 reason = htobe32((uint32_t)error);
@@ -109,8 +110,7 @@ static void void_payload(struct link_txframe *frame, struct link_send_args *args
 	args->flags |= CAREFUL_F_ABORT;
 }
 
-/* Sends a fragment again. error: 0 if the payload is in the frame; else the positive errno of the
- * failed read, and the fragment carries the error. */
+/* Sends a fragment again. error: positive errno of a failed read; 0: the frame has the payload. */
 static void send_fragment(struct message_out *out, struct link_txframe *frame,
 			  struct link_send_args *args, uint32_t seq, int error)
 {
@@ -128,73 +128,67 @@ static void send_fragment(struct message_out *out, struct link_txframe *frame,
 	link_send_repair(frame, args, seq);
 }
 
-/* Sends the fragment that was read, if it is still wanted. */
-static void read_done(struct message_reread *again)
-{
-	struct message_out *out = source_of(again->state, again->tx.peer, &again->args);
-	int error = again->io.result < 0			  ? (int)-again->io.result :
-		    (uint64_t)again->io.result != again->io.bytes ? ENODATA :
-								    0;
-
-	again->busy = false;
-	if (out && link_wants(again->tx.peer, again->seq))
-		send_fragment(out, &again->tx, &again->args, again->seq, error);
-	else
-		link_tx_put(&again->tx);
-}
-
+/* Sends the fragment that was read, unless it has arrived meanwhile. */
 static void on_read(struct storage_io *io)
 {
-	struct message_reread *again =
+	struct message_reread *reread =
 		(struct message_reread *)((uint8_t *)io - offsetof(struct message_reread, io));
+	struct message_out *out = source_of(reread->state, reread->tx.peer, &reread->args);
+	int error = io->result < 0		      ? (int)-io->result :
+		    (uint64_t)io->result != io->bytes ? ENODATA :
+							0;
 
-	read_done(again);
+	reread->busy = false;
+	if (out && link_wants(reread->tx.peer, reread->seq))
+		send_fragment(out, &reread->tx, &reread->args, reread->seq, error);
+	else
+		link_tx_put(&reread->tx);
 }
 
-/* Reads a fragment from its file, one at a time. */
+/* Reads the fragment in state->reread from its file. */
 static void read_file(struct message_state *state, struct message_out *out)
 {
-	struct message_reread *again = &state->again;
+	struct message_reread *reread = &state->reread;
 	int rc;
 
-	again->state = state;
-	again->out = out;
-	again->busy = true;
-	again->io = (struct storage_io){
+	reread->state = state;
+	reread->out = out;
+	reread->busy = true;
+	reread->io = (struct storage_io){
 		.kind = STORAGE_UNKNOWN,
 		.fd = out->source.fd,
-		.iov = again->iov,
-		.offset = out->source.offset + again->args.frag_off,
-		.bytes = again->args.frag_bytes,
+		.iov = reread->iov,
+		.offset = out->source.offset + reread->args.frag_off,
+		.bytes = reread->args.frag_bytes,
 		.done = on_read,
 	};
-	again->io.iov_count = (uint16_t)link_tx_iov(&again->tx, payload_at(&again->args),
-						    again->args.frag_bytes, again->iov);
-	rc = state->storage->ops->submit(state->storage, &again->io);
+	reread->io.iov_count = (uint16_t)link_tx_iov(&reread->tx, payload_at(&reread->args),
+						     reread->args.frag_bytes, reread->iov);
+	rc = state->storage->ops->submit(state->storage, &reread->io);
 	if (rc == 0)
 		return;
 	if (rc < 0)
-		again->io.result = -EIO;
-	read_done(again);
+		reread->io.result = -EIO;
+	on_read(&reread->io);
 }
 
 /* Sends one fragment again. Returns false if that is not possible now. */
-static bool again(struct message_state *state, struct link_peer *peer, struct link_send_args *args,
-		  uint32_t seq, uint32_t body_bytes)
+static bool repair(struct message_state *state, struct link_peer *peer, struct link_send_args *args,
+		   uint32_t seq, uint32_t body_bytes)
 {
 	struct message_out *out = source_of(state, peer, args);
 	struct link_txframe frame;
 
-	if (!out) { /* the peer has answered, so it arrived */
+	if (!out) { /* the peer has answered, so the fragment arrived */
 		link_again_done(peer, seq);
 		return true;
 	}
-	if (state->again.busy || !link_tx_get(peer, body_bytes, &frame))
+	if (state->reread.busy || !link_tx_get(peer, body_bytes, &frame))
 		return false;
 	if (!out->source.base && args->frag_bytes) {
-		state->again.tx = frame;
-		state->again.args = *args;
-		state->again.seq = seq;
+		state->reread.tx = frame;
+		state->reread.args = *args;
+		state->reread.seq = seq;
 		read_file(state, out);
 		return true;
 	}
@@ -205,7 +199,7 @@ static bool again(struct message_state *state, struct link_peer *peer, struct li
 	return true;
 }
 
-/* Repeats requested fragments as far as send buffers and disks allow. */
+/* Repeats requested fragments while send buffers and the disk allow. */
 void message_reread(struct message_state *state)
 {
 	struct link *link = state->link;
@@ -216,7 +210,7 @@ void message_reread(struct message_state *state)
 		uint32_t seq, body_bytes;
 
 		while (link_again(peer, &args, &seq, &body_bytes) &&
-		       again(state, peer, &args, seq, body_bytes))
+		       repair(state, peer, &args, seq, body_bytes))
 			;
 	}
 	link_again_over(link);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Messages of one frame. A message that may leave at once is built in a send buffer; otherwise it
- * waits in ordinary memory, so that a peer without credits holds no send buffer. Parked messages
- * share frames (careful_am.next): many need one credit and one pass through the device. The first
- * message to a peer since the last kick leaves in its own frame, so that it neither waits for
- * others nor for their bytes on the wire. Later ones wait for the next kick anyway, and are parked
- * until just before it. */
+/* Messages of one frame. A message that may leave now is built in a send buffer. Otherwise it is
+ * parked in ordinary memory, so that a peer without credits holds no send buffer. Parked messages
+ * share frames (careful_am.next), and so one credit. The first message to a peer since the last
+ * kick leaves in its own frame, without delay. Later ones have to wait for the next kick, so they
+ * are parked until just before it. */
 #include "link/send/group.h"
 #include "message/message.h"
 
@@ -12,7 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
-TRACE_COLD static void traced(const struct link_peer *peer, uint32_t bytes, uint64_t began_ns)
+TRACE_COLD static void trace_small(const struct link_peer *peer, uint32_t bytes, uint64_t began_ns)
 {
 	trace_end((struct careful_trace){
 		.stage = CAREFUL_STAGE_HOST_TX,
@@ -24,7 +23,6 @@ TRACE_COLD static void traced(const struct link_peer *peer, uint32_t bytes, uint
 	});
 }
 
-/* began_ns: start of its hostTx; 0: not traced. */
 static void send_small(struct link_peer *peer, struct link_txframe *frame, uint32_t bytes,
 		       uint64_t began_ns)
 {
@@ -36,7 +34,7 @@ static void send_small(struct link_peer *peer, struct link_txframe *frame, uint3
 				 .crc_bytes = MESSAGE_AM_BYTES + bytes,
 			 });
 	if (began_ns)
-		traced(peer, bytes, began_ns);
+		trace_small(peer, bytes, began_ns);
 }
 
 static bool is_question(const struct careful_am *am)
@@ -44,11 +42,10 @@ static bool is_question(const struct careful_am *am)
 	return am->kind == CAREFUL_AM_REQUEST || am->kind == CAREFUL_AM_GET;
 }
 
-/*
- * Reports whether a get may leave. The other end keeps gets that it cannot serve yet, and has room
- * for W of each peer besides its receive buffers, so at most W gets may wait for data. With more,
- * gets could fill the buffers of both ends, and the data would never get a credit. */
-static bool may_ask(const struct message_peer *mp, const struct link_peer *peer,
+/* Reports whether a get may leave; other messages always may. The peer queues gets that it cannot
+ * serve yet, W of each peer besides its receive buffers. With more than W, gets could fill the
+ * buffers of both ends, and the data would never get a credit. */
+static bool may_get(const struct message_peer *mp, const struct link_peer *peer,
 		    const struct careful_am *am)
 {
 	return am->kind != CAREFUL_AM_GET || mp->gets < link_room(peer);
@@ -74,17 +71,17 @@ bool message_may_answer(const struct message_state *state, const struct link_pee
 }
 
 /* Reports whether 1/part of the peer's share, or half of that part of the pool, stays free. */
-static bool leaves(const struct share *share, uint32_t held, uint32_t part)
+static bool stays_free(const struct share *share, uint32_t held, uint32_t part)
 {
 	return share_leaves(share, held, share->each / part, share->count / (2 * part));
 }
 
-/* Reports whether a message may be parked. Requests leave half of the peer's share, and a quarter
- * of the common room, to answers: more than must be free before a request is served. */
+/* Reports whether a message may be parked. Requests leave room for answers, and more of it than
+ * message_may_serve() needs. */
 static bool may_park(const struct message_state *state, const struct message_peer *mp,
 		     const struct careful_am *am)
 {
-	return is_question(am) ? leaves(&state->parked_share, mp->parked, 2) :
+	return is_question(am) ? stays_free(&state->parked_share, mp->parked, 2) :
 				 share_may(&state->parked_share, mp->parked);
 }
 
@@ -94,7 +91,7 @@ bool message_may_serve(const struct message_state *state, const struct link_peer
 {
 	const struct message_peer *mp = &state->peers[peer->slot];
 
-	return leaves(&state->parked_share, mp->parked, 4) &&
+	return stays_free(&state->parked_share, mp->parked, 4) &&
 	       (am->kind != CAREFUL_AM_GET || share_may(&state->outs_share, mp->outs));
 }
 
@@ -127,33 +124,32 @@ static int park(struct message_state *state, struct link_peer *peer, const struc
 	return 0;
 }
 
-/* Reports whether earlier messages must leave first. Usually a bit in one cache line for all peers
- * shows that none waits. */
+/* Reports whether earlier messages must leave first. Usually none waits, which a bit in one cache
+ * line for all peers shows. */
 static bool must_wait(const struct message_state *state, const struct link_peer *peer,
 		      const struct careful_am *am)
 {
 	const struct message_peer *mp = &state->peers[peer->slot];
 
 	if (!message_sends(state, peer->slot))
-		return am->kind == CAREFUL_AM_GET && !may_ask(mp, peer, am);
+		return am->kind == CAREFUL_AM_GET && !may_get(mp, peer, am);
 	if (mp->answers.first)
 		return true;
-	return is_question(am) && (mp->questions.first || !may_ask(mp, peer, am));
+	return is_question(am) && (mp->questions.first || !may_get(mp, peer, am));
 }
 
-/* Reports whether a message to the peer already waits for the next kick. Then this one can share a
- * frame with later ones without a delay. */
-static bool has_company(const struct message_state *state, const struct message_peer *mp,
-			const struct careful_am *am)
+/* Reports whether a message can wait for others to share its frame: the peer's last message still
+ * waits for the next kick, so this causes no delay. */
+static bool may_pack(const struct message_state *state, const struct message_peer *mp,
+		     const struct careful_am *am)
 {
-	return mp->left_at == state->link->kicks && state->packed_max > 1 &&
+	return mp->sent_kick == state->link->kicks && state->packed_max > 1 &&
 	       !(am->flags & CAREFUL_AM_ALONE);
 }
 
-/* Notes that a message has left before the next kick. */
-static void has_left(struct message_state *state, struct message_peer *mp)
+static void note_sent(struct message_state *state, struct message_peer *mp)
 {
-	mp->left_at = state->link->kicks;
+	mp->sent_kick = state->link->kicks;
 }
 
 /* Sends if there is room now. */
@@ -166,7 +162,7 @@ send_now(struct link_peer *peer, const struct careful_am *am, const void *payloa
 
 	if (link_send_small(peer, am, payload, bytes)) {
 		if (began_ns)
-			traced(peer, bytes, began_ns);
+			trace_small(peer, bytes, began_ns);
 		return true;
 	}
 	if (!link_may_send(peer, body) || !link_tx_get(peer, body, &frame))
@@ -178,15 +174,15 @@ send_now(struct link_peer *peer, const struct careful_am *am, const void *payloa
 	return true;
 }
 
-/* Parks a message that may share a frame. Such messages fill at most one frame, and leave the rest
- * of the room to messages without credits. */
-static int join(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
-		const void *payload, uint32_t bytes)
+/* Parks a message that may share a frame. A full frame of them leaves now, so that parking space is
+ * left for messages without credits. */
+static int park_packable(struct message_state *state, struct link_peer *peer,
+			 const struct careful_am *am, const void *payload, uint32_t bytes)
 {
 	struct message_peer *mp = &state->peers[peer->slot];
 	int rc = park(state, peer, am, payload, bytes);
 
-	if (rc || ++mp->together >= state->packed_max)
+	if (rc || ++mp->packable >= state->packed_max)
 		message_small_pump(state, peer);
 	if (!rc)
 		return 0;
@@ -196,8 +192,7 @@ static int join(struct message_state *state, struct link_peer *peer, const struc
 	return 0;
 }
 
-/* Sends or parks a message; the payload is copied either way. -EAGAIN: nothing is free.
- */
+/* Sends or parks a message; the payload is copied either way. -EAGAIN: no room. */
 int message_small(struct message_state *state, struct link_peer *peer, const struct careful_am *am,
 		  const void *payload, uint32_t bytes)
 {
@@ -205,17 +200,17 @@ int message_small(struct message_state *state, struct link_peer *peer, const str
 
 	if (MESSAGE_AM_BYTES + bytes > state->link->queue->buffer_bytes)
 		return -EMSGSIZE;
-	if (has_company(state, mp, am))
-		return join(state, peer, am, payload, bytes);
+	if (may_pack(state, mp, am))
+		return park_packable(state, peer, am, payload, bytes);
 	if (must_wait(state, peer, am) || !send_now(peer, am, payload, bytes))
 		return park(state, peer, am, payload, bytes);
-	has_left(state, mp);
+	note_sent(state, mp);
 	count_get(mp, am);
 	return 0;
 }
 
-/* Sends or parks a message that was built in a lent send buffer, behind room for careful_am. The
- * loan ends. -EAGAIN: the buffer stays lent. */
+/* Sends or parks a message that was built in a lent send buffer, behind space for careful_am. Ends
+ * the loan. -EAGAIN: no room; the buffer stays lent. */
 int message_small_lent(struct message_state *state, struct link_peer *peer,
 		       const struct careful_am *am, uint8_t *body, uint32_t bytes)
 {
@@ -232,30 +227,29 @@ int message_small_lent(struct message_state *state, struct link_peer *peer,
 	memcpy(body, am, MESSAGE_AM_BYTES);
 	link_tx_lent(peer, body, MESSAGE_AM_BYTES + bytes, &frame);
 	send_small(peer, &frame, bytes, began_ns);
-	has_left(state, &state->peers[peer->slot]);
+	note_sent(state, &state->peers[peer->slot]);
 	return 0;
 }
 
-/* Reports whether a message of this size could leave at once: it has credits, and no earlier one
- * waits. */
+/* Reports whether a message of this size could leave now: it has credits, and none waits. */
 bool message_small_may(struct message_state *state, struct link_peer *peer, uint32_t bytes)
 {
 	const struct message_peer *mp = &state->peers[peer->slot];
 
-	if (mp->together)
+	if (mp->packable)
 		message_small_pump(state, peer);
 	return !mp->answers.first && !mp->questions.first &&
 	       link_may_send(peer, MESSAGE_AM_BYTES + bytes);
 }
 
-/* Sends without parking. Returns false, and keeps nothing, if it cannot leave now. */
+/* Sends a message now. Returns false if it cannot leave without waiting. */
 bool message_small_now(struct message_state *state, struct link_peer *peer,
 		       const struct careful_am *am, const void *payload, uint32_t bytes)
 {
 	return message_small_may(state, peer, bytes) && send_now(peer, am, payload, bytes);
 }
 
-/* Sends to all members of a group, whose credits have been set aside. */
+/* Sends to all members of a group, whose credits the group has reserved. */
 bool message_small_group(struct link_group *group, const struct careful_am *am, const void *payload,
 			 uint32_t bytes)
 {
@@ -276,12 +270,12 @@ bool message_small_group(struct link_group *group, const struct careful_am *am, 
 		link_tx_write(&frame, MESSAGE_AM_BYTES, payload, bytes);
 	link_group_send(group, &frame, &args);
 	if (began_ns)
-		traced(frame.peer, bytes, began_ns);
+		trace_small(frame.peer, bytes, began_ns);
 	return true;
 }
 
-/* Asks for confirmation that all earlier frames have come; now or never. Every engine answers a
- * request without a handler. */
+/* Asks the peer to confirm that all earlier frames have arrived. Returns false if the request
+ * cannot leave now. Every engine answers a request for this unused handler. */
 bool message_ask(struct link_peer *peer, uint32_t token)
 {
 	const struct careful_am am = {
@@ -314,11 +308,10 @@ static void put(struct message_state *state, struct message_small *small)
 	share_put(&state->parked_share, &state->peers[small->peer->slot].parked);
 }
 
-/* Takes out messages that are too large for the session's frames. Before there is a session only
- * our own frame size is known, and the peer's may be smaller. Such a frame would count as lost by
- * the network. */
-static bool take_unfit(struct message_state *state, struct link_peer *peer,
-		       struct message_queue *queue)
+/* Moves the queue's first message to state->too_large if it exceeds the session's frames. Before
+ * the session only our own limit was known. */
+static bool take_too_large(struct message_state *state, struct link_peer *peer,
+			   struct message_queue *queue)
 {
 	struct message_small *small = queue->first;
 
@@ -326,21 +319,21 @@ static bool take_unfit(struct message_state *state, struct link_peer *peer,
 		return false;
 	message_over(state, &state->peers[peer->slot]);
 	take_first(queue);
-	small->next = state->unfit;
-	state->unfit = small;
-	state->untold = true;
+	small->next = state->too_large;
+	state->too_large = small;
+	state->has_ended = true;
 	return true;
 }
 
-/* Returns the next message that is too large for its session. */
-bool message_small_unfit(struct message_state *state, struct careful_am *am,
-			 struct link_peer **peer, uint64_t *epoch)
+/* Removes the next message that is too large for its session. Returns false if there is none. */
+bool message_small_too_large(struct message_state *state, struct careful_am *am,
+			     struct link_peer **peer, uint64_t *epoch)
 {
-	struct message_small *small = state->unfit;
+	struct message_small *small = state->too_large;
 
 	if (!small)
 		return false;
-	state->unfit = small->next;
+	state->too_large = small->next;
 	memcpy(am, small->body, sizeof(*am));
 	*peer = small->peer;
 	*epoch = small->epoch;
@@ -353,11 +346,11 @@ static const struct careful_am *am_of(const struct message_small *small)
 	return (const struct careful_am *)small->body;
 }
 
-/* Returns how many messages at the head of a queue fit one frame, and its body's bytes. */
-static uint32_t gather(const struct message_state *state, const struct link_peer *peer,
-		       const struct message_small *small, uint32_t *body_bytes)
+/* Returns the number of messages from `small` on that fit one frame, and the bytes of its body. */
+static uint32_t count_fitting(const struct message_state *state, const struct link_peer *peer,
+			      const struct message_small *small, uint32_t *body_bytes)
 {
-	uint32_t most = link_knows(peer) ? link_body_single(peer) : 0;
+	uint32_t body_max = link_knows(peer) ? link_body_single(peer) : 0;
 	uint32_t n_max = am_of(small)->flags & CAREFUL_AM_ALONE ? 1 : state->packed_max;
 	uint32_t gets = state->peers[peer->slot].gets;
 	uint32_t n = 0;
@@ -370,7 +363,7 @@ static uint32_t gather(const struct message_state *state, const struct link_peer
 		small = small->next;
 	} while (n < n_max && small && small->epoch == peer->epoch &&
 		 !(am_of(small)->flags & CAREFUL_AM_ALONE) &&
-		 *body_bytes + MESSAGE_AM_BYTES + small->bytes <= most &&
+		 *body_bytes + MESSAGE_AM_BYTES + small->bytes <= body_max &&
 		 (am_of(small)->kind != CAREFUL_AM_GET || gets < link_room(peer)));
 	return n;
 }
@@ -386,7 +379,7 @@ static void pack(struct message_state *state, struct message_queue *queue, uint3
 		 struct link_txframe *frame)
 {
 	struct message_peer *mp = &state->peers[frame->peer->slot];
-	uint32_t at = 0;
+	uint32_t offset = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct message_small *small = queue->first;
@@ -394,14 +387,14 @@ static void pack(struct message_state *state, struct message_queue *queue, uint3
 		uint32_t bytes = MESSAGE_AM_BYTES + small->bytes;
 
 		am->next = htobe32(i + 1 < n ? bytes : 0);
-		link_tx_write(frame, at, small->body, bytes);
+		link_tx_write(frame, offset, small->body, bytes);
 		count_get(mp, am);
-		at += bytes;
+		offset += bytes;
 		drop_first(state, frame->peer, queue);
 	}
 }
 
-/* Sends a queue's messages as far as credits allow. Returns false if some still wait. */
+/* Sends a queue's messages while credits last. Returns false if some still wait for credits. */
 static bool pump_queue(struct message_state *state, struct link_peer *peer,
 		       struct message_queue *queue)
 {
@@ -412,31 +405,30 @@ static bool pump_queue(struct message_state *state, struct link_peer *peer,
 		uint32_t body_bytes, n;
 		uint64_t began_ns;
 
-		if (take_unfit(state, peer, queue))
+		if (take_too_large(state, peer, queue))
 			continue;
 		if (queue->first->epoch != peer->epoch) {
 			drop_first(state, peer, queue);
 			continue;
 		}
 		began_ns = trace_begin(CAREFUL_STAGE_HOST_TX);
-		if (!may_ask(mp, peer, am_of(queue->first)))
-			return true; /* it waits for data, not for credits */
-		n = gather(state, peer, queue->first, &body_bytes);
+		if (!may_get(mp, peer, am_of(queue->first)))
+			return true; /* the get waits for data, not for credits */
+		n = count_fitting(state, peer, queue->first, &body_bytes);
 		if (!link_may_send(peer, body_bytes) || !link_tx_get(peer, body_bytes, &frame))
 			return false;
 		pack(state, queue, n, &frame);
 		send_small(peer, &frame, body_bytes - MESSAGE_AM_BYTES, began_ns);
-		has_left(state, mp);
+		note_sent(state, mp);
 	}
 	return true;
 }
 
-/* Sends parked messages. Returns false if some still wait for credits or send buffers.
- */
+/* Sends parked messages. Returns false if some still wait for credits or send buffers. */
 bool message_small_pump(struct message_state *state, struct link_peer *peer)
 {
 	struct message_peer *mp = &state->peers[peer->slot];
 
-	mp->together = 0;
+	mp->packable = 0;
 	return pump_queue(state, peer, &mp->answers) && pump_queue(state, peer, &mp->questions);
 }

@@ -98,7 +98,7 @@ static void check_buffers(struct node *node)
 		n += filled(&node->c->messages, i, &built);
 		EXPECT(node, link->peers[i].flow.built, built);
 	}
-	n += node->c->messages.again.busy ? node->c->messages.again.tx.segments : 0;
+	n += node->c->messages.reread.busy ? node->c->messages.reread.tx.segments : 0;
 	sim_buffers(node->c->queue, &rx_engine, &tx_engine);
 	EXPECT(node, rx_engine, held(link));
 	EXPECT(node, tx_engine,
@@ -257,7 +257,7 @@ static uint32_t begun(const struct node *node, uint32_t region)
 	for (uint32_t i = 0; i < state->ins_count; i++) {
 		const struct message_in *in = &state->ins[i];
 
-		n += in->active && in->at && peer_distrusted(node, in->peer->slot) &&
+		n += in->active && in->slot && peer_distrusted(node, in->peer->slot) &&
 		     (!region || in->region == region);
 	}
 	return n;
