@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Pieces of lent memory: each is a mapping of its own, locked. A piece's pages come zeroed from the
- * kernel, so no peer reads what another peer left. */
+/* Pieces of lent memory: each is a new, locked mapping. The kernel zeroes its pages, so no peer
+ * reads another peer's old data. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "engine/sharing.h"
 #include "lend/private.h"
 
-static uint64_t whole(uint64_t bytes)
+static uint64_t whole_pages(uint64_t bytes)
 {
 	const uint64_t page = bytes < LEND_HUGE_BYTES ? LEND_PAGE_BYTES : LEND_HUGE_BYTES;
 
@@ -24,7 +24,7 @@ struct lend_piece *lend_piece_create(struct lend_server *server, uint64_t bytes)
 		return NULL;
 	piece->server = server;
 	piece->bytes = bytes;
-	piece->mapped = whole(bytes);
+	piece->mapped = whole_pages(bytes);
 	piece->number = ++server->numbers;
 	while (*at)
 		at = &(*at)->next;
@@ -60,7 +60,7 @@ int lend_piece_open(struct lend_piece *piece, uint32_t peer, uint32_t access, ui
 	struct lend_open *open = piece->opens;
 	int rc;
 
-	while (open && (open->peer != peer || open->ended))
+	while (open && (open->peer != peer || open->closed))
 		open = open->next;
 	if (open) {
 		*key = open->key;
@@ -91,7 +91,7 @@ static bool remove_open(struct lend_piece *piece, struct lend_open **at)
 	if (careful_region_remove(server->instance, open->key) == -EBUSY)
 		return false;
 	server->peers[open->peer].opens--;
-	server->ended -= open->ended;
+	server->closed -= open->closed;
 	*at = open->next;
 	free(open);
 	return true;
@@ -108,15 +108,15 @@ void lend_piece_close(struct lend_piece *piece, uint32_t peer)
 	struct lend_open **at = &piece->opens, *open;
 
 	while ((open = *at)) {
-		if ((peer != CAREFUL_ANY_PEER && open->peer != peer) || open->ended) {
+		if ((peer != CAREFUL_ANY_PEER && open->peer != peer) || open->closed) {
 			at = &open->next;
 			continue;
 		}
 		engine_revoke_region(piece->server->instance, open->key);
 		if (remove_open(piece, at))
 			continue;
-		open->ended = true;
-		piece->server->ended++;
+		open->closed = true;
+		piece->server->closed++;
 		at = &open->next;
 	}
 }
@@ -132,11 +132,11 @@ void lend_piece_end(struct lend_piece *piece)
 
 void lend_piece_retry(struct lend_server *server)
 {
-	for (struct lend_piece *p = server->pieces; p && server->ended; p = p->next) {
+	for (struct lend_piece *p = server->pieces; p && server->closed; p = p->next) {
 		struct lend_open **at = &p->opens;
 
 		while (*at)
-			if (!(*at)->ended || !remove_open(p, at))
+			if (!(*at)->closed || !remove_open(p, at))
 				at = &(*at)->next;
 		if (p->state == LEND_ENDING && !p->opens)
 			free_memory(p);
@@ -176,7 +176,7 @@ static int fill(struct lend_piece *piece, const atomic_bool *stop)
 		madvise(memory, piece->mapped, MADV_HUGEPAGE);
 	}
 	piece->memory = memory;
-	madvise(memory, piece->mapped, MADV_DONTDUMP); /* a core dump is not for peers' data */
+	madvise(memory, piece->mapped, MADV_DONTDUMP); /* peers' data */
 	for (uint64_t at = 0; at < piece->mapped; at += LEND_STEP_BYTES) {
 		const uint64_t left = piece->mapped - at;
 
@@ -200,7 +200,7 @@ static void run(struct pool *pool, struct pool_job *job)
 	}
 }
 
-/* Each peer fills one piece at a time, so that a large piece does not delay other peers. */
+/* Fills one piece of a peer at a time, so that a large piece does not delay other peers. */
 const struct pool_rules lend_rules = {
 	.workers_max = LEND_WORKERS,
 	.group_max = 1,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The hosts that have a session here. A host's pieces stay for a while without one. */
+/* Which hosts have a session. The pieces of a host without one expire. */
 #include <endian.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "engine/sharing.h"
 #include "lend/private.h"
 
-/* Returns the identity of a peer: its key, or without keys its address. */
+/* Returns the identity of a peer: its key, or its address if it has no key. */
 static struct careful_memory_host identity(struct lend_server *server, uint32_t peer)
 {
 	struct careful_memory_host host = { .by = htobe32(CAREFUL_MEMORY_KEY) };
@@ -40,16 +40,16 @@ static bool is_present(const struct lend_server *server, const struct careful_me
 	return false;
 }
 
-/* Begins or ends the time for which pieces stay without their owner. */
+/* Starts or stops the time until a host's pieces expire. */
 static void set_gone(struct lend_server *server, const struct careful_memory_host *host)
 {
-	const uint64_t now_ns = is_present(server, host) ? 0 : clock_now_ns();
-	const uint64_t due_ns = now_ns + server->options.keep_ms * UINT64_C(1000000);
+	const uint64_t gone_ns = is_present(server, host) ? 0 : clock_now_ns();
+	const uint64_t due_ns = gone_ns + server->options.keep_ms * UINT64_C(1000000);
 
 	for (struct lend_piece *p = server->pieces; p; p = p->next)
 		if (lend_same(&p->owner, host))
-			p->gone_ns = now_ns;
-	if (now_ns && (!server->due_ns || due_ns < server->due_ns))
+			p->gone_ns = gone_ns;
+	if (gone_ns && (!server->due_ns || due_ns < server->due_ns))
 		server->due_ns = due_ns;
 }
 

@@ -9,10 +9,10 @@
 #include "base/clock.h"
 #include "lend/private.h"
 
-/* A request, checked: its lengths fit. @hosts, @name: in the message */
+/* A parsed request; hosts and name lie in the message. */
 struct ask {
 	const struct careful_message *message;
-	struct careful_memory_host who, owner;
+	struct careful_memory_host who, owner; /* who asks, and the owner that it names */
 	uint64_t bytes;
 	uint32_t hosts_count, name_bytes;
 	const uint8_t *hosts;
@@ -29,7 +29,7 @@ static int try_reply(struct lend_server *server, const struct lend_answer *answe
 	return rc;
 }
 
-/* Answers a request, now or when there is room. */
+/* Answers a request now, or when the engine has room. */
 static void reply(struct lend_server *server, const struct careful_reply_to *to, int status,
 		  uint32_t arg, const void *payload, uint32_t bytes)
 {
@@ -71,7 +71,7 @@ void lend_answer_retry(struct lend_server *server)
 	server->answers_tail = at;
 }
 
-/* Returns what the host may do with a piece; 0: the piece does not exist for it. */
+/* Returns the access that a host has to a piece; 0: it must not see the piece. */
 static uint32_t access_of(const struct lend_piece *piece, const struct careful_memory_host *host)
 {
 	uint32_t access = 0;
@@ -87,10 +87,10 @@ static uint32_t access_of(const struct lend_piece *piece, const struct careful_m
 	return access;
 }
 
-static struct careful_memory_piece described(const struct lend_piece *piece,
-					     const struct careful_memory_host *host)
+static struct careful_memory_piece describe(const struct lend_piece *piece,
+					    const struct careful_memory_host *host)
 {
-	struct careful_memory_piece said = {
+	struct careful_memory_piece description = {
 		.bytes = htobe64(piece->bytes),
 		.number = htobe32(piece->number),
 		.access = htobe32(access_of(piece, host)),
@@ -99,8 +99,8 @@ static struct careful_memory_piece described(const struct lend_piece *piece,
 		.owner = piece->owner,
 	};
 
-	said.owner.access = htobe32(lend_same(&piece->owner, host));
-	return said;
+	description.owner.access = htobe32(lend_same(&piece->owner, host));
+	return description;
 }
 
 /* Opens a piece for the peer of a request and answers it. */
@@ -108,28 +108,28 @@ static void reply_open(struct lend_server *server, struct lend_piece *piece,
 		       const struct careful_reply_to *to)
 {
 	const struct careful_memory_host *host = &server->peers[to->peer].host;
-	struct careful_memory_piece said = described(piece, host);
+	struct careful_memory_piece description = describe(piece, host);
 	uint32_t key = 0;
 	int rc = lend_piece_open(piece, to->peer, access_of(piece, host), &key);
 
-	reply(server, to, rc, key, &said, sizeof(said));
+	reply(server, to, rc, key, &description, sizeof(description));
 }
 
 void lend_created(struct lend_piece *piece)
 {
 	struct lend_server *server = piece->server;
 	const struct lend_peer *peer = &server->peers[piece->peer];
-	const bool is_here = piece->asked && peer->present && lend_same(&peer->host, &piece->owner);
+	const bool asked = piece->asked && peer->present && lend_same(&peer->host, &piece->owner);
 
 	piece->asked = false;
-	if (is_here && piece->status)
+	if (asked && piece->status)
 		reply(server, &piece->to, piece->status, 0, NULL, 0);
 	if (piece->status) {
 		lend_piece_free(piece);
 		return;
 	}
 	piece->state = LEND_READY;
-	if (is_here)
+	if (asked)
 		reply_open(server, piece, &piece->to);
 }
 
@@ -140,29 +140,30 @@ void lend_deleted(struct lend_piece *piece)
 	lend_piece_free(piece);
 }
 
-/* Finds the piece that a request names. Returns 0, -ENOENT or -ENOTUNIQ. */
-static int find(struct lend_server *server, const struct ask *ask, struct lend_piece **found)
+/* Finds the piece that a request names. The asking host's own piece comes before others. Returns 0,
+ * -ENOENT or -ENOTUNIQ. */
+static int find(struct lend_server *server, const struct ask *ask, struct lend_piece **piece)
 {
-	const bool is_any = ask->owner.by == htobe32(CAREFUL_MEMORY_ANY);
-	bool is_one = true;
+	const bool any_owner = ask->owner.by == htobe32(CAREFUL_MEMORY_ANY);
+	bool is_unique = true;
 
-	*found = NULL;
+	*piece = NULL;
 	for (struct lend_piece *p = server->pieces; p; p = p->next) {
 		if (p->name_bytes != ask->name_bytes ||
 		    memcmp(p->name, ask->name, ask->name_bytes) != 0 || !access_of(p, &ask->who) ||
-		    (!is_any && !lend_same(&p->owner, &ask->owner)))
+		    (!any_owner && !lend_same(&p->owner, &ask->owner)))
 			continue;
-		is_one = is_one && !*found;
-		*found = p;
+		is_unique = is_unique && !*piece;
+		*piece = p;
 		if (lend_same(&p->owner, &ask->who))
 			return 0;
 	}
-	if (!*found)
+	if (!*piece)
 		return -ENOENT;
-	return is_one ? 0 : -ENOTUNIQ;
+	return is_unique ? 0 : -ENOTUNIQ;
 }
 
-/* Finds the asking host's own piece of the name, or NULL. */
+/* Returns the asking host's own piece of the name, or NULL. */
 static struct lend_piece *find_own(struct lend_server *server, const struct ask *ask)
 {
 	struct ask own = *ask;
@@ -256,48 +257,49 @@ static int delete (struct lend_server *server, const struct ask *ask,
 static void list(struct lend_server *server, const struct careful_message *message,
 		 const struct careful_memory_host *who, const struct careful_reply_to *to)
 {
-	static uint8_t all[16384];
-	int most = careful_payload_bytes(server->instance, message->peer);
-	const uint32_t room = most < 0		      ? 0 :
-			      most < (int)sizeof(all) ? (uint32_t)most :
-							(uint32_t)sizeof(all);
+	static uint8_t entries[16384];
+	int payload_max = careful_payload_bytes(server->instance, message->peer);
+	const uint32_t room = payload_max < 0			 ? 0 :
+			      payload_max < (int)sizeof(entries) ? (uint32_t)payload_max :
+								   (uint32_t)sizeof(entries);
 	uint32_t used = 0;
 	bool more = false;
 
 	for (const struct lend_piece *p = server->pieces; p && !more; p = p->next) {
-		struct careful_memory_piece said = described(p, who);
-		const uint32_t bytes = (uint32_t)(sizeof(said) + p->name_bytes + 7) / 8 * 8;
+		struct careful_memory_piece entry = describe(p, who);
+		const uint32_t bytes = (uint32_t)(sizeof(entry) + p->name_bytes + 7) / 8 * 8;
 
-		if (p->number <= message->args[0] || !said.access || p->state != LEND_READY)
+		if (p->number <= message->args[0] || !entry.access || p->state != LEND_READY)
 			continue;
-		if ((more = bytes > room - used))
+		more = bytes > room - used;
+		if (more)
 			break;
-		memset(all + used, 0, bytes);
-		memcpy(all + used, &said, sizeof(said));
-		memcpy(all + used + sizeof(said), p->name, p->name_bytes);
+		memset(entries + used, 0, bytes);
+		memcpy(entries + used, &entry, sizeof(entry));
+		memcpy(entries + used + sizeof(entry), p->name, p->name_bytes);
 		used += bytes;
 	}
-	reply(server, to, 0, more, all, used);
+	reply(server, to, 0, more, entries, used);
 }
 
-static void room(struct lend_server *server, const struct careful_memory_host *who,
-		 const struct careful_reply_to *to)
+static void reply_room(struct lend_server *server, const struct careful_memory_host *who,
+		       const struct careful_reply_to *to)
 {
-	uint64_t mine, free = server->options.bytes - server->used;
+	struct careful_memory_room room;
+	uint64_t mine;
 	uint32_t pieces;
-	struct careful_memory_room said;
 
 	lend_piece_count(server, who, &mine, &pieces);
-	said = (struct careful_memory_room){
+	room = (struct careful_memory_room){
 		.bytes = htobe64(server->options.bytes),
-		.free = htobe64(free),
+		.free = htobe64(server->options.bytes - server->used),
 		.mine = htobe64(mine),
 		.mine_most = htobe64(server->options.host_bytes),
 		.pieces = htobe32(pieces),
 		.pieces_most = htobe32(LEND_PIECES_HOST),
 		.keep_ms = htobe32(server->options.keep_ms),
 	};
-	reply(server, to, 0, 0, &said, sizeof(said));
+	reply(server, to, 0, 0, &room, sizeof(room));
 }
 
 static int parse(struct ask *ask)
@@ -375,11 +377,11 @@ static int wait_for(struct lend_server *server, const struct ask *ask,
 	return 0;
 }
 
-/* Serves a request about a piece that exists. */
-static int find_for(struct lend_server *server, const struct ask *ask,
-		    const struct careful_reply_to *to)
+/* Serves OPEN, STAT, WAIT and NOTIFY. */
+static int serve_existing(struct lend_server *server, const struct ask *ask,
+			  const struct careful_reply_to *to)
 {
-	struct careful_memory_piece said;
+	struct careful_memory_piece description;
 	struct lend_piece *piece;
 	int rc = find(server, ask, &piece);
 
@@ -387,7 +389,6 @@ static int find_for(struct lend_server *server, const struct ask *ask,
 		return rc;
 	if (piece->state == LEND_FILLING)
 		return -EAGAIN;
-	said = described(piece, &ask->who);
 	switch (ask->message->handler) {
 	case CAREFUL_MEMORY_OPEN:
 		reply_open(server, piece, to);
@@ -401,7 +402,8 @@ static int find_for(struct lend_server *server, const struct ask *ask,
 		reply(server, to, 0, ++piece->notified, NULL, 0);
 		return 0;
 	default:
-		reply(server, to, 0, 0, &said, sizeof(said));
+		description = describe(piece, &ask->who);
+		reply(server, to, 0, 0, &description, sizeof(description));
 		return 0;
 	}
 }
@@ -422,7 +424,7 @@ void lend_on_request(const struct careful_message *message, void *user)
 		return;
 	}
 	if (message->handler == CAREFUL_MEMORY_STAT && !message->bytes) {
-		room(server, &ask.who, &to);
+		reply_room(server, &ask.who, &to);
 		return;
 	}
 	rc = parse(&ask);
@@ -431,7 +433,7 @@ void lend_on_request(const struct careful_message *message, void *user)
 	else if (!rc && message->handler == CAREFUL_MEMORY_DELETE)
 		rc = delete (server, &ask, &to);
 	else if (!rc)
-		rc = find_for(server, &ask, &to);
+		rc = serve_existing(server, &ask, &to);
 	if (rc)
 		reply(server, &to, rc, 0, NULL, 0);
 }

@@ -13,7 +13,7 @@
 
 static const uint64_t second_ns = 1000000000;
 
-/* Frees the pieces whose owners were away for too long. */
+/* Ends the pieces whose owners were away for too long. */
 static void expire(struct lend_server *server)
 {
 	const uint64_t now_ns = clock_now_ns(),
@@ -42,7 +42,7 @@ void lend_poll(struct lend_server *server)
 		return;
 	if (server->answers)
 		lend_answer_retry(server);
-	if (server->ended)
+	if (server->closed)
 		lend_piece_retry(server);
 	while ((piece = (struct lend_piece *)pool_take(&server->pool))) {
 		if (piece->state == LEND_FREEING)
@@ -67,7 +67,7 @@ int lend_timeout_ms(const struct lend_server *server)
 
 	if (!server)
 		return -1;
-	if (server->answers || server->ended)
+	if (server->answers || server->closed)
 		return 1;
 	due_ns = server->waits ? server->waits_due_ns : UINT64_MAX;
 	if (server->due_ns && server->due_ns < due_ns)
@@ -78,8 +78,7 @@ int lend_timeout_ms(const struct lend_server *server)
 	return due_ns > now_ns ? (int)((due_ns - now_ns) / 1000000) + 1 : 0;
 }
 
-/* Reports an owner's total at its first piece, with its later pieces. */
-static bool is_first(const struct lend_server *server, const struct lend_piece *piece)
+static bool is_owners_first(const struct lend_server *server, const struct lend_piece *piece)
 {
 	const struct lend_piece *p = server->pieces;
 
@@ -102,7 +101,7 @@ uint32_t lend_use(const struct lend_server *server, struct careful_lend_use *use
 	for (const struct lend_piece *p = server->pieces; p && n < most; p = p->next) {
 		struct careful_lend_use *use = &uses[n];
 
-		if (!is_first(server, p))
+		if (!is_owners_first(server, p))
 			continue;
 		*use = (struct careful_lend_use){
 			.bytes = server->options.host_bytes,
@@ -117,7 +116,7 @@ uint32_t lend_use(const struct lend_server *server, struct careful_lend_use *use
 	return n;
 }
 
-/* Reports whether this process may lock this much memory, without locking existing memory. */
+/* Reports whether this process may lock this much memory. */
 static bool may_lock(uint64_t bytes)
 {
 	void *memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -128,8 +127,7 @@ static bool may_lock(uint64_t bytes)
 	return may;
 }
 
-/* Checks that this host can lend this much. */
-static int check(const struct lend_options *options, struct careful_error *error)
+static int check_memory(const struct lend_options *options, struct careful_error *error)
 {
 	const unsigned long long mib = options->bytes >> 20;
 	unsigned long long kib = 0;
@@ -184,7 +182,7 @@ int lend_serve(struct careful *instance, const struct lend_options *options,
 	*server = NULL;
 	if (!options->bytes)
 		return 0;
-	rc = check(options, error);
+	rc = check_memory(options, error);
 	if (rc)
 		return rc;
 	s = calloc(1, sizeof(*s));
@@ -202,7 +200,7 @@ int lend_serve(struct careful *instance, const struct lend_options *options,
 	return 0;
 }
 
-/* Frees a list; each entry begins with the next one's address. */
+/* Frees a list whose entries begin with the address of the next. */
 static void free_list(void *entry)
 {
 	while (entry) {
@@ -221,7 +219,7 @@ uint32_t lend_stop(struct lend_server *server)
 	if (!server)
 		return 0;
 	left = pool_stop(&server->pool, LEND_STOP_MS, false);
-	if (left) /* these still use the rest */
+	if (left) /* workers still use the server */
 		return left;
 	pool_free(&server->pool);
 	for (struct lend_piece *p = server->pieces, *next; p; p = next) {

@@ -169,7 +169,8 @@ static void check_server(const struct careful *c)
 		lend_piece_count(server, &p->owner, &bytes, &pieces);
 		CHECK(bytes <= HOST && pieces <= LEND_PIECES_HOST);
 		for (const struct lend_open *open = p->opens; open; open = open->next)
-			CHECK(open->ended || lend_same(&p->owner, &server->peers[open->peer].host));
+			CHECK(open->closed ||
+			      lend_same(&p->owner, &server->peers[open->peer].host));
 	}
 	CHECK(used == server->used && used <= LENT);
 	CHECK(c->deferred_count <= c->limits.operations);
