@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Fetches pages of maps. The touched page comes first, alone, and then the pages behind it (P3's
- * eager fragments). The read-ahead doubles while faults are sequential. */
+/* Fetches pages of maps: the touched page alone, then the pages behind it (P3's eager fragments).
+ * The read-ahead doubles while faults are sequential. */
 #include <errno.h>
 #include <string.h>
 
@@ -47,8 +47,7 @@ void slot_put(struct map_slot *slot)
 	memory->slots_free = slot;
 }
 
-/* Installs received pages, except those that were removed meanwhile. Returns -EAGAIN to be called
- * again. */
+/* Installs received pages, except those removed meanwhile. Returns 0 or -EAGAIN (uffd_copy()). */
 static int install(struct careful_memory_map *map, struct map_slot *slot)
 {
 	const bool dirty = slot->writes && map->writable;
@@ -73,16 +72,16 @@ static int install(struct careful_memory_map *map, struct map_slot *slot)
 	return 0;
 }
 
-/* Wakes threads whose pages did not come. They touch the pages again and then wait again. */
+/* Handles a failed fetch: a wanted page is lost. Threads that wait for others touch them again. */
 static void fail(struct careful_memory_map *map, const struct map_slot *slot)
 {
-	const uint64_t at = map->base + slot->page * MAP_PAGE;
+	const uint64_t address = map->base + slot->page * MAP_PAGE;
 
 	memset(map->states + slot->page, slot->wanted ? PAGE_LOST : PAGE_ABSENT, slot->pages);
 	if (slot->wanted)
-		uffd_lose(map->uffd, at, map->ours);
+		uffd_lose(map->uffd, address, map->ours);
 	else
-		uffd_wake(map->uffd, at, slot->pages * (uint64_t)MAP_PAGE);
+		uffd_wake(map->uffd, address, slot->pages * (uint64_t)MAP_PAGE);
 }
 
 static void fetched(struct memory_move *move, int status)
@@ -140,7 +139,7 @@ uint32_t fetch_window(struct map_stream *streams, uint64_t page, uint64_t most, 
 		if (stream.window > most)
 			stream.window = (uint32_t)most;
 	} else if (begins) {
-		i--; /* in place of the one not used for longest */
+		i--; /* replaces the least recently used */
 	} else {
 		return 0;
 	}
@@ -170,13 +169,13 @@ static void plan_ahead(struct careful_memory_map *map, uint64_t page, bool begin
 
 void fetch_fault(struct careful_memory_map *map, uint64_t page, bool writes)
 {
-	const uint64_t at = map->base + page * MAP_PAGE;
+	const uint64_t address = map->base + page * MAP_PAGE;
 
 	switch (map->states[page]) {
 	case PAGE_ABSENT:
-		/* Without a slot the thread is woken, and touches the page again. */
+		/* Without a slot, the thread wakes and touches the page again. */
 		if (!fetch(map, page, 1, true, writes))
-			uffd_wake(map->uffd, at, MAP_PAGE);
+			uffd_wake(map->uffd, address, MAP_PAGE);
 		plan_ahead(map, page, true);
 		break;
 	case PAGE_COMING:
@@ -185,13 +184,13 @@ void fetch_fault(struct careful_memory_map *map, uint64_t page, bool writes)
 	case PAGE_REMOVED:
 		map->states[page] = PAGE_CLEAN;
 		map->local++;
-		uffd_zero(map->uffd, at);
+		uffd_zero(map->uffd, address);
 		break;
 	case PAGE_LOST:
-		uffd_lose(map->uffd, at, map->ours);
+		uffd_lose(map->uffd, address, map->ours);
 		break;
-	default: /* the page came meanwhile */
-		uffd_wake(map->uffd, at, MAP_PAGE);
+	default: /* the page arrived meanwhile */
+		uffd_wake(map->uffd, address, MAP_PAGE);
 	}
 }
 

@@ -53,7 +53,7 @@ bool memory_is_lost(int status)
 	case ECONNREFUSED:
 	case EHOSTUNREACH:
 	case ENETUNREACH:
-	case ENOENT: /* the region went with its session */
+	case ENOENT: /* the region ended with its session */
 	case EBADMSG:
 	case EADDRINUSE:
 		return true;

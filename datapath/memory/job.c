@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Calls of other threads, which wait until the client's thread has done them. */
+/* Calls of other threads, which the client's thread runs. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -12,14 +12,14 @@ void memory_end_job(struct memory_job *job, int status)
 	sem_post(&job->done);
 }
 
-/* The count is the first to change: the thread reads the eventfd until the two agree. */
+/* Counts before it writes: the thread reads the eventfd until posts_read equals posts. */
 void memory_post(struct careful_memory *memory)
 {
 	const uint64_t one = 1;
 
 	__atomic_add_fetch(&memory->posts, 1, __ATOMIC_RELEASE);
 	if (write(memory->event_fd, &one, sizeof(one)) < 0)
-		abort(); /* an eventfd of our own */
+		abort(); /* cannot fail: the eventfd is ours */
 }
 
 int memory_run(struct careful_memory *memory, struct memory_job *job)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Maps of pieces: their memory, their faults, and the calls about them. */
+/* Maps of pieces: memory, faults and calls. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
@@ -12,25 +12,26 @@
 #include "base/clock.h"
 #include "memory/private.h"
 
-enum { FAULTS = 16 };
+enum { EVENTS = 16 };
 
-/* Returns the map that serves an address, among those of one userfaultfd. */
-static struct careful_memory_map *map_at(struct careful_memory_map *one, uint64_t address)
+/* Returns the map that serves an address, among those of the reader's userfaultfd. */
+static struct careful_memory_map *map_at(struct careful_memory_map *reader, uint64_t address)
 {
-	struct careful_memory_map *map = one->remote->memory->maps;
+	struct careful_memory_map *map = reader->remote->memory->maps;
 
-	while (map && (map->ours != one->ours || (!map->ours && map->given != one->given) ||
+	while (map && (map->ours != reader->ours ||
+		       (!map->ours && map->caller_uffd != reader->caller_uffd) ||
 		       address < map->base || address - map->base >= map->pages * MAP_PAGE))
 		map = map->next;
 	return map;
 }
 
-/* The owner of the memory gave up a range: it reads as zeros. */
-static void take_removed(struct careful_memory_map *one, uint64_t at, uint64_t end)
+/* Handles madvise() of the memory's process: the pages are zeros now. */
+static void take_removed(struct careful_memory_map *reader, uint64_t address, uint64_t end)
 {
-	for (; at < end; at += MAP_PAGE) {
-		struct careful_memory_map *map = map_at(one, at);
-		uint8_t *state = map ? &map->states[(at - map->base) / MAP_PAGE] : NULL;
+	for (; address < end; address += MAP_PAGE) {
+		struct careful_memory_map *map = map_at(reader, address);
+		uint8_t *state = map ? &map->states[(address - map->base) / MAP_PAGE] : NULL;
 
 		if (!map)
 			continue;
@@ -39,15 +40,16 @@ static void take_removed(struct careful_memory_map *one, uint64_t at, uint64_t e
 	}
 }
 
-static void take_fault(struct careful_memory_map *one, const struct uffd_msg *message)
+/* Handles an event that the reader's userfaultfd reported. */
+static void take_event(struct careful_memory_map *reader, const struct uffd_msg *message)
 {
 	const uint64_t address = message->arg.pagefault.address;
 	const uint64_t flags = message->arg.pagefault.flags;
-	struct careful_memory_map *map = map_at(one, address);
+	struct careful_memory_map *map = map_at(reader, address);
 	uint64_t page;
 
-	if (message->event == UFFD_EVENT_REMOVE && !one->ours)
-		take_removed(one, message->arg.remove.start, message->arg.remove.end);
+	if (message->event == UFFD_EVENT_REMOVE && !reader->ours)
+		take_removed(reader, message->arg.remove.start, message->arg.remove.end);
 	if (message->event != UFFD_EVENT_PAGEFAULT || !map)
 		return;
 	page = (address - map->base) / MAP_PAGE;
@@ -62,13 +64,13 @@ static void take_fault(struct careful_memory_map *one, const struct uffd_msg *me
 	uffd_wake(map->uffd, map->base + page * MAP_PAGE, MAP_PAGE);
 }
 
-static void take_faults(struct careful_memory_map *map)
+static void read_events(struct careful_memory_map *map)
 {
-	struct uffd_msg messages[FAULTS];
+	struct uffd_msg messages[EVENTS];
 	ssize_t n = read(map->uffd, messages, sizeof(messages));
 
 	for (ssize_t i = 0; i < n / (ssize_t)sizeof(messages[0]); i++)
-		take_fault(map, &messages[i]);
+		take_event(map, &messages[i]);
 }
 
 static void free_map(struct careful_memory_map *map)
@@ -81,7 +83,7 @@ static void free_map(struct careful_memory_map *map)
 	free(map);
 }
 
-/* Ends maps that nothing uses any longer. */
+/* Ends closed maps whose slots are free. */
 static void end_closed(struct careful_memory *memory)
 {
 	struct careful_memory_map **at = &memory->maps, *map;
@@ -93,7 +95,8 @@ static void end_closed(struct careful_memory *memory)
 		}
 		*at = map->next;
 		map->remote->map = NULL;
-		epoll_ctl(memory->extra_fd, EPOLL_CTL_DEL, map->uffd, NULL); /* may stay open */
+		/* epoll would keep a userfaultfd of which the caller has a duplicate */
+		epoll_ctl(memory->extra_fd, EPOLL_CTL_DEL, map->uffd, NULL);
 		epoll_ctl(memory->sleep_fd, EPOLL_CTL_DEL, map->uffd, NULL);
 		memory_end_job(map->closer, 0);
 		free_map(map);
@@ -107,7 +110,7 @@ void memory_map_poll(struct careful_memory *memory)
 	for (struct careful_memory_map *map = memory->maps; map; map = map->next) {
 		closed |= map->closer != NULL;
 		if (!memory->served)
-			take_faults(map);
+			read_events(map);
 		fetch_late(map);
 		fetch_ahead(map);
 		save_flush(map);
@@ -130,11 +133,12 @@ void memory_map_evict(struct careful_memory *memory, uint64_t now_ns)
 static int make_slots(struct careful_memory *memory)
 {
 	void *base;
-	int rc = memory->slots ? 0 :
-				 careful_memory(memory->instance,
-						(uint64_t)MAP_SLOTS * MAP_SLOT_BYTES, &base);
+	int rc;
 
-	if (rc || memory->slots)
+	if (memory->slots)
+		return 0;
+	rc = careful_memory(memory->instance, (uint64_t)MAP_SLOTS * MAP_SLOT_BYTES, &base);
+	if (rc)
 		return rc;
 	memory->slots = calloc(MAP_SLOTS, sizeof(*memory->slots));
 	if (!memory->slots)
@@ -149,7 +153,7 @@ static int make_slots(struct careful_memory *memory)
 	return 0;
 }
 
-/* Makes the memory of a map; in small pages, because they come one by one. */
+/* Makes the memory of a map, in small pages because they arrive one by one. */
 static int make_memory(struct careful_memory_map *map)
 {
 	const uint64_t bytes = map->pages * MAP_PAGE;
@@ -167,11 +171,11 @@ static int make_memory(struct careful_memory_map *map)
 			       uffd_register(map->uffd, map->base, bytes, map->writable);
 }
 
-static void job_map(struct careful_memory *memory, struct memory_job *one)
+static void job_map(struct careful_memory *memory, struct memory_job *job)
 {
-	struct careful_memory_map *map = one->map;
+	struct careful_memory_map *map = job->map;
 	struct epoll_event event = { .events = EPOLLIN };
-	int rc = one->remote->map ? -EBUSY : make_slots(memory);
+	int rc = job->remote->map ? -EBUSY : make_slots(memory);
 
 	if (!rc && (epoll_ctl(memory->extra_fd, EPOLL_CTL_ADD, map->uffd, &event) ||
 		    epoll_ctl(memory->sleep_fd, EPOLL_CTL_ADD, map->uffd, &event)))
@@ -179,9 +183,9 @@ static void job_map(struct careful_memory *memory, struct memory_job *one)
 	if (!rc) {
 		map->next = memory->maps;
 		memory->maps = map;
-		one->remote->map = map;
+		job->remote->map = map;
 	}
-	memory_end_job(one, rc);
+	memory_end_job(job, rc);
 }
 
 int careful_memory_map(struct careful_memory_remote *remote,
@@ -194,7 +198,7 @@ int careful_memory_map(struct careful_memory_remote *remote,
 	if (!map)
 		return -ENOMEM;
 	map->remote = remote;
-	map->given = options->uffd;
+	map->caller_uffd = options->uffd;
 	map->uffd = options->uffd < 0 ? -1 : fcntl(options->uffd, F_DUPFD_CLOEXEC, 0);
 	map->ours = options->uffd < 0;
 	map->writable = options->writable && map->ours;
@@ -227,16 +231,16 @@ int careful_memory_map(struct careful_memory_remote *remote,
 	return rc;
 }
 
-static void job_flush(struct careful_memory *memory, struct memory_job *one)
+static void job_flush(struct careful_memory *memory, struct memory_job *job)
 {
-	struct careful_memory_map *map = one->remote->map;
+	struct careful_memory_map *map = job->remote->map;
 
 	(void)memory;
 	if (!map || map->flush) {
-		memory_end_job(one, map ? -EAGAIN : -ENOENT);
+		memory_end_job(job, map ? -EAGAIN : -ENOENT);
 		return;
 	}
-	map->flush = one;
+	map->flush = job;
 	map->flush_page = 0;
 }
 
@@ -244,7 +248,7 @@ int careful_memory_flush(struct careful_memory_remote *remote)
 {
 	int rc;
 
-	do { /* one at a time */
+	do { /* -EAGAIN: another flush is under way */
 		struct memory_job job = { .start = job_flush, .remote = remote };
 
 		rc = memory_run(remote->memory, &job);
@@ -252,18 +256,18 @@ int careful_memory_flush(struct careful_memory_remote *remote)
 	return rc;
 }
 
-static void job_prefetch(struct careful_memory *memory, struct memory_job *one)
+static void job_prefetch(struct careful_memory *memory, struct memory_job *job)
 {
-	struct careful_memory_map *map = one->remote->map;
+	struct careful_memory_map *map = job->remote->map;
 
 	(void)memory;
-	if (!map || one->offset > map->bytes || one->bytes > map->bytes - one->offset) {
-		memory_end_job(one, map ? -ERANGE : -ENOENT);
+	if (!map || job->offset > map->bytes || job->bytes > map->bytes - job->offset) {
+		memory_end_job(job, map ? -ERANGE : -ENOENT);
 		return;
 	}
-	map->ahead = one->offset / MAP_PAGE;
-	map->ahead_end = (one->offset + one->bytes + MAP_PAGE - 1) / MAP_PAGE;
-	memory_end_job(one, 0);
+	map->ahead = job->offset / MAP_PAGE;
+	map->ahead_end = (job->offset + job->bytes + MAP_PAGE - 1) / MAP_PAGE;
+	memory_end_job(job, 0);
 }
 
 int careful_memory_prefetch(struct careful_memory_remote *remote, uint64_t offset, uint64_t bytes)
@@ -275,18 +279,18 @@ int careful_memory_prefetch(struct careful_memory_remote *remote, uint64_t offse
 	return memory_run(remote->memory, &job);
 }
 
-static void job_unmap(struct careful_memory *memory, struct memory_job *one)
+static void job_unmap(struct careful_memory *memory, struct memory_job *job)
 {
-	struct careful_memory_map *map = one->remote->map;
+	struct careful_memory_map *map = job->remote->map;
 
 	(void)memory;
 	if (!map || map->closer) {
-		memory_end_job(one, -ENOENT);
+		memory_end_job(job, -ENOENT);
 		return;
 	}
 	map->ahead = map->ahead_end = 0;
 	map->local_most = 0;
-	map->closer = one;
+	map->closer = job;
 }
 
 int careful_memory_unmap(struct careful_memory_remote *remote)

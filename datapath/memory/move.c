@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Gets, stores and requests of the memory client. A session's end removes the regions. A piece is
- * then opened again, and moves under way are repeated. */
+/* Gets, stores and requests of the memory client. The end of a session removes its regions: pieces
+ * are then opened again, and their moves repeated. */
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
@@ -12,7 +12,6 @@ void memory_move_put(struct careful_memory *memory, struct memory_move *move)
 {
 	move->next = NULL;
 	move->memory = memory;
-	move->flying = false;
 	*memory->moves_tail = move;
 	memory->moves_tail = &move->next;
 }
@@ -28,23 +27,23 @@ static void end_opening(struct careful_memory_remote *remote, int status)
 		memory_end_job(opener, status);
 }
 
-/* Takes the host's description of the piece. Returns 0 or -errno. */
-static int take(struct careful_memory_remote *remote, const struct careful_result *result)
+/* Takes the reply to OPEN. Returns 0 or -errno. */
+static int take_piece(struct careful_memory_remote *remote, const struct careful_result *result)
 {
-	struct careful_memory_piece said;
+	struct careful_memory_piece piece;
 
-	if (!result->payload || result->bytes < sizeof(said))
+	if (!result->payload || result->bytes < sizeof(piece))
 		return -EPROTO;
-	memcpy(&said, result->payload, sizeof(said));
-	if (be64toh(said.bytes) > INT64_MAX || !be64toh(said.bytes))
+	memcpy(&piece, result->payload, sizeof(piece));
+	if (be64toh(piece.bytes) > INT64_MAX || !be64toh(piece.bytes))
 		return -EPROTO;
 	if (remote->bytes &&
-	    (be32toh(said.number) != remote->number || be64toh(said.bytes) != remote->bytes))
+	    (be32toh(piece.number) != remote->number || be64toh(piece.bytes) != remote->bytes))
 		return -ESTALE;
-	remote->piece = said;
-	remote->bytes = be64toh(said.bytes);
-	remote->number = be32toh(said.number);
-	remote->access = be32toh(said.access);
+	remote->piece = piece;
+	remote->bytes = be64toh(piece.bytes);
+	remote->number = be32toh(piece.number);
+	remote->access = be32toh(piece.access);
 	remote->key = result->args[0];
 	remote->stale = false;
 	return 0;
@@ -54,15 +53,17 @@ static void opened(struct memory_move *move, int status)
 {
 	struct careful_memory_remote *remote = move->user;
 	struct memory_job *closer = remote->closer;
-	int rc = status ? status : take(remote, move->result);
+	int rc = status ? status : take_piece(remote, move->result);
 
 	remote->opening = false;
-	/* A piece that existed before is lost. */
-	end_opening(remote, rc == -ENOENT && remote->bytes ? -ESTALE : rc);
-	if (closer) /* else another thread may have freed the piece */
+	if (rc == -ENOENT && remote->bytes) /* the piece existed before */
+		rc = -ESTALE;
+	end_opening(remote, rc);
+	if (closer) /* without a closer, the opener may have freed the piece by now */
 		memory_end_job(closer, 0);
 }
 
+/* Opens a piece for the first time, or again in a new session. */
 void memory_piece_open(struct careful_memory_remote *remote)
 {
 	struct careful_memory *memory = remote->memory;
@@ -81,7 +82,7 @@ void memory_piece_open(struct careful_memory_remote *remote)
 	memory_move_put(memory, &remote->open);
 }
 
-static void land(struct careful_memory *memory, struct memory_move *move)
+static void remove_flight(struct careful_memory *memory, struct memory_move *move)
 {
 	struct memory_move **at = &memory->flights;
 
@@ -90,7 +91,6 @@ static void land(struct careful_memory *memory, struct memory_move *move)
 	*at = move->next;
 	memory->flying -= move->remote != NULL;
 	memory->awaited -= move->awaited;
-	move->flying = false;
 }
 
 static void on_moved(const struct careful_result *result, void *user)
@@ -100,7 +100,7 @@ static void on_moved(const struct careful_result *result, void *user)
 	int status = result->status;
 	bool is_lost = memory_is_lost(status);
 
-	land(memory, move);
+	remove_flight(memory, move);
 	if (move->remote && !status && result->bytes != move->bytes)
 		status = -EPROTO;
 	if (!move->remote) {
@@ -115,13 +115,13 @@ static void on_moved(const struct careful_result *result, void *user)
 	if (move->remote)
 		move->remote->stale = true;
 	else
-		move->again_ns = clock_in_ms(MEMORY_AGAIN_MS);
+		move->retry_ns = clock_in_ms(MEMORY_RETRY_MS);
 	if (is_lost && status != -ENOENT && status != -EBADMSG)
 		move->host->peer = -1;
 	memory_move_put(memory, move);
 }
 
-/* Begins a move. Returns 0 if it is under way, -EAGAIN, or -errno. */
+/* Begins a move. Returns 0, -EAGAIN to try again later, or -errno. */
 static int begin(struct careful_memory *memory, struct memory_move *move)
 {
 	struct careful_memory_remote *remote = move->remote;
@@ -153,7 +153,7 @@ static int begin(struct careful_memory *memory, struct memory_move *move)
 	return -EAGAIN;
 }
 
-/* Ends moves that wait too long, and sessions whose moves are under way for too long. */
+/* Ends moves that wait too long, and sessions whose moves take too long. */
 static void check_limits(struct careful_memory *memory, uint64_t now_ns)
 {
 	struct memory_move **at = &memory->moves, *move;
@@ -171,10 +171,10 @@ static void check_limits(struct careful_memory *memory, uint64_t now_ns)
 	for (move = memory->flights; move; move = move->next) {
 		if (memory->failed || now_ns < move->until_ns || move->host->peer < 0)
 			continue;
-		memory_host_leave(memory, move->host); /* its operations end soon */
+		memory_host_leave(memory, move->host);
 	}
 	while (memory->failed && (move = memory->flights)) {
-		land(memory, move);
+		remove_flight(memory, move);
 		move->done(move, memory->failed);
 	}
 }
@@ -182,7 +182,7 @@ static void check_limits(struct careful_memory *memory, uint64_t now_ns)
 void memory_move_poll(struct careful_memory *memory, uint64_t now_ns)
 {
 	struct memory_move **at = &memory->moves, *move;
-	uint32_t begun = 0;
+	uint32_t awaited = 0;
 
 	if (now_ns - memory->tick_ns >= MEMORY_TICK_MS * UINT64_C(1000000) || memory->failed) {
 		memory->tick_ns = now_ns;
@@ -190,10 +190,10 @@ void memory_move_poll(struct careful_memory *memory, uint64_t now_ns)
 	}
 	while ((move = *at)) {
 		const bool may = move->remote ? memory->flying < MEMORY_FLYING_MAX :
-						now_ns >= move->again_ns;
+						now_ns >= move->retry_ns;
 		int rc = may ? begin(memory, move) : -EAGAIN;
 
-		if (rc == -EAGAIN) { /* others may have another host */
+		if (rc == -EAGAIN) { /* the next move may have another host */
 			at = &move->next;
 			continue;
 		}
@@ -204,12 +204,11 @@ void memory_move_poll(struct careful_memory *memory, uint64_t now_ns)
 			move->done(move, rc);
 			continue;
 		}
-		move->flying = true;
 		move->next = memory->flights;
 		memory->flights = move;
 		memory->flying += move->remote != NULL;
 		memory->awaited += move->awaited;
-		if (move->awaited && ++begun == MEMORY_BEGIN_FIRST)
+		if (move->awaited && ++awaited == MEMORY_FIRST_MOVES)
 			careful_poll(memory->instance); /* may add moves to the list */
 	}
 }

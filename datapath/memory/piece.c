@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The calls about pieces of other hosts' memory: to open and close them, to move parts, to ask. */
+/* Calls that open, close, read and write pieces, and send requests. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,14 +7,14 @@
 #include "base/clock.h"
 #include "memory/private.h"
 
-static void job_open(struct careful_memory *memory, struct memory_job *one)
+static void job_open(struct careful_memory *memory, struct memory_job *job)
 {
-	one->remote->host = memory_host_get(memory, one->address, one->address_bytes);
-	one->remote->opener = one;
-	if (one->remote->host)
-		memory_piece_open(one->remote);
+	job->remote->host = memory_host_get(memory, job->address, job->address_bytes);
+	job->remote->opener = job;
+	if (job->remote->host)
+		memory_piece_open(job->remote);
 	else
-		memory_end_job(one, -ENOMEM);
+		memory_end_job(job, -ENOMEM);
 }
 
 int careful_memory_open(struct careful_memory *memory, const struct sockaddr *host,
@@ -43,18 +43,17 @@ int careful_memory_open(struct careful_memory *memory, const struct sockaddr *ho
 	return 0;
 }
 
-/* Ends the time of an OPEN that is under way, because its answer would use the piece after
- * careful_memory_close() has freed it. */
-static void job_close(struct careful_memory *memory, struct memory_job *one)
+/* Waits for the end of an OPEN that is under way, since opened() uses the piece. */
+static void job_close(struct careful_memory *memory, struct memory_job *job)
 {
-	struct careful_memory_remote *remote = one->remote;
+	struct careful_memory_remote *remote = job->remote;
 
 	(void)memory;
 	if (remote->map || !remote->opening) {
-		memory_end_job(one, remote->map ? -EBUSY : 0);
+		memory_end_job(job, remote->map ? -EBUSY : 0);
 		return;
 	}
-	remote->closer = one;
+	remote->closer = job;
 	remote->open.until_ns = 0;
 }
 
@@ -68,16 +67,14 @@ int careful_memory_close(struct careful_memory_remote *remote)
 	return rc == -EBUSY ? rc : 0;
 }
 
-/* Moves of a vector that are under way at a time; each moves at most MEMORY_MOVE_BYTES. */
-enum { VECTOR_MOVES = 64 };
+enum { VECTOR_MOVES = 64 }; /* moves of a vector under way at a time */
 
-/* @part, @at: what begins next
- * @free:     moves that are not under way */
 struct move_job {
 	struct memory_job job;
 	const struct careful_memory_part *parts;
-	uint32_t n, flags, part;
-	uint64_t at;
+	uint32_t n, flags;
+	uint32_t part; /* index of the next move's part */
+	uint64_t part_offset; /* of the next move in its part */
 	uint32_t under_way, free_count;
 	struct memory_move *free[VECTOR_MOVES];
 	struct memory_move moves[VECTOR_MOVES];
@@ -93,21 +90,21 @@ static void begin_parts(struct move_job *job)
 
 	while (!job->job.status && job->part < job->n && job->free_count) {
 		const struct careful_memory_part *part = &job->parts[job->part];
-		const uint64_t left = part->bytes - job->at;
+		const uint64_t left = part->bytes - job->part_offset;
 		struct memory_move *move;
 
 		if (!part->bytes) {
 			job->part++;
 			continue;
 		}
-		if (is_ordered && !job->at && job->under_way)
+		if (is_ordered && !job->part_offset && job->under_way)
 			break;
 		move = job->free[--job->free_count];
 		*move = (struct memory_move){
 			.host = job->job.remote->host,
 			.remote = job->job.remote,
-			.offset = part->offset + job->at,
-			.local = (uint8_t *)part->local + job->at,
+			.offset = part->offset + job->part_offset,
+			.local = (uint8_t *)part->local + job->part_offset,
 			.bytes = left < MEMORY_MOVE_BYTES ? (uint32_t)left : MEMORY_MOVE_BYTES,
 			.is_store = job->flags & CAREFUL_MEMORY_STORE,
 			.awaited = true,
@@ -115,10 +112,10 @@ static void begin_parts(struct move_job *job)
 			.done = part_moved,
 			.user = job,
 		};
-		job->at += move->bytes;
-		if (job->at >= part->bytes) {
+		job->part_offset += move->bytes;
+		if (job->part_offset >= part->bytes) {
 			job->part++;
-			job->at = 0;
+			job->part_offset = 0;
 		}
 		job->under_way++;
 		memory_move_put(memory, move);
@@ -138,29 +135,29 @@ static void part_moved(struct memory_move *move, int status)
 	begin_parts(job);
 }
 
-/* Reports whether a part lies in a map of this thread, which cannot serve its own faults. */
+/* Reports whether a part lies in a map, whose faults the client's thread could not serve. */
 static bool is_in_map(const struct careful_memory *memory, const struct careful_memory_part *part)
 {
-	const uintptr_t at = (uintptr_t)part->local;
+	const uintptr_t local = (uintptr_t)part->local;
 
 	for (const struct careful_memory_map *map = memory->maps; map; map = map->next)
-		if (map->ours && at < map->base + map->pages * MAP_PAGE &&
-		    at + part->bytes > map->base)
+		if (map->ours && local < map->base + map->pages * MAP_PAGE &&
+		    local + part->bytes > map->base)
 			return true;
 	return false;
 }
 
-static void job_move(struct careful_memory *memory, struct memory_job *one)
+static void job_move(struct careful_memory *memory, struct memory_job *job)
 {
-	struct move_job *job = (struct move_job *)one;
+	struct move_job *move_job = (struct move_job *)job;
 
-	for (uint32_t i = 0; i < job->n; i++) {
-		if (is_in_map(memory, &job->parts[i])) {
-			memory_end_job(one, -EFAULT);
+	for (uint32_t i = 0; i < move_job->n; i++) {
+		if (is_in_map(memory, &move_job->parts[i])) {
+			memory_end_job(job, -EFAULT);
 			return;
 		}
 	}
-	begin_parts(job);
+	begin_parts(move_job);
 }
 
 int careful_memory_move(struct careful_memory_remote *remote,
@@ -213,16 +210,16 @@ static void answered(struct memory_move *move, int status)
 	memory_end_job(&job->job, status);
 }
 
-static void job_ask(struct careful_memory *memory, struct memory_job *one)
+static void job_ask(struct careful_memory *memory, struct memory_job *job)
 {
-	struct ask_job *job = (struct ask_job *)one;
+	struct memory_move *move = &((struct ask_job *)job)->move;
 
-	job->move.host = memory_host_get(memory, one->address, one->address_bytes);
-	job->move.until_ns = clock_now_ns() + memory->patience_ns;
-	if (job->move.host)
-		memory_move_put(memory, &job->move);
+	move->host = memory_host_get(memory, job->address, job->address_bytes);
+	move->until_ns = clock_now_ns() + memory->patience_ns;
+	if (move->host)
+		memory_move_put(memory, move);
 	else
-		memory_end_job(one, -ENOMEM);
+		memory_end_job(job, -ENOMEM);
 }
 
 int careful_memory_ask(struct careful_memory *memory, const struct sockaddr *host,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Writes changed pages back, and drops pages beyond a map's limit. A page is write-protected before
- * it is saved: a thread that writes meanwhile makes it DIRTY again, and it stays. */
+/* Writes changed pages back, and drops pages beyond a map's limit. A page is write-protected while
+ * it is saved: a write makes it DIRTY again, and it stays. */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -30,10 +30,10 @@ static void saved(struct memory_move *move, int status)
 	struct careful_memory_map *map = slot->map;
 
 	for (uint64_t page = slot->page; page < slot->page + slot->pages; page++) {
-		if (map->states[page] != PAGE_SAVING) /* written to meanwhile */
+		if (map->states[page] != PAGE_SAVING) /* written meanwhile */
 			continue;
 		map->states[page] = status ? PAGE_DIRTY : PAGE_CLEAN;
-		if (status) /* so that the next write needs no fault */
+		if (status)
 			uffd_protect(map->uffd, map->base + page * MAP_PAGE, MAP_PAGE, false);
 		else if (slot->evicts)
 			drop(map, page, 1);
@@ -46,7 +46,7 @@ static void saved(struct memory_move *move, int status)
 	slot_put(slot);
 }
 
-/* Begins to save a page and changed pages behind it. Returns how many, or 0 without a slot. */
+/* Begins to save a changed page and changed pages behind it. Returns their number; 0: no slot. */
 static uint32_t save(struct careful_memory_map *map, uint64_t page, bool evicts)
 {
 	struct map_slot *slot;
@@ -71,7 +71,7 @@ static uint32_t save(struct careful_memory_map *map, uint64_t page, bool evicts)
 
 void save_evict(struct careful_memory_map *map, uint64_t now_ns)
 {
-	uint64_t left = map->pages; /* at most one round of the clock's hand */
+	uint64_t left = map->pages; /* at most one round of the hand */
 
 	if (!map->local_most || now_ns < map->rest_ns)
 		return;
@@ -80,7 +80,6 @@ void save_evict(struct careful_memory_map *map, uint64_t now_ns)
 		const uint64_t page = map->hand % map->pages;
 		uint32_t n = 0;
 
-		/* Clean pages next to each other go in one call. */
 		while (n < most && page + n < map->pages && map->states[page + n] == PAGE_CLEAN)
 			n++;
 		if (n)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The memory client's thread: takes jobs, polls the instance, and keeps time limits. */
+/* The memory client's thread. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,12 +10,12 @@
 #include "base/clock.h"
 #include "memory/private.h"
 
-/* Starts the jobs that were posted. Returns false if the thread must end. */
+/* Starts posted jobs. Returns false if the thread must end. */
 static bool take_jobs(struct careful_memory *memory)
 {
 	struct memory_job *job, *next;
 	uint64_t n;
-	bool go_on;
+	bool stopping;
 
 	if (__atomic_load_n(&memory->posts, __ATOMIC_ACQUIRE) == memory->posts_read)
 		return true;
@@ -25,7 +25,7 @@ static bool take_jobs(struct careful_memory *memory)
 	job = memory->jobs;
 	memory->jobs = NULL;
 	memory->jobs_tail = &memory->jobs;
-	go_on = !memory->stopping;
+	stopping = memory->stopping;
 	pthread_mutex_unlock(&memory->lock);
 	for (; job; job = next) {
 		next = job->next;
@@ -34,10 +34,10 @@ static bool take_jobs(struct careful_memory *memory)
 		else
 			job->start(memory, job);
 	}
-	return go_on;
+	return !stopping;
 }
 
-/* Adds the instance's descriptors, which rarely change, to sleep_fd. */
+/* Replaces the instance's descriptors in sleep_fd. They rarely change. */
 static void watch(struct careful_memory *memory, const int *fds, uint32_t n)
 {
 	struct epoll_event event = { .events = EPOLLIN };
@@ -63,15 +63,15 @@ static void sleep_idle(struct careful_memory *memory, int timeout_ms)
 	epoll_wait(memory->sleep_fd, &event, 1, clock_earlier_ms(timeout_ms, most_ms));
 }
 
-/* Sends what was begun, and waits for work. Spins only while a thread waits for an answer: else the
- * program should have the CPU. */
-static int rest(struct careful_memory *memory)
+/* Polls the instance and waits for work. Spins only while a thread waits for an answer; otherwise
+ * the program needs the CPU. */
+static int wait_for_work(struct careful_memory *memory)
 {
 	const uint32_t flying = memory->flying;
 	int rc = 0;
 
 	if (memory->awaited && !memory->failed) {
-		if (flying > MEMORY_FLYING_MAX / 4) /* else epoll notes each frame */
+		if (flying > MEMORY_FLYING_MAX / 4) /* epoll would cost time for each frame */
 			watch(memory, memory->watched, 0);
 		rc = careful_wait(memory->instance, MEMORY_TICK_MS, memory->extra_fd);
 		memory->served = rc > 0 && !memory->awaited;
@@ -102,10 +102,10 @@ static void *run(void *user)
 		int rc;
 
 		work(memory);
-		rc = rest(memory);
+		rc = wait_for_work(memory);
 		if (rc < 0 && rc != -EINTR && rc != -EAGAIN) {
 			memory->failed = -ENOTCONN;
-			work(memory); /* ends all before the next call */
+			work(memory); /* ends all moves before the next call */
 		}
 	}
 	return NULL;

@@ -106,7 +106,8 @@ int uffd_protect(int uffd, uint64_t base, uint64_t bytes, bool protect)
 void uffd_lose(int uffd, uint64_t page, bool ours)
 {
 	struct poison poison = { .range = { page, MAP_PAGE } };
-	/* Without UFFDIO_POISON, a file that ends before the page does the same. */
+
+	/* Without UFFDIO_POISON, a mapping beyond the end of a file raises SIGBUS, too. */
 	if (ioctl(uffd, POISON, &poison) && ours) {
 		int file = memfd_create("careful-lost", MFD_CLOEXEC);
 		const void *at = mmap((void *)page, MAP_PAGE, PROT_READ | PROT_WRITE,
