@@ -7,16 +7,16 @@
         table.write(b"some bytes", offset=4096)
         print(table.read(4096, 10))
 
-connect() returns a Host, whose calls return when they are done. Any number of threads may use it.
-aconnect() returns an AsyncHost with the same methods, awaited.
+connect() returns a Host with blocking calls, for any number of threads. aconnect() returns an
+AsyncHost with the same methods, awaited.
 
-Both need a carefuld at the host that lends memory (`carefulctl up IFACE --lend 4GiB`), and one here
-(`carefulctl up`), or an interface whose queue this program may own (`ifname`). The memory belongs
-to this host, not to the program: all programs here that may use careful share it. `carefulctl help
-memory` has the rules.
+The host that lends memory needs a carefuld (`carefulctl up IFACE --lend 4GiB`). This host needs one
+too (`carefulctl up`), or an interface whose queue this program may own (`ifname`). The memory
+belongs to this host, not to the program: all programs here that may use careful share it.
+`carefulctl help memory` has the rules.
 
-Failures raise CarefulError, an OSError. It is also a FileNotFoundError, FileExistsError,
-PermissionError or ConnectionError, if one of these fits; `filename` is HOST:NAME.
+Failures raise CarefulError, an OSError, as the subclass that fits: FileNotFoundError,
+FileExistsError, PermissionError or ConnectionError. `filename` is HOST:NAME.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ def connect(
     Args:
         host: as for careful.files.connect().
         ifname: an interface. This program then owns its queue, as after careful.open(), without a
-            carefuld here. All connections over that queue share it, until the last one is dropped.
+            carefuld here. All connections over the queue share it until the last one is dropped.
         instance: as for careful.files.connect(); with ifname, as for careful.open().
         config: a configuration, or its file; by default the files that carefulctl reads.
-        timeout_s: how long calls wait for a silent host, seconds; the first connection over a
-            queue decides.
+        timeout_s: how long calls wait for a silent host, seconds; set by the first connection
+            over a queue.
 
     Raises:
         ConnectionError: careful is not up here, or the host is unknown.
         PermissionError: only root may use this carefuld.
-        CarefulError: the queue cannot be opened, as careful.open() says.
+        CarefulError: the queue cannot be opened, as for careful.open().
     """
     from careful.control import keys, remote
     from careful.control.config import load
@@ -80,13 +80,13 @@ def connect(
     settings = load(config)
     name = instance or os.environ.get("CAREFUL_INSTANCE")
     if ifname is None:
-        way, one = remote.route(host, name, settings, timeout_s)
-        return Host(client.attached(way), way.address, way.host, Hosts.of(one, settings))
+        route, local = remote.route(host, name, settings, timeout_s)
+        return Host(client.attached(route), route.address, route.host, Hosts.of(local, settings))
     name = name or ifname
     options = options_of(name, settings)
     known = Hosts.by_options(keys.in_effect(options), settings)
-    over = client.owning(ifname, name, options, timeout_s)
-    return Host(over, settings.resolve(host), host, known)
+    owner = client.owning(ifname, name, options, timeout_s)
+    return Host(owner, settings.resolve(host), host, known)
 
 
 async def aconnect(host: str, **options: Any) -> AsyncHost:

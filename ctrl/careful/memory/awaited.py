@@ -26,7 +26,7 @@ class _Awaited(Generic[_B]):
 def _awaited(
     method: Callable[Concatenate[_B, _P], _T],
 ) -> Callable[Concatenate[_Awaited[_B], _P], Coroutine[object, None, _T]]:
-    """Returns a method that runs another in a thread. A call that is cancelled still ends there."""
+    """Returns a method that runs another in a thread. Cancellation does not stop the thread."""
 
     @wraps(method)
     async def call(self: _Awaited[_B], /, *args: _P.args, **named: _P.kwargs) -> _T:
@@ -46,7 +46,7 @@ class AsyncPiece(_Awaited[Piece]):
 
     @property
     def info(self) -> Info:
-        """Returns what the host said about the piece."""
+        """Returns the host's description of the piece."""
         return self._blocking.info
 
     @property
@@ -77,11 +77,11 @@ class AsyncHost(_Awaited[Host]):
     async def create(
         self, name: str, nbytes: int, *, share: Mapping[str, str] | None = None
     ) -> AsyncPiece:
-        """Makes a piece and opens it, as Host.create()."""
+        """Makes a piece and opens it, like Host.create()."""
         return AsyncPiece(await asyncio.to_thread(self._blocking.create, name, nbytes, share=share))
 
     async def open(self, name: str, *, owner: str = "") -> AsyncPiece:
-        """Opens a piece, as Host.open()."""
+        """Opens a piece, like Host.open()."""
         return AsyncPiece(await asyncio.to_thread(self._blocking.open, name, owner=owner))
 
     delete = _awaited(Host.delete)

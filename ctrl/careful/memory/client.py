@@ -1,6 +1,6 @@
-"""The thread of libcareful that moves memory, through a carefuld or over a queue of its own.
+"""The memory client of libcareful, over a carefuld or over a queue of its own.
 
-Owns C's pointers. Python only starts calls and waits: no page passes through it.
+Owns C's pointers. No page passes through Python.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TEXTS = {
     errno.EEXIST: "this host has a piece of that name there",
     errno.EDQUOT: "that is more than it lends to one host (--lend-host of `up` there)",
     errno.ENOSPC: "it has not so much memory left to lend (--lend of `up` there)",
-    errno.ENOMEM: "it has not so much memory free",
+    errno.ENOMEM: "it has not so much free memory",
     errno.EMFILE: "this host has too many pieces open there",
     errno.ENOTUNIQ: "several hosts share a piece of that name: name its owner",
     errno.ESTALE: "the piece is gone: it was deleted, or its host has started again",
@@ -44,9 +44,9 @@ _TEXTS = {
 }
 
 
-def checked(rc: int, what: str) -> None:
-    """Raises CarefulError about `what` if a call of the client failed."""
-    check(rc, what, _TEXTS.get(-rc, ""))
+def checked(rc: int, subject: str) -> None:
+    """Raises CarefulError about the subject if a call of the client failed."""
+    check(rc, subject, _TEXTS.get(-rc, ""))
 
 
 @dataclass(frozen=True)
@@ -58,94 +58,92 @@ class Answer:
 
 
 class Client:
-    """An instance with a thread of its own; any thread may use it.
+    """An instance with a thread of its own, for any thread.
 
     Args:
-        options: those of the instance, as for Engine.
-        what: the instance in errors.
-        timeout_s: limit of the silence of hosts, seconds.
+        options: of the instance, as for Engine.
+        subject: the instance in errors.
+        timeout_s: how long calls wait for a silent host, seconds.
     """
 
-    def __init__(self, options: dict[str, object], what: str, timeout_s: float) -> None:
-        instance, made = open_instance(options, what), ffi.new("struct careful_memory **")
-        rc = lib.careful_memory_start(instance, int(timeout_s * 1000), made)
+    def __init__(self, options: dict[str, object], subject: str, timeout_s: float) -> None:
+        instance, memory = open_instance(options, subject), ffi.new("struct careful_memory **")
+        rc = lib.careful_memory_start(instance, int(timeout_s * 1000), memory)
         if rc:
             lib.careful_close(instance)
-        check(rc, what)
-        self.pointer = made[0]
-        #: The longest wait of a request: the host must answer in time.
+        check(rc, subject)
+        self.pointer = memory[0]
+        #: The longest WAIT, so that the host answers before timeout_s, seconds.
         self.wait_s = timeout_s / 2
-        self._end = weakref.finalize(self, lib.careful_memory_stop, made[0])
+        self._end = weakref.finalize(self, lib.careful_memory_stop, memory[0])
 
     def ask(
         self, host: Remote, handler: int, payload: bytes = b"", args: Sequence[int] = ()
     ) -> Answer:
-        """Sends a request to a host, and returns its answer.
+        """Sends a request to a host, and returns the answer.
 
         Raises:
-            CarefulError: it refused, or did not answer.
+            CarefulError: the host refused, or did not answer.
         """
         answer = ffi.new("struct careful_memory_answer *")
         words = ffi.new("uint32_t[4]", [*args, 0, 0, 0, 0][:4])
         rc = lib.careful_memory_ask(
             self.pointer, *host.c_address, handler, words, payload, len(payload), answer
         )
-        checked(rc, host.what)
+        checked(rc, host.subject)
         return Answer(tuple(answer.args), bytes(ffi.buffer(answer.payload, answer.bytes)))
 
     def open(self, host: Remote, ask: bytes) -> tuple[bytes, CData]:
-        """Opens a piece; returns what the host said about it, and C's pointer."""
-        said, remote = (
-            ffi.new("struct careful_memory_piece *"),
-            ffi.new("struct careful_memory_remote **"),
-        )
-        rc = lib.careful_memory_open(self.pointer, *host.c_address, ask, len(ask), said, remote)
-        checked(rc, host.what)
-        return bytes(ffi.buffer(said, _PIECE_BYTES)), remote[0]
+        """Opens a piece; returns the host's description, and C's pointer."""
+        piece = ffi.new("struct careful_memory_piece *")
+        remote = ffi.new("struct careful_memory_remote **")
+        rc = lib.careful_memory_open(self.pointer, *host.c_address, ask, len(ask), piece, remote)
+        checked(rc, host.subject)
+        return bytes(ffi.buffer(piece, _PIECE_BYTES)), remote[0]
 
 
 class Remote:
-    """The address of a host, and its name in errors.
+    """The address of a host.
 
     Attributes:
-        what: the subject of errors.
+        subject: of errors.
         c_address: the arguments of C's functions.
     """
 
-    def __init__(self, address: bytes, what: str) -> None:
-        self.what = what
+    def __init__(self, address: bytes, subject: str) -> None:
+        self.subject = subject
         self._raw = ffi.from_buffer(address)
         self.c_address = (ffi.cast("struct sockaddr *", self._raw), len(address))
         self._address = address
 
-    def about(self, what: str) -> Remote:
+    def about(self, subject: str) -> Remote:
         """Returns the same address with another subject of errors."""
-        return Remote(self._address, what)
+        return Remote(self._address, subject)
 
 
-def move(remote: CData, parts: Sequence[tuple[int, Buffer]], flags: int, what: str) -> int:
+def move(remote: CData, parts: Sequence[tuple[int, Buffer]], flags: int, subject: str) -> int:
     """Moves bytes between a piece and buffers; returns their number.
 
     Args:
         remote: C's piece.
         parts: offsets in the piece, and buffers.
         flags: CAREFUL_MEMORY_STORE, CAREFUL_MEMORY_ORDERED.
-        what: the subject of errors.
+        subject: of errors.
 
     Raises:
         CarefulError: the host refused, or did not answer.
-        TypeError, BufferError: there is no such buffer.
+        TypeError, BufferError: a buffer does not fit.
     """
-    reads = not flags & lib.CAREFUL_MEMORY_STORE
-    held = [ffi.from_buffer(_BYTES, buffer, reads) for _, buffer in parts]
-    rows = [(part[0], len(one), one) for part, one in zip(parts, held, strict=True)]
+    is_read = not flags & lib.CAREFUL_MEMORY_STORE
+    views = [ffi.from_buffer(_BYTES, buffer, is_read) for _, buffer in parts]
+    rows = [(offset, len(view), view) for (offset, _), view in zip(parts, views, strict=True)]
     try:
-        checked(lib.careful_memory_move(remote, ffi.new(_PARTS, rows), len(rows), flags), what)
-        return sum(map(len, held))
+        checked(lib.careful_memory_move(remote, ffi.new(_PARTS, rows), len(rows), flags), subject)
+        return sum(map(len, views))
     except OverflowError:
         raise ValueError("an offset is negative, or larger than 64 bits") from None
     finally:
-        del held, rows  # and with them the buffers
+        del views, rows  # so that an exception's traceback keeps no buffer
 
 
 _clients: weakref.WeakValueDictionary[tuple[object, ...], Client] = weakref.WeakValueDictionary()
@@ -156,21 +154,22 @@ def _client(key: tuple[object, ...], make: Callable[[], Client]) -> Client:
     """Returns this process's client of a key."""
     key = os.getpid(), *key
     with _lock:
-        found = _clients.get(key)
-        if found is None:
-            found = _clients[key] = make()
-        return found
+        client = _clients.get(key)
+        if client is None:
+            client = _clients[key] = make()
+        return client
 
 
-def attached(way: Route) -> Client:
+def attached(route: Route) -> Client:
     """Returns this process's client of a carefuld.
 
     Raises:
         CarefulError: it does not run, or refuses us.
     """
-    what = f"carefuld of {way.instance}"
-    fields = attach_fields(str(way.socket), what, memory_bytes=_SHARED_BYTES)
-    return _client((way.socket, way.timeout_s), lambda: Client(fields, what, way.timeout_s))
+    subject = f"carefuld of {route.instance}"
+    fields = attach_fields(str(route.socket), subject, memory_bytes=_SHARED_BYTES)
+    key = (route.socket, route.timeout_s)
+    return _client(key, lambda: Client(fields, subject, route.timeout_s))
 
 
 def owning(ifname: str, instance: str, options: UpOptions, timeout_s: float) -> Client:
@@ -183,6 +182,6 @@ def owning(ifname: str, instance: str, options: UpOptions, timeout_s: float) -> 
     return _client((ifname, instance), lambda: Client(fields, ifname, timeout_s))
 
 
-def broken(what: str) -> CarefulError:
+def malformed(subject: str) -> CarefulError:
     """Returns the error for an answer that no carefuld gives."""
-    return CarefulError(errno.EPROTO, "its answer is malformed", what)
+    return CarefulError(errno.EPROTO, "its answer is malformed", subject)

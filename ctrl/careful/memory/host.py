@@ -11,11 +11,11 @@ from careful._abi import lib, sizeof, unpack
 from careful.address import Address
 from careful.control.memory_hosts import Hosts
 from careful.errors import shown
-from careful.memory.client import Client, Remote, broken
+from careful.memory.client import Client, Remote, malformed
 from careful.memory.piece import Info, Piece, info_of
 
 _PIECE_BYTES = sizeof("careful_memory_piece")
-#: Most pieces in a list; a host has fewer.
+#: Bounds the list of a hostile host.
 _LISTED_MAX = 1 << 16
 
 
@@ -26,8 +26,8 @@ class Room:
     Attributes:
         nbytes: to all hosts.
         free: not lent now.
-        mine, mine_most: lent to this host, and the most that may be.
-        pieces, pieces_most: the number of this host's pieces, and the most.
+        mine, mine_most: lent to this host, and the limit.
+        pieces, pieces_most: the number of this host's pieces, and the limit.
         keep_s: how long pieces stay after their owner's session ended, seconds.
     """
 
@@ -44,10 +44,10 @@ class Host:
     """A host that lends memory, for any thread; made by careful.memory.connect().
 
     Args:
-        client: reaches it.
+        client: sends the requests.
         address: of the host.
         name: its name in errors.
-        hosts: names its owners.
+        hosts: names of the owners of pieces.
     """
 
     def __init__(self, client: Client, address: Address, name: str, hosts: Hosts) -> None:
@@ -63,20 +63,19 @@ class Host:
         """Makes a piece of zeros at the host, and opens it.
 
         Args:
-            name: of the piece; it may equal a name of another owner.
+            name: of the piece; another owner may use the same name.
             nbytes: its size.
-            share: hosts that may use it, too: name, address or public key -> "r" or "rw"; "*"
-                stands for every host.
+            share: other hosts that may use it: name, address or public key -> "r" or "rw"; "*"
+                is every host.
 
         Raises:
             FileExistsError: this host has a piece of that name there.
             ConnectionError: the host does not answer.
             CarefulError: it lends no memory (ENOSYS), or less (EDQUOT, ENOSPC).
         """
-        what = f"{self.name}:{shown(name)}"
         ask = self._hosts.ask(name, "", nbytes, share)
         attempt = struct.unpack("=II", os.urandom(8))
-        self._client.ask(self._remote.about(what), lib.CAREFUL_MEMORY_CREATE, ask, attempt)
+        self._client.ask(self._of_piece(name), lib.CAREFUL_MEMORY_CREATE, ask, attempt)
         return self.open(name)
 
     def open(self, name: str, *, owner: str = "") -> Piece:
@@ -84,69 +83,71 @@ class Host:
 
         Args:
             name: of the piece.
-            owner: the host that made it; by default this one, else the only host that shares that
-                name.
+            owner: the host that made it; by default this host, or the only host that shares a
+                piece of that name.
 
         Raises:
             FileNotFoundError: there is none, or it is not shared with this host.
             ConnectionError: the host does not answer.
         """
-        remote = self._remote.about(f"{self.name}:{shown(name)}")
+        remote = self._of_piece(name)
         ask = self._hosts.ask(name, owner)
-        raw, opened = self._client.open(remote, ask)
-        return Piece(self._client, opened, info_of(raw, name, self._hosts), remote, ask)
+        raw, pointer = self._client.open(remote, ask)
+        return Piece(self._client, pointer, info_of(raw, name, self._hosts), remote, ask)
 
     def delete(self, name: str) -> None:
-        """Frees a piece of this host; all who have it open lose it.
+        """Frees a piece of this host, also for those who have it open.
 
         Raises:
             FileNotFoundError: this host has no piece of that name there.
         """
-        remote = self._remote.about(f"{self.name}:{shown(name)}")
-        self._client.ask(remote, lib.CAREFUL_MEMORY_DELETE, self._hosts.ask(name))
+        self._client.ask(self._of_piece(name), lib.CAREFUL_MEMORY_DELETE, self._hosts.ask(name))
 
     def stat(self, name: str, *, owner: str = "") -> Info:
         """Describes a piece without opening it; arguments and errors are as for open()."""
-        remote = self._remote.about(f"{self.name}:{shown(name)}")
-        said = self._client.ask(remote, lib.CAREFUL_MEMORY_STAT, self._hosts.ask(name, owner))
-        if len(said.payload) < _PIECE_BYTES:
-            raise broken(remote.what)
-        return info_of(said.payload, name, self._hosts)
+        remote = self._of_piece(name)
+        answer = self._client.ask(remote, lib.CAREFUL_MEMORY_STAT, self._hosts.ask(name, owner))
+        if len(answer.payload) < _PIECE_BYTES:
+            raise malformed(remote.subject)
+        return info_of(answer.payload, name, self._hosts)
 
     def room(self) -> Room:
         """Returns how much memory the host lends, and how much of that this host has."""
-        said = self._client.ask(self._remote, lib.CAREFUL_MEMORY_STAT)
-        if len(said.payload) < sizeof("careful_memory_room"):
-            raise broken(self.name)
-        got = unpack("careful_memory_room", said.payload)
-        keep_s = got.pop("keep_ms") / 1000
-        del got["pad"]
-        return Room(got.pop("bytes"), keep_s=keep_s, **got)
+        answer = self._client.ask(self._remote, lib.CAREFUL_MEMORY_STAT)
+        if len(answer.payload) < sizeof("careful_memory_room"):
+            raise malformed(self.name)
+        fields = unpack("careful_memory_room", answer.payload)
+        keep_s = fields.pop("keep_ms") / 1000
+        del fields["pad"]
+        return Room(fields.pop("bytes"), keep_s=keep_s, **fields)
 
     def list(self) -> Sequence[Info]:
         """Returns the pieces that this host may open: its own, and those shared with it."""
-        found: list[Info] = []
+        pieces: list[Info] = []
         more = 1
-        while more and len(found) < _LISTED_MAX:
-            last = found[-1].number if found else 0
-            said = self._client.ask(self._remote, lib.CAREFUL_MEMORY_LIST, b"", (last,))
-            page = self._page(said.payload)
-            if any(one.number <= last for one in page) or (said.args[0] and not page):
-                raise broken(self.name)
-            found += page
-            more = said.args[0]
-        return found
+        while more and len(pieces) < _LISTED_MAX:
+            last = pieces[-1].number if pieces else 0
+            answer = self._client.ask(self._remote, lib.CAREFUL_MEMORY_LIST, b"", (last,))
+            page = self._page(answer.payload)
+            more = answer.args[0]
+            if any(piece.number <= last for piece in page) or (more and not page):
+                raise malformed(self.name)
+            pieces += page
+        return pieces
 
     def _page(self, raw: bytes) -> Sequence[Info]:
-        found, at = [], 0
-        while at < len(raw):
-            head = raw[at : at + _PIECE_BYTES]
+        pieces, start = [], 0
+        while start < len(raw):
+            head = raw[start : start + _PIECE_BYTES]
             if len(head) < _PIECE_BYTES:
-                raise broken(self.name)
-            end = at + _PIECE_BYTES + unpack("careful_memory_piece", head)["name_bytes"]
+                raise malformed(self.name)
+            end = start + _PIECE_BYTES + unpack("careful_memory_piece", head)["name_bytes"]
             if end > len(raw):
-                raise broken(self.name)
-            name = raw[at + _PIECE_BYTES : end].decode(errors="backslashreplace")
-            found.append(info_of(head, name, self._hosts))
-            at = (end + 7) // 8 * 8
-        return found
+                raise malformed(self.name)
+            name = raw[start + _PIECE_BYTES : end].decode(errors="backslashreplace")
+            pieces.append(info_of(head, name, self._hosts))
+            start = (end + 7) // 8 * 8
+        return pieces
+
+    def _of_piece(self, name: str) -> Remote:
+        return self._remote.about(f"{self.name}:{shown(name)}")

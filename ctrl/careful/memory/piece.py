@@ -30,10 +30,10 @@ class Info:
         name: of the piece.
         nbytes: its size.
         access: "r" or "rw": what this host may do.
-        owner: the host that made it, by name if it has one here.
+        owner: the name of the host that made it, or else its address or key.
         mine: whether this host made it.
-        number: ascends with each piece of the host.
-        page_bytes: size of its pages there.
+        number: newer pieces of the lending host have larger numbers.
+        page_bytes: size of its pages at the lending host.
     """
 
     name: str
@@ -47,44 +47,43 @@ class Info:
 
 def info_of(raw: bytes, name: str, hosts: Hosts) -> Info:
     """Returns the description in a struct careful_memory_piece."""
-    said = unpack("careful_memory_piece", raw)
+    fields = unpack("careful_memory_piece", raw)
     return Info(
         name,
-        said["bytes"],
-        access_of(said["access"]),
-        hosts.name(said["owner.by"], bytes(said["owner.id"])),
-        bool(said["owner.access"]),
-        said["number"],
-        said["page_bytes"],
+        fields["bytes"],
+        access_of(fields["access"]),
+        hosts.name(fields["owner.by"], bytes(fields["owner.id"])),
+        bool(fields["owner.access"]),
+        fields["number"],
+        fields["page_bytes"],
     )
 
 
-def _flushed(remote: CData) -> int:
-    """Writes a map back; returns 0 or -errno. No map is no failure."""
+def _flush(remote: CData) -> int:
+    """Writes the map back, if there is one; returns 0 or -errno."""
     rc = int(lib.careful_memory_flush(remote))
     return 0 if rc == -errno.ENOENT else rc
 
 
 def _end(
-    client: Client, remote: CData, what: str, views: list[object], calls: list[object]
+    client: Client, remote: CData, name: str, views: list[object], calls: list[object]
 ) -> None:
     """Closes a piece that a program closed, dropped or left open. Writes its map back."""
-    del client  # it was kept until now
-    if _flushed(remote) not in (0, -errno.ECHILD):
-        text = f"{what}: its map was not closed, and changed pages were not written back"
+    del client  # the argument kept it alive
+    if _flush(remote) not in (0, -errno.ECHILD):
+        text = f"{name}: its map was not closed, and changed pages were not written back"
         warnings.warn(text, ResourceWarning, stacklevel=1)
     if not views:
         lib.careful_memory_unmap(remote)
-    if not calls:  # of threads that the end of the program cuts short
+    if not calls:  # a thread that outlives the program may be in a call
         lib.careful_memory_close(remote)
 
 
 class Piece:
     """An open piece of a host's memory; made by Host.create() and Host.open().
 
-    Any thread may call its methods, several at a time; close() waits for the others. If the session
-    ends, the next call opens the piece again. `with` closes it at the end; the memory stays at its
-    host.
+    Any thread may call its methods; close() waits for the others. If the session ends, the next
+    call opens the piece again. `with` closes the piece at the end; the host keeps the memory.
 
     Attributes:
         info: the host's description.
@@ -92,18 +91,18 @@ class Piece:
 
     def __init__(self, client: Client, remote: CData, info: Info, host: Remote, ask: bytes) -> None:
         self._client, self._remote, self.info = client, remote, info
-        self._host, self._ask, self._what = host, ask, host.what
+        self._host, self._ask = host, ask
         self._is_open, self._idle = True, threading.Condition()
         #: This piece, once for each call under way.
         self._calls: list[object] = []
-        #: This piece, while a view of its map exists: the view keeps it.
+        #: This piece, while a view of its map exists.
         self._views: list[object] = []
-        held = self._views, self._calls
-        self._end = weakref.finalize(self, _end, client, remote, self._what, *held)
+        shared = self._views, self._calls
+        self._end = weakref.finalize(self, _end, client, remote, self.name, *shared)
 
     def __repr__(self) -> str:
         state = "" if self._is_open else ", closed"
-        return f"<Piece {self._what} of {self.nbytes} bytes{state}>"
+        return f"<Piece {self.name} of {self.nbytes} bytes{state}>"
 
     def __enter__(self) -> Self:
         return self
@@ -114,7 +113,7 @@ class Piece:
     @property
     def name(self) -> str:
         """Returns HOST:NAME."""
-        return self._what
+        return self._host.subject
 
     @property
     def nbytes(self) -> int:
@@ -135,12 +134,12 @@ class Piece:
             if not self._is_open:
                 return
             if self._views:
-                raise BufferError(f"{self._what}: release the views of its map first")
+                raise BufferError(f"{self.name}: release the views of its map first")
             self._is_open = False
             self._idle.wait_for(lambda: not self._calls)
-            rc = 0 if discard else _flushed(self._remote)
+            rc = 0 if discard else _flush(self._remote)
             self._is_open = rc != 0
-            checked(rc, self._what)
+            checked(rc, self.name)
             lib.careful_memory_unmap(self._remote)
         self._end()
 
@@ -153,21 +152,21 @@ class Piece:
         local_bytes: int = 0,
         timeout_s: float = 30.0,
     ) -> memoryview:
-        """Returns memory whose pages come from the piece when they are touched.
+        """Maps the piece: its pages are fetched when they are touched.
 
-        A child of fork() does not have the memory. If a page is unavailable, the thread that
+        A child of fork() does not have the memory. If a page cannot be fetched, the thread that
         touches it gets SIGBUS.
 
         Args:
             writable: whether the map can be written; by default, if the piece can be.
-            offset: where in the piece it begins, a multiple of 4096.
+            offset: start of the map in the piece, a multiple of 4096.
             nbytes: its size; 0: to the end of the piece.
-            local_bytes: the most memory that it uses here; 0: all of its size.
+            local_bytes: limit of its memory here; 0: none.
             timeout_s: longest wait for a touched page, seconds.
 
         Raises:
             PermissionError: this process may not use userfaultfd.
-            CarefulError: the piece has a map already (EBUSY); it can be opened again.
+            CarefulError: the piece has a map already (EBUSY): open it again for another.
         """
         options = ffi.new("struct careful_memory_map_options *")
         options.uffd, options.offset, options.bytes = -1, offset, nbytes
@@ -175,7 +174,7 @@ class Piece:
         options.writable = "w" in self.info.access if writable is None else writable
         base = ffi.new("void **")
         with self._used() as remote:
-            checked(lib.careful_memory_map(remote, options, base), self._what)
+            checked(lib.careful_memory_map(remote, options, base), self.name)
         buffer = ffi.buffer(base[0], nbytes or self.nbytes - offset)
         self._views.append(self)
         weakref.finalize(buffer, self._views.clear).atexit = False
@@ -187,8 +186,8 @@ class Piece:
 
         Args:
             uffd: that process's userfaultfd, with the memory registered.
-            base: address of the memory there.
-            offset: where in the piece it begins.
+            base: address of the memory in that process.
+            offset: in the piece.
             nbytes: its size.
 
         Raises:
@@ -198,7 +197,7 @@ class Piece:
         options = ffi.new("struct careful_memory_map_options *", fields)
         options.patience_ms = 30_000
         with self._used() as remote:
-            checked(lib.careful_memory_map(remote, options, ffi.new("void **")), self._what)
+            checked(lib.careful_memory_map(remote, options, ffi.new("void **")), self.name)
 
     def flush(self) -> None:
         """Writes changed pages of the map back to the piece.
@@ -207,19 +206,19 @@ class Piece:
             ConnectionError: the host does not answer. The pages stay changed.
         """
         with self._used() as remote:
-            checked(lib.careful_memory_flush(remote), self._what)
+            checked(lib.careful_memory_flush(remote), self.name)
 
     def prefetch(self, offset: int, nbytes: int) -> None:
-        """Begins to fetch a range of the map, and does not wait for it."""
+        """Begins to fetch a range of the map, and returns without waiting for it."""
         with self._used() as remote:
-            checked(lib.careful_memory_prefetch(remote, offset, nbytes), self._what)
+            checked(lib.careful_memory_prefetch(remote, offset, nbytes), self.name)
 
     @contextmanager
     def _used(self) -> Iterator[CData]:
         """Keeps the piece open during a call."""
         with self._idle:
             if not self._is_open:
-                raise CarefulError(errno.EBADF, "is closed", self._what)
+                raise CarefulError(errno.EBADF, "is closed", self.name)
             self._calls.append(self)
         try:
             yield self._remote
@@ -230,14 +229,14 @@ class Piece:
 
     def _move(self, parts: Sequence[Part], flags: int) -> int:
         with self._used() as remote:
-            return move(remote, parts, flags, self._what)
+            return move(remote, parts, flags, self.name)
 
     def read_into(self, buffer: Buffer, offset: int = 0) -> int:
         """Reads as many bytes as a buffer holds; returns their number.
 
         Args:
             buffer: writable and contiguous.
-            offset: where in the piece, bytes.
+            offset: in the piece, bytes.
 
         Raises:
             ConnectionError: the host does not answer.
@@ -252,11 +251,11 @@ class Piece:
         return bytes(buffer)
 
     def write(self, data: Buffer, offset: int = 0, *, notify: bool = False) -> int:
-        """Writes a buffer into the piece; returns its bytes. They are in place at the host then.
+        """Writes a buffer into the piece; returns its bytes, which then are in place at the host.
 
         Args:
             data: contiguous.
-            offset: where in the piece, bytes.
+            offset: in the piece, bytes.
             notify: whether to end each wait() for the piece, on any host.
 
         Raises as read_into(); PermissionError if the piece is read-only here.
@@ -287,7 +286,7 @@ class Piece:
         """Waits until a writer notifies; returns the number of notifications since create().
 
         Args:
-            seen: the number that the caller knows; -1: do not wait.
+            seen: the number that an earlier call returned; -1: do not wait.
             timeout_s: the longest wait, seconds; then the result is `seen`.
 
         Raises:
@@ -296,8 +295,8 @@ class Piece:
         """
         until = time.monotonic() + (timeout_s if seen >= 0 else 0)
         while True:
-            left_s = max(0.0, min(self._client.wait_s, until - time.monotonic()))
-            words = (max(seen, 0), int(left_s * 1000))
-            found = self._client.ask(self._host, lib.CAREFUL_MEMORY_WAIT, self._ask, words).args[0]
-            if found != seen or time.monotonic() >= until:
-                return found
+            wait_s = max(0.0, min(self._client.wait_s, until - time.monotonic()))
+            words = (max(seen, 0), int(wait_s * 1000))
+            answer = self._client.ask(self._host, lib.CAREFUL_MEMORY_WAIT, self._ask, words)
+            if answer.args[0] != seen or time.monotonic() >= until:
+                return answer.args[0]
