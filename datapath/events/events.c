@@ -35,23 +35,6 @@ static struct careful_events *create(struct careful *c, uint32_t nodes, bool req
 	return ev;
 }
 
-int careful_event_bytes(struct careful_events *ev)
-{
-	int least = INT32_MAX;
-
-	for (uint32_t rank = 0; rank < ev->nodes; rank++) {
-		int rc;
-
-		if (rank == ev->rank || ev->node[rank].left)
-			continue;
-		rc = ev->by->bytes(&ev->node[rank]);
-		if (rc < 0)
-			return rc;
-		least = rc < least ? rc : least;
-	}
-	return least;
-}
-
 int careful_events_failed(const struct careful_events *ev, uint32_t *rank)
 {
 	if (rank)

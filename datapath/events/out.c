@@ -84,8 +84,12 @@ bool event_may_send(struct careful_events *ev, uint32_t dst, uint32_t bytes)
 static void account(struct careful_events *ev, uint32_t rank, uint64_t event, uint32_t bytes,
 		    uint32_t flags)
 {
-	struct event_direction *way = &ev->node[rank].out;
+	struct event_node *node = &ev->node[rank];
+	struct event_direction *way = &node->out;
 
+	node->next_bytes = 0;
+	if (flags & CAREFUL_EVENT_F_LAST)
+		node->plan.next_bytes = 0;
 	if (!way->open)
 		way->offset = 0;
 	ev->sending += !(flags & CAREFUL_EVENT_F_LAST);
@@ -113,12 +117,68 @@ static struct careful_am header(const struct careful_events *ev, uint32_t rank, 
 	};
 }
 
+int careful_event_bytes(struct careful_events *ev)
+{
+	int least = INT32_MAX;
+
+	for (uint32_t rank = 0; rank < ev->nodes; rank++) {
+		int rc;
+
+		if (rank == ev->rank || ev->node[rank].left)
+			continue;
+		rc = ev->by->bytes(&ev->node[rank]);
+		if (rc < 0)
+			return rc;
+		least = rc < least ? rc : least;
+	}
+	return least;
+}
+
+/* Returns the node whose plan cuts a message; NULL: there is none. */
+static struct event_node *planned(struct careful_events *ev, uint32_t dst)
+{
+	for (uint32_t i = 0; i < ev->nodes; i++)
+		if (is_meant(ev, dst, i) && !ev->node[i].left)
+			return ev->node[i].peer ? &ev->node[i] : NULL;
+	return NULL;
+}
+
+static void begin_plan(struct careful_events *ev, uint32_t dst, uint64_t bytes)
+{
+	struct event_node *node = planned(ev, dst);
+	struct port *port = ev->c->link.port;
+
+	if (!node)
+		return;
+	plan_take(port->ops->tune(port, node->peer->slot),
+		  bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX, &node->plan);
+	node->next_bytes = 0;
+}
+
+int careful_event_next(struct careful_events *ev, uint32_t dst)
+{
+	struct event_node *node = planned(ev, dst);
+	int most = careful_event_bytes(ev);
+
+	if (most < 0 || !node || !node->plan.next_bytes)
+		return most;
+	if (!node->next_bytes)
+		node->next_bytes = plan_next(&node->plan, (uint32_t)most);
+	return node->next_bytes < (uint32_t)most ? (int)node->next_bytes : most;
+}
+
 int careful_event_ahead(struct careful_events *ev, uint32_t dst, uint64_t bytes)
 {
+	int most;
+
 	if (ev->error)
 		return ev->error;
 	if (dst != CAREFUL_EVENT_ALL && (dst >= ev->nodes || dst == ev->rank))
 		return -ENOENT;
+	most = careful_event_bytes(ev);
+	begin_plan(ev, dst, bytes);
+	if (most > 0 && bytes <= (uint32_t)most)
+		return 0; /* a frame needs no reserve */
 	if (dst == CAREFUL_EVENT_ALL && !ev->group_error)
 		return 0; /* one frame carries it, now or soon */
 	for (uint32_t i = 0; i < ev->nodes; i++) {

@@ -52,6 +52,8 @@ struct event_direction {
  * @owes_heard: we must report to it whether its broadcasts arrive
  * @refusal:   the positive errno why they do not; 0: they do
  * @hears:     it gets our broadcasts
+ * @plan:      of the announced message to it, or to all nodes if it is the first of them
+ * @next_bytes: of that message's next fragment; 0: to be taken from the plan
  * @first, @last: queue of its fragments
  *
  * In a group by requests (requests.c):
@@ -71,6 +73,8 @@ struct event_node {
 	bool joined, left, asked, aware, awaited;
 	bool owes_heard, hears;
 	int refusal;
+	struct plan_cursor plan;
+	uint32_t next_bytes;
 
 	struct careful_events *ev;
 	uint32_t index, body_most, under_way;

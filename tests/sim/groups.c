@@ -67,10 +67,12 @@ static int send_part(struct node *node)
 	uint32_t dst = kind == TO_NEXT ? (node->port + 1) % node->cluster->scenario.nodes :
 					 CAREFUL_EVENT_ALL;
 	uint8_t data[BYTES_MAX];
-	int most = careful_event_bytes(part->ev);
 	uint32_t n = whole - part->at, flags;
-	int rc;
+	int most, rc;
 
+	if (!part->at)
+		careful_event_ahead(part->ev, dst, whole);
+	most = careful_event_next(part->ev, dst);
 	if (most <= 0)
 		return most ? most : -EMSGSIZE;
 	n = n < (uint32_t)most ? n : (uint32_t)most;
@@ -81,8 +83,6 @@ static int send_part(struct node *node)
 		(part->at + n == whole ? CAREFUL_EVENT_F_LAST : 0);
 	for (uint32_t i = 0; i < n; i++)
 		data[i] = byte_at(part->event, node->port, part->at + i);
-	if (!part->at && part->large)
-		careful_event_ahead(part->ev, dst, whole);
 	rc = careful_event_send(part->ev, dst, part->event, data, n, flags, 0);
 	if (rc)
 		return rc;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Large events by reservation (P2 section 7): an announced event gets grants beyond a small window,
- * is faster, and pays them back, even if it is given up halfway.
+ * is faster, and returns them, even if it is given up halfway. Fragments of an announced event have
+ * the sizes of its plan (P1).
  */
 #include "event_world.h"
 
@@ -18,11 +19,11 @@ static struct careful_event_fragment got;
 static bool announced;
 static uint32_t stops_at;
 
-static void begin(void)
+static void begin(uint32_t window)
 {
-	world_set(&w, 2, 4, 64);
+	world_set(&w, 2, window, 64);
 	w.options.peers = 1;
-	w.options.rx_buffers = 4 + RESERVE;
+	w.options.rx_buffers = window + RESERVE;
 	w.options.reserve = RESERVE;
 	w.config.wire_delay_ns = 20000;
 	world_begin(&w);
@@ -80,12 +81,12 @@ static void test_ahead__buffers_are_granted_and_paid_back(void)
 {
 	uint64_t without_ns, with_ns;
 
-	begin();
+	begin(4);
 	without_ns = play(false, FRAGMENTS);
 	CHECK_EQ(world_count(&w, CAREFUL_C_GRANTED), 0);
 	expect_paid_back();
 	world_end(&w);
-	begin();
+	begin(4);
 	with_ns = play(true, FRAGMENTS);
 	CHECK(world_count(&w, CAREFUL_C_GRANTED) > 0);
 	expect_paid_back();
@@ -97,7 +98,7 @@ static void test_ahead__buffers_are_granted_and_paid_back(void)
 
 static void test_ahead__given_up_halfway(void)
 {
-	begin();
+	begin(4);
 	play(true, FRAGMENTS / 2);
 	CHECK(world_count(&w, CAREFUL_C_GRANTED) > 0);
 	careful_events_close(w.node[0].ev, -EINTR, 0);
@@ -110,7 +111,7 @@ static void test_ahead__given_up_halfway(void)
 
 static void test_ahead__misuse(void)
 {
-	begin();
+	begin(4);
 	CHECK_EQ(careful_event_ahead(w.node[0].ev, 0, 1), -ENOENT);
 	CHECK_EQ(careful_event_ahead(w.node[0].ev, 2, 1), -ENOENT);
 	/* A second announcement replaces the first; an announcement that is too large ends with the
@@ -124,10 +125,68 @@ static void test_ahead__misuse(void)
 	world_end(&w);
 }
 
+/* Sends a message as large as the plan's fragments together. Returns their number. */
+static uint32_t send_planned(struct careful_events *ev, uint32_t dst, uint64_t event,
+			     const uint32_t *sizes, uint32_t bytes)
+{
+	static const uint8_t data[4 * BYTES];
+	uint32_t at = 0, count = 0;
+
+	while (at < bytes) {
+		int next = careful_event_next(ev, dst);
+		uint32_t n = next < (int)(bytes - at) ? (uint32_t)next : bytes - at;
+
+		CHECK_EQ(n, sizes[count]);
+		CHECK_EQ(careful_event_next(ev, dst), next); /* until it is sent */
+		CHECK_EQ(careful_event_send(ev, dst, event, data, n,
+					    LARGE | (at + n == bytes ? LAST : 0), 0),
+			 0);
+		at += n;
+		count++;
+	}
+	return count;
+}
+
+static void test_next__follows_the_plan(void)
+{
+	static const uint32_t ramp[] = { 100, 200, 300 };
+	struct careful_events *ev;
+	struct careful_tune_entry *entry;
+	struct careful *c;
+	int most;
+
+	begin(8);
+	ev = w.node[0].ev;
+	c = w.node[0].c;
+	most = careful_event_bytes(ev);
+	entry = c->port->ops->tune(c->port, engine_peer(c, w.node[0].peers[1])->slot);
+	entry->version[entry->active].classes[plan_class(600)].plan = (struct careful_plan){
+		.first_bytes = 100,
+		.ratio_q16 = 65536,
+		.step_bytes = 100,
+		.peak_bytes = 300,
+		.down_ratio_q16 = 65536,
+	};
+	CHECK_EQ(careful_event_next(ev, 1), most); /* nothing is announced */
+	for (uint32_t event = 1; event < 3; event++) {
+		uint32_t dst = event == 1 ? 1 : CAREFUL_EVENT_ALL;
+
+		CHECK_EQ(careful_event_ahead(ev, dst, 600), 0);
+		CHECK_EQ(send_planned(ev, dst, event, ramp, 600), 3);
+		CHECK_EQ(careful_event_next(ev, dst), most); /* the message has ended */
+		for (uint32_t i = 0; i < 3; i++) {
+			CHECK_EQ(world_receive(&w, 1, 0, event, &got), 0);
+			CHECK_EQ(got.bytes, ramp[i]);
+		}
+	}
+	world_end(&w);
+}
+
 int main(void)
 {
 	RUN(test_ahead__buffers_are_granted_and_paid_back);
 	RUN(test_ahead__given_up_halfway);
 	RUN(test_ahead__misuse);
+	RUN(test_next__follows_the_plan);
 	return 0;
 }

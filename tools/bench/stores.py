@@ -1,17 +1,21 @@
-"""Times stores, writes and reads of messages with given plans: `serve`, or a command and its FILE.
+"""Times stores, events, writes and reads of messages with given plans: a command and its FILE.
 
 Scenarios run it on the hosts of a lab. A command prints JSON lines, times in µs:
 
     sweep   a line per message size: empty messages, and stores by arm
     both    a line per round: single messages, and a stream
+    events  a line per message size, as sweep, with events between the two hosts
     write   a line per message size: writes to a file of h2's carefuld
     read    the same for reads
     mix     nothing: reads and writes messages of FILE's sizes until it is ended
+
+`serve` and `answer-events`, without FILE, are the other host's part.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -20,10 +24,12 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import careful
+import careful.event
 from careful import files
 from careful.control import maps, tune_entry
 from careful.plan import CLASS_COUNT, Plan
@@ -62,9 +68,10 @@ def set_arm(arm: dict[str, Any], instance: str = "", slot: int | None = None) ->
     set_classes(dict.fromkeys(range(CLASS_COUNT), one), instance, slot)
 
 
-def elapsed_us(operation: careful.Operation, began_ns: int) -> float:
-    """Returns the time until it is done."""
-    operation.result()
+def elapsed_us(work: Callable[[], object]) -> float:
+    """Returns the time of some work."""
+    began_ns = time.monotonic_ns()
+    work()
     return round((time.monotonic_ns() - began_ns) / 1e3, 1)
 
 
@@ -81,20 +88,50 @@ def sweep(given: dict[str, Any]) -> None:
     round in random order, because a message right after an empty one is slower by microseconds.
     """
     with connected() as (peer, region):
-        for size in given["sizes"]:
-            message = bytes(size["bytes"])
-            arms_us: dict[str, list[float]] = {arm["name"]: [] for arm in size["arms"]}
-            empty_us: list[float] = []
-            for counted in [False] + [True] * given["rounds"]:
-                for arm in random.sample(size["arms"], len(size["arms"])):
-                    set_arm(arm)
-                    began = time.monotonic_ns()
-                    took = elapsed_us(region.store(message), began)
-                    arms_us[arm["name"]] += [took] * counted
-                began = time.monotonic_ns()
-                empty_us += [elapsed_us(peer.request(HANDLE), began)] * counted
-            found = {"bytes": size["bytes"], "empty_us": empty_us, "arms_us": arms_us}
-            print(json.dumps(found), flush=True)
+        timed_now(
+            given,
+            lambda message: region.store(message).result(),
+            lambda: peer.request(HANDLE).result(),
+        )
+
+
+def timed_now(
+    given: dict[str, Any], send: Callable[[bytes], object], empty: Callable[[], object]
+) -> None:
+    """Prints a line per message size: the arms' times of `send`, and those of `empty`."""
+    for size in given["sizes"]:
+        message = bytes(size["bytes"])
+        arms_us: dict[str, list[float]] = {arm["name"]: [] for arm in size["arms"]}
+        empty_us: list[float] = []
+        for counted in [False] + [True] * given["rounds"]:
+            for arm in random.sample(size["arms"], len(size["arms"])):
+                set_arm(arm)
+                arms_us[arm["name"]] += [elapsed_us(partial(send, message))] * counted
+            empty_us += [elapsed_us(empty)] * counted
+        found = {"bytes": size["bytes"], "empty_us": empty_us, "arms_us": arms_us}
+        print(json.dumps(found), flush=True)
+
+
+def events(given: dict[str, Any] | None) -> None:
+    """Sends events to the other host, which answers each with a byte; None: answers them."""
+    with (
+        careful.open("eth1") as node,
+        careful.event.join(node, ["h1", "h2"], int(given is None)) as group,
+    ):
+        event = itertools.count(1, 2)
+
+        def turn(message: bytes) -> None:
+            now = next(event)
+            group.send(message, now, 1)
+            group.receive(now + 1, 1)
+
+        if given is not None:
+            print(json.dumps({"frame_bytes": group.fragment_bytes}))
+            timed_now(given, turn, lambda: turn(b"x"))
+            group.send(b"", next(event), 1)
+            return
+        while group.receive(now := next(event), 0).nbytes:
+            group.send(b"x", now + 1, 0)
 
 
 def stored(region: careful.RemoteRegion, pieces: list[bytes], count: int, under_way: int) -> float:
@@ -124,8 +161,7 @@ def both(given: dict[str, Any]) -> None:
                 found["idle_us"][arm["name"]] = idle
                 took = stored(region, pieces, given["stream"], given["under_way"])
                 found["stream_us"][arm["name"]] = took
-            began = time.monotonic_ns()
-            found["empty_us"] = elapsed_us(peer.request(HANDLE), began)
+            found["empty_us"] = elapsed_us(lambda: peer.request(HANDLE).result())
             print(json.dumps(found), flush=True)
 
 
@@ -221,7 +257,9 @@ if __name__ == "__main__":
     given_job = json.loads(Path(job[0]).read_text()) if job else {}
     if command == "serve":
         serve()
-    elif command in ("sweep", "both"):
-        {"sweep": sweep, "both": both}[command](given_job)
+    elif command == "answer-events":
+        events(None)
+    elif command in ("sweep", "both", "events"):
+        {"sweep": sweep, "both": both, "events": events}[command](given_job)
     else:
         asyncio.run({"write": write, "read": read, "mix": mix}[command](given_job))

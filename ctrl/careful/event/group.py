@@ -20,6 +20,8 @@ from careful.node.arguments import payload_of
 
 #: Longest wait inside C, milliseconds: Python handles signals only between two waits.
 _SLICE_MS = 50
+#: Messages of the smallest class of plans are one fragment, bytes.
+_SMALL_BYTES = int(lib.CAREFUL_CLASS0_BYTES)
 _NOT_READY = (-errno.EAGAIN, -errno.ETIMEDOUT)
 #: As source: any node. As destination: all other nodes.
 ANY = None
@@ -333,25 +335,23 @@ class Events:
         when the fragment has left. A large message is announced first, so that a receiver with a
         reserve can grant buffers.
         """
-        nbytes, fragment_bytes_max = len(buffer), self._fragment_bytes_max()
+        nbytes, rank = len(buffer), _rank(to)
         at = self._outgoing.begin(event, to, nbytes, crowd)
         self._check(at, to)
-        large = at > 0 or nbytes > fragment_bytes_max
-        if large and not at:
-            self._check(lib.careful_event_ahead(self._open_group(), _rank(to), nbytes), to)
-        for start in range(at, max(nbytes, 1), fragment_bytes_max):
-            end = min(start + fragment_bytes_max, nbytes)
+        if not at and nbytes > _SMALL_BYTES:
+            self._check(lib.careful_event_ahead(self._open_group(), rank, nbytes), to)
+        large = at > 0 or nbytes > self._next_bytes(rank)
+        while at < max(nbytes, 1):
+            end = min(at + self._next_bytes(rank), nbytes)
             flags = _flags(end == nbytes, crowd, large)
             note_sent = partial(self._outgoing.note, event, to, max(end, 1), nbytes, crowd)
-            yield (
-                (_rank(to), event, ffi.cast("char *", buffer) + start, end - start, flags),
-                note_sent,
-            )
+            yield (rank, event, ffi.cast("char *", buffer) + at, end - at, flags), note_sent
+            at = max(end, 1)
         self._outgoing.forget_sent()
 
-    def _fragment_bytes_max(self) -> int:
-        """Returns the most bytes of a fragment; raises the group's failure if a session ended."""
-        rc = lib.careful_event_bytes(self._open_group())
+    def _next_bytes(self, rank: int) -> int:
+        """Returns the bytes of the next fragment; raises the group's failure if a session ended."""
+        rc = lib.careful_event_next(self._open_group(), rank)
         self._check(0 if rc > 0 else lib.careful_events_failed(self._events, ffi.NULL) or rc, ANY)
         return int(rc) if self.nodes > 1 else 1 << 30
 

@@ -107,11 +107,16 @@ int careful_event_bytes(struct careful_events *events);
 int careful_event_send(struct careful_events *events, uint32_t dst, uint64_t event,
 		       const void *data, uint32_t bytes, uint32_t flags, int timeout_ms);
 
-/* Announces, before a large message's first fragment, its bytes to one node or to all. A node with
+/* Announces, before a message's first fragment, its bytes to one node or to all. A node with
  * a reserve (careful_options) may then grant buffers beyond the window (P2 section 7). The
  * announcement ends with the last fragment. Frames that reach all nodes at once get no grants.
  * -ENOENT: no such node; other errors: the group has failed. */
 int careful_event_ahead(struct careful_events *events, uint32_t dst, uint64_t bytes);
+
+/* Returns the bytes of the next fragment to one node or to all. The fragments of an announced
+ * message follow the plan of its size for the path to the node, or to the first of all nodes (P1).
+ * Without an announcement, or over requests, it returns careful_event_bytes(). */
+int careful_event_next(struct careful_events *events, uint32_t dst);
 
 /* Receives a fragment of an event, from one node or from any; waits as careful_event_send() does.
  * Fragments of one source arrive in the order in which they were sent.

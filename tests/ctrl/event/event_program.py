@@ -14,6 +14,7 @@ from typing import Any
 import careful
 import numpy as np
 from careful import event as events_of
+from careful.control import maps, tune_entry
 from careful.errors import CarefulError
 from careful.event import Events, Status, jacobi
 
@@ -44,6 +45,20 @@ def crowd(events: Events) -> None:
         got = events.receive(2, rank, into=theirs, timeout_s=30)
         assert got.nbytes == theirs.nbytes == 96000
         assert np.array_equal(theirs, np.random.default_rng(rank).random((40, 300)))
+
+
+def planned(events: Events) -> None:
+    """A message follows the plan of its size: 1000 bytes leave in four fragments of 250."""
+    instance = os.environ["CAREFUL_INSTANCE"]
+    settings = tune_entry.Change(fragment_bytes=250).settings()
+    with tune_entry.one_writer(maps.pins(instance)), maps.tune_map(instance) as entries:
+        tune_entry.apply(entries, tune_entry.all_slots(), settings)
+    after, before = (events.rank + 1) % events.nodes, (events.rank - 1) % events.nodes
+    events.send(bytes(range(250)) * 4, 1, after)
+    for number in range(4):
+        got = events.receive_fragment(1, before, timeout_s=30)
+        assert (got.offset, bytes(got.data)) == (250 * number, bytes(range(250)))
+    assert got.status == Status.EVENT_DONE
 
 
 def fragments(events: Events) -> None:

@@ -49,7 +49,7 @@ def test_heat__with_any_number_of_nodes(eight: Lab, nodes: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", ["crowd", "fragments", "window", "exception", "leaves", "heat", "loop"]
+    "case", ["crowd", "fragments", "planned", "window", "exception", "leaves", "heat", "loop"]
 )
 def test_three_nodes__case(three: Lab, case: str) -> None:
     assert run(three, case) == [(0, "")] * 3
