@@ -121,21 +121,23 @@ def test_evidence__a_report_is_kept_once_it_is_whole(
     evidence: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     ran: list[list[str]] = []
+    statuses = [143, 1, 1]  # ended from outside; a bound is not met
 
     def run(argv: list[str]) -> int:
         ran.append(argv[1:])
         kept = Path(argv[argv.index("--keep") + 1])
         if "--rounds" not in argv:
             kept.write_text("{}")
-        return 1
+        return statuses.pop(0)
 
     (tmp_path / "idle.part.json").write_text("interrupted")
     with monkeypatch.context() as patched:
         patched.setattr(evidence, "faults", lambda _: "")
         patched.setattr(evidence, "run", run)
-        found = [evidence.remake("idle", tmp_path) for _ in range(2)]
-    assert found == [(tmp_path / "idle.json", False)] * 2, "a bound is not met"
+        found = [evidence.remake("idle", tmp_path) for _ in range(3)]
+    assert found == [(None, False)] + [(tmp_path / "idle.json", False)] * 2
     assert [one[-2:] for one in ran] == [
+        ["--keep", str(tmp_path / "idle.part.json")],
         ["--keep", str(tmp_path / "idle.part.json")],
         ["--rounds", "0"],
     ]
