@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from careful.control.config import Config
+    from careful.control.options.config import Config
     from careful.node import (
         CarefulError,
         FileRange,

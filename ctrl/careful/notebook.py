@@ -28,7 +28,7 @@ from careful.jsonout import Json
 from careful.units import counted, shown_bytes, shown_rate
 
 if TYPE_CHECKING:
-    from careful.control.config import Config
+    from careful.control.options.config import Config
     from careful.files.options import Progress
     from careful.model import BlackBox
     from careful.render.tables import Parts
@@ -82,7 +82,7 @@ class Measured(Shown):
 
 
 def _settings(config: Config | Path | str | None) -> Config:
-    from careful.control import config as files
+    from careful.control.options import config as files
 
     if isinstance(config, files.Config):
         return config
@@ -100,8 +100,8 @@ def status(instance: str | None = None, config: Config | Path | str | None = Non
         CarefulError: there is no such instance, it does not answer, or only root and its group may
             ask.
     """
-    from careful.control import instances
-    from careful.control import status as state
+    from careful.control.instance import instances
+    from careful.control.instance import status as state
     from careful.render import status as report
 
     settings = _settings(config)
@@ -133,7 +133,7 @@ def blackbox(
         TypeError: no such option.
     """
     from careful import measure
-    from careful.control import remote
+    from careful.control.instance import remote
     from careful.measure.estimators.blackbox import Options
     from careful.render import measure as report
 
@@ -187,7 +187,7 @@ def logp(
         TypeError: no such option.
     """
     from careful import measure
-    from careful.control import remote
+    from careful.control.instance import remote
     from careful.measure.estimators.logp import Options
     from careful.render import logp as report
 

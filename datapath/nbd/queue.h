@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Finds the queue, and so the carefuld, that serves a host (`carefulctl up --queues`), and the
- * host's port there. control/remote.py does the same for other programs. */
+ * host's port there. control/instance/remote.py does the same for other programs. */
 #pragma once
 
 #include <stdbool.h>

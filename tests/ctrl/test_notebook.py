@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from careful import html, notebook
-from careful.control import instances
-from careful.control import status as state
+from careful.control.instance import instances
+from careful.control.instance import status as state
 from careful.extras import MissingExtraError
 from careful.files.options import Progress
 from careful.jsonout import plain

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from careful.control import config
+from careful.control.options import config
 from careful.errors import CarefulError
 from careful.fleet import hosts
 

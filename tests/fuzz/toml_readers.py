@@ -10,7 +10,7 @@ import random
 import re
 from pathlib import Path
 
-from careful.control import config
+from careful.control.options import config
 from careful.errors import CarefulError
 from careful.model import Pipeline, load_shipped, shipped_names
 from careful.model.blackbox import BlackBox

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from careful.control import checks
+from careful.control.checks import machine
 from guests import MARKS, Machines
 from hosts import wait_for
 
@@ -70,12 +70,12 @@ def looked(machines: Machines) -> None:
     assert found["interface"] == f"eth1 is up (driver {driver})"
     rings = re.findall(r"^RX:\s+(\d+)$", machines.run("h1", "ethtool", "-g", "eth1"), re.MULTILINE)
     most, size = map(int, rings)
-    assert found["ring"] == checks.ring("eth1", size, most, 512).text
+    assert found["ring"] == machine.ring("eth1", size, most, 512).text
     paused = machines.tried("h1", "ethtool", "-a", "eth1")
     assert ("pause" in found) is (paused.returncode == 0)
     if "pause" in found:
         on = {way: f"\n{way}:\t\ton\n" in paused.stdout for way in ("RX", "TX")}
-        assert found["pause"] == checks.pause("eth1", (on["RX"], on["TX"])).text
+        assert found["pause"] == machine.pause("eth1", (on["RX"], on["TX"])).text
 
 
 @pytest.mark.parametrize(

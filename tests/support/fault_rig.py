@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from careful.control import maps, tune_entry
+from careful.control.instance import maps
+from careful.control.plans import tune_entry
 from careful.errors import CarefulError
 from hosts import MIB, PINS, RUN, Host, alive, make_file, wait_for
 from lab import Lab, tool

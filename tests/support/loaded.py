@@ -31,7 +31,7 @@ _CLONE_NEWNET = 0x40000000
 _CALL_BYTES = 1 << 17
 #: Modules that commands import only when they run.
 _LATE = (
-    "careful.control.maps",
+    "careful.control.instance.maps",
     "careful.node",
     "careful.transfer.run.verify",
 )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from careful._abi import ffi, lib, sizeof
 from careful.address import Address, resolve
-from careful.control import instances, maps
+from careful.control.instance import instances, maps
 
 
 @dataclass

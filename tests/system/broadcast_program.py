@@ -15,7 +15,7 @@ from pathlib import Path
 
 import careful
 import numpy as np
-from careful.control.maps import xdp_counters
+from careful.control.instance.maps import xdp_counters
 from careful.event import Events, join
 from careful.node import Node
 

@@ -22,8 +22,9 @@ import rogue
 from careful._abi import enum_names, lib, pack, sizeof, unpack
 from careful.cli import capture as cli
 from careful.cli.main import run as carefulctl
-from careful.control import bpf, capture, instances
-from careful.control.capture import Frame
+from careful.control.instance import instances
+from careful.control.tracing import bpf, capture
+from careful.control.tracing.capture import Frame
 from careful.errors import CarefulError
 from careful.render import capture as report
 from careful.render import pcapng

@@ -21,7 +21,7 @@ from pathlib import Path
 import flood
 import pytest
 from careful._abi import lib
-from careful.control import maps
+from careful.control.instance import maps
 from flood import frames_of
 from hosts import MIB, Host, finish, make_file, wait_for
 from lab import Lab

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 from careful._abi import ffi
-from careful.control import live_latency, maps, tune_entry
-from careful.control.live_latency import Cell
+from careful.control.instance import live_latency, maps
+from careful.control.instance.live_latency import Cell
+from careful.control.plans import tune_entry
 from careful.model import fixed_latency_us, load_shipped
 from careful.plan import Plan
 from hosts import wait_for

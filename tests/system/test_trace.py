@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from careful.control import bpf, sdt, trace_targets, tracer
+from careful.control.tracing import bpf, sdt, trace_targets, tracer
 from careful.errors import CarefulError
 from careful.measure.estimators import stages
 from hosts import Host, finish, hosts_up, make_file, wait_for

@@ -10,7 +10,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from careful.control import maps, tune_entry
+from careful.control.instance import maps
+from careful.control.plans import tune_entry
 from hosts import MIB, SLOWLY, Host, Hosts, finish, make_file, moving
 
 

@@ -83,7 +83,8 @@ def test_page__names_each_folder_and_no_other(page: str) -> None:
 
 @pages
 def test_page__is_short(page: str) -> None:
-    assert len((ROOT / page).read_text().split()) <= WORDS_MAX
+    words = re.findall(r"\S*\w\S*", (ROOT / page).read_text())  # the frame of a table is none
+    assert len(words) <= WORDS_MAX
 
 
 def test_readme__links_both_pages() -> None:

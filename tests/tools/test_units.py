@@ -11,8 +11,9 @@ from pathlib import Path
 
 import careful
 import pytest
-from careful.control import daemon, instances
-from careful.control.instances import Instance
+from careful.control.carefuld import daemon
+from careful.control.instance import instances
+from careful.control.instance.instances import Instance
 from careful.errors import CarefulError
 
 ROOT = Path(__file__).parents[2]

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from careful._abi import lib
-from careful.control import remote as routes
-from careful.control import tune_entry
-from careful.control.config import Config
+from careful.control.instance import remote as routes
+from careful.control.options.config import Config
+from careful.control.plans import tune_entry
 from careful.transfer.run.session import connected
 from stores import set_classes
 

@@ -23,7 +23,8 @@ from typing import Any
 
 from bench_lab import BUILD, ROOT, SERVER_IP, BenchError, built, commit, lab_up, on
 from careful._abi import lib
-from careful.control import maps, tune_entry
+from careful.control.instance import maps
+from careful.control.plans import tune_entry
 from careful.errors import CarefulError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn

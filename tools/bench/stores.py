@@ -31,7 +31,8 @@ from typing import Any
 import careful
 import careful.event
 from careful import files
-from careful.control import maps, tune_entry
+from careful.control.instance import maps
+from careful.control.plans import tune_entry
 from careful.plan import CLASS_COUNT, Plan
 
 HANDLE = 1  # the request that asks for the region

@@ -20,7 +20,7 @@ from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import config_option, json_option, plot_option, show
 from careful.cli.params import OUTPUT, SECONDS
-from careful.control import config
+from careful.control.options import config
 from careful.errors import InputError
 from careful.jsonout import document, write
 from careful.render import bench as report

@@ -9,7 +9,8 @@ import click
 from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import measured, show
-from careful.control import config, remote
+from careful.control.instance import remote
+from careful.control.options import config
 from careful.measure.probes.path_burst import BurstSession
 from careful.render import burst as report
 from careful.render.measure import environment

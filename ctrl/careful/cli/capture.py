@@ -17,10 +17,11 @@ from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import config_option, instance_option, say_folded
 from careful.cli.params import SECONDS
-from careful.control import config, instances
-from careful.control.capture import SHORT_BYTES, SNAP_BYTES, Capture, Frame
-from careful.control.config import Config
-from careful.control.status import port_of
+from careful.control.instance import instances
+from careful.control.instance.status import port_of
+from careful.control.options import config
+from careful.control.options.config import Config
+from careful.control.tracing.capture import SHORT_BYTES, SNAP_BYTES, Capture, Frame
 from careful.errors import from_os
 from careful.render import capture as report
 from careful.render import pcapng

@@ -18,7 +18,8 @@ _TIMEOUT_S = 1.5
 def _names(host: str, path: str) -> list[str]:
     """Returns the paths that begin with `path`; directories end with a slash."""
     from careful.cli.running import run
-    from careful.control import config, remote
+    from careful.control.instance import remote
+    from careful.control.options import config
     from careful.transfer.run import session
 
     folder, slash, _ = path.rpartition("/")
@@ -38,7 +39,7 @@ def _begin(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
 
 
 def _nodes() -> list[str]:
-    from careful.control import config
+    from careful.control.options import config
 
     try:
         return list(config.load(None).nodes)
@@ -58,7 +59,7 @@ def interface(_: click.Context, __: click.Parameter, incomplete: str) -> list[Co
 
 def instance(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Completes the name of a running instance."""
-    from careful.control import instances
+    from careful.control.instance import instances
 
     return _begin((one.name for one in instances.running()), incomplete)
 

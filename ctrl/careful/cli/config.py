@@ -9,8 +9,8 @@ import click
 from careful.cli.command import group
 from careful.cli.common import json_option, show
 from careful.cli.exit_status import Exit
-from careful.control import config as settings
-from careful.control import option_checks
+from careful.control.checks import option_checks
+from careful.control.options import config as settings
 from careful.render import config as report
 
 

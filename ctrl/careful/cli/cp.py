@@ -13,7 +13,8 @@ from careful.cli.params import host_path
 from careful.cli.running import run
 from careful.cli.transfer import given_to_get, options_like_get
 from careful.cli.transfer_options import TransferCommand, options_of
-from careful.control import config, remote
+from careful.control.instance import remote
+from careful.control.options import config
 from careful.render import transfer as shown
 from careful.render.watching import watch
 from careful.transfer.protocol.block import BlockClient

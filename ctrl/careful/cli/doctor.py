@@ -11,8 +11,8 @@ from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import say_folded, shared, show
 from careful.cli.exit_status import Exit
-from careful.control import doctor as checks
-from careful.control.check_result import FAIL, Finding
+from careful.control.checks import doctor as checks
+from careful.control.checks.check_result import FAIL, Finding
 from careful.render.doctor import findings
 
 
@@ -75,7 +75,9 @@ def doctor(
     if len(names) > 2:
         raise click.UsageError(f"at most one interface and one host: {' '.join(names)}")
     if not names:
-        from careful.control import instances  # doctor works without libcareful, and reports that
+        from careful.control.instance import (
+            instances,  # doctor works without libcareful, and reports that
+        )
 
         names = (instances.choose(instance).ifname,)
     ifname, host = checks.split(names, config_path)

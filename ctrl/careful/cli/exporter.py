@@ -9,8 +9,8 @@ import click
 from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import config_option, instance_option, say
-from careful.control import config
-from careful.control import exporter as figures
+from careful.control.instance import exporter as figures
+from careful.control.options import config
 from careful.render import metrics
 
 _PORT = 9977

@@ -12,8 +12,9 @@ from careful.cli.command import command
 from careful.cli.common import config_option, instance_option, json_option, say_folded, show
 from careful.cli.exit_status import Exit
 from careful.cli.params import SECONDS
-from careful.control import config, instances
-from careful.control import status as state
+from careful.control.instance import instances
+from careful.control.instance import status as state
+from careful.control.options import config
 from careful.errors import CarefulError
 from careful.fleet import chain
 from careful.fleet import hosts as fleet_hosts

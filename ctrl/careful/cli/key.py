@@ -12,7 +12,7 @@ import click
 
 from careful.cli.command import Group
 from careful.cli.common import config_option, json_option, show
-from careful.control import config, keys
+from careful.control.options import config, keys
 from careful.errors import CarefulError
 from careful.render import keys as report
 

@@ -13,7 +13,8 @@ from careful.cli.command import command
 from careful.cli.common import measured, plot_option, show
 from careful.cli.exit_status import Exit
 from careful.cli.params import BYTES, SECONDS, SHARE
-from careful.control import config, remote
+from careful.control.instance import remote
+from careful.control.options import config
 from careful.measure.estimators import bulk as transfers
 from careful.measure.estimators import contention
 from careful.measure.estimators.bulk import Bulk

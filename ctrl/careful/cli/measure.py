@@ -16,9 +16,12 @@ from careful.cli.common import measured, options_of, plot_option, show
 from careful.cli.exit_status import Exit
 from careful.cli.logp import echo, logp
 from careful.cli.params import BYTES, SECONDS, SHARE
-from careful.control import config, kept_path, remote, trace_targets
-from careful.control.state_dir import StateDir, place
-from careful.control.tracer import Tracer
+from careful.control.instance import remote
+from careful.control.options import config
+from careful.control.state import kept_path
+from careful.control.state.state_dir import StateDir, place
+from careful.control.tracing import trace_targets
+from careful.control.tracing.tracer import Tracer
 from careful.measure.estimators import answer as answers
 from careful.measure.estimators import blackbox as two_regressions
 from careful.measure.estimators import clearbox as inside

@@ -15,7 +15,8 @@ from careful.cli.command import command
 from careful.cli.common import measured, plot_option, say_folded, shared, show
 from careful.cli.exit_status import Exit
 from careful.cli.params import BYTES, SECONDS
-from careful.control import config, remote
+from careful.control.instance import remote
+from careful.control.options import config
 from careful.errors import CarefulError, InputError
 from careful.measure.estimators import speed as rounds
 from careful.measure.estimators.logp import Layer

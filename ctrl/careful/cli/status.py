@@ -11,7 +11,8 @@ from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import shared, show
 from careful.cli.exit_status import Exit
-from careful.control import config, instances, top
+from careful.control.instance import instances, top
+from careful.control.options import config
 from careful.render import status as report
 
 #: Time over which rates are measured, seconds.

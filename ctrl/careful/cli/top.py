@@ -12,8 +12,9 @@ from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import say_folded, shared, show
 from careful.cli.exit_status import Exit
-from careful.control import config, instances
-from careful.control import top as figures
+from careful.control.instance import instances
+from careful.control.instance import top as figures
+from careful.control.options import config
 from careful.render import refresh
 from careful.render import top as report
 

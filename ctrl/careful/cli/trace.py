@@ -11,8 +11,8 @@ from careful.cli import complete
 from careful.cli.command import group
 from careful.cli.common import instance_option, json_option, plot_option, say_folded, show
 from careful.cli.params import SECONDS, Duration
-from careful.control import trace_targets
-from careful.control.tracer import Target, Tracer
+from careful.control.tracing import trace_targets
+from careful.control.tracing.tracer import Target, Tracer
 from careful.event import trace as event_trace
 from careful.measure.estimators import listening
 from careful.measure.estimators import packet_flow as flow

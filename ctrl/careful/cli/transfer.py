@@ -26,7 +26,8 @@ from careful.cli.transfer_options import (
     timeout,
     transfer_options,
 )
-from careful.control import config, remote
+from careful.control.instance import remote
+from careful.control.options import config
 from careful.errors import CarefulError
 from careful.render import listing
 from careful.render import transfer as shown

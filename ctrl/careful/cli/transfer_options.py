@@ -15,8 +15,8 @@ import click
 from careful.cli.command import Command, Given, Option
 from careful.cli.common import shared
 from careful.cli.params import BYTES, SECONDS, Duration
-from careful.control import config
-from careful.control.mounts import Mounts
+from careful.control.options import config
+from careful.control.state.mounts import Mounts
 from careful.transfer.filters import Filters, read_patterns, rules
 from careful.transfer.options import Options
 from careful.transfer.pace import RateLimit

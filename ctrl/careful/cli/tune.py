@@ -12,8 +12,10 @@ from careful.cli.command import ParamType, group
 from careful.cli.common import say, say_folded, shared, show
 from careful.cli.params import BYTES
 from careful.cli.tune_auto import tune_auto, tune_explain
-from careful.control import config, instances, tune_file, tune_peers
-from careful.control import tune_entry as entries
+from careful.control.instance import instances
+from careful.control.options import config
+from careful.control.plans import tune_entry as entries
+from careful.control.plans import tune_file, tune_peers
 from careful.errors import CarefulError
 from careful.jsonout import document
 from careful.plan import CLASS_COUNT, class_of

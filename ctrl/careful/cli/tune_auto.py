@@ -9,7 +9,9 @@ import click
 from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import plot_option, say_folded, shared, show
-from careful.control import config, instances, tune_peers
+from careful.control.instance import instances
+from careful.control.options import config
+from careful.control.plans import tune_peers
 from careful.render import explain as report
 from careful.tuning import explain as figures
 from careful.tuning.instance_path import tunable

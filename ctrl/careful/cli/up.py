@@ -12,18 +12,11 @@ from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import instance_option, json_option, say_folded, shared, show
 from careful.cli.params import BYTES, Whole, WholeDuration
-from careful.control import (
-    config,
-    daemon,
-    instances,
-    keys,
-    reload,
-    state_dir,
-    status,
-    tuner,
-    up_options,
-)
-from careful.control.up_options import OPTIONS, UpOptions
+from careful.control.carefuld import daemon, reload, tuner
+from careful.control.instance import instances, status
+from careful.control.options import config, keys, up_options
+from careful.control.options.up_options import OPTIONS, UpOptions
+from careful.control.state import state_dir
 from careful.render import status as report
 
 
@@ -41,7 +34,7 @@ def _type(name: str) -> click.ParamType[object] | None:
 
 
 def _declared(function: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options that control/up_options.py declares."""
+    """Adds the options that control/options/up_options.py declares."""
     for name in reversed(OPTIONS):
         one, words = OPTIONS[name], (up_options.flag(name), name)
         text = one.help + (f"  [default: {one.shown}]" if one.shown else "")

@@ -44,7 +44,7 @@ from careful.transfer.result import Result
 from careful.transfer.run.verify import Verified
 
 if TYPE_CHECKING:
-    from careful.control.config import Config
+    from careful.control.options.config import Config
 
 __all__ = [
     "AsyncFile",
@@ -102,9 +102,9 @@ def aconnect(
 
     Arguments and errors are those of connect().
     """
-    from careful.control import remote
-    from careful.control.config import load
-    from careful.control.mounts import Mounts
+    from careful.control.instance import remote
+    from careful.control.options.config import load
+    from careful.control.state.mounts import Mounts
 
     settings = load(config)
     name = instance or os.environ.get("CAREFUL_INSTANCE")

@@ -26,7 +26,7 @@ def source(topic: str) -> str:
     """Returns a page's Markdown, with its first line; raises FileNotFoundError."""
     text = (files(__name__) / f"{topic}.md").read_text(encoding="utf-8")
     if _TABLE in text:
-        from careful.control.up_options import table
+        from careful.control.options.up_options import table
 
         text = text.replace(_TABLE, table())
     return text

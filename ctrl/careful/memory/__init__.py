@@ -32,7 +32,7 @@ from careful.memory.host import Host, Room
 from careful.memory.piece import Info, Piece
 
 if TYPE_CHECKING:
-    from careful.control.config import Config
+    from careful.control.options.config import Config
 
 __all__ = [
     "AsyncHost",
@@ -71,9 +71,10 @@ def connect(
         PermissionError: only root may use this carefuld.
         CarefulError: the queue cannot be opened, as for careful.open().
     """
-    from careful.control import keys, remote
-    from careful.control.config import load
-    from careful.control.memory_hosts import Hosts
+    from careful.control.instance import remote
+    from careful.control.instance.memory_hosts import Hosts
+    from careful.control.options import keys
+    from careful.control.options.config import load
     from careful.memory import client
     from careful.node.options import options_of
 

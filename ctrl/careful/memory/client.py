@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from careful._abi import Buffer, CData, ffi, lib, sizeof
-from careful.control.up_options import UpOptions
+from careful.control.options.up_options import UpOptions
 from careful.daemon.route import Route
 from careful.errors import CarefulError, check
 from careful.node.engine import open_instance

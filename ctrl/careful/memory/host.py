@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from careful._abi import lib, sizeof, unpack
 from careful.address import Address
-from careful.control.memory_hosts import Hosts
+from careful.control.instance.memory_hosts import Hosts
 from careful.errors import shown
 from careful.memory.client import Client, Remote, malformed
 from careful.memory.piece import Info, Piece, info_of

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from careful._abi import Buffer, CData, ffi, lib, unpack
-from careful.control.memory_hosts import Hosts, access_of
+from careful.control.instance.memory_hosts import Hosts, access_of
 from careful.errors import CarefulError
 from careful.memory.client import Client, Remote, checked, move
 

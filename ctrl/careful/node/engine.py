@@ -83,7 +83,7 @@ def on_peer(_instance: CData, peer: int, state: int, user: CData) -> None:
 
 def _carefuld_on(ifname: str) -> str:
     """Returns what to do if a carefuld runs on an interface; else ""."""
-    from careful.control import instances
+    from careful.control.instance import instances
 
     if not any(one.here and one.ifname == ifname for one in instances.running()):
         return ""

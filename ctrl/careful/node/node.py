@@ -18,9 +18,9 @@ from typing import Any
 
 from careful._abi import CData, ffi, lib
 from careful.address import Address
-from careful.control import instances, status
-from careful.control.config import Config, load
-from careful.control.up_options import UpOptions
+from careful.control.instance import instances, status
+from careful.control.options.config import Config, load
+from careful.control.options.up_options import UpOptions
 from careful.errors import CarefulError, check
 from careful.node.engine import Engine, ErrorHook
 from careful.node.loop import Driver

@@ -9,8 +9,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from careful._abi import enum_names
-from careful.control.config import Config
-from careful.control.up_options import OPTIONS, UpOptions, matches
+from careful.control.options.config import Config
+from careful.control.options.up_options import OPTIONS, UpOptions, matches
 from careful.errors import CarefulError
 
 #: Options that concern carefuld, not an instance.

@@ -7,7 +7,7 @@ import time
 from ipaddress import ip_address
 
 from careful._abi import enum_names, lib, sizeof, unpack
-from careful.control.capture import Frame
+from careful.control.tracing.capture import Frame
 from careful.render import pcapng
 
 _TYPES = enum_names("careful_type", "CAREFUL_")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from careful.control.check_result import Finding
-from careful.control.config import Config
+from careful.control.checks.check_result import Finding
+from careful.control.options.config import Config
 from careful.render.doctor import said
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from careful.render.tables import alarm, folded
 
 if TYPE_CHECKING:
-    from careful.control.check_result import Finding
+    from careful.control.checks.check_result import Finding
 
 
 def findings(found: Iterable[Finding]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from careful.control.keys import Trusted
+from careful.control.options.keys import Trusted
 from careful.render.tables import table
 
 

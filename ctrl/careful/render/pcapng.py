@@ -10,7 +10,7 @@ import struct
 import sys
 from typing import BinaryIO
 
-from careful.control.capture import SNAP_BYTES, Frame
+from careful.control.tracing.capture import SNAP_BYTES, Frame
 
 #: Why XDP drops a frame, by the counter's name in `status`.
 WHY = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from careful.control.status import (
+from careful.control.instance.status import (
     BOUNDS,
     DECIDED,
     ETHERNET_BYTES,
@@ -20,10 +20,10 @@ from careful.units import counted, shown_rate
 from careful.units import shown_bytes as size
 
 if TYPE_CHECKING:
-    from careful.control.daemon import Down
-    from careful.control.exports import Export
-    from careful.control.status import Lent, PeerStatus, ProgramStatus, QueueStatus, Status
-    from careful.control.top import PeerRates, Rates
+    from careful.control.carefuld.daemon import Down
+    from careful.control.instance.status import Lent, PeerStatus, ProgramStatus, QueueStatus, Status
+    from careful.control.instance.top import PeerRates, Rates
+    from careful.control.options.exports import Export
 
 
 #: A longer reason for the XDP mode has a line of its own.

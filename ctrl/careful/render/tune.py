@@ -10,8 +10,8 @@ from careful.plan import Plan, class_bytes
 from careful.render.tables import table
 
 if TYPE_CHECKING:
-    from careful.control.tune_entry import Setting, Tune
-    from careful.control.tune_peers import Row
+    from careful.control.plans.tune_entry import Setting, Tune
+    from careful.control.plans.tune_peers import Row
 
 
 def plan(one: Plan | None) -> str:

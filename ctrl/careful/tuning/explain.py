@@ -6,11 +6,13 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from careful.control import instances, kept_path, live_latency, maps, tune_peers
-from careful.control.config import Config
-from careful.control.state_dir import StateDir, place
-from careful.control.tune_peers import Row as InEffect
-from careful.control.tune_peers import Session, TunedPeer
+from careful.control.instance import instances, live_latency, maps
+from careful.control.options.config import Config
+from careful.control.plans import tune_peers
+from careful.control.plans.tune_peers import Row as InEffect
+from careful.control.plans.tune_peers import Session, TunedPeer
+from careful.control.state import kept_path
+from careful.control.state.state_dir import StateDir, place
 from careful.errors import InputError
 from careful.jsonout import Json
 from careful.model.measurements import Hops, combined

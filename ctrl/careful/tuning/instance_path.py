@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from careful.address import Address
-from careful.control import instances, live_latency, maps, tune_entry
-from careful.control.instances import Instance
-from careful.control.tune_entry import Setting, Versions
+from careful.control.instance import instances, live_latency, maps
+from careful.control.instance.instances import Instance
+from careful.control.plans import tune_entry
+from careful.control.plans.tune_entry import Setting, Versions
 from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.jsonout import Json

@@ -18,10 +18,11 @@ from types import FrameType
 
 from careful._abi import CData, ffi, lib
 from careful.address import Address
-from careful.control import instances, links, status
-from careful.control.config import Config
-from careful.control.instances import Instance
-from careful.control.state_dir import StateDir, place
+from careful.control.host import links
+from careful.control.instance import instances, status
+from careful.control.instance.instances import Instance
+from careful.control.options.config import Config
+from careful.control.state.state_dir import StateDir, place
 from careful.daemon.client import Client
 from careful.errors import CarefulError, Ended
 from careful.jsonout import Json

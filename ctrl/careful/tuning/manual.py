@@ -6,11 +6,12 @@ import errno
 from collections.abc import Iterable, Mapping, Sequence
 
 from careful._abi import lib, sizeof
-from careful.control import maps, tune_peers
-from careful.control.config import Config
-from careful.control.status import ETHERNET_BYTES
-from careful.control.tune_entry import Setting, one_writer
-from careful.control.tune_peers import Row, Session
+from careful.control.instance import maps
+from careful.control.instance.status import ETHERNET_BYTES
+from careful.control.options.config import Config
+from careful.control.plans import tune_peers
+from careful.control.plans.tune_entry import Setting, one_writer
+from careful.control.plans.tune_peers import Row, Session
 from careful.errors import CarefulError
 from careful.plan import CLASS_COUNT, Plan
 from careful.tuning.settings import NET_TX, STORE, Kick, Pulse, Value

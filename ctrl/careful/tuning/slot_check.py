@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
-from careful.control import maps
+from careful.control.instance import maps
 from careful.errors import CarefulError
 
 

@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from careful.control.state_dir import StateDir
-from careful.control.status import InEffect
+from careful.control.instance.status import InEffect
+from careful.control.state.state_dir import StateDir
 from careful.jsonout import Json, write
 from careful.plan import CLASS_COUNT
 from careful.tuning.settings import (

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from careful._abi import lib
 from careful.cli.main import run
-from careful.control import remote
+from careful.control.instance import remote
 from careful.daemon.route import Route
 from compare import describe, set_xattr
 from fake_daemon import FakeDaemon

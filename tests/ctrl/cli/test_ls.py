@@ -29,7 +29,7 @@ import sys
 from pathlib import Path
 from careful.address import resolve
 from careful.cli.main import run
-from careful.control import remote
+from careful.control.instance import remote
 from careful.daemon.route import Route
 
 class Effect:

@@ -22,7 +22,7 @@ import pytest
 from careful.cli import transfer
 from careful.cli.common import show
 from careful.cli.main import run
-from careful.control import remote
+from careful.control.instance import remote
 from careful.errors import CarefulError, Ended
 from careful.jsonout import document, write
 from careful.render.bar import Bar

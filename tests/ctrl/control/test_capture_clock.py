@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from careful.control import capture
+from careful.control.tracing import capture
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,16 @@ from typing import Any
 
 import pytest
 from careful._abi import lib
-from careful.control import checks, instances, links, needs, option_checks, status
-from careful.control.check_result import FAIL, WARN, Finding, ok, warn
-from careful.control.up_options import UpOptions
+from careful.control.carefuld import needs
+from careful.control.checks import machine, option_checks
+from careful.control.checks.check_result import FAIL, WARN, Finding, ok, warn
+from careful.control.host import links
+from careful.control.instance import instances, status
+from careful.control.options.up_options import UpOptions
 from careful.render.doctor import findings
 from in_effect import PEER
 
-PACKAGE = Path(checks.__file__).parents[1]
+PACKAGE = Path(machine.__file__).parents[2]
 
 
 @pytest.mark.parametrize("state", [WARN, FAIL])
@@ -42,14 +45,14 @@ def _failing(code: int, text: str, monkeypatch: pytest.MonkeyPatch) -> list[Find
     known = SimpleNamespace(CAREFUL_CHECKS=lib.CAREFUL_CHECKS, careful_check=careful_check)
     monkeypatch.setattr(needs, "lib", known)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    return list(checks._library(checks.Case("lo", instances.find("careful-none"))))
+    return list(machine._library(machine.Case("lo", instances.find("careful-none"))))
 
 
 @pytest.mark.parametrize("code", [errno.EINVAL, errno.EBUSY, errno.ENETDOWN, errno.EOPNOTSUPP])
 def test_library__a_remedy_comes_from_the_errno(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """`doctor --fix` runs commands as root, so none is taken from a message."""
     found = _failing(code, "is wrong: `ethtool -L lo rx 1` and `ip link set x up`", monkeypatch)
-    assert {one.check for one in found} == {checks._NAMES.get(one, one) for one in checks._ADVICE}
+    assert {one.check for one in found} == {machine._NAMES.get(one, one) for one in machine._ADVICE}
     assert len(found) == lib.CAREFUL_CHECKS
     fixes = {one.check: " ".join(one.fix) for one in found if one.fix}
     wanted = {errno.EINVAL: "ethtool -K lo ntuple on", errno.EOPNOTSUPP: "ethtool -L lo rx 1"}
@@ -66,12 +69,12 @@ def test_library__a_remedy_comes_from_the_errno(code: int, monkeypatch: pytest.M
     [(0, "end process 4711, which owns the queue"), (12, "carefulctl down eth1, then up")],
 )
 def test_own_program__taken_off(pid: int, advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "_detached", lambda *_: True)
+    monkeypatch.setattr(machine, "_detached", lambda *_: True)
     monkeypatch.setattr(instances, "owner_without_daemon", lambda _: 0 if pid else 4711)
     instance = SimpleNamespace(name="eth1", pid=pid)
     case: Any = SimpleNamespace(instance=instance, in_use=True)
     link: Any = SimpleNamespace(name="eth1")
-    (found,) = checks._own_program(link, case)
+    (found,) = machine._own_program(link, case)
     assert (found.state, advice in found.advice) == ("fail", True)
 
 
@@ -79,7 +82,7 @@ def test_control__names_the_rule_to_add(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(status, "peers_at", lambda _: ([], 4000))
     monkeypatch.setattr(status, "unheard", lambda *_: ["the frames of h2 come, but ..."])
     instance: Any = SimpleNamespace(pid=12)
-    (found,) = checks._control(links.find("lo"), instance)
+    (found,) = machine._control(links.find("lo"), instance)
     assert found.state == "warn"
     assert "udp dport 4000 accept" in found.advice
 
@@ -88,7 +91,7 @@ def test_control__names_the_peer_behind_a_smaller_link(monkeypatch: pytest.Monke
     peers = [replace(PEER, frame_bytes=1414, path_is_narrow=is_so) for is_so in (True, False)]
     monkeypatch.setattr(status, "peers_at", lambda _: (peers, 4000))
     instance: Any = SimpleNamespace(pid=12)
-    every = checks._control(links.find("lo"), instance)
+    every = machine._control(links.find("lo"), instance)
     found = [(one.check, one.state) for one in every if one.check != "routing"]
     assert found == [("path MTU", "warn"), ("control", "ok")]
     assert "h2 have at most 1414 bytes" in status.narrow(peers)[0]

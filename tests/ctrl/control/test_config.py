@@ -12,8 +12,10 @@ import pytest
 from careful import man
 from careful.cli.main import run
 from careful.cli.up import up
-from careful.control import config, daemon, doctor
-from careful.control.up_options import DEFAULTS, OPTIONS, UpOptions, flag, matches, refused
+from careful.control.carefuld import daemon
+from careful.control.checks import doctor
+from careful.control.options import config
+from careful.control.options.up_options import DEFAULTS, OPTIONS, UpOptions, flag, matches, refused
 from careful.errors import CarefulError
 
 FILE = Path("careful.toml")

@@ -17,11 +17,13 @@ from typing import Any
 
 import pytest
 from careful.cli.main import run as carefulctl
-from careful.control import checks, ethtool, instances, links, status
-from careful.control import doctor as doctoring
-from careful.control.check_result import ok, warn
-from careful.control.command_line import differences
-from careful.control.up_options import UpOptions
+from careful.control.checks import doctor as doctoring
+from careful.control.checks import machine
+from careful.control.checks.check_result import ok, warn
+from careful.control.host import ethtool, links
+from careful.control.instance import instances, status
+from careful.control.options.command_line import differences
+from careful.control.options.up_options import UpOptions
 from denied import IO_URING_SETUP, denied
 from hosts import PINS, RUN, Host, alive, wait_for
 from lab import Lab, MakeLab, keep_xdp, nobody
@@ -454,7 +456,7 @@ def test_pause__as_the_driver_says(
     monkeypatch.setattr(ethtool, "_ask", asked)
     pause = ethtool.driver_info("lo").pause
     assert pause is not None
-    found = checks.pause("eth1", pause)
+    found = machine.pause("eth1", pause)
     assert (found.state, said in found.text) == (state, True)
     assert ("ethtool -A eth1 rx on tx on" in found.advice) is (state == "warn")
 
@@ -469,7 +471,7 @@ def test_pause__as_the_driver_says(
     ],
 )
 def test_ring__fewer_than_it_could_have(size: int, most: int, wanted: int, fix: str) -> None:
-    found = checks.ring("eth1", size, most, wanted)
+    found = machine.ring("eth1", size, most, wanted)
     assert (found.state, " ".join(found.fix)) == ("warn" if fix else "ok", fix)
     assert found.advice == fix
 
@@ -482,7 +484,7 @@ def test_ring__made_smaller_under_a_carefuld(
     monkeypatch.setattr(status, "receive_buffers_of", lambda _: 192)
     driver = ethtool.DriverInfo(1, False, now, None, rx_ring_most=256)
     instance: Any = SimpleNamespace(pid=12)
-    found = next(iter(checks._driver(links.find("lo"), driver, checks.Case("lo", instance))))
+    found = next(iter(machine._driver(links.find("lo"), driver, machine.Case("lo", instance))))
     assert found.check == "ring"
     assert ("R = 192" in found.text, "carefulctl down lo, then up" in found.advice) == (said, said)
 
@@ -500,7 +502,7 @@ def test_pfc__of_the_priority_that_frames_have(said: str, on: Any, state: str) -
     found = ethtool.priorities(said)
     assert found == on
     if found:
-        finding = checks.pfc("eth1", found)
+        finding = machine.pfc("eth1", found)
         assert finding.state == state
         assert ("dcb pfc set dev eth1 prio-pfc 0:on" in finding.advice) is (state == "warn")
 
@@ -582,14 +584,14 @@ def test_rps__is_named_with_generic_xdp(tmp_path: Path, monkeypatch: pytest.Monk
         ("auto", "native", "ok"),
     ):
         link: Any = SimpleNamespace(name="eth1", xdp_mode=mode)
-        found = checks._rps(link, xdp)
+        found = machine._rps(link, xdp)
         assert found.state == state
         assert ("rx-0 over 2 CPUs" in found.text) is (state != "ok")
         advice = f"echo 1 > {tmp_path}/eth1/queues/rx-0/rps_cpus"
         assert found.advice == ("" if state == "ok" else advice)
     (tmp_path / "eth1/queues/rx-0/rps_cpus").write_text("0\n")
     link = SimpleNamespace(name="eth1", xdp_mode="generic")
-    assert checks._rps(link, "generic").state == "ok"
+    assert machine._rps(link, "generic").state == "ok"
     assert links.rps_text("eth1") == ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from careful.control.exports import Export, check, parse
+from careful.control.options.exports import Export, check, parse
 from careful.errors import CarefulError
 
 

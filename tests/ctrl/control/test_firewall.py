@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from careful.control import firewall
+from careful.control.host import firewall
 
 RULESET = """table inet filter {
 	set others {

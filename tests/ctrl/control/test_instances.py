@@ -15,8 +15,10 @@ from types import SimpleNamespace
 
 import pytest
 from careful.cli.main import run
-from careful.control import daemon, doctor, exporter, instances, tuner
-from careful.control.config import Config
+from careful.control.carefuld import daemon, tuner
+from careful.control.checks import doctor
+from careful.control.instance import exporter, instances
+from careful.control.options.config import Config
 from careful.daemon.client import Client
 from careful.errors import CarefulError
 

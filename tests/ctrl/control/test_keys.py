@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from careful.cli.main import cli
-from careful.control import keys, option_checks
-from careful.control.keys import Keys, Trusted
-from careful.control.up_options import UpOptions
+from careful.control.checks import option_checks
+from careful.control.options import keys
+from careful.control.options.keys import Keys, Trusted
+from careful.control.options.up_options import UpOptions
 from careful.errors import CarefulError
 from click.testing import CliRunner
 

@@ -10,12 +10,12 @@ import subprocess
 import sys
 
 import pytest
-from careful.control import links, netlink
+from careful.control.host import links, netlink
 from careful.errors import CarefulError
 
 #: Prints what `links` finds in a network namespace of its own.
 PROGRAM = """
-from careful.control import links
+from careful.control.host import links
 one = links.find("another-name-of-this-interface")
 print(one.name, one.mtu, one.kind, one.up, links.master(links.find("v2")), links.names())
 print(links.root_qdisc(one).is_ours, links.remove_our_qdisc(one), links.root_qdisc(one))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from careful._abi import ffi
-from careful.control import live_latency
+from careful.control.instance import live_latency
 from careful.errors import CarefulError
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 
 import pytest
-from careful.control import reload
-from careful.control.instances import Instance
-from careful.control.up_options import UpOptions
+from careful.control.carefuld import reload
+from careful.control.instance.instances import Instance
+from careful.control.options.up_options import UpOptions
 from careful.errors import CarefulError
 
 

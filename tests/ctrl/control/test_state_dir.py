@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from careful.control import config
-from careful.control.state_dir import BYTES_MAX, DEFAULT, VARIABLE, StateDir, place
+from careful.control.options import config
+from careful.control.state.state_dir import BYTES_MAX, DEFAULT, VARIABLE, StateDir, place
 from careful.errors import CarefulError
 
 NAME = "tuning.eth1.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from careful.control import steer
+from careful.control.host import steer
 
 #: Output of ethtool 6.1 for a rule.
 SHOWN = """\

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from careful._abi import ffi, lib, sizeof
-from careful.control import tune_entry
-from careful.control.tune_entry import Setting
+from careful.control.plans import tune_entry
+from careful.control.plans.tune_entry import Setting
 from careful.plan import CLASS_BYTES_FIRST, CLASS_COUNT, Plan
 
 

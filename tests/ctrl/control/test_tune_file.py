@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from careful.cli.main import cli
-from careful.control import tune_entry, tune_file
-from careful.control.tune_entry import Setting
-from careful.control.tune_peers import Row
+from careful.control.plans import tune_entry, tune_file
+from careful.control.plans.tune_entry import Setting
+from careful.control.plans.tune_peers import Row
 from careful.errors import CarefulError
 from careful.jsonout import document
 from careful.plan import CLASS_COUNT, Q16_ONE, Plan

@@ -15,9 +15,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from careful.control import command_line, daemon, instances
-from careful.control.tracer import Tracer
-from careful.control.up_options import DEFAULTS, UpOptions
+from careful.control.carefuld import daemon
+from careful.control.instance import instances
+from careful.control.options import command_line
+from careful.control.options.up_options import DEFAULTS, UpOptions
+from careful.control.tracing.tracer import Tracer
 from careful.errors import CarefulError
 from hosts import PINS, RUN, Host, wait_for
 

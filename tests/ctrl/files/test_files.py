@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from careful import files
 from careful._abi import lib
-from careful.control import remote
+from careful.control.instance import remote
 from careful.daemon.route import Route
 from careful.errors import CarefulError, Option
 from careful.files import AsyncHost, Host, Progress, TransferError

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from careful._abi import pack
-from careful.control.config import Config
-from careful.control.memory_hosts import Hosts
+from careful.control.instance.memory_hosts import Hosts
+from careful.control.options.config import Config
 from careful.errors import CarefulError
 from careful.memory import Host
 from careful.memory.client import Answer, Remote

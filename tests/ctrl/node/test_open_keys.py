@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from careful.control.keys import Keys
+from careful.control.options.keys import Keys
 from lab import MakeLab
 
 pytestmark = pytest.mark.lab

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from careful.control import instances, kept_path, live_latency, maps, tune_entry, tune_peers
-from careful.control.config import Config
-from careful.control.instances import Instance
-from careful.control.live_latency import Cell
-from careful.control.state_dir import VARIABLE, StateDir
-from careful.control.tune_peers import Row, Session, TunedPeer
+from careful.control.instance import instances, live_latency, maps
+from careful.control.instance.instances import Instance
+from careful.control.instance.live_latency import Cell
+from careful.control.options.config import Config
+from careful.control.plans import tune_entry, tune_peers
+from careful.control.plans.tune_peers import Row, Session, TunedPeer
+from careful.control.state import kept_path
+from careful.control.state.state_dir import VARIABLE, StateDir
 from careful.model import load_shipped
 from careful.plan import CLASS_COUNT, Plan
 from careful.render import explain as report

@@ -23,13 +23,13 @@ import pytest
 pytest.importorskip("prometheus_client")
 
 from careful._abi import ffi, lib
-from careful.control import exporter, instances, status
-from careful.control.config import Config
-from careful.control.exporter import Seen
-from careful.control.exports import Export
-from careful.control.instances import Instance
-from careful.control.status import counters, peer
-from careful.control.usage import parse
+from careful.control.instance import exporter, instances, status
+from careful.control.instance.exporter import Seen
+from careful.control.instance.instances import Instance
+from careful.control.instance.status import counters, peer
+from careful.control.instance.usage import parse
+from careful.control.options.config import Config
+from careful.control.options.exports import Export
 from careful.errors import CarefulError
 from careful.render import metrics
 from careful.versions import versions

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from careful import man
 from careful._abi import enum_names, ffi, lib
-from careful.control import top
-from careful.control.status import DECIDED, Status
+from careful.control.instance import top
+from careful.control.instance.status import DECIDED, Status
 from careful.render import status as report
 from in_effect import IN_EFFECT, PEER
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from careful._abi import ffi
 from careful.cli.main import run
-from careful.control import status
-from careful.control.check_result import FAIL, OK, Finding
+from careful.control.checks.check_result import FAIL, OK, Finding
+from careful.control.instance import status
 from careful.render import status as report
 from careful.render.doctor import findings
 from careful.render.files import partials
@@ -108,7 +108,7 @@ def test_status__says_that_control_messages_are_dropped() -> None:
 def test_status__names_peers_with_an_older_wire(monkeypatch: pytest.MonkeyPatch) -> None:
     wire = versions()["wire_version"]
     here = SimpleNamespace(CAREFUL_WIRE_VERSION=wire, CAREFUL_WIRE_MINOR=2)
-    monkeypatch.setattr("careful.control.status.lib", here)
+    monkeypatch.setattr("careful.control.instance.status.lib", here)
     text = " ".join(shown(wire_minor=1).split())
     assert f"h2 speaks wire {wire}.1, this host {wire}.2: " in text
     assert "speaks wire" not in shown(wire_minor=2)

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from careful.control import live_latency, maps, status, top
-from careful.control.config import Config
-from careful.control.instances import Instance
+from careful.control.instance import live_latency, maps, status, top
+from careful.control.instance.instances import Instance
+from careful.control.options.config import Config
 from careful.errors import CarefulError
 from careful.render.top import ORDERS, keys, shown
 from hosts import Host, make_file

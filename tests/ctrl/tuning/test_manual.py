@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from careful._abi import ffi, lib
 from careful.cli.tune import tune
-from careful.control import tune_entry, tune_peers
-from careful.control.instances import Instance
-from careful.control.tune_entry import Setting
+from careful.control.instance.instances import Instance
+from careful.control.plans import tune_entry, tune_peers
+from careful.control.plans.tune_entry import Setting
 from careful.plan import CLASS_COUNT, Plan
 from careful.tuning.instance_path import Peer, RunningPath
 from careful.tuning.path import Live

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from careful.control.state_dir import StateDir
+from careful.control.state.state_dir import StateDir
 from careful.model import load_shipped
 from careful.plan import Plan
 from careful.tuning.measurements import Measuring

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from careful.control import links, tune_entry
-from careful.control.config import Config
-from careful.control.instances import Instance
-from careful.control.tune_entry import Setting
+from careful.control.host import links
+from careful.control.instance.instances import Instance
+from careful.control.options.config import Config
+from careful.control.plans import tune_entry
+from careful.control.plans.tune_entry import Setting
 from careful.model import load_shipped
 from careful.plan import CLASS_COUNT, Plan
 from careful.tuning.instance_path import RunningPath

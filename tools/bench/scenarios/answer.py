@@ -35,7 +35,8 @@ from bench_lab import (
     up,
     wait_until,
 )
-from careful.control import live_latency, maps, tune_entry
+from careful.control.instance import live_latency, maps
+from careful.control.plans import tune_entry
 from careful.plan import class_of
 from slow_disk import slow_disk
 

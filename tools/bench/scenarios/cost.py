@@ -27,7 +27,7 @@ from bench_lab import (
     process,
     wait_until,
 )
-from careful.control import instances
+from careful.control.instance import instances
 
 ROUNDS = 5
 

@@ -44,7 +44,7 @@ class Exchange(Protocol):
 
 
 class Tracer(Protocol):
-    """The source of trace records: see control/tracer.py."""
+    """The source of trace records: see control/tracing/tracer.py."""
 
     @property
     def lost_count(self) -> int: ...

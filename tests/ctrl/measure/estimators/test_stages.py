@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from careful import jsonout
 from careful._abi import lib
-from careful.control.tracer import RECORD
+from careful.control.tracing.tracer import RECORD
 from careful.measure.estimators import clearbox, listening, packet_flow, stages
 from careful.measure.estimators.stages import HOST_RX, HOST_TX, NET_RX, NET_TX, STORE
 from careful.measure.statistics.estimate import Estimate

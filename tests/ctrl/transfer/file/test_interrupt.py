@@ -231,7 +231,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("module", ["click", "careful.control.config"])
+@pytest.mark.parametrize("module", ["click", "careful.control.options.config"])
 def test_start__interrupted(module: str) -> None:
     """During imports, Ctrl-C gives the usual line and status, without a traceback."""
     argv = [sys.executable, "-c", _EARLY, module]

@@ -1,0 +1,1 @@
+"""Starts, changes and ends carefuld."""

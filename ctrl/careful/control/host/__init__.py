@@ -1,0 +1,1 @@
+"""The machine: interfaces, routes, NICs, firewall, hugepages."""

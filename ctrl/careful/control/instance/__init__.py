@@ -1,0 +1,1 @@
+"""Running instances: finds them, and reads their maps and counters."""

@@ -1,0 +1,519 @@
+"""Finds the instances that run on this machine, and the instance that a command means.
+
+An instance is a directory under /run/careful with carefuld's socket and its pid file, locked while
+carefuld lives. The lock names the owner: the number in the file is valid only in the PID namespace
+that wrote it, and containers may share /run/careful. A socket that accepts connections while no
+carefuld lives belongs to systemd, which is starting carefuld.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import shlex
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from careful.address import Address
+from careful.control.host import links, systemd_socket
+from careful.errors import CarefulError, from_os
+
+RUN = Path("/run/careful")
+#: Time for carefuld to start serving, seconds; long, because the machine may be busy.
+START_S = 60.0
+#: The name of another queue of an instance, NAME+K (xsk_port.c).
+_OTHER_QUEUE = re.compile(r"(.+)\+[1-9][0-9]*")
+LOCKS = Path("/proc/locks")
+#: Reads of LOCKS before a holder counts as unseen.
+LOCKS_READS = 5
+#: The pid of a process in a PID namespace that we cannot see.
+UNSEEN = -1
+#: Lock file in the instance's directory; held by the process that tunes the instance.
+TUNER_LOCK = "tuning.lock"
+
+
+def check_name(name: str) -> str:
+    """Returns the name. Raises CarefulError if it cannot be part of a path."""
+    if not name or name.startswith(".") or "/" in name or len(os.fsencode(name)) > 63:
+        text = "an instance's name has 1 to 63 bytes, no / and no leading dot"
+        raise CarefulError(errno.EINVAL, text, repr(name))
+    return name
+
+
+def _holder(fd: int) -> int:
+    """Returns the pid that holds flock() on a file in our PID namespace, or UNSEEN.
+
+    /proc/locks omits processes that this namespace cannot see. It is read a few times, because a
+    long list is read in pieces and can miss a line while other locks change.
+    """
+    info = os.fstat(fd)
+    major, minor = os.major(info.st_dev), os.minor(info.st_dev)
+    file = f"{major:02x}:{minor:02x}:{info.st_ino}"
+    with suppress(OSError):
+        for line in (line for _ in range(LOCKS_READS) for line in LOCKS.read_text().splitlines()):
+            words = line.split()  # "1: FLOCK ADVISORY WRITE 4306 fe:00:2614370 0 EOF"
+            if words[1] == "FLOCK" and words[5] == file:
+                return int(words[4])
+    return UNSEEN
+
+
+def _owner(path: Path) -> int:
+    """Returns the pid that holds the lock on a file, UNSEEN, or 0 if nobody holds the lock.
+
+    Also returns 0 for an empty file, because its carefuld does not serve yet.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return 0
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _holder(fd) if _pid_in(path) else 0
+    finally:
+        os.close(fd)
+    return 0
+
+
+def _numbers_in(path: Path) -> list[int]:
+    with suppress(OSError, ValueError):
+        return [int(word) for word in path.read_text().split()]
+    return []
+
+
+def _pid_in(path: Path) -> int:
+    return next(iter(_numbers_in(path)), 0)
+
+
+def process(pid: int) -> str:
+    """Names the process of an instance in messages."""
+    return "a process of another PID namespace" if pid == UNSEEN else f"process {pid}"
+
+
+def must_be_seen(name: str, pid: int) -> None:
+    """Raises CarefulError if the process lives in a PID namespace that we cannot see."""
+    if pid == UNSEEN:
+        text = "its process runs in another PID namespace; run this command there"
+        raise CarefulError(errno.EPERM, text, f"instance {name}")
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A carefuld, running or not.
+
+    Attributes:
+        pid: its process; 0 if it does not run; UNSEEN in a PID namespace that we cannot see.
+        ifname: its interface, by the present name if that is in our network namespace; "" if
+            unknown.
+        here: True if it is in our network namespace; None if we may not know.
+        argv: its options at the start, or since the last change.
+    """
+
+    name: str
+    pid: int = 0
+    ifname: str = ""
+    here: bool | None = None
+    argv: tuple[str, ...] = ()
+
+    @property
+    def carefuld(self) -> str:
+        """Names carefuld's process in messages."""
+        return f"carefuld {'in another PID namespace' if self.pid == UNSEEN else self.pid}"
+
+    @property
+    def directory(self) -> Path:
+        return RUN / self.name
+
+    @property
+    def socket(self) -> Path:
+        return self.directory / "sock"
+
+    @property
+    def log(self) -> Path:
+        """Its log; a link if the log outlives `down`."""
+        return self.directory / "log"
+
+    @property
+    def log_shown(self) -> str:
+        if "--foreground" in self.argv and not _option(self.argv, "--log", "--l"):
+            return f"its standard error (journalctl -u {unit('carefuld', self.ifname)})"
+        return str(self.log.resolve())
+
+
+def unit(kind: str, name: str) -> str:
+    """Returns the systemd unit of an instance, escaped like `systemd-escape` does.
+
+    In a unit's name `-` stands for a slash (systemd.unit(5)).
+    """
+    escaped = re.sub(rb"[^0-9A-Za-z:_.]", lambda byte: b"\\x%02x" % byte[0][0], os.fsencode(name))
+    return shlex.quote(f"{kind}@{escaped.decode()}")
+
+
+def _option(argv: Sequence[str], name: str, shortest: str = "") -> str:
+    """Returns the value of an option in a command line.
+
+    shortest: the shortest abbreviation that getopt_long() accepts; by default the whole name.
+    """
+    for index, word in enumerate(argv):
+        option, equals, value = word.partition("=")
+        if name.startswith(option) and option.startswith(shortest or name):
+            return value if equals else "".join(argv[index + 1 : index + 2])
+    return ""
+
+
+def _is_shared(pid: int, kind: str) -> bool | None:
+    """Reports whether a process shares our namespace of a kind; None if we may not know."""
+    with suppress(OSError):
+        ours = Path(f"/proc/self/ns/{kind}").stat()
+        return os.path.samestat(Path(f"/proc/{pid}/ns/{kind}").stat(), ours)
+    return None
+
+
+def _is_here(pid: int) -> bool | None:
+    return _is_shared(pid, "net")
+
+
+def find(name: str) -> Instance:
+    """Returns the instance with a name, running or not."""
+    pid = _owner(RUN / check_name(name) / "pid")
+    if not pid:
+        return Instance(name)
+    proc = Path(f"/proc/{pid}")
+    argv: list[str] = []
+    with suppress(OSError):
+        argv = (proc / "cmdline").read_text(errors="surrogateescape").split("\0")
+    with suppress(OSError):
+        text = (RUN / name / "options").read_text(errors="surrogateescape")
+        pid_text, *options = text.split("\0")
+        argv = options if pid_text == str(_pid_in(RUN / name / "pid")) else argv
+    ifname, here = _option(argv, "--ifname", "--if"), _is_here(pid)
+    if here:
+        ifname = ifname_now(name, ifname, pid)
+    return Instance(name, pid, ifname, here, tuple(argv))
+
+
+def starting(instance: Instance) -> str:
+    """Returns a phrase if systemd is starting the instance's carefuld; else ""."""
+    if instance.pid or not systemd_socket.listens(instance.socket):
+        return ""
+    return f"systemd is starting it (systemctl status {unit('carefuld', instance.name)})"
+
+
+def _started(instance: Instance) -> Instance:
+    """Returns the instance, after any start by systemd has finished.
+
+    Raises CarefulError if it does not serve in time.
+    """
+    if instance.pid:
+        return instance
+    systemd_socket.wait(instance.socket, lambda: find(instance.name).pid, START_S)
+    now = find(instance.name)
+    if reason := starting(now):
+        text = f"not up after {START_S:.0f} s: {reason}"
+        raise CarefulError(errno.ENOENT, text, f"instance {instance.name}")
+    return now
+
+
+def _coming() -> list[Instance]:
+    """Returns instances that systemd is starting; its units name them after the interface."""
+    return [replace(instance, ifname=instance.name) for instance in _all() if starting(instance)]
+
+
+def remember(instance: Instance, argv: Sequence[str]) -> None:
+    """Records that the instance runs with other options than at its start.
+
+    Raises CarefulError if the file cannot be written.
+    """
+    path = instance.directory / "options"
+    new = path.with_suffix(".new")
+    try:
+        new.write_text(
+            "\0".join([str(_pid_in(instance.directory / "pid")), *argv]), errors="surrogateescape"
+        )
+        new.rename(path)
+    except OSError as error:
+        raise from_os(error, str(path)) from None
+
+
+def first_of(name: str) -> str:
+    """Returns the name of the instance that a queue belongs to."""
+    match = _OTHER_QUEUE.fullmatch(name)
+    return match[1] if match else name
+
+
+def queues(instance: Instance) -> list[Instance]:
+    """Returns each queue of an instance as an instance; the first is the instance itself."""
+    count = int(_option(instance.argv, "--queues") or 1)
+    if first_of(instance.name) != instance.name:
+        count = 1
+    return [instance, *(find(f"{instance.name}+{k}") for k in range(1, count))]
+
+
+def leftovers(name: str) -> list[Instance]:
+    """Returns all queues but the first that have files here, running or not."""
+    names = {path.name.removesuffix(".lock") for path in RUN.glob(f"{name}+*")}
+    return [find(queue) for queue in sorted(names) if first_of(queue) == name]
+
+
+@contextmanager
+def changing(name: str) -> Iterator[None]:
+    """Locks an instance for a command that starts, ends or clears it; others wait.
+
+    The kernel frees the lock of a killed holder; its file is used again. Raises CarefulError if the
+    lock cannot be taken.
+    """
+    path = RUN / f".{check_name(name)}.changing"
+    while True:
+        try:
+            RUN.mkdir(mode=0o755, exist_ok=True)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            fd = os.open(path, flags, 0o600)
+        except FileNotFoundError:  # another command removed the directory
+            continue
+        except OSError as error:
+            raise from_os(error, str(path)) from None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            if os.path.samestat(os.fstat(fd), path.stat()):
+                break  # we locked the file that has the name
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(fd)
+        remove_file(RUN)
+
+
+def owner_without_daemon(name: str) -> int:
+    """Returns the pid of a program that owns the instance's queue without carefuld; 0: none."""
+    pid = _owner(RUN / f"{check_name(name)}.lock")
+    return pid if pid and pid != find(name).pid else 0
+
+
+def mounts_differ(name: str) -> bool:
+    """Reports whether an instance is known to run in another mount namespace than ours."""
+    pid = find(name).pid or owner_without_daemon(name)
+    return bool(pid) and _is_shared(pid, "mnt") is False
+
+
+def tuner(instance: Instance) -> int:
+    """Returns the pid of the process that tunes an instance (`tune auto`); 0: none."""
+    return _owner(instance.directory / TUNER_LOCK)
+
+
+@contextmanager
+def holding(instance: Instance, lock: str, what: str) -> Iterator[None]:
+    """Locks a task of an instance for this process.
+
+    instance: a running instance; lock: a file in its directory; what: the task for messages, as in
+    "is tuned". Raises CarefulError: another process has the lock, or it cannot be taken.
+    """
+    must_be_seen(instance.name, instance.pid)
+    path = instance.directory / lock
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        raise from_os(error, str(path)) from None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(fd, 0)
+        os.write(fd, f"{os.getpid()}\n".encode())
+        yield
+    except BlockingIOError:
+        text = f"{what} already, by {process(_owner(path))}"
+        raise CarefulError(errno.EBUSY, text, f"instance {instance.name}") from None
+    finally:
+        os.close(fd)
+
+
+def ifname_now(name: str, ifname: str, pid: int | None = None) -> str:
+    """Returns the present name of an instance's interface, by its number in the lock.
+
+    ifname: the former name, returned if the lock has no number; pid: the process that must hold the
+    lock, None for any process, even a dead one.
+    """
+    lock = RUN / f"{check_name(name)}.lock"
+    numbers = _numbers_in(lock)
+    with suppress(OSError):
+        if len(numbers) == 2 and pid in (None, _owner(lock)):
+            return socket.if_indextoname(numbers[1])
+    return ifname
+
+
+def uses(link: links.Link) -> bool:
+    """Reports whether an instance of any name is on an interface."""
+    for lock in RUN.glob("*.lock"):
+        numbers = _numbers_in(lock)
+        if numbers[1:] == [link.index] and _is_here(_owner(lock)):
+            return True
+    return False
+
+
+def _all() -> list[Instance]:
+    if not RUN.is_dir():
+        return []
+    return [find(path.name) for path in sorted(RUN.iterdir()) if path.is_dir()]
+
+
+def running() -> list[Instance]:
+    """Returns all running instances, without their further queues."""
+    return [
+        instance for instance in _all() if instance.pid and first_of(instance.name) == instance.name
+    ]
+
+
+def on_interface(ifname: str, name: str | None) -> Instance:
+    """Returns the instance that a command about an interface means.
+
+    name: the instance's name, by option or CAREFUL_INSTANCE. Without a name, the command means the
+    instance that runs on this interface, else the instance with the interface's name. Raises
+    CarefulError: no such interface; several instances; the named instance runs on another
+    interface; or, without a name, it runs in another network namespace.
+    """
+    if name:
+        instance = find(name)
+        if instance.ifname and ifname != instance.ifname:
+            link = links.find(ifname)  # ifname may be an alternative name
+            if link.name != instance.ifname:
+                text = f"runs on {instance.ifname}, not on {ifname}"
+                raise CarefulError(errno.EINVAL, text, f"instance {name}")
+        return instance
+    if not ifname or "/" in ifname or ifname.startswith("."):
+        links.find(ifname)  # raises, and lists the interfaces
+    by_name, instances = find(ifname), _here_on(ifname)
+    if not instances and not by_name.pid:
+        with suppress(CarefulError):  # there is no such interface
+            instances = _here_on(links.find(ifname).name)  # ifname may be an alternative name
+    if len(instances) > 1:
+        raise _ambiguous(instances)
+    if not instances and by_name.here is False:
+        text = f"careful is not up here: instance {by_name.name} ({by_name.carefuld}) runs in "
+        text += f"another network namespace; to choose it: --instance {by_name.name}"
+        raise CarefulError(errno.ENOENT, text, ifname)
+    return instances[0] if instances else by_name
+
+
+def _here_on(ifname: str) -> list[Instance]:
+    return [instance for instance in _of_here(running()) if instance.ifname == ifname]
+
+
+def _of_here(instances: Sequence[Instance]) -> list[Instance]:
+    """Returns the instances in our network namespace, or else those that may be there."""
+    here = [instance for instance in instances if instance.here is not False]
+    return [instance for instance in here if instance.pid != UNSEEN] or here
+
+
+def _ambiguous(instances: list[Instance]) -> CarefulError:
+    listed = ", ".join(f"{instance.name} ({instance.ifname})" for instance in instances)
+    return CarefulError(errno.EINVAL, f"several instances run: {listed}; choose by --instance")
+
+
+def _must_run(instance: Instance, ifname: str | None = None) -> Instance:
+    if instance.pid:
+        return instance
+    what = ifname or f"instance {instance.name}"
+    if reason := starting(instance):
+        raise CarefulError(errno.ENOENT, reason, what)
+    if pid := owner_without_daemon(instance.name):
+        text = f"belongs to {process(pid)}, a program with a queue of its own, and has no carefuld"
+        raise CarefulError(errno.EBUSY, text, what)
+    deaths = map(death, (instance, *leftovers(instance.name)))
+    state = next(filter(None, deaths), "careful is not up")
+    raise CarefulError(errno.ENOENT, f"{state}: carefulctl up {ifname or 'IFACE'}", what)
+
+
+def death(instance: Instance) -> str:
+    """Returns how an instance ended that left its pid behind; "" for others."""
+    pid = 0 if instance.pid else _pid_in(instance.directory / "pid")
+    return f"carefuld died (process {pid}, log {instance.log_shown})" if pid else ""
+
+
+def died() -> dict[str, str]:
+    """Returns killed instances: name -> how carefuld ended, or that systemd restarts it."""
+    deaths = {
+        first_of(instance.name): reason
+        for instance in reversed(_all())
+        if (reason := death(instance))
+    }
+    return deaths | {instance.name: reason for instance in _all() if (reason := starting(instance))}
+
+
+def choose(name: str | None, address: Address | None = None) -> Instance:
+    """Returns the running instance that a command means; waits while systemd is starting it.
+
+    name: the instance's name, by option or CAREFUL_INSTANCE; address: the host that the command is
+    about. Raises CarefulError: no instance runs, or the choice is ambiguous.
+    """
+    if name:
+        return _must_run(_started(find(name)))
+    chosen = _choose([*running(), *_coming()], address)
+    return chosen if chosen.pid else _choose([_must_run(_started(chosen))], address)
+
+
+def _choose(everywhere: list[Instance], address: Address | None) -> Instance:
+    here = _of_here(everywhere)
+    if not here and everywhere:
+        listed = ", ".join(instance.name for instance in everywhere)
+        text = f"careful is up only in other network namespaces ({listed}); choose by --instance"
+        raise CarefulError(errno.ENOENT, text)
+    if not here:
+        raise CarefulError(errno.ENOENT, "careful is not up: carefulctl up IFACE")
+    if len(here) == 1 or address is None:
+        if len(here) > 1:
+            raise _ambiguous(here)
+        return here[0]
+    ifname = links.route_interface(address)
+    if ifname == "lo":
+        raise CarefulError(errno.ENOTUNIQ, "", str(address))
+    reaching = [instance for instance in here if instance.ifname == ifname]
+    if len(reaching) == 1:
+        return reaching[0]
+    if reaching:
+        raise _ambiguous(reaching)
+    text = f"is reached through {ifname}, where careful is not up: carefulctl up {ifname}"
+    raise CarefulError(errno.ENOENT, text, str(address))
+
+
+def named_or_all(ifname: str | None, name: str | None) -> list[Instance]:
+    """Returns the running instance of an interface or a name; without both, all that run here.
+
+    Raises CarefulError if the named instance does not run.
+    """
+    if ifname is not None:
+        instance = on_interface(ifname, name)
+        if not instance.pid:
+            links.find(ifname)
+        return [_must_run(instance, ifname)]
+    if name:
+        return [_must_run(find(name))]
+    return _of_here(running())
+
+
+def need_root(what: str) -> None:
+    """Raises CarefulError unless this is root."""
+    if os.geteuid() != 0:
+        raise CarefulError(errno.EPERM, "must be run as root (sudo)", what)
+
+
+def remove_file(path: Path) -> bool:
+    """Removes a file or an empty directory; reports whether it existed."""
+    try:
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EBUSY):
+            return False
+        raise from_os(error, str(path)) from None
+    return True

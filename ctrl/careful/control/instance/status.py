@@ -1,0 +1,569 @@
+"""Status and counters of an instance: carefuld's own view, and XDP's counters from their map."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from careful._abi import CData, enum_names, ffi, lib
+from careful.address import Address
+from careful.control.host import links
+from careful.control.instance import instances, usage
+from careful.control.instance.instances import Instance
+from careful.control.instance.memory_hosts import Hosts
+from careful.control.options import command_line
+from careful.control.options.config import Config
+from careful.control.options.exports import Export, parse
+from careful.daemon.client import Client
+from careful.errors import CarefulError, meaning, shown
+from careful.jsonout import Json
+
+#: Bytes of a frame that the MTU does not count.
+ETHERNET_BYTES = 14
+
+#: The origin of the XDP mode, in words.
+DECIDED = {
+    "option": "by --xdp",
+    "driver": "the driver's",
+    "pending": "for now; compared with generic when the first peer connects",
+    "measured": "measured",
+    "remembered": "remembered",
+    "left": "not the driver's: a measurement failed, and carefuld could not return to the driver's",
+}
+
+#: The limit of the receive buffers, in words.
+BOUNDS = {
+    "umem": "UMEM buffers (--rx-buffers)",
+    "fill_ring": "the fill ring",
+    "rx_ring": "the XSK RX ring",
+    "device_ring": "the device's RX ring (ethtool -G)",
+    "backlog": "net.core.netdev_max_backlog",
+}
+
+
+def text(data: CData) -> str:
+    """Returns a NUL-terminated C array as printable text: a peer's name can hold any byte."""
+    return shown(ffi.string(data).decode(errors="replace"))
+
+
+def name_of(enum: str, prefix: str, value: int) -> str:
+    """Returns the short name of an enum's value, or the number if it has none."""
+    return enum_names(enum, prefix).get(value, str(value))
+
+
+@dataclass(frozen=True)
+class InEffect:
+    """The settings of a running instance: `struct careful_info` without its counters."""
+
+    ifname: str
+    driver: str
+    queue: int
+    mtu_bytes: int
+    xdp_mode: str
+    xdp_by: str
+    native_refused: str | None
+    zerocopy: bool
+    multibuffer: bool
+    need_wakeup: bool
+    hugepages: bool
+    buffer_bytes: int
+    frame_bytes: int
+    umem_bytes: int
+    receive_buffers: int
+    receive_bound: str
+    bounds_buffers: Mapping[str, int]
+    port: int
+    peers_max: int
+    window_buffers: int
+    update_threshold_buffers: int
+    rx_buffers: int
+    tx_buffers: int
+    copyout_buffers: int
+    copyout_used_buffers: int
+    reserve_buffers: int
+    reserve_free_buffers: int
+    protocol: str
+    repair: str
+    wait: str
+    spin_us: int
+    keyed: bool
+    io_uring_denied: str | None
+
+
+@dataclass(frozen=True)
+class PeerStatus:
+    """A session with a peer: `struct careful_peer_info`, and its queue."""
+
+    address: str
+    node: str | None
+    name: str
+    state: str
+    error: str | None
+    slot: int
+    credits_free: int
+    credits_window: int
+    window_buffers: int
+    window_now_buffers: int
+    burst: str
+    burst_frames: int
+    frame_bytes: int
+    path_is_narrow: bool
+    buffers_owed: int
+    buffers_kept: int
+    withholding: bool
+    messages_out: int
+    operations: int
+    epochs: int
+    wire_minor: int
+    tx_frames: int
+    tx_bytes: int
+    rx_frames: int
+    rx_bytes: int
+    lost_here_frames: int
+    lost_there_frames: int
+    sent_again_frames: int
+    asked_again_frames: int
+    late_frames: int
+    control_unheard: bool
+    seal: str
+    cipher: str | None
+    queue: int
+
+    @property
+    def called(self) -> str:
+        """The peer's name in careful.toml, else its own name, else its address."""
+        return self.node or self.name or self.address
+
+
+@dataclass(frozen=True)
+class ProgramStatus:
+    """A program that shares the interface: `struct careful_program_info`."""
+
+    name: str
+    pid: int
+    stalled: bool
+    operations: int
+    unread: int
+    unanswered: int
+    handlers: int
+    regions: int
+    memory_bytes: int
+    asked: int
+    told: int
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A host that holds memory here; gone_s: seconds since its last session, None during one."""
+
+    owner: str
+    most: int
+    used: int
+    pieces: int
+    gone_s: int | None
+
+
+@dataclass(frozen=True)
+class Lent:
+    """Memory that is lent to peers; sizes in bytes."""
+
+    nbytes: int
+    used: int
+    owners: Sequence[Owner]
+
+
+@dataclass(frozen=True)
+class QueueStatus:
+    """One of several queues of an instance."""
+
+    queue: int
+    instance: str
+    pid: int | None
+    port: int
+    peers: int
+    peers_max: int
+    rx_frames: int
+    tx_frames: int
+
+
+@dataclass(frozen=True)
+class Status(InEffect):
+    """The status of a running instance; sums, if it has several queues.
+
+    pid is None in another PID namespace; link_trouble says why no frame can pass the interface;
+    master is the bridge or bond that receives control messages.
+    """
+
+    instance: str
+    pid: int | None
+    log: str
+    kernel: str
+    exports: Sequence[Export]
+    tuner_pid: int | None
+    counters: Mapping[str, int]
+    xdp_counters: Mapping[str, int]
+    xdp_counters_error: str | None
+    peers: Sequence[PeerStatus]
+    programs: Sequence[ProgramStatus]
+    link_trouble: str | None = None
+    master: str | None = None
+    queues: Sequence[QueueStatus] = ()
+    lent: Lent | None = None
+
+
+def counters(info: CData) -> dict[str, int]:
+    """Returns all counters of a `struct careful_info` by name, including the device's."""
+    totals = {
+        name: int(info.counters[index])
+        for index, name in enum_names("careful_counter", "CAREFUL_C_").items()
+        if index < lib.CAREFUL_COUNTERS
+    }
+    for name, _ in ffi.typeof("struct careful_device_statistics").fields:
+        totals[f"device_{name}"] = int(getattr(info.statistics, name))
+    return totals
+
+
+def peer(info: CData, instance: CData, config: Config) -> PeerStatus:
+    """Converts a `struct careful_peer_info`; instance: the `struct careful_info` of its queue.
+
+    The address has no port if the peer uses the instance's port.
+    """
+    address = Address.from_sockaddr(bytes(ffi.buffer(ffi.addressof(info, "address"))))
+    if address.port == instance.port:
+        address = replace(address, port=0)
+    cipher = name_of("careful_cipher", "CAREFUL_CIPHER_", info.cipher) if info.cipher else None
+    return PeerStatus(
+        address=str(address),
+        node=config.node_at(address),
+        name=text(info.name),
+        state=name_of("careful_peer_state", "CAREFUL_PEER_", info.state),
+        error=meaning(info.last_errno) if info.last_errno else None,
+        burst=name_of("careful_burst_verdict", "CAREFUL_BURST_", info.burst),
+        path_is_narrow=bool(info.flags & lib.CAREFUL_PEER_IS_NARROW),
+        withholding=bool(info.flags & lib.CAREFUL_PEER_IS_WITHHELD),
+        control_unheard=bool(info.flags & lib.CAREFUL_PEER_IS_UNHEARD),
+        seal=name_of("careful_seal", "CAREFUL_SEAL_", info.seal),
+        cipher=cipher,
+        window_buffers=int(info.window),
+        lost_here_frames=int(info.lost_here),
+        lost_there_frames=int(info.lost_there),
+        sent_again_frames=int(info.sent_again),
+        asked_again_frames=int(info.asked_again),
+        late_frames=int(info.late),
+        window_now_buffers=int(info.window_now),
+        queue=int(instance.device.queue),
+        **_ints(info, *_PEER),
+    )
+
+
+#: Fields of PeerStatus and ProgramStatus with the same name in C.
+_PEER = (
+    *("slot", "credits_free", "credits_window", "burst_frames", "frame_bytes", "buffers_owed"),
+    *("buffers_kept", "messages_out", "operations", "epochs", "wire_minor"),
+    *("tx_frames", "tx_bytes", "rx_frames", "rx_bytes"),
+)
+_PROGRAM = ("pid", "operations", "unread", "unanswered", "handlers", "regions", "memory_bytes")
+
+
+def _ints(info: CData, *names: str) -> Json:
+    return {name: int(getattr(info, name)) for name in names}
+
+
+def program(info: CData) -> ProgramStatus:
+    """Converts a `struct careful_program_info`."""
+    return ProgramStatus(
+        name=text(info.name), stalled=bool(info.stalled), **_ints(info, *_PROGRAM, "asked", "told")
+    )
+
+
+def _lent(uses: Sequence[usage.LendUse], hosts: Hosts) -> Lent | None:
+    owners = [
+        Owner(
+            hosts.name(owner.by, owner.identity),
+            owner.nbytes,
+            owner.used,
+            owner.pieces,
+            owner.gone_s - 1 if owner.gone_s else None,
+        )
+        for owner in uses[1:]
+    ]
+    return Lent(uses[0].nbytes, uses[0].used, owners) if uses else None
+
+
+def in_effect(info: CData) -> InEffect:
+    """Returns the settings in a `struct careful_info`."""
+    device = info.device
+    return InEffect(
+        ifname=text(device.ifname),
+        driver=text(device.driver),
+        mtu_bytes=int(device.mtu),
+        xdp_mode=name_of("careful_xdp_mode", "CAREFUL_XDP_", device.xdp_mode),
+        xdp_by=name_of("careful_xdp_by", "CAREFUL_XDP_BY_", device.xdp_by),
+        native_refused=text(device.native_refused) or None,
+        zerocopy=bool(device.zerocopy),
+        multibuffer=bool(device.multibuffer),
+        need_wakeup=bool(device.need_wakeup),
+        hugepages=bool(device.hugepages),
+        receive_bound=name_of("careful_bound", "CAREFUL_BOUND_", device.receive_bound),
+        bounds_buffers={
+            name: int(device.bounds[index])
+            for index, name in enum_names("careful_bound", "CAREFUL_BOUND_").items()
+            if index < lib.CAREFUL_BOUNDS and device.bounds[index]
+        },
+        window_buffers=int(info.window),
+        update_threshold_buffers=int(info.update_threshold),
+        copyout_used_buffers=int(info.copyout_used),
+        reserve_free_buffers=int(info.reserve_free),
+        protocol=name_of("careful_protocol", "CAREFUL_PROTOCOL_", info.protocol),
+        repair=name_of("careful_repair", "CAREFUL_REPAIR_", info.repair),
+        wait=name_of("careful_wait_mode", "CAREFUL_WAIT_", info.wait_mode),
+        keyed=bool(info.keyed),
+        io_uring_denied=os.strerror(info.io_uring_denied) if info.io_uring_denied else None,
+        **_ints(device, "queue", "buffer_bytes", "frame_bytes", "umem_bytes", "receive_buffers"),
+        **_ints(info, "port", "peers_max", "rx_buffers", "tx_buffers", "copyout_buffers"),
+        **_ints(info, "reserve_buffers", "spin_us"),
+    )
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The settings that every command through carefuld prints."""
+
+    kernel: str
+    driver: str
+    xdp_mode: str
+    zerocopy: bool
+    window_buffers: int
+
+    def as_dict(self) -> dict[str, object]:
+        return dict(vars(self))
+
+
+def effect(info: CData) -> Effect:
+    """Returns the settings in a `struct careful_info` that measurements depend on."""
+    settings = in_effect(info)
+    return Effect(
+        os.uname().release,
+        settings.driver,
+        settings.xdp_mode,
+        settings.zerocopy,
+        settings.window_buffers,
+    )
+
+
+def _info(instance: Instance) -> CData:
+    """Asks carefuld for its `struct careful_info`; raises CarefulError if it does not answer."""
+    with Client(instance.socket, f"carefuld of {instance.name}") as client:
+        return client.info()
+
+
+def effect_of(instance: Instance) -> Effect:
+    """Returns effect() of a running instance."""
+    return effect(_info(instance))
+
+
+def port_of(instance: Instance) -> int:
+    """Returns the UDP port of a running instance."""
+    return int(_info(instance).port)
+
+
+def receive_buffers_of(instance: Instance) -> int:
+    """Returns R of a running instance's queue."""
+    return int(_info(instance).device.receive_buffers)
+
+
+def program_detached(instance: Instance) -> bool:
+    """Reports whether the XDP program of a running instance was removed from its interface."""
+    return bool(_info(instance).statistics.program_detached)
+
+
+def _xdp_counters(instance: Instance) -> tuple[dict[str, int], str | None]:
+    from careful.control.instance import maps  # libbpf, which transfers do not need
+
+    try:
+        return maps.xdp_counters(instance.name), None
+    except CarefulError as error:
+        return {}, str(error)
+
+
+def exports(instance: Instance) -> list[Export]:
+    """Returns the directories that peers may use."""
+    return [parse(export) for export in command_line.read(instance.argv).export or ()]
+
+
+#: Fields that are summed over an instance's queues.
+_SUMMED = (
+    "peers_max",
+    "receive_buffers",
+    "rx_buffers",
+    "tx_buffers",
+    "copyout_buffers",
+    "copyout_used_buffers",
+    "reserve_buffers",
+    "reserve_free_buffers",
+    "umem_bytes",
+)
+
+
+def _sums(counters: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    return {name: sum(queue.get(name, 0) for queue in counters) for name in counters[0]}
+
+
+def _queue_status(status: Status) -> QueueStatus:
+    return QueueStatus(
+        status.queue,
+        status.instance,
+        status.pid,
+        status.port,
+        len(status.peers),
+        status.peers_max,
+        status.counters["rx_frames"],
+        status.counters["tx_frames"],
+    )
+
+
+def gather(instance: Instance, config: Config) -> Status:
+    """Returns the status of a running instance: sums of its queues, and a line of each.
+
+    Raises CarefulError if carefuld does not answer.
+    """
+    statuses = [gather_queue(queue, config) for queue in instances.queues(instance)]
+    if len(statuses) == 1:
+        return statuses[0]
+    error = next((queue.xdp_counters_error for queue in statuses if queue.xdp_counters_error), None)
+    sums: Json = {name: sum(getattr(queue, name) for queue in statuses) for name in _SUMMED}
+    return replace(
+        statuses[0],
+        **sums,
+        counters=_sums([queue.counters for queue in statuses]),
+        xdp_counters={} if error else _sums([queue.xdp_counters for queue in statuses]),
+        xdp_counters_error=error,
+        peers=[peer for queue in statuses for peer in queue.peers],
+        programs=[program for queue in statuses for program in queue.programs],
+        queues=[_queue_status(queue) for queue in statuses],
+        master=next((queue.master for queue in statuses if queue.master), None),
+    )
+
+
+def gather_all(running: Iterable[Instance], config: Config) -> tuple[list[Status], dict[str, str]]:
+    """Returns the status of several instances, and by name the errors of the others.
+
+    Raises CarefulError if none answers.
+    """
+    statuses: list[Status] = []
+    errors: dict[str, CarefulError] = {}
+    for instance in running:
+        try:
+            statuses.append(gather(instance, config))
+        except CarefulError as error:
+            errors[instance.name] = error
+    if errors and not statuses:
+        raise next(iter(errors.values()))
+    return statuses, {name: str(error) for name, error in errors.items()}
+
+
+def _master(instance: Instance) -> str | None:
+    with suppress(CarefulError):
+        return links.master(links.find(instance.ifname)) if instance.here else None
+    return None
+
+
+def _link_trouble(instance: Instance) -> str | None:
+    with suppress(CarefulError):
+        link = links.find(instance.ifname) if instance.here else None
+        if link and not link.up:
+            return f"{link.name} is down: ip link set {link.name} up"
+        if link and not link.carrier:
+            return f"{link.name} has no carrier: look at the cable and the other end"
+    return None
+
+
+def peers_of(client: Client) -> list[CData]:
+    """Returns carefuld's peers, without those that failed before their first session.
+
+    Such a peer was mistyped, or is not up: nothing waits for it, and its slot is free. The command
+    that asked for it has reported why.
+    """
+    return [one for one in client.peers() if one.epochs or not one.last_errno]
+
+
+def gather_queue(instance: Instance, config: Config, timeout_s: float = 10.0) -> Status:
+    """Returns gather() for one queue; timeout_s: time for carefuld to answer."""
+    with Client(instance.socket, f"carefuld of {instance.name}", timeout_s) as client:
+        info = client.info()
+        peers = peers_of(client)
+        programs = client.programs()
+        lends = usage.ask(client).lends
+    xdp, xdp_error = _xdp_counters(instance)
+    sessions = [peer(entry, info, config) for entry in peers]
+    effect = in_effect(info)
+    return Status(
+        **vars(effect) | {"ifname": instance.ifname or effect.ifname},
+        instance=instance.name,
+        pid=instance.pid if instance.pid != instances.UNSEEN else None,
+        log=instance.log_shown,
+        kernel=os.uname().release,
+        exports=exports(instance),
+        tuner_pid=instances.tuner(instance) or None,
+        counters=counters(info),
+        xdp_counters=xdp,
+        xdp_counters_error=xdp_error,
+        peers=sessions,
+        link_trouble=_link_trouble(instance),
+        master=_master(instance) if any(entry.control_unheard for entry in sessions) else None,
+        programs=[program(entry) for entry in programs],
+        lent=_lent(lends, Hosts.of(instance, config)),
+    )
+
+
+def slow_clients(status: Status) -> list[str]:
+    """Returns peers whose frames local clients keep so long that credits are withheld."""
+    return [peer.called for peer in status.peers if peer.withholding]
+
+
+def older(peers: Iterable[PeerStatus]) -> list[str]:
+    """Returns a line for each peer with an older version of the wire than this host."""
+    version, here = int(lib.CAREFUL_WIRE_VERSION), int(lib.CAREFUL_WIRE_MINOR)
+    return [
+        f"{peer.called} speaks wire {version}.{peer.wire_minor}, this host {version}.{here}: "
+        "both use the older version"
+        for peer in peers
+        if peer.state == "up" and peer.wire_minor < here
+    ]
+
+
+def unheard(peers: Iterable[PeerStatus], port: int, master: str | None = None) -> list[str]:
+    """Returns a line for each peer whose frames arrive, but none of its control messages.
+
+    master: the bridge or bond of its interface, if any.
+    """
+    why = f"does a firewall of either host drop UDP port {port}?"
+    if master:
+        why = f"the interface is now a port of {master}, which receives them"
+    return [
+        f"frames of {peer.called} arrive, but no control messages: {why}"
+        for peer in peers
+        if peer.control_unheard
+    ]
+
+
+def narrow(peers: Iterable[PeerStatus]) -> list[str]:
+    """Returns a line for each peer whose path has a smaller MTU than both ends."""
+    return [
+        f"frames to {peer.called} have at most {peer.frame_bytes} bytes: a link on the way allows "
+        f"no more (path MTU {peer.frame_bytes - ETHERNET_BYTES})"
+        for peer in peers
+        if peer.path_is_narrow
+    ]
+
+
+def peers_at(instance: Instance) -> tuple[list[PeerStatus], int]:
+    """Asks a running instance for its peers and its port.
+
+    Raises CarefulError if carefuld does not answer.
+    """
+    with Client(instance.socket, f"carefuld of {instance.name}") as client:
+        info = client.info()
+        return [peer(entry, info, Config()) for entry in peers_of(client)], int(info.port)

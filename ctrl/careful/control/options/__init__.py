@@ -1,0 +1,1 @@
+"""The options of `up`, and the files that hold them: careful.toml and keys."""

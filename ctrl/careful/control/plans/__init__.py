@@ -1,0 +1,1 @@
+"""Plans of running instances, in their BPF map."""

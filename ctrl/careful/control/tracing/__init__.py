@@ -1,0 +1,1 @@
+"""Records of the datapath's stages, and captured frames."""
