@@ -333,7 +333,6 @@ int careful_open(const struct careful_options *options, struct careful **instanc
 	whole.keys = keys_directory(options->keys, KEYS_DIRECTORY);
 	if (options->seal && !whole.keys && strcmp(options->seal, "off") != 0)
 		return refuse(error, -ENOKEY,
-			      "--seal %s needs keys: carefulctl key new, then --keys DIR",
-			      options->seal);
+			      "--seal needs keys: carefulctl key new, then --keys DIR");
 	return engine_open(&whole, NULL, instance, error);
 }

@@ -16,10 +16,7 @@
 
 #include "base/error.h"
 
-enum {
-	TEXT_BYTES = 1 << 16, /* the largest key file */
-	TRUSTED_MAX = 4096,
-};
+enum { TEXT_BYTES = 1 << 16 }; /* the largest key file */
 
 /* Checks that no other user may write the file, or read it if it is secret. */
 static int check_file(int fd, const char *path, bool secret, struct careful_error *error)
@@ -151,7 +148,7 @@ static int read_trusted(struct keys *keys, const char *directory, char *text, co
 		line += strspn(line, " \t\r");
 		if (!*line || *line == '#')
 			continue;
-		rc = keys->count < TRUSTED_MAX ? read_line(keys, line, ours, psk) : -E2BIG;
+		rc = read_line(keys, line, ours, psk);
 		if (rc)
 			refuse(error, rc, "%s/trusted, line %u: %s", directory, n,
 			       rc == -EINVAL ? "must be ADDRESS KEY [NAME]" : strerror(-rc));

@@ -47,6 +47,9 @@ int seal_rules_read(struct seal_rules *rules, const char *text, struct careful_e
 		size_t bytes = strcspn(text, ",");
 		int rc = read_rule(rules, text, bytes);
 
+		if (rc == -E2BIG)
+			return refuse(error, rc, "--seal %.*s: there can be at most %u hosts",
+				      (int)bytes, text, SEAL_RULES_MAX);
 		if (rc)
 			return refuse(
 				error, rc,

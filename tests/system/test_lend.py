@@ -368,6 +368,7 @@ def test_owner__is_known_by_its_key(hosts: Hosts) -> None:
     keyed.key(h1, "new", "--later")
     keyed.key(h1, "new", "--replace")
     keyed.key(h2, "trust", "h1", keyed.public(h1))
+    wait_for(lambda: "keys: read again" in h2.log, "new keys")
     h1.down()
     h1.up("--keys", keyed.folder(h1))
     assert "no pieces" in h1.ctl("memory", "ls", "h2").stdout, "another key at the address"

@@ -134,7 +134,8 @@ static int measure(struct attempt *a)
 				   &a->arms[i]);
 	}
 	if (rc)
-		snprintf(a->why.text, sizeof(a->why.text), "%s", strerror(-rc));
+		snprintf(a->why.text, sizeof(a->why.text), "%s",
+			 rc == -ETIME ? "the path is too slow for a difference" : strerror(-rc));
 	return rc;
 }
 

@@ -10,9 +10,8 @@
 #include "daemon/xdp/xdp_choice.h"
 
 /* Measures round trips of a small request, then a stream of gets: receiving depends most on the
- * mode of this end. Returns 0 when nothing is under way, -ETIMEDOUT after until_ns, or the first
- * failure's
- * -errno.
+ * mode of this end. Returns 0 when nothing is under way, -ETIMEDOUT after until_ns, -ETIME on a path
+ * too slow for a difference, or the first failure's -errno.
  *
  * @region: the peer's scratch memory */
 int xdp_trial_arm(struct careful *instance, uint32_t peer, uint32_t region, uint64_t until_ns,

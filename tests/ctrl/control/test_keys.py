@@ -165,7 +165,7 @@ def test_trust__more_than_carefuld_reads(place: Keys) -> None:
         place._put(several)
     assert path.read_text() == before
     source = (Path(__file__).parents[3] / "datapath/secure/keys.c").read_text()
-    assert "TEXT_BYTES = 1 << 16," in source
+    assert "TEXT_BYTES = 1 << 16" in source
 
 
 @pytest.mark.parametrize(

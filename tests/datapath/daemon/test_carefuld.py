@@ -370,6 +370,7 @@ def test_passed__to_another_process(daemon: Daemon, passed: Passed) -> None:
         (["--cpu", "4000"], "--cpu 4000"),
         (["--queue", "63"], "queue"),
         (["--require-zerocopy"], "zero"),
+        (["--seal", ",".join(f"auth@10.0.0.{i}" for i in range(100))], "--seal needs keys: "),
         (["--log", "/proc/nonexistent/log"], "/proc/nonexistent/log: No such file"),
     ],
 )

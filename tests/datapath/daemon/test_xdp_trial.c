@@ -58,6 +58,7 @@ static struct daemon_options options = { .state_dir = STATE_DIR };
 static atomic_bool stop;
 static atomic_int gets_left; /* before it does; -1: never */
 static atomic_bool silent;
+static atomic_bool slow; /* it answers probes late */
 static atomic_int locks; /* requests for the lock */
 static int lock_answer;
 
@@ -91,6 +92,8 @@ static void on_their_probe(const struct careful_message *message, void *user)
 	(void)user;
 	if (gets_left > 0)
 		gets_left--;
+	if (slow)
+		usleep(2 * SLOW_NS / 1000);
 	careful_reply(message, 0, args, NULL, 0);
 }
 
@@ -252,6 +255,28 @@ static void test_trial__a_peer_that_falls_silent_leaves_the_drivers_mode(void)
 	careful_close(ends.c[0]);
 	careful_close(ends.c[1]);
 	pair_close(&ends.pair);
+}
+
+/* Several gets over 2 Mbit/s delayed a ping by half a second, and no trial ended in time. */
+static void test_trial__on_a_slow_path_sends_no_stream(void)
+{
+	pthread_t thread = begin_trial(1);
+
+	slow = true;
+	meet_only();
+	for (int i = 1; i <= TRIES; i++) {
+		while (trial.failed < (uint32_t)i)
+			next_try();
+		CHECK_EQ(device().xdp_mode, CAREFUL_XDP_NATIVE);
+	}
+	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_DRIVER);
+	CHECK(the_peer().rx_bytes < GET_BYTES);
+	CHECK_EQ(the_peer().epochs, 1); /* no change of the mode */
+	slow = false;
+	nothing_is_held();
+	ask();
+	end_trial(thread);
+	ends_close(&ends);
 }
 
 /* The last change, after all arms, fails: the better mode is not in effect. */
@@ -591,6 +616,7 @@ int main(void)
 {
 	RUN(test_trial__measures_decides_and_nothing_is_lost);
 	RUN(test_trial__a_peer_that_falls_silent_leaves_the_drivers_mode);
+	RUN(test_trial__on_a_slow_path_sends_no_stream);
 	RUN(test_trial__a_last_change_that_fails_measures_nothing);
 	RUN(test_trial__a_link_that_goes_down_for_it_is_not_tried_again);
 	RUN(test_trial__a_peer_that_answers_late_is_asked_again);

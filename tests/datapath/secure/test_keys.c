@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Tests which keys count. tests/system/test_keys.py tests how they are read. */
+/* Tests which keys count, and how many hosts `--seal` names. tests/system/test_keys.py tests how they are read. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 
 #include "check.h"
 #include "secure/keys.h"
+#include "secure/seal_rule.h"
 
 static void test_directory__of_a_host_with_a_key(void)
 {
@@ -35,8 +37,26 @@ static void test_directory__of_a_host_with_a_key(void)
 	CHECK_EQ(rmdir(usual), 0);
 }
 
+static void test_seal_rules__name_the_limit_of_hosts(void)
+{
+	static char text[(SEAL_RULES_MAX + 1) * sizeof("auth@10.0.255.255,")];
+	struct seal_rules rules;
+	struct careful_error error;
+	size_t end = 0;
+
+	for (uint32_t i = 0; i <= SEAL_RULES_MAX; i++) {
+		text[end ? end - 1 : 0] = end ? ',' : 0;
+		end += (size_t)sprintf(text + end, "auth@10.0.%u.%u", i / 256, i % 256) + 1;
+		CHECK_EQ(seal_rules_read(&rules, text, &error), i < SEAL_RULES_MAX ? 0 : -E2BIG);
+	}
+	CHECK(!strcmp(error.text, "--seal auth@10.0.1.0: there can be at most 256 hosts"));
+	CHECK_EQ(seal_rules_read(&rules, "on@10.0.0.1", &error), -EINVAL);
+	CHECK(strstr(error.text, "must be off, auth or encrypt"));
+}
+
 int main(void)
 {
+	RUN(test_seal_rules__name_the_limit_of_hosts);
 	RUN(test_directory__of_a_host_with_a_key);
 	return 0;
 }

@@ -49,7 +49,7 @@ def keyed(options: UpOptions, address: Callable[[str], str] = exports.numeric) -
     try:
         if directory is None:
             if sealed:
-                text = f"--seal {options.seal} needs keys: carefulctl key new, then --keys DIR"
+                text = "--seal needs keys: carefulctl key new, then --keys DIR"
                 return fail("keys", text, _MAKE)
             if path := _open_to_all(options, address):
                 text = f"--export {path}:rw: anyone who can send to the port could write: "
