@@ -22,6 +22,14 @@ def with_half(estimate: Estimate | None) -> str:
     return f"{estimate.value:.{digits}f} ±{estimate.half:.{digits}f}"
 
 
+def or_most(estimate: Estimate | None, bound: Estimate | None) -> str:
+    """Returns with_half(); of a figure that is withheld, its bound if there is one."""
+    if estimate or bound is None or not 0 < bound.high < math.inf:
+        return with_half(estimate)
+    size = 10.0 ** min(decimals(bound.high), 3)
+    return f"at most {math.ceil(bound.high * size) / size:g}"
+
+
 def not_negative(estimate: Estimate | None) -> str:
     """Returns with_half() of a time whose estimate, a difference, may be negative by chance."""
     if estimate and estimate.value <= 0:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from careful.measure.estimators.logp import Result
 from careful.measure.estimators.logp_curve import Curve
 from careful.measure.estimators.logp_predict import Trial
-from careful.measure.statistics.estimate import LEVEL
+from careful.measure.statistics.estimate import LEVEL, Estimate
 from careful.measure.statistics.line import RELATIVE_MAX
 from careful.measure.statistics.quantiles import t_quantile
 from careful.measure.statistics.sample import Figure
 from careful.render import tables
-from careful.render.digits import with_half
+from careful.render.digits import or_most
+from careful.render.measure import span
 from careful.render.tables import Parts, Table
 
 #: Meaning of each figure, in the order of the table.
@@ -100,19 +101,32 @@ def figures(found: Result) -> dict[str, object]:
 
 def parts(found: Result, host: str) -> Parts:
     """Returns the results for people."""
+    shown = {name: one for name, one in named(found).items() if one.estimate or one.reason}
     rows = [
         (
             name,
-            with_half(one.estimate),
+            or_most(one.estimate, Estimate(min(one.most, found.most_us(name)))),
             one.samples_count,
             _range(one),
-            one.reason or _MEANINGS[name],
+            _MEANINGS[name],
         )
-        for name, one in named(found).items()
-        if one.estimate or one.reason
+        for name, one in shown.items()
     ]
     columns = ("", "µs", "bursts", "messages", "")
-    lines: Parts = [Table(f"{found.layer} to {host}", columns, rows)]
+    withheld: dict[str, list[str]] = {}
+    for name, one in shown.items():
+        if one.reason:
+            withheld.setdefault(one.reason, []).append(name)
+    gap, trip = found.g.estimate, found.rtt.estimate
+    least, gap_us = ("", gap.value) if gap else ("at least ", found.most_us("g"))
+    most, trip_us = ("", trip.value) if trip else ("at most ", found.trips_us[1])
+    lines: Parts = [
+        f"round trip: {most}{span(trip_us)}",
+        f"rate: {least}{1e6 / gap_us:,.0f} messages a second",
+        *(f"not told exactly: {', '.join(names)}: {why}" for why, names in withheld.items()),
+        "",
+        Table(f"{found.layer} to {host}", columns, rows),
+    ]
     for curve in found.curves:
         steady = curve.steady_messages
         lines.append(

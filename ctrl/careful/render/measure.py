@@ -8,7 +8,7 @@ from careful.address import Address
 from careful.measure.estimators.answer import Answer
 from careful.measure.estimators.blackbox_result import Result
 from careful.measure.estimators.hops import Path, Segment
-from careful.render.digits import with_half
+from careful.render.digits import or_most
 from careful.render.tables import Parts, Table, text
 from careful.units import shown_rate
 
@@ -23,7 +23,8 @@ def inputs(host: str, address: Address, options: object) -> dict[str, object]:
     return {"host": host, "address": str(address), **vars(options), **environment()}
 
 
-def _span(us: float) -> str:
+def span(us: float) -> str:
+    """Returns a time with three digits, in µs or ms."""
     return f"{us:.3g} µs" if us < 1000 else f"{us / 1000:.3g} ms"
 
 
@@ -31,7 +32,7 @@ def answer(found: Answer) -> list[str]:
     """Returns round trips, the rate and the bottleneck, and in a line why any is missing."""
     lines = []
     if found.trips:
-        trips = ", ".join(f"{_span(us)} at {size} bytes" for size, us in found.trips)
+        trips = ", ".join(f"{span(us)} at {size} bytes" for size, us in found.trips)
         lines.append(f"round trip: {trips}")
     if found.rate_gbit_per_s is not None:
         least = "at least " if found.is_bound else ""
@@ -105,13 +106,13 @@ def pathchar_parts(path: Path, host: str) -> Parts:
     """Returns a path for people."""
     rows = []
     for segment in path.segments:
-        G = segment.G_us_per_KiB
+        G, own = segment.G_us_per_KiB, segment.own
         rows.append(
             (
                 ", ".join(map(str, segment.ttls)),
                 segment.address,
-                with_half(segment.latency_us),
-                with_half(G),
+                or_most(segment.latency_us, own.estimate_at(own.size_min_bytes) if own else None),
+                or_most(G, own.G_us_per_KiB if own else None),
                 f"{_mbit_per_s(G.value):.3g}" if G else "-",
                 segment.line.samples_count,
                 _said(segment),
@@ -151,21 +152,23 @@ def blackbox_parts(found: Result, host: str) -> Parts:
     rows = [
         (
             f"bottleneck, {regime.low_bytes:.0f} to {regime.high_bytes:.0f} bytes",
-            with_half(regime.g_b_us),
-            with_half(regime.G_b_us_per_KiB),
+            or_most(regime.g_b_us, regime.line.estimate_at(regime.line.size_min_bytes)),
+            or_most(regime.G_b_us_per_KiB, regime.line.G_us_per_KiB),
             regime.line.reason,
         )
         for regime in found.regimes
     ]
+    trips, most = found.round_trips, found.one_way.G_us_per_KiB
     rows.append(
         (
             "all stages, propagation in g",
-            with_half(found.sum_g_us),
-            with_half(found.sum_G_us_per_KiB),
+            or_most(found.sum_g_us, trips.estimate_at(trips.size_min_bytes) * 0.5),
+            or_most(found.sum_G_us_per_KiB, most),
             found.one_way.reason or found.round_trips.reason,
         )
     )
-    others = with_half(found.sum_G_others_us_per_KiB)
+    G = found.regime.G_b_us_per_KiB
+    others = or_most(found.sum_G_others_us_per_KiB, most - G if G else most)
     why_not = found.reason if found.sum_G_us_per_KiB else ""  # else the row above has it
     rows.append(("all but the bottleneck", "", others, why_not))
     columns = ("stages", "g (µs)", "G (µs/KiB)", "")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from careful.jsonout import Json
 from careful.measure.estimators.host_stages import Stage, Stages
 from careful.measure.statistics.estimate import Estimate
-from careful.render.digits import with_half
+from careful.render.digits import or_most, with_half
 from careful.render.tables import table
 
 
@@ -73,12 +73,14 @@ def _sum(total: Estimate | None) -> Mapping[str, float | None]:
 
 
 def _row(stage: Stage, size_bytes: int) -> tuple[object, ...]:
+    # A stage of a host has no address and no propagation.
+    g = or_most(stage.latency_us or stage.g_us, stage.at(int(stage.line.size_min_bytes)))
     return (
         ", ".join(stage.names),
         stage.address,
-        with_half(stage.g_us),
-        with_half(stage.latency_us),
-        with_half(stage.G_us_per_KiB),
+        "" if stage.address else g,
+        g if stage.address else "",
+        or_most(stage.G_us_per_KiB, stage.own.G_us_per_KiB if stage.own else None),
         with_half(stage.at(size_bytes)),
         stage.line.samples_count,
     )
@@ -110,7 +112,11 @@ def stages_table(found: Stages, host: str) -> str:
             f"one way, {one['size_bytes']} bytes: measured {one['measured_us']} µs, "
             f"the stages' {text}"
         )
-    lines += [f"{', '.join(stage.names)}: {stage.reason}" for stage in found.stages if stage.reason]
+    lines += [
+        f"{', '.join(stage.names)}: {stage.reason}"
+        for stage in found.stages
+        if stage.reason and not stage.is_bounded
+    ]
     lines += [
         f"one resource: {', '.join(names)} ({name})"
         for name, names in resources(found).items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from careful.model import load_shipped
 from careful.model.files import load_pipeline
 from careful.render import figure, logp_plots, measure_plots, trace_plots
 from careful.render import plan as report
-from careful.render.digits import not_negative, with_half
+from careful.render.digits import not_negative, or_most, with_half
 from fake_exchange import CROSSING, FakeExchange
 from fake_hosts import FakeHosts
 from logp_machine import Machine
@@ -307,3 +308,13 @@ def test_digits__by_the_interval(value: float, half: float, text: str) -> None:
     assert not_negative(Estimate(value, slack=half)) == text
     assert not_negative(Estimate(-0.5, slack=1.5)) == "0 to 1.0"
     assert with_half(None) == "-"
+
+
+@pytest.mark.parametrize(
+    ("high", "text"), [(0.0594, "at most 0.06"), (2.31, "at most 2.4"), (1234.5, "at most 1235")]
+)
+def test_digits__of_a_bound_are_rounded_up(high: float, text: str) -> None:
+    assert or_most(None, Estimate(0.0, slack=high)) == text
+    assert or_most(Estimate(3.0, slack=1.0), Estimate(0.0, slack=high)) == "3.0 ±1.0"
+    for unknown in (None, Estimate(0.0, slack=math.inf), Estimate(-1.0)):
+        assert or_most(None, unknown) == "-"

@@ -72,7 +72,7 @@ class Result:
                 f"({whole.value:.3g}): the path changed during the measurement"
             )
         if others.relative > RELATIVE_MAX:
-            return None, f"the interval is wide: {others.low:.3g} to {others.high:.3g} µs/KiB"
+            return None, others.wide("µs/KiB")
         return others, ""
 
     def figures(self) -> dict[str, object]:

@@ -144,7 +144,7 @@ def between(ttls: tuple[int, ...], hop: Hop, before: Hop | None) -> Segment:
         latency = latency - before.line.estimate_at(-before.reply_bytes)
     reason = ""
     if G.relative > RELATIVE_MAX or G.value <= 0:
-        reason = f"the interval is wide: {G.low:.3g} to {G.high:.3g} µs/KiB"
+        reason = G.wide("µs/KiB")
     known = None if reason else G
     return Segment(ttls, hop.address, known, latency * 0.5, line, own, reason, hop.lost_s)
 

@@ -8,6 +8,7 @@ with the same probes, because XDP answers them at the host.
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable
@@ -61,6 +62,12 @@ class Stage:
     address: str = ""
     resource: str = ""
     reason: str = ""
+
+    @property
+    def is_bounded(self) -> bool:
+        """Reports whether G is withheld, but at most a known figure."""
+        known = self.own.G_us_per_KiB.high if self.own else 0.0
+        return bool(self.reason) and 0 < known < math.inf
 
     def at(self, size_bytes: int) -> Estimate | None:
         return self.own.estimate_at(size_bytes) if self.own else None
@@ -171,7 +178,7 @@ def measure(
             if background and reply.path_us > 0:
                 sleep(99 * reply.path_us / 1e6)
         is_due = rounds >= ROUNDS_MIN and rounds % (rounds // _FITS + 1) == 0
-        settled = is_due and _settled(times)
+        settled = is_due and _settled(times, kick_runs_all)
         if rounds >= ROUNDS_MIN and (clock() - began > seconds or settled):
             break
     result = _stages(path, times, kick_runs_all)
@@ -185,9 +192,8 @@ def measure(
     if ended_by:
         text = f"stopped after {result.elapsed_s:.1f} s: {ended_by}"
         result.notes.append(text + ("; the figures are from earlier" if times.sizes else ""))
-    elif any(stage.reason for stage in result.stages):
-        helps = "more time will not help" if settled else "a quiet machine or more --time helps"
-        result.notes.append(f"stages with wide intervals: {helps}")
+    else:
+        result.notes += _hints(result.stages, path)
     if one_clock and times.sizes:
         result.one_way = fit_minima(times.sizes, times.whole, RESOLUTION_US)
     return result
@@ -219,11 +225,27 @@ def _hops(segment: Segment, last: bool) -> Stage:
     )
 
 
-def _settled(times: _Times) -> bool:
+def _hints(stages: list[Stage], path: Path) -> list[str]:
+    """Returns for which stages with a mere bound more time helps, and for which it does not.
+
+    The path's own note covers its hops if the clocks' step limits their figures.
+    """
+    wide = [one for one in stages if one.is_bounded and not (path.clock_bound and one.address)]
+    step = f"the clocks' step of {RESOLUTION_US} µs allows only a bound, so more time will not help"
+    more = "time allowed only a bound: a quiet machine or more --time helps"
+    hints: dict[str, list[str]] = {}
+    for one in wide:
+        hint = step if one.line.slope_us_per_byte.is_at_best else more
+        hints.setdefault(hint, []).extend(one.names)
+    return [f"{', '.join(names)}: {hint}" for hint, names in hints.items()]
+
+
+def _settled(times: _Times, kick_runs_all: bool) -> bool:
     """Reports whether every line is precise enough, or as precise as the clock allows."""
     if not times.sizes:
         return False
-    columns = (times.host_tx, times.net_tx, times.host_rx, times.store)
+    columns = [times.host_tx, times.host_rx, times.store]
+    columns += [] if kick_runs_all else [times.net_tx]  # else a part of the first hop
     lines = [fit_minima(times.sizes, column, RESOLUTION_US) for column in columns]
     return all(
         (line.supported and line.G_us_per_KiB.relative <= PRECISION)

@@ -100,6 +100,14 @@ class Result:
     notes: list[str] = field(default_factory=list)
     sender_bound: bool = False
 
+    def most_us(self, name: str) -> float:
+        """Returns a bound of a figure by its name in P4: withheld, it is at most this."""
+        bursts = self.curves[0].bursts
+        if name == "g":
+            return float(np.median(bursts.done_us) / bursts.marks[-1])
+        trip_us = self.rtt.estimate.high if self.rtt.estimate else self.trips_us[1]
+        return trip_us if name == "rtt" else trip_us / 2
+
 
 def marks_to(messages: int) -> list[int]:
     """Returns the message counts at which bursts are timed, up to a number of messages."""

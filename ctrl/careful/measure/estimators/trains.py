@@ -6,6 +6,7 @@ two measured sizes (P1 section 5.3.2).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -81,7 +82,8 @@ def without_bunches(regime: Regime, trains: Sequence[int], bunches: Sequence[int
     if 2 * bunched < sent:
         return regime
     reason = f"in {bunched} of {sent} trains all frames arrived at once"
-    withheld = replace(line, reason=reason)
+    unknown = replace(line.slope_us_per_byte, slack=math.inf)
+    withheld = replace(line, reason=reason, slope_us_per_byte=unknown)
     return replace(regime, g_b_us=None, G_b_us_per_KiB=None, line=withheld)
 
 

@@ -55,6 +55,11 @@ class Estimate:
         """Reports whether more samples can at most halve the interval: the clock bounds it."""
         return self.slack >= self.half / 2
 
+    def wide(self, unit: str) -> str:
+        """Returns why the figure is withheld if its interval is wide."""
+        ends = f"{self.low:.3g} to" if self.low > 0 else "at most"
+        return f"the interval is wide: {ends} {self.high:.3g} {unit}"
+
     def contains(self, value: float) -> bool:
         return self.low <= value <= self.high
 

@@ -203,7 +203,7 @@ def _unsupported(slope: Estimate) -> str:
     if slope.high < 0:
         return f"time falls with size ({G.value:.3g} µs/KiB): the path changed"
     if slope.relative > RELATIVE_MAX:
-        return f"the interval is wide: {G.low:.3g} to {G.high:.3g} µs/KiB"
+        return G.wide("µs/KiB")
     return ""
 
 

@@ -27,6 +27,7 @@ class Figure:
     estimate: None with a `reason`, if the sample does not support an estimate; samples_count:
     repetitions; residual: robust standard deviation of one repetition, in the figure's unit;
     low_messages, high_messages: range of messages for which it holds.
+    most: its bound if the interval is wide, else infinite.
     """
 
     estimate: Estimate | None
@@ -35,6 +36,7 @@ class Figure:
     low_messages: int = 1
     high_messages: int = 1
     reason: str = ""
+    most: float = math.inf
 
     @property
     def relative(self) -> float:
@@ -151,9 +153,9 @@ def supported(
     estimate: Estimate, samples: int, residual: float, low: int = 1, high: int = 1
 ) -> Figure:
     """Returns the figure of a time, µs, or the reason against it."""
-    reason = ""
+    reason, most = "", math.inf
     if estimate.high <= 0:
         reason = f"{estimate.value:.3g} µs is impossible: other work disturbed the bursts"
     elif estimate.relative > RELATIVE_MAX:
-        reason = f"the interval is wide: {estimate.low:.3g} to {estimate.high:.3g} µs"
-    return Figure(None if reason else estimate, samples, residual, low, high, reason)
+        reason, most = estimate.wide("µs"), estimate.high
+    return Figure(None if reason else estimate, samples, residual, low, high, reason, most)

@@ -69,7 +69,29 @@ def test_stages__unsupported_figures_are_withheld() -> None:
     figures = stages_figures(found)["stages"][-2]
     assert figures["g_us"] is None
     assert figures["middle_us"] > 9
-    assert "hostRx: " in stages_table(found, "h2")
+    text = stages_table(found, "h2")
+    assert "at most" in text
+    assert "hostRx" in text.splitlines()[-1]
+    assert text.endswith("a quiet machine or more --time helps")
+
+
+def test_stages__more_time_does_not_both_help_and_not_help() -> None:
+    """One line said that more time helps, another that it does not."""
+    flat = dict.fromkeys(("host_tx", "net_tx", "host_rx", "store"), (1.0, 0.001))
+    hosts = FakeHosts(g_G=flat, hops=((1.0, 0.001),) * 3, jitter_us=0.001, probe_jitter_us=0.001)
+    path = hosts.path(resolution_us=host_stages.RESOLUTION_US)
+    found = host_stages.measure(hosts.ask, path, kick_runs_all=False, clock=lambda: hosts.now_s)
+    assert found.rounds_count == host_stages.ROUNDS_MIN
+    (note,) = [note for note in [*found.notes, *path.notes] if "hostTx" in note]
+    assert note.startswith("hostTx, netTx, hostRx, store: the clocks' step of 0.05 µs")
+    assert path.clock_bound
+    assert not any("--time helps" in note for note in [*found.notes, *path.notes])
+    # netTx is no stage if the kick runs the whole path; its noise prevents nothing.
+    times = host_stages._Times()
+    for size in (64, 1000, 2000, 3000) * 20:
+        times.add(size, replace(hosts.ask(0, size, 1.0), net_tx_us=1 + 500 * hosts.dice.random()))
+    assert host_stages._settled(times, kick_runs_all=True)
+    assert not host_stages._settled(times, kick_runs_all=False)
 
 
 def test_stages__stop_when_they_are_known() -> None:

@@ -15,7 +15,14 @@ from careful.measure.estimators.logp_overheads import plausible
 from careful.measure.estimators.logp_predict import BY_GAP, BY_STEPS, by_gap_us, by_steps_us
 from careful.measure.estimators.logp_regimes import find_regimes
 from careful.measure.statistics.estimate import Estimate
-from careful.measure.statistics.sample import Bursts, Figure, figure, locations, undisturbed
+from careful.measure.statistics.sample import (
+    Bursts,
+    Figure,
+    figure,
+    locations,
+    supported,
+    undisturbed,
+)
 from careful.render import logp as report
 from logp_machine import Machine, measure
 
@@ -290,6 +297,19 @@ def test_logp__sends_that_take_a_whole_round_trip_give_no_os_and_no_L() -> None:
         assert getattr(found, name).estimate is None
         assert "more than the round trip" in getattr(found, name).reason
     assert found.rtt.estimate is not None
+    # A person still gets bounds, a rate, and the reason once.
+    text = report.text(found, "h2")
+    assert found.most_us("os") == found.rtt.estimate.high / 2
+    assert "os   at most" in text
+    assert text.count("more than the round trip") == 1
+    assert "not told exactly: os, or, L: 2 × " in text
+    gap_us = float(np.median(trips.done_us))
+    assert "L    at most 0.2 " in report.text(
+        replace(found, L=supported(Estimate(0.1, slack=0.1), 9, 0.1)), "h2"
+    )
+    assert found.g.estimate is None
+    assert found.most_us("g") == gap_us
+    assert f"rate: at least {1e6 / gap_us:,.0f} messages a second" in text
 
 
 def test_logp__a_longer_burst_where_the_network_fills_slowly() -> None:
