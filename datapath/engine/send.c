@@ -17,14 +17,14 @@ int own_payload_bytes(struct careful *c, uint32_t index)
 
 	if (!peer)
 		return -ENOENT;
-	if (!link_knows(peer))
+	if (!link_knows_size(peer))
 		return -EAGAIN;
 	return (int)(link_body_single(peer) - MESSAGE_AM_BYTES);
 }
 
 static int payload_fits(const struct link_peer *peer, uint32_t bytes)
 {
-	uint32_t most = link_knows(peer) ? link_body_single(peer) : link_body_here(peer);
+	uint32_t most = link_knows_size(peer) ? link_body_single(peer) : link_body_here(peer);
 
 	return bytes <= most - MESSAGE_AM_BYTES ? 0 : -EMSGSIZE;
 }

@@ -34,7 +34,7 @@ static int frames_bytes(struct event_node *node)
 
 	if (!node->ev->group_error)
 		around += link_group_bytes(node->ev->nodes - 1);
-	return link_knows(node->peer) ? (int)(link_body_single(node->peer) - around) : -EAGAIN;
+	return link_knows_size(node->peer) ? (int)(link_body_single(node->peer) - around) : -EAGAIN;
 }
 
 static bool frames_withholds(const struct careful_events *ev)

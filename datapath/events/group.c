@@ -43,7 +43,7 @@ static void open_group(struct careful_events *ev)
 		if (i == ev->rank)
 			continue;
 		peers[count] = ev->node[i].peer;
-		if (!link_is_open(peers[count]) || !link_knows(peers[count]))
+		if (!link_is_open(peers[count]) || !link_knows_size(peers[count]))
 			return; /* the caller tries again soon */
 		count++;
 	}

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The careful protocol of one peer (P2 section 5.3): frame numbers, credits, window updates, and
- * the meaning of SYNC answers. A lost frame is sent again under its number (log.h), so here it is
- * just a late frame. It knows neither buffers nor peers.
- * Calls: window.h. */
+ * the meaning of SYNC answers. A repair has the number of the lost frame (log.h), so here it is just
+ * a late frame. */
 #pragma once
 
 #include <assert.h>
@@ -14,37 +13,29 @@
 
 #include "link/window.h"
 
-/* @seq_out: number of the last frame sent
- * @seq_in:  of the last one received
- * @ahead:   most that a frame's number may exceed seq_in
- * @ask:     buffers that our frames ask for beyond the window; @asked: the peer's last request
- *           (reservation.c)
- * @freeing: buffers in the fill batch, which are returned when it is published
- * @built:   buffers that built but unsent frames will fill
- * @most:    buffers that the peer may fill beyond those returned: the window, and credits by frames
- *           to a group (group.c) */
 struct flow {
 	struct window_tx tx;
 	struct window_rx rx;
-	uint32_t seq_out;
-	uint32_t seq_in;
-	uint32_t ahead;
-	uint16_t ask;
-	__be16 asked;
-	uint32_t freeing;
-	uint32_t built;
-	uint32_t most;
+	uint32_t seq_out; /* number of the last frame sent */
+	uint32_t seq_in; /* number of the last frame received in order */
+	uint32_t ahead; /* most by which a frame's number may exceed seq_in */
+	uint16_t ask; /* buffers that our frames ask for beyond the window (reservation.c) */
+	__be16 asked; /* the peer's last such request */
+	uint32_t freeing; /* buffers in the fill batch, which its publication returns */
+	uint32_t built; /* buffers that built but unsent frames will fill */
+	uint32_t most; /* buffers that the peer may fill beyond those returned: W, and credits by
+			* frames to a group (group.c) */
 };
 
 /* Verdict on a frame with the right cookie and check. */
 enum flow_verdict {
 	FLOW_NEXT, /* the next in order */
-	FLOW_OLD, /* seen before, or impossible: anyone can repeat a frame */
+	FLOW_OLD, /* seen before, or beyond the window: anyone can repeat a frame */
 	FLOW_GAP, /* frames before it are missing */
 	FLOW_BAD, /* it had no credit, or its credits are impossible */
 };
 
-/* Opens our window, beyond which we may grant `reserve`. Frames are counted from 1. */
+/* Opens our window, beyond which we may grant `reserve`. The first frame has number 1. */
 static inline void flow_open(struct flow *flow, uint32_t window, uint32_t reserve)
 {
 	flow->seq_in = 0;
@@ -53,7 +44,7 @@ static inline void flow_open(struct flow *flow, uint32_t window, uint32_t reserv
 	window_rx_init(&flow->rx, window);
 }
 
-/* Notes the peer's window and the most that it grants. */
+/* Takes the peer's window and the most that it grants. */
 static inline void flow_grant(struct flow *flow, uint32_t window, uint32_t reserve)
 {
 	flow->seq_out = 0;
@@ -70,13 +61,13 @@ static inline void flow_close(struct flow *flow)
 	flow->freeing = 0;
 }
 
-/* Reports whether any frame came in this window. Only the careful protocol counts buffers. */
+/* Reports whether any frame arrived in this window; rx.received alone misses traditional frames. */
 static inline bool flow_received(const struct flow *flow)
 {
 	return flow->rx.received != 0 || flow->seq_in != 0;
 }
 
-/* Reports whether any frame came, or credits were given by frames to a group. */
+/* Reports whether any frame arrived, or frames to a group gave credits. */
 static inline bool flow_used(const struct flow *flow)
 {
 	return flow_received(flow) || flow->most != flow->rx.size;
@@ -87,7 +78,7 @@ static inline bool flow_may_send(const struct flow *flow, uint32_t cost)
 	return window_tx_may_send(&flow->tx, cost);
 }
 
-/* Reports whether a frame may be built that is sent later; all such frames have credits. */
+/* Reports whether a frame may be built to be sent later; all built frames have credits. */
 static inline bool flow_may_build(const struct flow *flow, uint32_t cost)
 {
 	return window_tx_may_send(&flow->tx, flow->built + cost);
@@ -119,14 +110,14 @@ static inline struct flow_stamp flow_stamp(struct flow *flow, uint32_t cost)
 	return (struct flow_stamp){ ++flow->seq_out, window_rx_announce(&flow->rx), flow->ask };
 }
 
-/* Takes the credits of a frame; false if they are impossible. A late frame has fewer than those
- * that overtook it. */
+/* Takes the credits of a frame; false if they are impossible. A late frame has fewer credits than
+ * frames that overtook it. */
 static inline bool flow_heed(struct flow *flow, uint32_t credits)
 {
 	return !window_tx_credit(&flow->tx, credits) || (int32_t)(credits - flow->tx.credits) < 0;
 }
 
-/* Judges a received frame that fills `cost` buffers. *missing: frames in the gap before it. */
+/* Classifies a received frame that fills `cost` buffers. *missing: frames in the gap before it. */
 static inline enum flow_verdict flow_receive(struct flow *flow, const struct careful_hdr *hdr,
 					     uint32_t cost, uint32_t *missing)
 {
@@ -144,7 +135,7 @@ static inline enum flow_verdict flow_receive(struct flow *flow, const struct car
 	return FLOW_NEXT;
 }
 
-/* Sets credits aside for a frame to a group, until the other members have theirs. */
+/* Reserves credits for a frame to a group, until all members have some. */
 static inline void flow_hold(struct flow *flow, uint32_t cost)
 {
 	window_tx_send(&flow->tx, cost);
@@ -183,14 +174,14 @@ static inline bool flow_holds_many(const struct flow *flow, uint32_t held)
 	return held >= flow->rx.threshold;
 }
 
-/* Reports whether a disk holds its share of the window; beyond it an update might never be due. */
+/* Reports whether disks hold their share of the window. With more, an update might never be due. */
 static inline bool flow_holds_share(const struct flow *flow, uint32_t held)
 {
 	return held >= (window_rx_now(&flow->rx) + 7) / 8;
 }
 
-/* Reports whether the peer has certainly not handled some frames: more is outstanding than it may
- * owe. */
+/* Reports whether the peer has certainly not handled some frames: more buffers are outstanding than
+ * it may owe. */
 static inline bool flow_busy(const struct flow *flow)
 {
 	return window_tx_free(&flow->tx) + flow->tx.withheld <=
@@ -213,7 +204,7 @@ static inline void flow_describe(const struct flow *flow, struct careful_ctrl *c
 }
 
 /* Notes that an answer to SYNC has announced the owed credits. */
-static inline void flow_told(struct flow *flow)
+static inline void flow_announced(struct flow *flow)
 {
 	window_rx_announce(&flow->rx);
 }
@@ -224,13 +215,13 @@ static inline bool flow_agrees(const struct flow *flow, const struct careful_ctr
 	return be32toh(ack->seq_sent) == flow->seq_in && be32toh(ack->seq_rcvd) == flow->seq_out;
 }
 
-/* Returns the frames missing by an answer that differs. */
+/* Returns how many frames are missing according to an answer that differs. */
 static inline uint32_t flow_missing(const struct flow *flow, const struct careful_ctrl *ack)
 {
 	return (flow->seq_out - be32toh(ack->seq_rcvd)) + (be32toh(ack->seq_sent) - flow->seq_in);
 }
 
-/* Reports whether that many can be missing: each used a credit. */
+/* Reports whether so many frames can be missing: each used a credit. */
 static inline bool flow_can_miss(const struct flow *flow, uint32_t frames)
 {
 	return frames <= flow->tx.size + flow->tx.reserve + flow->ahead;

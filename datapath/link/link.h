@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Peers and the frames exchanged with them: sessions and epochs, credit windows,
- * the sequence check, receive buffers from arrival to the fill ring, send buffers
- * from allocation to completion. message/ interprets a frame's body. */
+/* Peers and their frames: sessions and epochs, credit windows, the sequence check, receive and send
+ * buffers. message/ interprets a frame's body. */
 #pragma once
 
 #include <linux/types.h>
@@ -29,14 +28,14 @@
 #include "secure/seal_rule.h"
 
 enum {
-	LINK_MENDING = 8, /* ticks */
+	LINK_MENDING = 8, /* initial value of link.mending */
 	LINK_BATCH = 64, /* descriptors taken from the device at a time */
 	LINK_TX_QUEUE = 256, /* descriptors queued between two kicks */
 	LINK_PAYLOAD_AT = 128, /* offset of a frame's body in its first chunk */
 	LINK_HDR_BYTES = sizeof(struct careful_hdr),
 	LINK_ETHERNET_BYTES = 14,
-	LINK_IPV4_BYTES = 42, /* Ethernet, IPv4 and UDP, */
-	LINK_IPV6_MORE = 20, /* added by IPv6 */
+	LINK_IPV4_BYTES = 42, /* headers of Ethernet, IPv4 and UDP */
+	LINK_IPV6_MORE = 20, /* bytes by which an IPv6 header is longer */
 	LINK_CHUNKS_FREE_MIN = 1, /* send chunks that only window updates may take */
 };
 
@@ -45,28 +44,23 @@ struct link_rxframe {
 	struct link_peer *peer;
 	uint64_t epoch; /* of the peer at its arrival */
 	struct careful_hdr hdr; /* a copy, since the received one is not aligned */
-	const uint8_t *body; /* first segment's part of what follows the header */
-	uint32_t body_bytes; /* of that part */
+	const uint8_t *body; /* in the first segment, after the header */
+	uint32_t body_bytes; /* in the first segment */
 	uint32_t body_total; /* in all segments */
 	uint32_t cost; /* buffers that it fills */
 	bool checked; /* payload_crc was checked */
 	uint16_t segments;
 	struct device_desc desc[DEVICE_SEGMENTS_MAX];
-	uint32_t parse_ns; /* while hostRx is traced: time to take it from the ring */
+	uint32_t parse_ns; /* time to take it from the ring, while hostRx is traced */
 	uint64_t began_ns; /* start of its hostRx; 0: not traced, or reported */
 };
 
-/* A message of a held frame, as careful_keep() returns it: its index, and its offset in the
- * body. */
+/* A message of a held frame, as careful_keep() returns it. */
 struct careful_kept {
-	uint16_t nth, at;
+	uint16_t nth, at; /* index of the message, and its offset in the body */
 };
 
-/* Receive buffers held beyond the batch in which they arrived.
- *
- * @uses:     number of holders; the last one releases the buffers
- * @waits:    its messages that could not be served yet, a bit each
- * @messages: its messages that are kept */
+/* Receive buffers held beyond the batch in which they arrived. */
 struct link_held {
 	struct link_held *next, *prev; /* the peer's frames that may be copied out, oldest first */
 	struct link_peer *peer;
@@ -76,9 +70,9 @@ struct link_held {
 	uint32_t cost; /* 0: copied out, the buffers were released */
 	int32_t pool; /* index of its copy-out buffer, or -1 */
 	uint16_t segments;
-	uint16_t uses;
-	uint16_t waits;
-	struct careful_kept messages[CAREFUL_PACKED_MAX];
+	uint16_t uses; /* holders; the last one releases the buffers */
+	uint16_t waits; /* a bit for each message that could not be served yet */
+	struct careful_kept messages[CAREFUL_PACKED_MAX]; /* those that are kept */
 	uint64_t addr[DEVICE_SEGMENTS_MAX];
 };
 
@@ -97,34 +91,32 @@ union link_message {
 	struct careful_ping_answer answer;
 };
 
-/* A frame being built in send buffers, with room for the header.
- *
- * @built: its buffers in flow.built */
+/* A frame being built in send buffers, with room for the header. */
 struct link_txframe {
 	struct link_peer *peer;
-	uint32_t built;
+	uint32_t built; /* its buffers in flow.built */
 	struct careful_hdr *hdr;
 	uint8_t *umem;
-	uint8_t *body; /* first segment's part of what follows the header */
-	uint32_t body_bytes; /* of that part */
-	uint32_t body_total;
+	uint8_t *body; /* in the first segment, after the header */
+	uint32_t body_bytes; /* in the first segment */
+	uint32_t body_total; /* in all segments */
 	uint16_t segments;
 	struct device_desc desc[DEVICE_SEGMENTS_MAX];
 };
 
-struct link_heard; /* group.h, */
-struct link_group; /* and this */
+struct link_heard; /* group.h */
+struct link_group;
 
 struct link {
 	struct queue *queue;
 	struct port *port; /* the queue's */
 	struct link_peer *peers;
-	struct session *sessions; /* each peer's */
-	struct link_heard *heard; /* of each peer's group */
+	struct session *sessions; /* by peer */
+	struct link_heard *heard; /* by peer: what its group has sent */
 	struct traditional_link *traditional; /* NULL: the careful protocol */
 	uint32_t peers_max;
 	uint32_t window; /* W; a peer's link_peer_window() may be less */
-	uint32_t body_most; /* the largest body in a send buffer, or waiting for one */
+	uint32_t body_most; /* largest body in one send buffer that fits one receive buffer */
 	struct reserve reserve;
 	struct careful_peer_entry unused; /* for peers that never had a session */
 	uint64_t counters[CAREFUL_COUNTERS];
@@ -133,14 +125,14 @@ struct link {
 	uint8_t secret[16]; /* of the challenge tokens */
 	uint32_t challenges; /* challenges sent so far */
 	struct rate_limit limit;
-	uint64_t awaiting_ns; /* since when our programs wait for a slot; */
+	uint64_t awaiting_ns; /* since when our programs wait for a slot */
 	uint64_t awaited_ns; /* when one of them last asked */
-	bool crowded; /* too many control messages: they are read by the clock alone */
+	bool crowded; /* too many control messages: only the clock reads them */
 	struct keys keys;
 	bool keyed; /* a session needs one of the keys */
 	struct seal_rules seal_rules;
 	struct seal *seals; /* by peer; NULL: no frames are sealed */
-	uint8_t *seal_flat; /* to put a frame of several buffers together */
+	uint8_t *seal_flat; /* where a frame of several buffers is made contiguous */
 	uint32_t sync_ms, stall_ms;
 	bool measures; /* measures the burst of paths */
 	char name[CAREFUL_NAME_BYTES];
@@ -152,16 +144,14 @@ struct link {
 	uint32_t lent_count, lent_most;
 	struct device_desc tx_queue[LINK_TX_QUEUE];
 	uint32_t tx_queued;
-	/* Queued bytes that are not kicked yet; busy while kicked frames are not complete. On veth
-	 * they are complete when the kick returns. */
-	struct sink net_tx;
+	struct sink net_tx; /* bytes not kicked yet; busy until kicked frames are complete */
 	uint32_t tx_leaving; /* descriptors kicked and not complete */
 	bool tx_shut; /* netTx was busy when the round began: bulk frames wait (out.c) */
-	bool tx_held; /* some do */
-	uint32_t tx_pulse_payload, tx_pulse_frames; /* the same, for its trace */
+	bool tx_held; /* some bulk frames wait */
+	uint32_t tx_pulse_payload, tx_pulse_frames; /* of the present pulse, for its trace */
 	const struct link_peer *tx_last; /* peer of the last queued frame */
 	bool kick_again; /* the device was busy at the last kick */
-	uint64_t kicks; /* so far; written by tx.c alone */
+	uint64_t kicks; /* so far; written by tx.c only */
 
 	/* Released receive buffers, and their peers. */
 	uint64_t *fill;
@@ -170,32 +160,32 @@ struct link {
 	uint32_t dirty_count;
 	struct device_desc rx_descs[LINK_BATCH]; /* taken from the device; rx_at of them are done */
 	uint32_t rx_at, rx_got;
-	uint32_t rx_follow; /* waiting frames that may still be handed on in this batch */
-	bool following; /* some waiting frame's turn has come */
+	uint32_t rx_follow; /* waiting frames that this batch may still hand on */
+	bool following; /* some waiting frame is now the next in order */
 	uint32_t follow; /* the slot that is checked first */
 	uint64_t rx_began_ns; /* start of the batch's hostRx; 0: not traced */
 	uint64_t rx_drains; /* times that the device's RX ring was seen empty */
 	uint64_t rx_taken; /* descriptors taken from it */
 	bool draining; /* a handshake or answer waits for a drained ring */
 	bool resting; /* no epoch may begin, since the device will change */
-	const struct link_peer *alone; /* only this peer's epoch may begin; NULL: every peer's */
+	const struct link_peer *alone; /* only this peer's epoch may begin; NULL: all may */
 
 	/* Repairs (log.h, reorder.c). */
 	bool repairs; /* a lost frame is sent again; else it ends the epoch */
 	bool again; /* some peer requests frames */
 	bool attentive; /* some peer may request or answer between two ticks */
-	uint8_t mending; /* LINK_MENDING after a request for frames, either way; less 1 each tick */
-	struct link_rxframe *early; /* waiting frames; @early_free: unused entries */
-	uint32_t *early_free, early_free_count;
-	uint32_t *early_at; /* each peer's link_repair.early */
-	struct link_asked *asked; /* each peer's link_repair.asked */
-	uint32_t early_mask; /* number of its entries, a power of two, minus 1 */
+	uint8_t mending; /* ticks that count as repairing after a request, ours or a peer's */
+	struct link_rxframe *early; /* waiting frames */
+	uint32_t *early_free, early_free_count; /* their unused entries */
+	uint32_t *early_at; /* by peer: link_repair.early */
+	struct link_asked *asked; /* by peer: link_repair.asked */
+	uint32_t early_mask; /* number of early's entries, a power of two, minus 1 */
 
 	/* Held frames and their copies. */
 	struct link_held *kept;
 	struct link_held **kept_free;
 	uint32_t kept_free_count;
-	struct link_held *kept_lists; /* by peer, list head of frames that may be copied out */
+	struct link_held *kept_lists; /* by peer: list head of frames that may be copied out */
 	uint8_t *pool;
 	uint32_t pool_buffer_bytes;
 	int32_t *pool_free;
@@ -205,11 +195,10 @@ struct link {
 	bool pings_done; /* some peer's ping ended */
 	bool trains; /* some trains have frames to send */
 	uint64_t stamps_until_ns; /* the device stamps arrivals until then; 0: it does not */
-	/* Some peer's state or epoch changed. */
-	bool changed;
+	bool changed; /* some peer's state or epoch changed */
 };
 
-/* Returns the buffers that a frame of this many bytes fills. Most fill one: no division. */
+/* Returns the buffers that a frame of this many bytes fills. Most fill one, without a division. */
 static inline uint32_t link_buffers(uint32_t bytes, uint32_t buffer_bytes)
 {
 	return bytes <= buffer_bytes ? 1 : (bytes + buffer_bytes - 1) / buffer_bytes;
@@ -221,7 +210,7 @@ static inline uint32_t link_frame_cost(const struct queue *queue)
 	return link_buffers(queue_frame_bytes(queue), queue->buffer_bytes);
 }
 
-/* Begins to wait until the RX ring's present frames are taken: at most one per chunk. */
+/* Begins to wait until the RX ring's present frames are taken. */
 static inline struct link_drain link_drain_begin(const struct link *link)
 {
 	return (struct link_drain){ link->rx_drains + 1, link->rx_taken + link->queue->rx_chunks };
@@ -252,11 +241,11 @@ static inline void link_count(struct link *link, enum careful_counter counter)
 	link_count_many(link, counter, 1);
 }
 
-/* link.c: life, what is known */
+/* link.c */
 int link_init(struct link *link, struct queue *queue, const struct careful_options *options,
 	      struct careful_error *error);
 void link_deinit(struct link *link);
-/* Leaks the copy pool, since a hanging file operation still uses it. */
+/* Leaks the copy pool, which a hanging file operation still uses. */
 static inline void link_leave_pool(struct link *link)
 {
 	link->pool = NULL;
@@ -273,7 +262,7 @@ static inline void link_set_times(struct link *link, uint32_t sync_ms, uint32_t 
 	link->stall_ms = stall_ms;
 }
 
-/* Reports, once, whether the state of a peer changed. */
+/* Reports whether the state of a peer changed since the last call. */
 static inline bool link_take_changed(struct link *link)
 {
 	const bool changed = link->changed;
@@ -282,7 +271,7 @@ static inline bool link_take_changed(struct link *link)
 	return changed;
 }
 
-/* Reports, once, whether a ping has ended. */
+/* Reports whether a ping has ended since the last call. */
 static inline bool link_take_pings(struct link *link)
 {
 	const bool done = link->pings_done;
@@ -298,22 +287,22 @@ void link_info(struct link *link, struct careful_info *info);
 void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info);
 void link_peer_whereabouts(const struct link_peer *peer, struct careful_peer_whereabouts *where);
 
-/* rx.c: frames in */
+/* rx.c */
 void link_rx(struct link *link);
 bool link_rx_take(struct link *link, struct link_rxframe *frame);
 void link_drop(struct link *link, const struct link_rxframe *frame);
 void link_received(struct link *link, const struct link_rxframe *frame);
 bool link_stale(const struct link_rxframe *frame);
-void link_told(struct link_rxframe *frame);
-struct careful_trace link_untold(struct link_rxframe *frame);
+void link_trace_placed(struct link_rxframe *frame);
+struct careful_trace link_trace_held(struct link_rxframe *frame);
 
-/* credit_return.c: buffers and credits */
+/* credit_return.c */
 void link_release(struct link *link, struct link_rxframe *frame);
 void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoch, uint32_t cost,
 			const uint64_t *addrs, uint32_t n);
 void link_publish_freed(struct link *link);
 
-/* The peer needs an update at the end of the round, unless a data frame brings it. */
+/* Notes that the peer may need an update at the end of the round. */
 static inline void link_dirty(struct link_peer *peer)
 {
 	struct link *link = peer->link;
@@ -330,21 +319,21 @@ static inline bool link_rx_next(struct link *link, struct link_rxframe *frame)
 	return (link->rx_at < link->rx_got || link->following) && link_rx_take(link, frame);
 }
 
-/* Publishes the released receive buffers; only now are their credits owed. */
+/* Puts the released receive buffers into the fill ring. Only now are their credits owed. */
 static inline void link_publish(struct link *link)
 {
 	if (link->fill_count || link->dirty_count)
 		link_publish_freed(link);
 }
 
-/* Ends the frame's hostRx for a trace: its payload is in place. */
+/* Ends a traced frame's hostRx: its payload is in place. */
 static inline void link_placed(struct link_rxframe *frame)
 {
 	if (frame->began_ns)
-		link_told(frame);
+		link_trace_placed(frame);
 }
 
-/* rx_hold.c: frames that stay */
+/* rx_hold.c */
 struct link_held *link_hold(struct link *link, struct link_rxframe *frame, bool may_copy);
 struct careful_kept *link_keep(struct link_held *held, struct careful_kept message);
 void link_hold_pin(struct link_held *kept);
@@ -364,14 +353,14 @@ static inline bool link_holds_share(const struct link_peer *peer, uint32_t held)
 	return flow_holds_share(&peer->flow, held);
 }
 
-/* Called after a frame of the peer was held. */
+/* Copies held frames out if the peer may run out of credits. Called after a frame was held. */
 static inline void link_relieve(struct link_peer *peer)
 {
 	if (link_holds_many(peer) || peer->withholding)
 		link_copy_out(peer);
 }
 
-/* tx.c: frames out */
+/* tx.c */
 bool link_tx_get(struct link_peer *peer, uint32_t body_bytes, struct link_txframe *frame);
 bool link_tx_build(struct link_peer *peer, uint32_t body_bytes, struct link_txframe *frame);
 void link_tx_built(struct link_txframe *frame);
@@ -393,7 +382,7 @@ void link_kick_queued(struct link *link);
 void link_complete(struct link *link);
 uint32_t link_body_here(const struct link_peer *peer);
 
-/* log.c: frames that were lost are sent again */
+/* log.c, resend.c */
 bool link_resolved(const struct link_peer *peer, uint32_t seq);
 bool link_again(struct link_peer *peer, struct link_send_args *args, uint32_t *seq,
 		uint32_t *body_bytes);
@@ -406,7 +395,7 @@ static inline bool link_asked(const struct link_peer *peer)
 	return peer->repair.wanted != 0;
 }
 
-/* app_buffers.c: send buffers of the application */
+/* app_buffers.c */
 int link_lend_init(struct link *link);
 uint8_t *link_lend(struct link *link);
 bool link_is_lent(const struct link *link, const uint8_t *body);
@@ -414,7 +403,7 @@ void link_unlend(struct link *link, const uint8_t *body);
 void link_tx_lent(struct link_peer *peer, uint8_t *body, uint32_t body_bytes,
 		  struct link_txframe *frame);
 
-/* tx_small.c: the fast path of a message of one frame */
+/* tx_small.c */
 bool link_small_careful(struct link_peer *peer, const struct careful_am *am, const void *payload,
 			uint32_t bytes);
 bool link_small_traditional(struct link_peer *peer, const struct careful_am *am,
@@ -432,7 +421,7 @@ static inline uint32_t link_body_max(const struct link_peer *peer)
 	return peer->frame_bytes - peer->beside;
 }
 
-/* Returns the largest body that fits one buffer at both ends, as a handler needs. */
+/* Returns the largest body that fits one buffer at both ends. */
 static inline uint32_t link_body_single(const struct link_peer *peer)
 {
 	uint32_t most = peer->link->body_most - peer->trailer;
@@ -455,14 +444,14 @@ static inline bool link_may_send(struct link_peer *peer, uint32_t body_bytes)
 	return flow_may_send(&peer->flow, link_cost(peer, body_bytes));
 }
 
-/* Sends the due updates that no data frame carried. */
+/* Sends the due updates that no data frame has carried. */
 static inline void link_updates(struct link *link)
 {
 	if (link->dirty_count)
 		link_updates_due(link);
 }
 
-/* Sends a message of one frame. Returns false, and does nothing, if the fast path cannot. */
+/* Sends a message of one frame on the fast path. Returns false if that is not possible. */
 static inline bool link_send_small(struct link_peer *peer, const struct careful_am *am,
 				   const void *payload, uint32_t bytes)
 {
@@ -479,28 +468,27 @@ static inline void link_kick(struct link *link)
 		link_kick_queued(link);
 }
 
-/* Begins a round, in which no bulk frame has waited for netTx so far. */
+/* Begins a round. */
 static inline void link_tx_round(struct link *link)
 {
 	link->tx_held = false;
 }
 
-/* Reports whether bulk frames wait until the device has completed what was kicked. Call it only if
- * there are such frames: the engine then polls for the device. */
+/* Reports whether bulk frames must wait until the device has completed kicked frames. Call it only
+ * if there are bulk frames: the engine then polls the device. */
 static inline bool link_tx_waits(struct link *link)
 {
 	link->tx_held |= link->tx_shut;
 	return link->tx_shut;
 }
 
-/* Lets bulk frames wait for the rest of the round: a pulse of its exact size is queued. */
+/* Makes bulk frames wait for the rest of the round: a pulse of its exact size is queued. */
 static inline void link_tx_shut(struct link *link)
 {
 	link->tx_shut = true;
 }
 
-/* Begins to send large messages in a round. All that is ready in a round leaves, so netTx's state
- * at its begin counts for all peers. */
+/* Begins to send bulk messages in a round. netTx's present state counts for all peers. */
 static inline void link_tx_begin(struct link *link)
 {
 	if (link->net_tx.busy)
@@ -509,7 +497,7 @@ static inline void link_tx_begin(struct link *link)
 }
 
 /* Reports whether the size of frames to the peer is known. */
-static inline bool link_knows(const struct link_peer *peer)
+static inline bool link_knows_size(const struct link_peer *peer)
 {
 	return peer->frame_bytes && peer->llhdr.bytes;
 }
@@ -535,7 +523,8 @@ static inline bool link_is_open(const struct link_peer *peer)
 /* Reports whether a session exists whose frames in one buffer are too small for this body. */
 static inline bool link_too_large(const struct link_peer *peer, uint32_t body_bytes)
 {
-	return peer->phase == LINK_OPEN && link_knows(peer) && body_bytes > link_body_single(peer);
+	return peer->phase == LINK_OPEN && link_knows_size(peer) &&
+	       body_bytes > link_body_single(peer);
 }
 
 /* Returns how many of our frames the peer has room for. */
@@ -544,15 +533,15 @@ static inline uint32_t link_room(const struct link_peer *peer)
 	return peer->flow.tx.size;
 }
 
-/* Notes that `bytes` of large messages wait for the peer behind the next frame. beside: other bytes
- * in a frame's body. */
+/* Asks the peer for buffers for `bytes` of large messages behind the next frame. beside: other
+ * bytes in a frame's body. */
 static inline void link_ask(struct link_peer *peer, uint64_t bytes, uint32_t beside)
 {
 	if (peer->flow.tx.reserve)
 		reservation_ask(peer, bytes, beside);
 }
 
-/* Reports whether frames queue for the peer: there, on the path, or at the device. */
+/* Reports whether frames for the peer queue at the device, on the path, or at the peer. */
 static inline bool link_busy(const struct link_peer *peer)
 {
 	return peer->phase == LINK_OPEN && (peer->link->kick_again || flow_busy(&peer->flow));
@@ -576,59 +565,59 @@ static inline struct link_peer *link_peer_of(struct link *link, const struct car
 	return peer;
 }
 
-/* peer.c: the table of peers, and messages to them */
+/* peer.c */
 struct link_peer *link_peer_find(struct link *link, const union address *pair);
 bool link_same_host(const struct link_peer *a, const struct link_peer *b);
-/* Gives the key that a peer proved. false: sessions need none. */
+/* Copies the key that a peer proved. Returns false if sessions need none. */
 bool link_peer_key(const struct link_peer *peer, uint8_t *key);
 /* Returns the cookie of the frames that the peer sends us; 0: none. */
 uint64_t link_peer_cookie(const struct link_peer *peer);
 struct link_peer *link_peer_get(struct link *link, const union address *address);
 uint64_t link_random(struct link *link);
 
-/* The hosts that have had the peer's slot, the processes met there, and the errno of its last
- * session's end. */
+/* Returns the number of hosts that have had the peer's slot. */
 static inline uint32_t link_tenants(const struct link_peer *peer)
 {
 	return peer->session->tenants;
 }
 
+/* Returns the number of the peer's processes that we have met. */
 static inline uint32_t link_lives(const struct link_peer *peer)
 {
 	return peer->session->lives;
 }
 
+/* Returns the errno with which the peer's last session ended. */
 static inline int link_error(const struct link_peer *peer)
 {
 	return peer->session->last_errno;
 }
 
-/* Returns another address than the peer's that answered our HELLO; family 0: none. */
+/* Returns the address that answered our HELLO in place of the peer's; family 0: none. */
 static inline const union address *link_elsewhere(const struct link_peer *peer)
 {
 	return &peer->session->handshake.elsewhere;
 }
 
-/* Called when the route to the peer, or its sealing, changed. */
-static inline void link_way(struct link_peer *peer)
+/* Computes peer->beside after a change of the route or the sealing. */
+static inline void link_set_beside(struct link_peer *peer)
 {
 	peer->beside = (uint16_t)(peer->llhdr.bytes + LINK_HDR_BYTES + peer->trailer);
 }
 
-/* Reports whether any frame of the peer came in this epoch. */
+/* Reports whether any frame of the peer arrived in this epoch. */
 static inline bool link_used(const struct link_peer *peer)
 {
 	return peer->trailer ? flow_received(&peer->flow) : flow_used(&peer->flow);
 }
 
-/* Counts a region that becomes the peer's own, or stops to be. */
+/* Adds to the count of regions that only the peer may use. */
 static inline void link_claim(struct link_peer *peer, int by)
 {
 	peer->session->claims += (uint32_t)by;
 }
 
-/* Called when the engine begins to wait for a reply, and when the reply arrives or the wait is
- * cancelled. */
+/* Notes that the engine waits for a reply; link_awaited() ends the wait. */
 static inline void link_await(struct link_peer *peer)
 {
 	peer->operations++;
@@ -639,24 +628,24 @@ static inline void link_awaited(struct link_peer *peer)
 	peer->operations--;
 }
 
-/* epoch.c: beginning and end */
+/* epoch.c */
 void link_close(struct link_peer *peer, int error);
 
-/* session.c: wanted, broken, given up (handshake.h: agreed) */
+/* session.c */
 void link_connect(struct link_peer *peer);
 void link_break(struct link_peer *peer);
-/* Lets epochs begin again, of this peer alone or of all peers (NULL). */
+/* Lets epochs begin again: of one peer, or of all peers (NULL). */
 void link_resume(struct link *link, const struct link_peer *alone);
-/* Ends every epoch and lets none begin. Reports whether all frames are back. */
+/* Ends all epochs and lets none begin. Reports whether all frames are back. */
 bool link_rest(struct link *link);
 void link_wake(struct link_peer *peer);
 void link_measure(struct link_peer *peer);
 void link_keys_changed(struct link *link);
 
-/* window_yield.c: idle sessions give up their windows */
+/* window_yield.c */
 bool window_yield_await(struct link *link, const union address *to);
 
-/* control.c: the control socket, and time */
+/* control.c */
 bool link_quotes(const struct link_peer *peer, const union link_message *quoted);
 void link_control(struct link *link);
 void link_attend(struct link *link);

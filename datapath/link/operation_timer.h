@@ -5,7 +5,7 @@
 
 enum timed_operation {
 	OPERATION_SEND, /* number a frame and add credits, or keep a copy and request an answer */
-	OPERATION_LEFT, /* handle the send buffers of frames that have left */
+	OPERATION_LEFT, /* take back the send buffers of frames that have left */
 	OPERATION_HEED, /* read which of our frames the peer has; careful: part of TAKE */
 	OPERATION_TAKE, /* check a frame's number and its receive buffers */
 	OPERATION_CHECK, /* check a frame's bytes; careful checks a whole message, above link */

@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A pool in which each peer has a share of its own; the rest is for all. A peer that takes all it
- * can leaves the others their shares. This file only counts. */
+/* Counts a pool in which each peer has a share of its own. The rest is for all peers, so a peer that
+ * takes all it can leaves the others their shares. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SHARE_PART = 4 }; /* all shares together are the pool divided by this */
+enum { SHARE_PART = 4 }; /* all shares together are 1/SHARE_PART of the pool */
 
-/* @count: in the pool
- * @each:  a peer's own share
- * @free:  not held
- * @owed:  unused own shares, which are part of @free */
 struct share {
-	uint32_t count;
-	uint32_t each;
-	uint32_t free;
-	uint32_t owed;
+	uint32_t count; /* in the pool */
+	uint32_t each; /* a peer's own share */
+	uint32_t free; /* not held */
+	uint32_t owed; /* unused own shares, which are part of free */
 };
 
 /* A pool smaller than the number of peers has no own shares. */
@@ -30,8 +26,8 @@ static inline void share_init(struct share *share, uint32_t count, uint32_t peer
 		(struct share){ .count = count, .each = each, .free = count, .owed = each * peers };
 }
 
-/* Reports whether a peer that holds `held` may take one so that `own` of its share, or `rest` of
- * the common part, stay free. */
+/* Reports whether a peer that holds `held` may take one and leave `own` of its share, or `rest` of
+ * the common part, free. */
 static inline bool share_leaves(const struct share *share, uint32_t held, uint32_t own,
 				uint32_t rest)
 {
@@ -60,12 +56,9 @@ static inline void share_put(struct share *share, uint32_t *held)
 /* Divides the pool among `peers` again; each holds `held` buffers. */
 static inline void share_divide(struct share *share, const uint32_t *held, uint32_t peers)
 {
-	struct share now;
-
-	share_init(&now, share->count, peers);
+	share_init(share, share->count, peers);
 	for (uint32_t i = 0; i < peers; i++) {
-		now.free -= held[i];
-		now.owed -= held[i] < now.each ? held[i] : now.each;
+		share->free -= held[i];
+		share->owed -= held[i] < share->each ? held[i] : share->each;
 	}
-	*share = now;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The minpulse rule for bytes that wait for a stage (P3 section 3; P5), for all stages. The owner
- * of a sink chooses the threshold and knows the bytes. */
+/* The minpulse rule for bytes that wait for a stage (P3 section 3; P5). The owner of a sink chooses
+ * the threshold. */
 #pragma once
 
 #include <assert.h>
@@ -9,16 +9,13 @@
 
 #include <careful/abi.h>
 
-/* A place where bytes wait. All 0: idle and empty.
- *
- * @waiting_bytes: that the stage has not taken yet
- * @busy:          the stage is at work on what it took */
+/* Bytes that wait for a stage. All 0: idle and empty. */
 struct sink {
 	uint64_t waiting_bytes;
-	bool busy;
+	bool busy; /* the stage works on bytes that it took */
 };
 
-/* Returns a sink's least pulse, bytes. */
+/* Returns a sink's least pulse, in bytes. */
 static inline uint32_t sink_least(uint32_t minpulse_bytes)
 {
 	return minpulse_bytes & ~CAREFUL_MINPULSE_EXACT;
@@ -36,14 +33,14 @@ static inline void sink_add(struct sink *sink, uint64_t bytes)
 }
 
 /* Reports whether the stage should take the waiting bytes now: it is idle, and a pulse waits or no
- * more bytes can come (the message's tail, or no room is left). */
+ * more bytes can come. */
 static inline bool sink_due(const struct sink *sink, uint32_t minpulse_bytes, bool no_more)
 {
 	return !sink->busy && sink->waiting_bytes &&
 	       (no_more || sink->waiting_bytes >= sink_least(minpulse_bytes));
 }
 
-/* The stage begins with all waiting bytes, or with as many as it can take at once. */
+/* Starts the stage with these bytes. */
 static inline void sink_take(struct sink *sink, uint64_t bytes)
 {
 	assert(!sink->busy && bytes <= sink->waiting_bytes);

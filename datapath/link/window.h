@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Arithmetic of the static window (P2 section 5.3): what may be sent, when an update is due, which
- * credits are possible. Counters are cumulative modulo 2^32, so no update can be lost or counted
- * twice. All amounts are receive buffers. A grant (P2 section 7) gives credits before as many
- * buffers came back. Then `credits` may exceed `sent`, and `announced` and `returned` may exceed
+/* Arithmetic of the static window (P2 section 5.3): whether a frame may be sent, when an update is
+ * due, which credits are possible. Counters are cumulative modulo 2^32, so no update can be lost or
+ * counted twice. All amounts are receive buffers. A grant (P2 section 7) gives credits before
+ * buffers return: `credits` may then exceed `sent`, and `announced` and `returned` may exceed
  * `received`. */
 #pragma once
 
@@ -15,51 +15,35 @@ enum {
 	WINDOW_UPDATE_COST = 1,
 };
 
-/* The sender's side.
- *
- * @size:     W at the peer
- * @sent:     buffers that our frames filled there
- * @credits:  buffers that the peer returned or granted
- * @reserve:  the most that it grants
- * @withheld: buffers of W that it withholds, by its last answer to SYNC
- */
+/* The sender's side. */
 struct window_tx {
-	uint32_t size;
-	uint32_t sent;
-	uint32_t credits;
-	uint16_t reserve;
-	uint16_t withheld;
+	uint32_t size; /* W of the peer */
+	uint32_t sent; /* buffers that our frames filled at the peer */
+	uint32_t credits; /* buffers that the peer returned or granted */
+	uint16_t reserve; /* the most that the peer grants */
+	uint16_t withheld; /* buffers of W that it withholds, by its last answer to SYNC */
 };
 
-/* The receiver's side.
- *
- * @size:      W granted
- * @withheld:  buffers of W that the peer does not get back while the network is congested; the rest
- *             is w
- * @threshold: T, made from w
- * @received:  buffers that the peer's frames filled
- * @returned:  buffers back in the fill ring, or granted
- * @announced: as the peer was told
- */
+/* The receiver's side. */
 struct window_rx {
-	uint32_t size;
-	uint16_t withheld;
-	uint16_t threshold;
-	uint32_t received;
-	uint32_t returned;
-	uint32_t announced;
+	uint32_t size; /* W */
+	uint16_t withheld; /* W - w: buffers withheld while the network is congested */
+	uint16_t threshold; /* T, made from w */
+	uint32_t received; /* buffers that the peer's frames filled */
+	uint32_t returned; /* buffers back in the fill ring, or granted */
+	uint32_t announced; /* buffers that the peer knows to be returned */
 };
 
-/* Buffers that must be owed before an update is sent in its own frame. One is too few: updates
- * would answer each other for ever, since each fills a buffer itself. */
+/* Returns T: the buffers that must be owed before an update is sent in its own frame. With one,
+ * updates would answer each other for ever, since each fills a buffer. */
 static inline uint32_t window_threshold(uint32_t size)
 {
 	return size / 2 > 2 ? size / 2 : 2;
 }
 
-/* Returns the most that a frame may cost. A frame above W - T might never fit: the peer may owe us
- * just under T, and then no update is due. A frame of W - T may wait long: the peer keeps just
- * under T and owes one, for which no update leaves either. */
+/* Returns the most that a frame may cost. A frame above W - T might never fit: the peer may owe just
+ * under T, for which it sends no update. A frame of W - T might wait long: the peer may keep just
+ * under T and owe one buffer, for which it sends no update either. */
 static inline uint32_t window_cost_max(uint32_t size)
 {
 	return size - window_threshold(size) - 1;
@@ -75,7 +59,7 @@ static inline void window_rx_init(struct window_rx *w, uint32_t size)
 	*w = (struct window_rx){ .size = size, .threshold = (uint16_t)window_threshold(size) };
 }
 
-/* Returns the outstanding buffers; negative modulo 2^32 if a grant is unused. */
+/* Returns the outstanding buffers; negative (modulo 2^32) if a grant is unused. */
 static inline uint32_t window_tx_outstanding(const struct window_tx *w)
 {
 	return w->sent - w->credits;
@@ -110,8 +94,8 @@ static inline uint32_t window_tx_unused(const struct window_tx *w)
 	return beyond <= w->reserve ? beyond : 0;
 }
 
-/* Takes the cumulative credits of a frame. -EPROTO if they are more than was sent and can be
- * granted, or fewer than before. */
+/* Takes the cumulative credits of a frame. -EPROTO: fewer than before, or more than were sent and
+ * can be granted. */
 static inline int window_tx_credit(struct window_tx *w, uint32_t credits)
 {
 	if (credits - w->credits > window_tx_outstanding(w) + w->reserve)
@@ -134,20 +118,20 @@ static inline void window_rx_return(struct window_rx *w, uint32_t cost)
 	w->returned += cost;
 }
 
-/* w: the buffers that the peer may have outstanding in the long run. */
+/* Returns w, the window without the withheld buffers. */
 static inline uint32_t window_rx_now(const struct window_rx *w)
 {
 	return w->size - w->withheld;
 }
 
-/* Withholds this much of W from now on; announced credits stay. */
+/* Withholds this much of W from now on. Announced credits stay valid. */
 static inline void window_rx_withhold(struct window_rx *w, uint32_t withheld)
 {
 	w->withheld = (uint16_t)withheld;
 	w->threshold = (uint16_t)window_threshold(window_rx_now(w));
 }
 
-/* Buffers that the next announcement can include. */
+/* Returns the buffers that the next announcement can include. */
 static inline uint32_t window_rx_owed(const struct window_rx *w)
 {
 	uint32_t back = w->returned - w->announced;
@@ -160,8 +144,8 @@ static inline bool window_rx_update_due(const struct window_rx *w)
 	return window_rx_owed(w) >= w->threshold;
 }
 
-/* Reports whether an update is due below the threshold, since kept and owed buffers leave no room
- * for a frame of this cost. Never for one buffer, since an update costs one. */
+/* Reports whether an update is due below the threshold, because kept and owed buffers leave no room
+ * for a frame of this cost. One owed buffer never suffices, since an update costs one. */
 static inline bool window_rx_update_early(const struct window_rx *w, uint32_t kept, uint32_t cost)
 {
 	uint32_t owed = window_rx_owed(w);
@@ -169,8 +153,8 @@ static inline bool window_rx_update_early(const struct window_rx *w, uint32_t ke
 	return owed > WINDOW_UPDATE_COST && owed + kept + cost >= window_rx_now(w);
 }
 
-/* Takes credits that a group's frame announces out of the session's account. Groups have their own
- * account, so that frames of the group and the session may overtake each other. */
+/* Moves credits that a frame to a group announces out of the session's account: such frames and the
+ * session's may overtake each other. */
 static inline void window_rx_settle(struct window_rx *w, uint32_t credits)
 {
 	w->received -= credits;

@@ -60,7 +60,7 @@ void sink_queue_hold(struct message_in *in, struct link_rxframe *frame, const st
 	entry->frame = link_hold(in->state->link, frame, false);
 	entry->pieces = n;
 	if (in->sink.base && frame->began_ns)
-		entry->span = link_untold(frame);
+		entry->span = link_trace_held(frame);
 	memcpy(entry->iov, iov, n * sizeof(*iov));
 	append(in, entry);
 	if (in->stage.busy)

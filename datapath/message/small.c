@@ -350,7 +350,7 @@ static const struct careful_am *am_of(const struct message_small *small)
 static uint32_t count_fitting(const struct message_state *state, const struct link_peer *peer,
 			      const struct message_small *small, uint32_t *body_bytes)
 {
-	uint32_t body_max = link_knows(peer) ? link_body_single(peer) : 0;
+	uint32_t body_max = link_knows_size(peer) ? link_body_single(peer) : 0;
 	uint32_t n_max = am_of(small)->flags & CAREFUL_AM_ALONE ? 1 : state->packed_max;
 	uint32_t gets = state->peers[peer->slot].gets;
 	uint32_t n = 0;

@@ -244,7 +244,7 @@ static bool too_large(const struct cluster *cluster, uint32_t from, uint32_t to,
 	peer = node->c ? link_peer_find(&node->c->link, &address) : NULL;
 	/* By now there may be another session with larger frames, or none. */
 	return outgrew_an_mtu(&cluster->scenario, bytes) ||
-	       (peer && link_knows(peer) && MESSAGE_AM_BYTES + bytes > link_body_single(peer));
+	       (peer && link_knows_size(peer) && MESSAGE_AM_BYTES + bytes > link_body_single(peer));
 }
 
 static bool outgrown(const struct op *op)

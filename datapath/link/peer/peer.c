@@ -248,7 +248,7 @@ static void reset(struct link_peer *peer, const union address *address)
 	/* From now on the slot counts for its host. */
 	if (link->port->ops->resolve(link->port, address, &peer->llhdr))
 		peer->llhdr.bytes = 0;
-	link_way(peer);
+	link_set_beside(peer);
 }
 
 /* Returns the peer with this address, in a new slot if needed; NULL if all P are taken. */

@@ -213,7 +213,7 @@ void link_train_reset(struct link_peer *peer)
 
 	train->left = 0;
 	train->over = 0;
-	train->unsaid = false;
+	train->end_due = false;
 	train->hold_until_ns = 0;
 	train->renews = false;
 	if (!train->measuring)
@@ -421,7 +421,7 @@ bool link_on_train_over(struct link_peer *peer, const struct careful_ctrl *ctrl)
 static void open_now(struct link_peer *peer)
 {
 	peer->session->train.left = 0;
-	peer->session->train.unsaid = false;
+	peer->session->train.end_due = false;
 	peer->session->train.renews = false;
 	peer->phase = LINK_OPEN;
 	peer->session->heard_ns = peer->link->now_ns;

@@ -389,14 +389,14 @@ static struct careful_trace span_of(const struct link_rxframe *frame)
 }
 
 /* Ends a traced frame's hostRx. */
-TRACE_COLD void link_told(struct link_rxframe *frame)
+TRACE_COLD void link_trace_placed(struct link_rxframe *frame)
 {
 	trace_end(span_of(frame));
 	frame->began_ns = 0;
 }
 
 /* Stops a traced frame's hostRx; the holder of the frame continues and reports it. */
-TRACE_COLD struct careful_trace link_untold(struct link_rxframe *frame)
+TRACE_COLD struct careful_trace link_trace_held(struct link_rxframe *frame)
 {
 	struct careful_trace span = span_of(frame);
 

@@ -37,7 +37,7 @@ bool link_on_train_ask(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	frames = rate_limit_train(peer->link, &peer->session->address, frames,
 				  peer->beside + body_of(peer));
 	train->out_frames = train->left = frames;
-	train->unsaid = true;
+	train->end_due = true;
 	peer->link->trains = true;
 	return true;
 }
@@ -89,8 +89,8 @@ void train_out_tick(struct link_peer *peer)
 	struct link *link = peer->link;
 
 	link->trains |= train->left != 0;
-	if (!train->unsaid || train->left || link->kick_again || link->tx_queued)
+	if (!train->end_due || train->left || link->kick_again || link->tx_queued)
 		return;
-	train->unsaid = false;
+	train->end_due = false;
 	train_say(peer, CAREFUL_TRAIN_SENT, train->out_number, train->out_frames);
 }

@@ -37,7 +37,7 @@ void link_path_fit(struct link_peer *peer)
 {
 	uint32_t limit = frame_limit(peer);
 
-	link_way(peer);
+	link_set_beside(peer);
 	peer->frame_bytes = peer->session->frame_bytes < limit ? peer->session->frame_bytes : limit;
 }
 
@@ -56,7 +56,7 @@ int link_path_again(struct link_peer *peer)
 		return rc;
 	if (!rc)
 		peer->llhdr = fresh;
-	link_way(peer);
+	link_set_beside(peer);
 	return peer->frame_bytes > frame_limit(peer) ? -EMSGSIZE : 0;
 }
 

@@ -102,7 +102,7 @@ bool link_sync_answer(struct link_peer *peer)
 	}
 	link_sync_describe(peer, &ack);
 	ack.status = htobe32(link->kick_again);
-	flow_told(&peer->flow);
+	flow_announced(&peer->flow);
 	link_say(peer, &ack, CAREFUL_SYNC_ACK);
 	return false;
 }
