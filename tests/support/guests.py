@@ -63,7 +63,7 @@ class Machines:
         return done.stdout
 
     def status(self, host: str) -> dict[str, Any]:
-        found = json.loads(self.run(host, "carefulctl", "status", "eth1", "--json"))
+        found = json.loads(self.tried(host, "carefulctl", "status", "eth1", "--json").stdout)
         (one,) = found["instances"]
         return dict(one)
 

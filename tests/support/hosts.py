@@ -55,6 +55,7 @@ class Host:
         self, *args: str | Path, check: bool = True, **more: Any
     ) -> subprocess.CompletedProcess[str]:
         """Run carefulctl to its end."""
+        check = check and args[0] != "status"  # 3: not well, as the test reads
         return self.lab.run(self.name, "carefulctl", *args, check=check, **more)
 
     def start(self, *args: str | Path) -> subprocess.Popen[str]:

@@ -221,9 +221,11 @@ def test_interface__that_is_down_is_not_well(pair: tuple[Host, Host]) -> None:
     assert "all is well" in h2.ctl("status").stdout
     h2.lab.run("h2", "ip", "link", "set", "eth1", "down")
     try:
-        first, second, *_ = h2.ctl("status").stdout.splitlines()
+        done = h2.ctl("status")
+        first, second, *_ = done.stdout.splitlines()
     finally:
         h2.lab.run("h2", "ip", "link", "set", "eth1", "up")
+    assert done.returncode == 3
     assert "not well" in first
     assert "eth1 is down: ip link set eth1 up" in second
 

@@ -41,7 +41,7 @@ def status(
 ) -> None:
     """Show whether all is well, the settings in effect, and the rates of each peer.
 
-    The exit status is 3 if one of several carefulds does not answer.
+    The exit status is 3 if not all is well, or a carefuld does not answer.
     """
     settings = config.load(config_path)
     running = instances.named_or_all(ifname, instance)
@@ -62,5 +62,5 @@ def status(
         else report.statuses(found, {**died, **mute})
     )
     show(as_json, "status", inputs, figures, text)
-    if mute:
+    if mute or died or any(map(report.troubles, found)):
         ctx.exit(Exit.PARTLY)

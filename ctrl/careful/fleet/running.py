@@ -28,6 +28,7 @@ AT_ONCE = 64
 _OUTPUT_MAX, _PART_BYTES = 1 << 26, 1 << 16
 #: Time for a program to end after SIGTERM, seconds.
 _END_S = 5.0
+_PARTLY = 3
 _WITHHELD = 5  # exit status of a measurement with a figure that is withheld
 
 
@@ -100,7 +101,10 @@ def _error(status: int, figures: Json | None, errors: bytes) -> str:
     """Returns why a program failed, if possible in its own words."""
     if figures and isinstance(figures.get("error"), str):
         return shown(figures["error"])
-    if status in (0, _WITHHELD) and figures is not None:
+    # `status` ends with 3 if not all is well; the table shows it.
+    if figures is not None and (
+        status in (0, _WITHHELD) or (status == _PARTLY and figures.get("mute") == {})
+    ):
         return ""
     lines = [line for line in errors.decode(errors="replace").splitlines() if line.strip()]
     if lines and status != 0:

@@ -148,7 +148,7 @@ def _instance(families: _Families, name: str, found: Status) -> None:
 def _peer(families: _Families, seen: Seen, one: PeerStatus) -> None:
     where = one.node or one.address
     labels = dict(zip(_PEER, (seen.name, where, one.address), strict=True))
-    for state in enum_names("careful_peer_state", "CAREFUL_PEER_").values():
+    for state in ("ended", *enum_names("careful_peer_state", "CAREFUL_PEER_").values()):
         if state != "none":
             is_so = int(one.state == state)
             said = "1: the session is in this state."

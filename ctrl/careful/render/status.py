@@ -237,7 +237,7 @@ def _lost(frames: int) -> str | int:
     return alarm(str(frames)) if frames else 0
 
 
-def _troubles(found: Status) -> list[str]:
+def troubles(found: Status) -> list[str]:
     """Returns a line for each thing that is wrong now, or that lost data in this session."""
     lines = [found.link_trouble] if found.link_trouble else []
     if found.counters["device_program_detached"]:
@@ -274,7 +274,7 @@ def _verdict(found: Status) -> list[str]:
     name = found.ifname
     if found.instance != name:
         name += f" (instance {found.instance})"
-    wrong = _troubles(found)
+    wrong = troubles(found)
     if not wrong:
         up = sum(one.state == "up" for one in found.peers)
         return [f"{name}: all is well, " + (f"{counted(up, 'peer')} up" if up else "no peers")]

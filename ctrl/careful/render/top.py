@@ -15,7 +15,7 @@ def _row(one: PeerRates) -> tuple[object, ...]:
     took = one.latency_us
     return (
         one.peer,
-        state if state == "up" else alarm(state),
+        state if state in ("up", "ended") else alarm(state),
         f"{one.credits_free}/{one.credits_window}",
         f"{one.tx_bytes_per_s * 8e-6:.2f}",
         f"{one.rx_bytes_per_s * 8e-6:.2f}",

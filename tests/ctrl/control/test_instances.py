@@ -38,13 +38,13 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_status__says_which_carefuld_died(killed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It once said only that careful is not up, without the log's place."""
     text = f"carefuld died (process 4711, log {killed}/eth1/log)"
-    assert run(["status"]) == 0
+    assert run(["status"]) == 3
     assert capsys.readouterr().out == f"careful is not up\n\ninstance eth1: {text}\n"
     assert run(["status", "--instance", "eth1"]) == 1
     assert capsys.readouterr().err == f"carefulctl: instance eth1: {text}: carefulctl up IFACE\n"
     assert run(["status", "--instance", "eth2"]) == 1
     assert "instance eth2: careful is not up: carefulctl up" in capsys.readouterr().err
-    assert run(["status", "--json"]) == 0
+    assert run(["status", "--json"]) == 3
     assert json.loads(capsys.readouterr().out)["died"] == {"eth1": text}
 
 
@@ -67,7 +67,7 @@ def test_status__faults_are_red_only_on_a_terminal(
     monkeypatch.setenv("NO_COLOR", no_color)
     with os.fdopen(writer, "w") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
-        assert run(["status"]) == 0
+        assert run(["status"]) == 3
         stream.flush()
         text = os.read(reader, 1 << 16).decode()
     os.close(reader)
@@ -229,7 +229,7 @@ def test_starting__is_said_at_once(
     listening: socket.socket, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A connection succeeds without an answer: only client commands wait."""
-    assert run(["status"]) == 0
+    assert run(["status"]) == 3
     assert f"instance lo: {STARTING}\n" in capsys.readouterr().out
     assert run(["status", "lo"]) == 1
     assert capsys.readouterr().err == f"carefulctl: lo: {STARTING}\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from careful.cli.main import run
 from careful.fleet.hosts import Host
-from careful.fleet.running import Job, in_turns
+from careful.fleet.running import Job, _error, in_turns
 
 #: $1: the host. Fakes its carefulctl.
 SCRIPT = r"""#!/bin/sh
@@ -91,6 +91,12 @@ def test_run_job__endless_output(script: Path, monkeypatch: pytest.MonkeyPatch, 
     host = Host(name, (str(script), name), name, "eth1")
     (found,) = in_turns([[Job(host, ("status",), 30)]])
     assert found.error == "printed more than 1 MiB"
+
+
+def test_error__a_host_that_is_not_well_has_answered() -> None:
+    """`status` ends with 3 if not all is well, or if a carefuld does not answer."""
+    assert _error(3, {"instances": [], "mute": {}}, b"") == ""
+    assert _error(3, {"instances": [], "mute": {"eth2": "no answer"}}, b"") == "ended with status 3"
 
 
 def test_odd__figures_of_another_shape(script: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from dataclasses import replace
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import pytest
 from careful import man
 from careful._abi import enum_names, ffi, lib
+from careful.address import resolve
 from careful.control.instance import top
-from careful.control.instance.status import DECIDED, Status
+from careful.control.instance.status import DECIDED, Status, peer
+from careful.control.options.config import Config
 from careful.render import status as report
 from in_effect import IN_EFFECT, PEER
 
@@ -66,6 +69,22 @@ def test_brief__names_the_fault_at_once(peer: dict[str, Any], said: str) -> None
     lines = brief(with_peer(**peer))
     assert lines[0].startswith("eth1: not well")
     assert lines[1].strip().startswith(said)
+
+
+def test_brief__a_peer_that_ended_in_order_is_no_fault() -> None:
+    """After a program that owned h2's queue had ended, h1 was "not well" for ever."""
+    info = ffi.new("struct careful_peer_info *")
+    raw = resolve("10.0.0.2").sockaddr()
+    ffi.memmove(ffi.addressof(info, "address"), raw, len(raw))
+    info.state = lib.CAREFUL_PEER_FAILED
+    instance = ffi.new("struct careful_info *")
+    for reason, state in ((errno.ECONNRESET, "ended"), (errno.ECONNREFUSED, "failed")):
+        info.last_errno = reason
+        one = peer(info, instance, Config())
+        assert (one.state, one.error is None) == (state, state == "ended")
+        lines = brief(replace(IN_EFFECT, peers=[one]))
+        assert lines[0].startswith("eth1: all is well" if state == "ended" else "eth1: not well")
+        assert state in "\n".join(lines[1:])
 
 
 def test_brief__an_interface_that_is_down_is_wrong() -> None:

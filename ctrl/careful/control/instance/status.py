@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -230,6 +231,8 @@ def peer(info: CData, instance: CData, config: Config) -> PeerStatus:
 
     The address has no port if the peer uses the instance's port.
     """
+    # A peer that ended its session in order is no fault.
+    ended = info.state == lib.CAREFUL_PEER_FAILED and info.last_errno == errno.ECONNRESET
     address = Address.from_sockaddr(bytes(ffi.buffer(ffi.addressof(info, "address"))))
     if address.port == instance.port:
         address = replace(address, port=0)
@@ -238,8 +241,8 @@ def peer(info: CData, instance: CData, config: Config) -> PeerStatus:
         address=str(address),
         node=config.node_at(address),
         name=text(info.name),
-        state=name_of("careful_peer_state", "CAREFUL_PEER_", info.state),
-        error=meaning(info.last_errno) if info.last_errno else None,
+        state="ended" if ended else name_of("careful_peer_state", "CAREFUL_PEER_", info.state),
+        error=meaning(info.last_errno) if info.last_errno and not ended else None,
         burst=name_of("careful_burst_verdict", "CAREFUL_BURST_", info.burst),
         path_is_narrow=bool(info.flags & lib.CAREFUL_PEER_IS_NARROW),
         withholding=bool(info.flags & lib.CAREFUL_PEER_IS_WITHHELD),
