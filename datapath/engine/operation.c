@@ -136,21 +136,26 @@ void operation_answer(struct careful *c, struct link_peer *peer, __be32 token, i
 		link_break(peer);
 }
 
-/* Ends operations that are too large for the frames of the new session. */
+/* Ends operations whose messages are too large for the session, or were given up. */
 void operations_unfit(struct careful *c)
 {
-	const struct careful_result result = { .status = -EMSGSIZE };
 	struct link_peer *peer;
 	struct operation *op;
 	struct careful_am am;
 	uint64_t epoch;
+	int error;
 
-	while (message_small_too_large(&c->messages, &am, &peer, &epoch)) {
+	while ((error = message_small_failed(&c->messages, &am, &peer, &epoch))) {
+		const struct careful_result result = { .status = -error };
+
 		op = operation_find(c, be32toh(am.token), peer, epoch);
-		if (op && am.kind == CAREFUL_AM_REQUEST)
+		if (am.kind == CAREFUL_AM_REPLY && epoch == peer->epoch) {
+			operation_answer(c, peer, am.token, error);
+		} else if (op && am.kind != CAREFUL_AM_REPLY) {
+			if (op->kind == CAREFUL_AM_GET)
+				message_got(&c->messages, peer);
 			operation_end(c, op, &result);
-		else if (am.kind == CAREFUL_AM_REPLY && epoch == peer->epoch)
-			operation_answer(c, peer, am.token, EMSGSIZE);
+		}
 	}
 }
 

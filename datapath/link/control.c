@@ -311,7 +311,8 @@ uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms)
 
 		if (peer->phase == LINK_ASKING || peer->phase == LINK_ASKED)
 			ms = peer->session->handshake.retry_ms;
-		else if (peer->phase == LINK_HELD || (link->repairs && reorder_missing(peer)))
+		else if (peer->phase == LINK_HELD || peer->session->path.probing ||
+			 (link->repairs && reorder_missing(peer)))
 			ms = 1;
 		else if (peer->phase == LINK_OPEN && link_awaits(peer))
 			ms = peer->session->sync.wait_ms;
@@ -368,6 +369,8 @@ void link_tick(struct link *link)
 		session_tick(peer);
 		if (peer->phase == LINK_HELD)
 			held_tick(peer);
+		else if (peer->phase == LINK_OPEN && peer->session->path.probing)
+			link_path_tick(peer);
 		if (!peer->session->path.probing && link_train_tick(peer))
 			link_renew(peer);
 		link->attentive |= link->repairs && peer->phase == LINK_OPEN;

@@ -389,6 +389,10 @@ bool link_again(struct link_peer *peer, struct link_send_args *args, uint32_t *s
 void link_again_done(struct link_peer *peer, uint32_t seq);
 void link_again_over(struct link *link);
 bool link_wants(const struct link_peer *peer, uint32_t seq);
+const uint8_t *link_log_body(const struct link_peer *peer, uint32_t seq);
+int link_given_up(const struct link_peer *peer, uint32_t seq);
+void link_give_up(struct link_peer *peer, uint32_t seq, const struct link_send_args *args,
+		  const void *body, uint32_t body_bytes);
 
 static inline bool link_asked(const struct link_peer *peer)
 {
@@ -415,10 +419,18 @@ static inline uint32_t link_cost(const struct link_peer *peer, uint32_t body_byt
 	return link_buffers(peer->beside + body_bytes, peer->buffer_bytes);
 }
 
-/* Returns the largest body of a frame to the peer. */
+/* Reports whether pings look for the largest frame that the path takes, while data goes on. */
+static inline bool link_searches(const struct link_peer *peer)
+{
+	return peer->session->path.probing;
+}
+
+/* Returns the largest body of a frame to the peer, or a smaller one that certainly passes. */
 static inline uint32_t link_body_max(const struct link_peer *peer)
 {
-	return peer->frame_bytes - peer->beside;
+	const struct link_path *path = &peer->session->path;
+
+	return (path->probing && path->high ? path->low : peer->frame_bytes) - peer->beside;
 }
 
 /* Returns the largest body that fits one buffer at both ends. */

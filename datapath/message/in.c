@@ -347,8 +347,6 @@ static void take_abort(struct message_in *in, struct link_rxframe *frame, uint32
 	if (in->error <= 0 || in->error > 4095)
 		in->error = EIO;
 	in->last = frame->hdr.flags & CAREFUL_F_LAST;
-	if (bytes <= in->bytes - in->received)
-		in->received += bytes;
 	message_in_release(in, frame);
 }
 
@@ -370,6 +368,7 @@ void message_in_add(struct message_in *in, struct link_rxframe *frame)
 	uint8_t flags = frame->hdr.flags;
 	uint32_t bytes = be16toh(frame->hdr.frag_bytes);
 	uint32_t offset = flags & CAREFUL_F_FIRST ? MESSAGE_AM_BYTES : 0;
+	uint32_t frag_off = be32toh(frame->hdr.frag_off);
 	struct iovec iov[DEVICE_SEGMENTS_MAX] = { 0 };
 	uint32_t n;
 
@@ -378,8 +377,10 @@ void message_in_add(struct message_in *in, struct link_rxframe *frame)
 		run_stage(in);
 		return;
 	}
+	if (in->error && frag_off > in->received && frag_off < in->bytes)
+		in->received = frag_off; /* an abort replaced the fragments before */
 	/* Fragments come in order, all with the same digest flag. */
-	if (be32toh(frame->hdr.frag_off) != in->received || bytes > in->bytes - in->received ||
+	if (frag_off != in->received || bytes > in->bytes - in->received ||
 	    (bool)(flags & CAREFUL_F_DIGEST) != in->digest_wanted ||
 	    (bool)(flags & CAREFUL_F_LAST) != (in->received + bytes == in->bytes)) {
 		link_count(in->state->link, CAREFUL_C_DROP_MESSAGE);

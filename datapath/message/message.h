@@ -23,10 +23,11 @@ enum {
 
 /* A small message that waits to be sent. The body starts with careful_am. */
 struct message_small {
-	struct message_small *next; /* in its peer's queue, or among those too large to send */
+	struct message_small *next; /* in its peer's queue, or among those that failed */
 	struct link_peer *peer;
 	uint64_t epoch;
 	uint32_t bytes;
+	int error; /* positive errno of a failed one */
 	_Alignas(struct careful_am) uint8_t body[];
 };
 
@@ -168,7 +169,7 @@ struct message_state {
 		struct storage_io io;
 		struct iovec iov[DEVICE_SEGMENTS_MAX];
 	} reread;
-	struct message_small *too_large; /* for the frames of their session */
+	struct message_small *failed; /* too large for the frames of their session, or given up */
 	struct sink_queue_entry *entries, *entries_free; /* one per receive buffer and copy */
 	uint8_t *copies; /* payload that waits for a disk */
 	int32_t *copies_free;
@@ -253,8 +254,8 @@ bool message_small_group(struct link_group *group, const struct careful_am *am, 
 			 uint32_t bytes);
 bool message_ask(struct link_peer *peer, uint32_t token);
 bool message_small_pump(struct message_state *state, struct link_peer *peer);
-bool message_small_too_large(struct message_state *state, struct careful_am *am,
-			     struct link_peer **peer, uint64_t *epoch);
+int message_small_failed(struct message_state *state, struct careful_am *am,
+			 struct link_peer **peer, uint64_t *epoch);
 void message_got(struct message_state *state, struct link_peer *peer);
 bool message_may_answer(const struct message_state *state, const struct link_peer *peer);
 bool message_may_serve(const struct message_state *state, const struct link_peer *peer,
@@ -275,6 +276,19 @@ void message_tick(struct message_state *state);
 void message_resolve(struct message_state *state, struct link_peer *peer);
 struct message_out *message_out_resolved(struct message_state *state);
 void message_reread(struct message_state *state);
+struct message_out *message_source_of(struct message_state *state, const struct link_peer *peer,
+				      const struct link_send_args *args);
+
+/* Returns where a fragment's payload begins in the body of its frame. */
+static inline uint32_t message_payload_at(const struct link_send_args *args)
+{
+	return args->flags & CAREFUL_F_FIRST ? MESSAGE_AM_BYTES : 0;
+}
+
+/* given_up.c */
+void message_void(struct link_txframe *frame, struct link_send_args *args, int error);
+bool message_give_up(struct message_state *state, struct link_peer *peer,
+		     struct link_send_args *args, uint32_t seq, uint32_t body_bytes);
 
 /* sink_queue.c */
 void sink_queue_hold(struct message_in *in, struct link_rxframe *frame, const struct iovec *iov,

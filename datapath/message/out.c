@@ -200,11 +200,6 @@ static void remove_first_ready(struct message_state *state, struct message_out *
 	frame_put(state, frame);
 }
 
-static uint32_t payload_at(const struct link_send_args *args)
-{
-	return args->flags & CAREFUL_F_FIRST ? MESSAGE_AM_BYTES : 0;
-}
-
 /* Hashes a frame's payload, and appends the digest to the last frame. */
 static void hash_frame(struct message_out *out, struct message_frame *filled)
 {
@@ -215,7 +210,7 @@ static void hash_frame(struct message_out *out, struct message_frame *filled)
 
 	if (!out->digest_wanted)
 		return;
-	n = link_tx_iov(frame, payload_at(args), args->frag_bytes, iov);
+	n = link_tx_iov(frame, message_payload_at(args), args->frag_bytes, iov);
 	for (uint32_t k = 0; k < n; k++)
 		xxh3_update(out->hash, iov[k].iov_base, iov[k].iov_len);
 	if (args->flags & CAREFUL_F_LAST) {
@@ -223,7 +218,8 @@ static void hash_frame(struct message_out *out, struct message_frame *filled)
 
 		out->digest = xxh3_end(out->hash);
 		digest = htobe64(out->digest);
-		link_tx_write(frame, payload_at(args) + args->frag_bytes, &digest, sizeof(digest));
+		link_tx_write(frame, message_payload_at(args) + args->frag_bytes, &digest,
+			      sizeof(digest));
 	}
 }
 
@@ -264,7 +260,7 @@ static void copy(struct message_out *out)
 	for (struct message_frame *frame = out->frames; frame; frame = frame->next) {
 		const struct link_send_args *args = &frame->args;
 
-		link_tx_write(&frame->tx, payload_at(args),
+		link_tx_write(&frame->tx, message_payload_at(args),
 			      (const uint8_t *)out->source.base + args->frag_off, args->frag_bytes);
 	}
 }
@@ -295,8 +291,8 @@ static void start_read(struct message_state *state, struct message_out *out, uin
 	int rc;
 
 	for (const struct message_frame *frame = out->frames; frame; frame = frame->next)
-		n += link_tx_iov(&frame->tx, payload_at(&frame->args), frame->args.frag_bytes,
-				 out->iov + n);
+		n += link_tx_iov(&frame->tx, message_payload_at(&frame->args),
+				 frame->args.frag_bytes, out->iov + n);
 	out->io.fd = out->source.fd;
 	out->io.write = false;
 	out->io.iov_count = (uint16_t)n;

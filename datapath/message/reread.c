@@ -81,33 +81,13 @@ struct message_out *message_out_resolved(struct message_state *state)
 }
 
 /* Returns the message of a fragment, or NULL if the message has ended. */
-static struct message_out *source_of(struct message_state *state, const struct link_peer *peer,
-				     const struct link_send_args *args)
+struct message_out *message_source_of(struct message_state *state, const struct link_peer *peer,
+				      const struct link_send_args *args)
 {
 	struct message_out *out = &state->outs[args->source - 1];
 
 	return out->id == args->msg_id && out->peer == peer && out->epoch == peer->epoch ? out :
 											   NULL;
-}
-
-static uint32_t payload_at(const struct link_send_args *args)
-{
-	return args->flags & CAREFUL_F_FIRST ? MESSAGE_AM_BYTES : 0;
-}
-
-/* Turns a fragment that cannot be read again into an abort of the same length. Only the message
- * fails; the session continues. */
-static void void_payload(struct link_txframe *frame, struct link_send_args *args, int error)
-{
-	__be32 reason = htobe32((uint32_t)error);
-	struct iovec iov[DEVICE_SEGMENTS_MAX];
-	uint32_t n = link_tx_iov(frame, payload_at(args), args->frag_bytes, iov);
-
-	for (uint32_t i = 0; i < n; i++)
-		memset(iov[i].iov_base, 0, iov[i].iov_len);
-	if (args->frag_bytes >= sizeof(reason))
-		link_tx_write(frame, payload_at(args), &reason, sizeof(reason));
-	args->flags |= CAREFUL_F_ABORT;
 }
 
 /* Sends a fragment again. error: positive errno of a failed read; 0: the frame has the payload. */
@@ -120,9 +100,10 @@ static void send_fragment(struct message_out *out, struct link_txframe *frame,
 	if (args->flags & CAREFUL_F_FIRST)
 		link_tx_write(frame, 0, &out->am, MESSAGE_AM_BYTES);
 	if ((args->flags & digest_flags) == digest_flags)
-		link_tx_write(frame, payload_at(args) + args->frag_bytes, &digest, sizeof(digest));
+		link_tx_write(frame, message_payload_at(args) + args->frag_bytes, &digest,
+			      sizeof(digest));
 	if (error) {
-		void_payload(frame, args, error);
+		message_void(frame, args, error);
 		out->error = error;
 	}
 	link_send_repair(frame, args, seq);
@@ -133,7 +114,7 @@ static void on_read(struct storage_io *io)
 {
 	struct message_reread *reread =
 		(struct message_reread *)((uint8_t *)io - offsetof(struct message_reread, io));
-	struct message_out *out = source_of(reread->state, reread->tx.peer, &reread->args);
+	struct message_out *out = message_source_of(reread->state, reread->tx.peer, &reread->args);
 	int error = io->result < 0		      ? (int)-io->result :
 		    (uint64_t)io->result != io->bytes ? ENODATA :
 							0;
@@ -162,7 +143,7 @@ static void read_file(struct message_state *state, struct message_out *out)
 		.bytes = reread->args.frag_bytes,
 		.done = on_read,
 	};
-	reread->io.iov_count = (uint16_t)link_tx_iov(&reread->tx, payload_at(&reread->args),
+	reread->io.iov_count = (uint16_t)link_tx_iov(&reread->tx, message_payload_at(&reread->args),
 						     reread->args.frag_bytes, reread->iov);
 	rc = state->storage->ops->submit(state->storage, &reread->io);
 	if (rc == 0)
@@ -176,9 +157,12 @@ static void read_file(struct message_state *state, struct message_out *out)
 static bool repair(struct message_state *state, struct link_peer *peer, struct link_send_args *args,
 		   uint32_t seq, uint32_t body_bytes)
 {
-	struct message_out *out = source_of(state, peer, args);
+	struct message_out *out;
 	struct link_txframe frame;
 
+	if (link_given_up(peer, seq))
+		return message_give_up(state, peer, args, seq, body_bytes);
+	out = message_source_of(state, peer, args);
 	if (!out) { /* the peer has answered, so the fragment arrived */
 		link_again_done(peer, seq);
 		return true;
@@ -193,7 +177,7 @@ static bool repair(struct message_state *state, struct link_peer *peer, struct l
 		return true;
 	}
 	if (args->frag_bytes)
-		link_tx_write(&frame, payload_at(args),
+		link_tx_write(&frame, message_payload_at(args),
 			      (const uint8_t *)out->source.base + args->frag_off, args->frag_bytes);
 	send_fragment(out, &frame, args, seq, 0);
 	return true;

@@ -308,7 +308,7 @@ static void put(struct message_state *state, struct message_small *small)
 	share_put(&state->parked_share, &state->peers[small->peer->slot].parked);
 }
 
-/* Moves the queue's first message to state->too_large if it exceeds the session's frames. Before
+/* Moves the queue's first message to state->failed if it exceeds the session's frames. Before
  * the session only our own limit was known. */
 static bool take_too_large(struct message_state *state, struct link_peer *peer,
 			   struct message_queue *queue)
@@ -319,26 +319,27 @@ static bool take_too_large(struct message_state *state, struct link_peer *peer,
 		return false;
 	message_over(state, &state->peers[peer->slot]);
 	take_first(queue);
-	small->next = state->too_large;
-	state->too_large = small;
+	small->error = EMSGSIZE;
+	small->next = state->failed;
+	state->failed = small;
 	state->has_ended = true;
 	return true;
 }
 
-/* Removes the next message that is too large for its session. Returns false if there is none. */
-bool message_small_too_large(struct message_state *state, struct careful_am *am,
-			     struct link_peer **peer, uint64_t *epoch)
+/* Finds the next message that failed. Returns a positive errno; 0: there is none. */
+int message_small_failed(struct message_state *state, struct careful_am *am,
+			 struct link_peer **peer, uint64_t *epoch)
 {
-	struct message_small *small = state->too_large;
+	struct message_small *small = state->failed;
 
 	if (!small)
-		return false;
-	state->too_large = small->next;
+		return 0;
+	state->failed = small->next;
 	memcpy(am, small->body, sizeof(*am));
 	*peer = small->peer;
 	*epoch = small->epoch;
 	put(state, small);
-	return true;
+	return small->error;
 }
 
 static const struct careful_am *am_of(const struct message_small *small)
@@ -351,7 +352,8 @@ static uint32_t count_fitting(const struct message_state *state, const struct li
 			      const struct message_small *small, uint32_t *body_bytes)
 {
 	uint32_t body_max = link_knows_size(peer) ? link_body_single(peer) : 0;
-	uint32_t n_max = am_of(small)->flags & CAREFUL_AM_ALONE ? 1 : state->packed_max;
+	bool alone = am_of(small)->flags & CAREFUL_AM_ALONE || link_searches(peer);
+	uint32_t n_max = alone ? 1 : state->packed_max;
 	uint32_t gets = state->peers[peer->slot].gets;
 	uint32_t n = 0;
 

@@ -6,6 +6,7 @@
 #include "link/session/session.h"
 
 #include <endian.h>
+#include <errno.h>
 
 static uint32_t most_sent; /* the nodes' largest frame at the end */
 
@@ -89,10 +90,10 @@ static void test_path__icmp_alone_makes_no_frame_smaller(void)
 	}
 }
 
-/* After ICMP the first epoch with losses is enough for a search. */
+/* After ICMP fewer losses of a frame begin a search. */
 static void test_path__icmp_begins_the_search_sooner(void)
 {
-	uint32_t epochs[2] = { 0 };
+	uint64_t done_ns[2] = { 0 };
 
 	for (uint32_t told = 0; told < 2; told++) {
 		sim_scene(1);
@@ -102,9 +103,83 @@ static void test_path__icmp_begins_the_search_sooner(void)
 		sim_fault(SIM_LOSS, 0, 1, 0, 1000 * 1000)->longer = scene->shape.frame_bytes - 40;
 		EXPECT_WELL(sim_play());
 		CHECK(most_sent);
-		epochs[told] = cluster->epochs;
+		done_ns[told] = sim_last_done_ns();
 	}
-	CHECK(epochs[1] < epochs[0]);
+	CHECK(done_ns[1] < done_ns[0]);
+}
+
+/* Each first attempt, if it failed. */
+static int first_status[OPS_MAX];
+
+static void note_first(struct node *node)
+{
+	look(node);
+	for (uint32_t i = 0; i < scene->ops_count; i++)
+		if (!first_status[i])
+			first_status[i] = scene->ops[i].last_status;
+}
+
+/* The path begins to eat every frame above a size, during transfers. Messages with such frames end
+ * with EMSGSIZE at both ends, and succeed when they are repeated in smaller frames. The session and
+ * its other messages go on. */
+static void given_up(uint64_t seed, uint32_t segments)
+{
+	uint32_t large = 0, limit, most;
+
+	sim_scene(seed);
+	scene->shape.segments_max = segments;
+	scene->shape.frame_bytes *= segments;
+	scene->plan_bytes = segments > 1 ? scene->shape.frame_bytes : 0;
+	limit = scene->shape.frame_bytes / 2;
+	most = scene->shape.buffer_bytes - MESSAGE_AM_BYTES - 200;
+	scene->options.rx_buffers = scene->options.tx_buffers = 256; /* nothing waits for credits */
+	scene->on_round = note_first;
+	most_sent = 0;
+	memset(first_status, 0, sizeof(first_status));
+	sim_op(OP_STORE, 0, 12000, 0);
+	sim_op(OP_GET, 0, 12000, 0)->from_file = true;
+	sim_op(OP_STORE, 1, 12000, 0)->digest = false;
+	sim_op(OP_REQUEST, 1, most, 0);
+	sim_op(OP_REQUEST, 0, 10, 0)->reply_bytes = most;
+	for (uint32_t i = 0; i < 12; i++)
+		sim_op(OP_REQUEST, i & 1, 100, 20 * i);
+	sim_fault(SIM_LOSS, SIM_ANY, SIM_ANY, 0.01, 1000 * 1000)->longer = limit;
+	EXPECT_WELL(sim_play());
+	CHECK_EQ(cluster->counters[CAREFUL_C_EPOCHS_BROKEN], 0);
+	CHECK_EQ(cluster->epochs, 2); /* one at each end */
+	CHECK(most_sent && most_sent <= limit);
+	for (uint32_t i = 0; i < scene->ops_count; i++) {
+		CHECK(!first_status[i] || first_status[i] == -EMSGSIZE);
+		if (i >= 5)
+			CHECK_EQ(scene->ops[i].attempt, 1);
+		else
+			large += first_status[i] != 0;
+	}
+	CHECK(large);
+}
+
+static void test_path__a_frame_that_never_arrives_ends_its_message(void)
+{
+	for (uint64_t seed = 0; seed < 20; seed++)
+		given_up(seed, 1 + seed % 4);
+}
+
+/* Frames that the path takes are lost again and again: their messages end, too. */
+static void test_path__a_frame_that_is_lost_16_times_ends_its_message(void)
+{
+	sim_scene(1);
+	scene->excused = true;
+	scene->on_round = note_first;
+	most_sent = 0;
+	memset(first_status, 0, sizeof(first_status));
+	sim_op(OP_STORE, 0, 12000, 0);
+	sim_op(OP_REQUEST, 0, 100, 0);
+	sim_op(OP_REQUEST, 1, 100, 0);
+	sim_fault(SIM_LOSS, 0, 1, 0.01, 1500)->what = SIM_DATA;
+	EXPECT_WELL(sim_play());
+	CHECK_EQ(cluster->counters[CAREFUL_C_EPOCHS_BROKEN], 0);
+	CHECK_EQ(first_status[0], -ECOMM);
+	CHECK_EQ(most_sent, 0);
 }
 
 /* A stranger quotes a wrong cookie, or none. */
@@ -145,6 +220,8 @@ int main(void)
 	RUN(test_path__that_narrows_twice);
 	RUN(test_path__icmp_alone_makes_no_frame_smaller);
 	RUN(test_path__icmp_begins_the_search_sooner);
+	RUN(test_path__a_frame_that_never_arrives_ends_its_message);
+	RUN(test_path__a_frame_that_is_lost_16_times_ends_its_message);
 	RUN(test_path__a_stranger_quotes_no_cookie);
 	RUN(test_path__a_window_holds_frames_of_the_earlier_mtu);
 	return 0;

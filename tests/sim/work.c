@@ -254,6 +254,15 @@ static bool outgrown(const struct op *op)
 		too_large(op->cluster, op->to, op->from, op->answered_bytes));
 }
 
+/* Reports whether large frames vanish on the way. */
+static bool is_narrow(const struct scenario *s)
+{
+	for (uint32_t i = 0; i < s->faults_count; i++)
+		if (s->faults[i].longer)
+			return true;
+	return false;
+}
+
 /* Reports whether this run's faults allow an operation to end with this status. */
 static bool excused(const struct op *op, int status)
 {
@@ -267,11 +276,12 @@ static bool excused(const struct op *op, int status)
 	case -ECONNRESET:
 	case -ETIMEDOUT:
 	case -ECONNREFUSED:
+	case -ECOMM:
 		return s->excused;
 	case -EUSERS:
 		return s->excused && s->misdeeds;
 	case -EMSGSIZE:
-		return outgrown(op);
+		return outgrown(op) || is_narrow(s);
 	case -EBADMSG:
 		return s->damage;
 	case -ENOENT: /* a region of the node's earlier process */

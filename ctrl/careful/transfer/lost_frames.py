@@ -11,6 +11,8 @@ from careful.errors import LossError, Option
 
 #: Bytes of a frame besides its payload: Ethernet, IPv6, UDP, our headers, and a digest behind it.
 _HEADERS_BYTES = 14 + 40 + 8 + 48 + 48 + 8
+#: Statuses of a lost or damaged block: ask for it again.
+LOST = (-errno.ECONNRESET, -errno.EBADMSG, -errno.EMSGSIZE, -errno.ECOMM)
 
 
 class Lost(NamedTuple):
@@ -59,11 +61,13 @@ class Losses:
 
     async def check(self, status: int) -> None:
         """Raises LossError if the -errno of an operation is a loss that ends the transfer."""
-        if not self._fail or status not in (-errno.ECONNRESET, -errno.EBADMSG):
+        if not self._fail or status not in LOST:
             return
         lost = await self.so_far()
         if status == -errno.EBADMSG:
             cause = "data arrived damaged"
+        elif status in (-errno.EMSGSIZE, -errno.ECOMM):
+            cause = "the network lost a frame again and again"
         elif lost.frames:
             cause = f"the network lost {lost.frames} frame{'s' * (lost.frames > 1)}"
         else:  # the peer restarted or its MTU changed: no loss

@@ -107,7 +107,9 @@ struct link_path {
 	uint64_t lost; /* lost frames of the session when the epoch began */
 	uint32_t losing; /* epochs in a row in which frames were lost */
 	bool told; /* ICMP called a frame too large since the last search */
-	bool probing; /* pings search for the limit, and data waits */
+	bool probing; /* pings search for the limit */
+	uint32_t lost_bytes; /* the frame whose losses began the search; 0: data waits for it */
+	bool asks; /* the search's ping is under way */
 	bool renews; /* the limit is below this epoch's frames, so a new epoch must begin */
 	bool ended, passed; /* the ping has ended, with an answer */
 	uint64_t round_trip_ns; /* of that answer */

@@ -20,8 +20,10 @@ enum {
 	LATE_US = 50, /* or if it is late by this time and by a quarter of repair_us */
 	SETTLE_TRIES = 2, /* requests, after which XDP's account is checked */
 	ANNOUNCED_SHARE = 8, /* of T, and of the time of a repair, for an update after a request */
-	GIVE_UP_NS = 1000 * 1000 * 1000, /* without the frame: the epoch ends */
 };
+
+/* Without the frame the epoch ends, after the sender had the time to give the frame up. */
+static const uint64_t GIVE_UP_NS = 2000ull * 1000 * 1000;
 
 static struct link_asked *asked_at(const struct link_peer *peer, uint32_t seq)
 {

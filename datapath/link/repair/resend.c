@@ -1,26 +1,72 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Repeats frames whose body the log keeps (log.h). */
+/* Repeats frames whose body the log keeps (log.h), and gives up those that never arrive. */
 #include "link/link.h"
 #include "link/repair/repair.h"
+#include "link/session/session.h"
 
+#include <errno.h>
 #include <string.h>
+
+static struct link_send_args args_of(const struct log_entry *entry)
+{
+	return entry->bytes_flags & LOG_BRIEF ?
+		       link_log_short_args(entry->bytes_flags & LOG_BYTES) :
+		       entry->args;
+}
+
+/* Returns the copied body of a frame without a source. */
+const uint8_t *link_log_body(const struct link_peer *peer, uint32_t seq)
+{
+	const struct log_entry *entry = &peer->repair.log[seq & peer->repair.log_mask];
+
+	return entry->bytes_flags & LOG_BRIEF ? entry->body : link_log_copy(peer, seq);
+}
+
+/* Reports why a requested frame is not sent again: EMSGSIZE, the path takes only smaller ones;
+ * ECOMM, it was lost LOG_TIMES_MAX times; or 0. Updates and pings have nothing to give up. */
+int link_given_up(const struct link_peer *peer, uint32_t seq)
+{
+	const struct log_entry *entry = &peer->repair.log[seq & peer->repair.log_mask];
+
+	if (!(entry->bytes_flags & LOG_BRIEF) && entry->args.type != CAREFUL_DATA)
+		return 0;
+	if (link_path_blocks(peer, entry->bytes_flags & LOG_BYTES))
+		return EMSGSIZE;
+	return entry->bytes_flags / LOG_TIMES >= LOG_TIMES_MAX && !peer->session->path.probing ?
+		       ECOMM :
+		       0;
+}
+
+/* Replaces a frame that is given up by a shorter one under its number. Takes back the credits for
+ * buffers that the shorter one does not fill. */
+void link_give_up(struct link_peer *peer, uint32_t seq, const struct link_send_args *args,
+		  const void *body, uint32_t body_bytes)
+{
+	struct link_repair *repair = &peer->repair;
+	struct log_entry *entry = &repair->log[seq & repair->log_mask];
+	uint32_t less =
+		link_cost(peer, entry->bytes_flags & LOG_BYTES) - link_cost(peer, body_bytes);
+
+	entry->args = *args;
+	entry->bytes_flags = body_bytes | (entry->bytes_flags & LOG_WANTED);
+	memcpy(link_log_copy(peer, seq), body, body_bytes);
+	peer->flow.tx.sent -= less;
+	for (uint32_t n = seq; n != peer->flow.seq_out + 1; n++)
+		repair->log[n & repair->log_mask].sent -= less;
+}
 
 /* Repeats a frame that is whole in the log. Returns false if there is no send buffer. A ping, whose
  * time would be wrong, becomes an update: both fill one buffer. */
 static bool send_copy(struct link_peer *peer, struct log_entry *entry, uint32_t seq)
 {
-	struct link_send_args args = entry->bytes_flags & LOG_BRIEF ?
-					     link_log_short_args(entry->bytes_flags & LOG_BYTES) :
-					     entry->args;
+	struct link_send_args args = args_of(entry);
 	uint32_t bytes = args.type == CAREFUL_DATA ? entry->bytes_flags & LOG_BYTES : 0;
 	struct link_txframe frame;
 
 	if (!link_tx_get(peer, bytes, &frame))
 		return false;
 	if (args.type == CAREFUL_DATA)
-		memcpy(frame.body,
-		       entry->bytes_flags & LOG_BRIEF ? entry->body : link_log_copy(peer, seq),
-		       bytes);
+		memcpy(frame.body, link_log_body(peer, seq), bytes);
 	else
 		args = (struct link_send_args){ .type = CAREFUL_UPDATE };
 	link_send_repair(&frame, &args, seq);
@@ -35,8 +81,8 @@ void link_again_over(struct link *link)
 		link->again |= link_asked(&link->peers[i]);
 }
 
-/* Repeats requested frames up to the first that is not whole in the log, which message/ must read.
- * Returns false if there is none, or no send buffer. */
+/* Repeats requested frames up to the first that message/ must read, since it is not whole in the
+ * log, or must end, since it is given up. Returns false if there is none, or no send buffer. */
 bool link_again(struct link_peer *peer, struct link_send_args *args, uint32_t *seq,
 		uint32_t *body_bytes)
 {
@@ -54,8 +100,9 @@ bool link_again(struct link_peer *peer, struct link_send_args *args, uint32_t *s
 			link_again_done(peer, n);
 			continue;
 		}
-		if (!(entry->bytes_flags & LOG_BRIEF) && entry->args.source) {
-			*args = entry->args;
+		if (link_given_up(peer, n) ||
+		    (!(entry->bytes_flags & LOG_BRIEF) && entry->args.source)) {
+			*args = args_of(entry);
 			*seq = n;
 			*body_bytes = entry->bytes_flags & LOG_BYTES;
 			return true;

@@ -2,6 +2,7 @@
 /* The log of frames that have left (log.h), and sending them again. Calls tx.c. */
 #include "link/link.h"
 #include "link/repair/repair.h"
+#include "link/session/session.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -11,7 +12,8 @@
 enum {
 	NUMBERS_MAX = 1 << 15, /* the largest window whose frames are kept */
 	CACHE_LINE = 64,
-	AGAIN_MIN_US = 32, /* between two repairs of a frame; doubled for each, up to 1 ms */
+	AGAIN_MIN_US = 32, /* between two repairs of a frame; doubled for each, up to 1 ms, */
+	AGAIN_DOUBLED_MAX = 5, /* so often */
 };
 
 /* Returns the smallest power of two that is at least n. */
@@ -122,8 +124,9 @@ bool link_log_came(struct link_peer *peer, uint32_t seq)
 static bool sent_lately(const struct log_entry *entry, uint32_t now_us)
 {
 	uint32_t times = entry->bytes_flags / LOG_TIMES;
+	uint32_t doubled = times < AGAIN_DOUBLED_MAX ? times : AGAIN_DOUBLED_MAX;
 
-	return times && now_us - entry->again_us < (uint32_t)AGAIN_MIN_US << times;
+	return times && now_us - entry->again_us < (uint32_t)AGAIN_MIN_US << doubled;
 }
 
 /* Notes that the peer requests a frame. */
@@ -134,6 +137,7 @@ static void want(struct link_peer *peer, uint32_t seq, uint32_t now_us)
 	if ((int32_t)(seq - peer->repair.acked) <= 0 || entry->bytes_flags & LOG_WANTED ||
 	    sent_lately(entry, now_us))
 		return;
+	link_path_doubt(peer, entry->bytes_flags & LOG_BYTES, entry->bytes_flags / LOG_TIMES);
 	entry->bytes_flags |= LOG_WANTED;
 	peer->repair.wanted++;
 	peer->link->again = true;

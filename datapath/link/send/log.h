@@ -38,7 +38,7 @@ enum {
 	LOG_WANTED = 1 << 16,
 	LOG_BRIEF = 1 << 17,
 	LOG_TIMES = 1 << 18, /* of the repairs, as far as they are counted */
-	LOG_TIMES_MAX = 5,
+	LOG_TIMES_MAX = 16, /* then the frame is given up, if the path takes others of its size */
 };
 
 /* One frame.

@@ -131,7 +131,8 @@ static void end(struct link_peer *peer, int status)
 	struct link_ping *ping = &peer->session->ping;
 	ping->result.status = status;
 	ping->asked = 0;
-	if (peer->session->path.probing) { /* path.c asked */
+	if (peer->session->path.asks) {
+		peer->session->path.asks = false;
 		peer->session->path.ended = true;
 		peer->session->path.passed = !status;
 		peer->session->path.round_trip_ns = ping->result.round_trip_ns;
@@ -299,8 +300,7 @@ void link_on_ping_icmp(struct link *link, const union address *to, const union l
 		    link->peers[i].session->ping.asked == CAREFUL_STAGE_NET_RX)
 			peer = &link->peers[i];
 	/* A forged ICMP must not end the search for the largest frame. */
-	if (!peer ||
-	    (peer->session->path.probing && be64toh(quoted->hdr.cookie) != peer->cookie_out))
+	if (!peer || (peer->session->path.asks && be64toh(quoted->hdr.cookie) != peer->cookie_out))
 		return;
 	if (quoted->hdr.type && (quoted->hdr.type != CAREFUL_PING ||
 				 be32toh(quoted->hdr.msg_id) != peer->session->ping.last))

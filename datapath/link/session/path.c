@@ -2,13 +2,16 @@
 /* The kernel's route to a peer, and the largest frame that fits it. The administrator sets the size
  * (`ip route ... mtu`), or pings of several sizes find it (RFC 8899) while this end holds its data
  * back. The search begins after losses in several epochs in a row, or in one epoch if ICMP said
- * that one of its frames was too large. ICMP alone, which anybody can forge, makes no frame
- * smaller. control.c acts on the result. */
+ * that one of its frames was too large. It also begins after several losses of one frame in a row,
+ * while other data goes on. ICMP alone, which anybody can forge, makes no frame smaller. control.c
+ * acts on the result. */
 #include "link/link.h"
 #include "link/session/session.h"
 
 enum {
-	LOSING_EPOCHS = 2, /* in a row, before the path is probed */
+	LOSING_EPOCHS = 2, /* in a row, before the path is probed; */
+	LOSING_TIMES = 8, /* of one frame, */
+	TOLD_TIMES = 2, /* after ICMP */
 	TRIES = 3, /* without an answer, until a size counts as too large */
 	FIRST_MS = 500, /* to wait for the first answer, */
 	MORE_MS = 20, /* and beyond a multiple of its round trip for later ones */
@@ -32,7 +35,7 @@ static uint32_t frame_limit(const struct link_peer *peer)
 	return limit > DEVICE_FRAME_BYTES_MIN ? limit : DEVICE_FRAME_BYTES_MIN;
 }
 
-/* Fits frames to a path that has just been found. This epoch has sent nothing on it yet. */
+/* Fits frames to a path that has just been found, or measured. */
 void link_path_fit(struct link_peer *peer)
 {
 	uint32_t limit = frame_limit(peer);
@@ -80,6 +83,16 @@ bool link_path_told(struct link_peer *peer)
 	return true;
 }
 
+static void begin_search(struct link_path *path, uint32_t first_ms)
+{
+	path->probing = true;
+	path->told = false;
+	path->ended = false;
+	path->low = path->high = path->tries = 0;
+	path->tried = DEVICE_FRAME_BYTES_MIN;
+	path->wait_ms = first_ms;
+}
+
 /* Called when an epoch begins. Reports whether data waits until the path has been probed. */
 bool link_path_begin(struct link_peer *peer)
 {
@@ -101,13 +114,40 @@ bool link_path_begin(struct link_peer *peer)
 	path->bytes = 0;
 	if (!due || peer->link->traditional)
 		return false;
-	path->probing = true;
-	path->told = false;
-	path->ended = false;
-	path->low = path->high = path->tries = 0;
-	path->tried = DEVICE_FRAME_BYTES_MIN;
-	path->wait_ms = FIRST_MS;
+	begin_search(path, FIRST_MS);
+	path->lost_bytes = 0;
 	return true;
+}
+
+static uint32_t wait_ms(uint64_t round_trip_ns)
+{
+	return MORE_MS + (uint32_t)(round_trip_ns / 1000000) * ROUND_TRIPS;
+}
+
+/* Called when a frame that was sent again this often is requested once more. */
+void link_path_doubt(struct link_peer *peer, uint32_t body_bytes, uint32_t times)
+{
+	struct link_path *path = &peer->session->path;
+	uint64_t round_ns = peer->session->missing.round_ns;
+	uint64_t since_ns = peer->link->now_ns - path->searched_ns;
+
+	if (times < (path->told ? TOLD_TIMES : LOSING_TIMES) || path->probing ||
+	    peer->phase != LINK_OPEN ||
+	    (path->searched_ns && since_ns < AGAIN_S * 1000000000ull && !path->told))
+		return;
+	begin_search(path, round_ns ? wait_ms(round_ns) : FIRST_MS);
+	path->lost_bytes = peer->beside + body_bytes;
+}
+
+/* Reports whether a frame with this body is too large for the path. */
+bool link_path_blocks(const struct link_peer *peer, uint32_t body_bytes)
+{
+	const struct link_path *path = &peer->session->path;
+	uint32_t bytes = peer->beside + body_bytes;
+
+	if (path->probing)
+		return path->high && bytes >= path->high;
+	return path->bytes && bytes > path->bytes;
 }
 
 /* Ends the search: frames of this many bytes pass; 0: no limit was found, or small frames do not
@@ -120,6 +160,8 @@ static void conclude(struct link_peer *peer, uint32_t bytes)
 	path->losing = 0;
 	path->bytes = bytes;
 	path->searched_ns = peer->link->now_ns;
+	if (peer->phase == LINK_OPEN)
+		link_path_fit(peer);
 	/* Messages that wait were cut for larger frames. */
 	path->renews = bytes && bytes < peer->frame_bytes;
 }
@@ -138,10 +180,12 @@ static void step(struct link_peer *peer)
 		path->low = path->tried;
 	else
 		path->high = path->tried;
-	if (!path->low || path->low >= most) {
+	if (!path->low) {
 		conclude(peer, 0);
+	} else if (path->low >= most) {
+		conclude(peer, path->lost_bytes > most ? most : 0); /* no larger ping exists */
 	} else if (first) {
-		path->wait_ms = MORE_MS + (uint32_t)(path->round_trip_ns / 1000000) * ROUND_TRIPS;
+		path->wait_ms = wait_ms(path->round_trip_ns);
 		path->tried = most;
 	} else if (path->high - path->low <= NEAR_BYTES) {
 		conclude(peer, path->low);
@@ -164,6 +208,7 @@ enum link_path_state link_path_tick(struct link_peer *peer)
 		ask.bytes = path->tried - LINK_ETHERNET_BYTES;
 		ask.timeout_ms = path->wait_ms;
 		rc = link_ping_ask(peer, &ask);
+		path->asks = !rc;
 		if (rc && rc != -EAGAIN)
 			conclude(peer, 0);
 	}

@@ -16,14 +16,13 @@ from careful.daemon.client import Answer
 from careful.errors import CarefulError
 from careful.transfer.file.holes import Ranges, punch_zeros
 from careful.transfer.file.partial_file import digest_of_blocks, digest_of_range
+from careful.transfer.lost_frames import LOST
 from careful.transfer.options import Options, Progress
 from careful.transfer.pace import Pace
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.tasks import all_of, in_thread
 
 _T = TypeVar("_T")
-#: Statuses of a lost or damaged block: ask for it again.
-_RETRY = (-errno.ECONNRESET, -errno.EBADMSG)
 #: How often to replace a handle that the peer no longer knows.
 _REOPENS_MAX = 16
 
@@ -216,7 +215,7 @@ class Mover:
             return answer
         if answer.status == -errno.ENOENT:  # the handle is gone, not the file
             raise CarefulError(errno.ECONNRESET, "", self.name)
-        if answer.status in _RETRY and self.pace.failed(started):
+        if answer.status in LOST and self.pace.failed(started):
             self.progress.retried()
             todo.appendleft((at, piece))
             await asyncio.sleep(self.pace.delay_s())

@@ -15,6 +15,7 @@ from careful.transfer.file import partial_file
 from careful.transfer.file.journal import Identity, Journal, continued, read_journal, tag_of
 from careful.transfer.file.partial_file import Partial, allocate, temporary_name
 from careful.transfer.file.resume import digests_of_own, digests_there, read_journal_there, trusted
+from careful.transfer.lost_frames import LOST
 from careful.transfer.options import Options
 from careful.transfer.protocol.block import BlockClient, Created
 from careful.transfer.tasks import quietly
@@ -275,7 +276,7 @@ class RemotePartial:
             answer = await self.remote.move(
                 lib.CAREFUL_IPC_STORE, self.handle, offset, nbytes, self._file, True, at
             )
-            if answer.status not in (-errno.ECONNRESET, -errno.EBADMSG):
+            if answer.status not in LOST:
                 return answer.status >= 0
             self.remote.retried()
         return False

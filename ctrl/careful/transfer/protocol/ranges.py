@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from careful._abi import Value, ffi, lib
 from careful.daemon.client import Answer, AsyncClient
 from careful.errors import FATAL, CarefulError, shown
-from careful.transfer.lost_frames import Losses
+from careful.transfer.lost_frames import LOST, Losses
 from careful.transfer.pace import FAILURES_MAX, PIECE_BYTES_MIN
 from careful.transfer.protocol.silence import Silence
 
@@ -186,7 +186,7 @@ class RangeClient:
             answer = await self.move(
                 op, handle, offset + done, piece, file, True, file_offset + done
             )
-            if answer.status in (-errno.ECONNRESET, -errno.EBADMSG) and failures < FAILURES_MAX:
+            if answer.status in LOST and failures < FAILURES_MAX:
                 failures += 1
                 self.retried()
                 piece_bytes_max = max(self.piece_bytes_min, piece_bytes_max // 2)
