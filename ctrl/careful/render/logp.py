@@ -133,7 +133,7 @@ def parts(found: Result, host: str) -> Parts:
             f"D = {curve.compute_us:g} µs: send only up to {curve.send_messages} messages, "
             + (f"steady from {steady}" if steady else "no steady regime")
         )
-    lines.append("round trips took {:.4g} to {:.4g} µs".format(*found.trips_us))
+    lines.append("round trips took {} to {}".format(*map(span, found.trips_us)))
     if found.trials:
         lines.append(_tried(found.trials))
     lines.append(

@@ -38,5 +38,5 @@ def notes(os: Figure, or_: Figure, os_D: Figure) -> list[str]:
         return []
     return [
         f"after a pause D, a request takes {os_D.estimate.value:.3g} µs to send, {more.value:.3g} "
-        f"±{more.half:.2g} more than os; curves with D include this time, the figure `or` does not"
+        f"±{more.half:.3g} more than os; curves with D include this time, the figure `or` does not"
     ]
