@@ -102,7 +102,7 @@ def status(instance: str | None = None, config: Config | Path | str | None = Non
     """
     from careful.control.instance import instances
     from careful.control.instance import status as state
-    from careful.render import status as report
+    from careful.render.instance import status as report
 
     settings = _settings(config)
     found, mute = state.gather_all(instances.named_or_all(None, instance), settings)
@@ -135,7 +135,7 @@ def blackbox(
     from careful import measure
     from careful.control.instance import remote
     from careful.measure.estimators.blackbox import Options
-    from careful.render import measure as report
+    from careful.render.measuring import measure as report
 
     given = Options(**options)
     route, effect = remote.find(host, instance, _settings(config), timeout_s=5.0)
@@ -160,7 +160,7 @@ def pathchar(host: str, *, config: Config | Path | str | None = None, **options:
     """
     from careful import measure
     from careful.measure.estimators.pathchar import Options
-    from careful.render import measure as report
+    from careful.render.measuring import measure as report
 
     found = measure.pathchar(_settings(config).resolve(host), Options(**options))
     return Measured(report.pathchar_parts(found, host), report.pathchar_figures(found), found)
@@ -189,7 +189,7 @@ def logp(
     from careful import measure
     from careful.control.instance import remote
     from careful.measure.estimators.logp import Options
-    from careful.render import logp as report
+    from careful.render.measuring import logp as report
 
     given = Options(**options)
     route, effect = remote.find(host, instance, _settings(config), timeout_s=5.0)

@@ -19,7 +19,7 @@ from careful.extras import MissingExtraError
 from careful.files.options import Progress
 from careful.jsonout import plain
 from careful.model import BlackBox, load_shipped, plan
-from careful.render import measure as report
+from careful.render.measuring import measure as report
 from careful.render.tables import Table, alarm
 from careful.transfer.result import Result
 from fake_exchange import FakeExchange

@@ -31,7 +31,7 @@ import careful.transfer.protocol.block
 from careful._abi import ffi, lib
 from careful.daemon.client import Answer as Heard
 from careful.errors import CarefulError
-from careful.render import listing as shown_as
+from careful.render.files import listing as shown_as
 from careful.transfer.file.find_partials import find_remote
 from careful.transfer.options import Options, Silent
 from careful.transfer.protocol.block import BlockClient

@@ -26,8 +26,8 @@ from careful.control.instance import instances
 from careful.control.tracing import bpf, capture
 from careful.control.tracing.capture import Frame
 from careful.errors import CarefulError
-from careful.render import capture as report
-from careful.render import pcapng
+from careful.render.tracing import capture as report
+from careful.render.tracing import pcapng
 from hosts import Host, finish, hosts_up, make_file, wait_for
 from keyed import Keyed
 from lab import nobody

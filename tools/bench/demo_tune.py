@@ -31,7 +31,7 @@ from bench_lab import (
 )
 from careful.extras import MissingExtraError
 from careful.render import figure
-from careful.render.explain import decision
+from careful.render.tuning.explain import decision
 from demo import say
 
 CHANGE_S, MOST_S = 12, 120.0

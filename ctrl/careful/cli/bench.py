@@ -23,9 +23,9 @@ from careful.cli.params import OUTPUT, SECONDS
 from careful.control.options import config
 from careful.errors import InputError
 from careful.jsonout import document, write
-from careful.render import bench as report
-from careful.render import bench_plots
-from careful.render.measure import environment
+from careful.render.measuring import bench as report
+from careful.render.measuring import bench_plots
+from careful.render.measuring.measure import environment
 
 #: --quick: one round, with runs shortened to this part.
 _QUICK = 0.1

@@ -12,8 +12,8 @@ from careful.cli.common import measured, show
 from careful.control.instance import remote
 from careful.control.options import config
 from careful.measure.probes.path_burst import BurstSession
-from careful.render import burst as report
-from careful.render.measure import environment
+from careful.render.measuring import burst as report
+from careful.render.measuring.measure import environment
 
 
 @command(examples=[("carefulctl measure burst h2", "and the window that h2 has here after that")])

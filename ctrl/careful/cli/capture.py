@@ -23,8 +23,8 @@ from careful.control.options import config
 from careful.control.options.config import Config
 from careful.control.tracing.capture import SHORT_BYTES, SNAP_BYTES, Capture, Frame
 from careful.errors import from_os
-from careful.render import capture as report
-from careful.render import pcapng
+from careful.render.tracing import capture as report
+from careful.render.tracing import pcapng
 
 #: Time between two looks at captured frames, seconds.
 _LOOK_S = 0.05

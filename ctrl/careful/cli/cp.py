@@ -15,8 +15,8 @@ from careful.cli.transfer import given_to_get, options_like_get
 from careful.cli.transfer_options import TransferCommand, options_of
 from careful.control.instance import remote
 from careful.control.options import config
-from careful.render import transfer as shown
-from careful.render.watching import watch
+from careful.render.files import transfer as shown
+from careful.render.files.watching import watch
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.result import Result
 from careful.transfer.run.session import connected

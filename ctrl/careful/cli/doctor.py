@@ -13,7 +13,7 @@ from careful.cli.common import say_folded, shared, show
 from careful.cli.exit_status import Exit
 from careful.control.checks import doctor as checks
 from careful.control.checks.check_result import FAIL, Finding
-from careful.render.doctor import findings
+from careful.render.instance.doctor import findings
 
 
 def _fixed(ifname: str, instance: str | None, config_path: Path | None, yes: bool) -> list[Finding]:

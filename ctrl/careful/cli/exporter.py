@@ -11,7 +11,7 @@ from careful.cli.command import command
 from careful.cli.common import config_option, instance_option, say
 from careful.control.instance import exporter as figures
 from careful.control.options import config
-from careful.render import metrics
+from careful.render.instance import metrics
 
 _PORT = 9977
 

@@ -17,7 +17,7 @@ from careful.cli.running import run
 from careful.cli.transfer_options import timeout
 from careful.control.instance import remote
 from careful.control.options import config
-from careful.render import files as report
+from careful.render.files import verify as report
 from careful.transfer.file.find_partials import find_local, find_remote
 from careful.transfer.run.verify import verify as compare
 

@@ -18,8 +18,8 @@ from careful.fleet import hosts as fleet_hosts
 from careful.fleet import matrix, pairs
 from careful.fleet.hosts import Host
 from careful.fleet.running import Job, Outcome, in_turns, tables
-from careful.render import fleet as report
-from careful.render import fleet_matrix
+from careful.render.instance import fleet as report
+from careful.render.instance import fleet_matrix
 
 _F = TypeVar("_F", bound=Callable[..., object])
 

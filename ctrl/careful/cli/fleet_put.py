@@ -20,7 +20,7 @@ from careful.fleet import chain
 from careful.fleet import hosts as fleet_hosts
 from careful.fleet import relay as one_host
 from careful.fleet.running import guarded
-from careful.render import fleet as report
+from careful.render.instance import fleet as report
 
 hosts_option = click.option(
     "--hosts",

@@ -14,7 +14,7 @@ from careful.cli.command import Group
 from careful.cli.common import config_option, json_option, show
 from careful.control.options import config, keys
 from careful.errors import CarefulError
-from careful.render import keys as report
+from careful.render.instance import keys as report
 
 _F = TypeVar("_F", bound=Callable[..., object])
 

@@ -23,9 +23,9 @@ from careful.measure.estimators.logp_background import Background
 from careful.measure.probes import tcp
 from careful.measure.probes.bursts import Session
 from careful.measure.probes.files import FilesLayer
-from careful.render import logp as report
-from careful.render import logp_bulk, logp_plots
-from careful.render.measure import environment
+from careful.render.measuring import logp as report
+from careful.render.measuring import logp_bulk, logp_plots
+from careful.render.measuring.measure import environment
 
 
 @command(

@@ -28,10 +28,11 @@ from careful.measure.estimators import clearbox as inside
 from careful.measure.estimators import path_to_file
 from careful.measure.estimators import pathchar as plan
 from careful.measure.probes.exchange import ProbeSession
-from careful.render import measure as report
-from careful.render import measure_plots, trace_plots
-from careful.render.pathchar_stages import stages_figures, stages_table
-from careful.render.trace import clearbox_figures, clearbox_table
+from careful.render.measuring import measure as report
+from careful.render.measuring import measure_plots
+from careful.render.measuring.pathchar_stages import stages_figures, stages_table
+from careful.render.tracing import trace_plots
+from careful.render.tracing.trace import clearbox_figures, clearbox_table
 
 Command = Callable[..., object]
 

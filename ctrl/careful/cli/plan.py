@@ -13,7 +13,7 @@ from careful.cli.sizes import BYTES, read_source
 from careful.errors import WithheldError
 from careful.model.planner import STRATEGIES
 from careful.plan import FRAME_LIMITS
-from careful.render import plan as report
+from careful.render.tuning import plan as report
 
 FIGURES = ("latency", "space-time", "static", "improvement", "improvement-by-size")
 

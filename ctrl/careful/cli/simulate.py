@@ -10,7 +10,7 @@ from careful.cli.command import command
 from careful.cli.common import json_option, plot_option, say
 from careful.cli.params import Duration
 from careful.cli.sizes import BYTES, BYTES_LIST, read_pipeline
-from careful.render import simulate as report
+from careful.render.tuning import simulate as report
 
 RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
 

@@ -23,8 +23,8 @@ from careful.measure.estimators.logp import Layer
 from careful.measure.probes import tcp
 from careful.measure.probes.bursts import Session
 from careful.measure.probes.exchange import ProbeSession
-from careful.render import speed as report
-from careful.render.measure import environment
+from careful.render.measuring import speed as report
+from careful.render.measuring.measure import environment
 
 #: TCP port of `speed --serve`: next to careful's own UDP port.
 _PORT = 51967

@@ -13,7 +13,7 @@ from careful.cli.common import shared, show
 from careful.cli.exit_status import Exit
 from careful.control.instance import instances, top
 from careful.control.options import config
-from careful.render import status as report
+from careful.render.instance import status as report
 
 #: Time over which rates are measured, seconds.
 _RATES_S = 0.25

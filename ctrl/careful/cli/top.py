@@ -16,7 +16,7 @@ from careful.control.instance import instances
 from careful.control.instance import top as figures
 from careful.control.options import config
 from careful.render import refresh
-from careful.render import top as report
+from careful.render.instance import top as report
 
 
 @command(

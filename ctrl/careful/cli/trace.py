@@ -16,9 +16,10 @@ from careful.control.tracing.tracer import Target, Tracer
 from careful.event import trace as event_trace
 from careful.measure.estimators import listening
 from careful.measure.estimators import packet_flow as flow
-from careful.render import events as events_report
-from careful.render import measure, trace_plots
-from careful.render import trace as report
+from careful.render.measuring import measure
+from careful.render.tracing import events as events_report
+from careful.render.tracing import trace as report
+from careful.render.tracing import trace_plots
 
 _seconds = click.option(
     "--time",

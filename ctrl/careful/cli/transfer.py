@@ -29,11 +29,11 @@ from careful.cli.transfer_options import (
 from careful.control.instance import remote
 from careful.control.options import config
 from careful.errors import CarefulError
-from careful.render import listing
-from careful.render import transfer as shown
-from careful.render.progress import Lines
+from careful.render.files import listing
+from careful.render.files import transfer as shown
+from careful.render.files.progress import Lines
+from careful.render.files.watching import watch
 from careful.render.tables import folded_lines
-from careful.render.watching import watch
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.result import Result
 from careful.transfer.run import session

@@ -20,8 +20,8 @@ from careful.errors import CarefulError
 from careful.jsonout import document
 from careful.plan import CLASS_COUNT, class_of
 from careful.render import refresh
-from careful.render import tune as report
 from careful.render.tables import folded
+from careful.render.tuning import tune as report
 from careful.tuning import manual
 
 

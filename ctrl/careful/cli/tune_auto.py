@@ -12,7 +12,7 @@ from careful.cli.common import plot_option, say_folded, shared, show
 from careful.control.instance import instances
 from careful.control.options import config
 from careful.control.plans import tune_peers
-from careful.render import explain as report
+from careful.render.tuning import explain as report
 from careful.tuning import explain as figures
 from careful.tuning.instance_path import tunable
 from careful.tuning.loop import Loop

@@ -17,7 +17,7 @@ from careful.control.instance import instances, status
 from careful.control.options import config, keys, up_options
 from careful.control.options.up_options import OPTIONS, UpOptions
 from careful.control.state import state_dir
-from careful.render import status as report
+from careful.render.instance import status as report
 
 
 def _type(name: str) -> click.ParamType[object] | None:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from careful.bench.experiments import Cell
 from careful.bench.rounds import Results
-from careful.render import bench as report
-from careful.render.bench_delta import AHEAD, BEHIND, OPEN, compare, totals
+from careful.render.measuring import bench as report
+from careful.render.measuring.bench_delta import AHEAD, BEHIND, OPEN, compare, totals
 
 CELL = Cell("latency", 8, 1, False, 50)
 STREAM = replace(CELL, table="throughput")

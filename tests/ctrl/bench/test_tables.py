@@ -12,8 +12,8 @@ import pytest
 from careful.bench.experiments import TABLES, Cell
 from careful.bench.paper import paper
 from careful.bench.rounds import Plan, Result, Results
-from careful.render import bench as report
-from careful.render import bench_plots
+from careful.render.measuring import bench as report
+from careful.render.measuring import bench_plots
 
 LATENCY = Cell("latency", 4, 1000, False, 50)
 JACOBI = Cell("jacobi", 4, 16, False, 100)

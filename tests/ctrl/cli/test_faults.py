@@ -8,7 +8,7 @@ import pytest
 from careful.cli.exit_status import Exit
 from careful.cli.main import run
 from careful.errors import InputError
-from careful.render import plan as report
+from careful.render.tuning import plan as report
 
 PLAN = ["plan", "--pipeline", "trapeze", "--bytes", "1MiB"]
 

@@ -16,7 +16,7 @@ import pytest
 from careful import jsonout
 from careful._abi import pack
 from careful.errors import CarefulError
-from careful.render import listing
+from careful.render.files import listing
 from careful.transfer.protocol.entries import Attr, Entry
 from careful.transfer.protocol.spool import Spool
 from fake_daemon import Answer, FakeDaemon, Handle

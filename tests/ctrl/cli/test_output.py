@@ -25,10 +25,10 @@ from careful.cli.main import run
 from careful.control.instance import remote
 from careful.errors import CarefulError, Ended
 from careful.jsonout import document, write
-from careful.render.bar import Bar
-from careful.render.progress import Lines
-from careful.render.transfer import summary
-from careful.render.watching import watch
+from careful.render.files.bar import Bar
+from careful.render.files.progress import Lines
+from careful.render.files.transfer import summary
+from careful.render.files.watching import watch
 from careful.transfer.lost_frames import Lost
 from careful.transfer.options import FileResult, Options
 from careful.transfer.result import Result
@@ -254,7 +254,7 @@ def test_start__without_standard_error() -> None:
     code = """
 import sys
 from careful.cli import main, start
-from careful.render.watching import watch
+from careful.render.files.watching import watch
 
 def progress_names(name):
     print(name, file=sys.stderr)

@@ -12,7 +12,7 @@ import pytest
 from careful.cli import running
 from careful.cli.running import Outlasting
 from careful.errors import CarefulError, LossError
-from careful.render.progress import Lines
+from careful.render.files.progress import Lines
 
 GONE = CarefulError(errno.ENOTCONN, "carefuld ended", "carefuld of eth1")
 NOT_UP = CarefulError(errno.ENOENT, "careful is not up")

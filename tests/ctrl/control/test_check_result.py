@@ -18,7 +18,7 @@ from careful.control.checks.check_result import FAIL, WARN, Finding, ok, warn
 from careful.control.host import links
 from careful.control.instance import instances, status
 from careful.control.options.up_options import UpOptions
-from careful.render.doctor import findings
+from careful.render.instance.doctor import findings
 from in_effect import PEER
 
 PACKAGE = Path(machine.__file__).parents[2]

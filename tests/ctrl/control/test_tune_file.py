@@ -13,7 +13,7 @@ from careful.control.plans.tune_peers import Row
 from careful.errors import CarefulError
 from careful.jsonout import document
 from careful.plan import CLASS_COUNT, Q16_ONE, Plan
-from careful.render.tune import tune_row
+from careful.render.tuning.tune import tune_row
 from click.testing import CliRunner
 
 PLAN = {

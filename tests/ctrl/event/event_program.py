@@ -14,7 +14,8 @@ from typing import Any
 import careful
 import numpy as np
 from careful import event as events_of
-from careful.control import maps, tune_entry
+from careful.control.instance import maps
+from careful.control.plans import tune_entry
 from careful.errors import CarefulError
 from careful.event import Events, Status, jacobi
 

@@ -10,7 +10,7 @@ import pytest
 from careful.cli.main import run
 from careful.errors import CarefulError
 from careful.event import trace
-from careful.render import events as report
+from careful.render.tracing import events as report
 
 
 def write(

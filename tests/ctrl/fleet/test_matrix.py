@@ -8,7 +8,7 @@ from pathlib import Path
 from careful.fleet.hosts import Host
 from careful.fleet.matrix import Cell, Matrix, doubtful, joined, matrix_of, odd, shared_host
 from careful.fleet.running import Job, Outcome
-from careful.render import fleet_matrix
+from careful.render.instance import fleet_matrix
 
 NAMES = ("h1", "h2", "h3", "h4")
 

@@ -17,8 +17,8 @@ from careful.model import (
     plan,
     shipped_names,
 )
-from careful.render import plan as plan_report
-from careful.render import simulate as simulate_report
+from careful.render.tuning import plan as plan_report
+from careful.render.tuning import simulate as simulate_report
 
 GOOD = """
 name = "two"

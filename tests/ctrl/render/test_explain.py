@@ -22,8 +22,8 @@ from careful.control.state import kept_path
 from careful.control.state.state_dir import VARIABLE, StateDir
 from careful.model import load_shipped
 from careful.plan import CLASS_COUNT, Plan
-from careful.render import explain as report
 from careful.render.tables import cells, folded
+from careful.render.tuning import explain as report
 from careful.tuning import explain
 from careful.tuning.policy import Controller
 from careful.tuning.settings import Kick

@@ -31,7 +31,7 @@ from careful.control.instance.usage import parse
 from careful.control.options.config import Config
 from careful.control.options.exports import Export
 from careful.errors import CarefulError
-from careful.render import metrics
+from careful.render.instance import metrics
 from careful.versions import versions
 from hosts import Host, make_file, wait_for
 from in_effect import IN_EFFECT

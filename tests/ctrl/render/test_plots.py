@@ -17,9 +17,11 @@ from careful.measure.estimators.stages import Fit, Samples
 from careful.measure.statistics.estimate import Estimate
 from careful.model import load_shipped
 from careful.model.files import load_pipeline
-from careful.render import figure, logp_plots, measure_plots, trace_plots
-from careful.render import plan as report
+from careful.render import figure
 from careful.render.digits import not_negative, or_most, with_half
+from careful.render.measuring import logp_plots, measure_plots
+from careful.render.tracing import trace_plots
+from careful.render.tuning import plan as report
 from fake_exchange import CROSSING, FakeExchange
 from fake_hosts import FakeHosts
 from logp_machine import Machine

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from careful.errors import CarefulError
-from careful.render import progress as module
-from careful.render.bar import Bar
-from careful.render.progress import Lines
-from careful.render.watching import watch
+from careful.render.files import progress as module
+from careful.render.files.bar import Bar
+from careful.render.files.progress import Lines
+from careful.render.files.watching import watch
 from careful.transfer.tree.existing import REFUSED
 
 

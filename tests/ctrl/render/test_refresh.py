@@ -148,7 +148,7 @@ LATE = LATE.replace("Console.show_cursor =", "    original(self, show)\nConsole.
 @pytest.mark.parametrize("when", [EARLY, LATE], ids=["early", "late"])
 def test_bar__interrupted_leaves_the_terminal_as_it_was(when: str) -> None:
     program = when.format(number=int(signal.SIGINT))
-    program += "from careful.render.bar import Bar\nwith Bar(): pass"
+    program += "from careful.render.files.bar import Bar\nwith Bar(): pass"
     pid, terminal = pty.fork()
     if not pid:
         os.environ["TERM"] = "xterm"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from careful.measure.estimators.speed import Kind, Quartiles, Row
-from careful.render import speed as report
+from careful.render.measuring import speed as report
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from careful.address import resolve
 from careful.control.instance import top
 from careful.control.instance.status import DECIDED, Status, peer
 from careful.control.options.config import Config
-from careful.render import status as report
+from careful.render.instance import status as report
 from in_effect import IN_EFFECT, PEER
 
 #: Counters of a healthy host after it compared the XDP modes.

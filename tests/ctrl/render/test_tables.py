@@ -14,9 +14,9 @@ from careful._abi import ffi
 from careful.cli.main import run
 from careful.control.checks.check_result import FAIL, OK, Finding
 from careful.control.instance import status
-from careful.render import status as report
-from careful.render.doctor import findings
-from careful.render.files import partials
+from careful.render.files.verify import partials
+from careful.render.instance import status as report
+from careful.render.instance.doctor import findings
 from careful.render.tables import alarm, cells, folded, folded_lines, table
 from careful.transfer.file.find_partials import PartialFile
 from careful.versions import versions

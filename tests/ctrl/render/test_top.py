@@ -15,7 +15,7 @@ from careful.control.instance import live_latency, maps, status, top
 from careful.control.instance.instances import Instance
 from careful.control.options.config import Config
 from careful.errors import CarefulError
-from careful.render.top import ORDERS, keys, shown
+from careful.render.instance.top import ORDERS, keys, shown
 from hosts import Host, make_file
 from in_effect import IN_EFFECT
 from in_effect import PEER as IN_EFFECT_PEER

@@ -22,11 +22,13 @@ from careful.model.files import parse_source, shipped_names
 from careful.model.simulation import Message
 from careful.model.simulation import simulate as run_rules
 from careful.plan import Plan
-from careful.render import bench, fleet_matrix, logp, measure, pathchar_stages, plan, simulate
-from careful.render import status as status_report
-from careful.render import trace as trace_report
-from careful.render import tune as tune_report
+from careful.render.instance import fleet_matrix
+from careful.render.instance import status as status_report
+from careful.render.measuring import bench, logp, measure, pathchar_stages
 from careful.render.tables import cells
+from careful.render.tracing import trace as trace_report
+from careful.render.tuning import plan, simulate
+from careful.render.tuning import tune as tune_report
 from fake_exchange import CROSSING, FakeExchange
 from fake_hosts import FakeHosts
 from fake_path import FakePath

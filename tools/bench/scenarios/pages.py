@@ -16,8 +16,8 @@ from typing import Any
 
 from bench_lab import REPORTS
 from careful.bench.experiments import TABLES
-from careful.render import bench
-from careful.render.bench_delta import totals
+from careful.render.measuring import bench
+from careful.render.measuring.bench_delta import totals
 from scenarios import speed
 
 HEADING = "## A kept run"

@@ -3,7 +3,7 @@
 tcpdump does not see AF_XDP frames. XDP copies each frame for our port into the ring buffer in
 the captures map. A probe at the device adds the frames that we send, and a packet socket adds the
 control messages that the kernel sends. Owns the ring, the attached programs, and the lock that
-allows one capture per instance. render/pcapng.py writes the file.
+allows one capture per instance. render/tracing/pcapng.py writes the file.
 """
 
 from __future__ import annotations

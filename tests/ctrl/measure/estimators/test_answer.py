@@ -9,7 +9,7 @@ from careful.measure.estimators import answer
 from careful.measure.estimators.answer import Answer
 from careful.measure.estimators.host_stages import Stage, Stages
 from careful.measure.statistics.line import fit_line
-from careful.render import measure as report
+from careful.render.measuring import measure as report
 from fake_exchange import FakeExchange
 from fake_path import FakePath
 

@@ -13,7 +13,7 @@ from careful.measure.estimators.trains import bisected, bottlenecks
 from careful.measure.statistics.line import train_gap_us
 from careful.measure.statistics.oneway import Trip, without_drift
 from careful.measure.statistics.oneway import drift as drift_of
-from careful.render import measure as report
+from careful.render.measuring import measure as report
 from fake_exchange import CROSSING, GAM, TRAINS, FakeExchange
 from hypothesis import given
 from hypothesis import strategies as st

@@ -14,7 +14,7 @@ from careful.measure.estimators.logp import Options
 from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import fit_line
 from careful.measure.statistics.sample import Bursts, Figure
-from careful.render.logp_bulk import bulk_figures, bulk_text, flood_figures, flood_text
+from careful.render.measuring.logp_bulk import bulk_figures, bulk_text, flood_figures, flood_text
 from logp_machine import Machine
 
 

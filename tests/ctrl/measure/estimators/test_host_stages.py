@@ -16,8 +16,8 @@ from careful.measure.estimators import host_stages, path_to_file
 from careful.measure.estimators.hops import Path
 from careful.measure.estimators.pathchar import Options, Pathchar
 from careful.measure.probes.udp import IPV4
-from careful.render import measure_plots
-from careful.render.pathchar_stages import resources, stages_figures, stages_table
+from careful.render.measuring import measure_plots
+from careful.render.measuring.pathchar_stages import resources, stages_figures, stages_table
 from fake_hosts import FakeHosts
 
 

@@ -23,7 +23,7 @@ from careful.measure.statistics.sample import (
     supported,
     undisturbed,
 )
-from careful.render import logp as report
+from careful.render.measuring import logp as report
 from logp_machine import Machine, measure
 
 #: P4 Table 4, µs.

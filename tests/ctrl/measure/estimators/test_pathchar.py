@@ -6,7 +6,7 @@ import random
 
 import pytest
 from careful.errors import CarefulError
-from careful.render import measure as report
+from careful.render.measuring import measure as report
 from fake_path import RATES, FakePath
 
 

@@ -15,9 +15,9 @@ from careful.measure.estimators.stages import HOST_RX, HOST_TX, NET_RX, NET_TX, 
 from careful.measure.statistics.estimate import Estimate
 from careful.model import Pipeline
 from careful.model.files import parse_source
-from careful.render import trace as report
-from careful.render import trace_plots
 from careful.render.digits import with_half
+from careful.render.tracing import trace as report
+from careful.render.tracing import trace_plots
 
 CLOCK_NS = 25
 SENDER, RECEIVER = 0, 1

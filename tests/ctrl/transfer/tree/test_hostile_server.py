@@ -14,7 +14,7 @@ import transfers
 from careful._abi import lib
 from careful.address import resolve
 from careful.daemon.route import Route
-from careful.render.progress import Lines
+from careful.render.files.progress import Lines
 from careful.transfer.options import Options, Silent
 from careful.transfer.protocol.batch import packed_attr
 from careful.transfer.protocol.spool import available_bytes

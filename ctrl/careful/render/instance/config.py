@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from careful.control.checks.check_result import Finding
 from careful.control.options.config import Config
-from careful.render.doctor import said
+from careful.render.instance.doctor import said
 
 
 def checked(found: Config, refused: Mapping[str, list[Finding]]) -> str:

@@ -10,7 +10,15 @@ from careful.bench.paper import paper
 from careful.bench.rounds import Result, Results
 from careful.errors import InputError
 from careful.jsonout import Json
-from careful.render.bench_delta import AHEAD, BEHIND, OPEN, ROUNDS_MIN, Delta, compare, totals
+from careful.render.measuring.bench_delta import (
+    AHEAD,
+    BEHIND,
+    OPEN,
+    ROUNDS_MIN,
+    Delta,
+    compare,
+    totals,
+)
 from careful.render.tables import table
 
 UNITS = {"us": "µs", "ms": "ms", "s": "s", "Mbit_per_s": "Mbit/s"}

@@ -11,7 +11,7 @@ from careful.measure.statistics.quantiles import t_quantile
 from careful.measure.statistics.sample import Figure
 from careful.render import tables
 from careful.render.digits import or_most
-from careful.render.measure import span
+from careful.render.measuring.measure import span
 from careful.render.tables import Parts, Table
 
 #: Meaning of each figure, in the order of the table.

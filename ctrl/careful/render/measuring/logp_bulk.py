@@ -8,7 +8,7 @@ from careful.measure.estimators.logp import Result
 from careful.measure.statistics.line import Line
 from careful.measure.statistics.sample import Figure
 from careful.render.digits import with_half
-from careful.render.logp import curve_figures
+from careful.render.measuring.logp import curve_figures
 from careful.render.tables import table
 
 

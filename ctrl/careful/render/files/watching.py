@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from careful.render.progress import Lines
+from careful.render.files.progress import Lines
 
 
 def watch(
@@ -26,6 +26,6 @@ def watch(
     """
     if not (bar and sys.stderr.isatty()):
         return Lines(names, fd)
-    from careful.render.bar import Bar  # rich: needed on a terminal only
+    from careful.render.files.bar import Bar  # rich: needed on a terminal only
 
     return Bar(names, fd, host, name)

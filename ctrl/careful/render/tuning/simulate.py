@@ -13,8 +13,8 @@ from careful.model.pulses import pulse_latency_us, pulse_rules
 from careful.model.rounding import static_sizes
 from careful.model.simulation import Message, Outcome, Rule, Sizes, check_transfers, simulate
 from careful.model.stages import Pipeline, check_message_bytes
-from careful.render import plan_plots
 from careful.render.tables import folded, table
+from careful.render.tuning import plan_plots
 from careful.units import sizes
 
 #: The most transfers that are drawn; more become a grey area.

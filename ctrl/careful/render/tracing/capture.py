@@ -8,7 +8,7 @@ from ipaddress import ip_address
 
 from careful._abi import enum_names, lib, sizeof, unpack
 from careful.control.tracing.capture import Frame
-from careful.render import pcapng
+from careful.render.tracing import pcapng
 
 _TYPES = enum_names("careful_type", "CAREFUL_")
 _VLANS = (0x8100, 0x88A8)

@@ -10,7 +10,7 @@ from careful.bench.experiments import JACOBI, PROTOCOLS, TABLES, Cell
 from careful.bench.rounds import Results
 from careful.errors import InputError
 from careful.render import figure as draw
-from careful.render.bench import UNITS
+from careful.render.measuring.bench import UNITS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,8 +16,8 @@ from careful.model.simulation import Message, simulate
 from careful.model.stages import MESSAGE_BYTES_MAX, Pipeline
 from careful.model.tunemap import RAMP_GAIN_MIN, ClassPlan, class_table
 from careful.plan import Limits
-from careful.render import plan_plots
 from careful.render.tables import folded, table
+from careful.render.tuning import plan_plots
 from careful.units import sizes
 
 #: Fragment sizes of FM and of GAM (P1 section 5.4).

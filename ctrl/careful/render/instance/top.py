@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from careful.control.instance.top import PeerRates, Rates
-from careful.render.status import lent
+from careful.render.instance.status import lent
 from careful.render.tables import alarm, table
 
 

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from careful.errors import shown
 from careful.fleet.chain import Member, Result
 from careful.fleet.running import Outcome, number, tables
-from careful.render import explain
 from careful.render.tables import alarm, table
+from careful.render.tuning import explain
 from careful.units import shown_bytes as size
 
 

@@ -15,7 +15,7 @@ from rich.table import Column
 from rich.text import Text
 
 from careful.errors import shown
-from careful.render.progress import Lines
+from careful.render.files.progress import Lines
 from careful.render.refresh import signals_wait
 from careful.units import counted, shown_bytes, shown_rate
 

@@ -1,0 +1,1 @@
+"""Output about files: transfers, listings, digests."""

@@ -1,0 +1,1 @@
+"""Output about instances and hosts."""

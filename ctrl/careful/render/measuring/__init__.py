@@ -1,0 +1,1 @@
+"""Output of measurements and benchmarks."""

@@ -1,0 +1,1 @@
+"""Output of traces and captures."""

@@ -1,0 +1,1 @@
+"""Output about plans: computed, simulated, in effect."""
