@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 import rogue
 from careful._abi import enum_names, lib, pack, sizeof, unpack
-from careful.cli import capture as cli
 from careful.cli.main import run as carefulctl
+from careful.cli.measuring import capture as cli
 from careful.control.instance import instances
 from careful.control.tracing import bpf, capture
 from careful.control.tracing.capture import Frame

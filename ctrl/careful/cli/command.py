@@ -128,19 +128,25 @@ class LazyGroup(Group):
 
     Args:
         table: heading -> name -> summary.
-        elsewhere: name -> "module:attribute" in careful.cli; by default NAME:NAME.
+        folders: heading -> prefix of its modules.
+        elsewhere: name -> "module:attribute" in careful.cli; by default PREFIX NAME:NAME.
     """
 
     def __init__(
         self,
         *args: Any,
         table: Mapping[str, Mapping[str, str]],
+        folders: Mapping[str, str],
         elsewhere: Mapping[str, str],
         **given: Any,
     ) -> None:
         super().__init__(*args, **given)
         self._table = table
-        self.targets = {name: f"{name}:{name}" for rows in table.values() for name in rows}
+        self.targets = {
+            name: f"{folders.get(heading, '')}{name}:{name}"
+            for heading, rows in table.items()
+            for name in rows
+        }
         self.targets |= elsewhere
 
     def list_commands(self, ctx: click.Context) -> list[str]:

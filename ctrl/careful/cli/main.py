@@ -73,15 +73,21 @@ COMMANDS: dict[str, dict[str, str]] = {
         "help": "Show a page of the manual, or the help of a command.",
     },
 }
-#: Commands that are not careful.cli.NAME:NAME.
+#: Heading -> folder of its commands' modules in careful.cli.
+_FOLDERS = {
+    "An interface": "instance.",
+    "Files": "files.",
+    "Memory": "files.",
+    "Measuring and tuning": "measuring.",
+}
+#: Commands that are not NAME:NAME in that folder.
 _ELSEWHERE = {
-    "down": "up:down",
-    "ls": "transfer:ls",
-    "get": "transfer:get",
-    "put": "transfer:put",
-    "verify": "files:verify",
-    "partials": "files:partials",
-    "ping": "speed:ping",
+    "down": "instance.up:down",
+    "ls": "files.transfer:ls",
+    "get": "files.transfer:get",
+    "put": "files.transfer:put",
+    "partials": "files.verify:partials",
+    "ping": "measuring.speed:ping",
     "config": "config:config_group",
     "help": "help:help_command",
 }
@@ -90,6 +96,7 @@ _ELSEWHERE = {
 @click.group(
     cls=LazyGroup,
     table=COMMANDS,
+    folders=_FOLDERS,
     elsewhere=_ELSEWHERE,
     invoke_without_command=True,
     no_args_is_help=True,

@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from careful.cli import transfer
+from careful.cli.files import transfer
+from careful.cli.files.transfer_options import options_of, reads_again
 from careful.cli.main import run
 from careful.cli.running import Outlasting
-from careful.cli.transfer_options import options_of, reads_again
 from careful.errors import CarefulError, OtherReleaseError
 
 UPGRADED = OtherReleaseError(errno.EPROTO, "carefuld is from another release")
 #: Like a transfer that meets an upgraded carefuld, but in the next process.
 PROGRAM = """
 import os, sys
-from careful.cli import transfer
+from careful.cli.files import transfer
 from careful.cli.main import run
 from careful.cli.running import Outlasting
-from careful.cli.transfer_options import options_of, reads_again
+from careful.cli.files.transfer_options import options_of, reads_again
 from careful.errors import OtherReleaseError
 with Outlasting(60.0) as patience:
     patience.begun = "AGAIN" not in os.environ

@@ -19,8 +19,8 @@ from typing import Any
 
 import click
 import pytest
-from careful.cli import transfer
 from careful.cli.common import show
+from careful.cli.files import transfer
 from careful.cli.main import run
 from careful.control.instance import remote
 from careful.errors import CarefulError, Ended

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from careful import man
+from careful.cli.instance.up import up
 from careful.cli.main import run
-from careful.cli.up import up
 from careful.control.carefuld import daemon
 from careful.control.checks import doctor
 from careful.control.options import config

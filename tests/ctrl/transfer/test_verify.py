@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import transfers
 from careful._abi import lib
-from careful.cli.files import partials
+from careful.cli.files.verify import partials
 from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.transfer.file.find_partials import PartialFile, find_local

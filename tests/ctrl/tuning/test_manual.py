@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from careful._abi import ffi, lib
-from careful.cli.tune import tune
+from careful.cli.measuring.tune import tune
 from careful.control.instance.instances import Instance
 from careful.control.plans import tune_entry, tune_peers
 from careful.control.plans.tune_entry import Setting

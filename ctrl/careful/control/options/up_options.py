@@ -1,7 +1,8 @@
 """The options of `carefulctl up`, each declared once as a field of UpOptions.
 
-The command line (cli/up.py), careful.toml (config.py), careful.open() (node/options.py), carefuld's
-command line (command_line.py), `up --reload` (reload.py) and a table of the manual derive from it.
+The command line (cli/instance/up.py), careful.toml (config.py), careful.open() (node/options.py),
+carefuld's command line (command_line.py), `up --reload` (reload.py) and a table of the manual
+derive from it.
 """
 
 from __future__ import annotations

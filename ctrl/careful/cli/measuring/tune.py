@@ -10,8 +10,8 @@ import click
 from careful.cli import complete
 from careful.cli.command import ParamType, group
 from careful.cli.common import say, say_folded, shared, show
+from careful.cli.measuring.tune_auto import tune_auto, tune_explain
 from careful.cli.params import BYTES
-from careful.cli.tune_auto import tune_auto, tune_explain
 from careful.control.instance import instances
 from careful.control.options import config
 from careful.control.plans import tune_entry as entries

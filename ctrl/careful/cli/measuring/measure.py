@@ -10,11 +10,11 @@ import click
 
 from careful import measure as measurements
 from careful.cli import complete
-from careful.cli.burst import burst
 from careful.cli.command import group
 from careful.cli.common import measured, options_of, plot_option, show
 from careful.cli.exit_status import Exit
-from careful.cli.logp import echo, logp
+from careful.cli.measuring.burst import burst
+from careful.cli.measuring.logp import echo, logp
 from careful.cli.params import BYTES, SECONDS, SHARE
 from careful.control.instance import remote
 from careful.control.options import config

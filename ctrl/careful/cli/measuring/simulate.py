@@ -8,8 +8,8 @@ import click
 
 from careful.cli.command import command
 from careful.cli.common import json_option, plot_option, say
+from careful.cli.measuring.sizes import BYTES, BYTES_LIST, read_pipeline
 from careful.cli.params import Duration
-from careful.cli.sizes import BYTES, BYTES_LIST, read_pipeline
 from careful.render.tuning import simulate as report
 
 RULES = ("plan", "static", "fixed", "eager", "store-and-forward")

@@ -65,7 +65,7 @@ def _is_open(_: click.Context, __: click.Parameter, fd: int | None) -> int | Non
 _PATTERNS = ("include", "exclude", "exclude_from")
 
 
-_READ_ONCE = "careful.cli.transfer_options.read_once"
+_READ_ONCE = "careful.cli.files.transfer_options.read_once"
 
 
 def _text(name: str) -> str:

@@ -14,8 +14,8 @@ import click
 
 from careful.cli.command import Group
 from careful.cli.common import say, shared, show
+from careful.cli.files.transfer_options import timeout
 from careful.cli.params import BYTES, host_path
-from careful.cli.transfer_options import timeout
 from careful.errors import CarefulError, from_os
 from careful.units import counted
 from careful.units import shown_bytes as size

@@ -6,9 +6,9 @@ import click
 
 from careful.address import is_remote
 from careful.cli.complete import remote_path
+from careful.cli.files.transfer import given_to_get, move, options_like_get
+from careful.cli.files.transfer_options import TransferCommand
 from careful.cli.params import host_path
-from careful.cli.transfer import given_to_get, move, options_like_get
-from careful.cli.transfer_options import TransferCommand
 from careful.transfer.stream.local_end import NULL, STDIO
 
 #: Options of get and put that this command has, too.

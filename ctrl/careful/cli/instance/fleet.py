@@ -12,7 +12,7 @@ import click
 from careful.cli.command import group
 from careful.cli.common import json_option, plot_option, say_folded, show
 from careful.cli.exit_status import Exit
-from careful.cli.fleet_put import hosts_option, put, relay
+from careful.cli.instance.fleet_put import hosts_option, put, relay
 from careful.cli.params import SECONDS
 from careful.fleet import hosts as fleet_hosts
 from careful.fleet import matrix, pairs

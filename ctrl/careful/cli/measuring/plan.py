@@ -9,7 +9,7 @@ import click
 from careful.cli.command import command
 from careful.cli.common import json_option, plot_option, say
 from careful.cli.exit_status import Exit
-from careful.cli.sizes import BYTES, read_source
+from careful.cli.measuring.sizes import BYTES, read_source
 from careful.errors import WithheldError
 from careful.model.planner import STRATEGIES
 from careful.plan import FRAME_LIMITS

@@ -9,10 +9,10 @@ import click
 from careful.address import is_remote
 from careful.cli.common import say, show
 from careful.cli.complete import remote_path
+from careful.cli.files.transfer import given_to_get, options_like_get
+from careful.cli.files.transfer_options import TransferCommand, options_of
 from careful.cli.params import host_path
 from careful.cli.running import run
-from careful.cli.transfer import given_to_get, options_like_get
-from careful.cli.transfer_options import TransferCommand, options_of
 from careful.control.instance import remote
 from careful.control.options import config
 from careful.render.files import transfer as shown

@@ -12,9 +12,9 @@ from careful.cli.command import Group, command
 from careful.cli.common import shared, show
 from careful.cli.complete import remote_path
 from careful.cli.exit_status import Exit
+from careful.cli.files.transfer_options import timeout
 from careful.cli.params import BYTES, host_path
 from careful.cli.running import run
-from careful.cli.transfer_options import timeout
 from careful.control.instance import remote
 from careful.control.options import config
 from careful.render.files import verify as report

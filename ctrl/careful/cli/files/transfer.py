@@ -16,9 +16,7 @@ from careful.cli.command import Given, command
 from careful.cli.common import say, say_all, shared, show
 from careful.cli.complete import remote_path
 from careful.cli.exit_status import Exit
-from careful.cli.params import host_path
-from careful.cli.running import Outlasting, run
-from careful.cli.transfer_options import (
+from careful.cli.files.transfer_options import (
     TransferCommand,
     options_of,
     reads_again,
@@ -26,6 +24,8 @@ from careful.cli.transfer_options import (
     timeout,
     transfer_options,
 )
+from careful.cli.params import host_path
+from careful.cli.running import Outlasting, run
 from careful.control.instance import remote
 from careful.control.options import config
 from careful.errors import CarefulError

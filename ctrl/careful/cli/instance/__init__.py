@@ -1,0 +1,1 @@
+"""Commands about interfaces, instances and hosts."""
