@@ -15,7 +15,7 @@ from typing import Any
 
 from careful.model import Pipeline, latency_us
 from careful.plan import CLASS_COUNT, Limits, Plan, class_of
-from careful.tuning.policy import Controller
+from careful.tuning.controller.policy import Controller
 from careful.tuning.settings import NET_TX, STORE, Kick, Pulse, Value
 from careful.tuning.store_model import Arrivals, Totals
 from careful.tuning.verify import Counts

@@ -25,7 +25,7 @@ from careful.plan import CLASS_COUNT, Plan
 from careful.render.tables import cells, folded
 from careful.render.tuning import explain as report
 from careful.tuning import explain
-from careful.tuning.policy import Controller
+from careful.tuning.controller.policy import Controller
 from careful.tuning.settings import Kick
 from careful.tuning.state import PathState, Store
 from in_effect import EFFECT

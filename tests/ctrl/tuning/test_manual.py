@@ -17,9 +17,9 @@ from careful.control.instance.instances import Instance
 from careful.control.plans import tune_entry, tune_peers
 from careful.control.plans.tune_entry import Setting
 from careful.plan import CLASS_COUNT, Plan
+from careful.tuning.controller.policy import Controller
 from careful.tuning.instance_path import Peer, RunningPath
 from careful.tuning.path import Live
-from careful.tuning.policy import Controller
 from careful.tuning.settings import Value
 from careful.tuning.state import PathState, Store
 from careful.tuning.store_model import Totals

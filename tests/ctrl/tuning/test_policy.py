@@ -10,8 +10,8 @@ import pytest
 from careful.model import Pipeline, load_shipped
 from careful.model.tunemap import fixed_plan
 from careful.plan import CLASS_COUNT, Plan, class_of
-from careful.tuning import measurements
-from careful.tuning.policy import Controller
+from careful.tuning.controller import measurements
+from careful.tuning.controller.policy import Controller
 from careful.tuning.state import PathState
 from live_path import (
     LIMITS,

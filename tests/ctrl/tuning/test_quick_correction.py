@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from careful.model import Pipeline, load_shipped
 from careful.plan import CLASS_COUNT
+from careful.tuning.controller.quick_correction import grown, waiting
 from careful.tuning.propose import measured, moved
-from careful.tuning.quick_correction import grown, waiting
 from live_path import LIMITS, START, figures, scaled
 
 GAM = load_shipped("gam")

@@ -10,8 +10,8 @@ import pytest
 from careful.model import Pipeline, load_shipped
 from careful.model.tunemap import fixed_plan
 from careful.plan import Limits, class_of
-from careful.tuning.policy import Controller
-from careful.tuning.scheduler import Scheduler
+from careful.tuning.controller.policy import Controller
+from careful.tuning.controller.scheduler import Scheduler
 from careful.tuning.state import PathState
 from live_path import LIMITS, START, LivePath, Stream, truth_us
 

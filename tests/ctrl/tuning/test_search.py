@@ -14,9 +14,9 @@ from careful.errors import Ended
 from careful.measure.statistics.estimate import Estimate
 from careful.model import load_shipped
 from careful.plan import Limits, Plan, class_of
-from careful.tuning.candidates import ROUND_MESSAGES, Search
-from careful.tuning.live_fit import Point, fitted
-from careful.tuning.policy import Controller
+from careful.tuning.controller.policy import Controller
+from careful.tuning.search.candidates import ROUND_MESSAGES, Search
+from careful.tuning.search.live_fit import Point, fitted
 from careful.tuning.settings import NET_TX, Kick, Value
 from careful.tuning.state import PathState
 from careful.tuning.verify import MESSAGES_MIN, Counts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from careful.tuning.shift_detector import Watch
+from careful.tuning.controller.shift_detector import Watch
 from careful.tuning.verify import Counts
 
 CLASS = 6

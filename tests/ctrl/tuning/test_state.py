@@ -11,7 +11,7 @@ import pytest
 from careful.control.state.state_dir import StateDir
 from careful.model import load_shipped
 from careful.plan import Plan
-from careful.tuning.measurements import Measuring
+from careful.tuning.controller.measurements import Measuring
 from careful.tuning.settings import NET_TX, STORE, Kick, Pulse
 from careful.tuning.state import DECISIONS_MAX, PATHS_MAX, SCHEMA, Pair, PathState, Store, Tried
 from live_path import LivePath

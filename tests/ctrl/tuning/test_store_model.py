@@ -12,12 +12,12 @@ from careful.model import load_shipped
 from careful.model.eager import written_us
 from careful.plan import class_of
 from careful.tuning import settings, store_model
-from careful.tuning.policy import Controller
+from careful.tuning.controller.policy import Controller
+from careful.tuning.controller.store_watch import StoreWatch
 from careful.tuning.propose import store_table, worth
 from careful.tuning.settings import STORE, Pulse
 from careful.tuning.state import PathState
 from careful.tuning.store_model import Arrivals, Totals, fit, is_another_store
-from careful.tuning.store_watch import StoreWatch
 from careful.tuning.verify import Counts
 from live_path import LivePath, Stream, ToFile, run, told, written
 

@@ -14,8 +14,8 @@ from careful.control.plans import tune_entry
 from careful.control.plans.tune_entry import Setting
 from careful.model import load_shipped
 from careful.plan import CLASS_COUNT, Plan
+from careful.tuning.controller.loop import Loop, _Tuned
 from careful.tuning.instance_path import RunningPath
-from careful.tuning.loop import Loop, _Tuned
 from careful.tuning.state import Store
 from live_path import LIMITS, figures
 from slots import World, begin
@@ -44,7 +44,7 @@ class Own:
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch) -> Own:
     one = Own()
-    monkeypatch.setattr("careful.tuning.loop.own_ip", lambda _: one.ip)
+    monkeypatch.setattr("careful.tuning.controller.loop.own_ip", lambda _: one.ip)
     monkeypatch.setattr(links, "addresses", lambda _: one.here)
     return one
 

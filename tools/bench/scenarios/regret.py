@@ -19,7 +19,7 @@ from typing import Any
 import auto
 from bench_lab import PIPELINES, SCALED, equal_hops, fixed, lab_up, plans, served
 from careful.plan import Limits, Plan
-from careful.tuning.candidates import effect
+from careful.tuning.search.candidates import effect
 from careful.tuning.settings import Kick
 from regrets import choices
 

@@ -14,8 +14,8 @@ from careful.control.options import config
 from careful.control.plans import tune_peers
 from careful.render.tuning import explain as report
 from careful.tuning import explain as figures
+from careful.tuning.controller.loop import Loop
 from careful.tuning.instance_path import tunable
-from careful.tuning.loop import Loop
 from careful.tuning.state import PathState
 
 _peer = click.option(

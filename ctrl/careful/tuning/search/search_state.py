@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from careful.jsonout import Json
 from careful.plan import Limits
-from careful.tuning.candidates import Search
 from careful.tuning.path import Live, Path, by_class, sent
-from careful.tuning.search import SearchRun
+from careful.tuning.search.candidates import Search
+from careful.tuning.search.search import SearchRun
 from careful.tuning.state import Pair, PathState, Tried
 from careful.tuning.verify import Counts
 

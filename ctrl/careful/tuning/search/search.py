@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from careful.tuning.alternating import Alternating
-from careful.tuning.candidates import Best, Search
 from careful.tuning.path import Live, Path
+from careful.tuning.search.candidates import Best, Search
 from careful.tuning.settings import NET_TX, Value
 from careful.tuning.state import PathState
+from careful.tuning.trial.alternating import Alternating
 from careful.tuning.verify import Counts
 
 #: Longest search, seconds; then the best so far is taken.

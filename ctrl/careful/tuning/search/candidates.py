@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from careful.measure.statistics.estimate import Estimate
 from careful.plan import Limits, Plan
-from careful.tuning.live_fit import Fit, Point, fitted
+from careful.tuning.search.live_fit import Fit, Point, fitted
 from careful.tuning.settings import NET_TX, Kick, Value, class_bytes
 from careful.tuning.verify import BLOCKS_MIN, MESSAGES_MIN, Trial
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from careful.jsonout import Json
-from careful.tuning.ab import AB, ours
 from careful.tuning.path import Path, by_class
 from careful.tuning.settings import measured_item
 from careful.tuning.state import Pair, PathState
+from careful.tuning.trial.ab import AB, ours
 from careful.tuning.verify import Counts, Trial
 
 #: New messages of an unverified change that begin its A/B.

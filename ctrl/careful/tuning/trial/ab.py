@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from careful.jsonout import Json
-from careful.tuning.alternating import Alternating
 from careful.tuning.path import Live, Path
 from careful.tuning.settings import is_stored
 from careful.tuning.state import Pair
+from careful.tuning.trial.alternating import Alternating
 from careful.tuning.verify import MEASURES, MEASURES_STORED, Trial, Verdict
 
 #: Longest A/B, seconds.

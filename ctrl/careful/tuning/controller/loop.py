@@ -26,9 +26,9 @@ from careful.control.state.state_dir import StateDir, place
 from careful.daemon.client import Client
 from careful.errors import CarefulError, Ended
 from careful.jsonout import Json
+from careful.tuning.controller.policy import Controller
+from careful.tuning.controller.scheduler import Scheduler
 from careful.tuning.instance_path import Peer, RunningPath, own_ip
-from careful.tuning.policy import Controller
-from careful.tuning.scheduler import Scheduler
 from careful.tuning.slot_check import LeftError
 from careful.tuning.state import USED, PathState, Store
 from careful.units import counted

@@ -6,10 +6,10 @@ interrupted A/B as unverified.
 
 from __future__ import annotations
 
-from careful.tuning.ab import ours
 from careful.tuning.path import Path
-from careful.tuning.search import restore
+from careful.tuning.search.search import restore
 from careful.tuning.state import Pair, PathState
+from careful.tuning.trial.ab import ours
 
 
 def take_over(path: Path, state: PathState) -> dict[int, Pair] | None:

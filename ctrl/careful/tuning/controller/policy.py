@@ -13,18 +13,18 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 
 from careful.jsonout import Json
-from careful.tuning.ab import AB
-from careful.tuning.measurements import Measuring
+from careful.tuning.controller.measurements import Measuring
+from careful.tuning.controller.shift_detector import Watch
+from careful.tuning.controller.store_watch import StoreWatch
+from careful.tuning.controller.takeover import take_over
 from careful.tuning.path import Live, Path, by_class, sent
 from careful.tuning.propose import Measured, Row, proposed, unsure
-from careful.tuning.search import SearchRun
-from careful.tuning.search_state import Searches
+from careful.tuning.search.search import SearchRun
+from careful.tuning.search.search_state import Searches
 from careful.tuning.settings import is_stored
-from careful.tuning.shift_detector import Watch
 from careful.tuning.state import CHANGE_EVERY_S, Pair, PathState
-from careful.tuning.store_watch import StoreWatch
-from careful.tuning.takeover import take_over
-from careful.tuning.verdicts import Verification
+from careful.tuning.trial.ab import AB
+from careful.tuning.trial.verdicts import Verification
 from careful.tuning.verify import Counts
 
 #: Time between looks, seconds: when idle, and on average between two flips of an A/B.

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from careful.errors import CarefulError
 from careful.jsonout import Json
 from careful.plan import CLASS_COUNT, Limits
+from careful.tuning.controller.quick_correction import grown, waiting
 from careful.tuning.path import Path
 from careful.tuning.propose import Measured, measured, moved, same
-from careful.tuning.quick_correction import grown, waiting
 from careful.tuning.state import CHANGE_EVERY_S, PathState
 
 #: After a quick measurement, time until a close one if the path is calm, seconds.

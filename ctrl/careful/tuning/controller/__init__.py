@@ -1,0 +1,1 @@
+"""Decides when to measure and what to change, path by path."""

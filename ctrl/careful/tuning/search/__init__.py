@@ -1,0 +1,1 @@
+"""Finds the best way to send by trying, if no model says it."""

@@ -1,0 +1,1 @@
+"""A/Bs of changes on live messages."""
