@@ -134,7 +134,7 @@ def blackbox(
     """
     from careful import measure
     from careful.control.instance import remote
-    from careful.measure.estimators.blackbox import Options
+    from careful.measure.outside.blackbox import Options
     from careful.render.measuring import measure as report
 
     given = Options(**options)
@@ -159,7 +159,7 @@ def pathchar(host: str, *, config: Config | Path | str | None = None, **options:
         TypeError: no such option.
     """
     from careful import measure
-    from careful.measure.estimators.pathchar import Options
+    from careful.measure.path.pathchar import Options
     from careful.render.measuring import measure as report
 
     found = measure.pathchar(_settings(config).resolve(host), Options(**options))
@@ -188,7 +188,7 @@ def logp(
     """
     from careful import measure
     from careful.control.instance import remote
-    from careful.measure.estimators.logp import Options
+    from careful.measure.endpoints.logp import Options
     from careful.render.measuring import logp as report
 
     given = Options(**options)

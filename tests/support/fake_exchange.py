@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from careful.measure.estimators.blackbox import BlackBox, Options
-from careful.measure.estimators.blackbox_result import Result
+from careful.measure.outside.blackbox import BlackBox, Options
+from careful.measure.outside.blackbox_result import Result
 from careful.measure.statistics.oneway import Trip
 
 #: GAM × 100 (P1 Table 1), µs and µs per KiB.

@@ -8,9 +8,9 @@ from typing import Any
 
 from careful._abi import lib
 from careful.errors import CarefulError
-from careful.measure.estimators import host_stages
-from careful.measure.estimators.hops import Path
-from careful.measure.estimators.pathchar import Options, Pathchar
+from careful.measure.path import host_stages
+from careful.measure.path.hops import Path
+from careful.measure.path.pathchar import Options, Pathchar
 from careful.measure.probes.ping import PingReply
 from careful.measure.probes.udp import Answer, Reply
 

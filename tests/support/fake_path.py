@@ -7,8 +7,8 @@ import random
 from dataclasses import dataclass, field
 
 from careful.errors import CarefulError
-from careful.measure.estimators.hops import Path
-from careful.measure.estimators.pathchar import Options, Pathchar
+from careful.measure.path.hops import Path
+from careful.measure.path.pathchar import Options, Pathchar
 from careful.measure.probes.udp import Answer, Reply
 
 REPLY_BYTES = 576

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
-from careful.measure.estimators.logp import LogP, Options, Result
+from careful.measure.endpoints.logp import LogP, Options, Result
 from careful.measure.statistics.sample import Bursts
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from careful.control.tracing import bpf, sdt, trace_targets, tracer
 from careful.errors import CarefulError
-from careful.measure.estimators import stages
+from careful.measure.inside import stages
 from hosts import Host, finish, hosts_up, make_file, wait_for
 
 #: All four are the engine's; netRx is the kernel's.

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from careful.address import Address
     from careful.daemon.route import Route
-    from careful.measure.estimators import blackbox as two_regressions
-    from careful.measure.estimators import logp as signatures
-    from careful.measure.estimators import pathchar as by_hops
-    from careful.measure.estimators.blackbox_result import Result as BlackBoxResult
-    from careful.measure.estimators.hops import Path
+    from careful.measure.endpoints import logp as signatures
+    from careful.measure.outside import blackbox as two_regressions
+    from careful.measure.outside.blackbox_result import Result as BlackBoxResult
+    from careful.measure.path import pathchar as by_hops
+    from careful.measure.path.hops import Path
 
 
 def pathchar(address: Address, options: by_hops.Options) -> Path:
@@ -24,7 +24,7 @@ def pathchar(address: Address, options: by_hops.Options) -> Path:
 
     Raises CarefulError: too few answers, or probes cannot be sent.
     """
-    from careful.measure.estimators.pathchar import measure
+    from careful.measure.path.pathchar import measure
 
     return measure(address, options)
 
@@ -34,8 +34,8 @@ def blackbox(route: Route, options: two_regressions.Options) -> BlackBoxResult:
 
     Raises CarefulError: careful is not up at both ends, or the host does not answer.
     """
-    from careful.measure.estimators.blackbox import BlackBox
-    from careful.measure.estimators.undisturbed import Undisturbed
+    from careful.measure.outside.blackbox import BlackBox
+    from careful.measure.outside.undisturbed import Undisturbed
     from careful.measure.probes.exchange import ProbeSession
 
     with ProbeSession(route) as session:
@@ -47,7 +47,7 @@ def logp(routes: Sequence[Route], options: signatures.Options) -> signatures.Res
 
     Raises CarefulError: careful is not up at both ends, or a host does not answer.
     """
-    from careful.measure.estimators.logp import LogP
+    from careful.measure.endpoints.logp import LogP
     from careful.measure.probes.bursts import Session
 
     with Session(routes) as session:

@@ -16,9 +16,9 @@ from careful.control.plans.tune_entry import Setting, Versions
 from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.jsonout import Json
-from careful.measure.estimators.blackbox import BlackBox, Options
-from careful.measure.estimators.quick import Glance
-from careful.measure.estimators.undisturbed import TRIES, Undisturbed
+from careful.measure.outside.blackbox import BlackBox, Options
+from careful.measure.outside.quick import Glance
+from careful.measure.outside.undisturbed import TRIES, Undisturbed
 from careful.measure.probes.exchange import ProbeSession
 from careful.plan import Limits, Plan
 from careful.tuning.settings import STORE, Kick, Pulse, Value

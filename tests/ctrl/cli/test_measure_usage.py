@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 from careful.cli.main import run
-from careful.measure.estimators import blackbox, clearbox, logp, pathchar
+from careful.measure.endpoints import logp
+from careful.measure.inside import clearbox
+from careful.measure.outside import blackbox
+from careful.measure.path import pathchar
 
 
 @pytest.mark.parametrize("word", ["nan", "inf", "-inf", "0", "-1", "soon", "1e300"])

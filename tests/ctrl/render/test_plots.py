@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from careful.measure.estimators.bulk import Bulk
-from careful.measure.estimators.logp import Result
-from careful.measure.estimators.packet_flow import Burst, Transfer
-from careful.measure.estimators.stages import Fit, Samples
+from careful.measure.endpoints.bulk import Bulk
+from careful.measure.endpoints.logp import Result
+from careful.measure.inside.packet_flow import Burst, Transfer
+from careful.measure.inside.stages import Fit, Samples
 from careful.measure.statistics.estimate import Estimate
 from careful.model import load_shipped
 from careful.model.files import load_pipeline

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from careful.measure.estimators.speed import Kind, Quartiles, Row
+from careful.measure.path.speed import Kind, Quartiles, Row
 from careful.render.measuring import speed as report
 
 

@@ -13,9 +13,9 @@ import pytest
 from careful.cli import common
 from careful.errors import WithheldError
 from careful.fleet.matrix import Cell
-from careful.measure.estimators import answer
-from careful.measure.estimators.packet_flow import Burst, Transfer
-from careful.measure.estimators.stages import Fit, Samples
+from careful.measure.inside.packet_flow import Burst, Transfer
+from careful.measure.inside.stages import Fit, Samples
+from careful.measure.path import answer
 from careful.measure.statistics.estimate import Estimate
 from careful.model import load_shipped
 from careful.model.files import parse_source, shipped_names

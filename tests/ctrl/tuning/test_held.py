@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from careful.measure.estimators.blackbox import BlackBox
-from careful.measure.estimators.quick import Glance, Options
+from careful.measure.outside.blackbox import BlackBox
+from careful.measure.outside.quick import Glance, Options
 from careful.tuning.instance_path import CLOSELY
 from fake_exchange import GAM, FakeExchange
 

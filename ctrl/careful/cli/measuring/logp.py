@@ -15,11 +15,11 @@ from careful.cli.exit_status import Exit
 from careful.cli.params import BYTES, SECONDS, SHARE
 from careful.control.instance import remote
 from careful.control.options import config
-from careful.measure.estimators import bulk as transfers
-from careful.measure.estimators import contention
-from careful.measure.estimators.bulk import Bulk
-from careful.measure.estimators.logp import Layer, LogP, Options, Result
-from careful.measure.estimators.logp_background import Background
+from careful.measure.endpoints import bulk as transfers
+from careful.measure.endpoints import contention
+from careful.measure.endpoints.background import Background
+from careful.measure.endpoints.bulk import Bulk
+from careful.measure.endpoints.logp import Layer, LogP, Options, Result
 from careful.measure.probes import tcp
 from careful.measure.probes.bursts import Session
 from careful.measure.probes.files import FilesLayer

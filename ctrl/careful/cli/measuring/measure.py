@@ -22,11 +22,11 @@ from careful.control.state import kept_path
 from careful.control.state.state_dir import StateDir, place
 from careful.control.tracing import trace_targets
 from careful.control.tracing.tracer import Tracer
-from careful.measure.estimators import answer as answers
-from careful.measure.estimators import blackbox as two_regressions
-from careful.measure.estimators import clearbox as inside
-from careful.measure.estimators import path_to_file
-from careful.measure.estimators import pathchar as plan
+from careful.measure.inside import clearbox as inside
+from careful.measure.outside import blackbox as two_regressions
+from careful.measure.path import answer as answers
+from careful.measure.path import path_to_file
+from careful.measure.path import pathchar as plan
 from careful.measure.probes.exchange import ProbeSession
 from careful.render.measuring import measure as report
 from careful.render.measuring import measure_plots

@@ -18,8 +18,8 @@ from careful.cli.params import BYTES, SECONDS
 from careful.control.instance import remote
 from careful.control.options import config
 from careful.errors import CarefulError, InputError
-from careful.measure.estimators import speed as rounds
-from careful.measure.estimators.logp import Layer
+from careful.measure.endpoints.logp import Layer
+from careful.measure.path import speed as rounds
 from careful.measure.probes import tcp
 from careful.measure.probes.bursts import Session
 from careful.measure.probes.exchange import ProbeSession

@@ -14,8 +14,8 @@ from careful.cli.params import SECONDS, Duration
 from careful.control.tracing import trace_targets
 from careful.control.tracing.tracer import Target, Tracer
 from careful.event import trace as event_trace
-from careful.measure.estimators import listening
-from careful.measure.estimators import packet_flow as flow
+from careful.measure.inside import listening
+from careful.measure.inside import packet_flow as flow
 from careful.render.measuring import measure
 from careful.render.tracing import events as events_report
 from careful.render.tracing import trace as report

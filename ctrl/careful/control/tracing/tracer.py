@@ -1,7 +1,7 @@
 """Live records of the datapath's stages: probes of carefuld, tracepoints of the kernel.
 
 Owns the attached programs, which the kernel detaches if our process dies.
-measure/estimators/stages.py interprets the records.
+measure/inside/stages.py interprets the records.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Probes and their sessions; the estimators interpret the times."""
+"""Probes and their sessions; other folders interpret the times."""

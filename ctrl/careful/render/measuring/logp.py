@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from careful.measure.estimators.logp import Result
-from careful.measure.estimators.logp_curve import Curve
-from careful.measure.estimators.logp_predict import Trial
+from careful.measure.endpoints.curve import Curve
+from careful.measure.endpoints.logp import Result
+from careful.measure.endpoints.predict import Trial
 from careful.measure.statistics.estimate import LEVEL, Estimate
 from careful.measure.statistics.line import RELATIVE_MAX
 from careful.measure.statistics.quantiles import t_quantile

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from careful.measure.estimators.bulk import Bulk
-from careful.measure.estimators.contention import Flood
-from careful.measure.estimators.logp import Result
+from careful.measure.endpoints.bulk import Bulk
+from careful.measure.endpoints.contention import Flood
+from careful.measure.endpoints.logp import Result
 from careful.measure.statistics.line import Line
 from careful.measure.statistics.sample import Figure
 from careful.render.digits import with_half

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from careful.measure.estimators.bulk import Bulk
-from careful.measure.estimators.logp import Result
+from careful.measure.endpoints.bulk import Bulk
+from careful.measure.endpoints.logp import Result
 from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import Line
 from careful.render import figure

@@ -5,9 +5,9 @@ from __future__ import annotations
 import platform
 
 from careful.address import Address
-from careful.measure.estimators.answer import Answer
-from careful.measure.estimators.blackbox_result import Result
-from careful.measure.estimators.hops import Path, Segment
+from careful.measure.outside.blackbox_result import Result
+from careful.measure.path.answer import Answer
+from careful.measure.path.hops import Path, Segment
 from careful.render.digits import or_most
 from careful.render.tables import Parts, Table, text
 from careful.units import shown_rate

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from careful.measure.estimators.blackbox_result import Result
-from careful.measure.estimators.hops import Path as HopPath
-from careful.measure.estimators.host_stages import Stages
+from careful.measure.outside.blackbox_result import Result
+from careful.measure.path.hops import Path as HopPath
+from careful.measure.path.host_stages import Stages
 from careful.measure.statistics.line import Line, minima
 from careful.render import figure as draw
 from careful.render.digits import with_half

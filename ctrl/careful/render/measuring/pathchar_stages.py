@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from careful.jsonout import Json
-from careful.measure.estimators.host_stages import Stage, Stages
+from careful.measure.path.host_stages import Stage, Stages
 from careful.measure.statistics.estimate import Estimate
 from careful.render.digits import or_most, with_half
 from careful.render.tables import table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from careful.measure.estimators.speed import Quartiles, Row
+from careful.measure.path.speed import Quartiles, Row
 from careful.render import figure
 from careful.render.tables import Table, text
 

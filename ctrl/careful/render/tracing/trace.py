@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from careful.measure.estimators.clearbox import Result
-from careful.measure.estimators.listening import Heard
-from careful.measure.estimators.packet_flow import Burst
-from careful.measure.estimators.stages import Bottleneck, Fit, histogram
+from careful.measure.inside.clearbox import Result
+from careful.measure.inside.listening import Heard
+from careful.measure.inside.packet_flow import Burst
+from careful.measure.inside.stages import Bottleneck, Fit, histogram
 from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import Line
 from careful.render.digits import not_negative

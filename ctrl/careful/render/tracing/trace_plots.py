@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from careful.errors import InputError
-from careful.measure.estimators.packet_flow import Burst, Transfer
-from careful.measure.estimators.stages import Fit
+from careful.measure.inside.packet_flow import Burst, Transfer
+from careful.measure.inside.stages import Fit
 from careful.render import figure as draw
 from careful.render.digits import not_negative
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from careful.address import Address
 from careful.errors import CarefulError
-from careful.measure.estimators import path_to_file
-from careful.measure.estimators.pathchar import Options
+from careful.measure.path import path_to_file
+from careful.measure.path.pathchar import Options
 from careful.measure.probes.udp import Answer, Prober, Reply
 
 

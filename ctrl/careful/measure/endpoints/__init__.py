@@ -1,0 +1,1 @@
+"""The endpoints' own overheads and gaps (P4)."""
