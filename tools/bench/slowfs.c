@@ -4,6 +4,9 @@
  * further figures each read, lasts g plus G per KiB, one at a time, like a disk of P1 section 5.5.
  *
  *   slowfs g_us G_us_per_KiB BACKING MOUNTPOINT [READ_g_us READ_G_us_per_KiB]
+ *
+ * SLOWFS_LOG in the environment names a file for a line of each: r or w, begin and end in ns of
+ * CLOCK_MONOTONIC, and bytes.
  */
 #define FUSE_USE_VERSION 31
 #define _GNU_SOURCE
@@ -20,6 +23,7 @@
 
 static int backing;
 static double g_ns, G_ns_per_byte, read_g_ns, read_G_ns_per_byte;
+static FILE *log_file;
 
 static const char *inside(const char *path)
 {
@@ -48,16 +52,24 @@ static int slow_open(const char *path, struct fuse_file_info *info)
 	return 0;
 }
 
-static void take(double spent_ns)
+static uint64_t now_ns(void)
 {
-	struct timespec until;
-	uint64_t ns;
+	struct timespec now;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	ns = (uint64_t)until.tv_sec * 1000000000 + (uint64_t)until.tv_nsec + (uint64_t)spent_ns;
-	until = (struct timespec){ (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static void take(char kind, size_t bytes, double spent_ns)
+{
+	uint64_t begin_ns = now_ns(), ns = begin_ns + (uint64_t)spent_ns;
+	struct timespec until = { (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
+
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
 		;
+	if (log_file)
+		fprintf(log_file, "%c %llu %llu %zu\n", kind, (unsigned long long)begin_ns,
+			(unsigned long long)now_ns(), bytes);
 }
 
 static int slow_read(const char *path, char *into, size_t bytes, off_t offset,
@@ -65,7 +77,7 @@ static int slow_read(const char *path, char *into, size_t bytes, off_t offset,
 {
 	(void)path;
 	if (read_g_ns + read_G_ns_per_byte > 0)
-		take(read_g_ns + read_G_ns_per_byte * (double)bytes);
+		take('r', bytes, read_g_ns + read_G_ns_per_byte * (double)bytes);
 	return result(pread((int)info->fh, into, bytes, offset));
 }
 
@@ -73,7 +85,7 @@ static int slow_write(const char *path, const char *from, size_t bytes, off_t of
 		      struct fuse_file_info *info)
 {
 	(void)path;
-	take(g_ns + G_ns_per_byte * (double)bytes);
+	take('w', bytes, g_ns + G_ns_per_byte * (double)bytes);
 	return result(pwrite((int)info->fh, from, bytes, offset));
 }
 
@@ -112,6 +124,14 @@ int main(int argc, char **argv)
 	if (argc == 7) {
 		read_g_ns = atof(argv[5]) * 1e3;
 		read_G_ns_per_byte = atof(argv[6]) * 1e3 / 1024;
+	}
+	if (getenv("SLOWFS_LOG")) {
+		log_file = fopen(getenv("SLOWFS_LOG"), "we");
+		if (!log_file) {
+			perror(getenv("SLOWFS_LOG"));
+			return 1;
+		}
+		setvbuf(log_file, NULL, _IOLBF, 0);
 	}
 	backing = open(argv[3], O_RDONLY | O_DIRECTORY);
 	if (backing < 0) {

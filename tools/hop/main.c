@@ -40,6 +40,7 @@ struct hop {
 	bool by_cards; /* the ends are cards, else sockets */
 	struct card cards[2];
 	const char *report_path;
+	bool logs; /* prints a line for each frame: its way, arrival, end of service, and bytes */
 	unsigned long reports;
 	uint8_t frame[FRAME_BYTES_MAX];
 };
@@ -186,6 +187,10 @@ static void deliver(struct hop *hop, int end)
 
 		if (!pass_on(hop, end, frame))
 			way->lost++;
+		if (hop->logs)
+			printf("%d %llu %llu %u\n", end, (unsigned long long)frame->arrived_ns,
+			       (unsigned long long)(frame->due_ns - way->config->delay_ns),
+			       frame->charged);
 		hop_left(way, frame, now, clock_now(CLOCK_MONOTONIC));
 	}
 }
@@ -323,6 +328,7 @@ enum option_id {
 	OPT_REORDER_BY,
 	OPT_CORRUPT,
 	OPT_SEED,
+	OPT_LOG,
 };
 
 static const struct option OPTIONS[] = {
@@ -339,6 +345,7 @@ static const struct option OPTIONS[] = {
 	{ "reorder-ns", required_argument, NULL, OPT_REORDER_BY },
 	{ "corrupt", required_argument, NULL, OPT_CORRUPT },
 	{ "seed", required_argument, NULL, OPT_SEED },
+	{ "log", no_argument, NULL, OPT_LOG },
 	{ NULL, 0, NULL, 0 },
 };
 
@@ -396,6 +403,8 @@ int main(int argc, char **argv)
 			ends = optarg;
 		else if (option == OPT_REPORT)
 			hop.report_path = optarg;
+		else if (option == OPT_LOG)
+			hop.logs = true;
 		else
 			set_option(&hop.config, option, optarg);
 	}
@@ -411,6 +420,7 @@ int main(int argc, char **argv)
 		if (hop_way_init(&hop.ways[end], &hop.config, end, clock_now(CLOCK_MONOTONIC)))
 			die("queue");
 	}
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	/* Real-time priority keeps frames on time; without the right to it, the report shows
 	 * lateness. */
 	prctl(PR_SET_TIMERSLACK, 1);

@@ -34,6 +34,7 @@ NAME = f"bench{os.getpid()}"
 MACHINES = ROOT / "tools" / "machines"
 STATE = Path("/run/careful-machines")
 FAR = ROOT / "tools" / "bench" / "far_stores.py"
+LINK_LOG, FILE_LOG = STATE / NAME / "wire.log", "/tmp/slowfs.log"
 HOSTS = ("h1", "h2")
 WHOLE = "store-and-forward"
 FIXED = (512, 768, 1024, 1152, 1280, 1376, 1664, 2048, 2736)
@@ -98,13 +99,16 @@ def beside(host: str, *argv: object) -> None:
 
 
 @contextmanager
-def machines() -> Iterator[None]:
-    """Makes the machines with slow files, and careful up on both."""
+def machines(logs: bool = False) -> Iterator[None]:
+    """Makes the machines with slow files, and careful up on both.
+
+    logs: the link and the slow files log each frame, read and write (LINK_LOG, FILE_LOG).
+    """
     read, net, store = ((one.g_us * SCALE, one.G_us_per_KiB * SCALE) for one in TRAPEZE.stages)
     slow = {"h1": (0, 0, 0, read[1]), "h2": store}
     words = ("--name", NAME, "--nic", "virtio", "--mtu", MTU, "--wire", f"{net[0]},{net[1]}")
     program = built("slowfs", "careful-hop") / "slowfs"
-    run(MACHINES, "up", *words)
+    run(MACHINES, "up", *words, *["--wire-log"] * logs)
     try:
         for host in HOSTS:
             # Its CPU mostly waits; late, it would add milliseconds to a pulse.
@@ -112,7 +116,8 @@ def machines() -> Iterator[None]:
             run("chrt", "--all-tasks", "--rr", "--pid", 5, pid)
             on(host, "sh", "-c", "mkdir /tmp/backing /tmp/top; truncate -s 1M /tmp/backing/file")
             given = slow[host]
-            beside(host, program, *given[:2], "/tmp/backing", "/tmp/top", *given[2:])
+            log = ("env", f"SLOWFS_LOG={FILE_LOG}") if logs else ()
+            beside(host, *log, program, *given[:2], "/tmp/backing", "/tmp/top", *given[2:])
             on(host, "mountpoint", "/tmp/top")
             options = ("--export", "/tmp:rw", "--insecure", "--xdp", "generic", "--peers", 2)
             on(host, CTL, "up", "eth1", *options)
@@ -123,13 +128,16 @@ def machines() -> Iterator[None]:
         subprocess.run(down, check=False, stdout=subprocess.DEVNULL)
 
 
+def timed(given: dict[str, Any]) -> str:
+    """Runs a job of far_stores.py between the machines. Returns its output."""
+    on("h1", "sh", "-c", f"cat >/tmp/job <<'END'\n{json.dumps(given)}\nEND")
+    return on("h1", "env", "CAREFUL_INSTANCE=eth1", PYTHON, FAR, "time", "/tmp/job")
+
+
 def measured(args: argparse.Namespace) -> dict[str, Any]:
     """Returns every round of each arm, µs, in random order."""
-    given = {"bytes": PAGE_BYTES, "rounds": args.rounds, "arms": arms()}
     with machines():
-        text = f"cat >/tmp/job <<'END'\n{json.dumps(given)}\nEND"
-        on("h1", "sh", "-c", text)
-        output = on("h1", "env", "CAREFUL_INSTANCE=eth1", PYTHON, FAR, "time", "/tmp/job")
+        output = timed({"bytes": PAGE_BYTES, "rounds": args.rounds, "arms": arms()})
         counters = {host: status(host) for host in HOSTS}
     if not output.strip():
         raise BenchError("no times")
