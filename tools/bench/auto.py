@@ -66,12 +66,33 @@ def decided(sizes: list[int], limit_s: float) -> dict[str, Any]:
         process(pinned("h1", PYTHON, STORES, "mix", name), ready="ready") as traffic,
         process(on("h2", "carefulctl", "tune", "auto", "eth1"), quiet=True) as controller,
     ):
-        end = time.monotonic() + limit_s
-        while not is_decided(known("h2", READER), classes) and time.monotonic() < end:
+        began = time.monotonic()
+        while not is_decided(path := known("h2", READER), classes):
             if traffic.poll() is not None or controller.poll() is not None:
                 raise BenchError("the traffic or the controller has ended")
+            if time.monotonic() > began + limit_s:
+                return path
             time.sleep(LOOK_S)
-        return {**known("h2", READER), "decided": is_decided(known("h2", READER), classes)}
+        return {**path, "decided_s": time.monotonic() - began}
+
+
+def verdicts(decisions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns each A/B that compared a class's plans, with the gain that was predicted for it.
+
+    `predicted_us` and `live_us` are the bounds of the gain: low and high.
+    """
+    found, predicted_us = [], dict[int, list[float]]()
+    ends = ("gain_low_us", "gain_high_us")
+    for decision in decisions:
+        for row in decision.get("classes", ()):
+            nbytes = row["message_bytes_max"]
+            if "gain_low_us" in row.get("prediction", {}):
+                predicted_us[nbytes] = [row["prediction"][end] for end in ends]
+            if row.get("ab", {}).get("gain_low_us") is not None:
+                live_us = [row["ab"][end] for end in ends]
+                one = {"bytes": nbytes, "what": decision["what"], "live_us": live_us}
+                found.append(one | {"predicted_us": predicted_us.get(nbytes)})
+    return found
 
 
 def in_effect() -> tuple[int, list[dict[str, Any]]]:
@@ -104,10 +125,10 @@ def swept(
             given = {"instance": f"{LAB}-h2", "slot": slot, "rounds": rounds, "sizes": [size]}
             with given_as(given) as name:
                 found.append(json.loads(run(*pinned("h1", PYTHON, STORES, "read", name))))
-    names = ("decided", "tried", "decisions", "unverified")
     return {
-        "known": {name: path.get(name) for name in names},
+        "decided_s": path.get("decided_s"),
         "measured": bool(path.get("figures")),
-        "in_effect": now,
+        "verdicts": verdicts(path.get("decisions", [])),
+        "fragment_bytes": [now[class_of(nbytes)]["plan"]["first_bytes"] for nbytes in sizes],
         "sizes": found,
     }

@@ -35,6 +35,8 @@ STATIC = {"4 KiB": 4096, "128 B": 128, "MTU": 1 << 20}
 #: Gain of the planned fragments over one at 4 KiB with 90 bytes of headers per frame: the model's
 #: (`carefulctl plan --pipeline gam --bytes 4KiB --header-bytes 90`), and the least share of it.
 GAIN_PATH, GAIN_BYTES, GAIN_MODEL, GAIN_SHARE = "gam-headers", 4096, 0.451, 0.90
+#: The least share of predicted gains that agree with the live ones.
+PREDICTED_SHARE = 0.9
 #: Like SCALED, but headers are charged with G too.
 FRAMES = ("--scale", "100", "--charge", "frame", "--mtu", "9000")
 
@@ -119,7 +121,7 @@ def tuned_path(path: str, rounds: int, limit_s: float) -> dict[str, Any]:
     with path_up(path):
         many = rounds * MORE.get(path, 1)
         found = auto.swept(SIZES, lambda *of: arms(path, *of), many, limit_s)
-    reason = None if found["known"]["decided"] else f"undecided after {limit_s:.0f} s"
+    reason = None if found["decided_s"] else f"undecided after {limit_s:.0f} s"
     return {"path": f"{path}, by tune auto", "reason": reason, **found}
 
 
@@ -167,7 +169,18 @@ def report(kept: dict[str, Any]) -> bool:
             gained = gain(next(size for size in one["sizes"] if size["bytes"] == GAIN_BYTES))
             print(f"  4 KiB, over one fragment: {gained:.1%} (model: {GAIN_MODEL:.1%})")
             met &= gained >= GAIN_SHARE * GAIN_MODEL
+    predicted = [one for path in paths for one in path.get("verdicts", ()) if one["predicted_us"]]
+    if predicted:
+        held = sum(is_held(one) for one in predicted)
+        print(f"predicted gains with a verdict of live messages: {held} of {len(predicted)} agree")
+        met &= held >= PREDICTED_SHARE * len(predicted)
     return met
+
+
+def is_held(verdict: dict[str, Any]) -> bool:
+    """Reports whether the live gain may be the predicted one: their intervals overlap."""
+    (low, high), (live_low, live_high) = verdict["predicted_us"], verdict["live_us"]
+    return bool(low <= live_high and live_low <= high)
 
 
 def gain(size: dict[str, Any]) -> float:
