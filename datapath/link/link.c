@@ -256,6 +256,7 @@ void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info
 		.lost_there = session->lost_there,
 		.sent_again = session->sent_again,
 		.asked_again = session->asked_again,
+		.asked_silent = session->asked_silent,
 		.late = session->late,
 		.seal = session->seal ? session->seal->mode : CAREFUL_SEAL_OFF,
 		.cipher = session->seal ? (uint8_t)session->seal->cipher : 0,

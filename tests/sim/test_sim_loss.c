@@ -89,6 +89,19 @@ static void test_loss__each_update_in_turn(void)
 	each_frame(SIM_UPDATES);
 }
 
+/* Requests are counted by cause: a later frame has arrived, or none has. */
+static void test_loss__is_counted_by_cause(void)
+{
+	const uint32_t last = count(SIM_DATA) - 1;
+
+	for (uint32_t i = 0; i <= last; i += last) {
+		EXPECT_WELL(lose(SIM_DATA, &i, 1));
+		CHECK(cluster->counters[CAREFUL_C_ASKED_AGAIN] > 0);
+		CHECK_EQ(cluster->counters[CAREFUL_C_TIMED_OUT],
+			 i ? cluster->counters[CAREFUL_C_ASKED_AGAIN] : 0);
+	}
+}
+
 /* A lost control message is repeated; no frame is lost and no operation fails. */
 static void test_loss__each_control_message_in_turn(void)
 {
@@ -197,6 +210,7 @@ int main(void)
 	sim_init();
 	RUN(test_loss__each_data_frame_in_turn);
 	RUN(test_loss__each_update_in_turn);
+	RUN(test_loss__is_counted_by_cause);
 	RUN(test_loss__each_control_message_in_turn);
 	RUN(test_loss__each_two_frames);
 	RUN(test_repair__as_soon_when_the_time_wraps);

@@ -230,7 +230,7 @@ enum careful_counter {
 	CAREFUL_C_PINGS_LATE, /* those that a later ping overtook: no peer waits for the answer */
 	CAREFUL_C_SENT_AGAIN, /* frames sent again because the receiver asked */
 	CAREFUL_C_ASKED_AGAIN, /* frames that we asked the sender to send again */
-	CAREFUL_C_TIMED_OUT, /* traditional: times that we asked because of silence */
+	CAREFUL_C_TIMED_OUT, /* of ASKED_AGAIN, in silence; traditional: times that we asked so */
 	CAREFUL_C_DROP_TWICE, /* frames that had arrived before */
 	CAREFUL_C_DROP_SHARE, /* frames beyond the peer's share of buffers */
 	CAREFUL_C_ACKS_SENT, /* explicit acknowledgements */
@@ -333,7 +333,7 @@ struct careful_peer_info {
 	uint64_t asked_again; /* the peer's frames that we asked for */
 	uint64_t late; /* of these, frames that were only late */
 	uint32_t window_now; /* part of `window` that the peer has while the network is congested */
-	uint32_t pad;
+	uint32_t asked_silent; /* of asked_again, those for which no later frame had arrived */
 };
 
 /* The peer's process, and the path to it. */

@@ -202,7 +202,8 @@ struct session {
 	uint64_t lost_there; /* lost frames found by the peer */
 	uint32_t lost_said; /* the same, as its last HELLO or WELCOME reported it */
 	uint64_t sent_again; /* frames that the peer requested again */
-	uint64_t asked_again; /* frames that we requested again */
+	uint64_t asked_again; /* frames that we requested again, */
+	uint32_t asked_silent; /* of them, those for which no later frame had arrived */
 	uint64_t late; /* of these, frames that were only late */
 };
 

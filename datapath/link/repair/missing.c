@@ -103,6 +103,15 @@ static bool is_lost(const struct link_peer *peer, uint32_t seq, uint32_t noticed
 	       link_us(peer->link) - noticed_us >= (late_us > LATE_US ? late_us : LATE_US);
 }
 
+/* Reports whether a later frame, or the repair of a later request, has arrived. */
+static bool is_overtaken(const struct link_missing *missing, const struct link_asked *asked,
+			 uint32_t seq)
+{
+	if (!asked->last_us)
+		return (int32_t)(missing->ahead - seq) > 0;
+	return missing->came_us && (int32_t)(missing->came_us - asked->last_us) > 0;
+}
+
 /* Reports whether a missing number is due for a request. */
 static bool is_due(const struct link_peer *peer, uint32_t seq)
 {
@@ -113,7 +122,7 @@ static bool is_due(const struct link_peer *peer, uint32_t seq)
 		return false;
 	if (!asked->last_us)
 		return is_lost(peer, seq, asked->noticed_us);
-	return (missing->came_us && (int32_t)(missing->came_us - asked->last_us) > 0) ||
+	return is_overtaken(missing, asked, seq) ||
 	       link_us(peer->link) - asked->last_us >= wait_us(peer);
 }
 
@@ -134,6 +143,10 @@ static void note(struct link_peer *peer, uint32_t seq)
 	struct link_missing *missing = &peer->session->missing;
 	struct link_asked *asked = asked_at(peer, seq);
 
+	if (!is_overtaken(missing, asked, seq)) {
+		link_count(peer->link, CAREFUL_C_TIMED_OUT);
+		peer->session->asked_silent++;
+	}
 	congestion_lost(peer);
 	if (asked->last_us && seq == missing->first &&
 	    link_us(peer->link) - asked->last_us >= wait_us(peer)) {

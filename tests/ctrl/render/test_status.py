@@ -87,6 +87,13 @@ def test_brief__a_peer_that_ended_in_order_is_no_fault() -> None:
         assert state in "\n".join(lines[1:])
 
 
+def test_whole__repairs_are_counted_by_cause() -> None:
+    asked = {"asked_again_frames": 12, "asked_silent_frames": 3, "late_frames": 1}
+    said = "h2: 12 frames requested again: 9 after a gap, 3 in silence; 1 were only late"
+    for counts, is_there in ((asked, True), ({}, False)):
+        assert (said in report.statuses([with_peer(**counts)], {})) is is_there
+
+
 def test_brief__an_interface_that_is_down_is_wrong() -> None:
     trouble = "eth1 is down: ip link set eth1 up"
     lines = brief(replace(with_peer(), link_trouble=trouble))

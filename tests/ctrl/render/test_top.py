@@ -146,6 +146,13 @@ def test_shown__names_the_fault(peer: dict[str, Any], said: str) -> None:
         assert (said in row) is present
 
 
+def test_shown__repaired_frames_are_counted() -> None:
+    counts = {"asked_again_frames": 60, "late_frames": 2, "sent_again_frames": 8}
+    for peer, present in ((counts, True), ({}, False)):
+        looked = a_look(1, peer)
+        assert ("66 lost frames repaired" in shown(top.rates(looked, looked))) is present
+
+
 def test_shown__nothing_is_up() -> None:
     assert shown(top.rates(top.Look(0, []), top.Look(1, []))) == "careful is not up"
 

@@ -126,6 +126,7 @@ class PeerStatus:
     lost_there_frames: int
     sent_again_frames: int
     asked_again_frames: int
+    asked_silent_frames: int
     late_frames: int
     control_unheard: bool
     seal: str
@@ -254,6 +255,7 @@ def peer(info: CData, instance: CData, config: Config) -> PeerStatus:
         lost_there_frames=int(info.lost_there),
         sent_again_frames=int(info.sent_again),
         asked_again_frames=int(info.asked_again),
+        asked_silent_frames=int(info.asked_silent),
         late_frames=int(info.late),
         window_now_buffers=int(info.window_now),
         queue=int(instance.device.queue),

@@ -70,7 +70,7 @@ def _waits_for(peer: PeerStatus) -> str | None:
 
 @dataclass(frozen=True)
 class PeerRates:
-    """Rates between this host and a peer; lost_frames counts since the session began."""
+    """Rates between this host and a peer; lost and repaired frames since the session began."""
 
     peer: str
     address: str
@@ -85,6 +85,7 @@ class PeerRates:
     messages_per_s: float
     latency_us: float | None
     lost_frames: int
+    repaired_frames: int
     waits_for: str | None
 
 
@@ -128,6 +129,7 @@ def _peer(
         messages_per_s=max(0, more) / seconds,
         latency_us=(sum_ns - sum_before) / more / 1e3 if more > 0 else None,
         lost_frames=now.lost_here_frames + now.lost_there_frames,
+        repaired_frames=now.asked_again_frames - now.late_frames + now.sent_again_frames,
         waits_for=_waits_for(now),
     )
 

@@ -50,6 +50,10 @@ _PEER_COUNTERS = {
         "careful_peer_asked_again_frames",
         "Missing frames that were requested from the peer.",
     ),
+    "asked_silent_frames": (
+        "careful_peer_asked_silent_frames",
+        "Of the requested frames, those for which no later frame had arrived.",
+    ),
     "late_frames": ("careful_peer_late_frames", "Requested frames that were late, not lost."),
 }
 _PEER_GAUGES = {

@@ -233,6 +233,17 @@ def _windows(found: Status) -> list[str]:
     ]
 
 
+def _repairs(found: Sequence[PeerStatus]) -> list[str]:
+    """Returns why frames of each peer were requested again."""
+    return [
+        f"  {one.called}: {one.asked_again_frames} frames requested again: "
+        f"{one.asked_again_frames - one.asked_silent_frames} after a gap, "
+        f"{one.asked_silent_frames} in silence; {one.late_frames} were only late"
+        for one in found
+        if one.asked_again_frames
+    ]
+
+
 def _lost(frames: int) -> str | int:
     return alarm(str(frames)) if frames else 0
 
@@ -288,7 +299,7 @@ def _status(found: Status) -> Parts:
         parts += ["", _programs(found.programs)]
     if found.queues:
         parts += ["", _queues(found.queues)]
-    parts += _remarks(found)
+    parts += _remarks(found) + _repairs(found.peers)
     names = [*((name, value, "") for name, value in _counts(found.counters))]
     names += [(name, value, "XDP") for name, value in _counts(found.xdp_counters)]
     if names:

@@ -57,6 +57,8 @@ def shown(found: Sequence[Rates], mute: Mapping[str, str] | None = None, order: 
         copy = "zero-copy" if one.zerocopy else "copy"
         head = f"{one.instance} on {one.ifname}: XDP {one.xdp_mode}, {copy}, "
         head += f"window {one.window_buffers}"
+        if repaired := sum(each.repaired_frames for each in one.peers):
+            head += f", {repaired} lost frames repaired"
         head = "\n".join([head, *lent(one.lent)])
         peers = one.peers
         if order:
