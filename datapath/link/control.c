@@ -9,15 +9,15 @@
 #include <endian.h>
 
 enum {
-	CONTROL_BATCH = 32, /* control messages handled in one go, */
-	CONTROL_CROWDED = 16, /* and while more than that keep coming */
+	CONTROL_BATCH = 32, /* control messages handled at a time */
+	CONTROL_CROWDED = 16, /* the same, while the socket is crowded */
 };
 
 static bool on_bye(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	if (!peer->cookie_in || be64toh(ctrl->cookie) != peer->cookie_in)
 		return false;
-	/* BYE overtakes frames: those that the peer sent before may still lie in the RX ring. */
+	/* BYE overtakes frames: earlier ones may still be in the RX ring. */
 	if (!link_drain_begun(&peer->session->bye))
 		peer->session->bye = link_drain_begin(peer->link);
 	return true;
@@ -34,17 +34,16 @@ static bool on_missing(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	return true;
 }
 
-/* Reports whether the SYNC is about an epoch that has just ended here. Our HELLO, which is on its
- * way or will be repeated, begins the next one. */
+/* Reports whether a SYNC is about an epoch that has just ended here. Our HELLO begins the next. */
 static bool is_renewed(const struct link_peer *peer, const struct careful_ctrl *sync)
 {
 	return peer->phase != LINK_IDLE && !link_has_epoch(peer) &&
 	       be64toh(sync->cookie) == peer->session->cookie_was;
 }
 
-/* Answers a SYNC of a session that does not exist here. The answer names that session, so a forged
- * question cannot end another one. */
-static void say_gone(struct link *link, const union address *to, const struct careful_ctrl *sync)
+/* Answers a SYNC of a session that does not exist here. The answer repeats the session's cookie, so
+ * a forged SYNC cannot end another session. */
+static void send_gone(struct link *link, const union address *to, const struct careful_ctrl *sync)
 {
 	struct careful_ctrl gone = { .nonce = sync->nonce, .cookie = sync->cookie };
 
@@ -56,9 +55,8 @@ static void say_gone(struct link *link, const union address *to, const struct ca
 		link_ctrl_send(link, to, &gone, CAREFUL_GONE);
 }
 
-/* Reports whether a message needs a proof if there are keys. Without the proof it is not
- * believed. */
-static bool takes_proof(const struct link *link, uint8_t type)
+/* Reports whether a message of this type is ignored without a proof. */
+static bool needs_proof(const struct link *link, uint8_t type)
 {
 	return link->keyed &&
 	       (type == CAREFUL_CHALLENGE || type == CAREFUL_SYNC || type == CAREFUL_SYNC_ACK ||
@@ -66,16 +64,15 @@ static bool takes_proof(const struct link *link, uint8_t type)
 		(type >= CAREFUL_TRAIN_ASK && type <= CAREFUL_TRAIN_OVER));
 }
 
-/* Calls the handler of a message. @keyed: the whole message, if ctrl is only its beginning; else
- * NULL. @proved: likewise, with a proof. */
+/* Calls the handler of a message. keyed, proved: the whole message, if it has that form, or NULL. */
 static void dispatch(struct link *link, const union address *from, const struct careful_ctrl *ctrl,
 		     const struct careful_keyed *keyed, const struct careful_proved *proved)
 {
 	struct link_peer *peer = link_peer_from(link, from, ctrl);
-	bool proves = !link->keyed, meant = false;
+	bool proves = !link->keyed, expected = false;
 
 	if (ctrl->type == CAREFUL_HELLO) {
-		if (peer && link_drain_begun(&peer->session->bye)) /* it is back already */
+		if (peer && link_drain_begun(&peer->session->bye)) /* the peer is back already */
 			link_bye(peer);
 		handshake_on_hello(link, from, ctrl, keyed, proved);
 		return;
@@ -85,58 +82,59 @@ static void dispatch(struct link *link, const union address *from, const struct 
 		if (peer && is_renewed(peer, ctrl))
 			return;
 		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
-		if (!link->keyed || proved) /* no answer is longer than its question */
-			say_gone(link, from, ctrl);
+		if (!link->keyed || proved) /* an answer is never longer than its question */
+			send_gone(link, from, ctrl);
 		return;
 	}
 	if (!peer && (ctrl->type == CAREFUL_CHALLENGE || ctrl->type == CAREFUL_REFUSE))
 		handshake_elsewhere(link, from, ctrl);
 	if (link->keyed && proved)
 		proves = keyed_proves(link, from, peer, proved);
-	if (takes_proof(link, ctrl->type) && !proves) {
+	if (needs_proof(link, ctrl->type) && !proves) {
 		link_count(link, CAREFUL_C_CTRL_FORGED);
 		return;
 	}
 	switch (peer ? ctrl->type : 0) {
 	case CAREFUL_CHALLENGE:
-		meant = handshake_on_challenge(peer, ctrl);
+		expected = handshake_on_challenge(peer, ctrl);
 		break;
 	case CAREFUL_WELCOME:
-		meant = handshake_on_welcome(peer, from, ctrl, keyed);
+		expected = handshake_on_welcome(peer, from, ctrl, keyed);
 		break;
 	case CAREFUL_REFUSE:
-		meant = handshake_on_refuse(peer, ctrl, proves);
+		expected = handshake_on_refuse(peer, ctrl, proves);
 		break;
 	case CAREFUL_SYNC:
 		seal_heard(peer);
-		meant = (be32toh(ctrl->status) == CAREFUL_SYNC_YIELD && window_yield(peer, ctrl)) ||
+		expected =
+			(be32toh(ctrl->status) == CAREFUL_SYNC_YIELD && window_yield(peer, ctrl)) ||
 			link_on_sync(peer, ctrl);
 		break;
 	case CAREFUL_SYNC_ACK:
-		meant = link_on_sync_ack(peer, ctrl);
+		expected = link_on_sync_ack(peer, ctrl);
 		break;
 	case CAREFUL_MISSING:
-		meant = on_missing(peer, ctrl);
+		expected = on_missing(peer, ctrl);
 		break;
 	case CAREFUL_GONE:
-		meant = link_on_gone(peer, ctrl);
+		expected = link_on_gone(peer, ctrl);
 		break;
 	case CAREFUL_BYE:
-		meant = on_bye(peer, ctrl);
+		expected = on_bye(peer, ctrl);
 		break;
 	case CAREFUL_TRAIN_ASK:
-		meant = link_on_train_ask(peer, ctrl);
+		expected = link_on_train_ask(peer, ctrl);
 		break;
 	case CAREFUL_TRAIN_SENT:
-		meant = link_on_train_sent(peer, ctrl);
+		expected = link_on_train_sent(peer, ctrl);
 		break;
 	case CAREFUL_TRAIN_OVER:
-		meant = link_on_train_over(peer, ctrl);
+		expected = link_on_train_over(peer, ctrl);
 		break;
 	default:
 		break;
 	}
-	if (!meant)
+	if (!expected)
 		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
 }
 
@@ -193,23 +191,22 @@ static void on_control(struct link *link, const union address *from,
 static void on_message(struct link *link, const union address *from,
 		       const union link_message *message, size_t got, const struct arrival *arrival)
 {
-	bool meant;
+	bool expected;
 
 	if (message->hdr.type == CAREFUL_PING && got >= sizeof(message->hdr)) {
-		meant = link_on_ping(link, &message->hdr);
+		expected = link_on_ping(link, &message->hdr);
 	} else if (message->answer.type == CAREFUL_PING_ANSWER && got == sizeof(message->answer)) {
-		meant = link_on_ping_answer(link, from, &message->answer, arrival);
+		expected = link_on_ping_answer(link, from, &message->answer, arrival);
 	} else {
 		on_control(link, from, message, got);
 		return;
 	}
-	if (!meant)
+	if (!expected)
 		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
 }
 
-/* Reports whether ICMP quotes a message that we sent to the peer: it has the cookie of this epoch,
- * or the nonce of our unanswered HELLO. Only hosts on the path know these. Linux quotes 548 bytes
- * of the datagram over IPv4, 1184 over IPv6. */
+/* Reports whether ICMP quotes a message that we sent to the peer. It must have the cookie of this
+ * epoch, or the nonce of our unanswered HELLO, which only hosts on the path know. */
 bool link_quotes(const struct link_peer *peer, const union link_message *quoted)
 {
 	uint64_t cookie = be64toh(quoted->hdr.cookie);
@@ -221,28 +218,28 @@ bool link_quotes(const struct link_peer *peer, const union link_message *quoted)
 	return cookie && cookie == peer->cookie_out;
 }
 
-/* Handles an ICMP error: nobody listens at an address, or a message to it was too large. */
+/* Handles an ICMP error about a message to `at`: nobody listens there, or it was too large. */
 static void on_icmp(struct link *link, const union address *at, const union link_message *quoted,
 		    bool (*handle)(struct link_peer *))
 {
-	bool meant = false;
+	bool expected = false;
 
-	for (uint32_t i = 0; i < link->peers_max && !meant; i++)
-		meant = link_peer_at(&link->peers[i], at) && link_quotes(&link->peers[i], quoted) &&
-			handle(&link->peers[i]);
-	if (!meant)
+	for (uint32_t i = 0; i < link->peers_max && !expected; i++)
+		expected = link_peer_at(&link->peers[i], at) &&
+			   link_quotes(&link->peers[i], quoted) && handle(&link->peers[i]);
+	if (!expected)
 		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
 }
 
-/* Reads a bounded number of control messages, so that a flood cannot delay frames. If the socket is
- * crowded, it no longer wakes a program that waits for frames. */
+/* Reads a bounded number of control messages, so that a flood does not delay frames. A crowded
+ * socket does not wake a program that waits for frames. */
 void link_control(struct link *link)
 {
 	struct port *port = link->port;
-	int most = link->crowded ? CONTROL_CROWDED : CONTROL_BATCH;
+	int messages_max = link->crowded ? CONTROL_CROWDED : CONTROL_BATCH;
 
 	link->crowded = false;
-	for (int i = 0; i < most; i++) {
+	for (int i = 0; i < messages_max; i++) {
 		union link_message message = { 0 };
 		struct arrival arrival = { 0 };
 		union address from = { 0 };
@@ -268,7 +265,7 @@ void link_control(struct link *link)
 	link->crowded = true;
 }
 
-/* Reads peers' questions and answers between two ticks. */
+/* Reads control messages between two ticks. */
 void link_attend(struct link *link)
 {
 	link_control(link);
@@ -279,7 +276,7 @@ void link_attend(struct link *link)
 	}
 }
 
-/* Continues whatever waited for the RX ring to drain. */
+/* Continues what waited for the RX ring to drain. */
 void link_drained(struct link *link)
 {
 	link->draining = false;
@@ -299,7 +296,7 @@ void link_drained(struct link *link)
 	}
 }
 
-/* Returns for how long link needs neither a tick nor a poll, at most most_ms. */
+/* Returns the time until link needs a tick or a poll, at most most_ms. */
 uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms)
 {
 	if (link->kick_again || link->draining || link->crowded || link->following || link->again ||
@@ -324,12 +321,12 @@ uint32_t link_timeout_ms(const struct link *link, uint32_t most_ms)
 	return most_ms;
 }
 
-/* Holds data back until the path is known, and then until trains are over. */
+/* Holds data back until the path is probed, and then until trains are over. */
 static void held_tick(struct link_peer *peer)
 {
 	switch (link_path_tick(peer)) {
 	case LINK_PATH_PROBES:
-		peer->session->train.begun_ns = peer->link->now_ns; /* trains begin after it */
+		peer->session->train.begun_ns = peer->link->now_ns; /* trains begin later */
 		return;
 	case LINK_PATH_RENEWS:
 		link_renew(peer);
@@ -341,7 +338,7 @@ static void held_tick(struct link_peer *peer)
 		train_out_tick(peer);
 }
 
-/* Called about once a millisecond: does all that depends on time. */
+/* Does all that depends on time, about once a millisecond. */
 void link_tick(struct link *link)
 {
 	link_stamps_tick(link);

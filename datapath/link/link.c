@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Opens and closes a link, reports its state, and handles changes of the device. All memory is
- * allocated here; the paths of frames allocate nothing. */
+/* Opens and closes a link, reports its state, and handles changes of the device. Allocates all
+ * memory of link/. */
 #include "link/send/group.h"
 #include "link/link.h"
 #include "link/repair/repair.h"
@@ -65,8 +65,8 @@ int link_window(struct link *link, const struct careful_options *options,
 
 	if (options->reserve >= buffers || options->reserve > RESERVE_MAX) {
 		snprintf(error->text, sizeof(error->text),
-			 "a reserve of %u of the %u receive buffers that are guaranteed leaves "
-			 "none to windows: a smaller --reserve",
+			 "a reserve of %u of the %u guaranteed receive buffers leaves none for "
+			 "windows: use a smaller --reserve",
 			 options->reserve, buffers);
 		return -ENOBUFS;
 	}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* CRC32C (Castagnoli) of small payloads: by an instruction if the CPU has it, else by table. */
+/* CRC32C (Castagnoli) of small payloads, by an instruction if the CPU has it, else by table. */
 #include "link/link.h"
 
 #include <string.h>
@@ -12,8 +12,8 @@
 #include <sys/auxv.h>
 #endif
 
-/* The CRC of each byte. The CRC is linear: a byte's is the sum of those of its bits. These follow
- * from 0x82f63b78, the polynomial of RFC 3720 12.1 in reversed order. */
+/* The CRC of each byte: the sum of the CRCs of its bits, which follow from 0x82f63b78, the
+ * polynomial of RFC 3720 12.1 in reversed order. */
 #define BIT(byte, n, crc) ((byte) >> (n)&1 ? (crc) : 0u)
 #define ONE(byte)                                                                            \
 	(BIT(byte, 0, 0xf26b8303u) ^ BIT(byte, 1, 0xe13b70f7u) ^ BIT(byte, 2, 0xc79a971fu) ^ \
@@ -47,18 +47,18 @@ static bool cpu_has_crc(void)
 	return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
 }
 
-/* The instruction needs three cycles and can begin in each cycle, so three lanes of a block are
- * computed side by side. The CRC is linear: the block's is the last lane's plus the others', each
- * multiplied by x^(8 * bytes behind it) modulo the polynomial. The carry-less product has 33 bits
- * too many; the CRC instruction reduces it (Gopal et al., Fast CRC Computation for iSCSI Polynomial
- * Using CRC32 Instruction, Intel 2011). */
+/* The instruction takes three cycles, and one can start in each cycle: so three lanes of a block are
+ * computed in parallel. The CRC is linear: a block's is the sum of its lanes', each multiplied by
+ * x^(8 * bytes behind it) modulo the polynomial. The carry-less product has 33 bits too many; the CRC
+ * instruction reduces it (Gopal et al., Fast CRC Computation for iSCSI Polynomial Using CRC32
+ * Instruction, Intel 2011). */
 enum {
 	SHORT_LANE = 32,
 	LONG_LANE = 128,
 };
 
-static const uint32_t short_by[2] = { 0x9e4addf8, 0xba4fc28e }; /* x^(8 * 64 - 33), 32 */
-static const uint32_t long_by[2] = { 0xb9e02b86, 0x0d3b6092 }; /* 256, 128 */
+static const uint32_t short_shifts[2] = { 0x9e4addf8, 0xba4fc28e }; /* x^(8 * n - 33): 64, 32 */
+static const uint32_t long_shifts[2] = { 0xb9e02b86, 0x0d3b6092 }; /* 256, 128 */
 
 typedef long long two_words __attribute__((vector_size(16)));
 
@@ -70,15 +70,16 @@ static inline uint64_t read64(const uint8_t *p)
 	return word;
 }
 
-__attribute__((target("sse4.2,pclmul"))) static inline uint64_t moved(uint64_t crc, uint32_t by)
+/* Multiplies by a power of x. */
+__attribute__((target("sse4.2,pclmul"))) static inline uint64_t shift(uint64_t crc, uint32_t power)
 {
 	return (uint64_t)__builtin_ia32_pclmulqdq128((two_words){ (long long)crc },
-						     (two_words){ by }, 0)[0];
+						     (two_words){ power }, 0)[0];
 }
 
 /* Adds a block of three lanes, each of `lane` bytes, a constant. */
 __attribute__((target("sse4.2,pclmul"), always_inline)) static inline uint64_t
-block(uint64_t crc, const uint8_t *p, uint32_t lane, const uint32_t *by)
+block(uint64_t crc, const uint8_t *p, uint32_t lane, const uint32_t *shifts)
 {
 	uint64_t second = 0, third = 0;
 
@@ -90,18 +91,18 @@ block(uint64_t crc, const uint8_t *p, uint32_t lane, const uint32_t *by)
 	}
 	crc = __builtin_ia32_crc32di(crc, read64(p + lane - 8));
 	second = __builtin_ia32_crc32di(second, read64(p + 2 * lane - 8));
-	return __builtin_ia32_crc32di(third, read64(p + 3 * lane - 8) ^ moved(crc, by[0]) ^
-						     moved(second, by[1]));
+	return __builtin_ia32_crc32di(third, read64(p + 3 * lane - 8) ^ shift(crc, shifts[0]) ^
+						     shift(second, shifts[1]));
 }
 
-/* Adds the last bytes to `crc`, which is not inverted yet. */
+/* Adds the last bytes to `crc` and inverts it. */
 __attribute__((target("sse4.2,pclmul"))) static inline uint32_t
 finish(uint64_t crc, const uint8_t *p, uint32_t bytes)
 {
 	for (; bytes >= 3 * LONG_LANE; bytes -= 3 * LONG_LANE, p += 3 * LONG_LANE)
-		crc = block(crc, p, LONG_LANE, long_by);
+		crc = block(crc, p, LONG_LANE, long_shifts);
 	for (; bytes >= 3 * SHORT_LANE; bytes -= 3 * SHORT_LANE, p += 3 * SHORT_LANE)
-		crc = block(crc, p, SHORT_LANE, short_by);
+		crc = block(crc, p, SHORT_LANE, short_shifts);
 	for (; bytes >= 8; bytes -= 8, p += 8)
 		crc = __builtin_ia32_crc32di(crc, read64(p));
 	for (; bytes; bytes--, p++)
@@ -121,23 +122,22 @@ static bool cpu_has_wide(void)
 	       cpu_has_crc();
 }
 
-/* For processors that make four carry-less products at a time. 16 bytes are a polynomial, whose
- * first word is 64 bits further up than its second. Multiplied by x^(distance) they can be added to
- * 16 later bytes, and the CRC of the sum is the CRC of all. Four registers fold 256 bytes at a
- * time. In the end they are folded into one register, and that into 16 bytes. */
+/* For processors that compute four carry-less products at a time. 16 bytes, multiplied by
+ * x^(distance), can be added to 16 later bytes: the CRC of the sum is the CRC of all. Four registers
+ * fold 256 bytes at a time, and are at last folded into 16 bytes. */
 #define WIDE target("avx512f,vpclmulqdq,sse4.2,pclmul")
 
 enum { WIDE_BYTES = 4 * sizeof(__m512i) };
 
 /* x^(bits + 31), x^(bits - 33) */
-static const long long by128[2] = { 0xf20c0dfe, 0x493c7d27 };
-static const long long by512[2] = { 0x740eef02, 0x9e4addf8 };
-static const long long by2048[2] = { 0xdcb17aa4, 0xb9e02b86 };
+static const long long shift128[2] = { 0xf20c0dfe, 0x493c7d27 };
+static const long long shift512[2] = { 0x740eef02, 0x9e4addf8 };
+static const long long shift2048[2] = { 0xdcb17aa4, 0xb9e02b86 };
 
-__attribute__((WIDE, always_inline)) static inline __m512i moved_wide(__m512i x,
-								      const long long *by)
+__attribute__((WIDE, always_inline)) static inline __m512i shift_wide(__m512i x,
+								      const long long *powers)
 {
-	__m512i k = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)by));
+	__m512i k = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)powers));
 
 	return _mm512_xor_si512(_mm512_clmulepi64_epi128(x, k, 0x00),
 				_mm512_clmulepi64_epi128(x, k, 0x11));
@@ -156,20 +156,20 @@ __attribute__((WIDE)) static uint32_t crc32c_wide(const uint8_t *p, uint32_t byt
 	     p += WIDE_BYTES, bytes -= WIDE_BYTES) {
 #pragma GCC unroll 4
 		for (int i = 0; i < 4; i++)
-			x[i] = _mm512_xor_si512(moved_wide(x[i], by2048),
+			x[i] = _mm512_xor_si512(shift_wide(x[i], shift2048),
 						_mm512_loadu_si512(p + i * sizeof(*x)));
 	}
 	all = x[0];
 #pragma GCC unroll 4
 	for (int i = 1; i < 4; i++)
-		all = _mm512_xor_si512(moved_wide(all, by512), x[i]);
+		all = _mm512_xor_si512(shift_wide(all, shift512), x[i]);
 	for (; bytes >= sizeof(all); p += sizeof(all), bytes -= sizeof(all))
-		all = _mm512_xor_si512(moved_wide(all, by512), _mm512_loadu_si512(p));
+		all = _mm512_xor_si512(shift_wide(all, shift512), _mm512_loadu_si512(p));
 	sum = _mm512_castsi512_si128(all);
 	for (int i = 1; i < 4; i++) {
-		all = _mm512_alignr_epi64(all, all, 2); /* the next 16 bytes come down */
+		all = _mm512_alignr_epi64(all, all, 2); /* the next 16 bytes */
 		sum = _mm_xor_si128(
-			_mm512_castsi512_si128(moved_wide(_mm512_castsi128_si512(sum), by128)),
+			_mm512_castsi512_si128(shift_wide(_mm512_castsi128_si512(sum), shift128)),
 			_mm512_castsi512_si128(all));
 	}
 	return finish(__builtin_ia32_crc32di(__builtin_ia32_crc32di(0, (uint64_t)sum[0]),
@@ -179,7 +179,7 @@ __attribute__((WIDE)) static uint32_t crc32c_wide(const uint8_t *p, uint32_t byt
 
 #elif defined(__aarch64__) && defined(__AARCH64EL__)
 
-/* The instruction is optional in ARMv8.0. Threads that ask at once get the same answer. */
+/* The instruction is optional in ARMv8.0. */
 static bool cpu_has_crc(void)
 {
 	static int8_t has = -1;

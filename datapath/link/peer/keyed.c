@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See keyed.h. Checks are ordered by cost: the address is trusted, the token is right
- * (handshake.c), then the mac, and only then a multiplication. */
+/* See keyed.h. The cheapest check comes first: the address, the token (handshake.c), the mac, and
+ * only then a multiplication. */
 #include "link/link.h"
 #include "link/peer/peers.h"
 
@@ -10,8 +10,7 @@
 #include <sodium.h>
 #include <string.h>
 
-/* Begins the Noise state at both ends: it covers the attempt, and the epoch that the token
- * names. */
+/* Begins the Noise state, which covers the attempt (nonce) and the epoch (token). */
 static void begin(struct noise *noise, const struct noise_pair *pair, bool initiator,
 		  const struct careful_keyed *message, __be64 token)
 {
@@ -32,7 +31,7 @@ static uint64_t cookie_of(const struct noise *noise)
 
 	noise_export(noise, "careful cookie", out);
 	memcpy(&cookie, out, sizeof(cookie));
-	return cookie ? cookie : 1; /* 0 is none */
+	return cookie ? cookie : 1; /* 0 means none */
 }
 
 static void mac_of(const uint8_t *key, const struct careful_keyed *message, uint8_t *mac)
@@ -46,7 +45,7 @@ static void mac_of(const uint8_t *key, const struct careful_keyed *message, uint
 	memcpy(mac, out, CAREFUL_TAG_BYTES);
 }
 
-static bool mac_right(const uint8_t *key, const struct careful_keyed *message)
+static bool mac_valid(const uint8_t *key, const struct careful_keyed *message)
 {
 	uint8_t mac[CAREFUL_TAG_BYTES];
 
@@ -54,7 +53,7 @@ static bool mac_right(const uint8_t *key, const struct careful_keyed *message)
 	return !sodium_memcmp(mac, message->mac, sizeof(mac));
 }
 
-/* Opens the payload in place; the fields before it come from the message. */
+/* Reads a message into ctrl. Returns false if it is forged. */
 static bool open_sealed(struct noise *noise, const struct careful_keyed *message,
 			struct careful_ctrl *ctrl)
 {
@@ -68,7 +67,7 @@ static bool open_sealed(struct noise *noise, const struct careful_keyed *message
 	return !noise_open(noise, message->sealed, sizeof(message->sealed), &ctrl->incarnation);
 }
 
-/* Derives the keys of this epoch's messages. The first key belongs to the end that sent HELLO. */
+/* Derives the keys of this epoch's messages: one for each end. */
 static void begin_messages(struct keyed *keyed, const struct noise *noise)
 {
 	noise_export(noise, "careful messages of HELLO",
@@ -96,7 +95,7 @@ static void proof_of(const uint8_t *key, const uint8_t *sender,
 	memcpy(mac, out, CAREFUL_TAG_BYTES);
 }
 
-static bool proof_right(const uint8_t *key, const uint8_t *sender,
+static bool proof_valid(const uint8_t *key, const uint8_t *sender,
 			const struct careful_proved *message)
 {
 	uint8_t mac[CAREFUL_TAG_BYTES];
@@ -137,21 +136,21 @@ void keyed_say_static(struct link *link, const union address *to,
 
 void keyed_say_gone(struct link *link, const union address *to, struct careful_ctrl *ctrl)
 {
-	const struct keys_trusted *one = NULL;
+	const struct keys_trusted *trusted = NULL;
 
-	while ((one = keys_find(&link->keys, to, one)))
-		keyed_say_static(link, to, one, ctrl, CAREFUL_GONE);
+	while ((trusted = keys_find(&link->keys, to, trusted)))
+		keyed_say_static(link, to, trusted, ctrl, CAREFUL_GONE);
 }
 
-/* Returns the key that proves a message that belongs to no epoch, or NULL. */
-static const struct keys_trusted *prover(const struct link *link, const union address *from,
-					 const struct careful_proved *message)
+/* Returns the key that proves a message without an epoch (count 0), or NULL. */
+static const struct keys_trusted *key_of_proved(const struct link *link, const union address *from,
+						const struct careful_proved *message)
 {
-	const struct keys_trusted *one = NULL;
+	const struct keys_trusted *trusted = NULL;
 
-	while (!message->count && (one = keys_find(&link->keys, from, one)))
-		if (proof_right(one->mac_key, one->pair.theirs, message))
-			return one;
+	while (!message->count && (trusted = keys_find(&link->keys, from, trusted)))
+		if (proof_valid(trusted->mac_key, trusted->pair.theirs, message))
+			return trusted;
 	return NULL;
 }
 
@@ -163,22 +162,22 @@ bool keyed_proves(struct link *link, const union address *from, struct link_peer
 	uint8_t type = message->ctrl.type;
 
 	if (type == CAREFUL_CHALLENGE || type == CAREFUL_GONE || type == CAREFUL_REFUSE)
-		return prover(link, from, message);
+		return key_of_proved(link, from, message);
 	if (!keyed || !keyed->proves || !aead_is_new(&keyed->heard, count) ||
-	    !proof_right(keyed->hear_key, NULL, message))
+	    !proof_valid(keyed->hear_key, NULL, message))
 		return false;
 	aead_mark_seen(&keyed->heard, count);
 	return true;
 }
 
-static const struct keys_trusted *speaker(const struct link *link, const union address *from,
-					  const struct careful_keyed *message)
+static const struct keys_trusted *key_of_keyed(const struct link *link, const union address *from,
+					       const struct careful_keyed *message)
 {
-	const struct keys_trusted *one = NULL;
+	const struct keys_trusted *trusted = NULL;
 
-	while ((one = keys_find(&link->keys, from, one)))
-		if (mac_right(one->mac_key, message))
-			return one;
+	while ((trusted = keys_find(&link->keys, from, trusted)))
+		if (mac_valid(trusted->mac_key, message))
+			return trusted;
 	return NULL;
 }
 
@@ -186,7 +185,9 @@ const struct keys_trusted *keyed_asker(const struct link *link, const union addr
 				       const struct careful_keyed *keyed,
 				       const struct careful_proved *proved)
 {
-	return keyed ? speaker(link, from, keyed) : proved ? prover(link, from, proved) : NULL;
+	return keyed  ? key_of_keyed(link, from, keyed) :
+	       proved ? key_of_proved(link, from, proved) :
+			NULL;
 }
 
 static uint64_t answer_proof(const uint8_t *key, __be32 frag_off,
@@ -234,7 +235,7 @@ void keyed_over(struct link_peer *peer)
 bool keyed_hear(struct link *link, const union address *from, const struct careful_keyed *hello,
 		struct keyed_heard *heard)
 {
-	heard->trusted = speaker(link, from, hello);
+	heard->trusted = key_of_keyed(link, from, hello);
 	if (!heard->trusted)
 		return false;
 	begin(&heard->noise, &heard->trusted->pair, false, hello, hello->token);
@@ -263,12 +264,12 @@ void keyed_adopt(struct link_peer *peer, struct keyed_heard *heard)
 static const struct keys_trusted *choose(const struct link_peer *peer)
 {
 	const struct keys *keys = &peer->link->keys;
-	const union address *at = &peer->session->address;
-	const struct keys_trusted *one = keys_find(keys, at, NULL);
+	const union address *address = &peer->session->address;
+	const struct keys_trusted *trusted = keys_find(keys, address, NULL);
 
-	for (uint32_t i = 0; one && i < peer->session->keyed.turn; i++)
-		one = keys_find(keys, at, one);
-	return one ? one : keys_find(keys, at, NULL);
+	for (uint32_t i = 0; trusted && i < peer->session->keyed.turn; i++)
+		trusted = keys_find(keys, address, trusted);
+	return trusted ? trusted : keys_find(keys, address, NULL);
 }
 
 void keyed_ask(struct link_peer *peer, struct careful_ctrl *ctrl)
@@ -305,7 +306,7 @@ uint64_t keyed_begin(struct link_peer *peer, uint8_t type)
 	}
 	port->ops->random(port, private, sizeof(private));
 	rc = noise_write(&keyed->noise, private, keyed->message.ephemeral);
-	assert(!rc); /* the other end's keys were multiplied before */
+	assert(!rc); /* the other end's keys are valid: they were multiplied before */
 	sodium_memzero(private, sizeof(private));
 	return cookie_of(&keyed->noise);
 }
@@ -342,9 +343,9 @@ bool keyed_welcomed(struct link_peer *peer, const struct careful_keyed *welcome,
 	struct noise noise;
 	bool good;
 
-	if (!mac_right(keyed->mac_key, welcome))
+	if (!mac_valid(keyed->mac_key, welcome))
 		return false;
-	noise = keyed->noise; /* a message that is no answer does not change it */
+	noise = keyed->noise; /* a forged message must not change it */
 	good = open_sealed(&noise, welcome, ctrl);
 	if (good) {
 		keyed->tries = 0;
@@ -357,13 +358,13 @@ bool keyed_welcomed(struct link_peer *peer, const struct careful_keyed *welcome,
 	return good;
 }
 
-bool keyed_other(struct link_peer *peer)
+bool keyed_next_key(struct link_peer *peer)
 {
 	struct keyed *keyed = &peer->session->keyed;
-	const struct keys_trusted *one = NULL;
+	const struct keys_trusted *trusted = NULL;
 	uint32_t count = 0;
 
-	while ((one = keys_find(&peer->link->keys, &peer->session->address, one)))
+	while ((trusted = keys_find(&peer->link->keys, &peer->session->address, trusted)))
 		count++;
 	if (keyed->tries + 1 >= count)
 		return false;
@@ -372,19 +373,16 @@ bool keyed_other(struct link_peer *peer)
 	return true;
 }
 
-/* Reports whether the key that the peer proved, or must prove, is trusted. *other: some key is
- * trusted at its address. */
 bool keyed_trusted_still(const struct link_peer *peer, bool *other)
 {
-	const union address *at = &peer->session->address;
-	const struct keys *keys = &peer->link->keys;
-	const struct keys_trusted *one = NULL;
+	const uint8_t *theirs = peer->session->keyed.theirs;
+	const struct keys_trusted *trusted = NULL;
 
 	*other = false;
-	while ((one = keys_find(keys, at, one))) {
+	while ((trusted = keys_find(&peer->link->keys, &peer->session->address, trusted))) {
 		*other = true;
-		if (peer->phase == LINK_ASKING || /* the key it will ask for is not chosen yet */
-		    !sodium_memcmp(one->pair.theirs, peer->session->keyed.theirs, NOISE_KEY_BYTES))
+		if (peer->phase == LINK_ASKING || /* the key is not chosen yet */
+		    !sodium_memcmp(trusted->pair.theirs, theirs, NOISE_KEY_BYTES))
 			return true;
 	}
 	return false;

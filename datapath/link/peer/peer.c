@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The table of peers, and messages to one of them. Other files decide what a message means, and
- * when a session begins and ends. */
+/* The table of peers, and messages to a peer. */
 #include "link/link.h"
 #include "link/peer/peers.h"
 
@@ -9,8 +8,8 @@
 #include <string.h>
 
 enum {
-	DISTRUST_MS = 1000, /* without an answer: its link address may have changed */
-	SETTINGS_TRIES = 8, /* to read settings while nobody changes them */
+	DISTRUST_MS = 1000, /* silence after which a link address is looked up again */
+	SETTINGS_TRIES = 8, /* attempts to read settings that a writer does not change */
 };
 
 static bool address_equal(const union address *a, const union address *b)
@@ -20,8 +19,8 @@ static bool address_equal(const union address *a, const union address *b)
 					     a->in6.sin6_port == b->in6.sin6_port);
 }
 
-/* Reports whether two address pairs can name one session. A pair without our address matches
- * any. */
+/* Reports whether two address pairs can name one session. A pair without our address matches all
+ * of our addresses. */
 static bool pair_equal(const union address *a, const union address *b)
 {
 	return address_equal(a, b) && (!address_has_ours(a) || !address_has_ours(b) ||
@@ -33,9 +32,9 @@ bool link_peer_at(const struct link_peer *peer, const union address *address)
 	return peer->state != CAREFUL_PEER_NONE && address_equal(&peer->session->address, address);
 }
 
-/* Returns how well an address pair names the peer's session, 0: not at all. A pair without our
- * address names all sessions with the peer's, and prefers an open one. */
-static int likeness(const struct link_peer *peer, const union address *pair)
+/* Returns how well an address pair matches the peer's session; 0: not at all. An open session is a
+ * better match. */
+static int match_quality(const struct link_peer *peer, const union address *pair)
 {
 	const union address *known = &peer->session->address;
 	bool both = address_has_ours(known) && address_has_ours(pair);
@@ -48,14 +47,14 @@ static int likeness(const struct link_peer *peer, const union address *pair)
 struct link_peer *link_peer_find(struct link *link, const union address *pair)
 {
 	struct link_peer *best = NULL;
-	int best_likeness = 0;
+	int best_quality = 0;
 
 	for (uint32_t i = 0; i < link->peers_max; i++) {
-		int like = likeness(&link->peers[i], pair);
+		int quality = match_quality(&link->peers[i], pair);
 
-		if (like > best_likeness) {
+		if (quality > best_quality) {
 			best = &link->peers[i];
-			best_likeness = like;
+			best_quality = quality;
 		}
 	}
 	return best;
@@ -75,9 +74,8 @@ static bool names_session(const struct link_peer *peer, const struct careful_ctr
 		 (session->sync.token && nonce >> 32 == session->sync.token)));
 }
 
-/* Returns the peer that sent a control message, or NULL. One host can have several sessions with
- * us, each with its own address pair. If our address was removed, the message comes to another one,
- * and its secret names the session. */
+/* Returns the peer that sent a control message, or NULL. If the message came to another of our
+ * addresses than the session's, its secret names the session. */
 struct link_peer *link_peer_from(struct link *link, const union address *from,
 				 const struct careful_ctrl *ctrl)
 {
@@ -89,8 +87,7 @@ struct link_peer *link_peer_from(struct link *link, const union address *from,
 	return peer;
 }
 
-/* Reports whether the slot is free: its peer failed or gave up its window, and no buffer is
- * held. */
+/* Reports whether the slot is free: its peer failed, or gave up its window and holds no buffer. */
 bool link_peer_free(const struct link_peer *peer)
 {
 	return (peer->state == CAREFUL_PEER_NONE || peer->state == CAREFUL_PEER_FAILED ||
@@ -98,7 +95,7 @@ bool link_peer_free(const struct link_peer *peer)
 	       !peer->kept && !peer->kept_old && !peer->operations;
 }
 
-/* Checks all peers, since all slots are taken and some hosts may have gone silently. */
+/* Makes all peers prove that they live: all slots are taken, and some hosts may be gone. */
 static void doubt_all(struct link *link)
 {
 	for (uint32_t i = 0; i < link->peers_max; i++)
@@ -112,8 +109,8 @@ static bool net_equal(const union address *a, const union address *b)
 	       !memcmp(&a->in6.sin6_addr, &b->in6.sin6_addr, 8);
 }
 
-/* Reports whether the peer belongs to the host: same address, key, Ethernet address on our link, or
- * /64 elsewhere. A host has one account, however many of these it has. */
+/* Reports whether the peer belongs to the host: it has the same address or key, Ethernet address on
+ * our link, or /64 behind a router. */
 bool link_peer_belongs(const struct link_peer *peer, const struct link_host *host)
 {
 	const struct session *session = peer->session;
@@ -128,13 +125,18 @@ bool link_peer_belongs(const struct link_peer *peer, const struct link_host *hos
 			      net_equal(&session->address, &host->address);
 }
 
+struct link_host link_host_of(const struct link_peer *peer)
+{
+	return (struct link_host){
+		.address = peer->session->address,
+		.key = peer->link->keyed ? peer->session->keyed.theirs : NULL,
+		.way = peer->llhdr,
+	};
+}
+
 bool link_same_host(const struct link_peer *a, const struct link_peer *b)
 {
-	const struct link_host host = {
-		.address = b->session->address,
-		.key = b->link->keyed ? b->session->keyed.theirs : NULL,
-		.way = b->llhdr,
-	};
+	const struct link_host host = link_host_of(b);
 
 	return link_peer_belongs(a, &host);
 }
@@ -151,7 +153,7 @@ bool link_peer_key(const struct link_peer *peer, uint8_t *key)
 	return peer->link->keyed;
 }
 
-/* Counts the slots that a host holds, without the one with the address itself. */
+/* Counts the slots that a host holds with other addresses than this one. */
 uint32_t link_peer_taken(const struct link *link, const struct link_host *host)
 {
 	uint32_t taken = 0;
@@ -172,8 +174,7 @@ bool link_peer_welcome(struct link *link, const struct link_host *host)
 	return false;
 }
 
-/* Gives the slot the settings of new peers. Writes a spare version, then the index, like every
- * writer (abi.h). */
+/* Copies the settings of new peers to the slot: a spare version, then the index (abi.h). */
 static void settings_reset(struct link_peer *peer)
 {
 	const struct port_ops *ops = peer->link->port->ops;
@@ -193,7 +194,7 @@ static void settings_reset(struct link_peer *peer)
 }
 
 /* Applies the sealing rule of the peer's address. */
-static void seal_meet(struct link_peer *peer)
+static void set_sealing(struct link_peer *peer)
 {
 	struct seal *seal = peer->session->seal;
 
@@ -208,7 +209,7 @@ static void seal_meet(struct link_peer *peer)
 	peer->sends = LINK_SENDS_SEALED;
 }
 
-/* Gives the slot to its next peer. A peer that returns to its former slot keeps its settings. */
+/* Gives the slot to its next peer. A peer that returns to its old slot keeps its settings. */
 static void reset(struct link_peer *peer, const union address *address)
 {
 	struct session *session = peer->session;
@@ -244,8 +245,8 @@ static void reset(struct link_peer *peer, const union address *address)
 		.sends = link->traditional ? LINK_SENDS_TRADITIONAL : LINK_SENDS_CAREFUL,
 		.repair = peer->repair,
 	};
-	seal_meet(peer);
-	/* From now on the slot counts for its host. */
+	set_sealing(peer);
+	/* link_peer_belongs() needs the link address. */
 	if (link->port->ops->resolve(link->port, address, &peer->llhdr))
 		peer->llhdr.bytes = 0;
 	link_set_beside(peer);
@@ -261,7 +262,7 @@ struct link_peer *link_peer_get(struct link *link, const union address *address)
 		return peer;
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		peer = &link->peers[i];
-		/* A peer that closed its session and is back continues in its slot. */
+		/* A peer that returns gets its old slot. */
 		if (peer->state == CAREFUL_PEER_NONE &&
 		    pair_equal(&peer->session->address, address)) {
 			best = peer;
@@ -289,7 +290,7 @@ void link_state(struct link_peer *peer, uint8_t state)
 	peer->link->changed = true;
 }
 
-/* Like link_peer_of(), for a sealed frame or one outside the session. */
+/* Returns the peer of a sealed frame, or of a frame outside the session, or NULL. */
 struct link_peer *link_peer_with(struct link *link, const struct careful_hdr *hdr)
 {
 	uint32_t slot = be16toh(hdr->src_node);
@@ -312,7 +313,7 @@ bool link_ctrl_send(struct link *link, const union address *to, struct careful_c
 	return link->port->ops->ctrl_send(link->port, to, ctrl, sizeof(*ctrl)) == 0;
 }
 
-/* Called for each repeated question. */
+/* Looks up the link address of a silent peer again. Called for each repeated question. */
 void link_unheard(struct link_peer *peer, uint64_t since_ns)
 {
 	struct port *port = peer->link->port;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The table of peers and messages to them (peer.c): the functions that only link/ calls. */
+/* The functions of peer.c that only link/ calls. */
 #pragma once
 
 #include "link/link.h"
@@ -7,6 +7,7 @@
 bool link_peer_at(const struct link_peer *peer, const union address *address);
 struct link_peer *link_peer_from(struct link *link, const union address *from,
 				 const struct careful_ctrl *ctrl);
+struct link_host link_host_of(const struct link_peer *peer);
 bool link_peer_belongs(const struct link_peer *peer, const struct link_host *host);
 uint32_t link_peer_taken(const struct link *link, const struct link_host *host);
 bool link_peer_welcome(struct link *link, const struct link_host *host);

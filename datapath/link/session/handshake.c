@@ -593,7 +593,7 @@ static bool refused(struct link_peer *peer)
 	if (!handshake->refused_last)
 		return false;
 	if (handshake->refused == EKEYREJECTED && handshake->refusals >= REFUSALS_OTHER &&
-	    keyed_other(peer)) {
+	    keyed_next_key(peer)) {
 		epoch_end(peer);
 		ask(peer);
 		return true;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Takes windows back from idle sessions. If all windows are taken and a newcomer or we need one, we
- * ask the peer that was silent for longest. It ends the session if nothing is under way at its end
- * either, so no frame is lost. Its program keeps the peer: the next message asks for a window
- * again. */
+/* Takes windows back from idle sessions. If all windows are taken and a newcomer or a program here
+ * needs one, we ask the peer that was silent for longest. It ends the session if nothing is under
+ * way at its end either, so no frame is lost. Its program keeps the peer: the next message asks for
+ * a window again. */
 #include "link/link.h"
 #include "link/peer/peers.h"
 #include "link/session/session.h"
@@ -10,13 +10,13 @@
 #include <endian.h>
 
 enum {
-	IDLE_MS = 1000, /* without a frame */
+	IDLE_MS = 1000, /* without a frame, until a session counts as idle */
 	ANSWER_MS = 100, /* until another peer is asked */
-	AGAIN_MS = 2000, /* until the same one is */
+	AGAIN_MS = 2000, /* until the same peer is asked again */
 	AWAIT_MS = 1500, /* until a session ends for our waiting programs */
 };
 
-static bool past(const struct link *link, uint64_t since_ns, uint64_t ms)
+static bool has_passed(const struct link *link, uint64_t since_ns, uint64_t ms)
 {
 	return link->now_ns - since_ns >= ms * 1000000;
 }
@@ -28,25 +28,25 @@ static bool at_rest(const struct link_peer *peer)
 	       !peer->session->claims && !peer->flow.built && !flow_busy(&peer->flow);
 }
 
-/* Reports whether nothing was under way for a while either. */
+/* Reports whether nothing has been under way for IDLE_MS. */
 static bool idle(const struct link_peer *peer)
 {
 	const struct session *session = peer->session;
 
 	return at_rest(peer) && session->moved == peer->tx_frames + peer->rx_frames &&
-	       past(peer->link, session->moved_ns, IDLE_MS);
+	       has_passed(peer->link, session->moved_ns, IDLE_MS);
 }
 
-/* Reports whether the peer was not asked just now. */
+/* Reports whether the peer has not been asked recently. */
 static bool may_ask(const struct link_peer *peer)
 {
 	uint64_t asked_ns = peer->session->yield_ns;
 
-	return !asked_ns || past(peer->link, asked_ns, AGAIN_MS);
+	return !asked_ns || has_passed(peer->link, asked_ns, AGAIN_MS);
 }
 
-/* Asks an idle peer for its window. Returns false if no peer is idle and none was asked just
- * now. */
+/* Asks an idle peer for its window, unless a peer was asked just now. Returns false if no peer is
+ * idle. */
 bool window_yield_ask(struct link *link)
 {
 	struct link_peer *best = NULL;
@@ -55,7 +55,7 @@ bool window_yield_ask(struct link *link)
 		struct link_peer *peer = &link->peers[i];
 		const struct session *session = peer->session;
 
-		if (session->yield_ns && !past(link, session->yield_ns, ANSWER_MS))
+		if (session->yield_ns && !has_passed(link, session->yield_ns, ANSWER_MS))
 			return true;
 		if (idle(peer) && may_ask(peer) &&
 		    (!best || session->moved_ns < best->session->moved_ns))
@@ -68,22 +68,18 @@ bool window_yield_ask(struct link *link)
 	return true;
 }
 
-/* Counts the slots of the host whose peer this is. */
-static uint32_t holds(struct link *link, const struct link_peer *peer)
+/* Counts the slots of the peer's host. */
+static uint32_t slots_of_host(struct link *link, const struct link_peer *peer)
 {
-	const struct link_host host = {
-		.address = peer->session->address,
-		.key = link->keyed ? peer->session->keyed.theirs : NULL,
-		.way = peer->llhdr,
-	};
+	const struct link_host host = link_host_of(peer);
 
 	return 1 + link_peer_taken(link, &host);
 }
 
-/* Ends a session of the host that holds the most slots, at least `least`; among equals the longest
- * silent one. The session may be busy or in a handshake, but not in use by our own programs, and
- * its slot must become free at once. `own`: the newcomer is wanted by our programs, and its host
- * counts as holding the slot already. Returns whether a session ended. */
+/* Ends a session of the host that holds the most slots, at least `least`; among equals, of the host
+ * that was silent for longest. Our programs must not use the session, and its slot must become free
+ * at once. own: our programs want the newcomer, whose host counts as if it held the slot. Returns
+ * whether a session has ended. */
 static bool evict(struct link *link, const struct link_host *newcomer, uint32_t least, bool own)
 {
 	struct link_peer *best = NULL;
@@ -94,7 +90,7 @@ static bool evict(struct link *link, const struct link_host *newcomer, uint32_t 
 
 		if (peer->session->want || peer->operations || peer->kept || peer->kept_old)
 			continue;
-		held = holds(link, peer) + (own && link_peer_belongs(peer, newcomer));
+		held = slots_of_host(link, peer) + (own && link_peer_belongs(peer, newcomer));
 		if (held > least || (held == least && (!best || peer->session->moved_ns <
 									best->session->moved_ns))) {
 			best = peer;
@@ -107,26 +103,26 @@ static bool evict(struct link *link, const struct link_host *newcomer, uint32_t 
 	return true;
 }
 
-/* Makes room for a newcomer if no window is idle. The newcomer gets a slot only if its host then
- * holds no more slots than the loser, so two hosts never take slots from each other in turns. */
+/* Makes room for a newcomer if no window is idle. Its host must then hold no more slots than the
+ * loser, so two hosts never take slots from each other in turns. */
 bool window_evict(struct link *link, const struct link_host *newcomer)
 {
 	return evict(link, newcomer, link_peer_taken(link, newcomer) + 2, false);
 }
 
-/* Reports whether our programs have waited long for a slot. A peer that sends a frame now and then,
- * or answers no question, never gives its window up. */
+/* Reports whether our programs have waited long for a slot. A peer that sends a frame now and then
+ * never gives its window up. */
 static bool awaited_long(struct link *link)
 {
-	if (past(link, link->awaited_ns, IDLE_MS))
+	if (has_passed(link, link->awaited_ns, IDLE_MS))
 		link->awaiting_ns = link->now_ns;
 	link->awaited_ns = link->now_ns;
-	return past(link, link->awaiting_ns, AWAIT_MS);
+	return has_passed(link, link->awaiting_ns, AWAIT_MS);
 }
 
-/* Looks for a slot for a peer that our programs want. Reports whether there is one, or may be one
- * soon. A host with several slots loses one at once. Else an idle peer is asked for its window; if
- * that fails, a session that a peer began ends. */
+/* Makes room for a peer that our programs want. A host with several slots loses one at once. Else an
+ * idle peer is asked for its window; as the last resort, a session that a peer began ends. Returns
+ * false if no slot can become free. */
 bool window_yield_await(struct link *link, const union address *to)
 {
 	struct link_host host = { .address = *to };
@@ -143,8 +139,7 @@ bool window_yield_await(struct link *link, const union address *to)
 	return evict(link, &host, 1, true);
 }
 
-/* Gives our window back to the peer, which asked for it. Returns false if something is under
- * way. */
+/* Gives our window back to the peer that asked for it. Returns false if something is under way. */
 bool window_yield(struct link_peer *peer, const struct careful_ctrl *sync)
 {
 	struct careful_ctrl bye = { .cookie = htobe64(peer->cookie_out) };
