@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See seal.h. A frame in one buffer is sealed and opened in place; the body of a frame in several
- * buffers is first copied together. */
+/* See seal.h. A frame in one buffer is sealed and opened in place; one in several buffers is first
+ * copied to link->seal_flat. */
 #include "link/link.h"
 #include "link/peer/peers.h"
 
@@ -15,7 +15,7 @@
 
 enum {
 	END_BYTES = sizeof(struct careful_seal_end),
-	ASK_MS = 50, /* between two requests that the peer shows its keys */
+	ASK_MS = 50, /* between two questions whether the peer has the keys */
 };
 
 int seal_init(struct link *link, const char *rules, struct careful_error *error)
@@ -53,20 +53,21 @@ void seal_describe(const struct link_peer *peer, uint8_t type, struct careful_ct
 	ctrl->seq_rcvd = htobe32(type == CAREFUL_HELLO ? aead_ciphers() : seal->cipher);
 }
 
-bool seal_agrees(const struct link *link, const union address *with,
-		 const struct careful_ctrl *said)
+bool seal_agrees(const struct link *link, const union address *peer,
+		 const struct careful_ctrl *theirs)
 {
-	uint32_t mode = seal_rules_mode(&link->seal_rules, with);
+	uint32_t mode = seal_rules_mode(&link->seal_rules, peer);
 
-	return be32toh(said->seq_sent) == mode &&
-	       (!mode || aead_choose(be32toh(said->seq_rcvd) & aead_ciphers()));
+	return be32toh(theirs->seq_sent) == mode &&
+	       (!mode || aead_choose(be32toh(theirs->seq_rcvd) & aead_ciphers()));
 }
 
-/* Chooses one of the ciphers that a HELLO offers; WELCOME names just that one. */
-void seal_choose(struct link_peer *peer, const struct careful_ctrl *said)
+/* Chooses one of the ciphers that a HELLO offers. WELCOME has only that one. */
+void seal_choose(struct link_peer *peer, const struct careful_ctrl *theirs)
 {
 	if (peer->trailer)
-		peer->session->seal->cipher = aead_choose(be32toh(said->seq_rcvd) & aead_ciphers());
+		peer->session->seal->cipher =
+			aead_choose(be32toh(theirs->seq_rcvd) & aead_ciphers());
 }
 
 void seal_keys(struct link_peer *peer, const struct noise *noise)
@@ -95,45 +96,45 @@ void seal_over(struct link_peer *peer)
 }
 
 /* Copies `bytes` of a body in several buffers to or from `flat`. */
-static void copy(uint8_t *umem, const struct device_desc *desc, uint8_t *body, uint32_t have,
+static void copy(uint8_t *umem, const struct device_desc *desc, uint8_t *body, uint32_t body_bytes,
 		 uint8_t *flat, uint32_t bytes, bool to_flat)
 {
 	for (uint32_t i = 0; bytes; i++) {
-		uint32_t part;
+		uint32_t piece;
 
 		if (i) {
 			body = umem + desc[i].addr;
-			have = desc[i].bytes;
+			body_bytes = desc[i].bytes;
 		}
-		part = have < bytes ? have : bytes;
-		memcpy(to_flat ? flat : body, to_flat ? body : flat, part);
-		flat += part;
-		bytes -= part;
+		piece = body_bytes < bytes ? body_bytes : bytes;
+		memcpy(to_flat ? flat : body, to_flat ? body : flat, piece);
+		flat += piece;
+		bytes -= piece;
 	}
 }
 
-/* Seals a header and body that lie in one piece. */
-static void seal_flat(struct seal *seal, uint8_t *at, uint32_t bytes)
+/* Seals a contiguous header and body. */
+static void seal_flat(struct seal *seal, uint8_t *hdr, uint32_t bytes)
 {
 	struct careful_seal_end end = { .count = htobe64(++seal->sent) };
 	bool encrypt = seal->mode == CAREFUL_SEAL_ENCRYPT;
-	uint32_t beside = LINK_HDR_BYTES + (encrypt ? 0 : bytes);
+	uint32_t plain = LINK_HDR_BYTES + (encrypt ? 0 : bytes);
 
-	aead_seal(&seal->out, seal->sent, at, beside, at + beside, encrypt ? bytes : 0, end.tag);
-	memcpy(at + LINK_HDR_BYTES + bytes, &end, sizeof(end));
+	aead_seal(&seal->out, seal->sent, hdr, plain, hdr + plain, encrypt ? bytes : 0, end.tag);
+	memcpy(hdr + LINK_HDR_BYTES + bytes, &end, sizeof(end));
 }
 
-static bool open_flat(const struct seal *seal, const struct aead *aead, uint8_t *at, uint32_t bytes,
-		      const struct careful_seal_end *end)
+static bool open_flat(const struct seal *seal, const struct aead *aead, uint8_t *hdr,
+		      uint32_t bytes, const struct careful_seal_end *end)
 {
 	bool encrypt = seal->mode == CAREFUL_SEAL_ENCRYPT;
-	uint32_t beside = LINK_HDR_BYTES + (encrypt ? 0 : bytes);
+	uint32_t plain = LINK_HDR_BYTES + (encrypt ? 0 : bytes);
 
-	return aead_open(aead, be64toh(end->count), at, beside, at + beside, encrypt ? bytes : 0,
+	return aead_open(aead, be64toh(end->count), hdr, plain, hdr + plain, encrypt ? bytes : 0,
 			 end->tag);
 }
 
-/* Seals a frame whose header is complete; its buffers have room for the tag. */
+/* Seals a frame whose header is complete. Its buffers have room for the tag. */
 void seal_frame(struct link_txframe *frame)
 {
 	struct seal *seal = frame->peer->session->seal;
@@ -173,35 +174,34 @@ void seal_undo(struct link_txframe *frame)
 	     false);
 }
 
-/* Opens the body, which has `bytes` before the tag. Returns false if it is forged or was seen
- * before. */
-static bool opens(struct link *link, struct link_rxframe *frame, uint32_t bytes)
+/* Opens the body, which has `bytes` before the tag. Returns false if it is forged or a repeat. */
+static bool open_body(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 {
 	struct seal *seal = frame->peer->session->seal;
 	bool single = frame->body_total <= frame->body_bytes;
 	uint8_t *body = (uint8_t *)frame->body;
-	uint8_t *at = body - LINK_HDR_BYTES;
+	uint8_t *hdr = body - LINK_HDR_BYTES;
 	struct careful_seal_end end;
 
 	if (!single) {
-		at = link->seal_flat;
-		memcpy(at, &frame->hdr, LINK_HDR_BYTES);
-		copy(link->queue->umem, frame->desc, body, frame->body_bytes, at + LINK_HDR_BYTES,
+		hdr = link->seal_flat;
+		memcpy(hdr, &frame->hdr, LINK_HDR_BYTES);
+		copy(link->queue->umem, frame->desc, body, frame->body_bytes, hdr + LINK_HDR_BYTES,
 		     frame->body_total, true);
 	}
-	memcpy(&end, at + LINK_HDR_BYTES + bytes, sizeof(end));
+	memcpy(&end, hdr + LINK_HDR_BYTES + bytes, sizeof(end));
 	if (!aead_is_new(&seal->seen, be64toh(end.count)) ||
-	    !open_flat(seal, &seal->in, at, bytes, &end))
+	    !open_flat(seal, &seal->in, hdr, bytes, &end))
 		return false;
 	aead_mark_seen(&seal->seen, be64toh(end.count));
 	if (!single && seal->mode == CAREFUL_SEAL_ENCRYPT)
-		copy(link->queue->umem, frame->desc, body, frame->body_bytes, at + LINK_HDR_BYTES,
+		copy(link->queue->umem, frame->desc, body, frame->body_bytes, hdr + LINK_HDR_BYTES,
 		     bytes, false);
 	return true;
 }
 
-/* Finds the session of a sealed frame and opens it. Returns like identify() in rx.c. bytes: of the
- * frame as it arrived. */
+/* Finds the session of a sealed frame and opens the frame. Returns like identify() in rx.c. bytes:
+ * of the frame as it arrived. */
 enum careful_counter seal_take(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 {
 	enum careful_xdp_counter verdict =
@@ -215,7 +215,7 @@ enum careful_counter seal_take(struct link *link, struct link_rxframe *frame, ui
 		return CAREFUL_C_DROP_COOKIE;
 	frame->peer = peer;
 	frame->epoch = peer->epoch;
-	if (!opens(link, frame, frame->body_total - END_BYTES)) {
+	if (!open_body(link, frame, frame->body_total - END_BYTES)) {
 		peer->flow.most += link_buffers(bytes, link->queue->buffer_bytes);
 		link_dirty(peer);
 		return CAREFUL_C_DROP_SEAL;
@@ -247,8 +247,8 @@ void seal_heard(struct link_peer *peer)
 		peer->session->seal->waits = false;
 }
 
-/* Returns the next step while the peer has not proved that it has the keys: a question, or the end
- * of the session. Only this ends the session if the peer is gone. */
+/* Returns the next step while the peer has not shown that it has the keys: a question, or the end of
+ * the session, which nothing else would end if the peer is gone. */
 enum seal_due seal_tick(struct link_peer *peer)
 {
 	struct session *session = peer->session;

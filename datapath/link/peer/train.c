@@ -1,30 +1,29 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Trains measure the burst that the path from a peer takes; the window follows from it. A window
- * promises that a whole window sent at once arrives, but a short queue on the path can break the
- * promise. So before the first data of a session, and after a loss, we ask the peer for trains of
- * back-to-back frames, and XDP counts them. During a train both ends send no data, so only train
- * frames are lost, and no operation fails when a new epoch begins with a smaller window. A peer
- * that lies or stays silent can lower only its own window, and not below WINDOW_MIN. */
+/* Trains measure the burst that the path from a peer takes, which bounds the window: a whole window
+ * sent at once must arrive, even over a short queue. Before the first data of a session, and after
+ * a loss, we ask the peer for trains of back-to-back frames, which XDP counts. Both ends send no data
+ * during a train, so only train frames are lost, and no operation fails when a new epoch begins with
+ * a smaller window. A peer that lies or stays silent lowers only its own window, to WINDOW_MIN at
+ * least. */
 #include "link/link.h"
 #include "link/peer/peers.h"
 
 #include <endian.h>
 
 enum {
-	BROKEN_MAX = 4, /* incomplete trains before the verdict, */
-	LATE_MAX = 3, /* and trains without a frame or an end */
+	BROKEN_MAX = 4, /* incomplete trains before the verdict */
+	LATE_MAX = 3, /* trains without a frame or an end before the verdict */
 	RESTARTS_MAX = 3, /* epochs that may end before their trains do */
-	ANSWER_MS = 100, /* for the first sign of a train or of its end */
-	SETTLE_MS = 40, /* after its end without a frame: no more will come */
-	BUDGET_MS = 1500, /* for all trains of an epoch, */
+	ANSWER_MS = 100, /* longest wait for the first frame of a train, or for its end */
+	SETTLE_MS = 40, /* silence after which no more frames of an ended train arrive */
+	BUDGET_MS = 1500, /* for all trains of an epoch */
 	HELD_MS = 5000, /* the longest time that data is held */
-	SPAN_MS = 200, /* a longer train is not sent for a first look */
-	OVER_TIMES = 3, /* the end is sent this often, since it may be lost */
-	AGAIN_MS = 10 * 1000, /* between two looks after losses, doubled each time, */
-	AGAIN_MS_MAX = 640 * 1000, /* up to this */
-	/* A path that loses one frame in n at random delivers n frames before the first loss on
-	 * average, and loses one in n of the later ones. A full queue loses at least this many
-	 * times as many. */
+	SPAN_MS = 200, /* the longest train without a loss before it */
+	OVER_TIMES = 3, /* copies of TRAIN_OVER, since some may be lost */
+	AGAIN_MS = 10 * 1000, /* between two measurements after losses; doubled each time */
+	AGAIN_MS_MAX = 640 * 1000, /* the longest such time */
+	/* On a path that loses one frame in n at random, n frames arrive before the first loss on
+	 * average, and one in n is lost after it. A full queue loses QUEUE_TIMES as many. */
 	QUEUE_TIMES = 8,
 	EVEN = 8, /* a queue breaks trains at the same frame, within 1/EVEN */
 };
@@ -40,9 +39,9 @@ static uint32_t window_least(const struct link *link)
 	return window < link->window ? window : link->window;
 }
 
-/* Returns the peer's share of its path's burst, if that is less than the window. With repairs a peer
- * that was alone gets the whole burst. A train that meets frames of others finds less than the path
- * takes; then w divides the path (congestion.c). */
+/* Returns the peer's share of its path's burst, at most the window. With repairs, a peer gets the
+ * whole burst if no other session was open when it was measured. Otherwise the measurement is too
+ * low, and w divides the path (congestion.c). */
 static uint32_t share_of(const struct link_peer *peer)
 {
 	const struct link_train *train = &peer->session->train;
@@ -61,14 +60,14 @@ static uint32_t share_of(const struct link_peer *peer)
 uint32_t link_peer_room(const struct link_peer *peer)
 {
 	uint32_t share = share_of(peer), least = window_least(peer->link);
-	uint32_t most = share > least ? share - least : 0;
+	uint32_t room_max = share > least ? share - least : 0;
 
 	if (!peer->trailer || peer->link->traditional)
 		return 0;
-	return share / 4 < most ? share / 4 : most;
+	return share / 4 < room_max ? share / 4 : room_max;
 }
 
-/* Returns the part of W that buffers of an earlier epoch may occupy when the next epoch begins. */
+/* Returns the part of W that held buffers of an earlier epoch may occupy in a new epoch. */
 static uint32_t window_spare(const struct link_peer *peer, uint32_t window)
 {
 	uint32_t least = window_least(peer->link);
@@ -98,7 +97,7 @@ static uint64_t ms_since(const struct link_peer *peer, uint64_t at_ns)
 	return (peer->link->now_ns - at_ns) / 1000000;
 }
 
-/* Returns for how long HELLO and WELCOME ask the peer to hold its data back. */
+/* Returns the time for which HELLO and WELCOME ask the peer to hold its data back. */
 uint32_t link_train_hold_ms(const struct link_peer *peer)
 {
 	const struct link_train *train = &peer->session->train;
@@ -118,7 +117,7 @@ void train_hold(struct link_peer *peer, uint32_t hold_ms)
 			(hold_ms < TRAIN_HOLD_MS ? hold_ms : TRAIN_HOLD_MS) * 1000000ull;
 }
 
-/* Returns the frames that the peer may send at once in any case. */
+/* Returns the most frames that a peer may send at once without trains. */
 static uint32_t window_first(const struct link *link)
 {
 	return link->window + link->reserve.count;
@@ -134,9 +133,8 @@ static bool others_open(const struct link_peer *peer)
 	return false;
 }
 
-/* Returns the length of the longest train. While other peers have sessions, it is a window, which
- * the peer may send anyway: longer trains would take the others' room in a shared queue. After
- * losses it is longer. */
+/* Returns the length of the longest train. While other peers have sessions and nothing was lost, it
+ * is a window: longer trains would take the others' room in a shared queue. */
 static uint32_t goal_of(const struct link_peer *peer)
 {
 	const struct link *link = peer->link;
@@ -185,7 +183,7 @@ static void ask_first(struct link_peer *peer, uint32_t frames)
 	ask(peer, frames);
 }
 
-/* Called when an epoch begins. Reports whether data is held back at first. */
+/* Begins an epoch. Reports whether data is held back. */
 bool link_train_begin(struct link_peer *peer)
 {
 	struct link_train *train = &peer->session->train;
@@ -206,7 +204,7 @@ bool link_train_begin(struct link_peer *peer)
 	return train->measuring || train->hold_until_ns;
 }
 
-/* Leaves the measurement to the next epoch, since this one ended too early. */
+/* Ends an epoch. The next one repeats an unfinished measurement. */
 void link_train_reset(struct link_peer *peer)
 {
 	struct link_train *train = &peer->session->train;
@@ -222,8 +220,8 @@ void link_train_reset(struct link_peer *peer)
 	train->wanted = train->restarts++ < RESTARTS_MAX;
 }
 
-/* Measures again after a loss, since the path may have changed; but not too often, since a path
- * that loses at random will do so again. */
+/* Measures again after a loss, since the path may have changed. Seldom, since the path may just lose
+ * frames at random. */
 void link_train_lost(struct link_peer *peer)
 {
 	struct link_train *train = &peer->session->train;
@@ -248,7 +246,7 @@ void link_train_want(struct link_peer *peer)
 	train->restarts = 0;
 }
 
-/* Ends the measurement: data may leave, in a new epoch if our window changed. */
+/* Ends the measurement. Data may leave, in a new epoch if our window changed. */
 static void conclude(struct link_peer *peer, uint8_t verdict, uint32_t burst)
 {
 	struct link_train *train = &peer->session->train;
@@ -268,10 +266,9 @@ static void conclude(struct link_peer *peer, uint8_t verdict, uint32_t burst)
 		train->over = OVER_TIMES;
 }
 
-/* Notes the result of trains of one frame size. If large frames were lost, tiny ones follow: they
- * come faster, and a queue that counts frames, not bytes, takes fewer of them at once. The result
- * of the large frames stays unless tiny ones show less. */
-static void showed(struct link_peer *peer, uint8_t verdict, uint32_t burst)
+/* Takes the result of trains of one frame size. If large frames were lost, tiny ones follow: they
+ * arrive faster, so a queue that counts frames takes fewer. They can only lower the result. */
+static void take_result(struct link_peer *peer, uint8_t verdict, uint32_t burst)
 {
 	struct link_train *train = &peer->session->train;
 
@@ -288,30 +285,30 @@ static void showed(struct link_peer *peer, uint8_t verdict, uint32_t burst)
 	}
 }
 
-/* Reports whether all trains broke at about the same frame, as at a queue. A queue that drains
- * while the peer waits for send buffers loses only a few later frames. */
+/* Reports whether all trains broke at about the same frame, like at a queue. Such a queue may lose
+ * few later frames, if it drains while the peer waits for send buffers. */
 static bool breaks_evenly(const struct link_train *train)
 {
 	return train->broken >= BROKEN_MAX - 1 && train->best >= EVEN &&
 	       train->best - train->least <= train->best / EVEN;
 }
 
-/* Judges several incomplete trains. */
-static void judge(struct link_peer *peer)
+/* Classifies several incomplete trains: a queue, or random losses. */
+static void classify(struct link_peer *peer)
 {
 	const struct link_train *train = &peer->session->train;
 	uint64_t lost = train->lost, behind = train->behind;
 
-	if (!train->broken || !train->best) /* nothing arrived: no new result */
+	if (!train->broken || !train->best) /* no new result: nothing arrived */
 		conclude(peer, train->verdict, train->burst);
 	else if (breaks_evenly(train) || lost * train->best >= QUEUE_TIMES * behind ||
 		 (lost >= QUEUE_TIMES && 4 * lost >= 3 * behind))
-		showed(peer, CAREFUL_BURST_SHORT, train->best);
+		take_result(peer, CAREFUL_BURST_SHORT, train->best);
 	else
-		showed(peer, CAREFUL_BURST_LOSSY, train->best);
+		take_result(peer, CAREFUL_BURST_LOSSY, train->best);
 }
 
-static void came_whole(struct link_peer *peer, uint64_t span_ns)
+static void take_complete(struct link_peer *peer, uint64_t span_ns)
 {
 	struct link_train *train = &peer->session->train;
 	uint64_t longer_ns = span_ns * train->goal / train->frames;
@@ -322,10 +319,10 @@ static void came_whole(struct link_peer *peer, uint64_t span_ns)
 		ask_first(peer, train->goal);
 		return;
 	}
-	showed(peer, CAREFUL_BURST_WHOLE, train->best);
+	take_result(peer, CAREFUL_BURST_WHOLE, train->best);
 }
 
-static void came_broken(struct link_peer *peer, const struct train_seen *seen)
+static void take_incomplete(struct link_peer *peer, const struct train_seen *seen)
 {
 	struct link_train *train = &peer->session->train;
 
@@ -333,18 +330,18 @@ static void came_broken(struct link_peer *peer, const struct train_seen *seen)
 		train->best = seen->whole;
 	if (!train->broken || seen->whole < train->least)
 		train->least = seen->whole;
-	/* The first missing frame only marks the end of the whole part. */
+	/* The first missing frame is not counted: it only ends the complete part. */
 	train->lost += train->frames - seen->frames - 1;
 	train->behind += train->frames - seen->whole - 1;
 	if (++train->broken < BROKEN_MAX)
 		ask(peer, train->frames);
 	else
-		judge(peer);
+		classify(peer);
 }
 
-/* Reports whether no more frames of the train will come: it has ended, and for a while none came,
- * longer if frames come slowly. */
-static bool settled(const struct link_peer *peer, const struct train_seen *seen)
+/* Reports whether no more frames of the train will arrive: it has ended, and none came for a while,
+ * which is longer for slow trains. */
+static bool has_settled(const struct link_peer *peer, const struct train_seen *seen)
 {
 	const struct link_train *train = &peer->session->train;
 	uint64_t wait_ns = SETTLE_MS * 1000000ull;
@@ -374,17 +371,17 @@ static void measure_tick(struct link_peer *peer)
 		train->seen_ns = peer->link->now_ns;
 	}
 	if (seen.frames >= train->frames)
-		came_whole(peer, seen.span_ns);
+		take_complete(peer, seen.span_ns);
 	else if (ms_since(peer, train->begun_ns) >= BUDGET_MS)
-		judge(peer);
-	else if (settled(peer, &seen))
-		came_broken(peer, &seen);
+		classify(peer);
+	else if (has_settled(peer, &seen))
+		take_incomplete(peer, &seen);
 	else if (train->ended || ms_since(peer, train->seen_ns) < ANSWER_MS)
 		return;
 	else if (++train->late < LATE_MAX)
 		ask(peer, train->frames);
 	else
-		judge(peer);
+		classify(peer);
 }
 
 bool link_on_train_sent(struct link_peer *peer, const struct careful_ctrl *ctrl)
@@ -398,7 +395,7 @@ bool link_on_train_sent(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	if (train->ended)
 		return true;
 	if (!sent) {
-		judge(peer);
+		classify(peer);
 		return true;
 	}
 	if (sent < train->frames)
@@ -416,8 +413,8 @@ bool link_on_train_over(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	return true;
 }
 
-/* Opens the session for data. Drops the rest of a train that the peer asked for: it would delay the
- * data, and the peer no longer waits for it. */
+/* Opens the session for data. Drops the rest of the peer's train, which would delay the data and
+ * which the peer no longer needs. */
 static void open_now(struct link_peer *peer)
 {
 	peer->session->train.left = 0;
@@ -429,8 +426,8 @@ static void open_now(struct link_peer *peer)
 	link_state(peer, CAREFUL_PEER_UP);
 }
 
-/* Reports whether data may leave early: the peer has sent data, so its trains are over. Its frames
- * overtake the control message that says so. */
+/* Opens the session early, because the peer has sent data: its trains are over, and its frames have
+ * overtaken TRAIN_OVER. Returns false if the session stays closed. */
 bool link_train_opens(struct link_peer *peer)
 {
 	struct link_train *train = &peer->session->train;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Returns receive buffers to the fill ring, and their credits to the peer. A credit is owed only when
- * its buffer is in the fill ring. */
+/* Returns receive buffers to the fill ring, and then their credits to the peer. */
 #include "link/link.h"
 #include "link/repair/repair.h"
 
 #include <assert.h>
 
-/* Counts buffers in the fill batch to the peer's account. */
-static void freed(struct link *link, struct link_peer *peer, uint64_t epoch, uint32_t cost)
+/* Counts buffers in the fill batch for the peer. */
+static void count_freed(struct link *link, struct link_peer *peer, uint64_t epoch, uint32_t cost)
 {
 	assert(link->fill_count <= link->queue->rx_chunks);
 	if (epoch != peer->epoch)
@@ -21,14 +20,14 @@ void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoc
 {
 	for (uint32_t i = 0; i < n; i++)
 		link->fill[link->fill_count++] = addrs[i];
-	freed(link, peer, epoch, cost);
+	count_freed(link, peer, epoch, cost);
 }
 
 void link_release(struct link *link, struct link_rxframe *frame)
 {
 	for (uint32_t i = 0; i < frame->segments; i++)
 		link->fill[link->fill_count++] = frame->desc[i].addr;
-	freed(link, frame->peer, frame->epoch, frame->cost);
+	count_freed(link, frame->peer, frame->epoch, frame->cost);
 }
 
 void link_publish_freed(struct link *link)
@@ -44,7 +43,7 @@ void link_publish_freed(struct link *link)
 
 		if (peer->flow.rx.withheld)
 			congestion_check(peer);
-		/* Written before the peer gets the credits. */
+		/* before the peer gets the credits */
 		__atomic_store_n(&peer->entry->seq_taken, peer->flow.seq_in, __ATOMIC_RELEASE);
 		__atomic_store_n(&peer->entry->may_fill, flow_publish(&peer->flow),
 				 __ATOMIC_RELEASE);

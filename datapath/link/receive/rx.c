@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Receives frames: finds the peer, checks the sequence number, takes the credits. Released buffers
- * and their credits: credit_return.c. */
+/* Receives frames: finds the peer, checks the sequence number, takes the credits. */
 #include "link/send/group.h"
 #include "link/link.h"
 #include "link/repair/repair.h"
@@ -15,16 +14,16 @@
 
 enum {
 	PREFETCH_AHEAD = 4, /* frames */
-	PREFETCH_LINES = 4, /* of each */
+	PREFETCH_LINES = 4, /* cache lines of each frame */
 };
 
-/* The outcome of a frame that waits: it is neither handed on nor dropped. */
+/* The result for a frame that waits: it is neither handed on nor dropped. */
 #define WAITS ((enum careful_counter)(CAREFUL_COUNTERS + 1))
 
 #define PER_FRAME static inline __attribute__((always_inline))
 
-/* Gathers the descriptors of one frame and returns how many. A frame with more segments than any of
- * ours gets *bytes 0, so it is dropped. */
+/* Gathers the descriptors of one frame and returns their number. *bytes is 0 for a frame with too
+ * many segments, which is then dropped. */
 static uint32_t gather(struct link *link, const struct device_desc *descs, uint32_t n,
 		       struct link_rxframe *frame, uint32_t *bytes)
 {
@@ -47,9 +46,9 @@ static uint32_t gather(struct link *link, const struct device_desc *descs, uint3
 	return i;
 }
 
-/* Returns the datagram of an admitted frame without tags, options or extension headers, as nearly
- * all are. NULL: the frame must be parsed. */
-PER_FRAME const uint8_t *plain(const uint8_t *data, uint32_t *bytes)
+/* Returns the datagram of an admitted frame without tags, options or extension headers; NULL for
+ * the few other frames. */
+PER_FRAME const uint8_t *plain_datagram(const uint8_t *data, uint32_t *bytes)
 {
 	uint32_t type = careful_frame_be16(data + 12);
 
@@ -69,23 +68,23 @@ PER_FRAME bool parse(struct link *link, struct link_rxframe *frame, uint32_t byt
 {
 	const uint8_t *data = link->queue->umem + frame->desc[0].addr;
 	const uint8_t *end = data + frame->desc[0].bytes;
-	const uint8_t *at = NULL;
+	const uint8_t *hdr = NULL;
 	uint32_t udp_bytes;
 
 	if (link->queue->frames_checked && bytes)
-		at = plain(data, &udp_bytes);
-	if (!at) {
+		hdr = plain_datagram(data, &udp_bytes);
+	if (!hdr) {
 		struct careful_datagram datagram;
 
 		if (!careful_frame_find(data, end, bytes, &datagram) ||
 		    careful_frame_readable(&datagram) != CAREFUL_XDP_ADMITTED)
 			return false;
-		at = datagram.at;
+		hdr = datagram.at;
 		udp_bytes = datagram.bytes + CAREFUL_FRAME_UDP;
 	}
-	memcpy(&frame->hdr, at, sizeof(frame->hdr));
+	memcpy(&frame->hdr, hdr, sizeof(frame->hdr));
 	frame->checked = false;
-	frame->body = at + LINK_HDR_BYTES;
+	frame->body = hdr + LINK_HDR_BYTES;
 	frame->body_total = udp_bytes - CAREFUL_FRAME_UDP - LINK_HDR_BYTES;
 	frame->body_bytes = (uint32_t)(end - frame->body);
 	if (frame->body_bytes > frame->body_total)
@@ -97,7 +96,8 @@ PER_FRAME bool parse(struct link *link, struct link_rxframe *frame, uint32_t byt
 }
 
 /* Checks the header, unless XDP has already checked it. */
-PER_FRAME enum careful_xdp_counter judge(const struct link *link, const struct link_rxframe *frame)
+PER_FRAME enum careful_xdp_counter classify(const struct link *link,
+					    const struct link_rxframe *frame)
 {
 	if (link->queue->frames_checked && frame->hdr.version == CAREFUL_WIRE_VERSION)
 		return CAREFUL_XDP_ADMITTED;
@@ -107,12 +107,12 @@ PER_FRAME enum careful_xdp_counter judge(const struct link *link, const struct l
 /* Finds the session of the frame. Returns the counter of a drop, or CAREFUL_COUNTERS. */
 PER_FRAME enum careful_counter identify(struct link *link, struct link_rxframe *frame)
 {
-	switch (judge(link, frame)) {
+	switch (classify(link, frame)) {
 	case CAREFUL_XDP_ADMITTED:
 		break;
 	case CAREFUL_XDP_DROP_CHECK:
 		return CAREFUL_C_DROP_CHECK;
-	default: /* also frames that end at XDP: they have no sequence number */
+	default: /* also frames without a sequence number, which must end at XDP */
 		return CAREFUL_C_DROP_MALFORMED;
 	}
 	frame->peer = link_peer_of(link, &frame->hdr);
@@ -122,8 +122,8 @@ PER_FRAME enum careful_counter identify(struct link *link, struct link_rxframe *
 	return CAREFUL_COUNTERS;
 }
 
-/* Returns the counter of a dropped frame, or CAREFUL_COUNTERS. A gap or impossible credits break
- * the session. */
+/* Returns the counter of a dropped frame, or CAREFUL_COUNTERS. A gap or impossible credits end the
+ * epoch. */
 static inline enum careful_counter apply_verdict(struct link_peer *peer, enum flow_verdict verdict,
 						 uint32_t missing)
 {
@@ -146,7 +146,7 @@ static inline enum careful_counter apply_verdict(struct link_peer *peer, enum fl
 	return CAREFUL_COUNTERS;
 }
 
-/* Handles a frame that is not the next in order; a frame ahead of missing ones waits. */
+/* Handles a frame that is not the next in order. A frame ahead of missing ones waits. */
 static enum careful_counter out_of_order(struct link_rxframe *frame, enum flow_verdict verdict,
 					 uint32_t missing)
 {
@@ -164,8 +164,8 @@ static enum careful_counter out_of_order(struct link_rxframe *frame, enum flow_v
 	return dropped == CAREFUL_COUNTERS ? WAITS : dropped;
 }
 
-/* Takes the next frame in order, which may have been missing. */
-static inline enum careful_counter next(struct link_peer *peer)
+/* Handles the next frame in order, which may have been missing. */
+static inline enum careful_counter take_next(struct link_peer *peer)
 {
 	if ((int32_t)(peer->repair.highest - peer->flow.seq_in) >= 0)
 		reorder_next(peer);
@@ -188,7 +188,7 @@ static enum careful_counter admit(struct link_rxframe *frame)
 		return out_of_order(frame, verdict, missing);
 	if (frame->hdr.extra != peer->flow.asked)
 		reservation_asked(peer, frame->hdr.extra);
-	return next(peer);
+	return take_next(peer);
 }
 
 /* Checks a frame to a group, if its cookie names one. */
@@ -199,10 +199,11 @@ static enum careful_counter admit_group(struct link *link, struct link_rxframe *
 
 	if (!link_group_take(link, frame, &verdict, &missing))
 		return CAREFUL_C_DROP_COOKIE;
-	return verdict == FLOW_NEXT ? next(frame->peer) : out_of_order(frame, verdict, missing);
+	return verdict == FLOW_NEXT ? take_next(frame->peer) :
+				      out_of_order(frame, verdict, missing);
 }
 
-/* Releases a frame's buffers; without a session, no peer is owed the credits. */
+/* Releases a frame's buffers without credits for any peer. */
 static inline void drop(struct link *link, const struct link_rxframe *frame)
 {
 	uint32_t n = link->fill_count;
@@ -217,7 +218,7 @@ void link_drop(struct link *link, const struct link_rxframe *frame)
 	drop(link, frame);
 }
 
-static inline void received(struct link *link, const struct link_rxframe *frame)
+static inline void count_received(struct link *link, const struct link_rxframe *frame)
 {
 	frame->peer->rx_frames++;
 	frame->peer->rx_bytes += frame->body_total;
@@ -227,11 +228,11 @@ static inline void received(struct link *link, const struct link_rxframe *frame)
 
 void link_received(struct link *link, const struct link_rxframe *frame)
 {
-	received(link, frame);
+	count_received(link, frame);
 }
 
-/* Takes one frame. Returns whether the frame goes to the layer above; otherwise its buffers are
- * released, or it waits. */
+/* Handles one frame. Returns true if the frame goes to the layer above; otherwise the frame waits or
+ * its buffers are released. */
 PER_FRAME bool take(struct link *link, struct link_rxframe *frame, uint32_t bytes)
 {
 	enum careful_counter dropped;
@@ -261,7 +262,7 @@ PER_FRAME bool take(struct link *link, struct link_rxframe *frame, uint32_t byte
 		frame->peer = NULL;
 		return false;
 	}
-	received(link, frame);
+	count_received(link, frame);
 	if (frame->hdr.type == CAREFUL_UPDATE) {
 		link_count(link, CAREFUL_C_RX_UPDATES);
 		link_release(link, frame);
@@ -270,15 +271,15 @@ PER_FRAME bool take(struct link *link, struct link_rxframe *frame, uint32_t byte
 	return true;
 }
 
-/* Ends the traced time of taking a frame from the ring. If the frame goes no further, it counts as
+/* Traces the time to take a frame from the ring. If the frame is not handed on, it counts as
  * placed. */
-TRACE_COLD static void taken(struct link_rxframe *frame, bool further, uint64_t began_ns)
+TRACE_COLD static void trace_taken(struct link_rxframe *frame, bool handed_on, uint64_t began_ns)
 {
 	uint64_t now = clock_now_ns();
 
 	frame->parse_ns = (uint32_t)(now - began_ns);
 	frame->began_ns = now;
-	if (!further)
+	if (!handed_on)
 		link_placed(frame);
 }
 
@@ -291,7 +292,7 @@ static inline void prefetch(const struct link *link, uint32_t at)
 		__builtin_prefetch(data + 64 * i);
 }
 
-/* Takes a batch from the device; link_rx_next() must hand on all of its frames. */
+/* Takes a batch from the device. link_rx_next() must have returned all frames of the last one. */
 void link_rx(struct link *link)
 {
 	assert(link->rx_at == link->rx_got);
@@ -305,8 +306,8 @@ void link_rx(struct link *link)
 		prefetch(link, i);
 }
 
-/* Passes a waiting frame to the layer above when its turn has come. */
-static bool follow(struct link *link, struct link_rxframe *frame)
+/* Hands on a waiting frame that is now the next in order. Returns false if there is none. */
+static bool hand_on_waiting(struct link *link, struct link_rxframe *frame)
 {
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		struct link_peer *peer = &link->peers[link->follow];
@@ -335,19 +336,19 @@ static bool follow(struct link *link, struct link_rxframe *frame)
 }
 
 /* Returns the next frame; false if there is none. The caller must release or hold each frame before
- * the next call, and call link_publish() at the end. The caller handles a frame before the next one
- * is checked, so its effects apply to the next one too. */
+ * the next call, and call link_publish() at the end. Each frame is checked after the one before was
+ * handled, so that the effects of that apply. */
 bool link_rx_take(struct link *link, struct link_rxframe *frame)
 {
 	while (true) {
 		uint64_t began_ns = link->rx_began_ns;
 		uint32_t used, bytes;
-		bool further;
+		bool handed_on;
 
 		if (link->following && link->rx_follow) {
 			link->rx_follow--;
 			if (link->traditional ? link->traditional->ops->next_waiting(link, frame) :
-						follow(link, frame))
+						hand_on_waiting(link, frame))
 				return true;
 		}
 		if (link->rx_at == link->rx_got)
@@ -360,11 +361,11 @@ bool link_rx_take(struct link *link, struct link_rxframe *frame)
 			      &bytes);
 		link->rx_at += used;
 		link->rx_taken += used;
-		further = take(link, frame, bytes);
+		handed_on = take(link, frame, bytes);
 		frame->began_ns = 0;
 		if (began_ns)
-			taken(frame, further, began_ns);
-		if (further)
+			trace_taken(frame, handed_on, began_ns);
+		if (handed_on)
 			return true;
 	}
 }
@@ -395,7 +396,7 @@ TRACE_COLD void link_trace_placed(struct link_rxframe *frame)
 	frame->began_ns = 0;
 }
 
-/* Stops a traced frame's hostRx; the holder of the frame continues and reports it. */
+/* Interrupts a traced frame's hostRx, which the holder of the frame will end. */
 TRACE_COLD struct careful_trace link_trace_held(struct link_rxframe *frame)
 {
 	struct careful_trace span = span_of(frame);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Receive buffers that outlive their batch: kept by handlers, or read by a write to a file. Their
- * credits return with the release. When a peer's kept buffers reach T, the oldest are copied to
- * ordinary memory (P2 section 5.3), up to the peer's share of it. Beyond the share credits are
- * withheld, which stalls that peer alone. */
+/* Receive buffers that outlive their batch, for handlers and writes to files. When a peer's kept
+ * buffers reach T, the oldest are copied to ordinary memory (P2 section 5.3), up to the peer's share
+ * of it. Beyond the share credits are withheld, which stalls only that peer. */
 #include "link/link.h"
 
 #include <assert.h>
@@ -25,14 +24,13 @@ static void list_remove(struct link_held *kept)
 	kept->next = kept->prev = NULL;
 }
 
-/* Keeps a frame's buffers. may_copy: its body is in one piece, and the holder looks up its place
- * for each use. */
+/* Keeps a frame's buffers. may_copy: the body is in one piece, and the holder reads held->body each
+ * time, so the body may move. */
 struct link_held *link_hold(struct link *link, struct link_rxframe *frame, bool may_copy)
 {
 	struct link_held *kept;
 
-	/* Never empty: there is one for each buffer and each copy. */
-	assert(link->kept_free_count);
+	assert(link->kept_free_count); /* one for each buffer and copy */
 	kept = link->kept_free[--link->kept_free_count];
 	*kept = (struct link_held){
 		.peer = frame->peer,
@@ -66,14 +64,14 @@ struct careful_kept *link_keep(struct link_held *held, struct careful_kept messa
 	return kept;
 }
 
-/* Pins the body: its holder now relies on its place, so it is no longer copied out. */
+/* Pins the body, so that it is no longer copied out. */
 void link_hold_pin(struct link_held *kept)
 {
 	list_remove(kept);
 }
 
-/* Returns the receive buffers. The body may already be a copy. */
-static void give_back(struct link *link, struct link_held *kept)
+/* Returns the receive buffers, if they are not returned yet. */
+static void release_buffers(struct link *link, struct link_held *kept)
 {
 	struct link_peer *peer = kept->peer;
 
@@ -92,7 +90,7 @@ void link_unhold(struct link *link, struct link_held *kept)
 {
 	if (--kept->uses)
 		return;
-	give_back(link, kept);
+	release_buffers(link, kept);
 	if (kept->pool >= 0) {
 		link->pool_free[link->pool_share.free] = kept->pool;
 		share_put(&link->pool_share, &kept->peer->session->copied);
@@ -111,7 +109,7 @@ static void copy_out(struct link *link, struct link_held *kept)
 	memcpy(copy, kept->body, kept->body_bytes);
 	kept->body = copy;
 	kept->pool = index;
-	give_back(link, kept);
+	release_buffers(link, kept);
 	link_count(link, CAREFUL_C_COPIED_OUT);
 }
 
@@ -129,7 +127,7 @@ void link_copy_out_old(struct link_peer *peer)
 	}
 }
 
-/* Copies out buffers of a peer whose handlers keep many. */
+/* Copies out the oldest buffers of a peer until it holds fewer than T. */
 void link_copy_out(struct link_peer *peer)
 {
 	struct link *link = peer->link;

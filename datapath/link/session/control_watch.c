@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Checks that control messages pass while frames do. The two take different ways: XDP takes frames
- * before a firewall sees them, but control messages pass the firewall. Steady traffic needs no
- * control messages for a long time. So each end asks now and then whether the peer hears it, and
- * reports if it does not: the next loss would end the session. */
+/* Checks that control messages pass while frames do. A firewall sees control messages, but not the
+ * frames that XDP takes, and steady traffic needs no control messages. So each end asks now and then
+ * whether the peer hears it, and reports if it does not: the next loss would end the session. */
 #include "link/link.h"
 #include "link/peer/peers.h"
 #include "link/session/session.h"
@@ -10,11 +9,11 @@
 #include <endian.h>
 
 enum {
-	WATCH_SYNCS = 10, /* sync_ms between two questions, */
+	WATCH_SYNCS = 10, /* time between two questions, in sync_ms */
 	WATCH_TIMES = 3, /* unanswered questions in a row before the report */
 };
 
-/* Begins with the end of a handshake: control messages passed then. */
+/* Begins at the end of a handshake, when control messages have passed. */
 void control_watch_begin(struct link_peer *peer)
 {
 	peer->session->control_watch = (struct control_watch){
@@ -23,7 +22,7 @@ void control_watch_begin(struct link_peer *peer)
 	};
 }
 
-/* Answers at once, without the credits that are owed: the peer does not read them here. */
+/* Answers the peer's question, without counts or credits. */
 void control_watch_answer(struct link_peer *peer, const struct careful_ctrl *sync)
 {
 	struct careful_ctrl ack = {
@@ -43,7 +42,7 @@ void control_watch_heard(struct link_peer *peer)
 	watch->missed = 0;
 }
 
-/* Reports whether it answers our question; such an answer has no credits. */
+/* Reports whether a SYNC_ACK answers our question. */
 bool control_watch_on_answer(struct link_peer *peer, const struct careful_ctrl *ack)
 {
 	struct control_watch *watch = &peer->session->control_watch;
@@ -69,7 +68,7 @@ void control_watch_ask(struct link_peer *peer)
 	link_say(peer, &ctrl, CAREFUL_SYNC);
 }
 
-/* A question counts as missed only if frames came after it. If no frames come either, sync.c
+/* Counts a question as missed only if frames came after it. If no frames come either, sync.c
  * acts. */
 void control_watch_tick(struct link_peer *peer)
 {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Begins and ends epochs, and ends sessions. Each end drains the old epoch before a new one begins.
- * It closes the slot in the peers map, takes all frames out of the RX ring, and gets every held
- * buffer back into the fill ring. If a disk hangs, the new epoch's window lacks the buffers that
- * the disk holds. The handshake agrees on the next epoch. */
+/* Begins and ends epochs, and ends sessions. Each end drains the old epoch first: it closes the slot
+ * in the peers map, takes all frames out of the RX ring, and returns all held buffers to the fill
+ * ring. If a disk hangs, the new epoch's window is smaller by the buffers that the disk holds. */
 #include "link/send/group.h"
 #include "link/link.h"
 #include "link/repair/repair.h"
@@ -12,10 +11,10 @@
 #include <assert.h>
 #include <endian.h>
 
-enum { HANG_MS = 200 }; /* for which an epoch waits for buffers that a disk holds */
+enum { HANG_MS = 200 }; /* longest wait for buffers that a disk holds */
 
-/* Reports whether all that XDP admitted in the old epoch has reached the RX ring. */
-static bool closed(struct link_peer *peer)
+/* Reports whether all frames that XDP admitted in the old epoch are in the RX ring. */
+static bool is_closed(struct link_peer *peer)
 {
 	struct port *port = peer->link->port;
 
@@ -26,7 +25,7 @@ static bool closed(struct link_peer *peer)
 	return !peer->session->closing;
 }
 
-/* Ends the epoch on our side: XDP admits nothing more, and held buffers belong to the old epoch. */
+/* Ends the epoch on our side. XDP then admits no frames of the peer. */
 void epoch_end(struct link_peer *peer)
 {
 	struct session *session = peer->session;
@@ -60,30 +59,31 @@ void epoch_end(struct link_peer *peer)
 	session->cookie_was = peer->cookie_in;
 	session->ended_ns = link->now_ns;
 	peer->cookie_in = peer->cookie_plain = 0;
-	/* Both ends asked at once. Messages that wait for a window that was never used were not
-	 * sent; the next epoch sends them. */
+	/* If both ends asked at once, the window was never used: the next epoch sends the messages
+	 * that waited for it. */
 	if (used) {
 		peer->epoch++;
 		link->changed = true;
 	}
 	peer->kept_old += peer->kept;
 	peer->kept = 0;
-	closed(peer);
+	is_closed(peer); /* may begin the drain */
 }
 
-static bool is_back(const struct link_peer *peer)
+/* Reports whether enough held buffers are back for a new epoch. */
+static bool buffers_are_back(const struct link_peer *peer)
 {
 	return !peer->kept_old ||
 	       (link_peer_spares(peer) &&
 		peer->link->now_ns - peer->session->ended_ns >= HANG_MS * 1000000ull);
 }
 
-/* Reports whether every buffer of the old epoch is back, that is, published in the fill ring. */
+/* Reports whether the buffers of the old epoch are back in the fill ring. */
 bool epoch_quiet(struct link_peer *peer)
 {
 	const struct link *link = peer->link;
 
-	return !peer->cookie_in && closed(peer) && is_back(peer) && !link->fill_count &&
+	return !peer->cookie_in && is_closed(peer) && buffers_are_back(peer) && !link->fill_count &&
 	       link_drain_over(link, &peer->session->drain);
 }
 
@@ -94,7 +94,7 @@ bool epoch_drained(struct link_peer *peer)
 	return !link->resting && (!link->alone || link->alone == peer) && epoch_quiet(peer);
 }
 
-/* Opens our window to the peer, before the message that grants it leaves. */
+/* Opens our window to the peer. The message that grants it leaves later. */
 void epoch_begin(struct link_peer *peer, uint64_t cookie)
 {
 	struct link *link = peer->link;
@@ -115,12 +115,12 @@ void epoch_begin(struct link_peer *peer, uint64_t cookie)
 					     link->traditional ? CAREFUL_WINDOW_ANY :
 								 peer->flow.ahead + room,
 					     link->queue->buffer_bytes, peer->trailer);
-	/* Without a grant frames fill no more than the window. */
+	/* Without a grant, frames fill at most the window. */
 	if (!link->traditional)
 		__atomic_store_n(&peer->entry->may_fill, peer->flow.most, __ATOMIC_RELEASE);
 }
 
-/* Both windows are known at both ends. */
+/* Begins to send: both ends know both windows. */
 void epoch_opened(struct link_peer *peer)
 {
 	struct session *session = peer->session;
@@ -145,7 +145,7 @@ void epoch_opened(struct link_peer *peer)
 		link_state(peer, CAREFUL_PEER_UP);
 }
 
-/* Ends the session; its users get the errno. */
+/* Ends the session with an errno. */
 void link_close(struct link_peer *peer, int error)
 {
 	struct session *session = peer->session;
@@ -161,15 +161,15 @@ void link_close(struct link_peer *peer, int error)
 	session->dormant = false;
 	peer->cookie_out = 0;
 	session->last_errno = error;
-	/* Messages that were queued before there was any session end too. */
+	/* also ends messages that were queued before the session began */
 	peer->epoch++;
 	link_state(peer, error ? CAREFUL_PEER_FAILED : CAREFUL_PEER_NONE);
 	link->changed = true;
 }
 
-/* Ends a session after BYE, when frames that were sent before have been handled. */
+/* Ends a session after a BYE and all earlier frames. */
 void link_bye(struct link_peer *peer)
 {
-	peer->cookie_out = 0; /* no BYE in answer */
+	peer->cookie_out = 0; /* so that link_close() sends no BYE */
 	link_close(peer, ECONNRESET);
 }

@@ -6,15 +6,12 @@
  *   A: HELLO token, A's window    A admits B's frames before it sends this
  *   B: WELCOME B's window         B admits A's frames before it sends this
  *
- * After a loss the first two are left out: the token is then the cookie of the epoch that ended.
- * Nobody else knows the cookie, and it is good for one new epoch. A stranger who cannot read
- * messages to A cannot make B believe that A restarted.
+ * After a loss the first two are left out: the token is then the cookie of the epoch that ended,
+ * which nobody else knows and which opens one new epoch. A stranger who cannot read messages to A
+ * cannot make B believe that A restarted.
  *
  * If there are keys, all four messages prove them (keyed.c). No state changes before a proof: not
- * at A before B's CHALLENGE, not at B before A's second HELLO.
- *
- * Calls rate_limit.c, queue_choice.c, keyed.c, seal.c, epoch.c, train.c, control_watch.c, peer.c.
- */
+ * at A before B's CHALLENGE, not at B before A's second HELLO. */
 #include "link/link.h"
 #include "link/repair/repair.h"
 #include "link/session/queue_choice.h"
@@ -27,21 +24,20 @@
 #include <string.h>
 
 enum {
-	RETRY_MS = 50, /* between two HELLOs, at most; */
-	RETRY_MS_MIN = 5, /* between the first two: each next time is twice as long */
-	/* HELLOs in a row answered only by unproved REFUSEs, until these are believed (half a
-	 * second) or another key is tried. Attempts are counted, not
-	 * time: a process that was stopped has not tried. */
+	RETRY_MS = 50, /* most between two HELLOs */
+	RETRY_MS_MIN = 5, /* between the first two HELLOs; doubled each time */
+	/* HELLOs in a row that got only unproved REFUSEs, until these are believed (half a second),
+	 * or another key is tried. Attempts, not time: a stopped process makes none. */
 	REFUSALS = 13,
 	REFUSALS_OTHER = 5,
-	/* Bytes of a frame in a receive buffer: if a buffer held more than any frame has, frames
-	 * would cost nothing. */
+	/* Limits of the peer's bytes of a frame in a buffer. With larger buffers, frames would cost
+	 * nothing. */
 	BUFFER_BYTES_MIN = 256,
 	BUFFER_BYTES_MAX = 1 << 16,
 };
 
-/* Returns a token that proves its sender received our message at this address. It covers the
- * attempt, our epoch and the count of earlier epochs, so it opens at most one. */
+/* Returns a token that proves that its sender received our message at this address. It covers the
+ * attempt, our epoch and the number of earlier epochs, so it opens at most one epoch. */
 static uint64_t challenge_token(struct link *link, const union address *address, uint64_t nonce,
 				const struct link_peer *peer)
 {
@@ -71,8 +67,8 @@ static uint64_t challenge_token(struct link *link, const union address *address,
 	return token | 1;
 }
 
-/* Returns the flags of HELLO and WELCOME about how we send. */
-static uint32_t manner(const struct link *link)
+/* Returns the protocol flags of HELLO and WELCOME. */
+static uint32_t protocol_flags(const struct link *link)
 {
 	return link_protocol(link) | (link->repairs ? CAREFUL_SAYS_REPAIRS : 0);
 }
@@ -91,13 +87,13 @@ static void describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
 	ctrl->buffer_bytes = htobe32(link->queue->buffer_bytes);
 	ctrl->frame_bytes = htobe32(peer->session->taken_bytes);
 	ctrl->lost = htobe32((uint32_t)(peer->session->lost_here - peer->session->lost_before));
-	ctrl->status = htobe32(manner(link));
+	ctrl->status = htobe32(protocol_flags(link));
 	memcpy(ctrl->name, link->name, sizeof(ctrl->name));
 	ctrl->minor = CAREFUL_WIRE_MINOR;
 }
 
-/* Checks whether the peer is still the same process. */
-static void meet(struct link_peer *peer, const struct careful_ctrl *ctrl)
+/* Notes whether the peer is a new process. */
+static void note_incarnation(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	struct session *session = peer->session;
 	if (session->incarnation == be64toh(ctrl->incarnation))
@@ -109,17 +105,17 @@ static void meet(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	peer->link->changed = true;
 }
 
-/* Notes how many frames the peer found lost since it knows us. */
+/* Takes the peer's count of lost frames. */
 static void take_lost(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	struct session *session = peer->session;
-	uint32_t said = be32toh(ctrl->lost);
+	uint32_t lost = be32toh(ctrl->lost);
 
-	session->lost_there += said < session->lost_said ? said : said - session->lost_said;
-	session->lost_said = said;
+	session->lost_there += lost < session->lost_said ? lost : lost - session->lost_said;
+	session->lost_said = lost;
 }
 
-/* Adopts the peer's receive side: how we may send. -EPROTO if it is unusable. */
+/* Adopts the peer's receive side, which decides how we may send. -EPROTO if it is unusable. */
 static int adopt(struct link_peer *peer, const union address *from, const struct careful_ctrl *ctrl)
 {
 	struct session *session = peer->session;
@@ -129,7 +125,7 @@ static int adopt(struct link_peer *peer, const union address *from, const struct
 	uint32_t frame_bytes = be32toh(ctrl->frame_bytes);
 	uint64_t limit;
 
-	/* The peer may use another of our addresses than before. */
+	/* The peer may now use another of our addresses. */
 	memcpy(session->address.ours, from->ours, sizeof(from->ours));
 	if (window < WINDOW_MIN || window > 1u << 20 || !ctrl->cookie)
 		return -EPROTO;
@@ -152,7 +148,7 @@ static int adopt(struct link_peer *peer, const union address *from, const struct
 	peer->frame_bytes = session->frame_bytes = frame_bytes;
 	memcpy(session->name, ctrl->name, sizeof(ctrl->name)); /* its last byte stays 0 */
 	session->minor = ctrl->minor > CAREFUL_WIRE_MINOR ? CAREFUL_WIRE_MINOR : ctrl->minor;
-	meet(peer, ctrl);
+	note_incarnation(peer, ctrl);
 	take_lost(peer, ctrl);
 	session->train.hold_ms = be32toh(ctrl->hold_ms);
 	flow_grant(&peer->flow, window, reserve);
@@ -182,7 +178,7 @@ static void send_hello(struct link_peer *peer)
 	link_ctrl_send(peer->link, &session->address, &ctrl, CAREFUL_HELLO);
 }
 
-/* Begins a new attempt; answers to the last one no longer count. */
+/* Begins a new attempt. Answers to the last one no longer count. */
 static void begin_asking(struct link_peer *peer, uint64_t token)
 {
 	struct handshake *handshake = &peer->session->handshake;
@@ -200,7 +196,7 @@ static void ask(struct link_peer *peer)
 {
 	struct port *port = peer->link->port;
 
-	/* The answers come to the address that we ask from: the pair names this session. */
+	/* Answers come to the address that we ask from; the address pair names this session. */
 	if (port->ops->source)
 		port->ops->source(port, &peer->session->address);
 	begin_asking(peer, 0);
@@ -216,7 +212,7 @@ void handshake_ask(struct link_peer *peer)
 	ask(peer);
 }
 
-/* Asks a peer that shared an epoch with us until now, and may still know its cookie. */
+/* Asks a peer that may still know the cookie of our last epoch. */
 void handshake_ask_again(struct link_peer *peer)
 {
 	begin_asking(peer, peer->cookie_out);
@@ -224,8 +220,8 @@ void handshake_ask_again(struct link_peer *peer)
 	peer->link->draining = true;
 }
 
-/* Reports whether a HELLO's token is the cookie of the epoch that we share with its sender; while
- * we are asking too, of the last epoch. */
+/* Reports whether a HELLO's token is the cookie of the epoch that we share with its sender, or of
+ * the last epoch while we are asking, too. */
 static bool shares_epoch(const struct link_peer *peer, const struct careful_ctrl *hello)
 {
 	uint64_t token = be64toh(hello->token);
@@ -238,9 +234,10 @@ static bool shares_epoch(const struct link_peer *peer, const struct careful_ctrl
 	       token == peer->session->cookie_was;
 }
 
-/* trusted: the asker's key if it was proved, else NULL. */
-static void refuse_by(struct link *link, const union address *to, const struct careful_ctrl *hello,
-		      enum careful_refusal why, const struct keys_trusted *trusted)
+/* trusted: the key that the asker proved, or NULL */
+static void refuse_with(struct link *link, const union address *to,
+			const struct careful_ctrl *hello, enum careful_refusal why,
+			const struct keys_trusted *trusted)
 {
 	struct careful_ctrl ctrl = {
 		.nonce = hello->nonce,
@@ -258,7 +255,7 @@ static void refuse_by(struct link *link, const union address *to, const struct c
 void handshake_refuse(struct link *link, const union address *to, const struct careful_ctrl *hello,
 		      enum careful_refusal why)
 {
-	refuse_by(link, to, hello, why, NULL);
+	refuse_with(link, to, hello, why, NULL);
 }
 
 /* Refuses a host without a trusted key. The answer does not depend on our sessions. */
@@ -273,7 +270,7 @@ static void welcome(struct link_peer *peer)
 	struct careful_ctrl ctrl = { .nonce = htobe64(peer->session->handshake.nonce_in) };
 
 	if (peer->link->keyed) {
-		if (peer->session->keyed.message.type == CAREFUL_WELCOME) /* not since then asked */
+		if (peer->session->keyed.message.type == CAREFUL_WELCOME) /* no HELLO since */
 			keyed_send(peer);
 		return;
 	}
@@ -281,8 +278,8 @@ static void welcome(struct link_peer *peer)
 	link_ctrl_send(peer->link, &peer->session->address, &ctrl, CAREFUL_WELCOME);
 }
 
-/* Opens our window before the message that grants it. With keys the cookie follows from that
- * message, so the message is made now and repeated unchanged. */
+/* Opens our window. With keys the cookie follows from the message that grants the window, so the
+ * message is made now and repeated unchanged. */
 static void begin(struct link_peer *peer, uint8_t type)
 {
 	struct careful_ctrl ctrl = { 0 };
@@ -297,7 +294,7 @@ static void begin(struct link_peer *peer, uint8_t type)
 	keyed_seal(peer, &ctrl);
 }
 
-/* A valid HELLO waits until the old epoch has drained. */
+/* Answers a valid HELLO once the old epoch has drained. */
 static void try_welcome(struct link_peer *peer)
 {
 	if (!epoch_drained(peer))
@@ -308,8 +305,7 @@ static void try_welcome(struct link_peer *peer)
 	welcome(peer);
 }
 
-/* Finds a slot for a host that asks for a session. peer: its last one, or NULL. Returns NULL if no
- * slot is free for it. */
+/* Returns a slot for a host that asks for a session, or NULL. peer: its old slot, or NULL */
 static struct link_peer *admit(struct link *link, struct link_peer *peer, const union address *from,
 			       const uint8_t *key)
 {
@@ -326,41 +322,42 @@ static struct link_peer *admit(struct link *link, struct link_peer *peer, const 
 	return peer;
 }
 
-/* Takes a HELLO that is believed. peer: its session, or NULL; heard: its proof, if there are
- * keys. */
+/* Handles a HELLO whose sender proved its address. peer: its session, or NULL. heard: its proof, if
+ * there are keys. */
 static void take_hello(struct link *link, struct link_peer *peer, const union address *from,
 		       const struct careful_ctrl *hello, struct keyed_heard *heard)
 {
 	const struct keys_trusted *trusted = heard ? heard->trusted : NULL;
 
-	if (be32toh(hello->status) != manner(link)) {
-		bool repair = (be32toh(hello->status) ^ manner(link)) == CAREFUL_SAYS_REPAIRS;
+	if (be32toh(hello->status) != protocol_flags(link)) {
+		bool repair = (be32toh(hello->status) ^ protocol_flags(link)) ==
+			      CAREFUL_SAYS_REPAIRS;
 
 		link_count(link, CAREFUL_C_CTRL_PROTOCOL);
-		refuse_by(link, from, hello,
-			  repair ? CAREFUL_REFUSED_REPAIR : CAREFUL_REFUSED_PROTOCOL, trusted);
-		if (peer) /* it will not grant our own request either */
+		refuse_with(link, from, hello,
+			    repair ? CAREFUL_REFUSED_REPAIR : CAREFUL_REFUSED_PROTOCOL, trusted);
+		if (peer) /* it would refuse our HELLO, too */
 			link_close(peer, repair ? EILSEQ : EPROTOTYPE);
 		return;
 	}
 	if (!seal_agrees(link, from, hello)) {
-		refuse_by(link, from, hello, CAREFUL_REFUSED_SEAL, trusted);
+		refuse_with(link, from, hello, CAREFUL_REFUSED_SEAL, trusted);
 		if (peer)
 			link_close(peer, ENOPROTOOPT);
 		return;
 	}
-	/* Another host may have taken its slot. */
+	/* A free slot may belong to another host by now. */
 	if (!peer || link_peer_free(peer))
 		peer = admit(link, peer, from, trusted ? trusted->pair.theirs : NULL);
-	if (!peer) { /* the host asks again, and a window may be free by then */
+	if (!peer) { /* the host will ask again, and may then find a free window */
 		if (!window_yield_ask(link))
-			refuse_by(link, from, hello, CAREFUL_REFUSED_PEERS, trusted);
+			refuse_with(link, from, hello, CAREFUL_REFUSED_PEERS, trusted);
 		return;
 	}
 	epoch_end(peer);
 	if (adopt(peer, from, hello)) {
-		refuse_by(link, from, hello, CAREFUL_REFUSED_FRAME, trusted);
-		/* Ends the session, because neither end would ask again. */
+		refuse_with(link, from, hello, CAREFUL_REFUSED_FRAME, trusted);
+		/* Neither end would ask again. */
 		link_close(peer, peer->state == CAREFUL_PEER_NONE ? 0 : EMSGSIZE);
 		return;
 	}
@@ -378,7 +375,7 @@ static void take_hello(struct link *link, struct link_peer *peer, const union ad
 	try_welcome(peer);
 }
 
-/* Makes the asker prove its address. If there are keys, it has proved its key already. */
+/* Makes the asker prove its address. */
 static void challenge(struct link *link, const union address *to, const struct careful_ctrl *hello,
 		      uint64_t token, const struct keys_trusted *trusted)
 {
@@ -403,7 +400,7 @@ void handshake_on_hello(struct link *link, const union address *from,
 	const struct keys_trusted *asker;
 	struct keyed_heard heard;
 
-	if (!nonce) { /* as if it answered a HELLO that was never sent */
+	if (!nonce) { /* 0 means that no HELLO was sent */
 		link_count(link, CAREFUL_C_CTRL_MALFORMED);
 		return;
 	}
@@ -413,13 +410,13 @@ void handshake_on_hello(struct link *link, const union address *from,
 		return;
 	}
 	if (peer && link_has_epoch(peer) && peer->session->handshake.nonce_in == nonce) {
-		/* Our WELCOME was lost, or a HELLO from before the challenge came late. */
+		/* Our WELCOME was lost, or the HELLO without a token is late. */
 		if (hello->token && rate_limit_handshake(link, from))
 			welcome(peer);
 		return;
 	}
 	if (peer && peer->phase == LINK_DRAINING && peer->session->handshake.nonce_in == nonce)
-		return; /* it gets its answer */
+		return; /* try_welcome() will answer */
 	if (be64toh(hello->token) != token && !shares_epoch(peer, hello)) {
 		if (!rate_limit_answer(link, from))
 			return;
@@ -432,7 +429,7 @@ void handshake_on_hello(struct link *link, const union address *from,
 	}
 	if (!rate_limit_handshake(link, from))
 		return;
-	/* Both ends ask at once: only the larger nonce is answered. */
+	/* If both ends ask at once, only the larger nonce is answered. */
 	if (peer && (peer->phase == LINK_ASKING || peer->phase == LINK_ASKED) &&
 	    peer->session->handshake.nonce > nonce)
 		return;
@@ -445,7 +442,7 @@ void handshake_on_hello(struct link *link, const union address *from,
 		keyed_drop(&heard);
 }
 
-/* Opens our window before the HELLO that grants it, but not before the old one is empty. */
+/* Sends the HELLO that grants our window, once the old epoch has drained. */
 static void try_hello(struct link_peer *peer)
 {
 	if (!epoch_drained(peer))
@@ -455,8 +452,8 @@ static void try_hello(struct link_peer *peer)
 	send_hello(peer);
 }
 
-/* Reports whether a newer CHALLENGE of the same process came first. */
-static bool overtaken(const struct session *session, const struct careful_ctrl *ctrl)
+/* Reports whether a newer CHALLENGE of the same process arrived first. */
+static bool is_overtaken(const struct session *session, const struct careful_ctrl *ctrl)
 {
 	uint32_t last = session->handshake.challenge;
 
@@ -471,7 +468,7 @@ bool handshake_on_challenge(struct link_peer *peer, const struct careful_ctrl *c
 	if ((peer->phase != LINK_ASKING && peer->phase != LINK_ASKED) ||
 	    !handshake_answers(&session->handshake, ctrl))
 		return false;
-	if (overtaken(session, ctrl))
+	if (is_overtaken(session, ctrl))
 		return true;
 	session->handshake.challenge = be32toh(ctrl->seq_sent);
 	session->sync.refused = false;
@@ -479,8 +476,8 @@ bool handshake_on_challenge(struct link_peer *peer, const struct careful_ctrl *c
 	session->handshake.refusals = 0;
 	if (session->handshake.token == be64toh(ctrl->token))
 		return true; /* the answer to a HELLO that we repeated */
-	/* Another token than before: the peer has ended an epoch since, maybe that of the window
-	 * which we opened. We send a new HELLO; answers to the old one no longer count. */
+	/* The token has changed, so the peer has ended an epoch since, perhaps with the window that
+	 * we opened. */
 	if (peer->phase == LINK_ASKED) {
 		epoch_end(peer);
 		handshake_ask(peer);
@@ -488,8 +485,8 @@ bool handshake_on_challenge(struct link_peer *peer, const struct careful_ctrl *c
 	}
 	if (queue_choice_redirects(peer, ctrl))
 		return true;
-	/* Its frames may overtake its WELCOME, so we must know the process first. */
-	meet(peer, ctrl);
+	/* before the peer's frames, which may overtake its WELCOME */
+	note_incarnation(peer, ctrl);
 	session->handshake.token = be64toh(ctrl->token);
 	session->handshake.retry_ms = RETRY_MS_MIN;
 	peer->link->draining = true;
@@ -510,7 +507,7 @@ bool handshake_on_welcome(struct link_peer *peer, const union address *from,
 			return false;
 		ctrl = &opened;
 	}
-	if (be32toh(ctrl->status) != manner(peer->link) ||
+	if (be32toh(ctrl->status) != protocol_flags(peer->link) ||
 	    !seal_agrees(peer->link, &peer->session->address, ctrl) || adopt(peer, from, ctrl)) {
 		link_close(peer, EPROTO);
 		return true;
@@ -518,7 +515,7 @@ bool handshake_on_welcome(struct link_peer *peer, const union address *from,
 	handshake_forget(&peer->session->handshake);
 	epoch_opened(peer);
 	if (peer->trailer)
-		control_watch_ask(peer); /* it waits for that (seal.h) */
+		control_watch_ask(peer); /* shows that we have the keys (seal.h) */
 	return true;
 }
 
@@ -541,14 +538,14 @@ bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl
 
 	if (!handshake_answers(&peer->session->handshake, ctrl))
 		return false;
-	/* The peer has our version: it refused a damaged HELLO. */
+	/* The peer has our version: the HELLO that it refused was damaged. */
 	if (why == CAREFUL_REFUSED_VERSION && ctrl->version == CAREFUL_WIRE_VERSION)
 		return true;
 	if (proved) {
 		link_close(peer, error_of(why));
 		return true;
 	}
-	if (!handshake->refused_last) { /* anybody can say so */
+	if (!handshake->refused_last) { /* anybody can send an unproved REFUSE */
 		handshake->refused_last = true;
 		handshake->refusals++;
 	}
@@ -556,8 +553,8 @@ bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl
 	return true;
 }
 
-/* An answer came from another address: something on the way changes addresses, or the host answers
- * from another one. Anyone who saw our HELLO can send this, so it is only reported at the end. */
+/* Notes that our HELLO was answered from another address. Anyone who saw the HELLO can send such an
+ * answer, so it is only reported at the end. */
 void handshake_elsewhere(struct link *link, const union address *from,
 			 const struct careful_ctrl *ctrl)
 {
@@ -584,9 +581,9 @@ void handshake_drained(struct link_peer *peer)
 		try_hello(peer);
 }
 
-/* Reports whether to believe a REFUSE that anybody can have sent. A real peer refuses each HELLO,
- * also the last one, and sends nothing else. */
-static bool refused(struct link_peer *peer)
+/* Acts on unproved REFUSEs: tries another key or ends the session. Believes them only if each HELLO
+ * was refused, the last one too. Returns false if it does nothing. */
+static bool handle_refusals(struct link_peer *peer)
 {
 	const struct handshake *handshake = &peer->session->handshake;
 
@@ -613,7 +610,7 @@ void handshake_tick(struct link_peer *peer)
 	if ((peer->phase != LINK_ASKING && peer->phase != LINK_ASKED) || handshake_waits(peer) ||
 	    peer->link->now_ns - session->asked_ns < handshake->retry_ms * 1000000ull)
 		return;
-	if (refused(peer))
+	if (handle_refusals(peer))
 		return;
 	link_unheard(peer, session->since_ns);
 	handshake->retry_ms *= 2;

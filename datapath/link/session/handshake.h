@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* How two ends agree on a session: which end asks, how it proves its address, and how each end
- * describes its receive side. epoch.c defines an epoch; session.c decides when one is wanted. If
- * there are keys, keyed.h proves the asker's identity. */
+/* The handshake of a session: one end asks and proves its address, and each end describes its
+ * receive side. If there are keys, keyed.h proves the asker's identity. */
 #pragma once
 
 #include <endian.h>
@@ -15,27 +14,17 @@
 struct link;
 struct link_peer;
 
-/* @nonce:     of our HELLO; 0: we are not asking
- * @nonce_in:  of the HELLO that this epoch answers
- * @token:     from the peer's CHALLENGE; 0: none yet
- * @challenge: number of the last CHALLENGE to this HELLO (careful_ctrl.seq_sent); 0: none yet
- * @among:     our queues, a bit each, that the peer may choose from when the session begins
- *             (queue_choice.h); 0: no choice
- * @retry_ms:  between unanswered HELLOs
- * @refusals:  HELLOs in a row that got only a REFUSE that anybody can have sent; @refused_last: the
- *             last one did; @refused: errno of the last REFUSE
- * @elsewhere: another address than the peer's that answered our HELLO; family 0: none */
 struct handshake {
-	uint64_t nonce;
-	uint64_t nonce_in;
-	uint64_t token;
-	uint32_t challenge;
-	uint32_t among;
-	uint32_t retry_ms;
-	int refused;
-	bool refused_last;
-	uint32_t refusals;
-	union address elsewhere;
+	uint64_t nonce; /* of our HELLO; 0: we are not asking */
+	uint64_t nonce_in; /* of the HELLO that this epoch answers */
+	uint64_t token; /* from the peer's CHALLENGE; 0: none yet */
+	uint32_t challenge; /* number of the last CHALLENGE (careful_ctrl.seq_sent); 0: none yet */
+	uint32_t among; /* our queues offered to the peer, a bit each (queue_choice.h); 0: none */
+	uint32_t retry_ms; /* between unanswered HELLOs */
+	int refused; /* errno of the last REFUSE */
+	bool refused_last; /* the last HELLO got only an unproved REFUSE */
+	uint32_t refusals; /* such HELLOs in a row */
+	union address elsewhere; /* answered our HELLO in place of the peer; family 0: none */
 };
 
 void handshake_ask(struct link_peer *peer);

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The kernel's route to a peer, and the largest frame that fits it. The administrator sets the size
- * (`ip route ... mtu`), or pings of several sizes find it (RFC 8899) while this end holds its data
- * back. The search begins after losses in several epochs in a row, or in one epoch if ICMP said
- * that one of its frames was too large. It also begins after several losses of one frame in a row,
- * while other data goes on. ICMP alone, which anybody can forge, makes no frame smaller. control.c
- * acts on the result. */
+ * (`ip route ... mtu`), or pings of several sizes find it (RFC 8899). The search begins, and holds
+ * data back, after losses in several epochs in a row, or in one epoch if ICMP called a frame too
+ * large. It also begins when one frame was lost several times, while other data continues. ICMP
+ * alone, which anybody can forge, makes no frame smaller. */
 #include "link/link.h"
 #include "link/session/session.h"
 
 enum {
-	LOSING_EPOCHS = 2, /* in a row, before the path is probed; */
-	LOSING_TIMES = 8, /* of one frame, */
-	TOLD_TIMES = 2, /* after ICMP */
-	TRIES = 3, /* without an answer, until a size counts as too large */
-	FIRST_MS = 500, /* to wait for the first answer, */
-	MORE_MS = 20, /* and beyond a multiple of its round trip for later ones */
+	LOSING_EPOCHS = 2, /* epochs in a row with losses, before the path is probed */
+	LOSING_TIMES = 8, /* losses of one frame, before the path is probed */
+	TOLD_TIMES = 2, /* the same, after ICMP */
+	TRIES = 3, /* unanswered pings, until a size counts as too large */
+	FIRST_MS = 500, /* longest wait for the first answer */
+	MORE_MS = 20, /* for later answers: this and ROUND_TRIPS of the first round trip */
 	ROUND_TRIPS = 4,
 	NEAR_BYTES = 8, /* the search ends when the bounds are this close */
-	AGAIN_S = 10, /* between two searches, */
-	RAISE_S = 600, /* and until a larger frame is tried again */
-	PING_BODY_MAX = 4096, /* longer frames are not probed */
+	AGAIN_S = 10, /* between two searches */
+	RAISE_S = 600, /* until a larger frame is tried again */
+	PING_BODY_MAX = 4096, /* the largest probe */
 };
 
 /* Returns the largest frame that the path takes, in bytes with its Ethernet header. */
@@ -35,7 +34,7 @@ static uint32_t frame_limit(const struct link_peer *peer)
 	return limit > DEVICE_FRAME_BYTES_MIN ? limit : DEVICE_FRAME_BYTES_MIN;
 }
 
-/* Fits frames to a path that has just been found, or measured. */
+/* Fits frames to a path that was found or measured. */
 void link_path_fit(struct link_peer *peer)
 {
 	uint32_t limit = frame_limit(peer);
@@ -68,15 +67,14 @@ bool link_path_narrow(const struct link_peer *peer)
 	return peer->frame_bytes < peer->session->frame_bytes;
 }
 
-static uint32_t probe_most(const struct link_peer *peer)
+static uint32_t probe_max(const struct link_peer *peer)
 {
 	uint32_t body = link_body_single(peer);
 
 	return peer->llhdr.bytes + LINK_HDR_BYTES + (body < PING_BODY_MAX ? body : PING_BODY_MAX);
 }
 
-/* Notes that a router called a frame of this epoch too large: then one epoch with losses is
- * enough. */
+/* Notes that ICMP called a frame of this epoch too large. */
 bool link_path_told(struct link_peer *peer)
 {
 	peer->session->path.told = true;
@@ -93,7 +91,7 @@ static void begin_search(struct link_path *path, uint32_t first_ms)
 	path->wait_ms = first_ms;
 }
 
-/* Called when an epoch begins. Reports whether data waits until the path has been probed. */
+/* Begins an epoch. Reports whether data waits until the path has been probed. */
 bool link_path_begin(struct link_peer *peer)
 {
 	struct session *session = peer->session;
@@ -107,7 +105,7 @@ bool link_path_begin(struct link_peer *peer)
 	path->lost = lost;
 	path->probing = false;
 	due = path->losing >= (path->told ? 1 : LOSING_EPOCHS);
-	wait_s = path->bytes && !due ? RAISE_S : AGAIN_S; /* it may be smaller yet */
+	wait_s = path->bytes && !due ? RAISE_S : AGAIN_S;
 	if (path->searched_ns && now_ns - path->searched_ns < wait_s * 1000000000ull &&
 	    !(due && path->told))
 		return false;
@@ -124,7 +122,7 @@ static uint32_t wait_ms(uint64_t round_trip_ns)
 	return MORE_MS + (uint32_t)(round_trip_ns / 1000000) * ROUND_TRIPS;
 }
 
-/* Called when a frame that was sent again this often is requested once more. */
+/* Begins a search if a frame was lost often. times: how often it was sent again */
 void link_path_doubt(struct link_peer *peer, uint32_t body_bytes, uint32_t times)
 {
 	struct link_path *path = &peer->session->path;
@@ -150,8 +148,7 @@ bool link_path_blocks(const struct link_peer *peer, uint32_t body_bytes)
 	return path->bytes && bytes > path->bytes;
 }
 
-/* Ends the search: frames of this many bytes pass; 0: no limit was found, or small frames do not
- * pass either. */
+/* Ends the search: frames of this many bytes pass. 0: all sizes pass, or none. */
 static void conclude(struct link_peer *peer, uint32_t bytes)
 {
 	struct link_path *path = &peer->session->path;
@@ -162,15 +159,14 @@ static void conclude(struct link_peer *peer, uint32_t bytes)
 	path->searched_ns = peer->link->now_ns;
 	if (peer->phase == LINK_OPEN)
 		link_path_fit(peer);
-	/* Messages that wait were cut for larger frames. */
-	path->renews = bytes && bytes < peer->frame_bytes;
+	path->renews = bytes && bytes < peer->frame_bytes; /* messages were cut for larger frames */
 }
 
-/* Chooses the next size. The first answer sets how long to wait for later ones. */
+/* Chooses the next size, and after the first answer how long to wait for others. */
 static void step(struct link_peer *peer)
 {
 	struct link_path *path = &peer->session->path;
-	uint32_t most = probe_most(peer);
+	uint32_t most = probe_max(peer);
 	bool first = !path->low;
 
 	if (!path->passed && ++path->tries < TRIES)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See queue_choice.h. A host with a session stays at its queue. Any other host goes to the queue
- * with the fewest sessions; its address decides between equals. */
+/* See queue_choice.h. A host with a session stays at its queue. Another host goes to the queue with
+ * the fewest sessions; its address decides between equals. */
 #include "link/session/queue_choice.h"
 
 #include <endian.h>
@@ -9,7 +9,7 @@
 
 #include "link/link.h"
 
-/* FNV-1a of a host's address. Hosts with the same number only share a queue. */
+/* Returns the FNV-1a hash of a host's address. Hosts with equal hashes just share a queue. */
 uint64_t queue_choice_host(const union address *host)
 {
 	bool ipv4 = host->sa.sa_family == AF_INET;
@@ -22,21 +22,21 @@ uint64_t queue_choice_host(const union address *host)
 	return number | 1;
 }
 
-/* Returns the sessions of a queue; *known: one of them is the host's. UINT32_MAX: the queue is full
- * or closed. Another process writes the entry, so it is not trusted. */
+/* Returns the number of a queue's sessions; *known: the host has one of them. UINT32_MAX: the queue
+ * is full or closed. Another process writes the entry, so it is not trusted. */
 static uint32_t load_of(const struct careful_queue_entry *entry, uint64_t host, bool *known)
 {
-	const volatile struct careful_queue_entry *now = entry;
-	uint32_t slots = now->slots, taken = 0;
+	const volatile struct careful_queue_entry *shared = entry;
+	uint32_t slots = shared->slots, taken = 0;
 
 	*known = false;
 	if (slots > CAREFUL_PEERS_MAX)
 		return UINT32_MAX;
 	for (uint32_t i = 0; i < slots; i++) {
-		uint64_t one = now->hosts[i];
+		uint64_t slot_host = shared->hosts[i];
 
-		taken += !!one;
-		*known |= one == host;
+		taken += !!slot_host;
+		*known |= slot_host == host;
 	}
 	return taken < slots ? taken : UINT32_MAX;
 }
@@ -64,7 +64,7 @@ struct queue_choice queue_choose(const struct spread *spread, const union addres
 		if (known)
 			break;
 	}
-	/* If no queue matches, queue 0 exists everywhere. */
+	/* Queue 0, which always exists, is the default. */
 	return (struct queue_choice){ best, spread->straight ? 1u << best : among };
 }
 
@@ -73,36 +73,36 @@ void queue_choice_answer(struct link *link, const union address *to,
 {
 	const struct spread *spread = &link->port->spread;
 	uint32_t among = be32toh(hello->window);
-	struct queue_choice place;
+	struct queue_choice choice;
 
 	if (spread->index || !among || link_peer_find(link, to))
 		return;
 	if (spread->entries)
-		place = queue_choose(spread, to, among);
+		choice = queue_choose(spread, to, among);
 	else
-		place = (struct queue_choice){ 0, spread->straight ? 1 : among };
-	challenge->queue = htobe16(place.queue);
-	challenge->window = htobe32(place.among);
+		choice = (struct queue_choice){ 0, spread->straight ? 1 : among };
+	challenge->queue = htobe16(choice.queue);
+	challenge->window = htobe32(choice.among);
 }
 
 bool queue_choice_redirects(struct link_peer *peer, const struct careful_ctrl *challenge)
 {
 	const union address *to = &peer->session->address;
-	uint32_t here = peer->link->port->spread.index, there = be16toh(challenge->queue);
-	uint32_t may = peer->session->handshake.among | 1;
+	uint32_t ours = peer->link->port->spread.index, theirs = be16toh(challenge->queue);
+	uint32_t offered = peer->session->handshake.among | 1;
 	/* A host that names no queue has queue 0. */
-	uint32_t among = (challenge->window ? be32toh(challenge->window) : 1) & may;
+	uint32_t among = (challenge->window ? be32toh(challenge->window) : 1) & offered;
 	uint32_t port = ntohs(to->sa.sa_family == AF_INET ? to->in.sin_port : to->in6.sin6_port);
 
-	if (!peer->session->handshake.among || !among || there >= CAREFUL_SPREAD_MAX ||
-	    port + there > UINT16_MAX)
+	if (!peer->session->handshake.among || !among || theirs >= CAREFUL_SPREAD_MAX ||
+	    port + theirs > UINT16_MAX)
 		return false;
-	if (!(among >> here & 1))
-		here = among >> there & 1 ? there : (uint32_t)__builtin_ctz(among);
-	if (here == peer->link->port->spread.index && !there)
+	if (!(among >> ours & 1))
+		ours = among >> theirs & 1 ? theirs : (uint32_t)__builtin_ctz(among);
+	if (ours == peer->link->port->spread.index && !theirs)
 		return false;
-	peer->session->moved_queue = (uint16_t)here;
-	peer->session->moved_port = (uint16_t)(port + there);
+	peer->session->moved_queue = (uint16_t)ours;
+	peer->session->moved_port = (uint16_t)(port + theirs);
 	link_close(peer, EREMCHG);
 	return true;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Spreads peers over the queues of an interface. Each queue has an engine with its own UDP port. A
- * HELLO to the first port can offer to use another queue; the CHALLENGE then names the queue, so an
- * asker has no state here yet. Without the offer, a peer is served where it asked. */
+ * HELLO to the first port can offer to use another queue; the CHALLENGE then names the queue.
+ * Without the offer, a peer stays at the queue that it asked. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,26 +14,24 @@
 struct link;
 struct link_peer;
 
-/* The place of a host. @queue: one of ours; @among: the host's queues that reach it, a bit each; 0:
- * the host gets no word of it */
 struct queue_choice {
-	uint16_t queue;
-	uint32_t among;
+	uint16_t queue; /* of ours */
+	uint32_t among; /* the host's queues that reach it, a bit each; 0: not told to the host */
 };
 
-/* Returns the number of a host's address, never 0 (abi.h: struct careful_queue_entry). */
+/* Returns a hash of a host's address, never 0 (abi.h: struct careful_queue_entry). */
 uint64_t queue_choice_host(const union address *host);
-/* Chooses a queue for a host that can use one of its own queues `among`. */
+/* Chooses a queue for a host. among: the host's queues, a bit each */
 struct queue_choice queue_choose(const struct spread *spread, const union address *host,
 				 uint32_t among);
-/* Writes the asker's place into the CHALLENGE. */
+/* Writes the choice for a host into the CHALLENGE. */
 void queue_choice_answer(struct link *link, const union address *to,
 			 const struct careful_ctrl *hello, struct careful_ctrl *challenge);
 /* Reports whether a CHALLENGE sends us to another queue. Then the peer is closed with EREMCHG, and
  * moved_* name the queue. */
 bool queue_choice_redirects(struct link_peer *peer, const struct careful_ctrl *challenge);
-/* Called before the first HELLO: `among` are our queues that reach the peer. */
+/* Offers other queues in the first HELLO. among: our queues that reach the peer, a bit each */
 void queue_choice_ask(struct link_peer *peer, uint32_t among);
-/* Finds the place of a peer that failed with EREMCHG; false: it did not. */
+/* Returns the queue and port of a peer that failed with EREMCHG; false: it did not. */
 bool queue_choice_target(const struct link_peer *peer, uint32_t *queue, uint32_t *port);
 void queue_choice_tick(struct link *link);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Decides when a session is wanted, renewed and given up. handshake.c agrees on it; sync.c
- * interprets silence. */
+/* Decides when a session begins, is renewed and is given up. */
 #include "link/link.h"
 #include "link/peer/peers.h"
 #include "link/session/session.h"
@@ -8,9 +7,9 @@
 #include <errno.h>
 
 enum {
-	CONNECT_MS = 5000, /* without an answer: the peer counts as unreachable */
-	RESOLVE_NS = 50 * 1000 * 1000, /* between two looks for a link address */
-	LOST_SYNC_MS = 10, /* silence before a question, after a loss */
+	CONNECT_MS = 5000, /* without an answer, until the peer counts as unreachable */
+	RESOLVE_NS = 50 * 1000 * 1000, /* between two lookups of a link address */
+	LOST_SYNC_MS = 10, /* silence before a SYNC, after a loss */
 };
 
 void link_connect(struct link_peer *peer)
@@ -26,7 +25,7 @@ void link_connect(struct link_peer *peer)
 		handshake_ask(peer);
 }
 
-/* Asks again for a peer that gave up its window, since a message waits. */
+/* Asks again for a peer that gave up its window. */
 void link_wake(struct link_peer *peer)
 {
 	if (!peer->session->dormant)
@@ -36,7 +35,7 @@ void link_wake(struct link_peer *peer)
 	handshake_ask(peer);
 }
 
-/* Begins a new epoch, since the window's promise is broken or the peer forgot the session. */
+/* Begins a new epoch after a fault: a loss, impossible credits, or a peer that restarted. */
 void link_break(struct link_peer *peer)
 {
 	if (link_has_epoch(peer) || peer->phase == LINK_ASKED)
@@ -61,7 +60,7 @@ void link_renew(struct link_peer *peer)
 		handshake_ask(peer);
 }
 
-/* Counts lost frames. More losses are likely, so a shorter silence counts from now on. */
+/* Begins a new epoch after a loss. More losses are likely, so SYNCs follow a shorter silence. */
 void link_lost(struct link_peer *peer, uint32_t frames)
 {
 	struct session *session = peer->session;
@@ -73,8 +72,8 @@ void link_lost(struct link_peer *peer, uint32_t frames)
 	link_break(peer);
 }
 
-/* Looks for the link address; a session without one is useless even if control messages pass.
- * Counts attempts, not time, since a stopped process has not tried. */
+/* Looks up the link address, and ends a session that finds none. Counts attempts, not time, since a
+ * stopped process makes none. */
 static void resolve_tick(struct link_peer *peer)
 {
 	struct session *session = peer->session;
@@ -94,7 +93,7 @@ static void resolve_tick(struct link_peer *peer)
 		link_close(peer, rc == -EAGAIN ? EHOSTUNREACH : ENETUNREACH);
 }
 
-/* Repeats unanswered questions, and gives up after a while. */
+/* Repeats unanswered HELLOs and questions, and gives up after a while. */
 void session_tick(struct link_peer *peer)
 {
 	struct session *session = peer->session;
@@ -128,7 +127,7 @@ void session_tick(struct link_peer *peer)
 		resolve_tick(peer);
 }
 
-/* Called when the kernel's route to the peer may have changed. */
+/* Looks up the kernel's route to the peer again. */
 void link_way_changed(struct link_peer *peer)
 {
 	int rc = link_path_again(peer);
@@ -141,7 +140,7 @@ void link_way_changed(struct link_peer *peer)
 	}
 }
 
-/* Measures the peer's burst again. Nothing may be under way in the epoch. */
+/* Measures the peer's burst again, in a new epoch. Nothing may be under way. */
 void link_measure(struct link_peer *peer)
 {
 	link_train_want(peer);
@@ -158,7 +157,7 @@ void link_keys_changed(struct link *link)
 		if (peer->state == CAREFUL_PEER_NONE || peer->state == CAREFUL_PEER_FAILED ||
 		    keyed_trusted_still(peer, &other))
 			continue;
-		/* The host may have another key now, which a new epoch proves. */
+		/* The host may have another trusted key, which a new epoch proves. */
 		if (other && (link_has_epoch(peer) || peer->phase == LINK_ASKED))
 			link_renew(peer);
 		else if (!peer->session->dormant)
@@ -170,7 +169,7 @@ void link_resume(struct link *link, const struct link_peer *alone)
 {
 	link->alone = alone;
 	link->resting = false;
-	link->draining = true; /* waiting handshakes go on */
+	link->draining = true; /* so that waiting handshakes continue */
 }
 
 bool link_rest(struct link *link)

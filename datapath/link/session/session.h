@@ -4,7 +4,7 @@
 
 #include "link/link.h"
 
-/* epoch.c: beginning and end */
+/* epoch.c */
 void epoch_begin(struct link_peer *peer, uint64_t cookie);
 void epoch_opened(struct link_peer *peer);
 void epoch_end(struct link_peer *peer);
@@ -12,23 +12,23 @@ bool epoch_drained(struct link_peer *peer);
 bool epoch_quiet(struct link_peer *peer);
 void link_bye(struct link_peer *peer);
 
-/* session.c: wanted, broken, given up (handshake.h: agreed) */
+/* session.c */
 void link_renew(struct link_peer *peer);
 void link_way_changed(struct link_peer *peer);
 void link_lost(struct link_peer *peer, uint32_t frames);
 void session_tick(struct link_peer *peer);
 
-/* window_yield.c: idle sessions give up their windows */
+/* window_yield.c */
 bool window_yield_ask(struct link *link);
 bool window_evict(struct link *link, const struct link_host *newcomer);
 bool window_yield(struct link_peer *peer, const struct careful_ctrl *sync);
 void window_yield_tick(struct link_peer *peer);
 
-/* sync_message.c: what we sent and received */
+/* sync_message.c */
 void link_sync_describe(const struct link_peer *peer, struct careful_ctrl *ctrl);
 void link_sync_ask(struct link_peer *peer, uint32_t status);
 
-/* sync.c: what silence means */
+/* sync.c */
 bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool link_sync_answer(struct link_peer *peer);
 void link_sync_question_tick(struct link_peer *peer);
@@ -38,7 +38,7 @@ bool link_on_refused(struct link_peer *peer);
 bool link_awaits(const struct link_peer *peer);
 bool link_sync_tick(struct link_peer *peer);
 
-/* control_watch.c: whether control messages pass */
+/* control_watch.c */
 void control_watch_begin(struct link_peer *peer);
 void control_watch_ask(struct link_peer *peer);
 void control_watch_answer(struct link_peer *peer, const struct careful_ctrl *sync);
@@ -47,7 +47,7 @@ void control_watch_heard(struct link_peer *peer);
 void control_watch_tick(struct link_peer *peer);
 bool control_watch_unheard(const struct link_peer *peer);
 
-/* path.c: the largest frame that the way to a peer takes */
+/* path.c */
 void link_path_fit(struct link_peer *peer);
 int link_path_again(struct link_peer *peer);
 bool link_path_narrow(const struct link_peer *peer);

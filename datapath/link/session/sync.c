@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The rule for silence. A lost last frame leaves no gap. So if credits or replies are outstanding
- * and nothing has arrived for sync_ms, the ends compare what they sent and received. Only answers
- * that disagree prove a loss. No answer is a stall, which ends the session after stall_ms. */
+/* Handles silence. A lost last frame leaves no gap. So if credits or replies are outstanding and
+ * nothing has arrived for sync_ms, the ends compare their counts by SYNC. Only answers that disagree
+ * prove a loss. No answer is a stall, which ends the session after stall_ms. */
 #include "link/link.h"
 #include "link/repair/repair.h"
 #include "link/peer/peers.h"
@@ -10,14 +10,14 @@
 #include <endian.h>
 
 enum {
-	/* Control messages may overtake queued frames. A difference counts if this many answers
-	 * show it, this long after each other. */
+	/* Control messages may overtake queued frames, so a difference counts only if this many
+	 * answers show it, this long after each other. */
 	DISAGREE_TIMES = 2,
 	DISAGREE_RETRY_MS = 20,
-	SUSPECT_ROUNDS = 4,
-	UNANSWERED_MS = 8,
-	ROUND_FIRST_NS = 4 * 1000 * 1000, /* at most, until more is known */
-	REFUSED_TIMES = 3,
+	SUSPECT_ROUNDS = 4, /* silence before a lost tail is suspected, in round trips */
+	UNANSWERED_MS = 8, /* least limit of the time between unanswered SYNCs */
+	ROUND_FIRST_NS = 4 * 1000 * 1000, /* limit of the first measured round trip */
+	REFUSED_TIMES = 3, /* refused SYNCs in a row that end a session */
 	REFUSED_RETRY_MS = 45, /* just less than the time between two HELLOs */
 };
 
@@ -42,7 +42,7 @@ static void bad_counts(struct link_peer *peer)
 	link_break(peer);
 }
 
-/* Handles SYNC. Like on_challenge(), reports whether the message was expected. */
+/* Handles SYNC. Reports whether the message was expected. */
 bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	if (be32toh(ctrl->status) == CAREFUL_SYNC_HEARD) {
@@ -51,7 +51,7 @@ bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
 			bad_counts(peer);
 		return true;
 	}
-	/* The peer will ask again; or this is a copy, and the question is not answered yet. */
+	/* The peer will ask again, or this is a copy of a question that is not answered yet. */
 	if (peer->phase != LINK_OPEN ||
 	    (peer->session->question.nonce &&
 	     be64toh(peer->session->question.nonce) >> 32 == be64toh(ctrl->nonce) >> 32))
@@ -66,8 +66,8 @@ bool link_on_sync(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	return true;
 }
 
-/* Called after control messages were read. The frames that left before an older question are in the
- * ring by now. */
+/* Begins the drain for a question of an earlier tick: frames that left before it are now in the RX
+ * ring. */
 void link_sync_question_tick(struct link_peer *peer)
 {
 	struct link_sync_question *question = &peer->session->question;
@@ -81,8 +81,7 @@ void link_sync_question_tick(struct link_peer *peer)
 	question->drain = link_drain_begin(link);
 }
 
-/* Called after frames were taken from the ring: answers the question. Reports whether it must still
- * wait. */
+/* Answers the question if the RX ring has drained. Reports whether the question still waits. */
 bool link_sync_answer(struct link_peer *peer)
 {
 	struct link_sync_question *question = &peer->session->question;
@@ -107,34 +106,24 @@ bool link_sync_answer(struct link_peer *peer)
 	return false;
 }
 
-/* Reports whether the answer proves no loss: frames may still wait in a full TX ring, or frames
- * came after the answer left. */
-static bool undecided(const struct link_peer *peer, const struct careful_ctrl *ctrl)
+/* Reports whether an answer that differs proves no loss: frames may wait in a full TX ring, or have
+ * arrived after the answer left. */
+static bool is_undecided(const struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
-	/* The traditional protocol asks for missing frames by itself. */
+	/* The traditional protocol requests missing frames itself. */
 	return peer->link->traditional || peer->link->kick_again || ctrl->status || peer->heard;
 }
 
-/* Takes the counts of an answer that agrees. Returns false if they are impossible. */
-static bool credit(struct link_peer *peer, const struct careful_ctrl *ctrl)
+/* Takes the credits of an answer. Returns false if they are impossible. */
+static bool take_credits(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	if (peer->link->traditional)
 		return peer->link->traditional->ops->acked(peer, be32toh(ctrl->seq_rcvd));
 	return flow_credit(&peer->flow, ctrl);
 }
 
-/* Two answers of the peer agree that frames are missing. */
-static void missing_frames(struct link_peer *peer, uint32_t frames)
-{
-	if (flow_can_miss(&peer->flow, frames)) {
-		link_lost(peer, frames);
-		return;
-	}
-	bad_counts(peer);
-}
-
-/* Measures the round trip of a question. If the process was stopped in between, the time is no
- * measurement. */
+/* Measures the round trip of a question. The limit excludes the time in which the process was
+ * stopped. */
 static void time_round(struct link_peer *peer, uint32_t asked_us)
 {
 	struct link_missing *missing = &peer->session->missing;
@@ -147,21 +136,17 @@ static void time_round(struct link_peer *peer, uint32_t asked_us)
 				    (7 * missing->round_ns + round_ns) / 8;
 }
 
-/* Reports whether frames are repaired. Then a different answer ends nothing: the end that misses
- * frames asks for them. */
-static bool repairs(struct link_peer *peer, const struct careful_ctrl *ack)
+/* Handles an answer that differs, with repairs: the end that misses frames requests them. */
+static void take_for_repair(struct link_peer *peer, const struct careful_ctrl *ack)
 {
 	struct session *session = peer->session;
 
-	if (!peer->link->repairs)
-		return false;
-	if (!reorder_said(peer, be32toh(ack->seq_sent)) || !credit(peer, ack)) {
+	if (!reorder_said(peer, be32toh(ack->seq_sent)) || !take_credits(peer, ack)) {
 		bad_counts(peer);
-		return true;
+		return;
 	}
 	session->sync.disagreed = 0;
 	session->sync.blocked_ns = 0;
-	return true;
 }
 
 /* Reports whether the nonce belongs to a question of this epoch. */
@@ -191,7 +176,7 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	control_watch_heard(peer);
 	time_round(peer, asked_us);
 	if (!sync->asked || (int32_t)(asked_us - (uint32_t)sync->first_us) < 0)
-		return true; /* newer frames came since */
+		return true; /* an answer to an earlier question */
 	sync->asked = false;
 	session->doubted = false;
 	session->heard_ns = link->now_ns;
@@ -205,16 +190,16 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	if (flow_agrees(&peer->flow, ctrl)) {
 		sync->disagreed = 0;
 		sync->blocked_ns = 0;
-		wait_longer(peer, link->sync_ms); /* the peer has its own reason for silence */
-		if (!credit(peer, ctrl)) {
-			link_count(link, CAREFUL_C_BAD_CREDITS);
-			link_break(peer);
-		}
+		wait_longer(peer, link->sync_ms); /* the peer has no reason to send */
+		if (!take_credits(peer, ctrl))
+			bad_counts(peer);
 		return true;
 	}
-	if (repairs(peer, ctrl))
+	if (link->repairs) {
+		take_for_repair(peer, ctrl);
 		return true;
-	if (undecided(peer, ctrl)) {
+	}
+	if (is_undecided(peer, ctrl)) {
 		sync->disagreed = 0;
 		if (!sync->blocked_ns)
 			sync->blocked_ns = link->now_ns;
@@ -225,7 +210,7 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	sync->blocked_ns = 0;
 	if (sync->disagreed && (sent != sync->seq_sent || rcvd != sync->seq_rcvd))
 		sync->disagreed = 0;
-	/* The first answer may have been delayed, and ICMP makes us ask at once. */
+	/* Two answers in a short time may both predate delayed frames. */
 	if (sync->disagreed && link->now_ns - sync->disagreed_ns < DISAGREE_RETRY_MS * 1000000ull)
 		return true;
 	sync->disagreed_ns = link->now_ns;
@@ -233,7 +218,10 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	sync->seq_rcvd = rcvd;
 	if (++sync->disagreed < DISAGREE_TIMES)
 		return true;
-	missing_frames(peer, flow_missing(&peer->flow, ctrl));
+	if (flow_can_miss(&peer->flow, flow_missing(&peer->flow, ctrl)))
+		link_lost(peer, flow_missing(&peer->flow, ctrl));
+	else
+		bad_counts(peer);
 	return true;
 }
 
@@ -246,14 +234,14 @@ bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	     nonce != peer->session->control_watch.nonce))
 		return false;
 	if (link_drain_begun(&peer->session->bye))
-		return true; /* its BYE came before */
-	peer->cookie_out = 0; /* the peer has forgotten it */
+		return true; /* the session ends with the drain */
+	peer->cookie_out = 0; /* the peer does not know it */
 	link_break(peer);
 	return true;
 }
 
-/* ICMP quotes our message: nobody listens at the peer. We ask the peer: it may be restarting and
- * then answers. If several questions in a row meet only ICMP, the session ends. */
+/* Handles ICMP that says that nobody listens at the peer. The peer may be restarting, so we ask it.
+ * If several questions in a row meet only ICMP, the session ends. */
 bool link_on_refused(struct link_peer *peer)
 {
 	peer->session->sync.refused = true;
@@ -273,7 +261,7 @@ static bool refused_tick(struct link_peer *peer)
 		return false;
 	sync->refused = false;
 	if (sync->refused_ns == session->asked_ns)
-		return false; /* one question counts once, however often it is refused */
+		return false; /* a question counts once, however often it is refused */
 	sync->refused_ns = session->asked_ns;
 	if (++sync->refused_rounds >= REFUSED_TIMES) {
 		link_close(peer, ECONNREFUSED);
@@ -284,8 +272,8 @@ static bool refused_tick(struct link_peer *peer)
 	return false;
 }
 
-/* Reports whether we wait for the peer: for credits, for use of its grant, a reply, a sign of life,
- * missing frames, or word that our last frame came. */
+/* Reports whether the peer owes us something: credits, use of its grant, a reply, a sign of life,
+ * missing frames, or news of our last frame. */
 bool link_awaits(const struct link_peer *peer)
 {
 	const struct session *session = peer->session;
@@ -294,8 +282,8 @@ bool link_awaits(const struct link_peer *peer)
 	       session->doubted || session->sync.refused || session->sync.refused_rounds;
 }
 
-/* Returns the silence after which a lost tail is suspected. A wrong suspicion costs a control
- * message and a second copy of a late frame. */
+/* Returns the silence after which a lost tail is suspected. A wrong suspicion costs one control
+ * message and perhaps a second copy of a frame. */
 static uint32_t suspect_ms(const struct link_peer *peer)
 {
 	const struct session *session = peer->session;
@@ -305,7 +293,7 @@ static uint32_t suspect_ms(const struct link_peer *peer)
 	return ms < peer->link->sync_ms ? (uint32_t)ms : peer->link->sync_ms;
 }
 
-/* Returns the longest time between two unanswered questions: a link that was down recovers soon. */
+/* Returns the longest time between two unanswered questions. Short, for a link that was down. */
 static uint32_t unanswered_ms(const struct link_peer *peer)
 {
 	uint32_t ms = suspect_ms(peer);
@@ -326,7 +314,7 @@ static void sync_tick(struct link_peer *peer)
 		session->sync.asked = false;
 		session->sync.blocked_ns = 0;
 	}
-	/* No ticks come while nothing is awaited, so that was no silence. */
+	/* While nothing was awaited, there were no ticks, and silence did not count. */
 	if (!session->sync.awaited || !awaited) {
 		session->heard_ns = link->now_ns;
 		return;
@@ -353,8 +341,8 @@ static void sync_tick(struct link_peer *peer)
 	ask(peer);
 }
 
-/* The peer gave a sign of life since the last tick. */
-static void heard(struct link_peer *peer)
+/* Handles a sign of life since the last tick. */
+static void note_heard(struct link_peer *peer)
 {
 	struct session *session = peer->session;
 
@@ -375,7 +363,7 @@ static void heard(struct link_peer *peer)
 bool link_sync_tick(struct link_peer *peer)
 {
 	if (peer->heard)
-		heard(peer);
+		note_heard(peer);
 	link_sync_question_tick(peer);
 	if (refused_tick(peer))
 		return true;

@@ -12,8 +12,8 @@ void link_sync_describe(const struct link_peer *peer, struct careful_ctrl *ctrl)
 	flow_describe(&peer->flow, ctrl);
 }
 
-/* Asks what the peer sent and received, or what the status asks for. The nonce contains the time,
- * and the answer repeats it, so we know which copy of the question it answers. */
+/* Asks the peer for its counts, or for what the status says. The answer repeats the nonce, which
+ * contains the time, so it shows which copy of the question it answers. */
 void link_sync_ask(struct link_peer *peer, uint32_t status)
 {
 	struct session *session = peer->session;
