@@ -43,8 +43,8 @@ if(CAREFUL_TESTS)
   target_sources(test_block_client PRIVATE ${CAREFUL_ROOT}/tests/support/block_client.c)
   file(GLOB IPC_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/daemon/ipc/*.c)
   target_sources(test_attach PRIVATE ${IPC_SOURCES} ${CMAKE_CURRENT_SOURCE_DIR}/daemon/log.c
-                                     ${CAREFUL_ROOT}/tools/bench/memory.c)
-  target_include_directories(test_attach PRIVATE ${CAREFUL_ROOT}/tools/bench)
+                                     ${CAREFUL_ROOT}/tools/bench/programs/memory.c)
+  target_include_directories(test_attach PRIVATE ${CAREFUL_ROOT}/tools/bench/programs)
   target_link_libraries(test_syscalls PRIVATE PkgConfig::SECCOMP)
   set(FUZZ ${CAREFUL_ROOT}/tests/fuzz)
   # An instance that is told what the test likes.
@@ -199,28 +199,28 @@ if(CAREFUL_TESTS AND CMAKE_C_COMPILER_ID MATCHES Clang)
   target_include_directories(fuzz_ipc PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   # Two engines joined in memory, and the daemon's socket.
   target_sources(fuzz_attach PRIVATE ${IPC_SOURCES} ${CMAKE_CURRENT_SOURCE_DIR}/daemon/log.c
-                                     ${CAREFUL_ROOT}/tools/bench/memory.c)
+                                     ${CAREFUL_ROOT}/tools/bench/programs/memory.c)
   target_include_directories(fuzz_attach PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}
-                                                 ${CAREFUL_ROOT}/tools/bench)
+                                                 ${CAREFUL_ROOT}/tools/bench/programs)
 endif()
 
 # --- tools/bench: the device layer with nothing above it, the engine with no device below it,
 # requests, fetches from a daemon
 if(CAREFUL_TESTS)
-  add_executable(bare ${CAREFUL_ROOT}/tools/bench/bare.c)
+  add_executable(bare ${CAREFUL_ROOT}/tools/bench/programs/bare.c)
   target_link_libraries(bare PRIVATE careful_static)
   target_include_directories(bare PRIVATE ${CAREFUL_ROOT}/tests/support)
   foreach(name fetch pair soak)
-    add_executable(${name} ${CAREFUL_ROOT}/tools/bench/${name}.c)
+    add_executable(${name} ${CAREFUL_ROOT}/tools/bench/programs/${name}.c)
     target_link_libraries(${name} PRIVATE careful_static)
   endforeach()
   target_sources(fetch PRIVATE ${CAREFUL_ROOT}/tests/support/block_client.c)
   target_include_directories(fetch PRIVATE ${CAREFUL_ROOT}/tests/support)
   # In operation_times.c alone: null is timed by its calls, null_operations also within link.
-  set_source_files_properties(${CAREFUL_ROOT}/tools/bench/operation_times.c PROPERTIES COMPILE_DEFINITIONS
+  set_source_files_properties(${CAREFUL_ROOT}/tools/bench/programs/operation_times.c PROPERTIES COMPILE_DEFINITIONS
                               CAREFUL_OPERATIONS)
-  set(NULL_SOURCES ${CAREFUL_ROOT}/tools/bench/null.c ${CAREFUL_ROOT}/tools/bench/memory.c
-                   ${CAREFUL_ROOT}/tools/bench/operation_times.c)
+  set(NULL_SOURCES ${CAREFUL_ROOT}/tools/bench/programs/null.c ${CAREFUL_ROOT}/tools/bench/programs/memory.c
+                   ${CAREFUL_ROOT}/tools/bench/programs/operation_times.c)
   add_executable(null ${NULL_SOURCES})
   # The same with link's operations timed: the objects of its own come before the library's.
   add_executable(null_operations ${NULL_SOURCES} link/send/tx.c link/send/tx_small.c
@@ -266,15 +266,15 @@ if(CAREFUL_TESTS)
   add_test(NAME null_sealed COMMAND null store 4 65536 encrypt)
   pkg_check_modules(NBD QUIET IMPORTED_TARGET libnbd)
   if(NBD_FOUND) # what tools/bench compares with
-    add_executable(nbd ${CAREFUL_ROOT}/tools/bench/nbd.c)
+    add_executable(nbd ${CAREFUL_ROOT}/tools/bench/programs/nbd.c)
     target_include_directories(nbd PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/include)
     target_link_libraries(nbd PRIVATE PkgConfig::NBD)
-    add_library(nbd_pages MODULE ${CAREFUL_ROOT}/tools/bench/nbd_pages.c)
+    add_library(nbd_pages MODULE ${CAREFUL_ROOT}/tools/bench/programs/nbd_pages.c)
     target_link_libraries(nbd_pages PRIVATE careful_static PkgConfig::NBD)
   endif()
   pkg_check_modules(FUSE3 QUIET IMPORTED_TARGET fuse3)
   if(FUSE3_FOUND) # a store that is slow
-    add_executable(slowfs ${CAREFUL_ROOT}/tools/bench/slowfs.c)
+    add_executable(slowfs ${CAREFUL_ROOT}/tools/bench/programs/slowfs.c)
     target_link_libraries(slowfs PRIVATE PkgConfig::FUSE3)
   endif()
 endif()

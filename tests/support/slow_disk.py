@@ -1,4 +1,4 @@
-"""A directory with slow writes: tools/bench/slowfs.c over FUSE.
+"""A directory with slow writes: tools/bench/programs/slowfs.c over FUSE.
 
 Owns the mount and its server; both are gone when the test ends.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).resolve().parents[2] / "tools/bench/slowfs.c"
+SOURCE = Path(__file__).resolve().parents[2] / "tools/bench/programs/slowfs.c"
 START_S = 60.0
 
 

@@ -154,7 +154,7 @@ def pair(tmp_path: Path) -> Path:
     if not compiler:
         pytest.skip("no C compiler")
     library = Path(careful.__file__).parent / "libcareful.so"
-    sources = [ROOT / "tools/bench/pair.c", f"-I{ROOT / 'datapath/include'}"]
+    sources = [ROOT / "tools/bench/programs/pair.c", f"-I{ROOT / 'datapath/include'}"]
     linked = [library, f"-Wl,-rpath,{library.parent}"]
     subprocess.run([compiler, "-o", tmp_path / "pair", *sources, *linked], check=True)
     return tmp_path / "pair"

@@ -50,6 +50,7 @@ def scenario(rows: bool) -> ModuleType:
 
 def played(runner: ModuleType, monkeypatch: pytest.MonkeyPatch, rows: bool, *words: str) -> int:
     monkeypatch.setattr(runner.importlib, "import_module", lambda _: scenario(rows))
+    monkeypatch.setitem(runner.SCENARIOS, "fake", runner.HERE / "scenarios/fake.py")
     monkeypatch.setattr(sys, "argv", ["tools/bench/run fake", *words])
     return int(runner.play("fake"))
 

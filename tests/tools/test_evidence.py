@@ -82,7 +82,7 @@ def test_reports__are_of_this_code(evidence: ModuleType) -> None:
 
 
 def test_bench__makes_reports_that_there_are(evidence: ModuleType) -> None:
-    scenarios = {one.stem for one in (ROOT / "tools/bench/scenarios").glob("*.py")}
+    scenarios = {one.stem for one in (ROOT / "tools/bench/scenarios").rglob("*.py")}
     for name, words in evidence.MADE_BY.items():
         assert (evidence.REPORTS / f"{name}.json").exists()
         assert words.split()[0] in scenarios

@@ -23,7 +23,7 @@ def normal(name: str) -> str:
 
 def pinned(name: str) -> dict[str, tuple[str, list[str]]]:
     """Returns version and hashes of each package in a requirements file for this Python."""
-    text = (TOOLS / name).read_text().replace("\\\n", " ")
+    text = (TOOLS / "python-packages" / name).read_text().replace("\\\n", " ")
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     found = [
         re.fullmatch(

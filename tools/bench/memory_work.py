@@ -1,7 +1,7 @@
 """Measures a program that uses memory: memory_work.py WORK WHERE [WORD...].
 
 WHERE is h2 (careful), own:h2 (over a queue of its own), an NBD URI, or "local". Prints a JSON
-object. scenarios/memory.py runs it.
+object. scenarios/engine/memory.py runs it.
 """
 
 from __future__ import annotations

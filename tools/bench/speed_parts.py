@@ -28,7 +28,7 @@ from bench_lab import (
     run,
     status,
 )
-from scenarios import trees
+from scenarios.applications import trees
 from speed_figures import REQUEST_MOST, SIZES, trip
 
 #: A fragment of the default plan with headers, and its payload, bytes.

@@ -23,7 +23,7 @@ from auto import READER, careful_up
 from bench_lab import PYTHON, SERVER_IP, STORES, ctl, given_as, known, on, pinned, process
 from careful.model.files import load_pipeline
 from careful.model.stages import Pipeline
-from scenarios.regret import PATHS, path_up
+from scenarios.tuning.regret import PATHS, path_up
 
 ROUNDS = 2
 ROWS = "runs"

@@ -18,7 +18,7 @@ from bench_lab import REPORTS
 from careful.bench.experiments import TABLES
 from careful.render.measuring import bench
 from careful.render.measuring.bench_delta import totals
-from scenarios import speed
+from scenarios.engine import speed
 
 HEADING = "## A kept run"
 

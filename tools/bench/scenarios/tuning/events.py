@@ -24,7 +24,7 @@ from bench_lab import (
     run,
 )
 from predicted import BYTES, planned, predicted_us
-from scenarios.regret import PATHS, planned_for
+from scenarios.tuning.regret import PATHS, planned_for
 
 ROUNDS = 12
 

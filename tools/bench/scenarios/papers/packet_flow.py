@@ -16,10 +16,10 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from bench_lab import LAB, BenchError, ctl, fixed, lab_up, served
-from careful.measure.estimators.packet_flow import Burst, Transfer
+from careful.measure.inside.packet_flow import Burst, Transfer
 from careful.model.pulses import PAGE_BYTES
-from careful.render import trace_plots
-from scenarios import pulses
+from careful.render.tracing import trace_plots
+from scenarios.papers import pulses
 
 BYTES, FRAGMENT_BYTES, BURST, BURSTS = 8192, 1024, 4, 5000
 #: The arm of `pulses` between machines.
