@@ -103,7 +103,7 @@ def test_docker_run__the_documented_line_is_enough(make_lab: MakeLab, tmp_path: 
     """The capabilities of `help services`, without the system calls that Docker denies."""
     if platform.machine() != "x86_64":
         pytest.skip("the system calls have x86_64's numbers")
-    text = (ROOT / "ctrl/careful/man/services.md").read_text()
+    text = (ROOT / "ctrl/careful/man/operation/services.md").read_text()
     added = [name.lower() for name in re.findall(r"--cap-add (\w+)", text)]
     assert added
     kept = ",".join(f"+{name}" for name in (*DOCKER_HAS, *added))
