@@ -1,0 +1,115 @@
+"""Losses on a link that several queues or programs share: repaired, in order, no session ends."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from hosts import MIB, Host, Hosts, attached, make_file
+from lab import Lab
+from lossy import hops
+
+pytestmark = pytest.mark.lab
+
+#: Requests must arrive in order. Answers with the number of those that did.
+SERVES = """
+import asyncio, careful
+async def main():
+    seen = 0
+    def count(message):
+        nonlocal seen
+        seen += int(bytes(message.payload)) == seen
+        return b"%d" % seen
+    async with careful.attach(name="serves") as node:
+        table = node.register(node.memory(1 << 20))
+        node.handle(1, lambda message: table)
+        node.handle(2, count)
+        print("ready", flush=True)
+        await node.serve_forever()
+asyncio.run(main())
+"""
+ASKS = """
+import careful, os
+with careful.attach(name="asks") as node:
+    h2 = node.connect("10.77.0.2")
+    table = h2.region(h2.request(1).result().payload)
+    print("ready", flush=True)
+    asked = 0
+    for _ in range(100):
+        flying = [h2.request(2, b"%d" % (asked + k)) for k in range(16)]
+        for operation in flying:
+            asked += 1
+            assert operation.result().payload == b"%d" % asked, (asked, operation.result().payload)
+        mine, back = os.urandom(50_000), bytearray(50_000)
+        table.store(mine, asked).result()
+        table.get(back, asked).result()
+        assert back == mine
+    print(asked)
+"""
+
+
+def assert_repaired(hosts: list[Host]) -> None:
+    """Checks that frames were lost, and that their loss ended no session."""
+    counted: dict[str, int] = {}
+    for host in hosts:
+        for name, count in host.status()["counters"].items():
+            counted[name] = counted.get(name, 0) + count
+    assert counted["sent_again"] > 0
+    for name in ("lost_frames", "epochs_broken", "bad_credits", "drop_crc", "digest_bad"):
+        assert counted[name] == 0, name
+
+
+def test_program__sees_the_order_and_every_byte(
+    hosts: Hosts, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = hops(tmp_path_factory.mktemp("link"), "loss = 0.01")
+    a, b = made = hosts(hops=path)
+    for host in made:
+        host.up()
+    serves = attached(b, SERVES)
+    asks = attached(a, ASKS)
+    kept = make_file(b.export / "big", 2 * MIB)
+    a.ctl("get", "h2:big", a.own / "big")  # carefuld's own session has the same link
+    assert (a.own / "big").read_bytes() == kept
+    out, err = asks.communicate(timeout=200)
+    assert (asks.returncode, out, err) == (0, "1600\n", "")
+    serves.kill()
+    serves.wait(60)
+    assert_repaired(made)
+
+
+def flap(lab: Lab, over: threading.Event) -> None:
+    """Takes h2's interface down for 20 ms, again and again."""
+    script = "ip link set eth1 down; sleep 0.02; ip link set eth1 up"
+    while not over.wait(0.3):
+        lab.run("h2", "sh", "-c", script)
+
+
+def test_queues__each_repairs_its_losses(hosts: Hosts) -> None:
+    a, b = made = hosts(queues=(4, 4))
+    for host in made:
+        host.up("--queues", "4", "--peers", "8")
+    kept = make_file(b.export / "big", 64 * MIB)
+    servers = ["10.77.0.2", "10.77.0.22"]  # an address is a host with its own queue
+    b.lab.run("h2", "ip", "address", "add", "10.77.0.22/24", "dev", "eth1")
+    for server in servers:
+        # While the link is down, the kernel asks in vain, and only a second later again.
+        words = (server, "lladdr", "02:77:00:00:00:02", "dev", "eth1", "nud", "permanent")
+        a.lab.run("h1", "ip", "neighbor", "replace", *words)
+        a.ctl("get", "-f", f"{server}:big", "null:")
+    two = {one["queue"] for one in a.status()["peers"]}
+    assert len(two) == 2
+    over = threading.Event()
+    flaps = threading.Thread(target=flap, args=(a.lab, over))
+    flaps.start()
+    try:
+        for server in 100 * servers:
+            a.ctl("get", "-f", f"{server}:big", a.own / "big")
+            assert (a.own / "big").read_bytes() == kept
+            found = a.status()["peers"]
+            if {one["queue"] for one in found if one["asked_again_frames"]} == two:
+                break
+    finally:
+        over.set()
+        flaps.join()
+    assert_repaired(made)
