@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The traditional protocol of a link: set-up, clock and statistics. An end that waits for its peer
- * asks after a silence of two rounds. An end that only keeps sent frames, and has spare buffers,
- * asks later. */
+ * asks after a silence of two round trips. An end that only keeps sent frames asks later, if it has
+ * spare buffers. */
 #include "link/traditional/traditional_private.h"
 #include "link/operation_timer.h"
 
@@ -9,15 +9,10 @@
 #include <stdlib.h>
 
 enum {
-	WAIT_NS = 2 * 1000 * 1000, /* the least time without progress before a question */
-	ROUNDS = 2, /* to wait for, once their time is known */
-	LAZY = 4, /* sync_ms divided by this is the longest wait before we ask what has come */
+	WAIT_NS = 2 * 1000 * 1000, /* least time without progress before a question */
+	ROUNDS = 2, /* round trips to wait in addition */
+	LAZY = 4, /* least wait for acknowledgements, if buffers are spare: sync_ms / LAZY */
 };
-
-static struct traditional *of(const struct link_peer *peer)
-{
-	return &peer->link->traditional->peers[peer->slot];
-}
 
 static uint32_t power_above(uint32_t n)
 {
@@ -38,7 +33,7 @@ static int init_peer(struct traditional_link *all, struct traditional *t)
 
 static void traditional_close(struct link_peer *peer)
 {
-	struct traditional *t = of(peer);
+	struct traditional *t = traditional_peer(peer);
 
 	traditional_forget_sent(peer);
 	traditional_forget_received(peer);
@@ -53,7 +48,7 @@ static void traditional_close(struct link_peer *peer)
 
 static void traditional_open(struct link_peer *peer)
 {
-	of(peer)->entered_ns = of(peer)->come_ns = peer->link->now_ns;
+	traditional_peer(peer)->entered_ns = traditional_peer(peer)->come_ns = peer->link->now_ns;
 }
 
 static bool unacknowledged(const struct link_peer *peer)
@@ -61,15 +56,15 @@ static bool unacknowledged(const struct link_peer *peer)
 	return window_tx_outstanding(&peer->flow.tx) != 0;
 }
 
-static bool missing(const struct link_peer *peer)
+static bool misses_frames(const struct link_peer *peer)
 {
-	return of(peer)->highest != peer->flow.seq_in;
+	return traditional_peer(peer)->highest != peer->flow.seq_in;
 }
 
-/* Reports whether anybody waits for frames of the peer. */
+/* Reports whether this end waits for frames of the peer. */
 static bool awaits(const struct link_peer *peer)
 {
-	return missing(peer) || peer->operations;
+	return misses_frames(peer) || peer->operations;
 }
 
 static uint64_t sync_ns(const struct link_peer *peer)
@@ -79,24 +74,24 @@ static uint64_t sync_ns(const struct link_peer *peer)
 
 static uint64_t least_wait_ns(const struct link_peer *peer)
 {
-	uint64_t wait_ns = WAIT_NS + ROUNDS * of(peer)->round_ns;
+	uint64_t wait_ns = WAIT_NS + ROUNDS * traditional_peer(peer)->round_ns;
 
 	return wait_ns < sync_ns(peer) ? wait_ns : sync_ns(peer);
 }
 
-/* Returns the wait before we only ask what has come: with spare buffers it is long. */
+/* Returns the wait before we ask for an acknowledgement. It is long if buffers are spare. */
 static uint64_t lazy_wait_ns(const struct link_peer *peer)
 {
-	uint64_t lazy_ns = sync_ns(peer) / LAZY, wait_ns = of(peer)->wait_ns;
+	uint64_t lazy_ns = sync_ns(peer) / LAZY, wait_ns = traditional_peer(peer)->wait_ns;
 
 	return traditional_short(peer) || wait_ns > lazy_ns ? wait_ns : lazy_ns;
 }
 
-/* Counts all requests so far as lost and repeats them. The peer's last frames may be missing too;
- * its answer shows that. */
+/* Counts all requests as lost and asks again. The answer also shows whether the peer's last frames
+ * are missing. */
 static void time_out(struct link_peer *peer)
 {
-	struct traditional *t = of(peer);
+	struct traditional *t = traditional_peer(peer);
 
 	t->heard = t->question;
 	t->timed = 0;
@@ -107,10 +102,10 @@ static void time_out(struct link_peer *peer)
 	link_count(peer->link, CAREFUL_C_TIMED_OUT);
 }
 
-/* Notes progress since the last tick, and that none is expected. */
+/* Notes progress since the last tick, or that none was expected. */
 static void note_progress(struct link_peer *peer)
 {
-	struct traditional *t = of(peer);
+	struct traditional *t = traditional_peer(peer);
 	uint64_t now_ns = peer->link->now_ns;
 
 	if (t->entered || (t->come && !awaits(peer)) || !t->wait_ns)
@@ -131,7 +126,7 @@ static uint64_t later(uint64_t a_ns, uint64_t b_ns)
 /* Does all that depends on time. Reports whether the session has ended. */
 static bool traditional_tick(struct link_peer *peer)
 {
-	struct traditional *t = of(peer);
+	struct traditional *t = traditional_peer(peer);
 	struct link *link = peer->link;
 	uint64_t stall_ns = link->stall_ms * 1000000ull;
 
@@ -139,7 +134,7 @@ static bool traditional_tick(struct link_peer *peer)
 	if (peer->phase != LINK_OPEN)
 		return false;
 	note_progress(peer);
-	if ((missing(peer) && link->now_ns - t->entered_ns >= stall_ns) ||
+	if ((misses_frames(peer) && link->now_ns - t->entered_ns >= stall_ns) ||
 	    (unacknowledged(peer) && link->now_ns - t->come_ns >= stall_ns)) {
 		link_close(peer, ETIMEDOUT);
 		return true;
@@ -151,26 +146,26 @@ static bool traditional_tick(struct link_peer *peer)
 	return false;
 }
 
-/* Returns for how long no tick is needed, at most most_ms. */
+/* Returns the time until a tick is needed, at most most_ms. */
 static uint32_t traditional_timeout_ms(const struct link_peer *peer, uint32_t most_ms)
 {
 	uint64_t wait_ns = UINT64_MAX;
 
 	if (awaits(peer))
-		wait_ns = of(peer)->wait_ns;
+		wait_ns = traditional_peer(peer)->wait_ns;
 	else if (unacknowledged(peer))
 		wait_ns = lazy_wait_ns(peer);
 	return wait_ns / 1000000 < most_ms ? (uint32_t)(wait_ns / 1000000) + 1 : most_ms;
 }
 
-/* Without credits the peer may drop frames beyond the free part of our share. */
+/* Reports the free part of our share as credits: the peer may drop frames beyond it. */
 static void traditional_info(const struct link_peer *peer, struct careful_peer_info *info)
 {
 	uint32_t kept = window_tx_outstanding(&peer->flow.tx);
 
 	info->credits_free = kept < info->credits_window ? info->credits_window - kept : 0;
 	info->buffers_owed = kept;
-	info->buffers_kept += of(peer)->early_buffers;
+	info->buffers_kept += traditional_peer(peer)->early_buffers;
 }
 
 static const struct traditional_ops ops = {

@@ -1,28 +1,22 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Acknowledgements and requests of the traditional protocol: which numbers have come, and which
- * must be repeated. An answer leaves after the repeated frames, on the same path. So frames that
- * are still missing when it arrives were lost again. */
+/* Acknowledgements and requests of the traditional protocol. An answer leaves after the repeated
+ * frames, on the same path. So frames that are missing when it arrives were lost again. */
 #include "link/traditional/traditional_private.h"
 
 #include <endian.h>
 #include <string.h>
 
 enum {
-	BITMAP_BYTES = 64, /* of an acknowledgement, at most */
+	BITMAP_BYTES = 64, /* most bytes of an acknowledgement */
 	VAIN_MOST = 4, /* useless answers, before the next request waits */
 };
-
-static struct traditional *of(const struct link_peer *peer)
-{
-	return &peer->link->traditional->peers[peer->slot];
-}
 
 static uint32_t slot_of(const struct link_peer *peer, uint32_t seq)
 {
 	return seq & (peer->link->traditional->numbers_in - 1);
 }
 
-/* Reports whether request a was made, and no later than b. */
+/* Reports whether request a exists and is not later than b. */
 static bool no_later(uint16_t a, uint16_t b)
 {
 	return a && (int16_t)(b - a) >= 0;
@@ -31,37 +25,36 @@ static bool no_later(uint16_t a, uint16_t b)
 /* Returns the free buffers of the peer's share. */
 uint32_t traditional_room(const struct link_peer *peer)
 {
-	uint32_t held = peer->kept + of(peer)->early_buffers;
+	uint32_t held = peer->kept + traditional_peer(peer)->early_buffers;
 	uint32_t share = peer->flow.rx.size;
 
 	return held < share ? share - held : 0;
 }
 
-/* Reports whether a number is missing that was not requested, or in vain. */
+/* Reports whether a number is missing and was not requested, or in vain. */
 bool traditional_wanted(const struct link_peer *peer, uint32_t seq)
 {
-	const struct traditional *t = of(peer);
+	const struct traditional *t = traditional_peer(peer);
 	uint16_t asked = t->asked[slot_of(peer, seq)];
 
 	return !t->early[slot_of(peer, seq)] && (!asked || no_later(asked, t->heard));
 }
 
-/* Returns how many numbers are checked: as many as the bitmap has and can wait here. */
-static uint32_t reach(const struct link_peer *peer)
+/* Returns how many numbers to check: at most the bitmap's, and those that can wait here. */
+static uint32_t numbers_to_check(const struct link_peer *peer)
 {
-	uint32_t numbers = of(peer)->highest - peer->flow.seq_in;
+	uint32_t numbers = traditional_peer(peer)->highest - peer->flow.seq_in;
 	uint32_t most = peer->link->traditional->numbers_in - 1;
 
 	most = most < BITMAP_BYTES * 8 ? most : BITMAP_BYTES * 8;
 	return numbers < most ? numbers : most;
 }
 
-/* Returns how many numbers to request at a time: no more than there is room for, so that a receiver
- * without room is not sent more (P2 section 5.2). */
-static uint32_t ask_most(const struct link_peer *peer)
+/* Returns how many numbers to request at a time: no more than there is room for (P2 section 5.2). */
+static uint32_t ask_max(const struct link_peer *peer)
 {
 	const struct traditional_link *all = peer->link->traditional;
-	uint32_t own = of(peer)->early_buffers, half = all->early_pool / 2;
+	uint32_t own = traditional_peer(peer)->early_buffers, half = all->early_pool / 2;
 	uint32_t left = own < all->early_max ? all->early_max - own : 0;
 	uint32_t shared = all->early_buffers < half ? half - all->early_buffers : 0;
 
@@ -80,10 +73,10 @@ static uint32_t used_bytes(const uint8_t *bits)
 
 static uint32_t write_wanted(struct link_peer *peer, uint8_t *bits)
 {
-	struct traditional *t = of(peer);
-	uint32_t count = 0, most = ask_most(peer);
+	struct traditional *t = traditional_peer(peer);
+	uint32_t count = 0, most = ask_max(peer);
 
-	for (uint32_t i = 0; i < reach(peer) && count < most; i++) {
+	for (uint32_t i = 0; i < numbers_to_check(peer) && count < most; i++) {
 		uint32_t seq = peer->flow.seq_in + 1 + i;
 
 		if (!traditional_wanted(peer, seq))
@@ -95,16 +88,16 @@ static uint32_t write_wanted(struct link_peer *peer, uint8_t *bits)
 	return count;
 }
 
-static void write_come(const struct link_peer *peer, uint8_t *bits)
+static void write_arrived(const struct link_peer *peer, uint8_t *bits)
 {
-	for (uint32_t i = 0; i < reach(peer); i++)
-		if (of(peer)->early[slot_of(peer, peer->flow.seq_in + 1 + i)])
+	for (uint32_t i = 0; i < numbers_to_check(peer); i++)
+		if (traditional_peer(peer)->early[slot_of(peer, peer->flow.seq_in + 1 + i)])
 			bits[i / 8] |= (uint8_t)(1u << i % 8);
 }
 
-static void number(struct link_peer *peer)
+static void number_request(struct link_peer *peer)
 {
-	struct traditional *t = of(peer);
+	struct traditional *t = traditional_peer(peer);
 
 	if (!++t->question)
 		t->question = 1;
@@ -114,11 +107,11 @@ static void number(struct link_peer *peer)
 	t->timed_ns = peer->link->now_ns;
 }
 
-/* Reports whether an acknowledgement or a request is due; a request also when there is room
- * again. */
+/* Reports whether an acknowledgement or a request is due. A refused frame is requested once there
+ * is room. */
 bool traditional_due(struct link_peer *peer)
 {
-	struct traditional *t = of(peer);
+	struct traditional *t = traditional_peer(peer);
 
 	if (t->refused && peer->kept < peer->flow.rx.threshold) {
 		t->refused = false;
@@ -134,7 +127,7 @@ static void send_ack(struct link_peer *peer, struct link_txframe *frame, const u
 	struct link_send_args args = {
 		.type = CAREFUL_ACK,
 		.flags = ask ? CAREFUL_F_ASK : 0,
-		.msg_id = ask ? of(peer)->question : 0,
+		.msg_id = ask ? traditional_peer(peer)->question : 0,
 		.msg_bytes = traditional_room(peer),
 		.frag_bytes = (uint16_t)bytes,
 		.crc_bytes = bytes,
@@ -145,10 +138,10 @@ static void send_ack(struct link_peer *peer, struct link_txframe *frame, const u
 	link_count(peer->link, CAREFUL_C_ACKS_SENT);
 }
 
-/* Sends a request for newly missing numbers, or, if the clock demands it, for all missing ones. */
+/* Sends a request for missing numbers, after time_out() even if there is none. */
 static bool ask(struct link_peer *peer)
 {
-	struct traditional *t = of(peer);
+	struct traditional *t = traditional_peer(peer);
 	uint8_t bits[BITMAP_BYTES] = { 0 };
 	struct link_txframe frame;
 	uint16_t before = t->question;
@@ -156,7 +149,7 @@ static bool ask(struct link_peer *peer)
 
 	if (!link_tx_get_own(peer, &frame))
 		return false;
-	number(peer);
+	number_request(peer);
 	n = write_wanted(peer, bits);
 	t->question_due = false;
 	if (!n && !t->out_of_time) {
@@ -179,8 +172,8 @@ static bool answer(struct link_peer *peer)
 
 	if (!link_tx_get_own(peer, &frame))
 		return false;
-	write_come(peer, bits);
-	of(peer)->answer_due = false;
+	write_arrived(peer, bits);
+	traditional_peer(peer)->answer_due = false;
 	send_ack(peer, &frame, bits, false);
 	return true;
 }
@@ -188,22 +181,22 @@ static bool answer(struct link_peer *peer)
 /* Sends what is due. Returns false if there is no send buffer. */
 bool traditional_send_ack(struct link_peer *peer)
 {
-	if (of(peer)->question_due && !ask(peer))
+	if (traditional_peer(peer)->question_due && !ask(peer))
 		return false;
-	return !of(peer)->answer_due || answer(peer);
+	return !traditional_peer(peer)->answer_due || answer(peer);
 }
 
 void traditional_on_ack(struct link_peer *peer, const struct link_rxframe *frame)
 {
 	const struct careful_hdr *hdr = &frame->hdr;
-	struct traditional *t = of(peer);
+	struct traditional *t = traditional_peer(peer);
 	uint32_t after = be32toh(hdr->credits);
 	uint32_t bytes = frame->body_total;
 
 	link_count(peer->link, CAREFUL_C_ACKS_RECEIVED);
 	if (!(hdr->flags & CAREFUL_F_ASK)) {
 		traditional_acked_selected(peer, after, frame->body, bytes);
-		/* The peer lives but has no room now: that must not end the session. */
+		/* A peer without room must not end the session. */
 		if (!be32toh(hdr->msg_bytes))
 			t->come_ns = peer->link->now_ns;
 		return;
@@ -215,10 +208,10 @@ void traditional_on_ack(struct link_peer *peer, const struct link_rxframe *frame
 	link_dirty(peer);
 }
 
-/* Takes the time of the timed request's answer. A later request's answer gives no time. */
+/* Times the answer to the timed request. The answer to a later request gives no time. */
 static void time_answer(struct link_peer *peer, uint16_t answered)
 {
-	struct traditional *t = of(peer);
+	struct traditional *t = traditional_peer(peer);
 	uint64_t took_ns = peer->link->now_ns - t->timed_ns;
 
 	if (answered == t->timed)
@@ -226,10 +219,10 @@ static void time_answer(struct link_peer *peer, uint16_t answered)
 	t->timed = 0;
 }
 
-/* Our requests up to this one are answered: their frames are here, or lost again. */
+/* Handles the answer to our requests up to this one: their frames are here, or lost again. */
 void traditional_on_answered(struct link_peer *peer, uint16_t answered)
 {
-	struct traditional *t = of(peer);
+	struct traditional *t = traditional_peer(peer);
 
 	if (!no_later(answered, t->question))
 		return;
@@ -238,7 +231,7 @@ void traditional_on_answered(struct link_peer *peer, uint16_t answered)
 	if (t->heard && no_later(answered, t->heard))
 		return;
 	t->heard = answered;
-	/* A receiver without room waits: the clock requests later. */
+	/* Without room, the clock requests later. */
 	if (peer->flow.seq_in != t->highest && !t->refused && t->vain++ < VAIN_MOST) {
 		t->question_due = true;
 		link_dirty(peer);

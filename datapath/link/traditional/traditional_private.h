@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Shared by the files of the traditional protocol; nobody else includes this. */
+/* Shared by the files of the traditional protocol. */
 #pragma once
 
 #include "link/link.h"
 
-/* traditional_tx.c: sent frames, until the peer has them. */
+static inline struct traditional *traditional_peer(const struct link_peer *peer)
+{
+	return &peer->link->traditional->peers[peer->slot];
+}
+
+/* traditional_tx.c */
 struct flow_stamp traditional_number_frame(struct link_peer *peer, const struct device_desc *desc,
 					   uint32_t segments, enum careful_type type,
 					   uint8_t *flags);
@@ -19,7 +24,7 @@ void traditional_forget_sent(struct link_peer *peer);
 bool traditional_short(const struct link_peer *peer);
 bool traditional_may_keep(const struct link_peer *peer, uint32_t more);
 
-/* traditional_ack.c: acknowledgements and requests for frames. */
+/* traditional_ack.c */
 uint32_t traditional_room(const struct link_peer *peer);
 bool traditional_due(struct link_peer *peer);
 bool traditional_wanted(const struct link_peer *peer, uint32_t seq);
@@ -27,7 +32,7 @@ bool traditional_send_ack(struct link_peer *peer);
 void traditional_on_ack(struct link_peer *peer, const struct link_rxframe *frame);
 void traditional_on_answered(struct link_peer *peer, uint16_t answered);
 
-/* traditional_rx.c: received and missing frames. */
+/* traditional_rx.c */
 bool traditional_take(struct link *link, struct link_rxframe *frame);
 bool traditional_next_waiting(struct link *link, struct link_rxframe *frame);
 void traditional_forget_received(struct link_peer *peer);

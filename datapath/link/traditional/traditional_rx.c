@@ -1,32 +1,27 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Receives frames by the traditional protocol. Frames may come late, twice, damaged or not at all,
- * and are handed on once and in order. An early frame waits in its receive buffers. Each peer has a
- * share of these, W. T - 1 are for its handlers and files; beyond that frames are copied out
- * (rx_hold.c). One is for the frame that is due, the rest for early frames. So a repeated frame
- * always finds a buffer. */
+/* Receives frames by the traditional protocol. Frames may arrive late, twice, check_damage or not at all,
+ * and are handed on once and in order. Early frames wait in their receive buffers, of which each peer
+ * has a share, W. T - 1 of these are for its handlers and files; beyond that frames are copied out
+ * (rx_hold.c). One is for the frame that is due, so a repeated frame always finds a buffer. The rest
+ * are for early frames. */
 #include "link/traditional/traditional_private.h"
 #include "link/operation_timer.h"
 
 #include <assert.h>
 #include <endian.h>
 
-static struct traditional *of(const struct link_peer *peer)
-{
-	return &peer->link->traditional->peers[peer->slot];
-}
-
 static uint32_t *early_at(const struct link_peer *peer, uint32_t seq)
 {
-	return &of(peer)->early[seq & (peer->link->traditional->numbers_in - 1)];
+	return &traditional_peer(peer)->early[seq & (peer->link->traditional->numbers_in - 1)];
 }
 
 static uint16_t *asked_at(const struct link_peer *peer, uint32_t seq)
 {
-	return &of(peer)->asked[seq & (peer->link->traditional->numbers_in - 1)];
+	return &traditional_peer(peer)->asked[seq & (peer->link->traditional->numbers_in - 1)];
 }
 
-/* Returns the buffers that are held for all peers together. */
-static uint32_t held(const struct link *link)
+/* Returns the buffers that are held_buffers for all peers. */
+static uint32_t held_buffers(const struct link *link)
 {
 	uint32_t n = link->traditional->early_buffers;
 
@@ -42,32 +37,34 @@ static bool one_free(const struct link_peer *peer, uint32_t cost)
 	const struct link *link = peer->link;
 
 	return share_may(&link->pool_share, peer->session->copied) ||
-	       held(link) + cost < link->queue->info.receive_buffers;
+	       held_buffers(link) + cost < link->queue->info.receive_buffers;
 }
 
 /* Reports whether others leave half of all receive buffers free. */
 static bool many_free(const struct link *link, uint32_t cost)
 {
-	return held(link) + cost <= link->queue->info.receive_buffers / 2;
+	return held_buffers(link) + cost <= link->queue->info.receive_buffers / 2;
 }
 
-/* Reports whether a frame may wait: in the peer's own part, less its held frames that could not be
- * copied out; or because others leave half of theirs free. */
+/* Reports whether a frame may wait: in the peer's own share, less held frames that could not be
+ * copied out; or because other peers leave half of the pool free. */
 static bool may_wait(const struct link_peer *peer, uint32_t cost)
 {
 	const struct traditional_link *all = peer->link->traditional;
-	uint32_t own = of(peer)->early_buffers + cost, total = all->early_buffers + cost;
+	uint32_t own = traditional_peer(peer)->early_buffers + cost,
+		 total = all->early_buffers + cost;
 
 	if (own <= all->early_max && peer->kept + own < all->early_max + peer->flow.rx.threshold)
 		return total <= all->early_pool;
 	return total <= all->early_pool / 2 && many_free(peer->link, cost);
 }
 
-/* Reports whether to take the due frame: it fits into the peer's share next to the waiting ones, or
- * others leave half of all buffers free. */
+/* Reports whether to take the due frame: it fits into the peer's share next to waiting ones, or
+ * other peers leave half of all buffers free. */
 static bool may_enter(const struct link_peer *peer, uint32_t cost)
 {
-	uint32_t early = of(peer)->early_buffers, most = peer->link->traditional->early_max;
+	uint32_t early = traditional_peer(peer)->early_buffers,
+		 most = peer->link->traditional->early_max;
 
 	early = early < most ? early : most;
 	return (peer->kept + early + cost <= peer->flow.rx.size && one_free(peer, cost)) ||
@@ -77,7 +74,7 @@ static bool may_enter(const struct link_peer *peer, uint32_t cost)
 /* Notes that the peer has sent at least up to this number, so that missing frames are found. */
 static void sent_up_to(struct link_peer *peer, uint32_t seq, bool missing)
 {
-	struct traditional *t = of(peer);
+	struct traditional *t = traditional_peer(peer);
 
 	if ((int32_t)(seq - t->highest) <= 0)
 		return;
@@ -88,8 +85,8 @@ static void sent_up_to(struct link_peer *peer, uint32_t seq, bool missing)
 	t->highest = seq;
 }
 
-/* Returns the counter of a damaged frame. */
-static enum careful_counter damaged(const struct link_rxframe *frame)
+/* Returns the counter of a check_damage frame, or CAREFUL_COUNTERS. */
+static enum careful_counter check_damage(const struct link_rxframe *frame)
 {
 	const struct careful_hdr *hdr = &frame->hdr;
 	uint32_t bytes = hdr->flags & CAREFUL_F_BULK ?
@@ -105,11 +102,11 @@ static enum careful_counter damaged(const struct link_rxframe *frame)
 	return CAREFUL_COUNTERS;
 }
 
-/* Keeps a frame until the ones before it have come. */
-static void wait(struct link *link, struct link_rxframe *frame, uint32_t seq)
+/* Makes a frame wait for those before it. */
+static void add_waiting(struct link *link, struct link_rxframe *frame, uint32_t seq)
 {
 	struct traditional_link *all = link->traditional;
-	struct traditional *t = of(frame->peer);
+	struct traditional *t = traditional_peer(frame->peer);
 	uint32_t index;
 
 	assert(all->early_free_count); /* one for each receive buffer */
@@ -123,43 +120,43 @@ static void wait(struct link *link, struct link_rxframe *frame, uint32_t seq)
 	all->early_buffers += frame->cost;
 }
 
-/* Takes out a frame whose turn has come. */
-static void unwait(struct link *link, struct link_peer *peer, uint32_t seq,
-		   struct link_rxframe *frame)
+/* Removes a waiting frame. */
+static void take_waiting(struct link *link, struct link_peer *peer, uint32_t seq,
+			 struct link_rxframe *frame)
 {
 	struct traditional_link *all = link->traditional;
-	struct traditional *t = of(peer);
-	uint32_t *at = early_at(peer, seq);
+	struct traditional *t = traditional_peer(peer);
+	uint32_t *entry = early_at(peer, seq);
 
-	*frame = all->early[*at - 1];
-	all->early_free[all->early_free_count++] = *at - 1;
-	*at = 0;
+	*frame = all->early[*entry - 1];
+	all->early_free[all->early_free_count++] = *entry - 1;
+	*entry = 0;
 	t->early_frames--;
 	t->early_buffers -= frame->cost;
 	all->early_buffers -= frame->cost;
 }
 
-/* Counts the due frame as handed on. */
-static void enter(struct link *link, struct link_rxframe *frame)
+/* Accounts the due frame, which is handed on. */
+static void count_handed_on(struct link *link, struct link_rxframe *frame)
 {
 	struct link_peer *peer = frame->peer;
 
 	*asked_at(peer, ++peer->flow.seq_in) = 0;
-	of(peer)->entered = true;
-	of(peer)->refused = false;
-	of(peer)->vain = 0;
+	traditional_peer(peer)->entered = true;
+	traditional_peer(peer)->refused = false;
+	traditional_peer(peer)->vain = 0;
 	if (*early_at(peer, peer->flow.seq_in + 1)) {
 		link->following = true;
-	} else if (peer->flow.seq_in != of(peer)->highest &&
+	} else if (peer->flow.seq_in != traditional_peer(peer)->highest &&
 		   traditional_wanted(peer, peer->flow.seq_in + 1)) {
-		of(peer)->question_due = true;
+		traditional_peer(peer)->question_due = true;
 		link_dirty(peer);
 	}
 	link_received(link, frame);
 }
 
-/* Takes a numbered frame. Returns the counter of a drop, or CAREFUL_COUNTERS. *due: the frame is
- * the next in order; otherwise it waits. */
+/* Checks a numbered frame. Returns the counter of a drop, or CAREFUL_COUNTERS. *due: the frame is
+ * the next in order; otherwise it must wait. */
 static enum careful_counter admit(struct link *link, struct link_rxframe *frame, bool *due)
 {
 	struct link_peer *peer = frame->peer;
@@ -174,18 +171,18 @@ static enum careful_counter admit(struct link *link, struct link_rxframe *frame,
 		return CAREFUL_C_DROP_SHARE;
 	if (*early_at(peer, seq))
 		return CAREFUL_C_DROP_TWICE;
-	bad = damaged(frame);
+	bad = check_damage(frame);
 	sent_up_to(peer, seq, bad != CAREFUL_COUNTERS);
 	if (bad != CAREFUL_COUNTERS)
 		return bad;
 	if (*due ? may_enter(peer, frame->cost) : may_wait(peer, frame->cost))
 		return CAREFUL_COUNTERS;
-	of(peer)->refused |= *due;
+	traditional_peer(peer)->refused |= *due;
 	return CAREFUL_C_DROP_SHARE;
 }
 
-/* Takes the acknowledgement in every frame. Returns false if it is impossible. */
-static bool heed(struct link *link, const struct link_rxframe *frame)
+/* Takes the acknowledgement that every frame has. Returns false if it is impossible. */
+static bool take_credits(struct link *link, const struct link_rxframe *frame)
 {
 	struct link_peer *peer = frame->peer;
 	const struct careful_hdr *hdr = &frame->hdr;
@@ -199,7 +196,7 @@ static bool heed(struct link *link, const struct link_rxframe *frame)
 	}
 	traditional_on_answered(peer, be16toh(hdr->extra));
 	if (hdr->type == CAREFUL_DATA && hdr->flags & CAREFUL_F_ASK) {
-		of(peer)->answer_due = true;
+		traditional_peer(peer)->answer_due = true;
 		link_dirty(peer);
 	}
 	return true;
@@ -211,7 +208,7 @@ static void take_ack(struct link *link, struct link_rxframe *frame)
 	struct link_peer *peer = frame->peer;
 
 	link_drop(link, frame);
-	if (damaged(frame) != CAREFUL_COUNTERS) {
+	if (check_damage(frame) != CAREFUL_COUNTERS) {
 		link_count(link, CAREFUL_C_DROP_CRC);
 		return;
 	}
@@ -219,15 +216,15 @@ static void take_ack(struct link *link, struct link_rxframe *frame)
 	traditional_on_ack(peer, frame);
 }
 
-/* Takes a frame of a session. Returns whether the frame goes to the layer above; otherwise its
- * buffers are released, or it waits. */
+/* Handles a frame of a session. Returns true if the frame goes to the layer above; otherwise the
+ * frame waits or its buffers are released. */
 bool traditional_take(struct link *link, struct link_rxframe *frame)
 {
 	enum careful_counter dropped = CAREFUL_C_DROP_MALFORMED;
 	bool due = false;
 
 	OPERATION(OPERATION_TAKE);
-	if (!heed(link, frame)) {
+	if (!take_credits(link, frame)) {
 		link_drop(link, frame);
 		return false;
 	}
@@ -243,11 +240,11 @@ bool traditional_take(struct link *link, struct link_rxframe *frame)
 		return false;
 	}
 	if (!due) {
-		wait(link, frame, be32toh(frame->hdr.seq));
+		add_waiting(link, frame, be32toh(frame->hdr.seq));
 		return false;
 	}
 	frame->checked = true;
-	enter(link, frame);
+	count_handed_on(link, frame);
 	return true;
 }
 
@@ -259,9 +256,9 @@ bool traditional_next_waiting(struct link *link, struct link_rxframe *frame)
 		struct link_peer *peer = &link->peers[all->follow];
 
 		if (*early_at(peer, peer->flow.seq_in + 1)) {
-			unwait(link, peer, peer->flow.seq_in + 1, frame);
+			take_waiting(link, peer, peer->flow.seq_in + 1, frame);
 			frame->checked = true;
-			enter(link, frame);
+			count_handed_on(link, frame);
 			return true;
 		}
 		all->follow = all->follow + 1 < link->peers_max ? all->follow + 1 : 0;
@@ -273,14 +270,14 @@ bool traditional_next_waiting(struct link *link, struct link_rxframe *frame)
 void traditional_forget_received(struct link_peer *peer)
 {
 	struct link *link = peer->link;
-	struct traditional *t = of(peer);
+	struct traditional *t = traditional_peer(peer);
 	struct link_rxframe frame;
 
 	for (uint32_t i = 0; i < link->traditional->numbers_in; i++) {
 		t->asked[i] = 0;
 		if (!t->early[i])
 			continue;
-		unwait(link, peer, i, &frame);
+		take_waiting(link, peer, i, &frame);
 		link_drop(link, &frame);
 	}
 }

@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Sent frames of the traditional protocol. Their send buffers stay filled until the peer has
- * acknowledged them, and are sent again on request. A buffer that the device still uses is neither
- * changed nor sent again. */
+/* Sent frames of the traditional protocol. Their send buffers are kept until the peer acknowledges
+ * them, and are sent again on request. A buffer that the device uses is neither changed nor sent
+ * again. */
 #include "link/traditional/traditional_private.h"
 
 #include <assert.h>
 #include <endian.h>
 
-static struct traditional *of(const struct link_peer *peer)
-{
-	return &peer->link->traditional->peers[peer->slot];
-}
-
 static uint32_t *copy_at(const struct link_peer *peer, uint32_t seq)
 {
-	return &of(peer)->copies[seq & (peer->link->traditional->numbers_out - 1)];
+	return &traditional_peer(peer)->copies[seq & (peer->link->traditional->numbers_out - 1)];
 }
 
 static uint32_t chunk_of(const struct link *link, uint64_t addr)
@@ -28,12 +23,12 @@ static void set_free(struct link *link, uint32_t chunk)
 		(uint64_t)(link->queue->rx_chunks + chunk) * link->queue->chunk_bytes;
 }
 
-/* Reports whether kept frames leave little room: then the peer is soon asked what has come. */
+/* Reports whether kept frames leave little room, so that an acknowledgement is needed soon. */
 bool traditional_short(const struct link_peer *peer)
 {
 	uint32_t most = peer->link->traditional->copies_max;
 
-	return of(peer)->copies_kept + most / 4 >= most;
+	return traditional_peer(peer)->copies_kept + most / 4 >= most;
 }
 
 /* Reports whether one frame and `more` buffers may be kept: within the peer's share of the send
@@ -44,14 +39,14 @@ bool traditional_may_keep(const struct link_peer *peer, uint32_t more)
 	uint32_t numbers = window_tx_outstanding(&peer->flow.tx);
 
 	return numbers + more < all->numbers_out &&
-	       (of(peer)->copies_kept + more < all->copies_max || !(numbers + more));
+	       (traditional_peer(peer)->copies_kept + more < all->copies_max || !(numbers + more));
 }
 
 /* Reports whether this frame asks for an acknowledgement: after half of the frames that may be
- * kept, so that the answer arrives before the other half is used. */
+ * kept, so that the answer comes before the other half is used. */
 static bool asks(const struct link_peer *peer)
 {
-	uint32_t since = peer->flow.seq_out - of(peer)->asked_seq;
+	uint32_t since = peer->flow.seq_out - traditional_peer(peer)->asked_seq;
 	uint32_t kept = window_tx_outstanding(&peer->flow.tx);
 
 	return (since < kept ? since : kept) >= peer->link->traditional->copies_max / 2;
@@ -60,15 +55,16 @@ static bool asks(const struct link_peer *peer)
 /* Returns the header's fields for the other direction. */
 static struct flow_stamp stamp(const struct link_peer *peer)
 {
-	return (struct flow_stamp){ peer->flow.seq_out, peer->flow.seq_in, of(peer)->answered };
+	return (struct flow_stamp){ peer->flow.seq_out, peer->flow.seq_in,
+				    traditional_peer(peer)->answered };
 }
 
 void traditional_write_ack(const struct link_peer *peer, struct careful_hdr *hdr)
 {
-	struct flow_stamp said = stamp(peer);
+	struct flow_stamp ack = stamp(peer);
 
-	hdr->credits = htobe32(said.credits);
-	hdr->extra = htobe16(said.extra);
+	hdr->credits = htobe32(ack.credits);
+	hdr->extra = htobe16(ack.extra);
 }
 
 /* Keeps the buffers of the frame that was numbered last. */
@@ -89,7 +85,7 @@ static void keep(struct link_peer *peer, const struct device_desc *desc, uint32_
 		};
 		next = chunk;
 	}
-	of(peer)->copies_kept += segments;
+	traditional_peer(peer)->copies_kept += segments;
 	*copy_at(peer, peer->flow.seq_out) = next;
 }
 
@@ -101,7 +97,7 @@ struct flow_stamp traditional_number_frame(struct link_peer *peer, const struct 
 	peer->flow.tx.sent = ++peer->flow.seq_out;
 	if (type == CAREFUL_DATA && asks(peer)) {
 		*flags |= CAREFUL_F_ASK;
-		of(peer)->asked_seq = peer->flow.seq_out;
+		traditional_peer(peer)->asked_seq = peer->flow.seq_out;
 	}
 	keep(peer, desc, segments);
 	return stamp(peer);
@@ -117,27 +113,26 @@ void traditional_sent(struct link *link, uint64_t addr)
 		set_free(link, chunk);
 }
 
-/* Frees the buffers of an acknowledged frame as soon as the device has sent them. */
-static void let_go(struct link_peer *peer, uint32_t seq)
+/* Frees the buffers of an acknowledged frame, or lets traditional_sent() free them. */
+static void free_copy(struct link_peer *peer, uint32_t seq)
 {
 	struct link *link = peer->link;
-	uint32_t *at = copy_at(peer, seq);
+	uint32_t *first = copy_at(peer, seq);
 
-	for (uint32_t chunk = *at; chunk != TRADITIONAL_NONE;) {
+	for (uint32_t chunk = *first; chunk != TRADITIONAL_NONE;) {
 		struct traditional_copy *copy = &link->traditional->copies[chunk];
 		uint32_t next = copy->next;
 
 		copy->kept = false;
-		of(peer)->copies_kept--;
+		traditional_peer(peer)->copies_kept--;
 		if (!copy->away)
 			set_free(link, chunk);
 		chunk = next;
 	}
-	*at = TRADITIONAL_NONE;
+	*first = TRADITIONAL_NONE;
 }
 
-/* Takes the peer's acknowledgement of all numbers up to this. Returns false if that many were never
- * sent. */
+/* Takes the acknowledgement of all numbers up to this one. Returns false if it was never sent. */
 bool traditional_acked(struct link_peer *peer, uint32_t seq)
 {
 	struct flow *flow = &peer->flow;
@@ -147,17 +142,15 @@ bool traditional_acked(struct link_peer *peer, uint32_t seq)
 	if (seq - flow->tx.credits > flow->tx.sent - flow->tx.credits)
 		return false;
 	while (flow->tx.credits != seq)
-		let_go(peer, ++flow->tx.credits);
-	of(peer)->come = true;
+		free_copy(peer, ++flow->tx.credits);
+	traditional_peer(peer)->come = true;
 	return true;
 }
 
 /* Calls fn for each kept number whose bit is set. */
-static uint32_t each(struct link_peer *peer, uint32_t after, const uint8_t *bits, uint32_t bytes,
-		     bool (*fn)(struct link_peer *peer, uint32_t seq))
+static void for_each(struct link_peer *peer, uint32_t after, const uint8_t *bits, uint32_t bytes,
+		     void (*fn)(struct link_peer *peer, uint32_t seq))
 {
-	uint32_t n = 0;
-
 	for (uint32_t i = 0; i < bytes * 8; i++) {
 		uint32_t seq = after + 1 + i;
 		const struct flow *flow = &peer->flow;
@@ -167,27 +160,25 @@ static uint32_t each(struct link_peer *peer, uint32_t after, const uint8_t *bits
 		if (seq - flow->tx.credits - 1 >= flow->tx.sent - flow->tx.credits)
 			continue; /* not sent, or acknowledged */
 		if (*copy_at(peer, seq) != TRADITIONAL_NONE)
-			n += fn(peer, seq);
+			fn(peer, seq);
 	}
-	return n;
 }
 
-static bool has_come(struct link_peer *peer, uint32_t seq)
+static void acknowledge(struct link_peer *peer, uint32_t seq)
 {
-	let_go(peer, seq);
-	of(peer)->come = true;
-	return true;
+	free_copy(peer, seq);
+	traditional_peer(peer)->come = true;
 }
 
-/* Notes that the numbers after this one whose bits are set have come. */
+/* Takes the acknowledgement of those numbers after this one whose bits are set. */
 void traditional_acked_selected(struct link_peer *peer, uint32_t after, const uint8_t *bits,
 				uint32_t bytes)
 {
-	each(peer, after, bits, bytes, has_come);
+	for_each(peer, after, bits, bytes, acknowledge);
 }
 
-/* Repeats a frame, unless the device still has it. */
-static bool send_again(struct link_peer *peer, uint32_t seq)
+/* Repeats a frame, unless the device still uses it. */
+static void send_again(struct link_peer *peer, uint32_t seq)
 {
 	struct link *link = peer->link;
 	struct traditional_copy *copies = link->traditional->copies;
@@ -199,7 +190,7 @@ static bool send_again(struct link_peer *peer, uint32_t seq)
 		const struct traditional_copy *copy = &copies[chunk];
 
 		if (copy->away)
-			return false;
+			return;
 		frame.desc[frame.segments] = (struct device_desc){
 			.addr = copy->at,
 			.bytes = copy->bytes,
@@ -213,8 +204,7 @@ static bool send_again(struct link_peer *peer, uint32_t seq)
 		copies[chunk_of(link, frame.desc[i].addr)].away = true;
 	link_send_again(&frame, total);
 	link_count(link, CAREFUL_C_SENT_AGAIN);
-	frame.peer->session->sent_again++;
-	return true;
+	peer->session->sent_again++;
 }
 
 void traditional_send_again(struct link_peer *peer, uint32_t after, const uint8_t *bits,
@@ -222,8 +212,8 @@ void traditional_send_again(struct link_peer *peer, uint32_t after, const uint8_
 {
 	if (peer->phase != LINK_OPEN || !peer->llhdr.bytes)
 		return;
-	link_complete(peer->link); /* sent buffers may be sent again */
-	each(peer, after, bits, bytes, send_again);
+	link_complete(peer->link); /* so that sent buffers can be sent again */
+	for_each(peer, after, bits, bytes, send_again);
 }
 
 void traditional_forget_sent(struct link_peer *peer)
@@ -231,5 +221,5 @@ void traditional_forget_sent(struct link_peer *peer)
 	struct flow *flow = &peer->flow;
 
 	while (flow->tx.credits != flow->tx.sent)
-		let_go(peer, ++flow->tx.credits);
+		free_copy(peer, ++flow->tx.credits);
 }
