@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Send buffers that the application holds, to build messages in place. It can hold at most a
- * quarter of the buffers that the largest frame does not need. It names a buffer by the address of
- * its body; any other address is refused. */
+/* Send buffers that are lent to the application, to build messages in place: at most a quarter of
+ * those that the largest frame does not need. The address of its body names a buffer; any other
+ * address is refused. */
 #include "link/link.h"
 
 #include <assert.h>
@@ -19,24 +19,24 @@ int link_lend_init(struct link *link)
 	return link->lent ? 0 : -ENOMEM;
 }
 
-/* Returns the mark of the send buffer with this body, or NULL. */
-static bool *mark_of(const struct link *link, const uint8_t *body)
+/* Returns the entry of the lent buffer with this body, or NULL. */
+static bool *lent_entry(const struct link *link, const uint8_t *body)
 {
 	const struct queue *queue = link->queue;
-	uint64_t at = (uintptr_t)body - (uintptr_t)queue->umem - LINK_PAYLOAD_AT;
-	uint64_t index = at / queue->chunk_bytes - queue->rx_chunks;
+	uint64_t offset = (uintptr_t)body - (uintptr_t)queue->umem - LINK_PAYLOAD_AT;
+	uint64_t index = offset / queue->chunk_bytes - queue->rx_chunks;
 
-	return at % queue->chunk_bytes || index >= queue->tx_chunks || !link->lent[index] ?
+	return offset % queue->chunk_bytes || index >= queue->tx_chunks || !link->lent[index] ?
 		       NULL :
 		       &link->lent[index];
 }
 
 bool link_is_lent(const struct link *link, const uint8_t *body)
 {
-	return mark_of(link, body);
+	return lent_entry(link, body);
 }
 
-/* Lends a buffer and returns its body; NULL if none is free or enough are lent. */
+/* Lends a buffer and returns its body; NULL if none may be lent. */
 uint8_t *link_lend(struct link *link)
 {
 	uint64_t addr;
@@ -49,10 +49,10 @@ uint8_t *link_lend(struct link *link)
 	return link->queue->umem + addr + LINK_PAYLOAD_AT;
 }
 
-/* Takes a buffer back from the application. Returns its address. */
+/* Ends the loan of a buffer. Returns its address. */
 static uint64_t take_back(struct link *link, const uint8_t *body)
 {
-	bool *lent = mark_of(link, body);
+	bool *lent = lent_entry(link, body);
 
 	assert(lent);
 	*lent = false;

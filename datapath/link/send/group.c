@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Frames to a group, at both ends. A frame needs a credit of each member. The sender sets each
- * credit aside as soon as it comes, so that no update uses it before the others' come
- * (tests/spin/broadcast.pml). The frame returns the credits that are owed to all members alike (P2
- * section 5.3), in an account next to the session's. It also returns a few more to each member: if
- * nodes broadcast one after the other, the common part is zero, and small windows would need
- * updates. */
+/* Frames to a group, at both ends. A frame needs a credit of each member. The sender reserves each
+ * credit when it arrives, so that no update uses it before the other members' arrive
+ * (tests/spin/broadcast.pml). The frame returns the credits that are owed to all members (P2 section
+ * 5.3), in an account next to the session's. It also returns a few more to each member: if nodes
+ * broadcast in turn, no credit is owed to all, and small windows would need updates. */
 #include "link/send/group.h"
 
 #include <assert.h>
@@ -17,7 +16,7 @@
 #include "link/repair/repair.h"
 
 enum {
-	EXTRA_MEMBERS = 16, /* that msg_id and frag_off have room for */
+	EXTRA_MEMBERS = 16, /* members for whose extra credits msg_id and frag_off have room */
 	EXTRA_BITS = 4,
 	EXTRA_MAX = (1 << EXTRA_BITS) - 1,
 };
@@ -32,22 +31,23 @@ bool link_group_can(const struct link *link)
 	return link->port->ops->multicast && !link->traditional;
 }
 
-/* Adds a member. All members get the same frame: to one address, from one of ours. */
-static int add_member(struct link_group *group, uint32_t at, struct link_peer *peer)
+/* Adds a member. One multicast frame from one of our addresses must reach all members. */
+static int add_member(struct link_group *group, uint32_t index, struct link_peer *peer)
 {
 	struct port *port = group->link->port;
 	struct llhdr llhdr = { 0 };
 	int rc = port->ops->multicast(port, &peer->session->address, &llhdr);
 
-	if (!rc && peer->trailer) /* only this peer could open its frames */
+	if (!rc && peer->trailer) /* only this peer could open a sealed frame */
 		rc = -EOPNOTSUPP;
 	if (rc)
 		return rc;
-	if (at && memcmp(&llhdr, &group->llhdr, sizeof(llhdr)) != 0)
+	if (index && memcmp(&llhdr, &group->llhdr, sizeof(llhdr)) != 0)
 		return -EHOSTUNREACH;
 	group->llhdr = llhdr;
-	group->members[at] = (struct link_member){ peer, peer->epoch, 0 };
-	return peer->llhdr.bytes == llhdr.bytes && is_member(&group->members[at]) ? 0 : -EOPNOTSUPP;
+	group->members[index] = (struct link_member){ peer, peer->epoch, 0 };
+	return peer->llhdr.bytes == llhdr.bytes && is_member(&group->members[index]) ? 0 :
+										       -EOPNOTSUPP;
 }
 
 int link_group_open(struct link *link, uint64_t cookie, struct link_peer **peers, uint32_t count,
@@ -81,7 +81,7 @@ void link_group_close(struct link_group *group)
 	free(group);
 }
 
-/* Writes the header of a frame to all, without its check. */
+/* Writes the headers of a frame, without checks. */
 static void write_hdr(const struct link_group *group, struct link_txframe *frame,
 		      const struct link_send_args *args)
 {
@@ -99,11 +99,11 @@ static void write_hdr(const struct link_group *group, struct link_txframe *frame
 	};
 }
 
-static void leave(struct link_group *group, struct link_txframe *frame,
-		  const struct link_send_args *args)
+static void queue_frame(struct link_group *group, struct link_txframe *frame,
+			const struct link_send_args *args)
 {
 	write_hdr(group, frame, args);
-	out_seal(frame, args->crc_bytes);
+	out_finish(frame, args->crc_bytes);
 	out_queue(group->link, frame);
 	group->link->tx_last = frame->peer;
 }
@@ -116,13 +116,13 @@ void link_group_probe(struct link_group *group)
 	if (!link_tx_get(group->members[0].peer, 0, &frame))
 		return;
 	group->probes++;
-	leave(group, &frame, &args);
+	queue_frame(group, &frame, &args);
 	link_kick(group->link);
 }
 
-bool link_group_hold(struct link_group *group, uint32_t at, uint32_t body_bytes)
+bool link_group_hold(struct link_group *group, uint32_t index, uint32_t body_bytes)
 {
-	struct link_member *member = &group->members[at];
+	struct link_member *member = &group->members[index];
 	uint32_t cost;
 
 	if (!is_member(member))
@@ -131,7 +131,7 @@ bool link_group_hold(struct link_group *group, uint32_t at, uint32_t body_bytes)
 	cost = link_cost(member->peer, body_bytes);
 	if (member->held == cost)
 		return true;
-	link_group_unhold(group, at);
+	link_group_unhold(group, index);
 	if (!link_may_send(member->peer, body_bytes))
 		return false;
 	member->held = cost;
@@ -139,9 +139,9 @@ bool link_group_hold(struct link_group *group, uint32_t at, uint32_t body_bytes)
 	return true;
 }
 
-void link_group_unhold(struct link_group *group, uint32_t at)
+void link_group_unhold(struct link_group *group, uint32_t index)
 {
-	struct link_member *member = &group->members[at];
+	struct link_member *member = &group->members[index];
 
 	if (is_member(member))
 		flow_unhold(&member->peer->flow, member->held);
@@ -159,8 +159,7 @@ bool link_group_get(struct link_group *group, uint32_t body_bytes, struct link_t
 	return true;
 }
 
-/* Returns the extra credits that a frame has for this member, if its header has room for the
- * member. */
+/* Returns the extra credits that a received frame has for this member. */
 static uint32_t extra_in(const struct careful_hdr *hdr, uint32_t member)
 {
 	uint64_t extra = (uint64_t)be32toh(hdr->frag_off) << 32 | be32toh(hdr->msg_id);
@@ -191,20 +190,20 @@ static uint32_t least_owed(const struct link_group *group)
 	return least;
 }
 
-/* Accounts the frame in one member's session and returns its number there. The log keeps the frame
- * as it would be repaired to this member alone. */
-static uint32_t leave_for(struct link_peer *peer, const struct link_txframe *frame,
-			  const struct link_send_args *args, uint32_t credits, uint32_t more)
+/* Accounts the frame in a member's session and returns its number there. The log keeps the frame as
+ * a repair to this member would send it. */
+static uint32_t account_frame(struct link_peer *peer, const struct link_txframe *frame,
+			      const struct link_send_args *args, uint32_t credits, uint32_t more)
 {
-	struct link_send_args alone = *args;
+	struct link_send_args repair = *args;
 	uint32_t seq = flow_cast(&peer->flow, credits + more);
 
-	alone.flags |= CAREFUL_F_BCAST_EVENT;
-	alone.frag_off = credits;
-	alone.msg_id = more;
-	alone.msg_bytes = 0;
+	repair.flags |= CAREFUL_F_BCAST_EVENT;
+	repair.frag_off = credits;
+	repair.msg_id = more;
+	repair.msg_bytes = 0;
 	if (peer->repair.log)
-		link_log_keep(peer, &alone, frame->body, args->crc_bytes);
+		link_log_keep(peer, &repair, frame->body, args->crc_bytes);
 	peer->tx_frames++;
 	peer->tx_bytes += frame->body_total;
 	return seq;
@@ -228,7 +227,7 @@ void link_group_send(struct link_group *group, struct link_txframe *frame,
 		assert(is_member(&group->members[i]) &&
 		       group->members[i].held == link_cost(peer, frame->body_total));
 		group->members[i].held = 0;
-		number = htobe16((uint16_t)leave_for(peer, frame, args, credits, more));
+		number = htobe16((uint16_t)account_frame(peer, frame, args, credits, more));
 		memcpy(numbers + link_group_bytes(i), &number, sizeof(number));
 		extra |= i < EXTRA_MEMBERS ? (uint64_t)more << i * EXTRA_BITS : 0;
 	}
@@ -238,7 +237,7 @@ void link_group_send(struct link_group *group, struct link_txframe *frame,
 	all.crc_bytes += link_group_bytes(group->count);
 	frame->body = numbers;
 	frame->body_bytes += link_group_bytes(group->count);
-	leave(group, frame, &all);
+	queue_frame(group, frame, &all);
 	link->tx_pulse_payload += args->frag_bytes;
 	link_count(link, CAREFUL_C_TX_FRAMES);
 	link_count(link, CAREFUL_C_TX_BROADCASTS);
@@ -280,7 +279,7 @@ bool link_group_heard(struct link_peer *peer)
 	return true;
 }
 
-/* Returns the peer that sends to a group with this cookie; NULL: nobody. */
+/* Returns the peer that sends to the group with this cookie, or NULL. */
 static struct link_peer *sender_of(struct link *link, uint64_t cookie)
 {
 	for (uint32_t i = 0; cookie && i < link->peers_max; i++)
@@ -289,8 +288,8 @@ static struct link_peer *sender_of(struct link *link, uint64_t cookie)
 	return NULL;
 }
 
-/* Returns how far the frame is ahead of the last one in order; 0: not ahead, or its number is
- * wrong. Cuts the numbers off the body. */
+/* Returns how far the frame is ahead of the last one in order; 0: an old or invalid frame. Cuts the
+ * numbers off the body. */
 static uint32_t ahead_of(struct link_rxframe *frame, uint32_t member)
 {
 	uint32_t members = be32toh(frame->hdr.msg_bytes), seq_in = frame->peer->flow.seq_in;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The log of frames that have left (log.h), and sending them again. Calls tx.c. */
+/* The log of frames that have left, and the peer's requests for them (log.h). */
 #include "link/link.h"
 #include "link/repair/repair.h"
 #include "link/session/session.h"
@@ -26,8 +26,8 @@ static uint32_t power_from(uint32_t n)
 	return size;
 }
 
-/* Returns an odd number of cache lines, so that copies of consecutive frames share no set of the
- * cache. */
+/* Returns the distance of copies: an odd number of cache lines, so that consecutive copies use
+ * different sets of the cache. */
 static uint32_t copy_bytes(const struct link *link)
 {
 	uint32_t body = link->queue->chunk_bytes - LINK_PAYLOAD_AT;
@@ -56,8 +56,7 @@ void link_log_keep_long(struct link_peer *peer, const uint8_t *body, uint32_t bo
 	link_log_keep(peer, &args, body, body_bytes);
 }
 
-/* Makes room for the peer's window and the most that it may grant. -EPROTO: no host has such a
- * window; -ENOMEM. */
+/* Makes room for the peer's window and grants. -EPROTO: no host has such a window; -ENOMEM. */
 int link_log_open(struct link_peer *peer, uint32_t window, uint32_t reserve)
 {
 	struct link_repair *repair = &peer->repair;
@@ -106,8 +105,7 @@ bool link_resolved(const struct link_peer *peer, uint32_t seq)
 	return (int32_t)(tx->credits - tx->reserve - repair->log[seq & repair->log_mask].sent) >= 0;
 }
 
-/* The peer reports that all our frames up to this number have come. Returns false if that is
- * impossible. */
+/* Notes that the peer has all our frames up to this number. Returns false if that is impossible. */
 bool link_log_came(struct link_peer *peer, uint32_t seq)
 {
 	if (!peer->repair.log)
@@ -119,7 +117,7 @@ bool link_log_came(struct link_peer *peer, uint32_t seq)
 	return true;
 }
 
-/* Reports whether a frame was sent again so lately that a repair may be under way. Also bounds the
+/* Reports whether a frame was sent again so recently that a repair may be under way. This bounds the
  * copies that a peer gets, whatever it requests. */
 static bool sent_lately(const struct log_entry *entry, uint32_t now_us)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The last steps of sending a frame, to a peer (tx.c) or to a group (group.c): the link header, the
- * checks, the queue. */
+/* The last steps of sending a frame to a peer or a group: link header, checks, queue. */
 #pragma once
 
 #include <assert.h>
@@ -24,9 +23,9 @@ static inline void out_put16(uint8_t *p, uint32_t value)
 	memcpy(p, &be, sizeof(be));
 }
 
-/* Writes the Ethernet, IP and UDP headers for this length. The template's IPv4 checksum is that of
- * an empty datagram; it is adjusted for the length (RFC 1624). The whole template is copied, a
- * constant number of bytes. Its rest reaches into *hdr, which is written later. */
+/* Writes the Ethernet, IP and UDP headers for this length. The template's IPv4 checksum, of an empty
+ * datagram, is adjusted for the length (RFC 1624). The copy has a constant size, for speed: its end
+ * may reach into *hdr, which is written later. */
 static inline __attribute__((always_inline)) void
 out_llhdr(const struct llhdr *llhdr, struct careful_hdr *hdr, uint32_t body_bytes)
 {
@@ -49,7 +48,7 @@ out_llhdr(const struct llhdr *llhdr, struct careful_hdr *hdr, uint32_t body_byte
 	out_put16(p + llhdr->bytes - 4, udp);
 }
 
-/* Counts a queued frame; @payload bytes of its body belong to the application. */
+/* Counts a queued frame. payload: bytes of its body that belong to the application */
 static inline void out_sent(struct link_peer *peer, uint32_t body_bytes, uint32_t payload)
 {
 	struct link *link = peer->link;
@@ -74,9 +73,9 @@ static inline void out_queue(struct link *link, const struct link_txframe *frame
 	link->tx_pulse_frames++;
 }
 
-/* Writes the payload's CRC, then the header's. By then the narrow stores of the header's fields are
- * in the cache, so the wide loads of its check need not wait. */
-static inline void out_seal(struct link_txframe *frame, uint32_t crc_bytes)
+/* Writes the payload's CRC, then the header's. In this order, the wide loads for the header's check
+ * do not wait for the narrow stores of its fields. */
+static inline void out_finish(struct link_txframe *frame, uint32_t crc_bytes)
 {
 	if (crc_bytes)
 		frame->hdr->payload_crc = htobe32(link_crc32c(frame->body, crc_bytes));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Pings (P1 section 6): frames that end at the stage that they name, and their answers. Pings that
- * end at XDP are answered here, others by the engine. An answer is a control message, which needs
- * no receive buffer. It goes to the session's peer, so a stranger gains nothing by a probe. */
+/* Pings (P1 section 6): frames that end at a stage, and their answers. Pings that end at XDP are
+ * answered here, others by the engine. An answer is a control message, so it needs no receive
+ * buffer. It goes to the session's peer, so a stranger gains nothing by a probe. */
 #include "link/link.h"
 #include "link/peer/peers.h"
 
@@ -16,7 +16,7 @@ enum {
 	STAMPS_NS = 1000 * 1000 * 1000, /* arrivals are stamped this long after the last probe */
 };
 
-/* Payload of probes, copied as if from an application's memory. */
+/* The probe's payload, copied like an application's. */
 static const uint8_t payload[PAYLOAD_MAX];
 
 static uint64_t now_ns(const struct link *link)
@@ -24,7 +24,7 @@ static uint64_t now_ns(const struct link *link)
 	return link->port->ops->now_ns(link->port);
 }
 
-/* Returns the body bytes of a probe whose IP packet has ip_bytes, or a few more if it is sealed;
+/* Returns the body bytes of a probe whose IP packet has ip_bytes; a small sealed one is larger.
  * -EINVAL, -EMSGSIZE. */
 static int body_bytes(const struct link_peer *peer, uint32_t ip_bytes, bool outside)
 {
@@ -41,7 +41,7 @@ static int body_bytes(const struct link_peer *peer, uint32_t ip_bytes, bool outs
 	return (int)(ip_bytes - headers);
 }
 
-/* Checks whether the probe can be sent. Returns the body's bytes, 0, or -errno. */
+/* Returns the body's bytes of a probe, or -errno if it cannot be sent. */
 static int check(const struct link_peer *peer, const struct careful_ping_ask *ask)
 {
 	const struct session *session = peer->session;
@@ -142,7 +142,7 @@ static void end(struct link_peer *peer, int status)
 	peer->link->pings_done = true;
 }
 
-/* Reports whether no ping is under way. *result: of one that ended and was not reported yet. */
+/* Reports whether no ping is under way. *result: of a ping that ended since the last call */
 bool link_ping_ended(struct link_peer *peer, struct careful_ping_result *result)
 {
 	struct link_ping *ping = &peer->session->ping;
@@ -209,7 +209,7 @@ bool link_on_ping(struct link *link, const struct careful_hdr *hdr)
 		.probe = hdr->msg_id,
 	};
 
-	/* The other end may ping at once, while we still wait for trains. */
+	/* The other end may ping while we wait for trains. */
 	if (careful_frame_classify(hdr, careful_frame_body(hdr)) != CAREFUL_XDP_PASS_PING ||
 	    !peer || (peer->phase != LINK_OPEN && peer->phase != LINK_HELD))
 		return false;
@@ -287,8 +287,8 @@ bool link_on_ping_answer(struct link *link, const union address *from,
 	return true;
 }
 
-/* Handles ICMP from a router or host where a probe towards `to` ended. Routers may quote as little
- * as our ports; then it is about the probe under way. */
+/* Handles ICMP from a router or host where a probe towards `to` ended. Routers may quote only the
+ * ports; the probe is then the one under way. */
 void link_on_ping_icmp(struct link *link, const union address *to, const union link_message *quoted,
 		       const struct arrival *arrival)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Pings, which a stranger may send too, and their answers (ping.c). */
+/* Pings and their answers (ping.c). */
 #pragma once
 
 #include <stdbool.h>

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Gives and takes back grants (reservation.h).
  *
- * The windows and all grants together never exceed R. A peer holds at most as many buffers of the
- * pool as are left in it: one peer gets half of the pool, two peers a third each. So there is
- * always something for one more. This is Choudhury and Hahne's dynamic threshold (IEEE/ACM
- * Transactions on Networking 6(2), 1998).
+ * The windows and all grants never exceed R. A peer's grant is at most what is left in the pool: one
+ * peer gets half of the pool, two peers get a third each, and some buffers are always left. This is
+ * Choudhury and Hahne's dynamic threshold (IEEE/ACM Transactions on Networking 6(2), 1998).
  *
- * A sender asks for no more than it is certain to send beyond its window, so that the message
- * itself pays the grant back. If it did not come to that, it sends updates until the grant is used
- * up. A peer that does neither loses its epoch when others wait, and with it the grant. */
+ * A sender asks only for what it will send beyond its window, so that the message itself uses up the
+ * grant. If the message is given up, the sender uses the grant up with updates. A peer that does
+ * neither loses its epoch when others wait, and with it the grant. */
 #include "link/link.h"
 
 #include <assert.h>
@@ -16,8 +15,8 @@
 #include <stdlib.h>
 
 enum {
-	IDLE_MS = 2000, /* for which a grant may lie unused while others wait */
-	SPEND = 32, /* updates at a time that use one up */
+	IDLE_MS = 2000, /* time for which a grant may lie unused while others wait */
+	SPEND = 32, /* updates sent at a time to use up a grant */
 };
 
 int reservation_init(struct link *link, uint32_t count)
@@ -34,8 +33,8 @@ void reservation_deinit(struct link *link)
 	free(link->reserve.asking);
 }
 
-/* Reports whether the peer asks for more than it has. If its path takes less than a window at once,
- * it gets no grant. */
+/* Reports whether the peer may get a larger grant: it asks for one, and its path can hold a
+ * window. */
 static bool asks(const struct link_peer *peer)
 {
 	return peer->cookie_in && be16toh(peer->flow.asked) > peer->session->granted &&
@@ -57,8 +56,8 @@ void reservation_asked(struct link_peer *peer, __be16 extra)
 	reserve->asking[reserve->asking_count++] = peer;
 }
 
-/* Returns buffers to the pool that the peer was granted and should no longer have: it asks for
- * less, or holds more than are left in the pool. */
+/* Returns a part of the peer's grant to the pool, as far as its buffers are in the fill batch: it
+ * asks for less, or its grant is larger than what is left in the pool. */
 static void repay(struct link_peer *peer)
 {
 	struct reserve *reserve = &peer->link->reserve;
@@ -75,16 +74,16 @@ static void repay(struct link_peer *peer)
 	reserve->free += n;
 }
 
-/* Gives credits as if buffers had come back. */
+/* Gives credits as if buffers had returned. */
 static void grant(struct link_peer *peer)
 {
 	struct reserve *reserve = &peer->link->reserve;
 	uint32_t n = be16toh(peer->flow.asked) - peer->session->granted;
-	uint32_t most = reserve->free > peer->session->granted ?
-				(reserve->free - peer->session->granted) / 2 :
-				0;
+	uint32_t grant_max = reserve->free > peer->session->granted ?
+				     (reserve->free - peer->session->granted) / 2 :
+				     0;
 
-	n = n < most ? n : most;
+	n = n < grant_max ? n : grant_max;
 	if (!n)
 		return;
 	reserve->free -= n;
@@ -94,11 +93,12 @@ static void grant(struct link_peer *peer)
 	link_dirty(peer);
 }
 
-/* Called when receive buffers are in the fill ring, before their peers get the credits. */
+/* Adjusts all grants. Called after released buffers are in the fill ring, and before their peers get
+ * the credits. */
 void reservation_settle(struct link *link)
 {
 	struct reserve *reserve = &link->reserve;
-	uint32_t left = 0;
+	uint32_t still_asking = 0;
 
 	for (uint32_t i = 0; i < link->dirty_count; i++)
 		repay(link->dirty[i]);
@@ -109,19 +109,19 @@ void reservation_settle(struct link *link)
 			grant(peer);
 		peer->asking = asks(peer);
 		if (peer->asking)
-			reserve->asking[left++] = peer;
+			reserve->asking[still_asking++] = peer;
 	}
-	reserve->asking_count = left;
+	reserve->asking_count = still_asking;
 	assert(reserve->free <= reserve->count);
 }
 
-/* The epoch ended, but its granted buffers may still be filled. */
+/* Forgets the request of an epoch that ended. Its granted buffers may still be filled. */
 void reservation_epoch_over(struct link_peer *peer)
 {
 	peer->flow.asked = 0;
 }
 
-/* Returns the grant to the pool, since every buffer of the epoch is back. */
+/* Returns the grant to the pool when all buffers of the epoch are back. */
 void reservation_return(struct link_peer *peer)
 {
 	struct reserve *reserve = &peer->link->reserve;
@@ -138,8 +138,8 @@ static bool others_wait(const struct link_peer *peer)
 	return peer->link->reserve.asking_count > peer->asking;
 }
 
-/* Reports whether the peer leaves a grant unused while others wait. Buffers that we hold are not
- * its fault. */
+/* Reports whether the peer leaves a grant unused while others wait. Time does not count while we
+ * hold its buffers. */
 static bool lies_idle(struct link_peer *peer)
 {
 	struct session *session = peer->session;
@@ -154,7 +154,7 @@ static bool lies_idle(struct link_peer *peer)
 	return now_ns - session->granted_ns >= IDLE_MS * 1000000ull;
 }
 
-/* Uses up a grant that is larger than the rest to send, since a message was given up. */
+/* Uses up an unused grant with updates. */
 static void spend(struct link_peer *peer)
 {
 	for (uint32_t n = SPEND; n && window_tx_unused(&peer->flow.tx); n--)
@@ -162,8 +162,8 @@ static void spend(struct link_peer *peer)
 			return;
 }
 
-/* Withdraws our request after a message was given up and no frame followed. */
-static void unask(struct link_peer *peer)
+/* Withdraws our request by an update, unless a frame has done so. */
+static void withdraw(struct link_peer *peer)
 {
 	struct session *session = peer->session;
 
@@ -172,36 +172,36 @@ static void unask(struct link_peer *peer)
 		session->unasked = false;
 }
 
-/* Sends an update for a grant that is too small for one to be due. A peer that has sent all its
- * data could not use the grant up without it. */
-static void tell_late(struct link_peer *peer)
+/* Announces a grant that is too small for an update to be due. Without it, a peer that has sent all
+ * its data could not use up the grant. */
+static void announce_small(struct link_peer *peer)
 {
 	if (!peer->flow.asked && window_rx_owed(&peer->flow.rx) &&
 	    peer->session->granted_frames == peer->rx_frames)
 		link_send_update(peer);
 }
 
-/* Reports whether the epoch must end, since a grant lies idle while others wait. */
+/* Reports whether the epoch must end, because its grant lies idle while others wait. */
 bool reservation_tick(struct link_peer *peer)
 {
 	bool sends = peer->phase == LINK_OPEN && peer->llhdr.bytes;
 
 	if (sends && !peer->flow.ask) {
-		unask(peer);
+		withdraw(peer);
 		spend(peer);
 	}
 	if (!peer->session->granted || !peer->cookie_in)
 		return false;
 	if (sends)
-		tell_late(peer);
+		announce_small(peer);
 	if (!lies_idle(peer))
 		return false;
 	link_count(peer->link, CAREFUL_C_GRANTS_ENDED);
 	return true;
 }
 
-/* Asks for buffers beyond the window for `bytes` of large messages that wait behind the next frame.
- * One credit of the window is not for data. */
+/* Asks for buffers beyond the window for `bytes` of large messages behind the next frame. The window
+ * has one credit less for data. */
 void reservation_ask(struct link_peer *peer, uint64_t bytes, uint32_t beside)
 {
 	uint32_t body = link_body_max(peer) - beside;

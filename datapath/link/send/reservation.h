@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reservation (P2 section 7; NX/2): a pool of receive buffers that are granted for large messages,
- * next to the windows, which can then be small. A peer with more to send than a window holds asks
- * in each frame's header (careful_hdr.extra). A grant gives credits before as many buffers came
- * back. The next buffers that come back repay it: they return to the pool without a credit. So a
- * grant is never revoked, its end needs no message, and the limit of what XDP lets a peer fill only
- * grows. */
+/* Reservation (P2 section 7; NX/2): a pool of receive buffers that are granted for large messages, so
+ * that windows can be small. A peer with more to send than a window holds asks in each frame's header
+ * (careful_hdr.extra). A grant gives credits before buffers return; the next buffers that return
+ * then go to the pool without a credit. So a grant is never revoked, its end needs no message, and
+ * XDP's limit for the peer only grows. */
 #pragma once
 
 #include <stdint.h>
@@ -14,17 +13,13 @@
 struct link;
 struct link_peer;
 
-enum { RESERVE_MAX = 0xffff }; /* what careful_hdr.extra can ask for */
+enum { RESERVE_MAX = 0xffff }; /* largest value of careful_hdr.extra */
 
-/* The pool.
- *
- * @count:  receive buffers that no window holds; 0: there is no reservation
- * @free:   buffers of these that are not granted
- * @asking: peers that ask for more than they have; @asking_count */
+/* The pool. */
 struct reserve {
-	uint32_t count;
-	uint32_t free;
-	struct link_peer **asking;
+	uint32_t count; /* receive buffers that no window holds; 0: there is no reservation */
+	uint32_t free; /* buffers of these that are not granted */
+	struct link_peer **asking; /* peers that ask for more than they have */
 	uint32_t asking_count;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Sends the trains that a peer asked for (train.c): frames back to back, between other work, and
- * then a message about their end. */
+/* Sends the trains that a peer asked for (train.c): back-to-back frames, between other work, and
+ * then TRAIN_SENT. */
 #include "link/link.h"
 
 #include <endian.h>
@@ -16,8 +16,8 @@ static uint32_t body_of(const struct link_peer *peer)
 	return peer->session->train.out_tiny ? 1 : link_body_single(peer);
 }
 
-/* Handles the request for a train. A host that had many trains gets a shorter one, or none; the
- * answer reports this. */
+/* Handles the request for a train. A host that had many trains gets a shorter one, as TRAIN_SENT
+ * reports, or none. */
 bool link_on_train_ask(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	struct link_train *train = &peer->session->train;
@@ -42,7 +42,7 @@ bool link_on_train_ask(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	return true;
 }
 
-/* Sends one frame of the train, zeroed: its buffer held other data before. */
+/* Sends one frame of the train, zeroed because its buffer held other data. */
 static bool send_one(struct link_peer *peer)
 {
 	struct link_train *train = &peer->session->train;
@@ -82,7 +82,7 @@ void link_trains_send(struct link *link)
 	}
 }
 
-/* Notifies the peer that waits for the train when all its frames have left. */
+/* Sends TRAIN_SENT when all frames of the train have left. */
 void train_out_tick(struct link_peer *peer)
 {
 	struct link_train *train = &peer->session->train;

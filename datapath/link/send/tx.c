@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Sends frames: send buffers, the header, the queue between two kicks, and window updates. A send
- * buffer is free again when its frame has left: the careful protocol keeps no copy (P2 section
- * 2.1). Messages of one frame have a fast path (tx_small.c). */
+/* Sends frames: send buffers, headers, the queue between two kicks, and window updates. A send
+ * buffer is free again when its frame has left (P2 section 2.1). */
 #include "link/link.h"
 #include "link/repair/repair.h"
 #include "link/operation_timer.h"
@@ -11,13 +10,13 @@
 #include <endian.h>
 #include <string.h>
 
-/* Returns the bytes before the body: link header, IP, UDP, careful header. */
+/* Returns the bytes of all headers before the body. */
 static uint32_t prefix_bytes(const struct link_peer *peer)
 {
 	return peer->llhdr.bytes + LINK_HDR_BYTES;
 }
 
-/* Returns the largest body before there is a session, from our side alone. */
+/* Returns the largest body that this end can send, before the peer's limits are known. */
 uint32_t link_body_here(const struct link_peer *peer)
 {
 	uint32_t frame = queue_single_bytes(peer->link->queue);
@@ -72,8 +71,8 @@ bool link_tx_room(struct link *link, uint32_t frames)
 	return link->tx_free_count >= frames + LINK_CHUNKS_FREE_MIN;
 }
 
-/* Like link_tx_get(), for a frame that is filled before it is sent. Needs room at the peer next to
- * all other such frames, so that none waits in send buffers for a silent peer. */
+/* Takes send buffers for a frame that is filled before it is sent. The peer must have room for all
+ * such frames, so that none waits in send buffers for a silent peer. */
 bool link_tx_build(struct link_peer *peer, uint32_t body_bytes, struct link_txframe *frame)
 {
 	uint32_t cost;
@@ -91,8 +90,7 @@ bool link_tx_build(struct link_peer *peer, uint32_t body_bytes, struct link_txfr
 	return true;
 }
 
-/* Counts a frame from link_tx_get() like one from link_tx_build(): it takes the room of built
- * frames. */
+/* Counts a frame from link_tx_get() as built. The room of built frames that it replaces suffices. */
 void link_tx_built(struct link_txframe *frame)
 {
 	frame->built = link_cost(frame->peer, frame->body_total);
@@ -117,50 +115,50 @@ void link_tx_put(struct link_txframe *frame)
 	unbuild(frame);
 }
 
-/* Fills iov with the memory of bytes [at, at + bytes) of the body. Returns the number of pieces. */
-uint32_t link_tx_iov(const struct link_txframe *frame, uint32_t at, uint32_t bytes,
+/* Returns the pieces that hold bytes [offset, offset + bytes) of the body. */
+uint32_t link_tx_iov(const struct link_txframe *frame, uint32_t offset, uint32_t bytes,
 		     struct iovec *iov)
 {
-	uint8_t *start = frame->body;
-	uint32_t have = frame->body_bytes;
+	uint8_t *segment = frame->body;
+	uint32_t segment_bytes = frame->body_bytes;
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; bytes; i++) {
 		if (i) {
-			start = frame->umem + frame->desc[i].addr;
-			have = frame->desc[i].bytes;
+			segment = frame->umem + frame->desc[i].addr;
+			segment_bytes = frame->desc[i].bytes;
 		}
-		if (at >= have) {
-			at -= have;
+		if (offset >= segment_bytes) {
+			offset -= segment_bytes;
 			continue;
 		}
-		uint32_t part = have - at < bytes ? have - at : bytes;
+		uint32_t piece = segment_bytes - offset < bytes ? segment_bytes - offset : bytes;
 
-		iov[n++] = (struct iovec){ .iov_base = start + at, .iov_len = part };
-		bytes -= part;
-		at = 0;
+		iov[n++] = (struct iovec){ segment + offset, piece };
+		bytes -= piece;
+		offset = 0;
 	}
 	return n;
 }
 
-void link_tx_write(struct link_txframe *frame, uint32_t at, const void *data, uint32_t bytes)
+void link_tx_write(struct link_txframe *frame, uint32_t offset, const void *data, uint32_t bytes)
 {
 	struct iovec iov[DEVICE_SEGMENTS_MAX];
 	const uint8_t *from = data;
 	uint32_t n;
 
-	if (at + bytes <= frame->body_bytes) {
-		memcpy(frame->body + at, data, bytes);
+	if (offset + bytes <= frame->body_bytes) {
+		memcpy(frame->body + offset, data, bytes);
 		return;
 	}
-	n = link_tx_iov(frame, at, bytes, iov);
+	n = link_tx_iov(frame, offset, bytes, iov);
 	for (uint32_t i = 0; i < n; i++) {
 		memcpy(iov[i].iov_base, from, iov[i].iov_len);
 		from += iov[i].iov_len;
 	}
 }
 
-/* Writes everything before the body, except the fields of number() and out_seal(). */
+/* Writes the headers, except the fields of write_number() and out_finish(). */
 static void write_hdr(struct link_txframe *frame, const struct link_send_args *args)
 {
 	const struct link_peer *peer = frame->peer;
@@ -182,8 +180,9 @@ static void write_hdr(struct link_txframe *frame, const struct link_send_args *a
 	};
 }
 
-/* Writes the sequence number and the credits into the header, by the session's protocol. */
-static inline void number(struct link_txframe *frame, const struct traditional_link *traditional)
+/* Writes sequence number and credits into the header. */
+static inline void write_number(struct link_txframe *frame,
+				const struct traditional_link *traditional)
 {
 	struct link_peer *peer = frame->peer;
 	struct careful_hdr *hdr = frame->hdr;
@@ -200,13 +199,13 @@ static inline void number(struct link_txframe *frame, const struct traditional_l
 	hdr->extra = htobe16(stamp.extra);
 }
 
-/* Writes the length of a sealed frame, with its tag, into the IP and UDP headers. */
+/* Writes the length with the tag of a sealed frame into the IP and UDP headers. */
 static void write_length(struct link_txframe *frame)
 {
 	const struct link_peer *peer = frame->peer;
 	struct careful_hdr hdr = *frame->hdr;
 
-	/* The protocol's own frames came without room for the tag. */
+	/* link_tx_get_own() reserves no room for the tag. */
 	if (frame->segments == 1 &&
 	    frame->desc[0].bytes == prefix_bytes(peer) + frame->body_total) {
 		frame->desc[0].bytes += peer->trailer;
@@ -216,11 +215,11 @@ static void write_length(struct link_txframe *frame)
 	*frame->hdr = hdr;
 }
 
-/* Seals the complete frame. The tag is also the payload's check. */
+/* Seals a complete frame, whose tag also protects the payload. */
 static void finish_sealed(struct link_txframe *frame)
 {
 	frame->hdr->version = CAREFUL_WIRE_SEALED;
-	out_seal(frame, 0);
+	out_finish(frame, 0);
 	seal_frame(frame);
 }
 
@@ -230,13 +229,13 @@ static __attribute__((noinline)) void send_sealed(struct link_txframe *frame,
 	struct link_peer *peer = frame->peer;
 
 	write_length(frame);
-	number(frame, peer->link->traditional);
+	write_number(frame, peer->link->traditional);
 	if (peer->repair.log)
 		link_log_keep(peer, args, frame->body, frame->body_total);
 	finish_sealed(frame);
 }
 
-/* Completes the header and queues the frame; link_kick() moves it. */
+/* Completes the header and queues the frame until link_kick(). */
 void link_send(struct link_txframe *frame, const struct link_send_args *args)
 {
 	struct link_peer *peer = frame->peer;
@@ -245,13 +244,13 @@ void link_send(struct link_txframe *frame, const struct link_send_args *args)
 	unbuild(frame);
 	write_hdr(frame, args);
 	if (peer->sends == LINK_SENDS_CAREFUL) {
-		number(frame, NULL);
+		write_number(frame, NULL);
 		if (peer->repair.log)
 			link_log_keep(peer, args, frame->body, frame->body_total);
-		out_seal(frame, args->crc_bytes);
+		out_finish(frame, args->crc_bytes);
 	} else if (peer->sends == LINK_SENDS_TRADITIONAL) {
-		number(frame, frame->peer->link->traditional);
-		out_seal(frame, args->crc_bytes);
+		write_number(frame, frame->peer->link->traditional);
+		out_finish(frame, args->crc_bytes);
 	} else {
 		send_sealed(frame, args);
 	}
@@ -259,8 +258,8 @@ void link_send(struct link_txframe *frame, const struct link_send_args *args)
 	out_sent(peer, frame->body_total, args->frag_bytes);
 }
 
-/* Repairs a lost frame, or sends another of its cost, under its number. It repeats the last
- * credits, since it may be dropped as a second copy. */
+/* Sends a lost frame, or another of its cost, under its number. Announces no new credits, since the
+ * receiver may drop it as a second copy. */
 void link_send_repair(struct link_txframe *frame, const struct link_send_args *args, uint32_t seq)
 {
 	struct link_peer *peer = frame->peer;
@@ -274,7 +273,7 @@ void link_send_repair(struct link_txframe *frame, const struct link_send_args *a
 	if (peer->trailer)
 		finish_sealed(frame);
 	else
-		out_seal(frame, args->crc_bytes);
+		out_finish(frame, args->crc_bytes);
 	out_queue(peer->link, frame);
 	out_sent(peer, frame->body_total, args->frag_bytes);
 	link_count(peer->link, CAREFUL_C_SENT_AGAIN);
@@ -282,8 +281,7 @@ void link_send_repair(struct link_txframe *frame, const struct link_send_args *a
 	link_again_done(peer, seq);
 }
 
-/* Sends a frame of the protocol itself, with its body in one buffer. It has no number and is not
- * kept. */
+/* Sends a frame of the traditional protocol itself. It has no number and is not kept. */
 void link_send_own(struct link_txframe *frame, const struct link_send_args *args,
 		   uint32_t body_bytes)
 {
@@ -298,14 +296,13 @@ void link_send_own(struct link_txframe *frame, const struct link_send_args *args
 		write_length(frame);
 		finish_sealed(frame);
 	} else {
-		out_seal(frame, args->crc_bytes);
+		out_finish(frame, args->crc_bytes);
 	}
 	out_queue(peer->link, frame);
 	peer->link->tx_last = peer;
 }
 
-/* Repeats a frame of this many bytes under its number, with the current route and
- * acknowledgements. */
+/* Repeats a frame of this many bytes with the current route and acknowledgements. */
 void link_send_again(struct link_txframe *frame, uint32_t bytes)
 {
 	struct link_peer *peer = frame->peer;
@@ -328,7 +325,7 @@ void link_send_again(struct link_txframe *frame, uint32_t bytes)
 	if (peer->trailer)
 		finish_sealed(frame);
 	else
-		out_seal(frame, 0);
+		out_finish(frame, 0);
 	out_queue(peer->link, frame);
 	peer->link->tx_last = peer;
 }
@@ -352,26 +349,26 @@ static void write_ttl(uint8_t *ip, uint8_t ttl)
 	ip[11] = (uint8_t)~sum;
 }
 
-/* Sends a frame outside the session: without a sequence number or credit, and its loss does not
- * count. ttl 0: the usual one. */
+/* Sends a frame outside the session: without sequence number and credit, so its loss does not count.
+ * ttl: 0: the default */
 void link_send_outside(struct link_txframe *frame, const struct link_send_args *args, uint8_t ttl)
 {
 	struct link_peer *peer = frame->peer;
 
-	if (peer->trailer) { /* it has no room for a tag */
+	if (peer->trailer) { /* the frame has no tag */
 		assert(frame->segments == 1);
 		frame->desc[0].bytes -= peer->trailer;
 	}
 	write_hdr(frame, args);
-	out_seal(frame, args->crc_bytes);
+	out_finish(frame, args->crc_bytes);
 	if (ttl)
 		write_ttl((uint8_t *)frame->hdr - peer->llhdr.bytes + LINK_ETHERNET_BYTES, ttl);
 	out_queue(peer->link, frame);
 	peer->link->tx_last = peer;
 }
 
-/* Ends a kick's span; `again` if the kick before had left frames. */
-TRACE_COLD static void traced(const struct link *link, uint64_t began_ns, bool again)
+/* again: the kick before had left frames */
+TRACE_COLD static void trace_kick(const struct link *link, uint64_t began_ns, bool again)
 {
 	trace_end((struct careful_trace){
 		.stage = CAREFUL_STAGE_NET_TX,
@@ -395,8 +392,7 @@ void link_kick_queued(struct link *link)
 	if (link->tx_queued) {
 		uint32_t n = queue->ops->tx(queue, link->tx_queue, link->tx_queued);
 
-		/* The TX ring holds at least as many as there are send buffers. */
-		assert(n == link->tx_queued);
+		assert(n == link->tx_queued); /* the TX ring holds all send buffers */
 		link->tx_queued = 0;
 		link->tx_leaving += n;
 		link->net_tx = (struct sink){ .busy = true };
@@ -404,15 +400,15 @@ void link_kick_queued(struct link *link)
 	rc = queue->ops->kick(queue);
 	link->kick_again = rc == -EAGAIN;
 	if (began_ns)
-		traced(link, began_ns, again);
+		trace_kick(link, began_ns, again);
 	link->tx_pulse_payload = link->tx_pulse_frames = 0;
 	link->kicks++;
 	link_count(link, CAREFUL_C_PULSES);
 	link_complete(link);
 }
 
-/* Frees send buffers whose frames have left. The traditional protocol decides itself about them. */
-static inline void left(struct link *link, const uint64_t *addrs, uint32_t n)
+/* Handles send buffers that the device has completed. The traditional protocol may keep them. */
+static inline void take_completed(struct link *link, const uint64_t *addrs, uint32_t n)
 {
 	uint64_t mask = ~(uint64_t)(link->queue->chunk_bytes - 1);
 
@@ -425,7 +421,7 @@ static inline void left(struct link *link, const uint64_t *addrs, uint32_t n)
 		link->traditional->ops->sent(link, addrs[i]);
 }
 
-/* Takes back the buffers of sent frames. The next frames use those that are still in the cache. */
+/* Takes back the send buffers of frames that have left. */
 void link_complete(struct link *link)
 {
 	uint64_t addrs[LINK_BATCH];
@@ -433,12 +429,12 @@ void link_complete(struct link *link)
 
 	do {
 		n = link->queue->ops->complete(link->queue, addrs, LINK_BATCH);
-		left(link, addrs, n);
+		take_completed(link, addrs, n);
 	} while (n == LINK_BATCH);
 	link->counters[CAREFUL_C_TX_BUFFERS_HELD] = link->queue->tx_chunks - link->tx_free_count;
 }
 
-/* Takes a send buffer for a frame of the protocol itself; it may take the last one. */
+/* Takes a send buffer, perhaps the last one, for a frame of the protocol itself. */
 bool link_tx_get_own(struct link_peer *peer, struct link_txframe *frame)
 {
 	struct link *link = peer->link;
@@ -461,7 +457,7 @@ bool link_tx_get_own(struct link_peer *peer, struct link_txframe *frame)
 	return true;
 }
 
-/* Sends a window update; it may use the last credit and the last send buffer. */
+/* Sends a window update, perhaps with the last credit and the last send buffer. */
 bool link_send_update(struct link_peer *peer)
 {
 	static const struct link_send_args args = { .type = CAREFUL_UPDATE };
@@ -481,9 +477,9 @@ static bool update_due(const struct link_peer *peer)
 		window_rx_update_early(&peer->flow.rx, peer->kept, link_taken_cost(peer)));
 }
 
-/* Reports whether the peer must still get an update. Frames may come before its WELCOME, or while
- * data is held back; then the update follows when the session opens. */
-static bool untold(struct link_peer *peer)
+/* Sends an update or acknowledgement if one is due. Reports whether it remains due, because it
+ * cannot leave now: the session may not be open yet, though the peer sends. */
+static bool update_remains_due(struct link_peer *peer)
 {
 	bool traditional = peer->link->traditional;
 
@@ -498,18 +494,16 @@ static bool untold(struct link_peer *peer)
 
 void link_updates_due(struct link *link)
 {
-	uint32_t left = 0;
+	uint32_t kept = 0;
 
 	for (uint32_t i = 0; i < link->dirty_count; i++) {
 		struct link_peer *peer = link->dirty[i];
 
-		/* A peer stays in the list if there is no credit, buffer or address for it now, or
-		 * if buffers were released since link_publish(), which finds its peers in this
-		 * list. */
-		if (untold(peer) || peer->flow.freeing)
-			link->dirty[left++] = peer;
+		/* link_publish() needs the peers with buffers that were released meanwhile. */
+		if (update_remains_due(peer) || peer->flow.freeing)
+			link->dirty[kept++] = peer;
 		else
 			peer->dirty = false;
 	}
-	link->dirty_count = left;
+	link->dirty_count = kept;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The fast path of a message of one frame, as most messages are: builds and queues it in one go. It
- * does the same as the steps of tx.c, which handle the other cases (a sealed session, no room). */
+/* The fast path of a message of one frame: builds and queues it in one function. The steps of tx.c
+ * handle the other cases (a sealed session, no room). */
 #include "link/link.h"
 #include "link/repair/repair.h"
 #include "link/send/out.h"
@@ -20,7 +20,7 @@ static inline struct flow_stamp number(struct link_peer *peer, const struct devi
 }
 
 /* Writes struct careful_hdr by words, so that its check is computed while they are in registers. */
-static inline void write_hdr(const struct link_peer *peer, uint8_t *at, struct flow_stamp stamp,
+static inline void write_hdr(const struct link_peer *peer, uint8_t *hdr, struct flow_stamp stamp,
 			     uint8_t flags, uint32_t bytes, uint32_t crc)
 {
 	__be64 words[] = {
@@ -33,11 +33,11 @@ static inline void write_hdr(const struct link_peer *peer, uint8_t *at, struct f
 		htobe64((uint64_t)bytes << 48 | (uint64_t)stamp.extra << 32),
 	};
 
-	_Static_assert(sizeof(words) == LINK_HDR_BYTES, "all of it");
+	_Static_assert(sizeof(words) == LINK_HDR_BYTES, "the words are the header");
 	words[5] |= htobe64(careful_hdr_check(words));
 #pragma GCC unroll 6
 	for (uint32_t i = 0; i < 6; i++)
-		memcpy(at + sizeof(words[0]) * i, &words[i], sizeof(words[0]));
+		memcpy(hdr + sizeof(words[0]) * i, &words[i], sizeof(words[0]));
 }
 
 static inline bool may_send(const struct link_peer *peer, uint32_t body_bytes, bool traditional)
@@ -89,7 +89,7 @@ static inline __attribute__((always_inline)) bool send_short(struct link_peer *p
 	return true;
 }
 
-/* Each protocol has its own code; link_send_small() chooses. */
+/* One function for each protocol, so that neither tests which one is used. */
 bool link_small_careful(struct link_peer *peer, const struct careful_am *am, const void *payload,
 			uint32_t bytes)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Receives frames by the traditional protocol. Frames may arrive late, twice, check_damage or not at all,
+/* Receives frames by the traditional protocol. Frames may arrive late, twice, damaged or not at all,
  * and are handed on once and in order. Early frames wait in their receive buffers, of which each peer
  * has a share, W. T - 1 of these are for its handlers and files; beyond that frames are copied out
  * (rx_hold.c). One is for the frame that is due, so a repeated frame always finds a buffer. The rest
@@ -20,7 +20,7 @@ static uint16_t *asked_at(const struct link_peer *peer, uint32_t seq)
 	return &traditional_peer(peer)->asked[seq & (peer->link->traditional->numbers_in - 1)];
 }
 
-/* Returns the buffers that are held_buffers for all peers. */
+/* Returns the buffers that are held for all peers. */
 static uint32_t held_buffers(const struct link *link)
 {
 	uint32_t n = link->traditional->early_buffers;
@@ -85,7 +85,7 @@ static void sent_up_to(struct link_peer *peer, uint32_t seq, bool missing)
 	t->highest = seq;
 }
 
-/* Returns the counter of a check_damage frame, or CAREFUL_COUNTERS. */
+/* Returns the counter of a damaged frame, or CAREFUL_COUNTERS. */
 static enum careful_counter check_damage(const struct link_rxframe *frame)
 {
 	const struct careful_hdr *hdr = &frame->hdr;
