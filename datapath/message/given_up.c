@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Ends messages whose frames never arrive (link_given_up()). Each such frame is replaced by a short
- * one under its number, so that the session goes on. */
+/* Ends messages whose frames never arrive (link_given_up()). A short frame replaces each such frame
+ * under its number, so that the session continues. */
 #include "message/message.h"
 
 #include <endian.h>
@@ -35,7 +35,7 @@ static uint32_t digest_bytes(const struct link_send_args *args)
 	return (args->flags & flags) == flags ? CAREFUL_DIGEST_BYTES : 0;
 }
 
-/* Replaces a fragment, which the path does not take, by the reason alone. */
+/* Replaces a fragment that is too large for the path by the reason. */
 static void end_too_large(struct link_peer *peer, const struct message_out *out,
 			  struct link_send_args *args, uint32_t seq, int error)
 {
@@ -88,36 +88,36 @@ static bool end_bulk(struct message_state *state, struct link_peer *peer,
 	return true;
 }
 
-/* Reads the next of a frame's messages. Returns where the one after it begins; 0: it was the last. */
-static uint32_t next(const uint8_t *body, uint32_t at, struct careful_am *am)
+/* Reads a message of a frame. Returns the offset of the next one; 0: this was the last. */
+static uint32_t read_am(const uint8_t *body, uint32_t offset, struct careful_am *am)
 {
-	memcpy(am, body + at, sizeof(*am));
-	return am->next ? at + be32toh(am->next) : 0;
+	memcpy(am, body + offset, sizeof(*am));
+	return am->next ? offset + be32toh(am->next) : 0;
 }
 
-/* Counts the messages of a frame. Returns 0 if the loss of one would go unnoticed: nobody waits for
- * an answer. */
-static uint32_t count(const uint8_t *body)
+/* Counts the messages of a frame. Returns 0 if nobody waits for the answer of one, whose loss would
+ * then go unnoticed. */
+static uint32_t count_messages(const uint8_t *body)
 {
-	uint32_t at = 0, n = 0;
+	uint32_t offset = 0, n = 0;
 	struct careful_am am;
 
 	do {
-		at = next(body, at, &am);
+		offset = read_am(body, offset, &am);
 		n++;
 		if (am.kind == CAREFUL_AM_EVENT || !am.token)
 			return 0;
-	} while (at);
+	} while (offset);
 	return n;
 }
 
-/* Ends the small messages of a frame, and replaces the frame by an update. Returns false if there
- * is no room for them, or the epoch had to end. */
+/* Ends the small messages of a frame, and replaces the frame by an update. Returns false if there is
+ * no room for the messages, or the epoch had to end. */
 static bool end_small(struct message_state *state, struct link_peer *peer, uint32_t seq, int error)
 {
 	static const struct link_send_args update = { .type = CAREFUL_UPDATE };
 	const uint8_t *body = link_log_body(peer, seq);
-	uint32_t n = count(body), at = 0;
+	uint32_t n = count_messages(body), offset = 0;
 	struct careful_am am;
 
 	if (!n)
@@ -127,7 +127,7 @@ static bool end_small(struct message_state *state, struct link_peer *peer, uint3
 	do {
 		struct message_small *small = state->parked_free[state->parked_share.free - 1];
 
-		at = next(body, at, &am);
+		offset = read_am(body, offset, &am);
 		share_take(&state->parked_share, &state->peers[peer->slot].parked);
 		small->next = state->failed;
 		small->peer = peer;
@@ -135,7 +135,7 @@ static bool end_small(struct message_state *state, struct link_peer *peer, uint3
 		small->error = error;
 		memcpy(small->body, &am, sizeof(am));
 		state->failed = small;
-	} while (at);
+	} while (offset);
 	state->has_ended = true;
 	link_give_up(peer, seq, &update, body, 0);
 	return true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Sends bulk messages: fills frames from memory or a file, sends while credits last, and kicks by
  * the minpulse rule (P3 section 3). The plan is for an idle path: bytes that waited for netTx, other
- * messages or room count_sent in the largest frames (P5 figure 3). */
+ * messages or room leave in the largest frames (P5 figure 3). */
 #include "message/message.h"
 
 #include <assert.h>
@@ -11,7 +11,7 @@
 
 enum {
 	EXTRA_BYTES = MESSAGE_AM_BYTES + CAREFUL_DIGEST_BYTES, /* most bytes beside the payload */
-	/* Ready bytes that count_sent without waiting for a busy netTx: a device that completes them
+	/* Ready bytes that leave without waiting for a busy netTx: a device that completes them
 	 * would idle until the next kick. */
 	NET_TX_PULSE_MAX = 65536,
 };

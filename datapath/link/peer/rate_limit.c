@@ -49,7 +49,7 @@ bool rate_limit_handshake(struct link *link, const union address *from)
 	return take_token(link, due_ns, RATE_LIMIT_PROVED, RATE_LIMIT_PROVED_BURST);
 }
 
-/* Returns how many of the frames fit_burst the rest of the burst. */
+/* Returns how many of the frames fit the rest of the burst. */
 static uint32_t fit_burst(const struct link *link, uint64_t due_ns, uint32_t frames,
 			  uint64_t frame_ns, uint64_t burst_ns)
 {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Requests missing frames by a control message, which needs no credit. At most w numbers are
- * requested at a time, since repairs load the network like any frame. Requests and repairs keep
- * their order: a repair that arrives shows that repairs of earlier requests are lost. If nothing
- * arrives, a timer repeats the request. If we request a frame too early, its second copy is dropped.
- */
+ * requested at a time, since repairs load the network like any frame. Requests and repairs stay in
+ * order: a repair that arrives shows that repairs of earlier requests are lost. If nothing arrives, a
+ * timer repeats the request. A frame that is requested too early arrives twice, and is dropped. */
 #include "link/link.h"
 #include "link/repair/repair.h"
 #include "link/peer/peers.h"
@@ -11,15 +10,15 @@
 #include <endian.h>
 
 enum {
-	WAIT_FIRST_US = 2000, /* for a repair, while repair_us is unknown */
-	WAIT_MORE_US = 100, /* beyond repair_us */
-	WAIT_MAX_US = 8 * 1000, /* if the peer is silent */
-	WAIT_LONG_US = 64 * 1000,
+	WAIT_FIRST_US = 2000, /* wait for a repair, while repair_us is unknown */
+	WAIT_MORE_US = 100, /* wait for a repair, in addition to repair_us */
+	WAIT_MAX_US = 8 * 1000, /* longest wait if the peer is silent */
+	WAIT_LONG_US = 64 * 1000, /* longest wait otherwise */
 	BACKOFF_MAX = 6,
 	LATE_PLACES = 3, /* a frame is lost if this many overtook it (RFC 5681, section 3.2), */
 	LATE_US = 50, /* or if it is late by this time and by a quarter of repair_us */
 	SETTLE_TRIES = 2, /* requests, after which XDP's account is checked */
-	ANNOUNCED_SHARE = 8, /* of T, and of the time of a repair, for an update after a request */
+	ANNOUNCED_SHARE = 8, /* an update follows a request after this part of T and of repair_us */
 };
 
 /* Without the frame the epoch ends, after the sender had the time to give the frame up. */
@@ -30,14 +29,14 @@ static struct link_asked *asked_at(const struct link_peer *peer, uint32_t seq)
 	return &peer->repair.asked[seq & peer->link->early_mask];
 }
 
-/* Begins the entries of numbers that are missing now. */
+/* Notes that the numbers after `from` up to `to` are missing. */
 void missing_begin(struct link_peer *peer, uint32_t from, uint32_t to)
 {
 	for (uint32_t seq = from + 1; (int32_t)(to - seq) >= 0; seq++)
 		*asked_at(peer, seq) = (struct link_asked){ .noticed_us = link_us(peer->link) };
 }
 
-/* Times a repair. After two requests it may answer either, so it counts only if nothing else is
+/* Times a repair. After two requests it may answer either, so it counts only if no other time is
  * known (Karn's rule, RFC 6298). */
 static void time_repair(struct link_missing *missing, const struct link_asked *asked,
 			uint32_t now_us)
@@ -54,7 +53,7 @@ static void time_repair(struct link_missing *missing, const struct link_asked *a
 	}
 }
 
-/* Notes that a missing number has come. */
+/* Notes that a missing number has arrived. */
 void missing_came(struct link_peer *peer, uint32_t seq)
 {
 	struct link_missing *missing = &peer->session->missing;
@@ -75,8 +74,8 @@ void missing_came(struct link_peer *peer, uint32_t seq)
 }
 
 /* Returns the time to wait for a repair; each request in vain doubles it. If the peer is silent for
- * longer than a repair takes, the link may be down: then the wait stays short, so that repairs begin
- * soon after its return. */
+ * longer, the link may be down: the wait then stays short, so that repairs begin soon after the link
+ * returns. */
 static uint32_t wait_us(const struct link_peer *peer)
 {
 	const struct link_missing *missing = &peer->session->missing;
@@ -89,7 +88,7 @@ static uint32_t wait_us(const struct link_peer *peer)
 	return us << missing->backoff < most_us ? us << missing->backoff : most_us;
 }
 
-/* Reports whether a frame is lost, and not only late. It can be late only since the last frame that
+/* Reports whether a frame is lost, and not only late. Its lateness counts from the last frame that
  * arrived in order. */
 static bool is_lost(const struct link_peer *peer, uint32_t seq, uint32_t noticed_us)
 {
@@ -126,7 +125,7 @@ static bool is_due(const struct link_peer *peer, uint32_t seq)
 	       link_us(peer->link) - asked->last_us >= wait_us(peer);
 }
 
-/* Counts the missing numbers that are not due: they may still come. */
+/* Counts the missing numbers that are not due, because they may still arrive. */
 static uint32_t under_way(const struct link_peer *peer)
 {
 	uint32_t n = 0;
@@ -137,8 +136,8 @@ static uint32_t under_way(const struct link_peer *peer)
 	return n;
 }
 
-/* Notes a request for one number. */
-static void note(struct link_peer *peer, uint32_t seq)
+/* Accounts a request for one number. */
+static void count_request(struct link_peer *peer, uint32_t seq)
 {
 	struct link_missing *missing = &peer->session->missing;
 	struct link_asked *asked = asked_at(peer, seq);
@@ -160,9 +159,9 @@ static void note(struct link_peer *peer, uint32_t seq)
 	peer->session->asked_again++;
 }
 
-/* Requests due numbers beyond `from`, at most *room, as many as one message takes. Returns the last
- * number that was checked. */
-static uint32_t name(struct link_peer *peer, uint32_t from, uint32_t *room)
+/* Requests due numbers after `from`, at most *room, in one message. Returns the last number that was
+ * checked. */
+static uint32_t request(struct link_peer *peer, uint32_t from, uint32_t *room)
 {
 	struct careful_ctrl ctrl = {
 		.cookie = htobe64(peer->cookie_out),
@@ -175,7 +174,7 @@ static uint32_t name(struct link_peer *peer, uint32_t from, uint32_t *room)
 	ctrl.seq_sent = htobe32(from + count);
 	for (uint32_t i = 0; i < count; i++) {
 		if (*room && is_due(peer, from + 1 + i)) {
-			note(peer, from + 1 + i);
+			count_request(peer, from + 1 + i);
 			--*room;
 		} else {
 			ctrl.name[i / 8] |= (uint8_t)(1u << i % 8);
@@ -186,8 +185,8 @@ static uint32_t name(struct link_peer *peer, uint32_t from, uint32_t *room)
 	return from + count;
 }
 
-/* Begins the account of the due number if the number has changed. */
-static void look(struct link_peer *peer)
+/* Restarts the timer and the count of requests if another number is now due. */
+static void track_first(struct link_peer *peer)
 {
 	struct link_missing *missing = &peer->session->missing;
 
@@ -222,16 +221,16 @@ void missing_ask(struct link_peer *peer)
 	if (!reorder_missing(peer) || !link_has_epoch(peer))
 		return;
 	peer->link->mending = LINK_MENDING;
-	look(peer);
+	track_first(peer);
 	room = under_way(peer);
 	room = room < most ? most - room : 0;
 	while (room && (int32_t)(peer->repair.highest - from) > 0)
-		from = name(peer, from, &room);
+		from = request(peer, from, &room);
 	announce(peer);
 }
 
-/* Frames that XDP admitted and the RX ring lost stay charged. If they leave no room for repairs,
- * XDP admits nothing more; then the charge for which the engine saw no frame belongs to lost
+/* Finds frames that XDP admitted and the RX ring lost, which stay charged: they may leave no room
+ * for repairs. XDP then admits nothing more, and charges without frames in the ring belong to lost
  * frames. */
 static void settle_tick(struct link_peer *peer)
 {
@@ -263,7 +262,7 @@ static void settle_tick(struct link_peer *peer)
 	}
 }
 
-/* Called after frames were taken from the ring. */
+/* Corrects the charge of lost frames, once the RX ring has drained. */
 void missing_drained(struct link_peer *peer)
 {
 	struct link_missing *missing = &peer->session->missing;
@@ -282,13 +281,12 @@ void missing_drained(struct link_peer *peer)
 	if (filled != missing->filled || (int32_t)lost <= 0)
 		return;
 	flow->most += lost;
-	/* Updates come before the next publication, and would take the peer off the list of peers
-	 * with freed buffers. */
+	/* now, since the peer may leave link->dirty before the next publication */
 	__atomic_store_n(&peer->entry->may_fill, flow->rx.returned + flow->most, __ATOMIC_RELEASE);
 }
 
-/* Numbers are compared modulo 2^32: moves old ones along before they would count as ahead. */
-static void keep_near(struct link_peer *peer)
+/* Advances old numbers, which are compared modulo 2^32, before they would count as ahead. */
+static void advance_old(struct link_peer *peer)
 {
 	struct link_repair *repair = &peer->repair;
 
@@ -298,18 +296,18 @@ static void keep_near(struct link_peer *peer)
 		repair->acked = peer->flow.seq_out - repair->log_mask - 1;
 }
 
-/* Repeats requests. Reports whether the epoch must end, since the frame does not come. */
+/* Repeats requests. Reports whether the epoch must end, because a frame never arrives. */
 bool missing_tick(struct link_peer *peer)
 {
 	struct link_missing *missing = &peer->session->missing;
 
 	if (peer->cookie_in)
-		keep_near(peer);
+		advance_old(peer);
 	if (!peer->link->repairs || !peer->cookie_in || !reorder_missing(peer)) {
 		missing->since_ns = 0;
 		return false;
 	}
-	look(peer);
+	track_first(peer);
 	if (peer->link->now_ns - missing->since_ns >= GIVE_UP_NS)
 		return true;
 	settle_tick(peer);

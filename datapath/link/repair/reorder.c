@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Frames that arrive ahead of a missing one. They wait in their receive buffers, for which their
- * sender had credits, and are handed on in order. The missing frame has credits too, so its repair
- * always finds a buffer. */
+/* Frames that arrive ahead of a missing one wait in their receive buffers, and are handed on in order.
+ * The missing frame has credits, too, so its repair always finds a buffer. */
 #include "link/send/group.h"
 #include "link/link.h"
 #include "link/repair/repair.h"
@@ -45,7 +44,7 @@ void reorder_deinit(struct link *link)
 	free(link->asked);
 }
 
-static uint32_t *at(const struct link_peer *peer, uint32_t seq)
+static uint32_t *early_at(const struct link_peer *peer, uint32_t seq)
 {
 	return &peer->repair.early[seq & peer->link->early_mask];
 }
@@ -62,16 +61,16 @@ void reorder_open(struct link_peer *peer)
 	};
 }
 
-/* A number came twice. XDP charged the second frame's buffers, but the peer used no credits for
- * them. */
+/* Accounts a number that arrived twice. XDP charged the second frame's buffers, for which the peer
+ * used no credits. */
 void reorder_duplicate(struct link_rxframe *frame)
 {
 	frame->peer->flow.most += frame->segments;
 	link_dirty(frame->peer);
 }
 
-/* Takes a frame that is `ahead` of the last one in order. Returns CAREFUL_COUNTERS if the frame
- * waits, CAREFUL_C_BAD_CREDITS if it ends the epoch, else the counter of the drop. */
+/* Handles a frame that is `ahead` of the last one in order. Returns CAREFUL_COUNTERS if the frame
+ * waits, CAREFUL_C_BAD_CREDITS if it ends the epoch, or the counter of a drop. */
 enum careful_counter reorder_take(struct link_rxframe *frame, uint32_t ahead)
 {
 	struct link_peer *peer = frame->peer;
@@ -80,7 +79,7 @@ enum careful_counter reorder_take(struct link_rxframe *frame, uint32_t ahead)
 	uint32_t seq = peer->flow.seq_in + ahead, index;
 
 	peer->heard = true;
-	if (*at(peer, seq)) {
+	if (*early_at(peer, seq)) {
 		reorder_duplicate(frame);
 		return CAREFUL_C_DROP_TWICE;
 	}
@@ -92,7 +91,7 @@ enum careful_counter reorder_take(struct link_rxframe *frame, uint32_t ahead)
 	index = link->early_free[--link->early_free_count];
 	link->early[index] = *frame;
 	link->early[index].began_ns = 0;
-	*at(peer, seq) = index + 1;
+	*early_at(peer, seq) = index + 1;
 	repair->early_count++;
 	if (peer->session->missing.withheld)
 		congestion_early(peer);
@@ -102,7 +101,7 @@ enum careful_counter reorder_take(struct link_rxframe *frame, uint32_t ahead)
 	return CAREFUL_COUNTERS;
 }
 
-/* Notes that a missing frame has come in order; later ones may wait. */
+/* Notes that a missing frame has arrived. Later frames may have waited for it. */
 void reorder_next(struct link_peer *peer)
 {
 	missing_came(peer, peer->flow.seq_in);
@@ -110,14 +109,14 @@ void reorder_next(struct link_peer *peer)
 		peer->link->following = true;
 }
 
-/* Takes out a frame that need not wait any longer. */
-void reorder_unwait(struct link_peer *peer, uint32_t *place, struct link_rxframe *frame)
+/* Removes a waiting frame. entry: of link_repair.early */
+void reorder_unwait(struct link_peer *peer, uint32_t *entry, struct link_rxframe *frame)
 {
 	struct link *link = peer->link;
 
-	*frame = link->early[*place - 1];
-	link->early_free[link->early_free_count++] = *place - 1;
-	*place = 0;
+	*frame = link->early[*entry - 1];
+	link->early_free[link->early_free_count++] = *entry - 1;
+	*entry = 0;
 	peer->repair.early_count--;
 	if (peer->session->missing.withheld)
 		congestion_early(peer);
@@ -137,9 +136,9 @@ void reorder_forget(struct link_peer *peer)
 	peer->session->missing.settle = LINK_SETTLED;
 }
 
-/* Notes up to which number the peer has sent. Returns for how long this number has not changed and
- * no frame has come in order. */
-static uint64_t say(struct link_peer *peer, uint32_t seq)
+/* Notes the number up to which the peer reports to have sent. Returns for how long neither the number
+ * nor flow.seq_in has changed. */
+static uint64_t note_report(struct link_peer *peer, uint32_t seq)
 {
 	struct link_missing *missing = &peer->session->missing;
 
@@ -151,7 +150,7 @@ static uint64_t say(struct link_peer *peer, uint32_t seq)
 	return peer->link->now_ns - missing->said_ns;
 }
 
-/* The peer has sent at least up to this number. Returns false if that is impossible. */
+/* Notes that the peer has certainly sent up to this number. Returns false if that is impossible. */
 bool reorder_sent(struct link_peer *peer, uint32_t seq)
 {
 	struct link_repair *repair = &peer->repair;
@@ -172,11 +171,12 @@ bool reorder_sent(struct link_peer *peer, uint32_t seq)
 	return true;
 }
 
-/* The peer reports how far it has sent, but the frames may be under way. The report counts if the
- * peer repeats it a round trip later and none has arrived. Returns false if it is impossible. */
+/* Handles the peer's report of the last number that it has sent. Frames may be under way, so it
+ * counts only if it is repeated a round trip later and no frame has arrived meanwhile. Returns false
+ * if it is impossible. */
 bool reorder_said(struct link_peer *peer, uint32_t seq)
 {
-	if (say(peer, seq) <= peer->session->missing.round_ns)
+	if (note_report(peer, seq) <= peer->session->missing.round_ns)
 		return true;
 	return reorder_sent(peer, seq);
 }

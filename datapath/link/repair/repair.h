@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Repairs: log.c sends frames again, missing.c asks for them, congestion.c answers their loss. */
+/* Repairs: resend.c sends frames again, missing.c requests them, congestion.c reacts to losses. */
 #pragma once
 
 #include <string.h>
@@ -7,17 +7,17 @@
 #include "link/link.h"
 
 enum {
-	/* The most numbers in one CAREFUL_MISSING. */
+	/* most numbers in one CAREFUL_MISSING */
 	MISSING_NAMED = 8 * sizeof(((struct careful_ctrl *)0)->name),
 };
 
-/* Returns the time of repairs in us; never 0. */
+/* Returns the time, in us; never 0. */
 static inline uint32_t link_us(const struct link *link)
 {
 	return (uint32_t)(link->now_ns / 1000) | 1;
 }
 
-/* Returns the place for the copy of a frame's body. */
+/* Returns the memory for the copy of a frame's body. */
 static inline uint8_t *link_log_copy(const struct link_peer *peer, uint32_t seq)
 {
 	const struct link_repair *repair = &peer->repair;
@@ -47,8 +47,8 @@ static inline void link_log_keep(struct link_peer *peer, const struct link_send_
 		memcpy(link_log_copy(peer, peer->flow.seq_out), body, body_bytes);
 }
 
-/* Keeps a message of one frame, without a digest. Copies the entry's whole room, which is faster;
- * the send buffer is larger. */
+/* Keeps a message of one frame, without a digest. The copy has a constant size, for speed; the send
+ * buffer is larger. */
 static inline void link_log_keep_small(struct link_peer *peer, const uint8_t *body,
 				       uint32_t body_bytes)
 {
@@ -58,7 +58,7 @@ static inline void link_log_keep_small(struct link_peer *peer, const uint8_t *bo
 		memcpy(log_next(peer, body_bytes, LOG_BRIEF)->body, body, LOG_BODY_BYTES);
 }
 
-/* Reports whether this number has come ahead of the due one. */
+/* Reports whether the frame of this number waits for earlier ones. */
 static inline bool reorder_holds(const struct link_peer *peer, uint32_t seq)
 {
 	return peer->repair.early_count && peer->repair.early[seq & peer->link->early_mask];

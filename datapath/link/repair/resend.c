@@ -55,8 +55,8 @@ void link_give_up(struct link_peer *peer, uint32_t seq, const struct link_send_a
 		repair->log[n & repair->log_mask].sent -= less;
 }
 
-/* Repeats a frame that is whole in the log. Returns false if there is no send buffer. A ping, whose
- * time would be wrong, becomes an update: both fill one buffer. */
+/* Repeats a frame that the log copied. Returns false if there is no send buffer. A ping, whose time
+ * would be wrong, becomes an update: both fill one buffer. */
 static bool send_copy(struct link_peer *peer, struct log_entry *entry, uint32_t seq)
 {
 	struct link_send_args args = args_of(entry);
@@ -73,7 +73,7 @@ static bool send_copy(struct link_peer *peer, struct log_entry *entry, uint32_t 
 	return true;
 }
 
-/* Notes whether peers still ask for frames. */
+/* Notes whether peers still request frames. */
 void link_again_over(struct link *link)
 {
 	link->again = false;
@@ -81,8 +81,8 @@ void link_again_over(struct link *link)
 		link->again |= link_asked(&link->peers[i]);
 }
 
-/* Repeats requested frames up to the first that message/ must read, since it is not whole in the
- * log, or must end, since it is given up. Returns false if there is none, or no send buffer. */
+/* Repeats requested frames up to the first that message/ must read, because the log has no copy, or
+ * end, because it is given up. Returns false if there is none, or no send buffer. */
 bool link_again(struct link_peer *peer, struct link_send_args *args, uint32_t *seq,
 		uint32_t *body_bytes)
 {
