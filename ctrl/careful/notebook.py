@@ -100,12 +100,12 @@ def status(instance: str | None = None, config: Config | Path | str | None = Non
         CarefulError: there is no such instance, it does not answer, or only root and its group may
             ask.
     """
-    from careful.control.instance import instances
+    from careful.control.instance import choice, instances
     from careful.control.instance import status as state
     from careful.render.instance import status as report
 
     settings = _settings(config)
-    found, mute = state.gather_all(instances.named_or_all(None, instance), settings)
+    found, mute = state.gather_all(choice.named_or_all(None, instance), settings)
     died = {} if instance else instances.died()
     figures = jsonout.plain({"instances": found, "died": died, "mute": mute})
     return Shown(report.parts(found, died | mute), figures)

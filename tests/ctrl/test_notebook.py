@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from careful import html, notebook
-from careful.control.instance import instances
+from careful.control.instance import choice, instances
 from careful.control.instance import status as state
 from careful.extras import MissingExtraError
 from careful.files.options import Progress
@@ -78,7 +78,7 @@ def test_table__has_numbers_on_the_right(text: str) -> None:
 
 def test_status__shows_peers_and_faults(monkeypatch: pytest.MonkeyPatch) -> None:
     one = replace(IN_EFFECT, peers=[replace(PEER, node=None, name=HOSTILE, state="failed")])
-    monkeypatch.setattr(instances, "named_or_all", lambda *_: ["eth1"])
+    monkeypatch.setattr(choice, "named_or_all", lambda *_: ["eth1"])
     monkeypatch.setattr(instances, "died", lambda: {"eth2": HOSTILE})
     monkeypatch.setattr(state, "gather", lambda *_: one)
     found = notebook.status()

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from careful._abi import ffi
-from careful.control.instance.status import Status, in_effect, peer
+from careful.control.instance.records import in_effect, peer
+from careful.control.instance.status import Status
 from careful.control.options.config import Config
 
 _INFO = ffi.new("struct careful_info *")

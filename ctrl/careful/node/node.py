@@ -18,7 +18,7 @@ from typing import Any
 
 from careful._abi import CData, ffi, lib
 from careful.address import Address
-from careful.control.instance import instances, status
+from careful.control.instance import choice, records
 from careful.control.options.config import Config, load
 from careful.control.options.up_options import UpOptions
 from careful.errors import CarefulError, check
@@ -86,7 +86,7 @@ class Node:
         """
         node = cls.__new__(cls)
         node.config = load(config)
-        running = instances.choose(instance or os.environ.get("CAREFUL_INSTANCE"))
+        running = choice.choose(instance or os.environ.get("CAREFUL_INSTANCE"))
         node.instance = running.name
         node.ifname = running.ifname or running.name
         name = f"carefuld of {running.name}"
@@ -111,7 +111,7 @@ class Node:
         self.close()
 
     async def __aenter__(self) -> Node:
-        info = status.in_effect(self._info())
+        info = records.in_effect(self._info())
         spins = {"spin": math.inf, "block": 0.0, "adaptive": info.spin_us / 1e6}
         self._engine.driver = Driver(self._engine, spins[info.wait])
         return self
@@ -305,13 +305,13 @@ class Node:
 
     def counters(self) -> dict[str, int]:
         """Returns the counters by name; if lost_frames is 0, no loss ended an epoch."""
-        return status.counters(self._info())
+        return records.counters(self._info())
 
     def info(self) -> dict[str, object]:
         """Returns what is in effect, as `carefulctl status --json`: XDP mode, copy or zero-copy,
         window and its bound, buffers, port, and how it waits.
         """
-        return dict(vars(status.in_effect(self._info())))
+        return dict(vars(records.in_effect(self._info())))
 
     def _info(self) -> CData:
         info = ffi.new("struct careful_info *")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from careful.address import Address
-from careful.control.instance import instances, live_latency, maps
+from careful.control.instance import choice, instances, live_latency, maps
 from careful.control.instance.instances import Instance
 from careful.control.plans import tune_entry
 from careful.control.plans.tune_entry import Setting, Versions
@@ -52,7 +52,7 @@ def tunable(ifname: str, name: str | None) -> Instance:
 
     Raises CarefulError: no instance runs, or it belongs to a program, which cannot measure.
     """
-    instance = instances.on_interface(ifname, name)
+    instance = choice.on_interface(ifname, name)
     if not instance.pid and (pid := instances.owner_without_daemon(instance.name)):
         text = (
             f"belongs to {instances.process(pid)}, a program with a queue of its own, which cannot "
@@ -60,7 +60,7 @@ def tunable(ifname: str, name: str | None) -> Instance:
             "plans while it runs: plan --classes --json, tune apply"
         )
         raise CarefulError(errno.EOPNOTSUPP, text, ifname)
-    return instances.named_or_all(ifname, name)[0]
+    return choice.named_or_all(ifname, name)[0]
 
 
 @dataclass(frozen=True)

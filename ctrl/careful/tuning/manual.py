@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from careful._abi import lib, sizeof
 from careful.control.instance import maps
-from careful.control.instance.status import ETHERNET_BYTES
+from careful.control.instance.records import ETHERNET_BYTES
 from careful.control.options.config import Config
 from careful.control.plans import tune_peers
 from careful.control.plans.tune_entry import Setting, one_writer

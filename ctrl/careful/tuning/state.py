@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from careful.control.instance.status import InEffect
+from careful.control.instance.records import InEffect
 from careful.control.state.state_dir import StateDir
 from careful.jsonout import Json, write
 from careful.plan import CLASS_COUNT

@@ -16,7 +16,7 @@ from careful.control.carefuld import needs
 from careful.control.checks import machine, option_checks
 from careful.control.checks.check_result import FAIL, WARN, Finding, ok, warn
 from careful.control.host import links
-from careful.control.instance import instances, status
+from careful.control.instance import instances, records, status
 from careful.control.options.up_options import UpOptions
 from careful.render.instance.doctor import findings
 from in_effect import PEER
@@ -80,7 +80,7 @@ def test_own_program__taken_off(pid: int, advice: str, monkeypatch: pytest.Monke
 
 def test_control__names_the_rule_to_add(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status, "peers_at", lambda _: ([], 4000))
-    monkeypatch.setattr(status, "unheard", lambda *_: ["the frames of h2 come, but ..."])
+    monkeypatch.setattr(records, "unheard", lambda *_: ["the frames of h2 come, but ..."])
     instance: Any = SimpleNamespace(pid=12)
     (found,) = machine._control(links.find("lo"), instance)
     assert found.state == "warn"
@@ -94,7 +94,7 @@ def test_control__names_the_peer_behind_a_smaller_link(monkeypatch: pytest.Monke
     every = machine._control(links.find("lo"), instance)
     found = [(one.check, one.state) for one in every if one.check != "routing"]
     assert found == [("path MTU", "warn"), ("control", "ok")]
-    assert "h2 have at most 1414 bytes" in status.narrow(peers)[0]
+    assert "h2 have at most 1414 bytes" in records.narrow(peers)[0]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 from careful.cli.main import run
 from careful.control.carefuld import daemon, tuner
 from careful.control.checks import doctor
-from careful.control.instance import exporter, instances
+from careful.control.instance import choice, exporter, instances
 from careful.control.options.config import Config
 from careful.daemon.client import Client
 from careful.errors import CarefulError
@@ -102,9 +102,9 @@ def renamed(killed: Path) -> Iterator[Path]:
 def test_on_interface__renamed_since(renamed: Path) -> None:
     """`down` once said that careful was not up on it, and `up` that it was."""
     assert instances.find("eth1").ifname == "lo"
-    assert instances.on_interface("lo", None).name == "eth1"
-    assert instances.on_interface("lo", "eth1").pid == os.getpid()
-    assert instances.on_interface("eth1", None).name == "eth1"  # an instance has this name
+    assert choice.on_interface("lo", None).name == "eth1"
+    assert choice.on_interface("lo", "eth1").pid == os.getpid()
+    assert choice.on_interface("eth1", None).name == "eth1"  # an instance has this name
     (renamed / "eth1.lock").unlink()
     (renamed / "eth1.lock").write_text("1 1\n")  # a dead process's
     assert instances.find("eth1").ifname == "eth1"
@@ -146,8 +146,8 @@ def test_on_interface__in_another_network_namespace(
     monkeypatch.setattr(instances, "_is_here", lambda _: False)
     assert instances.find("eth1").ifname == "eth1"
     with pytest.raises(CarefulError, match=r"not up here: .*to choose it: --instance eth1$"):
-        instances.on_interface("eth1", None)
-    assert instances.on_interface("eth1", "eth1").pid == os.getpid()
+        choice.on_interface("eth1", None)
+    assert choice.on_interface("eth1", "eth1").pid == os.getpid()
 
 
 def test_find__the_lock_names_the_owner(killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +268,7 @@ def test_starting__many_wait_already(
         with pytest.raises(
             CarefulError, match=r"instance lo: not up after 0 s: systemd is starting it"
         ):
-            instances.choose("lo")
+            choice.choose("lo")
 
 
 def test_starting__a_name_that_a_socket_left_is_none(
@@ -319,12 +319,12 @@ def test_choose__waits_for_one_that_systemd_is_starting(
 
         timer = threading.Timer(0.5, serves)
         timer.start()
-        assert instances.choose(name).pid == os.getpid()
+        assert choice.choose(name).pid == os.getpid()
         timer.join()
     ends = threading.Timer(0.5, listening.close)  # systemd has given up
     ends.start()
     with pytest.raises(CarefulError, match=r"careful is not up|carefuld died"):
-        instances.choose(name)
+        choice.choose(name)
     ends.join()
 
 
@@ -335,7 +335,7 @@ def test_choose__does_not_wait_for_ever(
     with pytest.raises(
         CarefulError, match=r"instance lo: not up after 0 s: systemd is starting it"
     ):
-        instances.choose(None)
+        choice.choose(None)
 
 
 def test_choose__one_that_systemd_is_starting_counts(
@@ -344,4 +344,4 @@ def test_choose__one_that_systemd_is_starting_counts(
     """Otherwise another instance would be asked for hosts that it does not reach."""
     (renamed / "lo").mkdir(exist_ok=True)
     with pytest.raises(CarefulError, match=r"several instances run: eth1 \(lo\), lo \(lo\)"):
-        instances.choose(None)
+        choice.choose(None)

@@ -26,7 +26,7 @@ from careful._abi import ffi, lib
 from careful.control.instance import exporter, instances, status
 from careful.control.instance.exporter import Seen
 from careful.control.instance.instances import Instance
-from careful.control.instance.status import counters, peer
+from careful.control.instance.records import counters, peer
 from careful.control.instance.usage import parse
 from careful.control.options.config import Config
 from careful.control.options.exports import Export

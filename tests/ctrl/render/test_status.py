@@ -12,7 +12,8 @@ from careful import man
 from careful._abi import enum_names, ffi, lib
 from careful.address import resolve
 from careful.control.instance import top
-from careful.control.instance.status import DECIDED, Status, peer
+from careful.control.instance.records import DECIDED, peer
+from careful.control.instance.status import Status
 from careful.control.options.config import Config
 from careful.render.instance import status as report
 from in_effect import IN_EFFECT, PEER

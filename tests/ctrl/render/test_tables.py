@@ -13,7 +13,7 @@ import pytest
 from careful._abi import ffi
 from careful.cli.main import run
 from careful.control.checks.check_result import FAIL, OK, Finding
-from careful.control.instance import status
+from careful.control.instance import records, status
 from careful.render.files.verify import partials
 from careful.render.instance import status as report
 from careful.render.instance.doctor import findings
@@ -108,7 +108,7 @@ def test_status__says_that_control_messages_are_dropped() -> None:
 def test_status__names_peers_with_an_older_wire(monkeypatch: pytest.MonkeyPatch) -> None:
     wire = versions()["wire_version"]
     here = SimpleNamespace(CAREFUL_WIRE_VERSION=wire, CAREFUL_WIRE_MINOR=2)
-    monkeypatch.setattr("careful.control.instance.status.lib", here)
+    monkeypatch.setattr("careful.control.instance.records.lib", here)
     text = " ".join(shown(wire_minor=1).split())
     assert f"h2 speaks wire {wire}.1, this host {wire}.2: " in text
     assert "speaks wire" not in shown(wire_minor=2)
@@ -243,7 +243,7 @@ def test_folded__between_words_and_indented(monkeypatch: pytest.MonkeyPatch) -> 
 def test_text__of_a_peer_is_no_command_to_a_terminal() -> None:
     """For example a peer's name, also as a slow client."""
     name = ffi.new("char[32]", b"\x1b[31mred\xc2\x9b\x9b")
-    assert status.text(name) == "\\x1b[31mred\\x9b\ufffd"
-    one = replace(PEER, node=None, name=status.text(name), withholding=True)
+    assert records.text(name) == "\\x1b[31mred\\x9b\ufffd"
+    one = replace(PEER, node=None, name=records.text(name), withholding=True)
     found = replace(IN_EFFECT, peers=[one])
     assert all(one.isprintable() for one in status.slow_clients(found))

@@ -75,11 +75,9 @@ def doctor(
     if len(names) > 2:
         raise click.UsageError(f"at most one interface and one host: {' '.join(names)}")
     if not names:
-        from careful.control.instance import (
-            instances,  # doctor works without libcareful, and reports that
-        )
+        from careful.control.instance import choice
 
-        names = (instances.choose(instance).ifname,)
+        names = (choice.choose(instance).ifname,)
     ifname, host = checks.split(names, config_path)
     done = _fixed(ifname, instance, config_path, yes) if fix else []
     found = checks.check(ifname, instance, config_path, host)

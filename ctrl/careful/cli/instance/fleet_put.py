@@ -12,7 +12,7 @@ from careful.cli.command import command
 from careful.cli.common import config_option, instance_option, json_option, say_folded, show
 from careful.cli.exit_status import Exit
 from careful.cli.params import SECONDS
-from careful.control.instance import instances
+from careful.control.instance import choice
 from careful.control.instance import status as state
 from careful.control.options import config
 from careful.errors import CarefulError
@@ -98,7 +98,7 @@ def put(file: Path, to: str, replace: bool, path: Path, limit_s: float, as_json:
 @config_option
 def relay(ifname: str, instance: str | None, config_path: Path | None) -> None:
     """Do this host's part of `fleet put`, as standard input says."""
-    (one,) = instances.named_or_all(ifname, instance)
+    (one,) = choice.named_or_all(ifname, instance)
     exports = state.gather(one, config.load(config_path)).exports
     if len(exports) != 1 or not exports[0].writable:
         text = "must export exactly one directory with :rw, for the file"

@@ -11,7 +11,7 @@ from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import shared, show
 from careful.cli.exit_status import Exit
-from careful.control.instance import instances, top
+from careful.control.instance import choice, instances, top
 from careful.control.options import config
 from careful.render.instance import status as report
 
@@ -44,7 +44,7 @@ def status(
     The exit status is 3 if not all is well, or a carefuld does not answer.
     """
     settings = config.load(config_path)
-    running = instances.named_or_all(ifname, instance)
+    running = choice.named_or_all(ifname, instance)
     brief = not (verbose or as_json)
     before = top.look(running, settings, with_messages=False)
     if brief and any(one.peers for one in before.found):

@@ -12,7 +12,7 @@ from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import say_folded, shared, show
 from careful.cli.exit_status import Exit
-from careful.control.instance import instances
+from careful.control.instance import choice
 from careful.control.instance import top as figures
 from careful.control.options import config
 from careful.render import refresh
@@ -50,7 +50,7 @@ def top(
     settings = config.load(config_path)
 
     def look() -> figures.Look:
-        return figures.look(instances.named_or_all(ifname, instance), settings)
+        return figures.look(choice.named_or_all(ifname, instance), settings)
 
     before = look()
     if as_json:

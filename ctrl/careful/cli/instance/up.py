@@ -13,7 +13,7 @@ from careful.cli.command import command
 from careful.cli.common import instance_option, json_option, say_folded, shared, show
 from careful.cli.params import BYTES, Whole, WholeDuration
 from careful.control.carefuld import daemon, reload, tuner
-from careful.control.instance import instances, status
+from careful.control.instance import choice, instances, status
 from careful.control.options import config, keys, up_options
 from careful.control.options.up_options import OPTIONS, UpOptions
 from careful.control.state import state_dir
@@ -189,7 +189,7 @@ def down(ifname: str | None, instance: str | None, dead: bool, as_json: bool) ->
     This also removes what a carefuld that was killed left behind. Without IFACE, it stops the only
     carefuld of this host.
     """
-    ifname = ifname or instances.choose(instance).ifname
+    ifname = ifname or choice.choose(instance).ifname
     done = daemon.down(ifname, instance, dead)
     figures = {"process": done.process or "was not running", **vars(done.cleared)}
     inputs = {"ifname": ifname, "instance": instance}

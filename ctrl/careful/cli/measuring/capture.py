@@ -17,7 +17,7 @@ from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import config_option, instance_option, say_folded
 from careful.cli.params import SECONDS
-from careful.control.instance import instances
+from careful.control.instance import choice
 from careful.control.instance.status import port_of
 from careful.control.options import config
 from careful.control.options.config import Config
@@ -145,7 +145,7 @@ def capture(
     Frames that did not fit in the capture are counted at the end. The capture also ends with
     carefuld.
     """
-    one = instances.on_interface(ifname, instance) if ifname else instances.choose(instance)
+    one = choice.on_interface(ifname, instance) if ifname else choice.choose(instance)
     wanted, caught = _filter(hosts, dropped, control, config.load(config_path)), 0
     with ExitStack() as opened:
         source = opened.enter_context(Capture(one, port_of(one), snap_bytes))

@@ -12,7 +12,7 @@ from careful.cli.command import ParamType, group
 from careful.cli.common import say, say_folded, shared, show
 from careful.cli.measuring.tune_auto import tune_auto, tune_explain
 from careful.cli.params import BYTES
-from careful.control.instance import instances
+from careful.control.instance import choice
 from careful.control.options import config
 from careful.control.plans import tune_entry as entries
 from careful.control.plans import tune_file, tune_peers
@@ -86,7 +86,7 @@ def tune_show(
     as_json: bool,
 ) -> None:
     """Show what is in effect, per peer and message-size class."""
-    ifname = ifname or instances.choose(instance).ifname
+    ifname = ifname or choice.choose(instance).ifname
     settings = config.load(config_path)
     inputs = {"ifname": ifname, "instance": instance, "peers": peers}
 
@@ -161,7 +161,7 @@ def tune_set(
     Without --peer the settings apply to all peers, now and later. `tune auto` leaves settings made
     by hand alone, until --auto gives the classes back.
     """
-    ifname = ifname or instances.choose(instance).ifname
+    ifname = ifname or choice.choose(instance).ifname
     settings = config.load(config_path)
     whole = entries.Change()
     change = entries.Change(

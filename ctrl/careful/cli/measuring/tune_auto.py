@@ -9,7 +9,7 @@ import click
 from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import plot_option, say_folded, shared, show
-from careful.control.instance import instances
+from careful.control.instance import choice, instances
 from careful.control.options import config
 from careful.control.plans import tune_peers
 from careful.render.tuning import explain as report
@@ -56,7 +56,7 @@ def tune_auto(
     --once). Without --peer, all peers with a session are tuned. One process can tune an instance at
     a time; traffic goes on if it ends.
     """
-    ifname = ifname or instances.choose(instance).ifname
+    ifname = ifname or choice.choose(instance).ifname
     settings = config.load(config_path)
     one = tunable(ifname, instance)
     instances.need_root(f"tune auto {ifname}")
@@ -98,7 +98,7 @@ def tune_explain(
     as_json: bool,
 ) -> None:
     """Show what is in effect and why: plans, predictions, latencies of live messages, decisions."""
-    ifname = ifname or instances.choose(instance).ifname
+    ifname = ifname or choice.choose(instance).ifname
     settings = config.load(config_path)
     session = tune_peers.session(ifname, instance, settings)
     found = figures.gather(session, peers, settings)

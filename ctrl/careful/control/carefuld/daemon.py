@@ -22,7 +22,7 @@ from typing import NoReturn
 from careful._abi import lib
 from careful.control.carefuld import needs, tuner
 from careful.control.host import ethtool, links, steer
-from careful.control.instance import instances, maps
+from careful.control.instance import choice, instances, maps
 from careful.control.instance.instances import RUN, START_S, Instance, remove_file
 from careful.control.options import command_line, exports
 from careful.control.options.up_options import UpOptions
@@ -406,7 +406,7 @@ def down(ifname: str, name: str | None, dead: bool = False) -> Down:
     cannot be ended.
     """
     instances.need_root(f"down {ifname}")
-    instance = instances.on_interface(ifname, name)
+    instance = choice.on_interface(ifname, name)
     if not instance.pid and not instance.directory.exists():
         links.find(ifname)
     with instances.changing(instance.name):

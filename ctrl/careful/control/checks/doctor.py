@@ -33,13 +33,13 @@ def check(
     """
     try:
         from careful.control.checks import machine, other_host
-        from careful.control.instance import instances
+        from careful.control.instance import choice
         from careful.control.options import command_line, config
     except CarefulError as error:
         return [fail("library", str(error), REINSTALL)]
     if host and ifname == "lo":
         raise CarefulError(errno.ENOTUNIQ, "", host)
-    instance = instances.on_interface(ifname, name)
+    instance = choice.on_interface(ifname, name)
     settings = config.load(config_path)
     options = command_line.read(instance.argv) if instance.pid else settings.options(instance.name)
     case = machine.Case(ifname, instance, options, lambda host: settings.resolve(host).ip)

@@ -22,7 +22,7 @@ from careful.control.checks import option_checks, packet_route
 from careful.control.checks.check_result import REINSTALL, Finding, fail, ok, unknown, warn
 from careful.control.host import ethtool, firewall, hugepages, links
 from careful.control.host.links import Link
-from careful.control.instance import instances, maps, status
+from careful.control.instance import instances, maps, records, status
 from careful.control.instance.instances import Instance
 from careful.control.options import exports
 from careful.control.options.up_options import DEFAULTS, UpOptions
@@ -237,12 +237,12 @@ def _window(link: Link, options: UpOptions) -> Finding:
     cost = 1
     release = tuple(map(int, os.uname().release.split("-")[0].split(".")[:2]))
     if release >= _KERNEL_FRAGS:
-        cost = -(-(link.mtu + status.ETHERNET_BYTES) // (_BUFFER_BYTES - _HEADROOM_BYTES))
+        cost = -(-(link.mtu + records.ETHERNET_BYTES) // (_BUFFER_BYTES - _HEADROOM_BYTES))
     error = ffi.new("struct careful_error *")
     window = lib.careful_window(buffers, lib.CAREFUL_BOUND_UMEM, peers, link.mtu, cost, error)
     if window < 0:
         advice = "up --peers, --rx-buffers, or peers and rx_buffers in careful.toml"
-        return fail("window", status.text(error.text), advice)
+        return fail("window", records.text(error.text), advice)
     text = f"{window} buffers for each of {peers} peers; a frame of this MTU fills {cost}"
     return ok("window", text)
 
@@ -279,14 +279,14 @@ def _control(link: Link, instance: Instance) -> Iterator[Finding]:
     except CarefulError as error:
         yield unknown("control", str(error))
         return
-    for line in status.narrow(peers):
+    for line in records.narrow(peers):
         yield warn("path MTU", line, "a larger MTU on that link is faster")
     for peer in peers:
         if not peer.address.startswith("fe80:"):  # link-local: needs no route
             address = resolve(peer.address)
             yield packet_route.check(address, peer.called, port, link.name)
     master = links.master(link)
-    unheard = status.unheard(peers, port, master)
+    unheard = records.unheard(peers, port, master)
     for line in unheard:
         advice = f"ip link set {link.name} nomaster" if master else _LET_IN.format(port=port)
         yield warn("control", line, advice)

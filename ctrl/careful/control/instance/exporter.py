@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from careful.control.instance import instances, live_latency, status
+from careful.control.instance import choice, instances, live_latency, status
 from careful.control.instance.instances import Instance
 from careful.control.instance.usage import Use, ask
 from careful.control.options.config import Config
@@ -82,10 +82,8 @@ def look(ifname: str | None, name: str | None, settings: Config) -> list[Seen]:
     CarefulError if the choice is ambiguous or we may not ask.
     """
     if ifname is not None or name:
-        instance = (
-            instances.on_interface(ifname or "", name) if ifname else instances.find(name or "")
-        )
+        instance = choice.on_interface(ifname or "", name) if ifname else instances.find(name or "")
         return _each([instance], settings) if instance.pid else [Seen(instance.name)]
-    seen = _each(instances.named_or_all(None, None), settings)
+    seen = _each(choice.named_or_all(None, None), settings)
     names = {instance.name for instance in seen}  # another queue may still run
     return [*seen, *(Seen(died) for died in instances.died() if died not in names)]

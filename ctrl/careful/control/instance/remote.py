@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from careful._abi import ffi, lib
 from careful.address import Address
-from careful.control.instance import instances, status
+from careful.control.instance import choice, instances, records, status
 from careful.control.instance.instances import Instance
 from careful.control.options.config import Config
 from careful.daemon.client import Client
@@ -69,7 +69,7 @@ def _answering(
     wait_s = min(_SOON_S, timeout_s)
     for address in addresses if len(addresses) > 1 else ():
         with suppress(CarefulError):
-            chosen = instances.choose(instance, address)
+            chosen = choice.choose(instance, address)
             with Client(chosen.socket, f"carefuld of {chosen.name}") as client:
                 client.connect(address, host, wait_s)
             return address
@@ -86,14 +86,14 @@ def route(
     careful is not up on its interface.
     """
     address = _answering(config.resolve_all(host), host, instance, timeout_s)
-    chosen = instances.choose(instance, address)
+    chosen = choice.choose(instance, address)
     chosen, address = _queue(chosen, address, host, timeout_s)
     return Route(chosen.socket, chosen.name, address, host, timeout_s), chosen
 
 
 def find(
     host: str, instance: str | None, config: Config, timeout_s: float
-) -> tuple[Route, status.Effect]:
+) -> tuple[Route, records.Effect]:
     """Returns the route to a host's files and what is in effect on it; see route()."""
     path, chosen = route(host, instance, config, timeout_s)
     return path, status.effect_of(chosen)
@@ -101,7 +101,7 @@ def find(
 
 def find_if(
     host: str, instance: str | None, config: Config, wanted: bool | None
-) -> tuple[tuple[Route, status.Effect] | None, str]:
+) -> tuple[tuple[Route, records.Effect] | None, str]:
     """Returns the result of find(), or None and the reason why careful is not used.
 
     host: a node's name, or an address; instance: its name, by option or CAREFUL_INSTANCE; wanted:

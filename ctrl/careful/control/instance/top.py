@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from careful.control.instance import instances, live_latency, maps, status
 from careful.control.instance.instances import Instance
-from careful.control.instance.status import Lent, PeerStatus, Status
+from careful.control.instance.records import PeerStatus
+from careful.control.instance.status import Lent, Status
 from careful.control.options.config import Config
 from careful.errors import CarefulError
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from careful._abi import lib
 from careful.address import Address
-from careful.control.instance import instances, maps, status
+from careful.control.instance import choice, instances, maps, records, status
 from careful.control.instance.instances import Instance
 from careful.control.options.config import Config
 from careful.control.plans import tune_entry
@@ -72,11 +72,11 @@ class Session:
     """
 
     instance: Instance
-    effect: status.Effect | None
+    effect: records.Effect | None
     peers: Sequence[TunedPeer]
     payload_bytes: int
     others: tuple[Session, ...] = ()
-    used: status.InEffect | None = None
+    used: records.InEffect | None = None
 
     @property
     def queues(self) -> tuple[Session, ...]:
@@ -86,7 +86,7 @@ class Session:
 
 def session(ifname: str, name: str | None, config: Config) -> Session:
     """Returns the instance on an interface. Raises CarefulError if careful is not up there."""
-    instance = instances.on_interface(ifname, name)
+    instance = choice.on_interface(ifname, name)
     if not instance.pid:
         if not instances.owner_without_daemon(instance.name):
             text = f"careful is not up: carefulctl up {ifname}"
@@ -101,12 +101,12 @@ def session(ifname: str, name: str | None, config: Config) -> Session:
 def _running(instance: Instance, config: Config) -> Session:
     with Client(instance.socket, f"carefuld of {instance.name}") as client:
         info = client.info()
-        statuses = [status.peer(entry, info, config) for entry in status.peers_of(client)]
+        statuses = [records.peer(entry, info, config) for entry in status.peers_of(client)]
     peers = [
         TunedPeer(entry.slot, entry.address, entry.called, entry.frame_bytes) for entry in statuses
     ]
-    used = status.in_effect(info)
-    return Session(instance, status.effect(info), peers, used.frame_bytes, used=used)
+    used = records.in_effect(info)
+    return Session(instance, records.effect(info), peers, used.frame_bytes, used=used)
 
 
 def _slots(session: Session, hosts: Sequence[str], config: Config) -> list[tuple[str, int]]:

@@ -11,7 +11,7 @@ from socket import AF_INET6, inet_pton
 
 from careful._abi import ffi
 from careful.address import Address
-from careful.control.instance import instances
+from careful.control.instance import choice, instances
 from careful.control.tracing.tracer import Target
 from careful.daemon.client import Client
 from careful.daemon.route import Route
@@ -33,11 +33,11 @@ def target(ifname: str | None, instance: str | None) -> Target:
     choice is ambiguous, it has no probes, or no permission.
     """
     if ifname:
-        found = instances.on_interface(ifname, instance)
+        found = choice.on_interface(ifname, instance)
     elif instance:
         found = instances.find(instance)
     else:
-        found = instances.choose(None)
+        found = choice.choose(None)
     pid = found.pid or instances.owner_without_daemon(found.name)
     if not pid:
         text = f"careful is not up: carefulctl up {ifname or 'IFACE'}"

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from careful._abi import enum_names
 from careful.control.instance.exporter import Seen
-from careful.control.instance.status import PeerStatus, Status
+from careful.control.instance.records import PeerStatus
+from careful.control.instance.status import Status
 from careful.errors import CarefulError, from_os
 from careful.extras import need
 from careful.versions import versions

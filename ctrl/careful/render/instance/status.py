@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from careful.control.instance.status import (
-    BOUNDS,
-    DECIDED,
-    ETHERNET_BYTES,
-    narrow,
-    older,
-    slow_clients,
-    unheard,
-)
+from careful.control.instance.records import BOUNDS, DECIDED, ETHERNET_BYTES, narrow, older, unheard
+from careful.control.instance.status import slow_clients
 from careful.errors import shown
 from careful.render.tables import Parts, Table, alarm, text
 from careful.units import counted, shown_rate
@@ -21,7 +14,8 @@ from careful.units import shown_bytes as size
 
 if TYPE_CHECKING:
     from careful.control.carefuld.daemon import Down
-    from careful.control.instance.status import Lent, PeerStatus, ProgramStatus, QueueStatus, Status
+    from careful.control.instance.records import PeerStatus, ProgramStatus
+    from careful.control.instance.status import Lent, QueueStatus, Status
     from careful.control.instance.top import PeerRates, Rates
     from careful.control.options.exports import Export
 

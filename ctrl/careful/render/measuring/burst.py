@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from careful._abi import CData, lib
-from careful.control.instance.status import name_of
+from careful.control.instance.records import name_of
 from careful.jsonout import Json
 
 

@@ -19,7 +19,7 @@ from types import FrameType
 from careful._abi import CData, ffi, lib
 from careful.address import Address
 from careful.control.host import links
-from careful.control.instance import instances, status
+from careful.control.instance import instances, records
 from careful.control.instance.instances import Instance
 from careful.control.options.config import Config
 from careful.control.state.state_dir import StateDir, place
@@ -204,7 +204,7 @@ class Loop:
         for raw in client.peers():
             if not _is_up(raw):
                 continue
-            peer_status = status.peer(raw, info, self._config)
+            peer_status = records.peer(raw, info, self._config)
             address = _address(raw)
             if self._named and address.ip not in self._named:
                 continue
@@ -260,9 +260,9 @@ def _has_slot(client: Client, peer: Peer) -> bool:
     )
 
 
-def _identity(instance: Instance, info: CData, peer: status.PeerStatus, own_ip: str) -> Json:
+def _identity(instance: Instance, info: CData, peer: records.PeerStatus, own_ip: str) -> Json:
     """Returns what defines a path: both addresses, the instance, and its use of the device."""
-    in_effect = status.in_effect(info)
+    in_effect = records.in_effect(info)
     return {
         "instance": instance.name,
         "own_ip": own_ip,

@@ -27,7 +27,7 @@ from bench_lab import (
     process,
     wait_until,
 )
-from careful.control.instance import instances
+from careful.control.instance import choice, instances
 
 ROUNDS = 5
 
@@ -70,7 +70,7 @@ def spent_by_phase(pid: int, until: Callable[[dict[str, float]], bool]) -> dict[
     """
     cpu_s: dict[str, float] = {}
     wall_s: dict[str, float] = {}
-    at_h1 = instances.choose(f"{LAB}-h1")
+    at_h1 = choice.choose(f"{LAB}-h1")
     wait_until(lambda: instances.tuner(at_h1) == pid, 60, "tune auto")  # after Python's start
     now, spent, at = time.monotonic(), spent_s(pid), phase()
     end = now + PHASES_S
