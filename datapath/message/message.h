@@ -276,8 +276,18 @@ void message_tick(struct message_state *state);
 void message_resolve(struct message_state *state, struct link_peer *peer);
 struct message_out *message_out_resolved(struct message_state *state);
 void message_reread(struct message_state *state);
-struct message_out *message_source_of(struct message_state *state, const struct link_peer *peer,
-				      const struct link_send_args *args);
+
+/* Returns the message of a fragment with a source, or NULL if the message has ended. */
+static inline struct message_out *message_source_of(struct message_state *state,
+						    const struct link_peer *peer,
+						    const struct link_send_args *args)
+{
+	struct message_out *out = &state->outs[args->source - 1];
+
+	if (out->id != args->msg_id || out->peer != peer || out->epoch != peer->epoch)
+		return NULL;
+	return out;
+}
 
 /* Returns where a fragment's payload begins in the body of its frame. */
 static inline uint32_t message_payload_at(const struct link_send_args *args)

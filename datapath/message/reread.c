@@ -80,16 +80,6 @@ struct message_out *message_out_resolved(struct message_state *state)
 	return out;
 }
 
-/* Returns the message of a fragment, or NULL if the message has ended. */
-struct message_out *message_source_of(struct message_state *state, const struct link_peer *peer,
-				      const struct link_send_args *args)
-{
-	struct message_out *out = &state->outs[args->source - 1];
-
-	return out->id == args->msg_id && out->peer == peer && out->epoch == peer->epoch ? out :
-											   NULL;
-}
-
 /* Sends a fragment again. error: positive errno of a failed read; 0: the frame has the payload. */
 static void send_fragment(struct message_out *out, struct link_txframe *frame,
 			  struct link_send_args *args, uint32_t seq, int error)

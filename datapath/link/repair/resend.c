@@ -2,7 +2,7 @@
 /* Repeats frames whose body the log keeps (log.h), and gives up those that never arrive. */
 #include "link/link.h"
 #include "link/repair/repair.h"
-#include "link/session/session.h"
+#include "link/peer/path_search.h"
 
 #include <errno.h>
 #include <string.h>
@@ -30,7 +30,7 @@ int link_given_up(const struct link_peer *peer, uint32_t seq)
 
 	if (!(entry->bytes_flags & LOG_BRIEF) && entry->args.type != CAREFUL_DATA)
 		return 0;
-	if (link_path_blocks(peer, entry->bytes_flags & LOG_BYTES))
+	if (path_search_blocks(peer, entry->bytes_flags & LOG_BYTES))
 		return EMSGSIZE;
 	return entry->bytes_flags / LOG_TIMES >= LOG_TIMES_MAX && !peer->session->path.probing ?
 		       ECOMM :

@@ -2,7 +2,7 @@
 /* The log of frames that have left, and the peer's requests for them (log.h). */
 #include "link/link.h"
 #include "link/repair/repair.h"
-#include "link/session/session.h"
+#include "link/peer/path_search.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -135,7 +135,7 @@ static void want(struct link_peer *peer, uint32_t seq, uint32_t now_us)
 	if ((int32_t)(seq - peer->repair.acked) <= 0 || entry->bytes_flags & LOG_WANTED ||
 	    sent_lately(entry, now_us))
 		return;
-	link_path_doubt(peer, entry->bytes_flags & LOG_BYTES, entry->bytes_flags / LOG_TIMES);
+	path_search_doubt(peer, entry->bytes_flags & LOG_BYTES, entry->bytes_flags / LOG_TIMES);
 	entry->bytes_flags |= LOG_WANTED;
 	peer->repair.wanted++;
 	peer->link->again = true;

@@ -5,18 +5,13 @@
  * large. It also begins when one frame was lost several times, while other data continues. ICMP
  * alone, which anybody can forge, makes no frame smaller. */
 #include "link/link.h"
+#include "link/peer/path_search.h"
 #include "link/session/session.h"
 
 enum {
 	LOSING_EPOCHS = 2, /* epochs in a row with losses, before the path is probed */
-	LOSING_TIMES = 8, /* losses of one frame, before the path is probed */
-	TOLD_TIMES = 2, /* the same, after ICMP */
 	TRIES = 3, /* unanswered pings, until a size counts as too large */
-	FIRST_MS = 500, /* longest wait for the first answer */
-	MORE_MS = 20, /* for later answers: this and ROUND_TRIPS of the first round trip */
-	ROUND_TRIPS = 4,
 	NEAR_BYTES = 8, /* the search ends when the bounds are this close */
-	AGAIN_S = 10, /* between two searches */
 	RAISE_S = 600, /* until a larger frame is tried again */
 	PING_BODY_MAX = 4096, /* the largest probe */
 };
@@ -81,16 +76,6 @@ bool link_path_told(struct link_peer *peer)
 	return true;
 }
 
-static void begin_search(struct link_path *path, uint32_t first_ms)
-{
-	path->probing = true;
-	path->told = false;
-	path->ended = false;
-	path->low = path->high = path->tries = 0;
-	path->tried = DEVICE_FRAME_BYTES_MIN;
-	path->wait_ms = first_ms;
-}
-
 /* Begins an epoch. Reports whether data waits until the path has been probed. */
 bool link_path_begin(struct link_peer *peer)
 {
@@ -105,47 +90,16 @@ bool link_path_begin(struct link_peer *peer)
 	path->lost = lost;
 	path->probing = false;
 	due = path->losing >= (path->told ? 1 : LOSING_EPOCHS);
-	wait_s = path->bytes && !due ? RAISE_S : AGAIN_S;
+	wait_s = path->bytes && !due ? RAISE_S : PATH_AGAIN_S;
 	if (path->searched_ns && now_ns - path->searched_ns < wait_s * 1000000000ull &&
 	    !(due && path->told))
 		return false;
 	path->bytes = 0;
 	if (!due || peer->link->traditional)
 		return false;
-	begin_search(path, FIRST_MS);
+	path_search_begin(path, PATH_FIRST_MS);
 	path->lost_bytes = 0;
 	return true;
-}
-
-static uint32_t wait_ms(uint64_t round_trip_ns)
-{
-	return MORE_MS + (uint32_t)(round_trip_ns / 1000000) * ROUND_TRIPS;
-}
-
-/* Begins a search if a frame was lost often. times: how often it was sent again */
-void link_path_doubt(struct link_peer *peer, uint32_t body_bytes, uint32_t times)
-{
-	struct link_path *path = &peer->session->path;
-	uint64_t round_ns = peer->session->missing.round_ns;
-	uint64_t since_ns = peer->link->now_ns - path->searched_ns;
-
-	if (times < (path->told ? TOLD_TIMES : LOSING_TIMES) || path->probing ||
-	    peer->phase != LINK_OPEN ||
-	    (path->searched_ns && since_ns < AGAIN_S * 1000000000ull && !path->told))
-		return;
-	begin_search(path, round_ns ? wait_ms(round_ns) : FIRST_MS);
-	path->lost_bytes = peer->beside + body_bytes;
-}
-
-/* Reports whether a frame with this body is too large for the path. */
-bool link_path_blocks(const struct link_peer *peer, uint32_t body_bytes)
-{
-	const struct link_path *path = &peer->session->path;
-	uint32_t bytes = peer->beside + body_bytes;
-
-	if (path->probing)
-		return path->high && bytes >= path->high;
-	return path->bytes && bytes > path->bytes;
 }
 
 /* Ends the search: frames of this many bytes pass. 0: all sizes pass, or none. */
@@ -181,7 +135,7 @@ static void step(struct link_peer *peer)
 	} else if (path->low >= most) {
 		conclude(peer, path->lost_bytes > most ? most : 0); /* no larger ping exists */
 	} else if (first) {
-		path->wait_ms = wait_ms(path->round_trip_ns);
+		path->wait_ms = path_search_wait_ms(path->round_trip_ns);
 		path->tried = most;
 	} else if (path->high - path->low <= NEAR_BYTES) {
 		conclude(peer, path->low);
