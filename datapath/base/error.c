@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-int refuse(struct careful_error *error, int rc, const char *format, ...)
+int explain(struct careful_error *error, int rc, const char *format, ...)
 {
 	va_list args;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One line for the user: why an opening call failed, and what to do. */
+/* One line for the user: why a call failed and what to do, or what a check found. */
 #pragma once
 
 #include <careful/careful.h>
 
 /* Fills *error unless NULL; returns rc. */
-__attribute__((format(printf, 3, 4))) int refuse(struct careful_error *error, int rc,
-						 const char *format, ...);
+__attribute__((format(printf, 3, 4))) int explain(struct careful_error *error, int rc,
+						  const char *format, ...);

@@ -196,8 +196,8 @@ static int open_instance(struct daemon *d, struct careful_error *error)
 		CPU_ZERO(&one);
 		CPU_SET((size_t)d->options.cpu, &one);
 		if (sched_setaffinity(0, sizeof(one), &one))
-			return refuse(error, -EINVAL, "--cpu %d: %s", d->options.cpu,
-				      strerror(errno));
+			return explain(error, -EINVAL, "--cpu %d: %s", d->options.cpu,
+				       strerror(errno));
 	}
 	if (!d->options.careful.keys) /* carefulctl up finds this host's keys */
 		d->options.careful.keys = "none";
@@ -374,7 +374,7 @@ static int start(struct daemon *d, struct careful_error *error)
 	int rc;
 
 	if (geteuid())
-		return refuse(error, -EPERM, "must be run as root (sudo)");
+		return explain(error, -EPERM, "must be run as root (sudo)");
 	process_raise_limits();
 	umask(022);
 	rc = rundir_open(&d->dir, d->options.run_dir, d->options.group, d->passed_fd, error);

@@ -36,7 +36,7 @@ static int take_group(struct daemon_options *options, const char *arg, struct ca
 	const struct group *found = getgrnam(arg);
 
 	if (!found)
-		return refuse(error, -EINVAL, "--group %s: there is no such group", arg);
+		return explain(error, -EINVAL, "--group %s: there is no such group", arg);
 	options->group = found->gr_gid;
 	return 0;
 }
@@ -47,10 +47,10 @@ static int take_export(struct daemon_options *options, const char *arg, struct c
 	int rc;
 
 	if (options->exports_count == BLOCK_EXPORTS)
-		return refuse(error, -EINVAL, "--export %s: there can be at most %u exports", arg,
-			      BLOCK_EXPORTS);
+		return explain(error, -EINVAL, "--export %s: there can be at most %u exports", arg,
+			       BLOCK_EXPORTS);
 	rc = export_option(&options->exports[options->exports_count++], arg, why, sizeof(why));
-	return rc ? refuse(error, rc, "--export %s: %s", arg, why) : 0;
+	return rc ? explain(error, rc, "--export %s: %s", arg, why) : 0;
 }
 
 static int take_name(struct daemon_options *options, const char *arg, struct careful_error *error)
@@ -58,8 +58,8 @@ static int take_name(struct daemon_options *options, const char *arg, struct car
 	options->careful.name = arg;
 	if (strlen(arg) < CAREFUL_NAME_BYTES)
 		return 0;
-	return refuse(error, -EINVAL, "--name %s: must be at most %d bytes long", arg,
-		      CAREFUL_NAME_BYTES - 1);
+	return explain(error, -EINVAL, "--name %s: must be at most %d bytes long", arg,
+		       CAREFUL_NAME_BYTES - 1);
 }
 
 static int take_keys(struct daemon_options *options, const char *arg, struct careful_error *error)
@@ -76,7 +76,7 @@ static int take_run_dir(struct daemon_options *options, const char *arg,
 
 	if ((size_t)bytes < sizeof(options->run_dir))
 		return 0;
-	return refuse(error, -EINVAL, "--run-dir %s: the path is too long", arg);
+	return explain(error, -EINVAL, "--run-dir %s: the path is too long", arg);
 }
 
 #define AT(field) .at = offsetof(struct daemon_options, field)
@@ -193,9 +193,9 @@ static int parse_number(const struct rule *rule, const char *text, uint64_t *val
 	errno = 0;
 	n = strtoull(text, &end, 10);
 	if (*text < '0' || *text > '9' || *end || errno || n < rule->min || n > rule->max)
-		return refuse(error, -EINVAL, "--%s %s: must be a number from %llu to %llu",
-			      rule->name, text, (unsigned long long)rule->min,
-			      (unsigned long long)rule->max);
+		return explain(error, -EINVAL, "--%s %s: must be a number from %llu to %llu",
+			       rule->name, text, (unsigned long long)rule->min,
+			       (unsigned long long)rule->max);
 	*value = n;
 	return 0;
 }
@@ -213,7 +213,7 @@ static int parse_choice(const struct rule *rule, const char *text, uint32_t *val
 		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i ? ", " : "",
 			 rule->names[i]);
 	}
-	return refuse(error, -EINVAL, "--%s %s: must be one of %s", rule->name, text, all);
+	return explain(error, -EINVAL, "--%s %s: must be one of %s", rule->name, text, all);
 }
 
 static int apply(struct daemon_options *options, const struct rule *rule, const char *arg,
@@ -255,9 +255,9 @@ static int check_instance(const char *name, struct careful_error *error)
 {
 	if (!*name || strchr(name, '/') || !strcmp(name, ".") || !strcmp(name, "..") ||
 	    strlen(name) > 64)
-		return refuse(error, -EINVAL,
-			      "--instance %s: must be a name of 1 to 64 characters without /",
-			      name);
+		return explain(error, -EINVAL,
+			       "--instance %s: must be a name of 1 to 64 characters without /",
+			       name);
 	return 0;
 }
 
@@ -265,7 +265,7 @@ static int check_exports(const struct daemon_options *options, struct careful_er
 {
 	for (uint32_t i = 0; i < options->exports_count; i++)
 		if (options->exports[i].writable && !options->careful.keys && !options->insecure)
-			return refuse(
+			return explain(
 				error, -EPERM,
 				"--export %s:rw: anyone who can send to the port could write: make keys (carefulctl key new), or add --insecure",
 				options->exports[i].path);
@@ -276,13 +276,13 @@ static int check_exports(const struct daemon_options *options, struct careful_er
 static int usage_error(int returned, const char *word, struct careful_error *error)
 {
 	if (returned == ':')
-		return refuse(error, -EINVAL, "%s needs a value (see carefuld --help)", word);
+		return explain(error, -EINVAL, "%s needs a value (see carefuld --help)", word);
 	if (optopt > 0 && optopt <= RULES)
-		return refuse(error, -EINVAL, "%.*s takes no value (see carefuld --help)",
-			      (int)strcspn(word, "="), word);
+		return explain(error, -EINVAL, "%.*s takes no value (see carefuld --help)",
+			       (int)strcspn(word, "="), word);
 	if (optopt)
-		return refuse(error, -EINVAL, "unknown option -%c (see carefuld --help)", optopt);
-	return refuse(error, -EINVAL, "unknown option %s (see carefuld --help)", word);
+		return explain(error, -EINVAL, "unknown option -%c (see carefuld --help)", optopt);
+	return explain(error, -EINVAL, "unknown option %s (see carefuld --help)", word);
 }
 
 int options_parse(struct daemon_options *options, int argc, char **argv,
@@ -313,19 +313,19 @@ int options_parse(struct daemon_options *options, int argc, char **argv,
 			return rc;
 	}
 	if (optind < argc)
-		return refuse(error, -EINVAL, "unexpected argument %s (see carefuld --help)",
-			      argv[optind]);
+		return explain(error, -EINVAL, "unexpected argument %s (see carefuld --help)",
+			       argv[optind]);
 	if (!options->careful.ifname)
-		return refuse(error, -EINVAL, "--ifname is missing (see carefuld --help)");
+		return explain(error, -EINVAL, "--ifname is missing (see carefuld --help)");
 	if (!options->careful.instance)
 		options->careful.instance = options->careful.ifname;
 	if (options->careful.queues > 1 && options->careful.queue)
-		return refuse(
+		return explain(
 			error, -EINVAL,
 			"--queue selects one queue, --queues counts several: use one of them");
 	if (options->careful.queues > 1 && options->lend.bytes)
-		return refuse(error, -EINVAL, "--lend needs a single queue: remove --queues %u",
-			      options->careful.queues);
+		return explain(error, -EINVAL, "--lend needs a single queue: remove --queues %u",
+			       options->careful.queues);
 	rc = check_instance(options->careful.instance, error);
 	if (!rc)
 		rc = check_exports(options, error);

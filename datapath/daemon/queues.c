@@ -68,10 +68,10 @@ int queues_fork(struct queues *queues, struct daemon_options *options, struct ca
 		pid_t pid;
 
 		if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds))
-			return refuse(error, -errno, "queue %u: %s", i, strerror(errno));
+			return explain(error, -errno, "queue %u: %s", i, strerror(errno));
 		pid = fork();
 		if (pid < 0)
-			return refuse(error, -errno, "queue %u: %s", i, strerror(errno));
+			return explain(error, -errno, "queue %u: %s", i, strerror(errno));
 		close(fds[!!pid]);
 		if (!pid)
 			return enter_child(queues, options, i, fds[1]);
@@ -123,8 +123,8 @@ int queues_open(struct queues *queues, struct careful_error *error)
 		if (poll(&poller, 1, START_MS) > 0)
 			receive(queues->fds[i], line);
 		if (!rc && strcmp(line, ready) != 0)
-			rc = refuse(error, -EIO, "queue %u: %s", i,
-				    line[0] ? line : "it died while it started");
+			rc = explain(error, -EIO, "queue %u: %s", i,
+				     line[0] ? line : "it died while it started");
 	}
 	return rc;
 }

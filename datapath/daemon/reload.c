@@ -45,7 +45,7 @@ int reload(struct careful *instance, struct block_server *block, const char *wor
 	int argc = 0, rc;
 
 	if (!copy)
-		return refuse(error, -ENOMEM, "%s", strerror(ENOMEM));
+		return explain(error, -ENOMEM, "%s", strerror(ENOMEM));
 	memcpy(copy, words, bytes);
 	copy[bytes] = 0;
 	for (char *at = copy; at < copy + bytes && argc < WORDS; at += strlen(at) + 1)
@@ -53,7 +53,7 @@ int reload(struct careful *instance, struct block_server *block, const char *wor
 	argv[argc] = NULL;
 	rc = options_parse(&options, argc, argv, error);
 	if (rc > 0)
-		rc = refuse(error, -EINVAL, "--help and --version cannot be reloaded");
+		rc = explain(error, -EINVAL, "--help and --version cannot be reloaded");
 	if (!rc)
 		rc = apply(instance, block, &options, error);
 	for (uint32_t i = 0; i < options.exports_count; i++) {

@@ -153,11 +153,11 @@ int netdev_read(const char *ifname, struct netdev *netdev, struct careful_error 
 
 	*netdev = (struct netdev){ 0 };
 	if (!ifname || !ifname[0] || strlen(ifname) >= sizeof(netdev->name))
-		return refuse(error, -ENODEV, "%s: no such interface", ifname ? ifname : "(none)");
+		return explain(error, -ENODEV, "%s: no such interface", ifname ? ifname : "(none)");
 	memcpy(netdev->name, ifname, strlen(ifname) + 1);
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return refuse(error, -errno, "%s: no socket: %s", ifname, strerror(errno));
+		return explain(error, -errno, "%s: no socket: %s", ifname, strerror(errno));
 	rc = read_interface(fd, netdev);
 	if (!rc) {
 		read_driver(fd, netdev);
@@ -165,9 +165,9 @@ int netdev_read(const char *ifname, struct netdev *netdev, struct careful_error 
 	}
 	close(fd);
 	if (rc == -ENODEV)
-		return refuse(error, rc, "%s: no such interface; `ip link` lists them", ifname);
+		return explain(error, rc, "%s: no such interface; `ip link` lists them", ifname);
 	if (rc)
-		return refuse(error, rc, "%s: %s", ifname, strerror(-rc));
+		return explain(error, rc, "%s: %s", ifname, strerror(-rc));
 	return 0;
 }
 

@@ -65,10 +65,10 @@ void engine_set_times(struct careful *c, const struct careful_options *options)
 static int check_options(const struct careful_options *o, struct careful_error *error)
 {
 	if (o->protocol > CAREFUL_PROTOCOL_TRADITIONAL)
-		return refuse(error, -EINVAL, "--protocol must be careful or traditional");
+		return explain(error, -EINVAL, "--protocol must be careful or traditional");
 	if (o->protocol == CAREFUL_PROTOCOL_TRADITIONAL && o->reserve)
-		return refuse(error, -EINVAL,
-			      "--reserve needs credits, which --protocol traditional lacks");
+		return explain(error, -EINVAL,
+			       "--reserve needs credits, which --protocol traditional lacks");
 	return 0;
 }
 
@@ -148,7 +148,7 @@ static int set_up(struct careful *c, struct careful_error *error)
 	if (!rc)
 		rc = allocate(c);
 	if (rc)
-		return refuse(error, rc, "out of memory");
+		return explain(error, rc, "out of memory");
 	c->messages.packed_max = c->options.unpacked ? 1 : CAREFUL_PACKED_MAX;
 	tune_defaults(c);
 	return 0;
@@ -165,10 +165,10 @@ static int open_base(struct careful *c, struct careful_error *error)
 	depth = c->limits.messages.outs + c->queue->rx_chunks + c->limits.messages.copies;
 	rc = uring_open(depth < URING_DEPTH_MAX ? depth : URING_DEPTH_MAX, &c->storage);
 	if (rc)
-		refuse(error, rc, "io_uring: %s%s", strerror(-rc),
-		       rc == -ENOMEM ? "; locked memory is limited (ulimit -l): raise the limit, "
-				       "or run with CAP_IPC_LOCK" :
-				       "");
+		explain(error, rc, "io_uring: %s%s", strerror(-rc),
+			rc == -ENOMEM ? "; locked memory is limited (ulimit -l): raise the limit, "
+					"or run with CAP_IPC_LOCK" :
+					"");
 	else if (c->options.file_writes == CAREFUL_FILE_WRITES_WORKERS)
 		c->storage->aside_bytes = ASIDE_BYTES;
 	return rc;
@@ -329,10 +329,10 @@ int careful_open(const struct careful_options *options, struct careful **instanc
 	error = error ? error : &unused;
 	error->text[0] = 0;
 	if (!options->ifname)
-		return refuse(error, -EINVAL, "ifname is missing: name an interface");
+		return explain(error, -EINVAL, "ifname is missing: name an interface");
 	whole.keys = keys_directory(options->keys, KEYS_DIRECTORY);
 	if (options->seal && !whole.keys && strcmp(options->seal, "off") != 0)
-		return refuse(error, -ENOKEY,
-			      "--seal needs keys: carefulctl key new, then --keys DIR");
+		return explain(error, -ENOKEY,
+			       "--seal needs keys: carefulctl key new, then --keys DIR");
 	return engine_open(&whole, NULL, instance, error);
 }

@@ -133,8 +133,8 @@ static int add(struct block_exports *exports, const struct block_export_options 
 	int rc = identify(e, path);
 
 	if (rc)
-		return refuse(error, rc, "export %s: %s", path,
-			      rc == -EXDEV ? "its path leads through /proc" : strerror(-rc));
+		return explain(error, rc, "export %s: %s", path,
+			       rc == -EXDEV ? "its path leads through /proc" : strerror(-rc));
 	e->writable = options->writable;
 	e->owners = options->owners;
 	e->devices = options->devices;
@@ -142,7 +142,7 @@ static int add(struct block_exports *exports, const struct block_export_options 
 	if (e->hosts_count) {
 		e->hosts = calloc(e->hosts_count, sizeof(*e->hosts));
 		if (!e->hosts)
-			return refuse(error, -ENOMEM, "export %s: out of memory", path);
+			return explain(error, -ENOMEM, "export %s: out of memory", path);
 		memcpy(e->hosts, options->hosts, e->hosts_count * sizeof(*e->hosts));
 		exports->is_for_some = true;
 	}
@@ -151,13 +151,13 @@ static int add(struct block_exports *exports, const struct block_export_options 
 	if (!is_one_of_several)
 		return 0;
 	if (!*e->name || !strcmp(e->name, ".") || !strcmp(e->name, ".."))
-		return refuse(error, -EINVAL,
-			      "export %s: has no name that differs from the others'", path);
+		return explain(error, -EINVAL,
+			       "export %s: has no name that differs from the others'", path);
 	for (const struct block_export *other = exports->all; other < e; other++)
 		if (!strcmp(other->name, e->name))
-			return refuse(error, -EEXIST,
-				      "export %s: another export is already called \"%s\"", path,
-				      e->name);
+			return explain(error, -EEXIST,
+				       "export %s: another export is already called \"%s\"", path,
+				       e->name);
 	return 0;
 }
 
@@ -212,7 +212,7 @@ int block_exports_take(struct block_server *server, const struct block_export_op
 	int rc = 0;
 
 	if (!new)
-		return refuse(error, -ENOMEM, "exports: out of memory");
+		return explain(error, -ENOMEM, "exports: out of memory");
 	for (uint32_t i = 0; !rc && i < n; i++)
 		rc = add(new, &exports[i], n > 1, error);
 	if (rc) {

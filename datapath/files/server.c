@@ -105,7 +105,7 @@ static int allocate(struct block_server *server, const struct block_export_optio
 
 	if (rc)
 		return rc;
-	refuse(error, rc, "block service: cannot start");
+	explain(error, rc, "block service: cannot start");
 	rc = careful_info(server->instance, &info);
 	if (rc)
 		return rc;
@@ -153,11 +153,11 @@ int block_serve(struct careful *instance, const struct block_export_options *exp
 	int rc;
 
 	if (n > BLOCK_EXPORTS)
-		return refuse(error, -E2BIG, "%u exports: at most %u are possible", n,
-			      BLOCK_EXPORTS);
+		return explain(error, -E2BIG, "%u exports: at most %u are possible", n,
+			       BLOCK_EXPORTS);
 	s = calloc(1, sizeof(*s));
 	if (!s)
-		return refuse(error, -ENOMEM, "block service: out of memory");
+		return explain(error, -ENOMEM, "block service: out of memory");
 	s->instance = instance;
 	block_queue_init(&s->unsent);
 	block_queue_init(&s->ending);

@@ -139,11 +139,11 @@ static int check_memory(const struct lend_options *options, struct careful_error
 	if (file)
 		fclose(file);
 	if (kib && options->bytes > kib << 10)
-		return refuse(error, -ENOMEM,
-			      "--lend: needs %llu MiB of memory, but only %llu MiB are available",
-			      mib, kib >> 10);
+		return explain(error, -ENOMEM,
+			       "--lend: needs %llu MiB of memory, but only %llu MiB are available",
+			       mib, kib >> 10);
 	if (!may_lock(options->bytes))
-		return refuse(
+		return explain(
 			error, -ENOMEM,
 			"--lend: needs %llu MiB of locked memory: raise the limit (ulimit -l), or allow CAP_IPC_LOCK",
 			mib);
@@ -194,7 +194,7 @@ int lend_serve(struct careful *instance, const struct lend_options *options,
 	if (rc) {
 		free(s->peers);
 		free(s);
-		return refuse(error, rc, "--lend: cannot start: %s", strerror(-rc));
+		return explain(error, rc, "--lend: cannot start: %s", strerror(-rc));
 	}
 	*server = s;
 	return 0;

@@ -23,16 +23,17 @@ static int connect_to(struct attached *a, const char *path, struct careful_error
 		return 0;
 	}
 	if (rc == -ENAMETOOLONG)
-		return refuse(error, rc, "%s: too long for a socket's name", path);
+		return explain(error, rc, "%s: too long for a socket's name", path);
 	if (rc == -ETIMEDOUT)
-		return refuse(error, rc, "%s: no answer, and too many clients wait for one already",
-			      path);
+		return explain(error, rc,
+			       "%s: no answer, and too many clients wait for one already", path);
 	if (rc == -EACCES || rc == -EPERM)
-		return refuse(error, rc,
-			      "%s: only root may connect (sudo), or the group of up --group", path);
+		return explain(error, rc,
+			       "%s: only root may connect (sudo), or the group of up --group",
+			       path);
 	if (rc == -ENOENT || rc == -ECONNREFUSED)
-		return refuse(error, rc, "%s: carefuld is not running (carefulctl up)", path);
-	return refuse(error, rc, "%s: %s", path, strerror(-rc));
+		return explain(error, rc, "%s: carefuld is not running (carefulctl up)", path);
+	return explain(error, rc, "%s: %s", path, strerror(-rc));
 }
 
 static int map_area(struct attached *a, int fd, uint64_t memory_bytes)
@@ -72,17 +73,17 @@ static int begin(struct careful *c, const struct careful_attach_options *o,
 	int fd = -1, rc = connection_ask(c->attached->connection, &head, name, &fd, NULL, 0);
 
 	if (rc == -EPROTO)
-		return refuse(error, rc, "%s: carefuld is from another release: restart it",
-			      o->path);
+		return explain(error, rc, "%s: carefuld is from another release: restart it",
+			       o->path);
 	if (rc == -EUSERS)
-		return refuse(error, rc, "%s: carefuld serves as many clients as it can", o->path);
+		return explain(error, rc, "%s: carefuld serves as many clients as it can", o->path);
 	if (rc == -EINVAL)
-		return refuse(error, rc, "a name has at most 31 bytes, memory at most 1 GiB");
+		return explain(error, rc, "a name has at most 31 bytes, memory at most 1 GiB");
 	if (!rc)
 		rc = fd < 0 ? -EPROTO : map_area(c->attached, fd, head.bytes);
 	if (fd >= 0)
 		close(fd);
-	return rc ? refuse(error, rc, "%s: %s", o->path, strerror(-rc)) : 0;
+	return rc ? explain(error, rc, "%s: %s", o->path, strerror(-rc)) : 0;
 }
 
 /* Works in a child of fork(), too. Never unmaps memory that the application has. */
@@ -263,7 +264,8 @@ int careful_attach(const struct careful_attach_options *options, struct careful 
 		rc = c && a ? -EINVAL : -ENOMEM;
 		free(c);
 		free(a);
-		return refuse(error, rc, "%s", rc == -EINVAL ? "no socket named" : "out of memory");
+		return explain(error, rc, "%s",
+			       rc == -EINVAL ? "no socket named" : "out of memory");
 	}
 	c->ops = &attached_ops;
 	c->attached = a;

@@ -24,15 +24,16 @@ static int check_file(int fd, const char *path, bool secret, struct careful_erro
 	struct stat st;
 
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
-		return refuse(error, -EINVAL, "%s: must be a file", path);
+		return explain(error, -EINVAL, "%s: must be a file", path);
 	if (secret ? st.st_mode & (S_IRWXG | S_IRWXO) : st.st_mode & (S_IWGRP | S_IWOTH))
-		return refuse(error, -EACCES,
-			      secret ? "%s: others may read it: chmod 600 it, and make another key "
+		return explain(error, -EACCES,
+			       secret ?
+				       "%s: others may read it: chmod 600 it, and make another key "
 				       "if it was read" :
 				       "%s: others may write it: chmod 644 it",
-			      path);
+			       path);
 	if (st.st_uid != geteuid() && st.st_uid)
-		return refuse(error, -EACCES, "%s: belongs to another user", path);
+		return explain(error, -EACCES, "%s: belongs to another user", path);
 	return 0;
 }
 
@@ -46,12 +47,12 @@ static int read_text(const char *directory, const char *name, bool secret, char 
 	snprintf(path, sizeof(path), "%s/%s", directory, name);
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
-		return refuse(error, -errno, "%s: %s", path, strerror(errno));
+		return explain(error, -errno, "%s: %s", path, strerror(errno));
 	rc = check_file(fd, path, secret, error);
 	if (!rc)
 		n = read(fd, text, TEXT_BYTES);
 	if (!rc && (n < 0 || n == TEXT_BYTES))
-		rc = refuse(error, n < 0 ? -errno : -EFBIG, "%s: cannot be read whole", path);
+		rc = explain(error, n < 0 ? -errno : -EFBIG, "%s: cannot be read whole", path);
 	close(fd);
 	if (!rc)
 		text[n] = 0;
@@ -77,8 +78,8 @@ static int read_secret(const char *directory, const char *name, char *text, uint
 	if (rc)
 		return rc;
 	if (!read_key(text, &end, key) || end[strspn(end, " \t\r\n")])
-		return refuse(error, -EINVAL, "%s/%s: must be one key in base64 (carefulctl key)",
-			      directory, name);
+		return explain(error, -EINVAL, "%s/%s: must be one key in base64 (carefulctl key)",
+			       directory, name);
 	return 0;
 }
 
@@ -150,8 +151,8 @@ static int read_trusted(struct keys *keys, const char *directory, char *text, co
 			continue;
 		rc = read_line(keys, line, ours, psk);
 		if (rc)
-			refuse(error, rc, "%s/trusted, line %u: %s", directory, n,
-			       rc == -EINVAL ? "must be ADDRESS KEY [NAME]" : strerror(-rc));
+			explain(error, rc, "%s/trusted, line %u: %s", directory, n,
+				rc == -EINVAL ? "must be ADDRESS KEY [NAME]" : strerror(-rc));
 	}
 	return rc;
 }
@@ -201,7 +202,7 @@ int keys_load(struct keys *keys, const char *directory, struct careful_error *er
 
 	if (!text || sodium_init() < 0) {
 		free(text);
-		return refuse(error, -ENOMEM, "%s: out of memory", directory);
+		return explain(error, -ENOMEM, "%s: out of memory", directory);
 	}
 	rc = read_secret(directory, "private", text, ours, error);
 	if (!rc) {

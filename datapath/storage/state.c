@@ -98,8 +98,8 @@ static bool is_name(const char *name)
 static int refuse_file(struct careful_error *error, int rc, const char *directory, const char *name,
 		       const char *why, const char *effect)
 {
-	return refuse(error, rc, "%s%s%s: %s: %s", directory, name ? "/" : "", name ? name : "",
-		      why[0] ? why : strerror(-rc), effect);
+	return explain(error, rc, "%s%s%s: %s: %s", directory, name ? "/" : "", name ? name : "",
+		       why[0] ? why : strerror(-rc), effect);
 }
 
 int careful_state_read(const char *directory, const char *name, void *data, uint32_t bytes,

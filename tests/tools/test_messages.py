@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Calls in C whose first string is a message.
-_C_CALL = re.compile(r"\b(?:log_line|refuse\w*|refused|snprintf)\(")
+_C_CALL = re.compile(r"\b(?:log_line|explain|refuse\w*|refused|snprintf)\(")
 _C_STRING = re.compile(r"""[^"';]{0,160}?((?:"(?:[^"\\]|\\.)*"\s*(?:PRI\w+\s*)?)+)""")
 #: A name that may come first: an option, a format, a quote, or capitals (MTU, LISTEN_FDS).
 _NAME = re.compile(r"[^A-Za-z]|[A-Z0-9_]{2,}\b|Linux |UDP |BLAKE3")

@@ -25,7 +25,7 @@ from tornado.tcpclient import TCPClient
 from tornado.tcpserver import TCPServer
 
 from careful.dask.comm import CarefulComm
-from careful.dask.hub import OPEN, OPENED, PORTS_OF_HANDLER, Hub
+from careful.dask.hub import HANDLERS_PER_SERVICE, OPEN, OPENED, Hub
 from careful.dask.link import Kind, Link
 from careful.errors import CarefulError
 from careful.node import Operation, Peer
@@ -89,10 +89,10 @@ class CarefulConnector(Connector):
 
     async def _open(self, hub: Hub, comm: CarefulComm, host: str, port: int) -> None:
         peer = await hub.node.aconnect(host)
-        handler = port % PORTS_OF_HANDLER
+        handler = port % HANDLERS_PER_SERVICE
         label = hub.label()
         payload = OPEN.pack(hub.own_handler(), label, comm.number, hub.program)
-        words = (Kind.OPEN, port // PORTS_OF_HANDLER, 0, 0)
+        words = (Kind.OPEN, port // HANDLERS_PER_SERVICE, 0, 0)
         opening = peer.request(handler, payload, words)
         try:
             answer = (await opening).payload

@@ -29,7 +29,8 @@ from careful.errors import CarefulError
 if TYPE_CHECKING:
     from careful.node import Message, Node, Region, Reply
 
-PORTS_OF_HANDLER = 128
+#: A port is handler + HANDLERS_PER_SERVICE * service.
+HANDLERS_PER_SERVICE = 128
 #: Handlers of programs that let the hub choose a port; programs that name one use lower ones.
 _HANDLERS = range(32, 64)
 #: Services of such ports. The ports start at 1024 and end below Linux's ephemeral ports.
@@ -165,21 +166,21 @@ class Hub:
     def free_ports(self) -> list[int]:
         """Returns the ports that a listener without a fixed port can use."""
         handler = self.own_handler()
-        ports = (handler + PORTS_OF_HANDLER * service for service in _SERVICES)
+        ports = (handler + HANDLERS_PER_SERVICE * service for service in _SERVICES)
         return [port for port in ports if port not in self.services]
 
     def bind(self, port: int, accept: Accept) -> None:
         """Calls accept() for each comm that a peer opens on a port. Raises CarefulError: another
         listener or program has the port (EADDRINUSE).
         """
-        if port in self.services or not self._take_handler(port % PORTS_OF_HANDLER):
+        if port in self.services or not self._take_handler(port % HANDLERS_PER_SERVICE):
             text = f"port {port} is taken, or one that differs from it by a multiple of 128"
             raise CarefulError(errno.EADDRINUSE, text, self.node.ifname)
         self.services[port] = accept
 
     def label(self) -> int:
         """Returns a port that names an end without a listener."""
-        ports = (self.own_handler() + PORTS_OF_HANDLER * service for service in self._labels)
+        ports = (self.own_handler() + HANDLERS_PER_SERVICE * service for service in self._labels)
         return next(port for port in ports if port not in self.services)
 
     def add(self, comm: Comm) -> int:
@@ -267,12 +268,12 @@ class Hub:
         return None
 
     def _open(self, message: Message, service: int) -> object:
-        port = message.handler + PORTS_OF_HANDLER * service
+        port = message.handler + HANDLERS_PER_SERVICE * service
         accept = self.services.get(port)
         if accept is None:
             return _error_reply(errno.ECONNREFUSED)
         handler, label, remote_number, program = OPEN.unpack(message.payload)
-        if handler >= PORTS_OF_HANDLER:
+        if handler >= HANDLERS_PER_SERVICE:
             return _error_reply(errno.EPROTO)
         link = self.link(program, lambda: Link(self, message.peer, handler, program))
         self._users += 1

@@ -56,7 +56,7 @@ static capng_type_t capability_sets(unsigned int capability)
 int confine_programs(struct careful_error *error)
 {
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-		return refuse(error, -errno, "no_new_privs: %s", strerror(errno));
+		return explain(error, -errno, "no_new_privs: %s", strerror(errno));
 	return 0;
 }
 
@@ -66,7 +66,7 @@ int confine(const struct daemon_options *options, struct careful_error *error)
 	bool bounds;
 
 	if (capng_get_caps_process())
-		return refuse(error, -EPERM, "the capabilities of this process cannot be read");
+		return explain(error, -EPERM, "the capabilities of this process cannot be read");
 	bounds = capng_have_capability(CAPNG_EFFECTIVE, CAP_SETPCAP);
 	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
 		had[i] = capng_have_capability(CAPNG_PERMITTED, needed[i].capability);
@@ -78,7 +78,7 @@ int confine(const struct daemon_options *options, struct careful_error *error)
 			capng_update(CAPNG_ADD, capability_sets(needed[i].capability),
 				     needed[i].capability);
 	if (capng_apply(bounds ? CAPNG_SELECT_BOTH : CAPNG_SELECT_CAPS))
-		return refuse(error, -EPERM, "capabilities cannot be dropped");
+		return explain(error, -EPERM, "capabilities cannot be dropped");
 	return 0;
 }
 
@@ -93,7 +93,7 @@ int confine_covers(const struct daemon_options *options, struct careful_error *e
 
 	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
 		if (!kept[i] && is_needed(options, needed[i].by))
-			return refuse(
+			return explain(
 				error, -EPERM,
 				"%s: carefuld started without it, and dropped the capabilities for it: restart carefuld",
 				what[needed[i].by]);

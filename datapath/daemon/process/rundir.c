@@ -41,13 +41,13 @@ static int take_lock(struct rundir *dir, struct careful_error *error)
 
 	dir->lock_fd = openat(dir->dir_fd, "pid", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 	if (dir->lock_fd < 0)
-		return refuse(error, -errno, "%s/pid: %s", dir->path, strerror(errno));
+		return explain(error, -errno, "%s/pid: %s", dir->path, strerror(errno));
 	if (flock(dir->lock_fd, LOCK_EX | LOCK_NB) == 0)
 		return 0;
 	if (errno != EWOULDBLOCK)
-		return refuse(error, -errno, "%s/pid: %s", dir->path, strerror(errno));
+		return explain(error, -errno, "%s/pid: %s", dir->path, strerror(errno));
 	lock_holder_name(dir->lock_fd, holder);
-	return refuse(error, -EBUSY, "%s: a carefuld runs there already: %s", dir->path, holder);
+	return explain(error, -EBUSY, "%s: a carefuld runs there already: %s", dir->path, holder);
 }
 
 /* Checks that a client of DIR/sock reaches the passed socket. */
@@ -60,8 +60,9 @@ static int check_passed(const struct rundir *dir, struct careful_error *error)
 
 	close(fd);
 	if (rc || its.st_dev != ours.st_dev || its.st_ino != ours.st_ino)
-		return refuse(error, -EINVAL, "LISTEN_FDS: descriptor %d is not the socket %s/sock",
-			      dir->listen_fd, dir->path);
+		return explain(error, -EINVAL,
+			       "LISTEN_FDS: descriptor %d is not the socket %s/sock",
+			       dir->listen_fd, dir->path);
 	return 0;
 }
 
@@ -76,12 +77,12 @@ static int give_to(const struct rundir *dir, struct careful_error *error)
 		return 0;
 	if (fchownat(dir->dir_fd, "", (uid_t)-1, group, AT_EMPTY_PATH) ||
 	    chmod(dir->path, has_group ? 02755 : 0755))
-		return refuse(error, -errno, "%s: cannot set its group: %s", dir->path,
-			      strerror(errno));
+		return explain(error, -errno, "%s: cannot set its group: %s", dir->path,
+			       strerror(errno));
 	if (dir->passed && (fchownat(dir->dir_fd, "sock", geteuid(), group, AT_SYMLINK_NOFOLLOW) ||
 			    fchmodat(dir->dir_fd, "sock", has_group ? 0660 : 0600, 0)))
-		return refuse(error, -errno, "%s/sock: cannot set its group: %s", dir->path,
-			      strerror(errno));
+		return explain(error, -errno, "%s/sock: cannot set its group: %s", dir->path,
+			       strerror(errno));
 	return 0;
 }
 
@@ -98,10 +99,10 @@ int rundir_open(struct rundir *dir, const char *path, int64_t group, int passed_
 	dir->group = group;
 	snprintf(dir->path, sizeof(dir->path), "%s", path);
 	if (rc)
-		return refuse(error, rc, "%s: %s", path, strerror(-rc));
+		return explain(error, rc, "%s: %s", path, strerror(-rc));
 	dir->dir_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (dir->dir_fd < 0)
-		rc = refuse(error, -errno, "%s: %s", path, strerror(errno));
+		rc = explain(error, -errno, "%s: %s", path, strerror(errno));
 	else if (dir->passed)
 		rc = check_passed(dir, error);
 	if (!rc)
@@ -137,19 +138,19 @@ int rundir_listen(struct rundir *dir, struct careful_error *error)
 	int rc, fd;
 
 	if (ftruncate(dir->lock_fd, 0) || pwrite(dir->lock_fd, pid, (size_t)n, 0) != n)
-		return refuse(error, -errno, "%s/pid: %s", dir->path, strerror(errno));
+		return explain(error, -errno, "%s/pid: %s", dir->path, strerror(errno));
 	if (dir->passed)
 		return 0;
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
-		return refuse(error, -errno, "cannot open the local socket: %s", strerror(errno));
+		return explain(error, -errno, "cannot open the local socket: %s", strerror(errno));
 	unlinkat(dir->dir_fd, "sock", 0);
 	rc = bind_at(fd, dir->dir_fd, dir->group >= 0);
 	if (!rc && listen(fd, 64))
 		rc = -errno;
 	if (rc) {
 		close(fd);
-		return refuse(error, rc, "%s/sock: %s", dir->path, strerror(-rc));
+		return explain(error, rc, "%s/sock: %s", dir->path, strerror(-rc));
 	}
 	dir->listen_fd = fd;
 	return 0;

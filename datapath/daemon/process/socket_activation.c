@@ -31,10 +31,11 @@ static int check_option(int option, int wanted, const char *what, struct careful
 	int is = 0;
 
 	if (getsockopt(FIRST, SOL_SOCKET, option, &is, &bytes))
-		return refuse(error, -errno, "LISTEN_FDS: descriptor %d: %s", FIRST,
-			      strerror(errno));
+		return explain(error, -errno, "LISTEN_FDS: descriptor %d: %s", FIRST,
+			       strerror(errno));
 	if (is != wanted)
-		return refuse(error, -EINVAL, "LISTEN_FDS: descriptor %d is not a %s", FIRST, what);
+		return explain(error, -EINVAL, "LISTEN_FDS: descriptor %d is not a %s", FIRST,
+			       what);
 	return 0;
 }
 
@@ -47,8 +48,8 @@ int activation_socket(int *fd, struct careful_error *error)
 	if (!count || number_of("LISTEN_PID") != getpid()) /* none, or meant for another process */
 		return 0;
 	if (number_of("LISTEN_FDS") != 1)
-		return refuse(error, -EINVAL, "LISTEN_FDS=%s: carefuld accepts only one socket",
-			      count);
+		return explain(error, -EINVAL, "LISTEN_FDS=%s: carefuld accepts only one socket",
+			       count);
 	rc = check_option(SO_DOMAIN, AF_UNIX, "Unix socket", error);
 	if (!rc)
 		rc = check_option(SO_TYPE, SOCK_SEQPACKET, "socket of type SOCK_SEQPACKET", error);
@@ -59,8 +60,8 @@ int activation_socket(int *fd, struct careful_error *error)
 	flags = fcntl(FIRST, F_GETFL);
 	if (flags < 0 || fcntl(FIRST, F_SETFL, flags | O_NONBLOCK) ||
 	    fcntl(FIRST, F_SETFD, FD_CLOEXEC))
-		return refuse(error, -errno, "LISTEN_FDS: descriptor %d: %s", FIRST,
-			      strerror(errno));
+		return explain(error, -errno, "LISTEN_FDS: descriptor %d: %s", FIRST,
+			       strerror(errno));
 	*fd = FIRST;
 	return 0;
 }

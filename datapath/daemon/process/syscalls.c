@@ -93,7 +93,7 @@ int syscalls_confine(struct careful_error *error)
 	int rc;
 
 	if (!filter)
-		return refuse(error, -ENOMEM, "out of memory");
+		return explain(error, -ENOMEM, "out of memory");
 	rc = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
 	if (!rc)
 		rc = add_all(filter);
@@ -101,6 +101,6 @@ int syscalls_confine(struct careful_error *error)
 		rc = seccomp_load(filter);
 	seccomp_release(filter);
 	if (rc)
-		return refuse(error, rc, "cannot install the seccomp filter: %s", strerror(-rc));
+		return explain(error, rc, "cannot install the seccomp filter: %s", strerror(-rc));
 	return 0;
 }

@@ -93,14 +93,14 @@ static int refuse_program(const struct xsk_port *port, const struct program *pro
 		return rc;
 	link = find_link(program->id);
 	if (link)
-		return refuse(error, -EBUSY,
-			      "%s has another XDP program, %s (id %u); end its owner, or: "
-			      "bpftool link detach id %u",
-			      ifname, name, program->id, link);
-	return refuse(error, -EBUSY,
-		      "%s has another XDP program, %s (id %u); end its owner, or: "
-		      "ip link set dev %s %s off",
-		      ifname, name, program->id, ifname, program->mode);
+		return explain(error, -EBUSY,
+			       "%s has another XDP program, %s (id %u); end its owner, or: "
+			       "bpftool link detach id %u",
+			       ifname, name, program->id, link);
+	return explain(error, -EBUSY,
+		       "%s has another XDP program, %s (id %u); end its owner, or: "
+		       "ip link set dev %s %s off",
+		       ifname, name, program->id, ifname, program->mode);
 }
 
 int xsk_attach_check(const struct xsk_port *port, struct careful_error *error)
@@ -109,7 +109,7 @@ int xsk_attach_check(const struct xsk_port *port, struct careful_error *error)
 
 	if (find_program(port->netdev.ifindex, &program))
 		return refuse_program(port, &program, error);
-	return refuse(error, 0, "no program on %s", port->netdev.name);
+	return explain(error, 0, "no program on %s", port->netdev.name);
 }
 
 static int attach_mode(struct xsk_port *port, int program, uint32_t flags)
@@ -182,11 +182,11 @@ static int check_rps(const struct xsk_port *port, struct careful_error *error)
 		uint32_t cpus = netdev_rps_cpus(&port->netdev, i);
 
 		if (cpus > 1)
-			return refuse(error, -EOPNOTSUPP,
-				      "RPS spreads queue %u of %s over %u CPUs, where generic XDP "
-				      "cannot keep to windows: `echo 1 > "
-				      "/sys/class/net/%s/queues/rx-%u/rps_cpus`",
-				      i, port->netdev.name, cpus, port->netdev.name, i);
+			return explain(error, -EOPNOTSUPP,
+				       "RPS spreads queue %u of %s over %u CPUs, where generic XDP "
+				       "cannot keep to windows: `echo 1 > "
+				       "/sys/class/net/%s/queues/rx-%u/rps_cpus`",
+				       i, port->netdev.name, cpus, port->netdev.name, i);
 	}
 	return 0;
 }
@@ -208,13 +208,13 @@ int xsk_attach(struct xsk_port *port, int program, uint32_t mode, struct careful
 	if (rc == -EBUSY || rc == -EEXIST)
 		return refuse_program(port, &present, error);
 	if (rc)
-		return refuse(error, rc == -ENOTSUPP ? -EOPNOTSUPP : rc,
-			      "%s (driver %s, MTU %u) accepts no XDP program%s: %s",
-			      port->netdev.name, port->netdev.driver, port->netdev.mtu,
-			      mode == CAREFUL_XDP_NATIVE ? " in native mode" : "",
-			      mode == CAREFUL_XDP_NATIVE ? port->native_refused :
-			      rc == -ENOTSUPP		 ? "not supported" :
-							   strerror(-rc));
+		return explain(error, rc == -ENOTSUPP ? -EOPNOTSUPP : rc,
+			       "%s (driver %s, MTU %u) accepts no XDP program%s: %s",
+			       port->netdev.name, port->netdev.driver, port->netdev.mtu,
+			       mode == CAREFUL_XDP_NATIVE ? " in native mode" : "",
+			       mode == CAREFUL_XDP_NATIVE ? port->native_refused :
+			       rc == -ENOTSUPP		  ? "not supported" :
+							    strerror(-rc));
 	rc = port->xdp_mode == CAREFUL_XDP_GENERIC ? check_rps(port, error) : 0;
 	if (rc)
 		xsk_detach(port);

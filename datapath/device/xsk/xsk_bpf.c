@@ -116,8 +116,8 @@ static int load_best(struct xsk_port *port, uint16_t queue, struct careful_error
 		rc = load(port->bpf, "careful_plain", &start, leads);
 	libbpf_set_print(print);
 	if (rc)
-		return refuse(error, rc, "%s: the kernel refuses the XDP program: %s",
-			      port->netdev.name, strerror(-rc));
+		return explain(error, rc, "%s: the kernel refuses the XDP program: %s",
+			       port->netdev.name, strerror(-rc));
 	return 0;
 }
 
@@ -135,7 +135,7 @@ static int pin(const struct xsk_port *port, const char *name, struct careful_err
 	assert(map);
 	xsk_pin_path(port->instance, name, path, sizeof(path));
 	rc = bpf_map__pin(map, path);
-	return rc ? refuse(error, rc, "cannot pin %s: %s", path, strerror(-rc)) : 0;
+	return rc ? explain(error, rc, "cannot pin %s: %s", path, strerror(-rc)) : 0;
 }
 
 static int share_maps(struct xsk_port *port, struct careful_error *error)
@@ -151,8 +151,8 @@ static int share_maps(struct xsk_port *port, struct careful_error *error)
 	port->live = map_memory(port, "live", port->peers_count * sizeof(*port->live));
 	port->arrivals = map_memory(port, "arrivals", sizeof(*port->arrivals));
 	if (!port->tune || !port->peers || !port->live || !port->arrivals)
-		return refuse(error, -errno, "cannot map the instance's BPF maps: %s",
-			      strerror(errno));
+		return explain(error, -errno, "cannot map the instance's BPF maps: %s",
+			       strerror(errno));
 	port->port.control = &port->peers[0].control;
 	return 0;
 }
@@ -166,7 +166,7 @@ static int prepare_grace(struct xsk_bpf *bpf, struct careful_error *error)
 	bpf->grace[0] =
 		bpf_map_create(BPF_MAP_TYPE_ARRAY_OF_MAPS, "careful_grace", 4, 4, 1, &options);
 	if (bpf->grace[0] < 0)
-		return refuse(error, -errno, "cannot create a BPF map: %s", strerror(errno));
+		return explain(error, -errno, "cannot create a BPF map: %s", strerror(errno));
 	return 0;
 }
 
@@ -204,7 +204,7 @@ int xsk_bpf_open(struct xsk_port *port, uint16_t queue, uint32_t mode, struct ca
 
 	port->bpf = calloc(1, sizeof(*port->bpf));
 	if (!port->bpf)
-		return refuse(error, -ENOMEM, "out of memory");
+		return explain(error, -ENOMEM, "out of memory");
 	port->bpf->grace[0] = port->bpf->grace[1] = -1;
 	rc = load_best(port, queue, error);
 	if (rc)
@@ -243,8 +243,8 @@ int xsk_bpf_redirect(struct xsk_port *port, uint16_t queue, int fd, struct caref
 	const uint32_t key = queue, value = (uint32_t)fd;
 
 	if (bpf_map_update_elem(port->bpf->xsks, &key, &value, BPF_ANY))
-		return refuse(error, -errno, "cannot enter the socket into the xsks map: %s",
-			      strerror(errno));
+		return explain(error, -errno, "cannot enter the socket into the xsks map: %s",
+			       strerror(errno));
 	return 0;
 }
 

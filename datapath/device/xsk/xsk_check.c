@@ -35,11 +35,11 @@ static int check_memlock(const struct check_input *in)
 
 	if (xsk_can(CAP_IPC_LOCK) || getrlimit(RLIMIT_MEMLOCK, &limit) ||
 	    limit.rlim_cur == RLIM_INFINITY)
-		return refuse(in->error, 0, "no limit");
+		return explain(in->error, 0, "no limit");
 	if (limit.rlim_cur < bytes)
 		return xsk_refuse_memlock(bytes, in->error);
-	return refuse(in->error, 0, "up to %llu KiB (ulimit -l)",
-		      (unsigned long long)limit.rlim_cur >> 10);
+	return explain(in->error, 0, "up to %llu KiB (ulimit -l)",
+		       (unsigned long long)limit.rlim_cur >> 10);
 }
 
 static bool is_power(uint32_t buffers)
@@ -55,19 +55,19 @@ static int check_options(const struct check_input *in)
 	size_t most = XSK_INSTANCE_BYTES - 1 - (o->queues > 1 ? QUEUE_SUFFIX_BYTES : 0);
 
 	if (!rx || !is_power(o->tx_buffers))
-		return refuse(in->error, -EINVAL, "%s buffers %u: a power of two, at most %u",
-			      rx ? "send" : "receive", rx ? o->tx_buffers : o->rx_buffers,
-			      XSK_BUFFERS_MAX);
+		return explain(in->error, -EINVAL, "%s buffers %u: a power of two, at most %u",
+			       rx ? "send" : "receive", rx ? o->tx_buffers : o->rx_buffers,
+			       XSK_BUFFERS_MAX);
 	if (o->port > 65535)
-		return refuse(in->error, -EINVAL, "port %u: the largest is 65535", o->port);
+		return explain(in->error, -EINVAL, "port %u: the largest is 65535", o->port);
 	if (o->peers > CAREFUL_PEERS_MAX)
-		return refuse(in->error, -EINVAL, "peers %u: at most %u", o->peers,
-			      CAREFUL_PEERS_MAX);
+		return explain(in->error, -EINVAL, "peers %u: at most %u", o->peers,
+			       CAREFUL_PEERS_MAX);
 	if (!name || !name[0] || strlen(name) > most || strchr(name, '/') || name[0] == '.')
-		return refuse(in->error, -EINVAL,
-			      "instance \"%s\": 1 to %zu characters, no / and no leading dot",
-			      name ? name : "", most);
-	return refuse(in->error, 0, "instance %s", name);
+		return explain(in->error, -EINVAL,
+			       "instance \"%s\": 1 to %zu characters, no / and no leading dot",
+			       name ? name : "", most);
+	return explain(in->error, 0, "instance %s", name);
 }
 
 static int check_interface(const struct check_input *in)
@@ -75,23 +75,23 @@ static int check_interface(const struct check_input *in)
 	const struct netdev *netdev = &in->port.netdev;
 
 	if (netdev->flags & IFF_LOOPBACK)
-		return refuse(in->error, -EINVAL, "%s is a loopback; careful needs an Ethernet",
-			      netdev->name);
+		return explain(in->error, -EINVAL, "%s is a loopback; careful needs an Ethernet",
+			       netdev->name);
 	/* The kernel accepts program and socket, but no frame would pass. */
 	if (netdev->hardware != ARPHRD_ETHER)
-		return refuse(
+		return explain(
 			in->error, -EINVAL,
 			"%s (driver %s) is not an Ethernet interface: careful cannot use a tunnel, or IP over InfiniBand",
 			netdev->name, netdev->driver);
 	if (netdev->master[0])
-		return refuse(in->error, -EBUSY,
-			      "%s is a port of %s (%s), which takes all frames: `ip link set "
-			      "%s nomaster`",
-			      netdev->name, netdev->master, netdev->master_kind, netdev->name);
+		return explain(in->error, -EBUSY,
+			       "%s is a port of %s (%s), which takes all frames: `ip link set "
+			       "%s nomaster`",
+			       netdev->name, netdev->master, netdev->master_kind, netdev->name);
 	if (!(netdev->flags & IFF_UP))
-		return refuse(in->error, -ENETDOWN, "%s is down: `ip link set %s up`", netdev->name,
-			      netdev->name);
-	return refuse(in->error, 0, "%s is up (driver %s)", netdev->name, netdev->driver);
+		return explain(in->error, -ENETDOWN, "%s is down: `ip link set %s up`",
+			       netdev->name, netdev->name);
+	return explain(in->error, 0, "%s is up (driver %s)", netdev->name, netdev->driver);
 }
 
 static int check_mtu(const struct check_input *in)
@@ -99,11 +99,11 @@ static int check_mtu(const struct check_input *in)
 	const struct netdev *netdev = &in->port.netdev;
 
 	if (netdev->mtu < CAREFUL_MTU_MIN)
-		return refuse(in->error, -EMSGSIZE,
-			      "%s: an MTU of %u is too small; the least is %u: `ip link set %s "
-			      "mtu 1500`",
-			      netdev->name, netdev->mtu, CAREFUL_MTU_MIN, netdev->name);
-	return refuse(in->error, 0, "%u", netdev->mtu);
+		return explain(in->error, -EMSGSIZE,
+			       "%s: an MTU of %u is too small; the least is %u: `ip link set %s "
+			       "mtu 1500`",
+			       netdev->name, netdev->mtu, CAREFUL_MTU_MIN, netdev->name);
+	return explain(in->error, 0, "%u", netdev->mtu);
 }
 
 static int check_queue(const struct check_input *in)
@@ -115,19 +115,19 @@ static int check_queue(const struct check_input *in)
 
 	most = most < CAREFUL_SPREAD_MAX ? most : CAREFUL_SPREAD_MAX;
 	if (queues > 1 && queues > most)
-		return refuse(in->error, -EINVAL,
-			      "%s has %u receive and %u send queues: at most %u can be used",
-			      netdev->name, netdev->rx_queues, netdev->tx_queues, most);
+		return explain(in->error, -EINVAL,
+			       "%s has %u receive and %u send queues: at most %u can be used",
+			       netdev->name, netdev->rx_queues, netdev->tx_queues, most);
 	if (queues > 1 && queue >= queues)
-		return refuse(in->error, -EINVAL, "queue %u of %u: the last is %u", queue, queues,
-			      queues - 1);
+		return explain(in->error, -EINVAL, "queue %u of %u: the last is %u", queue, queues,
+			       queues - 1);
 	if (queue >= netdev->rx_queues)
-		return refuse(in->error, -EINVAL, "%s has no receive queue %u, the last is %u",
-			      netdev->name, queue, netdev->rx_queues - 1);
+		return explain(in->error, -EINVAL, "%s has no receive queue %u, the last is %u",
+			       netdev->name, queue, netdev->rx_queues - 1);
 	if (queue >= CAREFUL_QUEUES_MAX)
-		return refuse(in->error, -EINVAL, "%s: queue %u is beyond %u", netdev->name, queue,
-			      CAREFUL_QUEUES_MAX - 1);
-	return refuse(in->error, 0, "%u of %u", queue, netdev->rx_queues);
+		return explain(in->error, -EINVAL, "%s: queue %u is beyond %u", netdev->name, queue,
+			       CAREFUL_QUEUES_MAX - 1);
+	return explain(in->error, 0, "%u of %u", queue, netdev->rx_queues);
 }
 
 static int check_steering(const struct check_input *in)
@@ -138,28 +138,28 @@ static int check_steering(const struct check_input *in)
 	int rc;
 
 	if (netdev->rx_queues == 1)
-		return refuse(in->error, 0, "one queue: not needed");
+		return explain(in->error, 0, "one queue: not needed");
 	if (in->options->queues > 1 && netdev_straight(netdev))
-		return refuse(in->error, 0, "each queue has the other end's frames");
+		return explain(in->error, 0, "each queue has the other end's frames");
 	rc = netdev_steered(netdev, queue, port);
 	if (rc > 0)
-		return refuse(in->error, 0, "port %u goes to queue %u", port, queue);
+		return explain(in->error, 0, "port %u goes to queue %u", port, queue);
 	if (!rc)
-		return refuse(
+		return explain(
 			in->error, -EXDEV,
 			"%s has %u receive queues and port %u may arrive at any of them: `ethtool -N "
 			"%s flow-type udp4 dst-port %u action %u` (and udp6)",
 			netdev->name, netdev->rx_queues, port, netdev->name, port, queue);
 	if (rc == -ENOENT)
-		return refuse(in->error, -EINVAL,
-			      "%s has %u receive queues and its steering is off: `ethtool -K %s "
-			      "ntuple on`",
-			      netdev->name, netdev->rx_queues, netdev->name);
-	return refuse(in->error, -EOPNOTSUPP,
-		      "%s has %u receive queues and cannot steer a port to one: `ethtool -L %s %s "
-		      "1`",
-		      netdev->name, netdev->rx_queues, netdev->name,
-		      netdev->combined ? "combined" : "rx");
+		return explain(in->error, -EINVAL,
+			       "%s has %u receive queues and its steering is off: `ethtool -K %s "
+			       "ntuple on`",
+			       netdev->name, netdev->rx_queues, netdev->name);
+	return explain(in->error, -EOPNOTSUPP,
+		       "%s has %u receive queues and cannot steer a port to one: `ethtool -L %s %s "
+		       "1`",
+		       netdev->name, netdev->rx_queues, netdev->name,
+		       netdev->combined ? "combined" : "rx");
 }
 
 static int check_port(const struct check_input *in)
@@ -168,7 +168,7 @@ static int check_port(const struct check_input *in)
 	int rc = xsk_ctrl_open(&port, in->error);
 
 	xsk_ctrl_close(&port);
-	return rc ? rc : refuse(in->error, 0, "%u is free", port.udp);
+	return rc ? rc : explain(in->error, 0, "%u is free", port.udp);
 }
 
 static int check_program(const struct check_input *in)
@@ -183,12 +183,12 @@ static int check_zerocopy(const struct check_input *in)
 	bool generic = in->options->xdp_mode == CAREFUL_XDP_GENERIC;
 
 	if (!in->options->require_zerocopy)
-		return refuse(in->error, 0, "not required: without it, frames are copied");
+		return explain(in->error, 0, "not required: without it, frames are copied");
 	port.xdp_mode = generic ? CAREFUL_XDP_GENERIC : CAREFUL_XDP_NATIVE;
 	if (generic || port.netdev.zerocopy_broken)
 		return xsk_refuse_zerocopy(&port, -EOPNOTSUPP, in->error);
-	return refuse(in->error, -EAGAIN, "only `up` shows whether driver %s has it",
-		      port.netdev.driver);
+	return explain(in->error, -EAGAIN, "only `up` shows whether driver %s has it",
+		       port.netdev.driver);
 }
 
 static int (*const checks[CAREFUL_CHECKS])(const struct check_input *in) = {
@@ -247,7 +247,7 @@ int xsk_check_all(const struct careful_options *options, struct netdev *netdev,
 		rc = rc > 0 ? 0 : rc;
 	}
 	if (rc)
-		refuse(error, rc, "%s", result.text);
+		explain(error, rc, "%s", result.text);
 	*netdev = input.port.netdev;
 	return rc;
 }

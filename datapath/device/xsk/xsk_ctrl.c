@@ -74,14 +74,14 @@ int xsk_ctrl_open(struct xsk_port *port, struct careful_error *error)
 		if (rc)
 			return rc;
 		if (port->ctrl[i] == -EADDRINUSE)
-			return refuse(error, -EADDRINUSE,
-				      "UDP port %u on %s is in use; end the program that has it "
-				      "(`ss -ulpn`), or choose another port",
-				      port->udp, port->netdev.name);
+			return explain(error, -EADDRINUSE,
+				       "UDP port %u on %s is in use; end the program that has it "
+				       "(`ss -ulpn`), or choose another port",
+				       port->udp, port->netdev.name);
 	}
 	if (port->ctrl[0] < 0 && port->ctrl[1] < 0)
-		return refuse(error, port->ctrl[0], "%s: cannot open UDP port %u: %s",
-			      port->netdev.name, port->udp, strerror(-port->ctrl[0]));
+		return explain(error, port->ctrl[0], "%s: cannot open UDP port %u: %s",
+			       port->netdev.name, port->udp, strerror(-port->ctrl[0]));
 	return 0;
 }
 

@@ -17,7 +17,7 @@ static int check_mode(const struct xsk_port *port, struct careful_error *error)
 {
 	if (port->xdp_mode != CAREFUL_XDP_GENERIC || !port->port.spread.straight)
 		return 0;
-	return refuse(
+	return explain(
 		error, -EOPNOTSUPP,
 		"%s: with generic XDP a veth delivers frames to the wrong queue: several queues need native XDP%s%s",
 		port->netdev.name, port->native_refused[0] ? ", which was refused: " : "",
@@ -30,7 +30,7 @@ static int map_entries(struct xsk_port *port, int fd, struct careful_error *erro
 {
 	port->port.spread.entries = xsk_map_memory(fd, entries_bytes);
 	if (!port->port.spread.entries)
-		return refuse(error, -errno, "cannot map the spread map: %s", strerror(errno));
+		return explain(error, -errno, "cannot map the spread map: %s", strerror(errno));
 	return 0;
 }
 
@@ -40,8 +40,8 @@ static int set_program(const struct xsk_port *port, uint32_t queue, int program,
 	const uint32_t value = (uint32_t)program;
 
 	if (bpf_map_update_elem(port->programs, &queue, &value, BPF_ANY))
-		return refuse(error, -errno, "cannot enter the program into the queues map: %s",
-			      strerror(errno));
+		return explain(error, -errno, "cannot enter the program into the queues map: %s",
+			       strerror(errno));
 	return 0;
 }
 
@@ -54,7 +54,7 @@ int xsk_dispatcher_lead(struct xsk_port *port, int programs, int entries, int pr
 		return rc;
 	port->programs = fcntl(programs, F_DUPFD_CLOEXEC, 0);
 	if (port->programs < 0)
-		return refuse(error, -errno, "cannot open the queues map: %s", strerror(errno));
+		return explain(error, -errno, "cannot open the queues map: %s", strerror(errno));
 	rc = map_entries(port, entries, error);
 	/* This program also counts the frames of queues that nobody has opened. */
 	for (uint32_t i = 0; !rc && i < CAREFUL_QUEUES_MAX; i++)
@@ -71,13 +71,13 @@ int xsk_dispatcher_join(struct xsk_port *port, int program, struct careful_error
 	port->programs = bpf_obj_get(path);
 	port->xdp_mode = xsk_attached_mode(port);
 	if (port->programs < 0 || !port->xdp_mode)
-		return refuse(error, -ENOENT,
-			      "queue %u of %s: the first queue is not open (instance %s)",
-			      port->port.spread.index, port->netdev.name, port->first);
+		return explain(error, -ENOENT,
+			       "queue %u of %s: the first queue is not open (instance %s)",
+			       port->port.spread.index, port->netdev.name, port->first);
 	xsk_pin_path(port->first, "spread", path, sizeof(path));
 	fd = bpf_obj_get(path);
 	if (fd < 0)
-		return refuse(error, -errno, "%s: %s", path, strerror(errno));
+		return explain(error, -errno, "%s: %s", path, strerror(errno));
 	rc = map_entries(port, fd, error);
 	close(fd);
 	return rc ? rc : set_program(port, port->port.spread.index, program, error);

@@ -63,7 +63,7 @@ int xsk_grace_open(struct xsk_port *port, struct careful_error *error)
 	grace->cpus = xsk_cpus_count();
 	rc = pool_open(&grace->pool, &rules, port);
 	if (rc)
-		return refuse(error, rc, "cannot start a thread: %s", strerror(-rc));
+		return explain(error, rc, "cannot start a thread: %s", strerror(-rc));
 	grace->running = true;
 	pool_put(&grace->pool, &grace->group, &grace->job); /* to drop the thread's capabilities */
 	return 0;

@@ -46,11 +46,12 @@ static bool in_user_namespace(void)
 
 static int denied(struct careful_error *error, int rc, const char *call)
 {
-	return refuse(error, rc, "%s is denied (%s): %s", call, strerror(-rc),
-		      in_user_namespace() ?
-			      "run careful as root of the machine, outside of this user namespace" :
-			      "allow it in the seccomp filter and the security policy of this "
-			      "container or service");
+	return explain(
+		error, rc, "%s is denied (%s): %s", call, strerror(-rc),
+		in_user_namespace() ?
+			"run careful as root of the machine, outside of this user namespace" :
+			"allow it in the seccomp filter and the security policy of this "
+			"container or service");
 }
 
 static int check_kernel(struct careful_error *error)
@@ -59,15 +60,15 @@ static int check_kernel(struct careful_error *error)
 	struct utsname name;
 
 	if (uname(&name) || sscanf(name.release, "%u.%u", &major, &minor) != 2)
-		return refuse(error, 0, "the version of this kernel cannot be read");
+		return explain(error, 0, "the version of this kernel cannot be read");
 	if ((major << 8 | minor) < KERNEL_OLDEST)
-		return refuse(error, -ENOTSUP,
-			      "Linux %s is too old: careful needs Linux 6.1 or later",
-			      name.release);
-	return refuse(error, 0, "Linux %s%s", name.release,
-		      (major << 8 | minor) >= KERNEL_FRAGS ?
-			      "" :
-			      ": a frame fits one buffer (several from Linux 6.6 on)");
+		return explain(error, -ENOTSUP,
+			       "Linux %s is too old: careful needs Linux 6.1 or later",
+			       name.release);
+	return explain(error, 0, "Linux %s%s", name.release,
+		       (major << 8 | minor) >= KERNEL_FRAGS ?
+			       "" :
+			       ": a frame fits one buffer (several from Linux 6.6 on)");
 }
 
 static int check_af_xdp(struct careful_error *error)
@@ -75,16 +76,16 @@ static int check_af_xdp(struct careful_error *error)
 	int fd = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
 
 	if (fd < 0 && errno != EPERM && errno != EACCES)
-		return refuse(error, -errno,
-			      "this kernel has no AF_XDP sockets (%s): boot one that has "
-			      "CONFIG_XDP_SOCKETS=y, as Debian's do",
-			      strerror(errno));
+		return explain(error, -errno,
+			       "this kernel has no AF_XDP sockets (%s): boot one that has "
+			       "CONFIG_XDP_SOCKETS=y, as Debian's do",
+			       strerror(errno));
 	/* check_privilege() reports a missing capability. */
 	if (fd < 0 && xsk_can(CAP_NET_RAW))
 		return denied(error, -errno, "socket(AF_XDP)");
 	if (fd >= 0)
 		close(fd);
-	return refuse(error, 0, "this kernel has AF_XDP sockets");
+	return explain(error, 0, "this kernel has AF_XDP sockets");
 }
 
 static int check_privilege(struct careful_error *error)
@@ -104,13 +105,13 @@ static int check_privilege(struct careful_error *error)
 		bool split = needed[i].capability >= CAP_PERFMON;
 
 		if (!xsk_can(needed[i].capability) && !(split && xsk_can(CAP_SYS_ADMIN)))
-			return refuse(error, -EPERM,
-				      "no permission, %s is missing: run as root, or with "
-				      "CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, CAP_PERFMON and "
-				      "CAP_IPC_LOCK",
-				      needed[i].name);
+			return explain(error, -EPERM,
+				       "no permission, %s is missing: run as root, or with "
+				       "CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, CAP_PERFMON and "
+				       "CAP_IPC_LOCK",
+				       needed[i].name);
 	}
-	return refuse(error, 0, "has the capabilities that careful needs");
+	return explain(error, 0, "has the capabilities that careful needs");
 }
 
 static int check_bpf(struct careful_error *error)
@@ -124,7 +125,7 @@ static int check_bpf(struct careful_error *error)
 	if (fd < 0)
 		return denied(error, fd, "bpf(), which loads the XDP program,");
 	close(fd);
-	return refuse(error, 0, "the kernel loads XDP programs");
+	return explain(error, 0, "the kernel loads XDP programs");
 }
 
 static int check_files(struct careful_error *error)
@@ -133,11 +134,11 @@ static int check_files(struct careful_error *error)
 
 	getrlimit(RLIMIT_NOFILE, &limit);
 	if (limit.rlim_cur < FILES_MIN)
-		return refuse(error, -EMFILE,
-			      "at most %llu open files are allowed, but careful needs %d: `ulimit "
-			      "-n 1024`",
-			      (unsigned long long)limit.rlim_cur, FILES_MIN);
-	return refuse(error, 0, "up to %llu (ulimit -n)", (unsigned long long)limit.rlim_cur);
+		return explain(error, -EMFILE,
+			       "at most %llu open files are allowed, but careful needs %d: `ulimit "
+			       "-n 1024`",
+			       (unsigned long long)limit.rlim_cur, FILES_MIN);
+	return explain(error, 0, "up to %llu (ulimit -n)", (unsigned long long)limit.rlim_cur);
 }
 
 static int check_bpffs(struct careful_error *error)
@@ -146,29 +147,30 @@ static int check_bpffs(struct careful_error *error)
 
 	if (xsk_pins_mounted()) {
 		if (!statvfs(BPFFS_DIR, &fs) && fs.f_flag & ST_RDONLY)
-			return refuse(error, -EROFS,
-				      "bpffs is read-only: `mount -o remount,rw " BPFFS_DIR "`");
-		return refuse(error, 0, "is mounted");
+			return explain(error, -EROFS,
+				       "bpffs is read-only: `mount -o remount,rw " BPFFS_DIR "`");
+		return explain(error, 0, "is mounted");
 	}
 	if (access(BPFFS_DIR, F_OK))
-		return refuse(error, -errno,
-			      "there is no " BPFFS_DIR ": `mount -t sysfs sysfs /sys`");
+		return explain(error, -errno,
+			       "there is no " BPFFS_DIR ": `mount -t sysfs sysfs /sys`");
 	if (!xsk_can(CAP_SYS_ADMIN))
-		return refuse(
+		return explain(
 			error, -EPERM,
 			"no bpffs is mounted, which needs CAP_SYS_ADMIN: `mount -t bpf bpf " BPFFS_DIR
 			"`");
-	return refuse(error, 0, "is not mounted yet; opening mounts it");
+	return explain(error, 0, "is not mounted yet; opening mounts it");
 }
 
 static int check_run(struct careful_error *error)
 {
 	if (!faccessat(AT_FDCWD, RUN_DIR, W_OK | X_OK, AT_EACCESS))
-		return refuse(error, 0, RUN_DIR " is writable");
+		return explain(error, 0, RUN_DIR " is writable");
 	if (errno == ENOENT && !faccessat(AT_FDCWD, "/run", W_OK | X_OK, AT_EACCESS))
-		return refuse(error, 0, RUN_DIR " can be made");
-	return refuse(error, -errno, RUN_DIR " cannot be written (%s): `mount -t tmpfs tmpfs /run`",
-		      strerror(errno));
+		return explain(error, 0, RUN_DIR " can be made");
+	return explain(error, -errno,
+		       RUN_DIR " cannot be written (%s): `mount -t tmpfs tmpfs /run`",
+		       strerror(errno));
 }
 
 static int check_openat2(struct careful_error *error)
@@ -179,7 +181,7 @@ static int check_openat2(struct careful_error *error)
 	if (fd < 0)
 		return denied(error, -errno, "openat2(), which opens files,");
 	close(fd);
-	return refuse(error, 0, "paths stay below an export");
+	return explain(error, 0, "paths stay below an export");
 }
 
 static int check_io_uring(struct careful_error *error)
@@ -188,10 +190,10 @@ static int check_io_uring(struct careful_error *error)
 	int fd = (int)syscall(SYS_io_uring_setup, 1, &params);
 
 	if (fd < 0)
-		return refuse(error, 1, "io_uring is denied (%s): threads read and write files",
-			      strerror(errno));
+		return explain(error, 1, "io_uring is denied (%s): threads read and write files",
+			       strerror(errno));
 	close(fd);
-	return refuse(error, 0, "reads and writes files");
+	return explain(error, 0, "reads and writes files");
 }
 
 static int (*const checks[CAREFUL_CHECK_OPTIONS])(struct careful_error *error) = {

@@ -18,11 +18,11 @@ int xsk_mode(struct queue *queue, uint32_t mode, struct careful_error *error)
 	if (mode == old)
 		return 0;
 	if (port->port.spread.count)
-		return refuse(error, -EOPNOTSUPP, "%s: its queues share the program",
-			      port->netdev.name);
+		return explain(error, -EOPNOTSUPP, "%s: its queues share the program",
+			       port->netdev.name);
 	if (queue->info.zerocopy)
-		return refuse(error, -EOPNOTSUPP, "%s: zero-copy needs native XDP",
-			      port->netdev.name);
+		return explain(error, -EOPNOTSUPP, "%s: zero-copy needs native XDP",
+			       port->netdev.name);
 	xsk_detach(port);
 	rc = xsk_attach(port, program, mode, error);
 	if (rc && xsk_attach(port, program, old, NULL))

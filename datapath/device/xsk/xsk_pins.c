@@ -43,13 +43,13 @@ static int try_lock(struct xsk_port *port, const char *path, struct careful_erro
 	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 
 	if (fd < 0)
-		return refuse(error, -errno, "%s: %s", path, strerror(errno));
+		return explain(error, -errno, "%s: %s", path, strerror(errno));
 	if (flock(fd, LOCK_EX | LOCK_NB)) {
 		lock_holder_name(fd, holder);
 		close(fd);
-		return refuse(error, -EBUSY,
-			      "instance %s is in use by %s; end it, or choose another --instance",
-			      port->instance, holder);
+		return explain(error, -EBUSY,
+			       "instance %s is in use by %s; end it, or choose another --instance",
+			       port->instance, holder);
 	}
 	if (fstat(fd, &locked) || stat(path, &named) || locked.st_ino != named.st_ino) {
 		close(fd);
@@ -59,7 +59,7 @@ static int try_lock(struct xsk_port *port, const char *path, struct careful_erro
 		int rc = -errno;
 
 		close(fd);
-		return refuse(error, rc, "%s: %s", path, strerror(-rc));
+		return explain(error, rc, "%s: %s", path, strerror(-rc));
 	}
 	port->lock = fd;
 	return 0;
@@ -71,7 +71,7 @@ int xsk_lock(struct xsk_port *port, struct careful_error *error)
 	int rc;
 
 	if (mkdir(RUN_DIR, 0755) && errno != EEXIST)
-		return refuse(error, -errno, "%s: %s", RUN_DIR, strerror(errno));
+		return explain(error, -errno, "%s: %s", RUN_DIR, strerror(errno));
 	lock_path(port, path);
 	do
 		rc = try_lock(port, path, error);
@@ -138,8 +138,8 @@ int xsk_lock_check(const struct xsk_port *port, struct careful_error *error)
 		closedir(dir);
 	if (!owner)
 		return 0;
-	return refuse(error, -EBUSY, "%s is in use by instance %s, process %d; end it",
-		      port->netdev.name, instance, owner);
+	return explain(error, -EBUSY, "%s is in use by instance %s, process %d; end it",
+		       port->netdev.name, instance, owner);
 }
 
 bool xsk_pins_mounted(void)
@@ -177,8 +177,8 @@ static int mount_bpffs(struct careful_error *error)
 	if (lock >= 0)
 		close(lock);
 	if (rc)
-		return refuse(error, rc, "no bpffs on %s, and none can be mounted: %s", BPFFS_DIR,
-			      strerror(-rc));
+		return explain(error, rc, "no bpffs on %s, and none can be mounted: %s", BPFFS_DIR,
+			       strerror(-rc));
 	return 0;
 }
 
@@ -198,7 +198,7 @@ int xsk_pins_prepare(struct xsk_port *port, struct careful_error *error)
 		if (!mkdir(path, 0700) || errno == EEXIST)
 			return 0;
 	}
-	return refuse(error, -errno, "%s: %s", path, strerror(errno));
+	return explain(error, -errno, "%s: %s", path, strerror(errno));
 }
 
 void xsk_pins_remove(struct xsk_port *port)

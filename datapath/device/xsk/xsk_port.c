@@ -252,8 +252,8 @@ static int add_qdisc(struct xsk_port *xsk, struct careful_error *error)
 	if (!strcmp(xsk->netdev.driver, "veth") && !xsk_dispatcher_joins(xsk))
 		rc = qdisc_add(&xsk->route.ask, xsk->netdev.ifindex, &xsk->own_qdisc);
 	if (rc)
-		return refuse(error, rc, "%s: cannot install a pfifo: %s", xsk->netdev.name,
-			      strerror(-rc));
+		return explain(error, rc, "%s: cannot install a pfifo: %s", xsk->netdev.name,
+			       strerror(-rc));
 	return 0;
 }
 
@@ -270,7 +270,7 @@ static int open_parts(struct xsk_port *xsk, const struct careful_options *option
 		return rc;
 	rc = route_open(&xsk->route, &xsk->netdev, xsk->udp);
 	if (rc)
-		return refuse(error, rc, "no netlink socket: %s", strerror(-rc));
+		return explain(error, rc, "no netlink socket: %s", strerror(-rc));
 	xsk->port.mtu = xsk->route.mtu;
 	rc = xsk_ctrl_open(xsk, error);
 	if (!rc)
@@ -290,7 +290,7 @@ int xsk_port_open(const struct careful_options *options, uint32_t without, struc
 	int rc;
 
 	if (!xsk)
-		return refuse(error, -ENOMEM, "out of memory");
+		return explain(error, -ENOMEM, "out of memory");
 	xsk->port.ops = &port_ops;
 	xsk->without = without;
 	xsk->owner = getpid();

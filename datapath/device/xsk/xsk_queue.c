@@ -70,7 +70,7 @@ int xsk_open_without(const struct careful_options *options, uint32_t without, st
 	int rc;
 
 	if (!xsk)
-		return refuse(error, -ENOMEM, "out of memory");
+		return explain(error, -ENOMEM, "out of memory");
 	xsk->queue.ops = &queue_ops;
 	xsk->queue.fd = -1;
 	xsk->queue.frames_checked = true;

@@ -66,7 +66,7 @@ static int umem_map(struct xsk_queue *xsk, struct careful_error *error)
 	if (memory == MAP_FAILED) {
 		memory = map_aligned(mapped);
 		if (!memory)
-			return refuse(error, -ENOMEM, "no memory for %zu bytes of buffers", bytes);
+			return explain(error, -ENOMEM, "no memory for %zu bytes of buffers", bytes);
 		if (huge)
 			madvise(memory, mapped, MADV_HUGEPAGE);
 		madvise(memory, mapped, MADV_POPULATE_WRITE);
@@ -235,10 +235,10 @@ int xsk_refuse_memlock(uint64_t bytes, struct careful_error *error)
 	struct rlimit limit = { 0 };
 
 	getrlimit(RLIMIT_MEMLOCK, &limit);
-	return refuse(error, -ENOBUFS,
-		      "%llu KiB of buffers and this user's locked memory exceed the limit of %llu "
-		      "KiB (ulimit -l): raise the limit, or run with CAP_IPC_LOCK",
-		      (unsigned long long)bytes >> 10, (unsigned long long)limit.rlim_cur >> 10);
+	return explain(error, -ENOBUFS,
+		       "%llu KiB of buffers and this user's locked memory exceed the limit of %llu "
+		       "KiB (ulimit -l): raise the limit, or run with CAP_IPC_LOCK",
+		       (unsigned long long)bytes >> 10, (unsigned long long)limit.rlim_cur >> 10);
 }
 
 int xsk_refuse_zerocopy(const struct xsk_port *port, int rc, struct careful_error *error)
@@ -246,20 +246,20 @@ int xsk_refuse_zerocopy(const struct xsk_port *port, int rc, struct careful_erro
 	const char *ifname = port->netdev.name, *driver = port->netdev.driver;
 
 	if (port->xdp_mode != CAREFUL_XDP_NATIVE)
-		return refuse(
+		return explain(
 			error, -EOPNOTSUPP,
 			"%s: zero-copy needs native XDP, %s%s; omit --require-zerocopy", ifname,
 			port->native_refused[0] ? "which was refused: " : "and --xdp is generic",
 			port->native_refused);
 	if (port->netdev.zerocopy_broken)
-		return refuse(error, -EOPNOTSUPP,
-			      "%s: with zero-copy driver %s wakes the wrong interrupt, so that no "
-			      "frame passes: boot Linux 7.0, which fixes that, or omit "
-			      "--require-zerocopy",
-			      ifname, driver);
-	return refuse(error, -EOPNOTSUPP,
-		      "%s: driver %s refuses zero-copy (%s): %s; or omit --require-zerocopy",
-		      ifname, driver, strerror(-rc), xsk_zerocopy_advice(driver, rc));
+		return explain(error, -EOPNOTSUPP,
+			       "%s: with zero-copy driver %s wakes the wrong interrupt, so that no "
+			       "frame passes: boot Linux 7.0, which fixes that, or omit "
+			       "--require-zerocopy",
+			       ifname, driver);
+	return explain(error, -EOPNOTSUPP,
+		       "%s: driver %s refuses zero-copy (%s): %s; or omit --require-zerocopy",
+		       ifname, driver, strerror(-rc), xsk_zerocopy_advice(driver, rc));
 }
 
 static int refuse_bind(const struct xsk_queue *xsk, int rc, bool require_zerocopy,
@@ -271,13 +271,13 @@ static int refuse_bind(const struct xsk_queue *xsk, int rc, bool require_zerocop
 	if (rc == -ENOMEM && !xsk->queue.umem)
 		return rc; /* umem_map() has filled *error */
 	if (rc == -EBUSY)
-		return refuse(error, rc, "queue %u of %s already has an AF_XDP socket",
-			      xsk->queue.index, ifname);
+		return explain(error, rc, "queue %u of %s already has an AF_XDP socket",
+			       xsk->queue.index, ifname);
 	if (rc == -ENOBUFS)
 		return xsk_refuse_memlock(xsk->queue.info.umem_bytes, error);
 	if (!require_zerocopy || rc == -ENETDOWN || rc == -ENODEV)
-		return refuse(error, rc, "%s: cannot bind an AF_XDP socket to queue %u: %s", ifname,
-			      xsk->queue.index, strerror(-rc));
+		return explain(error, rc, "%s: cannot bind an AF_XDP socket to queue %u: %s",
+			       ifname, xsk->queue.index, strerror(-rc));
 	return xsk_refuse_zerocopy(port, rc, error);
 }
 

@@ -17,7 +17,7 @@ pytest.importorskip("distributed")
 from careful.dask import comm as comm_module
 from careful.dask.backend import CarefulConnector
 from careful.dask.comm import CarefulComm
-from careful.dask.hub import OPEN, OPENED, PIECES_MAX, PORTS_OF_HANDLER, Hub
+from careful.dask.hub import HANDLERS_PER_SERVICE, OPEN, OPENED, PIECES_MAX, Hub
 from careful.dask.link import Kind
 from careful.errors import CarefulError
 from careful.node import Result
@@ -136,8 +136,8 @@ def test_chunk__waits_for_a_reader_that_is_slow(monkeypatch: pytest.MonkeyPatch)
 def test_open__a_port_out_of_range() -> None:
     async def run() -> None:
         hub = comms_of(hub_of(Node()))
-        hub.services[40 + PORTS_OF_HANDLER] = pytest.fail
-        payload = OPEN.pack(PORTS_OF_HANDLER, 1, 2, 3)
+        hub.services[40 + HANDLERS_PER_SERVICE] = pytest.fail
+        payload = OPEN.pack(HANDLERS_PER_SERVICE, 1, 2, 3)
         message: Any = SimpleNamespace(handler=40, payload=payload, args=(Kind.OPEN, 1, 0, 0))
         assert hub._on_message(message).status == errno.EPROTO
         assert hub.links == {}
@@ -177,7 +177,7 @@ def connecting(peer: Peer) -> tuple[Hub, CarefulComm, Any]:
 
     hub.node.aconnect = aconnect  # type: ignore[assignment]
     comm = CarefulComm(hub)
-    opening = CarefulConnector(None)._open(hub, comm, "10.0.0.2", 40 + PORTS_OF_HANDLER)
+    opening = CarefulConnector(None)._open(hub, comm, "10.0.0.2", 40 + HANDLERS_PER_SERVICE)
     return hub, comm, asyncio.ensure_future(opening)
 
 
