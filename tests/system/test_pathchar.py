@@ -45,7 +45,7 @@ def measure(lab: Lab, *options: str, host: str = "h2") -> dict[str, Any]:
 
 def test_pathchar__every_hop_has_its_rate(chain: Lab) -> None:
     """On a busy machine an emulated link is slower. test_reports.py judges precision over 40 runs,
-    tests/ctrl/measure/estimators/test_pathchar.py in virtual time.
+    tests/ctrl/measure/path/test_pathchar.py in virtual time.
     """
     found = measure(chain)
     assert [hop["hops"] for hop in found["hops"]] == [[1], [2], [3], [4]]

@@ -11,7 +11,7 @@ from careful.cli.common import json_option, show
 from careful.cli.exit_status import Exit
 from careful.control.checks import option_checks
 from careful.control.options import config as settings
-from careful.render.instance import config as report
+from careful.render.instance import doctor as report
 
 
 @group(

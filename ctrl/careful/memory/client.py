@@ -16,7 +16,7 @@ from careful._abi import Buffer, CData, ffi, lib, sizeof
 from careful.control.options.up_options import UpOptions
 from careful.daemon.route import Route
 from careful.errors import CarefulError, check
-from careful.node.engine import open_instance
+from careful.node.opening import open_instance
 from careful.node.options import attach_fields, fields_of
 
 #: Memory that a client shares with carefuld, bytes.

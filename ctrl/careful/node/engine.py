@@ -11,7 +11,6 @@ import errno
 import gc
 import logging
 import os
-import re
 import select
 import threading
 import time
@@ -25,6 +24,7 @@ from typing import Protocol
 from careful._abi import CData, ffi, lib
 from careful.errors import CarefulError, check
 from careful.node.loop import Driver
+from careful.node.opening import open_instance
 
 #: Longest wait inside C, milliseconds. Python handles a signal (Ctrl-C) between two waits.
 _SLICE_MS = 50
@@ -79,40 +79,6 @@ def on_done(result: CData, user: CData) -> None:
 def on_peer(_instance: CData, peer: int, state: int, user: CData) -> None:
     """Delivers a change of a peer's state."""
     ffi.from_handle(user)._on_peer(peer, state)
-
-
-def _carefuld_on(ifname: str) -> str:
-    """Returns what to do if a carefuld runs on an interface; else ""."""
-    from careful.control.instance import instances
-
-    if not any(one.here and one.ifname == ifname for one in instances.running()):
-        return ""
-    return f"carefuld runs on {ifname}: use careful.attach(), or carefulctl down {ifname}"
-
-
-def _in_python(text: str) -> str:
-    """Rewrites C's error text with the option names of open()."""
-    text = re.sub(r"--([a-z][a-z-]+)", lambda option: option[1].replace("-", "_"), text)
-    return text.replace(f"process {os.getpid()}; end it", "this program itself; close() it")
-
-
-def open_instance(options: dict[str, object], name: str) -> CData:
-    """Returns C's instance; arguments and errors are those of Engine."""
-    is_attached = "path" in options
-    kind = "careful_attach_options" if is_attached else "careful_options"
-    raw, texts = ffi.new(f"struct {kind} *"), []
-    for field, raw_value in options.items():
-        if isinstance(raw_value, str):
-            texts.append(ffi.new("char[]", os.fsencode(raw_value)))
-            raw_value = texts[-1]
-        setattr(raw, field, raw_value)
-    instance, error = ffi.new("struct careful **"), ffi.new("struct careful_error *")
-    rc = (lib.careful_attach if is_attached else lib.careful_open)(raw, instance, error)
-    text = _in_python(ffi.string(error.text).decode(errors="replace"))
-    if rc == -errno.EBUSY and not is_attached:
-        text = _carefuld_on(str(options["ifname"])) or text
-    check(rc, "" if name in text else name, text)
-    return instance[0]
 
 
 class BeingBuilt(Protocol):

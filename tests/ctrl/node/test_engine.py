@@ -15,6 +15,7 @@ from careful.address import resolve
 from careful.errors import CarefulError
 from careful.node import engine as engine_module
 from careful.node import message as message_module
+from careful.node import opening
 from careful.node import peer as peer_module
 from careful.node.engine import Engine
 from careful.node.loop import Driver
@@ -32,7 +33,7 @@ class Fake(Engine):
         self.polls: list[Callable[[], object]] = []
         self.room, self.asked, self.frames = 0, 0, 1
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(engine_module, "lib", SimpleNamespace(careful_attach=self._attach))
+            patch.setattr(opening, "lib", SimpleNamespace(careful_attach=self._attach))
             super().__init__({"path": "/nowhere"}, "eth9")
 
     def _attach(self, _options: Any, found: Any, _error: Any) -> int:

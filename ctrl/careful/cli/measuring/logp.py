@@ -15,6 +15,7 @@ from careful.cli.exit_status import Exit
 from careful.cli.params import BYTES, SECONDS, SHARE
 from careful.control.instance import remote
 from careful.control.options import config
+from careful.daemon.route import Route
 from careful.measure.endpoints import bulk as transfers
 from careful.measure.endpoints import contention
 from careful.measure.endpoints.background import Background
@@ -167,28 +168,9 @@ def logp(
             text = logp_bulk.flood_text(flood, layer.name, name)
             show(as_json, "measure logp", inputs, figures, text, output=output)
             return
-        layers: dict[str, Layer] = {"careful": session.layer()}
-        for kind, port in (("TCP", tcp_port), ("UDP", udp_port)):
-            if port is not None:  # connect first: a closed port must not cost a measurement
-                beside = tcp.SocketLayer(route.address, port, session.layer().capacity, kind)
-                layers[kind.lower()] = stack.enter_context(beside)
-        if file_path is not None:
-            layers["file"] = stack.enter_context(FilesLayer(file_path, route))
-
-        def paced(layer: Layer, seconds: float) -> Layer:
-            return Background(layer, seconds) if background else layer
-
-        def transfer(kind: str, size: int) -> Layer:
-            return paced(session.layer(kind, size), seconds / len(sizes_bytes))
-
-        results = {
-            name: LogP(paced(layer, seconds), options).run() for name, layer in layers.items()
-        }
-        bulks = [
-            transfers.measure(kind, transfer, sizes_bytes, options, results["careful"].rtt)
-            for kind in ("store", "get")
-            if bulk
-        ]
+        ports = {"TCP": tcp_port, "UDP": udp_port}
+        layers = _layers(stack, session, route, ports, file_path)
+        results, bulks = _measured(session, layers, options, sizes_bytes, background)
     figures = {**effect.as_dict(), **report.figures(results["careful"])}
     figures["bulk"] = [logp_bulk.bulk_figures(one) for one in bulks]
     for kind in ("tcp", "udp", "file"):
@@ -201,6 +183,48 @@ def logp(
         one.estimate is None and one.reason for one in report.named(results["careful"]).values()
     ):
         ctx.exit(Exit.WITHHELD)
+
+
+def _layers(
+    stack: contextlib.ExitStack,
+    session: Session,
+    route: Route,
+    ports: dict[str, int | None],
+    file_path: str | None,
+) -> dict[str, Layer]:
+    """Returns layers by name; connects first, so that a closed port costs no measurement."""
+    layers: dict[str, Layer] = {"careful": session.layer()}
+    for kind, port in ports.items():
+        if port is not None:
+            beside = tcp.SocketLayer(route.address, port, session.layer().capacity, kind)
+            layers[kind.lower()] = stack.enter_context(beside)
+    if file_path is not None:
+        layers["file"] = stack.enter_context(FilesLayer(file_path, route))
+    return layers
+
+
+def _measured(
+    session: Session,
+    layers: dict[str, Layer],
+    options: Options,
+    sizes_bytes: list[int],
+    background: bool,
+) -> tuple[dict[str, Result], list[Bulk]]:
+    def paced(layer: Layer, seconds: float) -> Layer:
+        return Background(layer, seconds) if background else layer
+
+    def transfer(kind: str, size: int) -> Layer:
+        return paced(session.layer(kind, size), options.seconds / len(sizes_bytes))
+
+    results = {
+        name: LogP(paced(layer, options.seconds), options).run() for name, layer in layers.items()
+    }
+    bulks = [
+        transfers.measure(kind, transfer, sizes_bytes, options, results["careful"].rtt)
+        for kind in ("store", "get")
+        if sizes_bytes
+    ]
+    return results, bulks
 
 
 def _refuse_with_gap(others: dict[str, object]) -> None:

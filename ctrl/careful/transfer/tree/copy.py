@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import errno
 import os
-import posixpath
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from careful._abi import lib
-from careful.errors import CarefulError, Text
+from careful.errors import CarefulError
 from careful.transfer.file.holes import GRAIN, has_holes
 from careful.transfer.file.journal import is_partial
 from careful.transfer.options import FileResult
@@ -33,7 +31,7 @@ from careful.transfer.tree.clashes import extra, merged_names, removed_first, sa
 from careful.transfer.tree.digests import equal_small
 from careful.transfer.tree.direction import Direction
 from careful.transfer.tree.existing import Decision, decide_entry, refusal
-from careful.transfer.tree.guards import deletion_objection, mount_points
+from careful.transfer.tree.guards import objection
 from careful.transfer.tree.links import HardLinks, is_made, link_items
 from careful.transfer.tree.outcome import Outcome
 from careful.transfer.tree.scan import SplitListing
@@ -403,35 +401,17 @@ class TreeTransfer:
         return extra(self.entries, self.existing, self.options)
 
     async def _check_deletion(self) -> None:
-        """Prevents all deletions, and fails, if a guard objects. Remembers the mount points."""
-        direction, (source, target) = self.direction, self.paths
-        above = None
-        if not direction.fetch or source not in (".", ""):  # a peer hides what is above its export
-            with suppress(CarefulError):  # a symlink may lead to the top of an export
-                above = await direction.source.stat(
-                    direction.source.join(source, ".."), follow=True
-                )
-        mounted = mount_points(above, self.top.attr, self.entries)
-        local, remote = (target, source) if direction.fetch else (source, target)
-        # Aliases of the host and of the directory must give the same key.
-        ends = f"{direction.remote.place}:{posixpath.normpath(remote)}", os.path.realpath(local)
-        trees = ends if direction.fetch else ends[::-1]
-        mounts = self.options.mounts
-        mounted_before = mounts.read(trees) if mounts is not None else set()
-        text: Text = ""
-        if self.options.delete:
-            removed = {one.name: one for one in [*self._clashing(), *self._extra()]}
-            text = deletion_objection(
-                [*removed.values()], mounted_before - mounted, self.options.max_delete
-            )
-        else:  # an unmounted disk stays known
-            mounted |= mounted_before
+        """Prevents all deletions, and fails, if a guard objects."""
+        names = [*self._clashing(), *self._extra()] if self.options.delete else []
+        removed = {one.name: one for one in names}
+        source = self.top.attr, self.entries
+        text = await objection(
+            self.direction, self.paths, source, [*removed.values()], self.options
+        )
         if text:
             self.options = replace(self.options, delete=False)
-            name = direction.source.name(source)
+            name = self.direction.source.name(self.paths[0])
             self.outcome.fail(name, CarefulError(errno.ECANCELED, text, name))
-        elif mounts is not None and mounted != mounted_before and not self.options.dry_run:
-            mounts.write(trees, mounted)
 
     async def _delete(self) -> None:
         if any(entry.error for entry in self.entries if not entry.attr.is_dir):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import posixpath
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
-from careful.errors import Option, Text
+from careful.errors import CarefulError, Option, Text
+from careful.transfer.options import Options
 from careful.transfer.protocol.entries import Attr, Entry, parent
+from careful.transfer.tree.direction import Direction
 
 
-def mount_points(parent_attr: Attr | None, top: Attr, entries: Iterable[Entry]) -> set[str]:
+def _mount_points(parent_attr: Attr | None, top: Attr, entries: Iterable[Entry]) -> set[str]:
     """Returns the directories of a tree that are mount points; ".": the top itself.
 
     parent_attr: of the directory above the top; None: unknown. entries: parents first.
@@ -25,9 +30,7 @@ def mount_points(parent_attr: Attr | None, top: Attr, entries: Iterable[Entry]) 
     return mounts
 
 
-def deletion_objection(
-    names: Sequence[Entry], unmounted: Iterable[str], names_max: int | None
-) -> Text:
+def _objection(names: Sequence[Entry], unmounted: Iterable[str], names_max: int | None) -> Text:
     """Returns why the names must not be deleted, or "".
 
     unmounted: directories of the source that were mount points last time, and are not now.
@@ -44,3 +47,35 @@ def deletion_objection(
         text = f"nothing is deleted: {len(names)} names would be deleted, more than "
         return text, Option.MAX_DELETE, str(names_max)
     return ""
+
+
+async def objection(
+    direction: Direction,
+    paths: tuple[str, str],
+    source: tuple[Attr, Sequence[Entry]],
+    removed: Sequence[Entry],
+    options: Options,
+) -> Text:
+    """Returns why `removed` must not be deleted, or "". Without one, remembers the mount points.
+
+    paths: source and target; source: the attributes of its top, and its entries.
+    """
+    above = None
+    if not direction.fetch or paths[0] not in (".", ""):  # a peer hides what is above its export
+        with suppress(CarefulError):  # a symlink may lead to the top of an export
+            above = await direction.source.stat(direction.source.join(paths[0], ".."), follow=True)
+    mounted = _mount_points(above, *source)
+    remote, local = paths if direction.fetch else paths[::-1]
+    # Aliases of the host and of the directory must give the same key.
+    ends = f"{direction.remote.place}:{posixpath.normpath(remote)}", os.path.realpath(local)
+    trees = ends if direction.fetch else ends[::-1]
+    mounts = options.mounts
+    mounted_before = mounts.read(trees) if mounts is not None else set()
+    text: Text = ""
+    if options.delete:
+        text = _objection(removed, mounted_before - mounted, options.max_delete)
+    else:  # an unmounted disk stays known
+        mounted |= mounted_before
+    if not text and mounts is not None and mounted != mounted_before and not options.dry_run:
+        mounts.write(trees, mounted)
+    return text

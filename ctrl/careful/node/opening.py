@@ -1,0 +1,44 @@
+"""Opens an instance of libcareful, or attaches to carefuld's."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+
+from careful._abi import CData, ffi, lib
+from careful.errors import check
+
+
+def _carefuld_on(ifname: str) -> str:
+    """Returns what to do if a carefuld runs on an interface; else ""."""
+    from careful.control.instance import instances
+
+    if not any(one.here and one.ifname == ifname for one in instances.running()):
+        return ""
+    return f"carefuld runs on {ifname}: use careful.attach(), or carefulctl down {ifname}"
+
+
+def _in_python(text: str) -> str:
+    """Rewrites C's error text with the option names of open()."""
+    text = re.sub(r"--([a-z][a-z-]+)", lambda option: option[1].replace("-", "_"), text)
+    return text.replace(f"process {os.getpid()}; end it", "this program itself; close() it")
+
+
+def open_instance(options: dict[str, object], name: str) -> CData:
+    """Returns C's instance; arguments and errors are those of engine.Engine."""
+    is_attached = "path" in options
+    kind = "careful_attach_options" if is_attached else "careful_options"
+    raw, texts = ffi.new(f"struct {kind} *"), []
+    for field, raw_value in options.items():
+        if isinstance(raw_value, str):
+            texts.append(ffi.new("char[]", os.fsencode(raw_value)))
+            raw_value = texts[-1]
+        setattr(raw, field, raw_value)
+    instance, error = ffi.new("struct careful **"), ffi.new("struct careful_error *")
+    rc = (lib.careful_attach if is_attached else lib.careful_open)(raw, instance, error)
+    text = _in_python(ffi.string(error.text).decode(errors="replace"))
+    if rc == -errno.EBUSY and not is_attached:
+        text = _carefuld_on(str(options["ifname"])) or text
+    check(rc, "" if name in text else name, text)
+    return instance[0]
