@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Congestion control by the receiver, which withholds part of a window: the peer then has at most w
+/* Congestion control by the receiver, which withholds part of a window. The peer then has at most w
  * buffers outstanding. w grows by one for each w buffers that arrive, and shrinks by the share of
  * lost frames, as in DCTCP (RFC 8257 section 3.3). Random losses, which a smaller w does not
  * prevent, so cost little. If the share is not small, w shrinks by a sixth at least, so that senders

@@ -56,8 +56,8 @@ void reservation_asked(struct link_peer *peer, __be16 extra)
 	reserve->asking[reserve->asking_count++] = peer;
 }
 
-/* Returns a part of the peer's grant to the pool, as far as its buffers are in the fill batch: it
- * asks for less, or its grant is larger than what is left in the pool. */
+/* Returns a part of the peer's grant to the pool, as far as its buffers are in the fill batch.
+ * The peer asks for less, or its grant is larger than what is left in the pool. */
 static void repay(struct link_peer *peer)
 {
 	struct reserve *reserve = &peer->link->reserve;
