@@ -14,7 +14,7 @@
 #endif
 
 enum {
-	CAREFUL_IPC_VERSION = 14, /* rises with each change of the format */
+	CAREFUL_IPC_VERSION = 15, /* rises with each change of the format */
 	CAREFUL_IPC_PAYLOAD_BYTES = 73728, /* at least a careful_peer_info for each peer */
 	CAREFUL_IPC_INFLIGHT = 256,
 	CAREFUL_IPC_FILES = 64, /* files that a client can have registered */
