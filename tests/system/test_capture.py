@@ -208,7 +208,7 @@ def test_capture__ctrl_c_loses_nothing(
     """The records in transit, and later ones, were lost."""
     monkeypatch.setattr(cli, "Capture", Interrupted)
     monkeypatch.setattr(cli, "port_of", lambda _: PORT)
-    monkeypatch.setattr(cli.instances, "on_interface", lambda *_: SimpleNamespace(ifname="eth1"))
+    monkeypatch.setattr(cli.choice, "on_interface", lambda *_: SimpleNamespace(ifname="eth1"))
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # `&` has it ignored
     try:
         assert carefulctl(["capture", "eth1"]) == 0
