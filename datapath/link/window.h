@@ -124,11 +124,12 @@ static inline uint32_t window_rx_now(const struct window_rx *w)
 	return w->size - w->withheld;
 }
 
-/* Withholds this much of W from now on. Announced credits stay valid. */
-static inline void window_rx_withhold(struct window_rx *w, uint32_t withheld)
+/* Withholds this much of W from now on. Announced credits stay valid. While frames are lost, T is
+ * half as large: the credits of frames behind a gap wait for the repair, so the peer needs others. */
+static inline void window_rx_withhold(struct window_rx *w, uint32_t withheld, bool loses)
 {
 	w->withheld = (uint16_t)withheld;
-	w->threshold = (uint16_t)window_threshold(window_rx_now(w));
+	w->threshold = (uint16_t)window_threshold(window_rx_now(w) / (loses ? 2 : 1));
 }
 
 /* Returns the buffers that the next announcement can include. */

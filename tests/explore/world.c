@@ -142,7 +142,7 @@ void world_withhold(struct world *world, int from, int to, uint32_t withheld)
 {
 	struct window_rx *rx = &world_peer(world, to, from)->flow.rx;
 
-	window_rx_withhold(rx, withheld);
+	window_rx_withhold(rx, withheld, false);
 	if (world->setting.threshold)
 		rx->threshold = world->setting.threshold;
 }

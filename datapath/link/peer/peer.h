@@ -142,6 +142,8 @@ struct link_missing {
 	uint32_t most_before; /* flow.most when the epoch began */
 	uint32_t lost; /* numbers asked for since the last change of w (congestion.c) */
 	uint32_t checked; /* flow.rx.received at that change */
+	bool loses; /* a number was asked for lately, */
+	uint64_t lost_ns; /* last at this time */
 	uint32_t withheld; /* W - w; flow.rx.withheld is less while frames wait for a missing one */
 	uint8_t settle; /* enum link_settle */
 	uint32_t filled; /* buffers that XDP had charged when the search began */

@@ -9,7 +9,10 @@
 #include "link/link.h"
 #include "link/repair/repair.h"
 
-enum { SHARED = 24 }; /* losses count as random if fewer than one frame in this many is lost */
+enum {
+	SHARED = 24, /* losses count as random if fewer than one frame in this many is lost */
+	LOSES_NS = 100 * 1000 * 1000, /* for which a loss is recent */
+};
 
 /* Returns the smallest w. Half of it holds an update and the largest frame, or the buffers that sinks
  * keep: with a smaller T these might wait for frames for which the peer has no credit. */
@@ -58,6 +61,16 @@ void congestion_early(struct link_peer *peer)
 	peer->flow.rx.withheld = (uint16_t)(withheld > early ? withheld - early : 0);
 }
 
+/* Applies w and T. A smaller T must exceed what sinks keep, as in window_floor(). */
+static void apply(struct link_peer *peer)
+{
+	struct link_missing *missing = &peer->session->missing;
+	bool loses = missing->loses && congestion_now(peer) / 4 > peer->kept;
+
+	window_rx_withhold(&peer->flow.rx, missing->withheld, loses);
+	congestion_early(peer);
+}
+
 /* Adjusts w once for each w buffers that arrived or were lost. */
 void congestion_check(struct link_peer *peer)
 {
@@ -71,8 +84,7 @@ void congestion_check(struct link_peer *peer)
 	now = next_window(now, missing->lost, sent) + is_below_mean(peer, now);
 	now = now > floor ? now : floor;
 	missing->withheld = now < rx->size ? rx->size - now : 0;
-	window_rx_withhold(rx, missing->withheld);
-	congestion_early(peer);
+	apply(peer);
 	missing->checked = rx->received;
 	missing->lost = 0;
 }
@@ -80,8 +92,25 @@ void congestion_check(struct link_peer *peer)
 /* Counts a request for a number as a loss of its frame, or of its last repair. */
 void congestion_lost(struct link_peer *peer)
 {
-	peer->session->missing.lost++;
+	struct link_missing *missing = &peer->session->missing;
+
+	missing->lost++;
+	missing->lost_ns = peer->link->now_ns;
+	if (!missing->loses) {
+		missing->loses = true;
+		apply(peer);
+	}
 	congestion_check(peer);
+}
+
+void congestion_tick(struct link_peer *peer)
+{
+	struct link_missing *missing = &peer->session->missing;
+
+	if (!missing->loses || peer->link->now_ns - missing->lost_ns < LOSES_NS)
+		return;
+	missing->loses = false;
+	apply(peer);
 }
 
 /* Takes back a loss, since the frame was only late. */

@@ -301,8 +301,10 @@ bool missing_tick(struct link_peer *peer)
 {
 	struct link_missing *missing = &peer->session->missing;
 
-	if (peer->cookie_in)
+	if (peer->cookie_in) {
 		advance_old(peer);
+		congestion_tick(peer);
+	}
 	if (!peer->link->repairs || !peer->cookie_in || !reorder_missing(peer)) {
 		missing->since_ns = 0;
 		return false;

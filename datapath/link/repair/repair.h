@@ -89,6 +89,7 @@ static inline uint32_t congestion_now(const struct link_peer *peer)
 void congestion_early(struct link_peer *peer);
 void congestion_check(struct link_peer *peer);
 void congestion_lost(struct link_peer *peer);
+void congestion_tick(struct link_peer *peer);
 void congestion_late(struct link_peer *peer);
 
 /* reorder.c */

@@ -149,16 +149,20 @@ static void test_withhold__the_sender_has_w(void)
 	window_tx_init(&tx, 16);
 	window_rx_init(&rx, 16);
 	CHECK_EQ(filled(&tx, &rx), 15);
-	window_rx_withhold(&rx, 10);
+	window_rx_withhold(&rx, 4, true);
+	CHECK_EQ(rx.threshold, 3); /* half of T while frames are lost */
+	window_rx_withhold(&rx, 10, true);
+	CHECK_EQ(rx.threshold, 2);
+	window_rx_withhold(&rx, 10, false);
 	CHECK_EQ(rx.threshold, 3);
 	CHECK_EQ(window_rx_owed(&rx), 0);
 	CHECK_EQ(filled(&tx, &rx), 15);
 	for (int i = 0; i < 10; i++)
 		CHECK_EQ(filled(&tx, &rx), 5);
-	window_rx_withhold(&rx, 9);
+	window_rx_withhold(&rx, 9, false);
 	CHECK_EQ(filled(&tx, &rx), 5);
 	CHECK_EQ(filled(&tx, &rx), 6);
-	window_rx_withhold(&rx, 0);
+	window_rx_withhold(&rx, 0, false);
 	filled(&tx, &rx);
 	CHECK_EQ(filled(&tx, &rx), 15);
 	CHECK_EQ(window_tx_outstanding(&tx), 0);
@@ -175,7 +179,7 @@ static void test_withhold__no_w_stalls(void)
 
 				window_tx_init(&tx, size);
 				window_rx_init(&rx, size);
-				window_rx_withhold(&rx, withheld);
+				window_rx_withhold(&rx, withheld, cost & 1);
 				for (int i = 0; i < 200; i++) {
 					CHECK(window_tx_may_send(&tx, cost));
 					window_tx_send(&tx, cost);

@@ -11,7 +11,7 @@
 
 enum {
 	/* Frames and control messages under way: trains that a fault delays, and the rest. */
-	SIM_SLOTS = 8 * CAREFUL_TRAIN_FRAMES,
+	SIM_SLOTS = 32 * CAREFUL_TRAIN_FRAMES,
 	SIM_EVENTS = 2 * SIM_SLOTS,
 	SIM_CTRL_QUEUE = 64, /* control messages in the kernel's socket */
 	SIM_CTRL_BYTES = 256, /* of each, at most */
