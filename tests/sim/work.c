@@ -258,7 +258,7 @@ static bool outgrown(const struct op *op)
 static bool is_narrow(const struct scenario *s)
 {
 	for (uint32_t i = 0; i < s->faults_count; i++)
-		if (s->faults[i].longer)
+		if (s->faults[i].longer || s->faults[i].kind == SIM_MTU)
 			return true;
 	return false;
 }
@@ -277,6 +277,7 @@ static bool excused(const struct op *op, int status)
 	case -ETIMEDOUT:
 	case -ECONNREFUSED:
 	case -ECOMM:
+	case -EIO: /* the same, if the lost fragment is too short to carry the reason */
 		return s->excused;
 	case -EUSERS:
 		return s->excused && s->misdeeds;

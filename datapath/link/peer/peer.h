@@ -109,6 +109,8 @@ struct link_path {
 	bool told; /* ICMP called a frame too large since the last search */
 	bool probing; /* pings search for the limit */
 	uint32_t lost_bytes; /* the frame whose losses began the search; 0: data waits for it */
+	uint32_t lost_seq; /* its number */
+	uint64_t began_ns; /* when the search began; 0: after ICMP */
 	bool asks; /* the search's ping is under way */
 	bool renews; /* the limit is below this epoch's frames, so a new epoch must begin */
 	bool ended, passed; /* the ping has ended, with an answer */
