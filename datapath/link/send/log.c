@@ -135,11 +135,8 @@ static void want(struct link_peer *peer, uint32_t seq, uint32_t now_us)
 	if ((int32_t)(seq - peer->repair.acked) <= 0 || entry->bytes_flags & LOG_WANTED ||
 	    sent_lately(entry, now_us))
 		return;
-<<<<<<< HEAD
-	path_search_doubt(peer, entry->bytes_flags & LOG_BYTES, entry->bytes_flags / LOG_TIMES);
-=======
-	link_path_doubt(peer, seq, entry->bytes_flags & LOG_BYTES, entry->bytes_flags / LOG_TIMES);
->>>>>>> 4ec93130 (link: half a second of losses, not a device's pause, makes a path narrow; sim: what a narrow path excuses)
+	path_search_doubt(peer, seq, entry->bytes_flags & LOG_BYTES,
+			  entry->bytes_flags / LOG_TIMES);
 	entry->bytes_flags |= LOG_WANTED;
 	peer->repair.wanted++;
 	peer->link->again = true;

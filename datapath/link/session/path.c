@@ -77,20 +77,6 @@ bool link_path_told(struct link_peer *peer)
 	return true;
 }
 
-<<<<<<< HEAD
-=======
-static void begin_search(struct link_path *path, uint32_t first_ms, uint64_t now_ns)
-{
-	path->probing = true;
-	path->began_ns = path->told ? 0 : now_ns;
-	path->told = false;
-	path->ended = false;
-	path->low = path->high = path->tries = 0;
-	path->tried = DEVICE_FRAME_BYTES_MIN;
-	path->wait_ms = first_ms;
-}
-
->>>>>>> 4ec93130 (link: half a second of losses, not a device's pause, makes a path narrow; sim: what a narrow path excuses)
 /* Begins an epoch. Reports whether data waits until the path has been probed. */
 bool link_path_begin(struct link_peer *peer)
 {
@@ -112,47 +98,11 @@ bool link_path_begin(struct link_peer *peer)
 	path->bytes = 0;
 	if (!due || peer->link->traditional)
 		return false;
-<<<<<<< HEAD
-	path_search_begin(path, PATH_FIRST_MS);
-=======
-	begin_search(path, FIRST_MS, now_ns);
->>>>>>> 4ec93130 (link: half a second of losses, not a device's pause, makes a path narrow; sim: what a narrow path excuses)
+	path_search_begin(path, PATH_FIRST_MS, now_ns);
 	path->lost_bytes = 0;
 	return true;
 }
 
-<<<<<<< HEAD
-=======
-static uint32_t wait_ms(uint64_t round_trip_ns)
-{
-	return MORE_MS + (uint32_t)(round_trip_ns / 1000000) * ROUND_TRIPS;
-}
-
-/* Reports whether a frame with this body is too large for the path. */
-bool link_path_blocks(const struct link_peer *peer, uint32_t body_bytes)
-{
-	uint32_t most = peer->session->path.bytes;
-
-	return most && peer->beside + body_bytes > most;
-}
-
-/* Begins a search if a frame was lost often. times: how often it was sent again */
-void link_path_doubt(struct link_peer *peer, uint32_t seq, uint32_t body_bytes, uint32_t times)
-{
-	struct link_path *path = &peer->session->path;
-	uint64_t round_ns = peer->session->missing.round_ns;
-	uint64_t since_ns = peer->link->now_ns - path->searched_ns;
-
-	if (times < (path->told ? TOLD_TIMES : LOSING_TIMES) || path->probing ||
-	    peer->phase != LINK_OPEN || link_path_blocks(peer, body_bytes) ||
-	    (path->searched_ns && since_ns < AGAIN_S * 1000000000ull && !path->told))
-		return;
-	begin_search(path, round_ns ? wait_ms(round_ns) : FIRST_MS, peer->link->now_ns);
-	path->lost_seq = seq;
-	path->lost_bytes = peer->beside + body_bytes;
-}
-
->>>>>>> 4ec93130 (link: half a second of losses, not a device's pause, makes a path narrow; sim: what a narrow path excuses)
 /* Ends the search: frames of this many bytes pass. 0: all sizes pass, or none. */
 static void conclude(struct link_peer *peer, uint32_t bytes)
 {

@@ -53,11 +53,6 @@ int link_path_again(struct link_peer *peer);
 bool link_path_narrow(const struct link_peer *peer);
 bool link_path_begin(struct link_peer *peer);
 bool link_path_told(struct link_peer *peer);
-<<<<<<< HEAD
-=======
-void link_path_doubt(struct link_peer *peer, uint32_t seq, uint32_t body_bytes, uint32_t times);
-bool link_path_blocks(const struct link_peer *peer, uint32_t body_bytes);
->>>>>>> 4ec93130 (link: half a second of losses, not a device's pause, makes a path narrow; sim: what a narrow path excuses)
 enum link_path_state {
 	LINK_PATH_KNOWN,
 	LINK_PATH_PROBES, /* data waits for the search */
