@@ -13,16 +13,14 @@ enum {
 	BLAKE3_DEPTH = 54, /* of the tree over 2^64 bytes */
 };
 
-/* @stack: chaining values of complete subtrees, larger first; one for each bit of `chunks`
- * @first: number of the part's first chunk in the whole input
- * @chunks: chunks in the stack
- * @tail: bytes not yet in the stack; a full chunk waits here in case it is the last */
 struct blake3 {
+	/* chaining values of complete subtrees, larger first; one for each bit of `chunks` */
 	uint32_t stack[BLAKE3_DEPTH][8];
 	uint32_t depth;
 	uint32_t used;
-	uint64_t first;
-	uint64_t chunks;
+	uint64_t first; /* number of the part's first chunk in the whole input */
+	uint64_t chunks; /* chunks in the stack */
+	/* bytes not yet in the stack; a full chunk waits here in case it is the last */
 	uint8_t tail[BLAKE3_CHUNK];
 };
 

@@ -20,53 +20,45 @@ struct pool_job {
 	bool waits;
 };
 
-/* Jobs that are limited together. Zeroed by the owner, who keeps it while it has jobs. Guarded by
- * the pool's lock.
- *
- * @head, @tail: jobs that wait
- * @next: the next group with jobs that wait */
+/* Jobs that are limited together. Zeroed by the owner, who keeps it while it has jobs. Guarded
+ * by the pool's lock. */
 struct pool_group {
-	struct pool_group *next;
-	struct pool_job *head, *tail;
+	struct pool_group *next; /* the next group with jobs that wait */
+	struct pool_job *head, *tail; /* jobs that wait */
 	uint32_t running;
 };
 
-/* @workers_max: most threads; a thread starts when a job may run and no thread is idle
- * @group_max: jobs of a group that may run at a time
- * @quiet: pool_take() does not return finished jobs; run() may put its job again
- * @may_run: further limits, or NULL; called with the lock
- * @count: called with the lock, by = 1 before run() and -1 after it; or NULL
- * @run: called by a worker */
 struct pool_rules {
-	uint32_t workers_max, group_max;
-	bool quiet;
+	/* most threads; a thread starts when a job may run and no thread is idle */
+	uint32_t workers_max;
+	uint32_t group_max; /* jobs of a group that may run at a time */
+	bool quiet; /* pool_take() does not return finished jobs; run() may put its job again */
+	/* Further limits, or NULL; called with the lock. */
 	bool (*may_run)(const struct pool *pool, const struct pool_job *job);
+	/* Called with the lock, by = 1 before run() and -1 after it; or NULL. */
 	void (*count)(struct pool *pool, const struct pool_job *job, int by);
+	/* Called by a worker. */
 	void (*run)(struct pool *pool, struct pool_job *job);
 };
 
-/* The lock protects `groups` to `done_tail`.
- *
- * @cpus: CPUs of the thread that opened the pool; all workers use these
- * @wake: a job may run
- * @job_ended: signalled only while stopping
- * @event_fd: readable while pool_take() has a job; -1 if quiet
- * @stop: long jobs read it, too
- * @ready: `done` is not NULL
- * @groups: groups with jobs that wait, in turn
- * @running: number of running jobs
- * @idle: workers that wait for a job; `woken` of them were signalled */
+/* The lock protects `groups` to `done_tail`. */
 struct pool {
 	const struct pool_rules *rules;
 	void *user;
-	cpu_set_t cpus;
+	cpu_set_t cpus; /* CPUs of the thread that opened the pool; all workers use these */
 	pthread_mutex_t lock;
-	pthread_cond_t wake, job_ended;
+	pthread_cond_t wake; /* a job may run */
+	pthread_cond_t job_ended; /* signalled only while stopping */
 	pthread_t *workers;
-	int event_fd;
-	atomic_bool stop, ready;
-	struct pool_group *groups, *groups_tail;
-	uint32_t workers_count, running, idle, woken;
+	int event_fd; /* readable while pool_take() has a job; -1 if quiet */
+	atomic_bool stop; /* long jobs read it, too */
+	atomic_bool ready; /* `done` is not NULL */
+	struct pool_group *groups; /* groups with jobs that wait, in turn */
+	struct pool_group *groups_tail;
+	uint32_t workers_count;
+	uint32_t running; /* number of running jobs */
+	uint32_t idle; /* workers that wait for a job; `woken` of them were signalled */
+	uint32_t woken;
 	struct pool_job *done, *done_tail;
 };
 

@@ -12,34 +12,28 @@
 
 enum { HEALTH_NAME_BYTES = 88 };
 
-/* The last known state of the interface.
- *
- * @address: its IPv4 address; 0: none
- * @master:  its bridge or bond; "": none
- * @qdiscs:  how often its pfifo was restored */
+/* The last known state of the interface. */
 struct health_interface {
 	bool down;
 	uint32_t mtu;
 	uint8_t mac[6];
-	struct in_addr address;
-	char master[16];
-	uint32_t qdiscs;
+	struct in_addr address; /* its IPv4 address; 0: none */
+	char master[16]; /* its bridge or bond; "": none */
+	uint32_t qdiscs; /* how often its pfifo was restored */
 };
 
-/* @logged:  the counters when they were last logged
- * @names:   address and name of each peer; kept for the line that the peer is gone
- * @macs:    link address for frames to each peer; 0: not known
- * @unheard: the log reports that no control message of the peer arrives
- * @limits:  rate limit of each peer's lines: a restless peer hides no line about others */
 struct health {
 	int socket_fd;
 	bool detached; /* the XDP program is off the interface */
 	struct health_interface interface;
-	struct careful_info logged;
+	struct careful_info logged; /* the counters when they were last logged */
 	struct log_limit counters_limit;
+	/* rate limit of each peer's lines: a restless peer hides no line about others */
 	struct log_limit limits[CAREFUL_PEERS_MAX];
+	/* address and name of each peer; kept for the line that the peer is gone */
 	char names[CAREFUL_PEERS_MAX][HEALTH_NAME_BYTES];
-	uint8_t macs[CAREFUL_PEERS_MAX][6];
+	uint8_t macs[CAREFUL_PEERS_MAX][6]; /* link address for frames to each peer; 0: not known */
+	/* the log reports that no control message of the peer arrives */
 	bool unheard[CAREFUL_PEERS_MAX];
 };
 

@@ -16,17 +16,15 @@
 #include "daemon/options.h"
 #include "base/error.h"
 
-/* An option: its help, and where its value goes.
- *
- * @at:    TEXT, NUMBER, BYTES, CHOICE and FLAG: the field's offset in struct daemon_options
- * @names: CHOICE: the words; the field gets the index of the word
- * @take:  CALL: stores the value; returns 0 or -errno */
+/* An option: its help, and where its value goes. */
 struct rule {
 	const char *name, *value, *help;
 	enum { CALL, TEXT, NUMBER, BYTES, CHOICE, FLAG, HELP, VERSION } kind;
+	/* TEXT, NUMBER, BYTES, CHOICE and FLAG: the field's offset in struct daemon_options */
 	size_t at;
 	uint64_t min, max;
-	const char *names[4];
+	const char *names[4]; /* CHOICE: the words; the field gets the index of the word */
+	/* CALL: stores the value; returns 0 or -errno. */
 	int (*take)(struct daemon_options *options, const char *arg, struct careful_error *error);
 };
 

@@ -10,26 +10,20 @@
 #include "files/block.h"
 #include "lend/lend.h"
 
-/* @exports:   their paths last as long as the process
- * @group:     the group that may connect to the socket besides root, or -1
- * @run_dir:   directory of pid, lock, socket and log
- * @state_dir: directory of files that outlive the daemon
- * @cpu:       CPU to run on, or -1
- * @insecure:  exports may be writable without keys
- * @ready_fd:  gets one line when the daemon serves or has failed, or -1 */
 struct daemon_options {
 	struct careful_options careful;
+	/* their paths last as long as the process */
 	struct block_export_options exports[BLOCK_EXPORTS];
 	uint32_t exports_count;
 	struct lend_options lend;
-	int64_t group;
-	char run_dir[PATH_MAX];
-	const char *state_dir;
+	int64_t group; /* the group that may connect to the socket besides root, or -1 */
+	char run_dir[PATH_MAX]; /* directory of pid, lock, socket and log */
+	const char *state_dir; /* directory of files that outlive the daemon */
 	const char *log;
-	int cpu;
-	int ready_fd;
+	int cpu; /* CPU to run on, or -1 */
+	int ready_fd; /* gets one line when the daemon serves or has failed, or -1 */
 	uint32_t foreground;
-	uint32_t insecure;
+	uint32_t insecure; /* exports may be writable without keys */
 };
 
 /* Returns 0, 1 after --help or --version, or -EINVAL with *error. Modifies argv. */

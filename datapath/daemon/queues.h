@@ -11,17 +11,14 @@
 
 #include "daemon/options.h"
 
-/* @count: number of queues
- * @index: the queue of this process
- * @fds:   first queue: sockets to the others' processes; other queues: fds[0] leads to the first
- * @alive: first queue: queues that have reported since queues_report_alive() last returned true
- * @up:    peers that were up at each queue's last report */
 struct queues {
-	uint32_t count;
-	uint32_t index;
+	uint32_t count; /* number of queues */
+	uint32_t index; /* the queue of this process */
+	/* first queue: sockets to the others' processes; other queues: fds[0] leads to the first */
 	int fds[CAREFUL_SPREAD_MAX];
+	/* first queue: queues that have reported since queues_report_alive() last returned true */
 	bool alive[CAREFUL_SPREAD_MAX];
-	uint32_t up[CAREFUL_SPREAD_MAX];
+	uint32_t up[CAREFUL_SPREAD_MAX]; /* peers that were up at each queue's last report */
 };
 
 /* Starts the other queues' processes. Call it before anything is opened. Returns in each process

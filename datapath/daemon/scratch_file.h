@@ -9,23 +9,17 @@
 
 #include "files/block.h"
 
-/* @fd:      the file, or -1
- * @scratch: its place (enum careful_scratch); belongs to the thread until @opened
- * @opening: a thread opens the file, because a file system may hang
- * @opened:  the thread has ended
- * @asked:   pings so far
- * @used_ms: time of the last ping */
 struct scratch_file {
 	struct careful *instance;
 	const struct block_export_options *exports;
 	uint32_t exports_count;
-	int fd;
-	uint8_t scratch;
-	bool opening;
-	atomic_bool opened;
+	int fd; /* the file, or -1 */
+	uint8_t scratch; /* its place (enum careful_scratch); belongs to the thread until opened */
+	bool opening; /* a thread opens the file, because a file system may hang */
+	atomic_bool opened; /* the thread has ended */
 	pthread_t thread;
-	uint64_t asked;
-	int64_t used_ms;
+	uint64_t asked; /* pings so far */
+	int64_t used_ms; /* time of the last ping */
 };
 
 /* Begins to serve pings. Without a writable export the file is memory and opens now. */

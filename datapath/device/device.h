@@ -86,30 +86,22 @@ static inline void address_words(const union address *address, uint16_t *words)
 		words[i] = (uint16_t)(bytes[2 * i] << 8 | bytes[2 * i + 1]);
 }
 
-/* The Ethernet, IP and UDP headers of a frame to a peer, as of a frame without payload; the engine
- * adjusts lengths and IPv4 checksum.
- *
- * @mtu: largest IP packet for the route; 0: the interface's MTU
- * @bytes: header bytes (42 for IPv4, 62 for IPv6); 0: not resolved yet
- * @neighbour: the host is on our link, so the Ethernet address is its own */
+/* The Ethernet, IP and UDP headers of a frame to a peer, as of a frame without payload; the
+ * engine adjusts lengths and IPv4 checksum. */
 struct llhdr {
 	uint8_t data[LLHDR_MAX];
-	uint16_t mtu;
-	uint8_t bytes;
-	bool neighbour;
+	uint16_t mtu; /* largest IP packet for the route; 0: the interface's MTU */
+	uint8_t bytes; /* header bytes (42 for IPv4, 62 for IPv6); 0: not resolved yet */
+	bool neighbour; /* the host is on our link, so the Ethernet address is its own */
 };
 
-/* The distribution of peers over several queues of an interface, as seen by one queue.
- *
- * @entries: one for each queue, in shared memory; NULL: a single queue
- * @count: queues; 0: a single queue
- * @index: our queue; the engine of queue 0 assigns peers to queues
- * @straight: a frame from queue n arrives at the other end's queue n */
+/* The distribution of peers over several queues of an interface, as seen by one queue. */
 struct spread {
+	/* one for each queue, in shared memory; NULL: a single queue */
 	struct careful_queue_entry *entries;
-	uint16_t count;
-	uint16_t index;
-	bool straight;
+	uint16_t count; /* queues; 0: a single queue */
+	uint16_t index; /* our queue; the engine of queue 0 assigns peers to queues */
+	bool straight; /* a frame from queue n arrives at the other end's queue n */
 };
 
 struct port {
@@ -154,32 +146,29 @@ static inline uint32_t queue_single_bytes(const struct queue *queue)
 
 /* Facts about a control message besides its bytes.
  *
- * @at_ns: arrival, by now_ns(); the kernel's time stamp while stamps() are on
- * @by: sender of an ICMP error
- * @icmp_type, @icmp_code, @icmp_info: of the error; info is the MTU for "too big"
- * @ip_bytes: bytes of the IP packet */
+ * @icmp_type, @icmp_code, @icmp_info: of the error; info is the MTU for "too big" */
 struct arrival {
-	uint64_t at_ns;
-	union address by;
+	uint64_t at_ns; /* arrival, by now_ns(); the kernel's time stamp while stamps() are on */
+	union address by; /* sender of an ICMP error */
 	uint32_t icmp_type;
 	uint32_t icmp_code;
 	uint32_t icmp_info;
-	uint32_t ip_bytes;
+	uint32_t ip_bytes; /* bytes of the IP packet */
 };
 
-/* XDP's record of a slot's last ping. @cpu: the caller's CPU. */
+/* XDP's record of a slot's last ping. */
 struct ping_seen {
 	uint64_t at_ns;
 	uint32_t probe;
 	uint32_t net_cpu;
-	uint32_t cpu;
+	uint32_t cpu; /* the caller's CPU */
 };
 
-/* XDP's counts of a train (abi.h: struct careful_peer_entry). @span_ns: first to last frame. */
+/* XDP's counts of a train (abi.h: struct careful_peer_entry). */
 struct train_seen {
 	uint32_t frames;
 	uint32_t whole;
-	uint64_t span_ns;
+	uint64_t span_ns; /* first to last frame */
 };
 
 enum device_event {

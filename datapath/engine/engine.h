@@ -33,18 +33,15 @@ struct engine_limits {
 
 /* An operation with a peer.
  *
- * @token:   0: free, or ended
- * @to_file: its bytes count in message_peer's asked_bytes
- * @live:    the message that the answer measures; began_ns 0: none
- * @next:    next ended operation that is not reported yet */
+ * @live: the message that the answer measures; began_ns 0: none */
 struct operation {
-	struct operation *next;
-	uint32_t token;
+	struct operation *next; /* next ended operation that is not reported yet */
+	uint32_t token; /* 0: free, or ended */
 	uint32_t generation;
 	struct link_peer *peer;
 	uint64_t epoch;
 	uint8_t kind; /* enum careful_am_kind */
-	bool to_file;
+	bool to_file; /* its bytes count in message_peer's asked_bytes */
 	bool placing; /* its data moves: the end of the message ends the operation */
 	bool stopped; /* get: writes no more data */
 	struct careful_span local;
@@ -73,13 +70,8 @@ struct handler {
 	void *user;
 };
 
-/* The calls of careful.h that depend on the kind of instance: one with its own queue (own_ops), or
- * one attached to carefuld (attached_ops).
- *
- * @handle:      reports to carefuld that a handler begins or ends; NULL without carefuld
- * @may_ask:     reports whether a request of this many bytes can leave now; NULL: always
- * @may_begin:   reports whether this many requests can begin
- * @handed_over: reports whether all requests so far survive this process; NULL: always */
+/* The calls of careful.h that depend on the kind of instance: one with its own queue (own_ops),
+ * or one attached to carefuld (attached_ops). */
 struct engine_ops {
 	__typeof__(careful_close) *close;
 	__typeof__(careful_poll) *poll;
@@ -97,10 +89,14 @@ struct engine_ops {
 	__typeof__(careful_peer_whereabouts) *peer_whereabouts;
 	__typeof__(careful_payload_bytes) *payload_bytes;
 
+	/* Reports to carefuld that a handler begins or ends; NULL without carefuld. */
 	int (*handle)(struct careful *c, uint16_t handler, bool stores, bool on);
 	__typeof__(careful_request) *request;
+	/* Reports whether a request of this many bytes can leave now; NULL: always. */
 	bool (*may_ask)(struct careful *c, uint32_t peer, uint32_t bytes);
+	/* Reports whether this many requests can begin. */
 	bool (*may_begin)(struct careful *c, uint32_t requests);
+	/* Reports whether all requests so far survive this process; NULL: always. */
 	bool (*handed_over)(const struct careful *c);
 	__typeof__(careful_alloc) *alloc;
 	__typeof__(careful_free) *free;
@@ -116,16 +112,15 @@ struct engine_ops {
 	__typeof__(careful_ping) *ping;
 };
 
-/* Calls from the engine up to the event service.
- *
- * @arrived:    handles a frame of the event service
- * @epoch_over: called when an epoch of a peer's session ends, if there is a group
- * @round:      called in each poll, if there is a group
- * @end:        called when the instance ends */
+/* Calls from the engine up to the event service. */
 struct engine_event_hooks {
+	/* Handles a frame of the event service. */
 	void (*arrived)(struct careful *c, struct link_rxframe *frame, const struct careful_am *am);
+	/* Called when an epoch of a peer's session ends, if there is a group. */
 	void (*epoch_over)(struct careful *c, struct link_peer *peer);
+	/* Called in each poll, if there is a group. */
 	void (*round)(struct careful *c);
+	/* Called when the instance ends. */
 	void (*end)(struct careful *c);
 };
 

@@ -14,11 +14,9 @@ enum {
 	SPIN_IDLE = 8, /* a block longer than this many spin times was idle time */
 };
 
-/* @vain:  useless spins in a row
- * @waits: since spinning stopped or was last tried */
 struct spin {
-	uint32_t vain;
-	uint32_t waits;
+	uint32_t vain; /* useless spins in a row */
+	uint32_t waits; /* since spinning stopped or was last tried */
 };
 
 static inline bool spin_wanted(struct spin *spin)

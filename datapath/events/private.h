@@ -16,100 +16,83 @@ enum {
  * nodes without delayed answers; and the sync_ms of attached instances. */
 enum { EVENT_WINDOW = 16, EVENT_ROOM = 4096, EVENT_ASKED_MS = 200 };
 
-/* A received fragment. @kept: its receive buffer or copy */
+/* A received fragment. */
 struct event_fragment {
 	struct event_fragment *next; /* in its source's queue or the free list */
-	struct link_held *kept;
+	struct link_held *kept; /* its receive buffer or copy */
 	uint64_t event;
 	uint32_t offset;
 	uint32_t bytes;
 	uint8_t flags; /* CAREFUL_EVENT_F_* */
 };
 
-/* One direction between two nodes, which carries one message at a time.
- *
- * @event:  event of the last message
- * @any:    there was a message
- * @open:   the last message lacks its last fragment
- * @offset: its bytes so far
- * @ahead:  out: announced bytes that have not left */
+/* One direction between two nodes, which carries one message at a time. */
 struct event_direction {
-	uint64_t event;
-	uint64_t ahead;
-	uint32_t offset;
+	uint64_t event; /* event of the last message */
+	uint64_t ahead; /* out: announced bytes that have not left */
+	uint32_t offset; /* its bytes so far */
 	uint8_t flags;
-	bool any, open;
+	bool any; /* there was a message */
+	bool open; /* the last message lacks its last fragment */
 };
 
-/* Another node.
- *
- * @joined:    its JOIN arrived; @part: the random number of its part
- * @left:      its LEAVE arrived, or its session is over
- * @asked:     our JOIN was sent to it; @aware: its own JOIN named our part
- * @owes_fail, @owes_leave: messages that we must send to it, in this order
- * @awaited:   its session is watched for a sign of life
- * @ask_ns:    when to send JOIN again; UINT64_MAX: each end has the other's JOIN
- * @owes_heard: we must report to it whether its broadcasts arrive
- * @refusal:   the positive errno why they do not; 0: they do
- * @hears:     it gets our broadcasts
- * @plan:      of the announced message to it, or to all nodes if it is the first of them
- * @next_bytes: of that message's next fragment; 0: to be taken from the plan
- * @first, @last: queue of its fragments
- *
- * In a group by requests (requests.c):
- * @index:     its index at the instance
- * @body_most: largest payload of a request to it; 0: unknown
- * @under_way: unanswered fragments to it
- * @joining, @staying: JOIN and STAY are unanswered
- * @stays, @stay: its STAY, which we must answer
- * @owed, @owed_at, @owed_count: ring of its unanswered fragments */
+/* Another node. */
 struct event_node {
 	struct link_peer *peer;
 	struct event_direction in, out;
-	struct event_fragment *first, *last;
-	uint64_t ask_ns;
-	uint32_t part;
-	bool owes_fail, owes_leave;
-	bool joined, left, asked, aware, awaited;
-	bool owes_heard, hears;
-	int refusal;
+	struct event_fragment *first, *last; /* queue of its fragments */
+	uint64_t ask_ns; /* when to send JOIN again; UINT64_MAX: each end has the other's JOIN */
+	uint32_t part; /* the random number of its part */
+	bool owes_fail, owes_leave; /* messages that we must send to it, in this order */
+	bool joined; /* its JOIN arrived */
+	bool left; /* its LEAVE arrived, or its session is over */
+	bool asked; /* our JOIN was sent to it */
+	bool aware; /* its own JOIN named our part */
+	bool awaited; /* its session is watched for a sign of life */
+	bool owes_heard; /* we must report to it whether its broadcasts arrive */
+	bool hears; /* it gets our broadcasts */
+	int refusal; /* the positive errno why they do not; 0: they do */
+	/* of the announced message to it, or to all nodes if it is the first of them */
 	struct plan_cursor plan;
-	uint32_t next_bytes;
+	uint32_t next_bytes; /* of that message's next fragment; 0: to be taken from the plan */
 
+	/* In a group by requests (requests.c). */
 	struct careful_events *ev;
-	uint32_t index, body_most, under_way;
-	bool joining, staying, stays;
+	uint32_t index; /* its index at the instance */
+	uint32_t body_most; /* largest payload of a request to it; 0: unknown */
+	uint32_t under_way; /* unanswered fragments to it */
+	bool joining, staying; /* JOIN and STAY are unanswered */
+	bool stays; /* we must answer its STAY */
 	struct careful_reply_to stay;
-	struct careful_reply_to owed[EVENT_WINDOW];
+	struct careful_reply_to owed[EVENT_WINDOW]; /* ring of its unanswered fragments */
 	uint32_t owed_at, owed_count;
 };
 
-/* The transport of fragments and of the nodes' other messages.
- *
- * @tell:      sends a message; false: not now
- * @may_send:  reports whether a node has room for this many bytes
- * @room:      reports whether this end can send this many frames
- * @bytes:     returns the largest payload of a fragment, or -EAGAIN
- * @withholds: reports whether this node keeps others from sending
- * @owes:      reports whether the end of this process would lose messages
- * @give:      pins a fragment that the application gets
- * @let_go:    releases a fragment; @consumed: called after that
- * @close, @owes and @give may be NULL. */
+/* The transport of fragments and of the nodes' other messages. close, owes and give may be NULL. */
 struct event_transport {
 	int (*open)(struct careful_events *ev, const uint32_t *peers);
 	void (*close)(struct careful_events *ev);
+	/* Sends a message; false: not now. */
 	bool (*tell)(struct careful_events *ev, struct event_node *node,
 		     const struct careful_am *am);
 	bool (*send)(struct careful_events *ev, uint32_t rank, const struct careful_am *am,
 		     const void *data, uint32_t bytes);
+	/* Reports whether a node has room for this many bytes. */
 	bool (*may_send)(const struct event_node *node, uint32_t bytes);
+	/* Reports whether this end can send this many frames. */
 	bool (*room)(const struct careful_events *ev, uint32_t frames);
+	/* Returns the largest payload of a fragment, or -EAGAIN. */
 	int (*bytes)(struct event_node *node);
+	/* Reports whether this node keeps others from sending. */
 	bool (*withholds)(const struct careful_events *ev);
+	/* Reports whether the end of this process would lose messages. */
 	bool (*owes)(const struct careful_events *ev);
 	void (*round)(struct careful_events *ev);
+	/* Releases a fragment. */
 	void (*let_go)(struct careful_events *ev, struct link_held *held);
+	/* Pins a fragment that the application gets. */
 	void (*give)(struct link_held *held);
+	/* Called after let_go(). */
 	void (*consumed)(struct careful_events *ev);
 };
 
@@ -126,25 +109,6 @@ struct event_record {
 	char kind; /* 's' or 'r' */
 };
 
-/* @event, @begun, @done: the event being received; part of it, and all of it, was consumed
- * @crowd, @source, @messages: its kind, its first sender, and the messages that have ended
- * @turn:      the first node to examine if the source may be any
- * @sent, @sent_any: the last event sent, and whether there is one
- * @sending:   nodes to which a message lacks its last fragment
- * @blocked_ns: when sending became blocked, if nothing was consumed since; 0: not blocked
- * @waiting:   a sender waits for room for @waiting_bytes to @waiting_dst
- * @given:     the fragment that the application has, which must not move
- * @cookie:    of broadcasts in one frame; 0: there are none
- * @group:     the link's group of these frames; NULL: none, because of @group_error
- * @hearers:   nodes that get these frames
- * @probe_ns:  when the next probe is due
- * @by:        the transport
- * @window, @room: most fragments under way to a node, and kept here
- * @handler:   of a group by requests
- * @kept:      fragments kept here
- * @pending:   requests under way
- * @leaving:   this node sends its end to the others
- * @over:      closed, waits only for @pending; @forgotten: the next such group */
 struct careful_events {
 	struct careful *c;
 	uint32_t number, nodes, rank; /* number of the group, its size, our rank */
@@ -154,33 +118,39 @@ struct careful_events {
 	uint16_t *rank_of; /* rank of each peer */
 	struct event_fragment *fragments, *free;
 
-	uint64_t event;
-	bool begun, done, crowd;
-	uint32_t source, messages, turn;
+	uint64_t event; /* being received */
+	bool begun, done; /* a part, all of it, was consumed */
+	bool crowd; /* its kind */
+	uint32_t source, messages; /* its first sender; messages that have ended */
+	uint32_t turn; /* the first node to examine if the source may be any */
 
-	uint64_t sent;
+	uint64_t sent; /* the last event sent, if sent_any */
 	bool sent_any;
-	uint32_t sending;
+	uint32_t sending; /* nodes to which a message lacks its last fragment */
+	/* when sending became blocked, if nothing was consumed since; 0: not blocked */
 	uint64_t blocked_ns;
-	bool waiting;
+	bool waiting; /* a sender waits for room for waiting_bytes to waiting_dst */
 	uint32_t waiting_dst, waiting_bytes;
 
-	struct link_held *given;
+	struct link_held *given; /* the fragment that the application has, which must not move */
 	int error;
 	uint32_t error_rank;
 
-	uint64_t cookie;
+	uint64_t cookie; /* of broadcasts in one frame; 0: there are none */
+	/* the link's group of these frames; NULL: none, because of group_error */
 	struct link_group *group;
 	int group_error;
-	uint32_t hearers;
-	uint64_t probe_ns;
+	uint32_t hearers; /* nodes that get these frames */
+	uint64_t probe_ns; /* when the next probe is due */
 
-	const struct event_transport *by;
-	uint32_t window, room;
-	uint16_t handler;
-	uint32_t kept, pending;
-	bool leaving, over;
-	struct careful_events *forgotten;
+	const struct event_transport *by; /* the transport */
+	uint32_t window, room; /* most fragments under way to a node, and kept here */
+	uint16_t handler; /* of a group by requests */
+	uint32_t kept; /* fragments kept here */
+	uint32_t pending; /* requests under way */
+	bool leaving; /* this node sends its end to the others */
+	bool over; /* closed, waits only for pending */
+	struct careful_events *forgotten; /* the next such group */
 
 	struct event_record *records;
 	uint64_t records_count;

@@ -25,22 +25,17 @@ struct block_host {
 	uint8_t address[16];
 };
 
-/* A directory that peers see. A single export is the root of all paths. With several exports, the
- * first component of a path names the export.
- *
- * @path:     the directory
- * @name:     the export's name; used with several exports
- * @writable: peers may create and replace files
- * @owners:   peers may also set owners, set-ID bits, capabilities and trusted attributes
- * @devices:  peers may open block devices below the directory, whose contents lie outside of it
- * @hosts:    hosts that see the export; hosts_count 0: every host */
+/* A directory that peers see. A single export is the root of all paths. With several exports,
+ * the first component of a path names the export. */
 struct block_export_options {
-	const char *path;
-	const char *name;
-	bool writable;
+	const char *path; /* the directory */
+	const char *name; /* the export's name; used with several exports */
+	bool writable; /* peers may create and replace files */
+	/* peers may also set owners, set-ID bits, capabilities and trusted attributes */
 	bool owners;
+	/* peers may open block devices below the directory, whose contents lie outside of it */
 	bool devices;
-	const struct block_host *hosts;
+	const struct block_host *hosts; /* hosts that see the export; hosts_count 0: every host */
 	uint32_t hosts_count;
 };
 
@@ -66,26 +61,18 @@ int block_timeout_ms(struct block_server *server);
 /* Handles a peer's new state. For careful_peer_watch() with the server as user. */
 void block_watch(struct careful *instance, uint32_t peer, uint32_t state, void *user);
 
-/* The end of a peer's use of a file, or of small files in a directory.
- *
- * @is_former: the peer has gone and another peer has its slot
- * @path:      as the peer named it; small files: their directory
- * @small:     small files in batches: the byte counts are of requests and answers
- * @writable:  written bytes are stored (not so with CAREFUL_BLOCK_NULL)
- * @op:        COMMIT or CLOSE: the peer's request; DISCARD: the peer or its session is gone
- * @status:    0 or -errno
- * @bytes:     size of the file
- * @read_bytes, @written_bytes: bytes that the peer read and sent */
+/* The end of a peer's use of a file, or of small files in a directory. */
 struct block_end {
 	uint32_t peer;
-	bool is_former;
-	const char *path;
-	bool small;
-	bool writable;
+	bool is_former; /* the peer has gone and another peer has its slot */
+	const char *path; /* as the peer named it; small files: their directory */
+	bool small; /* small files in batches: the byte counts are of requests and answers */
+	bool writable; /* written bytes are stored (not so with CAREFUL_BLOCK_NULL) */
+	/* COMMIT or CLOSE: the peer's request; DISCARD: the peer or its session is gone */
 	uint16_t op;
-	int status;
-	uint64_t bytes;
-	uint64_t read_bytes, written_bytes;
+	int status; /* 0 or -errno */
+	uint64_t bytes; /* size of the file */
+	uint64_t read_bytes, written_bytes; /* bytes that the peer read and sent */
 	uint64_t took_ns;
 };
 typedef void block_end_fn(const struct block_end *end, void *user);

@@ -19,27 +19,19 @@ enum { BUFFER_BYTES = 64 << 10 };
 
 static const char spool_dir[] = "/var/tmp";
 
-/* @root:    the listed directory, or -1 for the top of several exports
- * @fd:      file of the records: a memfd, or a file on disk
- * @bytes:   written to fd so far
- * @memory:  bytes that count towards BLOCK_LISTINGS_MEMORY
- * @disk:    bytes that count towards BLOCK_LISTING_DISK
- * @used:    bytes in `out`, not written yet
- * @in_at:   offset in fd of the in_bytes bytes in `in`
- * @write_error: -errno of writing records, which ends the listing */
 struct listing {
 	struct block_server *server;
 	const struct block_job *job;
-	int root;
-	int fd;
+	int root; /* the listed directory, or -1 for the top of several exports */
+	int fd; /* file of the records: a memfd, or a file on disk */
 	bool on_disk;
-	uint64_t bytes;
-	uint64_t memory;
-	uint64_t disk;
-	uint32_t used;
-	uint64_t in_at;
+	uint64_t bytes; /* written to fd so far */
+	uint64_t memory; /* bytes that count towards BLOCK_LISTINGS_MEMORY */
+	uint64_t disk; /* bytes that count towards BLOCK_LISTING_DISK */
+	uint32_t used; /* bytes in `out`, not written yet */
+	uint64_t in_at; /* offset in fd of the in_bytes bytes in `in` */
 	uint32_t in_bytes;
-	int write_error;
+	int write_error; /* -errno of writing records, which ends the listing */
 	struct entry_scan scan;
 	char out[BUFFER_BYTES];
 	char in[BUFFER_BYTES];

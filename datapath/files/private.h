@@ -45,64 +45,55 @@ enum {
 
 struct block_handle;
 
-/* The account of all sessions of a host.
- *
- * @users: number of sessions and handles that refer to the account
- * @memory, @disk: bytes that its listings use; workers change them, too */
+/* The account of all sessions of a host. */
 struct block_account {
-	uint32_t users;
+	uint32_t users; /* number of sessions and handles that refer to the account */
 	uint32_t scratches_count;
 	uint64_t answers_bytes;
-	_Atomic uint64_t memory, disk;
+	_Atomic uint64_t memory, disk; /* bytes that its listings use; workers change them, too */
 };
 
 /* A request under way.
  *
- * @pooled:  for the workers
- * @op:      enum careful_block_handler, or BLOCK_DISCARD
- * @place:   place of the job's export; BLOCK_EXPORTS: none
- * @life:    the peer's life when it asked; once that changes, nobody owns what the job opened
- * @attempt: the client's name for an OPEN, LIST or BATCH, 0: none; also in a CLOSE without a key
  * @tag, @tail_bytes: OPEN of a partial file
- * @key:     key of the handle that the request names
- * @again:   ZERO: the client may have asked before
- * @fd:      DIGEST, EXTENTS, ZERO, BATCH, COPY: the job's own duplicate of the handle's file, else
- *           -1
- * @dir_fd:  BATCH: the job's own duplicate of the handle's directory, else -1
- * @may_write, @squashed: BATCH: rights in the directory's export (see block_handle)
- * @waited:  the job has waited for a handle
- * @denied:  BATCH: items denied for their paths
- * @exports: the exports when the job began
- * @visible: the exports that the peer may see, one bit each
- * @umask, @file_bytes_max: BATCH
- * @offset, @bytes, @block_bytes, @algorithm: DIGEST, EXTENTS, ZERO: the range
- * @path:    NUL-terminated; NULL for a handle's end_job
- * @status:  0 or -errno
- * @attr:    payload of the answer if has_attr is set and status is 0
- * @reply:   DIGEST, EXTENTS: payload of the answer, reply_bytes of at most reply_max */
+ * @offset, @bytes, @block_bytes, @algorithm: DIGEST, EXTENTS, ZERO: the range */
 struct block_job {
-	struct pool_job pooled;
+	struct pool_job pooled; /* for the workers */
 	struct block_job *next;
-	uint16_t op;
+	uint16_t op; /* enum careful_block_handler, or BLOCK_DISCARD */
 	bool has_attr;
-	uint8_t place;
-	uint32_t peer, life;
+	uint8_t place; /* place of the job's export; BLOCK_EXPORTS: none */
+	uint32_t peer;
+	/* the peer's life when it asked; once that changes, nobody owns what the job opened */
+	uint32_t life;
 	struct careful_reply_to to;
 	struct block_handle *handle;
 	uint32_t flags, mode;
 	uint64_t bytes, mtime_ns;
-	uint64_t attempt, tag;
-	uint32_t tail_bytes, key;
-	int fd, dir_fd;
-	bool again, may_write, squashed, waited;
-	const struct block_exports *exports;
-	uint64_t visible, offset;
-	uint32_t denied, umask, file_bytes_max, block_bytes, algorithm;
-	char *path;
-	int status;
+	/* the client's name for an OPEN, LIST or BATCH, 0: none; also in a CLOSE without a key */
+	uint64_t attempt;
+	uint64_t tag;
+	uint32_t tail_bytes;
+	uint32_t key; /* key of the handle that the request names */
+	/* DIGEST, EXTENTS, ZERO, BATCH, COPY: the job's own duplicate of the handle's file, else
+	 * -1 */
+	int fd;
+	int dir_fd; /* BATCH: the job's own duplicate of the handle's directory, else -1 */
+	bool again; /* ZERO: the client may have asked before */
+	bool may_write, squashed; /* BATCH: rights in the directory's export (see block_handle) */
+	bool waited; /* the job has waited for a handle */
+	const struct block_exports *exports; /* the exports when the job began */
+	uint64_t visible; /* the exports that the peer may see, one bit each */
+	uint64_t offset;
+	uint32_t denied; /* BATCH: items denied for their paths */
+	uint32_t umask, file_bytes_max; /* BATCH */
+	uint32_t block_bytes, algorithm;
+	char *path; /* NUL-terminated; NULL for a handle's end_job */
+	int status; /* 0 or -errno */
 	uint32_t args[CAREFUL_AM_ARGS];
+	/* payload of the answer if has_attr is set and status is 0 */
 	struct careful_block_attr attr;
-	void *reply;
+	void *reply; /* DIGEST, EXTENTS: payload of the answer, reply_bytes of at most reply_max */
 	uint32_t reply_bytes, reply_max;
 };
 
@@ -120,47 +111,39 @@ enum block_handle_state {
 
 /* An open file, a temporary file before its commit, a listing or memory for a batch.
  *
- * @attempt:    the client's name for its OPEN, LIST or BATCH
- * @job:        OPENING: the job that opens it; ENDING, CLOSING: &end_job
  * @args, @attr: the answer that opened it, for a client that asks again
- * @place:      place of its export (block_job)
- * @life:       the peer's life when it asked
- * @listing:    an answer to a LIST or BATCH
- * @scratch:    memory for a batch: OPEN with SCRATCH
- * @batch:      an answer to a BATCH
- * @writable:   peers may store
- * @may_write:  SCRATCH: its batches may change files
- * @squashed:   SCRATCH: its batches may not set owners, or anything that only root may set
- * @zeroing:    number of its ZERO jobs that workers have
- * @partial:    the temporary file stays when the handle ends
- * @stream:     COMMIT gives the size
- * @path:       as the peer named it; NULL for listings
- * @began_ns, @read_bytes, @written_bytes: for block_end
- * @dir_fd, @name, @temporary: of a file being created, else -1 and empty
- * @bytes:      bytes that peers may get or store
- * @file_bytes: size of the file after COMMIT
- * @memory:     bytes that count towards BLOCK_LISTINGS_MEMORY
- * @disk:       bytes that count towards BLOCK_LISTING_DISK
- * @held:       bytes that count towards BLOCK_ANSWERS_BYTES */
+ * @dir_fd, @name, @temporary: of a file being created, else -1 and empty */
 struct block_handle {
 	struct block_handle *next;
 	uint8_t state;
-	uint8_t place;
+	uint8_t place; /* place of its export (block_job) */
 	struct block_account *account;
-	bool listing, scratch, batch, partial, stream;
-	bool writable, may_write, squashed;
-	uint32_t zeroing;
-	uint32_t peer, life, key;
-	uint64_t attempt;
-	struct block_job *job;
+	bool listing; /* an answer to a LIST or BATCH */
+	bool scratch; /* memory for a batch: OPEN with SCRATCH */
+	bool batch; /* an answer to a BATCH */
+	bool partial; /* the temporary file stays when the handle ends */
+	bool stream; /* COMMIT gives the size */
+	bool writable; /* peers may store */
+	bool may_write; /* SCRATCH: its batches may change files */
+	/* SCRATCH: its batches may not set owners, or anything that only root may set */
+	bool squashed;
+	uint32_t zeroing; /* number of its ZERO jobs that workers have */
+	uint32_t peer;
+	uint32_t life; /* the peer's life when it asked */
+	uint32_t key;
+	uint64_t attempt; /* the client's name for its OPEN, LIST or BATCH */
+	struct block_job *job; /* OPENING: the job that opens it; ENDING, CLOSING: &end_job */
 	struct block_job end_job;
 	uint32_t args[CAREFUL_AM_ARGS];
 	struct careful_block_attr attr;
 	int fd, dir_fd;
-	uint64_t bytes, file_bytes;
-	uint64_t memory, disk, held;
-	uint64_t began_ns, read_bytes, written_bytes;
-	char *path;
+	uint64_t bytes; /* bytes that peers may get or store */
+	uint64_t file_bytes; /* size of the file after COMMIT */
+	uint64_t memory; /* bytes that count towards BLOCK_LISTINGS_MEMORY */
+	uint64_t disk; /* bytes that count towards BLOCK_LISTING_DISK */
+	uint64_t held; /* bytes that count towards BLOCK_ANSWERS_BYTES */
+	uint64_t began_ns, read_bytes, written_bytes; /* for block_end */
+	char *path; /* as the peer named it; NULL for listings */
 	char temporary[BLOCK_TEMPORARY_BYTES];
 	char name[NAME_MAX + 1];
 };
@@ -198,24 +181,19 @@ struct block_waiter {
 	char path[];
 };
 
-/* The state of a peer slot. Each peer has limits of its own.
- *
- * @account: of the host that the slot had at account_life; or NULL
- * @life:    changes when the peer is gone; workers read it
- * @tenant:  life of the slot's present or last peer; handles of another life are a former peer's
- * @jobs:    jobs with a path; each place has a share
- * @jobs_at, @parked_at: counts for each place
- * @small_bytes: bytes read from answers to batches that no block_end has reported
- * @waiters: BLOCK_WAITERS queues, in order of arrival; waiters_count in all */
+/* The state of a peer slot. Each peer has limits of its own. */
 struct block_peer {
-	struct block_account *account;
+	struct block_account *account; /* of the host that the slot had at account_life; or NULL */
 	uint32_t account_life;
-	_Atomic uint32_t life;
+	_Atomic uint32_t life; /* changes when the peer is gone; workers read it */
+	/* life of the slot's present or last peer; handles of another life are a former peer's */
 	uint32_t tenant;
-	struct share jobs;
-	uint32_t jobs_at[BLOCK_PLACES], parked_at[BLOCK_PLACES];
+	struct share jobs; /* jobs with a path; each place has a share */
+	uint32_t jobs_at[BLOCK_PLACES], parked_at[BLOCK_PLACES]; /* counts for each place */
 	uint32_t handles_count, listings_count;
+	/* bytes read from answers to batches that no block_end has reported */
 	uint64_t small_bytes;
+	/* BLOCK_WAITERS queues, in order of arrival; waiters_count in all */
 	struct block_waiter *waiters[BLOCK_WAITERS];
 	uint32_t waiters_count;
 	struct block_handle *handles;
@@ -225,27 +203,22 @@ struct block_peer {
 	uint32_t ended_next;
 };
 
-/* @path:  of the directory, without symlinks
- * @original: the directory when it was exported
- * @place: index of its counters and shares; the same after block_replace() */
 struct block_export {
-	char *path;
-	struct statx original;
-	uint8_t place;
+	char *path; /* of the directory, without symlinks */
+	struct statx original; /* the directory when it was exported */
+	uint8_t place; /* index of its counters and shares; the same after block_replace() */
 	bool writable, owners, devices;
 	struct block_host *hosts;
 	uint32_t hosts_count;
 	char name[NAME_MAX + 1];
 };
 
-/* All exports at one time; never changed. After block_replace() the older ones stay, because a job
- * may still use them: a few hundred bytes for each export.
- *
- * @is_for_some: at least one export is not for every host */
+/* All exports at one time; never changed. After block_replace() the older ones stay, because a
+ * job may still use them: a few hundred bytes for each export. */
 struct block_exports {
 	struct block_exports *older;
 	uint32_t count;
-	bool is_for_some;
+	bool is_for_some; /* at least one export is not for every host */
 	struct block_export all[];
 };
 
@@ -258,29 +231,23 @@ struct block_running {
 	uint8_t all, slow;
 };
 
-/* The worker threads. The pool's lock protects the counts.
- *
- * @peers:   the jobs of each peer; peers take turns
- * @running: workers in each place, for all peers
- * @running_of_peer: the same for each peer: BLOCK_PLACES of the first peer, then of the second */
+/* The worker threads. The pool's lock protects the counts. */
 struct block_work {
 	struct pool pool;
 	struct block_server *server;
-	struct pool_group *peers;
-	struct block_running running[BLOCK_PLACES];
+	struct pool_group *peers; /* the jobs of each peer; peers take turns */
+	struct block_running running[BLOCK_PLACES]; /* workers in each place, for all peers */
+	/* the same for each peer: BLOCK_PLACES of the first peer, then of the second */
 	struct block_running *running_of_peer;
 };
 
-/* @exports: the current ones; workers use those of their jobs
- * @places:  number of places that exports have had; a peer has a share in each, and one for no
- *           export
- * @use:     of each place; bytes of an open handle are added when it ends
- * @unsent:  finished jobs whose answers the engine had no room for
- * @ending:  end_job of each handle in state ENDING */
 struct block_server {
 	struct careful *instance;
-	struct block_exports *exports;
+	struct block_exports *exports; /* the current ones; workers use those of their jobs */
+	/* number of places that exports have had; a peer has a share in each, and one for no
+	 * export */
 	uint32_t places;
+	/* of each place; bytes of an open handle are added when it ends */
 	struct careful_export_use use[BLOCK_EXPORTS];
 	uint64_t listing_disk; /* BLOCK_LISTING_DISK; smaller in tests */
 	uint32_t peers_count;
@@ -290,7 +257,8 @@ struct block_server {
 	struct block_parked *parked, *parked_free;
 	struct share parked_share;
 	uint32_t waiters_count; /* of all peers */
-	struct block_queue unsent, ending;
+	struct block_queue unsent; /* finished jobs whose answers the engine had no room for */
+	struct block_queue ending; /* end_job of each handle in state ENDING */
 	struct block_work work;
 	block_end_fn *end_fn; /* or NULL */
 	void *end_user;

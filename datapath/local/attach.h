@@ -16,34 +16,28 @@ enum {
 	ATTACH_ANSWER_MS = 10000, /* carefuld answers within a round, but may be measuring */
 };
 
-/* An operation under way.
- *
- * @id:        0: free
- * @pinged:    ping: the callback, instead of done
- * @abandoned: its peer was closed, and the callback has run, unless @lands; carefuld still answers
- * @lands:     get: carefuld writes into the program's memory until it reports the end
- * @into:      get: destination of the copy; NULL: the bytes are in place
- * @pages:     number of pages, from @memory_off on, that the copy occupies
- * @file:      carefuld's number of the file, + 1; 0: memory */
+/* An operation under way. */
 struct attached_op {
-	uint64_t id;
+	uint64_t id; /* 0: free */
 	careful_done_fn *done;
-	careful_ping_fn *pinged;
+	careful_ping_fn *pinged; /* ping: the callback, instead of done */
 	void *user;
 	uint32_t peer;
-	bool abandoned, lands;
-	void *into;
+	/* its peer was closed, and the callback has run, unless lands; carefuld still answers */
+	bool abandoned;
+	bool lands; /* get: carefuld writes into the program's memory until it reports the end */
+	void *into; /* get: destination of the copy; NULL: the bytes are in place */
 	uint64_t memory_off;
-	uint32_t pages, file;
+	uint32_t pages; /* number of pages, from memory_off on, that the copy occupies */
+	uint32_t file; /* carefuld's number of the file, + 1; 0: memory */
 };
 
 /* The state of a payload for careful_send(). SENT: an entry of the ring names it, and carefuld may
  * not have taken the entry. */
 enum attached_built { ATTACHED_FREE, ATTACHED_OWN, ATTACHED_SENT };
 
-/* @key: 0: free */
 struct attached_region {
-	uint32_t key;
+	uint32_t key; /* 0: free */
 	uint8_t *base;
 };
 
@@ -53,40 +47,35 @@ struct attached_answer {
 	int status;
 };
 
-/* @socket_fd:    the connection's; -1: carefuld has ended
- * @asks_put, @told_taken: our own copies, because other processes can write to the area
- * @armed:        told_asleep is set
- * @refused:      an entry found no room, and no wait has reported room since
- * @looks:        polls so far; only some check the socket
- * @pages_used:   a byte for each page of the memory
- * @closed:       a peer was closed; its operations must end
- * @built_state:  enum attached_built, for each payload that the application may build
- * @asks_built:   for each entry of the ring: the built payload that it names, + 1
- * @own_file:     carefuld's number of our /proc/self/mem, + 1; 0: not yet passed
- * @regions:      those in memory that is not shared
- * @owed:         replies that wait for room in the ring; at most as many as peers wait for */
 struct attached {
 	struct connection *connection;
-	int socket_fd;
+	int socket_fd; /* the connection's; -1: carefuld has ended */
 	struct careful_area *area;
 	uint64_t area_bytes;
 	struct careful_ring_entry *asks, *told;
 	uint8_t *asks_payload, *told_payload, *built;
 	uint8_t *memory;
 	uint64_t memory_bytes;
-	uint8_t *pages_used;
+	uint8_t *pages_used; /* a byte for each page of the memory */
 	uint32_t pages_count, free_count;
 	bool lent; /* the application has some of the memory */
+	/* our own copies, because other processes can write to the area */
 	uint32_t asks_put, told_taken;
-	bool armed, refused, closed;
-	uint32_t looks;
+	bool armed; /* told_asleep is set */
+	bool refused; /* an entry found no room, and no wait has reported room since */
+	bool closed; /* a peer was closed; its operations must end */
+	uint32_t looks; /* polls so far; only some check the socket */
 	uint64_t generation;
 	uint8_t free[CAREFUL_RING_OPERATIONS]; /* indices of free ops[] */
 	struct attached_op ops[CAREFUL_RING_OPERATIONS];
+	/* enum attached_built, for each payload that the application may build */
 	uint8_t built_state[CAREFUL_RING_BUILT];
+	/* for each entry of the ring: the built payload that it names, + 1 */
 	uint8_t asks_built[CAREFUL_RING_ASKS];
-	uint32_t own_file;
+	uint32_t own_file; /* carefuld's number of our /proc/self/mem, + 1; 0: not yet passed */
+	/* those in memory that is not shared */
 	struct attached_region regions[CAREFUL_AREA_REGIONS];
+	/* replies that wait for room in the ring; at most as many as peers wait for */
 	struct attached_answer owed[CAREFUL_RING_ANSWERS];
 	uint32_t owed_at, owed_count;
 };

@@ -10,19 +10,16 @@
 
 struct waiter;
 
-/* @timeout_ms: longest wait for carefuld; -1: none
- * @lock:       guards the members below it, except @buffer, which belongs to the reader
- * @failed:     -errno once the connection has ended
- * @is_read:    a thread reads for all
- * @rung:       a BELL arrived */
 struct connection {
 	int fd;
-	int timeout_ms;
+	int timeout_ms; /* longest wait for carefuld; -1: none */
+	/* guards the members below it, except buffer, which belongs to the reader */
 	pthread_mutex_t lock;
 	struct waiter *waiters;
 	uint64_t last_id;
-	int failed;
-	bool is_read, rung;
+	int failed; /* -errno once the connection has ended */
+	bool is_read; /* a thread reads for all */
+	bool rung; /* a BELL arrived */
 	struct {
 		struct careful_ipc head;
 		char payload[CAREFUL_IPC_PAYLOAD_BYTES];

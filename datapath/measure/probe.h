@@ -11,29 +11,22 @@
 
 enum { SCRATCH_BYTES = 1 << 20 };
 
-/* The train that a peer is sending.
- *
- * @number: its number; 0: none
- * @count: frames that have arrived
- * @stamps: their arrival times, as in the answer */
+/* The train that a peer is sending. */
 struct probe_train {
-	uint32_t number;
-	uint32_t count;
-	__be64 stamps[CAREFUL_PROBE_FRAMES];
+	uint32_t number; /* its number; 0: none */
+	uint32_t count; /* frames that have arrived */
+	__be64 stamps[CAREFUL_PROBE_FRAMES]; /* their arrival times, as in the answer */
 };
 
-/* @now_ns: reads a monotonic clock
- * @cookie_of: returns the cookie of a peer's frames (engine/sharing.h)
- * @arrivals: recorded by XDP
- * @asked_ns: when a peer last asked for @arrivals
- * @trains: the train of each peer */
 struct probe {
+	/* Reads a monotonic clock. */
 	uint64_t (*now_ns)(void);
+	/* Returns the cookie of a peer's frames (engine/sharing.h). */
 	uint64_t (*cookie_of)(const struct careful *instance, uint32_t peer);
 	struct careful *instance;
-	struct careful_arrivals *arrivals;
-	uint64_t asked_ns;
-	struct probe_train trains[CAREFUL_PEERS_MAX];
+	struct careful_arrivals *arrivals; /* recorded by XDP */
+	uint64_t asked_ns; /* when a peer last asked for arrivals */
+	struct probe_train trains[CAREFUL_PEERS_MAX]; /* the train of each peer */
 };
 
 /* Answers probes until careful_close(); @probe must last as long. The caller sets the functions and

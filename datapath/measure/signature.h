@@ -7,23 +7,18 @@
 
 #include <careful/ipc.h>
 
-/* The layer under test: issues requests and receives replies.
- *
- * @issue:       issues a request; 0, -EAGAIN: not before a poll, or -errno
- * @poll:        sends and receives without waiting; 0 or -errno
- * @now_ns:      reads a monotonic clock
- * @capacity:    most requests under way
- * @outstanding: requests under way
- * @status:      -errno of the first failed request
- * @arrived_ns:  the other end's clock when the last request arrived; 0: unknown */
+/* The layer under test: issues requests and receives replies. */
 struct signature_layer {
+	/* Issues a request; 0, -EAGAIN: not before a poll, or -errno. */
 	int (*issue)(struct signature_layer *layer);
+	/* Sends and receives without waiting; 0 or -errno. */
 	int (*poll)(struct signature_layer *layer);
+	/* Reads a monotonic clock. */
 	uint64_t (*now_ns)(void);
-	uint32_t capacity;
-	uint32_t outstanding;
-	int status;
-	uint64_t arrived_ns;
+	uint32_t capacity; /* most requests under way */
+	uint32_t outstanding; /* requests under way */
+	int status; /* -errno of the first failed request */
+	uint64_t arrived_ns; /* the other end's clock when the last request arrived; 0: unknown */
 };
 
 /* Checks a signature's marks and bounds. Returns 0 or -EINVAL. */

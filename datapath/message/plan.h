@@ -8,19 +8,14 @@
 
 #include <careful/abi.h>
 
-/* A message's position in its plan.
- *
- * @version:    of the settings in the tune entry
- * @next_bytes: size of the next fragment, before the limit of a frame
- * @equal:      all fragments have next_bytes
- * @down:       the peak was reached */
+/* A message's position in its plan. */
 struct plan_cursor {
 	struct careful_class settings;
-	uint32_t version;
+	uint32_t version; /* of the settings in the tune entry */
 	uint32_t message_bytes;
-	uint32_t next_bytes;
-	bool equal;
-	bool down;
+	uint32_t next_bytes; /* size of the next fragment, before the limit of a frame */
+	bool equal; /* all fragments have next_bytes */
+	bool down; /* the peak was reached */
 };
 
 uint32_t plan_class(uint64_t bytes);

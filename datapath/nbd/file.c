@@ -20,7 +20,6 @@ enum {
 	EXTENTS_MAX = 1024, /* most extents in one answer */
 };
 
-/* @free: a set bit for each free slot of `memory` */
 struct file {
 	struct handle handle;
 	bool is_device;
@@ -30,7 +29,7 @@ struct file {
 	char *memory;
 	pthread_mutex_t slots_lock;
 	pthread_cond_t slot_free;
-	uint32_t free;
+	uint32_t free; /* a set bit for each free slot of `memory` */
 };
 
 static unsigned int take_slot(struct file *file)

@@ -11,17 +11,16 @@
 
 #include "local/connection.h"
 
-/* @lock: write-held while `region` changes, read-held while it is used
- * @region: the host's key for the handle; 0: none
- * @is_replaced: another file has the path; the file is not opened again */
 struct handle {
 	struct connection *connection;
 	struct sockaddr_storage address;
 	char *path;
-	bool is_writable, is_replaced;
+	bool is_writable;
+	bool is_replaced; /* another file has the path; the file is not opened again */
 	uint64_t inode, device;
-	pthread_rwlock_t lock;
-	uint32_t peer, region;
+	pthread_rwlock_t lock; /* write-held while `region` changes, read-held while it is used */
+	uint32_t peer;
+	uint32_t region; /* the host's key for the handle; 0: none */
 };
 
 /* Recoveries that one call has used so far. */

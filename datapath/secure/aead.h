@@ -14,18 +14,17 @@ enum {
 	AEAD_SEEN_WORDS = 32, /* replay window, in words of 64 numbers */
 };
 
-/* @cipher: enum careful_cipher; 0: no key is set */
 struct aead {
-	uint32_t cipher;
+	uint32_t cipher; /* enum careful_cipher; 0: no key is set */
 	union {
 		uint8_t key[AEAD_KEY_BYTES];
 		crypto_aead_aes256gcm_state aes;
 	};
 };
 
-/* Replay window of RFC 6479. @last: the highest number seen; 0: none */
+/* Replay window of RFC 6479. */
 struct aead_seen {
-	uint64_t last;
+	uint64_t last; /* the highest number seen; 0: none */
 	uint64_t bits[AEAD_SEEN_WORDS];
 };
 

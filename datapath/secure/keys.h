@@ -16,18 +16,17 @@
 #include "device/device.h"
 #include "secure/noise.h"
 
-/* @mac_key: authenticates messages between the two hosts before any costly multiplication */
 struct keys_trusted {
 	union address address;
+	/* authenticates messages between the two hosts before any costly multiplication */
 	uint8_t mac_key[NOISE_KEY_BYTES];
 	struct noise_pair pair;
 };
 
-/* @stat_hash: hash of what stat() reported for the files when they were read */
 struct keys {
 	struct keys_trusted *trusted;
 	uint32_t count;
-	uint64_t stat_hash;
+	uint64_t stat_hash; /* hash of what stat() reported for the files when they were read */
 };
 
 #define KEYS_DIRECTORY "/etc/careful/keys"

@@ -13,29 +13,25 @@ enum {
 	NOISE_TAG_BYTES = 16, /* bytes that sealing adds to a payload */
 };
 
-/* The keys that two hosts have before the handshake.
- *
- * @shared: Diffie-Hellman of the two static keys
- * @psk: the cluster's key; zeros if there is none */
+/* The keys that two hosts have before the handshake. */
 struct noise_pair {
 	uint8_t ours_private[NOISE_KEY_BYTES];
 	uint8_t ours[NOISE_KEY_BYTES];
 	uint8_t theirs[NOISE_KEY_BYTES];
-	uint8_t shared[NOISE_KEY_BYTES];
-	uint8_t psk[NOISE_KEY_BYTES];
+	uint8_t shared[NOISE_KEY_BYTES]; /* Diffie-Hellman of the two static keys */
+	uint8_t psk[NOISE_KEY_BYTES]; /* the cluster's key; zeros if there is none */
 };
 
 /* A handshake under way; names are the framework's, section 5.
  *
- * @ck: the chaining key; @h: hash of the transcript; @k, @n: key and nonce of the next payload
- * @e: our ephemeral private key; @re: the other end's ephemeral public key */
+ * @k, @n: key and nonce of the next payload */
 struct noise {
 	struct noise_pair pair;
-	uint8_t ck[NOISE_KEY_BYTES];
-	uint8_t h[NOISE_KEY_BYTES];
+	uint8_t ck[NOISE_KEY_BYTES]; /* the chaining key */
+	uint8_t h[NOISE_KEY_BYTES]; /* hash of the transcript */
 	uint8_t k[NOISE_KEY_BYTES];
-	uint8_t e[NOISE_KEY_BYTES];
-	uint8_t re[NOISE_KEY_BYTES];
+	uint8_t e[NOISE_KEY_BYTES]; /* our ephemeral private key */
+	uint8_t re[NOISE_KEY_BYTES]; /* the other end's ephemeral public key */
 	uint64_t n;
 	bool initiator;
 };

@@ -12,9 +12,8 @@
 
 enum { SEAL_RULES_MAX = CAREFUL_PEERS_MAX };
 
-/* @all: enum careful_seal for every peer that is not named */
 struct seal_rules {
-	uint8_t all;
+	uint8_t all; /* enum careful_seal for every peer that is not named */
 	uint32_t count;
 	struct {
 		uint8_t mode;

@@ -10,19 +10,13 @@
 
 enum { FDS_MAX = 1024 }; /* only descriptors below this are cached and registered */
 
-/* A long-lived descriptor.
- *
- * @keep_count: keep() calls without lose(); 0: not kept
- * @dev: its file system, like storage_io's
- * @kind: enum storage_kind
- * @ops: operations of the ring on it, counted to a small limit
- * @plain: never written from registered memory */
+/* A long-lived descriptor. */
 struct fd_facts {
-	uint32_t keep_count;
-	uint64_t dev;
-	uint8_t kind;
-	uint8_t ops;
-	bool plain;
+	uint32_t keep_count; /* keep() calls without lose(); 0: not kept */
+	uint64_t dev; /* its file system, like storage_io's */
+	uint8_t kind; /* enum storage_kind */
+	uint8_t ops; /* operations of the ring on it, counted to a small limit */
+	bool plain; /* never written from registered memory */
 	bool registered;
 };
 

@@ -6,12 +6,10 @@
 
 enum { GROUPS = 16, GROUP_THREADS = 4 };
 
-/* @dev: the file system that the group serves while it has operations
- * @ops: operations that fs_workers_take() has not returned */
 struct fs_group {
 	struct pool_group jobs;
-	uint64_t dev;
-	uint32_t ops;
+	uint64_t dev; /* the file system that the group serves while it has operations */
+	uint32_t ops; /* operations that fs_workers_take() has not returned */
 };
 
 struct fs_workers {

@@ -9,19 +9,14 @@
 #include "base/pool.h"
 #include "storage/storage.h"
 
-/* @job: for a worker thread
- * @calls: system calls of the worker thread
- * @moved: bytes moved so far
- * @segment: index of the segment with the next byte
- * @whole: that segment before op_advance() shortened it */
 struct op {
-	struct pool_job job;
-	uint64_t calls;
+	struct pool_job job; /* for a worker thread */
+	uint64_t calls; /* system calls of the worker thread */
 	struct storage_io *io;
 	struct op *next;
-	uint64_t moved;
-	uint32_t segment;
-	struct iovec whole;
+	uint64_t moved; /* bytes moved so far */
+	uint32_t segment; /* index of the segment with the next byte */
+	struct iovec whole; /* that segment before op_advance() shortened it */
 };
 
 void op_begin(struct op *op, struct storage_io *io);

@@ -21,10 +21,8 @@ enum storage_kind {
 
 /* An operation. The caller owns it, and does not change it until it is done.
  *
- * @kind, @dev: kind and file system of the file, once storage knows them (dev 0: unknown); the caller
- *     may copy both to later operations on the same file
- * @result: bytes moved (short only at the end of the file), or -errno
- * @done: called by storage's poll(), unless submit() returned 1 */
+ * @kind, @dev: kind and file system of the file, once storage knows them (dev 0: unknown); the
+ *   caller may copy both to later operations on the same file */
 struct storage_io {
 	int fd;
 	bool write;
@@ -33,24 +31,23 @@ struct storage_io {
 	uint64_t offset;
 	uint64_t bytes; /* sum of the segments */
 	uint64_t dev;
-	int64_t result;
+	int64_t result; /* bytes moved (short only at the end of the file), or -errno */
+	/* Called by storage's poll(), unless submit() returned 1. */
 	void (*done)(struct storage_io *io);
 	struct storage_io *next; /* for storage */
 	struct iovec *iov; /* the caller's; changed until done */
 };
 
-/* @pending: operations under way, whose done() will be called
- * @ops_count: operations started
- * @calls: system calls made
- * @registered: operations with a registered file or registered memory
- * @denied: errno if the kernel denies io_uring, and worker threads do the work; else 0
- * @aside_bytes: other threads make writes of at least this size, even to memory; 0: none */
 struct storage {
 	const struct storage_ops *ops;
-	uint32_t pending;
+	uint32_t pending; /* operations under way, whose done() will be called */
+	/* errno if the kernel denies io_uring, and worker threads do the work; else 0 */
 	int denied;
+	/* other threads make writes of at least this size, even to memory; 0: none */
 	uint64_t aside_bytes;
-	uint64_t ops_count, calls, registered;
+	uint64_t ops_count; /* operations started */
+	uint64_t calls; /* system calls made */
+	uint64_t registered; /* operations with a registered file or registered memory */
 };
 
 struct storage_ops {

@@ -28,24 +28,19 @@ enum {
 	CLOSE_MS = 500, /* at close, an operation that takes longer hangs */
 };
 
-/* @hints: 1 if the descriptor (modulo HINTS) last named a file in memory; a guess, because
- *     descriptor numbers are reused
- * @memory: registered memory; length 0: none
- * @vectored: the kernel has WRITEV_FIXED
- * @files: files can be registered
- * @in_ring: number of operations in the ring, all on file system ring_dev
- * @fs_workers: NULL until needed */
 struct uring {
 	struct storage storage;
 	struct io_uring ring;
 	struct op *free;
-	uint32_t in_ring;
+	uint32_t in_ring; /* number of operations in the ring, all on file system ring_dev */
 	uint64_t ring_dev;
-	struct fs_workers *fs_workers;
+	struct fs_workers *fs_workers; /* NULL until needed */
 	pid_t owner;
-	struct iovec memory;
-	bool vectored;
-	bool files;
+	struct iovec memory; /* registered memory; length 0: none */
+	bool vectored; /* the kernel has WRITEV_FIXED */
+	bool files; /* files can be registered */
+	/* 1 if the descriptor (modulo HINTS) last named a file in memory; a guess, because
+	 * descriptor numbers are reused */
 	uint8_t hints[HINTS];
 	struct fd_facts fds[FDS_MAX];
 	struct op ops[];

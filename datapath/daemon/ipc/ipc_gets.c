@@ -16,16 +16,15 @@ struct gets_range {
 	uint64_t began_ns;
 };
 
-/* @next:      index of the first range that has not begun
- * @beginning: begin_ranges() is a caller of the running function
- * @status:    of the first range that failed */
 struct ipc_gets {
 	struct ipc_op *op;
 	int fd;
 	uint32_t region, flags;
-	uint32_t count, next, under_way;
-	bool beginning;
-	int status;
+	uint32_t count;
+	uint32_t next; /* index of the first range that has not begun */
+	uint32_t under_way;
+	bool beginning; /* begin_ranges() is a caller of the running function */
+	int status; /* of the first range that failed */
 	uint64_t bytes;
 	struct gets_range ranges[];
 };

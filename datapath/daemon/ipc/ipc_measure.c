@@ -15,26 +15,17 @@
 
 enum { SILENT_MS = 5000 }; /* longest wait for an answer */
 
-/* A measurement. It ends when every answer has arrived and nothing is left to send.
- *
- * @op:       the client's question
- * @index:    the peer's slot
- * @bytes:    size of @payload, which every frame carries
- * @train:    number of the train; 0: one frame at a time
- * @count:    frames to send; @sent of them were sent
- * @awaited:  answers that have not arrived
- * @status:   0, or -errno of the first failure; nothing is sent after it
- * @until_ns: time limit; each frame sent or answered extends it */
+/* A measurement. It ends when every answer has arrived and nothing is left to send. */
 struct ipc_measure {
-	struct ipc_op *op;
-	uint32_t index;
-	uint32_t bytes;
-	uint32_t train;
-	uint32_t count;
+	struct ipc_op *op; /* the client's question */
+	uint32_t index; /* the peer's slot */
+	uint32_t bytes; /* size of payload, which every frame carries */
+	uint32_t train; /* number of the train; 0: one frame at a time */
+	uint32_t count; /* frames to send; sent of them were sent */
 	uint32_t sent;
-	uint32_t awaited;
-	int status;
-	uint64_t until_ns;
+	uint32_t awaited; /* answers that have not arrived */
+	int status; /* 0, or -errno of the first failure; nothing is sent after it */
+	uint64_t until_ns; /* time limit; each frame sent or answered extends it */
 	struct careful_ipc_probe probes[CAREFUL_PROBE_FRAMES];
 	unsigned char payload[];
 };

@@ -48,40 +48,30 @@ struct ipc_client;
 struct ipc_issuer;
 struct ipc_program;
 
-/* An operation: lasts from a question until its answer is in the socket.
- *
- * @next:     next free operation, or CONNECT under way
- * @peer:     the client's name for the peer (ipc_name.c)
- * @file:     GET, GETS, STORE: index of the file in use
- * @reserve:  its share of IPC_ANSWER_BYTES, in bytes
- * @attempt:  REQUEST: the attempt's name (block.h); 0: none
- * @again:    REQUEST: an earlier request of this attempt has no answer
- * @opens:    REQUEST: kind of handle that it may open at the peer; reset by the answer
- * @until_ns: CONNECT: time limit
- * @began_ns: REQUEST, GET, STORE: start time */
+/* An operation: lasts from a question until its answer is in the socket. */
 struct ipc_op {
-	struct ipc_op *next;
+	struct ipc_op *next; /* next free operation, or CONNECT under way */
 	struct ipc_client *client;
 	uint64_t id;
 	uint32_t op;
-	uint32_t peer;
-	uint32_t file;
+	uint32_t peer; /* the client's name for the peer (ipc_name.c) */
+	uint32_t file; /* GET, GETS, STORE: index of the file in use */
 	uint32_t handler;
 	uint32_t handle;
-	uint64_t attempt;
-	bool again;
+	uint64_t attempt; /* REQUEST: the attempt's name (block.h); 0: none */
+	bool again; /* REQUEST: an earlier request of this attempt has no answer */
+	/* REQUEST: kind of handle that it may open at the peer; reset by the answer */
 	enum ipc_opens opens;
-	uint32_t reserve;
-	uint64_t until_ns;
-	uint64_t began_ns;
+	uint32_t reserve; /* its share of IPC_ANSWER_BYTES, in bytes */
+	uint64_t until_ns; /* CONNECT: time limit */
+	uint64_t began_ns; /* REQUEST, GET, STORE: start time */
 };
 
-/* A file that a client passed. @users: operations that use it. @remover: the FILE_REMOVE that waits
- * for @users, or NULL. */
+/* A file that a client passed. */
 struct ipc_file {
 	int fd; /* -1: no such file */
-	uint32_t users;
-	struct ipc_op *remover;
+	uint32_t users; /* operations that use it */
+	struct ipc_op *remover; /* the FILE_REMOVE that waits for users, or NULL */
 };
 
 /* An answer that waits for room in the socket. */
@@ -100,62 +90,44 @@ struct ipc_question {
 	const void *payload;
 };
 
-/* A handle that the client opened at a peer and has not closed. @key: 0 until an answer names the
- * handle. @attempt: the attempt's name (block.h), until then. */
+/* A handle that the client opened at a peer and has not closed. */
 struct ipc_handle {
 	uint32_t peer;
-	uint32_t key;
-	uint64_t attempt;
+	uint32_t key; /* 0 until an answer names the handle */
+	uint64_t attempt; /* the attempt's name (block.h), until then */
 	enum ipc_opens kind;
 };
 
-/* A client of the socket. It stays until its operations have ended.
- *
- * @fd:         its connection; -1: the client has gone
- * @uid:        the user who connected
- * @failed:     the connection has failed; ipc_poll() ends it
- * @served:     it began an operation, so the turn of other clients comes first
- * @waits:      the parked question waits for room that all clients share
- * @ops_used:   operations of ops[] that are taken
- * @opens_used: operations of ops[] that open a handle
- * @reserved:   sum of the operations' reserves, in bytes
- * @armed:      requested epoll events
- * @parked:     a question to try again, or NULL; nothing is read meanwhile
- * @opening:    requests that wait for a handle; other questions are read meanwhile
- * @closing:    files handed to ipc_close() that are not closed yet
- * @closes:     the client's group in the closer's pool
- * @close_ns:   earliest time to repeat a CLOSE, after the client has gone
- * @leave_ns:   when its handles are given up, after the client has gone
- * @wanted_ns:  when its CONNECT began to wait for a slot; 0: none waits
- * @program:    after ATTACH, or NULL
- * @issuer:     after the first SIGNATURE, or NULL
- * @measure:    the MEASURE under way, or NULL */
+/* A client of the socket. It stays until its operations have ended. */
 struct ipc_client {
 	struct ipc_event event;
 	struct ipc *ipc;
 	struct ipc_client *next;
-	int fd;
-	uid_t uid;
-	bool failed;
-	bool served;
-	bool waits;
-	uint32_t ops_used;
-	uint32_t opens_used;
-	uint32_t reserved;
-	uint32_t armed;
+	int fd; /* its connection; -1: the client has gone */
+	uid_t uid; /* the user who connected */
+	bool failed; /* the connection has failed; ipc_poll() ends it */
+	bool served; /* it began an operation, so the turn of other clients comes first */
+	bool waits; /* the parked question waits for room that all clients share */
+	uint32_t ops_used; /* operations of ops[] that are taken */
+	uint32_t opens_used; /* operations of ops[] that open a handle */
+	uint32_t reserved; /* sum of the operations' reserves, in bytes */
+	uint32_t armed; /* requested epoll events */
+	/* a question to try again, or NULL; nothing is read meanwhile */
 	struct ipc_question *parked;
+	/* requests that wait for a handle; other questions are read meanwhile */
 	struct ipc_opening *opening;
-	uint32_t closing;
-	struct pool_group closes;
+	uint32_t closing; /* files handed to ipc_close() that are not closed yet */
+	struct pool_group closes; /* the client's group in the closer's pool */
 	struct ipc_answer *answers, **answers_tail;
 	struct ipc_op *ops_free;
 	struct ipc_handle *handles;
 	uint32_t handles_count;
-	uint64_t close_ns, leave_ns;
-	uint64_t wanted_ns;
-	struct ipc_program *program;
-	struct ipc_issuer *issuer;
-	struct ipc_measure *measure;
+	uint64_t close_ns; /* earliest time to repeat a CLOSE, after the client has gone */
+	uint64_t leave_ns; /* when its handles are given up, after the client has gone */
+	uint64_t wanted_ns; /* when its CONNECT began to wait for a slot; 0: none waits */
+	struct ipc_program *program; /* after ATTACH, or NULL */
+	struct ipc_issuer *issuer; /* after the first SIGNATURE, or NULL */
+	struct ipc_measure *measure; /* the MEASURE under way, or NULL */
 	struct ipc_file files[CAREFUL_IPC_FILES];
 	struct ipc_op ops[CAREFUL_IPC_INFLIGHT];
 };
@@ -167,81 +139,65 @@ struct ipc_opening {
 	struct ipc_question question;
 };
 
-/* A file to close. @op: answered when the file is closed; or NULL. */
+/* A file to close. */
 struct ipc_closing {
 	struct pool_job job;
 	struct ipc_client *client;
-	struct ipc_op *op;
+	struct ipc_op *op; /* answered when the file is closed; or NULL */
 	int fd;
 };
 
-/* The threads that close files. @files: those that are not closed yet. */
+/* The threads that close files. */
 struct ipc_closer {
 	struct ipc_event event;
-	uint32_t files;
+	uint32_t files; /* those that are not closed yet */
 	struct pool pool;
 };
 
-/* The last handshake that a local client began in a slot.
- *
- * @used:  false until the first handshake
- * @name:  the peer's name; the slot's next peer has another
- * @uid:   user of the client
- * @at_ns: start time */
+/* The last handshake that a local client began in a slot. */
 struct ipc_handshake {
-	bool used;
-	uint32_t name;
-	uid_t uid;
-	uint64_t at_ns;
+	bool used; /* false until the first handshake */
+	uint32_t name; /* the peer's name; the slot's next peer has another */
+	uid_t uid; /* user of the client */
+	uint64_t at_ns; /* start time */
 };
 
-/* The server.
- *
- * @spare_fd:     closed to accept a connection when no other descriptor is free; -1: none
- * @port:         UDP port of peers, unless a question names another
- * @poll_reasons: parked questions, requests that wait for a handle, clients that have gone, and
- *                peers with a note that a program has not read
- * @has_signed:   a SIGNATURE ran in this round of the loop
- * @clients:      in the order of their turns: the client that waits longest for its turn is first
- * @connects:     CONNECTs under way
- * @measures:     clients with a MEASURE under way
- * @block:        USE lists its exports; or NULL
- * @lend:         USE lists its memory; or NULL
- * @reload:       called for RELOAD; or NULL
- * @programs:     attached programs that have not left
- * @owners:       program that gets the requests to each handler, or NULL
- * @generations:  peers that each slot has had; part of a peer's name
- * @handshakes:   the last handshake of each slot
- * @bursts_ns:    when a user other than root may measure each peer's burst again
- * @held:         enum ipc_hold of each slot, or'd; @held_count of them are not 0
- * @buffer:       payload of the question that is being read */
+/* The server. */
 struct ipc {
 	struct ipc_event event;
 	struct careful *instance;
 	int listen_fd;
 	int epoll_fd;
-	int spare_fd;
+	int spare_fd; /* closed to accept a connection when no other descriptor is free; -1: none */
 	uint32_t peers_max;
-	uint16_t port;
+	uint16_t port; /* UDP port of peers, unless a question names another */
 	uint32_t clients_count;
+	/* parked questions, requests that wait for a handle, clients that have gone, and peers
+	 * with a note that a program has not read */
 	uint32_t poll_reasons;
-	bool has_signed;
+	bool has_signed; /* a SIGNATURE ran in this round of the loop */
+	/* in the order of their turns: the client that waits longest for its turn is first */
 	struct ipc_client *clients;
 	struct ipc_closer closer;
-	struct ipc_op *connects;
-	uint32_t measures;
-	const struct block_server *block;
-	const struct lend_server *lend;
-	ipc_reload_fn *reload;
+	struct ipc_op *connects; /* CONNECTs under way */
+	uint32_t measures; /* clients with a MEASURE under way */
+	const struct block_server *block; /* USE lists its exports; or NULL */
+	const struct lend_server *lend; /* USE lists its memory; or NULL */
+	ipc_reload_fn *reload; /* called for RELOAD; or NULL */
 	void *reload_user;
 	struct careful_ipc_use use;
-	struct ipc_program *programs;
+	struct ipc_program *programs; /* attached programs that have not left */
+	/* program that gets the requests to each handler, or NULL */
 	struct ipc_program *owners[CAREFUL_HANDLERS_APP];
+	/* peers that each slot has had; part of a peer's name */
 	uint16_t generations[CAREFUL_PEERS_MAX];
-	struct ipc_handshake handshakes[CAREFUL_PEERS_MAX];
+	struct ipc_handshake handshakes[CAREFUL_PEERS_MAX]; /* the last handshake of each slot */
+	/* when a user other than root may measure each peer's burst again */
 	uint64_t bursts_ns[CAREFUL_PEERS_MAX];
+	/* enum ipc_hold of each slot, or'd; held_count of them are not 0 */
 	uint8_t held[CAREFUL_PEERS_MAX];
 	uint32_t held_count;
+	/* payload of the question that is being read */
 	unsigned char buffer[CAREFUL_IPC_PAYLOAD_BYTES];
 };
 

@@ -4,20 +4,15 @@
 
 #include "daemon/ipc/ipc_private.h"
 
-/* An operation of a program.
- *
- * @next:  next free operation, or next one that waits for others to end
- * @id:    the program's number for it; 0: free
- * @file:  index in the client's files[], plus 1; 0: none
- * @moves: bytes of a store or get under way; 0: none
- * @asked: the program's entry, while the operation waits */
+/* An operation of a program. */
 struct ipc_program_op {
+	/* next free operation, or next one that waits for others to end */
 	struct ipc_program_op *next;
 	struct ipc_program *program;
-	uint64_t id;
-	uint32_t file;
-	uint32_t moves;
-	struct careful_ring_entry asked;
+	uint64_t id; /* the program's number for it; 0: free */
+	uint32_t file; /* index in the client's files[], plus 1; 0: none */
+	uint32_t moves; /* bytes of a store or get under way; 0: none */
+	struct careful_ring_entry asked; /* the program's entry, while the operation waits */
 };
 
 /* A request of a peer that the program has not answered. */
@@ -26,86 +21,65 @@ struct ipc_program_ask {
 	uint32_t id; /* 0: free */
 };
 
-/* @gone: to be removed when no message reads or writes the region */
 struct ipc_program_region {
 	uint32_t key; /* 0: free */
 	uint32_t peer; /* slot, or CAREFUL_ANY_PEER */
 	int fd; /* the file's; -1: the region is memory */
 	uint64_t memory_off;
-	bool gone;
+	bool gone; /* to be removed when no message reads or writes the region */
 };
 
-/* A program's knowledge of the peer in a slot.
- *
- * @known:  the program asked for the peer, or the peer sent it something
- * @peer:   the peer's name at that time
- * @due:    @state is not reported yet
- * @failed: an earlier failure is not reported yet
- * @unread: the program has not read the last note; @put was told_put after that note */
+/* A program's knowledge of the peer in a slot. */
 struct ipc_news {
-	uint32_t peer;
+	uint32_t peer; /* the peer's name at that time */
 	uint32_t put;
 	uint8_t state;
-	bool known, due, failed, unread;
+	bool known; /* the program asked for the peer, or the peer sent it something */
+	bool due; /* state is not reported yet */
+	bool failed; /* an earlier failure is not reported yet */
+	bool unread; /* the program has not read the last note; put was told_put after that note */
 };
 
-/* An attached program: carefuld's end of its rings. The program can write anything into the area,
- * so carefuld keeps its own counters here, and never reads back those that it writes there.
- *
- * @client:      the program's connection
- * @area:        memory shared with the program
- * @asks_taken:  entries that carefuld took; @told_put: entries that carefuld put
- * @ops_used:    operations of ops[] that are taken; the ring of notes has room for the end of each
- * @handlers:    handlers of requests that it owns
- * @news:        notes were put since it was last woken
- * @armed:       carefuld sleeps, and the area says so
- * @blocked:     its next entry waits for room in the engine
- * @stalled:     it has read no note for IPC_STALL_MS
- * @quiet:       it sent QUIET, or has gone: no operation begins
- * @over:        the program has gone
- * @read:        told_taken at the last poll
- * @read_ns:     when it last read a note, or had none to read
- * @moving:      bytes of its stores and gets under way
- * @later:       stores and gets that wait for those under way
- * @stores:      handlers of stores that it has
- * @wants:       peers that it asked for and has not left
- * @news_count:  peers with a note that is due or unread
- * @info:        its name, process and counts */
+/* An attached program: carefuld's end of its rings. The program can write anything into the
+ * area, so carefuld keeps its own counters here, and never reads back those that it writes
+ * there. */
 struct ipc_program {
-	struct ipc_client *client;
+	struct ipc_client *client; /* the program's connection */
 	struct ipc_program *next;
-	struct careful_area *area;
+	struct careful_area *area; /* memory shared with the program */
 	uint64_t area_bytes;
 	struct careful_ring_entry *asks, *told;
 	uint8_t *asks_payload, *told_payload, *built;
 	uint8_t *memory;
 	uint64_t memory_bytes;
-	uint32_t asks_taken;
-	uint32_t told_put;
+	uint32_t asks_taken; /* entries that carefuld took */
+	uint32_t told_put; /* entries that carefuld put */
+	/* operations of ops[] that are taken; the ring of notes has room for the end of each */
 	uint32_t ops_used;
 	uint32_t answers_used;
-	uint32_t handlers;
+	uint32_t handlers; /* handlers of requests that it owns */
 	uint32_t regions_used;
-	bool news;
-	bool armed;
-	bool blocked;
-	bool stalled;
-	bool quiet;
-	bool over;
-	uint32_t read;
-	uint64_t read_ns;
+	bool news; /* notes were put since it was last woken */
+	bool armed; /* carefuld sleeps, and the area says so */
+	bool blocked; /* its next entry waits for room in the engine */
+	bool stalled; /* it has read no note for IPC_STALL_MS */
+	bool quiet; /* it sent QUIET, or has gone: no operation begins */
+	bool over; /* the program has gone */
+	uint32_t read; /* told_taken at the last poll */
+	uint64_t read_ns; /* when it last read a note, or had none to read */
 	uint32_t answer_generation;
-	uint64_t moving;
-	struct ipc_program_op *later, **later_tail;
+	uint64_t moving; /* bytes of its stores and gets under way */
+	struct ipc_program_op *later; /* stores and gets that wait for those under way */
+	struct ipc_program_op **later_tail;
 	struct ipc_program_op *ops_free;
 	struct ipc_program_op ops[IPC_PROGRAM_OPS];
 	struct ipc_program_ask answers[CAREFUL_RING_ANSWERS];
 	struct ipc_program_region regions[CAREFUL_AREA_REGIONS];
-	bool stores[CAREFUL_HANDLERS_APP];
-	bool wants[CAREFUL_PEERS_MAX];
+	bool stores[CAREFUL_HANDLERS_APP]; /* handlers of stores that it has */
+	bool wants[CAREFUL_PEERS_MAX]; /* peers that it asked for and has not left */
 	struct ipc_news peers[CAREFUL_PEERS_MAX];
-	uint32_t news_count;
-	struct careful_program_info info;
+	uint32_t news_count; /* peers with a note that is due or unread */
+	struct careful_program_info info; /* its name, process and counts */
 };
 
 /* ipc_region.c */

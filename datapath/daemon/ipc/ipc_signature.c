@@ -12,19 +12,15 @@
 #include "measure/probe.h"
 #include "measure/signature.h"
 
-/* Issues the bursts of a client. Outlives the client until the last reply.
- *
- * @indices:   slots of the peers
- * @turn:      index in @indices of the next peer
- * @abandoned: the client has gone, or a burst has failed */
+/* Issues the bursts of a client. Outlives the client until the last reply. */
 struct ipc_issuer {
 	struct signature_layer layer;
 	struct careful *instance;
 	struct careful_signature signature;
 	uint32_t region;
-	uint32_t indices[CAREFUL_SIGNATURE_PEERS];
-	uint32_t turn;
-	bool abandoned;
+	uint32_t indices[CAREFUL_SIGNATURE_PEERS]; /* slots of the peers */
+	uint32_t turn; /* index in indices of the next peer */
+	bool abandoned; /* the client has gone, or a burst has failed */
 };
 
 static void issuer_done(const struct careful_result *result, void *user)

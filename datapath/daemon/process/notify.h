@@ -9,13 +9,11 @@
 
 #include "daemon/queues.h"
 
-/* @fd:           -1: no manager listens
- * @has_watchdog: the manager wants watchdog signs, which are sent while all queues are alive
- * @status:       the status line sent last */
 struct notify {
-	int fd;
+	int fd; /* -1: no manager listens */
+	/* the manager wants watchdog signs, which are sent while all queues are alive */
 	bool has_watchdog;
-	char status[256];
+	char status[256]; /* the status line sent last */
 };
 
 void notify_init(struct notify *notify);

@@ -33,16 +33,13 @@ enum {
 
 /* A trial under way.
  *
- * @granted:   all peers granted the lock
- * @link_down: a change of mode took the link down
- * @downs:     times that the link went down before the trial
- * @others:    other peers with a session; each mode is a new epoch for them, too */
+ * @others: other peers with a session; each mode is a new epoch for them, too */
 struct attempt {
 	struct trial *trial;
 	uint32_t peer;
-	bool granted;
-	bool link_down;
-	uint32_t downs;
+	bool granted; /* all peers granted the lock */
+	bool link_down; /* a change of mode took the link down */
+	uint32_t downs; /* times that the link went down before the trial */
 	uint32_t others_count;
 	uint32_t others[CAREFUL_PEERS_MAX + 1]; /* and @peer while all are asked */
 	uint32_t region;

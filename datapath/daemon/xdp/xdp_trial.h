@@ -12,36 +12,25 @@
 #include "daemon/ipc/ipc.h"
 #include "daemon/options.h"
 
-/* @driver_mode:   the driver's mode
- * @undecided:     no mode was chosen yet
- * @asking:        we ask for the lock: peers that ask us need a larger @ticket
- * @running:       a trial runs; no peer gets the lock
- * @failed:        trials that began and failed
- * @lock_failures: attempts without the lock
- * @busy_checks:   checks in a row that found traffic
- * @again_ns:      no attempt before this time
- * @due_ns:        when to try with each peer; 0: not at all
- * @moved:         1 plus frames to and from each peer at the last check; 0: no check yet
- * @lock_ns:       when each peer's lock ends; 0: the peer has none
- * @locks:         peers that hold our lock */
 struct trial {
 	struct careful *instance;
 	struct ipc *ipc;
 	const char *state_dir;
 	uint32_t peers_max;
-	uint32_t driver_mode;
-	bool undecided;
-	bool asking;
-	bool running;
-	uint32_t failed;
-	uint32_t lock_failures;
-	uint32_t busy_checks;
-	uint64_t again_ns;
+	uint32_t driver_mode; /* the driver's mode */
+	bool undecided; /* no mode was chosen yet */
+	bool asking; /* we ask for the lock: peers that ask us need a larger ticket */
+	bool running; /* a trial runs; no peer gets the lock */
+	uint32_t failed; /* trials that began and failed */
+	uint32_t lock_failures; /* attempts without the lock */
+	uint32_t busy_checks; /* checks in a row that found traffic */
+	uint64_t again_ns; /* no attempt before this time */
 	uint64_t ticket;
-	uint64_t due_ns[CAREFUL_PEERS_MAX];
+	uint64_t due_ns[CAREFUL_PEERS_MAX]; /* when to try with each peer; 0: not at all */
+	/* 1 plus frames to and from each peer at the last check; 0: no check yet */
 	uint64_t moved[CAREFUL_PEERS_MAX];
-	uint64_t lock_ns[CAREFUL_PEERS_MAX];
-	uint32_t locks;
+	uint64_t lock_ns[CAREFUL_PEERS_MAX]; /* when each peer's lock ends; 0: the peer has none */
+	uint32_t locks; /* peers that hold our lock */
 };
 
 /* Applies the remembered mode, or holds clients' questions until the trial with their peer. Serves

@@ -87,47 +87,26 @@ struct route {
 	uint8_t mac[6];
 };
 
-/* A thread that waits until other CPUs have finished their softirqs (xsk_grace.c).
- *
- * @requested, @completed: numbers of the last waits
- * @engine_cpu: the engine's CPU at the last request, or at a later one
- * @cpus: CPUs to visit, from xsk_cpus_count(); 0: use RCU
- * @running: the thread was started */
+/* A thread that waits until other CPUs have finished their softirqs (xsk_grace.c). */
 struct xsk_grace {
 	struct pool pool;
 	struct pool_group group;
 	struct pool_job job;
-	uint64_t requested, completed;
-	int engine_cpu, cpus;
-	bool running;
+	uint64_t requested, completed; /* numbers of the last waits */
+	int engine_cpu; /* the engine's CPU at the last request, or at a later one */
+	int cpus; /* CPUs to visit, from xsk_cpus_count(); 0: use RCU */
+	bool running; /* the thread was started */
 };
 
-/* A slot's peer as the sender of a group (xsk_group.c).
- *
- * @cookie: 0: no group
- * @closing: number of the wait that the slot's previous group began when it ended
- * @from: the peer's address
- * @open: XDP admits the group, because that wait is over */
+/* A slot's peer as the sender of a group (xsk_group.c). */
 struct xsk_group {
-	uint64_t cookie;
+	uint64_t cookie; /* 0: no group */
+	/* number of the wait that the slot's previous group began when it ended */
 	uint64_t closing;
-	union address from;
-	bool open;
+	union address from; /* the peer's address */
+	bool open; /* XDP admits the group, because that wait is over */
 };
 
-/* @owner: the process that opened the port; a child of fork() closes only its copy
- * @without: enum xsk_without
- * @xdp_mode: in effect, enum careful_xdp_mode
- * @ctrl: UDP sockets: IPv4, IPv6; -1: none
- * @clock_ahead_ns: our monotonic clock minus XDP's; nonzero in a time namespace
- * @lock: the instance's lock file
- * @link: the BPF link that holds the program on the interface; -1: none
- * @programs: map of the queues' programs, by index (xsk_dispatcher.c); -1: a single queue
- * @first: name of the first queue's instance
- * @native_refused: why the driver refused native mode, or ""
- * @closing: for each slot, number of the wait that began when it was closed
- * @groups: of each slot; groups_count: those with a cookie
- * @group_fds: sockets in the multicast group: IPv4, IPv6; -1: none */
 struct xsk_port {
 	struct port port; /* first: the engine's part */
 	struct careful_tune_entry *tune;
@@ -136,33 +115,33 @@ struct xsk_port {
 	struct careful_arrivals *arrivals;
 	struct xsk_bpf *bpf;
 	struct xsk_grace grace;
+	/* for each slot, number of the wait that began when it was closed */
 	uint64_t closing[CAREFUL_PEERS_MAX];
 	struct route route;
 	struct netdev netdev;
+	/* of each slot; groups_count: those with a cookie */
 	struct xsk_group groups[CAREFUL_PEERS_MAX];
 	uint32_t groups_count;
-	int group_fds[2];
-	int ctrl[2];
+	int group_fds[2]; /* sockets in the multicast group: IPv4, IPv6; -1: none */
+	int ctrl[2]; /* UDP sockets: IPv4, IPv6; -1: none */
 	int ctrl_turn; /* index in ctrl of the socket to read first */
-	int lock;
-	int link;
+	int lock; /* the instance's lock file */
+	int link; /* the BPF link that holds the program on the interface; -1: none */
+	/* map of the queues' programs, by index (xsk_dispatcher.c); -1: a single queue */
 	int programs;
-	pid_t owner;
-	uint64_t clock_ahead_ns;
+	pid_t owner; /* the process that opened the port; a child of fork() closes only its copy */
+	uint64_t clock_ahead_ns; /* our monotonic clock minus XDP's; nonzero in a time namespace */
 	bool own_qdisc;
-	uint32_t without;
-	uint32_t xdp_mode;
+	uint32_t without; /* enum xsk_without */
+	uint32_t xdp_mode; /* in effect, enum careful_xdp_mode */
 	uint32_t peers_count;
 	uint16_t udp;
 	char instance[XSK_INSTANCE_BYTES];
-	char first[XSK_INSTANCE_BYTES];
+	char first[XSK_INSTANCE_BYTES]; /* name of the first queue's instance */
+	/* why the driver refused native mode, or "" */
 	char native_refused[sizeof(((struct careful_device_info *)0)->native_refused)];
 };
 
-/* @tx_held: descriptors in the TX ring that are not yet submitted
- * @fill_asleep: the driver sleeps for lack of buffers, and the last attempt to wake it failed
- * @umem_bytes: bytes of the mapping
- * @tx_budget: XDP_MAX_TX_SKB_BUDGET is in effect */
 struct xsk_queue {
 	struct queue queue; /* first: the engine's part; its fd is the socket's */
 
@@ -171,7 +150,8 @@ struct xsk_queue {
 	struct xsk_ring_prod fill;
 	struct xsk_ring_prod tx;
 	struct xsk_ring_cons comp;
-	uint32_t tx_held;
+	uint32_t tx_held; /* descriptors in the TX ring that are not yet submitted */
+	/* the driver sleeps for lack of buffers, and the last attempt to wake it failed */
 	bool fill_asleep;
 	uint64_t kicks;
 	uint64_t kicks_again;
@@ -180,9 +160,9 @@ struct xsk_queue {
 	/* Set-up. */
 	struct xsk_umem *umem;
 	struct xsk_socket *socket;
-	size_t umem_bytes;
+	size_t umem_bytes; /* bytes of the mapping */
 	uint32_t rx_buffers; /* as requested */
-	bool tx_budget;
+	bool tx_budget; /* XDP_MAX_TX_SKB_BUDGET is in effect */
 };
 
 static inline struct xsk_port *to_xsk_port(struct port *port)

@@ -19,10 +19,10 @@ enum {
 	ATTACH_PAUSE_US = 10000,
 };
 
-/* A program on an interface. @mode: in the words of `ip link set` */
+/* A program on an interface. */
 struct program {
 	uint32_t id;
-	const char *mode;
+	const char *mode; /* in the words of `ip link set` */
 	char name[BPF_OBJ_NAME_LEN];
 };
 

@@ -38,12 +38,10 @@ struct item {
 	char name[PATH_MAX], text[PATH_MAX];
 };
 
-/* A written file that gets its name after the sync.
- *
- * @dir: index in `dirs`; @answer: offset of its answer in `out` */
+/* A written file that gets its name after the sync. */
 struct pending {
-	uint32_t dir;
-	size_t answer;
+	uint32_t dir; /* index in `dirs` */
+	size_t answer; /* offset of its answer in `out` */
 	char temporary[ITEMS_TEMPORARY_BYTES];
 	char name[NAME_MAX + 1];
 };
@@ -55,45 +53,32 @@ struct items_fresh {
 	mode_t asked, mode;
 };
 
-/* A batch under way.
- *
- * @base: the directory that all names are beneath
- * @parent: the directory of the last item, or -1; parent_name is its path beneath base
- * @parent_locked: see items_temporary()
- * @no_nameless: the parent's file system has no O_TMPFILE
- * @dirs: directories of pending files
- * @out: the answer so far, `used` of `room` bytes; room is at most room_max
- * @counter: makes names of temporary files
- * @rereads: reads repeated because a file changed
- * @read_bytes: contents read, even if not in the answer
- * @syncs: syncs so far; files that wait together count once
- * @is_unwanted: the caller has left
- * @unkept: -errno of an attribute that the last file could not get, or 0
- * @keeps_mode: the item has the mode of the file that it replaces; no umask applies */
+/* A batch under way. */
 struct items {
-	int base;
+	int base; /* the directory that all names are beneath */
 	uint32_t flags, umask;
 	uint64_t file_max;
 	bool writable, is_root, no_symlinks, squashed;
+	/* the directory of the last item, or -1; parent_name is its path beneath base */
 	int parent;
 	char parent_name[PATH_MAX];
-	bool parent_locked;
+	bool parent_locked; /* see items_temporary() */
 	struct items_fresh fresh;
-	bool no_nameless;
+	bool no_nameless; /* the parent's file system has no O_TMPFILE */
 	struct pending *pending;
 	uint32_t pending_count;
-	int dirs[ITEMS_DIRS];
+	int dirs[ITEMS_DIRS]; /* directories of pending files */
 	uint32_t dirs_count;
-	char *out;
+	char *out; /* the answer so far, `used` of `room` bytes; room is at most room_max */
 	size_t used, room, room_max;
 	uint32_t failed, denied;
-	uint64_t counter;
-	uint32_t rereads;
-	uint64_t read_bytes;
-	uint32_t syncs;
-	bool is_unwanted;
-	int unkept;
-	bool keeps_mode;
+	uint64_t counter; /* makes names of temporary files */
+	uint32_t rereads; /* reads repeated because a file changed */
+	uint64_t read_bytes; /* contents read, even if not in the answer */
+	uint32_t syncs; /* syncs so far; files that wait together count once */
+	bool is_unwanted; /* the caller has left */
+	int unkept; /* -errno of an attribute that the last file could not get, or 0 */
+	bool keeps_mode; /* the item has the mode of the file that it replaces; no umask applies */
 	struct item item;
 };
 

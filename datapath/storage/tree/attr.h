@@ -11,21 +11,14 @@
 
 #include "storage/tree/tree.h"
 
-/* How to set attributes.
- *
- * @flags: CAREFUL_BATCH_*
- * @umask: applies to a new file's mode, without CAREFUL_BATCH_MODE
- * @squashed: omit set-ID bits of files, and attributes that only root may set
- * @is_path: fd was opened with O_PATH
- * @is_new: the file was just made: set its mode in any case
- * @has_mode: the mode is already right */
+/* How to set attributes. */
 struct attr_how {
-	uint32_t flags;
-	uint32_t umask;
-	bool squashed;
-	bool is_path;
-	bool is_new;
-	bool has_mode;
+	uint32_t flags; /* CAREFUL_BATCH_* */
+	uint32_t umask; /* applies to a new file's mode, without CAREFUL_BATCH_MODE */
+	bool squashed; /* omit set-ID bits of files, and attributes that only root may set */
+	bool is_path; /* fd was opened with O_PATH */
+	bool is_new; /* the file was just made: set its mode in any case */
+	bool has_mode; /* the mode is already right */
 };
 /* Returns the mode to set, without type bits. */
 mode_t attr_mode(const struct careful_block_attr *attr, const struct attr_how *how);

@@ -13,9 +13,8 @@
 
 enum { PIECE = 256 << 10 };
 
-/* @xxh3: NULL if BLAKE3 is used */
 struct state {
-	struct xxh3 *xxh3;
+	struct xxh3 *xxh3; /* NULL if BLAKE3 is used */
 	uint32_t algorithm;
 	struct blake3 blake3;
 };

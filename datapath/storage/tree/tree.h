@@ -30,8 +30,8 @@ int attr_set_time(int fd, int64_t ns);
 
 enum { ENTRY_DENTS_BYTES = 64 << 10 };
 
-/* @is_unwanted: reports whether the batch's caller has left; called before each item */
 struct batch_wanted {
+	/* Reports whether the batch's caller has left; called before each item. */
 	bool (*is_unwanted)(void *user);
 	void *user;
 };
@@ -41,10 +41,10 @@ struct batch_wanted {
 int batch_run(int base, const void *items, uint64_t bytes, const struct careful_batch_how *how,
 	      const struct batch_wanted *wanted, struct careful_batch_answer *answer);
 
-/* @unreadable: entries that could not be read; an entry whose path is too long for a request has no
- *              record
- * @record: the current record; text holds name and target, zero-padded to 8 bytes */
+/* @record: the current record; text holds name and target, zero-padded to 8 bytes */
 struct entry_scan {
+	/* entries that could not be read; an entry whose path is too long for a request has no
+	 * record */
 	uint32_t unreadable;
 	struct {
 		struct careful_block_entry entry;
