@@ -83,7 +83,7 @@ LINK_FOLDERS = {
 
 #: Weighed folders, and their most lines.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 104_146),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 103_750),
     "tools": (("tools",), 19_692),
 }
 
