@@ -1,11 +1,14 @@
-"""Losses on a link that several queues or programs share: repaired, in order, no session ends."""
+"""Losses on a link that queues or programs share, and on a path that eats large frames: no session
+ends."""
 
 from __future__ import annotations
 
+import json
+import subprocess
 import threading
 
 import pytest
-from hosts import MIB, Host, Hosts, attached, make_file
+from hosts import MIB, Host, Hosts, attached, make_file, wait_for
 from lab import Lab
 from lossy import hops
 
@@ -79,9 +82,12 @@ def test_program__sees_the_order_and_every_byte(
 
 
 def flap(lab: Lab, over: threading.Event) -> None:
-    """Takes h2's interface down for 20 ms, again and again."""
+    """Takes h2's interface down for 20 ms, again and again.
+
+    The kernel handles a new carrier once a second. Until then it sends nothing itself.
+    """
     script = "ip link set eth1 down; sleep 0.02; ip link set eth1 up"
-    while not over.wait(0.3):
+    while not over.wait(1.2):
         lab.run("h2", "sh", "-c", script)
 
 
@@ -112,4 +118,29 @@ def test_queues__each_repairs_its_losses(hosts: Hosts) -> None:
     finally:
         over.set()
         flaps.join()
+    assert_repaired(made)
+
+
+#: The switch of a lab of three hosts eats packets of more bytes.
+EATS = """add table bridge eats
+add chain bridge eats forward { type filter hook forward priority 0; }
+add rule bridge eats forward meta length > 1500 drop
+"""
+
+
+def test_path__that_eats_large_frames(hosts: Hosts) -> None:
+    a, b = made = hosts(hosts=3)[:2]
+    for host in made:
+        host.up()
+    kept = make_file(b.export / "big", 8 * MIB)
+    a.ctl("get", "h2:big", "null:")
+    argv = ["nsenter", f"--net={a.lab.netns('sw')}", "nft", "-f", "-"]
+    subprocess.run(argv, input=EATS, text=True, check=True)
+    found = json.loads(a.ctl("get", "--json", "h2:big", a.own / "big").stdout)
+    assert (a.own / "big").read_bytes() == kept
+    assert found["retries_count"] > 0  # the range that was lost
+    # The search may go on after the transfer, which meanwhile uses frames that pass.
+    wait_for(lambda: b.status()["peers"][0]["path_is_narrow"], "the end of the search")
+    (peer,) = b.status()["peers"]
+    assert 1480 <= peer["frame_bytes"] - 14 <= 1500
     assert_repaired(made)
