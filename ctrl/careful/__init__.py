@@ -89,7 +89,7 @@ if TYPE_CHECKING:
         Result,
     )
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __all__ = [
     "CarefulError",
     "FileRange",

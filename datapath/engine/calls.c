@@ -200,7 +200,7 @@ int careful_ping(struct careful *c, uint32_t peer, const struct careful_ping_ask
 
 const char *careful_version(void)
 {
-	return "0.2.0";
+	return "0.3.0";
 }
 
 uint32_t careful_wire_hdr_check(const void *hdr)

@@ -158,3 +158,18 @@ def test_packages__are_of_the_version_of_the_project() -> None:
     log = (ROOT / "debian/changelog").read_text()
     assert log.startswith(f"careful ({careful.__version__}-")
     assert f'\nversion = "{careful.__version__}"\n' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_packages__newest_entry_names_the_present_versions() -> None:
+    """A release whose format changed needs a new entry, and all hosts upgraded together."""
+    entry = (ROOT / "debian/changelog").read_text().partition("\n -- ")[0]
+    header = ROOT / "datapath/include/careful"
+
+    def number(file: str, name: str) -> str:
+        (found,) = re.findall(rf"^\tCAREFUL_{name} = (\d+)", (header / file).read_text(), re.M)
+        return str(found)
+
+    wire = f"{number('wire.h', 'WIRE_VERSION')}.{number('wire.h', 'WIRE_MINOR')}"
+    assert f"Wire {wire}:" in entry
+    assert f"Socket {number('ipc.h', 'IPC_VERSION')}, maps" in entry
+    assert f"maps (ABI) {number('abi.h', 'ABI_VERSION')}." in entry
