@@ -14,10 +14,17 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DEBIAN = ROOT / "debian"
 CONTAINER = (ROOT / "tools/packaging/Containerfile").read_text()
+PACKAGE = (ROOT / "tools/package").read_text()
 
 
 def field(text: str, name: str) -> str:
     found = re.findall(rf"^{name}: (.*(?:\n .*)*)", text, re.M)[0]
+    return str(found)
+
+
+def function(name: str) -> str:
+    """Returns a function of tools/package."""
+    (found,) = re.findall(rf"^{name}\(\) {{\n.*?^}}$", PACKAGE, re.M | re.S)
     return str(found)
 
 
@@ -113,6 +120,55 @@ def test_container__installs_the_recommended_packages() -> None:
     (words,) = re.findall(r"--no-install-recommends (.*?) /tmp/\*\.deb", CONTAINER)
     recommended = names(field((DEBIAN / "control").read_text(), "Recommends"))
     assert set(words.split()) <= {*recommended, *listed("run")}
+
+
+def test_container__has_the_base_of_the_builder(tmp_path: Path) -> None:
+    """Packages built on a later Debian need its C library."""
+    program = f"""suite=forky root={ROOT} out={tmp_path}
+        {function("write_containerfile")}
+        write_containerfile"""
+    subprocess.run(["bash", "-ec", program], check=True)
+    written = (tmp_path / "Containerfile").read_text()
+    assert "\nARG BASE=debian:forky-slim\nFROM $BASE\n" in written
+    assert written.count("\n") == CONTAINER.count("\n")
+    manual = (ROOT / "ctrl/careful/man/operation/services.md").read_text()
+    assert "-f build/package/Containerfile build/package\n" in manual
+
+
+def test_package__says_which_c_library_is_needed(tmp_path: Path) -> None:
+    """Built on Debian 13; only the name of the wheel and the fields of the packages decide."""
+    (tmp_path / "careful-1.2.3-cp311-abi3-manylinux_2_38_x86_64.whl").touch()
+    for name, depends in {
+        "careful": "iproute2, libc6 (>= 2.38), libxdp1 (>= 1.3)",
+        "python3-careful": "libc6 (>= 2.4), python3 (>= 3.11)",
+    }.items():
+        control = tmp_path / name / "DEBIAN/control"
+        control.parent.mkdir(parents=True)
+        control.write_text(
+            f"Package: {name}\nVersion: 1.2.3-1\nArchitecture: all\nMaintainer: A <a@b.invalid>\n"
+            f"Depends: {depends}\nDescription: test\n"
+        )
+        deb = tmp_path / f"{name}_1.2.3-1_all.deb"
+        subprocess.run(["dpkg-deb", "-b", control.parents[1], deb], check=True)
+    program = f"""out={tmp_path} version=1.2.3 debian=1.2.3-1 arch=all
+        say() {{ echo "$*"; }}
+        {function("say_needs")}
+        say_needs"""
+    said = subprocess.run(["bash", "-ec", program], capture_output=True, text=True, check=True)
+    assert "glibc 2.38 or later for the wheel, 2.38 for the packages" in said.stdout
+
+
+def test_package__tries_in_the_distribution_that_built() -> None:
+    suites = re.findall(r"\bmake_root (\S+)", PACKAGE)
+    assert suites
+    assert set(suites) == {'"$suite"'}
+
+
+def test_package__manual_names_no_version_of_the_c_library() -> None:
+    for name in ("README.md", "ctrl/careful/man/operation/services.md"):
+        text = (ROOT / name).read_text()
+        assert not re.search(r"pip install \S*manylinux", text)
+    assert "pip install ./careful-*.whl" in text
 
 
 def test_container__runs_a_command_that_there_is() -> None:
