@@ -80,7 +80,7 @@ static void check(const struct careful *c, const struct lend_server *server)
 				if (!p->hosts[i].by || lend_same(&p->hosts[i], &peer->host))
 					access |= be32toh(p->hosts[i].access);
 			MUST(!region->access ||
-			     (peer->present && !open->ended && !(region->access & ~access)));
+			     (peer->present && !open->closed && !(region->access & ~access)));
 		}
 	}
 	MUST(used == server->used && used <= LENT);

@@ -40,7 +40,6 @@ OLD = {
     "measure-contention.json": "in no history",
     "measure-logp.json": "wire 3",
     "measure-model.json": "wire 1",
-    "measure-pathchar.json": "wire 1",
     "measure-transition.json": "wire 1",
     "nbd-client.json": "wire 4",
     "nbd-compare.json": "not clean, wire 4",

@@ -89,7 +89,7 @@ WEIGHTS = {
 
 #: The most bytes of stored runs: quoted figures, not raw rounds. Pages of tests/reports do not
 #: count.
-REPORTS_MOST_BYTES = 570 << 10
+REPORTS_MOST_BYTES = 600_000
 #: The most uses of `Any` in Python, for edges (cffi, JSON, click, untyped packages).
 ANY_MAX = 95
 
