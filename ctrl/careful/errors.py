@@ -38,7 +38,7 @@ _MEANINGS = {
     errno_module.EXDEV: "the path leads out of the exported tree",
     errno_module.ENOLINK: "the exported directory is not there (removed, moved or unmounted)",
     errno_module.ENOMEDIUM: "that host exports nothing (`carefulctl up IFACE --export DIR` there)",
-    errno_module.ECOMM: "the network lost a frame of it 16 times",
+    errno_module.ECOMM: "the network lost a fragment of it 16 times",
     errno_module.EROFS: "it is read-only there: exported without :rw, or mounted read-only",
     errno_module.ENODEV: "the interface is gone",
     errno_module.ENODATA: "the source shrank while it was being read",

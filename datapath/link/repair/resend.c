@@ -23,18 +23,22 @@ const uint8_t *link_log_body(const struct link_peer *peer, uint32_t seq)
 }
 
 /* Reports why a requested frame is not sent again: EMSGSIZE, the path takes only smaller ones;
- * ECOMM, it was lost LOG_TIMES_MAX times; or 0. Updates and pings have nothing to give up. */
+ * ECOMM, it is a fragment and was lost LOG_TIMES_MAX times; or 0. Updates and pings have nothing to
+ * give up. A small message that the path takes is sent until the epoch ends: if a request was
+ * executed and its answer is given up, nobody knows what it has left at the peer. */
 int link_given_up(const struct link_peer *peer, uint32_t seq)
 {
 	const struct log_entry *entry = &peer->repair.log[seq & peer->repair.log_mask];
 
-	if (!(entry->bytes_flags & LOG_BRIEF) && entry->args.type != CAREFUL_DATA)
+	const bool brief = entry->bytes_flags & LOG_BRIEF;
+
+	if (!brief && entry->args.type != CAREFUL_DATA)
 		return 0;
 	if (path_search_blocks(peer, entry->bytes_flags & LOG_BYTES))
 		return EMSGSIZE;
-	return entry->bytes_flags / LOG_TIMES >= LOG_TIMES_MAX && !peer->session->path.probing ?
-		       ECOMM :
-		       0;
+	if (brief || !(entry->args.flags & CAREFUL_F_BULK) || peer->session->path.probing)
+		return 0;
+	return entry->bytes_flags / LOG_TIMES >= LOG_TIMES_MAX ? ECOMM : 0;
 }
 
 /* Replaces a frame that is given up by a shorter one under its number. Takes back the credits for
