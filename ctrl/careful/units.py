@@ -52,6 +52,8 @@ def parse_bytes(text: str) -> int:
     Raises ValueError if it is no size, or not a whole number of bytes.
     """
     amount = _amount(text.removesuffix("/s"), _BYTES)
+    if amount is None and text.lower().endswith("bps"):  # iperf3's and tc's differ by a factor of 8
+        raise InputError(f"{text!r} may be bits or bytes: write {text[:-2]}it or {text[:-3]}B")
     if amount is None or amount[0] % amount[1]:
         raise InputError(f"{text!r} is not a size: 4096, 64KiB, 50MB or 1G")
     return amount[0] // amount[1]

@@ -96,6 +96,16 @@ class _Help(click.Command):
 class Command(_Help):
     """A command."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuses -h among other flags (-avh): to rsync it is no question for help."""
+        options = [one for one in self.params if isinstance(one, click.Option) and one.is_flag]
+        flags = {name for one in options for name in one.opts} | {"-h"}
+        for word in args[: args.index("--") if "--" in args else None]:
+            among = word[:1] == "-" and len(word) > 2 and "h" in word
+            if among and not ctx.resilient_parsing and {f"-{one}" for one in word[1:]} <= flags:
+                raise click.UsageError(f"{word}: -h is --help; leave it out", ctx)
+        return super().parse_args(ctx, args)
+
 
 class Group(_Help, click.Group):
     """A group of commands; their summaries are never cut."""

@@ -170,7 +170,10 @@ def _broke(error: Exception, asked: dict[str, object]) -> int:
 
 def _misused(error: click.ClickException) -> str:
     """Returns what is wrong with a command line, in one line, and where its help is."""
-    text = shown(error.format_message().rstrip("."))
+    from careful.cli import hints  # not for commands that succeed
+
+    hint = hints.option(error) if isinstance(error, click.NoSuchOption) else ""
+    text = hint or shown(error.format_message().rstrip("."))
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     return f"{text} (see `{ctx.command_path} --help`)" if ctx else text
 
@@ -195,13 +198,12 @@ def _json_last(words: list[str]) -> list[str]:
 
 
 def _hint(words: list[str]) -> None:
-    """After a failure, prints what rsync's or scp's users expect of h2:/path."""
-    for word in words:
-        host, _, path = word.partition(":/")
-        if host and path and "/" not in host:
-            text = f"paths start below what {host} exports; `carefulctl ls {host}:` lists it"
-            click.echo(f"carefulctl: {shown(text)}", err=True)
-            return
+    """After a failure, prints what the words should have been."""
+    from careful.cli import hints  # not for commands that succeed
+    from careful.render.tables import folded
+
+    if text := hints.path(words):
+        click.echo(folded(f"carefulctl: {shown(text)}", err=True), err=True)
 
 
 def run(argv: Sequence[str] | None = None) -> int:

@@ -151,9 +151,11 @@ def host_path(text: str) -> tuple[str, str]:
     """Splits HOST:PATH into host and path. Raises click.UsageError if there is no host."""
     from careful.address import split_remote  # the binding: commands that only compute do without
 
-    if text.startswith("careful://"):
-        host, _, path = text.removeprefix("careful://").partition("/")
-        raise click.UsageError(f"{text} is a URL for Python: write {host}:{path}")
+    scheme, is_url, rest = text.partition("://")
+    if is_url and scheme.isalpha():
+        host, _, path = rest.rpartition("@")[2].partition("/")
+        of = " for Python" if scheme == "careful" else ""
+        raise click.UsageError(f"{text} is a URL{of}: write {host}:{path}")
     try:
         return split_remote(text)
     except CarefulError as error:

@@ -25,6 +25,25 @@ from careful.units import parse_bytes, parse_seconds
         ("show", "no such command 'show'; did you mean status?"),
         ("genkey", "no such command 'genkey'; did you mean key new?"),
         ("key genkey", "no such command 'genkey'; did you mean new?"),
+        ("get rsync://root@h2/doc/x", "is a URL: write h2:doc/x"),
+        ("sync -avz h2:x .", "there is no -z: nothing is compressed"),
+        ("sync -avP h2:x .", "there is no -P: progress is shown"),
+        ("sync -avh h2:x .", "-avh: -h is --help; leave it out"),
+        ("sync -H h2:x .", "there is no -H: -a is always on: -a copies symlinks, hard links"),
+        ("put --partial big h2:", "there is no --partial: progress is shown and partial"),
+        ("put --progress big h2:", "there is no --progress: progress is shown"),
+        ("get --bwlimit=1 h2:x .", "there is no --bwlimit: use --rate-limit 1Gbit"),
+        ("get --rate-limit 1Gbps h2:x .", "'1Gbps' may be bits or bytes: write 1Gbit or 1GB"),
+        ("get -C h2:x .", "there is no -C: nothing is compressed"),
+        ("get -l 8000 h2:x .", "there is no -l: scp's limit is --rate-limit 1Gbit here"),
+        ("get -i key h2:x .", "there is no -i: there is no ssh"),
+        ("speed -c h2", "there is no -c: give the host without an option"),
+        ("speed -R h2", "there is no -R: data comes from HOST"),
+        ("speed -P 4 h2", "there is no -P: speed measures one stream"),
+        ("ping -w 5 h2", "there is no -w: use -c N"),
+        ("ping -W 5 h2", "there is no -W: ping ends at the first round trip without"),
+        ("capture -i eth1", "there is no -i: give the interface without an option"),
+        ("ping -z h2", "No such option"),
         ("help fles", "no topic or command 'fles'; did you mean files?"),
     ],
 )
@@ -40,6 +59,18 @@ def test_hint__a_user_before_the_host(capsys: pytest.CaptureFixture[str]) -> Non
     assert run(["get", "root@nobody.invalid:x"]) == 1
     errors = capsys.readouterr().err
     assert "careful knows no users; name the host alone: nobody.invalid" in errors
+    assert run(["get", "root@nobody.invalid:/tmp/x"]) == 1
+    assert capsys.readouterr().err == errors
+
+
+def test_hint__a_module_of_rsync(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["get", "nobody::module/x", "."]) == 1
+    errors = capsys.readouterr().err
+    assert "careful has no modules of rsync: write nobody:module/x" in errors
+    assert max(map(len, errors.splitlines())) <= 80
 
 
 def test_sync__takes_the_options_that_it_always_has() -> None:

@@ -1,0 +1,72 @@
+"""Hints for users of rsync, scp, ping, iperf3 and tcpdump: what to type instead.
+
+Imported only after a command has failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+_KEYS = "there is no ssh; hosts prove themselves with `carefulctl key`"
+_ARCHIVE = "-a copies symlinks, hard links, times, owners and attributes"
+_SHOWN = "progress is shown and partial files are resumed in any case"
+_IFACE = "give the interface without an option"
+
+#: Commands -> options of other programs -> what to do instead.
+_OPTIONS = {
+    "get put sync cp": {
+        "-z -C --compress": "nothing is compressed",
+        "-P --partial --progress --info": _SHOWN,
+        "--stats": "use --json",
+        "-i -e --rsh": _KEYS,
+        "--bwlimit": "use --rate-limit 1Gbit, or 10MB (bytes per second)",
+    },
+    "get put cp": {
+        "-l": "scp's limit is --rate-limit 1Gbit here",
+        "--ignore-existing": "files that exist are left alone without -f, -u or -c",
+    },
+    "get put": {"-H -A -X -t -o -g -D --links": _ARCHIVE, "--inplace": "use -c"},
+    "sync": {
+        "-l -p -H -A -X -t -o -g -D --links": f"-a is always on: {_ARCHIVE}",
+        "--inplace": "the blocks that differ are replaced in any case",
+    },
+    "ping": {
+        "-w": "use -c N, and -i TIME",
+        "-W": "ping ends at the first round trip without an answer",
+        "-f": "use -i 1ms",
+    },
+    "speed": {
+        "-c": "give the host without an option: `carefulctl speed HOST`",
+        "-R": "data comes from HOST; for the other way run `speed` there",
+        "-P": "speed measures one stream",
+        "-u": "careful always sends UDP",
+        "-J": "use --json",
+        "-i": "speed prints one table at its end",
+    },
+    "capture": {"-i": _IFACE, "-n -nn": "no names are looked up", "-c": "use --count N"},
+    "top": {"-i": _IFACE},
+}
+
+
+def option(error: click.NoSuchOption) -> str:
+    """Returns what to do instead of another program's option, or ""."""
+    command = error.ctx.info_name if error.ctx else None
+    for commands, rows in _OPTIONS.items():
+        for names, advice in rows.items():
+            if command in commands.split() and error.option_name in names.split():
+                return f"there is no {error.option_name}: {advice}"
+    return ""
+
+
+def path(words: Sequence[str]) -> str:
+    """Returns what rsync's or scp's users expect of h2:/path, or ""."""
+    for word in words:
+        host, _, rest = word.partition(":/")
+        if host and rest and not {"/", "@"} & set(host) and not rest.startswith("/"):
+            return f"paths start below what {host} exports; `carefulctl ls {host}:` lists it"
+        host, _, rest = word.partition("::")
+        if host.isalnum() and rest:
+            return f"careful has no modules of rsync: write {host}:{rest}"
+    return ""
