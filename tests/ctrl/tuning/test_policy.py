@@ -407,6 +407,18 @@ def test_by_hand__stays() -> None:
     assert loss(on, GAM) < 0.02
 
 
+@pytest.mark.parametrize("count", [1, CLASS_COUNT])
+def test_by_hand__is_the_reason(count: int) -> None:
+    """`tune set --fragment-bytes`, then `tune auto`: no plan gained, it said."""
+    on = path(pinned=set(range(count)), error=2.0)
+    one = controller(on)
+    run(one, on, 60)
+    (why,) = {each["why"] for each in one.state.decisions if each["what"] == "nothing to change"}
+    assert ("no plan gains" in why) == (count < CLASS_COUNT)
+    assert ("set by hand: class 0 (" if count == 1 else "all classes are set by hand (") in why
+    assert "`carefulctl tune set --default` gives them back" in why
+
+
 def test_by_hand__within_an_ab() -> None:
     on = path(noise=2.0)
     one = controller(on)

@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 
 from careful.jsonout import Json
+from careful.plan import CLASS_COUNT
 from careful.tuning.controller.measurements import Measuring
 from careful.tuning.controller.shift_detector import Watch
 from careful.tuning.controller.store_watch import StoreWatch
@@ -281,12 +282,22 @@ class Controller:
         if ready:
             self._change(ready, now)
         elif not state.decisions or state.decisions[-1]["what"] != "nothing to change":
-            why = "no plan gains more than its uncertainty"
+            why = self._why_no_gain()
             if due_rows:
                 why = f"{len(due_rows)} classes wait: one change in {CHANGE_EVERY_S:.0f} s"
             self._decide("nothing to change", {}, why)
         else:
             self._save()
+
+    def _why_no_gain(self) -> str:
+        why = "no plan gains more than its uncertainty"
+        manual = sorted(self._path.by_hand() & set(range(CLASS_COUNT)))
+        if not manual:
+            return why
+        named = f"{why}; set by hand: class {', '.join(map(str, manual))}"
+        if len(manual) == CLASS_COUNT:
+            named = "all classes are set by hand"
+        return f"{named} (`carefulctl tune set --default` gives them back)"
 
     def _item_to_explore(self) -> int | None:
         return self._stores.item_to_explore(self._path.by_hand())
