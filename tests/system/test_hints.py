@@ -46,7 +46,8 @@ def test_interface__is_not_needed_if_there_is_one(hosts: list[Host]) -> None:
 def test_open__names_the_carefuld_that_runs(hosts: list[Host]) -> None:
     done = hosts[0].lab.run("h1", sys.executable, "-c", OPEN, check=False)
     assert done.returncode == 1
-    said = "carefuld runs on eth1: use careful.attach(), or carefulctl down eth1"
+    said = "carefuld runs on eth1: use careful.attach(), for files careful.files.connect(), "
+    said += "or carefulctl down eth1"
     assert done.stderr.strip().endswith(said)
 
 
@@ -61,3 +62,22 @@ def test_jumbo_frames__nothing_exported(lab_possible: None, tmp_path: Path) -> N
         done = made[0].ctl("get", "h2:big", "null:", check=False)
         assert done.returncode != 0
         assert "exports nothing (`carefulctl up IFACE --export DIR` there)" in done.stderr
+
+
+def test_sync__a_tree_of_which_nothing_can_be_copied(hosts: list[Host]) -> None:
+    """A file cannot replace a directory without --delete; a directory replaces a file."""
+    a, b = hosts
+    (b.export / "tree").mkdir()
+    (b.export / "tree/name").write_text("a file")
+    (a.own / "tree/name/below").mkdir(parents=True)
+    for status in (3, 3):
+        done = a.ctl("sync", "h2:tree", a.own, check=False)
+        assert (done.returncode, done.stdout) == (status, "")
+        assert "tree/name: Is a directory" in done.stderr
+    assert (a.own / "tree/name/below").is_dir()
+    (a.own / "tree/other").write_text("a file")
+    (b.export / "tree/other").mkdir()
+    assert "1 deleted" in a.ctl("sync", "h2:tree", a.own, check=False).stdout
+    assert (a.own / "tree/other").is_dir()
+    missing = a.ctl("sync", "h2:missing", a.own, check=False)
+    assert missing.returncode == 1

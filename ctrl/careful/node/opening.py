@@ -16,7 +16,8 @@ def _carefuld_on(ifname: str) -> str:
 
     if not any(one.here and one.ifname == ifname for one in instances.running()):
         return ""
-    return f"carefuld runs on {ifname}: use careful.attach(), or carefulctl down {ifname}"
+    ways = "use careful.attach(), for files careful.files.connect()"
+    return f"carefuld runs on {ifname}: {ways}, or carefulctl down {ifname}"
 
 
 def _in_python(text: str) -> str:

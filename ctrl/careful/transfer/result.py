@@ -41,6 +41,7 @@ class Result:
         equal: (name, bytes) of files left alone because they are equal.
         newer: (name, bytes) of files left alone because they are newer at the target.
         directories: how many were made.
+        trees: how many source directories were compared or copied.
         links: how many symlinks and hard links were made.
         deleted: names that were removed.
         seconds: from the first request to the last sync.
@@ -56,6 +57,7 @@ class Result:
     equal: list[tuple[str, int]] = field(default_factory=list)
     newer: list[tuple[str, int]] = field(default_factory=list)
     directories: int = 0
+    trees: int = 0
     links: int = 0
     deleted: list[str] = field(default_factory=list)
     seconds: float = 0.0

@@ -65,10 +65,10 @@ def sync(source: str, target: str, **given: object) -> None:
 
     Trees are copied with all attributes and links. A file that has the same size and time at
     both ends is left alone. Any other file is compared, and the blocks that differ are replaced,
-    even if the file is newer at TARGET; -u leaves such files alone. Nothing is removed without
-    --delete. If there is nothing to do, nothing is printed, so that cron sends no mail. SOURCE is
-    copied under its name; SOURCE/ copies its contents. The exit status is 3 if anything was left
-    different.
+    even if the file is newer at TARGET; -u leaves such files alone. Without --delete nothing is
+    removed but files whose names are directories in SOURCE, as by rsync -a. If there is nothing to
+    do, nothing is printed, so that cron sends no mail. SOURCE is copied under its name; SOURCE/
+    copies its contents. The exit status is 3 if anything was left different.
     """
     if is_remote(source) == is_remote(target):
         raise click.UsageError("one of SOURCE and TARGET must be HOST:PATH, the other local")

@@ -48,7 +48,8 @@ def move(
     given: Given,
     sync: bool = False,
 ) -> None:
-    """Moves the files, and prints the result; exits with 1 if all failed, 3 if some did.
+    """Moves the files, and prints the result; exits with 1 if all failed, 3 if some did, or part of
+    a tree that is synced.
 
     Args:
         fetch: whether the sources are on the host.
@@ -112,6 +113,7 @@ def move(
         _show(words, effect.as_dict(), report, given, is_out)
     if report.failures or (sync and report.newer):
         some = report.files_count or report.equal or report.newer or report.links
+        some = some or (sync and report.trees)
         click.get_current_context().exit(Exit.PARTLY if some else Exit.FAILED)
 
 

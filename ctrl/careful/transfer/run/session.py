@@ -227,6 +227,7 @@ class _Command:
             self.outcome.note_far(direction.source.name(source), attr)
         else:
             existing = (await direction.target.listing(target)).entries()
+        self.outcome.report.trees += 1
         split = split_listing(listing, options, not existing)
         tree_transfer = TreeTransfer(
             direction, (source, target), (attr, is_new), split, existing, self.outcome
