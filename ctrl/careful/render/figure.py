@@ -18,6 +18,7 @@ from careful.extras import need
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#F0E442")
@@ -132,6 +133,31 @@ def plain_numbers(pair: Axes) -> None:
     pair.tick_params(axis="y", which="minor", labelsize=10)
 
 
+def _fit_time_unit(axis: Axis) -> None:
+    """Shows an axis whose label has (µs) in ms from 10 ms on, and in s from 10 s on."""
+    from matplotlib.ticker import Formatter
+
+    most = axis.get_view_interval()[1]
+    scale, unit = (1e6, "(s)") if most >= 1e7 else (1e3, "(ms)")
+    text = axis.get_label_text()
+    if "(µs)" not in text or most < 1e4:
+        return
+
+    class Scaled(Formatter):
+        def __init__(self, inner: Formatter) -> None:
+            self.inner = inner
+
+        def set_locs(self, locs: list[float]) -> None:
+            self.inner.set_locs(locs)
+
+        def __call__(self, value: float, position: int | None = None) -> str:
+            return f"{value / scale:,.10g}" if self.inner(value, position) else ""
+
+    axis.set_label_text(text.replace("(µs)", unit))
+    axis.set_major_formatter(Scaled(axis.get_major_formatter()))
+    axis.set_minor_formatter(Scaled(axis.get_minor_formatter()))
+
+
 def legend_above(figure: Figure, pair: Axes) -> None:
     """Draws one legend above all axes of a figure; pair: axes that have every series."""
     handles, names = pair.get_legend_handles_labels()
@@ -193,6 +219,9 @@ def save(figure: Figure, path: str | Path) -> None:
     from PIL import Image  # matplotlib needs it
 
     check_path(path)
+    for pair in figure.axes:
+        _fit_time_unit(pair.xaxis)
+        _fit_time_unit(pair.yaxis)
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
     if Path(path).suffix == ".png":  # fewer colours: a quarter of the bytes

@@ -320,3 +320,25 @@ def test_digits__of_a_bound_are_rounded_up(high: float, text: str) -> None:
     assert or_most(Estimate(3.0, slack=1.0), Estimate(0.0, slack=high)) == "3.0 ±1.0"
     for unknown in (None, Estimate(0.0, slack=math.inf), Estimate(-1.0)):
         assert or_most(None, unknown) == "-"
+
+
+@pytest.mark.parametrize(
+    ("most_us", "label", "end"), [(5e3, "µs", "5,000"), (9e5, "ms", "900"), (2e7, "s", "20")]
+)
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_plot__a_long_time_is_in_ms_or_s(
+    most_us: float, label: str, end: str, scale: str, tmp_path: Path
+) -> None:
+    """An axis ran to 10,000,000 µs."""
+    drawn, pair = figure.axes("", "size (bytes)", "latency (µs)")
+    pair.plot([1, 2], [most_us / 100, most_us])
+    pair.set_yscale(scale)
+    if scale == "log":
+        figure.plain_numbers(pair)
+    figure.save(drawn, tmp_path / "a.svg")
+    text = (tmp_path / "a.svg").read_text()
+    assert f"latency ({label})" in text
+    ticks = [one.replace(",", "") for one in re.findall(r">([0-9.,]+)</text>", text)]
+    values = [float(one) for one in ticks if one]
+    assert max(values) <= 10 * float(end.replace(",", ""))
+    assert any(float(end.replace(",", "")) / 20 < value for value in values[2:])

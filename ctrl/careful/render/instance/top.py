@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from careful.control.instance.top import PeerRates, Rates
 from careful.render.instance.status import lent
 from careful.render.tables import alarm, table
+from careful.units import shown_rate
 
 
 # Every cell is as narrow as its heading, so that the columns stand still.
@@ -17,8 +18,7 @@ def _row(one: PeerRates) -> tuple[object, ...]:
         one.peer,
         state if state in ("up", "ended") else alarm(state),
         f"{one.credits_free}/{one.credits_window}",
-        f"{one.tx_bytes_per_s * 8e-6:.2f}",
-        f"{one.rx_bytes_per_s * 8e-6:.2f}",
+        *(f"{shown_rate(rate):>11}" for rate in (one.tx_bytes_per_s, one.rx_bytes_per_s)),
         round(one.messages_per_s),
         "-" if took is None else f"{took:.0f}",
         alarm(str(one.lost_frames)) if one.lost_frames else 0,
@@ -50,7 +50,7 @@ def shown(found: Sequence[Rates], mute: Mapping[str, str] | None = None, order: 
         mute: why an instance did not answer, by name.
         order: one of ORDERS; "": peers in the order of `found`.
     """
-    columns = ["peer", "state", "credits", "sent (Mbit/s)", "received (Mbit/s)"]
+    columns = ["peer", "state", "credits", f"{'sends':>11}", f"{'receives':>11}"]
     columns += ["messages/s", "latency (µs)", "lost", "waits for"]
     parts = []
     for one in found:
