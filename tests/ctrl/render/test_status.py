@@ -48,6 +48,12 @@ def test_brief__of_a_healthy_host_is_eight_lines_without_counters() -> None:
     assert "epochs" in verbose
 
 
+def test_brief__a_peer_that_has_not_answered_yet() -> None:
+    """A peer behind a firewall was listed below "all is well, no peers"."""
+    lines = brief(with_peer(state="connecting"))
+    assert lines[0] == "eth1: all is well, 1 peer connecting"
+
+
 def test_up__reasons_for_an_xdp_mode_fit_the_line() -> None:
     for by, why in DECIDED.items():
         found = replace(IN_EFFECT, xdp_by=by, driver="virtio_net")

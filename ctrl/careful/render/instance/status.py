@@ -281,8 +281,10 @@ def _verdict(found: Status) -> list[str]:
         name += f" (instance {found.instance})"
     wrong = troubles(found)
     if not wrong:
-        up = sum(one.state == "up" for one in found.peers)
-        return [f"{name}: all is well, " + (f"{counted(up, 'peer')} up" if up else "no peers")]
+        states = [one.state for one in found.peers]
+        counts = [(states.count(state), state) for state in ("up", "connecting")]
+        said = [f"{counted(count, 'peer')} {state}" for count, state in counts if count]
+        return [f"{name}: all is well, {', '.join(said) or 'no peers'}"]
     return [f"{name}: {alarm('not well')}, log {found.log}", *(alarm(f"  {one}") for one in wrong)]
 
 
