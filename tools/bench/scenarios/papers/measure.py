@@ -53,17 +53,14 @@ def pathchar_once() -> dict[str, Any]:
         hop = next((one for one in found["hops"] if one["hops"] == [number]), None)
         hops.append(
             {
-                "asked_G_us_per_KiB": link["asked"]["G_us_per_KiB"],
-                "applied_G_us_per_KiB": (way["applied"] or {}).get("G_us_per_KiB"),
                 "punctual_G_us_per_KiB": (way["punctual"] or {}).get("G_us_per_KiB"),
-                "lateness_p99_us": way["lateness_p99_us"],
                 **{
                     key: hop[key] if hop else None
                     for key in ("G_us_per_KiB", "G_low_us_per_KiB", "G_high_us_per_KiB")
                 },
             }
         )
-    keys = ("elapsed_s", "probes_count", "saving_share", "settled", "notes")
+    keys = ("elapsed_s", "probes_count", "settled")
     return {"hops": hops, **{key: found[key] for key in keys}}
 
 
