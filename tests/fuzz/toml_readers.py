@@ -12,7 +12,7 @@ from pathlib import Path
 
 from careful.control.options import config
 from careful.errors import CarefulError
-from careful.model import Pipeline, load_shipped, shipped_names
+from careful.model import Pipeline, files, load_shipped, shipped_names
 from careful.model.blackbox import BlackBox
 from careful.model.files import parse_source
 
@@ -58,7 +58,7 @@ def check(data: bytes) -> None:
 def kept() -> list[bytes]:
     """Returns the kept inputs, and the pipelines of the package."""
     assert all(load_shipped(name).stages for name in shipped_names())
-    folder = Path(config.__file__).parent.parent / "model" / "pipelines"
+    folder = Path(files.__file__).parent / "pipelines"
     return [path.read_bytes() for path in (*sorted(CORPUS.iterdir()), *sorted(folder.iterdir()))]
 
 

@@ -138,6 +138,7 @@ class NamespacedHost(Host):
         self, *args: str | Path, check: bool = True, **more: Any
     ) -> subprocess.CompletedProcess[str]:
         """Run carefulctl to its end."""
+        check = check and args[0] != "status"  # 3: not well, as the test reads
         argv = self.namespace.argv("carefulctl", *args)
         return self.lab.run(self.name, *argv, check=check, **more)
 
