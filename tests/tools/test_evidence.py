@@ -48,7 +48,6 @@ OLD = {
     "operations.json": "wire 3",
     "power-cut.json": "wire 6",
     "ranges.json": "wire 4",
-    "regret-auto.json": "wire 2",
     "regret.json": "not clean, wire 1",
     "release.json": "wire 4",
     "sim-hostile.txt": "wire 4, wire 5, wire 6",
