@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import shlex
 import subprocess
 from importlib import metadata
 from pathlib import Path
@@ -124,7 +125,7 @@ def test_container__installs_the_recommended_packages() -> None:
 
 def test_container__has_the_base_of_the_builder(tmp_path: Path) -> None:
     """Packages built on a later Debian need its C library."""
-    program = f"""suite=forky root={ROOT} out={tmp_path}
+    program = f"""suite=forky root={shlex.quote(str(ROOT))} out={tmp_path}
         {function("write_containerfile")}
         write_containerfile"""
     subprocess.run(["bash", "-ec", program], check=True)

@@ -83,7 +83,7 @@ LINK_FOLDERS = {
 
 #: Weighed folders, and their most lines.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 103_890),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 103_891),
     "tools": (("tools",), 19_711),
 }
 

@@ -154,6 +154,7 @@ def host_path(text: str) -> tuple[str, str]:
     scheme, is_url, rest = text.partition("://")
     if is_url and scheme.isalpha():
         host, _, path = rest.rpartition("@")[2].partition("/")
+        host = host if host.startswith("[") else host.partition(":")[0]  # without a port
         of = " for Python" if scheme == "careful" else ""
         raise click.UsageError(f"{text} is a URL{of}: write {host}:{path}")
     try:

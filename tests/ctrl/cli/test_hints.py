@@ -26,6 +26,7 @@ from careful.units import parse_bytes, parse_seconds
         ("genkey", "no such command 'genkey'; did you mean key new?"),
         ("key genkey", "no such command 'genkey'; did you mean new?"),
         ("get rsync://root@h2/doc/x", "is a URL: write h2:doc/x"),
+        ("get rsync://h2:873/x", "is a URL: write h2:x"),
         ("sync -avz h2:x .", "there is no -z: nothing is compressed"),
         ("sync -avP h2:x .", "there is no -P: progress is shown"),
         ("sync -avh h2:x .", "-avh: -h is --help; leave it out"),

@@ -41,7 +41,8 @@ def status(
 ) -> None:
     """Show whether all is well, the settings in effect, and the rates of each peer.
 
-    The exit status is 3 if not all is well, or a carefuld does not answer.
+    The exit status is 3 if not all is well, or a carefuld does not answer. An idle peer that falls
+    silent still counts as up: `carefulctl ping HOST` asks it.
     """
     settings = config.load(config_path)
     running = choice.named_or_all(ifname, instance)

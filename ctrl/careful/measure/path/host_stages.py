@@ -270,7 +270,6 @@ def _stages(path: Path, times: _Times, kick_runs_all: bool) -> Stages:
     host_rx = _inside(HOST_RX, times.sizes, times.host_rx, remote)
     if net_rx == "its engine's CPU":
         host_rx = replace(host_rx, resource=net_rx)
-        result.notes.append("netRx runs on its engine's CPU, so netRx and hostRx are one resource")
     middle = [net_tx, *hops]
     if kick_runs_all:
         names = (NET_TX, *hops[0].names)
