@@ -14,7 +14,7 @@
 enum { SEEDS = 200 / SEEDS_SHARE, MISDEED_SEEDS = 40 / SEEDS_SHARE, HOSTILE = 2, PAIR = 8 };
 
 /* End of the lies of a node without repairs: a gap ends the epoch after one second. */
-enum { MUTE_MS = 3200 };
+enum { MUTE_MS = 6400 };
 
 static uint64_t lies, lies_proved[LIES_PROVED]; /* so far, of all seeds */
 static uint64_t unlike; /* likewise */
