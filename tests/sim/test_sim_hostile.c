@@ -13,7 +13,7 @@
 /* tests/targets.cmake sets SEEDS_SHARE. */
 enum { SEEDS = 200 / SEEDS_SHARE, MISDEED_SEEDS = 40 / SEEDS_SHARE, HOSTILE = 2, PAIR = 8 };
 
-/* End of the lies of a node without repairs: a gap ends the epoch after one second. */
+/* End of the lies of a node without repairs: a gap ends the epoch after two seconds. */
 enum { MUTE_MS = 6400 };
 
 static uint64_t lies, lies_proved[LIES_PROVED]; /* so far, of all seeds */
