@@ -90,7 +90,7 @@ def disk_work(log: str, kind: str) -> list[Work]:
 
 
 def link_work(log: str, fragment_bytes: int) -> list[Work]:
-    """Returns the service of frames from h1 to h2 with at least a fragment."""
+    """Returns the service of a page's frames from h1 to h2, after trains and before small ones."""
     net = pulses.TRAPEZE.stages[1]
     found = []
     for line in log.splitlines():
@@ -99,7 +99,11 @@ def link_work(log: str, fragment_bytes: int) -> list[Work]:
             ready, end, nbytes = map(int, row[1:])
             took_us = pulses.SCALE * (net.g_us + net.G_us_per_KiB * nbytes / 1024)
             found.append(Work(ready, end - round(took_us * 1e3), end, nbytes))
-    return found
+    at, rest = len(found), PAGE_BYTES
+    while at and rest > 0:
+        at -= 1
+        rest -= found[at].nbytes
+    return found[at:]
 
 
 def aligned(stages: list[list[Work]]) -> Burst:
