@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* When to search for the largest frame that a path takes, and what is known until the search ends.
+/* When to search for the largest frame that a path takes, and which frames its limit blocks.
  * session/path.c searches. */
 #pragma once
 
