@@ -80,10 +80,10 @@ def test_reports__are_of_this_code(evidence: ModuleType) -> None:
 
 
 def test_bench__makes_reports_that_there_are(evidence: ModuleType) -> None:
-    scenarios = {one.stem for one in (ROOT / "tools/bench/scenarios").rglob("*.py")}
+    programs = {one.stem for one in (ROOT / "tools/bench/scenarios").rglob("*.py")}
     for name, words in evidence.MADE_BY.items():
         assert (evidence.REPORTS / f"{name}.json").exists()
-        assert words.split()[0] in scenarios
+        assert words.split()[0] in programs | {"carefulctl"}
 
 
 def head() -> str:
@@ -139,6 +139,20 @@ def test_evidence__a_report_is_kept_once_it_is_whole(
         ["--keep", str(tmp_path / "idle.part.json")],
         ["--rounds", "0"],
     ]
+
+
+def test_evidence__a_report_of_carefulctl_names_the_commit(
+    evidence: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def run(argv: list[str]) -> int:
+        assert argv[0].endswith("/carefulctl")
+        Path(argv[-1]).write_text('{"schema":1}')
+        return 0
+
+    monkeypatch.setattr(evidence, "run", run)
+    monkeypatch.setattr(evidence, "commit", head)
+    assert evidence.remake("bench", tmp_path) == (tmp_path / "bench.json", True)
+    assert json.loads((tmp_path / "bench.json").read_text()) == {"commit": head(), "schema": 1}
 
 
 def test_evidence__an_interrupt_waits_for_the_benchmark(

@@ -84,7 +84,7 @@ LINK_FOLDERS = {
 #: Weighed folders, and their most lines.
 WEIGHTS = {
     "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 103_891),
-    "tools": (("tools",), 19_715),
+    "tools": (("tools",), 19_725),
 }
 
 #: The most bytes of stored runs: quoted figures, not raw rounds. Pages of tests/reports do not
