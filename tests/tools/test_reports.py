@@ -260,16 +260,6 @@ def test_nbd__has_the_kept_medians() -> None:
         assert row.format(*both) in clients()
 
 
-def test_dask_checks__all_passed_that_there_are() -> None:
-    found = json.loads((REPORTS / "dask-checks.json").read_text())
-    kept = found["checks"]
-    assert {one["outcome"] for one in kept} == {"passed"}
-    checks = (ROOT / "tests/support/dask_tests.py").read_text()
-    names = {one["name"].split("[")[0] for one in kept}
-    assert names == set(re.findall(r"^async def (test_\w+)", checks, re.MULTILINE))
-    assert f"{len(kept)} of {len(kept)} with its commit {found['distributed'][:7]}" in clients()
-
-
 def test_answer__each_change_in_time(tmp_path: Path) -> None:
     kinds = {"rate", "overhead", "store", "xdp", "comes", "goes"}
 
@@ -309,27 +299,6 @@ def test_fleet__eight_hosts_take_little_longer_than_one() -> None:
     output = " ".join((REPORTS / "fleet.md").read_text().split())
     assert f"took {kept['all_s']:.1f} s, to one {kept['one_s']:.1f} s" in output
     assert f"took {kept['ratio']:.2f} times as long for 8 hosts" in output
-
-
-def test_dask_gone__a_worker_that_is_killed_is_noticed_as_over_tcp(tmp_path: Path) -> None:
-    def after_a_second(found: dict[str, Any]) -> None:
-        for one in found["rounds"]:
-            one["careful"]["worker_s"] = [1.0 for _ in one["careful"]["worker_s"]]
-
-    def after_a_minute(found: dict[str, Any]) -> None:
-        found["rounds"][0]["careful"]["link_s"] = 60.0
-
-    for spoil in (after_a_second, after_a_minute):
-        met_unless("dask", tmp_path, spoil, "dask-gone", "gone")
-    rounds = json.loads((REPORTS / "dask-gone.json").read_text())["rounds"]
-    for what, name in (
-        ("worker_s", "a worker is killed (SIGKILL)"),
-        ("ended_s", "of these, until its program has ended"),
-    ):
-        ms = (
-            median(1e3 * s for one in rounds for s in one[way][what]) for way in ("careful", "tcp")
-        )
-        assert "| {} | {:.0f} ms | {:.0f} ms |".format(name, *ms) in clients()
 
 
 def test_fsspec__has_the_kept_medians_of_ranges() -> None:
