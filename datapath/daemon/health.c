@@ -59,7 +59,7 @@ static uint64_t value(const struct careful_info *info, const struct trouble *tro
 	return v;
 }
 
-/* Returns where frames were lost. A peer logs the loss of its own XDP program. */
+/* Returns where frames were lost. Losses in a peer's XDP program are logged by the peer. */
 static const char *loss_place(const struct careful_info *info, size_t trouble)
 {
 	if (trouble)
@@ -92,7 +92,7 @@ static void check_counters(struct health *health, const struct careful_info *inf
 					      n ? ", " : "", (unsigned long long)more,
 					      troubles[i].text, loss_place(info, i));
 	}
-	/* The next line includes counts that the limit leaves out now. */
+	/* If the rate limit forbids a line now, a later line includes these counts. */
 	if (!n || !log_allowed(&health->counters_limit))
 		return;
 	log_line("%s: %s", info->device.ifname, line);
@@ -212,7 +212,7 @@ void health_deinit(struct health *health)
 	close(health->socket_fd);
 }
 
-/* Logs when a peer's control messages stop or return. A firewall can drop these, but not frames. */
+/* Logs when a peer's control messages stop or return: a firewall can drop them, but no frames. */
 static void check_control(struct health *health, struct careful *instance, uint32_t peer,
 			  uint32_t port)
 {
@@ -264,7 +264,7 @@ int health_check(struct health *health, struct careful *instance)
 		check_control(health, instance, i, info.port);
 	}
 	rc = check_interface(health, instance, &info);
-	if (!rc) /* a lost interface takes its program with it */
+	if (!rc) /* without the interface, its program is gone, too */
 		check_program(health, &info);
 	return rc;
 }
@@ -300,7 +300,7 @@ static void set_name(char *name, const struct careful_peer_info *info)
 		 (int)sizeof(info->name), info->name);
 }
 
-/* Finds another slot with the same process, which has several addresses or a new one. */
+/* Describes another slot of the same process, which has several addresses or a new one. */
 static void describe_twin(struct careful *instance, uint32_t peer, char *text, size_t bytes)
 {
 	struct careful_peer_whereabouts own, other;

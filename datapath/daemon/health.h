@@ -28,12 +28,12 @@ struct health {
 	struct health_interface interface;
 	struct careful_info logged; /* the counters when they were last logged */
 	struct log_limit counters_limit;
-	/* rate limit of each peer's lines: a restless peer hides no line about others */
+	/* one rate limit per peer, so that an unstable peer suppresses no line about others */
 	struct log_limit limits[CAREFUL_PEERS_MAX];
-	/* address and name of each peer; kept for the line that the peer is gone */
+	/* address and name of each peer, for the line that reports that the peer is gone */
 	char names[CAREFUL_PEERS_MAX][HEALTH_NAME_BYTES];
 	uint8_t macs[CAREFUL_PEERS_MAX][6]; /* link address for frames to each peer; 0: not known */
-	/* the log reports that no control message of the peer arrives */
+	/* the last line about the peer's control messages was that none arrives */
 	bool unheard[CAREFUL_PEERS_MAX];
 };
 

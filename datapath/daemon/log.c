@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The log: a file, written with one write() for each line by one thread; or the journal, by its
+/* The log: a file, to which one thread writes each line with one write(); or the journal, by its
  * native protocol (systemd documentation: JOURNAL_NATIVE_PROTOCOL). */
 #include <errno.h>
 #include <fcntl.h>
@@ -60,7 +60,7 @@ static void rotate(void)
 	snprintf(old, sizeof(old), "%s.old", log_path);
 	rename(log_path, old);
 	if (open_file())
-		log_path[0] = 0; /* keeps the old file open */
+		log_path[0] = 0; /* rotation failed: go on with the old file */
 }
 
 /* Returns the length of the UTF-8 character at p, or 1 if there is no valid one (RFC 3629). Rejects

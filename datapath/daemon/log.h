@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* The rate limit of events that the network can cause: LOG_BURST events, then one every
- * LOG_INTERVAL_S. Non-zero burst and interval_s replace these. The other fields start as 0. */
+ * LOG_INTERVAL_S. Fields burst and interval_s, if not 0, replace these. Other fields start as 0. */
 struct log_limit {
 	uint32_t burst, interval_s;
 	uint64_t second; /* of the latest allowed event */
@@ -18,7 +18,7 @@ enum { LOG_BURST = 20, LOG_INTERVAL_S = 60, LOG_FILE_BYTES = 4 << 20 };
 
 /* Sends lines to the file instead of stderr from now on. Returns 0 or -errno. */
 int log_open(const char *path);
-/* Sends stderr to the log too, to keep the message of a failed assertion. */
+/* Sends stderr to the log, too: the message of a failed assertion must not be lost. */
 void log_take_stderr(void);
 void log_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* A field of a line, for programs that read the journal. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* carefuld: owns a NIC queue, and serves the queue to local clients and files to peers. One thread
- * does everything but file system calls that may block. */
+/* carefuld: owns a NIC queue, shares it with local clients, and serves files to peers. One thread
+ * does everything except file system calls that may block. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -82,7 +82,7 @@ static void on_signal(struct ipc_event *event, uint32_t events)
 	carefuld.stop = true;
 }
 
-/* Does nothing: the descriptor only wakes the loop, which polls the servers anyway. */
+/* Does nothing: the event only wakes the loop, and each round polls the servers. */
 static void on_server(struct ipc_event *event, uint32_t events)
 {
 	(void)event;
@@ -145,7 +145,7 @@ static int watch_fd(struct daemon *d, int fd, struct ipc_event *event,
 	return epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0;
 }
 
-/* Turns signals into events. Ignores signals that a client could cause; the call fails instead. */
+/* Turns signals into events. Ignores signals that clients can cause: the call then fails. */
 static int init_signals(struct daemon *d)
 {
 	sigset_t set;
@@ -199,7 +199,7 @@ static int open_instance(struct daemon *d, struct careful_error *error)
 			return explain(error, -EINVAL, "--cpu %d: %s", d->options.cpu,
 				       strerror(errno));
 	}
-	if (!d->options.careful.keys) /* carefulctl up finds this host's keys */
+	if (!d->options.careful.keys) /* `carefulctl up` names the host's keys, if there are any */
 		d->options.careful.keys = "none";
 	rc = confine_programs(error);
 	if (!rc)
@@ -312,7 +312,7 @@ static int64_t now_ms(void)
 	return (int64_t)(clock_now_ns() / 1000000);
 }
 
-/* Loads keys that carefulctl has written. Keeps logging a bad file. */
+/* Loads the keys again if carefulctl has changed them. Logs a bad file each time. */
 static void refresh_keys(struct daemon *d)
 {
 	struct careful_error error;

@@ -16,7 +16,7 @@
 #include "daemon/options.h"
 #include "base/error.h"
 
-/* An option: its help, and where its value goes. */
+/* An option: its help, its kind, and the field that gets its value. */
 struct rule {
 	const char *name, *value, *help;
 	enum { CALL, TEXT, NUMBER, BYTES, CHOICE, FLAG, HELP, VERSION } kind;
@@ -28,7 +28,7 @@ struct rule {
 	int (*take)(struct daemon_options *options, const char *arg, struct careful_error *error);
 };
 
-/* Finds the group by name only: a number may be a mistake. */
+/* Reads a group's name. Refuses a number, which may be a mistake. */
 static int take_group(struct daemon_options *options, const char *arg, struct careful_error *error)
 {
 	const struct group *found = getgrnam(arg);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The file that pings are written to: unnamed, in a writable export, like the files of puts. */
+/* The file that pings are written to: in a writable export, like files of puts, but unnamed. */
 #pragma once
 
 #include <pthread.h>
@@ -22,10 +22,10 @@ struct scratch_file {
 	int64_t used_ms; /* time of the last ping */
 };
 
-/* Begins to serve pings. Without a writable export the file is memory and opens now. */
+/* Begins to serve pings. Without a writable export, the file lies in memory and is opened now. */
 void scratch_file_serve(struct scratch_file *file, struct careful *instance,
 			const struct block_export_options *exports, uint32_t n);
-/* Opens the file for a ping, and closes it when pings stop: an unused export can be unmounted. */
+/* Opens the file for a ping. Closes it when pings stop, so that the export can be unmounted. */
 void scratch_file_poll(struct scratch_file *file, int64_t now_ms);
-/* Returns milliseconds until the next poll; -1: not soon. */
+/* Returns the milliseconds until the next poll; -1: after another event. */
 int scratch_file_timeout_ms(const struct scratch_file *file);

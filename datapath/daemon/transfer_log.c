@@ -5,7 +5,7 @@
 
 #include "daemon/transfer_log.h"
 
-/* Longest path in a line, so that the result still fits. The journal gets the whole path. */
+/* Longest path in a line: the result must still fit behind it. The journal gets the whole path. */
 enum { PATH_SHOWN_BYTES = 1536 };
 
 static const char *outcome(const struct block_end *end)

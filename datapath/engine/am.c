@@ -29,7 +29,7 @@ static void on_reply(struct careful *c, struct link_peer *peer, const struct car
 	result.bytes = op->kind == CAREFUL_AM_REQUEST ? bytes : result.status ? 0 : op->bytes;
 	result.digest = op->digest;
 	am_args(am, result.args);
-	operation_end_now(c, op, &result); /* the payload does not last */
+	operation_end_now(c, op, &result); /* later, the payload's buffer is released */
 }
 
 static void on_request(struct careful *c, struct link_peer *peer, const struct careful_am *am,
@@ -58,7 +58,7 @@ static void on_request(struct careful *c, struct link_peer *peer, const struct c
 	c->handled_alone = 0;
 }
 
-/* Starts the data of a get. Returns false if no message is free. */
+/* Starts to send the data that a get asks for. Returns false if no outgoing message is free. */
 static bool on_get(struct careful *c, struct link_peer *peer, const struct careful_am *am)
 {
 	uint32_t bytes = be32toh(am->bytes);
@@ -101,7 +101,7 @@ void am_handle(struct careful *c, struct link_peer *peer, const struct careful_a
 	}
 }
 
-/* Reports whether all messages may share a frame, and end where the frame ends. */
+/* Reports whether every message of a frame is of a kind that may share it, and lies within it. */
 static bool are_packed(const struct link_rxframe *frame)
 {
 	uint32_t left = frame->body_bytes;
@@ -126,9 +126,10 @@ static bool are_packed(const struct link_rxframe *frame)
 	return false;
 }
 
-/* Reports whether a message must wait. Requests of a peer stay in order, but pass a waiting get: it
- * needs the peer's credits, which the peer could not return if its requests waited, too. */
-bool am_waits(struct careful *c, const struct link_peer *peer, const struct careful_am *am)
+/* Reports whether a message must wait for room for its answer. After a request that waits, later
+ * requests of the peer wait, too. Requests may overtake a waiting get: the get needs credits, and
+ * the peer returns none while its requests wait. */
+bool am_must_wait(struct careful *c, const struct link_peer *peer, const struct careful_am *am)
 {
 	struct engine_waiting *waiting = &c->waiting[peer->slot];
 	bool request = am->kind == CAREFUL_AM_REQUEST;
@@ -140,9 +141,9 @@ bool am_waits(struct careful *c, const struct link_peer *peer, const struct care
 	return true;
 }
 
-static inline void take_question(struct careful *c, struct link_rxframe *frame,
-				 const struct careful_am *am, struct careful_kept place,
-				 uint32_t bytes)
+static inline void handle_question(struct careful *c, struct link_rxframe *frame,
+				   const struct careful_am *am, struct careful_kept place,
+				   uint32_t bytes)
 {
 	c->handled_frame = frame;
 	c->handled = place;
@@ -150,8 +151,8 @@ static inline void take_question(struct careful *c, struct link_rxframe *frame,
 	c->handled_frame = NULL;
 }
 
-/* Releases a frame, unless a handler kept it or some of its messages wait. Returns it if some
- * wait. */
+/* Releases the frame's buffer, unless a handler kept it or messages wait in it (a bit each in
+ * `waits`). Returns the held buffer if messages wait in it, or NULL. */
 static inline struct link_held *end_frame(struct careful *c, struct link_rxframe *frame,
 					  uint16_t waits)
 {
@@ -172,8 +173,8 @@ static inline struct link_held *end_frame(struct careful *c, struct link_rxframe
 	return held;
 }
 
-static struct link_held *take_one(struct careful *c, struct link_rxframe *frame,
-				  const struct careful_am *am)
+static struct link_held *handle_one(struct careful *c, struct link_rxframe *frame,
+				    const struct careful_am *am)
 {
 	uint32_t bytes = frame->body_bytes - (uint32_t)sizeof(*am);
 	bool waits;
@@ -185,15 +186,15 @@ static struct link_held *take_one(struct careful *c, struct link_rxframe *frame,
 	}
 	/* Hot path: requests rarely wait. */
 	waits = (c->deferred_count || !deferred_room(c, frame->peer, am)) &&
-		am_waits(c, frame->peer, am);
+		am_must_wait(c, frame->peer, am);
 	if (!waits)
-		take_question(c, frame, am, (struct careful_kept){ 0 }, bytes);
+		handle_question(c, frame, am, (struct careful_kept){ 0 }, bytes);
 	return end_frame(c, frame, waits);
 }
 
-/* Like take_one(), for several messages. Replies among them never wait. */
-static __attribute__((noinline)) struct link_held *take_each(struct careful *c,
-							     struct link_rxframe *frame)
+/* Handles the messages of a frame that carries several. Replies never wait. */
+static __attribute__((noinline)) struct link_held *handle_each(struct careful *c,
+							       struct link_rxframe *frame)
 {
 	struct careful_kept place = { 0 };
 	uint16_t waits = 0;
@@ -205,10 +206,10 @@ static __attribute__((noinline)) struct link_held *take_each(struct careful *c,
 
 		if (am.kind == CAREFUL_AM_REPLY) {
 			on_reply(c, frame->peer, &am, frame->body + place.at + sizeof(am), payload);
-		} else if (am_waits(c, frame->peer, &am)) {
+		} else if (am_must_wait(c, frame->peer, &am)) {
 			waits |= (uint16_t)(1u << place.nth);
 		} else {
-			take_question(c, frame, &am, place, payload);
+			handle_question(c, frame, &am, place, payload);
 		}
 		am_step(&place, bytes);
 	} while (am.next && !link_stale(frame));
@@ -239,13 +240,13 @@ static struct link_held *on_small(struct careful *c, struct link_rxframe *frame)
 		return NULL;
 	}
 	memcpy(&am, frame->body, sizeof(am));
-	link_placed(frame); /* the handler's time begins */
+	link_placed(frame); /* for the trace: the handler's time begins here */
 	if (am.kind == CAREFUL_AM_EVENT) {
 		on_event(c, frame, &am);
 	} else if (!am.next) {
-		return take_one(c, frame, &am);
+		return handle_one(c, frame, &am);
 	} else if (are_packed(frame)) {
-		return take_each(c, frame);
+		return handle_each(c, frame);
 	} else {
 		link_count(&c->link, CAREFUL_C_DROP_MESSAGE);
 		link_release(&c->link, frame);
@@ -254,7 +255,7 @@ static struct link_held *on_small(struct careful *c, struct link_rxframe *frame)
 	return NULL;
 }
 
-/* Places the data of a frame or handles its messages. Returns the frame if some of them wait. */
+/* Handles a frame's messages, or places its bulk data. Returns a held buffer if messages wait. */
 struct link_held *am_take(struct careful *c, struct link_rxframe *frame)
 {
 	const uint8_t small = CAREFUL_F_FIRST | CAREFUL_F_LAST;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Bulk messages: finds where their data goes, and ends them. */
+/* Bulk messages: finds the destination of their data, and ends messages that are complete. */
 #include "engine/engine.h"
 
 #include <endian.h>
@@ -93,7 +93,7 @@ void engine_refuse_store(struct careful *c, int error)
 	c->store_refused = error;
 }
 
-/* Ends a bulk message that is in place, or has failed. */
+/* Ends an incoming bulk message whose data is complete, or which failed. */
 void bulk_finished(struct careful *c, struct message_in *in)
 {
 	struct operation *op;
@@ -109,7 +109,7 @@ void bulk_finished(struct careful *c, struct message_in *in)
 		message_in_close(in);
 		return;
 	}
-	/* Unrequested or repeated data ends no operation. */
+	/* A get that the peer answers twice, or that we never asked for, ends no operation. */
 	op = in->answers ? operation_find(c, be32toh(in->am.token), in->peer, in->epoch) : NULL;
 	if (in->epoch != in->peer->epoch)
 		result.status = -ECONNRESET;
@@ -148,7 +148,7 @@ static void on_sent(struct careful *c, struct message_out *out)
 		operation_drop(c, op); /* nobody waits for an answer */
 	} else if (op && out->done) {
 		op->digest = out->digest;
-		/* From here on, the answer or a reset can end the operation. */
+		/* The source is no longer read, so the answer or a reset may end the operation. */
 		op->placing = false;
 	} else if (op) {
 		struct careful_result result = {
@@ -170,5 +170,5 @@ void bulk_sent(struct careful *c)
 		on_sent(c, out);
 	while ((out = message_out_resolved(&c->messages)))
 		release_source(c, out);
-	operations_unfit(c);
+	operations_end_failed(c);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Requests that wait because there is no room for their answer. They keep their receive buffers, so
- * their sender lacks these credits and waits, too. A peer whose own requests make no progress for
- * stall_ms loses its session; no other peer does. */
+/* Requests that wait because there is no room for their answer. A waiting request keeps its receive
+ * buffer, so its sender runs out of credits and waits, too. A peer whose requests make no progress
+ * for stall_ms loses its session; other peers keep theirs. */
 #include "engine/engine.h"
 
 #include <assert.h>
@@ -25,8 +25,8 @@ void deferred_put(struct careful *c, struct link_held *held)
 	c->deferred[c->deferred_count++] = held;
 }
 
-/* Serves the waiting messages of a frame as far as possible. Stops when a handler ends the epoch:
- * the next epoch cannot begin before these buffers are back. */
+/* Handles the messages of a held frame that now have room for an answer. Stops when a handler ends
+ * the epoch: the next epoch begins only after these buffers are free. */
 static void serve(struct careful *c, struct link_held *held)
 {
 	struct careful_kept place = { 0 };
@@ -37,7 +37,7 @@ static void serve(struct careful *c, struct link_held *held)
 		uint16_t bit = (uint16_t)(1u << place.nth);
 
 		bytes = am_at(held->body, held->body_bytes, place, &am);
-		if (!(held->waits & bit) || am_waits(c, held->peer, &am))
+		if (!(held->waits & bit) || am_must_wait(c, held->peer, &am))
 			continue;
 		held->waits &= (uint16_t)~bit;
 		c->waiting[held->peer->slot].since_ns = c->link.now_ns;
@@ -47,13 +47,12 @@ static void serve(struct careful *c, struct link_held *held)
 	}
 }
 
-/* Serves waiting frames, oldest first, and drops those of ended epochs. Handlers cannot add
- * frames. */
+/* Serves held frames, oldest first, and releases those of ended epochs. Handlers add none. */
 static void serve_all(struct careful *c)
 {
 	uint32_t n = c->deferred_count;
 
-	_Static_assert(CAREFUL_PACKED_MAX <= 8 * sizeof((*c->deferred)->waits), "a bit each");
+	_Static_assert(CAREFUL_PACKED_MAX <= 8 * sizeof((*c->deferred)->waits), "a bit a message");
 	c->deferred_count = 0;
 	c->deferred_pass++;
 	for (uint32_t i = 0; i < n; i++) {
@@ -72,7 +71,7 @@ static void serve_all(struct careful *c)
 	}
 }
 
-/* Ends the sessions of peers that make no progress: each end may wait for the other. */
+/* Ends the sessions of peers that make no progress: both ends may wait for each other's answers. */
 static void break_stalled(struct careful *c)
 {
 	for (uint32_t i = 0; i < c->link.peers_max; i++) {
@@ -92,27 +91,27 @@ void deferred_serve(struct careful *c)
 		break_stalled(c);
 }
 
-/* Reports whether a store needs an answer for which there is no room. */
-static bool is_stuck(const struct careful *c, const struct message_in *in)
+/* Reports whether a message is a store whose answer has no room yet. */
+static bool lacks_answer_room(const struct careful *c, const struct message_in *in)
 {
 	return in->am.kind == CAREFUL_AM_STORE && in->am.token && in->epoch == in->peer->epoch &&
 	       !message_may_answer(&c->messages, in->peer);
 }
 
-/* Ends messages that have arrived, as far as there is room to answer them. */
+/* Ends bulk messages that have arrived. A store waits until there is room for its answer. */
 void deferred_stores(struct careful *c)
 {
 	struct message_state *m = &c->messages;
 	struct message_in *in;
 
 	for (uint32_t i = 0; m->unanswered && i < c->link.peers_max; i++) {
-		while (m->peers[i].unanswered && !is_stuck(c, m->peers[i].unanswered)) {
+		while (m->peers[i].unanswered && !lacks_answer_room(c, m->peers[i].unanswered)) {
 			c->waiting[i].since_ns = c->link.now_ns;
 			bulk_finished(c, message_in_unanswered(m, &m->peers[i]));
 		}
 	}
 	while ((in = message_in_finished(m))) {
-		if (is_stuck(c, in)) {
+		if (lacks_answer_room(c, in)) {
 			begin_wait(c, in->peer);
 			message_in_wait(in);
 		} else {

@@ -15,13 +15,12 @@
 #include "engine/spin.h"
 
 enum {
-	ENGINE_TICK_NS = 500 * 1000,
+	ENGINE_TICK_NS = 500 * 1000, /* between two runs of tick() */
 	ENGINE_CONTROL_NS = 100 * 1000, /* between two polls of the control socket, when idle */
-	ENGINE_REPAIR_NS = 20 * 1000, /* the same during a repair, or after an announcement */
-	/* Polls after announcements between two ticks, at most. */
-	ENGINE_ANNOUNCED_MAX = ENGINE_TICK_NS / ENGINE_CONTROL_NS,
+	ENGINE_REPAIR_NS = 20 * 1000, /* during a repair, or after XDP counted a control message */
+	ENGINE_ANNOUNCED_MAX = ENGINE_TICK_NS / ENGINE_CONTROL_NS, /* most such polls per tick */
 	ENGINE_POLLS_PER_CLOCK = 16, /* rounds between two reads of the clock */
-	ENGINE_QUESTIONS = 8, /* unanswered questions of live_latency.c, per peer */
+	ENGINE_QUESTIONS = 8, /* most unanswered questions to a peer (live_latency.c) */
 };
 
 /* The sizes of an instance's tables. @operations and @regions are powers of two. */
@@ -31,24 +30,23 @@ struct engine_limits {
 	struct message_limits messages;
 };
 
-/* An operation with a peer.
- *
- * @live: the message that the answer measures; began_ns 0: none */
+/* A request, get or store that waits for its answer. */
 struct operation {
-	struct operation *next; /* next ended operation that is not reported yet */
+	struct operation *next; /* in the list of ended operations that are not reported yet */
 	uint32_t token; /* 0: free, or ended */
 	uint32_t generation;
 	struct link_peer *peer;
 	uint64_t epoch;
 	uint8_t kind; /* enum careful_am_kind */
-	bool to_file; /* its bytes count in message_peer's asked_bytes */
-	bool placing; /* its data moves: the end of the message ends the operation */
-	bool stopped; /* get: writes no more data */
+	bool to_file; /* a get to a file, whose bytes count in message_peer's asked_bytes */
+	bool placing; /* its data moves: only the end of the data's message ends the operation */
+	bool stopped; /* a get that must write no more data */
 	struct careful_span local;
 	uint32_t bytes;
-	uint64_t digest; /* store: of the bytes sent */
+	uint64_t digest; /* store: digest of the bytes sent */
+	/* The bulk message that the answer times (live_latency.c). */
 	struct live_sample {
-		uint64_t began_ns;
+		uint64_t began_ns; /* start of the message; 0: times no message */
 		uint8_t class;
 		uint8_t version;
 	} live;
@@ -62,7 +60,7 @@ struct region {
 	uint32_t key; /* 0: free */
 	uint32_t generation;
 	uint32_t uses; /* messages that read or write the region */
-	uint64_t read_bytes, written_bytes; /* bytes that peers asked for, and sent */
+	uint64_t read_bytes, written_bytes; /* bytes that peers got and stored */
 };
 
 struct handler {
@@ -70,8 +68,8 @@ struct handler {
 	void *user;
 };
 
-/* The calls of careful.h that depend on the kind of instance: one with its own queue (own_ops),
- * or one attached to carefuld (attached_ops). */
+/* The calls of careful.h that depend on the kind of instance: one with its own queue (own_ops), or
+ * one attached to carefuld (attached_ops). */
 struct engine_ops {
 	__typeof__(careful_close) *close;
 	__typeof__(careful_poll) *poll;
@@ -96,7 +94,7 @@ struct engine_ops {
 	bool (*may_ask)(struct careful *c, uint32_t peer, uint32_t bytes);
 	/* Reports whether this many requests can begin. */
 	bool (*may_begin)(struct careful *c, uint32_t requests);
-	/* Reports whether all requests so far survive this process; NULL: always. */
+	/* Reports whether all requests so far are sent even if this process ends; NULL: always. */
 	bool (*handed_over)(const struct careful *c);
 	__typeof__(careful_alloc) *alloc;
 	__typeof__(careful_free) *free;
@@ -140,7 +138,7 @@ struct careful {
 	uint32_t operations_free_count;
 	struct operation *ended, **ended_tail;
 	struct region *regions;
-	/* for requests; the last entry is for unknown indices */
+	/* handlers of requests; the last entry stands for unknown indices */
 	struct handler handlers[CAREFUL_HANDLERS + 1];
 	struct handler store_handlers[CAREFUL_HANDLERS];
 	careful_peer_fn *watch;
@@ -150,82 +148,79 @@ struct careful {
 		uint32_t lives;
 		uint32_t tenants;
 		uint8_t state;
-	} * reported; /* the last state of each peer that @watch was called for */
+	} * reported; /* each peer as @watch last reported the peer */
 
-	/* Waiting work of each peer. @since_ns: last progress, or start of the wait; @deferred:
-	 * frames; @pass: the deferred_pass of the last wait of a request, which makes later ones
-	 * wait. */
+	/* Requests of each peer that wait (deferred.c). */
 	struct engine_waiting {
-		uint64_t since_ns, pass;
-		uint32_t deferred;
+		uint64_t since_ns; /* last progress, or start of the wait */
+		uint64_t pass; /* deferred_pass in which a request last had to wait */
+		uint32_t deferred; /* frames held for these requests */
 	} * waiting;
 	bool changed; /* a peer's state may differ from @reported */
 
-	/* Pings, per peer: ours to the peer, and the peer's that is being written (ping.c). */
+	/* Pings of each peer (ping.c). */
 	struct ping_slot {
-		careful_ping_fn *done;
+		careful_ping_fn *done; /* of our ping to the peer */
 		void *user;
+		/* The other fields belong to the peer's ping that we write to the scratch file. */
 		struct careful *c;
-		struct link_held *kept; /* probe being written; NULL: none */
+		struct link_held *kept; /* its frame; NULL: no ping is being written */
 		struct link_peer *peer;
 		uint64_t epoch, host_ns;
-		__be32 frag_off; /* of that probe */
+		__be32 frag_off; /* of its frame */
 		struct careful_ping_answer answer;
 		struct storage_io io;
 		struct iovec iov; /* buffer of io */
-		bool waiting; /* for a scratch file */
+		bool waiting; /* until there is a scratch file */
 	} * pings;
-	int scratch_fd; /* -1: none yet */
-	uint64_t scratch_asked; /* pings so far that were to be written */
+	int scratch_fd; /* -1: no file yet */
+	uint64_t scratch_asked; /* pings so far that ask for a write */
 
-	/* Per peer: when a message to and from it was last measured, and the questions behind
-	 * messages (live_latency.c). */
+	/* Timed messages of each peer (live_latency.c). */
 	struct live_peer {
-		uint64_t at_ns, stored_at_ns;
+		uint64_t at_ns, stored_at_ns; /* start of the last one, to and from the peer */
 		uint32_t questions[ENGINE_QUESTIONS];
 	} * live;
 	uint8_t scratch; /* enum careful_scratch */
 
-	/* The message of the running handler: in a frame, or in buffers already held; both NULL
-	 * while no handler runs. handled_kept: the handler kept it; handled_alone: its
-	 * CAREFUL_AM_ALONE, which the reply copies. */
+	/* The running handler's message, in a new frame or a held one; both NULL: none runs. */
 	struct link_rxframe *handled_frame;
 	struct link_held *handled_held;
-	struct careful_kept handled;
-	struct careful_kept *handled_kept;
-	uint8_t handled_alone;
+	struct careful_kept handled; /* its place in the frame */
+	struct careful_kept *handled_kept; /* set when the handler keeps it */
+	uint8_t handled_alone; /* its CAREFUL_AM_ALONE, which the reply copies */
 
-	/* Requests that wait, in their receive buffers. */
+	/* Held frames with requests that wait. */
 	struct link_held **deferred;
 	uint32_t deferred_count, deferred_max;
 	uint64_t deferred_pass; /* number of the next pass over all of them, from 1 */
 
 	const struct engine_event_hooks *event_hooks; /* NULL until the first group */
 	struct careful_events *events; /* the group of this instance, or NULL */
-	struct careful_events *events_forgotten; /* closed groups with requests under way */
+	struct careful_events *events_forgotten; /* list of closed groups with requests under way */
 
 	uint64_t tick_ns, attended_ns;
 	uint32_t control; /* port->control at the last poll after an announcement */
 	uint64_t announced_ns; /* first time that port->control differed; 0: it does not */
 	uint32_t announced_polls; /* polls after announcements since the last tick */
-	uint64_t rx_frames; /* at the last read of the clock */
-	struct spin spin[2]; /* of waits for answers of peers, and of other waits */
+	uint64_t rx_frames; /* frames received until the last read of the clock */
+	struct spin spin[2]; /* [0]: waits for answers of peers; [1]: other waits */
 	uint64_t extra_ns; /* last poll of careful_wait()'s extra_fd */
 	uint32_t polls;
-	bool polling; /* a round is under way: every caller is a callback */
+	bool polling; /* a round is under way, so whoever calls us now is a callback */
 	bool gone; /* the interface was deleted */
 	uint32_t callbacks; /* calls of the application's functions so far */
-	/* not NULL: from careful_attach(); most other fields are then unused */
+	/* of an instance from careful_attach(), which uses few other fields; else NULL */
 	struct attached *attached;
-	/* Called in each round and before each wait; carefuld serves programs in it. */
+	/* Called in each round and before each wait: carefuld serves attached programs. */
 	engine_each_round_fn *each_round;
 	void *each_round_user;
 	int store_refused; /* errno from the handler of the running store */
 	pid_t owner; /* the process that opened the instance; a child of fork() has only a copy */
 };
 
-/* The parts below an instance, for simulations. The instance owns them from engine_open() on, even
- * on failure. NULL: AF_XDP, io_uring and the limits of instance.c. */
+/* The simulator's queue, storage and limits, in place of AF_XDP, io_uring and default_limits.
+ * engine_open() takes ownership of them, even if it fails. */
 struct engine_base {
 	struct queue *queue;
 	struct storage *storage;
@@ -240,7 +235,7 @@ int engine_open(const struct careful_options *options, const struct engine_base 
 void round_send(struct careful *c);
 int own_poll(struct careful *c);
 
-/* Reports whether callbacks are due: a wait must not begin. */
+/* Reports whether callbacks are due, so that a wait must not begin. */
 static inline bool engine_has_news(const struct careful *c)
 {
 	return c->ended || c->changed || c->link.changed || c->link.pings_done || c->link.trains;
@@ -269,7 +264,7 @@ __typeof__(careful_get) own_get;
 struct careful_kept *own_keep(const struct careful_message *message);
 void own_release(struct careful *c, struct careful_kept *kept);
 
-/* Reads the message at a place of a body. Returns its bytes, up to the next message or the end. */
+/* Reads the message at a place in a frame's body. Returns its size, with its payload. */
 static inline uint32_t am_at(const uint8_t *body, uint32_t body_bytes, struct careful_kept place,
 			     struct careful_am *am)
 {
@@ -285,7 +280,7 @@ static inline void am_step(struct careful_kept *place, uint32_t bytes)
 
 /* am.c */
 struct link_held *am_take(struct careful *c, struct link_rxframe *frame);
-bool am_waits(struct careful *c, const struct link_peer *peer, const struct careful_am *am);
+bool am_must_wait(struct careful *c, const struct link_peer *peer, const struct careful_am *am);
 void am_handle(struct careful *c, struct link_peer *peer, const struct careful_am *am,
 	       const void *payload, uint32_t bytes);
 
@@ -327,7 +322,7 @@ void operation_end_now(struct careful *c, struct operation *op,
 void operation_drop(struct careful *c, struct operation *op);
 void operations_report(struct careful *c);
 void operation_answer(struct careful *c, struct link_peer *peer, __be32 token, int status);
-void operations_unfit(struct careful *c);
+void operations_end_failed(struct careful *c);
 void operations_reset(struct careful *c, struct link_peer *peer, int status);
 
 /* live_latency.c */

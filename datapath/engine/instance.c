@@ -13,8 +13,8 @@
 
 enum {
 	WAIT_SLICE_MS = 20, /* longest block while a peer has a timer */
-	COPIES = (32 << 20) / MESSAGE_COPY_BYTES, /* for slow disks */
-	ASIDE_BYTES = 64 << 10, /* smaller writes are faster without a worker */
+	COPIES = (32 << 20) / MESSAGE_COPY_BYTES, /* buffers for data that waits for slow disks */
+	ASIDE_BYTES = 64 << 10, /* least bytes of a write that a worker makes */
 };
 
 static const struct engine_limits default_limits = {
@@ -94,14 +94,14 @@ static int allocate(struct careful *c)
 	return 0;
 }
 
-/* Returns the number of operations that hang in a file system; their memory stays. */
+/* Frees an instance. Returns the number of file operations that hang; what they use stays. */
 static uint32_t destroy(struct careful *c)
 {
 	uint32_t left = c->storage ? c->storage->ops->close(c->storage) : 0;
 
 	if (c->event_hooks)
 		c->event_hooks->end(c);
-	if (left) { /* they may still use the messages, frames and copies */
+	if (left) { /* these operations may still use the messages, frames and copies */
 		c->queue->umem_stays = true;
 		link_leave_pool(&c->link);
 	} else {
@@ -122,9 +122,9 @@ static uint32_t destroy(struct careful *c)
 	return left;
 }
 
-/* A default fragment fills one receive buffer over IPv4, as in plans. message/out.c cuts it if a
- * peer's headers are longer. */
-static void tune_defaults(struct careful *c)
+/* Sets the plan in effect until a peer has one of its own: a fragment fills one receive buffer over
+ * IPv4. message/out.c shortens the fragment if a peer's headers are longer. */
+static void set_default_plans(struct careful *c)
 {
 	uint32_t bytes = queue_single_bytes(c->queue) - LINK_IPV4_BYTES - LINK_HDR_BYTES -
 			 MESSAGE_AM_BYTES - CAREFUL_DIGEST_BYTES;
@@ -150,7 +150,7 @@ static int set_up(struct careful *c, struct careful_error *error)
 	if (rc)
 		return explain(error, rc, "out of memory");
 	c->messages.packed_max = c->options.unpacked ? 1 : CAREFUL_PACKED_MAX;
-	tune_defaults(c);
+	set_default_plans(c);
 	return 0;
 }
 
@@ -161,7 +161,7 @@ static int open_base(struct careful *c, struct careful_error *error)
 
 	if (rc)
 		return rc;
-	/* Each file operation reads for a message to send, or holds a receive buffer or a copy. */
+	/* One for each message that may be sent, each receive buffer, and each copy. */
 	depth = c->limits.messages.outs + c->queue->rx_chunks + c->limits.messages.copies;
 	rc = uring_open(depth < URING_DEPTH_MAX ? depth : URING_DEPTH_MAX, &c->storage);
 	if (rc)
@@ -197,7 +197,7 @@ static int own_wait_fds(struct careful *c, int *fds, uint32_t n, int *timeout_ms
 	if (!c->link.crowded)
 		count += c->port->ops->wait_fds(c->port, fds + count, n - count);
 	*timeout_ms = engine_has_news(c) ? 0 : (int)link_timeout_ms(&c->link, WAIT_SLICE_MS);
-	/* The next round reads the clock: time has passed. */
+	/* Time passes in the wait, so the next round must read the clock. */
 	c->polls = ENGINE_POLLS_PER_CLOCK - 1;
 	return (int)count;
 }
@@ -304,7 +304,7 @@ int engine_open(const struct careful_options *options, const struct engine_base 
 		c->limits = base->limits;
 	} else {
 		c->limits = default_limits;
-		/* Each peer has one of its own; as many are shared. */
+		/* Each peer has an outgoing message of its own; as many are shared. */
 		if (c->limits.messages.outs < 2 * c->options.peers)
 			c->limits.messages.outs = 2 * c->options.peers;
 		if (!rc)

@@ -2,26 +2,26 @@
 /* Times bulk messages of live traffic, by the version of their plan, so that the controller can
  * compare plans. Owns the live map's entries (abi.h).
  *
- * The clock runs from the start of a message to an answer that cannot overtake it. A store has its
- * reply. The data of a get has the reply to an empty request, the question, right behind the last
- * fragment. The return of the last credit would depend on the number of fragments.
+ * The time of a message lasts from its start to an answer that cannot overtake the data. A store is
+ * answered by its reply. Behind the data of a get we send the question: an empty request, whose
+ * reply is the answer. (The last credit's return would depend on the number of fragments.)
  *
- * Time behind other messages counts. A message does not count if it failed, if its epoch broke or
- * began later, if its question found no credit at once, or if it took longer than a second.
+ * The time includes waiting behind other messages. A message does not count if it failed, if its
+ * epoch changed, if its question found no credit at once, or if it took longer than a second.
  *
- * At most one message of a peer in 2 ms is timed, for two clock reads and, for a get, two empty
- * frames. Messages from a peer to a file are timed from the first fragment until all is written. */
+ * At most one message of a peer is timed in 2 ms. The cost is two clock reads and, for a get, two
+ * empty frames. A message that arrives for a file is timed until all its bytes are written. */
 #include "engine/engine.h"
 
 enum {
 	PAUSE_NS = 2 * 1000 * 1000, /* between two measured messages of a peer */
-	MOST_NS = 1000 * 1000 * 1000, /* longer times have other causes; the square fits 64 bits */
+	MOST_NS = 1000 * 1000 * 1000, /* longer times are not the plan's, and are not counted */
 };
 
-/* The limit for files, because disks are slow; the square fits 64 bits. */
+/* Like MOST_NS, for files: disks are slow. The square still fits 64 bits. */
 static const uint64_t stored_most_ns = UINT32_MAX;
 
-/* Returns a free place for the token of a question, or NULL if too many are unanswered. */
+/* Returns where to store a new question's token, or NULL if too many questions are unanswered. */
 static uint32_t *free_question(struct careful *c, const struct link_peer *peer)
 {
 	uint32_t *questions = c->live[peer->slot].questions;
@@ -32,13 +32,13 @@ static uint32_t *free_question(struct careful *c, const struct link_peer *peer)
 	return NULL;
 }
 
-/* Begins an operation for the question behind the data of a get; NULL: not now. */
+/* Begins the operation of the question behind the data of a get; NULL: not possible now. */
 static struct operation *ask(struct careful *c, struct message_out *out)
 {
 	uint32_t *question = free_question(c, out->peer);
 	struct operation *op;
 
-	/* Leaves operations to the application. */
+	/* The last quarter of the operations is for the application. */
 	if (!question || c->operations_free_count <= c->limits.operations / 4)
 		return NULL;
 	op = operation_new(c, out->peer, CAREFUL_AM_REQUEST, NULL, NULL);
@@ -60,7 +60,7 @@ static void begin(struct careful *c, struct message_out *out, struct operation *
 	};
 }
 
-/* Begins to time a message. op: the store whose answer ends the time, or NULL. */
+/* Begins to time a message, if the pause is over. op: the store, or NULL for the data of a get. */
 void live_begin(struct careful *c, struct message_out *out, struct operation *op)
 {
 	const struct link_peer *peer = out->peer;
@@ -70,7 +70,7 @@ void live_begin(struct careful *c, struct message_out *out, struct operation *op
 		begin(c, out, op);
 }
 
-/* Handles the end of a message with a question. Drops a question that was not sent. */
+/* Called when a message with a question was sent. Drops the question if it was not sent. */
 void live_sent(struct careful *c, struct message_out *out)
 {
 	struct operation *op = operation_find(c, out->question, out->peer, out->epoch);
@@ -96,7 +96,7 @@ static void add_square(__u64 *low, __u64 *high, uint64_t value)
 	add_to(high, *low < value * value);
 }
 
-/* Makes the sequence odd, so that readers notice the write. Other processes may write any value. */
+/* Makes the sequence odd, so that readers notice the write. (Its value may be another writer's.) */
 static void open_entry(struct careful_live_entry *entry)
 {
 	store(&entry->sequence, entry->sequence | 1);
@@ -121,8 +121,8 @@ static void add(struct careful_live_entry *entry, const struct live_sample *live
 	close_entry(entry);
 }
 
-/* Handles the answer to an operation that times a message. Returns true if it has no other
- * purpose. */
+/* Counts the time of the message that the operation's answer ends. Returns true if the operation
+ * was only a question, which is then dropped. */
 bool live_answered(struct careful *c, struct operation *op, int status)
 {
 	bool asked = op->kind == CAREFUL_AM_REQUEST;
@@ -135,7 +135,7 @@ bool live_answered(struct careful *c, struct operation *op, int status)
 	return asked;
 }
 
-/* Begins to time an incoming message, once its destination or error is known. */
+/* Begins to time an incoming message to a file. Called when its destination or error is known. */
 void live_arrives(struct careful *c, struct message_in *in)
 {
 	struct live_peer *live = &c->live[in->peer->slot];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Keeps payloads beyond their handlers, in their receive buffers. Each holds its whole frame. */
+/* Keeps a payload after its handler returns. The whole frame stays in its receive buffer. */
 #include "engine/engine.h"
 
 struct careful_kept *own_keep(const struct careful_message *message)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Operations that wait for an answer: a table with tokens that are not used again soon. */
+/* The table of operations that wait for an answer. Their tokens are not used again soon. */
 #include "engine/engine.h"
 
 #include <endian.h>
@@ -23,7 +23,7 @@ struct operation *operation_new(struct careful *c, struct link_peer *peer, uint8
 	op = &c->operations[index];
 	op->generation++;
 	op->token = op->generation * c->limits.operations + index;
-	if (!op->token) /* 0 means that no answer is needed */
+	if (!op->token) /* in a frame, token 0 means that no answer is needed */
 		op->token = ++op->generation * c->limits.operations + index;
 	op->peer = peer;
 	op->epoch = peer->epoch;
@@ -75,8 +75,8 @@ void operation_drop(struct careful *c, struct operation *op)
 	free_operation(c, op);
 }
 
-/* Ends an operation. operations_report() calls the application later, because the caller may walk a
- * list that the application can change. */
+/* Ends an operation. operations_report() calls the application later: the caller of this function
+ * may walk a list that the application changes. */
 void operation_end(struct careful *c, struct operation *op, const struct careful_result *result)
 {
 	release_token(c, op);
@@ -86,7 +86,7 @@ void operation_end(struct careful *c, struct operation *op, const struct careful
 	c->ended_tail = &op->next;
 }
 
-/* Reports ended operations to the application. Those that end meanwhile wait for the next call. */
+/* Reports ended operations to the application. The next call reports those that end meanwhile. */
 void operations_report(struct careful *c)
 {
 	struct operation *op = c->ended, *next;
@@ -106,7 +106,7 @@ void operations_report(struct careful *c)
 	}
 }
 
-/* Ends an operation and reports it at once, after operations that ended before. */
+/* Ends an operation and reports it now, after the operations that ended earlier. */
 void operation_end_now(struct careful *c, struct operation *op, const struct careful_result *result)
 {
 	careful_done_fn *done = op->done;
@@ -136,8 +136,8 @@ void operation_answer(struct careful *c, struct link_peer *peer, __be32 token, i
 		link_break(peer);
 }
 
-/* Ends operations whose messages are too large for the session, or were given up. */
-void operations_unfit(struct careful *c)
+/* Ends operations whose small message was too large for the session, or was given up. */
+void operations_end_failed(struct careful *c)
 {
 	struct link_peer *peer;
 	struct operation *op;

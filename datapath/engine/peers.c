@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Peers as the application sees them, and the effects of the end of an epoch. */
+/* The calls about peers, and the reports of their changes. Ends the work of an ended epoch. */
 #include "link/session/queue_choice.h"
 #include "engine/engine.h"
 
@@ -57,7 +57,7 @@ static void report_changes(struct careful *c, uint32_t index)
 		bool again = reported->lives != 0 && link_lives(peer) != 0;
 
 		reported->lives = link_lives(peer);
-		if (again) /* another process: the handles of the old one are void */
+		if (again) /* the peer restarted: handles of its former process are void */
 			call_watcher(c, index, CAREFUL_PEER_FAILED);
 	}
 	if (reported->state != peer->state) {
@@ -75,8 +75,7 @@ void peers_report(struct careful *c)
 		report_changes(c, i);
 }
 
-/* Reports a peer's changes within the call that made them. others: other peers have changed,
- * too. */
+/* Reports the changes that the running call made to a peer. others: other peers changed earlier. */
 static void report_own(struct careful *c, uint32_t index, bool others)
 {
 	peers_epochs(c);
@@ -84,7 +83,8 @@ static void report_own(struct careful *c, uint32_t index, bool others)
 	report_changes(c, index);
 }
 
-/* Looks up the route from our interface. Returns -ENETUNREACH, or -ENOTUNIQ for our own address. */
+/* Looks up a route from our interface. Returns -ENETUNREACH if there is none, -ENOTUNIQ if the
+ * address is our own. Other failures may pass. */
 static int check_route(struct careful *c, const union address *to)
 {
 	struct llhdr unused;

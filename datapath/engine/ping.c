@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Pings (P1 section 6) beyond XDP: answered on receipt (HOST_RX), or after a write (STORE). One
- * ping of each peer is written at a time. */
+/* Pings (P1 section 6) that XDP does not answer. The engine answers a ping to HOST_RX on receipt,
+ * and a ping to STORE after a write. It writes one ping of each peer at a time. */
 #include <endian.h>
 #include <errno.h>
 #include <stddef.h>
@@ -34,7 +34,7 @@ int own_ping(struct careful *c, uint32_t index, const struct careful_ping_ask *a
 
 	if (!peer)
 		return -ENOENT;
-	/* Data goes first: probes would use the credits that a waiting large frame needs. */
+	/* Data goes first: pings would use up the credits for which a large frame waits. */
 	if (c->pings[index].done ||
 	    (ask->stage != CAREFUL_STAGE_NET_RX && c->messages.peers[index].messages))
 		return -EAGAIN;
@@ -116,7 +116,7 @@ static void submit(struct careful *c, struct ping_slot *slot)
 	finish_write(slot, true);
 }
 
-/* Writes the probe's payload when there is a scratch file. */
+/* Writes the ping's payload to the scratch file, now or once that file is open. */
 static void store(struct careful *c, struct ping_slot *slot, struct link_rxframe *frame)
 {
 	c->scratch_asked++;
@@ -164,8 +164,8 @@ void ping_receive(struct careful *c, struct link_rxframe *frame)
 	host_ns = now_ns(c);
 	link_placed(frame);
 	c->port->ops->probed(c->port, peer->slot, &probed);
-	/* The peer waits for one probe at a time, and needs no answer to a probe that another
-	 * overtook, or that arrives while the last is being written. */
+	/* The peer waits only for its latest ping. So it needs no answer if XDP has recorded a
+	 * later ping, or if its earlier ping is still being written. */
 	if (probed.probe != be32toh(frame->hdr.msg_id) || slot->kept) {
 		link_count(&c->link, CAREFUL_C_PINGS_LATE);
 		link_release(&c->link, frame);

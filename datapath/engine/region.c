@@ -6,7 +6,7 @@
 #include <endian.h>
 #include <errno.h>
 
-/* Counts the regions of a peer: a peer with a region is not idle. */
+/* Adds `by` to the number of regions that only this peer may use: a peer with one is not idle. */
 static void claim(struct careful *c, const struct region *region, int by)
 {
 	if (region->region.peer < c->link.peers_max)
@@ -24,7 +24,7 @@ int own_region_add(struct careful *c, const struct careful_region *region, uint3
 			continue;
 		if (!slot->generation)
 			c->port->ops->random(c->port, &slot->generation, sizeof(slot->generation));
-		/* An earlier key does not help to guess the next. Never 0. */
+		/* Keys start at a random number, so that other peers cannot guess them. */
 		slot->generation = slot->generation * 2654435761u + 1;
 		slot->region = *region;
 		slot->read_bytes = slot->written_bytes = 0;
@@ -102,7 +102,7 @@ void engine_lose_file(struct careful *c, int fd)
 	storage_lose(c->storage, fd);
 }
 
-/* Checks a peer's access and finds its place. Returns 0 or a positive errno. */
+/* Finds the bytes that a message names. Returns a positive errno if the peer may not use them. */
 int region_check(struct careful *c, const struct link_peer *peer, const struct careful_am *am,
 		 uint32_t bytes, uint32_t access, struct region **found, struct careful_span *span)
 {

@@ -14,7 +14,8 @@ static void pump_all(struct careful *c)
 	}
 }
 
-/* Sends everything that can leave now. Updates come last, because data carries their credits. */
+/* Sends everything that can leave now. Credit updates come last, because data frames carry credits
+ * too, and can make an update unnecessary. */
 void round_send(struct careful *c)
 {
 	link_tx_round(&c->link);
@@ -37,7 +38,7 @@ void round_send(struct careful *c)
 	link_kick(&c->link);
 }
 
-/* Reports whether a control message was announced and has had the time to reach the socket. */
+/* Reports whether XDP has counted a control message, long enough ago that the socket has it. */
 static bool is_announced(struct careful *c)
 {
 	uint32_t count = c->port->control ? __atomic_load_n(c->port->control, __ATOMIC_RELAXED) : 0;
@@ -53,8 +54,8 @@ static bool is_announced(struct careful *c)
 	return true;
 }
 
-/* Polls the control socket between two ticks, so that repairs are faster. A flood of control
- * messages causes no more polls than an idle engine makes. */
+/* Polls the control socket between two ticks, so that repairs are faster. The number of polls is
+ * bounded: a flood of control messages causes no more polls than an idle engine makes. */
 static void poll_control(struct careful *c, bool idle)
 {
 	uint64_t since_ns = c->link.now_ns - c->attended_ns;
@@ -101,7 +102,7 @@ static void tick(struct careful *c)
 		message_tick(&c->messages);
 }
 
-/* Ends the messages and operations of an epoch before it reports the peer's new state. */
+/* Reports ended operations, then peers' new states. */
 static void report_changes(struct careful *c)
 {
 	if (!c->link.changed && !c->changed && !c->ended)
@@ -111,9 +112,8 @@ static void report_changes(struct careful *c)
 	peers_report(c);
 }
 
-/* Places data and runs handlers, one frame at a time, so that no loop walks over something that a
- * handler changes. Reports the end of a slot's old session before the new session's first message.
- * Returns the number of frames. */
+/* Places data and runs handlers one by one, because a handler may change any list. Reports the end
+ * of a session before the next session's first message. Returns the number of frames. */
 static uint32_t receive(struct careful *c)
 {
 	struct link_rxframe frame;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Decides whether a wait spins before it blocks. If the other end shares our CPU, spinning keeps it
- * from running. Spinning then stops, and is tried again after some waits or an idle time. */
+/* Decides whether a wait spins before it blocks. Spinning does not pay if the other end shares our
+ * CPU and cannot run meanwhile. Waits then block at once, until some wait tries to spin again. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 
 enum {
 	SPIN_VAIN_MAX = 8, /* useless spins in a row after which spinning stops */
-	SPIN_TRY = 64, /* waits after which spinning is tried again */
+	SPIN_TRY = 64, /* waits without a spin before one spins again */
 	SPIN_IDLE = 8, /* a block longer than this many spin times was idle time */
 };
 
@@ -41,19 +41,18 @@ static inline uint64_t spin_for_ns(struct spin *spin, const struct careful_optio
 	}
 }
 
-/* Learns that frames came during the spin. If it took longer than spin_ns, the sender had our CPU
- * meanwhile, and the spin did not pay. */
+/* Records that frames arrived during the spin. After spin_ns, the sender has had our CPU: vain. */
 static inline void spin_paid(struct spin *spin, uint64_t waited_ns, uint64_t spin_ns)
 {
 	if (waited_ns <= spin_ns)
 		spin->vain = 0;
 }
 
-/* Learns how long a wait blocked after its spin. */
+/* Records how long a wait blocked after its spin. */
 static inline void spin_blocked(struct spin *spin, bool spun, uint64_t blocked_ns, uint64_t spin_ns)
 {
 	if (blocked_ns <= SPIN_IDLE * spin_ns)
 		spin->vain += spun && spin->vain < SPIN_VAIN_MAX;
 	else if (spin->vain == SPIN_VAIN_MAX)
-		spin->vain--; /* the spin kept no other process from running: try once more */
+		spin->vain--; /* the spin delayed nobody: let the next wait spin */
 }

@@ -8,7 +8,7 @@
 enum {
 	POLLS_PER_CLOCK = 32, /* rounds between two reads of the clock */
 	EXTRA_NS = 20 * 1000, /* between two system calls that poll extra_fd */
-	NET_TX_NS = 1000 * 1000, /* polls at least that long while frames wait for netTx */
+	NET_TX_NS = 1000 * 1000, /* shortest spin while frames wait for netTx */
 	FDS_MAX = DEVICE_WAIT_FDS_MAX + 1,
 };
 
@@ -54,7 +54,7 @@ static uint64_t frames_moved(const struct careful *c)
 	return n[CAREFUL_C_RX_FRAMES] + n[CAREFUL_C_RX_UPDATES] + n[CAREFUL_C_TX_FRAMES];
 }
 
-/* Learns from a wait whether spinning pays. start: when it began; 0: the first polls found work. */
+/* Records whether a wait's spin paid. start: when it began; 0: the first polls found work. */
 static void learn(struct careful *c, struct spin *history, uint64_t spun, uint64_t start,
 		  uint64_t blocked)
 {
@@ -72,7 +72,7 @@ int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 	uint64_t start = 0, limit = 0; /* set when the first polls find nothing */
 	uint64_t spin = 0, blocked = 0, moved = frames_moved(c), now;
 	bool extra_readable;
-	/* A peer runs on another CPU; a program, in other waits, may share ours. */
+	/* With operations, waits for a peer. Else perhaps for a program that shares our CPU. */
 	struct spin *history = &c->spin[c->operations_free_count == c->limits.operations];
 	const uint32_t callbacks = c->callbacks;
 	int handled = 0;

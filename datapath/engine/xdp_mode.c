@@ -10,7 +10,7 @@ void xdp_mode_alone(struct careful *c, uint32_t peer)
 	link_resume(&c->link, peer < c->link.peers_max ? &c->link.peers[peer] : NULL);
 }
 
-/* Changes the mode, and R and the window with it. Changes back if the window becomes too small. */
+/* Changes the mode, and so R and the window. Restores the mode if the window becomes too small. */
 static int change(struct careful *c, uint32_t mode, struct careful_error *error)
 {
 	uint32_t was = c->queue->info.xdp_mode;

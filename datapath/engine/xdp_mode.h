@@ -6,14 +6,14 @@
 
 #include <careful/careful.h>
 
-/* Lets only this peer's sessions begin; those of others wait. CAREFUL_ANY_PEER: lets all sessions
- * begin, and ends a change under way. */
+/* Lets only this peer begin sessions; other peers wait. CAREFUL_ANY_PEER: lets all peers begin
+ * sessions, and ends a change under way. */
 void xdp_mode_alone(struct careful *instance, uint32_t peer);
 
 /* Ends every epoch, drains the RX ring, switches the device to another mode, and begins new epochs.
- * Call it in each round until it no longer returns -EAGAIN. Returns 0, or -errno with *error. The
- * mode is then unchanged, unless the statistics report that no program is on the interface.
- * Operations under way are lost, as in any new epoch. */
+ * Call it in each round until it no longer returns -EAGAIN. Returns 0, or -errno with *error. After
+ * an error the mode is unchanged, unless the statistics report that no program is on the interface.
+ * Operations under way fail, as in any new epoch. */
 int xdp_mode_change(struct careful *instance, uint32_t mode, struct careful_error *error);
 
 /* Returns how often the link lost its carrier since the instance was opened. */

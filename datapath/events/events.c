@@ -8,7 +8,7 @@
 
 static struct careful_events *create(struct careful *c, uint32_t nodes, bool requests)
 {
-	/* One for each receive buffer or copy. */
+	/* One for each receive buffer and each copy. */
 	const uint32_t fragments = requests ? EVENT_ROOM + nodes * EVENT_WINDOW : c->deferred_max;
 	struct careful_events *ev = calloc(1, sizeof(*ev));
 
@@ -42,7 +42,7 @@ int careful_events_failed(const struct careful_events *ev, uint32_t *rank)
 	return ev->error;
 }
 
-/* Sends owed messages, and ends the wait of a sender that has room now. */
+/* Sends owed messages. Ends the wait of a sender for which there is room now. */
 static void on_round(struct careful *c)
 {
 	struct careful_events *ev = c->events;
@@ -80,9 +80,9 @@ static int leave_group(struct careful_events *ev, int status, int timeout_ms)
 		node->owes_leave = i != ev->rank &&
 				   (event_needs_end(node) || event_needs_join(node));
 		node->owes_fail |= node->owes_leave && ev->error;
-		/* The others get no JOIN: they would wait for our end. */
-		if (!node->asked && !node->owes_leave)
-			node->ask_ns = UINT64_MAX;
+		/* After a first JOIN now, the node would wait for our LEAVE. */
+		if (!node->join_sent && !node->owes_leave)
+			node->join_ns = UINT64_MAX;
 	}
 	ev->leaving = true;
 	on_round(ev->c);
@@ -138,7 +138,7 @@ int careful_events_close(struct careful_events *ev, int status, int timeout_ms)
 	return rc;
 }
 
-/* Fails the group when an epoch of a member's session ends: frames may be lost. */
+/* Fails the group when an epoch of a member's session ends, because frames may be lost then. */
 static void epoch_over(struct careful *c, struct link_peer *peer)
 {
 	struct careful_events *ev = c->events;
@@ -177,7 +177,7 @@ int careful_events_open(struct careful *c, const struct careful_events_options *
 	ev->number = options->group;
 	ev->nodes = nodes;
 	ev->rank = options->rank;
-	ev->part = (uint32_t)c->ops->random(c) | 1;
+	ev->membership = (uint32_t)c->ops->random(c) | 1;
 	event_group_init(ev, options->replicate || ev->by != &event_by_frames);
 	rc = ev->by->open(ev, options->peers);
 	trace = getenv("CAREFUL_EVENT_TRACE"); // NOLINT(concurrency-mt-unsafe)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The event service over frames of its own. Fragments wait in their receive buffers; link/ copies
- * them out when buffers run short (P2 section 5.3). Credits bound the sender. */
+/* The event service over frames: each fragment is a frame. A fragment waits in its receive buffer;
+ * link/ copies it out when buffers run short (P2 section 5.3). Credits bound the sender. */
 #include "events/private.h"
 
 #include <endian.h>
@@ -100,7 +100,7 @@ const struct event_transport event_by_frames = {
 	.consumed = frames_consumed,
 };
 
-/* Ends the peer's broadcasts if the message announces that. */
+/* Stops receiving the peer's broadcasts if the message announces their end. */
 static void end_broadcasts(struct link_peer *peer, const struct careful_am *am)
 {
 	uint16_t kind = be16toh(am->handler);
@@ -110,7 +110,7 @@ static void end_broadcasts(struct link_peer *peer, const struct careful_am *am)
 		link_group_admit(peer, 0, 0);
 }
 
-/* Queues a fragment that is in a frame. Returns false if the group refuses it. */
+/* Queues the fragment of a frame. Returns false if the group refuses the fragment. */
 static bool take(struct careful_events *ev, uint32_t rank, struct link_rxframe *frame,
 		 const struct careful_am *am)
 {

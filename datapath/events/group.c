@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A broadcast as one frame (P2 section 5.1). In JOIN, each node names the cookie of its broadcasts;
- * then it sends probes with that cookie. Once every node has reported a probe, each broadcast is
- * one frame. Until then, or if a node gets no probe or refuses, broadcasts are replicated. */
+/* Broadcasts of one frame (P2 section 5.1). A node's JOIN names the cookie of its broadcasts. When
+ * all have joined, the node sends probes with that cookie. After every node has reported a probe,
+ * one frame carries each broadcast. Until then, or if a node refuses, each node gets a copy. */
 #include "events/private.h"
 
 #include <endian.h>
@@ -11,8 +11,8 @@ enum {
 	PROBE_AGAIN_NS = 5 * 1000 * 1000,
 	PROBES_SOON = 100, /* probes at intervals of PROBE_AGAIN_NS */
 	PROBE_LATER_NS = 95 * 1000 * 1000,
-	PROBES_MAX = 200, /* after ten seconds */
-	NODES_LEAST = 3, /* with two, a frame to all is a frame to one */
+	PROBES_MAX = 200, /* reached after ten seconds */
+	NODES_LEAST = 3, /* in a group of two, a frame to all is a frame to one */
 };
 
 void event_group_off(struct careful_events *ev, int error)
@@ -23,8 +23,8 @@ void event_group_off(struct careful_events *ev, int error)
 	ev->group_error = error;
 }
 
-/* Tells a node that has left, and gets no LEAVE from us, that our broadcasts end. If this cannot be
- * sent now, the node's filter stays open until the session ends, but gets no frame. */
+/* Reports the end of our broadcasts to a node that has left and so gets no LEAVE from us. Without
+ * this message, the node's filter would stay open until the session ends, which is harmless. */
 void event_group_report_off(struct careful_events *ev, struct event_node *node)
 {
 	const struct careful_am am = { .handler = htobe16(CAREFUL_EVENT_ONE_BY_ONE) };
@@ -44,7 +44,7 @@ static void open_group(struct careful_events *ev)
 			continue;
 		peers[count] = ev->node[i].peer;
 		if (!link_is_open(peers[count]) || !link_knows_size(peers[count]))
-			return; /* the caller tries again soon */
+			return; /* event_group_round() tries again */
 		count++;
 	}
 	rc = link_group_open(&ev->c->link, ev->cookie, peers, count, &ev->group);
@@ -85,13 +85,13 @@ void event_group_joined(struct careful_events *ev, uint32_t rank, const struct c
 
 	if (!cookie || !node->peer)
 		return;
-	/* A sender numbers its receivers by rank, without itself. */
+	/* In a broadcast, nodes are numbered by rank, and the sender has no number. */
 	node->refusal =
 		-link_group_admit(node->peer, cookie, ev->rank < rank ? ev->rank : ev->rank - 1);
 	node->owes_heard = node->refusal != 0;
 }
 
-/* Handles a node's report that it gets our broadcasts, or refuses them. */
+/* Handles HEARD: a node gets our broadcasts, or refuses them. */
 void event_group_heard(struct careful_events *ev, uint32_t rank, const struct careful_am *am)
 {
 	struct event_node *node = &ev->node[rank];
@@ -99,9 +99,9 @@ void event_group_heard(struct careful_events *ev, uint32_t rank, const struct ca
 
 	if (error && !ev->group_error) /* even before the group is open */
 		event_group_off(ev, error == EAGAIN ? -EPROTO : -error);
-	if (!ev->group || node->hears)
+	if (!ev->group || node->gets_broadcasts)
 		return;
-	node->hears = true;
+	node->gets_broadcasts = true;
 	ev->hearers++;
 }
 
@@ -139,8 +139,7 @@ void event_group_round(struct careful_events *ev)
 		probe(ev);
 }
 
-/* Reports whether one frame can carry the next fragment: its offset must be the same for all
- * nodes. */
+/* Reports whether one frame can carry the next fragment: all nodes must expect the same offset. */
 bool event_group_is_ready(const struct careful_events *ev)
 {
 	const struct event_direction *first = &ev->node[!ev->rank].out;

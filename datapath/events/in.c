@@ -15,7 +15,7 @@ void event_return(struct careful_events *ev)
 	ev->by->consumed(ev);
 }
 
-/* Reports whether a fragment continues its node's last message, or begins the next. */
+/* Reports whether a fragment continues its node's last message or begins the next message. */
 static bool follows(const struct careful_events *ev, const struct event_direction *way,
 		    const struct event_fragment *new)
 {
@@ -104,7 +104,8 @@ static int check_order(const struct careful_events *ev, uint32_t src, uint64_t e
 	return 0;
 }
 
-/* Counts a fragment that is given out, and sets or checks its event's kind. Returns its status. */
+/* Accounts for a fragment that the application gets. Its event's first fragment sets the event's
+ * kind; later ones must match. Returns the status that the application gets. */
 static int account(struct careful_events *ev, uint32_t rank, const struct event_fragment *fragment)
 {
 	bool crowd = fragment->flags & CAREFUL_EVENT_F_CROWD;

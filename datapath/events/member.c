@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Membership of a group, and the spread of failures: a failing node notifies all others, so that no
- * node waits for ever. A message that cannot be sent now is tried again in a later round. */
+/* Joining and leaving a group, and the spread of failures: a failing node notifies all others, so
+ * that no node waits for ever. A message without room is sent in a later round. */
 #include "events/private.h"
 
 #include <endian.h>
@@ -23,8 +23,8 @@ static bool send_join(struct careful_events *ev, struct event_node *node)
 {
 	struct careful_am am = {
 		.handler = htobe16(CAREFUL_EVENT_JOIN),
-		.args = { htobe32(ev->rank), htobe32(ev->nodes), htobe32(node->part) },
-		.bytes = htobe32(ev->part),
+		.args = { htobe32(ev->rank), htobe32(ev->nodes), htobe32(node->membership) },
+		.bytes = htobe32(ev->membership),
 	};
 
 	event_group_join(ev, &am);
@@ -42,8 +42,8 @@ static bool send_fail(struct careful_events *ev, struct event_node *node)
 	return event_tell(ev, node, am);
 }
 
-/* Fails the group at this node, returns the buffers of unconsumed fragments, and notifies every
- * member whose session lasts. */
+/* Fails the group at this node. Frees the buffers of fragments that the application has not
+ * received, and notifies every node that still needs our end. */
 void event_fail(struct careful_events *ev, uint32_t rank, int error)
 {
 	if (ev->error)
@@ -65,31 +65,31 @@ void event_fail(struct careful_events *ev, uint32_t rank, int error)
 
 static void on_join(struct careful_events *ev, uint32_t rank, const struct careful_am *am)
 {
-	uint32_t part = be32toh(am->bytes), ours = be32toh(am->args[2]);
+	uint32_t membership = be32toh(am->bytes), ours = be32toh(am->args[2]);
 	struct event_node *node = &ev->node[rank];
 	bool matches = be32toh(am->args[0]) == rank && be32toh(am->args[1]) == ev->nodes;
 
-	/* A node that left and joins again must wait until we have left, too. */
+	/* A node that left can join again only after we have left, too. */
 	if (node->left)
 		return;
-	if (matches && node->joined && node->part != part) { /* its LEAVE did not arrive */
+	if (matches && node->joined && node->membership != membership) { /* its LEAVE was lost */
 		event_fail(ev, rank, -ECONNRESET);
 		return;
 	}
-	/* The node does not know our part: while we leave, it gets both JOIN and LEAVE. */
-	node->owes_leave |= ev->leaving && ours != ev->part;
-	if (matches && ours && ours != ev->part) { /* it knows an earlier part of this node */
-		node->ask_ns = 0;
+	/* A node that lacks our JOIN gets both JOIN and LEAVE while we leave. */
+	node->owes_leave |= ev->leaving && ours != ev->membership;
+	if (matches && ours && ours != ev->membership) { /* it has a JOIN from before */
+		node->join_ns = 0;
 		return;
 	}
 	if (!node->joined) {
 		node->joined = true;
-		node->part = part;
+		node->membership = membership;
 		ev->joined++;
 		ev->c->callbacks++;
 	}
-	node->aware |= ours != 0;
-	node->ask_ns = ours && node->asked ? UINT64_MAX : 0; /* 0: the node waits for our JOIN */
+	node->named_us |= ours != 0;
+	node->join_ns = ours && node->join_sent ? UINT64_MAX : 0; /* 0: it waits for our JOIN */
 	if (!matches)
 		event_fail(ev, rank, -EPROTO);
 	else if (ev->error)
@@ -98,7 +98,7 @@ static void on_join(struct careful_events *ev, uint32_t rank, const struct caref
 		event_group_joined(ev, rank, am);
 }
 
-/* Handles LEAVE, the node's last message. Sends it nothing more. */
+/* Handles LEAVE, a node's last message. Nothing more is sent to this node. */
 static void on_leave(struct careful_events *ev, uint32_t rank)
 {
 	struct event_node *node = &ev->node[rank];
@@ -119,7 +119,7 @@ static void on_fail(struct careful_events *ev, uint32_t rank, const struct caref
 	uint32_t failed = be32toh(am->args[0]);
 	int error = (int)(be32toh(am->args[1]) & 0xfff);
 
-	/* EAGAIN would make the application wait. */
+	/* The application would take EAGAIN as a reason to wait. */
 	if (!error || error == EAGAIN)
 		error = EPROTO;
 	event_fail(ev, failed < ev->nodes ? failed : rank, -error);
@@ -165,7 +165,7 @@ void event_session_over(struct careful_events *ev, uint32_t rank, int error)
 	if (!node->left)
 		event_fail(ev, rank, error);
 	node->left = true; /* the slot may belong to another peer */
-	node->asked = node->owes_fail = node->owes_leave = false;
+	node->join_sent = node->owes_fail = node->owes_leave = false;
 }
 
 /* Sends the messages that a node must get. JOIN is first: before it, a node ignores all others. */
@@ -174,13 +174,13 @@ void event_send_owed(struct careful_events *ev, struct event_node *node)
 	const struct careful_am leave = { .handler = htobe16(CAREFUL_EVENT_LEAVE) };
 	uint64_t now_ns = ev->c->link.now_ns;
 
-	if (!node->left && now_ns >= node->ask_ns) {
+	if (!node->left && now_ns >= node->join_ns) {
 		if (!send_join(ev, node))
 			return;
-		node->asked = true;
-		node->ask_ns = node->joined ? UINT64_MAX : now_ns + JOIN_AGAIN_NS;
+		node->join_sent = true;
+		node->join_ns = node->joined ? UINT64_MAX : now_ns + JOIN_AGAIN_NS;
 	}
-	if (!node->asked)
+	if (!node->join_sent)
 		return;
 	if (node->owes_fail ? send_fail(ev, node) : node->owes_leave && event_tell(ev, node, leave))
 		node->owes_fail = node->owes_leave = false;

@@ -5,14 +5,14 @@
 #include <endian.h>
 #include <errno.h>
 
-enum { SYNCS_BLOCKED = 3 }; /* each sync brings credits that are owed but not due */
+enum { SYNCS_BLOCKED = 3 }; /* syncs to wait for: each brings credits that no update has brought */
 
 static inline bool is_meant(const struct careful_events *ev, uint32_t dst, uint32_t rank)
 {
 	return rank != ev->rank && (dst == CAREFUL_EVENT_ALL || dst == rank);
 }
 
-/* Checks that a fragment continues the last message to a node. */
+/* Checks that a fragment continues the last message to a node, or begins another one. */
 static int check_direction(const struct event_direction *way, uint64_t event, uint32_t bytes,
 			   uint32_t flags)
 {
@@ -134,7 +134,7 @@ int careful_event_bytes(struct careful_events *ev)
 	return least;
 }
 
-/* Returns the node whose plan cuts a message; NULL: there is none. */
+/* Returns the node whose plan cuts a message to `dst` into fragments, or NULL. */
 static struct event_node *planned(struct careful_events *ev, uint32_t dst)
 {
 	for (uint32_t i = 0; i < ev->nodes; i++)
@@ -178,9 +178,9 @@ int careful_event_ahead(struct careful_events *ev, uint32_t dst, uint64_t bytes)
 	most = careful_event_bytes(ev);
 	begin_plan(ev, dst, bytes);
 	if (most > 0 && bytes <= (uint32_t)most)
-		return 0; /* a frame needs no reserve */
+		return 0; /* one fragment needs no announcement */
 	if (dst == CAREFUL_EVENT_ALL && !ev->group_error)
-		return 0; /* one frame carries it, now or soon */
+		return 0; /* frames to all nodes are, or soon will be, possible */
 	for (uint32_t i = 0; i < ev->nodes; i++) {
 		struct event_node *node = &ev->node[i];
 
@@ -223,7 +223,8 @@ static void send_group(struct careful_events *ev, uint64_t event, const void *da
 			account(ev, i, event, bytes, flags);
 }
 
-/* Notes a lack of room. Returns -ENOBUFS if it lasts and other nodes wait for this one. */
+/* Records that a fragment found no room. Returns -ENOBUFS if this has lasted long and other nodes
+ * wait for credits of this node: all may wait for each other. */
 static int note_blocked(struct careful_events *ev, uint32_t dst, uint32_t bytes)
 {
 	const uint64_t now_ns = ev->c->link.now_ns;

@@ -12,9 +12,12 @@ enum {
 	EVENT_FLAGS = CAREFUL_EVENT_F_LAST | CAREFUL_EVENT_F_CROWD | CAREFUL_EVENT_F_LARGE,
 };
 
-/* For a group by requests: most unanswered fragments to one node; most fragments kept here from all
- * nodes without delayed answers; and the sync_ms of attached instances. */
-enum { EVENT_WINDOW = 16, EVENT_ROOM = 4096, EVENT_ASKED_MS = 200 };
+/* Limits of a group by requests. */
+enum {
+	EVENT_WINDOW = 16, /* most unanswered fragments to one node */
+	EVENT_ROOM = 4096, /* kept fragments of all nodes above which answers wait */
+	EVENT_ASKED_MS = 200, /* sync_ms of attached instances */
+};
 
 /* A received fragment. */
 struct event_fragment {
@@ -29,8 +32,8 @@ struct event_fragment {
 /* One direction between two nodes, which carries one message at a time. */
 struct event_direction {
 	uint64_t event; /* event of the last message */
-	uint64_t ahead; /* out: announced bytes that have not left */
-	uint32_t offset; /* its bytes so far */
+	uint64_t ahead; /* outgoing: announced bytes that were not sent yet */
+	uint32_t offset; /* bytes of the last message so far */
 	uint8_t flags;
 	bool any; /* there was a message */
 	bool open; /* the last message lacks its last fragment */
@@ -41,20 +44,20 @@ struct event_node {
 	struct link_peer *peer;
 	struct event_direction in, out;
 	struct event_fragment *first, *last; /* queue of its fragments */
-	uint64_t ask_ns; /* when to send JOIN again; UINT64_MAX: each end has the other's JOIN */
-	uint32_t part; /* the random number of its part */
+	uint64_t join_ns; /* when to send JOIN again; UINT64_MAX: each end has the other's JOIN */
+	uint32_t membership; /* random number in its JOIN, new each time that it joins */
 	bool owes_fail, owes_leave; /* messages that we must send to it, in this order */
 	bool joined; /* its JOIN arrived */
 	bool left; /* its LEAVE arrived, or its session is over */
-	bool asked; /* our JOIN was sent to it */
-	bool aware; /* its own JOIN named our part */
+	bool join_sent; /* our JOIN was sent to it */
+	bool named_us; /* its JOIN named our membership, so it had our JOIN */
 	bool awaited; /* its session is watched for a sign of life */
-	bool owes_heard; /* we must report to it whether its broadcasts arrive */
-	bool hears; /* it gets our broadcasts */
-	int refusal; /* the positive errno why they do not; 0: they do */
-	/* of the announced message to it, or to all nodes if it is the first of them */
+	bool owes_heard; /* we must report to it whether its broadcasts arrive here */
+	int refusal; /* positive errno why its broadcasts do not arrive; 0: they do */
+	bool gets_broadcasts; /* ours */
+	/* plan of the announced message to it; the first node's also cuts messages to all nodes */
 	struct plan_cursor plan;
-	uint32_t next_bytes; /* of that message's next fragment; 0: to be taken from the plan */
+	uint32_t next_bytes; /* size of that message's next fragment; 0: not planned yet */
 
 	/* In a group by requests (requests.c). */
 	struct careful_events *ev;
@@ -72,7 +75,7 @@ struct event_node {
 struct event_transport {
 	int (*open)(struct careful_events *ev, const uint32_t *peers);
 	void (*close)(struct careful_events *ev);
-	/* Sends a message; false: not now. */
+	/* Sends a message. Returns false if there is no room now. */
 	bool (*tell)(struct careful_events *ev, struct event_node *node,
 		     const struct careful_am *am);
 	bool (*send)(struct careful_events *ev, uint32_t rank, const struct careful_am *am,
@@ -85,7 +88,7 @@ struct event_transport {
 	int (*bytes)(struct event_node *node);
 	/* Reports whether this node keeps others from sending. */
 	bool (*withholds)(const struct careful_events *ev);
-	/* Reports whether the end of this process would lose messages. */
+	/* Reports whether messages would be lost if this process ended now. */
 	bool (*owes)(const struct careful_events *ev);
 	void (*round)(struct careful_events *ev);
 	/* Releases a fragment. */
@@ -113,70 +116,69 @@ struct careful_events {
 	struct careful *c;
 	uint32_t number, nodes, rank; /* number of the group, its size, our rank */
 	uint32_t joined; /* nodes that have joined */
-	uint32_t part; /* number of our part, unlike any earlier one */
+	uint32_t membership; /* our random number, which is new each time that we join */
 	struct event_node *node;
 	uint16_t *rank_of; /* rank of each peer */
 	struct event_fragment *fragments, *free;
 
-	uint64_t event; /* being received */
-	bool begun, done; /* a part, all of it, was consumed */
-	bool crowd; /* its kind */
-	uint32_t source, messages; /* its first sender; messages that have ended */
-	uint32_t turn; /* the first node to examine if the source may be any */
+	uint64_t event; /* the event that the application receives */
+	bool begun, done; /* the application has consumed some, or all, of it */
+	bool crowd; /* all other nodes send to us in this event */
+	uint32_t source, messages; /* the event's first sender; its messages that have ended */
+	uint32_t turn; /* the first node to examine for an event from any source */
 
 	uint64_t sent; /* the last event sent, if sent_any */
 	bool sent_any;
 	uint32_t sending; /* nodes to which a message lacks its last fragment */
-	/* when sending became blocked, if nothing was consumed since; 0: not blocked */
+	/* when a lack of room first stopped us, unless the application received since; 0: not so */
 	uint64_t blocked_ns;
 	bool waiting; /* a sender waits for room for waiting_bytes to waiting_dst */
 	uint32_t waiting_dst, waiting_bytes;
 
-	struct link_held *given; /* the fragment that the application has, which must not move */
+	struct link_held *given; /* the fragment that the application reads; must not move */
 	int error;
 	uint32_t error_rank;
 
-	uint64_t cookie; /* of broadcasts in one frame; 0: there are none */
-	/* the link's group of these frames; NULL: none, because of group_error */
-	struct link_group *group;
+	uint64_t cookie; /* of our frames to all nodes; 0: we send none */
+	struct link_group *group; /* sends frames to all nodes; NULL: not open, or group_error */
 	int group_error;
-	uint32_t hearers; /* nodes that get these frames */
+	uint32_t hearers; /* nodes that get frames to all */
 	uint64_t probe_ns; /* when the next probe is due */
 
 	const struct event_transport *by; /* the transport */
-	uint32_t window, room; /* most fragments under way to a node, and kept here */
+	uint32_t window, room; /* most fragments under way to a node; most fragments kept here */
 	uint16_t handler; /* of a group by requests */
 	uint32_t kept; /* fragments kept here */
 	uint32_t pending; /* requests under way */
-	bool leaving; /* this node sends its end to the others */
-	bool over; /* closed, waits only for pending */
-	struct careful_events *forgotten; /* the next such group */
+	bool leaving; /* we send LEAVE or FAIL to the other nodes */
+	bool over; /* closed; freed when no request is pending */
+	struct careful_events *forgotten; /* the next group that is over */
 
 	struct event_record *records;
 	uint64_t records_count;
 	int trace_fd;
 };
 
-/* Reports whether a node has our JOIN; before that it drops our messages. */
+/* Reports whether a node has our JOIN. Before our JOIN, it drops our other messages. */
 static inline bool event_knows_us(const struct event_node *node)
 {
-	return node->joined && node->ask_ns == UINT64_MAX;
+	return node->joined && node->join_ns == UINT64_MAX;
 }
 
-/* Reports whether a node needs our LEAVE or FAIL, because our JOIN may have reached it. A node that
- * left without naming our part may take part again, and rely on us. */
+/* Reports whether a node needs our LEAVE or FAIL: it may have our JOIN. If it has left without a
+ * sign of our JOIN, it may join again, and would then wait for us. */
 static inline bool event_needs_end(const struct event_node *node)
 {
-	return node->asked && !(node->left && node->aware);
+	return node->join_sent && !(node->left && node->named_us);
 }
 
-/* Reports whether a node has joined without our JOIN: it needs our JOIN, then our LEAVE or FAIL. */
+/* Reports whether a node that has joined needs our first JOIN before our LEAVE or FAIL. */
 static inline bool event_needs_join(const struct event_node *node)
 {
-	return node->joined && !node->asked && !node->left;
+	return node->joined && !node->join_sent && !node->left;
 }
 
-/* Sends a message to a node; false: not now. */
+/* Sends a message to a node. Returns false if there is no room now. */
 static inline bool event_tell(struct careful_events *ev, struct event_node *node,
 			      struct careful_am am)
 {

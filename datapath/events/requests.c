@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The event service over requests, for programs of careful_attach(), which have no receive buffers
- * for fragments. The payload of a request is a frame of the event service, with its careful_am.
- * Each node uses the group's handler.
+ * for fragments. A request's payload is what a frame would carry: a careful_am and the data. All
+ * nodes use the same handler.
  *
- * A fragment is copied and answered on arrival; beyond EVENT_ROOM kept fragments, the answer waits
- * until earlier fragments are consumed. A sender waits at EVENT_WINDOW unanswered fragments to a
+ * A fragment is copied and answered on arrival. Above EVENT_ROOM kept fragments, the answer waits
+ * until the application has received some. A sender waits at EVENT_WINDOW unanswered fragments to a
  * node. One more request, STAY, is answered when a node leaves, and fails when its program dies.
  *
- * A host's programs share its address. So every message but JOIN carries the random number of the
- * receiver's part, which only members know. */
+ * All programs of a host have its address. So every message except JOIN carries the receiver's
+ * membership number, which only members of the group know. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static uint32_t rank_of(const struct event_node *node)
 	return (uint32_t)(node - node->ev->node);
 }
 
-/* Handles the end of a request; the last request of a closed group frees the group. */
+/* Called when a request has ended. Frees a closed group after its last request. */
 static void request_ended(struct careful_events *ev)
 {
 	struct careful_events **at = &ev->c->events_forgotten;
@@ -37,7 +37,7 @@ static void request_ended(struct careful_events *ev)
 	event_destroy(ev);
 }
 
-/* Handles a request's status. -ENOSYS: the node has not joined yet, or has left. */
+/* Handles a request's status. -ENOSYS means that the node has not joined yet, or has left. */
 static void handle_status(struct event_node *node, int status, bool may_be_absent)
 {
 	struct careful_events *ev = node->ev;
@@ -88,7 +88,7 @@ static bool ask(struct event_node *node, const struct careful_am *am, const void
 	int rc;
 
 	if (be16toh(am->handler) != CAREFUL_EVENT_JOIN)
-		own.args[3] = htobe32(node->part);
+		own.args[3] = htobe32(node->membership);
 	memcpy(body, &own, sizeof(own));
 	if (bytes)
 		memcpy(body + sizeof(*am), data, bytes);
@@ -101,7 +101,7 @@ static bool ask(struct event_node *node, const struct careful_am *am, const void
 	return !rc;
 }
 
-/* Reports whether a request can leave at once, since the instance may end. */
+/* Reports whether a request can be sent at once: the instance may end before a later round. */
 static bool may_leave(struct careful *c, const struct event_node *node, uint32_t bytes)
 {
 	return !c->ops->may_ask || c->ops->may_ask(c, node->index, bytes);
@@ -267,7 +267,7 @@ static void on_request(const struct careful_message *message, void *user)
 	else
 		node = NULL;
 	if (!node || am.kind != CAREFUL_AM_EVENT || be32toh(am.region) != ev->number ||
-	    (be16toh(am.handler) != CAREFUL_EVENT_JOIN && be32toh(am.args[3]) != ev->part)) {
+	    (be16toh(am.handler) != CAREFUL_EVENT_JOIN && be32toh(am.args[3]) != ev->membership)) {
 		careful_reply(message, ENOSYS, NULL, NULL, 0);
 		return;
 	}
@@ -318,7 +318,7 @@ static int requests_open(struct careful_events *ev, const uint32_t *peers)
 	return take_handler(ev);
 }
 
-/* Answers the nodes that wait for our end. A child of fork() does nothing: it has only copies. */
+/* Answers nodes' STAYs. Does nothing in a child of fork(), which has only a copy of the group. */
 static void requests_close(struct careful_events *ev)
 {
 	const struct handler *handler = &ev->c->handlers[ev->handler];

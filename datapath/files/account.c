@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Memory that hosts use here. A host can have many sessions, so all of them share an account:
- * limits of a session would not limit the host. A handle keeps its account. */
+/* Accounts of the memory that hosts use here. All sessions of a host share an account, because a
+ * limit for each session would not limit the host. A handle keeps its account. */
 #include <stdlib.h>
 
 #include "engine/sharing.h"
 #include "files/private.h"
 
-/* Ends a reference. Returns NULL. */
+/* Drops a reference to an account. Returns NULL, for the caller's pointer. */
 static struct block_account *account_put(struct block_account *account)
 {
 	if (account && !--account->users)

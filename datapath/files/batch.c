@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Batches in the block server: memory for a peer's items, and the answer. storage/ runs them. */
+/* Batches in the block server: memory for items, and the answer. storage/ runs the items. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

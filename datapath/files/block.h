@@ -25,8 +25,8 @@ struct block_host {
 	uint8_t address[16];
 };
 
-/* A directory that peers see. A single export is the root of all paths. With several exports,
- * the first component of a path names the export. */
+/* A directory that peers see. A single export is the root of all paths. With several exports, the
+ * first component of a path names the export. */
 struct block_export_options {
 	const char *path; /* the directory */
 	const char *name; /* the export's name; used with several exports */
@@ -61,7 +61,7 @@ int block_timeout_ms(struct block_server *server);
 /* Handles a peer's new state. For careful_peer_watch() with the server as user. */
 void block_watch(struct careful *instance, uint32_t peer, uint32_t state, void *user);
 
-/* The end of a peer's use of a file, or of small files in a directory. */
+/* Reports that a peer's use of a file, or of small files in a directory, has ended. */
 struct block_end {
 	uint32_t peer;
 	bool is_former; /* the peer has gone and another peer has its slot */
@@ -77,15 +77,15 @@ struct block_end {
 };
 typedef void block_end_fn(const struct block_end *end, void *user);
 
-/* Sets a function that the engine's thread calls for each use that moved bytes, committed or
- * failed. */
+/* Sets the function that is called in the engine's thread when a use ends that moved bytes,
+ * committed or failed. */
 void block_on_end(struct block_server *server, block_end_fn *fn, void *user);
 
-/* Returns what peers did with each export so far, and the number of exports. */
+/* Sets *uses to what peers did with each export so far. Returns the number of exports. */
 uint32_t block_use(const struct block_server *server, struct careful_export_use *uses);
 
-/* Counts n requests, or items of a batch, with denied paths. Called by the engine. */
+/* Adds n to the counted requests, or items of a batch, with denied paths. Defined by the engine. */
 void engine_denied(struct careful *instance, uint32_t n);
-/* Adds the bytes that peers have moved from and to a region. Called by the engine. */
+/* Adds the bytes that peers read from a region, and wrote to it, to *. Defined by the engine. */
 void engine_moved(struct careful *instance, uint32_t key, uint64_t *read_bytes,
 		  uint64_t *written_bytes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* New files, made next to their final name and renamed when complete. A temporary file has a random
- * name and ends with its handle. A partial file stays, under a name that the client knows. */
+/* New files. They are made in the target's directory, and renamed when complete. A temporary file
+ * has a random name and is removed with its handle. A partial file stays. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -44,7 +44,8 @@ static int open_temporary(struct block_handle *handle)
 			break;
 		if (fd < 0)
 			continue;
-		flock(fd, LOCK_EX | LOCK_NB); /* as remove_partial() expects (items_write.c) */
+		flock(fd,
+		      LOCK_EX | LOCK_NB); /* remove_partial() keeps locked files (items_write.c) */
 		if (!fstat(fd, &st) && st.st_nlink)
 			return fd;
 		close(fd); /* removed before we had the lock */
@@ -53,8 +54,8 @@ static int open_temporary(struct block_handle *handle)
 	return -errno;
 }
 
-/* Reports whether the temporary name still belongs to the open file, which we own. In a directory
- * that others may write to, the name could be their link to any file. */
+/* Reports whether the temporary name still names our open file. In a directory that others can
+ * write to, the name could now be their link to any file. */
 static bool has_its_name(const struct block_handle *handle, const struct stat *st)
 {
 	struct stat named;
@@ -64,8 +65,7 @@ static bool has_its_name(const struct block_handle *handle, const struct stat *s
 	       named.st_ino == st->st_ino && named.st_dev == st->st_dev;
 }
 
-/* Opens or creates the partial file of a tag; *st describes the file. Its lock allows one handle at
- * a time. */
+/* Opens or creates the partial file of a tag; sets *st. Its lock allows one handle at a time. */
 static int open_partial(struct block_handle *handle, uint64_t tag, struct stat *st)
 {
 	int fd, rc;
@@ -100,8 +100,8 @@ bool block_has_room(int fd, uint64_t bytes)
 	return fstatvfs(fd, &fs) || !fs.f_blocks || bytes / fs.f_frsize <= fs.f_bavail;
 }
 
-/* Sets the file's size. Allocates blocks, so that a full disk is an error now; but not on tmpfs
- * (F_GET_SEALS works), which would clear each page only for it to be overwritten. */
+/* Sets the file's size. Allocates blocks, so that a full disk is an error now. Does not allocate on
+ * tmpfs (where F_GET_SEALS works), which would needlessly clear each page. */
 static int preallocate(int fd, uint64_t bytes)
 {
 	if (bytes > INT64_MAX)
@@ -131,7 +131,7 @@ static int copy(struct block_server *server, const struct block_job *job, int fr
 	return rc;
 }
 
-/* Copies an open file, as far as it fits. Returns 1 if it is not a regular file. */
+/* Copies at most `bytes` bytes of an open file. Returns 1 if it is not a regular file. */
 static int copy_file(struct block_server *server, const struct block_job *job, int from,
 		     uint64_t bytes)
 {
@@ -144,8 +144,8 @@ static int copy_file(struct block_server *server, const struct block_job *job, i
 	return copy(server, job, from, (uint64_t)st.st_size < bytes ? (uint64_t)st.st_size : bytes);
 }
 
-/* Copies the contents of the file that has the final name, as far as they fit. Checks the type before
- * the open, because opening a device or FIFO can have effects. */
+/* Copies at most `bytes` bytes of the file that now has the final name. Checks that file's type
+ * before the open, because opening a device or FIFO can have effects. */
 static int seed(struct block_server *server, const struct block_job *job, uint64_t bytes)
 {
 	const struct block_handle *handle = job->handle;
@@ -233,7 +233,7 @@ int block_create(struct block_server *server, struct block_job *job)
 		job->args[1] = 1;
 		handle->bytes = (uint64_t)st.st_size;
 		handle->file_bytes = job->bytes;
-		/* Another size means another source: the client may read or discard it. */
+		/* Of another size: a part of another source, to read or discard. */
 		handle->writable = handle->bytes == job->bytes + job->tail_bytes;
 		return block_attr_of(handle->fd, job);
 	}
@@ -245,7 +245,7 @@ int block_create(struct block_server *server, struct block_job *job)
 	return rc;
 }
 
-/* Returns the committed file's permissions: a replaced file's unless the client sets MODE. */
+/* Returns a new file's permissions: those of the file that it replaces, unless MODE is set. */
 static mode_t committed_mode(const struct block_job *job)
 {
 	const struct block_handle *handle = job->handle;
@@ -257,7 +257,7 @@ static mode_t committed_mode(const struct block_job *job)
 	return job->mode & 0777;
 }
 
-/* Sets the final size: a partial file has a journal behind its contents. */
+/* Sets the final size, which cuts off the journal behind the contents of a partial file. */
 static int set_size(struct block_handle *handle, const struct block_job *job)
 {
 	if (!handle->partial && !handle->stream)
@@ -285,8 +285,7 @@ int block_commit(struct block_job *job)
 
 	if (!handle->name[0])
 		return commit_inplace(job);
-	/* The slow sync, and the check that may refuse, come before the journal is cut off: a client
-	 * whose commit fails here can resume. */
+	/* The journal is cut off after sync and check: a client can resume if these fail. */
 	rc = sync && handle->partial && fsync(handle->fd) ? -errno : 0;
 	if (!rc)
 		rc = check_target(handle->dir_fd, handle->name, job->flags);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The directories that peers see. Each request opens its export by path. So a directory that was
- * removed and made again is served, a file system can be unmounted, and a missing export gives
- * -ENOLINK. path.c resolves paths below an export. */
+ * removed and made again is served, an export's file system can be unmounted, and a missing export
+ * gives -ENOLINK. path.c resolves paths below an export. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -28,9 +28,9 @@ static bool is_same(const struct statx *a, const struct statx *b)
 }
 
 /* Reports whether the directory that is now at the path counts as the export. A mount point does,
- * since mounting needs privilege. Any other directory must be on the original's file system: the
- * mount point of an unmounted disk is not the disk. It must also belong to the original's owner or
- * to root, since others may be able to make directories there. */
+ * because mounting needs privilege. Any other directory must be on the original's file system,
+ * because the empty mount point of an unmounted disk is not the export. It must also belong to the
+ * original's owner or to root, because others may be able to make directories there. */
 static bool is_export(const struct block_export *export, const struct statx *now)
 {
 	const struct statx *original = &export->original;
@@ -178,7 +178,8 @@ static const struct block_export *find_path(const struct block_exports *exports,
 	return NULL;
 }
 
-/* Gives each export a place: that of its directory, else preferably one that no export had. */
+/* Gives each export a place: the one that its directory had before, or else an unused one, or else
+ * one that a former export had. */
 static void assign_places(struct block_server *server, struct block_exports *exports)
 {
 	uint64_t taken = 0, had = 0;

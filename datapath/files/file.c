@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Runs a worker's job, and has the jobs on existing files: open, close, stat, mkdir. */
+/* Runs the workers' jobs, and has those that open, close and stat files or make directories. */
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
@@ -10,8 +10,8 @@
 #include "files/private.h"
 #include "storage/tree/tree.h"
 
-/* Checks that the file has blocks: opening any other type may wait or have effects. Block devices
- * need the export's permission, because their contents lie outside the export. */
+/* Checks that a file is regular or a block device: to open another type may block or have effects.
+ * Block devices need the export's permission, because their contents lie outside the export. */
 static int check_type(const struct block_export *export, mode_t mode)
 {
 	if (S_ISREG(mode))
@@ -21,9 +21,9 @@ static int check_type(const struct block_export *export, mode_t mode)
 	return S_ISDIR(mode) ? -EISDIR : -ENOTSUP;
 }
 
-/* Opens a file that has blocks. Checks the type before and after the open, since the path may name
- * another file by then; O_NONBLOCK keeps that file from blocking us. O_EXCL refuses mounted
- * devices. */
+/* Opens a regular file or a block device. Checks the type before the open, and after it, because
+ * the path may name another file by then; O_NONBLOCK keeps that file from blocking us. O_EXCL
+ * refuses mounted devices. */
 static int open_blocks(struct block_job *job, bool write)
 {
 	struct block_handle *handle = job->handle;
@@ -48,7 +48,7 @@ static int open_blocks(struct block_job *job, bool write)
 		return fd;
 	handle->fd = fd;
 	rc = fstat(fd, &st) ? -errno : check_type(export, st.st_mode);
-	/* The kernel does not clear these bits when root writes. */
+	/* When root writes to a file, the kernel does not clear its set-ID bits. */
 	if (!rc && write && !export->owners && (st.st_mode & (S_ISUID | S_ISGID)))
 		rc = -EPERM;
 	if (!rc)
@@ -191,7 +191,7 @@ static int do_mkdir(struct block_job *job)
 	return rc;
 }
 
-/* Replaces errors of a file, as from FUSE or a network file system, that a client would take for
+/* Replaces errors that FUSE or a network file system may return, and that the client would take for
  * the end of its connection or session. */
 static int file_status(int status)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The block server's handles: each belongs to a peer, from OPEN until no message uses it any more.
- * Workers open and close the files. */
+/* The block server's handles. A handle belongs to a peer, and lasts from OPEN until it was closed
+ * and no message uses it. Workers open and close the files. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -37,8 +37,8 @@ static bool has_room(struct block_server *server, const struct block_job *job)
 		account->answers_bytes + BLOCK_ANSWER_BYTES <= BLOCK_ANSWERS_BYTES);
 }
 
-/* Returns 0 if the peer may have another handle. -EMFILE: the peer has its share. -EAGAIN: a handle
- * is ending, perhaps of an earlier process. */
+/* Returns 0 if the peer may have another handle, -EMFILE if it has all that it may have, or -EAGAIN
+ * if one of them is ending, so that there will be room soon. */
 int block_handle_room(struct block_server *server, const struct block_job *job)
 {
 	const struct block_peer *peer = &server->peers[job->peer];
@@ -70,8 +70,8 @@ int block_handle_create(struct block_server *server, struct block_job *job,
 	h->job = job;
 	h->fd = h->dir_fd = h->end_job.fd = h->end_job.dir_fd = -1;
 	h->began_ns = clock_now_ns();
-	/* A copy, because a worker may shorten the job's path; for end_fn, which is not called
-	 * without it. */
+	/* The path is for end_fn, which is not called without it. It is a copy, because a worker
+	 * may shorten the job's path. */
 	h->path = job->op == CAREFUL_BLOCK_OPEN ? strdup(job->path) : NULL;
 	h->next = peer->handles;
 	peer->handles = h;
@@ -98,7 +98,7 @@ void block_handle_destroy(struct block_server *server, struct block_handle *hand
 	free(handle);
 }
 
-/* Corrects an answer's share of BLOCK_ANSWERS_BYTES, from the maximum to its size. */
+/* Lowers an answer's part of BLOCK_ANSWERS_BYTES from the reserved maximum to its size. */
 void block_handle_settle(struct block_handle *handle)
 {
 	if (handle->held <= handle->bytes)
@@ -148,7 +148,7 @@ int block_handle_publish(struct block_server *server, struct block_handle *handl
 	return 0;
 }
 
-/* Gives the end of a handle to a worker; false: a message still uses the region. */
+/* Lets a worker close a handle's files. Returns false if a message still uses the region. */
 static bool try_end(struct block_server *server, struct block_handle *handle)
 {
 	handle->read_bytes = handle->written_bytes = 0;
@@ -164,8 +164,8 @@ static bool try_end(struct block_server *server, struct block_handle *handle)
 	return true;
 }
 
-/* Calls end_fn. A scratch, for small files, also reports the bytes read from answers to its
- * batches, which end before it. */
+/* Calls end_fn. For the scratch of small files, this includes the bytes read from answers to its
+ * batches, whose handles ended earlier. */
 void block_handle_report_end(struct block_server *server, const struct block_handle *handle)
 {
 	struct block_peer *peer = &server->peers[handle->peer];
@@ -196,8 +196,8 @@ void block_handle_report_end(struct block_server *server, const struct block_han
 		server->end_fn(&end, server->end_user);
 }
 
-/* Begins the end of a handle by COMMIT, CLOSE or BLOCK_DISCARD; end_job has the request's other
- * fields. */
+/* Begins to end a handle by COMMIT, CLOSE or BLOCK_DISCARD (`op`). The handle's end_job contains
+ * the request's other fields. */
 void block_handle_end(struct block_server *server, struct block_handle *handle, uint16_t op)
 {
 	assert(handle->state <= BLOCK_OPEN);
@@ -247,7 +247,7 @@ void block_handle_remember(struct block_server *server, const struct block_job *
 	ended->attr = end->attr;
 }
 
-/* Returns how the latest handle with the key ended, if by `op`; else NULL. */
+/* Returns how the latest handle with the key ended, or NULL if it did not end by `op`. */
 const struct block_ended *block_handle_ended(struct block_server *server, uint32_t peer,
 					     uint32_t key, uint16_t op)
 {

@@ -210,7 +210,7 @@ static int open_listed(struct listing *l, const char *name, int flags)
 	return block_path_open(l->job, name, flags, RESOLVE_NO_SYMLINKS, NULL);
 }
 
-/* Lists each directory of the records, and so appends records. */
+/* Lists every directory in the records, including those whose records it appends meanwhile. */
 static int list_tree(struct listing *l)
 {
 	const struct careful_block_entry *e = NULL;

@@ -16,7 +16,7 @@ bool block_path_is_top(const struct block_job *job, const char *path)
 	return job->exports->count > 1 && (!*path || !strcmp(path, "."));
 }
 
-/* Returns the export that path lies in, or NULL. *rest: the path below it, never empty. */
+/* Returns the export that contains path, or NULL. *rest: the path below the export, never empty. */
 static const struct block_export *find_export(const struct block_job *job, const char *path,
 					      const char **rest)
 {

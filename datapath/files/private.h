@@ -18,29 +18,29 @@
 #include "files/block.h"
 
 enum {
-	BLOCK_WORKERS = 4, /* most in one export, so that a hanging disk holds no more */
-	/* of these, most for syncs, lists and other slow jobs: one stays free for opens */
+	BLOCK_WORKERS = 4, /* most workers in one export: a hanging disk stops no more than these */
+	/* most of these for slow jobs, such as syncs and lists: one stays free for opens */
 	BLOCK_WORKERS_SLOW = BLOCK_WORKERS - 1,
 	BLOCK_WORKERS_PEER = BLOCK_WORKERS - 1, /* most for one peer in one export */
-	BLOCK_WORKERS_PEER_SLOW = BLOCK_WORKERS_SLOW - 1, /* of these, most for slow jobs */
+	BLOCK_WORKERS_PEER_SLOW = BLOCK_WORKERS_SLOW - 1, /* most of these for slow jobs */
 	BLOCK_PLACES = BLOCK_EXPORTS + 1, /* the exports, and one place for jobs in no export */
 	BLOCK_STOP_MS = 2000, /* block_stop() waits this long for running jobs */
-	BLOCK_JOBS = 512, /* of all peers; one more is for parsing */
+	BLOCK_JOBS = 512, /* jobs of all peers; there is one more, for parsing */
 	BLOCK_PARKED = 2048, /* requests of all peers that wait for a job */
 	BLOCK_ENDED = 64, /* remembered ends of handles of a peer */
 	BLOCK_TEMPORARY_BYTES = 40,
-	/* Limits of a host's listings: bytes of a listing in memory, of all in memory, and of all in
-	 * unlinked files on disk, where larger ones go. */
+	/* Limits of a host's listings: bytes of one listing in memory, of all listings in memory,
+	 * and of all listings in unlinked files on disk, where larger listings go. */
 	BLOCK_LISTING_MEMORY = 1 << 20,
 	BLOCK_LISTINGS_MEMORY = 8 << 20,
 	BLOCK_LISTING_DISK = 1 << 30,
 	BLOCK_BATCH_BYTES = 4 << 20, /* most bytes of a batch, and of the contents in its answer */
-	/* Answers do not count as memory for batches: a client with an answer asks for nothing
-	 * more, so that waiting requests get their turn. */
+	/* Answers have limits of their own, so that a client with an answer need not wait for
+	 * anything, and requests that wait get their turn. */
 	BLOCK_ANSWER_BYTES = 2 * BLOCK_BATCH_BYTES, /* one answer, with names and attributes */
 	BLOCK_ANSWERS_BYTES = 32 << 20, /* all answers of a host */
 	BLOCK_WAITING = 256, /* most requests of a peer that wait for a handle */
-	BLOCK_WAITERS = 3, /* queues of waiters: answers, scratches, other files */
+	BLOCK_WAITERS = 3, /* queues of waiters: for answers, for scratches, and for other files */
 };
 
 struct block_handle;
@@ -50,7 +50,7 @@ struct block_account {
 	uint32_t users; /* number of sessions and handles that refer to the account */
 	uint32_t scratches_count;
 	uint64_t answers_bytes;
-	_Atomic uint64_t memory, disk; /* bytes that its listings use; workers change them, too */
+	_Atomic uint64_t memory, disk; /* bytes that listings use; also changed by workers */
 };
 
 /* A request under way.
@@ -64,13 +64,13 @@ struct block_job {
 	bool has_attr;
 	uint8_t place; /* place of the job's export; BLOCK_EXPORTS: none */
 	uint32_t peer;
-	/* the peer's life when it asked; once that changes, nobody owns what the job opened */
+	/* the peer's life at the request; once the peer's life differs, the job is unwanted */
 	uint32_t life;
 	struct careful_reply_to to;
 	struct block_handle *handle;
 	uint32_t flags, mode;
 	uint64_t bytes, mtime_ns;
-	/* the client's name for an OPEN, LIST or BATCH, 0: none; also in a CLOSE without a key */
+	/* the attempt's name in an OPEN, LIST or BATCH, or in a CLOSE without a key; 0: none */
 	uint64_t attempt;
 	uint64_t tag;
 	uint32_t tail_bytes;
@@ -79,7 +79,7 @@ struct block_job {
 	 * -1 */
 	int fd;
 	int dir_fd; /* BATCH: the job's own duplicate of the handle's directory, else -1 */
-	bool again; /* ZERO: the client may have asked before */
+	bool again; /* ZERO: the client may repeat an earlier request */
 	bool may_write, squashed; /* BATCH: rights in the directory's export (see block_handle) */
 	bool waited; /* the job has waited for a handle */
 	const struct block_exports *exports; /* the exports when the job began */
@@ -103,10 +103,10 @@ struct block_path_job {
 };
 
 enum block_handle_state {
-	BLOCK_OPENING, /* a worker has the handle, which has no key yet */
+	BLOCK_OPENING, /* a worker opens the handle, which has no key yet */
 	BLOCK_OPEN,
 	BLOCK_ENDING, /* until no message uses the region */
-	BLOCK_CLOSING, /* a worker has the handle, for the last time */
+	BLOCK_CLOSING, /* a worker closes the handle */
 };
 
 /* An open file, a temporary file before its commit, a listing or memory for a batch.
@@ -127,11 +127,11 @@ struct block_handle {
 	bool may_write; /* SCRATCH: its batches may change files */
 	/* SCRATCH: its batches may not set owners, or anything that only root may set */
 	bool squashed;
-	uint32_t zeroing; /* number of its ZERO jobs that workers have */
+	uint32_t zeroing; /* number of its ZERO jobs that workers run */
 	uint32_t peer;
 	uint32_t life; /* the peer's life when it asked */
 	uint32_t key;
-	uint64_t attempt; /* the client's name for its OPEN, LIST or BATCH */
+	uint64_t attempt; /* the attempt's name in its OPEN, LIST or BATCH */
 	struct block_job *job; /* OPENING: the job that opens it; ENDING, CLOSING: &end_job */
 	struct block_job end_job;
 	uint32_t args[CAREFUL_AM_ARGS];
@@ -156,8 +156,8 @@ struct block_ended {
 	struct careful_block_attr attr;
 };
 
-/* A request that waits for a job. Its payload stays in the receive buffer; the peer gets no credit
- * for that buffer, and so slows down. */
+/* A request that waits for a job. Its payload stays in the receive buffer. The peer gets no credit
+ * for that buffer, and so sends less. */
 struct block_parked {
 	struct block_parked *next;
 	uint8_t place;
@@ -168,7 +168,7 @@ struct block_parked {
 	uint32_t bytes;
 };
 
-/* Returns the client's name for an OPEN, LIST or BATCH; 0: none. */
+/* Returns the attempt's name in an OPEN, LIST or BATCH; 0: none. */
 static inline uint64_t block_attempt(const uint32_t *args)
 {
 	return (uint64_t)args[2] << 32 | args[3];
@@ -183,15 +183,15 @@ struct block_waiter {
 
 /* The state of a peer slot. Each peer has limits of its own. */
 struct block_peer {
-	struct block_account *account; /* of the host that the slot had at account_life; or NULL */
+	struct block_account *account; /* account of the slot's host at account_life, or NULL */
 	uint32_t account_life;
 	_Atomic uint32_t life; /* changes when the peer is gone; workers read it */
-	/* life of the slot's present or last peer; handles of another life are a former peer's */
+	/* life of the slot's present or last peer; a former peer's handles have another life */
 	uint32_t tenant;
-	struct share jobs; /* jobs with a path; each place has a share */
+	struct share jobs; /* the peer's jobs, of which each place has a share */
 	uint32_t jobs_at[BLOCK_PLACES], parked_at[BLOCK_PLACES]; /* counts for each place */
 	uint32_t handles_count, listings_count;
-	/* bytes read from answers to batches that no block_end has reported */
+	/* bytes read from answers to batches; no block_end has reported these yet */
 	uint64_t small_bytes;
 	/* BLOCK_WAITERS queues, in order of arrival; waiters_count in all */
 	struct block_waiter *waiters[BLOCK_WAITERS];
@@ -213,8 +213,8 @@ struct block_export {
 	char name[NAME_MAX + 1];
 };
 
-/* All exports at one time; never changed. After block_replace() the older ones stay, because a
- * job may still use them: a few hundred bytes for each export. */
+/* The exports; never changed. block_replace() makes another of these. The older ones stay, because
+ * a job may still use them; an export needs a few hundred bytes. */
 struct block_exports {
 	struct block_exports *older;
 	uint32_t count;
@@ -226,7 +226,7 @@ struct block_queue {
 	struct block_job *head, **tail;
 };
 
-/* Numbers of workers in a place. */
+/* The numbers of workers that run in a place. */
 struct block_running {
 	uint8_t all, slow;
 };
@@ -237,17 +237,16 @@ struct block_work {
 	struct block_server *server;
 	struct pool_group *peers; /* the jobs of each peer; peers take turns */
 	struct block_running running[BLOCK_PLACES]; /* workers in each place, for all peers */
-	/* the same for each peer: BLOCK_PLACES of the first peer, then of the second */
+	/* workers in each place, for each peer (peer * BLOCK_PLACES + place) */
 	struct block_running *running_of_peer;
 };
 
 struct block_server {
 	struct careful *instance;
-	struct block_exports *exports; /* the current ones; workers use those of their jobs */
-	/* number of places that exports have had; a peer has a share in each, and one for no
-	 * export */
+	struct block_exports *exports; /* the current exports; a worker uses its job's exports */
+	/* places that exports have had; peers have a share for each, and one for no export */
 	uint32_t places;
-	/* of each place; bytes of an open handle are added when it ends */
+	/* use of each place; a handle's bytes are added when the handle ends */
 	struct careful_export_use use[BLOCK_EXPORTS];
 	uint64_t listing_disk; /* BLOCK_LISTING_DISK; smaller in tests */
 	uint32_t peers_count;
@@ -285,7 +284,7 @@ void block_work_deinit(struct block_server *server);
 void block_work_put(struct block_server *server, struct block_job *job);
 struct block_job *block_work_take(struct block_server *server);
 
-/* Reports whether nobody waits for the job's result any longer. Long jobs ask now and then. */
+/* Reports whether nobody needs the job's result any longer. Long jobs check this now and then. */
 static inline bool block_work_is_unwanted(const struct block_server *server,
 					  const struct block_job *job)
 {
@@ -300,35 +299,35 @@ int block_parse(struct block_job *job, const uint32_t *args, const void *payload
 /* wait.c: the engine's thread. */
 /* Reports whether earlier requests wait in the job's queue. */
 bool block_has_waiters(const struct block_server *server, const struct block_job *job);
-/* Queues a copy of the job to wait for a handle. Returns -EINPROGRESS, 0 if the job may not wait, or
- * -ECANCELED (block_supersede()). */
+/* Queues a copy of the job until the peer may have a handle. Returns -EINPROGRESS; 0 if the job may
+ * not wait; or -ECANCELED if a later request has replaced this one (block_supersede()). */
 int block_wait(struct block_server *server, struct block_job *job);
-/* Exchanges `to`, the address of a pending reply, with that of an equal later request: the later
- * one gets the result, since the sender may have given up the earlier one. Returns -ECANCELED, the
- * answer to the earlier one. */
+/* Called when a client repeats a request whose reply is pending. Exchanges the addresses of both
+ * replies, so that the later request gets the result: the client may have given up the earlier one.
+ * Returns -ECANCELED, the answer to the earlier request. */
 int block_supersede(struct careful_reply_to *to, struct block_job *job);
 /* Removes the waiter at *at and frees it. */
 void block_waiter_end(struct block_server *server, struct block_peer *peer,
 		      struct block_waiter **at);
-/* Ends the wait of the attempt that a CLOSE names, if any. Returns 0 or -EAGAIN. */
+/* Ends the wait of the attempt that a CLOSE names, if there is one. Returns 0 or -EAGAIN. */
 int block_stop_waiting(struct block_server *server, const struct block_job *job);
 void block_drop_waiters(struct block_server *server, uint32_t peer);
-/* Parks a request until a job is free in the place, or refuses the request. */
+/* Parks a request until the place has a free job, or refuses the request if too many are parked. */
 void block_park(struct block_server *server, const struct careful_message *message, uint8_t place);
 bool block_is_parked(const struct block_server *server, const struct block_job *job);
 /* Removes the parked request at *at and frees it. */
 void block_parked_end(struct block_server *server, struct block_peer *peer,
 		      struct block_parked **at);
-/* Refuses the parked requests of a peer that is gone. The slot's next peer repeats any of its own. */
+/* Refuses the parked requests of a slot whose peer is gone. (Its next peer would repeat some.) */
 void block_drop_parked(struct block_server *server, struct block_peer *peer);
 
 /* request.c: the engine's thread. */
 void block_on_request(const struct careful_message *message, void *user);
 void block_answer(struct block_server *server, struct block_job *job);
 void block_finish(struct block_server *server, struct block_job *job);
-/* Begins the waiters of a peer that can have a handle now. */
+/* Begins those requests of a peer that waited for a handle and can have one now. */
 void block_wake(struct block_server *server, uint32_t index);
-/* Begins a peer's parked requests, in order in each place, while the peer may have jobs. */
+/* Begins a peer's parked requests, in order within each place, while the peer may have jobs. */
 void block_unpark(struct block_server *server, uint32_t index);
 
 /* account.c: block_account() returns NULL without memory. */

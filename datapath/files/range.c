@@ -13,7 +13,7 @@
 #include "storage/tree/tree.h"
 
 enum {
-	DIGEST_BYTES = 256 << 20, /* most bytes of an answer; more would keep the peer waiting */
+	DIGEST_BYTES = 256 << 20, /* most bytes that an answer covers, so that it is not late */
 	BLOCK_BYTES_MIN = 1024,
 	BLOCK_BYTES_MAX = 1 << 30,
 };
@@ -112,8 +112,8 @@ int block_extents(struct block_job *job)
 	return 0;
 }
 
-/* Reports whether there is room for zeros that allocate blocks. If the range lies in a large hole, a
- * single request could fill the disk, even with root's reserve. */
+/* Reports whether the disk has room for the range's blocks. In a large hole, one request for zeros
+ * could otherwise fill the disk, including the blocks reserved for root. */
 static bool has_room(const struct block_job *job)
 {
 	uint64_t hole, allocated;
@@ -126,7 +126,7 @@ static bool has_room(const struct block_job *job)
 	return block_has_room(job->fd, job->bytes < hole ? job->bytes : hole);
 }
 
-/* Zeros a range within the file's size, so a peer cannot take more space than by writing. */
+/* Zeros a range within the file's size: a peer gets no more space than by writing. */
 int block_zero(struct block_server *server, struct block_job *job)
 {
 	const int mode = job->flags & CAREFUL_BLOCK_SPARSE ? FALLOC_FL_PUNCH_HOLE :
@@ -141,7 +141,7 @@ int block_zero(struct block_server *server, struct block_job *job)
 		return 0;
 	if (mode == FALLOC_FL_ZERO_RANGE && !has_room(job))
 		return -ENOSPC;
-	if (block_work_is_unwanted(server, job)) /* the client may have another handle by now */
+	if (block_work_is_unwanted(server, job)) /* the client may write by a new handle now */
 		return -ECONNRESET;
 	return fallocate(job->fd, mode | FALLOC_FL_KEEP_SIZE, (off_t)job->offset,
 			 (off_t)job->bytes) ?

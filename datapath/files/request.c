@@ -31,16 +31,16 @@ static void put_job(struct block_server *server, struct block_job *job)
 	server->jobs_free = job;
 }
 
-/* Frees a job that was answered, or whose copy waits. */
+/* Frees a job that was answered, or of which a copy waits (block_wait()). */
 static void release(struct block_server *server, struct block_job *job)
 {
-	if (!job->path) { /* part of its handle */
+	if (!job->path) { /* the job is its handle's end_job */
 		block_handle_destroy(server, job->handle);
 		return;
 	}
 	free(job->reply);
 	job->reply = NULL;
-	if (job->fd >= 0) /* no worker had the job */
+	if (job->fd >= 0) /* still open, because no worker ran the job */
 		close(job->fd);
 	if (job->dir_fd >= 0)
 		close(job->dir_fd);
@@ -74,15 +74,15 @@ static bool answer(struct block_server *server, struct block_job *job)
 		payload = NULL;
 		bytes = 0;
 	}
-	/* The engine answers only requests of the present epoch. Such a request may arrive before
-	 * block_watch() changes the peer's life. */
+	/* No check of the peer's life, because a new epoch's request can come before block_watch():
+	 * the engine answers only requests of the current epoch. */
 	if (job->op != BLOCK_DISCARD)
 		rc = careful_reply_late(server->instance, &job->to, job->status, job->args, payload,
 					bytes);
 	if (rc == -EAGAIN || rc == -ENOBUFS)
 		return false;
 	count(server, job);
-	/* The client did not get the key and cannot ask for it. */
+	/* Without an attempt's name, the client cannot ask for the lost key. */
 	if (rc && job->path && job->handle && !job->status && !job->attempt)
 		block_handle_end(server, job->handle, BLOCK_DISCARD);
 	release(server, job);
@@ -109,7 +109,7 @@ void block_finish(struct block_server *server, struct block_job *job)
 	if (handle && !job->path)
 		block_handle_report_end(server, handle);
 	if (handle && job->path) { /* OPEN, LIST, BATCH */
-		if (job->status) { /* it failed, or no request wants it any longer */
+		if (job->status) { /* the open failed, or the job is unwanted */
 			block_handle_destroy(server, handle);
 			job->handle = NULL;
 			job->status = gone ? -ECONNRESET : job->status;
@@ -127,7 +127,7 @@ void block_finish(struct block_server *server, struct block_job *job)
 	block_answer(server, job);
 }
 
-/* BATCH: duplicates the scratch's descriptors, because the scratch may end meanwhile. */
+/* BATCH: duplicates the scratch's descriptors, because the scratch may end before the job. */
 static int take_scratch(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *scratch = block_handle_find(server, job->peer, job->key);
@@ -143,8 +143,7 @@ static int take_scratch(struct block_server *server, struct block_job *job)
 	return job->fd < 0 || job->dir_fd < 0 ? -EMFILE : 0;
 }
 
-/* OPEN with COPY: duplicates the descriptor of the file to copy, because its handle may end
- * meanwhile. */
+/* OPEN with COPY: duplicates the descriptor of the file to copy, which may be closed before. */
 static int take_source(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *from = block_handle_find(server, job->peer, job->key);
@@ -239,8 +238,7 @@ static int start_end(struct block_server *server, struct block_job *job)
 	return block_supersede(&end->to, job);
 }
 
-/* DIGEST, EXTENTS, ZERO: duplicates the handle's descriptor, because the handle may end
- * meanwhile. */
+/* DIGEST, EXTENTS, ZERO: duplicates the handle's descriptor, which may end before. */
 static int start_range(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = block_handle_find(server, job->peer, job->key);
@@ -293,7 +291,7 @@ static void start(struct block_server *server, struct block_job *job, int status
 	block_answer(server, job);
 }
 
-/* Returns a job to parse a request into. One is always free: peers may begin all but one. */
+/* Returns a free job to parse a request into. There is always one: peers may begin all but one. */
 static struct block_job *take_job(struct block_server *server, uint32_t peer, uint16_t op,
 				  const struct careful_reply_to *to)
 {
@@ -321,7 +319,7 @@ static uint8_t place_of(struct block_server *server, const struct block_job *job
 	const struct block_handle *handle;
 
 	switch (job->op) {
-	case CAREFUL_BLOCK_COMMIT: /* their jobs are part of the handle */
+	case CAREFUL_BLOCK_COMMIT: /* the job is the handle's end_job */
 	case CAREFUL_BLOCK_CLOSE:
 		return BLOCK_EXPORTS;
 	case CAREFUL_BLOCK_DIGEST:
@@ -366,7 +364,7 @@ void block_wake(struct block_server *server, uint32_t index)
 	}
 }
 
-/* Reads a job's path from a scratch that the client stored it in. */
+/* Reads a job's path from the scratch to which the client stored the path. */
 static int take_stored_path(struct block_server *server, struct block_job *job, uint32_t key)
 {
 	const struct block_handle *scratch = block_handle_find(server, job->peer, key);

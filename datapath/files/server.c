@@ -189,8 +189,8 @@ int block_replace(struct block_server *server, const struct block_export_options
 	return rc;
 }
 
-/* Ends a peer's handles and removes its temporary files, which this thread owns now. Skips places
- * in which a worker hangs: this thread would hang there, too. */
+/* Ends a peer's handles and removes its temporary files: workers no longer use them. Skips places
+ * in which a worker hangs, because this thread would hang there, too. */
 static void end_handles(struct block_server *server, struct block_peer *peer)
 {
 	struct block_handle *next;
@@ -214,7 +214,7 @@ uint32_t block_stop(struct block_server *server)
 		block_drop_waiters(server, i);
 		end_handles(server, &server->peers[i]);
 	}
-	if (left) /* hanging workers use the rest */
+	if (left) /* hanging workers still use the server's memory */
 		return left;
 	block_work_deinit(server);
 	deallocate(server);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The block server's worker threads. Peers take turns. No export, and no peer in an export, gets
- * all workers: a hanging disk stops only its own export, a busy peer only itself. */
+/* The block server's worker threads. Peers take turns. No export gets all workers, so a hanging
+ * disk stops only its own export. No peer gets all workers of an export, so a busy peer slows only
+ * itself. */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -60,8 +60,8 @@ struct attached {
 	uint32_t pages_count, free_count;
 	bool lent; /* the application has some of the memory */
 	/* our own copies, because other processes can write to the area */
-	uint32_t asks_put, told_taken;
-	bool armed; /* told_asleep is set */
+	uint32_t asks_put, notes_taken;
+	bool armed; /* notes_asleep is set */
 	bool refused; /* an entry found no room, and no wait has reported room since */
 	bool closed; /* a peer was closed; its operations must end */
 	uint32_t looks; /* polls so far; only some check the socket */

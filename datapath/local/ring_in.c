@@ -170,7 +170,7 @@ static void disarm(struct careful *c)
 	struct attached *a = c->attached;
 
 	a->armed = false;
-	write_number(&a->area->told_asleep, 0);
+	write_number(&a->area->notes_asleep, 0);
 	attached_look(c);
 }
 
@@ -183,7 +183,7 @@ uint64_t attached_now_ns(const struct careful *c)
 int attached_poll(struct careful *c)
 {
 	struct attached *a = c->attached;
-	const uint32_t put = read_number(&a->area->told_put);
+	const uint32_t put = read_number(&a->area->notes_put);
 	int n = 0;
 
 	if (c->polling)
@@ -194,12 +194,12 @@ int attached_poll(struct careful *c)
 	if (++a->looks % LOOKS == 0)
 		attached_look(c);
 	attached_answer_owed(c);
-	for (; n < ROUND && a->told_taken != put; n++) {
-		const uint32_t at = a->told_taken % CAREFUL_RING_TOLD;
+	for (; n < ROUND && a->notes_taken != put; n++) {
+		const uint32_t at = a->notes_taken % CAREFUL_RING_NOTES;
 
 		handle_entry(c, &a->told[at],
 			     a->told_payload + (size_t)at * CAREFUL_RING_PAYLOAD_BYTES);
-		write_number(&a->area->told_taken, ++a->told_taken);
+		write_number(&a->area->notes_taken, ++a->notes_taken);
 	}
 	if (a->closed)
 		end_closed(c);
@@ -214,14 +214,14 @@ int attached_poll(struct careful *c)
 
 static bool has_work(const struct attached *a)
 {
-	return read_number(&a->area->told_put) != a->told_taken || a->closed || has_room(a);
+	return read_number(&a->area->notes_put) != a->notes_taken || a->closed || has_room(a);
 }
 
 /* Asks carefuld to wake us from now on. Returns false if there is work already. */
 static bool arm(struct attached *a)
 {
 	a->armed = true;
-	write_number(&a->area->told_asleep, 1);
+	write_number(&a->area->notes_asleep, 1);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	return !has_work(a);
 }

@@ -354,12 +354,12 @@ static void check_honest_program(void)
 	publish(p, 1);
 	for (int i = 0; i < ROUNDS_MAX && !answered; i++) {
 		turn();
-		while (p->taken != p->area->told_put.value && !answered) {
-			place = p->taken++ % CAREFUL_RING_TOLD;
+		while (p->taken != p->area->notes_put.value && !answered) {
+			place = p->taken++ % CAREFUL_RING_NOTES;
 			told = p->asks + CAREFUL_RING_ASKS + place;
 			answered = told->kind == CAREFUL_RING_DONE && told->id == world.ids;
 		}
-		p->area->told_taken.value = p->taken;
+		p->area->notes_taken.value = p->taken;
 	}
 	MUST(answered);
 	told = p->asks + CAREFUL_RING_ASKS + place;
@@ -402,7 +402,7 @@ static void step(struct input *in)
 			break;
 		default:
 			if (what & 0x20)
-				p->area->told_taken.value = p->area->told_put.value;
+				p->area->notes_taken.value = p->area->notes_put.value;
 			read_answers(p);
 		}
 	}

@@ -99,7 +99,7 @@ static void deliver(struct group *g, uint32_t slot, struct careful_am am, uint8_
 		return;
 	}
 	if (g->ev && be16toh(am.handler) != CAREFUL_EVENT_JOIN)
-		ams[1].args[3] = htobe32(g->ev->part);
+		ams[1].args[3] = htobe32(g->ev->membership);
 	arrive(g->node, slot, ams, 2, fill, bytes);
 }
 

@@ -513,7 +513,7 @@ static void say(uint32_t from, uint32_t to, uint32_t group, struct careful_am am
 		uint8_t body[sizeof(am) + sizeof(payload)] = { 0 };
 
 		if (am.handler != htobe16(CAREFUL_EVENT_JOIN))
-			am.args[3] = htobe32(w.node[to].ev->part);
+			am.args[3] = htobe32(w.node[to].ev->membership);
 		memcpy(body, &am, sizeof(am));
 		CHECK_EQ(careful_request(c, w.node[from].peers[to],
 					 (uint16_t)(CAREFUL_HANDLERS_APP - 1 - group), NULL, body,

@@ -30,7 +30,7 @@ from typing import Any
 
 from careful._abi import ffi, layout, lib, sizeof
 
-ASKS, TOLD = int(lib.CAREFUL_RING_ASKS), int(lib.CAREFUL_RING_TOLD)
+ASKS, TOLD = int(lib.CAREFUL_RING_ASKS), int(lib.CAREFUL_RING_NOTES)
 OPERATIONS = int(lib.CAREFUL_RING_OPERATIONS)
 AREA, ENTRY, PAYLOAD = sizeof("careful_area"), sizeof("careful_ring_entry"), 4096
 PAYLOADS = (AREA + (ASKS + TOLD) * ENTRY + 4095) // 4096 * 4096
@@ -135,14 +135,14 @@ class Program:
     def table(self) -> int:
         """Returns the key of the other host's region."""
         self.entry(self.put, REQUEST, handler=TABLE)
-        before = self.area.told_put.value
+        before = self.area.notes_put.value
         self.publish()
         until = time.monotonic() + ANSWER_S
-        while self.area.told_put.value == before:
+        while self.area.notes_put.value == before:
             assert time.monotonic() < until
             time.sleep(0.001)
         at = before % TOLD
-        self.area.told_taken.value = self.area.told_put.value
+        self.area.notes_taken.value = self.area.notes_put.value
         return int.from_bytes(self.map[PAYLOADS + (ASKS + at) * PAYLOAD :][:4], "big")
 
 
@@ -225,8 +225,8 @@ def changing(attach: Callable[[], Program]) -> Iterator[int]:
                 while time.monotonic() < until and not program.ended():
                     n = program.room()
                     program.publish(n)
-                    program.area.told_taken.value = rng.choice(
-                        (program.area.told_put.value, rng.getrandbits(32))
+                    program.area.notes_taken.value = rng.choice(
+                        (program.area.notes_put.value, rng.getrandbits(32))
                     )
                     yield n
                     if not n:
@@ -244,7 +244,7 @@ def flood(attach: Callable[[], Program], kinds: tuple[int, ...], **more: Any) ->
         while not program.ended():
             n = program.room()
             program.publish(n)
-            program.area.told_taken.value = program.area.told_put.value
+            program.area.notes_taken.value = program.area.notes_put.value
             yield n
             if not n:
                 time.sleep(0.0002)  # a sleep of 50 us more, so that it need not spin

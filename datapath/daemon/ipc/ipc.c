@@ -29,9 +29,9 @@ static void unpark(struct ipc_client *client)
 	client->ipc->poll_reasons--;
 }
 
-/* Reports whether an operation of a client that has gone must end at once: its answer may never
- * arrive, and a ping delays other pings. An OPEN without an attempt's name continues, because only
- * its answer names the handle to close. */
+/* Reports whether an operation of a client that has gone must end at once. Requests must, because
+ * an answer may never arrive; pings must, because they delay other pings. An OPEN without an
+ * attempt's name continues: only its answer names the handle to close. */
 static bool is_abandoned(const void *user, const void *of)
 {
 	const struct ipc_client *client = of;
@@ -89,7 +89,7 @@ static int refuse_version(const struct ipc_client *client, uint32_t version)
 	return -EPROTO;
 }
 
-/* Reads one packet into the shared buffer. Returns 1, 0 if there is none, or -errno to end it. */
+/* Reads a packet into the shared buffer. Returns 1, 0 without a packet, or -errno at the end. */
 static int receive(struct ipc_client *client, struct ipc_question *q)
 {
 	const size_t room = sizeof(client->ipc->buffer);
@@ -123,9 +123,8 @@ static int park(struct ipc_client *client, const struct ipc_question *q)
 	return 0;
 }
 
-/* Reports whether a client's question must wait for its turn, because another client's question to
- * the same peer found no room. The client that has just had its turn would otherwise take each
- * freed place before the others are asked. */
+/* Reports whether a question must wait because another client's question to the same peer waits for
+ * room. Without this rule, the client that was served last could take each freed place first. */
 static bool must_wait(const struct ipc *ipc, const struct careful_ipc *head)
 {
 	if (!ipc->poll_reasons || !ipc_shares_room(head->op))
@@ -171,7 +170,7 @@ static void on_client(struct ipc_event *event, uint32_t events)
 		ipc_flush(client);
 	if (client->fd >= 0 && (events & EPOLLIN))
 		read_questions(client);
-	/* A client that only shut down its writing side still reads. */
+	/* A client that only shut down its writing side may still read answers. */
 	if (client->failed || (events & (EPOLLERR | EPOLLHUP)))
 		disconnect(client);
 }
@@ -217,8 +216,8 @@ static void refuse_client(int fd, int status, uint32_t clients)
 	close(fd);
 }
 
-/* Opens a spare descriptor for accept_connection(). Without one, the listener sleeps: a connection
- * that cannot be accepted would wake the loop for ever. */
+/* Opens the spare descriptor of accept_connection(). While there is none, new connections wait:
+ * events of a connection that cannot be accepted would wake the loop for ever. */
 static void arm_listener(struct ipc *ipc)
 {
 	struct epoll_event ev = { .data.ptr = &ipc->event };
@@ -230,7 +229,7 @@ static void arm_listener(struct ipc *ipc)
 	epoll_ctl(ipc->epoll_fd, EPOLL_CTL_MOD, ipc->listen_fd, &ev);
 }
 
-/* Accepts a connection. If no other descriptor is free, the spare one serves root. */
+/* Accepts a connection. If no descriptor is free, closes the spare one, to serve root at least. */
 static int accept_connection(struct ipc *ipc)
 {
 	int fd = accept4(ipc->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -290,7 +289,7 @@ static void retry(struct ipc_client *client)
 	ipc_arm(client);
 }
 
-/* Moves the clients that began an operation since the last call behind the others. */
+/* Moves the clients that began an operation since the last call to the end of the list. */
 static void pass_turns(struct ipc *ipc)
 {
 	struct ipc_client *served = NULL, **tail = &served, **at = &ipc->clients, *client;
@@ -437,7 +436,7 @@ uint32_t ipc_destroy(struct ipc *ipc)
 		ipc_program_free(client);
 	}
 	left = ipc_closer_stop(&ipc->closer);
-	if (left) /* threads that hang still use the rest */
+	if (left) /* hanging threads still use the server's memory */
 		return left;
 	while ((client = ipc->clients)) {
 		ipc->clients = client->next;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The local socket's server; careful/ipc.h has its protocol. It runs in the engine's thread and
- * never blocks: other threads close files. A client's operations outlive the client. After them,
- * its files close, and the handles that it left open at peers. */
+ * never blocks: other threads close files. A client's operations continue after the client has
+ * gone; then carefuld closes the client's files, and its handles at peers. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,8 +13,8 @@ enum { IPC_CLIENTS = 32 };
 
 struct ipc;
 
-/* Serves clients that connect to listen_fd, which the caller closes. Events arrive in epoll_fd with
- * a struct ipc_event as data. */
+/* Serves clients that connect to listen_fd; the caller closes listen_fd. The main loop passes each
+ * event of epoll_fd to the struct ipc_event in its data. */
 int ipc_create(struct careful *instance, int listen_fd, int epoll_fd, struct ipc **ipc);
 /* Returns 0, or the number of clients whose files do not close. Their threads and memory stay. */
 uint32_t ipc_destroy(struct ipc *ipc);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Closes clients' descriptors in threads of its own: on FUSE and NFS close() waits for the file's
- * server. A client has at most one of these threads, so a hanging file system delays no other. */
+/* Closes clients' descriptors in threads, because on FUSE and NFS close() waits for a server. A
+ * client has at most one of these threads, so a hanging file system delays no other client. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>

@@ -13,7 +13,7 @@ int ipc_file_check(int fd)
 	struct statx st;
 	int flags = fcntl(fd, F_GETFL);
 
-	/* The type never changes. DONT_SYNC does not ask the file's server, which may hang. */
+	/* DONT_SYNC: a file's type never changes, and a network file system's server may hang. */
 	if (flags < 0 || statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st))
 		return -errno;
 	/* O_APPEND ignores offsets. */

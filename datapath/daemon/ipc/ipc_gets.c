@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* GETS: one question for many ranges of a region. After a failed range no further range begins. The
- * answer comes when no range is under way. */
+/* GETS: one question for many ranges of a region. After a failure, no further range begins. The
+ * answer is sent when no range is under way any more. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,8 +23,8 @@ struct ipc_gets {
 	uint32_t count;
 	uint32_t next; /* index of the first range that has not begun */
 	uint32_t under_way;
-	bool beginning; /* begin_ranges() is a caller of the running function */
-	int status; /* of the first range that failed */
+	bool beginning; /* begin_ranges() runs: a range that ends now must not call it */
+	int status; /* status of the first range that failed */
 	uint64_t bytes;
 	struct gets_range ranges[];
 };
@@ -64,8 +64,7 @@ static int begin_range(struct ipc_gets *gets, struct gets_range *item)
 			   item);
 }
 
-/* Begins ranges while the engine has room; the end of a range begins more. Fails if none can
- * begin. */
+/* Begins ranges while the engine has room; called again by the end of a range. */
 static void begin_ranges(struct ipc_gets *gets)
 {
 	int rc = 0;

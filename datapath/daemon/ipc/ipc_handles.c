@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Accounts for the handles that clients opened at peers' block services. A peer bounds this host,
- * but does not know its users, so carefuld bounds each user. */
+/* Accounts for the handles that clients opened at peers' block services. A peer limits the handles
+ * of this host. It does not know the host's users, so carefuld limits the handles of each user. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -75,8 +75,9 @@ const struct ipc_handle *ipc_handle_asked_again(struct ipc_client *client,
 	return attempt ? find_handle(client, head->peer, 0, attempt) : NULL;
 }
 
-/* Called when the request has its answer or was not sent. If the answer was lost, keeps the
- * attempt's name: the peer may have opened a handle. -EAGAIN does not answer an earlier request. */
+/* Called when a request was answered, or could not be sent. If the answer was lost, keeps the
+ * attempt's name, because the peer may have opened a handle. After -EAGAIN, an earlier request of
+ * the same attempt still has no answer. */
 static void track_opened(struct ipc_op *op, int status, uint32_t key)
 {
 	const struct ipc_handle opened = { .peer = op->peer, .key = key, .kind = op->opens };
@@ -91,7 +92,7 @@ static void track_opened(struct ipc_op *op, int status, uint32_t key)
 		remember_handle(op->client, &opened);
 }
 
-/* If the client has gone, remembers a lost CLOSE, so that carefuld repeats it. */
+/* Remembers the handle of a gone client's lost CLOSE, so that carefuld repeats the CLOSE. */
 static void track_closed(struct ipc_op *op, int status)
 {
 	const bool is_lost = status == -ECONNRESET || status == -EAGAIN || status == -ECANCELED;
@@ -118,7 +119,8 @@ void ipc_track_handles(struct ipc_op *op, int status, uint32_t key)
 		track_closed(op, status);
 }
 
-/* Reports whether a request of the handle's attempt is under way. It may reach the next session. */
+/* Reports whether a request of the handle's attempt is under way, which the peer's next session may
+ * still get. */
 static bool is_asked(const struct ipc_client *client, const struct ipc_handle *handle)
 {
 	uint32_t left = handle->key ? 0 : client->opens_used;
@@ -144,8 +146,7 @@ void ipc_handles_over(struct ipc *ipc, uint32_t index)
 	}
 }
 
-/* Counts the handles of a kind that a client has at a peer, asks for, or may have by a lost
- * answer. */
+/* Counts a client's handles of a kind at a peer: open, asked for, and those of lost answers. */
 static uint32_t count_handles(const struct ipc_client *client, uint32_t peer, enum ipc_opens kind)
 {
 	uint32_t n = 0, left = client->opens_used;
@@ -178,7 +179,7 @@ static bool may_open(const struct ipc_client *client, uint32_t peer, enum ipc_op
 
 bool ipc_handles_may_open(const struct ipc_client *client, uint32_t peer, enum ipc_opens kind)
 {
-	/* Only the peer bounds root. */
+	/* Root has no limit here, only the peer's. */
 	return !client->uid ||
 	       (may_open(client, peer, IPC_OPENS_FILE) && may_open(client, peer, kind));
 }

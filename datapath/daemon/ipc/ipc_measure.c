@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* MEASURE: carefuld sends and times probes itself, because a client needs tens of microseconds for
- * each frame. A whole train leaves between two rounds of the main loop; a single probe leaves after
- * the last answer. A silent peer delays only its own client's measurement. */
+/* MEASURE: carefuld sends and times probes for a client, which itself would need tens of
+ * microseconds for each. A whole train is sent between two rounds of the main loop. Single probes
+ * are sent one by one, each after the last answer. A silent peer delays only this measurement. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -20,12 +20,12 @@ struct ipc_measure {
 	struct ipc_op *op; /* the client's question */
 	uint32_t index; /* the peer's slot */
 	uint32_t bytes; /* size of payload, which every frame carries */
-	uint32_t train; /* number of the train; 0: one frame at a time */
-	uint32_t count; /* frames to send; sent of them were sent */
+	uint32_t train; /* number of the train; 0: single probes */
+	uint32_t count; /* frames to send; @sent of these have been sent */
 	uint32_t sent;
 	uint32_t awaited; /* answers that have not arrived */
 	int status; /* 0, or -errno of the first failure; nothing is sent after it */
-	uint64_t until_ns; /* time limit; each frame sent or answered extends it */
+	uint64_t until_ns; /* time limit, which each sent or answered frame extends */
 	struct careful_ipc_probe probes[CAREFUL_PROBE_FRAMES];
 	unsigned char payload[];
 };
@@ -35,7 +35,7 @@ static void take_arrivals(struct ipc_measure *m, const struct careful_result *re
 	uint32_t bytes = m->count * (uint32_t)sizeof(__be64);
 	__be64 stamp;
 
-	/* A careful without trains answers the last frame like any other. */
+	/* A release without trains answers the last frame like any other frame. */
 	if (result->bytes != bytes || !result->payload) {
 		m->status = -EPROTO;
 		return;
@@ -83,7 +83,7 @@ static int send_probe(struct ipc *ipc, struct ipc_measure *m)
 	return rc;
 }
 
-/* Sends a whole train, or one probe. Each frame is on the wire before the next is built. */
+/* Sends a whole train, or one probe. Kicks after each frame, before it builds the next. */
 static void send_probes(struct ipc *ipc, struct ipc_measure *m)
 {
 	int rc = 0;

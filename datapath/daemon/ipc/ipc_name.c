@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Names of peers for clients, and questions that wait because their peer is held. A name contains
- * the slot and the slot's generation, so an old name is an error, and never another host. */
+/* Names of peers for clients, and questions that wait because their peer is held. A name consists
+ * of the slot and the slot's generation. An old name is refused and never means another host. */
 #include <errno.h>
 #include <string.h>
 

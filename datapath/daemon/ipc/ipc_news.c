@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reports changes of peers to programs: of the peers that a program asked for, or that sent it
- * something. At most one note of each peer is unread: a later change waits until the program has
- * read the note, and only the last state is reported. So a peer whose session comes and goes cannot
- * fill the ring of a program that pauses. */
+/* Reports changes of peers to programs. A program gets notes about peers that it asked for, and
+ * peers that sent it something. At most one note about a peer is unread. Later changes wait until
+ * the program has read the note, and then only the last one is reported. So a peer whose session
+ * comes and goes cannot fill the ring of a program that pauses. */
 #include <errno.h>
 
 #include "daemon/ipc/ipc_program.h"
@@ -22,15 +22,15 @@ static void put_note(struct ipc_program *p, const struct ipc_news *news, uint32_
 /* Reports a change if the program has read the last note and its ring has room. */
 static void flush(struct ipc_program *p, struct ipc_news *news)
 {
-	if (news->unread && (int32_t)(news->put - read_number(&p->area->told_taken)) <= 0)
+	if (news->unread && (int32_t)(news->put - read_number(&p->area->notes_taken)) <= 0)
 		news->unread = false;
 	if (!news->due || news->unread || ipc_ring_room(p) < 2)
 		return;
-	/* Also reports a failure in between: it ended the regions that only this peer could use. */
+	/* A failure is reported even if the session is up again: the peer's regions have ended. */
 	if (news->failed && news->state != CAREFUL_PEER_FAILED && news->state != CAREFUL_PEER_NONE)
 		put_note(p, news, CAREFUL_PEER_FAILED);
 	put_note(p, news, news->state);
-	news->put = p->told_put;
+	news->put = p->notes_put;
 	news->unread = true;
 	news->failed = false;
 	news->due = false;

@@ -74,7 +74,7 @@ static int measure_burst(struct ipc_client *client, struct ipc_op *op, struct ip
 	uint64_t *next_ns = &client->ipc->bursts_ns[q->index];
 	int rc;
 
-	/* Trains begin an epoch, and delay the data of all clients. */
+	/* A burst measurement begins a new epoch, and delays the data of all clients. */
 	if (client->uid && clock_now_ns() < *next_ns)
 		return -EALREADY;
 	rc = careful_peer_measure(client->ipc->instance, q->index);

@@ -8,7 +8,7 @@
 
 enum { SLOT_MS = 5000 }; /* longest wait for a slot of an idle peer */
 
-/* Reports whether a CONNECT other than `except` waits for this slot. */
+/* Reports whether a CONNECT other than `except` waits for the peer in this slot. */
 static bool is_awaited(const struct ipc *ipc, uint32_t index, const struct ipc_op *except)
 {
 	for (const struct ipc_op *op = ipc->connects; op; op = op->next) {
@@ -45,7 +45,7 @@ static int begin(struct ipc *ipc, uid_t uid, const struct sockaddr *sa, uint32_t
 		rc = careful_peer_among(ipc->instance, sa, bytes, queues);
 	if (rc < 0)
 		return rc;
-	/* An earlier failure does not answer this question. */
+	/* An earlier failure is no answer: this question asks for a new handshake. */
 	if (careful_peer_info(ipc->instance, (uint32_t)rc, &info) == 0 &&
 	    info.state == CAREFUL_PEER_FAILED && !is_awaited(ipc, (uint32_t)rc, NULL)) {
 		careful_peer_close(ipc->instance, (uint32_t)rc);
@@ -69,7 +69,7 @@ static int session_status(struct ipc *ipc, uint32_t peer)
 	switch (info.state) {
 	case CAREFUL_PEER_UP:
 	case CAREFUL_PEER_STALLED:
-		/* Clients do not see the epochs of a trial. */
+		/* A trial's new epochs are hidden from clients. */
 		return ipc->held[index] ? -EINPROGRESS : 0;
 	case CAREFUL_PEER_FAILED:
 		return info.last_errno ? -(int)info.last_errno : -ECONNREFUSED;
@@ -78,7 +78,7 @@ static int session_status(struct ipc *ipc, uint32_t peer)
 	}
 }
 
-/* Answers with the queue that the peer names. Frees the slot unless other CONNECTs wait for it. */
+/* Adds the peer's other queue to an answer. Frees the slot unless another CONNECT waits for it. */
 static void report_moved(struct ipc *ipc, const struct ipc_op *op, struct careful_ipc *head)
 {
 	int index = ipc_peer_index(ipc, op->peer);
@@ -161,7 +161,7 @@ int ipc_connect(struct ipc_client *client, struct ipc_op *op, struct ipc_questio
 	return 0;
 }
 
-/* Returns the reason why a handshake is late. Frees the slot unless other CONNECTs wait for it. */
+/* Returns why a handshake is late. Frees the slot unless another CONNECT waits for it. */
 static int give_up(struct ipc *ipc, const struct ipc_op *op)
 {
 	struct careful_peer_info info = { 0 };

@@ -12,28 +12,28 @@
 #include "daemon/ipc/ipc.h"
 
 enum {
-	/* Payload bytes of answers that one client awaits or has not read. */
+	/* Most payload bytes of the answers that one client waits for or has not read. */
 	IPC_ANSWER_BYTES = 256 << 10,
 	IPC_HANDLES = 1024, /* remembered handles of one client, at all peers */
-	/* Handles of one client of root, or of another user, at one peer, which grants this host
-	 * 128. All clients of a user may have more together. */
+	/* Most handles of one client at one peer, for root and for other users. (A peer grants a
+	 * host 128. Several clients of a user may together have more than one client.) */
 	IPC_HANDLES_ROOT = 96,
 	IPC_HANDLES_USER = 64,
-	/* Requests of one client that may wait for a handle. The rest of CAREFUL_IPC_INFLIGHT is
-	 * for operations that move bytes and close handles. */
+	/* Most requests of one client that wait for a handle. The rest of CAREFUL_IPC_INFLIGHT
+	 * remains for operations that move bytes or close handles. */
 	IPC_OPENING = CAREFUL_IPC_INFLIGHT / 2,
 	IPC_CLOSE_MS = 10, /* before a lost CLOSE is repeated */
 	IPC_LEAVE_MS = 60000, /* longest wait for answers to CLOSE after a client has gone */
 	IPC_CONNECT_MS = 5000, /* default time limit of CONNECT */
 	IPC_PING_MS = 60000, /* longest wait for a ping's answer */
-	IPC_BURST_AGAIN_MS = 10000, /* between a BURST from a peer and another user's next */
+	IPC_BURST_AGAIN_MS = 10000, /* pause between two BURSTs to a peer; not for root */
 	IPC_PROGRAM_OPS = CAREFUL_RING_OPERATIONS,
-	/* Bytes that a program's stores and gets may have under way, as in a transfer (pace.py). A
-	 * larger operation runs alone. */
+	/* Most bytes of a program's stores and gets under way, as in pace.py. A larger operation
+	 * runs alone. */
 	IPC_PROGRAM_BYTES = 8 << 20,
 	IPC_STALL_MS = 30000, /* a program that reads no note for this long is stalled */
 	IPC_STOP_MS = 2000, /* longest wait at the end for files that do not close */
-	IPC_ROUND = 32, /* questions read from one client before the others' turn */
+	IPC_ROUND = 32, /* most questions read from one client before the next client's turn */
 };
 
 enum ipc_opens {
@@ -59,10 +59,10 @@ struct ipc_op {
 	uint32_t handler;
 	uint32_t handle;
 	uint64_t attempt; /* REQUEST: the attempt's name (block.h); 0: none */
-	bool again; /* REQUEST: an earlier request of this attempt has no answer */
-	/* REQUEST: kind of handle that it may open at the peer; reset by the answer */
+	bool again; /* REQUEST: an earlier request of the same attempt has no answer */
+	/* REQUEST: kind of handle that the request may open at the peer, until it is answered */
 	enum ipc_opens opens;
-	uint32_t reserve; /* its share of IPC_ANSWER_BYTES, in bytes */
+	uint32_t reserve; /* bytes of IPC_ANSWER_BYTES that are reserved for the answer */
 	uint64_t until_ns; /* CONNECT: time limit */
 	uint64_t began_ns; /* REQUEST, GET, STORE: start time */
 };
@@ -106,8 +106,8 @@ struct ipc_client {
 	int fd; /* its connection; -1: the client has gone */
 	uid_t uid; /* the user who connected */
 	bool failed; /* the connection has failed; ipc_poll() ends it */
-	bool served; /* it began an operation, so the turn of other clients comes first */
-	bool waits; /* the parked question waits for room that all clients share */
+	bool served; /* it began an operation, so other clients have their turn first */
+	bool waits; /* @parked waits for room that all clients share */
 	uint32_t ops_used; /* operations of ops[] that are taken */
 	uint32_t opens_used; /* operations of ops[] that open a handle */
 	uint32_t reserved; /* sum of the operations' reserves, in bytes */
@@ -116,15 +116,15 @@ struct ipc_client {
 	struct ipc_question *parked;
 	/* requests that wait for a handle; other questions are read meanwhile */
 	struct ipc_opening *opening;
-	uint32_t closing; /* files handed to ipc_close() that are not closed yet */
+	uint32_t closing; /* its files that ipc_close() has not closed yet */
 	struct pool_group closes; /* the client's group in the closer's pool */
 	struct ipc_answer *answers, **answers_tail;
 	struct ipc_op *ops_free;
 	struct ipc_handle *handles;
 	uint32_t handles_count;
 	uint64_t close_ns; /* earliest time to repeat a CLOSE, after the client has gone */
-	uint64_t leave_ns; /* when its handles are given up, after the client has gone */
-	uint64_t wanted_ns; /* when its CONNECT began to wait for a slot; 0: none waits */
+	uint64_t leave_ns; /* when carefuld stops trying to close the handles of a gone client */
+	uint64_t wanted_ns; /* when its CONNECT began to wait for a slot; 0: no CONNECT waits */
 	struct ipc_program *program; /* after ATTACH, or NULL */
 	struct ipc_issuer *issuer; /* after the first SIGNATURE, or NULL */
 	struct ipc_measure *measure; /* the MEASURE under way, or NULL */
@@ -143,7 +143,7 @@ struct ipc_opening {
 struct ipc_closing {
 	struct pool_job job;
 	struct ipc_client *client;
-	struct ipc_op *op; /* answered when the file is closed; or NULL */
+	struct ipc_op *op; /* operation to answer when the file is closed, or NULL */
 	int fd;
 };
 
@@ -172,10 +172,10 @@ struct ipc {
 	uint32_t peers_max;
 	uint16_t port; /* UDP port of peers, unless a question names another */
 	uint32_t clients_count;
-	/* parked questions, requests that wait for a handle, clients that have gone, and peers
-	 * with a note that a program has not read */
+	/* number of parked questions, requests that wait for a handle, gone clients, and unread
+	 * notes about peers: while it is not 0, ipc_poll() is due soon */
 	uint32_t poll_reasons;
-	bool has_signed; /* a SIGNATURE ran in this round of the loop */
+	bool has_signed; /* a SIGNATURE ran in the current round of the main loop */
 	/* in the order of their turns: the client that waits longest for its turn is first */
 	struct ipc_client *clients;
 	struct ipc_closer closer;
@@ -189,12 +189,12 @@ struct ipc {
 	struct ipc_program *programs; /* attached programs that have not left */
 	/* program that gets the requests to each handler, or NULL */
 	struct ipc_program *owners[CAREFUL_HANDLERS_APP];
-	/* peers that each slot has had; part of a peer's name */
+	/* number of peers that each slot has had, which is part of a peer's name */
 	uint16_t generations[CAREFUL_PEERS_MAX];
 	struct ipc_handshake handshakes[CAREFUL_PEERS_MAX]; /* the last handshake of each slot */
 	/* when a user other than root may measure each peer's burst again */
 	uint64_t bursts_ns[CAREFUL_PEERS_MAX];
-	/* enum ipc_hold of each slot, or'd; held_count of them are not 0 */
+	/* the reasons (enum ipc_hold, or'd) to hold each slot; @held_count slots have one */
 	uint8_t held[CAREFUL_PEERS_MAX];
 	uint32_t held_count;
 	/* payload of the question that is being read */
@@ -202,20 +202,20 @@ struct ipc {
 };
 
 /* ipc_answer.c */
-/* Asks epoll for questions while the client may ask, and for room while answers wait. */
+/* Sets the client's epoll events: readable while it may ask, writable while answers wait. */
 void ipc_arm(struct ipc_client *client);
-/* Takes an operation for a question and reserves room for its answer. NULL: not now. */
+/* Takes a free operation for a question and reserves room for its answer; NULL: none now. */
 struct ipc_op *ipc_op_take(struct ipc_client *client, const struct careful_ipc *head,
 			   uint32_t reserve);
 void ipc_op_free(struct ipc_op *op);
-/* Answers a question with head's fields and a payload. Sending the answer ends the operation. */
+/* Answers a question by head and payload. The operation ends when the answer is in the socket. */
 void ipc_answer(struct ipc_op *op, int status, struct careful_ipc *head, const void *payload,
 		uint32_t bytes);
 void ipc_flush(struct ipc_client *client);
 /* Counts the end of a GET, STORE or REQUEST, and its time. */
 void ipc_count(struct ipc_client *client, uint32_t kind, uint64_t began_ns, int status);
 
-/* Reports whether another question may be read: there is room for its operation and its file. */
+/* Reports whether there is room for the operation, and a file, of another question. */
 static inline bool ipc_may_ask(const struct ipc_client *client)
 {
 	return !client->parked && client->ops_free && client->closing < CAREFUL_IPC_FILES;
@@ -225,7 +225,7 @@ static inline bool ipc_may_ask(const struct ipc_client *client)
 int ipc_closer_init(struct ipc_closer *closer, int epoll_fd);
 /* Returns 0 when all files are closed, or the number of threads that hang after IPC_STOP_MS. */
 uint32_t ipc_closer_stop(struct ipc_closer *closer);
-/* Closes a client's descriptor later; op (or NULL) is answered then. */
+/* Hands a client's descriptor to the closing threads. op, unless NULL, is answered afterwards. */
 void ipc_close(struct ipc_client *client, int fd, struct ipc_op *op);
 
 /* ipc_name.c */
@@ -236,8 +236,7 @@ int ipc_peer_index(const struct ipc *ipc, uint32_t peer);
 bool ipc_held(const struct ipc *ipc, const struct ipc_question *question);
 
 /* ipc_file.c */
-/* Returns 0 if operations can address the file by offset, so that it blocks no worker of the
- * ring. */
+/* Returns 0 if reads and writes of the file have an offset: only others can block for ever. */
 int ipc_file_check(int fd);
 int ipc_file_add(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
 int ipc_file_remove(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
@@ -250,26 +249,26 @@ void ipc_close_files(struct ipc_client *client);
 /* ipc_user.c */
 /* Returns the user who connected a socket; -1 is nobody. */
 uid_t ipc_user(int fd);
-/* Reports whether a user who uses some places of a pool may take another. A user can take two
- * thirds of the places that others leave, so others always find some. `reserved` are for root. */
+/* Reports whether a user may take another place of a pool: `used` are the user's, `free` are free,
+ * and `reserved` of these are for root. A user can hold at most two thirds of the places that
+ * others leave, so others always find some. */
 bool ipc_user_may_take(uid_t uid, uint32_t used, uint32_t free, uint32_t reserved);
 /* Reports whether the user may have another client; *held: the clients that the user has. */
 bool ipc_user_may_connect(const struct ipc *ipc, uid_t uid, uint32_t *held);
-/* Notes that a client of this user began the handshake of a slot. A slot of root stays root's. */
+/* Records which user began the handshake of a slot. After root, no other user replaces root. */
 void ipc_user_began(struct ipc *ipc, uint32_t index, uid_t uid);
-/* Makes room for a handshake; may end an unanswered one. Users other than root can fill half of
- * the slots with unanswered handshakes; hosts that ask us get the rest. Returns 0, or -EAGAIN:
- * not now. */
+/* Makes room for a handshake, if needed by ending an unanswered one. Unanswered handshakes of users
+ * other than root can fill half of the slots; the rest is for hosts that begin sessions with us.
+ * Returns 0, or -EAGAIN if there is no room now. */
 int ipc_user_make_room(struct ipc *ipc, uid_t uid, const struct sockaddr *to);
 
 /* ipc_peer.c */
-/* Begins a handshake with the address in a question. Returns the slot, -EAGAIN to try the question
- * again, or the reason of the failure. */
+/* Begins a handshake with a question's address. Returns the slot, or -errno; -EAGAIN: try again. */
 int ipc_peer_begin(struct ipc *ipc, struct ipc_op *op, const struct ipc_question *question);
 void ipc_peer_answer(struct ipc *ipc, struct ipc_op *op, int status);
 /* Begins a handshake; answers when the session is up or has failed. -EAGAIN: try again. */
 int ipc_connect(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
-/* Notes that a program no longer needs the peer. Ends a handshake that no other client needs. */
+/* Ends a program's interest in a peer. Ends the handshake if no other client needs it. */
 int ipc_peer_leave(struct ipc_program *p, uint32_t peer);
 void ipc_connects_poll(struct ipc *ipc);
 /* Returns the ms until the next time limit of a CONNECT, or -1. */
@@ -285,30 +284,30 @@ const struct ipc_handle *ipc_handle_asked_again(struct ipc_client *client,
 						const struct careful_ipc *head);
 /* Sets the kind of handle that an operation opens. */
 void ipc_op_opens(struct ipc_op *op, enum ipc_opens kind);
-/* Notes the handle that a request opened (under key) or closed. */
+/* Updates the client's handles after a request that opened one (`key`) or closed one. */
 void ipc_track_handles(struct ipc_op *op, int status, uint32_t key);
 /* Forgets the handles at the peer in a slot: its session has ended. */
 void ipc_handles_over(struct ipc *ipc, uint32_t index);
-/* Returns 0 if the client may ask for another handle, -EMFILE if it has the most handles at that
- * peer, -EAGAIN if too many of its requests wait. Both bounds leave room for a CLOSE, for which an
- * OPEN of the same client may wait. */
+/* Returns 0 if the client may ask for another handle, -EMFILE if it has too many handles at the
+ * peer, or -EAGAIN if too many of its requests wait for handles. Both limits leave room for its
+ * CLOSE, which ends such a wait. */
 int ipc_handles_room(const struct ipc_client *client, uint32_t peer);
 /* Reports whether the client's user may have another handle at the peer. */
 bool ipc_handles_may_open(const struct ipc_client *client, uint32_t peer, enum ipc_opens kind);
 
 /* ipc_request.c */
-/* Sends a REQUEST, or lets it wait for a handle. Returns 0 if it was answered or will be. */
+/* Sends a REQUEST or queues it until a handle is free. Returns -errno if the caller must answer. */
 int ipc_request(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
 /* Returns the most bytes that the answer to a REQUEST can have. */
 uint32_t ipc_request_reserve(const struct ipc *ipc, const struct careful_ipc *head);
-/* Tries the requests again that wait for a handle. */
+/* Tries to send the requests that wait for a handle. */
 void ipc_requests_retry(struct ipc_client *client);
 void ipc_requests_drop(struct ipc_client *client);
-/* Closes the handles of a client that has gone. Returns false to be called again. */
+/* Closes the handles of a client that has gone. Returns false until all are closed or given up. */
 bool ipc_requests_close_left(struct ipc_client *client);
 
 /* ipc_gets.c */
-/* Begins a GETS. Returns 0 if it was answered or will be, or -errno. */
+/* Begins a GETS. Returns 0, or -errno if the caller must answer. */
 int ipc_gets(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
 
 /* ipc_signature.c */
@@ -326,7 +325,7 @@ int ipc_measure_timeout_ms(const struct ipc *ipc);
 /* ipc_op.c */
 /* Reports whether questions of this kind need room in the engine, which all clients share. */
 bool ipc_shares_room(uint32_t op);
-/* Begins the operation of a question; the answer comes now or later. -EAGAIN: try the question
- * again. A function for one kind of question returns 0, -EAGAIN, or another -errno, which ipc_ask()
- * sends. Resets the question's descriptor if it keeps it; otherwise the caller closes it. */
+/* Begins the operation of a question. -EAGAIN: try the question again. The function for the kind of
+ * question answers now or later, or returns -errno for ipc_ask() to send. To keep the question's
+ * descriptor, it sets question->fd to -1; otherwise the caller closes the descriptor. */
 int ipc_ask(struct ipc_client *client, struct ipc_question *question);

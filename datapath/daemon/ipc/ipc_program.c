@@ -16,12 +16,12 @@
 
 enum {
 	PAGE_BYTES = 4096,
-	NEWS_ROOM = 64, /* entries that peers' requests leave free for news */
-	/* Entries that requests without an answer leave free for requests with one. */
-	ANSWERED_ROOM = CAREFUL_RING_TOLD / 4,
+	NEWS_ROOM = 64, /* entries that peers' requests leave free for notes about peers */
+	/* Entries that requests without an answer leave free for requests that need one. */
+	ANSWERED_ROOM = CAREFUL_RING_NOTES / 4,
 };
 
-/* Creates the area. Returns its descriptor. Seals its size, so that our accesses cannot fail. */
+/* Creates the area. Returns its descriptor. Seals its size, because we crash if it shrinks. */
 static int create_area(struct ipc_program *p)
 {
 	const uint64_t before = careful_area_before();
@@ -74,7 +74,7 @@ static struct ipc_program *create_program(struct ipc_client *client, const struc
 	return p;
 }
 
-/* Serves all programs. The first program of a round is the last of the next. */
+/* Serves all programs. The program that is first in this round is last in the next. */
 static uint32_t serve_programs(struct careful *c, void *user, bool sleeps)
 {
 	struct ipc *ipc = user;
@@ -177,7 +177,7 @@ static void on_request(const struct careful_message *message, void *user)
 		do {
 			ask = &p->answers[++i % CAREFUL_RING_ANSWERS];
 		} while (ask->id);
-		/* Not 0, and not used again soon. */
+		/* An id that is not 0 and is not used again soon. */
 		if (i < CAREFUL_RING_ANSWERS)
 			i += CAREFUL_RING_ANSWERS;
 		p->answer_generation = i;
@@ -191,7 +191,7 @@ static void on_request(const struct careful_message *message, void *user)
 	ipc_ring_tell(p, &entry, message->payload);
 }
 
-/* Reports a store to the program that has the region, if it has the handler too. */
+/* Reports a store to the program that owns the region, if the program handles such stores. */
 static void on_store(const struct careful_message *message, void *user)
 {
 	struct ipc *ipc = user;
@@ -250,9 +250,10 @@ static void fill_info(const struct ipc_program *p, struct careful_program_info *
 	*info = p->info;
 	info->stalled = p->stalled;
 	info->operations = p->ops_used;
-	info->unread = p->told_put - __atomic_load_n(&p->area->told_taken.value, __ATOMIC_RELAXED);
-	if (info->unread > CAREFUL_RING_TOLD) /* the program wrote the number */
-		info->unread = CAREFUL_RING_TOLD;
+	info->unread =
+		p->notes_put - __atomic_load_n(&p->area->notes_taken.value, __ATOMIC_RELAXED);
+	if (info->unread > CAREFUL_RING_NOTES) /* the program wrote the number */
+		info->unread = CAREFUL_RING_NOTES;
 	info->unanswered = p->answers_used;
 	info->handlers = p->handlers;
 	info->regions = p->regions_used;
@@ -279,7 +280,7 @@ bool ipc_program_op_of(const void *user, const void *of)
 	return op >= p->ops && op < p->ops + IPC_PROGRAM_OPS;
 }
 
-/* Stops the program's operations that begin or write. Reports whether a disk still writes. */
+/* Stops a program's waiting operations, and writes. Reports whether a disk still writes. */
 static bool stop_operations(struct ipc_program *p)
 {
 	struct careful *instance = p->client->ipc->instance;
@@ -326,7 +327,7 @@ int ipc_program_ask(struct ipc_client *client, struct ipc_op *op, struct ipc_que
 	return 0;
 }
 
-/* Answers peers' open requests with a failure. Returns false if some answers have no room now. */
+/* Fails peers' unanswered requests. Returns false if there is no room for all answers now. */
 static bool fail_requests(struct ipc_program *p, int status)
 {
 	for (uint32_t i = 0; p->answers_used && i < CAREFUL_RING_ANSWERS; i++) {
@@ -348,9 +349,10 @@ void ipc_programs_poll(struct ipc *ipc)
 	const uint64_t now_ns = clock_now_ns();
 
 	for (struct ipc_program *p = ipc->programs; p; p = p->next) {
-		const uint32_t read = __atomic_load_n(&p->area->told_taken.value, __ATOMIC_RELAXED);
+		const uint32_t read =
+			__atomic_load_n(&p->area->notes_taken.value, __ATOMIC_RELAXED);
 
-		if (read == p->told_put || read != p->read) {
+		if (read == p->notes_put || read != p->read) {
 			p->read = read;
 			p->read_ns = now_ns;
 			p->stalled = false;

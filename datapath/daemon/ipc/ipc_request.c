@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* REQUEST: clients' requests to peers. A request that opens a handle can wait until its user may
- * have another. Closes the handles of clients that have gone. */
+ * have another handle. Also closes the handles that gone clients left at peers. */
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -12,8 +12,8 @@
 #include "base/clock.h"
 #include "daemon/ipc/ipc_private.h"
 
-/* Reports whether the answer to a request holds at most attributes. Such requests reserve little
- * room while they wait, so requests that end handles find some. */
+/* Reports whether a request's answer is at most a file's attributes. Such a request reserves little
+ * room while it waits, so there is room for requests that end handles. */
 static bool is_answer_short(uint32_t handler)
 {
 	switch (handler) {
@@ -65,7 +65,7 @@ static int send_request(struct ipc_client *client, struct ipc_op *op, const stru
 		return index;
 	if (q->head.handler >= CAREFUL_HANDLERS)
 		return -EINVAL;
-	/* Only carefulds exchange TRIAL_LOCK: a client may not speak for the whole host. */
+	/* TRIAL_LOCK is for carefulds only: a client must not hold the trial lock for the host. */
 	if (q->head.handler == CAREFUL_TRIAL_LOCK)
 		return -EPERM;
 	op->peer = q->head.peer;
@@ -76,7 +76,7 @@ static int send_request(struct ipc_client *client, struct ipc_op *op, const stru
 	ipc_handle_asked(op);
 	rc = careful_request(instance, (uint32_t)index, (uint16_t)q->head.handler, q->head.args,
 			     q->payload, q->head.payload_bytes, request_done, op);
-	/* The end of a handle makes room for others, so it is no turn. */
+	/* COMMIT and CLOSE free a handle for others, so they do not count as the client's turn. */
 	client->served |= !rc && q->head.handler != CAREFUL_BLOCK_COMMIT &&
 			  q->head.handler != CAREFUL_BLOCK_CLOSE;
 	return rc;
@@ -145,7 +145,7 @@ int ipc_request(struct ipc_client *client, struct ipc_op *op, struct ipc_questio
 		rc = again->kind == kind ? 0 : -EINVAL;
 	else if (kind)
 		rc = ipc_handles_room(client, q->head.peer);
-	if (rc) { /* -EAGAIN would delay the client's next questions */
+	if (rc) { /* answered here: to return -EAGAIN would delay the client's next questions */
 		ipc_answer(op, rc, NULL, NULL, 0);
 		return 0;
 	}
@@ -244,7 +244,7 @@ bool ipc_requests_close_left(struct ipc_client *client)
 	if (client->handles_count && clock_now_ns() < client->close_ns)
 		return false;
 	while (client->handles_count) {
-		/* A lost answer, which can come at once, adds the handle again. */
+		/* If the CLOSE is lost, perhaps within the call, track_closed() adds it again. */
 		const struct ipc_handle handle = client->handles[--client->handles_count];
 
 		if (close_left(client, &handle) == -EAGAIN) {

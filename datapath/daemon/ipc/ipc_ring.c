@@ -14,7 +14,7 @@
 #include "local/packet.h"
 #include "local/ring_number.h"
 
-/* Entries of a program in one round, alone or with other programs. */
+/* Most entries of a program in one round: of the only program; of one among several. */
 enum { ROUND = 32, ROUND_SHARED = 8 };
 
 /* Disconnects a program; a later event ends the connection. */
@@ -33,21 +33,21 @@ static void disconnect_program(struct ipc_program *p, const char *why)
 
 uint32_t ipc_ring_room(const struct ipc_program *p)
 {
-	const uint32_t used = p->told_put - read_number(&p->area->told_taken) + IPC_PROGRAM_OPS;
+	const uint32_t used = p->notes_put - read_number(&p->area->notes_taken) + IPC_PROGRAM_OPS;
 
-	return used < CAREFUL_RING_TOLD ? CAREFUL_RING_TOLD - used : 0;
+	return used < CAREFUL_RING_NOTES ? CAREFUL_RING_NOTES - used : 0;
 }
 
 void ipc_ring_tell(struct ipc_program *p, const struct careful_ring_entry *entry,
 		   const void *payload)
 {
-	const uint32_t at = p->told_put % CAREFUL_RING_TOLD;
+	const uint32_t at = p->notes_put % CAREFUL_RING_NOTES;
 
 	p->told[at] = *entry;
 	if (payload && entry->bytes)
 		memcpy(p->told_payload + (size_t)at * CAREFUL_RING_PAYLOAD_BYTES, payload,
 		       entry->bytes);
-	write_number(&p->area->told_put, ++p->told_put);
+	write_number(&p->area->notes_put, ++p->notes_put);
 	p->info.told++;
 	p->news = true;
 }
@@ -67,11 +67,11 @@ void ipc_ring_bell(struct ipc_program *p)
 void ipc_ring_wake(struct ipc_program *p)
 {
 	p->news = false;
-	/* Either the program sees the entry before it sleeps, or we see that the program sleeps. */
+	/* The program sees the new entry before it sleeps, or we see below that it sleeps. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	if (!read_number(&p->area->told_asleep))
+	if (!read_number(&p->area->notes_asleep))
 		return;
-	write_number(&p->area->told_asleep, 0);
+	write_number(&p->area->notes_asleep, 0);
 	ipc_ring_bell(p);
 }
 
@@ -140,7 +140,7 @@ static int ring_request(struct ipc_program *p, uint32_t index, const struct care
 			return -EFAULT;
 		payload = p->built + e->memory_off * CAREFUL_RING_PAYLOAD_BYTES;
 	}
-	/* Requests without an answer have no operation that bounds them. */
+	/* ops[] bounds only operations with an answer, so bound the other requests here. */
 	if (!op && engine_waiting(p->client->ipc->instance, index) >= IPC_PROGRAM_OPS)
 		return -EAGAIN;
 	return careful_request(p->client->ipc->instance, index, (uint16_t)e->handler, e->args,
@@ -181,7 +181,7 @@ static int begin_move(struct ipc_program *p, uint32_t index, const struct carefu
 			     (uint16_t)e->handler, e->args, e->flags, op_done, op);
 }
 
-/* Begins a store or get, or queues it behind earlier ones without blocking the ring. */
+/* Begins a store or get, or puts it into @later, so that it does not block the ring. */
 static int ring_move(struct ipc_program *p, uint32_t index, const struct careful_ring_entry *e,
 		     struct ipc_program_op *op)
 {
@@ -205,7 +205,7 @@ static void op_pinged(const struct careful_ping_result *result, void *user)
 	end_op(user, &entry, result);
 }
 
-/* Fails a ping that cannot be sent now, because it would block later entries. */
+/* Sends a ping. Fails the ping if it cannot be sent now: to wait would block later entries. */
 static int ring_ping(struct ipc_program *p, uint32_t index, const struct careful_ring_entry *e,
 		     struct ipc_program_op *op)
 {
@@ -227,7 +227,7 @@ static int ring_ping(struct ipc_program *p, uint32_t index, const struct careful
 	return 0;
 }
 
-/* Begins an operation. -EAGAIN: not yet. */
+/* Begins an operation. Returns -EAGAIN if there is no room now. */
 static int ring_operate(struct ipc_program *p, const struct careful_ring_entry *e,
 			const void *payload)
 {
@@ -274,7 +274,7 @@ static struct ipc_program_op *pop_later(struct ipc_program *p)
 	return op;
 }
 
-/* Begins stores and gets that wait. Returns their number. */
+/* Begins the stores and gets in @later for which there is room. Returns their number. */
 static uint32_t begin_later(struct ipc_program *p)
 {
 	struct ipc *ipc = p->client->ipc;
@@ -330,7 +330,7 @@ static int ring_reply(struct ipc_program *p, const struct careful_ring_entry *e,
 	return 0;
 }
 
-/* Begins the operation of an entry. -EAGAIN: not now. */
+/* Begins the operation of an entry. Returns -EAGAIN if there is no room now. */
 static int ring_begin(struct ipc_program *p, uint32_t at)
 {
 	const void *payload = p->asks_payload + (size_t)at * CAREFUL_RING_PAYLOAD_BYTES;
@@ -385,7 +385,7 @@ uint32_t ipc_ring_round(struct ipc_program *p)
 		return begun;
 	p->info.asked += n;
 	write_number(&p->area->asks_taken, p->asks_taken);
-	/* Either the program sees the room, or we see that the ring was full. */
+	/* The program sees the room before it sleeps, or we see below that the ring was full. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (read_number(&p->area->asks_put) - p->asks_taken + n >= CAREFUL_RING_ASKS)
 		p->news = true;

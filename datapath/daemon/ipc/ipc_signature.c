@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* SIGNATURE: issues a client's bursts like a program that owns the queue. The main loop does
- * nothing else meanwhile; ipc.h bounds the time. */
+/* SIGNATURE: issues a client's bursts of requests as fast as a program that owns the queue could.
+ * The main loop does nothing else meanwhile; CAREFUL_SIGNATURE_MS bounds the time. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "measure/probe.h"
 #include "measure/signature.h"
 
-/* Issues the bursts of a client. Outlives the client until the last reply. */
+/* The state of a client's bursts. It stays after the client has gone, until the last reply. */
 struct ipc_issuer {
 	struct signature_layer layer;
 	struct careful *instance;

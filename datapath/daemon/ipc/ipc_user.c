@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Bounds for the users of this host. A user can start any number of programs, so a bound for each
- * client is not enough. The last places are reserved for root, who has no bound. */
+/* Limits for the users of this host. A limit for each client is not enough, because a user can
+ * start any number of programs. Root has no limit, and the last places are reserved for root. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -52,7 +52,7 @@ void ipc_user_began(struct ipc *ipc, uint32_t index, uid_t uid)
 	};
 }
 
-/* Reports whether a user other than root began the handshake of a slot, which is unanswered. */
+/* Reports whether a slot has an unanswered handshake that a user other than root began. */
 static bool is_unanswered(const struct ipc *ipc, uint32_t index)
 {
 	const struct ipc_handshake *handshake = &ipc->handshakes[index];
@@ -72,7 +72,7 @@ static uint32_t unanswered_of(const struct ipc *ipc, uid_t uid)
 	return n;
 }
 
-/* Returns the slot of the oldest unanswered handshake of the user who has the most, or -1. */
+/* Returns the oldest unanswered handshake of the user with most of them, by its slot; -1: none. */
 static int most_unanswered(const struct ipc *ipc, uint32_t *most)
 {
 	int found = -1;
@@ -90,7 +90,7 @@ static int most_unanswered(const struct ipc *ipc, uint32_t *most)
 	return found;
 }
 
-/* Ends a handshake, and each CONNECT that waits for it: another peer gets the slot. */
+/* Ends a handshake and the CONNECTs that wait for it, so that another peer can have the slot. */
 static void end_handshake(struct ipc *ipc, uint32_t index)
 {
 	const uint32_t name = ipc_peer_name(ipc, index);
@@ -101,7 +101,7 @@ static void end_handshake(struct ipc *ipc, uint32_t index)
 	careful_peer_close(ipc->instance, index);
 }
 
-/* Reports whether a peer has this address; port 0 stands for the port of peers. */
+/* Reports whether a peer has this address. Port 0 stands for the instance's own port. */
 static bool has_address(const struct ipc *ipc, const struct careful_peer_info *info,
 			const struct sockaddr *to)
 {

@@ -46,8 +46,8 @@ static bool is_needed(const struct daemon_options *options, enum needed_by by)
 	return found;
 }
 
-/* With CAP_FSETID in effect, a write would keep the set-ID bits of a file. attr_apply() raises the
- * capability while it sets a mode. */
+/* CAP_FSETID is permitted but not in effect, because a write would then keep the set-ID bits of a
+ * file. attr_apply() raises the capability while it sets a mode. */
 static capng_type_t capability_sets(unsigned int capability)
 {
 	return capability == CAP_FSETID ? CAPNG_PERMITTED : CAPNG_EFFECTIVE | CAPNG_PERMITTED;

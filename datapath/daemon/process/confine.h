@@ -6,11 +6,11 @@
 
 #include "daemon/options.h"
 
-/* Sets no_new_privs: a program that an attacker runs through carefuld gains no capability as root.
+/* Sets no_new_privs, so that no program that an attacker runs from carefuld regains a capability.
  * Call it before any thread starts. Returns 0 or -errno. */
 int confine_programs(struct careful_error *error);
-/* Drops all capabilities that the options do not need. Call it before a thread that opens files
- * starts: capabilities belong to threads. A missing capability is no error. Returns 0 or -errno. */
+/* Drops all capabilities that the options do not need. Call it before any thread that opens files
+ * starts, because each thread has its own. Missing ones are no error. Returns 0 or -errno. */
 int confine(const struct daemon_options *options, struct careful_error *error);
 /* Returns 0 if the remaining capabilities suffice for new options, or -EPERM with *error. */
 int confine_covers(const struct daemon_options *options, struct careful_error *error);

@@ -73,7 +73,7 @@ static void status_line(struct careful *instance, const struct queues *queues, c
 		 info.peers_max * queues->count);
 }
 
-/* Sends `head`, and the status line if it has changed. */
+/* Sends `head`, followed by the status line if the line has changed. */
 static void send_status(struct notify *notify, struct careful *instance,
 			const struct queues *queues, const char *head)
 {

@@ -19,7 +19,7 @@ void process_raise_limits(void)
 {
 	struct rlimit limit = { RLIM_INFINITY, RLIM_INFINITY };
 
-	/* Maps count towards the limit before Linux 5.11, and UMEM does without CAP_IPC_LOCK. */
+	/* Counted by this limit: BPF maps before Linux 5.11, and UMEM without CAP_IPC_LOCK. */
 	setrlimit(RLIMIT_MEMLOCK, &limit);
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
 		limit.rlim_max = limit.rlim_max < FILES_MAX ? FILES_MAX : limit.rlim_max;
@@ -30,7 +30,7 @@ void process_raise_limits(void)
 			setrlimit(RLIMIT_NOFILE, &limit);
 		}
 	}
-	/* Workers free what the main thread allocated, so they need no arenas of their own. */
+	/* Workers only free memory of the main thread, so they need no arenas of their own. */
 	mallopt(M_ARENA_MAX, 1);
 }
 
@@ -66,7 +66,7 @@ int process_detach(int ready_fd)
 		n += (size_t)got;
 	if (!strcmp(line, "ready\n"))
 		_exit(EXIT_SUCCESS);
-	/* "error: " is for programs; a line without it means that the child died. */
+	/* The prefix "error: " is for programs. Without a line, the child died. */
 	fprintf(stderr, "carefuld: %s",
 		*line ? strchr(line, ' ') + 1 : "it died while it started\n");
 	_exit(EXIT_FAILURE);

@@ -16,8 +16,8 @@
 #include "base/lock.h"
 #include "storage/path.h"
 
-/* SIOCUNIXFILE of <linux/un.h>, which cannot be included: it repeats struct sockaddr_un. The ioctl
- * opens the file that a socket is bound to. */
+/* SIOCUNIXFILE: the ioctl that opens the file that a socket is bound to. <linux/un.h>, which has
+ * it, cannot be included: it repeats struct sockaddr_un. */
 enum { SOCKET_FILE = SIOCPROTOPRIVATE };
 
 /* Removes the directories that path_make() made, if they are empty. */
@@ -66,8 +66,8 @@ static int check_passed(const struct rundir *dir, struct careful_error *error)
 	return 0;
 }
 
-/* Gives the directory to the group, so that later files belong to the group: carefuld loses the
- * right to change owners. Without a group, resets the group of a passed socket. */
+/* Gives the directory to the group. Later files then belong to the group, too, without a right to
+ * change owners, which carefuld drops. Without a group, resets the group of a passed socket. */
 static int give_to(const struct rundir *dir, struct careful_error *error)
 {
 	const bool has_group = dir->group >= 0;

@@ -29,5 +29,5 @@ int rundir_open(struct rundir *dir, const char *path, int64_t group, int passed_
 int rundir_listen(struct rundir *dir, struct careful_error *error);
 /* Removes the pid file, and the socket if it is ours; the log stays. */
 void rundir_close(struct rundir *dir);
-/* Does the same, and removes the log and what rundir_open() made. */
+/* Does what rundir_close() does, and removes the log and what rundir_open() made. */
 void rundir_remove(struct rundir *dir);

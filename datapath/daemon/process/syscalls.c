@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Calls that are not listed fail with ENOSYS; libc falls back to another call if it has one. The
- * filter does not see io_uring's operations: capabilities (confine.c) and storage/ bound these. */
+/* Calls that are not listed fail with ENOSYS; libc then tries an older call if there is one. The
+ * filter does not see io_uring's operations: confine.c and storage/ limit these. */
 #include <errno.h>
 #include <seccomp.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static const int allowed[] = {
 
 static const int families[] = { AF_UNIX, AF_INET, AF_INET6, AF_NETLINK };
 
-/* Allows calls depending on their arguments. */
+/* Allows some calls, depending on their arguments. */
 static int add_conditional(scmp_filter_ctx filter)
 {
 	/* No thread may enter a new namespace. clone3() hides its flags; libc has clone(). */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* If two hosts ask each other at once, the smaller ticket wins. */
+/* If two hosts ask each other for the trial lock at once, the host with the smaller ticket wins. */
 #include "daemon/xdp/trial_lock.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ void xdp_trial_lock_end(struct trial *t, uint32_t peer)
 	t->lock_ns[peer] = 0;
 	t->locks--;
 	ipc_hold(t->ipc, peer, IPC_HOLD_LOCK, false);
-	/* Our trial comes before clients' data. */
+	/* A trial of ours that is due begins before clients' data moves. */
 	if (t->undecided && xdp_trial_is_up(xdp_trial_peer(t, peer).state))
 		t->due_ns[peer] = clock_now_ns();
 }
@@ -60,7 +60,7 @@ static int grant(struct trial *t, uint32_t peer, const uint32_t *args)
 		xdp_trial_lock_end(t, peer);
 		return 0;
 	}
-	/* While we ask, the peer is busy with our own request. */
+	/* While we ask, our own request makes the peer look busy, so only the tickets decide. */
 	if (t->running || (t->locks && !t->lock_ns[peer]) ||
 	    (t->asking ? ticket <= t->ticket : is_busy(&info)))
 		return -EBUSY;

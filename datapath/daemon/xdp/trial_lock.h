@@ -12,15 +12,15 @@
 int xdp_trial_lock_serve(struct trial *trial);
 /* Ends the lock of a peer, if it holds one. */
 void xdp_trial_lock_end(struct trial *trial, uint32_t peer);
-/* Asks all peers at once (xdp_trial_ask_all()). Returns -EBUSY if one refuses for now, another
- * -errno if a peer has no trial lock. */
+/* Asks all peers for the lock at once (xdp_trial_ask_all()). Returns -EBUSY if a peer refuses now,
+ * or another -errno if a peer does not know the trial lock. */
 int xdp_trial_lock_ask(const struct trial *trial, const uint32_t *peers, uint32_t count,
 		       uint32_t *first);
-/* Releases the lock at a peer, without waiting. It ends after CAREFUL_TRIAL_LOCK_MS in any case. */
+/* Releases the lock at a peer, without waiting. If this is lost, CAREFUL_TRIAL_LOCK_MS end it. */
 void xdp_trial_lock_release(const struct trial *trial, uint32_t peer);
 
 /* Returns careful_peer_info(), or state CAREFUL_PEER_NONE if that fails. */
 struct careful_peer_info xdp_trial_peer(const struct trial *trial, uint32_t peer);
 bool xdp_trial_is_up(uint32_t state);
-/* Reports whether nothing is under way and no frame has moved since the last call. */
+/* Reports whether nothing is under way with a peer, and no frame has moved since the last call. */
 bool xdp_trial_is_quiet(struct trial *trial, uint32_t peer);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "daemon/xdp/xdp_choice.h"
 
-/* For the product of two ratios, so 3 % each. */
+/* The product of two ratios must be below this: about 3 % less for each of them. */
 static const double XDP_MARGIN = 0.94;
 
 static bool generic_wins(const struct xdp_figures *generic, const struct xdp_figures *native)

@@ -9,20 +9,21 @@
 
 enum { XDP_ARMS = 6 };
 
-/* One arm's results. trip_ns: round trip of a small request; rate: of a stream, bytes/us. */
+/* Results of an arm, the measurements in a mode: a small request's round trip; bytes/us of a
+ * stream. */
 struct xdp_figures {
 	double trip_ns;
 	double rate;
 };
 
 /* Returns the better mode, or CAREFUL_XDP_AUTO if the arms disagree. Arms alternate, native first.
- * Each arm is compared with the previous one, because disturbances last longer than an arm. Generic
- * wins a comparison if the product of the two ratios is better by XDP_MARGIN. Generic is better if
- * it loses at most one comparison, native if it loses at most one. */
+ * Each arm is compared only with the previous one, because disturbances last longer than an arm.
+ * Generic wins a comparison if the product of both figures' ratios is below XDP_MARGIN. The mode
+ * that loses at most one comparison is better. */
 uint32_t xdp_choose(const struct xdp_figures arms[XDP_ARMS]);
 
-/* Reads the mode remembered for a driver and this kernel. Returns 0, -ENOENT, or -errno with *error
- * if the file cannot be trusted. */
+/* Reads the mode remembered for a driver and this kernel. Returns 0, -ENOENT if there is none, or
+ * another -errno with *error if the file cannot be trusted. */
 int xdp_recall(const char *dir, const char *driver, uint32_t *mode, struct careful_error *error);
-/* Remembers a mode, completely or not at all. Returns 0, or -errno with *error. */
+/* Writes a mode to the file, completely or not at all. Returns 0, or -errno with *error. */
 int xdp_remember(const char *dir, const char *driver, uint32_t mode, struct careful_error *error);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Remembers the mode measured for a driver and a kernel, in xdp.DRIVER.json of the state directory
- * (careful/state.h). Ignores a file that differs in any byte from one written here. */
+ * (careful/state.h). Ignores a file with any byte that this code would not write. */
 #include <careful/state.h>
 #include <errno.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 enum { TEXT_BYTES = 256, NAME_BYTES = 64 };
 
-/* Writes the file's name; "" if the driver's name cannot be part of one. */
+/* Writes the file's name, or "" if the driver's name cannot be part of a file name. */
 static void file_name(const char *driver, char *name)
 {
 	snprintf(name, NAME_BYTES, "xdp.%s.json", driver);
@@ -51,7 +51,7 @@ int xdp_recall(const char *dir, const char *driver, uint32_t *mode, struct caref
 	rc = name[0] ? careful_state_read(dir, name, text, sizeof(text), error) : -ENOENT;
 	if (rc >= 0)
 		return xdp_mode_in(text, (size_t)rc, mode);
-	return rc == -EFBIG ? -ENOENT : rc; /* not written here */
+	return rc == -EFBIG ? -ENOENT : rc; /* too large to be a file of ours */
 }
 
 int xdp_remember(const char *dir, const char *driver, uint32_t mode, struct careful_error *error)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Runs a trial of XDP modes within one round of the loop. Each change begins new epochs, which lose
- * nothing: only the trial's own data is under way. A failed trial ends in the driver's mode. */
+/* Runs a trial of XDP modes within one round of the main loop. Each change of mode begins new
+ * epochs. These lose no data except the trial's own. A failed trial ends in the driver's mode. */
 #include "daemon/xdp/xdp_trial.h"
 
 #include <errno.h>
@@ -18,22 +18,19 @@
 #include "engine/xdp_mode.h"
 
 enum {
-	/* The main loop does not run during a trial, so no peer may make it longer. */
-	TRIAL_MS = 500, /* for all measurements; half of it is enough on an idle machine */
-	CHANGE_MS = 100, /* for the last change: old buffers return, a new epoch begins */
+	/* Time limits, so that no peer can stop the main loop for long. */
+	TRIAL_MS = 500, /* for all measurements; an idle machine needs half of it */
+	CHANGE_MS = 100, /* for the last change of mode, to the first session in it */
 	MEET_MS = 50, /* until the sessions with other peers are up again */
-	AGAIN_MS = 1000, /* after a peer was busy or late to answer; doubles each time */
-	LOCK_FAILURES_MAX = 6, /* attempts without the lock */
+	AGAIN_MS = 1000, /* pause after a peer was busy or late; doubles each time */
+	LOCK_FAILURES_MAX = 6, /* attempts that did not get the lock */
 	QUIET_MS = 20, /* between two checks for traffic */
-	BUSY_CHECKS_MAX = 25, /* checks that fail before the attempt counts as lock_failures */
-	TRIES = 3, /* trials that may fail; a busy machine is late now and then */
-	/* Between the end of our trial and our clients' questions: the peer may want a trial. */
-	TURN_NS = 5 * 1000 * 1000,
+	BUSY_CHECKS_MAX = 25, /* checks with traffic that count as a failure to get the lock */
+	TRIES = 3, /* trials that may fail, because a busy machine is late now and then */
+	TURN_NS = 5 * 1000 * 1000, /* after our trial, for the peer to begin its own */
 };
 
-/* A trial under way.
- *
- * @others: other peers with a session; each mode is a new epoch for them, too */
+/* A trial under way. */
 struct attempt {
 	struct trial *trial;
 	uint32_t peer;
@@ -41,7 +38,8 @@ struct attempt {
 	bool link_down; /* a change of mode took the link down */
 	uint32_t downs; /* times that the link went down before the trial */
 	uint32_t others_count;
-	uint32_t others[CAREFUL_PEERS_MAX + 1]; /* and @peer while all are asked */
+	/* the other peers with a session, which get a new epoch with each mode, too; then @peer */
+	uint32_t others[CAREFUL_PEERS_MAX + 1];
 	uint32_t region;
 	uint64_t until_ns;
 	struct xdp_figures arms[XDP_ARMS];
@@ -72,7 +70,7 @@ static int ask_lock(struct attempt *a)
 	rc = xdp_trial_lock_ask(t, a->others, count + 1, &first);
 	t->asking = false;
 	a->granted = !rc;
-	/* A refusal of another peer is not final: its session may end before the next attempt. */
+	/* If another peer refuses for good, try again: its session may have ended by then. */
 	return rc && first < count ? -EBUSY : rc;
 }
 
@@ -85,7 +83,7 @@ static int find_region(struct attempt *a)
 	return rc;
 }
 
-/* Explains why no new epoch came in time. */
+/* Sets the reason why no new epoch began in time. */
 static void set_lost_reason(struct attempt *a)
 {
 	a->link_down |= xdp_mode_link_downs(a->trial->instance) != a->downs;
@@ -93,8 +91,8 @@ static void set_lost_reason(struct attempt *a)
 		 a->link_down ? "the link goes down when the mode changes" : "the peer is gone");
 }
 
-/* Changes the mode, if it differs, and waits for the new epoch. Extends the peer's time limit by
- * the time that the device needs. */
+/* Changes the mode, unless it is in effect, and waits for the new epoch. The device's time does not
+ * count. */
 static int change(struct attempt *a, uint32_t mode)
 {
 	struct careful *c = a->trial->instance;
@@ -163,7 +161,7 @@ static void log_figures(const struct attempt *a, bool is_clear)
 		 name_of(device_of(a->trial).xdp_mode));
 }
 
-/* The ticket keeps two hosts that failed together from asking each other together again. */
+/* Schedules the next attempt, at a random time (ticket): two hosts may have asked each other. */
 static void try_again(struct trial *t, uint32_t peer)
 {
 	t->again_ns = clock_in_ms((AGAIN_MS << t->lock_failures) + t->ticket % (AGAIN_MS / 4));
@@ -187,8 +185,9 @@ static void remember(const struct trial *t, uint32_t mode)
 		log_line("XDP: %s", why.text);
 }
 
-/* Returns to the driver's mode, until the next trial or for good. A driver that restarts its NIC
- * for each mode gets no further trial, even after the next `up`: each restart costs seconds. */
+/* Handles a failed trial: returns to the driver's mode, until the next trial or for good. A driver
+ * that restarts its NIC for each mode gets no other trial, not even by `up`: each restart takes
+ * seconds. */
 static void give_up(struct attempt *a)
 {
 	struct trial *t = a->trial;
@@ -215,7 +214,7 @@ static void give_up(struct attempt *a)
 		try_again(t, a->peer);
 }
 
-/* Applies the better mode. If that fails, the trial has failed. */
+/* Applies the better mode. If this is impossible, the trial has failed. */
 static void conclude(struct attempt *a)
 {
 	struct trial *t = a->trial;
@@ -245,8 +244,7 @@ static void await_others(const struct attempt *a)
 				return;
 }
 
-/* Schedules trials with peers whose session came up during this trial: questions may wait for
- * them. */
+/* Schedules trials with the peers whose session began during this trial. */
 static void schedule_late_peers(const struct attempt *a)
 {
 	struct trial *t = a->trial;
@@ -266,11 +264,11 @@ static void release_lock(struct attempt *a)
 	xdp_mode_alone(t->instance, CAREFUL_ANY_PEER);
 	await_others(a);
 	t->running = false;
-	a->others[a->others_count++] = a->peer; /* it may have granted the lock too late */
+	a->others[a->others_count++] = a->peer; /* even if refused: a late answer may grant it */
 	for (uint32_t i = 0; i < a->others_count; i++) {
 		if (xdp_trial_is_up(xdp_trial_peer(t, a->others[i]).state))
 			xdp_trial_lock_release(t, a->others[i]);
-		xdp_trial_is_quiet(t, a->others[i]); /* the request for the lock is no traffic */
+		xdp_trial_is_quiet(t, a->others[i]); /* so that our own requests are no traffic */
 	}
 	until_ns = clock_now_ns() + TURN_NS;
 	while (a->granted && clock_now_ns() < until_ns && careful_wait(t->instance, 1, -1) >= 0)
@@ -278,7 +276,7 @@ static void release_lock(struct attempt *a)
 	schedule_late_peers(a);
 }
 
-/* Handles an attempt without the lock: the driver's mode stays after LOCK_FAILURES_MAX of them. */
+/* Tries again later to get the lock. After LOCK_FAILURES_MAX attempts, the driver's mode stays. */
 static void retry_lock(struct trial *t, uint32_t peer, int rc)
 {
 	if (rc && rc != -EBUSY && rc != -ECONNRESET && rc != -ETIMEDOUT)
@@ -321,7 +319,7 @@ bool xdp_trial_is_on(const struct trial *t, uint32_t peer)
 	return t->running || t->lock_ns[peer];
 }
 
-/* Lists the other peers. Reports whether nothing is under way: new epochs would lose it. */
+/* Lists the other peers. Reports whether no data is under way that new epochs would lose. */
 static bool all_quiet(struct attempt *a)
 {
 	struct trial *t = a->trial;
@@ -399,13 +397,13 @@ void xdp_trial_peer_changed(struct trial *t, uint32_t peer, uint32_t state)
 		t->due_ns[peer] = clock_now_ns();
 		if (t->due_ns[peer] >= t->again_ns)
 			return;
-		/* Clients do not wait for a later attempt. */
+		/* The next attempt is later. Clients do not wait for it. */
 		t->due_ns[peer] = t->again_ns;
 		ipc_hold(t->ipc, peer, IPC_HOLD_TRIAL, false);
 	}
 }
 
-/* Reports whether a trial makes sense: the driver has native XDP, and copies. */
+/* Reports whether there is a choice: the option is auto, and native XDP works and copies frames. */
 static bool has_choice(const struct careful_device_info *device,
 		       const struct daemon_options *options)
 {
@@ -428,7 +426,7 @@ static bool apply_remembered(struct trial *t, const char *driver)
 	return !rc;
 }
 
-/* Reports whether attaching the program kept the link up. If not, each mode restarts the NIC. */
+/* Reports whether the link stayed up when the program was attached: some NICs restart for it. */
 static bool keeps_link(const struct trial *t)
 {
 	if (!xdp_mode_link_downs(t->instance))

@@ -19,24 +19,19 @@ enum {
 	GET_BYTES = 32 << 10,
 	GETS = 4, /* under way */
 	GETS_MIN = 8,
-	/* The kernel's memory for packets warms up first. */
-	STREAM_WARMUP_NS = 8 * 1000 * 1000,
+	STREAM_WARMUP_NS = 8 * 1000 * 1000, /* for the kernel's memory for packets */
 	STREAM_NS = 20 * 1000 * 1000,
-	/* A round trip or a get this long shows a path that is too slow to compare the modes. */
-	SLOW_NS = 5 * 1000 * 1000,
-	GETS_ALONE = 3, /* one fast get is enough: a busy machine delays one now and then */
+	SLOW_NS = 5 * 1000 * 1000, /* a path with such a round trip or get is too slow for trials */
+	GETS_ALONE = 3, /* one of them must be fast: a busy machine can delay the others */
 };
 
 _Static_assert((int)GET_BYTES <= (int)SCRATCH_BYTES, "fits the peer's scratch memory");
 
-/* Requests under way. Static, because an answer may arrive after the trial has ended.
- *
- * @round: answers to requests of earlier rounds are ignored
- * @first: index of the peer whose answer is @status */
+/* Requests under way. Static, because an answer may arrive after the trial has ended. */
 static struct {
-	uint32_t round;
-	uint32_t first;
-	uint32_t outstanding;
+	uint32_t round; /* answers of earlier rounds are ignored */
+	uint32_t first; /* index of the peer whose answer is @status */
+	uint32_t outstanding; /* requests without an answer */
 	uint64_t bytes;
 	uint32_t gets;
 	int status;
@@ -136,7 +131,7 @@ static int by_time(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Measures round trips; returns their lower quartile, because disturbances only add time. */
+/* Measures round trips. *trip_ns is their lower quartile, because disturbances only add time. */
 static int measure_trips(struct careful *c, uint32_t peer, uint64_t until_ns, double *trip_ns)
 {
 	static uint64_t took[TRIPS_MAX];
@@ -153,7 +148,7 @@ static int measure_trips(struct careful *c, uint32_t peer, uint64_t until_ns, do
 			return rc;
 		took[count] = clock_now_ns() - began_ns;
 		began_ns += took[count];
-		/* On a slow path the warm-up counts, too. */
+		/* On a slow path the round trips of the warm-up count, too. */
 		count += i >= TRIPS_WARMUP || took[count] > TRIPS_NS / TRIPS_WARMUP;
 	}
 	qsort(took, count, sizeof(took[0]), by_time);
@@ -172,7 +167,7 @@ static int get(struct careful *c, uint32_t peer, uint32_t region)
 	return rc == -EAGAIN ? 0 : rc;
 }
 
-/* Returns -ETIME on a slow path, where several gets would delay the data of others for long. */
+/* Makes single gets. Returns -ETIME if all are slow: a stream of gets would delay others' data. */
 static int try_gets(struct careful *c, uint32_t peer, uint32_t region, uint64_t until_ns)
 {
 	for (uint32_t i = 0; i < GETS_ALONE; i++) {

@@ -10,8 +10,8 @@
 #include "daemon/xdp/xdp_choice.h"
 
 /* Measures round trips of a small request, then a stream of gets: receiving depends most on the
- * mode of this end. Returns 0 when nothing is under way, -ETIMEDOUT after until_ns, -ETIME on a path
- * too slow for a difference, or the first failure's -errno.
+ * mode at this end. Returns 0, -ETIMEDOUT after until_ns, -ETIME on a path too slow for the modes
+ * to differ, or the first failure's -errno.
  *
  * @region: the peer's scratch memory */
 int xdp_trial_arm(struct careful *instance, uint32_t peer, uint32_t region, uint64_t until_ns,
@@ -19,7 +19,7 @@ int xdp_trial_arm(struct careful *instance, uint32_t peer, uint32_t region, uint
 
 enum { TRIAL_ASK_MS = 200 }; /* longest wait for the answers of xdp_trial_ask_all() */
 
-/* Sends a request and waits. The answer replaces args. Returns its status or -ETIMEDOUT. */
+/* Sends a request and waits. The answer's args replace args. Returns its status or -ETIMEDOUT. */
 int xdp_trial_ask(struct careful *instance, uint32_t peer, uint16_t handler,
 		  uint32_t args[CAREFUL_AM_ARGS], uint64_t until_ns);
 

@@ -276,13 +276,13 @@ struct careful_program_info {
 };
 
 /* The area that a program shares with carefuld: struct careful_area; CAREFUL_RING_ASKS entries from
- * the program; CAREFUL_RING_TOLD entries to the program; the payloads of both (entry i's is the
+ * the program; CAREFUL_RING_NOTES entries to the program; the payloads of both (entry i's is the
  * i-th of its ring); CAREFUL_RING_BUILT payloads that the program builds in advance; and the
  * program's memory, for regions, stores and gets. Each number has one writer. carefuld trusts
  * nothing in the area: it reads each entry once and works on its own copy. */
 enum {
-	CAREFUL_RING_ASKS = 256, /* a power of two, like CAREFUL_RING_TOLD */
-	CAREFUL_RING_TOLD = 1024,
+	CAREFUL_RING_ASKS = 256, /* a power of two, like CAREFUL_RING_NOTES */
+	CAREFUL_RING_NOTES = 1024,
 	CAREFUL_RING_BUILT = 64,
 	CAREFUL_RING_PAYLOAD_BYTES = 4096,
 	CAREFUL_RING_OPERATIONS = 128, /* a program's share of CAREFUL_OPERATIONS_MAX */
@@ -338,12 +338,12 @@ struct careful_ring_number {
 };
 
 /* @asks_put:     entries that the program has put, modulo 2^32; @asks_taken: carefuld has taken
- * @told_put:     entries that carefuld has put; @told_taken: the program has taken
+ * @notes_put:     entries that carefuld has put; @notes_taken: the program has taken
  * @asks_asleep:  1: carefuld waits for a BELL; the sender of the BELL sets it to 0
- * @told_asleep:  1: the program waits for a BELL */
+ * @notes_asleep:  1: the program waits for a BELL */
 struct careful_area {
-	struct careful_ring_number asks_put, asks_taken, told_put, told_taken;
-	struct careful_ring_number asks_asleep, told_asleep;
+	struct careful_ring_number asks_put, asks_taken, notes_put, notes_taken;
+	struct careful_ring_number asks_asleep, notes_asleep;
 	struct careful_ring_number pad[2];
 };
 
@@ -352,7 +352,7 @@ struct careful_area {
 static inline uint64_t careful_area_payloads(void)
 {
 	return (sizeof(struct careful_area) +
-		(CAREFUL_RING_ASKS + CAREFUL_RING_TOLD) * sizeof(struct careful_ring_entry) +
+		(CAREFUL_RING_ASKS + CAREFUL_RING_NOTES) * sizeof(struct careful_ring_entry) +
 		4095) /
 	       4096 * 4096;
 }
@@ -360,7 +360,7 @@ static inline uint64_t careful_area_payloads(void)
 static inline uint64_t careful_area_built(void)
 {
 	return careful_area_payloads() +
-	       (uint64_t)(CAREFUL_RING_ASKS + CAREFUL_RING_TOLD) * CAREFUL_RING_PAYLOAD_BYTES;
+	       (uint64_t)(CAREFUL_RING_ASKS + CAREFUL_RING_NOTES) * CAREFUL_RING_PAYLOAD_BYTES;
 }
 
 static inline uint64_t careful_area_before(void)

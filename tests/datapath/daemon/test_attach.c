@@ -636,7 +636,7 @@ static void test_keep__outlives_its_place_in_the_ring(void)
 	ask_program(OURS, &outcome);
 	await(c, &outcome);
 	CHECK_EQ(outcome.result.status, 0);
-	memset(c->attached->told_payload, 0xff, CAREFUL_RING_TOLD * CAREFUL_RING_PAYLOAD_BYTES);
+	memset(c->attached->told_payload, 0xff, CAREFUL_RING_NOTES * CAREFUL_RING_PAYLOAD_BYTES);
 	CHECK(!memcmp(careful_kept_payload(kept), "hello", 5));
 	careful_release(c, kept);
 	CHECK_EQ(careful_close(c), 0);
@@ -1348,7 +1348,7 @@ static void test_stall__requests_for_it_end(void)
 	await(c, &o);
 	CHECK_EQ(o.result.status, 0);
 	/* It reads nothing while many one-way requests arrive. Others still have room. */
-	for (int sent = 0; sent < CAREFUL_RING_TOLD;) {
+	for (int sent = 0; sent < CAREFUL_RING_NOTES;) {
 		pthread_mutex_lock(&lock);
 		sent += !careful_request(node[1], 0, OURS, NULL, "hello", 5, NULL, NULL);
 		pthread_mutex_unlock(&lock);
@@ -1375,16 +1375,16 @@ static void test_stall__requests_for_it_end(void)
 		usleep(200);
 		pthread_mutex_lock(&lock);
 		over = p->asks_taken == c->attached->asks_put && !p->ops_used;
-		unread = p->told_put - c->attached->told_taken;
+		unread = p->notes_put - c->attached->notes_taken;
 		pthread_mutex_unlock(&lock);
 	}
-	CHECK(unread <= CAREFUL_RING_TOLD);
+	CHECK(unread <= CAREFUL_RING_NOTES);
 	s.asked = 0;
 	for (int i = 0; i < PATIENCE_MS && careful_wait(c, 1, -1) > 0; i++)
 		;
 	for (int i = 0; i < CAREFUL_RING_OPERATIONS; i++)
 		CHECK_EQ(own[i].done, 1);
-	CHECK(s.asked > CAREFUL_RING_TOLD / 2);
+	CHECK(s.asked > CAREFUL_RING_NOTES / 2);
 	CHECK_EQ(s.asked + CAREFUL_RING_OPERATIONS + news, unread);
 	await(c, &waits);
 	careful_close(c);
@@ -1403,7 +1403,7 @@ struct fullest {
 
 static uint32_t unread(const struct fullest *f)
 {
-	return f->p->told_put - f->c->attached->told_taken;
+	return f->p->notes_put - f->c->attached->notes_taken;
 }
 
 static void on_first(const struct careful_result *result, void *user)
@@ -1412,7 +1412,7 @@ static void on_first(const struct careful_result *result, void *user)
 	uint32_t answered = 0;
 
 	CHECK_EQ(careful_request(f->c, f->peer, LATE, NULL, NULL, 0, on_done, &f->later), 0);
-	for (int i = 0; i < PATIENCE_MS && unread(f) < CAREFUL_RING_TOLD; i++) {
+	for (int i = 0; i < PATIENCE_MS && unread(f) < CAREFUL_RING_NOTES; i++) {
 		pthread_mutex_lock(&lock);
 		while (answered < held_count &&
 		       !careful_reply_late(node[1], &held[answered], 0, NULL, "other", 5))
@@ -1420,7 +1420,7 @@ static void on_first(const struct careful_result *result, void *user)
 		pthread_mutex_unlock(&lock);
 		usleep(1000);
 	}
-	CHECK_EQ(unread(f), CAREFUL_RING_TOLD);
+	CHECK_EQ(unread(f), CAREFUL_RING_NOTES);
 	CHECK_EQ(result->bytes, 5);
 	CHECK(!memcmp(result->payload, "first", 5));
 	f->done = 1;
@@ -1487,13 +1487,13 @@ static void test_news__of_a_peer_that_comes_and_goes(void)
 		;
 	heard = (struct heard){ .peer = heard.peer };
 	pthread_mutex_lock(&lock);
-	for (int i = 0; i < 2 * CAREFUL_RING_TOLD; i++) {
+	for (int i = 0; i < 2 * CAREFUL_RING_NOTES; i++) {
 		ipc_programs_peer(server, index, CAREFUL_PEER_FAILED);
 		ipc_programs_peer(server, index, CAREFUL_PEER_UP);
 		ipc_programs_peer(server, index + 1, CAREFUL_PEER_UP);
 		ipc_programs_peer(server, index + 1, CAREFUL_PEER_NONE);
 	}
-	unread = p->told_put - c->attached->told_taken;
+	unread = p->notes_put - c->attached->notes_taken;
 	CHECK(!p->client->failed);
 	pthread_mutex_unlock(&lock);
 	CHECK(unread <= 2);
@@ -1541,7 +1541,7 @@ static void test_rings__full_of_requests(void)
 		ask_program(OURS, &o[i]);
 	pthread_mutex_lock(&lock); /* the turns are ours */
 	for (int i = 0;
-	     i < PATIENCE_MS && program("asks")->told_put - c->attached->told_taken < ASKED; i++)
+	     i < PATIENCE_MS && program("asks")->notes_put - c->attached->notes_taken < ASKED; i++)
 		turn();
 	fill(c, peer);
 	CHECK_EQ(attached_poll(c), ASKED);
