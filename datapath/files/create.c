@@ -233,7 +233,7 @@ int block_create(struct block_server *server, struct block_job *job)
 		job->args[1] = 1;
 		handle->bytes = (uint64_t)st.st_size;
 		handle->file_bytes = job->bytes;
-		/* Of another size: a part of another source, to read or discard. */
+		/* Another size: a part of another source, to read or discard. */
 		handle->writable = handle->bytes == job->bytes + job->tail_bytes;
 		return block_attr_of(handle->fd, job);
 	}
