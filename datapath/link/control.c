@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Dispatches control messages and clock ticks. */
-#include "link/link.h"
+#include "link/link_private.h"
 #include "link/repair/repair.h"
 #include "link/session/queue_choice.h"
 #include "link/peer/peers.h"

@@ -2,7 +2,7 @@
 /* Opens and closes a link, reports its state, and handles changes of the device. Allocates all
  * memory of link/. */
 #include "link/send/group.h"
-#include "link/link.h"
+#include "link/link_private.h"
 #include "link/repair/repair.h"
 #include "link/session/session.h"
 

@@ -9,6 +9,7 @@
 
 #include "input.h"
 #include "engine/engine.h"
+#include "link/link_private.h"
 
 enum {
 	NODE_PEERS = 2,

@@ -44,3 +44,14 @@ def test_main__fails_where_more_data_is_untyped(
     monkeypatch.setattr(house, "ANY_MAX", 3)
     assert house.main() == 1
     assert "uses, more than 3" in capsys.readouterr().out
+
+
+def test_link__layers_above_see_one_short_header() -> None:
+    folder = house.ROOT / "datapath"
+    uses = [
+        one.relative_to(folder)
+        for one in folder.rglob("*.[ch]")
+        if '#include "link/link_private.h"' in one.read_text()
+    ]
+    assert {one.parts[0] for one in uses} == {"link"}
+    assert len((folder / "link" / "link.h").read_text().splitlines()) <= 200

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* CRC32C (Castagnoli) of small payloads, by an instruction if the CPU has it, else by table. */
-#include "link/link.h"
+#include "link/link_private.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See keyed.h. The cheapest check comes first: the address, the token (handshake.c), the mac, and
  * only then a multiplication. */
-#include "link/link.h"
+#include "link/link_private.h"
 #include "link/peer/peers.h"
 
 #include <assert.h>

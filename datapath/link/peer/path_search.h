@@ -3,7 +3,7 @@
  * session/path.c searches. */
 #pragma once
 
-#include "link/link.h"
+#include "link/link_private.h"
 
 enum {
 	PATH_FIRST_MS = 500, /* longest wait for the first answer */

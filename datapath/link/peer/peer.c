@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The table of peers, and messages to a peer. */
-#include "link/link.h"
+#include "link/link_private.h"
 #include "link/peer/peers.h"
 
 #include <endian.h>

@@ -2,7 +2,7 @@
 /* The functions of peer.c that only link/ calls. */
 #pragma once
 
-#include "link/link.h"
+#include "link/link_private.h"
 
 bool link_peer_at(const struct link_peer *peer, const union address *address);
 struct link_peer *link_peer_from(struct link *link, const union address *from,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include "link/link.h"
+#include "link/link_private.h"
 
 #include <sodium/crypto_shorthash.h>
 

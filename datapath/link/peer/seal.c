@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See seal.h. A frame in one buffer is sealed and opened in place; one in several buffers is first
  * copied to link->seal_flat. */
-#include "link/link.h"
+#include "link/link_private.h"
 #include "link/peer/peers.h"
 
 #include <assert.h>

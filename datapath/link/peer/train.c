@@ -5,7 +5,7 @@
  * during a train, so only train frames are lost, and no operation fails when a new epoch begins with
  * a smaller window. A peer that lies or stays silent lowers only its own window, to WINDOW_MIN at
  * least. */
-#include "link/link.h"
+#include "link/link_private.h"
 #include "link/peer/peers.h"
 
 #include <endian.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Returns receive buffers to the fill ring, and then their credits to the peer. */
-#include "link/link.h"
+#include "link/link_private.h"
 #include "link/repair/repair.h"
 
 #include <assert.h>

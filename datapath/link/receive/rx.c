@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Receives frames: finds the peer, checks the sequence number, takes the credits. */
 #include "link/send/group.h"
-#include "link/link.h"
+#include "link/link_private.h"
 #include "link/repair/repair.h"
 #include "link/operation_timer.h"
 #include "link/session/session.h"

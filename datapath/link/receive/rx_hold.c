@@ -2,7 +2,7 @@
 /* Receive buffers that outlive their batch, for handlers and writes to files. When a peer's kept
  * buffers reach T, the oldest are copied to ordinary memory (P2 section 5.3), up to the peer's share
  * of it. Beyond the share credits are withheld, which stalls only that peer. */
-#include "link/link.h"
+#include "link/link_private.h"
 
 #include <assert.h>
 #include <string.h>

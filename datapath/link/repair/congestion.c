@@ -6,7 +6,7 @@
  * on one link converge to equal shares. A w below the mean of the reduced windows grows by one more,
  * since a full queue may drop one sender's frames for long. Frames that wait here for a missing one
  * have left the network, so they do not count against w. */
-#include "link/link.h"
+#include "link/link_private.h"
 #include "link/repair/repair.h"
 
 enum {

@@ -3,7 +3,7 @@
  * requested at a time, since repairs load the network like any frame. Requests and repairs stay in
  * order: a repair that arrives shows that repairs of earlier requests are lost. If nothing arrives, a
  * timer repeats the request. A frame that is requested too early arrives twice, and is dropped. */
-#include "link/link.h"
+#include "link/link_private.h"
 #include "link/repair/repair.h"
 #include "link/peer/peers.h"
 

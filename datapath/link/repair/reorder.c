@@ -2,7 +2,7 @@
 /* Frames that arrive ahead of a missing one wait in their receive buffers, and are handed on in order.
  * The missing frame has credits, too, so its repair always finds a buffer. */
 #include "link/send/group.h"
-#include "link/link.h"
+#include "link/link_private.h"
 #include "link/repair/repair.h"
 
 #include <assert.h>

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "link/link.h"
+#include "link/link_private.h"
 
 enum {
 	/* most numbers in one CAREFUL_MISSING */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Repeats frames whose body the log keeps (log.h), and gives up those that never arrive. */
-#include "link/link.h"
+#include "link/link_private.h"
 #include "link/repair/repair.h"
 #include "link/peer/path_search.h"
 

@@ -2,7 +2,7 @@
 /* Send buffers that are lent to the application, to build messages in place: at most a quarter of
  * those that the largest frame does not need. The address of its body names a buffer; any other
  * address is refused. */
-#include "link/link.h"
+#include "link/link_private.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -6,7 +6,7 @@
 #include <endian.h>
 #include <string.h>
 
-#include "link/link.h"
+#include "link/link_private.h"
 
 static inline uint32_t out_get16(const uint8_t *p)
 {

@@ -2,7 +2,7 @@
 /* Pings (P1 section 6): frames that end at a stage, and their answers. Pings that end at XDP are
  * answered here, others by the engine. An answer is a control message, so it needs no receive
  * buffer. It goes to the session's peer, so a stranger gains nothing by a probe. */
-#include "link/link.h"
+#include "link/link_private.h"
 #include "link/peer/peers.h"
 
 #include <endian.h>

@@ -8,7 +8,7 @@
  * A sender asks only for what it will send beyond its window, so that the message itself uses up the
  * grant. If the message is given up, the sender uses the grant up with updates. A peer that does
  * neither loses its epoch when others wait, and with it the grant. */
-#include "link/link.h"
+#include "link/link_private.h"
 
 #include <assert.h>
 #include <endian.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Sends the trains that a peer asked for (train.c): back-to-back frames, between other work, and
  * then TRAIN_SENT. */
-#include "link/link.h"
+#include "link/link_private.h"
 
 #include <endian.h>
 #include <string.h>

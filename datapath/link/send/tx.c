@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Sends frames: send buffers, headers, the queue between two kicks, and window updates. A send
  * buffer is free again when its frame has left (P2 section 2.1). */
-#include "link/link.h"
+#include "link/link_private.h"
 #include "link/repair/repair.h"
 #include "link/operation_timer.h"
 #include "link/send/out.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The fast path of a message of one frame: builds and queues it in one function. The steps of tx.c
  * handle the other cases (a sealed session, no room). */
-#include "link/link.h"
+#include "link/link_private.h"
 #include "link/repair/repair.h"
 #include "link/send/out.h"
 #include "link/operation_timer.h"

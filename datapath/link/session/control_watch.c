@@ -2,7 +2,7 @@
 /* Checks that control messages pass while frames do. A firewall sees control messages, but not the
  * frames that XDP takes, and steady traffic needs no control messages. So each end asks now and then
  * whether the peer hears it, and reports if it does not: the next loss would end the session. */
-#include "link/link.h"
+#include "link/link_private.h"
 #include "link/peer/peers.h"
 #include "link/session/session.h"
 

@@ -3,7 +3,7 @@
  * in the peers map, takes all frames out of the RX ring, and returns all held buffers to the fill
  * ring. If a disk hangs, the new epoch's window is smaller by the buffers that the disk holds. */
 #include "link/send/group.h"
-#include "link/link.h"
+#include "link/link_private.h"
 #include "link/repair/repair.h"
 #include "link/peer/peers.h"
 #include "link/session/session.h"

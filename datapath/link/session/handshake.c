@@ -12,7 +12,7 @@
  *
  * If there are keys, all four messages prove them (keyed.c). No state changes before a proof: not
  * at A before B's CHALLENGE, not at B before A's second HELLO. */
-#include "link/link.h"
+#include "link/link_private.h"
 #include "link/repair/repair.h"
 #include "link/session/queue_choice.h"
 #include "link/peer/peers.h"

@@ -4,7 +4,7 @@
  * data back, after losses in several epochs in a row, or in one epoch if ICMP called a frame too
  * large. It also begins when one frame was lost several times, while other data continues. ICMP
  * alone, which anybody can forge, makes no frame smaller. */
-#include "link/link.h"
+#include "link/link_private.h"
 #include "link/peer/path_search.h"
 #include "link/session/session.h"
 

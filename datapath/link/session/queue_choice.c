@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "link/link.h"
+#include "link/link_private.h"
 
 /* Returns the FNV-1a hash of a host's address. Hosts with equal hashes just share a queue. */
 uint64_t queue_choice_host(const union address *host)

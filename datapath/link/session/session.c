@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Decides when a session begins, is renewed and is given up. */
-#include "link/link.h"
+#include "link/link_private.h"
 #include "link/peer/peers.h"
 #include "link/session/session.h"
 

@@ -2,7 +2,7 @@
 /* The functions of a session that only link/ calls; link.h has those for the layers above. */
 #pragma once
 
-#include "link/link.h"
+#include "link/link_private.h"
 
 /* epoch.c */
 void epoch_begin(struct link_peer *peer, uint64_t cookie);

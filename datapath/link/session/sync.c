@@ -2,7 +2,7 @@
 /* Handles silence. A lost last frame leaves no gap. So if credits or replies are outstanding and
  * nothing has arrived for sync_ms, the ends compare their counts by SYNC. Only answers that disagree
  * prove a loss. No answer is a stall, which ends the session after stall_ms. */
-#include "link/link.h"
+#include "link/link_private.h"
 #include "link/repair/repair.h"
 #include "link/peer/peers.h"
 #include "link/session/session.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Writes SYNC messages: what this end of a session sent and received. */
-#include "link/link.h"
+#include "link/link_private.h"
 #include "link/peer/peers.h"
 #include "link/session/session.h"
 

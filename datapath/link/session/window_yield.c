@@ -3,7 +3,7 @@
  * needs one, we ask the peer that was silent for longest. It ends the session if nothing is under
  * way at its end either, so no frame is lost. Its program keeps the peer: the next message asks for
  * a window again. */
-#include "link/link.h"
+#include "link/link_private.h"
 #include "link/peer/peers.h"
 #include "link/session/session.h"
 

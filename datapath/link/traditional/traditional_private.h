@@ -2,7 +2,7 @@
 /* Shared by the files of the traditional protocol. */
 #pragma once
 
-#include "link/link.h"
+#include "link/link_private.h"
 
 static inline struct traditional *traditional_peer(const struct link_peer *peer)
 {
