@@ -23,6 +23,7 @@ class LoadedExchange:
         busy: the bottleneck's share of time for live messages; 1: a reader asks for the next
             message when the last one has come.
         jitter_us: mean error of a stamp.
+        busy_back: the same share on the way back; answers wait behind these messages.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class LoadedExchange:
         jitter_us: float = 5.0,
         own_us: float = 20.0,
         seed: int = 1,
+        busy_back: float = 0.0,
     ) -> None:
         self.stages, self.busy, self.jitter_us, self.own_us = stages, busy, jitter_us, own_us
         self.payload_max_bytes, self.credits, self.train_max = 3702, 256, 128
@@ -39,6 +41,7 @@ class LoadedExchange:
         self.now_us, self.records = 0.0, False
         self._free_us = [0.0] * len(stages)
         self._live_at_us = 0.0
+        self.busy_back, self._back_at_us, self._back_free_us = busy_back, 0.0, 0.0
         self._seen: list[Arrival] = []
         self._advance()
 
@@ -71,6 +74,14 @@ class LoadedExchange:
         while self.busy and self._live_at_us <= self.now_us:
             self._one_live()
 
+    def _waits_us(self, at_us: float) -> float:
+        """Returns how long an answer that leaves at a time waits for messages on the way back."""
+        while self.busy_back and self._back_at_us <= at_us:
+            took_us = self.random.randint(1, FRAGMENTS_MAX) * self._cost_us(FRAGMENT_BYTES)
+            self._back_free_us = max(self._back_free_us, self._back_at_us) + took_us
+            self._back_at_us += self.random.expovariate(self.busy_back / took_us)
+        return max(0.0, self._back_free_us - at_us)
+
     def sleep(self, seconds: float) -> None:
         self.now_us += seconds * 1e6
         self._advance()
@@ -81,6 +92,7 @@ class LoadedExchange:
             sent_us = self.now_us
             there_us = self._push(sent_us, size_bytes, size_bytes + HEAD_BYTES) - sent_us
             back_us = sum(g for g, _ in self.stages) + self.random.expovariate(1 / self.jitter_us)
+            back_us += self._waits_us(sent_us + there_us)
             self.now_us += there_us + back_us
             self._advance()
             trips.append(Trip(sent_us, there_us + 1e9, there_us + back_us))
@@ -93,6 +105,7 @@ class LoadedExchange:
             self.now_us += self.own_us
             self._advance()
         self.now_us = max(self.now_us, arrivals[-1]) + sum(g for g, _ in self.stages)
+        self.now_us += self._waits_us(self.now_us)
         self._advance()
         return [at - arrivals[0] for at in arrivals], self.own_us
 
@@ -102,6 +115,7 @@ class LoadedExchange:
     def arrivals(self) -> list[Arrival]:
         """Returns what has arrived since the last call."""
         self.sleep(2 * sum(g for g, _ in self.stages) / 1e6)  # the question and its answer
+        self.sleep(self._waits_us(self.now_us) / 1e6)
         seen = sorted(self._seen, key=lambda one: one.at_us)
         come = [one for one in seen if one.at_us <= self.now_us]
         self._seen = seen[len(come) :]

@@ -331,9 +331,10 @@ class BlackBox:
     def _still_needed(self, result: Result) -> tuple[int, bool]:
         """Returns the factor for the next round's round trips, and whether trains are needed."""
         one_way = result.one_way
-        enough = one_way.supported and one_way.G_us_per_KiB.relative <= self.options.precision
+        precision = 0.0 if result.reason else self.options.precision
+        enough = one_way.supported and one_way.G_us_per_KiB.relative <= precision
         G = result.regime.G_b_us_per_KiB
-        trains = G is None or G.relative > self.options.precision
+        trains = G is None or G.relative > precision
         return 0 if enough else _TRIPS_MORE, trains
 
     def _round(self, trips: int, trains: bool) -> None:

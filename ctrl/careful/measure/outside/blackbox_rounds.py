@@ -55,7 +55,8 @@ class Round:
 def trip_lines(rounds: Sequence[Round], resolution_us: float) -> tuple[Line, Line]:
     """Fits lines to the shortest round trips and the shortest one-way times, over sizes.
 
-    Removes the drift of the two clocks from one-way times.
+    Removes the drift of the two clocks from one-way times. If answers have waited behind messages
+    on the way back, the line of round trips has the slope of the one-way times.
     """
     with_trips = [a_round for a_round in rounds if a_round.trips]
     sizes = [size for a_round in with_trips for size in a_round.trip_sizes]
@@ -72,7 +73,21 @@ def trip_lines(rounds: Sequence[Round], resolution_us: float) -> tuple[Line, Lin
         late = Estimate(0.0, slack=lateness(line, sizes, times))
         slope = line.slope_us_per_byte + late
         lines.append(widened(replace(line, slope_us_per_byte=slope), fits))
-    return lines[0], lines[1]
+    round_trips, one_way = lines
+    if round_trips.reason and one_way.supported:
+        round_trips = _with_slope(round_trips, one_way, sizes, [trip.round_us for trip in trips])
+    return round_trips, one_way
+
+
+def _with_slope(line: Line, other: Line, sizes: Sequence[float], times_us: Sequence[float]) -> Line:
+    """Returns a line with another's slope below all times; their lowest quarter gives its error."""
+    slope = other.slope_us_per_byte
+    levels = sorted(
+        time_us - slope.value * (size - line.middle_bytes)
+        for size, time_us in zip(sizes, times_us, strict=True)
+    )
+    middle_us = Estimate(levels[0], (levels[len(levels) // 4] - levels[0]) / 2)
+    return replace(line, middle_us=middle_us, slope_us_per_byte=slope, reason="")
 
 
 def usable_gaps(rounds: Sequence[Round]) -> list[dict[int, float]]:

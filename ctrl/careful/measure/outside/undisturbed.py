@@ -82,7 +82,6 @@ class Undisturbed:
         self.payload_max_bytes, self.credits = inner.payload_max_bytes, inner.credits
         self.train_max = min(inner.train_max, _TRAIN_MAX)
         self.disturbed = 0
-        self._longest_us = 0.0  # time that an attempt took
         self._gaps_us: dict[int, float] = {}  # of trains, by their payload
         self._paces_us: dict[int, float] = {}  # also of trains that do not count
         self._larger_us = 0.0  # gap of the largest live frames
@@ -137,26 +136,37 @@ class Undisturbed:
 
     def _fall_out_of_step(self, took_us: float) -> None:
         """Waits a random time: a program that waits for answers may be in step with us."""
-        self._longest_us = max(self._longest_us, took_us)
-        self._sleep(self._random.uniform(0, self._longest_us) / 1e6)
+        self._sleep(self._random.uniform(0, took_us) / 1e6)
 
     def round_trips(self, size_bytes: int, count: int) -> list[Trip]:
         """Returns up to `count` round trips that met an idle path; none, if all waited."""
         found: list[Trip] = []
-        for attempt in range(2 * self._tries):
-            # One by one on a busy path: the next one would leave in step with live messages.
-            some = 1 if self.disturbed else min(count - len(found), _TRIPS_MAX)
+        tried = 0
+        while tried < 2 * self._tries:
+            some = min(count - len(found), _TRIPS_MAX)
             if not self._records():
                 return self._inner.round_trips(size_bytes, count)
-            trips = self._inner.round_trips(size_bytes, some)
+            trips = self._some_trips(size_bytes, some)
             gap_us = self._gap_us(size_bytes)
             idle = _met_idle(self._arrivals(), size_bytes + _HEAD_BYTES, some, gap_us)
             found += [trip for trip, counts in zip(trips, idle, strict=True) if counts]
             self.disturbed += some - sum(idle)
-            if len(found) >= count or (found and attempt >= count):
+            tried += some
+            if len(found) >= count or (found and tried > count):
                 break
             self._fall_out_of_step(trips[-1].round_us)
         return found
+
+    def _some_trips(self, size_bytes: int, count: int) -> list[Trip]:
+        """On a busy path one by one: the next one would leave in step with live messages."""
+        if not self.disturbed:
+            return self._inner.round_trips(size_bytes, count)
+        trips: list[Trip] = []
+        for _ in range(count):
+            if trips:
+                self._fall_out_of_step(trips[-1].round_us)
+            trips += self._inner.round_trips(size_bytes, 1)
+        return trips
 
     def train_us(self, size_bytes: int, count: int) -> tuple[list[float], float]:
         """Returns the arrivals of a train's frames that lie together, if any, and our own pace.

@@ -43,11 +43,12 @@ def step_us(rounds: Sequence[Sequence[Trip]]) -> float:
 def drift(sizes_bytes: Sequence[float], trips: Sequence[Trip]) -> float:
     """Returns how much faster the other clock runs, as a share, by robust regression over time.
 
-    The round trips, which use only one clock, give the effect of the size.
+    The round trips, which use only one clock, give the effect of the size, unless other traffic on
+    the way back disturbs them more than a drift disturbs one-way times.
     """
     sizes, sent, one_way, whole = _columns(sizes_bytes, trips)
-    over_sizes = fit_minima(sizes, whole)
-    flat = one_way - over_sizes.slope_us_per_byte.value * sizes
+    over_sizes = [fit_minima(sizes, times).slope_us_per_byte for times in (whole, one_way)]
+    flat = one_way - min(over_sizes, key=lambda slope: slope.half).value * sizes
     line = fit_line(sent, flat)
     rate = line.slope_us_per_byte
     if abs(rate.value) <= rate.half or abs(rate.value) * np.ptp(sent) <= _DRIFT_LEAST_US:

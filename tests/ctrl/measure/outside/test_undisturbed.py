@@ -50,6 +50,20 @@ def test_figures__of_a_path_with_live_messages(busy: float, enough: int) -> None
     assert held >= 0.9 * sum(near.values())
 
 
+@pytest.mark.parametrize("busy", [0.5, 0.9])
+def test_figures__of_a_path_with_live_messages_both_ways(busy: float) -> None:
+    """Answers wait behind messages on the way back, so times one way give the slope."""
+    near, held = [0, 0], 0
+    for seed in range(RUNS):
+        found = figures(LoadedExchange(busy=busy, busy_back=busy, seed=seed))
+        others, low_us = found["sum_G_others_us_per_KiB"], found["sum_g_low_us"]
+        near[0] += found["g_b_us"] == pytest.approx(750.0, rel=0.1)
+        near[1] += others is not None and others == pytest.approx(4000.0, rel=0.1)
+        held += low_us is not None and low_us <= sum(g for g, _ in GAM) <= found["sum_g_high_us"]
+    assert min(near) >= ENOUGH, near
+    assert held >= 0.8 * RUNS  # where every answer has waited, the sum of g is too large
+
+
 def test_figures__of_two_bottlenecks_on_a_busy_path() -> None:
     """The bottleneck of large fragments is another stage than that of small ones."""
     told = 0
