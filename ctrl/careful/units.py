@@ -91,6 +91,20 @@ def shown_rate(bytes_per_s: float) -> str:
     return f"{bits_per_s:.{digits}f} {unit}"
 
 
+def time_unit(us: float) -> tuple[str, float]:
+    """Returns the unit in which people read a time, and the unit's length in µs."""
+    return ("s", 1e6) if abs(us) >= 999.5e3 else ("ms", 1e3) if abs(us) >= 999.5 else ("µs", 1.0)
+
+
+def shown_time(us: float, digits: int = 3) -> str:
+    """Returns a time in the unit that fits: 9.25 µs, 25.3 ms, 208 s, 42 min, 30 h."""
+    unit, size = time_unit(us)
+    if abs(us) >= 999.5e6:
+        unit, size = ("h", 3.6e9) if abs(us) >= 7.2e9 else ("min", 6e7)
+        return f"{us / size:.0f} {unit}"
+    return f"{us / size:.{digits}g} {unit}"
+
+
 def counted(number: int, noun: str) -> str:
     """Returns a number and its noun: 1 file, 2 files."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -257,6 +257,7 @@ void link_peer_info(const struct link_peer *peer, struct careful_peer_info *info
 		.sent_again = session->sent_again,
 		.asked_again = session->asked_again,
 		.asked_silent = session->asked_silent,
+		.away_ms = session->away_ns ? (peer->link->now_ns - session->away_ns) / 1000000 : 0,
 		.late = session->late,
 		.seal = session->seal ? session->seal->mode : CAREFUL_SEAL_OFF,
 		.cipher = session->seal ? (uint8_t)session->seal->cipher : 0,

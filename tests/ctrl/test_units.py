@@ -7,7 +7,7 @@ from pathlib import Path
 
 import careful
 import pytest
-from careful.units import parse_bytes, parse_seconds, shown_bytes, shown_rate
+from careful.units import parse_bytes, parse_seconds, shown_bytes, shown_rate, shown_time
 
 
 @pytest.mark.parametrize(
@@ -92,3 +92,20 @@ def test_parse_seconds__no_duration(text: str) -> None:
 )
 def test_shown_bytes__binary_prefix(nbytes: int, text: str) -> None:
     assert shown_bytes(nbytes) == text
+
+
+@pytest.mark.parametrize(
+    ("us", "text"),
+    [
+        (0.0, "0 µs"),
+        (9.25, "9.25 µs"),
+        (999.6, "1 ms"),
+        (25_300.4, "25.3 ms"),
+        (208_159_568.4, "208 s"),
+        (2.52e9, "42 min"),
+        (1.1e10, "3 h"),
+    ],
+)
+def test_shown_time__in_the_unit_that_fits(us: float, text: str) -> None:
+    """`plan` printed 208159568.4 µs."""
+    assert shown_time(us) == text

@@ -114,6 +114,25 @@ def test_directory__becomes_a_file_and_back(shared_pair: tuple[Host, Host], way:
     assert_equal(source, target)
 
 
+def test_sync__of_one_file_to_a_name_that_cannot_be_written(
+    shared_pair: tuple[Host, Host], make_disk: MakeDisk
+) -> None:
+    """It ended with 1; a file in a tree ended with 3."""
+    a, _ = shared_pair
+    source, target, _ = ends(shared_pair, "get", "one")
+    make_file(source / "f", 1000)
+    make_disk(target)
+    make_file(target / "f", 900, 2)
+    if subprocess.run(["chattr", "+i", target / "f"], check=False).returncode:
+        pytest.skip("no immutable files")
+    try:
+        for name in ("one/f", "one/"):
+            done = a.ctl("sync", f"h2:{name}", target, check=False)
+            assert done.returncode == 3, done.stderr
+    finally:
+        subprocess.run(["chattr", "-i", target / "f"], check=True)
+
+
 @both
 def test_permission__lost_in_the_middle(
     shared_pair: tuple[Host, Host], make_disk: MakeDisk, way: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
-from hosts import MIB, Host, Hosts, make_file, moving, wait_for
+from hosts import MIB, Host, Hosts, finish, make_file, moving, wait_for
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
@@ -34,6 +35,26 @@ def control(host: Host) -> list[tuple[str, str]]:
     found = json.loads(host.ctl("doctor", "eth1", "--json").stdout)["findings"]
     said = (one for one in found if one["check"] == "control")
     return [(one["state"], f"{one['text']} {one['advice']}") for one in said]
+
+
+def test_status__says_which_peer_does_not_answer_and_since_when(hosts: Hosts) -> None:
+    """A peer that had failed was "connecting" while it was tried again: "all is well", status 0."""
+    a, b = hosts()
+    for host in (a, b):
+        host.up()
+    make_file(b.export / "f", 1000)
+    a.ctl("get", "h2:f", "null:")
+    assert a.status()["peers"][0]["away_ms"] == 0
+    drop_control(b, True)
+    b.down()
+    for _ in range(2):
+        get = a.start("get", "h2:f", "null:")
+        wait_for(lambda: a.ctl("status", check=False).returncode == 3, "trouble")
+        done = a.ctl("status", check=False)
+        assert "not well" in done.stdout.splitlines()[0]
+        assert re.search(r"h2: \w+.*, no (answer|session) for [\d.]+ (s|min)", done.stdout)
+        finish(get)
+    assert a.status()["peers"][0]["away_ms"] > 5000
 
 
 def test_control_dropped__status_doctor_and_log_say_so(hosts: Hosts) -> None:

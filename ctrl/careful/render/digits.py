@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import math
 
-from careful.measure.statistics.estimate import Estimate
-
-
-def decimals(half: float) -> int:
-    """Returns the digits after the point that give half of an interval two significant ones."""
-    if not 0 < half < math.inf:
-        return 3
-    return min(max(0, 1 - math.floor(math.log10(half))), 6)
+from careful.measure.statistics.estimate import Estimate, at_most, decimals
+from careful.units import time_unit
 
 
 def with_half(estimate: Estimate | None) -> str:
@@ -22,12 +16,24 @@ def with_half(estimate: Estimate | None) -> str:
     return f"{estimate.value:.{digits}f} ±{estimate.half:.{digits}f}"
 
 
+def time_with_half(us: Estimate | None, axis_us: float, per: str = "") -> str:
+    """Returns with_half() of a time in µs, in the unit of an axis that ends at axis_us.
+
+    The time has its own unit if its digits would be lost; per: such as "/KiB".
+    """
+    if us is None:
+        return "-"
+    unit, size = time_unit(axis_us)
+    if us.half < 1e-4 * size:
+        unit, size = time_unit(us.value)
+    return f"{with_half(us * (1 / size))} {unit}{per}"
+
+
 def or_most(estimate: Estimate | None, bound: Estimate | None) -> str:
     """Returns with_half(); of a figure that is withheld, its bound if there is one."""
     if estimate or bound is None or not 0 < bound.high < math.inf:
         return with_half(estimate)
-    size = 10.0 ** min(decimals(bound.high), 3)
-    return f"at most {math.ceil(bound.high * size) / size:g}"
+    return at_most(bound.high)
 
 
 def not_negative(estimate: Estimate | None) -> str:

@@ -6,6 +6,7 @@ marker or a dash as well, so that no plot depends on colour alone.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from careful.errors import InputError
 from careful.extras import need
+from careful.units import time_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +27,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 3)))
 SUFFIXES = (".png", ".svg")
+#: Width that the ordinate's labels take from a legend below the axes, pixels.
+_BESIDE_PX = 90
 #: Colours of a PNG; anti-aliased text and lines need no more.
 COLOURS_MAX = 64
 
@@ -108,16 +112,26 @@ def grid(
     return figure, [list(row) for row in pairs]
 
 
-def legend_below(pair: Axes, *, below_pt: float = 46.0, **given: Any) -> None:
+def legend_below(pair: Axes, *, below_pt: float = 46.0, ncols: int = 1, **given: Any) -> None:
     """Draws a legend under the axis' label, so that it hides nothing.
 
-    below_pt: height of ticks and labels under the axes, points.
+    below_pt: height of ticks and labels under the axes, points; ncols: columns, fewer if they are
+    wider than the figure.
     """
     from matplotlib.transforms import ScaledTranslation
 
     scale = pair.figure.dpi_scale_trans
     under = pair.transAxes + ScaledTranslation(0, -below_pt / 72, scale)
-    pair.legend(loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=under, **given)
+    for columns in range(ncols, 0, -1):
+        at: dict[str, Any] = {"bbox_to_anchor": (0, 0), "bbox_transform": under}
+        legend = pair.legend(loc="upper left", ncols=columns, **at, **given)
+        room = pair.figure.bbox.width - _BESIDE_PX
+        if legend.get_window_extent().width <= room:
+            return
+    longest = max(len(text.get_text()) for text in legend.get_texts())
+    most = int(longest * room / legend.get_window_extent().width) - 2
+    for text in legend.get_texts():
+        text.set_text(textwrap.fill(text.get_text(), most))
 
 
 def plain_numbers(pair: Axes) -> None:
@@ -134,13 +148,12 @@ def plain_numbers(pair: Axes) -> None:
 
 
 def _fit_time_unit(axis: Axis) -> None:
-    """Shows an axis whose label has (µs) in ms from 10 ms on, and in s from 10 s on."""
+    """Shows an axis whose label has (µs) in the unit of its largest time, as legends do."""
     from matplotlib.ticker import Formatter
 
-    most = axis.get_view_interval()[1]
-    scale, unit = (1e6, "(s)") if most >= 1e7 else (1e3, "(ms)")
+    unit, scale = time_unit(axis.get_view_interval()[1])
     text = axis.get_label_text()
-    if "(µs)" not in text or most < 1e4:
+    if "(µs)" not in text or unit == "µs":
         return
 
     class Scaled(Formatter):
@@ -153,7 +166,7 @@ def _fit_time_unit(axis: Axis) -> None:
         def __call__(self, value: float, position: int | None = None) -> str:
             return f"{value / scale:,.10g}" if self.inner(value, position) else ""
 
-    axis.set_label_text(text.replace("(µs)", unit))
+    axis.set_label_text(text.replace("(µs)", f"({unit})"))
     axis.set_major_formatter(Scaled(axis.get_major_formatter()))
     axis.set_minor_formatter(Scaled(axis.get_minor_formatter()))
 

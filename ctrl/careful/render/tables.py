@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from careful.html import Grid
 from careful.units import cell as _cell
+from careful.units import time_unit
 
 #: Columns without a terminal: nothing is folded.
 _ENDLESS = 1 << 20
@@ -101,6 +102,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
     columns: headings, with a unit in parentheses if there is one; rows: cells, formatted with
     `str`, except floats, which get up to four significant figures.
     """
+    columns, rows = _fit_time_units(columns, rows)
     texts = [[_cell(cell) for cell in row] for row in rows]
     numeric = [_are_numbers([row[number] for row in rows]) for number in range(len(columns))]
     widths = _widths(columns, texts, numeric, width() - len(_GAP) * (len(columns) - 1))
@@ -113,6 +115,23 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
         rule = "─" * (sum(widths) + len(_GAP) * (len(widths) - 1))
         lines += [*head, rule, *body]
     return "\n".join(lines).replace(NO_BREAK, " ")
+
+
+def _fit_time_units(
+    columns: Sequence[str], rows: Sequence[Sequence[object]]
+) -> tuple[list[str], list[list[object]]]:
+    """Shows a column of times in µs in the unit that fits the shortest."""
+    heads, cut = list(columns), [list(row) for row in rows]
+    for number, head in enumerate(columns):
+        values = [row[number] for row in rows]
+        unit, size = time_unit(min((one for one in values if isinstance(one, float)), default=0.0))
+        if "(µs)" in head and size > 1:
+            heads[number] = head.replace("(µs)", f"({unit})")
+            for row, one in zip(cut, values, strict=True):
+                if isinstance(one, (int, float)):
+                    digits = sum(one < size * least for least in (10, 100, 1000))
+                    row[number] = f"{one / size:.{digits}f}"
+    return heads, cut
 
 
 class Table(Grid):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from careful.jsonout import Json
 from careful.measure.statistics.estimate import Estimate
+from careful.units import shown_time
 
 #: The quantity that an A/B of plans, or of a store's thresholds, measures.
 _MIDDLE = "less the quarters of turns with the least and the most"
@@ -137,8 +138,9 @@ class Verdict:
             least = min(self.a_count, self.b_count)
             return f"not verified: {least} messages of the {MESSAGES_MIN} that are needed"
         return (
-            f"{self.what}: {self.a.value:.1f} µs before, {self.b.value:.1f} µs after, "
-            f"gain {gain.low:.1f} to {gain.high:.1f} µs, {self.a_count} and {self.b_count} messages"
+            f"{self.what}: {shown_time(self.a.value)} before, {shown_time(self.b.value)} after, "
+            f"gain {shown_time(gain.low)} to {shown_time(gain.high)}, "
+            f"{self.a_count} and {self.b_count} messages"
         )
 
     def as_dict(self, measures: str = MEASURES) -> Json:

@@ -334,6 +334,7 @@ struct careful_peer_info {
 	uint64_t late; /* of these, frames that were only late */
 	uint32_t window_now; /* part of `window` that the peer has while the network is congested */
 	uint32_t asked_silent; /* of asked_again, those for which no later frame had arrived */
+	uint64_t away_ms; /* since it was up, or was first asked for; 0: up, or ended in order */
 };
 
 /* The peer's process, and the path to it. */

@@ -14,8 +14,8 @@
 #endif
 
 enum {
-	CAREFUL_IPC_VERSION = 15, /* rises with each change of the format */
-	CAREFUL_IPC_PAYLOAD_BYTES = 73728, /* at least a careful_peer_info for each peer */
+	CAREFUL_IPC_VERSION = 16, /* rises with each change of the format */
+	CAREFUL_IPC_PAYLOAD_BYTES = 75776, /* at least a careful_peer_info for each peer */
 	CAREFUL_IPC_INFLIGHT = 256,
 	CAREFUL_IPC_FILES = 64, /* files that a client can have registered */
 	CAREFUL_IPC_RANGES = 256, /* most ranges of one GETS */

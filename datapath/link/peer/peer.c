@@ -4,6 +4,7 @@
 #include "link/peer/peers.h"
 
 #include <endian.h>
+#include <errno.h>
 #include <sodium/utils.h>
 #include <string.h>
 
@@ -283,10 +284,18 @@ struct link_peer *link_peer_get(struct link *link, const union address *address)
 
 void link_state(struct link_peer *peer, uint8_t state)
 {
+	struct session *session = peer->session;
+	const uint64_t now_ns = peer->link->now_ns;
+
 	if (peer->state == state)
 		return;
 	peer->state = state;
-	peer->session->since_ns = peer->link->now_ns;
+	session->since_ns = now_ns;
+	if (state == CAREFUL_PEER_UP || state == CAREFUL_PEER_NONE ||
+	    (state == CAREFUL_PEER_FAILED && session->last_errno == ECONNRESET))
+		session->away_ns = 0;
+	else if (!session->away_ns)
+		session->away_ns = state == CAREFUL_PEER_STALLED ? session->heard_ns : now_ns;
 	peer->link->changed = true;
 }
 

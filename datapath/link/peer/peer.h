@@ -172,6 +172,7 @@ struct session {
 	struct link_drain bye; /* began with a BYE; the session ends with it */
 	uint64_t since_ns; /* when the state or the silence began */
 	uint64_t heard_ns; /* last sign of life */
+	uint64_t away_ns; /* when it was last up or was first asked for; 0: up, or ended in order */
 	uint64_t asked_ns; /* last HELLO or SYNC sent */
 	uint64_t proved_ns; /* when its next handshake is due (rate_limit.h) */
 	uint32_t no_way; /* failed lookups of its link address */

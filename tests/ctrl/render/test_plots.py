@@ -17,11 +17,13 @@ from careful.measure.inside.stages import Fit, Samples
 from careful.measure.statistics.estimate import Estimate
 from careful.model import load_shipped
 from careful.model.files import load_pipeline
+from careful.model.stages import Pipeline, Stage
 from careful.render import figure
-from careful.render.digits import not_negative, or_most, with_half
+from careful.render.digits import not_negative, or_most, time_with_half, with_half
 from careful.render.measuring import logp_plots, measure_plots
 from careful.render.tracing import trace_plots
 from careful.render.tuning import plan as report
+from careful.units import shown_time
 from fake_exchange import CROSSING, FakeExchange
 from fake_hosts import FakeHosts
 from logp_machine import Machine
@@ -34,7 +36,7 @@ def test_plot__black_box_shows_both_regressions(tmp_path: Path) -> None:
     measure_plots.blackbox(found, "h2", file)
     text = file.read_text()
     assert text.count("gap in a train") == 2
-    assert re.search(r"round trips, least of each size: 1[56]\d\d(\.\d)? ±", text)
+    assert re.search(r"least of each size: 1\.[56]\d* ±[\d.]+ ms/KiB", text)
     assert f"{found.regimes[0].high_bytes:.0f} B" in text
 
 
@@ -57,7 +59,7 @@ def test_plot__stages_inside_hosts_are_beside_the_hops(tmp_path: Path) -> None:
         assert f"{size} bytes" in text
         store = ends.stages[-1].at(size)
         assert store is not None
-        assert f"> {with_half(store)}<" in text
+        assert f"> {time_with_half(store, 5000.0)}<" in text
     measure_plots.pathchar(hosts.path(), "h2", file)
     assert "hostTx" not in file.read_text()
 
@@ -179,9 +181,20 @@ def test_plot__the_answer_of_plan_is_marked(drawn: list[Any]) -> None:
     assert best.latency_us < fixed.latency_us
     marks = {line.get_label(): line.get_xydata().tolist() for line in drawn[0].axes[0].lines}
     for one in (best, fixed):
-        label = f"{one.strategy}: k = {one.fragments_count}, {one.latency_us:.1f} µs"
+        label = f"{one.strategy}: k = {one.fragments_count}, {shown_time(one.latency_us, 4)}"
         assert marks[label] == [[one.fragments_count, one.latency_us]]
     assert hidden(drawn[0]) == []
+
+
+def test_plot__a_long_legend_stays_on_the_image(drawn: list[Any]) -> None:
+    """The legend of a slow path with long names ran off the image, and had µs next to ms."""
+    stages = [Stage(f"{name} " * 9, 3000.0 + 50 * name, 900.0) for name in range(3)]
+    request = report.Request("", Pipeline(stages), 1 << 20, "best", None, 1, None, 0)
+    report.draw(request, Path("x.svg"), "latency", None, "", "")
+    drawn[0].draw_without_rendering()
+    legend = drawn[0].axes[0].get_legend()
+    assert legend.get_window_extent().x1 <= drawn[0].bbox.x1
+    assert "µs" not in "".join(one.get_text() for one in legend.get_texts())
 
 
 def test_plot__bars_of_stages_start_at_0(drawn: list[Any]) -> None:
@@ -189,6 +202,7 @@ def test_plot__bars_of_stages_start_at_0(drawn: list[Any]) -> None:
     measure_plots.pathchar(hosts.path(), "h2", "path.svg", hosts.measure())
     beside = drawn[0].axes[1]
     assert (beside.get_xscale(), beside.get_xlim()[0]) == ("linear", 0)
+    assert all(text.get_text().endswith(("µs", "ms")) for text in beside.texts)
 
 
 def test_plot__hidden_is_found(drawn: list[Any]) -> None:
@@ -251,7 +265,7 @@ def test_plot__of_a_long_burst_has_its_first_part_in_a_few_calls(drawn: list[Any
     trace_plots.frames(Burst(many, [("store", "h2")], 1, 0), "x.svg")
     (pair,) = drawn[0].axes
     assert len(pair.collections) == 1
-    assert "; the first 480 of 9999 µs" in pair.get_title(loc="left")
+    assert "; the first 480 µs of 10 ms" in pair.get_title(loc="left")
     assert 480 <= pair.get_xlim()[1] < 600
 
 
@@ -323,7 +337,7 @@ def test_digits__of_a_bound_are_rounded_up(high: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("most_us", "label", "end"), [(5e3, "µs", "5,000"), (9e5, "ms", "900"), (2e7, "s", "20")]
+    ("most_us", "label", "end"), [(500, "µs", "500"), (5e5, "ms", "500"), (2e7, "s", "20")]
 )
 @pytest.mark.parametrize("scale", ["linear", "log"])
 def test_plot__a_long_time_is_in_ms_or_s(

@@ -54,6 +54,23 @@ def test_brief__a_peer_that_has_not_answered_yet() -> None:
     assert lines[0] == "eth1: all is well, 1 peer connecting"
 
 
+def test_brief__a_peer_that_is_tried_for_long_is_wrong() -> None:
+    """A peer that had failed and was tried again was "connecting", and all was well."""
+    lines = brief(with_peer(state="connecting", away_ms=12_340))
+    assert lines[0].startswith("eth1: not well")
+    said = "h2: connecting, no answer for 12.3 s: `carefulctl doctor h2` finds out why"
+    assert lines[1].strip() == said
+    assert len(lines[1]) <= 80
+    lines = brief(with_peer(state="connecting", away_ms=1_500))
+    assert lines[0] == "eth1: all is well, 1 peer connecting"
+
+
+def test_states__each_is_explained() -> None:
+    rows = set(re.findall(r"^\| (\w+) \|", man.source("words"), re.M))
+    states = set(enum_names("careful_peer_state", "CAREFUL_PEER_").values()) | {"ended"}
+    assert {one for one in states if one not in ("none", "up") and "_" not in one} <= rows
+
+
 def test_up__reasons_for_an_xdp_mode_fit_the_line() -> None:
     for by, why in DECIDED.items():
         found = replace(IN_EFFECT, xdp_by=by, driver="virtio_net")
@@ -65,8 +82,9 @@ def test_up__reasons_for_an_xdp_mode_fit_the_line() -> None:
 @pytest.mark.parametrize(
     ("peer", "said"),
     [
-        ({"state": "stalled"}, "h2: stalled"),
+        ({"state": "stalled", "away_ms": 9000}, "h2: stalled, no answer for 9 s"),
         ({"state": "failed", "error": "no answer in time"}, "h2: failed (no answer in time)"),
+        ({"state": "failed", "away_ms": 3 * 10**5}, "h2: failed, no session for 300 s"),
         ({"lost_here_frames": 7, "lost_there_frames": 3}, "h2: the network lost 10 frames (7 on"),
         ({"control_unheard": True}, "frames of h2 arrive, but no control messages"),
         ({"withholding": True}, "a slow client here keeps frames of h2"),

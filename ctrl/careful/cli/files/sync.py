@@ -68,7 +68,7 @@ def sync(source: str, target: str, **given: object) -> None:
     even if the file is newer at TARGET; -u leaves such files alone. Without --delete nothing is
     removed but files whose names are directories in SOURCE, as by rsync -a. If there is nothing to
     do, nothing is printed, so that cron sends no mail. SOURCE is copied under its name; SOURCE/
-    copies its contents. The exit status is 3 if anything of a tree was left different.
+    copies its contents. The exit status is 3 if anything was left different.
     """
     if is_remote(source) == is_remote(target):
         raise click.UsageError("one of SOURCE and TARGET must be HOST:PATH, the other local")

@@ -48,8 +48,8 @@ def move(
     given: Given,
     sync: bool = False,
 ) -> None:
-    """Moves the files, and prints the result; exits with 1 if all failed, 3 if some did, or part of
-    a tree that is synced.
+    """Moves the files, and prints the result; exits with 1 if all failed, and with 3 if some did or
+    `sync` left anything different.
 
     Args:
         fetch: whether the sources are on the host.
@@ -112,8 +112,7 @@ def move(
     if as_json or not (given["quiet"] or (report.is_idle and sync and not given["dry_run"])):
         _show(words, effect.as_dict(), report, given, is_out)
     if report.failures or (sync and report.newer):
-        some = report.files_count or report.equal or report.newer or report.links
-        some = some or (sync and report.trees)
+        some = sync or report.files_count or report.equal or report.newer or report.links
         click.get_current_context().exit(Exit.PARTLY if some else Exit.FAILED)
 
 

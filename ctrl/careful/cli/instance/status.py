@@ -25,7 +25,7 @@ _RATES_S = 0.25
         ("carefulctl status -v", "every setting, and every counter that is not 0"),
         ("carefulctl status eth1 --json", "one instance, for a program"),
     ],
-    topics=("counters", "exit-status"),
+    topics=("counters", "exit-status", "words"),
 )
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
 @click.option("-v", "--verbose", is_flag=True, help="Show every setting and counter too.")

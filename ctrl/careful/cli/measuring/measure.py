@@ -217,7 +217,7 @@ def blackbox(
     inputs = report.inputs(host, route.address, options)
     answer = answers.of_blackbox(found)
     figures = {**effect.as_dict(), **answer.figures(), **found.figures()}
-    text = "\n".join([*report.answer(answer), report.blackbox_table(found, host)])
+    text = report.blackbox_table(found, host)
     show(as_json, "measure blackbox", inputs, figures, text, output=output)
     if plot_path:
         measure_plots.blackbox(found, host, plot_path)

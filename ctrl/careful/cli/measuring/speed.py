@@ -25,6 +25,7 @@ from careful.measure.probes.bursts import Session
 from careful.measure.probes.exchange import ProbeSession
 from careful.render.measuring import speed as report
 from careful.render.measuring.measure import environment
+from careful.units import shown_time, time_unit
 
 #: TCP port of `speed --serve`: next to careful's own UDP port.
 _PORT = 51967
@@ -178,7 +179,9 @@ def ping(
                     say_folded(f"{host}: its careful restarted; connected again")
                 times.append(trip.round_us)
                 if not as_json:
-                    say_folded(f"{size} bytes from {host}: seq={sent} time={trip.round_us:.1f} µs")
+                    say_folded(
+                        f"{size} bytes from {host}: seq={sent} time={shown_time(trip.round_us)}"
+                    )
         except KeyboardInterrupt:
             sent = len(times)
         except CarefulError as error:
@@ -194,8 +197,9 @@ def ping(
     text = f"\n--- {host} careful ping statistics ---\n{sent} sent, {len(times)} received, "
     text += f"{1 - len(times) / max(sent, 1):.0%} lost, time {took_ms:.0f} ms"
     if times:
-        values = "/".join(f"{value:.1f}" for value in found.values() if value is not None)
-        text += f"\nrtt min/avg/max/mdev = {values} µs"
+        unit, length = time_unit(max(times))
+        values = "/".join(f"{one / length:.1f}" for one in found.values() if one is not None)
+        text += f"\nrtt min/avg/max/mdev = {values} {unit}"
     figures = {"sent_count": sent, "received_count": len(times), **found, "round_trips_us": times}
     if lost is None or not as_json:
         show(as_json, "ping", inputs, figures, text)

@@ -12,9 +12,13 @@ from careful.address import Address
 from careful.control.options.config import Config
 from careful.errors import meaning, shown
 from careful.jsonout import Json
+from careful.units import shown_time
 
 #: Bytes of a frame that the MTU does not count.
 ETHERNET_BYTES = 14
+
+#: A peer may connect, or begin a new epoch, for so long before something is wrong.
+_AWAY_MS = 2000
 
 #: The origin of the XDP mode, in words.
 DECIDED = {
@@ -121,6 +125,7 @@ class PeerStatus:
     asked_silent_frames: int
     late_frames: int
     control_unheard: bool
+    away_ms: int
     seal: str
     cipher: str | None
     queue: int
@@ -129,6 +134,20 @@ class PeerStatus:
     def called(self) -> str:
         """The peer's name in careful.toml, else its own name, else its address."""
         return self.node or self.name or self.address
+
+    @property
+    def trouble(self) -> str:
+        """The trouble with its session, and since when; "" if there is none."""
+        begins = self.state in ("connecting", "renewing")
+        is_wrong = self.state in ("stalled", "failed") or (begins and self.away_ms >= _AWAY_MS)
+        if not (self.error or is_wrong):
+            return ""
+        text = self.state + (f" ({self.error})" if self.error else "")
+        if self.away_ms:
+            lacks = "session" if self.state == "failed" else "answer"
+            text += f", no {lacks} for {shown_time(1e3 * self.away_ms)}"
+        look = f": `carefulctl doctor {self.node or self.address}` finds out why"
+        return text + (look if begins else "")
 
 
 @dataclass(frozen=True)
@@ -200,7 +219,7 @@ def peer(info: CData, instance: CData, config: Config) -> PeerStatus:
 _PEER = (
     *("slot", "credits_free", "credits_window", "burst_frames", "frame_bytes", "buffers_owed"),
     *("buffers_kept", "messages_out", "operations", "epochs", "wire_minor"),
-    *("tx_frames", "tx_bytes", "rx_frames", "rx_bytes"),
+    *("tx_frames", "tx_bytes", "rx_frames", "rx_bytes", "away_ms"),
 )
 
 _PROGRAM = ("pid", "operations", "unread", "unanswered", "handlers", "regions", "memory_bytes")

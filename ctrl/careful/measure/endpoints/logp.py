@@ -100,6 +100,13 @@ class Result:
     notes: list[str] = field(default_factory=list)
     sender_bound: bool = False
 
+    @property
+    def L_is_impossible(self) -> bool:
+        """Reports whether L is withheld because it would be negative."""
+        parts = (self.os, self.or_, self.rtt)
+        known = self.L.estimate is None and all(one.estimate for one in parts)
+        return known and math.isinf(self.L.most)
+
     def most_us(self, name: str) -> float:
         """Returns a bound of a figure by its name in P4: withheld, it is at most this."""
         bursts = self.curves[0].bursts
@@ -149,6 +156,9 @@ class LogP:
                 for name in ("os", "or_", "g", "rtt")
                 if getattr(result, name).relative > fine and (late or name != "or_")
             }
+            # Other work disturbed the bursts that a negative L comes from: all are repeated.
+            if result.L_is_impossible:
+                lacking |= {"os", "or_", "rtt"}
             result.settled = not lacking
             if result.settled or self._elapsed_s() > self.options.seconds:
                 break
@@ -161,6 +171,9 @@ class LogP:
             if "g" in lacking:
                 curves[0].add(self._batch([int(mark) for mark in curves[0].bursts.marks], 0.0))
             curves[0] = self._longer(curves[0], trips)
+        if result.settled and result.L.reason:
+            text = "the other figures are as precise as asked for, and L is what they leave"
+            result.notes.append(f"ended after {self._elapsed_s():.1f} s: {text}")
         if not self.options.only:
             result.trials = self._trials(result)
         result.bursts_count, result.elapsed_s = self._count, self._elapsed_s()

@@ -58,6 +58,19 @@ class Result:
             g = regime.g_b_us
             self.notes.append(f"the bottleneck's g is between {g.low:.3g} and {g.high:.3g} µs")
 
+    @property
+    def others_at_most(self) -> Estimate:
+        """The bound of sum_G_others, µs per KiB."""
+        G, most = self.regime.G_b_us_per_KiB, self.one_way.G_us_per_KiB
+        return most - G if G else most
+
+    @property
+    def why_no_others(self) -> str:
+        """Why sum_G_others is withheld, with its own bound; "" if it is not."""
+        wide = self.one_way.G_us_per_KiB.wide("µs/KiB")
+        own = self.others_at_most.wide("µs/KiB")
+        return own if self.sum_G_us_per_KiB is None and self.reason == wide else self.reason
+
     def others(self, regime: Regime) -> tuple[Estimate | None, str]:
         """Returns the other stages' sum of G, µs per KiB, or None and the reason."""
         whole, G = self.sum_G_us_per_KiB, regime.G_b_us_per_KiB

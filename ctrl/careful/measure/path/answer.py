@@ -116,4 +116,6 @@ def of_blackbox(result: Result) -> Answer:
         # A train arrived all at once. No stage takes longer than the whole round trip.
         size_bytes, most_us = ends[-1]
         rate, name = 8e-3 * size_bytes / most_us, ""
-    return Answer(ends, size_bytes, rate, not name, "", "time in the other stages", result.reason)
+    return Answer(
+        ends, size_bytes, rate, not name, "", "time in the other stages", result.why_no_others
+    )

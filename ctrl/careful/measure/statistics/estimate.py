@@ -15,6 +15,19 @@ from careful.measure.statistics.quantiles import t_quantile
 LEVEL = 0.95
 
 
+def decimals(half: float) -> int:
+    """Returns the digits after the point that give half of an interval two significant ones."""
+    if not 0 < half < math.inf:
+        return 3
+    return min(max(0, 1 - math.floor(math.log10(half))), 6)
+
+
+def at_most(high: float) -> str:
+    """Returns the bound of a withheld figure, rounded up: the same in tables and in reasons."""
+    size = 10.0 ** min(decimals(high), 3)
+    return f"at most {math.ceil(high * size) / size:g}"
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A value and its uncertainty.
@@ -57,8 +70,8 @@ class Estimate:
 
     def wide(self, unit: str) -> str:
         """Returns why the figure is withheld if its interval is wide."""
-        ends = f"{self.low:.3g} to" if self.low > 0 else "at most"
-        return f"the interval is wide: {ends} {self.high:.3g} {unit}"
+        ends = f"{self.low:.3g} to {self.high:.3g}" if self.low > 0 else at_most(self.high)
+        return f"the interval is wide: {ends} {unit}"
 
     def contains(self, value: float) -> bool:
         return self.low <= value <= self.high

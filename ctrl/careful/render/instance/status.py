@@ -142,14 +142,10 @@ def _counts(found: Mapping[str, int]) -> list[tuple[str, int]]:
     return [(name, value) for name, value in found.items() if value]
 
 
-#: States in which nothing moves.
-_BAD_STATES = ("stalled", "failed")
-
-
 def _state(one: PeerStatus) -> str:
     """Returns the state of a session; red if it does not work."""
     said = str(one.state) + (f": {one.error}" if one.error else "")
-    return alarm(said) if one.error or one.state in _BAD_STATES else said
+    return alarm(said) if one.trouble else said
 
 
 def _peers(found: Sequence[PeerStatus]) -> Table:
@@ -249,8 +245,8 @@ def troubles(found: Status) -> list[str]:
         said = "the XDP program was removed from the interface, so no frame arrives"
         lines.append(f"{said}: carefulctl down {found.ifname}, then up")
     for one in found.peers:
-        if one.error or one.state in _BAD_STATES:
-            lines.append(f"{one.called}: {one.state}" + (f" ({one.error})" if one.error else ""))
+        if one.trouble:
+            lines.append(f"{one.called}: {one.trouble}")
         if lost := one.lost_here_frames + one.lost_there_frames:
             lines.append(
                 f"{one.called}: the network lost {lost} frames ({one.lost_here_frames} on the way "
@@ -311,11 +307,12 @@ def _brief(found: Status, rates: Sequence[PeerRates]) -> Parts:
         parts.append("  shared by " + ", ".join(one.name for one in found.programs))
     if not found.peers:
         return parts
+    troubled = {one.address for one in found.peers if one.trouble}
     rows = [
         (
             one.peer,
             one.address,
-            alarm(one.state) if one.error or one.state in _BAD_STATES else one.state,
+            alarm(one.state) if one.address in troubled else one.state,
             shown_rate(one.tx_bytes_per_s),
             shown_rate(one.rx_bytes_per_s),
             _lost(one.lost_frames),

@@ -11,8 +11,8 @@ from careful.measure.statistics.quantiles import t_quantile
 from careful.measure.statistics.sample import Figure
 from careful.render import tables
 from careful.render.digits import or_most
-from careful.render.measuring.measure import span
 from careful.render.tables import Parts, Table
+from careful.units import shown_time
 
 #: Meaning of each figure, in the order of the table.
 _MEANINGS = {
@@ -121,7 +121,7 @@ def parts(found: Result, host: str) -> Parts:
     least, gap_us = ("", gap.value) if gap else ("at least ", found.most_us("g"))
     most, trip_us = ("", trip.value) if trip else ("at most ", found.trips_us[1])
     lines: Parts = [
-        f"round trip: {most}{span(trip_us)}",
+        f"round trip: {most}{shown_time(trip_us)}",
         f"rate: {least}{1e6 / gap_us:,.0f} messages a second",
         *(f"not told exactly: {', '.join(names)}: {why}" for why, names in withheld.items()),
         "",
@@ -130,10 +130,15 @@ def parts(found: Result, host: str) -> Parts:
     for curve in found.curves:
         steady = curve.steady_messages
         lines.append(
-            f"D = {curve.compute_us:g} µs: send only up to {curve.send_messages} messages, "
-            + (f"steady from {steady}" if steady else "no steady regime")
+            f"D = {shown_time(curve.compute_us)}: send only up to {curve.send_messages} messages"
+            + (f", steady from {steady}" if steady else "")
         )
-    lines.append("round trips took {} to {}".format(*map(span, found.trips_us)))
+    # Without D it is the reason above against g.
+    unsteady = [one.compute_us for one in found.curves[1:] if not one.steady_messages]
+    if unsteady:
+        also = "no steady regime" if found.curves[0].steady_messages else "not steady either"
+        lines.append(f"{also}: D = {', '.join(map(shown_time, unsteady))}")
+    lines.append("round trips took {} to {}".format(*map(shown_time, found.trips_us)))
     if found.trials:
         lines.append(_tried(found.trials))
     lines.append(

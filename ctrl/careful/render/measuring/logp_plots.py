@@ -7,12 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from careful.measure.endpoints.bulk import Bulk
 from careful.measure.endpoints.logp import Result
 from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import Line
 from careful.render import figure
-from careful.render.digits import with_half
+from careful.render.digits import time_with_half, with_half
+from careful.units import time_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,13 +90,15 @@ def _machines(pair: Axes, signatures: Sequence[Result]) -> None:
 
 
 def _signature(pair: Axes, found: Result) -> None:
+    most_us = 1.05 * max(float(np.max(curve.costs()[0])) for curve in found.curves)
+    unit, size = time_unit(most_us)
     for number, curve in enumerate(found.curves):
         costs, errors = curve.costs()
         pair.errorbar(
             curve.bursts.marks,
             costs,
             yerr=2 * errors,
-            label=f"D = {curve.compute_us:g} µs",
+            label=f"D = {curve.compute_us / size:g} {unit}",
             color=figure.COLOURS[number],
             linestyle=figure.DASHES[number],
             marker=figure.MARKERS[number],
@@ -108,7 +113,7 @@ def _signature(pair: Axes, found: Result) -> None:
         if one.estimate:
             pair.axhline(one.estimate.value, color="#666666", linewidth=1)
             pair.annotate(
-                f" {name} = {with_half(one.estimate)} µs",
+                f" {name} = {time_with_half(one.estimate, most_us)}",
                 (1, one.estimate.value),
                 xycoords=("axes fraction", "data"),
                 fontsize=12,

@@ -6,11 +6,11 @@ import platform
 
 from careful.address import Address
 from careful.measure.outside.blackbox_result import Result
-from careful.measure.path.answer import Answer
+from careful.measure.path.answer import Answer, of_blackbox
 from careful.measure.path.hops import Path, Segment
 from careful.render.digits import or_most
 from careful.render.tables import Parts, Table, text
-from careful.units import shown_rate
+from careful.units import shown_rate, shown_time
 
 
 def environment() -> dict[str, object]:
@@ -23,16 +23,11 @@ def inputs(host: str, address: Address, options: object) -> dict[str, object]:
     return {"host": host, "address": str(address), **vars(options), **environment()}
 
 
-def span(us: float) -> str:
-    """Returns a time with three digits, in µs or ms."""
-    return f"{us:.3g} µs" if us < 1000 else f"{us / 1000:.3g} ms"
-
-
 def answer(found: Answer) -> list[str]:
     """Returns round trips, the rate and the bottleneck, and in a line why any is missing."""
     lines = []
     if found.trips:
-        trips = ", ".join(f"{span(us)} at {size} bytes" for size, us in found.trips)
+        trips = ", ".join(f"{shown_time(us)} at {size} bytes" for size, us in found.trips)
         lines.append(f"round trip: {trips}")
     if found.rate_gbit_per_s is not None:
         least = "at least " if found.is_bound else ""
@@ -147,32 +142,37 @@ def pathchar_summary(path: Path) -> str:
     return "\n".join(lines)
 
 
+def _unless(said: str, reason: str) -> str:
+    """Returns a reason, or "" if the answer above the table has said it."""
+    return "" if reason == said else reason
+
+
 def blackbox_parts(found: Result, host: str) -> Parts:
-    """Returns a black box for people."""
+    """Returns a black box for people: the answer, then the figures."""
+    answered = of_blackbox(found)
     rows = [
         (
             f"bottleneck, {regime.low_bytes:.0f} to {regime.high_bytes:.0f} bytes",
             or_most(regime.g_b_us, regime.line.estimate_at(regime.line.size_min_bytes)),
             or_most(regime.G_b_us_per_KiB, regime.line.G_us_per_KiB),
-            regime.line.reason,
+            _unless(answered.why_not, regime.line.reason),
         )
         for regime in found.regimes
     ]
-    trips, most = found.round_trips, found.one_way.G_us_per_KiB
+    trips = found.round_trips
     rows.append(
         (
             "all stages, propagation in g",
             or_most(found.sum_g_us, trips.estimate_at(trips.size_min_bytes) * 0.5),
-            or_most(found.sum_G_us_per_KiB, most),
-            found.one_way.reason or found.round_trips.reason,
+            or_most(found.sum_G_us_per_KiB, found.one_way.G_us_per_KiB),
+            _unless(answered.why_not, found.one_way.reason or trips.reason),
         )
     )
-    G = found.regime.G_b_us_per_KiB
-    others = or_most(found.sum_G_others_us_per_KiB, most - G if G else most)
-    why_not = found.reason if found.sum_G_us_per_KiB else ""  # else the row above has it
-    rows.append(("all but the bottleneck", "", others, why_not))
+    others = or_most(found.sum_G_others_us_per_KiB, found.others_at_most)
+    rows.append(("all but the bottleneck", "", others, ""))
     columns = ("stages", "g (µs)", "G (µs/KiB)", "")
     lines: Parts = [
+        *answer(answered),
         Table(f"careful to {host}, measured from its ends", columns, rows),
         "",
         f"{found.round_trips.samples_count} round trips and {len(found.gaps[0])} trains of "

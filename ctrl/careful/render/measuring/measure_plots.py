@@ -13,7 +13,8 @@ from careful.measure.path.hops import Path as HopPath
 from careful.measure.path.host_stages import Stages
 from careful.measure.statistics.line import Line, minima
 from careful.render import figure as draw
-from careful.render.digits import with_half
+from careful.render.digits import time_with_half
+from careful.units import shown_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,14 +53,14 @@ def _clip(pair: Axes, times_us: Sequence[float], least_us: float) -> None:
     pair.set_ylim(0, 1.05 * top)
     top = pair.get_ylim()[1]
     if above := sum(one > top for one in times_us):
-        text = f"{above} above {top:.4g} µs"
+        text = f"{above} above {shown_time(top)}"
         pair.annotate(text, (1, 1.01), xycoords="axes fraction", ha="right", fontsize=11)
 
 
 def blackbox(found: Result, host: str, path: str | Path) -> None:
     """Draws least round trips and gaps of trains over payload, their lines, and the transitions."""
     figure, pair = draw.axes(f"black box to {host}", "payload of a frame (bytes)", "time (µs)")
-    trips = found.round_trips
+    trips, most_us = found.round_trips, max([*found.trip_minima[1], *found.gaps[1]])
     _points(pair, *found.trip_minima, 0)
     G = found.sum_G_us_per_KiB
     label = "round trips, least of each size"
@@ -68,11 +69,12 @@ def blackbox(found: Result, host: str, path: str | Path) -> None:
         trips,
         (trips.size_min_bytes, trips.size_max_bytes),
         0,
-        f"{label}: {with_half(G)} µs/KiB" if G else label,
+        f"{label}: {time_with_half(G, most_us, '/KiB')}" if G else label,
     )
     for number, regime in enumerate(found.regimes, 1):
         G, g = regime.G_b_us_per_KiB, regime.g_b_us
-        text = f"{with_half(g)} µs + {with_half(G)} µs/KiB" if g and G else "no slope"
+        texts = time_with_half(g, most_us), time_with_half(G, most_us, "/KiB")
+        text = " + ".join(texts) if g and G else "no slope"
         inside = [  # each gap has the marks of one range
             (size, gap_us)
             for size, gap_us in zip(*found.gaps, strict=True)
@@ -108,6 +110,7 @@ def pathchar(path: HopPath, host: str, file: str | Path, ends: Stages | None = N
         draw.label(pair, *texts)
         _stages(beside, ends)
     measured = [hop for hop in path.hops if hop.line is not None and hop.sizes_bytes]
+    most_us = max((max(minima(hop.sizes_bytes, hop.times_us)[1]) for hop in measured), default=0.0)
     for number, hop in enumerate(measured):
         sizes, least, _ = minima(hop.sizes_bytes, hop.times_us)
         _points(pair, list(sizes), list(least), number)
@@ -115,7 +118,7 @@ def pathchar(path: HopPath, host: str, file: str | Path, ends: Stages | None = N
         G = segment.G_us_per_KiB if segment else None
         label = f"hop {hop.ttl}, {hop.address}"
         if G:
-            label += f": {with_half(G)} µs/KiB"
+            label += f": {time_with_half(G, most_us, '/KiB')}"
         assert hop.line is not None
         _fitted(pair, hop.line, (float(sizes[0]), float(sizes[-1])), number, label)
     if measured:
@@ -127,6 +130,8 @@ def pathchar(path: HopPath, host: str, file: str | Path, ends: Stages | None = N
 def _stages(pair: Axes, found: Stages) -> None:
     """Draws a bar for each stage and each of two sizes, from the sender's memory downwards."""
     sizes = found.sizes_bytes
+    every = [stage.at(size) for stage in found.stages for size in sizes]
+    most_us = max((one.value for one in every if one), default=0.0)
     names = [",\n".join(stage.names) for stage in found.stages]
     for number, size in enumerate(sizes):
         known = [stage.at(size) for stage in found.stages]
@@ -135,7 +140,7 @@ def _stages(pair: Axes, found: Stages) -> None:
         colour = draw.COLOURS[number]
         pair.barh(at, times_us, height=0.36, color=colour, label=f"{size} bytes")
         for row, time_us, one in zip(at, times_us, known, strict=True):
-            text = f" {with_half(one)}"
+            text = f" {time_with_half(one, most_us)}"
             pair.annotate(text, (time_us, row), va="center", fontsize=11)
     pair.set_yticks(range(len(names)), names)
     pair.set_ylim(len(names) - 0.4, -0.9)

@@ -15,6 +15,7 @@ from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import Line
 from careful.render.digits import not_negative
 from careful.render.tables import table
+from careful.units import shown_time
 
 #: Transfers that the table of a burst lists.
 _LISTED = 40
@@ -226,7 +227,7 @@ def frames_table(burst: Burst, heard: Heard) -> str:
             )
         )
     columns = ("stage", "host", "transfers", "frames", "bytes", "bytes each", "busy (µs)", "busy")
-    title = f"one burst, messages: {burst.messages_count}, {burst.took_us:.0f} µs"
+    title = f"one burst, messages: {burst.messages_count}, {shown_time(burst.took_us)}"
     listed = [
         (
             one.stage,

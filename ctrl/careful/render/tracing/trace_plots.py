@@ -13,6 +13,7 @@ from careful.measure.inside.packet_flow import Burst, Transfer
 from careful.measure.inside.stages import Fit
 from careful.render import figure as draw
 from careful.render.digits import not_negative
+from careful.units import shown_time
 
 #: The most points of a stage that are drawn: SVG keeps each.
 _POINTS_MOST = 1500
@@ -83,7 +84,7 @@ def frames(burst: Burst, path: str | Path) -> None:
     end_us = burst.took_us
     if len(begins) > _TRANSFERS_MOST:
         end_us = begins[_TRANSFERS_MOST]
-        title += f"; the first {end_us:.0f} of {burst.took_us:.0f} µs"
+        title += f"; the first {shown_time(end_us)} of {shown_time(burst.took_us)}"
     if any(one.waited for one in burst.transfers):
         title += "; hatched: waiting for a file"
     if any(len(one.messages) > 1 and one.runs for one in burst.transfers):

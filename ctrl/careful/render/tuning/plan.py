@@ -18,7 +18,7 @@ from careful.model.tunemap import RAMP_GAIN_MIN, ClassPlan, class_table
 from careful.plan import Limits
 from careful.render.tables import folded, table
 from careful.render.tuning import plan_plots
-from careful.units import sizes
+from careful.units import shown_time, sizes
 
 #: Fragment sizes of FM and of GAM (P1 section 5.4).
 STATIC_BYTES = (128, 4096)
@@ -145,9 +145,9 @@ def one(request: Request, as_json: bool) -> str:
         lines.append(table("", columns, rows))
     gain = 100 * (best.one_fragment_us / best.latency_us - 1)
     lines.append(
-        f"{best.strategy}: {best.latency_us:.1f} µs in {best.fragments_count} fragments, "
-        f"{gain:.1f} % over one ({best.one_fragment_us:.1f} µs); "
-        f"lower bound {best.lower_bound_us:.1f} µs"
+        f"{best.strategy}: {shown_time(best.latency_us, 4)} in {best.fragments_count} fragments, "
+        f"{gain:.1f} % over one ({shown_time(best.one_fragment_us, 4)}); "
+        f"lower bound {shown_time(best.lower_bound_us, 4)}"
     )
     lines.append(f"bottleneck: {best.bottleneck}")
     lines.append(f"fragments (bytes): {sizes(best.fragments_bytes)}")
@@ -156,8 +156,9 @@ def one(request: Request, as_json: bool) -> str:
     if bare is not None:
         gain = 100 * (bare.one_fragment_us / bare.latency_us - 1)
         lines.append(
-            f"without the header of {request.header_bytes} bytes: {bare.latency_us:.1f} µs in "
-            f"{bare.fragments_count} fragments, {gain:.1f} % over one"
+            f"without the header of {request.header_bytes} bytes: "
+            f"{shown_time(bare.latency_us, 4)} in {bare.fragments_count} fragments, "
+            f"{gain:.1f} % over one"
         )
     if best.note:
         lines.append(best.note)

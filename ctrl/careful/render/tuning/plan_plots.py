@@ -16,6 +16,7 @@ from careful.model.simulation import Outcome, Transfer
 from careful.model.stages import KIB, Pipeline
 from careful.model.surfaces import StaticComparison, Surface
 from careful.render import figure as draw
+from careful.units import shown_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,7 +105,7 @@ def _mark(pair: Axes, answers: Sequence[Plan]) -> None:
             markeredgewidth=3,
             markersize=20,
             zorder=4,
-            label=f"{one.strategy}: k = {one.fragments_count}, {one.latency_us:.1f} µs",
+            label=f"{one.strategy}: k = {one.fragments_count}, {shown_time(one.latency_us, 4)}",
         )
     draw.legend_below(pair, ncols=2, markerscale=0.6)
 

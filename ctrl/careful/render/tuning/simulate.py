@@ -15,7 +15,7 @@ from careful.model.simulation import Message, Outcome, Rule, Sizes, check_transf
 from careful.model.stages import Pipeline, check_message_bytes
 from careful.render.tables import folded, table
 from careful.render.tuning import plan_plots
-from careful.units import sizes
+from careful.units import shown_time, sizes
 
 #: The most transfers that are drawn; more become a grey area.
 DRAWN_MAX = 4000
@@ -125,11 +125,12 @@ def text(request: Request, outcome: Outcome, as_json: bool) -> str:
         )
         for stage in found["stages"]
     ]
-    line = f"latency {found['latency_us']:.1f} µs"
+    line = f"latency {shown_time(found['latency_us'], 4)}"
     if request.messages_count > 1:
         line += (
-            f" first, {found['latency_us_mean']:.1f} µs mean, {found['latency_us_max']:.1f} µs "
-            f"greatest of {request.messages_count} messages; "
+            f" first, {shown_time(found['latency_us_mean'], 4)} mean, "
+            f"{shown_time(found['latency_us_max'], 4)} greatest of "
+            f"{request.messages_count} messages; "
             f"{found['bandwidth_bytes_per_us']:.1f} MB/s (bytes/µs)"
         )
     if found["extrapolated"]:

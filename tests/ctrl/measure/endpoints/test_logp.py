@@ -312,6 +312,30 @@ def test_logp__sends_that_take_a_whole_round_trip_give_no_os_and_no_L() -> None:
     assert f"rate: at least {1e6 / gap_us:,.0f} messages a second" in text
 
 
+def test_logp__an_impossible_latency_takes_the_time_that_was_given() -> None:
+    """L = -1.9 µs of disturbed bursts ended the measurement early, and no line said why."""
+
+    class Late(Machine):
+        def bursts(self, marks: Sequence[int], compute_us: float, count: int) -> Bursts:
+            made = super().bursts(marks, compute_us, count)
+            alone = len(marks) == 1 and compute_us and self.now_us < 0.5e6
+            return replace(made, done_us=made.done_us + 12) if alone else made
+
+    found = measure(Late(**TABLE_4["Myrinet"]), only="signature", seconds=0.2)
+    assert found.L_is_impossible
+    assert found.elapsed_s > 0.2
+    assert not found.settled
+    found = measure(Late(**TABLE_4["Myrinet"]), only="signature", seconds=5)
+    assert known(found, "L").value > 0
+
+
+def test_logp__no_steady_regime_is_said_once() -> None:
+    found = measure(Machine(1.2, 0.5, 2.0, 20), only="signature", messages_max=64, seconds=0.1)
+    text = report.text(found, "h2")
+    assert not found.curves[0].steady_messages
+    assert text.count("no steady regime") == 1
+
+
 def test_logp__a_longer_burst_where_the_network_fills_slowly() -> None:
     found = measure(Machine(os=1.2, or_=0.5, g=2.0, L=1.2), only="gap")
     assert found.curves[0].bursts.marks[-1] > 124

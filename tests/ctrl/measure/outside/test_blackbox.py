@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import random
 import re
+from dataclasses import replace
 
 import pytest
 from careful.errors import CarefulError
 from careful.measure.outside.blackbox_rounds import Round, usable_gaps
 from careful.measure.outside.trains import bisected, bottlenecks
+from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import train_gap_us
 from careful.measure.statistics.oneway import Trip, without_drift
 from careful.measure.statistics.oneway import drift as drift_of
@@ -180,6 +182,25 @@ def test_blackbox__table_has_digits_of_small_figures() -> None:
     fake = FakeExchange(((1.5, 0.37), (0.5, 0.2)), delay_us=0, jitter_us=0.001, own_us=0.5)
     table = report.blackbox_table(fake.measure(seconds=0.1), "h2")
     assert re.search(r" 0\.5[67]\d* ±0\.0", table)
+
+
+def test_blackbox__a_wide_interval_has_one_reason_and_one_bound() -> None:
+    """The bound of all stages stood for that of the others, and a reason was printed twice."""
+    found = FakeExchange().measure(seconds=1000)
+    wide = replace(found.one_way, slope_us_per_byte=Estimate(0.01, slack=3.0))
+    reason = wide.G_us_per_KiB.wide("µs/KiB")
+    shown = replace(found, one_way=replace(wide, reason=reason), reason=reason)
+    shown.sum_G_us_per_KiB = shown.sum_G_others_us_per_KiB = None
+    lines = report.blackbox_table(shown, "h2").splitlines()
+    (said,) = (line for line in lines if line.startswith("not told"))
+    (row,) = (line for line in lines if line.startswith("all but"))
+    bound = re.search(r"at most [\d.]+", said)
+    assert bound
+    assert bound[0] in row
+    assert [line.count("the interval is wide") for line in lines if "wide" in line] == [1, 1]
+    for sure in (found, replace(found, sum_G_others_us_per_KiB=None, reason="it changed")):
+        text = report.blackbox_table(sure, "h2")
+        assert text.count("it changed") == (sure is not found)
 
 
 def test_blackbox__a_regime_without_a_figure_leaves_the_others_theirs() -> None:
