@@ -13,6 +13,7 @@ _KEYS = "there is no ssh; hosts prove themselves with `carefulctl key`"
 _ARCHIVE = "-a copies symlinks, hard links, times, owners and attributes"
 _SHOWN = "progress is shown and partial files are resumed in any case"
 _IFACE = "give the interface without an option"
+_READ = {"-e -v -X -A": "write a file with -w; Wireshark and tshark show the rest"}
 
 #: Commands -> options of other programs -> what to do instead.
 _OPTIONS = {
@@ -30,7 +31,12 @@ _OPTIONS = {
         "--ignore-existing": "files that exist are left alone without -f, -u or -c",
     },
     "get put": {"-H -A -X -t -o -g -D --links": _ARCHIVE, "--inplace": "use -c"},
+    "get put sync": {
+        "-I --ignore-times --size-only": "-c compares contents, whatever the times and sizes are",
+        "--append": "partial files are resumed in any case",
+    },
     "sync": {
+        "--delete-after --delete-before --delete-during --del": "use --delete",
         "-i --itemize-changes": "-v names what is copied, and -n what would be",
         "-l -p -H -A -X -t -o -g -D --links": f"-a is always on: {_ARCHIVE}",
         "--inplace": "the blocks that differ are replaced in any case",
@@ -57,10 +63,19 @@ _OPTIONS = {
         "-b -n -k": "speed sends as fast as it can for --time",
         "-l -w -M": "sizes are fixed: a request, a block of 8 KiB and a stream",
         "-B -4 -6": "the route to HOST decides; --instance names another carefuld",
+        "-Z -O -V": "leave it out: it means nothing here",
         "-D": "run `carefulctl speed --serve &`",
     },
-    "capture": {"-i": _IFACE, "-n -nn": "no names are looked up", "-c": "use --count N"},
-    "top": {"-i": _IFACE},
+    "capture": {"-i": _IFACE, "-n -nn": "no names are looked up", "-c": "use --count N"} | _READ,
+    "top": {"-i": _IFACE, "-d": "top looks once a second", "-b": "use -n N, or --json"},
+    "ls": {"-a -A": "all names are listed"},
+    "pathchar": {
+        "-n": "addresses are never looked up",
+        "-m": "use --max-hops N",
+        "-w": "use --timeout TIME",
+        "-q": "use --precision or --time",
+        "-I -T -U": "probes are careful's own UDP",
+    },
 }
 
 

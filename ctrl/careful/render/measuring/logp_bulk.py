@@ -59,24 +59,30 @@ def bulk_text(found: Bulk) -> str:
             size,
             *(with_half(figure.estimate) for figure in _named(one).values()),
             with_half(rate),
-            next((figure.reason for figure in _named(one).values() if figure.reason), ""),
         )
         for size, one, rate in zip(
             found.sizes_bytes, found.results, found.bandwidths(), strict=True
         )
     ]
-    columns = ("bytes", *(f"{name}(n) µs" for name in found.lines), "BW(n) MB/s", "")
+    columns = ("bytes", *(f"{name}(n) µs" for name in found.lines), "BW(n) MB/s")
     lines = [table(found.kind, columns, rows)]
+    withheld: dict[str, list[str]] = {}
+    for size, one in zip(found.sizes_bytes, found.results, strict=True):
+        for reason in dict.fromkeys(figure.reason for figure in _named(one).values()):
+            withheld.setdefault(reason, []).append(str(size))
+    lines += [f"{', '.join(each)} bytes: {why}" for why, each in withheld.items() if why]
+    lacking: dict[str, list[str]] = {}
     for name, line in found.lines.items():
         if line is None or not line.supported:
             why = line.reason if line else "too few sizes have a figure"
-            lines.append(f"{name}(n): no line, {why}")
+            lacking.setdefault(why, []).append(f"{name}(n)")
             continue
         G, at_0 = line.G_us_per_KiB, line.intercept_us
         lines.append(
             f"{name}(n) = {with_half(at_0)} µs + {with_half(G)} µs/KiB, "
             f"residual {line.residual_us:.2g} µs"
         )
+    lines += [f"{', '.join(each)}: no line, {why}" for why, each in lacking.items()]
     if found.half_power_bytes:
         half = found.half_power_bytes
         beyond = " (beyond the sizes measured)" if half.value > found.sizes_bytes[-1] else ""

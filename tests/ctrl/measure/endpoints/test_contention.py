@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -116,6 +117,11 @@ def test_bulk__a_signature_and_a_bandwidth_of_each_size() -> None:
     assert len(shown["sizes"][1]["curves"]) == 4
     assert shown["sizes"][1]["BW_low_MB_per_s"] < shown["sizes"][1]["BW_MB_per_s"]
     assert "BW(n) MB/s" in bulk_text(found)
+    # A reason stands once, with the sizes that it concerns.
+    why = "no steady regime within 64 messages"
+    found.results[:2] = [replace(one, g=Figure(None, reason=why)) for one in found.results[:2]]
+    assert f"8, 1024 bytes: {why}\n" in bulk_text(found)
+    assert bulk_text(found).count("no steady regime") == 1
 
 
 def test_bulk__without_a_small_trip_there_is_no_latency() -> None:
