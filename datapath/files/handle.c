@@ -196,8 +196,8 @@ void block_handle_report_end(struct block_server *server, const struct block_han
 		server->end_fn(&end, server->end_user);
 }
 
-/* Begins to end a handle by COMMIT, CLOSE or BLOCK_DISCARD (`op`). The handle's end_job contains
- * the request's other fields. */
+/* Begins to end a handle by COMMIT, CLOSE or BLOCK_DISCARD (`op`). The caller has put the
+ * request's other fields into the handle's end_job. */
 void block_handle_end(struct block_server *server, struct block_handle *handle, uint16_t op)
 {
 	assert(handle->state <= BLOCK_OPEN);

@@ -148,7 +148,7 @@ uint32_t fetch_window(struct map_stream *streams, uint64_t page, uint64_t most, 
 	return stream.window;
 }
 
-/* Chooses the pages to fetch behind a touched one. */
+/* Chooses the pages to fetch ahead: those that follow a touched one. */
 static void plan_ahead(struct careful_memory_map *map, uint64_t page, bool begins)
 {
 	uint64_t most = MAP_WINDOW_PAGES;

@@ -463,8 +463,8 @@ static void join(struct message_state *state, struct message_out *out)
 	link_count(state->link, CAREFUL_C_TX_GROWN);
 }
 
-/* Reports whether ready frames wait: for a busy netTx, or (more) for a read to make minpulse bytes
- * ready. */
+/* Reports whether ready frames should wait: until netTx is not busy, or until minpulse bytes are
+ * ready if `more` bytes will be read. */
 static bool net_tx_waits(struct link *link, const struct message_out *out, bool more)
 {
 	const uint32_t *minpulse = out->plan.settings.minpulse_bytes;

@@ -51,7 +51,8 @@ static void on_ping(const struct careful_ping_result *r, void *user)
 	/* Checks that the times in an honest answer are plausible. */
 	if (r->host_rx_ns + r->store_ns + r->turn_ns > r->round_trip_ns &&
 	    !clocks_jump(&node->cluster->scenario))
-		sim_fail(world, "node %u: a ping was answered sooner than it was", node->port);
+		sim_fail(world, "node %u: the stages of a ping take longer than its round trip",
+			 node->port);
 	if (r->stage != node->stage ||
 	    (r->stage == CAREFUL_STAGE_NET_RX && (r->host_rx_ns || r->store_ns)))
 		sim_fail(world, "node %u: a probe of stage %u is answered by %u", node->port,

@@ -108,7 +108,7 @@ def test_older__a_missing_commit_is_the_same_renumbered(
     assert subprocess.run(order).returncode == 0
 
 
-def test_following__speaks_otherwise_and_is_newer(debian: ModuleType) -> None:
+def test_following__has_the_next_socket_version_and_is_newer(debian: ModuleType) -> None:
     header = debian.ROOT / "datapath/include/careful/ipc.h"
     header.parent.mkdir(parents=True)
     header.write_text("enum { CAREFUL_IPC_VERSION = 10, /* raised */\n")

@@ -266,9 +266,9 @@ class BlackBox:
     ) -> Iterator[str]:
         ranges = self._ranges()
         if not is_measured:
-            yield f"extrapolated: the measurement had fragments of {ranges}"
+            yield f"extrapolated: measured were fragments of {ranges}"
         elif self._beyond(message_bytes) > 1:
-            yield f"one fragment is extrapolated: the measurement had fragments of {ranges}"
+            yield f"the time in one fragment is extrapolated: measured were fragments of {ranges}"
         regime = self._at(message_bytes / k)
         if regime.wide:
             low, high = regime.counts(message_bytes)

@@ -259,8 +259,9 @@ def _doubted(pipeline: Pipeline, result: Plan) -> Plan:
     outside = not all(pipeline.measured_with(size) for size in sizes)
     if not outside and pipeline.measured_with(result.message_bytes):
         return result
-    note = f"{'' if outside else 'one fragment is '}extrapolated: the measurement had fragments of "
-    note += f"{pipeline.size_min_bytes} to {pipeline.size_max_bytes} bytes"
+    note = "" if outside else "the time in one fragment is "
+    note += f"extrapolated: measured were fragments of {pipeline.size_min_bytes} to "
+    note += f"{pipeline.size_max_bytes} bytes"
     note = f"{result.note}; {note}" if result.note else note
     return replace(result, note=note, extrapolated=outside)
 

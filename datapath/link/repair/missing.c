@@ -62,8 +62,10 @@ void missing_came(struct link_peer *peer, uint32_t seq)
 
 	if (!asked->first_us)
 		return;
-	if (now_us - asked->first_us <= missing->repair_us / 4) { /* no repair is this fast */
-		missing->repair_us -= missing->repair_us / 4; /* or repairs became faster */
+	if (now_us - asked->first_us <= missing->repair_us / 4) {
+		/* Too fast for a repair: the frame was late. If repairs did become faster, this repeats
+		 * until the estimate is right. */
+		missing->repair_us -= missing->repair_us / 4;
 		congestion_late(peer);
 		peer->session->late++;
 		return;

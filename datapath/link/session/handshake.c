@@ -581,8 +581,8 @@ void handshake_drained(struct link_peer *peer)
 		try_hello(peer);
 }
 
-/* Acts on unproved REFUSEs: tries another key or ends the session. Believes them only if each HELLO
- * was refused, the last one too. Returns false if it does nothing. */
+/* Acts on unproved REFUSEs: tries another key or ends the session. Believes them only after several,
+ * one of them for the latest HELLO. Returns false if it does nothing. */
 static bool handle_refusals(struct link_peer *peer)
 {
 	const struct handshake *handshake = &peer->session->handshake;

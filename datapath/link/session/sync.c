@@ -122,8 +122,8 @@ static bool take_credits(struct link_peer *peer, const struct careful_ctrl *ctrl
 	return flow_credit(&peer->flow, ctrl);
 }
 
-/* Measures the round trip of a question. The limit excludes the time in which the process was
- * stopped. */
+/* Measures the round trip of a question. A time above the limit contains a pause of the process, and
+ * counts as the limit. */
 static void time_round(struct link_peer *peer, uint32_t asked_us)
 {
 	struct link_missing *missing = &peer->session->missing;

@@ -112,7 +112,7 @@ def test_text__has_both_and_p2_s() -> None:
     assert notes.splitlines()[0] == (
         "flood, P = 4, 1 words, processing, traditional: did not end in time"
     )
-    assert "means of 5 x P values" in notes
+    assert "a mean over 5 rounds and all nodes" in notes
     figures = report.figures(found)["cells"]
     assert figures[0]["careful"]["values_us"] == [30.0, 34.0]
     assert figures[0]["delta_percent"] == pytest.approx(-36)

@@ -231,7 +231,7 @@ def test_blackbox__a_candidate_of_each_regime_then_the_least(message_bytes, name
     low = message_bytes / made.fragments_count <= edge
     text = f"64 to {edge:.0f}" if low else f"{edge:.0f} to 3702"
     assert made.bottleneck == f"that of {text} bytes"
-    assert ("one fragment is extrapolated" in made.note) == (message_bytes > 3702)
+    assert ("the time in one fragment is extrapolated" in made.note) == (message_bytes > 3702)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_blackbox__reports_sizes_outside_the_measurement(message_bytes, limits, 
     made = parse_source(json.dumps(CROSSING)).plan(message_bytes, limits, count)
     assert made.extrapolated
     assert made.as_dict()["extrapolated"]
-    assert "extrapolated: the measurement had fragments of 64 to 3702 bytes" in made.note
+    assert "extrapolated: measured were fragments of 64 to 3702 bytes" in made.note
     assert count is None or made.fragments_count == count
 
 
@@ -287,7 +287,7 @@ def test_clear_box__fragments_are_of_sizes_that_were_measured(strategy):
     assert min(made.fragments_bytes) >= 70
     assert max(made.fragments_bytes) <= 3702
     assert not made.extrapolated
-    assert "one fragment is extrapolated" in made.note
+    assert "the time in one fragment is extrapolated" in made.note
     assert "extrapolated" not in plan(source, 3000, strategy).note
 
 
@@ -325,7 +325,7 @@ def test_clear_box__reports_sizes_outside_the_measurement():
         plan(source, 65536, "fixed", fragments_count=2),
     ):
         assert made.extrapolated
-        assert "extrapolated: the measurement had fragments of 64 to 3702 bytes" in made.note
+        assert "extrapolated: measured were fragments of 64 to 3702 bytes" in made.note
     assert plan(source, 65536, limits=Limits(1, 1000)).fragments_bytes[0] <= 1000
 
 

@@ -108,7 +108,7 @@ def test_two_peers__an_ab_goes_on_while_the_other_is_measured(held_us: float) ->
     assert loss(first, GAM) < 0.02
     ab = next(each["ab"] for each in one.state.decisions[-2]["classes"] if each["class"] == CLASS)
     assert ab["before_us"] < 1.1 * truth_us(GAM, MESSAGE, START), "messages that waited are out"
-    # Waiting messages do not count as a changed path, so it was not measured.
+    # Waiting messages do not count as a changed path, so the path was not measured again.
     assert len(first.measured_at) == 1
     assert not told(one, "path changed")
     assert told(other, "kept")

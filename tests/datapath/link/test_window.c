@@ -79,8 +79,8 @@ static void test_grant__credits_run_ahead(void)
 	CHECK_EQ(window_tx_free(&tx), 4);
 }
 
-/* While fewer buffers than the threshold are kept, frames continue: an update is due in time, and
- * never for a single buffer. */
+/* While the receiver's program keeps fewer buffers than the threshold, the sender never stalls: when
+ * it may not send, an update is due, of at least two buffers. */
 static void test_update__early_where_buffers_are_kept(void)
 {
 	for (uint32_t size = WINDOW_MIN; size <= 64; size++)

@@ -47,12 +47,14 @@ def _rows(whole: object, peer: str | None) -> list[Json]:
         }
         if peer is None and len(named) != 1:
             raise _FileError(
-                f"the file has settings of {', '.join(named) or 'no peer'}: choose a peer with --of"
+                f"the file has settings of {', '.join(named)}: choose a peer with --of"
+                if named
+                else "the file has no peer's settings"
             )
         whole = next(iter(named.values())) if peer is None else named.get(peer)
         if whole is None:
             raise _FileError(
-                f"the file has no settings of {peer}, but of {', '.join(named) or 'no peer'}"
+                f"the file has no settings of {peer}; it has those of: {', '.join(named) or 'none'}"
             )
     elif peer is not None:
         raise _FileError("the file names no peers: omit --of")

@@ -114,7 +114,7 @@ class Options:
             raise InputError("precision and share must be between 0 and 1, and seconds positive")
         if self.train_frames < TRAIN_FRAMES_MIN or self.trips_count < 1:
             raise InputError(
-                f"a train needs {TRAIN_FRAMES_MIN} frames or more, and a round one round trip"
+                f"a train needs {TRAIN_FRAMES_MIN} frames or more; trips_count must be positive"
             )
 
 

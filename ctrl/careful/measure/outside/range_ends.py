@@ -44,7 +44,7 @@ def at_ends(
     gap_at: Callable[[int], float],
     resolution_us: float,
 ) -> Ends:
-    """Compares both ends, and splits the range of an end with another bottleneck.
+    """Compares the gaps at both ends with the lines; splits a range whose end is off its line.
 
     regimes: consecutive ranges, with lines; sizes: measured so far, bytes, ascending; gap_at:
     measures the gap of trains of a size, µs; resolution_us: resolution of the gaps.

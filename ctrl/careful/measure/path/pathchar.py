@@ -89,7 +89,7 @@ class Options:
         if not (
             0 < self.precision < 1 and 0 < self.seconds < math.inf and 0 < self.timeout_s < math.inf
         ):
-            raise InputError("precision must be between 0 and 1, and each time positive")
+            raise InputError("precision must be between 0 and 1, and times must be positive")
 
 
 class Pathchar:

@@ -109,9 +109,8 @@ def text(found: Results, inputs: Mapping[str, object]) -> str:
     ]
     given = {name: inputs.get(name, "?") for name in ("rounds", "mtu_bytes", "cpus", "kernel")}
     late.append(
-        "means of {rounds} x P values; MTU {mtu_bytes}, {cpus} CPUs, kernel {kernel}".format(
-            **given
-        )
+        "each figure is a mean over {rounds} rounds and all nodes; "
+        "MTU {mtu_bytes}, {cpus} CPUs, kernel {kernel}".format(**given)
     )
     late.append(verdict(totals(found)))
     return "\n\n".join([*parts, "\n".join(late)])

@@ -93,7 +93,7 @@ def figures(found: Result) -> dict[str, object]:
         "trials": [_trial(trial) for trial in found.trials],
         "bursts_count": found.bursts_count,
         "elapsed_s": round(found.elapsed_s, 3),
-        "messages_are": "lengths of bursts; a figure is valid from low to high",
+        "messages_are": "messages of a burst; low and high, too: a figure is valid between them",
         "trials_are": "time until the last reply, minus half of a round trip",
         "notes": found.notes,
     }

@@ -55,7 +55,7 @@ def _table(one: Json) -> str:
         rows.append(
             (
                 _range(each, last=each is one["classes"][-1]).replace(" ", NO_BREAK),
-                cut(each["plan"]),
+                in_words(each["plan"]),
                 _number(each.get("predicted_us")),
                 _number(half),
                 _number(each["measured_us"]),
@@ -97,7 +97,7 @@ def _tried(each: Json) -> str:
         return f"{size}: no other setting is worth a try"
     if not each["tried"]["found"]:
         return f"{size}: {count} other settings were tried; none is certainly faster"
-    took, sent = each["measured_us"], cut(each["plan"])
+    took, sent = each["measured_us"], in_words(each["plan"])
     measured = "not measured by an A/B yet" if took is None else f"{_number(took)} µs measured"
     return (
         f"{size}: the best of {count} settings tried on live messages: fragments of {sent} "
@@ -110,8 +110,8 @@ def _range(each: Json, *, last: bool) -> str:
     return f"above {shown_bytes(most // 2)}" if last else f"to {shown_bytes(most)}"
 
 
-def cut(plan: dict[str, int]) -> str:
-    """Returns a plan in a word or two."""
+def in_words(plan: dict[str, int]) -> str:
+    """Returns the fragment sizes of a plan: "1024", or "1024, rising to 8192"."""
     first, peak = plan["first_bytes"], plan["peak_bytes"]
     rises = (plan["ratio_q16"], plan["step_bytes"]) != (1 << 16, 0) and first < (peak or first + 1)
     falls = (plan["down_ratio_q16"], plan["down_step_bytes"]) != (1 << 16, 0) and peak > 0
@@ -153,7 +153,7 @@ def changed(each: Json) -> str:
         if each.get("sink") == sink:
             before, after = (each[side][f"{sink}_bytes"] for side in ("before", "after"))
             return f"{size}, {what} of {before} → {after} bytes or more"
-    return f"{size}: {cut(each['before'])} → {cut(each['after'])} bytes"
+    return f"{size}: {in_words(each['before'])} → {in_words(each['after'])} bytes"
 
 
 def decision(one: Json) -> str:

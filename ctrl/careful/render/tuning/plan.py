@@ -86,7 +86,9 @@ class Request:
 
 def _refuse_header(header_bytes: int) -> None:
     if header_bytes:
-        raise InputError("--header-bytes needs every stage, not a black-box measurement")
+        raise InputError(
+            "--header-bytes needs the figures of every stage; a black-box measurement has none"
+        )
 
 
 def _source_inputs(source: Pipeline | BlackBox) -> dict[str, object]:

@@ -22,8 +22,8 @@ async def trusted(
     """Returns the blocks that both ends have, with their digests; unmarks all others.
 
     A block needs the same digest here, there and in the journal, if the journal has one. After a
-    crash, a partial file may have pages on the disk without their data, and a source may have its
-    times without its new data. fd: our file, partial or source.
+    crash, a partial file may have blocks that were never written, and a source may have old data
+    under its new times. fd: our file, partial or source.
     """
     own: dict[int, int] = {}
     present: dict[int, int] = {}

@@ -191,7 +191,7 @@ class Listing(NamedTuple):
     def entries(self, records: bytes | None = None) -> list[Entry]:
         """Returns the entries, and a last one that stands for all entries without a record.
 
-        records: the records to use; must hold that of every unreadable entry. None: all. Raises
+        records: the records to use; must include each one with an error. None: all. Raises
         CarefulError: the listing is malformed, or a name leads out of the listed directory.
         """
         entries = parse_listing(self.data if records is None else records)

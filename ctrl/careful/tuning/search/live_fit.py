@@ -56,7 +56,7 @@ class Fit:
 
     def best_count(self, least: int, most: int) -> int:
         """Returns the number of fragments with the least latency (P1 theorem 1)."""
-        _, g_us, H_us = (float(count) for count in self.values)
+        _, g_us, H_us = (float(value) for value in self.values)
         exact = math.sqrt(H_us / g_us) if g_us > 0 else math.inf
         near = {min(max(count, least), most) for count in (least, most)}
         if math.isfinite(exact):
