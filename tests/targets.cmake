@@ -224,7 +224,7 @@ if(CAREFUL_TESTS)
   add_executable(null ${NULL_SOURCES})
   # The same with link's operations timed: the objects of its own come before the library's.
   add_executable(null_operations ${NULL_SOURCES} link/send/tx.c link/send/tx_small.c
-                 link/receive/rx.c link/traditional/traditional.c link/traditional/traditional_rx.c)
+                 link/send/update.c link/receive/rx.c link/traditional/traditional.c link/traditional/traditional_rx.c)
   target_compile_definitions(null_operations PRIVATE CAREFUL_OPERATIONS)
   foreach(name null null_operations)
     target_link_libraries(${name} PRIVATE careful_static)

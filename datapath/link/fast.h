@@ -12,8 +12,10 @@ void link_publish_freed(struct link *link);
 /* rx_hold.c */
 void link_copy_out(struct link_peer *peer);
 
-/* tx.c */
+/* update.c */
 void link_updates_due(struct link *link);
+
+/* tx.c */
 void link_kick_queued(struct link *link);
 void link_complete(struct link *link);
 

@@ -108,13 +108,15 @@ void link_received(struct link *link, const struct link_rxframe *frame);
 void link_release_addrs(struct link *link, struct link_peer *peer, uint64_t epoch, uint32_t cost,
 			const uint64_t *addrs, uint32_t n);
 
+/* update.c */
+bool link_send_update(struct link_peer *peer);
+
 /* tx.c */
 bool link_tx_get_own(struct link_peer *peer, struct link_txframe *frame);
 void link_send_own(struct link_txframe *frame, const struct link_send_args *args,
 		   uint32_t body_bytes);
 void link_send_again(struct link_txframe *frame, uint32_t bytes);
 void link_send_outside(struct link_txframe *frame, const struct link_send_args *args, uint8_t ttl);
-bool link_send_update(struct link_peer *peer);
 
 /* rx_hold.c */
 void link_copy_out_old(struct link_peer *peer);

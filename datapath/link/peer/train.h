@@ -16,10 +16,12 @@ enum {
 	TRAIN_HOLD_MS = 2000, /* for which a peer holds its data without another message */
 };
 
-/* train.c */
+/* window_share.c */
 uint32_t link_peer_window(const struct link_peer *peer);
 bool link_peer_spares(const struct link_peer *peer);
 uint32_t link_peer_room(const struct link_peer *peer);
+
+/* train.c */
 uint32_t link_train_hold_ms(const struct link_peer *peer);
 bool link_train_begin(struct link_peer *peer);
 void link_train_reset(struct link_peer *peer);
