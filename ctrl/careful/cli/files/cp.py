@@ -23,23 +23,7 @@ from careful.transfer.run.session import connected
 from careful.transfer.stream import relay
 
 #: Options of get that this command has, too.
-_TAKEN = (
-    "mkpath",
-    "dry_run",
-    "force",
-    "preserve",
-    "fsync",
-    "no_sync",
-    "on_loss",
-    "rate_limit",
-    "verbose",
-    "quiet",
-    "progress_fd",
-    "timeout_s",
-    "instance",
-    "config_path",
-    "as_json",
-)
+_TAKEN = ("force", "preserve", "no_sync")
 #: Help of options that mean something else in this command.
 _HELP = {
     "force": "Replace an existing file.",

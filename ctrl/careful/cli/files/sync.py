@@ -13,31 +13,9 @@ from careful.transfer.stream.local_end import NULL, STDIO
 
 #: Options of get and put that this command has, too.
 _TAKEN = (
-    "archive",
-    "recursive",
-    "include",
-    "exclude",
-    "exclude_from",
-    "mkpath",
-    "dry_run",
-    "update",
-    "checksum",
-    "delete",
-    "max_delete",
-    "fsync",
-    "on_loss",
-    "rate_limit",
-    "verbose",
-    "quiet",
-    "progress_fd",
-    "timeout_s",
-    "outlast_s",
-    "instance",
-    "config_path",
-    "as_json",
+    *("archive", "recursive", "include", "exclude", "exclude_from", "update", "checksum"),
+    *("delete", "max_delete", "outlast_s"),
 )
-
-
 #: Help of options that mean something else in this command.
 _HELP = {
     "archive": "Always on.",

@@ -180,9 +180,16 @@ def get(words: tuple[str, ...], **given: object) -> None:
     move(True, ends, {"sources": sources, "target": target}, given)
 
 
+#: Options of `get` that cp and sync have, too.
+LIKE_GET = (
+    *("mkpath", "dry_run", "fsync", "on_loss", "rate_limit", "verbose", "quiet", "progress_fd"),
+    *("timeout_s", "instance", "config_path", "as_json"),
+)
+
+
 def options_like_get(taken: Collection[str], text: Mapping[str, str]) -> list[click.Parameter]:
-    """Returns the options of `get` of these names, for another command; `text` replaces help."""
-    params = [copy.copy(one) for one in get.params if one.name in taken]
+    """Returns the options of `get` of these names, and LIKE_GET; `text` replaces help."""
+    params = [copy.copy(one) for one in get.params if one.name in (*LIKE_GET, *taken)]
     for one in params:
         if isinstance(one, click.Option):
             one.help = text.get(str(one.name), one.help)

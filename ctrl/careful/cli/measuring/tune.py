@@ -10,7 +10,7 @@ import click
 from careful.cli import complete
 from careful.cli.command import ParamType, group
 from careful.cli.common import say, say_folded, shared, show
-from careful.cli.measuring.tune_auto import tune_auto, tune_explain
+from careful.cli.measuring.tune_auto import peer_option, tune_auto, tune_explain
 from careful.cli.params import BYTES
 from careful.control.instance import choice
 from careful.control.options import config
@@ -56,16 +56,6 @@ class MessageClass(ParamType[tuple[int, ...]]):
         return (class_of(nbytes),)
 
 
-_peer = click.option(
-    "--peer",
-    "peers",
-    multiple=True,
-    metavar="HOST",
-    shell_complete=complete.host,
-    help="Only this peer; may be repeated.",
-)
-
-
 @tune.command(
     "show",
     examples=[
@@ -74,7 +64,7 @@ _peer = click.option(
     ],
 )
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
-@_peer
+@peer_option
 @click.option("--watch", is_flag=True, help="Show it again whenever it changes, until Ctrl-C.")
 @shared
 def tune_show(
@@ -125,7 +115,7 @@ def tune_show(
     metavar="N",
     help="Least number of bytes that a sink takes at once.",
 )
-@_peer
+@peer_option
 @click.option(
     "--class",
     "classes",
@@ -209,7 +199,7 @@ def tune_set(
 )
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
 @click.argument("file", type=click.File("rb"))
-@_peer
+@peer_option
 @click.option(
     "--of", metavar="PEER", help="Peer whose settings to take from a file with several peers."
 )

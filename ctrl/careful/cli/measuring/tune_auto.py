@@ -18,7 +18,7 @@ from careful.tuning.controller.loop import Loop
 from careful.tuning.instance_path import tunable
 from careful.tuning.state import PathState
 
-_peer = click.option(
+peer_option = click.option(
     "--peer",
     "peers",
     multiple=True,
@@ -37,7 +37,7 @@ _peer = click.option(
     topics=("autotune", "tuning"),
 )
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
-@_peer
+@peer_option
 @click.option("--once", is_flag=True, help="End after one round: measure, change, verify.")
 @shared
 def tune_auto(
@@ -86,7 +86,7 @@ def _paths(found: dict[str, PathState]) -> list[dict[str, object]]:
     topics=("autotune", "tuning"),
 )
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
-@_peer
+@peer_option
 @plot_option
 @shared
 def tune_explain(
