@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See keyed.h. The cheapest check comes first: the address, the token (handshake.c), the mac, and
- * only then a multiplication. */
+/* See keyed.h. The cheapest check comes first: the address, the token (handshake_answer.c), the mac,
+ * and only then a multiplication. */
 #include "link/link_private.h"
 #include "link/peer/peers.h"
 

@@ -27,24 +27,36 @@ struct handshake {
 	union address elsewhere; /* answered our HELLO in place of the peer; family 0: none */
 };
 
+/* handshake.c */
 void handshake_ask(struct link_peer *peer);
 void handshake_ask_again(struct link_peer *peer);
 bool handshake_waits(const struct link_peer *peer);
 void handshake_drained(struct link_peer *peer);
 void handshake_tick(struct link_peer *peer);
-void handshake_refuse(struct link *link, const union address *to, const struct careful_ctrl *hello,
-		      enum careful_refusal why);
 
 /* Handlers of messages. They report whether the message was expected. */
-void handshake_on_hello(struct link *link, const union address *from,
-			const struct careful_ctrl *hello, const struct careful_keyed *keyed,
-			const struct careful_proved *proved);
 bool handshake_on_challenge(struct link_peer *peer, const struct careful_ctrl *ctrl);
 bool handshake_on_welcome(struct link_peer *peer, const union address *from,
 			  const struct careful_ctrl *ctrl, const struct careful_keyed *keyed);
 bool handshake_on_refuse(struct link_peer *peer, const struct careful_ctrl *ctrl, bool proved);
 void handshake_elsewhere(struct link *link, const union address *from,
 			 const struct careful_ctrl *ctrl);
+
+/* handshake_answer.c */
+void handshake_on_hello(struct link *link, const union address *from,
+			const struct careful_ctrl *hello, const struct careful_keyed *keyed,
+			const struct careful_proved *proved);
+void handshake_refuse(struct link *link, const union address *to, const struct careful_ctrl *hello,
+		      enum careful_refusal why);
+void handshake_try_welcome(struct link_peer *peer);
+
+/* handshake_terms.c */
+uint32_t handshake_flags(const struct link *link);
+void handshake_describe(const struct link_peer *peer, struct careful_ctrl *ctrl);
+void handshake_note_incarnation(struct link_peer *peer, const struct careful_ctrl *ctrl);
+int handshake_adopt(struct link_peer *peer, const union address *from,
+		    const struct careful_ctrl *ctrl);
+void handshake_begin(struct link_peer *peer, uint8_t type);
 
 /* Reports whether a message answers the HELLO that we sent last. */
 static inline bool handshake_answers(const struct handshake *handshake,
