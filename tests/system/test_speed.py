@@ -22,10 +22,12 @@ def hosts(lab_possible: None, tmp_path_factory: pytest.TempPathFactory):
 def test_ping__shows_round_trips_and_statistics(hosts: list[Host]) -> None:
     output = hosts[0].ctl("ping", "h2", "-c", "3", "-i", "10ms", "-s", "1000").stdout
     assert output.startswith("PING h2 (10.77.0.2) 1000 bytes")
-    assert re.findall(r"^1000 bytes from h2: seq=(\d) time=[\d.]+ µs$", output, re.M) == list("123")
+    assert re.findall(r"^1000 bytes from h2: seq=(\d) time=[\d.]+ [µm]s$", output, re.M) == list(
+        "123"
+    )
     assert "3 sent, 3 received, 0% lost" in output
     values = re.search(
-        r"^rtt min/avg/max/mdev = ([\d.]+)/([\d.]+)/([\d.]+)/[\d.]+ µs$", output, re.M
+        r"^rtt min/avg/max/mdev = ([\d.]+)/([\d.]+)/([\d.]+)/[\d.]+ [µm]s$", output, re.M
     )
     assert values
     least, mean, most = map(float, values.groups())

@@ -194,7 +194,7 @@ def test_path__a_stores_threshold(store: Store) -> None:
     assert one["predicted_low_us"] <= one["predicted_us"] <= one["predicted_high_us"]
     assert one["write"]["told_apart"]
     text = report.text(whole)
-    assert "µs; predicted " in text
+    assert re.search("[µm]s; predicted ", text)
     assert f"64 KiB, received into files: writes of {one['store_bytes']} bytes or more" in text
     assert f"to files: writes of 65536 → {one['store_bytes']} bytes or more (held" in text
 

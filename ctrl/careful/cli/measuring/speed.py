@@ -198,7 +198,9 @@ def ping(
     text += f"{1 - len(times) / max(sent, 1):.0%} lost, time {took_ms:.0f} ms"
     if times:
         unit, length = time_unit(max(times))
-        values = "/".join(f"{one / length:.1f}" for one in found.values() if one is not None)
+        digits = 1 if unit == "µs" else 3
+        known = (one / length for one in found.values() if one is not None)
+        values = "/".join(f"{one:.{digits}f}" for one in known)
         text += f"\nrtt min/avg/max/mdev = {values} {unit}"
     figures = {"sent_count": sent, "received_count": len(times), **found, "round_trips_us": times}
     if lost is None or not as_json:

@@ -11,7 +11,7 @@ from careful.errors import InputError
 from careful.jsonout import Json
 from careful.render.tables import NO_BREAK, table
 from careful.tuning.verify import MEASURES
-from careful.units import shown_bytes
+from careful.units import shown_bytes, shown_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,11 +74,11 @@ def _store(each: Json) -> str:
     """Describes a store's threshold, for messages that the peer sends."""
     size, least = shown_bytes(each["message_bytes_max"]), each["store_bytes"]
     took = each["measured_us"]
-    measured = "" if took is None else f", {_number(took)} µs"
+    measured = "" if took is None else f", {shown_time(took)}"
     predicted = f"not predicted: {each.get('why_not_predicted')}"
     if "predicted_us" in each:
-        low, high = (_number(each[f"predicted_{end}_us"]) for end in ("low", "high"))
-        predicted = f"predicted {_number(each['predicted_us'])} µs ({low} to {high})"
+        low, high = (shown_time(each[f"predicted_{end}_us"]) for end in ("low", "high"))
+        predicted = f"predicted {shown_time(each['predicted_us'])} ({low} to {high})"
     return (
         f"{size}, received into files: writes of {least} bytes or more: {each['standing']}"
         f"{measured}; {predicted}"
@@ -98,7 +98,7 @@ def _tried(each: Json) -> str:
     if not each["tried"]["found"]:
         return f"{size}: {count} other settings were tried; none is certainly faster"
     took, sent = each["measured_us"], in_words(each["plan"])
-    measured = "not measured by an A/B yet" if took is None else f"{_number(took)} µs measured"
+    measured = "not measured by an A/B yet" if took is None else f"{shown_time(took)} measured"
     return (
         f"{size}: the best of {count} settings tried on live messages: fragments of {sent} "
         f"bytes, kicks of {each['net_tx_bytes']} or more; {measured}; nothing is predicted"

@@ -27,6 +27,7 @@ from careful.tuning.state import CHANGE_EVERY_S, Pair, PathState
 from careful.tuning.trial.ab import AB
 from careful.tuning.trial.verdicts import Verification
 from careful.tuning.verify import Counts
+from careful.units import shown_time
 
 #: Time between looks, seconds: when idle, and on average between two flips of an A/B.
 LOOK_S, FLIP_S = 0.1, 0.03
@@ -316,13 +317,11 @@ class Controller:
         return since is None or self._must_answer or now >= since + CHANGE_EVERY_S
 
     def _change(self, rows: Mapping[int, Row], now: float) -> None:
-        gains = {
-            item: {
-                "said": f"predicted gain {row.gain_us.low:.1f} to {row.gain_us.high:.1f} µs",
-                **row.gain_us.figures("gain", "us"),
-            }
-            for item, row in rows.items()
-        }
+        gains = {}
+        for item, row in rows.items():
+            low, high = shown_time(row.gain_us.low), shown_time(row.gain_us.high)
+            said = f"predicted gain {low} to {high}"
+            gains[item] = {"said": said, **row.gain_us.figures("gain", "us")}
         for item in rows:
             self.state.tried.pop(item, None)
         pairs = {item: Pair(row.now, row.best) for item, row in rows.items()}
