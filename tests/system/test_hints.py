@@ -80,4 +80,4 @@ def test_sync__a_tree_of_which_nothing_can_be_copied(hosts: list[Host]) -> None:
     assert "1 deleted" in a.ctl("sync", "h2:tree", a.own, check=False).stdout
     assert (a.own / "tree/other").is_dir()
     missing = a.ctl("sync", "h2:missing", a.own, check=False)
-    assert missing.returncode == 1
+    assert missing.returncode == 3
