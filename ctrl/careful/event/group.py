@@ -43,10 +43,10 @@ _TEXTS = {
 }
 #: Reasons why broadcasts are replicated.
 _REPLICATED = {
-    errno.ENOTSUP: "fewer than three nodes, the traditional protocol, or an interface without "
-    "multicast",
-    errno.EAFNOSUPPORT: "a node uses IPv6, which has no frames to all",
-    errno.EHOSTUNREACH: "frames to all do not reach every node: is a router on the way?",
+    errno.ENOTSUP: "fewer than three nodes, the traditional protocol, sealed frames, or an "
+    "interface without multicast",
+    errno.EHOSTUNREACH: "frames to all do not reach every node: is a router on the way, or are "
+    "some addresses IPv4 and some IPv6?",
     errno.EEXIST: "two groups have the same cookie",
     errno.EPIPE: "a node has left",
 }

@@ -137,10 +137,10 @@ int careful_events_failed(const struct careful_events *events, uint32_t *rank);
 
 /* Reports how this node broadcasts: 0: one frame to all; -EAGAIN: not yet known. Other values say
  * why broadcasts are replicated:
- * -EOPNOTSUPP: the device or protocol has no frames to all, the group uses requests, has fewer than
- * three nodes, or has `replicate` set.
- * -EAFNOSUPPORT: a node is reached by IPv6.
- * -EHOSTUNREACH: such frames do not reach every node. Another error: a node refused with it. */
+ * -EOPNOTSUPP: the device or protocol has no frames to all, frames are sealed, or the group uses
+ * requests, has fewer than three nodes, or has `replicate` set.
+ * -EHOSTUNREACH: such frames do not reach every node, or some nodes are reached by IPv4 and some by
+ * IPv6. Another error: a node refused with it. */
 int careful_events_broadcast(const struct careful_events *events);
 
 /* Records all later sends and receives for `carefulctl trace events`. The file is written in this

@@ -36,7 +36,7 @@ hosts_option = click.option(
 @command(
     "put",
     examples=[
-        ("carefulctl fleet put image", "to all hosts; again, to resume"),
+        ("carefulctl fleet put image", "to all hosts; repeat it to resume"),
         ("carefulctl fleet put --to h2,h3 image", "to two of them"),
     ],
     topics=("hosts", "files"),
