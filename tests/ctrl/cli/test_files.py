@@ -391,7 +391,7 @@ def test_sync__failures(type_: Type, tree: Tree) -> None:
     assert found.status == 3
     assert "ds/b: is a special file and is never replaced" in found.err
     missing = ("h2:none" if tree.words[0] == "h2:ds" else "none", tree.words[1])
-    assert type_("sync", *missing).status == 1
+    assert type_("sync", *missing).status == 3
     for words in (("h2:a", "h2:b"), ("a", "b")):
         found = type_("sync", *words)
         assert found.status == 2

@@ -140,7 +140,7 @@ def markdown(found: Results, name: str) -> str:
     """Returns a table for the manual: ours next to P2's, narrow enough for a page."""
     own = TABLES[name]
     wanted = dict.fromkeys(cell for cell, _ in found.results if cell.table == name)
-    head = ["P", "grid" if own is JACOBI else "words", *(["read"] if own.processing else [])]
+    head = ["P", "grid" if own is JACOBI else "words", *(["processing"] if own.processing else [])]
     head += ["traditional", "careful", "Δ %", "kernel", "P2's"]
     lines = [f"{own.title} ({UNITS[own.unit]})", ""]
     lines += [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
