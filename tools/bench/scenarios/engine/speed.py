@@ -1,7 +1,7 @@
 """Compares the speed of careful with other programs, in turn, by medians of rounds.
 
-Prints the table of README and `help performance`, the ratios with their bounds, and all figures. Two
-hosts of a lab, one core each; nothing else should run. Owns the lab. Needs root and two CPUs;
+Prints the table of README and `help performance`, the ratios with their bounds, and all figures.
+Two hosts of a lab, one core each; nothing else should run. Owns the lab. Needs root and two CPUs;
 tools/setup run bench installs the other programs.
 """
 
