@@ -15,7 +15,6 @@ from tool_module import ROOT, load_tool
 
 #: Reports that have to be made again (`tools/evidence NAME`), and why. This list only shrinks.
 OLD = {
-    "adaptive.json": "not clean, wire 1",
     "answer.json": "not clean, wire 3",
     "arm64.json": "wire 6",
     "attached-near.json": "wire 3",
@@ -36,8 +35,6 @@ OLD = {
     "measure-blackbox.json": "wire 1",
     "measure-contention.json": "in no history",
     "measure-logp.json": "wire 3",
-    "measure-model.json": "wire 1",
-    "measure-transition.json": "wire 1",
     "nbd-client.json": "wire 4",
     "nbd-compare.json": "not clean, wire 4",
     "nbd-verify.json": "wire 4",
