@@ -226,8 +226,9 @@ static void check_control(struct health *health, struct careful *instance, uint3
 		return;
 	health->unheard[peer] = unheard;
 	if (unheard && health->interface.master[0])
-		log_line("peer %u %s: its frames arrive, but no control messages: %s gets them",
-			 peer, health->names[peer], health->interface.master);
+		log_line(
+			"peer %u %s: its frames arrive, but no control messages: bridge or bond %s gets them",
+			peer, health->names[peer], health->interface.master);
 	else if (unheard)
 		log_line("peer %u %s: its frames arrive, but no control messages: does a "
 			 "firewall of either host drop UDP port %u? A loss may end the session",

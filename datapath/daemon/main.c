@@ -430,7 +430,7 @@ static void stop(struct daemon *d)
 			"this process stays until the operations end",
 			operations_left);
 	if (clients_left)
-		log_line("files of %u local clients do not close, and stay open at their server",
+		log_line("files of %u local clients do not close, because their file system hangs",
 			 clients_left);
 	log_line("ended");
 }

@@ -24,7 +24,7 @@ static int check_file(int fd, const char *path, bool secret, struct careful_erro
 	struct stat st;
 
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
-		return explain(error, -EINVAL, "%s: must be a file", path);
+		return explain(error, -EINVAL, "%s: must be a regular file", path);
 	if (secret ? st.st_mode & (S_IRWXG | S_IRWXO) : st.st_mode & (S_IWGRP | S_IWOTH))
 		return explain(error, -EACCES,
 			       secret ?

@@ -89,7 +89,7 @@ def test_up__runs_no_module_of_the_current_directory(lab: object, tmp_path: Path
     assert not ran.exists()
 
 
-def test_program__is_found_where_packages_put_it(
+def test_program__is_found_in_the_packages_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Debian's packages have it in /usr/libexec/careful, and not in PATH."""

@@ -35,7 +35,7 @@ def test_careful_error__is_pythons_own_error(number: int, kind: type[OSError]) -
     assert caught.value.filename == "h2:x"
 
 
-def test_careful_error__of_no_class_of_python() -> None:
+def test_careful_error__an_errno_without_a_class() -> None:
     for number in (errno.ENOSPC, errno.EROFS, 0):
         assert type(CarefulError(number)) is CarefulError
     assert str(CarefulError(errno.EROFS)).startswith("it is read-only there")
@@ -62,6 +62,6 @@ def test_from_os__keeps_the_class() -> None:
     assert isinstance(from_os(FileNotFoundError(errno.ENOENT, "gone"), "a"), FileNotFoundError)
 
 
-def test_careful_error__of_a_number_that_is_no_errno() -> None:
+def test_careful_error__a_number_that_is_no_errno() -> None:
     """A peer may send any number."""
     assert str(CarefulError((1 << 32) - 1, "", "h2:x")) == "h2:x: error 4294967295"

@@ -36,14 +36,16 @@ def refused(read: Callable[[], object], said: str) -> None:
     assert found.value.errno == errno.EPERM
 
 
-def test_read__others_may_write_it(readable: tuple[Path, Callable[[], object]]) -> None:
+def test_read__a_file_that_others_may_write(readable: tuple[Path, Callable[[], object]]) -> None:
     path, read = readable
     assert read()
     path.chmod(0o646)
     refused(read, "others may write it")
 
 
-def test_read__another_group_may_write_it(readable: tuple[Path, Callable[[], object]]) -> None:
+def test_read__a_file_that_another_group_may_write(
+    readable: tuple[Path, Callable[[], object]],
+) -> None:
     path, read = readable
     if os.geteuid():
         pytest.skip("needs root, to give a file to a group")

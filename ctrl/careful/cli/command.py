@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 else:
 
     class ParamType(click.ParamType):
-        """click's; its values have a type for mypy since 8.2, and Debian 12 has 8.1."""
+        """click's ParamType, with a type argument for mypy that click has only since 8.2."""
 
         def __class_getitem__(cls, _: object) -> type:
             return cls
@@ -38,7 +38,7 @@ class Option(click.Option):
     """An option under a heading of its command's help.
 
     Args:
-        heading: its heading; "" for the last heading, Options.
+        heading: the heading; "" for Options, which comes last.
     """
 
     def __init__(self, names: Sequence[str], heading: str = "", **given: Any) -> None:
@@ -51,7 +51,7 @@ class _Help(click.Command):
 
     Args:
         examples: command lines and what each does.
-        topics: of `carefulctl help` that say more.
+        topics: pages of `carefulctl help` that explain more.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Command(_Help):
     """A command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Refuses -h among other flags (-avh): to rsync it is no question for help."""
+        """Refuses -h among other flags (-avh): in rsync, -h does not ask for help."""
         options = [one for one in self.params if isinstance(one, click.Option) and one.is_flag]
         flags = {name for one in options for name in one.opts} | {"-h"}
         for word in args[: args.index("--") if "--" in args else None]:
@@ -138,8 +138,8 @@ class LazyGroup(Group):
 
     Args:
         table: heading -> name -> summary.
-        folders: heading -> prefix of its modules.
-        elsewhere: name -> "module:attribute" in careful.cli; by default PREFIX NAME:NAME.
+        folders: heading -> prefix of its commands' modules.
+        elsewhere: name -> "module:attribute" of commands that are not PREFIX + NAME:NAME.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ _ELSEWHERE = {
 
 
 def similar(word: str, known: Iterable[str]) -> str:
-    """Returns a question about the word that may be meant, or ""."""
+    """Returns "; did you mean …?" with the known word that is most like `word`, or ""."""
     known = list(known)
     there = _ELSEWHERE.get(word, "")
     found = [there] if there.split(" ")[0] in known else []
@@ -203,7 +203,7 @@ def similar(word: str, known: Iterable[str]) -> str:
 
 
 def summary(one: click.Command) -> str:
-    """Returns the first sentence of a command's help."""
+    """Returns a command's summary: the first sentence of its help."""
     return one.get_short_help_str(limit=1000)
 
 

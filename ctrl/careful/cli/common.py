@@ -71,14 +71,12 @@ def measured(command: _F) -> _F:
 
 
 def options_of(kind: Callable[..., _T], given: Mapping[str, object]) -> _T:
-    """Makes the options of a measurement from those of its command; None stands for a default."""
+    """Makes a measurement's options from its command's options; None means the default."""
     return kind(**{name: value for name, value in given.items() if value is not None})
 
 
 def say(text: str, err: bool = False, nl: bool = True) -> None:
-    """Prints a text. Raises BrokenPipeError: the reader is gone. Raises CarefulError: it cannot be
-    written.
-    """
+    """Prints a text. Raises BrokenPipeError if the reader is gone, CarefulError if it fails."""
     try:
         click.echo(text, err=err, nl=nl)
     except BrokenPipeError:

@@ -67,10 +67,10 @@ def instance(_: click.Context, __: click.Parameter, incomplete: str) -> list[Com
 def remote_path(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Completes HOST:PATH; anything else is a host, or a local file.
+    """Completes HOST:PATH; a word without a colon is a host or a local file.
 
-    `put` has hosts last, the other commands first. bash splits a word at its colons, and wants only
-    the part after the last colon.
+    The host is the last word of `put`, and the first of other commands. bash splits a word at its
+    colons, and wants only the part after the last colon.
     """
     from careful.address import is_remote, split_remote  # the C side
 
@@ -89,7 +89,7 @@ def remote_path(
     host, path = split_remote(word)
     try:
         names = _names(host, path)
-    except (OSError, ValueError):  # no place for an error: the line being typed stays
+    except (OSError, ValueError):  # an error message would disturb the line that is being typed
         return []
     whole = word[: len(word) - len(path)]
     return [CompletionItem(name if apart else whole + name) for name in names]

@@ -1,7 +1,7 @@
 """Handles Ctrl-C while a command is being loaded: a line and status 130, at once.
 
-As an exception, Ctrl-C would pass through imports, which print or replace it. A running command
-handles Ctrl-C itself.
+If Ctrl-C raised an exception during an import, the module could print or replace the exception. A
+running command handles Ctrl-C itself.
 """
 
 from __future__ import annotations

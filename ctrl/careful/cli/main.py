@@ -158,18 +158,18 @@ def _failed(
     if isinstance(error, BrokenPipeError) and not isinstance(error, CarefulError):
         return Exit.FAILED  # the reader of our output is gone
     text = str(error) if isinstance(error, Ended) else _line(error)
-    return _told(text, _status_of(error), asked)
+    return _printed(text, _status_of(error), asked)
 
 
 def _broke(error: Exception, asked: dict[str, object]) -> int:
     """Prints a fault of carefulctl itself with its traceback; returns the exit status."""
     traceback.print_exc()
     text = f"a fault in carefulctl, please report it: {type(error).__name__}: {_line(error)}"
-    return _told(text, Exit.BROKEN, asked)
+    return _printed(text, Exit.BROKEN, asked)
 
 
 def _misused(error: click.ClickException) -> str:
-    """Returns what is wrong with a command line, in one line, and where its help is."""
+    """Returns a line that says what is wrong with a command line, and where its help is."""
     from careful.cli import hints  # not for commands that succeed
 
     hint = hints.option(error) if isinstance(error, click.NoSuchOption) else ""
@@ -178,7 +178,7 @@ def _misused(error: click.ClickException) -> str:
     return f"{text} (see `{ctx.command_path} --help`)" if ctx else text
 
 
-def _told(text: str, status: int, asked: dict[str, object]) -> int:
+def _printed(text: str, status: int, asked: dict[str, object]) -> int:
     from careful.render.tables import folded  # not for commands that succeed
 
     with suppress(OSError):  # nowhere to print
@@ -198,7 +198,7 @@ def _json_last(words: list[str]) -> list[str]:
 
 
 def _hint(words: list[str]) -> None:
-    """After a failure, prints what the words should have been."""
+    """After a failure, prints the words that the user may have meant."""
     from careful.cli import hints  # not for commands that succeed
     from careful.render.tables import folded
 
@@ -233,9 +233,9 @@ def _run(given: list[str]) -> int:
         if "--json" in words:  # the option's callback does not run if the command line is wrong
             wrong = error.ctx if isinstance(error, click.UsageError) else None
             asked.setdefault("json", wrong.command_path.partition(" ")[2] if wrong else words[0])
-        return _told(_misused(error), error.exit_code, asked)
+        return _printed(_misused(error), error.exit_code, asked)
     except (click.Abort, KeyboardInterrupt):
-        return _told("interrupted", Exit.SIGNALLED + signal.SIGINT, asked)
+        return _printed("interrupted", Exit.SIGNALLED + signal.SIGINT, asked)
     except (OSError, InputError, MissingExtraError, Ended) as error:
         return _failed(error, asked)
     except Exception as error:

@@ -64,15 +64,15 @@ class Outlasting:
                 os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
     def wait(self, error: CarefulError, has_moved: bool = False, is_way: bool = False) -> bool:
-        """Waits before another try; reports whether this is the first failure since data arrived.
+        """Waits before the next try. Returns True at the first failure since data last moved.
 
         Args:
-            error: of the last try.
+            error: the error of the last try.
             has_moved: whether the last try moved data.
             is_way: the error is about the way to the host: carefuld is not up here, or is starting.
 
         Raises:
-            CarefulError: the first one since then, if there is no hope or the time is over.
+            CarefulError: `error` if no try can help; that first failure if patience_s are over.
         """
         is_gone = error.errno in _GONE or (is_way and error.errno != errno.EPROTO)
         if not (is_gone and self.begun and self.patience_s) or isinstance(

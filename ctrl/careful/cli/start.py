@@ -12,11 +12,10 @@ interrupt.arm()
 
 
 def _hold_standard_descriptors() -> None:
-    """Opens those of descriptors 0 to 2 that are closed, so that no file of ours gets their
-    numbers.
+    """Opens descriptors 0 to 2 if they are closed, so that no file of ours gets their numbers.
 
-    Output to such a standard error is lost; output to such a standard output fails, like that of
-    any other command.
+    If standard error was closed, its output is lost. If standard output was closed, writing to it
+    fails, like in any other command.
     """
     for fd, flags in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
@@ -29,7 +28,7 @@ def _hold_standard_descriptors() -> None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
 
 
-def _say_what_can_be_said() -> None:
+def _never_fail_to_encode() -> None:
     """Writes `?` for characters that the locale lacks; without a locale, UTF-8."""
     if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
         sys.stdout.reconfigure(errors="replace")
@@ -40,7 +39,7 @@ def main() -> None:
     from careful.cli.main import finish, run
 
     _hold_standard_descriptors()
-    _say_what_can_be_said()
+    _never_fail_to_encode()
     try:
         status = run()
         interrupt.arm()

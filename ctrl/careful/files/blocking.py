@@ -75,7 +75,7 @@ class _Thread:
             if self.process != os.getpid():
                 raise RuntimeError("the connection belongs to the process that made it")
             if threading.current_thread() is self._thread:
-                raise RuntimeError("cannot wait here: this is the connection's own thread")
+                raise RuntimeError("the connection's own thread cannot wait: use another thread")
             with self._lock:
                 if self._stopped:
                     raise CarefulError(errno.EBADF, "is closed")

@@ -134,7 +134,7 @@ class Piece:
             if not self._is_open:
                 return
             if self._views:
-                raise BufferError(f"{self.name}: release the views of its map first")
+                raise BufferError(f"{self.name}: views of its map exist: release them first")
             self._is_open = False
             self._idle.wait_for(lambda: not self._calls)
             rc = 0 if discard else _flush(self._remote)

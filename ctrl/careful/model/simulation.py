@@ -235,7 +235,7 @@ def _check(pipeline: Pipeline, messages: Sequence[Message], rules: Sequence[Rule
     if not messages:
         raise InputError("nothing to simulate: no messages")
     if len(rules) != len(pipeline):
-        raise InputError(f"{len(rules)} rules for {len(pipeline)} stages")
+        raise InputError(f"{len(rules)} rules for {len(pipeline)} stages: each stage needs one")
     for number, message in enumerate(messages):
         if not 1 <= message.message_bytes < math.inf:
             size = message.message_bytes

@@ -27,5 +27,5 @@ def words(args: tuple[int, ...]) -> CData:
     word does not fit 32 bits.
     """
     if len(args) > lib.CAREFUL_AM_ARGS:
-        raise ValueError(f"a message has {lib.CAREFUL_AM_ARGS} args, not {len(args)}")
+        raise ValueError(f"a message has at most {lib.CAREFUL_AM_ARGS} args, not {len(args)}")
     return ffi.new("uint32_t[]", [*args, 0, 0, 0, 0][: lib.CAREFUL_AM_ARGS])

@@ -70,7 +70,7 @@ class Node:
         if not isinstance(ifname, str):
             raise TypeError(f"an interface must be a str, not {type(ifname).__name__}")
         if misplaced := [name for name in NOT_OURS if name in options]:
-            raise TypeError(f"{misplaced[0]} is an option of carefuld")
+            raise TypeError(f"{misplaced[0]} is an option of carefuld: give it to `carefulctl up`")
         self.config = load(config)
         self.ifname = ifname
         self.instance = instance or os.environ.get("CAREFUL_INSTANCE") or ifname

@@ -30,14 +30,14 @@ def time_with_half(us: Estimate | None, axis_us: float, per: str = "") -> str:
 
 
 def or_most(estimate: Estimate | None, bound: Estimate | None) -> str:
-    """Returns with_half(); of a figure that is withheld, its bound if there is one."""
+    """Returns with_half(), or "at most" the bound if the figure is withheld."""
     if estimate or bound is None or not 0 < bound.high < math.inf:
         return with_half(estimate)
     return at_most(bound.high)
 
 
 def not_negative(estimate: Estimate | None) -> str:
-    """Returns with_half() of a time whose estimate, a difference, may be negative by chance."""
+    """Returns with_half() of a time. A time that is a difference may be negative by chance."""
     if estimate and estimate.value <= 0:
         return f"0 to {max(estimate.high, 0.0):.{decimals(estimate.half)}f}"
     return with_half(estimate)

@@ -54,10 +54,10 @@ def _pyplot() -> Any:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    mpl.rcdefaults()  # else a matplotlibrc of the current directory, by anybody, would count
+    mpl.rcdefaults()  # ignores a matplotlibrc in the current directory: anybody may write it
     from matplotlib import pyplot
 
-    # Twice the size that text needs on a page: readable at half of the size.
+    # Text is twice as large as a page needs, so that plots are readable at half their size.
     mpl.rcParams.update(
         {
             "font.size": 14,
@@ -135,7 +135,7 @@ def legend_below(pair: Axes, *, below_pt: float = 46.0, ncols: int = 1, **given:
 
 
 def plain_numbers(pair: Axes) -> None:
-    """Labels a logarithmic ordinate without exponents: 0.1, 1, 100, and some between."""
+    """Labels a logarithmic ordinate without exponents: 0.1, 1, 100, and some values between."""
     from matplotlib.ticker import LogFormatter
 
     class Plain(LogFormatter):

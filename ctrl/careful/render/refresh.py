@@ -19,13 +19,13 @@ from careful.render.tables import folded
 #: Time between two looks, seconds.
 PERIOD_S = 0.5
 _ENDS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-#: The key that ends it.
+#: The key that ends watch().
 LAST = "q"
 
 
 @contextmanager
 def signals_wait() -> Iterator[None]:
-    """Holds back signals that end us, so that none leaves the terminal half changed."""
+    """Holds back signals that end this process, so that the terminal is never left half changed."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
     try:
         yield
@@ -103,7 +103,7 @@ def watch(
         press: handles a key and returns the new text; None: all keys but LAST are ignored.
 
     Raises:
-        BrokenPipeError: the reader is gone; noticed even without new text.
+        BrokenPipeError: the reader is gone, even if there is no new text to print.
     """
     if not (in_place and sys.stdout.isatty()):
         said = ""

@@ -18,7 +18,7 @@ from careful.units import time_unit
 #: Columns without a terminal: nothing is folded.
 _ENDLESS = 1 << 20
 _GAP = "  "
-#: A space in a cell at which the cell does not fold, such as between a figure and its unit.
+#: A space at which a cell is not folded, such as the space between a figure and its unit.
 NO_BREAK = "\u00a0"
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -182,7 +182,7 @@ def _widths(
 def _row(
     texts: Sequence[str], widths: Sequence[int], numeric: Sequence[bool], at_foot: bool = False
 ) -> Iterator[str]:
-    """Yields the lines of a row; at_foot: cells with fewer lines are aligned at the foot."""
+    """Yields the lines of a row; at_foot: cells with fewer lines begin lower, not at the top."""
     parts = [list(_fold(text, wide)) for text, wide in zip(texts, widths, strict=True)]
     height = max(map(len, parts))
     for number, part in enumerate(parts):
@@ -197,7 +197,7 @@ def _row(
 
 
 def _records(columns: Sequence[str], texts: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yields each row as a list: its first cell, and below it the others with their headings."""
+    """Yields each row as a list: the first cell, then a line for each other cell."""
     wide, room = max(map(cells, columns)), width()
     for first, *rest in texts:
         if first:

@@ -30,9 +30,9 @@ FIXED_BYTES = 4096
 
 
 def gather(session: Session, hosts: Sequence[str], config: Config) -> Json:
-    """Returns the paths of all peers, or of some hosts.
+    """Describes the paths of all peers, or only of some hosts.
 
-    Raises CarefulError: a host is no peer, or the map cannot be read.
+    Raises CarefulError if a host is no peer, or if the map cannot be read.
     """
     shown = tune_peers.show(session, hosts, config)
     pids = [instances.tuner(queue.instance) for queue in session.queues]
@@ -233,7 +233,7 @@ def _sinks(row: InEffect, state: PathState) -> list[Json]:
 
 
 def _host_tx_reason(figures: Json | None) -> str:
-    """Batches can save at most this host's share of a frame, which includes the copies."""
+    """Returns why batches of copies gain little: at most this host's own time for a frame."""
     own_us, gap_us = (figures and figures.get(name) for name in ("own_gap_us", "g_b_us"))
     if not own_us or not gap_us:
         return "the path is not measured, so the gain of batches of copies is unknown"

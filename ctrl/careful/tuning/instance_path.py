@@ -28,20 +28,20 @@ from careful.tuning.store_model import Arrivals, Totals, counted
 from careful.tuning.verify import Counts
 
 #: Options of a close measurement: as precise as a decision needs, and few sizes. A train fills the
-#: path for 4 ms or for the time of four frames. The path is then free for three times as long (for
-#: two thirds of that time after a train of a glance).
+#: path for 4 ms or for the time of four frames, and then leaves it free for three times as long. (A
+#: train of a quick measurement leaves it free for two thirds as long.)
 CLOSELY = Options(
     sizes_count=6, precision=0.03, seconds=4.0, patience_s=6.0, train_frames=4, share=0.25
 )
-#: Options for a path with live messages, which disturb trains and round trips: fewer of them.
+#: Options for a path with live messages: fewer trains and round trips, because many are disturbed.
 BUSY = replace(CLOSELY, sizes_count=5, between=2, ends=False, share=0.75, resolution_us=1.0)
 BUSY_PATIENCE_S = 20.0
 #: Attempts of a quick measurement for a train.
 QUICK_TRIES = 4
 #: A path is busy if live messages come within this time, seconds.
 BUSY_S = 0.4
-#: A busy path hides its own times from a short measurement. After each failure the next one may
-#: take twice as long, up to this many seconds.
+#: On a busy path a short measurement may find no figures. After each such failure the next
+#: measurement may take twice as long, up to this many seconds.
 PATIENCE_S_MAX = 48.0
 #: Figures of a measurement that are not stored: every sample.
 _SAMPLES = ("round_trip_minima", "train_gaps")
@@ -50,7 +50,7 @@ _SAMPLES = ("round_trip_minima", "train_gaps")
 def tunable(ifname: str, name: str | None) -> Instance:
     """Returns the instance of an interface, if the instance can measure.
 
-    Raises CarefulError: no instance runs, or it belongs to a program, which cannot measure.
+    Raises CarefulError if no instance runs, or if it belongs to a program, which cannot measure.
     """
     instance = choice.on_interface(ifname, name)
     if not instance.pid and (pid := instances.owner_without_daemon(instance.name)):
@@ -113,12 +113,12 @@ def _read(entry: bytes | None) -> _Counted:
 class RunningPath:
     """A path of a running instance (path.Path).
 
-    store: holds the classes that were set by hand; pause: called to let time pass while this path
-    is measured; has_slot: asks carefuld whether the peer has its slot.
+    store: has the values that were set by hand; pause: lets time pass while this path is measured;
+    has_slot: asks carefuld whether the peer still has its slot.
 
     Raises:
-        CarefulError: the maps cannot be opened; also raised by every method.
-        LeftError: from every method that uses the slot: the peer no longer has it.
+        CarefulError: the maps cannot be opened. Every method may raise it, too.
+        LeftError: only from methods that use the slot: the peer no longer has it.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class RunningPath:
         return self._store.by_hand(self.peer.name, self.in_effect())
 
     def begin(self) -> None:
-        """Forgets values set by hand that are no longer in the slot, which may be a new one."""
+        """Forgets values set by hand if the slot does not have them: the slot may be a new one."""
         with self._alone():
             self._store.unpin(self.peer.name, self.in_effect())
 

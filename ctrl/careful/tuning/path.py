@@ -22,8 +22,8 @@ class Path(Protocol):
     def measure(self, quick: bool, /) -> tuple[Json, Limits]:
         """Returns figures like `measure blackbox`, and a frame's payload.
 
-        quick: half a second, to answer a change. Otherwise precise, with pauses for other traffic.
-        Raises CarefulError, ValueError.
+        quick: takes half a second, to react to a change; else it is precise, with pauses for other
+        traffic. Raises CarefulError or ValueError.
         """
 
     def limits(self) -> Limits:
@@ -42,7 +42,7 @@ class Path(Protocol):
         """
 
     def flip(self) -> bool:
-        """Swaps the two versions; False: another process changed them."""
+        """Puts the other version into effect. Returns False if another process changed them."""
 
     def settle(self, values: Mapping[int, Value], /) -> None:
         """Puts values into effect."""

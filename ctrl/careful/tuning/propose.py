@@ -1,8 +1,8 @@
 """Proposes plans for a measured path and thresholds for a store, with the uncertainty of the gain.
 
-Many paths are drawn from the measurement's intervals. Each draw gives the latency of the plan in
-effect and of the best plan, so a common error cancels. Costs are drawn independently. A line's g
-and G are in fact anticorrelated, so the true spread of a gain is smaller.
+Many possible paths are drawn at random from the measurement's intervals. Each drawn path gives the
+latencies of the plan in effect and of the best plan, so an error that both share cancels. All costs
+are drawn independently. A line's g and G are in fact anticorrelated, so a gain is less uncertain.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GAIN_MIN = 0.02
 MOVED_MIN = 0.1
 #: Largest error of a figure from a precise measurement, as a share of the latency.
 SAME_MAX = 0.15
-#: Reason not to set a plan that may gain.
+#: Why a plan that may gain is not set.
 UNSURE = "its gain is within the prediction's uncertainty"
 #: Number of paths drawn from a measurement's intervals.
 DRAWS = 200
@@ -151,8 +151,8 @@ def _drawn_regime(regime: Regime, draw: Callable[[float, tuple[float, str]], flo
 class Row:
     """A proposal for an item of a message class.
 
-    index: the item; now, best: value in effect and best value; gain_us: what the best saves;
-    why_not: why the best is not worth a change, "" if it is.
+    index: the item; now, best: the value in effect, the best value; gain_us: time that the best
+    value saves; why_not: why it is not worth a change; "": it is.
     """
 
     index: int
@@ -230,7 +230,7 @@ def _store_row(store: Store, index: int, now: Pulse) -> Row:
 
 
 def _interval_of(values: Array) -> Interval:
-    """Returns the interval of the first value; the others are its draws."""
+    """Returns the first value with the interval of the others, which are its draws."""
     return _interval(float(values[0]), values)
 
 
@@ -293,7 +293,7 @@ def moved(
 ) -> bool:
     """Reports whether two measurements predict different latencies for the plans in effect.
 
-    Their intervals are apart, and the values differ by more than MOVED_MIN.
+    The intervals of a class must not overlap, and its values must differ by more than MOVED_MIN.
     """
     for was, now in _latencies(before, after, values, classes):
         apart = was.high < now.low or now.high < was.low

@@ -1,6 +1,6 @@
 """The items that a controller sets for each message class, and their values.
 
-Owns the items' numbers: a class's plan, its least write to a file here, its least kick.
+Owns the items' numbers. A class has three items: plan, smallest write to a file, smallest kick.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def class_bytes(item: int) -> int:
 
 
 def sink_of(item: int) -> str:
-    """Returns the sink whose threshold an item is; "": the item is a plan."""
+    """Returns the sink to which an item's threshold belongs; "": the item is a plan."""
     return ("", "store", "net_tx")[item // CLASS_COUNT]
 
 
@@ -65,5 +65,5 @@ def is_stored(item: int) -> bool:
 
 
 def measured_item(item: int) -> int:
-    """Returns the item whose messages measure this item: a kick uses those of its plan."""
+    """Returns the item whose live latencies measure this item: the plan, for a kick."""
     return item - NET_TX if item >= NET_TX else item

@@ -1,7 +1,7 @@
 """Checks that a peer still has its slot; after it leaves, another host may get the slot.
 
-Every session has its own cookie. While the cookie in the peers map is the same, so is the peer;
-otherwise the check asks carefuld.
+Each session has its own cookie. While the cookie in the peers map stays the same, the peer has the
+slot; otherwise the check asks carefuld.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class LeftError(CarefulError):
 
 
 class Tenancy:
-    """A peer's hold of a slot. Once over, it stays over.
+    """The time in which a peer has its slot. Once over, it stays over.
 
     peer: the peer's name for people; asked: asks carefuld whether the peer has the slot.
     """

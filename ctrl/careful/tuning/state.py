@@ -1,8 +1,8 @@
 """The stored state of each path, as JSON.
 
-It is next to the instance's socket, and in the state directory, which outlives the instance. Owns
-the schema, and drops the state of another path (addresses, MTU, mode). Times are those of the
-monotonic clock. After a reboot they are converted by means of the wall clock.
+The state is stored next to the instance's socket, and in the state directory, which outlives the
+instance. Owns the schema. A state with other addresses, another MTU or mode is another path's, and
+is dropped. Times are of the monotonic clock; after a reboot the wall clock converts them.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from careful.tuning.settings import (
 )
 
 SCHEMA = 2
-#: Newest decisions that are kept, in addition to the last A/B of each item.
+#: Number of newest decisions that are kept; the last A/B of each item is always kept.
 DECISIONS_MAX = 20
 #: Least time between two changes on a steady path, seconds.
 CHANGE_EVERY_S = 600.0
-#: Wait after an answer, seconds; doubles each time until the path is calm.
+#: Wait after an answer to a changed path, and its maximum, seconds. It doubles each time.
 HOLD_S, HOLD_S_MAX = 10.0, 600.0
 #: The parts of an instance's operation (status.in_effect) that define a path.
 USED = ("driver", "queue", "mtu_bytes", "xdp_mode", "zerocopy", "window_buffers", "wait")
-#: Most paths that are kept: those measured last.
+#: Most paths that are stored; those measured longest ago are dropped.
 PATHS_MAX = 256
 
 
@@ -53,9 +53,9 @@ class Pair:
 
 @dataclass(frozen=True)
 class Tried:
-    """A search among ways to send a class's messages, without a model.
+    """A search for the best way to send a class's messages.
 
-    at_s: when it ended; ways_count: number of ways tried; found: the value in effect came from it.
+    at_s: when it ended; ways_count: ways that it tried; found: it gave the value in effect.
     """
 
     at_s: float
@@ -104,7 +104,7 @@ class PathState:
         evidence: str = "",
         figures: Mapping[int, Json] | None = None,
     ) -> Json:
-        """Adds a decision; evidence is the figures' key: `prediction`, `trying` or `ab`."""
+        """Adds a decision. evidence: the key of its figures: `prediction`, `trying` or `ab`."""
         rows = [
             {
                 "class": item % CLASS_COUNT,
@@ -124,7 +124,7 @@ class PathState:
         return decision
 
     def keep(self, decision: Json) -> None:
-        """Stores a decision; the oldest ones go, except each item's last A/B."""
+        """Stores a decision and drops the oldest ones, except each item's last A/B."""
         stored: list[Json] = []
         items: set[tuple[int, str]] = set()
         for age, entry in enumerate(reversed([*self.decisions, decision])):
@@ -139,7 +139,7 @@ class PathState:
         self.decisions = stored[::-1]
 
     def differs(self, used: InEffect | None, peer_frame_bytes: int) -> list[str]:
-        """Returns the names of properties, XDP mode aside, that differ on the present path.
+        """Returns the names of the properties that differ on the path now, except the XDP mode.
 
         used: the instance's operation, None if unknown; peer_frame_bytes: 0 if unknown.
         """
@@ -153,7 +153,7 @@ class PathState:
         return self.held_until is None or now >= self.held_until
 
     def hold(self, now: float) -> None:
-        """Notes an answer, so that the next one must wait."""
+        """Records that a changed path was answered, so that the next answer must wait."""
         calm = self.held_until is None or now - self.held_until > CHANGE_EVERY_S
         self.hold_s = HOLD_S if calm else min(2 * self.hold_s, HOLD_S_MAX)
         self.held_until = now + self.hold_s
@@ -168,7 +168,7 @@ class PathState:
         return search is not None and search.found
 
     def refute(self, undone: dict[int, Pair]) -> None:
-        """Notes changes that an A/B undid, so that they are not proposed again."""
+        """Records changes that an A/B undid, so that they are not proposed again."""
         for item in [item for item in undone if not self.found_by_search(item)]:
             self.refuted.setdefault(item, []).append(undone[item].after)
         for index in {measured_item(item) for item in undone if self.found_by_search(item)}:
@@ -215,10 +215,10 @@ class PathState:
         return cls(**values)
 
     def shift(self, seconds: float, now: float) -> None:
-        """Converts times to the clock of this boot; none is later than now.
+        """Converts times to the clock of this boot; none becomes later than now.
 
-        If the wall clock was set back, everything seems new. Clearing `carefuld` forces a
-        confirmation.
+        After the wall clock was set back, all times seem recent. So `carefuld` is cleared, which
+        makes the controller confirm the figures.
         """
         self.carefuld = ""
         self.measured_at = min(self.measured_at + seconds, now)
@@ -346,7 +346,7 @@ class Store:
         return state
 
     def save(self, peer: str, state: PathState) -> None:
-        """Stores a state next to those of other paths; ignores errors such as a full disk."""
+        """Stores a path's state; ignores errors such as a full disk."""
         paths = {**self.load(), peer: state}
         newest = sorted(paths, key=lambda name: paths[name].measured_at)[-PATHS_MAX:]
         states = {name: paths[name].as_dict() for name in {*newest, peer}}
@@ -359,8 +359,8 @@ class Store:
     def by_hand(self, peer: str, in_effect: Sequence[Value]) -> frozenset[int]:
         """Returns items that were set by hand for a peer, or for all, and are still in effect.
 
-        in_effect: the values of all items. A peer that returns in another slot starts with the
-        values of new peers, so its own settings have ended.
+        in_effect: the values of all items. If a peer returns in another slot, the slot has the
+        values of new peers: the peer's own settings have ended.
         """
         pins = self._read_pins()
         given = (*pins.get("", {}).items(), *pins.get(peer, {}).items())
@@ -374,7 +374,7 @@ class Store:
         self._write_pins(pins)
 
     def unpin(self, peer: str, in_effect: Sequence[Value]) -> None:
-        """Forgets values that are no longer in effect: they may recur for other reasons."""
+        """Forgets values that are no longer in effect, so that they do not count if they recur."""
         pins = self._read_pins()
         pinned = pins.get(peer, {})
         pins[peer] = {item: value for item, value in pinned.items() if in_effect[item] == value}

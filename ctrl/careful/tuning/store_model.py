@@ -1,9 +1,9 @@
 """Estimates a store's costs from live writes, and the gain of another threshold.
 
-Owns the estimate of a store's g and G, the test for another store, and a message's latency under a
-threshold (P3 section 3; P1 section 4.3). A black box does not see the store; only the receiver
-does. The figures therefore describe messages from a peer to files here. Uncertain figures are drawn
-many times, as in propose.py.
+A store is the file system to which a peer's messages are written. Owns the estimate of its g and G,
+the test whether it is another one, and a message's latency under a threshold (P3 section 3; P1
+section 4.3). Only the receiver sees the store, so the figures describe messages from a peer to
+files here. Uncertain figures are drawn many times, as in propose.py.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from careful.tuning.verify import Counts
 #: A store is another store if write times differ by this share, and by this many standard errors.
 SHIFT_MIN = 0.15
 SHIFT_SIGMAS = 4.0
-#: Least writes of a size that give its time, and least messages that describe a class.
+#: Least number of writes that give the time of a size; least number of messages of a class.
 WRITES_MIN, MESSAGES_MIN = 3, 5
 #: Least ratio of write sizes that separates g from G.
 APART = 1.4
 #: Least relative error of a mean: write time is not exactly linear in size.
 FLOOR = 0.02
-#: Stores drawn from the figures' spread.
+#: Number of stores that are drawn from the figures' uncertainty.
 DRAWS = 60
 #: Most frames that wait for a write (datapath/storage/storage.h).
 FRAMES_HELD = 64
-#: Thresholds within this share of the best latency count as equal; the largest is taken.
+#: Thresholds whose latencies are within this share of the best count as equal: the largest wins.
 ALIKE = 0.01
-#: Factors of the mean arrival time. A write that ends just when the last frame arrives looks best,
-#: but is worst if the frame is a little later.
+#: Factors of the mean arrival time. A threshold can look best because a write ends just when the
+#: last frame arrives; it is worst if that frame is a little later.
 PACES = (1.0, 0.95, 1.05)
 
 
@@ -67,9 +67,9 @@ def _sums(arrivals: Arrivals) -> tuple[int, int, int, int]:
 
 @dataclass(frozen=True)
 class Totals:
-    """The engine's counts: messages by class, writes by the class of their size.
+    """The engine's counts of messages, by class, and of writes, by the class of their size.
 
-    writes: bytes, and latencies.
+    writes: for each class of sizes, the bytes and the latencies.
     """
 
     came: Mapping[int, Arrivals] = field(default_factory=dict)
@@ -96,10 +96,10 @@ def _writes_since(now: tuple[int, Counts], before: tuple[int, Counts]) -> tuple[
 
 @dataclass(frozen=True)
 class Store:
-    """A store as seen through live messages.
+    """A store as live messages show it.
 
-    g_us, G_us_per_byte: costs of a write; draws: costs drawn from the uncertainty; told_apart:
-    write sizes separate g from G; came: arrivals by class; writes: number of writes used.
+    g_us, G_us_per_byte: costs of a write; draws: costs drawn from the uncertainty; told_apart: g
+    and G are known separately; came: arrivals by class; writes: number of writes in the estimate.
     """
 
     g_us: float
@@ -135,7 +135,7 @@ class Store:
     ) -> float:
         """Returns a message's latency from its first fragment.
 
-        costs: g and G of a store; pace: arrival time as a factor of the mean.
+        costs: g and G of a store; pace: factor of the mean arrival time.
         """
         arrivals = self.came[index]
         frames = max(1, round(arrivals.frames / arrivals.count))
@@ -147,9 +147,9 @@ class Store:
         return written_us(message_bytes, frames, came_us, held, *costs)
 
     def candidates(self, index: int) -> list[Pulse]:
-        """Returns the distinct thresholds for a class's messages, one per number of frames.
+        """Returns the thresholds to compare for a class: one for each number of frames.
 
-        Each is half a frame less, so that a tail or a rounded size does not add a frame.
+        Each is half a frame less, so that a short last frame or a rounded size adds no frame.
         """
         arrivals = self.came[index]
         frames, size = (
@@ -161,7 +161,7 @@ class Store:
         return [Pulse(math.ceil((count - 0.5) * size)) for count in sorted(counts)]
 
     def best(self, index: int) -> Pulse:
-        """Returns the fastest threshold; among equals the largest, which makes fewer writes."""
+        """Returns the fastest threshold; among equals the largest, which makes fewest writes."""
         costs = (self.g_us, self.G_us_per_byte)
         ranked = [
             (sum(self.latency_us(index, pulse, costs, pace) for pace in PACES), pulse)
@@ -199,7 +199,7 @@ def fit(totals: Totals) -> Store | None:
     random = np.random.default_rng(1)
     if sizes.max() < APART * sizes.min():
         size, mean = float(sizes.mean()), float(means.mean())
-        # Any share of a write's time may be its overhead.
+        # The sizes are too similar: any share of a write's time may be its overhead.
         shares = random.uniform(0, 1, DRAWS)
         draws = tuple((mean * share, mean * (1 - share) / size) for share in shares)
         return Store(mean / 2, mean / 2 / size, draws, False, came, totals.writes_count)

@@ -1,9 +1,9 @@
 """The statistics of an A/B on live messages.
 
-An arm holds counts and sums from the datapath, in blocks: the messages between two flips. Messages
-of one block share the path's other load, so errors are computed from blocks. Only the middle half
-of the messages counts: a busy machine delays a few messages a hundredfold, whatever their plan,
-and these would dominate a mean.
+An arm has the datapath's counts and sums in blocks. A block is the messages between two flips.
+Messages of a block meet the same other load, so errors are computed from blocks. Only the middle
+half of the messages counts: a busy machine delays a few messages a hundredfold, whatever their
+plan, and these would dominate a mean.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _LEFT_OUT = 0.25
 MESSAGES_MIN = 30
 #: Messages per arm after which a change that was not shown to hold is undone.
 MESSAGES_MAX = 1920
-#: Looks at a growing sample: 30, 60, 120 … messages per arm. Each look may err, so each is stricter
-#: than the 95 % of all looks together (Bonferroni, of seven).
+#: Number of looks at the growing sample: at 30, 60, 120 … messages per arm. All looks together must
+#: err in at most 5 % of A/Bs, so each look is stricter (Bonferroni).
 _LOOKS = 7
 _LEVEL = 1 - 0.05 / _LOOKS
-#: Least blocks per arm for a verdict; fewer give no spread.
+#: Least blocks per arm for a verdict; fewer show no variation.
 BLOCKS_MIN = 4
 
 
@@ -116,7 +116,7 @@ class Arm:
 class Verdict:
     """The result of an A/B of one message class.
 
-    what: "held" (B is faster), "not held", or "undecided" (more messages may tell).
+    what: "held" (B is faster), "not held", or "undecided" (more messages may decide).
     a_count, b_count: messages.
     a, b: latencies, µs, None below MESSAGES_MIN messages per arm.
     """

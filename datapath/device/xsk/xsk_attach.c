@@ -183,8 +183,8 @@ static int check_rps(const struct xsk_port *port, struct careful_error *error)
 
 		if (cpus > 1)
 			return explain(error, -EOPNOTSUPP,
-				       "RPS spreads queue %u of %s over %u CPUs, where generic XDP "
-				       "cannot keep to windows: `echo 1 > "
+				       "RPS spreads queue %u of %s over %u CPUs, so with generic "
+				       "XDP a peer could exceed its window: `echo 1 > "
 				       "/sys/class/net/%s/queues/rx-%u/rps_cpus`",
 				       i, port->netdev.name, cpus, port->netdev.name, i);
 	}

@@ -116,17 +116,18 @@ static int check_queue(const struct check_input *in)
 	most = most < CAREFUL_SPREAD_MAX ? most : CAREFUL_SPREAD_MAX;
 	if (queues > 1 && queues > most)
 		return explain(in->error, -EINVAL,
-			       "%s has %u receive and %u send queues: at most %u can be used",
+			       "%s has %u receive and %u send queues: --queues can be at most %u",
 			       netdev->name, netdev->rx_queues, netdev->tx_queues, most);
 	if (queues > 1 && queue >= queues)
-		return explain(in->error, -EINVAL, "queue %u of %u: the last is %u", queue, queues,
-			       queues - 1);
+		return explain(in->error, -EINVAL, "queue %u of --queues %u: the last is queue %u",
+			       queue, queues, queues - 1);
 	if (queue >= netdev->rx_queues)
-		return explain(in->error, -EINVAL, "%s has no receive queue %u, the last is %u",
+		return explain(in->error, -EINVAL, "%s has no receive queue %u; the last is %u",
 			       netdev->name, queue, netdev->rx_queues - 1);
 	if (queue >= CAREFUL_QUEUES_MAX)
-		return explain(in->error, -EINVAL, "%s: queue %u is beyond %u", netdev->name, queue,
-			       CAREFUL_QUEUES_MAX - 1);
+		return explain(in->error, -EINVAL,
+			       "%s: careful cannot use queue %u; the last is %u", netdev->name,
+			       queue, CAREFUL_QUEUES_MAX - 1);
 	return explain(in->error, 0, "%u of %u", queue, netdev->rx_queues);
 }
 
@@ -140,7 +141,8 @@ static int check_steering(const struct check_input *in)
 	if (netdev->rx_queues == 1)
 		return explain(in->error, 0, "one queue: not needed");
 	if (in->options->queues > 1 && netdev_straight(netdev))
-		return explain(in->error, 0, "each queue has the other end's frames");
+		return explain(in->error, 0,
+			       "frames arrive at the queue from which the other end sends");
 	rc = netdev_steered(netdev, queue, port);
 	if (rc > 0)
 		return explain(in->error, 0, "port %u goes to queue %u", port, queue);

@@ -104,7 +104,7 @@ def test_text__has_the_interval_and_counts_cells() -> None:
     assert max(map(len, f"{table}\n{other}".splitlines())) < 125
 
 
-def test_kept_run__careful_is_behind_by_chance_at_most() -> None:
+def test_kept_run__careful_is_behind_at_most_by_chance() -> None:
     kept = Path(__file__).resolve().parents[3] / "tests/reports/bench.json"
     count = totals(report.read(json.loads(kept.read_text())))
     assert count[BEHIND] <= 1  # of 91 cells: as many as by chance (benchmarks.md)

@@ -23,7 +23,7 @@ def fail(patch: pytest.MonkeyPatch, error: Exception) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("no such value"), KeyError("no such value")])
-def test_run__a_fault_shows_where_it_is(
+def test_run__a_fault_prints_its_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
     fail(monkeypatch, error)

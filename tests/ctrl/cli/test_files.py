@@ -94,7 +94,7 @@ def test_put__the_same_twice(type_: Type, export: Path) -> None:
     assert again.err == "carefulctl: h2:ds/7: exists and differs; -f replaces it\n"
 
 
-def test_put__of_sysfs(type_: Type, export: Path) -> None:
+def test_put__files_of_sysfs(type_: Type, export: Path) -> None:
     """Reads give 4 bytes and stat 4096: the file was once reported as shortened."""
     name = "/sys/devices/system/cpu/online"
     assert Path(name).stat().st_size > len(Path(name).read_bytes())
@@ -175,7 +175,7 @@ def test_get__verbose_names_each_step(type_: Type, export: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("get", "h2:null:", "x"), "null: is endless; --bytes says how much to copy"),
+        (("get", "h2:null:", "x"), "null: is endless: give --bytes"),
         (("get", "-f", "--at", "5", "h2:a", "none"), "none: No such file or directory"),
         (("get", "-r", "h2:ds", "mine"), "mine: is not a directory"),
         (("put", "-r", "ds", "h2:a"), "h2:a: is not a directory"),
@@ -190,7 +190,7 @@ def test_failures__messages(type_: Type, export: Path, words: tuple[str, ...], s
     assert type_(*words) == Said(1, "", f"carefulctl: {said}\n")
 
 
-def test_names__of_the_export_itself(type_: Type, daemon: FakeDaemon) -> None:
+def test_names__the_export_itself(type_: Type, daemon: FakeDaemon) -> None:
     found = type_("get", "h2:", ".")
     assert (found.status, found.err) == (1, "carefulctl: h2:/: is a directory; -r fetches it\n")
     daemon.fault = lambda question: (
@@ -399,7 +399,7 @@ def test_sync__failures(type_: Type, tree: Tree) -> None:
     for words in (("h2:a", "-"), ("null:", "h2:a"), ("h2:null:", "a")):
         found = type_("sync", *words)
         assert found.status == 2
-        assert "get and put also take - and null:" in found.err
+        assert "use get or put for - and null:" in found.err
 
 
 def test_sync__patterns_of_a_file(type_: Type, tree: Tree) -> None:

@@ -90,7 +90,7 @@ def test_hint__a_module_of_rsync(
     assert max(map(len, errors.splitlines())) <= 80
 
 
-def test_sync__takes_the_options_that_it_always_has() -> None:
+def test_sync__accepts_the_flags_that_it_implies() -> None:
     assert run(["sync", "-avr", "nobody.invalid:x", "."]) == 1
 
 
@@ -102,7 +102,7 @@ def test_hint__an_absolute_path(capsys: pytest.CaptureFixture[str]) -> None:
         assert capsys.readouterr().err.count(hint) == count
 
 
-def test_units__of_tc_and_ping() -> None:
+def test_units__tc_and_ping_spellings() -> None:
     assert parse_bytes("1Gbit") == 125_000_000
     assert parse_bytes("8kbit") == 1000
     assert parse_seconds("50usec") == pytest.approx(50e-6)

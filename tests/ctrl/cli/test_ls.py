@@ -144,7 +144,7 @@ def test_spool__is_no_listing(data: bytes) -> None:
         list(made.pages())
 
 
-def test_spool__large_ones_are_no_memory() -> None:
+def test_spool__large_listings_need_no_memory() -> None:
     """Large listings are in a file on disk, not in a memfd."""
     with Spool(1 << 30) as large, Spool(1 << 10) as small:
         kinds = [Path(f"/proc/self/fd/{one.fd}").readlink() for one in (large, small)]

@@ -93,7 +93,7 @@ def test_plot__an_unwritable_file_is_refused_at_once(
     assert [one.name for one in tmp_path.iterdir()] == ["dir.svg"]
 
 
-def test_plot__a_file_that_is_there_stays_until_it_is_replaced(tmp_path: Path) -> None:
+def test_plot__an_existing_file_stays_until_the_new_one_is_complete(tmp_path: Path) -> None:
     file = tmp_path / "curve.svg"
     file.write_text("old")
     assert run(["plan", "--pipeline", "gms", "--bytes", "0", "--plot", str(file)]) == 1
@@ -133,7 +133,7 @@ def test_usage__is_one_line_that_names_the_help(
         ("--cpu", "-1"),
     ],
 )
-def test_up__a_number_that_no_option_takes(
+def test_up__a_number_out_of_range(
     option: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is refused before any work; carefuld would refuse it too late for status 2."""

@@ -94,7 +94,7 @@ def test_note__above_the_bar(terminal: Terminal, monkeypatch: pytest.MonkeyPatch
     assert SHOWN in terminal.text()
 
 
-def test_error__one_line_and_nothing_that_a_terminal_obeys(
+def test_error__one_line_without_terminal_commands(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(["status", "--config", "/nowhere/\x1b[31m\n\udcff"]) == 1
@@ -104,7 +104,7 @@ def test_error__one_line_and_nothing_that_a_terminal_obeys(
     assert errors.endswith("\n")
 
 
-def test_error__debug_shows_where_it_came_from(
+def test_error__debug_prints_the_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CAREFUL_DEBUG", "1")
@@ -240,7 +240,7 @@ def test_finish__without_standard_output() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
-def test_start__where_the_locale_lacks_a_character(encoding: str) -> None:
+def test_start__a_locale_without_the_character(encoding: str) -> None:
     program = Path(sys.executable).parent / "carefulctl"
     env = {**os.environ, "PYTHONIOENCODING": encoding}
     done = subprocess.run([program, "help", "papers"], capture_output=True, env=env)
@@ -285,7 +285,7 @@ def test_progress__a_descriptor_that_is_not_open(
 
 
 @pytest.mark.parametrize("words", [["--no-such"], ["--instance"]])
-def test_json__of_a_usage_error(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_json__for_a_usage_error(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """It once printed nothing, since the option's callback runs after the words are split."""
     assert run(["status", "--json", *words]) == 2
     output = capsys.readouterr()
@@ -301,7 +301,7 @@ def test_json__a_name_that_is_no_utf_8() -> None:
     assert json.loads(text.encode())["inputs"]["target"] == NAME
 
 
-def test_write__a_file_is_there_as_a_whole_or_as_it_was(
+def test_write__a_file_is_complete_or_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, link = tmp_path / "found.json", tmp_path / "link"

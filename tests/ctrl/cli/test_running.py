@@ -37,7 +37,7 @@ def begun(patience_s: float = 60) -> Outlasting:
     return one
 
 
-def test_wait__is_as_long_as_it_says_and_ends_with_the_first_error(
+def test_wait__lasts_as_given_and_raises_the_first_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock, one = Clock(monkeypatch), begun()
@@ -61,7 +61,7 @@ def test_wait__a_carefuld_that_begins_is_waited_for_and_another_release_is_not(
         one.wait(CarefulError(errno.EPROTO, "carefuld is from another release"), is_way=True)
 
 
-def test_wait__is_anew_after_something_came(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait__begins_again_after_data_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, one = Clock(monkeypatch), begun()
     one.wait(GONE)
     clock.now += 59

@@ -15,7 +15,7 @@ from careful.control.tracing import capture
         ("", 0),
     ],
 )
-def test_clock__of_a_time_namespace(
+def test_clock__in_a_time_namespace(
     text: str, ahead_ns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offsets = tmp_path / "offsets"

@@ -25,7 +25,7 @@ PACKAGE = Path(machine.__file__).parents[2]
 
 
 @pytest.mark.parametrize("state", [WARN, FAIL])
-def test_finding__of_a_fault_has_a_remedy(state: str) -> None:
+def test_finding__each_fault_has_a_remedy(state: str) -> None:
     with pytest.raises(AssertionError, match="ring: no advice"):
         Finding("ring", state, "few")
     assert Finding("ring", state, "few", "more").advice == "more"
@@ -68,7 +68,7 @@ def test_library__a_remedy_comes_from_the_errno(code: int, monkeypatch: pytest.M
     ("pid", "advice"),
     [(0, "end process 4711, which owns the queue"), (12, "carefulctl down eth1, then up")],
 )
-def test_own_program__taken_off(pid: int, advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_program__was_detached(pid: int, advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_detached", lambda *_: True)
     monkeypatch.setattr(instances, "owner_without_daemon", lambda _: 0 if pid else 4711)
     instance = SimpleNamespace(name="eth1", pid=pid)
@@ -108,7 +108,7 @@ def test_control__names_the_peer_behind_a_smaller_link(monkeypatch: pytest.Monke
         ({"export": ("/no such directory:rw",)}, "ok"),
     ],
 )
-def test_keys__where_there_are_none(options: dict[str, Any], state: str) -> None:
+def test_keys__a_host_without_keys(options: dict[str, Any], state: str) -> None:
     """`up` refuses writable exports without keys; doctor once did not say so."""
     found = option_checks.keyed(UpOptions(keys="none", **options))
     assert found.state == state

@@ -22,7 +22,7 @@ FILE = Path("careful.toml")
 ROOT = Path(__file__).parents[3]
 
 
-def test_tune__of_all_and_of_one() -> None:
+def test_tune__all_peers_and_a_single_peer() -> None:
     found = config.parse('[up]\ntune = "auto"\n[instance.eth2]\ntune = "off"\ncpu = 1', FILE)
     assert found.tune("eth1") == "auto"
     assert found.tune("eth2") == "off"
@@ -30,7 +30,7 @@ def test_tune__of_all_and_of_one() -> None:
     assert config.Config().tune("eth1") == "off"
 
 
-def test_socket__group_of_all_but_where_more_is_said() -> None:
+def test_socket__its_group_is_the_default_of_up() -> None:
     text = '[socket]\ngroup = "lab"\n[instance.eth2]\ngroup = "other"\n'
     found = config.parse(text, FILE)
     assert [found.options(name).group for name in ("eth1", "eth2")] == ["lab", "other"]
@@ -49,7 +49,7 @@ def test_tune__a_later_file_overrides(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("value", ['"on"', "true", "1", '["auto"]', '""'])
 @pytest.mark.parametrize("table", ["up", "instance.eth1"])
-def test_tune__that_cannot_be_meant(table: str, value: str) -> None:
+def test_tune__contradictory_options(table: str, value: str) -> None:
     with pytest.raises(CarefulError, match=r"tune = .*: one of auto, off"):
         config.parse(f"[{table}]\ntune = {value}", FILE)
 
@@ -166,7 +166,7 @@ def test_load__a_mark_of_the_byte_order(tmp_path: Path) -> None:
     assert config.load(path).nodes == {"h2": "10.0.0.2"}
 
 
-def test_load__of_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load__a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
     """Like in a container: no HOME, and no line in /etc/passwd."""
 
     def nobody(uid: int) -> None:

@@ -47,7 +47,7 @@ def doctor(host: Host, *args: str, status: int = 0) -> Found:
     return {one["check"]: (one["state"], one["text"], one["advice"]) for one in found}
 
 
-def test_doctor__before_and_while_it_is_up(host: Host) -> None:
+def test_doctor__before_up_and_while_careful_is_up(host: Host) -> None:
     found = doctor(host, "eth1")
     assert found["XDP"][:2] == ("ok", "no program on eth1")
     assert found["instance"][0] == "ok"
@@ -154,7 +154,7 @@ def test_doctor__agrees_with_up(wired: Host, what: str) -> None:
         run(wired, "ethtool -L q1 rx 1; ip link set q1 nomaster mtu 1500 up", check=False)
 
 
-def test_doctor__fix_leaves_one_queue_where_none_is_steered_to(wired: Host) -> None:
+def test_doctor__fix_leaves_one_queue_if_none_can_be_steered_to(wired: Host) -> None:
     run(wired, "ethtool -L q1 rx 4")
     try:
         fixed = doctor(wired, "--fix", "--yes", "q1")
@@ -360,7 +360,7 @@ def test_doctor__without_privilege(wired: Host) -> None:
     assert "?     privilege  no permission, CAP_NET_ADMIN is missing: run as root" in done.stdout
 
 
-def test_up__of_an_instance_that_runs_elsewhere(wired: Host) -> None:
+def test_up__an_instance_that_runs_elsewhere(wired: Host) -> None:
     """The named command works."""
     wired.ctl("up", "eth1")
     for other in ("q1", "lo"):
@@ -376,7 +376,7 @@ def test_doctor__no_such_interface(host: Host) -> None:
     assert "eth9" in found["interface"][1]
 
 
-def test_qdisc__taken_off_is_put_back(host: Host) -> None:
+def test_qdisc__is_restored_after_its_removal(host: Host) -> None:
     host.up()
     host.lab.run(host.name, "tc", "qdisc", "del", "dev", "eth1", "root")
     wait_for(lambda: doctor(host, "eth1")["qdisc"][:2] == ("ok", "pfifo"), "the pfifo", 30)
@@ -426,7 +426,7 @@ def test_doctor__after_a_kill(host: Host) -> None:
     assert found["qdisc"][0] == "ok"
 
 
-def test_doctor__fix_while_it_is_up(host: Host) -> None:
+def test_doctor__fix_while_careful_is_up(host: Host) -> None:
     host.up()
     assert doctor(host, "--fix", "--yes", "eth1")["instance"][1] == "nothing to do"
     assert host.status()["pid"] == host.pid
@@ -470,7 +470,7 @@ def test_pause__as_the_driver_says(
         (512, 4096, 512, ""),
     ],
 )
-def test_ring__fewer_than_it_could_have(size: int, most: int, wanted: int, fix: str) -> None:
+def test_ring__smaller_than_its_maximum(size: int, most: int, wanted: int, fix: str) -> None:
     found = machine.ring("eth1", size, most, wanted)
     assert (found.state, " ".join(found.fix)) == ("warn" if fix else "ok", fix)
     assert found.advice == fix
@@ -498,7 +498,7 @@ def test_ring__made_smaller_under_a_carefuld(
         ("", None, ""),
     ],
 )
-def test_pfc__of_the_priority_that_frames_have(said: str, on: Any, state: str) -> None:
+def test_pfc__for_the_priority_of_frames(said: str, on: Any, state: str) -> None:
     found = ethtool.priorities(said)
     assert found == on
     if found:
@@ -517,7 +517,7 @@ def test_bpffs_mounted__next_to_odd_names(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert doctoring.bpffs_mounted()
 
 
-def test_fix__does_each_and_one_that_fails_keeps_none_of_the_others() -> None:
+def test_fix__a_failed_step_prevents_no_other() -> None:
     ran = []
     steps = [
         doctoring.Step("a", "try it", lambda: doctoring._run(("false",))),
@@ -596,7 +596,7 @@ def test_rps__is_named_with_generic_xdp(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="RPS needs two CPUs")
-def test_rps__generic_xdp_behind_it_is_refused(host: Host, tmp_path: Path) -> None:
+def test_rps__generic_xdp_is_refused(host: Host, tmp_path: Path) -> None:
     """XDP on two CPUs once admitted 67 frames of a window of 64, and `up` only warned."""
     doctor(host, "--fix", "--yes", "eth1")  # bpffs is mounted
     pins = tmp_path / "pins"
@@ -620,7 +620,7 @@ def test_rps__generic_xdp_behind_it_is_refused(host: Host, tmp_path: Path) -> No
         host.ctl("down", "eth1")
 
 
-def test_arp__of_two_interfaces_in_one_subnet(host: Host) -> None:
+def test_arp__two_interfaces_in_a_subnet(host: Host) -> None:
     def ip(*words: str) -> None:
         host.lab.run(host.name, "ip", *words)
 
@@ -635,7 +635,7 @@ def test_arp__of_two_interfaces_in_one_subnet(host: Host) -> None:
     assert "ARP" not in doctor(host, "eth1")
 
 
-def test_own_address__is_named_as_such(host: Host) -> None:
+def test_own_address__is_recognized(host: Host) -> None:
     host.up()
     for address in ("10.77.0.1", "127.0.0.1"):
         done = host.ctl("ls", f"{address}:", check=False)

@@ -63,14 +63,14 @@ def nft(programs: Path, *given: str) -> tuple[str, str] | None:
         ("drop", "ip saddr 10.77.0.0/16 accept", ""),
     ],
 )
-def test_firewall__of_nft(programs: Path, policy: str, rule: str, command: str) -> None:
+def test_firewall__nft_incoming(programs: Path, policy: str, rule: str, command: str) -> None:
     found = nft(programs, policy, rule, "accept")
     assert (found[1] if found else "") == command
     if found:
         assert found[0].startswith("nft drops UDP port 51977 (table inet filter, chain in: ")
 
 
-def test_firewall__of_nft_for_what_goes_out(programs: Path) -> None:
+def test_firewall__nft_outgoing(programs: Path) -> None:
     found = nft(programs, "accept", "", "drop")
     assert found
     assert found[1] == "nft insert rule inet filter out udp sport 51977 accept"
@@ -84,7 +84,7 @@ def test_firewall__of_nft_for_what_goes_out(programs: Path) -> None:
         ("trusted", False, ""),
     ],
 )
-def test_firewall__of_firewalld(programs: Path, zone: str, allowed: bool, command: str) -> None:
+def test_firewall__firewalld(programs: Path, zone: str, allowed: bool, command: str) -> None:
     """nft shows firewalld's chains, too; a rule there is lost when firewalld reloads."""
     query = "echo yes" if allowed else "echo no; exit 1"
     answers = (
@@ -105,7 +105,7 @@ def test_firewall__of_firewalld(programs: Path, zone: str, allowed: bool, comman
         ("Status: inactive", ""),
     ],
 )
-def test_firewall__of_ufw(programs: Path, said: str, command: str) -> None:
+def test_firewall__ufw(programs: Path, said: str, command: str) -> None:
     fake(programs, "ufw", f"echo '{said}'")
     found = firewall.drops(51977, "eth1")
     assert (found[1] if found else "") == command

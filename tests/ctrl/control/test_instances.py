@@ -48,7 +48,7 @@ def test_status__says_which_carefuld_died(killed: Path, capsys: pytest.CaptureFi
     assert json.loads(capsys.readouterr().out)["died"] == {"eth1": text}
 
 
-def test_died__not_one_that_runs(killed: Path) -> None:
+def test_died__a_running_instance_has_not_died(killed: Path) -> None:
     with (killed / "eth1" / "pid").open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         assert instances.died() == {}
@@ -179,7 +179,7 @@ def test_find__a_lock_that_the_first_read_missed(
     assert len(reads) >= 2
 
 
-def test_started__waits_for_one_that_is_starting(
+def test_started__waits_for_a_starting_instance(
     killed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A starting carefuld has its queue some seconds before its pid file; it is not a foreign
@@ -271,7 +271,7 @@ def test_starting__many_wait_already(
             choice.choose("lo")
 
 
-def test_starting__a_name_that_a_socket_left_is_none(
+def test_starting__a_leftover_socket_is_no_starting_instance(
     listening: socket.socket, tmp_path: Path
 ) -> None:
     """A killed carefuld leaves such a socket, also while clients have connections."""
@@ -282,7 +282,7 @@ def test_starting__a_name_that_a_socket_left_is_none(
         assert instances.starting(instances.find("lo")) == ""
 
 
-def test_doctor__of_one_that_systemd_is_starting(listening: socket.socket) -> None:
+def test_doctor__an_instance_that_systemd_is_starting(listening: socket.socket) -> None:
     def found() -> tuple[str, str]:
         (one,) = [one for one in doctor.check("lo", None) if one.check == "instance"]
         return one.state, one.text
@@ -306,7 +306,7 @@ def test_clear__leaves_a_socket_that_systemd_keeps(
 
 
 @pytest.mark.parametrize("name", [None, "lo"])
-def test_choose__waits_for_one_that_systemd_is_starting(
+def test_choose__waits_for_an_instance_that_systemd_is_starting(
     name: str | None, listening: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At each restart the instance was once "not up" for a second."""
@@ -338,7 +338,7 @@ def test_choose__does_not_wait_for_ever(
         choice.choose(None)
 
 
-def test_choose__one_that_systemd_is_starting_counts(
+def test_choose__counts_an_instance_that_systemd_is_starting(
     listening: socket.socket, renamed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise another instance would be asked for hosts that it does not reach."""

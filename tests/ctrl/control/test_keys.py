@@ -97,13 +97,13 @@ def test_trust__our_own_is_refused(place: Keys) -> None:
         place.trust("10.0.0.2", place.public() or "")
 
 
-def test_trusted__a_line_that_is_none_is_named(place: Keys) -> None:
+def test_trusted__an_invalid_line_is_named(place: Keys) -> None:
     (place.directory / "trusted").write_text("# a comment\n\n10.0.0.2\n")
     with pytest.raises(CarefulError, match="line 3: must be ADDRESS KEY"):
         place.trusted()
 
 
-def test_in_effect__the_default_only_where_there_is_a_key(
+def test_in_effect__the_default_only_if_there_is_a_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keys, "DEFAULT", tmp_path)

@@ -32,12 +32,12 @@ tc qdisc add dev v1 root handle ca00: pfifo
 """
 
 
-def test_addresses__of_an_interface_by_its_number() -> None:
+def test_addresses__an_interface_by_its_index() -> None:
     assert "127.0.0.1" in links.addresses(socket.if_nametoindex("lo"))
     assert not links.addresses(2147483000)
 
 
-def test_interfaces__of_a_namespace() -> None:
+def test_interfaces__in_a_namespace() -> None:
     probe = subprocess.run(["unshare", "--net", "true"], capture_output=True)
     if probe.returncode:
         pytest.skip(f"no network namespaces here: {probe.stderr.decode().strip()}")
@@ -78,7 +78,7 @@ def test_ask__a_list_that_changed_meanwhile_is_asked_for_again(
     kernel.close()
 
 
-def test_attributes__of_any_bytes() -> None:
+def test_attributes__random_bytes() -> None:
     pairs = netlink.attribute(1, b"abc") + netlink.attribute(0x8002, b"")
     assert netlink.attributes(pairs) == {1: b"abc", 2: b""}
     assert netlink.attributes(b"\1\0\1\0" + pairs) == {}  # shorter than its own header

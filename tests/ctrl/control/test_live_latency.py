@@ -87,10 +87,10 @@ def test_stored__by_class_and_version_and_writes_by_their_size() -> None:
     assert live_latency.cells_of(FakeMap(bytes(ffi.buffer(made))), [0]) == {}
 
 
-def test_stored__of_an_entry_that_is_never_whole() -> None:
+def test_stored__an_entry_that_is_never_complete() -> None:
     assert live_latency.stored_in(live_latency.whole(FakeMap(entry(3, 4)), 0)) == ({}, {})
 
 
-def test_read__of_no_instance() -> None:
+def test_read__no_instance() -> None:
     with pytest.raises(CarefulError, match=r"is careful up|not permitted"):
         live_latency.cells("there-is-no-such-instance")

@@ -107,7 +107,7 @@ def test_read__a_file_that_is_too_large_is_absent(state: StateDir, said: list[st
     assert "more than" in said[0]
 
 
-def test_write__where_no_directory_can_be(tmp_path: Path, said: list[str]) -> None:
+def test_write__the_directory_cannot_be_made(tmp_path: Path, said: list[str]) -> None:
     (tmp_path / "file").write_text("")
     state = StateDir(tmp_path / "file" / "careful", said.append)
     for _ in range(3):

@@ -54,7 +54,7 @@ def test_offer__settings_in_effect_stay(tune: Memory) -> None:
     assert fragments(tune, 6) == 3000
 
 
-def test_flip__takes_turns(tune: Memory) -> None:
+def test_flip__alternates_two_versions(tune: Memory) -> None:
     two = tune_entry.offer(tune, 0, {6: Setting(Plan.fixed(820), {})})
     seen = []
     for _ in range(4):

@@ -69,7 +69,7 @@ def test_parse__output_of_show(pulses: dict[str, int]) -> None:
     )
 
 
-def test_parse__of_one_peer_of_several() -> None:
+def test_parse__a_peer_among_several() -> None:
     text = shown(h2={"net_tx": 3}, h3={"net_tx": 5})
     assert tune_file.parse(text, "kept.json", "h3")[0] == Setting(Plan.fixed(101), {"net_tx": 5})
     with pytest.raises(CarefulError, match="h2, h3: choose a peer with --of"):
@@ -98,7 +98,7 @@ def test_parse__leaves_unnamed_fields() -> None:
         ('{"peers": [{"peer": "h2", "classes": 3}]}', "no classes"),
     ],
 )
-def test_parse__is_no_such_file(text: str, said: str) -> None:
+def test_parse__a_file_of_another_kind(text: str, said: str) -> None:
     with pytest.raises(CarefulError, match=said) as error:
         tune_file.parse(text, "here.json")
     assert "here.json" in str(error.value)

@@ -188,7 +188,7 @@ def test_status__exports(host: Host, tmp_path: Path) -> None:
     assert f"exports {host.export} (writable, owners, devices), {more}" in output
 
 
-def test_up__says_why_it_is_generic(host: Host) -> None:
+def test_up__reports_why_xdp_is_generic(host: Host) -> None:
     host.lab.run("h1", "sh", "-c", "ip link add d0 type bridge && ip link set d0 up")
     try:
         output = " ".join(host.ctl("up", "d0").stdout.split())
@@ -198,7 +198,7 @@ def test_up__says_why_it_is_generic(host: Host) -> None:
     assert "XDP generic: native was refused: Underlying driver does not support" in output
 
 
-def test_status__program_taken_off(host: Host) -> None:
+def test_status__reports_a_detached_program(host: Host) -> None:
     """The log, status, doctor and the next `up` report it."""
     host.up()
     shown = host.lab.run("h1", "bpftool", "-j", "net", "show", "dev", "eth1").stdout
@@ -264,7 +264,7 @@ def test_tracer__beyond_1024_descriptors(monkeypatch: pytest.MonkeyPatch) -> Non
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_command_line__there_and_back() -> None:
+def test_command_line__survives_encoding_and_decoding() -> None:
     options = UpOptions(
         name="a", peers=3, xdp="native", require_zerocopy=True, export=("/a", "/b:rw")
     )

@@ -524,7 +524,7 @@ def test_errors__advise_keywords(host: Host, export: Path, tmp_path: Path) -> No
         host.write("a", b"a")
 
 
-def test_errors__an_option_is_named_as_the_caller_knows_it() -> None:
+def test_errors__use_the_callers_name_of_an_option() -> None:
     """A name that looks like advice is not changed."""
     text = ("-f and -r: exists; ", Option.REPLACE, " replaces it")
     error = CarefulError(errno.EEXIST, text, "h2:-f replaces it")
@@ -538,7 +538,7 @@ def test_errors__an_option_is_named_as_the_caller_knows_it() -> None:
     assert error.strerror == error.reason
 
 
-def test_errors__of_a_tree_are_together(host: Host, export: Path, tmp_path: Path) -> None:
+def test_errors__a_tree_reports_all_at_once(host: Host, export: Path, tmp_path: Path) -> None:
     (export / "t").mkdir()
     for name in ("a", "b", "c"):
         (export / "t" / name).write_bytes(name.encode())
@@ -616,7 +616,7 @@ def test_forgotten__ends_its_thread(route: Route) -> None:
     assert threads() == []
 
 
-def test_connection__is_made_anew(host: Host, daemon: FakeDaemon, export: Path) -> None:
+def test_connection__is_opened_again(host: Host, daemon: FakeDaemon, export: Path) -> None:
     (export / "a").write_bytes(b"a")
     daemon.fault = lambda q: -errno.ETIMEDOUT if q.op == lib.CAREFUL_IPC_REQUEST else 0
     with pytest.raises(TimeoutError):

@@ -173,7 +173,7 @@ def test_size__beyond_the_largest_file(
             call("a")
 
 
-def test_loops__one_at_a_time(route: Route, export: Path) -> None:
+def test_loops__a_host_belongs_to_one_at_a_time(route: Route, export: Path) -> None:
     async def made() -> AsyncHost:
         return await AsyncHost("h2", lambda: route)
 
@@ -186,7 +186,9 @@ def test_loops__one_at_a_time(route: Route, export: Path) -> None:
         asyncio.run(stat())
 
 
-def test_fork__has_no_part_in_it(host: Host, daemon: FakeDaemon, export: Path) -> None:
+def test_fork__the_child_cannot_use_the_connection(
+    host: Host, daemon: FakeDaemon, export: Path
+) -> None:
     (export / "a").write_bytes(CONTENT)
     file = host.open("a")
     read, write = os.pipe()

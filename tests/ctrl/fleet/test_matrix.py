@@ -20,7 +20,7 @@ def alike() -> Matrix:
     }
 
 
-def test_odd__none_where_all_are_alike() -> None:
+def test_odd__none_if_all_pairs_are_alike() -> None:
     assert odd(alike()) == []
     same = {pair: Cell(10.0, 0.0, 0, 1) for pair in permutations(NAMES, 2)}
     assert odd(same) == []

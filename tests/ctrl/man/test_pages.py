@@ -118,7 +118,9 @@ def test_pages__commands_and_options_exist(place: str) -> None:
 
 
 @pytest.mark.parametrize("names", ALL, ids=" ".join)
-def test_help__of_every_command(names: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_help__every_command_has_help(
+    names: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     """It has 80 columns, examples at its end, and names existing pages."""
     one = ALL[names]
     assert run([*names[1:], "--help"]) == 0

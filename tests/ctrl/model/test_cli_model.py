@@ -265,7 +265,7 @@ def test_plan__text_compares_the_strategies():
         ),
     ],
 )
-def test_errors__one_line_and_the_documented_status(arguments, status, message):
+def test_errors__are_one_line_with_the_documented_status(arguments, status, message):
     result = run(*arguments)
     assert result.returncode == status
     assert message in result.stderr

@@ -291,7 +291,7 @@ def test_clear_box__fragments_are_of_sizes_that_were_measured(strategy):
     assert "extrapolated" not in plan(source, 3000, strategy).note
 
 
-def test_clear_box__simulated_transfers_beyond_it_are_said():
+def test_clear_box__extrapolated_transfers_are_reported():
     source = clear_box((64, 3702))
     for size, beyond in ((3000, False), (4096, True)):
         request = simulate_report.Request(

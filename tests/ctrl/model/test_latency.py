@@ -116,7 +116,7 @@ def test_staged_latency__sums_that_differ_are_refused():
 
 
 @pytest.mark.parametrize("header", [-1, float("nan"), float("inf"), 1 << 40])
-def test_header__bad_ones_are_refused(header):
+def test_header__invalid_headers_are_refused(header):
     with pytest.raises(ValueError, match="header of"):
         make((1, 1)).with_header(header)
 

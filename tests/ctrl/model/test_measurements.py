@@ -97,7 +97,7 @@ def test_pathchar__with_logp_no_hop_is_slower_than_the_gap() -> None:
     assert "logp's gap of 7.7 µs" in made.note
 
 
-def test_black_box__of_two_bottlenecks_is_two_hops() -> None:
+def test_black_box__two_bottlenecks_are_two_hops() -> None:
     """GMS's CPU is the bottleneck of small fragments, its wire of large ones."""
 
     found = made_of(pathchar(GMS), blackbox(GMS, (3, 64, 2683), (1, 2683, 3702)))

@@ -171,7 +171,9 @@ def test_trapeze__shipped_file_is_the_fit():
         (1.39, 8.73, 17.46, 24.52, 182.9, 63.6, 56.3),
     ],
 )
-def test_trapeze__readings_not_taken(g, G, G_write, delay, eager, whole_kib, eager_kib):
+def test_trapeze__other_readings_of_the_paper_fail(
+    g, G, G_write, delay, eager, whole_kib, eager_kib
+):
     # All predict the eager pulses within 5 %; all miss a latency at 1 KiB by more.
     write = Stage("hostRx", g, G_write, delay_us=delay)
     line = Pipeline((Stage("hostTx", g, G), Stage("netTx", g, G), write))

@@ -176,19 +176,19 @@ def test_limits__hold_for_a_single_stage_too(strategy):
 
 
 @pytest.mark.parametrize("limits", [(0, None), (-1, None), (100, 50)])
-def test_limits__that_exclude_each_other_are_refused(limits):
+def test_limits__contradictory_ones_are_refused(limits):
     with pytest.raises(ValueError, match="fragment"):
         Limits(*limits)
 
 
 @pytest.mark.parametrize("limits", [(1.5, None), (1, math.nan), (1, math.inf)])
-def test_limits__that_are_not_whole_are_refused(limits):
+def test_limits__fractions_are_refused(limits):
     with pytest.raises(ValueError, match="must be whole"):
         Limits(*limits)
 
 
 @pytest.mark.parametrize("strategy", ["best", "fixed", "ramp", "ramp-up-down", "lp"])
-def test_limits__that_no_count_keeps_are_said(strategy):
+def test_limits__that_no_count_meets_are_reported(strategy):
     made = plan(load_shipped("gam"), 250, strategy, limits=Limits(100, 120))
     assert max(made.fragments_bytes) <= 120
     assert "no number of fragments fits 100 to 120 bytes" in made.note

@@ -125,7 +125,7 @@ def test_up_and_down__keeps_the_neighbours_busy():
         assert time[i + 1][1] == pytest.approx(time[i][2])
 
 
-def test_up_and_down__one_side_of_length_one_is_the_ramp():
+def test_up_and_down__with_one_side_of_length_1_equals_a_ramp():
     pipeline = make((2, 10), (8, 30), (3, 15))
     up, down = no_stall(pipeline, 0, 1), no_stall(pipeline.reversed(), 0, 1)
     (both,) = ramps_up_and_down(up, down, 20000, np.array([4.0]), np.array([1.0]), 1.0)
@@ -162,7 +162,7 @@ def test_ramps__stay_inside_the_limits(pipeline, B):
         assert max(made.fragments_bytes) <= 3750
 
 
-def test_ramps__long_ones_that_lost_their_digits_are_dropped():
+def test_ramps__long_inexact_ramps_are_dropped():
     gms = make((2.1, 25.6), (4.0, 60.1), (2.1, 25.6), (92.8, 26.2))
     made = plan(gms, 524288, "ramp", whole=False)
     assert sum(made.fragments_bytes) == pytest.approx(524288, abs=0.01)

@@ -80,7 +80,7 @@ def test_store_and_forward__is_the_sum_of_the_stages():
     assert pulse_latency_us(trapeze, PAGE, "store-and-forward") == pytest.approx(total)
 
 
-def test_eager__takes_all_that_is_buffered():
+def test_eager__a_sink_empties_its_buffer():
     # Source 1 µs/KiB, sink 2 µs/KiB, no overhead: each pulse doubles until the tail.
     pipeline = make((0, 1), (0, 2))
     outcome = simulate(pipeline, [Message(PAGE)], [WholeMessage(), EagerPulse(512)], True)
@@ -88,7 +88,7 @@ def test_eager__takes_all_that_is_buffered():
     assert outcome.latency_us[0] == pytest.approx(0.5 + 16)
 
 
-def test_fixed_pulse__takes_only_the_pulse():
+def test_fixed_pulse__a_sink_moves_only_a_pulse():
     pipeline = make((0, 1), (0, 2))
     outcome = simulate(pipeline, [Message(1300)], [WholeMessage(), FixedPulse(512)], True)
     assert [t.size_bytes for t in outcome.of_stage(1)] == [512, 512, 276]

@@ -104,7 +104,7 @@ def test_sizes__are_the_datapath_s(
         assert sizes == datapath_sizes(numbers, B, most)
 
 
-def test_sizes__of_huge_numbers_are_the_datapath_s(datapath_sizes):
+def test_sizes__of_huge_plans_match_the_datapath(datapath_sizes):
     # The sum of the message and its fragment is more than a u32 holds.
     numbers = Plan.fixed(3 << 30)
     B = (1 << 32) - 1
@@ -245,7 +245,7 @@ def test_groups__frames_in_the_network_and_blocks_for_the_disk():
     assert found.as_dict()["block_bytes"] == 15126
 
 
-def test_groups__an_eager_sink_takes_all_that_is_there():
+def test_groups__an_eager_sink_empties_its_buffer():
     """By hand: frames of 1 KiB each 1 ms apart; a disk of 2 ms and 1 ms a KiB."""
     network = Stage("wire", 0, 1000, group="network")
     disk = Stage("disk", 2000, 1000)

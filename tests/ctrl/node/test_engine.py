@@ -83,7 +83,7 @@ def begin(engine: Fake, target: bytearray) -> Operation:
     return next(iter(engine.operations), Operation(engine, peer))
 
 
-def test_begin__another_callback_raises_once_it_has_begun(engine: Fake) -> None:
+def test_begin__another_callback_raises_after_begin(engine: Fake) -> None:
     """C has the operation's handle and buffer, so both are held until its end."""
 
     def room_and_error() -> None:
@@ -104,7 +104,7 @@ def test_begin__another_callback_raises_once_it_has_begun(engine: Fake) -> None:
     target.extend(b"resized")
 
 
-def test_begin__another_callback_raises_before_it_has_begun(engine: Fake) -> None:
+def test_begin__another_callback_raises_before_begin(engine: Fake) -> None:
     """The operation never begins, so its buffer is free."""
     engine.polls = [lambda: engine.report_failure(KeyError("another's"), "a callback")]
     target = bytearray(4)
@@ -195,7 +195,7 @@ def test_answer__waits_for_room_and_goes_first(
     assert engine._backlog == {}
 
 
-def test_answer__no_more_wait_for_a_peer_that_takes_none(
+def test_answer__few_wait_for_a_peer_without_room(
     engine: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = SimpleNamespace(
@@ -264,7 +264,7 @@ def test_answer__a_status_that_a_reply_cannot_carry_fails(
         message.answer(Reply(status=status), "handler 1")
 
 
-def test_renew__is_tried_again_where_it_failed(
+def test_renew__is_tried_again_after_a_failure(
     engine: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The session ended in a pause, and the link was down at the next operation."""
@@ -282,7 +282,7 @@ def test_renew__is_tried_again_where_it_failed(
     assert (engine.operations, answers, peer.failed) == ({operation}, [], False)
 
 
-def test_loop__a_waiting_task_is_told_of_the_close(
+def test_loop__close_ends_a_waiting_task(
     engine: Fake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """For example serve_forever() of one task, while another closes the node."""

@@ -119,7 +119,7 @@ def test_program__killed_then_opened_again(server: Lab, again: str) -> None:
     os.kill(int(child), signal.SIGKILL)
 
 
-def test_carefulctl__beside_a_program(server: Lab) -> None:
+def test_carefulctl__next_to_a_program(server: Lab) -> None:
     def ctl(*args: str, check: bool = True) -> str:
         done = server.run("h2", "carefulctl", *args, check=check)
         assert check or done.returncode == 1

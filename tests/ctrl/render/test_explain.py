@@ -225,7 +225,7 @@ def test_path__not_measured(store: Store) -> None:
     whole = found(store, state=None)
     text = report.text(whole)
     assert "not measured: nothing is predicted (tune auto has not looked at it)" in text
-    with pytest.raises(ValueError, match="no path was measured"):
+    with pytest.raises(ValueError, match="no path and no live message was measured"):
         report.draw(whole, store.path.parent / "x.svg")
 
 
@@ -285,7 +285,7 @@ def test_text__is_a_table_with_figures_and_no_exponents(store: Store) -> None:
     assert float(one.split()[7]) == pytest.approx(50 * 7.5, rel=0.05)
 
 
-def test_text__says_when_a_look_confirmed_it(store: Store) -> None:
+def test_text__names_the_time_of_the_last_confirmation(store: Store) -> None:
     _, state = tuned(store)
     assert "found no change" not in report.text(found(store, state=state))
     state.confirmed_at = time.monotonic() - 5

@@ -102,7 +102,7 @@ def test_text__has_the_counts() -> None:
     assert value(found, "careful_peer_message_duration_seconds_sum") == 0.5
 
 
-def test_look__a_carefuld_whose_places_are_taken_is_not_down(
+def test_look__a_carefuld_with_too_many_clients_is_not_down(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It was once reported as dead, since it turns the exporter away."""
@@ -123,7 +123,7 @@ def test_look__a_carefuld_whose_places_are_taken_is_not_down(
     assert "careful_lost_frames_total" not in found
 
 
-def test_look__waits_for_one_of_several_that_are_mute(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_look__waits_only_once_for_several_mute_carefulds(monkeypatch: pytest.MonkeyPatch) -> None:
     """They were once asked one by one, 10 s each, until Prometheus gave up."""
     names = ("a", "b", "c", "d")
     at_once = threading.Barrier(len(names))
@@ -152,7 +152,7 @@ def test_look__another_queue_has_died(monkeypatch: pytest.MonkeyPatch) -> None:
     assert exporter.look(None, None, Config()) == [Seen("eth1"), Seen("eth2")]
 
 
-def test_look__one_that_we_may_not_ask_is_not_down(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_look__a_carefuld_that_refuses_us_is_not_down(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise CarefulError(errno.EACCES, "only root may connect", "carefuld")
 
@@ -281,9 +281,7 @@ ALERTS = {
 
 
 @pytest.mark.timeout(1800)
-def test_rules__promtool_sees_each_alert_when_it_should(
-    promtool: str | Path, tmp_path: Path
-) -> None:
+def test_rules__promtool_fires_each_alert_in_time(promtool: str | Path, tmp_path: Path) -> None:
     """`promtool test rules` sees each alert, no longer than expected."""
     rules = PACKAGING / "careful.rules.yml"
     assert set(re.findall(r"- alert: (\w+)", rules.read_text())) == set(ALERTS)
@@ -339,7 +337,7 @@ def named(expression: str) -> set[str]:
     return set(re.findall(r"\bcareful_\w+", expression))
 
 
-def test_rules_and_dashboard__ask_for_metrics_that_there_are() -> None:
+def test_rules_and_dashboard__use_existing_metrics() -> None:
     present = set(read(metrics.text(a_look)))
     rules = re.findall(r"^ +expr: (.*)$", (PACKAGING / "careful.rules.yml").read_text(), re.M)
     dashboard = json.loads((PACKAGING / "grafana.json").read_text())

@@ -47,7 +47,7 @@ def test_plot__without_a_slope_says_so(tmp_path: Path) -> None:
     assert "gap in a train: no slope" in file.read_text()
 
 
-def test_plot__stages_inside_hosts_are_beside_the_hops(tmp_path: Path) -> None:
+def test_plot__stages_inside_hosts_are_next_to_the_hops(tmp_path: Path) -> None:
     file = tmp_path / "path.svg"
     hosts = FakeHosts()
     ends = hosts.measure()
@@ -205,7 +205,7 @@ def test_plot__bars_of_stages_start_at_0(drawn: list[Any]) -> None:
     assert all(text.get_text().endswith(("µs", "ms")) for text in beside.texts)
 
 
-def test_plot__hidden_is_found(drawn: list[Any]) -> None:
+def test_plot__finds_hidden_marks(drawn: list[Any]) -> None:
     one, pair = figure.axes("", "", "")
     pair.plot([0, 1], [0, 1], label="line")
     pair.legend(loc="upper right")
@@ -250,7 +250,7 @@ def test_plot__no_entry_of_a_legend_without_a_curve(drawn: list[Any]) -> None:
     assert stage.get_zorder() > latency.get_zorder()
 
 
-def test_plot__hatched_is_explained_where_something_is(drawn: list[Any]) -> None:
+def test_plot__explains_hatching_if_there_is_any(drawn: list[Any]) -> None:
     one = Transfer("store", "h2", 0.0, 5.0, 100, 1, (1,))
     burst = Burst([one], [("store", "h2")], 1, 0)
     trace_plots.frames(burst, "x.svg")
@@ -259,7 +259,7 @@ def test_plot__hatched_is_explained_where_something_is(drawn: list[Any]) -> None
     assert ["hatched" in title for title in titles] == [False, True]
 
 
-def test_plot__of_a_long_burst_has_its_first_part_in_a_few_calls(drawn: list[Any]) -> None:
+def test_plot__a_long_burst_is_cut_and_drawn_by_few_calls(drawn: list[Any]) -> None:
     """One call for each of 5,000 boxes would take half a minute."""
     many = [Transfer("store", "h2", 2.0 * k, 2.0 * k + 1, 100, 1, (1,)) for k in range(5000)]
     trace_plots.frames(Burst(many, [("store", "h2")], 1, 0), "x.svg")
@@ -292,7 +292,7 @@ def test_plot__stages_of_one_size_share_an_axis_from_0(drawn: list[Any]) -> None
         (("lab-h1", "lab-"), ("lab-h1", "lab-")),
     ],
 )
-def test_plot__hosts_of_a_lab_are_named_without_it(
+def test_plot__names_of_lab_hosts_lack_the_labs_name(
     drawn: list[Any], names: tuple[str, str], shown: tuple[str, str]
 ) -> None:
     one, other = names

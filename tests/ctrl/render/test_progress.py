@@ -136,7 +136,7 @@ def test_events__a_full_nonblocking_pipe_delays_and_loses_none() -> None:
     assert [one["event"] for one in reported] == ["file"] * 2000 + ["end"]
 
 
-def test_events__of_bytes_that_moved_there_is_no_need(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events__of_moved_bytes_may_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Progress events do not wait for room; a line is never cut."""
     monkeypatch.setattr(module, "_EVERY_S", -1.0)
     reader, writer = small_pipe()
@@ -154,7 +154,7 @@ def test_events__of_bytes_that_moved_there_is_no_need(monkeypatch: pytest.Monkey
     assert reported[-1]["moved_bytes"] == 3000
 
 
-def test_events__a_reader_that_takes_nothing_is_given_up(
+def test_events__stop_for_a_reader_that_does_not_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "_PATIENCE_S", 0.05)

@@ -116,7 +116,7 @@ Console.show_cursor = show_cursor
 
 @pytest.mark.parametrize("early", [EARLY, ""], ids=["early", "shown"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_watch__killed_leaves_the_terminal_as_it_was(number: signal.Signals, early: str) -> None:
+def test_watch__killed_restores_the_terminal(number: signal.Signals, early: str) -> None:
     """The terminal once stayed without echo and cursor."""
     program = early.format(number=int(number))
     program += (
@@ -146,7 +146,7 @@ LATE = LATE.replace("Console.show_cursor =", "    original(self, show)\nConsole.
 
 
 @pytest.mark.parametrize("when", [EARLY, LATE], ids=["early", "late"])
-def test_bar__interrupted_leaves_the_terminal_as_it_was(when: str) -> None:
+def test_bar__interrupted_restores_the_terminal(when: str) -> None:
     program = when.format(number=int(signal.SIGINT))
     program += "from careful.render.files.bar import Bar\nwith Bar(): pass"
     pid, terminal = pty.fork()

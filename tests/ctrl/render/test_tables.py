@@ -27,7 +27,7 @@ def shown(**peer: Any) -> str:
     return folded(report.statuses([replace(IN_EFFECT, peers=[replace(PEER, **peer)])], {}))
 
 
-def test_effect__names_the_reserve_where_there_is_one() -> None:
+def test_effect__names_the_reserve() -> None:
     assert "reserve" not in report.effect(IN_EFFECT)
     kept = replace(IN_EFFECT, reserve_buffers=256, reserve_free_buffers=200)
     assert "UMEM" in report.effect(kept)
@@ -44,7 +44,7 @@ def test_effect__says_that_no_frame_fills_several_buffers() -> None:
     assert "3520 bytes of the MTU's 9014 at most" in short
 
 
-def test_effect__names_keys_where_sessions_take_them() -> None:
+def test_effect__names_keys_if_sessions_need_them() -> None:
     assert "keys" not in report.effect(IN_EFFECT)
     assert "protocol careful, keys" in report.effect(replace(IN_EFFECT, keyed=True))
 
@@ -115,12 +115,12 @@ def test_status__names_peers_with_an_older_wire(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("state", ["stalled", "failed"])
-def test_status__red_where_nothing_moves(state: str) -> None:
+def test_status__stalled_peers_are_red(state: str) -> None:
     assert alarm(state) in shown(state=state)
     assert alarm(f"{state}: no answer in time") in shown(state=state, error="no answer in time")
 
 
-def test_status__counts_of_buffers_only_where_there_are_any() -> None:
+def test_status__counts_buffers_only_if_there_are_any() -> None:
     assert "kept" not in shown()
     assert re.search(r"credits +kept +sent", shown(buffers_kept=3))
 

@@ -48,7 +48,7 @@ def test_rates__are_of_the_time_between() -> None:
     assert "zero-copy, window 64" in shown([one])
 
 
-def test_rates__of_another_peer_in_the_slot_begin_at_nothing() -> None:
+def test_rates__another_peer_in_the_slot_begins_at_zero() -> None:
     before = a_look(10, {"tx_bytes": 10**9})
     now = a_look(11, {"address": "10.0.0.3", "name": "h3"}, {"slot": 1, "tx_bytes": 7})
     (one,) = top.rates(before, now)
@@ -56,7 +56,7 @@ def test_rates__of_another_peer_in_the_slot_begin_at_nothing() -> None:
     assert [peer.latency_us for peer in one.peers] == [None, None]
 
 
-def test_rates__of_another_process_begin_at_nothing() -> None:
+def test_rates__another_process_begins_at_zero() -> None:
     """Otherwise durations would be negative after a process with smaller counts."""
     before = a_look(10, {"tx_bytes": 5}, messages=[(9, 90000)])
     now = a_look(11, {"tx_bytes": 8}, messages=[(10, 10000)])

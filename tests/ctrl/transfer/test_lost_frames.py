@@ -37,7 +37,7 @@ async def met(fail: bool, lost: int, status: int) -> Losses:
 
 
 @pytest.mark.parametrize("status", [-errno.ECONNRESET, -errno.EBADMSG])
-def test_loss__ends_it_at_once_and_at_the_end(status: int) -> None:
+def test_loss__ends_the_transfer_at_once_and_at_the_end(status: int) -> None:
     async def run() -> None:
         ipc = FakeIpc()
         losses = Losses(ipc, SLOT, "h2", True)  # type: ignore[arg-type]

@@ -358,7 +358,7 @@ def test_get_tree__needs_r(route: Route, export: Path, tmp_path: Path) -> None:
     assert "is a directory; -r" in get(route, ["t"], tmp_path / "to").failures[0][1]
 
 
-def test_get_tree__one_fails_others_go_on(
+def test_get_tree__a_failed_file_stops_no_other(
     route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path
 ) -> None:
     make_tree(export / "t", 20)
@@ -396,7 +396,7 @@ def test_get_tree__read_only_directory(route: Route, export: Path, tmp_path: Pat
     assert (tmp_path / "to/t/d").stat().st_mode & 0o777 == 0o555
 
 
-def test_get_tree__file_where_a_directory_should_be(
+def test_get_tree__a_file_in_place_of_a_directory(
     route: Route, export: Path, tmp_path: Path
 ) -> None:
     make_tree(export / "t", 8)

@@ -224,7 +224,9 @@ def test_partials__names_that_are_no_files(route: Route, export: Path, tmp_path:
     assert [path.name for path in (export / "t").iterdir()] == [names[0] + "x"]
 
 
-def test_partials__one_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partials__an_unreadable_partial_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for index in range(2):
         (tmp_path / f".x.careful-0123456789abcde{index}.part").write_bytes(b"x")
     opened = os.open

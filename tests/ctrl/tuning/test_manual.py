@@ -215,7 +215,7 @@ def test_set__two_at_once(world: World, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("text", ["-1", "-8KiB", "0KiB", "16", "4096", "16.0"])
-def test_tune_set__a_class_that_is_none(text: str) -> None:
+def test_tune_set__an_invalid_class(text: str) -> None:
     """A wrong class does not count as the smallest one."""
     done = CliRunner().invoke(tune, ["set", "eth1", "--class", text, "--fragment-bytes", "512"])
     assert done.exit_code == 2

@@ -53,7 +53,7 @@ def loss(on: LivePath, pipeline: Pipeline, index: int = CLASS) -> float:
     return truth_us(pipeline, 64 << index, on.plan(index)) / best_us - 1
 
 
-def test_steady__the_best_plan_is_found_and_held() -> None:
+def test_steady__the_best_plan_is_set_and_stays() -> None:
     on = path()
     one = controller(on)
     run(one, on, 10)
@@ -67,7 +67,7 @@ def test_steady__the_best_plan_is_found_and_held() -> None:
     assert min(ab["before_count"], ab["after_count"]) >= 30
 
 
-def test_steady__one_change_in_ten_minutes_at_most() -> None:
+def test_steady__at_most_one_change_in_ten_minutes() -> None:
     on = path(every_s=0.1, noise=0.4)
     one = controller(on)
     run(one, on, 2 * 3600)
@@ -133,7 +133,7 @@ def test_path_changes__answered(part: str, factor: float, every_s: float) -> Non
 
 
 @pytest.mark.parametrize("phase_s", [0.03 * step for step in range(8)])
-def test_path_changes__answered_whenever_it_changes(phase_s: float) -> None:
+def test_path_changes__each_change_is_answered(phase_s: float) -> None:
     """At any point in the detector's window, with messages as sparse as on the lab's slow path."""
     other = scaled(GAM, G=2.0)
     at = 1000.0 + 60 + phase_s
@@ -144,7 +144,7 @@ def test_path_changes__answered_whenever_it_changes(phase_s: float) -> None:
     assert told(one, "changed")[-1] - at < 2
 
 
-def test_path_changes__measured_closely_once_it_is_calm() -> None:
+def test_path_changes__measured_closely_when_calm() -> None:
     """A quick measurement answers; the close one follows, and changes nothing."""
     at = 1000.0 + 60
     on = path(lambda now: GAM if now < at else scaled(GAM, G=3.0), every_s=0.02)
@@ -164,7 +164,7 @@ def test_path_changes__measured_closely_once_it_is_calm() -> None:
     assert len(told(one, "path changed")) == 1
 
 
-def test_path_changes__measured_closely_at_once_where_the_quick_look_does_not_tell() -> None:
+def test_path_changes__measured_closely_if_a_quick_measurement_is_not_enough() -> None:
     """The path has certainly changed, but the better plan is not clear."""
     at, other = 1000.0 + 60, scaled(GAM, G=0.4)
     on = path(lambda now: GAM if now < at else other, every_s=0.02)
@@ -246,7 +246,7 @@ def test_steady__noise_is_hardly_ever_an_answer(seed: int) -> None:
     assert len(on.measured_at) <= 3
 
 
-def test_answer__closely_where_quickly_finds_nothing() -> None:
+def test_answer__measures_closely_after_a_quick_failure() -> None:
     """A path that is always busy hides its times from the quick measurement."""
     at = 1000.0 + 60
     on = path(lambda now: GAM if now < at else scaled(GAM, G=3.0))
@@ -312,7 +312,7 @@ def contended(pipeline: Pipeline, times: float) -> Pipeline:
 
 
 @pytest.mark.parametrize("every_s", [0.005, 0.1])
-def test_second_stream__is_answered_and_undone_when_it_goes(every_s: float) -> None:
+def test_second_stream__is_answered_and_undone_when_it_ends(every_s: float) -> None:
     """Within 2 s of traffic, or 30 messages an arm, both times; the plan is the previous one."""
     loaded = contended(GAM, 4.0)
     came, went = 1000.0 + 120, 1000.0 + 420
@@ -379,7 +379,7 @@ def test_no_traffic__a_change_stays_marked() -> None:
     assert len(told(one, "changed")) == 1
 
 
-def test_no_traffic__a_wrong_change_goes_when_it_comes() -> None:
+def test_no_traffic__a_wrong_change_is_undone_when_traffic_comes() -> None:
     on = LivePath(
         steady,
         [Stream(MESSAGE, 0.01, alive=lambda now: now > 1100)],
@@ -515,7 +515,7 @@ def test_returned__by_hand_stays() -> None:
     assert on.plan(CLASS + 1) == state.plans[CLASS + 1]
 
 
-def test_taken_over__soon_it_is_trusted_and_later_looked_at() -> None:
+def test_taken_over__fresh_figures_are_trusted_and_old_ones_confirmed() -> None:
     on = path()
     state = kept_of(on, 30)
     run(controller(on, state), on, 5)
@@ -553,7 +553,7 @@ def test_closed__within_an_ab() -> None:
     assert on.plan(CLASS) == one.state.unverified[CLASS].after
 
 
-def test_measurement__that_fails_is_tried_again_later_each_time() -> None:
+def test_measurement__failures_double_the_wait() -> None:
     on = path()
     real, asked = on.measure, []
 
@@ -572,7 +572,7 @@ def test_measurement__that_fails_is_tried_again_later_each_time() -> None:
     assert loss(on, GAM) < 0.02
 
 
-def test_measurement__that_always_fails_takes_little() -> None:
+def test_measurement__repeated_failures_use_little_time() -> None:
     """Also without messages for a trial."""
     on = LivePath(steady, [], figureless=True)
     one = controller(on)

@@ -73,7 +73,7 @@ SLOW_MIDDLE = Pipeline(
 RISING = Pipeline((Stage("fast", 5, 10), Stage("slow", 20, 40)))
 
 
-def test_ramps__one_in_effect_goes_only_where_it_surely_loses() -> None:
+def test_ramps__a_ramp_in_effect_stays_unless_surely_slower() -> None:
     path = measured(known(RISING), LIMITS)
     good, _ = ramp_plan(RISING, 4096, LIMITS)
     bad = Plan(64, step_bytes=16, peak_bytes=3750)  # 21 fragments

@@ -57,7 +57,7 @@ def test_waiting__is_a_delay_and_no_reason_for_another_plan() -> None:
         known(),  # no round trips to look at
     ],
 )
-def test_waiting__not_where_another_change_says_it(seen: dict[str, Any]) -> None:
+def test_waiting__another_pattern_is_not_corrected(seen: dict[str, Any]) -> None:
     old = known(error=0.02)
     assert waiting(measured(old, LIMITS), old, seen) == {}
 

@@ -95,7 +95,7 @@ def slower(pipeline: Pipeline) -> Pipeline:
 
 
 @pytest.mark.parametrize("held_us", [0.0, 2000.0])
-def test_two_peers__an_ab_goes_on_while_the_other_is_measured(held_us: float) -> None:
+def test_two_peers__an_ab_continues_during_the_other_peers_measurement(held_us: float) -> None:
     """The A/B runs to its end, though its messages wait for the other path's frames."""
     world = World()
     first, second = (Shared(world, lambda _: GAM, noise=0.4, measure_s=s) for s in (0.3, 60.0))
@@ -115,7 +115,7 @@ def test_two_peers__an_ab_goes_on_while_the_other_is_measured(held_us: float) ->
     assert loss(second, GAM) < 0.02
 
 
-def test_two_peers__one_path_changes_during_the_others_ab() -> None:
+def test_two_peers__a_path_changes_during_the_other_peers_ab() -> None:
     """The change is answered, and the A/B ends as usual."""
     world = World()
     at = world.now + 30
@@ -137,7 +137,7 @@ def test_two_peers__one_path_changes_during_the_others_ab() -> None:
     assert loss(first, GAM) < 0.02
 
 
-def test_two_peers__a_shift_during_the_others_measurement_is_answered_after_it() -> None:
+def test_two_peers__a_shift_waits_for_the_other_peers_measurement() -> None:
     world = World()
     at = world.now + 30
     first = Shared(world, lambda now: GAM if now < at else slower(GAM))

@@ -160,7 +160,7 @@ def test_fit__intervals_hold() -> None:
     assert inside / runs >= 0.9
 
 
-def test_fit__of_other_times_does_not_fit() -> None:
+def test_fit__times_of_another_law_do_not_fit() -> None:
     points = [Point(n, Estimate(us, 1.0), 300.0) for n, us in ((1, 0.0), (4, -80.0), (8, -80.0))]
     fit = fitted(2, [*points, Point(6, Estimate(60.0, 1.0), 300.0)], False)
     assert fit
@@ -183,7 +183,7 @@ def test_search__finds_the_models_best_in_few_messages() -> None:
     assert near >= 9
 
 
-def test_search__takes_the_fastest_way_if_the_model_does_not_fit() -> None:
+def test_search__returns_the_fastest_way_if_the_model_does_not_fit() -> None:
     large = class_of(65536)
 
     def took_us(plan: Plan, _: Kick) -> float:
@@ -203,7 +203,7 @@ def test_search__kicks_that_make_no_difference_stay() -> None:
     assert kept >= 7
 
 
-def test_search__of_slow_messages_each_way_has_a_turn() -> None:
+def test_search__each_way_has_a_turn_with_slow_messages() -> None:
     """If a turn has used its time, the number of messages for a verdict is enough."""
     search = Search(CLASS, values_with(START, UNTUNED), LIMITS, frozenset())
     first = search.way
@@ -217,13 +217,13 @@ def test_search__of_slow_messages_each_way_has_a_turn() -> None:
     assert search.way is not first
 
 
-def test_search__of_too_few_messages_says_nothing() -> None:
+def test_search__too_few_messages_give_no_result() -> None:
     search = searched(modelled_us(15, 400), turns=0)
     assert not search.has_result
     assert search.best() is None
 
 
-def test_search__of_steady_messages_needs_few() -> None:
+def test_search__steady_latencies_need_few_messages() -> None:
     """Slow messages that hardly vary are told apart by a few of each way."""
     search = Search(CLASS, values_with(START, UNTUNED), LIMITS, frozenset())
     took_us, messages = modelled_us(15, 400), 0
@@ -245,7 +245,7 @@ def test_search__of_steady_messages_needs_few() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_tried__the_best_is_found_and_held(seed: int) -> None:
+def test_tried__the_best_way_is_set_and_stays(seed: int) -> None:
     on = path(seed=seed, noise=0.5)
     assert loss(on) > 0.15
     one = controller(on)
@@ -288,7 +288,7 @@ def test_tried__no_gain_changes_nothing(seed: int) -> None:
     assert len(told(one, "nothing better")) + len(told(one, "undone")) == 1
 
 
-def test_tried__one_change_in_ten_minutes_at_most() -> None:
+def test_tried__at_most_one_change_in_ten_minutes() -> None:
     """Although the best way changes every four minutes."""
     on = path(every_s=0.03, noise=0.2)
 
@@ -345,7 +345,7 @@ def test_killed__another_goes_on(when_s: float) -> None:
     assert len(told(later, "changed")) == 1
 
 
-def test_killed__what_was_found_is_known() -> None:
+def test_killed__its_result_is_kept() -> None:
     on = path()
     one = controller(on)
     run(one, on, 120)
@@ -357,7 +357,7 @@ def test_killed__what_was_found_is_known() -> None:
     assert len(told(later, "trying")) == 1
 
 
-def test_closed__puts_back_what_was() -> None:
+def test_closed__restores_the_values_before() -> None:
     on = path()
     one = controller(on)
     run(one, on, 1)
@@ -369,7 +369,7 @@ def test_closed__puts_back_what_was() -> None:
     assert not one.trying
 
 
-def test_few_messages__nothing_is_judged() -> None:
+def test_few_messages__no_verdict() -> None:
     """With fewer than thirty messages each, the search ends without a change."""
     on = path(noise=0.01)
     on.streams[0].alive = lambda now: now < 1000.3 + 20 * 0.005
@@ -396,7 +396,7 @@ def small_us(_: int, plan: Plan, __: Kick) -> float:
     return 2000.0 if plan.first_bytes < 3000 else 3000.0
 
 
-def test_tried__fragments_of_a_frame_where_no_measurement_works() -> None:
+def test_tried__fragments_of_a_frame_if_nothing_can_be_measured() -> None:
     """Halves and quarters of 64 KiB are larger than a frame, and would all be the same."""
     on = LivePath(lambda _: GAM, [Stream(65536, 0.01)], took=small_us, figureless=True)
     run(controller(on), on, 300)

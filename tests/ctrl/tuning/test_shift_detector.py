@@ -66,13 +66,13 @@ def test_look__reports_peers_that_came_and_went(seed: int) -> None:
 
 @pytest.mark.parametrize("noise", [0.1, 0.5])
 @pytest.mark.parametrize("a_look", [1, 10])
-def test_look__takes_scatter_for_none(noise: float, a_look: int) -> None:
+def test_look__scatter_is_no_shift(noise: float, a_look: int) -> None:
     one = Messages(noise, a_look, 7)
     assert one.shift(1000, 900) is None
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_look__takes_a_short_burst_of_other_work_for_none(seed: int) -> None:
+def test_look__a_short_burst_of_other_work_is_no_shift(seed: int) -> None:
     """Other work delays the messages of a tenth of a second, again and again."""
     one = Messages(0.2, 5, seed)
     assert one.shift(1000, 6) is None
@@ -87,7 +87,7 @@ def test_look__needs_a_reference() -> None:
     assert one.shift(5000, 5) is None  # that is what it takes
 
 
-def test_look__a_shift_of_percents_is_none() -> None:
+def test_look__a_few_percent_are_no_shift() -> None:
     one = Messages(0.01, 5, 1)
     assert one.shift(1000, 10) is None
     assert one.shift(1100, 30) is None

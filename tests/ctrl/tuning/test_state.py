@@ -77,7 +77,7 @@ def test_note__each_last_ab_stays() -> None:
     "text",
     ["", "[]", "{", '{"schema": 99, "paths": {}}', '{"schema": 2, "paths": {"h2": {"x": 1}}}'],
 )
-def test_store__a_damaged_file_is_none(store: Store, text: str) -> None:
+def test_store__a_damaged_file_counts_as_missing(store: Store, text: str) -> None:
     store.path.write_text(text)
     assert store.of("h2", HERE) == PathState(HERE)
     store.save("h2", PathState(HERE, reason="new"))
@@ -86,7 +86,7 @@ def test_store__a_damaged_file_is_none(store: Store, text: str) -> None:
 
 @pytest.mark.parametrize("value", [1.5, None, -1, True, 1 << 32])
 @pytest.mark.parametrize("item", [7, STORE + 7, NET_TX + 7])
-def test_from_dict__values_that_no_map_holds_are_not_kept(item: int, value: object) -> None:
+def test_from_dict__values_too_large_for_the_map_are_dropped(item: int, value: object) -> None:
     state = PathState(HERE, plans={7: PAIR.before, STORE + 7: Pulse(1), NET_TX + 7: Kick(1)})
     data = json.loads(json.dumps(state.as_dict()))
     name = next(iter(data["plans"][str(item)]))
@@ -96,7 +96,7 @@ def test_from_dict__values_that_no_map_holds_are_not_kept(item: int, value: obje
 
 
 @pytest.mark.parametrize("figures", [{"sum_g_us": 1.0}, {"frame_payload_bytes": None}])
-def test_measuring__figures_that_are_none_are_measured_anew(figures: dict[str, Any]) -> None:
+def test_measuring__invalid_figures_are_measured_again(figures: dict[str, Any]) -> None:
     state = PathState(HERE, figures)
     assert Measuring(LivePath(lambda _: GAM, []), state, lambda: 0.0, False).known is None
     assert state.figures is None
@@ -172,7 +172,7 @@ def test_store__decisions_have_a_bound() -> None:
     assert [one["number"] for one in state.decisions][::19] == [5, 24]
 
 
-def test_by_hand__of_all_and_of_one(store: Store) -> None:
+def test_by_hand__for_all_peers_and_for_one(store: Store) -> None:
     values = [PAIR.before] * STORE + [Pulse(1)] * STORE + [Kick(1)] * STORE
     assert not store.by_hand("h2", values)
     store.pin([], {1: PAIR.before, 2: PAIR.before})
@@ -200,14 +200,14 @@ def test_by_hand__ends_with_the_value(store: Store) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"": {"99": {}}}', '{"": {"7": {"x": 1}}}'])
-def test_by_hand__a_damaged_file_is_none(store: Store, text: str) -> None:
+def test_by_hand__a_damaged_file_counts_as_missing(store: Store, text: str) -> None:
     (store.path.parent / "tuning-by-hand.json").write_text(text)
     assert not store.by_hand("h2", [PAIR.before] * STORE)
     store.pin([], {7: PAIR.before})
     assert store.by_hand("h2", [PAIR.before] * STORE) == {7}
 
 
-def test_state__of_a_version_that_did_not_try() -> None:
+def test_state__of_a_version_without_searches() -> None:
     """Its knowledge is still used."""
     data = PathState(HERE, {"sum_g_us": 1.0}, 5.0, plans={7: PAIR.after}).as_dict()
     del data["put_back"], data["tried"]

@@ -75,7 +75,7 @@ def took_us(nbytes: int, cost: tuple[float, float]) -> float:
 
 
 @pytest.mark.parametrize("g_us", [0.0, 37.0])
-def test_written_us__without_a_least_write_takes_all(g_us: float) -> None:
+def test_written_us__threshold_0_is_one_frame(g_us: float) -> None:
     # Like `tune set --minpulse-bytes 0`; the least write is a frame.
     size = BYTES // 16
     one_by_one = [written_us(BYTES, 16, CAME_US, least, g_us, 1e-4) for least in (1, size)]
@@ -93,7 +93,7 @@ def test_fit__g_and_G_of_a_store() -> None:
     assert found.g_us == pytest.approx(DISK[0], rel=0.1)
 
 
-def test_fit__one_size_does_not_tell_them_apart() -> None:
+def test_fit__one_write_size_does_not_separate_g_from_G() -> None:
     found = fit(seen((65536, took_us(65536, DISK))))
     assert found
     assert not found.told_apart
@@ -144,13 +144,13 @@ def test_table__no_least_write_that_is_the_best_by_a_hair() -> None:
     assert written(later, 0, edge)[0] > 1.1 * written(stream, 0, edge)[0]
 
 
-def test_watch__a_counter_that_begins_anew() -> None:
+def test_watch__a_counter_that_restarts() -> None:
     watch = StoreWatch()
     assert not watch.look(seen((65536, 5000.0), count=400), 0.0)
     assert watch.look(seen((65536, 5000.0), count=30), 1.0) == "first"
 
 
-def test_auto__finds_a_disks_threshold_and_holds_it() -> None:
+def test_auto__finds_and_keeps_a_disks_threshold() -> None:
     stream = to_file()
     on = path(stream)
     one = controller(on)
@@ -270,7 +270,7 @@ def test_auto__a_wrong_prediction_is_undone() -> None:
     assert on.pulse(CLASS) == UNTUNED
 
 
-def test_auto__ended_while_it_explores() -> None:
+def test_auto__ended_during_an_exploration() -> None:
     """The next controller puts back the plan in effect."""
     on = path(to_file())
     kept: list[dict[str, object]] = []
@@ -286,7 +286,7 @@ def test_auto__ended_while_it_explores() -> None:
     assert loss(other, to_file()) < 0.03
 
 
-def test_auto__interrupted_while_it_explores() -> None:
+def test_auto__interrupted_during_an_exploration() -> None:
     """The controller itself puts back what it wrote for a moment."""
     on = path(to_file())
     state = PathState({})
@@ -347,7 +347,7 @@ def test_returned__to_another_store() -> None:
     assert loss(other, stream) < 0.05
 
 
-def test_kept__nothing_of_foreign_files() -> None:
+def test_kept__foreign_files_are_ignored() -> None:
     found = fit(seen(*((size, took_us(size, DISK)) for size in (4096, 65536))))
     assert found
     whole = json.loads(json.dumps(found.as_dict()))

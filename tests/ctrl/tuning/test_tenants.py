@@ -119,14 +119,14 @@ def given_to_another(world: World) -> bytes:
     return world.settings(SLOT)
 
 
-def test_another_host__nothing_is_settled_for_it(world: World, loop: Loop) -> None:
+def test_another_host__its_settings_are_not_touched(world: World, loop: Loop) -> None:
     """The change is noticed at the next look."""
     settings = given_to_another(world)
     look(loop, world)
     assert world.settings(SLOT) == settings
 
 
-def test_another_host__nothing_takes_turns_there(world: World, loop: Loop) -> None:
+def test_another_host__its_settings_do_not_alternate(world: World, loop: Loop) -> None:
     """The next look may be seconds away, while another path is measured."""
     settings = given_to_another(world)
     for _ in range(10):
@@ -187,7 +187,7 @@ def test_the_same_host__in_a_new_session(world: World, loop: Loop) -> None:
         assert vars(values[item].plan) == pair.after.as_dict()
 
 
-def test_between_two_looks__it_went_and_came(world: World, loop: Loop) -> None:
+def test_between_two_looks__a_peer_left_and_returned(world: World, loop: Loop) -> None:
     """Figures of messages under another controller are not trusted."""
     first = tuned(loop)
     given_to_another(world)
@@ -200,9 +200,7 @@ def test_between_two_looks__it_went_and_came(world: World, loop: Loop) -> None:
 
 
 @pytest.mark.parametrize("meanwhile", ["", "192.0.2.1"])
-def test_interface__that_is_down_for_a_moment(
-    world: World, own: Own, loop: Loop, meanwhile: str
-) -> None:
+def test_interface__down_for_a_moment(world: World, own: Own, loop: Loop, meanwhile: str) -> None:
     """Meanwhile there is no route to the peer, or one by another interface: the path stays the
     same.
     """
@@ -220,7 +218,7 @@ def test_interface__that_is_down_for_a_moment(
     assert tuned(another) is second
 
 
-def test_interface__that_has_another_address(world: World, own: Own, loop: Loop) -> None:
+def test_interface__with_another_address(world: World, own: Own, loop: Loop) -> None:
     first = tuned(loop)
     own.ip, own.here = "10.77.0.9", frozenset({"10.77.0.9"})
     look(loop, world)

@@ -84,7 +84,7 @@ def held_up(random_: random.Random, mean_us: float) -> Counts:
 @pytest.mark.parametrize(
     ("gain", "least", "most"), [(0.1, 29, 30), (0.03, 25, 30), (0.0, 0, 2), (-0.03, 0, 0)]
 )
-def test_trial__a_few_that_were_held_up_do_not_decide(gain: float, least: int, most: int) -> None:
+def test_trial__a_few_delayed_messages_do_not_decide(gain: float, least: int, most: int) -> None:
     """By the mean of all messages only 14 of 30 gains of 10 % would hold, and no gain of 3 %."""
     held = 0
     for seed in range(30):
@@ -120,7 +120,7 @@ def test_trial__a_decision_stays() -> None:
     assert first.as_dict()["gain_low_us"] > 45
 
 
-def test_arm__an_empty_block_is_none() -> None:
+def test_arm__an_empty_block_is_ignored() -> None:
     arm = Arm()
     arm.add(Counts())
     assert not arm.blocks

@@ -294,7 +294,7 @@ static void *turn_away(void *arg)
 	return NULL;
 }
 
-static void test_attach__hears_why_it_is_not_served(void)
+static void test_attach__reports_why_carefuld_refuses(void)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	const struct careful_attach_options options = { .path = un.sun_path };
@@ -396,7 +396,7 @@ static void test_request__answers_and_failures(void)
 }
 
 /* Payloads in buffers of careful_alloc(): one at a time, all at once, and in foreign buffers. */
-static void test_send__of_a_built_message(void)
+static void test_send__a_built_message(void)
 {
 	static struct outcome outcomes[CAREFUL_RING_BUILT];
 	uint8_t *built[CAREFUL_RING_BUILT];
@@ -668,7 +668,7 @@ static struct careful_ping_result ping(struct careful *c, uint32_t peer,
 	return pinged.result;
 }
 
-static void test_ping__of_stages_and_impossible_ones(void)
+static void test_ping__all_stages_and_impossible_ones(void)
 {
 	struct careful_ping_ask ask = { .stage = CAREFUL_STAGE_NET_RX, .bytes = 300 };
 	struct careful *c = attached("pings");
@@ -1642,7 +1642,7 @@ static void test_rings__hold_anything(void)
 	await_programs(0);
 }
 
-static void test_rings__more_than_there_is_ends_the_program(void)
+static void test_rings__a_count_beyond_the_ring_ends_the_program(void)
 {
 	struct careful *c = attached("lies");
 
@@ -1882,14 +1882,14 @@ int main(void)
 {
 	open_all();
 	RUN(test_attach__impossible_requests);
-	RUN(test_attach__hears_why_it_is_not_served);
+	RUN(test_attach__reports_why_carefuld_refuses);
 	RUN(test_attach__waits_in_a_full_line_for_a_time);
 	RUN(test_request__answers_and_failures);
-	RUN(test_send__of_a_built_message);
+	RUN(test_send__a_built_message);
 	RUN(test_move__memory_of_its_own_and_other);
 	RUN(test_handle__requests_of_peers);
 	RUN(test_keep__outlives_its_place_in_the_ring);
-	RUN(test_ping__of_stages_and_impossible_ones);
+	RUN(test_ping__all_stages_and_impossible_ones);
 	RUN(test_region__is_served_and_goes_with_the_program);
 	RUN(test_region__is_refused_while_it_is_read);
 	RUN(test_close__nothing_is_written_afterwards);
@@ -1906,7 +1906,7 @@ int main(void)
 	RUN(test_rings__full_of_requests);
 	RUN(test_rings__tell_of_room);
 	RUN(test_rings__hold_anything);
-	RUN(test_rings__more_than_there_is_ends_the_program);
+	RUN(test_rings__a_count_beyond_the_ring_ends_the_program);
 	RUN(test_events__with_a_node_that_has_a_queue);
 	RUN(test_area__keeps_its_size);
 	RUN(test_end__of_carefuld);

@@ -267,7 +267,7 @@ def listening(path: Path, kind: int = socket.SOCK_SEQPACKET) -> socket.socket:
     return one
 
 
-def test_passed__clients_wait_while_it_is_restarted(daemon: Daemon, passed: Passed) -> None:
+def test_passed__clients_wait_during_a_restart(daemon: Daemon, passed: Passed) -> None:
     """Clients were once refused, since the socket was carefuld's own. The socket's group is that of
     the last start.
     """
@@ -326,7 +326,7 @@ def test_passed__only_a_socket_that_clients_reach(
     assert not daemon.pins.exists()
 
 
-def test_passed__of_several_queues_the_first_has_it(make_lab: Any, tmp_path: Path) -> None:
+def test_passed__belongs_to_the_first_of_several_queues(make_lab: Any, tmp_path: Path) -> None:
     """The other queues make their own sockets, and do not keep the passed one open."""
     daemon = Daemon(make_lab(queues=(2, 2)), "h1", tmp_path / "run")
     daemon.run.mkdir()

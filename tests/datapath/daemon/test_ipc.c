@@ -1258,7 +1258,7 @@ static void test_client__gone_with_a_request_of_the_last_session(void)
 	careful_peer_close(c, 0);
 }
 
-static void test_client__asks_more_than_it_may(void)
+static void test_client__asks_too_many_questions(void)
 {
 	int fd = client(), sent = 0;
 	struct careful_ipc head = { .op = CAREFUL_IPC_FILE_REMOVE,
@@ -1508,7 +1508,7 @@ static uint32_t connect_all(uid_t uid, int *fds)
 	return n;
 }
 
-static void test_clients__of_one_user_leave_places(void)
+static void test_clients__one_user_cannot_use_all_places(void)
 {
 	static const uid_t users[] = { 1000, 1001, 1002, 0 };
 	int fds[4][IPC_CLIENTS + 1];
@@ -1643,7 +1643,7 @@ static bool opens_file(int fd, uint32_t peer, uint32_t key, uint32_t flags)
 /* One user opens as many files as allowed, by two clients. Another user and root can still open
  * some. An OPEN that may wait does so until the user closes one; it is forgotten with its
  * client. */
-static void test_handles__of_one_user_leave_some(void)
+static void test_handles__one_user_cannot_use_all(void)
 {
 	int fds[2], other, root;
 	uint32_t peer, n = 0;
@@ -1978,7 +1978,7 @@ static void test_signature__invalid_and_failing(void)
 }
 
 /* A signature may last seconds: the loop runs between any two. */
-static void test_signature__one_a_round(void)
+static void test_signature__only_one_in_a_round(void)
 {
 	enum { EACH = 8 };
 	int fds[2] = { client(), client() };
@@ -2013,7 +2013,7 @@ static void test_signature__one_a_round(void)
 }
 
 /* While a peer holds the trial lock, requests to it wait; requests to another peer do not. */
-static void test_hold__questions_to_one_peer_wait(void)
+static void test_hold__questions_to_a_held_peer_wait(void)
 {
 	int fds[2] = { client(), client() };
 	uint32_t peers[2] = { connect_peer(fds[0], 0x0a000001), connect_peer(fds[1], 0x0a000002) };
@@ -2179,7 +2179,7 @@ int main(void)
 	test_client__gone_and_the_peer_is_silent();
 	test_client__handles_end_with_the_session();
 	test_client__gone_with_a_request_of_the_last_session();
-	test_client__asks_more_than_it_may();
+	test_client__asks_too_many_questions();
 	test_client__does_not_read();
 	test_measure__train_has_one_answer();
 	test_measure__round_trips_one_by_one();
@@ -2187,11 +2187,11 @@ int main(void)
 	test_measure__of_a_silent_peer_ends();
 	test_clients__too_many();
 	test_clients__out_of_descriptors();
-	test_clients__of_one_user_leave_places();
+	test_clients__one_user_cannot_use_all_places();
 	test_clients__ten_thousand_delay_no_other();
 	test_handshakes__without_an_answer_yield();
 	test_user__asks_for_roots_data();
-	test_handles__of_one_user_leave_some();
+	test_handles__one_user_cannot_use_all();
 
 	test_handles__clients_take_turns();
 	test_clients__take_turns();
@@ -2199,8 +2199,8 @@ int main(void)
 	c->answering = true;
 	test_signature__bursts_are_answered_with_their_marks();
 	test_signature__invalid_and_failing();
-	test_signature__one_a_round();
-	test_hold__questions_to_one_peer_wait();
+	test_signature__only_one_in_a_round();
+	test_hold__questions_to_a_held_peer_wait();
 	test_hold__a_session_is_told_of_afterwards();
 	test_signature__replies_outlive_the_client();
 	/* Ends while a client is connected. */

@@ -90,7 +90,7 @@ static void test_transfer__of_a_long_path(void)
 	unlink(file);
 }
 
-static void test_allowed__as_many_as_it_says(void)
+static void test_allowed__exactly_its_burst(void)
 {
 	struct log_limit usual = { 0 }, often = { .burst = 100, .interval_s = 10 };
 	int n = 0, m = 0;
@@ -133,6 +133,6 @@ int main(void)
 		assert(!strcmp(logged(cases[i][0]), cases[i][1]));
 	test_journal__fields();
 	test_transfer__of_a_long_path();
-	test_allowed__as_many_as_it_says();
+	test_allowed__exactly_its_burst();
 	return 0;
 }

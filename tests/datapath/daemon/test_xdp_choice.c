@@ -163,7 +163,7 @@ static void test_recall__a_file_that_others_may_write_is_ignored(void)
 	unlink(path);
 }
 
-static void test_remember__where_nothing_can_be_written(void)
+static void test_remember__a_directory_without_write_access(void)
 {
 	char file[256];
 	uint32_t mode = 0;
@@ -214,7 +214,7 @@ int main(void)
 	RUN(test_remember__makes_its_directory);
 	RUN(test_recall__garbage_and_other_kernels_are_none);
 	RUN(test_recall__a_file_that_others_may_write_is_ignored);
-	RUN(test_remember__where_nothing_can_be_written);
+	RUN(test_remember__a_directory_without_write_access);
 	RUN(test_remember__without_root);
 	remove_all();
 	return 0;

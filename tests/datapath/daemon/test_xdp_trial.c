@@ -333,7 +333,7 @@ static int cuts_the_link(struct queue *queue, uint32_t mode, struct careful_erro
 	return rc;
 }
 
-static void test_trial__a_link_that_goes_down_for_it_is_not_tried_again(void)
+static void test_trial__not_again_after_it_took_the_link_down(void)
 {
 	pthread_t thread = begin_trial(1);
 	struct queue_ops ops;
@@ -618,7 +618,7 @@ int main(void)
 	RUN(test_trial__a_peer_that_falls_silent_leaves_the_drivers_mode);
 	RUN(test_trial__on_a_slow_path_sends_no_stream);
 	RUN(test_trial__a_last_change_that_fails_measures_nothing);
-	RUN(test_trial__a_link_that_goes_down_for_it_is_not_tried_again);
+	RUN(test_trial__not_again_after_it_took_the_link_down);
 	RUN(test_trial__a_peer_that_answers_late_is_asked_again);
 	RUN(test_trial__a_peer_that_comes_up_meanwhile_is_not_forgotten);
 	RUN(test_trial__a_peer_that_grants_no_lock_is_left_alone);

@@ -142,7 +142,7 @@ static void test_flood__nothing_lost(void)
 	check_flood(false);
 }
 
-static void test_flood__beside_other_traffic(void)
+static void test_flood__next_to_other_traffic(void)
 {
 	check_flood(true);
 }
@@ -277,7 +277,7 @@ int main(void)
 		RUN(test_kick__again_until_all_left);
 		RUN(test_kick__full_ring_is_not_a_loss);
 		RUN(test_flood__nothing_lost);
-		RUN(test_flood__beside_other_traffic);
+		RUN(test_flood__next_to_other_traffic);
 		RUN(test_fill__bounds_arriving_frames);
 	}
 	return 0;

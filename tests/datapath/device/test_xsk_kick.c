@@ -84,7 +84,7 @@ static void send_one(void)
 	CHECK_EQ(xsk_tx(&xsk.queue, &desc, 1), 1);
 }
 
-static void test_kick__zerocopy_wakes_and_leaves_it_to_the_driver(void)
+static void test_kick__zerocopy_only_wakes_the_driver(void)
 {
 	start(true);
 	send_one();
@@ -161,7 +161,7 @@ static void test_fill__repeats_a_failed_wake_up(void)
 
 int main(void)
 {
-	RUN(test_kick__zerocopy_wakes_and_leaves_it_to_the_driver);
+	RUN(test_kick__zerocopy_only_wakes_the_driver);
 	RUN(test_kick__zerocopy_repeats_a_failed_wake_up);
 	RUN(test_kick__zerocopy_other_errors_count_and_are_tried_again);
 	RUN(test_kick__copy_again_while_frames_wait);

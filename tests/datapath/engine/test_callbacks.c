@@ -96,7 +96,7 @@ static void close_quietly(struct ends *ends)
 	pair_close(&ends->pair);
 }
 
-static void test_done__stores_again_where_the_source_shrank(void)
+static void test_done__stores_again_after_the_source_shrank(void)
 {
 	const struct careful_span empty = { .fd = memfd_create("empty", 0) };
 	struct asked asked[2] = { { .then = &asked[1] } };
@@ -114,7 +114,7 @@ static void test_done__stores_again_where_the_source_shrank(void)
 	close(empty.fd);
 }
 
-static void test_done__stores_again_where_the_epoch_broke(void)
+static void test_done__stores_again_after_the_epoch_broke(void)
 {
 	struct asked asked[2] = { { .then = &asked[1] } };
 	struct ends ends;
@@ -308,8 +308,8 @@ int main(void)
 {
 	for (uint32_t i = 0; i < BYTES; i++)
 		source[i] = (uint8_t)(i * 31 + i / 1000);
-	RUN(test_done__stores_again_where_the_source_shrank);
-	RUN(test_done__stores_again_where_the_epoch_broke);
+	RUN(test_done__stores_again_after_the_source_shrank);
+	RUN(test_done__stores_again_after_the_epoch_broke);
 	RUN(test_done__closes_the_session_with_others_waiting);
 	RUN(test_watch__after_a_callback_that_closes);
 	RUN(test_poll__refused_to_each_callback);

@@ -159,7 +159,7 @@ static void test_gets__leave_others_their_share(void)
 }
 
 /* Kept requests of one peer leave copies to others. */
-static void test_kept__leave_others_their_copies(void)
+static void test_kept__a_peer_cannot_use_all_copies(void)
 {
 	struct hostile what = {
 		.am = { .kind = CAREFUL_AM_REQUEST, .handler = htobe16(1) },
@@ -252,7 +252,7 @@ int main(void)
 	RUN(test_store__without_the_digest_it_announced);
 	RUN(test_stores__unanswered_are_bounded);
 	RUN(test_gets__leave_others_their_share);
-	RUN(test_kept__leave_others_their_copies);
+	RUN(test_kept__a_peer_cannot_use_all_copies);
 	RUN(test_packed__wrongly);
 	return 0;
 }

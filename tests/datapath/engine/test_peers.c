@@ -159,7 +159,7 @@ static uint32_t fragment_bytes(struct careful *c, uint32_t slot)
 }
 
 /* P is 1: settings of a host are back when it returns, and another host does not get them. */
-static void test_slot__the_next_host_has_the_settings_of_new_ones(void)
+static void test_slot__the_next_host_gets_the_settings_for_new_peers(void)
 {
 	struct pair pair;
 	struct careful *c;
@@ -473,6 +473,6 @@ int main(void)
 	RUN(test_wait_fds__a_poll_after_it_keeps_time);
 	RUN(test_slot__the_next_host_is_announced);
 	RUN(test_slot__the_next_host_waits_for_the_ring);
-	RUN(test_slot__the_next_host_has_the_settings_of_new_ones);
+	RUN(test_slot__the_next_host_gets_the_settings_for_new_peers);
 	return 0;
 }

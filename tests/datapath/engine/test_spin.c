@@ -30,14 +30,14 @@ static uint32_t run(struct spin *spin, uint32_t waits, uint64_t answer_ns, bool 
 	return spun;
 }
 
-static void test_spin__goes_on_where_it_pays(void)
+static void test_spin__continues_while_it_pays(void)
 {
 	struct spin spin = { 0 };
 
 	CHECK_EQ(run(&spin, WAITS, 3000, false), WAITS);
 }
 
-static void test_spin__stops_where_the_other_end_waits_for_our_cpu(void)
+static void test_spin__stops_if_the_other_end_needs_our_cpu(void)
 {
 	struct spin spin = { 0 };
 	uint32_t spun = run(&spin, WAITS, 15000, true);
@@ -56,7 +56,7 @@ static void test_spin__begins_again_when_it_pays(void)
 }
 
 /* After a long pause the first message of a burst still finds us spinning. */
-static void test_spin__goes_on_where_nothing_came_for_long(void)
+static void test_spin__continues_after_a_long_idle_time(void)
 {
 	struct spin spin = { 0 };
 
@@ -68,7 +68,7 @@ static void test_spin__goes_on_where_nothing_came_for_long(void)
 
 /* A stream between ends that share a CPU. Now and then the scheduler gives the CPU to the other end
  * while we spin, or nothing comes for a while. */
-static void test_spin__stays_stopped_where_the_scheduler_ends_it(void)
+static void test_spin__stays_stopped_if_the_scheduler_ends_each_spin(void)
 {
 	struct spin spin = { 0 };
 	uint32_t spun = 0, rounds = WAITS / 20;
@@ -85,7 +85,7 @@ static void test_spin__stays_stopped_where_the_scheduler_ends_it(void)
 }
 
 /* Now and then an answer takes longer than the spin. */
-static void test_spin__some_that_were_in_vain_do_not_stop_it(void)
+static void test_spin__a_few_vain_spins_do_not_stop_it(void)
 {
 	struct spin spin = { 0 };
 
@@ -164,12 +164,12 @@ static void test_wait__for_a_peer_and_for_a_program(void)
 
 int main(void)
 {
-	RUN(test_spin__goes_on_where_it_pays);
-	RUN(test_spin__stops_where_the_other_end_waits_for_our_cpu);
+	RUN(test_spin__continues_while_it_pays);
+	RUN(test_spin__stops_if_the_other_end_needs_our_cpu);
 	RUN(test_spin__begins_again_when_it_pays);
-	RUN(test_spin__goes_on_where_nothing_came_for_long);
+	RUN(test_spin__continues_after_a_long_idle_time);
 	RUN(test_wait__for_a_peer_and_for_a_program);
-	RUN(test_spin__stays_stopped_where_the_scheduler_ends_it);
-	RUN(test_spin__some_that_were_in_vain_do_not_stop_it);
+	RUN(test_spin__stays_stopped_if_the_scheduler_ends_each_spin);
+	RUN(test_spin__a_few_vain_spins_do_not_stop_it);
 	return 0;
 }

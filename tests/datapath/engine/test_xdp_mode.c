@@ -110,7 +110,7 @@ static void test_mode__change_before_the_first_session(void)
 	ends_close(&ends);
 }
 
-static void test_alone__another_peer_waits_until_it_is_over(void)
+static void test_alone__another_peer_waits_until_the_end(void)
 {
 	struct outcome outcome = { 0 };
 	struct ends ends;
@@ -147,7 +147,7 @@ static struct careful *open_bridge(struct pair *pair)
 	return c;
 }
 
-static void test_mode__a_driver_that_refuses_stays_in_the_mode_it_was(void)
+static void test_mode__a_refused_mode_changes_nothing(void)
 {
 	struct careful_error error = { "" };
 	struct pair pair;
@@ -218,8 +218,8 @@ int main(void)
 {
 	RUN(test_mode__changes_at_either_end_and_nothing_is_lost);
 	RUN(test_mode__change_before_the_first_session);
-	RUN(test_alone__another_peer_waits_until_it_is_over);
-	RUN(test_mode__a_driver_that_refuses_stays_in_the_mode_it_was);
+	RUN(test_alone__another_peer_waits_until_the_end);
+	RUN(test_mode__a_refused_mode_changes_nothing);
 	RUN(test_decided__equals_info);
 	RUN(test_mode__needs_no_capability_after_opening);
 	return 0;

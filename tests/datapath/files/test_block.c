@@ -475,7 +475,7 @@ static void test_handle__bounded_while_some_end(void)
 }
 
 /* More requests of one peer wait than allowed: another peer's still find room. */
-static void test_request__one_peer_leaves_room_to_others(void)
+static void test_request__one_peer_cannot_use_all_room(void)
 {
 	static uint32_t tokens[3000]; /* more than can wait for all peers together */
 	uint32_t theirs[100];
@@ -989,7 +989,7 @@ int main(void)
 	test_handle__of_an_attempt();
 	test_handle__asked_again();
 	test_handle__answer_lost();
-	test_request__one_peer_leaves_room_to_others();
+	test_request__one_peer_cannot_use_all_room();
 	test_request__more_than_jobs();
 	test_export__read_only();
 	test_list__entries();

@@ -62,7 +62,7 @@ static void await(const uint32_t *tokens)
 		CHECK(answer(tokens[i])->status != 0);
 }
 
-static void test_export__hanging_one_stops_no_other(void)
+static void test_export__a_hanging_export_stops_no_other(void)
 {
 	uint32_t tokens[ASKED];
 
@@ -208,7 +208,7 @@ int main(void)
 	CHECK(mkdtemp(base));
 	CHECK(!mkdir(at("one"), 0755) && !mkdir(at("two"), 0755) && !mkdir(at("one/sub"), 0755));
 	CHECK(!close(open(at("one/a"), O_CREAT | O_WRONLY, 0644)));
-	RUN(test_export__hanging_one_stops_no_other);
+	RUN(test_export__a_hanging_export_stops_no_other);
 	RUN(test_peer__cannot_hold_all_workers_of_an_export);
 	RUN(test_peer__with_all_its_requests_in_one_export);
 	RUN(test_batch__ends_with_its_peer);

@@ -160,7 +160,7 @@ static void test_rw__grants_nothing_of_root(void)
 	stop();
 }
 
-static void test_rw_owners__grants_all_of_it(void)
+static void test_rw_owners__permits_all_attributes(void)
 {
 	struct stat st;
 
@@ -256,7 +256,7 @@ int main(void)
 {
 	assert(mkdtemp(base));
 	test_rw__grants_nothing_of_root();
-	test_rw_owners__grants_all_of_it();
+	test_rw_owners__permits_all_attributes();
 	test_rw__inplace_of_a_setuid_file();
 	test_commit_and_mkdir__no_setuid();
 	test_hosts__others_see_nothing();

@@ -140,7 +140,7 @@ static void test_batch__never_waits_for_a_scratch(void)
 }
 
 /* Answers that no client fetches: at most BLOCK_ANSWERS_BYTES. */
-static void test_batch__answers_have_one_budget(void)
+static void test_batch__all_answers_share_a_budget(void)
 {
 	uint32_t scratch, tokens[BLOCK_LISTINGS], answered = 0, next;
 	uint64_t held = 0;
@@ -161,7 +161,7 @@ static void test_batch__answers_have_one_budget(void)
 }
 
 /* All sessions of one host together get the budget of one session. */
-static void test_batch__sessions_of_a_host_have_one_budget(void)
+static void test_batch__all_sessions_of_a_host_share_a_budget(void)
 {
 	uint32_t keys[BLOCK_SCRATCHES], used = 0;
 
@@ -274,8 +274,8 @@ int main(void)
 	assert(fd >= 0 && write(fd, big, sizeof(big)) == sizeof(big) && close(fd) == 0);
 	test_scratch__in_turn();
 	test_batch__never_waits_for_a_scratch();
-	test_batch__answers_have_one_budget();
-	test_batch__sessions_of_a_host_have_one_budget();
+	test_batch__all_answers_share_a_budget();
+	test_batch__all_sessions_of_a_host_share_a_budget();
 	test_file__in_turn();
 	test_close__with_waiting_operations();
 	test_peer__gone_while_some_wait();

@@ -130,7 +130,7 @@ def test_versions__a_change_is_found() -> None:
     assert changed(kept["wire"], now) == ["constants CAREFUL_HELLO"]
 
 
-def test_versions__none_is_kept_anew_under_its_number() -> None:
+def test_versions__a_number_is_never_recorded_twice() -> None:
     """A changed layout could once be recorded although no number was raised."""
     kept = json.loads(KEPT.read_text())
     made = recorded()
@@ -147,7 +147,7 @@ def test_versions__none_is_kept_anew_under_its_number() -> None:
     assert not dodged(kept, made)
 
 
-def test_versions__a_minor_one_names_the_end_of_a_field_and_no_more() -> None:
+def test_versions__a_minor_version_only_adds_at_the_end_of_a_struct() -> None:
     kept = json.loads(KEPT.read_text())
     name, minor = kept["wire"]["structs"]["careful_ctrl"][-2:]
     offset, size = name[1:]

@@ -141,7 +141,7 @@ static void test_limits__of_a_host_and_of_all(void)
 	stop();
 }
 
-static void test_piece__of_another_host_is_not_there(void)
+static void test_piece__of_another_host_does_not_exist(void)
 {
 	struct fake_answer *absent, *hidden;
 	struct careful_region *region;
@@ -318,7 +318,7 @@ int main(void)
 {
 	RUN(test_request__of_any_length);
 	RUN(test_limits__of_a_host_and_of_all);
-	RUN(test_piece__of_another_host_is_not_there);
+	RUN(test_piece__of_another_host_does_not_exist);
 	RUN(test_delete__waits_for_messages);
 	RUN(test_session__ends_and_the_memory_stays_for_a_while);
 	RUN(test_create__again);

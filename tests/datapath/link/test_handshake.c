@@ -289,7 +289,7 @@ static void test_hello__waits_for_nothing_that_is_kept(void)
 }
 
 /* One host, with as many ports as it likes, takes half of the slots and leaves half. */
-static void test_hello__one_address_leaves_slots_to_others(void)
+static void test_hello__one_address_cannot_use_all_slots(void)
 {
 	struct node *node = node_open();
 
@@ -304,7 +304,7 @@ static void test_hello__one_address_leaves_slots_to_others(void)
 }
 
 /* Slots that the address had, and that count as free, do not give it more either. */
-static void test_hello__one_address_comes_back_to_no_more_slots(void)
+static void test_hello__other_ports_of_an_address_get_no_further_slots(void)
 {
 	struct careful_ctrl hello = node_hello(0);
 	struct node *node = node_open();
@@ -524,7 +524,7 @@ static void fill_slots(struct node *node)
 }
 
 /* Half of the slots are for others. */
-static void test_slots__a_host_has_one_account_for_both_families(void)
+static void test_slots__a_host_has_an_account_for_both_address_families(void)
 {
 	struct node *node = node_open();
 
@@ -682,8 +682,8 @@ int main(void)
 	RUN(test_lost__a_new_process_that_is_asked_inherits_nothing);
 	RUN(test_sync__of_the_epoch_that_is_being_renewed_is_not_gone);
 	RUN(test_hello__waits_for_nothing_that_is_kept);
-	RUN(test_hello__one_address_leaves_slots_to_others);
-	RUN(test_hello__one_address_comes_back_to_no_more_slots);
+	RUN(test_hello__one_address_cannot_use_all_slots);
+	RUN(test_hello__other_ports_of_an_address_get_no_further_slots);
 	RUN(test_hello__at_another_of_our_addresses_leaves_the_session_alone);
 	RUN(test_hello__without_a_number_is_dropped);
 	RUN(test_flood__of_strangers_is_answered_at_a_rate);
@@ -692,7 +692,7 @@ int main(void)
 	RUN(test_flood__of_a_peer_is_gone_on_with_at_a_rate);
 	RUN(test_flood__of_many_addresses_keeps_no_peer_out);
 	RUN(test_epoch__begins_without_buffers_that_hang);
-	RUN(test_slots__a_host_has_one_account_for_both_families);
+	RUN(test_slots__a_host_has_an_account_for_both_address_families);
 	RUN(test_slots__a_host_is_known_by_its_network_and_its_key);
 	RUN(test_slots__a_newcomer_evicts_the_largest_holder);
 	RUN(test_slots__our_own_programs_find_one);

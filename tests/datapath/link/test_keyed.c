@@ -86,7 +86,7 @@ static void test_keyed__a_challenge_is_the_peers(void)
 }
 
 /* One key gets at most half of the windows, from whatever addresses. */
-static void test_keyed__one_key_leaves_slots_to_others(void)
+static void test_keyed__one_key_cannot_use_all_slots(void)
 {
 	struct node *node = node_open_keyed(NULL);
 
@@ -224,7 +224,7 @@ static void on_ping(const struct careful_ping_result *result, void *user)
 }
 
 /* An answer that an attacker obtained before the ping left is worthless. */
-static void test_keyed__an_answer_had_in_advance_is_none(void)
+static void test_keyed__an_answer_to_an_earlier_challenge_is_refused(void)
 {
 	const struct careful_ping_ask ask = { .stage = CAREFUL_STAGE_NET_RX,
 					      .bytes = 200,
@@ -267,12 +267,12 @@ int main(void)
 {
 	RUN(test_keyed__a_session_of_either_asker);
 	RUN(test_keyed__a_challenge_is_the_peers);
-	RUN(test_keyed__one_key_leaves_slots_to_others);
+	RUN(test_keyed__one_key_cannot_use_all_slots);
 	RUN(test_keyed__a_message_turned_back_is_not_believed);
 	RUN(test_keyed__a_stranger_is_not_challenged);
 	RUN(test_keyed__a_refusal_counts_when_nothing_else_is_heard);
 	RUN(test_keyed__a_refusal_that_ends_too_soon_is_not_believed);
 	RUN(test_keyed__gone_of_another_session_is_not_believed);
-	RUN(test_keyed__an_answer_had_in_advance_is_none);
+	RUN(test_keyed__an_answer_to_an_earlier_challenge_is_refused);
 	return 0;
 }

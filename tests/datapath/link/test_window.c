@@ -81,7 +81,7 @@ static void test_grant__credits_run_ahead(void)
 
 /* While the receiver's program keeps fewer buffers than the threshold, the sender never stalls: when
  * it may not send, an update is due, of at least two buffers. */
-static void test_update__early_where_buffers_are_kept(void)
+static void test_update__is_early_if_buffers_are_kept(void)
 {
 	for (uint32_t size = WINDOW_MIN; size <= 64; size++)
 		for (uint32_t cost = 1; cost <= window_cost_max(size); cost++)
@@ -202,7 +202,7 @@ int main(void)
 	RUN(test_credit__impossible_ones_are_refused);
 	RUN(test_receive__more_than_granted_is_refused);
 	RUN(test_grant__credits_run_ahead);
-	RUN(test_update__early_where_buffers_are_kept);
+	RUN(test_update__is_early_if_buffers_are_kept);
 	RUN(test_rule__counters_wrap_and_nothing_stalls);
 	return 0;
 }

@@ -76,7 +76,7 @@ def test_sequence__due_within_the_window_alone(
 
 @given(data=st.data(), size=sizes, credited=counters)
 @SEVERAL
-def test_credits__those_that_can_be_are_taken(
+def test_credits__possible_ones_are_accepted(
     c: tuple[Any, Any], data: st.DataObject, size: int, credited: int
 ) -> None:
     _, lib = c

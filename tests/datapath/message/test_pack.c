@@ -120,7 +120,7 @@ static void test_pack__in_the_traditional_protocol(void)
 	shared((struct careful_options){ .protocol = CAREFUL_PROTOCOL_TRADITIONAL });
 }
 
-static void test_pack__not_where_it_is_not_wanted(void)
+static void test_pack__not_with_the_option_unpacked(void)
 {
 	struct ends ends;
 
@@ -378,7 +378,7 @@ int main(void)
 {
 	RUN(test_pack__those_behind_the_first_share_frames);
 	RUN(test_pack__in_the_traditional_protocol);
-	RUN(test_pack__not_where_it_is_not_wanted);
+	RUN(test_pack__not_with_the_option_unpacked);
 	RUN(test_pack__no_probes);
 	RUN(test_pack__no_more_than_a_frame_holds);
 	RUN(test_pack__too_many);

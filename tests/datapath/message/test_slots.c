@@ -190,7 +190,7 @@ static bool has_come(struct careful *c, uint32_t region)
 
 /* A write of copied bytes from an old epoch is under way: the next epoch does not wait for it. A
  * later write to the same file waits, since the two could overwrite each other. */
-static void test_epoch__a_late_write_is_no_later_ones(void)
+static void test_epoch__a_late_write_belongs_to_no_later_epoch(void)
 {
 	enum { LARGE = 50000 };
 	static uint8_t old[LARGE], new[LARGE], got[LARGE];
@@ -263,7 +263,7 @@ static void test_epoch__a_late_write_is_no_later_ones(void)
 
 int main(void)
 {
-	RUN(test_epoch__a_late_write_is_no_later_ones);
+	RUN(test_epoch__a_late_write_belongs_to_no_later_epoch);
 	RUN(test_abort__waits_for_a_send_buffer);
 	RUN(test_slot__used_again_while_the_receiver_writes);
 	return 0;

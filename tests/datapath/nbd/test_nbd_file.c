@@ -86,12 +86,12 @@ static void never_writes_into_another_file(bool is_flush)
 	end(file);
 }
 
-static void test_file__is_not_another_one_after_a_flush(void)
+static void test_file__stays_the_same_after_a_flush(void)
 {
 	never_writes_into_another_file(true);
 }
 
-static void test_file__is_not_another_one_where_its_handle_was_lost(void)
+static void test_file__stays_the_same_after_its_handle_was_lost(void)
 {
 	never_writes_into_another_file(false);
 }
@@ -234,8 +234,8 @@ static void test_error__is_one_that_nbd_has(void)
 int main(void)
 {
 	RUN(test_error__is_one_that_nbd_has);
-	RUN(test_file__is_not_another_one_after_a_flush);
-	RUN(test_file__is_not_another_one_where_its_handle_was_lost);
+	RUN(test_file__stays_the_same_after_a_flush);
+	RUN(test_file__stays_the_same_after_its_handle_was_lost);
 	RUN(test_file__is_synced_after_a_sync_that_failed);
 	RUN(test_file__is_synced_after_a_flush_that_found_no_room);
 	RUN(test_file__has_one_handle_after_resets);

@@ -42,7 +42,7 @@ def memory() -> None:
 
 
 def _at(text: str, name_needed: bool) -> tuple[str, str]:
-    """Splits HOST:NAME; the name may be missing if it is not needed."""
+    """Splits HOST:NAME; NAME may be missing unless name_needed."""
     try:
         host, name = host_path(text)
     except click.UsageError:

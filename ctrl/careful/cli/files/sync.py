@@ -55,6 +55,6 @@ def sync(source: str, target: str, **given: object) -> None:
     fetch = is_remote(source)
     host, path = host_path(source if fetch else target)
     if {STDIO, NULL} & {path, source, target}:
-        raise click.UsageError("sync copies files and trees; get and put also take - and null:")
+        raise click.UsageError("sync copies only files and trees: use get or put for - and null:")
     ends = (host, [path], target) if fetch else (host, [source], path)
     move(fetch, ends, {"source": source, "target": target}, options, sync=True)

@@ -48,16 +48,16 @@ def move(
     given: Given,
     sync: bool = False,
 ) -> None:
-    """Moves the files, and prints the result; exits with 1 if all failed, and with 3 if some did or
-    `sync` left anything different.
+    """Moves the files and prints the result. Exits with 1 if all failed, and with 3 if some failed
+    or `sync` left anything different.
 
     Args:
         fetch: whether the sources are on the host.
-        ends: the host, the sources and the target, without its name.
-        words: of the command line, for JSON.
+        ends: the host; the sources; the target. Paths at the host are without HOST:.
+        words: the words of the command line, for JSON.
         given: the options.
-        sync: whether the target is to become equal: files left alone because they are newer there
-            count as not done, and nothing is printed if there was nothing to do.
+        sync: whether the target must become equal. Then a file that is left alone because it is
+            newer there counts as failed, and nothing is printed if nothing was to do.
     """
     host, sources, target = ends
     recursive = given["recursive"] or given["archive"]

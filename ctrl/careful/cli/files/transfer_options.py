@@ -52,7 +52,7 @@ _outlast = click.option(
 
 
 def _is_open(_: click.Context, __: click.Parameter, fd: int | None) -> int | None:
-    """Checks a given descriptor: a closed number would become one of our files'."""
+    """Checks that a descriptor is open: a closed one's number would go to a file that we open."""
     try:
         if fd is not None:
             os.fstat(fd)
@@ -237,7 +237,7 @@ _OPTIONS: list[_Decorator] = [
         default=8,
         show_default=True,
         metavar="N",
-        help="Blocks in flight per file; of large ones, two, or 8 MiB of them.",
+        help="Blocks in flight per file; at most 8 MiB of them, but always two.",
     ),
     _pace(
         "--jobs",

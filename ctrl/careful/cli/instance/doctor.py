@@ -41,9 +41,9 @@ def _fixed(ifname: str, instance: str | None, config_path: Path | None, yes: boo
 )
 @click.argument("names", metavar="[IFACE] [HOST]", nargs=-1, shell_complete=complete.interface)
 @click.option(
-    "--fix", is_flag=True, help="First fix what concerns IFACE and can be fixed; needs root."
+    "--fix", is_flag=True, help="First fix the faults of IFACE that can be fixed; needs root."
 )
-@click.option("--yes", is_flag=True, help="With --fix: do not ask before.")
+@click.option("--yes", is_flag=True, help="With --fix: do not ask first.")
 @shared
 @click.pass_context
 def doctor(

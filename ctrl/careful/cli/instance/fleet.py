@@ -70,7 +70,7 @@ def _finish(
         raise click.exceptions.Exit(Exit.FAILED if failed == len(outcomes) else Exit.PARTLY)
 
 
-def _told(outcome: Outcome) -> None:
+def _name_failed(outcome: Outcome) -> None:
     if outcome.error:
         say_folded(f"carefulctl: {report.failed(outcome)}", err=True)
 
@@ -96,7 +96,7 @@ def _pairs(
 def _each(
     hosts: Sequence[Host], words: Callable[[Host], tuple[str, ...]], limit_s: float
 ) -> list[Outcome]:
-    return in_turns([[Job(one, words(one), limit_s) for one in hosts]], _told)
+    return in_turns([[Job(one, words(one), limit_s) for one in hosts]], _name_failed)
 
 
 @fleet.command("up", examples=[("carefulctl fleet up", "with the words `up` of each host")])
@@ -160,7 +160,7 @@ def tune(names: tuple[str, ...], path: Path, limit_s: float, as_json: bool) -> N
         lambda here, there: ("tune", "auto", here.interface, "--once", "--peer", there.address),
         limit_s,
     )
-    found = in_turns(turns, _told)
+    found = in_turns(turns, _name_failed)
     text = report.tuned(found)
     _finish("tune", path, {"names": names, "limit_s": limit_s}, found, text, as_json)
 
@@ -217,7 +217,7 @@ def measure(
         ),
         limit,
     )
-    found = in_turns(turns, _told)
+    found = in_turns(turns, _name_failed)
     again = matrix.doubtful(matrix.matrix_of(chosen, found, before, before))
     twice = in_turns([[job for job in turn if job.pair in again] for turn in turns])
     second = {one.job.pair: one for one in twice}

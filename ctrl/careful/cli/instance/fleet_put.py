@@ -76,11 +76,11 @@ def put(file: Path, to: str, replace: bool, path: Path, limit_s: float, as_json:
     if not hosts:
         raise click.UsageError("the list names no host but this one")
 
-    def told(one: chain.Member) -> None:
+    def print_member(one: chain.Member) -> None:
         if one.error:
             say_folded(f"carefulctl: {report.member(one)}", err=True)
 
-    found = guarded(chain.Put(file, limit_s, replace, told).run(hosts))
+    found = guarded(chain.Put(file, limit_s, replace, print_member).run(hosts))
     inputs = {"hosts_file": str(path), "file": str(file), "to": to, "replace": replace}
     show(as_json, "fleet put", inputs, report.put_figures(found), report.put(found))
     if failed := sum(1 for one in found.members if one.error):
@@ -97,7 +97,7 @@ def put(file: Path, to: str, replace: bool, path: Path, limit_s: float, as_json:
 @instance_option
 @config_option
 def relay(ifname: str, instance: str | None, config_path: Path | None) -> None:
-    """Do this host's part of `fleet put`, as standard input says."""
+    """Do this host's part of `fleet put`, which standard input describes."""
     (one,) = choice.named_or_all(ifname, instance)
     exports = state.gather(one, config.load(config_path)).exports
     if len(exports) != 1 or not exports[0].writable:

@@ -41,8 +41,8 @@ def _keys(directory: Path | None, config_path: Path | None) -> keys.Keys:
     cls=Group,
     examples=[
         ("carefulctl key new", "on each host: make its key, and print the public one"),
-        ("carefulctl key trust h2 KEY", "believe whoever is at h2 and has that key"),
-        ("carefulctl key remove h2", "no longer: its session ends"),
+        ("carefulctl key trust h2 KEY", "trust the host at h2's address that has this key"),
+        ("carefulctl key remove h2", "trust it no longer; its session ends"),
     ],
     topics=("keys", "security"),
 )
@@ -59,9 +59,9 @@ def key() -> None:
     "new",
     examples=[
         ("carefulctl key new", "the first one"),
-        ("carefulctl key new --later", "make another, for the others to trust beside this one"),
-        ("carefulctl key new --replace", "and then use that one; no session ends"),
-        ("carefulctl key new --cluster", "a key of all hosts beside it: copy the file to each"),
+        ("carefulctl key new --later", "make a second key, for the other hosts to trust, too"),
+        ("carefulctl key new --replace", "then use the second key; no session ends"),
+        ("carefulctl key new --cluster", "make a key that all hosts share: copy its file to each"),
     ],
 )
 @click.option("--later", is_flag=True, help="Make a second key, for a later --replace.")
@@ -87,7 +87,7 @@ def new(
     down everywhere.
     """
     if later and (instead or cluster):
-        raise click.UsageError("--later: neither with --replace nor with --cluster")
+        raise click.UsageError("--later cannot be combined with --replace or --cluster")
     place = _keys(directory, config_path)
     if cluster:
         path = str(place.new_cluster(instead))
@@ -147,7 +147,7 @@ def list_keys(directory: Path | None, config_path: Path | None, as_json: bool) -
     show(as_json, "key list", {"keys": str(place.directory)}, figures, report.trusted(found))
 
 
-@key.command("remove", examples=[("carefulctl key remove h2", "end what there is with h2")])
+@key.command("remove", examples=[("carefulctl key remove h2", "its session ends")])
 @click.argument("which", metavar="HOST|KEY")
 @_where
 def remove(which: str, directory: Path | None, config_path: Path | None, as_json: bool) -> None:

@@ -59,7 +59,7 @@ def _declared(function: Callable[..., None]) -> Callable[..., None]:
         ("carefulctl up eth1 --lend 4GiB", "lend memory to peers"),
         ("carefulctl up eth1 --tune auto", "tune it all the while"),
         ("carefulctl up eth1 --export /srv/c --reload", "export another tree; sessions go on"),
-        ("carefulctl up eth1 --seal encrypt", "nothing of it can be read or forged on the way"),
+        ("carefulctl up eth1 --seal encrypt", "nobody on the way can read or forge frames"),
     ],
     topics=(
         "exports",
@@ -129,7 +129,9 @@ def up(
     tune = tune or settings.tune(name)
     if reloads:
         if foreground:
-            raise click.UsageError("--reload needs a running carefuld, --foreground starts one")
+            raise click.UsageError(
+                "--reload needs a running carefuld, and --foreground starts one: use one of them"
+            )
         _reload(ifname, name, options, tune, settings, config_path, as_json)
         return
     if foreground:

@@ -74,7 +74,7 @@ def _progress() -> Callable[[str], None]:
     type=click.Choice(["2", "4", "8"]),
     default="8",
     show_default=True,
-    help="Most nodes: 1, 2, 4 and 8 as far as this.",
+    help="Run with 1, 2, 4 and 8 nodes, up to this number.",
 )
 @click.option(
     "--rounds",
@@ -146,7 +146,7 @@ def bench(
     protocols`).
     """
     if bool(names) != bool(on) or len(names) == 1:
-        raise click.UsageError("--on needs two HOST or more, and HOST needs --on")
+        raise click.UsageError("give --on together with two HOST or more")
     if kept:
         inputs, found = _read(kept)
     else:

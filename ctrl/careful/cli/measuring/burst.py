@@ -16,7 +16,7 @@ from careful.render.measuring import burst as report
 from careful.render.measuring.measure import environment
 
 
-@command(examples=[("carefulctl measure burst h2", "and the window that h2 has here after that")])
+@command(examples=[("carefulctl measure burst h2", "also prints the window that h2 then has here")])
 @click.argument("host", shell_complete=complete.host)
 @measured
 def burst(

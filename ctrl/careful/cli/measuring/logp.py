@@ -45,7 +45,7 @@ from careful.render.measuring.measure import environment
     type=SHARE,
     default=0.05,
     show_default=True,
-    help="Stop when half of the interval is this share of the figure.",
+    help="Stop when half of each interval is at most this share of its figure.",
 )
 @click.option(
     "--time",

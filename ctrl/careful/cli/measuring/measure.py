@@ -50,7 +50,7 @@ def _over_sizes(
     *,
     what: str = "payload",
     most: str = "what a frame holds",
-    enough: str = "Stop when half of the interval is this share of the figure.",
+    enough: str = "Stop when half of each interval is at most this share of its figure.",
 ) -> Callable[[Command], Command]:
     """Adds the options of a measurement with probes of several sizes, with these defaults."""
     shown = partial(click.option, show_default=True)

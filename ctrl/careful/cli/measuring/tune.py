@@ -97,7 +97,7 @@ def tune_show(
     examples=[
         ("carefulctl tune set eth1 --fragment-bytes 2KiB", "for all peers, now and later"),
         ("carefulctl tune set eth1 --class 64K --fragment-bytes 3750", "only messages of 64 KiB"),
-        ("carefulctl tune set eth1 --auto", "all classes are tune auto's again"),
+        ("carefulctl tune set eth1 --auto", "give all classes back to tune auto"),
         ("carefulctl tune set eth1 --default", "as after `up`: undoes every tune set"),
     ],
 )

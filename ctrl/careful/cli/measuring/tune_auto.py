@@ -61,13 +61,13 @@ def tune_auto(
     one = tunable(ifname, instance)
     instances.need_root(f"tune auto {ifname}")
 
-    def told(peer: str, decision: dict[str, object]) -> None:
+    def print_decision(peer: str, decision: dict[str, object]) -> None:
         say_folded(f"{peer}: {report.decision(decision)}", err=as_json)
 
     def warned(text: str) -> None:
         say_folded(f"carefulctl: {text}", err=True)
 
-    found = Loop(one, peers, settings, told, warned).run(once)
+    found = Loop(one, peers, settings, print_decision, warned).run(once)
     inputs = {"ifname": ifname, "instance": instance, "peers": peers, "once": once}
     if as_json:
         show(True, "tune auto", inputs, {"paths": _paths(found)}, "")

@@ -1,7 +1,7 @@
-"""Bursts for LogP that leave a path nearly idle: a pause of 99 times its length follows each.
+"""Bursts for LogP that leave a path nearly idle: after each burst, a pause of 99 times its length.
 
-Checks that a signature fits in the given time. A burst still fills the path while it lasts, so
-other traffic can wait behind a window of frames.
+Checks that a signature fits in the given time. During a burst the path is full, so other traffic
+can wait behind a window of frames.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SHARE = 0.01
 #: Least time of a signature, in units of the longest burst without computation: four curves, and
 #: the bursts that test the model.
 _BURSTS = (4 + 1.5) * (SAMPLES_MIN + 2)
-#: Number of first bursts; the shortest gives the time, because a burst may be disturbed.
+#: Number of first bursts. The shortest of them gives the time: the others may be disturbed.
 _FIRST = 3
 
 

@@ -1,9 +1,10 @@
 """Bulk transfers (P4, `Bulk-transfer microbenchmark`): os, or, g and L by size, T(n), BW(n).
 
-Owns the plan over sizes and the lines through each size's signature. T(n) is the time until the
-reply of one transfer. Its line is Hockney's T0 + n / R; the half-power point T0 R is the size with
-half of the rate R. One direction carries the data, the other a small message. L(n) is therefore
-T(n) minus a small message one way, os(n) and or(n). L(n) includes the other host's processing.
+Owns the choice of sizes, and the lines through the figures of all sizes. T(n) is the time from the
+call until the reply of one transfer of n bytes. Its line is Hockney's T0 + n / R; the half-power
+point T0 R is the size that reaches half of the rate R. One direction carries the data, the other a
+small message. So L(n) is T(n) minus os(n), or(n) and a small message's time one way. L(n) includes
+the other host's processing.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def sizes_to(most: int, count: int) -> list[int]:
     """Returns `count` sizes up to `most` bytes, evenly spread: lines need large sizes too."""
     if count < SIZES_MIN or most < 8 * count:
         raise InputError(
-            f"{count} sizes up to {most} bytes: give at least {SIZES_MIN}, and 8 bytes for each"
+            f"{count} sizes up to {most} bytes: needs {SIZES_MIN} sizes or more, 8 bytes apart"
         )
     return [8, *(round(most * k / (count - 1)) for k in range(1, count))]
 
@@ -129,8 +130,8 @@ def _line(sizes_bytes: list[int], estimates: list[Estimate | None]) -> Line | No
 def half_power(line: Line | None) -> Estimate | None:
     """Returns the size at which a line reaches twice its value at 0, bytes; None if unsupported.
 
-    The middle and the slope of a line are independent. The errors are those of middle / slope -
-    middle_bytes, to first order.
+    The size is middle / slope - middle_bytes. The errors of middle and slope are independent; their
+    effect is computed to first order.
     """
     if line is None or not line.supported:
         return None

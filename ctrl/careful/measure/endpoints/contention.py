@@ -1,7 +1,7 @@
 """The gap of a sender that never pauses; run on several hosts at once to find shared parts (P4).
 
-K senders to one receiver each see K times the gap of one sender. The times of the slices of a run
-show which slices ran together.
+If K senders share a bottleneck, each has K times the gap of a single sender. A run is timed in
+slices, whose times show which slices of several hosts overlap.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Flood:
 def flood(sender: Sender, seconds: float, clock: Callable[[], float] = time.monotonic) -> Flood:
     """Issues messages without pause for `seconds`; every slice ends with the network full."""
     if not 0.5 <= seconds <= 3600:
-        raise InputError(f"{seconds:g} s: must be 0.5 to 3600")
+        raise InputError(f"{seconds:g} s: the time must be 0.5 to 3600 s")
     began = clock()
     messages, slices = sender.capacity, []
     while True:
@@ -67,7 +67,7 @@ def flood(sender: Sender, seconds: float, clock: Callable[[], float] = time.mono
         if len(slices) > 1:
             took_s = slices[-1].at_s - slices[-2].at_s
             wanted = round(messages * _SLICE_S / max(took_s, 1e-9))
-            # Delayed replies can make one slice short, so grow at most twofold.
+            # Delayed replies can make one slice short, so the next is at most twice as long.
             messages = min(max(wanted, 1), 2 * messages, _MESSAGES_MAX)
         else:
             messages = max(sender.capacity // 8, 1)  # a full network may be slow

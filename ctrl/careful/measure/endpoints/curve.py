@@ -12,9 +12,9 @@ from careful.measure.statistics.sample import Bursts, Figure, figure, locations,
 
 #: Quantile of the round trips that counts as the earliest reply of a burst.
 _SOON = 0.1
-#: Shares of a slope: a difference that counts as none, and the most uncertainty if steady.
+#: As shares of a slope: differences below _ALIKE count as none; a steady slope is known to _OPEN.
 _ALIKE, _OPEN = 0.005, 0.04
-#: Most bursts were disturbed if whole bursts exceed their undisturbed parts by this share.
+#: Most bursts were disturbed if whole bursts take this share longer than their undisturbed parts.
 _DISTURBED = 0.1
 #: If a full network takes less than this many round trips, all messages may wait for one reply.
 _STALLS = 1.25
@@ -70,11 +70,10 @@ class Curve:
     def _open_us(self) -> float:
         """Returns how far the steady slope may be from the gap according to the replies, µs.
 
-        Until the last reply, M gaps have passed if the sender is the bottleneck, else M - 1 gaps
-        and a trip. The gap is between these bounds. If the slope is below both, messages pile up;
-        if it is above, the pile shrinks. Messages go in waves if the slope is the sender's own
-        pace, or if at most a trip's worth is under way. The curve must then be long compared with
-        a trip.
+        At the last reply, M gaps have passed if the sender is the bottleneck, else M - 1 gaps and a
+        round trip. So the gap is between two bounds. A slope below both means that messages pile
+        up; a slope above both, that the pile shrinks. If the slope is the sender's own pace, or at
+        most a round trip's worth is under way, messages go in waves: the curve must then be long.
         """
         steady, messages = self._steady_slope().estimate, float(self.bursts.marks[-1])
         if not steady:
@@ -120,7 +119,7 @@ class Curve:
         return None if begin is None else int(self.bursts.marks[begin])
 
     def costs(self) -> tuple[Array, Array]:
-        """Returns the message cost with D and its standard error at each mark, µs."""
+        """Returns the time of a message, with D, and its standard error at each mark, µs."""
         means, errors, _ = locations(self._without_compute() / self.bursts.marks)
         return means + self.compute_us, errors
 

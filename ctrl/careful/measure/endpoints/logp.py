@@ -28,7 +28,7 @@ from careful.measure.statistics.sample import SAMPLES_MIN, Bursts, Figure, figur
 
 #: Bursts between two looks at the figures (P4: for the cache's sake).
 BATCH = 50
-#: D as multiples of the gap: idle time hides the first, but not the others.
+#: D as multiples of the gap. The sender's idle time hides the first D, but not the others.
 _COMPUTE = (0.5, 1.25, 2.0)
 #: A pause in which a reply arrives, as a multiple of this quantile of the round trips.
 _LATE, _MOST = 1.5, 0.9
@@ -79,7 +79,7 @@ class Options:
 class Result:
     """A signature and its parameters, µs; curves[0] has D = 0.
 
-    os_D: time to send a request after D with no reply to take, on many systems more than os;
+    os_D: time to send a request after D if no reply has arrived; on many systems more than os;
     trips_us: shortest and longest round trip (P4 Table 3).
     """
 
@@ -108,7 +108,7 @@ class Result:
         return known and math.isinf(self.L.most)
 
     def most_us(self, name: str) -> float:
-        """Returns a bound of a figure by its name in P4: withheld, it is at most this."""
+        """Returns the bound of a withheld figure, by its name in P4."""
         bursts = self.curves[0].bursts
         if name == "g":
             return float(np.median(bursts.done_us) / bursts.marks[-1])
@@ -183,7 +183,7 @@ class LogP:
         return self._clock() - self._began
 
     def _batch(self, marks: list[int], compute_us: float) -> Bursts:
-        """Makes a batch: fewer bursts on a slow path, but enough for an interval."""
+        """Makes a batch of bursts. A slow path gets fewer bursts, but enough for an interval."""
         until = self._clock() + self.options.seconds / 12
         bursts = self._layer.bursts(marks, compute_us, BATCH)
         while (count := len(bursts.done_us)) < BATCH:
@@ -306,7 +306,7 @@ def _after_compute(curves: list[Curve]) -> Figure:
 def _receive_overhead(late: Bursts | None, rtt: Figure, os: Figure) -> Figure:
     """Returns `or`: the time from the end of the pause until the reply is taken.
 
-    There is no figure without os: the sends may have taken the replies.
+    Without a figure for os there is none here: sending may have taken the replies.
     """
     if late is None or not os.estimate:
         return Figure(None, reason=os.reason)

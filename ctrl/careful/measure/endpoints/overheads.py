@@ -15,7 +15,7 @@ _SHARE = 0.2
 
 
 def plausible(overhead: Figure, rtt: Figure, why: str) -> Figure:
-    """Withholds an overhead if a round trip, 2 (os + L + or), has no room for it.
+    """Withholds an overhead that is more than half of a round trip, which is 2 (os + L + or).
 
     why: the likely reason, apart from other work.
     """
@@ -30,7 +30,7 @@ def plausible(overhead: Figure, rtt: Figure, why: str) -> Figure:
 
 
 def notes(os: Figure, or_: Figure, os_D: Figure) -> list[str]:
-    """Returns notes; os_D: time to send a request after D, before any reply; all µs."""
+    """Returns notes about inconsistent figures; os_D: time to send a request after D, µs."""
     if not (os.estimate and or_.estimate and os_D.estimate):
         return []
     more = os_D.estimate - os.estimate

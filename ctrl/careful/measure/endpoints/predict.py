@@ -14,14 +14,14 @@ BY_STEPS = "os for each message, or for each reply that is back"
 
 
 def by_gap_us(messages: int, g_us: float, rtt_us: float) -> float:
-    """Returns P4's o + (n-1)g + L + o, µs; half of rtt_us stands for o + L + o."""
+    """Returns P4's o + (n-1)g + L + o, µs. For o + L + o, it uses half of rtt_us."""
     return rtt_us / 2 + (messages - 1) * g_us
 
 
 def by_steps_us(
     messages: int, os_us: float, or_us: float, rtt_us: float, capacity: int = 2**31
 ) -> float:
-    """Predicts the same, µs, if the sender's processor is the bottleneck, by simulating each step.
+    """Predicts a burst's time, µs, if the sender's processor is the bottleneck, step by step.
 
     The gap os + or does not apply to short bursts. Until the first reply is back, only os passes
     between messages (P4, the send-only regime). Then the sender takes all replies that have arrived

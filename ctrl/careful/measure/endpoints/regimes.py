@@ -1,14 +1,14 @@
 """The regimes of a LogP signature (P4 Figure 4): send only, transition, steady.
 
-Finds their limits on one curve, the time to issue M messages over M. The first line has the slope
-os, the last line the gap. A line ends at the point before the next points all leave it (Netgauge's
-look-ahead rule), once from the left and once from the right. The bursts themselves give the noise
-of a difference. Lines may have only two points, because a short path answers before the third
-message; `fit_piecewise` does not allow that.
+Finds their limits on a curve: the time to issue M messages, over M. The first line has the slope
+os, the last line the gap. A line ends before the first point from which several points in a row
+leave it (Netgauge's look-ahead rule). The rule is applied from the left and from the right. The
+bursts themselves give the noise of a difference. A line may have only two points, because a short
+path answers before the third message; `fit_piecewise` does not allow that.
 
-A change of slope may be too small to see, or may come later. P4's model therefore bounds the
-regimes: no reply is taken before a round trip has passed, at most the capacity is under way, and a
-steady network answers as many messages as it gets.
+A change of slope may be too small to see, or be seen late. So P4's model gives bounds, too: no
+reply is taken before a round trip has passed, at most the capacity is under way, and a steady
+network answers as many messages as it gets.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def find_regimes(messages: Array, times_us: Array, trip_us: float, capacity: int
 def regimes_with_compute(messages: Array, times_us: Array, trip_us: float) -> Regimes:
     """Finds the regimes of a curve whose computation makes the sender the bottleneck.
 
-    times_us: computation included. No queue has to fill, so the steady regime begins two round
-    trips after the first reply: replies to the send-only regime arrive too fast.
+    times_us: with the computation. No queue must fill first, so the steady regime begins two round
+    trips after the first reply; earlier replies belong to the faster send-only regime.
     """
     times = np.quantile(times_us, _MOST, axis=0)
     send_end = max(int((times <= trip_us).sum()) - 1, 0)

@@ -19,10 +19,10 @@ from careful.measure.inside import stages
 from careful.measure.inside.stages import Bottleneck, Fit, Records
 from careful.measure.statistics.estimate import Estimate
 
-#: Stages traced together: netRx does not know sizes, so hostRx of the same frames supplies them.
+#: Stages that are traced together: netRx's records lack sizes, which hostRx's records have.
 PASSES = ((stages.HOST_TX,), (stages.NET_TX,), (stages.HOST_RX,), (stages.NET_RX, stages.HOST_RX))
 ROUNDS_MIN = 2
-#: Least frames of a train: fewer have no pace.
+#: Least frames of a train: a single frame has no pace.
 TRAIN_MIN = 2
 #: Untraced trains of each size in a round, for the sender's pace.
 PACE_TRAINS = 3
@@ -87,11 +87,11 @@ class Options:
 
 @dataclass
 class Result:
-    """The stages that could be traced, in order along the way, and the bottleneck.
+    """The stages that could be traced, in path order, and the bottleneck.
 
-    sender: total time of the sender's thread for a frame of a train, None without trains;
-    bottleneck: None unless all stages have g and G; settled: precision was reached; lost_count:
-    records lost because the buffer was full.
+    sender: whole time of the sender's thread for a frame of a train, None without trains;
+    bottleneck: None unless all stages have g and G; settled: the precision was reached; lost_count:
+    records that found the buffer full.
     """
 
     stages: list[Fit]
@@ -152,16 +152,16 @@ class ClearBox:
         return self._result(number, self._clock() - began)
 
     def _round(self, number: int) -> None:
-        """Makes each pass, with as many messages as its share of the remaining time allows."""
+        """Makes all passes. Each has as many messages as its share of the remaining time allows."""
         passes = [*([()] if self.options.trains else []), *self._passes()]
         for k, listened in enumerate(passes):
             to_come = len(passes) * (1 + max(ROUNDS_MIN - number, 0)) - k
             self._pass(listened, (self._until - self._clock()) / to_come, whole=number == 1)
 
     def _pass(self, listened: tuple[int, ...], share_s: float, whole: bool) -> None:
-        """Sends all sizes, but unless `whole` only while time is left.
+        """Sends messages of all sizes; stops when the time is over, unless `whole`.
 
-        listened: the traced stages, none for the sender's pace; share_s: the time for this pass.
+        listened: the traced stages; empty for the sender's pace; share_s: time for this pass.
         """
         self._tracer.listen(())
         self._wake()

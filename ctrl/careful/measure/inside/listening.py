@@ -1,7 +1,7 @@
 """Traces existing traffic for a time, stage by stage.
 
-Owns the turns: one stage at a time, so that no probe delays another stage, or all at once if the
-order between stages matters.
+Owns the turns. Stages are traced one at a time, so that no probe delays another stage; all are
+traced at once if the order between stages matters.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _SLICE_S = 0.05
 
 @dataclass
 class Heard:
-    """The records by turn, a list of rounds each.
+    """The records of each turn, as a list of rounds.
 
-    interrupted: Ctrl-C ended it early; lost_count: records lost because the buffer was full.
+    interrupted: Ctrl-C ended the tracing early; lost_count: records that found the buffer full.
     """
 
     records: dict[tuple[int, ...], list[Records]] = field(default_factory=dict)
@@ -116,7 +116,7 @@ def _own(turn: tuple[int, ...], stage: int) -> bool:
 
 
 def together(heard: Heard) -> Records:
-    """Returns the longest run of records without a loss. Raises ValueError if there is none."""
+    """Returns the longest run of records in which none is missing; ValueError if there is none."""
     every = [records for turn in heard.records.values() for records in turn]
     if not every:
         raise InputError(f"no burst to draw: {heard.lost_count} records were lost, buffer full")

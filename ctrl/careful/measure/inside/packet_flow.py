@@ -80,7 +80,7 @@ def _bursts(records: Records, gap_us: float) -> list[Records]:
 
 
 def _direction(records: Records, sender: int | None, receiver: int | None) -> Records:
-    """Returns the records with payload in one direction: to the wire here, from the wire there."""
+    """Returns one direction's records with payload: the sender's and the receiver's stages."""
     sent = np.isin(records["stage"], (stages.HOST_TX, stages.NET_TX))
     mine = sent & (records["owner"] == (-1 if sender is None else sender))
     mine |= ~sent & (records["owner"] == (-1 if receiver is None else receiver))
@@ -101,7 +101,7 @@ def _payload_bytes(records: Records) -> int:
 
 
 def _with_arrivals(records: Records, owners: int) -> Records:
-    """Returns the records; netRx records get bytes, numbers and flags of their frames."""
+    """Returns the records. Those of netRx get the bytes, numbers and flags of their frames."""
     used = [records[records["stage"] != stages.NET_RX]]
     for owner in range(owners):
         arrived, copied = stages.arrivals(records, owner)

@@ -27,8 +27,8 @@ HOST_RX: int = lib.CAREFUL_STAGE_HOST_RX
 STORE: int = lib.CAREFUL_STAGE_STORE
 NAMES = {HOST_TX: "hostTx", NET_TX: "netTx", NET_RX: "netRx", HOST_RX: "hostRx", STORE: "store"}
 
-#: A line goes through this quantile of each size's times. Caches and schedulers delay many frames,
-#: and their number depends on the machine, not the stage. The least time would be too extreme.
+#: A line goes through this quantile of each size's times. Caches and schedulers delay many frames;
+#: how many depends on the machine, not on the stage. The minimum would be an outlier.
 UNHINDERED = 0.1
 #: Samples that a size needs for this quantile, and sizes that a line needs.
 SAMPLES_MIN = 5
@@ -104,8 +104,8 @@ def of(records: Records, stage: int, owner: int) -> Records:
 def arrivals(records: Records, owner: int) -> tuple[Records, Records]:
     """Returns a host's netRx and hostRx records of the same frames, each of shape (n,).
 
-    The kernel reports frames in the order in which the engine takes them from the ring, but without
-    identity. Frames that were in the ring when tracing began have no netRx.
+    The kernel's records of netRx do not name their frames, but are in the order in which the engine
+    takes frames from the ring. Frames that were in the ring when tracing began have no netRx.
     """
     received, copied = of(records, NET_RX, owner), of(records, HOST_RX, owner)
     start = copied["begin_ns"].astype(np.int64) - copied["before_ns"].astype(np.int64)
@@ -130,7 +130,7 @@ def samples(records: Records, stage: int, owner: int, least_bytes: int = 0) -> S
     else:
         selected = of(records, stage, owner)
         size = selected["bytes"] / np.maximum(selected["frames"], 1).astype(np.float64)
-        # A kick that continues another has frames that it does not count.
+        # A kick that continues another also sends frames that its record does not count.
         excluded = lib.CAREFUL_TRACE_CONTROL | lib.CAREFUL_TRACE_AGAIN
         keep = (selected["flags"] & excluded == 0) & (selected["frames"] > 0)
     keep &= size >= least_bytes
@@ -161,7 +161,7 @@ def _unhindered(samples: Samples) -> tuple[Array, Array, int]:
 
 
 def _alike(samples: Samples) -> Samples:
-    """Selects transfers of the frame count that gives most sizes, then most samples."""
+    """Selects the transfers with one frame count: the count with most sizes, then most samples."""
     best, most = None, (-1, -1)
     for count in np.unique(samples.frames_count):
         keep = samples.frames_count == count
@@ -201,11 +201,11 @@ def _with_line(blank: Fit, line: Line) -> Fit:
 
 
 def whole(first: Fit, paces: Sequence[tuple[int, float]]) -> Fit:
-    """Fits the total time of a stage's thread for a frame, µs, including work between its stages.
+    """Fits the whole time of a stage's thread for a frame, µs, with the work between its stages.
 
-    paces: size, bytes, and time from frame to frame, µs, of trains without probes, because a
-    probe's trap empties caches. Work between stages (polling, timers, reading clocks) is part of
-    each frame's time, but belongs to no stage.
+    That work (polling, timers, reading clocks) is part of each frame's time, but of no stage.
+    paces: size, bytes, and time from frame to frame, µs, of trains without probes: a probe's trap
+    empties caches.
     """
     sizes = np.array([size for size, _ in paces], dtype=np.float64)
     times = np.array([pace_us for _, pace_us in paces])
@@ -220,10 +220,10 @@ def whole(first: Fit, paces: Sequence[tuple[int, float]]) -> Fit:
 
 
 def shared(fits: list[Fit]) -> list[Fit]:
-    """Assigns resources: stages of one thread never overlap and form one resource.
+    """Assigns resources: the stages of a thread never overlap, so they are one resource.
 
-    On veth the sender's kick also runs the receiver's netRx. netTx then excludes netRx or, if their
-    difference has no slope, both become one stage.
+    On veth the sender's kick also runs the receiver's netRx. Then netRx is subtracted from netTx;
+    if the difference has no slope, both become one stage.
     """
     named: dict[int, str] = {}
     for fit in fits:

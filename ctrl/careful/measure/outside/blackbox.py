@@ -1,9 +1,9 @@
 """A pipeline measured from its ends (P1 section 5.3.2): its bottleneck, and sums over all stages.
 
-Owns the plan of round trips and trains, and their two regressions. Single round trips over sizes
-give (sum of g and delays, sum of G). Back-to-back trains, timed at their arrival, give the
-bottleneck's (g_b, G_b). Propagation occupies no stage, so it is in the first intercept and never in
-the second.
+Owns the plan of round trips and trains, and two regressions. The line of single round trips over
+sizes gives the sums over all stages: of g and delays, and of G. The line of the gaps in trains,
+timed at arrival, gives the bottleneck's g_b and G_b. Propagation occupies no stage, so it is part
+of the first line's intercept, and never of the second's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TRAIN_FRAMES = 12
 TRAIN_FRAMES_MIN = 4
 TRAIN_US = 2000.0
 _WARM_TRAINS = 3
-#: A round has as many round trips of each size as take this long, within these bounds.
+#: A round has as many round trips of each size as fit in this time, within these bounds.
 _TRIPS_US = 500.0
 _TRIPS_MIN, _TRIPS_MAX = 3, 200
 #: Share of the path's time that a background measurement uses.
@@ -40,14 +40,14 @@ _BACKGROUND = 0.01
 _TRIPS_MORE = 4
 #: Additional train sizes near both ends, as shares of the range. The gap is convex in the size, so
 #: a stage that is the bottleneck at both ends is the bottleneck throughout (P1 section 5.3.2).
-#: These sizes make a line at each end; a bend at a 27th of the range or more leaves that line.
+#: These sizes show the line at each end, and a bend a 27th of the range or more from the end.
 _END_SHARES = (0.009, 0.018, 0.027, 0.036)
-#: A train whose gap is below this share of its sending pace was not received frame by frame.
+#: If a train's gap at arrival is below this share of its sending pace, frames arrived together.
 _BUNCHED = 0.9
 _TRAIN_TRIES = 4
 #: The path has changed if the times of two rounds shifted by this share, in the median.
 _MOVED = 0.10
-#: Most changes of the path; times that keep moving are noise and belong in the intervals.
+#: Most changes of the path in a measurement: times that keep changing are noise for the intervals.
 _MOVES_MAX = 2
 #: Trains of each size in the search for a transition.
 _BISECT_TRAINS = 3
@@ -179,7 +179,7 @@ class BlackBox:
             if len(self._rounds) < ROUNDS_MIN and self._clock() - began < self.options.seconds:
                 continue
             result = self._result(number, began)
-            # Precise figures are not repeated; a round trip is far shorter than a train.
+            # Only what is not precise enough is repeated; a round trip is far shorter than a train.
             trips, trains = self._still_needed(result)
             patience_s = self.options.patience_s if result.reason else 0.0
             if result.settled or result.elapsed_s > self.options.seconds + patience_s:
@@ -227,7 +227,7 @@ class BlackBox:
             result.settled = False
 
     def _note_end(self, error: CarefulError, elapsed_s: float) -> str:
-        """Drops the unfinished round and returns a note; CarefulError if too little is known."""
+        """Drops the unfinished round; returns a note. Raises CarefulError with too few rounds."""
         if self._in_round:
             self._rounds.pop()
         if len(self._rounds) < ROUNDS_MIN:
@@ -265,7 +265,7 @@ class BlackBox:
             self._sleep((1 / share - 1) * busy_us / 1e6)
 
     def _warm_up(self) -> None:
-        """Wakes the path, and fits the numbers of round trips and frames to it."""
+        """Wakes the path, and adapts the numbers of round trips and of a train's frames to it."""
         middle = self._sizes[len(self._sizes) // 2]
         trips = self._send_trips(middle, 2, keep=False)
         self._fit_count(trips)
@@ -308,7 +308,7 @@ class BlackBox:
     def _send_train(self, size: int, keep: bool = True) -> float:
         """Returns a train's gap, or infinity if other traffic disturbed it.
 
-        Repeats a train whose frames all arrived at once, because the other end slept.
+        If all frames arrived at once, because the other end slept, sends the train again.
         """
         for _ in range(_TRAIN_TRIES):
             began = self._clock()

@@ -14,9 +14,9 @@ from careful.measure.statistics.line import Line, fit_minima, widened
 from careful.measure.statistics.oneway import Trip, drift, lateness, without_drift
 from careful.measure.statistics.piecewise import POINTS_MIN
 
-#: A gap below this multiple of our own pace may be our own.
+#: A gap below this multiple of our own sending pace may be caused by this host.
 OWN_PACE = 2.0
-#: Our pace is unhindered up to this multiple of its quickest tenth (compare stages.UNHINDERED).
+#: Our pace counts as unhindered up to _UNHINDERED times the quantile _QUICKEST of all paces.
 _UNHINDERED, _QUICKEST = 1.1, 0.1
 
 

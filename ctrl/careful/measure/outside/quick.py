@@ -2,7 +2,7 @@
 
 Detects a large change of the path; blackbox.py makes the precise measurement. Figures with wide
 intervals are not withheld, because the caller draws from the intervals. Three sizes cannot show a
-bend, so one stage is assumed to be the bottleneck throughout.
+change of the bottleneck, so one stage is assumed to be the bottleneck for all sizes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OF_MEDIAN = 1.2533 * 1.4826
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a glance.
+    """Options of a glance, a quick measurement.
 
     `min_bytes`: the least size; `seconds`: no round begins later; `rounds_min`, `rounds_max`:
     rounds of a round trip and a train of each size; `train_frames`: least frames of a train, more
@@ -61,7 +61,7 @@ class Glance:
         self._clock, self._sleep = clock, sleep
         low, high = self._options.min_bytes, exchange.payload_max_bytes
         if high < 4 * low:
-            raise InputError(f"payloads of {low} to {high} bytes are too similar")
+            raise InputError(f"payloads of {low} to {high} bytes are too similar for a line")
         if min(self._options.train_frames, exchange.train_max) < 2:
             raise InputError(f"a window of {exchange.credits} buffers is too small for a train")
         self._sizes = (low, (low + high) // 2, high)
@@ -142,7 +142,7 @@ def _middle(values: Sequence[float]) -> Estimate:
 
 
 def _least(values: Sequence[float]) -> Estimate:
-    """Returns the least, the undisturbed time; the lowest quarter gives its error."""
+    """Returns the least value, an undisturbed time. The lowest quarter gives its error."""
     ordered = sorted(values)
     far = ordered[len(ordered) // 4] - ordered[0]
     return Estimate(ordered[0], math.hypot(far / 2, FLOOR * ordered[0]))

@@ -1,8 +1,9 @@
 """Checks that the ends of the size range have the bottleneck of their neighbours (P1 5.3.2).
 
-Compares each end with its line, and searches the bend if another stage is the bottleneck at the
-end. The gap is the maximum of all stages' times, and so convex in the size. If both ends are on a
-line, the gap is on it throughout, except for a deviation that an end can hide.
+Compares the gap at each end with the line of the sizes next to it. If they differ, another stage is
+the bottleneck at the end, and the bend is searched. The gap is the maximum of all stages' times, so
+it is convex in the size. If both ends are on a line, so are all sizes between, except for a
+deviation that is too small to see at an end.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from careful.measure.outside.trains import Regime, bottlenecks
 from careful.measure.statistics.piecewise import POINTS_MIN
 
-#: An end is off its line if it is apart by this many residuals.
+#: An end is off its line if it is this many residuals away.
 _APART = 4.0
 #: Number of sizes between an end and its bend for a line, and trains of each.
 _SIZES, _ROUNDS = 5, 4
@@ -25,8 +26,8 @@ _WIDTH_BYTES, _WIDTH_SHARE = 4, 0.002
 class Ends:
     """The result.
 
-    regimes: with those of ends with another bottleneck; unseen: largest undetected deviation of an
-    end, as a share of the gap; notes: on ends whose bottleneck has no figures.
+    regimes: all ranges, also those at ends with another bottleneck; unseen: largest deviation of an
+    end that would not be seen, as a share of the gap; notes: on ends without figures.
     """
 
     regimes: list[Regime]

@@ -19,9 +19,9 @@ from careful.measure.statistics.piecewise import Piecewise, fit_piecewise
 
 #: Sufficient width of a transition, as a share of its size.
 TRANSITION_WIDTH = 0.01
-#: A gap above two lines by this share belongs to another stage.
+#: A gap that is above both lines by this share belongs to a third stage.
 _HIDDEN = 0.01
-#: A gap distinguishes two lines if they differ by this many residuals.
+#: A gap shows on which of two lines it is if they are this many residuals apart.
 _APART = 4.0
 
 
@@ -71,8 +71,8 @@ def bottlenecks(rounds: list[dict[int, float]], resolution_us: float) -> list[Re
 def without_bunches(regime: Regime, trains: Sequence[int], bunches: Sequence[int]) -> Regime:
     """Withholds the regime's figures if most of its trains arrived all at once.
 
-    trains, bunches: sizes of all trains, and of trains that arrived all at once, bytes. These show
-    when the other end woke up, not the bottleneck's time.
+    trains, bunches: sizes of all trains, and of trains that arrived all at once, bytes. The latter
+    show when the other end woke up, not the bottleneck's time.
     """
     line = regime.line
     sent, bunched = (
@@ -90,9 +90,9 @@ def without_bunches(regime: Regime, trains: Sequence[int], bunches: Sequence[int
 def bisected(regimes: Sequence[Regime], gap_at: Callable[[int], float]) -> list[Regime]:
     """Locates each transition by halving the range between two known sizes.
 
-    gap_at: measures a train's gap, µs, with frames of a size, bytes. If two lines cross, gaps near
-    the crossing cannot distinguish them, and the crossing is the transition. If the second line
-    begins with a step, gaps can distinguish them, and the crossing means nothing.
+    gap_at: measures the gap, µs, of a train of a size, bytes. Near a crossing of two lines, a gap
+    does not show on which line it is; then the crossing is the transition. If the second line
+    begins with a step, gaps show that, and the crossing means nothing.
     """
     located = list(regimes)
     for k, (low, high) in enumerate(pairwise(regimes)):

@@ -1,11 +1,11 @@
-"""Round trips and trains of a path that other traffic uses: keeps what it did not disturb.
+"""Round trips and trains on a busy path: keeps those that other traffic did not disturb.
 
-The peer's XDP notes when each of our frames arrives, of any program. A train counts where no other
-frame lies between its own. A round trip counts if it met an idle path. So the two regressions of
-P1 section 5.3.2 hold under traffic, too.
+The peer's XDP records the arrival of each frame of this host, of any program. In a train, the
+frames count between which no other frame arrived. A round trip counts if it found the path idle. So
+the two regressions of P1 section 5.3.2 hold under traffic, too.
 
-Small frames behind a larger one pile up at a later stage, and arrive at that stage's pace until the
-pile is gone. So a train is longer on a busy path, and only its end counts.
+Small frames behind a larger frame pile up at a later stage, and arrive at that stage's pace until
+the pile is gone. So a train is longer on a busy path, and only its end counts.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ from careful.measure.statistics.oneway import Trip
 
 #: Bytes before the payload in a request's frame.
 _HEAD_BYTES = sizeof("careful_am")
-#: A frame that arrives later than this many gaps after another found an idle bottleneck.
+#: A frame that arrives more than this many gaps after the frame before found the bottleneck idle.
 _IDLE_GAPS = 1.5
 #: Least frames of a train that lie together.
 _RUN_MIN = 3
-#: Frames of nearly the largest size have this share of it: a first fragment has one more header.
+#: Frames from this share of the largest size count as largest: a first fragment has a header more.
 _ALIKE = 0.9
-#: Gaps of a larger frame until its pile counts as gone. A later stage whose gap is nearer to the
-#: bottleneck's than one in this many can still have a pile, which is an error of that share.
+#: Number of the larger frame's gaps after which its pile counts as gone. If a later stage's gap
+#: differs from the bottleneck's by less than one part in this many, a pile may remain; the error
+#: is then below that share.
 _PILE_GAPS = 12.0
 #: Most attempts for a train; there are twice as many for a round trip.
 TRIES = 20
@@ -88,7 +89,7 @@ class Undisturbed:
         self._state: Literal["new", "records", "cannot"] = "new"
 
     def _records(self) -> bool:
-        """Begins a record unless there is one; reports whether there is."""
+        """Begins a record unless one is under way; reports whether one is."""
         if self._state == "new":
             try:
                 self._inner.record()
@@ -115,7 +116,7 @@ class Undisturbed:
         return known[min(larger)] if larger else max(known.values(), default=0.0)
 
     def _note_larger(self, arrivals: Sequence[Arrival], nbytes: int) -> None:
-        """Learns the gap of the largest live frames from a record, if they are larger than ours."""
+        """Stores the gap of the largest live frames of a record, if they are larger than ours."""
         most = max((one.nbytes for one in arrivals), default=0)
         gaps = [
             later.at_us - one.at_us
@@ -126,7 +127,7 @@ class Undisturbed:
             self._larger_us = statistics.median(gaps)
 
     def _train_frames(self, size_bytes: int, count: int) -> int:
-        """Returns `count`, or on a busy path as many frames as outlast a pile by `count`."""
+        """Returns `count`; on a busy path more, so that `count` frames remain behind a pile."""
         if not (self.disturbed and self._paces_us):
             return count
         sizes = sorted(self._paces_us)
@@ -158,7 +159,7 @@ class Undisturbed:
         return found
 
     def _some_trips(self, size_bytes: int, count: int) -> list[Trip]:
-        """On a busy path one by one: the next one would leave in step with live messages."""
+        """Sends `count` messages; on a busy path one by one, out of step with live messages."""
         if not self.disturbed:
             return self._inner.round_trips(size_bytes, count)
         trips: list[Trip] = []
@@ -169,10 +170,10 @@ class Undisturbed:
         return trips
 
     def train_us(self, size_bytes: int, count: int) -> tuple[list[float], float]:
-        """Returns the arrivals of a train's frames that lie together, if any, and our own pace.
+        """Returns the arrivals of those frames of a train that lie together, and our own pace.
 
-        The other end's handlers note arrivals, too. Their times count if they are further apart:
-        then that end is the bottleneck.
+        The peer's handlers record arrivals, too. Their times count if they are further apart than
+        XDP's: then the peer itself is the bottleneck.
         """
         for _ in range(self._tries):
             records, frames = self._records(), self._train_frames(size_bytes, count)
@@ -201,8 +202,8 @@ def _longest(
 ) -> Sequence[tuple[int, int]] | None:
     """Returns the longest run of a train's frames, as indices of arrivals and of the train.
 
-    None: the record does not show which frames are the train's. Behind a larger frame a run counts
-    from `pile_us` on; 0: the length of a pile is not known, and such a run does not count.
+    None: the record does not show which frames are the train's. Behind a larger frame, a run begins
+    to count after `pile_us`; if that is 0 (unknown), it does not count.
     """
     frames = [i for i, one in enumerate(arrivals) if one.nbytes == nbytes]
     if len(frames) != count:  # another frame has that size, or the record is too short

@@ -1,7 +1,6 @@
 """The summary of a path measurement: round trips, a rate, and the bottleneck.
 
-Owns the choice between a rate and its lower bound: an interval that is too wide for a figure still
-bounds it.
+Owns the choice between a rate and a lower bound: an interval too wide for a figure gives a bound.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class Answer:
 
     `trips`: (size in bytes, median or least round trip in µs); `rate_gbit_per_s`: None if not even
     a bound is known; `is_bound`: the rate is at least this; `bottleneck`: the slowest part, "" if
-    it is unknown; `not_told`, `why_not`: the figures that are withheld, and the reason.
+    it is unknown; `not_told`, `why_not`: names of the figures that are withheld, and the reason.
     """
 
     trips: Sequence[tuple[int, float]]
@@ -113,7 +112,7 @@ def of_blackbox(result: Result) -> Answer:
     rate, name, _ = _slowest({"the bottleneck": gap}, size_bytes)
     ends = [trips[0], trips[-1]] if trips else []
     if ends and (rate is None or gap.value < OWN_PACE * result.own_gap_us):
-        # A train arrived all at once. No stage takes longer than the whole round trip.
+        # Trains arrived all at once. But no stage takes longer than a whole round trip.
         size_bytes, most_us = ends[-1]
         rate, name = 8e-3 * size_bytes / most_us, ""
     return Answer(

@@ -127,7 +127,7 @@ class Path:
 
 
 def between(ttls: tuple[int, ...], hop: Hop, before: Hop | None) -> Segment:
-    """Computes a segment from the lines at its ends; an answer crosses the same links back."""
+    """Computes a segment from the lines at its ends. An answer takes the same links back."""
     line = hop.line
     assert line is not None
     unsupported = [

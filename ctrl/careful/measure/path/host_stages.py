@@ -1,9 +1,9 @@
 """The stages inside the hosts at either end of a path (P1 section 6).
 
 The stages are hostTx, netTx, netRx, hostRx and store, in this order. Owns the plan of the probes
-that reach the peer's store. Each probe carries the time stamps of consecutive stages. The minima of
-their differences over sizes give the stages' (g, G). netRx ends the path that pathchar measures
-with the same probes, because XDP answers them at the host.
+that reach the peer's store. An answer has the time stamps of consecutive stages. A line through
+their smallest differences, over sizes, gives a stage's (g, G). pathchar measures the hops with
+probes of the same kind, which end at netRx: XDP answers them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Stage:
 
     @property
     def is_bounded(self) -> bool:
-        """Reports whether G is withheld, but at most a known figure."""
+        """Reports whether G is withheld and has an upper bound."""
         known = self.own.G_us_per_KiB.high if self.own else 0.0
         return bool(self.reason) and 0 < known < math.inf
 
@@ -226,9 +226,9 @@ def _hops(segment: Segment, last: bool) -> Stage:
 
 
 def _hints(stages: list[Stage], path: Path) -> list[str]:
-    """Returns for which stages with a mere bound more time helps, and for which it does not.
+    """Returns for which stages with only a bound more time would help.
 
-    The path's own note covers its hops if the clocks' step limits their figures.
+    Leaves out hops whose figures the clocks' step limits: the path has a note about them.
     """
     wide = [one for one in stages if one.is_bounded and not (path.clock_bound and one.address)]
     step = f"the clocks' step of {RESOLUTION_US} µs allows only a bound, so more time will not help"

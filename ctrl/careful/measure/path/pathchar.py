@@ -31,11 +31,11 @@ from careful.measure.probes.udp import (
 from careful.measure.statistics.line import fit_minima
 
 LEAST_BYTES = IPV4.least_bytes
-#: Rounds of the original pathchar at every hop; savings are relative to these.
+#: Rounds that the original pathchar sends to every hop; a saving is relative to them.
 FIXED_ROUNDS = 32
 ROUNDS_MIN = 3
-#: A hop is silent after this many unanswered probes; the rest of the path is silent after this many
-#: consecutive silent hops.
+#: A hop counts as silent after this many unanswered probes. After this many silent hops in a row,
+#: the rest of the path counts as silent.
 TRIES = 3
 SILENT_HOPS_MAX = 4
 #: Least share of answers for which a hop is measured.
@@ -167,7 +167,7 @@ class Pathchar:
             hop.refused = reply
         self._longest_s = max(self._longest_s, reply.rtt_us / 1e6)
         if self.options.background:
-            # An unanswered probe occupied the path no longer than other probes.
+            # An unanswered probe is not on the path for the whole timeout, but as long as others.
             unheard_s = min(timeout_s, 4 * self._longest_s or timeout_s)
             self._sleep(99 * (reply.rtt_us / 1e6 or unheard_s))
         return reply
@@ -318,7 +318,7 @@ class Pathchar:
         return False
 
     def _fit(self, hop: Hop) -> None:
-        # The time to copy into the kernel is not the first hop's.
+        # The time to copy a probe into the kernel does not belong to the first hop.
         times_us = [
             time_us - self._own_us[size]
             for size, time_us in zip(hop.sizes_bytes, hop.times_us, strict=True)
@@ -355,7 +355,7 @@ class Pathchar:
         return ttls - {0}
 
     def _is_clock_bound(self) -> bool:
-        """Reports whether more probes can at most halve the intervals that are still too wide."""
+        """Reports whether more probes can at best halve the intervals that are too wide."""
         for segment in self._segments():
             known = segment.G_us_per_KiB or (segment.own and segment.own.G_us_per_KiB)
             if not known:

@@ -65,13 +65,13 @@ class Session(session.Session):
         return answer.args[0], answer.args[1]
 
     def capacity(self, size_bytes: int) -> int:
-        """Returns the number of messages of a size that all windows hold."""
+        """Returns how many messages of a size fit in the windows of all peers together."""
         frames = max(1, -(-size_bytes // self.frame_bytes))
         return max(1, (self.credits - 2) // frames) * len(self._peers)
 
     def layer(self, kind: str = "request", size_bytes: int = 0) -> CarefulLayer:
         if size_bytes > self.region_bytes:
-            raise InputError(f"{size_bytes} bytes: the peer's region has {self.region_bytes}")
+            raise InputError(f"{size_bytes} bytes exceed the peer's region, {self.region_bytes}")
         return CarefulLayer(self, kind, size_bytes)
 
     def ask(
@@ -143,7 +143,7 @@ class CarefulLayer:
         return self._session.ask(self, marks, compute_us, count)
 
     def go_on(self, messages: int) -> Bursts:
-        """Makes one burst, and leaves its replies to the next, so that the network stays full."""
+        """Makes a burst. The next burst takes its last replies, so that the network stays full."""
         flags = lib.CAREFUL_SIGNATURE_GO_ON
         return self._session.ask(self, [messages], 0.0, 1, flags)
 

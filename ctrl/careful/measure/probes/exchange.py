@@ -38,8 +38,8 @@ _ARRIVAL = struct.Struct(">QII")
 class Arrival:
     """A frame's arrival at the peer's XDP.
 
-    at_us: by the peer's clock; nbytes: what follows the frame's header; others: frames of other
-    hosts came since the arrival before.
+    at_us: by the peer's clock; nbytes: the frame's bytes behind its header; others: frames of other
+    hosts arrived since the arrival before.
     """
 
     at_us: float
@@ -65,7 +65,7 @@ class ProbeSession(Session):
         self.credits = int(info.credits_window)
         # If frames are smaller by now, the first message of that size is refused.
         self.payload_max_bytes = self.payload_max_bytes or self._payload_max(int(info.frame_bytes))
-        # Arrivals return in one frame; half of a window needs no updates.
+        # One frame returns all arrivals. A train of half a window needs no credit updates.
         stamps_max = min(self.payload_max_bytes // 8, lib.CAREFUL_PROBE_FRAMES)
         self.train_max = min(self.credits // 2, stamps_max)
 
@@ -175,7 +175,7 @@ class ProbeSession(Session):
                 if error.errno != errno.EAGAIN:
                     raise self._explained(error, size_bytes) from None
             time.sleep(_PAUSE_S)
-        raise CarefulError(errno.EBUSY, "other hosts are measuring this host", self.host)
+        raise CarefulError(errno.EBUSY, "is being measured by other hosts: try later", self.host)
 
 
 def peer_info(client: Client, address: Address, host: str) -> CData:

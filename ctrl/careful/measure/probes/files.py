@@ -1,8 +1,8 @@
 """Signatures of careful files, to compare with messages (P4 Figure 11): a program's file reads.
 
-Owns one open file of the host and the target memory. For a read, the program asks carefuld, and
-carefuld asks the host; the reply comes after the bytes. Python issues the reads, so this layer has
-a large processor overhead.
+Owns an open file of the host, and the memory that its bytes go to. For a read, the program asks
+carefuld, and carefuld asks the host; the reply follows the bytes. Python issues the reads, so this
+layer has a large processor overhead.
 """
 
 from __future__ import annotations

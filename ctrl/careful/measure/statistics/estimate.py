@@ -65,11 +65,11 @@ class Estimate:
 
     @property
     def is_at_best(self) -> bool:
-        """Reports whether more samples can at most halve the interval: the clock bounds it."""
+        """Reports whether more samples could only halve the interval, because of the slack."""
         return self.slack >= self.half / 2
 
     def wide(self, unit: str) -> str:
-        """Returns why the figure is withheld if its interval is wide."""
+        """Returns the reason to withhold a figure whose interval is wide."""
         ends = f"{self.low:.3g} to {self.high:.3g}" if self.low > 0 else at_most(self.high)
         return f"the interval is wide: {ends} {unit}"
 

@@ -26,7 +26,7 @@ _MAD = 1.4826
 _PAIRS_POINTS_MAX = 300
 #: With at least this many arrivals, the first quarter of a train is left out.
 _LONG_TRAIN = 32
-#: With fewer arrivals, one widened gap moves a third of all slopes but few neighbours' gaps.
+#: With fewer arrivals only neighbours' gaps count: a late frame would change a third of all slopes.
 _SHORT_TRAIN = 6
 #: A slope is unsupported if half of its interval exceeds this share of the slope.
 RELATIVE_MAX = 0.5
@@ -85,12 +85,12 @@ def median(values: Array) -> float:
 def train_gap_us(arrivals_us: list[float]) -> float:
     """Returns the gap between the frames of a train.
 
-    The median slope of the arrivals (Theil and Sen), or of neighbours in a short train. Raises
-    ValueError for fewer than two arrivals.
+    The gap is the median slope of all pairs of arrivals (Theil and Sen); in a short train, of
+    neighbours. Raises ValueError for fewer than two arrivals.
     """
     times = np.sort(np.asarray(arrivals_us, dtype=np.float64))
     if len(times) < 2:
-        raise InputError(f"a train needs two arrivals, not {len(times)}")
+        raise InputError(f"a train needs two arrivals or more, not {len(times)}")
     if len(times) >= _LONG_TRAIN:
         times = times[len(times) // 4 :]  # the first frames waited until the other end awoke
     if len(times) < _SHORT_TRAIN:
@@ -141,7 +141,7 @@ def widened(line: Line, repeated: Sequence[Line]) -> Line:
 
 
 def _wider(estimate: Estimate, repeated: Sequence[float]) -> Estimate:
-    """Takes the standard error of the mean of repetitions if the interval becomes wider."""
+    """Uses the standard error of the repetitions' mean if the interval becomes wider."""
     error = float(np.std(repeated, ddof=1)) / math.sqrt(len(repeated))
     other = replace(estimate, se=error, dof=len(repeated) - 1)
     return other if other.half > estimate.half else estimate
@@ -157,8 +157,8 @@ def fit_line(
 
     sizes_bytes, times_us: shape (n,), n >= 1, finite.
     resolution_us: error of each time in one direction (a clock's step); widens the intervals.
-    noise_us: no point is an outlier below this deviation. A few points may be close to a line by
-    chance, and make the others look far away.
+    noise_us: a point with a smaller deviation is no outlier. (A few points may be on a line by
+    chance, which would make the others look like outliers.)
     Raises ValueError for other data.
     """
     sizes, times = _data(sizes_bytes, times_us)

@@ -1,8 +1,8 @@
 """Times one way, by the clocks of both ends.
 
-Unsynchronised clocks still measure differences. Their offset is the same in every time and does not
-affect slopes; their drift is measured and removed. A one-way time has half of a round trip's noise,
-and does not include the way back.
+Two clocks without synchronisation still measure differences: their offset is the same in every
+time, so it does not change slopes; their drift is measured and removed. A one-way time has half of
+a round trip's noise, and does not include the way back.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ def without_drift(sizes_bytes: Sequence[float], trips: Sequence[Trip], rate: flo
 
 
 def lateness(line: Line, sizes_bytes: Sequence[float], times_us: Sequence[float]) -> float:
-    """Returns the possible share of lateness in the slope of minima, µs a byte.
+    """Returns how much of the slope of minima may be lateness, µs a byte.
 
-    Schedulers and sleeping processors are later after a longer idle time. Lateness therefore grows
-    with size; minima remove most of it, but not all. The rest is at most about the excess of the
-    medians' slope over the slope of minima (GAM x 100: 18 and 9 µs/KiB, truth 0). Few samples make
-    this excess uncertain. The rest therefore counts as at least a share of the distance between
-    medians and minima, at one end of the range; the share falls with the number of samples.
+    Schedulers and sleeping processors react later after a longer idle time, so lateness grows with
+    size. Minima remove most of it, but not all. The rest is at most about the excess of the
+    medians' slope over the minima's slope (GAM x 100: 18 and 9 µs/KiB, truth 0). With few samples
+    this excess is uncertain. So the rest counts as at least a share of the distance between medians
+    and minima, at one end of the range; this share falls with the number of samples.
     """
     sizes = np.asarray(sizes_bytes, dtype=np.float64)
     times = np.asarray(times_us, dtype=np.float64)

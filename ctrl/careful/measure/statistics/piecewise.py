@@ -1,9 +1,8 @@
 """Piecewise lines: a change of regime is found by looking ahead.
 
-Netgauge's rule (Hoefler et al., "LogGP in theory and practice"): a line ends if a fixed number of
-next points all leave it, so a single anomaly does not end a line. A line with almost no residual
-would end at any noise; a floor under the residual and a final test of two lines against one prevent
-that.
+Netgauge's rule (Hoefler et al., "LogGP in theory and practice"): a line ends where a fixed number
+of points in a row leave it, so a single anomaly does not end a line. A line with almost no residual
+would end at any noise; a least residual and a final test (do two lines fit better?) prevent that.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ def _squares(off: Array, most: float) -> float:
 
 
 def _refined(sizes: Array, times: Array, edges: list[int], most: float) -> list[int]:
-    """Moves each inner edge to the best fit of its two lines: looking ahead finds it late."""
+    """Moves each inner edge to the best fit of its two lines, because looking ahead is late."""
     edges = list(edges)
     for k in range(1, len(edges) - 1):
         first, last = edges[k - 1], edges[k + 1]

@@ -33,8 +33,8 @@ def f_quantile(dof: float, dof_below: float, chance: float) -> float:
 def beta_share(a: float, b: float, x: float, y: float) -> float:
     """Returns the regularised incomplete beta function I of (a, b) at x / (x + y).
 
-    a, b > 0; x, y >= 0, not both 0; separate, so that no digits are lost near 0 and 1. Uses the
-    continued fraction of DLMF 8.17.22 by Lentz's method.
+    a, b > 0; x, y >= 0, not both 0. x and y are separate arguments so that no digits are lost near
+    0 and 1. Uses the continued fraction of DLMF 8.17.22 by Lentz's method.
     """
     share, rest = x / (x + y), y / (x + y)
     if not share or not rest:

@@ -124,8 +124,9 @@ def _shortest_half(table: Array) -> tuple[Array, Array]:
 def undisturbed(samples: Array) -> Array:
     """Replaces samples far from the middle of the shortest half by that middle.
 
-    samples: shape (n, k), each column separate; a row is a time in k parts. Few parts are
-    disturbed, but nearly every whole row is. Row sums keep the common deviation of their parts.
+    samples: shape (n, k); a row is one time in k parts, and columns are independent. Few parts are
+    disturbed, but nearly every row has one that is. A deviation that all parts of a row share stays
+    in the row's sum.
     """
     if len(samples) < SAMPLES_MIN:
         return samples

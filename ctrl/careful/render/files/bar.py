@@ -71,8 +71,8 @@ class Bar(Lines):
 
     Args:
         names, fd: as for Lines; names on the same terminal appear above the bar.
-        host: the host that it waits for.
-        name: of what is copied.
+        host: the host that the transfer waits for.
+        name: name of the file or tree that is copied.
         clock: seconds.
     """
 
@@ -115,7 +115,7 @@ class Bar(Lines):
         try:
             with signals_wait():
                 self._bar.start()
-        except BaseException:  # a signal that was held back
+        except BaseException:  # a signal that signals_wait() held back
             self._stop()
             raise
         return self

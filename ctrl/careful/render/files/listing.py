@@ -18,7 +18,7 @@ from careful.transfer.protocol.entries import FAR_NS
 if TYPE_CHECKING:
     from careful.transfer.protocol.entries import Attr, Entry
 
-#: Entries sorted in memory at a time; entries of a sorted part that are read back together.
+#: Entries sorted in memory at a time.
 _PART = 8192
 _CHUNK = 128
 _by_name = attrgetter("name")

@@ -35,9 +35,9 @@ class Events:
         self._fd: int | None = fd
 
     def write(self, line: dict[str, object], needed: bool) -> bool:
-        """Writes a line as a whole, or not at all; reports which.
+        """Writes a whole line or nothing; reports whether it wrote.
 
-        needed: wait for a slow reader.
+        needed: waits for a slow reader.
         """
         data = memoryview(json.dumps(line).encode() + b"\n")
         begun = False
@@ -54,7 +54,7 @@ class Events:
         return not data
 
     def _wait(self) -> None:
-        """Waits for room in the pipe; gives a reader up after _PATIENCE_S."""
+        """Waits for room in the pipe; stops writing for ever after _PATIENCE_S."""
         assert self._fd is not None
         poll = select.poll()
         poll.register(self._fd, select.POLLOUT)
@@ -135,7 +135,7 @@ class Lines(Progress):
 
     @property
     def has_moved(self) -> bool:
-        """Reports whether more is here than ever before an again().
+        """Reports whether this try has more bytes than the best try before.
 
         A try that only repeats lost bytes is no progress.
         """
@@ -176,7 +176,7 @@ class Lines(Progress):
         self._tell("note", True, text=text)
 
     def failed(self, name: str, error: CarefulError) -> None:
-        """Prints the reason; of many alike the first few, and a count at the end."""
+        """Prints an error; of many with the same reason, only the first few, and later a count."""
         self._failures[error.reason] += 1
         self._failed.add(name)
         if self._failures[error.reason] <= _NAMED or self._names:
@@ -194,7 +194,7 @@ def _more(count: int, reason: str) -> str:
 
 
 def origin(error: CarefulError) -> list[str]:
-    """Returns the lines that say where an error was raised, or who noted it."""
+    """Returns lines that show where an error was raised, or where it was recorded."""
     if error.__traceback__ is not None:
         parts = traceback.format_exception(error)
     else:

@@ -82,7 +82,7 @@ def rehearsal(report: Result) -> str:
 
 
 def summary(report: Result) -> str:
-    """Returns a transfer's result as a line; "" after errors alone, which are printed."""
+    """Returns a transfer's result as a line; "" if there were only errors, printed before."""
     count = report.files_count
     parts = []
     left = report.equal or report.newer or report.links or report.deleted

@@ -22,7 +22,7 @@ def watch(
         names: prints each finished file; None: not printed.
         fd: where JSON lines go.
         host: the host that the bar names while it waits.
-        name: of what is copied, for the bar.
+        name: name of the file or tree that is copied, for the bar.
     """
     if not (bar and sys.stderr.isatty()):
         return Lines(names, fd)

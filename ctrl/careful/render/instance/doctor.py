@@ -27,7 +27,7 @@ def said(one: Finding) -> str:
 
 
 def checked(found: Config, refused: Mapping[str, list[Finding]]) -> str:
-    """Lists the files and their contents, or by table what `up` would refuse."""
+    """Lists the configuration files. refused: by table, the findings that make `up` refuse it."""
     if not found.paths:
         return "no configuration file: every option has its default"
     listed = " and ".join(str(one) for one in found.paths)

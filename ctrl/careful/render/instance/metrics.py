@@ -252,7 +252,7 @@ class _Collector:
         self._look = look
 
     def describe(self) -> list[Metric]:
-        """Returns nothing: registering must not look."""
+        """Returns nothing, so that registering does not read the carefulds."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -280,9 +280,10 @@ def text(look: Look) -> str:
 
 
 def serve(look: Look, host: str, port: int, begun: Callable[[], None]) -> None:
-    """Answers Prometheus over HTTP, until an exception ends it; calls begun() first. Raises
-    MissingExtraError: prometheus_client is not installed. Raises CarefulError: the address is not
-    available, or the first look fails.
+    """Serves Prometheus over HTTP until an exception. Calls begun() when it serves.
+
+    Raises MissingExtraError without prometheus_client, and CarefulError if the address is not
+    available or the first look fails.
     """
     registry = _registry(look)
     look()

@@ -59,7 +59,7 @@ def effect(found: Status) -> str:
 
 
 def settings(found: Status) -> list[str]:
-    """Describes the settings that a user asks for first, in indented lines."""
+    """Describes the most important settings, in indented lines."""
     copy = "zero-copy" if found.zerocopy else "copy"
     reserve = f", {found.reserve_buffers} in reserve" if found.reserve_buffers else ""
     why = _why(found)
@@ -109,7 +109,7 @@ def _export(one: Export) -> str:
 
 
 def lent(found: Lent | None) -> list[str]:
-    """Describes the memory that is lent, in a line; no line if none may be."""
+    """Describes the lent memory in lines; no line if this host lends none."""
     if found is None:
         return []
     owners = [

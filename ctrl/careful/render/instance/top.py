@@ -10,7 +10,7 @@ from careful.render.tables import alarm, table
 from careful.units import shown_rate
 
 
-# Every cell is as narrow as its heading, so that the columns stand still.
+# No cell is wider than its heading, so that the columns do not move.
 def _row(one: PeerRates) -> tuple[object, ...]:
     state = one.state + (f": {one.error}" if one.error else "")
     took = one.latency_us
@@ -46,7 +46,7 @@ def shown(found: Sequence[Rates], mute: Mapping[str, str] | None = None, order: 
     """Returns every instance that is up.
 
     Args:
-        found: rates of each.
+        found: rates of each instance.
         mute: why an instance did not answer, by name.
         order: one of ORDERS; "": peers in the order of `found`.
     """

@@ -22,7 +22,7 @@ _LISTED = 40
 
 
 def _figures(name: str, unit: str, value: Estimate | None) -> dict[str, object]:
-    """Returns a figure of a stage; a difference below 0 becomes 0."""
+    """Returns a stage's figure for JSON; a difference below 0 becomes 0."""
     if value is None:
         return {f"{name}_{unit}": None}
     return {key: max(number, 0.0) for key, number in value.figures(name, unit).items()}

@@ -157,7 +157,7 @@ def changed(each: Json) -> str:
 
 
 def decision(one: Json) -> str:
-    """Returns a decision as a line; parts that all classes share appear once."""
+    """Returns a decision as a line; texts that all its classes share appear once."""
     said = [_evidence(each) for each in one["classes"]]
     alike = len(set(said)) == 1 < len(said)
     parts = [str(one["what"])]
@@ -177,9 +177,9 @@ def draw(found: Json, path: Path) -> None:
     """Draws latency over message size: one fragment, fixed 4 KiB, the plan in effect, and the
     oracle.
 
-    The oracle is the least of all fixed sizes in the same measurement. Draws the first measured
-    path, else the live messages of the first path that has some. Raises ValueError if there are
-    neither.
+    The oracle is the best fixed size by the same measurement. Draws the first measured path; if
+    there is none, draws the live messages of the first path with any. Raises ValueError if there
+    are neither.
     """
     from careful.render import figure
 
@@ -224,7 +224,7 @@ def _draw_live(found: Json, path: Path) -> None:
     seen = [one for one in found["paths"] if any(each.get("live_us") for each in one["classes"])]
     if not seen:
         raise InputError(
-            f"{path}: no path was measured, and no live message was: carefulctl tune auto --once"
+            f"{path}: no path and no live message was measured: run `carefulctl tune auto --once`"
         )
     one, sizes = seen[0], [each["message_bytes_max"] for each in seen[0]["classes"]]
     title = f"latency of a message to {one['peer']} (the path is not measured)"

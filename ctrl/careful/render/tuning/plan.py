@@ -47,7 +47,7 @@ class Request:
         """Returns the stages with the header; raises ValueError for a black box."""
         if isinstance(self.source, Pipeline):
             return self.source.with_header(self.header_bytes)
-        raise InputError("a black-box measurement has no stages: it draws --figure latency alone")
+        raise InputError("a black-box measurement has no stages: draw --figure latency")
 
     def answer(self, strategy: str | None = None) -> Plan:
         """Returns the plan; raises ValueError if none is possible."""

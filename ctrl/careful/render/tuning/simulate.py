@@ -156,7 +156,9 @@ def draw(request: Request, outcome: Outcome, path: Path, figure: str) -> None:
         plan_plots.pulses(thresholds, series, title, path)
         return
     if len(outcome.transfers) > DRAWN_MAX:
-        raise InputError(f"{len(outcome.transfers)} transfers are too many to draw: fewer messages")
+        raise InputError(
+            f"{len(outcome.transfers)} are too many transfers to draw: use fewer messages"
+        )
     size = f"{request.messages_count} x {request.message_bytes} B"
     title = f"{request.pipeline.name}: {size}, {request.rule}"
     plan_plots.space_time(request.pipeline, outcome, title, path)

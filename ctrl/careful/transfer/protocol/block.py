@@ -232,7 +232,9 @@ class BlockClient(RangeClient):
         self._check_name(answer, path, replace)
         if source and answer.args[1] != _COPIED:
             await self.close(answer.args[0], path, discard=True)
-            raise CarefulError(errno.ENOTSUP, "its careful is too old to copy", self.host)
+            raise CarefulError(
+                errno.ENOTSUP, "its careful is too old to copy: upgrade it", self.host
+            )
         return Created(answer.args[0], answer.args[1] == 1, self._attr(answer, path))
 
     async def open_null(self, nbytes: int) -> int:

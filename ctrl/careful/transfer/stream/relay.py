@@ -155,7 +155,7 @@ async def _compare(
         )
         digests.append(await peer_file.finish(digests_of))
     if digests[0] != digests[1]:
-        raise CarefulError(errno.EBADMSG, "the copy differs", names[1])
+        raise CarefulError(errno.EBADMSG, "the copy differs from the source", names[1])
     return FileResult(*names, nbytes, digest_of_blocks(digests[0]), 0)
 
 
@@ -184,5 +184,5 @@ async def _pipe(
         os.close(read_end)
         os.close(write_end)
     if results[0].digest != results[1].digest:
-        raise CarefulError(errno.EBADMSG, "the copy differs", names[1])
+        raise CarefulError(errno.EBADMSG, "the copy differs from the source", names[1])
     return results[1]

@@ -261,5 +261,5 @@ async def send(
 def required_length(nbytes: int | None) -> int:
     """Returns the length of an endless source. Raises CarefulError: the user gave no length."""
     if nbytes is None:
-        raise CarefulError(errno.EINVAL, "is endless; --bytes says how much to copy", "null")
+        raise CarefulError(errno.EINVAL, "is endless: give --bytes", "null")
     return nbytes

@@ -37,7 +37,7 @@ from careful.units import counted
 PEERS_S = 0.5
 #: Time limit to open a session with a named peer, seconds.
 CONNECT_S = 5.0
-#: A peer that sent as many bytes here, and this times what it received, is tuned at its own end.
+#: From these bytes, and this ratio of bytes to and from us, a peer should be tuned at its own end.
 SENDER_BYTES, SENDER_RATIO = 16 << 20, 10
 
 #: Called with the peer's label and a decision of policy.Controller.
@@ -45,7 +45,7 @@ Say = Callable[[str, Json], None]
 
 
 class _Tuned:
-    """A peer that is tuned while it has its slot; afterwards nothing more is written."""
+    """A peer that is tuned while it has its slot. After that, nothing is written to the slot."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class _Tuned:
         scheduler: Scheduler,
         client: Client,
     ) -> None:
-        self.peer, self.identity = peer, identity  # the carefuld process is not part of it
+        self.peer, self.identity = peer, identity  # identity: not the carefuld process
         self.path = RunningPath(
             instance, peer, store, scheduler.meanwhile, lambda: _has_slot(client, peer)
         )
@@ -93,7 +93,7 @@ class _Tuned:
         with suppress(LeftError):
             if not self.path.tenancy.is_over:
                 return self.controller.step(alone)
-        return PEERS_S  # the next look for peers closes this one
+        return PEERS_S  # the next _look() closes this path
 
     def close(self) -> None:
         self._turns.remove(self._turn)
@@ -111,8 +111,8 @@ class Loop:
         hosts: names or addresses of the peers to tune; none: all peers.
         config: with the nodes' names.
         say: called with each decision and its peer.
-        warn: called with a line: state cannot be stored or read, the peer is the end to tune, or
-            an unverified plan stays.
+        warn: called with a warning: state cannot be stored or read, the peer is the end that should
+            be tuned, or an unverified plan stays.
     """
 
     def __init__(
@@ -129,16 +129,16 @@ class Loop:
         self._tuned: dict[str, _Tuned] = {}
         self._turns = Scheduler()
         self._warn = warn
-        # sent and received bytes at the first look; None: the direction was noted
+        # sent and received bytes at the first look; None: the warning was given
         self._moved: dict[str, tuple[int, int] | None] = {}
         self._once = False
 
     def run(self, once: bool) -> dict[str, PathState]:
         """Tunes; returns the state of each peer at the end.
 
-        once: end when every peer was measured and every change was tried. Raises CarefulError:
-        another process tunes the instance, carefuld ended, or there is no peer with `once`. Ended,
-        KeyboardInterrupt: a signal came.
+        once: ends when every peer was measured and every change was tried. Raises CarefulError if
+        another process tunes the instance, if carefuld ends, or with `once` if there is no peer;
+        Ended or KeyboardInterrupt at a signal.
         """
         self._once = once
         # Importing these takes a third of a first measurement's CPU time.
@@ -167,7 +167,7 @@ class Loop:
                 )
 
     def _note_direction(self, peer: str, sent_bytes: int, received_bytes: int) -> None:
-        """Warns once if the peer sends most of the data, so that its settings matter."""
+        """Warns once if the peer sends most of the data: then the peer's own settings matter."""
         first = self._moved.setdefault(peer, (sent_bytes, received_bytes))
         if first is None:
             return
@@ -232,10 +232,10 @@ class Loop:
                     self._tuned[name] = tuned
 
     def _own_ip(self, peer: Peer, ifindex: int) -> str:
-        """Returns our address towards a peer; the previous address if our interface lacks this one.
+        """Returns our address towards a peer.
 
-        An interface that is down, or has lost its address, may soon recover. Until then the kernel
-        has no route to the peer, or a route through another interface.
+        Without a route through our interface, returns the address from before: an interface that
+        is down, or has lost its address, may soon recover.
         """
         ours, name = own_ip(peer.address), peer.name
         tuned = self._tuned.get(name) or self._store.load().get(name)

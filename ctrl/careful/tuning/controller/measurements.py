@@ -17,7 +17,7 @@ from careful.tuning.path import Path
 from careful.tuning.propose import Measured, measured, moved, same
 from careful.tuning.state import CHANGE_EVERY_S, PathState
 
-#: After a quick measurement, time until a close one if the path is calm, seconds.
+#: After a quick measurement, time without a shift until a close one, seconds.
 CLOSELY_S = 30.0
 #: Figures older than this must be confirmed by a process that takes over, seconds.
 TRUST_S = 60.0
@@ -41,16 +41,16 @@ class Measuring:
     Args:
         state: holds the figures; changed in place, saved by the caller.
         clock: seconds; never goes back, even across restarts.
-        returned: the figures are from before another carefuld and must be confirmed.
+        returned: the figures are from an earlier carefuld and must be confirmed.
 
     Attributes:
-        known: the path that the figures describe; None: there are none.
+        known: the path as measured; None: there are no figures.
         limits: payload of a frame.
         doubted: the figures must be confirmed before they are used.
-        was_too_quick: the last measurement was a quick one that found no figures.
-        waits: the last measurement was a quick one, and frames queued behind another stream.
-        closely_at: when a close measurement follows a quick one, seconds; None: none follows.
-        retry_at: earliest time of a first measurement, seconds.
+        was_too_quick: the last measurement was quick and found no figures.
+        waits: the last measurement was quick, and our frames queued behind another stream.
+        closely_at: when a close measurement follows a quick one, seconds; None: never.
+        retry_at: earliest time of the next attempt at a first measurement, seconds.
     """
 
     def __init__(

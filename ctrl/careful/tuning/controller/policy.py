@@ -1,10 +1,10 @@
 """The policy of `tune auto` for one path: when to measure, what to change, what to keep.
 
-A change needs a predicted gain beyond its uncertainty. If there is no prediction, or live messages
-refuted it, a search tries several ways. Every change is tried on live messages in an A/B and undone
-if it does not hold. With too few messages the change stays, marked unverified, and the A/B resumes
-when messages come. A steady path gets at most one change in ten minutes. The controller answers a
-changed path at once, and waits longer before each further answer.
+A change needs a predicted gain above its uncertainty. If there is no prediction, or live messages
+refuted it, a search tries several ways to send. Each change is compared with the values before on
+live messages, in an A/B, and undone if it is not faster. With too few messages the change stays,
+marked unverified, and the A/B resumes when messages come. A steady path gets at most one change in
+ten minutes. The controller answers a changed path at once, and later changes after longer waits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from careful.tuning.trial.verdicts import Verification
 from careful.tuning.verify import Counts
 from careful.units import shown_time
 
-#: Time between looks, seconds: when idle, and on average between two flips of an A/B.
+#: Time between two steps when idle, and mean time between two flips of an A/B, seconds.
 LOOK_S, FLIP_S = 0.1, 0.03
 
 
@@ -41,7 +41,7 @@ class Controller:
         clock: seconds; never goes back, even across restarts.
         save: stores the state; called after every change.
         say: called with each decision.
-        returned: the state is from before another carefuld and must be confirmed.
+        returned: the state is from an earlier carefuld and must be confirmed.
     """
 
     def __init__(
@@ -59,16 +59,16 @@ class Controller:
         self._random = random.Random(seed)
         self._watch, self._stores = Watch(), StoreWatch(state.store)
         self._search: SearchRun | None = None
-        self.searches = True  # the search for ways without a prediction is enabled
+        self.searches = True  # searches are allowed where nothing can be predicted
         self._searches = Searches(path, state, self._save)
         self._alone = True  # no other path is being measured
         self._verification = Verification(path, state, clock())
         self._measuring = Measuring(path, state, clock, returned)
         self._consider_at = clock()
-        self._must_answer = False  # the path changed, and no change has answered it yet
+        self._must_answer = False  # the path changed, and no new plan has followed yet
         self._store_changed = False
-        self._answered: set[int] = set()  # thresholds that changed since the store did
-        self.considered = False  # the first round is over, except its A/B
+        self._answered: set[int] = set()  # thresholds changed since the store changed
+        self.considered = False  # the first round is over; its A/B may still run
         resumed = take_over(path, state)
         if resumed is not None:
             self._decide("unverified", resumed, "the controller ended during the A/B")
@@ -80,8 +80,8 @@ class Controller:
     def step(self, alone: bool = True, /) -> float:
         """Does what is due; returns the seconds until the next step.
 
-        alone: False while another path is measured. This path is then not measured, and shifts of
-        its messages are ignored.
+        alone: False while another path is measured. Then this path is not measured, and shifts in
+        its latencies are ignored.
         """
         now, self._alone = self._clock(), alone
         verification = self._verification
@@ -118,7 +118,7 @@ class Controller:
         return FLIP_S if self.trying else LOOK_S
 
     def collect(self, keep: bool, /) -> None:
-        """Adds new messages to the A/B or search under way; keep False: ignores them."""
+        """Counts the messages since the last call in the A/B or search; not if keep is False."""
         under_way = self._verification.test or self._search
         if under_way and keep:
             under_way.collect(self._path.live(), self._clock())
@@ -126,7 +126,7 @@ class Controller:
             under_way.skip(self._path.live())
 
     def close(self) -> None:
-        """Ends a search, undone, and an A/B: undecided changes stay, unverified."""
+        """Ends a search, whose values are restored, or an A/B, whose changes stay, unverified."""
         self._stop_search()
         if self._verification.test:
             self._end_ab(self._clock(), "the controller ended")
@@ -155,14 +155,15 @@ class Controller:
                 self._decide("not measured", {}, f"{reason}: {error}")
                 return False
         finally:
-            self._watch.skip(by_class(self._path.live()))  # messages met the measurement's frames
+            # These messages may have waited for the measurement's frames.
+            self._watch.skip(by_class(self._path.live()))
         self._consider_at = self.state.measured_at
         self._searches.clear()
         self._save()
         return True
 
-    def _is_slower(self, before: Measured, classes: Sequence[int], reason: str) -> bool | None:
-        """Reports whether the path makes some classes' messages slower; None: unknown."""
+    def _has_changed(self, before: Measured, classes: Sequence[int], reason: str) -> bool | None:
+        """Reports whether the path now has other latencies for these classes; None: unknown."""
         measuring = self._measuring
         if measuring.waits or measuring.is_moved(before, classes):
             return True
@@ -238,11 +239,11 @@ class Controller:
                 state.held_until = self._clock() + state.hold_s / 10
             return
         self._watch.reset()
-        is_slower = before is None or self._is_slower(before, shifted, reason)
-        if is_slower is None:  # the close measurement failed, too
+        has_changed = before is None or self._has_changed(before, shifted, reason)
+        if has_changed is None:  # the close measurement failed, too
             measuring.confirm(kept)
             return
-        if is_slower:
+        if has_changed:
             queued = "frames queue behind those of others"
             self._path_changed(f"{reason}: {queued}" if measuring.waits else reason)
         else:
@@ -309,7 +310,7 @@ class Controller:
         return self._alone or self._item_to_explore() is None
 
     def _must_answer_store(self, item: int) -> bool:
-        """Reports whether the item is a threshold that the store's change allows to change."""
+        """Reports whether the item is a threshold that may change because the store has changed."""
         return is_stored(item) and self._store_changed and item not in self._answered
 
     def _is_due(self, now: float) -> bool:
@@ -435,7 +436,7 @@ class Controller:
         evidence: str = "",
         figures: Mapping[int, Json] | None = None,
     ) -> None:
-        """Notes, saves and reports a decision; the arguments are those of PathState.note()."""
+        """Records, saves and reports a decision; the arguments are those of PathState.note()."""
         decision = self.state.note(self._clock(), what, pairs, why, evidence, figures)
         self._save()
         self._say(decision)

@@ -1,7 +1,7 @@
 """Corrects a quick measurement by the figures known before.
 
-Other traffic on the path distorts round trips and trains in two ways that no pipeline with the path
-to itself explains. In both cases the known stages remain valid, except for the change.
+If other traffic shares the path, a quick measurement can show two patterns that no unshared
+pipeline has. In both, the stages as known before are kept, except for what changed.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from careful.model.blackbox import BlackBox, Regime
 from careful.model.stages import KIB
 from careful.tuning.propose import MOVED_MIN, Measured
 
-#: Largest change of a gap, as a share, that counts as none; least growth of round trips.
+#: A gap that changes by at most this share is the same; round trips are longer above this share.
 GAP_MAX, LONGER_MIN = 0.15, 0.1
 
 
 def waiting(before: Measured, figures: Json, seen: Json) -> Json:
     """Corrects figures of a path on which our frames queue behind another stream.
 
-    All round trips take longer, even the least of each size, but trains are as dense as before. The
-    queueing is therefore a delay, independent of how a message is cut.
+    The pattern: all round trips take longer, even the shortest of each size, but trains are as
+    dense as before. So the queueing is a delay, whatever the fragments.
 
     before: the known path; figures: the figures of `before`; seen: the quick measurement.
 
-    Returns the figures with that delay added to the sum of g; {}: the pattern does not apply.
+    Returns the figures with that delay added to the sum of g; {} without this pattern.
     """
     now = BlackBox.from_dict(dict(seen)).regimes[0]
     for size_bytes in ((now.low_bytes + now.high_bytes) / 2, now.high_bytes):
@@ -56,9 +56,9 @@ def _gap_us(regime: Regime, size_bytes: float) -> float:
 def grown(before: Measured, figures: Json) -> Json:
     """Raises the sums of a quick measurement by the growth of the bottleneck.
 
-    Round trips find gaps in a stream that shares the path (P1 section 5.1); trains do not. The
-    bottleneck then seems to grow and the sum does not. If one stage grew, the sum of the others is
-    at least the sum before, whichever stage it was.
+    The pattern: the bottleneck has grown and the sum has not. Round trips find gaps in a stream
+    that shares the path (P1 section 5.1), but trains do not. If one stage has grown, the sum of
+    the other stages is at least what it was before.
     """
     now = BlackBox.from_dict(dict(figures))
     new = now.regimes[0]

@@ -1,15 +1,15 @@
 """Schedules the controllers of one process.
 
 One path is measured at a time. The frames of two measurements would meet in this host's engine and
-device, and each would count the other's as the path's cost. The path measured longest ago goes
-first, so that none is measured twice while another waits.
+device, and each measurement would count the other's frames as the path's cost. The path whose last
+measurement is oldest goes first, so that no path is measured twice while another waits.
 
 A/Bs of other paths continue in the measurement's pauses. Their messages may wait for the
-measurement's frames, in this host or on a link. Messages that came while a train passed are
-therefore left out. Messages that still waited when the train ended remain in the A/B. They favour
-neither plan, because the plans take turns at random; they widen the error, which is computed from
-blocks (verify.py). A comparison with earlier messages cannot tolerate even that. During a
-measurement shifts are therefore ignored, and no other measurement starts.
+measurement's frames, in this host or on a link. So messages that came while a train passed are left
+out. Messages that still waited when the train ended remain in the A/B. These favour neither plan,
+because the plans take turns at random; but they widen the error, which is computed from blocks
+(verify.py). A shift is a comparison with earlier messages, which even these would distort. So
+shifts are ignored during a measurement, and no other measurement begins.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Steppable(Protocol):
 
 @dataclass(eq=False)
 class Turn:
-    """A controller's schedule. due: next step; measured: when it last delayed the others."""
+    """A controller's schedule. due: time of the next step; measured: when it last measured."""
 
     controller: Steppable
     due: float
@@ -59,7 +59,7 @@ class Scheduler:
         self._clock, self._sleep = clock, sleep
         self._all: list[Turn] = []
         self._stepping: Turn | None = None
-        self._held_up = False  # the stepping controller delayed the others
+        self._held_up = False  # the controller that steps now has measured its path
 
     def add(self, controller: Steppable) -> Turn:
         turn = Turn(controller, self._clock())
@@ -73,7 +73,7 @@ class Scheduler:
         return min((turn.due for turn in self._all), default=float("inf"))
 
     def step(self) -> None:
-        """Steps all controllers that are due, up to one that delays the others."""
+        """Steps the controllers that are due, until one of them has measured its path."""
         now = self._clock()
         for turn in sorted(self._due(self._all, now), key=lambda other: other.measured):
             self._stepping, self._held_up = turn, False

@@ -1,8 +1,8 @@
-"""Detects shifts in the latency of live messages: windows of each class against a reference.
+"""Detects shifts in the latency of live messages. Compares windows of each class with a reference.
 
-A shift counts if the last windows differ by more than windows usually differ. A few windows show a
-large shift soon; more windows show a small shift, or one of scattered messages. The cause (another
-path, other load, other messages) remains unknown.
+A window is a few messages of a class. A shift is a difference of the last windows that is larger
+than windows usually differ. A few windows show a large shift soon; more windows show a small shift,
+or a shift of messages that vary. The cause (path, load or messages) remains unknown.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from careful.tuning.verify import Counts
 
 #: A window closes after this many messages and seconds, whichever is later.
 WINDOW = (8, 0.18)
-#: Windows of a full reference, and of the least usable one.
+#: Windows of a full reference, and of the smallest that is used.
 REFERENCE_WINDOWS = 16
 REFERENCE_WINDOWS_MIN = 3
 #: Numbers of last windows that are compared with the reference.
@@ -23,18 +23,17 @@ SPANS = (2, 4, 8)
 #: Least shift, as a share of the reference and in standard errors.
 SHIFT_MIN = 0.15
 SHIFT_SIGMAS = 5.0
-#: Share of a span's windows that must be beyond half of the least shift, on one side: a single
-#: burst of other work is no shift.
+#: Share of a span's windows that must differ by half of SHIFT_MIN or more, all in one direction: a
+#: single burst of other work is no shift.
 AGREEING = 0.75
-#: This many windows that are all beyond every window of a full reference are a shift, too; by
-#: chance this happens once in 120,000 times. If a stream delays messages unevenly, the reference
-#: scatters too much for the error test.
+#: A second test, for a reference that varies too much for the first: this many windows are all
+#: above, or all below, every window of a full reference. By chance: once in 120,000 times.
 BEYOND_ALL = 7
 
 
 @dataclass
 class _Windows:
-    """One class's windows: the first make the reference, the last are compared with it."""
+    """The windows of a class. The first windows make the reference; the last are compared."""
 
     began: float
     window: Counts = field(default_factory=Counts)
@@ -67,7 +66,7 @@ class _Windows:
         if beyond < AGREEING * span:
             return False
         between = sum((mean_us - mean) ** 2 for mean_us in means) / (len(means) - 1)
-        # Few windows may be alike by chance, so the variance inside a window is the least.
+        # A few windows can be alike by chance; the variance inside windows is a lower bound.
         inside = max(_inside_us2(reference), _inside_us2(last))
         error = math.sqrt(max(between, inside) * (1 / span + 1 / len(means)))
         return abs(shift) > SHIFT_SIGMAS * error
@@ -99,7 +98,7 @@ class Watch:
         self._seen.clear()
 
     def skip(self, totals: Mapping[int, Counts]) -> None:
-        """Ignores the messages since the last look, which met something unusual."""
+        """Ignores the messages since the last look: something disturbed them."""
         for index, total in totals.items():
             if index in self._seen:
                 self._seen[index] = total

@@ -17,19 +17,18 @@ from careful.tuning.store_model import MESSAGES_MIN, Totals, fit, is_another_sto
 #: A window closes after this many writes and seconds, whichever is later.
 WINDOW_WRITES = 8
 WINDOW_S = 0.2
-#: The first window also needs enough messages of each class, or this many in all: a short window of
-#: mixed sizes has too few of any class.
+#: The first window also needs enough messages of each class that it has, or this many in all.
 FIRST_MESSAGES = 60
-#: Consecutive windows that must differ from the known store. The last one stays open until it gives
-#: figures, like the first window.
+#: Consecutive windows that must differ from the known store. The last of them stays open until it
+#: gives figures, like the first window.
 AGREEING = 2
-#: Windows after a store became known in which better figures may still change a threshold.
+#: Windows, counted since the store is known, in which better figures may change a threshold.
 SETTLING = 16
 #: Writes after which the figures use newer writes only.
 FRESH_WRITES = 1000
 #: Limits of an exploration, in writes and seconds, and the time between looks.
 EXPLORE_WRITES, EXPLORE_S, EXPLORE_LOOK_S = 32, 2.0, 0.1
-#: The exploration's threshold, as a share of a message.
+#: Threshold during an exploration, as a share of a message.
 EXPLORE_SHARE = 1 / 8
 
 
@@ -39,12 +38,12 @@ def _has_enough(window: Totals) -> bool:
 
 
 class StoreWatch:
-    """The known store.
+    """Watches the store of one peer's messages.
 
-    before: as_dict() of an earlier process, checked against new writes; dropped unless g and G are
-    separate.
+    before: as_dict() of an earlier process, dropped if g and G are not separate in it; new writes
+    check it.
 
-    known: None until there were enough writes.
+    known: the store's figures; None until there were enough writes.
     """
 
     def __init__(self, before: Json | None = None) -> None:
@@ -59,7 +58,7 @@ class StoreWatch:
         return self.known.as_dict() if self.known else None
 
     def look(self, totals: Totals, now: float) -> str:
-        """Returns the event to answer: "first" store, "another", "better" figures, or "".
+        """Returns what happened: "first" store, "another" store, "better" figures, or "".
 
         totals: counted so far; now: seconds.
         """
@@ -105,7 +104,7 @@ class StoreWatch:
 
     @property
     def settling(self) -> bool:
-        """Reports whether the store became known a short time ago, so that figures improve."""
+        """Reports whether the store is known only for SETTLING windows, so that figures improve."""
         return self._settling > 0
 
     # --- exploration with other write sizes
@@ -126,9 +125,9 @@ class StoreWatch:
         return max(items)[1] if items else None
 
     def explore(self, item: int, path: Path, state: PathState, save: Callable[[], None]) -> None:
-        """Writes parts of messages for a moment to separate g from G.
+        """Lowers an item's threshold for a moment, so that smaller writes separate g from G.
 
-        If this process is killed, its successor restores the old value.
+        If this process is killed, its successor restores the threshold.
         """
         assert self.known is not None
         self._explored = True

@@ -13,7 +13,7 @@ from careful.tuning.trial.ab import ours
 
 
 def take_over(path: Path, state: PathState) -> dict[int, Pair] | None:
-    """Puts decided values into effect; returns an A/B's changes, now unverified, or None."""
+    """Puts decided values into effect. Returns the changes of an interrupted A/B, or None."""
     plans, pinned = path.in_effect(), path.by_hand()
     lost = {
         index: plan

@@ -1,9 +1,9 @@
 """Finds how to send the messages of a class from live messages alone.
 
-A few ways alternate with the values in effect, so that both meet the same load: kicks of one frame,
-then fragments of a frame and of a half, a quarter and an eighth. P1's latency of n equal fragments
-(equation 10) is fitted to the differences and gives the best n. If the model does not fit, the
-fastest way is the result. The result still needs an A/B.
+Each way is tried in turns with the values in effect, so that both meet the same load. The ways are:
+kicks of one frame; then fragments of a frame, of half a frame, a quarter and an eighth. P1's
+latency of n equal fragments (equation 10) is fitted to the differences, and gives the best n. If
+this model does not fit, the fastest way is the result. The result still needs an A/B.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from careful.tuning.verify import BLOCKS_MIN, MESSAGES_MIN, Trial
 HALVINGS, FRAGMENT_BYTES_MIN = 3, 512
 #: The least kick that is tried: each frame alone.
 KICK_BYTES = 1
-#: Most and least messages per arm of a way. Between them, its turn ends when the error of the
-#: difference is this share of the latency.
+#: Most and least messages of a way, and of the values in effect, in a turn. Between the two
+#: numbers, the turn ends when the difference's error is below PRECISION, as a share of the latency.
 ROUND_MESSAGES, ROUND_MESSAGES_MIN, PRECISION = 90, 8, 0.01
 #: Least apparent gain, as a share of the latency.
 GAIN_MIN = 0.02
@@ -41,7 +41,7 @@ def effect(plan: Plan, kick: Kick, nbytes: int, limits: Limits) -> tuple[object,
 
 @dataclass
 class Way:
-    """A way to send a class's messages: arm B of the trial. Arm A has the values in effect.
+    """A way to send a class's messages, and its trial: arm A has the values in effect, B the way.
 
     count: fragments of a message.
     """
@@ -87,7 +87,7 @@ class Search:
     now: values in effect, of all items; limits: payload of a frame; but: items that the controller
     must not change.
 
-    ways_count: the number of ways that are tried; over: no more messages are needed.
+    ways_count: number of ways that are tried; over: the search needs no more messages.
     """
 
     def __init__(
@@ -102,13 +102,13 @@ class Search:
         alone = Kick(KICK_BYTES)
         self._alone = {} if NET_TX + index in but else {NET_TX + index: alone}
         self._plans = [] if index in but else self._other_plans()
-        self._reference: Way | None = None  # the kick of each frame with the present plan
+        self._reference: Way | None = None  # the plan in effect, with a kick for each frame
         if self._alone and self._effect(plan, alone) != self._effect(plan, kick):
             self._reference = Way(self._alone, self._count_now)
         self._ways = [self._reference] if self._reference else []
         self._ways += [self._planned(plan) for plan in self._plans]
         self._stages = [self._predicted_ways, self._unkicked_ways]
-        self._unkicked: Way | None = None  # the best plan with the present kick
+        self._unkicked: Way | None = None  # the best plan, with the kick in effect
         self._at, self.ways_count = 0, len(self._ways)
         self._fit: Fit | None = None
         self.over = False
@@ -143,7 +143,7 @@ class Search:
     def look(self, late: bool = False) -> bool:
         """Counts new messages; reports whether another way has its turn or the search is over.
 
-        late: the turn has used its time, so the least messages for a verdict are enough.
+        late: the turn's time is over, so ROUND_MESSAGES_MIN are enough.
         """
         trial = self.way.trial
         needed = MESSAGES_MIN if late else ROUND_MESSAGES
@@ -170,7 +170,7 @@ class Search:
         return [self._planned(self._predicted(self._fit))]
 
     def _unkicked_ways(self) -> list[Way]:
-        """Returns the best plan with the present kick: a kick that makes no difference stays."""
+        """Returns the best plan with the kick in effect, which stays if it makes no difference."""
         best = self._fastest()
         if not best or self._index not in best.values or NET_TX + self._index not in best.values:
             return []

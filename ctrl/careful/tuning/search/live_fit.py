@@ -1,8 +1,8 @@
 """Fits P1's latency of equal fragments to live messages.
 
-A message of B bytes in n fragments takes g·n + H/n and a constant (P1 equation 10). g is the
-bottleneck's overhead of a fragment, µs. H = B·ΣG of the other stages, µs. Only differences of
-latencies enter, so load that all ways meet cancels.
+A message of B bytes in n fragments takes g·n + H/n plus a constant (P1 equation 10). g is the
+bottleneck's overhead for a fragment, µs. H is B times the sum of the other stages' G, µs. The fit
+uses only differences of latencies, so the load that all ways meet cancels.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _CHI_SQUARED = (6.63, 9.21, 11.34, 13.28, 15.09)
 
 @dataclass(frozen=True)
 class Point:
-    """Messages in `count` fragments take longer_us more than the now_us of present messages, µs."""
+    """A way: messages in `count` fragments take longer_us more than with the values in effect.
+
+    now_us: latency with the values in effect, µs.
+    """
 
     count: int
     longer_us: Estimate
@@ -35,8 +38,8 @@ class Point:
 class Fit:
     """The fitted model.
 
-    now_count: fragments now; now_us: latency now, µs; values: the constant, g and H, µs; spread:
-    their covariance, µs²; off: distance of the points in errors, squared; fits: they fit.
+    now_count, now_us: fragments and latency (µs) with the values in effect; values: constant, g and
+    H, µs; spread: their covariance, µs²; off: sum of squared distances, in errors; fits: it fits.
     """
 
     now_count: int

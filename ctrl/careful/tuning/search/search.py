@@ -17,7 +17,7 @@ from careful.tuning.verify import Counts
 
 #: Longest search, seconds; then the best so far is taken.
 SEARCH_S_MAX = 600.0
-#: Share of it that all first turns may use, so that the last way has a turn too.
+#: Share of SEARCH_S_MAX for all first turns, so that each way has a turn.
 FIRST_SHARE = 0.5
 
 
@@ -83,7 +83,7 @@ class SearchRun:
         if all(turns.is_quiet(index, now) for index in open_):
             return "over" if len(open_) < len(self.searches) else "quiet"
         if not (changed and self._base):
-            # A signal may interrupt the flip: until it is confirmed, the other values may hold.
+            # A signal may interrupt flip(): until it returns, either values may be in effect.
             base, self._base = self._base, False
             if not turns.flip():
                 return "by hand"

@@ -1,7 +1,7 @@
-"""The classes of a path that search the best way to send by trying, and the results.
+"""The searches of a path for the best way to send, by class, and their results.
 
-A class is searched if its messages come, if no prediction exists or live messages refuted it, and
-if no search of the class has ended.
+A class is searched if it has messages, if there is no prediction or live messages refuted it, and
+if the class was not searched before.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Searches:
         self._seen = sent(by_class(live))
 
     def interrupted(self, now: float) -> None:
-        """Notes an interruption: the time until the search resumes does not count."""
+        """Records when a search stopped: the time until it resumes does not count."""
         self._stopped = now
 
     def clear(self) -> None:
@@ -92,7 +92,7 @@ class Searches:
         ]
 
     def _result(self, index: int, search: Search, found: bool, now: float) -> Tried:
-        """Returns a class's new result; if an earlier search found a way, that result stays."""
+        """Returns the result to store for a class: a way that an earlier search found stays."""
         before = self._state.tried.get(index)
         if before and before.found and not found:
             return replace(before, at_s=now)

@@ -21,7 +21,7 @@ TRIAL_S_MAX = 600.0
 
 @dataclass
 class Outcome:
-    """Changes of an A/B by result: held, not held, undecided."""
+    """The changes of an A/B by their result: held (faster), not held, undecided."""
 
     held: dict[int, Pair] = field(default_factory=dict)
     undone: dict[int, Pair] = field(default_factory=dict)
@@ -40,8 +40,8 @@ class AB:
 
     Args:
         pairs: the changes, by item.
-        trials: messages of earlier A/Bs of these changes; this A/B adds its own.
-        is_first: the first A/B of these changes; the values before are in effect.
+        trials: messages of earlier A/Bs of these changes, to which this A/B adds its own.
+        is_first: this is the first A/B of these changes, so the values before are in effect.
         message_gap_s: usual time between two messages that measure an item, seconds.
     """
 
@@ -69,7 +69,7 @@ class AB:
         self._turns.skip(live)
 
     def end_reason(self, now: float) -> str | None:
-        """Returns why the A/B is over, "" if a change has a verdict; None: the A/B continues."""
+        """Returns None while the A/B goes on, "" when a change has a verdict, else why it ends."""
         if any(self._trials[item].has_verdict for item in self.pairs):
             return ""
         if self._is_late(now):

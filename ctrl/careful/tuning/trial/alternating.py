@@ -11,16 +11,16 @@ from careful.tuning.path import Live, Path
 from careful.tuning.settings import Value, measured_item
 from careful.tuning.verify import Counts, Trial
 
-#: An item is quiet after QUIET_S without a message, or after four times the usual gap if longer,
-#: seconds. Before the first message the latter is at most QUIET_S_MAX.
+#: An item is quiet after QUIET_S without a message or, if longer, after four times the usual gap
+#: (at most QUIET_S_MAX before the first message), seconds.
 QUIET_S, QUIET_S_MAX = 2.0, 60.0
 
 
 class Alternating:
     """Alternates the values in effect with others.
 
-    others: the other values; swapped: the values in effect are the second version and `others` the
-    first; message_gap_s: usual time between two messages that measure an item, seconds.
+    others: the other values; swapped: `others` are the first version, and the values in effect the
+    second; message_gap_s: usual time between two messages that measure an item, seconds.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The A/Bs of a path's changes: the one under way, and the messages of unverified changes.
 
-Owns when an unverified change is tried again, and the result: a change that held stays, a change
-that did not hold is undone, any other change stays unverified.
+Owns when an unverified change is tried again, and what follows from an A/B: a change that held
+stays, a change that did not hold is undone, and any other change stays unverified.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from careful.tuning.state import Pair, PathState
 from careful.tuning.trial.ab import AB, ours
 from careful.tuning.verify import Counts, Trial
 
-#: New messages of an unverified change that begin its A/B.
+#: Number of new messages that begin the A/B of an unverified change.
 RETRY_MESSAGES = 10
 
 #: A result: a word, the changes, and the verdicts for JSON.
@@ -70,7 +70,7 @@ class Verification:
     def finish(self, now: float, decided: bool) -> list[Result]:
         """Keeps changes that held, undoes those that did not, and marks the rest as unverified.
 
-        decided: the A/B ended by its result, so undecided changes resume if messages still flow.
+        decided: a verdict ended the A/B, so undecided changes resume if messages still come.
         """
         assert self.test is not None
         test, state, self.test = self.test, self._state, None

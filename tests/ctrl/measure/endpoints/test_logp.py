@@ -165,14 +165,14 @@ def test_logp__intervals_hold_a_gap_that_is_hard_to_see(name: str) -> None:
     assert min(hits.values()) >= 7, hits
 
 
-def test_logp__a_network_that_still_fills_has_no_gap() -> None:
+def test_logp__no_gap_while_the_network_fills() -> None:
     """From the first reply on, 124 messages lie on a line of 1.6 µs each, but g is 2."""
     found = measure(Machine(1.2, 0.5, 2.0, 20), only="gap", messages_max=124, seconds=0.2)
     assert found.g.estimate is None
     assert "no steady regime within 124" in found.g.reason
 
 
-def test_logp__a_longer_curve_where_further_bursts_say_that_it_fills() -> None:
+def test_logp__the_curve_gets_longer_if_the_network_is_not_full() -> None:
     class Changed(Machine):
         calls = 0
 
@@ -238,7 +238,7 @@ def test_logp__a_pauses_cost_is_no_part_of_or(noise: float, wakes: float) -> Non
         assert re.search(r"a request takes 1[89]\.?\d* µs to send, 1[56]\.?\d* ±", notes[0])
 
 
-def test_logp__or_is_the_same_where_the_first_requests_after_pauses_take_more() -> None:
+def test_logp__or_does_not_depend_on_slow_first_requests() -> None:
     """The first requests take 16 µs more, later ones 4, so neither os_D nor os may be subtracted
     from g'.
     """
@@ -273,7 +273,7 @@ def test_logp__a_reply_that_does_not_come_in_the_pause_gives_no_or() -> None:
     assert known(found, "os").value == pytest.approx(LINK["os"], rel=0.05)
 
 
-def test_told__an_overhead_that_a_round_trip_has_no_room_for() -> None:
+def test_plausible__an_overhead_above_half_a_round_trip_is_withheld() -> None:
     """TCP on one processor: the other end answers before the call that sends is over."""
     os, why = Figure(Estimate(65.99, 0.09, 50), 123), "so it is"
     found = plausible(os, Figure(Estimate(64.90, 0.2, 50)), why)
@@ -336,7 +336,7 @@ def test_logp__no_steady_regime_is_said_once() -> None:
     assert text.count("no steady regime") == 1
 
 
-def test_logp__a_longer_burst_where_the_network_fills_slowly() -> None:
+def test_logp__a_longer_burst_if_the_network_fills_slowly() -> None:
     found = measure(Machine(os=1.2, or_=0.5, g=2.0, L=1.2), only="gap")
     assert found.curves[0].bursts.marks[-1] > 124
     assert known(found, "g").value == pytest.approx(2.0, rel=0.03)
@@ -364,7 +364,7 @@ def test_background__bursts_take_one_percent_of_the_time() -> None:
         assert known(found, name).value == pytest.approx(value, rel=0.05), name
 
 
-def test_background__says_at_once_how_long_it_takes() -> None:
+def test_background__reports_at_once_the_time_that_it_needs() -> None:
     asleep = Sleeper(Machine(**LINK), 60)
     measurement = LogP(asleep.layer, Options(seconds=60), clock=asleep.machine.clock)
     with pytest.raises(ValueError, match=r"take about \d+ s on this path: --time (\d+)$") as said:
@@ -409,7 +409,7 @@ def test_regimes__too_few_bursts_show_no_bend() -> None:
     assert found.marks[regimes.steady_begin] == 64
 
 
-def test_marks__end_where_asked() -> None:
+def test_marks__end_at_the_last_message() -> None:
     assert marks_to(1) == [1]
     assert marks_to(9) == [*range(1, 10)]
     assert marks_to(4096)[-1] == 4096
@@ -455,7 +455,7 @@ def test_locations__coverage() -> None:
         assert least <= hits <= 395, share
 
 
-def test_figure__says_why_there_is_none() -> None:
+def test_figure__gives_a_reason_if_withheld() -> None:
     assert "samples" in figure(np.array([1.0, 2.0])).reason
     wide = figure(np.array([1.0, -5.0, 9.0, -8.0, 6.0]))
     assert wide.estimate is None

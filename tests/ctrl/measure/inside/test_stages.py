@@ -297,7 +297,7 @@ def test_listen__keeps_records_before_a_loss() -> None:
         listening.together(nothing)
 
 
-def test_clearbox__measures_until_it_is_enough() -> None:
+def test_clearbox__measures_until_precise_enough() -> None:
     tracer = FakeTracer()
     found = clearbox.ClearBox(tracer, tracer, ("a", "b"), clock=tracer.clock).run()
     assert found.settled
@@ -313,7 +313,7 @@ def test_clearbox__measures_until_it_is_enough() -> None:
     assert (shown["size_min_bytes"], shown["size_max_bytes"]) == (SIZES[0], SIZES[-1])
 
 
-def test_clearbox__in_trains_that_the_window_takes() -> None:
+def test_clearbox__trains_fit_in_the_window() -> None:
     """There are as many frames of each size as without trains, and one answer per train."""
     tracer = FakeTracer()
     options = clearbox.Options(trains=True, rounds_max=2)
@@ -378,7 +378,7 @@ def test_clearbox__is_a_pipeline_that_can_be_planned() -> None:
     assert (pipeline.size_min_bytes, pipeline.size_max_bytes) == (SIZES[0], SIZES[-1])
 
 
-def test_clearbox__of_another_machine_only_sending_stages() -> None:
+def test_clearbox__to_another_machine_only_sending_stages() -> None:
     tracer = FakeTracer()
     options = clearbox.Options(rounds_max=2)
     found = clearbox.ClearBox(tracer, tracer, ("a",), options, clock=tracer.clock).run()
@@ -468,7 +468,7 @@ def test_burst__a_kick_over_a_wire_has_a_box_for_each_frame() -> None:
     assert len(boxes(*found.of(("netTx", "a")))) == 6
 
 
-def test_burst__of_nothing_is_refused() -> None:
+def test_burst__without_messages_is_refused() -> None:
     with pytest.raises(ValueError, match="no burst"):
         packet_flow.burst(traffic([0], rounds=2), ("a", "b"))
 

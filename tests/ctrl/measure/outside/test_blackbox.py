@@ -203,7 +203,7 @@ def test_blackbox__a_wide_interval_has_one_reason_and_one_bound() -> None:
         assert text.count("it changed") == (sure is not found)
 
 
-def test_blackbox__a_regime_without_a_figure_leaves_the_others_theirs() -> None:
+def test_blackbox__other_regimes_keep_their_figures_if_one_has_none() -> None:
     """Small frames meet a bottleneck with a constant time, which has no slope."""
     found = FakeExchange(((3000.0, 0.0), (200.0, 2000.0))).measure(sizes_count=24, at_bytes=300)
     low, high = found.figures()["regimes"]
@@ -269,7 +269,7 @@ def test_blackbox__trains_mostly_in_a_bunch_are_no_regime(share: float, known: b
     assert (shown["regimes"][0]["g_b_us"] is not None) == known
 
 
-def test_blackbox__stops_when_it_is_enough() -> None:
+def test_blackbox__stops_when_precise_enough() -> None:
     quiet = FakeExchange(jitter_us=1).measure(precision=0.05)
     fine = FakeExchange(jitter_us=60).measure(precision=0.0003, seconds=1000)
     assert quiet.rounds_count == 4
@@ -386,7 +386,7 @@ def test_bottlenecks__a_round_may_have_few_of_a_regime() -> None:
 
 
 @pytest.mark.parametrize("train_max", [4, 32])
-def test_blackbox__background_takes_a_hundredth(train_max: int) -> None:
+def test_blackbox__background_uses_a_hundredth_of_the_time(train_max: int) -> None:
     fake = FakeExchange()
     fake.train_max = train_max
     fake.measure(background=True, seconds=2000, precision=1e-3)
@@ -511,7 +511,7 @@ def test_bottlenecks__ranges_join() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.0, 50e-6, -300e-6])
-def test_drift__is_found_and_taken_out(rate: float) -> None:
+def test_drift__is_measured_and_removed(rate: float) -> None:
     """It does not depend on late messages or the clocks' offsets."""
     noise = random.Random(5)
     sizes = [noise.choice([64.0, 1000.0, 2000.0, 3700.0]) for _ in range(300)]

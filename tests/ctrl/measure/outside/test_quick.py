@@ -39,7 +39,7 @@ def test_figures__of_gam(seed: int, times: float) -> None:
     BlackBox.from_dict(found)  # in `plan`'s format
 
 
-def test_figures__of_a_path_that_is_interrupted_now_and_then() -> None:
+def test_figures__a_path_with_interruptions() -> None:
     """Other messages disturb one of three trains, and some round trips."""
     quiet, busy = FakeExchange(jitter_us=0.0), FakeExchange(jitter_us=0.0)
     trains, trips = busy.train_us, busy.round_trips
@@ -61,7 +61,7 @@ def test_figures__of_a_path_that_is_interrupted_now_and_then() -> None:
         assert found[name] == pytest.approx(known[name], rel=0.1), name
 
 
-def test_figures__say_where_a_line_does_not_fit() -> None:
+def test_figures__a_bend_widens_the_intervals() -> None:
     """Small and large fragments have different bottlenecks, so the intervals are wide."""
     bent = FakeExchange(((3000.0, 100.0), (100.0, 4000.0)), jitter_us=0.0)
     straight = FakeExchange(((1000.0, 2000.0),), jitter_us=0.0)
@@ -73,7 +73,7 @@ def test_figures__say_where_a_line_does_not_fit() -> None:
     assert widths[0] > 5 * widths[1]
 
 
-def test_figures__of_trains_in_bunches_there_are_none() -> None:
+def test_figures__none_if_trains_arrive_in_bunches() -> None:
     bunched = FakeExchange()
     trains = bunched.train_us
     bunched.train_us = lambda *which: (trains(*which)[0], 1e5)  # type: ignore[method-assign]
@@ -104,7 +104,7 @@ def test_pauses__leave_the_path_its_share() -> None:
     ("name", "value", "said"),
     [("payload_max_bytes", 200, "too similar"), ("train_max", 1, "too small for a train")],
 )
-def test_refused__where_nothing_can_be_told(name: str, value: int, said: str) -> None:
+def test_refused__nothing_can_be_measured(name: str, value: int, said: str) -> None:
     exchange = FakeExchange()
     setattr(exchange, name, value)
     with pytest.raises(ValueError, match=said):

@@ -30,7 +30,7 @@ def figures(exchange: LoadedExchange, undisturbed: bool = True) -> dict[str, flo
 
 
 @pytest.mark.parametrize(("busy", "enough"), [(0.0, 36), (0.5, 36), (0.9, 36), (1.0, 30)])
-def test_figures__of_a_path_with_live_messages(busy: float, enough: int) -> None:
+def test_figures__a_path_with_live_messages(busy: float, enough: int) -> None:
     """A reader that always waits for a message leaves the path idle for a seventh of the time, so
     the costs of the other stages may be withheld."""
     sum_G = sum(G for _, G in GAM)
@@ -64,7 +64,7 @@ def test_figures__of_a_path_with_live_messages_both_ways(busy: float) -> None:
     assert held >= 0.8 * RUNS  # where every answer has waited, the sum of g is too large
 
 
-def test_figures__of_two_bottlenecks_on_a_busy_path() -> None:
+def test_figures__two_bottlenecks_on_a_busy_path() -> None:
     """The bottleneck of large fragments is another stage than that of small ones."""
     told = 0
     for seed in range(RUNS):
@@ -143,7 +143,7 @@ def test_train__behind_a_larger_frame_counts_once_the_pile_is_gone() -> None:
     assert train_gap_us(arrivals) == pytest.approx(900, rel=0.02)
 
 
-def test_train__takes_the_frames_that_lie_together() -> None:
+def test_train__uses_frames_that_arrived_together() -> None:
     late = [(at + 20000, n) for at, n in TRAIN[1:]]
     exchange = Scripted(
         frames(*TRAIN, others=(2,)),  # two and two: too few
@@ -156,7 +156,7 @@ def test_train__takes_the_frames_that_lie_together() -> None:
     assert way.disturbed == 1
 
 
-def test_train__of_an_end_that_is_slower_than_the_path() -> None:
+def test_train__the_end_is_slower_than_the_path() -> None:
     """Its handlers' times are further apart than the arrivals at XDP."""
     exchange = Scripted(frames(*((at / 100, n) for at, n in TRAIN)))
     arrivals, _ = Undisturbed(exchange).train_us(64, 4)
@@ -186,7 +186,7 @@ def test_peer__that_cannot_record(error: int) -> None:
     assert len(way.train_us(64, 4)[0]) == 4
 
 
-def test_peer__whose_session_began_anew() -> None:
+def test_peer__its_session_began_again() -> None:
     exchange = Scripted(errno.ENOENT, frames(*TRAIN))
     way = Undisturbed(exchange)
     for _ in range(2):
@@ -194,7 +194,7 @@ def test_peer__whose_session_began_anew() -> None:
     assert exchange.began == 2
 
 
-def test_train__that_the_record_does_not_show() -> None:
+def test_train__missing_in_the_record() -> None:
     """Another measurement uses frames of that size: all times count."""
     way = Undisturbed(Scripted(frames(*TRAIN, (14000.0, SMALL)), frames(*TRAIN[:2])))
     assert len(way.train_us(64, 4)[0]) == 4

@@ -53,7 +53,7 @@ def test_of_path__a_host_may_be_faster_than_its_single_frames() -> None:
     assert "at least" in said(found)
 
 
-def test_measure__time_is_spent_where_it_narrows_the_figures() -> None:
+def test_measure__uses_all_its_time_whatever_the_rounds() -> None:
     """A hidden limit of 32 rounds once ended it after 1.3 s, whatever --time was."""
     found = FakePath(jitter_us=60).measure(
         precision=1e-5, resolution_us=1e-6, seconds=60, rounds_max=10**6

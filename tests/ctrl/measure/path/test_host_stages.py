@@ -94,7 +94,7 @@ def test_stages__more_time_does_not_both_help_and_not_help() -> None:
     assert not host_stages._settled(times, kick_runs_all=False)
 
 
-def test_stages__stop_when_they_are_known() -> None:
+def test_stages__stop_when_precise_enough() -> None:
     quiet, noisy = FakeHosts(jitter_us=0.01), FakeHosts(jitter_us=50.0)
     assert quiet.measure(seconds=1000).rounds_count == host_stages.ROUNDS_MIN
     assert noisy.measure(seconds=1000).rounds_count > host_stages.ROUNDS_MIN
@@ -172,7 +172,7 @@ def test_stages__only_xdp_answers() -> None:
 
 
 @pytest.mark.parametrize("how", ["silent_after", "ends_after"])
-def test_stages__a_host_that_leaves_keeps_known_figures(how: str) -> None:
+def test_stages__figures_stay_after_the_host_leaves(how: str) -> None:
     found = FakeHosts(**{how: 40}, jitter_us=0.5).measure()
     assert found.elapsed_s < 15  # 12 silent probes of a second each, not six rounds of them
     assert names(found)[0] == ("hostTx",)
@@ -213,7 +213,7 @@ def whole_path(
     return path_to_file.measure(route.address, route, "e1000", Options(**options), required=True)
 
 
-def test_whole__hops_are_kept_where_the_host_falls_silent(
+def test_whole__hops_stay_if_the_host_falls_silent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path, ends, why = whole_path(FakeHosts(hops_silent_after=100), monkeypatch, precision=1e-4)

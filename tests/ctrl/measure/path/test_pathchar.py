@@ -44,7 +44,7 @@ def test_pathchar__intervals_hold_the_truth() -> None:
     assert min(hits.values()) >= 36, hits
 
 
-def test_pathchar__stops_early_where_it_is_quiet() -> None:
+def test_pathchar__stops_early_on_a_quiet_path() -> None:
     quiet = FakePath(jitter_us=1).measure()
     noisy = FakePath(jitter_us=150).measure(seconds=1000)
     assert quiet.rounds_count == 3
@@ -69,7 +69,7 @@ def test_pathchar__a_saving_counts_settled_hops() -> None:
     assert "saved" not in report.pathchar_summary(short)
 
 
-def test_pathchar__hops_that_are_known_get_no_more_probes() -> None:
+def test_pathchar__precise_hops_get_no_more_probes() -> None:
     """A fast hop behind a slow one needs more rounds, without the first two hops."""
     fake = FakePath(G_us_per_KiB=(4096.0, 4096.0, 2048.0, 50.0), jitter_us=8)
     path = fake.measure(seconds=1000)
@@ -222,7 +222,7 @@ def test_pathchar__hops_lost_before_they_were_measured() -> None:
     assert "from before" not in said
 
 
-def test_pathchar__a_lost_route_keeps_known_hops() -> None:
+def test_pathchar__figures_stay_after_a_lost_route() -> None:
     path = FakePath(no_way_at_s=3.0, jitter_us=60).measure(precision=0.001)
     assert [segment.ttls for segment in path.segments] == [(1,), (2,), (3,), (4,)]
     assert path.segments[2].G_us_per_KiB is not None
@@ -255,7 +255,7 @@ def test_pathchar__a_path_that_changes_at_the_end_keeps_the_last_round() -> None
 # --- what changes, and what does not fit
 
 
-def test_pathchar__path_that_changes_is_measured_anew() -> None:
+def test_pathchar__a_changed_path_is_measured_again() -> None:
     path = FakePath(change_at_s=1.5).measure(seconds=100)
     assert any("halfway: the path changed" in note for note in path.notes)
     for segment, G in zip(path.segments, RATES, strict=True):
@@ -273,7 +273,7 @@ def test_pathchar__probes_fit_the_path(speaks: bool) -> None:
     assert any("vanish" in note for note in path.notes) is not speaks
 
 
-def test_pathchar__background_takes_a_hundredth() -> None:
+def test_pathchar__background_uses_a_hundredth_of_the_time() -> None:
     fake = FakePath(jitter_us=1)
     fake.measure(background=True, seconds=1000)
     assert fake.busy_s < 0.0101 * fake.now_s

@@ -137,7 +137,7 @@ def probes(fail: Callable[[dict[str, Any]], None], monkeypatch: pytest.MonkeyPat
     return client, lambda: exchange.ProbeSession(Route(Path("/none"), "eth1", PEER, "h2", 0.2))
 
 
-def test_probes__no_question_is_waited_for_much_longer_than_the_others_took(
+def test_probes__wait_little_longer_than_earlier_answers_took(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     client, begin = probes(lambda _: None, monkeypatch)
@@ -195,7 +195,7 @@ def test_probes__a_peer_that_restarted_is_connected_again(
     assert not broken
 
 
-def test_pings__of_a_peer_that_was_taken_down(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pings__a_peer_that_was_taken_down(monkeypatch: pytest.MonkeyPatch) -> None:
     one = object.__new__(ping.PingSession)
     one.host, one._address, one._own, one._kick_runs_all = "h2", PEER, OWN, False
     for number in (errno.ECONNRESET, errno.ENOTCONN):
@@ -214,7 +214,7 @@ def test_pings__of_a_peer_that_was_taken_down(monkeypatch: pytest.MonkeyPatch) -
         (errno.ECONNRESET, "h2: its careful ended or restarted"),
     ],
 )
-def test_pings__first_ones_without_an_answer(
+def test_pings__the_first_pings_are_not_answered(
     number: int, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error once said that the other careful is older."""
@@ -225,7 +225,7 @@ def test_pings__first_ones_without_an_answer(
         one._wait_for_answer()
 
 
-def test_signatures__of_a_peer_that_was_taken_down() -> None:
+def test_signatures__a_peer_that_was_taken_down() -> None:
     one = object.__new__(Signatures)
     one.host, one._address, one.frame_bytes = "h2", PEER, 3774
     one._own = OWN

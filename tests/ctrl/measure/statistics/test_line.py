@@ -41,7 +41,7 @@ def test_estimate__difference_widens() -> None:
     assert (one * -2).half == pytest.approx(2 * one.half)
 
 
-def test_estimate__of_nothing_is_infinitely_wide() -> None:
+def test_estimate__without_samples_is_infinitely_wide() -> None:
     assert Estimate(0.0).relative == math.inf
     assert Estimate(1.0).half == 0
 
@@ -199,7 +199,7 @@ def test_widened__is_never_narrower() -> None:
     assert widened(line, [line]) == line
 
 
-def test_widened__a_slope_that_repetitions_deny_is_none() -> None:
+def test_widened__repetitions_can_refute_a_slope() -> None:
     slopes = (0.5, -0.4, 1.2, 0.1)
     times = [500 + slope * SIZES for slope in slopes]
     line = fit_line(SIZES, np.mean(times, axis=0))

@@ -60,7 +60,7 @@ def test_piecewise__a_bend_with_few_points_behind_it(sigma: float) -> None:
     assert held >= 52
 
 
-def test_piecewise__a_bend_beside_an_anomaly() -> None:
+def test_piecewise__a_bend_next_to_an_anomaly() -> None:
     """Gaps of GMS x 100 on a busy machine; one is late."""
     off_us = np.array([-37, 0, 0, 1, 0, -1, 2, 3, 1, 0, 120, 4, 1, -1, 11, -1])
     sizes = np.linspace(64, 3702, 16)

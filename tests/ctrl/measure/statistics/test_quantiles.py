@@ -15,7 +15,7 @@ DOFS = [0.5, 1, 1.5, 2, 3.7, 10, 29, 30.5, 120, 1e3, 1e5, 2e6]
 
 @pytest.mark.parametrize("dof", DOFS)
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.95, 0.999])
-def test_t_quantile__as_scipy_has_it(dof: float, share: float) -> None:
+def test_t_quantile__agrees_with_scipy(dof: float, share: float) -> None:
     assert t_quantile(share, dof) == pytest.approx(stdtrit(dof, 0.5 + share / 2), rel=1e-7)
 
 
@@ -26,12 +26,12 @@ def test_t_quantile__is_normal_in_the_end() -> None:
 
 @pytest.mark.parametrize("below", [1, 2, 5, 12, 40, 1000])
 @pytest.mark.parametrize("chance", [0.05, 1e-4])
-def test_f_quantile__as_scipy_has_it(below: int, chance: float) -> None:
+def test_f_quantile__agrees_with_scipy(below: int, chance: float) -> None:
     assert f_quantile(3, below, chance) == pytest.approx(fdtri(3, below, 1 - chance), rel=1e-7)
 
 
 @given(st.floats(0.1, 500), st.floats(0.1, 500), st.floats(0.001, 0.999))
-def test_beta_share__as_scipy_has_it(a: float, b: float, x: float) -> None:
+def test_beta_share__agrees_with_scipy(a: float, b: float, x: float) -> None:
     assert beta_share(a, b, x, 1 - x) == pytest.approx(betainc(a, b, x), rel=1e-8, abs=1e-14)
 
 

@@ -128,7 +128,7 @@ def test_kept__the_message_agrees_with_partials(
     assert (found.present_bytes, found.bytes) == (len(DATA), len(DATA))
 
 
-def test_kept__not_known(ends: Ends) -> None:
+def test_kept__its_size_is_unknown_without_the_journal(ends: Ends) -> None:
     """Reports whether the peer has the journal that says so is not known once it is gone."""
     ends.die_after(4)
     with pytest.raises(CarefulError) as caught:

@@ -109,7 +109,7 @@ def test_holes__interrupted(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None
     assert sum(offset // block % 2 for _, offset, _ in read) <= 2
 
 
-def test_holes__of_a_small_file_and_of_nothing_else(ends: Ends) -> None:
+def test_holes__only_of_a_small_file(ends: Ends) -> None:
     with_holes(ends.source, 3 * MIB + 4096)
     os.truncate(ends.source, 40_000)
     ends.run(Options())
@@ -121,7 +121,7 @@ def test_holes__of_a_small_file_and_of_nothing_else(ends: Ends) -> None:
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("other_block", [64 * 1024, 128 * 1024])
-def test_holes__where_the_old_file_had_data(
+def test_holes__over_data_of_the_old_file(
     ends: Ends, daemon: FakeDaemon, sparse: bool, other_block: int
 ) -> None:
     """-c copies the old file first: a new hole must not keep its bytes."""

@@ -58,7 +58,7 @@ async def list_project(one: Silence) -> Answer:
     return await one.ask(lib.CAREFUL_IPC_REQUEST, b"project", handler=handler)
 
 
-def test_ask__nothing_is_answered() -> None:
+def test_ask__no_answer_arrives() -> None:
     async def run() -> None:
         one = silence(Daemon())
         with pytest.raises(SilenceError, match=r"^h2: no answer to 'list project' in 0.4 s"):

@@ -71,7 +71,7 @@ def test_across__bytes_mode_and_time(
     assert not other.handles
 
 
-def test_across__a_directory_takes_it_under_its_name(
+def test_across__a_directory_gets_the_file_under_its_name(
     route: Route, export: Path, other: FakeDaemon
 ) -> None:
     (export / "f").write_bytes(DATA)

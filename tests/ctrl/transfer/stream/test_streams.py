@@ -272,7 +272,9 @@ def test_in_place__dry_run(
     assert not daemon.handles
 
 
-def test_refused__impossible_for_such_ends(route: Route, export: Path, tmp_path: Path) -> None:
+def test_refused__options_that_the_ends_cannot_have(
+    route: Route, export: Path, tmp_path: Path
+) -> None:
     (export / "f").write_bytes(DATA)
     here = str(tmp_path / "g")
     with pytest.raises(CarefulError, match="-u: works only on whole files"):

@@ -46,7 +46,7 @@ def ends(request: pytest.FixtureRequest, route: Route, daemon: FakeDaemon, tmp_p
     return Ends(request.param, route, here, daemon.root)
 
 
-def test_names__hard_ones(ends: Ends) -> None:
+def test_names__difficult_names(ends: Ends) -> None:
     names = ["new\nline", os.fsdecode(b"\xff\xfe"), "n" * 255, " ", "-f", "a:b", "Case", "case"]
     names += ["\x1b[31m", "*", "\\", "'\"", ".careful", "é" * 127]
     for index, name in enumerate(names):

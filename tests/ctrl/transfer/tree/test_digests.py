@@ -119,7 +119,7 @@ def test_checksum__one_by_one(ends: Ends, monkeypatch: pytest.MonkeyPatch, statu
     assert_equal(ends.source, ends.target)
 
 
-def test_equal_small__compares_known_figures(tmp_path: Path) -> None:
+def test_equal_small__files_that_changed_meanwhile_get_no_answer(tmp_path: Path) -> None:
     """A file that changed since its listing (too large, gone, another kind) gets no answer."""
     for top in (tmp_path / "a", tmp_path / "b"):
         top.mkdir()

@@ -60,7 +60,7 @@ def test_tree__a_file_system_is_mounted_below_its_target(
 
 
 @pytest.mark.parametrize("way", ["get", "put"])
-def test_named__was_there_and_is_equal(
+def test_named__an_equal_target_exists(
     route: Route, daemon: FakeDaemon, tmp_path: Path, make_disk: MakeDisk, way: str
 ) -> None:
     """The file is synced, although another program wrote it."""

@@ -62,7 +62,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_exports__one_below_a_symlink(scene: Scene, size: int) -> None:
+def test_exports__a_directory_below_a_symlink(scene: Scene, size: int) -> None:
     """The exports are `a` and `a/x`: tree a brings a symlink x, and a/x must not be written through
     it.
     """

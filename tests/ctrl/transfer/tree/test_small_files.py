@@ -145,7 +145,7 @@ def test_small_files__a_batch_that_does_not_fit(ends: Ends, daemon: FakeDaemon, 
     assert_equal(ends.source, ends.target)
 
 
-def test_put__a_large_file_goes_by_itself(
+def test_put__a_large_file_is_in_no_batch(
     route: Route, daemon: FakeDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = Ends("put", route, tmp_path / "here", daemon.root)

@@ -241,7 +241,7 @@ def test_delete__excluded_names_keep_their_directory(ends: Ends, pattern: str) -
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_delete__not_where_the_source_is_unreadable(ends: Ends) -> None:
+def test_delete__not_if_the_source_is_unreadable(ends: Ends) -> None:
     ends.write("locked/a")
     ends.run()
     (ends.source / "locked").chmod(0)
@@ -333,7 +333,7 @@ def test_filters__patterns_and_names(ends: Ends) -> None:
     assert "No such file" in report.failures[0][1]
 
 
-def test_small_files__one_cannot_be_made(ends: Ends) -> None:
+def test_small_files__a_file_cannot_be_made(ends: Ends) -> None:
     for index in range(5):
         ends.write(str(index))
     (ends.target / "2/in the way").mkdir(parents=True)
@@ -342,7 +342,7 @@ def test_small_files__one_cannot_be_made(ends: Ends) -> None:
     assert [Path(name).name for name, _ in report.failures] == ["2"]
 
 
-def test_small_files__grows_while_it_is_read(ends: Ends, daemon: FakeDaemon) -> None:
+def test_small_files__a_file_grows_while_it_is_read(ends: Ends, daemon: FakeDaemon) -> None:
     """A file that was small in the listing is read at its present size."""
     path = ends.write("f")
     grown = False
@@ -435,7 +435,7 @@ def test_xattrs__that_cannot_be_read(
     assert os.listxattr(ends.target / "large") == ["user.old"]
 
 
-def test_xattrs__more_than_one_answer_holds(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_xattrs__more_than_fit_in_an_answer(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     """If an answer has no room for all attributes, the rest is requested again."""
     monkeypatch.setattr(batch, "_ANSWER_MAX", 400_000)
     names = [f"large{index}" for index in range(5)]
@@ -559,7 +559,7 @@ def test_get__all_exports_but_one(
     assert (tmp_path / "new/c/file").read_bytes() == b"c"
 
 
-def test_force__a_directory_takes_a_file_s_place(ends: Ends) -> None:
+def test_force__a_directory_replaces_a_file(ends: Ends) -> None:
     ends.write("d/f")
     ends.target.mkdir()
     (ends.target / "d").write_bytes(b"old")
