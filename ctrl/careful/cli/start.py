@@ -14,8 +14,7 @@ interrupt.arm()
 def _hold_standard_descriptors() -> None:
     """Opens descriptors 0 to 2 if they are closed, so that no file of ours gets their numbers.
 
-    If standard error was closed, its output is lost. If standard output was closed, writing to it
-    fails, like in any other command.
+    Then output to standard error is lost, and output to standard output fails.
     """
     for fd, flags in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:

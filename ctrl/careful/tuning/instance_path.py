@@ -40,8 +40,7 @@ BUSY_PATIENCE_S = 20.0
 QUICK_TRIES = 4
 #: A path is busy if live messages come within this time, seconds.
 BUSY_S = 0.4
-#: On a busy path a short measurement may find no figures. After each such failure the next
-#: measurement may take twice as long, up to this many seconds.
+#: A busy path may give no figures. Each such failure doubles the next one's time, up to this, s.
 PATIENCE_S_MAX = 48.0
 #: Figures of a measurement that are not stored: every sample.
 _SAMPLES = ("round_trip_minima", "train_gaps")

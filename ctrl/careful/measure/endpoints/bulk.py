@@ -3,8 +3,7 @@
 Owns the choice of sizes, and the lines through the figures of all sizes. T(n) is the time from the
 call until the reply of one transfer of n bytes. Its line is Hockney's T0 + n / R; the half-power
 point T0 R is the size that reaches half of the rate R. One direction carries the data, the other a
-small message. So L(n) is T(n) minus os(n), or(n) and a small message's time one way. L(n) includes
-the other host's processing.
+small message. So L(n), with the other host's work, is T(n) minus os(n), or(n) and a small message.
 """
 
 from __future__ import annotations

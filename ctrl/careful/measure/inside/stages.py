@@ -204,8 +204,7 @@ def whole(first: Fit, paces: Sequence[tuple[int, float]]) -> Fit:
     """Fits the whole time of a stage's thread for a frame, µs, with the work between its stages.
 
     That work (polling, timers, reading clocks) is part of each frame's time, but of no stage.
-    paces: size, bytes, and time from frame to frame, µs, of trains without probes: a probe's trap
-    empties caches.
+    paces: size, bytes, and time from frame to frame, µs, of trains without probes, which are slow.
     """
     sizes = np.array([size for size, _ in paces], dtype=np.float64)
     times = np.array([pace_us for _, pace_us in paces])

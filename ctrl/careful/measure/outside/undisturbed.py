@@ -202,8 +202,8 @@ def _longest(
 ) -> Sequence[tuple[int, int]] | None:
     """Returns the longest run of a train's frames, as indices of arrivals and of the train.
 
-    None: the record does not show which frames are the train's. Behind a larger frame, a run begins
-    to count after `pile_us`; if that is 0 (unknown), it does not count.
+    None: the record does not show which frames are the train's. Behind a larger frame a run counts
+    only after `pile_us`; never if that is 0 (unknown).
     """
     frames = [i for i, one in enumerate(arrivals) if one.nbytes == nbytes]
     if len(frames) != count:  # another frame has that size, or the record is too short

@@ -125,8 +125,7 @@ def undisturbed(samples: Array) -> Array:
     """Replaces samples far from the middle of the shortest half by that middle.
 
     samples: shape (n, k); a row is one time in k parts, and columns are independent. Few parts are
-    disturbed, but nearly every row has one that is. A deviation that all parts of a row share stays
-    in the row's sum.
+    disturbed, but nearly every row has one. A deviation that a row's parts share stays.
     """
     if len(samples) < SAMPLES_MIN:
         return samples

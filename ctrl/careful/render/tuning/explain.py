@@ -177,9 +177,8 @@ def draw(found: Json, path: Path) -> None:
     """Draws latency over message size: one fragment, fixed 4 KiB, the plan in effect, and the
     oracle.
 
-    The oracle is the best fixed size by the same measurement. Draws the first measured path; if
-    there is none, draws the live messages of the first path with any. Raises ValueError if there
-    are neither.
+    The oracle is the best fixed size by the same measurement. Draws the first measured path, else
+    the first path's live messages. Raises ValueError if there are neither.
     """
     from careful.render import figure
 

@@ -111,8 +111,8 @@ class Loop:
         hosts: names or addresses of the peers to tune; none: all peers.
         config: with the nodes' names.
         say: called with each decision and its peer.
-        warn: called with a warning: state cannot be stored or read, the peer is the end that should
-            be tuned, or an unverified plan stays.
+        warn: called with a warning: state cannot be stored or read, the peer should be tuned at its
+            own end, or an unverified plan stays.
     """
 
     def __init__(
@@ -234,8 +234,7 @@ class Loop:
     def _own_ip(self, peer: Peer, ifindex: int) -> str:
         """Returns our address towards a peer.
 
-        Without a route through our interface, returns the address from before: an interface that
-        is down, or has lost its address, may soon recover.
+        Returns the earlier address without a route through our interface, which may be down.
         """
         ours, name = own_ip(peer.address), peer.name
         tuned = self._tuned.get(name) or self._store.load().get(name)

@@ -80,8 +80,7 @@ class Controller:
     def step(self, alone: bool = True, /) -> float:
         """Does what is due; returns the seconds until the next step.
 
-        alone: False while another path is measured. Then this path is not measured, and shifts in
-        its latencies are ignored.
+        alone: False while another path is measured: this path is not, and its shifts are ignored.
         """
         now, self._alone = self._clock(), alone
         verification = self._verification
@@ -155,8 +154,7 @@ class Controller:
                 self._decide("not measured", {}, f"{reason}: {error}")
                 return False
         finally:
-            # These messages may have waited for the measurement's frames.
-            self._watch.skip(by_class(self._path.live()))
+            self._watch.skip(by_class(self._path.live()))  # they waited for the measurement
         self._consider_at = self.state.measured_at
         self._searches.clear()
         self._save()

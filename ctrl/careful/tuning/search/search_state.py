@@ -1,7 +1,6 @@
 """The searches of a path for the best way to send, by class, and their results.
 
-A class is searched if it has messages, if there is no prediction or live messages refuted it, and
-if the class was not searched before.
+A class is searched once, if it has messages, and no prediction or a refuted one.
 """
 
 from __future__ import annotations
