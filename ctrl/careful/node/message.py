@@ -132,7 +132,7 @@ class Message:
         handler has returned, or this is a store.
         """
         if self._raw is None or self._raw.region:
-            raise RuntimeError("only a request whose handler is running can be answered later")
+            raise RuntimeError("later() works only for a request, while its handler runs")
         if self._late_reply is None:
             self._late_reply = LateReply(self._engine, self.peer, self._raw)
         return self._late_reply

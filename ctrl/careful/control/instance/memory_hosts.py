@@ -94,7 +94,7 @@ class Hosts:
 
     def _shared(self, host: str, access: str) -> bytes:
         if access not in _ACCESS:
-            raise ValueError(f"access {access!r}: r or rw")
+            raise ValueError(f"access {access!r} must be r or rw")
         by, raw = self._known(host)
         return pack("careful_memory_host", by=by, access=_ACCESS[access], id=raw)
 

@@ -68,7 +68,7 @@ class Named:
                 self.outcome.fail(self.target.name(folder), error)
 
     async def _move_one(self, source: str, target: str, attr: Attr) -> None:
-        """Moves a file, unless the existing one decides otherwise, and sets its attributes."""
+        """Moves a file and sets its attributes, unless an existing target must stay."""
         names = self.source.name(source), self.target.name(target)
         existing = await self.target.stat(target, follow=False)
         decision = decide(attr, existing, self.options)
