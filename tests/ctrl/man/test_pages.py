@@ -33,7 +33,7 @@ _BLOCK = re.compile(r"^```\n(.*?)^```", re.M | re.S)
 
 
 def page(topic: str) -> str:
-    """Returns a page without its Python programs, which system/test_python_page.py runs."""
+    """Returns a page without its Python programs, which test_python_page.py runs."""
     text = README.read_text(encoding="utf-8") if topic == "README" else man.source(topic)
     return re.sub(r"^```python\n.*?^```\n", "", text, flags=re.M | re.S)
 

@@ -21,7 +21,7 @@ from lab import Lab, MakeLab
 
 pytestmark = pytest.mark.lab
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 GAM = ROOT / "ctrl/careful/model/pipelines/gam.toml"
 GMS = GAM.with_name("gms.toml")
 SCALED = ["--scale", "100", "--charge", "payload"]

@@ -16,7 +16,7 @@ from denied import DOCKER_DENIES, denied
 from hosts import MIB, RUN, Host, alive, make_file, wait_for
 from lab import MakeLab
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 #: Capabilities of a Docker container.
 DOCKER_HAS = (
     *("audit_write", "chown", "dac_override", "fowner", "fsetid", "kill", "mknod", "net_raw"),

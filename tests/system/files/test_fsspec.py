@@ -11,7 +11,7 @@ pytest.importorskip("fsspec")
 
 from hosts import MIB, Host, finish, make_file
 
-ABSTRACT = Path(__file__).parents[1] / "support" / "fsspec_tests.py"
+ABSTRACT = Path(__file__).parents[2] / "support" / "fsspec_tests.py"
 #: A program on h1.
 HEAD = """
 import pickle, sys, fsspec

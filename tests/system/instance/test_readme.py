@@ -12,7 +12,7 @@ from lab import Lab, MakeLab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text()
 
 

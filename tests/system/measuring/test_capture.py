@@ -32,7 +32,7 @@ from hosts import Host, finish, hosts_up, make_file, wait_for
 from keyed import Keyed
 from lab import nobody
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PORT = int(lib.CAREFUL_PORT_DEFAULT)
 HEADERS_BYTES = 14 + 20 + 8
 TYPES = enum_names("careful_type", "CAREFUL_")

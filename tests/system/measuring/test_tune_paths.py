@@ -18,7 +18,7 @@ from lab import tool
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
-GAM = Path(__file__).parents[2] / "ctrl/careful/model/pipelines/gam.toml"
+GAM = Path(__file__).parents[3] / "ctrl/careful/model/pipelines/gam.toml"
 #: GAM twenty times slower, so that the links dominate, not this machine.
 SLOWLY = {"hops": GAM, "mtu": 4000, "options": ["--scale", "20", "--charge", "payload"]}
 #: A failed measurement is repeated after 30 s, and an answer delays the next one.

@@ -13,7 +13,7 @@ from lab import MakeLab, nobody
 
 pytestmark = pytest.mark.lab
 
-GAM = Path(__file__).parents[2] / "ctrl/careful/model/pipelines/gam.toml"
+GAM = Path(__file__).parents[3] / "ctrl/careful/model/pipelines/gam.toml"
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from lab import Lab, MakeLab
 
 pytestmark = pytest.mark.lab
 
-GAM = Path(__file__).parents[2] / "ctrl/careful/model/pipelines/gam.toml"
+GAM = Path(__file__).parents[3] / "ctrl/careful/model/pipelines/gam.toml"
 BYTES = 4096
 CLASS = 6
 SMALL, LARGE = 100, 2048  # fragments of the two versions

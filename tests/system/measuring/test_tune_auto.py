@@ -17,7 +17,7 @@ from slow_disk import slow_disk
 
 pytestmark = pytest.mark.lab
 
-GAM = Path(__file__).parents[2] / "ctrl/careful/model/pipelines/gam.toml"
+GAM = Path(__file__).parents[3] / "ctrl/careful/model/pipelines/gam.toml"
 PEER = "10.77.0.2"
 #: The class of 4 KiB messages, which are best in five fragments over GAM.
 CLASS = 6
