@@ -70,9 +70,8 @@ endif()
 
 # --- tests/sim: the engine on virtual devices in virtual time
 if(CAREFUL_TESTS)
-  file(GLOB SIM_SOURCES CONFIGURE_DEPENDS ${CAREFUL_ROOT}/tests/sim/device/*.c
-       ${CAREFUL_ROOT}/tests/sim/*.c)
-  list(FILTER SIM_SOURCES EXCLUDE REGEX "/tests/sim/(main|test_.*)\\.c$")
+  file(GLOB_RECURSE SIM_SOURCES CONFIGURE_DEPENDS ${CAREFUL_ROOT}/tests/sim/*.c)
+  list(FILTER SIM_SOURCES EXCLUDE REGEX "/(main|test_[^/]*)\\.c$")
   add_library(cluster STATIC ${SIM_SOURCES})
   target_link_libraries(cluster PUBLIC careful_static)
   target_include_directories(cluster PUBLIC ${CAREFUL_ROOT}/tests/sim)

@@ -18,7 +18,7 @@ class Table:
 
     Attributes:
         name: the name on the command line.
-        experiment: the name that careful-p2 and tests/sim/test_sim_p2.c use.
+        experiment: the name that careful-p2 and tests/sim/papers/test_sim_p2.c use.
         title: for people, with P2's number.
         unit: of the values.
         nodes: each P.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * A hostile peer may request and answer any well-formed train. It cannot hold data back for long,
- * gets a bounded number of frames, and shrinks only its own window. tests/sim/test_sim_train.c
+ * gets a bounded number of frames, and shrinks only its own window. test_sim_train.c
  * tests honest ends behind a short queue.
  */
 #include <endian.h>

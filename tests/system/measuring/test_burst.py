@@ -1,6 +1,6 @@
 """A path with a queue shorter than the windows is measured, and loses no frame.
 
-Without the measurement each transfer here loses some tens of frames, as tests/sim/test_sim_train.c
+Without the measurement each transfer here loses some tens of frames, as test_sim_train.c
 shows in virtual time.
 """
 

@@ -1,6 +1,6 @@
 """`up --reserve` between real daemons: large transfers get grants and pay them back.
 
-The simulator tests the rule (tests/sim/test_sim_reserve.c).
+The simulator tests the rule (tests/sim/link/test_sim_reserve.c).
 """
 
 from __future__ import annotations
