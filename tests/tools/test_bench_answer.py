@@ -29,8 +29,6 @@ def ran(*decisions: dict[str, Any], every_s: float = 0.1) -> dict[str, Any]:
     counts = [(CHANGED - 5 + every_s * k, k + 1) for k in range(int(20 / every_s))]
     before = [decision(-4, "changed"), decision(-3, "kept", 30, 30)]
     return {
-        "kind": "overhead",
-        "class": CLASS,
         "changed_s": CHANGED,
         "put_back_s": None,
         "decisions": [*before, *decisions],
@@ -45,7 +43,7 @@ def test_times__from_the_change_to_each_step(answer: ModuleType) -> None:
     found = answer.times(run)
     assert found["said"] == {"after_s": pytest.approx(1.25), "messages": 12}
     assert found["push"] == {"after_s": pytest.approx(1.45), "messages": 14}
-    assert answer.in_time(run)
+    assert answer.row_of("rate", run) == {"kind": "rate", "answer": "push", **found}
 
 
 @pytest.mark.parametrize(
@@ -56,26 +54,29 @@ def test_in_time__two_seconds_or_thirty_messages_an_arm(
     answer: ModuleType, after_s: float, every_s: float, in_time: bool
 ) -> None:
     run = ran(decision(after_s, "changed"), every_s=every_s)
-    assert answer.in_time(run) is in_time
+    assert answer.in_time(answer.row_of("rate", run)) is in_time
 
 
 def test_in_time__that_nothing_gains_is_an_answer_and_silence_is_none(answer: ModuleType) -> None:
     steps = decision(1.0, "path changed"), decision(1.1, "nothing to change")
-    assert answer.in_time(ran(*steps))
-    assert answer.times(ran(*steps)).keys() == {"said", "nothing"}
-    assert not answer.in_time(ran())
-    assert not answer.in_time(ran(steps[0]))
+    some, silent, half = (answer.row_of("rate", ran(*some)) for some in (steps, (), steps[:1]))
+    assert answer.in_time(some)
+    assert some.keys() == {"kind", "answer", "said", "nothing"}
+    assert not answer.in_time(silent)
+    assert not answer.in_time(half)
 
 
 def test_times__plans_that_are_back_at_once(answer: ModuleType) -> None:
     run = ran(decision(4.0, "path as before")) | {"put_back_s": CHANGED + 0.5}
-    assert answer.times(run)["push"]["after_s"] == pytest.approx(0.5)
+    row = answer.row_of("xdp", run)
+    assert row["push"]["after_s"] == pytest.approx(0.5)
+    assert row["answer"] == "said"
 
 
 def test_report__counts_those_in_time(
     answer: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    soon, late = ran(decision(1.0, "changed")), ran(decision(9.0, "changed"))
+    soon, late = (answer.row_of("overhead", ran(decision(at, "changed"))) for at in (1.0, 9.0))
     assert answer.report({"runs": [soon, soon]})
     assert not answer.report({"runs": [soon, late]})
     assert "1 of 2" in capsys.readouterr().out

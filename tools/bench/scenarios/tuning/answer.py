@@ -262,7 +262,7 @@ def files(nbytes: int) -> Iterator[tuple[Path, Path]]:
 
 
 def one_kind(kind: Kind) -> dict[str, Any]:
-    """Returns the time of the change, the decisions, and messages over time."""
+    """Runs a kind. Returns the time of the change, the decisions, and messages over time."""
     with ExitStack() as stack:
         stack.enter_context(lab_up(*OPTIONS, hops=hops(kind)))
         export, which = stack.enter_context(files(kind.nbytes))
@@ -282,7 +282,6 @@ def one_kind(kind: Kind) -> dict[str, Any]:
         change.follow()
         path = known("h2")
     return {
-        "class": class_of(kind.nbytes),
         "changed_s": change.changed_s,
         "put_back_s": change.put_back_s,
         "decisions": path.get("decisions", []),
@@ -302,7 +301,7 @@ def times(run: dict[str, Any]) -> dict[str, dict[str, float]]:
         found["push"] = {"at_s": run["put_back_s"]}
     return {
         name: {
-            "after_s": one["at_s"] - run["changed_s"],
+            "after_s": round(one["at_s"] - run["changed_s"], 3),
             "messages": _count(run, one["at_s"]) - _count(run, run["changed_s"]),
         }
         for name, one in found.items()
@@ -315,19 +314,19 @@ def _count(run: dict[str, Any], at_s: float) -> int:
     return max((count for when, count in run["counts"] if when <= at_s), default=0)
 
 
-def answered(run: dict[str, Any]) -> dict[str, float] | None:
-    """Returns the answer: a push, or the decision that no change gains. If earlier figures were
-    restored at once, the answer is the decision whether they still hold.
+def row_of(kind: str, run: dict[str, Any]) -> dict[str, Any]:
+    """Returns what is kept of a run; `answer` names the step that answered the change: a push, or
+    the decision that no change gains. If earlier figures were restored at once, it is the decision
+    whether they still hold.
     """
     found = times(run)
-    if run["put_back_s"] is not None:
-        return found.get("said")
-    return found.get("push") or found.get("nothing")
+    step = "push" if "push" in found else "nothing"
+    return {"kind": kind, "answer": "said" if run["put_back_s"] is not None else step, **found}
 
 
-def in_time(run: dict[str, Any]) -> bool:
+def in_time(row: dict[str, Any]) -> bool:
     """Reports whether the answer came within 2 s or 30 messages per arm."""
-    one = answered(run)
+    one = row.get(row["answer"])
     return one is not None and (one["after_s"] <= SECONDS or one["messages"] <= MESSAGES)
 
 
@@ -344,8 +343,8 @@ def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Runs each named kind in turn."""
     for _ in range(args.rounds):
         for kind in args.kinds or KINDS:
-            found = {"kind": kind, **one_kind(KINDS[kind])}
-            print(f"{kind}: {answered(found) or 'no answer'}", file=sys.stderr, flush=True)
+            found = row_of(kind, one_kind(KINDS[kind]))
+            print(found, file=sys.stderr, flush=True)
             yield found
 
 
@@ -357,10 +356,9 @@ def report(kept: dict[str, Any]) -> bool:
     )
     for kind, about in KINDS.items():
         mine = [one for one in runs if one["kind"] == kind]
-        found = [times(one) for one in mine]
         line = f"{about.shown:<34}"
         for name in ("said", "push", "nothing"):
-            some = [one[name] for one in found if name in one]
+            some = [one[name] for one in mine if name in one]
             both = [[one[key] for one in some] for key in ("after_s", "messages")]
             after_s, count = (statistics.median(each) if each else 0 for each in both)
             line += f"{f'{after_s:.1f} s, {count:.0f}' if some else '-':>14}"
