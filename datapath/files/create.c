@@ -285,7 +285,7 @@ int block_commit(struct block_job *job)
 
 	if (!handle->name[0])
 		return commit_inplace(job);
-	/* The journal is cut off after sync and check: a client can resume if these fail. */
+	/* Sync and check come before the journal is cut off: if they fail, a client can resume. */
 	rc = sync && handle->partial && fsync(handle->fd) ? -errno : 0;
 	if (!rc)
 		rc = check_target(handle->dir_fd, handle->name, job->flags);

@@ -238,7 +238,7 @@ static int start_end(struct block_server *server, struct block_job *job)
 	return block_supersede(&end->to, job);
 }
 
-/* DIGEST, EXTENTS, ZERO: duplicates the handle's descriptor, which may end before. */
+/* DIGEST, EXTENTS, ZERO: duplicates the descriptor: the handle may end before the job does. */
 static int start_range(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = block_handle_find(server, job->peer, job->key);

@@ -149,7 +149,8 @@ class Share(ParamType[float]):
 
 def host_path(text: str) -> tuple[str, str]:
     """Splits HOST:PATH into host and path. Raises click.UsageError if there is no host."""
-    from careful.address import split_remote  # the binding: commands that only compute do without
+    # Here, because it loads the binding, which commands that only compute do not need.
+    from careful.address import split_remote
 
     scheme, is_url, rest = text.partition("://")
     if is_url and scheme.isalpha():

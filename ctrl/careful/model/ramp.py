@@ -28,9 +28,9 @@ def no_stall(pipeline: Pipeline, feeder: int, slow: int) -> Recurrence | None:
     """Sizes with which `slow` never waits for `feeder`, an earlier stage (P1 theorem 3).
 
     For neighbours t_{i+1,feeder} = t_{i,slow} gives a = G1/G0, b = (g1 - g0)/G0 (P1 equation 14).
-    Stages between the two delay a fragment by S x, so successive arrivals are g0 + (G0 + S) x_{i+1}
-    - S x_i apart, which adds S to both G. None if neither the feeder nor a stage between them costs
-    anything per byte.
+    Stages between the two delay a fragment of x bytes by S x, where S is the sum of their G. So
+    successive arrivals are g0 + (G0 + S) x_{i+1} - S x_i apart, which adds S to both G. None if
+    neither the feeder nor a stage between them costs anything per byte.
     """
     between = float(pipeline.G_us_per_byte[feeder + 1 : slow].sum())
     G_0 = float(pipeline.G_us_per_byte[feeder]) + between

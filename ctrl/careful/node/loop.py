@@ -136,7 +136,7 @@ class Driver:
         self._replace_next(self._loop.call_later(timeout_s, self._step))
 
     def _complete_waits(self) -> None:
-        """Completes the waits whose condition holds, or raises."""
+        """Completes each wait whose condition holds; what a condition raises, its wait raises."""
         for condition, future in list(self._waiting):
             if future.done():
                 continue

@@ -177,7 +177,7 @@ static int peer_begin(struct ipc_client *client, struct ipc_op *op, struct ipc_q
 	return 0;
 }
 
-/* @answer_bytes: most bytes of the answer's payload; REQUEST: see ipc_request_reserve() */
+/* @answer_bytes: most bytes of the answer's payload; REQUEST: see ipc_request_answer_max() */
 static const struct {
 	int (*ask)(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
 	enum { FROM_ANY, FROM_PROGRAM, TO_PEER } needs;
@@ -222,7 +222,7 @@ int ipc_ask(struct ipc_client *client, struct ipc_question *q)
 {
 	const uint32_t kind = q->head.op < sizeof(kinds) / sizeof(kinds[0]) ? q->head.op : 0;
 	const uint32_t bytes = kind == CAREFUL_IPC_REQUEST ?
-				       ipc_request_reserve(client->ipc, &q->head) :
+				       ipc_request_answer_max(client->ipc, &q->head) :
 				       kinds[kind].answer_bytes;
 	struct ipc_op *op = ipc_held(client->ipc, q) ? NULL : ipc_op_take(client, &q->head, bytes);
 	int rc = 0;

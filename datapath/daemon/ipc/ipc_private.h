@@ -299,7 +299,7 @@ bool ipc_handles_may_open(const struct ipc_client *client, uint32_t peer, enum i
 /* Sends a REQUEST or queues it until a handle is free. Returns -errno if the caller must answer. */
 int ipc_request(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
 /* Returns the most bytes that the answer to a REQUEST can have. */
-uint32_t ipc_request_reserve(const struct ipc *ipc, const struct careful_ipc *head);
+uint32_t ipc_request_answer_max(const struct ipc *ipc, const struct careful_ipc *head);
 /* Tries to send the requests that wait for a handle. */
 void ipc_requests_retry(struct ipc_client *client);
 void ipc_requests_drop(struct ipc_client *client);

@@ -280,7 +280,7 @@ bool ipc_program_op_of(const void *user, const void *of)
 	return op >= p->ops && op < p->ops + IPC_PROGRAM_OPS;
 }
 
-/* Stops a program's waiting operations, and writes. Reports whether a disk still writes. */
+/* Stops a program's waiting operations and its writes to disk. Reports whether a write goes on. */
 static bool stop_operations(struct ipc_program *p)
 {
 	struct careful *instance = p->client->ipc->instance;

@@ -28,7 +28,7 @@ static bool is_answer_short(uint32_t handler)
 	}
 }
 
-uint32_t ipc_request_reserve(const struct ipc *ipc, const struct careful_ipc *head)
+uint32_t ipc_request_answer_max(const struct ipc *ipc, const struct careful_ipc *head)
 {
 	int index = ipc_peer_index(ipc, head->peer), bytes;
 
@@ -230,7 +230,7 @@ static int close_left(struct ipc_client *client, const struct ipc_handle *handle
 	int rc;
 
 	if (!ipc_held(client->ipc, &q))
-		op = ipc_op_take(client, &q.head, ipc_request_reserve(client->ipc, &q.head));
+		op = ipc_op_take(client, &q.head, ipc_request_answer_max(client->ipc, &q.head));
 	if (!op)
 		return -EAGAIN;
 	rc = send_request(client, op, &q);

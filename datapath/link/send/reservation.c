@@ -121,7 +121,7 @@ void reservation_epoch_over(struct link_peer *peer)
 	peer->flow.asked = 0;
 }
 
-/* Returns the grant to the pool when all buffers of the epoch are back. */
+/* Returns the grant to the pool. All buffers of the epoch are back. */
 void reservation_return(struct link_peer *peer)
 {
 	struct reserve *reserve = &peer->link->reserve;

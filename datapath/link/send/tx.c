@@ -367,7 +367,7 @@ void link_send_outside(struct link_txframe *frame, const struct link_send_args *
 	peer->link->tx_last = peer;
 }
 
-/* again: the kick before had left frames */
+/* again: the previous kick did not send all frames */
 TRACE_COLD static void trace_kick(const struct link *link, uint64_t began_ns, bool again)
 {
 	trace_end((struct careful_trace){

@@ -44,7 +44,7 @@ def run(route: Route, work: Callable[[AsyncHost], Any]) -> Any:
 
 @contextmanager
 def stuck(daemon: FakeDaemon, moves: int) -> Iterator[None]:
-    """After this many moved blocks the daemon is silent until the block ends."""
+    """After this many moved blocks the daemon is silent until the `with` statement ends."""
     go_on, count = threading.Event(), itertools.count()
 
     def fault(question: Any) -> int:

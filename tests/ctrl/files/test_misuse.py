@@ -29,7 +29,7 @@ BLOCK = 1 << 16
 
 @contextmanager
 def stuck(daemon: FakeDaemon, op: int, after: int = 0) -> Iterator[threading.Event]:
-    """After this many questions of a kind the daemon is silent until the block ends.
+    """After this many questions of a kind the daemon is silent until the `with` ends.
 
     Yields an event that is set when it is silent.
     """

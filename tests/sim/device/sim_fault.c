@@ -380,7 +380,7 @@ static void forge_control(struct sim_slot *slot, const uint64_t *random)
 	memcpy(slot->data, &ctrl, sizeof(ctrl));
 }
 
-/* Sends a stranger's next message. Faults do not hit it. */
+/* Sends the next message of a fault that replays, forges or makes up messages. No fault hits it. */
 void sim_fault_inject(struct sim_world *world, uint32_t index)
 {
 	struct sim_fault *fault = &world->config.faults[index];

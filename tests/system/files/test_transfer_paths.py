@@ -143,7 +143,7 @@ def test_tune__while_a_transfer_runs(hosts: Hosts) -> None:
 @pytest.mark.parametrize("change", EXTREMES, ids=lambda change: " ".join(change))
 def test_tune__no_value_hangs(hosts: Hosts, change: tuple[str, ...]) -> None:
     a, b = hosts()
-    a.up("--rx-buffers", "64", "--peers", "8")  # W 8: less than any pulse of these
+    a.up("--rx-buffers", "64", "--peers", "8")  # window 8: less than any pulse set here
     b.up("--rx-buffers", "64", "--peers", "8")
     for host in (a, b):
         host.ctl("tune", "set", "eth1", *change)

@@ -71,8 +71,8 @@ def bottlenecks(rounds: list[dict[int, float]], resolution_us: float) -> list[Re
 def without_bunches(regime: Regime, trains: Sequence[int], bunches: Sequence[int]) -> Regime:
     """Withholds the regime's figures if most of its trains arrived all at once.
 
-    trains, bunches: sizes of all trains, and of trains that arrived all at once, bytes. The latter
-    show when the other end woke up, not the bottleneck's time.
+    trains, bunches: sizes of all trains, and of trains that arrived all at once, bytes. Such a
+    train shows when the other end woke up, not the bottleneck's time.
     """
     line = regime.line
     sent, bunched = (

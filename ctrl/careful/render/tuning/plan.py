@@ -223,7 +223,7 @@ def classes(
 
 
 def _compared(name: str, found: Sequence[ClassPlan], pays: Sequence[ClassPlan]) -> str:
-    """Compares classes with other strategies on a pipeline of known stages."""
+    """Compares each class's plan with other strategies; the pipeline's stages are known."""
     columns = (
         "up to (bytes)",
         "plan (bytes)",

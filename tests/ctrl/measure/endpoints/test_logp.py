@@ -81,7 +81,7 @@ SENDERS = [(1.0, 0.5, 0.0, 3.0), (1.0, 0.5, 0.0, 20.0), (1.2, 1.0, 0.5, 8.0), (1
 def test_logp__predicts_bursts_of_a_sender_that_is_the_bottleneck(
     true: tuple[float, float, float, float],
 ) -> None:
-    """Short bursts end before a reply is taken: os between messages, not the gap os + or."""
+    """Short bursts end before a reply is taken, so messages are `os` apart, not `os` + `or`."""
     found = measure(Machine(*true))
     assert found.sender_bound
     for trial in found.trials:
