@@ -35,7 +35,8 @@ static int add_host(struct block_export_options *export, const char *text)
 	return 0;
 }
 
-static int take_word(struct block_export_options *export, const char *word, char *why, size_t bytes)
+static int parse_word(struct block_export_options *export, const char *word, char *why,
+		      size_t bytes)
 {
 	int rc;
 
@@ -60,8 +61,8 @@ static int take_word(struct block_export_options *export, const char *word, char
 	return -EINVAL;
 }
 
-static int take_words(struct block_export_options *export, const char *words, char *why,
-		      size_t bytes)
+static int parse_words(struct block_export_options *export, const char *words, char *why,
+		       size_t bytes)
 {
 	char *copy = strdup(words), *rest = copy, *word;
 	int rc = copy ? 0 : -ENOMEM;
@@ -69,7 +70,7 @@ static int take_words(struct block_export_options *export, const char *words, ch
 	if (rc)
 		snprintf(why, bytes, "out of memory");
 	while (!rc && (word = strsep(&rest, ",")))
-		rc = take_word(export, word, why, bytes);
+		rc = parse_word(export, word, why, bytes);
 	free(copy);
 	return rc;
 }
@@ -94,5 +95,5 @@ int export_option(struct block_export_options *export, const char *arg, char *wh
 	}
 	export->path = path;
 	export->name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
-	return *words && words[3] ? take_words(export, words + 4, why, bytes) : 0;
+	return *words && words[3] ? parse_words(export, words + 4, why, bytes) : 0;
 }

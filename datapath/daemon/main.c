@@ -470,17 +470,17 @@ int main(int argc, char **argv)
 	if (d->queues.index)
 		queues_report_start(&d->queues, rc ? error.text : NULL);
 	if (rc) {
-		process_tell(d->options.ready_fd, "error: ", error.text);
-		process_tell(parent_fd, "error: ", error.text);
+		process_report(d->options.ready_fd, "error: ", error.text);
+		process_report(parent_fd, "error: ", error.text);
 		notify_failed(&d->notify, rc, error.text);
 		if (parent_fd < 0 && !d->queues.index)
 			fprintf(stderr, "carefuld: %s\n", error.text);
 		return EXIT_FAILURE;
 	}
 	log_start(d);
-	process_silence();
-	process_tell(d->options.ready_fd, "ready", "");
-	process_tell(parent_fd, "ready", "");
+	process_leave_terminal();
+	process_report(d->options.ready_fd, "ready", "");
+	process_report(parent_fd, "ready", "");
 	notify_ready(&d->notify, d->instance, &d->queues);
 	close(d->options.ready_fd);
 	close(parent_fd);

@@ -25,11 +25,11 @@ struct rule {
 	uint64_t min, max;
 	const char *names[4]; /* CHOICE: the words; the field gets the index of the word */
 	/* CALL: stores the value; returns 0 or -errno. */
-	int (*take)(struct daemon_options *options, const char *arg, struct careful_error *error);
+	int (*parse)(struct daemon_options *options, const char *arg, struct careful_error *error);
 };
 
 /* Reads a group's name. Refuses a number, which may be a mistake. */
-static int take_group(struct daemon_options *options, const char *arg, struct careful_error *error)
+static int parse_group(struct daemon_options *options, const char *arg, struct careful_error *error)
 {
 	const struct group *found = getgrnam(arg);
 
@@ -39,7 +39,8 @@ static int take_group(struct daemon_options *options, const char *arg, struct ca
 	return 0;
 }
 
-static int take_export(struct daemon_options *options, const char *arg, struct careful_error *error)
+static int parse_export(struct daemon_options *options, const char *arg,
+			struct careful_error *error)
 {
 	char why[128];
 	int rc;
@@ -51,7 +52,7 @@ static int take_export(struct daemon_options *options, const char *arg, struct c
 	return rc ? explain(error, rc, "--export %s: %s", arg, why) : 0;
 }
 
-static int take_name(struct daemon_options *options, const char *arg, struct careful_error *error)
+static int parse_name(struct daemon_options *options, const char *arg, struct careful_error *error)
 {
 	options->careful.name = arg;
 	if (strlen(arg) < CAREFUL_NAME_BYTES)
@@ -60,15 +61,15 @@ static int take_name(struct daemon_options *options, const char *arg, struct car
 		       CAREFUL_NAME_BYTES - 1);
 }
 
-static int take_keys(struct daemon_options *options, const char *arg, struct careful_error *error)
+static int parse_keys(struct daemon_options *options, const char *arg, struct careful_error *error)
 {
 	(void)error;
 	options->careful.keys = strcmp(arg, "none") ? arg : NULL;
 	return 0;
 }
 
-static int take_run_dir(struct daemon_options *options, const char *arg,
-			struct careful_error *error)
+static int parse_run_dir(struct daemon_options *options, const char *arg,
+			 struct careful_error *error)
 {
 	int bytes = snprintf(options->run_dir, sizeof(options->run_dir), "%s", arg);
 
@@ -89,7 +90,7 @@ static const struct rule rules[] = {
 	{ "ifname", "IFACE", "the interface", TEXT(careful.ifname) },
 	{ "instance", "NAME", "name of the instance (default: IFACE)", TEXT(careful.instance) },
 	{ "name", "NAME", "what peers call this host (default: the instance's name)",
-	  .take = take_name },
+	  .parse = parse_name },
 	{ "peers", "P", "how many peers share the receive buffers (8)",
 	  NUMBER(careful.peers, 1, CAREFUL_PEERS_MAX) },
 	{ "queue", "Q", "RX and TX queue to use (0)",
@@ -110,7 +111,7 @@ static const struct rule rules[] = {
 	{ "keys", "DIR",
 	  "directory of keys (carefulctl key): a peer must prove a trusted key" NL
 	  "to get a session (none: every peer gets a session)",
-	  .take = take_keys },
+	  .parse = parse_keys },
 	{ "seal", "MODE",
 	  "off, auth (authenticates frames), or encrypt, which does both (off)" NL
 	  "MODE@ADDRESS is for one peer; separate several with commas. Needs" NL
@@ -142,7 +143,7 @@ static const struct rule rules[] = {
 	  ":rw,owners lets them set owners and set-user-ID bits as root may;" NL
 	  ":rw,devices or :ro,devices serves block devices below DIR, too;" NL
 	  ":rw,host=ADDRESS or :ro,host=ADDRESS serves only that host",
-	  .take = take_export },
+	  .parse = parse_export },
 	{ "insecure", NULL,
 	  "let peers write without --keys: everyone who can send to the port" NL "is a peer",
 	  FLAG(insecure) },
@@ -153,9 +154,9 @@ static const struct rule rules[] = {
 	  "how long a peer's memory stays after its session ended, in ms (60000)",
 	  NUMBER(lend.keep_ms, 1, 86400000) },
 	{ "group", "GROUP", "group that may connect to the socket, besides root",
-	  .take = take_group },
+	  .parse = parse_group },
 	{ "run-dir", "DIR", "directory of socket, pid file and log (/run/careful/INSTANCE)",
-	  .take = take_run_dir },
+	  .parse = parse_run_dir },
 	{ "state-dir", "DIR",
 	  "directory of results to remember, as of --xdp auto" NL
 	  "($CAREFUL_STATE_DIR, else /var/lib/careful)",
@@ -245,7 +246,7 @@ static int apply(struct daemon_options *options, const struct rule *rule, const 
 		       CAREFUL_ABI_VERSION);
 		return 1;
 	default:
-		return rule->take(options, arg, error);
+		return rule->parse(options, arg, error);
 	}
 }
 

@@ -46,7 +46,6 @@ static bool extra_ready(struct careful *c, int extra_fd, uint64_t now)
 	return poll(&pfd, 1, 0) > 0;
 }
 
-/* Returns the frames received and sent so far. */
 static uint64_t frames_moved(const struct careful *c)
 {
 	const uint64_t *n = c->link.counters;

@@ -6,7 +6,7 @@
 #include <endian.h>
 #include <errno.h>
 
-static bool frames_tell(struct careful_events *ev, struct event_node *node,
+static bool frames_post(struct careful_events *ev, struct event_node *node,
 			const struct careful_am *am)
 {
 	return message_small_now(&ev->c->messages, node->peer, am, NULL, 0);
@@ -88,7 +88,7 @@ static int frames_open(struct careful_events *ev, const uint32_t *peers)
 
 const struct event_transport event_by_frames = {
 	.open = frames_open,
-	.tell = frames_tell,
+	.post = frames_post,
 	.send = frames_send,
 	.may_send = frames_may_send,
 	.room = frames_room,
@@ -111,8 +111,8 @@ static void end_broadcasts(struct link_peer *peer, const struct careful_am *am)
 }
 
 /* Queues the fragment of a frame. Returns false if the group refuses the fragment. */
-static bool take(struct careful_events *ev, uint32_t rank, struct link_rxframe *frame,
-		 const struct careful_am *am)
+static bool queue_fragment(struct careful_events *ev, uint32_t rank, struct link_rxframe *frame,
+			   const struct careful_am *am)
 {
 	struct event_fragment new;
 
@@ -132,7 +132,7 @@ void event_arrived(struct careful *c, struct link_rxframe *frame, const struct c
 	end_broadcasts(frame->peer, am);
 	if (ours && be16toh(am->handler) != CAREFUL_EVENT_FRAGMENT)
 		event_on_message(ev, rank, am);
-	else if (ours && take(ev, rank, frame, am))
+	else if (ours && queue_fragment(ev, rank, frame, am))
 		return;
 	else if (be16toh(am->handler) == CAREFUL_EVENT_FRAGMENT)
 		link_count(&c->link, CAREFUL_C_DROP_MESSAGE);

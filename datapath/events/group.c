@@ -30,7 +30,7 @@ void event_group_report_off(struct careful_events *ev, struct event_node *node)
 	const struct careful_am am = { .handler = htobe16(CAREFUL_EVENT_ONE_BY_ONE) };
 
 	if (ev->cookie)
-		event_tell(ev, node, am);
+		event_post(ev, node, am);
 }
 
 static void open_group(struct careful_events *ev)
@@ -59,7 +59,7 @@ static bool send_heard(struct careful_events *ev, struct event_node *node)
 		.args = { htobe32((uint32_t)node->refusal) },
 	};
 
-	return event_tell(ev, node, am);
+	return event_post(ev, node, am);
 }
 
 /* Chooses the cookie, before any JOIN. */

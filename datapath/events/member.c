@@ -28,7 +28,7 @@ static bool send_join(struct careful_events *ev, struct event_node *node)
 	};
 
 	event_group_join(ev, &am);
-	return event_tell(ev, node, am);
+	return event_post(ev, node, am);
 }
 
 static bool send_fail(struct careful_events *ev, struct event_node *node)
@@ -39,7 +39,7 @@ static bool send_fail(struct careful_events *ev, struct event_node *node)
 			  htobe32(node->owes_leave) },
 	};
 
-	return event_tell(ev, node, am);
+	return event_post(ev, node, am);
 }
 
 /* Fails the group at this node. Frees the buffers of fragments that the application has not
@@ -182,6 +182,6 @@ void event_send_owed(struct careful_events *ev, struct event_node *node)
 	}
 	if (!node->join_sent)
 		return;
-	if (node->owes_fail ? send_fail(ev, node) : node->owes_leave && event_tell(ev, node, leave))
+	if (node->owes_fail ? send_fail(ev, node) : node->owes_leave && event_post(ev, node, leave))
 		node->owes_fail = node->owes_leave = false;
 }

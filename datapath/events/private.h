@@ -76,7 +76,7 @@ struct event_transport {
 	int (*open)(struct careful_events *ev, const uint32_t *peers);
 	void (*close)(struct careful_events *ev);
 	/* Sends a message. Returns false if there is no room now. */
-	bool (*tell)(struct careful_events *ev, struct event_node *node,
+	bool (*post)(struct careful_events *ev, struct event_node *node,
 		     const struct careful_am *am);
 	bool (*send)(struct careful_events *ev, uint32_t rank, const struct careful_am *am,
 		     const void *data, uint32_t bytes);
@@ -178,13 +178,12 @@ static inline bool event_needs_join(const struct event_node *node)
 	return node->joined && !node->join_sent && !node->left;
 }
 
-/* Sends a message to a node. Returns false if there is no room now. */
-static inline bool event_tell(struct careful_events *ev, struct event_node *node,
+static inline bool event_post(struct careful_events *ev, struct event_node *node,
 			      struct careful_am am)
 {
 	am.kind = CAREFUL_AM_EVENT;
 	am.region = htobe32(ev->number);
-	return ev->by->tell(ev, node, &am);
+	return ev->by->post(ev, node, &am);
 }
 
 /* queue.c */

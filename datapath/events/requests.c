@@ -64,7 +64,7 @@ static void on_stayed(const struct careful_result *result, void *user)
 	handle_status(node, result->status || node->left ? result->status : -ECONNRESET, false);
 }
 
-static void on_told(const struct careful_result *result, void *user)
+static void on_posted(const struct careful_result *result, void *user)
 {
 	struct event_node *node = user;
 
@@ -107,14 +107,14 @@ static bool may_leave(struct careful *c, const struct event_node *node, uint32_t
 	return !c->ops->may_ask || c->ops->may_ask(c, node->index, bytes);
 }
 
-static bool requests_tell(struct careful_events *ev, struct event_node *node,
+static bool requests_post(struct careful_events *ev, struct event_node *node,
 			  const struct careful_am *am)
 {
 	const bool join = be16toh(am->handler) == CAREFUL_EVENT_JOIN;
 
 	if ((join && node->joining) || !may_leave(ev->c, node, 0))
 		return false;
-	if (!ask(node, am, NULL, 0, join ? on_joined : on_told))
+	if (!ask(node, am, NULL, 0, join ? on_joined : on_posted))
 		return false;
 	node->joining |= join;
 	return true;
@@ -289,7 +289,7 @@ static void on_request(const struct careful_message *message, void *user)
 	}
 }
 
-static int take_handler(struct careful_events *ev)
+static int claim_handler(struct careful_events *ev)
 {
 	const uint32_t number = CAREFUL_HANDLERS_APP - 1 - ev->number % CAREFUL_HANDLERS_APP;
 	int rc = -EBUSY;
@@ -315,7 +315,7 @@ static int requests_open(struct careful_events *ev, const uint32_t *peers)
 			return -ENOENT;
 		ev->node[rank].index = peers[rank];
 	}
-	return take_handler(ev);
+	return claim_handler(ev);
 }
 
 /* Answers nodes' STAYs. Does nothing in a child of fork(), which has only a copy of the group. */
@@ -348,7 +348,7 @@ static void requests_let_go(struct careful_events *ev, struct link_held *held)
 const struct event_transport event_by_requests = {
 	.open = requests_open,
 	.close = requests_close,
-	.tell = requests_tell,
+	.post = requests_post,
 	.send = requests_send,
 	.may_send = requests_may_send,
 	.room = requests_room,

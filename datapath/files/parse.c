@@ -6,7 +6,7 @@
 
 #include "files/private.h"
 
-static int take_path(struct block_job *job, const char *path, uint32_t bytes)
+static int parse_path(struct block_job *job, const char *path, uint32_t bytes)
 {
 	if (bytes >= PATH_MAX)
 		return -ENAMETOOLONG;
@@ -17,7 +17,7 @@ static int take_path(struct block_job *job, const char *path, uint32_t bytes)
 	return 0;
 }
 
-static int take_range(struct block_job *job, const void *payload, uint32_t bytes)
+static int parse_range(struct block_job *job, const void *payload, uint32_t bytes)
 {
 	struct careful_block_range range;
 
@@ -31,8 +31,8 @@ static int take_range(struct block_job *job, const void *payload, uint32_t bytes
 	return job->offset > INT64_MAX || job->bytes > INT64_MAX - job->offset ? -EINVAL : 0;
 }
 
-static int take_batch(struct block_job *job, const uint32_t *args, const void *payload,
-		      uint32_t bytes)
+static int parse_batch(struct block_job *job, const uint32_t *args, const void *payload,
+		       uint32_t bytes)
 {
 	struct careful_block_batch batch;
 
@@ -59,7 +59,7 @@ int block_parse(struct block_job *job, const uint32_t *args, const void *payload
 		/* fallthrough */
 	case CAREFUL_BLOCK_STAT:
 		job->flags = args[0];
-		return take_path(job, payload, bytes);
+		return parse_path(job, payload, bytes);
 	case CAREFUL_BLOCK_CLOSE:
 		job->key = args[0];
 		job->flags = args[1];
@@ -73,9 +73,9 @@ int block_parse(struct block_job *job, const uint32_t *args, const void *payload
 	case CAREFUL_BLOCK_DIGEST:
 	case CAREFUL_BLOCK_EXTENTS:
 		job->key = args[0];
-		return take_range(job, payload, bytes);
+		return parse_range(job, payload, bytes);
 	case CAREFUL_BLOCK_BATCH:
-		return take_batch(job, args, payload, bytes);
+		return parse_batch(job, args, payload, bytes);
 	default:
 		break;
 	}
@@ -100,5 +100,5 @@ int block_parse(struct block_job *job, const uint32_t *args, const void *payload
 	path_bytes = be32toh(open.path_bytes);
 	if (path_bytes > bytes - sizeof(open))
 		return -EINVAL;
-	return take_path(job, (const char *)payload + sizeof(open), path_bytes);
+	return parse_path(job, (const char *)payload + sizeof(open), path_bytes);
 }

@@ -128,7 +128,7 @@ void block_finish(struct block_server *server, struct block_job *job)
 }
 
 /* BATCH: duplicates the scratch's descriptors, because the scratch may end before the job. */
-static int take_scratch(struct block_server *server, struct block_job *job)
+static int duplicate_scratch(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *scratch = block_handle_find(server, job->peer, job->key);
 
@@ -144,7 +144,7 @@ static int take_scratch(struct block_server *server, struct block_job *job)
 }
 
 /* OPEN with COPY: duplicates the descriptor of the file to copy, which may be closed before. */
-static int take_source(struct block_server *server, struct block_job *job)
+static int duplicate_source(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *from = block_handle_find(server, job->peer, job->key);
 
@@ -168,9 +168,9 @@ static int start_new(struct block_server *server, struct block_job *job)
 			return waits;
 	}
 	if (!rc && job->op == CAREFUL_BLOCK_BATCH)
-		rc = take_scratch(server, job);
+		rc = duplicate_scratch(server, job);
 	else if (!rc && job->op == CAREFUL_BLOCK_OPEN && job->flags & CAREFUL_BLOCK_COPY)
-		rc = take_source(server, job);
+		rc = duplicate_source(server, job);
 	if (!rc)
 		rc = block_handle_create(server, job, &job->handle);
 	if (rc)
@@ -292,8 +292,8 @@ static void start(struct block_server *server, struct block_job *job, int status
 }
 
 /* Returns a free job to parse a request into. There is always one: peers may begin all but one. */
-static struct block_job *take_job(struct block_server *server, uint32_t peer, uint16_t op,
-				  const struct careful_reply_to *to)
+static struct block_job *get_job(struct block_server *server, uint32_t peer, uint16_t op,
+				 const struct careful_reply_to *to)
 {
 	struct block_job *job = server->jobs_free;
 	char *path = job->path;
@@ -344,7 +344,7 @@ static bool start_again(struct block_server *server, const struct block_waiter *
 
 	if (!may_begin(server, was->peer, was->place))
 		return false;
-	job = take_job(server, was->peer, was->op, &was->to);
+	job = get_job(server, was->peer, was->op, &was->to);
 	path = job->path;
 	*job = *was;
 	job->path = path;
@@ -365,7 +365,7 @@ void block_wake(struct block_server *server, uint32_t index)
 }
 
 /* Reads a job's path from the scratch to which the client stored the path. */
-static int take_stored_path(struct block_server *server, struct block_job *job, uint32_t key)
+static int read_stored_path(struct block_server *server, struct block_job *job, uint32_t key)
 {
 	const struct block_handle *scratch = block_handle_find(server, job->peer, key);
 	ssize_t bytes;
@@ -392,7 +392,7 @@ static int parse(struct block_server *server, struct block_job *job, const uint3
 	case CAREFUL_BLOCK_LIST:
 	case CAREFUL_BLOCK_STAT:
 	case CAREFUL_BLOCK_MKDIR:
-		return rc || !args[1] ? rc : take_stored_path(server, job, args[1]);
+		return rc || !args[1] ? rc : read_stored_path(server, job, args[1]);
 	default:
 		return rc;
 	}
@@ -411,7 +411,7 @@ void block_unpark(struct block_server *server, uint32_t index)
 			at = &parked->next;
 			continue;
 		}
-		job = take_job(server, index, parked->handler, &parked->to);
+		job = get_job(server, index, parked->handler, &parked->to);
 		rc = parse(server, job, parked->args, careful_kept_payload(parked->kept),
 			   parked->bytes);
 		job->place = parked->place;
@@ -430,7 +430,7 @@ void block_on_request(const struct careful_message *message, void *user)
 
 	assert(message->peer < server->peers_count);
 	careful_reply_name(message, &to);
-	job = take_job(server, message->peer, message->handler, &to);
+	job = get_job(server, message->peer, message->handler, &to);
 	rc = parse(server, job, message->args, message->payload, message->bytes);
 	if (!rc)
 		job->place = place_of(server, job);

@@ -82,7 +82,7 @@ def test_command__needs_no_extra_for_the_rest() -> None:
         assert (done.returncode, done.stderr) == (0, ""), argv
 
 
-def test_best__without_scipy_chooses_among_the_rest_and_says_so() -> None:
+def test_best__without_scipy_chooses_among_other_strategies_with_a_note() -> None:
     argv = ["plan", "--pipeline", "gam", "--bytes", "4KiB"]
     done = without("from careful.cli.start import main; main()", *argv)
     assert (done.returncode, done.stderr) == (0, "")
@@ -99,7 +99,7 @@ def test_need__names_the_user_of_each_package(monkeypatch: pytest.MonkeyPatch) -
         need("scipy", "a test")
 
 
-def test_need__in_a_checkout_names_its_setup(
+def test_need__names_tools_setup_in_a_checkout(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     setup = tmp_path / "a b/tools/setup"
@@ -111,7 +111,9 @@ def test_need__in_a_checkout_names_its_setup(
 
 
 @pytest.mark.parametrize("package", EXTRAS)
-def test_need__of_debians_package_names_apts(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_need__names_the_apt_package_in_debians_package(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """There pip is missing, or refuses (PEP 668)."""
     monkeypatch.setitem(sys.modules, package, None)  # type: ignore[arg-type]
     monkeypatch.setattr(extras, "__file__", f"{extras._DEBIAN}careful/extras.py")

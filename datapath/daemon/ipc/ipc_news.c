@@ -16,7 +16,7 @@ static void put_note(struct ipc_program *p, const struct ipc_news *news, uint32_
 		.status = (int32_t)state,
 	};
 
-	ipc_ring_tell(p, &entry, NULL);
+	ipc_ring_put(p, &entry, NULL);
 }
 
 /* Reports a change if the program has read the last note and its ring has room. */

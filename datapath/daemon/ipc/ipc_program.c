@@ -188,7 +188,7 @@ static void on_request(const struct careful_message *message, void *user)
 	}
 	memcpy(entry.args, message->args, sizeof(entry.args));
 	ipc_news_know(p, message->peer);
-	ipc_ring_tell(p, &entry, message->payload);
+	ipc_ring_put(p, &entry, message->payload);
 }
 
 /* Reports a store to the program that owns the region, if the program handles such stores. */
@@ -219,7 +219,7 @@ static void on_store(const struct careful_message *message, void *user)
 			entry.memory_off = region->memory_off + message->region_off;
 		memcpy(entry.args, message->args, sizeof(entry.args));
 		ipc_news_know(p, message->peer);
-		ipc_ring_tell(p, &entry, NULL);
+		ipc_ring_put(p, &entry, NULL);
 	}
 }
 

@@ -91,8 +91,8 @@ void ipc_regions_remove_gone(struct ipc_program *p);
 /* ipc_ring.c */
 /* Returns the free entries of the ring of notes, less one for the end of each operation. */
 uint32_t ipc_ring_room(const struct ipc_program *p);
-void ipc_ring_tell(struct ipc_program *p, const struct careful_ring_entry *entry,
-		   const void *payload);
+void ipc_ring_put(struct ipc_program *p, const struct careful_ring_entry *entry,
+		  const void *payload);
 /* Wakes a program by a message. If its socket is full, it wakes anyway. */
 void ipc_ring_bell(struct ipc_program *p);
 /* Wakes a program if it sleeps and has news. */

@@ -38,8 +38,8 @@ uint32_t ipc_ring_room(const struct ipc_program *p)
 	return used < CAREFUL_RING_NOTES ? CAREFUL_RING_NOTES - used : 0;
 }
 
-void ipc_ring_tell(struct ipc_program *p, const struct careful_ring_entry *entry,
-		   const void *payload)
+void ipc_ring_put(struct ipc_program *p, const struct careful_ring_entry *entry,
+		  const void *payload)
 {
 	const uint32_t at = p->notes_put % CAREFUL_RING_NOTES;
 
@@ -105,7 +105,7 @@ static void end_op(struct ipc_program_op *op, struct careful_ring_entry *entry, 
 	entry->id = op->id;
 	free_op(op);
 	if (!p->over)
-		ipc_ring_tell(p, entry, payload);
+		ipc_ring_put(p, entry, payload);
 }
 
 static void op_done(const struct careful_result *result, void *user)

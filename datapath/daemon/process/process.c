@@ -34,7 +34,7 @@ void process_raise_limits(void)
 	mallopt(M_ARENA_MAX, 1);
 }
 
-void process_tell(int fd, const char *text, const char *error)
+void process_report(int fd, const char *text, const char *error)
 {
 	if (fd >= 0 && dprintf(fd, "%s%s\n", text, error) < 0)
 		log_line("cannot report to the program that started carefuld: %s", text);
@@ -72,7 +72,7 @@ int process_detach(int ready_fd)
 	_exit(EXIT_FAILURE);
 }
 
-void process_silence(void)
+void process_leave_terminal(void)
 {
 	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 

@@ -8,6 +8,6 @@ void process_raise_limits(void);
  * until the child serves or fails, then prints the child's error and exits with its status. */
 int process_detach(int ready_fd);
 /* Sends a line to the program that started us: "ready", or "error: " and the reason. */
-void process_tell(int fd, const char *text, const char *error);
+void process_report(int fd, const char *text, const char *error);
 /* Leaves the terminal: later output goes to the log. */
-void process_silence(void);
+void process_leave_terminal(void);

@@ -30,7 +30,7 @@ FLOOD = Cell("flood", 4, 1, True, 10, 8)
         (JACOBI, 100 * 60_000, 60),
     ],
 )
-def test_value__is_in_the_table_s_unit(cell: Cell, took_ns: float, value: float) -> None:
+def test_value__has_the_tables_unit(cell: Cell, took_ns: float, value: float) -> None:
     assert cell.value(took_ns) == pytest.approx(value)
 
 
@@ -81,7 +81,7 @@ def test_cells__instances_of_a_group_are_neighbours() -> None:
     assert [one for one in set(groups) if one[2]] != []
 
 
-def test_mean__is_that_of_all_nodes_and_rounds() -> None:
+def test_mean__is_over_all_nodes_and_rounds() -> None:
     found = Results([LATENCY])
     result = found.results[LATENCY, "careful"]
     assert result.mean is None

@@ -93,7 +93,7 @@ def pages(entries: list[Entry], size: int) -> Iterator[list[Entry]]:
     return (entries[at : at + size] for at in range(0, len(entries), size))
 
 
-def test_in_order__in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_order__sorts_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "_PART", 50)
     monkeypatch.setattr(listing, "_CHUNK", 7)
     names = [f"{index:03}\udcff" for index in range(333)]
@@ -139,7 +139,7 @@ def test_spool__unreadable_listings() -> None:
 
 
 @pytest.mark.parametrize("data", [record("a")[:-8], record("a") + b"1234567", record("../a")])
-def test_spool__is_no_listing(data: bytes) -> None:
+def test_spool__refuses_other_data_than_a_listing(data: bytes) -> None:
     with spool(data) as made, pytest.raises(CarefulError):
         list(made.pages())
 

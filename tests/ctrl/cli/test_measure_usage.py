@@ -33,7 +33,7 @@ from careful.measure.path import pathchar
     ],
     ids=lambda argv: "-".join(argv[1:]),
 )
-def test_usage__no_number_is_refused_with_status_2(
+def test_usage__a_word_for_a_number_is_status_2(
     argv: list[str], word: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([*argv, word]) == 2
@@ -45,7 +45,7 @@ def test_usage__no_number_is_refused_with_status_2(
 @pytest.mark.parametrize("options", [one.Options for one in (blackbox, clearbox, logp, pathchar)])
 @pytest.mark.parametrize("field", ["seconds", "precision"])
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_options__no_number_is_refused(options: type, field: str, value: float) -> None:
+def test_options__a_word_for_a_number_is_refused(options: type, field: str, value: float) -> None:
     with pytest.raises(ValueError, match=r"precision (and share )?must be between"):
         options(**{field: value})
 
@@ -144,6 +144,8 @@ def test_up__a_number_out_of_range(
     assert f"{option} {value}: " in alone.stderr
 
 
-def test_usage__no_command_is_help_and_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_usage__without_a_command_prints_help_with_status_2(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run([]) == 2
     assert capsys.readouterr().err.startswith("Usage: carefulctl")

@@ -117,7 +117,7 @@ def test_error__debug_prints_the_traceback(
     assert capsys.readouterr().err == "carefulctl: /nowhere: No such file or directory\n"
 
 
-def test_watch__a_bar_on_a_terminal_alone(
+def test_watch__a_bar_only_on_a_terminal(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take(terminal, monkeypatch)

@@ -49,7 +49,7 @@ def _failing(code: int, text: str, monkeypatch: pytest.MonkeyPatch) -> list[Find
 
 
 @pytest.mark.parametrize("code", [errno.EINVAL, errno.EBUSY, errno.ENETDOWN, errno.EOPNOTSUPP])
-def test_library__a_remedy_comes_from_the_errno(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library__the_errno_gives_the_remedy(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """`doctor --fix` runs commands as root, so none is taken from a message."""
     found = _failing(code, "is wrong: `ethtool -L lo rx 1` and `ip link set x up`", monkeypatch)
     assert {one.check for one in found} == {machine._NAMES.get(one, one) for one in machine._ADVICE}

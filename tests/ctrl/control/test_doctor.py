@@ -333,7 +333,7 @@ def test_up__with_the_named_capabilities(wired: Host) -> None:
     wired.ctl("down", "q1")
 
 
-def test_doctor__no_address(wired: Host) -> None:
+def test_doctor__an_interface_without_an_address(wired: Host) -> None:
     run(wired, "ip addr flush dev q1 scope global")
     found = doctor(wired, "q1")["address"]
     run(wired, "ip addr add 10.78.0.1/24 dev q1")
@@ -441,7 +441,7 @@ def test_doctor__fix_while_careful_is_up(host: Host) -> None:
         ((1, 0, 0), "warn", "are neither obeyed nor sent"),
     ],
 )
-def test_pause__as_the_driver_says(
+def test_pause__follows_the_drivers_report(
     answer: tuple[int, int, int], state: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """veth has none, so a fake driver answers."""

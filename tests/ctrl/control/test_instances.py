@@ -35,7 +35,9 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_status__says_which_carefuld_died(killed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status__names_the_carefuld_that_died(
+    killed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """It once said only that careful is not up, without the log's place."""
     text = f"carefuld died (process 4711, log {killed}/eth1/log)"
     assert run(["status"]) == 3
@@ -118,7 +120,7 @@ def test_find__an_interface_as_getopt_reads_it(renamed: Path, words: str) -> Non
 
 
 @pytest.mark.parametrize("words", ["--instance\0x", "--i=x", "--insecure", "--ifname"])
-def test_find__no_interface_is_named(renamed: Path, words: str) -> None:
+def test_find__the_interface_is_unknown(renamed: Path, words: str) -> None:
     (renamed / "eth1.lock").unlink()
     (renamed / "eth1" / "options").write_text(f"{os.getpid()}\0{words}")
     assert instances.find("eth1").ifname == ""
@@ -225,7 +227,7 @@ def listening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socke
 STARTING = "systemd is starting it (systemctl status carefuld@lo)"
 
 
-def test_starting__is_said_at_once(
+def test_starting__is_reported_at_once(
     listening: socket.socket, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A connection succeeds without an answer: only client commands wait."""

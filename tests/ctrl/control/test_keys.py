@@ -37,7 +37,7 @@ def place(tmp_path: Path) -> Keys:
     return one
 
 
-def test_new__is_its_owners_alone(place: Keys) -> None:
+def test_new__only_its_owner_can_read_it(place: Keys) -> None:
     assert place.directory.stat().st_mode & 0o777 == 0o700
     private = place.directory / "private"
     assert private.stat().st_mode & 0o777 == 0o600
@@ -51,7 +51,7 @@ def test_new__is_its_owners_alone(place: Keys) -> None:
     assert place.public() == text(PUBLIC)
 
 
-def test_new__later_and_then_instead(place: Keys) -> None:
+def test_new__a_second_key_then_replaces_the_first(place: Keys) -> None:
     first = place.public()
     later = place.new(later=True)
     assert (place.public(), place.public("next")) == (first, later)
@@ -130,7 +130,7 @@ def test_command__as_json(tmp_path: Path) -> None:
     assert call("list")["trusted"] == []
 
 
-def test_cluster__is_its_owners_alone(tmp_path: Path) -> None:
+def test_cluster__only_its_owner_can_read_it(tmp_path: Path) -> None:
     argv = ["key", "new", "--cluster", "--keys", str(tmp_path)]
     done = CliRunner().invoke(cli, argv)
     path = Path(done.output.strip())

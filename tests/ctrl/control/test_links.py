@@ -58,7 +58,7 @@ def test_find__no_such_interface(name: str) -> None:
     assert caught.value.errno == errno.ENODEV
 
 
-def test_ask__a_list_that_changed_meanwhile_is_asked_for_again(
+def test_ask__repeats_a_dump_that_changed_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ours, kernel = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)

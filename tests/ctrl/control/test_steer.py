@@ -61,7 +61,7 @@ def test_remove__undoes_add(nic: Nic, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("port", "queue"), [("519", "0"), ("51966", "10"), ("51966", "1")])
-def test_remove__not_a_rule_that_has_a_number_of_ours(
+def test_remove__leaves_a_foreign_rule_with_our_number(
     nic: Nic, tmp_path: Path, port: str, queue: str
 ) -> None:
     """Our rules are gone (ethtool -K ntuple off), and an administrator has their numbers."""

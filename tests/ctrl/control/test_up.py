@@ -145,7 +145,7 @@ def test_command_line__values_behind_an_equals_sign() -> None:
     assert instances.Instance("eth1", argv=tuple(argv)).directory == RUN / "eth1"
 
 
-def test_up__goes_on_with_the_log(host: Host) -> None:
+def test_up__appends_to_the_log(host: Host) -> None:
     """The log is continued, so that the last message of the previous carefuld stays."""
     host.up()
     before = host.whole_log

@@ -61,7 +61,7 @@ def partials(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.name.endswith(".part")]
 
 
-def test_closed__everything_says_so(host: Host, export: Path, tmp_path: Path) -> None:
+def test_closed__every_call_reports_it(host: Host, export: Path, tmp_path: Path) -> None:
     (export / "a").write_bytes(CONTENT)
     file, written = host.open("a"), host.open("a", "r+")
     written.write_at(b"x")

@@ -105,7 +105,7 @@ def trips(here: str, there: str, latency_us: float, slope_us: float = 5.0) -> Ou
     return outcome(here, there, round_trip_minima=minima)
 
 
-def test_doubtful__a_disturbed_pair_is_not_odd_when_measured_again() -> None:
+def test_doubtful__a_second_measurement_clears_a_disturbed_pair() -> None:
     """Figures of a lab: h2 to h4 is slow at the switch, h2 to h3 was measured during other work."""
     hosts = [Host(name, (), name, "eth1") for name in NAMES]
     seen = dict.fromkeys(permutations(NAMES, 2), 79.3)

@@ -118,7 +118,7 @@ def test_order__decides_on_a_ramp_which_a_black_box_cannot() -> None:
     assert there.latency_us == pytest.approx(back.latency_us, rel=0.01)
 
 
-def test_withheld__gets_its_share_and_the_plan_says_so() -> None:
+def test_withheld__a_hop_gets_its_share_and_the_plan_reports_it() -> None:
     hops = json.loads(pathchar(GAM))
     hops["hops"][1] |= {"G_us_per_KiB": None, "reason": "the interval is wide"}
     text = json.dumps(hops)

@@ -229,7 +229,7 @@ def test_path__not_measured(store: Store) -> None:
         report.draw(whole, store.path.parent / "x.svg")
 
 
-def test_path__as_before_says_why(store: Store) -> None:
+def test_path__a_class_as_before_has_a_reason(store: Store) -> None:
     whole = found(store)
     classes = whole["paths"][0]["classes"]
     for each in classes:
@@ -343,7 +343,7 @@ def tried_path(took: Callable[[int, Plan, Kick], float]) -> tuple[Row, PathState
 
 
 @pytest.mark.parametrize(("halves_us", "by_trying"), [(80.0, True), (140.0, False)])
-def test_tried__says_so_and_predicts_nothing(
+def test_tried__is_named_and_has_no_prediction(
     store: Store, halves_us: float, by_trying: bool
 ) -> None:
     """Halves with a kick each take this long, all other ways 100 us."""

@@ -40,7 +40,7 @@ def test_plot__black_box_shows_both_regressions(tmp_path: Path) -> None:
     assert f"{found.regimes[0].high_bytes:.0f} B" in text
 
 
-def test_plot__without_a_slope_says_so(tmp_path: Path) -> None:
+def test_plot__reports_a_missing_slope(tmp_path: Path) -> None:
     file = tmp_path / "box.svg"
     flat = FakeExchange(((50.0, 0.0), (80.0, 0.0)), jitter_us=200).measure(rounds_max=4)
     measure_plots.blackbox(flat, "h2", file)

@@ -34,7 +34,7 @@ def test_effect__names_the_reserve() -> None:
     assert "less a reserve of 256 (200 free) / P 8" in report.effect(kept)
 
 
-def test_effect__says_that_no_frame_fills_several_buffers() -> None:
+def test_effect__reports_that_a_frame_must_fit_one_buffer() -> None:
     """On Linux 6.1 once only `doctor` said so, not `up`."""
     assert "one buffer" not in report.effect(IN_EFFECT)
     alone = replace(IN_EFFECT, multibuffer=False, mtu_bytes=1500, frame_bytes=1514)
@@ -96,7 +96,7 @@ def test_status__names_the_bound_of_a_window() -> None:
     assert "at once" not in shown(burst="short", burst_frames=600)
 
 
-def test_status__says_that_control_messages_are_dropped() -> None:
+def test_status__reports_dropped_control_messages() -> None:
     said = (
         "frames of h2 arrive, but no control messages: does a firewall of either host drop UDP port"
     )

@@ -207,7 +207,7 @@ def test_messages_shift__a_glance_that_does_not_tell_is_followed_by_a_measuremen
     assert bool(told(one, "path as before")) != path_too
 
 
-def test_messages_shift__and_nothing_tells_why() -> None:
+def test_messages_shift__without_a_known_cause() -> None:
     """Then no change is reported, and the next measurement waits twice as long."""
     at = 1000.0 + 60
     on = path(every_s=0.02)
@@ -351,7 +351,7 @@ def test_bursts_of_other_work__change_no_plan(every_s: float) -> None:
     assert len(on.measured_at) <= 12  # the first, and answers that wait twice as long each time
 
 
-def test_second_stream__comes_and_goes() -> None:
+def test_second_stream__begins_and_ends() -> None:
     """Every 20 s for an hour: plans follow it at first, and later wait."""
     loaded = scaled(GAM, G=2.0)
     on = path(lambda now: loaded if int(now / 20) % 2 else GAM, every_s=0.02)

@@ -189,7 +189,7 @@ def test_turns__no_path_is_measured_twice_while_another_waits() -> None:
     assert "late" not in lines
 
 
-def test_turns__none_to_wait_for() -> None:
+def test_turns__no_other_path_to_wait_for() -> None:
     world = World()
     world.turns.step()
     assert world.turns.due() == float("inf")

@@ -35,7 +35,7 @@ class Messages:
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(("times", "within_s"), [(2.0, 0.7), (0.5, 0.7), (1.3, 1.5)])
-def test_look__tells_a_shift(times: float, within_s: float, seed: int) -> None:
+def test_look__reports_a_shift(times: float, within_s: float, seed: int) -> None:
     one = Messages(0.15, 5, seed)
     assert one.shift(1000, 10) is None
     reported = one.shift(1000 * times, 10)
@@ -44,7 +44,7 @@ def test_look__tells_a_shift(times: float, within_s: float, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_look__tells_a_shift_of_messages_that_scatter(seed: int) -> None:
+def test_look__reports_a_shift_of_messages_that_vary(seed: int) -> None:
     """Like on a path with another stream: no two windows differ beyond doubt."""
     one = Messages(0.3, 5, seed)
     assert one.shift(5000, 10) is None

@@ -45,7 +45,7 @@ def test_store__another_path_is_forgotten(store: Store) -> None:
     assert store.of("h2", {**HERE, "mtu_bytes": 1500}).figures is None
 
 
-def test_store__in_another_xdp_mode_a_path_is_looked_at_again(store: Store) -> None:
+def test_store__a_path_is_confirmed_in_another_xdp_mode(store: Store) -> None:
     here = {**HERE, "xdp_mode": "native"}
     store.save("h2", PathState(here, {"sum_g_us": 1.0}, carefuld="17 4711"))
     found = store.of("h2", {**here, "xdp_mode": "generic"})

@@ -128,7 +128,7 @@ def test_another__only_beyond_errors() -> None:
     assert not is_another_store(known, seen((8192, 1.1 * took_us(8192, DISK)), count=15))
 
 
-def test_table__no_least_write_that_is_the_best_by_a_hair() -> None:
+def test_table__avoids_a_threshold_that_is_best_by_a_hair() -> None:
     """Writes of four frames end just when the last frame comes; writes of five lose little."""
     costs = (84000.0, 3933.0)
     found = fit(seen(*((size, took_us(size, costs)) for size in (4096, 16384, 65536)), noise=0.01))
@@ -192,7 +192,7 @@ def test_auto__a_slow_disk_appears(every_s: float) -> None:
     assert loss(on, stream) < 0.03
 
 
-def test_auto__a_slow_disk_that_goes() -> None:
+def test_auto__a_slow_disk_that_is_replaced() -> None:
     at = 1000.0 + 40
     stream = ToFile(BYTES, 0.02, FRAMES, CAME_US, lambda now: MEMORY if now > at else (500, 20.0))
     on = path(stream)

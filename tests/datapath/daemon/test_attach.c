@@ -1024,7 +1024,7 @@ static bool has_left(void)
 }
 
 /* After careful_peer_close() a get into private memory ends when it writes no more. */
-static void test_peer_close__tells_of_a_get_when_nothing_comes(void)
+static void test_peer_close__ends_a_get_that_gets_nothing(void)
 {
 	static uint8_t local[300000];
 	const struct careful_span span = { .base = local, .fd = -1 };
@@ -1361,7 +1361,7 @@ static void test_stall__requests_for_it_end(void)
 	/* Its ring is full; nothing is overwritten. */
 	pthread_mutex_lock(&lock);
 	for (uint32_t room = 0; room != 64; room = ipc_ring_room(p), news++)
-		ipc_ring_tell(p, &(struct careful_ring_entry){ .kind = CAREFUL_RING_PEER }, NULL);
+		ipc_ring_put(p, &(struct careful_ring_entry){ .kind = CAREFUL_RING_PEER }, NULL);
 	pthread_mutex_unlock(&lock);
 	o.done = 0;
 	ask_program(OURS, &o);
@@ -1447,7 +1447,7 @@ static void test_rings__full_to_the_last_place(void)
 		usleep(1000);
 	pthread_mutex_lock(&lock);
 	for (; room; room = ipc_ring_room(f.p))
-		ipc_ring_tell(f.p, &news, NULL);
+		ipc_ring_put(f.p, &news, NULL);
 	pthread_mutex_unlock(&lock);
 	for (int i = 0; i < PATIENCE_MS && !f.later.done; i++)
 		CHECK(careful_wait(f.c, 1, -1) >= 0);
@@ -1893,7 +1893,7 @@ int main(void)
 	RUN(test_region__is_served_and_goes_with_the_program);
 	RUN(test_region__is_refused_while_it_is_read);
 	RUN(test_close__nothing_is_written_afterwards);
-	RUN(test_peer_close__tells_of_a_get_when_nothing_comes);
+	RUN(test_peer_close__ends_a_get_that_gets_nothing);
 	RUN(test_status__names_each);
 	RUN(test_close__gives_up_a_handshake_without_other_users);
 	RUN(test_death__leaves_nothing);

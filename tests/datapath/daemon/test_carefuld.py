@@ -192,7 +192,7 @@ class Manager:
         self._socket.close()
 
 
-def test_start__tells_a_service_manager(daemon: Daemon, tmp_path: Path) -> None:
+def test_start__reports_readiness_to_a_service_manager(daemon: Daemon, tmp_path: Path) -> None:
     """carefuld reports that it serves, its settings, its watchdog's signs, and its end."""
     manager = Manager(str(tmp_path / "notify"))
     process = daemon.lab.start("h1", *daemon.argv("--foreground"), env=manager.env)
@@ -209,7 +209,7 @@ def test_start__tells_a_service_manager(daemon: Daemon, tmp_path: Path) -> None:
     manager.close()
 
 
-def test_start__tells_a_service_manager_why_not(daemon: Daemon, tmp_path: Path) -> None:
+def test_start__reports_a_failure_to_a_service_manager(daemon: Daemon, tmp_path: Path) -> None:
     manager = Manager(str(tmp_path / "notify"))
     argv = daemon.argv("--foreground", "--require-zerocopy")
     done = daemon.lab.run("h1", *argv, check=False, env=manager.env)
@@ -450,7 +450,7 @@ def test_killed__starts_again_at_once(daemon: Daemon) -> None:
     assert "pfifo" not in daemon.qdisc()
 
 
-def test_interface__changes_and_goes(make_lab: Any, tmp_path: Path) -> None:
+def test_interface__changes_and_is_deleted(make_lab: Any, tmp_path: Path) -> None:
     daemon = Daemon(make_lab(), "h1", tmp_path / "run")
     daemon.start()
     pid = daemon.pid

@@ -67,7 +67,7 @@ static void test_peer__that_answers_from_elsewhere(void)
 }
 
 /* However often peers misbehave, the log has few lines, whose counts are complete. */
-static void test_counters__of_a_storm_are_few_lines(void)
+static void test_counters__a_storm_of_faults_makes_few_lines(void)
 {
 	static struct health health;
 	struct careful_info info = { 0 };
@@ -117,7 +117,7 @@ int main(void)
 	CHECK(fd >= 0 && !close(fd));
 	RUN(test_peer__that_flaps_hides_no_other);
 	RUN(test_peer__that_answers_from_elsewhere);
-	RUN(test_counters__of_a_storm_are_few_lines);
+	RUN(test_counters__a_storm_of_faults_makes_few_lines);
 	RUN(test_counters__all_in_one_line);
 	unlink(path);
 	return 0;

@@ -885,7 +885,7 @@ static void test_packet__malformed(void)
 }
 
 /* Another release's header may have another size. */
-static void test_packet__of_another_version_is_told(void)
+static void test_packet__of_another_version_is_refused_with_a_reason(void)
 {
 	uint32_t packet[40] = { CAREFUL_IPC_VERSION + 1 };
 	struct answer *a;
@@ -935,7 +935,7 @@ static void test_packet__random(void)
 		careful_peer_close(c, i);
 }
 
-static void test_client__gone_with_work_under_way(void)
+static void test_client__left_with_work_under_way(void)
 {
 	int fd = client(), memory = memfd_create("f", MFD_CLOEXEC), before = open_fds();
 	uint32_t peer = connect_peer(fd, 0x0a000001), file = add_file(fd, memory);
@@ -996,7 +996,7 @@ static struct fake_operation *next_close(void)
 
 /* carefuld closes at the peer what the client had open, whichever answers an epoch loses: that of
  * the CLOSE, or that of an OPEN or BATCH of which only the attempt's name is known. */
-static void test_client__gone_and_answers_are_lost(void)
+static void test_client__left_and_answers_are_lost(void)
 {
 	int fd = client();
 	struct careful_ipc head = {
@@ -1156,7 +1156,7 @@ static void test_client__floods_with_opens(void)
 
 /* Answers to OPENs are lost. Each OPEN may have a handle at the peer, so it counts. A repeated OPEN
  * gets that handle, so no limit refuses it. */
-static void test_client__asks_lost_opens_again(void)
+static void test_client__repeats_lost_opens(void)
 {
 	int fd = client();
 	struct careful_ipc head = { .op = CAREFUL_IPC_REQUEST,
@@ -1199,7 +1199,7 @@ static void test_client__asks_lost_opens_again(void)
 }
 
 /* A peer that answers no CLOSE does not keep the place of a client that has gone. */
-static void test_client__gone_and_the_peer_is_silent(void)
+static void test_client__left_and_the_peer_is_silent(void)
 {
 	int fd = client();
 	struct careful_ipc head = { .op = CAREFUL_IPC_REQUEST,
@@ -1239,7 +1239,7 @@ static void test_client__handles_end_with_the_session(void)
 }
 
 /* A request that waits over the end of a session may open a handle in the next one. */
-static void test_client__gone_with_a_request_of_the_last_session(void)
+static void test_client__left_with_a_request_of_the_last_session(void)
 {
 	int fd = client();
 	struct careful_ipc head = { .op = CAREFUL_IPC_REQUEST,
@@ -2046,7 +2046,7 @@ static void test_hold__questions_to_a_held_peer_wait(void)
 }
 
 /* Clients hear of a session only after the epochs of a trial. */
-static void test_hold__a_session_is_told_of_afterwards(void)
+static void test_hold__a_session_is_reported_afterwards(void)
 {
 	int fd = client();
 	struct sockaddr_storage sa = { 0 };
@@ -2169,16 +2169,16 @@ int main(void)
 	test_file__kinds();
 	test_file__that_does_not_close();
 	test_packet__malformed();
-	test_packet__of_another_version_is_told();
+	test_packet__of_another_version_is_refused_with_a_reason();
 	test_packet__random();
-	test_client__gone_with_work_under_way();
-	test_client__gone_and_answers_are_lost();
+	test_client__left_with_work_under_way();
+	test_client__left_and_answers_are_lost();
 	test_client__closes_its_handles_itself();
 	test_client__floods_with_opens();
-	test_client__asks_lost_opens_again();
-	test_client__gone_and_the_peer_is_silent();
+	test_client__repeats_lost_opens();
+	test_client__left_and_the_peer_is_silent();
 	test_client__handles_end_with_the_session();
-	test_client__gone_with_a_request_of_the_last_session();
+	test_client__left_with_a_request_of_the_last_session();
 	test_client__asks_too_many_questions();
 	test_client__does_not_read();
 	test_measure__train_has_one_answer();
@@ -2201,7 +2201,7 @@ int main(void)
 	test_signature__invalid_and_failing();
 	test_signature__only_one_in_a_round();
 	test_hold__questions_to_a_held_peer_wait();
-	test_hold__a_session_is_told_of_afterwards();
+	test_hold__a_session_is_reported_afterwards();
 	test_signature__replies_outlive_the_client();
 	/* Ends while a client is connected. */
 	assert(client() >= 0);

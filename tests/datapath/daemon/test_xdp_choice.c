@@ -91,7 +91,7 @@ static int recall(uint32_t *mode)
 	return xdp_recall(dir, "veth", mode, &why);
 }
 
-static void test_remember__is_recalled_and_written_over(void)
+static void test_remember__can_be_recalled_and_replaced(void)
 {
 	uint32_t mode = 0;
 
@@ -210,7 +210,7 @@ int main(void)
 	RUN(test_choose__a_machine_that_changes_once);
 	RUN(test_choose__differs_between_calls);
 	RUN(test_choose__figures_that_are_none);
-	RUN(test_remember__is_recalled_and_written_over);
+	RUN(test_remember__can_be_recalled_and_replaced);
 	RUN(test_remember__makes_its_directory);
 	RUN(test_recall__garbage_and_other_kernels_are_none);
 	RUN(test_recall__a_file_that_others_may_write_is_ignored);

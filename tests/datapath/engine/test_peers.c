@@ -427,7 +427,7 @@ static void on_first_request(const struct careful_message *message, void *user)
 }
 
 /* Otherwise its request would count as the old process's and end with it. */
-static void test_life__told_before_its_first_request(void)
+static void test_life__reported_before_its_first_request(void)
 {
 	struct ends ends;
 
@@ -446,7 +446,7 @@ static void test_life__told_before_its_first_request(void)
 }
 
 /* The peer's frames, which may overtake its WELCOME, can arrive from here on. */
-static void test_life__told_before_its_window_opens(void)
+static void test_life__reported_before_its_window_opens(void)
 {
 	struct ends ends;
 
@@ -460,8 +460,8 @@ static void test_life__told_before_its_window_opens(void)
 
 int main(void)
 {
-	RUN(test_life__told_before_its_first_request);
-	RUN(test_life__told_before_its_window_opens);
+	RUN(test_life__reported_before_its_first_request);
+	RUN(test_life__reported_before_its_window_opens);
 	RUN(test_session__frames_too_small_for_a_new_epoch);
 	RUN(test_session__challenged_twice);
 	RUN(test_whereabouts__of_a_session);

@@ -362,7 +362,7 @@ static void test_handle__of_an_attempt(void)
 	closes_an_attempt(true);
 }
 
-static void test_handle__asked_again(void)
+static void test_handle__its_request_is_repeated(void)
 {
 	uint64_t name = 0x123456789abcdef0;
 	struct fake_answer *a, *b;
@@ -987,7 +987,7 @@ int main(void)
 	test_handle__bounded_while_some_end();
 	test_handle__busy_region();
 	test_handle__of_an_attempt();
-	test_handle__asked_again();
+	test_handle__its_request_is_repeated();
 	test_handle__answer_lost();
 	test_request__one_peer_cannot_use_all_room();
 	test_request__more_than_jobs();

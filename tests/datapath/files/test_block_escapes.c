@@ -391,7 +391,7 @@ static void *swap(void *arg)
 	return NULL;
 }
 
-static void test_escape__no_race_leads_out(void)
+static void test_escape__no_race_leads_out_of_the_export(void)
 {
 	static const struct escape read = { "swapped/secret", 0 };
 	static const struct escape others[] = { { "swapped/new", 0 }, { "swapped", 0 } };
@@ -425,7 +425,7 @@ int main(void)
 {
 	set_up();
 	RUN(test_escape__no_path_leads_out);
-	RUN(test_escape__no_race_leads_out);
+	RUN(test_escape__no_race_leads_out_of_the_export);
 	RUN(test_batch__no_path_leads_out);
 	CHECK_EQ(umount(at("export/mount")), 0);
 	remove_base();

@@ -520,7 +520,7 @@ static void test_zero__with_and_without_a_hole(void)
 }
 
 /* A repeated request is answered when no zeroing runs any longer. */
-static void test_zero__again(void)
+static void test_zero__is_repeated(void)
 {
 	struct careful_block_range range = { 0, htobe64(4096), 0, 0 };
 	uint32_t args[4] = { 0, CAREFUL_BLOCK_SPARSE, 1 }, first, second;
@@ -568,7 +568,7 @@ int main(void)
 	test_digest__handle_ends_meanwhile();
 	test_extents__holes();
 	test_zero__with_and_without_a_hole();
-	test_zero__again();
+	test_zero__is_repeated();
 	/* A partial file outlives the server. */
 	open_partial("new", 0, 5);
 	stop();

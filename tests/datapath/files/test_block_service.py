@@ -186,7 +186,7 @@ def test_transfer__both_ways_and_memory(hosts: tuple[Host, Host], tmp_path: Path
         assert host.resident_bytes_max() < (4 + 2 + 32) * MIB
 
 
-def test_open__asked_again(hosts: tuple[Host, Host]) -> None:
+def test_open__is_repeated(hosts: tuple[Host, Host]) -> None:
     remote = hosts[0].remote(hosts[1])
     write(hosts[1].export / "f", 10)
     first = remote.open("f", attempt=7)

@@ -227,7 +227,7 @@ static void test_session__ends_and_the_memory_stays_for_a_while(void)
 
 /* A CREATE that is asked again after a reset is the same one. Answers wait for room, but not
  * without a bound. */
-static void test_create__again(void)
+static void test_create__is_repeated(void)
 {
 	struct careful_memory_ask head = { .bytes = htobe64(4096), .name_bytes = htobe32(1) };
 	const uint32_t args[4] = { 7, 8 };
@@ -321,7 +321,7 @@ int main(void)
 	RUN(test_piece__of_another_host_does_not_exist);
 	RUN(test_delete__waits_for_messages);
 	RUN(test_session__ends_and_the_memory_stays_for_a_while);
-	RUN(test_create__again);
+	RUN(test_create__is_repeated);
 	RUN(test_create__of_a_peer_that_is_gone);
 	RUN(test_wait__ends_with_a_notification);
 	return 0;

@@ -58,7 +58,7 @@ static void test_crc32c__known_vectors(void)
 	expect_vectors(any_way);
 }
 
-static void test_instruction__as_the_table_at_every_length_and_alignment(void)
+static void test_instruction__equals_the_table_at_every_length_and_alignment(void)
 {
 	uint8_t data[1600 + 8];
 	uint32_t state = 1;
@@ -82,6 +82,6 @@ int main(void)
 	RUN(test_table__known_vectors);
 	RUN(test_table__each_entry);
 	RUN(test_crc32c__known_vectors);
-	RUN(test_instruction__as_the_table_at_every_length_and_alignment);
+	RUN(test_instruction__equals_the_table_at_every_length_and_alignment);
 	return 0;
 }

@@ -466,7 +466,7 @@ static void test_flood__wakes_nobody(void)
 }
 
 /* A host with a proved address begins new epochs again and again: others are still served. */
-static void test_flood__of_a_peer_is_gone_on_with_at_a_rate(void)
+static void test_flood__of_a_peer_is_read_at_a_rate(void)
 {
 	enum { ATTEMPTS = 1000, EACH_MS = 3 };
 	struct node *node = node_open();
@@ -689,7 +689,7 @@ int main(void)
 	RUN(test_flood__of_strangers_is_answered_at_a_rate);
 	RUN(test_flood__leaves_others_a_share_of_answers);
 	RUN(test_flood__wakes_nobody);
-	RUN(test_flood__of_a_peer_is_gone_on_with_at_a_rate);
+	RUN(test_flood__of_a_peer_is_read_at_a_rate);
 	RUN(test_flood__of_many_addresses_keeps_no_peer_out);
 	RUN(test_epoch__begins_without_buffers_that_hang);
 	RUN(test_slots__a_host_has_an_account_for_both_address_families);

@@ -329,7 +329,7 @@ def test_logp__an_impossible_latency_takes_the_time_that_was_given() -> None:
     assert known(found, "L").value > 0
 
 
-def test_logp__no_steady_regime_is_said_once() -> None:
+def test_logp__a_missing_steady_regime_is_reported_once() -> None:
     found = measure(Machine(1.2, 0.5, 2.0, 20), only="signature", messages_max=64, seconds=0.1)
     text = report.text(found, "h2")
     assert not found.curves[0].steady_messages

@@ -132,7 +132,7 @@ def test_shared__a_difference_that_data_do_not_support_is_no_figure(
     assert with_half(both.G_us_per_KiB) in report.stages_table("", list(found.values()))
 
 
-def test_shared__the_plot_says_the_tables_figure(tmp_path: Path) -> None:
+def test_shared__plot_and_table_show_the_same_figure(tmp_path: Path) -> None:
     """The plot shows kicks that include netRx; the text names netTx."""
     found = fitted(traffic(SIZES))
     kick = found["netTx"]

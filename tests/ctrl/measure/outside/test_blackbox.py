@@ -469,7 +469,7 @@ def test_blackbox__trains_fit_the_window() -> None:
         fake.measure()
 
 
-def test_blackbox__own_pace_is_said() -> None:
+def test_blackbox__reports_this_hosts_pace() -> None:
     found = FakeExchange(((5.0, 10.0),), own_us=40, jitter_us=1).measure(rounds_max=4)
     assert "it may be the bottleneck" in found.notes[0]
     slow = FakeExchange(own_us=40).measure(rounds_max=4)

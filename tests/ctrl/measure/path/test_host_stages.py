@@ -224,7 +224,7 @@ def test_whole__hops_stay_if_the_host_falls_silent(
     assert any("no answer since" in note for note in path.notes)
 
 
-def test_whole__background_too_short_for_stages_says_how_long(
+def test_whole__reports_the_background_time_that_stages_need(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hosts = FakeHosts()

@@ -108,7 +108,7 @@ def test_pathchar__time_is_bounded() -> None:
 # --- hops that do not answer
 
 
-def test_pathchar__silent_hop_is_merged_and_said() -> None:
+def test_pathchar__a_silent_hop_is_merged_and_reported() -> None:
     path = FakePath(silent={2}).measure()
     assert [segment.ttls for segment in path.segments] == [(1,), (2, 3), (4,)]
     merged = path.segments[1].G_us_per_KiB
@@ -117,7 +117,7 @@ def test_pathchar__silent_hop_is_merged_and_said() -> None:
     assert [(hop.ttl, hop.note) for hop in path.hops if not hop.usable] == [(2, "no answer")]
 
 
-def test_pathchar__silent_host_is_said() -> None:
+def test_pathchar__a_silent_host_is_reported() -> None:
     path = FakePath(silent={4}).measure()
     assert not path.reached
     assert [segment.ttls for segment in path.segments] == [(1,), (2,), (3,)]
@@ -190,7 +190,7 @@ def test_pathchar__refusal_ends_the_path() -> None:
 
 
 @pytest.mark.parametrize("says_so", [True, False])
-def test_pathchar__a_link_that_goes_down_is_said(says_so: bool) -> None:
+def test_pathchar__a_link_that_goes_down_is_reported(says_so: bool) -> None:
     """The note is neither about a rate limit nor several paths; earlier figures stay."""
     fake = FakePath(down=3, down_at_s=3.0, says_so=says_so, jitter_us=60)
     path = fake.measure(precision=0.001, seconds=30)

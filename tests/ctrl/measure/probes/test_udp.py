@@ -104,7 +104,7 @@ def test_probe__a_late_answer_fails_none() -> None:
         assert one.sends == 2
 
 
-def test_probe__no_way_is_said() -> None:
+def test_probe__a_missing_route_is_reported() -> None:
     with Prober("127.0.0.1") as prober:
         marked(prober, 100)
         with pytest.raises(CarefulError) as error:

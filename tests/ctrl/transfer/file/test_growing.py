@@ -100,7 +100,7 @@ def test_rewritten_source__is_refused(ends: Ends, data: bytes) -> None:
     assert "grew" not in "".join(ends.notes)
 
 
-def test_touched__is_no_change(ends: Ends) -> None:
+def test_touched__a_new_time_alone_is_no_change(ends: Ends) -> None:
     report = ends.run(lambda: os.utime(ends.source, ns=(1, 1)))
     assert not report.failures
     assert ends.target.read_bytes() == DATA

@@ -112,7 +112,7 @@ def test_ask__a_server_that_works_is_not_silent() -> None:
     asyncio.run(run())
 
 
-def test_ask__a_server_that_answers_cheap_questions_alone() -> None:
+def test_ask__a_server_that_answers_only_cheap_questions() -> None:
     async def run() -> None:
         daemon = Daemon(CLOSE)
         daemon.frames = lambda: 1 + daemon.probes  # a frame for each answer
