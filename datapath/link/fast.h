@@ -182,12 +182,6 @@ static inline void link_kick(struct link *link)
 		link_kick_queued(link);
 }
 
-/* Begins a round. */
-static inline void link_tx_round(struct link *link)
-{
-	link->tx_held = false;
-}
-
 /* Reports whether bulk frames must wait until the device has completed kicked frames. Call it only
  * if there are bulk frames: the engine then polls the device. */
 static inline bool link_tx_waits(struct link *link)
@@ -205,6 +199,7 @@ static inline void link_tx_shut(struct link *link)
 /* Begins to send bulk messages in a round. netTx's present state counts for all peers. */
 static inline void link_tx_begin(struct link *link)
 {
+	link->tx_held = false;
 	if (link->net_tx.busy)
 		link_complete(link);
 	link->tx_shut = link->net_tx.busy;

@@ -30,12 +30,11 @@ static uint32_t next_bytes(struct message_out *out, bool *grown)
 }
 
 /* Notes the source of a frame that the log does not copy, so that a repair can read it again. */
-void host_tx_note_source(const struct message_state *state, struct message_out *out,
-			 struct message_frame *frame)
+void host_tx_note_source(struct message_out *out, struct message_frame *frame)
 {
 	if (out->bytes <= MESSAGE_LOGGED_BYTES && frame->tx.segments == 1)
 		return;
-	frame->args.source = (uint32_t)(out - state->outs) + 1;
+	frame->args.source = out->number;
 	out->has_uncopied = true;
 }
 
@@ -79,7 +78,7 @@ static const struct message_frame *build(struct message_state *state, struct mes
 		.frag_bytes = (uint16_t)bytes,
 		.crc_bytes = flags & CAREFUL_F_FIRST ? MESSAGE_AM_BYTES : 0,
 	};
-	host_tx_note_source(state, out, frame);
+	host_tx_note_source(out, frame);
 	if (grown)
 		link_count(state->link, CAREFUL_C_TX_GROWN);
 	out->started = true;
@@ -92,12 +91,16 @@ static void hash_frame(struct message_out *out, struct message_frame *filled)
 {
 	struct link_txframe *frame = &filled->tx;
 	const struct link_send_args *args = &filled->args;
+	const uint32_t at = message_payload_at(args);
 	struct iovec iov[DEVICE_SEGMENTS_MAX];
-	uint32_t n;
+	uint32_t n = 0;
 
 	if (!out->digest_wanted)
 		return;
-	n = link_tx_iov(frame, message_payload_at(args), args->frag_bytes, iov);
+	if (frame->segments == 1)
+		xxh3_update(out->hash, frame->body + at, args->frag_bytes);
+	else
+		n = link_tx_iov(frame, at, args->frag_bytes, iov);
 	for (uint32_t k = 0; k < n; k++)
 		xxh3_update(out->hash, iov[k].iov_base, iov[k].iov_len);
 	if (args->flags & CAREFUL_F_LAST) {
@@ -105,8 +108,7 @@ static void hash_frame(struct message_out *out, struct message_frame *filled)
 
 		out->digest = xxh3_end(out->hash);
 		digest = htobe64(out->digest);
-		link_tx_write(frame, message_payload_at(args) + args->frag_bytes, &digest,
-			      sizeof(digest));
+		link_tx_write(frame, at + args->frag_bytes, &digest, sizeof(digest));
 	}
 }
 
@@ -130,16 +132,15 @@ TRACE_COLD void host_tx_trace(struct message_out *out, uint32_t flags)
 static void host_tx_done(struct message_out *out)
 {
 	sink_idle(&out->host_tx);
-	for (struct message_frame *frame = out->frames; frame && !out->error; frame = frame->next) {
+	if (out->error)
+		return;
+	for (struct message_frame *frame = out->frames; frame; frame = frame->next)
 		hash_frame(out, frame);
-		out->ready_bytes += frame->args.frag_bytes;
-	}
-	if (out->frames && !out->error) {
-		*out->ready_tail = out->frames;
-		out->ready_tail = out->frames_tail;
-		out->frames = NULL;
-		out->frames_tail = &out->frames;
-	}
+	out->ready_bytes += out->built - out->batch_off;
+	*out->ready_tail = out->frames;
+	out->ready_tail = out->frames_tail;
+	out->frames = NULL;
+	out->frames_tail = &out->frames;
 }
 
 static void copy(struct message_out *out)

@@ -18,5 +18,4 @@ static inline void host_tx_put(struct message_state *state, struct message_frame
 
 bool host_tx(struct message_state *state, struct message_out *out);
 void host_tx_trace(struct message_out *out, uint32_t flags);
-void host_tx_note_source(const struct message_state *state, struct message_out *out,
-			 struct message_frame *frame);
+void host_tx_note_source(struct message_out *out, struct message_frame *frame);

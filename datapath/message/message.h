@@ -46,6 +46,7 @@ struct message_out {
 	struct careful_am am;
 	struct careful_span source;
 	uint32_t id;
+	uint32_t number; /* its index in message_state.outs plus 1 */
 	uint32_t bytes;
 	uint32_t built; /* payload bytes in frames so far */
 	uint32_t unsent; /* payload bytes that have not left */

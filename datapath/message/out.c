@@ -44,6 +44,7 @@ struct message_out *message_out_get(struct message_state *state, struct link_pee
 	out->host_tx = (struct sink){ 0 };
 	out->io.kind = STORAGE_UNKNOWN;
 	out->io.dev = 0;
+	out->number = (uint32_t)(out - state->outs) + 1;
 	out->peer = peer;
 	out->epoch = peer->epoch;
 	out->slot = MESSAGE_SLOT_WAITING;
@@ -217,7 +218,7 @@ static void join(struct message_state *state, struct message_out *out)
 	first->args.frag_bytes = (uint16_t)bytes;
 	first->tx = joined;
 	link_tx_built(&first->tx);
-	host_tx_note_source(state, out, first);
+	host_tx_note_source(out, first);
 	link_count(state->link, CAREFUL_C_TX_GROWN);
 }
 
@@ -267,7 +268,7 @@ static bool send_ready(struct message_state *state, struct message_out *out, boo
 			break;
 		}
 	}
-	if (!out->host_tx.busy && out->began_ns)
+	if (out->began_ns && !out->host_tx.busy)
 		host_tx_trace(out, 0);
 	if (sink_due(&link->net_tx, pulse, false))
 		link_kick(link);

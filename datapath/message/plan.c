@@ -96,12 +96,10 @@ uint32_t plan_next(struct plan_cursor *cursor, uint32_t cap_bytes)
 	const struct careful_plan *plan = &cursor->settings.plan;
 	uint32_t bytes = cursor->next_bytes;
 
-	if (is_fixed(plan)) {
-		if (!cursor->equal) {
-			cursor->next_bytes = bytes = equal_size(cursor, cap_bytes);
-			cursor->equal = true;
-		}
-	} else {
+	if (!cursor->equal && is_fixed(plan)) {
+		cursor->next_bytes = bytes = equal_size(cursor, cap_bytes);
+		cursor->equal = true;
+	} else if (!cursor->equal) {
 		if (!cursor->down && plan->peak_bytes && bytes >= plan->peak_bytes) {
 			bytes = plan->peak_bytes;
 			cursor->down = true;

@@ -6,7 +6,8 @@
 #include <assert.h>
 
 /* Counts buffers in the fill batch for the peer. */
-static void count_freed(struct link *link, struct link_peer *peer, uint64_t epoch, uint32_t cost)
+static inline void count_freed(struct link *link, struct link_peer *peer, uint64_t epoch,
+			       uint32_t cost)
 {
 	assert(link->fill_count <= link->queue->rx_chunks);
 	if (epoch != peer->epoch)

@@ -86,7 +86,8 @@ bool link_tx_build(struct link_peer *peer, uint32_t body_bytes, struct link_txfr
 		return false;
 	if (!link_tx_get(peer, body_bytes, frame))
 		return false;
-	link_tx_built(frame);
+	frame->built = cost;
+	peer->flow.built += cost;
 	return true;
 }
 
