@@ -13,8 +13,10 @@
  * repair carries no credits, and those of later frames are not cumulative. TWICE: the sender takes
  * the cost of a lost frame back.
  * WITHHOLD: node 1 withholds this many buffers of the window, or none again (link/repair/congestion.c),
- *   and changes that CHANGES times. The rest is w, from which T is computed. DEADLOCK: checks that
- *   there is none. CLAIM: checks that a node with data sends it.
+ *   and changes that CHANGES times. The rest is w, from which T is computed.
+ * HALVES: node 1 may halve T, or restore it, this many times, at any time: link/ does so after a
+ *   loss. COST is made from the whole T.
+ * DEADLOCK: checks that there is none. CLAIM: checks that a node with data sends it.
  */
 #ifndef W
 #define W 4
@@ -28,8 +30,13 @@
 #define least	W
 #define told	owed[me]
 #endif
+#ifdef HALVES
+#define parts	(halved[me] -> 4 : 2)
+#else
+#define parts	2
+#endif
 #ifndef T
-#define T (w / 2 > 2 -> w / 2 : 2)
+#define T (w / parts > 2 -> w / parts : 2)
 #endif
 #ifndef COST
 #define COST (least - (least / 2 > 2 -> least / 2 : 2))
@@ -43,6 +50,10 @@ byte owed[2];		/* buffers in the fill ring that the other does not know */
 #ifdef WITHHOLD
 byte withheld[2];
 byte changes[2] = CHANGES;	/* remaining changes */
+#endif
+#ifdef HALVES
+bool halved[2];		/* T is half as large */
+byte turns[2] = HALVES;	/* remaining changes of that */
 #endif
 byte kept[2];		/* buffers of a frame that the application still uses */
 byte want[2];		/* cost of the next data frame; 0: no more data */
@@ -194,8 +205,22 @@ end:	do
 }
 #endif
 
+#ifdef HALVES
+/* Losses halve T, and their end restores it. */
+proctype losses(byte me)
+{
+end:	do
+	:: atomic { turns[me] > 0 -> turns[me]--; halved[me] = !halved[me] }
+	:: atomic { turns[me] > 0 -> turns[me] = 0 }
+	od
+}
+#endif
+
 init {
 	atomic {
+#ifdef HALVES
+		run losses(1);
+#endif
 #ifdef WITHHOLD
 		run network(1);
 #endif

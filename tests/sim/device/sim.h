@@ -158,6 +158,9 @@ void sim_destroy(struct sim_world *world);
 void sim_begin(struct sim_world *world, const struct sim_config *config);
 
 uint64_t sim_now_ns(const struct sim_world *world);
+
+/* Reports whether half of the room for frames and messages under way is in use. */
+bool sim_crowded(const struct sim_world *world);
 /* Returns when the next event is due; UINT64_MAX: never. */
 uint64_t sim_next_ns(const struct sim_world *world);
 /* Advances time to at_ns, at most to the next event. */

@@ -180,6 +180,11 @@ void sim_slot_put(struct sim_world *world, uint32_t index)
 	world->slots_free[world->slots_free_count++] = index;
 }
 
+bool sim_crowded(const struct sim_world *world)
+{
+	return world->slots_free_count < SIM_SLOTS / 2;
+}
+
 const char *sim_failure(const struct sim_world *world)
 {
 	return world->failure[0] ? world->failure : NULL;

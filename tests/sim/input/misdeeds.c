@@ -25,7 +25,7 @@ enum {
 	SPELL_NS = 20 * 1000 * 1000, /* of silence */
 	LATE_NS = 400 * 1000 * 1000, /* longest delay of an answer */
 	FLAP_ONE_IN = 16, /* periods */
-	ASK_ONE_IN = 8, /* likewise; keeps the frames under way below the world's limit */
+	ASK_ONE_IN = 8, /* likewise */
 	TRAIN_ONE_IN = 32, /* likewise; restarts a session with trains */
 	GAP_MAX = 8, /* frames */
 	UNSENT_ONE_IN = 16, /* periods */
@@ -98,7 +98,7 @@ bool misdeeds_silent(struct cluster *cluster)
 	return true;
 }
 
-/* Asks each peer for the longest train if its session begins with trains. */
+/* Asks each peer for the longest train if its session begins with trains, and the world has room. */
 static void ask_for_trains(struct node *node)
 {
 	struct link *link = &node->c->link;
@@ -107,6 +107,8 @@ static void ask_for_trains(struct node *node)
 		.hold_ms = htobe32(STALL_MS),
 	};
 
+	if (sim_crowded(node->cluster->world))
+		return;
 	for (uint32_t i = 0; i < link->peers_max && !link->traditional; i++) {
 		struct link_peer *peer = &link->peers[i];
 
