@@ -162,7 +162,7 @@ def blackbox_parts(found: Result, host: str) -> Parts:
     trips = found.round_trips
     rows.append(
         (
-            "all stages, propagation in g",
+            "all stages and propagation",
             or_most(found.sum_g_us, trips.estimate_at(trips.size_min_bytes) * 0.5),
             or_most(found.sum_G_us_per_KiB, found.one_way.G_us_per_KiB),
             _unless(answered.why_not, found.one_way.reason or trips.reason),

@@ -148,7 +148,7 @@ def one(request: Request, as_json: bool) -> str:
     gain = 100 * (best.one_fragment_us / best.latency_us - 1)
     lines.append(
         f"{best.strategy}: {shown_time(best.latency_us, 4)} in {best.fragments_count} fragments, "
-        f"{gain:.1f} % over one ({shown_time(best.one_fragment_us, 4)}); "
+        f"{gain:.1f} % faster than in one ({shown_time(best.one_fragment_us, 4)}); "
         f"lower bound {shown_time(best.lower_bound_us, 4)}"
     )
     lines.append(f"bottleneck: {best.bottleneck}")
@@ -160,7 +160,7 @@ def one(request: Request, as_json: bool) -> str:
         lines.append(
             f"without the header of {request.header_bytes} bytes: "
             f"{shown_time(bare.latency_us, 4)} in {bare.fragments_count} fragments, "
-            f"{gain:.1f} % over one"
+            f"{gain:.1f} % faster than in one"
         )
     if best.note:
         lines.append(best.note)
