@@ -50,17 +50,10 @@ class LevelPlan:
     G_us_per_KiB: tuple[float, ...]
 
     def as_dict(self) -> dict[str, object]:
-        return {
+        return vars(self) | {
             "name": self.name or "top",
-            "strategy": self.strategy,
-            "stages": list(self.stages),
-            "latency_us": self.latency_us,
             "fragments_bytes": _numbers(self.fragments_bytes),
             "fragments_count": len(self.fragments_bytes),
-            "bottleneck": self.bottleneck,
-            "lower_bound_us": self.lower_bound_us,
-            "g_us": list(self.g_us),
-            "G_us_per_KiB": list(self.G_us_per_KiB),
         }
 
 

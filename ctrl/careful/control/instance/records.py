@@ -287,14 +287,8 @@ class Effect:
 
 def effect(info: CData) -> Effect:
     """Returns the settings in a `struct careful_info` that measurements depend on."""
-    settings = in_effect(info)
-    return Effect(
-        os.uname().release,
-        settings.driver,
-        settings.xdp_mode,
-        settings.zerocopy,
-        settings.window_buffers,
-    )
+    now = in_effect(info)
+    return Effect(os.uname().release, now.driver, now.xdp_mode, now.zerocopy, now.window_buffers)
 
 
 def older(peers: Iterable[PeerStatus]) -> list[str]:

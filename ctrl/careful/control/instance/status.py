@@ -146,15 +146,8 @@ def exports(instance: Instance) -> list[Export]:
 
 #: Fields that are summed over an instance's queues.
 _SUMMED = (
-    "peers_max",
-    "receive_buffers",
-    "rx_buffers",
-    "tx_buffers",
-    "copyout_buffers",
-    "copyout_used_buffers",
-    "reserve_buffers",
-    "reserve_free_buffers",
-    "umem_bytes",
+    *("peers_max", "receive_buffers", "rx_buffers", "tx_buffers", "umem_bytes"),
+    *("copyout_buffers", "copyout_used_buffers", "reserve_buffers", "reserve_free_buffers"),
 )
 
 
@@ -163,16 +156,9 @@ def _sums(counters: Sequence[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _queue_status(status: Status) -> QueueStatus:
-    return QueueStatus(
-        status.queue,
-        status.instance,
-        status.pid,
-        status.port,
-        len(status.peers),
-        status.peers_max,
-        status.counters["rx_frames"],
-        status.counters["tx_frames"],
-    )
+    own = status.queue, status.instance, status.pid, status.port
+    frames = status.counters["rx_frames"], status.counters["tx_frames"]
+    return QueueStatus(*own, len(status.peers), status.peers_max, *frames)
 
 
 def gather(instance: Instance, config: Config) -> Status:

@@ -94,24 +94,7 @@ def _refuse_header(header_bytes: int) -> None:
 def _source_inputs(source: Pipeline | BlackBox) -> dict[str, object]:
     if isinstance(source, BlackBox):
         return {"kind": "blackbox", **asdict(source)}
-    return {
-        "name": source.name,
-        "source": source.source,
-        "rests_on": source.rests_on,
-        "size_min_bytes": source.size_min_bytes,
-        "size_max_bytes": source.size_max_bytes,
-        "stages": [
-            {
-                "name": stage.name,
-                "g_us": stage.g_us,
-                "G_us_per_KiB": stage.G_us_per_KiB,
-                "group": stage.group,
-                "resource": stage.resource,
-                "delay_us": stage.delay_us,
-            }
-            for stage in source.stages
-        ],
-    }
+    return asdict(source)
 
 
 def one(request: Request, as_json: bool) -> str:
