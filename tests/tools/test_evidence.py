@@ -15,12 +15,10 @@ from tool_module import ROOT, load_tool
 
 #: Reports that have to be made again (`tools/evidence NAME`), and why. This list only shrinks.
 OLD = {
-    "answer.json": "not clean, wire 3",
     "arm64.json": "wire 6",
     "attached-near.json": "wire 3",
     "attached.json": "wire 4",
     "bench.json": "no commit",
-    "cost.json": "wire 2",
     "drivers.json": "wire 6",
     "escapes-casefold.txt": "no commit",
     "faults.json": "wire 6",

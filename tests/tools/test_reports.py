@@ -260,18 +260,22 @@ def test_nbd__has_the_kept_medians() -> None:
         assert row.format(*both) in clients()
 
 
-def test_answer__each_change_in_time(tmp_path: Path) -> None:
-    kinds = {"rate", "overhead", "store", "xdp", "comes", "goes"}
-
-    def a_minute_later(found: dict[str, Any]) -> None:
-        assert {one["kind"] for one in found["runs"]} == kinds
-        for one in found["runs"]:
-            one["counts"].append([one["changed_s"] + 1, 100_000])
-            one["put_back_s"] = one["put_back_s"] and one["put_back_s"] + 60
-            for each in one["decisions"]:
-                each["at_s"] += 60 * (each["at_s"] > one["changed_s"])
-
-    met_unless("answer", tmp_path, a_minute_later)
+def test_answer__nine_of_ten_changes_in_time(tmp_path: Path) -> None:
+    kept = REPORTS / "answer.json"
+    found = json.loads(kept.read_text())
+    assert {one["kind"] for one in found["runs"]} == {
+        *["rate", "overhead", "store", "xdp", "comes", "goes"]
+    }
+    counts = [
+        tuple(map(int, re.findall(r"(\d+) of (\d+)$", line)[0]))
+        for line in shown("answer", "--rounds", 0, "--keep", kept).splitlines()[1:-1]
+    ]
+    assert sum(in_time for in_time, _ in counts) >= 0.9 * len(found["runs"])
+    for one in found["runs"]:
+        one[one["answer"]] = {"after_s": 65.0, "messages": 100_000}
+    worse = tmp_path / "kept.json"
+    worse.write_text(json.dumps(found))
+    assert last_line("answer", worse) == "NOT MET"
 
 
 @pytest.mark.parametrize(
