@@ -43,8 +43,6 @@ OLD = {
     "regret.json": "not clean, wire 1",
     "release.json": "wire 4",
     "sim-hostile.txt": "wire 4, wire 5, wire 6",
-    "sim-traditional.txt": "wire 6",
-    "sim.txt": "wire 6",
     "slow-store.json": "not clean, wire 1",
     "soak-200M.json": "no commit",
     "soak.json": "no commit",
