@@ -47,7 +47,7 @@ class Limits:
         for value in (self.min_bytes, self.max_bytes):
             number: object = value
             if number is not None and not isinstance(number, numbers.Integral):
-                raise InputError(f"a fragment of {value!r} bytes: must be whole")
+                raise InputError(f"a fragment must have a whole number of bytes, not {value!r}")
         if self.min_bytes < 1:
             raise InputError(f"smallest fragment is {self.min_bytes} bytes, must be at least 1")
         if self.max_bytes is not None and self.max_bytes < self.min_bytes:

@@ -235,9 +235,8 @@ static bool net_tx_waits(struct link *link, const struct message_out *out, bool 
 		out->ready_bytes < sink_least(minpulse[CAREFUL_SINK_NET_TX]));
 }
 
-/* Sends ready frames while there is room. Returns whether hostTx may continue.
- *
- * more: hostTx will make more frames ready */
+/* Sends ready frames while there is room. Reports whether hostTx may continue. more:
+ * hostTx will make more frames ready. */
 static bool send_ready(struct message_state *state, struct message_out *out, bool more)
 {
 	uint32_t pulse = out->plan.settings.minpulse_bytes[CAREFUL_SINK_NET_TX];
@@ -275,7 +274,7 @@ static bool send_ready(struct message_state *state, struct message_out *out, boo
 	return !out->ready || link->tx_shut;
 }
 
-/* Sends as much of the message as possible; without `more`, only built frames. Returns whether the
+/* Sends as much of the message as possible; without `more`, only built frames. Reports whether the
  * message has ended. */
 static bool advance(struct message_state *state, struct message_out *out, bool more)
 {

@@ -157,8 +157,7 @@ static void await_workers(struct uring *u)
 	io_uring_sqe_set_data(sqe, u->fs_workers);
 }
 
-/* Gives op to a worker thread if the ring serves another file system, or is denied. Returns whether
- * a worker has it. */
+/* Gives op to a worker if the ring serves another file system, or is denied; false: not given. */
 static bool put_to_worker(struct uring *u, struct op *op)
 {
 	uint64_t dev = fd_dev(u->fds, op->io, &u->storage.calls);

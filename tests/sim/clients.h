@@ -80,7 +80,7 @@ void carefuld_begin(struct cluster *cluster);
 void carefuld_end(void);
 /* Connects as a user; -1: carefuld does not run. */
 int carefuld_connect(uid_t user);
-/* Runs one round of a node. Returns when the next one is due. */
+/* Runs one round of a node. Returns the time at which the next round is due. */
 uint64_t carefuld_run(const struct node *node);
 /* Reports whether carefuld has no clients and the server neither handles nor waiting requests. */
 bool carefuld_holds_nothing(void);

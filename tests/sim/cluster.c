@@ -195,7 +195,7 @@ static uint64_t slice_ns(const struct node *node)
 						    SLICE_NS;
 }
 
-/* Returns when to poll the engine again after a poll that handled this many frames. */
+/* Returns the time of the engine's next poll, after a poll that handled this many frames. */
 static uint64_t next_wake(struct node *node, uint64_t free_ns, int handled)
 {
 	struct cluster *cluster = node->cluster;

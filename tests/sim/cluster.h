@@ -334,13 +334,13 @@ void keys_open(struct node *node);
 
 /* pings.c */
 void pings_open(struct node *node);
-/* Sends a ping if one is due. Returns when the next is due. */
+/* Sends a ping if one is due. Returns the time of the next ping. */
 uint64_t pings_run(struct node *node);
 
 /* groups.c */
 void groups_open(struct node *node);
 void groups_close(struct node *node);
-/* Continues a node's program. Returns when to call it again if no frame arrives. */
+/* Continues a node's program. Returns the time of the next call if no frame arrives. */
 uint64_t groups_run(struct node *node);
 /* Reports whether every node's program has ended. */
 bool groups_over(const struct cluster *cluster);
@@ -348,11 +348,11 @@ bool groups_over(const struct cluster *cluster);
 /* clients.c */
 void clients_begin(struct cluster *cluster);
 void clients_end(struct cluster *cluster);
-/* Runs a node's programs. Returns when there is more to do. */
+/* Runs a node's programs. Returns the time at which there is more to do. */
 uint64_t clients_run(struct node *node);
 /* Reports whether all programs have ended and released all they held. */
 bool clients_over(struct cluster *cluster);
-/* Explains why they have not. */
+/* Explains why programs have not ended. */
 void clients_stuck(struct cluster *cluster);
 
 /* carefuld.c */

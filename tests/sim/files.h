@@ -35,7 +35,7 @@ void files_init(struct files *files, uint64_t delay_ns);
 /* Sets the caller's bytes as a descriptor's contents. */
 /* NOLINTNEXTLINE(readability-non-const-parameter): writes go there */
 void files_set(struct files *files, int fd, uint8_t *bytes, uint32_t count);
-/* Returns when the next operation ends; UINT64_MAX: none is under way. */
+/* Returns the time at which the next operation ends; UINT64_MAX: none is under way. */
 uint64_t files_next_ns(const struct files *files);
 
 #endif /* SIM_FILES_H */

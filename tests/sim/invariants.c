@@ -213,7 +213,7 @@ static void check_credits(struct node *node, const struct link_peer *peer)
 								     peer->cookie_out));
 }
 
-/* Returns whether the round sees no waiting messages. */
+/* Checks that the count of all messages is the sum of the peers' counts. */
 static void check_messages(struct node *node)
 {
 	const struct message_state *state = &node->c->messages;

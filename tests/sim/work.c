@@ -187,7 +187,7 @@ static void on_stored(const struct careful_message *message, void *user)
 	inside(node);
 }
 
-/* Sends the delayed answers that are due. Returns when the next is due. */
+/* Sends the delayed answers that are due. Returns the time of the next answer. */
 static uint64_t run_late(struct node *node)
 {
 	uint64_t now_ns = sim_now_ns(node->cluster->world);

@@ -65,7 +65,7 @@ def test_unit__comes_up_with_its_interface() -> None:
 
 
 def test_socket__comes_and_goes_with_its_service() -> None:
-    """Enabled or activated alone, the socket would start a stopped service."""
+    """A socket that is active without its service would start a service that somebody stopped."""
     service = (UNITS / "carefuld@.service").read_text()
     text = (UNITS / "carefuld@.socket").read_text()
     assert re.findall(r"^Requires=(.*)", service, re.M) == ["carefuld@%i.socket"]

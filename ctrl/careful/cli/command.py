@@ -103,7 +103,7 @@ class Command(_Help):
         for word in args[: args.index("--") if "--" in args else None]:
             among = word[:1] == "-" and len(word) > 2 and "h" in word
             if among and not ctx.resilient_parsing and {f"-{one}" for one in word[1:]} <= flags:
-                raise click.UsageError(f"{word}: here -h means --help: leave out the h", ctx)
+                raise click.UsageError(f"in {word}, -h means --help: leave out the h", ctx)
         return super().parse_args(ctx, args)
 
 

@@ -411,7 +411,7 @@ class CarefulFileSystem(Copies):
         await self._connected().mkdir(name, parents=True, exist_ok=exist_ok)
 
     def modified(self, path: str) -> Any:
-        """Returns when a file last changed, a datetime in UTC."""
+        """Returns the time of a file's last change, a datetime in UTC."""
         from datetime import UTC, datetime
 
         return datetime.fromtimestamp(self.info(path)["mtime"], UTC)

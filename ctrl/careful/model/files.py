@@ -114,7 +114,7 @@ def _sizes(entries: list[Json]) -> tuple[int, int | None]:
     highs = [entry["size_max_bytes"] for entry in entries if "size_max_bytes" in entry]
     for size in lows + highs:
         if type(size) is not int or not 0 <= size <= MESSAGE_BYTES_MAX:
-            raise InputError(f"a size of {shortened(size)} bytes: must be whole, not negative")
+            raise InputError(f"a size must be a whole number of bytes, not {shortened(size)}")
     low, high = max([1, *lows]), min(highs, default=None)
     if high is not None and high < low:
         raise InputError(f"the stages have no measured size in common: {low} to {high} bytes")

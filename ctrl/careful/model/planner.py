@@ -152,7 +152,7 @@ def plan(
     if strategy not in ("best", *STRATEGIES):
         raise InputError(f"unknown strategy '{strategy}': one of best, {', '.join(STRATEGIES)}")
     if whole and message_bytes != int(message_bytes):
-        raise InputError(f"a message of {message_bytes} bytes: must be whole")
+        raise InputError(f"a message must have a whole number of bytes, not {message_bytes}")
     for base in levels:
         if base not in BASES:
             raise InputError(f"unknown strategy of a level '{base}': one of {', '.join(BASES)}")

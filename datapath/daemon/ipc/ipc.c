@@ -43,7 +43,7 @@ static bool is_abandoned(const void *user, const void *of)
 		return true;
 	return op >= client->ops && op < client->ops + CAREFUL_IPC_INFLIGHT &&
 	       (op->op == CAREFUL_IPC_PING ||
-		(op->op == CAREFUL_IPC_REQUEST && (!op->opens || op->attempt)));
+		(op->op == CAREFUL_IPC_REQUEST && (!op->opens_kind || op->attempt)));
 }
 
 static void abandon_operations(struct ipc_client *client)

@@ -52,18 +52,19 @@ static void remember_handle(struct ipc_client *client, const struct ipc_handle *
 
 void ipc_op_opens(struct ipc_op *op, enum ipc_opens kind)
 {
-	op->client->opens_used += (kind != IPC_OPENS_NOTHING) - (op->opens != IPC_OPENS_NOTHING);
-	op->opens = kind;
+	op->client->opens_used +=
+		(kind != IPC_OPENS_NOTHING) - (op->opens_kind != IPC_OPENS_NOTHING);
+	op->opens_kind = kind;
 }
 
 void ipc_handle_asked(struct ipc_op *op)
 {
 	const struct ipc_handle attempt = { .peer = op->peer,
 					    .attempt = op->attempt,
-					    .kind = op->opens };
+					    .kind = op->opens_kind };
 
 	op->again = op->attempt && find_handle(op->client, op->peer, 0, op->attempt);
-	if (op->opens && op->attempt)
+	if (op->opens_kind && op->attempt)
 		remember_handle(op->client, &attempt);
 }
 
@@ -80,7 +81,7 @@ const struct ipc_handle *ipc_handle_asked_again(struct ipc_client *client,
  * the same attempt still has no answer. */
 static void track_opened(struct ipc_op *op, int status, uint32_t key)
 {
-	const struct ipc_handle opened = { .peer = op->peer, .key = key, .kind = op->opens };
+	const struct ipc_handle opened = { .peer = op->peer, .key = key, .kind = op->opens_kind };
 
 	ipc_op_opens(op, IPC_OPENS_NOTHING);
 	if (op->attempt &&
@@ -113,7 +114,7 @@ static void track_closed(struct ipc_op *op, int status)
 
 void ipc_track_handles(struct ipc_op *op, int status, uint32_t key)
 {
-	if (op->opens)
+	if (op->opens_kind)
 		track_opened(op, status, key);
 	else if (op->handler == CAREFUL_BLOCK_COMMIT || op->handler == CAREFUL_BLOCK_CLOSE)
 		track_closed(op, status);
@@ -126,8 +127,8 @@ static bool is_asked(const struct ipc_client *client, const struct ipc_handle *h
 	uint32_t left = handle->key ? 0 : client->opens_used;
 
 	for (const struct ipc_op *op = client->ops; left; op++) {
-		left -= op->opens != IPC_OPENS_NOTHING;
-		if (op->opens && op->peer == handle->peer && op->attempt == handle->attempt)
+		left -= op->opens_kind != IPC_OPENS_NOTHING;
+		if (op->opens_kind && op->peer == handle->peer && op->attempt == handle->attempt)
 			return true;
 	}
 	return false;
@@ -155,9 +156,9 @@ static uint32_t count_handles(const struct ipc_client *client, uint32_t peer, en
 		n += client->handles[i].peer == peer &&
 		     (kind == IPC_OPENS_FILE || client->handles[i].kind == kind);
 	for (const struct ipc_op *op = client->ops; left; op++) {
-		left -= op->opens != IPC_OPENS_NOTHING;
-		n += op->opens && !op->attempt && op->peer == peer &&
-		     (kind == IPC_OPENS_FILE || op->opens == kind);
+		left -= op->opens_kind != IPC_OPENS_NOTHING;
+		n += op->opens_kind && !op->attempt && op->peer == peer &&
+		     (kind == IPC_OPENS_FILE || op->opens_kind == kind);
 	}
 	return n;
 }
@@ -197,8 +198,8 @@ int ipc_handles_room(const struct ipc_client *client, uint32_t peer)
 	for (uint32_t i = 0; i < client->handles_count; i++)
 		waiting += !client->handles[i].key;
 	for (const struct ipc_op *op = client->ops; left; op++) {
-		left -= op->opens != IPC_OPENS_NOTHING;
-		waiting += op->opens && !op->attempt;
+		left -= op->opens_kind != IPC_OPENS_NOTHING;
+		waiting += op->opens_kind && !op->attempt;
 	}
 	return waiting < IPC_OPENING ? 0 : -EAGAIN;
 }

@@ -61,7 +61,7 @@ struct ipc_op {
 	uint64_t attempt; /* REQUEST: the attempt's name (block.h); 0: none */
 	bool again; /* REQUEST: an earlier request of the same attempt has no answer */
 	/* REQUEST: kind of handle that the request may open at the peer, until it is answered */
-	enum ipc_opens opens;
+	enum ipc_opens opens_kind;
 	uint32_t reserve; /* bytes of IPC_ANSWER_BYTES that are reserved for the answer */
 	uint64_t until_ns; /* CONNECT: time limit */
 	uint64_t began_ns; /* REQUEST, GET, STORE: start time */

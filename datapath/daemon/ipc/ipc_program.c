@@ -157,7 +157,7 @@ static void on_request(const struct careful_message *message, void *user)
 		.handler = message->handler,
 		.bytes = message->bytes,
 	};
-	const uint32_t room = NEWS_ROOM + (message->token ? 0 : ANSWERED_ROOM);
+	const uint32_t reserved = NEWS_ROOM + (message->token ? 0 : ANSWERED_ROOM);
 	struct ipc_program_ask *ask = NULL;
 	int status = 0;
 
@@ -165,26 +165,26 @@ static void on_request(const struct careful_message *message, void *user)
 		status = ETIMEDOUT;
 	else if (message->bytes > CAREFUL_RING_PAYLOAD_BYTES)
 		status = EMSGSIZE;
-	else if (ipc_ring_room(p) <= room || p->answers_used == CAREFUL_RING_ANSWERS)
+	else if (ipc_ring_room(p) <= reserved || p->answers_used == CAREFUL_RING_ANSWERS)
 		status = EBUSY;
 	if (status) {
 		careful_reply(message, status, NULL, NULL, 0);
 		return;
 	}
 	if (message->token) {
-		uint32_t i = p->answer_generation;
+		uint32_t id = p->answer_id_last;
 
 		do {
-			ask = &p->answers[++i % CAREFUL_RING_ANSWERS];
+			ask = &p->answers[++id % CAREFUL_RING_ANSWERS];
 		} while (ask->id);
 		/* An id that is not 0 and is not used again soon. */
-		if (i < CAREFUL_RING_ANSWERS)
-			i += CAREFUL_RING_ANSWERS;
-		p->answer_generation = i;
-		ask->id = i;
+		if (id < CAREFUL_RING_ANSWERS)
+			id += CAREFUL_RING_ANSWERS;
+		p->answer_id_last = id;
+		ask->id = id;
 		careful_reply_name(message, &ask->to);
 		p->answers_used++;
-		entry.id = i;
+		entry.id = id;
 	}
 	memcpy(entry.args, message->args, sizeof(entry.args));
 	ipc_news_know(p, message->peer);

@@ -66,7 +66,7 @@ struct ipc_program {
 	bool over; /* the program has gone */
 	uint32_t read; /* notes_taken at the last poll */
 	uint64_t read_ns; /* when the program last read a note, or had no unread note */
-	uint32_t answer_generation;
+	uint32_t answer_id_last; /* id of the latest entry of answers[]; the remainder is its index */
 	uint64_t moving; /* bytes of its stores and gets under way */
 	struct ipc_program_op *later; /* queue of stores and gets that wait (IPC_PROGRAM_BYTES) */
 	struct ipc_program_op **later_tail;

@@ -65,7 +65,7 @@ int xsk_grace_open(struct xsk_port *port, struct careful_error *error)
 	if (rc)
 		return explain(error, rc, "cannot start a thread: %s", strerror(-rc));
 	grace->running = true;
-	pool_put(&grace->pool, &grace->group, &grace->job); /* to drop the thread's capabilities */
+	pool_put(&grace->pool, &grace->group, &grace->job); /* run() drops the capabilities */
 	return 0;
 }
 

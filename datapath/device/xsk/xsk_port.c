@@ -31,6 +31,7 @@ static bool xsk_closed(struct port *port, uint32_t slot)
 	return xsk_grace_over(xsk, xsk->closing[slot]);
 }
 
+/* Opens the slot to frames with this cookie; 0 closes it. */
 static struct careful_peer_entry *xsk_admit(struct port *port, uint32_t slot, uint64_t cookie,
 					    uint32_t window, uint32_t buffer_bytes, bool sealed)
 {
@@ -50,7 +51,7 @@ static struct careful_peer_entry *xsk_admit(struct port *port, uint32_t slot, ui
 	peer->sealed_window = sealed ? window : 0;
 	peer->filled = 0;
 	peer->buffer_bytes = buffer_bytes;
-	peer->limit = 0; /* makes the first frame read may_fill */
+	peer->limit = 0; /* so that XDP reads may_fill at the first frame */
 	peer->may_fill = window;
 	peer->probe_last = 0;
 	peer->train = 0;

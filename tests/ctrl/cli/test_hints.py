@@ -29,7 +29,7 @@ from careful.units import parse_bytes, parse_seconds
         ("get rsync://h2:873/x", "is a URL: write h2:x"),
         ("sync -avz h2:x .", "there is no -z: nothing is compressed"),
         ("sync -avP h2:x .", "there is no -P: progress is shown"),
-        ("sync -avh h2:x .", "-avh: here -h means --help: leave out the h"),
+        ("sync -avh h2:x .", "in -avh, -h means --help: leave out the h"),
         ("sync -H h2:x .", "there is no -H: -a is always on: -a copies symlinks, hard links"),
         ("put --partial big h2:", "there is no --partial: progress is shown and partial"),
         ("put --progress big h2:", "there is no --progress: progress is shown"),

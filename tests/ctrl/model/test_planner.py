@@ -155,7 +155,7 @@ def test_fixed__given_count():
         ({"message_bytes": -5}, "a message of -5 bytes"),
         ({"message_bytes": 2**41}, "at most 1099511627776"),
         ({"message_bytes": math.inf}, "a message of inf bytes"),
-        ({"message_bytes": 10.5}, "must be whole"),
+        ({"message_bytes": 10.5}, "a whole number of bytes, not 10.5"),
         ({"message_bytes": 100, "strategy": "magic"}, "unknown strategy 'magic': one of best"),
         ({"message_bytes": 100, "strategy": "ramp", "fragments_count": 3}, "fixed or lp"),
         ({"message_bytes": 100, "strategy": "fixed", "fragments_count": 101}, "allow 1 to 100"),
@@ -183,7 +183,7 @@ def test_limits__contradictory_ones_are_refused(limits):
 
 @pytest.mark.parametrize("limits", [(1.5, None), (1, math.nan), (1, math.inf)])
 def test_limits__fractions_are_refused(limits):
-    with pytest.raises(ValueError, match="must be whole"):
+    with pytest.raises(ValueError, match="a whole number of bytes"):
         Limits(*limits)
 
 

@@ -1618,7 +1618,7 @@ static void test_user__asks_for_roots_data(void)
 	assert(!server->clients);
 }
 
-/* Sends an OPEN. Returns whether it reached the peer, which opens the file. */
+/* Sends an OPEN. Reports whether the peer got it and opens the file. */
 static bool opens_file(int fd, uint32_t peer, uint32_t key, uint32_t flags)
 {
 	const struct careful_ipc head = {
@@ -1971,7 +1971,7 @@ static void test_signature__invalid_and_failing(void)
 	c->poll_status = -ECONNRESET;
 	assert(sign(fd, &s, &a) == -ECONNRESET);
 	c->poll_status = 0;
-	assert(sign(fd, &s, &a) == 0); /* the next one begins again */
+	assert(sign(fd, &s, &a) == 0); /* a new signature begins */
 	careful_peer_close(c, (uint32_t)ipc_peer_index(server, peer));
 	close(fd);
 	turn();

@@ -379,7 +379,8 @@ static void test_export__mounts(void)
 	remove_tree("disk");
 }
 
-/* The canonical path belongs to another directory. */
+/* A path through /proc is served under its canonical path. After the directory's removal, no path
+ * leads to the directory, so the export is refused. */
 static void test_serve__path_through_proc(void)
 {
 	struct block_export_options export = { .name = "x" };
@@ -392,7 +393,6 @@ static void test_serve__path_through_proc(void)
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	export.path = path;
 	c = fake_create();
-	/* A directory that still exists has a path. */
 	assert(block_serve(c, &export, 1, &server, &error) == 0);
 	assert(status("a") == 0);
 	stop();

@@ -161,7 +161,7 @@ uint64_t sim_now_ns(const struct sim_world *world);
 
 /* Reports whether half of the room for frames and messages under way is in use. */
 bool sim_crowded(const struct sim_world *world);
-/* Returns when the next event is due; UINT64_MAX: never. */
+/* Returns the time of the next event; UINT64_MAX: never. */
 uint64_t sim_next_ns(const struct sim_world *world);
 /* Advances time to at_ns, at most to the next event. */
 void sim_advance(struct sim_world *world, uint64_t at_ns);

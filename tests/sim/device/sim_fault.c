@@ -75,7 +75,7 @@ static bool hits(struct sim_world *world, struct sim_fault *fault, uint32_t *opp
 	return true;
 }
 
-/* Returns when a frame that is ready may leave. */
+/* Returns the time at which a frame that is ready may leave. */
 uint64_t sim_fault_clog(const struct sim_world *world, const struct sim_slot *slot, uint64_t at_ns)
 {
 	for (uint32_t i = 0; i < world->config.faults_count; i++) {

@@ -139,8 +139,8 @@ void sim_wire_ready(struct sim_world *world, uint32_t index)
 	sim_post(world, at_ns, SIM_DEPART, index);
 }
 
-/* Sends a frame towards a port. Returns when its buffers are free; UINT64_MAX: a later event
- * tells. */
+/* Sends a frame towards a port. Returns the time at which its buffers are free;
+ * UINT64_MAX: a later event frees them. */
 static uint64_t kick_to(struct sim_device *sim, uint32_t to, const struct device_desc *descs,
 			uint32_t n)
 {

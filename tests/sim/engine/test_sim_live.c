@@ -232,7 +232,7 @@ static void await(struct end *end)
 	CHECK_EQ(end->status, 0);
 }
 
-/* Returns a store's duration as its caller sees it. */
+/* Runs a store. Returns its duration as its caller measures it. */
 static uint64_t stored(void)
 {
 	uint64_t began_ns = sim_now_ns(w.sim);
@@ -244,7 +244,7 @@ static uint64_t stored(void)
 	return end.at_ns - began_ns;
 }
 
-static void test_live__a_store_lasts_as_long_as_its_caller_sees(void)
+static void test_live__a_store_s_time_is_what_its_caller_measures(void)
 {
 	uint64_t took[2], squares;
 
@@ -596,7 +596,7 @@ static void test_live__a_write_that_fails_counts_nothing(void)
 
 int main(void)
 {
-	RUN(test_live__a_store_lasts_as_long_as_its_caller_sees);
+	RUN(test_live__a_store_s_time_is_what_its_caller_measures);
 	RUN(test_live__a_get_lasts_until_its_answer);
 	RUN(test_live__versions_differ_by_the_wires_time);
 	RUN(test_live__a_message_belongs_to_the_version_that_cut_it);

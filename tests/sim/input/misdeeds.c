@@ -183,7 +183,7 @@ static void ask_all(struct node *node, enum misdeed misdeed)
 	}
 }
 
-/* Does the misdeeds that are due once per period. Returns when the next period begins. */
+/* Does the misdeeds that are due once per period. Returns the time at which the next period begins. */
 static uint64_t run_period(struct node *node, uint64_t now_ns)
 {
 	enum misdeed more = node->port == FAMILY ? MISDEED_FAMILIES : MISDEED_ADDRESSES;

@@ -63,8 +63,8 @@ static void check_pair(void)
 	}
 }
 
-/* Runs traffic of two honest nodes, and of the third with both, if it exists. Returns when the
- * honest nodes were done. */
+/* Runs traffic of two honest nodes, and of the third with both, if it exists. Returns the
+ * time at which the honest nodes were done. */
 static uint64_t play(uint64_t seed, bool hostile, uint32_t misdeeds)
 {
 	static const char *const seals[] = { "auth", "encrypt" };

@@ -161,7 +161,7 @@ def test_pathchar__a_host_behind_silence(chain: Lab) -> None:
     [
         (["nobody.invalid"], "unknown host"),
         (["h2", "--sizes", "2"], "4 to 100"),
-        (["h2", "--min-bytes", "3820"], "fewer than 2 bytes apart"),
+        (["h2", "--min-bytes", "3820"], "is too narrow for"),
     ],
 )
 def test_pathchar__bad_usage(chain: Lab, options: list[str], says: str) -> None:

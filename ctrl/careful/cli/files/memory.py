@@ -50,7 +50,7 @@ def _at(text: str, name_needed: bool) -> tuple[str, str]:
             raise
         return text, ""
     if name_needed and not name:
-        raise click.UsageError(f"{text} names no piece: write {host}:NAME")
+        raise click.UsageError(f"{text} does not name a piece of memory: write {host}:NAME")
     return host, name
 
 

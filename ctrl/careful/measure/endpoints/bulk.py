@@ -49,10 +49,10 @@ class Bulk:
 
 def sizes_to(most: int, count: int) -> list[int]:
     """Returns `count` sizes up to `most` bytes, evenly spread: lines need large sizes too."""
-    if count < SIZES_MIN or most < 8 * count:
-        raise InputError(
-            f"{count} sizes up to {most} bytes: needs {SIZES_MIN} sizes or more, 8 bytes apart"
-        )
+    if count < SIZES_MIN:
+        raise InputError(f"{count} sizes are too few for a line: give {SIZES_MIN} or more")
+    if most < 8 * count:
+        raise InputError(f"{most} bytes are too few for {count} sizes: give {8 * count} or more")
     return [8, *(round(most * k / (count - 1)) for k in range(1, count))]
 
 

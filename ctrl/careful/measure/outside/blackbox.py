@@ -144,7 +144,7 @@ class BlackBox:
         high = min(self.options.max_bytes or exchange.payload_max_bytes, exchange.payload_max_bytes)
         low, count = self.options.min_bytes, self.options.sizes_count
         if high - low < 2 * count:
-            raise InputError(f"{count} sizes from {low} to {high} bytes: fewer than 2 bytes apart")
+            raise InputError(f"the range {low} to {high} bytes is too narrow for {count} sizes")
         self._sizes = [round(low + (high - low) * k / (count - 1)) for k in range(count)]
         shares = _END_SHARES if self.options.ends else ()
         near = [round((high - low) * share) for share in shares]

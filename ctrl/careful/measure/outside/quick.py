@@ -61,7 +61,7 @@ class Glance:
         self._clock, self._sleep = clock, sleep
         low, high = self._options.min_bytes, exchange.payload_max_bytes
         if high < 4 * low:
-            raise InputError(f"payloads of {low} to {high} bytes are too similar for a line")
+            raise InputError(f"payloads of {low} to {high} bytes are too similar to fit a line")
         if min(self._options.train_frames, exchange.train_max) < 2:
             raise InputError(f"a window of {exchange.credits} buffers is too small for a train")
         self._sizes = (low, (low + high) // 2, high)

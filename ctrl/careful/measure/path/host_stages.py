@@ -226,9 +226,9 @@ def _hops(segment: Segment, last: bool) -> Stage:
 
 
 def _hints(stages: list[Stage], path: Path) -> list[str]:
-    """Returns for which stages with only a bound more time would help.
+    """Reports for each stage with only a bound whether a longer measurement would help.
 
-    Leaves out hops whose figures the clocks' step limits: the path has a note about them.
+    Leaves out hops with a bound due to the clocks' step: the path has a note about them.
     """
     wide = [one for one in stages if one.is_bounded and not (path.clock_bound and one.address)]
     step = f"the clocks' step of {RESOLUTION_US} µs allows only a bound, so more time will not help"

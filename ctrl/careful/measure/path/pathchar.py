@@ -252,7 +252,7 @@ class Pathchar:
         low, high, count = self.options.min_bytes, self._mtu, self.options.sizes_count
         if high - low < 2 * count:
             advice = "lower --min-bytes" if low > self._family.least_bytes else "the MTU is small"
-            text = f"{count} sizes from {low} to {high} bytes: fewer than 2 bytes apart"
+            text = f"the range {low} to {high} bytes is too narrow for {count} sizes"
             raise InputError(f"{text}: {advice}")
         return [round(low + (high - low) * k / (count - 1)) for k in range(count)]
 

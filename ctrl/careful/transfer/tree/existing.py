@@ -36,7 +36,7 @@ class Decision(Enum):
 
 
 def _is_same_time(existing: Attr, mtime_ns: int) -> bool:
-    """Reports whether a file has a time, within its file system's resolution.
+    """Reports whether a file's mtime is mtime_ns, rounded down to its file system's resolution.
 
     The trailing zeros of ctime_ns show the resolution: the kernel rounds ctime_ns like any other
     time, and no program can set it.

@@ -139,5 +139,5 @@ def test_half_power__flat_data_have_none() -> None:
 
 def test_sizes__from_small_to_the_largest() -> None:
     assert sizes_to(16384, 4) == [8, 5461, 10923, 16384]
-    with pytest.raises(ValueError, match="sizes up to"):
+    with pytest.raises(ValueError, match="too few for a line"):
         sizes_to(16384, 2)

@@ -305,7 +305,7 @@ def test_pathchar__background_waits_no_hundred_seconds_for_a_silent_hop() -> Non
         ({"min_bytes": 1500, "max_bytes": 600}, "must ascend"),
         ({"max_hops": 0}, "hops"),
         ({"precision": 0.0}, "precision"),
-        ({"min_bytes": 1480, "max_bytes": 1500}, "fewer than 2 bytes apart"),
+        ({"min_bytes": 1480, "max_bytes": 1500}, "is too narrow for"),
     ],
 )
 def test_pathchar__bad_options(options: dict[str, object], says: str) -> None:
