@@ -144,7 +144,7 @@ def test_parse__all_keys():
             MADE % '"g_us": null, "G_us_per_KiB": null, "reason": "it is wide"',
             "withholds g and G of stage 1.* .it is w",
         ),
-        (MADE % '"g_us": 1, "G_us_per_KiB": 1, "size_max_bytes": 1.5', "a size of 1.5 bytes"),
+        (MADE % '"g_us": 1, "G_us_per_KiB": 1, "size_max_bytes": 1.5', "of bytes, not 1.5"),
         (
             MADE % '"g_us": 1, "G_us_per_KiB": 1, "size_max_bytes": 0',
             "the stages have no measured size",
