@@ -20,6 +20,7 @@ from pathlib import Path
 from careful._abi import CData, Value, ffi, layout, lib, sizeof
 from careful.address import Address
 from careful.errors import UNANSWERED, CarefulError, OtherReleaseError, check, meaning
+from careful.units import shown_time
 
 _HEADER_BYTES = sizeof("careful_ipc")
 _VERSION = layout("careful_ipc")[0]
@@ -150,7 +151,8 @@ class Client:
 
     def silence_error(self, timeout_s: float) -> CarefulError:
         """Returns the error for a carefuld that reads or answers nothing for `timeout_s`."""
-        return CarefulError(errno.ETIMEDOUT, f"no answer in {timeout_s:.3g} s", self.name)
+        text = f"no answer in {shown_time(timeout_s * 1e6)}"
+        return CarefulError(errno.ETIMEDOUT, text, self.name)
 
     def _wait(self, timeout_s: float, write: bool) -> None:
         poller = select.poll()

@@ -24,6 +24,7 @@ from careful.fleet.hosts import Host
 from careful.fleet.relay import DAMAGED, LINE_MAX, Sender
 from careful.fleet.running import end
 from careful.jsonout import Json
+from careful.units import shown_time
 
 #: Pieces of the larger of the two blocks that measure a hop.
 _PILOT_PIECES = 4
@@ -129,7 +130,7 @@ class _Link:
                 if "busy" not in answer:
                     return answer
         except TimeoutError:
-            raise CarefulError(0, f"did not answer within {limit_s:g} s") from None
+            raise CarefulError(0, f"did not answer within {shown_time(limit_s * 1e6)}") from None
 
 
 def _version(info: os.stat_result) -> tuple[int, int, int]:
@@ -293,7 +294,7 @@ class Put:
                         number, event = await events.get()
                 except TimeoutError:
                     for link in chain:
-                        self._fail(link, f"nothing moved for {self.limit_s:g} s")
+                        self._fail(link, f"nothing moved for {shown_time(self.limit_s * 1e6)}")
                     return
                 self._handle(chain, number, event, blocks)
         finally:

@@ -19,7 +19,7 @@ from typing import TypeVar
 from careful.errors import Ended, shown
 from careful.fleet.hosts import Host
 from careful.jsonout import Json
-from careful.units import shown_bytes
+from careful.units import shown_bytes, shown_time
 
 _T = TypeVar("_T")
 #: Programs at a time: each ssh is a process and some descriptors.
@@ -157,7 +157,7 @@ async def run_job(job: Job) -> Outcome:
             )
             await process.wait()
     except TimeoutError:
-        return Outcome(job, f"did not end within {job.limit_s:g} s", {}, job.limit_s)
+        return Outcome(job, f"did not end within {shown_time(job.limit_s * 1e6)}", {}, job.limit_s)
     except ValueError as error:
         return Outcome(job, str(error), {}, time.monotonic() - began)
     finally:

@@ -110,6 +110,34 @@ def test_doctor_host__a_firewall_drops_the_port(both: tuple[Host, Host]) -> None
 
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft (Debian's nftables) is not installed")
+@pytest.mark.parametrize("dropping", [("h2",), ("h1",), ("h1", "h2")], ids="-".join)
+def test_doctor_host__a_firewall_under_a_live_session(
+    both: tuple[Host, Host], dropping: tuple[str, ...]
+) -> None:
+    """Doctor said that control messages passed and frames did not: the reverse."""
+    h1, _ = both
+    h1.ctl("ls", "10.77.0.2:")
+    chain = "add chain inet filter input { type filter hook input priority 0; }"
+    rule = f"add rule inet filter input udp dport {PORT} drop"
+    for name in dropping:
+        h1.lab.run(name, "nft", f"add table inet filter; {chain}; {rule}")
+    ((state, text),) = doctor(h1, "10.77.0.2", check="control")
+    assert state == "fail"
+    assert "frames pass to 10.77.0.2 and back, but control messages do not" in text
+    assert f"drops UDP port {PORT}" in text
+    for said in (f"--add-port={PORT}/udp", f"ufw allow {PORT}/udp", f"udp dport {PORT} accept"):
+        assert said in text
+    assert ("; here nft drops" in text) == ("h1" in dropping)
+    for check in ("host", "frames"):
+        assert doctor(h1, "10.77.0.2", check=check) == []
+    h1.ctl("ls", "10.77.0.2:")
+    for name in dropping:
+        h1.lab.run(name, "nft", f"insert rule inet filter input udp dport {PORT} accept")
+    for check in ("host", "frames"):
+        assert [state for state, _ in doctor(h1, "10.77.0.2", check=check)] == ["ok"]
+
+
+@pytest.mark.skipif(not shutil.which("nft"), reason="nft (Debian's nftables) is not installed")
 def test_doctor__names_nft_and_its_advice_works(both: tuple[Host, Host]) -> None:
     h1, h2 = both
 

@@ -17,7 +17,7 @@ from careful.cli.common import say, shared, show
 from careful.cli.files.transfer_options import timeout
 from careful.cli.params import BYTES, host_path
 from careful.errors import CarefulError, from_os
-from careful.units import counted
+from careful.units import counted, shown_time
 from careful.units import shown_bytes as size
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def stat(host: Host, name: str, owner: str) -> _Found:
     text = (
         f"{host.name}: lends {size(room.nbytes)}, {size(room.free)} free; this host has "
         f"{size(room.mine)} in {counted(room.pieces, 'piece')} (at most {size(room.mine_most)} in "
-        f"{room.pieces_most}); pieces stay for {room.keep_s:g} s after its session"
+        f"{room.pieces_most}); pieces stay for {shown_time(room.keep_s * 1e6)} after its session"
     )
     return dict(vars(room)), text
 

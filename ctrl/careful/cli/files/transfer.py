@@ -39,6 +39,7 @@ from careful.transfer.result import Result
 from careful.transfer.run import session
 from careful.transfer.stream.local_end import STDIO
 from careful.transfer.tree.wildcards import matching
+from careful.units import shown_time
 
 
 def move(
@@ -84,7 +85,7 @@ def move(
         while True:
             is_first = patience.wait(error, progress.has_moved, is_way)
             if is_first:
-                text = f"continues if it is back within {patience.patience_s:g} s"
+                text = f"continues if it is back within {shown_time(patience.patience_s * 1e6)}"
                 progress.note(f"{str(error).partition(';')[0]}; {text}")
             if is_first or progress.has_begun:
                 progress.again()

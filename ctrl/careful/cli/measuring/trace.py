@@ -20,6 +20,7 @@ from careful.render.measuring import measure
 from careful.render.tracing import events as events_report
 from careful.render.tracing import trace as report
 from careful.render.tracing import trace_plots
+from careful.units import shown_time
 
 _seconds = click.option(
     "--time",
@@ -44,7 +45,8 @@ def trace() -> None:
 
 def _listening(targets: Sequence[Target], seconds: float) -> None:
     names = ", ".join(one.name for one in targets)
-    say_folded(f"carefulctl: listening to {names} for {seconds:g} s; Ctrl-C ends it", err=True)
+    limit = shown_time(seconds * 1e6)
+    say_folded(f"carefulctl: listening to {names} for {limit}; Ctrl-C ends it", err=True)
 
 
 @trace.command(

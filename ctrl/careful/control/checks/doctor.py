@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from careful.control.checks.check_result import REINSTALL, WARN, Finding, fail, ok, warn
+from careful.control.checks.check_result import OK, REINSTALL, WARN, Finding, fail, ok, warn
 from careful.errors import CarefulError, from_os
 
 BPFFS = Path("/sys/fs/bpf")
@@ -45,7 +45,10 @@ def check(
     case = machine.Case(ifname, instance, options, lambda host: settings.resolve(host).ip)
     findings = machine.look(case)
     if host and instance.pid:
-        findings += other_host.look(host, settings.resolve_all(host), instance)
+        tried = list(other_host.look(host, settings.resolve_all(host), instance))
+        if any(one.check == "control" for one in tried):  # not noticed yet without traffic
+            findings = [one for one in findings if (one.check, one.state) != ("control", OK)]
+        findings += tried
     elif host:
         text = f"careful is not up on {ifname}, so {host} was not tried"
         findings.append(warn("host", text, f"carefulctl up {ifname}"))

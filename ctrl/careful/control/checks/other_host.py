@@ -28,14 +28,14 @@ def look(host: str, addresses: list[Address], instance: Instance) -> Iterator[Fi
             yield packet_route.check(address, named, info.port, instance.ifname)
             theirs = address.port or info.port
             try:
-                peer = client.connect(address, named, _CONNECT_S).peer
-                yield ok("host", f"{named} answers on UDP port {theirs}")
-                finding = _frames(client, peer, named, info.device.mtu)
-                if finding.state in (FAIL, WARN):  # after a restart only data renews the session
-                    _answer(client, peer, named)
+                for _ in range(2):  # after a restart only data renews the session
                     peer = client.connect(address, named, _CONNECT_S).peer
                     finding = _frames(client, peer, named, info.device.mtu)
-                yield finding
+                    if finding and finding.state not in (FAIL, WARN):
+                        break
+                if finding:
+                    yield ok("host", f"{named} answers on UDP port {theirs}")
+                yield finding or _blocked(named, info.port, theirs, instance.ifname)
             except CarefulError as error:
                 text, advice = str(error), f"`ip route get {address.ip}`; there: carefulctl status"
                 if error.errno == errno.ETIMEDOUT:
@@ -47,11 +47,26 @@ def look(host: str, addresses: list[Address], instance: Instance) -> Iterator[Fi
                 yield fail("host", text, advice)
 
 
-def _frames(client: Client, peer: int, named: str, mtu: int) -> Finding:
-    """Reports which frame sizes pass, in each direction."""
+def _blocked(named: str, port: int, theirs: int, ifname: str) -> Finding:
+    """Returns the failure of control messages that a firewall drops while frames pass."""
+    text = f"frames pass to {named} and back, but control messages do not: a firewall at either "
+    text += f"end (after XDP) or on the way drops UDP port {theirs}"
+    advice = f"there: {LET_IN.format(port=theirs)}"
+    if dropping := firewall.drops(port, ifname):
+        text, advice = f"{text}; here {dropping[0]}", f"here: {dropping[1]}; {advice}"
+    return fail("control", text, advice)
+
+
+def _frames(client: Client, peer: int, named: str, mtu: int) -> Finding | None:
+    """Reports which frame sizes pass, in each direction; None: control messages do not pass.
+
+    A session that is up sends none. But XDP passes pings to the socket, so a firewall drops them.
+    """
     while (code := _ping(client, peer, mtu)) == errno.EMSGSIZE:
         mtu -= 2  # a ping fits one buffer
     if code and _ping(client, peer, _SMALL_BYTES):
+        if _answer(client, peer, named) in (0, errno.ENOSYS):
+            return None
         text = f"control messages pass to {named}, but frames do not arrive there"
         return fail("frames", text, f"{_XDP}; a switch on the way may drop them")
     if code:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from careful._abi import Value, ffi, lib, sizeof
 from careful.daemon.client import Answer, AsyncClient
 from careful.errors import CarefulError, SilenceError, shown
+from careful.units import shown_time
 
 #: Ticks of the clock until a silence is over.
 _TICKS = 8
@@ -171,12 +172,11 @@ class Silence:
         if op == lib.CAREFUL_IPC_REQUEST:
             path = payload[_PATH_AT[handler] :] if handler in _PATH_AT else b""
             name = f"{_NAMES.get(handler, 'request')} {shown(os.fsdecode(path))}".strip()
-        text = f"no answer to '{name}' in {self._limit_s:g} s (--timeout)"
-        if self._silent_s < self._limit_s:
-            text = f"no answer to '{name}' in {self._work_limit_s():g} s, though the server "
-            text += (
-                f"answers that it is there ({self._work_limit_s() / self._limit_s:g} * --timeout)"
-            )
+        limit_s, why = self._limit_s, " (--timeout)"
+        if self._silent_s < limit_s:
+            times, limit_s = self._work_limit_s() / limit_s, self._work_limit_s()
+            why = f", though the server answers that it is there ({times:g} * --timeout)"
+        text = f"no answer to '{name}' in {shown_time(limit_s * 1e6)}{why}"
         self._error = SilenceError(errno.ETIMEDOUT, text, self._host)
         now = asyncio.get_running_loop().time()
         for _, _, _, timeout in self._requests.values():
