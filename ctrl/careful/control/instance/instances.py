@@ -381,6 +381,8 @@ def need_root(what: str) -> None:
 
 def remove_file(path: Path) -> bool:
     """Removes a file or an empty directory; reports whether it existed."""
+    if not os.path.lexists(path):  # where all is read-only, its removal would fail with EROFS
+        return False
     try:
         path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
     except FileNotFoundError:
