@@ -82,7 +82,7 @@ LINK_FOLDERS = {
 
 #: Weighed folders, and their most lines.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 102_948),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 102_950),
     "tools": (("tools",), 19_382),
 }
 
