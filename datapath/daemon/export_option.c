@@ -7,7 +7,7 @@
 
 #include "daemon/export_option.h"
 
-/* Finds the last ":rw" or ":ro" before a comma or the end. Returns the end if there is none. */
+/* Returns the last ":rw" or ":ro" that a comma or the end follows. Without one, returns the end. */
 static const char *find_words(const char *arg)
 {
 	const char *found = arg + strlen(arg);

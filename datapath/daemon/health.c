@@ -59,10 +59,10 @@ static uint64_t value(const struct careful_info *info, const struct trouble *tro
 	return v;
 }
 
-/* Returns where frames were lost. Losses in a peer's XDP program are logged by the peer. */
-static const char *loss_place(const struct careful_info *info, size_t trouble)
+/* Returns where frames were lost, for troubles[0] only. A peer logs losses in its XDP program. */
+static const char *loss_place(const struct careful_info *info, size_t index)
 {
-	if (trouble)
+	if (index)
 		return "";
 	return info->statistics.program_detached ? " without the XDP program" : " on the way";
 }
@@ -202,7 +202,7 @@ int health_init(struct health *health, struct careful *instance)
 		return -errno;
 	memcpy(ifr.ifr_name, health->logged.device.ifname, sizeof(ifr.ifr_name));
 	read_interface(health, &ifr, &health->interface);
-	health->interface.down = false; /* so that the first check logs it */
+	health->interface.down = false; /* so that the first check logs an interface that is down */
 	health->interface.mtu = health->logged.device.mtu;
 	return 0;
 }
@@ -212,7 +212,7 @@ void health_deinit(struct health *health)
 	close(health->socket_fd);
 }
 
-/* Logs when a peer's control messages stop or return: a firewall can drop them, but no frames. */
+/* Logs when a peer's control messages stop or return: a firewall sees these, but no frames. */
 static void check_control(struct health *health, struct careful *instance, uint32_t peer,
 			  uint32_t port)
 {
@@ -230,9 +230,10 @@ static void check_control(struct health *health, struct careful *instance, uint3
 			"peer %u %s: its frames arrive, but no control messages: bridge or bond %s gets them",
 			peer, health->names[peer], health->interface.master);
 	else if (unheard)
-		log_line("peer %u %s: its frames arrive, but no control messages: does a "
-			 "firewall of either host drop UDP port %u? A loss may end the session",
-			 peer, health->names[peer], port);
+		log_line(
+			"peer %u %s: its frames arrive, but no control messages: does a "
+			"firewall of either host drop UDP port %u? A lost frame may end the session",
+			peer, health->names[peer], port);
 	else
 		log_line("peer %u %s: control messages arrive again", peer, health->names[peer]);
 }
@@ -346,7 +347,7 @@ void health_peer_changed(struct health *health, struct careful *instance, uint32
 	if (state == CAREFUL_PEER_NONE || state == CAREFUL_PEER_FAILED)
 		health->unheard[peer] = false;
 	if (state == CAREFUL_PEER_FAILED && info.last_errno == EREMCHG)
-		return; /* it belongs to another queue */
+		return; /* the peer belongs to another queue */
 	if (state >= sizeof(state_names) / sizeof(state_names[0]) ||
 	    !log_allowed(&health->limits[peer]))
 		return;

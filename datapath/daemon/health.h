@@ -33,7 +33,7 @@ struct health {
 	/* address and name of each peer, for the line that reports that the peer is gone */
 	char names[CAREFUL_PEERS_MAX][HEALTH_NAME_BYTES];
 	uint8_t macs[CAREFUL_PEERS_MAX][6]; /* link address for frames to each peer; 0: not known */
-	/* the last line about the peer's control messages was that none arrives */
+	/* the last line about each peer's control messages was that none arrive */
 	bool unheard[CAREFUL_PEERS_MAX];
 };
 

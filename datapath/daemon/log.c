@@ -156,7 +156,7 @@ static bool send_to_journal(const struct log_field *fields, const char *text)
 
 static void write_line(const struct log_field *fields, const char *format, va_list args)
 {
-	char line[2048]; /* as long as health.c's longest line */
+	char line[2048]; /* holds the longest line of health.c */
 	struct timespec now;
 	struct tm tm;
 	size_t n;

@@ -9,8 +9,8 @@
  * LOG_INTERVAL_S. Fields burst and interval_s, if not 0, replace these. Other fields start as 0. */
 struct log_limit {
 	uint32_t burst, interval_s;
-	uint64_t second; /* of the latest allowed event */
-	uint32_t used;
+	uint64_t second; /* when @used was last reduced, or began, in s */
+	uint32_t used; /* events that count against the burst */
 	uint32_t suppressed;
 };
 

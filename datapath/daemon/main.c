@@ -145,7 +145,7 @@ static int watch_fd(struct daemon *d, int fd, struct ipc_event *event,
 	return epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0;
 }
 
-/* Turns signals into events. Ignores signals that clients can cause: the call then fails. */
+/* Turns signals into events. Ignores signals that clients can cause: the system call then fails. */
 static int init_signals(struct daemon *d)
 {
 	sigset_t set;

@@ -97,7 +97,7 @@ static const struct rule rules[] = {
 	  NUMBER(careful.queue, 0, CAREFUL_QUEUES_MAX - 1) },
 	{ "queues", "N",
 	  "use queues 0 to N-1, a process each, and spread peers over them (1)" NL
-	  "Queue K uses UDP port PORT+K, and CPU N+K of --cpu N",
+	  "Queue K uses UDP port PORT+K and, with --cpu C, CPU C+K",
 	  NUMBER(careful.queues, 1, CAREFUL_SPREAD_MAX) },
 	{ "port", "PORT", "UDP port (51966)", NUMBER(careful.port, 1, 65535) },
 	{ "rx-buffers", "N", "receive buffers, a power of two (512)",
@@ -158,7 +158,7 @@ static const struct rule rules[] = {
 	{ "run-dir", "DIR", "directory of socket, pid file and log (/run/careful/INSTANCE)",
 	  .parse = parse_run_dir },
 	{ "state-dir", "DIR",
-	  "directory of results to remember, as of --xdp auto" NL
+	  "directory of remembered results, such as those of --xdp auto" NL
 	  "($CAREFUL_STATE_DIR, else /var/lib/careful)",
 	  TEXT(state_dir) },
 	{ "log", "FILE", "log file (DIR/log of --run-dir; with --foreground: stderr)", TEXT(log) },
@@ -321,7 +321,7 @@ int options_parse(struct daemon_options *options, int argc, char **argv,
 	if (options->careful.queues > 1 && options->careful.queue)
 		return explain(
 			error, -EINVAL,
-			"--queue selects one queue, --queues counts several: use one of them");
+			"--queue selects one queue, --queues counts several: use only one option");
 	if (options->careful.queues > 1 && options->lend.bytes)
 		return explain(error, -EINVAL, "--lend needs a single queue: remove --queues %u",
 			       options->careful.queues);

@@ -12,7 +12,7 @@
 
 struct daemon_options {
 	struct careful_options careful;
-	/* their paths last as long as the process */
+	/* allocated by export_option() */
 	struct block_export_options exports[BLOCK_EXPORTS];
 	uint32_t exports_count;
 	struct lend_options lend;
@@ -21,7 +21,7 @@ struct daemon_options {
 	const char *state_dir; /* directory of files that outlive the daemon */
 	const char *log;
 	int cpu; /* CPU to run on, or -1 */
-	int ready_fd; /* gets one line when the daemon serves or has failed, or -1 */
+	int ready_fd; /* gets one line when the daemon serves or has failed; -1: none */
 	uint32_t foreground;
 	uint32_t insecure; /* exports may be writable without keys */
 };

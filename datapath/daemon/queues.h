@@ -34,7 +34,7 @@ int queues_open(struct queues *queues, struct careful_error *error);
  * -EPIPE if it died. After 0 and -EPIPE, all queues must end. */
 int queues_receive(struct queues *queues, uint32_t index);
 /* Reports that this queue is alive, and how many of its peers are up. Call it about once a second.
- * In the first queue, returns true once each other queue has reported after the last true. */
+ * In the first queue, returns true if each other queue has reported since the last true. */
 bool queues_report_alive(struct queues *queues, uint32_t up);
 /* Ends the other queues. The first queue waits for them up to a time limit. */
 void queues_end(struct queues *queues);

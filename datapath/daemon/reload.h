@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* New options for a running carefuld: exports, and the wait mode. */
+/* New options for a running carefuld: exports, the wait mode, and times. */
 #pragma once
 
 #include <stdint.h>
@@ -11,6 +11,6 @@
 
 void reload_log(const struct daemon_options *options);
 
-/* Applies a command line of NUL-ended words, or nothing on failure: -errno with *error. */
+/* Applies a command line of NUL-ended words. Failure changes nothing: -errno with *error. */
 int reload(struct careful *instance, struct block_server *block, const char *words, uint32_t bytes,
 	   struct careful_error *error);

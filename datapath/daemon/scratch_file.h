@@ -18,7 +18,7 @@ struct scratch_file {
 	bool opening; /* a thread opens the file, because a file system may hang */
 	atomic_bool opened; /* the thread has ended */
 	pthread_t thread;
-	uint64_t asked; /* pings so far */
+	uint64_t asked; /* pings up to the last poll */
 	int64_t used_ms; /* time of the last ping */
 };
 

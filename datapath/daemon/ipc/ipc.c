@@ -89,7 +89,7 @@ static int refuse_version(const struct ipc_client *client, uint32_t version)
 	return -EPROTO;
 }
 
-/* Reads a packet into the shared buffer. Returns 1, 0 without a packet, or -errno at the end. */
+/* Reads a packet into the shared buffer. Returns 1; 0: no packet; -errno: end the connection. */
 static int receive(struct ipc_client *client, struct ipc_question *q)
 {
 	const size_t room = sizeof(client->ipc->buffer);

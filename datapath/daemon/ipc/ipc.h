@@ -25,7 +25,7 @@ struct lend_server;
 void ipc_set_servers(struct ipc *ipc, const struct block_server *block,
 		     const struct lend_server *lend);
 
-/* Called for RELOAD, which is refused until then. Returns 0, or -errno with *error. */
+/* Called for RELOAD, which is refused if fn is not set. Returns 0, or -errno with *error. */
 typedef int ipc_reload_fn(const char *words, uint32_t bytes, struct careful_error *error,
 			  void *user);
 void ipc_set_reload(struct ipc *ipc, ipc_reload_fn *fn, void *user);

@@ -120,8 +120,8 @@ void ipc_track_handles(struct ipc_op *op, int status, uint32_t key)
 		track_closed(op, status);
 }
 
-/* Reports whether a request of the handle's attempt is under way, which the peer's next session may
- * still get. */
+/* Reports whether a request of the handle's attempt is under way: it may arrive in the next session
+ * with the peer. */
 static bool is_asked(const struct ipc_client *client, const struct ipc_handle *handle)
 {
 	uint32_t left = handle->key ? 0 : client->opens_used;
@@ -165,15 +165,15 @@ static uint32_t count_handles(const struct ipc_client *client, uint32_t peer, en
 
 static bool may_open(const struct ipc_client *client, uint32_t peer, enum ipc_opens kind)
 {
-	uint32_t users = 0, all = 0;
+	uint32_t own = 0, all = 0;
 
 	for (const struct ipc_client *one = client->ipc->clients; one; one = one->next) {
 		uint32_t n = count_handles(one, peer, kind);
 
 		all += n;
-		users += one->uid == client->uid ? n : 0;
+		own += one->uid == client->uid ? n : 0;
 	}
-	return ipc_user_may_take(client->uid, users,
+	return ipc_user_may_take(client->uid, own,
 				 all < pools[kind].most ? pools[kind].most - all : 0,
 				 pools[kind].reserved);
 }

@@ -64,19 +64,19 @@ static void on_answer(const struct careful_result *result, void *user)
 /* Sends one frame. Returns -EAGAIN if the engine has no room now. */
 static int send_probe(struct ipc *ipc, struct ipc_measure *m)
 {
-	bool answered = !m->train || m->sent + 1 == m->count;
+	bool wants_answer = !m->train || m->sent + 1 == m->count;
 	const uint32_t args[CAREFUL_AM_ARGS] = { m->train, m->train ? m->sent : 0 };
 	int rc;
 
 	m->probes[m->sent].sent_ns = clock_now_ns();
 	/* The answer can arrive within the call. */
 	m->sent++;
-	m->awaited += answered;
+	m->awaited += wants_answer;
 	rc = careful_request(ipc->instance, m->index, CAREFUL_PROBE, args, m->payload, m->bytes,
-			     answered ? on_answer : NULL, m);
+			     wants_answer ? on_answer : NULL, m);
 	if (rc) {
 		m->sent--;
-		m->awaited -= answered;
+		m->awaited -= wants_answer;
 	} else {
 		m->until_ns = clock_in_ms(SILENT_MS);
 	}

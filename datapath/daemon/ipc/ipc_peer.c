@@ -161,7 +161,7 @@ int ipc_connect(struct ipc_client *client, struct ipc_op *op, struct ipc_questio
 	return 0;
 }
 
-/* Returns why a handshake is late. Frees the slot unless another CONNECT waits for it. */
+/* Returns the status of a late CONNECT. Frees the slot unless another CONNECT waits for it. */
 static int give_up(struct ipc *ipc, const struct ipc_op *op)
 {
 	struct careful_peer_info info = { 0 };

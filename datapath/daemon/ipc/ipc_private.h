@@ -16,7 +16,7 @@ enum {
 	IPC_ANSWER_BYTES = 256 << 10,
 	IPC_HANDLES = 1024, /* remembered handles of one client, at all peers */
 	/* Most handles of one client at one peer, for root and for other users. (A peer grants a
-	 * host 128. Several clients of a user may together have more than one client.) */
+	 * host 128. Several clients of a user together may have more handles than one client.) */
 	IPC_HANDLES_ROOT = 96,
 	IPC_HANDLES_USER = 64,
 	/* Most requests of one client that wait for a handle. The rest of CAREFUL_IPC_INFLIGHT
@@ -215,7 +215,7 @@ void ipc_flush(struct ipc_client *client);
 /* Counts the end of a GET, STORE or REQUEST, and its time. */
 void ipc_count(struct ipc_client *client, uint32_t kind, uint64_t began_ns, int status);
 
-/* Reports whether there is room for the operation, and a file, of another question. */
+/* Reports whether the client has room for another question: for its operation and its file. */
 static inline bool ipc_may_ask(const struct ipc_client *client)
 {
 	return !client->parked && client->ops_free && client->closing < CAREFUL_IPC_FILES;
@@ -236,7 +236,7 @@ int ipc_peer_index(const struct ipc *ipc, uint32_t peer);
 bool ipc_held(const struct ipc *ipc, const struct ipc_question *question);
 
 /* ipc_file.c */
-/* Returns 0 if reads and writes of the file have an offset: only others can block for ever. */
+/* Returns 0 if the file is read and written at offsets: other kinds can block for ever. */
 int ipc_file_check(int fd);
 int ipc_file_add(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
 int ipc_file_remove(struct ipc_client *client, struct ipc_op *op, struct ipc_question *q);
@@ -247,7 +247,7 @@ void ipc_file_unuse(struct ipc_client *client, uint32_t index);
 void ipc_close_files(struct ipc_client *client);
 
 /* ipc_user.c */
-/* Returns the user who connected a socket; -1 is nobody. */
+/* Returns the user who connected a socket; -1: not known. */
 uid_t ipc_user(int fd);
 /* Reports whether a user may take another place of a pool: `used` are the user's, `free` are free,
  * and `reserved` of these are for root. A user can hold at most two thirds of the places that
@@ -255,7 +255,7 @@ uid_t ipc_user(int fd);
 bool ipc_user_may_take(uid_t uid, uint32_t used, uint32_t free, uint32_t reserved);
 /* Reports whether the user may have another client; *held: the clients that the user has. */
 bool ipc_user_may_connect(const struct ipc *ipc, uid_t uid, uint32_t *held);
-/* Records which user began the handshake of a slot. After root, no other user replaces root. */
+/* Records which user began the handshake of a slot: root if root asked for it, else the first. */
 void ipc_user_began(struct ipc *ipc, uint32_t index, uid_t uid);
 /* Makes room for a handshake, if needed by ending an unanswered one. Unanswered handshakes of users
  * other than root can fill half of the slots; the rest is for hosts that begin sessions with us.
@@ -326,6 +326,6 @@ int ipc_measure_timeout_ms(const struct ipc *ipc);
 /* Reports whether questions of this kind need room in the engine, which all clients share. */
 bool ipc_shares_room(uint32_t op);
 /* Begins the operation of a question. -EAGAIN: try the question again. The function for the kind of
- * question answers now or later, or returns -errno for ipc_ask() to send. To keep the question's
- * descriptor, it sets question->fd to -1; otherwise the caller closes the descriptor. */
+ * question answers now or later, or returns -errno for ipc_ask() to send. That function keeps the
+ * question's descriptor by setting question->fd to -1; otherwise the caller closes it. */
 int ipc_ask(struct ipc_client *client, struct ipc_question *question);

@@ -26,18 +26,18 @@ struct ipc_program_region {
 	uint32_t peer; /* slot, or CAREFUL_ANY_PEER */
 	int fd; /* the file's; -1: the region is memory */
 	uint64_t memory_off;
-	bool gone; /* the program removed it; freed when no message uses it */
+	bool gone; /* to be removed as soon as no message uses it */
 };
 
 /* The changes of the peer in a slot that a program must learn. */
 struct ipc_news {
 	uint32_t peer; /* the peer's name at that time */
-	uint32_t put;
+	uint32_t put; /* value of notes_put after the last note about the peer */
 	uint8_t state;
 	bool known; /* the program asked for the peer, or the peer sent it something */
 	bool due; /* @state is not reported yet */
 	bool failed; /* a failure before @state is not reported yet */
-	bool unread; /* the program has not read the last note, up to which @put notes were put */
+	bool unread; /* the program has not read the last note about the peer */
 };
 
 /* An attached program: carefuld's end of its rings. The program can write anything into the area.

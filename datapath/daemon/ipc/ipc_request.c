@@ -119,7 +119,7 @@ static int send_opening(struct ipc_client *client, struct ipc_op *op, const stru
 	return rc;
 }
 
-/* Reports whether an earlier request of a client, which comes first, waits for such a handle. */
+/* Reports whether an earlier request, which has priority, waits for such a handle. */
 static bool is_handle_awaited(const struct ipc *ipc, uint32_t peer, enum ipc_opens kind)
 {
 	for (const struct ipc_client *client = ipc->clients; client; client = client->next)

@@ -128,8 +128,8 @@ static void op_done(const struct careful_result *result, void *user)
 static int ring_request(struct ipc_program *p, uint32_t index, const struct careful_ring_entry *e,
 			const void *payload, struct ipc_program_op *op)
 {
-	/* Programs may use handlers of applications and of the memory service, but not those of
-	 * carefuld: programs of a host share its handles. */
+	/* Programs may use handlers of applications and of the memory service, but no others: all
+	 * programs of a host share the handles that peers grant to the host. */
 	if (e->handler >= CAREFUL_HANDLERS_APP &&
 	    (e->handler < CAREFUL_MEMORY_CREATE || e->handler > CAREFUL_MEMORY_LAST))
 		return -EINVAL;

@@ -72,7 +72,7 @@ static uint32_t unanswered_of(const struct ipc *ipc, uid_t uid)
 	return n;
 }
 
-/* Returns the oldest unanswered handshake of the user with most of them, by its slot; -1: none. */
+/* Returns the slot of the oldest unanswered handshake of the user who has most; -1: none. */
 static int most_unanswered(const struct ipc *ipc, uint32_t *most)
 {
 	int found = -1;

@@ -63,11 +63,11 @@ int confine_programs(struct careful_error *error)
 int confine(const struct daemon_options *options, struct careful_error *error)
 {
 	bool had[sizeof(needed) / sizeof(needed[0])];
-	bool bounds;
+	bool may_bound;
 
 	if (capng_get_caps_process())
 		return explain(error, -EPERM, "the capabilities of this process cannot be read");
-	bounds = capng_have_capability(CAPNG_EFFECTIVE, CAP_SETPCAP);
+	may_bound = capng_have_capability(CAPNG_EFFECTIVE, CAP_SETPCAP);
 	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
 		had[i] = capng_have_capability(CAPNG_PERMITTED, needed[i].capability);
 		kept[i] = is_needed(options, needed[i].by);
@@ -77,7 +77,7 @@ int confine(const struct daemon_options *options, struct careful_error *error)
 		if (had[i] && kept[i])
 			capng_update(CAPNG_ADD, capability_sets(needed[i].capability),
 				     needed[i].capability);
-	if (capng_apply(bounds ? CAPNG_SELECT_BOTH : CAPNG_SELECT_CAPS))
+	if (capng_apply(may_bound ? CAPNG_SELECT_BOTH : CAPNG_SELECT_CAPS))
 		return explain(error, -EPERM, "capabilities cannot be dropped");
 	return 0;
 }

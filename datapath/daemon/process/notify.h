@@ -18,7 +18,7 @@ struct notify {
 
 void notify_init(struct notify *notify);
 void notify_ready(struct notify *notify, struct careful *instance, const struct queues *queues);
-/* Call it for each queue about once a second. */
+/* Call it in each queue's process about once a second. */
 void notify_alive(struct notify *notify, struct careful *instance, struct queues *queues);
 void notify_failed(struct notify *notify, int rc, const char *why);
 void notify_stopping(struct notify *notify);

@@ -66,8 +66,8 @@ static int check_passed(const struct rundir *dir, struct careful_error *error)
 	return 0;
 }
 
-/* Gives the directory to the group. Later files then belong to the group, too, without a right to
- * change owners, which carefuld drops. Without a group, resets the group of a passed socket. */
+/* Gives the directory to the group. Files that carefuld makes later inherit the group: by then it
+ * cannot change owners any more. Without a group, a passed socket and its directory get ours. */
 static int give_to(const struct rundir *dir, struct careful_error *error)
 {
 	const bool has_group = dir->group >= 0;

@@ -11,7 +11,7 @@
 
 struct rundir {
 	char path[4096];
-	size_t made; /* bytes of path up to the first component that we made; 0: none */
+	size_t made; /* bytes of path up to the end of the first component we made; 0: none */
 	int dir_fd;
 	int lock_fd; /* of the file `pid`, locked */
 	int listen_fd;
@@ -29,5 +29,5 @@ int rundir_open(struct rundir *dir, const char *path, int64_t group, int passed_
 int rundir_listen(struct rundir *dir, struct careful_error *error);
 /* Removes the pid file, and the socket if it is ours; the log stays. */
 void rundir_close(struct rundir *dir);
-/* Does what rundir_close() does, and removes the log and what rundir_open() made. */
+/* Does what rundir_close() does. If rundir_open() made the directory, removes it and its log. */
 void rundir_remove(struct rundir *dir);

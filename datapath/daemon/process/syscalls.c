@@ -47,13 +47,13 @@ static const int allowed[] = {
 	SCMP_SYS(fgetxattr), SCMP_SYS(listxattr), SCMP_SYS(llistxattr), SCMP_SYS(flistxattr),
 	SCMP_SYS(setxattr), SCMP_SYS(lsetxattr), SCMP_SYS(fsetxattr), SCMP_SYS(removexattr),
 	SCMP_SYS(lremovexattr), SCMP_SYS(fremovexattr),
-	/* open sockets, and clients' */
+	/* sockets that are open, and clients' sockets */
 	SCMP_SYS(bind), SCMP_SYS(listen), SCMP_SYS(accept4), SCMP_SYS(sendto), SCMP_SYS(sendmsg),
 	SCMP_SYS(recvfrom), SCMP_SYS(recvmsg), SCMP_SYS(getsockname), SCMP_SYS(getsockopt),
 	SCMP_SYS(setsockopt), SCMP_SYS(shutdown),
-	/* maps, and the XDP mode; without CAP_BPF */
+	/* updates of maps, and of the XDP mode; carefuld keeps no CAP_BPF */
 	SCMP_SYS(bpf),
-	/* size limits of written files */
+	/* random numbers, limits, the kernel's version */
 	SCMP_SYS(getrandom), SCMP_SYS(prlimit64), SCMP_SYS(uname)
 };
 

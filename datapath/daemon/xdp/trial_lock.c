@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* If two hosts ask each other for the trial lock at once, the host with the smaller ticket wins. */
+/* If two hosts ask each other for the trial lock at once, the larger ticket gets it. */
 #include "daemon/xdp/trial_lock.h"
 
 #include <errno.h>

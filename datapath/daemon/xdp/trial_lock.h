@@ -16,7 +16,7 @@ void xdp_trial_lock_end(struct trial *trial, uint32_t peer);
  * or another -errno if a peer does not know the trial lock. */
 int xdp_trial_lock_ask(const struct trial *trial, const uint32_t *peers, uint32_t count,
 		       uint32_t *first);
-/* Releases the lock at a peer, without waiting. If this is lost, CAREFUL_TRIAL_LOCK_MS end it. */
+/* Asks a peer to end our lock, without waiting. A lost request leaves CAREFUL_TRIAL_LOCK_MS. */
 void xdp_trial_lock_release(const struct trial *trial, uint32_t peer);
 
 /* Returns careful_peer_info(), or state CAREFUL_PEER_NONE if that fails. */

@@ -9,11 +9,10 @@
 
 enum { XDP_ARMS = 6 };
 
-/* Results of an arm, the measurements in a mode: a small request's round trip; bytes/us of a
- * stream. */
+/* Results of an arm: of the measurements in one mode. */
 struct xdp_figures {
-	double trip_ns;
-	double rate;
+	double trip_ns; /* round trip of a small request */
+	double rate; /* of a stream, in bytes per us */
 };
 
 /* Returns the better mode, or CAREFUL_XDP_AUTO if the arms disagree. Arms alternate, native first.

@@ -91,8 +91,8 @@ static void set_lost_reason(struct attempt *a)
 		 a->link_down ? "the link goes down when the mode changes" : "the peer is gone");
 }
 
-/* Changes the mode, unless it is in effect, and waits for the new epoch. The device's time does not
- * count. */
+/* Changes the mode, unless it is in effect, and waits for the new epoch. The time that the device
+ * needs extends the time limit. */
 static int change(struct attempt *a, uint32_t mode)
 {
 	struct careful *c = a->trial->instance;
@@ -168,7 +168,7 @@ static void try_again(struct trial *t, uint32_t peer)
 	t->due_ns[peer] = t->again_ns;
 }
 
-/* Ends the search for a mode, and releases questions that wait for it. */
+/* Ends the search for a mode, and releases the questions that wait for a mode. */
 static void finish(struct trial *t, uint32_t by)
 {
 	t->undecided = false;
@@ -268,7 +268,8 @@ static void release_lock(struct attempt *a)
 	for (uint32_t i = 0; i < a->others_count; i++) {
 		if (xdp_trial_is_up(xdp_trial_peer(t, a->others[i]).state))
 			xdp_trial_lock_release(t, a->others[i]);
-		xdp_trial_is_quiet(t, a->others[i]); /* so that our own requests are no traffic */
+		/* The next check must not count our own requests as traffic. */
+		xdp_trial_is_quiet(t, a->others[i]);
 	}
 	until_ns = clock_now_ns() + TURN_NS;
 	while (a->granted && clock_now_ns() < until_ns && careful_wait(t->instance, 1, -1) >= 0)
@@ -403,7 +404,7 @@ void xdp_trial_peer_changed(struct trial *t, uint32_t peer, uint32_t state)
 	}
 }
 
-/* Reports whether there is a choice: the option is auto, and native XDP works and copies frames. */
+/* Reports whether there is a choice: --xdp auto, one queue, and native XDP that copies frames. */
 static bool has_choice(const struct careful_device_info *device,
 		       const struct daemon_options *options)
 {

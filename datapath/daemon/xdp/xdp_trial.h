@@ -41,7 +41,7 @@ int xdp_trial_init(struct trial *trial, struct careful *instance, struct ipc *ip
 void xdp_trial_peer_changed(struct trial *trial, uint32_t peer, uint32_t state);
 /* Reports whether this host or the peer runs a trial. New epochs are then not logged. */
 bool xdp_trial_is_on(const struct trial *trial, uint32_t peer);
-/* Runs a trial that is due, in less than a second. Call it each round. */
+/* Runs a trial if one is due, which takes less than a second. Call it each round. */
 void xdp_trial_poll(struct trial *trial);
 /* Returns the ms until the next poll; -1: when an event arrives. */
 int xdp_trial_timeout_ms(const struct trial *trial);
