@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* All constants that are newer than the headers of Linux 6.1 (Debian 12). Only a try shows if the
- * running kernel supports them. */
+/* All constants that the headers of Debian 12 (Linux 6.1) may lack. Only a try shows if the running
+ * kernel supports them. */
 #pragma once
 
 #include <linux/bpf.h>

@@ -86,7 +86,7 @@ static inline void address_words(const union address *address, uint16_t *words)
 		words[i] = (uint16_t)(bytes[2 * i] << 8 | bytes[2 * i + 1]);
 }
 
-/* The Ethernet, IP and UDP headers of a frame to a peer, as of a frame without payload; the
+/* The Ethernet, IP and UDP headers of a frame to a peer, made for a frame without payload; the
  * engine adjusts lengths and IPv4 checksum. */
 struct llhdr {
 	uint8_t data[LLHDR_MAX];
@@ -217,7 +217,7 @@ struct port_ops {
 	 * unchanged. */
 	ssize_t (*ctrl_recv)(struct port *port, union address *from, void *buf, uint32_t bytes,
 			     struct arrival *arrival);
-	/* Turns kernel time stamps of control messages on; costs all traffic a little. */
+	/* Turns kernel time stamps of control messages on or off; they slow all traffic a little. */
 	void (*stamps)(struct port *port, bool on);
 
 	/* Opens a slot of the peers map to frames with this cookie; 0 closes it, and closed()
@@ -235,13 +235,13 @@ struct port_ops {
 	 *
 	 * Also admits frames to a group: those with the group's cookie from the address `from`,
 	 * numbered from 1. Cookie 0 ends that. Takes effect soon; only probes may come until
-	 * grouped() returns one. -EEXIST: another slot has the cookie. Another -errno: the device
-	 * receives no group frames. */
+	 * grouped() returns a number. -EEXIST: another slot has the cookie. Another -errno: the
+	 * device receives no group frames. */
 	int (*group)(struct port *port, uint32_t slot, uint64_t cookie, const union address *from);
 	/* Returns the number of the group's last probe, or 0. */
 	uint32_t (*grouped)(struct port *port, uint32_t slot);
 	/* Makes the headers of a frame to all group members on our link; `like` is the address of
-	 * one. -EHOSTUNREACH: it is behind a router; -EAGAIN; or another -errno. */
+	 * one. -EHOSTUNREACH: that member is behind a router; -EAGAIN; or another -errno. */
 	int (*multicast)(struct port *port, const union address *like, struct llhdr *llhdr);
 	/* Reads XDP's record of the slot's last ping. */
 	void (*probed)(struct port *port, uint32_t slot, struct ping_seen *probed);
@@ -258,10 +258,10 @@ struct port_ops {
 	 * -ENETUNREACH; -EXDEV: the route leaves by another interface; -ENOTUNIQ: the address is
 	 * ours; -ENETDOWN: no route, and the interface is down. */
 	int (*resolve)(struct port *port, const union address *to, struct llhdr *llhdr);
-	/* Sets to->ours to the source address that the kernel would choose, zeros if none. Or
+	/* Sets to->ours to the source address that the kernel would choose, zeros if none. May be
 	 * NULL. */
 	void (*source)(struct port *port, union address *to);
-	/* Reports that no host answers at an address, so its link address may be stale. Or NULL. */
+	/* Reports that no host answers: the address's link address may be stale. May be NULL. */
 	void (*distrust)(struct port *port, const union address *to);
 
 	uint64_t (*now_ns)(struct port *port); /* monotonic */

@@ -51,7 +51,7 @@ static int read_interface(int fd, struct netdev *netdev)
 /* Before Linux 7.0, igb_xsk_wakeup() always raised the TX queue's interrupt, and igc_xsk_wakeup()
  * the RX queue's (fixed by d4c13ab36273 and 554a1c34c11a, meant for stable 6.18 and 6.19, too).
  * That is harmless if one interrupt serves both: with more than half of the possible queues in use
- * (igb_set_flag_queue_pairs()), and for igb without MSI-X, when it counts no other interrupts. */
+ * (igb_set_flag_queue_pairs()), and for igb without MSI-X, which then reports other_count 0. */
 bool netdev_wakes_another(const char *driver, const char *release,
 			  const struct ethtool_channels *channels)
 {

@@ -103,7 +103,7 @@ static int ask_route(struct route *route, const union address *to, const struct 
 	rtm->rtm_dst_len = (uint8_t)(dst->bytes * 8);
 	rtm->rtm_flags = flags & ASK_FIB ? RTM_F_FIB_MATCH : 0;
 	rtnl_put(&message, RTA_DST, dst->data, dst->bytes);
-	if (flags & ASK_SOURCE) { /* the answer will not have it */
+	if (flags & ASK_SOURCE) { /* the answer will not contain the source */
 		rtm->rtm_src_len = rtm->rtm_dst_len;
 		rtnl_put(&message, RTA_SRC, to->ours, dst->bytes);
 		hop->source.bytes = dst->bytes;
@@ -123,11 +123,11 @@ static int find_hop(struct route *route, const union address *to, const struct i
 		    uint32_t flags, struct hop *hop)
 {
 	/* A link-local address needs its link. */
-	bool local = to->sa.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&to->in6.sin6_addr);
-	int rc = ask_route(route, to, dst, flags | (local ? ASK_BOUND : 0), hop);
+	bool on_link = to->sa.sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&to->in6.sin6_addr);
+	int rc = ask_route(route, to, dst, flags | (on_link ? ASK_BOUND : 0), hop);
 	struct hop bound;
 
-	if (local || rc == -ENOBUFS || rc == -EAGAIN || (!rc && hop->type == RTN_LOCAL))
+	if (on_link || rc == -ENOBUFS || rc == -EAGAIN || (!rc && hop->type == RTN_LOCAL))
 		return rc;
 	if (!rc && hop->type == RTN_UNICAST && hop->ifindex == route->ifindex)
 		return ask_route(route, to, dst, flags | ASK_BOUND, hop);

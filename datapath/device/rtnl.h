@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 enum {
-	RTNL_DATAGRAM_BYTES = 16384, /* the kernel sends at most half of it */
+	RTNL_DATAGRAM_BYTES = 16384, /* the kernel's datagrams are at most half as large */
 };
 
 struct rtnl {

@@ -19,7 +19,7 @@
 #ifdef SDT_NOP
 
 /* Fires a probe with `pointer`. `semaphore`: an assembler expression for a 16-bit word in section
- * .probes, above 0 while a tracer listens. A tracer compares the base's address, to find how far
+ * .probes, above 0 while a tracer listens. The address of _.stapsdt.base shows a tracer how far
  * prelink moved the text. */
 #define SDT_PROBE(provider, name, semaphore, pointer)                                             \
 	do {                                                                                      \

@@ -7,7 +7,7 @@
  *  - xsk_socket.c  UMEM, and the socket that is bound to the queue
  *  - xsk_rings.c   the hot path
  *  - xsk_port.c    opens and closes a port; admits peers
- *  - xsk_group.c   frames to a group: admission and multicast
+ *  - xsk_group.c   frames to a group: admission and multicast; xsk_grace.c waits for XDP
  *  - xsk_check.c   checks the interface before opening; xsk_host.c checks the machine
  *  - xsk_ctrl.c    control messages: the kernel's UDP sockets
  *  - xsk_bpf.c     program and maps
@@ -93,7 +93,7 @@ struct xsk_grace {
 	struct pool_group group;
 	struct pool_job job;
 	uint64_t requested, completed; /* numbers of the last waits */
-	int engine_cpu; /* the engine's CPU at the last request, or at a later one */
+	int engine_cpu; /* the engine's CPU at request @requested, or at the next one */
 	int cpus; /* CPUs to visit, from xsk_cpus_count(); 0: use RCU */
 	bool running; /* the thread was started */
 };

@@ -175,7 +175,7 @@ static int attach_once(struct xsk_port *port, int program, uint32_t mode)
 	return rc;
 }
 
-/* Generic XDP runs behind RPS. On several CPUs it would admit more frames than the window allows. */
+/* Generic XDP runs behind RPS. On several CPUs at once, XDP would miscount the frames of a peer. */
 static int check_rps(const struct xsk_port *port, struct careful_error *error)
 {
 	for (uint32_t i = 0; i < port->netdev.rx_queues; i++) {
@@ -183,8 +183,8 @@ static int check_rps(const struct xsk_port *port, struct careful_error *error)
 
 		if (cpus > 1)
 			return explain(error, -EOPNOTSUPP,
-				       "RPS spreads queue %u of %s over %u CPUs, so with generic "
-				       "XDP a peer could exceed its window: `echo 1 > "
+				       "RPS spreads queue %u of %s over %u CPUs, where generic XDP "
+				       "would miscount a peer's frames: `echo 1 > "
 				       "/sys/class/net/%s/queues/rx-%u/rps_cpus`",
 				       i, port->netdev.name, cpus, port->netdev.name, i);
 	}

@@ -6,7 +6,7 @@
 
 enum {
 	VETH_RING = 256, /* drivers/net/veth.c, VETH_RING_SIZE */
-	/* Drivers refill their ring in batches of a NAPI budget: so many places may be empty. */
+	/* Drivers refill their ring in batches of a NAPI budget: that many places may be empty. */
 	REFILL_BATCH = 64,
 };
 
@@ -16,10 +16,10 @@ static uint32_t device_bound(uint32_t ring)
 }
 
 /* Returns how many buffers peers may be granted. With zero-copy the device uses its own ring, which
- * the driver refills only when it polls. Let u frames wait for us at the last poll, and e buffers
- * be with us. Until the next poll at most R - u more can arrive: what peers may send; buffers given
- * back meanwhile stay in the fill ring. The device's ring had N - u - e of the N buffers, so N must
- * be at least R + e. e is at most R; hence N = 2 R (xsk_socket.c). */
+ * the driver refills only when it polls. At the last poll, let u frames wait in the RX ring, and
+ * let the engine hold e buffers. Until the next poll, peers may send at most R - u more; buffers
+ * returned meanwhile stay in the fill ring. The device's ring had N - u - e of the N buffers, so N
+ * must be at least R + e. e is at most R; hence N = 2 R (xsk_socket.c). */
 static uint32_t umem_bound(const struct queue *queue)
 {
 	return queue->info.zerocopy ? queue->rx_chunks / 2 : queue->rx_chunks;
@@ -37,8 +37,8 @@ void xsk_bounds(struct xsk_queue *xsk)
 	info->bounds[CAREFUL_BOUND_FILL_RING] = xsk->fill.size;
 	info->bounds[CAREFUL_BOUND_RX_RING] = xsk->rx.size;
 	info->bounds[CAREFUL_BOUND_DEVICE_RING] = device_bound(port->netdev.rx_ring);
-	/* A veth's full ring stops a sender with a qdisc since Linux 6.16; the budget exists since
-	 * 6.17. */
+	/* From Linux 6.16 on, a full veth ring stops a sender that has a qdisc. The budget exists
+	 * from 6.17 on. */
 	if (veth && !generic && !xsk->tx_budget)
 		info->bounds[CAREFUL_BOUND_DEVICE_RING] = VETH_RING;
 	if (generic)

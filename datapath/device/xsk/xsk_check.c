@@ -75,7 +75,8 @@ static int check_interface(const struct check_input *in)
 	const struct netdev *netdev = &in->port.netdev;
 
 	if (netdev->flags & IFF_LOOPBACK)
-		return explain(in->error, -EINVAL, "%s is a loopback; careful needs an Ethernet",
+		return explain(in->error, -EINVAL,
+			       "%s is a loopback interface; careful needs an Ethernet interface",
 			       netdev->name);
 	/* The kernel accepts program and socket, but no frame would pass. */
 	if (netdev->hardware != ARPHRD_ETHER)

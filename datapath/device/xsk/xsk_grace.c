@@ -19,8 +19,8 @@
 
 #include "device/xsk/xsk.h"
 
-/* Waiting needs no capability (bpf() of a map since Linux 5.19). Each thread has its own, so this
- * thread would keep those that the application drops later. */
+/* Waiting needs no capability (an update of a map since Linux 5.19). Each thread has its own, so
+ * this thread would keep capabilities that the application drops later. */
 static void drop_capabilities(void)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -65,7 +65,8 @@ int xsk_grace_open(struct xsk_port *port, struct careful_error *error)
 	if (rc)
 		return explain(error, rc, "cannot start a thread: %s", strerror(-rc));
 	grace->running = true;
-	pool_put(&grace->pool, &grace->group, &grace->job); /* run() drops the capabilities */
+	/* In its first job, the thread drops its capabilities. */
+	pool_put(&grace->pool, &grace->group, &grace->job);
 	return 0;
 }
 

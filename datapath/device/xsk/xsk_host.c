@@ -68,7 +68,7 @@ static int check_kernel(struct careful_error *error)
 	return explain(error, 0, "Linux %s%s", name.release,
 		       (major << 8 | minor) >= KERNEL_FRAGS ?
 			       "" :
-			       ": a frame fits one buffer (several from Linux 6.6 on)");
+			       ": a frame must fit one buffer (several from Linux 6.6 on)");
 }
 
 static int check_af_xdp(struct careful_error *error)
@@ -157,7 +157,7 @@ static int check_bpffs(struct careful_error *error)
 	if (!xsk_can(CAP_SYS_ADMIN))
 		return explain(
 			error, -EPERM,
-			"no bpffs is mounted, which needs CAP_SYS_ADMIN: `mount -t bpf bpf " BPFFS_DIR
+			"no bpffs is mounted, and to mount it needs CAP_SYS_ADMIN: `mount -t bpf bpf " BPFFS_DIR
 			"`");
 	return explain(error, 0, "is not mounted yet; opening mounts it");
 }

@@ -59,7 +59,7 @@ static struct careful_peer_entry *xsk_admit(struct port *port, uint32_t slot, ui
 	return peer;
 }
 
-/* Reads the last ping. XDP writes its number last: if that is unchanged, the other fields are its. */
+/* Reads the last ping, and again if its number, which XDP writes last, changes meanwhile. */
 static void xsk_probed(struct port *port, uint32_t slot, struct ping_seen *probed)
 {
 	const struct xsk_port *xsk = to_xsk_port(port);

@@ -202,7 +202,7 @@ static const char *virtio_advice(int rc)
 {
 	if (rc == -EINVAL)
 		return "the host must let it use the DMA API "
-		       "(QEMU: iommu_platform=on,disable-legacy=on), and Linux be 6.13 or later";
+		       "(QEMU: iommu_platform=on,disable-legacy=on), and this Linux must be 6.13 or later";
 	if (rc == -ENOENT)
 		return "the host must let it reset a queue (QEMU 7.2 or later: queue_reset=on)";
 	if (rc == -EOPNOTSUPP)
@@ -219,12 +219,12 @@ const char *xsk_zerocopy_advice(const char *driver, int rc)
 	switch (rc) {
 	case -EOPNOTSUPP:
 	case -ENOTSUPP:
-		return "it has none, or not as it is set up";
+		return "it has none, or not in this configuration";
 	case -EINVAL:
-		return "not with this queue, ring or MTU: ethtool -L, ethtool -G";
+		return "this queue, ring or MTU does not suit: ethtool -L, ethtool -G";
 	case -ENOMEM:
 	case -EIO:
-		return "UMEM could not be mapped for the device: fewer buffers, or its IOMMU";
+		return "UMEM could not be mapped for the device: use fewer buffers, or check its IOMMU";
 	default:
 		return "see dmesg";
 	}
