@@ -44,7 +44,7 @@ def _bracket(text: str, at: int) -> tuple[str, int]:
         if class_end > 0:
             name, at = text[at + 2 : class_end], class_end + 2
             if name not in _CLASSES:
-                raise ValueError(f"{text}: there is no [:{name}:]")
+                raise ValueError(f"{text}: there is no character class [:{name}:]")
             regex += _CLASSES[name]
             continue
         first, at = _char(text, at)
@@ -199,7 +199,7 @@ class Filters:
         return all(self.fits(one, True) for one in above) and self.fits(name, is_dir)
 
     def select(self, entries: Iterable[tuple[str, bool]]) -> set[str]:
-        """Returns the included names of (name, whether it is a directory), parents first."""
+        """Returns the included names; `entries`: (name, whether a directory), parents first."""
         chosen: set[str] = set()
         barred: set[str] = set()
         parents = self._parents()

@@ -97,7 +97,7 @@ class Folder:
         return True
 
     def make(self, mode: int) -> bool:
-        """Makes a directory; returns False if it exists. Raises OSError; ENOTDIR: another file."""
+        """Makes a directory; returns False if it exists. Raises OSError; ENOTDIR: it is a file."""
         try:
             os.mkdir(self.name, mode, dir_fd=self.fd)
         except FileExistsError:

@@ -52,8 +52,8 @@ class RateLimit:
 
     @asynccontextmanager
     async def block(self, nbytes: int) -> AsyncIterator[None]:
-        """Waits until a block may start. Blocks under way take a second in all, or there is one:
-        if all advanced together, an interruption would find none complete.
+        """Waits until a block may start. If several are under way, they need at most a second in
+        all: if many advanced together, an interruption would find none complete.
         """
         async with self._turn:
             while self._begun_bytes and self._begun_bytes + nbytes > self.bytes_per_s:

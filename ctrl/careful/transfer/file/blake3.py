@@ -42,7 +42,7 @@ def _joined(digests: list[bytes]) -> int:
 async def agreed_digest(mover: Mover, remote: BlockClient, nbytes: int, path: str) -> int:
     """Returns the BLAKE3 of a moved file, computed at both ends.
 
-    Moves blocks that differ again; these count as retries. A block of `mover` is a power of two.
+    Moves blocks that differ again; these count as retries. `mover.block_bytes` is a power of two.
     Raises CarefulError: the ends still differ after _ATTEMPTS.
     """
     step = mover.block_bytes
@@ -72,7 +72,7 @@ class StreamDigest:
         mover: moves blocks between the peer's file and a ring in memory.
         remote: the peer's tree.
         path: the peer's path, for errors.
-        is_one: whether the stream is known to have one block.
+        is_one_block: whether the stream is known to have one block.
     """
 
     def __init__(

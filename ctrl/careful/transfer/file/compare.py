@@ -116,8 +116,8 @@ async def difference_of(
 ) -> str:
     """Returns how a peer's file and a local file differ, in words, or "".
 
-    If one is a larger block device, only the size of the other counts. No symlink is followed
-    below `root`. Raises CarefulError: a file cannot be read.
+    If the larger one is a block device, only the size of the smaller one counts. No symlink is
+    followed below `root`. Raises CarefulError: a file cannot be read.
     """
     remote_bytes, local_bytes, same = await _compare(
         remote, source, target, block_bytes, False, root
@@ -152,7 +152,7 @@ async def _compare(
     partly: bool,
     root: str | None = None,
 ) -> tuple[int, int, dict[int, int]]:
-    """Returns both sizes and the common blocks; without `partly`, only for files of one size."""
+    """Returns both sizes and the common blocks; without `partly`, no blocks if the sizes differ."""
     try:
         fd = open_file(target, root)
     except OSError as error:

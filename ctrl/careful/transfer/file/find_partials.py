@@ -52,7 +52,7 @@ class PartialFile:
 
 
 class _Claim:
-    """A lock on a partial file to be removed: no transfer has the file, or can lock it. Raises
+    """An open partial file. Unless it is busy, no transfer can lock it before close(). Raises
     OSError: the file cannot be read; ELOOP: it is a symlink.
 
     Attributes:
@@ -73,7 +73,7 @@ class _Claim:
             self.age_s = time.time() - os.fstat(self._fd).st_mtime
             self.journal = read_journal(self._fd)
             # A writer of many files locks their directory (datapath/storage/batch/items.h).
-            self.busy = not (_locked(self._fd) and _locked(self._folder))
+            self.busy = not (_try_lock(self._fd) and _try_lock(self._folder))
         except BaseException:
             self.close()
             raise
@@ -83,7 +83,7 @@ class _Claim:
         os.close(self._folder)
 
 
-def _locked(fd: int) -> bool:
+def _try_lock(fd: int) -> bool:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -177,7 +177,7 @@ def _removed(partial: PartialFile, root: str | None = None) -> PartialFile:
 def _is_abandoned(partial: PartialFile, complete_source: str) -> bool:
     """Reports whether no transfer will continue a partial file.
 
-    complete_source: a source that is complete, as journals name it, or "".
+    complete_source: a source whose transfer is complete, as journals name it, or "".
     """
     top = (
         complete_source.removesuffix("/")

@@ -18,7 +18,7 @@ from careful.transfer.tasks import SLICE_BYTES, in_slices, in_thread
 #: Zeros are found in runs of this size, bytes.
 GRAIN = 32 << 10
 _ZEROS = bytes(GRAIN)
-#: A file has holes if it occupies less than its size by at least this, bytes.
+#: A file has holes if it occupies at least this much less than its size, bytes.
 _HOLES_BYTES_MIN = 4096
 _PUNCH_HOLE_KEEP_SIZE = 3
 #: The most extents of a file; everything after the last counts as data.
@@ -146,8 +146,8 @@ async def remote_extents(
 async def ranges(
     remote: BlockClient, ends: tuple[tuple[int, str], tuple[int, str]], nbytes: int, no_zeros: bool
 ) -> Ranges:
-    """Returns where data of a file must move: where either end holds data. Data of an earlier
-    transfer, or of the replaced file, may lie in the source's holes.
+    """Returns where data of a file must move: where either end holds data. The target may hold data
+    of an earlier transfer, or of the replaced file, where the source has a hole.
 
     Args:
         remote: the peer's tree.

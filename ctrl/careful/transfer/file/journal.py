@@ -185,7 +185,7 @@ def check_fits(folder: Folder, nbytes: int, block_bytes: int, sparse: bool, name
         text += f"{shown_bytes(file_system.f_blocks * file_system.f_frsize)}"
         raise CarefulError(errno.ENOSPC, text, name)
     if nbytes > _BLOCKS_MAX * block_bytes:
-        text = f"has more than {_BLOCKS_MAX} blocks; a larger --block-bytes moves it"
+        text = f"has more than {_BLOCKS_MAX} blocks; use a larger --block-bytes"
         raise CarefulError(errno.EFBIG, text, name)
 
 

@@ -1,7 +1,7 @@
 """Moves one file: it appears under its name complete, or not at all.
 
-Owns when a partial file is continued, kept or thrown away. Get and Put are the two directions: they
-open the source and the file being written, and end both.
+Decides when a partial file is continued, kept or thrown away. Get and Put are the two directions:
+they open the source and the file being written, and end both.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Move(ABC):
         return self.options.sparse or has_holes(self.attr)
 
     def _report_kept(self, kept: int | None, block_bytes: int, error: BaseException) -> None:
-        """Reports what an interrupted transfer keeps; if there is an error, in its line.
+        """Reports what an interrupted transfer keeps; a CarefulError gets this text, too.
 
         kept: bytes in place, 0 if unknown; None: nothing.
         """

@@ -23,17 +23,17 @@ from careful.transfer.protocol.block import BlockClient
 from careful.transfer.tasks import all_of, in_thread
 
 _T = TypeVar("_T")
-#: How often to replace a handle that the peer no longer knows.
+#: The most times to replace a handle that the peer no longer knows.
 _REOPENS_MAX = 16
 
 
 class Mover:
-    """Moves byte ranges of one file between a region and a registered file.
+    """Moves byte ranges of one file between the peer's file and a registered file of ours.
 
     Args:
         remote: the peer's tree.
         op: CAREFUL_IPC_GET or CAREFUL_IPC_STORE.
-        ends: handle of the peer's file, descriptor of ours, and carefuld's number of ours.
+        ends: handle of the peer's file, descriptor of ours, and carefuld's index of ours.
         name: the file's name in errors.
         options: how files move.
         progress: receives each step.
@@ -81,13 +81,13 @@ class Mover:
     ) -> int | None:
         """Moves a file; returns its digest, or None without digests.
 
-        known: blocks already in place, with their digests. on_block: called with each block that is
-        in place now, and its digest.
+        known: blocks already in place, with their digests. on_block: called with each block moved
+        and its digest, but not for the further blocks of a hole.
         """
         step = self.block_bytes
         count = -(-nbytes // step)
         known = known or {}
-        digests = array("Q", bytes(8 * count))  # small: the peer chose the count
+        digests = array("Q", bytes(8 * count))  # compact: the peer chose the count
         for index, digest in known.items():
             digests[index] = digest
         todo = self._runs(nbytes, known)
@@ -115,8 +115,8 @@ class Mover:
         return digest_of_blocks(digests)
 
     def _runs(self, nbytes: int, known: Mapping[int, int]) -> Iterator[tuple[int, int]]:
-        """Yields each missing block, and how many whole blocks of the same hole follow: a peer may
-        announce a hole of any size, so a hole must not need a step for each block.
+        """Yields missing blocks, each with the count of whole blocks of the same hole behind it. A
+        peer may announce a hole of any size, so a hole must not need a step for each block.
         """
         step, index = self.block_bytes, 0
         while index * step < nbytes:
@@ -170,7 +170,7 @@ class Mover:
         return digest
 
     async def block(self, offset: int, nbytes: int, base: int | None = None) -> int:
-        """Moves one block; returns its digest. base: offset in our file; None: the peer's."""
+        """Moves one block; returns its digest. base: offset in our file; None: as at the peer."""
         base = offset if base is None else base
         todo = deque([(offset, nbytes)])
         whole = await self._piece(todo, base - offset)

@@ -25,8 +25,8 @@ from careful.transfer.folder import Folder, current_umask
 _RENAME_NOREPLACE = 1
 #: The most of a name that its temporary name repeats, bytes (NAME_MAX is 255).
 _NAME_BYTES_MAX = 200
-#: How long to wait for another transfer's lock, seconds: carefuld may still clean up after a
-#: killed one.
+#: How long to wait for another transfer's lock, seconds: after a killed transfer, carefuld may
+#: still clean up.
 LOCK_S = 3.0
 
 
@@ -131,7 +131,7 @@ def busy_error(name: str) -> CarefulError:
 
 
 def lock(fd: int, name: str) -> None:
-    """Locks a partial file while it is open. Raises CarefulError: another transfer has the lock."""
+    """Locks a partial file until it is closed. Raises CarefulError: another transfer has it."""
     until = time.monotonic() + LOCK_S
     while True:
         try:

@@ -215,7 +215,7 @@ class RemotePartial:
     async def reopen(self) -> int:
         """Opens the file again after the peer lost its handle; returns the new handle."""
         if not self._tag:
-            text = "the connection to it was lost; send it again"
+            text = "the connection was lost; send the file again"
             raise CarefulError(errno.ECONNRESET, text, self.name)
         created = await self._create(time.monotonic() + _RELEASE_S)
         if not created.continued:

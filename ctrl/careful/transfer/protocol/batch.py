@@ -147,7 +147,7 @@ class Tree(Protocol):
 
 
 class LocalTree:
-    """A local directory; follows no symlink below `root`. None: the user owns the path."""
+    """A local directory; follows no symlink below `root`. None: no root."""
 
     def __init__(self, base: str, root: str | None = None) -> None:
         self.base, self.root = base, root

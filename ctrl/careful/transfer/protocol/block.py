@@ -209,7 +209,7 @@ class BlockClient(RangeClient):
         flags: int = 0,
         source: int = 0,
     ) -> Created:
-        """Opens a new file, to which commit() gives its name; waits for a free handle.
+        """Opens a new file, to which commit() gives its name; waits until a handle is free.
 
         Args:
             path: its final name.
@@ -219,8 +219,8 @@ class BlockClient(RangeClient):
             tag: of a partial file, which may exist; 0: a temporary file.
             tail_bytes: room behind a partial file.
             flags: CAREFUL_BLOCK_*.
-            source: handle of a file that the peer copies into the new one, without waiting, as
-                the caller holds a handle; 0: none.
+            source: handle of a file that the peer copies into the new one; 0: none. With a source,
+                create() does not wait, because the caller already holds a handle.
         """
         flags |= (
             lib.CAREFUL_BLOCK_CREATE
@@ -367,8 +367,8 @@ class BlockClient(RangeClient):
         return entries
 
     async def list(self, path: str, recursive: bool = False) -> Listing:
-        """Lists as listing() does, as unparsed records. Raises CarefulError: E2BIG: there is no
-        memory for the entries.
+        """Lists like listing(), but does not parse the records. Raises CarefulError: E2BIG: there
+        is no memory for the entries.
         """
         most = available_bytes() // _ENTRY_GROWTH
         with await self.spooled(path, recursive, most) as spool:

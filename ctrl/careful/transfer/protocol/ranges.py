@@ -33,7 +33,7 @@ class RangeClient:
         peer: index of the peer, from connect().
         host: the peer's name in errors.
         timeout_s: how long the peer may be silent, seconds.
-        place: the peer's address, whatever its name in errors; "": the name.
+        place: the peer's address, the same for each of its names; "": `host`.
 
     Attributes:
         losses: counts of the transfer, or None.
@@ -109,7 +109,7 @@ class RangeClient:
         try:
             yield file
         except BaseException:
-            # The caller may run on for a while; carefuld waits for that, this task does not.
+            # Operations on the file may still run; carefuld waits for them, this task does not.
             self.ipc.tell(lib.CAREFUL_IPC_FILE_REMOVE, file=file)
             raise
         await self.remove_file(file)

@@ -18,9 +18,9 @@ from careful.daemon.client import Answer, AsyncClient
 from careful.errors import CarefulError, SilenceError, shown
 from careful.units import shown_time
 
-#: Ticks of the clock until a silence is over.
+#: Ticks of the clock in the longest silence.
 _TICKS = 8
-#: The clock runs slower by this factor while the link is silent, since carefuld decides then.
+#: The clock runs slower by this factor while the link is stalled: carefuld then ends the session.
 _STALLED_SLOWER = 6
 #: How many limits a server may work on a request, if it answers probes.
 _WORK_LIMITS = 12
@@ -61,7 +61,7 @@ class Silence:
         self._error: SilenceError | None = None
         self._answers = self._answers_before = 0
         self._probes = 0  # answers to probes since the last other answer or data
-        self._frames = self._frames_before = -1  # received from the peer: now, and at that time
+        self._frames = self._frames_before = -1  # received from the peer: now, and at that answer
         self._silent_s = self._works_s = 0.0
         self._is_probed = False
 

@@ -117,7 +117,7 @@ class _Command:
     """One command: decides the target of each source.
 
     As with rsync, "dir" is copied to "target/dir", and "dir/" copies its contents to "target".
-    Existing files never change the place of a name.
+    Whether "target" exists does not change where a directory goes.
     """
 
     def __init__(
@@ -145,12 +145,12 @@ class _Command:
                 text = "is not a directory" + " (several sources need one)" * several
                 raise CarefulError(errno.ENOTDIR, text, self.direction.target.name(self.target))
             return
-        makes_own = self.into_directory and not self.recursive  # a tree makes its own directory
-        folder = self.target if makes_own else posixpath.dirname(self.target)
+        with_target = self.into_directory and not self.recursive  # a tree's target is made later
+        folder = self.target if with_target else posixpath.dirname(self.target)
         self.outcome.report.directories += await make_path(
             self.direction.target, folder, self.options
         )
-        self.exists = makes_own and not self.options.dry_run
+        self.exists = with_target and not self.options.dry_run
         if self.into_directory:
             await self._enter()
 
@@ -243,7 +243,7 @@ class _Command:
                 direction.here.root = None
 
     def _report_resumable(self, error: BaseException, name: str) -> None:
-        """Reports that a transfer can be resumed; if there is an error, in its line."""
+        """Reports that a transfer can be resumed: in the error, if it is a CarefulError."""
         if not isinstance(error, CarefulError):
             self.outcome.progress.note(f"{name}: {spelled(RESUME)}")
         elif Option.AGAIN not in error.parts:

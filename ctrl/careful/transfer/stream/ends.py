@@ -66,7 +66,7 @@ async def _is_remote_device(remote: BlockClient, path: str) -> bool:
 async def is_special(
     remote: BlockClient, source: str, target: str, span: Span, is_get: bool
 ) -> bool:
-    """Reports whether this module handles a transfer. Both ends lack the host."""
+    """Reports whether this module handles a transfer. Both paths lack the host."""
     if not span.is_whole or NULL in (source, target):
         return True
     local, remote_path = (target, source) if is_get else (source, target)
@@ -100,7 +100,7 @@ def reopener(
 
 async def no_reopen(name: str) -> int:
     """Fails to open a new file again, because the peer has removed it."""
-    raise CarefulError(errno.ECONNRESET, "the connection to it was lost; send it again", name)
+    raise CarefulError(errno.ECONNRESET, "the connection was lost; send the file again", name)
 
 
 async def _open_remote_source(
@@ -267,7 +267,7 @@ async def _put(
 async def _check_all_fitted(
     fd: int | None, sent: int, bytes_max: int, span: Span, name: str
 ) -> None:
-    """Raises CarefulError if the source ended before the range, or does not fit the device."""
+    """Raises CarefulError if the source is shorter than the range, or does not fit the device."""
     if span.nbytes is not None:
         if sent < span.nbytes:
             raise CarefulError(errno.ENODATA, f"the source ended after {sent} bytes", name)
@@ -302,7 +302,7 @@ async def transfer(
     options: Options,
     progress: Progress,
 ) -> Result:
-    """Moves one file whose ends are special; both ends lack the host. Raises CarefulError: the
+    """Moves one file whose ends are special; both paths lack the host. Raises CarefulError: the
     transfer failed; a device or file written in place may have changed.
     """
     began = time.monotonic()

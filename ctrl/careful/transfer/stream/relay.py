@@ -39,7 +39,7 @@ async def copy(
     options: Options,
     progress: Progress,
 ) -> Result:
-    """Copies one file; a directory as target gets it under its own name.
+    """Copies one file; if the target is a directory, into it, under the file's name.
 
     Args:
         source: the peer that has the file.

@@ -1,4 +1,4 @@
-"""Finds names that clash, are extra, or are the same on a file system without case."""
+"""Finds names that clash, are extra, or are the same on a file system that ignores case."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ def is_another(one: Attr, other: Attr) -> bool:
 
 
 async def merged_names(target: Tree, groups: Iterable[list[Entry]]) -> list[tuple[str, str]]:
-    """Returns pairs of names that are one file at the target, whose file system ignores case.
+    """Returns pairs of different files that are one file at the target, which ignores case.
 
-    The target reported all of the names as present. groups: from same_name_groups().
+    The target finds all of the names, so inodes are compared. groups: from same_name_groups().
     """
     pairs = [(group, one) for group in groups for one in group]
     lost: list[tuple[str, str]] = []

@@ -401,7 +401,7 @@ class TreeTransfer:
         return extra(self.entries, self.existing, self.options)
 
     async def _check_deletion(self) -> None:
-        """Prevents all deletions, and fails, if a guard objects."""
+        """If a guard objects, prevents all deletions and notes a failure."""
         names = [*self._clashing(), *self._extra()] if self.options.delete else []
         removed = {one.name: one for one in names}
         source = self.top.attr, self.entries
@@ -420,9 +420,9 @@ class TreeTransfer:
             return
         await self._remove(self._extra())
 
-    async def _remove(self, extra: Sequence[Entry]) -> None:
-        by_depth = [Item(lib.CAREFUL_ITEM_REMOVE, os.fsencode(one.name)) for one in extra]
-        for one, answer in zip(extra, await self._run(by_depth), strict=True):
+    async def _remove(self, entries: Sequence[Entry]) -> None:
+        items = [Item(lib.CAREFUL_ITEM_REMOVE, os.fsencode(one.name)) for one in entries]
+        for one, answer in zip(entries, await self._run(items), strict=True):
             name = self.target.name(one.name)
             if not answer.status:
                 self.outcome.report.deleted.append(name)

@@ -56,7 +56,7 @@ async def objection(
     removed: Sequence[Entry],
     options: Options,
 ) -> Text:
-    """Returns why `removed` must not be deleted, or "". Without one, remembers the mount points.
+    """Returns why `removed` must not be deleted; else returns "" and remembers the mount points.
 
     paths: source and target; source: the attributes of its top, and its entries.
     """

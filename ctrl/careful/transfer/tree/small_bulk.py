@@ -35,7 +35,7 @@ class SmallBatch(NamedTuple):
     Attributes:
         reads: their READ items. Not a memoryview: collecting one in a cycle while C borrows it
             crashes Python before 3.13 (gh-77894).
-        file_count: of the files.
+        file_count: how many files.
         bytes: of their contents when listed.
     """
 
@@ -95,7 +95,7 @@ class MovedBatch:
     """Files that were moved in one batch, as expected.
 
     Attributes:
-        batch_: the batch.
+        small_batch: the batch.
         files: bytes and digest of each file, struct careful_moved.
         bytes: of all files.
         trees: source and target.
@@ -157,8 +157,8 @@ class BatchBuffers:
         self._fd = fd
 
     async def open(self, wait: bool) -> None:
-        """Allocates the peer's memory. Raises CarefulError: EMFILE: others have all, and `wait` is
-        false.
+        """Allocates the peer's memory. Raises CarefulError: EMFILE: no memory is free, and `wait`
+        is false.
         """
         self._scratch = await self.remote.scratch(self._base, ITEMS_BYTES, wait)
         self._file = await self.remote.add_file(self._fd)

@@ -19,10 +19,10 @@ async def matching(remote: BlockClient, paths: Sequence[str]) -> list[str]:
     """Expands `*`, `?` and `[...]` in paths, in order; a trailing slash matches only directories.
     Raises CarefulError: nothing matches a path, or a directory cannot be read.
     """
-    paths_: list[str] = []
+    matches: list[str] = []
     for path in paths:
-        paths_ += await _matching(remote, path) if _WILD.search(path) else [path]
-    return paths_
+        matches += await _matching(remote, path) if _WILD.search(path) else [path]
+    return matches
 
 
 async def _matching(remote: BlockClient, path: str) -> list[str]:

@@ -152,7 +152,7 @@ def test_put__partial_file_gone(
 def test_put__one_block(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
     (tmp_path / "b").write_bytes(DATA)
     lose(daemon, lib.CAREFUL_IPC_STORE, 1)
-    assert "send it again" in failure(put(route, tmp_path / "b", block_bytes=1 << 20))
+    assert "send the file again" in failure(put(route, tmp_path / "b", block_bytes=1 << 20))
 
 
 def test_put__in_place(route: Route, daemon: FakeDaemon, export: Path, tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_put__stream(
     lose(daemon, lib.CAREFUL_IPC_STORE, 9)
     with (tmp_path / "b").open("rb") as source:
         monkeypatch.setattr("sys.stdin", source)
-        with pytest.raises(CarefulError, match="send it again"):
+        with pytest.raises(CarefulError, match="send the file again"):
             transfers.put(route, ["-"], "a", False, Options(block_bytes=4096), Silent())
     assert not (export / "a").exists()
 
