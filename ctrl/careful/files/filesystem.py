@@ -110,9 +110,7 @@ class CarefulFileSystem(Copies):
         loop = asyncio.get_running_loop()
         if loop not in self._connections:
             for other in [one for one in self._connections if one.is_closed()]:
-                self._connections.pop(
-                    other
-                )._connections.close_descriptors()  # closes descriptors only
+                self._connections.pop(other)._connections.close_descriptors()
             self._connections[loop] = connection = self._connect()
             if not self.asynchronous:
                 weakref.finalize(self, _close, self.loop, connection)
@@ -255,7 +253,7 @@ class CarefulFileSystem(Copies):
         if not isinstance(paths, list):
             raise TypeError(f"paths must be a list, not {type(paths).__name__}")
         if max_gap is not None:
-            raise NotImplementedError("max_gap is not supported: a request costs microseconds")
+            raise NotImplementedError("max_gap is not supported; leave it out: requests are cheap")
         bounds = zip(
             bounds_per_range(starts, len(paths)), bounds_per_range(ends, len(paths)), strict=True
         )

@@ -53,7 +53,7 @@ def copy_targets(names: Sequence[str], top: str, target: str, into_directory: bo
 async def names_to_copy(
     fs: Any, source: str, target: str, recursive: bool, maxdepth: int | None
 ) -> tuple[list[str], bool]:
-    """Returns the names to copy, and whether they are a whole directory."""
+    """Returns the names to copy, and whether they go into `target` as a directory."""
     names = await fs._expand_path([source], recursive, maxdepth)
     if not recursive or maxdepth is not None:
         names = [name for name in names if not await fs._isdir(name)]

@@ -348,7 +348,7 @@ def _text(path: Path) -> str:
     if not isinstance(text, str):
         raise TypeError(f"a path is a str or a PathLike of one, not {type(text).__name__}")
     if "\0" in text:
-        raise ValueError("a path has no null character")
+        raise ValueError("a path must not contain a null character")
     return text
 
 

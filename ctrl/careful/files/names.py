@@ -54,7 +54,7 @@ async def remove(remote: BlockClient, path: str) -> None:
     if await _is_export(remote, path):
         await remote.stat(path)
         raise CarefulError(errno.EBUSY, "is the exported directory itself", name)
-    # The protocol does not report a missing name; a symlink may dangle.
+    # REMOVE does not report a missing name; READ, unlike stat(), finds a dangling symlink.
     answer = await _run(remote, lib.CAREFUL_ITEM_READ, path)
     if answer.status == errno.ENOENT:
         raise CarefulError(errno.ENOENT, "", name)

@@ -37,7 +37,7 @@ Watcher = Callable[[Progress], object]
 
 
 class TransferOptions(TypedDict, total=False):
-    """Keywords of get() and put(). None is set by default; digest is "xxh3" and fsync "file".
+    """Keywords of get() and put(). By default, digest is "xxh3", fsync "file", no other is set.
 
     Attributes:
         replace: replace existing files that differ.
@@ -45,7 +45,7 @@ class TransferOptions(TypedDict, total=False):
         checksum: replace existing files, and move only the blocks that differ.
         archive: recursive; keep modes, owners, times, links and extended attributes.
         delete: remove names from the target's tree that the source lacks.
-        max_delete: the most names that delete may remove; if there are more, it fails.
+        max_delete: the most names to remove; if there are more, none is removed, a failure.
         make_path: make missing directories above the target.
         dry_run: change nothing, and report what would change.
         sparse: make holes of zeros; holes stay holes in any case.
