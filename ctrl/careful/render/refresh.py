@@ -73,7 +73,7 @@ def _keyboard() -> Iterator[Callable[[float], str]]:
     def end(signal_number: int, _: object) -> None:
         raise Ended(signal_number)
 
-    # Like Ctrl-C, they must restore the terminal.
+    # Like Ctrl-C, these signals must restore the terminal.
     ends = {one: signal.signal(one, end) for one in (signal.SIGTERM, signal.SIGHUP)}
     before = termios.tcgetattr(number)
     tty.setcbreak(

@@ -294,7 +294,7 @@ def test_up__foreground_becomes_carefuld(host: Host) -> None:
     assert again.returncode == 1
     assert f"is already up (carefuld {process.pid})" in again.stderr
     # The unit runs this after a failed start, so the running instance is not its own.
-    assert "careful is up, and stays so" in host.ctl("down", "--dead", "eth1").stdout
+    assert "careful is up, and stays up" in host.ctl("down", "--dead", "eth1").stdout
     assert process.poll() is None
     assert host.status()["pid"] == process.pid
     process.send_signal(signal.SIGTERM)

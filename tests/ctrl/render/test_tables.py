@@ -39,9 +39,9 @@ def test_effect__reports_that_a_frame_must_fit_one_buffer() -> None:
     assert "one buffer" not in report.effect(IN_EFFECT)
     alone = replace(IN_EFFECT, multibuffer=False, mtu_bytes=1500, frame_bytes=1514)
     (line,) = [one for one in report.effect(alone).splitlines() if "one buffer" in one]
-    assert line.startswith("  a frame fits one buffer, 1514 bytes at most: several take Linux 6.6")
+    assert line.startswith("  frames have at most 1514 bytes: one buffer each. Several buffers")
     short = report.effect(replace(alone, mtu_bytes=9000, frame_bytes=3520))
-    assert "3520 bytes of the MTU's 9014 at most" in short
+    assert "at most 3520 bytes, not the MTU's 9014" in short
 
 
 def test_effect__names_keys_if_sessions_need_them() -> None:

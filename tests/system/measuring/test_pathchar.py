@@ -74,7 +74,7 @@ def test_pathchar__table_is_for_people(chain: Lab) -> None:
     ).stdout
     assert all(word in shown for word in ("latency", "(µs/KiB)", "Mbit/s"))
     text = " ".join(shown.split())  # long lines are folded
-    assert "a fixed plan takes 768" in text or "stopped before" in text
+    assert "a fixed plan needs 768" in text or "stopped before" in text
     assert shown.count("10.77.10") == 3
 
 

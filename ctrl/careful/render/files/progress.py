@@ -37,7 +37,7 @@ class Events:
     def write(self, line: dict[str, object], needed: bool) -> bool:
         """Writes a whole line or nothing; reports whether it wrote.
 
-        needed: waits for a slow reader.
+        needed: whether to wait for a slow reader.
         """
         data = memoryview(json.dumps(line).encode() + b"\n")
         begun = False

@@ -50,15 +50,15 @@ def text(matrix: Matrix, found: Sequence[Odd] | None = None) -> str:
     names = sorted(_names(matrix))
     parts = []
     for figure, title in FIGURES.items():
-        there_are = values(matrix, figure)
+        measured = values(matrix, figure)
         strange = {one.pair for one in found if one.figure == figure}
 
         def cell(pair: tuple[str, str], figure: str = figure) -> str:
             if matrix.get(pair) and matrix[pair].error:
                 return "failed"
-            if pair not in there_are:  # noqa: B023  # called before the next figure
+            if pair not in measured:  # noqa: B023  # called before the next figure
                 return "-"
-            value = there_are[pair]  # noqa: B023
+            value = measured[pair]  # noqa: B023
             said = f"{value:.0f}" if figure == "lost_frames" else f"{value:.4g}"
             return alarm(said) if pair in strange else said  # noqa: B023
 
@@ -66,7 +66,7 @@ def text(matrix: Matrix, found: Sequence[Odd] | None = None) -> str:
         parts.append(table(title, ("from \\ to", *names), rows))
     parts.append("\n".join(map(_sentence, found)) or "no pair is odd")
     if host := shared_host(found):
-        parts[-1] += f"\nall of them are {host}'s"
+        parts[-1] += f"\nall odd pairs include {host}"
     return "\n\n".join(parts)
 
 

@@ -90,10 +90,10 @@ def _why(found: Status) -> str:
 def _single(found: Status) -> str:
     """Describes the frame limit of a single buffer, and how to allow longer frames."""
     frame, whole = found.frame_bytes, found.mtu_bytes + ETHERNET_BYTES
-    less = f" of the MTU's {whole}" if frame < whole else ""
+    less = f", not the MTU's {whole}" if frame < whole else ""
     return (
-        f"  a frame fits one buffer, {frame} bytes{less} at most: several take Linux 6.6 or later, "
-        "and a driver that has them in this mode"
+        f"  frames have at most {frame} bytes{less}: one buffer each. Several buffers need Linux "
+        "6.6 or later, and a driver that supports them in this mode"
     )
 
 
@@ -253,7 +253,7 @@ def troubles(found: Status) -> list[str]:
                 f"here, {one.lost_there_frames} on the way there); their data was sent again"
             )
     lines += [
-        f"a slow client here keeps frames of {name}: its credits are withheld"
+        f"a slow client here keeps frames of {name}, so credits are withheld from {name}"
         for name in slow_clients(found)
     ]
     lines += [
@@ -356,7 +356,7 @@ def down(ifname: str, done: Down) -> str:
             "process ends with them (its log has their number)"
         )
     if done.process == "up":
-        return f"{ifname}: careful is up, and stays so"
+        return f"{ifname}: careful is up, and stays up"
     if done.process:
         return f"{ifname}: carefuld {done.process}"
     return f"{ifname}: {'leftovers removed' if done.cleared else 'careful was not up'}"

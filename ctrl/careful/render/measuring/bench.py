@@ -22,7 +22,7 @@ from careful.render.measuring.bench_delta import (
 from careful.render.tables import table
 
 UNITS = {"us": "µs", "ms": "ms", "s": "s", "Mbit_per_s": "Mbit/s"}
-#: Shown without a value: a run did not end in time, or P2 has none.
+#: Shown if there is no value: a run did not end in time, or P2 has none.
 _NONE = "-"
 
 
@@ -102,18 +102,18 @@ def text(found: Results, inputs: Mapping[str, object]) -> str:
         wanted = list(dict.fromkeys(cell for cell, _ in found.results if cell.table == name))
         if wanted:
             parts.append(one_table(found, name, wanted))
-    late = [
+    notes = [
         f"{cell.name}, {protocol}: did not end in time"
         for (cell, protocol), result in found.results.items()
         if result.late
     ]
     given = {name: inputs.get(name, "?") for name in ("rounds", "mtu_bytes", "cpus", "kernel")}
-    late.append(
+    notes.append(
         "each figure is a mean over {rounds} rounds and all nodes; "
         "MTU {mtu_bytes}, {cpus} CPUs, kernel {kernel}".format(**given)
     )
-    late.append(verdict(totals(found)))
-    return "\n\n".join([*parts, "\n".join(late)])
+    notes.append(verdict(totals(found)))
+    return "\n\n".join([*parts, "\n".join(notes)])
 
 
 def verdict(count: Mapping[str | None, int]) -> str:

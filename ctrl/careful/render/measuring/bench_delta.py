@@ -56,7 +56,7 @@ def compare(found: Results, cell: Cell) -> Delta:
 
 
 def totals(found: Results, table: str = "") -> Counter[str | None]:
-    """Counts the cells of several nodes by verdict, or without one; table: only this one."""
+    """Counts the cells of several nodes by verdict; table: counts only this table; "": all."""
     cells = dict.fromkeys(cell for cell, _ in found.results if cell.nodes > 1)
     wanted = (cell for cell in cells if table in ("", cell.table))
     return Counter(compare(found, cell).verdict for cell in wanted)

@@ -63,10 +63,10 @@ def _panel(pair: Axes, found: Results, name: str, cells: Sequence[Cell]) -> None
             )
             if result.mean is not None:
                 pair.plot([at + side - 0.15, at + side + 0.15], [result.mean] * 2, color=colour)
-    with_it = " with processing" if cells[0].processing else ""
+    suffix = " with processing" if cells[0].processing else ""
     what = "nodes, rows" if own is JACOBI else "nodes, words"
     meant = "throughput" if own.more_is_better else "time"
-    title = f"{own.title.partition(':')[0]}{with_it}"
+    title = f"{own.title.partition(':')[0]}{suffix}"
     draw.label(pair, title, what, f"{meant} ({UNITS[own.unit]})")
     names = [f"{one.nodes}\n{one.size}" for one in cells]
     pair.set_xticks(range(len(cells)), names, fontsize=10 if len(cells) <= 16 else 8)

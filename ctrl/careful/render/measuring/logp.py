@@ -133,7 +133,7 @@ def parts(found: Result, host: str) -> Parts:
             f"D = {shown_time(curve.compute_us)}: send only up to {curve.send_messages} messages"
             + (f", steady from {steady}" if steady else "")
         )
-    # Without D it is the reason above against g.
+    # For D = 0, a line above already says so: it is why g is withheld.
     unsteady = [one.compute_us for one in found.curves[1:] if not one.steady_messages]
     if unsteady:
         also = "no steady regime" if found.curves[0].steady_messages else "not steady either"

@@ -40,7 +40,7 @@ def draw(signatures: Sequence[Result], bulks: Sequence[Bulk], host: str, path: P
     ]
     if len(signatures) > 1:
         text = f"os + L + or, and the gap, to {host}"
-        panels.append((text, "", "time (µs)", partial(_machines, signatures=signatures)))
+        panels.append((text, "", "time (µs)", partial(_one_way, signatures=signatures)))
     for bulk in bulks:
         panels += _panels(bulk, host)
     rows, columns = -(-len(panels) // 2), min(len(panels), 2)
@@ -69,7 +69,7 @@ def _panels(bulk: Bulk, host: str) -> list[Panel]:
     return found
 
 
-def _machines(pair: Axes, signatures: Sequence[Result]) -> None:
+def _one_way(pair: Axes, signatures: Sequence[Result]) -> None:
     """Draws P4 Figure 6: the parts of a message's one-way time, and next to them the gap."""
     names = [one.layer.removesuffix(" request") for one in signatures]
     places = [2.5 * number for number in range(len(names))]

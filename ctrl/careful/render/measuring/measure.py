@@ -133,7 +133,7 @@ def pathchar_summary(path: Path) -> str:
         )
         if path.saving_share is not None:
             lines[-1] += (
-                f"; a fixed plan takes {path.fixed_plan_count} ({path.saving_share:.0%} saved)"
+                f"; a fixed plan needs {path.fixed_plan_count} ({path.saving_share:.0%} saved)"
             )
     for hop in path.hops:
         if not hop.usable and not any(f"hop {hop.ttl}," in note for note in path.notes):
@@ -142,7 +142,7 @@ def pathchar_summary(path: Path) -> str:
     return "\n".join(lines)
 
 
-def _unless(said: str, reason: str) -> str:
+def _unless_said(said: str, reason: str) -> str:
     """Returns a reason, or "" if the answer above the table has said it."""
     return "" if reason == said else reason
 
@@ -155,7 +155,7 @@ def blackbox_parts(found: Result, host: str) -> Parts:
             f"bottleneck, {regime.low_bytes:.0f} to {regime.high_bytes:.0f} bytes",
             or_most(regime.g_b_us, regime.line.estimate_at(regime.line.size_min_bytes)),
             or_most(regime.G_b_us_per_KiB, regime.line.G_us_per_KiB),
-            _unless(answered.why_not, regime.line.reason),
+            _unless_said(answered.why_not, regime.line.reason),
         )
         for regime in found.regimes
     ]
@@ -165,7 +165,7 @@ def blackbox_parts(found: Result, host: str) -> Parts:
             "all stages and propagation",
             or_most(found.sum_g_us, trips.estimate_at(trips.size_min_bytes) * 0.5),
             or_most(found.sum_G_us_per_KiB, found.one_way.G_us_per_KiB),
-            _unless(answered.why_not, found.one_way.reason or trips.reason),
+            _unless_said(answered.why_not, found.one_way.reason or trips.reason),
         )
     )
     others = or_most(found.sum_G_others_us_per_KiB, found.others_at_most)

@@ -48,7 +48,7 @@ def _points(pair: Axes, sizes: Sequence[float], times_us: Sequence[float], numbe
 
 
 def _clip(pair: Axes, times_us: Sequence[float], least_us: float) -> None:
-    """Leaves the slowest outliers out of the scale, and reports how many; least_us: to show."""
+    """Leaves the slowest outliers out of the scale, and shows how many; least_us: always inside."""
     top = max(least_us, min(max(times_us), 1.5 * float(np.percentile(times_us, 90))))
     pair.set_ylim(0, 1.05 * top)
     top = pair.get_ylim()[1]

@@ -48,7 +48,7 @@ def table(rows: Sequence[Row], host: str, seconds: float, notes: Sequence[str]) 
     ]
     columns = ["", "", *names, *([" / ".join(names)] if len(names) > 1 else [])]
     title = f"{' and '.join(names)} to {host}, in turn for {seconds:.0f} s"
-    what = "median (quartiles); a request has a reply, a stream gets a block after the other"
+    what = "median (quartiles); a request has a reply, a stream gets one block after another"
     return text([Table(title, columns, shown), what, "", *notes])
 
 
@@ -84,7 +84,7 @@ def draw(rows: Sequence[Row], host: str, path: Path) -> None:
             [(one.high - one.median) / size for one in each],
         ]
         colours = ["#4477AA", "#BBBBBB"][: len(each)]
-        # The figure stands below its name: at the bar's end it would stand at the quartile's.
+        # The figure stands below the name: at the bar's end, it would seem to be the quartile.
         names = [
             f"{name}\n{_number(value)}" for name, value in zip(row.by_layer, values, strict=True)
         ]

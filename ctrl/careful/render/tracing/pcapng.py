@@ -75,7 +75,7 @@ class Writer:
 
     def __init__(self, file: BinaryIO, ifname: str, snap_bytes: int = SNAP_BYTES) -> None:
         self._file = file
-        self._ends: dict[tuple[bool, str], bytes] = {}  # the options of a frame
+        self._ends: dict[tuple[bool, str], bytes] = {}  # options by (sent, verdict)
         section = struct.pack("=IHHq", 0x1A2B3C4D, 1, 0, -1)
         interface = struct.pack("=HHI", _ETHERNET, 0, snap_bytes)
         options = _option(_IF_NAME, ifname.encode()) + _option(_IF_TSRESOL, b"\x09")
