@@ -67,7 +67,7 @@ careful.model computes how to cut messages; it needs no privilege and no network
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # typing's, without importing it: carefulctl hears Ctrl-C after this file
+TYPE_CHECKING = False  # typing's, without importing it: carefulctl handles Ctrl-C only later
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
@@ -172,7 +172,7 @@ def attach(
 
 def __getattr__(name: str) -> Any:
     if name == "connect":
-        raise AttributeError("careful.connect() is careful.attach(); see careful.files.connect()")
+        raise AttributeError("no connect() here: use careful.attach() or careful.files.connect()")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from careful import node

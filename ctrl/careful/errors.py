@@ -38,7 +38,7 @@ _MEANINGS = {
     errno_module.EXDEV: "the path leads out of the exported tree",
     errno_module.ENOLINK: "the exported directory is not there (removed, moved or unmounted)",
     errno_module.ENOMEDIUM: "that host exports nothing (`carefulctl up IFACE --export DIR` there)",
-    errno_module.ECOMM: "the network lost a fragment of it 16 times",
+    errno_module.ECOMM: "the network lost the same fragment 16 times",
     errno_module.EROFS: "it is read-only there: exported without :rw, or mounted read-only",
     errno_module.ENODEV: "the interface is gone",
     errno_module.ENODATA: "the source shrank while it was being read",
@@ -160,7 +160,7 @@ class CarefulError(OSError):
         self.reason = self.strerror = spelled(self.parts)
 
     def in_python(self) -> None:
-        """Names options like callers in Python do."""
+        """Rewrites the reason with the options' names in Python."""
         self.reason = self.strerror = spelled(self.parts, in_python=True)
 
     def __str__(self) -> str:

@@ -59,8 +59,8 @@ class Limits:
     def counts(self, message_bytes: float) -> tuple[int, int]:
         """Returns the least and greatest number of fragments of a message.
 
-        If no number satisfies both bounds of a size, the upper bound counts. At most FRAGMENTS_MAX;
-        raises ValueError if even the least number is above it.
+        If no number satisfies both bounds of a size, only the upper bound holds. At most
+        FRAGMENTS_MAX; raises ValueError if even the least number is above it.
         """
         least = 1 if self.max_bytes is None else math.ceil(message_bytes / self.max_bytes)
         if least > FRAGMENTS_MAX:

@@ -25,7 +25,7 @@ def features() -> dict[str, list[str]]:
         "extras": sorted(
             extra
             for extra in kinds
-            if all(find_spec(name) for name, of in EXTRAS.items() if of == extra)
+            if all(find_spec(name) for name, its_extra in EXTRAS.items() if its_extra == extra)
         ),
     }
 

@@ -98,4 +98,4 @@ class Incoming:
 
 def no_room_text(nbytes: int, buffer_bytes: int) -> str:
     """Returns why a message was not received into a buffer."""
-    return f"a message of {nbytes} bytes does not fit into {buffer_bytes}"
+    return f"a message of {nbytes} bytes does not fit into a buffer of {buffer_bytes}"

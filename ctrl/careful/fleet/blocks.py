@@ -108,7 +108,7 @@ class Blocks:
 
 
 def plan_blocks(file_bytes: int, hosts_count: int, hop: Hop | None) -> Blocks:
-    """Returns the blocks with which the last host has the file first.
+    """Returns the blocks of the size with which the last host has the whole file earliest.
 
     Each hop is a stage. Only a part of the hop's overhead occupies the hop, since other blocks are
     in flight; the rest, and the note to the next host, are a delay.

@@ -159,7 +159,7 @@ class Put:
     async def run(self, hosts: Sequence[Host]) -> Result:
         """Sends the file. Raises CarefulError or OSError: the file cannot be read."""
         self._began = time.monotonic()
-        links = [_Link(Member(link)) for link in hosts]
+        links = [_Link(Member(host)) for host in hosts]
         result = Result([link.member for link in links])
         self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:

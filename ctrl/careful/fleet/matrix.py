@@ -127,10 +127,7 @@ def matrix_of(
         inputs = one.figures.get("inputs")
         address = str(inputs.get("address", "")) if isinstance(inputs, dict) else ""
         counts = _counts(status_after[one.host], target, address)
-        counts_before = _counts(status_before[one.host], target, address) or (
-            0,
-            0,
-        )  # no session yet
+        counts_before = _counts(status_before[one.host], target, address) or (0, 0)  # no session
         if status_before[one.host].error:  # losses from before the measurements would count
             counts = None
         if counts and counts[0] < counts_before[0]:  # carefuld was restarted

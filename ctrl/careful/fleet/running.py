@@ -80,7 +80,7 @@ def tables(value: object) -> list[dict[str, object]]:
 
 
 def number(table: Mapping[str, object], key: str) -> float | None:
-    """Returns a finite number of such a table, or None."""
+    """Returns a finite number of a table, or None."""
     value = table.get(key)
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     with suppress(OverflowError):

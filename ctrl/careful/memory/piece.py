@@ -251,7 +251,7 @@ class Piece:
         return bytes(buffer)
 
     def write(self, data: Buffer, offset: int = 0, *, notify: bool = False) -> int:
-        """Writes a buffer into the piece; returns its bytes, which then are in place at the host.
+        """Writes a buffer into the piece; returns the bytes written, then in place at the host.
 
         Args:
             data: contiguous.

@@ -34,9 +34,9 @@ def _field(ifname: str, name: str, value: object) -> tuple[str, object]:
     return name, value
 
 
-def options_of(instance: str, config: Config, numbers: UpOptions | None = None) -> UpOptions:
+def options_of(instance: str, config: Config, given: UpOptions | None = None) -> UpOptions:
     """Returns an instance's options: those given, then those of the configuration."""
-    merged = (numbers or UpOptions()).over(config.options(instance))
+    merged = (given or UpOptions()).over(config.options(instance))
     return replace(merged, seal=config.sealed(merged.seal)) if merged.seal else merged
 
 

@@ -89,7 +89,7 @@ def fragments(events: Events) -> None:
         events.receive(6, timeout_s=0.1)
     events.send(b"word", 7, after)
     small = bytearray(3)
-    with raises(ValueError, "a message of 4 bytes does not fit into 3"):
+    with raises(ValueError, "a message of 4 bytes does not fit into a buffer of 3"):
         events.receive(7, into=small, timeout_s=30)
     jacobi.meet(events, 8)
 
@@ -154,7 +154,7 @@ def again(events: Events) -> None:
     few = 30_000
     events.send(mine[:few], 2, (events.rank + 1) % events.nodes, timeout_s=30)
     for room in (3, few - 1, few - 1):
-        with raises(ValueError, f"does not fit into {room}"):
+        with raises(ValueError, f"does not fit into a buffer of {room}"):
             events.receive(2, into=bytearray(room), timeout_s=30)
     got = events.receive(2, into=into, timeout_s=30)
     assert got.nbytes == few
