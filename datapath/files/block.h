@@ -86,6 +86,6 @@ uint32_t block_use(const struct block_server *server, struct careful_export_use 
 
 /* Adds n to the counted requests, or items of a batch, with denied paths. Defined by the engine. */
 void engine_denied(struct careful *instance, uint32_t n);
-/* Adds the bytes that peers read from a region, and wrote to it, to *. Defined by the engine. */
+/* Adds a region's bytes that peers read, and wrote, to the two counts. Defined by the engine. */
 void engine_moved(struct careful *instance, uint32_t key, uint64_t *read_bytes,
 		  uint64_t *written_bytes);

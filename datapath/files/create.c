@@ -44,8 +44,8 @@ static int open_temporary(struct block_handle *handle)
 			break;
 		if (fd < 0)
 			continue;
-		flock(fd,
-		      LOCK_EX | LOCK_NB); /* remove_partial() keeps locked files (items_write.c) */
+		/* remove_partial() keeps locked files (items_write.c). */
+		flock(fd, LOCK_EX | LOCK_NB);
 		if (!fstat(fd, &st) && st.st_nlink)
 			return fd;
 		close(fd); /* removed before we had the lock */
@@ -233,7 +233,7 @@ int block_create(struct block_server *server, struct block_job *job)
 		job->args[1] = 1;
 		handle->bytes = (uint64_t)st.st_size;
 		handle->file_bytes = job->bytes;
-		/* Another size: a part of another source, to read or discard. */
+		/* With another size, it is part of another source: only to be read or discarded. */
 		handle->writable = handle->bytes == job->bytes + job->tail_bytes;
 		return block_attr_of(handle->fd, job);
 	}

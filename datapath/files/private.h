@@ -300,7 +300,7 @@ int block_parse(struct block_job *job, const uint32_t *args, const void *payload
 /* Reports whether earlier requests wait in the job's queue. */
 bool block_has_waiters(const struct block_server *server, const struct block_job *job);
 /* Queues a copy of the job until the peer may have a handle. Returns -EINPROGRESS; 0 if the job may
- * not wait; or -ECANCELED if a later request has replaced this one (block_supersede()). */
+ * not wait; or -ECANCELED if the job repeats a request that waits (block_supersede()). */
 int block_wait(struct block_server *server, struct block_job *job);
 /* Called when a client repeats a request whose reply is pending. Exchanges the addresses of both
  * replies, so that the later request gets the result: the client may have given up the earlier one.
@@ -312,13 +312,13 @@ void block_waiter_end(struct block_server *server, struct block_peer *peer,
 /* Ends the wait of the attempt that a CLOSE names, if there is one. Returns 0 or -EAGAIN. */
 int block_stop_waiting(struct block_server *server, const struct block_job *job);
 void block_drop_waiters(struct block_server *server, uint32_t peer);
-/* Parks a request until the place has a free job, or refuses the request if too many are parked. */
+/* Parks a request until its peer may begin a job in the place; -EAGAIN if too many are parked. */
 void block_park(struct block_server *server, const struct careful_message *message, uint8_t place);
 bool block_is_parked(const struct block_server *server, const struct block_job *job);
 /* Removes the parked request at *at and frees it. */
 void block_parked_end(struct block_server *server, struct block_peer *peer,
 		      struct block_parked **at);
-/* Refuses the parked requests of a slot whose peer is gone. (Its next peer would repeat some.) */
+/* Refuses the parked requests of a slot whose peer is gone. (The next peer would repeat some.) */
 void block_drop_parked(struct block_server *server, struct block_peer *peer);
 
 /* request.c: the engine's thread. */

@@ -143,7 +143,7 @@ static int duplicate_scratch(struct block_server *server, struct block_job *job)
 	return job->fd < 0 || job->dir_fd < 0 ? -EMFILE : 0;
 }
 
-/* OPEN with COPY: duplicates the descriptor of the file to copy, which may be closed before. */
+/* OPEN with COPY: duplicates the source's descriptor: its handle may end before the job does. */
 static int duplicate_source(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *from = block_handle_find(server, job->peer, job->key);
@@ -381,7 +381,6 @@ static int read_stored_path(struct block_server *server, struct block_job *job, 
 	return strlen(job->path) == scratch->bytes ? 0 : -EINVAL;
 }
 
-/* Parses a request. Its payload may hold anything. */
 static int parse(struct block_server *server, struct block_job *job, const uint32_t *args,
 		 const void *payload, uint32_t bytes)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Queues of requests that wait. A parked request waits until its peer has a free job. A waiter
  * waits until its peer may have another handle. A waiter uses no job, so the peer can still send
- * the request that ends a handle. Three queues of waiters exclude a circle: a client with a scratch
+ * the request that ends a handle. Three queues of waiters prevent deadlock: a client with a scratch
  * may wait for an answer, and a client with an answer or another file waits for nothing. */
 #include <errno.h>
 #include <stdlib.h>
