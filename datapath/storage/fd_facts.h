@@ -26,7 +26,7 @@ static inline struct fd_facts *find_fd(struct fd_facts *fds, int fd)
 	return fd >= 0 && fd < FDS_MAX && fds[fd].keep_count ? &fds[fd] : NULL;
 }
 
-/* Both ask the kernel once for each operation, or for each kept descriptor; *calls counts system
+/* The first two ask the kernel once for each operation or kept descriptor; *calls counts system
  * calls. */
 bool fd_is_memory(struct fd_facts *fds, struct storage_io *io, uint64_t *calls);
 uint64_t fd_dev(struct fd_facts *fds, struct storage_io *io, uint64_t *calls);

@@ -18,6 +18,6 @@ int fs_workers_put(struct fs_workers *workers, struct op *op);
 int fs_workers_fd(const struct fs_workers *workers);
 /* Returns a finished operation, or NULL. */
 struct op *fs_workers_take(struct fs_workers *workers);
-/* Waits up to patience_ms for running operations; others never start. Returns how many still hang:
- * these use their files and memory until they end. */
+/* Waits up to patience_ms for running operations; queued ones never start. Returns how many hang
+ * then: these use their files and memory until they end. */
 uint32_t fs_workers_close(struct fs_workers *workers, uint32_t patience_ms);

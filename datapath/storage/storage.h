@@ -66,7 +66,7 @@ struct storage_ops {
 	bool (*waits)(struct storage *storage, struct storage_io *io);
 	/* Completes ready operations; returns their number. */
 	uint32_t (*poll)(struct storage *storage);
-	/* Readable when poll() has work; -1: never. */
+	/* Returns a descriptor that is readable when poll() has work; -1: none. */
 	int (*wait_fd)(struct storage *storage);
 	/* Returns the number of operations that hang in a file system. Their memory and this
 	 * storage then stay until the process ends. */

@@ -3,10 +3,10 @@
  * copy is all the work. Operations that wait for a device, and large writes (aside_bytes), go
  * through the ring; flush() submits them together.
  *
- * A kept descriptor is registered at the ring's second operation on it: a single operation would
- * pay and not gain. Memory is registered for writes only, with WRITEV_FIXED (Linux 6.15) or
- * WRITE_FIXED for one segment. It took 0.84 to 0.90 of the CPU time for writes, but 1.04 to 1.47
- * for reads. If the kernel denies io_uring, worker threads (fs_workers.h) do all the work. */
+ * A kept descriptor is registered at the ring's second operation on it: for a single operation,
+ * registering costs more than it saves. Memory is registered for writes only, with WRITEV_FIXED
+ * (Linux 6.15) or WRITE_FIXED for one segment. Writes then took 0.84 to 0.90 of the CPU time; reads
+ * 1.04 to 1.47. If the kernel denies io_uring, worker threads (fs_workers.h) do all the work. */
 #include <assert.h>
 #include <errno.h>
 #include <liburing.h>
@@ -89,7 +89,7 @@ static bool is_registered(struct uring *u, int fd)
 	return facts->registered;
 }
 
-static bool is_in_memory(const struct uring *u, const struct iovec *iov, unsigned int count)
+static bool is_in_registered(const struct uring *u, const struct iovec *iov, unsigned int count)
 {
 	return u->memory.iov_len && (count == 1 || u->vectored) &&
 	       op_is_within(&u->memory, iov, count);
@@ -109,7 +109,7 @@ static void op_queue(struct uring *u, struct op *op)
 	struct iovec *iov = io->iov + op->segment;
 	unsigned int count = io->iov_count - op->segment;
 	uint64_t offset = io->offset + op->moved;
-	bool fixed = io->write && may_be_fixed(u, io->fd) && is_in_memory(u, iov, count);
+	bool fixed = io->write && may_be_fixed(u, io->fd) && is_in_registered(u, iov, count);
 
 	assert(sqe); /* there are as many entries as ops, and an op has at most one */
 	if (!io->write)

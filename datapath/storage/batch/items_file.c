@@ -61,7 +61,7 @@ static int dir_index(struct items *s, int dir)
 	return (int)s->dirs_count++;
 }
 
-static int wait_for_sync(struct items *s, int dir, const char *temporary, const char *name)
+static int add_pending(struct items *s, int dir, const char *temporary, const char *name)
 {
 	struct pending *p;
 	int index;
@@ -216,7 +216,7 @@ static int make_named(struct items *s, int dir, const char *name)
 		rc = -errno;
 	if (!rc)
 		rc = s->flags & CAREFUL_BATCH_SYNC ?
-			     wait_for_sync(s, dir, temporary, name) :
+			     add_pending(s, dir, temporary, name) :
 			     rename_temporary(dir, temporary, name,
 					      s->flags & CAREFUL_BATCH_REPLACE);
 	if (rc < 0)

@@ -123,7 +123,7 @@ static int set_time(int fd, int64_t ns, bool is_path)
 	return utimensat(fd, "", times, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) ? -errno : 0;
 }
 
-/* -ERANGE: the file system holds only a nearby time. All can hold 1980 to 2038. */
+/* Sets a time. -ERANGE: the file system cannot hold it, only another. All hold 1980 to 2038. */
 static int set_time_within(int fd, int64_t ns, bool is_path)
 {
 	const int64_t second = 1000000000, first_s = 315532800;
@@ -139,8 +139,8 @@ static int set_time_within(int fd, int64_t ns, bool is_path)
 }
 
 /* Raises CAP_FSETID for this thread if it is permitted but not effective, as in carefuld
- * (confine.c); reports whether it did. Without it, setting the mode or ACL of another group's file
- * clears the set-group-ID bit. */
+ * (confine.c). Reports whether it was raised. Without the capability, setting the mode or ACL of
+ * another group's file clears the set-group-ID bit. */
 static bool raise_fsetid(struct __user_cap_data_struct before[2])
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };

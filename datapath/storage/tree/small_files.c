@@ -63,7 +63,6 @@ static bool is_small_file(const struct careful_block_entry *e, const struct care
 
 	if (is_partial((const char *)(e + 1), be16toh(e->name_bytes)))
 		return false;
-
 	/* These values mean a time outside 64 bits; the answer must report such files. */
 	if (mtime_ns == INT64_MAX || mtime_ns == INT64_MIN)
 		return false;

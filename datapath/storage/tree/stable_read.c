@@ -12,8 +12,8 @@ static bool is_same_time(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* Returns how long the last change will be too recent. Ignores a time in the future, which comes
- * from another clock. */
+/* Returns for how many ns the last change stays too recent. Ignores a time in the future, which
+ * comes from another clock. */
 static int64_t young_ns(const struct stat *st)
 {
 	const int64_t second = 1000000000;
