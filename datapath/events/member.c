@@ -78,7 +78,7 @@ static void on_join(struct careful_events *ev, uint32_t rank, const struct caref
 	}
 	/* A node that lacks our JOIN gets both JOIN and LEAVE while we leave. */
 	node->owes_leave |= ev->leaving && ours != ev->membership;
-	if (matches && ours && ours != ev->membership) { /* it has a JOIN from before */
+	if (matches && ours && ours != ev->membership) { /* it has our JOIN to an earlier group */
 		node->join_ns = 0;
 		return;
 	}

@@ -48,7 +48,7 @@ static int check_order(const struct careful_events *ev, uint32_t dst, uint64_t e
 	return rc;
 }
 
-static int fits(const struct careful_events *ev, uint32_t dst, uint32_t bytes)
+static int check_size(const struct careful_events *ev, uint32_t dst, uint32_t bytes)
 {
 	for (uint32_t i = 0; i < ev->nodes; i++) {
 		int most = is_meant(ev, dst, i) ? ev->by->bytes(&ev->node[i]) : 0;
@@ -252,7 +252,7 @@ static int send_fragment(struct careful_events *ev, uint32_t dst, uint64_t event
 		return ev->error;
 	rc = check_order(ev, dst, event, bytes, flags);
 	if (!rc)
-		rc = fits(ev, dst, bytes);
+		rc = check_size(ev, dst, bytes);
 	if (rc)
 		return rc;
 	if (dst != CAREFUL_EVENT_ALL)

@@ -44,7 +44,8 @@ struct event_node {
 	struct link_peer *peer;
 	struct event_direction in, out;
 	struct event_fragment *first, *last; /* queue of its fragments */
-	uint64_t join_ns; /* when to send JOIN again; UINT64_MAX: each end has the other's JOIN */
+	/* when to send JOIN again; UINT64_MAX: never (both ends have the other's, or we leave) */
+	uint64_t join_ns;
 	uint32_t membership; /* random number in its JOIN, new each time that it joins */
 	bool owes_fail, owes_leave; /* messages that we must send to it, in this order */
 	bool joined; /* its JOIN arrived */
@@ -54,7 +55,7 @@ struct event_node {
 	bool awaited; /* its session is watched for a sign of life */
 	bool owes_heard; /* we must report to it whether its broadcasts arrive here */
 	int refusal; /* positive errno why its broadcasts do not arrive; 0: they do */
-	bool gets_broadcasts; /* ours */
+	bool gets_broadcasts; /* our broadcasts arrive there */
 	/* plan of the announced message to it; the first node's also cuts messages to all nodes */
 	struct plan_cursor plan;
 	uint32_t next_bytes; /* size of that message's next fragment; 0: not planned yet */
@@ -130,7 +131,7 @@ struct careful_events {
 	uint64_t sent; /* the last event sent, if sent_any */
 	bool sent_any;
 	uint32_t sending; /* nodes to which a message lacks its last fragment */
-	/* when a lack of room first stopped us, unless the application received since; 0: not so */
+	/* since when a lack of room stops us and the application has received nothing; 0: not so */
 	uint64_t blocked_ns;
 	bool waiting; /* a sender waits for room for waiting_bytes to waiting_dst */
 	uint32_t waiting_dst, waiting_bytes;
@@ -159,14 +160,14 @@ struct careful_events {
 	int trace_fd;
 };
 
-/* Reports whether a node has our JOIN. Before our JOIN, it drops our other messages. */
+/* Reports whether a node has our JOIN. Until then, the node drops our other messages. */
 static inline bool event_knows_us(const struct event_node *node)
 {
 	return node->joined && node->join_ns == UINT64_MAX;
 }
 
-/* Reports whether a node needs our LEAVE or FAIL: it may have our JOIN. If it has left without a
- * sign of our JOIN, it may join again, and would then wait for us. */
+/* Reports whether a node needs our LEAVE or FAIL, because it may have our JOIN. A node that has
+ * left without a sign of our JOIN may join again, and would then wait for us. */
 static inline bool event_needs_end(const struct event_node *node)
 {
 	return node->join_sent && !(node->left && node->named_us);

@@ -102,7 +102,7 @@ static bool ask(struct event_node *node, const struct careful_am *am, const void
 }
 
 /* Reports whether a request can be sent at once: the instance may end before a later round. */
-static bool may_leave(struct careful *c, const struct event_node *node, uint32_t bytes)
+static bool may_send_now(struct careful *c, const struct event_node *node, uint32_t bytes)
 {
 	return !c->ops->may_ask || c->ops->may_ask(c, node->index, bytes);
 }
@@ -112,7 +112,7 @@ static bool requests_post(struct careful_events *ev, struct event_node *node,
 {
 	const bool join = be16toh(am->handler) == CAREFUL_EVENT_JOIN;
 
-	if ((join && node->joining) || !may_leave(ev->c, node, 0))
+	if ((join && node->joining) || !may_send_now(ev->c, node, 0))
 		return false;
 	if (!ask(node, am, NULL, 0, join ? on_joined : on_posted))
 		return false;
@@ -133,7 +133,7 @@ static bool requests_send(struct careful_events *ev, uint32_t rank, const struct
 
 static bool requests_may_send(const struct event_node *node, uint32_t bytes)
 {
-	return node->under_way < EVENT_WINDOW && may_leave(node->ev->c, node, bytes);
+	return node->under_way < EVENT_WINDOW && may_send_now(node->ev->c, node, bytes);
 }
 
 static bool requests_room(const struct careful_events *ev, uint32_t frames)
@@ -318,7 +318,7 @@ static int requests_open(struct careful_events *ev, const uint32_t *peers)
 	return claim_handler(ev);
 }
 
-/* Answers nodes' STAYs. Does nothing in a child of fork(), which has only a copy of the group. */
+/* Answers nodes' requests. Does nothing in a child of fork(), which has a copy of the group. */
 static void requests_close(struct careful_events *ev)
 {
 	const struct handler *handler = &ev->c->handlers[ev->handler];
