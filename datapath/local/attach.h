@@ -16,14 +16,13 @@ enum {
 	ATTACH_ANSWER_MS = 10000, /* carefuld answers within a round, but may be measuring */
 };
 
-/* An operation under way. */
 struct attached_op {
 	uint64_t id; /* 0: free */
 	careful_done_fn *done;
 	careful_ping_fn *pinged; /* ping: the callback, instead of done */
 	void *user;
 	uint32_t peer;
-	/* its peer was closed, and the callback has run, unless lands; carefuld still answers */
+	/* its peer was closed; carefuld still answers; the callback has run, but not with @lands */
 	bool abandoned;
 	bool lands; /* get: carefuld writes into the program's memory until it reports the end */
 	void *into; /* get: destination of the copy; NULL: the bytes are in place */
@@ -63,7 +62,7 @@ struct attached {
 	uint32_t asks_put, notes_taken;
 	bool armed; /* notes_asleep is set */
 	bool refused; /* an entry found no room, and no wait has reported room since */
-	bool closed; /* a peer was closed; its operations must end */
+	bool closed; /* a peer was closed, or carefuld has ended: operations must end */
 	uint32_t looks; /* polls so far; only some check the socket */
 	uint64_t generation;
 	uint8_t free[CAREFUL_RING_OPERATIONS]; /* indices of free ops[] */
@@ -73,7 +72,7 @@ struct attached {
 	/* for each entry of the ring: the built payload that it names, + 1 */
 	uint8_t asks_built[CAREFUL_RING_ASKS];
 	uint32_t own_file; /* carefuld's number of our /proc/self/mem, + 1; 0: not yet passed */
-	/* those in memory that is not shared */
+	/* regions in memory that is not shared */
 	struct attached_region regions[CAREFUL_AREA_REGIONS];
 	/* replies that wait for room in the ring; at most as many as peers wait for */
 	struct attached_answer owed[CAREFUL_RING_ANSWERS];

@@ -209,8 +209,8 @@ int connection_ask(struct connection *connection, struct careful_ipc *packet, co
 			;
 		assert(*at);
 		*at = self.next;
-		if (connection->waiters &&
-		    !connection->is_read) /* another thread takes over the reading */
+		/* Another thread takes over the reading. */
+		if (connection->waiters && !connection->is_read)
 			pthread_cond_signal(&connection->waiters->woken);
 		rc = packet->status;
 	}

@@ -12,7 +12,7 @@ struct waiter;
 
 struct connection {
 	int fd;
-	int timeout_ms; /* longest wait for carefuld; -1: none */
+	int timeout_ms; /* longest wait for carefuld; -1: no limit */
 	/* guards the members below it, except buffer, which belongs to the reader */
 	pthread_mutex_t lock;
 	struct waiter *waiters;

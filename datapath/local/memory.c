@@ -12,10 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A write to a file on a disk that hangs may never end. */
+/* Longest wait for carefuld's writes to end: on a disk that hangs, a write may never end. */
 enum { QUIET_MS = 3000 };
 
-/* Allocates pages of the shared memory. -EMSGSIZE: it is smaller; -EAGAIN: too few are free now. */
+/* Allocates pages of the shared memory. -EMSGSIZE: it has fewer; -EAGAIN: too few are free now. */
 int attached_pages(struct attached *a, uint64_t bytes, uint64_t *memory_off)
 {
 	const uint64_t want = (bytes + ATTACH_PAGE_BYTES - 1) / ATTACH_PAGE_BYTES;
@@ -172,7 +172,7 @@ int attached_region_remove(struct careful *c, uint32_t key)
 	return rc;
 }
 
-/* Returns the bytes of a store into a region outside the shared memory, or NULL for a file's. */
+/* Returns the bytes of a store to a region outside the shared memory; NULL: a file's region. */
 const uint8_t *attached_stored(const struct attached *a, uint32_t key, uint64_t off)
 {
 	const struct attached_region *region = key ? find_region(a, key) : NULL;

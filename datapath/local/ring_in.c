@@ -150,15 +150,16 @@ static void end_closed(struct careful *c)
 	}
 }
 
-static bool has_room(const struct attached *a)
+/* Reports whether the ring has room again, after it refused an entry. */
+static bool has_room_again(const struct attached *a)
 {
 	return a->refused && a->asks_put - read_number(&a->area->asks_taken) < CAREFUL_RING_ASKS;
 }
 
-/* Like has_room(), but only once for each refusal; ends a wait. */
+/* Like has_room_again(), but true only once for each refusal; ends a wait. */
 static bool take_room(struct careful *c)
 {
-	const bool room = has_room(c->attached);
+	const bool room = has_room_again(c->attached);
 
 	c->attached->refused &= !room;
 	c->callbacks += room;
@@ -214,7 +215,7 @@ int attached_poll(struct careful *c)
 
 static bool has_work(const struct attached *a)
 {
-	return read_number(&a->area->notes_put) != a->notes_taken || a->closed || has_room(a);
+	return read_number(&a->area->notes_put) != a->notes_taken || a->closed || has_room_again(a);
 }
 
 /* Asks carefuld to wake us from now on. Returns false if there is work already. */

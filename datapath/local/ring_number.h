@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reads and writes the numbers in the shared area (ipc.h), with acquire and release: what one
- * process wrote before a number, the other sees after it. */
+/* Reads and writes the numbers in the shared area (ipc.h), with acquire and release: a process that
+ * reads a number sees all that the other process wrote before it. */
 #pragma once
 
 #include <careful/ipc.h>

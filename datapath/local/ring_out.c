@@ -186,7 +186,7 @@ int attached_send(struct careful *c, uint32_t peer, uint16_t handler, const uint
 	return 0;
 }
 
-/* No copy fits: lets carefuld reach the bytes by /proc/self/mem. Returns rc if it cannot. */
+/* Lets carefuld reach bytes by /proc/self/mem, because no copy fits. If this fails, returns rc. */
 static int use_own_file(struct careful *c, struct attached_op *op, const void *base, int rc)
 {
 	int file = attached_own_file(c);
