@@ -100,7 +100,7 @@ static int open_path(struct handle *handle, uint32_t *region, struct careful_blo
 		payload.open.flags = htobe32(CAREFUL_BLOCK_INPLACE);
 		payload.open.bytes = htobe64(INT64_MAX); /* no limit on growth */
 	}
-	if (getrandom(&args[2], 8, 0) != 8)
+	if (getrandom(&args[2], 8, 0) != 8) /* the attempt's name (block.h) */
 		return -EIO;
 	rc = request(handle, CAREFUL_BLOCK_OPEN, args, &payload,
 		     (uint32_t)(sizeof(payload.open) + path), attr, sizeof(*attr));
@@ -144,7 +144,7 @@ static bool handle_is_gone(int rc)
 	return rc == -ENOENT || rc == -EBADF || session_is_gone(rc);
 }
 
-/* Opens the file again after an error; the next call retries. The caller has the write lock. */
+/* Opens the file again after an error; if that fails, the next call does. Needs the write lock. */
 static int reopen(struct handle *handle, int error)
 {
 	const uint32_t old = handle->region;

@@ -36,7 +36,7 @@ void handle_deinit(struct handle *handle);
 /* Opens the file for the first time. @writable: see file_open(). 0, or -errno. */
 int handle_open(struct handle *handle, bool writable, struct careful_block_attr *attr);
 
-/* Reports whether frames were lost or damaged. The end of a session gives the same errors. */
+/* Reports whether an error means that frames were lost or damaged, or that the session ended. */
 bool handle_lost_data(int rc);
 
 /* Prepares another try after `rc` from the handle `region`: reopens the file if the handle has

@@ -108,7 +108,7 @@ static void careful_unload(void)
 static const char *error_text(int rc)
 {
 	if (rc == -ENOTCONN)
-		return "careful is not up on this host or the other";
+		return "careful is not up on this host, or not on the other";
 	if (rc == -EBUSY)
 		return "the device is in use: mounted, or written by another connection";
 	if (rc == -ESTALE)

@@ -56,7 +56,7 @@ static int ask(const char *instance, uint32_t queue, struct careful_ipc *packet,
 	return rc;
 }
 
-static bool is_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+static bool is_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 {
 	const struct sockaddr_in *a4 = (const void *)a, *b4 = (const void *)b;
 	const struct sockaddr_in6 *a6 = (const void *)a, *b6 = (const void *)b;
@@ -90,7 +90,7 @@ static int count_sessions(const char *instance, uint32_t queue, struct sockaddr_
 		if (infos[i].state == CAREFUL_PEER_NONE || infos[i].state == CAREFUL_PEER_FAILED)
 			continue;
 		rc++;
-		*has_host = is_host(&infos[i].address, address);
+		*has_host = is_same_host(&infos[i].address, address);
 		if (*has_host) {
 			*address = infos[i].address;
 			break;

@@ -335,7 +335,7 @@ def test_nbd__names_the_fault(pair: tuple[Host, Host]) -> None:
     local, remote = pair
     (remote.export / "image").write_bytes(bytes(4096))
     assert "10.77.0.2:none: No such file" in failed(local, "path=none")
-    assert "careful is not up on this host or the other" in failed(
+    assert "careful is not up on this host, or not on the other" in failed(
         local, "path=image", "instance=none"
     )
     assert "host=HOST and path=PATH are required" in failed(local)
