@@ -162,7 +162,6 @@ struct ipc_handshake {
 	uint64_t at_ns; /* start time */
 };
 
-/* The server. */
 struct ipc {
 	struct ipc_event event;
 	struct careful *instance;

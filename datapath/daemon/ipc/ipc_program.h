@@ -4,7 +4,6 @@
 
 #include "daemon/ipc/ipc_private.h"
 
-/* An operation of a program. */
 struct ipc_program_op {
 	/* next free operation, or next operation in @later */
 	struct ipc_program_op *next;
