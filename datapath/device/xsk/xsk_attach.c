@@ -19,7 +19,6 @@ enum {
 	ATTACH_PAUSE_US = 10000,
 };
 
-/* A program on an interface. */
 struct program {
 	uint32_t id;
 	const char *mode; /* in the words of `ip link set` */

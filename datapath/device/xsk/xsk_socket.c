@@ -196,8 +196,8 @@ static int bind_best(struct xsk_queue *xsk, bool require_zerocopy, struct carefu
 }
 
 /* Returns advice for an errno with a special meaning in virtio_net, or NULL. Queue and headroom are
- * right when we bind, so EINVAL means the DMA API (virtnet_xsk_pool_enable()), or no zero-copy
- * before Linux 6.3. ENOENT comes from virtqueue_reset(). */
+ * right when we bind, so EINVAL means the DMA API (virtnet_xsk_pool_enable()) or, before Linux 6.3,
+ * a driver without zero-copy. ENOENT comes from virtqueue_reset(). */
 static const char *virtio_advice(int rc)
 {
 	if (rc == -EINVAL)
