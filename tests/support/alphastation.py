@@ -40,11 +40,11 @@ def fit_alphastation(
     `pulse_bytes`, and theorem 1 calls that pulse the best one. Eager pulses and other
     message sizes are not conditions of the fit.
 
-    How far this is a prediction: eager pulses come out at 178 to 183 µs under every reading
-    tried, those at 1 KiB depend on the reading. With the whole 27 µs as delay they are 72.5 and
-    66.3 µs (the paper: 68 and 63). With DMA into host memory twice as slow as out of it (P3 section
-    4.4) they are 63 and 55 µs, with a best pulse of 640 to 768 bytes. The reading used here is the
-    one that also fits 1 KiB; its write costs 1.4 times the read.
+    How far this is a prediction: a page in eager pulses takes 178 to 183 µs under every reading of
+    the paper that was tried; 1 KiB depends on the reading. With the whole 27 µs as delay, 1 KiB
+    takes 72.5 µs whole and 66.3 µs in eager pulses (the paper: 68 and 63). With DMA into host
+    memory twice as slow as out of it (P3 section 4.4) it takes 63 and 55 µs, with a best pulse of
+    640 to 768 bytes. The reading used here also fits 1 KiB; its write costs 1.4 times the read.
     """
 
     def errors(values: Sequence[float]) -> list[float]:
@@ -66,7 +66,7 @@ def with_figure_5(g_us: float) -> Pipeline:
     a gigabit link as section 4.1 assumes it.
 
     Store-and-forward takes 308 µs: the part that bandwidths and the three set-ups do not explain
-    is delay; with more than 17 µs a set-up none is left.
+    is delay; with more than 17 µs a set-up, no delay is left.
     """
     out_us, into_us = KIB / 128, KIB / 64
     delay_us = 308.0 - PAGE_BYTES * (2 * out_us + into_us) / KIB - 3 * g_us

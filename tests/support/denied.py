@@ -33,5 +33,5 @@ os.execvp(sys.argv[2], sys.argv[2:])
 
 
 def denied(*numbers: int) -> list[str]:
-    """Runs a command without some system calls; numbers from 424 on are the same everywhere."""
+    """Returns words that deny a command these calls; numbers from 424 on are equal everywhere."""
     return [sys.executable, "-c", _DENIED, ",".join(map(str, numbers))]

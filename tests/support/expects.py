@@ -33,7 +33,7 @@ def fails(number: int, *said: str) -> Iterator[list[Any]]:
 
 @asynccontextmanager
 async def beside_ticks(more_than: int) -> AsyncIterator[None]:
-    """Expects another task that wakes each millisecond to run this often meanwhile."""
+    """Expects another task, which wakes each millisecond, to run more often than this meanwhile."""
     ticks = 0
 
     async def tick() -> None:

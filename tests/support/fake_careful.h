@@ -76,14 +76,14 @@ struct careful {
 		careful_ping_fn *done; /* NULL: no ping is under way */
 		void *user;
 	} ping;
-	bool answering; /* true: careful_poll() answers all pings, */
+	bool answering; /* true: careful_poll() answers all operations, */
 	int poll_status; /* with this status */
 	uint32_t peers_state[FAKE_PEERS];
 	uint8_t peer_keys[FAKE_PEERS][CAREFUL_SECRET_BYTES]; /* first byte 0: none */
 	bool one_host; /* all peers are sessions of one host */
 	int payload_bytes; /* most bytes of a request's payload */
-	uint32_t among; /* argument of the last request for a peer */
-	uint32_t moved[2]; /* the queue and port of its CHALLENGE */
+	uint32_t among; /* queues of the last careful_peer_among() */
+	uint32_t moved[2]; /* the queue and port for careful_peer_moved() */
 	struct careful_peer_info peers[FAKE_PEERS];
 	int peer_errno;
 	careful_peer_fn *watch;

@@ -53,7 +53,7 @@ class Handle:
     fd: int
     path: Path | None = None  # of a file being created: its final name
     temporary: Path | None = None
-    nbytes: int = 0  # attributes after COMMIT
+    nbytes: int = 0  # size after COMMIT; 0: COMMIT sets it
     keep: bool = False  # a partial file
     base: int = -1  # directory of a batch's memory
     client: object = None  # the client that opened it
@@ -94,7 +94,7 @@ class FakeDaemon:
         self.connect_status = 0
         self._next = 1
         self._client: object = None  # the client that asks
-        if not serve:  # the owner's own question
+        if not serve:  # the owner calls the methods itself
             return
         self._stop_read, self._stop_write = os.pipe()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

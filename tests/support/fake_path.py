@@ -36,8 +36,8 @@ class FakePath:
     change_at_s: float = 1e9
     down: int = 0  # the link towards this hop goes down
     down_at_s: float = 1e9
-    says_so: bool = True  # by the router before it
-    no_way_at_s: float = 1e9  # our own MTU
+    says_so: bool = True  # the router before it reports this
+    no_way_at_s: float = 1e9  # from then on, there is no route
     now_s: float = 0.0
     tokens: dict[int, float] = field(default_factory=dict)
     random: random.Random = field(default_factory=lambda: random.Random(5))

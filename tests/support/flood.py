@@ -23,7 +23,7 @@ def frames_of(data: bytes) -> list[bytes]:
 
 
 def main() -> None:
-    """Sends them in turns, a hundredth of a second's worth at a time."""
+    """Sends the frames in turn, some milliseconds' worth at a time."""
     ifname, path, rate, seconds = sys.argv[1:]
     frames = frames_of(Path(path).read_bytes())
     out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)

@@ -35,8 +35,8 @@ struct shape {
 	uint32_t ext_units; /* of 8 bytes, beyond the first 8, in each */
 	uint16_t port; /* instead of the right one */
 	uint16_t source; /* likewise */
-	const uint8_t *to; /* its address; NULL: all 0 */
-	const uint8_t *from; /* likewise */
+	const uint8_t *to; /* destination address; NULL: all 0 */
+	const uint8_t *from; /* source address; likewise */
 	uint32_t padding; /* after the datagram */
 
 	uint8_t version; /* instead of the right one */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A table of valid headers for tests, in plain numbers instead of frame.h's names, and a walk over
- * all header values that could matter. Every judge of frames is asked about each of them.
+ * all header values that could matter. Everything that judges frames is asked about each header.
  */
 #ifndef CAREFUL_TESTS_FRAME_RULE_H
 #define CAREFUL_TESTS_FRAME_RULE_H

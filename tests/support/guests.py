@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 MACHINES = Path(__file__).parents[2] / "tools/machines"
-#: Timeouts, since an emulated CPU is slow, and slower beside others.
+#: Timeout of a command: an emulated CPU is slow, and slower next to others.
 LIMIT_S = 600
 #: The message of `tools/machines up` if packages are not available.
 WITHOUT = ("has no", "apt-get", "run tools/setup machines")

@@ -29,8 +29,7 @@ class Told(NamedTuple):
         mode: with type bits.
         data: contents of a file; target of a symlink.
         bytes: the claimed size; -1: the contents'.
-        inode: that is told.
-        nlink: that is told.
+        inode, nlink: as claimed.
         allocated: claimed bytes on disk; -1: its size.
         error: why it is unreadable, in a listing.
     """

@@ -1,8 +1,8 @@
 """Hosts of a lab for tests: carefulctl on each, transfers, counters.
 
-Owns the carefulds that a test brings up, and the fixtures `hosts`, `pair` and `shared_pair`;
-all of them are down when it ends. Used by the tests that try careful from the command line
-to the wire.
+Owns the carefulds that a test brings up, which are down when the test ends, and the fixtures
+`hosts`, `pair` and `shared_pair`. Used by the tests that try careful from the command line to the
+wire.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Host:
         self, *args: str | Path, check: bool = True, **more: Any
     ) -> subprocess.CompletedProcess[str]:
         """Run carefulctl to its end."""
-        check = check and args[0] != "status"  # 3: not well, as the test reads
+        check = check and args[0] != "status"  # exit status 3, not well, is no error here
         return self.lab.run(self.name, "carefulctl", *args, check=check, **more)
 
     def start(self, *args: str | Path) -> subprocess.Popen[str]:

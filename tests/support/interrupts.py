@@ -136,7 +136,7 @@ class Arena:
             pid = host.pid
             os.kill(pid, signal.SIGKILL)
         status, _, errors = finish(job)
-        # Before our own code runs, Python handles Ctrl-C.
+        # Before our own code runs, Python answers Ctrl-C with a traceback.
         target = self.target(case)
         began = target.exists() and (case.kind != "several" or any(target.iterdir()))
         early = victim.endswith("INT") and not began
@@ -215,7 +215,7 @@ class Arena:
 
 
 def main() -> int:
-    """Many rounds; the report."""
+    """Plays many rounds and prints the report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)

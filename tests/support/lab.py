@@ -63,8 +63,8 @@ def keep_xdp(mode: str, folder: Path, driver: str = "veth") -> None:
 
 
 def nobody(group: str = "65534") -> list[str]:
-    """Runs a command with only the privilege to read, since other users cannot read a checkout in
-    /root.
+    """Returns words that run a command with only the privilege to read: other users cannot read a
+    checkout in /root.
     """
     if os.geteuid():
         return []

@@ -56,7 +56,7 @@ def _server() -> socket.socket:
 
 
 def _read(fds: Sequence[int], end: float) -> list[bytes]:
-    """Reads pipes until all have ended; TimeoutError."""
+    """Reads pipes until all have ended. Raises TimeoutError at `end`."""
     said = dict.fromkeys(fds, b"")
     with selectors.DefaultSelector() as selector:
         for fd in fds:
@@ -166,7 +166,7 @@ def _serve(calls: socket.socket) -> None:
     with selectors.DefaultSelector() as selector:
         selector.register(calls, selectors.EVENT_READ)
         while True:
-            key, _ = selector.select()[0]  # effects on other processes show at the next check
+            key, _ = selector.select()[0]  # only one: handling it may end the others
             if key.data is None:
                 call = _fork(calls)
                 if call is None:

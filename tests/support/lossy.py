@@ -194,8 +194,8 @@ def compare(nbytes: int, rounds: int, report: Path | None) -> bool:
     for rate in (0.0, *BOUNDS):
         shares = {arm: mib_s(arm, rate) / mib_s(arm, 0.0) for arm in arms}
         cells = [f"{mib_s(arm, rate):>12.1f}{shares[arm]:>7.2f}" for arm in arms]
-        beside = max(shares[arm] for arm in arms if arm in known)
-        wanted = max(BOUNDS.get(rate, 1.0), min(beside, 1.0) * NOISE)
+        tcp_share = max(shares[arm] for arm in arms if arm in known)
+        wanted = max(BOUNDS.get(rate, 1.0), min(tcp_share, 1.0) * NOISE)
         missed = shares["careful"] < wanted
         met &= not missed
         print(f"{rate:>8.2%}" + "".join(cells) + (f"  NOT MET: {wanted:.2f}" if missed else ""))
@@ -250,7 +250,7 @@ def main() -> int:
     parser.add_argument("--ipv6", action="store_true", help="over IPv6 instead of IPv4")
     parser.add_argument("--limit-s", type=float, default=1800, help="of one command")
     parser.add_argument("--report", type=Path, help="JSON; rows of an earlier run stay")
-    parser.add_argument("--compare", type=int, metavar="ROUNDS", help="loss alone, beside TCP")
+    parser.add_argument("--compare", type=int, metavar="ROUNDS", help="loss alone, next to TCP")
     parser.add_argument("--plot", type=Path, help="draws the report of --compare, and no more")
     options = parser.parse_args()
     if options.plot:

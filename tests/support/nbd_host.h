@@ -47,7 +47,7 @@ struct host_handle {
  * @full:       number of the next requests that find no room
  * @stored:     how often each file was written
  * @is_dirty:   unsynced writes exist
- * @overlaps:   a read is answered when the next one comes, or none does
+ * @overlaps:   a read is answered when the next read comes, or after HELD_MS
  */
 static struct {
 	struct sockaddr_un address;

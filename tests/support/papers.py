@@ -284,7 +284,7 @@ def _fetch() -> Iterator[Row]:
 
 
 def _pulses_of_1408() -> Iterator[Row]:
-    """P5's fixed pulses, on the pipeline that P3 fits: the paper says the most of its machines.
+    """P5's fixed pulses, on the pipeline that P3 fits: the paper gives the most over its machines.
 
     The notes derive a machine that needs as much: three stages of 128 MB/s (P3 4.4: a top-quality
     PCI bus is as fast as the link), no delay, and a set-up of this many µs.

@@ -29,7 +29,7 @@ HDR, AM = sizeof("careful_hdr"), sizeof("careful_am")
 WHOLE = int(lib.CAREFUL_F_FIRST | lib.CAREFUL_F_LAST)
 BULK = int(lib.CAREFUL_F_BULK)
 ANSWER_S = 20.0
-#: Pause after a refused misdeed.
+#: How long to repeat misdeeds that the server refuses, seconds.
 PATIENCE_S = 60.0
 rng = random.Random(18)
 
@@ -51,13 +51,13 @@ def altered(struct: str, data: bytes, spare: tuple[str, ...] = ()) -> bytes:
 def checked(struct: str, data: bytes) -> bytes:
     """Returns the struct with a right check."""
     field = next(one for one in layout(struct) if one.name == "check")
-    at, size = field.offset, field.offset + field.item_bytes
-    data = data[:at] + bytes(field.item_bytes) + data[size:]
+    at, end = field.offset, field.offset + field.item_bytes
+    data = data[:at] + bytes(field.item_bytes) + data[end:]
     if struct == "careful_hdr":
         check = lib.careful_wire_hdr_check(ffi.from_buffer(data))
     else:
         check = lib.careful_wire_message_check(ffi.from_buffer(data), len(data))
-    return data[:at] + int(check).to_bytes(4, "big") + data[size:]
+    return data[:at] + int(check).to_bytes(4, "big") + data[end:]
 
 
 class Rogue:
@@ -102,7 +102,7 @@ class Rogue:
         self.send(checked("careful_ctrl", data))
 
     def hello(self, nonce: int, token: int) -> None:
-        """Returns an honest peer's HELLO."""
+        """Sends an honest peer's HELLO."""
         self.control(
             HELLO,
             nonce=nonce,
@@ -251,7 +251,7 @@ class Rogue:
         return self.ask(int(lib.CAREFUL_BLOCK_OPEN), how + path)
 
     def store(self, region: int, handler: int, nbytes: int = 64) -> bytes:
-        """Sends a STORE of one frame."""
+        """Returns a STORE of one frame."""
         self.token += 1
         kind = int(lib.CAREFUL_AM_STORE)
         return self.frame(
@@ -259,7 +259,7 @@ class Rogue:
         )
 
     def get(self, region: int, nbytes: int) -> bytes:
-        """Sends a GET."""
+        """Returns a GET."""
         self.token += 1
         return self.frame(
             kind=int(lib.CAREFUL_AM_GET), token=self.token, region=region, bytes=nbytes

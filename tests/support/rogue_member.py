@@ -44,7 +44,7 @@ def tried() -> Iterator[None]:
 
 
 def connect(client: Client, peer: str) -> int:
-    """Begins a session with the peer. Returns its name."""
+    """Begins a session with the peer. Returns its index."""
     payload = resolve(peer).sockaddr()
     return client.call(lib.CAREFUL_IPC_CONNECT, peer, payload=payload, bytes=5000, timeout_s=6).peer
 

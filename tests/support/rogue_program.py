@@ -45,7 +45,7 @@ rng = random.Random(21)
 
 
 class Ended(Exception):  # noqa: N818
-    """carefuld has disconnected it."""
+    """carefuld has disconnected this program."""
 
 
 class Program:
@@ -124,7 +124,7 @@ class Program:
         return max(0, ASKS - (self.put - int(self.area.asks_taken.value) & 0xFFFFFFFF))
 
     def ended(self) -> bool:
-        """Reports whether carefuld has disconnected it."""
+        """Reports whether carefuld has disconnected this program."""
         if not select.select([self.socket], [], [], 0)[0]:
             return False
         try:
@@ -147,7 +147,7 @@ class Program:
 
 
 def scribbles(program: Program, places: list[tuple[int, int]]) -> int:
-    """Starts a process that writes garbage there all the time. Returns its pid."""
+    """Starts a process that writes garbage to these places all the time. Returns its pid."""
     parent, child = os.getpid(), os.fork()
     if child:
         return child
@@ -162,7 +162,7 @@ def scribbles(program: Program, places: list[tuple[int, int]]) -> int:
 
 @contextlib.contextmanager
 def scribbled(program: Program, places: list[tuple[int, int]]) -> Iterator[None]:
-    """Runs such a process within the block."""
+    """Runs the process of scribbles() within the block."""
     child = scribbles(program, places)
     try:
         yield
@@ -247,7 +247,7 @@ def flood(attach: Callable[[], Program], kinds: tuple[int, ...], **more: Any) ->
             program.area.notes_taken.value = program.area.notes_put.value
             yield n
             if not n:
-                time.sleep(0.0002)  # a sleep of 50 us more, so that it need not spin
+                time.sleep(0.0002)  # need not spin
 
 
 def fills(attach: Callable[[], Program]) -> Iterator[int]:

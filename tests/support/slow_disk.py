@@ -44,7 +44,8 @@ def slow_disk(
     folder: Path,
     reads: tuple[float, float] = (0.0, 0.0),
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Mounts one at the existing `top`; its files are in folder/backing. Returns its server.
+    """Mounts a slow directory at the existing `top`; its files are in folder/backing. Yields its
+    server.
 
     reads: g and G of a read; the others are a write's.
     """

@@ -219,8 +219,8 @@ static inline void own_network(void)
 	own = true;
 }
 
-/* Opens a bound socket once, since from Linux 7 on the map accepts no other. A queue has one
- * socket, so it is on a private loopback. The kernel frees a closed one late. */
+/* Opens a bound socket once, since from Linux 7 on the map accepts no other. A queue has one socket
+ * and the kernel frees a closed socket late, so this socket is on a private loopback. */
 static inline void xsk_open(void)
 {
 	static uint8_t area[4 * BUFFER_BYTES] __attribute__((aligned(4096)));
