@@ -638,7 +638,7 @@ def test_arp__two_interfaces_in_a_subnet(host: Host) -> None:
     ip("addr", "add", "10.77.0.111/24", "dev", "eth2")
     state, text, advice = doctor(host, "eth1")["ARP"]
     assert state == "warn"
-    assert "eth2: in one subnet with eth1, answers ARP for its addresses" in text
+    assert "eth2: in one subnet with eth1, answers ARP for addresses of eth1" in text
     host.lab.run(host.name, *advice.split())
     assert "ARP" not in doctor(host, "eth1")
 

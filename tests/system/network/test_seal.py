@@ -200,4 +200,4 @@ def test_seal__takes_keys(hosts: Hosts) -> None:
     assert failed.returncode == 1
     assert "needs keys: carefulctl key new" in failed.stderr
     failed = a.ctl("up", "eth1", "--seal", "a bit", check=False)
-    assert "seal 'a bit': one of off, auth, encrypt" in failed.stderr
+    assert "seal 'a bit' must be off, auth or encrypt" in failed.stderr

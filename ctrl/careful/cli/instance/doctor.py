@@ -18,7 +18,7 @@ from careful.render.instance.doctor import findings
 
 def _fixed(ifname: str, instance: str | None, config_path: Path | None, yes: bool) -> list[Finding]:
     steps = checks.plan(ifname, instance, config_path)
-    asked = [one for one in steps if not one.left]
+    asked = [one for one in steps if not one.skipped]
     if asked and not yes:
         for step in asked:
             say_folded(f"{step.check:10} {step.what}", err=True)

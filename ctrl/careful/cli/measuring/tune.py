@@ -185,7 +185,7 @@ def tune_set(
     }
     inputs |= vars(change)
     text = report.tuning([(row.peer, row.tune) for row in rows])
-    if note := report.clipped(change.fragment_bytes, session.payload_bytes):
+    if note := report.clipped(change.fragment_bytes, session.frame_bytes):
         say_folded(f"carefulctl: {note}", err=True)
     show(as_json, "tune set", inputs, _figures(session, rows), text)
 

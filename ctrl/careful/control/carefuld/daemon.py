@@ -173,12 +173,12 @@ def _started(name: str) -> Instance:
         time.sleep(_LOOK_S)
 
 
-def _is_passed() -> bool:
+def _is_socket_activated() -> bool:
     return os.environ.get("LISTEN_PID") == str(os.getpid())
 
 
 def _must_not_be_starting(instance: Instance) -> None:
-    """Raises CarefulError if systemd is starting the instance: it may wait for this command."""
+    """Raises CarefulError if systemd is starting the instance: that start may wait for us."""
     if reason := instances.starting(instance):
         text = f"{reason}; first: systemctl stop {instances.unit('carefuld', instance.name)}"
         raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
@@ -189,7 +189,7 @@ def _is_up(instance: Instance, link: links.Link, options: UpOptions) -> bool:
 
     Raises CarefulError if its options differ, a program owns it, or systemd is starting it.
     """
-    if not _is_passed():
+    if not _is_socket_activated():
         _must_not_be_starting(instance)
     if pid := instances.owner_without_daemon(instance.name):
         text = f"is in use by {instances.process(pid)}; end it, or choose another --instance"
@@ -236,7 +236,7 @@ def checked(ifname: str, name: str, options: UpOptions) -> UpOptions:
     Raises CarefulError that names the fault.
     """
     if instances.first_of(name) != name:
-        text = "NAME+K names queue K of an instance"
+        text = "this name means queue K of an instance (NAME+K); choose another"
         raise CarefulError(errno.EINVAL, text, f"instance {name}")
     links.find(ifname)
     instances.need_root(f"up {ifname}")
@@ -331,7 +331,7 @@ def clear(instance: Instance, ifname: str) -> Cleared:
     ifname = instances.ifname_now(instance.name, ifname)
     done = Cleared()
     done.rules = steer.remove(ifname, instance.directory / "steering")
-    others = instances.leftovers(instance.name)
+    others = instances.other_queues(instance.name)
     for queue in others:
         _end_process(queue)
     for queue in (instance, *others):
@@ -348,7 +348,7 @@ def clear(instance: Instance, ifname: str) -> Cleared:
     return done
 
 
-def _is_over(handle: int, name: str, seconds: float) -> str:
+def _wait_for_end(handle: int, name: str, seconds: float) -> str:
     """Waits for a carefuld to end; returns "ended", "left" (Down.process), or "" after the time."""
     deadline = time.monotonic() + seconds
     while not _is_readable(handle, _LOOK_S):
@@ -371,13 +371,13 @@ def _end_process(instance: Instance) -> str:
     try:
         # We hold the pidfd: from here on the pid cannot be reused.
         if instances.find(instance.name).pid != instance.pid or not _is_carefuld(instance.pid):
-            text = f"process {instance.pid} holds its lock and is not a carefuld"
+            text = f"process {instance.pid} holds its lock and is not a carefuld; end it"
             raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
         for number, patience_s in ((signal.SIGTERM, STOP_S), (signal.SIGKILL, STOP_S)):
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(handle, number)
                 signal.pidfd_send_signal(handle, signal.SIGCONT)
-            if end := _is_over(handle, instance.name, patience_s):
+            if end := _wait_for_end(handle, instance.name, patience_s):
                 return "killed" if (end, number) == ("ended", signal.SIGKILL) else end
     except PermissionError as error:
         raise from_os(error, f"carefuld {instance.pid}") from None
@@ -420,7 +420,7 @@ def down(ifname: str, name: str | None, dead: bool = False) -> Down:
             raise CarefulError(errno.EBUSY, text, f"instance {instance.name}")
         if not dead:
             _must_not_be_starting(instance)
-        for queue in (instance, *instances.leftovers(instance.name)):
+        for queue in (instance, *instances.other_queues(instance.name)):
             tuner.stop(queue)
         # Read before the process ends: its lock holds the interface's number.
         ifname = instances.ifname_now(instance.name, instance.ifname or ifname)

@@ -46,7 +46,7 @@ def check(
     findings = machine.look(case)
     if host and instance.pid:
         tried = list(other_host.look(host, settings.resolve_all(host), instance))
-        if any(one.check == "control" for one in tried):  # not noticed yet without traffic
+        if any(one.check == "control" for one in tried):  # this OK meant no traffic
             findings = [one for one in findings if (one.check, one.state) != ("control", OK)]
         findings += tried
     elif host:
@@ -120,13 +120,13 @@ class Step:
         check: the check's name, as in findings.
         what: the action, for the user's confirmation.
         act: makes the fix and returns a description; "": nothing to do.
-        left: why the fix is not made now; "" if it is.
+        skipped: why the fix is not made now; "" if it is.
     """
 
     check: str
     what: str
     act: Callable[[], str]
-    left: str = ""
+    skipped: str = ""
 
 
 def plan(ifname: str, name: str | None, config_path: Path | None = None) -> list[Step]:
@@ -166,13 +166,13 @@ def fix(steps: Sequence[Step]) -> list[Finding]:
     """Makes the fixes; a failure does not stop the others."""
     done = []
     for step in steps:
-        if step.left:
-            done.append(warn(step.check, f"not changed: {step.left}", step.what))
+        if step.skipped:
+            done.append(warn(step.check, f"not changed: {step.skipped}", step.what))
             continue
         try:
             done.append(ok(step.check, step.act() or "nothing to do"))
         except CarefulError as error:
             done.append(warn(step.check, str(error), f"by hand: {step.what}"))
     checked = {finding.check for finding in done}
-    rest = [finding for finding in ("bpffs", "interface", "instance") if finding not in checked]
-    return [*done, *(ok(finding, "nothing to do") for finding in rest)]
+    rest = [name for name in ("bpffs", "interface", "instance") if name not in checked]
+    return [*done, *(ok(name, "nothing to do") for name in rest)]

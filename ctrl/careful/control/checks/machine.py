@@ -216,11 +216,11 @@ def _interface(link: Link, case: Case) -> Iterator[Finding]:
     elif links.lo_has_address(link):
         yield ok("address", f"{link.name} has none; hosts can use an address of lo")
     else:
-        text = f"{link.name} has only link-local addresses: peers can use no others"
+        text = f"{link.name} has no address, or only link-local ones"
         yield warn("address", text, f"ip addr add ADDRESS/PREFIX dev {link.name}")
     if others := links.in_same_subnet(link):
-        text = f"{', '.join(others)}: in one subnet with {link.name}, answers ARP for its addresses"
-        text += f", so frames for {link.name} can arrive there and are lost"
+        text = f"{', '.join(others)}: in one subnet with {link.name}, answers ARP for addresses of "
+        text += f"{link.name}: frames for {link.name} can arrive there and are lost"
         advice = "sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2"
         yield warn("ARP", text, advice)
     yield from _driver(link, ethtool.driver_info(link.name), case)

@@ -60,7 +60,7 @@ def _blocked(named: str, port: int, theirs: int, ifname: str) -> Finding:
 def _frames(client: Client, peer: int, named: str, mtu: int) -> Finding | None:
     """Reports which frame sizes pass, in each direction; None: control messages do not pass.
 
-    A session that is up sends none. But XDP passes pings to the socket, so a firewall drops them.
+    A session that is up sends no such message. But XDP passes a ping on, through the firewall.
     """
     while (code := _ping(client, peer, mtu)) == errno.EMSGSIZE:
         mtu -= 2  # a ping fits one buffer
@@ -70,13 +70,13 @@ def _frames(client: Client, peer: int, named: str, mtu: int) -> Finding | None:
         text = f"control messages pass to {named}, but frames do not arrive there"
         return fail("frames", text, f"{_XDP}; a switch on the way may drop them")
     if code:
-        text = f"frames of {_SMALL_BYTES} bytes arrive at {named}, but of {mtu} do not: a link on "
-        return warn("frames", f"{text}the way has a smaller MTU", "carefulctl measure pathchar")
+        text = f"frames of {_SMALL_BYTES} bytes arrive at {named}, but not those of {mtu}: a link "
+        return warn("frames", f"{text}on the way has a smaller MTU", "carefulctl measure pathchar")
     answer = _answer(client, peer, named)
     if answer == errno.EAGAIN:
         text = f"frames pass to {named}; the way back is busy with another measurement"
         return unknown("frames", text)
-    if answer not in (0, errno.ENOSYS):  # a program that owns its queue refuses, in a frame
+    if answer not in (0, errno.ENOSYS):  # ENOSYS comes in a frame, too
         text = f"frames pass one way only: they reach {named}, but its frames do not arrive here"
         return fail("frames", text, "see XDP above; a switch on the way may drop them")
     return ok("frames", f"full frames (MTU {mtu}) pass to {named}, and its answers come back")

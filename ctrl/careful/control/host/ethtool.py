@@ -27,7 +27,7 @@ class DriverInfo:
         rx_ring: receive descriptors of a queue.
         rx_ring_most: most receive descriptors of a queue.
         lro: True if large receive offload is on.
-        pause: True if pause frames (IEEE 802.3x) are obeyed, and True if they are sent.
+        pause: whether pause frames (IEEE 802.3x) are obeyed, and whether they are sent.
     """
 
     rx_queues: int

@@ -9,7 +9,7 @@ from contextlib import suppress
 _COMMAND_S = 5.0
 #: Conditions that a first datagram for careful does not meet.
 _OTHERS = re.compile(r"\b(ct (state|status)|tcp|icmp|icmpv6|igmp|sctp|esp|fib|pkttype)\b")
-#: Words of a rule that are not a condition.
+#: Parts of a rule that exempt no datagram of careful.
 _PLAIN = re.compile(
     r'meta l4proto udp|counter packets \d+ bytes \d+|counter|log( prefix "[^"]*")?( level \w+)?'
     r'|comment "[^"]*"|limit rate \S+( burst \d+ \w+)?|reject( with .*)?|drop'

@@ -48,17 +48,17 @@ def on_interface(ifname: str, name: str | None) -> Instance:
         return instance
     if not ifname or "/" in ifname or ifname.startswith("."):
         links.find(ifname)  # raises, and lists the interfaces
-    by_name, there = instances.find(ifname), _here_on(ifname)
-    if not there and not by_name.pid:
+    by_name, found = instances.find(ifname), _here_on(ifname)
+    if not found and not by_name.pid:
         with suppress(CarefulError):  # there is no such interface
-            there = _here_on(links.find(ifname).name)  # ifname may be an alternative name
-    if len(there) > 1:
-        raise _ambiguous(there)
-    if not there and by_name.here is False:
+            found = _here_on(links.find(ifname).name)  # ifname may be an alternative name
+    if len(found) > 1:
+        raise _ambiguous(found)
+    if not found and by_name.here is False:
         text = f"careful is not up here: instance {by_name.name} ({by_name.carefuld}) runs in "
         text += f"another network namespace; to choose it: --instance {by_name.name}"
         raise CarefulError(errno.ENOENT, text, ifname)
-    return there[0] if there else by_name
+    return found[0] if found else by_name
 
 
 def _here_on(ifname: str) -> list[Instance]:
@@ -86,7 +86,7 @@ def _must_run(instance: Instance, ifname: str | None = None) -> Instance:
         who = instances.process(pid)
         text = f"belongs to {who}, a program with a queue of its own, and has no carefuld"
         raise CarefulError(errno.EBUSY, text, what)
-    deaths = map(instances.death, (instance, *instances.leftovers(instance.name)))
+    deaths = map(instances.death, (instance, *instances.other_queues(instance.name)))
     state = next(filter(None, deaths), "careful is not up")
     raise CarefulError(errno.ENOENT, f"{state}: carefulctl up {ifname or 'IFACE'}", what)
 

@@ -107,8 +107,8 @@ class Instance:
 
     Attributes:
         pid: its process; 0 if it does not run; UNSEEN in a PID namespace that we cannot see.
-        ifname: its interface, by the present name if that is in our network namespace; "" if
-            unknown.
+        ifname: name of its interface, the present one if the interface is in our network
+            namespace; "" if unknown.
         here: True if it is in our network namespace; None if we may not know.
         argv: its options at the start, or since the last change.
     """
@@ -238,8 +238,8 @@ def queues(instance: Instance) -> list[Instance]:
     return [instance, *(find(f"{instance.name}+{k}") for k in range(1, count))]
 
 
-def leftovers(name: str) -> list[Instance]:
-    """Returns all queues but the first that have files here, running or not."""
+def other_queues(name: str) -> list[Instance]:
+    """Returns all queues but the first, running or not, if they have files in RUN."""
     names = {path.name.removesuffix(".lock") for path in RUN.glob(f"{name}+*")}
     return [find(queue) for queue in sorted(names) if first_of(queue) == name]
 
@@ -248,8 +248,8 @@ def leftovers(name: str) -> list[Instance]:
 def changing(name: str) -> Iterator[None]:
     """Locks an instance for a command that starts, ends or clears it; others wait.
 
-    The kernel frees the lock of a killed holder; its file is used again. Raises CarefulError if the
-    lock cannot be taken.
+    The kernel frees a killed holder's lock, and the next command reuses the file. Raises
+    CarefulError if the lock cannot be taken.
     """
     path = RUN / f".{check_name(name)}.changing"
     while True:

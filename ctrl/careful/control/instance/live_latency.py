@@ -61,7 +61,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Write:
-    """Totals of the writes of those messages (struct careful_live_write).
+    """Totals of the writes of the messages in Stored (struct careful_live_write).
 
     count: writes that were measured, at most four for each message; nbytes: bytes of the writes;
     sum_ns: total time; sum_sq_ns2: sum of the squares of the times.
@@ -74,10 +74,10 @@ class Write:
 
 
 def whole(live: Map, slot: int) -> bytes | None:
-    """Returns a consistent copy of a slot's entry; None if its engine ended while it wrote.
+    """Returns a consistent copy of a slot's entry; None if the engine ended during a write.
 
-    A lookup copies an entry in no defined order. So the sequence is read before and after the
-    lookup whose copy is returned.
+    A lookup copies an entry in no defined order. So the entry's first word, which is odd during a
+    write, is read before and after the lookup whose copy is returned.
     """
     for _ in range(TRIES):
         before, entry, after = (live.lookup(slot) for _ in range(3))
@@ -106,7 +106,7 @@ _FIRST = {
 def _counted(
     entry: bytes, array: str, words: Mapping[str, int], count: int
 ) -> Iterator[tuple[int, dict[str, int]]]:
-    """Yields the index and the words, by name, of each cell with a count."""
+    """Yields the index and the words, by name, of each cell whose count is not 0."""
     view = memoryview(entry).cast("Q")
     for index in range(count):
         start = _FIRST[array] + index * len(words)
@@ -132,7 +132,7 @@ def stored_in(entry: bytes | None) -> tuple[dict[tuple[int, int], Stored], dict[
     """Returns the peer's messages to files here, by class and version, and the writes, by class.
 
     Class and version of a message are those of its settings here; the class of a write is that of
-    the write's size. Cells without a count are left out.
+    the write's size. Cells whose count is 0 are left out.
     """
     if entry is None:
         return {}, {}
@@ -165,7 +165,7 @@ def cells_of(live: Map, slots: Iterable[int]) -> dict[Key, Cell]:
 def cells(name: str) -> dict[Key, Cell]:
     """Returns the totals of an instance's traffic, by slot, class and version.
 
-    Leaves out cells without a count, and slots whose engine ended while it wrote. A slot's totals
+    Leaves out cells whose count is 0, and slots that the engine was writing when it ended. Totals
     start at 0 with the instance, and continue under the slot's next peer. Raises CarefulError if
     there is no such instance, or if not permitted.
     """

@@ -75,7 +75,7 @@ class PinnedMap:
             self.close()
             text = (
                 f"its keys and values have {info[2]} and {info[3]} bytes instead of "
-                f"{key_bytes} and {value_bytes}: carefuld is from another build: restart it"
+                f"{key_bytes} and {value_bytes}: carefuld is from another build; restart it"
             )
             raise CarefulError(errno.EPROTO, text, str(path))
         self.entries = info[4]

@@ -103,16 +103,16 @@ class Hosts:
     ) -> bytes:
         """Returns the payload of CREATE, OPEN, DELETE and STAT.
 
-        owner: the host that made it, "" for this host or else any host; nbytes: size of a new
+        owner: the host that made the piece, "" for this host or else any; nbytes: size of a new
         piece; share: hosts that may use a new piece -> "r" or "rw".
         """
         raw = name.encode()
         if not 0 < len(raw) <= lib.CAREFUL_MEMORY_NAME_BYTES or not name.isprintable():
-            text = f"a piece's name has 1 to {lib.CAREFUL_MEMORY_NAME_BYTES} printable bytes"
+            text = f"must be a name of 1 to {lib.CAREFUL_MEMORY_NAME_BYTES} printable bytes"
             raise CarefulError(errno.EINVAL, text, repr(name))
         hosts = [self._shared(host, access) for host, access in (share or {}).items()]
         if len(hosts) > lib.CAREFUL_MEMORY_HOSTS:
-            text = f"can be shared with {lib.CAREFUL_MEMORY_HOSTS} hosts, or with {EVERY}"
+            text = f"share it with at most {lib.CAREFUL_MEMORY_HOSTS} hosts, or with every host: *"
             raise CarefulError(errno.E2BIG, text, name)
         by, known = self._known(owner)
         fields = {"owner.by": by, "owner.id": known, "name_bytes": len(raw)}

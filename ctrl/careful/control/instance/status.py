@@ -235,9 +235,9 @@ def gather_queue(instance: Instance, config: Config, timeout_s: float = 10.0) ->
         lends = usage.ask(client).lends
     xdp, xdp_error = _xdp_counters(instance)
     sessions = [peer(entry, info, config) for entry in peers]
-    effect = in_effect(info)
+    settings = in_effect(info)
     return Status(
-        **vars(effect) | {"ifname": instance.ifname or effect.ifname},
+        **vars(settings) | {"ifname": instance.ifname or settings.ifname},
         instance=instance.name,
         pid=instance.pid if instance.pid != instances.UNSEEN else None,
         log=instance.log_shown,

@@ -48,7 +48,7 @@ class LendUse:
     pieces: int
     by: int
     identity: bytes
-    gone_s: int
+    gone_s: int  # seconds since the owner's last session ended, plus 1; 0: it has a session
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ class _File:
 def _tune(file: _File, where: str, table: object) -> str | None:
     value = table.get("tune") if isinstance(table, dict) else None
     if value is not None and value not in TUNE:
-        text = f"[{where}] tune = {value!r}: one of {', '.join(TUNE)}"
+        text = f"[{where}] tune = {value!r}: must be one of {', '.join(TUNE)}"
         raise file.bad(text, where, "tune")
     return value
 
@@ -191,7 +191,7 @@ def parse(text: str, path: Path) -> Config:
     if not isinstance(transfer, dict) or transfer.keys() - {"on_loss"}:
         raise file.bad("[transfer] must be a table with no key but on_loss", "transfer")
     if transfer and transfer["on_loss"] not in ON_LOSS:
-        raise file.bad(f"[transfer] on_loss: one of {', '.join(ON_LOSS)}", "transfer", "on_loss")
+        raise file.bad(f"[transfer] on_loss must be {' or '.join(ON_LOSS)}", "transfer", "on_loss")
     nodes = tree.get("nodes", {})
     if not isinstance(nodes, dict):
         raise file.bad('[nodes] must be lines of NAME = "ADDRESS"', "nodes")

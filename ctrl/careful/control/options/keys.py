@@ -26,7 +26,7 @@ from careful.errors import CarefulError, from_os
 DEFAULT = Path("/etc/careful/keys")
 #: Instead of a directory: no keys, even if DEFAULT has some.
 NONE = "none"
-_HEAD = "# Whose key is what: ADDRESS KEY [NAME]; carefulctl key writes it.\n"
+_HEAD = "# Trusted hosts: ADDRESS KEY [NAME]; written by carefulctl key.\n"
 _BYTES = int(lib.CAREFUL_SECRET_BYTES)
 #: The largest file that carefuld reads (datapath/secure/keys.c).
 _TEXT_BYTES_MAX = (1 << 16) - 1
@@ -281,7 +281,7 @@ class Keys:
             removed = [host for host in trusted if wanted & {host.address, host.name, host.key}]
             if not removed:
                 raise CarefulError(
-                    errno.ENOENT, "is neither a host with a trusted key nor a key", which[0]
+                    errno.ENOENT, "is neither a host with a trusted key nor a trusted key", which[0]
                 )
             self._put([host for host in trusted if host not in removed])
         return removed

@@ -299,14 +299,14 @@ def bad_seal(text: str) -> str:
     mode, at, host = text.partition("@")
     if mode in SEALS and bool(at) == bool(host):
         return ""
-    return f"{text!r}: one of {', '.join(SEALS)}, or that and @HOST"
+    return f"{text!r} must be {', '.join(SEALS[:-1])} or {SEALS[-1]}, or such a word and @HOST"
 
 
 def refused(name: str, value: Any) -> str:
     """Returns why `up` would refuse an option's value on any host, or ""."""
     option = OPTIONS[name]
     if option.choices and value not in option.choices:
-        return f"one of {', '.join(option.choices)}"
+        return f"must be one of {', '.join(option.choices)}"
     if option.most and not option.least <= value <= option.most:
         return f"must be a number from {option.least} to {option.most}"
     if option.power_of_two and value.bit_count() != 1:

@@ -66,7 +66,7 @@ class Session:
     Attributes:
         effect: settings that measurements depend on; None without a carefuld.
         peers: peers with a slot.
-        payload_bytes: largest frame of the device; 0 if unknown.
+        frame_bytes: largest frame of the device; 0 if unknown.
         others: the same for the instance's other queues.
         used: all settings; None without a carefuld.
     """
@@ -74,7 +74,7 @@ class Session:
     instance: Instance
     effect: records.Effect | None
     peers: Sequence[TunedPeer]
-    payload_bytes: int
+    frame_bytes: int
     others: tuple[Session, ...] = ()
     used: records.InEffect | None = None
 
@@ -164,7 +164,7 @@ def change(
 ) -> list[Row]:
     """Sets some classes of some peers, or of all peers and new peers; returns the new settings.
 
-    on_set: called for each queue with the slots that were set, none for all, before another tuner
+    on_set: called for each queue with the slots that were set, [] for all, before another tuner
     may write. Raises CarefulError if a host is not a peer or the map refuses.
     """
     _check_hosts(session, hosts, config)

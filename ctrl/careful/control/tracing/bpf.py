@@ -247,7 +247,7 @@ _POSITION, _STATE = struct.Struct("=Q"), struct.Struct("=I")
 
 
 class Ring:
-    """A BPF ring buffer of records of one size, read many at a time; bcc has a call for each.
+    """A BPF ring buffer of records of one size, read many at a time; bcc reads one at a time.
 
     fd: descriptor of the map; ring_bytes: size of the ring; record_bytes: size of each record.
     """

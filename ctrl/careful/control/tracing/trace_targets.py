@@ -75,7 +75,7 @@ def at(address: Address, name: str, other_than: Target) -> Target | None:
 
 
 def targets(ifname: str | None, instance: str | None, also: Sequence[str]) -> list[Target]:
-    """Returns target() and others by name; raises alike."""
+    """Returns target() and others by name; raises like target()."""
     chosen = [target(ifname, instance)]
     for name in also:
         if name not in [known.name for known in chosen]:
