@@ -76,7 +76,7 @@ def options_of(kind: Callable[..., _T], given: Mapping[str, object]) -> _T:
 
 
 def say(text: str, err: bool = False, nl: bool = True) -> None:
-    """Prints a text. Raises BrokenPipeError if the reader is gone, CarefulError if it fails."""
+    """Prints a text. Raises BrokenPipeError if the reader is gone, else CarefulError."""
     try:
         click.echo(text, err=err, nl=nl)
     except BrokenPipeError:

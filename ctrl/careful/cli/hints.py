@@ -90,7 +90,7 @@ def option(error: click.NoSuchOption) -> str:
 
 
 def path(words: Sequence[str]) -> str:
-    """Returns what rsync's or scp's users expect of h2:/path, or ""."""
+    """Returns a hint for users of rsync or scp who wrote h2:/path or h2::path, or ""."""
     for word in words:
         host, _, rest = word.partition(":/")
         if host and rest and not {"/", "@"} & set(host) and not rest.startswith("/"):

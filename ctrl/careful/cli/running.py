@@ -72,7 +72,7 @@ class Outlasting:
             is_way: the error is about the way to the host: carefuld is not up here, or is starting.
 
         Raises:
-            CarefulError: `error` if no try can help; that first failure if patience_s are over.
+            CarefulError: `error` if no try can help; the first failure if patience_s is over.
         """
         is_gone = error.errno in _GONE or (is_way and error.errno != errno.EPROTO)
         if not (is_gone and self.begun and self.patience_s) or isinstance(
@@ -95,7 +95,7 @@ def run(route: Route, work: Work[_T]) -> _T:
 
     Raises:
         CarefulError: the peer cannot be reached, or the work failed.
-        Ended: SIGTERM or SIGHUP came, unless our parent ignores it.
+        Ended: SIGTERM or SIGHUP came, and was not ignored when we started.
         KeyboardInterrupt: SIGINT came.
     """
     found: list[_T] = []

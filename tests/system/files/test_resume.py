@@ -131,7 +131,7 @@ def test_outlast__daemon_killed_and_up_again(pair: tuple[Host, Host], whose: str
     assert status == 0, errors
     found = json.loads(out)
     if whose == "own" or errors:  # a peer that returns at once is asked again, only once
-        assert "continues if it is back within 60 s" in errors
+        assert "continues if the host is back within 60 s" in errors
         assert found["files"][0]["resumed_bytes"] >= 3 * BLOCK
     else:
         assert found["files"][0]["retries"] > 0

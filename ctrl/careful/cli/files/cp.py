@@ -49,7 +49,7 @@ def cp(source: str, target: str, **given: object) -> None:
     On one host, the host copies the file itself, and compares digests of both files. Between two
     hosts the bytes pass through this host, which keeps none of them; each block's digest is checked
     at both. The target's export needs :rw. An existing file is replaced only with -f. A copy
-    appears under its name when it is complete and synced; an interrupted one leaves nothing, and
+    appears under its name when it is complete and synced; an interrupted copy leaves nothing, and
     starts over. Directories are not copied: `get -r` and `put -r` do that.
     """
     for one, command in ((source, "put"), (target, "get")):

@@ -163,7 +163,7 @@ def rm(host: Host, name: str) -> _Found:
     return {}, f"{host.name}:{name}: is free"
 
 
-def _moved(piece: Piece, step: Callable[[int, int], object]) -> None:
+def _in_steps(piece: Piece, step: Callable[[int, int], object]) -> None:
     for at in range(0, piece.nbytes, _STEP):
         step(at, min(_STEP, piece.nbytes - at))
 
@@ -192,7 +192,7 @@ def put(host: Host, name: str, source: Path, share: tuple[str, ...]) -> _Found:
         host.create(name, nbytes, share=_sharing(share)) as piece,
     ):
         try:
-            _moved(piece, lambda at, n: piece.write(view[at : at + n], at))
+            _in_steps(piece, lambda at, n: piece.write(view[at : at + n], at))
         except BaseException:
             with suppress(CarefulError):
                 host.delete(name)
@@ -223,7 +223,7 @@ def get(host: Host, name: str, target: Path, owner: str) -> _Found:
     with host.open(name, owner=owner) as piece:
         try:
             with target.open("wb") as file:
-                _moved(piece, lambda at, n: file.write(piece.read(at, n)))
+                _in_steps(piece, lambda at, n: file.write(piece.read(at, n)))
         except CarefulError:
             raise
         except OSError as error:

@@ -78,15 +78,16 @@ def move(
         found = await matching(peer, sources)
         return await session.get(peer, found, target, recursive, options, progress, span)
 
-    def gone(error: CarefulError, progress: Lines) -> None:
+    def wait_for_host(error: CarefulError, progress: Lines) -> None:
         """Waits until the host can be reached again."""
         nonlocal route, effect, options
         is_way = False
         while True:
             is_first = patience.wait(error, progress.has_moved, is_way)
             if is_first:
-                text = f"continues if it is back within {shown_time(patience.patience_s * 1e6)}"
-                progress.note(f"{str(error).partition(';')[0]}; {text}")
+                limit = shown_time(patience.patience_s * 1e6)
+                why = str(error).partition(";")[0]
+                progress.note(f"{why}; continues if the host is back within {limit}")
             if is_first or progress.has_begun:
                 progress.again()
             try:
@@ -106,7 +107,7 @@ def move(
                 report = run(route, work)
                 break
             except CarefulError as error:
-                gone(error, progress)
+                wait_for_host(error, progress)
     if given["verbose"] and not given["dry_run"]:
         for name in report.deleted:
             say(f"deleted {name}", is_out or as_json)

@@ -33,7 +33,7 @@ timeout = click.option(
     default=5.0,
     metavar="TIME",
     help="How long to wait for the host to answer, and how long it may then be silent. A host that"
-    " reports that it still works on the question gets 12 times as long, or 60 times if the "
+    " reports that it still works on the request gets 12 times as long, or 60 times if the "
     "work grows with the file.  [default: 5s]",
 )
 
@@ -45,14 +45,14 @@ _outlast = click.option(
     default=60.0,
     envvar="CAREFUL_OUTLAST",
     metavar="TIME",
-    help="How long to wait for a carefuld that ends meanwhile at either end to be up again; 0s: "
-    "not at all. A session that comes back without progress counts as waiting.  [env: "
+    help="If carefuld ends at either end, how long to wait until it is up again; 0s: not at all. "
+    "A session that comes back without progress counts as waiting.  [env: "
     "CAREFUL_OUTLAST; default: 60s]",
 )
 
 
 def _is_open(_: click.Context, __: click.Parameter, fd: int | None) -> int | None:
-    """Checks that a descriptor is open: a closed one's number would go to a file that we open."""
+    """Checks that a descriptor is open: else a file that we open could get its number."""
     try:
         if fd is not None:
             os.fstat(fd)

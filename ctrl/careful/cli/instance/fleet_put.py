@@ -74,7 +74,7 @@ def put(file: Path, to: str, replace: bool, path: Path, limit_s: float, as_json:
     chosen = fleet_hosts.chosen(fleet_hosts.read(path), names)
     hosts = [one for one in chosen if not chain.is_here(settings.resolve(one.address).ip)]
     if not hosts:
-        raise click.UsageError("the list names no host but this one")
+        raise click.UsageError("no host to send to: only this host is named")
 
     def print_member(one: chain.Member) -> None:
         if one.error:

@@ -44,8 +44,8 @@ def top(
     lost, and what its messages wait for. They wait for credits, for frames that have not left, or
     for a slow client here. Only root sees messages. A sent message is timed until its answer, and a
     message for a file here from its first frame until it is written. The busiest peers come first.
-    Keys sort by s sent, r received, m messages, l latency; any other key restores the order. With
-    --json, the command prints one second's figures and ends.
+    Keys sort the rows: s by bytes sent, r by bytes received, m by messages, l by latency; any other
+    key restores the order. With --json, the command prints one second's figures and ends.
     """
     settings = config.load(config_path)
 

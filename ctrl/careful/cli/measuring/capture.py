@@ -32,7 +32,7 @@ _LOOK_S = 0.05
 _ADDRESSES_BYTES = 62
 
 
-def _to(
+def _writer(
     path: Path | None, ifname: str, snap_bytes: int, opened: ExitStack
 ) -> Callable[[Frame], None]:
     if path is None:
@@ -150,7 +150,7 @@ def capture(
     with ExitStack() as opened:
         source = opened.enter_context(Capture(one, port_of(one), snap_bytes))
         try:
-            write = _to(path, one.ifname, snap_bytes, opened)
+            write = _writer(path, one.ifname, snap_bytes, opened)
         except OSError as error:
             raise from_os(error, str(path)) from None
 

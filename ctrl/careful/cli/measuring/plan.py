@@ -59,7 +59,7 @@ reason, and the exit status is 5.
     default="best",
     show_default=True,
     metavar="NAME",
-    help=f"best (the least of all), {', '.join(STRATEGIES)}.",
+    help=f"best (the fastest of all), {', '.join(STRATEGIES)}.",
 )
 @click.option(
     "--fragments",

@@ -151,7 +151,7 @@ def trace_frames(
 def trace_events(directory: Path, plot_path: Path | None, as_json: bool) -> None:
     """Show who sent to whom in a program that ran with CAREFUL_EVENT_TRACE=DIR (P2 6.2).
 
-    Also reports what windows of that size would bring. DIR has a file of each node. Needs no root.
+    Also shows the gain of windows sized to the traffic. DIR has a file of each node. Needs no root.
     """
     traces = event_trace.read_all(directory)
     figures = events_report.figures(traces)
