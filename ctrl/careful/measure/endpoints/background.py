@@ -51,5 +51,5 @@ class Background:
         if needed_s > self._seconds:
             raise InputError(
                 f"in the background the bursts take about {needed_s:.0f} s on this path: "
-                f"--time {math.ceil(1.2 * needed_s)}"
+                f"give --time {math.ceil(1.2 * needed_s)}"
             )

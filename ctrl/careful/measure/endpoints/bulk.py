@@ -97,7 +97,7 @@ def read(kind: str, sizes_bytes: list[int], results: list[Result], trip: Figure)
 
 
 def _latency(result: Result, trip: Figure) -> Figure:
-    """Returns L(n): T(n) without a small message one way, os(n) and or(n)."""
+    """Returns L(n): T(n) minus os(n), or(n) and the time of a small message one way."""
     whole, os, or_ = result.rtt.estimate, result.os.estimate, result.or_.estimate
     if not (whole and os and or_ and trip.estimate):
         reasons = (result.rtt.reason, result.os.reason, result.or_.reason, trip.reason)

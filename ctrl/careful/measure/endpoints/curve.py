@@ -12,7 +12,7 @@ from careful.measure.statistics.sample import Bursts, Figure, figure, locations,
 
 #: Quantile of the round trips that counts as the earliest reply of a burst.
 _SOON = 0.1
-#: As shares of a slope: differences below _ALIKE count as none; a steady slope is known to _OPEN.
+#: Shares of a slope: a difference below _ALIKE is none; with an error above _OPEN it is not steady.
 _ALIKE, _OPEN = 0.005, 0.04
 #: Most bursts were disturbed if whole bursts take this share longer than their undisturbed parts.
 _DISTURBED = 0.1

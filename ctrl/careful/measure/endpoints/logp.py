@@ -145,16 +145,16 @@ class LogP:
         self._layer.bursts([1], 0.0, 1)  # wakes the path
         trips = self._batch([1], 0.0)
         curves = [self._first(trips)]
-        late, fine = None, self.options.precision
+        late, precision = None, self.options.precision
         if self.options.only != "gap":
             curves += [self._with_compute(share, curves[0], trips) for share in _COMPUTE]
             late = self._late(trips)
         while True:
-            result = read(self._layer, trips, curves, late)
+            result = derived(self._layer, trips, curves, late)
             lacking = {
                 name
                 for name in ("os", "or_", "g", "rtt")
-                if getattr(result, name).relative > fine and (late or name != "or_")
+                if getattr(result, name).relative > precision and (late or name != "or_")
             }
             # Other work disturbed the bursts that a negative L comes from: all are repeated.
             if result.L_is_impossible:
@@ -207,16 +207,16 @@ class LogP:
             curve = Curve(0.0, bursts, trips.done_us, self._layer.capacity)
             more = min(2 * messages, self.options.messages_max)
             next_s = 2 * SAMPLES_MIN * float(np.median(bursts.done_us)) / 1e6  # twice as long
-            late = self._elapsed_s() + next_s > self._half_s
-            if curve.steady_messages or curve.disturbed or more == messages or late:
+            is_late = self._elapsed_s() + next_s > self._half_s
+            if curve.steady_messages or curve.disturbed or more == messages or is_late:
                 return curve
             messages = more
 
     def _longer(self, curve: Curve, trips: Bursts) -> Curve:
         messages = int(curve.bursts.marks[-1])
         more = min(2 * messages, self.options.messages_max)
-        late = 2 * SAMPLES_MIN * float(np.median(curve.bursts.done_us)) / 1e6 > self._half_s
-        if curve.steady_messages or curve.disturbed or more == messages or late:
+        is_late = 2 * SAMPLES_MIN * float(np.median(curve.bursts.done_us)) / 1e6 > self._half_s
+        if curve.steady_messages or curve.disturbed or more == messages or is_late:
             return curve
         return Curve(0.0, self._batch(marks_to(more), 0.0), trips.done_us, self._layer.capacity)
 
@@ -261,7 +261,7 @@ def _predicted(result: Result, messages: int, end: str) -> float:
     return by_steps_us(messages, os_us, max(g_us - os_us, 0.0), rtt_us, result.capacity)
 
 
-def read(layer: Layer, trips: Bursts, curves: list[Curve], late: Bursts | None = None) -> Result:
+def derived(layer: Layer, trips: Bursts, curves: list[Curve], late: Bursts | None = None) -> Result:
     """Derives the parameters from the curves (P4, `Small-message empirical results`).
 
     late: single requests, each with a pause in which its reply arrives.
@@ -306,7 +306,7 @@ def _after_compute(curves: list[Curve]) -> Figure:
 def _receive_overhead(late: Bursts | None, rtt: Figure, os: Figure) -> Figure:
     """Returns `or`: the time from the end of the pause until the reply is taken.
 
-    Without a figure for os there is none here: sending may have taken the replies.
+    Without a figure for os there is none for `or`: sending may have taken the replies.
     """
     if late is None or not os.estimate:
         return Figure(None, reason=os.reason)

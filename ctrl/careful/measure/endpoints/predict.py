@@ -10,7 +10,7 @@ from careful.measure.statistics.sample import Figure
 
 #: Methods of prediction: by the network's gap, or by the sender's steps.
 BY_GAP = "o + (n-1)g + L + o"
-BY_STEPS = "os for each message, or for each reply that is back"
+BY_STEPS = "os for each message, plus `or` for each reply that is back"
 
 
 def by_gap_us(messages: int, g_us: float, rtt_us: float) -> float:

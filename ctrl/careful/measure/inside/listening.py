@@ -101,7 +101,7 @@ def fits(heard: Heard, owners: Sequence[str]) -> list[Fit]:
     """Returns the stages of all owners with traffic, in order along the way."""
     result = []
     for stage in ALL:
-        turn = next(each for each in reversed(TURNS) if stage in each and _own(each, stage))
+        turn = next(each for each in reversed(TURNS) if stage in each and _times(each, stage))
         for owner, name in enumerate(owners):
             samples = [stages.samples(each, stage, owner) for each in heard.records[turn]]
             joined = stages.joined(samples)
@@ -110,7 +110,7 @@ def fits(heard: Heard, owners: Sequence[str]) -> list[Fit]:
     return stages.shared(result)
 
 
-def _own(turn: tuple[int, ...], stage: int) -> bool:
+def _times(turn: tuple[int, ...], stage: int) -> bool:
     """Reports whether a turn times the stage: netRx's turn records hostRx only for its sizes."""
     return stage != stages.HOST_RX or turn == (stages.HOST_RX,)
 
@@ -119,5 +119,5 @@ def together(heard: Heard) -> Records:
     """Returns the longest run of records in which none is missing; ValueError if there is none."""
     every = [records for turn in heard.records.values() for records in turn]
     if not every:
-        raise InputError(f"no burst to draw: {heard.lost_count} records were lost, buffer full")
+        raise InputError(f"no burst to draw: {heard.lost_count} records found the buffer full")
     return max(every, key=len)

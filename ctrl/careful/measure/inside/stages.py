@@ -95,7 +95,7 @@ def service_us(records: Records) -> Array:
     return np.maximum(spans + before - clock * readings, 0.0) / 1e3
 
 
-def of(records: Records, stage: int, owner: int) -> Records:
+def records_of(records: Records, stage: int, owner: int) -> Records:
     """Returns one stage's records of one host, in order."""
     selected: Records = records[(records["stage"] == stage) & (records["owner"] == owner)]
     return selected
@@ -107,7 +107,7 @@ def arrivals(records: Records, owner: int) -> tuple[Records, Records]:
     The kernel's records of netRx do not name their frames, but are in the order in which the engine
     takes frames from the ring. Frames that were in the ring when tracing began have no netRx.
     """
-    received, copied = of(records, NET_RX, owner), of(records, HOST_RX, owner)
+    received, copied = (records_of(records, stage, owner) for stage in (NET_RX, HOST_RX))
     start = copied["begin_ns"].astype(np.int64) - copied["before_ns"].astype(np.int64)
     received = received[np.argsort(received["end_ns"], kind="stable")]
     order = np.argsort(start, kind="stable")
@@ -128,7 +128,7 @@ def samples(records: Records, stage: int, owner: int, least_bytes: int = 0) -> S
         size = copied["bytes"].astype(np.float64)
         keep = copied["flags"] & lib.CAREFUL_TRACE_CONTROL == 0
     else:
-        selected = of(records, stage, owner)
+        selected = records_of(records, stage, owner)
         size = selected["bytes"] / np.maximum(selected["frames"], 1).astype(np.float64)
         # A kick that continues another also sends frames that its record does not count.
         excluded = lib.CAREFUL_TRACE_CONTROL | lib.CAREFUL_TRACE_AGAIN
@@ -204,7 +204,7 @@ def whole(first: Fit, paces: Sequence[tuple[int, float]]) -> Fit:
     """Fits the whole time of a stage's thread for a frame, µs, with the work between its stages.
 
     That work (polling, timers, reading clocks) is part of each frame's time, but of no stage.
-    paces: size, bytes, and time from frame to frame, µs, of trains without probes, which are slow.
+    paces: size, bytes, and time from frame to frame, µs, of untraced trains: probes are slow.
     """
     sizes = np.array([size for size, _ in paces], dtype=np.float64)
     times = np.array([pace_us for _, pace_us in paces])

@@ -287,7 +287,7 @@ class BlackBox:
         if needed_s > self.options.seconds:
             raise InputError(
                 f"in the background {ROUNDS_MIN} rounds of {count} sizes take about "
-                f"{needed_s:.0f} s on this path: --time {math.ceil(1.2 * needed_s)}, "
+                f"{needed_s:.0f} s on this path: give --time {math.ceil(1.2 * needed_s)}, "
                 "or fewer --sizes"
             )
 
@@ -329,7 +329,7 @@ class BlackBox:
         return gap_us
 
     def _still_needed(self, result: Result) -> tuple[int, bool]:
-        """Returns the factor for the next round's round trips, and whether trains are needed."""
+        """Returns the factor for the next round's trips, 0 for none, and whether trains are due."""
         one_way = result.one_way
         precision = 0.0 if result.reason else self.options.precision
         enough = one_way.supported and one_way.G_us_per_KiB.relative <= precision

@@ -80,7 +80,7 @@ def trip_lines(rounds: Sequence[Round], resolution_us: float) -> tuple[Line, Lin
 
 
 def _with_slope(line: Line, other: Line, sizes: Sequence[float], times_us: Sequence[float]) -> Line:
-    """Returns a line with another's slope below all times; their lowest quarter gives its error."""
+    """Returns a line below all times, with `other`'s slope. The lowest quarter gives its error."""
     slope = other.slope_us_per_byte
     levels = sorted(
         time_us - slope.value * (size - line.middle_bytes)
@@ -94,7 +94,7 @@ def usable_gaps(rounds: Sequence[Round]) -> list[dict[int, float]]:
     """Returns the usable gaps of each round: size in bytes to gap in µs.
 
     Leaves out trains that arrived all at once and, if this host may be the bottleneck, trains that
-    other work delayed. Returns all gaps if the rest does not give a slope.
+    other work delayed. Returns all gaps if the usable ones do not give a slope.
     """
     paces: dict[int, list[float]] = {}
     for a_round in rounds:

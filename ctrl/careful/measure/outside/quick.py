@@ -91,8 +91,8 @@ class Glance:
             )
         if not all(self._trips.values()):
             raise InputError("other traffic disturbed all round trips")
-        g_b, G_b = through(measured, {size: _middle(self._gaps[size]) for size in measured})
-        both, G = through(self._sizes, {size: _least(times) for size, times in self._trips.items()})
+        g_b, G_b = fitted(measured, {size: _middle(self._gaps[size]) for size in measured})
+        both, G = fitted(self._sizes, {size: _least(times) for size, times in self._trips.items()})
         return {
             "kind": "blackbox",
             **figures(g_b, G_b, both * 0.5, G, self._sizes[0], self._sizes[-1]),
@@ -148,7 +148,7 @@ def _least(values: Sequence[float]) -> Estimate:
     return Estimate(ordered[0], math.hypot(far / 2, FLOOR * ordered[0]))
 
 
-def through(sizes: Sequence[int], times_us: Mapping[int, Estimate]) -> tuple[Estimate, Estimate]:
+def fitted(sizes: Sequence[int], times_us: Mapping[int, Estimate]) -> tuple[Estimate, Estimate]:
     """Fits a line: its time at no bytes, µs, and its slope, µs per KiB, weighted by the errors.
 
     If points are off the line by more than their errors, both intervals are wider.
@@ -173,7 +173,7 @@ def figures(
 ) -> dict[str, object]:
     """Returns costs for JSON, in µs and µs per KiB, of fragments of `low` to `high` bytes.
 
-    Raises costs below 0 to 0, and a sum below its part to that part: both occur by chance.
+    A cost below 0 becomes 0, and a sum below its part becomes that part: both occur by chance.
     """
     others = sum_G - G_b
     g_b, G_b, others = (_cost(cost) for cost in (g_b, G_b, others))

@@ -21,7 +21,7 @@ from careful.measure.statistics.piecewise import Piecewise, fit_piecewise
 TRANSITION_WIDTH = 0.01
 #: A gap that is above both lines by this share belongs to a third stage.
 _HIDDEN = 0.01
-#: A gap shows on which of two lines it is if they are this many residuals apart.
+#: A gap shows which of two lines it is on only if the lines are this many residuals apart.
 _APART = 4.0
 
 

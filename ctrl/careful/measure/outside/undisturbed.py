@@ -66,7 +66,7 @@ class Undisturbed:
     Args:
         inner: the exchange.
         sleep: seconds.
-        tries: most attempts for a train, and half of those for round trips.
+        tries: most attempts for a train; for round trips, twice as many.
 
     Attributes:
         disturbed: trains and round trips that do not count.

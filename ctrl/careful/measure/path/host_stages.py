@@ -22,7 +22,7 @@ from careful.measure.probes.ping import PingReply
 from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import Line, fit_minima
 
-#: Least rounds of all sizes; after each 16th more rounds the lines are fitted.
+#: Least rounds of all sizes. Then lines are fitted whenever the rounds have grown by a sixteenth.
 ROUNDS_MIN = 6
 _FITS = 16
 #: Consecutive probes without an answer after which the host counts as gone.

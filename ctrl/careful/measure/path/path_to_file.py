@@ -31,7 +31,7 @@ def measure(
 
     If the host falls silent, or background time is too short, only the stages are left out.
 
-    route: to the peer through our carefuld; driver: its interface's; required: raises an error if
+    route: to the peer through our carefuld; driver: of our interface; required: raises an error if
     careful does not answer; one_clock: both ends are one machine. Raises CarefulError.
     """
     if route is None:
@@ -62,7 +62,7 @@ def measure(
             and (needed_s := host_stages.background_s(path)) > options.seconds / 3
         ):
             text = f"in the background the stages take about {needed_s:.0f} s"
-            return path, None, f"{text}: --time {math.ceil(3.6 * needed_s)}"
+            return path, None, f"{text}: give --time {math.ceil(3.6 * needed_s)}"
         stages = host_stages.measure(
             session.ask,
             path,

@@ -225,7 +225,7 @@ class Pathchar:
         if needed_s > self.options.seconds:
             raise InputError(
                 f"in the background {ROUNDS_MIN} rounds of {len(sizes)} sizes take about "
-                f"{needed_s:.0f} s on this path: --time {math.ceil(1.2 * needed_s)}, "
+                f"{needed_s:.0f} s on this path: give --time {math.ceil(1.2 * needed_s)}, "
                 "or fewer --sizes"
             )
 

@@ -103,7 +103,7 @@ def measure(
 
 def _row(kind: Kind, names: Sequence[str], values: Mapping[tuple[str, Kind], list[float]]) -> Row:
     figures = {name: np.array(values[name, kind]) for name in names}
-    by_layer = {name: _quartiles(ratios) for name, ratios in figures.items()}
+    by_layer = {name: _quartiles(samples) for name, samples in figures.items()}
     ours, theirs = figures[names[0]], figures[names[-1]]
     return Row(kind, by_layer, _quartiles(ours / theirs) if len(names) > 1 else None)
 

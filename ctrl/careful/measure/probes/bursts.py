@@ -71,7 +71,7 @@ class Session(session.Session):
 
     def layer(self, kind: str = "request", size_bytes: int = 0) -> CarefulLayer:
         if size_bytes > self.region_bytes:
-            raise InputError(f"{size_bytes} bytes exceed the peer's region, {self.region_bytes}")
+            raise InputError(f"{size_bytes} bytes: the peer's region holds {self.region_bytes}")
         return CarefulLayer(self, kind, size_bytes)
 
     def ask(
@@ -126,7 +126,7 @@ class Session(session.Session):
         explained = self._explained(error, frame_bytes)
         if explained.errno != errno.ETIMEDOUT:
             return explained
-        text = f"{messages} messages took longer than {lib.CAREFUL_BURST_MS} ms: silent, or slow"
+        text = f"{messages} messages took over {lib.CAREFUL_BURST_MS} ms: it is silent or slow"
         return CarefulError(errno.ETIMEDOUT, text, self.host)
 
 
@@ -153,7 +153,7 @@ def parse(answers: bytes, marks: Sequence[int]) -> Bursts:
     assert _BURST.itemsize == sizeof("careful_burst")
     kind = np.dtype([("burst", _BURST), ("marks", "u8", (len(marks), 2))])
     if not answers or len(answers) % kind.itemsize:
-        raise CarefulError(errno.EPROTO, "carefuld is from another build: restart it")
+        raise CarefulError(errno.EPROTO, "carefuld is from another build; restart it")
     answer = np.frombuffer(answers, dtype=kind)
     times = answer["marks"] / 1e3
     burst = answer["burst"]

@@ -49,7 +49,7 @@ def explained(
 
 
 def narrower(address: Address, size_bytes: int) -> tuple[int, str]:
-    """Returns the MTU that a router reports for a large probe, and the router; 0, "" without."""
+    """Returns the MTU that a router reports for a large probe, and the router; else 0 and ""."""
     try:
         with Prober(address.ip, address.scope) as prober:
             most_bytes = prober.interface_mtu_bytes()

@@ -41,7 +41,7 @@ class Session:
             raise
 
     def _connect(self, patiently: tuple[int, ...]) -> None:
-        """Connects all sessions; tries again if one is over, and after errors of `patiently`."""
+        """Connects all sessions; tries again if one session is over, or after `patiently`."""
         self._connecting = True
         deadline = time.monotonic() + self._routes[0].timeout_s
         while True:

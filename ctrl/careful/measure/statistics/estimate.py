@@ -16,7 +16,7 @@ LEVEL = 0.95
 
 
 def decimals(half: float) -> int:
-    """Returns the digits after the point that give half of an interval two significant ones."""
+    """Returns how many decimals show two significant digits of half of an interval."""
     if not 0 < half < math.inf:
         return 3
     return min(max(0, 1 - math.floor(math.log10(half))), 6)

@@ -67,7 +67,7 @@ def lateness(line: Line, sizes_bytes: Sequence[float], times_us: Sequence[float]
 
     Schedulers and sleeping processors react later after a longer idle time, so lateness grows with
     size. Minima remove most of it, but not all. The rest is at most about the excess of the
-    medians' slope over the minima's slope (GAM x 100: 18 and 9 µs/KiB, truth 0). With few samples
+    medians' slope over the minima's slope (GAM x 100: 18 and 9 µs/KiB; truly 0). With few samples
     this excess is uncertain. So the rest counts as at least a share of the distance between medians
     and minima, at one end of the range; this share falls with the number of samples.
     """

@@ -22,7 +22,7 @@ LOOK_AHEAD = 3
 POINTS_MIN = 4
 #: A point leaves the line if it is this many residuals away.
 _LEAVES = 4.0
-#: Weight of an anomaly, in deviations of the noise.
+#: An anomaly counts as at most this many deviations of the noise.
 _MOST = 6.0
 #: Least residual, as a share of the data's times.
 _FLOOR_RELATIVE = 1e-3

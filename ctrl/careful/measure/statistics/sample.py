@@ -125,7 +125,7 @@ def undisturbed(samples: Array) -> Array:
     """Replaces samples far from the middle of the shortest half by that middle.
 
     samples: shape (n, k); a row is one time in k parts, and columns are independent. Few parts are
-    disturbed, but nearly every row has one. A deviation that a row's parts share stays.
+    disturbed, but nearly every row has such a part. A deviation that a row's parts share stays.
     """
     if len(samples) < SAMPLES_MIN:
         return samples

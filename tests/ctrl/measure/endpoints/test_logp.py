@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from careful.measure.endpoints.background import Background
 from careful.measure.endpoints.curve import Curve
-from careful.measure.endpoints.logp import LogP, Options, Result, marks_to, read
+from careful.measure.endpoints.logp import LogP, Options, Result, derived, marks_to
 from careful.measure.endpoints.overheads import plausible
 from careful.measure.endpoints.predict import BY_GAP, BY_STEPS, by_gap_us, by_steps_us
 from careful.measure.endpoints.regimes import find_regimes
@@ -292,7 +292,7 @@ def test_logp__sends_that_take_a_whole_round_trip_give_no_os_and_no_L() -> None:
     trips = machine.bursts([1], 0.0, 50)
     slow = replace(trips, elapsed_us=trips.done_us[:, None] + 1.0)
     late = machine.bursts([1], 6000.0, 50)
-    found = read(machine, trips, [Curve(0.0, slow, trips.done_us, 62)], late)
+    found = derived(machine, trips, [Curve(0.0, slow, trips.done_us, 62)], late)
     for name in ("os", "or_", "L"):
         assert getattr(found, name).estimate is None
         assert "more than the round trip" in getattr(found, name).reason
@@ -367,7 +367,7 @@ def test_background__bursts_take_one_percent_of_the_time() -> None:
 def test_background__reports_at_once_the_time_that_it_needs() -> None:
     asleep = Sleeper(Machine(**LINK), 60)
     measurement = LogP(asleep.layer, Options(seconds=60), clock=asleep.machine.clock)
-    with pytest.raises(ValueError, match=r"take about \d+ s on this path: --time (\d+)$") as said:
+    with pytest.raises(ValueError, match=r"about \d+ s on this path: give --time (\d+)$") as said:
         measurement.run()
     assert asleep.machine.now_us < 60e6  # after round trips, and one burst
     enough = float(str(said.value).rpartition(" ")[2])

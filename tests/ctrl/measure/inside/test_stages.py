@@ -293,7 +293,7 @@ def test_listen__keeps_records_before_a_loss() -> None:
     assert list(kept["end_ns"]) == sorted(kept["end_ns"])
     always = FakeTracer(loses_in=NET_RX)
     nothing = listening.listen(always, 0.2, (listening.ALL,), clock=always.clock)
-    with pytest.raises(ValueError, match="records were lost, buffer full"):
+    with pytest.raises(ValueError, match="records found the buffer full"):
         listening.together(nothing)
 
 
