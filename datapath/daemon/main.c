@@ -265,7 +265,7 @@ static int serve(struct daemon *d, struct careful_error *error)
 		block_stop(d->block);
 		lend_stop(d->lend);
 		if (!error->text[0])
-			snprintf(error->text, sizeof(error->text), "start: %s", strerror(-rc));
+			explain(error, rc, "cannot start: %s", strerror(-rc));
 	}
 	return rc;
 }
@@ -395,7 +395,7 @@ static int start(struct daemon *d, struct careful_error *error)
 				 (int)getpid());
 		rc = init_signals(d);
 		if (rc)
-			snprintf(error->text, sizeof(error->text), "start: %s", strerror(-rc));
+			explain(error, rc, "cannot start: %s", strerror(-rc));
 	}
 	if (!rc)
 		rc = serve(d, error);

@@ -268,8 +268,7 @@ static void release_lock(struct attempt *a)
 	for (uint32_t i = 0; i < a->others_count; i++) {
 		if (xdp_trial_is_up(xdp_trial_peer(t, a->others[i]).state))
 			xdp_trial_lock_release(t, a->others[i]);
-		/* The next check must not count our own requests as traffic. */
-		xdp_trial_is_quiet(t, a->others[i]);
+		xdp_trial_is_quiet(t, a->others[i]); /* the next call ignores our requests */
 	}
 	until_ns = clock_now_ns() + TURN_NS;
 	while (a->granted && clock_now_ns() < until_ns && careful_wait(t->instance, 1, -1) >= 0)
