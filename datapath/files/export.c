@@ -152,7 +152,7 @@ static int add(struct block_exports *exports, const struct block_export_options 
 		return 0;
 	if (!*e->name || !strcmp(e->name, ".") || !strcmp(e->name, ".."))
 		return explain(error, -EINVAL,
-			       "export %s: has no name that differs from the others'", path);
+			       "export %s: has no last component that could be its name", path);
 	for (const struct block_export *other = exports->all; other < e; other++)
 		if (!strcmp(other->name, e->name))
 			return explain(error, -EEXIST,

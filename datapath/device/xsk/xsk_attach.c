@@ -93,11 +93,11 @@ static int refuse_program(const struct xsk_port *port, const struct program *pro
 	link = find_link(program->id);
 	if (link)
 		return explain(error, -EBUSY,
-			       "%s has another XDP program, %s (id %u); end its owner, or: "
+			       "%s has another XDP program, %s (id %u); end its owner, or run: "
 			       "bpftool link detach id %u",
 			       ifname, name, program->id, link);
 	return explain(error, -EBUSY,
-		       "%s has another XDP program, %s (id %u); end its owner, or: "
+		       "%s has another XDP program, %s (id %u); end its owner, or run: "
 		       "ip link set dev %s %s off",
 		       ifname, name, program->id, ifname, program->mode);
 }

@@ -55,7 +55,8 @@ static int check_options(const struct check_input *in)
 	size_t most = XSK_INSTANCE_BYTES - 1 - (o->queues > 1 ? QUEUE_SUFFIX_BYTES : 0);
 
 	if (!rx || !is_power(o->tx_buffers))
-		return explain(in->error, -EINVAL, "%s buffers %u: a power of two, at most %u",
+		return explain(in->error, -EINVAL,
+			       "%s buffers %u: must be a power of two, at most %u",
 			       rx ? "send" : "receive", rx ? o->tx_buffers : o->rx_buffers,
 			       XSK_BUFFERS_MAX);
 	if (o->port > 65535)
@@ -65,7 +66,7 @@ static int check_options(const struct check_input *in)
 			       CAREFUL_PEERS_MAX);
 	if (!name || !name[0] || strlen(name) > most || strchr(name, '/') || name[0] == '.')
 		return explain(in->error, -EINVAL,
-			       "instance \"%s\": 1 to %zu characters, no / and no leading dot",
+			       "instance \"%s\": needs 1 to %zu characters, no / or leading dot",
 			       name ? name : "", most);
 	return explain(in->error, 0, "instance %s", name);
 }

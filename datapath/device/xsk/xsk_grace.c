@@ -65,8 +65,7 @@ int xsk_grace_open(struct xsk_port *port, struct careful_error *error)
 	if (rc)
 		return explain(error, rc, "cannot start a thread: %s", strerror(-rc));
 	grace->running = true;
-	/* In its first job, the thread drops its capabilities. */
-	pool_put(&grace->pool, &grace->group, &grace->job);
+	pool_put(&grace->pool, &grace->group, &grace->job); /* the first job drops capabilities */
 	return 0;
 }
 

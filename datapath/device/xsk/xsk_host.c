@@ -77,8 +77,8 @@ static int check_af_xdp(struct careful_error *error)
 
 	if (fd < 0 && errno != EPERM && errno != EACCES)
 		return explain(error, -errno,
-			       "this kernel has no AF_XDP sockets (%s): boot one that has "
-			       "CONFIG_XDP_SOCKETS=y, as Debian's do",
+			       "this kernel has no AF_XDP sockets (%s): boot a kernel with "
+			       "CONFIG_XDP_SOCKETS=y, such as Debian's",
 			       strerror(errno));
 	/* check_privilege() reports a missing capability. */
 	if (fd < 0 && xsk_can(CAP_NET_RAW))

@@ -18,7 +18,7 @@ int xsk_mode(struct queue *queue, uint32_t mode, struct careful_error *error)
 	if (mode == old)
 		return 0;
 	if (port->port.spread.count)
-		return explain(error, -EOPNOTSUPP, "%s: its queues share the program",
+		return explain(error, -EOPNOTSUPP, "%s: several queues share the XDP program",
 			       port->netdev.name);
 	if (queue->info.zerocopy)
 		return explain(error, -EOPNOTSUPP, "%s: zero-copy needs native XDP",

@@ -271,7 +271,7 @@ static int open_parts(struct xsk_port *xsk, const struct careful_options *option
 		return rc;
 	rc = route_open(&xsk->route, &xsk->netdev, xsk->udp);
 	if (rc)
-		return explain(error, rc, "no netlink socket: %s", strerror(-rc));
+		return explain(error, rc, "cannot open a netlink socket: %s", strerror(-rc));
 	xsk->port.mtu = xsk->route.mtu;
 	rc = xsk_ctrl_open(xsk, error);
 	if (!rc)

@@ -253,8 +253,8 @@ int xsk_refuse_zerocopy(const struct xsk_port *port, int rc, struct careful_erro
 			port->native_refused);
 	if (port->netdev.zerocopy_broken)
 		return explain(error, -EOPNOTSUPP,
-			       "%s: with zero-copy driver %s wakes the wrong interrupt, so that no "
-			       "frame passes: boot Linux 7.0, which fixes that, or omit "
+			       "%s: with zero-copy, driver %s wakes the wrong interrupt, so that "
+			       "no frame passes: boot Linux 7.0, which fixes that, or omit "
 			       "--require-zerocopy",
 			       ifname, driver);
 	return explain(error, -EOPNOTSUPP,

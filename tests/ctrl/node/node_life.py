@@ -102,7 +102,7 @@ def options(node: Node) -> None:
         careful.open("eth1", wait="fast")
     with fails(errno.EINVAL, "eth1", "peers = -1"):
         careful.open("eth1", peers=-1)
-    with fails(errno.EINVAL, "eth1: receive buffers 100: a power of two"):
+    with fails(errno.EINVAL, "eth1: receive buffers 100: must be a power of two"):
         careful.open("eth1", rx_buffers=100)
     with fails(errno.ENOBUFS, "eth1", "fewer peers"):
         careful.open("eth1", peers=200)

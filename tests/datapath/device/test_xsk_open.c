@@ -199,7 +199,7 @@ static void test_open__bad_options(void)
 	refused(&options, -EINVAL, "eth1 has no receive queue 7");
 	options = defaults();
 	options.rx_buffers = 500;
-	refused(&options, -EINVAL, "receive buffers 500: a power of two");
+	refused(&options, -EINVAL, "receive buffers 500: must be a power of two");
 	options = defaults();
 	options.peers = 257;
 	refused(&options, -EINVAL, "peers 257: at most 256");
@@ -208,7 +208,7 @@ static void test_open__bad_options(void)
 	refused(&options, -EINVAL, "port 70000");
 	options = defaults();
 	options.instance = "../../etc";
-	refused(&options, -EINVAL, "no / and no leading dot");
+	refused(&options, -EINVAL, "no / or leading dot");
 	options = defaults();
 	options.require_zerocopy = 1;
 	refused(&options, -EOPNOTSUPP, "driver veth refuses zero-copy (Operation not supported)");
