@@ -84,7 +84,7 @@ static void wait_again(struct program *p, struct task *task, uint64_t at_ns)
 	p->next_ns = at_ns < p->next_ns ? at_ns : p->next_ns;
 }
 
-/* A task of the program has ended: the question refused last may be repeated now. */
+/* A handle of the program has ended: a refused question may be repeated now. */
 static void hurry(struct program *p)
 {
 	for (uint32_t i = 0; i < p->tasks; i++)
@@ -320,7 +320,8 @@ void clients_stuck(struct cluster *cluster)
 		if (programs[i].done < programs[i].tasks)
 			sim_fail(cluster->world, "program %u: %u of %u tasks are done", i,
 				 programs[i].done, programs[i].tasks);
-	sim_fail(cluster->world, "the programs are over, and something of theirs is held");
+	sim_fail(cluster->world,
+		 "all programs have ended, but a client, handle or request is left");
 }
 
 void clients_begin(struct cluster *cluster)

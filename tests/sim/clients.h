@@ -20,10 +20,10 @@ enum {
 
 enum { CLIENTS_TASKS_MAX = 480 }; /* tasks of a flooding program, all at a time */
 
-/* Kinds of tasks. */
+/* Kinds of tasks; those before KINDS_BESIDE also of the program that does not flood. */
 enum kind { WRITES, READS, STATS, MAKES, LISTS, APPENDS, RENAMES, KINDS, KINDS_BESIDE = LISTS };
 
-/* Questions of a task, in this order; the first four open a handle. */
+/* Questions of a task; CREATE to LIST open a handle, and COMMIT to CLOSE_ANSWER end one. */
 enum step {
 	OVER,
 	CREATE,
@@ -41,7 +41,8 @@ enum step {
 	GET,
 };
 
-/* @began_ns: time of its first question; @asked_ns: of the question under way, or 0 */
+/* @began_ns, @asked_ns, @again_ns: time of its first question, of the one under way, or 0, and of
+ *   the next */
 struct task {
 	uint8_t kind, at;
 	uint32_t attempt, handle, answer;
@@ -49,12 +50,12 @@ struct task {
 };
 
 /*
- * @fd:      -1: not connected
+ * @fd: -1: not connected
  * @life: 0: not begun
  * @done: finished tasks of this life
  * @answers: answers in this life; after kill_at it is killed
  * @resets: answers in a row that the session ended
- * @ready:   it has a session and a file
+ * @ready: it has a session and a file
  * @next_ns: when the next question is due
  */
 struct program {

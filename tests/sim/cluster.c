@@ -10,10 +10,10 @@
 
 enum {
 	SLICE_NS = 20 * 1000 * 1000, /* longest sleep */
-	AGAIN_NS = 1000 * 1000, /* the same while the device is busy or trains are sent */
-	SLEPT_NS = 5000, /* after more idle polls, the clock is read */
+	AGAIN_NS = 1000 * 1000, /* the same while the device is busy */
+	SLEPT_NS = 5000, /* after more time between two polls, the clock is read */
 	IDLE_POLLS = 3, /* before going to sleep */
-	TRAIN_NS = 2000, /* while a train is sent */
+	TRAIN_NS = 2000, /* the same while a train is sent */
 	QUIET_NS = 300 * 1000 * 1000, /* from the last operation to the final check */
 	STEPS_MAX = 2 * 1000 * 1000,
 	STREAM_WAKE = 0x400,
@@ -266,7 +266,7 @@ static void poll_node(struct node *node)
 		node->wake_ns = due_ns > free_ns ? due_ns : free_ns;
 }
 
-/* Wakes a sleeping node for a frame, after its wake-up time. */
+/* Wakes a sleeping node for a frame after a random time, or for a control message at its tick. */
 static void rouse(struct node *node)
 {
 	struct cluster *cluster = node->cluster;
@@ -436,7 +436,7 @@ static void begin(struct cluster *cluster)
 	}
 }
 
-/* The run must end this long after the last fault. */
+/* Reports what has not ended long after the last fault. */
 static void stuck(struct cluster *cluster)
 {
 	int64_t after_ns = (int64_t)(sim_now_ns(cluster->world) - cluster->scenario.healed_ns);

@@ -290,7 +290,7 @@ bool hostile_still(const struct cluster *cluster, uint32_t port);
 const char *misdeeds_name(enum misdeed misdeed);
 /* Adds misdeeds of the lying node, the third. */
 void misdeeds_make(struct scenario *s, uint32_t misdeeds);
-/* Does what is due; returns when there is more to do. */
+/* Does what is due. Returns the time at which there is more to do. */
 uint64_t misdeeds_run(struct node *node);
 /* Returns the delay of an answer. */
 uint64_t misdeeds_late_ns(struct node *node);
@@ -326,7 +326,7 @@ void work_begin(struct cluster *cluster);
 void work_open(struct node *node);
 void work_close(struct node *node);
 void work_close_peers(struct node *node);
-/* Does what is due; when there is more to do. */
+/* Does what is due. Returns the time at which there is more to do. */
 uint64_t work_run(struct node *node);
 
 /* keys.c */

@@ -261,7 +261,7 @@ static inline bool world_play(struct world *w, program_fn *run, struct program *
 	return over;
 }
 
-/* Sends while the world runs. */
+/* Sends; while that is not possible, the world runs. */
 static inline int world_send(struct world *w, uint32_t rank, uint32_t dst, uint64_t event,
 			     const void *data, uint32_t bytes, uint32_t flags)
 {

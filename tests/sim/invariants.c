@@ -9,7 +9,7 @@
 #include "events/private.h"
 #include "link/repair/repair.h"
 
-enum { FRAMES_MAX = 100000 }; /* sessions of one run; there are far fewer */
+enum { FRAMES_MAX = 100000 }; /* frames of one run; there are far fewer */
 
 #define EXPECT(node, a, b)                                                                  \
 	do {                                                                                \
@@ -20,7 +20,7 @@ enum { FRAMES_MAX = 100000 }; /* sessions of one run; there are far fewer */
 				 (node)->port, #a, expect_a, #b, expect_b);                 \
 	} while (0)
 
-static bool again(const struct node *node)
+static bool is_traditional(const struct node *node)
 {
 	return node->c->link.traditional;
 }
@@ -102,7 +102,8 @@ static void check_buffers(struct node *node)
 	sim_buffers(node->c->queue, &rx_engine, &tx_engine);
 	EXPECT(node, rx_engine, held(link));
 	EXPECT(node, tx_engine,
-	       link->tx_free_count + link->tx_queued + n + (again(node) ? at_rest(link) : 0));
+	       link->tx_free_count + link->tx_queued + n +
+		       (is_traditional(node) ? at_rest(link) : 0));
 }
 
 /* Kept and waiting buffers hold frames that were sent and have not arrived, or that arrived
@@ -236,7 +237,7 @@ void check_node(struct node *node)
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		struct link_peer *peer = &link->peers[i];
 
-		if (again(node)) {
+		if (is_traditional(node)) {
 			if (peer->cookie_in)
 				check_traditional(node, peer);
 			continue;

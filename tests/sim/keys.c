@@ -16,7 +16,7 @@ static void private_key(const struct scenario *s, uint32_t port, uint8_t *key)
 	}
 }
 
-/* Returns the keys that `port` trusts, never a wrong key. */
+/* Makes the node trust key_of's true key at the port's address. Not 0: it cannot. */
 static int trust(const struct node *node, uint32_t port, uint32_t key_of)
 {
 	const struct scenario *s = &node->cluster->scenario;

@@ -10,7 +10,7 @@
 
 #include "cluster.h"
 
-/* Runs a seed's scenario after a cut. Returns NULL or the violated rule. */
+/* Runs a seed's scenario without the parts in the cut. Returns NULL or the violated rule. */
 typedef const char *run_fn(struct cluster *cluster, uint64_t seed, bool faults,
 			   const struct cut *cut);
 

@@ -6,7 +6,7 @@
 
 #include "cluster.h"
 
-/* A digest of the messages that pass the network, and their times. */
+/* Adds a message that passes the network, and its time and ports (`what`), to a digest. */
 static uint64_t digest(uint64_t sum, const uint64_t what[3], const uint8_t *message, uint32_t bytes)
 {
 	for (uint32_t i = 0; i < 3; i++)
@@ -20,7 +20,7 @@ static uint64_t digest(uint64_t sum, const uint64_t what[3], const uint8_t *mess
 	return sum;
 }
 
-/* One line for each frame and control message that enters or leaves the network. */
+/* Prints a line about a frame or control message that enters or leaves the network. */
 static void print_pass(const struct cluster *cluster, uint32_t from, uint32_t to, bool control,
 		       const void *message, uint32_t bytes, const char *what)
 {

@@ -123,8 +123,7 @@ static void add_late(struct node *node, const struct late *late)
 		node->late[node->late_count++] = *late;
 }
 
-/* Each callback does all that a callback may: it tries a nested round, and closes sessions when
- * due. */
+/* Called in each callback: tries a nested round, and closes the sessions if that is due. */
 static void inside(struct node *node)
 {
 	if (careful_poll(node->c) != -EDEADLK)
@@ -277,7 +276,7 @@ static bool excused(const struct op *op, int status)
 	case -ETIMEDOUT:
 	case -ECONNREFUSED:
 	case -ECOMM:
-	case -EIO: /* the same, if the lost fragment is too short to carry the reason */
+	case -EIO: /* like ECOMM, if the lost fragment is too short to carry the reason */
 		return s->excused;
 	case -EUSERS:
 		return s->excused && s->misdeeds;
@@ -350,7 +349,7 @@ static void ended(struct op *op, const struct careful_result *result)
 
 static void start(struct node *node, struct op *op);
 
-/* The callback of an operation's end starts the work that is due. */
+/* Ends an operation, and starts the node's operations that are due. */
 static void on_done(const struct careful_result *result, void *user)
 {
 	struct op *op = user;
@@ -368,7 +367,7 @@ static void on_done(const struct careful_result *result, void *user)
 	}
 }
 
-/* Returns the region at the other end, whose key both ends know. */
+/* Adds the region at the other end, and notes its key, unless it exists. */
 static void provide(struct op *op)
 {
 	struct node *node = node_of(op->cluster, op->to);

@@ -31,8 +31,8 @@ static void hand_over(struct sim_device *sim, uint64_t addr, enum sim_owner to)
 	*count += to == SIM_ENGINE ? 1 : UINT32_MAX;
 }
 
-/* Takes a chunk from the engine. The engine must own it, and it must be of the right kind. */
-static bool give(struct sim_device *sim, uint64_t addr, bool receives)
+/* Takes a chunk from the engine, which must own it. The chunk must be of the right kind. */
+static bool take_chunk(struct sim_device *sim, uint64_t addr, bool receives)
 {
 	uint64_t chunk = chunk_of(sim, addr);
 
@@ -74,7 +74,7 @@ static void sim_fill(struct queue *queue, const uint64_t *addrs, uint32_t n)
 	uint64_t mask = ~(uint64_t)(queue->chunk_bytes - 1);
 
 	for (uint32_t i = 0; i < n; i++)
-		if (give(sim, addrs[i], true))
+		if (take_chunk(sim, addrs[i], true))
 			sim_ring_put(&sim->fill, (struct device_desc){ .addr = addrs[i] & mask });
 	sim->stray_taken = false; /* their charge is returned right after */
 }
@@ -86,7 +86,7 @@ static uint32_t sim_tx(struct queue *queue, const struct device_desc *descs, uin
 	for (uint32_t i = 0; i < n; i++) {
 		if (descs[i].addr % queue->chunk_bytes + descs[i].bytes > queue->chunk_bytes)
 			sim_fail(sim->world, "port %u: sent more than a chunk holds", sim->port);
-		if (give(sim, descs[i].addr, false))
+		if (take_chunk(sim, descs[i].addr, false))
 			sim_ring_put(&sim->tx, descs[i]);
 	}
 	return n;

@@ -180,7 +180,7 @@ const char *sim_failure(const struct sim_world *world);
 __attribute__((format(printf, 2, 3))) void sim_fail(struct sim_world *world, const char *format,
 						    ...);
 
-/* A hash of the arguments. */
+/* Returns a hash of the arguments. */
 uint64_t sim_hash(uint64_t seed, uint64_t stream, uint64_t index);
 
 /* Opens the device of a port. `life` numbers the port's devices: with the seed it

@@ -39,7 +39,7 @@ struct sim_slot {
 enum sim_event_kind {
 	SIM_READY, /* a frame waits for the ring */
 	SIM_DEPART, /* a frame has left its send buffers */
-	SIM_ARRIVE, /* frames and control messages so far */
+	SIM_ARRIVE, /* a frame or control message arrives */
 	SIM_INJECT, /* a stranger's next message */
 	SIM_BEGIN, /* a fault begins, */
 	SIM_END, /* or ends, and the device is told */
@@ -117,7 +117,7 @@ struct sim_device {
 	uint32_t rx_engine, tx_engine; /* chunks that the engine owns */
 	bool dead; /* its process has ended: nothing leaves any longer */
 	bool drops; /* a frame without a buffer is dropped, since no window promised it one */
-	bool stray_taken; /* the engine holds some, and has not returned their room */
+	bool stray_taken; /* the engine holds stray frames, and has not returned their room */
 	bool stray_lost; /* charged forged frames that the engine never saw */
 };
 

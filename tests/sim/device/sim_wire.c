@@ -91,7 +91,7 @@ static void gather(const struct sim_device *sim, struct sim_slot *slot)
 	}
 }
 
-/* Returns a node's CPU time for a frame with this careful header. */
+/* Adds the CPU time of a frame to the node's. */
 void sim_wire_work(struct sim_device *sim, bool sent, const struct device_desc *desc)
 {
 	const struct sim_config *config = &sim->world->config;
@@ -193,7 +193,7 @@ static uint32_t port_of_frame(const uint8_t *frame)
 	return (frame[14] >> 4 == 6 ? frame[14 + 39] : frame[14 + 19]) - 1;
 }
 
-/* The same for a frame with its own destination: a port, or all others. */
+/* Sends a frame to the port that it names, or to all others. Returns like kick_to(). */
 uint64_t sim_wire_kick(struct sim_device *sim, const struct device_desc *descs, uint32_t n)
 {
 	const uint8_t *to = sim->queue.umem + descs[0].addr;
@@ -268,7 +268,7 @@ static void tell(const struct sim_world *world, const struct sim_slot *slot, con
 				      slot->data + at, slot->bytes - at, what);
 }
 
-/* Enters the queue before a port; false if it is full. Adds the waiting time to *at_ns. */
+/* Enters the queue before a port; false if it is full. Adds the waiting time to the fate's delay. */
 static bool enqueue(struct sim_world *world, const struct sim_slot *slot, struct sim_fate *fate)
 {
 	uint64_t *empty_ns = &world->queue_ns[slot->to];
@@ -349,8 +349,8 @@ static bool place(struct sim_device *sim, const struct sim_slot *slot)
 	return true;
 }
 
-/* Reports whether a forged frame holds room that a valid one may need (seal.h). It waits, the
- * engine has it, or it was lost after its charge, which lasts until the epoch ends. */
+/* Reports whether a forged frame holds room that a valid one may need (seal.h): the forged frame
+ * waits, the engine has it, or it was lost after its charge, which lasts until the epoch ends. */
 static bool stray_waits(const struct sim_device *sim)
 {
 	if (sim->stray_lost || sim->stray_taken)
@@ -386,7 +386,6 @@ static void receive(struct sim_world *world, const struct sim_slot *slot)
 		sim->stray_lost |= slot->stray;
 		sim_wire_harm(world, slot);
 	} else if (!place(sim, slot) && !sim->drops) {
-		/* Window accounts. */
 		sim_fail(world, "port %u: a frame of %u bytes from port %u finds %u buffers",
 			 slot->to, slot->bytes, slot->from, sim_ring_count(&sim->fill));
 	}

@@ -63,7 +63,7 @@ static enum careful_xdp_counter admit(struct sim_device *sim, const struct caref
 	return verdict;
 }
 
-static enum careful_xdp_counter judge_sealed(struct sim_device *sim, const struct careful_hdr *hdr,
+static enum careful_xdp_counter admit_sealed(struct sim_device *sim, const struct careful_hdr *hdr,
 					     uint32_t body_bytes, uint32_t frame_bytes)
 {
 	enum careful_xdp_counter verdict = careful_frame_classify_sealed(hdr, body_bytes);
@@ -79,7 +79,7 @@ static enum careful_xdp_counter judge_sealed(struct sim_device *sim, const struc
 	return verdict;
 }
 
-/* Decides a frame's fate. */
+/* Returns the verdict on a frame. */
 enum careful_xdp_counter sim_xdp(struct sim_device *sim, const uint8_t *frame, uint32_t bytes)
 {
 	struct careful_datagram datagram;
@@ -101,7 +101,7 @@ enum careful_xdp_counter sim_xdp(struct sim_device *sim, const uint8_t *frame, u
 	body_bytes = datagram.bytes - (uint32_t)sizeof(hdr);
 	verdict = careful_frame_classify(&hdr, body_bytes);
 	if (verdict == CAREFUL_XDP_DROP_VERSION)
-		verdict = judge_sealed(sim, &hdr, body_bytes, bytes);
+		verdict = admit_sealed(sim, &hdr, body_bytes, bytes);
 	else if (careful_frame_is_valid(verdict))
 		verdict = admit(sim, &hdr, bytes, &datagram);
 	if (verdict == CAREFUL_XDP_ADMITTED && sim->arrivals.cookie)

@@ -123,7 +123,7 @@ static void test_broadcast__one_frame_each(void)
 	}
 }
 
-/* With unicast messages in between, in both directions. */
+/* Broadcasts one event in three, and sends the others to one node. */
 static bool mixed(struct world *world, uint32_t rank, struct program *p)
 {
 	struct careful_events *ev = world->node[rank].ev;
@@ -188,7 +188,7 @@ static void test_broadcast__two_nodes_have_none(void)
 	world_end(&w);
 }
 
-/* Also on request of a program, for comparisons. */
+/* A program can request this for comparisons. */
 static void test_broadcast__replicated_on_request(void)
 {
 	world_set(&w, 4, 8, 64);
@@ -201,7 +201,7 @@ static void test_broadcast__replicated_on_request(void)
 	world_end(&w);
 }
 
-/* P2's footnote 6: the share of separate updates among all frames, percent. */
+/* Returns the share of separate updates among all frames, percent (P2's footnote 6). */
 static double alone(uint32_t nodes, uint32_t window, bool mute, bool one_frame)
 {
 	uint64_t frames, updates;
@@ -413,8 +413,7 @@ static uint32_t admitted(void)
 	return n;
 }
 
-/* A node that has left admits no broadcasts; its sessions continue.
- * */
+/* A node that has left admits no broadcasts; its sessions continue. */
 static void test_broadcast__nothing_is_left_of_a_group(void)
 {
 	world_set(&w, 4, 8, 64);

@@ -18,7 +18,7 @@ static const char *play(uint64_t seed, uint32_t faults)
 	return sim_play();
 }
 
-/* Each flooding program is killed once; the third is not refused for ever. */
+/* Both flooding programs are killed once; the third program is not refused for ever. */
 static void test_clients__flood_and_are_killed(void)
 {
 	uint64_t done[CLIENTS_COUNTS] = { 0 };

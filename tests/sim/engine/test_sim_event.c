@@ -127,7 +127,7 @@ static void test_crowd__each_receives_from_all_others(void)
 	crowd(8);
 }
 
-/* In a crowd event each node may send different data to each other. */
+/* In a crowd event a node may send different data to each of the others. */
 static void test_crowd__to_each_its_own(void)
 {
 	begin(3, 4, 16);
@@ -420,7 +420,7 @@ static void test_receive__misuse(void)
 	expect(1, 0, 1, "a", 0, CAREFUL_EVENT_MORE);
 	CHECK_EQ(careful_event_receive(ev, 0, 3, &got, 0), -EILSEQ); /* event 1 has not ended */
 	expect(1, 0, 1, "b", 0, CAREFUL_EVENT_EVENT_DONE);
-	CHECK_EQ(careful_event_receive(ev, 0, 1, &got, 0), -EILSEQ); /* it is */
+	CHECK_EQ(careful_event_receive(ev, 0, 1, &got, 0), -EILSEQ); /* now it has */
 	CHECK_EQ(careful_event_receive(ev, 0, 2, &got, 0), -ENOMSG); /* 0 is past it */
 	expect(1, 0, 3, "c", 0, CAREFUL_EVENT_EVENT_DONE);
 	CHECK_EQ(careful_event_receive(ev, 0, 2, &got, 0), -EILSEQ);
@@ -501,7 +501,7 @@ static void test_open__another_group(void)
 	world_end(&w);
 }
 
-/* Messages of a node that breaks the rules. */
+/* Sends an event message that a member would not send. */
 static void say(uint32_t from, uint32_t to, uint32_t group, struct careful_am am, uint32_t bytes)
 {
 	static const uint8_t payload[64];
@@ -682,7 +682,7 @@ static void test_fail__is_passed_on(void)
 	world_end(&w);
 }
 
-/* Arriving events are kept in memory. A node that never consumes gets an error. */
+/* Arriving events are kept in memory. A node that sends too much before it consumes gets an error. */
 static void test_requests__flood(void)
 {
 	struct program programs[WORLD_NODES_MAX] = { 0 };

@@ -54,12 +54,12 @@ static bool program(struct world *world, uint32_t rank, struct program *p)
 }
 
 /* Returns the duration of the message. */
-static uint64_t play(bool says, uint32_t fragments)
+static uint64_t play(bool announces, uint32_t fragments)
 {
 	struct program programs[WORLD_NODES_MAX] = { 0 };
 	uint64_t began_ns = world_now_ns(&w);
 
-	announced = says;
+	announced = announces;
 	stops_at = fragments;
 	CHECK(world_play(&w, program, programs, 10000));
 	CHECK_EQ(programs[0].rc, 0);

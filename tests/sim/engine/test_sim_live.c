@@ -343,8 +343,7 @@ static void test_live__a_message_belongs_to_the_version_that_cut_it(void)
 	end();
 }
 
-/* If several messages are concurrent, only the first is measured; these have a few sizes, each in
- * its class. */
+/* Only one message of a class in 2 ms is measured. */
 static void test_live__one_in_two_milliseconds(void)
 {
 	struct end ends[8];
@@ -384,7 +383,7 @@ static void test_live__a_broken_epoch_counts_nothing(void)
 	CHECK(*question && !one.done);
 	link_break(peer_of(0));
 	steps(50);
-	CHECK(one.done); /* all of it may have been under way */
+	CHECK(one.done); /* its status is open: all data may have been under way */
 	CHECK_EQ(live_of(0)->sequence, 0);
 	end();
 }
@@ -508,7 +507,7 @@ static void write_file(struct end *end_of)
 		 0);
 }
 
-/* The receiver's settings decide, and the time counts for their version. */
+/* Sets the receiver's minpulse; the time of a store counts for the version of these settings. */
 static void set_store_pulse(uint32_t bytes)
 {
 	struct careful_tune_entry *entry =

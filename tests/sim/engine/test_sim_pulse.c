@@ -63,7 +63,7 @@ static void play(void)
 	EXPECT_WELL(sim_play_strictly());
 }
 
-/* By default each frame is copied by itself and leaves with the message. */
+/* By default one kick sends the message, and each arriving frame is copied by itself. */
 static void test_pulse__is_zero_by_default(void)
 {
 	begin();
@@ -73,7 +73,7 @@ static void test_pulse__is_zero_by_default(void)
 	CHECK_EQ(took.copies, FRAMES);
 }
 
-/* Returns how often BYTES are taken with this many per frame; the tail may be short. */
+/* Returns the number of pulses for BYTES with this minpulse; the last may be smaller. */
 static uint32_t pulses(uint32_t bytes)
 {
 	uint32_t frames = bytes ? (bytes + FRAME - 1) / FRAME : 1;
@@ -214,7 +214,7 @@ static void test_net_tx__waits_for_its_pulse(void)
 	CHECK_EQ(frames(), 2 * FRAMES);
 }
 
-/* A pulse that is exact is not joined. */
+/* An exact pulse takes no further bytes. */
 static void test_net_tx__takes_exactly_its_pulse(void)
 {
 	begin_busy();

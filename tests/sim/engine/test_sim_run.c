@@ -152,7 +152,7 @@ static void test_hits__are_read_as_they_are_written(void)
 		CHECK(!parse_hits(&cut, wrong[i]));
 }
 
-/* Again in another order, with a cluster at another address. */
+/* The second run is in the opposite order, with a cluster at another address. */
 static void test_seed__two_runs_are_identical(void)
 {
 	enum { SEEDS = 100 };

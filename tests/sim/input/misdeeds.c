@@ -123,8 +123,7 @@ static void ask_for_trains(struct node *node)
 	}
 }
 
-/* Requests `count` frames from each peer again, up to this many beyond the last in order.
- * */
+/* Requests `count` frames from each peer again; the last is `ahead` of the last in order. */
 static void ask_again(struct node *node, enum misdeed misdeed, uint32_t count, uint32_t ahead)
 {
 	struct link *link = &node->c->link;

@@ -331,11 +331,11 @@ static bool excuses(const struct scenario *s, const struct sim_fault *fault)
 		return lasting;
 	case SIM_DUPLICATE: /* a sealed session has a third more room than its window (seal.h) */
 		return frames && s->seal && (fault->one_in <= 3 || window <= 8);
-	case SIM_REPLAY: /* with a small window, a frame more or none */
+	case SIM_REPLAY: /* with a small window, this is one frame or none */
 		return frames && s->seal && window <= 8;
 	case SIM_CLOCK:
 		return fault->amount >= long_ns;
-	case SIM_DELAY: /* see judge() */
+	case SIM_DELAY: /* see set_excuses() */
 	case SIM_CLOG:
 	case SIM_STRANGER:
 	case FAULT_TUNE:
@@ -371,7 +371,7 @@ static uint64_t holds_ns(const struct sim_fault *fault)
 					  0;
 }
 
-static void judge(struct scenario *s)
+static void set_excuses(struct scenario *s)
 {
 	bool clock = false, fills = false, stopped = false;
 	uint64_t held_ns = 0, lost_ns = 0;
@@ -421,5 +421,5 @@ void scenario_cut(struct scenario *s, const struct cut *cut)
 		n++;
 	}
 	s->faults_count = n;
-	judge(s);
+	set_excuses(s);
 }

@@ -121,7 +121,8 @@ static bool fails(struct hunt *hunt, const struct cut *cut)
 	return why && alike(why, hunt->why);
 }
 
-/* Leaves out each possible bit of a mask. Reports whether any was left out. */
+/* Sets each of n bits of a cut's mask without whose part the seed still fails in the same way.
+ * Reports whether it set any. */
 static bool leave_out(struct hunt *hunt, struct cut *cut, uint32_t *mask, uint32_t n)
 {
 	bool shorter = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Small buffers and tables: no operation deadlocks on another's. */
+/* Few buffers and small tables: operations do not deadlock. */
 #include "sim.h"
 
 /* Frames of four buffers, from slow files, and small messages. */

@@ -82,8 +82,8 @@ static void test_store__on_a_hanging_disk_delays_no_other(void)
 	disk_hangs(OP_STORE);
 }
 
-/* With too little room for copies, the peer waits until its disk works again. */
-static void test_copies__are_bounded(void)
+/* With too little room for copies, the sender waits until the disk works again. */
+static void test_copies__with_little_room_all_operations_succeed(void)
 {
 	for (uint64_t seed = 0; seed < 20; seed++) {
 		begin(seed, (uint32_t)seed % 4);
@@ -100,7 +100,7 @@ int main(void)
 	sim_init();
 	RUN(test_get__to_a_hanging_disk_delays_no_other);
 	RUN(test_store__on_a_hanging_disk_delays_no_other);
-	RUN(test_copies__are_bounded);
+	RUN(test_copies__with_little_room_all_operations_succeed);
 	cluster_destroy(cluster);
 	return 0;
 }

@@ -16,7 +16,7 @@ enum {
 static struct world w;
 static uint64_t begun_ns, most_bytes;
 
-/* Counts the send buffers that the device has released and the engine keeps, one per frame. */
+/* Returns the bytes in send buffers that the device has released and the engine keeps. */
 static uint64_t held_bytes(const struct world_node *node)
 {
 	uint32_t receive, send;
@@ -46,7 +46,7 @@ static bool chat(struct world *world, uint32_t rank, struct program *p)
 	return p->got == MESSAGES && p->fragment == MESSAGES;
 }
 
-/* Returns the most frames that a node held. */
+/* Returns the most bytes that node 0 held. */
 static uint64_t play(uint32_t protocol)
 {
 	struct program programs[2] = { 0 };

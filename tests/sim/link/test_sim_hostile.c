@@ -132,7 +132,7 @@ static void test_hostile__harms_no_other(void)
 }
 
 /* Checks that a misdeed with repairs reaches the engine: requests are answered or end the liar's
- * epochs, or its gaps do. */
+ * epochs; skipped frames count as lost. */
 static void check_effect(uint32_t misdeed)
 {
 	const uint64_t *n = counters;

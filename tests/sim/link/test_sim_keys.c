@@ -6,7 +6,7 @@
 
 enum { BOTH = 3, SEEDS = 10 };
 
-/* Begins with the scenario's keys and an operation. */
+/* Both nodes have keys and ask each other. */
 static void scene_keyed(uint64_t seed)
 {
 	sim_scene(seed);

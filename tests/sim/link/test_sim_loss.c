@@ -12,7 +12,7 @@ enum {
 	/* The silence before a lost tail is suspected, the questions, and a wake-up for each. */
 	REPAIRED_MS = 50,
 	FLAP_MS = 100,
-	FLAP_LATE_MS = 10, /* all is done */
+	FLAP_LATE_MS = 10, /* from the link's return until all is done */
 };
 
 /* Two bursts with silence between. */
@@ -52,8 +52,8 @@ static const char *lose(uint8_t what, const uint32_t *only, uint32_t n)
 	return why;
 }
 
-/* Checks that only the frame was sent again. */
-static void repaired(uint32_t ms)
+/* Checks that a repair sufficed, and that all was done this long after the last operation began. */
+static void expect_repaired(uint32_t ms)
 {
 	CHECK(cluster->counters[CAREFUL_C_SENT_AGAIN] > 0);
 	CHECK_EQ(cluster->counters[CAREFUL_C_EPOCHS_BROKEN], 0);
@@ -71,7 +71,7 @@ static void each_frame(uint8_t what)
 
 	for (uint32_t i = 0; i < n; i++) {
 		EXPECT_WELL(lose(what, &i, 1));
-		repaired(REPAIRED_MS);
+		expect_repaired(REPAIRED_MS);
 		if (sim_last_done_ns() > last_ns)
 			last_ns = sim_last_done_ns();
 	}
@@ -127,7 +127,7 @@ static void test_loss__each_two_frames(void)
 			const uint32_t only[2] = { i, k };
 
 			EXPECT_WELL(lose(SIM_FRAMES, only, 2));
-			repaired(2 * REPAIRED_MS);
+			expect_repaired(2 * REPAIRED_MS);
 		}
 	printf("  %u pairs of %u frames\n", runs, n);
 }
@@ -162,7 +162,7 @@ static void test_loss__requests_end_with_their_epoch(void)
 	EXPECT_WELL(run_cut(cluster, 234960, true, &none));
 }
 
-/* Many frames were lost while a sink kept buffers: the window shrinks, but not to those kept. */
+/* Many frames were lost while a sink kept buffers: the window shrinks, but exceeds these buffers. */
 static void test_loss__a_window_exceeds_what_sinks_keep(void)
 {
 	static const struct cut none;
@@ -170,8 +170,8 @@ static void test_loss__a_window_exceeds_what_sinks_keep(void)
 	EXPECT_WELL(run_cut(cluster, 413680, true, &none));
 }
 
-/* Loses one frame in ten while the microseconds of both hosts' clocks reach this number. Returns the
- * requests and the time. */
+/* Loses one frame in ten while both hosts' clocks reach clock_us. Returns the number of requests,
+ * and adds the duration to *ns. */
 static uint64_t repaired_at(uint64_t clock_us, uint64_t seed, uint64_t *ns)
 {
 	sim_scene(seed);

@@ -108,8 +108,7 @@ static void test_path__icmp_begins_the_search_sooner(void)
 	CHECK(done_ns[1] < done_ns[0]);
 }
 
-/* Each first attempt, if it failed. */
-static int first_status[OPS_MAX];
+static int first_status[OPS_MAX]; /* of each operation's first attempt, if it failed */
 
 static void note_first(struct node *node)
 {

@@ -131,7 +131,7 @@ static void test_seal__a_forger_changes_nothing(void)
 }
 
 /* Forged frames arrive before a whole window: there is room for both. */
-static void test_seal__forged_frames_take_no_true_ones_room(void)
+static void test_seal__forged_frames_take_no_room_from_true_ones(void)
 {
 	uint64_t forged = 0;
 
@@ -182,7 +182,7 @@ int main(void)
 	RUN(test_seal__control_messages_lost_late_or_twice);
 	RUN(test_seal__replays_change_nothing);
 	RUN(test_seal__a_forger_changes_nothing);
-	RUN(test_seal__forged_frames_take_no_true_ones_room);
+	RUN(test_seal__forged_frames_take_no_room_from_true_ones);
 	RUN(test_seal__ends_with_different_settings_refuse);
 	cluster_destroy(cluster);
 	return 0;

@@ -35,7 +35,7 @@ static void test_renew__frames_that_overtake_the_welcome(void)
 	}
 }
 
-/* The same with a damaged request among them, which leaves no gap. */
+/* One of the frames before the WELCOME is a damaged request; this leaves no gap. */
 static void test_connect__damage_before_the_welcome_is_not_forgotten(void)
 {
 	uint32_t broken = 0;
@@ -65,7 +65,7 @@ static void test_refused__a_stranger_stops_no_handshake(void)
 	}
 }
 
-/* The same for a peer that is silent for a while during a transfer. */
+/* Forged ICMP, while a peer is silent during a transfer. */
 static void test_refused__a_stranger_ends_no_session(void)
 {
 	for (uint64_t seed = 0; seed < 20; seed++) {
@@ -94,9 +94,9 @@ static uint64_t questions(uint64_t seed, bool strangers)
 	return cluster->counters[CAREFUL_C_SYNCS];
 }
 
-/* Forged ICMP causes few questions, since their answers could overtake frames. An answer that finds
- * the flooded socket full is requested again. */
-static void test_refused__a_stranger_makes_no_question(void)
+/* The answers to questions could overtake frames, so forged ICMP must cause few. An answer that
+ * finds the flooded socket full is requested again. */
+static void test_refused__a_stranger_causes_few_questions(void)
 {
 	uint64_t alone = 0, beside = 0;
 
@@ -248,8 +248,8 @@ static void test_close__a_returning_host_finds_its_place(void)
 	}
 }
 
-/* A third host asks a peer with one place: its store fails with the reason. */
-static void test_refuse__a_waiting_store_fails_with_the_reason(void)
+/* A third host asks a peer whose only place is taken. */
+static void test_refuse__a_waiting_operation_fails_with_the_reason(void)
 {
 	for (uint32_t kind = 0; kind < OP_KINDS; kind++) {
 		const char *why;
@@ -326,8 +326,8 @@ static void test_resolve__a_neighbour_never_found_ends_the_session(void)
 	CHECK_EQ(store->last_status, -ECONNRESET);
 }
 
-/* A third node sends to node 1 faster than node 1 receives, so its ring is never empty for at least
- * 180 ms. */
+/* A third node sends to node 1 faster than node 1 receives: for at least 180 ms, node 1's RX ring
+ * is never empty. */
 static void saturate(uint64_t seed)
 {
 	sim_scene(seed);
@@ -415,7 +415,7 @@ int main(void)
 	RUN(test_connect__damage_before_the_welcome_is_not_forgotten);
 	RUN(test_refused__a_stranger_stops_no_handshake);
 	RUN(test_refused__a_stranger_ends_no_session);
-	RUN(test_refused__a_stranger_makes_no_question);
+	RUN(test_refused__a_stranger_causes_few_questions);
 	RUN(test_refused__a_killed_node_is_given_up_soon);
 	RUN(test_hello__replayed_after_both_asked_resets_nothing);
 	RUN(test_hello__a_late_copy_resets_nothing);
@@ -425,7 +425,7 @@ int main(void)
 	RUN(test_sync__frames_that_came_before_the_question_count);
 	RUN(test_sync__no_silence_where_nothing_was_awaited);
 	RUN(test_close__a_returning_host_finds_its_place);
-	RUN(test_refuse__a_waiting_store_fails_with_the_reason);
+	RUN(test_refuse__a_waiting_operation_fails_with_the_reason);
 	RUN(test_yield__an_idle_session_loses_no_frame);
 	RUN(test_yield__the_asking_host_frees_a_place);
 	RUN(test_resolve__a_clock_jump_is_no_attempt);

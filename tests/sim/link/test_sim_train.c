@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The burst that a path takes, in virtual time. Behind a queue shorter than a window, frames are
- * lost unless it was measured; random losses shrink no window.
+ * The burst that a path takes, in virtual time. If a queue on the path is shorter than a window,
+ * frames are lost unless the path was measured; random losses shrink no window.
  */
 #include "sim.h"
 

@@ -163,7 +163,7 @@ static void add_peer(uint32_t rank, uint32_t to)
 	nodes[rank].to[nodes[rank].to_count++] = to;
 }
 
-/* Senders and receivers. */
+/* Sets which node sends to which. */
 static void arrange(void)
 {
 	uint32_t K = setting.K;

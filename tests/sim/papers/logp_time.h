@@ -50,7 +50,7 @@ struct logp_found {
 
 enum { LOGP_COSTS_MAX = 64, LOGP_MESSAGES = 1024 };
 
-/* Returns the cost per message at each burst size, us. */
+/* The cost per message at each burst size, us. @compute: the pause before each message */
 struct logp_curve {
 	double compute;
 	uint32_t count;

@@ -17,7 +17,7 @@ enum p2_per {
 	P2_PER_LET_GO, /* per acknowledged fragment; one in the appendix */
 };
 
-/* An operation that only one protocol needs. */
+/* An operation that only one protocol needs. @interrupt: when it receives, else when it sends */
 struct p2_cost {
 	const char *what;
 	bool traditional, interrupt;

@@ -22,7 +22,7 @@ void p2_spend(struct p2_time *t, uint32_t rank, enum p2_spent what, uint64_t ns)
 	t->node[rank].now_spent += ns;
 }
 
-/* Bytes copied out since the last count. */
+/* Charges the node for the frames copied out since the last count. */
 static void count_copies(struct p2_time *t, uint32_t port)
 {
 	struct p2_time_node *node = &t->node[port];
@@ -33,7 +33,7 @@ static void count_copies(struct p2_time *t, uint32_t port)
 	node->copied = copied;
 }
 
-/* A fragment is copied if this many earlier ones are unacknowledged. */
+/* Charges the sender for a copy of its fragment if P2_ON_BOARD earlier ones are unacknowledged. */
 static void count_kept(struct p2_time *t, uint32_t port, uint32_t other,
 		       const struct careful_hdr *hdr)
 {
@@ -41,7 +41,7 @@ static void count_kept(struct p2_time *t, uint32_t port, uint32_t other,
 	uint32_t words = be16toh(hdr->frag_bytes) / 4;
 
 	if ((int32_t)(seq - t->node[port].sent[other]) <= 0)
-		return; /* once more */
+		return; /* sent again */
 	t->node[port].sent[other] = seq;
 	if (seq - t->node[port].acked[other] <= P2_ON_BOARD)
 		return;
@@ -49,7 +49,7 @@ static void count_kept(struct p2_time *t, uint32_t port, uint32_t other,
 	p2_spend(t, port, P2_SPENT_KEPT, (uint64_t)words * P2_COPY_CYCLES * P2_CYCLE_NS);
 }
 
-/* Fragments that a frame acknowledges for the first time. */
+/* Counts the fragments that a frame acknowledges for the first time. */
 static uint32_t let_go(struct p2_time *t, uint32_t port, uint32_t other,
 		       const struct careful_hdr *hdr)
 {

@@ -20,10 +20,10 @@ enum p2_spent {
 };
 
 /*
- * @began: counting has begun @stuck: a program could neither send nor receive
+ * @began: counting has begun
+ * @stuck: a program could neither send nor receive
  * @frames, @own, @kept: frames sent, protocol frames among them, fragments copied when sent
- * @now_spent: by node: CPU time of the call so far, besides the device's count
- * @free_ns: when the call ends
+ * @now_spent: by node: CPU time of the call so far, without the device's; @free_ns: when it ends
  * @over_ns: when its program ended
  * @copied: frames copied out and counted
  * @took_frame: it received last; the program is next
@@ -37,7 +37,7 @@ struct p2_time {
 	struct p2_time_node {
 		uint64_t now_spent, free_ns, over_ns, copied;
 		uint32_t acked[WORLD_NODES_MAX], sent[WORLD_NODES_MAX];
-		uint32_t words; /* of a frame, where they are copied */
+		uint32_t words; /* of its last data frame */
 		bool took_frame, over;
 	} node[WORLD_NODES_MAX];
 };

@@ -10,8 +10,8 @@
 #include <math.h>
 
 /*
- * P4 Table 4, except the Paragon's L: its text says 6.3 us, with which 2 (os + L + or) is the round
- * trip of its Table 3, 7.5 is the Meiko's. For the Myrinet's bulk transfers P4 gives the gap of 8
+ * P4 Table 4, except the Paragon's L: P4's text says 6.3 us, which makes 2 (os + L + or) the round
+ * trip of its Table 3; 7.5 us is the Meiko's. For the Myrinet's bulk transfers P4 gives the gap of 8
  * bytes (18 us, Figure 8) and the network's rate (80 MB/s, Table 2). It also gives os and T of 4
  * KiB (143 and 298 us). The rest of T is attributed to the receiver's processor.
  */
@@ -67,7 +67,7 @@ static bool near(double a, double b, double share)
 	return fabs(a - b) <= share * b;
 }
 
-/* Rounds to two significant digits like P4. */
+/* Reports whether two signatures differ by at most 1 %. */
 static bool alike(const struct logp_found *a, const struct logp_found *b)
 {
 	return near(a->o_s, b->o_s, 0.01) && near(a->o_r, b->o_r, 0.01) && near(a->g, b->g, 0.01) &&
