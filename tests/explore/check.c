@@ -170,8 +170,8 @@ static uint32_t grants_to_come(struct world *world, int from, int to)
  * A buffer's distance from rest, by its place: a frame under way 15, kept 14, released 11,
  * published and owed 10, announced 0, a copy 1. An update turns two owed buffers or more into one
  * under way, and so goes down; one owed buffer would go up. A buffer that may still be granted
- * counts 42, since it is owed afterwards; a buffer that pays back, after which it may be granted,
- * was released before. Marks that a step may only clear count a quarter.
+ * counts 10.5, since it is owed afterwards; a buffer that pays back, after which it may be granted,
+ * was released before. Marks that a step may only clear count 1/64.
  */
 uint32_t steps_rank(struct world *world)
 {

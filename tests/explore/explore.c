@@ -4,9 +4,9 @@
  * deliver, consume, keep, release, publish, update and copy out. Sound settings must show no
  * violation; a rule that is broken on purpose must be found.
  *
- * Usage: explore [--quick | --long] [--loss] [--show] --quick: only small settings; --long: only
- * those that need minutes; --loss: only those with losses; --show: prints the shortest way to each
- * violation
+ * Usage: explore [--quick | --long] [--loss] [--show]
+ * --quick: only small settings; --long: only those that need minutes; --loss: only those with
+ * losses; --show: prints the shortest way to each violation
  */
 #include <stdio.h>
 #include <string.h>
@@ -26,8 +26,8 @@ struct experiment {
 	} length;
 };
 
-/* Frames of W - T buffers: 2, 3 and 3 for W = 4, 5 and 6. The code allows one less, so that no
- * frame waits long; with one more, none may wait for ever. */
+/* Frames of W - T buffers: 2, 3 and 3 for W = 4, 5 and 6. The code allows W - T - 1, so that no
+ * frame waits long. A frame of W - T may wait long, but not for ever. */
 #define SETTING(n, w, min, max, copies, tx, kept, ...)                              \
 	{                                                                           \
 		.nodes = (n), .window = (w), .cost_min = (min), .cost_max = (max),  \

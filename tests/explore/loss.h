@@ -57,7 +57,7 @@ uint32_t loss_copies(const struct world *world, int from, int to);
 /* Returns the most buffers that a peer may still be granted: each number may request more than the
  * one before, and a repair may request another number. */
 uint32_t loss_grants(struct world *world, int from, int to);
-/* Returns the sum of one of these over all flows. */
+/* Returns the sum of a count over all flows. */
 uint32_t loss_all(const struct world *world,
 		  uint32_t (*count)(const struct world *world, int from, int to));
 

@@ -218,8 +218,8 @@ static bool ask(struct world *world, const struct step *step)
 	return true;
 }
 
-/* Returns the buffers of the numbers that a node is asked for; *spare: those of numbers under way
- * or received. */
+/* Returns the buffers of the numbers that a node is asked for; *extra: how many of these numbers
+ * are under way or received. */
 static uint32_t wanted(struct world *world, int from, int to, uint32_t *extra)
 {
 	const struct open *open = &world->open[from][to];

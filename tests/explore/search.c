@@ -111,7 +111,7 @@ static void note_bad(struct search *s, uint32_t from, struct step step)
 
 /* Reports whether a node with more to send withholds credits because it cannot copy out, while no
  * node can send. The event service then tells its program (ENOBUFS, events/out.c). */
-static bool says_so(struct world *world)
+static bool hoarder_withholds(struct world *world)
 {
 	for (int i = 0; i < world->setting.nodes; i++)
 		for (int j = 0; j < world->setting.nodes; j++)
@@ -145,7 +145,7 @@ static void check_rest(struct search *s, const struct state *state)
 	if (world_loses(world) && loss_all(world, loss_gone))
 		violation(world, FOUND_MISSING);
 	else if (any && !largest_can)
-		violation(world, says_so(world) ? FOUND_NAMED : FOUND_DEADLOCK);
+		violation(world, hoarder_withholds(world) ? FOUND_NAMED : FOUND_DEADLOCK);
 	else if (!all_can && !world->setting.standstill && !world->setting.hoard)
 		violation(world, FOUND_STUCK);
 }
@@ -192,7 +192,7 @@ static void expand(struct search *s, const struct state *state, uint32_t index)
 	s->bad = index;
 }
 
-/* Prints the steps to the violation. */
+/* Counts the steps to the violation, and prints them if `show`. */
 static void way_there(const struct search *s, bool show)
 {
 	uint32_t length = 0;

@@ -18,20 +18,20 @@ enum {
  *
  * @sent: buffers sent; like all counters, beyond those known to be returned
  * @received, @returned, @announced, @withheld: as in struct window_rx, at the receiver
- * @freeing:   released there, not yet published
- * @dirty:     place in the receiver's dirty list + 1; 0: not in it
+ * @freeing: released there, not yet published
+ * @dirty: place in the receiver's dirty list + 1; 0: not in it
  * @frames, @frame, @credits: under way, oldest first: cost, and the credits for the flow that runs
  * the other way; a frame to all carries what it adds to earlier such frames
  * @cast_held: credits that are set aside for the sender's next broadcast
  * @said: frames sent by a hoarder so far
- * @ask: buffers that they ask for
- * @asked, @granted: by the last one that came, and to the sender
+ * @ask: buffers that each frame under way asks for
+ * @asked, @granted: buffers that the last arrived frame asks for; buffers granted to the sender
  * @asking: place in the receiver's list of asking peers + 1; 0: not in it
  * @left: unsent frames of the sender's message
  * @held: kept frames of one buffer that may be copied out
  * @copied: of these, copied ones
- * @fixed: kept frames that may not be copied out, by cost - 1 If frames are lost (loss.c), numbers
- * count from the last one that was taken in order:
+ * @fixed: kept frames that may not be copied out, by cost - 1
+ * If frames are lost (loss.c), numbers count from the last one that was taken in order:
  * @seq: of the frames under way, sorted
  * @numbers, @number: sent numbers that are not taken yet: cost, FLIGHT_UPDATE, NUMBER_WAITS,
  *   NUMBER_WANTED
@@ -69,7 +69,7 @@ static const uint32_t SENT_BASE = UINT32_MAX - 1, SEQ_BASE = UINT32_MAX;
 
 /* Returns the number of flows and the ends of each. */
 uint32_t state_flows(const struct world *world, uint8_t (*ends)[2]);
-/* Reads a state from the world, or puts the world into it. */
+/* Reads the world's state; puts the world into a state. */
 void state_get(struct world *world, struct state *state);
 void state_put(struct world *world, const struct state *state);
 

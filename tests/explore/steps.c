@@ -194,7 +194,7 @@ static bool copy_out_due(const struct link_peer *peer)
 	return peer->kept >= peer->flow.rx.threshold || peer->withholding;
 }
 
-/* Checks that a kept frame's bytes are unchanged, also in a copy. */
+/* Copies out, and checks that the bytes of all kept frames are unchanged, also in copies. */
 static void copy_out(struct world *world, struct node *node, struct link_peer *peer)
 {
 	link_copy_out(peer);

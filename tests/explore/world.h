@@ -26,8 +26,8 @@ enum {
 	CTRL_MAX = 16,
 	FRAMES_MAX = WINDOW_MAX + GRANTED_MAX, /* on one wire: each costs a credit */
 	KEPT_MAX = RX_MAX + POOL_MAX,
-	FLIGHT_UPDATE = 0x80, /* with a cost */
-	FLIGHT_CAST = 0x40,
+	FLIGHT_UPDATE = 0x80, /* next to a cost: a window update, */
+	FLIGHT_CAST = 0x40, /* a broadcast */
 	NUMBER_WAITS = 0x20, /* received, waits for an earlier number */
 	NUMBER_WANTED = 0x10, /* requested by the receiver */
 	COST_MASK = 0x0f,
@@ -203,7 +203,7 @@ static inline uint32_t world_member_of(int caster, int node)
 	return (uint32_t)(node < caster ? node : node - 1);
 }
 
-/* Its place in a caster's group. */
+/* Returns the other node's place in a node's group, or NULL. */
 static inline struct link_member *world_member(struct world *world, int node, int other)
 {
 	struct link_group *group = world->node[node].group;
