@@ -88,7 +88,7 @@ static uint32_t dev_complete(struct queue *queue, uint64_t *addrs, uint32_t n)
 	return got;
 }
 
-/* Later numbers have the same addresses with another port. */
+/* Returns a host's address; numbers from NODE_HOSTS on have the same addresses with another port. */
 union address node_host(uint32_t host)
 {
 	const in_port_t port = htons((uint16_t)(CAREFUL_PORT_DEFAULT + host / NODE_HOSTS));

@@ -32,7 +32,7 @@ enum {
 	SECRET_BYTES = 20,
 };
 
-static bool unanswered[FAKE_TOKENS]; /* true: the request may stay unanswered */
+static bool may_be_unanswered[FAKE_TOKENS];
 static char base[] = "/tmp/fuzz_block.XXXXXX";
 static uint64_t secret; /* its digest, because libFuzzer copies compared bytes into inputs */
 
@@ -343,8 +343,8 @@ static void ask(struct careful *c, struct input *in)
 	if (!c->handlers[handler].fn)
 		return;
 	/* If a client repeats a request, only the repetition is answered. */
-	unanswered[c->tokens] = args[3] || handler == CAREFUL_BLOCK_COMMIT ||
-				handler == CAREFUL_BLOCK_CLOSE;
+	may_be_unanswered[c->tokens] = args[3] || handler == CAREFUL_BLOCK_COMMIT ||
+				       handler == CAREFUL_BLOCK_CLOSE;
 	fake_request(c, what >> 7, handler, args, payload, bytes);
 }
 
@@ -368,7 +368,7 @@ static void check_answers(const struct careful *c, const struct block_server *se
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < c->tokens; i++)
-		n += !c->answers[i]->given && !unanswered[i];
+		n += !c->answers[i]->given && !may_be_unanswered[i];
 	MUST(n <= server->waiters_count);
 }
 
@@ -416,7 +416,7 @@ static void wait_for(struct careful *c, struct block_server *server)
 /* Ends a peer's session: its requests need no answer any more. */
 static void peer_gone(struct careful *c, struct block_server *server, uint32_t peer, uint32_t state)
 {
-	memset(unanswered, true, c->tokens);
+	memset(may_be_unanswered, true, c->tokens);
 	block_watch(c, peer, state, server);
 }
 

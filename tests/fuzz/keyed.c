@@ -25,7 +25,7 @@ static void public_key(uint32_t host, uint8_t *key)
 	MUST(crypto_scalarmult_base(key, private) == 0);
 }
 
-/* Returns a key pair; the instance's is the last one. */
+/* Returns the pair of a host's key with the instance's, which has the number NODE_HOSTS. */
 static const struct noise_pair *host_pair(uint32_t host)
 {
 	static const uint8_t none[NOISE_KEY_BYTES];
