@@ -61,7 +61,7 @@ def there_and_back(machines: Machines) -> None:
         assert machines.run(host, "sh", "-c", left) == ""
 
 
-def looked(machines: Machines) -> None:
+def check_doctor(machines: Machines) -> None:
     """Checks that doctor's driver, descriptors and pause frames are ethtool's."""
     report = json.loads(machines.run("h1", "carefulctl", "doctor", "--json", "eth1"))["findings"]
     found = {one["check"]: one["text"] for one in report}
@@ -91,7 +91,7 @@ def looked(machines: Machines) -> None:
     ids="-".join,
 )
 def test_files__copied(machines: Machines) -> None:
-    looked(machines)
+    check_doctor(machines)
     found = machines.up("h1"), machines.up("h2")
     assert [one["zerocopy"] for one in found] == [False, False]
     there_and_back(machines)
