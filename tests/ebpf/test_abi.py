@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from careful._binding import ffi, lib
 
-#: What XDP reads or writes. clang leaves out of the BTF what only a local pointer has
-#: as its type; a global `const struct careful_hdr *` in the program puts it in.
+#: Structures that XDP reads or writes. clang leaves a structure out of the BTF if only local
+#: pointers point to it; a global `const struct careful_hdr *` in the program prevents this.
 SHARED = [
     "careful_hdr",
     "careful_peer_entry",

@@ -118,7 +118,7 @@ static void test_random__never_admitted(void)
 	for (uint32_t i = 0; i < 20000; i++) {
 		frame_build(&frame, &good[i % GOOD]);
 		set_peer(FRAME_NODE, frame_cookie, 0);
-		/* Random bytes up to the end of the careful header. */
+		/* Changes up to seven random bytes, then cuts the frame. */
 		for (uint32_t k = 0; k < 1 + i % 7; k++) {
 			state = state * 6364136223846793005ULL + 1442695040888963407ULL;
 			frame.data[(state >> 33) % frame.bytes] ^= (uint8_t)(state >> 25);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The compiled order in which the XDP program reads and writes a peers entry. A full barrier stands
- * between the cookie and the start of the epoch, likewise a group's, and before a ping's number, if
- * the CPU needs one; else there is none. Both load and admit frames.
+ * The compiled order in which the XDP program reads and writes a peers entry. If the CPU needs
+ * barriers, a full one stands between the loads of a cookie and of the values that were written
+ * before it. Another stands before the store of a ping's number. Else there is none.
+ * Both builds load and admit frames.
  */
 #include <stddef.h>
 
@@ -55,7 +56,7 @@ static size_t admit_at(const char *name)
 	return at;
 }
 
-/* The engine's last published number is read after the cookie too. */
+/* Checks that a barrier stands between a sealed frame's cookie and the engine's published number. */
 static void expect_sealed(const struct bpf_insn *insns, size_t count)
 {
 	const int taken = offsetof(struct careful_peer_entry, seq_taken);

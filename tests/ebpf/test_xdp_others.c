@@ -10,7 +10,7 @@
 static const uint8_t here[] = { 10, 77, 0, 1 }, there[] = { 10, 99, 0, 5 };
 static const uint8_t here6[16] = { 0xfd, 0x77, [15] = 1 }, there6[16] = { 0xfd, 0x99, [15] = 5 };
 
-/* Test frames come in on lo of own_network(). */
+/* Turns forwarding on or off. Test frames come in on lo of own_network(). */
 static void be_router(bool router)
 {
 	char command[256];
