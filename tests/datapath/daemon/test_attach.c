@@ -948,8 +948,8 @@ static void await_slow(void)
 	CHECK(there);
 }
 
-/* Returns the bytes that were written after all operations had ended. */
-static uint32_t written_by_now(void)
+/* Checks that all writes have ended. Returns how many have begun. */
+static uint32_t writes_by_now(void)
 {
 	uint32_t begun;
 
@@ -1003,9 +1003,9 @@ static void test_close__nothing_is_written_afterwards(void)
 		}
 		await_slow();
 		CHECK_EQ(careful_close(c), 0);
-		begun = written_by_now();
+		begun = writes_by_now();
 		await_programs(1);
-		CHECK_EQ(written_by_now(), begun);
+		CHECK_EQ(writes_by_now(), begun);
 		if (!get) {
 			await(other, &o);
 			CHECK_EQ(o.result.status, -ENOENT);
@@ -1041,10 +1041,10 @@ static void test_peer_close__ends_a_get_that_gets_nothing(void)
 	await_slow();
 	CHECK_EQ(careful_peer_close(c, peer), 0);
 	await(c, &o);
-	begun = written_by_now();
+	begun = writes_by_now();
 	CHECK_EQ(o.result.status, -ECONNRESET);
 	CHECK_EQ(asked(c, peer, "again"), 0);
-	CHECK_EQ(written_by_now(), begun);
+	CHECK_EQ(writes_by_now(), begun);
 	CHECK_EQ(careful_close(c), 0);
 	await_programs(0);
 	speed_up();
@@ -1717,7 +1717,7 @@ static int sent_there(struct careful *c, struct careful_events *ev, uint64_t eve
 	return rc;
 }
 
-/* Sends a thousand messages, each of which comes back, and more at once than may be under way. */
+/* Sends 400 messages, more at once than may be under way; each is answered. */
 static void play(struct careful *c, struct careful_events *here, struct careful_events *there)
 {
 	const int most = careful_event_bytes(here);

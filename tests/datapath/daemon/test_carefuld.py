@@ -232,11 +232,11 @@ class Passed:
         return ["bash", "-c", script, "bash", *self._daemon.argv("--foreground", *options)]
 
     def start(self, one: socket.socket, *options: str) -> subprocess.Popen[Any]:
-        """Return once it serves."""
+        """Starts carefuld; returns once it serves."""
         argv = self.argv(one.fileno(), *options)
         fds = [one.fileno()]
         process = self._daemon.lab.start("h1", *argv, env=self._env, pass_fds=fds)
-        said = {"WATCHDOG": "1"}  # of one before
+        said = {"WATCHDOG": "1"}  # from an earlier process
         while said == {"WATCHDOG": "1"} or "STOPPING" in said:
             said = self._manager.hears()
         assert said["READY"] == "1", said

@@ -758,7 +758,7 @@ static void test_file__kinds(void)
 	}
 	close(pipes[1]);
 	if (most < 3)
-		printf("not tried: more descriptors than fit; those that do not stay open here\n");
+		printf("not tried: more descriptors than fit, since they stay open unnoticed here\n");
 	/* Without a descriptor, with too many, and with one that the question does not take. */
 	ask(fd, head, NULL, 0);
 	assert(answered(fd, 1)->head.status == -EBADF);
@@ -860,7 +860,7 @@ static void test_packet__malformed(void)
 	}
 	memcpy(buf, &head, sizeof(head));
 	fd = client();
-	send_raw(fd, buf, sizeof(buf), NULL, 0); /* longer than any */
+	send_raw(fd, buf, sizeof(buf), NULL, 0); /* longer than any packet */
 	assert(closed(fd));
 	close(fd);
 	fd = client();
@@ -1137,8 +1137,7 @@ static void test_client__floods_with_opens(void)
 	turn();
 	close(fd);
 	turn();
-	/* The GET continues. A finished open is closed by its key, the rest by its attempt's name.
-	 * */
+	/* The GET continues. A finished OPEN is closed by its key, others by their attempt's name. */
 	assert((uint32_t)operations() == HANDLES + 1);
 	for (i = 0; (op = operation('r')); i++) {
 		assert(op->handler == CAREFUL_BLOCK_CLOSE);
@@ -1584,7 +1583,7 @@ static void test_handshakes__without_an_answer_yield(void)
 }
 
 /* SIGNATURE delays all traffic, and TRIAL_LOCK acts for the whole host. */
-static void test_user__asks_for_roots_data(void)
+static void test_user__may_not_disturb_the_host(void)
 {
 	struct careful_ipc lock = { .op = CAREFUL_IPC_REQUEST, .handler = CAREFUL_TRIAL_LOCK };
 	struct careful_ipc signature = { .op = CAREFUL_IPC_SIGNATURE, .id = 4 };
@@ -2190,7 +2189,7 @@ int main(void)
 	test_clients__one_user_cannot_use_all_places();
 	test_clients__ten_thousand_delay_no_other();
 	test_handshakes__without_an_answer_yield();
-	test_user__asks_for_roots_data();
+	test_user__may_not_disturb_the_host();
 	test_handles__one_user_cannot_use_all();
 
 	test_handles__clients_take_turns();

@@ -86,7 +86,7 @@ static void *other(void *arg)
 	return NULL;
 }
 
-/* Returns the exit status of a confined child that runs run(). */
+/* Runs run() in a confined child; it must succeed. */
 static void confined(void (*run)(void))
 {
 	struct careful_error error;

@@ -58,7 +58,7 @@ static void test_choose__a_machine_that_changes_once(void)
 	}
 }
 
-static void test_choose__differs_between_calls(void)
+static void test_choose__figures_that_vary_too_much_decide_nothing(void)
 {
 	const double wild[XDP_ARMS] = { 1, 3, 4, 1, 0.3, 2 };
 
@@ -208,7 +208,7 @@ int main(void)
 	CHECK(!chmod(dir, 0755));
 	RUN(test_choose__the_better_of_both_figures_together);
 	RUN(test_choose__a_machine_that_changes_once);
-	RUN(test_choose__differs_between_calls);
+	RUN(test_choose__figures_that_vary_too_much_decide_nothing);
 	RUN(test_choose__figures_that_are_none);
 	RUN(test_remember__can_be_recalled_and_replaced);
 	RUN(test_remember__makes_its_directory);

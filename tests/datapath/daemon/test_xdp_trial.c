@@ -184,7 +184,7 @@ static void ask(void)
 	CHECK(!memcmp(outcome.payload, "data", 4));
 }
 
-static void nothing_is_held(void)
+static void expect_nothing_held(void)
 {
 	for (uint32_t i = 0; i < trial.peers_max; i++)
 		CHECK_EQ(held[0][i], 0);
@@ -219,7 +219,7 @@ static void test_trial__measures_decides_and_nothing_is_lost(void)
 	CHECK_EQ(remembered_mode(), by == CAREFUL_XDP_BY_MEASURED ? device().xdp_mode : 0);
 	if (trial.failed < TRIES)
 		CHECK(the_peer().epochs >= XDP_ARMS); /* one for each change */
-	nothing_is_held();
+	expect_nothing_held();
 	ask();
 	tries = locks;
 	CHECK(tries >= 1);
@@ -250,7 +250,7 @@ static void test_trial__a_peer_that_falls_silent_leaves_the_drivers_mode(void)
 		gets_left = -1;
 		ask(); /* the peer is back, and is served */
 	}
-	nothing_is_held();
+	expect_nothing_held();
 	end_trial(thread);
 	careful_close(ends.c[0]);
 	careful_close(ends.c[1]);
@@ -273,7 +273,7 @@ static void test_trial__on_a_slow_path_sends_no_stream(void)
 	CHECK(the_peer().rx_bytes < GET_BYTES);
 	CHECK_EQ(the_peer().epochs, 1); /* no change of the mode */
 	slow = false;
-	nothing_is_held();
+	expect_nothing_held();
 	ask();
 	end_trial(thread);
 	ends_close(&ends);
@@ -352,7 +352,7 @@ static void test_trial__not_again_after_it_took_the_link_down(void)
 	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_DRIVER);
 	CHECK_EQ(device().xdp_mode, CAREFUL_XDP_NATIVE);
 	CHECK_EQ(remembered_mode(), CAREFUL_XDP_NATIVE); /* the next `up` does not try either */
-	nothing_is_held();
+	expect_nothing_held();
 	CHECK_EQ(link_to_peer(true), 0);
 	ask();
 	ends.c[0]->queue->ops = real_ops;
@@ -473,7 +473,7 @@ static void test_trial__a_peer_that_is_always_busy_leaves_the_drivers_mode(void)
 	CHECK_EQ(trial.failed, 0);
 	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_DRIVER);
 	CHECK_EQ(device().xdp_mode, CAREFUL_XDP_NATIVE);
-	nothing_is_held();
+	expect_nothing_held();
 	ask();
 	end_trial(thread);
 	ends_close(&ends);
@@ -512,7 +512,7 @@ static void test_remembered__is_in_effect_at_once(void)
 	pair_leave(&ends.pair);
 	CHECK_EQ(device().xdp_mode, CAREFUL_XDP_GENERIC);
 	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_REMEMBERED);
-	nothing_is_held();
+	expect_nothing_held();
 	careful_handle(ends.c[1], ECHO, echo, NULL);
 	stop = false;
 	gets_left = -1;
@@ -532,7 +532,7 @@ static void test_init__by_hand_measures_nothing(void)
 	by_hand.careful.xdp_mode = CAREFUL_XDP_NATIVE;
 	CHECK_EQ(xdp_trial_init(&trial, ends.c[0], NULL, &by_hand), 0);
 	CHECK(!trial.undecided);
-	nothing_is_held();
+	expect_nothing_held();
 	by_hand.careful.xdp_mode = CAREFUL_XDP_AUTO;
 	by_hand.careful.require_zerocopy = 1;
 	CHECK_EQ(xdp_trial_init(&trial, ends.c[0], NULL, &by_hand), 0);
@@ -550,11 +550,11 @@ static void test_init__without_a_link_measures_nothing(void)
 	CHECK(!trial.undecided);
 	CHECK_EQ(device().xdp_by, CAREFUL_XDP_BY_DRIVER);
 	CHECK_EQ(remembered_mode(), CAREFUL_XDP_AUTO); /* the cause may be another one */
-	nothing_is_held();
+	expect_nothing_held();
 	ends_close(&ends);
 }
 
-static int xdp_trial_lock_of(uint32_t for_ms, uint64_t ticket)
+static int ask_lock(uint32_t for_ms, uint64_t ticket)
 {
 	const uint32_t args[4] = { for_ms, (uint32_t)(ticket >> 32), (uint32_t)ticket };
 
@@ -586,26 +586,26 @@ static void test_lock__is_granted_to_one_host_and_ends(void)
 	theirs.undecided = false;
 	memset(held, 0, sizeof(held));
 	theirs.ticket = 1000;
-	CHECK_EQ(xdp_trial_lock_of(100000, 1), 0);
+	CHECK_EQ(ask_lock(100000, 1), 0);
 	CHECK_EQ(held[1][0], IPC_HOLD_LOCK);
 	CHECK(theirs.lock_ns[0] <= clock_now_ns() + CAREFUL_TRIAL_LOCK_MS * 1000000ull);
 	CHECK(xdp_trial_timeout_ms(&theirs) <= CAREFUL_TRIAL_LOCK_MS + 1);
-	CHECK_EQ(xdp_trial_lock_of(0, 1), 0);
+	CHECK_EQ(ask_lock(0, 1), 0);
 	CHECK_EQ(held[1][0], 0);
 	theirs.running = true;
-	CHECK_EQ(xdp_trial_lock_of(100, UINT64_MAX), -EBUSY);
+	CHECK_EQ(ask_lock(100, UINT64_MAX), -EBUSY);
 	theirs.running = false;
 	theirs.asking = true; /* both at once: the larger ticket */
-	CHECK_EQ(xdp_trial_lock_of(100, 999), -EBUSY);
-	CHECK_EQ(xdp_trial_lock_of(100, 1000), -EBUSY);
-	CHECK_EQ(xdp_trial_lock_of(100, 1001), 0);
+	CHECK_EQ(ask_lock(100, 999), -EBUSY);
+	CHECK_EQ(ask_lock(100, 1000), -EBUSY);
+	CHECK_EQ(ask_lock(100, 1001), 0);
 	theirs.asking = false;
 	CHECK_EQ(held[1][0], IPC_HOLD_LOCK);
 	theirs.lock_ns[0] = 1; /* the asker has gone */
 	xdp_trial_poll(&theirs);
 	CHECK_EQ(held[1][0], 0);
 	CHECK_EQ(theirs.locks, 0);
-	CHECK_EQ(xdp_trial_lock_of(100, 1), 0);
+	CHECK_EQ(ask_lock(100, 1), 0);
 	xdp_trial_peer_changed(&theirs, 0, CAREFUL_PEER_FAILED);
 	CHECK_EQ(held[1][0], 0);
 	CHECK_EQ(theirs.locks, 0);

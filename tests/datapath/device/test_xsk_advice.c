@@ -8,7 +8,7 @@
 #include "device/compat.h"
 #include "device/xsk/xsk.h"
 
-static void says(const char *driver, int rc, const char *words)
+static void expect_advice(const char *driver, int rc, const char *words)
 {
 	CHECK(strstr(xsk_zerocopy_advice(driver, rc), words));
 }
@@ -16,19 +16,19 @@ static void says(const char *driver, int rc, const char *words)
 /* The advice for virtio_net was once ethtool -L and -G, which change nothing there. */
 static void test_advice__virtio_needs_settings_of_its_host(void)
 {
-	says("virtio_net", -EINVAL, "iommu_platform=on,disable-legacy=on");
-	says("virtio_net", -EINVAL, "6.13");
-	says("virtio_net", -ENOENT, "queue_reset=on");
+	expect_advice("virtio_net", -EINVAL, "iommu_platform=on,disable-legacy=on");
+	expect_advice("virtio_net", -EINVAL, "6.13");
+	expect_advice("virtio_net", -ENOENT, "queue_reset=on");
 	CHECK(!strstr(xsk_zerocopy_advice("virtio_net", -EINVAL), "ethtool"));
 }
 
 static void test_advice__other_drivers(void)
 {
-	says("ice", -EINVAL, "ethtool -L, ethtool -G");
-	says("ice", -ENOENT, "dmesg");
-	says("ice", -EOPNOTSUPP, "it has none");
-	says("virtio_net", -EOPNOTSUPP, "before Linux 6.13");
-	says("virtio_net", -ENOMEM, "UMEM could not be mapped");
+	expect_advice("ice", -EINVAL, "ethtool -L, ethtool -G");
+	expect_advice("ice", -ENOENT, "dmesg");
+	expect_advice("ice", -EOPNOTSUPP, "it has none");
+	expect_advice("virtio_net", -EOPNOTSUPP, "before Linux 6.13");
+	expect_advice("virtio_net", -ENOMEM, "UMEM could not be mapped");
 }
 
 static bool wakes_another(const char *driver, const char *release, uint32_t queues, uint32_t most,

@@ -8,8 +8,8 @@
 static struct xsk_port port;
 static struct xsk_queue xsk;
 
-/* Returns the bounds of a queue with 512 receive buffers in native mode, on a device with such a
- * ring. */
+/* Returns the bounds of a queue in native mode, whose device's ring has this size. The queue has
+ * 512 receive buffers, or 1024 with zero-copy. */
 static const struct careful_device_info *bounds(uint32_t ring, bool zerocopy)
 {
 	memset(&port, 0, sizeof(port));

@@ -403,7 +403,7 @@ static void check_ctrl(const char *to_text, const char *from_text)
 	const struct careful_ctrl ctrl = { .version = 9, .type = CAREFUL_SYNC };
 	struct careful_ctrl got;
 
-	to.in.sin_port = htobe16(CAREFUL_PORT_DEFAULT); /* at one place in both */
+	to.in.sin_port = htobe16(CAREFUL_PORT_DEFAULT); /* in the same place in both families */
 	CHECK_EQ(ctrl_recv(1, &from, &got, sizeof(got)), -EAGAIN);
 	CHECK_EQ(ports[0]->ops->ctrl_send(ports[0], &to, &ctrl, sizeof(ctrl)), 0);
 	CHECK_EQ(ctrl_wait(1, &from, &got, sizeof(got)), sizeof(got));
@@ -436,7 +436,7 @@ static void send_to_all(const char *to_text)
 	CHECK(fd >= 0);
 	CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &on, sizeof(on)), 0);
 	CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, "eth1", 4), 0);
-	to.in.sin_port = htobe16(CAREFUL_PORT_DEFAULT); /* at one place in both */
+	to.in.sin_port = htobe16(CAREFUL_PORT_DEFAULT); /* in the same place in both families */
 	CHECK_EQ(sendto(fd, &ctrl, sizeof(ctrl), 0, &to.sa,
 			to.sa.sa_family == AF_INET ? sizeof(to.in) : sizeof(to.in6)),
 		 sizeof(ctrl));

@@ -392,7 +392,7 @@ static void test_open__not_root(void)
 	CHECK_EQ(status, 0);
 }
 
-/* Checks the errors of opening, and of its own check, in a child that lacks something. */
+/* Checks that opening and careful_check() give the same error in a child that lacks something. */
 static void lacking(void (*take)(void), uint32_t check, int want, const char *words)
 {
 	struct careful_options options = defaults();
@@ -568,7 +568,7 @@ static void test_open__many_times(void)
 	expect_nothing_left();
 }
 
-/* The engine writes the plan of live messages into the map, which has a slot for each peer. */
+/* Checks that the pinned map is the one into which the engine writes, with a slot for each peer. */
 static void expect_live(struct queue *queue)
 {
 	const uint32_t first = 0, last = 7, beyond = 8; /* of --peers's default */

@@ -95,7 +95,7 @@ static void test_send__of_foreign_memory(void)
 	ends_close(&ends);
 }
 
-static void test_alloc__a_share_and_others_go_on(void)
+static void test_alloc__is_bounded_and_others_continue(void)
 {
 	uint8_t *lent[1024];
 	uint32_t n = 0;
@@ -128,7 +128,7 @@ static void test_alloc__a_share_and_others_go_on(void)
 }
 
 /* Lent messages end with the instance; the sanitizer would report a leak. */
-static void test_close__with_some_of_the_program_s(void)
+static void test_close__with_buffers_of_the_program(void)
 {
 	struct ends ends;
 	int came;
@@ -146,7 +146,7 @@ int main(void)
 {
 	RUN(test_send__in_its_buffer_and_before_the_session);
 	RUN(test_send__of_foreign_memory);
-	RUN(test_alloc__a_share_and_others_go_on);
-	RUN(test_close__with_some_of_the_program_s);
+	RUN(test_alloc__is_bounded_and_others_continue);
+	RUN(test_close__with_buffers_of_the_program);
 	return 0;
 }

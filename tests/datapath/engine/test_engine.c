@@ -81,7 +81,7 @@ static void remove_region(struct ends *ends, uint32_t key)
 	CHECK_EQ(rc, 0);
 }
 
-/* Gets and stores between each kind of span, at one MTU. */
+/* Gets between each kind of span, at one MTU. */
 static void bulk(unsigned int mtu, uint32_t flags)
 {
 	int fd = memfd_create("target", 0);
@@ -229,7 +229,7 @@ static void count_store(const struct careful_message *message, void *user)
 	++*(uint32_t *)user;
 }
 
-/* Returns the peer's data frames, without updates. */
+/* Returns the number of frames that were sent to the peer, without updates. */
 static uint64_t answers(const struct careful *c)
 {
 	return c->link.peers[0].tx_frames - c->link.counters[CAREFUL_C_TX_UPDATES];

@@ -44,7 +44,8 @@ static void test_store__runs_no_handler_of_requests(void)
 	node_close(node);
 }
 
-/* Sends messages of one kind as long as there are credits. Returns no credits for the answers. */
+/* Sends messages of one kind as long as there are credits, and gives none for the answers. Returns
+ * the number of messages. */
 static uint32_t hostile_flood(struct node *node, struct hostile what, uint32_t rounds)
 {
 	const struct link_peer *peer = &node->c->link.peers[what.peer];

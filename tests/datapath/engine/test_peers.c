@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A slot goes from one host to the next: the watcher gets the end of the first, and its frames
- * leave the receive ring first. A wait ends with the event.
+ * A slot goes from one host to the next: the watcher hears of the first host's end, and before that
+ * its frames leave the receive ring. A wait ends with the event.
  */
 #include "instances.h"
 #include "link/session/session.h"
@@ -426,7 +426,7 @@ static void on_first_request(const struct careful_message *message, void *user)
 	CHECK_EQ(careful_reply(message, 0, NULL, NULL, 0), 0);
 }
 
-/* Otherwise its request would count as the old process's and end with it. */
+/* A new process's request would otherwise count as the old process's, and end with it. */
 static void test_life__reported_before_its_first_request(void)
 {
 	struct ends ends;

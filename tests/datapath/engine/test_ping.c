@@ -215,7 +215,7 @@ static void test_ping__refused_requests(void)
 	ends_close(&ends);
 }
 
-static bool is_of(const void *user, const void *of)
+static bool is_same(const void *user, const void *of)
 {
 	return user == of;
 }
@@ -240,10 +240,10 @@ static void test_ping__ends_without_an_answer(void)
 	CHECK_EQ(told.done, 1);
 	ask.timeout_ms = 60000;
 	begin(&ends, &ask, &told);
-	engine_forget(ends.c[0], is_of, &ask); /* matches no ping */
+	engine_forget(ends.c[0], is_same, &ask); /* matches no ping */
 	careful_poll(ends.c[0]);
 	CHECK_EQ(told.done, 0);
-	engine_forget(ends.c[0], is_of, &told);
+	engine_forget(ends.c[0], is_same, &told);
 	careful_poll(ends.c[0]);
 	CHECK_EQ(told.done, 1);
 	CHECK_EQ(told.result.status, -ECANCELED);
@@ -326,7 +326,7 @@ static void test_ping__strangers_get_nothing(void)
 	ends_close(&ends);
 }
 
-/* Each stage answers over IPv6 as well; hops, test_pathchar of tests/system. */
+/* Each stage answers over IPv6 as well; test_pathchar of tests/system tests hops. */
 static void test_ping__over_ipv6(void)
 {
 	struct sockaddr_in6 to = { .sin6_family = AF_INET6 };

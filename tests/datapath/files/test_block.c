@@ -928,7 +928,7 @@ static void test_stop__with_work_under_way(void)
 	answer(send_open(0, CAREFUL_BLOCK_OPEN, "sub/new", 7, CAREFUL_BLOCK_CREATE, 10, 0));
 }
 
-/* A path too long for a frame is stored at the server first; all errors of that. */
+/* A path too long for a frame is stored at the server first. Tests all errors of that, too. */
 static void test_request__stored_path(void)
 {
 	const uint32_t memory = CAREFUL_BLOCK_SCRATCH | CAREFUL_BLOCK_NULL;

@@ -27,7 +27,7 @@ static void hang(const char *dir)
 }
 
 /* Ends hanging operations with an error. */
-static void go_on(const char *dir)
+static void end_hang(const char *dir)
 {
 	close(fuse_fd);
 	CHECK_EQ(umount2(at(dir), MNT_DETACH), 0);
@@ -71,7 +71,7 @@ static void test_export__a_hanging_export_stops_no_other(void)
 	ask_what_hangs("two/x", tokens);
 	CHECK_EQ(answer(ask_stat(1, "one/a"))->status, 0);
 	CHECK_EQ(answer(ask_stat(0, "one/a"))->status, 0); /* the same peer is served, too */
-	go_on("two");
+	end_hang("two");
 	await(tokens);
 	stop();
 }
@@ -84,7 +84,7 @@ static void test_peer__cannot_hold_all_workers_of_an_export(void)
 	hang("one/sub");
 	ask_what_hangs("one/sub/x", tokens);
 	CHECK_EQ(answer(ask_stat(1, "one/a"))->status, 0);
-	go_on("one/sub");
+	end_hang("one/sub");
 	await(tokens);
 	stop();
 }
@@ -102,7 +102,7 @@ static void test_peer__with_all_its_requests_in_one_export(void)
 		tokens[i] = ask_stat(0, "two/x");
 	for (uint32_t i = 0; i < MANY; i++)
 		CHECK_EQ(answer(ask_stat(0, "one/a"))->status, 0);
-	go_on("two");
+	end_hang("two");
 	for (uint32_t i = 0; i < MANY; i++)
 		CHECK(answer(tokens[i])->status != 0);
 	stop();
@@ -154,7 +154,7 @@ static void test_peers__put_into_a_hanging_export(void)
 	CHECK(left > 0 && left <= EACH * OTHER);
 	left_behind[0] = server;
 	left_behind[1] = c;
-	go_on("two");
+	end_hang("two");
 }
 
 /* A peer leaves at the first item of its batch: the rest of the batch is not done. */
@@ -181,7 +181,7 @@ static void test_batch__ends_with_its_peer(void)
 	hang("one/sub");
 	token = fake_request(c, 0, CAREFUL_BLOCK_BATCH, args, &how, sizeof(how));
 	block_watch(c, 0, CAREFUL_PEER_FAILED, server);
-	go_on("one/sub");
+	end_hang("one/sub");
 	CHECK_EQ(answer(token)->status, -ECONNRESET);
 	CHECK(!exists("one/made"));
 	stop();
@@ -196,7 +196,7 @@ static void test_stop__ends_and_reports_hanging_operations(void)
 	ask_what_hangs("two/x", tokens);
 	left = block_stop(server);
 	CHECK(left > 0 && left < ASKED);
-	go_on("two");
+	end_hang("two");
 }
 
 int main(void)

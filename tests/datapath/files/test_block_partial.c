@@ -29,7 +29,7 @@ static struct fake_answer *ask(uint16_t handler, uint32_t arg0, uint32_t arg1, c
 	return answer(fake_request(c, 0, handler, args, payload, (uint32_t)bytes));
 }
 
-/* OPEN with a handle in args[0]; the caller fills all of `open` but path_bytes. */
+/* Sends OPEN with a handle in args[0]; the caller fills all of `open` but path_bytes. */
 static struct fake_answer *open_of(const char *path, struct careful_block_open open,
 				   uint32_t source)
 {

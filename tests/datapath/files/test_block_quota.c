@@ -134,7 +134,7 @@ static void test_seed__sparse(void)
 	stop();
 }
 
-/* Lists everything, recursively. */
+/* Lists the export's top directory. */
 static int list(uint32_t peer, uint32_t *key)
 {
 	struct fake_answer *a = answer(fake_request(c, peer, CAREFUL_BLOCK_LIST, NULL, ".", 1));

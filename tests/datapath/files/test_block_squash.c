@@ -155,7 +155,7 @@ static void test_rw__grants_nothing_of_root(void)
 	assert_squashed("old");
 	assert_squashed("capable");
 	assert_squashed("d");
-	/* Owners that a local user set stay. */
+	/* Attributes that a local user set stay. */
 	assert(geteuid() != 0 || has("capable", "trusted.kept"));
 	stop();
 }

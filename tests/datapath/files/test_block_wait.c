@@ -161,7 +161,7 @@ static void test_batch__all_answers_share_a_budget(void)
 }
 
 /* All sessions of one host together get the budget of one session. */
-static void test_batch__all_sessions_of_a_host_share_a_budget(void)
+static void test_scratch__all_sessions_of_a_host_share_a_budget(void)
 {
 	uint32_t keys[BLOCK_SCRATCHES], used = 0;
 
@@ -275,7 +275,7 @@ int main(void)
 	test_scratch__in_turn();
 	test_batch__never_waits_for_a_scratch();
 	test_batch__all_answers_share_a_budget();
-	test_batch__all_sessions_of_a_host_share_a_budget();
+	test_scratch__all_sessions_of_a_host_share_a_budget();
 	test_file__in_turn();
 	test_close__with_waiting_operations();
 	test_peer__gone_while_some_wait();

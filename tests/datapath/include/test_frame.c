@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * One rule for frames: the rule itself, the engine and the virtual device's XDP judge every header
- * as the table of frame_rule.h does. tests/ebpf/test_xdp.c asks the XDP program.
+ * as the table of frame_rule.h does. tests/ebpf/test_xdp_session.c asks the XDP program.
  */
 #include <careful/frame.h>
 

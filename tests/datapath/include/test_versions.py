@@ -22,7 +22,7 @@ from careful.versions import versions
 KEPT = Path(__file__).with_name("versions.json")
 HEADERS = Path(__file__).parents[3] / "datapath" / "include" / "careful"
 #: Number -> the headers of its interface.
-OF = {
+INTERFACES = {
     "wire": ("wire.h", "block.h"),
     "socket": ("ipc.h", "careful.h", "ping.h"),
     "abi": ("abi.h",),
@@ -37,7 +37,7 @@ def declared(number: str) -> dict[str, Any]:
     """Returns layouts of structs and values of constants in a number's headers."""
     structs: dict[str, Any] = {}
     constants: dict[str, int] = {}
-    for name in OF[number]:
+    for name in INTERFACES[number]:
         text = re.sub(r"/\*.*?\*/", "", (HEADERS / name).read_text(), flags=re.S)
         for struct in re.findall(r"^struct (\w+) \{", text, re.M):
             try:
@@ -56,7 +56,7 @@ def numbers() -> dict[str, list[int]]:
     """Returns each number, and the wire's minor number."""
     found = versions()
     minor = {"wire": [found["wire_minor"]]}
-    return {name: [found[f"{name}_version"], *minor.get(name, [])] for name in OF}
+    return {name: [found[f"{name}_version"], *minor.get(name, [])] for name in INTERFACES}
 
 
 def cut(was: Any, now: Any) -> bool:
@@ -89,8 +89,8 @@ def recorded() -> dict[str, Any]:
     return {name: {"version": value, **declared(name)} for name, value in numbers().items()}
 
 
-def dodged(kept: dict[str, Any], made: dict[str, Any]) -> list[str]:
-    """A layout that changed under the same number must not be recorded.
+def unraised(kept: dict[str, Any], made: dict[str, Any]) -> list[str]:
+    """Returns the layouts that changed although their number was not raised.
 
     Readers of maps ask carefuld's socket first, so the socket's number is raised with the maps'.
     """
@@ -103,15 +103,15 @@ def dodged(kept: dict[str, Any], made: dict[str, Any]) -> list[str]:
         )
     ]
     if "socket" in same and "abi" not in same:
-        found.append("socket: the maps' number is another")
+        found.append("socket: only the maps' number was raised")
     return found
 
 
-@pytest.mark.parametrize("number", OF)
+@pytest.mark.parametrize("number", INTERFACES)
 def test_versions__a_number_keeps_its_layout(number: str) -> None:
     kept = json.loads(KEPT.read_text())[number]
     now = numbers()[number]
-    assert now == kept["version"], f"keep what {number} {now} stands for (see above)"
+    assert now == kept["version"], f"{number} is now {now}: run this file to record it"
     differing = changed(kept, declared(number))
     assert not differing, f"raise the {number} version: {', '.join(differing)}"
 
@@ -134,17 +134,17 @@ def test_versions__a_number_is_never_recorded_twice() -> None:
     """A changed layout could once be recorded although no number was raised."""
     kept = json.loads(KEPT.read_text())
     made = recorded()
-    assert not dodged(kept, made)
+    assert not unraised(kept, made)
     made["socket"]["structs"]["careful_ipc"].pop()
     made["wire"]["constants"]["CAREFUL_HELLO"] += 1
-    assert dodged(kept, made) == ["wire constants CAREFUL_HELLO", "socket structs careful_ipc"]
+    assert unraised(kept, made) == ["wire constants CAREFUL_HELLO", "socket structs careful_ipc"]
     made["wire"]["version"][0] += 1
-    assert dodged(kept, made) == ["socket structs careful_ipc"]
+    assert unraised(kept, made) == ["socket structs careful_ipc"]
     made = recorded()
     made["abi"]["version"][0] += 1
-    assert dodged(kept, made) == ["socket: the maps' number is another"]
+    assert unraised(kept, made) == ["socket: only the maps' number was raised"]
     made["socket"]["version"][0] += 1
-    assert not dodged(kept, made)
+    assert not unraised(kept, made)
 
 
 def test_versions__a_minor_version_only_adds_at_the_end_of_a_struct() -> None:
@@ -162,12 +162,12 @@ def test_versions__a_minor_version_only_adds_at_the_end_of_a_struct() -> None:
             made = recorded()
             made["wire"]["version"][1] += raised
             made["wire"]["structs"]["careful_ctrl"][-2:] = fields
-            found = dodged(kept, made)
+            found = unraised(kept, made)
             assert found == ([] if allowed and raised else ["wire structs careful_ctrl"])
 
 
 if __name__ == "__main__":
     made = recorded()
-    if differing := dodged(json.loads(KEPT.read_text()), made):
-        sys.exit(f"raise the number first: not as it was: {', '.join(differing)}")
+    if differing := unraised(json.loads(KEPT.read_text()), made):
+        sys.exit(f"raise the number first: changed: {', '.join(differing)}")
     KEPT.write_text(json.dumps(made, separators=(",", ":")).replace('],"', '],\n"') + "\n")

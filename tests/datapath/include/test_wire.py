@@ -49,7 +49,7 @@ def values_of(struct: str) -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries({one.name: value_of(one) for one in _abi.layout(struct)})
 
 
-def here(struct: str, values: dict[str, Any]) -> dict[str, Any]:
+def scapy_values(struct: str, values: dict[str, Any]) -> dict[str, Any]:
     names = {one.name: layers.scapy_name(one) for one in _abi.layout(struct)}
     return {names[name]: value for name, value in values.items()}
 
@@ -71,7 +71,7 @@ def test_layer__size_and_offsets(layer: type[Packet], struct: str) -> None:
 def test_layer__bytes_are_the_struct(layer: type[Packet], struct: str, data: st.DataObject) -> None:
     values = data.draw(values_of(struct))
     expected = _abi.pack(struct, **values)
-    assert bytes(layer(**here(struct, values))) == expected
+    assert bytes(layer(**scapy_values(struct, values))) == expected
     copy = ffi.new(f"struct {struct} *")
     ffi.memmove(copy, expected, len(expected))
     for field in _abi.layout(struct):
@@ -98,7 +98,7 @@ def test_frame__round_trip(values: dict[str, Any], payload: bytes) -> None:
 def test_control__round_trip(values: dict[str, Any]) -> None:
     values["type"] |= lib.CAREFUL_CTRL_BIT
     assume(values["type"] != lib.CAREFUL_PING_ANSWER)  # of another format
-    values = here("careful_ctrl", values)
+    values = scapy_values("careful_ctrl", values)
     packet = IP() / UDP(dport=lib.CAREFUL_PORT_DEFAULT) / CarefulCtrl(**values)
     again = IP(bytes(packet))
     assert isinstance(again[UDP].payload, CarefulCtrl)

@@ -258,7 +258,7 @@ static void test_create__is_repeated(void)
 	stop();
 }
 
-/* The peer goes while a worker maps its piece: no region is made for the next one in its slot. */
+/* The peer goes while a worker maps its piece: no region is made for the next in its slot. */
 static void test_create__of_a_peer_that_is_gone(void)
 {
 	struct careful_memory_ask head = { .bytes = htobe64(4096), .name_bytes = htobe32(1) };

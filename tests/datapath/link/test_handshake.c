@@ -319,7 +319,7 @@ static void test_hello__other_ports_of_an_address_get_no_further_slots(void)
 	node_close(node);
 }
 
-/* A host that asks at two of our addresses has two sessions. Here the other one finds no slot. */
+/* A host that asks at two of our addresses has two sessions. Here the second finds no slot. */
 static void test_hello__at_another_of_our_addresses_leaves_the_session_alone(void)
 {
 	struct careful_ctrl hello = node_hello(0), sync = hello;

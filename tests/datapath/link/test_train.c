@@ -166,7 +166,7 @@ static void test_ask__bounded(void)
 	node_close(node);
 }
 
-static void test_ask__no_host_and_out_of_time(void)
+static void test_ask__of_no_session_or_too_late(void)
 {
 	struct node *node = node_open();
 	struct careful_ctrl ask;
@@ -390,7 +390,7 @@ static void test_trains__of_a_host_are_bounded_in_bytes(void)
 	node_close(node);
 }
 
-/* The peer is told so, and may send its data at once. */
+/* The peer learns how few frames were sent, and may send its data at once. */
 static void test_trains__of_a_host_that_had_too_many_are_empty(void)
 {
 	struct node *node = node_open();
@@ -404,7 +404,7 @@ static void test_trains__of_a_host_that_had_too_many_are_empty(void)
 		node_leave(node, NODE_TX);
 		node_time(node, 1);
 	}
-	CHECK(node->trains_sent <= 1 + 40); /* allowed by the time since then */
+	CHECK(node->trains_sent <= 1 + 40); /* allowed by the 10 ms */
 	CHECK_EQ(node->train_messages[SENT], 1);
 	CHECK_EQ(be32toh(node->train.window), node->trains_sent);
 	node_close(node);
@@ -420,7 +420,7 @@ int main(void)
 	RUN(test_hold__credits_that_fell_due_are_told);
 	RUN(test_asked__credits_that_fell_due_are_told);
 	RUN(test_ask__bounded);
-	RUN(test_ask__no_host_and_out_of_time);
+	RUN(test_ask__of_no_session_or_too_late);
 	RUN(test_measure__no_answer);
 	RUN(test_measure__answers);
 	RUN(test_measure__not_the_answer);

@@ -124,7 +124,7 @@ static void test_rule__counters_wrap_and_nothing_stalls(void)
 		}
 }
 
-/* Buffers that the sender may have outstanding when all that it sent has come back. */
+/* Sends as much as the window allows, and returns all buffers. Returns the number sent. */
 static uint32_t filled(struct window_tx *tx, struct window_rx *rx)
 {
 	uint32_t n = 0;

@@ -44,7 +44,7 @@ static void test_probe__any_payload_is_answered_empty_with_the_clock(void)
 	ends_close(&ends);
 }
 
-/* Sends frames `from` to `to` of a train of different sizes; the last has an outcome. */
+/* Sends frames `from` to `to` - 1, of different sizes, of a train; the last has an outcome. */
 static void send_train(struct ends *ends, uint32_t train, uint32_t from, uint32_t to,
 		       struct outcome *outcome)
 {
@@ -201,7 +201,7 @@ static void test_probe__arrivals_that_were_overwritten(void)
 	arrivals->until = arrivals->count;
 	ask_arrivals(&ends, 1002, &outcome);
 	CHECK_EQ(outcome.result.args[0],
-		 1002); /* nobody had asked for long: this one is not there */
+		 1002); /* the recording had ended: this question is not in it */
 	ends_close(&ends);
 }
 
@@ -234,7 +234,7 @@ static void test_probe__arrivals_of_another_session(void)
 	ends_close(&ends);
 }
 
-/* A peer that keeps beginning trains, even under the same number, ends no other peer's. */
+/* A peer that keeps beginning trains, even under the same number, ends no train of another. */
 static void test_probe__trains_of_two_peers(void)
 {
 	const struct careful_message begin = { .peer = 1, .args = { 5, 0 } };

@@ -217,8 +217,8 @@ static void test_ask__answer_is_too_long(void)
 	careful_memory_stop(memory);
 }
 
-/* Another number of bytes than was asked for is an error; a piece's end holds before anything is
- * sent. */
+/* Another number of bytes than was asked for is an error. A move beyond a piece's end fails before
+ * anything is sent. */
 static void test_move__of_another_length(void)
 {
 	const int lies[] = { -1, 1, -4096, 4096 };
@@ -243,7 +243,7 @@ static void test_move__of_another_length(void)
 	careful_memory_stop(memory);
 }
 
-/* A region that is gone is opened again; a piece of the same name is not the same piece. */
+/* A region that is gone is opened again; another piece of the same name is refused. */
 static void test_region__is_gone(void)
 {
 	struct careful_memory_remote *remote;

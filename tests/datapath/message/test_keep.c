@@ -97,7 +97,7 @@ static void nested(bool inner_keeps)
 	careful_handle(ends.c[0], 8, inner, NULL);
 	careful_handle(ends.c[1], 9, outer, NULL);
 	careful_request(ends.c[0], (uint32_t)ends.peer, 7, NULL, NULL, 0, on_done, &outcome);
-	await(&ends, &outcome); /* opens a session; the first is the second's slot 0 */
+	await(&ends, &outcome); /* opens a session, in slot 0 of the second instance */
 
 	for (int i = 0; i < 2; i++) {
 		CHECK_EQ(careful_request(ends.c[!i], i ? (uint32_t)ends.peer : 0, i ? 9 : 8, NULL,

@@ -243,7 +243,7 @@ static void test_keep__copied_out(void)
 	ends_close(&ends);
 }
 
-/* Sends requests to the second instance, which has no room for answers; *room keeps its share. */
+/* Sends requests to the second instance, which has no room for answers; *room: its share before. */
 static void ask_without_room(struct ends *ends, uint32_t count, struct share *room)
 {
 	struct message_state *m = &ends->c[1]->messages;
@@ -269,7 +269,7 @@ static void give_room(struct ends *ends, const struct share *room)
 static void test_deferred__from_the_message_on_that_finds_no_room(void)
 {
 	struct share had;
-	uint32_t room = 0;
+	uint32_t served = 0;
 	struct ends ends;
 
 	open_up(&ends, (struct careful_options){ 0 });
@@ -277,9 +277,9 @@ static void test_deferred__from_the_message_on_that_finds_no_room(void)
 	give_room(&ends, &had);
 	for (uint32_t i = 0; i < COUNT; i++) {
 		await(&ends, &outcomes[i]);
-		room += outcomes[i].result.status == 0;
+		served += outcomes[i].result.status == 0;
 	}
-	CHECK_EQ(room, COUNT);
+	CHECK_EQ(served, COUNT);
 	CHECK_EQ(came, COUNT);
 	CHECK_EQ(buffers_kept(&ends), 0);
 	ends_close(&ends);

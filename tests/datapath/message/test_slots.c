@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Slots of bulk messages. The sender reuses a slot as soon as the last fragment has left, while the
- * receiver may still be writing that message to its file. The receiver's storage writes only when
- * the test allows it.
+ * Slots of bulk messages. The sender reuses a message's slot as soon as its last fragment has left,
+ * while the receiver may still be writing it to a file. The receiver's storage writes only when the
+ * test allows it.
  */
 #include "instances.h"
 
@@ -118,7 +118,7 @@ static void test_slot__used_again_while_the_receiver_writes(void)
 	close(fd);
 }
 
-/* The source cannot be read, and every send buffer except its frame's is under way. */
+/* The source cannot be read, and every send buffer except that of its message is under way. */
 static void test_abort__waits_for_a_send_buffer(void)
 {
 	static uint64_t taken[512];
@@ -176,7 +176,7 @@ static uint32_t ends_slot(struct ends *ends)
 	return 0;
 }
 
-/* Reports whether the receiver has all of this many messages of this epoch, or has ended them. */
+/* Reports whether the receiver has the last fragment of this epoch's message to a region. */
 static bool has_come(struct careful *c, uint32_t region)
 {
 	for (uint32_t i = 0; i < c->messages.ins_count; i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Tests which keys count, and how many hosts `--seal` names. tests/system/instance/test_keys.py tests how they are read. */
+/* Tests where a host's keys are, and how many hosts `--seal` may name. tests/system/instance/test_keys.py tests how keys are read. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

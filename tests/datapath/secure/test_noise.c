@@ -65,7 +65,7 @@ static void begin(struct noise ends[2])
 	noise_begin(&ends[1], &responder, false, prologue, bytes);
 }
 
-/* Makes message i of the vector at this end. Returns its bytes. */
+/* Makes message i of the vector at this end. Returns its size. */
 static size_t say(struct noise *end, int i, uint8_t *message)
 {
 	uint8_t private[MESSAGE_MAX], payload[MESSAGE_MAX];
@@ -114,7 +114,7 @@ static void test_noise__a_public_vector(void)
 	CHECK(memcmp(secrets[0], secrets[1], NOISE_KEY_BYTES) != 0);
 }
 
-/* Changes every bit of both messages, and every length. */
+/* Changes every bit of both messages, and shortens them to every length. */
 static void test_noise__a_changed_message_is_refused(void)
 {
 	uint8_t message[MESSAGE_MAX], changed[MESSAGE_MAX], payload[MESSAGE_MAX];
@@ -126,7 +126,7 @@ static void test_noise__a_changed_message_is_refused(void)
 		bytes = say(&ends[i], i, message);
 		before = ends[!i];
 		for (size_t bit = 0; bit < bytes * 8; bit++) {
-			/* X25519 ignores this bit; the hash of the handshake covers it. */
+			/* X25519 ignores a key's top bit; the hash of the handshake covers it. */
 			memcpy(changed, message, bytes);
 			changed[bit / 8] ^= (uint8_t)(1 << bit % 8);
 			ends[!i] = before;

@@ -42,7 +42,7 @@ static struct careful_batch_answer run(int base, const void *items, size_t bytes
 	return answer;
 }
 
-/* Runs the prepared items in one directory. Returns the status of the first. */
+/* Runs the prepared items in `to`. Returns the status of the first. */
 static int run_put(uint32_t flags, bool writable)
 {
 	struct careful_batch_answer answer = run(to, batch, used, flags, writable);
@@ -273,7 +273,7 @@ static void batch__partial_in_a_directory_in_use_stays(void)
 	CHECK(faccessat(to, name, F_OK, AT_SYMLINK_NOFOLLOW));
 }
 
-/* Makes files again and again. Returns the combined result. */
+/* Makes files again and again. Returns how many items failed. */
 static int make_many(void)
 {
 	int failed = 0;
@@ -297,7 +297,7 @@ static int make_many(void)
 	return failed;
 }
 
-/* Finds partial files and removes them, like `partials prune`. */
+/* Tries to remove partial files, like `partials prune`. Returns how many it saw. */
 static int clear_away(void)
 {
 	int seen = 0, fd = openat(to, "d", O_RDONLY | O_DIRECTORY);
@@ -352,7 +352,7 @@ static uint32_t denied(bool writable)
 	return answer.denied;
 }
 
-/* Items that are refused for their path, but not items that are absent here or at the other end. */
+/* Items that are refused for their path, but not items that are absent or failed at the sender. */
 static void batch__counts_what_is_denied(void)
 {
 	struct careful_block_item *said = (void *)batch;

@@ -50,7 +50,7 @@ static int rename_to(const char *name, const char *old, uint32_t flags)
 	return run_put(flags, 0);
 }
 
-/* Writes an item with contents. */
+/* Writes an item with contents. Returns its size. */
 static size_t with_data(char *item, uint16_t op, const char *name, const char *data, uint32_t mode)
 {
 	struct careful_block_item head = {
@@ -90,7 +90,7 @@ static bool holds(const char *name, const char *text)
 	return n == (ssize_t)strlen(text) && !strcmp(buf, text);
 }
 
-static mode_t xdp_mode_of(const char *name)
+static mode_t mode_of(const char *name)
 {
 	struct stat st;
 
@@ -122,7 +122,7 @@ static void names__renamed(void)
 static void names__appended(void)
 {
 	CHECK_EQ(append("log", "", 0), 0);
-	CHECK(holds("log", "") && xdp_mode_of("log") == 0640);
+	CHECK(holds("log", "") && mode_of("log") == 0640);
 	CHECK(!append("log", "one\n", 0) && !append("log", "two\n", 0));
 	CHECK(!symlinkat("../log", top, "e/link") && !append("e/link", "three\n", 0));
 	CHECK(holds("log", "one\ntwo\nthree\n"));
@@ -186,13 +186,13 @@ static void names__replaced_files_keep_their_modes(void)
 
 	for (int i = 0; i < 2; i++) {
 		CHECK_EQ(run(item, bytes, ways[i] | replace, 0), 0);
-		CHECK_EQ(xdp_mode_of("f"), 0640);
+		CHECK_EQ(mode_of("f"), 0640);
 		write_file("f", "old", 0606);
 		CHECK_EQ(run(item, bytes, ways[i] | replace, 0), 0);
 		CHECK(holds("f", "new"));
-		CHECK_EQ(xdp_mode_of("f"), 0606);
+		CHECK_EQ(mode_of("f"), 0606);
 		CHECK_EQ(run(item, bytes, ways[i] | replace | CAREFUL_BATCH_MODE, 0), 0);
-		CHECK_EQ(xdp_mode_of("f"), 0666);
+		CHECK_EQ(mode_of("f"), 0666);
 		CHECK(!unlinkat(top, "f", 0));
 	}
 }

@@ -124,7 +124,7 @@ static void test_digest__xxh3(void)
 	assert(!memcmp(digest, expected, 8));
 }
 
-/* Equals the library's for pieces of any size and at any address, with each CPU's code. */
+/* Equals the library's for pieces of any size and at any address, with this CPU's code. */
 static void test_xxh3__pieces_of_any_size(void)
 {
 	struct xxh3 *state = xxh3_create();

@@ -24,7 +24,7 @@ enum {
 	DEPTH = 128,
 	BYTES = 4096,
 	FILES = 400, /* files share 64 places in the kernel */
-	HANG = 100, /* more than it has workers */
+	HANG = 100, /* more than the kernel has workers */
 	PAGES = HANG + 2,
 	PATIENCE_MS = 60000,
 };
@@ -58,7 +58,7 @@ static void begin(void)
 	CHECK(mkdtemp(dir) && !mount("none", dir, "tmpfs", 0, NULL));
 }
 
-static void go_on(uint32_t page, uint32_t count)
+static void end_hang(uint32_t page, uint32_t count)
 {
 	struct uffdio_range range = { (uintptr_t)missing + (uint64_t)page * BYTES,
 				      (uint64_t)count * BYTES };
@@ -138,7 +138,7 @@ static void await(uint32_t count)
 	}
 }
 
-/* Each is written in turn, with the given bytes. */
+/* Writes new files, one after another, and reads each back. */
 static void write_files(const char *disk, uint32_t count)
 {
 	struct storage_io io;
@@ -179,7 +179,7 @@ int main(void)
 	write_files("c", FILES);
 	CHECK_EQ(completed, 1 + FILES + 1 + FILES);
 	CHECK_EQ(storage->pending, HANG);
-	go_on(0, HANG);
+	end_hang(0, HANG);
 	await(completed + HANG);
 	for (uint32_t i = 0; i < HANG; i++)
 		CHECK_EQ(io[i].result, BYTES);
@@ -190,7 +190,7 @@ int main(void)
 	write_files("c", 1);
 	await_faults(2);
 	CHECK_EQ(storage->ops->close(storage), 2);
-	go_on(HANG, 2);
+	end_hang(HANG, 2);
 	printf("test_hangs: ok\n");
 	return 0;
 }

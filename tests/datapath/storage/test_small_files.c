@@ -55,7 +55,7 @@ static void sift__small_files_in_parts(void)
 	uint64_t at = 0;
 	char name[20];
 
-	for (int i = 0; i < 41; i++) { /* the last ones are as many as have 16000 bytes */
+	for (int i = 0; i < 41; i++) { /* of the last ones, a part holds 16 */
 		snprintf(name, sizeof(name), "d/f%d", i);
 		entry(name, S_IFREG | 0644, i < 21 ? (uint64_t)(i % 2) : 1000);
 	}
@@ -187,7 +187,7 @@ static void write_file(const char *name, size_t bytes)
 	close(fd);
 }
 
-/* Compares the answers to READ items with the files of a tree. */
+/* Runs all READ items. The answer is in `buffer`. */
 static struct careful_batch_answer read_all(const struct careful_sifted *sifted, uint32_t flags)
 {
 	struct careful_batch_how how = { .flags = flags, .file_bytes_max = 1000 };
@@ -297,8 +297,8 @@ static void run_files(uint32_t flags, uint32_t failed)
 	used = 0;
 }
 
-/* The first file of a directory shows what the others are by themselves: modes and groups
- * are right whatever order they come in, with a name first (SYNC) and without. */
+/* The first file that is made in a directory shows the group of new files there. All modes and
+ * groups are right in any order, with temporary names (SYNC) and without. */
 static void files__modes_and_groups(void)
 {
 	uint32_t own = getegid(), other = geteuid() ? own : own + 1, preserve;
@@ -334,11 +334,11 @@ static void files__modes_and_groups(void)
 		check_file("p/g", 0644, own);
 		put_file("p/h", 0666, other);
 		put_file("p/i", 0777, other);
-		run_files(how, 0); /* the umask, and whoever makes them */
+		run_files(how, 0); /* modes by the umask, groups by their maker */
 		check_file("p/h", 0640, own);
 		check_file("p/i", 0750, own);
 		put_file("p/a", 0600, own);
-		run_files(how, round < 2); /* it is there */
+		run_files(how, round < 2); /* it exists already */
 		check_file("p/a", 0644, own); /* one that is replaced keeps its mode */
 		for (const char *name = "abcdefghi"; round == 0 && *name; name++) {
 			char path[] = { 'p', '/', *name, 0 };

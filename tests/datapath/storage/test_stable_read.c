@@ -97,7 +97,7 @@ static void end_change(void)
 	memset(mapped, 'c', BYTES);
 }
 
-/* Tests what a batch reads: the status, and whether all bytes come from one time. */
+/* Reads the file in a batch. Returns the status; *whole: whether all bytes come from one time. */
 static int read_file(bool *whole)
 {
 	union {
@@ -166,8 +166,8 @@ static void steady__rewritten_each_time(void)
 	each_time = false;
 }
 
-/* No time shows the end of a change. If this machine was too slow for a recent change, the change
- * is repeated. */
+/* A file's times do not show the end of a change. If the machine is so slow that the change is no
+ * longer recent, the test changes the file again. */
 static void steady__under_way(void)
 {
 	struct timespec began, now;
@@ -186,7 +186,7 @@ static void steady__under_way(void)
 		CHECK(read_file(&whole) == 0);
 		clock_gettime(CLOCK_REALTIME, &now);
 		now.tv_nsec += (now.tv_sec - began.tv_sec) * 1000000000;
-		/* If it was read in less time, it was accepted at once. */
+		/* A change that is 20 ms old is not recent: what was read counts. */
 		young = whole || now.tv_nsec - began.tv_nsec < 20000000;
 		munmap(mapped, BYTES);
 		close(fd);
@@ -208,7 +208,7 @@ static void steady__a_clock_that_is_ahead(void)
 	CHECK(!stable_read_between(&st, &same));
 }
 
-/* Checks the settled copy of a file without a size. */
+/* Checks the settled copy of a file whose size is not that of its contents. */
 static void check_made_up(const char *path, off_t size)
 {
 	char expected[200], found[200];

@@ -88,7 +88,7 @@ static void fill_io(struct storage_io *io, int fd, bool write, uint64_t offset, 
 	io->iov[segments - 1].iov_len += bytes % segments;
 }
 
-/* Waits for the result of `io`, on wait_fd like the engine. */
+/* Waits on wait_fd, like the engine, until an operation ends. Returns the result of `io`. */
 static int64_t finish(struct storage_io *io, unsigned int before)
 {
 	while (completed == before) {
@@ -459,7 +459,7 @@ static void test_open__depth(void)
 	assert(uring_open(1 << 20, &other) == -EINVAL);
 }
 
-/* Both a memory-backed file system and a real one, each of a few hundred KiB. */
+/* Fills a tmpfs of 256 KiB. Returns false if it cannot be mounted. */
 static bool test_error__full_disk(void)
 {
 	char path[64];
