@@ -22,7 +22,7 @@ both = pytest.mark.parametrize("way", ["get", "put"])
 
 
 def ends(pair: tuple[Host, Host], way: str, name: str) -> tuple[Path, Path, tuple[Any, Any]]:
-    """Yields a source directory, its target, and the command's words."""
+    """Makes a source directory. Returns it, its target, and the command's words."""
     a, b = pair
     source, target = (b.export, a.own) if way == "get" else (a.own, b.export)
     source, target = source / f"{name}-{way}", target / f"{name}-{way}"
@@ -117,7 +117,7 @@ def test_directory__becomes_a_file_and_back(shared_pair: tuple[Host, Host], way:
 def test_sync__of_one_file_to_a_name_that_cannot_be_written(
     shared_pair: tuple[Host, Host], make_disk: MakeDisk
 ) -> None:
-    """It ended with 1; a file in a tree ended with 3."""
+    """A single file ended with status 1, while a file in a tree ended with 3."""
     a, _ = shared_pair
     source, target, _ = ends(shared_pair, "get", "one")
     make_file(source / "f", 1000)

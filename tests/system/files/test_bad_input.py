@@ -30,8 +30,7 @@ from hosts import (
 )
 from lab import Lab, nobody
 
-#: Options that make a transfer of 192 MiB last for seconds. Things that `up` puts on an interface,
-#: and must remove.
+#: The qdisc that `up` puts on an interface, and must remove.
 QDISC = "pfifo ca00:"
 
 
@@ -43,7 +42,7 @@ def refused(
     lines: int = 1,
     **more: Any,
 ) -> str:
-    """Returns the lines of a failing carefulctl, in bounded time."""
+    """Checks that carefulctl fails in bounded time. Returns its error lines."""
     start = time.monotonic()
     done = host.ctl(*args, check=False, **more)
     assert time.monotonic() - start < within_s
@@ -386,12 +385,12 @@ def test_source__while_it_is_read(shared_pair: tuple[Host, Host], how: str) -> N
     if how == "shrinks":
         os.truncate(source, MIB)
     elif how == "changes":
-        with source.open("r+b") as file:  # where it was read already
+        with source.open("r+b") as file:  # a part that was read already
             file.write(b"something else")
     else:
         source.unlink()
     status, _, errors = finish(job)
-    if how == "goes":  # what is open stays readable: POSIX
+    if how == "goes":  # an open file stays readable: POSIX
         assert status == 0, errors
     else:
         assert status == 1

@@ -67,8 +67,7 @@ def test_read_error__of_one_block(
     target = (a.own if way == "get" else b.export) / "to"
     came = {one.name: one.read_bytes() for one in target.iterdir() if one.name[0] != "."}
     assert came == {name: data for name, data in whole.items() if name != bad}
-    # First the device up to its bad block, then its readable parts.
-    if way == "put":  # the device, and its readable parts
+    if way == "put":  # the whole device fails; its readable half moves
         disk.unmount()
         spoilt = a.ctl("put", disk.device, "h2:image", check=False)
         assert spoilt.returncode == 1

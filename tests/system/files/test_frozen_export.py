@@ -29,7 +29,7 @@ def frozen(disk: Disk) -> Iterator[None]:
 
 
 def hanging(pid: int) -> int:
-    """Returns a process's threads in uninterruptible sleep."""
+    """Returns how many threads of a process are in uninterruptible sleep."""
     tasks = Path(f"/proc/{pid}/task").glob("*/stat")
     return sum(one.read_text().rpartition(")")[2].split()[0] == "D" for one in tasks)
 

@@ -26,7 +26,7 @@ def test_interrupts__the_same_command_goes_on(arena: Arena, number: int, kind: s
 
 @pytest.mark.parametrize(("way", "kind"), [("get", "tree"), ("put", "archive")])
 def test_interrupts__received_blocks_do_not_move_again(arena: Arena, way: str, kind: str) -> None:
-    """So slow that only some files are complete when the command is killed."""
+    """The transfer is so slow that only some files are complete when the command is killed."""
     case = Round(way, kind, (), ())
     arena.clear(case)
     job = arena.one.start(*arena.command(case), "--rate-limit", "1MiB")

@@ -30,8 +30,8 @@ needs_nbd = [
 pytestmark = needs_nbd
 
 
-#: An NBD client that trims: OFFSET,NBYTES,FLAGS ..., and the answer to each. FROM:TO renames a file
-#: meanwhile. With SECOND it first tries another connection.
+#: An NBD client that trims by OFFSET,NBYTES,FLAGS and prints each answer. FROM:TO renames a file
+#: between two trims. With SECOND, the client first tries another connection.
 TRIMS = """
 import os, socket, struct, subprocess, sys
 def read(n):
@@ -191,7 +191,7 @@ def test_nbd__qemu_reads_and_writes_images(pair: tuple[Host, Host]) -> None:
     data = make_file(remote.export / "image", 8 * MIB)
     raw = "driver=nbd,server.type=unix,server.path=$unixsocket"
     ran(local, f"qemu-img convert --image-opts {raw} -O qcow2 {local.own}/copy", "path=image")
-    # -n: it is there; what qemu calls discard makes holes.
+    # -n: the target exists; qemu's discard makes holes.
     (remote.export / "back").write_bytes(b"x" * 8 * MIB)
     back = f"qemu-img convert -n -f qcow2 {local.own}/copy --target-image-opts {raw}"
     ran(local, back, "path=back")

@@ -48,7 +48,7 @@ class Pair:
         return 0
 
     def begin(self, *more: str) -> subprocess.Popen[str]:
-        """Starts it, and waits until a few blocks are in place."""
+        """Starts the transfer, and waits until a few blocks are in place."""
         job = self.a.start(*self.command, *SLOW, *more)
         wait_for(lambda: self.blocks_in_place() >= 3 or job.poll() is not None, "first blocks")
         assert job.poll() is None, finish(job)

@@ -188,7 +188,7 @@ def test_neighbour__its_mac_changes(hosts: Hosts) -> None:
     moving(a)
     # veth delivers whatever the MAC: the other end must still learn and use the new one.
     b.lab.run("h2", "ip", "link", "set", "eth1", "address", "02:00:00:00:be:ef")
-    a.lab.run("h1", "ip", "neigh", "flush", "dev", "eth1", check=False)  # it may be back
+    a.lab.run("h1", "ip", "neigh", "flush", "dev", "eth1", check=False)  # may fail
     status, _, errors = finish(job)
     assert status == 0, errors
     assert (a.own / "big").read_bytes() == kept

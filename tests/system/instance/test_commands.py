@@ -33,7 +33,7 @@ def up(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 
 
 def refused(host: Host, *args: str | Path, status: int = 1) -> str:
-    """A failing command prints one line, and no traceback."""
+    """Checks that a command fails with one line and no traceback. Returns the line."""
     done = host.ctl(*args, check=False)
     assert done.returncode == status, done.stdout + done.stderr
     assert "Traceback" not in done.stderr

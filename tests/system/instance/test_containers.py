@@ -82,7 +82,7 @@ def test_down__ends_no_other_containers_carefuld(make_lab: MakeLab, tmp_path: Pa
 
 
 def test_carefuld__names_the_process_that_runs_already(make_lab: MakeLab, tmp_path: Path) -> None:
-    """The pid in the lock's file is valid in its container."""
+    """The pid in the lock's file is valid only in carefuld's own container."""
     lab = make_lab(hosts=2)
     host = Host(lab, "h1", tmp_path)
     with _container(host) as running:

@@ -114,7 +114,7 @@ def test_doctor_host__a_firewall_drops_the_port(both: tuple[Host, Host]) -> None
 def test_doctor_host__a_firewall_under_a_live_session(
     both: tuple[Host, Host], dropping: tuple[str, ...]
 ) -> None:
-    """Doctor said that control messages passed and frames did not: the reverse."""
+    """Doctor said that control messages passed and frames did not; the reverse was true."""
     h1, _ = both
     h1.ctl("ls", "10.77.0.2:")
     chain = "add chain inet filter input { type filter hook input priority 0; }"

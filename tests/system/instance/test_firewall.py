@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
 #: Options of a get that ends by itself in eight minutes.
 TRICKLE = ("--block-bytes", "4KiB", "--rate-limit", "128KiB")
-#: The kernel's route for datagrams to the port; frames never get there.
+#: A rule that drops datagrams to the port in the kernel, which frames do not pass through.
 _RULE = ("iif", "eth1", "ipproto", "udp", "dport", "51966", "prio", "1", "blackhole")
 
 

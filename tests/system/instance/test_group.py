@@ -28,7 +28,7 @@ with careful.attach(name="nobody") as node:
 
 
 def as_nobody(host: Host, group: str, *argv: str | Path) -> tuple[int, str, str]:
-    """Returns a command of an unprivileged user in only one group."""
+    """Runs a command as an unprivileged user in one group. Returns status, output and errors."""
     done = host.lab.run(host.name, *nobody(group), "env", "HOME=/", *argv, check=False)
     return done.returncode, done.stdout, done.stderr
 

@@ -1,4 +1,4 @@
-"""No IFACE where there is one; tune set has an undo; careful.open names the carefuld."""
+"""IFACE may be left out if there is one; tune set has an undo; careful.open names the carefuld."""
 
 from __future__ import annotations
 

@@ -15,13 +15,13 @@ def keyed(hosts: Hosts) -> Keyed:
 
 
 def peer(host: Host) -> dict[str, object]:
-    """Returns its only peer."""
+    """Returns a host's only peer."""
     found: dict[str, object] = host.status()["peers"][0]
     return found
 
 
 def refused(host: Host) -> int:
-    """Returns the HELLOs that it refused for lack of a key."""
+    """Returns how many HELLOs a host refused for lack of a key."""
     return int(host.status()["counters"]["ctrl_key"])
 
 
@@ -59,12 +59,12 @@ def test_keys__a_host_without_the_key_gets_nothing(keyed: Keyed) -> None:
 
 
 def read_again(host: Host, times: int) -> None:
-    """Waits until it has read its keys this often since its start."""
+    """Waits until a host's carefuld has read its keys this often since its start."""
     wait_for(lambda: host.log.count("keys: read again") >= times, "new keys")
 
 
 def test_keys__another_one_beside_a_transfer(keyed: Keyed) -> None:
-    """It cannot end before this side has read all, which is more than was under way."""
+    """The transfer cannot end before this side has read all: more than can be under way."""
     a, b = keyed.hosts
     kept = make_file(b.export / "big", 48 * MIB)
     keyed.up()

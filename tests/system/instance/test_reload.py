@@ -56,7 +56,7 @@ def test_reload__of_no_instance(pair: tuple[Host, Host]) -> None:
     done = a.ctl("up", "eth1", "--reload", check=False)
     assert done.returncode == 1
     assert "is not up on eth1; first: carefulctl up eth1" in done.stderr
-    # Without exports it had dropped the capabilities that they need.
+    # A carefuld without exports has dropped the capabilities that exports need.
     a.ctl("up", "eth1")
     done = a.ctl("up", "eth1", "--export", a.own, "--reload", check=False)
     assert done.returncode == 1

@@ -209,7 +209,7 @@ def test_capture__ctrl_c_loses_nothing(
     monkeypatch.setattr(cli, "Capture", Interrupted)
     monkeypatch.setattr(cli, "port_of", lambda _: PORT)
     monkeypatch.setattr(cli.choice, "on_interface", lambda *_: SimpleNamespace(ifname="eth1"))
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # `&` has it ignored
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # `&` makes it ignored
     try:
         assert carefulctl(["capture", "eth1"]) == 0
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -243,7 +243,7 @@ def start(host: Host, *words: str | Path) -> subprocess.Popen[str]:
 
 
 def stopped(process: subprocess.Popen[str]) -> str:
-    """Stops it by Ctrl-C. Returns its records."""
+    """Stops a capture by Ctrl-C. Returns its records."""
     process.send_signal(signal.SIGINT)
     status, out, err = finish(process)
     assert status == 0, err
@@ -478,7 +478,7 @@ def test_capture__of_a_peer_that_lies(two: list[Host]) -> None:
         argv = (sys.executable, rogue.__file__, h1.lab.address("h1"), misdeed, "0", "1")
         h2.lab.run("h2", *argv, timeout=120)
     process.send_signal(signal.SIGINT)
-    status, out, err = finish(process)  # it may have had no room for some
+    status, out, err = finish(process)  # some frames may not have fit
     assert status == 0, err
     assert len(out.splitlines()) > 20
     assert set(out) <= {"\n", *map(chr, range(0x20, 0x7F))}, out

@@ -83,7 +83,7 @@ def activate(tune: maps.PinnedMap, slot: int, version: int) -> None:
 
 
 def measured(instance: str, slot: int) -> list[Cell]:
-    """The versions of the messages' class."""
+    """Returns the cells of all versions of the messages' class."""
     found = live_latency.cells(instance)
     return [found.get((slot, CLASS, version), Cell(0, 0, 0, 0)) for version in range(3)]
 

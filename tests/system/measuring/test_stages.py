@@ -137,7 +137,7 @@ def test_stages__without_careful_there_says_so(hosts: list[Host]) -> None:
 
 
 def test_stages__over_ipv6(hosts: list[Host]) -> None:
-    """Hop limits, ICMPv6 and probes as long as what it quotes; each stage answers."""
+    """Hop limits, and probes as long as what ICMPv6 quotes; each stage answers."""
     words = ["fd77::2", "--sizes", "6", "--time", "6", "--stages", "--json"]
     found = json.loads(hosts[0].ctl("measure", "pathchar", *words, check=False).stdout)
     hops = found["stages"][2:5]

@@ -121,7 +121,7 @@ with careful.files.connect("10.77.0.1") as host:
 
 
 def reader(host: Host) -> None:
-    """h2 reads 4 KiB from the host again and again while the lab exists."""
+    """Makes h2 read 4 KiB from the host again and again while the lab exists."""
     (host.export / "file").write_bytes(bytes(8192))
     job = host.lab.start("h2", sys.executable, "-c", READ)
     assert job.stdout
@@ -187,7 +187,7 @@ def test_auto__ctrl_c(host: Host) -> None:
 
 @pytest.mark.parametrize("what", ["changed", "unverified"])
 def test_auto__killed_and_started_again(host: Host, what: str) -> None:
-    """Killed during or after an A/B, it keeps its record; carefuld does not notice."""
+    """Killed during or after an A/B, the tuner keeps its record; carefuld does not notice."""
     job = host.start("tune", "auto", "eth1", "--peer", PEER)
     kept = RUN / host.lab.instance("h1") / "tuning.json"
     wait_for(lambda: kept.exists() and f'"what": "{what}"' in kept.read_text(), what)
@@ -208,7 +208,7 @@ def test_auto__killed_and_started_again(host: Host, what: str) -> None:
 
 
 def test_up__tune_auto(slow_lab: Lab, tmp_path: Path) -> None:
-    """Exactly one runs next to carefuld; `down` ends it and leaves nothing."""
+    """Exactly one tuner runs next to carefuld; `down` ends it and leaves nothing."""
     host = Host(slow_lab, "h1", tmp_path)
     host.up("--tune", "auto")
     try:
@@ -233,7 +233,7 @@ def test_up__tune_auto(slow_lab: Lab, tmp_path: Path) -> None:
 
 
 def test_up__tune_in_the_configuration(slow_lab: Lab, tmp_path: Path) -> None:
-    """Like --tune auto; the tuner also reads that file."""
+    """The file's `tune` acts like --tune; the tuner also reads that file."""
     host = Host(slow_lab, "h1", tmp_path)
     file = tmp_path / "careful.toml"
     file.write_text(f'[up]\ntune = "auto"\n[state]\ndirectory = "{tmp_path / "kept"}"\n')
@@ -301,7 +301,7 @@ def test_auto__follows_a_path_that_changes(make_lab: MakeLab, tmp_path: Path) ->
     first.start("tune", "auto", "eth1", "--peer", PEER)
 
     def decided(what: str) -> bool:
-        tool("links", "--name", lab.name, "--reset")  # not yet
+        tool("links", "--name", lab.name, "--reset")  # so that the link does not change yet
         return kept.exists() and f'"what": "{what}"' in kept.read_text()
 
     try:
@@ -319,7 +319,7 @@ def test_auto__follows_a_path_that_changes(make_lab: MakeLab, tmp_path: Path) ->
             one.ctl("down", "eth1", check=False)
 
 
-#: Of 64 KiB messages.
+#: The class of 64 KiB messages.
 BIG = 10
 WRITE = """
 import sys

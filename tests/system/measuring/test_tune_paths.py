@@ -36,9 +36,9 @@ with careful.files.connect(sys.argv[1]) as host:
 
 
 def reader(of: Host, by: str, nbytes: int = 4096) -> subprocess.Popen[str]:
-    """A host reads from another again and again, until it or the lab is ended."""
+    """Makes a host read from another again and again, until the process or the lab ends."""
     file = of.export / "file"
-    if not file.exists():  # an earlier one reads it
+    if not file.exists():  # an earlier reader may use it
         file.write_bytes(bytes(max(nbytes, 8192)))
     job = of.lab.start(by, sys.executable, "-c", READ, of.lab.address(of.name), str(nbytes))
     assert job.stdout
@@ -56,12 +56,12 @@ def kept(host: Host, peer: str) -> dict[str, Any]:
 
 
 def said(host: Host, peer: str) -> list[str]:
-    """Returns its decisions with reasons, oldest first."""
+    """Returns the tuner's decisions with reasons, oldest first."""
     return [f"{each['what']}: {each['why']}" for each in kept(host, peer).get("decisions", [])]
 
 
 def answers(host: Host, peer: str) -> int:
-    """Returns how often live messages' times made it examine the path."""
+    """Returns how often live messages' times made the tuner examine the path."""
     return sum("live messages of class" in each for each in said(host, peer))
 
 
@@ -75,7 +75,7 @@ def measured(host: Host, peer: str) -> None:
 
 
 def ended(job: subprocess.Popen[str]) -> None:
-    """Checks that it still runs, and ends it."""
+    """Checks that a process still runs, and ends it."""
     assert job.poll() is None, job.communicate()[1]
     job.terminate()
     _, _, errors = finish(job)
@@ -101,7 +101,7 @@ def test_busy_all_the_time__is_measured_and_answered(hosts: Hosts, tmp_path: Pat
     job = tuned(h1)
 
     def figures() -> bool:
-        tool("links", "--name", h1.lab.name, "--reset")  # not yet
+        tool("links", "--name", h1.lab.name, "--reset")  # so that the path does not change yet
         return bool(kept(h1, "h2").get("figures"))
 
     wait_for(figures, "measurement", LONG_S)

@@ -37,7 +37,7 @@ def kept(host: Host) -> dict[str, Any]:
 
 
 def whats(host: Host) -> list[str]:
-    """Returns its decisions, a word each."""
+    """Returns what the controller decided, without the reasons."""
     return [one["what"] for one in kept(host).get("decisions", [])]
 
 
@@ -117,5 +117,5 @@ def test_bare_veth__ways_are_tried_and_it_is_said(make_lab: MakeLab, tmp_path: P
 
 
 def _again(host: Host, path: dict[str, Any]) -> bool:
-    """Reports whether it was measured again, successfully or not."""
+    """Reports whether the path was measured again, successfully or not."""
     return bool(kept(host)["decisions"][-1]["at_s"] > path["decisions"][-1]["at_s"])

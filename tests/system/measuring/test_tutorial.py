@@ -41,7 +41,7 @@ def plain(text: str) -> str:
 def test_tutorial__output_is_the_pages(
     make_lab: MakeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "78")  # what a page has beside its indent
+    monkeypatch.setenv("COLUMNS", "78")  # a page's width without its indent
     (_, setup), *rest = steps()
     assert setup == []
     (make, _), *rest = rest

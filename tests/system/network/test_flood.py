@@ -1,7 +1,7 @@
 """Strangers send ten thousand frames a second, and replays, while a file moves.
 
-Half of them use IPv4, half IPv6, like the file: there are two sessions. One kind of stranger cannot
-see the traffic; another recorded it from the first HELLO on, and replays it.
+Half of the frames use IPv4, half IPv6, like the file: there are two sessions. One kind of stranger
+cannot see the traffic; another recorded it from the first HELLO on, and replays it.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def header(**fields: int) -> CarefulHdr:
 
 
 def garbage(a: Host, strange: str) -> list[bytes]:
-    """Yields UDP to our port with random contents, or a truncated header."""
+    """Returns UDP to our port with random contents, or a truncated header."""
     found = [to(a, strange, udp(rng.randbytes(rng.randrange(200)))) for _ in range(100)]
     whole = bytes(header())
     found += [to(a, strange, udp(whole[: rng.randrange(len(whole))])) for _ in range(50)]
@@ -128,7 +128,7 @@ def garbage(a: Host, strange: str) -> list[bytes]:
 
 
 def wrong(a: Host, strange: str) -> list[bytes]:
-    """Yields well-formed frames without a session: version, check, type, node, cookie."""
+    """Returns well-formed frames without a session: version, check, type, node, cookie."""
     frames = [
         header(version=99),
         header(check=12345),
@@ -146,7 +146,7 @@ def wrong(a: Host, strange: str) -> list[bytes]:
 
 
 def replays(a: Host, peer: str) -> list[bytes]:
-    """Yields frames with the right cookie and address, with old or future numbers."""
+    """Returns frames with the right cookie and address, with old or future numbers."""
     sessions = maps.sessions(a.lab.instance("h1"))
     found = []
     for slot, entry in sessions.items():
@@ -159,7 +159,7 @@ def replays(a: Host, peer: str) -> list[bytes]:
 
 
 def control(a: Host, source: str) -> list[bytes]:
-    """Yields control messages of every type with invented contents, and damaged ones."""
+    """Returns control messages of every type with invented contents, and damaged ones."""
     found = []
     for kind in CONTROL:
         for _ in range(20):
@@ -173,7 +173,7 @@ def control(a: Host, source: str) -> list[bytes]:
 
 
 def unreachable(a: Host, b: Host) -> list[bytes]:
-    """Yields forged ICMP "port unreachable" of the peer, with invented or missing quotes."""
+    """Returns forged ICMP "port unreachable" of the peer, with invented or missing quotes."""
     of = IP(src=a.lab.address("h1"), dst=b.lab.address("h2"))
     quoted: list[Packet | bytes] = [b"", rng.randbytes(40)]
     for kind in CONTROL:
@@ -193,7 +193,7 @@ def sums(frame: Packet, **fields: int) -> bytes:
 
 
 def malformed(a: Host, peer: str) -> list[bytes]:
-    """Yields an old frame of the session from the peer's address, with one fault in each."""
+    """Returns old frames of the session from the peer's address, with one fault in each."""
     slot, entry = sorted(maps.sessions(a.lab.instance("h1")).items())[":" in peer]
     old = {"cookie": entry.cookie, "src_node": slot, "seq": entry.seq_last - 1 & 0xFFFFFFFF}
 
@@ -219,7 +219,7 @@ def malformed(a: Host, peer: str) -> list[bytes]:
 
 
 def headers4(a: Host, peer: str, old: CarefulHdr) -> list[bytes]:
-    """Yields an old IPv4 frame, with one wrong or rare lower header in each."""
+    """Returns old IPv4 frames, with one wrong or rare lower header in each."""
     whole, found = to(a, peer, udp(old)), []
     for name, value in {"chksum": 7, "udp_chksum": 7, "udp_len": 8, "len": 40, "ttl": 1}.items():
         found.append(sums(Ether(whole), **{name: value}))
@@ -257,7 +257,7 @@ KINDS = ["garbage", "wrong", "replays", "control", "control-as-peer", "malformed
 
 
 def flooding(stranger: Host, frames: list[bytes], folder: Path) -> subprocess.Popen[str]:
-    """Starts to send them, RATE a second for SECONDS."""
+    """Starts to send the frames, RATE a second for SECONDS."""
     data = b"".join(len(one).to_bytes(4, "big") + one for one in frames)
     (folder / "frames").write_bytes(data)
     script = Path(flood.__file__)

@@ -99,7 +99,7 @@ def test_queues__each_repairs_its_losses(hosts: Hosts) -> None:
     servers = ["10.77.0.2", "10.77.0.22"]  # an address is a host with its own queue
     b.lab.run("h2", "ip", "address", "add", "10.77.0.22/24", "dev", "eth1")
     for server in servers:
-        # While the link is down, the kernel asks in vain, and only a second later again.
+        # While the link is down, the kernel's neighbour requests fail for a second or more.
         words = (server, "lladdr", "02:77:00:00:00:02", "dev", "eth1", "nud", "permanent")
         a.lab.run("h1", "ip", "neighbor", "replace", *words)
         a.ctl("get", "-f", f"{server}:big", "null:")

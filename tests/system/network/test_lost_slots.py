@@ -12,12 +12,12 @@ from hosts import Host, Hosts, finish, make_file, wait_for
 
 
 def in_use(server: Host) -> dict[str, int]:
-    """Returns the number of sessions with the other host by address."""
+    """Returns the epochs of the sessions with the other host, by address."""
     return {one["address"]: one["epochs"] for one in server.status()["peers"]}
 
 
 def renewed(server: Host, before: dict[str, int]) -> bool:
-    """Reports whether a session has begun since."""
+    """Reports whether a session or an epoch has begun since."""
     return in_use(server) != before
 
 

@@ -47,7 +47,7 @@ def test_three_hosts__one_is_stopped(hosts: Hosts) -> None:
     kept = make_file(a.export / "big", 64 * MIB)
     small = make_file(a.export / "small", 4 * MIB, 3)
     make_file(stopped.export / "slow", 64 * MIB, 2)
-    # Slow, so that both transfers are under way when it stops.
+    # Slow, so that both transfers are under way when the host is stopped.
     slowly = ("--block-bytes", "64KiB", "--rate-limit", "8MiB")
     into = a.start("put", *slowly, a.export / "big", f"{stopped.name}:into")
     outof = b.start("get", *slowly, f"{stopped.name}:slow", b.own / "slow")

@@ -15,7 +15,7 @@ def count(found: dict[str, Any], name: str) -> int:
     return int(found["counters"][name])
 
 
-#: Returns figures of one transfer on a busy machine.
+#: Time limit of one transfer on a busy machine, seconds.
 LONG_S = 300
 
 

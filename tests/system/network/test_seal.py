@@ -61,8 +61,8 @@ def heard(one: socket.socket) -> tuple[int, int]:
 
 #: The start of careful's header in a frame over IPv4 and Ethernet.
 AT = 14 + 20 + 8
-#: Most forged frames at a time. More than a quarter of the share, 16 buffers, between two polls
-#: could displace true frames.
+#: Batches of forged frames, and frames in a batch. More than a quarter of the share, 16 buffers,
+#: between two polls could displace true frames.
 LOTS, LOT = 12, 8
 
 

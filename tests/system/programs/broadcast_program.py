@@ -21,7 +21,7 @@ from careful.node import Node
 
 CASE, RANK, FOLDER = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
 MODE, HOSTS = sys.argv[4], sys.argv[5:]
-#: Frames of careful's port, 0xcafe.
+#: The multicast address for careful's port, 0xcafe.
 GROUP = "ff12::8000:cafe" if ":" in HOSTS[0] else "239.255.202.254"
 LIMIT_S = 250.0
 #: Frames of the last events that may still wait to be sent when frames are counted.

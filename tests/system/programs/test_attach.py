@@ -32,7 +32,7 @@ async def main():
         await node.serve_forever()
 asyncio.run(main())
 """
-#: Uses all of it until a file exists, then makes requests that must fail.
+#: Uses all that SERVES serves until a file exists, then makes requests that must fail.
 ASKS = """
 import careful, errno, os, sys
 name, end = sys.argv[1:]
@@ -85,11 +85,11 @@ with careful.attach(name=name, memory_bytes=1 << 20) as node:
         raise SystemExit("as large as it is")
     except careful.CarefulError as error:
         assert error.errno == errno.EMSGSIZE, error
-    # More than is shared, from and into memory of no kind; of a peer's that is not shared either.
+    # More than is shared, from and into memory that is not shared; nor is the peer's region.
     other = h2.region(h2.request(5).result().payload)
     mine, at = os.urandom(1_000_003), (sum(name.encode()) % 4) * (1 << 20)
     back = bytearray(len(mine))
-    rest = node.memory(1 << 20)  # of 1 MiB that is all
+    rest = node.memory(1 << 20)  # all of the shared memory
     for local in (1, 10, 4096, len(mine)):
         other.store(mine[:local], at + 1).result()
         part = memoryview(back)[:local]
@@ -113,7 +113,7 @@ def test_programs__side_by_side_and_one_is_killed(pair: tuple[Host, Host]) -> No
     assert all(one["pid"] and one["asked"] >= 5 for one in found.values())
     assert (programs(remote)["serves"]["handlers"], programs(remote)["serves"]["regions"]) == (5, 3)
     assert "second" in local.ctl("status", "-v").stdout
-    # lab.start() runs the program as a child of another; status names it.
+    # lab.start() runs the program as a child of another process; status has the program's pid.
     subprocess.run(["kill", "-9", str(found["second"]["pid"])], check=True)
     second.wait(60)
     wait_for(lambda: "second" not in programs(local), "end of the program")
@@ -151,7 +151,7 @@ with careful.attach(name="pings") as node:
         ask = ffi.new("struct careful_ping_ask *", (stage, 0, 300, 30000))
         assert lib.careful_ping(node._engine.pointer, h2.index, ask, pinged, ffi.NULL) == 0
         assert node._engine.wait_until(lambda: found[-1:] == [(0, stage, True)], 60), found
-    # It begins, or something is under way to the peer (EBUSY): what it finds is test_burst.py's.
+    # It begins, or something is under way to the peer (EBUSY); test_burst.py tests its result.
     assert lib.careful_peer_measure(node._engine.pointer, h2.index) in (0, -16)
     assert lib.careful_peer_measure(node._engine.pointer, h2.index + (1 << 16)) < 0
 """

@@ -103,7 +103,7 @@ def two(
 
 
 def rogue(host: Host, misdeed: str) -> subprocess.Popen[str]:
-    """Runs a misdeed until the end of the block."""
+    """Starts a misdeed. Returns its process."""
     path = RUN / host.lab.instance(host.name) / "sock"
     argv = (sys.executable, rogue_program.__file__, path, "10.77.0.2", misdeed)
     process = host.lab.start(host.name, *argv)
@@ -125,7 +125,7 @@ def goes_on(here: Host, there: Host) -> None:
 
 
 def nothing_left(here: Host, there: Host) -> None:
-    """Checks that all its resources are back."""
+    """Checks that all resources of the rogue are back."""
     wait_for(lambda: set(programs(here)) == {"neighbour"}, "end of the rogue")
     wait_for(lambda: areas(here) == 1, "end of its memory")
     for host in (here, there):
@@ -148,7 +148,7 @@ def test_rogue__harms_no_other(two: tuple[Host, Host], misdeed: str) -> None:
 
 
 def test_rogue__stalls_and_dies(two: tuple[Host, Host]) -> None:
-    """It has all its operations under way, full rings, and never answers."""
+    """The rogue has all its operations under way, full rings, and never answers."""
     here, _ = two
     process = rogue(here, "fills")
     wait_for(lambda: programs(here)["fills"]["operations"] == rogue_program.OPERATIONS, "rings")

@@ -74,7 +74,7 @@ async def hold():
 asyncio.run(hold())
 """
 
-#: Each of its calls holds a file, 32 at a time.
+#: Each call of this program holds a file, 32 at a time.
 SHARERS = """
 for _ in range(5):
     assert set(fs.cat(names).values()) == {b"x"}

@@ -279,7 +279,7 @@ else:
 
 
 def test_map__without_the_right(lent: list[Host]) -> None:
-    """The error says how to get it."""
+    """The error says how to get the right."""
     if Path("/dev/userfaultfd").stat().st_mode & 0o006:
         pytest.skip("everybody may use /dev/userfaultfd here")
     text = """
