@@ -30,11 +30,11 @@ static bool frames_room(const struct careful_events *ev, uint32_t frames)
 
 static int frames_bytes(struct event_node *node)
 {
-	uint32_t around = MESSAGE_AM_BYTES;
+	uint32_t extra = MESSAGE_AM_BYTES;
 
 	if (!node->ev->group_error)
-		around += link_group_bytes(node->ev->nodes - 1);
-	return link_knows_size(node->peer) ? (int)(link_body_single(node->peer) - around) : -EAGAIN;
+		extra += link_group_bytes(node->ev->nodes - 1);
+	return link_knows_size(node->peer) ? (int)(link_body_single(node->peer) - extra) : -EAGAIN;
 }
 
 static bool frames_withholds(const struct careful_events *ev)

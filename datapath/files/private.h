@@ -40,7 +40,7 @@ enum {
 	BLOCK_ANSWER_BYTES = 2 * BLOCK_BATCH_BYTES, /* one answer, with names and attributes */
 	BLOCK_ANSWERS_BYTES = 32 << 20, /* all answers of a host */
 	BLOCK_WAITING = 256, /* most requests of a peer that wait for a handle */
-	BLOCK_WAITERS = 3, /* queues of waiters: for answers, for scratches, and for other files */
+	BLOCK_WAITERS = 3, /* queues of waiters: for lists and answers, for scratches, for files */
 };
 
 struct block_handle;

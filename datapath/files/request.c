@@ -18,14 +18,14 @@ static bool may_begin(const struct block_server *server, uint32_t index, uint8_t
 	return share_may(&peer->jobs, peer->jobs_at[place]);
 }
 
-static void begin(struct block_server *server, const struct block_job *job)
+static void take_share(struct block_server *server, const struct block_job *job)
 {
 	struct block_peer *peer = &server->peers[job->peer];
 
 	share_take(&peer->jobs, &peer->jobs_at[job->place]);
 }
 
-static void put_job(struct block_server *server, struct block_job *job)
+static void free_job(struct block_server *server, struct block_job *job)
 {
 	job->next = server->jobs_free;
 	server->jobs_free = job;
@@ -45,7 +45,7 @@ static void release(struct block_server *server, struct block_job *job)
 	if (job->dir_fd >= 0)
 		close(job->dir_fd);
 	share_put(&server->peers[job->peer].jobs, &server->peers[job->peer].jobs_at[job->place]);
-	put_job(server, job);
+	free_job(server, job);
 }
 
 static void count(struct block_server *server, const struct block_job *job)
@@ -263,7 +263,7 @@ static int start_range(struct block_server *server, struct block_job *job)
 
 static void start(struct block_server *server, struct block_job *job, int status)
 {
-	begin(server, job);
+	take_share(server, job);
 	if (!status) {
 		switch (job->op) {
 		case CAREFUL_BLOCK_OPEN:
@@ -437,6 +437,6 @@ void block_on_request(const struct careful_message *message, void *user)
 		start(server, job, rc);
 		return;
 	}
-	put_job(server, job);
+	free_job(server, job);
 	block_park(server, message, job->place);
 }

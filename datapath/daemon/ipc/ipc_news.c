@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Reports changes of peers to programs. A program gets notes about peers that it asked for, and
- * peers that sent it something. At most one note about a peer is unread. Later changes wait until
- * the program has read the note, and then only the last one is reported. So a peer whose session
- * comes and goes cannot fill the ring of a program that pauses. */
+ * peers that sent it something. While a note about a peer is unread, later changes wait; then only
+ * the last one is reported, and a failure before it. So a peer whose session comes and goes cannot
+ * fill the ring of a program that pauses. */
 #include <errno.h>
 
 #include "daemon/ipc/ipc_program.h"

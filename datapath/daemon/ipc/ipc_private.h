@@ -203,7 +203,7 @@ struct ipc {
 /* ipc_answer.c */
 /* Sets the client's epoll events: readable while it may ask, writable while answers wait. */
 void ipc_arm(struct ipc_client *client);
-/* Takes a free operation for a question and reserves room for its answer; NULL: none now. */
+/* Takes a free operation for a question and reserves room for its answer; NULL: no room now. */
 struct ipc_op *ipc_op_take(struct ipc_client *client, const struct careful_ipc *head,
 			   uint32_t reserve);
 void ipc_op_free(struct ipc_op *op);

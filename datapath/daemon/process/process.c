@@ -30,7 +30,7 @@ void process_raise_limits(void)
 			setrlimit(RLIMIT_NOFILE, &limit);
 		}
 	}
-	/* Workers only free memory of the main thread, so they need no arenas of their own. */
+	/* Workers allocate rarely, so they need no arenas of their own. */
 	mallopt(M_ARENA_MAX, 1);
 }
 

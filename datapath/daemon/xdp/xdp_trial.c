@@ -192,7 +192,7 @@ static void give_up(struct attempt *a)
 {
 	struct trial *t = a->trial;
 	struct careful_error why = a->why;
-	bool last, is_drivers;
+	bool last, is_driver_mode;
 	uint32_t mode;
 	int rc;
 
@@ -200,16 +200,16 @@ static void give_up(struct attempt *a)
 	rc = change(a, t->driver_mode);
 	last = ++t->failed == TRIES || a->link_down;
 	mode = device_of(t).xdp_mode;
-	is_drivers = mode == t->driver_mode;
+	is_driver_mode = mode == t->driver_mode;
 	log_line("XDP: not measured with peer %u: %s; the mode is %s%s%s", a->peer, why.text,
-		 name_of(mode), is_drivers ? " (the driver's)" : "",
+		 name_of(mode), is_driver_mode ? " (the driver's)" : "",
 		 last ? "" : " until the next trial");
 	if (rc)
 		log_line("XDP: cannot return to %s: %s", name_of(t->driver_mode), a->why.text);
-	if (a->link_down && is_drivers)
+	if (a->link_down && is_driver_mode)
 		remember(t, mode);
 	if (last)
-		finish(t, is_drivers ? CAREFUL_XDP_BY_DRIVER : CAREFUL_XDP_BY_LEFT);
+		finish(t, is_driver_mode ? CAREFUL_XDP_BY_DRIVER : CAREFUL_XDP_BY_LEFT);
 	else
 		try_again(t, a->peer);
 }

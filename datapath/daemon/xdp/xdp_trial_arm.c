@@ -33,7 +33,7 @@ static struct {
 	uint32_t first; /* index of the peer whose answer is @status */
 	uint32_t outstanding; /* requests without an answer */
 	uint64_t bytes;
-	uint32_t gets;
+	uint32_t answers;
 	int status;
 	uint32_t args[CAREFUL_AM_ARGS];
 } under_way;
@@ -54,7 +54,7 @@ static void on_done(const struct careful_result *result, void *user)
 		return;
 	under_way.outstanding--;
 	under_way.bytes += result->bytes;
-	under_way.gets++;
+	under_way.answers++;
 	memcpy(under_way.args, result->args, sizeof(under_way.args));
 	if (result->status && !under_way.status) {
 		under_way.status = result->status;
@@ -203,9 +203,9 @@ static int measure_stream(struct careful *c, uint32_t peer, uint32_t region, uin
 		if (!from && at - start >= STREAM_WARMUP_NS) {
 			from = at;
 			bytes = under_way.bytes;
-			gets = under_way.gets;
+			gets = under_way.answers;
 		}
-	} while (!rc && (!from || at - from < STREAM_NS || under_way.gets - gets < GETS_MIN));
+	} while (!rc && (!from || at - from < STREAM_NS || under_way.answers - gets < GETS_MIN));
 	if (rc)
 		return rc;
 	*rate = (double)(under_way.bytes - bytes) * 1000 / (double)(at - from);

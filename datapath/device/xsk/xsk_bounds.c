@@ -17,9 +17,9 @@ static uint32_t device_bound(uint32_t ring)
 
 /* Returns how many buffers peers may be granted. With zero-copy the device uses its own ring, which
  * the driver refills only when it polls. At the last poll, let u frames wait for us, and let us
- * hold e buffers. Until the next poll, peers may send R - u more; buffers returned meanwhile stay in
- * the fill ring. The device's ring had N - u - e of the N buffers, so N must be at least R + e. e is
- * at most R; hence N = 2 R (xsk_socket.c). */
+ * hold e buffers. Until the next poll, peers may send R - u more; buffers returned meanwhile stay
+ * in the fill ring. The device's ring had N - u - e of the N buffers, so N must be at least R + e.
+ * e is at most R; hence N = 2 R (xsk_socket.c). */
 static uint32_t umem_bound(const struct queue *queue)
 {
 	return queue->info.zerocopy ? queue->rx_chunks / 2 : queue->rx_chunks;

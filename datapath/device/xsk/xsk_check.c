@@ -42,7 +42,7 @@ static int check_memlock(const struct check_input *in)
 		       (unsigned long long)limit.rlim_cur >> 10);
 }
 
-static bool is_power(uint32_t buffers)
+static bool is_buffer_count(uint32_t buffers)
 {
 	return !(buffers & (buffers - 1)) && buffers <= XSK_BUFFERS_MAX;
 }
@@ -51,10 +51,10 @@ static int check_options(const struct check_input *in)
 {
 	const struct careful_options *o = in->options;
 	const char *name = o->instance ? o->instance : o->ifname;
-	bool rx = is_power(o->rx_buffers);
+	bool rx = is_buffer_count(o->rx_buffers);
 	size_t most = XSK_INSTANCE_BYTES - 1 - (o->queues > 1 ? QUEUE_SUFFIX_BYTES : 0);
 
-	if (!rx || !is_power(o->tx_buffers))
+	if (!rx || !is_buffer_count(o->tx_buffers))
 		return explain(in->error, -EINVAL,
 			       "%s buffers %u: must be a power of two, at most %u",
 			       rx ? "send" : "receive", rx ? o->tx_buffers : o->rx_buffers,
