@@ -273,7 +273,7 @@ class BlackBox:
         if regime.wide:
             low, high = regime.counts(message_bytes)
             low, high = max(low, bounds[0]), min(high, bounds[1])
-            text = f"g_b is wide, {regime.g_b_low_us:.3g} to {regime.g_b_high_us:.3g} µs"
+            text = f"g_b is uncertain, {regime.g_b_low_us:.3g} to {regime.g_b_high_us:.3g} µs"
             if low < high:
                 few, many = (
                     regime.best_counts(message_bytes, low, high, g_b_us)

@@ -21,7 +21,7 @@ from careful.model.stages import MESSAGE_BYTES_MAX, Pipeline, Stage, shortened
 _KEYS = {"name", "g_us", "G_us_per_KiB", "group", "resource", "delay_us"}
 #: Settings of the lab's emulated link (tools/lab up --hops), ignored here.
 _LAB_KEY = "link"
-_INSTEAD = "`carefulctl measure blackbox HOST --json` can"
+_INSTEAD = "use `carefulctl measure blackbox HOST --json`"
 #: Kinds of measurements that give no plan, and why.
 _NO_PLAN = {
     "gap": f"g of one message size is not the g and G of stages: {_INSTEAD}",

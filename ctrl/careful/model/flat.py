@@ -158,7 +158,7 @@ def best_of(pipeline: Pipeline, plans: list[Array]) -> Array:
 def _rounded(
     pipeline: Pipeline, best: Array, message_bytes: float, limits: Limits, whole: bool
 ) -> Array:
-    """A real plan in whole bytes if asked, or the whole equal sizes if they are faster."""
+    """Rounds a plan to whole bytes if `whole`; equal sizes replace it if they are faster."""
     if not whole:
         return best
     equal = fixed_sizes(pipeline, message_bytes, limits, True)

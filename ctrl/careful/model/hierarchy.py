@@ -99,7 +99,7 @@ class _Context:
     grouped: bool
     as_modelled: bool
     cache: Cache
-    owns: dict[tuple[int, int], Pipeline]
+    parts: dict[tuple[int, int], Pipeline]
 
 
 def hierarchical(
@@ -120,14 +120,14 @@ def hierarchical(
     limits: bound the fragments inside compound stages; a stage outside every group takes
     reassembled blocks of any size. Without groups they bound all fragments.
     as_modelled: minimise `compound_us`, like the paper's figures, instead of `latency_us`.
-    cache: from earlier calls with the same other arguments.
+    cache: from earlier calls that differ only in `message_bytes` and `top`.
     Raises ValueError for a group whose stages are not neighbours or that has the name of a stage
     next to it, for shared resources, a bad size or an unknown base.
     """
     check_message_bytes(message_bytes)
     for base in (top, inner):
         if base not in BASES:
-            raise InputError(f"unknown strategy of a level '{base}': one of {', '.join(BASES)}")
+            raise InputError(f"unknown strategy of a level '{base}': choose {', '.join(BASES)}")
     pipeline = pipeline.sequential()
     grouped = any(stage.group for stage in pipeline.stages)
     if grouped:
@@ -202,9 +202,9 @@ def _solve(context: _Context, element: Element, message_bytes: float) -> Hierarc
 
 def _solve_new(context: _Context, element: Element, message_bytes: float) -> Hierarchy:
     place = (element.first, element.last)
-    if place not in context.owns:
-        context.owns[place] = Pipeline(context.pipeline.stages[element.first : element.last])
-    own = context.owns[place]
+    if place not in context.parts:
+        context.parts[place] = Pipeline(context.pipeline.stages[element.first : element.last])
+    own = context.parts[place]
     if not element.inner:
         time_us = float(own.stages[0].time_us(message_bytes) + own.delay_us)
         return Hierarchy(time_us, time_us, [np.array([message_bytes])])

@@ -141,7 +141,7 @@ def best_lp_sizes(
 
 
 def narrowed(tried: dict[int, float], attempt: Callable[[int], object]) -> int:
-    """Tries the counts halfway to both neighbours of the fastest, until it has no gaps; returns it.
+    """Tries counts halfway from the fastest to its neighbours until none is left; returns the best.
 
     tried: latency by count; `attempt` adds to it.
     """

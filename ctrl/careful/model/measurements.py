@@ -153,9 +153,9 @@ class _Path:
         self._parts = list(hops.parts)
         self._box, self._ends = box, ends
         self._has_hosts = any(part.is_g for part in hops.parts)
-        self._says = ["the order and each G are pathchar's"]
+        self._notes = ["the order and each G are pathchar's"]
         if not hops.reached:
-            self._says.append(f"pathchar did not get beyond {hops.parts[-1].name}")
+            self._notes.append(f"pathchar did not get beyond {hops.parts[-1].name}")
 
     def pipeline(self) -> Pipeline:
         if not self._box and all(part.G_us_per_KiB is None for part in self._parts):
@@ -169,13 +169,13 @@ class _Path:
             left_us = max(0.0, self._box.sum_g_us - known_us)
             stages[-1] = replace(stages[-1], delay_us=stages[-1].delay_us + left_us)
         if self._ends:
-            self._says.append(f"no hop's g is above logp's gap of {self._ends.gap_us:.4g} µs")
+            self._notes.append(f"no hop's g is above logp's gap of {self._ends.gap_us:.4g} µs")
         if not (self._box or self._ends):
-            self._says.append(
+            self._notes.append(
                 "each hop's g is its latency, an upper bound: if part of the latency is "
                 "propagation, more fragments are better; add a blackbox or logp file"
             )
-        pipeline = Pipeline(tuple(stages), rests_on="; ".join(self._says))
+        pipeline = Pipeline(tuple(stages), rests_on="; ".join(self._notes))
         regimes = self._box.regimes if self._box else ()
         if not regimes or math.isinf(regimes[-1].high_bytes):
             return pipeline
@@ -192,7 +192,7 @@ class _Path:
         for part in unknown:
             at = f"its share of the black box's sum, {share:.4g} µs/KiB" if self._box else "0"
             g = "its time at one size counts as g: " if part.is_g else ""
-            self._says.append(f"{part.name} has no G ({g}{part.reason}): it counts as {at}")
+            self._notes.append(f"{part.name} has no G ({g}{part.reason}): it counts as {at}")
         self._parts = [
             replace(part, G_us_per_KiB=share) if part.G_us_per_KiB is None else part
             for part in self._parts
@@ -204,9 +204,9 @@ class _Path:
         self._parts.insert(0, Part("sender", left / 2, send_us, True))
         self._parts.append(Part("receiver", left / 2, receive_us, True))
         if self._ends:
-            self._says.append("the hosts' g are logp's os and or")
+            self._notes.append("the hosts' g are logp's os and or")
         if left:
-            self._says.append(f"{_INTO_HOSTS}: {left / 2:.4g} µs/KiB each")
+            self._notes.append(f"{_INTO_HOSTS}: {left / 2:.4g} µs/KiB each")
 
     def _bottlenecks(self) -> dict[str, tuple[float, float]]:
         """Returns g and G of the parts that a black box sees as bottleneck, by name."""
@@ -216,9 +216,9 @@ class _Path:
             part = alike[0] if alike else self._host(regime)
             if alike:
                 names = " or ".join(part.name for part in alike)
-                self._says.append(f"the bottleneck is {names}, with the black box's g and G")
+                self._notes.append(f"the bottleneck is {names}, with the black box's g and G")
             else:
-                self._says.append(f"no hop matches the bottleneck of {regime}: it is {part.name}")
+                self._notes.append(f"no hop matches the bottleneck of {regime}: it is {part.name}")
             costs[part.name] = (regime.g_b_us, regime.G_b_us_per_KiB)
         return costs
 

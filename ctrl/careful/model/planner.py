@@ -150,12 +150,12 @@ def plan(
     """
     check_message_bytes(message_bytes)
     if strategy not in ("best", *STRATEGIES):
-        raise InputError(f"unknown strategy '{strategy}': one of best, {', '.join(STRATEGIES)}")
+        raise InputError(f"unknown strategy '{strategy}': choose best, {', '.join(STRATEGIES)}")
     if whole and message_bytes != int(message_bytes):
         raise InputError(f"a message must have a whole number of bytes, not {message_bytes}")
     for base in levels:
         if base not in BASES:
-            raise InputError(f"unknown strategy of a level '{base}': one of {', '.join(BASES)}")
+            raise InputError(f"unknown strategy of a level '{base}': choose {', '.join(BASES)}")
     limits = limits or Limits()
     if fragments_count is not None:
         _check_count(fragments_count, strategy, message_bytes, limits)

@@ -24,7 +24,7 @@ def pulse_rules(kind: str, pulses_bytes: Sequence[int], stages: int) -> list[Rul
     if kind == "store-and-forward":
         return [WholeMessage()] * stages
     if kind not in ("eager", "fixed"):
-        raise InputError(f"unknown pulse rule '{kind}': eager, fixed or store-and-forward")
+        raise InputError(f"unknown pulse rule '{kind}': choose eager, fixed or store-and-forward")
     if len(pulses_bytes) not in (1, sinks):
         raise InputError(f"{len(pulses_bytes)} pulse sizes for {sinks} sinks: give one or {sinks}")
     pulses = list(pulses_bytes) if len(pulses_bytes) == sinks else list(pulses_bytes) * sinks
@@ -44,8 +44,8 @@ def pulse_latency_us(
 def cut_through_speedup(bandwidth_ratio: float, pulse_bytes: int = 8) -> float:
     """Store-and-forward over cut-through latency of a page, without overheads (P3 Figure 8).
 
-    bandwidth_ratio: I/O bus over network bandwidth, > 0. Simulated with eager pulses. The pulse
-    size is the remaining lead of the first fragment.
+    bandwidth_ratio: I/O bus over network bandwidth, > 0. Simulated with eager pulses: a
+    stage waits only for the first `pulse_bytes`.
     """
     if not bandwidth_ratio > 0:
         raise InputError(f"a bandwidth ratio of {bandwidth_ratio}: must be positive")

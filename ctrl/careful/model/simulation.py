@@ -96,7 +96,7 @@ class Outcome:
 class _Sink:
     """One stage at work: arrivals, and the next transfer.
 
-    upstream: the stage before; its own stage for the first. arrivals: (message, low_bytes,
+    upstream: the stage before; for the first stage, itself. arrivals: (message, low_bytes,
     high_bytes, begin_us, end_us) in order: these bytes arrive evenly from begin_us to end_us.
     cursor: index of the first arrival in use.
     """

@@ -22,7 +22,7 @@ from careful.plan import Limits
 Array = npt.NDArray[np.float64]
 
 KIB = 1024
-#: Largest message: sizes are held in float64 and in the map's u32 sums.
+#: Largest message; float64 holds sums of such sizes exactly.
 MESSAGE_BYTES_MAX = 1 << 40
 #: Largest cost (thirty years), so that no sum of costs overflows.
 COST_US_MAX = 1e15

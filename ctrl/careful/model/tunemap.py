@@ -291,7 +291,7 @@ def _affine(sizes: Array) -> tuple[int, int]:
 
 
 def _neighbours(start: Plan, limits: Limits) -> list[Plan]:
-    """Yields plans with the first size and the peak varied by some percent.
+    """Returns plans with the first size and the peak varied by some percent.
 
     If a plan only falls, the peak is the first size, and the ratio varies instead.
     """

@@ -156,7 +156,7 @@ def test_fixed__given_count():
         ({"message_bytes": 2**41}, "at most 1099511627776"),
         ({"message_bytes": math.inf}, "a message of inf bytes"),
         ({"message_bytes": 10.5}, "a whole number of bytes, not 10.5"),
-        ({"message_bytes": 100, "strategy": "magic"}, "unknown strategy 'magic': one of best"),
+        ({"message_bytes": 100, "strategy": "magic"}, "unknown strategy 'magic': choose best"),
         ({"message_bytes": 100, "strategy": "ramp", "fragments_count": 3}, "fixed or lp"),
         ({"message_bytes": 100, "strategy": "fixed", "fragments_count": 101}, "allow 1 to 100"),
         ({"message_bytes": 100, "strategy": "fixed", "fragments_count": 0}, "allow 1 to 100"),
