@@ -132,12 +132,12 @@ def path(row: InEffect, address: str, state: PathState | None, store: Store) -> 
 def _reason(row: Json, why_not: str) -> str:
     if row["standing"] != "as before":
         return ""
-    return why_not or "a change waits: one in ten minutes"
+    return why_not or "a change waits: at most one is made in ten minutes"
 
 
 def _reason_not_measured(state: PathState) -> str:
     reasons = (one["why"] for one in reversed(state.decisions) if one["what"] == "not measured")
-    return str(next(reasons, "tune auto has not looked at it"))
+    return str(next(reasons, "tune auto has not looked at this path"))
 
 
 def with_live(described: Json, cells: Mapping[tuple[int, int], live_latency.Cell]) -> Json:
@@ -215,8 +215,8 @@ def _stores(row: InEffect, state: PathState, by_hand: frozenset[int]) -> list[Js
 def _sinks(row: InEffect, state: PathState) -> list[Json]:
     whys = {
         "host_tx": _host_tx_reason(state.figures),
-        "net_tx": "busy until the device has completed the kicked frames; never on veth, where a "
-        "kick ends before it returns; without a prediction, other thresholds are tried",
+        "net_tx": "busy until the device has completed the kicked frames; never on veth, where the "
+        "kick itself completes them; without a prediction, other thresholds are tried",
         "host_rx": "never busy, because copies run on the engine's CPU; the gain of batches of "
         "copies is unknown",
         "store": "from the time of writes to files here"

@@ -29,7 +29,7 @@ from careful.tuning.verify import Counts
 
 #: Options of a close measurement: as precise as a decision needs, and few sizes. A train fills the
 #: path for 4 ms or for the time of four frames, and then leaves it free for three times as long. (A
-#: train of a quick measurement leaves it free for two thirds as long.)
+#: train of a quick measurement leaves it free for two thirds of its own time.)
 CLOSELY = Options(
     sizes_count=6, precision=0.03, seconds=4.0, patience_s=6.0, train_frames=4, share=0.25
 )

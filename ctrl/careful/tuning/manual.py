@@ -41,7 +41,7 @@ def change(
             values[NET_TX + index] = Kick(pulses["net_tx"])
 
     def pin(queue: Session, slots: Sequence[int]) -> None:
-        addresses = {setting.slot: setting.address for setting in queue.peers}
+        addresses = {peer.slot: peer.address for peer in queue.peers}
         if values and queue.instance.directory.is_dir():
             Store(queue.instance.directory).pin([addresses[slot] for slot in slots], values)
 

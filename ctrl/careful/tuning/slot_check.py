@@ -20,12 +20,12 @@ class LeftError(CarefulError):
 class Tenancy:
     """The time in which a peer has its slot. Once over, it stays over.
 
-    peer: the peer's name for people; asked: asks carefuld whether the peer has the slot.
+    peer: the peer's name for people; has_slot: asks carefuld whether the peer has the slot.
     """
 
-    def __init__(self, instance: str, slot: int, peer: str, asked: Callable[[], bool]) -> None:
+    def __init__(self, instance: str, slot: int, peer: str, has_slot: Callable[[], bool]) -> None:
         self._peers = maps.peers_map(instance)
-        self._slot, self._peer, self._asked = slot, peer, asked
+        self._slot, self._peer, self._has_slot = slot, peer, has_slot
         self._cookie = 0  # cookie of the session at the last positive answer
         self.is_over = False
 
@@ -36,7 +36,7 @@ class Tenancy:
         cookie = int(maps.session(self._peers, self._slot).cookie)
         if not cookie or cookie != self._cookie:
             # There is no cookie between two sessions of the same peer, nor after its last.
-            self.is_over = self.is_over or not self._asked()
+            self.is_over = self.is_over or not self._has_slot()
             self._cookie = cookie
         if self.is_over:
             raise LeftError(errno.ENOTCONN, "the peer no longer has its slot", self._peer)

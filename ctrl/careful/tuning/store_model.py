@@ -1,7 +1,7 @@
 """Estimates a store's costs from live writes, and the gain of another threshold.
 
 A store is the file system to which a peer's messages are written. Owns the estimate of its g and G,
-the test whether it is another one, and a message's latency under a threshold (P3 section 3; P1
+the test whether it is another store, and a message's latency under a threshold (P3 section 3; P1
 section 4.3). Only the receiver sees the store, so the figures describe messages from a peer to
 files here. Uncertain figures are drawn many times, as in propose.py.
 """
@@ -149,7 +149,8 @@ class Store:
     def candidates(self, index: int) -> list[Pulse]:
         """Returns the thresholds to compare for a class: one for each number of frames.
 
-        Each is half a frame less, so that a short last frame or a rounded size adds no frame.
+        A threshold is half a frame below its number, so that a short last frame or a rounded size
+        adds no frame.
         """
         arrivals = self.came[index]
         frames, size = (

@@ -16,10 +16,8 @@ from careful.measure.statistics.estimate import Estimate
 from careful.units import shown_time
 
 #: The quantity that an A/B of plans, or of a store's thresholds, measures.
-_MIDDLE = "less the quarters of turns with the least and the most"
-MEASURES = (
-    f"mean latency of live messages, {_MIDDLE}, from the engine to an answer from behind them, µs"
-)
+_MIDDLE = "without the fastest and the slowest quarter, by turns"
+MEASURES = f"mean latency of live messages, {_MIDDLE}, from the engine to their answers, µs"
 MEASURES_STORED = (
     f"mean latency of messages to files, {_MIDDLE}, from the first fragment until written, µs"
 )

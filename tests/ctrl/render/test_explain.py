@@ -224,7 +224,7 @@ def test_path__set_by_hand(store: Store) -> None:
 def test_path__not_measured(store: Store) -> None:
     whole = found(store, state=None)
     text = report.text(whole)
-    assert "not measured: nothing is predicted (tune auto has not looked at it)" in text
+    assert "not measured: nothing is predicted (tune auto has not looked at this path)" in text
     with pytest.raises(ValueError, match="no path and no live message was measured"):
         report.draw(whole, store.path.parent / "x.svg")
 

@@ -57,7 +57,7 @@ class _Tuned:
         scheduler: Scheduler,
         client: Client,
     ) -> None:
-        self.peer, self.identity = peer, identity  # identity: not the carefuld process
+        self.peer, self.identity = peer, identity  # the identity outlives a carefuld
         self.path = RunningPath(
             instance, peer, store, scheduler.meanwhile, lambda: _has_slot(client, peer)
         )
@@ -232,10 +232,7 @@ class Loop:
                     self._tuned[name] = tuned
 
     def _own_ip(self, peer: Peer, ifindex: int) -> str:
-        """Returns our address towards a peer.
-
-        Returns the earlier address without a route through our interface, which may be down.
-        """
+        """Returns our address towards a peer; the earlier one if our interface has no route now."""
         ours, name = own_ip(peer.address), peer.name
         tuned = self._tuned.get(name) or self._store.load().get(name)
         before = str(tuned.identity.get("own_ip", "")) if tuned else ""

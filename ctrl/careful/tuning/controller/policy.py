@@ -361,8 +361,8 @@ class Controller:
                     self._stop_search()
                     self._answer(shifted, now)
                     return
-            answered = self._store_changed
-            if self._check_store(now) or self._store_changed > answered:
+            was_changed = self._store_changed
+            if self._check_store(now) or self._store_changed > was_changed:
                 self._stop_search()  # a changed store takes precedence
             return
         self._stop_search()

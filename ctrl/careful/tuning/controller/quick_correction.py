@@ -13,7 +13,7 @@ from careful.model.blackbox import BlackBox, Regime
 from careful.model.stages import KIB
 from careful.tuning.propose import MOVED_MIN, Measured
 
-#: A gap that changes by at most this share is the same; round trips are longer above this share.
+#: A gap that changes by at most GAP_MAX is the same; a round trip is longer by LONGER_MIN or more.
 GAP_MAX, LONGER_MIN = 0.15, 0.1
 
 
@@ -42,7 +42,7 @@ def waiting(before: Measured, figures: Json, seen: Json) -> Json:
     if not longer:
         return {}
     raised = float(figures["sum_g_us"]) + statistics.median(longer) / 2
-    return _with(figures, "sum_g", "us", raised)
+    return _moved_to(figures, "sum_g", "us", raised)
 
 
 def _regime(path: Measured, size_bytes: float) -> Regime:
@@ -67,16 +67,16 @@ def grown(before: Measured, figures: Json) -> Json:
         return dict(figures)
     others = max(new.sum_G_others_us_per_KiB, old.sum_G_others_us_per_KiB)
     g_us = max(now.sum_g_us, before.box.sum_g_us - old.g_b_us + new.g_b_us)
-    regime = _with(figures["regimes"][0], "sum_G_others", "us_per_KiB", others)
-    raised = _with(figures, "sum_G_others", "us_per_KiB", others)
-    raised = _with(raised, "sum_g", "us", g_us)
-    raised = _with(
+    regime = _moved_to(figures["regimes"][0], "sum_G_others", "us_per_KiB", others)
+    raised = _moved_to(figures, "sum_G_others", "us_per_KiB", others)
+    raised = _moved_to(raised, "sum_g", "us", g_us)
+    raised = _moved_to(
         raised, "sum_G", "us_per_KiB", max(now.sum_G_us_per_KiB, others + new.G_b_us_per_KiB)
     )
     return {**raised, "regimes": [regime]}
 
 
-def _with(entry: Json, name: str, unit: str, value: float) -> Json:
+def _moved_to(entry: Json, name: str, unit: str, value: float) -> Json:
     more = value - float(entry[f"{name}_{unit}"])
     ends = {f"{name}_{end}{unit}": entry[f"{name}_{end}{unit}"] for end in ("", "low_", "high_")}
     return {**entry, **{key: end + more for key, end in ends.items()}}

@@ -107,8 +107,8 @@ class Search:
             self._reference = Way(self._alone, self._count_now)
         self._ways = [self._reference] if self._reference else []
         self._ways += [self._planned(plan) for plan in self._plans]
-        self._stages = [self._predicted_ways, self._unkicked_ways]
-        self._unkicked: Way | None = None  # the best plan, with the kick in effect
+        self._stages = [self._predicted_ways, self._kick_kept_ways]
+        self._kick_kept: Way | None = None  # the best plan, with the kick in effect
         self._at, self.ways_count = 0, len(self._ways)
         self._fit: Fit | None = None
         self.over = False
@@ -141,9 +141,9 @@ class Search:
         return any(way.known for way in self._ways)
 
     def look(self, late: bool = False) -> bool:
-        """Counts new messages; reports whether another way has its turn or the search is over.
+        """Ends the turn if it has enough messages; reports whether it ended.
 
-        late: the turn's time is over, so ROUND_MESSAGES_MIN are enough.
+        late: the turn's time is over, so MESSAGES_MIN are enough.
         """
         trial = self.way.trial
         needed = MESSAGES_MIN if late else ROUND_MESSAGES
@@ -169,13 +169,13 @@ class Search:
             return []
         return [self._planned(self._predicted(self._fit))]
 
-    def _unkicked_ways(self) -> list[Way]:
+    def _kick_kept_ways(self) -> list[Way]:
         """Returns the best plan with the kick in effect, which stays if it makes no difference."""
         best = self._fastest()
         if not best or self._index not in best.values or NET_TX + self._index not in best.values:
             return []
-        self._unkicked = Way({self._index: best.values[self._index]}, best.count)
-        return [self._unkicked]
+        self._kick_kept = Way({self._index: best.values[self._index]}, best.count)
+        return [self._kick_kept]
 
     def _fit_count(self, fit: Fit) -> int:
         least = self._count(Plan.fixed(self._bytes))
@@ -185,12 +185,12 @@ class Search:
         return Plan.fixed(math.ceil(self._bytes / self._fit_count(fit)))
 
     def _points(self) -> list[Point]:
-        used = [way for way in self._ways if way.known and way is not self._unkicked]
+        used = [way for way in self._ways if way.known and way is not self._kick_kept]
         return [Point(way.count, way.longer_us, way.trial.a.middle().value) for way in used]
 
     def _fastest(self) -> Way | None:
         """Returns the way with the model's best plan, or the fastest if the model does not fit."""
-        ways = [way for way in self._ways if way.known and way is not self._unkicked]
+        ways = [way for way in self._ways if way.known and way is not self._kick_kept]
         if self._fit and self._fit.fits:
             best = self._fit_count(self._fit)
             ways = [way for way in ways if way.count == best] or ways
@@ -208,7 +208,7 @@ class Search:
             source += f", and the model fits: {fit.summary()}"
         elif fit:
             source += f"; the model does not fit: {fit.summary()}"
-        alike = self._unkicked
+        alike = self._kick_kept
         if alike and alike.known and (alike.longer_us - fastest.longer_us).low <= 0:
             values = alike.values
         return Best(values, gain, f"{source}; {gain:.0%} faster") if gain >= GAIN_MIN else None

@@ -94,8 +94,8 @@ def fitted(now_count: int, points: Sequence[Point], shifted: bool) -> Fit | None
     )
     free = [0, 1, 2] if shifted else [1, 2]
     values, spread = _solved(rows, longer, errors, free)
-    while any(values[point] < 0 for point in free if point):
-        free.remove(min((point for point in free if point), key=lambda point: values[point]))
+    while any(values[k] < 0 for k in free if k):  # the constant, 0, may be negative
+        free.remove(min((k for k in free if k), key=lambda k: values[k]))
         values, spread = _solved(rows, longer, errors, free)
     off = float(np.sum(((rows @ values - longer) / errors) ** 2))
     freedom = len(points) - len(free)

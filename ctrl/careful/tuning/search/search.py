@@ -100,8 +100,8 @@ class SearchRun:
         return True
 
     def best(self) -> dict[int, Best]:
-        best = {index: search.best() for index, search in self.searches.items()}
-        return {index: search for index, search in best.items() if search}
+        found = {index: search.best() for index, search in self.searches.items()}
+        return {index: best for index, best in found.items() if best}
 
     def base_counts(self, live: Live) -> dict[int, Counts]:
         version = self._turns.versions[0]
