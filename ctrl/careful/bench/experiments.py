@@ -21,7 +21,7 @@ class Table:
         experiment: the name that careful-p2 and tests/sim/papers/test_sim_p2.c use.
         title: for people, with P2's number.
         unit: of the values.
-        nodes: each P.
+        nodes: the numbers of nodes to run with (P2's P).
         sizes: payloads in words of 4 bytes; rows of the grid for Jacobi.
         messages: messages, hops or iterations of a run.
         fragments: fragments of a message, by P; empty: a message is one payload.

@@ -40,7 +40,7 @@ class Plan:
 
     Attributes:
         tables: names of the tables.
-        nodes: each P.
+        nodes: the numbers of nodes to run with (P2's P).
         rounds: number of rounds.
         scale: factor of a run's length.
         limit_s: time limit of a run.

@@ -247,7 +247,7 @@ class Client:
 
         Args:
             op: CAREFUL_IPC_*.
-            subject: of errors.
+            subject: what an error is about.
             payload: the question's payload.
             timeout_s: how long to wait, seconds; None: the client's default.
             accepted_status: a status that is no failure either.
@@ -315,7 +315,7 @@ def _copies_of(name: str, payload: bytes) -> list[CData]:
 
 def _copy_of(name: str, data: bytes) -> CData:
     if len(data) < sizeof(name):
-        text = "carefuld is from another build than this command: restart it"
+        text = "carefuld is from another build than this command; restart it"
         raise CarefulError(errno.EPROTO, text)
     copy = ffi.new(f"struct {name} *")
     ffi.memmove(copy, data, sizeof(name))
