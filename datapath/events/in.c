@@ -86,7 +86,7 @@ static int none_yet(const struct careful_events *ev, uint32_t src, uint64_t even
 		if (i != ev->rank && (src == CAREFUL_EVENT_ALL || src == i) &&
 		    may_come(&ev->node[i], event))
 			return -EAGAIN;
-	return -ENOMSG;
+	return -ENOMSG; /* no node can still send in this event */
 }
 
 /* Reports whether the program may receive this event now: 0 or -errno. */

@@ -142,7 +142,7 @@ int attached_region_add(struct careful *c, const struct careful_region *region, 
 	} else if (off <= a->memory_bytes && region->bytes <= a->memory_bytes - off) {
 		head.region_off = off;
 	} else {
-		own = find_region(a, 0);
+		own = find_region(a, 0); /* a free entry */
 		if (!own)
 			return -ENOSPC;
 		fd = open_own_memory();

@@ -193,7 +193,7 @@ int handle_commit(struct handle *handle)
 	struct careful_block_open payload = { .flags = htobe32(CAREFUL_BLOCK_REPLACE) };
 	struct careful_block_attr attr;
 	uint32_t args[4];
-	int rc = 0, opened, tries;
+	int rc = 0, reopen_rc, tries;
 	bool again;
 
 	/* COMMIT ends the handle, so no other call may use it meanwhile. The host answers a
@@ -207,10 +207,10 @@ int handle_commit(struct handle *handle)
 		again = handle_is_gone(rc) || handle_lost_data(rc);
 		if (!rc)
 			handle->region = 0;
-		opened = reopen(handle, rc);
-		if (opened && (!rc || again))
-			rc = opened;
-		if (opened || !again)
+		reopen_rc = reopen(handle, rc);
+		if (reopen_rc && (!rc || again))
+			rc = reopen_rc;
+		if (reopen_rc || !again)
 			break;
 	}
 	pthread_rwlock_unlock(&handle->lock);

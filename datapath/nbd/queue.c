@@ -100,7 +100,7 @@ static int count_sessions(const char *instance, uint32_t queue, struct sockaddr_
 	return rc;
 }
 
-/* Lets the host choose among the queues with the fewest sessions. */
+/* Lets the host choose among the queues with the fewest sessions; `fewest` has a bit for each. */
 static int choose_queue(const char *instance, uint32_t first, uint32_t fewest,
 			struct sockaddr_storage *address, uint32_t *queue)
 {

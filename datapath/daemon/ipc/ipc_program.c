@@ -227,20 +227,21 @@ static int set_handler(struct ipc_program *p, const struct careful_ipc *head)
 {
 	struct ipc *ipc = p->client->ipc;
 	struct ipc_program **owner = &ipc->owners[head->handler % CAREFUL_HANDLERS_APP];
+	const bool on = head->bytes; /* else the handler is removed */
 
 	if (head->handler >= CAREFUL_HANDLERS_APP)
 		return -EINVAL;
 	if (head->flags == CAREFUL_IPC_OF_STORES) {
-		p->stores[head->handler] = head->bytes;
+		p->stores[head->handler] = on;
 		return careful_handle_store(ipc->instance, (uint16_t)head->handler, on_store, ipc);
 	}
 	if (head->flags != CAREFUL_IPC_OF_REQUESTS)
 		return -EINVAL;
 	if (*owner && *owner != p)
 		return -EBUSY;
-	p->handlers += !!head->bytes;
+	p->handlers += on;
 	p->handlers -= *owner == p;
-	*owner = head->bytes ? p : NULL;
+	*owner = on ? p : NULL;
 	return careful_handle(ipc->instance, (uint16_t)head->handler, *owner ? on_request : NULL,
 			      ipc);
 }

@@ -359,7 +359,7 @@ void xdp_trial_poll(struct trial *t)
 			t->due_ns[i] = clock_in_ms(QUIET_MS);
 			continue;
 		}
-		if (t->busy_checks > BUSY_CHECKS_MAX) {
+		if (t->busy_checks > BUSY_CHECKS_MAX) { /* the last check found traffic, too */
 			t->busy_checks = 0;
 			retry_lock(t, i, -EBUSY);
 		} else {

@@ -185,7 +185,7 @@ static int try_gets(struct careful *c, uint32_t peer, uint32_t region, uint64_t 
 static int measure_stream(struct careful *c, uint32_t peer, uint32_t region, uint64_t until_ns,
 			  double *rate)
 {
-	uint64_t start, at, from = 0, bytes = 0;
+	uint64_t start, at, warm = 0, bytes = 0; /* warm: when the warm-up ended; 0: not yet */
 	uint32_t gets = 0;
 	int rc;
 
@@ -200,15 +200,15 @@ static int measure_stream(struct careful *c, uint32_t peer, uint32_t region, uin
 		if (!rc)
 			rc = await_answers(c, GETS - 1, until_ns);
 		at = clock_now_ns();
-		if (!from && at - start >= STREAM_WARMUP_NS) {
-			from = at;
+		if (!warm && at - start >= STREAM_WARMUP_NS) {
+			warm = at;
 			bytes = under_way.bytes;
 			gets = under_way.answers;
 		}
-	} while (!rc && (!from || at - from < STREAM_NS || under_way.answers - gets < GETS_MIN));
+	} while (!rc && (!warm || at - warm < STREAM_NS || under_way.answers - gets < GETS_MIN));
 	if (rc)
 		return rc;
-	*rate = (double)(under_way.bytes - bytes) * 1000 / (double)(at - from);
+	*rate = (double)(under_way.bytes - bytes) * 1000 / (double)(at - warm);
 	return await_answers(c, 0, until_ns);
 }
 

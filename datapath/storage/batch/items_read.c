@@ -124,8 +124,8 @@ static int read_data(struct items *s, struct careful_block_item *record, int fd,
 static int read_file(struct items *s, struct careful_block_item *record, int dir, const char *last,
 		     struct stat *st)
 {
-	bool wanted = s->item.attr.bytes || s->item.op == CAREFUL_ITEM_DIGEST;
-	bool data = S_ISREG(st->st_mode) && wanted && (uint64_t)st->st_size <= s->file_max;
+	bool asked = s->item.attr.bytes || s->item.op == CAREFUL_ITEM_DIGEST; /* for contents */
+	bool data = S_ISREG(st->st_mode) && asked && (uint64_t)st->st_size <= s->file_max;
 	int flags = O_NOFOLLOW | O_CLOEXEC | (data ? O_RDONLY | O_NONBLOCK : O_PATH);
 	mode_t type = st->st_mode & S_IFMT;
 	int rc = 0, fd;
