@@ -246,7 +246,7 @@ static __always_inline int is_forwarded(struct xdp_md *ctx, const struct careful
 static __always_inline __u32 refuse(struct xdp_md *ctx, const struct careful_datagram *datagram,
 				    __u32 fault)
 {
-	/* If the check is valid, a careful host built the frame, whatever its source port. */
+	/* Later faults are found only in a frame with a valid check, which a careful host built. */
 	int is_frame = fault > CAREFUL_XDP_DROP_CHECK;
 
 	if ((!is_frame && datagram->source != start.config.port) || is_forwarded(ctx, datagram))
@@ -265,7 +265,7 @@ static __always_inline __u32 classify_other_port(const struct careful_datagram *
 	return CAREFUL_XDP_PASS_OTHER;
 }
 
-/* Tells the engine that its socket gets a control message. */
+/* Counts a control message in slot 0's entry, so that the engine reads its socket. */
 static __always_inline void announce_control(void)
 {
 	struct careful_peer_entry *first;
@@ -343,7 +343,7 @@ int careful_frags(struct xdp_md *ctx)
 	return handle(ctx, bpf_xdp_get_buff_len(ctx));
 }
 
-/* For drivers and kernels without. */
+/* For drivers and kernels without multi-buffer frames. */
 SEC("xdp")
 int careful_plain(struct xdp_md *ctx)
 {

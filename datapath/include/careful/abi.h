@@ -72,7 +72,7 @@ struct careful_queue_entry {
  * @may_fill:  buffers that may be filled in all: those given back, and the window; not used with
  *             CAREFUL_WINDOW_ANY
  * @probe_ns:  when XDP saw the last ping (CLOCK_MONOTONIC)
- * @probe_last: number of that ping; written after the other two, and only rises
+ * @probe_last: number of that ping; written after probe_ns and probe_cpu, and only rises
  * @probe_cpu: CPU on which XDP ran
  * @train:     the train being counted; 0: none
  * @train_frames: frames of the train that arrived
@@ -80,7 +80,7 @@ struct careful_queue_entry {
  * @train_first_ns, @train_last_ns: when the first and the last arrived
  * @group_cookie: cookie of the peer's frames to a group; 0: none
  * @group_probe:  number of the group's last probe that arrived
- * @group_source: their source address, as IPv6 (RFC 4291, 2.5.5.2), each number in host order
+ * @group_source: source of group frames, as IPv6 (RFC 4291, 2.5.5.2), each number in host order
  * @seq_taken:    the last number that the engine took in order; with CAREFUL_WINDOW_ANY only in a
  *                sealed session
  * @sealed_window: sealed: the window; else 0
@@ -122,8 +122,8 @@ enum careful_sink {
 	CAREFUL_SINKS,
 };
 
-/* Added to a minpulse of netTx or store, the sink takes exactly that, not all that waits: P3's fixed
- * pulses (section 4.1), to compare with. */
+/* With this bit in its minpulse, netTx or store takes exactly the minpulse, not all that waits:
+ * P3's fixed pulses (section 4.1), for comparison. */
 #define CAREFUL_MINPULSE_EXACT 0x80000000u
 
 /* Fragment sizes of one message, payload bytes: x0 = first, then x(i+1) = x(i) * ratio + step up to
@@ -175,8 +175,8 @@ struct careful_live_cell {
 	__u64 sum_square_high;
 };
 
-/* Times of a peer's messages that one version of the settings wrote to files: from the first
- * fragment's arrival until all was written. Totals since the instance began.
+/* Times of a peer's messages that were written to files under one version of the settings: from the
+ * first fragment's arrival until all was written. Totals since the instance began.
  *
  * @count:       messages measured
  * @frames:      frames of these messages
@@ -184,7 +184,7 @@ struct careful_live_cell {
  * @bytes:       their bytes
  * @sum_came_ns: sum of the times until the last fragment arrived
  * @sum_ns:      sum of the times until all was written
- * @sum_square_low, @sum_square_high: sum of the squares of the latter, ns^2: 128 bits */
+ * @sum_square_low, @sum_square_high: sum of the squares of the times in sum_ns, ns^2: 128 bits */
 struct careful_live_stored {
 	__u64 count;
 	__u64 frames;
@@ -233,11 +233,11 @@ struct careful_arrival {
 
 /* arrivals map (ARRAY, mmapable), key: 0. The last arrivals of one session's frames, for a
  * measurement under traffic. The engine sets count to 0 and names the session; XDP writes count,
- * others and the ring, until `until` arrivals have come. The engine raises that as it reads.
+ * others and the ring, until `until` arrivals have come. The engine raises `until` as it reads.
  *
  * @cookie: of the session that is recorded; 0: none
  * @count:  arrivals so far; XDP writes it after the arrival
- * @until:  no more are recorded
+ * @until:  XDP stops when count reaches this number
  * @others: frames of other peers since the last arrival
  * @ring:   the arrival of number n, from 0, at n % CAREFUL_ARRIVALS_MAX */
 struct careful_arrivals {
@@ -310,10 +310,10 @@ static inline int careful_seq_near(__u32 seq, __u32 last)
 	return seq - last + CAREFUL_SEQ_SPAN <= 2 * CAREFUL_SEQ_SPAN;
 }
 
-/* Reports whether a ping is newer than the last one, modulo 2^32. */
-static inline int careful_ping_new(__u32 probe, __u32 last)
+/* Reports whether a ping or frame number is newer than the last one, modulo 2^32. */
+static inline int careful_is_newer(__u32 number, __u32 last)
 {
-	return careful_seq_ahead(probe, last, 0x7fffffff) != 0;
+	return careful_seq_ahead(number, last, 0x7fffffff) != 0;
 }
 
 #endif /* CAREFUL_CDEF */

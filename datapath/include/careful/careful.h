@@ -230,7 +230,7 @@ enum careful_counter {
 	CAREFUL_C_PINGS_LATE, /* those that a later ping overtook: no peer waits for the answer */
 	CAREFUL_C_SENT_AGAIN, /* frames sent again because the receiver asked */
 	CAREFUL_C_ASKED_AGAIN, /* frames that we asked the sender to send again */
-	CAREFUL_C_TIMED_OUT, /* of ASKED_AGAIN, in silence; traditional: times that we asked so */
+	CAREFUL_C_TIMED_OUT, /* those of ASKED_AGAIN after silence; traditional: such questions */
 	CAREFUL_C_DROP_TWICE, /* frames that had arrived before */
 	CAREFUL_C_DROP_SHARE, /* frames beyond the peer's share of buffers */
 	CAREFUL_C_ACKS_SENT, /* explicit acknowledgements */

@@ -114,8 +114,8 @@ int careful_event_send(struct careful_events *events, uint32_t dst, uint64_t eve
 int careful_event_ahead(struct careful_events *events, uint32_t dst, uint64_t bytes);
 
 /* Returns the bytes of the next fragment to one node or to all. The fragments of an announced
- * message follow the plan of its size for the path to the node, or to the first of all nodes (P1).
- * Without an announcement, or over requests, it returns careful_event_bytes(). */
+ * message follow the plan of its size (P1) for the path to the node; to all, for the path to the
+ * first node. Without an announcement, or over requests, it returns careful_event_bytes(). */
 int careful_event_next(struct careful_events *events, uint32_t dst);
 
 /* Receives a fragment of an event, from one node or from any; waits as careful_event_send() does.

@@ -19,7 +19,7 @@ enum { CAREFUL_DIGEST_BYTES_MAX = 32, CAREFUL_UNSIZED_BYTES_MAX = 4194304 };
  * careful_block_algorithm). Returns its length in bytes; -ENODATA: the file ends before the range;
  * -EINVAL: no such algorithm. */
 int careful_digest(int fd, uint64_t offset, uint64_t bytes, uint32_t algorithm, uint8_t *digest);
-/* Computes the digest of the range `offset` of a file, whose bytes are now at `place`. */
+/* Like careful_digest(), for a file's range at `offset`, whose bytes now lie at `place` in fd. */
 int careful_digest_at(int fd, uint64_t place, uint64_t offset, uint64_t bytes, uint32_t algorithm,
 		      uint8_t *digest);
 /* Computes the BLAKE3 hash of a file, 32 bytes, from the digests (CAREFUL_BLOCK_BLAKE3) of its n >=

@@ -32,7 +32,7 @@ enum {
  * @end:       end of the readable bytes (the first buffer, if a frame has several)
  * @ip_at:     offset of the IP header in the frame
  * @bytes:     bytes after the UDP header, by UDP's length
- * @spare:     negative if the frame or IP packet is shorter than @bytes, or @bytes than a header
+ * @spare:     negative if the frame or IP packet is shorter than @bytes, or @bytes than careful_hdr
  * @port:      destination port, host order; @source: source port
  * @fragment:  1: first fragment of an IP packet */
 struct careful_datagram {
@@ -118,8 +118,8 @@ CAREFUL_FRAME_FN __u16 careful_frame_be16(const __u8 *p)
 	return CAREFUL_BE16(value);
 }
 
-/* Returns `at`, recomputed from the start of the frame, for BPF's verifier: it would follow each
- * sum of header sizes separately, but knows nothing of a masked difference, so it follows one. */
+/* Returns `at`, recomputed from the start of the frame, for BPF's verifier: the verifier follows
+ * each sum of header sizes separately, but a masked difference only once, as an unknown value. */
 CAREFUL_FRAME_FN const __u8 *careful_frame_place(const __u8 *frame, const __u8 *at)
 {
 #ifdef __bpf__
@@ -385,7 +385,7 @@ CAREFUL_FRAME_FN int careful_frame_is_valid(enum careful_xdp_counter verdict)
 	       verdict == CAREFUL_XDP_DROP_TRAIN;
 }
 
-/* Charges the sender for the buffers that a frame fills, by its real size; 0: too many. */
+/* Charges the sender for the buffers that a frame of this size really fills; 0: too many. */
 CAREFUL_FRAME_FN int careful_frame_charge(struct careful_peer_entry *peer, __u32 frame_bytes)
 {
 	__u32 filled = peer->filled + 1;
@@ -419,7 +419,7 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_pee
 	if (hdr->type == CAREFUL_TRAIN)
 		return CAREFUL_XDP_DROP_TRAIN;
 	if (hdr->type == CAREFUL_PING &&
-	    !careful_ping_new(CAREFUL_BE32(hdr->msg_id), peer->probe_last) &&
+	    !careful_is_newer(CAREFUL_BE32(hdr->msg_id), peer->probe_last) &&
 	    (careful_frame_ends_at_xdp(hdr) || peer->window != CAREFUL_WINDOW_ANY) &&
 	    !peer->sealed_window)
 		return CAREFUL_XDP_DROP_PING;
@@ -429,7 +429,7 @@ CAREFUL_FRAME_FN enum careful_xdp_counter careful_frame_admit(struct careful_pee
 		/* A frame that was sent again does not move seq_last. */
 		if (!careful_seq_near(seq, peer->seq_last))
 			return CAREFUL_XDP_DROP_SEQ;
-		if (!careful_ping_new(seq, peer->seq_last))
+		if (!careful_is_newer(seq, peer->seq_last))
 			return CAREFUL_XDP_ADMITTED;
 	} else {
 		if (!careful_seq_ahead(seq, peer->seq_last, peer->window)) {
@@ -513,7 +513,7 @@ CAREFUL_FRAME_FN void careful_frame_stamp(struct careful_peer_entry *peer,
 		return;
 	}
 	if (hdr->type != CAREFUL_PING ||
-	    (!careful_ping_new(CAREFUL_BE32(hdr->msg_id), peer->probe_last) &&
+	    (!careful_is_newer(CAREFUL_BE32(hdr->msg_id), peer->probe_last) &&
 	     !peer->sealed_window))
 		return;
 	peer->probe_ns = now_ns;

@@ -154,9 +154,9 @@ struct careful_memory_part {
 	void *local;
 };
 
-/* Gives an instance to a thread, which closes it at the end. The instance may be attached or own its
- * queue: then a fault takes half the time. patience_ms: how long calls wait for a host that does not
- * answer. */
+/* Gives an instance to a thread, which closes it at the end. A page fault takes half the time if
+ * the instance owns its queue rather than is attached. patience_ms: how long calls wait for a host
+ * that does not answer. */
 int careful_memory_start(struct careful *instance, uint32_t patience_ms,
 			 struct careful_memory **memory);
 /* Ends the thread. Calls under way, and maps, must have ended. In a child of fork(), it only frees

@@ -17,8 +17,8 @@ enum {
 	/* Rises with every change that breaks older peers: two versions have no session. */
 	CAREFUL_WIRE_VERSION = 7,
 	/* Rises with any other change of the format, and restarts at 0 with each version. HELLO and
-	 * WELCOME carry it. A session uses the lower one of both ends, and neither end sends
-	 * anything newer. */
+	 * WELCOME carry it. A session uses the lower of the two ends' numbers, and neither end
+	 * sends anything newer. */
 	CAREFUL_WIRE_MINOR = 0,
 	CAREFUL_WIRE_SEALED = 0x80 | CAREFUL_WIRE_VERSION, /* version of a sealed frame; below */
 	/* Default UDP port of frames (XDP) and control messages (kernel socket). */
@@ -325,8 +325,8 @@ enum careful_sync {
  * @returned:           SYNC, SYNC_ACK: buffers given back in this epoch, as careful_hdr.credits;
  *                      HELLO, WELCOME: buffers that may be granted beyond all windows
  * @lost:               HELLO, WELCOME: frames between the two processes that the sender found lost
- * @hold_ms:            HELLO, WELCOME: how long the other end shall hold its data back at most,
- *                      because trains come first; 0: not at all
+ * @hold_ms:            HELLO, WELCOME: the longest time for which the other end shall hold its data
+ *                      back, because trains come first; 0: not at all
  * @name:               HELLO, WELCOME: the sender's name, NUL-padded; MISSING: a bit for each
  *                      named number, the lowest first: 1: it has arrived
  * @minor:              HELLO, WELCOME: the sender's CAREFUL_WIRE_MINOR; in 6.0 this was the name's

@@ -24,8 +24,8 @@ static uint64_t now_ns(const struct link *link)
 	return link->port->ops->now_ns(link->port);
 }
 
-/* Returns the body bytes of a probe whose IP packet has ip_bytes; a small sealed one is larger.
- * -EINVAL, -EMSGSIZE. */
+/* Returns the body bytes of a probe whose IP packet has ip_bytes; a sealed packet may be larger, to
+ * hold its tag. -EINVAL, -EMSGSIZE. */
 static int body_bytes(const struct link_peer *peer, uint32_t ip_bytes, bool outside)
 {
 	uint32_t headers = peer->llhdr.bytes - LINK_ETHERNET_BYTES + LINK_HDR_BYTES;
@@ -214,9 +214,9 @@ bool link_on_ping(struct link *link, const struct careful_hdr *hdr)
 	    !peer || (peer->phase != LINK_OPEN && peer->phase != LINK_HELD))
 		return false;
 	link->port->ops->probed(link->port, peer->slot, &probed);
-	/* The stamp belongs to this probe only if XDP passed none after it. */
-	if (!peer->trailer && !careful_ping_new(probe, peer->session->ping.answered))
+	if (!peer->trailer && !careful_is_newer(probe, peer->session->ping.answered))
 		return false;
+	/* The stamp belongs to this probe only if XDP passed none after it. */
 	if (probed.probe != probe) {
 		link_count(link, CAREFUL_C_PINGS_LATE);
 		return true;
