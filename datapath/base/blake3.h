@@ -24,8 +24,8 @@ struct blake3 {
 	uint8_t tail[BLAKE3_CHUNK];
 };
 
-/* offset: the part's place in the whole input, a multiple of the part's size rounded up to a power
- * of two of chunks. */
+/* offset: the part's place in the whole input; a multiple of the smallest power of two of chunks
+ * that holds the part. */
 void blake3_init(struct blake3 *b, uint64_t offset);
 void blake3_update(struct blake3 *b, const void *data, size_t bytes);
 /* root: the part is the whole input; else the result is a chaining value. */

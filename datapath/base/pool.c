@@ -82,7 +82,7 @@ static void append_done(struct pool *pool, struct pool_job *job)
 	*(pool->done ? &pool->done_tail->next : &pool->done) = job;
 	pool->done_tail = job;
 	if (!atomic_exchange(&pool->ready, true) && eventfd_write(pool->event_fd, 1))
-		assert(!"an eventfd counts to one");
+		assert(!"an eventfd whose count is 0 takes a 1");
 }
 
 static void *worker(void *user)
@@ -138,7 +138,7 @@ void pool_put(struct pool *pool, struct pool_group *group, struct pool_job *job)
 			append_group(pool, group);
 		*(group->head ? &group->tail->next : &group->head) = job;
 		group->tail = job;
-		/* A busy worker takes a job that may not run yet, or finds no idle thread. */
+		/* In all other cases a busy worker takes the job later. */
 		if (may_run(pool, job) && pool->idle > pool->woken) {
 			pool->woken++;
 			pthread_cond_signal(&pool->wake);
@@ -161,7 +161,7 @@ struct pool_job *pool_take(struct pool *pool)
 	pool->done = job->next;
 	if (!pool->done) {
 		if (eventfd_read(pool->event_fd, &count))
-			assert(!"the event was counted");
+			assert(!"the count is 1 while jobs are done");
 		atomic_store(&pool->ready, false);
 	}
 	pthread_mutex_unlock(&pool->lock);

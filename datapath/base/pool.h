@@ -33,9 +33,9 @@ struct pool_rules {
 	uint32_t workers_max;
 	uint32_t group_max; /* jobs of a group that may run at a time */
 	bool quiet; /* pool_take() does not return finished jobs; run() may put its job again */
-	/* Further limits, or NULL; called with the lock. */
+	/* Further limits, or NULL; called with the lock held. */
 	bool (*may_run)(const struct pool *pool, const struct pool_job *job);
-	/* Called with the lock, by = 1 before run() and -1 after it; or NULL. */
+	/* NULL, or called with the lock held: by = 1 before run(), by = -1 after it. */
 	void (*count)(struct pool *pool, const struct pool_job *job, int by);
 	/* Called by a worker. */
 	void (*run)(struct pool *pool, struct pool_job *job);
@@ -68,9 +68,9 @@ int pool_open(struct pool *pool, const struct pool_rules *rules, void *user);
 void pool_put(struct pool *pool, struct pool_group *group, struct pool_job *job);
 /* Returns a finished job, or NULL. */
 struct pool_job *pool_take(struct pool *pool);
-/* Waits up to patience_ms for running jobs. With `finish` the workers also run the jobs that wait;
- * jobs not begun by then never run. Returns how many jobs still run: they use their memory and the
- * pool until they end. */
+/* Waits up to patience_ms for running jobs. With `finish` the workers also run the waiting jobs;
+ * those that have not begun in this time never run. Returns how many jobs still run: these use
+ * their memory and the pool until they end. */
 uint32_t pool_stop(struct pool *pool, uint32_t patience_ms, bool finish);
 /* Joins the workers of a stopped pool, however long their jobs run. */
 void pool_free(struct pool *pool);

@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <stddef.h>
 
-/* Starts a thread with all signals blocked: signals belong to the application. 0 or -errno. */
+/* Starts a thread that blocks all signals: these are the application's. Returns 0 or -errno. */
 static inline int thread_start(pthread_t *thread, size_t stack_bytes, void *(*run)(void *),
 			       void *arg)
 {

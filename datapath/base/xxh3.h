@@ -7,7 +7,7 @@
 
 struct xxh3;
 
-/* NULL: no memory. Needs a reset before each use. */
+/* Returns NULL if memory is short. Reset the state before each use. */
 struct xxh3 *xxh3_create(void);
 void xxh3_free(struct xxh3 *state); /* may be NULL */
 void xxh3_reset(struct xxh3 *state);

@@ -185,7 +185,7 @@ int noise_open(struct noise *noise, const uint8_t *sealed, size_t bytes, void *p
 	return 0;
 }
 
-/* HKDF's first step on the label. A label is never as long as a key, so none collides with one. */
+/* HKDF's first step on the label. A label is never as long as a key, so no label equals a key. */
 void noise_export(const struct noise *noise, const char *label, uint8_t out[NOISE_KEY_BYTES])
 {
 	hmac(noise->ck, label, strlen(label), out);
