@@ -29,7 +29,7 @@ static void on_reply(struct careful *c, struct link_peer *peer, const struct car
 	result.bytes = op->kind == CAREFUL_AM_REQUEST ? bytes : result.status ? 0 : op->bytes;
 	result.digest = op->digest;
 	am_args(am, result.args);
-	operation_end_now(c, op, &result); /* later, the payload's buffer is released */
+	operation_end_now(c, op, &result); /* not later: the payload's buffer is released next */
 }
 
 static void on_request(struct careful *c, struct link_peer *peer, const struct careful_am *am,

@@ -125,7 +125,7 @@ int careful_send(struct careful *c, uint32_t peer, uint16_t handler, const uint3
 	return c->ops->send(c, peer, handler, args, payload, bytes, done, user);
 }
 
-/* The epoch is 0 in an attached program: it has no peers of its own, and carefuld checks it. */
+/* In an attached program, which has no peers of its own, the epoch is 0: carefuld checks it. */
 void careful_reply_name(const struct careful_message *message, struct careful_reply_to *to)
 {
 	const struct link_peer *peer = engine_peer(message->instance, message->peer);

@@ -52,7 +52,7 @@ static void serve_all(struct careful *c)
 {
 	uint32_t n = c->deferred_count;
 
-	_Static_assert(CAREFUL_PACKED_MAX <= 8 * sizeof((*c->deferred)->waits), "a bit a message");
+	_Static_assert(CAREFUL_PACKED_MAX <= 8 * sizeof((*c->deferred)->waits), "a bit each");
 	c->deferred_count = 0;
 	c->deferred_pass++;
 	for (uint32_t i = 0; i < n; i++) {

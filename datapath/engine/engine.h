@@ -17,7 +17,7 @@
 enum {
 	ENGINE_TICK_NS = 500 * 1000, /* between two runs of tick() */
 	ENGINE_CONTROL_NS = 100 * 1000, /* between two polls of the control socket, when idle */
-	ENGINE_REPAIR_NS = 20 * 1000, /* during a repair, or after XDP counted a control message */
+	ENGINE_REPAIR_NS = 20 * 1000, /* during a repair; for a message that XDP announced */
 	ENGINE_ANNOUNCED_MAX = ENGINE_TICK_NS / ENGINE_CONTROL_NS, /* most such polls per tick */
 	ENGINE_POLLS_PER_CLOCK = 16, /* rounds between two reads of the clock */
 	ENGINE_QUESTIONS = 8, /* most unanswered questions to a peer (live_latency.c) */
@@ -178,7 +178,7 @@ struct careful {
 
 	/* Timed messages of each peer (live_latency.c). */
 	struct live_peer {
-		uint64_t at_ns, stored_at_ns; /* start of the last one, to and from the peer */
+		uint64_t at_ns, stored_at_ns; /* starts of the last ones, to and from the peer */
 		uint32_t questions[ENGINE_QUESTIONS];
 	} * live;
 	uint8_t scratch; /* enum careful_scratch */

@@ -3,8 +3,8 @@
  * compare plans. Owns the live map's entries (abi.h).
  *
  * The time of a message lasts from its start to an answer that cannot overtake the data. A store is
- * answered by its reply. Behind the data of a get we send the question: an empty request, whose
- * reply is the answer. (The last credit's return would depend on the number of fragments.)
+ * answered by its reply. Behind the data of a get we send a question: an empty request, whose
+ * reply is the answer. (When the last credit returns depends on the number of fragments.)
  *
  * The time includes waiting behind other messages. A message does not count if it failed, if its
  * epoch changed, if its question found no credit at once, or if it took longer than a second.
@@ -96,10 +96,10 @@ static void add_square(__u64 *low, __u64 *high, uint64_t value)
 	add_to(high, *low < value * value);
 }
 
-/* Makes the sequence odd, so that readers notice the write. (Its value may be another writer's.) */
+/* Makes the sequence odd, so that readers notice the write. */
 static void open_entry(struct careful_live_entry *entry)
 {
-	store(&entry->sequence, entry->sequence | 1);
+	store(&entry->sequence, entry->sequence | 1); /* it may be odd already */
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 }
 

@@ -84,7 +84,7 @@ static void report_own(struct careful *c, uint32_t index, bool others)
 }
 
 /* Looks up a route from our interface. Returns -ENETUNREACH if there is none, -ENOTUNIQ if the
- * address is our own. Other failures may pass. */
+ * address is our own. Other failures may be temporary. */
 static int check_route(struct careful *c, const union address *to)
 {
 	struct llhdr unused;

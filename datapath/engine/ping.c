@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Pings (P1 section 6) that XDP does not answer. The engine answers a ping to HOST_RX on receipt,
- * and a ping to STORE after a write. It writes one ping of each peer at a time. */
+/* Sends pings (P1 section 6), and answers those of peers that do not end at XDP: a ping to HOST_RX
+ * on receipt, a ping to STORE after a write. It writes one ping of each peer at a time. */
 #include <endian.h>
 #include <errno.h>
 #include <stddef.h>

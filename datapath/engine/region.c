@@ -6,7 +6,7 @@
 #include <endian.h>
 #include <errno.h>
 
-/* Adds `by` to the number of regions that only this peer may use: a peer with one is not idle. */
+/* If a region is for one peer, adds `by` to that peer's count: a peer with regions is not idle. */
 static void claim(struct careful *c, const struct region *region, int by)
 {
 	if (region->region.peer < c->link.peers_max)

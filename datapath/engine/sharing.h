@@ -20,7 +20,7 @@ void engine_refuse_store(struct careful *c, int error);
 /* Closes the region to new operations of peers. careful_region_remove() must follow. */
 void engine_revoke_region(struct careful *c, uint32_t key);
 
-/* Also stops stores under way from writing into the region. Returns the writes still at a disk. */
+/* Revokes a region, and stops stores under way to it. Returns how many writes are at a disk. */
 uint32_t engine_stop_stores(struct careful *c, uint32_t key);
 
 /* Promises that the descriptor refers to the same file until engine_lose_file(). */
@@ -53,7 +53,7 @@ typedef bool engine_match_fn(const void *user, const void *of);
  * answers. Safe without an answer, because requests and pings do not use our memory. */
 void engine_forget(struct careful *c, engine_match_fn *match, const void *of);
 
-/* Stops the matching gets from writing; each still ends. Returns the writes still at a disk. */
+/* Stops the matching gets from writing; each still ends. Returns how many writes are at a disk. */
 uint32_t engine_stop_gets(struct careful *c, engine_match_fn *match, const void *of);
 
 /* Sets the scratch file, which pings are written to. @fd stays open until the next call; with -1,

@@ -41,7 +41,7 @@ static inline uint64_t spin_for_ns(struct spin *spin, const struct careful_optio
 	}
 }
 
-/* Records that frames arrived during the spin. After spin_ns, the sender has had our CPU: vain. */
+/* Records that frames came during a spin. After spin_ns the sender has had our CPU: still vain. */
 static inline void spin_paid(struct spin *spin, uint64_t waited_ns, uint64_t spin_ns)
 {
 	if (waited_ns <= spin_ns)

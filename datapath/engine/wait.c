@@ -71,7 +71,7 @@ int careful_wait(struct careful *c, int timeout_ms, int extra_fd)
 	uint64_t start = 0, limit = 0; /* set when the first polls find nothing */
 	uint64_t spin = 0, blocked = 0, moved = frames_moved(c), now;
 	bool extra_readable;
-	/* With operations, waits for a peer. Else perhaps for a program that shares our CPU. */
+	/* With operations under way we wait for a peer; else perhaps for a program on our CPU. */
 	struct spin *history = &c->spin[c->operations_free_count == c->limits.operations];
 	const uint32_t callbacks = c->callbacks;
 	int handled = 0;
