@@ -35,7 +35,7 @@ static uint32_t digest_bytes(const struct link_send_args *args)
 	return (args->flags & flags) == flags ? CAREFUL_DIGEST_BYTES : 0;
 }
 
-/* Replaces a fragment that is too large for the path by the reason. */
+/* Sends the reason in place of a fragment that is too large for the path. */
 static void end_too_large(struct link_peer *peer, const struct message_out *out,
 			  struct link_send_args *args, uint32_t seq, int error)
 {
@@ -53,7 +53,7 @@ static void end_too_large(struct link_peer *peer, const struct message_out *out,
 }
 
 /* Sends the reason in place of a fragment. Copies of the fragment may still be under way, so the
- * frame fills as many buffers. Returns false if there is no send buffer. */
+ * new frame fills as many buffers. Returns false if there is no send buffer. */
 static bool end_lost(struct link_peer *peer, const struct message_out *out,
 		     struct link_send_args *args, uint32_t seq, uint32_t body_bytes, int error)
 {
@@ -78,7 +78,7 @@ static bool end_bulk(struct message_state *state, struct link_peer *peer,
 	int error = link_given_up(peer, seq);
 
 	if (args->source && !out)
-		link_again_done(peer, seq); /* the peer has answered, so it arrived */
+		link_again_done(peer, seq); /* the peer has answered, so the fragment arrived */
 	else if (error == EMSGSIZE)
 		end_too_large(peer, out, args, seq, error);
 	else if (!end_lost(peer, out, args, seq, body_bytes, error))
@@ -95,8 +95,8 @@ static uint32_t read_am(const uint8_t *body, uint32_t offset, struct careful_am 
 	return am->next ? offset + be32toh(am->next) : 0;
 }
 
-/* Counts the messages of a frame. Returns 0 if nobody waits for the answer of one, whose loss would
- * then go unnoticed. */
+/* Counts the messages of a frame. Returns 0 if one of them wants no answer: its loss would go
+ * unnoticed. */
 static uint32_t count_messages(const uint8_t *body)
 {
 	uint32_t offset = 0, n = 0;

@@ -16,7 +16,7 @@ static uint32_t first_max(const struct message_out *out, uint32_t cap)
 	return planned > single && planned - single <= LINK_IPV6_MORE ? single : cap;
 }
 
-/* Returns the payload bytes of the next fragment: the plan's, or the largest if it waited. */
+/* Returns the payload bytes of the next fragment: the plan's, or the most if the message waited. */
 static uint32_t next_bytes(struct message_out *out, bool *grown)
 {
 	uint32_t cap = link_body_max(out->peer) - HOST_TX_EXTRA_BYTES;

@@ -75,7 +75,7 @@ struct message_in *message_in_find(struct message_state *state, const struct lin
 	return in;
 }
 
-/* Returns the pieces that hold bytes [offset, offset + bytes) of a frame's body. */
+/* Gets the pieces that hold bytes [offset, offset + bytes) of a body; returns their number. */
 static uint32_t body_iov(struct link *link, const struct link_rxframe *frame, uint32_t offset,
 			 uint32_t bytes, struct iovec *iov)
 {
@@ -175,8 +175,8 @@ static uint32_t *late_count(const struct message_in *in)
 	return &in->state->late[in->region % MESSAGE_LATE];
 }
 
-/* Reports whether an old epoch is still writing to the message's region: it could overwrite new
- * data. */
+/* Reports whether an old epoch is still writing to the message's region, where it could overwrite
+ * new data. */
 static bool has_late_write(const struct message_in *in)
 {
 	const struct message_state *state = in->state;
@@ -321,7 +321,7 @@ static void place_payload(struct message_in *in, struct link_rxframe *frame,
 		return;
 	}
 	sink_add(&in->stage, bytes);
-	if (in->sink.base && !in->queue && stage_due(in)) { /* copy now instead of holding it */
+	if (in->sink.base && !in->queue && stage_due(in)) { /* copy now, hold no frame */
 		sink_take(&in->stage, bytes);
 		copy_pieces(in, iov, n);
 		sink_idle(&in->stage);

@@ -14,8 +14,8 @@ static size_t parked_bytes(const struct message_state *state)
 
 static int init_ins(struct message_state *state, uint32_t copies)
 {
-	/* Besides those in slots, complete ones that wait for an answer: each keeps a receive
-	 * buffer or a copy, so two windows of a peer bound them. */
+	/* Besides those in slots, complete ones whose answer waits. Each keeps a receive buffer or
+	 * a copy: two windows of each peer, and all copies, bound them. */
 	uint32_t slots = state->link->peers_max * MESSAGE_SLOTS;
 	uint32_t n = slots + 2 * state->link->queue->rx_chunks + LINK_BATCH + copies;
 	uint32_t entries = state->link->queue->rx_chunks + copies;

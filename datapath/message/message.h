@@ -154,7 +154,7 @@ struct message_state {
 	uint32_t late[MESSAGE_LATE]; /* late messages by region; two regions may share a count */
 	struct message_in **slots; /* MESSAGE_SLOTS for each peer: unfinished messages */
 	struct message_in *finished, **finished_tail;
-	uint32_t unanswered; /* of all peers */
+	uint32_t unanswered; /* stores whose answer waits, of all peers */
 	bool has_ended; /* some list of ended messages may have an entry */
 	struct message_out *ended, **ended_tail; /* messages that have left or failed */
 	struct message_out *resolved; /* messages whose source is no longer needed */
@@ -179,7 +179,7 @@ struct message_state {
 	struct message_small **parked_free;
 	struct share parked_share;
 	uint32_t reading; /* messages whose file is being read */
-	uint32_t messages; /* of all peers */
+	uint32_t messages; /* message_peer.messages of all peers */
 	uint32_t packed_max; /* messages in one frame */
 	uint64_t sending[CAREFUL_PEERS_MAX / 64]; /* a bit for each peer with waiting messages */
 	struct message_peer {

@@ -45,7 +45,7 @@ static void append(struct message_in *in, struct sink_queue_entry *entry)
 	in->pieces_count += entry->pieces;
 }
 
-static void count(struct message_in *in, struct sink_queue_entry *entry)
+static void count_disk_buffers(struct message_in *in, struct sink_queue_entry *entry)
 {
 	entry->cost = entry->frame->cost;
 	peer_of(in)->disk_buffers += entry->cost;
@@ -64,7 +64,7 @@ void sink_queue_hold(struct message_in *in, struct link_rxframe *frame, const st
 	memcpy(entry->iov, iov, n * sizeof(*iov));
 	append(in, entry);
 	if (in->stage.busy)
-		count(in, entry);
+		count_disk_buffers(in, entry);
 }
 
 static void append_copy(struct sink_queue_entry *to, const struct iovec *iov, uint32_t n)
@@ -138,7 +138,7 @@ static uint32_t bytes_of(const struct sink_queue_entry *entry)
 	return bytes;
 }
 
-/* Copies a held frame, to the copy before it if that has room, and releases its buffers. Returns
+/* Copies a held frame, to the preceding copy if that has room, and releases its buffers. Returns
  * the copy, or NULL if there is no memory and the frame stays held. */
 static struct sink_queue_entry *copy_held(struct message_in *in, struct sink_queue_entry *before,
 					  struct sink_queue_entry *entry)
@@ -188,7 +188,7 @@ static void copy_excess(struct message_in *in)
 			if (link_holds_share(in->peer, peer_of(in)->disk_buffers))
 				copy = copy_held(in, before, entry);
 			if (!copy)
-				count(in, entry);
+				count_disk_buffers(in, entry);
 		}
 		if (copy && copy == before)
 			unlink_entry(in, before, entry);

@@ -43,7 +43,7 @@ static bool is_question(const struct careful_am *am)
 }
 
 /* Reports whether a get may leave; other messages always may. The peer queues gets that it cannot
- * serve yet, W of each peer besides its receive buffers. With more than W, gets could fill the
+ * serve yet: W of ours, besides those in its receive buffers. With more than W, gets could fill the
  * buffers of both ends, and the data would never get a credit. */
 static bool may_get(const struct message_peer *mp, const struct link_peer *peer,
 		    const struct careful_am *am)
@@ -124,7 +124,7 @@ static int park(struct message_state *state, struct link_peer *peer, const struc
 	return 0;
 }
 
-/* Reports whether earlier messages must leave first. Usually none waits: a bit a peer shows that, and
+/* Reports whether earlier messages must leave first. Usually none waits, as the peer's bit shows;
  * the bits of all peers share a cache line. */
 static bool must_wait(const struct message_state *state, const struct link_peer *peer,
 		      const struct careful_am *am)
@@ -231,7 +231,7 @@ int message_small_lent(struct message_state *state, struct link_peer *peer,
 	return 0;
 }
 
-/* Reports whether a message of this size could leave now: it has credits, and none waits. */
+/* Reports whether a message of this size could leave now: credits suffice, and no message waits. */
 bool message_small_may(struct message_state *state, struct link_peer *peer, uint32_t bytes)
 {
 	const struct message_peer *mp = &state->peers[peer->slot];
