@@ -138,8 +138,8 @@ static void dispatch(struct link *link, const union address *from, const struct 
 		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
 }
 
-/* Handles a message of another version: answers with ours, and believes a REFUSE that names the
- * peer's. */
+/* Handles a message of another version: answers a HELLO with our version, and believes a REFUSE
+ * that names the peer's. */
 static void other_version(struct link *link, const union address *from,
 			  const struct careful_ctrl *ctrl)
 {
@@ -173,7 +173,7 @@ static void on_control(struct link *link, const union address *from,
 		     (ctrl->type == CAREFUL_HELLO || ctrl->type == CAREFUL_WELCOME);
 	bool proved = got == sizeof(message->proved) && ctrl->type != CAREFUL_WELCOME;
 
-	/* A HELLO of another version may be larger; the answer to it never is. */
+	/* A HELLO of another version may be longer; the answer never exceeds the HELLO. */
 	if (got < sizeof(*ctrl) || !(ctrl->type & CAREFUL_CTRL_BIT))
 		link_count(link, CAREFUL_C_CTRL_MALFORMED);
 	else if (ctrl->version != CAREFUL_WIRE_VERSION)
@@ -205,8 +205,8 @@ static void on_message(struct link *link, const union address *from,
 		link_count(link, CAREFUL_C_CTRL_UNKNOWN);
 }
 
-/* Reports whether ICMP quotes a message that we sent to the peer. It must have the cookie of this
- * epoch, or the nonce of our unanswered HELLO, which only hosts on the path know. */
+/* Reports whether ICMP quotes a message that we sent to the peer. The quote must have the cookie of
+ * this epoch, or the nonce of our unanswered HELLO, which only hosts on the path know. */
 bool link_quotes(const struct link_peer *peer, const union link_message *quoted)
 {
 	uint64_t cookie = be64toh(quoted->hdr.cookie);

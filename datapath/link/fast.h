@@ -102,7 +102,7 @@ static inline void link_placed(struct link_rxframe *frame)
 		link_trace_placed(frame);
 }
 
-/* Reports whether held buffers may soon leave the peer without a credit. */
+/* Reports whether the peer may soon have no credit, because its buffers are held. */
 static inline bool link_holds_many(const struct link_peer *peer)
 {
 	return flow_holds_many(&peer->flow, peer->kept);
@@ -127,7 +127,7 @@ static inline bool link_searches(const struct link_peer *peer)
 	return peer->session->path.probing;
 }
 
-/* Returns the largest body of a frame to the peer, or a smaller one that certainly passes. */
+/* Returns the largest body of a frame to the peer; during a search, one that certainly passes. */
 static inline uint32_t link_body_max(const struct link_peer *peer)
 {
 	const struct link_path *path = &peer->session->path;
@@ -190,7 +190,7 @@ static inline bool link_tx_waits(struct link *link)
 	return link->tx_shut;
 }
 
-/* Makes bulk frames wait for the rest of the round: a pulse of its exact size is queued. */
+/* Makes bulk frames wait for the rest of the round, because a pulse of exact size is queued. */
 static inline void link_tx_shut(struct link *link)
 {
 	link->tx_shut = true;
@@ -217,14 +217,14 @@ static inline bool link_is_open(const struct link_peer *peer)
 	return peer->phase == LINK_OPEN;
 }
 
-/* Reports whether a session exists whose frames in one buffer are too small for this body. */
+/* Reports whether this body exceeds a frame of one buffer in the existing session. */
 static inline bool link_too_large(const struct link_peer *peer, uint32_t body_bytes)
 {
 	return peer->phase == LINK_OPEN && link_knows_size(peer) &&
 	       body_bytes > link_body_single(peer);
 }
 
-/* Returns how many of our frames the peer has room for. */
+/* Returns the window that the peer gave us, in buffers. */
 static inline uint32_t link_room(const struct link_peer *peer)
 {
 	return peer->flow.tx.size;

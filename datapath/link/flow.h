@@ -21,7 +21,7 @@ struct flow {
 	uint32_t ahead; /* most by which a frame's number may exceed seq_in */
 	uint16_t ask; /* buffers that our frames ask for beyond the window (reservation.c) */
 	__be16 asked; /* the peer's last such request */
-	uint32_t freeing; /* buffers in the fill batch, which its publication returns */
+	uint32_t freeing; /* buffers in the fill batch, until flow_publish() */
 	uint32_t built; /* buffers that built but unsent frames will fill */
 	uint32_t most; /* buffers that the peer may fill beyond those returned: W, and credits by
 			* frames to a group (group.c) */
@@ -160,7 +160,7 @@ static inline void flow_free(struct flow *flow, uint32_t cost)
 	flow->freeing += cost;
 }
 
-/* Counts the batch as returned. Returns the total that the peer's frames may have filled. */
+/* Counts the batch as returned. Returns the total of buffers that the peer's frames may fill. */
 static inline uint32_t flow_publish(struct flow *flow)
 {
 	window_rx_return(&flow->rx, flow->freeing);
@@ -168,7 +168,7 @@ static inline uint32_t flow_publish(struct flow *flow)
 	return flow->rx.returned + flow->most;
 }
 
-/* Reports whether held buffers may soon leave the peer without a credit. */
+/* Reports whether the peer may soon have no credit, because its buffers are held. */
 static inline bool flow_holds_many(const struct flow *flow, uint32_t held)
 {
 	return held >= flow->rx.threshold;

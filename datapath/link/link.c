@@ -39,7 +39,7 @@ int careful_window(uint32_t receive_buffers, uint32_t bound, uint32_t peers, uin
 	if (window < WINDOW_MIN) {
 		snprintf(error->text, sizeof(error->text),
 			 "%u peers need %u receive buffers (%d each); %u are guaranteed, bounded "
-			 "by %s: fewer --peers, or raise that bound",
+			 "by %s: use fewer --peers, or raise that bound",
 			 peers, peers * WINDOW_MIN, WINDOW_MIN, receive_buffers, bound_name(bound));
 		return -ENOBUFS;
 	}
@@ -47,7 +47,7 @@ int careful_window(uint32_t receive_buffers, uint32_t bound, uint32_t peers, uin
 		snprintf(
 			error->text, sizeof(error->text),
 			"MTU %u: a frame fills %u receive buffers, but a window of %u (%u buffers for "
-			"%u peers) allows at most %u: a smaller MTU, fewer --peers or more --rx-buffers",
+			"%u peers) allows at most %u: use a smaller MTU, fewer --peers or more --rx-buffers",
 			mtu, frame_buffers, window, receive_buffers, peers,
 			window_cost_max(window));
 		return -EMSGSIZE;
@@ -90,8 +90,8 @@ static int link_send_buffers(const struct queue *queue, struct careful_error *er
 	if (queue->tx_chunks >= need)
 		return 0;
 	snprintf(error->text, sizeof(error->text),
-		 "MTU %u: a frame needs %u send buffers and an update one; there are %u: more "
-		 "--tx-buffers, or a smaller MTU",
+		 "MTU %u: a frame needs %u send buffers and an update one; there are %u: use "
+		 "more --tx-buffers, or a smaller MTU",
 		 queue->port->mtu, need - LINK_CHUNKS_FREE_MIN, queue->tx_chunks);
 	return -ENOBUFS;
 }

@@ -34,7 +34,7 @@ struct window_rx {
 	uint32_t announced; /* buffers that the peer knows to be returned */
 };
 
-/* Returns T: the buffers that must be owed before an update is sent in its own frame. With one,
+/* Returns T: the buffers that must be owed before an update is sent in its own frame. If T were 1,
  * updates would answer each other for ever, since each fills a buffer. */
 static inline uint32_t window_threshold(uint32_t size)
 {
@@ -154,8 +154,8 @@ static inline bool window_rx_update_early(const struct window_rx *w, uint32_t ke
 	return owed > WINDOW_UPDATE_COST && owed + kept + cost >= window_rx_now(w);
 }
 
-/* Moves credits that a frame to a group announces out of the session's account: such frames and the
- * session's may overtake each other. */
+/* Takes the credits that a frame to a group announces out of the session's account: such frames and
+ * the session's may overtake each other. */
 static inline void window_rx_settle(struct window_rx *w, uint32_t credits)
 {
 	w->received -= credits;

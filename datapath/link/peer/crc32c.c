@@ -47,18 +47,18 @@ static bool cpu_has_crc(void)
 	return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
 }
 
-/* The instruction takes three cycles, and one can start in each cycle: so three lanes of a block are
- * computed in parallel. The CRC is linear: a block's is the sum of its lanes', each multiplied by
- * x^(8 * bytes behind it) modulo the polynomial. The carry-less product has 33 bits too many; the CRC
- * instruction reduces it (Gopal et al., Fast CRC Computation for iSCSI Polynomial Using CRC32
- * Instruction, Intel 2011). */
+/* The instruction takes three cycles, and one can start in each cycle: so three lanes of a block
+ * are computed in parallel. The CRC is linear: a block's CRC is the sum of its lanes' CRCs, each
+ * multiplied by x^(8 * bytes behind it) modulo the polynomial. The carry-less product has 33 bits
+ * too many; the CRC instruction reduces it (Gopal et al., Fast CRC Computation for iSCSI Polynomial
+ * Using CRC32 Instruction, Intel 2011). */
 enum {
 	SHORT_LANE = 32,
 	LONG_LANE = 128,
 };
 
-static const uint32_t short_shifts[2] = { 0x9e4addf8, 0xba4fc28e }; /* x^(8 * n - 33): 64, 32 */
-static const uint32_t long_shifts[2] = { 0xb9e02b86, 0x0d3b6092 }; /* 256, 128 */
+static const uint32_t short_shifts[2] = { 0x9e4addf8, 0xba4fc28e }; /* x^(8 * n - 33), n = 64, 32 */
+static const uint32_t long_shifts[2] = { 0xb9e02b86, 0x0d3b6092 }; /* n = 256, 128 */
 
 typedef long long two_words __attribute__((vector_size(16)));
 

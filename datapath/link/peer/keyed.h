@@ -16,7 +16,7 @@
 struct link;
 struct link_peer;
 
-/* The part of a peer. */
+/* The keyed part of a session. */
 struct keyed {
 	struct noise noise; /* state of the handshake under way */
 	uint8_t mac_key[NOISE_KEY_BYTES]; /* shared by both ends */

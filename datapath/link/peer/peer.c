@@ -10,7 +10,7 @@
 
 enum {
 	DISTRUST_MS = 1000, /* silence after which a link address is looked up again */
-	SETTINGS_TRIES = 8, /* attempts to read settings that a writer does not change */
+	SETTINGS_TRIES = 8, /* attempts to read settings that no writer changes meanwhile */
 };
 
 static bool address_equal(const union address *a, const union address *b)

@@ -23,7 +23,7 @@ struct link_ping {
 	uint8_t asked; /* enum careful_stage where ours ends; 0: none is under way */
 	bool known; /* the peer has answered one in this epoch */
 	bool done; /* result is complete */
-	uint32_t answered; /* number of the peer's last one that XDP ended */
+	uint32_t answered; /* number of the peer's last one that ended at XDP */
 	uint32_t unknown; /* frag_off of ours, secret until it leaves (wire.h) */
 	uint64_t until_ns;
 	struct careful_ping_result result;
@@ -130,8 +130,8 @@ enum link_settle {
 
 /* Missing frames and our requests for them (missing.c). */
 struct link_missing {
-	uint32_t first; /* the missing number that is due */
-	uint64_t since_ns; /* since when it is due */
+	uint32_t first; /* the first missing number */
+	uint64_t since_ns; /* since when it is the first */
 	uint32_t tries; /* requests for it that no repair answered in time */
 	uint32_t repair_us; /* longest recent time from request to repair; decays; 0: unknown */
 	uint32_t backoff; /* how often the wait for a repair was doubled */
@@ -219,7 +219,7 @@ enum link_phase {
 	LINK_ASKED, /* HELLO with token sent: our window is open to the peer */
 	LINK_DRAINING, /* a HELLO is valid; waiting for old buffers before WELCOME */
 	LINK_OPEN,
-	LINK_HELD, /* open, but data waits for trains */
+	LINK_HELD, /* open, but data waits for trains, a path search or keys */
 };
 
 /* Steps of sending a frame besides its header. */

@@ -18,7 +18,7 @@ enum {
 	SETTLE_MS = 40, /* silence after which no more frames of an ended train arrive */
 	BUDGET_MS = 1500, /* for all trains of an epoch */
 	HELD_MS = 5000, /* the longest time that data is held */
-	SPAN_MS = 200, /* the longest train without a loss before it */
+	SPAN_MS = 200, /* longest duration of a train if no loss came before */
 	OVER_TIMES = 3, /* copies of TRAIN_OVER, since some may be lost */
 	AGAIN_MS = 10 * 1000, /* between two measurements after losses; doubled each time */
 	AGAIN_MS_MAX = 640 * 1000, /* the longest such time */

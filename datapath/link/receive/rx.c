@@ -337,7 +337,7 @@ static bool hand_on_waiting(struct link *link, struct link_rxframe *frame)
 
 /* Returns the next frame; false if there is none. The caller must release or hold each frame before
  * the next call, and call link_publish() at the end. Each frame is checked after the one before was
- * handled, so that the effects of that apply. */
+ * handled, so that the effects of that one apply. */
 bool link_rx_take(struct link *link, struct link_rxframe *frame)
 {
 	while (true) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Receive buffers that outlive their batch, for handlers and writes to files. When a peer's kept
- * buffers reach T, the oldest are copied to ordinary memory (P2 section 5.3), up to the peer's share
- * of it. Beyond the share credits are withheld, which stalls only that peer. */
+ * buffers reach T, the oldest are copied to ordinary memory (P2 section 5.3), up to the peer's
+ * share of the pool. Beyond that share, credits are withheld, which stalls only that peer. */
 #include "link/link_private.h"
 
 #include <assert.h>
@@ -46,7 +46,7 @@ struct link_held *link_hold(struct link *link, struct link_rxframe *frame, bool 
 		kept->addr[i] = frame->desc[i].addr;
 	if (frame->epoch == frame->peer->epoch) {
 		frame->peer->kept += frame->cost;
-		link_dirty(frame->peer); /* an update may be due for it */
+		link_dirty(frame->peer); /* this may make an update due */
 	} else {
 		frame->peer->kept_old += frame->cost;
 	}

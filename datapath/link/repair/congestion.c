@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Congestion control by the receiver, which withholds part of a window. The peer then has at most w
  * buffers outstanding. w grows by one for each w buffers that arrive, and shrinks by the share of
- * lost frames, as in DCTCP (RFC 8257 section 3.3). Random losses, which a smaller w does not
- * prevent, so cost little. If the share is not small, w shrinks by a sixth at least, so that senders
- * on one link converge to equal shares. A w below the mean of the reduced windows grows by one more,
+ * lost frames, as in DCTCP (RFC 8257 section 3.3). So random losses cost little: a smaller w would
+ * not prevent them. If the share is not small, w shrinks by a sixth at least, so that senders on
+ * one link converge to equal shares. A w below the mean of the reduced windows grows by one more,
  * since a full queue may drop one sender's frames for long. Frames that wait here for a missing one
  * have left the network, so they do not count against w. */
 #include "link/link_private.h"
@@ -53,7 +53,7 @@ static uint32_t next_window(uint32_t now, uint32_t lost, uint32_t sent)
 	return now - cut;
 }
 
-/* Withholds less by the frames that wait for a missing one, like TCP's pipe (RFC 6675). T stays. */
+/* Withholds one less for each frame that waits for a missing one (RFC 6675: pipe). T stays. */
 void congestion_early(struct link_peer *peer)
 {
 	uint32_t withheld = peer->session->missing.withheld, early = peer->repair.early_count;

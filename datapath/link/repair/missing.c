@@ -21,7 +21,7 @@ enum {
 	ANNOUNCED_SHARE = 8, /* an update follows a request after this part of T and of repair_us */
 };
 
-/* Without the frame the epoch ends, after the sender had the time to give the frame up. */
+/* A frame missing for so long ends the epoch. The sender has had time to give the frame up. */
 static const uint64_t GIVE_UP_NS = 2000ull * 1000 * 1000;
 
 static struct link_asked *asked_at(const struct link_peer *peer, uint32_t seq)
@@ -187,7 +187,7 @@ static uint32_t request(struct link_peer *peer, uint32_t from, uint32_t *room)
 	return from + count;
 }
 
-/* Restarts the timer and the count of requests if another number is now due. */
+/* Restarts the timer and the count of requests if another number is now the first. */
 static void track_first(struct link_peer *peer)
 {
 	struct link_missing *missing = &peer->session->missing;
@@ -231,9 +231,9 @@ void missing_ask(struct link_peer *peer)
 	announce(peer);
 }
 
-/* Finds frames that XDP admitted and the RX ring lost, which stay charged: they may leave no room
- * for repairs. XDP then admits nothing more, and charges without frames in the ring belong to lost
- * frames. */
+/* Finds frames that XDP admitted and the RX ring lost. They stay charged, and may leave no room for
+ * repairs. XDP then admits nothing more, so once the ring is empty, each charge without a frame
+ * belongs to a lost frame. */
 static void settle_tick(struct link_peer *peer)
 {
 	struct link_missing *missing = &peer->session->missing;

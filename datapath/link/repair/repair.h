@@ -97,7 +97,7 @@ int reorder_init(struct link *link);
 void reorder_deinit(struct link *link);
 void reorder_duplicate(struct link_rxframe *frame);
 enum careful_counter reorder_take(struct link_rxframe *frame, uint32_t ahead);
-void reorder_unwait(struct link_peer *peer, uint32_t *place, struct link_rxframe *frame);
+void reorder_unwait(struct link_peer *peer, uint32_t *entry, struct link_rxframe *frame);
 void reorder_open(struct link_peer *peer);
 void reorder_forget(struct link_peer *peer);
 void reorder_next(struct link_peer *peer);

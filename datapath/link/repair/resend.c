@@ -25,7 +25,7 @@ const uint8_t *link_log_body(const struct link_peer *peer, uint32_t seq)
 /* Reports why a requested frame is not sent again: EMSGSIZE, the path takes only smaller ones;
  * ECOMM, it is a fragment and was lost LOG_TIMES_MAX times; or 0. Updates and pings have nothing to
  * give up. A small message that the path takes is sent until the epoch ends: if a request was
- * executed and its answer is given up, nobody knows what it has left at the peer. */
+ * executed and its answer is given up, nobody knows what the request has changed at the peer. */
 int link_given_up(const struct link_peer *peer, uint32_t seq)
 {
 	const struct log_entry *entry = &peer->repair.log[seq & peer->repair.log_mask];
@@ -85,8 +85,8 @@ void link_again_over(struct link *link)
 		link->again |= link_asked(&link->peers[i]);
 }
 
-/* Repeats requested frames up to the first that message/ must read, because the log has no copy, or
- * end, because it is given up. Returns false if there is none, or no send buffer. */
+/* Repeats requested frames up to the first that message/ must handle: one that the log has no copy
+ * of, or that is given up. Returns false if there is none, or no send buffer. */
 bool link_again(struct link_peer *peer, struct link_send_args *args, uint32_t *seq,
 		uint32_t *body_bytes)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Send buffers that are lent to the application, to build messages in place: at most a quarter of
- * those that the largest frame does not need. The address of its body names a buffer; any other
- * address is refused. */
+ * those that the largest frame does not need. A buffer is named by the address of its body; any
+ * other address is refused. */
 #include "link/link_private.h"
 
 #include <assert.h>

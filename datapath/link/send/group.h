@@ -8,7 +8,7 @@
 /* A member, at the sender. */
 struct link_member {
 	struct link_peer *peer;
-	uint64_t epoch; /* of the peer when the group was opened; it is no member in another */
+	uint64_t epoch; /* of the peer when the group was opened; in another it is no member */
 	uint32_t held; /* credits reserved for the next frame */
 };
 

@@ -12,11 +12,11 @@
 enum {
 	NUMBERS_MAX = 1 << 15, /* the largest window whose frames are kept */
 	CACHE_LINE = 64,
-	AGAIN_MIN_US = 32, /* between two repairs of a frame; doubled for each, up to 1 ms, */
-	AGAIN_DOUBLED_MAX = 5, /* so often */
+	AGAIN_MIN_US = 32, /* between two repairs of a frame; doubled for each repair, */
+	AGAIN_DOUBLED_MAX = 5, /* at most this often: up to 1 ms */
 };
 
-/* Returns the smallest power of two that is at least n. */
+/* Returns the smallest power of two that is at least n, and at least 8. */
 static uint32_t power_from(uint32_t n)
 {
 	uint32_t size = 8;
@@ -69,7 +69,7 @@ int link_log_open(struct link_peer *peer, uint32_t window, uint32_t reserve)
 		return -EPROTO;
 	if (repair->log && size <= repair->log_mask + 1) {
 		for (uint32_t i = 0; i <= repair->log_mask; i++)
-			repair->log[i].bytes_flags = 0; /* requests of the last epoch */
+			repair->log[i].bytes_flags = 0; /* forget requests of the last epoch */
 		return 0;
 	}
 	link_log_free(repair);

@@ -46,7 +46,7 @@ struct log_entry {
 	};
 };
 
-_Static_assert(sizeof(struct log_entry) == 128, "two cache lines, of which most use one");
+_Static_assert(sizeof(struct log_entry) == 128, "two cache lines; most entries use one");
 
 /* When a missing number was noticed, and first and last requested (link_us()); 0: not yet. */
 struct link_asked {

@@ -56,8 +56,8 @@ void reservation_asked(struct link_peer *peer, __be16 extra)
 	reserve->asking[reserve->asking_count++] = peer;
 }
 
-/* Returns a part of the peer's grant to the pool, as far as its buffers are in the fill batch.
- * The peer asks for less, or its grant is larger than what is left in the pool. */
+/* Returns a part of the peer's grant to the pool, as far as its buffers are in the fill batch. A
+ * peer repays if it asks for less, or if its grant is larger than what is left in the pool. */
 static void repay(struct link_peer *peer)
 {
 	struct reserve *reserve = &peer->link->reserve;
@@ -172,7 +172,7 @@ static void withdraw(struct link_peer *peer)
 		session->unasked = false;
 }
 
-/* Announces a grant that is too small for an update to be due. Without it, a peer that has sent all
+/* Announces a grant that is too small for an update to be due. Otherwise, a peer that has sent all
  * its data could not use up the grant. */
 static void announce_small(struct link_peer *peer)
 {

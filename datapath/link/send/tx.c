@@ -116,7 +116,7 @@ void link_tx_put(struct link_txframe *frame)
 	unbuild(frame);
 }
 
-/* Returns the pieces that hold bytes [offset, offset + bytes) of the body. */
+/* Gets the pieces that hold bytes [offset, offset + bytes) of the body; returns their number. */
 uint32_t link_tx_iov(const struct link_txframe *frame, uint32_t offset, uint32_t bytes,
 		     struct iovec *iov)
 {
@@ -200,7 +200,7 @@ static inline void write_number(struct link_txframe *frame,
 	hdr->extra = htobe16(stamp.extra);
 }
 
-/* Writes the length with the tag of a sealed frame into the IP and UDP headers. */
+/* Writes a sealed frame's length, tag included, into the IP and UDP headers. */
 static void write_length(struct link_txframe *frame)
 {
 	const struct link_peer *peer = frame->peer;

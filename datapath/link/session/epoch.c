@@ -60,7 +60,7 @@ void epoch_end(struct link_peer *peer)
 	session->ended_ns = link->now_ns;
 	peer->cookie_in = peer->cookie_plain = 0;
 	/* If both ends asked at once, the window was never used: the next epoch sends the messages
-	 * that waited for it. */
+	 * that waited for this one. */
 	if (used) {
 		peer->epoch++;
 		link->changed = true;

@@ -132,7 +132,7 @@ bool handshake_on_challenge(struct link_peer *peer, const struct careful_ctrl *c
 	session->handshake.refusals = 0;
 	if (session->handshake.token == be64toh(ctrl->token))
 		return true; /* the answer to a HELLO that we repeated */
-	/* The token has changed, so the peer has ended an epoch since, perhaps with the window that
+	/* The token has changed, so the peer has ended an epoch since, perhaps the one whose window
 	 * we opened. */
 	if (peer->phase == LINK_ASKED) {
 		epoch_end(peer);

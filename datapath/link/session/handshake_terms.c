@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum {
-	/* Limits of the peer's bytes of a frame in a buffer. With larger buffers, frames would cost
+	/* Limits of the buffer size that a peer may announce. With larger ones, frames would cost
 	 * nothing. */
 	BUFFER_BYTES_MIN = 256,
 	BUFFER_BYTES_MAX = 1 << 16,

@@ -15,7 +15,7 @@ enum {
 	DISAGREE_TIMES = 2,
 	DISAGREE_RETRY_MS = 20,
 	SUSPECT_ROUNDS = 4, /* silence before a lost tail is suspected, in round trips */
-	UNANSWERED_MS = 8, /* least limit of the time between unanswered SYNCs */
+	UNANSWERED_MS = 8, /* least value of unanswered_ms() */
 	ROUND_FIRST_NS = 4 * 1000 * 1000, /* limit of the first measured round trip */
 	REFUSED_TIMES = 3, /* refused SYNCs in a row that end a session */
 	REFUSED_RETRY_MS = 45, /* just less than the time between two HELLOs */
@@ -314,7 +314,7 @@ static void sync_tick(struct link_peer *peer)
 		session->sync.asked = false;
 		session->sync.blocked_ns = 0;
 	}
-	/* While nothing was awaited, there were no ticks, and silence did not count. */
+	/* While nothing was awaited, silence did not count. */
 	if (!session->sync.awaited || !awaited) {
 		session->heard_ns = link->now_ns;
 		return;

@@ -103,7 +103,7 @@ static bool evict(struct link *link, const struct link_host *newcomer, uint32_t 
 	return true;
 }
 
-/* Makes room for a newcomer if no window is idle. Its host must then hold no more slots than the
+/* Makes room for a newcomer if no window is idle. Afterwards its host holds no more slots than the
  * loser, so two hosts never take slots from each other in turns. */
 bool window_evict(struct link *link, const struct link_host *newcomer)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The traditional protocol of one peer (P2 section 5.2), for comparison with careful under the same
- * message layer. No window holds a frame back. Its send buffers are kept until the peer acknowledges
- * it. Every frame acknowledges all numbers up to one. If send buffers run short, or nothing arrives,
- * the sender asks for a selective acknowledgement. The receiver requests a missing frame when a
- * number is skipped, after an answer without the frame, and after a time without progress. Early
- * frames wait in receive buffers, of which each peer has a share; a frame that finds none is dropped
- * and requested later.
+ * message layer. No window holds a frame back. The send buffers of a frame are kept until the peer
+ * acknowledges the frame. Every frame acknowledges all numbers up to one. If send buffers run
+ * short, or nothing arrives, the sender asks for a selective acknowledgement. The receiver requests
+ * a missing frame when a number is skipped, after an answer without the frame, and after a time
+ * without progress. Early frames wait in receive buffers, of which each peer has a share; a frame
+ * that finds none is dropped and requested later.
  *
  * An instance uses one protocol (link->traditional is NULL with careful), so all its receive buffers
  * belong to that protocol (P2 section 4.1). */

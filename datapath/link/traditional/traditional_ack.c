@@ -31,7 +31,7 @@ uint32_t traditional_room(const struct link_peer *peer)
 	return held < share ? share - held : 0;
 }
 
-/* Reports whether a number is missing and was not requested, or in vain. */
+/* Reports whether a number is missing, and was not requested or was requested in vain. */
 bool traditional_wanted(const struct link_peer *peer, uint32_t seq)
 {
 	const struct traditional *t = traditional_peer(peer);
@@ -138,7 +138,7 @@ static void send_ack(struct link_peer *peer, struct link_txframe *frame, const u
 	link_count(peer->link, CAREFUL_C_ACKS_SENT);
 }
 
-/* Sends a request for missing numbers, after time_out() even if there is none. */
+/* Sends a request for missing numbers, after time_out() even if none is missing. */
 static bool ask(struct link_peer *peer)
 {
 	struct traditional *t = traditional_peer(peer);
@@ -231,7 +231,7 @@ void traditional_on_answered(struct link_peer *peer, uint16_t answered)
 	if (t->heard && no_later(answered, t->heard))
 		return;
 	t->heard = answered;
-	/* Without room, the clock requests later. */
+	/* Without room here, the request comes later. */
 	if (peer->flow.seq_in != t->highest && !t->refused && t->vain++ < VAIN_MOST) {
 		t->question_due = true;
 		link_dirty(peer);

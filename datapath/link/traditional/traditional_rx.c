@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Receives frames by the traditional protocol. Frames may arrive late, twice, damaged or not at all,
- * and are handed on once and in order. Early frames wait in their receive buffers, of which each peer
- * has a share, W. T - 1 of these are for its handlers and files; beyond that frames are copied out
- * (rx_hold.c). One is for the frame that is due, so a repeated frame always finds a buffer. The rest
- * are for early frames. */
+/* Receives frames by the traditional protocol. Frames may arrive late, twice, damaged or not at
+ * all, and are handed on once and in order. Early frames wait in their receive buffers, of which
+ * each peer has W. Its handlers and files have T - 1 of these; beyond that, frames are copied out
+ * (rx_hold.c). One is for the frame that is due, so a repeated frame always finds a buffer. The
+ * rest are for early frames. */
 #include "link/traditional/traditional_private.h"
 #include "link/operation_timer.h"
 
@@ -40,7 +40,7 @@ static bool one_free(const struct link_peer *peer, uint32_t cost)
 	       held_buffers(link) + cost < link->queue->info.receive_buffers;
 }
 
-/* Reports whether others leave half of all receive buffers free. */
+/* Reports whether half of all receive buffers stay free. */
 static bool many_free(const struct link *link, uint32_t cost)
 {
 	return held_buffers(link) + cost <= link->queue->info.receive_buffers / 2;

@@ -52,7 +52,7 @@ static bool asks(const struct link_peer *peer)
 	return (since < kept ? since : kept) >= peer->link->traditional->copies_max / 2;
 }
 
-/* Returns the header's fields for the other direction. */
+/* Returns the header fields that the protocol sets. */
 static struct flow_stamp stamp(const struct link_peer *peer)
 {
 	return (struct flow_stamp){ peer->flow.seq_out, peer->flow.seq_in,
