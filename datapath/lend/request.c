@@ -201,7 +201,7 @@ static int check_room(const struct lend_server *server, const struct ask *ask)
 	return 0;
 }
 
-/* Begins a CREATE. Returns 0 if it is answered later. */
+/* Begins a CREATE. Returns 0 if it is answered now or later, -errno if the caller must answer. */
 static int create(struct lend_server *server, const struct ask *ask,
 		  const struct careful_reply_to *to)
 {
@@ -351,7 +351,7 @@ void lend_wait_poll(struct lend_server *server)
 	}
 }
 
-/* Begins a WAIT. Returns 0 if it is answered later. */
+/* Begins a WAIT. Returns 0 if it is answered later, -errno if the caller must answer. */
 static int wait_for(struct lend_server *server, const struct ask *ask,
 		    const struct lend_piece *piece, const struct careful_reply_to *to)
 {

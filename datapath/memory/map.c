@@ -14,7 +14,7 @@
 
 enum { EVENTS = 16 };
 
-/* Returns the map that serves an address, among those of the reader's userfaultfd. */
+/* Returns the map that serves an address, among those of the reader's userfaultfd, or NULL. */
 static struct careful_memory_map *map_at(struct careful_memory_map *reader, uint64_t address)
 {
 	struct careful_memory_map *map = reader->remote->memory->maps;

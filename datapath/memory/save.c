@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Writes changed pages back, and drops pages beyond a map's limit. A page is write-protected while
- * it is saved: a write makes it DIRTY again, and it stays. */
+ * it is saved: a write meanwhile makes the page DIRTY again, so the page stays. */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
