@@ -12,7 +12,6 @@
 
 enum { HEALTH_NAME_BYTES = 88 };
 
-/* The last known state of the interface. */
 struct health_interface {
 	bool down;
 	uint32_t mtu;

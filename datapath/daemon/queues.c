@@ -72,7 +72,7 @@ int queues_fork(struct queues *queues, struct daemon_options *options, struct ca
 		pid = fork();
 		if (pid < 0)
 			return explain(error, -errno, "queue %u: %s", i, strerror(errno));
-		close(fds[!!pid]);
+		close(pid ? fds[1] : fds[0]);
 		if (!pid)
 			return enter_child(queues, options, i, fds[1]);
 		queues->fds[i] = fds[0];

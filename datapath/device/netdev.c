@@ -157,8 +157,7 @@ int netdev_read(const char *ifname, struct netdev *netdev, struct careful_error 
 	memcpy(netdev->name, ifname, strlen(ifname) + 1);
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return explain(error, -errno, "%s: cannot open a socket: %s", ifname,
-			       strerror(errno));
+		return explain(error, -errno, "%s: socket(): %s", ifname, strerror(errno));
 	rc = read_interface(fd, netdev);
 	if (!rc) {
 		read_driver(fd, netdev);

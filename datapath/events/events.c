@@ -177,7 +177,7 @@ int careful_events_open(struct careful *c, const struct careful_events_options *
 	ev->number = options->group;
 	ev->nodes = nodes;
 	ev->rank = options->rank;
-	ev->membership = (uint32_t)c->ops->random(c) | 1;
+	ev->membership = (uint32_t)c->ops->random(c) | 1; /* never 0 */
 	event_group_init(ev, options->replicate || ev->by != &event_by_frames);
 	rc = ev->by->open(ev, options->peers);
 	trace = getenv("CAREFUL_EVENT_TRACE"); // NOLINT(concurrency-mt-unsafe)

@@ -32,6 +32,7 @@ static bool follows(const struct careful_events *ev, const struct event_directio
 	return !new->offset && (!way->any || new->event > way->event);
 }
 
+/* Sets *new. Returns false if the group refuses the fragment; one out of order fails the group. */
 bool event_may_take(struct careful_events *ev, uint32_t rank, const struct careful_am *am,
 		    uint32_t bytes, struct event_fragment *new)
 {

@@ -19,7 +19,6 @@ enum {
 	EVENT_ASKED_MS = 200, /* sync_ms of attached instances */
 };
 
-/* A received fragment. */
 struct event_fragment {
 	struct event_fragment *next; /* in its source's queue or the free list */
 	struct link_held *kept; /* its receive buffer or copy */

@@ -35,6 +35,7 @@ static bool has_former_handles(const struct block_peer *peer)
 	return h;
 }
 
+/* Returns the account of a slot's host; the former peer's, while handles of that peer remain. */
 struct block_account *block_account(struct block_server *server, uint32_t index)
 {
 	struct block_peer *peer = &server->peers[index];

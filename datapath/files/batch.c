@@ -18,7 +18,7 @@ int block_open_scratch(struct block_job *job)
 
 	if (job->bytes > BLOCK_BATCH_BYTES)
 		return -E2BIG;
-	if (!(job->flags & CAREFUL_BLOCK_NULL)) {
+	if (!(job->flags & CAREFUL_BLOCK_NULL)) { /* else the memory is for a path */
 		fd = block_path_open(job, job->path, O_RDONLY | O_DIRECTORY, 0, &export);
 		if (fd < 0)
 			return fd;

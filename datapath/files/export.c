@@ -44,7 +44,7 @@ static bool is_export(const struct block_export *export, const struct statx *now
 
 int block_export_open(const struct block_export *export)
 {
-	/* No component was a symlink when it was exported. */
+	/* When the directory was exported, no component of its path was a symlink. */
 	struct open_how how = {
 		.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
 		.resolve = RESOLVE_NO_SYMLINKS,

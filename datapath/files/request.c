@@ -391,6 +391,7 @@ static int parse(struct block_server *server, struct block_job *job, const uint3
 	case CAREFUL_BLOCK_LIST:
 	case CAREFUL_BLOCK_STAT:
 	case CAREFUL_BLOCK_MKDIR:
+		/* args[1]: key of the scratch that holds the path; 0: the payload holds it */
 		return rc || !args[1] ? rc : read_stored_path(server, job, args[1]);
 	default:
 		return rc;

@@ -105,7 +105,7 @@ static int allocate(struct block_server *server, const struct block_export_optio
 
 	if (rc)
 		return rc;
-	explain(error, rc, "block service: cannot start");
+	explain(error, rc, "block service: cannot start"); /* for all failures below */
 	rc = careful_info(server->instance, &info);
 	if (rc)
 		return rc;

@@ -115,8 +115,8 @@ void block_drop_waiters(struct block_server *server, uint32_t index)
 void block_park(struct block_server *server, const struct careful_message *message, uint8_t place)
 {
 	struct block_peer *peer = &server->peers[message->peer];
-	bool may = share_may(&server->parked_share, peer->parked_held);
-	struct careful_kept *kept = may ? careful_keep(message) : NULL;
+	bool may_park = share_may(&server->parked_share, peer->parked_held);
+	struct careful_kept *kept = may_park ? careful_keep(message) : NULL;
 	struct block_parked *parked = server->parked_free;
 
 	if (!kept) {

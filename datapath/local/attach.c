@@ -76,8 +76,7 @@ static int begin(struct careful *c, const struct careful_attach_options *o,
 		return explain(error, rc, "%s: carefuld is from another release: restart it",
 			       o->path);
 	if (rc == -EUSERS)
-		return explain(error, rc, "%s: carefuld already serves as many clients as it can",
-			       o->path);
+		return explain(error, rc, "%s: carefuld serves as many clients as it can", o->path);
 	if (rc == -EINVAL)
 		return explain(error, rc,
 			       "the name can have at most 31 bytes, the memory at most 1 GiB");

@@ -150,7 +150,6 @@ static void end_closed(struct careful *c)
 	}
 }
 
-/* Reports whether the ring has room again, after it refused an entry. */
 static bool has_room_again(const struct attached *a)
 {
 	return a->refused && a->asks_put - read_number(&a->area->asks_taken) < CAREFUL_RING_ASKS;

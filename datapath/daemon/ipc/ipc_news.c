@@ -40,14 +40,14 @@ static void flush(struct ipc_program *p, struct ipc_news *news)
 static void change(struct ipc_program *p, struct ipc_news *news, uint32_t state)
 {
 	struct ipc *ipc = p->client->ipc;
-	const bool had = news->due || news->unread;
+	const bool was_counted = news->due || news->unread;
 
 	news->state = (uint8_t)state;
 	news->failed |= state == CAREFUL_PEER_FAILED;
 	news->due = true;
 	flush(p, news);
-	p->news_count += !had;
-	ipc->poll_reasons += !had;
+	p->news_count += !was_counted;
+	ipc->poll_reasons += !was_counted;
 }
 
 void ipc_news_know(struct ipc_program *p, uint32_t index)

@@ -161,7 +161,7 @@ static int begin_move(struct ipc_program *p, uint32_t index, const struct carefu
 	if (e->flags & CAREFUL_RING_OF_FILE) {
 		if (e->memory_off > INT64_MAX)
 			return -EINVAL;
-		span.fd = ipc_file_use(p->client, (uint32_t)e->status);
+		span.fd = ipc_file_use(p->client, (uint32_t)e->status); /* the file's index */
 		if (span.fd < 0)
 			return span.fd;
 		op->file = (uint32_t)e->status + 1;

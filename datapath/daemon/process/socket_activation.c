@@ -28,12 +28,12 @@ static long number_of(const char *name)
 static int check_option(int option, int wanted, const char *what, struct careful_error *error)
 {
 	socklen_t bytes = sizeof(int);
-	int is = 0;
+	int value = 0;
 
-	if (getsockopt(FIRST, SOL_SOCKET, option, &is, &bytes))
+	if (getsockopt(FIRST, SOL_SOCKET, option, &value, &bytes))
 		return explain(error, -errno, "LISTEN_FDS: descriptor %d: %s", FIRST,
 			       strerror(errno));
-	if (is != wanted)
+	if (value != wanted)
 		return explain(error, -EINVAL, "LISTEN_FDS: descriptor %d is not a %s", FIRST,
 			       what);
 	return 0;

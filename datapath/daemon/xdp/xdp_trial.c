@@ -298,7 +298,7 @@ static void run(struct attempt *a)
 
 	xdp_mode_alone(t->instance, a->peer);
 	rc = ask_lock(a);
-	if (rc || t->locks) {
+	if (rc || t->locks) { /* locks: a peer got the lock here meanwhile */
 		release_lock(a);
 		retry_lock(t, a->peer, rc);
 		return;

@@ -62,9 +62,10 @@ static void on_done(const struct careful_result *result, void *user)
 	}
 }
 
-static int await_answers(struct careful *c, uint32_t outstanding, uint64_t until_ns)
+/* Waits until at most `rest` requests have no answer. Returns the first failure's status, or 0. */
+static int await_answers(struct careful *c, uint32_t rest, uint64_t until_ns)
 {
-	while (under_way.outstanding > outstanding && !under_way.status) {
+	while (under_way.outstanding > rest && !under_way.status) {
 		int rc = careful_wait(c, 1, -1);
 
 		if (rc < 0)

@@ -55,8 +55,7 @@ static int check_options(const struct check_input *in)
 	size_t most = XSK_INSTANCE_BYTES - 1 - (o->queues > 1 ? QUEUE_SUFFIX_BYTES : 0);
 
 	if (!rx || !is_buffer_count(o->tx_buffers))
-		return explain(in->error, -EINVAL,
-			       "%s buffers %u: must be a power of two, at most %u",
+		return explain(in->error, -EINVAL, "%s buffers %u: must be a power of two up to %u",
 			       rx ? "send" : "receive", rx ? o->tx_buffers : o->rx_buffers,
 			       XSK_BUFFERS_MAX);
 	if (o->port > 65535)
