@@ -18,7 +18,7 @@ STREAM = replace(CELL, table="throughput")
 
 
 def ran(cell: Cell, traditional: list[float], careful: list[float]) -> Results:
-    """Returns a cell whose nodes differ little, with these means of rounds."""
+    """Returns results of a cell whose nodes differ little, with these means of rounds."""
     found = Results([cell])
     for protocol, means in (("traditional", traditional), ("careful", careful)):
         found.results[cell, protocol].values = [

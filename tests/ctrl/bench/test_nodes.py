@@ -13,7 +13,7 @@ from careful.bench.rounds import ProtocolRuns, Results
 from careful.errors import CarefulError
 
 CELL = Cell("latency", 2, 1, False, 10)
-#: Prints that it is ready, then answers lines by its first word. The other words are careful-p2's.
+#: Prints that it is ready, then answers lines as its first argument says. Others are careful-p2's.
 FAKE = """
 import os, signal, sys
 case = sys.argv[1]

@@ -73,7 +73,7 @@ def test_paper__its_differences_are_those_of_its_values(cell: Cell) -> None:
     assert (low - 0.2 <= said.delta <= high + 0.2) != slip
 
 
-def test_cells__instances_of_a_group_are_neighbours() -> None:
+def test_cells__that_share_instances_are_neighbours() -> None:
     groups = [
         (one.nodes, TABLES[one.table].tx_buffers, TABLES[one.table].replicated) for one in ALL
     ]

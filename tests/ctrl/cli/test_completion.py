@@ -118,7 +118,7 @@ printf '%s\\n' "$#" "$1"
 
 
 def _told(folder: Path, script: str, lines: str) -> dict[str, str]:
-    """Returns an environment whose carefulctl prints these names of a server, and its script."""
+    """Stores the completion's script. Returns an environment whose carefulctl prints the lines."""
     (folder / "said").write_text(lines)
     program = folder / "carefulctl"
     program.write_text(f"#!/bin/sh\ncat {folder / 'said'}\n")
@@ -132,7 +132,7 @@ def _told(folder: Path, script: str, lines: str) -> dict[str, str]:
 def test_zsh__gets_a_servers_names_unchanged(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is one match, and nothing of it is run; compadd without -Q quotes it when inserting."""
+    """A name is one match, and is not run; compadd without -Q quotes it when inserting."""
     assert run(["completion", "zsh"]) == 0
     env = _told(tmp_path, capsys.readouterr().out, f"plain\nh2:{name}\n_\n")
     script = """
@@ -154,7 +154,7 @@ _carefulctl_completion
 def test_fish__gets_a_servers_names_unchanged(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is one match, and nothing of it is run; fish quotes when inserting."""
+    """A name is one match, and is not run; fish quotes it when inserting."""
     assert run(["completion", "fish"]) == 0
     env = _told(tmp_path, capsys.readouterr().out, f"plain,h2:{name}\n")
     script = "source ./script; complete --do-complete 'carefulctl get h2:'"

@@ -21,7 +21,7 @@ from fake_daemon import FakeDaemon
 
 
 class Effect:
-    """An effect of the path, which these tests ignore."""
+    """The effect that the fake remote.find() returns; these tests ignore it."""
 
     def as_dict(self) -> dict[str, Any]:
         return {}

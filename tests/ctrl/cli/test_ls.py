@@ -39,7 +39,7 @@ class Effect:
 route = Route(Path(sys.argv[1]), "test", resolve("10.0.0.2"), "h2")
 remote.find = lambda *_: (route, Effect())
 status = run(["ls", *sys.argv[2:], "h2:"])
-# ru_maxrss would be of whoever started us, too.
+# ru_maxrss would count whoever started us, too.
 words = Path("/proc/self/status").read_text().split()
 print(words[words.index("VmHWM:") + 1], file=sys.stderr)
 sys.exit(status)

@@ -33,7 +33,7 @@ from careful.measure.path import pathchar
     ],
     ids=lambda argv: "-".join(argv[1:]),
 )
-def test_usage__a_word_for_a_number_is_status_2(
+def test_usage__an_invalid_number_is_status_2(
     argv: list[str], word: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([*argv, word]) == 2
@@ -45,7 +45,7 @@ def test_usage__a_word_for_a_number_is_status_2(
 @pytest.mark.parametrize("options", [one.Options for one in (blackbox, clearbox, logp, pathchar)])
 @pytest.mark.parametrize("field", ["seconds", "precision"])
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_options__a_word_for_a_number_is_refused(options: type, field: str, value: float) -> None:
+def test_options__nan_and_infinity_are_refused(options: type, field: str, value: float) -> None:
     with pytest.raises(ValueError, match=r"precision (and share )?must be between"):
         options(**{field: value})
 

@@ -34,8 +34,8 @@ with Outlasting(60.0) as patience:
 
 
 def test_outlasting__becomes_the_command_that_is_installed() -> None:
-    """In the same process, with the same words; only once, if that command cannot speak with it
-    either.
+    """In the same process, with the same words; only once, if that command cannot speak with
+    carefuld either.
     """
     argv = [sys.executable, "-c", PROGRAM, "get", "h2:a b", "."]
     done = subprocess.run(argv, capture_output=True, text=True)

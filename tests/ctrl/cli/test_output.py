@@ -76,7 +76,7 @@ def terminal() -> Iterator[Terminal]:
 
 
 def take(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes it standard error, inside the test, since pytest changes that too."""
+    """Makes the terminal standard error, inside the test, since pytest sets stderr, too."""
     monkeypatch.setattr(sys, "stderr", terminal.stream)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
@@ -337,7 +337,7 @@ def test_show__table_and_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("kind", ["pathchar", "blackbox", "clearbox", "logp"])
-def test_measure__output_that_cannot_be_is_refused_before_anything_is_measured(
+def test_measure__an_unwritable_output_file_is_refused_before_anything_is_measured(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["measure", kind, "h2", "-o", str(tmp_path / "no" / "a.json")]) == 2

@@ -19,7 +19,7 @@ NOT_UP = CarefulError(errno.ENOENT, "careful is not up")
 
 
 class Clock:
-    """A clock that advances by sleeps."""
+    """A clock that advances only by sleeps."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
@@ -101,7 +101,7 @@ def test_wait__a_session_that_only_repeats_itself_is_no_progress(
     ],
     ids=["not asked for", "no connection yet", "no such file", "disk full", "a loss"],
 )
-def test_wait__kinds_of_ends(
+def test_wait__not_after_other_ends(
     one: Outlasting, error: CarefulError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "_LOOK_S", 0.0)

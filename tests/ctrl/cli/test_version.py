@@ -40,7 +40,7 @@ def test_version__json(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "said"), [(["--json"], "--json needs a command"), (["--"], "missing command")]
 )
-def test_version__malformed_versions(
+def test_usage__no_command_but_an_option(
     words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(words) == 2

@@ -61,7 +61,7 @@ def test_library__the_errno_gives_the_remedy(code: int, monkeypatch: pytest.Monk
     commands = {errno.EBUSY: "ip link set lo nomaster", errno.ENETDOWN: "ip link set lo up"}
     assert advice["interface"].startswith(commands.get(code, "name an Ethernet interface"))
     assert all(one.state == "fail" and "{" not in one.advice for one in found)
-    assert [one for one in found if "=FILE" in one.advice] == []  # which file, nobody knew
+    assert [one for one in found if "=FILE" in one.advice] == []  # nobody would know which file
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_report__names_the_remedy_once() -> None:
     ]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_keys__that_the_effective_user_may_not_see(tmp_path: Path) -> None:
     """In a set-user-ID program the effective user counts, though the real user is root."""
     directory = tmp_path / "keys"

@@ -49,7 +49,7 @@ def test_tune__a_later_file_overrides(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("value", ['"on"', "true", "1", '["auto"]', '""'])
 @pytest.mark.parametrize("table", ["up", "instance.eth1"])
-def test_tune__contradictory_options(table: str, value: str) -> None:
+def test_tune__an_invalid_value_is_refused(table: str, value: str) -> None:
     with pytest.raises(CarefulError, match=r"tune = .*: must be one of auto, off"):
         config.parse(f"[{table}]\ntune = {value}", FILE)
 

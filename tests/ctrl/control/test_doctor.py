@@ -299,7 +299,7 @@ def test_doctor__denied_by_a_container(
     wired: Host, without: list[str], check: str, said: str
 ) -> None:
     """doctor once found nothing, and `up` refused."""
-    doctor(wired, "--fix", "--yes", "q1")  # bpffs is mounted
+    doctor(wired, "--fix", "--yes", "q1")  # mounts bpffs if needed
     assert said in failure(wired, *without)
     shown = wired.lab.run("h1", *without, "carefulctl", "doctor", "--json", "q1", check=False)
     (one,) = (one for one in json.loads(shown.stdout)["findings"] if one["state"] == "fail")
@@ -411,7 +411,7 @@ def test_up__by_a_long_alternative_name(host: Host) -> None:
     host.ctl("down", long)
 
 
-def test_differences__numbers_are_no_words() -> None:
+def test_differences__the_number_1_is_not_shown_as_on() -> None:
     found = differences(UpOptions(peers=8), UpOptions(peers=1), "eth1")
     assert found == {"peers": "--peers is 1, not 8"}
     found = differences(UpOptions(), UpOptions(insecure=True), "eth1")
@@ -606,7 +606,7 @@ def test_rps__is_named_with_generic_xdp(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="RPS needs two CPUs")
 def test_rps__generic_xdp_is_refused(host: Host, tmp_path: Path) -> None:
     """XDP on two CPUs once admitted 67 frames of a window of 64, and `up` only warned."""
-    doctor(host, "--fix", "--yes", "eth1")  # bpffs is mounted
+    doctor(host, "--fix", "--yes", "eth1")  # mounts bpffs if needed
     pins = tmp_path / "pins"
     pins.mkdir()
     seen = mounted(

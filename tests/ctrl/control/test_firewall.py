@@ -1,4 +1,4 @@
-"""Tests which firewall drops the port, and the command that lets it pass."""
+"""Tests which firewall is found to drop the port, and the command that lets it pass."""
 
 from __future__ import annotations
 

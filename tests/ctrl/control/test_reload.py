@@ -15,7 +15,7 @@ from careful.errors import CarefulError
 def test_send_all__a_queue_that_refuses_leaves_no_other_changed(
     monkeypatch: pytest.MonkeyPatch, number: int, told: int
 ) -> None:
-    """A silent peer may have received the new options, and gets the former ones, too."""
+    """A queue that does not answer may have the new options, so it gets the former ones, too."""
     queues = [Instance(name) for name in ("a", "a+1", "a+2")]
     said: dict[str, list[int | None]] = {}
     refuses = {""}

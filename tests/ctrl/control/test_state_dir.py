@@ -39,7 +39,7 @@ def test_place__environment_configuration_default(monkeypatch: pytest.MonkeyPatc
     "text",
     ["state = 1", "[state]\nfolder = 1", "[state]\ndirectory = 1", '[state]\ndirectory = "here"'],
 )
-def test_place__configuration_that_cannot_be_meant(text: str) -> None:
+def test_place__invalid_configuration(text: str) -> None:
     with pytest.raises(CarefulError, match=r"\[state\]"):
         config.parse(text, Path("careful.toml"))
 

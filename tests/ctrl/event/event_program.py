@@ -27,7 +27,7 @@ HOSTS = [f"h{number + 1}" for number in range(int(sys.argv[3]))]
 
 
 def crowd(events: Events) -> None:
-    """All-to-all, of one fragment and of many, arrays in and out, from any and from one."""
+    """All-to-all messages of one fragment and of many, from any node and from a named one."""
     mine = np.arange(10, dtype=np.float64) + 100 * events.rank
     events.send(mine, 1, crowd=True)
     seen = set()
@@ -196,7 +196,7 @@ def killed(events: Events) -> None:
     jacobi.meet(events, 1)
     if events.rank == 1:
         events.send_fragment(b"half", 2, last=False)
-        with fails(errno.ETIMEDOUT):  # and polls
+        with fails(errno.ETIMEDOUT):  # polls meanwhile
             events.receive(2, 0, timeout_s=0.3)
         os.kill(os.getpid(), signal.SIGKILL)
     assert events.receive_fragment(2, 1, timeout_s=30).status == Status.MORE
@@ -228,8 +228,8 @@ def leaves(events: Events) -> None:
         events.receive(2, 0, timeout_s=30)
     with fails(errno.EPIPE, "has left"):
         events.send(b"", 2, 0)
-    jacobi_pair = 3 - events.rank
-    events.send(b"on", 3, jacobi_pair)
+    other = 3 - events.rank
+    events.send(b"on", 3, other)
     assert events.receive(3, timeout_s=30).data == b"on"
 
 

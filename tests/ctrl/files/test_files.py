@@ -564,7 +564,7 @@ def test_progress__in_the_calling_thread(host: Host, export: Path, tmp_path: Pat
     def watch(progress: Progress) -> None:
         reported.append(progress)
         here.add(threading.current_thread())
-        assert host.stat("a").is_file  # calls are free there
+        assert host.stat("a").is_file  # calls are allowed there
 
     host.get("a", tmp_path / "b", progress=watch)
     assert reported[-1] == Progress(1, 1, len(CONTENT), len(CONTENT), "h2:a")

@@ -144,18 +144,18 @@ def test_host__forgotten_or_never_connected_leaves_nothing(
         with pytest.raises(ConnectionError):
             Host(AsyncHost("h2", lambda: route))
 
-    for again in (forgotten, refused):
-        if again is refused:
+    for call in (forgotten, refused):
+        if call is refused:
             daemon.connect_status = -errno.ECONNREFUSED
         for _ in range(3):
-            again()
+            call()
             gc.collect()
             end = time.monotonic() + 30  # the daemon has one of each connection, too
             while (now := sum(1 for _ in Path("/proc/self/fd").iterdir())) > before:
-                assert time.monotonic() < end, (again, now, before)
+                assert time.monotonic() < end, (call, now, before)
                 time.sleep(0.01)
     assert threading.active_count() == threads
-    assert caplog.text == ""  # of asyncio
+    assert caplog.text == ""  # asyncio has no complaint
 
 
 def test_size__beyond_the_largest_file(
@@ -393,14 +393,14 @@ def test_public_names__are_documented() -> None:
     for kind in (files.Host, files.AsyncHost, files.File, files.AsyncFile):
         calls = {name: one for name, one in vars(kind).items() if not name.startswith("_")}
         assert [name for name, one in calls.items() if not one.__doc__] == []
-    blocking = {
+    awaited_only = {
         "aconnect",
         "connected",
         "is_link",
         "opened",
         "pages",
-    }  # files without a counterpart
-    assert {*dir(files.AsyncHost)} - {*dir(files.Host)} - blocking <= {
+    }
+    assert {*dir(files.AsyncHost)} - {*dir(files.Host)} - awaited_only <= {
         "__aenter__",
         "__aexit__",
         "__await__",

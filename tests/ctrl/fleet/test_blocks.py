@@ -33,7 +33,7 @@ def test_planned__whole_pieces_near_the_model_s_best() -> None:
     assert found.block_bytes % piece_bytes(nbytes) == 0
     assert found.block_bytes == pytest.approx(nbytes / best.fragments_count, rel=0.1)
     assert found.predicted_us == pytest.approx(best.latency_us, rel=0.01)
-    # The chain of eight: little more than the one link takes.
+    # The chain of eight takes little more than one link.
     one_us = 82.0 * nbytes / 1024
     assert one_us < found.predicted_us < 1.2 * one_us
     assert plan_blocks(nbytes, 2, HOP).block_bytes > found.block_bytes
@@ -54,7 +54,7 @@ def test_there__blocks_with_equal_pieces(tmp_path: Path) -> None:
     other = bytes([data[2 * 65536] ^ 1])
     part.write_bytes(data[: 2 * 65536] + other + data[2 * 65536 + 1 : 5 * 65536])
 
-    def of(path: Path) -> list[str]:
+    def digests_of(path: Path) -> list[str]:
         fd = os.open(path, os.O_RDONLY)
         try:
             return digests(fd, len(data))
@@ -63,6 +63,6 @@ def test_there__blocks_with_equal_pieces(tmp_path: Path) -> None:
 
     blocks = Blocks(len(data), 2 * 65536)
     assert blocks.count == 4
-    assert blocks.blocks_present(of(whole), of(part)) == {0}
-    assert blocks.blocks_present(of(whole), of(whole)) == {0, 1, 2, 3}
-    assert blocks.blocks_present(of(whole), []) == set()
+    assert blocks.blocks_present(digests_of(whole), digests_of(part)) == {0}
+    assert blocks.blocks_present(digests_of(whole), digests_of(whole)) == {0, 1, 2, 3}
+    assert blocks.blocks_present(digests_of(whole), []) == set()

@@ -16,7 +16,7 @@ from careful.fleet.relay import DAMAGED
 from careful.fleet.running import end
 
 BLOCKS = Blocks(100, 1 << 16)
-#: A relay that answers one question, when it has said twice that it is busy.
+#: A relay that answers one question after it has said twice that it is busy.
 BUSY = """read -r line; echo '{"busy": true}'; echo '{"busy": true}'; echo '{"whole": []}'"""
 
 

@@ -95,7 +95,7 @@ def test_begin__one_at_a_time_and_never_by_a_link(
 def test_begin__complete_files_are_left_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another program gives the part its name between our open and our lock."""
+    """Another program gives the part its final name between our open and our lock."""
     lock, part, locks = fcntl.flock, folder / part_name("a"), 0
 
     def late(fd: int, how: int) -> None:

@@ -56,7 +56,7 @@ def parts(text: str) -> Iterator[str]:
 
 
 def typed(place: str) -> Iterator[str]:
-    """Returns the command lines, and those in a page's text."""
+    """Returns the command lines of shown(), and those in a page's text."""
     yield from shown(place)
     if not place.startswith("help"):
         rest = _BLOCK.sub("", page(place))

@@ -72,7 +72,7 @@ def test_segments__name_the_slowest_stage_of_every_size(pipeline):
 
 
 def test_candidates__false_minimum_of_another_signature_is_left_out():
-    # Figure 2(b): 'few' would be best at its own minimum, where 'many' is the bottleneck.
+    # Figure 2(b): the first stage's own minimum is where the second one is the bottleneck.
     pipeline = make((40.0, 20.0), (4.0, 100.0))
     B = 16384
     found = candidates(pipeline, B, 400)

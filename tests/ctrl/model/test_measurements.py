@@ -19,7 +19,7 @@ KIB = 1024
 
 
 def pathchar(stages: list[tuple[float, float]], away_us: float = 0.0, more: Any = None) -> str:
-    """Returns pathchar's file for hops with these g and G, and as much propagation each."""
+    """Returns pathchar's file for hops with these g and G, and this propagation each."""
     hops = [
         {
             "hops": [ttl],

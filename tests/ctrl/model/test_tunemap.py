@@ -134,7 +134,7 @@ def test_sizes__that_only_fall_are_a_plan_of_their_own(datapath_sizes):
 
 
 @pytest.mark.parametrize("numbers", [{"first_bytes": 0}, {"first_bytes": 1, "step_bytes": 1 << 32}])
-def test_tune_plan__refuses_numbers_above_u32(numbers):
+def test_tune_plan__refuses_numbers_out_of_range(numbers):
     with pytest.raises(ValueError, match=r"u32|at least a byte"):
         Plan(**numbers)
 

@@ -61,7 +61,7 @@ def built(node: Node) -> None:
 
 
 def built_share(node: Node) -> None:
-    """They hold a quarter of the send buffers; dropped ones are freed."""
+    """Messages hold at most a quarter of the send buffers; dropped ones are freed."""
     peer = node.connect(HOST)
     for _ in range(3):
         held = []
@@ -314,7 +314,7 @@ def store(node: Node) -> None:
 
 
 def regions(node: Node) -> None:
-    """The peer's view of ours is tested there; here: access, holders, removal."""
+    """Access, holders and removal of our regions; get() and store() test the peer's."""
     with raises(ValueError, "access"):
         node.register(bytearray(1), "x")
     with raises(BufferError):

@@ -231,7 +231,7 @@ def test_wait__ends_when_a_waiting_operation_begins(engine: Fake) -> None:
 
 
 def test_loop__a_condition_that_raises_ends_its_own_wait(engine: Fake) -> None:
-    """For example of a group closed while a task receives; other waits still end."""
+    """For example, a group is closed while a task receives; other waits still end."""
 
     def closed() -> bool:
         raise RuntimeError("the group was closed")

@@ -49,7 +49,7 @@ def run(
 
 @pytest.mark.parametrize("family", [4, 6])
 @pytest.mark.parametrize("case", ["request", "handler_errors", "late_reply", "get", "store"])
-def test_two_programs__over(server: Lab, case: str, family: int) -> None:
+def test_two_programs__over_ipv4_and_ipv6(server: Lab, case: str, family: int) -> None:
     done = run(server, case, server.address("h2", family))
     assert done.stderr == ""
 
@@ -90,7 +90,7 @@ def test_wait__ends_with_a_signal(server: Lab) -> None:
     assert run(server, "interrupt").stderr == ""
 
 
-def test_node__has_no_holder(server: Lab) -> None:
+def test_node__without_references_is_closed_with_a_warning(server: Lab) -> None:
     assert "ResourceWarning: careful on eth1 was not closed" in run(server, "dropped").stderr
 
 

@@ -36,7 +36,7 @@ CLASS = 6
 
 
 def row(on: LivePath) -> Row:
-    """Returns the map's plan in effect."""
+    """Returns the map's settings in effect."""
     settings = tuple(
         tune_entry.Setting(
             on.plan(index),

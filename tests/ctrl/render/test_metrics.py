@@ -141,7 +141,7 @@ def test_look__waits_only_once_for_several_mute_carefulds(monkeypatch: pytest.Mo
 
 
 def test_look__another_queue_has_died(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It once had two samples until the first queue ended too; Prometheus accepts one."""
+    """A queue that did not answer once had two samples, too; Prometheus accepts one."""
 
     def mute(*_: object) -> None:
         raise CarefulError(errno.ETIMEDOUT, "no answer", "carefuld")
@@ -192,7 +192,7 @@ def test_text__a_peer_in_another_slot_has_another_series() -> None:
 
 
 def test_text__an_export_whose_name_is_no_utf8() -> None:
-    """It was once the only output about all carefulds."""
+    """Its error was once the only output, for all carefulds."""
     (seen, other) = a_look()
     assert seen.found is not None
     odd = replace(seen.found, exports=[Export(os.fsdecode(b"/srv/\xff"))])

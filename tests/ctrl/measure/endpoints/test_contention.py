@@ -107,7 +107,7 @@ def test_bulk__a_signature_and_a_bandwidth_of_each_size() -> None:
         assert [curve.compute_us > 0 for curve in one.curves] == [False, True, True, True]
         assert one.or_.estimate
         assert one.or_.estimate.value == pytest.approx(1.5, abs=0.2 + 0.05 * kib)
-        assert one.L.estimate  # next to a small message one way: the machine's reply has more
+        assert one.L.estimate  # T(n) less a small reply's time, but this machine's reply is large
         assert one.L.estimate.value == pytest.approx(10 + 5 * kib, rel=0.06)
         assert not one.trials
         assert rate

@@ -125,7 +125,7 @@ def test_by_steps__is_the_senders_work() -> None:
     assert by_steps_us(1, 2.0, 1.0, 50.0) == pytest.approx(25)
     assert by_steps_us(2, 2.0, 1.0, 50.0) == pytest.approx(27)
     assert by_steps_us(10000, 2.0, 1.0, 50.0) == pytest.approx(30000, rel=0.01)
-    # Of 4 under way the fifth waits for a reply: a trip for each four.
+    # With 4 under way the fifth waits for a reply, so each four take a round trip.
     assert by_steps_us(4000, 2.0, 1.0, 50.0, 4) == pytest.approx(50000, rel=0.06)
 
 
@@ -376,7 +376,7 @@ def test_background__reports_at_once_the_time_that_it_needs() -> None:
     assert known(found, "g").value == pytest.approx(1000, rel=0.03)
 
 
-def test_logp__a_loaded_machine_gets_no_figure() -> None:
+def test_logp__a_loaded_machine_gets_no_gap() -> None:
     found = measure(Machine(**TABLE_4["Paragon"], noise=0.99, preempted=0.2), seconds=0.05)
     assert not found.settled
     assert found.g.estimate is None

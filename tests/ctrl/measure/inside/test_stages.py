@@ -347,7 +347,7 @@ def test_clearbox__time_between_stages_is_the_threads() -> None:
     ("seconds", "trains", "most_s"), [(4.0, False, 4.3), (4.0, True, 4.3), (0.5, False, 1.3)]
 )
 def test_clearbox__ends_within_a_round(seconds: float, trains: bool, most_s: float) -> None:
-    """At 5 ms a message a round takes 10 s: it has fewer samples of each size, of all stages."""
+    """At 5 ms a message a round would take 10 s, so it gets fewer samples of each size."""
     tracer = FakeTracer(trip_s=5e-3)
     options = clearbox.Options(seconds=seconds, trains=trains, precision=1e-6)
     found = clearbox.ClearBox(tracer, tracer, ("a", "b"), options, clock=tracer.clock).run()

@@ -124,7 +124,7 @@ def test_blackbox__bend_at_the_very_end(bend_bytes: int, G_us_per_KiB: tuple[flo
     elif hidden_us > 0.01 * 1000:
         assert found.settled
         assert found.regimes[0].high_bytes == pytest.approx(bend_bytes, abs=5)
-    # The range that has none but the very end is known as if there were no bend.
+    # The range with all sizes but the very end is known as if there were no bend.
     longest = max(found.regimes, key=lambda one: one.high_bytes - one.low_bytes)
     assert longest.G_b_us_per_KiB is not None
     assert longest.G_b_us_per_KiB.value == pytest.approx(high if end == 64 else low, rel=0.01)
@@ -281,7 +281,7 @@ def test_blackbox__known_figures_cost_no_probes() -> None:
     fake = FakeExchange(trip_jitter_us=2500)
     found = fake.measure(seconds=1000, rounds_max=30)
     assert found.rounds_count > 4
-    assert len(fake.trains) == 3 + 4 * TRAINS + 2 * 3  # at last three of either end
+    assert len(fake.trains) == 3 + 4 * TRAINS + 2 * 3  # and three at either end of the sizes
     assert found.round_trips.samples_count == 3 * 16 * (4 + 4 * (found.rounds_count - 4))
     assert found.sum_G_others_us_per_KiB is not None
     assert found.sum_G_others_us_per_KiB.value == pytest.approx(4000, rel=0.05)
@@ -360,7 +360,7 @@ def test_blackbox__arrivals_that_make_no_gap_are_no_figures(first_us: float) -> 
     assert found.figures()["G_b_us_per_KiB"] is None
 
 
-def test_telling__leaves_out_bunches_and_late_frames() -> None:
+def test_usable_gaps__leave_out_bunches_and_our_own_pace() -> None:
     """Rounds in which our own pace may be the bottleneck are left out; a slower bottleneck's gap
     does not depend on how we sent."""
     near, late = (

@@ -44,7 +44,7 @@ def test_of_path__a_fast_link_has_a_least_rate_and_the_reason() -> None:
 
 
 def test_of_path__a_host_may_be_faster_than_its_single_frames() -> None:
-    """The rate of single frames was printed as the path's, of which `get` moved twice as much."""
+    """The rate of single frames was printed as the path's, though `get` was twice as fast."""
     sizes = [float(size) for size in range(64, 3800, 400)]
     line = fit_line(sizes, [5.0 + size / 1000 for size in sizes])
     ends = Stages([Stage(("hostRx",), line, line, None)], 0, 10, 0, 1, 1.0)

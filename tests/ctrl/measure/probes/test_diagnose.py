@@ -53,7 +53,7 @@ def test_explained__clear_errors_stay() -> None:
 @pytest.mark.parametrize("number", [errno.ECONNRESET, errno.ENOTCONN, errno.ETIMEDOUT])
 def test_explained__a_smaller_mtu_on_the_way_is_named(number: int) -> None:
     said = explained(number, size_bytes=3700, mtu=1500)
-    assert said.errno == errno.EHOSTUNREACH  # EMSGSIZE: does not fit the interface
+    assert said.errno == errno.EHOSTUNREACH  # EMSGSIZE would blame the interface
     assert "frames of 3700 bytes do not arrive: the MTU on the way is 1500" in str(said)
     assert "10.0.2.1" in str(said)
     assert explained(number, size_bytes=64, mtu=1500).errno == number  # nor looked for

@@ -35,7 +35,7 @@ class Marked:
 
 
 def marked(prober: Prober, fails: int) -> Marked:
-    """Replaces a prober's socket by one."""
+    """Replaces a prober's socket by one that fails this often."""
     one = Marked(prober._socket, fails)
     prober._socket = one  # type: ignore[assignment]
     return one

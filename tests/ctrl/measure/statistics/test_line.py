@@ -15,7 +15,7 @@ SIZES = np.linspace(576, 3800, 16)
 
 
 def noisy(rng, sizes, g_us: float, G: float, sigma_us: float, outliers: float = 0.0):
-    """Returns times over sizes with Gaussian noise; a share of them is late by up to 100 sigma."""
+    """Returns times over sizes with Gaussian noise; a share is late, by 50 sigma on average."""
     times = g_us + G * sizes + rng.normal(0, sigma_us, len(sizes))
     late = rng.random(len(sizes)) < outliers
     return np.where(late, times + rng.exponential(50 * sigma_us, len(sizes)), times)
