@@ -21,8 +21,8 @@ struct queues {
 	uint32_t up[CAREFUL_SPREAD_MAX]; /* peers that were up at each queue's last report */
 };
 
-/* Starts the other queues' processes. Call it before anything is opened. It returns in each
- * process, with *options for its queue. */
+/* Starts the other queues' processes. Call it before anything is opened. Returns in each process,
+ * with *options for the queue of that process. */
 int queues_fork(struct queues *queues, struct daemon_options *options, struct careful_error *error);
 /* Waits until the first queue is open; called by the others. Returns false if the first failed. */
 bool queues_wait(struct queues *queues);

@@ -234,7 +234,7 @@ struct port_ops {
 	/* The next three may all be NULL.
 	 *
 	 * Also admits frames to a group: those with the group's cookie from the address `from`,
-	 * numbered from 1. Cookie 0 ends that. Takes effect soon; only probes may come until
+	 * numbered from 1. Cookie 0 ends this. Takes effect soon; only probes may come until
 	 * grouped() returns a number. -EEXIST: another slot has the cookie. Another -errno: the
 	 * device receives no group frames. */
 	int (*group)(struct port *port, uint32_t slot, uint64_t cookie, const union address *from);

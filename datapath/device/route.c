@@ -168,7 +168,7 @@ static void read_neighbour(const struct nlmsghdr *answer, void *user)
 	hop->has_mac = true;
 }
 
-/* Requests the neighbour (RTM_GETNEIGH), forgets it (RTM_DELNEIGH), or makes the kernel resolve it
+/* Requests the neighbour (RTM_GETNEIGH), deletes it (RTM_DELNEIGH), or makes the kernel resolve it
  * (RTM_NEWNEIGH with NTF_USE, as if a datagram had been sent). */
 static int ask_neighbour(struct route *route, uint16_t type, struct hop *hop)
 {

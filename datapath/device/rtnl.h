@@ -38,7 +38,7 @@ uint32_t rtnl_attr_u32(const struct rtattr *attr); /* the value; 0 for NULL */
 
 enum { QDISC_HANDLE = 0xca000000 }; /* major number 0xca00: our qdisc */
 
-/* Installs our qdisc if the device has none; leaves others alone. *own: ours is installed now. */
+/* Installs our qdisc unless the device has another qdisc. *own: ours is installed now. */
 int qdisc_add(struct rtnl *rtnl, uint32_t ifindex, bool *own);
 /* Removes the qdisc if it is ours. */
 void qdisc_remove(struct rtnl *rtnl, uint32_t ifindex);

@@ -43,7 +43,7 @@ static bool send_fail(struct careful_events *ev, struct event_node *node)
 }
 
 /* Fails the group at this node. Frees the buffers of fragments that the application has not
- * received, and notifies every node that still needs our end. */
+ * received, and notifies every node that still needs our LEAVE or FAIL. */
 void event_fail(struct careful_events *ev, uint32_t rank, int error)
 {
 	if (ev->error)
@@ -78,7 +78,7 @@ static void on_join(struct careful_events *ev, uint32_t rank, const struct caref
 	}
 	/* A node that lacks our JOIN gets both JOIN and LEAVE while we leave. */
 	node->owes_leave |= ev->leaving && ours != ev->membership;
-	if (matches && ours && ours != ev->membership) { /* it has our JOIN to an earlier group */
+	if (matches && ours && ours != ev->membership) { /* it has an earlier JOIN of ours */
 		node->join_ns = 0;
 		return;
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Runs the workers' jobs, and has those that open, close and stat files or make directories. */
+/* Runs the workers' jobs. Contains the jobs that open, close and stat files or make directories. */
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
@@ -184,7 +184,7 @@ static int do_mkdir(struct block_job *job)
 	rc = export->writable ? 0 : -EROFS;
 	if (!rc && mkdirat(fd, name, job->mode & 0777))
 		rc = -errno;
-	/* Another process may have made it in between. */
+	/* Another process may have made the directory in between. */
 	if (rc == -EEXIST && !fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISDIR(st.st_mode))
 		rc = 0;
 	close(fd);

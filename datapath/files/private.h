@@ -111,7 +111,7 @@ enum block_handle_state {
 
 /* An open file, a temporary file before its commit, a listing or memory for a batch.
  *
- * @args, @attr: the answer that opened it, for a client that asks again
+ * @args, @attr: the answer to its OPEN, LIST or BATCH, for a client that asks again
  * @dir_fd, @name, @temporary: of a file being created, else -1 and empty */
 struct block_handle {
 	struct block_handle *next;
@@ -213,8 +213,8 @@ struct block_export {
 	char name[NAME_MAX + 1];
 };
 
-/* The exports; never changed. block_replace() makes another of these. The older ones stay, because
- * a job may still use them; an export needs a few hundred bytes. */
+/* A set of exports; never changed. block_replace() makes a new set. Older sets stay, because a job
+ * may still use them; an export needs a few hundred bytes. */
 struct block_exports {
 	struct block_exports *older;
 	uint32_t count;

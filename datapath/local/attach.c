@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The life of an instance that is attached to carefuld, and its calls for peers. */
+/* Opens and closes an instance that is attached to carefuld; its calls that concern peers. */
 #include "local/attach.h"
 
 #include <errno.h>

@@ -14,7 +14,7 @@ enum { IPC_CLIENTS = 32 };
 struct ipc;
 
 /* Serves clients that connect to listen_fd; the caller closes listen_fd. The main loop passes each
- * event of epoll_fd to the struct ipc_event in its data. */
+ * event of epoll_fd to the struct ipc_event in the event's data. */
 int ipc_create(struct careful *instance, int listen_fd, int epoll_fd, struct ipc **ipc);
 /* Returns 0, or the number of clients whose files do not close. Their threads and memory stay. */
 uint32_t ipc_destroy(struct ipc *ipc);

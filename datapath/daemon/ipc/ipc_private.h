@@ -285,7 +285,7 @@ const struct ipc_handle *ipc_handle_asked_again(struct ipc_client *client,
 void ipc_op_opens(struct ipc_op *op, enum ipc_opens kind);
 /* Updates the client's handles after a request that opened one (`key`) or closed one. */
 void ipc_track_handles(struct ipc_op *op, int status, uint32_t key);
-/* Forgets the handles at the peer in a slot: its session has ended. */
+/* Forgets the handles at the peer in a slot: the peer's session has ended. */
 void ipc_handles_over(struct ipc *ipc, uint32_t index);
 /* Returns 0 if the client may ask for another handle, -EMFILE if it has too many handles at the
  * peer, or -EAGAIN if too many of its requests wait for handles. Both limits leave room for its
@@ -322,7 +322,7 @@ void ipc_measure_poll(struct ipc *ipc);
 int ipc_measure_timeout_ms(const struct ipc *ipc);
 
 /* ipc_op.c */
-/* Reports whether questions of this kind need room in the engine, which all clients share. */
+/* Reports whether questions of this kind need room in the engine that all clients share. */
 bool ipc_shares_room(uint32_t op);
 /* Begins the operation of a question. -EAGAIN: try the question again. The function for the kind of
  * question answers now or later, or returns -errno for ipc_ask() to send. That function keeps the

@@ -40,7 +40,7 @@ struct ipc_news {
 };
 
 /* An attached program: carefuld's end of its rings. The program can write anything into the area.
- * So carefuld keeps its own counters here, and never reads its counters in the area. */
+ * So carefuld keeps copies of its counters here, and never reads them from the area. */
 struct ipc_program {
 	struct ipc_client *client; /* the program's connection */
 	struct ipc_program *next;
@@ -92,7 +92,7 @@ void ipc_regions_remove_gone(struct ipc_program *p);
 uint32_t ipc_ring_room(const struct ipc_program *p);
 void ipc_ring_put(struct ipc_program *p, const struct careful_ring_entry *entry,
 		  const void *payload);
-/* Wakes a program by a message. If its socket is full, it wakes anyway. */
+/* Wakes a program by a message. A full socket also wakes the program. */
 void ipc_ring_bell(struct ipc_program *p);
 /* Wakes a program if it sleeps and has news. */
 void ipc_ring_wake(struct ipc_program *p);

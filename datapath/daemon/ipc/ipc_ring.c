@@ -14,7 +14,7 @@
 #include "local/packet.h"
 #include "local/ring_number.h"
 
-/* Most entries of a program in one round: of the only program; of one among several. */
+/* Most entries taken from a program in one round: if it is the only one; if there are several. */
 enum { ROUND = 32, ROUND_SHARED = 8 };
 
 /* Disconnects a program; a later event ends the connection. */

@@ -10,7 +10,7 @@
 
 /* Serves peers' requests for the lock. */
 int xdp_trial_lock_serve(struct trial *trial);
-/* Ends the lock of a peer, if it holds one. */
+/* Ends the lock of a peer, if the peer holds one. */
 void xdp_trial_lock_end(struct trial *trial, uint32_t peer);
 /* Asks all peers for the lock at once (xdp_trial_ask_all()). Returns -EBUSY if a peer refuses now,
  * or another -errno if a peer does not know the trial lock. */

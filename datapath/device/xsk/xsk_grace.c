@@ -19,8 +19,8 @@
 
 #include "device/xsk/xsk.h"
 
-/* Waiting needs no capability (an update of a map since Linux 5.19). Each thread has its own, so
- * this thread would keep capabilities that the application drops later. */
+/* Waiting needs no capability (an update of a map since Linux 5.19). Each thread has its own set,
+ * so this thread would keep capabilities that the application drops later. */
 static void drop_capabilities(void)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };

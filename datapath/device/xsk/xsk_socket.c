@@ -143,8 +143,8 @@ static uint32_t buffer_bytes(const struct xsk_queue *xsk, bool zerocopy, bool mu
 	return bytes & ~(uint32_t)(ZEROCOPY_UNIT_BYTES - 1);
 }
 
-/* Returns the largest frame without multi-buffer. The driver redirects it only if it fits a page
- * with headroom and tail. */
+/* Returns the largest frame without multi-buffer. The driver redirects a frame only if the frame,
+ * its headroom and its tail fit a page. */
 static uint32_t single_frame_bytes(const struct xsk_queue *xsk)
 {
 	return xsk->queue.chunk_bytes - XDP_PACKET_HEADROOM - XSK_SKB_TAIL_BYTES;

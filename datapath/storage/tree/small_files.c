@@ -63,7 +63,7 @@ static bool is_small_file(const struct careful_block_entry *e, const struct care
 
 	if (is_partial((const char *)(e + 1), be16toh(e->name_bytes)))
 		return false;
-	/* These values mean a time outside 64 bits; the answer must report such files. */
+	/* These values mean a time outside 64 bits, which is reported for files of the rest. */
 	if (mtime_ns == INT64_MAX || mtime_ns == INT64_MIN)
 		return false;
 	return !e->error && S_ISREG(be32toh(e->attr.mode)) && bytes <= how->file_bytes_max &&
