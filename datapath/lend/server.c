@@ -141,12 +141,12 @@ static int check_memory(const struct lend_options *options, struct careful_error
 	if (kib && options->bytes > kib << 10)
 		return explain(
 			error, -ENOMEM,
-			"--lend: needs %llu MiB of memory, but only %llu MiB are available: lend less",
+			"--lend needs %llu MiB of memory, but only %llu MiB are available: lend less",
 			mib, kib >> 10);
 	if (!may_lock(options->bytes))
 		return explain(
 			error, -ENOMEM,
-			"--lend: needs %llu MiB of locked memory: raise the limit (ulimit -l), or allow CAP_IPC_LOCK",
+			"--lend needs %llu MiB of locked memory: raise the limit (ulimit -l), or allow CAP_IPC_LOCK",
 			mib);
 	return 0;
 }
@@ -195,7 +195,7 @@ int lend_serve(struct careful *instance, const struct lend_options *options,
 	if (rc) {
 		free(s->peers);
 		free(s);
-		return explain(error, rc, "--lend: cannot start: %s", strerror(-rc));
+		return explain(error, rc, "--lend cannot start: %s", strerror(-rc));
 	}
 	*server = s;
 	return 0;

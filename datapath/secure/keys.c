@@ -26,14 +26,14 @@ static int check_file(int fd, const char *path, bool secret, struct careful_erro
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
 		return explain(error, -EINVAL, "%s: must be a regular file", path);
 	if (secret ? st.st_mode & (S_IRWXG | S_IRWXO) : st.st_mode & (S_IWGRP | S_IWOTH))
-		return explain(error, -EACCES,
-			       secret ?
-				       "%s: others may read it: chmod 600 it, and make another key "
-				       "if it was read" :
-				       "%s: others may write it: chmod 644 it",
-			       path);
+		return explain(
+			error, -EACCES,
+			secret ? "%s: others may read this key: chmod 600 it; if it was read, "
+				 "make a new key" :
+				 "%s: others may write it: chmod 644 it",
+			path);
 	if (st.st_uid != geteuid() && st.st_uid)
-		return explain(error, -EACCES, "%s: belongs to another user", path);
+		return explain(error, -EACCES, "%s: belongs to another user: chown root it", path);
 	return 0;
 }
 
@@ -52,7 +52,7 @@ static int read_text(const char *directory, const char *name, bool secret, char 
 	if (!rc)
 		n = read(fd, text, TEXT_BYTES);
 	if (!rc && (n < 0 || n == TEXT_BYTES))
-		rc = explain(error, n < 0 ? -errno : -EFBIG, "%s: cannot be read whole", path);
+		rc = explain(error, n < 0 ? -errno : -EFBIG, "%s: unreadable or too large", path);
 	close(fd);
 	if (!rc)
 		text[n] = 0;
