@@ -121,7 +121,7 @@ static bool fetch(struct careful_memory_map *map, uint64_t page, uint32_t pages,
 	slot->move.awaited = wanted;
 	slot->move.done = fetched;
 	memset(map->states + page, PAGE_COMING, pages);
-	memory_move_put(map->remote->memory, &slot->move);
+	memory_move_queue(map->remote->memory, &slot->move);
 	return true;
 }
 

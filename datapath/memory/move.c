@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "memory/private.h"
 
-void memory_move_put(struct careful_memory *memory, struct memory_move *move)
+void memory_move_queue(struct careful_memory *memory, struct memory_move *move)
 {
 	move->next = NULL;
 	move->memory = memory;
@@ -79,7 +79,7 @@ void memory_piece_open(struct careful_memory_remote *remote)
 		.user = remote,
 	};
 	remote->opening = true;
-	memory_move_put(memory, &remote->open);
+	memory_move_queue(memory, &remote->open);
 }
 
 static void remove_flight(struct careful_memory *memory, struct memory_move *move)
@@ -118,7 +118,7 @@ static void on_moved(const struct careful_result *result, void *user)
 		move->retry_ns = clock_in_ms(MEMORY_RETRY_MS);
 	if (is_lost && status != -ENOENT && status != -EBADMSG)
 		move->host->peer = -1;
-	memory_move_put(memory, move);
+	memory_move_queue(memory, move);
 }
 
 /* Begins a move. Returns 0, -EAGAIN to try again later, or -errno. */

@@ -118,7 +118,7 @@ static void begin_parts(struct move_job *job)
 			job->part_offset = 0;
 		}
 		job->under_way++;
-		memory_move_put(memory, move);
+		memory_move_queue(memory, move);
 	}
 	if (!job->under_way)
 		memory_end_job(&job->job, job->job.status);
@@ -217,7 +217,7 @@ static void job_ask(struct careful_memory *memory, struct memory_job *job)
 	move->host = memory_host_get(memory, job->address, job->address_bytes);
 	move->until_ns = clock_now_ns() + memory->patience_ns;
 	if (move->host)
-		memory_move_put(memory, move);
+		memory_move_queue(memory, move);
 	else
 		memory_end_job(job, -ENOMEM);
 }

@@ -186,7 +186,7 @@ bool memory_is_lost(int status);
 
 /* move.c */
 void memory_piece_open(struct careful_memory_remote *remote);
-void memory_move_put(struct careful_memory *memory, struct memory_move *move);
+void memory_move_queue(struct careful_memory *memory, struct memory_move *move);
 /* Begins moves while there is room, and ends those that are out of time. */
 void memory_move_poll(struct careful_memory *memory, uint64_t now_ns);
 

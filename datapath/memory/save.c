@@ -65,7 +65,7 @@ static uint32_t save(struct careful_memory_map *map, uint64_t page, bool evicts)
 	memset(map->states + page, PAGE_SAVING, n);
 	memcpy(slot->memory, (void *)(map->base + page * MAP_PAGE), slot->move.bytes);
 	map->saving += n;
-	memory_move_put(map->remote->memory, &slot->move);
+	memory_move_queue(map->remote->memory, &slot->move);
 	return n;
 }
 
