@@ -164,7 +164,7 @@ static void end_write(struct message_in *in, uint32_t trace_flags)
 		in->error = (int)-in->io.result;
 	else if ((uint64_t)in->io.result != in->io.bytes)
 		in->error = EIO;
-	sink_queue_put(in, in->writing_entries);
+	sink_queue_pop(in, in->writing_entries);
 	in->writing_entries = 0;
 }
 
@@ -263,7 +263,7 @@ static void copy_all(struct message_in *in)
 		}
 	}
 	sink_idle(&in->stage);
-	sink_queue_put(in, in->queue_count);
+	sink_queue_pop(in, in->queue_count);
 }
 
 /* Reports whether the stage must take bytes before more can come. */
@@ -293,7 +293,7 @@ static void run_stage(struct message_in *in)
 		bool over = in->last || in->epoch != in->peer->epoch;
 
 		if (in->error || in->epoch != in->peer->epoch) {
-			sink_queue_put(in, in->queue_count);
+			sink_queue_pop(in, in->queue_count);
 			in->stage.waiting_bytes = 0;
 		}
 		if (stage_due(in)) {
@@ -301,7 +301,7 @@ static void run_stage(struct message_in *in)
 				copy_all(in);
 			} else if (has_late_write(in)) {
 				in->blocked = true;
-				sink_take(&in->stage, 0);
+				sink_take(&in->stage, 0); /* busy until end_late_write() */
 			} else {
 				start_write(in);
 			}

@@ -306,7 +306,7 @@ void sink_queue_hold(struct message_in *in, struct link_rxframe *frame, const st
 		     uint32_t n);
 bool sink_queue_copy(struct message_in *in, const struct iovec *iov, uint32_t n, uint32_t bytes);
 uint32_t sink_queue_write(struct message_in *in);
-void sink_queue_put(struct message_in *in, uint32_t n);
+void sink_queue_pop(struct message_in *in, uint32_t n);
 void sink_queue_release(struct message_in *in);
 bool message_may_ask(const struct message_state *state, const struct link_peer *peer,
 		     uint32_t bytes);

@@ -226,7 +226,7 @@ bool message_in_keeps_last(const struct message_in *in)
 	return in->last && peer_of(in)->unanswered && !in->last_frame && in->last_copy < 0;
 }
 
-void sink_queue_put(struct message_in *in, uint32_t n)
+void sink_queue_pop(struct message_in *in, uint32_t n)
 {
 	while (n--) {
 		struct sink_queue_entry *entry = in->queue;
