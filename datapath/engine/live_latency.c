@@ -80,14 +80,14 @@ void live_sent(struct careful *c, struct message_out *out)
 }
 
 // NOLINTNEXTLINE(readability-non-const-parameter): the word is written
-static void store(__u64 *word, uint64_t value)
+static void write_word(__u64 *word, uint64_t value)
 {
 	__atomic_store_n(word, value, __ATOMIC_RELAXED);
 }
 
 static void add_to(__u64 *word, uint64_t value)
 {
-	store(word, *word + value);
+	write_word(word, *word + value);
 }
 
 static void add_square(__u64 *low, __u64 *high, uint64_t value)
@@ -99,7 +99,7 @@ static void add_square(__u64 *low, __u64 *high, uint64_t value)
 /* Makes the sequence odd, so that readers notice the write. */
 static void open_entry(struct careful_live_entry *entry)
 {
-	store(&entry->sequence, entry->sequence | 1); /* it may be odd already */
+	write_word(&entry->sequence, entry->sequence | 1); /* it may be odd already */
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 }
 
@@ -108,8 +108,8 @@ static void close_entry(struct careful_live_entry *entry)
 	__atomic_store_n(&entry->sequence, entry->sequence + 1, __ATOMIC_RELEASE);
 }
 
-static void add(struct careful_live_entry *entry, const struct live_sample *live, uint64_t took_ns,
-		bool asked)
+static void add_sample(struct careful_live_entry *entry, const struct live_sample *live,
+		       uint64_t took_ns, bool asked)
 {
 	struct careful_live_cell *cell = &entry->cells[live->class][live->version];
 
@@ -129,7 +129,7 @@ bool live_answered(struct careful *c, struct operation *op, int status)
 	uint64_t took_ns = c->port->ops->now_ns(c->port) - op->live.began_ns;
 
 	if ((asked || !status) && took_ns <= MOST_NS)
-		add(c->port->ops->live(c->port, op->peer->slot), &op->live, took_ns, asked);
+		add_sample(c->port->ops->live(c->port, op->peer->slot), &op->live, took_ns, asked);
 	if (asked)
 		operation_drop(c, op);
 	return asked;

@@ -200,6 +200,7 @@ uint32_t engine_stop_gets(struct careful *c, engine_match_fn *match, const void 
 	return writing;
 }
 
+/* Ends the operations of the peer's earlier epochs. */
 void operations_reset(struct careful *c, struct link_peer *peer, int status)
 {
 	const struct careful_result result = { .status = status };

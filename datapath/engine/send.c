@@ -29,7 +29,7 @@ static int payload_fits(const struct link_peer *peer, uint32_t bytes)
 	return bytes <= most - MESSAGE_AM_BYTES ? 0 : -EMSGSIZE;
 }
 
-static struct link_peer *live_peer(struct careful *c, uint32_t index, int *rc)
+static struct link_peer *usable_peer(struct careful *c, uint32_t index, int *rc)
 {
 	struct link_peer *peer = engine_peer(c, index);
 
@@ -53,7 +53,7 @@ static inline int request(struct careful *c, uint32_t index, uint16_t handler, c
 	struct link_peer *peer;
 	int rc;
 
-	peer = live_peer(c, index, &rc);
+	peer = usable_peer(c, index, &rc);
 	if (rc || !peer)
 		return rc;
 	rc = payload_fits(peer, bytes);
@@ -173,7 +173,7 @@ int own_get(struct careful *c, uint32_t index, uint32_t region, uint64_t region_
 	struct operation *op;
 	int rc;
 
-	peer = live_peer(c, index, &rc);
+	peer = usable_peer(c, index, &rc);
 	if (rc || !peer)
 		return rc;
 	if (!local->base && !message_may_ask(&c->messages, peer, bytes))
@@ -200,7 +200,7 @@ int own_store(struct careful *c, uint32_t index, uint32_t region, uint64_t regio
 	struct operation *op;
 	int rc;
 
-	peer = live_peer(c, index, &rc);
+	peer = usable_peer(c, index, &rc);
 	if (rc || !peer)
 		return rc;
 	if (!message_may_store(&c->messages, peer))
