@@ -59,7 +59,7 @@ static inline void link_dirty(struct link_peer *peer)
 	link->dirty[link->dirty_count++] = peer;
 }
 
-static inline bool link_asked(const struct link_peer *peer)
+static inline bool link_wants_any(const struct link_peer *peer)
 {
 	return peer->repair.wanted != 0;
 }

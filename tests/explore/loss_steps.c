@@ -308,7 +308,7 @@ static bool again(struct world *world, const struct step *step)
 	uint32_t extra, buffers = wanted(world, from, to, &extra), seq, body;
 	struct link_send_args args;
 
-	if (!link_asked(out) || loss_all(world, loss_copies) + extra > world->setting.copies)
+	if (!link_wants_any(out) || loss_all(world, loss_copies) + extra > world->setting.copies)
 		return false;
 	if (world->setting.fault == FAULT_NEW_NUMBER)
 		return send_anew(world, from, to);

@@ -154,7 +154,7 @@ bool link_peer_key(const struct link_peer *peer, uint8_t *key)
 	return peer->link->keyed;
 }
 
-/* Counts the slots that a host holds with other addresses than this one. */
+/* Counts the slots that a host holds with addresses other than host->address. */
 uint32_t link_peer_taken(const struct link *link, const struct link_host *host)
 {
 	uint32_t taken = 0;
@@ -322,8 +322,8 @@ bool link_ctrl_send(struct link *link, const union address *to, struct careful_c
 	return link->port->ops->ctrl_send(link->port, to, ctrl, sizeof(*ctrl)) == 0;
 }
 
-/* Looks up the link address of a silent peer again. Called for each repeated question. */
-void link_unheard(struct link_peer *peer, uint64_t since_ns)
+/* Called for each repeated question: looks up the link address of a peer silent since since_ns. */
+void link_recheck_address(struct link_peer *peer, uint64_t since_ns)
 {
 	struct port *port = peer->link->port;
 	uint64_t now_ns = peer->link->now_ns;

@@ -17,4 +17,4 @@ void link_state(struct link_peer *peer, uint8_t state);
 bool link_say(struct link_peer *peer, struct careful_ctrl *ctrl, uint8_t type);
 bool link_ctrl_send(struct link *link, const union address *to, struct careful_ctrl *ctrl,
 		    uint8_t type);
-void link_unheard(struct link_peer *peer, uint64_t since_ns);
+void link_recheck_address(struct link_peer *peer, uint64_t since_ns);

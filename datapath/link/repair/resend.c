@@ -82,7 +82,7 @@ void link_again_over(struct link *link)
 {
 	link->again = false;
 	for (uint32_t i = 0; i < link->peers_max; i++)
-		link->again |= link_asked(&link->peers[i]);
+		link->again |= link_wants_any(&link->peers[i]);
 }
 
 /* Repeats requested frames up to the first that message/ must handle: one that the log has no copy

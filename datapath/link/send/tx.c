@@ -282,7 +282,7 @@ void link_send_repair(struct link_txframe *frame, const struct link_send_args *a
 	link_again_done(peer, seq);
 }
 
-/* Sends a frame of the traditional protocol itself. It has no number and is not kept. */
+/* Sends an ACK frame of the traditional protocol. It has no number and is not kept. */
 void link_send_own(struct link_txframe *frame, const struct link_send_args *args,
 		   uint32_t body_bytes)
 {

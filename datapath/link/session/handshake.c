@@ -269,7 +269,7 @@ void handshake_tick(struct link_peer *peer)
 		return;
 	if (handle_refusals(peer))
 		return;
-	link_unheard(peer, session->since_ns);
+	link_recheck_address(peer, session->since_ns);
 	handshake->retry_ms *= 2;
 	if (handshake->retry_ms > RETRY_MS)
 		handshake->retry_ms = RETRY_MS;

@@ -34,4 +34,4 @@ bool queue_choice_redirects(struct link_peer *peer, const struct careful_ctrl *c
 void queue_choice_ask(struct link_peer *peer, uint32_t among);
 /* Returns the queue and port of a peer that failed with EREMCHG; false: it did not. */
 bool queue_choice_target(const struct link_peer *peer, uint32_t *queue, uint32_t *port);
-void queue_choice_tick(struct link *link);
+void queue_choice_tick(struct link *link); /* writes our entry of the spread map */

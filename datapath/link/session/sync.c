@@ -334,7 +334,7 @@ static void sync_tick(struct link_peer *peer)
 		link_state(peer, CAREFUL_PEER_STALLED);
 	}
 	if (session->sync.asked) {
-		link_unheard(peer, session->heard_ns);
+		link_recheck_address(peer, session->heard_ns);
 		if (link->repairs)
 			wait_longer(peer, unanswered_ms(peer));
 	}

@@ -120,7 +120,6 @@ static void add_waiting(struct link *link, struct link_rxframe *frame, uint32_t 
 	all->early_buffers += frame->cost;
 }
 
-/* Removes a waiting frame. */
 static void take_waiting(struct link *link, struct link_peer *peer, uint32_t seq,
 			 struct link_rxframe *frame)
 {
