@@ -71,8 +71,8 @@ enum careful_ipc_op {
 	CAREFUL_IPC_PROGRAMS = 25, /* answer's payload: struct careful_program_info of each */
 	CAREFUL_IPC_BELL = 26, /* look into the rings; if flags is not 0, answer with a BELL */
 	/* peer, region, file, flags; payload: up to CAREFUL_IPC_RANGES of careful_ipc_range, each a
-	 * GET. One answer: bytes of all, and the status of the first that failed (-ENODATA: it was
-	 * shorter); then some ranges are in the file and others are not. */
+	 * GET. One answer: bytes of all, and the status of the first that failed (-ENODATA: too few
+	 * bytes); then some ranges are in the file and others are not. */
 	CAREFUL_IPC_GETS = 27,
 	/* payload: words of carefuld's command line, each with a NUL, from root alone. The exports
 	 * and waits among them take effect now; other words change nothing. Answer's payload:

@@ -115,17 +115,17 @@ enum {
 };
 
 /* A frame to a group (CAREFUL_F_BCAST_EVENT) reaches all members, if one link joins them. The
- * sender chose the cookie and told each member through their session; src_node, queue and seq are
- * 0. For each member it is a frame of their session, with a number there and charged to its window.
- * The numbers come before the rest of the body, one __be16 (modulo 2^16) for each member in rank
- * order; msg_bytes counts the members. credits is cumulative and counts only what the group's
- * frames return. Each frame adds the least that any member is owed (P2 section 5.3). The first 16
- * members by rank get what they are owed beyond that in 4 bits each: the first 8 in msg_id (lowest
- * bits first), the others in frag_off. A member that missed the frame gets it again in their
- * session, with the same flag: msg_bytes is 0 there, frag_off what the frame added for all, msg_id
- * what it added for this member. A TRAIN frame to a group is a probe: it has no number and costs no
- * credit; msg_id is the probe's number, from 1. XDP admits group frames only from their sender's
- * address. A member that forges that address ends only its victim's session with the sender. */
+ * sender chose the cookie and told each member in its session with that member; src_node, queue and
+ * seq are 0. In each of these sessions the frame has a number and is charged to the window. The
+ * numbers come before the rest of the body, one __be16 (modulo 2^16) for each member in rank order;
+ * msg_bytes counts the members. credits is cumulative and counts only what the group's frames
+ * return. Each frame adds the least that any member is owed (P2 section 5.3). The first 16 members
+ * by rank get what they are owed beyond that in 4 bits each: the first 8 in msg_id (lowest bits
+ * first), the others in frag_off. A member that missed the frame gets it again in the session, with
+ * the same flag: msg_bytes is 0 there, frag_off what the frame added for all, msg_id what it added
+ * for this member. A TRAIN frame to a group is a probe: it has no number and costs no credit;
+ * msg_id is the probe's number, from 1. XDP admits group frames only from their sender's address. A
+ * member that forges that address ends only its victim's session with the sender. */
 
 /* The frame header, after UDP.
  *
@@ -235,8 +235,8 @@ enum careful_event_what {
 	/* Answers a JOIN with a cookie; args: 0: a probe arrived; an errno: none will. */
 	CAREFUL_EVENT_HEARD = 4,
 	CAREFUL_EVENT_ONE_BY_ONE = 5, /* frames to all end here, as they do with LEAVE */
-	/* For a group by requests (events/requests.c), in which all but JOIN carry the number of
-	 * the receiver's part in args[3]: answered when the node leaves. */
+	/* Answered when the node leaves. Only in a group by requests (events/requests.c), where all
+	 * but JOIN carry the number of the receiver's part in args[3]. */
 	CAREFUL_EVENT_STAY = 6,
 };
 
