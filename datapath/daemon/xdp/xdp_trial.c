@@ -264,7 +264,7 @@ static void release_lock(struct attempt *a)
 	xdp_mode_alone(t->instance, CAREFUL_ANY_PEER);
 	await_others(a);
 	t->running = false;
-	a->others[a->others_count++] = a->peer; /* even if refused: a late answer may grant the lock */
+	a->others[a->others_count++] = a->peer; /* even if refused: a late grant may follow */
 	for (uint32_t i = 0; i < a->others_count; i++) {
 		if (xdp_trial_is_up(xdp_trial_peer(t, a->others[i]).state))
 			xdp_trial_lock_release(t, a->others[i]);
