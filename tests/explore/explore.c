@@ -89,8 +89,6 @@ static const struct experiment experiments[] = {
 	  SETTING(2, 6, 1, 1, 0, 16, 0, .withholds = 2, .reserve = 2, .large = 8,
 		  .pattern = PATTERN_RING, .rounds = true),
 	  LONG },
-	{ "and send to all at once, by rounds", NULL,
-	  SETTING(3, 6, 1, 1, 0, 16, 0, .withholds = 2, .casters = 1, .rounds = true), LONG },
 	{ "after losses, which halve T", NULL, SETTING(2, 8, 1, 1, 0, 16, 0, .threshold = 2),
 	  QUICK },
 	{ "", NULL, SETTING(2, 6, 1, 1, 0, 16, 0, .withholds = 2, .threshold = 2), SLOW },
