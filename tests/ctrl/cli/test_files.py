@@ -308,6 +308,18 @@ def test_sync__idle_writes_nothing(type_: Type, tree: Tree) -> None:
     assert changed - {tree.there("sub")} == {tree.there("b")}
 
 
+def test_sync__idle_with_checksums_writes_nothing(type_: Type, tree: Tree) -> None:
+    """A pull once made and removed a partial file next to each file that it compared."""
+    tree.write("large", "x" * 2_000_000)
+    tree.write("larger", "y" * 5_000_000)  # several blocks
+    assert type_("sync", *tree.words).status == 0
+    every = [tree.target, *tree.target.rglob("*")]
+    before = {one: one.lstat().st_ctime_ns for one in every}
+    for _ in range(3):
+        assert type_("sync", "-c", *tree.words) == Said(0, "", "")
+    assert {one: one.lstat().st_ctime_ns for one in every} == before
+
+
 def test_sync__only_blocks_that_differ_move(type_: Type, tree: Tree) -> None:
     """A file with another time is compared and gets the time, though no block moves."""
     tree.write("large", "x" * 10_000_000)

@@ -202,23 +202,24 @@ class Get(Move):
     async def _begin(self) -> dict[int, int] | None:
         if not self.attr.is_file:
             raise CarefulError(errno.EINVAL, "is not a regular file", self.names[0])
+        same: dict[int, int] = {}
+        if self.options.checksum:  # before there is a partial file: an idle sync writes nothing
+            same, equal = await self._matched()
+            if equal:
+                await self.remote.close(self.handle, self.source)
+                self.handle = 0
+                return None
         part = self.part = await in_thread(self._make_part, _release)
         self.fd = part.fd
-        known: dict[int, int] = {}
         if isinstance(part, ResumablePartial):
             self.block_bytes = part.journal.block_bytes
             if part.resumed:
                 journal, note = part.journal, part.note
                 known = await trusted(self.remote, self.handle, journal, part.fd, note, self.source)
-        if known or not self.options.checksum:
-            return known
-        self.seeded = True
-        same = await self._seed(part)
-        if same is None:
-            part.discard()
-            await self.remote.close(self.handle, self.source)
-            self.handle = 0
-        return same
+                if known or self.block_bytes != self.options.block_bytes:
+                    return known
+        self.seeded = bool(same)
+        return await self._seed(part, same) if same else {}
 
     def _make_part(self) -> Partial:
         options, identity, mode = self.options, self._identity, stat.S_IMODE(self.attr.mode)
@@ -234,24 +235,39 @@ class Get(Move):
         journal = Journal(identity, step)
         return ResumablePartial(self.target, mode, journal, tag, options, sparse, self.root)
 
-    async def _seed(self, part: Partial) -> dict[int, int] | None:
-        """Copies the blocks that the replaced file already has; returns None if it is equal."""
-        old = open_old(part.folder.name, part.folder.fd)
+    async def _matched(self) -> tuple[dict[int, int], bool]:
+        """Returns the blocks that the file here already has, and whether the files are equal."""
+        old = await in_thread(self._open_old, _close)
         if old < 0:
-            return {}
+            return {}, False
         step = self.block_bytes
-        blocks = BlockSizes(self.attr.bytes, step)
         try:
             sizes = self.attr.bytes, os.fstat(old).st_size
             same = await equal_blocks(self.remote, self.handle, sizes, old, step, self.source)
-            if sizes[0] == sizes[1] and len(same) == len(blocks):
-                return None
-            if same:
-                await copy_into(old, part.fd, min(sizes), shown(self.target))
+        finally:
+            os.close(old)
+        return same, sizes[0] == sizes[1] and len(same) == len(BlockSizes(sizes[0], step))
+
+    def _open_old(self) -> int:
+        try:
+            with Folder(self.target, self.root) as folder:
+                return open_old(folder.name, folder.fd)
+        except OSError as error:
+            raise from_os(error, shown(self.target)) from None
+
+    async def _seed(self, part: Partial, same: dict[int, int]) -> dict[int, int]:
+        """Copies the blocks that the replaced file already has; returns them."""
+        old = open_old(part.folder.name, part.folder.fd)
+        if old < 0:
+            return {}
+        nbytes = self.attr.bytes
+        try:
+            await copy_into(old, part.fd, min(nbytes, os.fstat(old).st_size), shown(self.target))
         finally:
             os.close(old)
         # Another program may have written to the old file since the comparison.
-        same = await matching_blocks(part.fd, same, blocks, step)
+        blocks = BlockSizes(nbytes, self.block_bytes)
+        same = await matching_blocks(part.fd, same, blocks, self.block_bytes)
         for index, digest in same.items():
             self._mark(index, digest)
         return same
@@ -318,6 +334,11 @@ class Get(Move):
             part.discard()
         if self.handle:
             await quietly(self.remote.close(self.handle, self.source))
+
+
+def _close(fd: int) -> None:
+    if fd >= 0:
+        os.close(fd)
 
 
 def _release(part: Partial) -> None:
