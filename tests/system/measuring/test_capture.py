@@ -178,6 +178,30 @@ def test_filter__takes_our_datagrams(frame: bytes, taken: bool) -> None:
     assert not passes(program, frame, socket.PACKET_HOST)
 
 
+def test_collect__control_messages_have_the_time_at_which_they_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = capture.Capture(instances.Instance("eth1"), PORT)
+    ring = SimpleNamespace(take=list)
+    monkeypatch.setattr(one, "_ring", ring, raising=False)
+    monkeypatch.setattr(one, "_since_ns", 0, raising=False)
+    with (
+        capture._outgoing("lo", PORT) as caught,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
+        monkeypatch.setattr(one, "_socket", caught, raising=False)
+        sender.bind(("127.0.0.1", PORT))
+        began_ns = time.time_ns()
+        sender.sendto(b"first", ("127.0.0.1", PORT))
+        time.sleep(0.02)
+        sender.sendto(b"second", ("127.0.0.1", PORT))
+        ended_ns = time.time_ns()
+        time.sleep(0.02)
+        first, second = one.collect(0)
+    assert second.time_ns - first.time_ns >= 20_000_000
+    assert began_ns <= first.time_ns <= second.time_ns <= ended_ns
+
+
 class Interrupted:
     """A capture in which Ctrl-C is pressed while frames are handed over."""
 

@@ -109,7 +109,10 @@ def _program(ring_bytes: int, snap_bytes: int) -> str:
 #: Opcodes of classic BPF: loads of 1, 2 and 4 bytes, a load behind the IPv4 header, and jumps.
 _LDB, _LDH, _LD, _LDH_X, _IHL, _JEQ, _JSET, _RET = 0x30, 0x28, 0x20, 0x48, 0xB1, 0x15, 0x45, 0x06
 _PKTTYPE = 0xFFFFF004  # SKF_AD_OFF + SKF_AD_PKTTYPE
-_ETH_P_ALL, _SO_ATTACH_FILTER = 3, 26
+_ETH_P_ALL, _SO_ATTACH_FILTER, _SO_TIMESTAMPNS = 3, 26, 35
+#: A timespec, which SO_TIMESTAMPNS adds to each packet.
+_STAMP = struct.Struct("@qq")
+_STAMP_SPACE = socket.CMSG_SPACE(_STAMP.size)
 
 
 def _filter(port: int) -> list[tuple[int, int, int, int]]:
@@ -147,6 +150,7 @@ def _outgoing(ifname: str, port: int) -> socket.socket:
     try:
         program = struct.pack("@HP", len(code) // 8, int(ffi.cast("uintptr_t", memory)))
         opened.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+        opened.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         opened.bind((ifname, _ETH_P_ALL))
         opened.setblocking(False)
     except BaseException:
@@ -227,8 +231,10 @@ class Capture:
         frames = self._frames(self._ring.take())
         with suppress(BlockingIOError):
             while True:
-                data = self._socket.recv(1 << 16)
-                frames.append(Frame(time.time_ns(), data[: self._snap_bytes], len(data), True))
+                data, ((_, _, stamp),), *_ = self._socket.recvmsg(1 << 16, _STAMP_SPACE)
+                sent_s, sent_ns = _STAMP.unpack(stamp)
+                time_ns = sent_s * 1_000_000_000 + sent_ns
+                frames.append(Frame(time_ns, data[: self._snap_bytes], len(data), True))
         frames.sort(key=itemgetter(0))
         return frames
 
