@@ -127,7 +127,7 @@ struct block_handle *block_handle_attempt(struct block_server *server, uint32_t 
 	return h;
 }
 
-/* Makes the file that a worker opened a region of the peer. */
+/* Gives the peer a region: the file that a worker opened. */
 int block_handle_publish(struct block_server *server, struct block_handle *handle)
 {
 	struct careful_region region = {

@@ -78,8 +78,7 @@ int block_path_open(const struct block_job *job, const char *path, int flags, ui
 	return fd;
 }
 
-/* Opens the parent directory of the job's path; *name is the last component. Writes NULs into the
- * path. */
+/* Opens the parent directory of the job's path, and cuts the path there; *name: the last part. */
 int block_path_parent(const struct block_job *job, const char **name,
 		      const struct block_export **from)
 {

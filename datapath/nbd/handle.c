@@ -85,17 +85,17 @@ static int connect_peer(struct handle *handle)
 /* Opens a new handle of the path. The caller has the write lock, or runs before threads start. */
 static int open_path(struct handle *handle, uint32_t *region, struct careful_block_attr *attr)
 {
-	size_t path = strlen(handle->path);
+	size_t path_bytes = strlen(handle->path);
 	struct {
 		struct careful_block_open open;
 		char path[4096];
-	} payload = { .open.path_bytes = htobe32((uint32_t)path) };
+	} payload = { .open.path_bytes = htobe32((uint32_t)path_bytes) };
 	uint32_t args[4] = { 0 };
 	int rc;
 
-	if (path > sizeof(payload.path))
+	if (path_bytes > sizeof(payload.path))
 		return -ENAMETOOLONG;
-	memcpy(payload.path, handle->path, path);
+	memcpy(payload.path, handle->path, path_bytes);
 	if (handle->is_writable) {
 		payload.open.flags = htobe32(CAREFUL_BLOCK_INPLACE);
 		payload.open.bytes = htobe64(INT64_MAX); /* no limit on growth */
@@ -103,7 +103,7 @@ static int open_path(struct handle *handle, uint32_t *region, struct careful_blo
 	if (getrandom(&args[2], 8, 0) != 8) /* the attempt's name (block.h) */
 		return -EIO;
 	rc = request(handle, CAREFUL_BLOCK_OPEN, args, &payload,
-		     (uint32_t)(sizeof(payload.open) + path), attr, sizeof(*attr));
+		     (uint32_t)(sizeof(payload.open) + path_bytes), attr, sizeof(*attr));
 	if (!rc)
 		*region = args[0];
 	return rc;

@@ -124,7 +124,8 @@ static int park(struct ipc_client *client, const struct ipc_question *q)
 }
 
 /* Reports whether a question must wait because another client's question to the same peer waits for
- * room. Without this rule, the client that was served last could take each freed place first. */
+ * room. A STORE waits only for STOREs, others only for others. Without this rule, the client that
+ * was served last could take each freed place first. */
 static bool must_wait(const struct ipc *ipc, const struct careful_ipc *head)
 {
 	if (!ipc->poll_reasons || !ipc_shares_room(head->op))
