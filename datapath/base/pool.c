@@ -138,7 +138,7 @@ void pool_put(struct pool *pool, struct pool_group *group, struct pool_job *job)
 			append_group(pool, group);
 		*(group->head ? &group->tail->next : &group->head) = job;
 		group->tail = job;
-		/* In all other cases a busy worker takes the job later. */
+		/* If neither is possible, a busy worker takes the job later. */
 		if (may_run(pool, job) && pool->idle > pool->woken) {
 			pool->woken++;
 			pthread_cond_signal(&pool->wake);

@@ -250,8 +250,8 @@ CAREFUL_FRAME_FN int careful_frame_find(const void *frame, const void *end, __u3
 	datagram->bytes = udp_bytes - CAREFUL_FRAME_UDP;
 	datagram->port = careful_frame_be16(udp + 2);
 	datagram->source = careful_frame_be16(udp);
-	/* All values are below 2^31, so the sign of their OR replaces three branches, each of which
-	 * would double the verifier's work. */
+	/* All numbers are below 2^31, so the sign of the differences' OR replaces three branches,
+	 * each of which would double the verifier's work. */
 	datagram->spare =
 		(__s32)((udp_bytes - CAREFUL_FRAME_UDP - sizeof(struct careful_hdr)) |
 			(cursor.ip_bytes - udp_bytes) | (frame_bytes - before - udp_bytes));
@@ -385,7 +385,7 @@ CAREFUL_FRAME_FN int careful_frame_is_valid(enum careful_xdp_counter verdict)
 	       verdict == CAREFUL_XDP_DROP_TRAIN;
 }
 
-/* Charges the sender for the buffers that a frame of this size really fills; 0: too many. */
+/* Charges the sender for the buffers that a frame of frame_bytes fills. Returns 0 if too many. */
 CAREFUL_FRAME_FN int careful_frame_charge(struct careful_peer_entry *peer, __u32 frame_bytes)
 {
 	__u32 filled = peer->filled + 1;
