@@ -86,7 +86,7 @@ static int handle(struct careful *c, uint16_t handler, bool stores, careful_hand
 
 	if (handler >= CAREFUL_HANDLERS)
 		return -EINVAL;
-	if (c->ops->handle && !slots[handler].fn != !fn)
+	if (c->ops->handle && !slots[handler].fn != !fn) /* begins or ends */
 		rc = c->ops->handle(c, handler, stores, fn);
 	if (!rc)
 		slots[handler] = (struct handler){ .fn = fn, .user = user };

@@ -71,7 +71,7 @@ void lend_answer_retry(struct lend_server *server)
 	server->answers_tail = at;
 }
 
-/* Returns the access that a host has to a piece; 0: it must not see the piece. */
+/* Returns the access that a host has to a piece; 0: the host must not see the piece. */
 static uint32_t access_of(const struct lend_piece *piece, const struct careful_memory_host *host)
 {
 	uint32_t access = 0;

@@ -114,7 +114,7 @@ void uffd_lose(int uffd, uint64_t page, bool ours)
 				      MAP_SHARED | MAP_FIXED, file, 0);
 
 		close(file);
-		if (at == MAP_FAILED) /* the thread then waits again */
+		if (at == MAP_FAILED) /* the thread then waits on */
 			return;
 	}
 	uffd_wake(uffd, page, MAP_PAGE);

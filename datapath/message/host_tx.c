@@ -197,7 +197,7 @@ static void start_read(struct message_state *state, struct message_out *out, uin
 }
 
 /* Builds frames until hostTx is due, the message ends or there is no room. Returns false if there
- * is no room for one. */
+ * is no room for one frame. */
 static bool build_batch(struct message_state *state, struct message_out *out)
 {
 	const uint32_t *minpulse = out->plan.settings.minpulse_bytes;
