@@ -79,7 +79,7 @@ int link_window(struct link *link, const struct careful_options *options,
 }
 
 /* Checks that the send buffers hold the largest frame and an update. */
-static int link_send_buffers(const struct queue *queue, struct careful_error *error)
+static int check_send_buffers(const struct queue *queue, struct careful_error *error)
 {
 	uint32_t first = queue->chunk_bytes - LINK_PAYLOAD_AT;
 	uint32_t frame = queue_frame_bytes(queue);
@@ -125,7 +125,7 @@ int link_init(struct link *link, struct queue *queue, const struct careful_optio
 	*link = (struct link){ .queue = queue, .port = queue->port, .peers_max = options->peers };
 	rc = link_window(link, options, error);
 	if (!rc)
-		rc = link_send_buffers(queue, error);
+		rc = check_send_buffers(queue, error);
 	if (rc)
 		return rc;
 	link->sync_ms = options->sync_ms;

@@ -345,7 +345,7 @@ bool keyed_welcomed(struct link_peer *peer, const struct careful_keyed *welcome,
 
 	if (!mac_valid(keyed->mac_key, welcome))
 		return false;
-	noise = keyed->noise; /* a forged message must not change it */
+	noise = keyed->noise; /* a forged message must not change keyed->noise */
 	good = open_sealed(&noise, welcome, ctrl);
 	if (good) {
 		keyed->tries = 0;

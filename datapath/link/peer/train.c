@@ -119,7 +119,7 @@ static void ask_first(struct link_peer *peer, uint32_t frames)
 	ask(peer, frames);
 }
 
-/* Begins an epoch. Reports whether data is held back. */
+/* Called when an epoch begins. Reports whether data is held back. */
 bool link_train_begin(struct link_peer *peer)
 {
 	struct link_train *train = &peer->session->train;
@@ -140,7 +140,7 @@ bool link_train_begin(struct link_peer *peer)
 	return train->measuring || train->hold_until_ns;
 }
 
-/* Ends an epoch. The next one repeats an unfinished measurement. */
+/* Called when an epoch ends. The next epoch repeats an unfinished measurement. */
 void link_train_reset(struct link_peer *peer)
 {
 	struct link_train *train = &peer->session->train;

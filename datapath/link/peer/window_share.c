@@ -15,8 +15,8 @@ static uint32_t window_least(const struct link *link)
 }
 
 /* Returns the peer's share of its path's burst, at most the window. With repairs, a peer gets the
- * whole burst if no other session was open when it was measured. Otherwise the measurement is too
- * low, and w divides the path (congestion.c). */
+ * whole burst if no other session was open during the measurement. If one was, the result is too
+ * low, and the peer gets the window: w divides the path (congestion.c). */
 static uint32_t share_of(const struct link_peer *peer)
 {
 	const struct link_train *train = &peer->session->train;

@@ -66,7 +66,7 @@ static bool empty_queue(struct link *link)
 	return !link->kick_again;
 }
 
-static void note_arrivals(struct link *link)
+static void stamp_arrivals(struct link *link)
 {
 	if (!link->stamps_until_ns)
 		link->port->ops->stamps(link->port, true);
@@ -97,7 +97,7 @@ int link_ping_ask(struct link_peer *peer, const struct careful_ping_ask *ask)
 		return body;
 	if (!empty_queue(link) || (!outside && !link_may_send(peer, (uint32_t)body)))
 		return -EAGAIN;
-	note_arrivals(link);
+	stamp_arrivals(link);
 	begun_ns = now_ns(link);
 	if (!link_tx_get(peer, (uint32_t)body, &frame))
 		return -EAGAIN;
@@ -238,7 +238,7 @@ static bool ended_rightly(const struct link_peer *peer, const struct careful_pin
 	return answer->stage == ping->asked;
 }
 
-static void arrived(struct careful_ping_result *result, const struct arrival *arrival)
+static void take_arrival(struct careful_ping_result *result, const struct arrival *arrival)
 {
 	result->round_trip_ns = arrival->at_ns - result->sent_ns;
 	result->answer_bytes = arrival->ip_bytes;
@@ -281,7 +281,7 @@ bool link_on_ping_answer(struct link *link, const union address *from,
 	result->store_inline = answer->store_inline;
 	result->net_cpu = be16toh(answer->net_cpu);
 	result->host_cpu = be16toh(answer->host_cpu);
-	arrived(result, arrival);
+	take_arrival(result, arrival);
 	peer->session->ping.known = true;
 	end(peer, 0);
 	return true;
@@ -310,6 +310,6 @@ void link_on_ping_icmp(struct link *link, const union address *to, const union l
 	result->icmp_type = arrival->icmp_type;
 	result->icmp_code = arrival->icmp_code;
 	result->icmp_info = arrival->icmp_info;
-	arrived(result, arrival);
+	take_arrival(result, arrival);
 	end(peer, -EHOSTUNREACH);
 }

@@ -13,7 +13,7 @@
 
 enum { HANG_MS = 200 }; /* longest wait for buffers that a disk holds */
 
-/* Reports whether all frames that XDP admitted in the old epoch are in the RX ring. */
+/* Reports whether the RX ring has all frames admitted in the old epoch; then begins its drain. */
 static bool is_closed(struct link_peer *peer)
 {
 	struct port *port = peer->link->port;

@@ -41,8 +41,8 @@ static uint64_t challenge_token(struct link *link, const union address *address,
 	return token | 1;
 }
 
-/* Reports whether a HELLO's token is the cookie of the epoch that we share with its sender, or of
- * the last epoch while we are asking, too. */
+/* Reports whether a HELLO's token is the cookie of the epoch that we share with its sender, or,
+ * while we are asking as well, of the last epoch. */
 static bool shares_epoch(const struct link_peer *peer, const struct careful_ctrl *hello)
 {
 	uint64_t token = be64toh(hello->token);

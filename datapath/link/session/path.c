@@ -77,7 +77,7 @@ bool link_path_told(struct link_peer *peer)
 	return true;
 }
 
-/* Begins an epoch. Reports whether data waits until the path has been probed. */
+/* Called when an epoch begins. Reports whether data waits until the path has been probed. */
 bool link_path_begin(struct link_peer *peer)
 {
 	struct session *session = peer->session;
@@ -130,7 +130,7 @@ static void conclude_limit(struct link_peer *peer, uint32_t bytes)
 		conclude(peer, bytes);
 }
 
-/* Chooses the next size, and after the first answer how long to wait for others. */
+/* Chooses the next size, and after the first answer how long to wait for later ones. */
 static void step(struct link_peer *peer)
 {
 	struct link_path *path = &peer->session->path;

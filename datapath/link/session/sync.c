@@ -210,7 +210,7 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	sync->blocked_ns = 0;
 	if (sync->disagreed && (sent != sync->seq_sent || rcvd != sync->seq_rcvd))
 		sync->disagreed = 0;
-	/* Two answers in a short time may both predate delayed frames. */
+	/* Two answers in a short time may both have left before delayed frames arrived. */
 	if (sync->disagreed && link->now_ns - sync->disagreed_ns < DISAGREE_RETRY_MS * 1000000ull)
 		return true;
 	sync->disagreed_ns = link->now_ns;
@@ -235,7 +235,7 @@ bool link_on_gone(struct link_peer *peer, const struct careful_ctrl *ctrl)
 		return false;
 	if (link_drain_begun(&peer->session->bye))
 		return true; /* the session ends with the drain */
-	peer->cookie_out = 0; /* the peer does not know it */
+	peer->cookie_out = 0; /* the peer does not know this cookie */
 	link_break(peer);
 	return true;
 }

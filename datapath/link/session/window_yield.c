@@ -139,7 +139,7 @@ bool window_yield_await(struct link *link, const union address *to)
 	return evict(link, &host, 1, true);
 }
 
-/* Gives our window back to the peer that asked for it. Returns false if something is under way. */
+/* Ends the session for a peer that needs its window. Returns false if something is under way. */
 bool window_yield(struct link_peer *peer, const struct careful_ctrl *sync)
 {
 	struct careful_ctrl bye = { .cookie = htobe64(peer->cookie_out) };
