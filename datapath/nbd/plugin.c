@@ -81,15 +81,15 @@ static int careful_config_complete(void)
 {
 	const char *named = instance ? instance : getenv("CAREFUL_INSTANCE");
 	struct addrinfo hints = { .ai_socktype = SOCK_DGRAM }, *found;
-	char number[8];
+	char default_port[8];
 	int rc;
 
 	if (!host || !path) {
 		nbdkit_error("host=HOST and path=PATH are required");
 		return -1;
 	}
-	snprintf(number, sizeof(number), "%d", CAREFUL_PORT_DEFAULT);
-	rc = getaddrinfo(host, port ? port : number, &hints, &found);
+	snprintf(default_port, sizeof(default_port), "%d", CAREFUL_PORT_DEFAULT);
+	rc = getaddrinfo(host, port ? port : default_port, &hints, &found);
 	if (rc) {
 		nbdkit_error("%s: %s", host, gai_strerror(rc));
 		return -1;

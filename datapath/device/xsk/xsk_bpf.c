@@ -41,7 +41,7 @@ static int discard_message(enum libbpf_print_level level, const char *format, va
 	return 0;
 }
 
-static int freeze(struct bpf_object *object, const struct careful_xdp_start *start)
+static int set_rodata(struct bpf_object *object, const struct careful_xdp_start *start)
 {
 	struct bpf_map *map;
 
@@ -76,7 +76,7 @@ static int load(struct xsk_bpf *bpf, const char *name, const struct careful_xdp_
 				(leads && !strcmp(bpf_program__name(program), dispatcher)));
 	bpf_map__set_autocreate(bpf_object__find_map_by_name(bpf->object, "queues"), leads);
 	bpf_map__set_autocreate(bpf_object__find_map_by_name(bpf->object, "spread"), leads);
-	rc = freeze(bpf->object, start);
+	rc = set_rodata(bpf->object, start);
 	if (!rc)
 		rc = bpf_map__set_max_entries(bpf_object__find_map_by_name(bpf->object, "live"),
 					      start->config.peers);

@@ -157,9 +157,9 @@ static int check_bpffs(struct careful_error *error)
 	if (!xsk_can(CAP_SYS_ADMIN))
 		return explain(
 			error, -EPERM,
-			"no bpffs is mounted, and to mount it needs CAP_SYS_ADMIN: `mount -t bpf bpf " BPFFS_DIR
+			"no bpffs is mounted, and mounting it needs CAP_SYS_ADMIN: `mount -t bpf bpf " BPFFS_DIR
 			"`");
-	return explain(error, 0, "is not mounted yet; opening mounts it");
+	return explain(error, 0, "is not mounted yet; `up` mounts it");
 }
 
 static int check_run(struct careful_error *error)

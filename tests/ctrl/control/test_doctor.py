@@ -312,7 +312,7 @@ def test_up__mounts_bpffs_below_a_read_only_sys(wired: Host) -> None:
     without = mounted("umount -l /sys/fs/bpf", "mount -o remount,bind,ro /sys")
     command = "carefulctl doctor --json q1 && carefulctl up q1 && carefulctl down q1"
     done = wired.lab.run("h1", *without, "sh", "-c", command)
-    assert "is not mounted yet; opening mounts it" in done.stdout
+    assert "is not mounted yet; `up` mounts it" in done.stdout
 
 
 def test_doctor__io_uring_is_denied(wired: Host) -> None:
