@@ -10,7 +10,7 @@ import pytest
 from careful import extras
 from careful.extras import EXTRAS, MissingExtraError, need
 
-#: Hides all of them; pillow and contourpy come with matplotlib only.
+#: Hides the extras' packages; pillow and contourpy come with matplotlib only.
 WITHOUT = """
 import sys
 for name in ("scipy", "matplotlib", "prometheus_client", "scapy", "PIL", "contourpy", "IPython"):
@@ -24,7 +24,7 @@ for one in pkgutil.walk_packages(careful.__path__, "careful."):
         importlib.import_module(one.name)
 """
 
-#: A program that measures a path and sets its fragment sizes.
+#: Needs of a program that measures a path and sets its fragment sizes.
 LOOP = """
 import numpy as np
 from careful.measure.statistics.estimate import Estimate

@@ -29,7 +29,7 @@ class Clock:
 
 
 def test_bar__the_rate_is_of_the_last_seconds() -> None:
-    """It was once over 30 s, and showed 432 MiB/s while half of that moved."""
+    """The rate was once that of 30 s, and showed 432 MiB/s while half of that moved."""
     clock = Clock()
     bar = Bar(clock=clock, name="big")
     bar.expect(2, 1000 << 20)

@@ -27,7 +27,7 @@ class FakeIpc:
         return SimpleNamespace(payload=bytes(ffi.buffer(info)))
 
 
-async def met(fail: bool, lost: int, status: int) -> Losses:
+async def losses_after(fail: bool, lost: int, status: int) -> Losses:
     ipc = FakeIpc()
     losses = Losses(ipc, SLOT, "h2", fail)  # type: ignore[arg-type]
     await losses.begin()
@@ -56,12 +56,12 @@ def test_loss__ends_the_transfer_at_once_and_at_the_end(status: int) -> None:
     ("fail", "lost", "status"),
     [
         (False, 2, -errno.ECONNRESET),
-        (True, 0, -errno.ECONNRESET),  # the peer began again
+        (True, 0, -errno.ECONNRESET),  # the peer restarted
         (True, 2, -errno.ENOENT),
     ],
 )
 def test_no_loss__the_transfer_continues(fail: bool, lost: int, status: int) -> None:
-    asyncio.run(met(fail, lost, status)).check_end()
+    asyncio.run(losses_after(fail, lost, status)).check_end()
 
 
 @pytest.mark.parametrize(

@@ -255,7 +255,7 @@ def test_partials__of_a_peer(route: Route, daemon: FakeDaemon, tmp_path: Path) -
 def test_verify__unreadable_files(
     route: Route, export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is named once, with the directory of unseen names; partial files do not count."""
+    """A directory that cannot be read is named once; partial files do not count."""
     for top in (export / "t", tmp_path / "t"):
         (top / "d/e").mkdir(parents=True)
         (top / "d/e/f").write_bytes(b"")

@@ -10,7 +10,7 @@ from fake_exchange import GAM, FakeExchange
 
 #: tuning.md states it: a train holds the path for this long, or for the time of four frames.
 HELD_US, FRAMES = 4000.0, 4
-#: Scales of GAM: frames take 1 to 1000 times as long.
+#: Frames take so many times as long as on GAM.
 SCALES = (0.01, 0.1, 1.0, 10.0)
 
 
@@ -28,7 +28,7 @@ def test_measurement__holds_the_path_for_so_long_at_most(quick: bool, scale: flo
     frame_us = max(g + G * path.payload_max_bytes / 1024 for g, G in stages)
     assert len(path.held_us) > 4
     assert max(path.held_us) <= max(HELD_US, FRAMES * frame_us)
-    # And of all the time a share alone, to its end.
+    # It holds the path for no more than its share of all the time.
     share = Options().share if quick else CLOSELY.share
     assert path.busy_us <= 1.01 * share * path.now_us
 

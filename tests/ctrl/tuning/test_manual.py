@@ -39,8 +39,8 @@ def nothing() -> None:
 class Searched(RunningPath):
     """A path of maps in memory, that cannot be measured, with messages of one class.
 
-    meanwhile: what happens between a look at what was set by hand, and what is done then, by the
-    name of that.
+    meanwhile: what happens between the look at what was set by hand and the call that follows, by
+    that call's name.
     """
 
     now = 1000.0
@@ -163,7 +163,7 @@ def test_set__between_a_look_and_a_write(path: Searched, searching: Controller, 
         tune_set()
 
     path.meanwhile[what] = meanwhile
-    if what != "settle":  # which is what it does when it ends
+    if what != "settle":  # the controller settles when it ends
         step(searching, path, until=lambda: not path.meanwhile)
         for _ in range(100):
             assert in_effect(path) == MINE

@@ -48,7 +48,7 @@ def controller(on: LivePath, state: PathState | None = None) -> Controller:
 
 
 def loss(on: LivePath, pipeline: Pipeline, index: int = CLASS) -> float:
-    """T / T of the best fixed size - 1, of what is in effect."""
+    """Returns by which share messages take longer than with the best fixed size."""
     best_us = fixed_plan(pipeline, 64 << index, LIMITS)[1]
     return truth_us(pipeline, 64 << index, on.plan(index)) / best_us - 1
 
@@ -237,7 +237,7 @@ def test_messages_shift__without_a_known_cause() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_steady__noise_is_hardly_ever_an_answer(seed: int) -> None:
+def test_steady__noise_hardly_ever_causes_a_measurement(seed: int) -> None:
     """With any scatter there is at most one useless measurement in ten minutes."""
     on = path(every_s=0.01, noise=0.5, seed=seed)
     one = controller(on)

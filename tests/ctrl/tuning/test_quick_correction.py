@@ -74,7 +74,7 @@ def test_grown__round_trips_slip_through_a_second_stream() -> None:
             entry[f"g_b_{end}us"] *= 4
             entry[f"G_b_{end}us_per_KiB"] *= 4
             entry[f"sum_G_others_{end}us_per_KiB"] = 0.0
-    seen["sum_g_us"] = seen["g_b_us"]  # which a sum is not less than
+    seen["sum_g_us"] = seen["g_b_us"]  # a sum is never less than the bottleneck's g
     found = grown(before, seen)
     assert found["sum_g_us"] == pytest.approx(old["sum_g_us"] + 3 * old["g_b_us"])
     assert found["sum_G_others_us_per_KiB"] == pytest.approx(others)
@@ -86,7 +86,7 @@ def test_grown__round_trips_slip_through_a_second_stream() -> None:
     assert sizes[1] > sizes[0], "fewer fragments, for each costs four times as much"
 
 
-def test_grown__leaves_growing_sources_and_others() -> None:
+def test_grown__leaves_sums_that_grew_like_the_bottleneck() -> None:
     before = measured(known(error=1e-6), LIMITS)
     for one in (GAM, scaled(GAM, g=0.5, G=0.5)):
         seen = known(one, error=1e-6)

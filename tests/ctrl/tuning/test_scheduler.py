@@ -154,7 +154,7 @@ def test_two_peers__a_shift_waits_for_the_other_peers_measurement() -> None:
 
 
 class Measures:
-    """Measures whenever it may, or checks now and then."""
+    """A controller that measures for this long whenever it may; 0 s: that only looks."""
 
     def __init__(self, name: str, world: World, said: list[str], seconds: float) -> None:
         self.name, self.world, self.said, self.seconds = name, world, said, seconds

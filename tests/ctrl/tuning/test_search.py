@@ -85,8 +85,8 @@ def turn(
 def searched(
     took_us: Callable[[Plan, Kick], float], seed: int = 1, turns: int = 200, index: int = CLASS
 ) -> Search:
-    """Returns a search of the class among messages that take so long, after at most so many
-    turns."""
+    """Returns a search of the class, after at most this many turns, if messages take this
+    long."""
     random_ = random.Random(seed)
     search = Search(index, values_with(START, UNTUNED), LIMITS, frozenset())
     for _ in range(turns):

@@ -12,7 +12,7 @@ CLASS = 6
 
 
 class Messages:
-    """Messages of one class, a number for each 0.1 s, and their detector."""
+    """Messages of one class, `a_look` of them each 0.1 s, and their detector."""
 
     def __init__(self, noise: float, a_look: int, seed: int) -> None:
         self.noise, self.a_look, self.now = noise, a_look, 0.0
@@ -54,7 +54,7 @@ def test_look__reports_a_shift_of_messages_that_vary(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_look__reports_peers_that_came_and_went(seed: int) -> None:
+def test_look__reports_the_end_of_a_stream_that_came_and_went(seed: int) -> None:
     """A stream delayed messages by varying times."""
     one = Messages(0.1, 5, seed)
     for mean_us in (6500, 10500) * 10:
@@ -84,7 +84,7 @@ def test_look__a_short_burst_of_other_work_is_no_shift(seed: int) -> None:
 def test_look__needs_a_reference() -> None:
     one = Messages(0.1, 5, 1)
     assert one.shift(1000, 0.3) is None
-    assert one.shift(5000, 5) is None  # that is what it takes
+    assert one.shift(5000, 5) is None  # 0.3 s gave no reference
 
 
 def test_look__a_few_percent_are_no_shift() -> None:

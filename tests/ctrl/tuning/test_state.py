@@ -86,7 +86,7 @@ def test_store__a_damaged_file_counts_as_missing(store: Store, text: str) -> Non
 
 @pytest.mark.parametrize("value", [1.5, None, -1, True, 1 << 32])
 @pytest.mark.parametrize("item", [7, STORE + 7, NET_TX + 7])
-def test_from_dict__values_too_large_for_the_map_are_dropped(item: int, value: object) -> None:
+def test_from_dict__values_that_the_map_cannot_hold_are_refused(item: int, value: object) -> None:
     state = PathState(HERE, plans={7: PAIR.before, STORE + 7: Pulse(1), NET_TX + 7: Kick(1)})
     data = json.loads(json.dumps(state.as_dict()))
     name = next(iter(data["plans"][str(item)]))

@@ -46,7 +46,7 @@ def test_trial__a_clear_difference(gain: float, said: str) -> None:
     assert all(trial(seed, gain, blocks=40) == said for seed in range(20))
 
 
-def test_trial__nothing_below_the_least() -> None:
+def test_trial__too_few_messages_give_no_verdict() -> None:
     one = Trial()
     for arm, mean in ((one.a, 100.0), (one.b, 1.0)):
         arm.add(block(random.Random(1), MESSAGES_MIN - 1, mean, 1))

@@ -113,7 +113,7 @@ def test_get__interrupted_while_its_partial_file_is_opened(
 
     def prepare(part: Partial, *given: Any) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(0.2)  # the event loop has it meanwhile
+        time.sleep(0.2)  # the event loop handles the signal meanwhile
         opened(part, *given)
 
     monkeypatch.setattr(Partial, "_prepare", prepare)

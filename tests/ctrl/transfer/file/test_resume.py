@@ -52,7 +52,7 @@ class Ends(transfers.OneFile):
         return self.move(options, Watch())
 
     def die_after(self, blocks: int) -> Callable[[], int]:
-        """Makes carefuld die after this many blocks; returns the list of moved blocks."""
+        """Makes carefuld die after this many blocks. Returns a function that counts moved ones."""
         moved = 0
 
         def fault(question: Any) -> int:
@@ -129,7 +129,7 @@ def test_kept__the_message_agrees_with_partials(
 
 
 def test_kept__its_size_is_unknown_without_the_journal(ends: Ends) -> None:
-    """Reports whether the peer has the journal that says so is not known once it is gone."""
+    """Whether the peer has the journal, which has the size, is unknown once carefuld has ended."""
     ends.die_after(4)
     with pytest.raises(CarefulError) as caught:
         ends.run()

@@ -70,7 +70,7 @@ def between(ends: Ends, monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
             ends.moved.append(question.region_off // BLOCK)
         if question.op != lib.CAREFUL_IPC_REQUEST or ends.is_get:
             return 0
-        if question.handler == lib.CAREFUL_BLOCK_OPEN and compared:  # the file to be
+        if question.handler == lib.CAREFUL_BLOCK_OPEN and compared:  # the new file
             change()
         compared = compared or question.handler == lib.CAREFUL_BLOCK_DIGEST
         return 0

@@ -54,7 +54,7 @@ def ends(request: pytest.FixtureRequest, route: Route, daemon: FakeDaemon, tmp_p
 
 
 def with_holes(path: Path, nbytes: int = 8 * MIB) -> None:
-    """Returns a file with data at the beginning and across two blocks, and a hole at the end."""
+    """Makes a file with data at the beginning and across two blocks, and a hole at the end."""
     with path.open("wb") as file:
         file.write(os.urandom(5000))
         file.seek(3 * MIB - 4096)
@@ -109,7 +109,7 @@ def test_holes__interrupted(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None
     assert sum(offset // block % 2 for _, offset, _ in read) <= 2
 
 
-def test_holes__only_of_a_small_file(ends: Ends) -> None:
+def test_holes__in_a_small_file_and_a_file_of_one_hole(ends: Ends) -> None:
     with_holes(ends.source, 3 * MIB + 4096)
     os.truncate(ends.source, 40_000)
     ends.run(Options())

@@ -58,7 +58,7 @@ def test_names__difficult_names(ends: Ends) -> None:
 
 
 def deep(top: Path, levels: int) -> int:
-    """Makes nested directories beyond the longest path, with a file in each."""
+    """Makes directories nested beyond the longest path, with files. Returns the last one, open."""
     fd = os.open(top, os.O_RDONLY)
     for _ in range(levels):
         os.close(os.open("f", os.O_CREAT | os.O_WRONLY, dir_fd=fd))

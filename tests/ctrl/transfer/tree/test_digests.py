@@ -75,7 +75,7 @@ def _counts(report: Any) -> tuple[Any, int, int, int, int]:
     )
 
 
-#: Lists which of the files must move.
+#: The _counts() of a run: only the three files that differ move.
 EXPECTED = ([], 3, COUNT - 2, 9101, 100 * sum(range(COUNT)) - 300)
 
 

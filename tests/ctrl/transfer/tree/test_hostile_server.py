@@ -25,7 +25,7 @@ ARCHIVE = Options(
     block_bytes=1 << 20, preserve=True, links=True, hard_links=True, xattrs=True, fsync="none"
 )
 REPLACE = replace(ARCHIVE, replace=True)
-#: Contents of a small file, a file of one block, and a file with a journal.
+#: Sizes of a small file, a file of one block, and a file with a journal.
 SIZES = (10, 200_000, (1 << 20) + 5)
 
 

@@ -59,7 +59,7 @@ class Ends:
         return transfers.put(self.route, [source], into, True, options, Silent())
 
     def moves(self, deadly: int = 1 << 30) -> list[int]:
-        """Counts moved blocks; the peer dies at one of these."""
+        """Returns a list that collects moved blocks; the peer dies at the deadly one."""
         return self.daemon.moves((BLOCK, LARGE % BLOCK), deadly)
 
     def break_off(self, options: Options, after: int = 9, **what: str) -> None:
@@ -364,9 +364,9 @@ def test_repeated_put__disk_full(route: Route, daemon: FakeDaemon, tmp_path: Pat
     ends, full = Ends("put", route, daemon, tmp_path / "here"), True
 
     def fault(question: Any) -> int:
-        opens = question.op == lib.CAREFUL_IPC_REQUEST
-        opens = opens and question.handler == lib.CAREFUL_BLOCK_COMMIT
-        return -errno.ENOSPC if opens and full else 0
+        asks = question.op == lib.CAREFUL_IPC_REQUEST
+        commits = asks and question.handler == lib.CAREFUL_BLOCK_COMMIT
+        return -errno.ENOSPC if commits and full else 0
 
     ends.daemon.fault = fault
     assert len(ends.run(PLAIN).failures) == 4

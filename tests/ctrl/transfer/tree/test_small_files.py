@@ -77,7 +77,7 @@ def ends(
 
 
 def refusing(code: int, times: int, handler: int, after: int = 0) -> Callable[[Any], int]:
-    """Returns a fault of this many requests after the first ones."""
+    """Returns a fault that refuses `times` of these requests, after the first `after` ones."""
     seen = 0
 
     def fault(question: Any) -> int:
