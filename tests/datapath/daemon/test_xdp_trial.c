@@ -554,7 +554,7 @@ static void test_init__without_a_link_measures_nothing(void)
 	ends_close(&ends);
 }
 
-static int ask_lock(uint32_t for_ms, uint64_t ticket)
+static int request_lock(uint32_t for_ms, uint64_t ticket)
 {
 	const uint32_t args[4] = { for_ms, (uint32_t)(ticket >> 32), (uint32_t)ticket };
 
@@ -586,26 +586,26 @@ static void test_lock__is_granted_to_one_host_and_ends(void)
 	theirs.undecided = false;
 	memset(held, 0, sizeof(held));
 	theirs.ticket = 1000;
-	CHECK_EQ(ask_lock(100000, 1), 0);
+	CHECK_EQ(request_lock(100000, 1), 0);
 	CHECK_EQ(held[1][0], IPC_HOLD_LOCK);
 	CHECK(theirs.lock_ns[0] <= clock_now_ns() + CAREFUL_TRIAL_LOCK_MS * 1000000ull);
 	CHECK(xdp_trial_timeout_ms(&theirs) <= CAREFUL_TRIAL_LOCK_MS + 1);
-	CHECK_EQ(ask_lock(0, 1), 0);
+	CHECK_EQ(request_lock(0, 1), 0);
 	CHECK_EQ(held[1][0], 0);
 	theirs.running = true;
-	CHECK_EQ(ask_lock(100, UINT64_MAX), -EBUSY);
+	CHECK_EQ(request_lock(100, UINT64_MAX), -EBUSY);
 	theirs.running = false;
 	theirs.asking = true; /* both at once: the larger ticket */
-	CHECK_EQ(ask_lock(100, 999), -EBUSY);
-	CHECK_EQ(ask_lock(100, 1000), -EBUSY);
-	CHECK_EQ(ask_lock(100, 1001), 0);
+	CHECK_EQ(request_lock(100, 999), -EBUSY);
+	CHECK_EQ(request_lock(100, 1000), -EBUSY);
+	CHECK_EQ(request_lock(100, 1001), 0);
 	theirs.asking = false;
 	CHECK_EQ(held[1][0], IPC_HOLD_LOCK);
 	theirs.lock_ns[0] = 1; /* the asker has gone */
 	xdp_trial_poll(&theirs);
 	CHECK_EQ(held[1][0], 0);
 	CHECK_EQ(theirs.locks, 0);
-	CHECK_EQ(ask_lock(100, 1), 0);
+	CHECK_EQ(request_lock(100, 1), 0);
 	xdp_trial_peer_changed(&theirs, 0, CAREFUL_PEER_FAILED);
 	CHECK_EQ(held[1][0], 0);
 	CHECK_EQ(theirs.locks, 0);

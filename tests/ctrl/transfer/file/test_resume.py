@@ -129,7 +129,7 @@ def test_kept__the_message_agrees_with_partials(
 
 
 def test_kept__its_size_is_unknown_without_the_journal(ends: Ends) -> None:
-    """Whether the peer has the journal, which has the size, is unknown once carefuld has ended."""
+    """Once carefuld has ended, nobody knows whether the peer has the journal with the size."""
     ends.die_after(4)
     with pytest.raises(CarefulError) as caught:
         ends.run()
