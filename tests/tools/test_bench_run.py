@@ -65,7 +65,7 @@ def test_both__modes_take_turns_within_a_round(tool: ModuleType) -> None:
 def test_round__goes_on_without_a_yardstick_that_fails(
     tool: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is named once, and left out of that round and its ratio."""
+    """A yardstick that fails is named once, and left out of that round and its ratio."""
     fio: list[float | None] = [40.0, None, 50.0]
 
     def one() -> float:

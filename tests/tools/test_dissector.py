@@ -1,4 +1,4 @@
-"""tshark reads frames and control messages by Wireshark's dissector."""
+"""tshark reads frames and control messages by the generated dissector."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_dissector__has_each_struct_of_the_wire(tmp_path: Path) -> None:
 
 
 def shown(script: Path, frames: Path, names: list[str]) -> list[str]:
-    """Returns the values of these fields of each frame; _: of tshark's own."""
+    """Returns the values of these fields of each frame; names with _ first are tshark's own."""
     full = [name if name.startswith("_") else f"careful.{name}" for name in names]
     fields = [word for name in full for word in ("-e", name)]
     argv = ["tshark", "-r", frames, "-X", f"lua_script:{script}", "-T", "fields", *fields]
@@ -104,7 +104,7 @@ def test_dissector__reads_sent_frames(script: Path, tmp_path: Path, ipv6: bool) 
 
 
 def test_dissector__sealed_frames(script: Path, tmp_path: Path) -> None:
-    """It shows their end, and their contents only if they are not encrypted."""
+    """The dissector shows their end, and their contents only if they are not encrypted."""
     flags = int(lib.CAREFUL_F_FIRST) | int(lib.CAREFUL_F_LAST)
     hdr = pack("careful_hdr", version=int(lib.CAREFUL_WIRE_SEALED), type=1, flags=flags, seq=80)
     am = pack("careful_am", kind=int(lib.CAREFUL_AM_GET), region=5)

@@ -33,7 +33,7 @@ static void unmake(struct hop_way *way)
 	free(way);
 }
 
-/* Lets the next frame leave, late by so much; when it was due. */
+/* Lets the next frame leave, late_ns late. Returns when it was due. */
 static uint64_t leave(struct hop_way *way, uint64_t late_ns)
 {
 	struct hop_frame *frame = hop_next(way);
@@ -86,7 +86,7 @@ static void test_service__delay_occupies_nothing(void)
 	unmake(way);
 }
 
-/* P3's eager DMA: the first frame goes by itself, what came meanwhile as one behind it. */
+/* P3's eager DMA: the first frame goes alone; all that came meanwhile follow as one. */
 static void test_service__eager_takes_all_that_waits_for_one_g(void)
 {
 	struct hop_config config = PLAIN;
@@ -222,7 +222,7 @@ static void test_report__applied_includes_lateness(void)
 {
 	struct hop_way *way = make(&PLAIN);
 
-	/* In backlog and alone, all of them 300 ns late and 1 ns a byte. */
+	/* Each frame alone, late by 300 ns and 1 ns a byte. */
 	for (uint64_t i = 0; i < 300; i++) {
 		uint32_t bytes = 64 + (uint32_t)(i * 37 % 1000);
 

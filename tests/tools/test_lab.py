@@ -155,8 +155,8 @@ def test_up__nothing_outside_its_namespaces(make_lab: MakeLab) -> None:
 
 def test_up__labs_side_by_side_do_not_meet(make_lab: MakeLab) -> None:
     first, second = make_lab(), make_lab()
-    macs = link(first, "h1")["link_netnsid"], link(second, "h1")["link_netnsid"]
-    assert None not in macs
+    netns_ids = link(first, "h1")["link_netnsid"], link(second, "h1")["link_netnsid"]
+    assert None not in netns_ids
     first.run("h2", "ip", "link", "set", "eth1", "down")
     assert first.run("h1", "ping", "-c1", "-W1", "10.77.0.2", check=False).returncode != 0
     ping(second, "h1", second.address("h2"))
@@ -207,7 +207,7 @@ def test_exec__pid_is_the_commands_own(lab: Lab) -> None:
 
 
 def test_exec__equals_the_tests_own_way(lab: Lab) -> None:
-    """It sets the same environment for carefulctl and others."""
+    """tools/lab exec and Lab.run() set the same environment."""
     for name, value in lab.environment("h1").items():
         assert execute(lab, "h1", "printenv", name).stdout.strip() == value
         assert lab.run("h1", "printenv", name).stdout.strip() == value
@@ -276,7 +276,7 @@ def test_down__names_processes_and_spares_them(make_lab: MakeLab) -> None:
     assert done.returncode == 1
     assert f"{process.pid} (sleep, h2)" in done.stderr
     assert process.poll() is None
-    ping(lab, "h1", lab.address("h2"))  # it removed nothing
+    ping(lab, "h1", lab.address("h2"))  # `down` removed nothing
     tool("down", "--name", lab.name, "--kill")
     assert process.wait(timeout=60) < 0
     assert traces(lab.name) == []
@@ -378,7 +378,7 @@ def test_sweep__removes_labs_of_dead_owners(name: str) -> None:
 def test_lock__its_directory_goes_before_it_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Another `down` that ends just then removes it.
+    # Another `down` that ends just then removes the directory.
     monkeypatch.syspath_prepend(str(TOOL.parent))
     state = importlib.import_module("laboratory.state")
     directory, open_it, gone = tmp_path / "careful-lab", os.open, []

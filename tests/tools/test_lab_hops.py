@@ -53,7 +53,7 @@ def ping(lab: Lab, count: int, nbytes: int = 56, interval_s: float = 0.005) -> l
 
 
 def emulators(lab_name: str) -> list[int]:
-    """Pids of a lab's links."""
+    """Returns the pids of a lab's links."""
     found = []
     for line in tool("status").stdout.split(f"{lab_name}: ")[1].splitlines()[1:]:
         if not line.startswith("  "):
@@ -94,7 +94,7 @@ def test_hops__links_report_their_applied_figures(chain: Lab) -> None:
             assert punctual["frames_count"] <= 24
             mean_KiB = (142 + 1042 + 3042) / 3 / 1024  # the fit is the mean itself
             mean_us = applied["g_us"] + mean_KiB * applied["G_us_per_KiB"]
-            # It includes lateness; nothing is ever early.
+            # The mean includes lateness; nothing is ever early.
             assert mean_us > asked["g_us"] + mean_KiB * asked["G_us_per_KiB"] - 1
 
 
@@ -211,8 +211,8 @@ def test_hops__down_leaves_nothing_after_a_kill(lab_possible: None, tmp_path: Pa
     assert not list(Path("/run/netns").glob(f"careful-{name}-*"))
     assert not (Path("/run/careful-lab") / name).exists()
     for pid in pids:
-        comm = Path(f"/proc/{pid}/stat")
-        assert not comm.exists() or comm.read_text().rpartition(")")[2].split()[0] == "Z"
+        stat = Path(f"/proc/{pid}/stat")
+        assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def test_hops__file_is_read_by_plan(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_mounted__until_no_mount_namespace_has_it(
 
         clock = SimpleNamespace(monotonic=time.monotonic, sleep=sleep)
         monkeypatch.setattr(powercut, "time", clock)
-    assert keeper.returncode == 0, "who had it was waited for"
+    assert keeper.returncode == 0, "mounted() did not wait for the keeper"
     assert not powercut.in_use(image)
     with powercut.mounted(image, "ext4"):
         assert (powercut.DISK / "file").read_text() == "x"

@@ -60,7 +60,7 @@ def run(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def c_tests(project: Path, **commands: str) -> subprocess.CompletedProcess[str]:
-    """Returns the output of `tools/test quick` about these C tests, each a shell command."""
+    """Runs `tools/test quick` with these C tests, each a shell command."""
     with (project / "datapath/CMakeLists.txt").open("a") as cmake:
         for name, command in commands.items():
             cmake.write(f"add_test(NAME {name} COMMAND sh -c [[{command}]])\n")
@@ -69,7 +69,7 @@ def c_tests(project: Path, **commands: str) -> subprocess.CompletedProcess[str]:
 
 
 def python_tests(project: Path, text: str) -> subprocess.CompletedProcess[str]:
-    """Returns the output of `tools/test quick` about these Python tests, which run in parallel."""
+    """Runs `tools/test quick` with these Python tests, which run in parallel."""
     (project / "tests/test_one.py").write_text(f"import os\nfrom pathlib import Path\n{text}")
     (project / "tests/test_two.py").write_text("def test_passes(): pass\n")
     # The files of the quick step do not exist here.

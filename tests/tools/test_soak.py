@@ -49,14 +49,14 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def namespaces(soak: subprocess.Popen[str]) -> list[str]:
-    """Returns the hosts of its lab."""
+    """Returns the hosts of a soak's lab."""
     found = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
     names = [line.split()[0] for line in found.stdout.splitlines()]
     return [name for name in names if f"-soak{soak.pid}-" in name]
 
 
 def moving(soak: subprocess.Popen[str]) -> None:
-    """Waits until its second host has received many frames."""
+    """Waits until the soak's second host has received many frames."""
 
     def frames() -> int:
         assert soak.poll() is None, soak.communicate()

@@ -51,7 +51,7 @@ def test_section__has_ratios_and_figures(tool: ModuleType) -> None:
 
 
 def test_section__of_both_xdp_modes(tool: ModuleType) -> None:
-    """It has the ratios of both modes and the device's own; rows without a mode occur once."""
+    """The section has both modes' ratios and the device's own; rows without a mode occur once."""
     tree: Rounds = {"tree_careful_s": [0.6], "tree_rsync_s": [1.0]}
     modes: dict[str, Rounds] = {
         name: {"bare_echo_us": [device], "tcp_spin_us": [10.0], "request_us": [own], **tree}

@@ -55,8 +55,8 @@ def test_unit__bounds_memory() -> None:
 
 
 def test_unit__comes_up_with_its_interface() -> None:
-    """It also starts with an interface that appears late or again. BindsTo ends it, and nothing
-    else started it again.
+    """The service also starts with an interface that appears late or again. BindsTo ends the
+    service, and nothing else started it again.
     """
     text = (UNITS / "carefuld@.service").read_text()
     device = "sys-subsystem-net-devices-%i.device"
@@ -79,7 +79,7 @@ def test_socket__comes_and_goes_with_its_service() -> None:
 
 
 def test_socket__is_where_clients_look() -> None:
-    """It never replaces the socket of a carefuld that was started by hand."""
+    """The unit never replaces the socket of a carefuld that was started by hand."""
     text = (UNITS / "carefuld@.socket").read_text()
     path = str(Instance("%I").socket)
     assert re.findall(r"^ListenSequentialPacket=(.*)", text, re.M) == [path]
@@ -132,7 +132,7 @@ def test_unit__carefuld_may_keep_its_memory() -> None:
 
 
 def control(package: str) -> str:
-    """Returns a field of a package in debian/control."""
+    """Returns the paragraph of a package in debian/control."""
     text = (ROOT / "debian/control").read_text()
     return text.partition(f"Package: {package}\n")[2].partition("\n\n")[0]
 
