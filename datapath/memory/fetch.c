@@ -72,7 +72,7 @@ static int install(struct careful_memory_map *map, struct map_slot *slot)
 	return 0;
 }
 
-/* Handles a failed fetch: a wanted page is lost. Threads touch other pages again. */
+/* Handles a failed fetch: a wanted page is lost; threads that wait for other pages retry. */
 static void fail(struct careful_memory_map *map, const struct map_slot *slot)
 {
 	const uint64_t address = map->base + slot->page * MAP_PAGE;

@@ -278,7 +278,7 @@ static inline bool stage_due(const struct message_in *in)
 	enum careful_sink sink = in->sink.base ? CAREFUL_SINK_HOST_RX : CAREFUL_SINK_STORE;
 
 	return in->stage.waiting_bytes &&
-	       (sink_due(&in->stage, in->minpulse_bytes[sink], false) ||
+	       (sink_due(&in->stage, in->minpulse_bytes[sink], false) || /* cheap, so first */
 		sink_due(&in->stage, in->minpulse_bytes[sink], must_drain(in)));
 }
 

@@ -124,8 +124,8 @@ static int park(struct message_state *state, struct link_peer *peer, const struc
 	return 0;
 }
 
-/* Reports whether earlier messages must leave first. Usually none waits, as the peer's bit shows;
- * the bits of all peers share a cache line. */
+/* Reports whether a message must wait: for earlier ones, or a get for its limit. Usually none
+ * waits, as the peer's bit shows; the bits of all peers share a cache line. */
 static bool must_wait(const struct message_state *state, const struct link_peer *peer,
 		      const struct careful_am *am)
 {
