@@ -76,8 +76,8 @@ void missing_came(struct link_peer *peer, uint32_t seq)
 }
 
 /* Returns the time to wait for a repair; each request in vain doubles it. If the peer is silent for
- * longer, the link may be down: the wait then stays short, so that repairs begin soon after the link
- * returns. */
+ * longer than one undoubled wait, the link may be down: the wait then stays short, so that repairs
+ * begin soon after the link returns. */
 static uint32_t wait_us(const struct link_peer *peer)
 {
 	const struct link_missing *missing = &peer->session->missing;
@@ -287,7 +287,7 @@ void missing_drained(struct link_peer *peer)
 	__atomic_store_n(&peer->entry->may_fill, flow->rx.returned + flow->most, __ATOMIC_RELEASE);
 }
 
-/* Advances old numbers, which are compared modulo 2^32, before they would count as ahead. */
+/* Advances numbers that lag behind, before they would count as ahead modulo 2^32. */
 static void advance_old(struct link_peer *peer)
 {
 	struct link_repair *repair = &peer->repair;

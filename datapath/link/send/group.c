@@ -81,7 +81,7 @@ void link_group_close(struct link_group *group)
 	free(group);
 }
 
-/* Writes the headers of a frame, without checks. */
+/* Writes the headers of a frame, except payload_crc and check. */
 static void write_hdr(const struct link_group *group, struct link_txframe *frame,
 		      const struct link_send_args *args)
 {

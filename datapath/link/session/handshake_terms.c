@@ -55,7 +55,7 @@ void handshake_note_incarnation(struct link_peer *peer, const struct careful_ctr
 	peer->link->changed = true;
 }
 
-/* Takes the peer's count of lost frames. */
+/* Takes the peer's count of lost frames, which may have restarted from 0. */
 static void take_lost(struct link_peer *peer, const struct careful_ctrl *ctrl)
 {
 	struct session *session = peer->session;

@@ -110,8 +110,8 @@ bool window_evict(struct link *link, const struct link_host *newcomer)
 	return evict(link, newcomer, link_peer_taken(link, newcomer) + 2, false);
 }
 
-/* Reports whether our programs have waited long for a slot. A peer that sends a frame now and then
- * never gives its window up. */
+/* Notes that our programs ask for a slot. Reports whether they have waited long: a peer that sends
+ * a frame now and then never gives its window up. */
 static bool awaited_long(struct link *link)
 {
 	if (has_passed(link, link->awaited_ns, IDLE_MS))
