@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Tests where a host's keys are, and how many hosts `--seal` may name. tests/system/instance/test_keys.py tests how keys are read. */
+/* Tests where a host's keys are, and how many hosts `--seal` may name.
+ * tests/system/instance/test_keys.py tests how keys are read. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

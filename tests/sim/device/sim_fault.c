@@ -271,8 +271,8 @@ static void made_up_frame(struct sim_device *sender, struct sim_slot *slot, cons
 	slot->bytes = llhdr.bytes + (uint32_t)sizeof(hdr);
 }
 
-/* Fills a slot with a recorded message; a forger takes the newest. Returns false if none goes that
- * way. */
+/* Fills a slot with a recorded message, a forger's (last) with the newest. Returns false if none
+ * has the slot's sender and receiver. */
 static bool from_tape(struct sim_world *world, struct sim_slot *slot, uint64_t random, bool last)
 {
 	uint32_t count = world->tape_count < SIM_TAPE ? world->tape_count : SIM_TAPE;
@@ -327,7 +327,7 @@ static void forge(struct sim_slot *slot, const uint64_t *random)
 	memcpy(at, &hdr, sizeof(hdr));
 }
 
-/* The same for an answer to a ping: with other times, or to the next ping. */
+/* Forges an answer to a ping: with other times, or to the next ping. */
 static void forge_answer(struct sim_slot *slot, const uint64_t *random)
 {
 	struct careful_ping_answer answer;
@@ -346,7 +346,7 @@ static void forge_answer(struct sim_slot *slot, const uint64_t *random)
 	memcpy(slot->data, &answer, sizeof(answer));
 }
 
-/* The same for a control message: with another type, other counts, or unchanged. */
+/* Forges a control message: with another type, other counts, or unchanged. */
 static void forge_control(struct sim_slot *slot, const uint64_t *random)
 {
 	static const uint8_t types[] = { CAREFUL_SYNC,	    CAREFUL_SYNC_ACK, CAREFUL_GONE,
