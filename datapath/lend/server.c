@@ -139,10 +139,9 @@ static int check_memory(const struct lend_options *options, struct careful_error
 	if (file)
 		fclose(file);
 	if (kib && options->bytes > kib << 10)
-		return explain(
-			error, -ENOMEM,
-			"--lend needs %llu MiB of memory, but only %llu MiB are available: lend less",
-			mib, kib >> 10);
+		return explain(error, -ENOMEM,
+			       "--lend needs %llu MiB, but only %llu MiB are available: lend less",
+			       mib, kib >> 10);
 	if (!may_lock(options->bytes))
 		return explain(
 			error, -ENOMEM,
