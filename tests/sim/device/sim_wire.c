@@ -419,7 +419,7 @@ static uint32_t cost_of(const uint8_t *frame, uint32_t bytes, uint32_t buffer_by
 		       0;
 }
 
-/* The same for all frames in a device's ring. */
+/* Returns the receive buffers that the frames of a cookie in a device's ring cost. */
 static uint32_t cost_in_ring(const struct sim_device *at, const struct sim_ring *ring,
 			     uint32_t buffer_bytes, uint64_t cookie)
 {
