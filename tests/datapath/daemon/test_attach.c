@@ -1347,7 +1347,7 @@ static void test_stall__requests_for_it_end(void)
 	ask_program(OURS, &o);
 	await(c, &o);
 	CHECK_EQ(o.result.status, 0);
-	/* It reads nothing while many one-way requests arrive. Others still have room. */
+	/* This program reads nothing while many one-way requests arrive. Others still have room. */
 	for (int sent = 0; sent < CAREFUL_RING_NOTES;) {
 		pthread_mutex_lock(&lock);
 		sent += !careful_request(node[1], 0, OURS, NULL, "hello", 5, NULL, NULL);
@@ -1811,7 +1811,7 @@ static void test_events__with_a_node_that_has_a_queue(void)
 	await_programs(0);
 }
 
-/* Otherwise an access of carefuld could fault. */
+/* If the area shrank, an access of carefuld could fault. */
 static void test_area__keeps_its_size(void)
 {
 	struct careful_ipc head = { .version = CAREFUL_IPC_VERSION,

@@ -444,7 +444,7 @@ static void send_to_all(const char *to_text)
 	pair_leave(&pair);
 }
 
-/* Otherwise every host on the link would answer. */
+/* Every host on the link would answer them. */
 static void test_ctrl__broadcast_and_multicast_are_dropped(void)
 {
 	static const char *const all[] = { "10.77.0.255", "255.255.255.255", "224.0.0.1",

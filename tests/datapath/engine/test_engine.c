@@ -402,7 +402,7 @@ static void test_counters__wrap_around(void)
 	ends_close(&ends);
 }
 
-/* Also before the peer's frame size is known. */
+/* It is refused at once, even before the peer's frame size is known. */
 static void test_request__larger_than_a_frame(void)
 {
 	struct outcome outcome = { 0 };

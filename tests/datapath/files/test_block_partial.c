@@ -196,7 +196,7 @@ static void test_partial__of_another_size(void)
 	close_key(a->args[0], 0);
 	a = open_partial("new", 0, 6);
 	assert(a->status == 0 && a->args[1] == 1);
-	/* It can be read, but not written. */
+	/* The region can be read, but not written. */
 	assert(fake_region(c, a->args[0])->bytes == 105);
 	assert(fake_region(c, a->args[0])->access == CAREFUL_REGION_READ);
 	assert(commit(a->args[0], 0, 0)->status == -EINVAL);
