@@ -65,7 +65,7 @@ def ls(daemon: FakeDaemon, *options: str) -> tuple[str, int]:
 def test_ls__memory_does_not_grow_with_the_directory(
     daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
 ) -> None:
-    """It once grew by 830 bytes an entry, with --json by 2,300."""
+    """Memory once grew by 830 bytes an entry, with --json by 2,300."""
     count = 50_000
     _, small = ls(daemon, *options)
     records = b"".join(record(f"a name that is not short at all {at:06}") for at in range(count))

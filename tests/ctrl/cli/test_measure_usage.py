@@ -81,7 +81,7 @@ def test_plot__an_unwritable_file_is_refused_at_once(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """It once ended in a traceback, a line or a usage message, before or after the measurement."""
+    """Its error was once a traceback, a line or a usage message, also after the measurement."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "dir.svg").mkdir()
     assert run([*argv, "--plot", file]) == 2
@@ -136,7 +136,7 @@ def test_usage__is_one_line_that_names_the_help(
 def test_up__a_number_out_of_range(
     option: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is refused before any work; carefuld would refuse it too late for status 2."""
+    """The number is refused before any work; carefuld would refuse it too late for status 2."""
     assert run(["up", "nowhere0", option, value]) == 2
     assert f"Invalid value for '{option}': {value} is not in the range" in capsys.readouterr().err
     alone = subprocess.run(["carefuld", option, value], capture_output=True, text=True)

@@ -286,7 +286,7 @@ def test_progress__a_descriptor_that_is_not_open(
 
 @pytest.mark.parametrize("words", [["--no-such"], ["--instance"]])
 def test_json__for_a_usage_error(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """It once printed nothing, since the option's callback runs after the words are split."""
+    """--json once printed nothing, since its callback runs after the words are split."""
     assert run(["status", "--json", *words]) == 2
     output = capsys.readouterr()
     found = json.loads(output.out)

@@ -194,7 +194,7 @@ def test_check__names_the_files_that_were_read(
 def test_check__finds_faults_that_up_would_refuse(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It once reported "no error" for each."""
+    """The command once reported "no error" for each."""
     path = tmp_path / "careful.toml"
     for table, line, text in (
         ("up", f'export = ["{tmp_path}/none"]', "no such directory"),

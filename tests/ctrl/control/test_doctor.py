@@ -564,7 +564,7 @@ def test_fix__leaves_settings_of_an_interface_in_use(
 def test_fix__is_silent_about_declined_fixes(
     answer: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It once said "nothing to do" about fixes that it had just listed."""
+    """doctor once said "nothing to do" about fixes that it had just listed."""
     steps = [doctoring.Step("bpffs", "mount it", lambda: "mounted")]
     monkeypatch.setattr(doctoring, "plan", lambda *_: steps)
     monkeypatch.setattr(doctoring, "check", lambda *_: [ok("XDP", "none")])

@@ -38,7 +38,7 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_status__names_the_carefuld_that_died(
     killed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It once said only that careful is not up, without the log's place."""
+    """The command once said only that careful is not up, without the log's place."""
     text = f"carefuld died (process 4711, log {killed}/eth1/log)"
     assert run(["status"]) == 3
     assert capsys.readouterr().out == f"careful is not up\n\ninstance eth1: {text}\n"
@@ -261,7 +261,7 @@ def test_starting__looks_take_no_place_in_line(listening: socket.socket) -> None
 def test_starting__many_wait_already(
     listening: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It does not count as a dead carefuld, and a command still waits."""
+    """The instance does not count as a dead carefuld, and a command still waits."""
     monkeypatch.setattr(instances, "START_S", 0.3)
     listening.listen(0)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:

@@ -121,7 +121,7 @@ def test_pages__commands_and_options_exist(place: str) -> None:
 def test_help__every_command_has_help(
     names: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It has 80 columns, examples at its end, and names existing pages."""
+    """Help has 80 columns, ends with examples, and names existing pages."""
     one = ALL[names]
     assert run([*names[1:], "--help"]) == 0
     text = capsys.readouterr().out
@@ -167,7 +167,7 @@ def test_examples__parse(
 
 
 def test_help__summaries_are_the_commands_own() -> None:
-    """They are in a table, so that the list of commands imports none of them."""
+    """Summaries are in a table, so that the list of commands imports no command."""
     table = {name: text for rows in COMMANDS.values() for name, text in rows.items()}
     assert table == {names[1]: summary(one) for names, one in ALL.items() if len(names) == 2}
 

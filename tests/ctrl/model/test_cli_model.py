@@ -84,7 +84,7 @@ WITHHELD = {
 
 
 def test_plan__of_withheld_figures_is_whole_frames(tmp_path):
-    """It once was an error with status 1, on the lab's default path."""
+    """The lab's default path once gave an error with status 1."""
     box = tmp_path / "box.json"
     box.write_text(json.dumps(WITHHELD))
     words = ["plan", "--pipeline", str(box)]

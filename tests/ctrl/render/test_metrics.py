@@ -105,7 +105,7 @@ def test_text__has_the_counts() -> None:
 def test_look__a_carefuld_with_too_many_clients_is_not_down(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It was once reported as dead, since it turns the exporter away."""
+    """Such a carefuld turns the exporter away, and was once reported as dead."""
 
     def refuse(instance: Instance, _: Config, __: float) -> None:
         number = errno.EUSERS if instance.name == "full" else errno.ETIMEDOUT
@@ -124,7 +124,7 @@ def test_look__a_carefuld_with_too_many_clients_is_not_down(
 
 
 def test_look__waits_only_once_for_several_mute_carefulds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They were once asked one by one, 10 s each, until Prometheus gave up."""
+    """Carefulds were once asked one by one, 10 s each, until Prometheus gave up."""
     names = ("a", "b", "c", "d")
     at_once = threading.Barrier(len(names))
 

@@ -130,7 +130,7 @@ def bulk(known: Result, with_g: bool) -> Bulk:
 
 
 def test_plot__a_legend_hides_nothing(drawn: list[Any]) -> None:
-    """It once hid the time in the store, and points of a signature."""
+    """A legend once hid the time in the store, and points of a signature."""
     hosts = FakeHosts()
     measure_plots.pathchar(hosts.path(), "h2", "x.svg", hosts.measure())
     known = signature()
@@ -214,7 +214,7 @@ def test_plot__finds_hidden_marks(drawn: list[Any]) -> None:
 
 
 def test_plot__figures_6_to_9_of_the_paper(drawn: list[Any]) -> None:
-    """They show times next to gaps, BW(n), and signatures of 8 bytes and 2 KiB, per layer."""
+    """These show times next to gaps, BW(n), and signatures of 8 bytes and 2 KiB, per layer."""
     known = signature()
     kinds = replace(bulk(known, True), sizes_bytes=[8, 1024, 2341, 4096])
     logp_plots.draw([known, replace(known, layer="TCP")], [kinds], "h2", Path("x.svg"))

@@ -65,7 +65,7 @@ def pipe(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_status__fits(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It once wrapped in mid-word at 80 columns."""
+    """The table once wrapped in mid-word at 80 columns."""
     narrow(monkeypatch, columns)
     for peer in ({}, {"address": "fd77::1234:5678:9abc:def0", "buffers_owed": 12, "epochs": 122}):
         text = shown(**peer)
@@ -149,7 +149,7 @@ def test_plan_classes__fits(
 
 
 def test_partials__a_name_is_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It once ended in an ellipsis after 26 characters, and could not be copied."""
+    """A name once ended in an ellipsis after 26 characters, and could not be copied."""
     name = "h2:project/results/2026/.measurements.careful-0123456789abcdef.part"
     one = PartialFile(
         name, name, 97 << 10, 32 << 10, "h2:project/results/2026/measurements", 120.0, "resumable"
@@ -209,7 +209,7 @@ def test_table__headings_fold_first_then_texts_then_rows(monkeypatch: pytest.Mon
 
 
 def test_folded_lines__ask_the_terminal_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was once asked for each name of a listing, a fifth of the time of `ls`."""
+    """The terminal was once asked for each name of a listing, a fifth of the time of `ls`."""
     asked = []
 
     def one(_: int) -> os.terminal_size:

@@ -79,7 +79,7 @@ def test_shown__peers_in_the_order_of_a_key(order: str, first: str) -> None:
 
 
 def test_shown__columns_stand_still() -> None:
-    """They once moved with the unit of a rate and the reason of a wait."""
+    """Columns once moved with the unit of a rate and the reason of a wait."""
     slow = {"tx_bytes": 1000, "credits_free": 64}
     fast = {"tx_bytes": 10**10, "rx_bytes": 10**9, "credits_free": 1, "messages_out": 1}
     first = a_look(10, {})
@@ -95,7 +95,7 @@ def test_shown__columns_stand_still() -> None:
 def test_messages__a_slot_that_had_none_begins_at_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It was once left out like an unreadable one, so its first messages were missing."""
+    """The slot was once left out like an unreadable one, so its first messages were missing."""
     entries = [b"none", None, b"some"]
     cell = live_latency.Cell(count=2, asked=0, sum_ns=30, sum_sq_ns2=500)
     table = SimpleNamespace(entries=len(entries))
@@ -112,7 +112,7 @@ def test_messages__a_slot_that_had_none_begins_at_nothing(
 
 
 def test_look__one_of_several_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It once ended `top`, and `status` reported no other carefuld."""
+    """Its silence once ended `top`, and `status` reported no other carefuld."""
 
     def gather(one: Instance, _: Config) -> status.Status:
         if one.name == "eth1":

@@ -182,7 +182,7 @@ def test_partials__no_directory(tmp_path: Path) -> None:
 def test_partials__one_directory_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is named, like names that cannot be removed; the exit status depends on that."""
+    """The directory is named, like names that cannot be removed, and the exit status is 3."""
     names = [tmp_path / f"{name}/.x.careful-0123456789abcdef.part" for name in "ab"]
     for name in names:
         name.parent.mkdir()

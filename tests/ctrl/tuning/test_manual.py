@@ -135,7 +135,7 @@ def step(one: Controller, path: Searched, until: Callable[[], bool]) -> None:
 def test_set__the_controller_waits_for_the_map(
     path: Searched, searching: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It continues as soon as the command frees the map."""
+    """The controller continues as soon as the command frees the map."""
     real, commands = tune_entry.one_writer, list[int]()
 
     @contextmanager

@@ -208,7 +208,7 @@ def test_messages_shift__a_glance_that_does_not_tell_is_followed_by_a_measuremen
 
 
 def test_messages_shift__without_a_known_cause() -> None:
-    """Then no change is reported, and the next measurement waits twice as long."""
+    """No change is reported, and the next measurement waits twice as long."""
     at = 1000.0 + 60
     on = path(every_s=0.02)
     real, pipeline = on.measure, on.pipeline

@@ -134,7 +134,7 @@ def test_lasting__times_of_another_boot(tmp_path: Path) -> None:
     assert found.decisions[0]["at_s"] == pytest.approx(now - 3600, abs=10)
     assert found.changed_at == pytest.approx(now, abs=10), "nothing is later than now"
     assert found.held_until is None
-    # It may seem new only because the wall clock was set back.
+    # The state may seem new only because the wall clock was set back.
     assert found.carefuld == "", "another boot's carefuld may have had the same number and time"
 
 

@@ -216,7 +216,7 @@ def test_auto__one_change_in_ten_minutes_while_the_store_is_the_same() -> None:
 
 
 def test_auto__a_store_that_is_seen_during_an_ab() -> None:
-    """It is answered at the end of the A/B; plans wait for their ten minutes."""
+    """The store is answered at the end of the A/B; plans wait for their ten minutes."""
     stream = to_file(every_s=0.1)
     on = LivePath(lambda _: GAM, [Stream(4096, 0.3)], files=[stream], noise=0.1)
     one = controller(on)

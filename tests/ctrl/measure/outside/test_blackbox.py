@@ -148,7 +148,7 @@ def test_blackbox__hidden_stage_is_not_called_settled() -> None:
 
 
 def test_blackbox__a_quick_look_is_not_called_settled() -> None:
-    """It ends at the requested precision, but might have missed a bend near an end."""
+    """The look ends at the requested precision, but might have missed a bend near an end."""
     looked, quick = (
         FakeExchange().measure(seconds=1000, sizes_count=6, precision=0.03, ends=ends)
         for ends in (True, False)
@@ -512,7 +512,7 @@ def test_bottlenecks__ranges_join() -> None:
 
 @pytest.mark.parametrize("rate", [0.0, 50e-6, -300e-6])
 def test_drift__is_measured_and_removed(rate: float) -> None:
-    """It does not depend on late messages or the clocks' offsets."""
+    """The drift does not depend on late messages or the clocks' offsets."""
     noise = random.Random(5)
     sizes = [noise.choice([64.0, 1000.0, 2000.0, 3700.0]) for _ in range(300)]
     late = [noise.expovariate(1 / 30) for _ in sizes]
