@@ -348,7 +348,7 @@ void check_end(struct cluster *cluster)
 		check_idle(node);
 		if (cluster->scenario.hostile)
 			continue;
-		if (!cluster->scenario.excused && again(node))
+		if (!cluster->scenario.excused && is_traditional(node))
 			check_repaired(node);
 		else if (!cluster->scenario.excused)
 			check_promise(node);
