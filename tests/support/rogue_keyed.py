@@ -69,7 +69,7 @@ def misbehave(node: Node, peer: Peer, until: float, ended: dict[str, Any]) -> No
     under_way: list[Operation] = []
     for one in misdeeds(peer, key):
         under_way.append(one)
-        while len(under_way) >= AT_ONCE or (under_way and under_way[0].done):
+        while len(under_way) >= AT_ONCE or (under_way and under_way[0].done()):
             first = under_way.pop(0)
             well = first.exception(ENDS_S) is None
             ended["well" if well else "failed"] += 1

@@ -349,12 +349,13 @@ def test_small_files__a_file_grows_while_it_is_read(ends: Ends, daemon: FakeDaem
 
     def fault(question: Any) -> int:
         nonlocal grown
-        if question.op == lib.CAREFUL_IPC_REQUEST and not grown:
-            grown = question.handler != lib.CAREFUL_BLOCK_STAT
-            grown = grown and question.handler == lib.CAREFUL_BLOCK_MKDIR
-            grown = grown or daemon.asked.count(lib.CAREFUL_IPC_REQUEST) > 3
-            if grown:
-                path.write_bytes(b"y" * 100_000)
+        requests = daemon.asked.count(lib.CAREFUL_IPC_REQUEST)
+        makes = question.op == lib.CAREFUL_IPC_REQUEST and (
+            question.handler == lib.CAREFUL_BLOCK_MKDIR
+        )
+        if not grown and (makes or requests > 3):
+            path.write_bytes(b"y" * 100_000)
+            grown = True
         return 0
 
     daemon.fault = fault
