@@ -91,7 +91,7 @@ def play(plot: Path, reads: Path) -> None:
     changes = 0.0
 
     def held_back() -> bool:
-        """Waits with the change until the first plan has held."""
+        """Puts the change off; reports whether the first plan has held."""
         nonlocal changes
         run(TOOL, "links", "--name", LAB, "--reset")
         changes = time.monotonic() + CHANGE_S
@@ -113,7 +113,8 @@ def play(plot: Path, reads: Path) -> None:
             reader.kill()
     draw(reads.read_text(), plot, changes)
     pushed = [one["at_s"] for one in decisions() if one["what"] == "changed"]
-    say(f"plans followed {next(at for at in pushed if at > changes) - changes:.1f} s after it")
+    delay_s = next(at for at in pushed if at > changes) - changes
+    say(f"plans followed {delay_s:.1f} s after the change")
     for one in decisions():
         print(decision(one))
     say(f"{plot}: what reads took meanwhile")

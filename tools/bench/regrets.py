@@ -35,7 +35,7 @@ class Regret:
         return cls(float(drawn[0]), float(low), float(high))
 
     def judged(self, most: float) -> str:
-        """Returns "met", "NOT MET", or "not told" if the interval holds the bound."""
+        """Returns "met"; beyond the bound "NOT MET", or "not told" if the interval holds it."""
         if self.value <= most:
             return "met"
         return "not told" if self.low <= most else "NOT MET"

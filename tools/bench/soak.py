@@ -183,7 +183,7 @@ def load(path: Path) -> list[Json]:
     except FileNotFoundError:
         return []
     except (ValueError, KeyError, TypeError) as error:
-        raise BenchError(f"{path}: no state of a soak: remove it to begin anew") from error
+        raise BenchError(f"{path}: not a soak's state: remove it to begin anew") from error
 
 
 def write(path: Path, what: Json) -> None:
@@ -254,7 +254,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--fragment-bytes", type=int, default=256)
     options = parser.parse_args()
     if not options.frames >= 1 or options.frames > 1e15:
-        parser.error("--frames: 1 at least")
+        parser.error("--frames must be at least 1")
     if not 1 <= options.fragment_bytes <= 1 << 20:
         parser.error("--fragment-bytes: 1 to 1048576")
     return options

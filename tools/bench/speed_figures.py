@@ -85,8 +85,8 @@ class Bound(NamedTuple):
         return ratio <= self.bound if self.at_most else ratio >= self.bound
 
 
-#: Figure -> figures of the bare device whose mean bounds every protocol over it. A block is half of
-#: a round trip of one frame, and half of one of three.
+#: Figure -> figures of the bare device whose mean bounds every protocol over it. A block needs half
+#: of a round trip of one frame plus half of a round trip of three.
 DEVICE = {
     "request_us": ("bare_echo_us",),
     "fetch_us": (trip("bare", 64), trip("whole", 8192)),

@@ -144,7 +144,7 @@ class Bench:
         }
 
     def request(self) -> dict[str, float]:
-        """Two programs with libcareful."""
+        """Measures two programs with libcareful."""
         with self._served() as ask:
             found = ask("ask", 64, 50_000)
         return {"request_us": found["p50_us"], "request_p99_us": found["p99_us"]}
@@ -273,7 +273,7 @@ class Bench:
         return {**copied, **{name: (value + after[name]) / 2 for name, value in before.items()}}
 
     def nbd(self) -> dict[str, float]:
-        """nbdkit: reads from memory, then a copy of the same file."""
+        """Measures nbdkit: reads from memory, then a copy of the same file."""
         uri = f"nbd://{SERVER_IP}"
         with yardsticks.nbd_memory():
             run(*pinned(CLIENT, "nbdcopy", self.work / "first", uri))

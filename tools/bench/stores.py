@@ -78,7 +78,7 @@ def elapsed_us(work: Callable[[], object]) -> float:
 
 @contextmanager
 def connected() -> Iterator[tuple[careful.Peer, careful.RemoteRegion]]:
-    """Returns the other host's peer, and the region to store to."""
+    """Yields the other host's peer, and the region to store to."""
     with careful.open("eth1") as node:
         peer = node.connect("h2")
         yield peer, peer.region(peer.request(HANDLE).result().payload)

@@ -63,7 +63,7 @@ def ucx_trip(nbytes: int) -> float:
 
 
 def ucx_gbit() -> float:
-    """Returns the overall rate of a stream of 1 MiB messages; it prints MB of 2**20 bytes."""
+    """Returns the overall rate of a stream of 1 MiB messages; UCX prints MB of 2**20 bytes."""
     pattern = r"Final: +\d+ +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +([\d.]+)"
     text = _ucx("tag_bw", 1 << 20, *UCX_STREAM)
     return _last_number(text, pattern, "ucx_perftest") * (1 << 20) * 8 / 1e9

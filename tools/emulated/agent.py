@@ -105,7 +105,7 @@ class Port:
     def _is_left_first(self, job: subprocess.Popen[bytes]) -> bool:
         """Waits for the command or its client. Returns whether the client left first.
 
-        It has left if no client is connected, or if another one sends a request.
+        It has left if no client is connected, or if another client sends a request.
         """
         ended = os.pidfd_open(job.pid)
         poll = select.poll()
@@ -118,7 +118,7 @@ class Port:
         return ended not in found
 
     def _is_left(self) -> bool:
-        """Reports whether no client is connected, and none connects.
+        """Waits until a client is connected. Reports whether none connects in time.
 
         A busy machine sees late that the earlier client has gone and a new one has connected.
         """

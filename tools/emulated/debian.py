@@ -81,7 +81,7 @@ def older(commit: str) -> list[Path]:
     argv = ["git", "-C", str(ROOT), "rev-parse", "-q", "--verify", f"{commit}^{{commit}}"]
     found = subprocess.run(argv, capture_output=True, text=True)
     if found.returncode:
-        print(f"installed: this clone lacks {commit}: the upgrade is of one source", flush=True)
+        print(f"installed: this clone lacks {commit}: upgrading renumbered packages", flush=True)
         return _renumbered(packages(), "~older", PLACE / "renumbered")
     kept = PLACE / f"from-{found.stdout[:12]}"
     if not _made(kept):

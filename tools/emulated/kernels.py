@@ -32,7 +32,7 @@ class Kernel:
 
     @property
     def image(self) -> Path:
-        """The file that QEMU boots. Debian 7.3 has it next to the modules, not in /boot."""
+        """The file that QEMU boots. Debian's Linux 7.3 has it next to the modules, not in /boot."""
         boot = self.root / f"boot/vmlinuz-{self.version}"
         return boot if boot.exists() else self.root / f"lib/modules/{self.version}/vmlinuz"
 

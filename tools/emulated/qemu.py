@@ -74,7 +74,7 @@ def qemu(nic: str, arch: str = "amd64") -> tuple[Argv, dict[str, str]]:
     ]  # fmt: skip
     env["QEMU_MODULE_DIR"] = str(libraries / "qemu")
     if not _serves(argv, env, nic):
-        raise LabError(f"this QEMU is too old or has no {nic}, and so is Debian's {SUITE}")
+        raise LabError(f"this host's QEMU and Debian {SUITE}'s are too old or have no {nic}")
     return argv, env
 
 

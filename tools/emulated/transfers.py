@@ -32,7 +32,7 @@ SECTOR_BYTES = 512
 FILE_BYTES_MAX, SMALL_BYTES_MAX = 12 << 20, 64 << 10
 #: Files have several blocks, so that a transfer can continue in the middle of one.
 BLOCK_BYTES = "128KiB"
-#: A pause, so that there are writes before the end.
+#: A low rate, so that there are writes before the end.
 RATE = "1MiB"
 #: Time of the first source, ns since 1970; each further one is a second later. Fixed times keep
 #: sources equal outside the machines.

@@ -59,7 +59,7 @@ def functions() -> list[Function]:
 
 
 def structs() -> dict[str, str]:
-    """Returns declarations with their comments by name."""
+    """Returns the structs' declarations with their comments, by name."""
     found = {}
     for path in sorted(HEADERS.glob("*.h")):
         for one in _STRUCT.finditer(path.read_text()):

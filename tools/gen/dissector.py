@@ -128,8 +128,8 @@ local function control(kind, bytes)
   return bytes == structs.proved.bytes and "proved" or "ctrl"
 end
 
--- Where the message at `at` ends, if there is one. Encrypted bytes hardly ever have a known kind
--- and a length that there is room for.
+-- Returns the end of the message at `at`, or nil. Encrypted bytes hardly ever have a known kind and
+-- a length that there is room for.
 local function message_end(buffer, at, last)
   if at >= last then
     return nil

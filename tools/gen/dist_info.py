@@ -1,4 +1,4 @@
-"""Writes the metadata of the Python package from pyproject.toml, like in a wheel: `dist_info.py
+"""Writes the metadata of the Python package from pyproject.toml, as in a wheel: `dist_info.py
 DIRECTORY`.
 
 debian/rules calls this: Debian 12 lacks the wheel's build backend.

@@ -27,7 +27,7 @@ _LINE, _GAP = 70, 2
 def plain(text: str) -> str:
     """Escapes a text for roff."""
     text = text.replace("\\", r"\e").replace("-", r"\-").replace("~", r"\(ti")
-    text = text.replace("…", "...").replace("─", r"\-")  # groff has none for ASCII
+    text = text.replace("…", "...").replace("─", r"\-")  # groff's ASCII output lacks both
     text = text.replace("'", r"\(aq").replace("`", r"\(ga").replace("^", r"\(ha")
     return "\n".join(rf"\&{line}" if line.startswith(".") else line for line in text.split("\n"))
 
@@ -49,7 +49,7 @@ def _verbatim(text: str) -> list[str]:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Keeps a narrow table in lines; tbl folds the cells of a wide one."""
+    """Returns a table: a narrow one keeps its lines, tbl folds the cells of a wide one."""
     widest = [max(map(_columns, column)) for column in zip(*rows, strict=True)]
     if sum(widest) + _GAP * (len(widest) - 1) <= _LINE:
         formats = [[f"{one}{_GAP}"] * (len(widest) - 1) + [one] for one in ("lb", "l")]
@@ -102,7 +102,7 @@ def page(name: str, section: int, description: str, lines: Sequence[str]) -> str
     head = [
         "'\\\" t",
         f'.TH "{name.upper()}" "{section}" "" "careful {__version__}" "careful"',
-        r".fchar \[u0394] Delta",  # for ASCII, where groff 1.24 has none
+        r".fchar \[u0394] Delta",  # groff 1.24's ASCII output lacks it
         ".SH NAME",
         rf"{plain(name)} \- {plain(description)}",
     ]
@@ -110,7 +110,7 @@ def page(name: str, section: int, description: str, lines: Sequence[str]) -> str
 
 
 def title(name: str) -> tuple[str, int]:
-    """Returns name and section of a topic's page; a file's page is named after the file, in 5."""
+    """Returns name and section of a topic's page; a file's page has its name, in section 5."""
     return (name, 5) if name.endswith(".toml") else (f"careful-{name}", 7)
 
 
@@ -137,7 +137,7 @@ def command(names: Sequence[str], one: click.Command) -> str:
     """Returns the page of a command, for section 1.
 
     Args:
-        names: of the commands that lead to it, `carefulctl` first, and its own.
+        names: the names of the commands above it, `carefulctl` first, and its own.
         one: the command.
     """
     ctx = _context(names, one)

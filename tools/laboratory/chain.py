@@ -163,7 +163,7 @@ def read(path: Path, scale: float) -> list[Hop]:
 
 
 def star(hops: list[Hop], hosts: int) -> list[Hop]:
-    """Returns the links: a chain for two hosts; else the first is h1's, the last for each other."""
+    """Returns the links: two hosts' chain; else one per host, h1 has the first, others the last."""
     if hosts == 2:
         return hops
     if len(hops) > 2:
@@ -199,7 +199,7 @@ def _fit(fit: dict[str, float] | None) -> str:
 
 
 def table(hops: list[Hop], charge: str, reports: list[dict[str, Any]]) -> str:
-    """Returns the same as a table."""
+    """Returns each link's settings and report as a table."""
     lines = [
         f"G is charged for {CHARGES[charge]}",
         "applied: least squares over all frames, as they left; "

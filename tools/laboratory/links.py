@@ -107,7 +107,7 @@ def join_by_star(lab: Lab) -> None:
     start_links(lab)
 
 
-#: Settings of routers, which forward and answer every probe.
+#: Settings of routers, which forward, and of all nodes, which answer every probe.
 ROUTER = {"ipv4/ip_forward": 1, "ipv6/conf/all/forwarding": 1}
 ANSWERS = {"ipv4/icmp_ratelimit": 0, "ipv4/icmp_ratemask": 0, "ipv6/icmp/ratelimit": 0}
 
@@ -159,7 +159,7 @@ def start_links(lab: Lab) -> None:
 def wait_for_report(
     report: Path, newer_than: int, process: subprocess.Popen[bytes] | None = None
 ) -> dict[str, Any]:
-    """Waits for a link's report after that number."""
+    """Waits for a link's report with a greater number."""
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         with contextlib.suppress(FileNotFoundError):

@@ -121,10 +121,10 @@ def main() -> int:
         path = ROOT / name
         if not is_ours(path) or not path.is_file():
             continue
-        for kind, line, output in faults(name, path.read_text()):
+        for kind, line, sentence in faults(name, path.read_text()):
             counts[kind] += 1
             if sys.argv[1:] == ["--list"]:
-                print(f"{name}:{line}: {kind}: {output[:100]}")
+                print(f"{name}:{line}: {kind}: {sentence[:100]}")
     for kind, most in LIMITS.items():
         print(f"{kind}: {counts[kind]} of at most {most}")
     return any(counts[kind] > most for kind, most in LIMITS.items())

@@ -38,7 +38,7 @@ RATIO_MAX = 0.95
 
 
 def threads_s(pid: int) -> tuple[float, float]:
-    """The processor time of carefuld's own thread, and of the kernel's workers for it."""
+    """Returns the processor time of carefuld's own thread, and of the kernel's workers for it."""
     own, workers = 0.0, 0.0
     for task in Path(f"/proc/{pid}/task").iterdir():
         took_s = int((task / "schedstat").read_text().split()[0]) / 1e9
@@ -93,5 +93,6 @@ def report(kept: dict[str, Any]) -> bool:
     key = f"{CLIENT}_engine_s"
     ratios = [one["workers"][key] / one["engine"][key] for one in rounds]
     ratio = statistics.median(ratios)
-    print(f"the receiver's engine: {ratio:.2f} of it ({min(ratios):.2f} to {max(ratios):.2f})")
+    low, high = min(ratios), max(ratios)
+    print(f"the receiver's engine, with workers / without: {ratio:.2f} ({low:.2f} to {high:.2f})")
     return bool(ratio <= RATIO_MAX)

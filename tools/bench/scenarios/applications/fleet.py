@@ -1,7 +1,7 @@
 """`carefulctl fleet put` to 8 lab hosts next to 1, whose links are emulated.
 
-Owns a lab with a link for each host. The two take turns, and the ratio of medians counts. Prints
-one JSON object, and stores it with --keep. The links mostly sleep; the report has the load.
+Owns a lab with a link for each host. Puts to one host and to all take turns; the ratio of their
+medians counts. Prints one JSON object, stored with --keep; it has the load. The links mostly sleep.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from scapy.layers.l2 import Ether
 ROUNDS = 7
 
 RATE, FLOOD_S = 100_000, 6.0
-#: A flood, or a program in Python, has begun.
+#: Time until a flood, or a program in Python, has begun, seconds.
 BEGUN_S, ROGUE_BEGUN_S = 0.5, 1.5
 BYTES = 1 << 30
 FLOOD_MORE_MAX, MISDEED_MAX = 1.10, 1.5

@@ -45,8 +45,8 @@ KINDS = {
 }
 #: A kind fails if it needs this many times a stored run's instructions.
 MORE = 1.03
-#: Table -> (the timed thing, null's figure, rows: name -> null's words).
 SEALS = ("", "auth", "encrypt")
+#: Table -> (the timed thing, null's figure, rows: name -> null's words).
 TIMES: dict[str, tuple[str, str, dict[str, list[object]]]] = {
     "copy": (
         "request and its reply",

@@ -211,7 +211,7 @@ def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def ratio_of(rows: list[dict[str, Any]], above: str, below: str, way: str = "") -> float:
-    """Returns the median of the rounds' ratios of two figures; those of a way if there are."""
+    """Returns the median of the rounds' ratios of two figures; way: prefix of the figures."""
     pairs = [[one.get(way + name, one.get(name, 0.0)) for name in (above, below)] for one in rows]
     return float(statistics.median([one[0] / one[1] for one in pairs if all(one)] or [math.nan]))
 

@@ -90,7 +90,7 @@ def disk_work(log: str, kind: str) -> list[Work]:
 
 
 def link_work(log: str, fragment_bytes: int) -> list[Work]:
-    """Returns the service of a page's frames from h1 to h2, after trains and before small ones."""
+    """Returns the link's work on a page: the last large frames from h1 to h2, after trains."""
     net = pulses.TRAPEZE.stages[1]
     found = []
     for line in log.splitlines():
@@ -107,7 +107,7 @@ def link_work(log: str, fragment_bytes: int) -> list[Work]:
 
 
 def aligned(stages: list[list[Work]]) -> Burst:
-    """Returns the stages in one time. A byte is ready in a stage after the stage before it."""
+    """Returns all stages' work by one clock. A byte is ready when the stage before has sent it."""
     names = (("hostTx", "h1"), ("netTx", "link"), ("store", "h2"))
     transfers, before, shift = list[Transfer](), list[Work](), stages[0][0].begin
     for (stage, owner), works in zip(names, stages, strict=True):

@@ -36,7 +36,7 @@ TRAPEZE = load_shipped("trapeze")
 
 
 def hops(eager: bool) -> str:
-    """The sender's DMA engine and the network's.
+    """Returns the links' file: the sender's DMA engine and the network.
 
     The first stage takes a page as one transfer in all arms, so its g is a delay. The control
     message's delay counts for the whole path.
@@ -122,5 +122,5 @@ def report(found: dict[str, Any]) -> bool:
             f"{saved[which][1]:.1%} of the best fixed (P3: 9 %)"
         )
     share = saved["measured"][1] / saved["model"][1]
-    print(f"of the model's gain over the best fixed there is {share:.0%}")
+    print(f"gain over the best fixed: {share:.0%} of the model's")
     return bool(saved["measured"][0] >= SAVED_MIN and share >= MODEL_SHARE)

@@ -49,7 +49,7 @@ SAYS = ("path changed", "store changed", "path as before")
 NOTHING = ("nothing to change", "nothing better")
 INSTANCE = f"{LAB}-h2"
 OPTIONS = ("--scale", "20", "--charge", "payload", "--mtu", "4000")
-#: Time from a reset of all links to a link's change, which is calm.
+#: Time from a reset of all links to a link's change; the controller is calm after CALM_S, seconds.
 CHANGE_S, CALM_S = 3.0, 6.0
 #: Longest time until the controller is calm, and until a change is answered and tried.
 SETTLE_S, ANSWER_S = 240.0, 60.0
@@ -62,7 +62,7 @@ STAGE, g_US, G_US = 3, 7.5, 24.9
 #: Random pauses between messages, at most this many seconds, about a message's time.
 APART_S = {4096: 0.01, 65536: 0.06}
 
-#: `read` or `write`, bytes, a file that names the file to read or write, APART_S.
+#: Its arguments: `read` or `write`, bytes, a file that names the file to read or write, APART_S.
 TRAFFIC = """
 import random, sys, time
 import careful.files
@@ -116,7 +116,7 @@ class Run:
         argv = pinned("h1", sys.executable, "-c", TRAFFIC, *words)
         self.traffic = self.stack.enter_context(process(argv, ready="ready"))
 
-    def now(self) -> None:
+    def note_change(self) -> None:
         """Records the time of the change."""
         self.counts.append((time.monotonic(), counted(self.kind)))
         self.changed_s = time.monotonic()
@@ -128,12 +128,12 @@ class Run:
     def slow(self) -> None:
         """Switches to a file on a slow disk."""
         self.which.write_text("slow/file")
-        self.now()
+        self.note_change()
 
     def stream_comes(self) -> None:
         """Starts a second stream."""
         self.stream = self.stack.enter_context(process(on("h2", *STREAM), quiet=True))
-        self.now()
+        self.note_change()
 
     def stream_goes(self) -> None:
         """Ends a second stream that was answered."""
@@ -141,7 +141,7 @@ class Run:
         wait_until(lambda: is_calm(self.changed_s), SETTLE_S, "answer to the stream that comes")
         assert self.stream
         self.stream.terminate()
-        self.now()
+        self.note_change()
 
     def other_mode(self) -> None:
         """Restarts careful in generic XDP, and `tune auto` with it."""
@@ -152,7 +152,7 @@ class Run:
         options = ("--xdp", "generic", "--tune", "auto")
         up("h2", "--peers", 2, *exported(self.which.parent / "export"), *options)
         self.start()
-        self.now()
+        self.note_change()
         end = time.monotonic() + ANSWER_S
         while fragment_bytes(self.kind.nbytes) != tuned and time.monotonic() < end:
             self.look()
@@ -297,7 +297,7 @@ def times(run: dict[str, Any]) -> dict[str, dict[str, float]]:
         found[name] = next((one for one in later if one["what"] in wanted), None)
     if found["push"]:
         found["nothing"] = None
-    if run["put_back_s"] is not None:  # earlier figures of the path, at once
+    if run["put_back_s"] is not None:  # the path's earlier figures were restored at once
         found["push"] = {"at_s": run["put_back_s"]}
     return {
         name: {

@@ -2,8 +2,8 @@
 
 h1 reads messages of 1 to 64 KiB from h2 one after the other, writes them, or both at once. Each
 message is followed by a pause that leaves a share of the time busy. The host that sends the data is
-tuned. A row has the first figures of the path with their intervals, and the number of messages of
-the largest class until then. It has three times from the start of `tune auto`: until the figures
+tuned. A row has the path's first figures with their intervals, and the number of messages until
+then of the class with most. It has three times from the start of `tune auto`: until the figures
 were there, until the plans changed, and until a change was kept. The report compares the figures
 with the links'. Owns a lab for each run. Needs root.
 """

@@ -117,7 +117,7 @@ def one_path(path: str, rounds: int) -> dict[str, Any]:
 
 
 def tuned_path(path: str, rounds: int, limit_s: float) -> dict[str, Any]:
-    """The same for the settings of `tune auto`."""
+    """Measures a path like one_path(), with the settings of `tune auto`."""
     with path_up(path):
         many = rounds * MORE.get(path, 1)
         found = auto.swept(SIZES, lambda *of: arms(path, *of), many, limit_s)
@@ -128,7 +128,7 @@ def tuned_path(path: str, rounds: int, limit_s: float) -> dict[str, Any]:
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="*", choices=[*PATHS, []], help="[all]")
     parser.add_argument("--auto", action="store_true", help="what tune auto leaves in effect")
-    parser.add_argument("--limit-s", type=float, default=900.0, help="for it at most [900]")
+    parser.add_argument("--limit-s", type=float, default=900.0, help="longest `tune auto` [900]")
 
 
 def stays(row: dict[str, Any], args: argparse.Namespace) -> bool:

@@ -39,7 +39,7 @@ AVERAGE_MAX, WORST_MAX = 0.05, 0.10
 
 
 def pipeline() -> tuple[str, float, float]:
-    """The network's stages as a file of links, and g and G of the disk."""
+    """Returns the network's stages as a file of links, and g and G of the disk."""
     head, *tables = (PIPELINES / "network-disk.toml").read_text().split("[[stage]]")
     disk = dict(line.split(" = ") for line in tables[-1].strip().splitlines())
     network = "".join("[[stage]]" + table for table in tables[:-1])
