@@ -68,7 +68,7 @@ static int check_kernel(struct careful_error *error)
 	return explain(error, 0, "Linux %s%s", name.release,
 		       (major << 8 | minor) >= KERNEL_FRAGS ?
 			       "" :
-			       ": each frame must fit into one buffer (from Linux 6.6 on it can fill several)");
+			       ": one buffer must hold a frame (from Linux 6.6 on, several can)");
 }
 
 static int check_af_xdp(struct careful_error *error)

@@ -93,7 +93,8 @@ void link_log_free(struct link_repair *repair)
 	repair->log_mask = 0;
 }
 
-/* Reports whether one of our frames has arrived, or belongs to another epoch. */
+/* Reports whether a frame of ours needs no repair: it has arrived, is too old for the log, or belongs
+ * to another epoch. */
 bool link_resolved(const struct link_peer *peer, uint32_t seq)
 {
 	const struct link_repair *repair = &peer->repair;

@@ -356,7 +356,7 @@ void link_send_outside(struct link_txframe *frame, const struct link_send_args *
 {
 	struct link_peer *peer = frame->peer;
 
-	if (peer->trailer) { /* the frame has no tag */
+	if (peer->trailer) { /* not sealed: without room for a tag */
 		assert(frame->segments == 1);
 		frame->desc[0].bytes -= peer->trailer;
 	}

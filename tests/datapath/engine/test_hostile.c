@@ -180,7 +180,8 @@ static void test_kept__a_peer_cannot_use_all_copies(void)
 	node_close(node);
 }
 
-/* Sends a frame of n requests of this payload size. The last header may announce another. */
+/* Sends a frame of n requests of this payload size. nexts: the size that each header announces; kind:
+ * of the last message */
 static void send_packed(struct node *node, uint32_t n, uint32_t payload, const uint32_t *nexts,
 			uint8_t kind)
 {

@@ -163,7 +163,7 @@ static void test_path__a_frame_that_never_arrives_ends_its_message(void)
 		given_up(seed, 1 + seed % 4);
 }
 
-/* Frames that the path takes are lost again and again: their messages end, too. */
+/* A fragment that fits the path, but is lost each time, ends its message and not the epoch. */
 static void test_path__a_frame_that_is_lost_16_times_ends_its_message(void)
 {
 	sim_scene(1);

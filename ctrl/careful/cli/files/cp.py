@@ -54,7 +54,7 @@ def cp(source: str, target: str, **given: object) -> None:
     """
     for one, command in ((source, "put"), (target, "get")):
         if not is_remote(one):
-            raise click.UsageError(f"{one} is local: `carefulctl {command} {source} {target}`")
+            raise click.UsageError(f"{one} is local: use `carefulctl {command} {source} {target}`")
     (host, path), (other, place) = host_path(source), host_path(target)
     options = given_to_get(given)
     settings = config.load(options["config_path"])

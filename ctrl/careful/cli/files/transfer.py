@@ -171,7 +171,7 @@ def get(words: tuple[str, ...], **given: object) -> None:
     """
     if len(words) > 1 and is_remote(words[-1]):
         if not any(map(is_remote, words[:-1])):
-            raise click.UsageError(f"{words[0]} is local: `carefulctl put {' '.join(words)}`")
+            raise click.UsageError(f"{words[0]} is local: use `carefulctl put {' '.join(words)}`")
         also = f", or `carefulctl cp {' '.join(words)}`" if len(words) == 2 else ""
         raise click.UsageError(f"several sources: name a local target ('.'){also}")
     *sources, target = words if len(words) > 1 else (*words, ".")

@@ -278,7 +278,7 @@ async def _check_all_fitted(
 
 
 def _check_options(source: str, target: str, span: Span, in_place: bool, options: Options) -> None:
-    """Raises CarefulError for options that apply only to whole files."""
+    """Raises CarefulError if -u, -c or --digest blake3 does not fit these ends."""
     ends = source, target
     if options.update:
         if not span.is_whole or STDIO in ends or NULL in ends:
@@ -289,7 +289,7 @@ def _check_options(source: str, target: str, span: Span, in_place: bool, options
         text = "needs a target that is written in place, like a device"
         raise CarefulError(errno.EINVAL, text, "-c")
     if options.blake3 and (options.checksum or span.offset or span.at or NULL in ends):
-        text = "works on a whole file, stream or device: not with --offset, --at, -c or null:"
+        text = "needs a whole file, stream or device; omit --offset, --at, -c and null:"
         raise CarefulError(errno.EINVAL, text, "--digest blake3")
 
 
