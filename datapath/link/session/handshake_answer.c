@@ -118,7 +118,7 @@ static struct link_peer *admit(struct link *link, struct link_peer *peer, const 
 
 	if (link->port->ops->resolve(link->port, from, &host.way))
 		host.way.bytes = 0;
-	if (!link_peer_welcome(link, &host))
+	if (!link_peer_welcome(link, &host) && !window_evict_stalled(link, &host))
 		return NULL;
 	if (!peer)
 		peer = link_peer_get(link, from);

@@ -8,6 +8,7 @@
 #include "link/session/session.h"
 
 #include <endian.h>
+#include <errno.h>
 
 enum {
 	IDLE_MS = 1000, /* without a frame, until a session counts as idle */
@@ -68,6 +69,12 @@ bool window_yield_ask(struct link *link)
 	return true;
 }
 
+/* Reports whether our programs do not use the session, and its slot would become free at once. */
+static bool may_end(const struct link_peer *peer)
+{
+	return !peer->session->want && !peer->operations && !peer->kept && !peer->kept_old;
+}
+
 /* Counts the slots of the peer's host. */
 static uint32_t slots_of_host(struct link *link, const struct link_peer *peer)
 {
@@ -88,7 +95,7 @@ static bool evict(struct link *link, const struct link_host *newcomer, uint32_t 
 		struct link_peer *peer = &link->peers[i];
 		uint32_t held;
 
-		if (peer->session->want || peer->operations || peer->kept || peer->kept_old)
+		if (!may_end(peer))
 			continue;
 		held = slots_of_host(link, peer) + (own && link_peer_belongs(peer, newcomer));
 		if (held > least || (held == least && (!best || peer->session->moved_ns <
@@ -108,6 +115,22 @@ static bool evict(struct link *link, const struct link_host *newcomer, uint32_t 
 bool window_evict(struct link *link, const struct link_host *newcomer)
 {
 	return evict(link, newcomer, link_peer_taken(link, newcomer) + 2, false);
+}
+
+/* Ends a session that no longer answers, with another address of the newcomer's host. Returns whether
+ * a session has ended. */
+bool window_evict_stalled(struct link *link, const struct link_host *newcomer)
+{
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		struct link_peer *peer = &link->peers[i];
+
+		if (peer->state == CAREFUL_PEER_STALLED && may_end(peer) &&
+		    link_peer_belongs(peer, newcomer)) {
+			link_close(peer, ETIMEDOUT);
+			return true;
+		}
+	}
+	return false;
 }
 
 /* Notes that our programs ask for a slot. Reports whether they have waited long: a peer that sends

@@ -570,6 +570,29 @@ static void test_slots__a_newcomer_evicts_the_largest_holder(void)
 	node_close(node);
 }
 
+/* A host that changed its address is refused while its old session may live. When that one no longer
+ * answers, the new one takes its slot. Other hosts' silent sessions stay. */
+static void test_slots__a_silent_session_makes_room_for_its_own_host(void)
+{
+	const union address before = node_host(TWICE), after = node_host(TWICE_IPV6);
+	const union address beside = node_host(0);
+	struct node *node = node_open();
+	struct link *link = &node->c->link;
+
+	node->neighbours = true;
+	CHECK(node_session(node, TWICE));
+	CHECK(node_session(node, 0));
+	CHECK(!node_session(node, TWICE_IPV6));
+	CHECK_EQ(link_peer_find(link, &before)->state, CAREFUL_PEER_UP);
+	node_time(node, 800);
+	CHECK_EQ(link_peer_find(link, &before)->state, CAREFUL_PEER_STALLED);
+	CHECK(node_session(node, TWICE_IPV6));
+	CHECK(!link_peer_find(link, &before));
+	CHECK_EQ(link_peer_find(link, &after)->state, CAREFUL_PEER_UP);
+	CHECK_EQ(link_peer_find(link, &beside)->state, CAREFUL_PEER_STALLED);
+	node_close(node);
+}
+
 /* A peer that sends a frame now and then is never idle for long enough to be asked for its
  * window. */
 static void test_slots__our_own_programs_find_one(void)
@@ -695,6 +718,7 @@ int main(void)
 	RUN(test_slots__a_host_has_an_account_for_both_address_families);
 	RUN(test_slots__a_host_is_known_by_its_network_and_its_key);
 	RUN(test_slots__a_newcomer_evicts_the_largest_holder);
+	RUN(test_slots__a_silent_session_makes_room_for_its_own_host);
 	RUN(test_slots__our_own_programs_find_one);
 	RUN(test_challenge__from_another_address_is_told);
 	RUN(test_challenge__holds_while_others_go);
