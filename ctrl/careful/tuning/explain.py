@@ -95,20 +95,20 @@ def _if_same_path(
 
 def path(row: InEffect, address: str, state: PathState | None, store: Store) -> Json:
     """Describes one path: its classes, the measurement, and the last decisions."""
-    now, least = plans(row.tune), kicks(row.tune)
-    values: tuple[Value, ...] = (*now, *pulses(row.tune), *least)
+    now, kick_bytes = plans(row.tune), kicks(row.tune)
+    values: tuple[Value, ...] = (*now, *pulses(row.tune), *kick_bytes)
     state = state or PathState({})
     known = _measured(state)
     by_hand = store.by_hand(address, values)
     classes = [
-        _class(index, plan, least[index], state, by_hand & {index, NET_TX + index})
+        _class(index, plan, kick_bytes[index], state, by_hand & {index, NET_TX + index})
         for index, plan in enumerate(now)
     ]
     if known:
         for entry, plan, predicted in zip(classes, now, table(known, now), strict=True):
             entry |= _predicted(known, predicted.message_bytes, plan)
             tried = entry["tried"]
-            if tried and tried["found"]:  # not from a prediction
+            if tried and tried["found"]:  # the plan comes from a trial, not from a prediction
                 entry |= {"predicted_us": None, "predicted_low_us": None, "predicted_high_us": None}
             entry |= {
                 "why": _reason(entry, predicted.why_not),

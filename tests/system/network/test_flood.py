@@ -340,13 +340,13 @@ def test_unreachable__ends_no_session_of_a_silent_peer(three: list[Host], tmp_pa
 
 
 def unread(host: Host) -> int:
-    """Returns the datagrams that found a socket's buffer full, since carefuld had no processor."""
-    old, new = (
+    """Counts the datagrams that were dropped at a full socket buffer: carefuld got no CPU time."""
+    ipv4, ipv6 = (
         host.lab.run(host.name, "cat", f"/proc/net/{name}").stdout for name in ("snmp", "snmp6")
     )
-    names, values = (line.split() for line in old.splitlines() if line.startswith("Udp:"))
+    names, values = (line.split() for line in ipv4.splitlines() if line.startswith("Udp:"))
     counters = dict(zip(names, values, strict=True)) | dict(
-        line.split() for line in new.splitlines()
+        line.split() for line in ipv6.splitlines()
     )
     return int(counters["RcvbufErrors"]) + int(counters["Udp6RcvbufErrors"])
 

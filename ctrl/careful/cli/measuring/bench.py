@@ -146,7 +146,7 @@ def bench(
     protocols`).
     """
     if bool(names) != bool(on) or len(names) == 1:
-        raise click.UsageError("give --on together with two HOST or more")
+        raise click.UsageError("name two HOSTs or more, and how to start a node on them (--on)")
     if kept:
         inputs, found = _read(kept)
     else:

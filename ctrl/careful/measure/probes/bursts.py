@@ -120,7 +120,7 @@ class Session(session.Session):
             text = "our carefuld cannot make signatures: it is older than this command"
             return CarefulError(errno.EOPNOTSUPP, text, self._own)
         if error.errno == errno.EPERM:
-            text = "only root can make signatures, because carefuld then serves no other program"
+            text = "only root can measure signatures: meanwhile carefuld serves no other program"
             return CarefulError(errno.EPERM, text, self._own)
         frame_bytes = min(size_bytes, self.frame_bytes - _HEADERS_BYTES)
         explained = self._explained(error, frame_bytes)
