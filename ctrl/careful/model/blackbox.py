@@ -237,7 +237,7 @@ class BlackBox:
     def _spans(
         self, message_bytes: int, least: int, most: int
     ) -> Iterator[tuple[Regime, int, int]]:
-        """Yields each regime with its range of fragment counts, if any is within the bounds."""
+        """Yields each regime that allows counts within the bounds, with its least and most."""
         for regime in self.regimes:
             low, high = regime.counts(message_bytes)
             low, high = max(low, least), min(high, most)
