@@ -231,8 +231,7 @@ int message_small_lent(struct message_state *state, struct link_peer *peer,
 	return 0;
 }
 
-/* Sends waiting messages, then reports whether one of this size could leave, too: credits suffice,
- * and none waits. */
+/* Sends waiting messages, then reports whether one of this size could leave, too. */
 bool message_small_may(struct message_state *state, struct link_peer *peer, uint32_t bytes)
 {
 	const struct message_peer *mp = &state->peers[peer->slot];
