@@ -17,9 +17,9 @@ static void on_reply(struct careful *c, struct link_peer *peer, const struct car
 		link_count(&c->link, CAREFUL_C_DROP_MESSAGE);
 		return;
 	}
-	if (op->kind != CAREFUL_AM_REQUEST)
-		bulk_answered(c, op);
 	result.status = -(int)(be32toh(am->status) & 0xfff);
+	if (op->kind != CAREFUL_AM_REQUEST)
+		bulk_answered(c, op, -result.status);
 	if (op->live.began_ns && live_answered(c, op, result.status))
 		return;
 	/* The data of a get is a message of its own: a reply only reports an error. */

@@ -120,12 +120,12 @@ void bulk_finished(struct careful *c, struct message_in *in)
 		operation_end(c, op, &result);
 }
 
-void bulk_answered(struct careful *c, const struct operation *op)
+void bulk_answered(struct careful *c, const struct operation *op, int error)
 {
 	if (op->kind == CAREFUL_AM_GET)
 		message_got(&c->messages, op->peer);
 	else
-		message_answered(&c->messages, op->peer, op->token);
+		message_answered(&c->messages, op->peer, op->token, error);
 }
 
 static void release_source(struct careful *c, struct message_out *out)

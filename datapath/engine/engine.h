@@ -295,7 +295,7 @@ static inline void am_args(const struct careful_am *am, uint32_t *args)
 void bulk_take(struct careful *c, struct link_rxframe *frame);
 void bulk_finished(struct careful *c, struct message_in *in);
 void bulk_sent(struct careful *c);
-void bulk_answered(struct careful *c, const struct operation *op);
+void bulk_answered(struct careful *c, const struct operation *op, int error);
 
 /* deferred.c */
 /* Reports whether there is room for an answer, if the message needs one. */

@@ -159,17 +159,6 @@ struct message_state {
 	struct message_out *ended, **ended_tail; /* messages that have left or failed */
 	struct message_out *resolved; /* messages whose source is no longer needed */
 	uint32_t retained; /* message_peer.retained of all peers */
-	/* the fragment that a repair reads from its file */
-	struct message_reread {
-		struct message_state *state;
-		bool busy; /* a read is under way */
-		struct message_out *out;
-		struct link_txframe tx;
-		struct link_send_args args;
-		uint32_t seq;
-		struct storage_io io;
-		struct iovec iov[DEVICE_SEGMENTS_MAX];
-	} reread;
 	struct message_small *failed; /* too large for the frames of their session, or given up */
 	struct sink_queue_entry *entries, *entries_free; /* one per receive buffer and copy */
 	uint8_t *copies; /* payload that waits for a disk */
@@ -200,6 +189,17 @@ struct message_state {
 		uint32_t disk_buffers; /* receive buffers that wait for disks */
 		uint64_t asked_bytes; /* bytes of gets to files */
 		struct message_in *unanswered, **unanswered_tail; /* stores; finished.c */
+		/* the fragment that a repair reads from its file */
+		struct message_reread {
+			struct message_state *state;
+			bool busy; /* a read is under way */
+			struct message_out *out;
+			struct link_txframe tx;
+			struct link_send_args args;
+			uint32_t seq;
+			struct storage_io io;
+			struct iovec iov[DEVICE_SEGMENTS_MAX];
+		} reread;
 	} * peers;
 };
 
@@ -272,7 +272,8 @@ void message_out_put(struct message_state *state, struct message_out *out);
 
 /* reread.c */
 bool message_retain(struct message_state *state, struct message_out *out);
-void message_answered(struct message_state *state, struct link_peer *peer, uint32_t token);
+void message_answered(struct message_state *state, struct link_peer *peer, uint32_t token,
+		      int error);
 void message_tick(struct message_state *state);
 void message_resolve(struct message_state *state, struct link_peer *peer);
 struct message_out *message_out_resolved(struct message_state *state);

@@ -7,13 +7,13 @@
 #include <errno.h>
 #include <string.h>
 
-/* Retains a sent message if a repair may need its source. If so, returns true, and
+/* Retains a message that was sent or failed, if a repair may need it. If so, returns true, and
  * message_out_resolved() returns the message later. */
 bool message_retain(struct message_state *state, struct message_out *out)
 {
 	struct message_peer *mp = &state->peers[out->peer->slot];
 
-	if (!out->done || !out->has_uncopied || out->epoch != out->peer->epoch ||
+	if (!out->has_uncopied || out->epoch != out->peer->epoch ||
 	    link_resolved(out->peer, out->seq_last))
 		return false;
 	out->next = NULL;
@@ -28,7 +28,7 @@ static bool resolve(struct message_state *state, struct message_peer *mp, struct
 {
 	struct message_out *out = *at;
 
-	if (state->reread.busy && state->reread.out == out)
+	if (mp->reread.busy && mp->reread.out == out)
 		return false;
 	*at = out->next;
 	if (!*at)
@@ -58,14 +58,18 @@ void message_tick(struct message_state *state)
 		message_resolve(state, &state->link->peers[i]);
 }
 
-/* Resolves the message of an operation that has ended. */
-void message_answered(struct message_state *state, struct link_peer *peer, uint32_t token)
+/* Resolves the message of an operation that was answered. After an error the peer may still miss
+ * fragments, so the message stays without its source. */
+void message_answered(struct message_state *state, struct link_peer *peer, uint32_t token,
+		      int error)
 {
 	struct message_peer *mp = &state->peers[peer->slot];
 
 	for (struct message_out **at = &mp->retained; *at; at = &(*at)->next)
 		if ((*at)->token == token) {
-			resolve(state, mp, at);
+			(*at)->error = error;
+			if (!error)
+				resolve(state, mp, at);
 			return;
 		}
 }
@@ -105,7 +109,8 @@ static void on_read(struct storage_io *io)
 	struct message_reread *reread =
 		(struct message_reread *)((uint8_t *)io - offsetof(struct message_reread, io));
 	struct message_out *out = message_source_of(reread->state, reread->tx.peer, &reread->args);
-	int error = io->result < 0		      ? (int)-io->result :
+	int error = out && out->error		      ? out->error :
+		    io->result < 0		      ? (int)-io->result :
 		    (uint64_t)io->result != io->bytes ? ENODATA :
 							0;
 
@@ -116,10 +121,10 @@ static void on_read(struct storage_io *io)
 		link_tx_put(&reread->tx);
 }
 
-/* Reads the fragment in state->reread from its file. */
-static void read_file(struct message_state *state, struct message_out *out)
+/* Reads the fragment in `reread` from its file. */
+static void read_file(struct message_state *state, struct message_reread *reread,
+		      struct message_out *out)
 {
-	struct message_reread *reread = &state->reread;
 	int rc;
 
 	reread->state = state;
@@ -147,6 +152,7 @@ static void read_file(struct message_state *state, struct message_out *out)
 static bool repair(struct message_state *state, struct link_peer *peer, struct link_send_args *args,
 		   uint32_t seq, uint32_t body_bytes)
 {
+	struct message_reread *reread = &state->peers[peer->slot].reread;
 	struct message_out *out;
 	struct link_txframe frame;
 
@@ -157,19 +163,20 @@ static bool repair(struct message_state *state, struct link_peer *peer, struct l
 		link_again_done(peer, seq);
 		return true;
 	}
-	if (state->reread.busy || !link_tx_get(peer, body_bytes, &frame))
+	if (reread->busy || !link_tx_get(peer, body_bytes, &frame))
 		return false;
-	if (!out->source.base && args->frag_bytes) {
-		state->reread.tx = frame;
-		state->reread.args = *args;
-		state->reread.seq = seq;
-		read_file(state, out);
+	if (!out->error && !out->source.base && args->frag_bytes) {
+		reread->tx = frame;
+		reread->args = *args;
+		reread->seq = seq;
+		read_file(state, reread, out);
 		return true;
 	}
-	if (args->frag_bytes)
+	/* The source of a message that failed may be gone. */
+	if (!out->error && args->frag_bytes)
 		link_tx_write(&frame, message_payload_at(args),
 			      (const uint8_t *)out->source.base + args->frag_off, args->frag_bytes);
-	send_fragment(out, &frame, args, seq, 0);
+	send_fragment(out, &frame, args, seq, out->error);
 	return true;
 }
 

@@ -232,10 +232,15 @@ void node_ctrl(struct node *node, struct input *in)
 	struct careful_ctrl ctrl;
 
 	if (what & 0x80)
-		type = CAREFUL_TRAIN_ASK + (what & 7) % 3;
+		type = CAREFUL_TRAIN_ASK + (what & 7) % 4;
 	ctrl = valid_ctrl(node, host, type);
 	if (what & 0x80 || host == 2)
 		ctrl.hold_ms = htobe32(take16(in));
+	if (type == CAREFUL_MISSING) { /* all of our last frames */
+		ctrl.seq_sent = ctrl.seq_rcvd;
+		ctrl.window = ctrl.seq_rcvd = htobe32(be32toh(ctrl.seq_sent) - (take8(in) & 31));
+		memset(ctrl.name, 0, sizeof(ctrl.name));
+	}
 
 	if (what & 0x20)
 		ctrl.nonce = htobe64(take16(in));

@@ -121,7 +121,7 @@ static void note_first(struct node *node)
 /* The path begins to eat every frame above a size, during transfers. Messages with such frames end
  * with EMSGSIZE at both ends, and succeed when they are repeated in smaller frames. The session and
  * its other messages go on. */
-static void given_up(uint64_t seed, uint32_t segments)
+static void given_up(uint64_t seed, uint32_t segments, uint32_t buffers, uint32_t bytes)
 {
 	uint32_t large = 0, limit, most;
 
@@ -131,13 +131,13 @@ static void given_up(uint64_t seed, uint32_t segments)
 	scene->plan_bytes = segments > 1 ? scene->shape.frame_bytes : 0;
 	limit = scene->shape.frame_bytes / 2;
 	most = scene->shape.buffer_bytes - MESSAGE_AM_BYTES - 200;
-	scene->options.rx_buffers = scene->options.tx_buffers = 256; /* nothing waits for credits */
+	scene->options.rx_buffers = scene->options.tx_buffers = buffers;
 	scene->on_round = note_first;
 	most_sent = 0;
 	memset(first_status, 0, sizeof(first_status));
-	sim_op(OP_STORE, 0, 12000, 0);
-	sim_op(OP_GET, 0, 12000, 0)->from_file = true;
-	sim_op(OP_STORE, 1, 12000, 0)->digest = false;
+	sim_op(OP_STORE, 0, bytes, 0);
+	sim_op(OP_GET, 0, bytes, 0)->from_file = true;
+	sim_op(OP_STORE, 1, bytes, 0)->digest = false;
 	sim_op(OP_REQUEST, 1, most, 0);
 	sim_op(OP_REQUEST, 0, 10, 0)->reply_bytes = most;
 	for (uint32_t i = 0; i < 12; i++)
@@ -160,7 +160,14 @@ static void given_up(uint64_t seed, uint32_t segments)
 static void test_path__a_frame_that_never_arrives_ends_its_message(void)
 {
 	for (uint64_t seed = 0; seed < 20; seed++)
-		given_up(seed, 1 + seed % 4);
+		given_up(seed, 1 + seed % 4, 256, 12000); /* nothing waits for credits */
+}
+
+/* Frames are lost after their message has failed, while others wait for credits. */
+static void test_path__a_failed_message_leaves_no_gap(void)
+{
+	for (uint64_t seed = 0; seed < 20; seed++)
+		given_up(seed, 2, seed & 1 ? 32 : 48, 12000);
 }
 
 /* A fragment that fits the path, but is lost each time, ends its message and not the epoch. */
@@ -220,6 +227,7 @@ int main(void)
 	RUN(test_path__icmp_alone_makes_no_frame_smaller);
 	RUN(test_path__icmp_begins_the_search_sooner);
 	RUN(test_path__a_frame_that_never_arrives_ends_its_message);
+	RUN(test_path__a_failed_message_leaves_no_gap);
 	RUN(test_path__a_frame_that_is_lost_16_times_ends_its_message);
 	RUN(test_path__a_stranger_quotes_no_cookie);
 	RUN(test_path__a_window_holds_frames_of_the_earlier_mtu);
