@@ -21,7 +21,6 @@ OLD = {
     "bench.json": "no commit",
     "drivers.json": "wire 6",
     "escapes-casefold.txt": "no commit",
-    "faults.json": "wire 6",
     "file-writes.json": "not clean, wire 4",
     "fleet.json": "wire 4",
     "flood-keyed.json": "not clean, wire 4",
