@@ -64,7 +64,7 @@ def test_remove__undoes_add(nic: Nic, tmp_path: Path) -> None:
 def test_remove__leaves_a_foreign_rule_with_our_number(
     nic: Nic, tmp_path: Path, port: str, queue: str
 ) -> None:
-    """Our rules are gone (ethtool -K ntuple off), and rules of an administrator use their numbers."""
+    """Our rules are gone (ethtool -K ntuple off), and another rule has their numbers."""
     record = tmp_path / "steering"
     steer.add("eth1", [(51966, 0)], record)
     nic.rules.clear()
