@@ -96,7 +96,7 @@ bool link_peer_free(const struct link_peer *peer)
 	       !peer->kept && !peer->kept_old && !peer->operations;
 }
 
-/* Makes all peers prove that they live, since some may be gone. */
+/* Makes all peers prove that they live: all slots are taken, and some hosts may be gone. */
 static void doubt_all(struct link *link)
 {
 	for (uint32_t i = 0; i < link->peers_max; i++)
@@ -166,15 +166,14 @@ uint32_t link_peer_taken(const struct link *link, const struct link_host *host)
 	return taken;
 }
 
-/* Reports whether one more slot for the host leaves half of the slots to others. The sessions with
- * its other addresses must prove that they live, since the host may have lost these. */
+/* Reports whether one more slot for the host leaves half of the slots to others. Its sessions must
+ * prove that they live, since it may have lost their addresses. */
 bool link_peer_welcome(struct link *link, const struct link_host *host)
 {
-	uint32_t taken = link_peer_taken(link, host);
-
-	if (taken)
-		doubt_all(link);
-	return taken < (link->peers_max + 1) / 2;
+	for (uint32_t i = 0; i < link->peers_max; i++)
+		if (link_peer_belongs(&link->peers[i], host))
+			link->peers[i].session->doubted = true;
+	return link_peer_taken(link, host) < (link->peers_max + 1) / 2;
 }
 
 /* Copies the settings of new peers to the slot: a spare version, then the index (abi.h). */

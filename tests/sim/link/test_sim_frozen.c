@@ -95,12 +95,53 @@ static void test_copies__with_little_room_all_operations_succeed(void)
 	}
 }
 
+/* Node 0's disk hangs as soon as it has read the store to node 1. */
+static void freeze(struct node *node)
+{
+	const struct op *op = &scene->ops[0];
+
+	if (node->port || !node->c || node->files.frozen || !node->c->messages.retained)
+		return;
+	node->files.frozen = 1ull << (OPS_MAX + op->index);
+	node->files.thaw_ns = scene->thaw_ns;
+}
+
+/* A lost fragment waits for the disk. Fragments for another node are sent again meanwhile. */
+static void test_repair__from_a_hanging_disk_delays_no_other(void)
+{
+	uint32_t waited = 0;
+
+	for (uint64_t seed = 0; seed < 20; seed++) {
+		sim_scene(seed);
+		scene->nodes = 3;
+		scene->shape.segments_max = 2; /* such fragments are read again from their source */
+		scene->shape.frame_bytes *= 2;
+		scene->plan_bytes = scene->shape.frame_bytes;
+		scene->thaw_ns = SIM_START + (uint64_t)(thaw_ms * 1e6);
+		scene->on_round = freeze;
+		sim_op(OP_STORE, 0, BYTES, 0)->from_file = true;
+		for (uint32_t i = 0; i < OTHERS; i++) {
+			struct op *op = sim_op(OP_STORE, 0, BYTES, beginning_ms + i);
+
+			op->to = 2;
+			op->from_file = i % 2;
+		}
+		sim_fault(SIM_LOSS, 0, SIM_ANY, 0, 100)->one_in = 4;
+		EXPECT_WELL(sim_play_strictly());
+		waited += scene->ops[0].done_ns >= scene->thaw_ns;
+		for (uint32_t i = 1; i <= OTHERS; i++)
+			CHECK(scene->ops[i].done_ns < SIM_START + 200 * SIM_MS);
+	}
+	CHECK(waited > 5); /* else no lost fragment was read again */
+}
+
 int main(void)
 {
 	sim_init();
 	RUN(test_get__to_a_hanging_disk_delays_no_other);
 	RUN(test_store__on_a_hanging_disk_delays_no_other);
 	RUN(test_copies__with_little_room_all_operations_succeed);
+	RUN(test_repair__from_a_hanging_disk_delays_no_other);
 	cluster_destroy(cluster);
 	return 0;
 }
