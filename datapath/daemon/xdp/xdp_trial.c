@@ -201,7 +201,7 @@ static void give_up(struct attempt *a)
 	last = ++t->failed == TRIES || a->link_down;
 	mode = device_of(t).xdp_mode;
 	is_driver_mode = mode == t->driver_mode;
-	log_line("XDP modes: not compared with peer %u: %s; the mode is %s%s%s", a->peer, why.text,
+	log_line("XDP: not measured with peer %u: %s; the mode is %s%s%s", a->peer, why.text,
 		 name_of(mode), is_driver_mode ? " (the driver's)" : "",
 		 last ? "" : " until the next trial");
 	if (rc)

@@ -19,7 +19,7 @@ from lab import keep_xdp
 
 MEASURING = "XDP: measuring native and generic with peer"
 MEASURED = "XDP, measured with peer"
-FAILED = "XDP modes: not compared with peer"
+FAILED = "XDP: not measured with peer"
 TRIES = 3
 
 #: A decision may need two minutes on a busy machine.
