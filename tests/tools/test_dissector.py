@@ -7,6 +7,7 @@ import shutil
 import struct
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,7 @@ def test_dissector__reads_sent_frames(script: Path, tmp_path: Path, ipv6: bool) 
         pack("careful_hdr", version=version, type=1, seq=78, frag_off=3694) + bytes(100),
         pack("careful_ctrl", version=version, type=int(lib.CAREFUL_SYNC), seq_sent=9, nonce=3),
         pack("careful_keyed", version=version, type=int(lib.CAREFUL_HELLO), token=4),
-        pack("careful_ctrl", version=version, type=int(lib.CAREFUL_HELLO), window=64, name=b"h1"),
+        pack("careful_ctrl", version=version, type=int(lib.CAREFUL_WELCOME), window=64, name=b"h1"),
         pack("careful_ping_answer", version=version, type=int(lib.CAREFUL_PING_ANSWER), stage=3),
         pack("careful_hdr", version=version, type=1, flags=first, seq=79)
         + pack("careful_am", kind=int(lib.CAREFUL_AM_REQUEST), region=1, next=50)
@@ -94,9 +95,9 @@ def test_dissector__reads_sent_frames(script: Path, tmp_path: Path, ipv6: bool) 
     assert shown(script, tmp_path / "frames.pcap", names) == [
         f"77,{cookie:#x},1,0,0,3,5,,,,,",
         "78,0x0000000000000000,0,0,3694,,,,,,,",
-        ",,,,,,,9,0,,,",
+        ",,,,,,,9,,,,",
         ",,,,,,,,,0x0000000000000004,,",
-        ",,,,,,,0,64,,,h1",
+        ",,,,,,,,64,,,h1",
         ",,,,,,,,,,3,",
         "79,0x0000000000000000,1,0,0,1,2,1,2,,,,,",
         ",,,,,,,,,,,",
@@ -138,3 +139,67 @@ def test_dissector__control_messages_that_keys_prove(script: Path, tmp_path: Pat
         "132,0x0000000000000003,,,sync,,",
         "132,0x0000000000000003,,,sync,,",
     ]
+
+
+def test_dissector__fields_of_control_messages_by_type(script: Path, tmp_path: Path) -> None:
+    """A field appears under its meaning in this type, and only in types that use it."""
+
+    def control(kind: str, **fields: int) -> bytes:
+        version = int(lib.CAREFUL_WIRE_VERSION)
+        return pack("careful_ctrl", version=version, type=getattr(lib, f"CAREFUL_{kind}"), **fields)
+
+    capture(
+        tmp_path / "frames.pcap",
+        control("HELLO", nonce=1, window=5),
+        control("HELLO", nonce=1, token=2, window=64, status=0x100, seq_sent=2, returned=9),
+        control("REFUSE", status=3, window=6),
+        control("SYNC", status=2, seq_sent=10, window=7),
+        control("TRAIN_ASK", nonce=4, window=100, frame_bytes=1),
+        pack("careful_ctrl", version=7, type=0xFF, window=8),
+    )
+    names = ["window", "queues", "peers", "withheld", "frames", "nonce", "train", "protocol"]
+    names += ["refusal", "question", "seal", "reserve", "seq_sent", "frame_bytes", "smallest"]
+    assert shown(script, tmp_path / "frames.pcap", [f"ctrl.{name}" for name in names]) == [
+        ",5,,,,0x0000000000000001,,,,,,,,,",
+        "64,,,,,0x0000000000000001,,256,,,2,9,,0,",
+        ",,6,,,0x0000000000000000,,,3,,,,,,",
+        ",,,7,,0x0000000000000000,,,,2,,,10,,",
+        ",,,,100,,4,,,,,,,,1",
+        "8,,,,,0x0000000000000000,,,,,,,0,0,",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "to", "lost", "text"),
+    [
+        (1000, 1007, [1001, 1002, 1003, 1007], "1001-1003, 1007"),
+        (4, 252, [5, 7, *range(100, 253)], "5, 7, 100-252"),
+        (2**32 - 2, 2, [2**32 - 1, 0, 2], "4294967295-0, 2"),
+        (8, 9, [9], "9"),
+        (8, 8, [], ""),
+        (8, 1000000, range(9, 257), "9-256"),  # more than there are bits for
+    ],
+)
+def test_dissector__missing_numbers(
+    script: Path, tmp_path: Path, before: int, to: int, lost: Sequence[int], text: str
+) -> None:
+    bits = bytearray(b"\xff" * int(lib.CAREFUL_NAME_BYTES - 1))
+    for seq in lost:
+        at = (seq - before - 1) % 2**32
+        bits[at // 8] &= ~(1 << at % 8)
+    capture(
+        tmp_path / "frames.pcap",
+        pack(
+            "careful_ctrl",
+            version=int(lib.CAREFUL_WIRE_VERSION),
+            type=int(lib.CAREFUL_MISSING),
+            window=before,
+            seq_sent=to,
+            seq_rcvd=before,
+            name=bytes(bits),
+        ),
+    )
+    names = ["from", "to", "seq_rcvd", "missing", "window", "name", "_ws.lua.error"]
+    names = [name if name.startswith("_") else f"ctrl.{name}" for name in names]
+    expected = f"{(before + 1) % 2**32},{to},{before},{text},,,"
+    assert shown(script, tmp_path / "frames.pcap", names) == [expected]

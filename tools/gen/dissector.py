@@ -25,7 +25,18 @@ VALUES = {
     },
     "am": {"kind": enum_names("careful_am_kind", "CAREFUL_AM_")},
     "seal_end": {},
-    "ctrl": {"type": enum_names("careful_type", "CAREFUL_")},
+    "ctrl": {
+        "type": enum_names("careful_type", "CAREFUL_"),
+        "protocol": {
+            repairs | value: name + (", repairs" if repairs else "")
+            for value, name in enum_names("careful_protocol", "CAREFUL_PROTOCOL_").items()
+            for repairs in (0, int(lib.CAREFUL_SAYS_REPAIRS))
+        },
+        "question": enum_names("careful_sync", "CAREFUL_SYNC_"),
+        "refusal": enum_names("careful_refusal", "CAREFUL_REFUSED_"),
+        "seal": enum_names("careful_seal", "CAREFUL_SEAL_"),
+        "cipher": enum_names("careful_cipher", "CAREFUL_CIPHER_") | {3: "any"},
+    },
     "proved": {},
     "keyed": {"type": enum_names("careful_type", "CAREFUL_")},
     "ping_answer": {
@@ -33,6 +44,26 @@ VALUES = {
         "stage": enum_names("careful_stage", "CAREFUL_STAGE_"),
         "scratch": enum_names("careful_scratch", "CAREFUL_SCRATCH_"),
     },
+}
+#: Type of control message -> the fields that it uses, each under its meaning there if that is not
+#: its name (wire.h). "" is a HELLO without a token.
+_COUNTS = "nonce cookie seq_sent seq_rcvd returned window=withheld"
+_TERMS = "nonce token cookie slot queue window buffer_bytes frame_bytes status=protocol"
+_TERMS += " seq_sent=seal seq_rcvd=cipher returned=reserve lost hold_ms name minor"
+MEANINGS = {
+    "": "nonce window=queues minor",
+    "hello": _TERMS,
+    "challenge": "nonce token queue window=queues seq_sent=challenges",
+    "welcome": _TERMS,
+    "refuse": "nonce window=peers status=refusal",
+    "sync": f"{_COUNTS} status=question",
+    "sync_ack": f"{_COUNTS} status=in_device",
+    "gone": "nonce cookie",
+    "bye": "cookie",
+    "train_ask": "nonce=train cookie window=frames frame_bytes=smallest hold_ms",
+    "train_sent": "nonce=train cookie window=frames",
+    "train_over": "nonce=train cookie",
+    "missing": "cookie window=from seq_sent=to seq_rcvd name=missing",
 }
 _NUMBERS = ("CTRL_BIT", "F_FIRST", "HELLO", "PING_ANSWER", "PORT_DEFAULT", "WELCOME", "WIRE_SEALED")
 _HEX = ("cookie", "check", "payload_crc", "nonce", "token", "incarnation")
@@ -43,17 +74,41 @@ def _table(names: Mapping[int, str]) -> str:
     return f"{{ {values} }}"
 
 
-def _declared(struct: str, field: Field) -> str:
-    """Returns a field's Lua object."""
-    name = f"careful.{struct}.{field.name}"
+def _declared(struct: str, field: Field, meaning: str = "") -> str:
+    """Returns a field's Lua object. A field of several meanings has an object for each."""
+    label = meaning or field.name
+    name = f"careful.{struct}.{label}"
     if field.count is not None:
-        kind = "stringz" if field.name == "name" else "bytes"
-        return f'ProtoField.{kind}("{name}", "{field.name}")'
+        kind = "string" if meaning else "stringz" if field.name == "name" else "bytes"
+        return f'ProtoField.{kind}("{name}", "{label}")'
     kind = f"uint{8 * field.item_bytes}"
-    base = "base.HEX" if field.name in _HEX else "base.DEC"
-    names = VALUES[struct].get(field.name, {})
+    base = "base.HEX" if label in _HEX else "base.DEC"
+    names = VALUES[struct].get(label, {})
     more = f", {_table(names)}" if names else ""
-    return f'ProtoField.{kind}("{name}", "{field.name}", {base}{more})'
+    return f'ProtoField.{kind}("{name}", "{label}", {base}{more})'
+
+
+def _control() -> Iterator[str]:
+    """Yields the fields that each type of control message uses, by offset."""
+    fields = {one.name: one for one in layout("careful_ctrl")}
+    types = {name: value for value, name in VALUES["ctrl"]["type"].items()}
+    declared: dict[str, str] = {}
+    shown = []
+    for name, words in MEANINGS.items():
+        used = []
+        for word in f"version type bytes check incarnation {words}".split():
+            field, _, meaning = word.partition("=")
+            if meaning:
+                declared[meaning] = _declared("ctrl", fields[field], meaning)
+            used.append(f"[{fields[field].offset}] = {f'meaning.{meaning}' if meaning else 'true'}")
+        shown.append(f"  [{types.get(name, 0)}] = {{ {', '.join(used)} }},")
+    yield "local meaning = {"
+    yield from (f"  {name} = {made}," for name, made in declared.items())
+    yield "}"
+    yield from ("local used = {", *shown, "}")
+    for name in ("token", "window", "seq_sent", "name"):
+        yield f"local {name}_at = {fields[name].offset}"
+    yield f"local name_bytes = {fields['name'].size}"
 
 
 def _lines() -> Iterator[str]:
@@ -75,6 +130,7 @@ def _lines() -> Iterator[str]:
         yield "} }"
     (next_at,) = (one.offset for one in layout("careful_am") if one.name == "next")
     yield f"local next_at = {next_at}"
+    yield from _control()
     yield f"local types = {_table(VALUES['hdr']['type'])}"
     yield f"local kinds = {max(enum_names('careful_am_kind', 'CAREFUL_AM_'))}"
     yield "local flags = {"
@@ -96,7 +152,50 @@ end
 for _, one in ipairs(flags) do
   fields[#fields + 1] = one
 end
+for _, one in pairs(meaning) do
+  fields[#fields + 1] = one
+end
 careful.fields = fields
+
+local function text(seq)
+  return string.format("%d", seq % 4294967296)
+end
+
+-- Returns the numbers that MISSING names, for example "1001-1003, 1007".
+local function missing(buffer, at)
+  local before, bits = buffer(at + window_at, 4):uint(), buffer(at + name_at, name_bytes)
+  local count = (buffer(at + seq_sent_at, 4):uint() - before) % 4294967296
+  local runs, first = {}, nil
+  count = math.min(count, 8 * name_bytes)
+  for i = 1, count + 1 do
+    if i <= count and bits:bitfield(i + 6 - 2 * ((i - 1) % 8), 1) == 0 then
+      first = first or i
+    elseif first then
+      local last = i - 1 > first and "-" .. text(before + i - 1) or ""
+      runs[#runs + 1] = text(before + first) .. last
+      first = nil
+    end
+  end
+  return table.concat(runs, ", ")
+end
+
+-- Adds a field of a control message under its meaning in this type, if the type uses it. A type
+-- that is not known shows all fields under their names.
+local function add_used(one, buffer, at, tree)
+  local kind, range = buffer(at + 1, 1):uint(), buffer(at + one[1], one[2])
+  if kind == number.HELLO and buffer:len() >= at + structs.ctrl.bytes and
+      buffer(at + token_at, 8):uint64() == UInt64(0) then
+    kind = 0
+  end
+  local shown = not used[kind] or used[kind][one[1]]
+  if shown == meaning.from then
+    tree:add(shown, range, (range:uint() + 1) % 4294967296)
+  elseif shown == meaning.missing then
+    tree:add(shown, range, missing(buffer, at))
+  elseif shown then
+    tree:add(shown == true and one[3] or shown, range)
+  end
+end
 
 -- Adds the struct that begins at `at`, as far as the datagram goes.
 local function add(name, buffer, at, root)
@@ -106,7 +205,11 @@ local function add(name, buffer, at, root)
     add(struct.begins, buffer, at, tree)
   end
   for _, one in ipairs(struct.fields) do
-    if at + one[1] + one[2] <= buffer:len() then
+    if at + one[1] + one[2] > buffer:len() then
+      break
+    elseif name == "ctrl" then
+      add_used(one, buffer, at, tree)
+    else
       local item = tree:add(one[3], buffer(at + one[1], one[2]))
       if name == "hdr" and one[1] == 2 then
         for _, flag in ipairs(flags) do
