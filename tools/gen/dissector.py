@@ -51,7 +51,7 @@ _COUNTS = "nonce cookie seq_sent seq_rcvd returned window=withheld"
 _TERMS = "nonce token cookie slot queue window buffer_bytes frame_bytes status=protocol"
 _TERMS += " seq_sent=seal seq_rcvd=cipher returned=reserve lost hold_ms name minor"
 MEANINGS = {
-    "": "nonce window=queues minor",
+    "": "nonce window=queues",
     "hello": _TERMS,
     "challenge": "nonce token queue window=queues seq_sent=challenges",
     "welcome": _TERMS,

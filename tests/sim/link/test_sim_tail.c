@@ -131,8 +131,8 @@ static void slowest(uint32_t in_flight, uint64_t silence_ns)
 	qsort(times_ns, REQUESTS, sizeof(times_ns[0]), ascending);
 	p50_ns = times_ns[REQUESTS / 2];
 	p999_ns = times_ns[REQUESTS - REQUESTS / 1000];
-	printf("  %2u in flight: P50 %.1f us, P99.9 %.1f us, control round trip %.1f us\n", in_flight,
-	       (double)p50_ns / 1e3, (double)p999_ns / 1e3, (double)round_ns / 1e3);
+	printf("  %2u in flight: P50 %.1f us, P99.9 %.1f us, control round trip %.1f us\n",
+	       in_flight, (double)p50_ns / 1e3, (double)p999_ns / 1e3, (double)round_ns / 1e3);
 	CHECK(p999_ns <= silence_ns + ROUNDS * round_ns);
 	CHECK(p999_ns <= silence_ns + ROUNDS * ROUND_NS);
 }
