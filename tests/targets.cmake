@@ -37,9 +37,6 @@ if(CAREFUL_TESTS)
     set_tests_properties(${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77)
   endforeach()
   target_link_libraries(test_hop PRIVATE hop)
-  target_sources(test_nbd_file PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/nbd/file.c
-                                       ${CMAKE_CURRENT_SOURCE_DIR}/nbd/handle.c)
-  target_link_options(test_nbd_file PRIVATE -Wl,--wrap=time)
   target_sources(test_block_client PRIVATE ${CAREFUL_ROOT}/tests/support/block_client.c)
   file(GLOB IPC_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/daemon/ipc/*.c)
   target_sources(test_attach PRIVATE ${IPC_SOURCES} ${CMAKE_CURRENT_SOURCE_DIR}/daemon/log.c
@@ -284,7 +281,7 @@ if(CAREFUL_CLANG_TIDY)
   file(GLOB_RECURSE TIDY_HEADERS CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.h
        ${CAREFUL_ROOT}/tests/*.h ${CAREFUL_ROOT}/tools/*.h)
   set(TIDY_SOURCES ${LIBRARY_SOURCES} ${DAEMON_SOURCES} ${HOP_SOURCES}
-                   ${PLUGIN_SOURCES} ${CAREFUL_ROOT}/tools/compare/tcp.c
+                   ${CAREFUL_ROOT}/tools/compare/tcp.c
                    ${CAREFUL_ROOT}/tools/p2/jacobi.c
                    ${CAREFUL_ROOT}/tools/p2/node.c
                    ${CAREFUL_ROOT}/tools/p2/p2.c
