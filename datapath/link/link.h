@@ -108,6 +108,9 @@ void link_wake(struct link_peer *peer);
 void link_measure(struct link_peer *peer);
 void link_keys_changed(struct link *link);
 
+/* sync.c */
+void link_ask_arrived(struct link_peer *peer);
+
 /* window_yield.c */
 bool window_yield_await(struct link *link, const union address *to);
 

@@ -192,7 +192,8 @@ struct message_state {
 		/* the fragment that a repair reads from its file */
 		struct message_reread {
 			struct message_state *state;
-			bool busy; /* a read is under way */
+			bool busy; /* a read is under way, */
+			uint64_t began_ns; /* since then */
 			struct message_out *out;
 			struct link_txframe tx;
 			struct link_send_args args;

@@ -12,8 +12,12 @@
 enum {
 	WAIT_FIRST_US = 2000, /* wait for a repair, while repair_us is unknown */
 	WAIT_MORE_US = 100, /* wait for a repair, in addition to repair_us */
-	WAIT_MAX_US = 8 * 1000, /* longest wait if the peer is silent */
-	WAIT_LONG_US = 64 * 1000, /* longest wait otherwise */
+	WAIT_LONG_US =
+		64 * 1000, /* longest wait, unless the peer is silent; silence if repair_us is
+				   * unknown, */
+	SILENT_US = 8 * 1000, /* and least silence otherwise */
+	SILENCE_PART = 32, /* a silent peer is asked again after this part of the silence, */
+	SILENT_WAIT_MAX_US = 8000, /* and after this time at the latest */
 	BACKOFF_MAX = 6,
 	LATE_PLACES = 3, /* a frame is lost if this many overtook it (RFC 5681, section 3.2), */
 	LATE_US = 50, /* or if it is late by this time and by a quarter of repair_us */
@@ -36,21 +40,18 @@ void missing_begin(struct link_peer *peer, uint32_t from, uint32_t to)
 		*asked_at(peer, seq) = (struct link_asked){ .noticed_us = link_us(peer->link) };
 }
 
-/* Times a repair. After two requests it may answer either, so it counts only if no other time is
- * known (Karn's rule, RFC 6298). */
+/* Times a repair. After two requests it may answer either, so it does not count, and the doubled wait
+ * stays (Karn's rule, RFC 6298). */
 static void time_repair(struct link_missing *missing, const struct link_asked *asked,
 			uint32_t now_us)
 {
 	uint32_t took_us = now_us - asked->first_us;
 
-	if (asked->first_us == asked->last_us) {
-		missing->backoff = 0;
-		missing->repair_us = took_us > missing->repair_us ?
-					     took_us :
-					     (7 * missing->repair_us + took_us) / 8;
-	} else if (!missing->repair_us) {
-		missing->repair_us = took_us < WAIT_LONG_US ? took_us : WAIT_LONG_US;
-	}
+	if (asked->first_us != asked->last_us)
+		return;
+	missing->backoff = 0;
+	missing->repair_us = took_us > missing->repair_us ? took_us :
+							    (7 * missing->repair_us + took_us) / 8;
 }
 
 /* Notes that a missing number has arrived. */
@@ -75,19 +76,43 @@ void missing_came(struct link_peer *peer, uint32_t seq)
 		missing->came_us = asked->last_us;
 }
 
-/* Returns the time to wait for a repair; each request in vain doubles it. If the peer is silent for
- * longer than one undoubled wait, the link may be down: the wait then stays short, so that repairs
- * begin soon after the link returns. */
+/* Returns the time to wait for a repair, before it is doubled. */
+static uint32_t wait_first_us(const struct link_missing *missing)
+{
+	return missing->repair_us ? missing->repair_us + WAIT_MORE_US : WAIT_FIRST_US;
+}
+
+/* Reports whether the link may be down: nothing has arrived for longer than a repair takes. */
+static bool is_silent(const struct link_peer *peer)
+{
+	const struct link_missing *missing = &peer->session->missing;
+	uint64_t us = missing->repair_us ? wait_first_us(missing) : WAIT_LONG_US;
+
+	return peer->link->now_ns - peer->session->heard_ns >
+	       1000 * (us > SILENT_US ? us : SILENT_US);
+}
+
+/* Returns the time between two questions to a silent peer. It is a part of the silence, so that the
+ * ends go on soon after the return of a link that was down. */
+uint32_t missing_silent_wait_us(const struct link_peer *peer)
+{
+	uint64_t us = (peer->link->now_ns - peer->session->heard_ns) / 1000 / SILENCE_PART;
+
+	return us < SILENT_WAIT_MAX_US ? (uint32_t)us : SILENT_WAIT_MAX_US;
+}
+
+/* Returns the time to wait for a repair; each request in vain doubles it. If the peer is silent, the
+ * wait stays short, so that repairs begin soon after the link returns. */
 static uint32_t wait_us(const struct link_peer *peer)
 {
 	const struct link_missing *missing = &peer->session->missing;
-	uint32_t us = missing->repair_us ? missing->repair_us + WAIT_MORE_US : WAIT_FIRST_US;
-	uint64_t silence_us = us > WAIT_MAX_US ? us : WAIT_MAX_US;
-	bool silent = peer->link->now_ns - peer->session->heard_ns > 1000 * silence_us;
-	uint32_t most_us = silent ? WAIT_MAX_US : WAIT_LONG_US;
+	uint32_t first_us = wait_first_us(missing), us = first_us << missing->backoff;
 
-	most_us = us > most_us ? us : most_us;
-	return us << missing->backoff < most_us ? us << missing->backoff : most_us;
+	if (is_silent(peer))
+		us = missing_silent_wait_us(peer);
+	else if (us > WAIT_LONG_US)
+		us = WAIT_LONG_US;
+	return us > first_us ? us : first_us;
 }
 
 /* Reports whether a frame is lost, and not only late. Its lateness counts from the last frame that
@@ -152,7 +177,8 @@ static void count_request(struct link_peer *peer, uint32_t seq)
 	if (asked->last_us && seq == missing->first &&
 	    link_us(peer->link) - asked->last_us >= wait_us(peer)) {
 		missing->tries++;
-		missing->backoff += missing->backoff < BACKOFF_MAX;
+		missing->backoff =
+			is_silent(peer) ? 0 : missing->backoff + (missing->backoff < BACKOFF_MAX);
 	}
 	asked->last_us = link_us(peer->link);
 	if (!asked->first_us)

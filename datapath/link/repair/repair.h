@@ -107,6 +107,7 @@ bool reorder_said(struct link_peer *peer, uint32_t seq);
 /* missing.c */
 void missing_begin(struct link_peer *peer, uint32_t from, uint32_t to);
 void missing_came(struct link_peer *peer, uint32_t seq);
+uint32_t missing_silent_wait_us(const struct link_peer *peer);
 void missing_ask(struct link_peer *peer);
 bool missing_tick(struct link_peer *peer);
 void missing_drained(struct link_peer *peer);

@@ -94,7 +94,7 @@ void link_log_free(struct link_repair *repair)
 }
 
 /* Reports whether a frame of ours needs no repair: it has arrived, is too old for the log, or belongs
- * to another epoch. */
+ * to another epoch. A peer grants at most half of its reserve to one sender (reservation.c). */
 bool link_resolved(const struct link_peer *peer, uint32_t seq)
 {
 	const struct link_repair *repair = &peer->repair;
@@ -103,7 +103,8 @@ bool link_resolved(const struct link_peer *peer, uint32_t seq)
 	if (!repair->log || (int32_t)(seq - repair->acked) <= 0 ||
 	    peer->flow.seq_out - seq > repair->log_mask)
 		return true;
-	return (int32_t)(tx->credits - tx->reserve - repair->log[seq & repair->log_mask].sent) >= 0;
+	return (int32_t)(tx->credits - tx->reserve / 2 -
+			 repair->log[seq & repair->log_mask].sent) >= 0;
 }
 
 /* Notes that the peer has all our frames up to this number. Returns false if that is impossible. */

@@ -15,7 +15,6 @@ enum {
 	DISAGREE_TIMES = 2,
 	DISAGREE_RETRY_MS = 20,
 	SUSPECT_ROUNDS = 4, /* silence before a lost tail is suspected, in round trips */
-	UNANSWERED_MS = 8, /* least value of unanswered_ms() */
 	ROUND_FIRST_NS = 4 * 1000 * 1000, /* limit of the first measured round trip */
 	REFUSED_TIMES = 3, /* refused SYNCs in a row that end a session */
 	REFUSED_RETRY_MS = 45, /* just less than the time between two HELLOs */
@@ -33,6 +32,14 @@ static void wait_longer(struct link_peer *peer, uint32_t most_ms)
 static void ask(struct link_peer *peer)
 {
 	link_sync_ask(peer, CAREFUL_SYNC_COUNTS);
+}
+
+/* Asks which of our frames have arrived, unless a question is unanswered. Credits prove it late if
+ * the peer may grant many. */
+void link_ask_arrived(struct link_peer *peer)
+{
+	if (peer->phase == LINK_OPEN && !peer->session->sync.asked)
+		ask(peer);
 }
 
 /* Ends the session of a peer that reports impossible counts. */
@@ -175,6 +182,10 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 		return false;
 	control_watch_heard(peer);
 	time_round(peer, asked_us);
+	if (!link_log_came(peer, rcvd)) {
+		bad_counts(peer);
+		return true;
+	}
 	if (!sync->asked || (int32_t)(asked_us - (uint32_t)sync->first_us) < 0)
 		return true; /* an answer to an earlier question */
 	sync->asked = false;
@@ -183,10 +194,6 @@ bool link_on_sync_ack(struct link_peer *peer, const struct careful_ctrl *ctrl)
 	sync->refused_rounds = 0;
 	sync->refused = false;
 	link_state(peer, CAREFUL_PEER_UP);
-	if (!link_log_came(peer, rcvd)) {
-		bad_counts(peer);
-		return true;
-	}
 	if (flow_agrees(&peer->flow, ctrl)) {
 		sync->disagreed = 0;
 		sync->blocked_ns = 0;
@@ -293,12 +300,12 @@ static uint32_t suspect_ms(const struct link_peer *peer)
 	return ms < peer->link->sync_ms ? (uint32_t)ms : peer->link->sync_ms;
 }
 
-/* Returns the longest time between two unanswered questions. Short, for a link that was down. */
+/* Returns the longest time between two unanswered questions. */
 static uint32_t unanswered_ms(const struct link_peer *peer)
 {
-	uint32_t ms = suspect_ms(peer);
+	uint32_t ms = suspect_ms(peer), silent_ms = missing_silent_wait_us(peer) / 1000;
 
-	return ms > UNANSWERED_MS ? ms : UNANSWERED_MS;
+	return ms > silent_ms ? ms : silent_ms;
 }
 
 static void sync_tick(struct link_peer *peer)

@@ -92,6 +92,35 @@ static void test_grant__a_long_path_is_filled(void)
 	CHECK(granted < large + 1.5 * 2 * 0.020); /* the question, and its answer */
 }
 
+static double gets_ms(uint32_t reserve)
+{
+	enum { GETS = 20, OUTS = 8, WINDOWS = 64 };
+
+	sim_scene(1);
+	scene->options.reserve = reserve;
+	scene->options.rx_buffers = WINDOWS + reserve;
+	scene->limits.messages.outs = OUTS;
+	scene->shape.segments_max = 2; /* such fragments are read again from their source */
+	scene->shape.frame_bytes *= 2;
+	scene->plan_bytes = scene->shape.frame_bytes;
+	scene->config.wire_delay_ns = scene->config.ctrl_delay_ns = 20000;
+	sim_op(OP_REQUEST, 0, 10, 0); /* the session */
+	for (uint32_t i = 0; i < GETS; i++)
+		sim_op(OP_GET, 0, 12000, 5)->from_file = true;
+	EXPECT_WELL(sim_play_strictly());
+	return (double)last_done_ns() / 1e6 - 5;
+}
+
+/* Credits prove late that data has arrived if they may be a grant, and their sender has room for few
+ * messages: it asks. */
+static void test_gets__end_as_soon_with_a_large_reserve(void)
+{
+	double small = gets_ms(0), large = gets_ms(960);
+
+	printf("  %.3f ms, with a large reserve %.3f ms\n", small, large);
+	CHECK(large <= 1.3 * small);
+}
+
 /* Each frame is lost in turn: grants end with their epoch, and the pool is whole. */
 static void test_loss__each_frame_in_turn(void)
 {
@@ -141,6 +170,7 @@ int main(void)
 	RUN(test_grant__is_paid_back_by_the_message);
 	RUN(test_grant__none_for_a_message_within_the_window);
 	RUN(test_grant__a_long_path_is_filled);
+	RUN(test_gets__end_as_soon_with_a_large_reserve);
 	RUN(test_loss__each_frame_in_turn);
 	RUN(test_faults__all_kinds);
 	cluster_destroy(cluster);
