@@ -40,8 +40,6 @@ OLD = {
     "release.json": "wire 4",
     "sim-hostile.txt": "wire 4, wire 5, wire 6",
     "slow-store.json": "not clean, wire 1",
-    "soak-200M.json": "no commit",
-    "soak.json": "no commit",
     "speed.json": "wire 4",
     "table2-links.json": "wire 2",
     "table2.json": "wire 1",
