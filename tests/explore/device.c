@@ -67,6 +67,27 @@ static uint16_t extra_of(const struct careful_hdr *hdr, uint32_t member)
 	return be32toh(hdr->msg_id) >> 4 * member & 15;
 }
 
+/* Checks that a frame has the next number, or equals the earlier frame with its number. */
+static void check_number(struct world *world, int from, int to, const struct flight *flight)
+{
+	const uint8_t number = flight->cost | (flight->update ? FLIGHT_UPDATE : 0) |
+			       (flight->cast || flight->again ? FLIGHT_CAST : 0);
+	const uint32_t at = flight->seq - world_peer(world, to, from)->flow.seq_in;
+	struct open *open = &world->open[from][to];
+
+	if ((int32_t)(flight->seq - world_peer(world, from, to)->flow.seq_out) > 0) {
+		violation(world, FOUND_NEVER);
+	} else if (at == open->count + 1 && open->count < FRAMES_MAX) {
+		open->gives[open->count] = open->more[open->count] = 0;
+		open->number[open->count++] = number;
+	} else if ((int32_t)at > (int32_t)open->count) {
+		violation(world, "frames are not numbered one by one");
+	} else if ((int32_t)at > 0 &&
+		   (open->number[at - 1] & (uint8_t) ~(NUMBER_WAITS | FLIGHT_AGAIN)) != number) {
+		violation(world, FOUND_REPAIR);
+	}
+}
+
 /* Puts a broadcast on the wire to each node, and frees its buffers. */
 static void take_cast(struct node *node, const struct careful_hdr *hdr,
 		      const struct device_desc *descs, uint32_t n, const struct flight *cast)
@@ -76,11 +97,13 @@ static void take_cast(struct node *node, const struct careful_hdr *hdr,
 
 	for (int to = 0; to < world->setting.nodes; to++) {
 		struct wire *wire = &world->wire[node->index][to];
+		const struct open *open = &world->open[node->index][to];
 		uint32_t member = world_member_of(node->index, to), seq;
 
 		if (to == node->index)
 			continue;
-		seq = world_peer(world, to, node->index)->flow.seq_in + wire->count + 1;
+		seq = world_peer(world, to, node->index)->flow.seq_in + 1;
+		seq += world_loses(world) ? open->count : wire->count;
 		if ((numbers[2 * member] << 8 | numbers[2 * member + 1]) != (uint16_t)seq)
 			violation(world, "a frame to all has another number than is due");
 		if (wire->count == FRAMES_MAX)
@@ -91,6 +114,10 @@ static void take_cast(struct node *node, const struct careful_hdr *hdr,
 		 * others. */
 		wire->flight[wire->count - 1].ask = extra_of(hdr, member);
 		wire->flight[wire->count - 1].seq = seq;
+		if (!world_loses(world))
+			continue;
+		check_number(world, node->index, to, &wire->flight[wire->count - 1]);
+		loss_note_cast(world, node->index, to, &wire->flight[wire->count - 1]);
 	}
 	if (be32toh(hdr->check) != careful_hdr_check(hdr) ||
 	    be64toh(hdr->cookie) != node->group->cookie)
@@ -108,26 +135,6 @@ static uint8_t cost_of(const struct device_desc *descs, uint32_t n)
 	return (uint8_t)((bytes + BUFFER_BYTES - 1) / BUFFER_BYTES);
 }
 
-/* Checks that a frame has the next number, or equals the earlier frame with its number. */
-static void check_number(struct world *world, int from, int to, const struct flight *flight,
-			 uint8_t first)
-{
-	const uint8_t number = flight->cost | (flight->update ? FLIGHT_UPDATE : 0);
-	const uint32_t at = flight->seq - world_peer(world, to, from)->flow.seq_in;
-	struct open *open = &world->open[from][to];
-
-	if ((int32_t)(flight->seq - world_peer(world, from, to)->flow.seq_out) > 0)
-		violation(world, FOUND_NEVER);
-	else if (at == open->count + 1 && open->count < FRAMES_MAX)
-		open->number[open->count++] = number;
-	else if ((int32_t)at > (int32_t)open->count)
-		violation(world, "frames are not numbered one by one");
-	else if ((int32_t)at > 0 && (open->number[at - 1] & (uint8_t)~NUMBER_WAITS) != number)
-		violation(world, FOUND_REPAIR);
-	if (!flight->update && first != (uint8_t)flight->seq)
-		violation(world, FOUND_REPAIR);
-}
-
 /* Takes a frame: checks the fields that the rule does not use, and puts the others on the wire. */
 static void take_frame(struct node *node, const struct device_desc *descs, uint32_t n)
 {
@@ -140,7 +147,7 @@ static void take_frame(struct node *node, const struct device_desc *descs, uint3
 	int to;
 
 	memcpy(&hdr, frame + LL_BYTES, sizeof(hdr));
-	if (hdr.flags & CAREFUL_F_BCAST_EVENT) {
+	if (hdr.flags & CAREFUL_F_BCAST_EVENT && hdr.msg_bytes) {
 		take_cast(node, &hdr, descs, n,
 			  &(struct flight){ .cast = true,
 					    .cost = cost_of(descs, n),
@@ -169,6 +176,7 @@ static void take_frame(struct node *node, const struct device_desc *descs, uint3
 	flight->segments = (uint8_t)n;
 	flight->update = hdr.type == CAREFUL_UPDATE;
 	flight->cast = false;
+	flight->again = hdr.flags & CAREFUL_F_BCAST_EVENT;
 	flight->cost = cost_of(descs, n);
 	flight->credits = be32toh(hdr.credits);
 	flight->ask = be16toh(hdr.extra);
@@ -176,7 +184,11 @@ static void take_frame(struct node *node, const struct device_desc *descs, uint3
 	wire->count++;
 	if (!world_loses(world))
 		return;
-	check_number(world, node->index, to, flight, frame[LL_BYTES + LINK_HDR_BYTES]);
+	check_number(world, node->index, to, flight);
+	if (!flight->update && frame[LL_BYTES + LINK_HDR_BYTES] != (uint8_t)flight->seq)
+		violation(world, FOUND_REPAIR);
+	if (flight->again)
+		loss_check_again(world, node->index, to, flight, &hdr);
 	for (; flight->segments; flight->segments--)
 		node->sent[node->sent_count++] = flight->chunk[flight->segments - 1];
 }

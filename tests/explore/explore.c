@@ -129,6 +129,9 @@ static const struct experiment experiments[] = {
 	SETTING(n, w, min, max, 0, 16, kept, .gone = (lost), .copies = (twice), ##__VA_ARGS__)
 #define SENDS(w, min, max, kept, lost, twice, ...) \
 	LOSS(2, w, min, max, kept, lost, twice, .pattern = PATTERN_SINK, ##__VA_ARGS__)
+#define GROUP(min, max, lost, twice, ...)                                  \
+	LOSS(3, 4, min, max, 0, lost, twice, .casters = 1, .rounds = true, \
+	     .pattern = PATTERN_CAST, ##__VA_ARGS__)
 #define BROKEN(what, ...) LOSS(2, 4, 1, 1, 0, 2, 1, .fault = (what), ##__VA_ARGS__)
 
 static const struct experiment losses[] = {
@@ -143,6 +146,7 @@ static const struct experiment losses[] = {
 	  SLOW },
 	{ "and the receive ring loses frames", NULL,
 	  SENDS(4, 1, 2, 0, 4, 1, .rounds = true, .ring = 2), SLOW },
+	{ "", NULL, SENDS(4, 1, 1, 0, 4, 1, .rounds = true, .ring = 4), SLOW },
 	{ "and credits are withheld", NULL, SENDS(6, 1, 1, 0, 2, 0, .rounds = true, .withholds = 2),
 	  LONG },
 	{ "and applications that keep frames", NULL, SENDS(4, 1, 1, 2, 4, 1, .rounds = true),
@@ -151,13 +155,23 @@ static const struct experiment losses[] = {
 	  SENDS(4, 1, 1, 0, 1, 0, .rounds = true, .reserve = 1, .large = 3), SLOW },
 	{ "", NULL, SENDS(4, 1, 1, 0, 1, 0, .rounds = true, .reserve = 2, .large = 5), LONG },
 	{ "any step at any time", NULL, SENDS(4, 1, 1, 0, 1, 0), SLOW },
+	{ "", NULL, SENDS(4, 1, 2, 0, 1, 0), SLOW },
+	{ "", NULL, SENDS(4, 2, 2, 0, 4, 2), SLOW },
+	{ "", NULL, SENDS(4, 1, 1, 0, 1, 1), LONG },
+	{ "", NULL, SENDS(5, 1, 1, 0, 1, 0), LONG },
 	{ "two nodes that both send, by rounds", NULL, LOSS(2, 4, 1, 1, 0, 1, 0, .rounds = true),
 	  SLOW },
 	{ "", NULL, LOSS(2, 4, 2, 2, 0, 1, 0, .rounds = true), SLOW },
+	{ "one of three sends to both others at once, by rounds; each gets its own repairs", NULL,
+	  GROUP(2, 2, 2, 1), QUICK },
+	{ "", NULL, GROUP(2, 2, 4, 2), SLOW },
+	{ "", NULL, GROUP(1, 1, 1, 0), SLOW },
 	{ "nobody suspects that the last frames are lost", FOUND_MISSING, BROKEN(FAULT_NO_TAIL),
 	  QUICK },
 	{ "the same in a sealed session", FOUND_MISSING, BROKEN(FAULT_NO_TAIL, .sealed = true),
 	  QUICK },
+	{ "nobody suspects that a whole window is lost", FOUND_MISSING,
+	  SENDS(4, 1, 1, 0, 4, 1, .rounds = true, .fault = FAULT_NO_WINDOW), QUICK },
 	{ "a missing number is named once", FOUND_MISSING, BROKEN(FAULT_ASKED_ONCE), QUICK },
 	{ "XDP does not learn what was taken", FOUND_REFUSED, BROKEN(FAULT_NO_FLOOR), QUICK },
 	{ "the same in a sealed session", FOUND_REFUSED, BROKEN(FAULT_NO_FLOOR, .sealed = true),
@@ -181,6 +195,10 @@ static const struct experiment losses[] = {
 	{ "a repair has the credits from before", FOUND_UNSAID, BROKEN(FAULT_OLD_CREDITS), QUICK },
 	{ "a frame that the ring lost keeps its charge", FOUND_REFUSED,
 	  BROKEN(FAULT_RING_CHARGED, .ring = 2), QUICK },
+	{ "a whole window that the ring lost keeps its charge", FOUND_REFUSED,
+	  SENDS(4, 1, 1, 0, 4, 1, .rounds = true, .ring = 4, .fault = FAULT_RING_WINDOW), QUICK },
+	{ "a repair to one of a group lacks the credits of the lost frame", FOUND_REPAIR,
+	  GROUP(1, 1, 1, 0, .fault = FAULT_CAST_ALONE), QUICK },
 };
 
 static bool as_expected(const char *expected, const char *violated)
@@ -199,7 +217,7 @@ static double seconds(void)
 /* Runs one experiment and prints its line. */
 static bool run(const struct experiment *e, bool show, struct found *found)
 {
-	static const char *const patterns[] = { "all", "ring", "star", "sink" };
+	static const char *const patterns[] = { "all", "ring", "star", "sink", "cast" };
 	const struct setting *s = &e->setting;
 	double began = seconds();
 	bool right;

@@ -15,6 +15,8 @@ static bool before(const struct direction *flow, uint32_t a, uint32_t b)
 {
 	if (flow->seq[a] != flow->seq[b])
 		return flow->seq[a] < flow->seq[b];
+	if (flow->frame[a] != flow->frame[b])
+		return flow->frame[a] < flow->frame[b];
 	if (flow->credits[a] != flow->credits[b])
 		return flow->credits[a] < flow->credits[b];
 	return flow->ask[a] < flow->ask[b];
@@ -76,6 +78,10 @@ static void get_numbers(struct world *world, int from, int to, struct direction 
 		const bool waits = open->number[i] & NUMBER_WAITS;
 
 		flow->number[i] = open->number[i];
+		flow->gives[i] = open->gives[i];
+		flow->more[i] = open->more[i];
+		if (world->setting.casters)
+			flow->logged[i] = (int8_t)(out->flow.tx.sent - loss_logged(out, seq)->sent);
 		if (reorder_holds(in, seq) != waits)
 			violation(world, FOUND_ORDER);
 		else if (waits)
@@ -152,7 +158,7 @@ static void put_waiting(struct node *node, struct link_peer *in, uint32_t seq, u
 /* Restores the sender's log entry of a frame. */
 static void put_logged(struct link_peer *out, uint32_t seq, uint8_t number, uint32_t sent)
 {
-	struct log_entry *entry = &out->repair.log[seq & out->repair.log_mask];
+	struct log_entry *entry = loss_logged(out, seq);
 	const uint32_t cost = number & COST_MASK;
 	const uint32_t body = number & FLIGHT_UPDATE ? 0 : body_of(cost);
 
@@ -190,12 +196,17 @@ void loss_put(struct world *world, int from, int to, const struct direction *flo
 		const uint32_t seq = SEQ_BASE + 1 + i;
 
 		world->open[from][to].number[i] = flow->number[i] & (uint8_t)~NUMBER_WANTED;
+		world->open[from][to].gives[i] = flow->gives[i];
+		world->open[from][to].more[i] = flow->more[i];
+		if (world->setting.casters)
+			sent = out->flow.tx.sent - (uint32_t)flow->logged[i];
 		if (flow->numbers - i <= out->repair.log_mask + 1)
 			put_logged(out, seq, flow->number[i], sent);
 		sent -= flow->number[i] & COST_MASK;
 		if (flow->number[i] & NUMBER_WAITS)
 			put_waiting(receiver, in, seq, flow->number[i], flow->waits_ask[i]);
 	}
+	loss_put_casts(world, from, to);
 	in->repair.highest = SEQ_BASE + flow->highest;
 	for (uint32_t i = 0; i <= link->early_mask; i++)
 		in->repair.asked[(SEQ_BASE + 1 + i) & link->early_mask] = (struct link_asked){
@@ -244,6 +255,19 @@ uint32_t loss_grants(struct world *world, int from, int to)
 uint32_t loss_charged(const struct link_peer *in)
 {
 	return in->entry->filled - in->flow.rx.received - (in->flow.most - in->flow.rx.size);
+}
+
+bool loss_settles(const struct world *world, const struct link_peer *in)
+{
+	switch (world->setting.fault) {
+	case FAULT_RING_CHARGED:
+	case FAULT_COPY_KEPT:
+		return false;
+	case FAULT_RING_WINDOW: /* the sender keeps a credit for an update */
+		return loss_charged(in) + WINDOW_UPDATE_COST < world->setting.window;
+	default:
+		return true;
+	}
 }
 
 bool loss_told(const struct node *node)

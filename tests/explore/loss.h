@@ -34,6 +34,27 @@ static inline struct link_send_args loss_args(uint32_t cost)
 	};
 }
 
+/* Describes how a broadcast of this many buffers is sent. The log copies it, so it fills at most one
+ * send buffer, together with the members' numbers. */
+static inline struct link_send_args loss_cast_args(uint32_t cost, uint32_t numbers_bytes)
+{
+	const uint32_t most = CHUNK_BYTES - LINK_PAYLOAD_AT;
+	const uint32_t body = (body_of(cost) < most ? body_of(cost) : most) - numbers_bytes;
+
+	return (struct link_send_args){
+		.type = CAREFUL_DATA,
+		.msg_bytes = body,
+		.frag_bytes = (uint16_t)body,
+		.crc_bytes = body,
+	};
+}
+
+/* Returns the sender's log entry of a frame. */
+static inline struct log_entry *loss_logged(const struct link_peer *out, uint32_t seq)
+{
+	return &out->repair.log[seq & out->repair.log_mask];
+}
+
 /* Reports whether a number has arrived and waits for an earlier one. */
 bool loss_waits(const struct world *world, int from, int to, uint32_t at);
 /* Counts the buffers that XDP charged for frames that the ring lost. */
@@ -42,11 +63,7 @@ uint32_t loss_charged(const struct link_peer *in);
  * before updates. */
 bool loss_told(const struct node *node);
 /* Reports whether the charges of frames that the ring lost are returned. */
-static inline bool loss_settles(const struct world *world)
-{
-	return world->setting.fault != FAULT_RING_CHARGED &&
-	       world->setting.fault != FAULT_COPY_KEPT;
-}
+bool loss_settles(const struct world *world, const struct link_peer *in);
 
 /* Counts the copies of a number on a wire. */
 uint32_t loss_flights(const struct world *world, int from, int to, uint32_t at);
@@ -60,6 +77,21 @@ uint32_t loss_grants(struct world *world, int from, int to);
 /* Returns the sum of a count over all flows. */
 uint32_t loss_all(const struct world *world,
 		  uint32_t (*count)(const struct world *world, int from, int to));
+
+/* loss_cast.c */
+/* Notes the credits that the last broadcast gives to a node. */
+void loss_note_cast(struct world *world, int from, int to, const struct flight *flight);
+/* Checks that the repair of a broadcast gives the same credits. */
+void loss_check_again(struct world *world, int from, int to, const struct flight *flight,
+		      const struct careful_hdr *hdr);
+/* Reports whether XDP admits a broadcast, and charges its buffers. */
+bool loss_admits_cast(struct world *world, int from, int to, const struct flight *flight);
+/* Counts the credits of broadcasts that are not taken yet. */
+uint32_t loss_given(const struct world *world, int from, int to);
+/* Counts the frames under way to other nodes. A repair must not change them. */
+uint32_t loss_to_others(const struct world *world, int from, int to);
+/* Restores broadcasts, after their numbers. */
+void loss_put_casts(struct world *world, int from, int to);
 
 /* loss_steps.c */
 struct step *loss_list(struct world *world, struct step *at, int from, int to);

@@ -12,6 +12,7 @@ static void check_beyond(struct world *world, int from, int to)
 	struct link_peer *out = world_peer(world, from, to), *in = world_peer(world, to, from);
 	const uint32_t wanted = out->repair.wanted, seq = out->flow.seq_out;
 	const struct careful_peer_entry was = *in->entry;
+	const struct flight beyond = { .cost = 1, .seq = was.seq_taken + in->flow.ahead + 1 };
 	struct careful_ctrl ctrl = {
 		.seq_rcvd = htobe32(in->flow.seq_in),
 		.window = htobe32(seq),
@@ -21,9 +22,19 @@ static void check_beyond(struct world *world, int from, int to)
 	if (link_log_on_missing(out, &ctrl) || out->repair.wanted != wanted)
 		violation(world, FOUND_UNKNOWN);
 	in->entry->may_fill += 1u << 16;
-	if (world_admits(world, from, to, was.seq_taken + in->flow.ahead + 1, 1))
+	if (world_admits(world, from, to, &beyond))
 		violation(world, FOUND_WIDE);
 	*in->entry = was;
+}
+
+/* Reports whether the log has a broadcast as its repair sends it. */
+static bool logs_cast(const struct log_entry *entry, uint32_t gives, uint32_t more)
+{
+	const struct link_send_args *args = &entry->args;
+
+	return args->flags & CAREFUL_F_BCAST_EVENT && args->frag_off == gives &&
+	       args->msg_id == more && !args->msg_bytes &&
+	       (entry->bytes_flags & LOG_BYTES) == args->frag_bytes;
 }
 
 /* Checks that each missing number can be repaired. Returns the buffers of these; *waiting: of
@@ -40,10 +51,13 @@ static uint32_t check_log(struct world *world, int from, int to, uint32_t *waiti
 	for (uint32_t at = open->count; at; at--) {
 		const uint32_t seq = out->flow.seq_out - (open->count - at);
 		const uint32_t cost = open->number[at - 1] & COST_MASK;
-		const struct log_entry *entry = &out->repair.log[seq & out->repair.log_mask];
+		const struct log_entry *entry = loss_logged(out, seq);
 
+		/* Frames to a group change this account on their way. */
 		if (world->setting.fault < FAULT_CHARGED_AGAIN &&
-		    (entry->sent != sent || link_resolved(out, seq)))
+		    ((entry->sent != sent && !world->setting.casters) || link_resolved(out, seq) ||
+		     (open->number[at - 1] & FLIGHT_CAST &&
+		      !logs_cast(entry, open->gives[at - 1], open->more[at - 1]))))
 			violation(world, FOUND_LOG);
 		sent -= cost;
 		if (open->number[at - 1] & NUMBER_WAITS)
@@ -63,7 +77,7 @@ static void check_told(struct world *world, int from, int to)
 	uint32_t n = 0;
 
 	for (uint32_t at = 1; at <= back->count; at++)
-		n += !(back->number[at - 1] & NUMBER_WAITS);
+		n += !(back->number[at - 1] & (NUMBER_WAITS | FLIGHT_CAST));
 	if (in->flow.rx.announced != out->flow.tx.credits && !n)
 		violation(world, FOUND_UNSAID);
 }
@@ -76,7 +90,10 @@ void loss_check(struct world *world, int from, int to)
 	const struct open *open = &world->open[from][to];
 	const uint32_t granted = in->session->granted;
 	const uint32_t most = out->flow.tx.size + world->setting.reserve;
+	const struct link_member *member = world_member(world, from, to);
 	uint32_t waiting, flying = check_log(world, from, to, &waiting);
+
+	flying += (member ? member->held : 0) + loss_given(world, to, from);
 
 	if (out->flow.seq_out - in->flow.seq_in != open->count)
 		violation(world, "frames are not numbered one by one");

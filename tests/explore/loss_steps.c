@@ -67,6 +67,7 @@ struct step *loss_list(struct world *world, struct step *at, int from, int to)
 
 	for (uint32_t i = 0; i < wire->count; i++)
 		if (!i || wire->flight[i].seq != wire->flight[i - 1].seq ||
+		    wire->flight[i].cast != wire->flight[i - 1].cast ||
 		    wire->flight[i].credits != wire->flight[i - 1].credits ||
 		    wire->flight[i].ask != wire->flight[i - 1].ask)
 			at = list_frame(world, at, from, to, i);
@@ -101,7 +102,8 @@ static void hand_on(struct world *world, struct node *here, struct link_rxframe 
 {
 	struct link *link = &here->link;
 
-	if (!link_rx_next(link, frame) || be32toh(frame->hdr.seq) != seq || frame->cost != cost) {
+	if (!link_rx_next(link, frame) || frame->cost != cost ||
+	    (be32toh(frame->hdr.seq) != seq && !link_group_is(frame))) {
 		violation(world, FOUND_ORDER);
 		return;
 	}
@@ -138,6 +140,7 @@ bool loss_arrive(struct world *world, const struct step *step)
 	const uint32_t index = step->arg / ARRIVE_INDEX;
 	const uint32_t at = at_of(world, from, to, index);
 	const bool waited = loss_waits(world, from, to, at);
+	const bool again = world->wire[from][to].flight[index].again;
 	struct link_peer *in = world_peer(world, to, from);
 	struct open *open = &world->open[from][to];
 	const uint32_t before = in->flow.seq_in;
@@ -150,6 +153,8 @@ bool loss_arrive(struct world *world, const struct step *step)
 	if (!cost)
 		return true;
 	n = due(world, from, to, at);
+	if (again && !n && !waited && (int32_t)at > 0)
+		open->number[at - 1] |= FLIGHT_AGAIN;
 	link_rx(in->link);
 	for (uint32_t i = 0; i < n && !world->violated; i++)
 		if (!(open->number[i] & FLIGHT_UPDATE))
@@ -159,6 +164,8 @@ bool loss_arrive(struct world *world, const struct step *step)
 		violation(world, FOUND_ORDER);
 	open->count -= n;
 	memmove(open->number, open->number + n, open->count);
+	memmove(open->gives, open->gives + n, open->count);
+	memmove(open->more, open->more + n, open->count);
 	break_arrival(world, in, at, cost, waited);
 	return true;
 }
@@ -167,9 +174,8 @@ bool loss_arrive(struct world *world, const struct step *step)
 static bool lose(struct world *world, const struct step *step, bool in_ring)
 {
 	const struct flight flight = world_take_off(world, step->other, step->node, step->arg);
-	const uint32_t bytes = flight.update ? 1 : flight.cost * BUFFER_BYTES;
 
-	return !in_ring || world_admits(world, step->other, step->node, flight.seq, bytes);
+	return !in_ring || world_admits(world, step->other, step->node, &flight);
 }
 
 static bool copy(struct world *world, const struct step *step)
@@ -183,12 +189,24 @@ static bool copy(struct world *world, const struct step *step)
 	return true;
 }
 
+/* Reports whether all that the sender may send is lost, and the receiver knows of nothing. */
+static bool window_lost(struct world *world, int from, int to)
+{
+	const struct open *open = &world->open[from][to];
+
+	return loss_gone(world, from, to) == open->count &&
+	       !reorder_missing(world_peer(world, to, from)) &&
+	       !window_tx_may_send(&world_peer(world, from, to)->flow.tx, world->setting.cost_min);
+}
+
 /* Delivers the answer to "how far have you sent?". */
 static bool suspect(struct world *world, const struct step *step)
 {
 	struct link_peer *in = world_peer(world, step->node, step->other);
 	struct link_peer *out = world_peer(world, step->other, step->node);
 
+	if (world->setting.fault == FAULT_NO_WINDOW && window_lost(world, step->other, step->node))
+		return false;
 	if (world->setting.fault == FAULT_NO_TAIL || !(link_awaits(in) || link_awaits(out)))
 		return false;
 	if (!reorder_sent(in, out->flow.seq_out))
@@ -305,6 +323,7 @@ static bool again(struct world *world, const struct step *step)
 	const int from = step->node, to = step->other;
 	struct link_peer *out = world_peer(world, from, to);
 	const uint32_t first = world->wire[from][to].count;
+	const uint32_t others = loss_to_others(world, from, to);
 	uint32_t extra, buffers = wanted(world, from, to, &extra), seq, body;
 	struct link_send_args args;
 
@@ -315,6 +334,8 @@ static bool again(struct world *world, const struct step *step)
 	while (link_again(out, &args, &seq, &body) && repair(out, &args, seq, body, true))
 		;
 	link_kick(out->link);
+	if (loss_to_others(world, from, to) != others)
+		violation(world, FOUND_REPAIR);
 	break_repair(world, from, to, buffers, first);
 	return true;
 }
@@ -326,7 +347,7 @@ static bool settle(struct world *world, const struct step *step)
 	struct link_peer *in = world_peer(world, step->node, step->other);
 	struct link_missing *missing = &in->session->missing;
 
-	if (!reorder_missing(in) || !loss_charged(in) || !loss_settles(world))
+	if (!reorder_missing(in) || !loss_charged(in) || !loss_settles(world, in))
 		return false;
 	missing->settle = LINK_SETTLE_DRAINED;
 	missing->filled = in->entry->filled;

@@ -60,7 +60,10 @@ static void get_wire(struct world *world, int from, int to, struct direction *fl
 		const uint32_t base = flight->cast ? cast_credits : in->flow.tx.credits;
 
 		flow->frame[i] = flight->cost | (flight->update ? FLIGHT_UPDATE : 0) |
-				 (flight->cast ? FLIGHT_CAST : 0);
+				 (flight->cast || flight->again ? FLIGHT_CAST : 0) |
+				 (flight->again ? FLIGHT_AGAIN : 0);
+		if (flight->cast && world_loses(world))
+			continue; /* the number has its credits */
 		flow->credits[i] = (int32_t)(flight->credits - base) < 0 && world_loses(world) ?
 					   0 : /* repeated, so it changes nothing */
 					   beyond(world, flight->credits, base);
@@ -217,8 +220,10 @@ static uint32_t put_casts(struct world *world, int from, int to, const struct di
 
 	if (!group)
 		return 0;
-	for (uint32_t i = 0; i < flow->frames; i++)
+	for (uint32_t i = 0; i < flow->frames && !world_loses(world); i++)
 		credits += flow->frame[i] & FLIGHT_CAST ? (uint32_t)flow->credits[i] : 0;
+	for (uint32_t i = 0; i < flow->numbers; i++)
+		credits += flow->gives[i];
 	group->credits = SENT_BASE;
 	heard->credits = SENT_BASE - credits;
 	world_member(world, from, to)->held = flow->cast_held;
@@ -236,11 +241,12 @@ static void put_wire(struct world *world, int from, int to, const struct directi
 		struct flight *flight = &wire->flight[i];
 
 		flight->update = flow->frame[i] & FLIGHT_UPDATE;
-		flight->cast = flow->frame[i] & FLIGHT_CAST;
-		flight->cost = flow->frame[i] & (uint8_t) ~(FLIGHT_UPDATE | FLIGHT_CAST);
+		flight->again = flow->frame[i] & FLIGHT_AGAIN;
+		flight->cast = flow->frame[i] & FLIGHT_CAST && !flight->again;
+		flight->cost = flow->frame[i] & COST_MASK;
 		flight->ask = flow->ask[i];
 		flight->seq = ++seq;
-		if (flight->cast) {
+		if (flight->cast && !world_loses(world)) {
 			cast_credits += (uint32_t)flow->credits[i];
 			flight->credits = cast_credits;
 			flight->segments = 0; /* they have left */

@@ -33,8 +33,10 @@ enum {
  * @fixed: kept frames that may not be copied out, by cost - 1
  * If frames are lost (loss.c), numbers count from the last one that was taken in order:
  * @seq: of the frames under way, sorted
- * @numbers, @number: sent numbers that are not taken yet: cost, FLIGHT_UPDATE, NUMBER_WAITS,
+ * @numbers, @number: sent numbers that are not taken yet: cost, FLIGHT_*, NUMBER_WAITS,
  *   NUMBER_WANTED
+ * @gives, @more: credits that a broadcast gives to all, and more to this node
+ * @logged: in groups: what the log notes as sent up to a number, back from what is sent now
  * @waits_ask: buffers that waiting frames ask for
  * @untaken: taken numbers that XDP was not told
  * @highest: the last sent number that the receiver knows
@@ -56,6 +58,8 @@ struct direction {
 	int8_t seq[FRAMES_MAX];
 	uint8_t numbers;
 	uint8_t number[FRAMES_MAX], waits_ask[FRAMES_MAX];
+	uint8_t gives[FRAMES_MAX], more[FRAMES_MAX];
+	int8_t logged[FRAMES_MAX];
 	uint8_t untaken, highest, named, lost, untold, dropped;
 };
 

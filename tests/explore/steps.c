@@ -145,10 +145,19 @@ static bool send_data(struct world *world, int node, int other, uint32_t arg)
 	return true;
 }
 
-/* Returns the body size of a broadcast that fills `cost` buffers. */
-static uint32_t cast_body(const struct link_group *group, uint32_t cost)
+/* Describes a broadcast that fills `cost` buffers. */
+static struct link_send_args cast_args(const struct world *world, const struct link_group *group,
+				       uint32_t cost)
 {
-	return body_of(cost) - link_group_bytes(group->count);
+	const uint32_t numbers = link_group_bytes(group->count);
+
+	if (world_loses(world))
+		return loss_cast_args(cost, numbers);
+	return (struct link_send_args){
+		.type = CAREFUL_DATA,
+		.msg_bytes = body_of(cost) - numbers,
+		.frag_bytes = (uint16_t)(body_of(cost) - numbers),
+	};
 }
 
 /* Sets aside one member's credits for a broadcast. */
@@ -157,7 +166,7 @@ static bool set_aside(struct world *world, struct link_group *group, uint32_t at
 	struct link_member *member = &group->members[at];
 
 	if (!world->setting.spend_last)
-		return link_group_hold(group, at, cast_body(group, cost));
+		return link_group_hold(group, at, cast_args(world, group, cost).frag_bytes);
 	if (member->held || window_tx_free(&member->peer->flow.tx) < cost)
 		return member->held;
 	member->held = cost;
@@ -170,19 +179,13 @@ static bool set_aside(struct world *world, struct link_group *group, uint32_t at
 static bool cast(struct world *world, int node, uint32_t cost)
 {
 	struct link_group *group = world->node[node].group;
-	const uint32_t body = cast_body(group, cost);
-	const struct link_send_args args = {
-		.type = CAREFUL_DATA,
-		.flags = CAREFUL_F_FIRST | CAREFUL_F_LAST,
-		.msg_bytes = body,
-		.frag_bytes = (uint16_t)body,
-	};
+	const struct link_send_args args = cast_args(world, group, cost);
 	struct link_txframe frame;
 	uint32_t held = 0;
 
 	for (uint32_t m = 0; m < group->count; m++)
 		held += set_aside(world, group, m, cost);
-	if (held < group->count || !link_group_get(group, body, &frame))
+	if (held < group->count || !link_group_get(group, args.frag_bytes, &frame))
 		return false;
 	link_group_send(group, &frame, &args);
 	link_kick(&world->node[node].link);

@@ -63,7 +63,8 @@ bool world_sends(const struct world *world, int from, int to)
 	if (!world_linked(world, from, to))
 		return false;
 	if (world->setting.casters)
-		return from >= world->setting.casters && to == 0;
+		return from >= world->setting.casters && to == 0 &&
+		       world->setting.pattern != PATTERN_CAST;
 	if (world->setting.pattern == PATTERN_SINK)
 		return to == 0;
 	return world->setting.pattern != PATTERN_RING || to == (from + 1) % world->setting.nodes;
@@ -216,6 +217,15 @@ static void write_frame(struct world *world, int from, int to, const struct flig
 		.frag_bytes = htobe16((uint16_t)body),
 	};
 
+	if (flight->again) {
+		const uint32_t at = flight->seq - here->flow.seq_in;
+		const struct open *open = &world->open[from][to];
+
+		hdr.flags = CAREFUL_F_BCAST_EVENT;
+		hdr.msg_bytes = 0;
+		hdr.frag_off = htobe32((int32_t)at > 0 ? open->gives[at - 1] : 0);
+		hdr.msg_id = htobe32((int32_t)at > 0 ? open->more[at - 1] : 0);
+	}
 	if (flight->cast) {
 		const uint32_t member = world_member_of(from, to);
 		const uint32_t members = world->node[from].group->count;
@@ -255,8 +265,11 @@ struct flight world_take_off(struct world *world, int from, int to, uint32_t ind
 	return flight;
 }
 
-bool world_admits(struct world *world, int from, int to, uint32_t seq, uint32_t bytes)
+bool world_admits(struct world *world, int from, int to, const struct flight *flight)
 {
+	const uint32_t seq = flight->seq;
+	const uint32_t bytes = flight->update ? LL_BYTES + LINK_HDR_BYTES :
+						flight->cost * BUFFER_BYTES;
 	struct link_peer *in = world_peer(world, to, from);
 	struct careful_peer_entry *entry = in->entry, was = *entry;
 	const struct careful_hdr hdr = {
@@ -266,6 +279,8 @@ bool world_admits(struct world *world, int from, int to, uint32_t seq, uint32_t 
 	};
 	enum careful_xdp_counter verdict;
 
+	if (flight->cast)
+		return loss_admits_cast(world, from, to, flight);
 	/* XDP may not have seen the latest seq_taken yet, so it may admit an old number again. */
 	if ((int32_t)(seq - in->flow.seq_in) <= 0)
 		entry->seq_last = seq - 1;
@@ -288,13 +303,11 @@ static bool admitted(struct world *world, int from, int to, const struct flight 
 {
 	const struct link_peer *in = world_peer(world, to, from);
 	const uint32_t at = flight->seq - in->flow.seq_in;
-	const bool settles = loss_charged(in) && loss_settles(world);
+	const bool settles = loss_charged(in) && loss_settles(world, in);
 	const bool untold = in->dirty &&
 			    in->entry->may_fill != in->flow.rx.returned + in->flow.most;
-	const uint32_t bytes = flight->update ? LL_BYTES + LINK_HDR_BYTES :
-						flight->cost * BUFFER_BYTES;
 
-	if (world_admits(world, from, to, flight->seq, bytes))
+	if (world_admits(world, from, to, flight))
 		return true;
 	world->refused = true;
 	if ((int32_t)at > 0 && !loss_waits(world, from, to, at) && !settles && !untold)

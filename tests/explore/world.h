@@ -28,9 +28,10 @@ enum {
 	KEPT_MAX = RX_MAX + POOL_MAX,
 	FLIGHT_UPDATE = 0x80, /* next to a cost: a window update, */
 	FLIGHT_CAST = 0x40, /* a broadcast */
+	FLIGHT_AGAIN = 0x08, /* with FLIGHT_CAST: its repair to one member */
 	NUMBER_WAITS = 0x20, /* received, waits for an earlier number */
 	NUMBER_WANTED = 0x10, /* requested by the receiver */
-	COST_MASK = 0x0f,
+	COST_MASK = 0x07,
 };
 
 /* The pairs of nodes that talk. */
@@ -39,12 +40,17 @@ enum pattern {
 	PATTERN_RING, /* each node sends data to the next, which returns updates */
 	PATTERN_STAR, /* node 0 with each of the others, both ways */
 	PATTERN_SINK, /* the others send to node 0, which returns updates */
+	PATTERN_CAST, /* node 0 broadcasts to the others, which return updates */
 };
 
 /* Rules of the repair that are broken on purpose. */
 enum fault {
 	FAULT_NONE,
 	FAULT_NO_TAIL, /* no end suspects a lost tail */
+	/* The same after a whole lost window. It needs no floor of its own: a repair keeps its number
+	 * and its buffers, so the taken number and the settled charge suffice. FAULT_NO_FLOOR and
+	 * FAULT_RING_WINDOW break these. */
+	FAULT_NO_WINDOW,
 	FAULT_ASKED_ONCE, /* a missing number is requested only once */
 	FAULT_NO_FLOOR, /* XDP does not learn which numbers the engine has taken */
 	FAULT_LAST_SEEN, /* XDP counts from the last number that it has admitted */
@@ -59,6 +65,8 @@ enum fault {
 	FAULT_NEVER_SENT, /* an unsent number is answered too */
 	FAULT_OLD_CREDITS, /* a repair has the credits from before the lost frame */
 	FAULT_RING_CHARGED, /* the charge of frames that the ring lost is not given back */
+	FAULT_RING_WINDOW, /* the same if the ring has lost all that the sender may send */
+	FAULT_CAST_ALONE, /* the repair of a broadcast does not give the credits that the broadcast gave */
 };
 
 /*
@@ -101,11 +109,12 @@ struct setting {
  * A frame under way.
  *
  * @cast: a broadcast, with its own account of credits
+ * @again: the repair of a broadcast, which is a frame of the session
  * @seq:  its number
  * @ask: of a session's frame: requested buffers; of a broadcast: this node's additional credits
  */
 struct flight {
-	bool update, cast;
+	bool update, cast, again;
 	uint8_t cost;
 	uint8_t segments; /* send buffers */
 	uint16_t ask;
@@ -152,10 +161,11 @@ struct world {
 		struct flight flight[FRAMES_MAX];
 	} wire[NODES_MAX][NODES_MAX]; /* [from][to] */
 	/* True state of the numbers from the first that `to` has not taken in order to the last
-	 * that `from` has sent: cost, FLIGHT_UPDATE, NUMBER_WAITS. */
+	 * that `from` has sent: cost, FLIGHT_*, NUMBER_WAITS. A broadcast gives credits to all and
+	 * more to this node. */
 	struct open {
 		uint32_t count;
-		uint8_t number[FRAMES_MAX];
+		uint8_t number[FRAMES_MAX], gives[FRAMES_MAX], more[FRAMES_MAX];
 	} open[NODES_MAX][NODES_MAX]; /* [from][to] */
 	uint8_t left[NODES_MAX][NODES_MAX]; /* frames of a large message: [from][to] */
 	uint8_t said[NODES_MAX][NODES_MAX]; /* frames of those that a hoarder sends */
@@ -228,8 +238,8 @@ static inline uint32_t body_of(uint32_t cost)
 void world_ask(struct world *world, int from, int to, uint8_t left);
 /* Moves a frame of a wire into the receiver's ring. Returns its cost; 0: XDP refuses it. */
 uint32_t world_deliver(struct world *world, int from, int to, uint32_t index);
-/* Reports whether XDP admits a number, and charges its bytes. */
-bool world_admits(struct world *world, int from, int to, uint32_t seq, uint32_t bytes);
+/* Reports whether XDP admits a frame, and charges its buffers. */
+bool world_admits(struct world *world, int from, int to, const struct flight *flight);
 /* Takes a frame off its wire; its send buffers have left. */
 struct flight world_take_off(struct world *world, int from, int to, uint32_t index);
 
