@@ -16,12 +16,10 @@ enum { MEMORY_BYTES = 16 << 20 };
 
 static int connect_to(struct attached *a, const char *path, struct careful_error *error)
 {
-	int rc = connection_open(path, ATTACH_ANSWER_MS, &a->connection);
+	int rc = attached_connect(a, path);
 
-	if (!rc) {
-		a->socket_fd = a->connection->fd;
+	if (!rc)
 		return 0;
-	}
 	if (rc == -ENAMETOOLONG)
 		return explain(error, rc, "%s: too long for a socket's name", path);
 	if (rc == -ETIMEDOUT)
@@ -70,7 +68,7 @@ static int begin(struct careful *c, const struct careful_attach_options *o,
 		.bytes = o->memory_bytes ? o->memory_bytes : MEMORY_BYTES,
 		.payload_bytes = (uint32_t)strlen(name),
 	};
-	int fd = -1, rc = connection_ask(c->attached->connection, &head, name, &fd, NULL, 0);
+	int fd = -1, rc = attached_exchange(c, &head, name, &fd, NULL, 0);
 
 	if (rc == -EPROTO)
 		return explain(error, rc, "%s: carefuld is from another release: restart it",
@@ -95,8 +93,8 @@ static int attached_close(struct careful *c)
 	if (c->event_hooks)
 		c->event_hooks->end(c);
 	attached_quiet(c);
-	if (a->connection)
-		connection_close(a->connection);
+	if (a->open_fd >= 0)
+		close(a->open_fd);
 	if (a->area)
 		munmap(a->area, a->lent ? a->area_bytes - a->memory_bytes : a->area_bytes);
 	free(a->pages_used);
@@ -273,7 +271,7 @@ int careful_attach(const struct careful_attach_options *options, struct careful 
 	c->owner = getpid();
 	c->options.wait_mode = options->wait_mode;
 	c->options.spin_us = options->spin_us ? options->spin_us : 50;
-	a->socket_fd = -1;
+	a->open_fd = a->socket_fd = -1;
 	for (uint32_t i = CAREFUL_RING_OPERATIONS; i-- > 0;)
 		a->free[a->free_count++] = (uint8_t)i;
 	rc = connect_to(a, options->path, error);

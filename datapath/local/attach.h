@@ -8,13 +8,9 @@
 #include <careful/ping.h>
 
 #include "engine/engine.h"
-#include "local/connection.h"
 #include "local/ring_number.h"
 
-enum {
-	ATTACH_PAGE_BYTES = 4096,
-	ATTACH_ANSWER_MS = 10000, /* carefuld answers within a round, but may be measuring */
-};
+enum { ATTACH_PAGE_BYTES = 4096 };
 
 struct attached_op {
 	uint64_t id; /* 0: free */
@@ -47,8 +43,9 @@ struct attached_answer {
 };
 
 struct attached {
-	struct connection *connection;
-	int socket_fd; /* the connection's; -1: carefuld has ended */
+	int open_fd; /* the socket to carefuld until we close it; -1: none */
+	int socket_fd; /* the same; -1: carefuld has ended */
+	uint64_t last_id; /* the last question's */
 	struct careful_area *area;
 	uint64_t area_bytes;
 	struct careful_ring_entry *asks, *told;
@@ -80,6 +77,9 @@ struct attached {
 };
 
 /* socket.c */
+int attached_connect(struct attached *a, const char *path);
+int attached_exchange(struct careful *c, struct careful_ipc *head, const void *payload, int *fd,
+		      void *answer, uint32_t bytes);
 int attached_ask(struct careful *c, struct careful_ipc *head, void *answer, uint32_t bytes);
 int attached_pass(struct careful *c, struct careful_ipc *head, const void *payload, int fd,
 		  void *answer, uint32_t bytes);
