@@ -16,7 +16,7 @@ enum {
 	BLOCK_HANDLES = 128, /* most open handles of a peer */
 	BLOCK_LISTINGS = 16, /* most of these that are listings or answers to batches */
 	BLOCK_SCRATCHES = 8, /* most scratches (memory for batches) of a host */
-	BLOCK_LAST = CAREFUL_BLOCK_ZERO,
+	BLOCK_LAST = CAREFUL_BLOCK_BATCH,
 	BLOCK_DISCARD = 0, /* as an op: CLOSE without an answer */
 };
 

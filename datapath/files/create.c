@@ -93,7 +93,7 @@ static int open_partial(struct block_handle *handle, uint64_t tag, struct stat *
 }
 
 /* Reports whether the file system has room, without the blocks reserved for root. */
-bool block_has_room(int fd, uint64_t bytes)
+static bool has_room(int fd, uint64_t bytes)
 {
 	struct statvfs fs;
 
@@ -106,7 +106,7 @@ static int preallocate(int fd, uint64_t bytes)
 {
 	if (bytes > INT64_MAX)
 		return -EFBIG;
-	if (!block_has_room(fd, bytes))
+	if (!has_room(fd, bytes))
 		return -ENOSPC;
 	if (bytes && fcntl(fd, F_GET_SEALS) < 0) {
 		if (fallocate(fd, 0, 0, (off_t)bytes) == 0)

@@ -238,9 +238,6 @@ void block_run(struct block_server *server, struct block_job *job)
 	case CAREFUL_BLOCK_EXTENTS:
 		job->status = block_extents(job);
 		break;
-	case CAREFUL_BLOCK_ZERO:
-		job->status = block_zero(server, job);
-		break;
 	case CAREFUL_BLOCK_BATCH:
 		job->status = block_batch(server, job);
 		break;

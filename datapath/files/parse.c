@@ -66,10 +66,6 @@ int block_parse(struct block_job *job, const uint32_t *args, const void *payload
 		if (!job->key)
 			job->attempt = block_attempt(args);
 		return 0;
-	case CAREFUL_BLOCK_ZERO:
-		job->flags = args[1];
-		job->again = args[2];
-		/* fallthrough */
 	case CAREFUL_BLOCK_DIGEST:
 	case CAREFUL_BLOCK_EXTENTS:
 		job->key = args[0];

@@ -56,7 +56,7 @@ struct block_account {
 /* A request under way.
  *
  * @tag, @tail_bytes: OPEN of a partial file
- * @offset, @bytes, @block_bytes, @algorithm: DIGEST, EXTENTS, ZERO: the range */
+ * @offset, @bytes, @block_bytes, @algorithm: DIGEST, EXTENTS: the range */
 struct block_job {
 	struct pool_job pooled; /* for the workers */
 	struct block_job *next;
@@ -75,11 +75,9 @@ struct block_job {
 	uint64_t tag;
 	uint32_t tail_bytes;
 	uint32_t key; /* key of the handle that the request names */
-	/* DIGEST, EXTENTS, ZERO, BATCH, COPY: the job's own duplicate of the handle's file, else
-	 * -1 */
+	/* DIGEST, EXTENTS, BATCH, COPY: the job's own duplicate of the handle's file, else -1 */
 	int fd;
 	int dir_fd; /* BATCH: the job's own duplicate of the handle's directory, else -1 */
-	bool again; /* ZERO: the client may repeat an earlier request */
 	bool may_write, squashed; /* BATCH: rights in the directory's export (see block_handle) */
 	bool waited; /* the job has waited for a handle */
 	const struct block_exports *exports; /* the exports when the job began */
@@ -127,7 +125,6 @@ struct block_handle {
 	bool may_write; /* SCRATCH: its batches may change files */
 	/* SCRATCH: its batches may not set owners, or anything that only root may set */
 	bool squashed;
-	uint32_t zeroing; /* number of its ZERO jobs that workers run */
 	uint32_t peer;
 	uint32_t life; /* the peer's life when it asked */
 	uint32_t key;
@@ -380,11 +377,9 @@ void block_attr_top(struct careful_block_attr *attr);
 /* file.c, create.c, range.c, list.c, batch.c: worker threads. */
 void block_run(struct block_server *server, struct block_job *job);
 int block_create(struct block_server *server, struct block_job *job);
-bool block_has_room(int fd, uint64_t bytes);
 int block_commit(struct block_job *job);
 int block_digest(struct block_job *job);
 int block_extents(struct block_job *job);
-int block_zero(struct block_server *server, struct block_job *job);
 int block_list(struct block_server *server, struct block_job *job);
 int block_open_scratch(struct block_job *job);
 int block_batch(struct block_server *server, struct block_job *job);

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Jobs on ranges of open files: digests, extents of data, and zeros. */
+/* Jobs on ranges of open files: digests, and extents of data. */
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "files/private.h"
@@ -110,41 +108,4 @@ int block_extents(struct block_job *job)
 	job->args[2] = (uint32_t)at;
 	job->reply_bytes = n * (uint32_t)sizeof(*out);
 	return 0;
-}
-
-/* Reports whether the disk has room for the range's blocks. In a large hole, one request for zeros
- * could otherwise fill the disk, including the blocks reserved for root. */
-static bool has_room(const struct block_job *job)
-{
-	uint64_t hole, allocated;
-	struct stat st;
-
-	if (fstat(job->fd, &st))
-		return true; /* fallocate() returns the error */
-	allocated = (uint64_t)st.st_blocks * 512;
-	hole = (uint64_t)st.st_size > allocated ? (uint64_t)st.st_size - allocated : 0;
-	return block_has_room(job->fd, job->bytes < hole ? job->bytes : hole);
-}
-
-/* Zeros a range within the file's size: a peer gets no more space than by writing. */
-int block_zero(struct block_server *server, struct block_job *job)
-{
-	const int mode = job->flags & CAREFUL_BLOCK_SPARSE ? FALLOC_FL_PUNCH_HOLE :
-							     FALLOC_FL_ZERO_RANGE;
-	const off_t file_bytes = lseek(job->fd, 0, SEEK_END);
-
-	if (file_bytes < 0)
-		return -errno;
-	if (job->offset + job->bytes > (uint64_t)file_bytes)
-		return -EINVAL;
-	if (!job->bytes)
-		return 0;
-	if (mode == FALLOC_FL_ZERO_RANGE && !has_room(job))
-		return -ENOSPC;
-	if (block_work_is_unwanted(server, job)) /* the client may write by a new handle now */
-		return -ECONNRESET;
-	return fallocate(job->fd, mode | FALLOC_FL_KEEP_SIZE, (off_t)job->offset,
-			 (off_t)job->bytes) ?
-		       -errno :
-		       0;
 }

@@ -100,12 +100,7 @@ void block_finish(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = job->handle;
 	bool gone = job->life != server->peers[job->peer].life;
-	struct block_handle *zeroed = job->op == CAREFUL_BLOCK_ZERO ?
-					      block_handle_find(server, job->peer, job->key) :
-					      NULL;
 
-	if (zeroed && zeroed->zeroing)
-		zeroed->zeroing--;
 	if (handle && !job->path)
 		block_handle_report_end(server, handle);
 	if (handle && job->path) { /* OPEN, LIST, BATCH */
@@ -238,7 +233,7 @@ static int start_end(struct block_server *server, struct block_job *job)
 	return block_supersede(&end->to, job);
 }
 
-/* DIGEST, EXTENTS, ZERO: duplicates the descriptor: the handle may end before the job does. */
+/* DIGEST, EXTENTS: duplicates the descriptor: the handle may end before the job does. */
 static int start_range(struct block_server *server, struct block_job *job)
 {
 	struct block_handle *handle = block_handle_find(server, job->peer, job->key);
@@ -248,15 +243,10 @@ static int start_range(struct block_server *server, struct block_job *job)
 		return -EBADF;
 	if (room < 0)
 		return room;
-	if (job->op == CAREFUL_BLOCK_ZERO && !handle->writable)
-		return -EROFS;
-	if (job->op == CAREFUL_BLOCK_ZERO && job->again && handle->zeroing)
-		return -EAGAIN;
 	job->reply_max = (uint32_t)room;
 	job->fd = fcntl(handle->fd, F_DUPFD_CLOEXEC, 3);
 	if (job->fd < 0)
 		return -errno;
-	handle->zeroing += job->op == CAREFUL_BLOCK_ZERO;
 	block_work_put(server, job);
 	return -EINPROGRESS;
 }
@@ -277,7 +267,6 @@ static void start(struct block_server *server, struct block_job *job, int status
 			break;
 		case CAREFUL_BLOCK_DIGEST:
 		case CAREFUL_BLOCK_EXTENTS:
-		case CAREFUL_BLOCK_ZERO:
 			status = start_range(server, job);
 			break;
 		default:
@@ -324,7 +313,6 @@ static uint8_t place_of(struct block_server *server, const struct block_job *job
 		return BLOCK_EXPORTS;
 	case CAREFUL_BLOCK_DIGEST:
 	case CAREFUL_BLOCK_EXTENTS:
-	case CAREFUL_BLOCK_ZERO:
 	case CAREFUL_BLOCK_BATCH:
 		handle = block_handle_find(server, job->peer, job->key);
 		return handle ? handle->place : BLOCK_EXPORTS;

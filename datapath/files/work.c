@@ -11,7 +11,7 @@
 static bool is_slow(const struct block_job *job)
 {
 	return job->op == CAREFUL_BLOCK_LIST || job->op == CAREFUL_BLOCK_DIGEST ||
-	       job->op == CAREFUL_BLOCK_BATCH || job->op == CAREFUL_BLOCK_ZERO ||
+	       job->op == CAREFUL_BLOCK_BATCH ||
 	       (job->op == CAREFUL_BLOCK_OPEN &&
 		job->flags & (CAREFUL_BLOCK_SEED | CAREFUL_BLOCK_COPY)) ||
 	       (job->op == CAREFUL_BLOCK_COMMIT && !(job->flags & CAREFUL_BLOCK_NOSYNC));

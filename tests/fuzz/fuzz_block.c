@@ -262,10 +262,6 @@ static uint32_t take_payload(struct input *in, struct careful *c, uint16_t handl
 	case CAREFUL_BLOCK_LIST:
 		args[0] = take8(in);
 		return take_path(in, (char *)payload, room);
-	case CAREFUL_BLOCK_ZERO:
-		args[1] = take8(in) & 0x10;
-		args[2] = take8(in) & 1;
-		/* fallthrough */
 	case CAREFUL_BLOCK_DIGEST:
 	case CAREFUL_BLOCK_EXTENTS:
 		args[0] = take_key(in, c);
@@ -296,8 +292,6 @@ static uint32_t take_payload(struct input *in, struct careful *c, uint16_t handl
 static uint16_t handler_of(uint8_t what)
 {
 	switch (what & 0x78) {
-	case 0x78:
-		return CAREFUL_BLOCK_ZERO;
 	case 0x70:
 		return CAREFUL_BLOCK_BATCH;
 	default:

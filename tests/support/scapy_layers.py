@@ -368,7 +368,6 @@ def _requests() -> dict[int, tuple[type[Packet], int]]:
         lib.CAREFUL_BLOCK_MKDIR: (CarefulBlockOpen, _OPEN_STRUCT),
         lib.CAREFUL_BLOCK_DIGEST: (CarefulBlockRange, "careful_block_range"),
         lib.CAREFUL_BLOCK_EXTENTS: (CarefulBlockRange, "careful_block_range"),
-        lib.CAREFUL_BLOCK_ZERO: (CarefulBlockRange, "careful_block_range"),
         lib.CAREFUL_BLOCK_BATCH: (CarefulBlockBatch, "careful_block_batch"),
     }
     return {handler: (layer, _abi.sizeof(name)) for handler, (layer, name) in found.items()}

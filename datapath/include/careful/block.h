@@ -41,10 +41,6 @@
  * EXTENTS args[0] handle; payload careful_block_range. Reply: args[0] is n. The payload is n
  *         careful_block_extent records, in order, for the parts that hold data. The answer ends at
  *         args[1] and args[2] (high, low): the end of the range, if all of it fitted.
- * ZERO    args[0] handle of a writable file; payload careful_block_range, within the file. The
- *         range then reads as zeros. args[1] CAREFUL_BLOCK_SPARSE: the range becomes a hole;
- *         without, it keeps its space. args[2] is 1 if the request is repeated after ECONNRESET.
- *         -EOPNOTSUPP: the file system cannot, and nothing was changed.
  * BATCH   args[0] handle of an OPEN with SCRATCH, args[1] CAREFUL_BATCH_*, payload
  *         careful_block_batch. Runs the careful_block_item records that were stored there, one
  *         after the other; names are relative to the directory that was opened. Reply: args[0] is
@@ -67,8 +63,7 @@
  *
  * A request may be repeated after ECONNRESET. args[2] and args[3] of OPEN, LIST and BATCH name the
  * attempt (random; 0: no name), and the same name gets the same handle. A COMMIT or CLOSE that did
- * end its handle gets the same answer again. A ZERO gets EAGAIN while an earlier one of its handle
- * runs, so no ZERO takes effect late. */
+ * end its handle gets the same answer again. */
 enum careful_block_handler {
 	CAREFUL_BLOCK_OPEN = 128,
 	CAREFUL_BLOCK_COMMIT = 129,
@@ -79,7 +74,7 @@ enum careful_block_handler {
 	CAREFUL_BLOCK_DIGEST = 134,
 	CAREFUL_BLOCK_EXTENTS = 135,
 	CAREFUL_BLOCK_BATCH = 136,
-	CAREFUL_BLOCK_ZERO = 137,
+	CAREFUL_BLOCK_ZERO = 137, /* reserved; answered with ENOSYS */
 };
 
 enum careful_block_flag {
@@ -87,8 +82,7 @@ enum careful_block_flag {
 	CAREFUL_BLOCK_REPLACE = 0x02, /* OPEN, COMMIT: an existing file may be replaced */
 	CAREFUL_BLOCK_RECURSIVE = 0x04, /* LIST: the whole tree, parents first */
 	CAREFUL_BLOCK_NOSYNC = 0x08, /* COMMIT: without fsync */
-	/* OPEN with CREATE: allocate no space in advance; ZERO: make a hole. */
-	CAREFUL_BLOCK_SPARSE = 0x10,
+	CAREFUL_BLOCK_SPARSE = 0x10, /* OPEN with CREATE: allocate no space in advance */
 	CAREFUL_BLOCK_SEED = 0x20, /* OPEN with CREATE: begin with what path holds now */
 	/* OPEN with CREATE: COMMIT's `bytes` sets the length of the file. */
 	CAREFUL_BLOCK_STREAM = 0x40,

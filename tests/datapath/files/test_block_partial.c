@@ -473,69 +473,6 @@ static void test_extents__holes(void)
 	assert(close_key(key, 0)->status == 0 && unlink(at("f")) == 0);
 }
 
-static int zero(uint32_t key, uint32_t flags, uint32_t again, uint64_t offset, uint64_t bytes)
-{
-	struct careful_block_range range = { htobe64(offset), htobe64(bytes), 0, 0 };
-	uint32_t args[4] = { key, flags, again };
-
-	return answer(fake_request(c, 0, CAREFUL_BLOCK_ZERO, args, &range, sizeof(range)))->status;
-}
-
-static void test_zero__with_and_without_a_hole(void)
-{
-	const uint64_t mib = 1 << 20;
-	static char data[4 << 20];
-	uint64_t end;
-	uint32_t n, key;
-	struct stat st;
-	int fd, rc;
-
-	memset(data, 'x', sizeof(data));
-	write_file("f", data, sizeof(data));
-	key = open_inplace("f", INT64_MAX)->args[0];
-	assert(zero(key, CAREFUL_BLOCK_SPARSE, 0, mib, 2 * mib) == 0);
-	extents(key, mib, 2 * mib, &n, &end);
-	assert(n == 0 && end == 3 * mib);
-	rc = zero(key, 0, 1, 3 * mib + 10, 20);
-	assert(rc == 0 || rc == -EOPNOTSUPP); /* tmpfs keeps no space for zeros */
-	fd = open(at("f"), O_RDONLY);
-	assert(fstat(fd, &st) == 0 && st.st_size == (off_t)sizeof(data));
-	assert(read(fd, data, sizeof(data)) == (ssize_t)sizeof(data) && close(fd) == 0);
-	for (uint64_t i = 0; i < sizeof(data); i++) {
-		bool is_zero = i >= mib && i < 3 * mib;
-
-		is_zero = is_zero || (!rc && i >= 3 * mib + 10 && i < 3 * mib + 30);
-		assert(data[i] == (is_zero ? 0 : 'x'));
-	}
-	/* Not beyond the file's end, and only in a writable file. */
-	assert(zero(key, CAREFUL_BLOCK_SPARSE, 0, 4 * mib - 1, 2) == -EINVAL);
-	assert(zero(key, 0, 0, INT64_MAX - 1, 1) == -EINVAL);
-	assert(zero(key, 0, 0, UINT64_MAX, 1) == -EINVAL);
-	assert(zero(key, 0, 0, 0, 0) == 0 && zero(key + 1, 0, 0, 0, 1) == -EBADF);
-	assert(close_key(key, 0)->status == 0);
-	assert(zero(key, 0, 0, 0, 1) == -EBADF);
-	key = open_as("f", (struct careful_block_open){ 0 })->args[0];
-	assert(zero(key, 0, 0, 0, 1) == -EROFS);
-	assert(close_key(key, 0)->status == 0 && unlink(at("f")) == 0);
-}
-
-/* A repeated request is answered when no zeroing runs any longer. */
-static void test_zero__is_repeated(void)
-{
-	struct careful_block_range range = { 0, htobe64(4096), 0, 0 };
-	uint32_t args[4] = { 0, CAREFUL_BLOCK_SPARSE, 1 }, first, second;
-	static char data[4096];
-
-	write_file("f", data, sizeof(data));
-	args[0] = open_inplace("f", sizeof(data))->args[0];
-	first = fake_request(c, 0, CAREFUL_BLOCK_ZERO, args, &range, sizeof(range));
-	second = fake_request(c, 0, CAREFUL_BLOCK_ZERO, args, &range, sizeof(range));
-	assert(answer(second)->status == -EAGAIN);
-	assert(answer(first)->status == 0);
-	assert(zero(args[0], CAREFUL_BLOCK_SPARSE, 1, 0, 4096) == 0);
-	assert(close_key(args[0], 0)->status == 0 && unlink(at("f")) == 0);
-}
-
 static void test_export__read_only(void)
 {
 	write_file("f", "hello", 5);
@@ -567,8 +504,6 @@ int main(void)
 	test_digest__in_parts();
 	test_digest__handle_ends_meanwhile();
 	test_extents__holes();
-	test_zero__with_and_without_a_hole();
-	test_zero__is_repeated();
 	/* A partial file outlives the server. */
 	open_partial("new", 0, 5);
 	stop();

@@ -186,40 +186,16 @@ static void test_listings__disk_of_a_peer_is_bounded(void)
 	stop();
 }
 
-/* Zeros in a hole take only room that users other than root have. */
-static void test_zero__leaves_the_reserve_of_root(void)
+/* A new file takes only room that users other than root have. */
+static void test_create__leaves_the_reserve_of_root(void)
 {
-	const struct careful_block_range range = { .bytes = htobe64(64 << 20) };
-	struct careful_block_open open = { .path_bytes = htobe32(4) };
-	uint32_t args[4] = { 0 };
-	char buf[sizeof(open) + sizeof("hole")];
-	int fd;
-
 	start();
-	fd = openat(AT_FDCWD, at("hole"), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
-	CHECK(fd >= 0 && !ftruncate(fd, 64 << 20));
-	open.flags = htobe32(CAREFUL_BLOCK_INPLACE);
-	open.bytes = range.bytes;
-	memcpy(buf, &open, sizeof(open));
-	memcpy(buf + sizeof(open), "hole", sizeof("hole"));
-	args[0] =
-		answer(fake_request(c, 0, CAREFUL_BLOCK_OPEN, NULL, buf, sizeof(buf) - 1))->args[0];
 	available = 100;
-	CHECK_EQ(
-		answer(fake_request(c, 0, CAREFUL_BLOCK_ZERO, args, &range, sizeof(range)))->status,
-		-ENOSPC);
-	args[1] = CAREFUL_BLOCK_SPARSE;
-	CHECK_EQ(
-		answer(fake_request(c, 0, CAREFUL_BLOCK_ZERO, args, &range, sizeof(range)))->status,
-		0);
-	args[1] = 0;
+	CHECK_EQ(create("new", 0, 64 << 20, 0)->status, -ENOSPC);
+	CHECK_EQ(create("new", CAREFUL_BLOCK_SPARSE, 64 << 20, 0)->status, 0);
 	available = 64 << 8;
-	CHECK_EQ(
-		answer(fake_request(c, 0, CAREFUL_BLOCK_ZERO, args, &range, sizeof(range)))->status,
-		0);
+	CHECK_EQ(create("new", 0, 64 << 20, 0)->status, 0);
 	available = 0;
-	CHECK_EQ(close(fd), 0);
-	CHECK_EQ(unlink(at("hole")), 0);
 	stop();
 }
 
@@ -228,7 +204,7 @@ int main(void)
 	CHECK(mkdtemp(base));
 	RUN(test_quota__client_gets_edquot);
 	RUN(test_seed__sparse);
-	RUN(test_zero__leaves_the_reserve_of_root);
+	RUN(test_create__leaves_the_reserve_of_root);
 	RUN(test_listings__disk_of_a_peer_is_bounded);
 	remove_base();
 	return 0;

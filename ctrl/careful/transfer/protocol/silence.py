@@ -30,7 +30,6 @@ _FILE_HANDLERS = (
     lib.CAREFUL_BLOCK_OPEN,
     lib.CAREFUL_BLOCK_COMMIT,
     lib.CAREFUL_BLOCK_DIGEST,
-    lib.CAREFUL_BLOCK_ZERO,
 )
 #: A handle that no server returns.
 _NO_HANDLE = (1 << 32) - 1
