@@ -33,7 +33,6 @@ OLD = {
     "measure-contention.json": "in no history",
     "measure-logp.json": "wire 3",
     "notebook.json": "wire 4",
-    "operations.json": "wire 3",
     "power-cut.json": "wire 6",
     "ranges.json": "wire 4",
     "regret.json": "not clean, wire 1",
