@@ -42,7 +42,6 @@ OLD = {
     "speed.json": "wire 4",
     "table2-links.json": "wire 2",
     "table2.json": "wire 1",
-    "trapeze.json": "not clean, wire 1",
 }
 
 
