@@ -15,7 +15,8 @@ enum {
 	IDLE_POLLS = 3, /* before going to sleep */
 	TRAIN_NS = 2000, /* the same while a train is sent */
 	QUIET_NS = 300 * 1000 * 1000, /* from the last operation to the final check */
-	STEPS_MAX = 10 * 1000 * 1000, /* programs that poll in vain during a fault of seconds need many */
+	/* programs that poll in vain during a fault of seconds need many */
+	STEPS_MAX = 10 * 1000 * 1000,
 	STREAM_WAKE = 0x400,
 };
 
