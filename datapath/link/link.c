@@ -74,7 +74,7 @@ int link_window(struct link *link, const struct careful_options *options,
 			    queue->port->mtu, cost, error);
 	if (rc < 0)
 		return rc;
-	link->window = (uint32_t)rc;
+	link->window = rc < LINK_WINDOW_MAX ? (uint32_t)rc : LINK_WINDOW_MAX;
 	return 0;
 }
 

@@ -7,6 +7,9 @@
 #include "link/link.h"
 
 enum {
+	/* The largest W, and the largest grant: the log of a peer takes up to 32 MiB. */
+	LINK_WINDOW_MAX = 4096,
+	LINK_GRANT_MAX = 2048,
 	LINK_MENDING = 8, /* initial value of link.mending */
 	LINK_PAYLOAD_AT = 128, /* offset of a frame's body in its first chunk */
 	LINK_ETHERNET_BYTES = 14,

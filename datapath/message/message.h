@@ -14,6 +14,7 @@ enum {
 	/* buffers filled by one read: room for one more frame of any size is left */
 	MESSAGE_BATCH = STORAGE_READ_SEGMENTS - DEVICE_SEGMENTS_MAX,
 	MESSAGE_AM_BYTES = sizeof(struct careful_am),
+	MESSAGE_REREADS = 2, /* reads for the repairs of a peer */
 	MESSAGE_COPY_BYTES = 64 << 10, /* size of a copy while a disk is slow */
 	/* The log copies messages up to this size, so a repair does not read their source. */
 	MESSAGE_LOGGED_BYTES = 16 << 10,
@@ -189,7 +190,7 @@ struct message_state {
 		uint32_t disk_buffers; /* receive buffers that wait for disks */
 		uint64_t asked_bytes; /* bytes of gets to files */
 		struct message_in *unanswered, **unanswered_tail; /* stores; finished.c */
-		/* the fragment that a repair reads from its file */
+		/* the fragments that repairs read from their files: another one if a disk hangs */
 		struct message_reread {
 			struct message_state *state;
 			bool busy; /* a read is under way, */
@@ -200,7 +201,7 @@ struct message_state {
 			uint32_t seq;
 			struct storage_io io;
 			struct iovec iov[DEVICE_SEGMENTS_MAX];
-		} reread;
+		} reread[MESSAGE_REREADS];
 	} * peers;
 };
 

@@ -27,12 +27,22 @@ bool message_retain(struct message_state *state, struct message_out *out)
 	return true;
 }
 
+/* Returns the read of a message's fragment that is under way, or with out = NULL a free one; or
+ * NULL. */
+static struct message_reread *reading(struct message_peer *mp, const struct message_out *out)
+{
+	for (uint32_t i = 0; i < MESSAGE_REREADS; i++)
+		if (mp->reread[i].busy ? mp->reread[i].out == out : !out)
+			return &mp->reread[i];
+	return NULL;
+}
+
 /* Ends the retention of a message. Returns false if its source is being read. */
 static bool resolve(struct message_state *state, struct message_peer *mp, struct message_out **at)
 {
 	struct message_out *out = *at;
 
-	if (mp->reread.busy && mp->reread.out == out)
+	if (reading(mp, out))
 		return false;
 	*at = out->next;
 	if (!*at)
@@ -157,10 +167,10 @@ static void read_file(struct message_state *state, struct message_reread *reread
 static bool repair(struct message_state *state, struct link_peer *peer, struct link_send_args *args,
 		   uint32_t seq, uint32_t body_bytes)
 {
-	struct message_reread *reread = &state->peers[peer->slot].reread;
+	struct message_peer *mp = &state->peers[peer->slot];
+	struct message_reread *reread = NULL;
 	struct message_out *out;
 	struct link_txframe frame;
-	bool reads;
 
 	if (link_given_up(peer, seq))
 		return message_give_up(state, peer, args, seq, body_bytes);
@@ -169,16 +179,22 @@ static bool repair(struct message_state *state, struct link_peer *peer, struct l
 		link_again_done(peer, seq);
 		return true;
 	}
-	reads = !out->error && !out->source.base && args->frag_bytes;
-	if (reads && reread->busy) {
-		if (state->link->now_ns - reread->began_ns < READ_NS_MAX)
+	if (!out->error && !out->source.base && args->frag_bytes) {
+		reread = reading(mp, out);
+		if (!reread) {
+			reread = reading(mp, NULL);
+			if (!reread)
+				return false;
+		} else if (state->link->now_ns - reread->began_ns < READ_NS_MAX) {
 			return false;
-		out->error = EIO;
-		reads = false;
+		} else {
+			out->error = EIO;
+			reread = NULL;
+		}
 	}
 	if (!link_tx_get(peer, body_bytes, &frame))
 		return false;
-	if (reads) {
+	if (reread) {
 		reread->tx = frame;
 		reread->args = *args;
 		reread->seq = seq;

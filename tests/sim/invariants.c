@@ -95,10 +95,11 @@ static void check_buffers(struct node *node)
 	uint32_t rx_engine, tx_engine, built, n = 0;
 
 	for (uint32_t i = 0; i < link->peers_max; i++) {
-		const struct message_reread *reread = &node->c->messages.peers[i].reread;
+		const struct message_reread *reread = node->c->messages.peers[i].reread;
 
 		n += filled(&node->c->messages, i, &built);
-		n += reread->busy ? reread->tx.segments : 0;
+		for (uint32_t k = 0; k < MESSAGE_REREADS; k++)
+			n += reread[k].busy ? reread[k].tx.segments : 0;
 		EXPECT(node, link->peers[i].flow.built, built);
 	}
 	sim_buffers(node->c->queue, &rx_engine, &tx_engine);

@@ -64,20 +64,26 @@ class Rogue:
     """A session with a carefuld.
 
     Attributes:
+        takes: window that it grants.
         credits: claimed returned buffers; None: the true number.
         answers: whether a SYNC is answered.
         replies: status and words of received answers, by token.
     """
 
     def __init__(
-        self, server: str, name: bytes = b"rogue", port: int = 0, source: str = ""
+        self,
+        server: str,
+        name: bytes = b"rogue",
+        port: int = 0,
+        source: str = "",
+        takes: int = 64,
     ) -> None:
         family = socket.AF_INET6 if ":" in server else socket.AF_INET
         self.socket = socket.socket(family, socket.SOCK_DGRAM)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         self.socket.bind((source, port))
         self.socket.connect((server, PORT))
-        self.name = name
+        self.name, self.takes = name, takes
         self.credits: int | None = None
         self.answers = True
         self.replies: dict[int, tuple[int, tuple[int, ...]]] = {}
@@ -108,7 +114,7 @@ class Rogue:
             nonce=nonce,
             token=token,
             cookie=self.cookie,
-            window=64,
+            window=self.takes,
             buffer_bytes=4096,
             frame_bytes=3840,
             status=int(lib.CAREFUL_SAYS_REPAIRS),
@@ -439,6 +445,25 @@ def lies_in_control(server: str) -> Iterator[None]:
                 rogue.pump()
 
 
+def requests_without_end(server: str) -> Iterator[None]:
+    """Data that arrived is requested again and again, and no credit is returned."""
+    named = 8 * (int(lib.CAREFUL_NAME_BYTES) - 1)
+    with contextlib.suppress(Ended), Rogue(server, takes=4096) as rogue:
+        _, key, *_ = rogue.opened(b"big")
+        rogue.credits, rogue.answers = rogue.received, False
+        while rogue.received < rogue.takes // 2 and rogue.seq < rogue.takes:
+            rogue.within_credits(rogue.get(key, 3000))
+            rogue.pump()
+        until, came = time.monotonic() + PATIENCE_S, rogue.received
+        while time.monotonic() < until:
+            for first in range(0, came, named):
+                to = min(first + named, came)
+                fields = {"cookie": rogue._said["cookie"], "window": first, "seq_sent": to}
+                rogue.control(int(lib.CAREFUL_MISSING), **fields)
+                yield
+            rogue.pump(0.0005)
+
+
 def late_unlock(server: str) -> Iterator[None]:
     """All peers except one grant the trial lock, and all answer its release late."""
     with contextlib.ExitStack() as kept:
@@ -544,6 +569,7 @@ MISDEEDS: dict[str, Callable[[str], Iterator[None]]] = {
         names_for_terminals,
         lies_in_frames,
         lies_in_control,
+        requests_without_end,
         late_unlock,
         flapping_sessions,
         long_trains,

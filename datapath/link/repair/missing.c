@@ -332,6 +332,7 @@ bool missing_tick(struct link_peer *peer)
 	if (peer->cookie_in) {
 		advance_old(peer);
 		congestion_tick(peer);
+		link_again_tick(peer);
 	}
 	if (!peer->link->repairs || !peer->cookie_in || !reorder_missing(peer)) {
 		missing->since_ns = 0;

@@ -76,6 +76,7 @@ static inline uint32_t reorder_missing(const struct link_peer *peer)
 struct link_send_args link_log_short_args(uint32_t body_bytes);
 int link_log_open(struct link_peer *peer, uint32_t window, uint32_t reserve);
 void link_log_free(struct link_repair *repair);
+void link_again_tick(struct link_peer *peer);
 bool link_log_came(struct link_peer *peer, uint32_t seq);
 bool link_log_on_missing(struct link_peer *peer, const struct careful_ctrl *ctrl);
 

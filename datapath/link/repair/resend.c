@@ -94,8 +94,11 @@ bool link_again(struct link_peer *peer, struct link_send_args *args, uint32_t *s
 
 	if (!repair->log || !link_has_epoch(peer) || !peer->llhdr.bytes)
 		return false;
-	for (uint32_t back = repair->log_mask + 1; repair->wanted && back--;) {
-		uint32_t n = peer->flow.seq_out - back;
+	if (peer->flow.seq_out - repair->wanted_from > repair->log_mask)
+		repair->wanted_from = peer->flow.seq_out - repair->log_mask;
+	for (; repair->wanted && (int32_t)(peer->flow.seq_out - repair->wanted_from) >= 0;
+	     repair->wanted_from++) {
+		uint32_t n = repair->wanted_from;
 		struct log_entry *entry = &repair->log[n & repair->log_mask];
 
 		if (!(entry->bytes_flags & LOG_WANTED))
@@ -104,6 +107,8 @@ bool link_again(struct link_peer *peer, struct link_send_args *args, uint32_t *s
 			link_again_done(peer, n);
 			continue;
 		}
+		if (!repair->may_repeat)
+			return false;
 		if (link_given_up(peer, n) ||
 		    (!(entry->bytes_flags & LOG_BRIEF) && entry->args.source)) {
 			*args = args_of(entry);

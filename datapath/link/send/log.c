@@ -10,10 +10,10 @@
 #include <string.h>
 
 enum {
-	NUMBERS_MAX = 1 << 15, /* the largest window whose frames are kept */
 	CACHE_LINE = 64,
 	AGAIN_MIN_US = 32, /* between two repairs of a frame; doubled for each repair, */
 	AGAIN_DOUBLED_MAX = 5, /* at most this often: up to 1 ms */
+	REPEATED_EACH_TICK = 16,
 };
 
 /* Returns the smallest power of two that is at least n, and at least 8. */
@@ -56,22 +56,21 @@ void link_log_keep_long(struct link_peer *peer, const uint8_t *body, uint32_t bo
 	link_log_keep(peer, &args, body, body_bytes);
 }
 
-/* Makes room for the peer's window and grants. -EPROTO: no host has such a window; -ENOMEM. */
+/* Makes room for the peer's window and the most that it grants. -EPROTO: no host has such a window;
+ * -ENOMEM. */
 int link_log_open(struct link_peer *peer, uint32_t window, uint32_t reserve)
 {
 	struct link_repair *repair = &peer->repair;
 	uint32_t size = power_from(window + 2 * reserve);
 
 	repair->acked = repair->wanted = 0;
+	repair->may_repeat = window;
 	if (!peer->link->repairs)
 		return 0;
-	if (window > NUMBERS_MAX)
+	if (window > LINK_WINDOW_MAX || reserve > LINK_GRANT_MAX)
 		return -EPROTO;
-	if (repair->log && size <= repair->log_mask + 1) {
-		for (uint32_t i = 0; i <= repair->log_mask; i++)
-			repair->log[i].bytes_flags = 0; /* forget requests of the last epoch */
+	if (repair->log && size <= repair->log_mask + 1)
 		return 0;
-	}
 	link_log_free(repair);
 	repair->copy_bytes = copy_bytes(peer->link);
 	repair->log = calloc(size, sizeof(*repair->log));
@@ -94,7 +93,7 @@ void link_log_free(struct link_repair *repair)
 }
 
 /* Reports whether a frame of ours needs no repair: it has arrived, is too old for the log, or belongs
- * to another epoch. A peer grants at most half of its reserve to one sender (reservation.c). */
+ * to another epoch. */
 bool link_resolved(const struct link_peer *peer, uint32_t seq)
 {
 	const struct link_repair *repair = &peer->repair;
@@ -103,8 +102,7 @@ bool link_resolved(const struct link_peer *peer, uint32_t seq)
 	if (!repair->log || (int32_t)(seq - repair->acked) <= 0 ||
 	    peer->flow.seq_out - seq > repair->log_mask)
 		return true;
-	return (int32_t)(tx->credits - tx->reserve / 2 -
-			 repair->log[seq & repair->log_mask].sent) >= 0;
+	return (int32_t)(tx->credits - tx->reserve - repair->log[seq & repair->log_mask].sent) >= 0;
 }
 
 /* Notes that the peer has all our frames up to this number. Returns false if that is impossible. */
@@ -140,7 +138,8 @@ static void want(struct link_peer *peer, uint32_t seq, uint32_t now_us)
 	path_search_doubt(peer, seq, entry->bytes_flags & LOG_BYTES,
 			  entry->bytes_flags / LOG_TIMES);
 	entry->bytes_flags |= LOG_WANTED;
-	peer->repair.wanted++;
+	if (!peer->repair.wanted++ || (int32_t)(seq - peer->repair.wanted_from) < 0)
+		peer->repair.wanted_from = seq;
 	peer->link->again = true;
 	peer->link->mending = LINK_MENDING;
 }
@@ -165,10 +164,19 @@ void link_again_done(struct link_peer *peer, uint32_t seq)
 	struct log_entry *entry = &peer->repair.log[seq & peer->repair.log_mask];
 
 	peer->repair.wanted -= (entry->bytes_flags & LOG_WANTED) != 0;
+	peer->repair.may_repeat -= peer->repair.may_repeat > 0;
 	entry->bytes_flags &= ~(uint32_t)LOG_WANTED;
 	if (entry->bytes_flags / LOG_TIMES < LOG_TIMES_MAX)
 		entry->bytes_flags += LOG_TIMES;
 	entry->again_us = (uint32_t)(peer->link->now_ns / 1000);
+}
+
+/* Lets more repairs leave: of at most a window at once, and of a few each tick. Without this, a peer
+ * that requests without end takes the time and the send buffers of the others. */
+void link_again_tick(struct link_peer *peer)
+{
+	if (peer->repair.may_repeat < peer->flow.tx.size)
+		peer->repair.may_repeat += REPEATED_EACH_TICK;
 }
 
 bool link_wants(const struct link_peer *peer, uint32_t seq)

@@ -61,6 +61,8 @@ struct link_repair {
 	uint32_t copy_bytes; /* from one copy to the next */
 	uint32_t acked; /* the peer has all our frames up to this number */
 	uint32_t wanted; /* entries that the peer requests */
+	uint32_t wanted_from; /* the first of them, or an earlier one */
+	uint32_t may_repeat; /* frames that may leave again before the next tick */
 	uint32_t *early; /* by the peer's number: index of a waiting frame (reorder.c) plus 1; or 0 */
 	uint32_t early_count; /* waiting frames */
 	uint32_t highest; /* the last number that the peer has certainly sent, if beyond seq_in */

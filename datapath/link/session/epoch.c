@@ -155,6 +155,7 @@ void link_close(struct link_peer *peer, int error)
 	if (link_has_epoch(peer) && peer->cookie_out)
 		link_say(peer, &ctrl, CAREFUL_BYE);
 	epoch_end(peer);
+	link_log_free(&peer->repair);
 	rate_limit_session_ended(link, &session->address);
 	handshake_forget(&session->handshake);
 	session->want = false;

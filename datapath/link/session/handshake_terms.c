@@ -89,7 +89,8 @@ int handshake_adopt(struct link_peer *peer, const union address *from,
 		frame_bytes = (uint32_t)limit;
 	if (frame_bytes < DEVICE_FRAME_BYTES_MIN)
 		return -EPROTO;
-	reserve = reserve < RESERVE_MAX ? reserve : RESERVE_MAX;
+	reserve = reserve / 2; /* it grants at most half to one sender (reservation.c) */
+	reserve = reserve < LINK_GRANT_MAX ? reserve : LINK_GRANT_MAX;
 	if (link_log_open(peer, window, reserve))
 		return -EPROTO;
 	peer->cookie_out = be64toh(ctrl->cookie);

@@ -51,6 +51,27 @@ static void test_hello__buffers_that_no_frame_fills_are_refused(void)
 	}
 }
 
+/* A peer's window decides how many frames our log keeps: a larger one is refused, and the log ends
+ * with the session. */
+static void test_hello__a_window_beyond_the_log_is_refused(void)
+{
+	for (uint32_t more = 0; more <= 1; more++) {
+		struct careful_ctrl hello = node_hello(0);
+		struct node *node = node_open();
+		struct link_peer *peer = &node->c->link.peers[0];
+
+		hello.window = htobe32(LINK_WINDOW_MAX + more);
+		hello.returned = htobe32(0xffffffff);
+		CHECK_EQ(node_ask(node, 0, &hello), !more);
+		CHECK_EQ(peer->repair.log != NULL, !more);
+		if (!more)
+			CHECK(peer->repair.log_mask < 2 * LINK_WINDOW_MAX);
+		link_close(peer, 0);
+		CHECK(!peer->repair.log);
+		node_close(node);
+	}
+}
+
 static void test_welcome__buffers_that_no_frame_fills_end_the_attempt(void)
 {
 	for (uint32_t i = 0; i < OFFERS; i++) {
@@ -696,6 +717,7 @@ static void test_challenge__holds_while_others_go(void)
 int main(void)
 {
 	RUN(test_hello__buffers_that_no_frame_fills_are_refused);
+	RUN(test_hello__a_window_beyond_the_log_is_refused);
 	RUN(test_welcome__buffers_that_no_frame_fills_end_the_attempt);
 	RUN(test_refuse__of_our_own_version_ends_nothing);
 	RUN(test_challenge__overtaken_changes_nothing);

@@ -111,9 +111,11 @@ static void freeze(struct node *node)
 }
 
 /* A lost fragment waits for the disk until late_ms. Fragments for another node are sent again
- * meanwhile. */
+ * meanwhile, and no message from a healthy disk fails. */
 static void lost_while_hanging(uint64_t seed, double late_ms)
 {
+	const struct op *same; /* to the same node */
+
 	sim_scene(seed);
 	scene->nodes = 3;
 	scene->shape.segments_max = 2; /* such fragments are read again from their source */
@@ -130,9 +132,12 @@ static void lost_while_hanging(uint64_t seed, double late_ms)
 		op->to = 2;
 		op->from_file = i % 2;
 	}
+	sim_op(OP_STORE, 0, BYTES, 1)->from_file = true;
+	same = &scene->ops[scene->ops_count - 1];
 	sim_fault(SIM_LOSS, 0, SIM_ANY, 0, 100)->one_in = 4;
 	EXPECT_WELL(sim_play());
 	CHECK_EQ(cluster->counters[CAREFUL_C_EPOCHS_BROKEN], 0);
+	CHECK_EQ(same->last_status, 0);
 	for (uint32_t i = 1; i <= OTHERS; i++)
 		CHECK(scene->ops[i].done_ns < SIM_START + 200 * SIM_MS);
 }

@@ -78,6 +78,7 @@ class Compared:
         ("long-trains", "10.77.0.1"),
         ("flapping-sessions", "10.77.0.1"),
         ("silent-sessions", "10.77.0.1"),
+        ("requests-without-end", "10.77.0.1"),
         ("hello-flood", "fd77::1"),
     ],
 )
