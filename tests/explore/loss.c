@@ -175,6 +175,8 @@ static void put_rest(struct link_peer *out, struct link_peer *in)
 	struct link *link = in->link;
 
 	out->repair.wanted = 0;
+	out->repair.wanted_from = SEQ_BASE;
+	out->repair.may_repeat = UINT32_MAX; /* no time passes */
 	for (uint32_t i = 0; i <= out->repair.log_mask; i++)
 		out->repair.log[i].bytes_flags = 0;
 	memset(in->repair.early, 0, (link->early_mask + 1) * sizeof(*in->repair.early));
