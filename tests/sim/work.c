@@ -262,6 +262,15 @@ static bool is_narrow(const struct scenario *s)
 	return false;
 }
 
+/* Reports whether someone who sees each HELLO forges answers to it. */
+static bool is_forged(const struct scenario *s)
+{
+	for (uint32_t i = 0; i < s->faults_count; i++)
+		if (s->faults[i].forges)
+			return true;
+	return false;
+}
+
 /* Reports whether this run's faults allow an operation to end with this status. */
 static bool excused(const struct op *op, int status)
 {
@@ -278,6 +287,8 @@ static bool excused(const struct op *op, int status)
 	case -ECOMM:
 	case -EIO: /* like ECOMM, if the lost fragment is too short to carry the reason */
 		return s->excused;
+	case -EKEYREJECTED: /* several unproved refusals in a row (handshake.c) */
+		return s->excused && is_forged(s);
 	case -EUSERS:
 		return s->excused && s->misdeeds;
 	case -EMSGSIZE:
