@@ -122,7 +122,8 @@ static struct link_peer *admit(struct link *link, struct link_peer *peer, const 
 		return NULL;
 	if (!peer)
 		peer = link_peer_get(link, from);
-	if (!peer && !window_yield_ask(link) && window_evict(link, &host))
+	if (!peer &&
+	    (window_evict_lost(link) || (!window_yield_ask(link) && window_evict(link, &host))))
 		peer = link_peer_get(link, from);
 	return peer;
 }

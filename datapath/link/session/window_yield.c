@@ -133,6 +133,22 @@ bool window_evict_stalled(struct link *link, const struct link_host *newcomer)
 	return false;
 }
 
+/* Ends a session that was in use, has no epoch and gets no answer, such as that of an address which
+ * its host no longer has. Returns whether a session has ended. */
+bool window_evict_lost(struct link *link)
+{
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		struct link_peer *peer = &link->peers[i];
+
+		if (peer->state == CAREFUL_PEER_RENEWING && may_end(peer) &&
+		    has_passed(link, peer->session->since_ns, 2ull * link->sync_ms)) {
+			link_close(peer, ETIMEDOUT);
+			return true;
+		}
+	}
+	return false;
+}
+
 /* Notes that our programs ask for a slot. Reports whether they have waited long: a peer that sends
  * a frame now and then never gives its window up. */
 static bool awaited_long(struct link *link)

@@ -614,6 +614,26 @@ static void test_slots__a_silent_session_makes_room_for_its_own_host(void)
 	node_close(node);
 }
 
+/* The host of a session loses its address, so the session's next epoch finds no answer. A newcomer
+ * takes its slot, but not at once. */
+static void test_slots__a_lost_session_makes_room_for_anybody(void)
+{
+	const union address lost = node_host(0);
+	struct node *node = node_open();
+	struct link *link = &node->c->link;
+
+	fill_slots(node);
+	CHECK(node_session(node, 0));
+	CHECK(!node_session(node, 2));
+	link_break(link_peer_find(link, &lost));
+	CHECK(!node_session(node, 2));
+	node_time(node, 500);
+	CHECK_EQ(link_peer_find(link, &lost)->state, CAREFUL_PEER_RENEWING);
+	CHECK(node_session(node, 2));
+	CHECK(!link_peer_find(link, &lost));
+	node_close(node);
+}
+
 /* A peer that sends a frame now and then is never idle for long enough to be asked for its
  * window. */
 static void test_slots__our_own_programs_find_one(void)
@@ -741,6 +761,7 @@ int main(void)
 	RUN(test_slots__a_host_is_known_by_its_network_and_its_key);
 	RUN(test_slots__a_newcomer_evicts_the_largest_holder);
 	RUN(test_slots__a_silent_session_makes_room_for_its_own_host);
+	RUN(test_slots__a_lost_session_makes_room_for_anybody);
 	RUN(test_slots__our_own_programs_find_one);
 	RUN(test_challenge__from_another_address_is_told);
 	RUN(test_challenge__holds_while_others_go);
