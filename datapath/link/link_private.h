@@ -7,7 +7,7 @@
 #include "link/link.h"
 
 enum {
-	/* The largest W, and the largest grant: the log of a peer takes up to 32 MiB. */
+	/* The largest W, and the largest grant: the log of a peer takes up to 33 MiB. */
 	LINK_WINDOW_MAX = 4096,
 	LINK_GRANT_MAX = 2048,
 	LINK_MENDING = 8, /* initial value of link.mending */

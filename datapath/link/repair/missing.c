@@ -12,10 +12,9 @@
 enum {
 	WAIT_FIRST_US = 2000, /* wait for a repair, while repair_us is unknown */
 	WAIT_MORE_US = 100, /* wait for a repair, in addition to repair_us */
-	WAIT_LONG_US =
-		64 * 1000, /* longest wait, unless the peer is silent; silence if repair_us is
-				   * unknown, */
-	SILENT_US = 8 * 1000, /* and least silence otherwise */
+	/* longest wait, unless the peer is silent; and the silence while repair_us is unknown */
+	WAIT_LONG_US = 64 * 1000,
+	SILENT_US = 8 * 1000, /* least silence otherwise */
 	SILENCE_PART = 32, /* a silent peer is asked again after this part of the silence, */
 	SILENT_WAIT_MAX_US = 8000, /* and after this time at the latest */
 	BACKOFF_MAX = 6,
