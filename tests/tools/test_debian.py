@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DEBIAN = ROOT / "debian"
+DEBIAN = ROOT / "tools/packaging/debian"
 CONTAINER = (ROOT / "tools/packaging/Containerfile").read_text()
 PACKAGE = (ROOT / "tools/package").read_text()
 
@@ -61,6 +61,8 @@ def test_install__sources_exist() -> None:
     for one in named:
         if one.startswith("debian/stage/"):
             assert f"$(STAGE)/{one.split('/')[2]}" in rules
+        elif one.startswith("debian/"):
+            assert (DEBIAN.parent / one).exists()
         else:
             assert list(ROOT.glob(one)), one
 

@@ -18,6 +18,7 @@ from careful.errors import CarefulError
 
 ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "tools" / "packaging" / "systemd"
+DEBIAN = ROOT / "tools" / "packaging" / "debian"
 
 
 def test_units__systemd_takes_them(tmp_path: Path) -> None:
@@ -102,7 +103,7 @@ def test_prerm__takes_down_the_others_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A carefuld that does not exit does not keep the others up."""
-    text = (ROOT / "debian/careful.prerm").read_text()
+    text = (DEBIAN / "careful.prerm").read_text()
     (program,) = re.findall(r"python3 -P -c '(.*?)' \|\| true", text, re.S)
     gone = []
 
@@ -133,7 +134,7 @@ def test_unit__carefuld_may_keep_its_memory() -> None:
 
 def control(package: str) -> str:
     """Returns the paragraph of a package in debian/control."""
-    text = (ROOT / "debian/control").read_text()
+    text = (DEBIAN / "control").read_text()
     return text.partition(f"Package: {package}\n")[2].partition("\n\n")[0]
 
 
@@ -150,19 +151,19 @@ def test_control__the_python_package_takes_its_files_over() -> None:
     """The files belonged to careful until 0.1.0; without Replaces dpkg does not unpack them."""
     (first,) = re.findall(r"^Replaces: careful \(<< (.*)~\)$", control("python3-careful"), re.M)
     assert f"Breaks: careful (<< {first}~)\n" in control("python3-careful")
-    log = (ROOT / "debian/changelog").read_text()
+    log = (DEBIAN / "changelog").read_text()
     assert re.findall(r"^careful \((.*?)\)", log, re.M)[-2:] == [f"{first}-1", "0.1.0-1"]
 
 
 def test_packages__are_of_the_version_of_the_project() -> None:
-    log = (ROOT / "debian/changelog").read_text()
+    log = (DEBIAN / "changelog").read_text()
     assert log.startswith(f"careful ({careful.__version__}-")
     assert f'\nversion = "{careful.__version__}"\n' in (ROOT / "pyproject.toml").read_text()
 
 
 def test_packages__newest_entry_names_the_present_versions() -> None:
     """A release whose format changed needs a new entry, and all hosts upgraded together."""
-    entry = (ROOT / "debian/changelog").read_text().partition("\n -- ")[0]
+    entry = (DEBIAN / "changelog").read_text().partition("\n -- ")[0]
     header = ROOT / "datapath/include/careful"
 
     def number(file: str, name: str) -> str:
