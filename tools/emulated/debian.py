@@ -17,8 +17,6 @@ from laboratory.state import LabError
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES, PLACE = ROOT / "build/package", ROOT / "build/installed"
 HOSTS = ("h1", "h2")
-#: The commit of the last release, from which upgrades start.
-RELEASE = "817298c2"
 #: The packages of careful that a host needs.
 OURS = ("careful", "python3-careful")
 #: Packages of a machine besides careful's dependencies.
@@ -73,19 +71,13 @@ def packages() -> list[Path]:
 def older(commit: str) -> list[Path]:
     """Returns the packages of an older commit, built once.
 
-    If this clone lacks the commit, they are today's with an older version number.
-
     Raises:
         LabError: they could not be built.
     """
-    argv = ["git", "-C", str(ROOT), "rev-parse", "-q", "--verify", f"{commit}^{{commit}}"]
-    found = subprocess.run(argv, capture_output=True, text=True)
-    if found.returncode:
-        print(f"installed: this clone lacks {commit}: upgrading renumbered packages", flush=True)
-        return _renumbered(packages(), "~older", PLACE / "renumbered")
-    kept = PLACE / f"from-{found.stdout[:12]}"
+    found = command("git", "-C", ROOT, "rev-parse", "--verify", f"{commit}^{{commit}}")
+    kept = PLACE / f"from-{found[:12]}"
     if not _made(kept):
-        _build(found.stdout.strip(), kept)
+        _build(found.strip(), kept)
     return _made(kept)
 
 
@@ -99,7 +91,7 @@ def following() -> list[Path]:
     kept, last = PLACE / f"next-{commit[:12]}", PLACE / "following"
     if not _made(kept):
         _build(commit, kept, _other_socket)
-    return _renumbered(_made(kept), "+next", last)
+    return _renumbered(_made(kept), last)
 
 
 def _other_socket(tree: Path) -> None:
@@ -132,13 +124,13 @@ def _build(commit: str, kept: Path, edit: Callable[[Path], None] = lambda _: Non
         command("git", "-C", ROOT, "worktree", "remove", "--force", tree)
 
 
-def _renumbered(made: list[Path], suffix: str, kept: Path) -> list[Path]:
-    """Returns the same package with another version for dpkg."""
+def _renumbered(made: list[Path], kept: Path) -> list[Path]:
+    """Returns the same packages with a later version for dpkg."""
     tree = PLACE / "tree"
     shutil.rmtree(kept, ignore_errors=True)
     kept.mkdir(parents=True)
     version = command("dpkg-deb", "-f", made[0], "Version").strip()
-    other = version + suffix
+    other = f"{version}+next"
     for one in made:
         shutil.rmtree(tree, ignore_errors=True)
         command("dpkg-deb", "-R", one, tree)
