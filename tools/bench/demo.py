@@ -191,16 +191,22 @@ def play(work: Path, nbytes: int) -> None:
 
 
 def main() -> int:
-    """Returns 0 if all data arrived and no frame was lost."""
+    """Returns 0 if all data arrived and no frame was lost, or with --tune if two changes held."""
     parser = argparse.ArgumentParser(prog="tools/demo")
     parser.add_argument("--bytes", type=int, default=1 << 30, help="the large file [1 GiB]")
+    parser.add_argument("--tune", type=Path, metavar="FILE", help="a path changes; draws FILE")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     start = time.monotonic()
     try:
-        with work_folder(args.bytes) as work, lab_up():
-            play(work, args.bytes)
-    except (BenchError, OSError, subprocess.TimeoutExpired) as error:
+        if args.tune:
+            import demo_tune  # needs matplotlib
+
+            demo_tune.show(args.tune, say)
+        else:
+            with work_folder(args.bytes) as work, lab_up():
+                play(work, args.bytes)
+    except (BenchError, ImportError, OSError, ValueError, subprocess.TimeoutExpired) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -6,13 +6,12 @@ plan has held, a fragment on the third link costs eight times as much. FILE is t
 
 from __future__ import annotations
 
-import argparse
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from bench_lab import (
     LAB,
     PIPELINES,
     TOOL,
-    BenchError,
     daemons,
     known,
     lab_up,
@@ -29,10 +27,8 @@ from bench_lab import (
     run,
     wait_until,
 )
-from careful.extras import MissingExtraError
 from careful.render import figure
 from careful.render.tuning.explain import decision
-from demo import say
 
 CHANGE_S, MOST_S = 12, 120.0
 CHANGE = f"\n[[stage.link.changes]]\nat_s = {CHANGE_S}\ng_us = 60\nG_us_per_KiB = 24.9\n\n"
@@ -86,7 +82,7 @@ def draw(reads: str, plot: Path, changed: float) -> None:
     figure.save(drawn, plot)
 
 
-def play(plot: Path, reads: Path) -> None:
+def play(plot: Path, reads: Path, say: Callable[[str], None]) -> None:
     """Plays all steps; the lab and both daemons are up."""
     changes = 0.0
 
@@ -120,7 +116,8 @@ def play(plot: Path, reads: Path) -> None:
     say(f"{plot}: what reads took meanwhile")
 
 
-def show(plot: Path) -> None:
+def show(plot: Path, say: Callable[[str], None]) -> None:
+    """Plays all in a lab; FILE is `plot`. say: reports progress."""
     figure.check_path(plot)
     stages = (PIPELINES / "gam.toml").read_text().split("[[stage]]")
     stages[3] = stages[3].rstrip() + CHANGE
@@ -128,25 +125,4 @@ def show(plot: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="careful-demo-") as name:
         (Path(name) / "file").write_bytes(bytes(8192))
         with lab_up(*options, hops="[[stage]]".join(stages)), daemons("--export", name):
-            play(plot, Path(name) / "reads")
-
-
-def main() -> int:
-    """Returns 0 if two changes held and the plot exists."""
-    parser = argparse.ArgumentParser(prog="tools/demo --tune")
-    parser.add_argument("plot", type=Path, metavar="FILE", help="the plot, .svg or .png")
-    args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        show(args.plot)
-    except (BenchError, MissingExtraError, OSError, ValueError) as error:
-        print(f"demo: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("demo: interrupted", file=sys.stderr)
-        return 130
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+            play(plot, Path(name) / "reads", say)

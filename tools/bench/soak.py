@@ -17,18 +17,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from bench_lab import BUILD, ROOT, SERVER_IP, BenchError, built, commit, lab_up, on
 from careful._abi import lib
 from careful.control.instance import maps
 from careful.control.plans import tune_entry
 from careful.errors import CarefulError
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
+from laboratory.report import Json, read, write
 
 SOAK = BUILD / "soak"
 LAB = f"soak{os.getpid()}"
@@ -45,8 +41,6 @@ DEVICE = (
     *("device_rx_fill_ring_empty", "device_kicks_failed"),
 )
 FRAMES_OF = ("tx_frames", "rx_frames", "tx_bytes")
-
-Json = dict[str, Any]
 
 
 def say(text: str) -> None:
@@ -110,7 +104,7 @@ def kill(process: subprocess.Popen[str] | None) -> None:
         process.wait()
 
 
-def piece(frames: int, fragment: int, stop: Stop, progress: Callable[[int], None]) -> Json | None:
+def piece(frames: int, fragment: int, stop: Stop) -> Json | None:
     """Runs the pair once. Returns both ends' counters; None: a signal came first."""
     began = time.monotonic()
     server = start("h2", SOAK, "serve", "eth1")
@@ -129,7 +123,6 @@ def piece(frames: int, fragment: int, stop: Stop, progress: Callable[[int], None
                     set_fragments(fragment)
                 elif "frames" in report:
                     done = report
-                    progress(int(report["frames"]))
         local, failed = last_words("h1", client, last)
         if stop.asked and client.returncode == -signal.SIGINT:
             return None
@@ -178,20 +171,10 @@ def spoilt(one: Json) -> bool:
 def load(path: Path) -> list[Json]:
     """Returns the pieces of earlier runs."""
     try:
-        found: Json = json.loads(path.read_text())
-        return list(found["pieces"])
-    except FileNotFoundError:
-        return []
+        found = read(path)
+        return list(found["pieces"]) if path.exists() else []
     except (ValueError, KeyError, TypeError) as error:
         raise BenchError(f"{path}: not a soak's state: remove it to begin anew") from error
-
-
-def write(path: Path, what: Json) -> None:
-    """Replaces the file atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(path.name + ".new")
-    new.write_text(json.dumps(what, indent=1) + "\n")
-    new.replace(path)
 
 
 def summary(pieces: list[Json], fragment: int) -> Json:
@@ -228,21 +211,13 @@ def summary(pieces: list[Json], fragment: int) -> Json:
 
 
 def show(found: Json) -> None:
-    table = Table(title="soak: frames over AF_XDP between two hosts of a lab")
-    table.add_column("")
-    table.add_column("", justify="right")
-    for key, value in found.items():
-        if key in ("schema", "lost", "failures"):
-            continue
-        shown = ", ".join(value) if isinstance(value, list) else value
-        table.add_row(
-            key.replace("_", " "), f"{shown:,}" if isinstance(shown, int | float) else str(shown)
-        )
-    for name, count in found["lost"].items():
-        table.add_row(name, f"{count:,}")
+    rows = {key.replace("_", " "): value for key, value in found.items() if key != "schema"}
+    del rows["lost"], rows["failures"]
+    for key, value in (rows | found["lost"]).items():
+        text = ", ".join(value) if isinstance(value, list) else value
+        print(f"{key:28}", f"{text:,}" if isinstance(text, int | float) else text)
     for one in found["failures"]:
-        table.add_row(f"failed after {one['frames']:,} frames", one["failed"])
-    Console(width=None if sys.stdout.isatty() else 80).print(table)
+        print(f"failed after {one['frames']:,} frames: {one['failed']}")
 
 
 def arguments() -> argparse.Namespace:
@@ -267,30 +242,17 @@ def soak(options: argparse.Namespace, stop: Stop) -> list[Json]:
     crossed = sum(one["frames"] for one in pieces if not one.get("failed"))
     if crossed:
         say(f"{options.state.name}: {crossed:,} frames have crossed before")
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.1f} %"))
-    bar = Progress(
-        *columns,
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        disable=not sys.stderr.isatty(),
-    )
-    with bar, lab_up(hops=options.hops and options.hops.read_text(), lab=LAB):
-        task = bar.add_task("frames", total=target, completed=crossed)
+    for path in filter(None, (options.state, options.report)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with lab_up(hops=options.hops and options.hops.read_text(), lab=LAB):
         while crossed < target and not stop.asked:
-            most = min(PIECE_FRAMES, target - crossed)
-            base = crossed
-            one = piece(
-                most,
-                options.fragment_bytes,
-                stop,
-                lambda n, base=base: bar.update(task, completed=base + n),  # type: ignore[misc]
-            )
+            one = piece(min(PIECE_FRAMES, target - crossed), options.fragment_bytes, stop)
             if one is None:
                 break
             pieces.append(one)
             crossed += one["frames"]
             write(options.state, {"pieces": pieces})
+            say(f"{crossed:,} of {target:,} frames have crossed")
             if spoilt(one):
                 missing = f"lost: {one['lost']}, frames missing: {one['frames_missing']}"
                 say(f"{one['failed']}; {missing}" if one["failed"] else missing)
