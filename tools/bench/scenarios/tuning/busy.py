@@ -50,7 +50,7 @@ FIGURES = {"g_b": "us", "G_b": "us_per_KiB", "sum_G_others": "us_per_KiB"}
 def truth(path: str) -> dict[str, float]:
     """Returns the figures of a path's links."""
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
-        file.write(PATHS[path][0] or "")
+        file.write(PATHS[path][0])
         file.flush()
         pipeline = load_pipeline(file.name)
         assert isinstance(pipeline, Pipeline)

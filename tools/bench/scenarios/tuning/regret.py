@@ -1,10 +1,10 @@
 """Measures the distance of planned fragments from the best ones, by stores over paths of the lab.
 
 The planner's choice for each path comes from a black box's measurement. It is compared with a sweep
-of fragment sizes (on a bare veth also of netTx's threshold) and with static choices, all
-interleaved in random order. The best of the sweep is chosen on half of the rounds and judged on the
-other half; intervals come from redrawn rounds (regrets.py). With --auto, `tune auto` runs on the
-path next to a mix of the messages until it has decided, and its settings replace the planner's.
+of fragment sizes and with static choices, all interleaved in random order. The best of the sweep is
+chosen on half of the rounds and judged on the other half; intervals come from redrawn rounds
+(regrets.py). With --auto, `tune auto` runs on the path next to a mix of the messages until it has
+decided, and its settings replace the planner's.
 Owns a lab for each path. Needs root.
 """
 
@@ -40,23 +40,18 @@ PREDICTED_SHARE = 0.9
 #: Like SCALED, but headers are charged with G too.
 FRAMES = ("--scale", "100", "--charge", "frame", "--mtu", "9000")
 
-#: The threshold of an untuned path.
-NET_TX_BYTES = 65536
+#: netTx's threshold in all arms, that of an untuned path: on an emulated link, with milliseconds
+#: per frame, the time of the kick makes no difference.
+NET_TX = Kick(65536)
 ROWS = "paths"
-#: Links of a path, None for a bare veth, and options of `tools/lab up`.
-PATHS: dict[str, tuple[str | None, tuple[str, ...]]] = {
+#: Links of a path, and options of `tools/lab up`.
+PATHS: dict[str, tuple[str, tuple[str, ...]]] = {
     "gam": ((PIPELINES / "gam.toml").read_text(), SCALED),
     "gam-headers": ((PIPELINES / "gam.toml").read_text(), FRAMES),
     "gms": ((PIPELINES / "gms.toml").read_text(), SCALED),
     "equal": (equal_hops(20, 20, 20, 20, 20), SCALED),
     "slow": (equal_hops(20, 20, 60, 20, 20), SCALED),
-    "veth": (None, ("--mtu", "9000")),
 }
-#: Minpulses of netTx in the sweep, bytes. On an emulated link, with milliseconds per frame, the
-#: time of the kick makes no difference.
-PULSES = {"veth": (1, 4096, 65536)}
-#: Factor of repetitions for a path of microseconds.
-MORE = {"veth": 25}
 
 
 def planned_for(nbytes: int, planned: list[dict[str, Any]]) -> dict[str, Any]:
@@ -65,29 +60,26 @@ def planned_for(nbytes: int, planned: list[dict[str, Any]]) -> dict[str, Any]:
     return {"plan": row["plan"] if row else fixed(1 << 20), "net_tx": None}
 
 
-def sweep(path: str, nbytes: int, payload_bytes: int) -> list[dict[str, Any]]:
-    """Returns the fragments and minpulses of the sweep, without equivalent ones.
+def sweep(nbytes: int, payload_bytes: int) -> list[dict[str, Any]]:
+    """Returns the fragments of the sweep, without equivalent ones.
 
     payload_bytes: of a frame.
     """
     found: dict[Any, dict[str, Any]] = {}
-    for pulse in PULSES.get(path, (None,)):
-        for count in COUNTS:
-            size = -(-nbytes // count)
-            if size >= min(FRAGMENT_BYTES_MIN, nbytes):
-                name = f"{count}" if pulse is None else f"{count} by {pulse}"
-                kick = Kick(NET_TX_BYTES if pulse is None else pulse)
-                plan = Plan.fixed(size)
-                same = effect(plan, kick, nbytes, Limits(min(64, nbytes), payload_bytes))
-                found.setdefault(same, {"name": name, "plan": fixed(size), "net_tx": pulse})
+    for count in COUNTS:
+        size = -(-nbytes // count)
+        if size >= min(FRAGMENT_BYTES_MIN, nbytes):
+            limits = Limits(min(64, nbytes), payload_bytes)
+            same = effect(Plan.fixed(size), NET_TX, nbytes, limits)
+            found.setdefault(same, {"name": f"{count}", "plan": fixed(size), "net_tx": None})
     return list(found.values())
 
 
-def arms(path: str, nbytes: int, ours: dict[str, Any], payload_bytes: int) -> list[dict[str, Any]]:
+def arms(nbytes: int, ours: dict[str, Any], payload_bytes: int) -> list[dict[str, Any]]:
     """Returns a message's arms: planned, static, and the sweep."""
     found = [{"name": "plan", **ours}]
     found += [{"name": name, "plan": fixed(size), "net_tx": None} for name, size in STATIC.items()]
-    return found + sweep(path, nbytes, payload_bytes)
+    return found + sweep(nbytes, payload_bytes)
 
 
 def path_up(path: str) -> AbstractContextManager[None]:
@@ -101,10 +93,9 @@ def one_path(path: str, rounds: int) -> dict[str, Any]:
     with path_up(path):
         found, planned, payload_bytes = plans()
         sizes = [
-            {"bytes": n, "arms": arms(path, n, planned_for(n, planned), payload_bytes)}
-            for n in SIZES
+            {"bytes": n, "arms": arms(n, planned_for(n, planned), payload_bytes)} for n in SIZES
         ]
-        made = served("sweep", {"sizes": sizes, "rounds": rounds * MORE.get(path, 1)})
+        made = served("sweep", {"sizes": sizes, "rounds": rounds})
     plain = {key: value for key, value in found.items() if not isinstance(value, dict | list)}
     first_bytes = [row["plan"]["first_bytes"] for row in planned]
     return {
@@ -119,8 +110,7 @@ def one_path(path: str, rounds: int) -> dict[str, Any]:
 def tuned_path(path: str, rounds: int, limit_s: float) -> dict[str, Any]:
     """Measures a path like one_path(), with the settings of `tune auto`."""
     with path_up(path):
-        many = rounds * MORE.get(path, 1)
-        found = auto.swept(SIZES, lambda *of: arms(path, *of), many, limit_s)
+        found = auto.swept(SIZES, arms, rounds, limit_s)
     reason = None if found["decided_s"] else f"undecided after {limit_s:.0f} s"
     return {"path": f"{path}, by tune auto", "reason": reason, **found}
 
