@@ -7,10 +7,6 @@ Needs valgrind, and no privilege.
 With --against it compares with a stored run, like tests/reports/instructions.json, and fails if a
 kind needs 3 % more, or the run lacks it.
 
-With --times it runs the rows of a table of TIMES in turn, and prints the least time of each. `copy`
-shows the cost of a copy into the send buffer (careful_alloc() saves it), `sealing` the cost of
-sealing a large frame.
-
 Further programs, built from other commits, get a column each.
 """
 
@@ -45,26 +41,6 @@ KINDS = {
 }
 #: A kind fails if it needs this many times a stored run's instructions.
 MORE = 1.03
-SEALS = ("", "auth", "encrypt")
-#: Table -> (the timed thing, null's figure, rows: name -> null's words).
-TIMES: dict[str, tuple[str, str, dict[str, list[object]]]] = {
-    "copy": (
-        "request and its reply",
-        "ns",
-        {
-            f"{nbytes} bytes, {text}": [kind, 5000, nbytes]
-            for nbytes in (64, 1024, 3072)
-            for kind, text in (("request", "copied"), ("lent", "built there"))
-        },
-    ),
-    "sealing": (
-        "frame of a store",
-        "ns_per_frame",
-        {seal or "plain": ["store", 20, 1 << 20, *filter(None, [seal])] for seal in SEALS},
-    ),
-}
-#: Short runs of a row per round, so that one can be undisturbed.
-TIMES_RUNS = 20
 LAYERS = ("engine", "message", "link", "device")
 
 
@@ -114,12 +90,6 @@ def read_profile(text: str) -> Counter[tuple[str, str]]:
     return found
 
 
-def null(argv: list[str]) -> dict[str, Any]:
-    """Returns the last line of a run of null."""
-    found: dict[str, Any] = json.loads(run(*argv).splitlines()[-1])
-    return found
-
-
 def measure(program: Path, kind: str) -> Cost:
     """Runs null under callgrind."""
     words = KINDS[kind][0]
@@ -127,7 +97,7 @@ def measure(program: Path, kind: str) -> Cost:
         out = Path(work) / "callgrind.out"
         argv = ["valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={out}"]
         argv += ["--toggle-collect=measured", str(program), *map(str, words)]
-        calls = null(argv)
+        calls = json.loads(run(*argv).splitlines()[-1])
         profile = read_profile(out.read_text())
     units = int(str(words[1])) * (calls["frames"] if words[0] == "store" else 1)
     layers: dict[str, float] = defaultdict(float)
@@ -152,17 +122,6 @@ def report(kind: str, costs: list[Cost], top: int) -> None:
         print(f"{name:40}" + "".join(f"{value:12.1f}" for value in values))
 
 
-def times(program: Path, name: str, rounds: int) -> dict[str, float]:
-    """Returns the least time of each row of a table, ns."""
-    _, figure, rows = TIMES[name]
-    least = dict.fromkeys(rows, float("inf"))
-    for _ in range(rounds * TIMES_RUNS):
-        for row, words in rows.items():
-            found = null([str(program), *map(str, words)])[figure]
-            least[row] = min(least[row], found)
-    return least
-
-
 def grown(found: dict[str, list[Any]], kept: dict[str, Any]) -> list[str]:
     """Returns the kinds that need MORE than in a stored run, and those that it lacks."""
     lines = []
@@ -183,16 +142,9 @@ def main() -> int:
     parser.add_argument("--only", default=",".join(KINDS), help=f"of {','.join(KINDS)}")
     parser.add_argument("--top", type=int, default=16, help="functions shown [16]")
     parser.add_argument("--json", type=Path, metavar="FILE", help="all layers and functions")
-    parser.add_argument("--times", choices=TIMES, help="times instead of instructions")
-    parser.add_argument("--rounds", type=int, default=7, help="of --times [7]")
     parser.add_argument("--against", type=Path, metavar="FILE", help="a kept run of --json")
     args = parser.parse_args()
     programs = args.programs or [built("null") / "null"]
-    if args.times:
-        print(f"a {TIMES[args.times][0]}, ns: the least of {args.rounds} rounds")
-        for row, ns in times(programs[0], args.times, args.rounds).items():
-            print(f"{row:24}{ns:8.1f}")
-        return 0
     if not shutil.which("valgrind"):
         raise BenchError("needs valgrind")
     found: dict[str, list[Any]] = {}
