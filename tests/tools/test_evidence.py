@@ -32,7 +32,6 @@ OLD = {
     "measure-contention.json": "in no history",
     "measure-logp.json": "wire 3",
     "power-cut.json": "wire 6",
-    "notebook.json": "wire 4",
     "ranges.json": "wire 4",
     "regret.json": "not clean, wire 1",
     "release.json": "wire 4",

@@ -126,14 +126,6 @@ def test_table2__from_outside_as_from_inside_over_links(tmp_path: Path) -> None:
         assert text.splitlines()[-1] == said
 
 
-def test_adaptive__one_setting_is_near_the_best_of_both(tmp_path: Path) -> None:
-    def nothing_joined(found: dict[str, Any]) -> None:
-        for one in found["rounds"]:
-            one["stream_us"]["adaptive"] = one["stream_us"]["1024"]
-
-    met_unless("adaptive", tmp_path, nothing_joined)
-
-
 def test_idle__a_waiting_engine_is_ready_and_costs_nothing(tmp_path: Path) -> None:
     def as_slow(found: dict[str, Any]) -> None:
         for one in found["rounds"]:
@@ -304,14 +296,3 @@ def test_fsspec__has_the_kept_medians_of_ranges() -> None:
             cells.append(f"{times:.1f}" if way == "http" or times < 10 else f"{times:.0f}")
         row = " | ".join(re.escape(cell) + r"( \w+)*" for cell in cells).replace(" | ", r" \| ")
         assert re.search(rf"^\| {row} \|$", clients(), re.MULTILINE), cells
-
-
-def test_notebook__a_call_takes_less_than_a_command(tmp_path: Path) -> None:
-    def as_long(found: dict[str, Any]) -> None:
-        found["call_ms"] = found["command_ms"]
-
-    met_unless("notebook", tmp_path, as_long)
-    kept = json.loads((REPORTS / "notebook.json").read_text())
-    took = median(kept["call_ms"]), median(kept["command_ms"])
-    text = "takes {:.1f} ms, `carefulctl status` from a cell {:.0f} ms"
-    assert text.format(*took) in " ".join(clients().split())
