@@ -301,18 +301,12 @@ static int no_fd(struct storage *storage)
 	return -1;
 }
 
-static uint32_t no_close(struct storage *storage)
-{
-	(void)storage;
-	return 0;
-}
-
 static const struct storage_ops storage_ops = {
 	.submit = no_submit,
 	.waits = no_wait,
 	.poll = no_io,
 	.wait_fd = no_fd,
-	.close = no_close,
+	.close = no_io,
 };
 
 static void init(struct memory *end, uint32_t side, uint32_t rx)
