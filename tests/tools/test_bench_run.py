@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -76,13 +77,14 @@ def test_round__goes_on_without_a_yardstick_that_fails(
 
     monkeypatch.setattr(sys.modules["yardsticks"], "fio_us", one)
     bench = tool.Bench(Path(), 1, "auto")
-    monkeypatch.setattr(bench, "fetch", lambda: {"fetch_us": 10.0})
+    monkeypatch.setattr(bench, "_best", lambda *_: {"nbdcopy_gbit": 10.0})
+    monkeypatch.setattr(sys.modules["speed_parts"], "beside", lambda *_: nullcontext())
     rounds: dict[str, dict[str, list[float]]] = {"auto": {}}
     for _ in range(3):
-        tool.one_round({"auto": bench}, ["fetch", "fio"], rounds)
-    assert rounds["auto"] == {"fetch_us": [10.0] * 3, "fio_us": [40.0, None, 50.0]}
+        tool.one_round({"auto": bench}, ["nbd"], rounds)
+    assert rounds["auto"] == {"nbdcopy_gbit": [10.0] * 3, "fio_us": [40.0, None, 50.0]}
     assert bench.missing == ["fio is not installed"]
-    assert tool.ratio(rounds["auto"], "fetch_us", "fio_us")[1:] == (0.2, 0.25)
+    assert tool.ratio(rounds["auto"], "nbdcopy_gbit", "fio_us")[1:] == (0.2, 0.25)
     assert "fio is not installed" in capsys.readouterr().err
 
 
@@ -96,7 +98,7 @@ def test_missed__is_a_bound_that_is_not_met_or_not_judged(tool: ModuleType) -> N
     assert tool.missed(some) == ["request_us / bare_echo_us: not met"]
     bounded = [one for one in tool.BOUNDS if one.bound is not None]
     assert len(tool.missed(some | {"whole": True})) == len(bounded)
-    assert "fetch_us / nbd_us: not measured" in tool.missed(some | {"whole": True})
+    assert "fetch_us / fio_us: not measured" in tool.missed(some | {"whole": True})
 
 
 def test_best__arms_take_turns(tool: ModuleType, tmp_path: Path) -> None:

@@ -101,18 +101,12 @@ def iperf() -> dict[str, float]:
         _offloads("on")
 
 
-def nbd_memory() -> contextlib.AbstractContextManager[None]:
-    """Serves a disk in memory by nbdkit."""
-    need("nbdkit")
-    return beside(SERVER, "nbdkit", "-f", "--ipaddr", SERVER_IP, "memory", "64M")
-
-
 def fio_us() -> float:
     """Returns the median of 8 KiB reads from nbdkit's memory, one at a time."""
-    need("fio")
+    need("fio", "nbdkit")
     words = ["--name=x", "--ioengine=nbd", f"--uri=nbd://{SERVER_IP}", "--rw=randread", "--bs=8k"]
     words += ["--iodepth=1", "--size=64M", "--time_based", "--runtime=1", "--lat_percentiles=1"]
-    with nbd_memory():
+    with beside(SERVER, "nbdkit", "-f", "--ipaddr", SERVER_IP, "memory", "64M"):
         text = run(*pinned(CLIENT, "fio", *words, "--output-format=json"))
     of = json.loads(text[text.index("{") :])["jobs"][0]["read"]["lat_ns"]["percentile"]
     return float(of["50.000000"]) / 1e3

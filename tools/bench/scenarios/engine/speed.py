@@ -24,9 +24,9 @@ from speed_parts import Bench
 ROUNDS = 7
 
 #: Ordered so that compared parts are neighbours.
-PARTS = ("tcp", "request", "get", "fetch", "nbd", "fio", "copies", "trips", "streams", "trees")
+PARTS = ("tcp", "request", "get", "fetch", "nbd", "copies", "trips", "streams", "trees")
 #: Parts without an XDP program.
-WITHOUT_XDP = ("tcp", "nbd", "fio", "copies", "trees")
+WITHOUT_XDP = ("tcp", "nbd", "copies", "trees")
 #: The modes of --xdp both.
 BOTH = ("native", "generic")
 #: Figures of all rounds by name; None if a yardstick failed.
@@ -47,7 +47,7 @@ PANELS = (
         "µs",
         {
             "careful": "fetch_us",
-            "NBD (nbdkit, libnbd)": "nbd_us",
+            "NBD (nbdkit, fio)": "fio_us",
             "TCP echo (sockperf)": trip("tcp_spin", 8192),
         },
     ),
@@ -135,7 +135,7 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
     if len(os.sched_getaffinity(0)) < 2:
         raise BenchError("needs two CPUs")
     run(ROOT / "tools" / "setup", "run", "build", "bench", timeout_s=1800)
-    built("bare", "fetch", "pair", "nbd")
+    built("bare", "fetch", "pair")
     modes = BOTH if args.xdp == "both" else (args.xdp,)
     rounds: dict[str, Rounds] = {mode: {} for mode in modes}
     work = Path(tempfile.mkdtemp(prefix="careful-bench.", dir="/dev/shm"))
@@ -145,7 +145,6 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
             for name in ("in", "out", "trees"):
                 (work / name).mkdir()
             big_file(work / "in" / "big", args.bytes)
-            big_file(work / "first", 64 << 20)  # fills nbdkit's memory
             if set(parts) - set(WITHOUT_XDP):
                 for bench in benches.values():
                     bench.settle()
