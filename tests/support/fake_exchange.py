@@ -31,8 +31,11 @@ class FakeExchange:
         trip_jitter_us: float = 0.0,
         late_us_per_KiB: float = 0.0,
         mood: float = 0.0,
+        wakes_us_per_KiB: float = 0.0,
+        tells_xdp: bool = True,
     ) -> None:
         self.late_us_per_KiB, self.mood = late_us_per_KiB, mood
+        self.wakes_us_per_KiB, self.tells_xdp = wakes_us_per_KiB, tells_xdp
         self.trip_jitter_us = trip_jitter_us
         self.stages, self.delay_us, self.jitter_us, self.own_us = (
             stages,
@@ -61,11 +64,17 @@ class FakeExchange:
         if self.late_us_per_KiB:  # after a longer sleep each of four hops wakes later
             mean_us = self.late_us_per_KiB * size_bytes / 1024
             there += sum(self.random.expovariate(1 / mean_us) for _ in range(4))
+        host = 0.0
+        if self.wakes_us_per_KiB:  # every frame: the other end slept longer before a larger one
+            host = 30 + self.wakes_us_per_KiB * size_bytes / 1024
+            host += self.random.expovariate(1 / self.jitter_us)
+        there += host
         back = sum(g for g, _ in self.stages) + self.delay_us + self._jitter_us()
         self.now_us += there + back
         self.busy_us += there + back
         # The other clock has an offset and runs faster.
-        return Trip(sent, there + 1e9 + DRIFT * sent, there + back)
+        told = host if self.tells_xdp else 0.0
+        return Trip(sent, there + 1e9 + DRIFT * sent, there + back, told)
 
     def train_us(self, size_bytes: int, count: int) -> tuple[list[float], float]:
         if len(self.trains) % TRAINS == 3:  # all frames of a round meet the same machine

@@ -13,6 +13,8 @@ from fake_exchange import GAM
 HEAD_BYTES = 48
 #: Payload of a live message's fragments, and most fragments.
 FRAGMENT_BYTES, FRAGMENTS_MAX = 3641, 16
+#: How far the other end's clock is ahead, µs.
+OFFSET_US = 1e9
 
 
 class LoadedExchange:
@@ -24,6 +26,7 @@ class LoadedExchange:
             message when the last one has come.
         jitter_us: mean error of a stamp.
         busy_back: the same share on the way back; answers wait behind these messages.
+        wakes_us_per_KiB: time between XDP and handler, as it grows with a single frame's size.
     """
 
     def __init__(
@@ -34,7 +37,9 @@ class LoadedExchange:
         own_us: float = 20.0,
         seed: int = 1,
         busy_back: float = 0.0,
+        wakes_us_per_KiB: float = 0.0,
     ) -> None:
+        self.wakes_us_per_KiB = wakes_us_per_KiB
         self.stages, self.busy, self.jitter_us, self.own_us = stages, busy, jitter_us, own_us
         self.payload_max_bytes, self.credits, self.train_max = 3702, 256, 128
         self.random = random.Random(seed)
@@ -53,7 +58,7 @@ class LoadedExchange:
         for k, (g, G) in enumerate(self.stages):
             at_us = self._free_us[k] = max(at_us, self._free_us[k]) + g + G * payload / 1024
         at_us += self.random.expovariate(1 / self.jitter_us)
-        self._seen.append(Arrival(at_us, nbytes, False))
+        self._seen.append(Arrival(at_us + OFFSET_US, nbytes, False))
         return at_us
 
     def _one_live(self) -> None:
@@ -91,11 +96,12 @@ class LoadedExchange:
         for _ in range(count):
             sent_us = self.now_us
             there_us = self._push(sent_us, size_bytes, size_bytes + HEAD_BYTES) - sent_us
+            there_us += self.wakes_us_per_KiB * size_bytes / 1024
             back_us = sum(g for g, _ in self.stages) + self.random.expovariate(1 / self.jitter_us)
             back_us += self._waits_us(sent_us + there_us)
             self.now_us += there_us + back_us
             self._advance()
-            trips.append(Trip(sent_us, there_us + 1e9, there_us + back_us))
+            trips.append(Trip(sent_us, there_us + OFFSET_US, there_us + back_us))
         return trips
 
     def train_us(self, size_bytes: int, count: int) -> tuple[list[float], float]:
@@ -117,6 +123,6 @@ class LoadedExchange:
         self.sleep(2 * sum(g for g, _ in self.stages) / 1e6)  # the question and its answer
         self.sleep(self._waits_us(self.now_us) / 1e6)
         seen = sorted(self._seen, key=lambda one: one.at_us)
-        come = [one for one in seen if one.at_us <= self.now_us]
+        come = [one for one in seen if one.at_us - OFFSET_US <= self.now_us]
         self._seen = seen[len(come) :]
         return come

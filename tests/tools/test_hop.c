@@ -240,10 +240,10 @@ static void test_report__applied_includes_lateness(void)
 static void test_report__copying_counts_and_is_no_lateness(void)
 {
 	struct hop_way *way = make(&PLAIN);
+	struct hop_frame *frame;
 
 	for (uint64_t i = 0; i < 100; i++) {
 		uint32_t bytes = 64 + (uint32_t)(i * 37 % 1000);
-		struct hop_frame *frame;
 
 		hop_arrive(way, frame_bytes, bytes, i * 100000);
 		frame = hop_next(way);
@@ -252,6 +252,12 @@ static void test_report__copying_counts_and_is_no_lateness(void)
 	CHECK(fabs(reported(way, "\"g_us\"") - 1.2) < 1e-3);
 	CHECK(fabs(reported(way, "\"G_us_per_KiB\"") - 3 * 1.024) < 1e-4);
 	CHECK_EQ(reported(way, "\"lateness_max_us\""), 0);
+	CHECK_EQ(way->fit_lone.count, 99); /* at 0 the link is busy */
+	hop_arrive(way, frame_bytes, 64, 20000000);
+	frame = hop_next(way);
+	hop_left(way, frame, frame->due_ns, frame->due_ns + HOP_PUNCTUAL_NS + 1);
+	CHECK_EQ(way->fit_punctual.count, 100);
+	CHECK_EQ(way->fit_lone.count, 99);
 	unmake(way);
 }
 
@@ -271,6 +277,7 @@ static void test_report__punctual_leaves_late_frames_out(void)
 	CHECK(fabs(strtod(strstr(behind(way, "\"punctual\""), "g_us") + 7, NULL) - 1.3) < 1e-3);
 	CHECK(reported(way, "\"g_us\"") > 10); /* applied: all of them */
 	CHECK_EQ(way->fit_punctual.count, 300 - 43);
+	CHECK_EQ(way->fit_lone.count, 300 - 43);
 	CHECK_EQ(way->fit.count, 302);
 	unmake(way);
 }
@@ -283,6 +290,7 @@ static void test_report__backlog_is_not_lateness(void)
 		hop_arrive(way, frame_bytes, 64 + (uint32_t)(i * 37 % 1000), 0);
 	for (uint64_t i = 0; i < 90; i++)
 		leave(way, 0);
+	CHECK_EQ(way->fit_lone.count, 0);
 	CHECK(fabs(reported(way, "\"g_us\"") - 1) < 1e-3);
 	CHECK(fabs(reported(way, "\"G_us_per_KiB\"") - 2.048) < 1e-4);
 	unmake(way);

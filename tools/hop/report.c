@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Writes one direction's figures as JSON: frames by fate, the applied (g, G) by least squares over
- * all frames and over punctual ones, and lateness. */
+ * all frames, over punctual ones and over lone ones, and lateness. */
 #include "way.h"
 
 #include <math.h>
@@ -54,6 +54,8 @@ void hop_report(const struct hop_way *way, const char *name, FILE *out)
 	report_fit(&way->fit, out);
 	fprintf(out, ", \"punctual\": ");
 	report_fit(&way->fit_punctual, out);
+	fprintf(out, ", \"lone\": ");
+	report_fit(&way->fit_lone, out);
 	fprintf(out,
 		", \"lateness_mean_us\": %.3f, \"lateness_p50_us\": %u, \"lateness_p99_us\": %u, "
 		"\"lateness_max_us\": %.3f}",

@@ -56,6 +56,7 @@ void hop_way_reset(struct hop_way *way, uint64_t now_ns)
 	way->began_ns = now_ns;
 	memset(&way->fit, 0, sizeof(way->fit));
 	memset(&way->fit_punctual, 0, sizeof(way->fit_punctual));
+	memset(&way->fit_lone, 0, sizeof(way->fit_lone));
 	way->frames = way->bytes = way->queue_dropped = way->lost = 0;
 	way->duplicated = way->reordered = way->corrupted = 0;
 	memset(way->late_us, 0, sizeof(way->late_us));
@@ -238,6 +239,8 @@ void hop_left(struct hop_way *way, struct hop_frame *frame, uint64_t now_ns, uin
 		fit_add(&way->fit, frame, service);
 		if (late <= HOP_PUNCTUAL_NS && (!waited || way->punctual))
 			fit_add(&way->fit_punctual, frame, service);
+		if (!waited && sent_ns <= frame->due_ns + HOP_PUNCTUAL_NS)
+			fit_add(&way->fit_lone, frame, service);
 	}
 	if (frame->ordered) {
 		way->left_ns = end;

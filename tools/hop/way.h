@@ -95,6 +95,7 @@ struct hop_way {
 	bool punctual; /* sending time of the last frame in order */
 	struct hop_fit fit; /* of all frames */
 	struct hop_fit fit_punctual; /* over punctual frames */
+	struct hop_fit fit_lone; /* over those that met an idle link, and left at once */
 	uint64_t frames, bytes, queue_dropped, lost, duplicated, reordered, corrupted;
 	uint64_t late_us[HOP_LATENESS_MAX_US + 1]; /* frames by lateness */
 	uint64_t late_max_ns;

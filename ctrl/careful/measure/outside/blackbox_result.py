@@ -129,7 +129,7 @@ class Result:
             "train_gaps": _gaps(*self.gaps),
             "G_counts": "payload bytes",
             "sum_g_is": "overhead and propagation one way, half of a round trip of no payload",
-            "sum_G_is": "one way, by the clocks of both ends, their drift taken out",
+            "sum_G_is": "one way, by both ends' clocks without their drift; behind XDP a bound",
             "notes": self.notes,
         }
 

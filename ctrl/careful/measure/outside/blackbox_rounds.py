@@ -11,7 +11,7 @@ import numpy as np
 
 from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import Line, fit_minima, widened
-from careful.measure.statistics.oneway import Trip, drift, lateness, without_drift
+from careful.measure.statistics.oneway import Trip, drift, in_host, lateness, without_drift
 from careful.measure.statistics.piecewise import POINTS_MIN
 
 #: A gap below this multiple of our own sending pace may be caused by this host.
@@ -63,7 +63,10 @@ def trip_lines(rounds: Sequence[Round], resolution_us: float) -> tuple[Line, Lin
     trips = [trip for a_round in with_trips for trip in a_round.trips]
     one_way_us = without_drift(sizes, trips, drift(sizes, trips))
     lines = []
-    for times in ([trip.round_us for trip in trips], one_way_us):
+    for times, host in (
+        ([trip.round_us for trip in trips], Estimate(0.0)),
+        (one_way_us, in_host(sizes, trips)),
+    ):
         remaining = iter(times)
         fits = [
             fit_minima(a_round.trip_sizes, [next(remaining) for _ in a_round.trips])
@@ -71,7 +74,7 @@ def trip_lines(rounds: Sequence[Round], resolution_us: float) -> tuple[Line, Lin
         ]
         line = fit_minima(sizes, times, resolution_us)
         late = Estimate(0.0, slack=lateness(line, sizes, times))
-        slope = line.slope_us_per_byte + late
+        slope = line.slope_us_per_byte + late + host
         lines.append(widened(replace(line, slope_us_per_byte=slope), fits))
     round_trips, one_way = lines
     if round_trips.reason and one_way.supported:

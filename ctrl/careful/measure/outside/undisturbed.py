@@ -16,6 +16,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Literal, Protocol
 
@@ -149,9 +150,9 @@ class Undisturbed:
                 return self._inner.round_trips(size_bytes, count)
             trips = self._some_trips(size_bytes, some)
             gap_us = self._gap_us(size_bytes)
-            idle = _met_idle(self._arrivals(), size_bytes + _HEAD_BYTES, some, gap_us)
-            found += [trip for trip, counts in zip(trips, idle, strict=True) if counts]
-            self.disturbed += some - sum(idle)
+            idle = _met_idle(self._arrivals(), size_bytes + _HEAD_BYTES, trips, gap_us)
+            found += idle
+            self.disturbed += some - len(idle)
             tried += some
             if len(found) >= count or (found and tried > count):
                 break
@@ -239,20 +240,22 @@ def _alone(arrivals: Sequence[Arrival], run: Sequence[tuple[int, int]]) -> bool:
 
 
 def _met_idle(
-    arrivals: Sequence[Arrival], nbytes: int, count: int, gap_us: float
-) -> Sequence[bool]:
-    """Reports for each of `count` probes whether no frame arrived shortly before it.
+    arrivals: Sequence[Arrival], nbytes: int, trips: Sequence[Trip], gap_us: float
+) -> Sequence[Trip]:
+    """Returns the trips whose message had no frame shortly before it, with the time since XDP.
 
     gap_us: between frames of that size that queue at the bottleneck.
     """
     probes = [i for i, one in enumerate(arrivals) if one.nbytes == nbytes]
-    if len(probes) != count:  # as in _longest(): all count
-        return [True] * count
+    if len(probes) != len(trips):  # as in _longest(): all count
+        return trips
     found = []
-    for i in probes:
+    for i, trip in zip(probes, trips, strict=True):
         before = i - 1
         while before >= 0 and before in probes:  # answered before this one left
             before -= 1
-        late_us = arrivals[i].at_us - arrivals[before].at_us if before >= 0 else float("inf")
-        found.append(not arrivals[i].others and late_us > _IDLE_GAPS * gap_us)
+        at_us = arrivals[i].at_us
+        late_us = at_us - arrivals[before].at_us if before >= 0 else float("inf")
+        if not arrivals[i].others and late_us > _IDLE_GAPS * gap_us:
+            found.append(replace(trip, host_us=trip.sent_us + trip.one_way_us - at_us))
     return found

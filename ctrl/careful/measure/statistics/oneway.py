@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from careful.measure.statistics.estimate import Estimate
 from careful.measure.statistics.line import Array, Line, fit_line, fit_minima, median
 
 #: A smaller drift over the whole measurement counts as none, µs.
@@ -25,13 +26,15 @@ _LEFT = 1.5
 class Trip:
     """A message and its answer.
 
-    sent_us: by our clock; one_way_us: arrival by the other clock minus sent_us; round_us: time
-    until the answer, by our clock.
+    sent_us: by our clock; one_way_us: the handler's time by the other clock minus sent_us;
+    round_us: time until the answer, by our clock; host_us: time between the other end's XDP and its
+    handler, 0 if unknown.
     """
 
     sent_us: float
     one_way_us: float
     round_us: float
+    host_us: float = 0.0
 
 
 def step_us(rounds: Sequence[Sequence[Trip]]) -> float:
@@ -57,7 +60,7 @@ def drift(sizes_bytes: Sequence[float], trips: Sequence[Trip]) -> float:
 
 
 def without_drift(sizes_bytes: Sequence[float], trips: Sequence[Trip], rate: float) -> list[float]:
-    """Returns times one way, µs, up to a constant."""
+    """Returns times one way until XDP, µs, up to a constant."""
     _, sent, one_way, _ = _columns(sizes_bytes, trips)
     return [float(each) for each in one_way - rate * (sent - sent[0])]
 
@@ -67,9 +70,9 @@ def lateness(line: Line, sizes_bytes: Sequence[float], times_us: Sequence[float]
 
     Schedulers and sleeping processors react later after a longer idle time, so lateness grows with
     size. Minima remove most of it, but not all. The rest is at most about the excess of the
-    medians' slope over the minima's slope (GAM x 100: 18 and 9 µs/KiB; truly 0). With few samples
-    this excess is uncertain. So the rest counts as at least a share of the distance between medians
-    and minima, at one end of the range; this share falls with the number of samples.
+    medians' slope, at the upper end of its interval, over the minima's slope (GAM x 100: 18 and 9
+    µs/KiB; truly 0). The rest counts as at least a share of the distance between medians and
+    minima, at one end of the range; this share falls with the number of samples.
     """
     sizes = np.asarray(sizes_bytes, dtype=np.float64)
     times = np.asarray(times_us, dtype=np.float64)
@@ -82,8 +85,22 @@ def lateness(line: Line, sizes_bytes: Sequence[float], times_us: Sequence[float]
     remaining_us = usual_us * min(
         1.0, _LEFT / math.sqrt(min(len(same_size) for same_size in by_size))
     )
-    steeper = usual.slope_us_per_byte.value - line.slope_us_per_byte.value
-    return max(steeper, remaining_us / float(np.ptp(distinct)))
+    steeper = usual.slope_us_per_byte.high - line.slope_us_per_byte.value
+    least = remaining_us / float(np.ptp(distinct))
+    return max(steeper, least) if math.isfinite(steeper) else least
+
+
+def in_host(sizes_bytes: Sequence[float], trips: Sequence[Trip]) -> Estimate:
+    """Returns the other end's part of the slope, µs a byte: its stages between XDP and handler.
+
+    It wakes up more slowly after a longer sleep, so behind a larger frame. All times contain that
+    alike, so neither minima nor medians show it. The part is between 0 and the slope of the minima.
+    """
+    if not any(trip.host_us for trip in trips):
+        return Estimate(0.0)
+    most = fit_minima(sizes_bytes, [trip.host_us for trip in trips]).slope_us_per_byte.high
+    half = max(most, 0.0) / 2
+    return Estimate(half if math.isfinite(half) else 0.0, slack=half)
 
 
 def _columns(
@@ -91,6 +108,6 @@ def _columns(
 ) -> tuple[Array, Array, Array, Array]:
     sizes = np.asarray(sizes_bytes, dtype=np.float64)
     sent = np.array([trip.sent_us for trip in trips])
-    one_way = np.array([trip.one_way_us for trip in trips])
+    one_way = np.array([trip.one_way_us - trip.host_us for trip in trips])
     whole = np.array([trip.round_us for trip in trips])
     return sizes, sent - sent[0], one_way - one_way[0], whole

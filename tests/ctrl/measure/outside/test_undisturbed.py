@@ -32,12 +32,12 @@ def figures(exchange: LoadedExchange, undisturbed: bool = True) -> dict[str, flo
 @pytest.mark.parametrize(("busy", "enough"), [(0.0, 36), (0.5, 36), (0.9, 36), (1.0, 30)])
 def test_figures__a_path_with_live_messages(busy: float, enough: int) -> None:
     """A reader that always waits for a message leaves the path idle for a seventh of the time, so
-    the costs of the other stages may be withheld."""
+    the costs of the other stages may be withheld. The other end wakes later behind large frames."""
     sum_G = sum(G for _, G in GAM)
     truth = {"g_b_us": 750.0, "G_b_us_per_KiB": 2490.0, "sum_G_others_us_per_KiB": sum_G - 2490}
     near, held = dict.fromkeys(truth, 0), 0
     for seed in range(RUNS):
-        found = figures(LoadedExchange(busy=busy, seed=seed))
+        found = figures(LoadedExchange(busy=busy, seed=seed, wakes_us_per_KiB=15.0))
         for name, value in truth.items():
             if found[name] is None:
                 continue
@@ -173,6 +173,13 @@ def test_round_trips__that_waited_do_not_count() -> None:
     way.train_us(64, 4)
     assert len(way.round_trips(64, 2)) == 2
     assert way.disturbed == 1
+
+
+def test_round_trips__have_the_time_since_xdp() -> None:
+    way = Undisturbed(LoadedExchange(busy=0.5, wakes_us_per_KiB=100.0))
+    for size in (64, 3702):
+        for trip in way.round_trips(size, 5):
+            assert trip.host_us == pytest.approx(100 * size / 1024, abs=1e-3)
 
 
 @pytest.mark.parametrize("error", [errno.ENOSYS, errno.EBUSY])
