@@ -9,6 +9,8 @@ from __future__ import annotations
 import errno as errno_module
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any, Self, TypeVar
 
@@ -240,6 +242,15 @@ def from_os(error: OSError, what: str) -> CarefulError:
         return error
     code = errno_module.EIO if error.errno in FATAL else error.errno or errno_module.EIO
     return CarefulError(code, error.strerror or str(error), what)
+
+
+@contextmanager
+def about(what: str) -> Iterator[None]:
+    """Turns an OSError of the block into a CarefulError about the file `what`."""
+    try:
+        yield
+    except OSError as error:
+        raise from_os(error, what) from None
 
 
 class Ended(BaseException):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from careful import files
-from careful.errors import CarefulError, from_os, shown
+from careful.errors import CarefulError, about, from_os, shown
 from careful.fleet.blocks import UNDER_WAY, digests
 from careful.jsonout import Json
 from careful.transfer.file.partial_file import Partial, sync_directory
@@ -106,10 +106,8 @@ class Part(Partial):
 
     def begin(self, nbytes: int) -> list[str]:
         """Opens the partial file with room for its size; returns the digests of its pieces."""
-        try:
+        with about(part_name(self._name)):
             self.fd = self._open_locked(part_name(self._name))
-        except OSError as error:
-            raise from_os(error, part_name(self._name)) from None
         present = digests(self.fd, nbytes)
         os.ftruncate(self.fd, nbytes)
         return present

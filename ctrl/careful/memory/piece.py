@@ -11,9 +11,9 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Self
 
 from careful._abi import Buffer, CData, ffi, lib, unpack
+from careful.closing import Closing
 from careful.control.instance.memory_hosts import Hosts, access_of
 from careful.errors import CarefulError
 from careful.memory.client import Client, Remote, checked, move
@@ -79,7 +79,7 @@ def _end(
         lib.careful_memory_close(remote)
 
 
-class Piece:
+class Piece(Closing):
     """An open piece of a host's memory; made by Host.create() and Host.open().
 
     Any thread may call its methods; close() waits for the others. If the session ends, the next
@@ -103,12 +103,6 @@ class Piece:
     def __repr__(self) -> str:
         state = "" if self._is_open else ", closed"
         return f"<Piece {self.name} of {self.nbytes} bytes{state}>"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def name(self) -> str:

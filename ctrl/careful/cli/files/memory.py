@@ -16,7 +16,7 @@ from careful.cli.command import Group
 from careful.cli.common import say, shared, show
 from careful.cli.files.transfer_options import timeout
 from careful.cli.params import BYTES, host_path
-from careful.errors import CarefulError, from_os
+from careful.errors import CarefulError, about, from_os
 from careful.units import counted, shown_time
 from careful.units import shown_bytes as size
 
@@ -177,14 +177,12 @@ def put(host: Host, name: str, source: Path, share: tuple[str, ...]) -> _Found:
 
     If the copy fails, the piece is removed again.
     """
-    try:
+    with about(str(source)):
         file = source.open("rb")
         nbytes = file.seek(0, 2)
         if not nbytes:
             raise CarefulError(errno.EINVAL, "is empty: a piece has at least 1 byte", str(source))
         data = mmap.mmap(file.fileno(), nbytes, prot=mmap.PROT_READ)
-    except OSError as error:
-        raise from_os(error, str(source)) from None
     with (
         file,
         data,

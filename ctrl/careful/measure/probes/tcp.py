@@ -16,6 +16,7 @@ from typing import NoReturn
 from careful import child
 from careful._abi import ffi
 from careful.address import Address
+from careful.closing import Closing
 from careful.errors import CarefulError
 from careful.measure.probes.bursts import parse
 from careful.measure.statistics.sample import Bursts
@@ -30,7 +31,7 @@ def serve(port: int) -> NoReturn:
     os.execv(child.program("careful-tcp"), ["careful-tcp", "serve", str(port)])
 
 
-class SocketLayer:
+class SocketLayer(Closing):
     """Requests over one connection, or as datagrams; a lost datagram fails its burst.
 
     Args:
@@ -61,12 +62,6 @@ class SocketLayer:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> SocketLayer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         child.end(self._process)

@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 from enum import Enum
 
+from careful.closing import Closing
 from careful.errors import CarefulError
 
 # Linux's numbers that Python's socket module lacks.
@@ -101,7 +102,7 @@ class Reply:
     code: int = 0
 
 
-class Prober:
+class Prober(Closing):
     """Sends probes to one host and receives the answers, one at a time."""
 
     def __init__(self, ip: str, scope: int = 0) -> None:
@@ -122,12 +123,6 @@ class Prober:
 
     def close(self) -> None:
         self._socket.close()
-
-    def __enter__(self) -> Prober:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def interface_mtu_bytes(self) -> int:
         """Returns the MTU of the route; CarefulError if there is no route."""
