@@ -33,7 +33,7 @@ from careful.daemon.client import Answer as Heard
 from careful.errors import CarefulError
 from careful.render.files import listing as shown_as
 from careful.transfer.file.find_partials import find_remote
-from careful.transfer.options import Options, Silent
+from careful.transfer.options import Options, Progress
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.run import session
 from careful.transfer.run.verify import verify
@@ -230,13 +230,13 @@ Command = Callable[[BlockClient, Path, Options], Coroutine[Any, Any, object]]
 
 def get(*sources: str) -> Command:
     return lambda remote, target, options: session.get(
-        remote, sources, str(target), True, options, Silent()
+        remote, sources, str(target), True, options, Progress()
     )
 
 
 async def twice(remote: BlockClient, target: Path, options: Options) -> object:
-    await session.get(remote, ["d"], str(target), True, options, Silent())
-    return await session.get(remote, ["d"], str(target), True, options, Silent())
+    await session.get(remote, ["d"], str(target), True, options, Progress())
+    return await session.get(remote, ["d"], str(target), True, options, Progress())
 
 
 async def put(remote: BlockClient, target: Path, options: Options) -> object:
@@ -244,12 +244,12 @@ async def put(remote: BlockClient, target: Path, options: Options) -> object:
     (target / "own/x").write_bytes(b"x" * 5000)
     (target / "own/small").write_bytes(b"small")
     (target / "own/link").symlink_to("x")
-    return await session.put(remote, [str(target / "own")], "d", True, options, Silent())
+    return await session.put(remote, [str(target / "own")], "d", True, options, Progress())
 
 
 async def put_file(remote: BlockClient, target: Path, options: Options) -> object:
     (target / "a").write_bytes(b"x" * 5000)
-    return await session.put(remote, [str(target / "a")], "a", False, options, Silent())
+    return await session.put(remote, [str(target / "a")], "a", False, options, Progress())
 
 
 def ls(long: bool, recursive: bool) -> Command:
@@ -304,8 +304,8 @@ async def _run(data: bytes, target: Path) -> None:
 def check(data: bytes) -> None:
     """Runs one input. Raises AssertionError, or the command's unexpected exception."""
     careful.transfer.protocol.block._FULL_S = 0.0
-    careful.transfer.protocol.batch.retry_delay_s = lambda: 0.0
     careful.transfer.file.journal._BLOCKS_MAX = 1 << 10
+    careful.transfer.protocol.batch._ATTEMPTS = 2
     place = Path(tempfile.mkdtemp(prefix="fuzz-client-", dir="/dev/shm"))
     try:
         target, outside = place / "to", place / "out"

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import xxhash
 from careful._abi import lib, pack, sizeof, unpack
 from careful.transfer.protocol.batch import Item, packed_attr, parse
-from careful.transfer.protocol.block import Attr
+from careful.transfer.protocol.entries import Attr
 from fake_daemon import Answer, FakeDaemon, Handle
 
 _KINDS = {stat.S_IFDIR: lib.CAREFUL_ITEM_DIRECTORY, stat.S_IFLNK: lib.CAREFUL_ITEM_SYMLINK}

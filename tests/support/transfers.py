@@ -9,7 +9,7 @@ from typing import Any
 from careful.cli.running import run
 from careful.daemon.route import Route
 from careful.transfer.file.find_partials import find_remote
-from careful.transfer.options import Options, Progress, Silent
+from careful.transfer.options import Options, Progress
 from careful.transfer.run import session
 from careful.transfer.run.verify import verify as compare
 from fake_daemon import FakeDaemon
@@ -26,7 +26,7 @@ verify = partial(_run, compare)
 partials = partial(_run, find_remote)
 
 
-class Notes(Silent):
+class Notes(Progress):
     """Collects the messages for a user."""
 
     def __init__(self) -> None:

@@ -11,15 +11,14 @@ import posixpath
 import stat
 
 from careful._abi import lib
-from careful.errors import CarefulError, Option, shown
+from careful.errors import CarefulError, shown
 from careful.transfer.file.partial_file import digest_of
-from careful.transfer.folder import current_umask
+from careful.transfer.folder import current_umask, exists_error
 from careful.transfer.options import Options
 from careful.transfer.protocol.batch import BYTES, Item, RemoteTree, packed_attr, run_items
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.protocol.entries import NOTHING
-from careful.transfer.tree.direction import RemoteEnd
-from careful.transfer.tree.mkpath import make_path
+from careful.transfer.tree.direction import RemoteEnd, make_path
 
 Data = bytes | bytearray | memoryview
 
@@ -70,9 +69,7 @@ async def rename(remote: BlockClient, source: str, target: str, replace: bool, s
     flags = (lib.CAREFUL_BATCH_REPLACE if replace else 0) | _sync_flag(sync)
     error = (await _in_export(remote, item, flags)).status
     if error == errno.EEXIST:
-        raise CarefulError(
-            error, ("exists; ", Option.REPLACE, " replaces it"), remote.name(shown(target))
-        )
+        raise exists_error(remote.name(shown(target)))
     if error in _RENAME_ERRORS:
         raise CarefulError(error, _RENAME_ERRORS[error], remote.name(shown(source)))
     if error:

@@ -9,7 +9,8 @@ from typing import Any, Literal, NamedTuple, TypedDict
 from careful.errors import CarefulError
 from careful.jsonout import Json
 from careful.transfer.filters import Filters, rules
-from careful.transfer.options import Options, Silent
+from careful.transfer.options import Options
+from careful.transfer.options import Progress as Events
 from careful.transfer.pace import RateLimit
 
 _log = logging.getLogger("careful.files")
@@ -150,7 +151,7 @@ def check_within(name: str, value: int) -> None:
         raise ValueError(f"{name} {value} must be from {low} to {high}")
 
 
-class Watched(Silent):
+class Watched(Events):
     """Reports a transfer's progress to a program; the watcher's exception ends the transfer."""
 
     def __init__(self, watcher: Watcher | None) -> None:

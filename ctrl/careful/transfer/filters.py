@@ -59,6 +59,7 @@ def _bracket(text: str, at: int) -> tuple[str, int]:
     return f"(?!/)[{'^' if begin > start else ''}{regex}]", at + 1
 
 
+@cache
 def _translated(pattern: str, open_bracket: str) -> str:
     """Returns the regular expression of a pattern with wildcards.
 
@@ -153,18 +154,13 @@ def rules(options: Iterable[tuple[bool, str]]) -> tuple[tuple[bool, str], ...]:
     return tuple(parsed)
 
 
-@cache
-def _shell(pattern: str) -> re.Pattern[str]:
-    return re.compile(_translated(pattern, "\\["), re.DOTALL)
-
-
 def fits_name(pattern: str, name: str) -> bool:
     """Reports whether a name without slashes matches; wildcards skip a leading dot, as in a shell.
     Raises ValueError: the pattern is invalid.
     """
     if name.startswith(".") and not pattern.startswith("."):
         return False
-    return _shell(pattern).fullmatch(name) is not None
+    return re.fullmatch(_translated(pattern, "\\["), name, re.DOTALL) is not None
 
 
 def read_patterns(text: str) -> list[tuple[bool, str]]:

@@ -12,7 +12,8 @@ import os
 import stat
 
 from careful._abi import lib
-from careful.errors import CarefulError, check, shown
+from careful.closing import Closing, descriptor
+from careful.errors import CarefulError, Option, check, shown
 
 _DIRECTORY = os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -30,11 +31,8 @@ def open_folder(path: str, root: str | None, flags: int = os.O_RDONLY) -> int:
     rest = below(path, root)
     if not rest:
         return os.open(path or ".", flags | _DIRECTORY)
-    base = os.open(root or ".", os.O_PATH | _DIRECTORY)
-    try:
+    with descriptor(os.open(root or ".", os.O_PATH | _DIRECTORY)) as base:
         rc = int(lib.careful_open_beneath(base, os.fsencode(rest), flags | _DIRECTORY))
-    finally:
-        os.close(base)
     if rc in (-errno.ELOOP, -errno.EXDEV):
         text = "a symbolic link on the path is not followed"
         raise CarefulError(-rc, text, shown(path))
@@ -53,7 +51,7 @@ def open_file(path: str, root: str | None) -> int:
     return fd
 
 
-class Folder:
+class Folder(Closing):
     """The parent directory of a path, open until close() or the end of a `with`.
 
     Args:
@@ -70,12 +68,6 @@ class Folder:
         self.name = name or "."
         self.is_below = bool(below(path, root))
         self.fd = open_folder(folder, root, os.O_PATH)
-
-    def __enter__(self) -> Folder:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         if self.fd >= 0:
@@ -106,6 +98,11 @@ class Folder:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
             return False
         return True
+
+
+def exists_error(name: str, does: str = "replaces") -> CarefulError:
+    """Returns the error for a file that may not be replaced."""
+    return CarefulError(errno.EEXIST, ("exists; ", Option.REPLACE, f" {does} it"), name)
 
 
 def current_umask() -> int:

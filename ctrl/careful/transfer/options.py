@@ -146,10 +146,6 @@ class Progress:
         self.note(str(error))
 
 
-class Silent(Progress):
-    """Ignores everything."""
-
-
 class FileResult(NamedTuple):
     """A file that was transferred.
 

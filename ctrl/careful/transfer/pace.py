@@ -7,7 +7,6 @@ grow again afterwards. Their number stays: a lost frame is found only when the n
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -85,7 +84,7 @@ class Pace:
         self._piece_bytes_min = piece_bytes_min
         self._in_flight = in_flight
         self._active = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._ended = asyncio.Event()
         self._round = 0
         self._successes = 0
         self._failures = 0
@@ -98,27 +97,14 @@ class Pace:
     async def slot(self) -> AsyncIterator[int]:
         """Waits for a free place and holds it; yields the argument for failed()."""
         while self._active >= self._limit:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(waiter)
-            try:
-                await waiter
-            except asyncio.CancelledError:
-                self._wake()  # passes on the turn that this waiter may have had
-                raise
+            self._ended.clear()
+            await self._ended.wait()
         self._active += 1
         try:
             yield self._round
         finally:
             self._active -= 1
-            self._wake()
-
-    def _wake(self) -> None:
-        free = self._limit - self._active
-        while self._waiting and free > 0:
-            waiter = self._waiting.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                free -= 1
+            self._ended.set()
 
     def succeeded(self) -> None:
         self._failures = 0

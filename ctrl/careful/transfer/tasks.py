@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -17,11 +17,13 @@ _T = TypeVar("_T")
 _I = TypeVar("_I")
 
 
-async def all_of(*jobs: Coroutine[object, None, None]) -> None:
-    """Awaits all jobs; the first failure cancels the others, and is raised when they have ended."""
+async def all_of(*jobs: Coroutine[object, None, _T]) -> list[_T]:
+    """Awaits all jobs and returns their results; the first failure cancels the others, and is
+    raised when they have ended.
+    """
     tasks = [asyncio.create_task(job) for job in jobs]
     try:
-        await asyncio.gather(*tasks)
+        return await asyncio.gather(*tasks)
     except BaseException:
         for task in tasks:
             task.cancel()
@@ -29,7 +31,21 @@ async def all_of(*jobs: Coroutine[object, None, None]) -> None:
         raise
 
 
-async def quietly(job: Coroutine[object, None, object]) -> None:
+async def each(
+    items: Iterable[_I], width: int, work: Callable[[_I], Coroutine[object, None, None]]
+) -> None:
+    """Awaits work(item) of each item, `width` at a time; fails as all_of() does."""
+    listed = list(items)
+    todo = iter(listed)
+
+    async def worker() -> None:
+        for item in todo:
+            await work(item)
+
+    await all_of(*(worker() for _ in range(min(width, len(listed)))))
+
+
+async def quietly(job: Awaitable[object]) -> None:
     """Awaits a clean-up for a bounded time; its failure must not hide the reason for it."""
     with suppress(CarefulError, TimeoutError):
         await asyncio.wait_for(job, _CLEANUP_S)

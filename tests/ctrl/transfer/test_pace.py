@@ -14,7 +14,7 @@ from careful._abi import lib
 from careful.daemon.route import Route
 from careful.transfer import pace
 from careful.transfer.file.journal import is_partial
-from careful.transfer.options import Options, Silent
+from careful.transfer.options import Options, Progress
 from fake_daemon import FakeDaemon
 
 BLOCK = 4096
@@ -91,9 +91,9 @@ def test_rate_limit__of_small_files(
     limit = pace.RateLimit(100_000)
     options = Options(fsync="none", limit=limit, update=looks, replace=looks)
     if way == "get":
-        report = transfers.get(route, ["t"], str(tmp_path), True, options, Silent())
+        report = transfers.get(route, ["t"], str(tmp_path), True, options, Progress())
     else:
-        report = transfers.put(route, [str(source)], "", True, options, Silent())
+        report = transfers.put(route, [str(source)], "", True, options, Progress())
     assert (report.failures, report.files_count) == ([], len(sizes))
     assert sum(taken) == sum(sizes)
     assert sorted(taken)[-1] == 50_000
@@ -121,8 +121,8 @@ def test_jobs__files_in_flight(
     daemon.fault = fault
     options = Options(block_bytes=16 * BLOCK, files_in_flight=jobs, fsync="none")
     if way == "get":
-        report = transfers.get(route, ["tree"], str(tmp_path), True, options, Silent())
+        report = transfers.get(route, ["tree"], str(tmp_path), True, options, Progress())
     else:
-        report = transfers.put(route, [str(source)], "", True, options, Silent())
+        report = transfers.put(route, [str(source)], "", True, options, Progress())
     assert len(report.files) == 8
     assert max(open_files) == jobs

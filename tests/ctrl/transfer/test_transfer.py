@@ -17,7 +17,7 @@ from careful._abi import lib
 from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.transfer.file.partial_file import digest_of_blocks
-from careful.transfer.options import Options, Silent
+from careful.transfer.options import Options, Progress
 from fake_daemon import DiedError, FakeDaemon
 
 
@@ -25,14 +25,14 @@ def get(
     route: Route, sources: list[str], target: Path, recursive: bool = False, **more: Any
 ) -> Any:
     options = Options(**({"block_bytes": 4096} | more))
-    return transfers.get(route, sources, str(target), recursive, options, Silent())
+    return transfers.get(route, sources, str(target), recursive, options, Progress())
 
 
 def put(
     route: Route, sources: Sequence[str | Path], target: str, recursive: bool = False, **more: Any
 ) -> Any:
     options = Options(**({"block_bytes": 4096} | more))
-    return transfers.put(route, [str(s) for s in sources], target, recursive, options, Silent())
+    return transfers.put(route, [str(s) for s in sources], target, recursive, options, Progress())
 
 
 def content(nbytes: int, seed: int = 1) -> bytes:

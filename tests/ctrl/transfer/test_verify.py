@@ -18,8 +18,8 @@ from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.transfer.file.find_partials import PartialFile, find_local
 from careful.transfer.file.journal import is_partial
-from careful.transfer.options import Options, Silent
-from careful.transfer.protocol.block import Entry
+from careful.transfer.options import Options, Progress
+from careful.transfer.protocol.entries import Entry
 from careful.transfer.run import verify as verifying
 from click.testing import CliRunner
 from fake_daemon import DiedError, FakeDaemon
@@ -109,9 +109,9 @@ def broken_off(
 
     def move() -> None:
         if way == "get":
-            transfers.get(route, ["f"], str(tmp_path / "f"), False, options, Silent())
+            transfers.get(route, ["f"], str(tmp_path / "f"), False, options, Progress())
         else:
-            transfers.put(route, [str(tmp_path / "f")], "d/f", False, options, Silent())
+            transfers.put(route, [str(tmp_path / "f")], "d/f", False, options, Progress())
 
     with pytest.raises(CarefulError):
         move()
@@ -160,9 +160,9 @@ def test_blake3__other_blocks_begin_again(
     broken_off(route, daemon, way, tmp_path, 3 * BLOCK)
     options = Options(block_bytes=BLOCK, blake3=True)
     if way == "get":
-        report = transfers.get(route, ["f"], str(tmp_path / "f"), False, options, Silent())
+        report = transfers.get(route, ["f"], str(tmp_path / "f"), False, options, Progress())
     else:
-        report = transfers.put(route, [str(tmp_path / "f")], "d/f", False, options, Silent())
+        report = transfers.put(route, [str(tmp_path / "f")], "d/f", False, options, Progress())
     assert (report.failures, report.resumed_bytes) == ([], 0)
     target = daemon.root / "d/f" if way == "put" else tmp_path / "f"
     source = tmp_path / "f" if way == "put" else daemon.root / "f"

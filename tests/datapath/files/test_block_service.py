@@ -19,7 +19,7 @@ import pytest
 from careful._abi import lib, pack, sizeof, unpack
 from careful.address import resolve
 from careful.daemon.client import Answer, Client
-from careful.transfer.protocol.block import parse_listing
+from careful.transfer.protocol.entries import parse_listing
 from hosts import alive, wait_for
 from lab import Lab
 

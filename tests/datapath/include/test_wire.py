@@ -10,7 +10,7 @@ import xxhash
 from careful import _abi
 from careful._abi import ffi, lib
 from careful.transfer.protocol.batch import Item
-from careful.transfer.protocol.block import parse_listing
+from careful.transfer.protocol.entries import parse_listing
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scapy.layers.inet import IP, UDP

@@ -15,7 +15,7 @@ import transfers
 from any_tree import TREES, build
 from careful.address import resolve
 from careful.daemon.route import Route
-from careful.transfer.options import Options, Silent
+from careful.transfer.options import Options, Progress
 from compare import assert_equal
 from hosts import RUN, Host
 from hypothesis import HealthCheck, given, settings
@@ -45,10 +45,10 @@ def test_archive__any_tree_there_and_back(
         source.mkdir()
         build(source, tree, [])
         remote = Path(folder).name
-        got = transfers.get(route, [f"{remote}/tree/"], str(local), True, ARCHIVE, Silent())
+        got = transfers.get(route, [f"{remote}/tree/"], str(local), True, ARCHIVE, Progress())
         assert got.failures == []
         assert_equal(source, local)
-        sent = transfers.put(route, [f"{local}/"], f"{remote}/back", True, ARCHIVE, Silent())
+        sent = transfers.put(route, [f"{local}/"], f"{remote}/back", True, ARCHIVE, Progress())
         assert sent.failures == []
         assert_equal(source, Path(folder) / "back")
         found = transfers.verify(route, f"{remote}/back", str(local), True, 4096)

@@ -8,7 +8,6 @@ from functools import partial
 from careful._abi import ffi, lib
 from careful.errors import CarefulError, check, shown
 from careful.transfer.file.mover import Mover
-from careful.transfer.protocol.block import BlockClient
 from careful.transfer.tasks import in_slices, in_thread
 
 #: The most times that a block is compared before the transfer fails.
@@ -26,20 +25,13 @@ def _differs(path: str) -> CarefulError:
     return CarefulError(errno.EBADMSG, "the BLAKE3 of the two ends differs", shown(path))
 
 
-async def _block_digests(fd: int, nbytes: int, block_bytes: int, kind: int) -> list[bytes]:
-    def digest(at: int) -> bytes:
-        return _digest(fd, at, min(block_bytes, nbytes - at), kind)
-
-    return await in_slices(digest, range(0, nbytes, block_bytes), block_bytes)
-
-
 def _joined(digests: list[bytes]) -> int:
     digest = ffi.new("uint8_t[]", lib.CAREFUL_DIGEST_BYTES_MAX)
     lib.careful_digest_join(b"".join(digests), len(digests), digest)
     return int.from_bytes(bytes(digest), "big")
 
 
-async def agreed_digest(mover: Mover, remote: BlockClient, nbytes: int, path: str) -> int:
+async def agreed_digest(mover: Mover, nbytes: int, path: str) -> int:
     """Returns the BLAKE3 of a moved file, computed at both ends.
 
     Moves blocks that differ again; these count as retries. `mover.block_bytes` is a power of two.
@@ -49,11 +41,15 @@ async def agreed_digest(mover: Mover, remote: BlockClient, nbytes: int, path: st
     if not nbytes:
         return int.from_bytes(_digest(mover.fd, 0, 0, lib.CAREFUL_BLOCK_BLAKE3_ROOT), "big")
     kind = lib.CAREFUL_BLOCK_BLAKE3 if nbytes > step else lib.CAREFUL_BLOCK_BLAKE3_ROOT
+
+    def digest(at: int) -> bytes:
+        return _digest(mover.fd, at, min(step, nbytes - at), kind)
+
     for _ in range(_ATTEMPTS):
         theirs = await mover.ask(
-            lambda handle: remote.digests_as(kind, handle, (0, nbytes), step, path)
+            lambda handle: mover.remote.digests_as(kind, handle, (0, nbytes), step, path)
         )
-        mine = await _block_digests(mover.fd, nbytes, step, kind)
+        mine = await in_slices(digest, range(0, nbytes, step), step)
         pairs = zip(mine, theirs, strict=True)
         differing = [index for index, (own, other) in enumerate(pairs) if own != other]
         if not differing:
@@ -70,17 +66,16 @@ class StreamDigest:
 
     Args:
         mover: moves blocks between the peer's file and a ring in memory.
-        remote: the peer's tree.
         path: the peer's path, for errors.
+
+    Attributes:
         is_one_block: whether the stream is known to have one block.
     """
 
-    def __init__(
-        self, mover: Mover, remote: BlockClient, path: str, is_one_block: bool = False
-    ) -> None:
-        self._mover, self._remote, self._path = mover, remote, path
+    def __init__(self, mover: Mover, path: str) -> None:
+        self._mover, self._path = mover, path
         self._parts: dict[int, bytes] = {}
-        self.is_one_block = is_one_block
+        self.is_one_block = False
 
     async def block(self, offset: int, nbytes: int, base: int) -> int:
         """Moves a block until both ends agree; returns its XXH3."""
@@ -95,7 +90,7 @@ class StreamDigest:
 
     async def _agrees(self, offset: int, nbytes: int, base: int) -> bool:
         kind = lib.CAREFUL_BLOCK_BLAKE3_ROOT if self.is_one_block else lib.CAREFUL_BLOCK_BLAKE3
-        mover, ask = self._mover, self._remote.digests_as
+        mover, ask = self._mover, self._mover.remote.digests_as
         [theirs] = await mover.ask(
             lambda handle: ask(kind, handle, (offset, nbytes), mover.block_bytes, self._path)
         )

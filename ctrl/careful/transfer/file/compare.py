@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from careful._abi import lib
-from careful.errors import check, from_os, shown
+from careful.errors import about, check, shown
 from careful.transfer.file.partial_file import digest_of_range, settled
 from careful.transfer.file.source import may_hold
 from careful.transfer.folder import open_file
-from careful.transfer.protocol.block import Attr, BlockClient
+from careful.transfer.protocol.block import BlockClient
+from careful.transfer.protocol.entries import Attr
 from careful.transfer.tasks import SLICE_BYTES, in_slices, quietly
 
 
@@ -31,37 +33,54 @@ class BlockSizes:
         return map(self.__getitem__, range(len(self)))
 
 
-async def equal_blocks(
-    remote: BlockClient, handle: int, sizes: tuple[int, int], fd: int, block_bytes: int, path: str
-) -> dict[int, int]:
-    """Returns the blocks, with their digests (XXH3), that two files have in common.
+@dataclass(frozen=True)
+class Side:
+    """A range of an open file at one end.
 
-    sizes: bytes of the peer's file and of ours.
+    Attributes:
+        handle: of the peer's file, or our descriptor.
+        bytes: from the range's start to its end, or to the file's.
+        name: for errors, without the host.
+        offset: where the range begins.
     """
-    theirs, mine = (BlockSizes(size, block_bytes) for size in sizes)
-    common = [a for a, b in zip(theirs, mine, strict=False) if a == b]
-    digests = await remote.digests(handle, 0, sum(common), block_bytes, path) if common else []
-    return await matching_blocks(fd, dict(enumerate(digests)), mine, block_bytes)
+
+    handle: int
+    bytes: int
+    name: str
+    offset: int = 0
 
 
-async def matching_blocks(
-    fd: int, blocks: dict[int, int], sizes: BlockSizes, block_bytes: int
-) -> dict[int, int]:
-    """Returns the blocks, with their digests (XXH3), that a local file still has."""
+async def equal_blocks(
+    remote: BlockClient, there: Side, here: Side, block_bytes: int
+) -> tuple[dict[int, int], bool]:
+    """Returns the blocks, with their digests (XXH3), that two ranges share, and whether the ranges
+    are equal.
+    """
+    theirs, mine = (BlockSizes(side.bytes, block_bytes) for side in (there, here))
+    nbytes = sum(a for a, b in zip(theirs, mine, strict=False) if a == b)
+    same: dict[int, int] = {}
+    if nbytes:
+        args = there.handle, there.offset, nbytes, block_bytes, there.name
+        blocks = dict(enumerate(await remote.digests(*args)))
+        same = await matching_blocks(here, blocks, block_bytes)
+    return same, there.bytes == here.bytes and len(same) == len(mine)
+
+
+async def matching_blocks(here: Side, blocks: dict[int, int], block_bytes: int) -> dict[int, int]:
+    """Returns the blocks, with their digests (XXH3), that a local range still has."""
+    sizes = BlockSizes(here.bytes, block_bytes)
 
     def digest(index: int) -> int:
-        return digest_of_range(fd, index * block_bytes, sizes[index])
+        at = here.offset + index * block_bytes
+        return digest_of_range(here.handle, at, sizes[index], shown(here.name))
 
     own = await in_slices(digest, blocks, block_bytes)
     return {index: a for (index, a), b in zip(blocks.items(), own, strict=True) if a == b}
 
 
-async def is_all_equal(
-    remote: BlockClient, handle: int, nbytes: int, fd: int, block_bytes: int, path: str
-) -> bool:
-    """Reports whether two files begin with the same `nbytes`."""
-    same = await equal_blocks(remote, handle, (nbytes, nbytes), fd, block_bytes, path)
-    return len(same) == len(BlockSizes(nbytes, block_bytes))
+async def is_equal(remote: BlockClient, there: Side, here: Side, block_bytes: int) -> bool:
+    """Reports whether two ranges are equal."""
+    return (await equal_blocks(remote, there, here, block_bytes))[1]
 
 
 async def still_holds(
@@ -79,17 +98,14 @@ async def still_holds(
     """
     if not block_bytes:
         return False
-    handle, now = await remote.open(source)
-    try:
+    async with remote.opened(source) as (handle, now):
         if not may_hold(now, attr):
             return False
         theirs = await remote.digests(handle, *span, block_bytes, source)
         return theirs == list(received.values())
-    finally:
-        await quietly(remote.close(handle, source))
 
 
-def open_old(path: str, folder: int | None = None) -> int:
+def open_old(path: str, folder: int) -> int:
     """Opens a file in a directory to read it; returns -1 unless the file is regular."""
     try:
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
@@ -112,19 +128,17 @@ async def copy_into(old: int, new: int, nbytes: int, name: str) -> None:
 
 
 async def difference_of(
-    remote: BlockClient, source: str, target: str, block_bytes: int, root: str | None = None
+    remote: BlockClient, source: str, target: str, block_bytes: int, root: str | None
 ) -> str:
     """Returns how a peer's file and a local file differ, in words, or "".
 
     If the larger one is a block device, only the size of the smaller one counts. No symlink is
     followed below `root`. Raises CarefulError: a file cannot be read.
     """
-    remote_bytes, local_bytes, same = await _compare(
-        remote, source, target, block_bytes, False, root
-    )
-    if remote_bytes != local_bytes:
-        return f"{remote_bytes} bytes there, {local_bytes} here"
-    count = len(BlockSizes(local_bytes, block_bytes))
+    there, here, same = await _compare(remote, source, target, block_bytes, False, root)
+    if there != here:
+        return f"{there} bytes there, {here} here"
+    count = len(BlockSizes(here, block_bytes))
     first = next((index for index in range(count) if index not in same), None)
     if first is None:
         return ""
@@ -132,47 +146,34 @@ async def difference_of(
 
 
 async def common_bytes(
-    remote: BlockClient, source: str, target: str, block_bytes: int, root: str | None = None
+    remote: BlockClient, source: str, target: str, block_bytes: int, root: str | None
 ) -> tuple[int, bool]:
     """Returns the bytes that two files share, and whether the files are equal."""
-    remote_bytes, local_bytes, same = await _compare(
-        remote, source, target, block_bytes, True, root
-    )
-    sizes = BlockSizes(max(remote_bytes, local_bytes), block_bytes)
-    return sum(sizes[index] for index in same), remote_bytes == local_bytes and len(same) == len(
-        sizes
-    )
+    there, here, same = await _compare(remote, source, target, block_bytes, True, root)
+    sizes = BlockSizes(max(there, here), block_bytes)
+    return sum(sizes[index] for index in same), there == here and len(same) == len(sizes)
 
 
 async def _compare(
-    remote: BlockClient,
-    source: str,
-    target: str,
-    block_bytes: int,
-    partly: bool,
-    root: str | None = None,
+    remote: BlockClient, source: str, target: str, block_bytes: int, partly: bool, root: str | None
 ) -> tuple[int, int, dict[int, int]]:
     """Returns both sizes and the common blocks; without `partly`, no blocks if the sizes differ."""
-    try:
+    with about(shown(target)):
         fd = open_file(target, root)
-    except OSError as error:
-        raise from_os(error, shown(target)) from None
     handle = 0
     try:
         if not os.fstat(fd).st_blocks:
             fd = settled(fd, shown(target))
         handle, attr = await remote.open(source)
-        remote_bytes, local_bytes = attr.bytes, os.lseek(fd, 0, os.SEEK_END)
+        there, here = attr.bytes, os.lseek(fd, 0, os.SEEK_END)
         is_device = attr.is_device or stat.S_ISBLK(os.fstat(fd).st_mode)
-        if is_device and attr.is_device == (remote_bytes > local_bytes):
-            remote_bytes = local_bytes = min(remote_bytes, local_bytes)
+        if is_device and attr.is_device == (there > here):
+            there = here = min(there, here)
         same: dict[int, int] = {}
-        if partly or remote_bytes == local_bytes:
-            name = remote.name(shown(source))
-            same = await equal_blocks(
-                remote, handle, (remote_bytes, local_bytes), fd, block_bytes, name
-            )
-        return remote_bytes, local_bytes, same
+        if partly or there == here:
+            sides = Side(handle, there, source), Side(fd, here, target)
+            same, _ = await equal_blocks(remote, *sides, block_bytes)
+        return there, here, same
     finally:
         os.close(fd)
         if handle:

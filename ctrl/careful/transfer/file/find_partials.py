@@ -8,16 +8,19 @@ import os
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from careful._abi import lib
+from careful.closing import descriptor
 from careful.errors import FATAL, CarefulError, from_os, meaning, shown
 from careful.transfer.file.journal import Journal, is_partial, read_journal
 from careful.transfer.file.resume import read_journal_there
 from careful.transfer.folder import Folder, open_folder
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item, RemoteTree
-from careful.transfer.protocol.block import BlockClient, Entry, relative
+from careful.transfer.protocol.block import BlockClient
+from careful.transfer.protocol.entries import relative
 
 #: States of success; any other state is a reason for failure.
 _STATES = {"resumable", "leftover", "in use", "removed"}
@@ -51,36 +54,21 @@ class PartialFile:
         return self.state not in _STATES
 
 
-class _Claim:
-    """An open partial file. Unless it is busy, no transfer can lock it before close(). Raises
-    OSError: the file cannot be read; ELOOP: it is a symlink.
+@contextmanager
+def _claimed(path: str, root: str | None) -> Iterator[tuple[Journal | None, float, bool]]:
+    """Opens a partial file; yields its journal, its age in seconds, and whether a transfer has it.
 
-    Attributes:
-        journal: of the file.
-        busy: whether a transfer has it.
-        age_s: since its last change, seconds.
+    If none has it, no transfer can lock it meanwhile. Raises OSError: the file cannot be read;
+    ELOOP: it is a symlink.
     """
-
-    def __init__(self, path: str, root: str | None) -> None:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        self._folder = open_folder(os.path.dirname(path), root)
-        try:
-            self._fd = os.open(os.path.basename(path), flags, dir_fd=self._folder)
-        except BaseException:
-            os.close(self._folder)
-            raise
-        try:
-            self.age_s = time.time() - os.fstat(self._fd).st_mtime
-            self.journal = read_journal(self._fd)
-            # A writer of many files locks their directory (datapath/storage/batch/items.h).
-            self.busy = not (_try_lock(self._fd) and _try_lock(self._folder))
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        os.close(self._fd)
-        os.close(self._folder)
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with (
+        descriptor(open_folder(os.path.dirname(path), root)) as folder,
+        descriptor(os.open(os.path.basename(path), flags, dir_fd=folder)) as fd,
+    ):
+        # A writer of many files locks their directory (datapath/storage/batch/items.h).
+        busy = not (_try_lock(fd) and _try_lock(folder))
+        yield read_journal(fd), time.time() - os.fstat(fd).st_mtime, busy
 
 
 def _try_lock(fd: int) -> bool:
@@ -136,22 +124,14 @@ def _describe_local(
     `complete_source`, only if no transfer will continue it.
     """
     try:
-        claim = _Claim(path, root)
+        with _claimed(path, root) as (journal, age_s, busy):
+            partial = _describe((path, shown(path)), journal, age_s, busy)
+            is_unwanted = complete_source is None or _is_abandoned(partial, complete_source)
+            return _removed(partial, root) if clean and not busy and is_unwanted else partial
     except FileNotFoundError:
         return None
     except OSError as error:
         return _describe_unreadable(path, clean and complete_source is None, error)
-    try:
-        partial = _describe((path, shown(path)), claim.journal, claim.age_s, claim.busy)
-        if (
-            clean
-            and not claim.busy
-            and (complete_source is None or _is_abandoned(partial, complete_source))
-        ):
-            partial = _removed(partial, root)
-        return partial
-    finally:
-        claim.close()
 
 
 def _describe_unreadable(path: str, clean: bool, error: OSError) -> PartialFile | None:
@@ -199,19 +179,15 @@ async def find_remote(remote: BlockClient, top: str, clean: bool) -> list[Partia
     """
     found, failures, top = list[PartialFile](), list[PartialFile](), relative(top)
     for entry in await remote.listing(top, recursive=True):
+        path = entry.name if top == "." else f"{top}/{entry.name}"
+        name = remote.name(shown(path))
         if entry.error:
-            path = entry.name if top == "." else f"{top}/{entry.name}"
-            failures.append(_unreadable_folder(entry.name, entry.error, remote.name(shown(path))))
+            failures.append(_unreadable_folder(entry.name, entry.error, name))
         elif is_partial(entry.name) and not entry.attr.is_dir:
-            found.append(await _describe_remote(remote, top, entry))
+            journal = await _remote_journal(remote, path) if entry.attr.is_file else None
+            age_s, names = time.time() - entry.attr.mtime_ns / 1e9, (entry.name, name)
+            found.append(_describe(names, journal, age_s, False))
     return failures + (await _cleared(remote, top, found) if clean else found)
-
-
-async def _describe_remote(remote: BlockClient, top: str, entry: Entry) -> PartialFile:
-    path = entry.name if top == "." else f"{top}/{entry.name}"
-    age_s = time.time() - entry.attr.mtime_ns / 1e9
-    journal = await _remote_journal(remote, path) if entry.attr.is_file else None
-    return _describe((entry.name, remote.name(shown(path))), journal, age_s, False)
 
 
 async def _cleared(remote: BlockClient, top: str, partials: list[PartialFile]) -> list[PartialFile]:
@@ -242,14 +218,9 @@ async def clear_remote(
 
 async def _remote_journal(remote: BlockClient, path: str) -> Journal | None:
     try:
-        handle, attr = await remote.open(path)
-    except CarefulError:
-        return None
-    try:
-        return await read_journal_there(remote, handle, attr.bytes, path)
+        async with remote.opened(path) as (handle, attr):
+            return await read_journal_there(remote, handle, attr.bytes, path)
     except CarefulError as error:
         if error.errno in FATAL:
             raise
         return None
-    finally:
-        await remote.close(handle, path)

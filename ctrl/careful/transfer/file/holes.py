@@ -11,8 +11,9 @@ from functools import partial
 from itertools import chain
 
 from careful._abi import lib, pack
-from careful.errors import CarefulError, from_os, shown
-from careful.transfer.protocol.block import Attr, BlockClient
+from careful.errors import CarefulError, about, shown
+from careful.transfer.protocol.block import BlockClient
+from careful.transfer.protocol.entries import Attr
 from careful.transfer.tasks import SLICE_BYTES, in_slices, in_thread
 
 #: Zeros are found in runs of this size, bytes.
@@ -103,10 +104,8 @@ def without_zeros(fd: int, extents: Iterable[tuple[int, int]], name: str) -> lis
         at, end = begin, begin + nbytes
         while at < end:
             size = min(GRAIN - at % GRAIN, end - at)
-            try:
+            with about(shown(name)):
                 is_zero = os.pread(fd, size, at) == _ZEROS[:size]
-            except OSError as error:
-                raise from_os(error, shown(name)) from None
             if not is_zero and kept and sum(kept[-1]) == at:
                 kept[-1] = kept[-1][0], kept[-1][1] + size
             elif not is_zero:
@@ -120,25 +119,21 @@ async def remote_extents(
 ) -> list[tuple[int, int]]:
     """Returns where a peer's open file holds data. Raises CarefulError: the answer is malformed."""
     extents: list[tuple[int, int]] = []
-    at = 0
+    at, name = 0, remote.name(shown(path))
     while at < nbytes:
         if len(extents) > _EXTENTS_MAX:
             return [*extents, (at, nbytes - at)]
         payload = pack("careful_block_range", offset=at, bytes=nbytes - at)
         answer = await remote.request(lib.CAREFUL_BLOCK_EXTENTS, (handle,), payload)
-        count, high, low, _ = answer.check(remote.name(shown(path))).args
-        if len(answer.payload) != 16 * count or not at < (high << 32 | low) <= nbytes:
-            raise CarefulError(
-                errno.EPROTO, "the peer sent malformed extents", remote.name(shown(path))
-            )
-        end = high << 32 | low
-        for begin, size in struct.iter_unpack(">QQ", answer.payload):
-            if not at <= begin <= begin + size <= end:
-                raise CarefulError(
-                    errno.EPROTO, "the peer sent malformed extents", remote.name(shown(path))
-                )
+        count, high, low, _ = answer.check(name).args
+        end, last = high << 32 | low, at
+        is_valid = len(answer.payload) == 16 * count and at < end <= nbytes
+        for begin, size in struct.iter_unpack(">QQ", answer.payload if is_valid else b""):
+            is_valid = is_valid and last <= begin <= begin + size <= end
             extents.append((begin, size))
-            at = begin + size
+            last = begin + size
+        if not is_valid:
+            raise CarefulError(errno.EPROTO, "the peer sent malformed extents", name)
         at = end
     return extents
 

@@ -14,7 +14,7 @@ import re
 import struct
 from dataclasses import asdict, dataclass
 
-from careful.errors import CarefulError, Option, from_os
+from careful.errors import CarefulError, Option, about
 from careful.transfer.file.partial_file import digest_of
 from careful.transfer.folder import Folder
 from careful.transfer.options import Options
@@ -139,11 +139,6 @@ class Journal:
         offset = index * self.block_bytes
         return offset, min(self.block_bytes, self.identity.bytes - offset)
 
-    @property
-    def is_for_blake3(self) -> bool:
-        """Reports whether the block size is a power of two."""
-        return self.block_bytes & (self.block_bytes - 1) == 0
-
     def digest(self, index: int) -> int | None:
         """Returns the XXH3 of a block, 0 if none was computed, or None if the block is missing."""
         state, digest = _ENTRY.unpack_from(self._entries, index * _ENTRY.size)
@@ -176,10 +171,8 @@ def check_fits(folder: Folder, nbytes: int, block_bytes: int, sparse: bool, name
 
     A server can announce any size. Holes need no room.
     """
-    try:
+    with about(name):
         file_system = os.statvfs(f"/proc/self/fd/{folder.fd}")
-    except OSError as error:
-        raise from_os(error, name) from None
     if not sparse and file_system.f_blocks and nbytes > file_system.f_blocks * file_system.f_frsize:
         text = f"{os.strerror(errno.ENOSPC)}: the file has {shown_bytes(nbytes)}, the file system "
         text += f"{shown_bytes(file_system.f_blocks * file_system.f_frsize)}"
@@ -204,24 +197,19 @@ def read_journal(fd: int) -> Journal | None:
     return Journal.parse(os.pread(fd, nbytes, size - nbytes), size) if nbytes else None
 
 
-def check_source(before: Identity, now: Identity, name: str) -> None:
-    """Raises CarefulError if the source of a partial file changed since its transfer began."""
-    if before.changed(now):
-        sizes = (
-            f" ({before.bytes} bytes then, {now.bytes} now)" if before.bytes != now.bytes else ""
-        )
-        change = f"changed since its transfer began{sizes}; "
-        text = (change, Option.RESTART, " starts over")
-        raise CarefulError(errno.ESTALE, text, name)
-
-
 def continued(journal: Journal | None, now: Identity, options: Options) -> Journal | None:
     """Returns the journal of a partial file to continue; None to start over. Raises CarefulError:
     the source changed.
     """
-    if journal is None or options.restart or (options.blake3 and not journal.is_for_blake3):
+    if journal is None or options.restart:
         return None
-    if options.restart_changed and journal.identity.changed(now):
+    if options.blake3 and journal.block_bytes.bit_count() != 1:  # it needs a power of two
         return None
-    check_source(journal.identity, now, now.source)
-    return journal
+    before = journal.identity
+    if not before.changed(now):
+        return journal
+    if options.restart_changed:
+        return None
+    sizes = f" ({before.bytes} bytes then, {now.bytes} now)" if before.bytes != now.bytes else ""
+    text = (f"changed since its transfer began{sizes}; ", Option.RESTART, " starts over")
+    raise CarefulError(errno.ESTALE, text, now.source)

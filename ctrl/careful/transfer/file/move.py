@@ -13,13 +13,15 @@ from abc import ABC, abstractmethod
 from functools import partial
 
 from careful._abi import lib
-from careful.errors import CarefulError, Option, from_os, shown, spelled
+from careful.closing import descriptor
+from careful.errors import CarefulError, Option, about, shown, spelled
 from careful.transfer.file.blake3 import agreed_digest
 from careful.transfer.file.compare import (
     BlockSizes,
+    Side,
     copy_into,
     equal_blocks,
-    is_all_equal,
+    is_equal,
     matching_blocks,
     open_old,
 )
@@ -32,8 +34,8 @@ from careful.transfer.file.resume import trusted
 from careful.transfer.file.source import check_source, may_hold, open_source
 from careful.transfer.folder import Folder
 from careful.transfer.options import FileResult, Options, Progress
-from careful.transfer.protocol.block import Attr, BlockClient
-from careful.transfer.protocol.entries import NOTHING, local_attr
+from careful.transfer.protocol.block import BlockClient
+from careful.transfer.protocol.entries import NOTHING, Attr, local_attr
 from careful.transfer.tasks import in_thread, quietly
 from careful.units import shown_bytes
 
@@ -141,7 +143,7 @@ class Move(ABC):
             mover.ranges = await self._ranges()
             digest = await mover.run(nbytes, known, self._mark)
             if options.blake3:
-                digest = await agreed_digest(mover, remote, nbytes, self.remote_path)
+                digest = await agreed_digest(mover, nbytes, self.remote_path)
         await self._finish()
         resumed, matched = (0, known_bytes) if self.seeded else (known_bytes, 0)
         retries, is_blake3 = mover.pace.retries, options.blake3
@@ -226,11 +228,8 @@ class Get(Move):
         sparse, step = self._is_sparse, options.block_bytes
         if identity.bytes <= step:
             return Partial(self.target, identity.bytes, mode, options.replace, sparse, self.root)
-        try:
-            with Folder(self.target, self.root) as folder:
-                check_fits(folder, identity.bytes, step, sparse, shown(self.target))
-        except OSError as error:
-            raise from_os(error, shown(self.target)) from None
+        with about(shown(self.target)), Folder(self.target, self.root) as folder:
+            check_fits(folder, identity.bytes, step, sparse, shown(self.target))
         tag = tag_of("get", identity.source, os.path.basename(self.target))
         journal = Journal(identity, step)
         return ResumablePartial(self.target, mode, journal, tag, options, sparse, self.root)
@@ -240,20 +239,14 @@ class Get(Move):
         old = await in_thread(self._open_old, _close)
         if old < 0:
             return {}, False
-        step = self.block_bytes
-        try:
-            sizes = self.attr.bytes, os.fstat(old).st_size
-            same = await equal_blocks(self.remote, self.handle, sizes, old, step, self.source)
-        finally:
-            os.close(old)
-        return same, sizes[0] == sizes[1] and len(same) == len(BlockSizes(sizes[0], step))
+        with descriptor(old):
+            here = Side(old, os.fstat(old).st_size, self.target)
+            there = Side(self.handle, self.attr.bytes, self.source)
+            return await equal_blocks(self.remote, there, here, self.block_bytes)
 
     def _open_old(self) -> int:
-        try:
-            with Folder(self.target, self.root) as folder:
-                return open_old(folder.name, folder.fd)
-        except OSError as error:
-            raise from_os(error, shown(self.target)) from None
+        with about(shown(self.target)), Folder(self.target, self.root) as folder:
+            return open_old(folder.name, folder.fd)
 
     async def _seed(self, part: Partial, same: dict[int, int]) -> dict[int, int]:
         """Copies the blocks that the replaced file already has; returns them."""
@@ -261,13 +254,11 @@ class Get(Move):
         if old < 0:
             return {}
         nbytes = self.attr.bytes
-        try:
+        with descriptor(old):
             await copy_into(old, part.fd, min(nbytes, os.fstat(old).st_size), shown(self.target))
-        finally:
-            os.close(old)
         # Another program may have written to the old file since the comparison.
-        blocks = BlockSizes(nbytes, self.block_bytes)
-        same = await matching_blocks(part.fd, same, blocks, self.block_bytes)
+        here = Side(part.fd, nbytes, self.target)
+        same = await matching_blocks(here, same, self.block_bytes)
         for index, digest in same.items():
             self._mark(index, digest)
         return same
@@ -290,8 +281,8 @@ class Get(Move):
         assert part is not None
         after = await self._closed()
         self.handle = 0
-        is_equal = partial(self._is_equal, after)
-        await check_source(self.attr, after, is_equal, self.names[0], self.progress)
+        still_equal = partial(self._is_equal, after)
+        await check_source(self.attr, after, still_equal, self.names[0], self.progress)
         mtime_ns = self.attr.mtime_ns if options.keeps_times else None
         await in_thread(partial(part.commit, options.sync, mtime_ns, options.preserve))
 
@@ -306,19 +297,17 @@ class Get(Move):
     async def _is_equal(self, after: Attr) -> bool:
         """Reports whether the changed source still holds the fetched bytes."""
         try:
-            handle, now = await self.remote.open(self.source)
+            async with self.remote.opened(self.source) as (handle, now):
+                if not may_hold(now, self.attr):
+                    return False
+                nbytes = self.attr.bytes
+                sides = Side(handle, nbytes, self.source), Side(self.fd, nbytes, self.target)
+                return await is_equal(self.remote, *sides, self.options.block_bytes)
         except CarefulError as error:
             # If the source was removed, its open file stayed readable, and nothing wrote to it.
             if error.errno == errno.ENOENT and after.mtime_ns == self.attr.mtime_ns:
                 return True
             raise
-        try:
-            if not may_hold(now, self.attr):
-                return False
-            ends, step = (self.attr.bytes, self.fd), self.options.block_bytes
-            return await is_all_equal(self.remote, handle, *ends, step, self.source)
-        finally:
-            await quietly(self.remote.close(handle, self.source))
 
     async def _give_up(self, error: BaseException) -> None:
         part = self.part
@@ -385,19 +374,15 @@ class Put(Move):
 
     async def _matched(self) -> tuple[dict[int, int], bool]:
         """Returns the blocks that the peer's file already has, and whether the files are equal."""
+        here = Side(self.fd, self.attr.bytes, self.source)
         try:
-            handle, attr = await self.remote.open(self.target, wait=True)
+            async with self.remote.opened(self.target, wait=True) as (handle, attr):
+                there = Side(handle, attr.bytes, self.target)
+                return await equal_blocks(self.remote, there, here, self.options.block_bytes)
         except CarefulError as error:
             if error.errno in (errno.ENOENT, errno.ENOTSUP, errno.EISDIR):
                 return {}, False
             raise
-        nbytes, step = self.attr.bytes, self.options.block_bytes
-        try:
-            sizes = attr.bytes, nbytes
-            same = await equal_blocks(self.remote, handle, sizes, self.fd, step, self.target)
-        finally:
-            await quietly(self.remote.close(handle, self.target))
-        return same, attr.bytes == nbytes and len(same) == len(BlockSizes(nbytes, step))
 
     def _mark(self, index: int, digest: int) -> None:
         self.part.mark(index, digest)
@@ -407,9 +392,10 @@ class Put(Move):
 
     async def _finish(self) -> None:
         part, before, after = self.part, self.attr, local_attr(os.fstat(self.fd))
-        ends = part.handle, before.bytes, self.fd, self.block_bytes
-        is_equal = partial(is_all_equal, self.remote, *ends, self.target)
-        await check_source(before, after, is_equal, self.names[0], self.progress)
+        there = Side(part.handle, before.bytes, self.target)
+        here = Side(self.fd, before.bytes, self.source)
+        still_equal = partial(is_equal, self.remote, there, here, self.block_bytes)
+        await check_source(before, after, still_equal, self.names[0], self.progress)
         await part.commit(before.mtime_ns if self.options.keeps_times else 0)
 
     async def _give_up(self, error: BaseException) -> None:

@@ -19,8 +19,8 @@ from contextlib import suppress
 import xxhash
 
 from careful._abi import ffi, lib
-from careful.errors import CarefulError, Option, check, from_os, shown
-from careful.transfer.folder import Folder, current_umask
+from careful.errors import CarefulError, about, check, from_os, shown
+from careful.transfer.folder import Folder, current_umask, exists_error
 
 _RENAME_NOREPLACE = 1
 #: The most of a name that its temporary name repeats, bytes (NAME_MAX is 255).
@@ -43,11 +43,12 @@ def digest_of(data: bytes) -> int:
     return int(xxhash.xxh3_64_intdigest(data))
 
 
-def digest_of_range(fd: int, offset: int, nbytes: int) -> int:
+def digest_of_range(fd: int, offset: int, nbytes: int, name: str = "") -> int:
     """Returns the XXH3 of a range of an open file; other threads run meanwhile."""
     digest = ffi.new("uint8_t[]", lib.CAREFUL_DIGEST_BYTES_MAX)
     status = lib.careful_digest(fd, offset, nbytes, lib.CAREFUL_BLOCK_XXH3, digest)
-    check(status, "", "the file shrank while it was being read" if status == -errno.ENODATA else "")
+    text = "the file shrank while it was being read" if status == -errno.ENODATA else ""
+    check(status, name, text)
     return int.from_bytes(bytes(digest[0:status]), "big")
 
 
@@ -202,10 +203,8 @@ class Partial:
         self.replace = replace
         self.fd = -1
         self._mode = mode & 0o777 & ~current_umask()
-        try:
+        with about(shown(path)):
             self.folder = Folder(path, root)
-        except OSError as error:
-            raise from_os(error, shown(path)) from None
         try:
             self._check_name()
         except OSError as error:
@@ -221,7 +220,7 @@ class Partial:
         ):
             raise special_file_error(shown(self.path))
         if not self.replace and self.folder.is_taken():
-            raise self._exists_error()
+            raise exists_error(shown(self.path))
 
     def _open(self, temporary: str, flags: int) -> int:
         self.temporary = temporary
@@ -253,11 +252,6 @@ class Partial:
             os.close(fd)
             self._check_name()  # the other transfer may have given its file this name
 
-    def _exists_error(self) -> CarefulError:
-        return CarefulError(
-            errno.EEXIST, ("exists; ", Option.REPLACE, " replaces it"), shown(self.path)
-        )
-
     def commit(self, sync: bool, mtime_ns: int | None = None, exact: bool = False) -> None:
         """Makes the file durable and gives it its name; does not sync the directory.
 
@@ -276,7 +270,7 @@ class Partial:
             else:
                 rename_new(self.temporary, name, folder)
         except FileExistsError:
-            raise self._exists_error() from None
+            raise exists_error(shown(self.path)) from None
         except OSError as error:
             raise from_os(error, shown(self.path)) from None
         self.close()

@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 
 from careful._abi import lib
-from careful.errors import FATAL, CarefulError, from_os, shown
+from careful.errors import FATAL, CarefulError, about, from_os, shown
 from careful.transfer.file import partial_file
 from careful.transfer.file.journal import Identity, Journal, continued, read_journal, tag_of
 from careful.transfer.file.partial_file import Partial, allocate, temporary_name
@@ -86,13 +86,11 @@ class ResumablePartial(Partial):
 
     def commit(self, sync: bool, mtime_ns: int | None = None, exact: bool = False) -> None:
         """Commits as Partial does, and removes the journal."""
-        try:
+        with about(shown(self.path)):
             if sync:  # first, while the journal exists: syncing is slow and may be interrupted
                 os.fsync(self.fd)
             self._check_name()
             os.ftruncate(self.fd, self.journal.identity.bytes)
-        except OSError as error:
-            raise from_os(error, shown(self.path)) from None
         try:
             super().commit(sync, mtime_ns, exact)
         except CarefulError:

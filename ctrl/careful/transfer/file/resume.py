@@ -25,16 +25,10 @@ async def trusted(
     crash, a partial file may have blocks that were never written, and a source may have old data
     under its new times. fd: our file, partial or source.
     """
-    own: dict[int, int] = {}
-    present: dict[int, int] = {}
-
-    async def read_own() -> None:
-        own.update(await digests_of_own(fd, journal, journal.in_place))
-
-    async def ask() -> None:
-        present.update(await digests_there(remote, handle, journal, journal.in_place, path))
-
-    await all_of(read_own(), ask())
+    own, present = await all_of(
+        digests_of_own(fd, journal, journal.in_place),
+        digests_there(remote, handle, journal, journal.in_place, path),
+    )
     agreed = {}
     for index, digest in own.items():
         journaled = journal.digest(index)

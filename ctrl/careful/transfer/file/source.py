@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Awaitable, Callable
 
-from careful.errors import CarefulError, from_os, shown
+from careful.errors import CarefulError, about, shown
 from careful.transfer.file.partial_file import settled
 from careful.transfer.folder import open_file
 from careful.transfer.options import Progress
@@ -24,10 +24,8 @@ def open_source(path: str, root: str | None) -> tuple[int, Attr]:
     """Opens a regular file to copy it; returns descriptor and attributes. Follows no symlink below
     `root`. Raises CarefulError: the file cannot be read, or is not regular.
     """
-    try:
+    with about(shown(path)):
         fd = open_file(path, root)
-    except OSError as error:
-        raise from_os(error, shown(path)) from None
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise CarefulError(errno.EINVAL, "is not a regular file", shown(path))

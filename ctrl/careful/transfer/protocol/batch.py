@@ -10,14 +10,15 @@ import asyncio
 import errno
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeVar
 
 from careful._abi import Buffer, CData, ffi, layout, lib, pack, sizeof, unpack
-from careful.errors import CarefulError, check, from_os, shown
+from careful.errors import CarefulError, about, check, shown
 from careful.transfer.folder import current_umask, open_folder
-from careful.transfer.protocol.block import Attr, BlockClient, attr_of
+from careful.transfer.protocol.block import BlockClient
+from careful.transfer.protocol.entries import Attr, attr_of
 from careful.transfer.tasks import in_thread
 
 #: The most contents, bytes, and the most files of one batch.
@@ -28,22 +29,14 @@ SMALL_BYTES = 64 << 10
 #: The largest answer, bytes.
 _ANSWER_MAX = 16 << 20
 #: How often to try a batch while other programs have all handles: about half a minute.
-ATTEMPTS = 300
+_ATTEMPTS = 300
+_T = TypeVar("_T")
 _HEAD = sizeof("careful_block_item")
 _ATTR = sizeof("careful_block_attr")
 _TAIL = struct.Struct(">HHIIIIIQQ")
 assert _ATTR + _TAIL.size == _HEAD
-assert [field.name for field in layout("careful_block_item")][-9:] == [
-    "op",
-    "pad",
-    "status",
-    "name_bytes",
-    "text_bytes",
-    "xattrs_bytes",
-    "pad2",
-    "data_bytes",
-    "digest",
-]
+_TAIL_FIELDS = "op pad status name_bytes text_bytes xattrs_bytes pad2 data_bytes digest"
+assert " ".join(field.name for field in layout("careful_block_item")[-9:]) == _TAIL_FIELDS
 
 
 class Item(NamedTuple):
@@ -128,26 +121,31 @@ async def run_items(tree: Tree, items: Sequence[Item], flags: int = 0) -> list[I
     return answers_to(tree, len(items), await tree.run(joined(items), flags))
 
 
-def retry_delay_s() -> float:
-    """Returns how long to wait for a handle before the next try, seconds."""
-    return 0.01 + os.urandom(1)[0] / 1300
+async def when_free(work: Callable[[], Awaitable[_T]]) -> _T:
+    """Awaits work(), again while other local programs have all of our handles."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return await work()
+        except CarefulError as error:
+            if error.errno != errno.EMFILE:
+                raise
+        await asyncio.sleep(0.01 + os.urandom(1)[0] / 1300)
+    return await work()
 
 
-class Tree(Protocol):
-    """A directory in which batches run."""
-
-    async def run(self, items: bytes, flags: int, answer: bool = True) -> bytes:
-        """Runs items; returns their answers, or b"" if all succeeded and `answer` is false."""
-
-    def name(self, path: str) -> str:
-        """Returns a path in the directory as messages show it."""
-
-    def close(self) -> None:
-        """Closes the directory."""
+async def run_stored(
+    remote: BlockClient, memory: int, nbytes: int, flags: int, file_bytes_max: int, name: str
+) -> tuple[int, int, int]:
+    """Runs items in a peer's memory; returns the answer's handle and bytes, and how many failed."""
+    fields = {"bytes": nbytes, "file_bytes_max": file_bytes_max, "umask": current_umask()}
+    payload = pack("careful_block_batch", **fields)
+    reply = await remote.request(lib.CAREFUL_BLOCK_BATCH, (memory, flags), payload)
+    key, high, low, failed = reply.check(name).args
+    return key, high << 32 | low, failed
 
 
 class LocalTree:
-    """A local directory; follows no symlink below `root`. None: no root."""
+    """A local directory in which batches run; follows no symlink below `root`. None: no root."""
 
     def __init__(self, base: str, root: str | None = None) -> None:
         self.base, self.root = base, root
@@ -160,9 +158,11 @@ class LocalTree:
             self._fd = -1
 
     def name(self, path: str) -> str:
+        """Returns a path in the directory as messages show it."""
         return (self._prefix + shown(path)).removeprefix("./").removesuffix("/.")
 
-    async def run(self, items: bytes, flags: int, answer: bool = True) -> bytes:
+    async def run(self, items: bytes, flags: int) -> bytes:
+        """Runs items; returns their answers."""
         return await in_thread(partial(self._run, items, flags))
 
     def _run(self, items: bytes, flags: int) -> bytes:
@@ -202,18 +202,16 @@ class LocalTree:
         return settings
 
     def _batch(self, items: Buffer, nbytes: int, settings: CData) -> CData:
-        try:
+        with about(shown(self.base)):
             if self._fd < 0:
                 self._fd = open_folder(self.base, self.root)
-        except OSError as error:
-            raise from_os(error, shown(self.base)) from None
         answer = ffi.new("struct careful_batch_answer *")
         check(lib.careful_batch(self._fd, items, nbytes, settings, answer), shown(self.base))
         return answer
 
 
 class RemoteTree:
-    """A directory of a peer."""
+    """A directory of a peer; its methods are those of LocalTree."""
 
     def __init__(self, remote: BlockClient, base: str) -> None:
         self.remote = remote
@@ -226,41 +224,27 @@ class RemoteTree:
     def name(self, path: str) -> str:
         return self.remote.name((self._prefix + shown(path)).removesuffix("/."))
 
-    async def run(self, items: bytes, flags: int, answer: bool = True) -> bytes:
-        """Runs items at the peer; waits while other local programs have all of our handles."""
-        for attempt in range(ATTEMPTS):
-            try:
-                return await self._run(items, flags, answer)
-            except CarefulError as error:
-                if error.errno != errno.EMFILE or attempt + 1 == ATTEMPTS:
-                    raise
-            await asyncio.sleep(retry_delay_s())
-        raise AssertionError
+    async def run(self, items: bytes, flags: int) -> bytes:
+        return await when_free(partial(self._run, items, flags))
 
-    async def _run(self, items: bytes, flags: int, answer: bool) -> bytes:
+    async def _run(self, items: bytes, flags: int) -> bytes:
         remote, name = self.remote, self.name(".")
         scratch = await remote.scratch(self.base, len(items))
         try:
             await remote.write(scratch, 0, items, name)
-            payload = pack(
-                "careful_block_batch",
-                bytes=len(items),
-                file_bytes_max=SMALL_BYTES,
-                umask=current_umask(),
-            )
-            reply = await remote.request(lib.CAREFUL_BLOCK_BATCH, (scratch, flags), payload)
-            key, high, low, failed = reply.check(name).args
+            settings = len(items), flags, SMALL_BYTES, name
+            key, size, _ = await run_stored(remote, scratch, *settings)
         finally:
             await remote.request(lib.CAREFUL_BLOCK_CLOSE, (scratch,))
         try:
-            if not failed and not answer:
-                return b""
-            size = high << 32 | low
             if size > _ANSWER_MAX:
                 raise CarefulError(errno.E2BIG, "the answer is too large", name)
             return await remote.read(key, 0, size, name)
         finally:
             await remote.request(lib.CAREFUL_BLOCK_CLOSE, (key,))
+
+
+Tree = LocalTree | RemoteTree
 
 
 def joined(items: Sequence[Item]) -> bytes:

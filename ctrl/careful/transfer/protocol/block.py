@@ -7,42 +7,20 @@ import errno
 import os
 import struct
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from careful._abi import ffi, lib, pack, sizeof, unpack
 from careful.address import Address
 from careful.daemon.client import Answer, AsyncClient
-from careful.errors import UNANSWERED, CarefulError, Option, shown
-from careful.transfer.folder import current_umask
-from careful.transfer.protocol.entries import (
-    Attr,
-    Entry,
-    Listing,
-    ancestors,
-    attr_of,
-    check_one_level,
-    is_safe,
-    parent,
-    parse_listing,
-    relative,
-)
+from careful.errors import UNANSWERED, CarefulError, shown
+from careful.transfer.folder import current_umask, exists_error
+from careful.transfer.protocol.entries import Attr, Entry, Listing, attr_of, check_one_level
 from careful.transfer.protocol.ranges import LostError, RangeClient
 from careful.transfer.protocol.spool import Spool, available_bytes
+from careful.transfer.tasks import quietly
 from careful.units import shown_bytes
-
-__all__ = [
-    "Attr",
-    "BlockClient",
-    "Created",
-    "Entry",
-    "Listing",
-    "ancestors",
-    "attr_of",
-    "is_safe",
-    "parent",
-    "parse_listing",
-    "relative",
-]
 
 #: How often to repeat a request that may have run, after a reset.
 _ATTEMPTS = 20
@@ -198,6 +176,15 @@ class BlockClient(RangeClient):
         answer = await self._open(path, flags=lib.CAREFUL_BLOCK_WAIT if wait else 0)
         return answer.args[0], self._attr(answer, path)
 
+    @asynccontextmanager
+    async def opened(self, path: str, wait: bool = False) -> AsyncIterator[tuple[int, Attr]]:
+        """Yields handle and attributes of a file that is open to read; for `wait` see open()."""
+        handle, attr = await self.open(path, wait)
+        try:
+            yield handle, attr
+        finally:
+            await quietly(self.close(handle, path))
+
     async def create(
         self,
         path: str,
@@ -247,11 +234,6 @@ class BlockClient(RangeClient):
         flags = lib.CAREFUL_BLOCK_INPLACE | (lib.CAREFUL_BLOCK_WAIT if wait else 0)
         answer = await self._open(path, flags=flags, bytes=(1 << 63) - 1)
         return answer.args[0], self._attr(answer, path)
-
-    async def create_stream(self, path: str, mode: int, replace: bool) -> int:
-        """Opens a new file whose size commit() sets; returns its handle."""
-        made = await self.create(path, 0, mode, replace, flags=lib.CAREFUL_BLOCK_STREAM)
-        return made.handle
 
     async def scratch(self, path: str, nbytes: int, wait: bool = True) -> int:
         """Allocates memory for a batch in a directory; returns its handle.
@@ -312,8 +294,7 @@ class BlockClient(RangeClient):
 
     def _check_name(self, answer: Answer, path: str, replace: bool) -> None:
         if answer.status == -errno.EEXIST and not replace:
-            text = ("exists; ", Option.REPLACE, " replaces it")
-            raise CarefulError(errno.EEXIST, text, self.name(path))
+            raise exists_error(self.name(path))
         self._checked(answer, path)
 
     async def close(self, handle: int, path: str, discard: bool = False) -> Attr:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from careful._abi import Value, ffi, lib
+from careful.closing import descriptor
 from careful.daemon.client import Answer, AsyncClient
 from careful.errors import FATAL, CarefulError, shown
 from careful.transfer.lost_frames import LOST, Losses
@@ -147,21 +148,15 @@ class RangeClient:
         return await self.ask(lib.CAREFUL_IPC_GETS, payload, region=handle, file=file)
 
     async def read(self, handle: int, offset: int, nbytes: int, what: str) -> bytes:
-        fd = os.memfd_create("careful-read", os.MFD_CLOEXEC)
-        try:
+        with descriptor(os.memfd_create("careful-read", os.MFD_CLOEXEC)) as fd:
             os.ftruncate(fd, nbytes)
             await self.move_through(fd, lib.CAREFUL_IPC_GET, handle, offset, nbytes, what)
             return os.pread(fd, nbytes, 0)
-        finally:
-            os.close(fd)
 
     async def write(self, handle: int, offset: int, data: bytes, what: str) -> None:
-        fd = os.memfd_create("careful-write", os.MFD_CLOEXEC)
-        try:
+        with descriptor(os.memfd_create("careful-write", os.MFD_CLOEXEC)) as fd:
             os.pwrite(fd, data, 0)
             await self.move_through(fd, lib.CAREFUL_IPC_STORE, handle, offset, len(data), what)
-        finally:
-            os.close(fd)
 
     async def move_through(
         self, fd: int, op: int, handle: int, offset: int, nbytes: int, what: str

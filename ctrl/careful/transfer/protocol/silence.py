@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Coroutine
 from contextlib import suppress
 
 from careful._abi import Value, ffi, lib, sizeof
@@ -55,8 +54,8 @@ class Silence:
         self._ipc, self._peer, self._host, self._limit_s = ipc, peer, host, limit_s
         self._requests: dict[int, _Request] = {}
         self._last_number = 0
-        self._is_watching = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._watcher: asyncio.Task[None] | None = None
+        self._prober: asyncio.Task[None] | None = None
         self._error: SilenceError | None = None
         self._answers = self._answers_before = 0
         self._probes = 0  # answers to probes since the last other answer or data
@@ -73,8 +72,8 @@ class Silence:
         try:
             async with asyncio.timeout(None) as timeout:
                 self._requests[number] = op, fields.get("handler", 0), payload, timeout
-                if not self._is_watching:
-                    self._watch()
+                if self._watcher is None or self._watcher.done():
+                    self._watcher = asyncio.create_task(self._watch())
                 answer = await self._ipc.ask(op, payload, peer=self._peer, **fields)
         except TimeoutError:
             if self._error is None:
@@ -85,11 +84,25 @@ class Silence:
         self._answers += 1
         return answer
 
-    def _watch(self) -> None:
-        self._is_watching = True
+    async def _watch(self) -> None:
+        """Ends all requests if the peer is silent; returns when no request is under way."""
         self._answers_before, self._frames = self._answers, -1
         self._count_as_working()
-        self._schedule()
+        while True:
+            await asyncio.sleep(self._limit_s / _TICKS)
+            if not self._requests:
+                return
+            if self._answers != self._answers_before:
+                self._answers_before = self._answers
+                self._count_as_working()
+                continue
+            await self._check_frames()
+            if self._requests and self._answers == self._answers_before and self._is_over():
+                self._end()
+                return
+            if self._silent_s >= self._limit_s / 2 and not self._is_probed:
+                self._is_probed = True
+                self._prober = asyncio.create_task(self._probe())
 
     def _count_as_heard(self) -> None:
         self._silent_s, self._is_probed = 0.0, False
@@ -97,24 +110,6 @@ class Silence:
     def _count_as_working(self) -> None:
         self._works_s, self._probes, self._frames_before = 0.0, 0, self._frames
         self._count_as_heard()
-
-    def _schedule(self) -> None:
-        asyncio.get_running_loop().call_later(self._limit_s / _TICKS, self._tick)
-
-    def _tick(self) -> None:
-        if not self._requests:
-            self._is_watching = False
-        elif self._answers != self._answers_before:
-            self._answers_before = self._answers
-            self._count_as_working()
-            self._schedule()
-        else:
-            self._spawn(self._check_frames())
-
-    def _spawn(self, work: Coroutine[object, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _check_frames(self) -> None:
         """Counts a tick without an answer, unless frames came."""
@@ -134,13 +129,6 @@ class Silence:
             self._count_as_working()
         self._silent_s += tick_s / (_STALLED_SLOWER if is_stalled else 1)
         self._works_s += 0 if is_stalled else tick_s
-        if self._requests and self._answers == self._answers_before and self._is_over():
-            self._end()
-            return
-        if self._silent_s >= self._limit_s / 2 and not self._is_probed:
-            self._is_probed = True
-            self._spawn(self._probe())
-        self._schedule()
 
     def _work_limit_s(self) -> float:
         """Returns how long the server may work on the requests under way, seconds."""

@@ -6,9 +6,9 @@ import errno
 import os
 import tempfile
 from collections.abc import Iterator
-from typing import Self
 
-from careful.errors import CarefulError, from_os
+from careful.closing import Closing
+from careful.errors import CarefulError, about
 from careful.transfer.protocol.entries import Entry, parse_page, without_records
 
 #: Listings up to this size lie in memory, bytes.
@@ -28,7 +28,7 @@ def available_bytes() -> int:
     return _ANY_BYTES
 
 
-class Spool:
+class Spool(Closing):
     """A listing; end it with `with` or close(). Raises CarefulError: there is no room for it.
 
     Args:
@@ -39,20 +39,12 @@ class Spool:
 
     def __init__(self, nbytes: int = 0, unreadable: int = 0, more: tuple[Entry, ...] = ()) -> None:
         self.nbytes, self.unreadable, self._more = nbytes, unreadable, more
-        try:
+        with about(f"listing in {tempfile.gettempdir()}"):
             if nbytes > _MEMORY_BYTES:
                 with tempfile.TemporaryFile(prefix="careful-listing-") as file:
                     self.fd = os.dup(file.fileno())
             else:
                 self.fd = os.memfd_create("careful-listing", os.MFD_CLOEXEC)
-        except OSError as error:
-            raise from_os(error, f"listing in {tempfile.gettempdir()}") from None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         os.close(self.fd)

@@ -17,14 +17,14 @@ from careful.daemon.route import Route
 from careful.errors import CarefulError, Option, spelled
 from careful.transfer.file.move import RESUME
 from careful.transfer.options import Options, Progress
-from careful.transfer.protocol.block import Attr, BlockClient, Entry, relative
+from careful.transfer.protocol.block import BlockClient
+from careful.transfer.protocol.entries import Attr, Entry, relative
 from careful.transfer.protocol.spool import Spool
 from careful.transfer.result import Result
 from careful.transfer.stream.ends import is_special, transfer
 from careful.transfer.stream.local_end import NULL, STDIO, Span
 from careful.transfer.tree.copy import TreeTransfer
-from careful.transfer.tree.direction import Direction
-from careful.transfer.tree.mkpath import MODE, make_path
+from careful.transfer.tree.direction import MODE, Direction, make_path
 from careful.transfer.tree.named import Named
 from careful.transfer.tree.outcome import Outcome, kind_of
 from careful.transfer.tree.scan import split_listing
@@ -169,7 +169,7 @@ class _Command:
     async def add(self, path: str) -> None:
         """Moves a tree, or plans a file."""
         direction = self.direction
-        is_content = is_contents(path)
+        is_content = posixpath.basename(path) in ("", ".", "..")  # of the directory: "a/", "/", "."
         source = direction.source.path(path)
         attr = await direction.attributes(source, follow=is_content or not self.options.links)
         name, base = direction.source.name(source), posixpath.basename(source)
@@ -235,24 +235,16 @@ class _Command:
         try:
             await tree_transfer.run()
         except BaseException as error:
-            self._report_resumable(error, direction.source.name(source))
+            if not isinstance(error, CarefulError):
+                text = f"{direction.source.name(source)}: {spelled(RESUME)}"
+                self.outcome.progress.note(text)
+            elif Option.AGAIN not in error.parts:
+                error.add(*RESUME)
             raise
         finally:
             tree_transfer.close()
             if not direction.fetch:
                 direction.here.root = None
-
-    def _report_resumable(self, error: BaseException, name: str) -> None:
-        """Reports that a transfer can be resumed: in the error, if it is a CarefulError."""
-        if not isinstance(error, CarefulError):
-            self.outcome.progress.note(f"{name}: {spelled(RESUME)}")
-        elif Option.AGAIN not in error.parts:
-            error.add(*RESUME)
-
-
-def is_contents(source: str) -> bool:
-    """Reports whether a source stands for a directory's contents: "a/", ".", "..", "", "/"."""
-    return posixpath.basename(source) in ("", ".", "..")
 
 
 async def listing(remote: BlockClient, path: str, recursive: bool) -> list[Entry]:

@@ -6,17 +6,19 @@ import errno
 import os
 import posixpath
 import time
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from careful.errors import CarefulError, Option, meaning, shown
 from careful.transfer.file.compare import difference_of
 from careful.transfer.file.journal import is_partial
 from careful.transfer.protocol.batch import LocalTree, RemoteTree
-from careful.transfer.protocol.block import BlockClient, Entry, ancestors, relative
-from careful.transfer.tasks import all_of
+from careful.transfer.protocol.block import BlockClient
+from careful.transfer.protocol.entries import Entry, ancestors, relative
+from careful.transfer.tasks import each
 from careful.transfer.tree.digests import equal_small
 from careful.transfer.tree.outcome import kind_of
-from careful.transfer.tree.scan import scan_local, scan_remote
+from careful.transfer.tree.scan import scan_local
 
 #: Files compared at a time.
 _WIDTH = 8
@@ -45,21 +47,12 @@ def _kind(entry: Entry) -> str:
     return "file" if entry.attr.is_file else kind_of(entry.attr.mode)
 
 
-def _unreadable(remote: Entry | None, local: Entry | None) -> str:
-    ends = (remote, "there"), (local, "here")
-    errors = [(one.error, where) for one, where in ends if one is not None and one.error]
-    return ", ".join(f"cannot be read {where}: {meaning(code)}" for code, where in errors)
-
-
 async def _equal(
     remote: BlockClient, source: str, target: str, files: dict[str, Entry]
 ) -> set[str]:
     """Returns the paths of files known to be equal by their batch; others may be equal, too."""
-    local = LocalTree(target, target)
-    try:
+    with closing(LocalTree(target, target)) as local:
         are_equal = await equal_small(RemoteTree(remote, source), local, list(files.values()))
-    finally:
-        local.close()
     return {path for path, entry in files.items() if are_equal.get(entry.name)}
 
 
@@ -76,7 +69,7 @@ async def verify(
     equal: set[str] = set()
     if attr.is_dir and recursive:
         files: dict[str, Entry] = {}
-        theirs = {one.name: one for one in await scan_remote(remote, source)}
+        theirs = {one.name: one for one in await remote.listing(source, recursive=True)}
         mine = {one.name: one for one in scan_local(target)}
         unread = {one.name for one in (*theirs.values(), *mine.values()) if one.error}
         for name in sorted(theirs.keys() | mine.keys()):
@@ -84,7 +77,9 @@ async def verify(
             if is_partial(name) or any(above in unread for above in ancestors(name)):
                 continue
             if name in unread:
-                result.differences.append((shown(name), _unreadable(a, b)))
+                ends = [(one.error, where) for one, where in ((a, "there"), (b, "here")) if one]
+                texts = [f"cannot be read {where}: {meaning(code)}" for code, where in ends if code]
+                result.differences.append((shown(name), ", ".join(texts)))
             elif a is None or b is None:
                 result.differences.append((shown(name), "only here" if a is None else "only there"))
             elif _kind(a) != _kind(b):
@@ -103,23 +98,22 @@ async def verify(
     else:
         pairs.append((source, target, attr.bytes))
     root = target if attr.is_dir else None  # another user may change names below the target
-    todo = iter(pairs)
 
-    async def worker() -> None:
-        for path, local, nbytes in todo:
-            try:
-                difference = ""
-                if path not in equal:
-                    difference = await difference_of(remote, path, local, block_bytes, root)
-            except CarefulError as error:
-                if len(pairs) == 1:
-                    raise
-                difference = error.reason
-            result.files += 1
-            result.bytes += nbytes
-            if difference:
-                result.differences.append((remote.name(shown(path)), difference))
+    async def compare(pair: tuple[str, str, int]) -> None:
+        path, local, nbytes = pair
+        try:
+            difference = ""
+            if path not in equal:
+                difference = await difference_of(remote, path, local, block_bytes, root)
+        except CarefulError as error:
+            if len(pairs) == 1:
+                raise
+            difference = error.reason
+        result.files += 1
+        result.bytes += nbytes
+        if difference:
+            result.differences.append((remote.name(shown(path)), difference))
 
-    await all_of(*(worker() for _ in range(min(_WIDTH, len(pairs)))))
+    await each(pairs, _WIDTH, compare)
     result.seconds = time.monotonic() - began
     return result

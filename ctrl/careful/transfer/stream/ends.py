@@ -12,27 +12,29 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from careful._abi import lib
 from careful.errors import CarefulError, LossError, Option, shown
-from careful.transfer.file.compare import still_holds
+from careful.transfer.file.compare import Side, still_holds
 from careful.transfer.file.partial_file import special_file_error
 from careful.transfer.file.source import check_same, check_source, may_hold
-from careful.transfer.options import FileResult, Options, Progress, Silent
-from careful.transfer.protocol.block import Attr, BlockClient, relative
-from careful.transfer.protocol.entries import NOTHING
+from careful.transfer.folder import exists_error
+from careful.transfer.options import FileResult, Options, Progress
+from careful.transfer.protocol.block import BlockClient
+from careful.transfer.protocol.entries import NOTHING, Attr, relative
 from careful.transfer.result import Result
-from careful.transfer.stream.inplace import SentFile, Side, bytes_from, move_differing
+from careful.transfer.stream.inplace import SentFile, bytes_from, move_differing
 from careful.transfer.stream.local_end import NULL, STDIO, Sink, Span, is_device, open_source
 from careful.transfer.stream.ring import (
     ENDLESS,
     PeerFile,
+    Stream,
     in_daemon_thread,
     receive,
     required_length,
     send,
 )
 from careful.transfer.tasks import quietly
-from careful.transfer.tree.direction import LocalEnd, RemoteEnd
-from careful.transfer.tree.mkpath import make_path
+from careful.transfer.tree.direction import LocalEnd, RemoteEnd, make_path
 
 #: Errors after which nothing was written, or after which a retry makes no sense.
 _NOT_RESUMABLE = {
@@ -117,11 +119,9 @@ async def _open_remote_source(
     return PeerFile(handle, reopener(remote, open_again, attr, name)), attr
 
 
-async def _get(
-    remote: BlockClient, source: str, target: str, span: Span, options: Options, progress: Progress
-) -> FileResult:
+async def _get(stream: Stream, source: str, target: str, span: Span) -> FileResult:
+    remote, names, options = stream.remote, stream.names, stream.options
     file, attr = await _open_remote_source(remote, source, span)
-    names = remote.name(shown(source)), shown(target)
     try:
         nbytes = max(0, attr.bytes - span.offset)
         if span.nbytes is not None:
@@ -132,7 +132,7 @@ async def _get(
         if options.dry_run:
             await remote.close(file.handle, source)
             return FileResult(*names, nbytes, None, 0)
-        progress.expect(1, nbytes)
+        stream.progress.expect(1, nbytes)
         if target not in (NULL, STDIO) and span.at is None and not is_device(target):
             await make_path(LocalEnd(), os.path.dirname(target), options)
         mode = stat.S_IMODE(attr.mode) if attr.is_file else 0o666
@@ -142,7 +142,7 @@ async def _get(
 
             async def fetch(at: int, size: int, digests: dict[int, int]) -> FileResult:
                 part = span.offset + at, size
-                return await receive(remote, file, part, sink.fd, names, options, progress, digests)
+                return await receive(stream, file, part, sink.fd, digests)
 
             async def fetch_at(at: int, size: int, digests: dict[int, int]) -> FileResult:
                 if sink.fd is not None:
@@ -152,11 +152,9 @@ async def _get(
             received: dict[int, int] = {}
             if options.checksum and sink.fd is not None:
                 start = span.at or 0
-                local_side = Side(sink.fd, start, bytes_from(sink.fd, start, target), target)
-                sides = Side(file.handle, span.offset, nbytes, source), local_side
-                result = await move_differing(
-                    remote, sides, nbytes, names, options, progress, fetch_at
-                )
+                there = Side(file.handle, nbytes, source, span.offset)
+                here = Side(sink.fd, bytes_from(sink.fd, start, target), target, start)
+                result = await move_differing(stream, there, here, nbytes, fetch_at)
             else:
                 result = await fetch(0, nbytes, received)
             after = await file.finish(lambda handle: remote.close(handle, source))
@@ -167,7 +165,7 @@ async def _get(
                 step = options.block_bytes if options.digest else 0
                 fetched = span.offset, nbytes
                 is_equal = partial(still_holds, remote, source, attr, fetched, received, step)
-                listener = progress if span.nbytes is None else Silent()
+                listener = stream.progress if span.nbytes is None else Progress()
                 await check_source(attr, after, is_equal, names[0], listener)
             is_complete = True
         finally:
@@ -175,7 +173,7 @@ async def _get(
     except BaseException:
         await quietly(remote.close(file.handle, source))
         raise
-    progress.finished(names[0])
+    stream.progress.finished(names[0])
     return result
 
 
@@ -195,11 +193,11 @@ async def _open_remote_target(
         if existing.is_special:
             raise special_file_error(name)
         await make_path(RemoteEnd(remote), os.path.dirname(target), options)
-        handle = await remote.create_stream(target, mode, options.replace)
-        return PeerFile(handle, partial(no_reopen, name)), 0, ENDLESS
+        stream = lib.CAREFUL_BLOCK_STREAM  # commit() sets the size
+        made = await remote.create(target, 0, mode, options.replace, flags=stream)
+        return PeerFile(made.handle, partial(no_reopen, name)), 0, ENDLESS
     if not options.replace:
-        text = ("exists; ", Option.REPLACE, " overwrites it")
-        raise CarefulError(errno.EEXIST, text, name)
+        raise exists_error(name, "overwrites")
     open_again = partial(remote.open_inplace, target)
     handle, attr = await open_again()
     file = PeerFile(handle, reopener(remote, open_again, attr, name, is_written=True))
@@ -207,13 +205,11 @@ async def _open_remote_target(
     return file, nbytes, nbytes if attr.is_device else ENDLESS
 
 
-async def _put(
-    remote: BlockClient, source: str, target: str, span: Span, options: Options, progress: Progress
-) -> FileResult:
+async def _put(stream: Stream, source: str, target: str, span: Span) -> FileResult:
+    remote, names, options = stream.remote, stream.names, stream.options
     bytes_max = ENDLESS if span.nbytes is None and source != NULL else required_length(span.nbytes)
     # Opening a fifo waits for its writer.
     fd, mode = await in_daemon_thread(partial(open_source, source, span.offset))
-    names = shown(source), remote.name(shown(target))
     file, at = PeerFile(), span.at or 0
     try:
         before = SentFile.record(fd)
@@ -231,25 +227,25 @@ async def _put(
             if digests is not None and fd is not None:
                 os.lseek(fd, span.offset + offset, os.SEEK_SET)
             part = at + offset, size
-            return await send(remote, file, part, fd, names, options, progress, digests)
+            return await send(stream, file, part, fd, digests)
 
         if options.checksum and fd is not None:
-            local_side = Side(fd, span.offset, bytes_from(fd, span.offset, source), source)
-            nbytes = min(bytes_max, local_side.bytes)
-            progress.expect(1, nbytes)
-            sides = Side(file.handle, at, target_bytes, target), local_side
-            result = await move_differing(remote, sides, nbytes, names, options, progress, move)
+            here = Side(fd, bytes_from(fd, span.offset, source), source, span.offset)
+            nbytes = min(bytes_max, here.bytes)
+            stream.progress.expect(1, nbytes)
+            there = Side(file.handle, target_bytes, target, at)
+            result = await move_differing(stream, there, here, nbytes, move)
             os.lseek(fd, span.offset + nbytes, os.SEEK_SET)
         else:
-            progress.expect(1, 0 if bytes_max == ENDLESS else bytes_max)
+            stream.progress.expect(1, 0 if bytes_max == ENDLESS else bytes_max)
             result = await move(0, bytes_max)
         await _check_all_fitted(fd, result.bytes, bytes_max, span, names[1])
         if target == NULL:
             await file.finish(lambda handle: remote.close(handle, target))
         else:
             if before is not None:
-                sent = Side(file.handle, at, result.bytes, target)
-                listener = progress if span.nbytes is None else Silent()
+                sent = Side(file.handle, result.bytes, target, at)
+                listener = stream.progress if span.nbytes is None else Progress()
                 await before.check(remote, sent, names[0], options.block_bytes, listener)
             settings = target, mode, options.replace, options.fsync != "none"
             await file.finish(lambda handle: remote.commit(handle, *settings, nbytes=result.bytes))
@@ -260,7 +256,7 @@ async def _put(
     finally:
         if fd is not None:
             os.close(fd)
-    progress.finished(names[0])
+    stream.progress.finished(names[0])
     return result
 
 
@@ -312,11 +308,14 @@ async def transfer(
         is_device(target) if is_get else await _is_remote_device(remote, path)
     )
     _check_options(source, target, span, in_place, options)
+    there = remote.name(shown(path))
+    names = (there, shown(target)) if is_get else (shown(source), there)
+    stream = Stream(remote, names, options, progress)
     try:
         if is_get:
-            result = await _get(remote, path, target, span, options, progress)
+            result = await _get(stream, path, target, span)
         else:
-            result = await _put(remote, source, path, span, options, progress)
+            result = await _put(stream, source, path, span)
     except CarefulError as error:
         if error.errno == errno.EISDIR:
             text = "is a directory; -, null:, devices and parts of files need a single file"

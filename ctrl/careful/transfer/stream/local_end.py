@@ -13,8 +13,9 @@ import sys
 from dataclasses import dataclass
 from typing import TextIO
 
-from careful.errors import CarefulError, Option, from_os, shown
+from careful.errors import CarefulError, about, shown
 from careful.transfer.file.partial_file import Partial, sync_directory
+from careful.transfer.folder import exists_error
 from careful.transfer.options import Options
 
 STDIO = "-"
@@ -52,15 +53,12 @@ def is_device(path: str) -> bool:
 def _open_device(path: str, at: int, options: Options) -> int:
     """Opens a local device or file to write it in place."""
     if not options.replace:
-        text = ("exists; ", Option.REPLACE, " overwrites it")
-        raise CarefulError(errno.EEXIST, text, shown(path))
+        raise exists_error(shown(path), "overwrites")
     flags = os.O_RDWR if options.checksum else os.O_WRONLY
     flags |= os.O_CLOEXEC | (os.O_EXCL if is_device(path) else 0)
-    try:
+    with about(shown(path)):
         fd = os.open(path, flags)
         os.lseek(fd, at, os.SEEK_SET)
-    except OSError as error:
-        raise from_os(error, shown(path)) from None
     return fd
 
 
@@ -109,21 +107,16 @@ class Sink:
                 os.close(self.fd)
 
 
-def _skip(fd: int, nbytes: int) -> None:
-    """Reads and drops the first bytes of a source that cannot seek."""
-    while nbytes and (piece := os.read(fd, min(nbytes, 1 << 20))):
-        nbytes -= len(piece)
-
-
 def open_source(source: str, offset: int) -> tuple[int | None, int]:
     """Opens a local source; returns a descriptor (None: zeros) and permission bits for a copy."""
     if source == NULL:
         return None, 0o644
     if source == STDIO:
         fd = os.dup(_standard(sys.stdin))
-        _skip(fd, offset)
+        while offset and (piece := os.read(fd, min(offset, 1 << 20))):  # it may not be able to seek
+            offset -= len(piece)
         return fd, 0o644
-    try:
+    with about(shown(source)):
         fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         mode = os.fstat(fd).st_mode
         if stat.S_ISDIR(mode):
@@ -131,5 +124,3 @@ def open_source(source: str, offset: int) -> tuple[int | None, int]:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         os.lseek(fd, offset, os.SEEK_SET)
         return fd, stat.S_IMODE(mode) & 0o777
-    except OSError as error:
-        raise from_os(error, shown(source)) from None

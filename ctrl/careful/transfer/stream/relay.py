@@ -17,19 +17,20 @@ from dataclasses import replace
 from functools import partial
 
 from careful._abi import lib
+from careful.closing import descriptor
 from careful.errors import CarefulError, shown
 from careful.transfer.file.holes import has_holes
 from careful.transfer.file.partial_file import digest_of_blocks
 from careful.transfer.file.source import check_same
 from careful.transfer.lost_frames import Lost
-from careful.transfer.options import FileResult, Options, Progress, Silent
-from careful.transfer.protocol.block import Attr, BlockClient, relative
+from careful.transfer.options import FileResult, Options, Progress
+from careful.transfer.protocol.block import BlockClient
+from careful.transfer.protocol.entries import Attr, relative
 from careful.transfer.result import Result
 from careful.transfer.stream.ends import no_reopen, reopener
-from careful.transfer.stream.ring import PeerFile, receive, send
+from careful.transfer.stream.ring import PeerFile, Stream, receive, send
 from careful.transfer.tasks import all_of, quietly
-from careful.transfer.tree.direction import RemoteEnd
-from careful.transfer.tree.mkpath import make_path
+from careful.transfer.tree.direction import RemoteEnd, make_path
 
 
 async def copy(
@@ -58,9 +59,8 @@ async def copy(
         if not options.dry_run:
             await make_path(RemoteEnd(target), posixpath.dirname(target_path), options)
             progress.expect(1, attr.bytes)
-            result = await _copy(
-                (source, file), (target, target_path), attr, names, options, progress
-            )
+            stream = Stream(source, names, options, progress)
+            result = await _copy(stream, file, target, target_path, attr)
             progress.finished(names[0])
     for one in peer_losses:
         one.check_end()
@@ -100,14 +100,9 @@ async def _target_path(target: BlockClient, path: str, name: str) -> str:
 
 
 async def _copy(
-    end: tuple[BlockClient, PeerFile],
-    place: tuple[BlockClient, str],
-    attr: Attr,
-    names: tuple[str, str],
-    options: Options,
-    progress: Progress,
+    stream: Stream, file: PeerFile, target: BlockClient, path: str, attr: Attr
 ) -> FileResult:
-    (source, file), (target, path) = end, place
+    source, names, options = stream.remote, stream.names, stream.options
     mode, is_one_peer = stat.S_IMODE(attr.mode) & 0o777, source is target
     made = await target.create(
         path,
@@ -119,12 +114,11 @@ async def _copy(
     )
     try:
         if is_one_peer:
-            progress.moved(attr.bytes)
-            copy_file = PeerFile(made.handle)
-            result = await _compare(source, file, copy_file, attr.bytes, names, options)
+            stream.progress.moved(attr.bytes)
+            result = await _compare(stream, file, PeerFile(made.handle), attr.bytes)
         else:
             copy_file = PeerFile(made.handle, partial(no_reopen, names[1]))
-            result = await _pipe(end, (target, copy_file), attr.bytes, names, options, progress)
+            result = await _pipe(stream, file, target, copy_file, attr.bytes)
         after = await file.finish(lambda handle: source.close(handle, names[0]))
         file.handle = 0
         now = after.bytes, after.mtime_ns
@@ -138,51 +132,33 @@ async def _copy(
     return result
 
 
-async def _compare(
-    peer: BlockClient,
-    file: PeerFile,
-    copy_file: PeerFile,
-    nbytes: int,
-    names: tuple[str, str],
-    options: Options,
-) -> FileResult:
+async def _compare(stream: Stream, file: PeerFile, copy_file: PeerFile, nbytes: int) -> FileResult:
     """Compares a copy with its source by their blocks' digests, which the peer computes."""
+    peer, block_bytes = stream.remote, stream.options.block_bytes
     digests: list[list[int]] = []
-    for peer_file, name in zip((file, copy_file), names, strict=True):
+    for peer_file, name in zip((file, copy_file), stream.names, strict=True):
         path = name.removeprefix(peer.name(""))
         digests_of = partial(
-            peer.digests, offset=0, nbytes=nbytes, block_bytes=options.block_bytes, path=path
+            peer.digests, offset=0, nbytes=nbytes, block_bytes=block_bytes, path=path
         )
         digests.append(await peer_file.finish(digests_of))
     if digests[0] != digests[1]:
-        raise CarefulError(errno.EBADMSG, "the copy differs from the source", names[1])
-    return FileResult(*names, nbytes, digest_of_blocks(digests[0]), 0)
+        raise CarefulError(errno.EBADMSG, "the copy differs from the source", stream.names[1])
+    return FileResult(*stream.names, nbytes, digest_of_blocks(digests[0]), 0)
 
 
 async def _pipe(
-    end: tuple[BlockClient, PeerFile],
-    to: tuple[BlockClient, PeerFile],
-    nbytes: int,
-    names: tuple[str, str],
-    options: Options,
-    progress: Progress,
+    stream: Stream, file: PeerFile, target: BlockClient, copy_file: PeerFile, nbytes: int
 ) -> FileResult:
     """Fetches the bytes and sends them on at the same time; compares the digests of both ends."""
-    span, results = (0, nbytes), list[FileResult]()
+    unlimited = replace(stream.options, limit=None)  # the limit counts once
+    quiet = replace(stream, options=unlimited, progress=Progress())
     read_end, write_end = os.pipe()
-
-    async def fetch() -> None:
-        unlimited = replace(options, limit=None)  # the limit counts once
-        results.append(await receive(*end, span, write_end, names, unlimited, Silent()))
-
-    async def store() -> None:
-        results.append(await send(*to, span, read_end, names, options, progress))
-
-    try:
-        await all_of(fetch(), store())
-    finally:
-        os.close(read_end)
-        os.close(write_end)
-    if results[0].digest != results[1].digest:
-        raise CarefulError(errno.EBADMSG, "the copy differs from the source", names[1])
-    return results[1]
+    with descriptor(read_end), descriptor(write_end):
+        received, sent = await all_of(
+            receive(quiet, file, (0, nbytes), write_end),
+            send(replace(stream, remote=target), copy_file, (0, nbytes), read_end),
+        )
+    if received.digest != sent.digest:
+        raise CarefulError(errno.EBADMSG, "the copy differs from the source", stream.names[1])
+    return sent

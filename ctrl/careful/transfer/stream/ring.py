@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from careful._abi import lib
-from careful.errors import CarefulError, from_os
+from careful.errors import CarefulError, about
 from careful.transfer.file.blake3 import StreamDigest
 from careful.transfer.file.mover import Mover
 from careful.transfer.file.partial_file import digest_of_blocks
@@ -88,40 +88,55 @@ class PeerFile:
             return await use(await self.reopen())
 
 
-class Ring:
-    """Blocks in memory, which carefuld sees as one file."""
+@dataclass(frozen=True)
+class Stream:
+    """One file that is moved in order.
 
-    def __init__(
-        self,
-        remote: BlockClient,
-        op: int,
-        file: PeerFile,
-        name: str,
-        options: Options,
-        progress: Progress,
-    ) -> None:
+    Attributes:
+        remote: the peer's tree.
+        names: of source and target, as messages show them.
+        options: how it moves.
+        progress: receives each step.
+    """
+
+    remote: BlockClient
+    names: tuple[str, str]
+    options: Options
+    progress: Progress
+
+
+class Ring:
+    """Blocks in memory, which carefuld sees as one file; use it in `async with`."""
+
+    def __init__(self, stream: Stream, op: int, file: PeerFile) -> None:
+        options, remote = stream.options, stream.remote
         self.block_bytes, self.count = options.block_bytes, options.blocks_in_flight
         self.fd = os.memfd_create("careful-ring", os.MFD_CLOEXEC)
         os.ftruncate(self.fd, self.block_bytes * self.count)
-        self._remote = remote
+        self._stream = stream
+        name = stream.names[op == lib.CAREFUL_IPC_STORE]
         ends = file.handle, self.fd, -1
-        self.mover = Mover(remote, op, ends, name, options, progress, self.block_bytes)
+        self.mover = Mover(remote, op, ends, name, options, stream.progress, self.block_bytes)
         self.mover.reopen = file.reopen if file.open_again is not None else None
         self._tasks: deque[tuple[asyncio.Task[int], int, int]] = deque()
-        self._options = options
         self.digests: list[int] = []
         path = name.removeprefix(remote.name(""))
-        self.blake3 = StreamDigest(self.mover, remote, path) if options.blake3 else None
+        self.blake3 = StreamDigest(self.mover, path) if options.blake3 else None
 
-    async def open(self) -> None:
-        self.mover.file = await self._remote.add_file(self.fd)
+    async def __aenter__(self) -> Self:
+        try:
+            self.mover.file = await self._stream.remote.add_file(self.fd)
+        except BaseException:
+            os.close(self.fd)
+            raise
+        return self
 
-    async def close(self) -> None:
-        for task, _, _ in self._tasks:
+    async def __aexit__(self, *_: object) -> None:
+        tasks = [one[0] for one in self._tasks]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*(task for task, _, _ in self._tasks), return_exceptions=True)
-        if self.mover.file >= 0:
-            await quietly(self._remote.remove_file(self.mover.file))
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await quietly(self._stream.remote.remove_file(self.mover.file))
         os.close(self.fd)
 
     @property
@@ -152,42 +167,38 @@ class Ring:
         while self._tasks:
             await self.end(consume)
 
-    async def result(self, names: tuple[str, str], nbytes: int) -> FileResult:
-        """Returns the result for `nbytes`; call it before close()."""
-        digest = digest_of_blocks(self.digests) if self._options.digest else None
+    async def result(self, nbytes: int, block_digests: dict[int, int] | None) -> FileResult:
+        """Returns the result for `nbytes`; `block_digests` receives each block's, by number."""
+        if block_digests is not None:
+            block_digests |= enumerate(self.digests)
+        digest = digest_of_blocks(self.digests) if self._stream.options.digest else None
         if self.blake3 is not None:
             digest = await self.blake3.end(nbytes)
         retries = self.mover.pace.retries
-        return FileResult(*names, nbytes, digest, retries, is_blake3=self.blake3 is not None)
+        is_blake3 = self.blake3 is not None
+        return FileResult(*self._stream.names, nbytes, digest, retries, is_blake3=is_blake3)
 
 
 def _write_out(base: int, nbytes: int, name: str, ring: int, sink: int) -> None:
-    try:
+    with about(name):
         done = 0
         while done < nbytes:
             done += os.write(sink, os.pread(ring, min(nbytes - done, 1 << 20), base + done))
-    except OSError as error:
-        raise from_os(error, name) from None
 
 
 def _read_in(base: int, nbytes: int, name: str, ring: int, source: int) -> int:
-    try:
+    with about(name):
         done = 0
         while done < nbytes and (piece := os.read(source, min(nbytes - done, 1 << 20))):
             done += os.pwrite(ring, piece, base + done)
-    except OSError as error:
-        raise from_os(error, name) from None
     return done
 
 
 async def receive(
-    remote: BlockClient,
+    stream: Stream,
     file: PeerFile,
     span: tuple[int, int],
     sink: int | None,
-    names: tuple[str, str],
-    options: Options,
-    progress: Progress,
     block_digests: dict[int, int] | None = None,
 ) -> FileResult:
     """Fetches a range in order.
@@ -196,36 +207,28 @@ async def receive(
     block_digests: receives the XXH3 of each block, by number.
     """
     offset, nbytes = span
-    ring = Ring(remote, lib.CAREFUL_IPC_GET, file, names[0], options, progress)
+    async with Ring(stream, lib.CAREFUL_IPC_GET, file) as ring:
 
-    async def write(base: int, size: int) -> None:
-        if sink is not None:
-            await in_daemon_thread(partial(_write_out, base, size, names[1]), ring.fd, sink)
+        async def write(base: int, size: int) -> None:
+            if sink is not None:
+                job = partial(_write_out, base, size, stream.names[1])
+                await in_daemon_thread(job, ring.fd, sink)
 
-    if ring.blake3 is not None:
-        ring.blake3.is_one_block = nbytes <= ring.block_bytes
-    try:
-        await ring.open()
+        if ring.blake3 is not None:
+            ring.blake3.is_one_block = nbytes <= ring.block_bytes
         for at in range(0, nbytes, ring.block_bytes):
             if ring.is_full:
                 await ring.end(write)
             ring.begin(offset + at, min(ring.block_bytes, nbytes - at))
         await ring.drain(write)
-        if block_digests is not None:
-            block_digests |= enumerate(ring.digests)
-        return await ring.result(names, nbytes)
-    finally:
-        await ring.close()
+        return await ring.result(nbytes, block_digests)
 
 
 async def send(
-    remote: BlockClient,
+    stream: Stream,
     file: PeerFile,
     span: tuple[int, int],
     source: int | None,
-    names: tuple[str, str],
-    options: Options,
-    progress: Progress,
     block_digests: dict[int, int] | None = None,
 ) -> FileResult:
     """Sends the bytes of a descriptor, to its end.
@@ -234,28 +237,21 @@ async def send(
     block_digests: receives the XXH3 of each block, by number.
     """
     offset, bytes_max = span
-    ring = Ring(remote, lib.CAREFUL_IPC_STORE, file, names[1], options, progress)
     sent = 0
-    try:
-        await ring.open()
+    async with Ring(stream, lib.CAREFUL_IPC_STORE, file) as ring:
         while sent < bytes_max:
             if ring.is_full:
                 await ring.end()
             size = min(ring.block_bytes, bytes_max - sent)
             if source is not None:
-                base = ring.next_base
-                read = partial(_read_in, base, size, names[0])
+                read = partial(_read_in, ring.next_base, size, stream.names[0])
                 size = await in_daemon_thread(read, ring.fd, source)
             if not size:
                 break
             ring.begin(offset + sent, size)
             sent += size
         await ring.drain()
-        if block_digests is not None:
-            block_digests |= enumerate(ring.digests)
-        return await ring.result(names, sent)
-    finally:
-        await ring.close()
+        return await ring.result(sent, block_digests)
 
 
 def required_length(nbytes: int | None) -> int:

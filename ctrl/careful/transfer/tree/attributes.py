@@ -10,7 +10,7 @@ from typing import TypeVar
 from careful._abi import lib
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item, Tree
-from careful.transfer.protocol.block import Attr, Entry
+from careful.transfer.protocol.entries import Attr, Entry
 from careful.transfer.tree.outcome import Outcome
 
 _T = TypeVar("_T")

@@ -11,7 +11,7 @@ from careful.transfer.file.journal import is_partial
 from careful.transfer.options import Options
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item, Tree
-from careful.transfer.protocol.block import Attr, Entry, ancestors, parent
+from careful.transfer.protocol.entries import Attr, Entry, ancestors, parent
 from careful.transfer.tree.attributes import batches
 
 

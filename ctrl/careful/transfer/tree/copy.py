@@ -19,8 +19,8 @@ from careful.transfer.file.journal import is_partial
 from careful.transfer.options import FileResult
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item
-from careful.transfer.protocol.block import Attr, Entry, parent
-from careful.transfer.tasks import all_of
+from careful.transfer.protocol.entries import Attr, Entry, parent
+from careful.transfer.tasks import all_of, each
 from careful.transfer.tree.attributes import (
     apply_attributes,
     batches,
@@ -93,11 +93,14 @@ class TreeTransfer:
         self.source.close()
         self.target.close()
 
+    def _ends(self, name: str) -> tuple[str, str]:
+        """Returns the paths of a file at the source and at the target."""
+        direction, (source, target) = self.direction, self.paths
+        return direction.source.join(source, name), direction.target.join(target, name)
+
     async def _common(self, name: str) -> tuple[int, bool]:
         """Returns how much of a file is equal at both ends, and whether the files are equal."""
-        direction, (source, target) = self.direction, self.paths
-        ends = direction.source.join(source, name), direction.target.join(target, name)
-        return await direction.compare(*ends, self.options.block_bytes)
+        return await self.direction.compare(*self._ends(name), self.options.block_bytes)
 
     def plan(self) -> None:
         """Sorts the entries by what has to be done with them."""
@@ -115,9 +118,10 @@ class TreeTransfer:
             elif entry.error:
                 continue
             elif attr.is_link and self.options.links:
-                if self._is_special_there(entry):
+                existing = self.existing.get(entry.name)
+                if existing is not None and existing.attr.is_special:  # never replaced
                     self._refuse(entry)
-                elif not self._link_is_equal(entry):
+                elif existing is None or existing.target != entry.target:
                     self.symlinks.append(entry)
             elif not attr.is_file:
                 self.outcome.skip(self.source.name(entry.name), attr.mode)
@@ -125,15 +129,6 @@ class TreeTransfer:
                 self._plan_file(entry)
         for small_batch in self.small_batches:
             self.outcome.progress.expect(small_batch.file_count, small_batch.bytes)
-
-    def _is_special_there(self, entry: Entry) -> bool:
-        """Reports whether the target's entry is never replaced, whatever the options."""
-        existing = self.existing.get(entry.name)
-        return existing is not None and existing.attr.is_special
-
-    def _link_is_equal(self, entry: Entry) -> bool:
-        existing = self.existing.get(entry.name)
-        return existing is not None and existing.attr.is_link and existing.target == entry.target
 
     def _plan_file(self, entry: Entry) -> None:
         decision = decide_entry(entry, self.existing, self.options)
@@ -164,24 +159,22 @@ class TreeTransfer:
         """Compares files: equal ones are done, others are refused or moved in part."""
         files = [entry for entry, _ in undecided]
         are_equal = await equal_small(self.source, self.target, files)
-        todo = iter(undecided)
 
-        async def worker() -> None:
-            for entry, decision in todo:
-                is_equal = are_equal.get(entry.name)
-                if decision is Decision.COMPARE and is_equal is None:
-                    is_equal = await self._is_equal(entry)
-                if is_equal:
-                    self._note_equal(entry)
-                elif decision is Decision.DIFFER:
-                    if is_equal is False and entry.attr.bytes <= self.options.block_bytes:
-                        self.differing.add(entry.name)  # its only block differs
-                    self._plan_move(entry)
-                elif is_equal is False:
-                    self._refuse(entry)
+        async def compare(one: tuple[Entry, Decision]) -> None:
+            entry, decision = one
+            is_equal = are_equal.get(entry.name)
+            if decision is Decision.COMPARE and is_equal is None:
+                is_equal = await self._is_equal(entry)
+            if is_equal:
+                self._note_equal(entry)
+            elif decision is Decision.DIFFER:
+                if is_equal is False and entry.attr.bytes <= self.options.block_bytes:
+                    self.differing.add(entry.name)  # its only block differs
+                self._plan_move(entry)
+            elif is_equal is False:
+                self._refuse(entry)
 
-        width = min(self.options.files_in_flight, len(undecided))
-        await all_of(*(worker() for _ in range(width)))
+        await each(undecided, self.options.files_in_flight, compare)
 
     async def _is_equal(self, entry: Entry) -> bool | None:
         """Reports whether a file is equal at both ends; None: a failure, which was noted."""
@@ -230,7 +223,8 @@ class TreeTransfer:
             self.small += named
             self.entries, self.small_batches = [*self.entries, *named], ()
         self.small, self.large = reachable(self.small), reachable(self.large)
-        self.hard_links.drop_below(unmade)
+        pairs = self.hard_links.pairs
+        self.hard_links.pairs = [one for one in pairs if parent(one[0].name) not in unmade]
         await self._move_files(self.small_batches)
         while await self._next_names():
             await self._move_files(())
@@ -243,12 +237,13 @@ class TreeTransfer:
         await self._sync()
 
     async def _move_files(self, small_batches: Sequence[SmallBatch]) -> None:
+        width = self.options.files_in_flight
         await all_of(
             self.small_files.move_batches(small_batches),
             self.small_files.move_entries(self.small),
-            self._large_files(self.large),
+            each(self.large, width, self._large_file),
         )
-        await self._large_files(self.small_files.grown)
+        await each(self.small_files.grown, width, self._large_file)
         await self._compare([(entry, Decision.COMPARE) for entry in self.appeared])
         self.small_files.grown.clear()
         self.appeared.clear()
@@ -330,10 +325,10 @@ class TreeTransfer:
                     unmade.add(one.name)
                 else:
                     wanted.append(one)
-            items = [
-                Item(lib.CAREFUL_ITEM_DIRECTORY, os.fsencode(one.name), new_mode(one.attr))
-                for one in wanted
-            ]
+            items = []
+            for one in wanted:  # the owner can write to it until the end
+                mode = batch.packed_attr(one.attr._replace(mode=one.attr.mode | 0o700))
+                items.append(Item(lib.CAREFUL_ITEM_DIRECTORY, os.fsencode(one.name), mode))
             for one, answer in zip(wanted, await self._run(items), strict=True):
                 if answer.status:
                     unmade.add(one.name)
@@ -344,35 +339,23 @@ class TreeTransfer:
         self.directories = [one for one in self.directories if one.name not in unmade]
         return unmade
 
-    async def _large_files(self, entries: list[Entry]) -> None:
-        todo = iter(entries)
-
-        async def worker() -> None:
-            for entry in todo:
-                name = self.source.name(entry.name)
-                try:
-                    result = await self._move(entry.name)
-                except CarefulError as error:
-                    if error.errno == errno.EEXIST and not self.options.replace:
-                        self.appeared.append(entry)
-                    else:
-                        self.outcome.fail(name, error)
-                else:
-                    self.moved[entry.name] = entry.attr
-                    if result is None:
-                        self.outcome.report.equal.append((name, entry.attr.bytes))
-                    else:
-                        self.outcome.done(result)
-                self.outcome.progress.finished(name)
-
-        width = min(self.options.files_in_flight, len(entries))
-        await all_of(*(worker() for _ in range(width)))
-
-    async def _move(self, name: str) -> FileResult | None:
-        """Moves a single file; returns None if it was equal."""
-        direction, (source, target) = self.direction, self.paths
-        ends = direction.source.join(source, name), direction.target.join(target, name)
-        return await direction.copy(*ends, self.options, self.outcome.progress)
+    async def _large_file(self, entry: Entry) -> None:
+        name = self.source.name(entry.name)
+        try:
+            ends, progress = self._ends(entry.name), self.outcome.progress
+            result = await self.direction.copy(*ends, self.options, progress)
+        except CarefulError as error:
+            if error.errno == errno.EEXIST and not self.options.replace:
+                self.appeared.append(entry)
+            else:
+                self.outcome.fail(name, error)
+        else:
+            self.moved[entry.name] = entry.attr
+            if result is None:
+                self.outcome.report.equal.append((name, entry.attr.bytes))
+            else:
+                self.outcome.done(result)
+        self.outcome.progress.finished(name)
 
     async def _make_links(self, symlinks: list[Entry]) -> None:
         links = link_items(symlinks, self.hard_links.pairs)
@@ -453,8 +436,3 @@ class TreeTransfer:
         if not flags & lib.CAREFUL_BATCH_MODE:
             fresh = [one for one in directories if one.name in self.new_directories]
             await set_usual_modes(self.target, fresh, self.direction.target.mask)
-
-
-def new_mode(attr: Attr) -> bytes:
-    """Returns packed attributes for a new directory: its owner can write until the end."""
-    return batch.packed_attr(attr._replace(mode=attr.mode | 0o700))

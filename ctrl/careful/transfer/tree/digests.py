@@ -13,8 +13,8 @@ from careful._abi import lib
 from careful.errors import FATAL, CarefulError
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item, Tree
-from careful.transfer.protocol.block import Entry
-from careful.transfer.tasks import all_of
+from careful.transfer.protocol.entries import Entry
+from careful.transfer.tasks import each
 from careful.transfer.tree.attributes import batches
 
 #: Batches under way at a time: one is read at each end, one crosses.
@@ -27,23 +27,18 @@ async def equal_small(source: Tree, target: Tree, files: Sequence[Entry]) -> dic
     Names that could not be compared are missing.
     """
     small = [one for one in files if one.attr.bytes <= batch.SMALL_BYTES]
-    todo = iter(list(batches(small, lambda one: one.attr.bytes)))
     are_equal: dict[str, bool] = {}
 
-    async def worker() -> None:
-        for group in todo:
-            items = [Item(lib.CAREFUL_ITEM_DIGEST, os.fsencode(one.name)) for one in group]
-            mine, theirs = [await _answers(tree, items) for tree in (source, target)]
-            for entry, one, other in zip(group, mine, theirs, strict=False):
-                if not (one.status or other.status):
-                    are_equal[entry.name] = _content(one) == _content(other)
+    async def compare(group: list[Entry]) -> None:
+        items = [Item(lib.CAREFUL_ITEM_DIGEST, os.fsencode(one.name)) for one in group]
+        answers = [await _answers(tree, items) for tree in (source, target)]
+        for entry, pair in zip(group, zip(*answers, strict=False), strict=False):
+            if not any(one.status for one in pair):
+                contents = {(one.digest, one.attributes.bytes) for one in pair}
+                are_equal[entry.name] = len(contents) == 1
 
-    await all_of(*(worker() for _ in range(min(_BATCHES, len(small)))))
+    await each(batches(small, lambda one: one.attr.bytes), _BATCHES, compare)
     return are_equal
-
-
-def _content(item: Item) -> tuple[int, int]:
-    return item.digest, item.attributes.bytes
 
 
 async def _answers(tree: Tree, items: list[Item]) -> list[Item]:

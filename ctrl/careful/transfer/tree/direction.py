@@ -6,67 +6,30 @@ import errno
 import os
 import posixpath
 from functools import partial
-from typing import Protocol
 
 from careful._abi import lib
-from careful.errors import CarefulError, from_os, shown
+from careful.errors import CarefulError, Option, about, from_os, shown
 from careful.transfer.file.compare import common_bytes
 from careful.transfer.file.find_partials import clear_local, clear_remote
 from careful.transfer.file.move import Get, Put
 from careful.transfer.file.partial_file import sync_directory
 from careful.transfer.folder import Folder, current_umask
 from careful.transfer.options import FileResult, Options, Progress
-from careful.transfer.protocol.batch import Item, LocalTree, RemoteTree, Tree, run_items
-from careful.transfer.protocol.block import Attr, BlockClient, Listing, relative
-from careful.transfer.protocol.entries import local_attr
+from careful.transfer.protocol.batch import Item, LocalTree, RemoteTree, run_items
+from careful.transfer.protocol.block import BlockClient
+from careful.transfer.protocol.entries import Attr, Listing, local_attr, relative
 from careful.transfer.tasks import in_thread
 from careful.transfer.tree.scan import is_missing, list_local
 
-
-class End(Protocol):
-    """The files of one machine.
-
-    Attributes:
-        mask: permission bits that new directories do not get.
-    """
-
-    mask: int
-
-    def name(self, path: str) -> str:
-        """Returns a path as messages show it."""
-
-    def path(self, path: str) -> str:
-        """Turns a path that the user wrote into one for the other methods."""
-
-    def join(self, folder: str, name: str) -> str:
-        """Returns the path of a name below a directory."""
-
-    def tree(self, folder: str) -> Tree:
-        """Returns a directory in which batches of items run."""
-
-    async def stat(self, path: str, follow: bool) -> Attr | None:
-        """Returns the attributes, or None; always follows symlinks of a peer."""
-
-    async def listing(self, folder: str) -> Listing:
-        """Lists everything below a directory, parents first."""
-
-    async def make_directory(self, path: str, mode: int) -> bool:
-        """Makes a directory that its owner can write to; returns False if it existed."""
-
-    async def sync_name(self, folder: str) -> None:
-        """Makes the names in a directory durable, unless each file has done so."""
-
-    async def clear(self, folder: str, names: list[str], complete_source: str) -> None:
-        """Removes partial files that no transfer continues.
-
-        names: below the directory. complete_source: as journals name it, or "".
-        """
+#: Permission bits of directories that a command makes above its target.
+MODE = 0o777
 
 
 class LocalEnd:
     """The files of this machine.
 
     Attributes:
+        mask: permission bits that new directories do not get.
         root: the target of a get, or the tree that a put sends. No symlink below it is followed.
     """
 
@@ -75,18 +38,23 @@ class LocalEnd:
         self.root: str | None = None
 
     def name(self, path: str) -> str:
+        """Returns a path as messages show it."""
         return shown(path)
 
     def path(self, path: str) -> str:
+        """Turns a path that the user wrote into one for the other methods."""
         return path.rstrip("/") or path[:1]
 
     def join(self, folder: str, name: str) -> str:
+        """Returns the path of a name below a directory."""
         return os.path.join(folder, name)
 
     def tree(self, folder: str) -> LocalTree:
+        """Returns a directory in which batches of items run."""
         return LocalTree(folder, self.root)
 
     async def stat(self, path: str, follow: bool) -> Attr | None:
+        """Returns the attributes, or None."""
         try:
             return local_attr(os.stat(path, follow_symlinks=follow))
         except (FileNotFoundError, NotADirectoryError):
@@ -95,9 +63,11 @@ class LocalEnd:
             raise from_os(error, shown(path)) from None
 
     async def listing(self, folder: str) -> Listing:
+        """Lists everything below a directory, parents first."""
         return await in_thread(partial(list_local, folder, self.root))
 
     async def make_directory(self, path: str, mode: int) -> bool:
+        """Makes a directory that its owner can write to; returns False if it existed."""
         try:
             with Folder(path, self.root) as folder:
                 return folder.make(mode & 0o777 & ~self.mask | 0o700)
@@ -107,18 +77,21 @@ class LocalEnd:
             raise from_os(error, shown(path)) from None
 
     async def sync_name(self, folder: str) -> None:
-        try:
+        """Makes the names in a directory durable."""
+        with about(shown(folder or ".")):
             await in_thread(partial(sync_directory, folder))
-        except OSError as error:
-            raise from_os(error, shown(folder or ".")) from None
 
     async def clear(self, folder: str, names: list[str], complete_source: str) -> None:
+        """Removes partial files that no transfer continues.
+
+        names: below the directory. complete_source: as journals name it, or "".
+        """
         paths = [os.path.join(folder, name) for name in names]
         await in_thread(partial(clear_local, paths, complete_source, self.root))
 
 
 class RemoteEnd:
-    """The files of a peer."""
+    """The files of a peer; the methods are those of LocalEnd."""
 
     def __init__(self, remote: BlockClient) -> None:
         self.remote, self.mask = remote, current_umask()
@@ -136,6 +109,7 @@ class RemoteEnd:
         return RemoteTree(self.remote, folder)
 
     async def stat(self, path: str, follow: bool) -> Attr | None:
+        """Returns the attributes, or None; always follows symlinks."""
         try:
             return await self.remote.stat(path)
         except CarefulError as error:
@@ -175,8 +149,32 @@ class RemoteEnd:
         await clear_remote(self.remote, folder, names, complete_source)
 
 
+End = LocalEnd | RemoteEnd
+
+
 def _no_directory(name: str) -> CarefulError:
     return CarefulError(errno.ENOTDIR, "exists and is not a directory", name)
+
+
+async def make_path(end: End, folder: str, options: Options) -> int:
+    """Makes a directory and its parents if they are missing and options.make_path is set; returns
+    the count made. Raises CarefulError.
+    """
+    absent: list[str] = []
+    while folder not in ("", ".", "/"):
+        existing = await end.stat(folder, follow=True)
+        if existing is not None:
+            if existing.is_file or existing.is_special:
+                raise CarefulError(errno.ENOTDIR, "is not a directory", end.name(folder))
+            break
+        absent.append(folder)
+        folder = posixpath.dirname(folder)
+    if absent and not options.make_path:
+        text = ("no such directory; ", Option.MAKE_PATH, " makes it")
+        raise CarefulError(errno.ENOENT, text, end.name(absent[0]))
+    if options.dry_run:
+        return 0
+    return sum([await end.make_directory(one, MODE) for one in reversed(absent)])
 
 
 class Direction:

@@ -9,7 +9,7 @@ from careful._abi import lib
 from careful.transfer.options import Options
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item, Tree
-from careful.transfer.protocol.entries import Entry, parent
+from careful.transfer.protocol.entries import Entry
 from careful.transfer.tree.clashes import is_another
 from careful.transfer.tree.existing import Decision, decide_entry
 
@@ -69,9 +69,6 @@ class HardLinks:
         self.pairs = [
             one for one in self.pairs if one[1] not in unreplaced or not self._is_linked(*one)
         ]
-
-    def drop_below(self, folders: Set[str]) -> None:
-        self.pairs = [one for one in self.pairs if parent(one[0].name) not in folders]
 
     def next_names(self, *moved: Container[str]) -> list[Entry]:
         """Returns the names that replace first names whose file was not moved.

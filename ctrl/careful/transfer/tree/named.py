@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
 from careful._abi import lib
 from careful.errors import CarefulError
@@ -12,7 +14,7 @@ from careful.transfer.file.move import report_nothing_kept
 from careful.transfer.options import FileResult
 from careful.transfer.protocol.batch import Item, Tree, run_items
 from careful.transfer.protocol.entries import Attr
-from careful.transfer.tasks import all_of
+from careful.transfer.tasks import each
 from careful.transfer.tree.attributes import apply_attributes, sync_file_system
 from careful.transfer.tree.direction import Direction
 from careful.transfer.tree.existing import Decision, decide, refusal
@@ -35,19 +37,16 @@ class Named:
 
     async def run(self) -> None:
         """Moves the files, several at a time, and makes them durable."""
-        todo = iter(self._files)
 
-        async def worker() -> None:
-            for source, target, attr in todo:
-                name = self.source.name(source)
-                try:
-                    await self._move_one(source, target, attr)
-                except CarefulError as error:
-                    self.outcome.fail(name, error)
-                self.outcome.progress.finished(name)
+        async def move(file: tuple[str, str, Attr]) -> None:
+            name = self.source.name(file[0])
+            try:
+                await self._move_one(*file)
+            except CarefulError as error:
+                self.outcome.fail(name, error)
+            self.outcome.progress.finished(name)
 
-        width = min(self.options.files_in_flight, len(self._files))
-        await all_of(*(worker() for _ in range(width)))
+        await each(self._files, self.options.files_in_flight, move)
         if not self.options.dry_run:
             for folder, has_more in self._folders.items():
                 await self._sync(folder, has_more)
@@ -58,9 +57,8 @@ class Named:
 
     async def _sync(self, folder: str, has_more: bool) -> None:
         if self.options.fsync == "end" or (self.options.sync and has_more):
-            tree = self.target.tree(folder or ".")
-            await sync_file_system(tree, self.outcome)
-            tree.close()
+            with closing(self.target.tree(folder or ".")) as tree:
+                await sync_file_system(tree, self.outcome)
         elif self.options.sync:
             try:
                 await self.target.sync_name(folder)
@@ -124,32 +122,28 @@ class Named:
         result = FileResult(*names, attr.bytes, None, 0, matched_bytes=matched_bytes)
         return None if is_equal else result
 
-    def _trees(self, source: str, target: str) -> tuple[Tree, Tree, tuple[str, str]]:
-        names = posixpath.basename(source), posixpath.basename(target)
-        folders = (posixpath.dirname(one) or "." for one in (source, target))
-        return self.source.tree(next(folders)), self.target.tree(next(folders)), names
+    @contextmanager
+    def _trees(self, source: str, target: str) -> Iterator[tuple[Tree, Tree, tuple[str, str]]]:
+        """Yields the directories of a file at both ends, and its names there."""
+        (folder, name), (target_folder, target_name) = map(posixpath.split, (source, target))
+        with (
+            closing(self.source.tree(folder or ".")) as source_tree,
+            closing(self.target.tree(target_folder or ".")) as target_tree,
+        ):
+            yield source_tree, target_tree, (name, target_name)
 
     async def _attributes(self, source: str, target: str, attr: Attr) -> None:
-        source_tree, target_tree, names = self._trees(source, target)
-        try:
-            await apply_attributes(
-                source_tree, target_tree, [(*names, attr)], self.options.batch_flags, self.outcome
-            )
-        finally:
-            source_tree.close()
-            target_tree.close()
+        with self._trees(source, target) as (source_tree, target_tree, names):
+            wanted, flags = [(*names, attr)], self.options.batch_flags
+            await apply_attributes(source_tree, target_tree, wanted, flags, self.outcome)
 
     async def link(self, source: str, target: str) -> None:
         if self.options.dry_run:
             self.outcome.report.links += 1
             return
-        source_tree, target_tree, names = self._trees(source, target)
-        try:
-            await self._link(source_tree, target_tree, names)
+        with self._trees(source, target) as trees:
+            await self._link(*trees)
             self._note(target, True)
-        finally:
-            source_tree.close()
-            target_tree.close()
 
     async def _link(self, source: Tree, target: Tree, names: tuple[str, str]) -> None:
         flags = self.options.batch_flags & ~lib.CAREFUL_BATCH_XATTRS

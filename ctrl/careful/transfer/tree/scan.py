@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from careful._abi import ffi, lib
-from careful.errors import CarefulError, check, from_os, shown
+from careful.errors import CarefulError, about, check, shown
 from careful.transfer.filters import Filters
 from careful.transfer.folder import open_folder
 from careful.transfer.options import Options
-from careful.transfer.protocol.block import BlockClient, Entry, Listing
-from careful.transfer.protocol.entries import NOTHING
+from careful.transfer.protocol.entries import NOTHING, Entry, Listing
 from careful.transfer.tree.small_bulk import SmallBatch, sift
 
 
@@ -22,10 +21,8 @@ def list_local(top: str, root: str | None = None) -> Listing:
     CarefulError: the directory itself cannot be read.
     """
     listing = ffi.new("struct careful_list *")
-    try:
+    with about(shown(top)):
         fd = open_folder(top, root)
-    except OSError as error:
-        raise from_os(error, shown(top)) from None
     try:
         check(lib.careful_list(fd, listing), shown(top))
         return Listing(bytes(ffi.buffer(listing.entries, listing.bytes)), listing.unreadable)
@@ -37,11 +34,6 @@ def list_local(top: str, root: str | None = None) -> Listing:
 def scan_local(top: str) -> list[Entry]:
     """Returns the entries of list_local()."""
     return list_local(top).entries()
-
-
-async def scan_remote(remote: BlockClient, top: str) -> list[Entry]:
-    """Returns the tree below a peer's directory."""
-    return await remote.listing(top, recursive=True)
 
 
 def selected(entries: list[Entry], filters: Filters) -> list[Entry]:
@@ -75,8 +67,8 @@ def split_listing(listing: Listing, options: Options, is_target_empty: bool) -> 
         or options.filters != Filters()
     ):
         return SplitListing(selected(listing.entries(), options.filters), ())
-    parts = sift(listing.data, options)
-    return SplitListing(listing.entries(parts.rest), parts.small_batches)
+    small_batches, rest = sift(listing.data, options)
+    return SplitListing(listing.entries(rest), small_batches)
 
 
 def is_missing(error: OSError) -> bool:

@@ -13,15 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from careful._abi import CData, ffi, lib, pack
+from careful._abi import CData, ffi, lib
 from careful.errors import CarefulError, check
 from careful.transfer.file.holes import GRAIN
 from careful.transfer.file.partial_file import digest_of
-from careful.transfer.folder import current_umask
 from careful.transfer.options import FileResult, Options
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import RemoteTree, Tree, parse
-from careful.transfer.protocol.block import Entry
+from careful.transfer.protocol.entries import Entry
 from careful.transfer.tasks import quietly
 
 #: The most bytes of items that a peer accepts in one batch, and of its answer.
@@ -47,18 +46,6 @@ class SmallBatch(NamedTuple):
         return [Entry(os.fsdecode(one.name), one.attributes, "", 0) for one in parse(self.reads)]
 
 
-class Sifted(NamedTuple):
-    """A listing, split.
-
-    Attributes:
-        small_batches: small files.
-        rest: careful_block_entry records of everything else.
-    """
-
-    small_batches: list[SmallBatch]
-    rest: bytes
-
-
 def small_bytes(options: Options) -> int:
     """Returns the largest size of a small file, bytes."""
     return min(batch.SMALL_BYTES, GRAIN - 1) if options.sparse else batch.SMALL_BYTES
@@ -69,8 +56,10 @@ def batch_bytes(options: Options) -> int:
     return min(batch.BYTES, options.limit.piece_bytes) if options.limit else batch.BYTES
 
 
-def sift(listing: bytes, options: Options) -> Sifted:
-    """Splits a listing. Raises CarefulError: it is malformed, or a name leads out of it."""
+def sift(listing: bytes, options: Options) -> tuple[list[SmallBatch], bytes]:
+    """Splits a listing into small files and the careful_block_entry records of everything else.
+    Raises CarefulError: it is malformed, or a name leads out of it.
+    """
     settings = ffi.new("struct careful_sift_how *")
     settings.file_bytes_max, settings.no_links = small_bytes(options), options.hard_links
     settings.part_files_max, settings.part_bytes_max = batch.COUNT, batch_bytes(options)
@@ -87,7 +76,7 @@ def sift(listing: bytes, options: Options) -> Sifted:
         ]
     finally:
         lib.careful_sift_release(sifted)
-    return Sifted(small_batches, rest)
+    return small_batches, rest
 
 
 @dataclass(frozen=True)
@@ -165,7 +154,7 @@ class BatchBuffers:
 
     async def close(self) -> None:
         if self._closing is not None:
-            await quietly(self._done(self._closing))
+            await quietly(self._closing)
         if self._file >= 0:
             await quietly(self.remote.remove_file(self._file))
         if self._scratch >= 0:
@@ -174,19 +163,12 @@ class BatchBuffers:
         self.memory.close()
         os.close(self._fd)
 
-    async def _done(self, task: asyncio.Task[object]) -> None:
-        await task
-
     async def run(self, nbytes: int, flags: int, file_bytes_max: int) -> tuple[int, int, int]:
         """Runs the items in memory; returns the answer's handle and bytes, and how many failed."""
         store = lib.CAREFUL_IPC_STORE
         await self.remote.move_whole(store, self._scratch, nbytes, self._file, self.name)
-        fields = {"bytes": nbytes, "file_bytes_max": file_bytes_max, "umask": current_umask()}
-        payload = pack("careful_block_batch", **fields)
-        words = self._scratch, flags
-        reply = await self.remote.request(lib.CAREFUL_BLOCK_BATCH, words, payload)
-        key, high, low, failed = reply.check(self.name).args
-        return key, high << 32 | low, failed
+        settings = self._scratch, nbytes, flags, file_bytes_max, self.name
+        return await batch.run_stored(self.remote, *settings)
 
     async def load(self, key: int, nbytes: int) -> None:
         """Fetches an answer into memory; the answer's handle ends."""

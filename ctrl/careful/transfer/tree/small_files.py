@@ -5,7 +5,6 @@ A batch whose answer is as expected is not examined file by file (small_bulk.py)
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 from collections.abc import Sequence
@@ -16,8 +15,8 @@ from careful.transfer.file.partial_file import digest_of
 from careful.transfer.options import FileResult
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import Item, LocalTree, RemoteTree, Tree
-from careful.transfer.protocol.block import Attr, Entry
-from careful.transfer.tasks import all_of, in_thread
+from careful.transfer.protocol.entries import Attr, Entry
+from careful.transfer.tasks import all_of, each, in_thread
 from careful.transfer.tree.attributes import batches
 from careful.transfer.tree.outcome import ATTRIBUTE_LOST, Outcome
 from careful.transfer.tree.small_bulk import (
@@ -60,14 +59,12 @@ class SmallFiles:
         self.linked: set[str] = set()
 
     async def move_entries(self, files: Sequence[Entry]) -> None:
-        todo = iter(list(batches(files, lambda one: one.attr.bytes, batch_bytes(self.options))))
+        async def move(group: list[Entry]) -> None:
+            await self._wait_for_rate(sum(one.attr.bytes for one in group))
+            await self._move_entries(group)
 
-        async def worker() -> None:
-            for small_batch in todo:
-                await self._wait_for_rate(sum(one.attr.bytes for one in small_batch))
-                await self._move_entries(small_batch)
-
-        await all_of(*(worker() for _ in range(min(_BATCHES, len(files)))))
+        groups = batches(files, lambda one: one.attr.bytes, batch_bytes(self.options))
+        await each(groups, _BATCHES, move)
 
     async def move_batches(self, files: Sequence[SmallBatch]) -> None:
         """Moves files that sift() split off."""
@@ -93,22 +90,22 @@ class SmallFiles:
     async def _buffers(self, wait: bool) -> BatchBuffers | None:
         remote = self.source if isinstance(self.source, RemoteTree) else self.target
         assert isinstance(remote, RemoteTree)
-        for attempt in range(batch.ATTEMPTS):
+
+        async def opened() -> BatchBuffers:
             buffers = BatchBuffers(remote)
             try:
                 await buffers.open(wait)
-                return buffers
-            except CarefulError as error:
-                await buffers.close()
-                if error.errno != errno.EMFILE or (wait and attempt + 1 == batch.ATTEMPTS):
-                    raise
             except BaseException:
                 await buffers.close()
                 raise
-            if not wait:
-                return None
-            await asyncio.sleep(batch.retry_delay_s())
-        raise AssertionError
+            return buffers
+
+        try:
+            return await (batch.when_free(opened) if wait else opened())
+        except CarefulError as error:
+            if wait or error.errno != errno.EMFILE:
+                raise
+            return None
 
     async def _move_batch(self, buffers: BatchBuffers, small_batch: SmallBatch) -> None:
         try:

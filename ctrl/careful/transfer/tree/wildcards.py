@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from careful.errors import CarefulError, shown
 from careful.transfer.filters import fits_name
-from careful.transfer.protocol.block import BlockClient, relative
+from careful.transfer.protocol.block import BlockClient
+from careful.transfer.protocol.entries import relative
 from careful.transfer.tree.scan import is_missing
 
 _WILD = re.compile(r"[*?\[]")

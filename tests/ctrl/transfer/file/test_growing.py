@@ -13,7 +13,7 @@ import pytest
 import transfers
 from careful._abi import lib
 from careful.daemon.route import Route
-from careful.transfer.options import Options, Silent
+from careful.transfer.options import Options, Progress
 from careful.transfer.stream.local_end import Span
 from fake_daemon import MOVES, FakeDaemon
 
@@ -32,7 +32,7 @@ class Ends(transfers.OneFile):
     def run(self, change: Callable[[], object], **more: Any) -> Any:
         notes, moved = self.notes, 0
 
-        class Watch(Silent):
+        class Watch(Progress):
             def note(self, text: str) -> None:
                 notes.append(text)
 
@@ -86,7 +86,7 @@ def test_growing__a_file_of_one_block(ends: Ends) -> None:
         return 0
 
     ends.daemon.fault = fault
-    report = ends.move(Options(), Silent())
+    report = ends.move(Options(), Progress())
     assert moved == [BLOCK]
     assert not report.failures
     assert ends.target.read_bytes() == DATA[:BLOCK]
@@ -152,11 +152,11 @@ def test_get__range_of_a_growing_file(
     options = Options(block_bytes=BLOCK, blocks_in_flight=1)
     span = Span(BLOCK)
     if change == "append":
-        transfers.get(route, ["a"], str(ends.target), False, options, Silent(), span)
+        transfers.get(route, ["a"], str(ends.target), False, options, Progress(), span)
         assert ends.target.read_bytes() == DATA[BLOCK:]
         return
     with pytest.raises(OSError, match=CHANGED) as found:
-        transfers.get(route, ["a"], str(ends.target), False, options, Silent(), span)
+        transfers.get(route, ["a"], str(ends.target), False, options, Progress(), span)
     assert found.value.errno == errno.ESTALE
     assert not ends.target.exists()
 
@@ -186,7 +186,7 @@ def test_put__range_of_a_file_that_changes(
             return 0
 
         daemon.fault = fault
-        given = [str(ends.source)], "a", False, options, Silent(), span
+        given = [str(ends.source)], "a", False, options, Progress(), span
         return transfers.put(route, *given)
 
     for change in (ends.append, lambda: os.utime(ends.source, ns=(1, 1))):
@@ -202,7 +202,7 @@ def test_put__range_of_a_file_that_changes(
 
 def test_put__has_no_size(route: Route, daemon: FakeDaemon, tmp_path: Path) -> None:
     """A file of /proc reports a size of 0 bytes."""
-    report = transfers.put(route, ["/proc/cpuinfo"], "a", False, Options(), Silent())
+    report = transfers.put(route, ["/proc/cpuinfo"], "a", False, Options(), Progress())
     assert not report.failures
     # Clock frequencies may differ between reads.
     assert (daemon.root / "a").read_text().split(":")[0] == "processor\t"
@@ -211,7 +211,7 @@ def test_put__has_no_size(route: Route, daemon: FakeDaemon, tmp_path: Path) -> N
 
 def test_put__tree_with_a_file_without_a_size(route: Route, daemon: FakeDaemon) -> None:
     folder = Path("/proc/sys/kernel/random")
-    report = transfers.put(route, [f"{folder}/"], "a", True, Options(), Silent())
+    report = transfers.put(route, [f"{folder}/"], "a", True, Options(), Progress())
     size = folder / "poolsize"
     assert (daemon.root / "a" / "poolsize").read_bytes() == size.read_bytes()
     assert not report.failures

@@ -20,14 +20,14 @@ from careful.transfer import tasks
 from careful.transfer.file import compare
 from careful.transfer.file.find_partials import find_local
 from careful.transfer.file.partial_file import Partial, digest_of_range
-from careful.transfer.options import Options, Silent
+from careful.transfer.options import Options, Progress
 from careful.transfer.pace import RateLimit
 
 BLOCK = 4096
 DATA = os.urandom(40 * BLOCK)
 
 
-class Interrupted(Silent):
+class Interrupted(Progress):
     """Ends its transfer after this many pieces, like SIGTERM; keeps its messages."""
 
     def __init__(self, pieces: int) -> None:
@@ -118,10 +118,10 @@ def test_get__interrupted_while_its_partial_file_is_opened(
 
     monkeypatch.setattr(Partial, "_prepare", prepare)
     with pytest.raises(Ended):
-        transfers.get(route, ["f"], str(target), False, options, Silent())
+        transfers.get(route, ["f"], str(target), False, options, Progress())
     monkeypatch.undo()
     assert sorted(path.name for path in tmp_path.iterdir()) == before
-    report = transfers.get(route, ["f"], str(target), False, options, Silent())
+    report = transfers.get(route, ["f"], str(target), False, options, Progress())
     assert report.failures == []
     assert (report.resumed_bytes > 0) == is_kept
 
@@ -148,7 +148,7 @@ def test_get__a_signal_that_our_parent_ignores(
 ) -> None:
     """Under nohup a signal stays ignored; otherwise it ends the transfer."""
 
-    class Watch(Silent):
+    class Watch(Progress):
         def moved(self, nbytes: int) -> None:
             os.kill(os.getpid(), number)
 

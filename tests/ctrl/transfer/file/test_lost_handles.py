@@ -14,7 +14,7 @@ import transfers
 from careful._abi import lib
 from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.transfer.options import Options, Silent
+from careful.transfer.options import Options, Progress
 from careful.transfer.stream.local_end import Span
 from fake_daemon import FakeDaemon
 
@@ -55,12 +55,12 @@ def lose_at(daemon: FakeDaemon, handler: int) -> None:
 
 def get(route: Route, target: Path, **more: Any) -> Any:
     options = Options(**({"block_bytes": 4096} | more))
-    return transfers.get(route, ["a"], str(target), False, options, Silent())
+    return transfers.get(route, ["a"], str(target), False, options, Progress())
 
 
 def put(route: Route, source: Path, **more: Any) -> Any:
     options = Options(**({"block_bytes": 4096} | more))
-    return transfers.put(route, [str(source)], "a", False, options, Silent())
+    return transfers.put(route, [str(source)], "a", False, options, Progress())
 
 
 def failure(report: Any) -> str:
@@ -162,7 +162,7 @@ def test_put__in_place(route: Route, daemon: FakeDaemon, export: Path, tmp_path:
     lose(daemon, lib.CAREFUL_IPC_STORE, 9)
     options = Options(block_bytes=4096, replace=True)
     files = [str(tmp_path / "b")]
-    report = transfers.put(route, files, "a", False, options, Silent(), Span(at=4096))
+    report = transfers.put(route, files, "a", False, options, Progress(), Span(at=4096))
     assert (export / "a").read_bytes() == bytes(4096) + DATA
     assert report.files[0].retries >= 2
     assert not daemon.handles
@@ -177,7 +177,7 @@ def test_put__in_place_and_replaced(
     lose(daemon, lib.CAREFUL_IPC_STORE, 9, lambda: (export / "c").replace(export / "a"))
     options = Options(block_bytes=4096, replace=True)
     with pytest.raises(CarefulError, match="changed while"):
-        transfers.put(route, [str(tmp_path / "b")], "a", False, options, Silent(), Span(at=0))
+        transfers.put(route, [str(tmp_path / "b")], "a", False, options, Progress(), Span(at=0))
     assert (export / "a").read_bytes() == b"another"
 
 
@@ -190,7 +190,7 @@ def test_get__onto_a_file_in_its_place(
     lose(daemon, lib.CAREFUL_IPC_GET, 9)
     options = Options(block_bytes=4096, replace=True)
     span = Span(nbytes=NBYTES, at=0)
-    transfers.get(route, [source], str(tmp_path / "b"), False, options, Silent(), span)
+    transfers.get(route, [source], str(tmp_path / "b"), False, options, Progress(), span)
     expected = DATA if source == "a" else bytes(NBYTES)
     assert (tmp_path / "b").read_bytes()[:NBYTES] == expected
     assert not daemon.handles
@@ -205,7 +205,7 @@ def test_put__stream(
     with (tmp_path / "b").open("rb") as source:
         monkeypatch.setattr("sys.stdin", source)
         with pytest.raises(CarefulError, match="send the file again"):
-            transfers.put(route, ["-"], "a", False, Options(block_bytes=4096), Silent())
+            transfers.put(route, ["-"], "a", False, Options(block_bytes=4096), Progress())
     assert not (export / "a").exists()
 
 

@@ -19,9 +19,9 @@ from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.transfer.file import partial_file
 from careful.transfer.file.find_partials import find_local
-from careful.transfer.file.journal import NAME, Identity, Journal, check_source, read_journal
+from careful.transfer.file.journal import NAME, Identity, Journal, continued, read_journal
 from careful.transfer.file.resumable import ResumablePartial
-from careful.transfer.options import Options, Silent
+from careful.transfer.options import Options, Progress
 from fake_daemon import DiedError, FakeDaemon
 
 BLOCK = 4096
@@ -41,7 +41,7 @@ class Ends(transfers.OneFile):
     def run(self, **more: Any) -> Any:
         ends = self
 
-        class Watch(Silent):
+        class Watch(Progress):
             def note(self, text: str) -> None:
                 ends.notes.append(text)
 
@@ -119,7 +119,7 @@ def test_kept__the_message_agrees_with_partials(
 
     daemon.fault = fault
     options = Options(block_bytes=BLOCK, blocks_in_flight=4)
-    report = transfers.put(route, [str(tmp_path / "a")], "a", False, options, Silent())
+    report = transfers.put(route, [str(tmp_path / "a")], "a", False, options, Progress())
     (failure,) = report.failures
     assert (
         f"{len(DATA)} of {len(DATA)} bytes are kept; run the same command to resume" in failure[1]
@@ -273,7 +273,7 @@ def test_resume__another_target_is_another_transfer(ends: Ends) -> None:
         assert ends.target.read_bytes() == DATA
     else:
         report = transfers.put(
-            ends.route, [str(ends.source)], "c", False, Options(block_bytes=BLOCK), Silent()
+            ends.route, [str(ends.source)], "c", False, Options(block_bytes=BLOCK), Progress()
         )
         assert report.resumed_bytes == 0
 
@@ -451,12 +451,13 @@ def test_journal__a_tail_as_large_as_the_file(tmp_path: Path) -> None:
         assert read_journal(file.fileno()) is None
 
 
-def test_check_source__names_the_change() -> None:
+def test_continued__names_the_change() -> None:
     was = Identity("x", 10_000, 1, 2, 3)
+    journal, options = Journal(was, BLOCK), Options()
     with pytest.raises(CarefulError, match=r"^x: changed since its transfer began; --restart"):
-        check_source(was, replace(was, mtime_ns=9), "x")
+        continued(journal, replace(was, mtime_ns=9), options)
     with pytest.raises(CarefulError, match=r"began \(10000 bytes then, 9 now\); --restart"):
-        check_source(was, replace(was, bytes=9), "x")
+        continued(journal, replace(was, bytes=9), options)
 
 
 @pytest.mark.parametrize("digest", [True, False])

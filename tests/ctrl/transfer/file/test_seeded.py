@@ -12,7 +12,7 @@ import transfers
 from careful._abi import lib
 from careful.daemon.route import Route
 from careful.transfer.file import move as moving
-from careful.transfer.options import Options, Silent
+from careful.transfer.options import Options, Progress
 from fake_daemon import MOVES, FakeDaemon
 
 BLOCK = 4096
@@ -48,7 +48,7 @@ class Ends(transfers.OneFile):
         new.replace(self.target)
 
     def run(self) -> Any:
-        return self.move(OPTIONS, Silent())
+        return self.move(OPTIONS, Progress())
 
 
 @pytest.fixture(params=["get", "put"])
@@ -110,5 +110,5 @@ def test_seeded__equal_is_not_copied(ends: Ends, monkeypatch: pytest.MonkeyPatch
     inode = ends.target.stat().st_ino
     between(ends, monkeypatch, lambda: pytest.fail("it is copied"))
     # A sync would look like a request of the copy.
-    assert not ends.move(replace(OPTIONS, fsync="none"), Silent()).failures
+    assert not ends.move(replace(OPTIONS, fsync="none"), Progress()).failures
     assert (ends.target.stat().st_ino, ends.moved) == (inode, [])

@@ -16,12 +16,12 @@ from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.transfer.file import partial_file, resume
 from careful.transfer.file.holes import Ranges, is_hole, local_extents, merged
-from careful.transfer.options import Options, Progress, Silent
+from careful.transfer.options import Options, Progress
 from careful.transfer.result import Result
 from fake_daemon import FakeDaemon
 
 MIB = 1 << 20
-SILENT = Silent()
+SILENT = Progress()
 
 
 class Ends:
@@ -86,7 +86,7 @@ def test_holes__interrupted(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None
     """Ctrl-C takes effect among many holes; not all of them are read."""
     block = 64 * 1024
 
-    class CtrlC(Silent):
+    class CtrlC(Progress):
         seen = 0
 
         def present(self, nbytes: int) -> None:

@@ -14,7 +14,7 @@ from careful._abi import lib
 from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.transfer.file.journal import FOOTER_BYTES
-from careful.transfer.options import Options, Silent
+from careful.transfer.options import Options, Progress
 from careful.transfer.run.session import connected, get, put
 from fake_daemon import MOVES, FakeDaemon
 
@@ -84,7 +84,7 @@ def test_holes__extents_fail(
             paths = ["a"] if fetch else [str(source)]
             target = str(tmp_path / "b") if fetch else "b"
             move = get if fetch else put
-            report = await move(remote, paths, target, False, Options(), Silent())
+            report = await move(remote, paths, target, False, Options(), Progress())
             assert len(report.failures) == 1
             await remote.stat("a" if fetch else ".")  # after all that went before
             assert daemon.files_now == 0

@@ -16,7 +16,7 @@ from careful.cli.running import run
 from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.transfer.file.partial_file import digest_of, digest_of_blocks
-from careful.transfer.options import Options, Silent
+from careful.transfer.options import Options, Progress
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.result import Result
 from careful.transfer.run.session import connected
@@ -44,13 +44,13 @@ def across(route: Route, other: FakeDaemon, target: str, options: Options = OPTI
 
     async def work(source: BlockClient) -> Result:
         async with connected(to) as peer:
-            return await copy(source, peer, ("f", target), options, Silent())
+            return await copy(source, peer, ("f", target), options, Progress())
 
     return run(route, work)
 
 
 def within(route: Route, target: str, options: Options = OPTIONS) -> Result:
-    return run(route, lambda peer: copy(peer, peer, ("f", target), options, Silent()))
+    return run(route, lambda peer: copy(peer, peer, ("f", target), options, Progress()))
 
 
 @pytest.mark.parametrize("size", [0, 1, BLOCK, len(DATA)])

@@ -18,11 +18,11 @@ import xxhash
 from careful._abi import lib
 from careful.daemon.route import Route
 from careful.errors import CarefulError
-from careful.transfer.options import Options, Silent
+from careful.transfer.options import Options, Progress
 from careful.transfer.run.session import connected
 from careful.transfer.stream import ends
 from careful.transfer.stream.local_end import Span
-from careful.transfer.stream.ring import PeerFile, receive
+from careful.transfer.stream.ring import PeerFile, Stream, receive
 from fake_daemon import FakeDaemon
 
 BLOCK = 4096
@@ -32,11 +32,11 @@ FORCE = Options(block_bytes=BLOCK, blocks_in_flight=4, replace=True)
 
 
 def get(route: Route, source: str, target: str, options: Options = OPTIONS, **span: Any) -> Any:
-    return transfers.get(route, [source], target, False, options, Silent(), Span(**span))
+    return transfers.get(route, [source], target, False, options, Progress(), Span(**span))
 
 
 def put(route: Route, source: str, target: str, options: Options = OPTIONS, **span: Any) -> Any:
-    return transfers.put(route, [source], target, False, options, Silent(), Span(**span))
+    return transfers.put(route, [source], target, False, options, Progress(), Span(**span))
 
 
 def test_get__to_standard_output(
@@ -47,7 +47,7 @@ def test_get__to_standard_output(
         monkeypatch.setattr("sys.stdout", out)
         report = get(route, "f", "-")
     assert capfdbinary.readouterr().out == DATA
-    whole = transfers.get(route, ["f"], str(export.parent / "g"), False, OPTIONS, Silent())
+    whole = transfers.get(route, ["f"], str(export.parent / "g"), False, OPTIONS, Progress())
     assert report.files[0].digest == whole.files[0].digest
     assert not daemon.handles
 
@@ -189,7 +189,8 @@ def test_get__interrupted_in_a_blocked_write(route: Route, export: Path, tmp_pat
         async with connected(route) as remote:
             handle, _ = await remote.open("f")
             span, names = (0, size), ("f", "-")
-            job = receive(remote, PeerFile(handle), span, write, names, options, Silent())
+            stream = Stream(remote, names, options, Progress())
+            job = receive(stream, PeerFile(handle), span, write)
             task = asyncio.create_task(job)
             while not select.select([read], [], [], 0)[0]:
                 await asyncio.sleep(0.01)
@@ -340,9 +341,9 @@ def test_blake3__of_both_ends(
         options = Options(block_bytes=block, blake3=True, replace=True)
         target = str(tmp_path / "g")
         if way == "get":
-            done = transfers.get(route, ["f"], target, False, options, Silent())
+            done = transfers.get(route, ["f"], target, False, options, Progress())
         else:
-            done = transfers.put(route, [str(tmp_path / "f")], "g", False, options, Silent())
+            done = transfers.put(route, [str(tmp_path / "f")], "g", False, options, Progress())
         assert done.files[0].is_blake3
         found.add(done.files[0].digest)
     assert len(found) == 1
@@ -352,7 +353,7 @@ def test_blake3__of_both_ends(
 def test_blake3__known_value(route: Route, export: Path, tmp_path: Path) -> None:
     (export / "f").write_bytes(b"abc")
     options = Options(blake3=True)
-    done = transfers.get(route, ["f"], str(tmp_path / "g"), False, options, Silent())
+    done = transfers.get(route, ["f"], str(tmp_path / "g"), False, options, Progress())
     known = "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85"
     assert f"{done.files[0].digest:064x}" == known
 
@@ -376,7 +377,7 @@ def test_blake3__a_block_that_differs_is_moved_again(
 
     daemon.fault = fault
     options = Options(block_bytes=BLOCK, blake3=True)
-    done = transfers.get(route, ["f"], str(tmp_path / "g"), False, options, Silent())
+    done = transfers.get(route, ["f"], str(tmp_path / "g"), False, options, Progress())
     assert damaged
     assert (tmp_path / "g").read_bytes() == DATA
     assert done.retries == 1
@@ -396,7 +397,7 @@ def test_blake3__of_a_stream(
     """A stream has the digest of a file, of known length or not; a bad block moves again."""
     (export / "f").write_bytes(DATA[:size])
     options = replace(OPTIONS, blake3=True)
-    whole = transfers.get(route, ["f"], str(tmp_path / "g"), False, options, Silent()).files[0]
+    whole = transfers.get(route, ["f"], str(tmp_path / "g"), False, options, Progress()).files[0]
     wrong = 1
 
     def fault(question: Any) -> int:

@@ -13,7 +13,7 @@ import pytest
 import transfers
 from careful._abi import lib
 from careful.daemon.route import Route
-from careful.transfer.options import Options, Silent
+from careful.transfer.options import Options, Progress
 from compare import assert_equal
 from fake_daemon import FakeDaemon
 
@@ -34,9 +34,9 @@ class Ends:
     def run(self, options: Options = ARCHIVE, what: str = "tree") -> Any:
         if self.way == "get":
             here = str(self.target.parent)
-            return transfers.get(self.route, [what], here, True, options, Silent())
+            return transfers.get(self.route, [what], here, True, options, Progress())
         path = str(self.source.parent / what)
-        return transfers.put(self.route, [path], "", True, options, Silent())
+        return transfers.put(self.route, [path], "", True, options, Progress())
 
 
 @pytest.fixture(params=["get", "put"])
@@ -73,7 +73,7 @@ def test_put__paths_beyond_path_max(route: Route, daemon: FakeDaemon, tmp_path: 
     """A file beyond the longest path is named by a part of its path; all others arrive."""
     (tmp_path / "tree").mkdir()
     os.close(deep(tmp_path / "tree", 30))
-    report = transfers.put(route, [str(tmp_path / "tree")], "", True, ARCHIVE, Silent())
+    report = transfers.put(route, [str(tmp_path / "tree")], "", True, ARCHIVE, Progress())
     assert report.failures
     assert all(os.strerror(errno.ENAMETOOLONG) in text for _, text in report.failures)
     at, count = daemon.root / "tree", 0
@@ -92,7 +92,7 @@ def test_get__paths_beyond_path_max(route: Route, daemon: FakeDaemon, tmp_path: 
     (tmp_path / "to/tree/kept").write_bytes(b"x")
     daemon.unlisted = 2
     options = replace(ARCHIVE, delete=True, replace=True)
-    report = transfers.get(route, ["tree"], str(tmp_path / "to"), True, options, Silent())
+    report = transfers.get(route, ["tree"], str(tmp_path / "to"), True, options, Progress())
     assert len(report.failures) == 1
     assert "2 with paths that are too long" in report.failures[0][0]
     assert sorted(path.name for path in (tmp_path / "to/tree").iterdir()) == ["f", "kept"]

@@ -14,7 +14,7 @@ import transfers
 from careful._abi import lib
 from careful.daemon.route import Route
 from careful.errors import CarefulError, from_os
-from careful.transfer.options import Options, Silent
+from careful.transfer.options import Options, Progress
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import LocalTree, RemoteTree
 from careful.transfer.result import Result
@@ -55,8 +55,8 @@ class Ends:
     def run(self, options: Options) -> Any:
         if self.way == "get":
             here = str(self.target.parent)
-            return transfers.get(self.route, ["tree"], here, True, options, Silent())
-        return transfers.put(self.route, [str(self.source)], "", True, options, Silent())
+            return transfers.get(self.route, ["tree"], here, True, options, Progress())
+        return transfers.put(self.route, [str(self.source)], "", True, options, Progress())
 
 
 @pytest.fixture(params=["get", "put"])
@@ -106,9 +106,9 @@ def test_checksum__one_by_one(ends: Ends, monkeypatch: pytest.MonkeyPatch, statu
     """If the peer cannot answer a batch, each file is compared by itself."""
     run = RemoteTree.run
 
-    async def refusing(tree: RemoteTree, items: bytes, flags: int, answer: bool = True) -> bytes:
+    async def refusing(tree: RemoteTree, items: bytes, flags: int) -> bytes:
         if next(batch.parse(items)).op != lib.CAREFUL_ITEM_DIGEST:
-            return await run(tree, items, flags, answer)
+            return await run(tree, items, flags)
         if status == errno.EIO:
             raise CarefulError(status, "", "t")
         return batch.joined([one._replace(status=status) for one in batch.parse(items)])
@@ -147,7 +147,7 @@ def test_equal_small__files_that_changed_meanwhile_get_no_answer(tmp_path: Path)
 
 def test_sink__a_name_like_a_connections() -> None:
     """A file system without its server gives ENOTCONN, which is only that name's failure."""
-    sink = Outcome(Options(), Silent(), Result())
+    sink = Outcome(Options(), Progress(), Result())
     sink.fail_errno("d", errno.ENOTCONN)
     sink.fail_errno("e", errno.ENODEV)
     sink.fail("g", from_os(OSError(errno.ENOTCONN, "not connected"), "g"))
@@ -165,7 +165,7 @@ def test_sink__a_session_that_is_reset_again_and_again(outlasts: bool) -> None:
     """The peer's carefuld may restart soon; a transfer with `outlasts` continues with the same
     file.
     """
-    sink = Outcome(Options(outlasts=outlasts), Silent(), Result())
+    sink = Outcome(Options(outlasts=outlasts), Progress(), Result())
     error = CarefulError(errno.ECONNRESET, "", "f")
     if outlasts:
         with pytest.raises(CarefulError):

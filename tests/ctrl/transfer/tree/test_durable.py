@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import transfers
 from careful.daemon.route import Route
-from careful.transfer.options import Options, Silent
+from careful.transfer.options import Options, Progress
 from disks import Disk, MakeDisk
 from fake_daemon import FakeDaemon
 
@@ -50,9 +50,9 @@ def test_tree__a_file_system_is_mounted_below_its_target(
     disk = make_disk(target / "disk")
     options = Options(fsync=fsync, block_bytes=4096)
     if way == "get":
-        report = transfers.get(route, ["tree/"], str(local), True, options, Silent())
+        report = transfers.get(route, ["tree/"], str(local), True, options, Progress())
     else:
-        report = transfers.put(route, [f"{local}/"], "tree", True, options, Silent())
+        report = transfers.put(route, [f"{local}/"], "tree", True, options, Progress())
     assert (report.failures, len(report.files)) == ([], 3)
     with after_power_cut(disk, tmp_path) as top:
         for name in ("b", "new/c"):
@@ -70,9 +70,9 @@ def test_named__an_equal_target_exists(
     for path in (source, disk.top / "a"):
         path.write_bytes(b"x" * 5000)
     if way == "get":
-        report = transfers.get(route, ["a"], str(disk.top), False, Options(), Silent())
+        report = transfers.get(route, ["a"], str(disk.top), False, Options(), Progress())
     else:
-        report = transfers.put(route, [str(local)], "disk", False, Options(), Silent())
+        report = transfers.put(route, [str(local)], "disk", False, Options(), Progress())
     assert (report.failures, len(report.equal)) == ([], 1)
     with after_power_cut(disk, tmp_path) as top:
         assert (top / "a").read_bytes() == b"x" * 5000
@@ -88,7 +88,7 @@ def test_put__attributes_of_a_file_that_was_named(
     os.setxattr(file, "user.a", b"b")
     os.chown(file, 1, 2)
     link.symlink_to("file")
-    report = transfers.put(route, [str(file), str(link)], "disk", False, ARCHIVE, Silent())
+    report = transfers.put(route, [str(file), str(link)], "disk", False, ARCHIVE, Progress())
     assert report.failures == []
     with after_power_cut(disk, tmp_path) as top:
         found = (top / "file").stat()
@@ -102,7 +102,7 @@ def test_get__symlink_that_was_named(
 ) -> None:
     disk = make_disk(tmp_path / "disk")
     (daemon.root / "link").symlink_to("file")
-    report = transfers.get(route, ["link"], str(tmp_path / "disk"), False, ARCHIVE, Silent())
+    report = transfers.get(route, ["link"], str(tmp_path / "disk"), False, ARCHIVE, Progress())
     assert (report.failures, report.links) == ([], 1)
     with after_power_cut(disk, tmp_path) as top:
         assert (top / "link").readlink() == Path("file")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import transfers
 from careful.daemon.route import Route
-from careful.transfer.options import Options, Silent
+from careful.transfer.options import Options, Progress
 from fake_daemon import FakeDaemon
 
 BLOCK = 4096
@@ -47,9 +47,9 @@ class Ends:
     def run(self, options: Options) -> Any:
         if self.way == "get":
             target = str(self.target)
-            return transfers.get(self.route, ["tree/"], target, True, options, Silent())
+            return transfers.get(self.route, ["tree/"], target, True, options, Progress())
         source = f"{self.source}/"
-        return transfers.put(self.route, [source], "new", True, options, Silent())
+        return transfers.put(self.route, [source], "new", True, options, Progress())
 
     def holds(self) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in self.target.iterdir()}

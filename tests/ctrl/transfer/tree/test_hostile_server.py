@@ -15,7 +15,7 @@ from careful._abi import lib
 from careful.address import resolve
 from careful.daemon.route import Route
 from careful.render.files.progress import Lines
-from careful.transfer.options import Options, Silent
+from careful.transfer.options import Options, Progress
 from careful.transfer.protocol.batch import packed_attr
 from careful.transfer.protocol.spool import available_bytes
 from careful.transfer.result import Result
@@ -42,7 +42,7 @@ class Scene:
 
     def get(self, *sources: str, options: Options = ARCHIVE) -> Result:
         found: Result = transfers.get(
-            self.route, list(sources), str(self.target), True, options, Silent()
+            self.route, list(sources), str(self.target), True, options, Progress()
         )
         return found
 
@@ -210,7 +210,7 @@ def test_file__of_an_announced_pebibyte(scene: Scene, allocated: int) -> None:
     assert list(scene.target.iterdir()) == []
 
 
-class Steps(Silent):
+class Steps(Progress):
     """Fails a transfer that takes more steps than it should."""
 
     def __init__(self) -> None:

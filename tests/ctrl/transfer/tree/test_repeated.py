@@ -16,7 +16,7 @@ from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.transfer.file.find_partials import find_local
 from careful.transfer.file.journal import is_partial
-from careful.transfer.options import Options, Silent
+from careful.transfer.options import Options, Progress
 from compare import assert_equal
 from fake_daemon import MOVES, FakeDaemon
 
@@ -54,9 +54,9 @@ class Ends:
         """Moves a name from next to the source to next to the target."""
         if self.way == "get":
             target = str(self.target.parent / into) + "/" * into.endswith("/")
-            return transfers.get(self.route, [what], target, True, options, Silent())
+            return transfers.get(self.route, [what], target, True, options, Progress())
         source = f"{self.source.parent}/{what}"
-        return transfers.put(self.route, [source], into, True, options, Silent())
+        return transfers.put(self.route, [source], into, True, options, Progress())
 
     def moves(self, deadly: int = 1 << 30) -> list[int]:
         """Returns a list that collects moved blocks; the peer dies at the deadly one."""

@@ -14,7 +14,7 @@ import transfers
 from careful._abi import lib
 from careful.daemon.route import Route
 from careful.transfer.file.journal import is_partial
-from careful.transfer.options import Options, Silent
+from careful.transfer.options import Options, Progress
 from careful.transfer.protocol import batch
 from careful.transfer.tree import small_files
 from compare import assert_equal
@@ -23,7 +23,7 @@ from fake_daemon import Answer, FakeDaemon
 PLAIN = Options(preserve=True, fsync="none")
 
 
-class Names(Silent):
+class Names(Progress):
     """Keeps the names of finished files."""
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ def test_get__names_that_were_not_asked_for(
     monkeypatch.setattr(FakeDaemon, "_batch", renaming)
     local = tmp_path / "here"
     local.mkdir()
-    report = transfers.get(route, ["tree"], str(local), True, PLAIN, Silent())
+    report = transfers.get(route, ["tree"], str(local), True, PLAIN, Progress())
     assert [text for _, text in report.failures if "is malformed" in text]
     made = [path for path in local.rglob("*") if not is_partial(path.name)]
     assert made == [local / "tree"]

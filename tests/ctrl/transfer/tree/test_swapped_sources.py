@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import transfers
 from careful.daemon.route import Route
-from careful.transfer.options import Options, Silent
+from careful.transfer.options import Options, Progress
 from careful.transfer.protocol.entries import Entry
 from careful.transfer.run import verify
 from careful.transfer.tree.scan import scan_local
@@ -19,7 +19,7 @@ SECRET = b"root only"
 SIZES = [len(SECRET), 200_000]
 
 
-class Swapping(Silent):
+class Swapping(Progress):
     """Swaps names once, as soon as the tree is listed."""
 
     def __init__(self, swap: Callable[[], None]) -> None:

@@ -21,7 +21,7 @@ from careful.address import resolve
 from careful.daemon.route import Route
 from careful.errors import CarefulError
 from careful.transfer.filters import Filters, rules
-from careful.transfer.options import Options, Silent
+from careful.transfer.options import Options, Progress
 from careful.transfer.protocol import batch
 from careful.transfer.protocol.batch import LocalTree, RemoteTree
 from careful.transfer.protocol.block import BlockClient
@@ -402,7 +402,7 @@ def test_put__read_only_export(route: Route, daemon: FakeDaemon, tmp_path: Path)
     (tmp_path / "t").mkdir()
     (tmp_path / "t/f").write_bytes(b"x")
     (daemon.root / "t").mkdir()
-    report = transfers.put(route, [str(tmp_path / "t")], "t", True, Options(), Silent())
+    report = transfers.put(route, [str(tmp_path / "t")], "t", True, Options(), Progress())
     assert [name for name, _ in report.failures] == [str(tmp_path / "t")]
     assert os.strerror(errno.EROFS) not in report.failures[0][1]  # our message says more
 
@@ -419,8 +419,8 @@ def test_xattrs__that_cannot_be_read(
     whole = RemoteTree if ends.way == "get" else LocalTree
     run = whole.run
 
-    async def refusing(tree: Any, items: bytes, flags: int, answer: bool = True) -> bytes:
-        found = list(batch.parse(await run(tree, items, flags, answer)))
+    async def refusing(tree: Any, items: bytes, flags: int) -> bytes:
+        found = list(batch.parse(await run(tree, items, flags)))
         reads = next(batch.parse(items)).op == lib.CAREFUL_ITEM_READ
         if reads:
             found = [one._replace(status=code * (one.name == b"large")) for one in found]
@@ -500,9 +500,11 @@ def test_rehearsal__compares_one_file(ends: Ends, equal: bool) -> None:
     other.write_bytes((b"x" if equal else b"y") * 4096)
     options = replace(ARCHIVE, checksum=True, replace=True, dry_run=True)
     if ends.way == "get":
-        report = transfers.get(ends.route, ["tree/f"], str(other), False, options, Silent())
+        report = transfers.get(ends.route, ["tree/f"], str(other), False, options, Progress())
     else:
-        report = transfers.put(ends.route, [str(ends.source / "f")], "f", False, options, Silent())
+        report = transfers.put(
+            ends.route, [str(ends.source / "f")], "f", False, options, Progress()
+        )
     assert (len(report.equal), len(report.files)) == (equal, not equal)
 
 
@@ -519,9 +521,9 @@ def test_get__rehearsal_of_all_exports(
 
     monkeypatch.setattr(BlockClient, "stat", stat)
     options = replace(ARCHIVE, dry_run=True)
-    transfers.get(route, [""], str(tmp_path / "new"), True, options, Silent())
+    transfers.get(route, [""], str(tmp_path / "new"), True, options, Progress())
     assert not (tmp_path / "new").exists()
-    transfers.get(route, [""], str(tmp_path / "new"), True, ARCHIVE, Silent())
+    transfers.get(route, [""], str(tmp_path / "new"), True, ARCHIVE, Progress())
     assert (tmp_path / "new/one").is_dir()
 
 
@@ -552,7 +554,7 @@ def test_get__all_exports_but_one(
     monkeypatch.setattr(BlockClient, "stat", stat)
     monkeypatch.setattr(BlockClient, "listing", listing)
     monkeypatch.setattr(BlockClient, "list", tree)
-    report = transfers.get(route, [""], str(tmp_path / "new"), True, ARCHIVE, Silent())
+    report = transfers.get(route, [""], str(tmp_path / "new"), True, ARCHIVE, Progress())
     [(name, text)] = report.failures
     assert name == "h2:b"
     assert "the exported directory is not there" in text
