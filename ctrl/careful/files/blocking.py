@@ -12,15 +12,16 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from functools import wraps
 from itertools import chain
-from typing import Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Concatenate, Generic, ParamSpec, TypeVar
 
+from careful.closing import Closing
 from careful.errors import CarefulError
 from careful.files.file import AsyncFile, Mode
 from careful.files.host import AsyncHost, Path
 from careful.files.options import Progress, Watcher
 from careful.transfer.protocol.entries import Attr, Entry
 
-_A = TypeVar("_A")
+_A = TypeVar("_A", bound=AsyncFile | AsyncHost)
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
@@ -138,7 +139,7 @@ class _Mailbox:
                 self.watcher(self._latest.pop())
 
 
-class _Blocking(Generic[_A]):
+class _Blocking(Closing, Generic[_A]):
     """Lets any thread call the methods of an awaited object."""
 
     def __init__(self, thread: _Thread, awaited: _A) -> None:
@@ -146,6 +147,11 @@ class _Blocking(Generic[_A]):
 
     def __repr__(self) -> str:
         return repr(self._awaited).replace("<Async", "<", 1)
+
+    @property
+    def name(self) -> str:
+        """Returns HOST:PATH of a file, the name in errors of a host."""
+        return self._awaited.name
 
 
 def _blocking(
@@ -176,17 +182,6 @@ class File(_Blocking[AsyncFile]):
     def __init__(self, host: Host, opened: AsyncFile) -> None:
         super().__init__(host._thread, opened)
         self._host = host
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def name(self) -> str:
-        """Returns HOST:PATH."""
-        return self._awaited.name
 
     @property
     def attr(self) -> Attr:
@@ -228,17 +223,6 @@ class Host(_Blocking[AsyncHost]):
             self._thread.stop()
             raise
 
-    @property
-    def name(self) -> str:
-        """Returns the host's name in errors."""
-        return self._awaited.name
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """Closes the connection; calls under way raise ConnectionAbortedError."""
         if self._thread.process != os.getpid():  # the parent still uses it
@@ -261,25 +245,10 @@ class Host(_Blocking[AsyncHost]):
     put = _blocking(AsyncHost.put)
 
     def open(self, path: Path, mode: Mode = "r", *, sync: bool = True) -> File:
-        """Opens a file or block device to read ranges of it, or to write in place. Raises
-        FileNotFoundError: the file does not exist.
-
-        Args:
-            path: of the host.
-            mode: "r": to read; "r+": to read and write an existing file.
-            sync: whether close() makes writes durable.
-        """
         opened = self._awaited.open(path, mode, sync=sync).opened()
         return File(self, self._thread.run(opened))
 
     def ls(self, path: Path = ".", *, recursive: bool = False) -> Iterator[Entry]:
-        """Lists a directory, or the entry of a single file. Raises FileNotFoundError: the path does
-        not exist.
-
-        Args:
-            path: of the host; by default, the whole export.
-            recursive: whether to list the whole tree, directories before their contents.
-        """
         pages = self._awaited.pages(path, recursive)
 
         async def following() -> list[Entry] | None:
@@ -288,3 +257,6 @@ class Host(_Blocking[AsyncHost]):
         first = self._thread.run(following())  # raises here, not when the first entry is read
         rest = iter(lambda: self._thread.run(following()), None)
         return chain.from_iterable(chain([first or []], rest))
+
+
+Host.open.__doc__, Host.ls.__doc__ = AsyncHost.open.__doc__, AsyncHost.ls.__doc__

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from typing import NamedTuple
 from weakref import WeakSet
 
@@ -137,7 +137,7 @@ class Connections:
     async def _connected(self) -> AsyncIterator[BlockClient]:
         async with AsyncExitStack() as stack:
             old_route = self._known_route
-            with _as_connection_error():
+            try:
                 try:
                     remote = await stack.enter_async_context(connected(await self._route()))
                 except CarefulError:
@@ -145,6 +145,10 @@ class Connections:
                     if old_route is None:
                         raise
                     remote = await stack.enter_async_context(connected(await self._route()))
+            except CarefulError as error:
+                if error.errno != errno.ENOENT:
+                    raise  # no carefuld runs: that is no FileNotFoundError
+                raise CarefulError(errno.ENOTCONN, error.reason, error.what) from None
             self._check()
             yield remote
 
@@ -200,14 +204,3 @@ def run_detached(work: Coroutine[object, None, None]) -> None:
     task = asyncio.ensure_future(work)
     _tasks.add(task)
     task.add_done_callback(_tasks.discard)
-
-
-@contextmanager
-def _as_connection_error() -> Iterator[None]:
-    """Turns "no carefuld runs" into a ConnectionError, so that it is not a FileNotFoundError."""
-    try:
-        yield
-    except CarefulError as error:
-        if error.errno != errno.ENOENT:
-            raise
-        raise CarefulError(errno.ENOTCONN, error.reason, error.what) from None

@@ -17,14 +17,14 @@ from fsspec.implementations.local import make_path_posix, trailing_sep
 from fsspec.utils import isfilelike
 
 from careful.errors import CarefulError
-from careful.files.fsspec_names import (
+from careful.files.fsspec_terms import (
     NOWHERE,
     copy_targets,
     is_existing_name,
     local_sources,
     names_to_copy,
+    watcher,
 )
-from careful.files.fsspec_terms import watcher
 from careful.files.stream import Stream
 from careful.transfer.file.partial_file import write_file
 

@@ -86,7 +86,7 @@ class AsyncFile:
 
     async def opened(self) -> Self:
         """Opens the file, as any call does; returns this object."""
-        await self._with_handle(_no_work)
+        await self._with_handle(None)
         return self
 
     @property
@@ -224,13 +224,14 @@ class AsyncFile:
             await self._idle.wait_for(lambda: not self._users)
             await work(shared)
 
-    async def _with_handle(self, work: Callable[[Shared, int], Awaitable[None]]) -> None:
-        """Runs work with the handle; opens the file again if the host does not know the handle."""
+    async def _with_handle(self, work: Callable[[Shared, int], Awaitable[None]] | None) -> None:
+        """Opens the file and runs work, if any; opens it again if the host lost the handle."""
         async with self._connections.shared() as shared:
             for _ in range(_REOPENS_MAX):
                 async with self._using_handle(shared) as handle:
                     try:
-                        await work(shared, handle)
+                        if work is not None:
+                            await work(shared, handle)
                         return
                     except CarefulError as error:
                         if error.errno not in _LOST:
@@ -274,10 +275,6 @@ class AsyncFile:
         if self.mode == "r":
             return version(now) == version(self.attr)
         return (now.device, now.inode) == (self.attr.device, self.attr.inode)
-
-
-async def _no_work(shared: Shared, handle: int) -> None:
-    pass
 
 
 async def undone_if_cancelled(

@@ -12,6 +12,7 @@ import os
 import weakref
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
 from fsspec.asyn import sync, sync_teardown
@@ -20,8 +21,16 @@ from fsspec.core import has_magic
 from careful.errors import CarefulError
 from careful.files.copies import Copies
 from careful.files.file import AsyncFile, Data
-from careful.files.fsspec_names import NOWHERE, called_by_mapping, is_existing_name, move
-from careful.files.fsspec_terms import Info, bounds_of, bounds_per_range, info_of
+from careful.files.fsspec_terms import (
+    NOWHERE,
+    Info,
+    bounds_of,
+    bounds_per_range,
+    called_by_mapping,
+    info_of,
+    is_existing_name,
+    move,
+)
 from careful.files.host import AsyncHost
 from careful.files.stream import Stream
 
@@ -70,15 +79,7 @@ class CarefulFileSystem(Copies):
         auto_mkdir: bool = False,
         **more: Any,
     ) -> None:
-        super().__init__(
-            host=host,
-            instance=instance,
-            config=config,
-            timeout_s=timeout_s,
-            sync=sync,
-            auto_mkdir=auto_mkdir,
-            **more,
-        )
+        super().__init__(**more)
         if not host:
             raise ValueError("the host is missing: give careful://HOST/PATH, or host=")
         self.host, self.auto_mkdir = host, auto_mkdir
@@ -410,8 +411,6 @@ class CarefulFileSystem(Copies):
 
     def modified(self, path: str) -> Any:
         """Returns the time of a file's last change, a datetime in UTC."""
-        from datetime import UTC, datetime
-
         return datetime.fromtimestamp(self.info(path)["mtime"], UTC)
 
     def _open(
