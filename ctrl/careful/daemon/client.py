@@ -19,6 +19,7 @@ from pathlib import Path
 
 from careful._abi import CData, Value, ffi, layout, lib, sizeof
 from careful.address import Address
+from careful.closing import Closing
 from careful.errors import UNANSWERED, CarefulError, OtherReleaseError, check, meaning
 from careful.units import shown_time
 
@@ -67,7 +68,7 @@ _UNCONNECTED = {
 }
 
 
-class Client:
+class Client(Closing):
     """A connection to the carefuld of one instance. Raises CarefulError: nothing listens at `path`.
 
     Args:
@@ -90,12 +91,6 @@ class Client:
             self._socket.close()
             text = _UNCONNECTED.get(error.errno or 0, "it is not running")
             raise CarefulError(error.errno or errno.EIO, text, name) from None
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Closes the connection; carefuld drops the questions in flight."""
@@ -294,12 +289,8 @@ class Client:
         return peers_of(self.call(lib.CAREFUL_IPC_PEERS, self.name).payload)
 
     def programs(self) -> list[CData]:
-        return programs_of(self.call(lib.CAREFUL_IPC_PROGRAMS, self.name).payload)
-
-
-def programs_of(payload: bytes) -> list[CData]:
-    """Unpacks the answer to PROGRAMS."""
-    return _copies_of("careful_program_info", payload)
+        answer = self.call(lib.CAREFUL_IPC_PROGRAMS, self.name)
+        return _copies_of("careful_program_info", answer.payload)
 
 
 def peers_of(payload: bytes) -> list[CData]:

@@ -18,6 +18,7 @@ from typing import Any
 
 from careful._abi import CData, ffi, lib
 from careful.address import Address
+from careful.closing import Closing
 from careful.control.instance import choice, records
 from careful.control.options.config import Config, load
 from careful.control.options.up_options import UpOptions
@@ -46,7 +47,7 @@ def _with_session(peer: Peer) -> Peer:
     raise CarefulError(error or errno.ETIMEDOUT, "", peer.name)
 
 
-class Node:
+class Node(Closing):
     """One NIC queue, owned by this program and used by the thread that opened it.
 
     careful.open() makes a node from these arguments. careful.attach() makes a node whose queue
@@ -103,12 +104,6 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<Node {self.ifname}, {'closed' if self._engine.closed else 'open'}>"
-
-    def __enter__(self) -> Node:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     async def __aenter__(self) -> Node:
         info = records.in_effect(self._info())

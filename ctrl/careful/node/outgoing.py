@@ -91,23 +91,4 @@ class Outgoing:
             raise ValueError(f"{count} bytes do not fit the payload of {len(self.payload)}")
         target = checked_handler(handler), words(args)
         raw = self._end("sent")
-        is_sent = False
-
-        def start(*call: object) -> int:
-            nonlocal is_sent
-            is_sent = True  # set first: an interrupt may hide C's answer
-            rc = int(lib.careful_send(*call))
-            is_sent = not rc
-            return rc
-
-        def free_unless_sent() -> None:
-            if not is_sent:
-                self._engine.unsent.append(raw)
-
-        try:
-            operation = peer.begin(start, None, *target, raw, count)
-        except BaseException:
-            free_unless_sent()
-            raise
-        operation.add_done_callback(lambda _: free_unless_sent())
-        return operation
+        return peer.begin(lib.careful_send, None, *target, raw, count, unsent=raw)

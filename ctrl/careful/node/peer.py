@@ -114,8 +114,17 @@ class Peer:
         self._usable_pointer()
         return self.index
 
-    def begin(self, function: Callable[..., int], span: Span | None, *args: object) -> Operation:
-        """Returns an operation that a C function begins, now or as soon as there is room."""
+    def begin(
+        self,
+        function: Callable[..., int],
+        span: Span | None,
+        *args: object,
+        unsent: CData = None,
+    ) -> Operation:
+        """Returns an operation that a C function begins, now or as soon as there is room.
+
+        unsent: a send buffer among the arguments; freed if the operation never begins.
+        """
         operation = Operation(self._engine, self, span)
         self._engine.operations.add(operation)  # before C gets the handle
         has_begun = False
@@ -131,13 +140,19 @@ class Peer:
             has_begun = not rc
             return rc
 
+        def free_unsent(_: object = None) -> None:
+            if unsent is not None and not has_begun:
+                self._engine.unsent.append(unsent)
+
         texts = _TEXTS if span is None else _MOVE_TEXTS
         try:
             self._start(begin, operation.fail, texts, *args, lib.on_done, operation.handle)
         except BaseException:  # may come from another operation's callback
             if not has_begun:
                 operation.drop()
+            free_unsent()
             raise
+        operation.add_done_callback(free_unsent)
         return operation
 
     def _start(
