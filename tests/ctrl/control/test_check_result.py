@@ -69,11 +69,12 @@ def test_library__the_errno_gives_the_remedy(code: int, monkeypatch: pytest.Monk
     [(0, "end process 4711, which owns the queue"), (12, "carefulctl down eth1, then up")],
 )
 def test_own_program__was_detached(pid: int, advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_detached", lambda *_: True)
+    info = SimpleNamespace(statistics=SimpleNamespace(program_detached=1))
+    monkeypatch.setattr(status, "info_of", lambda _: info)
     monkeypatch.setattr(instances, "owner_without_daemon", lambda _: 0 if pid else 4711)
     instance = SimpleNamespace(name="eth1", pid=pid)
     case: Any = SimpleNamespace(instance=instance, in_use=True)
-    link: Any = SimpleNamespace(name="eth1")
+    link: Any = SimpleNamespace(name="eth1", xdp_program=None)
     (found,) = machine._own_program(link, case)
     assert (found.state, advice in found.advice) == ("fail", True)
 

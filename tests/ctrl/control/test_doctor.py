@@ -489,7 +489,8 @@ def test_ring__made_smaller_under_a_carefuld(
     now: int, said: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R stays, so peers may send more at once than the ring holds."""
-    monkeypatch.setattr(status, "receive_buffers_of", lambda _: 192)
+    info = SimpleNamespace(device=SimpleNamespace(receive_buffers=192))
+    monkeypatch.setattr(status, "info_of", lambda _: info)
     driver = ethtool.DriverInfo(1, False, now, None, rx_ring_most=256)
     instance: Any = SimpleNamespace(pid=12)
     found = next(iter(machine._driver(links.find("lo"), driver, machine.Case("lo", instance))))

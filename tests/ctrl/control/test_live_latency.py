@@ -22,6 +22,10 @@ def entry(sequence: int, count: int, *, klass: int = 7, version: int = 1) -> byt
     return bytes(ffi.buffer(made))
 
 
+def cells(fake: FakeMap, slot: int = 0) -> dict[tuple[int, int], live_latency.Cell]:
+    return live_latency.cells_in(live_latency.whole(fake, slot))
+
+
 class FakeMap:
     """Slot -> its entry, or a function that returns one at each lookup."""
 
@@ -44,16 +48,17 @@ def one_after_the_other(*entries: bytes) -> Callable[[], bytes]:
 
 def test_cells__by_slot_class_and_version() -> None:
     fake = FakeMap(entry(2, 4), entry(0, 0), entry(8, 5, klass=15, version=2))
-    assert live_latency.cells_of(fake, range(3)) == {
-        (0, 7, 1): live_latency.Cell(4, 2, 4 << 33, 4 << 66),
-        (2, 15, 2): live_latency.Cell(5, 2, 5 << 33, 5 << 66),
-    }
+    assert [cells(fake, slot) for slot in range(3)] == [
+        {(7, 1): live_latency.Cell(4, 2, 4 << 33, 4 << 66)},
+        {},
+        {(15, 2): live_latency.Cell(5, 2, 5 << 33, 5 << 66)},
+    ]
 
 
 def test_cells__an_entry_that_is_being_written_is_read_again() -> None:
     torn, whole = entry(3, 9), entry(4, 5)
     fake = FakeMap(one_after_the_other(torn, torn, torn, whole))
-    assert live_latency.cells_of(fake, [0])[0, 7, 1].count == 5
+    assert cells(fake)[7, 1].count == 5
 
 
 @pytest.mark.parametrize("at", range(4))
@@ -61,15 +66,14 @@ def test_cells__an_entry_that_changes_between_the_lookups_is_read_again(at: int)
     """The copy's own sequence number may be old or new, so it does not count."""
     mixed = entry(2, 9)
     seen = [entry(2, 4)] * at + [mixed] + [entry(4, 5)] * 3
-    cell = live_latency.cells_of(FakeMap(one_after_the_other(*seen)), [0])[0, 7, 1]
+    cell = cells(FakeMap(one_after_the_other(*seen)))[7, 1]
     assert cell.count == (5 if at < 2 else 4)
 
 
 def test_cells__a_half_written_slot_is_left_out() -> None:
     fake = FakeMap(entry(3, 4), entry(2, 6))
-    assert live_latency.cells_of(fake, range(2)) == {
-        (1, 7, 1): live_latency.Cell(6, 3, 6 << 33, 6 << 66)
-    }
+    assert live_latency.whole(fake, 0) is None
+    assert cells(fake, 1) == {(7, 1): live_latency.Cell(6, 3, 6 << 33, 6 << 66)}
 
 
 def test_stored__by_class_and_version_and_writes_by_their_size() -> None:
@@ -84,7 +88,7 @@ def test_stored__by_class_and_version_and_writes_by_their_size() -> None:
     squares = (3 << 66) + 5
     assert stored == {(10, 2): live_latency.Stored(3, 48, 6, 3 << 16, 1000, 3 << 33, squares)}
     assert writes == {9: live_latency.Write(4, 4 << 15, 400, 40000)}
-    assert live_latency.cells_of(FakeMap(bytes(ffi.buffer(made))), [0]) == {}
+    assert cells(FakeMap(bytes(ffi.buffer(made)))) == {}
 
 
 def test_stored__an_entry_that_is_never_complete() -> None:
@@ -93,4 +97,4 @@ def test_stored__an_entry_that_is_never_complete() -> None:
 
 def test_read__no_instance() -> None:
     with pytest.raises(CarefulError, match=r"is careful up|not permitted"):
-        live_latency.cells("there-is-no-such-instance")
+        live_latency.messages("there-is-no-such-instance", with_stored=True)

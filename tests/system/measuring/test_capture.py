@@ -231,7 +231,7 @@ def test_capture__ctrl_c_loses_nothing(
 ) -> None:
     """The records in transit, and later ones, were lost."""
     monkeypatch.setattr(cli, "Capture", Interrupted)
-    monkeypatch.setattr(cli, "port_of", lambda _: PORT)
+    monkeypatch.setattr(cli, "info_of", lambda _: SimpleNamespace(port=PORT))
     monkeypatch.setattr(cli.choice, "on_interface", lambda *_: SimpleNamespace(ifname="eth1"))
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # `&` makes it ignored
     try:

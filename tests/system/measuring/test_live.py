@@ -84,8 +84,9 @@ def activate(tune: maps.PinnedMap, slot: int, version: int) -> None:
 
 def measured(instance: str, slot: int) -> list[Cell]:
     """Returns the cells of all versions of the messages' class."""
-    found = live_latency.cells(instance)
-    return [found.get((slot, CLASS, version), Cell(0, 0, 0, 0)) for version in range(3)]
+    with maps.live_map(instance) as live:
+        found = live_latency.cells_in(live_latency.whole(live, slot))
+    return [found.get((CLASS, version), Cell(0, 0, 0, 0)) for version in range(3)]
 
 
 def since(before: Cell, after: Cell) -> Cell:

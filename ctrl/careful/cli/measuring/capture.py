@@ -18,11 +18,11 @@ from careful.cli.command import command
 from careful.cli.common import config_option, instance_option, say_folded
 from careful.cli.params import SECONDS
 from careful.control.instance import choice
-from careful.control.instance.status import port_of
+from careful.control.instance.status import info_of
 from careful.control.options import config
 from careful.control.options.config import Config
 from careful.control.tracing.capture import SHORT_BYTES, SNAP_BYTES, Capture, Frame
-from careful.errors import from_os
+from careful.errors import about
 from careful.render.tracing import capture as report
 from careful.render.tracing import pcapng
 
@@ -148,11 +148,9 @@ def capture(
     one = choice.on_interface(ifname, instance) if ifname else choice.choose(instance)
     wanted, caught = _filter(hosts, dropped, control, config.load(config_path)), 0
     with ExitStack() as opened:
-        source = opened.enter_context(Capture(one, port_of(one), snap_bytes))
-        try:
+        source = opened.enter_context(Capture(one, info_of(one).port, snap_bytes))
+        with about(str(path)):
             write = _writer(path, one.ifname, snap_bytes, opened)
-        except OSError as error:
-            raise from_os(error, str(path)) from None
 
         def take(frames: list[Frame]) -> None:
             nonlocal caught

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from careful._abi import lib
+from careful.closing import descriptor
 from careful.control.carefuld import needs, tuner
 from careful.control.host import ethtool, links, steer
 from careful.control.instance import choice, instances, maps
@@ -27,7 +28,7 @@ from careful.control.instance.instances import RUN, START_S, Instance, remove_fi
 from careful.control.options import command_line, exports
 from careful.control.options.up_options import UpOptions
 from careful.control.state import state_dir
-from careful.errors import CarefulError, from_os
+from careful.errors import CarefulError, about, from_os
 
 #: Time for carefuld to end before it is killed, seconds.
 STOP_S = 5.0
@@ -173,10 +174,6 @@ def _started(name: str) -> Instance:
         time.sleep(_LOOK_S)
 
 
-def _is_socket_activated() -> bool:
-    return os.environ.get("LISTEN_PID") == str(os.getpid())
-
-
 def _must_not_be_starting(instance: Instance) -> None:
     """Raises CarefulError if systemd is starting the instance: that start may wait for us."""
     if reason := instances.starting(instance):
@@ -189,7 +186,7 @@ def _is_up(instance: Instance, link: links.Link, options: UpOptions) -> bool:
 
     Raises CarefulError if its options differ, a program owns it, or systemd is starting it.
     """
-    if not _is_socket_activated():
+    if os.environ.get("LISTEN_PID") != str(os.getpid()):  # systemd has not started us by a socket
         _must_not_be_starting(instance)
     if pid := instances.owner_without_daemon(instance.name):
         text = f"is in use by {instances.process(pid)}; end it, or choose another --instance"
@@ -291,10 +288,8 @@ def become(ifname: str, name: str, options: UpOptions, state: Path = state_dir.D
         clear(instance, ifname)
         _steer(ifname, instance, options)
     argv = [*_argv(program, link.name, instance, options, state), "--foreground"]
-    try:
+    with about(str(program)):
         os.execv(program, argv)
-    except OSError as error:
-        raise from_os(error, str(program)) from None
 
 
 @dataclass
@@ -368,7 +363,7 @@ def _end_process(instance: Instance) -> str:
         handle = os.pidfd_open(instance.pid)
     except ProcessLookupError:
         return "ended"
-    try:
+    with descriptor(handle), about(f"carefuld {instance.pid}"):
         # We hold the pidfd: from here on the pid cannot be reused.
         if instances.find(instance.name).pid != instance.pid or not _is_carefuld(instance.pid):
             text = f"process {instance.pid} holds its lock and is not a carefuld; end it"
@@ -379,10 +374,6 @@ def _end_process(instance: Instance) -> str:
                 signal.pidfd_send_signal(handle, signal.SIGCONT)
             if end := _wait_for_end(handle, instance.name, patience_s):
                 return "killed" if (end, number) == ("ended", signal.SIGKILL) else end
-    except PermissionError as error:
-        raise from_os(error, f"carefuld {instance.pid}") from None
-    finally:
-        os.close(handle)
     raise CarefulError(errno.ETIMEDOUT, "does not exit", f"carefuld {instance.pid}")
 
 

@@ -12,9 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 
+from careful.closing import descriptor
 from careful.control.instance import instances
 from careful.control.instance.instances import Instance
-from careful.errors import CarefulError, from_os
+from careful.errors import CarefulError, about
 
 #: Time to begin, and time to end before it is killed, seconds.
 START_S, STOP_S = 60.0, 5.0
@@ -42,18 +43,15 @@ def start(ifname: str, instance: Instance, config: Path | str | None = None) -> 
     argv += ["--instance", instance.name]
     if config := config or os.environ.get("CAREFUL_CONFIG"):
         argv += ["--config", str(Path(config).absolute())]
-    try:
-        with open(log, "wb", opener=_private) as out:
-            process = subprocess.Popen(
-                argv,
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-            )
-    except OSError as error:
-        raise from_os(error, str(log)) from None
+    with about(str(log)), open(log, "wb", opener=_private) as out:
+        process = subprocess.Popen(
+            argv,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
     deadline = time.monotonic() + START_S
     while not (pid := instances.tuner(instance)):
         if process.poll() is not None:
@@ -76,7 +74,7 @@ def stop(instance: Instance) -> None:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
         return
-    try:
+    with descriptor(handle), about(f"tune auto {pid}"):
         for number in (signal.SIGTERM, signal.SIGKILL):
             # We hold the pidfd: if the pid holds the lock now, it was not reused.
             if instances.tuner(instance) != pid:
@@ -88,7 +86,3 @@ def stop(instance: Instance) -> None:
                 selector.register(handle, EVENT_READ)
                 if selector.select(STOP_S):
                     return
-    except PermissionError as error:
-        raise from_os(error, f"tune auto {pid}") from None
-    finally:
-        os.close(handle)

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from careful.control.checks.check_result import OK, REINSTALL, WARN, Finding, fail, ok, warn
-from careful.errors import CarefulError, from_os
+from careful.errors import CarefulError, about
 
 BPFFS = Path("/sys/fs/bpf")
 MOUNTS = Path("/proc/self/mounts")
@@ -102,10 +102,8 @@ def _clear(ifname: str, name: str | None) -> str:
 
 def _run(command: tuple[str, ...]) -> str:
     """Runs a command and returns it as text. Raises CarefulError if it is missing or fails."""
-    try:
+    with about(command[0]):
         done = subprocess.run(command, cwd="/", capture_output=True, text=True)
-    except OSError as error:
-        raise from_os(error, command[0]) from None
     if done.returncode:
         output = " ".join((done.stderr or done.stdout).split())
         raise CarefulError(errno.EIO, output or f"status {done.returncode}", " ".join(command))

@@ -179,13 +179,6 @@ def ring(ifname: str, size: int, most: int, wanted: int, promised: int = 0) -> F
     return warn("ring", text, " ".join(fix), fix)
 
 
-def _receive_buffers(instance: Instance) -> int:
-    if instance.pid:
-        with suppress(CarefulError):
-            return status.receive_buffers_of(instance)
-    return 0
-
-
 def _driver(link: Link, driver: ethtool.DriverInfo, case: Case) -> Iterator[Finding]:
     priorities = ethtool.pfc(link.name)
     if priorities:
@@ -194,7 +187,10 @@ def _driver(link: Link, driver: ethtool.DriverInfo, case: Case) -> Iterator[Find
         yield pause(link.name, driver.pause)
     if driver.rx_ring and driver.rx_ring_most:
         wanted = case.options.over(DEFAULTS).rx_buffers or 0
-        promised = _receive_buffers(case.instance)
+        promised = 0
+        if case.instance.pid:
+            with suppress(CarefulError):
+                promised = status.info_of(case.instance).device.receive_buffers
         yield ring(link.name, driver.rx_ring, driver.rx_ring_most, wanted, promised)
     if driver.lro:
         fix = ("ethtool", "-K", link.name, "lro", "off")
@@ -213,7 +209,7 @@ def _interface(link: Link, case: Case) -> Iterator[Finding]:
         yield warn("buffers", f"with an MTU of {link.mtu} a frame fills several buffers", advice)
     if links.has_address(link):
         yield ok("address", f"{link.name} has an address")
-    elif links.lo_has_address(link):
+    elif links.lo_has_address():
         yield ok("address", f"{link.name} has none; hosts can use an address of lo")
     else:
         text = f"{link.name} has no address, or only link-local ones"
@@ -247,18 +243,14 @@ def _window(link: Link, options: UpOptions) -> Finding:
     return ok("window", text)
 
 
-def _detached(link: Link, instance: Instance) -> bool:
-    """Reports whether the interface lacks our XDP program."""
-    if instance.pid:
-        with suppress(CarefulError):  # only root may ask
-            return status.program_detached(instance)
-    return link.xdp_program is None
-
-
 def _own_program(link: Link, case: Case) -> Iterator[Finding]:
     if not case.in_use:
         return
-    if _detached(link, case.instance):
+    is_detached = link.xdp_program is None
+    if case.instance.pid:
+        with suppress(CarefulError):  # only root may ask
+            is_detached = bool(status.info_of(case.instance).statistics.program_detached)
+    if is_detached:
         advice = f"carefulctl down {link.name}, then up"
         if not case.instance.pid:
             pid = instances.owner_without_daemon(case.instance.name)

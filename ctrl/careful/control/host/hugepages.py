@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from contextlib import suppress
 
 HUGEPAGE_BYTES = 2 << 20
 #: The most memory that is tried.
@@ -18,28 +19,15 @@ def count(nbytes: int) -> int:
     return -(-nbytes // HUGEPAGE_BYTES)
 
 
-def _reserved(nbytes: int) -> bool:
-    try:
-        mmap.mmap(-1, nbytes, flags=_PRIVATE | _MAP_HUGETLB).close()
-    except OSError:
-        return False
-    return True
-
-
-def _transparent(nbytes: int) -> bool:
-    # One page more than needed, so that enough whole pages fit at any address.
-    try:
-        with mmap.mmap(-1, nbytes + HUGEPAGE_BYTES, flags=_PRIVATE) as memory:
-            for advice in (_MADV_HUGEPAGE, _MADV_POPULATE_WRITE, _MADV_COLLAPSE):
-                memory.madvise(advice)
-    except OSError:
-        return False
-    return True
-
-
 def kind(nbytes: int) -> str:
     """Returns the kind of hugepages that are free for this many bytes, or ""."""
     whole = count(min(nbytes, _TRIED_BYTES)) * HUGEPAGE_BYTES
-    if _reserved(whole):
+    with suppress(OSError):
+        mmap.mmap(-1, whole, flags=_PRIVATE | _MAP_HUGETLB).close()
         return "reserved"
-    return "transparent" if _transparent(whole) else ""
+    # One page more than needed, so that enough whole pages fit at any address.
+    with suppress(OSError), mmap.mmap(-1, whole + HUGEPAGE_BYTES, flags=_PRIVATE) as memory:
+        for advice in (_MADV_HUGEPAGE, _MADV_POPULATE_WRITE, _MADV_COLLAPSE):
+            memory.madvise(advice)
+        return "transparent"
+    return ""

@@ -213,12 +213,14 @@ def master(link: Link) -> str | None:
     return upper.name if upper is not None and upper.kind != "vrf" else None
 
 
+def _addresses_of(index: int) -> list[_InterfaceAddress]:
+    with _about(f"interface {index}"):
+        return [address for address in _addresses() if address.index == index]
+
+
 def has_address(link: Link) -> bool:
     """Reports whether an interface has an address that is not link-local."""
-    with _about(link.name):
-        return any(
-            address.index == link.index and address.scope != _SCOPE_LINK for address in _addresses()
-        )
+    return any(address.scope != _SCOPE_LINK for address in _addresses_of(link.index))
 
 
 def in_same_subnet(link: Link) -> list[str]:
@@ -248,18 +250,14 @@ def _ignores_arp(name: str) -> bool:
     return False
 
 
-def lo_has_address(link: Link) -> bool:
+def lo_has_address() -> bool:
     """Reports whether lo has an address that other hosts can use, as on routers."""
-    with _about(link.name):
-        return any(
-            address.index == _LO and address.scope == _SCOPE_GLOBAL for address in _addresses()
-        )
+    return any(address.scope == _SCOPE_GLOBAL for address in _addresses_of(_LO))
 
 
 def addresses(index: int) -> frozenset[str]:
     """Returns the addresses of an interface; none if it does not exist."""
-    with _about(f"interface {index}"):
-        return frozenset(str(address) for address in _addresses() if address.index == index)
+    return frozenset(map(str, _addresses_of(index)))
 
 
 def root_qdisc(link: Link) -> Qdisc | None:

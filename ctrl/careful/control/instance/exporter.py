@@ -40,16 +40,6 @@ class Seen:
     full: bool = False
 
 
-def messages(name: str) -> dict[int, tuple[int, float]]:
-    """Returns the number of timed live messages to each slot, and their total time in seconds."""
-    totals: dict[int, tuple[int, float]] = {}
-    with suppress(CarefulError):  # only root may read the map
-        for (slot, _, _), cell in live_latency.cells(name).items():
-            count, total_s = totals.get(slot, (0, 0.0))
-            totals[slot] = count + cell.count, total_s + cell.sum_ns / 1e9
-    return totals
-
-
 def _each(running: Iterable[Instance], settings: Config) -> list[Seen]:
     """Asks all queues at the same time, so that silent queues cost one timeout together.
 
@@ -72,7 +62,11 @@ def _one(instance: Instance, settings: Config) -> Seen:
             use = ask(client)
     except CarefulError:  # an older carefuld, or a full one
         use = None
-    return Seen(instance.name, figures, use, messages(instance.name))
+    messages = {}
+    with suppress(CarefulError):  # only root may read the map
+        found = live_latency.messages(instance.name, with_stored=False)
+        messages = {slot: (count, ns / 1e9) for slot, (count, ns) in found.items() if count}
+    return Seen(instance.name, figures, use, messages)
 
 
 def look(ifname: str | None, name: str | None, settings: Config) -> list[Seen]:

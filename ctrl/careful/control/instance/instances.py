@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from careful.control.host import links, systemd_socket
-from careful.errors import CarefulError, from_os
+from careful.errors import CarefulError, about, from_os
 
 RUN = Path("/run/careful")
 #: Time for carefuld to start serving, seconds; long, because the machine may be busy.
@@ -215,13 +215,11 @@ def remember(instance: Instance, argv: Sequence[str]) -> None:
     """
     path = instance.directory / "options"
     new = path.with_suffix(".new")
-    try:
+    with about(str(path)):
         new.write_text(
             "\0".join([str(_pid_in(instance.directory / "pid")), *argv]), errors="surrogateescape"
         )
         new.rename(path)
-    except OSError as error:
-        raise from_os(error, str(path)) from None
 
 
 def first_of(name: str) -> str:
@@ -305,10 +303,8 @@ def holding(instance: Instance, lock: str, what: str) -> Iterator[None]:
     """
     must_be_seen(instance.name, instance.pid)
     path = instance.directory / lock
-    try:
+    with about(str(path)):
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-    except OSError as error:
-        raise from_os(error, str(path)) from None
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.ftruncate(fd, 0)

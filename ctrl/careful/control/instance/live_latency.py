@@ -6,17 +6,14 @@ Owns reading a whole entry of the live map. datapath/engine/live_latency.c measu
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from careful._abi import ffi, lib, sizeof
+from careful._abi import CData, ffi
 from careful.control.instance import maps
-from careful.control.instance.maps import Map
+from careful.control.instance.maps import PinnedMap
 
 TRIES = 100
-
-#: Slot, message-size class, version of the tune entry.
-Key = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,7 @@ class Write:
     sum_sq_ns2: int
 
 
-def whole(live: Map, slot: int) -> bytes | None:
+def whole(live: PinnedMap, slot: int) -> bytes | None:
     """Returns a consistent copy of a slot's entry; None if the engine ended during a write.
 
     A lookup copies an entry in no defined order. So the entry's first word, which is odd during a
@@ -86,45 +83,26 @@ def whole(live: Map, slot: int) -> bytes | None:
     return None
 
 
-def _words(struct: str) -> dict[str, int]:
-    """Returns the index of each word in a cell, by name."""
-    fields = ffi.typeof(f"struct {struct}").fields
-    assert 8 * len(fields) == sizeof(struct)
-    return {name: field.offset // 8 for name, field in fields}
+def _by_version(cells: CData) -> Iterator[tuple[tuple[int, int], CData]]:
+    """Yields class, version and C struct of each cell whose count is not 0."""
+    for index, versions in enumerate(cells):
+        for version, cell in enumerate(versions):
+            if cell.count:
+                yield (index, version), cell
 
 
-_VERSIONS = int(lib.CAREFUL_TUNE_VERSIONS)
-_CELL, _STORED, _WRITE = map(
-    _words, ("careful_live_cell", "careful_live_stored", "careful_live_write")
-)
-_FIRST = {
-    name: ffi.offsetof("struct careful_live_entry", name) // 8
-    for name in ("cells", "stored", "writes")
-}
-
-
-def _counted(
-    entry: bytes, array: str, words: Mapping[str, int], count: int
-) -> Iterator[tuple[int, dict[str, int]]]:
-    """Yields the index and the words, by name, of each cell whose count is not 0."""
-    view = memoryview(entry).cast("Q")
-    for index in range(count):
-        start = _FIRST[array] + index * len(words)
-        if view[start + words["count"]]:
-            yield index, {name: view[start + offset] for name, offset in words.items()}
-
-
-def _squares(cell: Mapping[str, int]) -> int:
-    return cell["sum_square_high"] << 64 | cell["sum_square_low"]
+def _squares(cell: CData) -> int:
+    return int(cell.sum_square_high << 64 | cell.sum_square_low)
 
 
 def cells_in(entry: bytes | None) -> dict[tuple[int, int], Cell]:
     """Returns the cells of sent messages in a whole entry, by class and version."""
     if entry is None:
         return {}
+    raw = ffi.from_buffer("struct careful_live_entry *", entry)
     return {
-        divmod(index, _VERSIONS): Cell(cell["count"], cell["asked"], cell["sum_ns"], _squares(cell))
-        for index, cell in _counted(entry, "cells", _CELL, lib.CAREFUL_CLASSES * _VERSIONS)
+        key: Cell(cell.count, cell.asked, cell.sum_ns, _squares(cell))
+        for key, cell in _by_version(raw.cells)
     }
 
 
@@ -136,38 +114,40 @@ def stored_in(entry: bytes | None) -> tuple[dict[tuple[int, int], Stored], dict[
     """
     if entry is None:
         return {}, {}
+    raw = ffi.from_buffer("struct careful_live_entry *", entry)
     stored = {
-        divmod(index, _VERSIONS): Stored(
-            count=cell["count"],
-            frames=cell["frames"],
-            writes=cell["writes"],
-            nbytes=cell["bytes"],
-            sum_came_ns=cell["sum_came_ns"],
-            sum_ns=cell["sum_ns"],
+        key: Stored(
+            count=cell.count,
+            frames=cell.frames,
+            writes=cell.writes,
+            nbytes=cell.bytes,
+            sum_came_ns=cell.sum_came_ns,
+            sum_ns=cell.sum_ns,
             sum_sq_ns2=_squares(cell),
         )
-        for index, cell in _counted(entry, "stored", _STORED, lib.CAREFUL_CLASSES * _VERSIONS)
+        for key, cell in _by_version(raw.stored)
     }
     writes = {
-        index: Write(cell["count"], cell["bytes"], cell["sum_ns"], _squares(cell))
-        for index, cell in _counted(entry, "writes", _WRITE, lib.CAREFUL_CLASSES)
+        index: Write(cell.count, cell.bytes, cell.sum_ns, _squares(cell))
+        for index, cell in enumerate(raw.writes)
+        if cell.count
     }
     return stored, writes
 
 
-def cells_of(live: Map, slots: Iterable[int]) -> dict[Key, Cell]:
-    """Returns the cells of some slots of a live map, like cells()."""
-    return {
-        (slot, *key): cell for slot in slots for key, cell in cells_in(whole(live, slot)).items()
-    }
+def messages(name: str, with_stored: bool) -> dict[int, tuple[int, int]]:
+    """Returns the number of an instance's live messages by slot, and their total time, ns.
 
-
-def cells(name: str) -> dict[Key, Cell]:
-    """Returns the totals of an instance's traffic, by slot, class and version.
-
-    Leaves out cells whose count is 0, and slots that the engine was writing when it ended. Totals
-    start at 0 with the instance, and continue under the slot's next peer. Raises CarefulError if
-    there is no such instance, or if not permitted.
+    Counts the messages that were sent, and with `with_stored` those that were received and written
+    to files. Leaves out slots that the engine was writing when it ended. Totals start at 0 with the
+    instance, and continue under the slot's next peer. Raises CarefulError if there is no such
+    instance, or if not permitted.
     """
+    totals = {}
     with maps.live_map(name) as live:
-        return cells_of(live, range(live.entries))
+        for slot in range(live.entries):
+            if (entry := whole(live, slot)) is not None:
+                cells: list[Cell | Stored] = [*cells_in(entry).values()]
+                cells += stored_in(entry)[0].values() if with_stored else ()
+                totals[slot] = sum(cell.count for cell in cells), sum(cell.sum_ns for cell in cells)
+    return totals

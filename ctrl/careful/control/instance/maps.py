@@ -6,9 +6,9 @@ import errno
 import os
 import struct
 from pathlib import Path
-from typing import Protocol
 
 from careful._abi import CData, enum_names, ffi, lib, sizeof
+from careful.closing import Closing
 from careful.control.instance import instances
 from careful.errors import CarefulError
 
@@ -18,16 +18,6 @@ PINS = Path("/sys/fs/bpf/careful")
 def pins(instance: str) -> Path:
     """Returns the folder of an instance's pinned maps: bpffs allows no dot (see xsk_pins.c)."""
     return PINS / instance.replace("%", "%25").replace(".", "%2e")
-
-
-class Map(Protocol):
-    """An array map: bytes by index."""
-
-    def lookup(self, key: int) -> bytes:
-        """Returns the value of a key."""
-
-    def update(self, key: int, value: bytes) -> None:
-        """Replaces the value of a key."""
 
 
 def _failed(what: str) -> CarefulError:
@@ -51,7 +41,7 @@ def possible_cpus() -> int:
     return int(text.replace("-", ",").split(",")[-1]) + 1
 
 
-class PinnedMap:
+class PinnedMap(Closing):
     """An open pinned map, checked against abi.h.
 
     key_bytes: size of the map's key in abi.h; value_bytes: size of the map's value in abi.h. Raises
@@ -81,12 +71,6 @@ class PinnedMap:
         self.entries = info[4]
         per_cpu = info[0] in (5, 6, 10)  # BPF_MAP_TYPE_PERCPU_HASH, _ARRAY, LRU_PERCPU_HASH
         self._bytes = (value_bytes + 7) // 8 * 8 * possible_cpus() if per_cpu else value_bytes
-
-    def __enter__(self) -> PinnedMap:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -131,7 +115,7 @@ def peers_map(instance: str) -> PinnedMap:
     return PinnedMap(pins(instance) / "peers", 4, sizeof("careful_peer_entry"))
 
 
-def session(peers: Map, slot: int) -> CData:
+def session(peers: PinnedMap, slot: int) -> CData:
     """Returns a slot's `struct careful_peer_entry`; its cookie is 0 if no session is open."""
     entry = ffi.new("struct careful_peer_entry *")
     ffi.memmove(entry, peers.lookup(slot), sizeof("careful_peer_entry"))

@@ -58,20 +58,19 @@ class Hosts:
         host: its name or address; with keys also a public key. Raises CarefulError: the host is
         unknown, or has no trusted key here.
         """
-        address = ""
         if self.keys is not None:
-            for trusted in self._trusted():
-                if host in (trusted.name, trusted.address, trusted.key):
-                    return int(lib.CAREFUL_MEMORY_KEY), base64.b64decode(trusted.key)
-            try:
-                return int(lib.CAREFUL_MEMORY_KEY), base64.b64decode(check(host))
-            except CarefulError:
-                address = self.config.resolve(host).ip
-            for trusted in self._trusted():
-                if trusted.address == address:
-                    return int(lib.CAREFUL_MEMORY_KEY), base64.b64decode(trusted.key)
-            text = "no key of this host is trusted here: name the host by its public key"
-            raise CarefulError(errno.ENOKEY, text, host)
+            trusted = self._trusted()
+            keys = [one.key for one in trusted if host in (one.name, one.address, one.key)]
+            if not keys:
+                try:
+                    keys = [check(host)]
+                except CarefulError:
+                    address = self.config.resolve(host).ip
+                    keys = [one.key for one in trusted if one.address == address]
+            if not keys:
+                text = "no key of this host is trusted here: name the host by its public key"
+                raise CarefulError(errno.ENOKEY, text, host)
+            return int(lib.CAREFUL_MEMORY_KEY), base64.b64decode(keys[0])
         parsed = ipaddress.ip_address(self.config.resolve(host).ip)
         mapped = b"\0" * 10 + b"\xff\xff" + parsed.packed if parsed.version == 4 else parsed.packed
         return int(lib.CAREFUL_MEMORY_ADDRESS), mapped.ljust(32, b"\0")

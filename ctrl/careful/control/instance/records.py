@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from itertools import product
+from typing import Any
 
 from careful._abi import CData, enum_names, ffi, lib
 from careful.address import Address
@@ -179,6 +182,26 @@ def counters(info: CData) -> dict[str, int]:
     return totals
 
 
+_CONVERTED: dict[str, Callable[[Any], object]] = {"int": int, "bool": bool, "str": text}
+_UNIT = re.compile("_(buffers|bytes|frames)$")
+
+
+def _same(kind: type, *structs: CData) -> Json:
+    """Returns the fields of a dataclass that C structs have under the same name, or without a unit.
+
+    Numbers of enums are left out: the dataclass has their names.
+    """
+    values: Json = {}
+    for field, struct in product(fields(kind), structs):
+        for name in (field.name, _UNIT.sub("", field.name)):
+            value = getattr(struct, name, None)
+            is_text = isinstance(value, ffi.CData) and ffi.typeof(value).kind == "array"
+            is_same = value is not None and is_text == (field.type == "str")
+            if is_same and field.type in _CONVERTED:
+                values[field.name] = _CONVERTED[field.type](value)
+    return values
+
+
 def peer(info: CData, instance: CData, config: Config) -> PeerStatus:
     """Converts a `struct careful_peer_info`; instance: the `struct careful_info` of its queue.
 
@@ -193,7 +216,6 @@ def peer(info: CData, instance: CData, config: Config) -> PeerStatus:
     return PeerStatus(
         address=str(address),
         node=config.node_at(address),
-        name=text(info.name),
         state="ended" if ended else name_of("careful_peer_state", "CAREFUL_PEER_", info.state),
         error=meaning(info.last_errno) if info.last_errno and not ended else None,
         burst=name_of("careful_burst_verdict", "CAREFUL_BURST_", info.burst),
@@ -202,72 +224,34 @@ def peer(info: CData, instance: CData, config: Config) -> PeerStatus:
         control_unheard=bool(info.flags & lib.CAREFUL_PEER_IS_UNHEARD),
         seal=name_of("careful_seal", "CAREFUL_SEAL_", info.seal),
         cipher=cipher,
-        window_buffers=int(info.window),
-        lost_here_frames=int(info.lost_here),
-        lost_there_frames=int(info.lost_there),
-        sent_again_frames=int(info.sent_again),
-        asked_again_frames=int(info.asked_again),
-        asked_silent_frames=int(info.asked_silent),
-        late_frames=int(info.late),
-        window_now_buffers=int(info.window_now),
         queue=int(instance.device.queue),
-        **_ints(info, *_PEER),
+        **_same(PeerStatus, info),
     )
-
-
-#: Fields of PeerStatus and ProgramStatus with the same name in C.
-_PEER = (
-    *("slot", "credits_free", "credits_window", "burst_frames", "frame_bytes", "buffers_owed"),
-    *("buffers_kept", "messages_out", "operations", "epochs", "wire_minor"),
-    *("tx_frames", "tx_bytes", "rx_frames", "rx_bytes", "away_ms"),
-)
-
-_PROGRAM = ("pid", "operations", "unread", "unanswered", "handlers", "regions", "memory_bytes")
-
-
-def _ints(info: CData, *names: str) -> Json:
-    return {name: int(getattr(info, name)) for name in names}
 
 
 def program(info: CData) -> ProgramStatus:
     """Converts a `struct careful_program_info`."""
-    return ProgramStatus(
-        name=text(info.name), stalled=bool(info.stalled), **_ints(info, *_PROGRAM, "asked", "told")
-    )
+    return ProgramStatus(**_same(ProgramStatus, info))
 
 
 def in_effect(info: CData) -> InEffect:
     """Returns the settings in a `struct careful_info`."""
     device = info.device
     return InEffect(
-        ifname=text(device.ifname),
-        driver=text(device.driver),
-        mtu_bytes=int(device.mtu),
         xdp_mode=name_of("careful_xdp_mode", "CAREFUL_XDP_", device.xdp_mode),
         xdp_by=name_of("careful_xdp_by", "CAREFUL_XDP_BY_", device.xdp_by),
         native_refused=text(device.native_refused) or None,
-        zerocopy=bool(device.zerocopy),
-        multibuffer=bool(device.multibuffer),
-        need_wakeup=bool(device.need_wakeup),
-        hugepages=bool(device.hugepages),
         receive_bound=name_of("careful_bound", "CAREFUL_BOUND_", device.receive_bound),
         bounds_buffers={
             name: int(device.bounds[index])
             for index, name in enum_names("careful_bound", "CAREFUL_BOUND_").items()
             if index < lib.CAREFUL_BOUNDS and device.bounds[index]
         },
-        window_buffers=int(info.window),
-        update_threshold_buffers=int(info.update_threshold),
-        copyout_used_buffers=int(info.copyout_used),
-        reserve_free_buffers=int(info.reserve_free),
         protocol=name_of("careful_protocol", "CAREFUL_PROTOCOL_", info.protocol),
         repair=name_of("careful_repair", "CAREFUL_REPAIR_", info.repair),
         wait=name_of("careful_wait_mode", "CAREFUL_WAIT_", info.wait_mode),
-        keyed=bool(info.keyed),
         io_uring_denied=os.strerror(info.io_uring_denied) if info.io_uring_denied else None,
-        **_ints(device, "queue", "buffer_bytes", "frame_bytes", "umem_bytes", "receive_buffers"),
-        **_ints(info, "port", "peers_max", "rx_buffers", "tx_buffers", "copyout_buffers"),
-        **_ints(info, "reserve_buffers", "spin_us"),
+        **_same(InEffect, device, info),
     )
 
 

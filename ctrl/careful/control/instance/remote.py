@@ -47,7 +47,7 @@ def _queue(
                 return queue, peer
     least = min(map(len, sessions))
     fewest = [k for k, peers in enumerate(sessions) if len(peers) == least]
-    port = status.port_of(instance)
+    port = int(status.info_of(instance).port)
     asking = queues[fewest[0]]
     with Client(asking.socket, f"carefuld of {asking.name}") as client:
         answer = client.connect(
@@ -96,7 +96,7 @@ def find(
 ) -> tuple[Route, records.Effect]:
     """Returns the route to a host's files and what is in effect on it; see route()."""
     path, chosen = route(host, instance, config, timeout_s)
-    return path, status.effect_of(chosen)
+    return path, records.effect(status.info_of(chosen))
 
 
 def find_if(

@@ -13,12 +13,10 @@ from careful.control.instance import instances, usage
 from careful.control.instance.instances import Instance
 from careful.control.instance.memory_hosts import Hosts
 from careful.control.instance.records import (
-    Effect,
     InEffect,
     PeerStatus,
     ProgramStatus,
     counters,
-    effect,
     in_effect,
     peer,
     program,
@@ -104,30 +102,10 @@ def _lent(uses: Sequence[usage.LendUse], hosts: Hosts) -> Lent | None:
     return Lent(uses[0].nbytes, uses[0].used, owners) if uses else None
 
 
-def _info(instance: Instance) -> CData:
+def info_of(instance: Instance) -> CData:
     """Asks carefuld for its `struct careful_info`; raises CarefulError if it does not answer."""
     with Client(instance.socket, f"carefuld of {instance.name}") as client:
         return client.info()
-
-
-def effect_of(instance: Instance) -> Effect:
-    """Returns effect() of a running instance."""
-    return effect(_info(instance))
-
-
-def port_of(instance: Instance) -> int:
-    """Returns the UDP port of a running instance."""
-    return int(_info(instance).port)
-
-
-def receive_buffers_of(instance: Instance) -> int:
-    """Returns R of a running instance's queue."""
-    return int(_info(instance).device.receive_buffers)
-
-
-def program_detached(instance: Instance) -> bool:
-    """Reports whether the XDP program of a running instance was removed from its interface."""
-    return bool(_info(instance).statistics.program_detached)
 
 
 def _xdp_counters(instance: Instance) -> tuple[dict[str, int], str | None]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from careful.control.instance import instances, live_latency, maps, status
+from careful.control.instance import instances, live_latency, status
 from careful.control.instance.instances import Instance
 from careful.control.instance.records import PeerStatus
 from careful.control.instance.status import Lent, Status
@@ -37,14 +37,9 @@ class Look:
 def _messages(instance: Instance) -> dict[tuple[int, int], tuple[int, int]]:
     totals: dict[tuple[int, int], tuple[int, int]] = {}
     for queue, one in enumerate(instances.queues(instance)):
-        with suppress(CarefulError), maps.live_map(one.name) as counted:  # only root may read it
-            for slot in range(counted.entries):
-                if (entry := live_latency.whole(counted, slot)) is not None:
-                    sent = live_latency.cells_in(entry).values()
-                    stored = live_latency.stored_in(entry)[0].values()
-                    cells = [(cell.count, cell.sum_ns) for cell in sent]
-                    cells += [(cell.count, cell.sum_ns) for cell in stored]
-                    totals[queue, slot] = sum(n for n, _ in cells), sum(ns for _, ns in cells)
+        with suppress(CarefulError):  # only root may read the map
+            found = live_latency.messages(one.name, with_stored=True)
+            totals |= {(queue, slot): total for slot, total in found.items()}
     return totals
 
 

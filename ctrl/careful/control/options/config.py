@@ -153,15 +153,15 @@ def _options(file: _File, where: str, table: object) -> UpOptions:
     return UpOptions(**options)
 
 
-def _socket(file: _File, table: object) -> UpOptions:
-    if not isinstance(table, dict) or table.keys() - {"group"}:
-        raise file.bad("[socket] must be a table with no key but group", "socket")
-    return _options(file, "socket", table)
+def _table(file: _File, tree: Json, name: str, key: str) -> Json:
+    """Returns a table that may have one key."""
+    table: object = tree.get(name, {})
+    if not isinstance(table, dict) or table.keys() - {key}:
+        raise file.bad(f"[{name}] must be a table with no key but {key}", name)
+    return table
 
 
-def _state_directory(file: _File, table: object) -> Path | None:
-    if not isinstance(table, dict) or table.keys() - {"directory"}:
-        raise file.bad("[state] must be a table with no key but directory", "state")
+def _state_directory(file: _File, table: Json) -> Path | None:
     if not table:
         return None
     value = table["directory"]
@@ -187,9 +187,7 @@ def parse(text: str, path: Path) -> Config:
     if unknown:
         known = "[nodes], [up], [instance.NAME], [socket], [transfer], [state]"
         raise file.bad(f"[{min(unknown)}] is unknown; there are {known}", min(unknown))
-    transfer = tree.get("transfer", {})
-    if not isinstance(transfer, dict) or transfer.keys() - {"on_loss"}:
-        raise file.bad("[transfer] must be a table with no key but on_loss", "transfer")
+    transfer = _table(file, tree, "transfer", "on_loss")
     if transfer and transfer["on_loss"] not in ON_LOSS:
         raise file.bad(f"[transfer] on_loss must be {' or '.join(ON_LOSS)}", "transfer", "on_loss")
     nodes = tree.get("nodes", {})
@@ -210,14 +208,15 @@ def parse(text: str, path: Path) -> Config:
         tables[name] = (f"instance.{name}", table)
     options = {name: _options(file, *table) for name, table in tables.items()}
     tunes = {name: tune for name, table in tables.items() if (tune := _tune(file, *table))}
-    up = options.pop("").over(_socket(file, tree.get("socket", {})))
+    socket = _options(file, "socket", _table(file, tree, "socket", "group"))
+    up = options.pop("").over(socket)
     return Config(
         nodes,
         up,
         options,
         tunes,
         transfer.get("on_loss"),
-        _state_directory(file, tree.get("state", {})),
+        _state_directory(file, _table(file, tree, "state", "directory")),
         (path,),
     )
 

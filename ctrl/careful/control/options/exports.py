@@ -82,14 +82,14 @@ def check(
     address: resolves a host's name. Raises CarefulError: a path is not a directory, or a host is
     unknown.
     """
-    return None if given is None else tuple(_checked(export, address) for export in given)
-
-
-def _checked(text: str, address: Callable[[str], str]) -> str:
-    export = parse(text)
-    path = Path(export.path)
-    if not path.is_dir():
-        reason = "is not a directory" if path.exists() else "no such directory"
-        raise CarefulError(errno.ENOTDIR, reason, f"--export {export.path}")
-    hosts = tuple(address(host) for host in export.hosts)
-    return str(replace(export, path=str(path.resolve()), hosts=hosts))
+    if given is None:
+        return None
+    checked = []
+    for export in map(parse, given):
+        path = Path(export.path)
+        if not path.is_dir():
+            reason = "is not a directory" if path.exists() else "no such directory"
+            raise CarefulError(errno.ENOTDIR, reason, f"--export {export.path}")
+        hosts = tuple(map(address, export.hosts))
+        checked.append(str(replace(export, path=str(path.resolve()), hosts=hosts)))
+    return tuple(checked)

@@ -19,8 +19,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from careful._abi import ffi, lib
+from careful.closing import descriptor
 from careful.control.options.up_options import UpOptions
-from careful.errors import CarefulError, from_os
+from careful.errors import CarefulError, about, from_os
 
 #: The directory, unless --keys or `keys` of [up] names another.
 DEFAULT = Path("/etc/careful/keys")
@@ -104,23 +105,19 @@ class Keys:
     @contextmanager
     def _changing(self, make: bool = True) -> Iterator[None]:
         """Locks the directory for a command that reads and rewrites its files; others wait."""
-        try:
+        with about(str(self.directory)):
             if make:
                 self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             fd = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            raise from_os(error, str(self.directory)) from None
-        try:
+        with descriptor(fd):
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(fd, fcntl.LOCK_EX)
             yield
-        finally:
-            os.close(fd)
 
     def _write(self, name: str, text: str, mode: int) -> None:
         path, new = self.directory / name, self.directory / f".{name}.new"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        try:
+        with about(str(path)):
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             new.unlink(missing_ok=True)
             with os.fdopen(os.open(new, flags, mode), "w") as file:
@@ -128,8 +125,6 @@ class Keys:
                 file.flush()
                 os.fsync(file.fileno())
             new.replace(path)
-        except OSError as error:
-            raise from_os(error, str(path)) from None
 
     def _secret(self, name: str) -> bytes | None:
         """Returns a private key, or None if there is none.

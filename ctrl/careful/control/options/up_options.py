@@ -71,6 +71,10 @@ def _number(help_: str, least: int, most: int, default: int | None = None, **mor
     return _option(help_, shown, default, least=least, most=most, **more)
 
 
+def _buffers(help_: str) -> Any:
+    return _number(help_, 1, 1 << 16, 512, metavar="N", value="buffers", power_of_two=True)
+
+
 @dataclass(frozen=True)
 class UpOptions:
     """The options of an instance; None leaves an option to carefuld's default."""
@@ -174,24 +178,8 @@ class UpOptions:
         metavar="PORT",
         value="UDP port",
     )
-    rx_buffers: int | None = _number(
-        "Receive buffers, a power of two.",
-        1,
-        1 << 16,
-        512,
-        metavar="N",
-        value="buffers",
-        power_of_two=True,
-    )
-    tx_buffers: int | None = _number(
-        "Send buffers, a power of two.",
-        1,
-        1 << 16,
-        512,
-        metavar="N",
-        value="buffers",
-        power_of_two=True,
-    )
+    rx_buffers: int | None = _buffers("Receive buffers, a power of two.")
+    tx_buffers: int | None = _buffers("Send buffers, a power of two.")
     reserve: int | None = _number(
         "Receive buffers kept for large messages (`help reservation`).",
         0,

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from careful._abi import CData, enum_names, ffi, lib, sizeof
-from careful.control.instance.maps import Map
+from careful.closing import descriptor
+from careful.control.instance.maps import PinnedMap
 from careful.errors import CarefulError
 from careful.plan import CLASS_COUNT, U32_MAX, Plan
 
@@ -90,7 +91,7 @@ def _active(entry: CData) -> int:
     return int(entry.active) % int(lib.CAREFUL_TUNE_VERSIONS)
 
 
-def read(tune: Map, slot: int) -> Tune:
+def read(tune: PinnedMap, slot: int) -> Tune:
     """Returns the settings in effect for a slot: a peer's, or CAREFUL_TUNE_DEFAULT."""
     entry = _entry(tune.lookup(slot))
     names = [name for name, _ in ffi.typeof("struct careful_plan").fields]
@@ -103,7 +104,9 @@ def read(tune: Map, slot: int) -> Tune:
     )
 
 
-def _write_spare(tune: Map, slot: int, fill: Callable[[CData], None]) -> tuple[CData, int, int]:
+def _write_spare(
+    tune: PinnedMap, slot: int, fill: Callable[[CData], None]
+) -> tuple[CData, int, int]:
     """Writes the spare version: a copy of the active version that `fill` edits.
 
     Returns the entry, the active version and the spare version.
@@ -117,7 +120,7 @@ def _write_spare(tune: Map, slot: int, fill: Callable[[CData], None]) -> tuple[C
     return entry, active, spare
 
 
-def write(tune: Map, slot: int, fill: Callable[[CData], None]) -> None:
+def write(tune: PinnedMap, slot: int, fill: Callable[[CData], None]) -> None:
     """Changes a slot's settings: `fill` edits a copy of the version in effect.
 
     An update copies a whole value in no defined order. So one update writes the new version with
@@ -128,7 +131,7 @@ def write(tune: Map, slot: int, fill: Callable[[CData], None]) -> None:
     tune.update(slot, bytes(ffi.buffer(entry)))
 
 
-def apply(tune: Map, slots: Iterable[int], settings: Mapping[int, Setting]) -> None:
+def apply(tune: PinnedMap, slots: Iterable[int], settings: Mapping[int, Setting]) -> None:
     """Sets some classes of each slot. Raises CarefulError if the map refuses."""
     fill = _filler(settings)
     for slot in slots:
@@ -176,7 +179,7 @@ def _contents(entry: CData, *versions: int) -> bytes:
     )
 
 
-def offer(tune: Map, slot: int, settings: Mapping[int, Setting]) -> Versions:
+def offer(tune: PinnedMap, slot: int, settings: Mapping[int, Setting]) -> Versions:
     """Writes settings of some classes to the spare version; the active one stays.
 
     Raises CarefulError if the map refuses.
@@ -185,7 +188,7 @@ def offer(tune: Map, slot: int, settings: Mapping[int, Setting]) -> Versions:
     return Versions(active, spare, _contents(entry, active, spare))
 
 
-def flip(tune: Map, slot: int, two: Versions) -> bool:
+def flip(tune: PinnedMap, slot: int, two: Versions) -> bool:
     """Swaps the two versions; returns False if another program changed one of them.
 
     Raises CarefulError if the map refuses.
@@ -212,9 +215,6 @@ def one_writer(pin: os.PathLike[str]) -> Iterator[None]:
 
     pin: a directory that every tuner of the instance locks.
     """
-    fd = os.open(pin, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with descriptor(os.open(pin, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(fd)

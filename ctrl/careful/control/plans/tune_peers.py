@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from careful._abi import lib
 from careful.address import Address
@@ -109,22 +110,27 @@ def _running(instance: Instance, config: Config) -> Session:
     return Session(instance, records.effect(info), peers, used.frame_bytes, used=used)
 
 
-def _slots(session: Session, hosts: Sequence[str], config: Config) -> list[tuple[str, int]]:
-    slots = []
-    for host in hosts:
-        address = config.resolve(host)
-        slots += [(host, peer.slot) for peer in session.peers if _has_address(peer, address)]
-    return slots
+def _chosen(
+    session: Session, hosts: Sequence[str], config: Config
+) -> list[tuple[Session, list[tuple[str, int]]]]:
+    """Returns each queue, with the label and slot of the hosts' peers there.
 
-
-def _check_hosts(session: Session, hosts: Sequence[str], config: Config) -> None:
-    peers = [peer for queue in session.queues for peer in queue.peers]
+    Raises CarefulError if a host is not a peer.
+    """
+    addresses = [(host, config.resolve(host)) for host in hosts]
+    chosen = []
+    for queue in session.queues:
+        pairs = product(addresses, queue.peers)
+        slots = [(host, one.slot) for (host, address), one in pairs if _has_address(one, address)]
+        chosen.append((queue, slots))
+    found = {host for _, slots in chosen for host, _ in slots}
     for host in hosts:
-        address = config.resolve(host)
-        if not any(_has_address(peer, address) for peer in peers):
-            known = ", ".join(peer.label for peer in peers) or "none"
+        if host not in found:
+            labels = [peer.label for queue in session.queues for peer in queue.peers]
+            known = ", ".join(labels) or "none"
             text = f"no session with this host (sessions: {known}); omit --peer to set all peers"
             raise CarefulError(errno.ENOENT, text, host)
+    return chosen
 
 
 def _has_address(peer: TunedPeer, address: Address) -> bool:
@@ -132,21 +138,17 @@ def _has_address(peer: TunedPeer, address: Address) -> bool:
     return exact or (not address.port and peer.ip == address.ip)
 
 
-def _all_slots(session: Session) -> list[tuple[str, int]]:
-    return [("new peers", DEFAULT_SLOT), *((peer.label, peer.slot) for peer in session.peers)]
-
-
 def show(session: Session, hosts: Sequence[str], config: Config) -> list[Row]:
     """Returns the settings of some peers, or of all peers and new peers.
 
     Raises CarefulError if a host is not a peer or the map cannot be read.
     """
-    _check_hosts(session, hosts, config)
     rows = []
-    for queue in session.queues:
-        slots = _slots(queue, hosts, config) if hosts else _all_slots(queue)
-        if queue in session.others:  # the default is the same in all queues
-            slots = [(label, slot) for label, slot in slots if slot != DEFAULT_SLOT]
+    for queue, slots in _chosen(session, hosts, config):
+        if not hosts:
+            slots = [(peer.label, peer.slot) for peer in queue.peers]
+            if queue is session:  # the default is the same in all queues
+                slots.insert(0, ("new peers", DEFAULT_SLOT))
         with maps.tune_map(queue.instance.name) as entries:
             rows += [
                 Row(label, slot, tune_entry.read(entries, slot), queue.instance.name)
@@ -167,9 +169,8 @@ def change(
     on_set: called for each queue with the slots that were set, [] for all, before another tuner
     may write. Raises CarefulError if a host is not a peer or the map refuses.
     """
-    _check_hosts(session, hosts, config)
-    for queue in session.queues:
-        slots = [slot for _, slot in _slots(queue, hosts, config)]
+    for queue, chosen in _chosen(session, hosts, config):
+        slots = [slot for _, slot in chosen]
         if hosts and not slots:  # their peers are on other queues
             continue
         name = queue.instance.name

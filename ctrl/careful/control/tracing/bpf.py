@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
+from careful.closing import Closing
 from careful.errors import CarefulError
 
 _MISSING = (
@@ -132,7 +133,7 @@ def _has_ended(pid: int) -> bool:
     return False
 
 
-class Program:
+class Program(Closing):
     """A compiled tracing program; closing the program detaches everything.
 
     text: C source for bcc. Raises CarefulError: bcc is missing or not permitted, or the source does
@@ -155,12 +156,6 @@ class Program:
             raise CarefulError(errno.EPERM, "must be run as root (sudo)", "trace")
         reason = next((line for line in lines if "error" in line), str(failure))
         raise CarefulError(errno.EIO, f"bcc cannot compile the program: {reason}", "trace")
-
-    def __enter__(self) -> Program:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Unloads the program. Callers detach their events first."""

@@ -24,7 +24,7 @@ from careful.control.instance import instances, maps
 from careful.control.instance.instances import Instance
 from careful.control.tracing import bpf, trace_targets
 from careful.control.tracing.tracer import Target, ended, pidfd
-from careful.errors import CarefulError, from_os
+from careful.errors import CarefulError, about
 
 #: Size of the ring: 8,192 whole frames that have not been read, or 419,000 frames of 128 bytes.
 RING_BYTES, SHORT_RING_BYTES = 32 << 20, int(lib.CAREFUL_CAUGHT_SHORT_RING)
@@ -194,10 +194,8 @@ class Capture:
                 self._program.descriptor("frames"), ring_bytes, _HEAD.size + snap_bytes
             )
             stack.callback(self._ring.close)
-            try:
+            with about(self.instance.ifname):
                 self._socket = stack.enter_context(_outgoing(self.instance.ifname, self._port))
-            except OSError as error:
-                raise from_os(error, self.instance.ifname) from None
             self._listen(stack, target, what)
             self._open = stack.pop_all()
         return self

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from careful._abi import layout, lib, sizeof
+from careful.closing import Closing
 from careful.control.tracing import bpf, sdt
 from careful.errors import CarefulError, from_os
 
@@ -166,7 +167,7 @@ def _xskmaps(pid: int) -> list[int]:
     return sorted(map_ids)
 
 
-class Tracer:
+class Tracer(Closing):
     """Listens to stages of instances; attaches nothing before `listen`.
 
     targets: the instances; a record's owner is an index of this list. Raises CarefulError: not
@@ -189,12 +190,6 @@ class Tracer:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Tracer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self.listen(())
