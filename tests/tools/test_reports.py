@@ -126,6 +126,14 @@ def test_table2__from_outside_as_from_inside_over_links(tmp_path: Path) -> None:
         assert text.splitlines()[-1] == said
 
 
+def test_adaptive__one_setting_is_near_the_best_of_both(tmp_path: Path) -> None:
+    def nothing_joined(found: dict[str, Any]) -> None:
+        for one in found["rounds"]:
+            one["stream_us"]["adaptive"] = one["stream_us"]["1024"]
+
+    met_unless("adaptive", tmp_path, nothing_joined)
+
+
 def test_idle__a_waiting_engine_is_ready_and_costs_nothing(tmp_path: Path) -> None:
     def as_slow(found: dict[str, Any]) -> None:
         for one in found["rounds"]:

@@ -3,7 +3,7 @@
 Scenarios run it on the hosts of a lab. A command prints JSON lines, times in µs:
 
     sweep   a line per message size: empty messages, and stores by arm
-    bursts  nothing: stores messages by bursts
+    both    a line per round: single messages, and a stream
     events  a line per message size, as sweep, with events between the two hosts
     write   a line per message size: writes to a file of h2's carefuld
     read    the same for reads
@@ -21,6 +21,7 @@ import os
 import random
 import sys
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -134,14 +135,35 @@ def events(given: dict[str, Any] | None) -> None:
             group.send(b"x", now + 1, 0)
 
 
-def bursts(given: dict[str, Any]) -> None:
-    """Stores bursts of messages, each burst when the one before has arrived."""
-    set_arm(given["arm"])
-    message = bytes(given["bytes"])
-    with connected() as (_, region):
+def stored(region: careful.RemoteRegion, pieces: list[bytes], count: int, under_way: int) -> float:
+    """Returns the time of this many messages with this many under way, µs."""
+    began = time.monotonic_ns()
+    waiting: deque[careful.Operation] = deque()
+    for _ in range(count):
+        while len(waiting) >= under_way * len(pieces):
+            waiting.popleft().result()
+        waiting += [region.store(piece) for piece in pieces]
+    while waiting:
+        waiting.popleft().result()
+    return round((time.monotonic_ns() - began) / 1e3, 1)
+
+
+def both(given: dict[str, Any]) -> None:
+    """Prints a line per round: each arm's single message and stream."""
+    nbytes = given["bytes"]
+    with connected() as (peer, region):
         for _ in range(given["rounds"]):
-            for operation in [region.store(message) for _ in range(given["burst"])]:
-                operation.result()
+            found: dict[str, Any] = {"idle_us": {}, "stream_us": {}}
+            for arm in given["arms"]:
+                set_arm(arm)
+                piece = arm["piece_bytes"] or nbytes
+                pieces = [bytes(min(piece, nbytes - at)) for at in range(0, nbytes, piece)]
+                idle = [stored(region, pieces, 1, 1) for _ in range(given["messages"])]
+                found["idle_us"][arm["name"]] = idle
+                took = stored(region, pieces, given["stream"], given["under_way"])
+                found["stream_us"][arm["name"]] = took
+            found["empty_us"] = elapsed_us(lambda: peer.request(HANDLE).result())
+            print(json.dumps(found), flush=True)
 
 
 async def write(given: dict[str, Any]) -> None:
@@ -238,7 +260,7 @@ if __name__ == "__main__":
         serve()
     elif command == "answer-events":
         events(None)
-    elif command in ("sweep", "bursts", "events"):
-        {"sweep": sweep, "bursts": bursts, "events": events}[command](given_job)
+    elif command in ("sweep", "both", "events"):
+        {"sweep": sweep, "both": both, "events": events}[command](given_job)
     else:
         asyncio.run({"write": write, "read": read, "mix": mix}[command](given_job))

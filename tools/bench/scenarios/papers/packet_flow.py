@@ -51,11 +51,16 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
 
 def on_veth(picture: str) -> None:
     """Traces both hosts while bursts run, and draws the largest one."""
-    arm = {"plan": fixed(FRAGMENT_BYTES), "net_tx": FRAGMENT_BYTES}
-    work = {"bytes": BYTES, "burst": BURST, "rounds": BURSTS, "arm": arm}
+    arm = {
+        "name": "pulses",
+        "piece_bytes": None,
+        "plan": fixed(FRAGMENT_BYTES),
+        "net_tx": FRAGMENT_BYTES,
+    }
+    work = {"bytes": BYTES, "messages": 0, "stream": BURST, "under_way": BURST}
     words = ("--also", f"{LAB}-h2", "--plot", picture)
     with lab_up("--mtu", "9000"), ThreadPoolExecutor(1) as pool:
-        sent = pool.submit(served, "bursts", work)
+        sent = pool.submit(served, "both", {**work, "arms": [arm], "rounds": BURSTS})
         while True:
             try:
                 ctl("h1", "trace", "frames", *words)
