@@ -10,6 +10,7 @@ import re
 import secrets
 import select
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -277,7 +278,10 @@ def run(folder: Path, argv: list[str], limit_s: float | None = None) -> int:
             one.close()
 
 
-def wait_for(handle: int) -> None:
-    """Waits until a signalled process has ended; closes its pidfd."""
-    select.select([handle], [], [])
-    os.close(handle)
+def kill(folder: Path) -> None:
+    """Ends the machine's QEMU, if it runs, and waits until it has ended."""
+    if pid := pid_of(folder):
+        handle = os.pidfd_open(pid)
+        os.kill(pid, signal.SIGKILL)
+        select.select([handle], [], [])
+        os.close(handle)

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
+import json
 import shutil
-import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,6 +23,13 @@ from emulated.qemu import qemu
 
 RUN = Path("/run/careful-installed")
 WAIT_S = 900.0
+CONFIGURATION = """[nodes]
+h1 = "10.77.0.1"
+h2 = "10.77.0.2"
+[up]
+insecure = true
+export = [{}]
+"""
 INIT = """#!/bin/busybox sh
 busybox mkdir -p /dev /proc /sys /root
 busybox mount -t devtmpfs dev /dev
@@ -102,6 +108,60 @@ class Host:
         """Returns the process id of carefuld."""
         return self.show("MainPID")
 
+    def configure(self, exports: str) -> None:
+        """Writes careful.toml with these exports."""
+        self.sh(f"cat >/etc/careful.toml <<'END'\n{CONFIGURATION.format(exports)}END\n")
+
+    def all_active(self, *units: str) -> None:
+        """Raises LabError unless all units are active."""
+        for one in units:  # with several units, systemctl tells whether any is
+            self.run("systemctl", "is-active", one)
+
+    def versions(self) -> dict[str, Any]:
+        """Returns careful's release and protocol numbers."""
+        found = json.loads(self.run("carefulctl", "--version", "--json"))
+        names = (key for key in found if key.startswith("wire") or key.endswith("version"))
+        return {key: found[key] for key in names}
+
+    def status(self) -> list[dict[str, Any]]:
+        """Returns the running instances of careful."""
+        shown = self.run("carefulctl", "status", "--json", check=False)
+        return list(json.loads(shown)["instances"])
+
+    def held(self) -> dict[str, Any]:
+        """Returns what careful has in the kernel."""
+        programs = json.loads(self.run("bpftool", "-j", "prog", "show"))
+        return {
+            "daemons": len(self.run("pgrep", "-x", "carefuld").split()),
+            "xdp_programs": sum(one["type"] == "xdp" for one in programs),
+            "instances": [one["instance"] for one in self.status()],
+            "pins": self.sh("ls /sys/fs/bpf/careful/*").split(),
+        }
+
+    def listed(self) -> str:
+        """Lists all files that the system does not rewrite itself."""
+        where = "-path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o "
+        where += "-path /var/lib/dpkg -o -path /var/cache -o -path /var/log -o -path /srv -o "
+        where += "-path /var/lib/systemd -o -path /root"
+        return self.sh(f"find / -xdev \\( {where} \\) -prune -o -print | sort")
+
+    def journal_line(self, unit: str, begin: str, ever: bool = False) -> str:
+        """Waits for a unit's journal line with this beginning. Returns the last such line.
+
+        ever: also accepts lines from before the unit's last start, and systemd's.
+        """
+        found: list[str] = []
+
+        def is_there() -> bool:
+            last = f"_SYSTEMD_INVOCATION_ID={self.show('InvocationID', unit)}"
+            which = ("-u", unit) if ever else (last,)
+            lines = self.run("journalctl", "-o", "cat", *which).splitlines()
+            found.extend(one for one in lines if one.startswith(begin))
+            return bool(found)
+
+        wait_for(is_there, f"{unit} logs {begin}")
+        return found[-1]
+
     def journal(self) -> str:
         """Returns the end of the journal, for a failure."""
         with contextlib.suppress(LabError, OSError):
@@ -148,8 +208,5 @@ def start(disk: Path) -> list[Host]:
 
 def end() -> None:
     for folder in RUN.glob("h[0-9]"):
-        if pid := guest.pid_of(folder):
-            handle = os.pidfd_open(pid)
-            os.kill(pid, signal.SIGKILL)
-            guest.wait_for(handle)
+        guest.kill(folder)
     shutil.rmtree(RUN, ignore_errors=True)
