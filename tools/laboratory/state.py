@@ -128,13 +128,8 @@ def locked() -> Iterator[None]:
 def read_state(name: str) -> Lab | None:
     """Returns a lab's recorded state, or None if there is no complete one."""
     try:
-        lab = Lab(**json.loads((STATE / name / "lab.json").read_text()))
-        with contextlib.suppress(FileNotFoundError):  # most labs have no chain
-            of_chain = json.loads((STATE / name / "chain.json").read_text())
-            lab.hops, lab.charge = of_chain["hops"], of_chain["charge"]
-            lab.ipv6 = bool(of_chain.get("ipv6"))
-        return lab
-    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return Lab(**json.loads((STATE / name / "lab.json").read_text()))
+    except (FileNotFoundError, ValueError, TypeError):
         return None
 
 
@@ -142,11 +137,7 @@ def write_state(lab: Lab) -> None:
     folder = STATE / lab.name
     folder.mkdir(exist_ok=True)
     temporary = folder / ".lab.json"
-    state = asdict(lab)
-    of_chain = {key: state.pop(key) for key in ("hops", "charge", "ipv6")}
-    if lab.hops:
-        (folder / "chain.json").write_text(json.dumps(of_chain, indent=1) + "\n")
-    temporary.write_text(json.dumps(state, indent=1) + "\n")
+    temporary.write_text(json.dumps(asdict(lab), indent=1) + "\n")
     temporary.rename(folder / "lab.json")
 
 

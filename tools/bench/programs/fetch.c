@@ -3,17 +3,12 @@
  * Sends requests and block fetches from its own instance to a carefuld. Prints JSON with the P50
  * and P99 of 8 KiB fetches, and the rate of a whole file.
  *
- *   fetch IFNAME HOST PATH LOCAL [FETCHES]
+ *   fetch IFNAME HOST PATH LOCAL FETCHES
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <careful/careful.h>
 
 #include "clock.h"
 #include "block_client.h"
@@ -109,8 +104,8 @@ int main(int argc, char **argv)
 	struct careful *c;
 	int rc, peer;
 
-	if (argc < 5 || inet_pton(AF_INET, argv[2], &to.sin_addr) != 1) {
-		fprintf(stderr, "usage: fetch IFNAME HOST PATH LOCAL [FETCHES]\n");
+	if (argc != 6 || inet_pton(AF_INET, argv[2], &to.sin_addr) != 1) {
+		fprintf(stderr, "usage: fetch IFNAME HOST PATH LOCAL FETCHES\n");
 		return 2;
 	}
 	options.ifname = argv[1];
@@ -122,7 +117,7 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	peer = careful_peer(c, (struct sockaddr *)&to, sizeof(to));
-	rc = peer < 0 ? peer : run(c, peer, argv, argc > 5 ? (uint32_t)atoi(argv[5]) : 10000);
+	rc = peer < 0 ? peer : run(c, peer, argv, (uint32_t)atoi(argv[5]));
 	if (rc)
 		fprintf(stderr, "fetch: %s\n", strerror(-rc));
 	careful_close(c);

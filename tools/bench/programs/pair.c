@@ -11,7 +11,7 @@
  *   pair packed IFNAME HOST BYTES MS      the same, 64 per poll, which share frames
  *
  * If IFNAME is the socket of a carefuld, the program attaches, waits adaptively, and can only serve
- * and ask. PAIR_WAIT: adaptive or block, instead of spin. PAIR_ASK=wait: `ask` waits instead of
+ * and ask. PAIR_WAIT: waits adaptively instead of spinning. PAIR_ASK: `ask` waits instead of
  * polling. PAIR_IDLE_MS: idle time before each request of `ask`.
  */
 #include <arpa/inet.h>
@@ -288,22 +288,13 @@ static void small(uint32_t bytes, uint32_t ms, uint32_t each)
 
 /* --- both ends */
 
-static uint32_t wait_mode(void)
-{
-	const char *name = getenv("PAIR_WAIT");
-
-	if (!name)
-		return CAREFUL_WAIT_SPIN;
-	return !strcmp(name, "block") ? CAREFUL_WAIT_BLOCK : CAREFUL_WAIT_ADAPTIVE;
-}
-
 static void open_end(const char *where, bool unpacked)
 {
 	const bool attaches = where[0] == '/';
 	const struct careful_options options = {
 		.ifname = where,
 		.instance = getenv("CAREFUL_INSTANCE"),
-		.wait_mode = wait_mode(),
+		.wait_mode = getenv("PAIR_WAIT") ? CAREFUL_WAIT_ADAPTIVE : CAREFUL_WAIT_SPIN,
 		.xdp_mode = clock_xdp_mode(),
 		.protocol = clock_protocol(),
 		.unpacked = unpacked,
