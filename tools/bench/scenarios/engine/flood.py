@@ -25,9 +25,11 @@ from typing import Any
 
 import rogue
 from bench_lab import HOSTS, ROOT, SERVER_IP, BenchError, big_file, ctl, lab_up, on, run, status, up
-from careful._abi import ffi, lib, pack, sizeof
+from careful._abi import lib
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
+from scapy.packet import Packet
+from scapy_layers import CarefulAm, CarefulCtrl, CarefulHdr
 
 ROUNDS = 7
 
@@ -60,35 +62,26 @@ def arms(seal: str) -> tuple[str, ...]:
     return ("alone", *FLOODS, *([KEYED] if seal else MISDEEDS))
 
 
-def datagram(mac: str, port: int, source_port: int, payload: bytes) -> bytes:
+def datagram(mac: str, port: int, source_port: int, payload: Packet) -> bytes:
     """Returns a frame from h3 to h1."""
     ip = IP(src="10.77.0.3", dst="10.77.0.1", flags="DF")
     udp = UDP(sport=source_port, dport=port, chksum=0)
     return bytes(Ether(src="02:00:00:00:00:99", dst=mac) / ip / udp / payload)
 
 
-def frame(rng: random.Random) -> bytes:
+def frame(rng: random.Random) -> Packet:
     """Returns a frame of the datapath that is valid except for its cookie."""
-    fields = {"version": int(lib.CAREFUL_WIRE_VERSION), "type": int(lib.CAREFUL_DATA)}
     whole = int(lib.CAREFUL_F_FIRST | lib.CAREFUL_F_LAST)
-    head = pack("careful_hdr", **fields, flags=whole, cookie=rng.getrandbits(63), seq=1)
-    check = int(lib.careful_wire_hdr_check(ffi.from_buffer(head)))
-    at = sizeof("careful_hdr") - 4
-    return head[:at] + check.to_bytes(4, "big") + pack("careful_am", kind=1)
+    head = CarefulHdr(type=int(lib.CAREFUL_DATA), flags=whole, cookie=rng.getrandbits(63), seq=1)
+    return head / CarefulAm(kind=1)
 
 
-def hello(rng: random.Random) -> bytes:
+def hello(rng: random.Random) -> Packet:
     """Returns a HELLO that begins an attempt, or has an invented token."""
     token = rng.choice((0, rng.getrandbits(63)))
-    fields = {"version": int(lib.CAREFUL_WIRE_VERSION), "type": int(lib.CAREFUL_HELLO)}
-    values = {"window": 64, "buffer_bytes": 4096, "frame_bytes": 3840, "cookie": 1}
-    values["status"] = int(lib.CAREFUL_SAYS_REPAIRS)
-    size = sizeof("careful_ctrl")
-    data = pack(
-        "careful_ctrl", **fields, **values, bytes=size, nonce=rng.getrandbits(63), token=token
-    )
-    check = int(lib.careful_wire_message_check(ffi.from_buffer(data), size))
-    return data[:4] + check.to_bytes(4, "big") + data[8:]
+    values = {"window": 64, "buffer_bytes": 4096, "frame_bytes": 3840, "cookie": 1, "token": token}
+    values |= {"type": int(lib.CAREFUL_HELLO), "status": int(lib.CAREFUL_SAYS_REPAIRS)}
+    return CarefulCtrl(**values, nonce=rng.getrandbits(63))
 
 
 def write_frames(folder: Path) -> None:
