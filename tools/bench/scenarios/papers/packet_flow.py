@@ -20,6 +20,7 @@ from careful.measure.inside.packet_flow import Burst, Transfer
 from careful.model.pulses import PAGE_BYTES
 from careful.render.tracing import trace_plots
 from scenarios.papers import pulses
+from scenarios.papers.trapeze import TRAPEZE
 
 BYTES, FRAGMENT_BYTES, BURST, BURSTS = 8192, 1024, 4, 5000
 #: The arm of `pulses` between machines.
@@ -91,7 +92,7 @@ def disk_work(log: str, kind: str) -> list[Work]:
 
 def link_work(log: str, fragment_bytes: int) -> list[Work]:
     """Returns the link's work on a page: the last large frames from h1 to h2, after trains."""
-    net = pulses.TRAPEZE.stages[1]
+    net = TRAPEZE.stages[1]
     found = []
     for line in log.splitlines():
         row = line.split()

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from bench_lab import CTL, PYTHON, ROOT, BenchError, built, run
-from careful.model.files import load_shipped
 from careful.model.pulses import PAGE_BYTES
 from careful.model.simulation import EagerPulse, FixedPulse, Message, Rule, WholeMessage, simulate
 from careful.model.stages import Pipeline, Stage
+from scenarios.papers.trapeze import FIXED, TRAPEZE, WHOLE, savings
 
 ROUNDS = 5
 
@@ -36,8 +36,6 @@ STATE = Path("/run/careful-machines")
 FAR = ROOT / "tools" / "bench" / "far_stores.py"
 LINK_LOG, FILE_LOG = STATE / NAME / "wire.log", "/tmp/slowfs.log"
 HOSTS = ("h1", "h2")
-WHOLE = "store-and-forward"
-FIXED = (512, 768, 1024, 1152, 1280, 1376, 1664, 2048, 2736)
 EAGER = (256, 384, 512, 768, 1024, 1280, 1536, 2048)
 #: A minpulse that a sink does not exceed (CAREFUL_MINPULSE_EXACT).
 EXACT = 1 << 31
@@ -47,7 +45,6 @@ STREAM = 16
 #: Least savings of eager pulses relative to store-and-forward and to the best fixed ones; most by
 #: which they rise with minpulse more than the model; most by which one setting misses each best.
 SAVED_MIN, GAIN_MIN, RISE_MAX, NEAR_MAX = 0.40, 0.07, 0.05, 0.05
-TRAPEZE = load_shipped("trapeze")
 
 
 def arms() -> list[dict[str, Any]]:
@@ -172,11 +169,7 @@ def report(found: dict[str, Any]) -> bool:
         model = predicted_us(name)
         stream = f"{wide[name]:>14.1f}" if name in wide else ""
         print(f"{name:<20}{ours[name]:>10.1f}{model:>10.1f}{ours[name] / model - 1:>8.1%}{stream}")
-    best = {
-        kind: min(us for name, us in ours.items() if name.startswith(kind))
-        for kind in (WHOLE, "fixed", "eager")
-    }
-    saved, gain = (1 - best["eager"] / best[kind] for kind in (WHOLE, "fixed"))
+    saved, gain = savings(ours)
     eager = [us for name, us in ours.items() if name.startswith("eager")]
     rise = max(eager) / min(eager) - 1
     model_eager = [predicted_us(name) for name in ours if name.startswith("eager")]

@@ -103,6 +103,15 @@ def latencies_us(found: dict[str, Any]) -> dict[str, float]:
     }
 
 
+def savings(latency_us: dict[str, float]) -> tuple[float, float]:
+    """Returns what the best eager arm saves of store-and-forward, and of the best fixed pulses."""
+    whole, fixed, eager = (
+        min(us for name, us in latency_us.items() if name.startswith(kind))
+        for kind in (WHOLE, "fixed", "eager")
+    )
+    return 1 - eager / whole, 1 - eager / fixed
+
+
 def report(found: dict[str, Any]) -> bool:
     """Prints the table; reports whether eager pulses save enough."""
     ours = latencies_us(found)
@@ -112,11 +121,7 @@ def report(found: dict[str, Any]) -> bool:
         print(f"{name:<20}{us:>10.1f}{model[name]:>10.1f}{us / model[name] - 1:>8.1%}")
     saved = {}
     for which, latency_us in (("measured", ours), ("model", model)):
-        best = {
-            kind: min(us for name, us in latency_us.items() if name.startswith(kind))
-            for kind in (WHOLE, "fixed", "eager")
-        }
-        saved[which] = [1 - best["eager"] / best[kind] for kind in (WHOLE, "fixed")]
+        saved[which] = savings(latency_us)
         print(
             f"{which}: eager saves {saved[which][0]:.1%} of store-and-forward (P3: 43 %), "
             f"{saved[which][1]:.1%} of the best fixed (P3: 9 %)"
