@@ -156,7 +156,8 @@ def pair(tmp_path: Path) -> Path:
     if not compiler:
         pytest.skip("no C compiler")
     library = Path(careful.__file__).parent / "libcareful.so"
-    sources = [ROOT / "tools/bench/programs/pair.c", f"-I{ROOT / 'datapath/include'}"]
+    headers = [f"-I{ROOT / 'datapath/include'}", f"-I{ROOT / 'datapath'}"]
+    sources = [ROOT / "tools/bench/programs/pair.c", *headers]
     linked = [library, f"-Wl,-rpath,{library.parent}"]
     subprocess.run([compiler, "-o", tmp_path / "pair", *sources, *linked], check=True)
     return tmp_path / "pair"

@@ -22,9 +22,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "jacobi.h"
 #include "p2.h"
 
@@ -49,14 +49,6 @@ struct node {
 	uint32_t bytes;
 	uint32_t words[WORDS_MAX];
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 /* Prints an error. Returns the exit status. */
 static int fail(const char *what, const char *why)
@@ -93,13 +85,13 @@ static uint32_t one_of(const char *text, const char *const *names, uint32_t coun
 static int connect_to(struct careful *c, const char *host)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET };
-	uint64_t end = now_ns() + GIVE_UP_MS * 1000000ull;
+	uint64_t end = clock_in_ms(GIVE_UP_MS);
 	struct careful_peer_info info = { 0 };
 	int peer, rc;
 
 	if (inet_pton(AF_INET, host, &to.sin_addr) != 1)
 		return -EINVAL;
-	while (now_ns() < end) {
+	while (clock_now_ns() < end) {
 		peer = careful_peer(c, (struct sockaddr *)&to, sizeof(to));
 		if (peer < 0)
 			return peer;
@@ -130,7 +122,7 @@ static uint64_t us_of(const struct timeval *t)
 static int drive(struct node *n, int (*step)(void *part), void *part, uint32_t limit_ms,
 		 struct cost *cost)
 {
-	uint64_t began_ns = now_ns(), end_ns = began_ns + limit_ms * 1000000ull;
+	uint64_t began_ns = clock_now_ns(), end_ns = clock_in_ms(limit_ms);
 	struct rusage before, after;
 	int rc;
 
@@ -140,10 +132,10 @@ static int drive(struct node *n, int (*step)(void *part), void *part, uint32_t l
 		rc = careful_wait(n->c, IDLE_MS, -1);
 		if (rc < 0)
 			return rc;
-		if (now_ns() > end_ns)
+		if (clock_now_ns() > end_ns)
 			return -ETIME;
 	}
-	cost->took_ns += now_ns() - began_ns;
+	cost->took_ns += clock_now_ns() - began_ns;
 	getrusage(RUSAGE_SELF, &after);
 	cost->user_us += us_of(&after.ru_utime) - us_of(&before.ru_utime);
 	cost->system_us += us_of(&after.ru_stime) - us_of(&before.ru_stime);

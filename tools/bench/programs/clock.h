@@ -8,17 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <careful/careful.h>
 
-static inline uint64_t clock_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
+#include "base/clock.h"
 
 /* The processor's counter if it has one; a tick lasts clock_tick_ns(). */
 static inline uint64_t clock_ticks(void)
@@ -26,16 +19,16 @@ static inline uint64_t clock_ticks(void)
 #if defined(__x86_64__) || defined(__i386__)
 	return __builtin_ia32_rdtsc();
 #else
-	return clock_ns();
+	return clock_now_ns();
 #endif
 }
 
 /* Needs 20 ms. */
 static inline double clock_tick_ns(void)
 {
-	uint64_t began_ns = clock_ns(), began = clock_ticks(), took_ns;
+	uint64_t began_ns = clock_now_ns(), began = clock_ticks(), took_ns;
 
-	while ((took_ns = clock_ns() - began_ns) < 20 * 1000 * 1000)
+	while ((took_ns = clock_now_ns() - began_ns) < 20 * 1000 * 1000)
 		;
 	return (double)took_ns / (double)(clock_ticks() - began);
 }

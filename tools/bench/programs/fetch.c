@@ -22,12 +22,12 @@ static int fetches(struct careful *c, const struct remote_file *file, uint32_t n
 	uint64_t blocks = file->bytes / BLOCK;
 
 	for (uint32_t i = 0; i < n; i++) {
-		uint64_t start = clock_ns();
+		uint64_t start = clock_now_ns();
 		int rc = remote_file_get(c, file, i % blocks * BLOCK, &span, BLOCK, 0);
 
 		if (rc)
 			return rc;
-		ns[i] = clock_ns() - start;
+		ns[i] = clock_now_ns() - start;
 	}
 	return 0;
 }
@@ -79,9 +79,9 @@ static int run(struct careful *c, int peer, char **argv, uint32_t n)
 	fd = open(argv[4], O_CREAT | O_TRUNC | O_WRONLY, 0644);
 	if (fd < 0)
 		return -errno;
-	start = clock_ns();
+	start = clock_now_ns();
 	rc = whole(c, &file, fd);
-	spent = clock_ns() - start;
+	spent = clock_now_ns() - start;
 	close(fd);
 	if (!rc) {
 		printf("{\"schema\": 1, \"fetch_8KiB_p50_us\": %.2f, \"fetch_8KiB_p99_us\": %.2f, "

@@ -116,7 +116,7 @@ double nbd_pages_burst(const char *uri, const uint64_t *offsets, uint32_t rounds
 	if (!nbd)
 		return -1;
 	for (uint32_t round = 0; round < rounds; round++) {
-		const uint64_t began = clock_ns();
+		const uint64_t began = clock_now_ns();
 
 		for (int i = 0; i < BURST; i++)
 			if (nbd_aio_pread(nbd, into[i], MAP_PAGE, offsets[i], NBD_NULL_COMPLETION,
@@ -128,7 +128,7 @@ double nbd_pages_burst(const char *uri, const uint64_t *offsets, uint32_t rounds
 		while (nbd_aio_peek_command_completed(nbd) > 0)
 			nbd_aio_command_completed(nbd,
 						  (uint64_t)nbd_aio_peek_command_completed(nbd));
-		best = best < clock_ns() - began ? best : clock_ns() - began;
+		best = best < clock_now_ns() - began ? best : clock_now_ns() - began;
 	}
 	nbd_close(nbd);
 	return (double)best / 1e9;

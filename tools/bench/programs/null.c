@@ -352,12 +352,12 @@ int main(int argc, char **argv)
 	timed_forget();
 	if (what[0] == 'q')
 		watch_calls();
-	start = clock_ns();
+	start = clock_now_ns();
 	allocations = 0;
 	dispatch = calls_known; /* SYSCALL_DISPATCH_FILTER_BLOCK */
 	measured(what[0], count, bytes);
 	dispatch = 0;
-	ns = clock_ns() - start;
+	ns = clock_now_ns() - start;
 	if (what[0] == 'h' || what[0] == 'o')
 		print_times(what, count, bytes);
 	else

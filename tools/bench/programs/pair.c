@@ -67,7 +67,7 @@ static void must(const char *what, int rc)
 
 static uint64_t limit_ns(void)
 {
-	return clock_ns() + GIVE_UP_MS * 1000000ull;
+	return clock_now_ns() + GIVE_UP_MS * 1000000ull;
 }
 
 static void print_times(uint64_t *ns, uint32_t bytes, uint32_t count)
@@ -106,9 +106,9 @@ static void on_reply(const struct careful_result *result, void *user)
 /* The engine does the rest by itself. */
 static void be_idle(void)
 {
-	uint64_t now = clock_ns(), until = now + idle_ms * 1000000ull;
+	uint64_t now = clock_now_ns(), until = now + idle_ms * 1000000ull;
 
-	for (; now < until; now = clock_ns())
+	for (; now < until; now = clock_now_ns())
 		careful_wait(end.c, (int)((until - now) / 1000000) + 1, -1);
 }
 
@@ -122,7 +122,7 @@ static void ask(uint32_t bytes, uint32_t count)
 
 		if (idle_ms && i >= warmup)
 			be_idle();
-		start = clock_ns();
+		start = clock_now_ns();
 		answered = 0;
 		must("request", careful_request(end.c, end.peer, ECHO, NULL, end.source, bytes,
 						on_reply, NULL));
@@ -134,7 +134,7 @@ static void ask(uint32_t bytes, uint32_t count)
 		}
 		must("request", status);
 		if (i >= warmup)
-			ns[i - warmup] = clock_ns() - start;
+			ns[i - warmup] = clock_now_ns() - start;
 		must("requests", start > limit ? -ETIMEDOUT : 0);
 	}
 	print_times(ns, bytes, count);
@@ -196,7 +196,7 @@ static uint64_t meet(void)
 	while ((rc = careful_request(end.c, end.peer, MEET, args, NULL, 0, on_met, &came)) ==
 	       -EAGAIN)
 		careful_poll(end.c);
-	while (!rc && !answered && clock_ns() < limit)
+	while (!rc && !answered && clock_now_ns() < limit)
 		careful_poll(end.c);
 	must("meet", rc ? rc : answered ? status : -ETIMEDOUT);
 	return came;
@@ -207,13 +207,13 @@ static void trips(uint32_t bytes, uint32_t count)
 	uint64_t *ns = times(count), limit = limit_ns();
 
 	for (uint32_t i = 0; i < count + WARMUP; i++) {
-		uint64_t start = clock_ns(), before = end.came;
+		uint64_t start = clock_now_ns(), before = end.came;
 
 		must("store", store(bytes, THERE, NULL));
 		while (end.came == before)
 			careful_poll(end.c);
 		if (i >= WARMUP)
-			ns[i - WARMUP] = clock_ns() - start;
+			ns[i - WARMUP] = clock_now_ns() - start;
 		must("trips", start > limit ? -ETIMEDOUT : 0);
 	}
 	print_times(ns, bytes, count);
@@ -232,11 +232,11 @@ static void on_stored(const struct careful_result *result, void *user)
 
 static void stream(uint32_t bytes, uint32_t ms)
 {
-	uint64_t start = clock_ns(), until = start + ms * 1000000ull / 2, before = 0;
+	uint64_t start = clock_now_ns(), until = start + ms * 1000000ull / 2, before = 0;
 
 	for (int round = 0; round < 2; round++) { /* the first one warms the caches */
-		while (clock_ns() < until || under_way) {
-			while (under_way < UNDER_WAY && clock_ns() < until) {
+		while (clock_now_ns() < until || under_way) {
+			while (under_way < UNDER_WAY && clock_now_ns() < until) {
 				int rc = store(bytes, CAREFUL_HANDLERS, on_stored);
 
 				if (rc == -EAGAIN)
@@ -248,22 +248,22 @@ static void stream(uint32_t bytes, uint32_t ms)
 		}
 		if (!round) {
 			before = stored;
-			start = clock_ns();
+			start = clock_now_ns();
 			until = start + ms * 1000000ull;
 		}
 	}
 	printf("{\"schema\": 1, \"bytes\": %u, \"stream_Gbit_per_s\": %.3f", bytes,
-	       (double)(stored - before) * 8 / (double)(clock_ns() - start));
+	       (double)(stored - before) * 8 / (double)(clock_now_ns() - start));
 	clock_print_xdp(end.c);
 	printf("}\n");
 }
 
 static void small(uint32_t bytes, uint32_t ms, uint32_t each)
 {
-	uint64_t start = 0, until = clock_ns() + ms * 1000000ull / 2, before = 0;
+	uint64_t start = 0, until = clock_now_ns() + ms * 1000000ull / 2, before = 0;
 
 	for (int round = 0; round < 2; round++) {
-		for (uint64_t n = 0; n % 64 || clock_ns() < until; n++) {
+		for (uint64_t n = 0; n % 64 || clock_now_ns() < until; n++) {
 			int rc;
 
 			while ((rc = careful_request(end.c, end.peer, SMALL, NULL, end.source,
@@ -275,13 +275,13 @@ static void small(uint32_t bytes, uint32_t ms, uint32_t each)
 		}
 		if (!round) {
 			before = meet(); /* after all of them */
-			start = clock_ns();
+			start = clock_now_ns();
 			until = start + ms * 1000000ull;
 		}
 	}
 	before = meet() - before;
 	printf("{\"schema\": 1, \"bytes\": %u, \"messages_per_s\": %.0f", bytes,
-	       (double)before * 1e9 / (double)(clock_ns() - start));
+	       (double)before * 1e9 / (double)(clock_now_ns() - start));
 	clock_print_xdp(end.c);
 	printf("}\n");
 }

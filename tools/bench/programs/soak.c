@@ -174,8 +174,8 @@ static void serve(void)
 		if (careful_wait(engine, 100, -1) == -ENODEV)
 			fail("the interface was deleted", 0);
 	/* Until the client has the answer. */
-	until = clock_ns() + 500000000ull;
-	while (!stopped && clock_ns() < until)
+	until = clock_now_ns() + 500000000ull;
+	while (!stopped && clock_now_ns() < until)
 		careful_wait(engine, 10, -1);
 	say_counters();
 }
@@ -329,7 +329,7 @@ static void start_all(void)
 
 static void send_all(uint32_t peer, uint64_t frames_most)
 {
-	uint64_t crossed = 0, told = clock_ns(), now, moved = told, ended = 0;
+	uint64_t crossed = 0, told = clock_now_ns(), now, moved = told, ended = 0;
 
 	client.peer = peer;
 	for (uint32_t i = 0; i < STORES + GETS; i++) {
@@ -344,7 +344,7 @@ static void send_all(uint32_t peer, uint64_t frames_most)
 			start_all();
 		go_on();
 		crossed = frames();
-		now = clock_ns();
+		now = clock_now_ns();
 		if (ended != client.ended) {
 			ended = client.ended;
 			moved = now;
