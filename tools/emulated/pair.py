@@ -1,4 +1,4 @@
-"""What the steps of tools/installed share: a long transfer between two machines, and checks."""
+"""Two machines of tools/installed, a long transfer between them, and checks of both."""
 
 from __future__ import annotations
 
