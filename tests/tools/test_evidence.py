@@ -28,7 +28,6 @@ OLD = {
     "fuzz.txt": "wire 3, wire 4, wire 5, wire 6",
     "idle.json": "wire 3",
     "installed.json": "wire 6",
-    "measure-blackbox.json": "wire 1",
     "measure-contention.json": "in no history",
     "measure-logp.json": "wire 3",
     "power-cut.json": "wire 6",
