@@ -258,8 +258,8 @@ struct port_ops {
 	 * -ENETUNREACH; -EXDEV: the route leaves by another interface; -ENOTUNIQ: the address is
 	 * ours; -ENETDOWN: no route, and the interface is down. */
 	int (*resolve)(struct port *port, const union address *to, struct llhdr *llhdr);
-	/* Sets to->ours to the source address that the kernel would choose, zeros if none. May be
-	 * NULL. */
+	/* If to->ours is no address of this host, sets it to the source address that the kernel
+	 * would choose. Without a route it stays. May be NULL. */
 	void (*source)(struct port *port, union address *to);
 	/* Reports that no host answers: the address's link address may be stale. May be NULL. */
 	void (*distrust)(struct port *port, const union address *to);

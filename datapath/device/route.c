@@ -264,11 +264,26 @@ static void put_headers(const struct route *route, const union address *to,
 	llhdr->neighbour = is_neighbour(hop, dst);
 }
 
+/* Reports whether the source address that the other end knows is still ours. The answer to a request
+ * with that source does not tell: over IPv4 it is that there is no route, over IPv6 there is one. */
+static bool has_source(struct route *route, const union address *to, uint32_t bytes)
+{
+	struct ip_address ours = { .bytes = bytes };
+	struct hop hop;
+	int rc;
+
+	memcpy(ours.data, to->ours, bytes);
+	rc = ask_route(route, to, &ours, 0, &hop);
+	if (rc || hop.type != RTN_LOCAL) /* perhaps an address of a VRF or of the link */
+		rc = ask_route(route, to, &ours, ASK_BOUND, &hop);
+	return rc == -ENOBUFS || rc == -EAGAIN || (!rc && hop.type == RTN_LOCAL);
+}
+
 /* Finds the next hop to a host on our interface, and its neighbour entry. */
 static int find_neighbour(struct route *route, const union address *to, struct ip_address *dst,
 			  struct hop *hop)
 {
-	uint32_t flags = address_has_ours(to) ? ASK_SOURCE : 0;
+	uint32_t flags = 0;
 	int rc;
 
 	if (to->sa.sa_family != AF_INET && to->sa.sa_family != AF_INET6)
@@ -280,11 +295,9 @@ static int find_neighbour(struct route *route, const union address *to, struct i
 		dst->bytes = 16;
 		memcpy(dst->data, &to->in6.sin6_addr, 16);
 	}
+	if (address_has_ours(to) && has_source(route, to, dst->bytes))
+		flags = ASK_SOURCE;
 	rc = find_hop(route, to, dst, flags, hop);
-	if (flags && rc == -EINVAL) { /* that address is no longer ours */
-		flags = 0;
-		rc = find_hop(route, to, dst, flags, hop);
-	}
 	if (rc == -ENOBUFS || rc == -EAGAIN)
 		return -EAGAIN;
 	if (rc || (hop->type != RTN_UNICAST && hop->type != RTN_LOCAL))
@@ -326,7 +339,6 @@ void route_source(struct route *route, union address *to)
 	struct ip_address dst;
 	struct hop hop;
 
-	memset(to->ours, 0, sizeof(to->ours));
 	if (!find_neighbour(route, to, &dst, &hop))
 		memcpy(to->ours, hop.source.data, hop.source.bytes);
 }

@@ -110,22 +110,28 @@ void handshake_try_welcome(struct link_peer *peer)
 	welcome(peer);
 }
 
-/* Returns a slot for a host that asks for a session, or NULL. peer: its old slot, or NULL */
+/* Returns a slot for a host that asks for a session, or NULL. peer: its old slot, or NULL. *later:
+ * another peer was asked for its window, so the host may find a free one when it asks again. */
 static struct link_peer *admit(struct link *link, struct link_peer *peer, const union address *from,
-			       const uint8_t *key)
+			       const uint8_t *key, bool *later)
 {
 	struct link_host host = { .address = *from, .key = key };
 
+	*later = false;
 	if (link->port->ops->resolve(link->port, from, &host.way))
 		host.way.bytes = 0;
-	if (!link_peer_welcome(link, &host) && !window_evict_stalled(link, &host))
+	if (!link_peer_welcome(link, &host) && !window_evict_silent(link, &host, false))
 		return NULL;
 	if (!peer)
 		peer = link_peer_get(link, from);
-	if (!peer &&
-	    (window_evict_lost(link) || (!window_yield_ask(link) && window_evict(link, &host))))
-		peer = link_peer_get(link, from);
-	return peer;
+	if (peer)
+		return peer;
+	if (!window_evict_silent(link, &host, true)) {
+		*later = window_yield_ask(link);
+		if (*later || !window_evict(link, &host))
+			return NULL;
+	}
+	return link_peer_get(link, from);
 }
 
 /* Handles a HELLO whose sender proved its address. peer: its session, or NULL. heard: its proof, if
@@ -133,6 +139,8 @@ static struct link_peer *admit(struct link *link, struct link_peer *peer, const 
 static void take_hello(struct link *link, struct link_peer *peer, const union address *from,
 		       const struct careful_ctrl *hello, struct keyed_heard *heard)
 {
+	bool later = false;
+
 	const struct keys_trusted *trusted = heard ? heard->trusted : NULL;
 
 	if (be32toh(hello->status) != handshake_flags(link)) {
@@ -154,9 +162,9 @@ static void take_hello(struct link *link, struct link_peer *peer, const union ad
 	}
 	/* A free slot may belong to another host by now. */
 	if (!peer || link_peer_free(peer))
-		peer = admit(link, peer, from, trusted ? trusted->pair.theirs : NULL);
-	if (!peer) { /* the host will ask again, and may then find a free window */
-		if (!window_yield_ask(link))
+		peer = admit(link, peer, from, trusted ? trusted->pair.theirs : NULL, &later);
+	if (!peer) {
+		if (!later)
 			refuse_with(link, from, hello, CAREFUL_REFUSED_PEERS, trusted);
 		return;
 	}

@@ -39,18 +39,25 @@ void link_path_fit(struct link_peer *peer)
 	peer->frame_bytes = peer->session->frame_bytes < limit ? peer->session->frame_bytes : limit;
 }
 
-/* Looks up the route again. Returns 0, -EMSGSIZE if messages under way were cut for frames that no
- * longer fit, or the errno of a lost route. */
+/* Looks up the route of an epoch again. Returns 0, -EMSGSIZE if messages under way were cut for
+ * frames that no longer fit, or the errno of a lost route. A session that waits for its next epoch
+ * notes that errno as the reason. */
 int link_path_again(struct link_peer *peer)
 {
 	struct port *port = peer->link->port;
 	struct llhdr fresh;
+	bool lost;
 	int rc;
 
-	if (!link_has_epoch(peer))
+	if (!link_has_epoch(peer) && peer->state != CAREFUL_PEER_RENEWING)
 		return 0;
 	rc = port->ops->resolve(port, &peer->session->address, &fresh);
-	if (rc == -ENETUNREACH || rc == -EXDEV || rc == -ENOTUNIQ)
+	lost = rc == -ENETUNREACH || rc == -EXDEV || rc == -ENOTUNIQ;
+	if (!link_has_epoch(peer)) {
+		peer->session->last_errno = lost ? -rc : 0;
+		return 0;
+	}
+	if (lost)
 		return rc;
 	if (!rc)
 		peer->llhdr = fresh;

@@ -5,6 +5,7 @@
 #include "link/session/session.h"
 
 #include <errno.h>
+#include <string.h>
 
 enum {
 	CONNECT_MS = 5000, /* without an answer, until the peer counts as unreachable */
@@ -127,11 +128,38 @@ void session_tick(struct link_peer *peer)
 		resolve_tick(peer);
 }
 
+/* Follows a change of our own address: the session continues from the new address, in a new epoch,
+ * since the peer still sends to the old one. If another session with the peer exists, it ends. */
+static void follow_source(struct link_peer *peer)
+{
+	struct link *link = peer->link;
+	struct session *session = peer->session;
+	union address now = session->address;
+
+	if (!link->port->ops->source || !address_has_ours(&now) || link_peer_free(peer))
+		return;
+	link->port->ops->source(link->port, &now);
+	if (!memcmp(now.ours, session->address.ours, sizeof(now.ours)))
+		return;
+	for (uint32_t i = 0; i < link->peers_max; i++) {
+		const struct link_peer *other = &link->peers[i];
+
+		if (other != peer && !link_peer_free(other) && link_peer_at(other, &now)) {
+			link_close(peer, ECONNRESET);
+			return;
+		}
+	}
+	session->address = now;
+	link_renew(peer);
+}
+
 /* Looks up the kernel's route to the peer again. */
 void link_way_changed(struct link_peer *peer)
 {
-	int rc = link_path_again(peer);
+	int rc;
 
+	follow_source(peer);
+	rc = link_path_again(peer);
 	if (rc == -EMSGSIZE) {
 		link_break(peer);
 	} else if (rc) {

@@ -21,8 +21,7 @@ void session_tick(struct link_peer *peer);
 /* window_yield.c */
 bool window_yield_ask(struct link *link);
 bool window_evict(struct link *link, const struct link_host *newcomer);
-bool window_evict_lost(struct link *link);
-bool window_evict_stalled(struct link *link, const struct link_host *newcomer);
+bool window_evict_silent(struct link *link, const struct link_host *newcomer, bool any_host);
 bool window_yield(struct link_peer *peer, const struct careful_ctrl *sync);
 void window_yield_tick(struct link_peer *peer);
 

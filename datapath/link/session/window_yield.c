@@ -69,10 +69,16 @@ bool window_yield_ask(struct link *link)
 	return true;
 }
 
-/* Reports whether our programs do not use the session, and its slot would become free at once. */
+/* Reports whether the session's slot would become free at once. */
+static bool at_end(const struct link_peer *peer)
+{
+	return !peer->operations && !peer->kept && !peer->kept_old;
+}
+
+/* Reports whether our programs do not use the session, either. */
 static bool may_end(const struct link_peer *peer)
 {
-	return !peer->session->want && !peer->operations && !peer->kept && !peer->kept_old;
+	return !peer->session->want && at_end(peer);
 }
 
 /* Counts the slots of the peer's host. */
@@ -117,31 +123,26 @@ bool window_evict(struct link *link, const struct link_host *newcomer)
 	return evict(link, newcomer, link_peer_taken(link, newcomer) + 2, false);
 }
 
-/* Ends a session that no longer answers, with another address of the newcomer's host. Returns whether
- * a session has ended. */
-bool window_evict_stalled(struct link *link, const struct link_host *newcomer)
+/* Reports whether questions to the peer get no answer: its host may have lost the address. */
+static bool is_silent(const struct link_peer *peer)
 {
-	for (uint32_t i = 0; i < link->peers_max; i++) {
-		struct link_peer *peer = &link->peers[i];
-
-		if (peer->state == CAREFUL_PEER_STALLED && may_end(peer) &&
-		    link_peer_belongs(peer, newcomer)) {
-			link_close(peer, ETIMEDOUT);
-			return true;
-		}
-	}
-	return false;
+	return peer->state == CAREFUL_PEER_STALLED ||
+	       (peer->state == CAREFUL_PEER_RENEWING &&
+		has_passed(peer->link, peer->session->since_ns, 2ull * peer->link->sync_ms));
 }
 
-/* Ends a session that was in use, has no epoch and gets no answer, such as that of an address which
- * its host no longer has. Returns whether a session has ended. */
-bool window_evict_lost(struct link *link)
+/* Ends a session that gets no answers and has nothing under way: one of the newcomer's host, whose
+ * address it may have been; with any_host also one of another host, if it has no epoch and our
+ * programs do not use it. Returns whether a session has ended. */
+bool window_evict_silent(struct link *link, const struct link_host *newcomer, bool any_host)
 {
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		struct link_peer *peer = &link->peers[i];
 
-		if (peer->state == CAREFUL_PEER_RENEWING && may_end(peer) &&
-		    has_passed(link, peer->session->since_ns, 2ull * link->sync_ms)) {
+		if (!is_silent(peer) || !at_end(peer))
+			continue;
+		if (link_peer_belongs(peer, newcomer) ||
+		    (any_host && may_end(peer) && peer->state == CAREFUL_PEER_RENEWING)) {
 			link_close(peer, ETIMEDOUT);
 			return true;
 		}

@@ -3,6 +3,7 @@
  * Tests what the AF_XDP device learns from the kernel: neighbours, routes and the link as they
  * change; control messages, and the hosts where nobody listens.
  */
+#include <arpa/inet.h>
 #include <bpf/bpf.h>
 #include <poll.h>
 #include <sched.h>
@@ -172,6 +173,41 @@ static void test_resolve__port_of_the_address(void)
 	to.in.sin_port = htobe16(4711);
 	CHECK_EQ(ports[0]->ops->resolve(ports[0], &to, &h), 0);
 	CHECK_EQ(be16_at(&h, 36), 4711);
+	close_sides(1);
+}
+
+/* Checks that a frame to the host leaves from this address, of so many bytes. */
+static void check_source(union address *to, const char *from, uint32_t at, uint32_t bytes)
+{
+	uint8_t want[16];
+	struct llhdr h;
+
+	CHECK_EQ(inet_pton(to->sa.sa_family, from, want), 1);
+	CHECK_EQ(ports[0]->ops->resolve(ports[0], to, &h), 0);
+	CHECK(!memcmp(&h.data[at], want, bytes));
+	ports[0]->ops->source(ports[0], to);
+	CHECK(!memcmp(to->ours, want, bytes));
+}
+
+/* The address that the other end knows stays while it is ours. Then the kernel chooses. */
+static void test_resolve__a_source_that_is_no_longer_ours(void)
+{
+	union address to = address("10.77.0.2"), to6 = address("fd77::2");
+	struct llhdr h;
+
+	open_sides(1);
+	CHECK(!pair_run(&pair, 0, "ip addr add 10.77.0.7/24 dev eth1"));
+	CHECK(!pair_run(&pair, 0, "ip addr add fd77::7/128 dev eth1 nodad"));
+	CHECK_EQ(resolve_patiently("10.77.0.2", &h), 0);
+	CHECK_EQ(resolve_patiently("fd77::2", &h), 0);
+	CHECK_EQ(inet_pton(AF_INET, "10.77.0.7", to.ours), 1);
+	CHECK_EQ(inet_pton(AF_INET6, "fd77::7", to6.ours), 1);
+	check_source(&to, "10.77.0.7", 26, 4);
+	check_source(&to6, "fd77::7", 22, 16);
+	CHECK(!pair_run(&pair, 0, "ip addr del 10.77.0.7/24 dev eth1"));
+	CHECK(!pair_run(&pair, 0, "ip addr del fd77::7/128 dev eth1"));
+	check_source(&to, "10.77.0.1", 26, 4);
+	check_source(&to6, "fd77::1", 22, 16);
 	close_sides(1);
 }
 
@@ -542,6 +578,7 @@ int main(void)
 	RUN(test_resolve__ipv6_headers);
 	RUN(test_resolve__ipv6_link_local);
 	RUN(test_resolve__port_of_the_address);
+	RUN(test_resolve__a_source_that_is_no_longer_ours);
 	RUN(test_resolve__unreachable_addresses);
 	RUN(test_resolve__by_our_interface);
 	RUN(test_resolve__through_a_gateway);

@@ -344,6 +344,30 @@ static void test_slot__of_a_host_that_vanished(void)
 	close_quietly(&ends);
 }
 
+/* A host's address changes: its session continues from the new one, and is the only one. The other
+ * end has a session with each address. */
+static void test_session__follows_our_address(void)
+{
+	struct outcome outcome = { 0 };
+	struct careful_peer_info info;
+	struct ends ends;
+
+	ends_open(&ends, 1500);
+	careful_handle(ends.c[1], 7, echo, NULL);
+	poll_until(&ends, 0, (uint32_t)ends.peer, CAREFUL_PEER_UP);
+	CHECK(!pair_run(&ends.pair, 0,
+			"ip addr flush dev eth1 && ip addr add 10.77.0.101/24 dev eth1"));
+	poll_until(&ends, 1, 1, CAREFUL_PEER_UP);
+	poll_until(&ends, 0, (uint32_t)ends.peer, CAREFUL_PEER_UP);
+	CHECK_EQ(careful_peer_info(ends.c[0], (uint32_t)ends.peer, &info), 0);
+	CHECK_EQ(info.last_errno, 0);
+	careful_request(ends.c[0], (uint32_t)ends.peer, 7, NULL, "ping", 4, on_done, &outcome);
+	await(&ends, &outcome);
+	CHECK_EQ(outcome.result.status, 0);
+	CHECK_EQ(state_at(ends.c[0], (uint32_t)ends.peer + 1), CAREFUL_PEER_NONE);
+	close_quietly(&ends);
+}
+
 /* Control messages have a route and frames have none: the session fails in bounded time. */
 static void test_session__without_a_way_for_frames(void)
 {
@@ -465,6 +489,7 @@ int main(void)
 	RUN(test_session__frames_too_small_for_a_new_epoch);
 	RUN(test_session__challenged_twice);
 	RUN(test_whereabouts__of_a_session);
+	RUN(test_session__follows_our_address);
 	RUN(test_session__without_a_way_for_frames);
 	RUN(test_slot__of_a_host_that_vanished);
 	RUN(test_close__earlier_answers_arrive);
