@@ -605,7 +605,8 @@ static void test_slots__a_silent_session_makes_room_for_its_own_host(void)
 	CHECK(node_session(node, 0));
 	CHECK(!node_session(node, TWICE_IPV6));
 	CHECK_EQ(link_peer_find(link, &before)->state, CAREFUL_PEER_UP);
-	CHECK(careful_peer(node->c, &before.sa, sizeof(before.in)) >= 0); /* our programs ask, too */
+	CHECK(careful_peer(node->c, &before.sa, sizeof(before.in)) >=
+	      0); /* our programs ask, too */
 	node_time(node, 800);
 	CHECK_EQ(link_peer_find(link, &before)->state, CAREFUL_PEER_STALLED);
 	CHECK(node_session(node, TWICE_IPV6));
