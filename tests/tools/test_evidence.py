@@ -25,7 +25,6 @@ OLD = {
     "flood-keyed.json": "not clean, wire 4",
     "flood-sealed.json": "not clean, wire 4",
     "flood.json": "wire 3",
-    "fuzz.txt": "wire 3, wire 4, wire 5, wire 6",
     "idle.json": "wire 3",
     "installed.json": "wire 6",
     "measure-contention.json": "in no history",
