@@ -28,7 +28,6 @@ OLD = {
     "idle.json": "wire 3",
     "installed.json": "wire 6",
     "measure-contention.json": "in no history",
-    "measure-logp.json": "wire 3",
     "power-cut.json": "wire 6",
     "ranges.json": "wire 4",
     "regret.json": "not clean, wire 1",
