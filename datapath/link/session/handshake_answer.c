@@ -110,8 +110,8 @@ void handshake_try_welcome(struct link_peer *peer)
 	welcome(peer);
 }
 
-/* Returns a slot for a host that asks for a session, or NULL. peer: its old slot, or NULL. *later:
- * another peer was asked for its window, so the host may find a free one when it asks again. */
+/* Returns a slot for a host that asks for a session, or NULL. peer: its old slot, or NULL. Sets
+ * *later if another peer was asked for its window: the host may find it free when it asks again. */
 static struct link_peer *admit(struct link *link, struct link_peer *peer, const union address *from,
 			       const uint8_t *key, bool *later)
 {

@@ -131,9 +131,9 @@ static bool is_silent(const struct link_peer *peer)
 		has_passed(peer->link, peer->session->since_ns, 2ull * peer->link->sync_ms));
 }
 
-/* Ends a session that gets no answers and has nothing under way: one of the newcomer's host, whose
- * address it may have been; with any_host also one of another host, if it has no epoch and our
- * programs do not use it. Returns whether a session has ended. */
+/* Ends a session that gets no answers and has nothing under way. It may be one of the newcomer's
+ * host, whose address it may have been. With any_host it may be one of another host, if it has no
+ * epoch and our programs do not use it. Returns whether a session has ended. */
 bool window_evict_silent(struct link *link, const struct link_host *newcomer, bool any_host)
 {
 	for (uint32_t i = 0; i < link->peers_max; i++) {
