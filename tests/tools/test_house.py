@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -55,3 +56,12 @@ def test_link__layers_above_see_one_short_header() -> None:
     ]
     assert {one.parts[0] for one in uses} == {"link"}
     assert len((folder / "link" / "link.h").read_text().splitlines()) <= 200
+
+
+def test_top__has_what_the_design_names() -> None:
+    argv = ["git", "ls-files", "-z"]
+    done = subprocess.run(argv, cwd=house.ROOT, capture_output=True, text=True, check=True)
+    top = {name.partition("/")[0] for name in filter(None, done.stdout.split("\0"))}
+    files = {".ci", ".clang-format", ".clang-tidy", ".gitignore"}
+    files |= {"LICENSE", "README.md", "pyproject.toml"}
+    assert top == files | {"ctrl", "datapath", "ebpf", "tests", "tools"}
