@@ -10,8 +10,8 @@
  *   null idle COUNT              a poll that finds nothing
  *   null store COUNT [BYTES]     a store from memory to memory, by frame
  *   null quiet COUNT [BYTES]     a request and its reply; also counts allocations and system calls
- *   null halves COUNT [BYTES]    a request and its reply, what each call of it takes: histograms
- *   null operations COUNT [BYTES]  the same, each operation of link (null_operations alone)
+ *   null operations COUNT [BYTES]  a request and its reply: histograms of each operation of link
+ *                                (null_operations alone)
  *
  * A last word names the protocol ("traditional" or "careful"), or the seal of ends with keys
  * ("auth" or "encrypt").
@@ -174,32 +174,11 @@ static void store(uint32_t bytes)
 	}
 }
 
-/* A request and its reply, in its three calls of poll. */
-static void halves(uint32_t bytes)
-{
-	uint64_t began = clock_ticks();
-
-	if (careful_request(c[0], 0, ECHO, NULL, memory[0], bytes, on_done, NULL))
-		give_up("a request was refused");
-	done = 0;
-	for (uint32_t call = 0; call < TIMED_CALLS; call++) {
-		poll_end(call % 2);
-		timed_note(OPERATIONS + call, began);
-		began = clock_ticks();
-	}
-	while (!done) { /* another event came between */
-		poll_end(1);
-		poll_end(0);
-	}
-}
-
 /* Built in place, since the copy counts too. */
 static inline __attribute__((always_inline)) void once(char what, uint32_t bytes)
 {
 	if (what == 'i')
 		poll_end(0);
-	else if (what == 'h')
-		halves(bytes);
 	else if (what == 's')
 		store(bytes);
 	else
@@ -298,20 +277,20 @@ static void print(const char *what, uint32_t count, uint32_t bytes, uint64_t ns)
 	       calls_known ? (long long)system_calls : -1);
 }
 
-/* Prints the histograms of link's operations, or of a request's calls. */
+/* Prints the histograms of link's operations. */
 static void print_times(const char *what, uint32_t count, uint32_t bytes)
 {
 	printf("{\"schema\": 1, \"what\": \"%s\", \"protocol\": \"%s\", \"count\": %u, "
 	       "\"bytes\": %u",
 	       what, protocol ? "traditional" : "careful", count, bytes);
-	timed_print(what[0] == 'h', count);
+	timed_print(count);
 	printf("}\n");
 }
 
 int main(int argc, char **argv)
 {
-	static const char *const kinds[] = { "request", "lent",	 "wait",   "idle",
-					     "store",	"quiet", "halves", "operations" };
+	static const char *const kinds[] = { "request", "lent",	 "wait",      "idle",
+					     "store",	"quiet", "operations" };
 	const char *what = argc > 1 ? argv[1] : "";
 	uint32_t count = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0;
 	uint32_t bytes;
@@ -327,12 +306,11 @@ int main(int argc, char **argv)
 		seal = argv[--argc];
 	}
 	bytes = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
-	for (int i = 0; i < 8; i++)
+	for (int i = 0; i < 7; i++)
 		known |= !strcmp(what, kinds[i]);
 	if (!known || !count || argc > 4 || bytes > STORE_MAX) {
-		fprintf(stderr,
-			"usage: null request|lent|wait|idle|store|quiet|halves|operations COUNT "
-			"[BYTES] [careful|traditional|auth|encrypt]\n");
+		fprintf(stderr, "usage: null request|lent|wait|idle|store|quiet|operations COUNT "
+				"[BYTES] [careful|traditional|auth|encrypt]\n");
 		return 2;
 	}
 	if (!bytes && what[0] != 'i')
@@ -358,7 +336,7 @@ int main(int argc, char **argv)
 	measured(what[0], count, bytes);
 	dispatch = 0;
 	ns = clock_now_ns() - start;
-	if (what[0] == 'h' || what[0] == 'o')
+	if (what[0] == 'o')
 		print_times(what, count, bytes);
 	else
 		print(what, count, bytes, ns);

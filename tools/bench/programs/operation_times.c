@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Histograms of the times of operations (link/operation_timer.h) or calls, in bins of 1 ns. The
+ * Histograms of the times of operations (link/operation_timer.h), in bins of 1 ns. The
  * clock is the processor's counter if it has one; the time of a clock reading is subtracted.
  */
 #include "operation_times.h"
@@ -18,7 +18,7 @@ enum {
 		10, /* times the median, and 100 ns: another program ran meanwhile (P2's appendix) */
 };
 
-static uint32_t bins[TIMED_ALL][BINS];
+static uint32_t bins[OPERATIONS][BINS];
 static uint64_t inner; /* ticks of spans within the open span, with their clock readings */
 static double tick_ns = 1;
 static uint64_t within, around; /* ticks of an empty span: as it counts them, and in all */
@@ -37,11 +37,6 @@ static void put(uint32_t which, uint64_t ticks)
 	double ns = ticks > within ? (double)(ticks - within) * tick_ns : 0;
 
 	bins[which][ns < BINS - 1 ? (uint32_t)(ns + 0.5) : BINS - 1]++;
-}
-
-void timed_note(uint32_t which, uint64_t began)
-{
-	put(which, clock_ticks() - began);
 }
 
 void timed_end(struct timed_span *span)
@@ -112,11 +107,11 @@ static void print_one(const uint32_t *counts, const char *name, uint32_t units)
 	printf("]}");
 }
 
-void timed_print(bool calls, uint32_t units)
+void timed_print(uint32_t units)
 {
-	static const char *const names[TIMED_ALL] = { "send", "left", "heed", "take",	"check",
-						      "tell", "tick", "send", "answer", "take" };
+	static const char *const names[OPERATIONS] = { "send",	"left", "heed", "take",
+						       "check", "tell", "tick" };
 
-	for (uint32_t i = calls ? OPERATIONS : 0; i < (calls ? TIMED_ALL : OPERATIONS); i++)
+	for (uint32_t i = 0; i < OPERATIONS; i++)
 		print_one(bins[i], names[i], units);
 }

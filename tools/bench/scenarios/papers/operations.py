@@ -3,8 +3,6 @@
 Sends requests and replies of 4 bytes over a device in memory, with both protocols in turn. Link is
 built with timers (datapath/link/operation_timer.h). The time of each clock reading is subtracted.
 Prints the median over the rounds of each round's mean without outliers, and draws histograms.
-
-With --calls it times the three calls of a request and its reply instead.
 """
 
 from __future__ import annotations
@@ -31,38 +29,19 @@ OPERATIONS = {
     "tell": ("send an update if due", "send an acknowledgement if due"),
     "tick": ("", "repeat requests"),
 }
-#: The calls of a request and its reply, which both protocols make.
-CALLS = {
-    name: (text, text)
-    for name, text in (
-        ("send", "send the request"),
-        ("answer", "take the request and reply"),
-        ("take", "take the reply"),
-    )
-}
 #: Not counted, since both protocols do it.
 _BOTH = ("check",)
 COUNT = 100_000
 WITHOUT_LAB = True
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--calls", action="store_true", help="the calls, not link's operations")
-
-
-def variant(args: argparse.Namespace) -> str:
-    """Returns "calls" with --calls, else ""."""
-    return "calls" if args.calls else ""
-
-
 def measured(args: argparse.Namespace) -> dict[str, Any]:
     """Returns the rounds of both protocols."""
-    name, what = ("null", "halves") if args.calls else ("null_operations", "operations")
-    program = built(name) / name
+    program = built("null_operations") / "null_operations"
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in PROTOCOLS}
     for _ in range(args.rounds):
         for name, runs in found.items():
-            words = [str(program), what, str(COUNT), "4"]
+            words = [str(program), "operations", str(COUNT), "4"]
             words += ["traditional"] if name == "traditional" else []
             runs.append(json.loads(run(*words).splitlines()[-1]))
     return {"rounds": found}
@@ -75,17 +54,12 @@ def cost_ns(runs: list[dict[str, Any]], operation: str) -> float:
     )
 
 
-def rows_of(kept: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    """Returns the timed operations or calls of a run."""
-    return CALLS if kept.get("variant") == "calls" else OPERATIONS
-
-
 def report(kept: dict[str, Any]) -> bool:
     """Prints a row for each operation, and the sums."""
-    rounds, rows = kept["rounds"], rows_of(kept)
+    rounds = kept["rounds"]
     total = dict.fromkeys(PROTOCOLS, 0.0)
     print("a request and its reply of 4 bytes: ns that each operation takes in all")
-    for operation, texts in rows.items():
+    for operation, texts in OPERATIONS.items():
         row = f"  {operation:6}"
         for name, text in zip(PROTOCOLS, texts, strict=True):
             each = statistics.median(one[operation]["each"] for one in rounds[name])
@@ -113,9 +87,9 @@ def _most(counts: list[int]) -> int:
 
 def draw(kept: dict[str, Any], path: Path) -> None:
     """Draws the first round's histograms, a row for each operation."""
-    timed = rows_of(kept)
-    drawn, rows = figure.grid(len(timed), 2, size=(14.0, 2.6 * len(timed)), widths=(1.0, 1.0))
-    for (operation, texts), pairs in zip(timed.items(), rows, strict=True):
+    count = len(OPERATIONS)
+    drawn, rows = figure.grid(count, 2, size=(14.0, 2.6 * count), widths=(1.0, 1.0))
+    for (operation, texts), pairs in zip(OPERATIONS.items(), rows, strict=True):
         runs = [kept["rounds"][name][0][operation] for name in PROTOCOLS]
         widest = max(_most(one["counts"]) for one in runs)
         for k, (one, pair) in enumerate(zip(runs, pairs, strict=True)):
