@@ -251,10 +251,7 @@ def plans() -> tuple[dict[str, Any], list[dict[str, Any]], int]:
     with daemons():
         payload_bytes = untuned_bytes("h1")
         found = ctl("h1", "measure", "blackbox", "h2")
-        if found["reason"]:  # no bottleneck is visible from outside: measure the stages from inside
-            found = ctl("h1", "measure", "clearbox", "h2")
     argv = [str(CTL), "plan", "--pipeline", "-", "--classes", "--json"]
-    argv += ["--max-bytes", str(found["payload_bytes"])] if "payload_bytes" in found else []
     done = subprocess.run(argv, input=json.dumps(found), capture_output=True, text=True)
     if done.returncode:
         return {"reason": done.stderr.strip()}, [], payload_bytes
