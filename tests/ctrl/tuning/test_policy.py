@@ -335,6 +335,37 @@ def test_second_stream__is_answered_and_undone_when_it_ends(every_s: float) -> N
     assert answered[1] == pytest.approx(before.first_bytes, rel=0.3)
 
 
+def test_second_stream__that_pauses_is_answered_without_a_close_measurement() -> None:
+    """In a pause one size of probes meets an idle path. A close measurement of a path that stays
+    busy would end without figures."""
+    came = 1000.0 + 60
+    on = path(every_s=0.02)
+    on.took = lambda nbytes, plan, _: truth_us(GAM, nbytes, plan) * (1.4 if on.now > came else 1)
+    real = on.measure
+    asked: list[bool] = []
+
+    def measure(quick: bool) -> object:
+        found, limits = real(quick)
+        if on.now < came:
+            return found, limits
+        asked.append(quick)
+        if not quick:
+            raise ValueError("the interval is wide")
+        trips = [
+            {"size_bytes": size, "least_us": truth_us(GAM, size, START) + 27.3 * late}
+            for size, late in ((64, 4), (1883, 2), (3702, 1))  # 1: back through idle stages
+        ]
+        return widened(found) | {"round_trip_minima": trips}, limits
+
+    on.measure = measure  # type: ignore[method-assign, assignment]
+    one = controller(on)
+    run(one, on, 90)
+    (as_before,) = told(one, "path as before")
+    assert as_before - came < 5
+    assert asked == [True]
+    assert loss(on, GAM) < 0.02
+
+
 @pytest.mark.parametrize("every_s", [0.005, 0.03])
 def test_bursts_of_other_work__change_no_plan(every_s: float) -> None:
     """The host holds up all messages for a moment, again and again: the path is the same."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from careful.model import Pipeline, load_shipped
 from careful.plan import CLASS_COUNT
-from careful.tuning.controller.quick_correction import grown, waiting
+from careful.tuning.controller.quick_correction import grown, is_as_before, waiting
 from careful.tuning.propose import measured, moved
 from live_path import LIMITS, START, figures, scaled
 
@@ -20,16 +20,16 @@ def known(pipeline: Pipeline = GAM, error: float = 0.03, seed: int = 1) -> dict[
     return figures(pipeline, error, random.Random(seed))
 
 
-def glanced(pipeline: Pipeline = GAM, later_us: float = 0.0) -> dict[str, Any]:
-    """Returns a quick measurement's figures; later_us: extra time of all round trips."""
+def glanced(pipeline: Pipeline = GAM, *later_us: float) -> dict[str, Any]:
+    """Returns a quick measurement's figures; later_us: extra time of round trips, by size."""
     found = known(pipeline, error=0.02)
     g_us, G = (
         sum(getattr(one, name) for one in pipeline.stages) for name in ("g_us", "G_us_per_KiB")
     )
     return found | {
         "round_trip_minima": [
-            {"size_bytes": size, "least_us": 2 * g_us + G * size / 1024 + later_us}
-            for size in (64, 1883, 3702)
+            {"size_bytes": size, "least_us": 2 * g_us + G * size / 1024 + extra_us}
+            for size, extra_us in zip((64, 1883, 3702), later_us or (0.0, 0.0, 0.0), strict=True)
         ]
     }
 
@@ -37,7 +37,7 @@ def glanced(pipeline: Pipeline = GAM, later_us: float = 0.0) -> dict[str, Any]:
 def test_waiting__is_a_delay_and_no_reason_for_another_plan() -> None:
     old = known(error=0.02)
     before = measured(old, LIMITS)
-    found = waiting(before, old, glanced(later_us=200.0))
+    found = waiting(before, old, glanced(GAM, 200.0, 200.0, 200.0))
     assert found["sum_g_us"] == pytest.approx(old["sum_g_us"] + 100, rel=0.1)
     assert found["sum_g_low_us"] < found["sum_g_us"] < found["sum_g_high_us"]
     assert found["regimes"] == old["regimes"]
@@ -52,14 +52,42 @@ def test_waiting__is_a_delay_and_no_reason_for_another_plan() -> None:
     "seen",
     [
         glanced(),  # nothing waits
-        glanced(scaled(GAM, G=2.0), later_us=200.0),  # the stages are others
-        glanced(scaled(GAM, g=0.4), later_us=5.0),
+        glanced(scaled(GAM, G=2.0), 200.0, 200.0, 200.0),  # the stages are others
+        glanced(scaled(GAM, g=0.4), 5.0, 5.0, 5.0),
         known(),  # no round trips to look at
     ],
 )
 def test_waiting__another_pattern_is_not_corrected(seen: dict[str, Any]) -> None:
     old = known(error=0.02)
     assert waiting(measured(old, LIMITS), old, seen) == {}
+
+
+def other_stage(**factors: float) -> Pipeline:
+    """Returns GAM with another first stage, which is not the bottleneck."""
+    first = scaled(GAM, **factors).stages[0]
+    return Pipeline((first, *GAM.stages[1:]))
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (glanced(), True),
+        (glanced(GAM, 90.0, 50.0, 0.0), True),  # only the largest met no other frames
+        (glanced(GAM, 90.0, 0.0, 90.0), True),
+        (glanced(GAM, 0.0, 90.0, 90.0), False),  # another stage could cost more a byte
+        (glanced(GAM, 90.0, 90.0, 90.0), False),  # nothing met an idle path
+        (glanced(scaled(GAM, G=2.0)), False),
+        (glanced(scaled(GAM, g=8.0)), False),
+        (glanced(other_stage(g=8.0)), False),
+        (glanced(other_stage(G=12.0)), False),
+        (glanced(other_stage(g=0.1, G=0.1)), False),
+        (known(), False),  # no round trips to look at
+    ],
+)
+def test_is_as_before__needs_a_larger_round_trip_that_met_an_idle_path(
+    seen: dict[str, Any], expected: bool
+) -> None:
+    assert is_as_before(measured(known(error=0.02), LIMITS), seen) == expected
 
 
 def test_grown__round_trips_slip_through_a_second_stream() -> None:

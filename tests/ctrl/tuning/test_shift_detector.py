@@ -14,8 +14,9 @@ CLASS = 6
 class Messages:
     """Messages of one class, `a_look` of them each 0.1 s, and their detector."""
 
-    def __init__(self, noise: float, a_look: int, seed: int) -> None:
+    def __init__(self, noise: float, a_look: int, seed: int, late: float = 0.0) -> None:
         self.noise, self.a_look, self.now = noise, a_look, 0.0
+        self.late = late  # share of messages that other work delays
         self.random = random.Random(seed)
         self.total, self.watch = Counts(1, 10**6, 10**12), Watch()
         self.watch.look({CLASS: self.total}, self.now)
@@ -26,7 +27,10 @@ class Messages:
         while self.now < began + seconds:
             self.now += 0.1
             for _ in range(self.a_look):
-                took = int(1000 * mean_us * max(0.1, self.random.gauss(1, spread)))
+                took_us = mean_us * max(0.1, self.random.gauss(1, spread))
+                if self.random.random() < self.late:
+                    took_us += self.random.uniform(5000, 50000)
+                took = int(1000 * took_us)
                 self.total += Counts(1, took, took * took)
             if self.watch.look({CLASS: self.total}, self.now):
                 return self.now - began
@@ -62,6 +66,25 @@ def test_look__reports_the_end_of_a_stream_that_came_and_went(seed: int) -> None
     reported = one.shift(4800, 10, noise=0.02)
     assert reported is not None
     assert reported <= 1.8
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("before_us", "after_us"), [(5500, 8000), (8000, 5500)])
+def test_look__reports_a_shift_though_other_work_delays_messages(
+    before_us: float, after_us: float, seed: int
+) -> None:
+    """A few late messages hide the shift in a mean, and make its error large."""
+    one = Messages(0.1, 5, seed, late=0.04)
+    assert one.shift(before_us, 10) is None
+    reported = one.shift(after_us, 10)
+    assert reported is not None
+    assert reported <= 4.2
+
+
+@pytest.mark.parametrize("late", [0.02, 0.1])
+def test_look__late_messages_are_no_shift(late: float) -> None:
+    one = Messages(0.1, 5, 3, late=late)
+    assert one.shift(5500, 600) is None
 
 
 @pytest.mark.parametrize("noise", [0.1, 0.5])

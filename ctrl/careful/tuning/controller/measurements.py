@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from careful.errors import CarefulError
 from careful.jsonout import Json
 from careful.plan import CLASS_COUNT, Limits
-from careful.tuning.controller.quick_correction import grown, waiting
+from careful.tuning.controller.quick_correction import grown, is_as_before, waiting
 from careful.tuning.path import Path
 from careful.tuning.propose import Measured, measured, moved, same
 from careful.tuning.state import CHANGE_EVERY_S, PathState
@@ -49,6 +49,7 @@ class Measuring:
         doubted: the figures must be confirmed before they are used.
         was_too_quick: the last measurement was quick and found no figures.
         waits: the last measurement was quick, and our frames queued behind another stream.
+        slipped: the last measurement was quick, and frames that met no others found the known path.
         closely_at: when a close measurement follows a quick one, seconds; None: never.
         retry_at: earliest time of the next attempt at a first measurement, seconds.
     """
@@ -59,7 +60,7 @@ class Measuring:
         self._path, self._state, self._clock = path, state, clock
         self.known: Measured | None = None
         self.limits = Limits()
-        self.was_too_quick = self.waits = False
+        self.was_too_quick = self.waits = self.slipped = False
         self.closely_at: float | None = None
         self.retry_at = clock()
         self._retry_s = RETRY_S
@@ -84,11 +85,12 @@ class Measuring:
         try:
             figures, limits = self._path.measure(quick)
             self.limits = limits
-            self.waits = False
-            if quick and self.known is not None and self._state.figures is not None:
-                delayed = waiting(self.known, self._state.figures, figures)
-                self.waits = bool(delayed)
-                figures = delayed or grown(self.known, figures)
+            self.waits = self.slipped = False
+            if quick and self.known is not None and (known_figures := self._state.figures):
+                delayed = waiting(self.known, known_figures, figures)
+                self.waits, self.slipped = bool(delayed), is_as_before(self.known, figures)
+                kept = known_figures if self.slipped else {}
+                figures = delayed or kept or grown(self.known, figures)
             known = measured(figures, limits)
         except (CarefulError, ValueError) as error:
             self.limits = self._path.limits()

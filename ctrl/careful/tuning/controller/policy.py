@@ -165,7 +165,7 @@ class Controller:
         measuring = self._measuring
         if measuring.waits or measuring.is_moved(before, classes):
             return True
-        if measuring.closely_at is None or measuring.is_same(before, classes):
+        if measuring.closely_at is None or measuring.slipped or measuring.is_same(before, classes):
             return False
         # The quick measurement was not precise enough; measure closely, even if the path is busy.
         if not self._measure(reason, quick=False):

@@ -1,7 +1,7 @@
 """Corrects a quick measurement by the figures known before.
 
-If other traffic shares the path, a quick measurement can show two patterns that no unshared
-pipeline has. In both, the stages as known before are kept, except for what changed.
+If other traffic shares the path, a quick measurement can show three patterns that no unshared
+pipeline has. In each, the stages as known before are kept, except for what changed.
 """
 
 from __future__ import annotations
@@ -27,22 +27,42 @@ def waiting(before: Measured, figures: Json, seen: Json) -> Json:
 
     Returns the figures with that delay added to the sum of g; {} without this pattern.
     """
+    longer = _longer_us(before, seen)
+    if not longer or any(late_us < LONGER_MIN * known_us for late_us, known_us in longer):
+        return {}
+    raised = float(figures["sum_g_us"]) + statistics.median(late_us for late_us, _ in longer) / 2
+    return _moved_to(figures, "sum_g", "us", raised)
+
+
+def is_as_before(before: Measured, seen: Json) -> bool:
+    """Reports whether probes that met no other frames found the path as before.
+
+    The pattern: trains are as dense as before, and the shortest round trip of a size above the
+    smallest takes as long as before. Round trips of another size may all have met frames of a
+    stream that pauses now and then, so that a line through all sizes would show other stages.
+
+    before: the known path; seen: the quick measurement.
+    """
+    longer = [late_us / known_us for late_us, known_us in _longer_us(before, seen)]
+    return min(longer, default=-1.0) > -LONGER_MIN and min(longer[1:], default=1.0) < LONGER_MIN
+
+
+def _longer_us(before: Measured, seen: Json) -> list[tuple[float, float]]:
+    """Compares the shortest round trip of each size, smallest first, with the known path.
+
+    Returns its extra time and the expected time, µs; [] if trains are not as dense as before.
+    """
     now = BlackBox.from_dict(dict(seen)).regimes[0]
     for size_bytes in ((now.low_bytes + now.high_bytes) / 2, now.high_bytes):
         known_us = _gap_us(_regime(before, size_bytes), size_bytes)
         if abs(_gap_us(now, size_bytes) - known_us) > GAP_MAX * known_us:
-            return {}
+            return []
     longer = []
     for one in seen.get("round_trip_minima", []):
         bytes_us = before.box.sum_G_us_per_KiB * one["size_bytes"] / KIB
         expected_us = 2 * before.box.sum_g_us + bytes_us
-        longer.append(one["least_us"] - expected_us)
-        if longer[-1] < LONGER_MIN * expected_us:
-            return {}
-    if not longer:
-        return {}
-    raised = float(figures["sum_g_us"]) + statistics.median(longer) / 2
-    return _moved_to(figures, "sum_g", "us", raised)
+        longer.append((one["least_us"] - expected_us, expected_us))
+    return longer
 
 
 def _regime(path: Measured, size_bytes: float) -> Regime:

@@ -8,6 +8,7 @@ or a shift of messages that vary. The cause (path, load or messages) remains unk
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -26,9 +27,10 @@ SHIFT_SIGMAS = 5.0
 #: Share of a span's windows that must differ by half of SHIFT_MIN or more, all in one direction: a
 #: single burst of other work is no shift.
 AGREEING = 0.75
-#: A second test, for a reference that varies too much for the first: this many windows are all
-#: above, or all below, every window of a full reference. By chance: once in 120,000 times.
-BEYOND_ALL = 7
+#: A second test, by ranks: a few messages that other work delays a hundredfold dominate a mean and
+#: its error. Each of the last windows is compared with each of a full reference. Maps the number of
+#: last windows to the most pairs that may contradict the shift; chance: 1 in 120,000 for each.
+RANKS = {7: 0, 12: 9, 20: 30}
 
 
 @dataclass
@@ -45,11 +47,11 @@ class _Windows:
             return False
         self.closed.append(self.window)
         self.window, self.began = Counts(), now
-        if len(self.closed) > REFERENCE_WINDOWS + SPANS[-1]:
+        if len(self.closed) > REFERENCE_WINDOWS + max(*SPANS, *RANKS):
             del self.closed[REFERENCE_WINDOWS]
         if any(self._shifted(span) for span in SPANS):
             return True
-        return self._is_beyond_all()
+        return any(self._ranks_apart(*test) for test in RANKS.items())
 
     def _shifted(self, span: int) -> bool:
         reference = self.closed[:-span][:REFERENCE_WINDOWS]
@@ -71,15 +73,21 @@ class _Windows:
         error = math.sqrt(max(between, inside) * (1 / span + 1 / len(means)))
         return abs(shift) > SHIFT_SIGMAS * error
 
-    def _is_beyond_all(self) -> bool:
-        known = [window.mean_us for window in self.closed[:-BEYOND_ALL][:REFERENCE_WINDOWS]]
+    def _ranks_apart(self, span: int, others_max: int) -> bool:
+        known = [_usual_us(window) for window in self.closed[:-span][:REFERENCE_WINDOWS]]
         if len(known) < REFERENCE_WINDOWS:
             return False
-        last = [window.mean_us for window in self.closed[-BEYOND_ALL:]]
-        if min(known) <= max(last) and min(last) <= max(known):
+        last = [_usual_us(window) for window in self.closed[-span:]]
+        above = sum(one > each for one in last for each in known)
+        if min(above, span * len(known) - above) > others_max:
             return False
-        mean = sum(known) / len(known)
-        return abs(sum(last) / len(last) - mean) > SHIFT_MIN * mean
+        middle = statistics.median(known)
+        return abs(statistics.median(last) - middle) > SHIFT_MIN * middle
+
+
+def _usual_us(window: Counts) -> float:
+    """Returns the mean less its standard error: the mean of the others if one message is late."""
+    return window.mean_us - math.sqrt(window.variance_us2 / window.count)
 
 
 def _inside_us2(windows: Sequence[Counts]) -> float:
