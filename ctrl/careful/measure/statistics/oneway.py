@@ -14,12 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from careful.measure.statistics.estimate import Estimate
-from careful.measure.statistics.line import Array, Line, fit_line, fit_minima, median
+from careful.measure.statistics.line import Array, Line, fit_line, fit_minima, median, minima
 
 #: A smaller drift over the whole measurement counts as none, µs.
 _DRIFT_LEAST_US = 2.0
 #: The least of n samples keeps a share of about _LEFT / sqrt(n) of the medians' lateness.
 _LEFT = 1.5
+#: A handler that runs sooner after XDP has not slept (veth: 1 to 2 µs; with a sleep 24 or more).
+_AWAKE_US = 5.0
 
 
 @dataclass(frozen=True)
@@ -93,13 +95,17 @@ def lateness(line: Line, sizes_bytes: Sequence[float], times_us: Sequence[float]
 def in_host(sizes_bytes: Sequence[float], trips: Sequence[Trip]) -> Estimate:
     """Returns the other end's part of the slope, µs a byte: its stages between XDP and handler.
 
-    It wakes up more slowly after a longer sleep, so behind a larger frame. All times contain that
-    alike, so neither minima nor medians show it. The part is between 0 and the slope of the minima.
+    If it slept, it wakes up more slowly after a longer sleep, so behind a larger frame. All times
+    contain that alike, so neither minima nor medians show it. Then the part is between 0 and the
+    slope of the minima.
     """
     if not any(trip.host_us for trip in trips):
         return Estimate(0.0)
-    most = fit_minima(sizes_bytes, [trip.host_us for trip in trips]).slope_us_per_byte.high
-    half = max(most, 0.0) / 2
+    sizes, least_us, _ = minima(sizes_bytes, [trip.host_us for trip in trips])
+    slope = fit_line(sizes, least_us).slope_us_per_byte
+    if least_us.max() < _AWAKE_US:
+        return slope
+    half = max(slope.high, 0.0) / 2
     return Estimate(half if math.isfinite(half) else 0.0, slack=half)
 
 

@@ -82,6 +82,8 @@ def test_in_host__is_between_nothing_and_the_slope() -> None:
     trips = [Trip(0, 0, 9, 30 + 0.01 * size) for size in sizes]
     found = in_host(sizes, trips)
     assert (found.low, found.high) == (pytest.approx(0, abs=1e-9), pytest.approx(0.01, rel=0.01))
+    awake = in_host(sizes, [Trip(0, 0, 9, 1 + 1e-3 * size) for size in sizes])
+    assert (awake.low, awake.high) == (pytest.approx(1e-3, rel=0.01),) * 2
     assert in_host(sizes, [Trip(0, 0, 9)] * len(sizes)) == Estimate(0.0)
     falling = [Trip(0, 0, 9, 60 - 0.01 * size) for size in sizes]
     assert in_host(sizes, falling).high == 0
