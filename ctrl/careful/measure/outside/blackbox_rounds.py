@@ -61,6 +61,8 @@ def trip_lines(rounds: Sequence[Round], resolution_us: float) -> tuple[Line, Lin
     with_trips = [a_round for a_round in rounds if a_round.trips]
     sizes = [size for a_round in with_trips for size in a_round.trip_sizes]
     trips = [trip for a_round in with_trips for trip in a_round.trips]
+    if 2 * sum(trip.host_us > 0 for trip in trips) < len(trips):  # the record ended early
+        trips = [replace(trip, host_us=0.0) for trip in trips]
     one_way_us = without_drift(sizes, trips, drift(sizes, trips))
     lines = []
     for times, host in (

@@ -20,7 +20,7 @@ from careful.measure.statistics.line import Array, Line, fit_line, fit_minima, m
 _DRIFT_LEAST_US = 2.0
 #: The least of n samples keeps a share of about _LEFT / sqrt(n) of the medians' lateness.
 _LEFT = 1.5
-#: A handler that runs sooner after XDP has not slept (veth: 1 to 2 µs; with a sleep 24 or more).
+#: A handler that runs sooner after XDP has not slept (veth: 1 to 2 µs; after a sleep 10 or more).
 _AWAKE_US = 5.0
 
 
@@ -99,14 +99,17 @@ def in_host(sizes_bytes: Sequence[float], trips: Sequence[Trip]) -> Estimate:
     contain that alike, so neither minima nor medians show it. Then the part is between 0 and the
     slope of the minima.
     """
-    if not any(trip.host_us for trip in trips):
+    known = [k for k, trip in enumerate(trips) if trip.host_us > 0]
+    if not known:
         return Estimate(0.0)
-    sizes, least_us, _ = minima(sizes_bytes, [trip.host_us for trip in trips])
+    sizes, least_us, _ = minima([sizes_bytes[k] for k in known], [trips[k].host_us for k in known])
     slope = fit_line(sizes, least_us).slope_us_per_byte
+    if math.isinf(slope.half):  # no line through them
+        slope = Estimate(0.0, slack=float(np.ptp(least_us) / max(np.ptp(sizes), 1)))
     if least_us.max() < _AWAKE_US:
         return slope
     half = max(slope.high, 0.0) / 2
-    return Estimate(half if math.isfinite(half) else 0.0, slack=half)
+    return Estimate(half, slack=half)
 
 
 def _columns(

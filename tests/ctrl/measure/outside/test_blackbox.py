@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import math
 import random
 import re
 from dataclasses import replace
@@ -77,17 +76,38 @@ def test_blackbox__interval_of_times_until_the_handler_is_wrong() -> None:
     assert hits <= 1
 
 
+@pytest.mark.parametrize(("unknown", "said"), [(18, 4050), (2, 4025)])
+def test_blackbox__the_record_of_arrivals_has_gaps(unknown: int, said: float) -> None:
+    """Few times since XDP among times until the handler would look like a slope."""
+    fake = FakeExchange(wakes_us_per_KiB=50.0)
+    round_trips = fake.round_trips
+
+    def with_gaps(size_bytes: int, count: int) -> list[Trip]:
+        trips = round_trips(size_bytes, count)
+        gap = fake.random.randrange(20) < unknown
+        return [replace(trip, host_us=0.0) for trip in trips] if gap else trips
+
+    fake.round_trips = with_gaps  # type: ignore[method-assign]
+    found = fake.measure(rounds_max=8, seconds=1000, precision=1e-4)
+    assert found.sum_G_others_us_per_KiB is not None
+    assert found.sum_G_others_us_per_KiB.value == pytest.approx(said, abs=8)
+
+
 def test_in_host__is_between_nothing_and_the_slope() -> None:
     sizes = [64.0, 1000.0, 2000.0, 3700.0] * 3
     trips = [Trip(0, 0, 9, 30 + 0.01 * size) for size in sizes]
     found = in_host(sizes, trips)
     assert (found.low, found.high) == (pytest.approx(0, abs=1e-9), pytest.approx(0.01, rel=0.01))
+    assert in_host([*sizes, 3700.0], [*trips, Trip(0, 0, 9)]) == found
     awake = in_host(sizes, [Trip(0, 0, 9, 1 + 1e-3 * size) for size in sizes])
     assert (awake.low, awake.high) == (pytest.approx(1e-3, rel=0.01),) * 2
     assert in_host(sizes, [Trip(0, 0, 9)] * len(sizes)) == Estimate(0.0)
     falling = [Trip(0, 0, 9, 60 - 0.01 * size) for size in sizes]
     assert in_host(sizes, falling).high == 0
-    assert in_host(sizes[:2], trips[:2]) == Estimate(0.0, slack=math.inf)
+    two = in_host(sizes[:2], trips[:2])  # no line: the difference is the bound
+    assert (two.low, two.high) == (0, pytest.approx(0.01))
+    one = in_host(sizes[:1], trips[:1])
+    assert (one.low, one.high) == (0, 0)
 
 
 def test_blackbox__intervals_hold_the_truth__rounds_alike_in_themselves() -> None:
