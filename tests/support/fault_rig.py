@@ -194,7 +194,7 @@ class FaultRig:
     def _set_fragments(self, tables: list[maps.PinnedMap], nbytes: int) -> None:
         for table in tables:
             tune_entry.apply(
-                table, tune_entry.all_slots(), tune_entry.Change(fragment_bytes=nbytes).settings()
+                table, tune_entry.all_slots(), tune_entry.change(fragment_bytes=nbytes)
             )
 
     def run(self, line: str) -> str:

@@ -51,7 +51,7 @@ def crowd(events: Events) -> None:
 def planned(events: Events) -> None:
     """A message follows the plan of its size: 1000 bytes leave in four fragments of 250."""
     instance = os.environ["CAREFUL_INSTANCE"]
-    settings = tune_entry.Change(fragment_bytes=250).settings()
+    settings = tune_entry.change(fragment_bytes=250)
     with tune_entry.one_writer(maps.pins(instance)), maps.tune_map(instance) as entries:
         tune_entry.apply(entries, tune_entry.all_slots(), settings)
     after, before = (events.rank + 1) % events.nodes, (events.rank - 1) % events.nodes

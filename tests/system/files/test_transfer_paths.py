@@ -120,7 +120,7 @@ def test_tune__while_a_transfer_runs(hosts: Hosts) -> None:
         maps_of_both = [held.enter_context(maps.tune_map(name)) for name in names]
 
         def change(fragment: int, pulse: int) -> None:
-            one = tune_entry.Change(fragment_bytes=fragment, minpulse_bytes=pulse).settings()
+            one = tune_entry.change(fragment_bytes=fragment, minpulse_bytes=pulse)
             for entries in maps_of_both:
                 tune_entry.apply(entries, tune_entry.all_slots(), one)
 

@@ -153,24 +153,20 @@ def tune_set(
     """
     ifname = ifname or choice.choose(instance).ifname
     settings = config.load(config_path)
-    whole = entries.Change()
-    change = entries.Change(
-        fragment_bytes,
-        minpulse_bytes,
-        tuple(sorted({one for several in classes for one in several})) or whole.classes,
-        sinks or whole.sinks,
-    )
+    chosen = sorted({one for several in classes for one in several}) or [*entries.ALL_CLASSES]
+    kinds = sinks or tuple(entries.SINKS)
     if release and (fragment_bytes or minpulse_bytes is not None or peers):
         raise click.UsageError("--auto can be combined only with --class")
     if undo and (release or fragment_bytes or minpulse_bytes is not None or classes or sinks):
         raise click.UsageError("--default can be combined only with --peer")
     try:
-        classes_set = {} if release or undo else change.settings()
+        given = fragment_bytes, minpulse_bytes, chosen, kinds
+        classes_set = {} if release or undo else entries.change(*given)
     except CarefulError as error:
         raise click.UsageError(str(error)) from None
     session = tune_peers.session(ifname, instance, settings)
     if release:
-        manual.release(session, change.classes)
+        manual.release(session, chosen)
         rows = tune_peers.show(session, peers, settings)
     elif undo:
         rows = manual.undo(session, peers, settings)
@@ -182,10 +178,13 @@ def tune_set(
         "peers": peers,
         "auto": release,
         "default": undo,
+        "fragment_bytes": fragment_bytes,
+        "minpulse_bytes": minpulse_bytes,
+        "classes": chosen,
+        "sinks": kinds,
     }
-    inputs |= vars(change)
     text = report.tuning([(row.peer, row.tune) for row in rows])
-    if note := report.clipped(change.fragment_bytes, session.frame_bytes):
+    if note := report.clipped(fragment_bytes, session.frame_bytes):
         say_folded(f"carefulctl: {note}", err=True)
     show(as_json, "tune set", inputs, _figures(session, rows), text)
 

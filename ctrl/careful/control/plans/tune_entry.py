@@ -40,45 +40,37 @@ class Setting:
     minpulse_bytes: Mapping[str, int]
 
 
+#: Indices of the message-size classes.
+ALL_CLASSES = tuple(range(CLASS_COUNT))
+
 #: Settings for one peer, or for new ones: one for each message-size class.
 Tune = tuple[Setting, ...]
 
 
-@dataclass(frozen=True)
-class Change:
-    """A change of settings; None: no change.
+def change(
+    fragment_bytes: int | None = None,
+    minpulse_bytes: int | None = None,
+    classes: Iterable[int] = ALL_CLASSES,
+    sinks: Iterable[str] = SINKS,
+) -> dict[int, Setting]:
+    """Returns the settings that a change makes, class by class; None: no change.
 
     fragment_bytes: fixed fragment size, payload bytes; minpulse_bytes: least pulse of `sinks`;
-    classes: indices of the message-size classes to change.
+    classes: indices of message-size classes. Raises CarefulError if a size is out of range, or
+    there is none.
     """
-
-    fragment_bytes: int | None = None
-    minpulse_bytes: int | None = None
-    classes: tuple[int, ...] = tuple(range(CLASS_COUNT))
-    sinks: tuple[str, ...] = tuple(SINKS)
-
-    def check(self) -> None:
-        """Raises CarefulError if the change is inconsistent."""
-        if self.fragment_bytes is None and self.minpulse_bytes is None:
-            text = "nothing to set: give --fragment-bytes or --minpulse-bytes"
-            raise CarefulError(errno.EINVAL, text)
-        for name, value, least in (
-            ("--fragment-bytes", self.fragment_bytes, 1),
-            ("--minpulse-bytes", self.minpulse_bytes, 0),
-        ):
-            if value is not None and not least <= value <= U32_MAX:
-                raise CarefulError(errno.EINVAL, f"{name} {value}: from {least} to {U32_MAX}")
-        if not self.classes or not all(0 <= index < CLASS_COUNT for index in self.classes):
-            text = f"message-size classes are 0 to {CLASS_COUNT - 1}"
-            raise CarefulError(errno.EINVAL, text)
-
-    def settings(self) -> dict[int, Setting]:
-        """Returns the change class by class. Raises CarefulError like check()."""
-        self.check()
-        plan = None if self.fragment_bytes is None else Plan.fixed(self.fragment_bytes)
-        pulse = self.minpulse_bytes
-        pulses = {} if pulse is None else dict.fromkeys(self.sinks, pulse)
-        return dict.fromkeys(self.classes, Setting(plan, pulses))
+    if fragment_bytes is None and minpulse_bytes is None:
+        text = "nothing to set: give --fragment-bytes or --minpulse-bytes"
+        raise CarefulError(errno.EINVAL, text)
+    for name, value, least in (
+        ("--fragment-bytes", fragment_bytes, 1),
+        ("--minpulse-bytes", minpulse_bytes, 0),
+    ):
+        if value is not None and not least <= value <= U32_MAX:
+            raise CarefulError(errno.EINVAL, f"{name} {value}: from {least} to {U32_MAX}")
+    plan = None if fragment_bytes is None else Plan.fixed(fragment_bytes)
+    pulses = {} if minpulse_bytes is None else dict.fromkeys(sinks, minpulse_bytes)
+    return dict.fromkeys(classes, Setting(plan, pulses))
 
 
 def _entry(raw: bytes) -> CData:
