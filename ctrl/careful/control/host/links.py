@@ -48,7 +48,7 @@ _XDP_PROGRAMS = (4, 5, 6)  # of any mode, native, generic
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _TCA_KIND = 1
 _RTA_DST, _RTA_OIF = 1, 4
-_IFF_UP, _IFF_LOOPBACK, _IFF_LOWER_UP = 1, 8, 0x10000
+_IFF_UP, _IFF_LOWER_UP = 1, 0x10000
 _ROOT = 0xFFFFFFFF  # TC_H_ROOT
 
 #: Values of IFLA_XDP_ATTACHED.
@@ -74,7 +74,6 @@ class Link:
     up: bool
     carrier: bool
     kind: str
-    loopback: bool
     xdp_program: int | None
     xdp_mode: str
 
@@ -121,7 +120,6 @@ def _link(message: bytes) -> Link:
         up=bool(flags & _IFF_UP),
         carrier=bool(flags & _IFF_LOWER_UP),
         kind=_text(netlink.attributes(attributes.get(_IFLA_LINKINFO, b"")).get(_INFO_KIND, b"")),
-        loopback=bool(flags & _IFF_LOOPBACK),
         xdp_program=next(programs, None) if attached else None,
         xdp_mode=_XDP_MODES.get(attached, ""),
     )

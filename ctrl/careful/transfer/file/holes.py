@@ -100,17 +100,17 @@ def is_hole(fd: int, offset: int, nbytes: int) -> bool:
 def without_zeros(fd: int, extents: Iterable[tuple[int, int]], name: str) -> list[tuple[int, int]]:
     """Returns the extents without aligned runs of GRAIN zeros."""
     kept: list[tuple[int, int]] = []
-    for begin, nbytes in extents:
-        at, end = begin, begin + nbytes
-        while at < end:
-            size = min(GRAIN - at % GRAIN, end - at)
-            with about(shown(name)):
+    with about(shown(name)):
+        for begin, nbytes in extents:
+            at, end = begin, begin + nbytes
+            while at < end:
+                size = min(GRAIN - at % GRAIN, end - at)
                 is_zero = os.pread(fd, size, at) == _ZEROS[:size]
-            if not is_zero and kept and sum(kept[-1]) == at:
-                kept[-1] = kept[-1][0], kept[-1][1] + size
-            elif not is_zero:
-                kept.append((at, size))
-            at += size
+                if not is_zero and kept and sum(kept[-1]) == at:
+                    kept[-1] = kept[-1][0], kept[-1][1] + size
+                elif not is_zero:
+                    kept.append((at, size))
+                at += size
     return kept
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from careful._abi import ffi, lib
 from careful.errors import CarefulError, about, check, shown
@@ -46,16 +45,8 @@ def selected(entries: list[Entry], filters: Filters) -> list[Entry]:
     return included + [Entry(name, NOTHING, "", errno.ENOENT) for name in sorted(missing)]
 
 
-class SplitListing(NamedTuple):
-    """A listing, split by how its entries move.
-
-    Attributes:
-        entries: included entries that need individual treatment.
-        small_batches: all other small files.
-    """
-
-    entries: list[Entry]
-    small_batches: Sequence[SmallBatch]
+#: Included entries that need individual treatment, and all other small files.
+SplitListing = tuple[list[Entry], Sequence[SmallBatch]]
 
 
 def split_listing(listing: Listing, options: Options, is_target_empty: bool) -> SplitListing:
@@ -66,9 +57,9 @@ def split_listing(listing: Listing, options: Options, is_target_empty: bool) -> 
         or options.blake3
         or options.filters != Filters()
     ):
-        return SplitListing(selected(listing.entries(), options.filters), ())
+        return selected(listing.entries(), options.filters), ()
     small_batches, rest = sift(listing.data, options)
-    return SplitListing(listing.entries(rest), small_batches)
+    return listing.entries(rest), small_batches
 
 
 def is_missing(error: OSError) -> bool:
