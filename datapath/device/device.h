@@ -92,7 +92,8 @@ struct llhdr {
 	uint8_t data[LLHDR_MAX];
 	uint16_t mtu; /* largest IP packet for the route; 0: the interface's MTU */
 	uint8_t bytes; /* header bytes (42 for IPv4, 62 for IPv6); 0: not resolved yet */
-	bool neighbour; /* the host is on our link, so the Ethernet address is its own */
+	bool neighbour : 1; /* the host is on our link, so the Ethernet address is its own */
+	bool moved : 1; /* the source that the host knows is no longer ours; resolve() always sets it */
 };
 
 /* The distribution of peers over several queues of an interface, as seen by one queue. */
@@ -259,7 +260,8 @@ struct port_ops {
 	 * ours; -ENETDOWN: no route, and the interface is down. */
 	int (*resolve)(struct port *port, const union address *to, struct llhdr *llhdr);
 	/* If to->ours is no address of this host, sets it to the source address that the kernel
-	 * would choose. Without a route it stays. May be NULL. */
+	 * would choose. It stays if the host has no route, or no address that others can use. May
+	 * be NULL. */
 	void (*source)(struct port *port, union address *to);
 	/* Reports that no host answers: the address's link address may be stale. May be NULL. */
 	void (*distrust)(struct port *port, const union address *to);

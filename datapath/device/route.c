@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
+#include <linux/if_addr.h>
 #include <linux/if_ether.h>
 #include <linux/neighbour.h>
 #include <netinet/ip.h>
@@ -264,28 +265,40 @@ static void put_headers(const struct route *route, const union address *to,
 	llhdr->neighbour = is_neighbour(hop, dst);
 }
 
-/* Reports whether the source address that the other end knows is still ours. The answer to a request
- * with that source does not tell: over IPv4 it is that there is no route, over IPv6 there is one. */
+/* Reports whether the source address that the other end knows is still ours. The answer to a route
+ * request with that source does not tell: over IPv4 it is that there is no route, over IPv6 there is
+ * one. An IPv6 address that is being checked for duplicates has no local route, but is ours. */
 static bool has_source(struct route *route, const union address *to, uint32_t bytes)
 {
 	struct ip_address ours = { .bytes = bytes };
+	struct rtnl_message message;
+	struct ifaddrmsg *ifa;
 	struct hop hop;
 	int rc;
 
 	memcpy(ours.data, to->ours, bytes);
+	if (to->sa.sa_family == AF_INET6) {
+		ifa = rtnl_begin(&message, RTM_GETADDR, 0, sizeof(*ifa));
+		ifa->ifa_family = AF_INET6;
+		ifa->ifa_index = IN6_IS_ADDR_LINKLOCAL(ours.data) ? route->ifindex : 0;
+		rtnl_put(&message, IFA_ADDRESS, ours.data, bytes);
+		return rtnl_ask(&route->ask, &message, NULL, NULL) != -EADDRNOTAVAIL;
+	}
 	rc = ask_route(route, to, &ours, 0, &hop);
-	if (rc || hop.type != RTN_LOCAL) /* perhaps an address of a VRF or of the link */
+	if (rc || hop.type != RTN_LOCAL) /* perhaps an address of a VRF */
 		rc = ask_route(route, to, &ours, ASK_BOUND, &hop);
 	return rc == -ENOBUFS || rc == -EAGAIN || (!rc && hop.type == RTN_LOCAL);
 }
 
-/* Finds the next hop to a host on our interface, and its neighbour entry. */
+/* Finds the next hop to a host on our interface, and its neighbour entry. *moved: the source that
+ * the host knows is no longer ours. */
 static int find_neighbour(struct route *route, const union address *to, struct ip_address *dst,
-			  struct hop *hop)
+			  struct hop *hop, bool *moved)
 {
 	uint32_t flags = 0;
 	int rc;
 
+	*moved = false;
 	if (to->sa.sa_family != AF_INET && to->sa.sa_family != AF_INET6)
 		return -EAFNOSUPPORT;
 	if (to->sa.sa_family == AF_INET) {
@@ -295,8 +308,10 @@ static int find_neighbour(struct route *route, const union address *to, struct i
 		dst->bytes = 16;
 		memcpy(dst->data, &to->in6.sin6_addr, 16);
 	}
-	if (address_has_ours(to) && has_source(route, to, dst->bytes))
-		flags = ASK_SOURCE;
+	if (address_has_ours(to)) {
+		*moved = !has_source(route, to, dst->bytes);
+		flags = *moved ? 0 : ASK_SOURCE;
+	}
 	rc = find_hop(route, to, dst, flags, hop);
 	if (rc == -ENOBUFS || rc == -EAGAIN)
 		return -EAGAIN;
@@ -322,8 +337,10 @@ int route_resolve(struct route *route, const union address *to, struct llhdr *ll
 {
 	struct ip_address dst;
 	struct hop hop;
-	int rc = find_neighbour(route, to, &dst, &hop);
+	bool moved;
+	int rc = find_neighbour(route, to, &dst, &hop, &moved);
 
+	llhdr->moved = moved;
 	if (rc)
 		return rc;
 	if (!hop.has_mac) {
@@ -334,12 +351,23 @@ int route_resolve(struct route *route, const union address *to, struct llhdr *ll
 	return 0;
 }
 
+/* Reports whether the host can answer to the source that the kernel chose. */
+static bool is_usable(const union address *to, const struct hop *hop)
+{
+	const struct in6_addr *source = (const void *)hop->source.data;
+
+	return to->sa.sa_family != AF_INET6 ||
+	       !(IN6_IS_ADDR_LOOPBACK(source) ||
+		 (IN6_IS_ADDR_LINKLOCAL(source) && !IN6_IS_ADDR_LINKLOCAL(&to->in6.sin6_addr)));
+}
+
 void route_source(struct route *route, union address *to)
 {
 	struct ip_address dst;
 	struct hop hop;
+	bool moved;
 
-	if (!find_neighbour(route, to, &dst, &hop))
+	if (!find_neighbour(route, to, &dst, &hop, &moved) && is_usable(to, &hop))
 		memcpy(to->ours, hop.source.data, hop.source.bytes);
 }
 
@@ -367,7 +395,8 @@ int route_multicast(struct route *route, const union address *to, struct llhdr *
 	const uint16_t port = address_port(to);
 	struct ip_address dst, group;
 	struct hop hop;
-	int rc = find_neighbour(route, to, &dst, &hop);
+	bool moved;
+	int rc = find_neighbour(route, to, &dst, &hop, &moved);
 
 	if (rc)
 		return rc;
@@ -388,8 +417,9 @@ void route_distrust(struct route *route, const union address *to)
 {
 	struct ip_address dst;
 	struct hop hop;
+	bool moved;
 
-	if (!find_neighbour(route, to, &dst, &hop) && hop.has_mac &&
+	if (!find_neighbour(route, to, &dst, &hop, &moved) && hop.has_mac &&
 	    !(hop.nud & (NUD_PERMANENT | NUD_NOARP)))
 		ask_neighbour(route, RTM_DELNEIGH, &hop);
 }

@@ -120,14 +120,16 @@ static struct link_peer *admit(struct link *link, struct link_peer *peer, const 
 	*later = false;
 	if (link->port->ops->resolve(link->port, from, &host.way))
 		host.way.bytes = 0;
-	if (!link_peer_welcome(link, &host) && !window_evict_silent(link, &host, false))
+	if (!link_peer_welcome(link, &host) && !window_evict_silent(link, &host, false)) {
+		*later = window_yield_ask(link, &host);
 		return NULL;
+	}
 	if (!peer)
 		peer = link_peer_get(link, from);
 	if (peer)
 		return peer;
 	if (!window_evict_silent(link, &host, true)) {
-		*later = window_yield_ask(link);
+		*later = window_yield_ask(link, NULL);
 		if (*later || !window_evict(link, &host))
 			return NULL;
 	}

@@ -39,20 +39,22 @@ void link_path_fit(struct link_peer *peer)
 	peer->frame_bytes = peer->session->frame_bytes < limit ? peer->session->frame_bytes : limit;
 }
 
-/* Looks up the route of an epoch again. Returns 0, -EMSGSIZE if messages under way were cut for
- * frames that no longer fit, or the errno of a lost route. A session that waits for its next epoch
- * notes that errno as the reason. */
-int link_path_again(struct link_peer *peer)
+/* Looks up the route again. Returns 0, -EMSGSIZE if messages under way were cut for frames that no
+ * longer fit, or the errno of a lost route. A session that waits for its next epoch notes that errno
+ * as the reason. *moved: there is a route, but from another address of ours. */
+int link_path_again(struct link_peer *peer, bool *moved)
 {
 	struct port *port = peer->link->port;
-	struct llhdr fresh;
+	struct llhdr fresh = { .moved = false };
 	bool lost;
 	int rc;
 
-	if (!link_has_epoch(peer) && peer->state != CAREFUL_PEER_RENEWING)
+	*moved = false;
+	if (peer->state == CAREFUL_PEER_NONE || peer->state == CAREFUL_PEER_FAILED)
 		return 0;
 	rc = port->ops->resolve(port, &peer->session->address, &fresh);
 	lost = rc == -ENETUNREACH || rc == -EXDEV || rc == -ENOTUNIQ;
+	*moved = fresh.moved && !lost;
 	if (!link_has_epoch(peer)) {
 		peer->session->last_errno = lost ? -rc : 0;
 		return 0;

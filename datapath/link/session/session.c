@@ -22,8 +22,10 @@ void link_connect(struct link_peer *peer)
 	session->last_errno = 0;
 	session->since_ns = peer->link->now_ns;
 	link_state(peer, CAREFUL_PEER_CONNECTING);
-	if (peer->phase == LINK_IDLE)
+	if (peer->phase == LINK_IDLE) {
+		memset(session->address.ours, 0, sizeof(session->address.ours));
 		handshake_ask(peer);
+	}
 }
 
 /* Asks again for a peer that gave up its window. */
@@ -128,6 +130,11 @@ void session_tick(struct link_peer *peer)
 		resolve_tick(peer);
 }
 
+static bool is_live(const struct link_peer *peer)
+{
+	return peer->state != CAREFUL_PEER_NONE && peer->state != CAREFUL_PEER_FAILED;
+}
+
 /* Follows a change of our own address: the session continues from the new address, in a new epoch,
  * since the peer still sends to the old one. If another session with the peer exists, it ends. */
 static void follow_source(struct link_peer *peer)
@@ -136,15 +143,13 @@ static void follow_source(struct link_peer *peer)
 	struct session *session = peer->session;
 	union address now = session->address;
 
-	if (!link->port->ops->source || !address_has_ours(&now) || link_peer_free(peer))
-		return;
 	link->port->ops->source(link->port, &now);
 	if (!memcmp(now.ours, session->address.ours, sizeof(now.ours)))
 		return;
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		const struct link_peer *other = &link->peers[i];
 
-		if (other != peer && !link_peer_free(other) && link_peer_at(other, &now)) {
+		if (other != peer && is_live(other) && link_peer_at(other, &now)) {
 			link_close(peer, ECONNRESET);
 			return;
 		}
@@ -156,11 +161,12 @@ static void follow_source(struct link_peer *peer)
 /* Looks up the kernel's route to the peer again. */
 void link_way_changed(struct link_peer *peer)
 {
-	int rc;
+	bool moved;
+	int rc = link_path_again(peer, &moved);
 
-	follow_source(peer);
-	rc = link_path_again(peer);
-	if (rc == -EMSGSIZE) {
+	if (moved) {
+		follow_source(peer);
+	} else if (rc == -EMSGSIZE) {
 		link_break(peer);
 	} else if (rc) {
 		link_renew(peer); /* frames stop until there is a route */

@@ -19,7 +19,7 @@ void link_lost(struct link_peer *peer, uint32_t frames);
 void session_tick(struct link_peer *peer);
 
 /* window_yield.c */
-bool window_yield_ask(struct link *link);
+bool window_yield_ask(struct link *link, const struct link_host *host);
 bool window_evict(struct link *link, const struct link_host *newcomer);
 bool window_evict_silent(struct link *link, const struct link_host *newcomer, bool any_host);
 bool window_yield(struct link_peer *peer, const struct careful_ctrl *sync);
@@ -50,7 +50,7 @@ bool control_watch_unheard(const struct link_peer *peer);
 
 /* path.c */
 void link_path_fit(struct link_peer *peer);
-int link_path_again(struct link_peer *peer);
+int link_path_again(struct link_peer *peer, bool *moved);
 bool link_path_narrow(const struct link_peer *peer);
 bool link_path_begin(struct link_peer *peer);
 bool link_path_told(struct link_peer *peer);

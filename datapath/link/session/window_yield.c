@@ -46,9 +46,9 @@ static bool may_ask(const struct link_peer *peer)
 	return !asked_ns || has_passed(peer->link, asked_ns, AGAIN_MS);
 }
 
-/* Asks an idle peer for its window, unless a peer was asked just now. Returns false if no peer is
- * idle. */
-bool window_yield_ask(struct link *link)
+/* Asks an idle peer for its window, unless a peer was asked just now. host: only a peer of this host;
+ * NULL: any. Returns false if none is idle. */
+bool window_yield_ask(struct link *link, const struct link_host *host)
 {
 	struct link_peer *best = NULL;
 
@@ -56,6 +56,8 @@ bool window_yield_ask(struct link *link)
 		struct link_peer *peer = &link->peers[i];
 		const struct session *session = peer->session;
 
+		if (host && !link_peer_belongs(peer, host))
+			continue;
 		if (session->yield_ns && !has_passed(link, session->yield_ns, ANSWER_MS))
 			return true;
 		if (idle(peer) && may_ask(peer) &&
@@ -171,7 +173,7 @@ bool window_yield_await(struct link *link, const union address *to)
 		host.way.bytes = 0;
 	if (evict(link, &host, awaited_long(link) ? 1 : 2, true))
 		return true;
-	if (window_yield_ask(link))
+	if (window_yield_ask(link, NULL))
 		return true;
 	for (uint32_t i = 0; i < link->peers_max; i++)
 		if (at_rest(&link->peers[i]))

@@ -193,7 +193,10 @@ static void check_source(union address *to, const char *from, uint32_t at, uint3
 static void test_resolve__a_source_that_is_no_longer_ours(void)
 {
 	union address to = address("10.77.0.2"), to6 = address("fd77::2");
+	uint8_t want6[16];
 	struct llhdr h;
+
+	CHECK_EQ(inet_pton(AF_INET6, "fd77::1", want6), 1);
 
 	open_sides(1);
 	CHECK(!pair_run(&pair, 0, "ip addr add 10.77.0.7/24 dev eth1"));
@@ -208,6 +211,19 @@ static void test_resolve__a_source_that_is_no_longer_ours(void)
 	CHECK(!pair_run(&pair, 0, "ip addr del fd77::7/128 dev eth1"));
 	check_source(&to, "10.77.0.1", 26, 4);
 	check_source(&to6, "fd77::1", 22, 16);
+	/* An address that is being checked for duplicates is ours. Others cannot answer to the
+	 * addresses of the link or of this host, which the kernel would choose without it. */
+	CHECK(!pair_run(&pair, 0,
+			"echo 1 >/proc/sys/net/ipv6/conf/eth1/accept_dad &&"
+			"ip addr del fd77::1/64 dev eth1 && ip addr add fd77::1/64 dev eth1 &&"
+			"ip -6 addr show dev eth1 tentative | grep -q fd77::1/64 &&"
+			"ip route replace fd77::/64 dev eth1"));
+	ports[0]->ops->source(ports[0], &to6);
+	CHECK(!memcmp(to6.ours, want6, sizeof(want6)));
+	CHECK(!pair_run(&pair, 0,
+			"ip addr del fd77::1/64 dev eth1; ip route replace fd77::/64 dev eth1"));
+	ports[0]->ops->source(ports[0], &to6);
+	CHECK(!memcmp(to6.ours, want6, sizeof(want6)));
 	close_sides(1);
 }
 

@@ -616,6 +616,25 @@ static void test_slots__a_silent_session_makes_room_for_its_own_host(void)
 	node_close(node);
 }
 
+/* A host that holds its share of the slots is not refused while one of its sessions is idle: that one
+ * is asked for its window. A session of another host is not. */
+static void test_slots__an_idle_session_makes_room_for_its_own_host(void)
+{
+	struct node *node = node_open();
+	const struct link *link = &node->c->link;
+	const union address idle = node_host(TWICE), beside = node_host(0);
+
+	node->neighbours = true;
+	CHECK(node_session(node, 0));
+	CHECK(node_session(node, TWICE));
+	node_time(node, 1100);
+	CHECK(!node_session(node, TWICE_IPV6));
+	CHECK_EQ(link->counters[CAREFUL_C_CTRL_REFUSED], 0);
+	CHECK(link_peer_find(&node->c->link, &idle)->session->yield_ns);
+	CHECK(!link_peer_find(&node->c->link, &beside)->session->yield_ns);
+	node_close(node);
+}
+
 /* The host of a session loses its address, so the session's next epoch finds no answer. A newcomer
  * takes its slot, but not at once. */
 static void test_slots__a_lost_session_makes_room_for_anybody(void)
@@ -763,6 +782,7 @@ int main(void)
 	RUN(test_slots__a_host_is_known_by_its_network_and_its_key);
 	RUN(test_slots__a_newcomer_evicts_the_largest_holder);
 	RUN(test_slots__a_silent_session_makes_room_for_its_own_host);
+	RUN(test_slots__an_idle_session_makes_room_for_its_own_host);
 	RUN(test_slots__a_lost_session_makes_room_for_anybody);
 	RUN(test_slots__our_own_programs_find_one);
 	RUN(test_challenge__from_another_address_is_told);
