@@ -16,7 +16,7 @@ from careful.errors import InputError, WithheldError
 from careful.jsonout import Json
 from careful.model.blackbox import BlackBox
 from careful.model.measurements import Ends, Hops, Measurement, combined
-from careful.model.stages import MESSAGE_BYTES_MAX, Pipeline, Stage, shortened
+from careful.model.stages import MESSAGE_BYTES_MAX, Pipeline, Stage, about, shortened
 
 _KEYS = {"name", "g_us", "G_us_per_KiB", "group", "resource", "delay_us"}
 #: Settings of the lab's emulated link (tools/lab up --hops), ignored here.
@@ -60,14 +60,10 @@ def parse_pipeline(text: str, origin: str = "pipeline") -> Pipeline:
     for number, table in enumerate(tables):
         line = _line_of(text, r"\s*\[\[\s*stage\s*\]\]", number)
         where = f"{origin}: stage {number + 1}" + (f" (line {line})" if line else "")
-        try:
+        with about(where):
             stages.append(_stage(table))
-        except InputError as error:
-            raise InputError(f"{where}: {error}") from None
-    try:
+    with about(origin):
         return Pipeline(tuple(stages), str(data.get("name", "")), str(data.get("source", "")))
-    except InputError as error:
-        raise InputError(f"{origin}: {error}") from None
 
 
 def _stage(table: Json) -> Stage:
@@ -96,17 +92,13 @@ def _staged_pipeline(data: Json, origin: str) -> Pipeline:
             high = entry.get("size_max_bytes")
             frame_bytes = high if type(high) is int and 0 < high <= MESSAGE_BYTES_MAX else 0
             raise WithheldError(origin, f"g and G of stage {number}, {name}", text, frame_bytes)
-        try:
+        with about(f"{origin}: stage {number}"):
             stages.append(_stage({key: entry[key] for key in entry if key in _KEYS}))
-        except InputError as error:
-            raise InputError(f"{origin}: stage {number}: {error}") from None
-    try:
+    with about(origin):
         low, high = _sizes(data["stages"])
         return Pipeline(
             tuple(stages), str(data.get("name", "")), size_min_bytes=low, size_max_bytes=high
         )
-    except InputError as error:
-        raise InputError(f"{origin}: {error}") from None
 
 
 def _sizes(entries: list[Json]) -> tuple[int, int | None]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from careful.errors import InputError, WithheldError
 from careful.jsonout import Json
 from careful.model.blackbox import BlackBox, Regime
-from careful.model.stages import KIB, MESSAGE_BYTES_MAX, Pipeline, Stage, is_cost, shortened
+from careful.model.stages import KIB, MESSAGE_BYTES_MAX, Pipeline, Stage, about, is_cost, shortened
 
 #: Headers of a careful frame over IPv4, bytes: pathchar counts them, a plan does not.
 HEADERS_BYTES = 76
@@ -56,10 +56,8 @@ class Hops:
         entries = data.get("stages") or data.get("hops")
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise InputError(f"{origin}: 'stages' or 'hops' must be a list of objects")
-        try:
+        with about(origin):
             parts = tuple(_part(entry) for entry in entries)
-        except InputError as error:
-            raise InputError(f"{origin}: {error}") from None
         if not parts:
             raise InputError(f"{origin}: pathchar measured no hop")
         return cls(parts, data.get("reached") is not False)

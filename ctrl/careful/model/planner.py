@@ -161,19 +161,25 @@ def plan(
         _check_count(fragments_count, strategy, message_bytes, limits)
     else:
         limits = measured_limits(pipeline, message_bytes, limits)
-    made = _planned(
-        pipeline,
-        message_bytes,
-        strategy,
-        fragments_count,
-        limits,
-        whole,
-        lp,
-        reassembly,
-        levels,
-        cache,
-    )
-    return _doubted(pipeline, made)
+    if pipeline.shares_resources():
+        if strategy not in ("best", "fixed"):
+            pipeline.sequential()  # raises, and names the stages
+        made = searched_plan(pipeline, int(message_bytes), limits, fragments_count)
+        return _doubted(pipeline, made)
+    line, how = pipeline.sequential(), (limits, whole, reassembly, levels)
+    if strategy != "best":
+        made = _planned(line, message_bytes, strategy, fragments_count, *how, cache)
+        return _doubted(pipeline, made)
+    missing = lp and lacking("scipy", "strategy lp")
+    # If several plans are equally fast, the simplest kind wins.
+    names = ["fixed"] + ["hierarchical"] * reassembly + ["ramp", "ramp-up-down"]
+    names += ["lp"] * (lp and not missing)
+    # The plans share their compound stages if all cut alike below the top.
+    cache = {} if levels[1] == "fixed" else None
+    plans = [_planned(line, message_bytes, name, None, *how, cache) for name in names]
+    least = min(plans, key=lambda candidate: candidate.latency_us)
+    notes = [note for note in (least.note, missing and f"not tried: {missing}") if note]
+    return _doubted(pipeline, replace(least, note="; ".join(notes)))
 
 
 def _planned(
@@ -183,44 +189,22 @@ def _planned(
     fragments_count: int | None,
     limits: Limits,
     whole: bool,
-    lp: bool,
     reassembly: bool,
     levels: tuple[str, str],
     cache: Cache | None,
 ) -> Plan:
-    if pipeline.shares_resources():
-        if strategy not in ("best", "fixed"):
-            pipeline.sequential()  # raises, and names the stages
-        return searched_plan(pipeline, int(message_bytes), limits, fragments_count)
-    sequential = pipeline.sequential()
-    if strategy == "best":
-        missing = lp and lacking("scipy", "strategy lp")
-        lp = lp and not missing
-        # If several plans are equally fast, the simplest kind wins.
-        order = ("fixed", "hierarchical", "ramp", "ramp-up-down", "lp")
-        names = [s for s in order if (lp or s != "lp") and (reassembly or s != "hierarchical")]
-        # The plans share their compound stages if all cut alike below the top.
-        cache = {} if levels[1] == "fixed" else None
-        plans = [
-            _planned(
-                pipeline, message_bytes, name, None, limits, whole, lp, reassembly, levels, cache
-            )
-            for name in names
-        ]
-        least = min(plans, key=lambda candidate: candidate.latency_us)
-        notes = [note for note in (least.note, missing and f"not tried: {missing}") if note]
-        return replace(least, note="; ".join(notes))
+    """Plans with one strategy, for a pipeline without shared resources."""
     if strategy == "hierarchical":
-        compound = hierarchical(sequential, message_bytes, *levels, limits, whole, cache=cache)
-        return _from_hierarchy(sequential, message_bytes, strategy, compound)
-    flat = _flat_sizes(sequential, message_bytes, strategy, fragments_count, limits, whole)
-    result = _from_flat(sequential, message_bytes, strategy, flat)
+        compound = hierarchical(pipeline, message_bytes, *levels, limits, whole, cache=cache)
+        return _from_hierarchy(pipeline, message_bytes, strategy, compound)
+    flat = _flat_sizes(pipeline, message_bytes, strategy, fragments_count, limits, whole)
+    result = _from_flat(pipeline, message_bytes, strategy, flat)
     if reassembly and strategy in ("ramp", "ramp-up-down"):
         compound = hierarchical(
-            sequential, message_bytes, strategy, "fixed", limits, whole, cache=cache
+            pipeline, message_bytes, strategy, "fixed", limits, whole, cache=cache
         )
         if compound.latency_us < result.latency_us:
-            result = _from_hierarchy(sequential, message_bytes, strategy, compound)
+            result = _from_hierarchy(pipeline, message_bytes, strategy, compound)
     if strategy == "lp" and fragments_count is None and len(flat) > SEARCH_COUNT_MAX:
         result = replace(result, note=f"a ramp: lp solves at most {SEARCH_COUNT_MAX} fragments")
     if strategy in ("ramp", "ramp-up-down") and _equal(result.fragments_bytes):

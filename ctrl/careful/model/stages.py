@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 import numbers
 import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -76,6 +78,15 @@ class Stage:
     def time_us(self, size_bytes: float) -> float:
         """Time a fragment of `size_bytes` occupies the stage, µs: t = g + x G (P1 section 2)."""
         return self.g_us + size_bytes * self.G_us_per_KiB / KIB
+
+
+@contextmanager
+def about(origin: str) -> Iterator[None]:
+    """Names the origin in an InputError that the block raises."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{origin}: {error}") from None
 
 
 def is_cost(value: object) -> bool:

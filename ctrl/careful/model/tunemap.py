@@ -281,9 +281,8 @@ def _affine(sizes: Array) -> tuple[int, int]:
     """
     if len(sizes) < 2:
         return Q16_ONE, 0
-    design = np.vstack([sizes[:-1], np.ones(len(sizes) - 1)]).T
     if len(sizes) > 2 and np.ptp(sizes[:-1]) > 1e-6:
-        (ratio, step), *_ = np.linalg.lstsq(design, sizes[1:], rcond=None)
+        ratio, step = np.polyfit(sizes[:-1], sizes[1:], 1)
         if ratio >= 0 and step >= 0:
             return min(round(float(ratio) * Q16_ONE), U32_MAX), round(float(step))
     growth = float(sizes[-1] / sizes[0]) ** (1 / (len(sizes) - 1))
