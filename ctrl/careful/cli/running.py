@@ -1,15 +1,12 @@
 """Runs a command's requests to a peer, to their end or to a signal.
 
-Owns the event loop; SIGINT, SIGTERM and SIGHUP cancel the requests, which clean up. Also owns how
-long a command waits for a carefuld that ended meanwhile.
+Owns how long a command waits for a carefuld that ended meanwhile.
 """
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine
@@ -18,8 +15,9 @@ from typing import Self, TypeVar
 
 import click
 
+from careful import cancelled
 from careful.daemon.route import Route
-from careful.errors import FATAL, CarefulError, Ended, LossError, OtherReleaseError, SilenceError
+from careful.errors import FATAL, CarefulError, LossError, OtherReleaseError, SilenceError
 from careful.transfer.protocol.block import BlockClient
 from careful.transfer.run.session import connected
 
@@ -91,39 +89,13 @@ class Outlasting:
 
 
 def run(route: Route, work: Work[_T]) -> _T:
-    """Does work(peer) in a session of its own.
+    """Does work(peer) in a session of its own; signals cancel it, as by cancelled.run().
 
-    Raises:
-        CarefulError: the peer cannot be reached, or the work failed.
-        Ended: SIGTERM or SIGHUP came, and was not ignored when we started.
-        KeyboardInterrupt: SIGINT came.
+    Raises CarefulError: the peer cannot be reached, or the work failed.
     """
-    found: list[_T] = []
-    asyncio.run(_guarded(route, work, found))
-    return found[0]
 
-
-async def _guarded(route: Route, work: Work[_T], found: list[_T]) -> None:
-    """Does the work and appends its result to `found`.
-
-    The result is not returned: asyncio.run() ends with signal.getsignal(), which formats the
-    handler, its task and the task's result. For 10,000 files this took 15 ms.
-    """
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-    received: list[int] = []
-
-    def end(number: int) -> None:
-        received.append(number)
-        task.cancel()
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:  # ignored under nohup
-            loop.add_signal_handler(number, end, number)
-    try:
+    async def session() -> _T:
         async with connected(route) as remote:
-            found.append(await work(remote))
-    except asyncio.CancelledError:
-        if received:
-            raise Ended(received[0]) from None
-        raise
+            return await work(remote)
+
+    return cancelled.run(session())

@@ -11,17 +11,16 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
 
-from careful.errors import Ended, shown
+from careful import cancelled
+from careful.errors import shown
 from careful.fleet.hosts import Host
 from careful.jsonout import Json
 from careful.units import shown_bytes, shown_time
 
-_T = TypeVar("_T")
 #: Programs at a time: each ssh is a process and some descriptors.
 AT_ONCE = 64
 #: The most bytes of a program's output, and of one read.
@@ -191,37 +190,10 @@ def in_turns(
 ) -> list[Outcome]:
     """Runs the jobs of a turn in parallel, turn after turn; returns the outcomes in order.
 
-    on_outcome: called with each outcome as it comes. Raises Ended as guarded() does.
+    on_outcome: called with each outcome as it comes. Raises as cancelled.run().
     """
 
     async def work() -> list[Outcome]:
         return [one for turn in turns for one in await _run_all(turn, on_outcome)]
 
-    return guarded(work())
-
-
-def guarded(work: Coroutine[object, None, _T]) -> _T:
-    """Runs work to its end; a signal cancels the work, so that no process stays. Raises Ended:
-    SIGTERM or SIGHUP came, and this process does not ignore it.
-    """
-    received: list[int] = []
-
-    async def run() -> _T:
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None
-
-        def stop(number: int) -> None:
-            received.append(number)
-            task.cancel()
-
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) != signal.SIG_IGN:  # ignored under nohup
-                loop.add_signal_handler(number, stop, number)
-        return await work
-
-    try:
-        return asyncio.run(run())
-    except asyncio.CancelledError:
-        if received:
-            raise Ended(received[0]) from None
-        raise
+    return cancelled.run(work())
