@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from careful import cancelled
 from careful.cli.command import command
 from careful.cli.common import config_option, instance_option, json_option, say_folded, show
 from careful.cli.exit_status import Exit
@@ -19,7 +20,6 @@ from careful.errors import CarefulError
 from careful.fleet import chain
 from careful.fleet import hosts as fleet_hosts
 from careful.fleet import relay as one_host
-from careful.fleet.running import guarded
 from careful.render.instance import fleet as report
 
 hosts_option = click.option(
@@ -80,7 +80,7 @@ def put(file: Path, to: str, replace: bool, path: Path, limit_s: float, as_json:
         if one.error:
             say_folded(f"carefulctl: {report.member(one)}", err=True)
 
-    found = guarded(chain.Put(file, limit_s, replace, print_member).run(hosts))
+    found = cancelled.run(chain.Put(file, limit_s, replace, print_member).run(hosts))
     inputs = {"hosts_file": str(path), "file": str(file), "to": to, "replace": replace}
     show(as_json, "fleet put", inputs, report.put_figures(found), report.put(found))
     if failed := sum(1 for one in found.members if one.error):
