@@ -33,10 +33,9 @@ LOCAL, REMOTE = "/tmp/top/file", "top/file"
 def set_sinks(frame_bytes: int | None, **pulses: int) -> None:
     """Sets this machine's fragments and minpulses for all messages."""
     if frame_bytes is not None:
-        set_classes(tune_entry.Change(fragment_bytes=frame_bytes).settings(), INSTANCE)
+        set_classes(tune_entry.change(fragment_bytes=frame_bytes), INSTANCE)
     for sink, pulse in pulses.items():
-        one = tune_entry.Change(minpulse_bytes=pulse, sinks=(sink,))
-        set_classes(one.settings(), INSTANCE)
+        set_classes(tune_entry.change(minpulse_bytes=pulse, sinks=(sink,)), INSTANCE)
 
 
 def serve() -> None:

@@ -49,7 +49,7 @@ def say(text: str) -> None:
 
 def set_fragments(nbytes: int) -> None:
     """Sets small fragments at both ends, since frames are counted."""
-    change = tune_entry.Change(fragment_bytes=nbytes).settings()
+    change = tune_entry.change(fragment_bytes=nbytes)
     for host in ("h1", "h2"):
         with maps.tune_map(f"{LAB}-{host}") as entries:
             tune_entry.apply(entries, tune_entry.all_slots(), change)

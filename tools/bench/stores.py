@@ -173,9 +173,9 @@ async def write(given: dict[str, Any]) -> None:
     async with files.aconnect("h2") as host, await host.open("file", "r+") as file:
 
         def pieces(size: dict[str, Any], arm: dict[str, Any]) -> Awaitable[object]:
-            set_classes(tune_entry.Change(fragment_bytes=arm["frame"]).settings())
-            pulse = tune_entry.Change(minpulse_bytes=arm["write"], sinks=("store",))
-            set_classes(pulse.settings(), given["store"])
+            set_classes(tune_entry.change(fragment_bytes=arm["frame"]))
+            pulse = tune_entry.change(minpulse_bytes=arm["write"], sinks=("store",))
+            set_classes(pulse, given["store"])
             starts = range(0, size["bytes"], arm["piece"])
             cut = [(bytes(min(arm["piece"], size["bytes"] - at)), at) for at in starts]
 

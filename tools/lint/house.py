@@ -82,8 +82,8 @@ LINK_FOLDERS = {
 
 #: Weighed folders, and their most lines.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 101_246),
-    "tools": (("tools",), 18_920),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 101_248),
+    "tools": (("tools",), 18_919),
 }
 
 #: The most bytes of stored runs: quoted figures, not raw rounds. Pages of tests/reports do not

@@ -42,7 +42,8 @@ static int add_member(struct link_group *group, uint32_t index, struct link_peer
 		rc = -EOPNOTSUPP;
 	if (rc)
 		return rc;
-	if (index && memcmp(&llhdr, &group->llhdr, sizeof(llhdr)) != 0)
+	if (index && (llhdr.bytes != group->llhdr.bytes || llhdr.mtu != group->llhdr.mtu ||
+		      memcmp(llhdr.data, group->llhdr.data, llhdr.bytes) != 0))
 		return -EHOSTUNREACH;
 	group->llhdr = llhdr;
 	group->members[index] = (struct link_member){ peer, peer->epoch, 0 };

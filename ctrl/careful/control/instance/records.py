@@ -192,13 +192,14 @@ def _same(kind: type, *structs: CData) -> Json:
     Numbers of enums are left out: the dataclass has their names.
     """
     values: Json = {}
-    for field, struct in product(fields(kind), structs):
-        for name in (field.name, _UNIT.sub("", field.name)):
+    for field in fields(kind):
+        for name, struct in product((field.name, _UNIT.sub("", field.name)), structs):
             value = getattr(struct, name, None)
             is_text = isinstance(value, ffi.CData) and ffi.typeof(value).kind == "array"
             is_same = value is not None and is_text == (field.type == "str")
             if is_same and field.type in _CONVERTED:
                 values[field.name] = _CONVERTED[field.type](value)
+                break
     return values
 
 
