@@ -32,7 +32,6 @@ OLD = {
     "ranges.json": "wire 4",
     "regret.json": "not clean, wire 1",
     "release.json": "wire 4",
-    "sim-hostile.txt": "wire 4, wire 5, wire 6",
     "speed.json": "wire 4",
     "table2-links.json": "wire 2",
     "table2.json": "wire 1",
