@@ -34,6 +34,7 @@ struct hop {
 	uint16_t nud; /* NUD_* of its neighbour entry; 0: none */
 	uint8_t mac[6];
 	bool has_mac;
+	bool moved; /* the source that the other end knows is no longer ours */
 };
 
 static void copy_address(struct ip_address *to, const struct rtattr *attr)
@@ -290,15 +291,15 @@ static bool has_source(struct route *route, const union address *to, uint32_t by
 	return rc == -ENOBUFS || rc == -EAGAIN || (!rc && hop.type == RTN_LOCAL);
 }
 
-/* Finds the next hop to a host on our interface, and its neighbour entry. *moved: the source that
- * the host knows is no longer ours. */
+/* Finds the next hop to a host on our interface, and its neighbour entry. */
 static int find_neighbour(struct route *route, const union address *to, struct ip_address *dst,
-			  struct hop *hop, bool *moved)
+			  struct hop *hop)
 {
 	uint32_t flags = 0;
+	bool moved = false;
 	int rc;
 
-	*moved = false;
+	*hop = (struct hop){ 0 };
 	if (to->sa.sa_family != AF_INET && to->sa.sa_family != AF_INET6)
 		return -EAFNOSUPPORT;
 	if (to->sa.sa_family == AF_INET) {
@@ -309,10 +310,11 @@ static int find_neighbour(struct route *route, const union address *to, struct i
 		memcpy(dst->data, &to->in6.sin6_addr, 16);
 	}
 	if (address_has_ours(to)) {
-		*moved = !has_source(route, to, dst->bytes);
-		flags = *moved ? 0 : ASK_SOURCE;
+		moved = !has_source(route, to, dst->bytes);
+		flags = moved ? 0 : ASK_SOURCE;
 	}
 	rc = find_hop(route, to, dst, flags, hop);
+	hop->moved = moved;
 	if (rc == -ENOBUFS || rc == -EAGAIN)
 		return -EAGAIN;
 	if (rc || (hop->type != RTN_UNICAST && hop->type != RTN_LOCAL))
@@ -337,10 +339,9 @@ int route_resolve(struct route *route, const union address *to, struct llhdr *ll
 {
 	struct ip_address dst;
 	struct hop hop;
-	bool moved;
-	int rc = find_neighbour(route, to, &dst, &hop, &moved);
+	int rc = find_neighbour(route, to, &dst, &hop);
 
-	llhdr->moved = moved;
+	llhdr->moved = hop.moved;
 	if (rc)
 		return rc;
 	if (!hop.has_mac) {
@@ -365,9 +366,8 @@ void route_source(struct route *route, union address *to)
 {
 	struct ip_address dst;
 	struct hop hop;
-	bool moved;
 
-	if (!find_neighbour(route, to, &dst, &hop, &moved) && is_usable(to, &hop))
+	if (!find_neighbour(route, to, &dst, &hop) && is_usable(to, &hop))
 		memcpy(to->ours, hop.source.data, hop.source.bytes);
 }
 
@@ -395,8 +395,7 @@ int route_multicast(struct route *route, const union address *to, struct llhdr *
 	const uint16_t port = address_port(to);
 	struct ip_address dst, group;
 	struct hop hop;
-	bool moved;
-	int rc = find_neighbour(route, to, &dst, &hop, &moved);
+	int rc = find_neighbour(route, to, &dst, &hop);
 
 	if (rc)
 		return rc;
@@ -417,9 +416,8 @@ void route_distrust(struct route *route, const union address *to)
 {
 	struct ip_address dst;
 	struct hop hop;
-	bool moved;
 
-	if (!find_neighbour(route, to, &dst, &hop, &moved) && hop.has_mac &&
+	if (!find_neighbour(route, to, &dst, &hop) && hop.has_mac &&
 	    !(hop.nud & (NUD_PERMANENT | NUD_NOARP)))
 		ask_neighbour(route, RTM_DELNEIGH, &hop);
 }

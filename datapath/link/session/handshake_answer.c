@@ -141,9 +141,8 @@ static struct link_peer *admit(struct link *link, struct link_peer *peer, const 
 static void take_hello(struct link *link, struct link_peer *peer, const union address *from,
 		       const struct careful_ctrl *hello, struct keyed_heard *heard)
 {
-	bool later = false;
-
 	const struct keys_trusted *trusted = heard ? heard->trusted : NULL;
+	bool later = false;
 
 	if (be32toh(hello->status) != handshake_flags(link)) {
 		bool repair = (be32toh(hello->status) ^ handshake_flags(link)) ==

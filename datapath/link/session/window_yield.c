@@ -72,7 +72,7 @@ bool window_yield_ask(struct link *link, const struct link_host *host)
 }
 
 /* Reports whether the session's slot would become free at once. */
-static bool at_end(const struct link_peer *peer)
+static bool frees_slot(const struct link_peer *peer)
 {
 	return !peer->operations && !peer->kept && !peer->kept_old;
 }
@@ -80,7 +80,7 @@ static bool at_end(const struct link_peer *peer)
 /* Reports whether our programs do not use the session, either. */
 static bool may_end(const struct link_peer *peer)
 {
-	return !peer->session->want && at_end(peer);
+	return !peer->session->want && frees_slot(peer);
 }
 
 /* Counts the slots of the peer's host. */
@@ -141,7 +141,7 @@ bool window_evict_silent(struct link *link, const struct link_host *newcomer, bo
 	for (uint32_t i = 0; i < link->peers_max; i++) {
 		struct link_peer *peer = &link->peers[i];
 
-		if (!is_silent(peer) || !at_end(peer))
+		if (!is_silent(peer) || !frees_slot(peer))
 			continue;
 		if (link_peer_belongs(peer, newcomer) ||
 		    (any_host && may_end(peer) && peer->state == CAREFUL_PEER_RENEWING)) {
