@@ -90,6 +90,8 @@ def plain(value: Any) -> Any:
         return [plain(each) for each in value]
     if hasattr(value, "tolist"):  # numpy's, without importing it for commands that need none
         return plain(value.tolist())
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -168,7 +168,7 @@ def _context(names: Sequence[str], one: click.Command) -> click.Context:
     ctx = None
     for name in names[:-1]:
         ctx = click.Context(click.Command(name), parent=ctx, info_name=name)
-    settings = {"help_option_names": ["-h", "--help"], **one.context_settings}
+    settings = {"help_option_names": ["-h", "--help"], "show_default": True, **one.context_settings}
     return click.Context(one, parent=ctx, info_name=names[-1], **settings)
 
 

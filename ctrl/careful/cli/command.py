@@ -8,22 +8,11 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from careful.cli import interrupt
-
-if TYPE_CHECKING:
-    ParamType = click.ParamType
-else:
-
-    class ParamType(click.ParamType):
-        """click's ParamType, with a type argument for mypy that click has only since 8.2."""
-
-        def __class_getitem__(cls, _: object) -> type:
-            return cls
-
 
 #: Width of an example; the explanation of a longer example begins on a line of its own.
 _EXAMPLE_COLUMNS = 46

@@ -17,22 +17,27 @@ from careful.render.tables import folded
 
 #: Texts that say_all() prints at a time.
 _AT_A_TIME = 512
+#: The file of --output, in a context's meta.
+_OUTPUT = "careful.cli.common.output"
 _F = TypeVar("_F", bound=Callable[..., object])
 _T = TypeVar("_T")
 
 
-def _note(ctx: click.Context, _: click.Parameter, value: bool) -> bool:
-    if value and ctx.obj is not None:
-        ctx.obj["json"] = ctx.command_path.partition(" ")[2]
-    return value
+def _note_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.ensure_object(dict)["json"] = _name(ctx)
+
+
+def _note_output(ctx: click.Context, _: click.Parameter, value: Path | None) -> None:
+    ctx.meta[_OUTPUT] = value
 
 
 json_option = click.option(
     "--json",
-    "as_json",
     is_flag=True,
     is_eager=True,
-    callback=_note,
+    expose_value=False,
+    callback=_note_json,
     help="Print one JSON object, also for an error.",
 )
 instance_option = click.option(
@@ -40,7 +45,7 @@ instance_option = click.option(
     envvar="CAREFUL_INSTANCE",
     metavar="NAME",
     shell_complete=complete.instance,
-    help="Instance of carefuld.  [env: CAREFUL_INSTANCE; default: the interface's, or the "
+    help="Instance of carefuld.  [env var: CAREFUL_INSTANCE; default: the interface's, or the "
     "only one]",
 )
 config_option = click.option(
@@ -48,15 +53,21 @@ config_option = click.option(
     "config_path",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Configuration file.  [env: CAREFUL_CONFIG; default: /etc/careful.toml, then "
+    help="Configuration file.  [env var: CAREFUL_CONFIG; default: /etc/careful.toml, then "
     "~/.config/careful/careful.toml]",
 )
 
 output_option = click.option(
-    "-o", "--output", type=OUTPUT, metavar="FILE", help="Also write the JSON object to FILE."
+    "-o",
+    "--output",
+    type=OUTPUT,
+    metavar="FILE",
+    expose_value=False,
+    callback=_note_output,
+    help="Also write the JSON object to FILE.",
 )
 plot_option = click.option(
-    "--plot", "plot_path", type=PLOT, metavar="FILE", help="Draw the result to a .png or .svg file."
+    "--plot", "plot_path", type=PLOT, help="Draw the result to a .png or .svg file."
 )
 
 
@@ -97,20 +108,31 @@ def say_all(texts: Iterable[str]) -> None:
         say(part, nl=False)
 
 
-def show(
-    as_json: bool,
-    name: str,
-    inputs: Mapping[str, object],
-    figures: Mapping[str, object],
-    text: str,
-    err: bool = False,
-    output: Path | None = None,
-) -> None:
-    """Prints a result as one JSON object or as text; on standard error with `err`.
+def _name(ctx: click.Context) -> str:
+    return ctx.command_path.partition(" ")[2]
 
-    output: a file that also gets the JSON object.
+
+def is_json() -> bool:
+    """Reports whether the command that runs has --json."""
+    return "json" in (click.get_current_context().find_object(dict) or {})
+
+
+def result(figures: Mapping[str, object], **inputs: object) -> str:
+    """Returns a result of the command that runs as one JSON object, which echoes its words.
+
+    inputs: echoed too, or instead of the words.
     """
-    made = document(name, inputs, figures) if as_json or output else ""
-    say(made if as_json else folded(text, err=err), err)
+    ctx = click.get_current_context()
+    return document(_name(ctx), ctx.params | inputs, figures)
+
+
+def show(figures: Mapping[str, object], text: str, err: bool = False, /, **inputs: object) -> None:
+    """Prints a result of the command that runs as text, or with --json like result().
+
+    Also writes the file of --output. err: print on standard error.
+    """
+    output = click.get_current_context().meta.get(_OUTPUT)
+    made = result(figures, **inputs) if is_json() or output else ""
+    say(made if is_json() else folded(text, err=err), err)
     if output:
         write(output, made + "\n")

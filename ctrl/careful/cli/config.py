@@ -34,7 +34,7 @@ def config_group() -> None:
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @json_option
 @click.pass_context
-def check(ctx: click.Context, file: Path | None, as_json: bool) -> None:
+def check(ctx: click.Context, file: Path | None) -> None:
     """Read FILE as every command does, and say what is wrong with it.
 
     An error names the line of a key or table that does not exist, or the table that `up` would
@@ -51,7 +51,6 @@ def check(ctx: click.Context, file: Path | None, as_json: bool) -> None:
         "instances": sorted(found.instances),
         "refused": {table: [vars(one) for one in all_of] for table, all_of in refused.items()},
     }
-    text = report.checked(found, refused)
-    show(as_json, "config check", {"file": file and str(file)}, figures, text)
+    show(figures, report.checked(found, refused))
     if refused:
         ctx.exit(Exit.FAILED)

@@ -100,7 +100,7 @@ _ELSEWHERE = {
     elsewhere=_ELSEWHERE,
     invoke_without_command=True,
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
     examples=[
         ("carefulctl up eth1 --export /srv/data", "serve a directory"),
         ("carefulctl get -r h2:project .", "fetch a tree from another host"),
@@ -126,12 +126,12 @@ def cli(ctx: click.Context, version: bool, as_json: bool) -> None:
 
 
 def _show_version(as_json: bool) -> None:
-    from careful.cli.common import show
+    from careful.cli.common import say
     from careful.render.version import shown as text
     from careful.versions import versions
 
     found = versions()
-    show(as_json, "version", {}, found, text(found))
+    say(document("version", {}, found) if as_json else text(found))
 
 
 def _line(error: Exception) -> str:

@@ -3,80 +3,35 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
-from careful.cli.command import ParamType
-from careful.errors import CarefulError
+from careful.errors import CarefulError, InputError
 from careful.units import parse_bytes, parse_seconds
 
 
-class Bytes(ParamType[int]):
-    """A number of bytes: 4096, 64KiB, 50MB, 1G."""
+class Parsed(click.ParamType):  # type: ignore[type-arg]  # click has the argument only since 8.2
+    """Values that a function makes of their texts.
 
-    name = "bytes"
+    Args:
+        name: in help.
+        parse: raises ValueError with what is wrong.
+    """
+
+    def __init__(self, name: str, parse: Callable[[str], object]) -> None:
+        self.name, self._parse = name, parse
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        if isinstance(value, int):
+    ) -> object:
+        if not isinstance(value, str):  # a default
             return value
         try:
-            return parse_bytes(str(value))
+            return self._parse(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
-
-
-class BytesList(ParamType[tuple[int, ...]]):
-    """Sizes separated by commas."""
-
-    name = "bytes,..."
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        return tuple(Bytes().convert(part, param, ctx) for part in str(value).split(","))
-
-
-class OutputFile(ParamType[Path]):
-    """A file for a result; checked before anything is measured."""
-
-    name = "file"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Path:
-        path = Path(str(value))
-        if path.is_dir():
-            self.fail(f"{path}: is a directory", param, ctx)
-        if not path.parent.is_dir():
-            self.fail(f"{path.parent}: no such directory", param, ctx)
-        try:
-            if path.is_file():
-                path.open("r+b").close()
-            elif not path.exists():  # a new file, whose directory must be writable
-                tempfile.TemporaryFile(dir=path.parent).close()
-        except OSError as error:
-            self.fail(f"{path}: {error.strerror}", param, ctx)
-        return path
-
-
-class PlotFile(OutputFile):
-    """A file for a plot; checked before anything is measured."""
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Path:
-        from careful.render.figure import check_path  # numpy: only for commands that plot
-
-        try:
-            check_path(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        return super().convert(value, param, ctx)
 
 
 class Whole(click.IntRange):
@@ -86,65 +41,62 @@ class Whole(click.IntRange):
         return ""
 
 
-class Duration(ParamType[float]):
+def _output_file(text: str) -> Path:
+    """Returns a file for a result; checks that it can be written before anything is measured."""
+    path = Path(text)
+    if path.is_dir():
+        raise InputError(f"{path}: is a directory")
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent}: no such directory")
+    try:
+        if path.is_file():
+            path.open("r+b").close()
+        elif not path.exists():  # a new file, whose directory must be writable
+            tempfile.TemporaryFile(dir=path.parent).close()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+    return path
+
+
+def _plot_file(text: str) -> Path:
+    from careful.render.figure import check_path  # numpy: only for commands that plot
+
+    check_path(text)
+    return _output_file(text)
+
+
+def duration(
+    per_s: int = 1, most_s: float = 1e6, *, zero: bool = False, whole: bool = False
+) -> Parsed:
     """A time above 0: 30, 30s, 500ms, 2m. A bare number is seconds.
 
     Args:
         per_s: units of the value per second: 1000 gives milliseconds.
         most_s: the longest time, seconds.
         zero: whether 0 is allowed, too.
+        whole: whether the value is rounded to a whole number of units, at least one.
     """
 
-    name = "time"
+    def parse(text: str) -> float:
+        seconds = parse_seconds(text)
+        if seconds < 0 or (seconds == 0 and not zero):
+            raise InputError(f"{text} must be above 0")
+        if seconds > most_s:
+            raise InputError(f"{text} must be at most {most_s:g} s")
+        return max(1, round(seconds * per_s)) if whole else seconds * per_s
 
-    def __init__(self, per_s: int = 1, most_s: float = 1e6, zero: bool = False) -> None:
-        self._per_s, self._most_s, self._zero = per_s, most_s, zero
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        if isinstance(value, float):  # a default
-            return value
-        try:
-            seconds = parse_seconds(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        if seconds < 0 or (seconds == 0 and not self._zero):
-            self.fail(f"{value} must be above 0", param, ctx)
-        if seconds > self._most_s:
-            self.fail(f"{value} must be at most {self._most_s:g} s", param, ctx)
-        return seconds * self._per_s
+    return Parsed("time", parse)
 
 
-class WholeDuration(ParamType[int]):
-    """A time in whole milliseconds or microseconds, at least one."""
-
-    name = "time"
-
-    def __init__(self, per_s: int, most_s: float) -> None:
-        self._duration = Duration(per_s, most_s)
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        return max(1, round(self._duration.convert(value, param, ctx)))
-
-
-class Share(ParamType[float]):
-    """A number above 0 and below 1. click's own type accepts NaN."""
-
-    name = "share"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        try:
-            number = float(str(value))
-        except ValueError:
-            self.fail(f"{value!r} is not a number", param, ctx)
-        if not 0 < number < 1:  # false for NaN
-            self.fail(f"{value} must be above 0 and below 1", param, ctx)
-        return number
+def _share(text: str) -> float:
+    """Returns a number above 0 and below 1. click's own type accepts NaN."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise InputError(f"{text!r} is not a number") from None
+    if not 0 < number < 1:  # false for NaN
+        raise InputError(f"{text} must be above 0 and below 1")
+    return number
 
 
 def host_path(text: str) -> tuple[str, str]:
@@ -165,9 +117,11 @@ def host_path(text: str) -> tuple[str, str]:
         raise click.UsageError(f"{error}{meant}") from None
 
 
-BYTES = Bytes()
-OUTPUT = OutputFile()
-SECONDS = Duration()
-SHARE = Share()
-PLOT = PlotFile()
-BYTES_LIST = BytesList()
+#: A number of bytes: 4096, 64KiB, 50MB, 1G.
+BYTES = Parsed("bytes", parse_bytes)
+#: Sizes separated by commas.
+BYTES_LIST = Parsed("bytes,...", lambda text: tuple(map(parse_bytes, text.split(","))))
+OUTPUT = Parsed("file", _output_file)
+PLOT = Parsed("file", _plot_file)
+SECONDS = duration()
+SHARE = Parsed("share", _share)

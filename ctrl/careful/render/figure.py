@@ -196,7 +196,7 @@ def lines(
 def heat(
     figure: Figure,
     pair: Axes,
-    values: npt.NDArray[np.float64],
+    values: npt.NDArray[np.float64] | npt.NDArray[np.int64],
     columns: Sequence[str],
     rows: Sequence[str],
     unit: str,

@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 import pytest
-from careful.cli.common import show
+from careful.cli.common import output_option, show
 from careful.cli.files import transfer
 from careful.cli.main import run
 from careful.control.instance import remote
@@ -330,7 +330,16 @@ def test_write__a_special_file_is_written_not_replaced(tmp_path: Path) -> None:
 
 
 def test_show__table_and_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    show(False, "measure x", {"host": "h2"}, {"g_us": 1.5}, "a table", output=tmp_path / "a.json")
+    @click.command("x")
+    @output_option
+    def command() -> None:
+        show({"g_us": 1.5}, "a table", host="h2")
+
+    group = click.Group("measure", commands=[command])
+    words = ["x", "-o", str(tmp_path / "a.json")]
+    click.Group("carefulctl", commands=[group]).main(
+        ["measure", *words], "carefulctl", standalone_mode=False
+    )
     assert capsys.readouterr().out == "a table\n"
     found = json.loads((tmp_path / "a.json").read_text())
     assert (found["command"], found["inputs"]["host"], found["g_us"]) == ("measure x", "h2", 1.5)

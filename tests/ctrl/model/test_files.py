@@ -306,15 +306,16 @@ def test_clear_box__extrapolated_transfers_are_reported():
             (),
             False,
         )
-        shown = simulate_report.text(request, request.run(), False)
+        shown = simulate_report.text(request, simulate_report.figures(request, request.run()))
         assert ("extrapolated: the measurement had transfers of 64 to 3702" in shown) == beyond
 
 
 def test_clear_box__classes_are_of_sizes_that_were_measured():
-    shown = plan_report.classes(clear_box((64, 2000), (80, 1999)), "-", 64, 3750, 0, True)
-    for each in json.loads(shown)["classes"]:
+    source = clear_box((64, 2000), (80, 1999))
+    inputs, figures, _ = plan_report.classes(source, "-", 64, 3750, 0)
+    for each in json.loads(json.dumps(figures))["classes"]:
         assert each["plan"]["first_bytes"] <= 1999
-    assert json.loads(shown)["inputs"]["max_bytes"] == 1999
+    assert inputs["max_bytes"] == 1999
 
 
 def test_clear_box__reports_sizes_outside_the_measurement():

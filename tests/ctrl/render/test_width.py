@@ -25,7 +25,7 @@ from careful.plan import Plan
 from careful.render.instance import fleet_matrix
 from careful.render.instance import status as status_report
 from careful.render.measuring import bench, logp, measure, pathchar_stages
-from careful.render.tables import cells
+from careful.render.tables import cells, folded
 from careful.render.tracing import trace as trace_report
 from careful.render.tuning import plan, simulate
 from careful.render.tuning import tune as tune_report
@@ -91,20 +91,22 @@ def plans() -> str:
     made = []
     for name in shipped_names():
         request = plan.Request(name, load_shipped(name), 1 << 20, "best", None, 1, None, 0)
-        made += [plan.one(request, False), plan.classes(request.source, name, 64, 3750, 0, False)]
+        made += [plan.text(request), plan.classes(request.source, name, 64, 3750, 0)[-1]]
     box = {"kind": "blackbox", "sum_g_us": 900.0, "sum_G_us_per_KiB": 90.0}
     box |= {"g_b_us": 700.0, "G_b_us_per_KiB": 40.0, "sum_G_others_us_per_KiB": 50.0}
     source = parse_source(json.dumps(box))
-    made.append(plan.one(plan.Request("box", source, 1 << 16, "best", None, 1, 3702, 0), False))
-    made.append(plan.classes(source, "box.json", 64, 3750, 0, False))
+    made.append(plan.text(plan.Request("box", source, 1 << 16, "best", None, 1, 3702, 0)))
+    made.append(plan.classes(source, "box.json", 64, 3750, 0)[-1])
     error = WithheldError("", "Σg of all stages, ΣG of the other stages", "it is wide", 3702)
-    return "\n".join([*made, plan.withheld(error, "/srv/measured/h2.json", 65536, False)])
+    made.append(plan.withheld(error, "/srv/measured/h2.json")[-1])
+    return folded("\n".join(made))
 
 
 def simulated() -> str:
     made = load_shipped("network-disk-network")
     request = simulate.Request("x", made, 65536, 3, 0.0, "plan", "best", None, (), False)
-    return simulate.text(request, run_rules(made, [Message(65536)], request.rules()), False)
+    outcome = run_rules(made, [Message(65536)], request.rules())
+    return folded(simulate.text(request, simulate.figures(request, outcome)))
 
 
 def benches() -> str:

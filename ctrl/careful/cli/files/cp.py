@@ -7,7 +7,7 @@ from pathlib import PurePath
 import click
 
 from careful.address import is_remote
-from careful.cli.common import say, show
+from careful.cli.common import is_json, say, show
 from careful.cli.complete import remote_path
 from careful.cli.files.transfer import given_to_get, options_like_get
 from careful.cli.files.transfer_options import TransferCommand, options_of
@@ -61,7 +61,7 @@ def cp(source: str, target: str, **given: object) -> None:
     how = options_of(options, False, settings)
     find = (options["instance"], settings, options["timeout_s"])
     (route, effect), (to, _) = (remote.find(name, *find) for name in (host, other))
-    as_json, quiet = options["as_json"], options["quiet"]
+    as_json, quiet = is_json(), options["quiet"]
     names = (lambda name: say(name, err=as_json)) if options["verbose"] else None
     name = PurePath(path).name or host
 
@@ -75,7 +75,6 @@ def cp(source: str, target: str, **given: object) -> None:
 
         report = run(route, work)
     if as_json or not quiet:
-        inputs = {"source": source, "target": target}
         text = shown.rehearsal(report) if how.dry_run else shown.summary(report)
         figures = {**effect.as_dict(), **shown.transfer_figures(report)} if as_json else {}
-        show(as_json, "cp", inputs, figures, text)
+        show(figures, text)

@@ -62,7 +62,11 @@ _SHARE = click.option(
     "May be repeated.",
 )
 _OWNER = click.option(
-    "--owner", default="", metavar="HOST", help="The host that made the piece, if several did."
+    "--owner",
+    default="",
+    show_default=False,
+    metavar="HOST",
+    help="The host that made the piece, if several did.",
 )
 _PIECE = click.argument("where", metavar="HOST:NAME")
 
@@ -92,16 +96,13 @@ def _command(
             timeout_s: float,
             instance: str | None,
             config_path: Path | None,
-            as_json: bool,
             **own: object,
         ) -> None:
             from careful.memory import connect
 
             at, piece = _at(where, name_needed)
             host = connect(at, instance=instance, config=config_path, timeout_s=timeout_s)
-            figures, text = function(host, piece, **own)
-            inputs = {key: str(one) if isinstance(one, Path) else one for key, one in own.items()}
-            show(as_json, f"memory {name}", {"where": where} | inputs, figures, text)
+            show(*function(host, piece, **own))
 
         return memory.command(name, examples=[example])(timeout(shared(call)))
 

@@ -57,4 +57,4 @@ def sync(source: str, target: str, **given: object) -> None:
     if {STDIO, NULL} & {path, source, target}:
         raise click.UsageError("sync copies only files and trees: use get or put for - and null:")
     ends = (host, [path], target) if fetch else (host, [source], path)
-    move(fetch, ends, {"source": source, "target": target}, options, sync=True)
+    move(fetch, ends, options, sync=True)

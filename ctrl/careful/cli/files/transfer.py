@@ -13,7 +13,7 @@ import click
 from careful import jsonout
 from careful.address import is_remote
 from careful.cli.command import Given, command
-from careful.cli.common import say, say_all, shared, show
+from careful.cli.common import is_json, say, say_all, shared, show
 from careful.cli.complete import remote_path
 from careful.cli.exit_status import Exit
 from careful.cli.files.transfer_options import (
@@ -45,9 +45,9 @@ from careful.units import shown_time
 def move(
     fetch: bool,
     ends: tuple[str, Sequence[str], str],
-    words: dict[str, object],
     given: Given,
     sync: bool = False,
+    **words: object,
 ) -> None:
     """Moves the files and prints the result. Exits with 1 if all failed, and with 3 if some failed
     or `sync` left anything different.
@@ -55,17 +55,17 @@ def move(
     Args:
         fetch: whether the sources are on the host.
         ends: the host; the sources; the target. Paths at the host are without HOST:.
-        words: the words of the command line, for JSON.
         given: the options.
         sync: whether the target must become equal. Then a file that is left alone because it is
             newer there counts as failed, and nothing is printed if nothing was to do.
+        words: the words of the command line, for JSON.
     """
     host, sources, target = ends
     recursive = given["recursive"] or given["archive"]
     settings = config.load(given["config_path"])
     options, span = options_of(given, recursive, settings), span_of(given, len(sources))
     route, effect = remote.find(host, given["instance"], settings, given["timeout_s"])
-    as_json, is_out = given["as_json"], fetch and target == "-"  # the file goes to stdout
+    as_json, is_out = is_json(), fetch and target == "-"  # the file goes to stdout
     names = partial(say, err=as_json or is_out) if given["verbose"] else None
     # Data from or to a pipe cannot be repeated.
     patience_s = 0 if STDIO in (*sources, target) else given["outlast_s"]
@@ -112,33 +112,15 @@ def move(
         for name in report.deleted:
             say(f"deleted {name}", is_out or as_json)
     if as_json or not (given["quiet"] or (report.is_idle and sync and not given["dry_run"])):
-        _show(words, effect.as_dict(), report, given, is_out)
+        figures = {**effect.as_dict(), **shown.transfer_figures(report)} if as_json else {}
+        text = shown.rehearsal(report) if given["dry_run"] else shown.summary(report)
+        if as_json or text:
+            show(figures, text, is_out, **words)
     if report.failures or (sync and report.newer):
         some = sync or report.files_count or report.equal or report.newer or report.links
         click.get_current_context().exit(Exit.PARTLY if some else Exit.FAILED)
 
 
-def _show(
-    words: dict[str, object], figures: dict[str, object], report: Result, given: Given, err: bool
-) -> None:
-    inputs = words | {key: value for key, value in given.items() if key not in _NOT_SHOWN}
-    whole = {**figures, **shown.transfer_figures(report)} if given["as_json"] else {}
-    text = shown.rehearsal(report) if given["dry_run"] else shown.summary(report)
-    if given["as_json"] or text:
-        name = str(click.get_current_context().info_name)
-        show(given["as_json"], name, inputs, whole, text, err)
-
-
-_NOT_SHOWN = (
-    "words",
-    "as_json",
-    "quiet",
-    "config_path",
-    "patterns",
-    "include",
-    "exclude",
-    "exclude_from",
-)
 _PAGES = ("files", "resume", "exit-status")
 
 
@@ -179,13 +161,13 @@ def get(words: tuple[str, ...], **given: object) -> None:
     if len({host for host, _ in parts}) > 1:
         raise click.UsageError("all sources must be on one host")
     ends = parts[0][0], [path for _, path in parts], target
-    move(True, ends, {"sources": sources, "target": target}, given)
+    move(True, ends, given, sources=sources, target=target)
 
 
 #: Options of `get` that cp and sync have, too.
 LIKE_GET = (
     *("mkpath", "dry_run", "fsync", "on_loss", "rate_limit", "verbose", "quiet", "progress_fd"),
-    *("timeout_s", "instance", "config_path", "as_json"),
+    *("timeout_s", "instance", "config_path", "json"),
 )
 
 
@@ -234,7 +216,7 @@ def put(sources: tuple[str, ...], target: str, **given: object) -> None:
         text = f"{sources[0]} is on another host: `carefulctl cp {' '.join([*sources, target])}`"
         raise click.UsageError(text)
     host, path = host_path(target)
-    move(False, (host, sources, path), {"sources": sources, "target": target}, given)
+    move(False, (host, sources, path), given)
 
 
 @command(
@@ -257,14 +239,13 @@ def ls(
     timeout_s: float,
     instance: str | None,
     config_path: Path | None,
-    as_json: bool,
 ) -> None:
     """List what a host exports."""
     host, path = host_path(target)
     settings = config.load(config_path)
     route, effect = remote.find(host, instance, settings, timeout_s)
     with run(route, lambda peer: session.spooled_matching(peer, path, recursive)) as spool:
-        if as_json:
+        if is_json():
             inputs = {"target": target, "recursive": recursive, "instance": instance}
             entries = (listing.entry(one) for page in spool.pages() for one in page)
             figures = effect.as_dict()

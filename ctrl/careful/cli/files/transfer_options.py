@@ -14,7 +14,7 @@ import click
 
 from careful.cli.command import Command, Given, Option
 from careful.cli.common import shared
-from careful.cli.params import BYTES, SECONDS, Duration
+from careful.cli.params import BYTES, SECONDS, duration
 from careful.control.options import config
 from careful.control.state.mounts import Mounts
 from careful.transfer.filters import Filters, read_patterns, rules
@@ -30,24 +30,22 @@ timeout = click.option(
     "--timeout",
     "timeout_s",
     type=SECONDS,
-    default=5.0,
-    metavar="TIME",
+    default="5s",
     help="How long to wait for the host to answer, and how long it may then be silent. A host that"
     " reports that it still works on the request gets 12 times as long, or 60 times if the "
-    "work grows with the file.  [default: 5s]",
+    "work grows with the file.",
 )
 
 
 _outlast = click.option(
     "--outlast",
     "outlast_s",
-    type=Duration(zero=True),
-    default=60.0,
+    type=duration(zero=True),
+    default="60s",
     envvar="CAREFUL_OUTLAST",
-    metavar="TIME",
+    show_envvar=True,
     help="If carefuld ends at either end, how long to wait until it is up again; 0s: not at all. "
-    "A session that comes back without progress counts as waiting.  [env: "
-    "CAREFUL_OUTLAST; default: 60s]",
+    "A session that comes back without progress counts as waiting.",
 )
 
 
@@ -204,7 +202,6 @@ _OPTIONS: list[_Decorator] = [
         "--digest",
         type=click.Choice(["xxh3", "blake3", "none"]),
         default="xxh3",
-        show_default=True,
         help="xxh3: of each block, checked where it was written; blake3: also of each whole file "
         "or stream, computed at both ends and compared.",
     ),
@@ -213,7 +210,6 @@ _OPTIONS: list[_Decorator] = [
         "--fsync",
         type=click.Choice(["file", "end", "none"]),
         default="file",
-        show_default=True,
         help="file: sync each file before it gets its name; end: sync once, at the end; "
         "none: leave it to the kernel.",
     ),
@@ -227,26 +223,18 @@ _OPTIONS: list[_Decorator] = [
     _pace(
         "--block-bytes",
         type=BYTES,
-        default=4 << 20,
+        default="4MiB",
         metavar="N",
-        help="Size of a block, 4KiB to 1GiB; resuming keeps whole blocks.  [default: 4MiB]",
+        help="Size of a block, 4KiB to 1GiB; resuming keeps whole blocks.",
     ),
     _pace(
         "--blocks",
         type=click.IntRange(1, 64),
         default=8,
-        show_default=True,
         metavar="N",
         help="Blocks in flight per file; at most 8 MiB of them, but always two.",
     ),
-    _pace(
-        "--jobs",
-        type=click.IntRange(1, 30),
-        default=16,
-        show_default=True,
-        metavar="N",
-        help="Files in flight.",
-    ),
+    _pace("--jobs", type=click.IntRange(1, 30), default=16, metavar="N", help="Files in flight."),
     _pace(
         "--rate-limit",
         type=BYTES,

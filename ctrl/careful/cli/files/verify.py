@@ -13,13 +13,16 @@ from careful.cli.common import shared, show
 from careful.cli.complete import remote_path
 from careful.cli.exit_status import Exit
 from careful.cli.files.transfer_options import timeout
-from careful.cli.params import BYTES, host_path
+from careful.cli.params import host_path
 from careful.cli.running import run
 from careful.control.instance import remote
 from careful.control.options import config
 from careful.render.files import verify as report
 from careful.transfer.file.find_partials import find_local, find_remote
 from careful.transfer.run.verify import verify as compare
+
+#: Bytes that one digest of `verify` covers.
+_BLOCK_BYTES = 1 << 20
 
 
 @command(
@@ -32,40 +35,28 @@ from careful.transfer.run.verify import verify as compare
 @click.argument("source", metavar="HOST:PATH", shell_complete=remote_path)
 @click.argument("target", metavar="LOCAL")
 @click.option("-r", "--recursive", is_flag=True, help="Compare directories too.")
-@click.option(
-    "--block-bytes",
-    type=BYTES,
-    default=1 << 20,
-    metavar="N",
-    help="Bytes that one digest covers, 4KiB to 1GiB.  [default: 1MiB]",
-)
 @timeout
 @shared
 def verify(
     source: str,
     target: str,
     recursive: bool,
-    block_bytes: int,
     timeout_s: float,
     instance: str | None,
     config_path: Path | None,
-    as_json: bool,
 ) -> None:
     """Compare a host's file or tree with LOCAL; only digests (XXH3) cross the network.
 
     Names, sizes and contents are compared; with a block device, as many bytes as the file has.
     Every difference is listed.
     """
-    if not 4096 <= block_bytes <= 1 << 30:
-        raise click.UsageError("--block-bytes: must be from 4KiB to 1GiB")
     if is_remote(target) and not is_remote(source):
         source, target = target, source
     host, path = host_path(source)
     route, effect = remote.find(host, instance, config.load(config_path), timeout_s)
-    found = run(route, lambda peer: compare(peer, path, target, recursive, block_bytes))
-    inputs = {"source": source, "target": target, "block_bytes": block_bytes}
+    found = run(route, lambda peer: compare(peer, path, target, recursive, _BLOCK_BYTES))
     figures = {**effect.as_dict(), **report.verified_figures(found)}
-    show(as_json, "verify", inputs, figures, report.verified(found))
+    show(figures, report.verified(found), source=source, target=target)
     if found.differences:
         click.get_current_context().exit(Exit.PARTLY)
 
@@ -103,7 +94,6 @@ def _partials(
     timeout_s: float,
     instance: str | None,
     config_path: Path | None,
-    as_json: bool,
 ) -> None:
     figures = {}
     if is_remote(where):
@@ -114,8 +104,7 @@ def _partials(
     else:
         found = find_local(where, clean)
     figures["partials"] = [report.partial_figures(one) for one in found]
-    name = "partials prune" if clean else "partials list"
-    show(as_json, name, {"where": where}, figures, report.partials(found))
+    show(figures, report.partials(found))
     if any(one.is_failure for one in found):
         click.get_current_context().exit(Exit.PARTLY)
 

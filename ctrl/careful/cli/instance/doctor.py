@@ -53,7 +53,6 @@ def doctor(
     yes: bool,
     instance: str | None,
     config_path: Path | None,
-    as_json: bool,
 ) -> None:
     """Check that everything careful needs on IFACE is there, and try HOST.
 
@@ -82,10 +81,9 @@ def doctor(
     done = _fixed(ifname, instance, config_path, yes) if fix else []
     found = checks.check(ifname, instance, config_path, host)
     figures = {"findings": [vars(one) for one in found], "fixed": [vars(one) for one in done]}
-    inputs = {"ifname": ifname, "host": host or None, "fix": fix, "instance": instance}
     text = findings(found)
     if done:
         text = f"{findings(done)}\n\n{text}"
-    show(as_json, "doctor", inputs, figures, text)
+    show(figures, text, ifname=ifname, host=host or None)
     if any(one.state == FAIL for one in found):
         ctx.exit(Exit.FAILED)

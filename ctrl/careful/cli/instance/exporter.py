@@ -35,7 +35,6 @@ def _address(_: click.Context, __: click.Parameter, value: str) -> tuple[str, in
     "--listen",
     callback=_address,
     default=f"127.0.0.1:{_PORT}",
-    show_default=True,
     metavar="HOST:PORT",
     help="Address to serve at.",
 )

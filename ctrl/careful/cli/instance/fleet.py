@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import TypeVar
 
 import click
 
@@ -21,20 +21,10 @@ from careful.fleet.running import Job, Outcome, in_turns, tables
 from careful.render.instance import fleet as report
 from careful.render.instance import fleet_matrix
 
-_F = TypeVar("_F", bound=Callable[..., object])
+#: The outcomes of a command, its text, and figures beyond the outcomes.
+_Found = tuple[list[Outcome], str, dict[str, object]]
 
 _names = click.argument("names", nargs=-1, metavar="[HOST]...")
-
-
-def _limit(default: str) -> Callable[[_F], _F]:
-    return click.option(
-        "--limit",
-        "limit_s",
-        type=SECONDS,
-        default=default,
-        metavar="TIME",
-        help=f"A host that takes longer counts as failed.  [default: {default}]",
-    )
 
 
 @group(
@@ -53,21 +43,34 @@ def fleet() -> None:
     """
 
 
-def _finish(
-    name: str,
-    path: Path,
-    asked: dict[str, object],
-    outcomes: Sequence[Outcome],
-    text: str,
-    as_json: bool,
-    figures: dict[str, object] | None = None,
-) -> None:
-    """Prints the outcome and sets the exit status; failed hosts were named as they failed."""
-    inputs = {"hosts_file": str(path), **asked}
-    show(as_json, f"fleet {name}", inputs, report.figures(outcomes) | (figures or {}), text)
-    if failed := sum(1 for one in outcomes if one.error):
-        sys.stdout.flush()
-        raise click.exceptions.Exit(Exit.FAILED if failed == len(outcomes) else Exit.PARTLY)
+def _command(
+    name: str, *examples: tuple[str, str], limit: str = "60s"
+) -> Callable[[Callable[..., _Found]], click.Command]:
+    """Declares a command of the group. Its function gets the hosts, the limit of each job in
+    seconds, and its own options.
+    """
+
+    def declare(function: Callable[..., _Found]) -> click.Command:
+        @wraps(function)
+        def call(names: tuple[str, ...], hosts_file: Path, limit_s: float, **own: object) -> None:
+            hosts = fleet_hosts.chosen(fleet_hosts.read(hosts_file), names)
+            outcomes, text, figures = function(hosts, limit_s, **own)
+            show(report.figures(outcomes) | figures, text)
+            if failed := sum(1 for one in outcomes if one.error):
+                sys.stdout.flush()
+                raise click.exceptions.Exit(Exit.FAILED if failed == len(outcomes) else Exit.PARTLY)
+
+        limited = click.option(
+            "--limit",
+            "limit_s",
+            type=SECONDS,
+            default=limit,
+            help="A host that takes longer counts as failed.",
+        )
+        made = _names(hosts_option(limited(json_option(call))))
+        return fleet.command(name, examples=examples, topics=("hosts",))(made)
+
+    return declare
 
 
 def _name_failed(outcome: Outcome) -> None:
@@ -99,101 +102,56 @@ def _each(
     return in_turns([[Job(one, words(one), limit_s) for one in hosts]], _name_failed)
 
 
-@fleet.command("up", examples=[("carefulctl fleet up", "with the words `up` of each host")])
-@_names
-@hosts_option
-@_limit("60s")
-@json_option
-def up(names: tuple[str, ...], path: Path, limit_s: float, as_json: bool) -> None:
+@_command("up", ("carefulctl fleet up", "with the words `up` of each host"))
+def up(hosts: list[Host], limit_s: float) -> _Found:
     """Bring up careful on each host's interface, with the options that the file has in `up`."""
-    chosen = fleet_hosts.chosen(fleet_hosts.read(path), names)
-    found = _each(chosen, lambda one: ("up", one.interface, *one.up), limit_s)
-    text = report.brief(found, "up")
-    _finish("up", path, {"names": names, "limit_s": limit_s}, found, text, as_json)
+    found = _each(hosts, lambda one: ("up", one.interface, *one.up), limit_s)
+    return found, report.brief(found, "up"), {}
 
 
-@fleet.command("down", examples=[("carefulctl fleet down h3", "on one of them")])
-@_names
-@hosts_option
-@_limit("60s")
-@json_option
-def down(names: tuple[str, ...], path: Path, limit_s: float, as_json: bool) -> None:
+@_command("down", ("carefulctl fleet down h3", "on one of them"))
+def down(hosts: list[Host], limit_s: float) -> _Found:
     """Take careful off each host's interface."""
-    chosen = fleet_hosts.chosen(fleet_hosts.read(path), names)
-    found = _each(chosen, lambda one: ("down", one.interface), limit_s)
-    text = report.brief(found, "down")
-    _finish("down", path, {"names": names, "limit_s": limit_s}, found, text, as_json)
+    found = _each(hosts, lambda one: ("down", one.interface), limit_s)
+    return found, report.brief(found, "down"), {}
 
 
-@fleet.command(
-    "status", examples=[("carefulctl fleet status --json", "all that each host says of itself")]
+@_command(
+    "status", ("carefulctl fleet status --json", "all that each host says of itself"), limit="30s"
 )
-@_names
-@hosts_option
-@_limit("30s")
-@json_option
-def status(names: tuple[str, ...], path: Path, limit_s: float, as_json: bool) -> None:
+def status(hosts: list[Host], limit_s: float) -> _Found:
     """Show a line for each host: what is in effect, its peers, and what was lost.
 
     A host on which careful is not up counts as failed.
     """
-    chosen = fleet_hosts.chosen(fleet_hosts.read(path), names)
-    found = _each(chosen, lambda one: ("status", one.interface), limit_s)
-    text = report.status(found)
-    _finish("status", path, {"names": names, "limit_s": limit_s}, found, text, as_json)
+    found = _each(hosts, lambda one: ("status", one.interface), limit_s)
+    return found, report.status(found), {}
 
 
-@fleet.command("tune", examples=[("carefulctl fleet tune", "every host for every other, once")])
-@_names
-@hosts_option
-@_limit("5m")
-@json_option
-def tune(names: tuple[str, ...], path: Path, limit_s: float, as_json: bool) -> None:
+@_command("tune", ("carefulctl fleet tune", "every host for every other, once"), limit="5m")
+def tune(hosts: list[Host], limit_s: float) -> _Found:
     """Measure and tune every pair of hosts once, as `tune auto --once` does.
 
     A host takes part in one pair at a time, so that no measurement disturbs another. --limit
     applies to one pair. To tune continuously, use `up --tune auto`.
     """
-    chosen = fleet_hosts.chosen(fleet_hosts.read(path), names)
     turns = _pairs(
-        chosen,
+        hosts,
         lambda here, there: ("tune", "auto", here.interface, "--once", "--peer", there.address),
         limit_s,
     )
     found = in_turns(turns, _name_failed)
-    text = report.tuned(found)
-    _finish("tune", path, {"names": names, "limit_s": limit_s}, found, text, as_json)
+    return found, report.tuned(found), {}
 
 
-@fleet.command(
+@_command(
     "measure",
-    examples=[
-        ("carefulctl fleet measure", "every pair, both ways"),
-        ("carefulctl fleet measure --time 10s --plot pairs.png", "take longer, and draw it"),
-    ],
-    topics=("hosts", "measuring"),
+    ("carefulctl fleet measure", "every pair, both ways"),
+    ("carefulctl fleet measure --time 10s --plot pairs.png", "take longer, and draw it"),
 )
-@_names
-@hosts_option
-@click.option(
-    "--time",
-    "seconds",
-    type=SECONDS,
-    default="5s",
-    metavar="TIME",
-    help="How long to measure a pair.  [default: 5s]",
-)
-@_limit("60s")
+@click.option("--time", "seconds", type=SECONDS, default="5s", help="How long to measure a pair.")
 @plot_option
-@json_option
-def measure(
-    names: tuple[str, ...],
-    path: Path,
-    seconds: float,
-    limit_s: float,
-    plot_path: Path | None,
-    as_json: bool,
-) -> None:
+def measure(hosts: list[Host], limit_s: float, seconds: float, plot_path: Path | None) -> _Found:
     """Measure all pairs of hosts: latency, G and lost frames, and which pair is odd.
 
     Careful must be up on all of them. The command runs `measure blackbox` for each pair; a host
@@ -201,34 +159,30 @@ def measure(
     the median of all pairs, and again when the pair is measured a second time. A loss is always
     odd.
     """
-    chosen = fleet_hosts.chosen(fleet_hosts.read(path), names)
-    limit = limit_s + seconds
 
     def looked() -> list[Outcome]:
-        return in_turns([[Job(one, ("status", one.interface), limit_s) for one in chosen]])
+        return in_turns([[Job(one, ("status", one.interface), limit_s) for one in hosts]])
 
     before = looked()
     named = {one.host: _instance(one) for one in before}
     turns = _pairs(
-        chosen,
+        hosts,
         lambda here, there: (
             *("measure", "blackbox", there.address, *named[here.name]),
             *("--time", f"{seconds}s", "--sizes", "8"),
         ),
-        limit,
+        limit_s + seconds,
     )
     found = in_turns(turns, _name_failed)
-    again = matrix.doubtful(matrix.matrix_of(chosen, found, before, before))
+    again = matrix.doubtful(matrix.matrix_of(hosts, found, before, before))
     twice = in_turns([[job for job in turn if job.pair in again] for turn in turns])
     second = {one.job.pair: one for one in twice}
     found = [matrix.joined(one, second.get(one.job.pair, one)) for one in found]
-    pairs_found = matrix.matrix_of(chosen, found, before, looked())
-    asked = {"names": names, "seconds": seconds, "limit_s": limit_s}
-    text = fleet_matrix.text(pairs_found)
+    pairs_found = matrix.matrix_of(hosts, found, before, looked())
     if plot_path:
         fleet_matrix.draw(pairs_found, plot_path)
     figures = fleet_matrix.figures(pairs_found) | {"measured_twice": sorted(second)}
-    _finish("measure", path, asked, found, text, as_json, figures)
+    return found, fleet_matrix.text(pairs_found), figures
 
 
 fleet.add_command(put)

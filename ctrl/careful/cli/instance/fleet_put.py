@@ -24,12 +24,13 @@ from careful.render.instance import fleet as report
 
 hosts_option = click.option(
     "--hosts",
-    "path",
+    "hosts_file",
     type=click.Path(path_type=Path),
     default=Path("fleet.toml"),
     envvar="CAREFUL_FLEET",
+    show_envvar=True,
     metavar="FILE",
-    help="The file of hosts.  [env: CAREFUL_FLEET; default: fleet.toml]",
+    help="The file of hosts.",
 )
 
 
@@ -45,7 +46,6 @@ hosts_option = click.option(
 @click.option(
     "--to",
     default="all",
-    show_default=True,
     metavar="HOST[,HOST]...",
     help="Hosts to send to; this host is left out.",
 )
@@ -56,11 +56,10 @@ hosts_option = click.option(
     "limit_s",
     type=SECONDS,
     default="60s",
-    metavar="TIME",
-    help="Fail if nothing moves for this long.  [default: 60s]",
+    help="Fail if nothing moves for this long.",
 )
 @json_option
-def put(file: Path, to: str, replace: bool, path: Path, limit_s: float, as_json: bool) -> None:
+def put(file: Path, to: str, replace: bool, hosts_file: Path, limit_s: float) -> None:
     """Put FILE on all hosts, by a pipeline through them.
 
     Each host passes on every block as soon as it has it, so the last host has the file only a
@@ -71,7 +70,7 @@ def put(file: Path, to: str, replace: bool, path: Path, limit_s: float, as_json:
     """
     names = () if to == "all" else tuple(to.split(","))
     settings = config.load(None)
-    chosen = fleet_hosts.chosen(fleet_hosts.read(path), names)
+    chosen = fleet_hosts.chosen(fleet_hosts.read(hosts_file), names)
     hosts = [one for one in chosen if not chain.is_here(settings.resolve(one.address).ip)]
     if not hosts:
         raise click.UsageError("no host to send to: only this host is named")
@@ -81,8 +80,7 @@ def put(file: Path, to: str, replace: bool, path: Path, limit_s: float, as_json:
             say_folded(f"carefulctl: {report.member(one)}", err=True)
 
     found = cancelled.run(chain.Put(file, limit_s, replace, print_member).run(hosts))
-    inputs = {"hosts_file": str(path), "file": str(file), "to": to, "replace": replace}
-    show(as_json, "fleet put", inputs, report.put_figures(found), report.put(found))
+    show(report.put_figures(found), report.put(found))
     if failed := sum(1 for one in found.members if one.error):
         raise click.exceptions.Exit(Exit.FAILED if failed == len(hosts) else Exit.PARTLY)
 

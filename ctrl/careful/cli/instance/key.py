@@ -65,20 +65,17 @@ def key() -> None:
     ],
 )
 @click.option("--later", is_flag=True, help="Make a second key, for a later --replace.")
-@click.option(
-    "--replace", "instead", is_flag=True, help="Use the second key instead of the present one."
-)
+@click.option("--replace", is_flag=True, help="Use the second key instead of the present one.")
 @click.option(
     "--cluster", is_flag=True, help="Make the key that all hosts share, and print where it is."
 )
 @_where
 def new(
     later: bool,
-    instead: bool,
+    replace: bool,
     cluster: bool,
     directory: Path | None,
     config_path: Path | None,
-    as_json: bool,
 ) -> None:
     """Make the private key of this host, and print the public one.
 
@@ -86,71 +83,58 @@ def new(
     without it gets no session. Copy its file to each host, readable by root only, while careful is
     down everywhere.
     """
-    if later and (instead or cluster):
+    if later and (replace or cluster):
         raise click.UsageError("--later cannot be combined with --replace or --cluster")
     place = _keys(directory, config_path)
     if cluster:
-        path = str(place.new_cluster(instead))
-        inputs = {"keys": str(place.directory), "cluster": True, "replace": instead}
-        show(as_json, "key new", inputs, {"path": path}, path)
+        path = str(place.new_cluster(replace))
+        show({"path": path}, path, keys=place.directory)
         return
-    public = place.new(later, instead)
-    inputs = {"keys": str(place.directory), "later": later, "replace": instead}
-    show(as_json, "key new", inputs, {"key": public}, public)
+    public = place.new(later, replace)
+    show({"key": public}, public, keys=place.directory)
 
 
 @key.command("show", examples=[("carefulctl key show", "for `key trust` on the other hosts")])
 @_where
-def show_key(directory: Path | None, config_path: Path | None, as_json: bool) -> None:
+def show_key(directory: Path | None, config_path: Path | None) -> None:
     """Print the public key of this host."""
     place = _keys(directory, config_path)
     public = place.public()
     if public is None:
         path = str(place.directory / "private")
         raise CarefulError(errno.ENOENT, "this host has no key: carefulctl key new", path)
-    figures = {"key": public, "next": place.public("next")}
-    show(as_json, "key show", {"keys": str(place.directory)}, figures, public)
+    show({"key": public, "next": place.public("next")}, public, keys=place.directory)
 
 
 @key.command("trust", examples=[("carefulctl key trust h2 KEY", "KEY as h2's `key show` prints")])
 @click.argument("host", metavar="HOST")
 @click.argument("public", metavar="KEY")
 @_where
-def trust(
-    host: str, public: str, directory: Path | None, config_path: Path | None, as_json: bool
-) -> None:
+def trust(host: str, public: str, directory: Path | None, config_path: Path | None) -> None:
     """Trust KEY at the address of HOST.
 
     HOST is resolved to its address now. Several keys can be trusted at one address while its host
     changes keys.
     """
-    settings = config.load(config_path)
     place = _keys(directory, config_path)
-    one = place.trust(settings.resolve(host).ip, public, host)
-    inputs = {"keys": str(place.directory), "host": host, "key": public}
-    show(
-        as_json,
-        "key trust",
-        inputs,
-        {"trusted": report.figures([one])},
-        f"trusted at {one.address}: {one.key}",
-    )
+    one = place.trust(config.load(config_path).resolve(host).ip, public, host)
+    figures = {"trusted": report.figures([one])}
+    show(figures, f"trusted at {one.address}: {one.key}", keys=place.directory)
 
 
 @key.command("list", examples=[("carefulctl key list", "the latest first")])
 @_where
-def list_keys(directory: Path | None, config_path: Path | None, as_json: bool) -> None:
+def list_keys(directory: Path | None, config_path: Path | None) -> None:
     """List whose keys are trusted."""
     place = _keys(directory, config_path)
     found = place.trusted()
-    figures = {"trusted": report.figures(found)}
-    show(as_json, "key list", {"keys": str(place.directory)}, figures, report.trusted(found))
+    show({"trusted": report.figures(found)}, report.trusted(found), keys=place.directory)
 
 
 @key.command("remove", examples=[("carefulctl key remove h2", "its session ends")])
 @click.argument("which", metavar="HOST|KEY")
 @_where
-def remove(which: str, directory: Path | None, config_path: Path | None, as_json: bool) -> None:
+def remove(which: str, directory: Path | None, config_path: Path | None) -> None:
     """Stop trusting a host or a key; its sessions end."""
     place = _keys(directory, config_path)
     settings = config.load(config_path)
@@ -158,6 +142,5 @@ def remove(which: str, directory: Path | None, config_path: Path | None, as_json
     with suppress(CarefulError):  # a key, or a host whose name no longer resolves
         names.append(settings.resolve(which).ip)
     gone = place.remove(*names)
-    inputs = {"keys": str(place.directory), "which": which}
     text = "\n".join(f"no longer trusted at {one.address}: {one.key}" for one in gone)
-    show(as_json, "key remove", inputs, {"removed": report.figures(gone)}, text)
+    show({"removed": report.figures(gone)}, text, keys=place.directory)

@@ -9,7 +9,7 @@ import click
 
 from careful.cli import complete
 from careful.cli.command import command
-from careful.cli.common import shared, show
+from careful.cli.common import is_json, shared, show
 from careful.cli.exit_status import Exit
 from careful.control.instance import choice, instances, top
 from careful.control.options import config
@@ -37,7 +37,6 @@ def status(
     verbose: bool,
     instance: str | None,
     config_path: Path | None,
-    as_json: bool,
 ) -> None:
     """Show whether all is well, the settings in effect, and the rates of each peer.
 
@@ -46,7 +45,7 @@ def status(
     """
     settings = config.load(config_path)
     running = choice.named_or_all(ifname, instance)
-    brief = not (verbose or as_json)
+    brief = not (verbose or is_json())
     before = top.look(running, settings, with_messages=False)
     if brief and any(one.peers for one in before.found):
         time.sleep(_RATES_S)
@@ -55,13 +54,12 @@ def status(
         now = before
     found, mute = now.found, now.mute
     died = {} if ifname or instance else instances.died()
-    inputs = {"ifname": ifname, "instance": instance}
     figures = {"instances": found, "died": died, "mute": mute}
     text = (
         report.brief(found, top.rates(before, now), {**died, **mute})
         if brief
         else report.statuses(found, {**died, **mute})
     )
-    show(as_json, "status", inputs, figures, text)
+    show(figures, text)
     if mute or died or any(map(report.troubles, found)):
         ctx.exit(Exit.PARTLY)

@@ -10,7 +10,7 @@ import click
 
 from careful.cli import complete
 from careful.cli.command import command
-from careful.cli.common import say_folded, shared, show
+from careful.cli.common import is_json, say_folded, shared, show
 from careful.cli.exit_status import Exit
 from careful.control.instance import choice
 from careful.control.instance import top as figures
@@ -36,7 +36,6 @@ def top(
     count: int | None,
     instance: str | None,
     config_path: Path | None,
-    as_json: bool,
 ) -> None:
     """Show what moves between this host and its peers, until q or Ctrl-C.
 
@@ -53,11 +52,10 @@ def top(
         return figures.look(choice.named_or_all(ifname, instance), settings)
 
     before = look()
-    if as_json:
+    if is_json():
         time.sleep(1)
         now = look()
-        found = {"instances": figures.rates(before, now), "mute": now.mute}
-        show(True, "top", {"ifname": ifname, "instance": instance}, found, "")
+        show({"instances": figures.rates(before, now), "mute": now.mute}, "")
         ctx.exit(Exit.PARTLY if now.mute else Exit.DONE)
 
     time.sleep(refresh.PERIOD_S)

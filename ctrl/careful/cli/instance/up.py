@@ -11,7 +11,7 @@ import click
 from careful.cli import complete
 from careful.cli.command import command
 from careful.cli.common import instance_option, json_option, say_folded, shared, show
-from careful.cli.params import BYTES, Whole, WholeDuration
+from careful.cli.params import BYTES, Whole, duration
 from careful.control.carefuld import daemon, reload, tuner
 from careful.control.instance import choice, instances, status
 from careful.control.options import config, keys, up_options
@@ -20,14 +20,14 @@ from careful.control.state import state_dir
 from careful.render.instance import status as report
 
 
-def _type(name: str) -> click.ParamType[object] | None:
+def _type(name: str) -> click.ParamType | None:  # type: ignore[type-arg]
     """Returns the type of an option on the command line; None: text."""
     one = OPTIONS[name]
     if one.choices:
         return click.Choice(one.choices)
     if name.endswith(("_us", "_ms")):
         per_s = 10**6 if name.endswith("_us") else 1000
-        return WholeDuration(per_s, one.most / per_s)
+        return duration(per_s, one.most / per_s, whole=True)
     if name.endswith("_bytes"):
         return BYTES
     return Whole(one.least, one.most) if one.most else None
@@ -95,7 +95,6 @@ def up(
     ifname: str,
     instance: str | None,
     config_path: Path | None,
-    as_json: bool,
     export: tuple[str, ...],
     tune: str | None,
     foreground: bool,
@@ -132,7 +131,7 @@ def up(
             raise click.UsageError(
                 "--reload needs a running carefuld, and --foreground starts one: use one of them"
             )
-        _reload(ifname, name, options, tune, settings, config_path, as_json)
+        _reload(ifname, name, options, tune, settings, config_path)
         return
     if foreground:
         if tune == "auto":
@@ -147,9 +146,8 @@ def up(
     if not found.keyed and not done.already:
         text = f"any host that reaches UDP port {found.port} can connect (carefulctl key new)"
         _warn(f"warning: no keys: {text}")
-    inputs = {"ifname": ifname, "instance": name, **vars(options), "tune": tune}
-    text = report.up(found, done.already)
-    show(as_json, "up", inputs, {"already": done.already, **vars(found)}, text)
+    figures = {"already": done.already, **vars(found)}
+    show(figures, report.up(found, done.already), instance=name, tune=tune, **vars(options))
 
 
 def _reload(
@@ -159,7 +157,6 @@ def _reload(
     tune: str,
     settings: config.Config,
     config_path: Path | None,
-    as_json: bool,
 ) -> None:
     changed = reload.reload(ifname, name, options)
     instance = instances.find(name)
@@ -170,9 +167,9 @@ def _reload(
             else:
                 tuner.stop(one)
     found = status.gather(instance, settings)
-    inputs = {"ifname": ifname, "instance": name, **vars(options), "tune": tune}
     figures = {"already": True, "changed": changed, **vars(found)}
-    show(as_json, "up", inputs, figures, report.reloaded(found, changed))
+    text = report.reloaded(found, changed)
+    show(figures, text, instance=name, tune=tune, **vars(options))
 
 
 def _warn(text: str) -> None:
@@ -185,7 +182,7 @@ def _warn(text: str) -> None:
 @click.option("--dead", is_flag=True, hidden=True)
 @instance_option
 @json_option
-def down(ifname: str | None, instance: str | None, dead: bool, as_json: bool) -> None:
+def down(ifname: str | None, instance: str | None, dead: bool) -> None:
     """Take careful off IFACE: stop carefuld, and remove everything it left.
 
     This also removes what a carefuld that was killed left behind. Without IFACE, it stops the only
@@ -194,5 +191,4 @@ def down(ifname: str | None, instance: str | None, dead: bool, as_json: bool) ->
     ifname = ifname or choice.choose(instance).ifname
     done = daemon.down(ifname, instance, dead)
     figures = {"process": done.process or "was not running", **vars(done.cleared)}
-    inputs = {"ifname": ifname, "instance": instance}
-    show(as_json, "down", inputs, figures, report.down(ifname, done))
+    show(figures, report.down(ifname, done), ifname=ifname)

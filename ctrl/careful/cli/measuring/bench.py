@@ -57,7 +57,6 @@ def _progress() -> Callable[[str], None]:
 @click.option(
     "--interface",
     default="eth1",
-    show_default=True,
     metavar="IFACE",
     help="Interface for careful on each HOST; careful must not be up on it.",
 )
@@ -73,7 +72,6 @@ def _progress() -> Callable[[str], None]:
     "nodes_max",
     type=click.Choice(["2", "4", "8"]),
     default="8",
-    show_default=True,
     help="Run with 1, 2, 4 and 8 nodes, up to this number.",
 )
 @click.option(
@@ -81,7 +79,6 @@ def _progress() -> Callable[[str], None]:
     "rounds_count",
     type=click.IntRange(1, 1000),
     default=5,
-    show_default=True,
     metavar="N",
     help="Rounds; each protocol runs everything once a round.",
 )
@@ -90,15 +87,13 @@ def _progress() -> Callable[[str], None]:
     "--limit",
     "limit_s",
     type=SECONDS,
-    default=20.0,
-    metavar="TIME",
-    help="A run that takes longer is stopped, and has no value.  [default: 20s]",
+    default="20s",
+    help="A run that takes longer is stopped, and has no value.",
 )
 @click.option(
     "--mtu",
     type=click.IntRange(1280, 9000),
     default=9000,
-    show_default=True,
     help="MTU of the links between the hosts that it makes, in bytes.",
 )
 @click.option(
@@ -134,7 +129,6 @@ def bench(
     kept: Path | None,
     plot_path: Path | None,
     config_path: Path | None,
-    as_json: bool,
 ) -> None:
     """Run P2's experiments over careful and over the traditional protocol, side by side.
 
@@ -163,7 +157,7 @@ def bench(
         found = _run(plan, hosts, mtu)
     text = report.text(found, inputs)
     figures = report.figures(found)
-    show(as_json, "bench", inputs, figures, text)
+    show(figures, text, **inputs)
     if output:
         write(output, document("bench", inputs, figures, compact=True) + "\n")
     if plot_path:

@@ -19,9 +19,7 @@ from careful.render.measuring.measure import environment
 @command(examples=[("carefulctl measure burst h2", "also prints the window that h2 then has here")])
 @click.argument("host", shell_complete=complete.host)
 @measured
-def burst(
-    host: str, instance: str | None, config_path: Path | None, output: Path | None, as_json: bool
-) -> None:
+def burst(host: str, instance: str | None, config_path: Path | None) -> None:
     """Measure how many frames the path from HOST takes at once, and bound its window by that.
 
     HOST sends trains of as many frames as this host has receive buffers, and this host counts the
@@ -32,6 +30,6 @@ def burst(
     route, effect = remote.find(host, instance, config.load(config_path), timeout_s=5.0)
     with BurstSession(route) as session:
         info = session.measure()
-    inputs = {"host": host, "address": str(route.address), **environment()}
     figures = {**effect.as_dict(), **report.figures(info)}
-    show(as_json, "measure burst", inputs, figures, report.sentence(figures, host), output=output)
+    text = report.sentence(figures, host)
+    show(figures, text, address=str(route.address), **environment())

@@ -99,7 +99,7 @@ def _stopped(opened: ExitStack) -> Callable[[], bool]:
     metavar="FILE",
     help="Write a pcapng file; - is standard output.  [default: print a line a frame]",
 )
-@click.option("--time", "seconds", type=SECONDS, metavar="TIME", help="End after this time.")
+@click.option("--time", "seconds", type=SECONDS, help="End after this time.")
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N frames.")
 @click.option("--dropped", is_flag=True, help="Show only frames that XDP dropped.")
 @click.option(
@@ -119,7 +119,6 @@ def _stopped(opened: ExitStack) -> Callable[[], bool]:
     "snap_bytes",
     type=click.IntRange(1, SNAP_BYTES),
     default=SNAP_BYTES,
-    show_default=True,
     metavar="BYTES",
     help=f"Keep this much of each frame. With {SHORT_BYTES} or less, room is kept for 50 times as "
     "many frames.",

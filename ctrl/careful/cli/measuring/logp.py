@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -44,35 +43,23 @@ from careful.render.measuring.measure import environment
     "--precision",
     type=SHARE,
     default=0.05,
-    show_default=True,
     help="Stop when half of each interval is at most this share of its figure.",
 )
 @click.option(
     "--time",
     "seconds",
     type=SECONDS,
-    default=20.0,
-    metavar="TIME",
-    help="Begin no batch of a signature after this long.  [default: 20s]",
+    default="20s",
+    help="Begin no batch of a signature after this long.",
 )
-@click.option(
-    "--max-messages",
-    default=4096,
-    show_default=True,
-    metavar="N",
-    help="Length of the longest burst.",
-)
+@click.option("--max-messages", default=4096, metavar="N", help="Length of the longest burst.")
 @click.option(
     "--bulk",
     is_flag=True,
     help="Also stores and gets of several sizes: os(n), or(n), g(n), L(n), T(n), BW(n).",
 )
-@click.option(
-    "--max-bytes", type=BYTES, default=16384, show_default=True, help="Largest bulk transfer."
-)
-@click.option(
-    "--sizes", default=8, show_default=True, metavar="N", help="How many sizes of bulk transfers."
-)
+@click.option("--max-bytes", type=BYTES, default=16384, help="Largest bulk transfer.")
+@click.option("--sizes", default=8, metavar="N", help="How many sizes of bulk transfers.")
 @click.option(
     "--tcp",
     "tcp_port",
@@ -97,7 +84,6 @@ from careful.render.measuring.measure import environment
     "--gap-for",
     "gap_s",
     type=SECONDS,
-    metavar="TIME",
     help="Measure only the gap: send for this long without a pause, on K hosts at once.",
 )
 @click.option(
@@ -126,8 +112,6 @@ def logp(
     plot_path: Path | None,
     instance: str | None,
     config_path: Path | None,
-    output: Path | None,
-    as_json: bool,
 ) -> None:
     """Measure os, or, g and L of careful's messages to HOST; to several, in turn.
 
@@ -146,15 +130,9 @@ def logp(
     route, effect = found[0]
     routes = [one for one, _ in found]
     inputs = {
-        "hosts": list(hosts),
         "addresses": [str(one.address) for one in routes],
-        **asdict(options),
+        **vars(options),
         "bulk_sizes_bytes": sizes_bytes,
-        "tcp_port": tcp_port,
-        "udp_port": udp_port,
-        "file": file_path,
-        "gap_for_s": gap_s,
-        "background": background,
         **environment(),
     }
     with contextlib.ExitStack() as stack:
@@ -165,8 +143,7 @@ def logp(
             flood = contention.flood(layer, gap_s)
             figures = effect.as_dict()
             figures |= logp_bulk.flood_figures(flood, layer.name, layer.capacity)
-            text = logp_bulk.flood_text(flood, layer.name, name)
-            show(as_json, "measure logp", inputs, figures, text, output=output)
+            show(figures, logp_bulk.flood_text(flood, layer.name, name), **inputs)
             return
         ports = {"TCP": tcp_port, "UDP": udp_port}
         layers = _layers(stack, session, route, ports, file_path)
@@ -176,7 +153,7 @@ def logp(
     for kind in ("tcp", "udp", "file"):
         figures[kind] = report.figures(results[kind]) if kind in results else None
     found_all = list(results.values())
-    show(as_json, "measure logp", inputs, figures, _text(found_all, bulks, name), output=output)
+    show(figures, _text(found_all, bulks, name), **inputs)
     if plot_path:
         logp_plots.draw(found_all, bulks, name, plot_path)
     if any(

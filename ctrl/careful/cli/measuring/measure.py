@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import click
@@ -53,15 +52,20 @@ def _over_sizes(
     enough: str = "Stop when half of each interval is at most this share of its figure.",
 ) -> Callable[[Command], Command]:
     """Adds the options of a measurement with probes of several sizes, with these defaults."""
-    shown = partial(click.option, show_default=True)
-    count, least = defaults.sizes_count, defaults.min_bytes
-    time = f"Begin no new round after this long.  [default: {defaults.seconds:g}s]"
+    count, least, time = defaults.sizes_count, defaults.min_bytes, f"{defaults.seconds:g}s"
+    option = click.option
     options = (
-        shown("--sizes", "sizes_count", default=count, metavar="N", help="How many sizes."),
-        shown("--min-bytes", type=BYTES, default=least, help=f"Smallest {what}."),
-        click.option("--max-bytes", type=BYTES, help=f"Largest {what}.  [default: {most}]"),
-        shown("--precision", type=SHARE, default=defaults.precision, help=enough),
-        click.option("--time", "seconds", type=SECONDS, metavar="TIME", help=time),
+        option("--sizes", "sizes_count", default=count, metavar="N", help="How many sizes."),
+        option("--min-bytes", type=BYTES, default=least, help=f"Smallest {what}."),
+        option("--max-bytes", type=BYTES, help=f"Largest {what}.  [default: {most}]"),
+        option("--precision", type=SHARE, default=defaults.precision, help=enough),
+        option(
+            "--time",
+            "seconds",
+            type=SECONDS,
+            default=time,
+            help="Begin no new round after this long.",
+        ),
     )
 
     def add(command: Command) -> Command:
@@ -90,16 +94,13 @@ def measure() -> None:
     most="what the path takes",
     enough="A hop is done when half of G's interval is this share of G.",
 )
-@click.option(
-    "--max-hops", default=30, show_default=True, metavar="N", help="Farthest hop to probe."
-)
+@click.option("--max-hops", default=30, metavar="N", help="Farthest hop to probe.")
 @click.option(
     "--timeout",
     "timeout_s",
     type=SECONDS,
-    default=1.0,
-    metavar="TIME",
-    help="Longest wait for an answer.  [default: 1s]",
+    default="1s",
+    help="Longest wait for an answer.",
 )
 @click.option("--background", is_flag=True, help=_BACKGROUND.format("each link's"))
 @click.option(
@@ -122,8 +123,6 @@ def pathchar(
     plot_path: Path | None,
     instance: str | None,
     config_path: Path | None,
-    output: Path | None,
-    as_json: bool,
     **given: object,
 ) -> None:
     """Measure latency and G of each hop to HOST, across routers that know nothing of careful.
@@ -152,8 +151,6 @@ def pathchar(
         one_clock=one_clock,
     )
     why_not = why_not or silent
-    inputs = report.inputs(host, address, options)
-    inputs |= {"stages": stages, "one_clock": one_clock}
     answer = answers.of_path(found, ends)
     figures = {**answer.figures(), **report.pathchar_figures(found), "stages_reason": why_not}
     if ends is not None and effect is not None:
@@ -166,7 +163,7 @@ def pathchar(
     if why_not and stages is not False:
         text += f"\nstages inside the hosts: not measured ({why_not})"
     text = "\n".join([*report.answer(answer), text])
-    show(as_json, "measure pathchar", inputs, figures, text, output=output)
+    show(figures, text, **report.inputs(address, options))
     if plot_path and found.segments:
         measure_plots.pathchar(found, host, plot_path, ends)
     is_short = not found.segments or any(one.G_us_per_KiB is None for one in found.segments)
@@ -202,8 +199,6 @@ def blackbox(
     plot_path: Path | None,
     instance: str | None,
     config_path: Path | None,
-    output: Path | None,
-    as_json: bool,
     **given: object,
 ) -> None:
     """Measure the bottleneck to HOST and the sum of the other stages, through careful itself.
@@ -214,11 +209,8 @@ def blackbox(
     options = options_of(two_regressions.Options, _UNTIL_TIME | given)
     route, effect = remote.find(host, instance, config.load(config_path), timeout_s=5.0)
     found = measurements.blackbox(route, options)
-    inputs = report.inputs(host, route.address, options)
-    answer = answers.of_blackbox(found)
-    figures = {**effect.as_dict(), **answer.figures(), **found.figures()}
-    text = report.blackbox_table(found, host)
-    show(as_json, "measure blackbox", inputs, figures, text, output=output)
+    figures = {**effect.as_dict(), **answers.of_blackbox(found).figures(), **found.figures()}
+    show(figures, report.blackbox_table(found, host), **report.inputs(route.address, options))
     if plot_path:
         measure_plots.blackbox(found, host, plot_path)
     if found.reason:
@@ -249,8 +241,6 @@ def clearbox(
     plot_path: Path | None,
     instance: str | None,
     config_path: Path | None,
-    output: Path | None,
-    as_json: bool,
     **given: object,
 ) -> None:
     """Measure (g, G) of each stage towards HOST, by probes inside the datapath.
@@ -269,10 +259,8 @@ def clearbox(
         targets = trace_targets.ends(route)
         with Tracer(targets) as tracer:
             found = inside.ClearBox(session, tracer, [one.name for one in targets], options).run()
-    inputs = report.inputs(host, route.address, options)
     figures = {**effect.as_dict(), **clearbox_figures(found)}
-    text = clearbox_table(found, host)
-    show(as_json, "measure clearbox", inputs, figures, text, output=output)
+    show(figures, clearbox_table(found, host), **report.inputs(route.address, options))
     if plot_path:
         trace_plots.stages(found.stages, plot_path)
     if any(not one.supported for one in found.stages):

@@ -7,12 +7,14 @@ from pathlib import Path
 import click
 
 from careful.cli.command import command
-from careful.cli.common import json_option, plot_option, say
+from careful.cli.common import is_json, json_option, plot_option, result, say, show
 from careful.cli.exit_status import Exit
-from careful.cli.measuring.sizes import BYTES, read_source
+from careful.cli.measuring.sizes import read_source
+from careful.cli.params import BYTES
 from careful.errors import WithheldError
 from careful.model.planner import STRATEGIES
 from careful.plan import FRAME_LIMITS
+from careful.render.tables import folded
 from careful.render.tuning import plan as report
 
 FIGURES = ("latency", "space-time", "static", "improvement", "improvement-by-size")
@@ -57,7 +59,6 @@ reason, and the exit status is 5.
 @click.option(
     "--strategy",
     default="best",
-    show_default=True,
     metavar="NAME",
     help=f"best (the fastest of all), {', '.join(STRATEGIES)}.",
 )
@@ -75,37 +76,22 @@ reason, and the exit status is 5.
 @click.option(
     "--header-bytes",
     type=BYTES,
-    default=0,
-    help="Header of every fragment, charged to each stage's g.  [default: 0]",
+    default="0",
+    help="Header of every fragment, charged to each stage's g.",
 )
 @click.option(
     "--levels",
     default="fixed,fixed",
-    show_default=True,
     metavar="TOP,INNER",
     help="Cuts of hierarchical at the top and inside: fixed, ramp or ramp-up-down.",
 )
 @click.option("--classes", is_flag=True, help="Plan the tune map's sixteen message-size classes.")
 @json_option
 @plot_option
-@click.option(
-    "--figure",
-    type=click.Choice(FIGURES),
-    default="latency",
-    show_default=True,
-    help="What --plot draws.",
-)
+@click.option("--figure", type=click.Choice(FIGURES), default="latency", help="What --plot draws.")
 @click.option("--stage", "varied", metavar="NAME", help="Stage that the improvement figures vary.")
-@click.option(
-    "--old", default="fixed", show_default=True, metavar="NAME", help="Strategy to improve on."
-)
-@click.option(
-    "--new",
-    default="hierarchical",
-    show_default=True,
-    metavar="NAME",
-    help="Strategy that improves.",
-)
+@click.option("--old", default="fixed", metavar="NAME", help="Strategy to improve on.")
+@click.option("--new", default="hierarchical", metavar="NAME", help="Strategy that improves.")
 @click.pass_context
 def plan(
     ctx: click.Context,
@@ -119,7 +105,6 @@ def plan(
     header_bytes: int,
     levels: str,
     classes: bool,
-    as_json: bool,
     plot_path: Path | None,
     figure: str,
     varied: str | None,
@@ -138,12 +123,13 @@ def plan(
     try:
         source = read_source(*pipeline_names)
     except WithheldError as error:
-        say(report.withheld(error, origin, message_bytes, as_json))
+        show(*report.withheld(error, origin), pipeline=origin)
         ctx.exit(Exit.WITHHELD)
     if classes:
         least = FRAME_LIMITS.min_bytes if min_bytes is None else min_bytes
         most = FRAME_LIMITS.max_bytes if max_bytes is None else max_bytes
-        say(report.classes(source, origin, least, most, header_bytes, as_json))
+        inputs, figures, text = report.classes(source, origin, least, most, header_bytes)
+        show(figures, text, **inputs)
         return
     assert message_bytes is not None
     top, _, inner = levels.partition(",")
@@ -158,7 +144,10 @@ def plan(
         header_bytes=header_bytes,
         levels=(top, inner or "fixed"),
     )
-    answer = report.one(request, as_json)
+    if is_json():
+        answer = result(report.figures(request), **request.inputs())
+    else:
+        answer = folded(report.text(request))
     if plot_path:
         report.draw(request, plot_path, figure, varied, old, new)
     say(answer)

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from careful.cli.command import command
-from careful.cli.common import json_option, plot_option, say
-from careful.cli.measuring.sizes import BYTES, BYTES_LIST, read_pipeline
-from careful.cli.params import Duration
+from careful.cli.common import json_option, plot_option, show
+from careful.cli.measuring.sizes import read_pipeline
+from careful.cli.params import BYTES, BYTES_LIST, duration
 from careful.render.tuning import simulate as report
 
 RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
@@ -30,7 +30,7 @@ RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
 )
 @click.option(
     "--pipeline",
-    "pipeline_name",
+    "origin",
     required=True,
     metavar="FILE",
     help="Pipeline (TOML), a shipped name (see `plan --help`), or - for stdin.",
@@ -42,27 +42,22 @@ RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
     type=int,
     metavar="N",
     default=1,
-    show_default=True,
     help="Number of messages.",
 )
 @click.option(
     "--every",
     "every_us",
-    type=Duration(per_s=10**6, zero=True),
-    default=0.0,
-    metavar="TIME",
-    help="Time between messages: 50us, 2ms.  [default: 0]",
+    type=duration(per_s=10**6, zero=True),
+    default="0",
+    help="Time between messages: 50us, 2ms.",
 )
 @click.option(
     "--rule",
     type=click.Choice(RULES),
     default="plan",
-    show_default=True,
     help="Rule by which stages cut: a plan, a static size, fixed or eager pulses, or none.",
 )
-@click.option(
-    "--strategy", default="best", show_default=True, metavar="NAME", help="Strategy of rule plan."
-)
+@click.option("--strategy", default="best", metavar="NAME", help="Strategy of rule plan.")
 @click.option(
     "--fragments-bytes",
     type=BYTES_LIST,
@@ -71,9 +66,8 @@ RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
 @click.option(
     "--pulse-bytes",
     type=BYTES_LIST,
-    default=(512,),
-    help="Pulse threshold of each sink (the stages after the first), or one for all.  "
-    "[default: 512]",
+    default="512",
+    help="Pulse threshold of each sink (the stages after the first), or one for all.",
 )
 @click.option(
     "--progressive/--whole-transfers",
@@ -87,40 +81,19 @@ RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
     "--figure",
     type=click.Choice(("space-time", "pulses")),
     default="space-time",
-    show_default=True,
     help="What --plot draws: which stage holds which bytes when; or latency over the pulse "
     "threshold.",
 )
 def simulate(
-    pipeline_name: str,
-    message_bytes: int,
-    messages_count: int,
-    every_us: float,
-    rule: str,
-    strategy: str,
-    fragments_bytes: tuple[int, ...] | None,
-    pulse_bytes: tuple[int, ...],
-    progressive: bool | None,
-    as_json: bool,
-    plot_path: Path | None,
-    figure: str,
+    origin: str, progressive: bool | None, plot_path: Path | None, figure: str, **given: object
 ) -> None:
     """Send messages through a pipeline in virtual time and see where the time goes."""
-    request = report.Request(
-        origin=pipeline_name,
-        pipeline=read_pipeline(pipeline_name),
-        message_bytes=message_bytes,
-        messages_count=messages_count,
-        every_us=every_us,
-        rule=rule,
-        strategy=strategy,
-        fragments_bytes=fragments_bytes,
-        pulse_bytes=pulse_bytes,
-        progressive=rule in ("fixed", "eager", "store-and-forward")
-        if progressive is None
-        else progressive,
-    )
+    if progressive is None:
+        progressive = given["rule"] in ("fixed", "eager", "store-and-forward")
+    given |= {"pipeline": read_pipeline(origin), "progressive": progressive}
+    request = report.Request(origin, **given)  # type: ignore[arg-type]
     outcome = request.run()
-    say(report.text(request, outcome, as_json))
+    figures = report.figures(request, outcome)
+    show(figures, report.text(request, figures), **request.inputs())
     if plot_path:
         report.draw(request, outcome, plot_path, figure)

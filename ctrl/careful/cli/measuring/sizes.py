@@ -5,14 +5,11 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
-from careful.cli.params import BYTES, BYTES_LIST
 from careful.errors import InputError, WithheldError
 from careful.model.blackbox import BlackBox
 from careful.model.files import load_measurement, parse_measurement
 from careful.model.measurements import Measurement, combined
 from careful.model.stages import Pipeline
-
-__all__ = ["BYTES", "BYTES_LIST", "read_pipeline", "read_source"]
 
 
 def read_source(*names: str) -> Pipeline | BlackBox:

@@ -12,7 +12,7 @@ import click
 
 from careful.cli import complete
 from careful.cli.command import command
-from careful.cli.common import measured, plot_option, say_folded, shared, show
+from careful.cli.common import is_json, measured, plot_option, say_folded, shared, show
 from careful.cli.exit_status import Exit
 from careful.cli.params import BYTES, SECONDS
 from careful.control.instance import remote
@@ -50,19 +50,10 @@ _TCP_CAPACITY = 2
     "--port",
     type=click.IntRange(1, 65535),
     default=_PORT,
-    show_default=True,
     metavar="N",
     help="TCP port of --serve.",
 )
-@click.option(
-    "-t",
-    "--time",
-    "seconds",
-    type=SECONDS,
-    default=30.0,
-    metavar="TIME",
-    help="How long.  [default: 30s]",
-)
+@click.option("-t", "--time", "seconds", type=SECONDS, default="30s", help="How long.")
 @plot_option
 @measured
 @click.pass_context
@@ -75,8 +66,6 @@ def speed(
     plot_path: Path | None,
     instance: str | None,
     config_path: Path | None,
-    output: Path | None,
-    as_json: bool,
 ) -> None:
     """Compare careful with kernel TCP to HOST: a request, a block and a stream, in turn.
 
@@ -114,10 +103,9 @@ def speed(
             )
             say_folded(notes[-1], err=True)  # now, not after half a minute
         rows, count = rounds.measure(layers, seconds)
-    inputs = {"host": host, "address": str(route.address), "port": port, "seconds": seconds}
     figures = {**effect.as_dict(), "rounds_count": count, "rows": report.figures(rows)}
     text = report.table(rows, host, seconds, notes)
-    show(as_json, "speed", inputs | environment(), figures, text, output=output)
+    show(figures, text, address=str(route.address), **environment())
     if plot_path:
         report.draw(rows, host, plot_path)
     if len(layers) == 1:
@@ -133,17 +121,8 @@ def speed(
 )
 @click.argument("host", shell_complete=complete.host)
 @click.option("-c", "--count", type=click.IntRange(1), metavar="N", help="Stop after N.")
-@click.option(
-    "-i",
-    "--interval",
-    type=SECONDS,
-    default=1.0,
-    metavar="TIME",
-    help="Between two.  [default: 1s]",
-)
-@click.option(
-    "-s", "--size", type=BYTES, default=64, show_default=True, metavar="SIZE", help="Bytes to send."
-)
+@click.option("-i", "--interval", type=SECONDS, default="1s", help="Between two.")
+@click.option("-s", "--size", type=BYTES, default=64, metavar="SIZE", help="Bytes to send.")
 @shared
 def ping(
     host: str,
@@ -152,13 +131,13 @@ def ping(
     size: int,
     instance: str | None,
     config_path: Path | None,
-    as_json: bool,
 ) -> None:
     """Show round trips to HOST through careful, as ping shows those of ICMP.
 
     Each is a message of one frame and its empty answer; careful must be up on both ends.
     """
     route, _ = remote.find(host, instance, config.load(config_path), timeout_s=5.0)
+    as_json = is_json()
     times: list[float] = []
     lost: CarefulError | None = None
     sent, began = 0, time.monotonic()
@@ -187,7 +166,6 @@ def ping(
         except CarefulError as error:
             lost = error
     took_ms = 1e3 * (time.monotonic() - began)
-    inputs = {"host": host, "address": str(route.address), "interval_s": interval, "bytes": size}
     found = {
         "min_us": min(times, default=None),
         "avg_us": statistics.fmean(times) if times else None,
@@ -204,6 +182,6 @@ def ping(
         text += f"\nrtt min/avg/max/mdev = {values} {unit}"
     figures = {"sent_count": sent, "received_count": len(times), **found, "round_trips_us": times}
     if lost is None or not as_json:
-        show(as_json, "ping", inputs, figures, text)
+        show(figures, text, address=str(route.address))
     if lost is not None:
         raise lost

@@ -10,7 +10,7 @@ import click
 from careful.cli import complete
 from careful.cli.command import group
 from careful.cli.common import instance_option, json_option, plot_option, say_folded, show
-from careful.cli.params import SECONDS, Duration
+from careful.cli.params import SECONDS, duration
 from careful.control.tracing import trace_targets
 from careful.control.tracing.tracer import Target, Tracer
 from careful.event import trace as event_trace
@@ -26,9 +26,8 @@ _seconds = click.option(
     "--time",
     "seconds",
     type=SECONDS,
-    default=5.0,
-    metavar="TIME",
-    help="How long to listen; Ctrl-C ends it earlier.  [default: 5s]",
+    default="5s",
+    help="How long to listen; Ctrl-C ends it earlier.",
 )
 _also = click.option(
     "--also",
@@ -68,7 +67,6 @@ def trace_stages(
     also: tuple[str, ...],
     plot_path: Path | None,
     instance: str | None,
-    as_json: bool,
 ) -> None:
     """Show how long a frame takes in each stage, and (g, G) if sizes differ enough.
 
@@ -78,10 +76,9 @@ def trace_stages(
     with Tracer(targets) as tracer:
         heard = listening.listen(tracer, seconds, ready=lambda: _listening(targets, seconds))
     found = listening.fits(heard, [one.name for one in targets])
-    inputs = {"instances": [one.name for one in targets], "seconds": seconds}
     figures = report.stages_figures(heard, found)
     text = report.heard_table(heard, found)
-    show(as_json, "trace stages", inputs | measure.environment(), figures, text)
+    show(figures, text, instances=[one.name for one in targets], **measure.environment())
     if plot_path and found:
         trace_plots.stages(found, plot_path)
 
@@ -94,16 +91,14 @@ def trace_stages(
 @click.option(
     "--gap",
     "gap_us",
-    type=Duration(per_s=10**6),
-    default=flow.GAP_US,
-    metavar="TIME",
-    help=f"Idle time that ends a burst.  [default: {flow.GAP_US:g}us]",
+    type=duration(per_s=10**6),
+    default=f"{flow.GAP_US:g}us",
+    help="Idle time that ends a burst.",
 )
 @click.option(
     "--most",
     type=click.IntRange(min=1),
     default=flow.TRANSFERS_MOST,
-    show_default=True,
     metavar="N",
     help="Show at most N of its transfers.",
 )
@@ -119,7 +114,6 @@ def trace_frames(
     also: tuple[str, ...],
     plot_path: Path | None,
     instance: str | None,
-    as_json: bool,
 ) -> None:
     """Show the packet flow of the largest burst: which stage had which fragment when.
 
@@ -132,10 +126,9 @@ def trace_frames(
             tracer, seconds, (listening.ALL,), lambda: _listening(targets, seconds)
         )
     burst = flow.burst(listening.together(heard), owners, gap_us, most)
-    inputs = {"instances": owners, "seconds": seconds, "gap_us": gap_us, "most": most}
     figures = report.frames_figures(burst, heard)
     text = report.frames_table(burst, heard)
-    show(as_json, "trace frames", inputs | measure.environment(), figures, text)
+    show(figures, text, instances=owners, **measure.environment())
     if plot_path:
         trace_plots.frames(burst, plot_path)
 
@@ -148,14 +141,12 @@ def trace_frames(
 @click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
 @plot_option
 @json_option
-def trace_events(directory: Path, plot_path: Path | None, as_json: bool) -> None:
+def trace_events(directory: Path, plot_path: Path | None) -> None:
     """Show who sent to whom in a program that ran with CAREFUL_EVENT_TRACE=DIR (P2 6.2).
 
     Also shows the gain of windows sized to the traffic. DIR has a file of each node. Needs no root.
     """
     traces = event_trace.read_all(directory)
-    figures = events_report.figures(traces)
-    text = events_report.text(traces)
-    show(as_json, "trace events", {"directory": str(directory)}, figures, text)
+    show(events_report.figures(traces), events_report.text(traces))
     if plot_path:
         events_report.plot(traces, plot_path)

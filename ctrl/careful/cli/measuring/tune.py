@@ -8,21 +8,21 @@ from typing import BinaryIO
 import click
 
 from careful.cli import complete
-from careful.cli.command import ParamType, group
-from careful.cli.common import say, say_folded, shared, show
+from careful.cli.command import group
+from careful.cli.common import is_json, result, say, say_folded, shared, show
 from careful.cli.measuring.tune_auto import peer_option, tune_auto, tune_explain
-from careful.cli.params import BYTES
+from careful.cli.params import BYTES, Parsed
 from careful.control.instance import choice
 from careful.control.options import config
 from careful.control.plans import tune_entry as entries
 from careful.control.plans import tune_file, tune_peers
-from careful.errors import CarefulError
-from careful.jsonout import document
+from careful.errors import CarefulError, InputError
 from careful.plan import CLASS_COUNT, class_of
 from careful.render import refresh
 from careful.render.tables import folded
 from careful.render.tuning import tune as report
 from careful.tuning import manual
+from careful.units import parse_bytes
 
 
 @group(examples=[("carefulctl tune show eth1", "what is in effect")])
@@ -35,25 +35,17 @@ def _figures(session: tune_peers.Session, rows: list[tune_peers.Row]) -> dict[st
     return {**effect, "peers": [report.tune_row(row) for row in rows]}
 
 
-class MessageClass(ParamType[tuple[int, ...]]):
-    """A message-size class: its index, the size of a message in it, or all."""
-
-    name = "class"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        text = str(value)
-        if text == "all":
-            return tuple(range(CLASS_COUNT))
-        if text in map(str, range(CLASS_COUNT)):
-            return (int(text),)
-        # A bare number is a class: 16 is out of range, not a message of 16 bytes, which has class
-        # 0.
-        if (nbytes := BYTES.convert(text, param, ctx)) < 1 or text[-1].isdecimal():
-            what = f"{text} is neither a class from 0 to {CLASS_COUNT - 1} nor a message size"
-            self.fail(f"{what}: a size needs a unit, such as 8KiB", param, ctx)
-        return (class_of(nbytes),)
+def _classes(text: str) -> tuple[int, ...]:
+    """Returns the message-size classes of an index, of the size of a message, or all."""
+    if text == "all":
+        return tuple(range(CLASS_COUNT))
+    if text in map(str, range(CLASS_COUNT)):
+        return (int(text),)
+    # A bare number is a class: 16 is out of range, not a message of 16 bytes, which has class 0.
+    if (nbytes := parse_bytes(text)) < 1 or text[-1].isdecimal():
+        what = f"{text} is neither a class from 0 to {CLASS_COUNT - 1} nor a message size"
+        raise InputError(f"{what}: a size needs a unit, such as 8KiB")
+    return (class_of(nbytes),)
 
 
 @tune.command(
@@ -73,23 +65,21 @@ def tune_show(
     watch: bool,
     instance: str | None,
     config_path: Path | None,
-    as_json: bool,
 ) -> None:
     """Show what is in effect, per peer and message-size class."""
     ifname = ifname or choice.choose(instance).ifname
     settings = config.load(config_path)
-    inputs = {"ifname": ifname, "instance": instance, "peers": peers}
 
     def look() -> str:
         session = tune_peers.session(ifname, instance, settings)
         rows = tune_peers.show(session, peers, settings)
-        if as_json:
-            return document("tune show", inputs, _figures(session, rows))
-        return report.tuning([(row.peer, row.tune) for row in rows])
+        if is_json():
+            return result(_figures(session, rows), ifname=ifname)
+        return folded(report.tuning([(row.peer, row.tune) for row in rows]))
 
     if watch:
-        refresh.watch(look, say, in_place=not as_json)
-    say(look() if as_json else folded(look()))
+        refresh.watch(look, say, in_place=not is_json())
+    say(look())
 
 
 @tune.command(
@@ -119,7 +109,7 @@ def tune_show(
 @click.option(
     "--class",
     "classes",
-    type=MessageClass(),
+    type=Parsed("class", _classes),
     multiple=True,
     metavar="CLASS",
     help="Only this class: 0 to 15, a message's size with its unit (8KiB), or all; may be "
@@ -144,7 +134,6 @@ def tune_set(
     sinks: tuple[str, ...],
     instance: str | None,
     config_path: Path | None,
-    as_json: bool,
 ) -> None:
     """Set fragment size and minpulse; in effect from the next message on.
 
@@ -172,21 +161,10 @@ def tune_set(
         rows = manual.undo(session, peers, settings)
     else:
         rows = manual.change(session, peers, settings, classes_set)
-    inputs = {
-        "ifname": ifname,
-        "instance": instance,
-        "peers": peers,
-        "auto": release,
-        "default": undo,
-        "fragment_bytes": fragment_bytes,
-        "minpulse_bytes": minpulse_bytes,
-        "classes": chosen,
-        "sinks": kinds,
-    }
     text = report.tuning([(row.peer, row.tune) for row in rows])
     if note := report.clipped(fragment_bytes, session.frame_bytes):
         say_folded(f"carefulctl: {note}", err=True)
-    show(as_json, "tune set", inputs, _figures(session, rows), text)
+    show(_figures(session, rows), text, ifname=ifname, classes=chosen, sinks=kinds)
 
 
 @tune.command(
@@ -210,7 +188,6 @@ def tune_apply(
     of: str | None,
     instance: str | None,
     config_path: Path | None,
-    as_json: bool,
 ) -> None:
     """Apply the settings of a file, from the next message on.
 
@@ -222,9 +199,8 @@ def tune_apply(
     classes = tune_file.parse(file.read(), file.name, of)
     session = tune_peers.session(ifname, instance, settings)
     rows = manual.change(session, peers, settings, classes)
-    inputs = {"ifname": ifname, "instance": instance, "peers": peers, "file": file.name, "of": of}
     text = report.tuning([(row.peer, row.tune) for row in rows])
-    show(as_json, "tune apply", inputs, _figures(session, rows), text)
+    show(_figures(session, rows), text, file=file.name)
 
 
 tune.add_command(tune_auto)

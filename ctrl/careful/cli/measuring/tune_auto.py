@@ -8,7 +8,7 @@ import click
 
 from careful.cli import complete
 from careful.cli.command import command
-from careful.cli.common import plot_option, say_folded, shared, show
+from careful.cli.common import is_json, plot_option, say_folded, shared, show
 from careful.control.instance import choice, instances
 from careful.control.options import config
 from careful.control.plans import tune_peers
@@ -16,7 +16,6 @@ from careful.render.tuning import explain as report
 from careful.tuning import explain as figures
 from careful.tuning.controller.loop import Loop
 from careful.tuning.instance_path import tunable
-from careful.tuning.state import PathState
 
 peer_option = click.option(
     "--peer",
@@ -46,7 +45,6 @@ def tune_auto(
     once: bool,
     instance: str | None,
     config_path: Path | None,
-    as_json: bool,
 ) -> None:
     """Measure the path to each peer, change what gains, and keep what holds on live messages.
 
@@ -62,19 +60,15 @@ def tune_auto(
     instances.need_root(f"tune auto {ifname}")
 
     def print_decision(peer: str, decision: dict[str, object]) -> None:
-        say_folded(f"{peer}: {report.decision(decision)}", err=as_json)
+        say_folded(f"{peer}: {report.decision(decision)}", err=is_json())
 
     def warned(text: str) -> None:
         say_folded(f"carefulctl: {text}", err=True)
 
     found = Loop(one, peers, settings, print_decision, warned).run(once)
-    inputs = {"ifname": ifname, "instance": instance, "peers": peers, "once": once}
-    if as_json:
-        show(True, "tune auto", inputs, {"paths": _paths(found)}, "")
-
-
-def _paths(found: dict[str, PathState]) -> list[dict[str, object]]:
-    return [{"address": name, **one.as_dict()} for name, one in found.items()]
+    if is_json():
+        paths = [{"address": name, **one.as_dict()} for name, one in found.items()]
+        show({"paths": paths}, "", ifname=ifname)
 
 
 @command(
@@ -95,14 +89,12 @@ def tune_explain(
     plot_path: Path | None,
     instance: str | None,
     config_path: Path | None,
-    as_json: bool,
 ) -> None:
     """Show what is in effect and why: plans, predictions, latencies of live messages, decisions."""
     ifname = ifname or choice.choose(instance).ifname
     settings = config.load(config_path)
     session = tune_peers.session(ifname, instance, settings)
     found = figures.gather(session, peers, settings)
-    inputs = {"ifname": ifname, "instance": instance, "peers": peers}
-    show(as_json, "tune explain", inputs, found, report.text(found))
+    show(found, report.text(found), ifname=ifname)
     if plot_path:
         report.draw(found, plot_path)

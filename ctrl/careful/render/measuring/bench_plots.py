@@ -23,7 +23,6 @@ _SPREAD = 0.2
 
 def plot(found: Results, path: str | Path) -> None:
     """Draws a panel for each table: without processing, and next to it with processing, if any."""
-    draw.check_path(path)
     cells = list(dict.fromkeys(cell for cell, _ in found.results))
     names = sorted(TABLES, key=lambda name: not TABLES[name].processing)  # pairs first
     panels = [

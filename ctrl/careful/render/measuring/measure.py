@@ -18,9 +18,9 @@ def environment() -> dict[str, object]:
     return {"kernel": platform.release()}
 
 
-def inputs(host: str, address: Address, options: object) -> dict[str, object]:
-    """Returns the inputs of a measurement: host, options (a dataclass), and environment()."""
-    return {"host": host, "address": str(address), **vars(options), **environment()}
+def inputs(address: Address, options: object) -> dict[str, object]:
+    """Returns the inputs of a measurement: address, options (a dataclass), and environment()."""
+    return {"address": str(address), **vars(options), **environment()}
 
 
 def answer(found: Answer) -> list[str]:

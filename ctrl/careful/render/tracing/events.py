@@ -7,8 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from careful.event.trace import Pair, Trace, matrix, pair_times, pairs
 from careful.render import figure as draw
 from careful.render.tables import table
@@ -85,7 +83,6 @@ def _verdict(nodes: int, found: Sequence[Pair]) -> str:
 
 def plot(traces: Sequence[Trace], path: str | Path) -> None:
     """Draws the matrix, and a time line: each fragment from its sending to its use."""
-    draw.check_path(path)
     height = 3.0 + 0.35 * len(traces)
     picture, ((left, right),) = draw.grid(1, 2, size=(13.0, height), widths=(1, 1.5))
     _matrix(picture, left, traces)
@@ -96,14 +93,8 @@ def plot(traces: Sequence[Trace], path: str | Path) -> None:
 def _matrix(picture: Figure, pair: Axes, traces: Sequence[Trace]) -> None:
     """Draws senders as rows, receivers as columns; rank 0 is at the top, as in the time line."""
     count, _ = matrix(traces)
-    image = pair.imshow(count, aspect="auto", cmap="cividis")
-    for (source, to), value in np.ndenumerate(count):
-        colour = "white" if value < 0.6 * count.max() else "black"
-        pair.text(to, source, str(value), ha="center", va="center", fontsize=12, color=colour)
-    pair.set_xticks(range(len(traces)))
-    pair.set_yticks(range(len(traces)))
-    pair.grid(False)
-    picture.colorbar(image, ax=pair, label="fragments (count)")
+    ranks = [str(one.rank) for one in traces]
+    draw.heat(picture, pair, count[::-1], ranks, ranks[::-1], "fragments (count)")
     draw.label(pair, "who sends to whom", "to (rank)", "from (rank)")
 
 

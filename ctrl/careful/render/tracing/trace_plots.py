@@ -27,7 +27,6 @@ _TRANSFERS_MOST = 240
 
 def stages(found: Sequence[Fit], path: str | Path) -> None:
     """Draws each stage's samples over size with its line, and its histogram next to them."""
-    draw.check_path(path)
     drawn = [one for one in found if len(one.samples)]
     if not drawn:
         raise InputError("nothing to plot: no stage was busy")
@@ -76,7 +75,6 @@ def frames(burst: Burst, path: str | Path) -> None:
     A kick that runs netRx is one box: its frames leave one by one before it ends, and boxes of
     equal parts would end after the other host had them all.
     """
-    draw.check_path(path)
     count = len(burst.rows)
     lab = _lab([host for _, host in burst.rows])
     title = f"one burst, messages: {burst.messages_count}"

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from careful.errors import InputError, WithheldError
 from careful.extras import lacking
-from careful.jsonout import document
 from careful.model import surfaces
 from careful.model.blackbox import BlackBox
 from careful.model.planner import STRATEGIES, Plan, measured_limits, plan, rules
@@ -16,7 +15,7 @@ from careful.model.simulation import Message, simulate
 from careful.model.stages import MESSAGE_BYTES_MAX, Pipeline
 from careful.model.tunemap import RAMP_GAIN_MIN, ClassPlan, class_table
 from careful.plan import Limits
-from careful.render.tables import folded, table
+from careful.render.tables import table
 from careful.render.tuning import plan_plots
 from careful.units import shown_time, sizes
 
@@ -97,19 +96,26 @@ def _source_inputs(source: Pipeline | BlackBox) -> dict[str, object]:
     return asdict(source)
 
 
-def one(request: Request, as_json: bool) -> str:
+def _bare(request: Request) -> Plan | None:
+    """Returns the plan without the header, if there is one."""
+    return replace(request, header_bytes=0).answer() if request.header_bytes else None
+
+
+def figures(request: Request) -> dict[str, object]:
+    """Returns the plan of one message for JSON."""
+    found = request.answer().as_dict()
+    if bare := _bare(request):
+        found["without_header"] = {
+            "latency_us": bare.latency_us,
+            "fragments_count": bare.fragments_count,
+            "one_fragment_us": bare.one_fragment_us,
+        }
+    return found
+
+
+def text(request: Request) -> str:
     """Shows the plan of one message; with strategy "best", all strategies side by side."""
-    best = request.answer()
-    bare = replace(request, header_bytes=0).answer() if request.header_bytes else None
-    if as_json:
-        found = best.as_dict()
-        if bare is not None:
-            found["without_header"] = {
-                "latency_us": bare.latency_us,
-                "fragments_count": bare.fragments_count,
-                "one_fragment_us": bare.one_fragment_us,
-            }
-        return document("plan", request.inputs(), found)
+    best, bare = request.answer(), _bare(request)
     lines = []
     if request.strategy == "best" and isinstance(request.source, Pipeline):
         plans = [best]
@@ -138,7 +144,7 @@ def one(request: Request, as_json: bool) -> str:
     lines.append(f"fragments (bytes): {sizes(best.fragments_bytes)}")
     for level in best.levels[1:]:
         lines.append(f"in {level.name} (bytes): {sizes(level.fragments_bytes)}")
-    if bare is not None:
+    if bare:
         gain = 100 * (bare.one_fragment_us / bare.latency_us - 1)
         lines.append(
             f"without the header of {request.header_bytes} bytes: "
@@ -147,21 +153,18 @@ def one(request: Request, as_json: bool) -> str:
         )
     if best.note:
         lines.append(best.note)
-    return folded("\n".join(lines))
+    return "\n".join(lines)
 
 
-def withheld(error: WithheldError, origin: str, message_bytes: int | None, as_json: bool) -> str:
-    """Shows what to send if a measurement withholds figures that a plan needs."""
-    if as_json:
-        inputs = {"pipeline": origin, "message_bytes": message_bytes}
-        figures: dict[str, object] = {
-            "withheld": error.figures,
-            "reason": error.reason,
-            "fragment_bytes": error.frame_bytes or None,
-        }
-        return document("plan", inputs, figures)
+def withheld(error: WithheldError, origin: str) -> tuple[dict[str, object], str]:
+    """Shows what to send if a measurement withholds figures that a plan needs: figures, text."""
+    figures: dict[str, object] = {
+        "withheld": error.figures,
+        "reason": error.reason,
+        "fragment_bytes": error.frame_bytes or None,
+    }
     frames = f"whole frames ({error.frame_bytes} bytes)" if error.frame_bytes else "whole frames"
-    return folded(
+    return figures, (
         f"{frames} are as good as any size that {origin} shows: it cannot tell the stages of this "
         f"path apart\nnot told: {error.figures}: {error.reason}\n"
         "measure again, for longer or on a quieter machine, to see more"
@@ -174,9 +177,8 @@ def classes(
     min_bytes: int,
     max_bytes: int | None,
     header_bytes: int,
-    as_json: bool,
-) -> str:
-    """Shows the tune map's sixteen classes."""
+) -> tuple[dict[str, object], dict[str, object], str]:
+    """Plans the tune map's sixteen classes; returns inputs, figures and text."""
     limits = Limits(min_bytes, max_bytes)
     if isinstance(source, BlackBox):
         _refuse_header(header_bytes)
@@ -193,16 +195,14 @@ def classes(
         "header_bytes": header_bytes,
         "ramp_gain_min_percent": 100 * RAMP_GAIN_MIN,
     }
-    if as_json:
-        figures = {"ramps_pay": bool(pays), "classes": [each.as_dict() for each in found]}
-        return document("plan", inputs, figures)
+    figures = {"ramps_pay": bool(pays), "classes": [each.as_dict() for each in found]}
     if isinstance(source, BlackBox):
         rows = [(each.message_bytes, _words(each), each.latency_us) for each in found]
         columns = ("up to (bytes)", "plan (bytes)", "latency (µs)")
         verdict = "a black-box measurement can plan only equal fragments"
-        return folded(table(origin, columns, rows) + "\n" + verdict)
+        return inputs, figures, table(origin, columns, rows) + "\n" + verdict
     rests = f"\nrests on this: {source.rests_on}" if source.rests_on else ""
-    return folded(_compared(source.name, found, pays) + rests)
+    return inputs, figures, _compared(source.name, found, pays) + rests
 
 
 def _compared(name: str, found: Sequence[ClassPlan], pays: Sequence[ClassPlan]) -> str:

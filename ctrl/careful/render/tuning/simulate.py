@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from careful.errors import InputError
-from careful.jsonout import Json, document
+from careful.jsonout import Json
 from careful.model.planner import plan, rules
 from careful.model.pulses import pulse_latency_us, pulse_rules
 from careful.model.rounding import static_sizes
 from careful.model.simulation import Message, Outcome, Rule, Sizes, check_transfers, simulate
 from careful.model.stages import Pipeline, check_message_bytes
-from careful.render.tables import folded, table
+from careful.render.tables import table
 from careful.render.tuning import plan_plots
 from careful.units import shown_time, sizes
 
@@ -109,11 +109,8 @@ def figures(request: Request, outcome: Outcome) -> Json:
     }
 
 
-def text(request: Request, outcome: Outcome, as_json: bool) -> str:
-    """Returns the outcome as JSON or as a table."""
-    found = figures(request, outcome)
-    if as_json:
-        return document("simulate", request.inputs(), found)
+def text(request: Request, found: Json) -> str:
+    """Returns the result of figures() as a table."""
     columns = ("stage", "transfers", "busy (µs)", "utilisation (%)", "transfers (bytes)")
     rows = [
         (
@@ -136,7 +133,7 @@ def text(request: Request, outcome: Outcome, as_json: bool) -> str:
     if found["extrapolated"]:
         low, high = request.pipeline.size_min_bytes, request.pipeline.size_max_bytes
         line += f"\nextrapolated: the measurement had transfers of {low} to {high} bytes"
-    return folded(table(request.pipeline.name, columns, rows) + "\n" + line)
+    return table(request.pipeline.name, columns, rows) + "\n" + line
 
 
 def draw(request: Request, outcome: Outcome, path: Path, figure: str) -> None:
