@@ -138,7 +138,6 @@ def status() -> str:
     return "\n".join(
         (
             status_report.statuses([found], {}),
-            status_report.effect(found),
             status_report.up(found, False),
         )
     )

@@ -28,34 +28,25 @@ def _carefuld(found: Status) -> str:
     return f"carefuld {found.pid or 'in another PID namespace'}"
 
 
-def effect(found: Status) -> str:
-    """Describes all settings of an instance: three lines, and remarks."""
+def effect(found: Status) -> list[str]:
+    """Describes all settings, in indented lines."""
     wait = found.wait
     if wait == "adaptive":
         wait += f", spins {found.spin_us} µs"
     bound = BOUNDS.get(found.receive_bound, found.receive_bound)
-    copy = "zero-copy" if found.zerocopy else "copy"
     reserve = found.reserve_buffers
-    kept = f" less a reserve of {reserve} ({found.reserve_free_buffers} free)" if reserve else ""
+    kept = f", {found.reserve_free_buffers} of the {reserve} in reserve free" if reserve else ""
     lines = [
-        f"{found.ifname}: {found.driver}, XDP {found.xdp_mode} ({_why(found)}), {copy}, "
-        f"MTU {found.mtu_bytes}, port {found.port}, wait {wait}, "
-        f"protocol {found.protocol}{', keys' if found.keyed else ''}"
+        *settings(found),
+        f"  wait {wait}, protocol {found.protocol}"
         f"{', repair off' if found.repair == 'off' else ''}",
-        f"  window W {found.window_buffers} buffers = R {found.receive_buffers} "
-        f"(bounded by {bound}){kept} / P {found.peers_max} peers, "
+        f"  receive buffers: bounded by {bound}{kept}, "
         f"updates from {found.update_threshold_buffers} owed, "
         f"UMEM {size(found.umem_bytes)}{' in hugepages' if found.hugepages else ''}",
-        "  exports " + _exports(found.exports),
-        *lent(found.lent),
     ]
-    if not found.multibuffer:
-        lines.insert(2, _single(found))
-    if denied := found.io_uring_denied:
-        lines.append(f"  threads read and write files: io_uring is denied ({denied})")
     if found.tuner_pid:
         lines.append(f"  tuned by process {found.tuner_pid} (carefulctl tune explain)")
-    return "\n".join(lines)
+    return lines
 
 
 def settings(found: Status) -> list[str]:
@@ -285,7 +276,7 @@ def _verdict(found: Status) -> list[str]:
 
 
 def _status(found: Status) -> Parts:
-    parts: Parts = [*_verdict(found), f"{_carefuld(found)}, log {found.log}", effect(found)]
+    parts: Parts = [*_verdict(found), f"{_carefuld(found)}, log {found.log}", *effect(found)]
     parts += ["", _peers(found.peers)] if found.peers else ["  no peers"]
     if found.programs:
         parts += ["", _programs(found.programs)]
