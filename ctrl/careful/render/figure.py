@@ -29,6 +29,8 @@ DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0,
 SUFFIXES = (".png", ".svg")
 #: Width that the ordinate's labels take from a legend below the axes, pixels.
 _BESIDE_PX = 90
+#: Height of ticks and labels between the axes and a legend below, points.
+_BELOW_PT = 46.0
 #: Colours of a PNG; anti-aliased text and lines need no more.
 COLOURS_MAX = 64
 
@@ -112,16 +114,15 @@ def grid(
     return figure, [list(row) for row in pairs]
 
 
-def legend_below(pair: Axes, *, below_pt: float = 46.0, ncols: int = 1, **given: Any) -> None:
+def legend_below(pair: Axes, *, ncols: int = 1, **given: Any) -> None:
     """Draws a legend under the axis' label, so that it hides nothing.
 
-    below_pt: height of ticks and labels under the axes, points; ncols: columns, fewer if they are
-    wider than the figure.
+    ncols: columns, fewer if they are wider than the figure.
     """
     from matplotlib.transforms import ScaledTranslation
 
     scale = pair.figure.dpi_scale_trans
-    under = pair.transAxes + ScaledTranslation(0, -below_pt / 72, scale)
+    under = pair.transAxes + ScaledTranslation(0, -_BELOW_PT / 72, scale)
     for columns in range(ncols, 0, -1):
         at: dict[str, Any] = {"bbox_to_anchor": (0, 0), "bbox_transform": under}
         legend = pair.legend(loc="upper left", ncols=columns, **at, **given)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,15 +18,15 @@ def figures(matrix: Matrix) -> dict[str, object]:
             {"from": local, "to": remote, **asdict(cell), "error": cell.error or None}
             for (local, remote), cell in matrix.items()
         ],
-        "odd": [{"from": one.pair[0], "to": one.pair[1]} | _without_pair(one) for one in found],
+        "odd": [
+            {"from": one.pair[0], "to": one.pair[1]}
+            | {key: value for key, value in vars(one).items() if key != "pair"}
+            for one in found
+        ],
         "odd_host": shared_host(found) or None,
         "latency_is": "half of the shortest round trip of blackbox's smallest size",
         "G_is": "the sum of all stages, from the shortest round trips, by payload",
     }
-
-
-def _without_pair(one: Odd) -> dict[str, object]:
-    return {key: value for key, value in asdict(one).items() if key != "pair"}
 
 
 def _sentence(one: Odd) -> str:
@@ -41,28 +40,20 @@ def _sentence(one: Odd) -> str:
 
 
 def _names(matrix: Matrix) -> list[str]:
-    return list(dict.fromkeys(name for pair in matrix for name in pair))
+    return sorted({name for pair in matrix for name in pair})
 
 
-def text(matrix: Matrix, found: Sequence[Odd] | None = None) -> str:
+def text(matrix: Matrix) -> str:
     """Returns a table of each figure: from the row's host to the column's; odd ones red."""
-    found = odd(matrix) if found is None else found
-    names = sorted(_names(matrix))
+    found = odd(matrix)
+    names = _names(matrix)
     parts = []
     for figure, title in FIGURES.items():
-        measured = values(matrix, figure)
-        strange = {one.pair for one in found if one.figure == figure}
-
-        def cell(pair: tuple[str, str], figure: str = figure) -> str:
-            if matrix.get(pair) and matrix[pair].error:
-                return "failed"
-            if pair not in measured:  # noqa: B023  # called before the next figure
-                return "-"
-            value = measured[pair]  # noqa: B023
-            said = f"{value:.0f}" if figure == "lost_frames" else f"{value:.4g}"
-            return alarm(said) if pair in strange else said  # noqa: B023
-
-        rows = [(local, *(cell((local, remote)) for remote in names)) for local in names]
+        shown = {pair: "failed" for pair, cell in matrix.items() if cell.error}
+        digits = ".0f" if figure == "lost_frames" else ".4g"
+        shown |= {pair: f"{value:{digits}}" for pair, value in values(matrix, figure).items()}
+        shown |= {one.pair: alarm(shown[one.pair]) for one in found if one.figure == figure}
+        rows = [(local, *(shown.get((local, remote), "-") for remote in names)) for local in names]
         parts.append(table(title, ("from \\ to", *names), rows))
     parts.append("\n".join(map(_sentence, found)) or "no pair is odd")
     if host := shared_host(found):
@@ -76,7 +67,7 @@ def draw(matrix: Matrix, path: Path) -> None:
 
     from careful.render import figure as plots
 
-    names = sorted(_names(matrix))
+    names = _names(matrix)
     # A figure that is 0 everywhere is not drawn.
     drawn = [one for one in FIGURES if any(values(matrix, one).values())]
     if not drawn:
