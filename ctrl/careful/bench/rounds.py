@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 
 from careful.bench.experiments import PROTOCOLS, TABLES, Cell, cells
@@ -89,12 +90,10 @@ def run(plan: Plan, hosts: Sequence[Host], wait: str, report: Callable[[str], No
         for (nodes, tx_buffers, replicated), group in groupby(plan.cells(), key=_instance_key):
             group_cells = list(group)
             for protocol in order:
-                wait_mode = wait or waiting(nodes)
-                runs = ProtocolRuns(
-                    hosts[:nodes], protocol, wait_mode, tx_buffers, plan.limit_s, replicated
-                )
+                spoken = "replicated" if replicated and protocol == "careful" else protocol
+                start = partial(Nodes, hosts[:nodes], spoken, wait or waiting(nodes), tx_buffers)
                 text = f"round {number + 1} of {plan.rounds}, {protocol}"
-                for cell in runs.run_cells(results, group_cells):
+                for cell in run_cells(results, group_cells, protocol, start, plan.limit_s):
                     report(f"{text}: {cell.name}")
     return results
 
@@ -104,36 +103,30 @@ def _instance_key(cell: Cell) -> tuple[int, int, bool]:
     return cell.nodes, table.tx_buffers, table.replicated
 
 
-@dataclass(frozen=True)
-class ProtocolRuns:
-    """One protocol's runs in a round, for one P."""
-
-    hosts: Sequence[Host]
-    protocol: str
-    wait: str
-    tx_buffers: int
-    limit_s: float
-    replicated: bool = False
-
-    def run_cells(self, results: Results, cells: Sequence[Cell]) -> Iterator[Cell]:
-        """Runs the cells one after another; yields each cell before its run. After a late run, the
-        remaining cells get new nodes.
-        """
-        protocol = "replicated" if self.replicated and self.protocol == "careful" else self.protocol
-        todo = [one for one in cells if not results.results[one, self.protocol].late]
-        while todo:
-            with Nodes(self.hosts, protocol, self.wait, self.tx_buffers) as nodes:
-                while todo:
-                    cell = todo.pop(0)
-                    yield cell
-                    result = results.results[cell, self.protocol]
-                    try:
-                        answers = nodes.run(cell, self.limit_s)
-                    except LateError:
-                        result.late += 1
-                        break
-                    for answer in answers:
-                        result.values.append(cell.value(answer["took_ns"]))
-                        result.user_us += answer["user_us"]
-                        result.system_us += answer["system_us"]
-                    results.frames[cell] = int(answers[0]["frames"])
+def run_cells(
+    results: Results,
+    cells: Sequence[Cell],
+    protocol: str,
+    start: Callable[[], Nodes],
+    limit_s: float,
+) -> Iterator[Cell]:
+    """Runs the cells of a round one after another; yields each cell before its run. After a late
+    run, the remaining cells get new nodes.
+    """
+    todo = [one for one in cells if not results.results[one, protocol].late]
+    while todo:
+        with start() as nodes:
+            while todo:
+                cell = todo.pop(0)
+                yield cell
+                result = results.results[cell, protocol]
+                try:
+                    answers = nodes.run(cell, limit_s)
+                except LateError:
+                    result.late += 1
+                    break
+                for answer in answers:
+                    result.values.append(cell.value(answer["took_ns"]))
+                    result.user_us += answer["user_us"]
+                    result.system_us += answer["system_us"]
+                results.frames[cell] = int(answers[0]["frames"])

@@ -9,7 +9,7 @@ import pytest
 from careful.bench.experiments import Cell
 from careful.bench.namespaces import Host
 from careful.bench.nodes import LateError, Nodes
-from careful.bench.rounds import ProtocolRuns, Results
+from careful.bench.rounds import Results, run_cells
 from careful.errors import CarefulError
 
 CELL = Cell("latency", 2, 1, False, 10)
@@ -92,9 +92,12 @@ def test_run_cells__continues_after_a_cell_that_does_not_end(program: Path) -> N
     """New nodes run the remaining cells; later rounds leave that cell out."""
     wanted = [CELL, Cell("latency", 2, 7, False, 10), Cell("latency", 2, 8, False, 10)]
     found = Results(wanted)
-    runs = ProtocolRuns(hosts(program, "late first", "late first"), "careful", "block", 64, 60)
-    assert list(runs.run_cells(found, wanted)) == wanted
-    assert list(runs.run_cells(found, wanted)) == [wanted[0], wanted[2]]
+
+    def start() -> Nodes:
+        return nodes(program, "late first", "late first")
+
+    assert list(run_cells(found, wanted, "careful", start, 60)) == wanted
+    assert list(run_cells(found, wanted, "careful", start, 60)) == [wanted[0], wanted[2]]
     results = [found.results[one, "careful"] for one in wanted]
     assert [one.late for one in results] == [0, 1, 0]
     assert [one.values for one in results] == [[2.0] * 4, [], [2.0] * 4]
