@@ -9,15 +9,16 @@ mean of its four neighbours. The result equals that of one node to the last bit.
 from __future__ import annotations
 
 import argparse
+import os
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+import careful
 from careful.event.group import Events
-from careful.event.join import join, open_node
+from careful.event.join import join
 
 Grid = npt.NDArray[np.float64]
 
@@ -138,7 +139,7 @@ def draw(grid: Grid, path: Path) -> None:
     figure.savefig(path)
 
 
-def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+def arguments() -> argparse.Namespace:
     """Parses the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m careful.event.jacobi",
@@ -152,7 +153,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--iterations", type=int, default=1000, help="how many (%(default)s)")
     parser.add_argument("--check", action="store_true", help="compare with one node's result")
     parser.add_argument("--plot", type=Path, help="draw the temperature field (.png or .svg)")
-    return parser.parse_args(argv)
+    return parser.parse_args()
 
 
 def difference(whole: Grid, size: int, iterations: int) -> str:
@@ -165,14 +166,15 @@ def difference(whole: Grid, size: int, iterations: int) -> str:
     return f"{differing} of {whole.size} points differ from one node's result" if differing else ""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Runs the example; returns 1 if the result differs from one node's."""
-    options = arguments(argv)
+    options = arguments()
     hosts = options.hosts.split(",")
-    with (
-        open_node(options.iface, len(hosts), options.attached) as node,
-        join(node, hosts, options.rank) as events,
-    ):
+    if options.attached:
+        own = careful.attach(os.environ.get("CAREFUL_INSTANCE", options.iface))
+    else:
+        own = careful.open(options.iface, peers=max(len(hosts) - 1, 1))
+    with own as node, join(node, hosts, options.rank) as events:
         took_s, whole = run(events, options.size, options.iterations)
     if whole is None:
         return 0

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import time
 from collections.abc import Sequence
 
-import careful
 from careful.errors import CarefulError
 from careful.event.group import Events
 from careful.node import Node, Peer
@@ -66,13 +64,6 @@ def join(
         else:
             peers.append(None)
     return Events(node, peers, rank, group, attached)
-
-
-def open_node(iface: str, nodes: int, attached: bool) -> Node:
-    """Returns the node of an example: with a queue of its own, or attached to carefuld."""
-    if attached:
-        return careful.attach(os.environ.get("CAREFUL_INSTANCE", iface))
-    return careful.open(iface, peers=max(nodes - 1, 1))
 
 
 async def ajoin(

@@ -26,25 +26,16 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from careful.errors import CarefulError
-from careful.memory.awaited import AsyncHost, AsyncPiece
-from careful.memory.host import Host, Room
-from careful.memory.piece import Info, Piece
+from careful.errors import CarefulError as CarefulError
+from careful.memory.awaited import AsyncHost as AsyncHost
+from careful.memory.awaited import AsyncPiece as AsyncPiece
+from careful.memory.host import Host as Host
+from careful.memory.host import Room as Room
+from careful.memory.piece import Info as Info
+from careful.memory.piece import Piece as Piece
 
 if TYPE_CHECKING:
     from careful.control.options.config import Config
-
-__all__ = [
-    "AsyncHost",
-    "AsyncPiece",
-    "CarefulError",
-    "Host",
-    "Info",
-    "Piece",
-    "Room",
-    "aconnect",
-    "connect",
-]
 
 
 def connect(
