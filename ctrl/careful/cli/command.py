@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -21,6 +21,8 @@ _EXAMPLE_COLUMNS = 46
 #: The options of a command by name, as click passes them.
 Given = dict[str, Any]
 _Decorator = Callable[[Callable[..., object]], "Command"]
+_F = TypeVar("_F", bound=Callable[..., object])
+_NONE = object()
 
 
 class Option(click.Option):
@@ -33,6 +35,32 @@ class Option(click.Option):
     def __init__(self, names: Sequence[str], heading: str = "", **given: Any) -> None:
         super().__init__(names, **given)
         self.heading = heading
+
+
+def option(
+    names: str, kind: Any, text: str, default: object = _NONE, heading: str = "", **given: Any
+) -> Callable[[_F], _F]:
+    """Declares an option.
+
+    Args:
+        names: its names, with blanks between them; the last may be the parameter's.
+        kind: its type.
+        text: its help.
+        default: a value, or its text on the command line, which the help shows.
+        heading: the heading in the help; "" for Options.
+        given: further arguments of click.option().
+    """
+    if default is not _NONE:
+        given["default"] = default
+    words: Any = {"cls": Option, "heading": heading, "type": kind, "help": text}
+    return click.option(*names.split(), **words, **given)
+
+
+def flag(names: str, text: str, heading: str = "", **given: Any) -> Callable[[_F], _F]:
+    """Declares an option without a value; arguments are those of option()."""
+    return click.option(
+        *names.split(), cls=Option, heading=heading, is_flag=True, help=text, **given
+    )
 
 
 class _Help(click.Command):

@@ -10,6 +10,7 @@ from typing import TypeVar
 import click
 
 from careful.cli import complete
+from careful.cli.command import flag, option
 from careful.cli.params import OUTPUT, PLOT
 from careful.errors import from_os
 from careful.jsonout import document, write
@@ -19,7 +20,6 @@ from careful.render.tables import folded
 _AT_A_TIME = 512
 #: The file of --output, in a context's meta.
 _OUTPUT = "careful.cli.common.output"
-_F = TypeVar("_F", bound=Callable[..., object])
 _T = TypeVar("_T")
 
 
@@ -32,53 +32,38 @@ def _note_output(ctx: click.Context, _: click.Parameter, value: Path | None) -> 
     ctx.meta[_OUTPUT] = value
 
 
-json_option = click.option(
+json_option = flag(
     "--json",
-    is_flag=True,
+    "Print one JSON object, also for an error.",
     is_eager=True,
     expose_value=False,
     callback=_note_json,
-    help="Print one JSON object, also for an error.",
 )
-instance_option = click.option(
+instance_option = option(
     "--instance",
+    str,
+    "Instance of carefuld.  [env var: CAREFUL_INSTANCE; default: the interface's, or the only one]",
     envvar="CAREFUL_INSTANCE",
     metavar="NAME",
     shell_complete=complete.instance,
-    help="Instance of carefuld.  [env var: CAREFUL_INSTANCE; default: the interface's, or the "
-    "only one]",
 )
-config_option = click.option(
-    "--config",
-    "config_path",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Configuration file.  [env var: CAREFUL_CONFIG; default: /etc/careful.toml, then "
+config_option = option(
+    "--config config_path",
+    click.Path(path_type=Path),
+    "Configuration file.  [env var: CAREFUL_CONFIG; default: /etc/careful.toml, then "
     "~/.config/careful/careful.toml]",
+    metavar="FILE",
 )
 
-output_option = click.option(
-    "-o",
-    "--output",
-    type=OUTPUT,
+output_option = option(
+    "-o --output",
+    OUTPUT,
+    "Also write the JSON object to FILE.",
     metavar="FILE",
     expose_value=False,
     callback=_note_output,
-    help="Also write the JSON object to FILE.",
 )
-plot_option = click.option(
-    "--plot", "plot_path", type=PLOT, help="Draw the result to a .png or .svg file."
-)
-
-
-def shared(command: _F) -> _F:
-    """Adds --instance, --config and --json."""
-    return instance_option(config_option(json_option(command)))
-
-
-def measured(command: _F) -> _F:
-    """Adds shared() and --output, for commands whose results are worth keeping."""
-    return shared(output_option(command))
+plot_option = option("--plot plot_path", PLOT, "Draw the result to a .png or .svg file.")
 
 
 def options_of(kind: Callable[..., _T], given: Mapping[str, object]) -> _T:

@@ -17,7 +17,7 @@ from typing import NoReturn
 import click
 from click.shell_completion import shell_complete
 
-from careful.cli.command import LazyGroup
+from careful.cli.command import LazyGroup, flag
 from careful.cli.exit_status import Exit
 from careful.errors import (
     CarefulError,
@@ -107,10 +107,8 @@ _ELSEWHERE = {
     ],
     topics=("exit-status", "files"),
 )
-@click.option("-V", "--version", is_flag=True, help="Show the version, and what it speaks and has.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object; before or after COMMAND."
-)
+@flag("-V --version", "Show the version, and what it speaks and has.")
+@flag("--json as_json", "Print one JSON object; before or after COMMAND.")
 @click.pass_context
 def cli(ctx: click.Context, version: bool, as_json: bool) -> None:
     """Bring up careful on an interface, move files, and tune it while it runs."""

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from careful.cli.command import Group
-from careful.cli.common import say, shared, show
+from careful.cli.command import Group, option
+from careful.cli.common import say, show
 from careful.cli.files.transfer_options import timeout
+from careful.cli.local import Local, shared
 from careful.cli.params import BYTES, host_path
 from careful.errors import CarefulError, about, from_os
 from careful.units import counted, shown_time
@@ -54,19 +55,21 @@ def _at(text: str, name_needed: bool) -> tuple[str, str]:
     return host, name
 
 
-_SHARE = click.option(
+_SHARE = option(
     "--share",
+    str,
+    "Another host that may read the piece, or with :rw write it too; '*' is every host. "
+    "May be repeated.",
     multiple=True,
     metavar="HOST[:rw]",
-    help="Another host that may read the piece, or with :rw write it too; '*' is every host. "
-    "May be repeated.",
 )
-_OWNER = click.option(
+_OWNER = option(
     "--owner",
-    default="",
+    str,
+    "The host that made the piece, if several did.",
+    "",
     show_default=False,
     metavar="HOST",
-    help="The host that made the piece, if several did.",
 )
 _PIECE = click.argument("where", metavar="HOST:NAME")
 
@@ -91,17 +94,12 @@ def _command(
 
     def declare(function: Callable[..., _Found]) -> click.Command:
         @wraps(function)
-        def call(
-            where: str,
-            timeout_s: float,
-            instance: str | None,
-            config_path: Path | None,
-            **own: object,
-        ) -> None:
+        def call(where: str, timeout_s: float, here: Local, **own: object) -> None:
             from careful.memory import connect
 
             at, piece = _at(where, name_needed)
-            host = connect(at, instance=instance, config=config_path, timeout_s=timeout_s)
+            instance, path = here.instance, here.config_path
+            host = connect(at, instance=instance, config=path, timeout_s=timeout_s)
             show(*function(host, piece, **own))
 
         return memory.command(name, examples=[example])(timeout(shared(call)))

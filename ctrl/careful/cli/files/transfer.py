@@ -12,8 +12,8 @@ import click
 
 from careful import jsonout
 from careful.address import is_remote
-from careful.cli.command import Given, command
-from careful.cli.common import is_json, say, say_all, shared, show
+from careful.cli.command import Given, command, flag
+from careful.cli.common import is_json, say, say_all, show
 from careful.cli.complete import remote_path
 from careful.cli.exit_status import Exit
 from careful.cli.files.transfer_options import (
@@ -24,6 +24,7 @@ from careful.cli.files.transfer_options import (
     timeout,
     transfer_options,
 )
+from careful.cli.local import Local, shared
 from careful.cli.params import host_path
 from careful.cli.running import Outlasting, run
 from careful.control.instance import remote
@@ -228,25 +229,17 @@ def put(sources: tuple[str, ...], target: str, **given: object) -> None:
     topics=("files",),
 )
 @click.argument("target", metavar="HOST:[PATH]", shell_complete=remote_path)
-@click.option("-l", "--long", "long", is_flag=True, help="Show modes, sizes and times too.")
-@click.option("-R", "--recursive", is_flag=True, help="List the whole tree.")
+@flag("-l --long long", "Show modes, sizes and times too.")
+@flag("-R --recursive", "List the whole tree.")
 @timeout
 @shared
-def ls(
-    target: str,
-    long: bool,
-    recursive: bool,
-    timeout_s: float,
-    instance: str | None,
-    config_path: Path | None,
-) -> None:
+def ls(target: str, long: bool, recursive: bool, timeout_s: float, here: Local) -> None:
     """List what a host exports."""
     host, path = host_path(target)
-    settings = config.load(config_path)
-    route, effect = remote.find(host, instance, settings, timeout_s)
+    route, effect = here.find(host, timeout_s)
     with run(route, lambda peer: session.spooled_matching(peer, path, recursive)) as spool:
         if is_json():
-            inputs = {"target": target, "recursive": recursive, "instance": instance}
+            inputs = {"target": target, "recursive": recursive, "instance": here.instance}
             entries = (listing.entry(one) for page in spool.pages() for one in page)
             figures = effect.as_dict()
             say_all(chain(jsonout.pieces("ls", inputs, figures, "entries", entries), "\n"))

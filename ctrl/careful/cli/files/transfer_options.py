@@ -6,14 +6,13 @@ import os
 import stat
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from careful.cli.command import Command, Given, Option
-from careful.cli.common import shared
+from careful.cli.command import Command, Given, flag, option
+from careful.cli.common import config_option, instance_option, json_option
 from careful.cli.params import BYTES, SECONDS, duration
 from careful.control.options import config
 from careful.control.state.mounts import Mounts
@@ -26,26 +25,24 @@ _F = TypeVar("_F", bound=Callable[..., object])
 #: The type of click.option().
 _Decorator = Callable[[Any], Any]
 
-timeout = click.option(
-    "--timeout",
-    "timeout_s",
-    type=SECONDS,
-    default="5s",
-    help="How long to wait for the host to answer, and how long it may then be silent. A host that"
+timeout = option(
+    "--timeout timeout_s",
+    SECONDS,
+    "How long to wait for the host to answer, and how long it may then be silent. A host that"
     " reports that it still works on the request gets 12 times as long, or 60 times if the "
     "work grows with the file.",
+    "5s",
 )
 
 
-_outlast = click.option(
-    "--outlast",
-    "outlast_s",
-    type=duration(zero=True),
-    default="60s",
+_outlast = option(
+    "--outlast outlast_s",
+    duration(zero=True),
+    "If carefuld ends at either end, how long to wait until it is up again; 0s: not at all. "
+    "A session that comes back without progress counts as waiting.",
+    "60s",
     envvar="CAREFUL_OUTLAST",
     show_envvar=True,
-    help="If carefuld ends at either end, how long to wait until it is up again; 0s: not at all. "
-    "A session that comes back without progress counts as waiting.",
 )
 
 
@@ -100,163 +97,175 @@ class TransferCommand(Command):
         return left
 
 
-def _below(heading: str) -> partial[_Decorator]:
-    return partial(click.option, cls=Option, heading=heading)
-
-
-_what = _below("What to copy")
-_replaced = _below("Existing files")
-_kept = _below("Attributes")
-_checks = _below("Checks and syncing")
-_pace = _below("Speed")
-_output = _below("Output")
+_WHAT = "What to copy"
+_REPLACED = "Existing files"
+_KEPT = "Attributes"
+_CHECKS = "Checks and syncing"
+_PACE = "Speed"
+_OUTPUT = "Output"
 
 _OPTIONS: list[_Decorator] = [
-    _what("-r", "--recursive", is_flag=True, help="Copy directories. Keeps times."),
-    _what(
+    flag("-r --recursive", "Copy directories. Keeps times.", heading=_WHAT),
+    option(
         "--include",
+        str,
+        "Copy matching names, even if a later --exclude matches.",
+        heading=_WHAT,
         multiple=True,
         metavar="PATTERN",
-        help="Copy matching names, even if a later --exclude matches.",
     ),
-    _what(
+    option(
         "--exclude",
+        str,
+        "Leave out matching names: '*.o', 'cache/' (directories), '/top', 'a/**/b', "
+        "'[[:digit:]]*'.",
+        heading=_WHAT,
         multiple=True,
         metavar="PATTERN",
-        help="Leave out matching names: '*.o', 'cache/' (directories), '/top', 'a/**/b', "
-        "'[[:digit:]]*'.",
     ),
-    _what(
+    option(
         "--exclude-from",
+        str,
+        "Read patterns to leave out, one per line ('+ ' in front: include; '#': comment); "
+        "'-' is standard input.",
+        heading=_WHAT,
         multiple=True,
         metavar="FILE",
-        help="Read patterns to leave out, one per line ('+ ' in front: include; '#': comment); "
-        "'-' is standard input.",
     ),
-    _what(
+    option(
         "--files-from",
-        metavar="FILE",
-        help="With -r, copy only these names, one per line, relative to the source; '-' is "
+        str,
+        "With -r, copy only these names, one per line, relative to the source; '-' is "
         "standard input.",
+        heading=_WHAT,
+        metavar="FILE",
     ),
-    _what("-0", "--null", "nul", is_flag=True, help="Names in --files-from end with NUL."),
-    _what(
-        "--offset", type=BYTES, metavar="N", help="Start at byte N of the file; single file only."
-    ),
-    _what(
-        "--bytes",
-        "nbytes",
-        type=BYTES,
+    flag("-0 --null nul", "Names in --files-from end with NUL.", heading=_WHAT),
+    option(
+        "--offset",
+        BYTES,
+        "Start at byte N of the file; single file only.",
+        heading=_WHAT,
         metavar="N",
-        help="Copy N bytes of the file; single file only.",
     ),
-    _what("--mkpath", is_flag=True, help="Create missing directories above the target."),
-    _what("-n", "--dry-run", is_flag=True, help="Change nothing; show what would be done."),
-    _replaced(
-        "-f", "--force", is_flag=True, help="Replace existing files; with -u, newer ones too."
+    option(
+        "--bytes nbytes",
+        BYTES,
+        "Copy N bytes of the file; single file only.",
+        heading=_WHAT,
+        metavar="N",
     ),
-    _replaced(
-        "-u",
-        "--update",
-        is_flag=True,
-        help="Skip files that are newer at the target, or have the same size and time; replace the "
+    flag("--mkpath", "Create missing directories above the target.", heading=_WHAT),
+    flag("-n --dry-run", "Change nothing; show what would be done.", heading=_WHAT),
+    flag("-f --force", "Replace existing files; with -u, newer ones too.", heading=_REPLACED),
+    flag(
+        "-u --update",
+        "Skip files that are newer at the target, or have the same size and time; replace the "
         "others. Keeps times.",
+        heading=_REPLACED,
     ),
-    _replaced(
-        "-c",
-        "--checksum",
-        is_flag=True,
-        help="Compare digests of blocks first, and move only blocks that differ. Replaces files; "
+    flag(
+        "-c --checksum",
+        "Compare digests of blocks first, and move only blocks that differ. Replaces files; "
         "changes a device, or with --at a file, in place.",
+        heading=_REPLACED,
     ),
-    _replaced("--delete", is_flag=True, help="With -r, delete what the source does not have."),
-    _replaced(
+    flag("--delete", "With -r, delete what the source does not have.", heading=_REPLACED),
+    option(
         "--max-delete",
-        type=click.IntRange(min=0),
+        click.IntRange(min=0),
+        "Fail and delete nothing if --delete would delete more than N names.",
+        heading=_REPLACED,
         metavar="N",
-        help="Fail and delete nothing if --delete would delete more than N names.",
     ),
-    _replaced(
+    option(
         "--at",
-        type=BYTES,
+        BYTES,
+        "Write into an existing file in place, starting at byte N. Needs -f.",
+        heading=_REPLACED,
         metavar="N",
-        help="Write into an existing file in place, starting at byte N. Needs -f.",
     ),
-    _replaced(
-        "--restart", is_flag=True, help="Start over instead of resuming an interrupted transfer."
+    flag("--restart", "Start over instead of resuming an interrupted transfer.", heading=_REPLACED),
+    flag("-p --preserve", "Keep modes, times and, as root, owners.", heading=_KEPT),
+    flag(
+        "-a --archive",
+        "-r and -p; also keep symlinks, hard links, extended attributes and ACLs.",
+        heading=_KEPT,
     ),
-    _kept("-p", "--preserve", is_flag=True, help="Keep modes, times and, as root, owners."),
-    _kept(
-        "-a",
-        "--archive",
-        is_flag=True,
-        help="-r and -p; also keep symlinks, hard links, extended attributes and ACLs.",
+    flag(
+        "-S --sparse",
+        "Turn zeros into holes, 32 KiB at a time. Holes always stay holes.",
+        heading=_KEPT,
     ),
-    _kept(
-        "-S",
-        "--sparse",
-        is_flag=True,
-        help="Turn zeros into holes, 32 KiB at a time. Holes always stay holes.",
-    ),
-    _checks(
+    option(
         "--digest",
-        type=click.Choice(["xxh3", "blake3", "none"]),
-        default="xxh3",
-        help="xxh3: of each block, checked where it was written; blake3: also of each whole file "
+        click.Choice(["xxh3", "blake3", "none"]),
+        "xxh3: of each block, checked where it was written; blake3: also of each whole file "
         "or stream, computed at both ends and compared.",
+        "xxh3",
+        heading=_CHECKS,
     ),
-    _checks("--no-digest", is_flag=True, help="The same as --digest none."),
-    _checks(
+    flag("--no-digest", "The same as --digest none.", heading=_CHECKS),
+    option(
         "--fsync",
-        type=click.Choice(["file", "end", "none"]),
-        default="file",
-        help="file: sync each file before it gets its name; end: sync once, at the end; "
+        click.Choice(["file", "end", "none"]),
+        "file: sync each file before it gets its name; end: sync once, at the end; "
         "none: leave it to the kernel.",
+        "file",
+        heading=_CHECKS,
     ),
-    _checks("--no-sync", is_flag=True, help="The same as --fsync none."),
-    _checks(
+    flag("--no-sync", "The same as --fsync none.", heading=_CHECKS),
+    option(
         "--on-loss",
-        type=click.Choice(config.ON_LOSS),
-        help="If a loss ends an epoch (`help promise`): repair requests missing data again, fail "
+        click.Choice(config.ON_LOSS),
+        "If a loss ends an epoch (`help promise`): repair requests missing data again, fail "
         "ends the transfer with exit status 4.  [default: on_loss in the configuration, or repair]",
+        heading=_CHECKS,
     ),
-    _pace(
+    option(
         "--block-bytes",
-        type=BYTES,
-        default="4MiB",
+        BYTES,
+        "Size of a block, 4KiB to 1GiB; resuming keeps whole blocks.",
+        "4MiB",
+        heading=_PACE,
         metavar="N",
-        help="Size of a block, 4KiB to 1GiB; resuming keeps whole blocks.",
     ),
-    _pace(
+    option(
         "--blocks",
-        type=click.IntRange(1, 64),
-        default=8,
+        click.IntRange(1, 64),
+        "Blocks in flight per file; at most 8 MiB of them, but always two.",
+        8,
+        heading=_PACE,
         metavar="N",
-        help="Blocks in flight per file; at most 8 MiB of them, but always two.",
     ),
-    _pace("--jobs", type=click.IntRange(1, 30), default=16, metavar="N", help="Files in flight."),
-    _pace(
+    option("--jobs", click.IntRange(1, 30), "Files in flight.", 16, heading=_PACE, metavar="N"),
+    option(
         "--rate-limit",
-        type=BYTES,
+        BYTES,
+        "At most N bytes per second, all files together.",
+        heading=_PACE,
         metavar="N",
-        help="At most N bytes per second, all files together.",
     ),
-    _output("-v", "--verbose", is_flag=True, help="Print the name of each file when it is done."),
-    _output("-q", "--quiet", is_flag=True, help="Show no progress bar and no summary."),
-    _output(
+    flag("-v --verbose", "Print the name of each file when it is done.", heading=_OUTPUT),
+    flag("-q --quiet", "Show no progress bar and no summary.", heading=_OUTPUT),
+    option(
         "--progress-fd",
-        type=int,
+        int,
+        "Write progress as JSON lines to this file descriptor.",
+        heading=_OUTPUT,
         callback=_is_open,
         metavar="FD",
-        help="Write progress as JSON lines to this file descriptor.",
     ),
 ]
 
 
+_LOCAL: list[_Decorator] = [instance_option, config_option, json_option]
+
+
 def transfer_options(command: _F) -> _F:
     """Adds all options, with those that every command has."""
-    for option in reversed([*_OPTIONS, timeout, _outlast, shared]):
-        command = option(command)
+    for one in reversed([*_OPTIONS, timeout, _outlast, *_LOCAL]):
+        command = one(command)
     return command
 
 

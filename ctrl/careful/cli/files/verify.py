@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import click
 
 from careful.address import is_remote
-from careful.cli.command import Group, command
-from careful.cli.common import shared, show
+from careful.cli.command import Group, command, flag
+from careful.cli.common import show
 from careful.cli.complete import remote_path
 from careful.cli.exit_status import Exit
 from careful.cli.files.transfer_options import timeout
+from careful.cli.local import Local, shared
 from careful.cli.params import host_path
 from careful.cli.running import run
-from careful.control.instance import remote
-from careful.control.options import config
 from careful.render.files import verify as report
 from careful.transfer.file.find_partials import find_local, find_remote
 from careful.transfer.run.verify import verify as compare
@@ -34,7 +30,7 @@ _BLOCK_BYTES = 1 << 20
 )
 @click.argument("source", metavar="HOST:PATH", shell_complete=remote_path)
 @click.argument("target", metavar="LOCAL")
-@click.option("-r", "--recursive", is_flag=True, help="Compare directories too.")
+@flag("-r --recursive", "Compare directories too.")
 @timeout
 @shared
 def verify(
@@ -42,8 +38,7 @@ def verify(
     target: str,
     recursive: bool,
     timeout_s: float,
-    instance: str | None,
-    config_path: Path | None,
+    here: Local,
 ) -> None:
     """Compare a host's file or tree with LOCAL; only digests (XXH3) cross the network.
 
@@ -53,7 +48,7 @@ def verify(
     if is_remote(target) and not is_remote(source):
         source, target = target, source
     host, path = host_path(source)
-    route, effect = remote.find(host, instance, config.load(config_path), timeout_s)
+    route, effect = here.find(host, timeout_s)
     found = run(route, lambda peer: compare(peer, path, target, recursive, _BLOCK_BYTES))
     figures = {**effect.as_dict(), **report.verified_figures(found)}
     show(figures, report.verified(found), source=source, target=target)
@@ -88,17 +83,11 @@ _where = click.argument(
 )
 
 
-def _partials(
-    where: str,
-    clean: bool,
-    timeout_s: float,
-    instance: str | None,
-    config_path: Path | None,
-) -> None:
+def _partials(where: str, clean: bool, timeout_s: float, here: Local) -> None:
     figures = {}
     if is_remote(where):
         host, path = host_path(where)
-        route, effect = remote.find(host, instance, config.load(config_path), timeout_s)
+        route, effect = here.find(host, timeout_s)
         found = run(route, lambda peer: find_remote(peer, path, clean))
         figures = effect.as_dict()
     else:
@@ -115,9 +104,9 @@ def _partials(
 @_where
 @timeout
 @shared
-def partials_list(where: str, **given: Any) -> None:
+def partials_list(where: str, timeout_s: float, here: Local) -> None:
     """List what interrupted transfers left; `partials DIRECTORY` does the same."""
-    _partials(where, False, **given)
+    _partials(where, False, timeout_s, here)
 
 
 @partials.command(
@@ -126,6 +115,6 @@ def partials_list(where: str, **given: Any) -> None:
 @_where
 @timeout
 @shared
-def partials_prune(where: str, **given: Any) -> None:
+def partials_prune(where: str, timeout_s: float, here: Local) -> None:
     """Remove partial files that no transfer uses, and list the result for each."""
-    _partials(where, True, **given)
+    _partials(where, True, timeout_s, here)

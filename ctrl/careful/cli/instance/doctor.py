@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 
 from careful.cli import complete
-from careful.cli.command import command
-from careful.cli.common import say_folded, shared, show
+from careful.cli.command import command, flag
+from careful.cli.common import say_folded, show
 from careful.cli.exit_status import Exit
+from careful.cli.local import Local, shared
 from careful.control.checks import doctor as checks
 from careful.control.checks.check_result import FAIL, Finding
 from careful.render.instance.doctor import findings
 
 
-def _fixed(ifname: str, instance: str | None, config_path: Path | None, yes: bool) -> list[Finding]:
-    steps = checks.plan(ifname, instance, config_path)
+def _fixed(ifname: str, here: Local, yes: bool) -> list[Finding]:
+    steps = checks.plan(ifname, here.instance, here.config_path)
     asked = [one for one in steps if not one.skipped]
     if asked and not yes:
         for step in asked:
@@ -40,20 +40,11 @@ def _fixed(ifname: str, instance: str | None, config_path: Path | None, yes: boo
     topics=("exit-status",),
 )
 @click.argument("names", metavar="[IFACE] [HOST]", nargs=-1, shell_complete=complete.interface)
-@click.option(
-    "--fix", is_flag=True, help="First fix the faults of IFACE that can be fixed; needs root."
-)
-@click.option("--yes", is_flag=True, help="With --fix: do not ask first.")
+@flag("--fix", "First fix the faults of IFACE that can be fixed; needs root.")
+@flag("--yes", "With --fix: do not ask first.")
 @shared
 @click.pass_context
-def doctor(
-    ctx: click.Context,
-    names: tuple[str, ...],
-    fix: bool,
-    yes: bool,
-    instance: str | None,
-    config_path: Path | None,
-) -> None:
+def doctor(ctx: click.Context, names: tuple[str, ...], fix: bool, yes: bool, here: Local) -> None:
     """Check that everything careful needs on IFACE is there, and try HOST.
 
     With HOST, doctor tries all addresses of HOST through the carefuld on IFACE: the route, a
@@ -73,13 +64,9 @@ def doctor(
         raise click.UsageError("--yes needs --fix")
     if len(names) > 2:
         raise click.UsageError(f"at most one interface and one host: {' '.join(names)}")
-    if not names:
-        from careful.control.instance import choice
-
-        names = (choice.choose(instance).ifname,)
-    ifname, host = checks.split(names, config_path)
-    done = _fixed(ifname, instance, config_path, yes) if fix else []
-    found = checks.check(ifname, instance, config_path, host)
+    ifname, host = checks.split(names or (here.ifname(None),), here.config_path)
+    done = _fixed(ifname, here, yes) if fix else []
+    found = checks.check(ifname, here.instance, here.config_path, host)
     figures = {"findings": [vars(one) for one in found], "fixed": [vars(one) for one in done]}
     text = findings(found)
     if done:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from careful.cli import complete
-from careful.cli.command import command
-from careful.cli.common import config_option, instance_option, say
+from careful.cli.command import command, flag, option
+from careful.cli.common import say
+from careful.cli.local import Local, local
 from careful.control.instance import exporter as figures
-from careful.control.options import config
 from careful.render.instance import metrics
 
 _PORT = 9977
@@ -31,33 +29,26 @@ def _address(_: click.Context, __: click.Parameter, value: str) -> tuple[str, in
     topics=("metrics", "services"),
 )
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
-@click.option(
+@option(
     "--listen",
+    str,
+    "Address to serve at.",
+    f"127.0.0.1:{_PORT}",
     callback=_address,
-    default=f"127.0.0.1:{_PORT}",
     metavar="HOST:PORT",
-    help="Address to serve at.",
 )
-@click.option("--once", is_flag=True, help="Print the metrics once, and end.")
-@instance_option
-@config_option
-def exporter(
-    ifname: str | None,
-    listen: tuple[str, int],
-    once: bool,
-    instance: str | None,
-    config_path: Path | None,
-) -> None:
+@flag("--once", "Print the metrics once, and end.")
+@local
+def exporter(ifname: str | None, listen: tuple[str, int], once: bool, here: Local) -> None:
     """Serve metrics to Prometheus over HTTP, until Ctrl-C.
 
     The metrics of each carefuld are traffic, losses, the use of each export, and a histogram of how
     long operations took. There is no password: everyone who can reach the address can read the
     names of peers and exports. Only root sees XDP's counters and the latencies of messages.
     """
-    settings = config.load(config_path)
 
     def look() -> list[figures.Seen]:
-        return figures.look(ifname, instance, settings)
+        return figures.look(ifname, here.instance, here.settings)
 
     if once:
         say(metrics.text(look), nl=False)

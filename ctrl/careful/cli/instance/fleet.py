@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from careful.cli.command import group
+from careful.cli.command import group, option
 from careful.cli.common import json_option, plot_option, say_folded, show
 from careful.cli.exit_status import Exit
 from careful.cli.instance.fleet_put import hosts_option, put, relay
@@ -60,12 +60,8 @@ def _command(
                 sys.stdout.flush()
                 raise click.exceptions.Exit(Exit.FAILED if failed == len(outcomes) else Exit.PARTLY)
 
-        limited = click.option(
-            "--limit",
-            "limit_s",
-            type=SECONDS,
-            default=limit,
-            help="A host that takes longer counts as failed.",
+        limited = option(
+            "--limit limit_s", SECONDS, "A host that takes longer counts as failed.", limit
         )
         made = _names(hosts_option(limited(json_option(call))))
         return fleet.command(name, examples=examples, topics=("hosts",))(made)
@@ -149,7 +145,7 @@ def tune(hosts: list[Host], limit_s: float) -> _Found:
     ("carefulctl fleet measure", "every pair, both ways"),
     ("carefulctl fleet measure --time 10s --plot pairs.png", "take longer, and draw it"),
 )
-@click.option("--time", "seconds", type=SECONDS, default="5s", help="How long to measure a pair.")
+@option("--time seconds", SECONDS, "How long to measure a pair.", "5s")
 @plot_option
 def measure(hosts: list[Host], limit_s: float, seconds: float, plot_path: Path | None) -> _Found:
     """Measure all pairs of hosts: latency, G and lost frames, and which pair is odd.

@@ -9,9 +9,10 @@ from pathlib import Path
 import click
 
 from careful import cancelled
-from careful.cli.command import command
-from careful.cli.common import config_option, instance_option, json_option, say_folded, show
+from careful.cli.command import command, flag, option
+from careful.cli.common import json_option, say_folded, show
 from careful.cli.exit_status import Exit
+from careful.cli.local import Local, local
 from careful.cli.params import SECONDS
 from careful.control.instance import choice
 from careful.control.instance import status as state
@@ -22,15 +23,14 @@ from careful.fleet import hosts as fleet_hosts
 from careful.fleet import relay as one_host
 from careful.render.instance import fleet as report
 
-hosts_option = click.option(
-    "--hosts",
-    "hosts_file",
-    type=click.Path(path_type=Path),
-    default=Path("fleet.toml"),
+hosts_option = option(
+    "--hosts hosts_file",
+    click.Path(path_type=Path),
+    "The file of hosts.",
+    Path("fleet.toml"),
     envvar="CAREFUL_FLEET",
     show_envvar=True,
     metavar="FILE",
-    help="The file of hosts.",
 )
 
 
@@ -43,21 +43,10 @@ hosts_option = click.option(
     topics=("hosts", "files"),
 )
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--to",
-    default="all",
-    metavar="HOST[,HOST]...",
-    help="Hosts to send to; this host is left out.",
-)
-@click.option("--replace", is_flag=True, help="Replace a file of its name that differs.")
+@option("--to", str, "Hosts to send to; this host is left out.", "all", metavar="HOST[,HOST]...")
+@flag("--replace", "Replace a file of its name that differs.")
 @hosts_option
-@click.option(
-    "--limit",
-    "limit_s",
-    type=SECONDS,
-    default="60s",
-    help="Fail if nothing moves for this long.",
-)
+@option("--limit limit_s", SECONDS, "Fail if nothing moves for this long.", "60s")
 @json_option
 def put(file: Path, to: str, replace: bool, hosts_file: Path, limit_s: float) -> None:
     """Put FILE on all hosts, by a pipeline through them.
@@ -92,13 +81,12 @@ def put(file: Path, to: str, replace: bool, hosts_file: Path, limit_s: float) ->
     topics=("hosts",),
 )
 @click.argument("ifname", metavar="IFACE")
-@instance_option
-@config_option
-def relay(ifname: str, instance: str | None, config_path: Path | None) -> None:
+@local
+def relay(ifname: str, here: Local) -> None:
     """Do this host's part of `fleet put`, which standard input describes."""
-    (one,) = choice.named_or_all(ifname, instance)
-    exports = state.gather(one, config.load(config_path)).exports
+    (one,) = choice.named_or_all(ifname, here.instance)
+    exports = state.gather(one, here.settings).exports
     if len(exports) != 1 or not exports[0].writable:
         text = "must export exactly one directory with :rw, for the file"
         raise CarefulError(errno.EROFS, text, ifname)
-    asyncio.run(one_host.serve(Path(exports[0].path), config_path, instance))
+    asyncio.run(one_host.serve(Path(exports[0].path), here.config_path, here.instance))

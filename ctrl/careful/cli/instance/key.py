@@ -5,36 +5,41 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from contextlib import suppress
+from functools import wraps
 from pathlib import Path
-from typing import TypeVar
 
 import click
 
-from careful.cli.command import Group
+from careful.cli.command import Group, flag, option
 from careful.cli.common import config_option, json_option, show
 from careful.control.options import config, keys
 from careful.errors import CarefulError
 from careful.render.instance import keys as report
 
-_F = TypeVar("_F", bound=Callable[..., object])
+#: Figures and text.
+_Found = tuple[dict[str, object], str]
 
 
-def _where(command: _F) -> _F:
-    option = click.option(
-        "--keys",
-        "directory",
-        type=click.Path(path_type=Path),
+def _shown(command: Callable[..., _Found]) -> Callable[..., None]:
+    """Adds --keys, --config and --json. The function gets the keys, the configuration and its own
+    options, and returns figures and text.
+    """
+
+    @wraps(command)
+    def call(directory: Path | None, config_path: Path | None, **own: object) -> None:
+        settings = config.load(config_path)
+        said = settings.up.keys
+        said = None if said == keys.NONE else said
+        place = keys.Keys(directory or (Path(said) if said else keys.DEFAULT))
+        show(*command(place, settings, **own), keys=place.directory)
+
+    where = option(
+        "--keys directory",
+        click.Path(path_type=Path),
+        f"Directory of the keys.  [default: `keys` of [up] in careful.toml, else {keys.DEFAULT}]",
         metavar="DIR",
-        help="Directory of the keys.  [default: `keys` of [up] in careful.toml, else "
-        f"{keys.DEFAULT}]",
     )
-    return option(config_option(json_option(command)))
-
-
-def _keys(directory: Path | None, config_path: Path | None) -> keys.Keys:
-    said = config.load(config_path).up.keys
-    said = None if said == keys.NONE else said
-    return keys.Keys(directory or (Path(said) if said else keys.DEFAULT))
+    return where(config_option(json_option(call)))
 
 
 @click.group(
@@ -64,19 +69,11 @@ def key() -> None:
         ("carefulctl key new --cluster", "make a key that all hosts share: copy its file to each"),
     ],
 )
-@click.option("--later", is_flag=True, help="Make a second key, for a later --replace.")
-@click.option("--replace", is_flag=True, help="Use the second key instead of the present one.")
-@click.option(
-    "--cluster", is_flag=True, help="Make the key that all hosts share, and print where it is."
-)
-@_where
-def new(
-    later: bool,
-    replace: bool,
-    cluster: bool,
-    directory: Path | None,
-    config_path: Path | None,
-) -> None:
+@flag("--later", "Make a second key, for a later --replace.")
+@flag("--replace", "Use the second key instead of the present one.")
+@flag("--cluster", "Make the key that all hosts share, and print where it is.")
+@_shown
+def new(place: keys.Keys, _: config.Config, later: bool, replace: bool, cluster: bool) -> _Found:
     """Make the private key of this host, and print the public one.
 
     With --cluster, make the key that all hosts share. It is mixed into every handshake, so a host
@@ -85,62 +82,54 @@ def new(
     """
     if later and (replace or cluster):
         raise click.UsageError("--later cannot be combined with --replace or --cluster")
-    place = _keys(directory, config_path)
     if cluster:
         path = str(place.new_cluster(replace))
-        show({"path": path}, path, keys=place.directory)
-        return
+        return {"path": path}, path
     public = place.new(later, replace)
-    show({"key": public}, public, keys=place.directory)
+    return {"key": public}, public
 
 
 @key.command("show", examples=[("carefulctl key show", "for `key trust` on the other hosts")])
-@_where
-def show_key(directory: Path | None, config_path: Path | None) -> None:
+@_shown
+def show_key(place: keys.Keys, _: config.Config) -> _Found:
     """Print the public key of this host."""
-    place = _keys(directory, config_path)
     public = place.public()
     if public is None:
         path = str(place.directory / "private")
         raise CarefulError(errno.ENOENT, "this host has no key: carefulctl key new", path)
-    show({"key": public, "next": place.public("next")}, public, keys=place.directory)
+    return {"key": public, "next": place.public("next")}, public
 
 
 @key.command("trust", examples=[("carefulctl key trust h2 KEY", "KEY as h2's `key show` prints")])
 @click.argument("host", metavar="HOST")
 @click.argument("public", metavar="KEY")
-@_where
-def trust(host: str, public: str, directory: Path | None, config_path: Path | None) -> None:
+@_shown
+def trust(place: keys.Keys, settings: config.Config, host: str, public: str) -> _Found:
     """Trust KEY at the address of HOST.
 
     HOST is resolved to its address now. Several keys can be trusted at one address while its host
     changes keys.
     """
-    place = _keys(directory, config_path)
-    one = place.trust(config.load(config_path).resolve(host).ip, public, host)
-    figures = {"trusted": report.figures([one])}
-    show(figures, f"trusted at {one.address}: {one.key}", keys=place.directory)
+    one = place.trust(settings.resolve(host).ip, public, host)
+    return {"trusted": report.figures([one])}, f"trusted at {one.address}: {one.key}"
 
 
 @key.command("list", examples=[("carefulctl key list", "the latest first")])
-@_where
-def list_keys(directory: Path | None, config_path: Path | None) -> None:
+@_shown
+def list_keys(place: keys.Keys, _: config.Config) -> _Found:
     """List whose keys are trusted."""
-    place = _keys(directory, config_path)
     found = place.trusted()
-    show({"trusted": report.figures(found)}, report.trusted(found), keys=place.directory)
+    return {"trusted": report.figures(found)}, report.trusted(found)
 
 
 @key.command("remove", examples=[("carefulctl key remove h2", "its session ends")])
 @click.argument("which", metavar="HOST|KEY")
-@_where
-def remove(which: str, directory: Path | None, config_path: Path | None) -> None:
+@_shown
+def remove(place: keys.Keys, settings: config.Config, which: str) -> _Found:
     """Stop trusting a host or a key; its sessions end."""
-    place = _keys(directory, config_path)
-    settings = config.load(config_path)
     names = [which]
     with suppress(CarefulError):  # a key, or a host whose name no longer resolves
         names.append(settings.resolve(which).ip)
     gone = place.remove(*names)
     text = "\n".join(f"no longer trusted at {one.address}: {one.key}" for one in gone)
-    show({"removed": report.figures(gone)}, text, keys=place.directory)
+    return {"removed": report.figures(gone)}, text

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import click
 
 from careful.cli import complete
-from careful.cli.command import command
-from careful.cli.common import is_json, shared, show
+from careful.cli.command import command, flag
+from careful.cli.common import is_json, show
 from careful.cli.exit_status import Exit
+from careful.cli.local import Local, shared
 from careful.control.instance import choice, instances, top
-from careful.control.options import config
 from careful.render.instance import status as report
 
 #: Time over which rates are measured, seconds.
@@ -28,32 +27,25 @@ _RATES_S = 0.25
     topics=("counters", "exit-status", "words"),
 )
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
-@click.option("-v", "--verbose", is_flag=True, help="Show every setting and counter too.")
+@flag("-v --verbose", "Show every setting and counter too.")
 @shared
 @click.pass_context
-def status(
-    ctx: click.Context,
-    ifname: str | None,
-    verbose: bool,
-    instance: str | None,
-    config_path: Path | None,
-) -> None:
+def status(ctx: click.Context, ifname: str | None, verbose: bool, here: Local) -> None:
     """Show whether all is well, the settings in effect, and the rates of each peer.
 
     The exit status is 3 if not all is well, or a carefuld does not answer. An idle peer that falls
     silent still counts as up: `carefulctl ping HOST` asks it.
     """
-    settings = config.load(config_path)
-    running = choice.named_or_all(ifname, instance)
+    running = choice.named_or_all(ifname, here.instance)
     brief = not (verbose or is_json())
-    before = top.look(running, settings, with_messages=False)
+    before = top.look(running, here.settings, with_messages=False)
     if brief and any(one.peers for one in before.found):
         time.sleep(_RATES_S)
-        now = top.look(running, settings, with_messages=False)
+        now = top.look(running, here.settings, with_messages=False)
     else:
         now = before
     found, mute = now.found, now.mute
-    died = {} if ifname or instance else instances.died()
+    died = {} if ifname or here.instance else instances.died()
     figures = {"instances": found, "died": died, "mute": mute}
     text = (
         report.brief(found, top.rates(before, now), {**died, **mute})

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import click
 
 from careful.cli import complete
-from careful.cli.command import command
-from careful.cli.common import is_json, say_folded, shared, show
+from careful.cli.command import command, option
+from careful.cli.common import is_json, say_folded, show
 from careful.cli.exit_status import Exit
+from careful.cli.local import Local, shared
 from careful.control.instance import choice
 from careful.control.instance import top as figures
-from careful.control.options import config
 from careful.render import refresh
 from careful.render.instance import top as report
 
@@ -27,16 +26,10 @@ from careful.render.instance import top as report
     topics=("services",),
 )
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
-@click.option("-n", "count", type=click.IntRange(1), metavar="N", help="End after N looks.")
+@option("-n count", click.IntRange(1), "End after N looks.", metavar="N")
 @shared
 @click.pass_context
-def top(
-    ctx: click.Context,
-    ifname: str | None,
-    count: int | None,
-    instance: str | None,
-    config_path: Path | None,
-) -> None:
+def top(ctx: click.Context, ifname: str | None, count: int | None, here: Local) -> None:
     """Show what moves between this host and its peers, until q or Ctrl-C.
 
     Each peer has a row: free credits, rates, messages a second and their mean latency, frames
@@ -46,10 +39,9 @@ def top(
     Keys sort the rows: s by bytes sent, r by bytes received, m by messages, l by latency; any other
     key restores the order. With --json, the command prints one second's figures and ends.
     """
-    settings = config.load(config_path)
 
     def look() -> figures.Look:
-        return figures.look(choice.named_or_all(ifname, instance), settings)
+        return figures.look(choice.named_or_all(ifname, here.instance), here.settings)
 
     before = look()
     if is_json():

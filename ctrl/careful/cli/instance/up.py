@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import click
 
 from careful.cli import complete
 from careful.cli.command import command
-from careful.cli.common import instance_option, json_option, say_folded, shared, show
+from careful.cli.common import instance_option, json_option, say_folded, show
+from careful.cli.local import Local, shared
 from careful.cli.params import BYTES, Whole, duration
 from careful.control.carefuld import daemon, reload, tuner
 from careful.control.instance import choice, instances, status
@@ -33,7 +33,7 @@ def _type(name: str) -> click.ParamType | None:  # type: ignore[type-arg]
     return Whole(one.least, one.most) if one.most else None
 
 
-def _declared(function: Callable[..., None]) -> Callable[..., None]:
+def _declared(function: Callable[..., object]) -> Callable[..., object]:
     """Adds the options that control/options/up_options.py declares."""
     for name in reversed(OPTIONS):
         one, words = OPTIONS[name], (up_options.flag(name), name)
@@ -93,8 +93,7 @@ def _declared(function: Callable[..., None]) -> Callable[..., None]:
 @shared
 def up(
     ifname: str,
-    instance: str | None,
-    config_path: Path | None,
+    here: Local,
     export: tuple[str, ...],
     tune: str | None,
     foreground: bool,
@@ -114,8 +113,8 @@ def up(
     careful runs, or names those that need a restart. `doctor` reports in advance what `up` would
     refuse. For systemd, see `carefulctl help services`.
     """
-    settings = config.load(config_path)
-    name = instance or ifname
+    settings = here.settings
+    name = here.instance or ifname
     options = UpOptions(
         export=export or None,
         seal=",".join(seal) or None,
@@ -131,7 +130,7 @@ def up(
             raise click.UsageError(
                 "--reload needs a running carefuld, and --foreground starts one: use one of them"
             )
-        _reload(ifname, name, options, tune, settings, config_path)
+        _reload(ifname, name, options, tune, here)
         return
     if foreground:
         if tune == "auto":
@@ -141,7 +140,7 @@ def up(
     done = daemon.up(ifname, name, options, state_dir.place(settings))
     if tune == "auto":
         for one in instances.queues(done.instance):
-            tuner.start(ifname, one, config_path)
+            tuner.start(ifname, one, here.config_path)
     found = status.gather(done.instance, settings)
     if not found.keyed and not done.already:
         text = f"any host that reaches UDP port {found.port} can connect (carefulctl key new)"
@@ -150,23 +149,16 @@ def up(
     show(figures, report.up(found, done.already), instance=name, tune=tune, **vars(options))
 
 
-def _reload(
-    ifname: str,
-    name: str,
-    options: UpOptions,
-    tune: str,
-    settings: config.Config,
-    config_path: Path | None,
-) -> None:
+def _reload(ifname: str, name: str, options: UpOptions, tune: str, here: Local) -> None:
     changed = reload.reload(ifname, name, options)
     instance = instances.find(name)
     if "--foreground" not in instance.argv:  # else careful-tune@IFACE is a separate service
         for one in instances.queues(instance):
             if tune == "auto":
-                tuner.start(ifname, one, config_path)
+                tuner.start(ifname, one, here.config_path)
             else:
                 tuner.stop(one)
-    found = status.gather(instance, settings)
+    found = status.gather(instance, here.settings)
     figures = {"already": True, "changed": changed, **vars(found)}
     text = report.reloaded(found, changed)
     show(figures, text, instance=name, tune=tune, **vars(options))

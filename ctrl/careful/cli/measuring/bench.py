@@ -17,7 +17,7 @@ from careful.bench.experiments import TABLES
 from careful.bench.namespaces import Host, NamespaceHosts
 from careful.bench.nodes import PROGRAM
 from careful.cli import complete
-from careful.cli.command import command
+from careful.cli.command import command, flag, option
 from careful.cli.common import config_option, json_option, plot_option, show
 from careful.cli.params import OUTPUT, SECONDS
 from careful.control.options import config
@@ -48,69 +48,54 @@ def _progress() -> Callable[[str], None]:
     topics=("benchmarks", "protocols", "events"),
 )
 @click.argument("names", nargs=-1, metavar="[HOST]...", shell_complete=complete.host)
-@click.option(
-    "--on",
-    "on",
-    metavar="COMMAND",
-    help="Command that starts a program on HOST; {} stands for HOST.",
+@option(
+    "--on on", str, "Command that starts a program on HOST; {} stands for HOST.", metavar="COMMAND"
 )
-@click.option(
+@option(
     "--interface",
-    default="eth1",
+    str,
+    "Interface for careful on each HOST; careful must not be up on it.",
+    "eth1",
     metavar="IFACE",
-    help="Interface for careful on each HOST; careful must not be up on it.",
 )
-@click.option(
-    "--table",
-    "tables",
+@option(
+    "--table tables",
+    click.Choice(list(TABLES)),
+    "Only this table; may be repeated.  [default: all]",
     multiple=True,
-    type=click.Choice(list(TABLES)),
-    help="Only this table; may be repeated.  [default: all]",
 )
-@click.option(
-    "--nodes",
-    "nodes_max",
-    type=click.Choice(["2", "4", "8"]),
-    default="8",
-    help="Run with 1, 2, 4 and 8 nodes, up to this number.",
+@option(
+    "--nodes nodes_max",
+    click.Choice(["2", "4", "8"]),
+    "Run with 1, 2, 4 and 8 nodes, up to this number.",
+    "8",
 )
-@click.option(
-    "--rounds",
-    "rounds_count",
-    type=click.IntRange(1, 1000),
-    default=5,
+@option(
+    "--rounds rounds_count",
+    click.IntRange(1, 1000),
+    "Rounds; each protocol runs everything once a round.",
+    5,
     metavar="N",
-    help="Rounds; each protocol runs everything once a round.",
 )
-@click.option("--quick", is_flag=True, help="One round of short runs: seconds, and rough figures.")
-@click.option(
-    "--limit",
-    "limit_s",
-    type=SECONDS,
-    default="20s",
-    help="A run that takes longer is stopped, and has no value.",
-)
-@click.option(
+@flag("--quick", "One round of short runs: seconds, and rough figures.")
+@option("--limit limit_s", SECONDS, "A run that takes longer is stopped, and has no value.", "20s")
+@option(
     "--mtu",
-    type=click.IntRange(1280, 9000),
-    default=9000,
-    help="MTU of the links between the hosts that it makes, in bytes.",
+    click.IntRange(1280, 9000),
+    "MTU of the links between the hosts that it makes, in bytes.",
+    9000,
 )
-@click.option(
-    "-o",
-    "--output",
-    "--keep",
-    "output",
-    type=OUTPUT,
+@option(
+    "-o --output --keep output",
+    OUTPUT,
+    "Also write the JSON object, with every value, to FILE.",
     metavar="FILE",
-    help="Also write the JSON object, with every value, to FILE.",
 )
-@click.option(
-    "--from",
-    "kept",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+@option(
+    "--from kept",
+    click.Path(exists=True, dir_okay=False, path_type=Path),
+    "Run nothing; show the results in FILE.",
     metavar="FILE",
-    help="Run nothing; show the results in FILE.",
 )
 @plot_option
 @config_option

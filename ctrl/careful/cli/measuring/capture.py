@@ -14,12 +14,12 @@ from typing import BinaryIO
 import click
 
 from careful.cli import complete
-from careful.cli.command import command
-from careful.cli.common import config_option, instance_option, say_folded
+from careful.cli.command import command, flag, option
+from careful.cli.common import say_folded
+from careful.cli.local import Local, local
 from careful.cli.params import SECONDS
 from careful.control.instance import choice
 from careful.control.instance.status import info_of
-from careful.control.options import config
 from careful.control.options.config import Config
 from careful.control.tracing.capture import SHORT_BYTES, SNAP_BYTES, Capture, Frame
 from careful.errors import about
@@ -92,39 +92,33 @@ def _stopped(opened: ExitStack) -> Callable[[], bool]:
     topics=("lab",),
 )
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
-@click.option(
-    "-w",
-    "path",
-    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+@option(
+    "-w path",
+    click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    "Write a pcapng file; - is standard output.  [default: print a line a frame]",
     metavar="FILE",
-    help="Write a pcapng file; - is standard output.  [default: print a line a frame]",
 )
-@click.option("--time", "seconds", type=SECONDS, help="End after this time.")
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N frames.")
-@click.option("--dropped", is_flag=True, help="Show only frames that XDP dropped.")
-@click.option(
-    "--host",
-    "hosts",
+@option("--time seconds", SECONDS, "End after this time.")
+@option("--count", click.IntRange(min=1), "End after N frames.", metavar="N")
+@flag("--dropped", "Show only frames that XDP dropped.")
+@option(
+    "--host hosts",
+    str,
+    "Only frames from or to HOST; may be repeated.",
     multiple=True,
     metavar="HOST",
     shell_complete=complete.host,
-    help="Only frames from or to HOST; may be repeated.",
 )
-@click.option(
-    "--control/--data", default=None, help="Only control messages, or only all other frames."
-)
-@click.option(
-    "-s",
-    "--snap",
-    "snap_bytes",
-    type=click.IntRange(1, SNAP_BYTES),
-    default=SNAP_BYTES,
-    metavar="BYTES",
-    help=f"Keep this much of each frame. With {SHORT_BYTES} or less, room is kept for 50 times as "
+@option("--control/--data", bool, "Only control messages, or only all other frames.", None)
+@option(
+    "-s --snap snap_bytes",
+    click.IntRange(1, SNAP_BYTES),
+    f"Keep this much of each frame. With {SHORT_BYTES} or less, room is kept for 50 times as "
     "many frames.",
+    SNAP_BYTES,
+    metavar="BYTES",
 )
-@instance_option
-@config_option
+@local
 def capture(
     ifname: str | None,
     path: Path | None,
@@ -134,8 +128,7 @@ def capture(
     hosts: tuple[str, ...],
     control: bool | None,
     snap_bytes: int,
-    instance: str | None,
-    config_path: Path | None,
+    here: Local,
 ) -> None:
     """Capture the frames of an interface that careful is up on, until Ctrl-C. Needs root and bcc.
 
@@ -144,8 +137,9 @@ def capture(
     Frames that did not fit in the capture are counted at the end. The capture also ends with
     carefuld.
     """
-    one = choice.on_interface(ifname, instance) if ifname else choice.choose(instance)
-    wanted, caught = _filter(hosts, dropped, control, config.load(config_path)), 0
+    name = here.instance
+    one = choice.on_interface(ifname, name) if ifname else choice.choose(name)
+    wanted, caught = _filter(hosts, dropped, control, here.settings), 0
     with ExitStack() as opened:
         source = opened.enter_context(Capture(one, info_of(one).port, snap_bytes))
         with about(str(path)):

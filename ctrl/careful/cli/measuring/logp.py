@@ -8,12 +8,11 @@ from pathlib import Path
 import click
 
 from careful.cli import complete
-from careful.cli.command import command
-from careful.cli.common import measured, plot_option, show
+from careful.cli.command import command, flag, option
+from careful.cli.common import plot_option, show
 from careful.cli.exit_status import Exit
+from careful.cli.local import Local, measured
 from careful.cli.params import BYTES, SECONDS, SHARE
-from careful.control.instance import remote
-from careful.control.options import config
 from careful.daemon.route import Route
 from careful.measure.endpoints import bulk as transfers
 from careful.measure.endpoints import contention
@@ -39,57 +38,43 @@ from careful.render.measuring.measure import environment
     ]
 )
 @click.argument("hosts", nargs=-1, required=True, metavar="HOST...", shell_complete=complete.host)
-@click.option(
+@option(
     "--precision",
-    type=SHARE,
-    default=0.05,
-    help="Stop when half of each interval is at most this share of its figure.",
+    SHARE,
+    "Stop when half of each interval is at most this share of its figure.",
+    0.05,
 )
-@click.option(
-    "--time",
-    "seconds",
-    type=SECONDS,
-    default="20s",
-    help="Begin no batch of a signature after this long.",
-)
-@click.option("--max-messages", default=4096, metavar="N", help="Length of the longest burst.")
-@click.option(
-    "--bulk",
-    is_flag=True,
-    help="Also stores and gets of several sizes: os(n), or(n), g(n), L(n), T(n), BW(n).",
-)
-@click.option("--max-bytes", type=BYTES, default=16384, help="Largest bulk transfer.")
-@click.option("--sizes", default=8, metavar="N", help="How many sizes of bulk transfers.")
-@click.option(
-    "--tcp",
-    "tcp_port",
-    type=click.IntRange(1, 65535),
+@option("--time seconds", SECONDS, "Begin no batch of a signature after this long.", "20s")
+@option("--max-messages", int, "Length of the longest burst.", 4096, metavar="N")
+@flag("--bulk", "Also stores and gets of several sizes: os(n), or(n), g(n), L(n), T(n), BW(n).")
+@option("--max-bytes", BYTES, "Largest bulk transfer.", 16384)
+@option("--sizes", int, "How many sizes of bulk transfers.", 8, metavar="N")
+@option(
+    "--tcp tcp_port",
+    click.IntRange(1, 65535),
+    "Also TCP; run `carefulctl measure echo PORT` on HOST.",
     metavar="PORT",
-    help="Also TCP; run `carefulctl measure echo PORT` on HOST.",
 )
-@click.option(
-    "--udp",
-    "udp_port",
-    type=click.IntRange(1, 65535),
+@option(
+    "--udp udp_port",
+    click.IntRange(1, 65535),
+    "Also UDP; the same `echo` answers it.",
     metavar="PORT",
-    help="Also UDP; the same `echo` answers it.",
 )
-@click.option(
-    "--file",
-    "file_path",
+@option(
+    "--file file_path",
+    str,
+    "Also reads of a file that HOST exports, like those of a program.",
     metavar="PATH",
-    help="Also reads of a file that HOST exports, like those of a program.",
 )
-@click.option(
-    "--gap-for",
-    "gap_s",
-    type=SECONDS,
-    help="Measure only the gap: send for this long without a pause, on K hosts at once.",
+@option(
+    "--gap-for gap_s",
+    SECONDS,
+    "Measure only the gap: send for this long without a pause, on K hosts at once.",
 )
-@click.option(
+@flag(
     "--background",
-    is_flag=True,
-    help="Use at most 1 % of the path's time, so the measurement takes 100 times as long. If "
+    "Use at most 1 % of the path's time, so the measurement takes 100 times as long. If "
     "--time is too short, the command reports the time it needs at once.",
 )
 @plot_option
@@ -110,8 +95,7 @@ def logp(
     gap_s: float | None,
     background: bool,
     plot_path: Path | None,
-    instance: str | None,
-    config_path: Path | None,
+    here: Local,
 ) -> None:
     """Measure os, or, g and L of careful's messages to HOST; to several, in turn.
 
@@ -125,8 +109,7 @@ def logp(
         _refuse_with_gap(given | {"--background": background, "--plot": plot_path})
     options = Options(precision=precision, seconds=seconds, messages_max=max_messages)
     sizes_bytes = transfers.sizes_to(max_bytes, sizes) if bulk else []
-    known = config.load(config_path)
-    found = [remote.find(host, instance, known, timeout_s=5.0) for host in hosts]
+    found = [here.find(host) for host in hosts]
     route, effect = found[0]
     routes = [one for one, _ in found]
     inputs = {

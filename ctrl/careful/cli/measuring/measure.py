@@ -9,14 +9,14 @@ import click
 
 from careful import measure as measurements
 from careful.cli import complete
-from careful.cli.command import group
-from careful.cli.common import measured, options_of, plot_option, show
+from careful.cli.command import flag, group, option
+from careful.cli.common import options_of, plot_option, show
 from careful.cli.exit_status import Exit
+from careful.cli.local import Local, measured
 from careful.cli.measuring.burst import burst
 from careful.cli.measuring.logp import echo, logp
 from careful.cli.params import BYTES, SECONDS, SHARE
 from careful.control.instance import remote
-from careful.control.options import config
 from careful.control.state import kept_path
 from careful.control.state.state_dir import StateDir, place
 from careful.control.tracing import trace_targets
@@ -53,24 +53,17 @@ def _over_sizes(
 ) -> Callable[[Command], Command]:
     """Adds the options of a measurement with probes of several sizes, with these defaults."""
     count, least, time = defaults.sizes_count, defaults.min_bytes, f"{defaults.seconds:g}s"
-    option = click.option
     options = (
-        option("--sizes", "sizes_count", default=count, metavar="N", help="How many sizes."),
-        option("--min-bytes", type=BYTES, default=least, help=f"Smallest {what}."),
-        option("--max-bytes", type=BYTES, help=f"Largest {what}.  [default: {most}]"),
-        option("--precision", type=SHARE, default=defaults.precision, help=enough),
-        option(
-            "--time",
-            "seconds",
-            type=SECONDS,
-            default=time,
-            help="Begin no new round after this long.",
-        ),
+        option("--sizes sizes_count", int, "How many sizes.", count, metavar="N"),
+        option("--min-bytes", BYTES, f"Smallest {what}.", least),
+        option("--max-bytes", BYTES, f"Largest {what}.  [default: {most}]"),
+        option("--precision", SHARE, enough, defaults.precision),
+        option("--time seconds", SECONDS, "Begin no new round after this long.", time),
     )
 
     def add(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
+        for one in reversed(options):
+            command = one(command)
         return command
 
     return add
@@ -94,23 +87,16 @@ def measure() -> None:
     most="what the path takes",
     enough="A hop is done when half of G's interval is this share of G.",
 )
-@click.option("--max-hops", default=30, metavar="N", help="Farthest hop to probe.")
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=SECONDS,
-    default="1s",
-    help="Longest wait for an answer.",
-)
-@click.option("--background", is_flag=True, help=_BACKGROUND.format("each link's"))
-@click.option(
+@option("--max-hops", int, "Farthest hop to probe.", 30, metavar="N")
+@option("--timeout timeout_s", SECONDS, "Longest wait for an answer.", "1s")
+@flag("--background", _BACKGROUND.format("each link's"))
+@option(
     "--stages/--no-stages",
-    default=None,
-    help="Measure the stages inside the hosts too.  [default: if careful is up at both ends]",
+    bool,
+    "Measure the stages inside the hosts too.  [default: if careful is up at both ends]",
+    None,
 )
-@click.option(
-    "--one-clock", is_flag=True, help="Both ends are on one machine: check the sum of the stages."
-)
+@flag("--one-clock", "Both ends are on one machine: check the sum of the stages.")
 @plot_option
 @measured
 @click.pass_context
@@ -121,8 +107,7 @@ def pathchar(
     stages: bool | None,
     one_clock: bool,
     plot_path: Path | None,
-    instance: str | None,
-    config_path: Path | None,
+    here: Local,
     **given: object,
 ) -> None:
     """Measure latency and G of each hop to HOST, across routers that know nothing of careful.
@@ -138,9 +123,8 @@ def pathchar(
     --stages finds none.
     """
     options = options_of(plan.Options, _UNTIL_TIME | given)
-    settings = config.load(config_path)
-    address = settings.resolve(host)
-    way, why_not = remote.find_if(host, instance, settings, stages)
+    address = here.settings.resolve(host)
+    way, why_not = remote.find_if(host, here.instance, here.settings, stages)
     route, effect = way or (None, None)
     found, ends, silent = path_to_file.measure(
         address,
@@ -159,7 +143,7 @@ def pathchar(
     else:
         text = report.pathchar_table(found, host)
     if route and found.segments:
-        kept_path.keep(StateDir(place(settings)), route.address.ip, figures)
+        kept_path.keep(StateDir(place(here.settings)), route.address.ip, figures)
     if why_not and stages is not False:
         text += f"\nstages inside the hosts: not measured ({why_not})"
     text = "\n".join([*report.answer(answer), text])
@@ -182,13 +166,13 @@ def pathchar(
 )
 @click.argument("host", shell_complete=complete.host)
 @_over_sizes(two_regressions.Options())
-@click.option(
+@option(
     "--at-bytes",
-    type=BYTES,
-    help="Fragment size whose bottleneck to report, if it changes with the size.  [default: the "
+    BYTES,
+    "Fragment size whose bottleneck to report, if it changes with the size.  [default: the "
     "largest]",
 )
-@click.option("--background", is_flag=True, help=_BACKGROUND.format("the path's"))
+@flag("--background", _BACKGROUND.format("the path's"))
 @plot_option
 @measured
 @click.pass_context
@@ -197,8 +181,7 @@ def blackbox(
     /,
     host: str,
     plot_path: Path | None,
-    instance: str | None,
-    config_path: Path | None,
+    here: Local,
     **given: object,
 ) -> None:
     """Measure the bottleneck to HOST and the sum of the other stages, through careful itself.
@@ -207,7 +190,7 @@ def blackbox(
     status is 5 if a figure that `plan` needs is withheld.
     """
     options = options_of(two_regressions.Options, _UNTIL_TIME | given)
-    route, effect = remote.find(host, instance, config.load(config_path), timeout_s=5.0)
+    route, effect = here.find(host)
     found = measurements.blackbox(route, options)
     figures = {**effect.as_dict(), **answers.of_blackbox(found).figures(), **found.figures()}
     show(figures, report.blackbox_table(found, host), **report.inputs(route.address, options))
@@ -228,9 +211,7 @@ def blackbox(
 )
 @click.argument("host", shell_complete=complete.host)
 @_over_sizes(inside.Options())
-@click.option(
-    "--trains", is_flag=True, help="Send frames back to back, like fragments, not one by one."
-)
+@flag("--trains", "Send frames back to back, like fragments, not one by one.")
 @plot_option
 @measured
 @click.pass_context
@@ -239,8 +220,7 @@ def clearbox(
     /,
     host: str,
     plot_path: Path | None,
-    instance: str | None,
-    config_path: Path | None,
+    here: Local,
     **given: object,
 ) -> None:
     """Measure (g, G) of each stage towards HOST, by probes inside the datapath.
@@ -254,7 +234,7 @@ def clearbox(
     plan`. The exit status is 5 if a stage's figures are withheld.
     """
     options = options_of(inside.Options, given)
-    route, effect = remote.find(host, instance, config.load(config_path), timeout_s=5.0)
+    route, effect = here.find(host)
     with ProbeSession(route) as session:
         targets = trace_targets.ends(route)
         with Tracer(targets) as tracer:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from careful.cli.command import command
+from careful.cli.command import command, flag, option
 from careful.cli.common import is_json, json_option, plot_option, result, say, show
 from careful.cli.exit_status import Exit
 from careful.cli.measuring.sizes import read_source
@@ -45,53 +45,47 @@ reason, and the exit status is 5.
         ),
     ],
 )
-@click.option(
-    "--pipeline",
-    "pipeline_names",
+@option(
+    "--pipeline pipeline_names",
+    str,
+    "Pipeline (TOML), a JSON measurement, a shipped name (gam, gms, network-disk, "
+    "network-disk-network, trapeze), or - for stdin. Repeat it for files of pathchar, blackbox and "
+    "logp of one path.",
     required=True,
     multiple=True,
     metavar="FILE",
-    help="Pipeline (TOML), a JSON measurement, a shipped name (gam, gms, network-disk, "
-    "network-disk-network, trapeze), or - for stdin. Repeat it for files of pathchar, blackbox and "
-    "logp of one path.",
 )
-@click.option("--bytes", "message_bytes", type=BYTES, help="Message size: 4096, 64KiB, 50MB, 1G.")
-@click.option(
+@option("--bytes message_bytes", BYTES, "Message size: 4096, 64KiB, 50MB, 1G.")
+@option(
     "--strategy",
-    default="best",
+    str,
+    f"best (the fastest of all), {', '.join(STRATEGIES)}.",
+    "best",
     metavar="NAME",
-    help=f"best (the fastest of all), {', '.join(STRATEGIES)}.",
 )
-@click.option(
-    "--fragments",
-    "fragments_count",
-    type=int,
+@option(
+    "--fragments fragments_count",
+    int,
+    "Number of fragments, with fixed or lp.  [default: the best]",
     metavar="K",
-    help="Number of fragments, with fixed or lp.  [default: the best]",
 )
-@click.option("--min-bytes", type=BYTES, help="Smallest fragment.  [default: 1; 64 with --classes]")
-@click.option(
-    "--max-bytes", type=BYTES, help="Largest fragment.  [default: none; 3750 with --classes]"
-)
-@click.option(
-    "--header-bytes",
-    type=BYTES,
-    default="0",
-    help="Header of every fragment, charged to each stage's g.",
-)
-@click.option(
+@option("--min-bytes", BYTES, "Smallest fragment.  [default: 1; 64 with --classes]")
+@option("--max-bytes", BYTES, "Largest fragment.  [default: none; 3750 with --classes]")
+@option("--header-bytes", BYTES, "Header of every fragment, charged to each stage's g.", "0")
+@option(
     "--levels",
-    default="fixed,fixed",
+    str,
+    "Cuts of hierarchical at the top and inside: fixed, ramp or ramp-up-down.",
+    "fixed,fixed",
     metavar="TOP,INNER",
-    help="Cuts of hierarchical at the top and inside: fixed, ramp or ramp-up-down.",
 )
-@click.option("--classes", is_flag=True, help="Plan the tune map's sixteen message-size classes.")
+@flag("--classes", "Plan the tune map's sixteen message-size classes.")
 @json_option
 @plot_option
-@click.option("--figure", type=click.Choice(FIGURES), default="latency", help="What --plot draws.")
-@click.option("--stage", "varied", metavar="NAME", help="Stage that the improvement figures vary.")
-@click.option("--old", default="fixed", metavar="NAME", help="Strategy to improve on.")
-@click.option("--new", default="hierarchical", metavar="NAME", help="Strategy that improves.")
+@option("--figure", click.Choice(FIGURES), "What --plot draws.", "latency")
+@option("--stage varied", str, "Stage that the improvement figures vary.", metavar="NAME")
+@option("--old", str, "Strategy to improve on.", "fixed", metavar="NAME")
+@option("--new", str, "Strategy that improves.", "hierarchical", metavar="NAME")
 @click.pass_context
 def plan(
     ctx: click.Context,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from careful.cli.command import command
+from careful.cli.command import command, option
 from careful.cli.common import json_option, plot_option, show
 from careful.cli.measuring.sizes import read_pipeline
 from careful.cli.params import BYTES, BYTES_LIST, duration
@@ -28,61 +28,49 @@ RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
         ),
     ]
 )
-@click.option(
-    "--pipeline",
-    "origin",
+@option(
+    "--pipeline origin",
+    str,
+    "Pipeline (TOML), a shipped name (see `plan --help`), or - for stdin.",
     required=True,
     metavar="FILE",
-    help="Pipeline (TOML), a shipped name (see `plan --help`), or - for stdin.",
 )
-@click.option("--bytes", "message_bytes", type=BYTES, required=True, help="Message size.")
-@click.option(
-    "--messages",
-    "messages_count",
-    type=int,
-    metavar="N",
-    default=1,
-    help="Number of messages.",
+@option("--bytes message_bytes", BYTES, "Message size.", required=True)
+@option("--messages messages_count", int, "Number of messages.", 1, metavar="N")
+@option(
+    "--every every_us", duration(per_s=10**6, zero=True), "Time between messages: 50us, 2ms.", "0"
 )
-@click.option(
-    "--every",
-    "every_us",
-    type=duration(per_s=10**6, zero=True),
-    default="0",
-    help="Time between messages: 50us, 2ms.",
-)
-@click.option(
+@option(
     "--rule",
-    type=click.Choice(RULES),
-    default="plan",
-    help="Rule by which stages cut: a plan, a static size, fixed or eager pulses, or none.",
+    click.Choice(RULES),
+    "Rule by which stages cut: a plan, a static size, fixed or eager pulses, or none.",
+    "plan",
 )
-@click.option("--strategy", default="best", metavar="NAME", help="Strategy of rule plan.")
-@click.option(
+@option("--strategy", str, "Strategy of rule plan.", "best", metavar="NAME")
+@option(
     "--fragments-bytes",
-    type=BYTES_LIST,
-    help="Sizes of the fragments of rule plan, instead of a strategy; one size for rule static.",
+    BYTES_LIST,
+    "Sizes of the fragments of rule plan, instead of a strategy; one size for rule static.",
 )
-@click.option(
+@option(
     "--pulse-bytes",
-    type=BYTES_LIST,
-    default="512",
-    help="Pulse threshold of each sink (the stages after the first), or one for all.",
+    BYTES_LIST,
+    "Pulse threshold of each sink (the stages after the first), or one for all.",
+    "512",
 )
-@click.option(
+@option(
     "--progressive/--whole-transfers",
-    default=None,
-    help="Bytes reach the next stage while a transfer runs, or only after it.  [default: in "
-    "pulses]",
+    bool,
+    "Bytes reach the next stage while a transfer runs, or only after it.  [default: in pulses]",
+    None,
 )
 @json_option
 @plot_option
-@click.option(
+@option(
     "--figure",
-    type=click.Choice(("space-time", "pulses")),
-    default="space-time",
-    help="What --plot draws: which stage holds which bytes when; or latency over the pulse "
-    "threshold.",
+    click.Choice(("space-time", "pulses")),
+    "What --plot draws: which stage holds which bytes when; or latency over the pulse threshold.",
+    "space-time",
 )
 def simulate(
     origin: str, progressive: bool | None, plot_path: Path | None, figure: str, **given: object

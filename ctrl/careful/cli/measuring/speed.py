@@ -11,12 +11,11 @@ from pathlib import Path
 import click
 
 from careful.cli import complete
-from careful.cli.command import command
-from careful.cli.common import is_json, measured, plot_option, say_folded, shared, show
+from careful.cli.command import command, flag, option
+from careful.cli.common import is_json, plot_option, say_folded, show
 from careful.cli.exit_status import Exit
+from careful.cli.local import Local, measured, shared
 from careful.cli.params import BYTES, SECONDS
-from careful.control.instance import remote
-from careful.control.options import config
 from careful.errors import CarefulError, InputError
 from careful.measure.endpoints.logp import Layer
 from careful.measure.path import speed as rounds
@@ -42,18 +41,9 @@ _TCP_CAPACITY = 2
     topics=("path", "performance"),
 )
 @click.argument("host", required=False, shell_complete=complete.host)
-@click.option(
-    "-s", "--serve", is_flag=True, help="Answer TCP for a `speed` elsewhere, until Ctrl-C."
-)
-@click.option(
-    "-p",
-    "--port",
-    type=click.IntRange(1, 65535),
-    default=_PORT,
-    metavar="N",
-    help="TCP port of --serve.",
-)
-@click.option("-t", "--time", "seconds", type=SECONDS, default="30s", help="How long.")
+@flag("-s --serve", "Answer TCP for a `speed` elsewhere, until Ctrl-C.")
+@option("-p --port", click.IntRange(1, 65535), "TCP port of --serve.", _PORT, metavar="N")
+@option("-t --time seconds", SECONDS, "How long.", "30s")
 @plot_option
 @measured
 @click.pass_context
@@ -64,8 +54,7 @@ def speed(
     port: int,
     seconds: float,
     plot_path: Path | None,
-    instance: str | None,
-    config_path: Path | None,
+    here: Local,
 ) -> None:
     """Compare careful with kernel TCP to HOST: a request, a block and a stream, in turn.
 
@@ -77,8 +66,7 @@ def speed(
         raise click.UsageError("give HOST to measure, or --serve to answer another host")
     if host is None:
         tcp.serve(port)
-    settings = config.load(config_path)
-    route, effect = remote.find(host, instance, settings, timeout_s=5.0)
+    route, effect = here.find(host)
     with ExitStack() as stack:
         session = stack.enter_context(Session([route]))
         layers: dict[str, Callable[[rounds.Kind], Layer]] = {
@@ -120,23 +108,16 @@ def speed(
     topics=("path",),
 )
 @click.argument("host", shell_complete=complete.host)
-@click.option("-c", "--count", type=click.IntRange(1), metavar="N", help="Stop after N.")
-@click.option("-i", "--interval", type=SECONDS, default="1s", help="Between two.")
-@click.option("-s", "--size", type=BYTES, default=64, metavar="SIZE", help="Bytes to send.")
+@option("-c --count", click.IntRange(1), "Stop after N.", metavar="N")
+@option("-i --interval", SECONDS, "Between two.", "1s")
+@option("-s --size", BYTES, "Bytes to send.", 64, metavar="SIZE")
 @shared
-def ping(
-    host: str,
-    count: int | None,
-    interval: float,
-    size: int,
-    instance: str | None,
-    config_path: Path | None,
-) -> None:
+def ping(host: str, count: int | None, interval: float, size: int, here: Local) -> None:
     """Show round trips to HOST through careful, as ping shows those of ICMP.
 
     Each is a message of one frame and its empty answer; careful must be up on both ends.
     """
-    route, _ = remote.find(host, instance, config.load(config_path), timeout_s=5.0)
+    route, _ = here.find(host)
     as_json = is_json()
     times: list[float] = []
     lost: CarefulError | None = None

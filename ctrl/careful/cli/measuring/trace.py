@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from careful.cli import complete
-from careful.cli.command import group
+from careful.cli.command import group, option
 from careful.cli.common import instance_option, json_option, plot_option, say_folded, show
 from careful.cli.params import SECONDS, duration
 from careful.control.tracing import trace_targets
@@ -22,18 +22,13 @@ from careful.render.tracing import trace as report
 from careful.render.tracing import trace_plots
 from careful.units import shown_time
 
-_seconds = click.option(
-    "--time",
-    "seconds",
-    type=SECONDS,
-    default="5s",
-    help="How long to listen; Ctrl-C ends it earlier.",
-)
-_also = click.option(
+_seconds = option("--time seconds", SECONDS, "How long to listen; Ctrl-C ends it earlier.", "5s")
+_also = option(
     "--also",
+    str,
+    "Listen to another instance on this machine too; may be repeated.",
     multiple=True,
     metavar="NAME",
-    help="Listen to another instance on this machine too; may be repeated.",
 )
 
 
@@ -88,19 +83,13 @@ def trace_stages(
 )
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
 @_seconds
-@click.option(
-    "--gap",
-    "gap_us",
-    type=duration(per_s=10**6),
-    default=f"{flow.GAP_US:g}us",
-    help="Idle time that ends a burst.",
-)
-@click.option(
+@option("--gap gap_us", duration(per_s=10**6), "Idle time that ends a burst.", f"{flow.GAP_US:g}us")
+@option(
     "--most",
-    type=click.IntRange(min=1),
-    default=flow.TRANSFERS_MOST,
+    click.IntRange(min=1),
+    "Show at most N of its transfers.",
+    flow.TRANSFERS_MOST,
     metavar="N",
-    help="Show at most N of its transfers.",
 )
 @_also
 @plot_option

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import BinaryIO
 
 import click
 
 from careful.cli import complete
-from careful.cli.command import group
-from careful.cli.common import is_json, result, say, say_folded, shared, show
+from careful.cli.command import flag, group, option
+from careful.cli.common import is_json, result, say, say_folded, show
+from careful.cli.local import Local, shared
 from careful.cli.measuring.tune_auto import peer_option, tune_auto, tune_explain
 from careful.cli.params import BYTES, Parsed
-from careful.control.instance import choice
-from careful.control.options import config
 from careful.control.plans import tune_entry as entries
 from careful.control.plans import tune_file, tune_peers
 from careful.errors import CarefulError, InputError
@@ -57,21 +55,14 @@ def _classes(text: str) -> tuple[int, ...]:
 )
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
 @peer_option
-@click.option("--watch", is_flag=True, help="Show it again whenever it changes, until Ctrl-C.")
+@flag("--watch", "Show it again whenever it changes, until Ctrl-C.")
 @shared
-def tune_show(
-    ifname: str | None,
-    peers: tuple[str, ...],
-    watch: bool,
-    instance: str | None,
-    config_path: Path | None,
-) -> None:
+def tune_show(ifname: str | None, peers: tuple[str, ...], watch: bool, here: Local) -> None:
     """Show what is in effect, per peer and message-size class."""
-    ifname = ifname or choice.choose(instance).ifname
-    settings = config.load(config_path)
+    ifname, settings = here.ifname(ifname), here.settings
 
     def look() -> str:
-        session = tune_peers.session(ifname, instance, settings)
+        session = tune_peers.session(ifname, here.instance, settings)
         rows = tune_peers.show(session, peers, settings)
         if is_json():
             return result(_figures(session, rows), ifname=ifname)
@@ -92,35 +83,23 @@ def tune_show(
     ],
 )
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
-@click.option("--fragment-bytes", type=BYTES, metavar="N", help="Payload of each fragment.")
-@click.option(
-    "--auto", "release", is_flag=True, help="Give classes that were set by hand back to tune auto."
-)
-@click.option(
-    "--default", "undo", is_flag=True, help="Undo all: set what `up` sets, and release all classes."
-)
-@click.option(
-    "--minpulse-bytes",
-    type=BYTES,
-    metavar="N",
-    help="Least number of bytes that a sink takes at once.",
-)
+@option("--fragment-bytes", BYTES, "Payload of each fragment.", metavar="N")
+@flag("--auto release", "Give classes that were set by hand back to tune auto.")
+@flag("--default undo", "Undo all: set what `up` sets, and release all classes.")
+@option("--minpulse-bytes", BYTES, "Least number of bytes that a sink takes at once.", metavar="N")
 @peer_option
-@click.option(
-    "--class",
-    "classes",
-    type=Parsed("class", _classes),
+@option(
+    "--class classes",
+    Parsed("class", _classes),
+    "Only this class: 0 to 15, a message's size with its unit (8KiB), or all; may be repeated.",
     multiple=True,
     metavar="CLASS",
-    help="Only this class: 0 to 15, a message's size with its unit (8KiB), or all; may be "
-    "repeated.",
 )
-@click.option(
-    "--sink",
-    "sinks",
-    type=click.Choice(sorted(entries.SINKS)),
+@option(
+    "--sink sinks",
+    click.Choice(sorted(entries.SINKS)),
+    "Only this sink, for --minpulse-bytes; may be repeated.  [default: all]",
     multiple=True,
-    help="Only this sink, for --minpulse-bytes; may be repeated.  [default: all]",
 )
 @shared
 def tune_set(
@@ -132,16 +111,14 @@ def tune_set(
     peers: tuple[str, ...],
     classes: tuple[tuple[int, ...], ...],
     sinks: tuple[str, ...],
-    instance: str | None,
-    config_path: Path | None,
+    here: Local,
 ) -> None:
     """Set fragment size and minpulse; in effect from the next message on.
 
     Without --peer the settings apply to all peers, now and later. `tune auto` leaves settings made
     by hand alone, until --auto gives the classes back.
     """
-    ifname = ifname or choice.choose(instance).ifname
-    settings = config.load(config_path)
+    ifname, settings = here.ifname(ifname), here.settings
     chosen = sorted({one for several in classes for one in several}) or [*entries.ALL_CLASSES]
     kinds = sinks or tuple(entries.SINKS)
     if release and (fragment_bytes or minpulse_bytes is not None or peers):
@@ -153,7 +130,7 @@ def tune_set(
         classes_set = {} if release or undo else entries.change(*given)
     except CarefulError as error:
         raise click.UsageError(str(error)) from None
-    session = tune_peers.session(ifname, instance, settings)
+    session = tune_peers.session(ifname, here.instance, settings)
     if release:
         manual.release(session, chosen)
         rows = tune_peers.show(session, peers, settings)
@@ -177,17 +154,10 @@ def tune_set(
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
 @click.argument("file", type=click.File("rb"))
 @peer_option
-@click.option(
-    "--of", metavar="PEER", help="Peer whose settings to take from a file with several peers."
-)
+@option("--of", str, "Peer whose settings to take from a file with several peers.", metavar="PEER")
 @shared
 def tune_apply(
-    ifname: str,
-    file: BinaryIO,
-    peers: tuple[str, ...],
-    of: str | None,
-    instance: str | None,
-    config_path: Path | None,
+    ifname: str, file: BinaryIO, peers: tuple[str, ...], of: str | None, here: Local
 ) -> None:
     """Apply the settings of a file, from the next message on.
 
@@ -195,9 +165,9 @@ def tune_apply(
     Classes and sinks that FILE does not name stay unchanged. Without --peer the settings apply to
     all peers, now and later.
     """
-    settings = config.load(config_path)
+    settings = here.settings
     classes = tune_file.parse(file.read(), file.name, of)
-    session = tune_peers.session(ifname, instance, settings)
+    session = tune_peers.session(ifname, here.instance, settings)
     rows = manual.change(session, peers, settings, classes)
     text = report.tuning([(row.peer, row.tune) for row in rows])
     show(_figures(session, rows), text, file=file.name)

@@ -7,23 +7,23 @@ from pathlib import Path
 import click
 
 from careful.cli import complete
-from careful.cli.command import command
-from careful.cli.common import is_json, plot_option, say_folded, shared, show
-from careful.control.instance import choice, instances
-from careful.control.options import config
+from careful.cli.command import command, flag, option
+from careful.cli.common import is_json, plot_option, say_folded, show
+from careful.cli.local import Local, shared
+from careful.control.instance import instances
 from careful.control.plans import tune_peers
 from careful.render.tuning import explain as report
 from careful.tuning import explain as figures
 from careful.tuning.controller.loop import Loop
 from careful.tuning.instance_path import tunable
 
-peer_option = click.option(
-    "--peer",
-    "peers",
+peer_option = option(
+    "--peer peers",
+    str,
+    "Only this peer; may be repeated.",
     multiple=True,
     metavar="HOST",
     shell_complete=complete.host,
-    help="Only this peer; may be repeated.",
 )
 
 
@@ -37,15 +37,9 @@ peer_option = click.option(
 )
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
 @peer_option
-@click.option("--once", is_flag=True, help="End after one round: measure, change, verify.")
+@flag("--once", "End after one round: measure, change, verify.")
 @shared
-def tune_auto(
-    ifname: str | None,
-    peers: tuple[str, ...],
-    once: bool,
-    instance: str | None,
-    config_path: Path | None,
-) -> None:
+def tune_auto(ifname: str | None, peers: tuple[str, ...], once: bool, here: Local) -> None:
     """Measure the path to each peer, change what gains, and keep what holds on live messages.
 
     Runs next to carefuld until Ctrl-C. A change needs a predicted gain that exceeds its
@@ -54,9 +48,8 @@ def tune_auto(
     --once). Without --peer, all peers with a session are tuned. One process can tune an instance at
     a time; traffic goes on if it ends.
     """
-    ifname = ifname or choice.choose(instance).ifname
-    settings = config.load(config_path)
-    one = tunable(ifname, instance)
+    ifname, settings = here.ifname(ifname), here.settings
+    one = tunable(ifname, here.instance)
     instances.need_root(f"tune auto {ifname}")
 
     def print_decision(peer: str, decision: dict[str, object]) -> None:
@@ -84,16 +77,11 @@ def tune_auto(
 @plot_option
 @shared
 def tune_explain(
-    ifname: str | None,
-    peers: tuple[str, ...],
-    plot_path: Path | None,
-    instance: str | None,
-    config_path: Path | None,
+    ifname: str | None, peers: tuple[str, ...], plot_path: Path | None, here: Local
 ) -> None:
     """Show what is in effect and why: plans, predictions, latencies of live messages, decisions."""
-    ifname = ifname or choice.choose(instance).ifname
-    settings = config.load(config_path)
-    session = tune_peers.session(ifname, instance, settings)
+    ifname, settings = here.ifname(ifname), here.settings
+    session = tune_peers.session(ifname, here.instance, settings)
     found = figures.gather(session, peers, settings)
     show(found, report.text(found), ifname=ifname)
     if plot_path:
