@@ -43,7 +43,8 @@ def option(
     """Declares an option.
 
     Args:
-        names: its names, with blanks between them; the last may be the parameter's.
+        names: as help shows them, such as "-c --count N"; a word in lower case is the parameter's
+            name.
         kind: its type.
         text: its help.
         default: a value, or its text on the command line, which the help shows.
@@ -52,8 +53,10 @@ def option(
     """
     if default is not _NONE:
         given["default"] = default
-    words: Any = {"cls": Option, "heading": heading, "type": kind, "help": text}
-    return click.option(*names.split(), **words, **given)
+    words = names.split()
+    if words[-1] != words[-1].lower():
+        given["metavar"] = words.pop()
+    return click.option(*words, cls=Option, heading=heading, type=kind, help=text, **given)
 
 
 def flag(names: str, text: str, heading: str = "", **given: Any) -> Callable[[_F], _F]:

@@ -40,26 +40,23 @@ json_option = flag(
     callback=_note_json,
 )
 instance_option = option(
-    "--instance",
+    "--instance NAME",
     str,
     "Instance of carefuld.  [env var: CAREFUL_INSTANCE; default: the interface's, or the only one]",
     envvar="CAREFUL_INSTANCE",
-    metavar="NAME",
     shell_complete=complete.instance,
 )
 config_option = option(
-    "--config config_path",
+    "--config config_path FILE",
     click.Path(path_type=Path),
     "Configuration file.  [env var: CAREFUL_CONFIG; default: /etc/careful.toml, then "
     "~/.config/careful/careful.toml]",
-    metavar="FILE",
 )
 
 output_option = option(
-    "-o --output",
+    "-o --output FILE",
     OUTPUT,
     "Also write the JSON object to FILE.",
-    metavar="FILE",
     expose_value=False,
     callback=_note_output,
 )

@@ -56,20 +56,14 @@ def _at(text: str, name_needed: bool) -> tuple[str, str]:
 
 
 _SHARE = option(
-    "--share",
+    "--share HOST[:rw]",
     str,
     "Another host that may read the piece, or with :rw write it too; '*' is every host. "
     "May be repeated.",
     multiple=True,
-    metavar="HOST[:rw]",
 )
 _OWNER = option(
-    "--owner",
-    str,
-    "The host that made the piece, if several did.",
-    "",
-    show_default=False,
-    metavar="HOST",
+    "--owner HOST", str, "The host that made the piece, if several did.", "", show_default=False
 )
 _PIECE = click.argument("where", metavar="HOST:NAME")
 

@@ -29,14 +29,7 @@ def _address(_: click.Context, __: click.Parameter, value: str) -> tuple[str, in
     topics=("metrics", "services"),
 )
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
-@option(
-    "--listen",
-    str,
-    "Address to serve at.",
-    f"127.0.0.1:{_PORT}",
-    callback=_address,
-    metavar="HOST:PORT",
-)
+@option("--listen HOST:PORT", str, "Address to serve at.", f"127.0.0.1:{_PORT}", callback=_address)
 @flag("--once", "Print the metrics once, and end.")
 @local
 def exporter(ifname: str | None, listen: tuple[str, int], once: bool, here: Local) -> None:

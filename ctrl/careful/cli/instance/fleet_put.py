@@ -24,13 +24,12 @@ from careful.fleet import relay as one_host
 from careful.render.instance import fleet as report
 
 hosts_option = option(
-    "--hosts hosts_file",
+    "--hosts hosts_file FILE",
     click.Path(path_type=Path),
     "The file of hosts.",
     Path("fleet.toml"),
     envvar="CAREFUL_FLEET",
     show_envvar=True,
-    metavar="FILE",
 )
 
 
@@ -43,7 +42,7 @@ hosts_option = option(
     topics=("hosts", "files"),
 )
 @click.argument("file", type=click.Path(path_type=Path))
-@option("--to", str, "Hosts to send to; this host is left out.", "all", metavar="HOST[,HOST]...")
+@option("--to HOST[,HOST]...", str, "Hosts to send to; this host is left out.", "all")
 @flag("--replace", "Replace a file of its name that differs.")
 @hosts_option
 @option("--limit limit_s", SECONDS, "Fail if nothing moves for this long.", "60s")

@@ -34,10 +34,9 @@ def _shown(command: Callable[..., _Found]) -> Callable[..., None]:
         show(*command(place, settings, **own), keys=place.directory)
 
     where = option(
-        "--keys directory",
+        "--keys directory DIR",
         click.Path(path_type=Path),
         f"Directory of the keys.  [default: `keys` of [up] in careful.toml, else {keys.DEFAULT}]",
-        metavar="DIR",
     )
     return where(config_option(json_option(call)))
 

@@ -26,7 +26,7 @@ from careful.render.instance import top as report
     topics=("services",),
 )
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
-@option("-n count", click.IntRange(1), "End after N looks.", metavar="N")
+@option("-n count N", click.IntRange(1), "End after N looks.")
 @shared
 @click.pass_context
 def top(ctx: click.Context, ifname: str | None, count: int | None, here: Local) -> None:

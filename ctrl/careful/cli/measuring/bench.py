@@ -48,15 +48,12 @@ def _progress() -> Callable[[str], None]:
     topics=("benchmarks", "protocols", "events"),
 )
 @click.argument("names", nargs=-1, metavar="[HOST]...", shell_complete=complete.host)
+@option("--on on COMMAND", str, "Command that starts a program on HOST; {} stands for HOST.")
 @option(
-    "--on on", str, "Command that starts a program on HOST; {} stands for HOST.", metavar="COMMAND"
-)
-@option(
-    "--interface",
+    "--interface IFACE",
     str,
     "Interface for careful on each HOST; careful must not be up on it.",
     "eth1",
-    metavar="IFACE",
 )
 @option(
     "--table tables",
@@ -71,11 +68,10 @@ def _progress() -> Callable[[str], None]:
     "8",
 )
 @option(
-    "--rounds rounds_count",
+    "--rounds rounds_count N",
     click.IntRange(1, 1000),
     "Rounds; each protocol runs everything once a round.",
     5,
-    metavar="N",
 )
 @flag("--quick", "One round of short runs: seconds, and rough figures.")
 @option("--limit limit_s", SECONDS, "A run that takes longer is stopped, and has no value.", "20s")
@@ -86,16 +82,14 @@ def _progress() -> Callable[[str], None]:
     9000,
 )
 @option(
-    "-o --output --keep output",
+    "-o --output --keep output FILE",
     OUTPUT,
     "Also write the JSON object, with every value, to FILE.",
-    metavar="FILE",
 )
 @option(
-    "--from kept",
+    "--from kept FILE",
     click.Path(exists=True, dir_okay=False, path_type=Path),
     "Run nothing; show the results in FILE.",
-    metavar="FILE",
 )
 @plot_option
 @config_option

@@ -93,30 +93,27 @@ def _stopped(opened: ExitStack) -> Callable[[], bool]:
 )
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
 @option(
-    "-w path",
+    "-w path FILE",
     click.Path(path_type=Path, dir_okay=False, allow_dash=True),
     "Write a pcapng file; - is standard output.  [default: print a line a frame]",
-    metavar="FILE",
 )
 @option("--time seconds", SECONDS, "End after this time.")
-@option("--count", click.IntRange(min=1), "End after N frames.", metavar="N")
+@option("--count N", click.IntRange(min=1), "End after N frames.")
 @flag("--dropped", "Show only frames that XDP dropped.")
 @option(
-    "--host hosts",
+    "--host hosts HOST",
     str,
     "Only frames from or to HOST; may be repeated.",
     multiple=True,
-    metavar="HOST",
     shell_complete=complete.host,
 )
 @option("--control/--data", bool, "Only control messages, or only all other frames.", None)
 @option(
-    "-s --snap snap_bytes",
+    "-s --snap snap_bytes BYTES",
     click.IntRange(1, SNAP_BYTES),
     f"Keep this much of each frame. With {SHORT_BYTES} or less, room is kept for 50 times as "
     "many frames.",
     SNAP_BYTES,
-    metavar="BYTES",
 )
 @local
 def capture(

@@ -45,27 +45,18 @@ from careful.render.measuring.measure import environment
     0.05,
 )
 @option("--time seconds", SECONDS, "Begin no batch of a signature after this long.", "20s")
-@option("--max-messages", int, "Length of the longest burst.", 4096, metavar="N")
+@option("--max-messages N", int, "Length of the longest burst.", 4096)
 @flag("--bulk", "Also stores and gets of several sizes: os(n), or(n), g(n), L(n), T(n), BW(n).")
 @option("--max-bytes", BYTES, "Largest bulk transfer.", 16384)
-@option("--sizes", int, "How many sizes of bulk transfers.", 8, metavar="N")
+@option("--sizes N", int, "How many sizes of bulk transfers.", 8)
 @option(
-    "--tcp tcp_port",
+    "--tcp tcp_port PORT",
     click.IntRange(1, 65535),
     "Also TCP; run `carefulctl measure echo PORT` on HOST.",
-    metavar="PORT",
 )
+@option("--udp udp_port PORT", click.IntRange(1, 65535), "Also UDP; the same `echo` answers it.")
 @option(
-    "--udp udp_port",
-    click.IntRange(1, 65535),
-    "Also UDP; the same `echo` answers it.",
-    metavar="PORT",
-)
-@option(
-    "--file file_path",
-    str,
-    "Also reads of a file that HOST exports, like those of a program.",
-    metavar="PATH",
+    "--file file_path PATH", str, "Also reads of a file that HOST exports, like those of a program."
 )
 @option(
     "--gap-for gap_s",

@@ -54,7 +54,7 @@ def _over_sizes(
     """Adds the options of a measurement with probes of several sizes, with these defaults."""
     count, least, time = defaults.sizes_count, defaults.min_bytes, f"{defaults.seconds:g}s"
     options = (
-        option("--sizes sizes_count", int, "How many sizes.", count, metavar="N"),
+        option("--sizes sizes_count N", int, "How many sizes.", count),
         option("--min-bytes", BYTES, f"Smallest {what}.", least),
         option("--max-bytes", BYTES, f"Largest {what}.  [default: {most}]"),
         option("--precision", SHARE, enough, defaults.precision),
@@ -87,7 +87,7 @@ def measure() -> None:
     most="what the path takes",
     enough="A hop is done when half of G's interval is this share of G.",
 )
-@option("--max-hops", int, "Farthest hop to probe.", 30, metavar="N")
+@option("--max-hops N", int, "Farthest hop to probe.", 30)
 @option("--timeout timeout_s", SECONDS, "Longest wait for an answer.", "1s")
 @flag("--background", _BACKGROUND.format("each link's"))
 @option(

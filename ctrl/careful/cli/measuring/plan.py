@@ -46,46 +46,37 @@ reason, and the exit status is 5.
     ],
 )
 @option(
-    "--pipeline pipeline_names",
+    "--pipeline pipeline_names FILE",
     str,
     "Pipeline (TOML), a JSON measurement, a shipped name (gam, gms, network-disk, "
     "network-disk-network, trapeze), or - for stdin. Repeat it for files of pathchar, blackbox and "
     "logp of one path.",
     required=True,
     multiple=True,
-    metavar="FILE",
 )
 @option("--bytes message_bytes", BYTES, "Message size: 4096, 64KiB, 50MB, 1G.")
+@option("--strategy NAME", str, f"best (the fastest of all), {', '.join(STRATEGIES)}.", "best")
 @option(
-    "--strategy",
-    str,
-    f"best (the fastest of all), {', '.join(STRATEGIES)}.",
-    "best",
-    metavar="NAME",
-)
-@option(
-    "--fragments fragments_count",
+    "--fragments fragments_count K",
     int,
     "Number of fragments, with fixed or lp.  [default: the best]",
-    metavar="K",
 )
 @option("--min-bytes", BYTES, "Smallest fragment.  [default: 1; 64 with --classes]")
 @option("--max-bytes", BYTES, "Largest fragment.  [default: none; 3750 with --classes]")
 @option("--header-bytes", BYTES, "Header of every fragment, charged to each stage's g.", "0")
 @option(
-    "--levels",
+    "--levels TOP,INNER",
     str,
     "Cuts of hierarchical at the top and inside: fixed, ramp or ramp-up-down.",
     "fixed,fixed",
-    metavar="TOP,INNER",
 )
 @flag("--classes", "Plan the tune map's sixteen message-size classes.")
 @json_option
 @plot_option
 @option("--figure", click.Choice(FIGURES), "What --plot draws.", "latency")
-@option("--stage varied", str, "Stage that the improvement figures vary.", metavar="NAME")
-@option("--old", str, "Strategy to improve on.", "fixed", metavar="NAME")
-@option("--new", str, "Strategy that improves.", "hierarchical", metavar="NAME")
+@option("--stage varied NAME", str, "Stage that the improvement figures vary.")
+@option("--old NAME", str, "Strategy to improve on.", "fixed")
+@option("--new NAME", str, "Strategy that improves.", "hierarchical")
 @click.pass_context
 def plan(
     ctx: click.Context,

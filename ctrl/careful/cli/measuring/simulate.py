@@ -29,14 +29,13 @@ RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
     ]
 )
 @option(
-    "--pipeline origin",
+    "--pipeline origin FILE",
     str,
     "Pipeline (TOML), a shipped name (see `plan --help`), or - for stdin.",
     required=True,
-    metavar="FILE",
 )
 @option("--bytes message_bytes", BYTES, "Message size.", required=True)
-@option("--messages messages_count", int, "Number of messages.", 1, metavar="N")
+@option("--messages messages_count N", int, "Number of messages.", 1)
 @option(
     "--every every_us", duration(per_s=10**6, zero=True), "Time between messages: 50us, 2ms.", "0"
 )
@@ -46,7 +45,7 @@ RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
     "Rule by which stages cut: a plan, a static size, fixed or eager pulses, or none.",
     "plan",
 )
-@option("--strategy", str, "Strategy of rule plan.", "best", metavar="NAME")
+@option("--strategy NAME", str, "Strategy of rule plan.", "best")
 @option(
     "--fragments-bytes",
     BYTES_LIST,

@@ -42,7 +42,7 @@ _TCP_CAPACITY = 2
 )
 @click.argument("host", required=False, shell_complete=complete.host)
 @flag("-s --serve", "Answer TCP for a `speed` elsewhere, until Ctrl-C.")
-@option("-p --port", click.IntRange(1, 65535), "TCP port of --serve.", _PORT, metavar="N")
+@option("-p --port N", click.IntRange(1, 65535), "TCP port of --serve.", _PORT)
 @option("-t --time seconds", SECONDS, "How long.", "30s")
 @plot_option
 @measured
@@ -108,9 +108,9 @@ def speed(
     topics=("path",),
 )
 @click.argument("host", shell_complete=complete.host)
-@option("-c --count", click.IntRange(1), "Stop after N.", metavar="N")
+@option("-c --count N", click.IntRange(1), "Stop after N.")
 @option("-i --interval", SECONDS, "Between two.", "1s")
-@option("-s --size", BYTES, "Bytes to send.", 64, metavar="SIZE")
+@option("-s --size SIZE", BYTES, "Bytes to send.", 64)
 @shared
 def ping(host: str, count: int | None, interval: float, size: int, here: Local) -> None:
     """Show round trips to HOST through careful, as ping shows those of ICMP.

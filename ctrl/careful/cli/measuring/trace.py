@@ -24,11 +24,10 @@ from careful.units import shown_time
 
 _seconds = option("--time seconds", SECONDS, "How long to listen; Ctrl-C ends it earlier.", "5s")
 _also = option(
-    "--also",
+    "--also NAME",
     str,
     "Listen to another instance on this machine too; may be repeated.",
     multiple=True,
-    metavar="NAME",
 )
 
 
@@ -84,13 +83,7 @@ def trace_stages(
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
 @_seconds
 @option("--gap gap_us", duration(per_s=10**6), "Idle time that ends a burst.", f"{flow.GAP_US:g}us")
-@option(
-    "--most",
-    click.IntRange(min=1),
-    "Show at most N of its transfers.",
-    flow.TRANSFERS_MOST,
-    metavar="N",
-)
+@option("--most N", click.IntRange(min=1), "Show at most N of its transfers.", flow.TRANSFERS_MOST)
 @_also
 @plot_option
 @instance_option

@@ -83,17 +83,16 @@ def tune_show(ifname: str | None, peers: tuple[str, ...], watch: bool, here: Loc
     ],
 )
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
-@option("--fragment-bytes", BYTES, "Payload of each fragment.", metavar="N")
+@option("--fragment-bytes N", BYTES, "Payload of each fragment.")
 @flag("--auto release", "Give classes that were set by hand back to tune auto.")
 @flag("--default undo", "Undo all: set what `up` sets, and release all classes.")
-@option("--minpulse-bytes", BYTES, "Least number of bytes that a sink takes at once.", metavar="N")
+@option("--minpulse-bytes N", BYTES, "Least number of bytes that a sink takes at once.")
 @peer_option
 @option(
-    "--class classes",
+    "--class classes CLASS",
     Parsed("class", _classes),
     "Only this class: 0 to 15, a message's size with its unit (8KiB), or all; may be repeated.",
     multiple=True,
-    metavar="CLASS",
 )
 @option(
     "--sink sinks",
@@ -154,7 +153,7 @@ def tune_set(
 @click.argument("ifname", metavar="IFACE", shell_complete=complete.interface)
 @click.argument("file", type=click.File("rb"))
 @peer_option
-@option("--of", str, "Peer whose settings to take from a file with several peers.", metavar="PEER")
+@option("--of PEER", str, "Peer whose settings to take from a file with several peers.")
 @shared
 def tune_apply(
     ifname: str, file: BinaryIO, peers: tuple[str, ...], of: str | None, here: Local

@@ -18,11 +18,10 @@ from careful.tuning.controller.loop import Loop
 from careful.tuning.instance_path import tunable
 
 peer_option = option(
-    "--peer peers",
+    "--peer peers HOST",
     str,
     "Only this peer; may be repeated.",
     multiple=True,
-    metavar="HOST",
     shell_complete=complete.host,
 )
 
