@@ -272,16 +272,8 @@ class Events:
         Receive the same event again, into the same buffer or another.
         """
         deadline, incoming = _deadline(timeout_s), self._resume(event, source)
-        while self._needs_more(incoming, into):
-            sender = source if incoming.source is None else incoming.source
-            args = (_rank(sender), event, self._fragment)
-            self._wait(
-                lib.careful_event_receive,
-                sender,
-                deadline,
-                partial(self._add_fragment, incoming),
-                *args,
-            )
+        for sender, args, add in self._fragments_to_receive(incoming, source, into):
+            self._wait(lib.careful_event_receive, sender, deadline, add, *args)
         return self._complete(incoming)
 
     async def areceive(
@@ -291,12 +283,8 @@ class Events:
         a cancellation the call may be repeated.
         """
         incoming = self._resume(event, source)
-        while self._needs_more(incoming, into):
-            sender = source if incoming.source is None else incoming.source
-            args = (_rank(sender), event, self._fragment)
-            await self._in_loop(
-                lib.careful_event_receive, sender, partial(self._add_fragment, incoming), *args
-            )
+        for sender, args, add in self._fragments_to_receive(incoming, source, into):
+            await self._in_loop(lib.careful_event_receive, sender, add, *args)
         return self._complete(incoming)
 
     def _resume(self, event: int, source: int | None) -> Incoming:
@@ -306,10 +294,18 @@ class Events:
         )
         return next(unfinished, None) or Incoming(event)
 
-    def _needs_more(self, incoming: Incoming, into: Buffer) -> bool:
-        """Moves the message to `into`; reports whether more fragments must arrive."""
+    def _fragments_to_receive(
+        self, incoming: Incoming, source: int | None, into: Buffer
+    ) -> Iterator[tuple[int | None, tuple[object, ...], Callable[[], None]]]:
+        """Moves the message to `into`. Yields, for each fragment that must arrive, its sender, the
+        arguments for C, and a function to call when the fragment has arrived.
+        """
         incoming.move(into)
-        return not incoming.is_whole
+        while not incoming.is_whole:
+            sender = source if incoming.source is None else incoming.source
+            args = (_rank(sender), incoming.event, self._fragment)
+            yield sender, args, partial(self._add_fragment, incoming)
+            incoming.move(into)  # the fragment may not have fitted
 
     def _add_fragment(self, incoming: Incoming) -> None:
         incoming.add(self._fragment)

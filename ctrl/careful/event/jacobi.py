@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -123,22 +122,6 @@ def run(events: Events, size: int, iterations: int, event: int = 0) -> tuple[flo
     return took_s, gather(events, rows, size, event + 2 * iterations + 1)
 
 
-def draw(grid: Grid, path: Path) -> None:
-    """Writes a picture of the temperatures."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.6, 5.4), layout="constrained")
-    pair = figure.subplots()
-    pair.set(
-        title=f"temperature, {grid.shape[0] - 2} x {grid.shape[1] - 2} points",
-        xlabel="column",
-        ylabel="row",
-    )
-    image = pair.imshow(grid, cmap="inferno", interpolation="nearest")
-    figure.colorbar(image, ax=pair, label="temperature (°C)")
-    figure.savefig(path)
-
-
 def arguments() -> argparse.Namespace:
     """Parses the command line."""
     parser = argparse.ArgumentParser(
@@ -152,7 +135,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--size", type=int, default=64, help="rows and columns (%(default)s)")
     parser.add_argument("--iterations", type=int, default=1000, help="how many (%(default)s)")
     parser.add_argument("--check", action="store_true", help="compare with one node's result")
-    parser.add_argument("--plot", type=Path, help="draw the temperature field (.png or .svg)")
     return parser.parse_args()
 
 
@@ -180,8 +162,6 @@ def main() -> int:
         return 0
     each_us = took_s / max(options.iterations, 1) * 1e6
     print(f"{len(hosts)} nodes, {options.size} x {options.size}: {each_us:.1f} µs an iteration")
-    if options.plot:
-        draw(whole, options.plot)
     if options.check:
         if text := difference(whole, options.size, options.iterations):
             print(text)

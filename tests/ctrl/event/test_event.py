@@ -75,9 +75,9 @@ def test_three_nodes__one_is_killed(three: Lab) -> None:
 
 
 def test_jacobi__its_command_line(three: Lab, tmp_path: Path) -> None:
-    """The command confirms that the bits are the same, and draws; its trace can be shown."""
+    """The command confirms that the bits are the same; its trace can be shown."""
     argv = [sys.executable, "-m", "careful.event.jacobi", "eth1", "--hosts", "h1,h2,h3"]
-    more = ["--size", "24", "--iterations", "200", "--check", "--plot", str(tmp_path / "heat.png")]
+    more = ["--size", "24", "--iterations", "200", "--check"]
     note = ["env", f"CAREFUL_EVENT_TRACE={tmp_path}"]
     started = [
         three.start(host, *note, *argv, "--rank", str(rank), *more)
@@ -86,7 +86,6 @@ def test_jacobi__its_command_line(three: Lab, tmp_path: Path) -> None:
     ends = [finish(one) for one in started]
     assert [status for status, _ in ends] == [0, 0, 0], ends
     assert "the same as one node's result, to the last bit" in ends[0][1]
-    assert (tmp_path / "heat.png").stat().st_size > 5000
     from careful.event import trace
 
     count, _ = trace.matrix(trace.read_all(tmp_path))
