@@ -8,6 +8,13 @@ from careful.measure.statistics.estimate import Estimate, at_most, decimals
 from careful.units import time_unit
 
 
+def figures(
+    estimate: Estimate | None, name: str, unit: str, digits: int = 4
+) -> dict[str, float | None]:
+    """Returns a figure for JSON, with its interval; None if it is withheld."""
+    return dict(estimate.figures(name, unit, digits)) if estimate else {f"{name}_{unit}": None}
+
+
 def with_half(estimate: Estimate | None) -> str:
     """Returns the value and half of its interval, or a dash."""
     if estimate is None:

@@ -65,7 +65,8 @@ def cp(source: str, target: str, **given: object) -> None:
     names = (lambda name: say(name, err=as_json)) if options["verbose"] else None
     name = PurePath(path).name or host
 
-    with watch(not quiet and not as_json, names, options["progress_fd"], host, name) as progress:
+    fd = options["progress_fd"]
+    with watch(not quiet and not as_json, names, fd, host=host, name=name) as progress:
 
         async def work(peer: BlockClient) -> Result:
             if (route.socket, route.address) == (to.socket, to.address):

@@ -102,7 +102,7 @@ def move(
     shows = not given["quiet"] and not as_json
     name = PurePath(sources[0]).name or host
     name += f" and {len(sources) - 1} more" if len(sources) > 1 else ""
-    with patience, watch(shows, names, given["progress_fd"], host, name) as progress:
+    with patience, watch(shows, names, given["progress_fd"], host=host, name=name) as progress:
         while True:
             try:
                 report = run(route, work)

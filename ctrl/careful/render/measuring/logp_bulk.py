@@ -7,7 +7,7 @@ from careful.measure.endpoints.contention import Flood
 from careful.measure.endpoints.logp import Result
 from careful.measure.statistics.line import Line
 from careful.measure.statistics.sample import Figure
-from careful.render.digits import with_half
+from careful.render.digits import figures, with_half
 from careful.render.measuring.logp import curve_figures
 from careful.render.tables import table
 
@@ -38,16 +38,16 @@ def bulk_figures(found: Bulk) -> dict[str, object]:
     sizes = []
     rates = found.bandwidths()
     for size, one, rate in zip(found.sizes_bytes, found.results, rates, strict=True):
-        figures: dict[str, object] = {"bytes": size}
+        found_there: dict[str, object] = {"bytes": size}
         for name, figure in _named(one).items():
-            figures |= figure.figures(name, "us")
-        figures |= rate.figures("BW", "MB_per_s") if rate else {"BW_MB_per_s": None}
-        figures["curves"] = [curve_figures(curve) for curve in one.curves]
-        sizes.append({**figures, "notes": one.notes})
+            found_there |= figure.figures(name, "us")
+        found_there |= figures(rate, "BW", "MB_per_s")
+        found_there["curves"] = [curve_figures(curve) for curve in one.curves]
+        sizes.append({**found_there, "notes": one.notes})
     return {
         "kind": found.kind,
         **{name: _line(line) for name, line in found.lines.items()},
-        **(half.figures("half_power", "bytes", 1) if half else {"half_power_bytes": None}),
+        **figures(half, "half_power", "bytes", 1),
         "sizes": sizes,
     }
 

@@ -8,7 +8,7 @@ from careful.address import Address
 from careful.measure.outside.blackbox_result import Result
 from careful.measure.path.answer import Answer, of_blackbox
 from careful.measure.path.hops import Path, Segment
-from careful.render.digits import or_most
+from careful.render.digits import figures, or_most
 from careful.render.tables import Parts, Table, text
 from careful.units import shown_rate, shown_time
 
@@ -51,9 +51,9 @@ def _segment(segment: Segment, path: Path) -> dict[str, object]:
     return {
         "hops": list(segment.ttls),
         "address": segment.address,
-        **(G.figures("G", "us_per_KiB", 3) if G else {"G_us_per_KiB": None}),
+        **figures(G, "G", "us_per_KiB", 3),
         "rate_mbit_per_s": round(_mbit_per_s(G.value), 4) if G else None,
-        **(latency.figures("latency", "us", 2) if latency else {"latency_us": None}),
+        **figures(latency, "latency", "us", 2),
         "residual_us": round(line.residual_us, 3),
         "samples_count": line.samples_count,
         "sizes_count": line.points_count,

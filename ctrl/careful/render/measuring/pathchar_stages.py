@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from careful.jsonout import Json
 from careful.measure.path.host_stages import Stage, Stages
-from careful.measure.statistics.estimate import Estimate
-from careful.render.digits import or_most, with_half
+from careful.render.digits import figures, or_most, with_half
 from careful.render.tables import table
 
 
 def _stage(stage: Stage) -> dict[str, object]:
     line, own = stage.line, stage.own
-    known: dict[str, object] = {"stages": list(stage.names), "address": stage.address}
-    for name, unit, estimate in (
-        ("g", "us", stage.g_us),
-        ("latency", "us", stage.latency_us),
-        ("G", "us_per_KiB", stage.G_us_per_KiB),
-    ):
-        known |= estimate.figures(name, unit, 3) if estimate else {f"{name}_{unit}": None}
-    return known | {
-        **(own.middle_us.figures("middle", "us", 3) if own else {"middle_us": None}),
+    return {
+        "stages": list(stage.names),
+        "address": stage.address,
+        **figures(stage.g_us, "g", "us", 3),
+        **figures(stage.latency_us, "latency", "us", 3),
+        **figures(stage.G_us_per_KiB, "G", "us_per_KiB", 3),
+        **figures(own.middle_us if own else None, "middle", "us", 3),
         "middle_bytes": round(own.middle_bytes, 1) if own else None,
         "residual_us": round(own.residual_us, 3) if own else None,
         "samples_count": line.samples_count,
@@ -45,7 +40,7 @@ def resources(found: Stages) -> dict[str, list[str]]:
 
 def stages_figures(found: Stages) -> Json:
     """Returns the stages for JSON."""
-    figures: dict[str, object] = {
+    made: dict[str, object] = {
         "stages": [_stage(stage) for stage in found.stages],
         "resources": resources(found),
         "pings_count": found.probes_count,
@@ -56,20 +51,15 @@ def stages_figures(found: Stages) -> Json:
     }
     if found.one_way is not None:
         low, high = int(found.one_way.size_min_bytes), int(found.one_way.size_max_bytes)
-        figures["one_way"] = [
+        made["one_way"] = [
             {
                 "size_bytes": size,
                 "measured_us": round(found.one_way.at(size), 2),
-                **_sum(found.sum_us(size)),
+                **figures(found.sum_us(size), "sum_of_stages", "us", 2),
             }
             for size in (low, (low + high) // 2, high)
         ]
-    return figures
-
-
-def _sum(total: Estimate | None) -> Mapping[str, float | None]:
-    """Returns the sum of all stages if each is known."""
-    return total.figures("sum_of_stages", "us", 2) if total else {"sum_of_stages_us": None}
+    return made
 
 
 def _row(stage: Stage, size_bytes: int) -> tuple[object, ...]:
