@@ -98,25 +98,22 @@ def summary(report: Result) -> str:
         parts.append(f"{kind} checked")
     elif count:
         parts.append("nothing checked")
-    if report.resumed_bytes:
-        parts.append(f"{size(report.resumed_bytes)} already there from an earlier transfer")
-    if report.matched_bytes:
-        parts.append(f"{size(report.matched_bytes)} already equal")
-    if report.equal:
-        parts.append(f"{counted(len(report.equal), 'file')} equal and left alone")
-    if report.newer:
-        parts.append(f"{counted(len(report.newer), 'file')} newer at the target and left alone")
-    if report.links:
-        parts.append(counted(report.links, "link"))
-    if report.deleted:
-        parts.append(f"{len(report.deleted)} deleted")
-    if report.retries:
-        parts.append(f"{counted(report.retries, 'piece')} retried")
-    if report.lost.frames:  # a new epoch alone may be that of a trial
-        frames, epochs = report.lost
-        parts.append(alarm(f"{counted(frames, 'frame')} lost, {counted(epochs, 'new epoch')}"))
-    if report.skipped:
-        parts.append(f"{len(report.skipped)} skipped")
+    frames, epochs = report.lost
+    lost = alarm(f"{counted(frames, 'frame')} lost, {counted(epochs, 'new epoch')}")
+    resumed, matched = size(report.resumed_bytes), size(report.matched_bytes)
+    equal, newer = (counted(len(one), "file") for one in (report.equal, report.newer))
+    counts = (
+        (report.resumed_bytes, f"{resumed} already there from an earlier transfer"),
+        (report.matched_bytes, f"{matched} already equal"),
+        (report.equal, f"{equal} equal and left alone"),
+        (report.newer, f"{newer} newer at the target and left alone"),
+        (report.links, counted(report.links, "link")),
+        (report.deleted, f"{len(report.deleted)} deleted"),
+        (report.retries, f"{counted(report.retries, 'piece')} retried"),
+        (frames, lost),  # a new epoch alone may be that of a trial
+        (report.skipped, f"{len(report.skipped)} skipped"),
+    )
+    parts += [text for count, text in counts if count]
     if len(report.failures) > 1 or (parts and report.failures):
         parts.append(alarm(f"{len(report.failures)} FAILED"))
     return ", ".join(parts)

@@ -70,17 +70,8 @@ class Request:
 
     def inputs(self) -> dict[str, object]:
         """Returns all inputs, for JSON."""
-        return {
-            "pipeline": self.origin,
-            **_source_inputs(self.source),
-            "message_bytes": self.message_bytes,
-            "strategy": self.strategy,
-            "fragments_count": self.fragments_count,
-            "min_bytes": self.min_bytes,
-            "max_bytes": self.max_bytes,
-            "header_bytes": self.header_bytes,
-            "levels": list(self.levels),
-        }
+        given = {key: value for key, value in vars(self).items() if key not in ("origin", "source")}
+        return {"pipeline": self.origin, **_source_inputs(self.source), **given}
 
 
 def _refuse_header(header_bytes: int) -> None:
@@ -105,11 +96,8 @@ def figures(request: Request) -> dict[str, object]:
     """Returns the plan of one message for JSON."""
     found = request.answer().as_dict()
     if bare := _bare(request):
-        found["without_header"] = {
-            "latency_us": bare.latency_us,
-            "fragments_count": bare.fragments_count,
-            "one_fragment_us": bare.one_fragment_us,
-        }
+        names = ("latency_us", "fragments_count", "one_fragment_us")
+        found["without_header"] = {name: getattr(bare, name) for name in names}
     return found
 
 
