@@ -33,8 +33,7 @@ def config_group() -> None:
 )
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @json_option
-@click.pass_context
-def check(ctx: click.Context, file: Path | None) -> None:
+def check(file: Path | None) -> None:
     """Read FILE as every command does, and say what is wrong with it.
 
     An error names the line of a key or table that does not exist, or the table that `up` would
@@ -53,4 +52,4 @@ def check(ctx: click.Context, file: Path | None) -> None:
     }
     show(figures, report.checked(found, refused))
     if refused:
-        ctx.exit(Exit.FAILED)
+        raise click.exceptions.Exit(Exit.FAILED)

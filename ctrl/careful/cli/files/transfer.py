@@ -119,7 +119,7 @@ def move(
             show(figures, text, is_out, **words)
     if report.failures or (sync and report.newer):
         some = sync or report.files_count or report.equal or report.newer or report.links
-        click.get_current_context().exit(Exit.PARTLY if some else Exit.FAILED)
+        raise click.exceptions.Exit(Exit.PARTLY if some else Exit.FAILED)
 
 
 _PAGES = ("files", "resume", "exit-status")

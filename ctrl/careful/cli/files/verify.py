@@ -33,13 +33,7 @@ _BLOCK_BYTES = 1 << 20
 @flag("-r --recursive", "Compare directories too.")
 @timeout
 @shared
-def verify(
-    source: str,
-    target: str,
-    recursive: bool,
-    timeout_s: float,
-    here: Local,
-) -> None:
+def verify(source: str, target: str, recursive: bool, timeout_s: float, here: Local) -> None:
     """Compare a host's file or tree with LOCAL; only digests (XXH3) cross the network.
 
     Names, sizes and contents are compared; with a block device, as many bytes as the file has.
@@ -53,7 +47,7 @@ def verify(
     figures = {**effect.as_dict(), **report.verified_figures(found)}
     show(figures, report.verified(found), source=source, target=target)
     if found.differences:
-        click.get_current_context().exit(Exit.PARTLY)
+        raise click.exceptions.Exit(Exit.PARTLY)
 
 
 class Listing(Group):
@@ -95,7 +89,7 @@ def _partials(where: str, clean: bool, timeout_s: float, here: Local) -> None:
     figures["partials"] = [report.partial_figures(one) for one in found]
     show(figures, report.partials(found))
     if any(one.is_failure for one in found):
-        click.get_current_context().exit(Exit.PARTLY)
+        raise click.exceptions.Exit(Exit.PARTLY)
 
 
 @partials.command(

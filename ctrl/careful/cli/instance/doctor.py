@@ -43,8 +43,7 @@ def _fixed(ifname: str, here: Local, yes: bool) -> list[Finding]:
 @flag("--fix", "First fix the faults of IFACE that can be fixed; needs root.")
 @flag("--yes", "With --fix: do not ask first.")
 @shared
-@click.pass_context
-def doctor(ctx: click.Context, names: tuple[str, ...], fix: bool, yes: bool, here: Local) -> None:
+def doctor(names: tuple[str, ...], fix: bool, yes: bool, here: Local) -> None:
     """Check that everything careful needs on IFACE is there, and try HOST.
 
     With HOST, doctor tries all addresses of HOST through the carefuld on IFACE: the route, a
@@ -73,4 +72,4 @@ def doctor(ctx: click.Context, names: tuple[str, ...], fix: bool, yes: bool, her
         text = f"{findings(done)}\n\n{text}"
     show(figures, text, ifname=ifname, host=host or None)
     if any(one.state == FAIL for one in found):
-        ctx.exit(Exit.FAILED)
+        raise click.exceptions.Exit(Exit.FAILED)

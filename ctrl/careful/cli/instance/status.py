@@ -29,8 +29,7 @@ _RATES_S = 0.25
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
 @flag("-v --verbose", "Show every setting and counter too.")
 @shared
-@click.pass_context
-def status(ctx: click.Context, ifname: str | None, verbose: bool, here: Local) -> None:
+def status(ifname: str | None, verbose: bool, here: Local) -> None:
     """Show whether all is well, the settings in effect, and the rates of each peer.
 
     The exit status is 3 if not all is well, or a carefuld does not answer. An idle peer that falls
@@ -54,4 +53,4 @@ def status(ctx: click.Context, ifname: str | None, verbose: bool, here: Local) -
     )
     show(figures, text)
     if mute or died or any(map(report.troubles, found)):
-        ctx.exit(Exit.PARTLY)
+        raise click.exceptions.Exit(Exit.PARTLY)

@@ -28,8 +28,7 @@ from careful.render.instance import top as report
 @click.argument("ifname", metavar="[IFACE]", required=False, shell_complete=complete.interface)
 @option("-n count N", click.IntRange(1), "End after N looks.")
 @shared
-@click.pass_context
-def top(ctx: click.Context, ifname: str | None, count: int | None, here: Local) -> None:
+def top(ifname: str | None, count: int | None, here: Local) -> None:
     """Show what moves between this host and its peers, until q or Ctrl-C.
 
     Each peer has a row: free credits, rates, messages a second and their mean latency, frames
@@ -48,7 +47,7 @@ def top(ctx: click.Context, ifname: str | None, count: int | None, here: Local) 
         time.sleep(1)
         now = look()
         show({"instances": figures.rates(before, now), "mute": now.mute}, "")
-        ctx.exit(Exit.PARTLY if now.mute else Exit.DONE)
+        raise click.exceptions.Exit(Exit.PARTLY if now.mute else Exit.DONE)
 
     time.sleep(refresh.PERIOD_S)
     watched = Watched(look, before)

@@ -70,9 +70,7 @@ from careful.render.measuring.measure import environment
 )
 @plot_option
 @measured
-@click.pass_context
 def logp(
-    ctx: click.Context,
     hosts: tuple[str, ...],
     precision: float,
     seconds: float,
@@ -133,7 +131,7 @@ def logp(
     if any(
         one.estimate is None and one.reason for one in report.named(results["careful"]).values()
     ):
-        ctx.exit(Exit.WITHHELD)
+        raise click.exceptions.Exit(Exit.WITHHELD)
 
 
 def _layers(

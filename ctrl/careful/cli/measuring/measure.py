@@ -99,10 +99,7 @@ def measure() -> None:
 @flag("--one-clock", "Both ends are on one machine: check the sum of the stages.")
 @plot_option
 @measured
-@click.pass_context
 def pathchar(
-    ctx: click.Context,
-    /,
     host: str,
     stages: bool | None,
     one_clock: bool,
@@ -152,7 +149,7 @@ def pathchar(
         measure_plots.pathchar(found, host, plot_path, ends)
     is_short = not found.segments or any(one.G_us_per_KiB is None for one in found.segments)
     if is_short or (stages if ends is None else any(one.reason for one in ends.stages)):
-        ctx.exit(Exit.WITHHELD)
+        raise click.exceptions.Exit(Exit.WITHHELD)
 
 
 @measure.command(
@@ -175,15 +172,7 @@ def pathchar(
 @flag("--background", _BACKGROUND.format("the path's"))
 @plot_option
 @measured
-@click.pass_context
-def blackbox(
-    ctx: click.Context,
-    /,
-    host: str,
-    plot_path: Path | None,
-    here: Local,
-    **given: object,
-) -> None:
+def blackbox(host: str, plot_path: Path | None, here: Local, **given: object) -> None:
     """Measure the bottleneck to HOST and the sum of the other stages, through careful itself.
 
     Careful must be up on both ends. The result is a pipeline for `carefulctl plan`. The exit
@@ -197,7 +186,7 @@ def blackbox(
     if plot_path:
         measure_plots.blackbox(found, host, plot_path)
     if found.reason:
-        ctx.exit(Exit.WITHHELD)
+        raise click.exceptions.Exit(Exit.WITHHELD)
 
 
 @measure.command(
@@ -214,15 +203,7 @@ def blackbox(
 @flag("--trains", "Send frames back to back, like fragments, not one by one.")
 @plot_option
 @measured
-@click.pass_context
-def clearbox(
-    ctx: click.Context,
-    /,
-    host: str,
-    plot_path: Path | None,
-    here: Local,
-    **given: object,
-) -> None:
+def clearbox(host: str, plot_path: Path | None, here: Local, **given: object) -> None:
     """Measure (g, G) of each stage towards HOST, by probes inside the datapath.
 
     Needs root and bcc on this host.
@@ -244,7 +225,7 @@ def clearbox(
     if plot_path:
         trace_plots.stages(found.stages, plot_path)
     if any(not one.supported for one in found.stages):
-        ctx.exit(Exit.WITHHELD)
+        raise click.exceptions.Exit(Exit.WITHHELD)
 
 
 measure.add_command(burst)

@@ -77,10 +77,7 @@ reason, and the exit status is 5.
 @option("--stage varied NAME", str, "Stage that the improvement figures vary.")
 @option("--old NAME", str, "Strategy to improve on.", "fixed")
 @option("--new NAME", str, "Strategy that improves.", "hierarchical")
-@click.pass_context
 def plan(
-    ctx: click.Context,
-    /,
     pipeline_names: tuple[str, ...],
     message_bytes: int | None,
     strategy: str,
@@ -109,7 +106,7 @@ def plan(
         source = read_source(*pipeline_names)
     except WithheldError as error:
         show(*report.withheld(error, origin), pipeline=origin)
-        ctx.exit(Exit.WITHHELD)
+        raise click.exceptions.Exit(Exit.WITHHELD) from None
     if classes:
         least = FRAME_LIMITS.min_bytes if min_bytes is None else min_bytes
         most = FRAME_LIMITS.max_bytes if max_bytes is None else max_bytes
