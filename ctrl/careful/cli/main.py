@@ -139,31 +139,27 @@ def _line(error: Exception) -> str:
     return shown(" ".join(text.split()))
 
 
-def _status_of(error: BaseException) -> int:
+#: Error -> exit status; others are FAILED.
+_STATUSES = {WithheldError: Exit.WITHHELD, LossError: Exit.LOST}
+
+
+def _failed(error: Exception | Ended, asked: dict[str, object]) -> int:
+    """Prints an error, as JSON too if requested; returns the exit status.
+
+    An error that no input or host explains is a fault of carefulctl itself: its traceback is shown.
+    """
     if isinstance(error, Ended):
-        return Exit.SIGNALLED + error.signal_number
-    if isinstance(error, WithheldError):
-        return Exit.WITHHELD
-    return Exit.LOST if isinstance(error, LossError) else Exit.FAILED
-
-
-def _failed(
-    error: OSError | InputError | MissingExtraError | Ended, asked: dict[str, object]
-) -> int:
-    """Prints an error, as JSON too if requested; returns the exit status."""
-    if is_debugging():
+        return _printed(str(error), Exit.SIGNALLED + error.signal_number, asked)
+    is_fault = not isinstance(error, OSError | InputError | MissingExtraError)
+    if is_fault or is_debugging():
         traceback.print_exc()
+    if is_fault:
+        text = f"a fault in carefulctl, please report it: {type(error).__name__}: {_line(error)}"
+        return _printed(text, Exit.BROKEN, asked)
     if isinstance(error, BrokenPipeError) and not isinstance(error, CarefulError):
         return Exit.FAILED  # the reader of our output is gone
-    text = str(error) if isinstance(error, Ended) else _line(error)
-    return _printed(text, _status_of(error), asked)
-
-
-def _broke(error: Exception, asked: dict[str, object]) -> int:
-    """Prints a fault of carefulctl itself with its traceback; returns the exit status."""
-    traceback.print_exc()
-    text = f"a fault in carefulctl, please report it: {type(error).__name__}: {_line(error)}"
-    return _printed(text, Exit.BROKEN, asked)
+    statuses = (status for kind, status in _STATUSES.items() if isinstance(error, kind))
+    return _printed(_line(error), next(statuses, Exit.FAILED), asked)
 
 
 def _misused(error: click.ClickException) -> str:
@@ -195,22 +191,17 @@ def _json_last(words: list[str]) -> list[str]:
     return [*words[1:end], "--json", *words[end:]]
 
 
-def _hint(words: list[str]) -> None:
-    """After a failure, prints the words that the user may have meant."""
-    from careful.cli import hints  # not for commands that succeed
-    from careful.render.tables import folded
-
-    if text := hints.path(words):
-        click.echo(folded(f"carefulctl: {shown(text)}", err=True), err=True)
-
-
 def run(argv: Sequence[str] | None = None) -> int:
     """Runs `carefulctl`; prints an error on standard error; returns the exit status."""
     words = sys.argv[1:] if argv is None else list(argv)
     status = _run(words)
     if status in (Exit.FAILED, Exit.PARTLY):
-        with suppress(OSError):
-            _hint(words)
+        from careful.cli import hints  # not for commands that succeed
+        from careful.render.tables import folded
+
+        if text := hints.path(words):  # words that the user may have meant
+            with suppress(OSError):
+                click.echo(folded(f"carefulctl: {shown(text)}", err=True), err=True)
     return status
 
 
@@ -234,10 +225,8 @@ def _run(given: list[str]) -> int:
         return _printed(_misused(error), error.exit_code, asked)
     except (click.Abort, KeyboardInterrupt):
         return _printed("interrupted", Exit.SIGNALLED + signal.SIGINT, asked)
-    except (OSError, InputError, MissingExtraError, Ended) as error:
+    except (Exception, Ended) as error:
         return _failed(error, asked)
-    except Exception as error:
-        return _broke(error, asked)
     return Exit.DONE
 
 

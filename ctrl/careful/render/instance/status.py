@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from careful.control.options.exports import Export
 
 
+#: Columns of peers that are shown only if a peer has something there.
+_RARE = ("window", "owed", "kept", "sent again", "asked again")
 #: A longer reason for the XDP mode has a line of its own.
 _WHY_LENGTH = 12
 
@@ -140,37 +142,30 @@ def _state(one: PeerStatus) -> str:
 
 
 def _peers(found: Sequence[PeerStatus]) -> Table:
-    """Returns the sessions; columns that are 0 for all peers are left out."""
-    counts = [
-        name for name in ("owed", "kept") if any(getattr(one, f"buffers_{name}") for one in found)
-    ]
-    again = [
-        name
-        for name in ("sent", "asked")
-        if any(getattr(one, f"{name}_again_frames") for one in found)
-    ]
-    congested = [one for one in found if one.window_now_buffers < one.window_buffers]
-    columns = ["peer", "address", "state", "credits", *(["window"] if congested else []), *counts]
-    columns += ["sent", "received", "lost here", "lost there"]
-    columns += [f"{name} again" for name in again] + ["epochs"]
-    rows = [
-        (
-            one.node or one.name or "?",
-            one.address,
-            _state(one),
-            f"{one.credits_free}/{one.credits_window}",
-            *([f"{one.window_now_buffers} of {one.window_buffers}"] if congested else []),
-            *(getattr(one, f"buffers_{name}") for name in counts),
-            size(one.tx_bytes),
-            size(one.rx_bytes),
-            _lost(one.lost_here_frames),
-            _lost(one.lost_there_frames),
-            *(getattr(one, f"{name}_again_frames") for name in again),
-            one.epochs,
-        )
-        for one in found
-    ]
-    return Table("", columns, rows)
+    """Returns the sessions; rare columns that are empty for all peers are left out."""
+    columns: dict[str, list[object]] = {
+        "peer": [one.node or one.name or "?" for one in found],
+        "address": [one.address for one in found],
+        "state": [_state(one) for one in found],
+        "credits": [f"{one.credits_free}/{one.credits_window}" for one in found],
+        "window": [_congested(one) for one in found],
+        "owed": [one.buffers_owed for one in found],
+        "kept": [one.buffers_kept for one in found],
+        "sent": [size(one.tx_bytes) for one in found],
+        "received": [size(one.rx_bytes) for one in found],
+        "lost here": [_lost(one.lost_here_frames) for one in found],
+        "lost there": [_lost(one.lost_there_frames) for one in found],
+        "sent again": [one.sent_again_frames for one in found],
+        "asked again": [one.asked_again_frames for one in found],
+        "epochs": [one.epochs for one in found],
+    }
+    shown = {name: cells for name, cells in columns.items() if name not in _RARE or any(cells)}
+    return Table("", list(shown), list(zip(*shown.values(), strict=True)))
+
+
+def _congested(one: PeerStatus) -> str:
+    present, whole = one.window_now_buffers, one.window_buffers
+    return f"{present} of {whole}" if present < whole else ""
 
 
 def _programs(found: Sequence[ProgramStatus]) -> Table:
