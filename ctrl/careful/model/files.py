@@ -16,7 +16,7 @@ from careful.errors import InputError, WithheldError
 from careful.jsonout import Json
 from careful.model.blackbox import BlackBox
 from careful.model.measurements import Ends, Hops, Measurement, combined
-from careful.model.stages import MESSAGE_BYTES_MAX, Pipeline, Stage, about, shortened
+from careful.model.stages import MESSAGE_BYTES_MAX, Pipeline, Stage, named, shortened
 
 _KEYS = {"name", "g_us", "G_us_per_KiB", "group", "resource", "delay_us"}
 #: Settings of the lab's emulated link (tools/lab up --hops), ignored here.
@@ -60,9 +60,9 @@ def parse_pipeline(text: str, origin: str = "pipeline") -> Pipeline:
     for number, table in enumerate(tables):
         line = _line_of(text, r"\s*\[\[\s*stage\s*\]\]", number)
         where = f"{origin}: stage {number + 1}" + (f" (line {line})" if line else "")
-        with about(where):
+        with named(where):
             stages.append(_stage(table))
-    with about(origin):
+    with named(origin):
         return Pipeline(tuple(stages), str(data.get("name", "")), str(data.get("source", "")))
 
 
@@ -92,9 +92,9 @@ def _staged_pipeline(data: Json, origin: str) -> Pipeline:
             high = entry.get("size_max_bytes")
             frame_bytes = high if type(high) is int and 0 < high <= MESSAGE_BYTES_MAX else 0
             raise WithheldError(origin, f"g and G of stage {number}, {name}", text, frame_bytes)
-        with about(f"{origin}: stage {number}"):
+        with named(f"{origin}: stage {number}"):
             stages.append(_stage({key: entry[key] for key in entry if key in _KEYS}))
-    with about(origin):
+    with named(origin):
         low, high = _sizes(data["stages"])
         return Pipeline(
             tuple(stages), str(data.get("name", "")), size_min_bytes=low, size_max_bytes=high

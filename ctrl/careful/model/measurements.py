@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from careful.errors import InputError, WithheldError
 from careful.jsonout import Json
 from careful.model.blackbox import BlackBox, Regime
-from careful.model.stages import KIB, MESSAGE_BYTES_MAX, Pipeline, Stage, about, is_cost, shortened
+from careful.model.stages import KIB, MESSAGE_BYTES_MAX, Pipeline, Stage, is_cost, named, shortened
 
 #: Headers of a careful frame over IPv4, bytes: pathchar counts them, a plan does not.
 HEADERS_BYTES = 76
@@ -56,7 +56,7 @@ class Hops:
         entries = data.get("stages") or data.get("hops")
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise InputError(f"{origin}: 'stages' or 'hops' must be a list of objects")
-        with about(origin):
+        with named(origin):
             parts = tuple(_part(entry) for entry in entries)
         if not parts:
             raise InputError(f"{origin}: pathchar measured no hop")

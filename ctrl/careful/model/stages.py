@@ -81,7 +81,7 @@ class Stage:
 
 
 @contextmanager
-def about(origin: str) -> Iterator[None]:
+def named(origin: str) -> Iterator[None]:
     """Names the origin in an InputError that the block raises."""
     try:
         yield
