@@ -1,4 +1,4 @@
-"""Files between emulated machines: real drivers, several kernels, zero-copy (tools/machines)."""
+"""Files between emulated machines: real drivers, several kernels, zero-copy."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def clone(request: pytest.FixtureRequest) -> Iterator[Path]:
 def test_machine__sees_its_checkout(clone: Path) -> None:
     def tool(word: str, *argv: str) -> subprocess.CompletedProcess[str]:
         name = ("--name", f"places{os.getpid()}")
-        argv = (str(clone / "tools/machines"), word, *name, *argv)
+        argv = (str(clone / "tests/machines/emulate"), word, *name, *argv)
         return subprocess.run(argv, capture_output=True, text=True, cwd=clone, timeout=LIMIT_S)
 
     try:
@@ -46,7 +46,8 @@ def test_machine__sees_its_checkout(clone: Path) -> None:
         if any(text in done.stderr for text in WITHOUT):
             pytest.skip(done.stderr.strip())
         assert done.returncode == 0, done.stderr
-        done = tool("exec", "h1", "--", "sh", "-c", "touch tools/new && tools/machines status")
+        command = "touch tools/new && tests/machines/emulate status"
+        done = tool("exec", "h1", "--", "sh", "-c", command)
         assert (done.stdout, done.stderr) == ("no machines are up\n", "")
         assert not (clone / "tools/new").exists()
     finally:

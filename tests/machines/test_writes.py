@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[2] / "tools"))
+sys.path.append(str(Path(__file__).parent))
 
 from emulated.writes import DISCARD, ENTRY, FLUSH, FUA, MAGIC, MARK, SUPER, Disk, Log
 

@@ -1,4 +1,4 @@
-"""Emulated machines for tests (tools/machines), or the reason why there are none."""
+"""Emulated machines for tests (tests/machines/emulate), or the reason why there are none."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-MACHINES = Path(__file__).parents[2] / "tools/machines"
+MACHINES = Path(__file__).parents[2] / "tests/machines/emulate"
 #: Timeout of a command: an emulated CPU is slow, and slower next to others.
 LIMIT_S = 600
-#: The message of `tools/machines up` if packages are not available.
+#: The message of `tests/machines/emulate up` if packages are not available.
 WITHOUT = ("has no", "apt-get", "run tools/setup machines")
 
 MARKS = [

@@ -13,13 +13,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def load_tool(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Loads a program below tools/, or a scenario by `bench NAME`, with its modules in reach."""
+    """Loads a program by its path, or a scenario by `bench NAME`, with its modules in reach."""
     if name.startswith("bench "):
         bench = ROOT / "tools" / "bench"
         (path,) = bench.glob(f"scenarios/*/{name.split()[1]}.py")
         monkeypatch.syspath_prepend(str(bench))
     else:
-        path = ROOT / "tools" / name
+        path = ROOT / name
     monkeypatch.syspath_prepend(str(path.parent))
     loader = importlib.machinery.SourceFileLoader(path.name, str(path))
     spec = importlib.util.spec_from_loader(path.name, loader)

@@ -1,4 +1,4 @@
-"""Tests tools/arm64's summary of ctest's output, without a compiler and a machine."""
+"""Tests the summary that `arm64` makes of ctest's output, without a compiler and a machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ the kernel refuses the XDP program: Function not implemented</system-out></testc
 
 @pytest.fixture
 def arm64(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    return load_tool("arm64", monkeypatch)
+    return load_tool("tests/machines/arm64", monkeypatch)
 
 
 @pytest.mark.parametrize("machine", [False, True])

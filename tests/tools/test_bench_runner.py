@@ -21,7 +21,7 @@ RUN = ROOT / "tools/bench/run"
 @pytest.fixture
 def runner(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(RUN.parent))
-    return load_tool("bench/run", monkeypatch)
+    return load_tool("tools/bench/run", monkeypatch)
 
 
 def scenario(rows: bool) -> ModuleType:

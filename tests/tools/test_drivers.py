@@ -1,4 +1,4 @@
-"""Tests tools/drivers' record of a pair, and which results are failures."""
+"""Tests the record that `drivers` keeps of a pair, and which results are failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tool_module import load_tool
 
 @pytest.fixture
 def drivers(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    return load_tool("drivers", monkeypatch)
+    return load_tool("tests/machines/drivers", monkeypatch)
 
 
 def test_used__is_of_both_hosts(drivers: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def evidence(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.stdout.strip() != "false":
         pytest.skip("needs the whole history in git")
-    return load_tool("evidence", monkeypatch)
+    return load_tool("tools/evidence", monkeypatch)
 
 
 def test_reports__are_of_this_code(evidence: ModuleType) -> None:

@@ -1,4 +1,4 @@
-"""Tests the packages that tools/installed upgrades: of an older commit, and of a future release."""
+"""Tests the packages that `installed` upgrades: of an older commit, and of a future release."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Description: a package of a test
 @pytest.fixture
 def debian(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
     """Module debian.py, with a repository and folders of the test."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "tools"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "machines"))
     from emulated import debian as module
 
     monkeypatch.setattr(module, "ROOT", tmp_path / "repository")
@@ -126,7 +126,7 @@ def test_following__has_the_next_socket_version_and_is_newer(debian: ModuleType)
 
 def test_steps__there_is_one_of_each_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the upgrade installs other packages; the other steps begin with today's."""
-    tool = load_tool("installed", monkeypatch)
+    tool = load_tool("tests/machines/installed", monkeypatch)
     assert tool.STEPS[:2] == ("upgrade", "install")
     assert tool.STEPS[-1] == "remove"
     assert len(set(tool.STEPS)) == len(tool.STEPS)

@@ -1,4 +1,4 @@
-"""Tests how tools/powercut reads a disk and its log, and the clocks of its two machines."""
+"""Tests how `powercut` reads a disk and its log, and the clocks of its two machines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEEP = "import sys; f = open(sys.argv[1], 'w'); print(flush=True); sys.stdin.rea
 
 @pytest.fixture
 def powercut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    tool = load_tool("powercut", monkeypatch)
+    tool = load_tool("tests/machines/powercut", monkeypatch)
     monkeypatch.setattr(tool, "DISK", tmp_path / "disk")
     tool.DISK.mkdir()
     return tool

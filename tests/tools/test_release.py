@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def release(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    return load_tool("release", monkeypatch)
+    return load_tool("tools/release", monkeypatch)
 
 
 def test_pieces__of_a_release(release: ModuleType, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Debian in a folder: sourced by tools/package and tools/distributions. Needs mmdebstrap.
+# Debian in a folder: sourced by tools/package and tests/machines/distributions. Needs mmdebstrap.
 
 # make_root SUITE PACKAGES TAR: packs a root of that suite with these packages (comma-separated) and this
 # machine's own certificates. Accepts an expired mirror; its packages still need a valid signature.

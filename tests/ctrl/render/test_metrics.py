@@ -215,7 +215,7 @@ def promtool(monkeypatch: pytest.MonkeyPatch) -> str | Path:
         return found
     if "CAREFUL_MACHINES" not in os.environ:
         pytest.skip("promtool (Debian's prometheus) is not installed")
-    monkeypatch.syspath_prepend(str(PACKAGING.parents[1]))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "machines"))
     archive = importlib.import_module("emulated.archive")
     try:
         return Path(

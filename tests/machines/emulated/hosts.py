@@ -1,4 +1,4 @@
-"""The two machines of tools/installed: QEMU with Debian's disk, and commands in them.
+"""The two machines of `installed`: QEMU with Debian's disk, and commands in them.
 
 Owns RUN.
 """

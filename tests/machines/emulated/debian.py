@@ -1,4 +1,4 @@
-"""A disk with Debian for tools/installed. It has careful's packages, not yet installed.
+"""A disk with Debian for `installed`. It has careful's packages, not yet installed.
 
 Calls mmdebstrap, dpkg-deb, mke2fs, and for packages of an older commit git and its tools/package.
 Slow results are stored under build/installed.
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from laboratory.state import LabError
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PACKAGES, PLACE = ROOT / "build/package", ROOT / "build/installed"
 HOSTS = ("h1", "h2")
 #: The packages of careful that a host needs.
@@ -34,7 +34,7 @@ FILES = {
         f"[Network]\nAddress=10.77.0.{k}/24\nLinkLocalAddressing=no\n"
         for k, name in enumerate(HOSTS, 1)
     },
-    "etc/systemd/system/agent.service": "[Unit]\nDescription=what tools/installed speaks to\n"
+    "etc/systemd/system/agent.service": "[Unit]\nDescription=what the test speaks to\n"
     "DefaultDependencies=no\nAfter=systemd-udevd.service\n[Service]\n"
     "ExecStart=/usr/bin/python3 /opt/agent.py\nKillMode=process\nRestart=always\n"
     "[Install]\nWantedBy=sysinit.target\n",
@@ -170,7 +170,7 @@ def image(made: dict[str, list[Path]]) -> Path:
         (tree / name).write_text(text)
     for folder in ("srv/data", "srv/more", "var/log/journal", "opt"):
         (tree / folder).mkdir(parents=True, exist_ok=True)
-    agent = (ROOT / "tools/emulated/agent.py").read_text()
+    agent = (ROOT / "tests/machines/emulated/agent.py").read_text()
     (tree / "opt/agent.py").write_text(agent.replace("    main()\n", "    serve()\n"))
     (tree / "etc/machine-id").write_text(f"{1:032x}\n")  # else all units would be enabled
     for folder, all_ in made.items():

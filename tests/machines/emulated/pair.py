@@ -1,4 +1,4 @@
-"""Two machines of tools/installed, a long transfer between them, and checks of both."""
+"""Two machines of `installed`, a long transfer between them, and checks of both."""
 
 from __future__ import annotations
 

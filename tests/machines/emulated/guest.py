@@ -29,7 +29,7 @@ from emulated.kernels import Kernel
 from emulated.qemu import NICS, WORDS, qemu
 
 HERE = Path(__file__).resolve().parent
-CHECKOUT = HERE.parents[1]
+CHECKOUT = HERE.parents[2]
 #: Commands that run in a machine at the same time.
 PORTS = 8
 #: Longest start, seconds; it takes ten or twenty on an idle machine.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from laboratory.state import LabError
 
-PLACE = Path(__file__).parents[2] / "build/machines"
+PLACE = Path(__file__).parents[3] / "build/machines"
 #: Suites besides the host's own, the newest first.
 SUITES = ("trixie", "trixie-backports")
 #: Packages to build careful for another architecture, and to run a machine of it.

@@ -2,7 +2,7 @@
 
 Two machines run this file as a program. h1 has the disk, gets from h2, and asks h2 to put to it.
 Outside the disk's file system, h1 records how many transfers were reported complete. On the host,
-tools/powercut asks this file for a disk's required contents. The machines' clocks drift apart: each
+`powercut` asks this file for a disk's required contents. The machines' clocks drift apart: each
 is set in the middle of transfers, and h2's is faster.
 
 Usage: transfers.py COUNT, on h2; then transfers.py COUNT DEVICE, on h1. Both export PLACE/src, and

@@ -1,1 +1,0 @@
-"""Emulated machines: a Debian kernel, QEMU, and this host's root file system, read-only."""
