@@ -40,8 +40,7 @@ if(CAREFUL_TESTS)
   target_sources(test_block_client PRIVATE ${CAREFUL_ROOT}/tests/support/block_client.c)
   file(GLOB IPC_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/daemon/ipc/*.c)
   target_sources(test_attach PRIVATE ${IPC_SOURCES} ${CMAKE_CURRENT_SOURCE_DIR}/daemon/log.c
-                                     ${CAREFUL_ROOT}/tools/bench/programs/memory.c)
-  target_include_directories(test_attach PRIVATE ${CAREFUL_ROOT}/tools/bench/programs)
+                                     ${CAREFUL_ROOT}/tests/support/memory_device.c)
   target_link_libraries(test_syscalls PRIVATE PkgConfig::SECCOMP)
   set(FUZZ ${CAREFUL_ROOT}/tests/fuzz)
   # An instance that is told what the test likes.
@@ -82,7 +81,7 @@ if(CAREFUL_TESTS)
   target_sources(test_sim_p2 PRIVATE ${CAREFUL_ROOT}/tools/p2/jacobi.c
                                      ${CAREFUL_ROOT}/tools/p2/p2.c)
   target_include_directories(test_sim_p2 PRIVATE ${CAREFUL_ROOT}/tools/p2)
-  # Few: tools/soak --sim runs a million.
+  # Few: tests/soak/run --sim runs a million.
   set(SIM_SEEDS 1500)
   set(HOSTILE_SEEDS 250)
   set(TRADITIONAL_SEEDS 300)
@@ -195,28 +194,31 @@ if(CAREFUL_TESTS AND CMAKE_C_COMPILER_ID MATCHES Clang)
   target_include_directories(fuzz_ipc PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   # Two engines joined in memory, and the daemon's socket.
   target_sources(fuzz_attach PRIVATE ${IPC_SOURCES} ${CMAKE_CURRENT_SOURCE_DIR}/daemon/log.c
-                                     ${CAREFUL_ROOT}/tools/bench/programs/memory.c)
-  target_include_directories(fuzz_attach PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}
-                                                 ${CAREFUL_ROOT}/tools/bench/programs)
+                                     ${CAREFUL_ROOT}/tests/support/memory_device.c)
+  target_include_directories(fuzz_attach PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
 endif()
 
-# --- tools/bench: the device layer with nothing above it, the engine with no device below it,
-# requests, fetches from a daemon
+# --- tools/bench: the device layer with nothing above it, requests, fetches from a daemon;
+# tests/soak; tests/cost: the engine with no device below it
 if(CAREFUL_TESTS)
-  add_executable(bare ${CAREFUL_ROOT}/tools/bench/programs/bare.c)
+  set(PROGRAMS ${CAREFUL_ROOT}/tools/bench/programs)
+  add_executable(bare ${PROGRAMS}/bare.c)
   target_link_libraries(bare PRIVATE careful_static)
   target_include_directories(bare PRIVATE ${CAREFUL_ROOT}/tests/support)
-  foreach(name fetch pair soak)
-    add_executable(${name} ${CAREFUL_ROOT}/tools/bench/programs/${name}.c)
+  foreach(source ${PROGRAMS}/fetch.c ${PROGRAMS}/pair.c ${CAREFUL_ROOT}/tests/soak/soak.c)
+    get_filename_component(name ${source} NAME_WE)
+    add_executable(${name} ${source})
     target_link_libraries(${name} PRIVATE careful_static)
   endforeach()
+  target_include_directories(soak PRIVATE ${PROGRAMS})
   target_sources(fetch PRIVATE ${CAREFUL_ROOT}/tests/support/block_client.c)
   target_include_directories(fetch PRIVATE ${CAREFUL_ROOT}/tests/support)
   # In operation_times.c alone: null is timed by its calls, null_operations also within link.
-  set_source_files_properties(${CAREFUL_ROOT}/tools/bench/programs/operation_times.c PROPERTIES COMPILE_DEFINITIONS
+  set(COST ${CAREFUL_ROOT}/tests/cost)
+  set_source_files_properties(${COST}/operation_times.c PROPERTIES COMPILE_DEFINITIONS
                               CAREFUL_OPERATIONS)
-  set(NULL_SOURCES ${CAREFUL_ROOT}/tools/bench/programs/null.c ${CAREFUL_ROOT}/tools/bench/programs/memory.c
-                   ${CAREFUL_ROOT}/tools/bench/programs/operation_times.c)
+  set(NULL_SOURCES ${COST}/null.c ${COST}/operation_times.c
+                   ${CAREFUL_ROOT}/tests/support/memory_device.c)
   add_executable(null ${NULL_SOURCES})
   # The same with link's operations timed: the objects of its own come before the library's.
   add_executable(null_operations ${NULL_SOURCES} link/send/tx.c link/send/tx_small.c
@@ -224,6 +226,7 @@ if(CAREFUL_TESTS)
   target_compile_definitions(null_operations PRIVATE CAREFUL_OPERATIONS)
   foreach(name null null_operations)
     target_link_libraries(${name} PRIVATE careful_static)
+    target_include_directories(${name} PRIVATE ${CAREFUL_ROOT}/tests/support ${PROGRAMS})
     target_link_options(${name} PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
   endforeach()
   if(CAREFUL_SANITIZE) # nobody times these
@@ -262,12 +265,12 @@ if(CAREFUL_TESTS)
   add_test(NAME null_sealed COMMAND null store 4 65536 encrypt)
   pkg_check_modules(NBD QUIET IMPORTED_TARGET libnbd)
   if(NBD_FOUND) # what tools/bench compares with
-    add_library(nbd_pages MODULE ${CAREFUL_ROOT}/tools/bench/programs/nbd_pages.c)
+    add_library(nbd_pages MODULE ${PROGRAMS}/nbd_pages.c)
     target_link_libraries(nbd_pages PRIVATE careful_static PkgConfig::NBD)
   endif()
   pkg_check_modules(FUSE3 QUIET IMPORTED_TARGET fuse3)
   if(FUSE3_FOUND) # a store that is slow
-    add_executable(slowfs ${CAREFUL_ROOT}/tools/bench/programs/slowfs.c)
+    add_executable(slowfs ${PROGRAMS}/slowfs.c)
     target_link_libraries(slowfs PRIVATE PkgConfig::FUSE3)
   endif()
 endif()

@@ -19,7 +19,7 @@
 #include "control.h"
 #include "daemon/ipc/ipc_program.h"
 #include "input.h"
-#include "memory.h"
+#include "memory_device.h"
 #include "engine/engine.h"
 
 enum {

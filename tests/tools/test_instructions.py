@@ -52,8 +52,8 @@ def test_layer_of__is_the_folder(tool: ModuleType) -> None:
     layer_of = tool.layer_of
     assert layer_of("/src/datapath/link/flow.h") == "link"
     assert layer_of("/src/datapath/include/careful/wire.h") == "include"
-    assert layer_of("/src/tools/bench/programs/memory.c") == "device"
-    assert layer_of("/src/tools/bench/programs/null.c") == "bench"
+    assert layer_of("/src/tests/support/memory_device.c") == "device"
+    assert layer_of("/src/tests/cost/null.c") == "bench"
     assert layer_of("../sysdeps/x86_64/memcpy.S") == "libc and others"
 
 
@@ -88,7 +88,7 @@ def test_main__builds_its_program_anew(
 
 def test_kinds__of_sealed_frames_are_null_s(tool: ModuleType) -> None:
     """The usage text of null lists every word that the kinds use."""
-    text = (ROOT / "tools/bench/programs/null.c").read_text()
+    text = (ROOT / "tests/cost/null.c").read_text()
     for words, _ in tool.KINDS.values():
         assert f"null {words[0]} COUNT" in text
         assert all(f'"{word}"' in text for word in words[3:])

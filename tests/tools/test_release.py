@@ -152,4 +152,4 @@ def test_release__list_runs_nothing(release: ModuleType, tmp_path: Path) -> None
     argv = [sys.executable, ROOT / "tools/release", "--list", "--scale", "1e-9"]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     assert len(done.stdout.splitlines()) == len(release.pieces(tmp_path, 1e-9))
-    assert "tools/soak --sim --from 0 --count 1" in done.stdout
+    assert "tests/soak/run --sim --from 0 --count 1" in done.stdout

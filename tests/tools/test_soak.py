@@ -30,11 +30,11 @@ Start = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts tools/soak with its own state; it ends with the test."""
+    """Starts tests/soak/run with its own state; it ends with the test."""
     begun: list[subprocess.Popen[str]] = []
 
     def one(*args: str | Path) -> subprocess.Popen[str]:
-        argv = [ROOT / "tools" / "soak", "--state", tmp_path / "state.json", *args]
+        argv = [ROOT / "tests/soak/run", "--state", tmp_path / "state.json", *args]
         soak = subprocess.Popen(
             [str(a) for a in argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

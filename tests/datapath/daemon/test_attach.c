@@ -26,7 +26,7 @@
 #include "check.h"
 #include "base/clock.h"
 #include "daemon/ipc/ipc_program.h"
-#include "memory.h"
+#include "memory_device.h"
 #include "local/attach.h"
 #include "engine/engine.h"
 

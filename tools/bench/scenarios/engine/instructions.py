@@ -1,6 +1,6 @@
 """Counts the engine's instructions by layer and function, without a clock or noise.
 
-Runs build/gcc/null (tools/bench/programs/null.c) under callgrind for each kind of KINDS.
+Runs build/gcc/null (tests/cost/null.c) under callgrind for each kind of KINDS.
 valgrind's CPU has AES, so the cipher is AES-256-GCM. An inlined function counts for its own file.
 Needs valgrind, and no privilege.
 
@@ -57,9 +57,9 @@ def layer_of(path: str) -> str:
     """Returns a file's folder in datapath, or names shared and foreign code."""
     if found := re.search(r"datapath/(\w+)/", path):
         return found[1]
-    if "tools/bench/programs/memory" in path:
+    if "/memory_device." in path:
         return "device"
-    return "bench" if "tools/bench/" in path else "libc and others"
+    return "bench" if "tests/cost/" in path else "libc and others"
 
 
 def read_profile(text: str) -> Counter[tuple[str, str]]:

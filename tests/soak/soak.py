@@ -1,4 +1,4 @@
-"""Plays tools/soak: pieces of traffic until enough frames have crossed, and a report.
+"""Plays tests/soak/run: pieces of traffic until enough frames have crossed, and a report.
 
 A piece is a run of soak.c; at its end both sides report their counters. Ended pieces are added to
 the state. A failed piece records its failure and losses, and its frames do not count. A killed run
@@ -221,7 +221,7 @@ def show(found: Json) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="tools/soak")
+    parser = argparse.ArgumentParser(prog="tests/soak/run")
     parser.add_argument("--frames", type=float, default=FRAMES)
     parser.add_argument("--state", type=Path, default=ROOT / "build" / "soak.json")
     parser.add_argument("--report", type=Path)

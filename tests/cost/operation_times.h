@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Histograms of link's operations, which was built with CAREFUL_OPERATIONS. */
-#ifndef BENCH_OPERATION_TIMES_H
-#define BENCH_OPERATION_TIMES_H
+#ifndef CAREFUL_TESTS_OPERATION_TIMES_H
+#define CAREFUL_TESTS_OPERATION_TIMES_H
 
 #include <stdint.h>
 
@@ -14,4 +14,4 @@ void timed_forget(void);
  * @units: how many requests were timed */
 void timed_print(uint32_t units);
 
-#endif /* BENCH_OPERATION_TIMES_H */
+#endif /* CAREFUL_TESTS_OPERATION_TIMES_H */

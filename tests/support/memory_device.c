@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Two devices joined in memory. */
-#include "memory.h"
+#include "memory_device.h"
 
 #include <arpa/inet.h>
 #include <assert.h>

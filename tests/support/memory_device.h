@@ -4,8 +4,8 @@
  * receive buffer of the other end; nothing is lost or late. The caller sets the time. Counts the
  * engine's calls of its device.
  */
-#ifndef BENCH_MEMORY_H
-#define BENCH_MEMORY_H
+#ifndef CAREFUL_TESTS_MEMORY_DEVICE_H
+#define CAREFUL_TESTS_MEMORY_DEVICE_H
 
 #include <careful/careful.h>
 
@@ -62,4 +62,4 @@ struct careful *memory_open(struct memory *end, const struct careful_options *op
  * frame to an address comes from the address of the same number. */
 union address memory_address(uint32_t side, uint32_t number);
 
-#endif /* BENCH_MEMORY_H */
+#endif /* CAREFUL_TESTS_MEMORY_DEVICE_H */

@@ -25,7 +25,7 @@
 #include <careful/careful.h>
 
 #include "clock.h"
-#include "memory.h"
+#include "memory_device.h"
 #include "operation_times.h"
 #include "engine/engine.h"
 
