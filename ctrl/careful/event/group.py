@@ -5,6 +5,7 @@ Waits in slices, so that Ctrl-C works. Arrays are copied straight between their 
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import errno
 import time
@@ -394,6 +395,8 @@ class Events:
 
         if not try_once():
             await driver.until(try_once)
+        elif (task := asyncio.current_task()) and task.cancelling():
+            await asyncio.sleep(0)  # raises: at the coroutine's end the call would be forgotten
         driver.wake()
         self._check(result[0], rank)
 

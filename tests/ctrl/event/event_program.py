@@ -247,21 +247,24 @@ def heat(events: Events) -> None:
 
 async def loop(events: Events) -> None:
     """The same calls in an event loop, next to another task."""
-    await left(events)
+    await left(events, 0)
     async with beside_ticks(0):
         for number in range(1, 20):
             await events.asend(np.full(3000, number, np.int32), number, crowd=True)
             for _ in range(events.nodes - 1):
                 got = await events.areceive(number)
                 assert np.all(np.frombuffer(got.data, np.int32) == number)
+        await left(events, 20)
         await asyncio.sleep(0.01)
         await cancelled(events)
 
 
-async def left(events: Events) -> None:
-    """A task is cancelled just when its message has left: the repeated call returns."""
-    # The others cannot have joined before this node polls, so the task waits.
-    task = asyncio.ensure_future(events.asend(b"", 0, crowd=True))
+async def left(events: Events, number: int) -> None:
+    """A task is cancelled just when its message has left: the repeated call returns.
+
+    The first message waits for the other nodes, a later one leaves at once.
+    """
+    task = asyncio.ensure_future(events.asend(b"", number, crowd=True))
     note = events._outgoing.note
 
     def noted(*args: Any) -> None:
@@ -272,11 +275,11 @@ async def left(events: Events) -> None:
     with raises(asyncio.CancelledError):
         await task
     events._outgoing.note = note
-    await events.asend(b"", 0, crowd=True)
+    await events.asend(b"", number, crowd=True)
     with fails(errno.EILSEQ, "ascending"):
-        await events.asend(b"", 0, crowd=True)
+        await events.asend(b"", number, crowd=True)
     for _ in range(events.nodes - 1):
-        await events.areceive(0)
+        await events.areceive(number)
 
 
 async def cancelled(events: Events) -> None:

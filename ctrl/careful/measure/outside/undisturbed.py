@@ -62,7 +62,7 @@ class Recorder(blackbox.Exchange, Protocol):
 class Undisturbed:
     """An exchange (blackbox.Exchange) whose times other traffic did not disturb.
 
-    If the peer cannot record arrivals, all times count.
+    While the peer cannot record arrivals, all times count.
 
     Args:
         inner: the exchange.
@@ -98,7 +98,8 @@ class Undisturbed:
             except CarefulError as error:
                 if error.errno not in _NO_RECORD:
                     raise
-                self._state = "cannot"
+                if error.errno == errno.ENOSYS:
+                    self._state = "cannot"  # else later: another host, or our last session, records
         return self._state == "records"
 
     def _arrivals(self) -> list[Arrival]:

@@ -193,6 +193,23 @@ def test_peer__that_cannot_record(error: int) -> None:
     assert len(way.train_us(64, 4)[0]) == 4
 
 
+def test_peer__that_records_later() -> None:
+    """Another host, or our last session, is recorded until two seconds after its last question."""
+
+    class Busy(Scripted):
+        def record(self) -> None:
+            super().record()
+            if self.began == 1:
+                raise CarefulError(errno.EBUSY, "records another", "h2")
+
+    exchange = Busy(frames(*TRAIN))
+    way = Undisturbed(exchange)
+    for _ in range(3):
+        assert len(way.train_us(64, 4)[0]) == 4
+        exchange._told.append(frames(*TRAIN))
+    assert exchange.began == 2
+
+
 def test_peer__its_session_began_again() -> None:
     exchange = Scripted(errno.ENOENT, frames(*TRAIN))
     way = Undisturbed(exchange)
