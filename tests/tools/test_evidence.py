@@ -16,8 +16,6 @@ from tool_module import ROOT, load_tool
 #: Reports that have to be made again (`tools/evidence NAME`), and why. This list only shrinks.
 OLD = {
     "arm64.json": "wire 6",
-    "attached-near.json": "wire 3",
-    "attached.json": "wire 4",
     "bench.json": "no commit",
     "drivers.json": "wire 6",
     "escapes-casefold.txt": "no commit",
@@ -32,7 +30,6 @@ OLD = {
     "ranges.json": "wire 4",
     "regret.json": "not clean, wire 1",
     "release.json": "wire 4",
-    "speed.json": "wire 4",
     "table2-links.json": "wire 2",
     "table2.json": "wire 1",
 }
