@@ -15,7 +15,7 @@ import numpy as np
 
 #: Draws per interval.
 DRAWS = 400
-AVERAGE_MAX, WORST_MAX = 0.05, 0.10
+AVERAGE_MAX, WORST_MAX = 0.03, 0.08
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
