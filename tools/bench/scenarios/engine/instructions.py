@@ -154,7 +154,7 @@ def main() -> int:
         found[kind] = [cost._asdict() for cost in costs]
     if args.json:
         whole = {"schema": 1, "commit": commit(), "kinds": found}
-        args.json.write_text(json.dumps(whole, indent=1) + "\n")
+        args.json.write_text(json.dumps(whole, separators=(",", ":")) + "\n")
     if args.against and (more := grown(found, json.loads(args.against.read_text()))):
         raise BenchError("; ".join(more))
     return 0
