@@ -23,7 +23,6 @@ OLD = {
     "flood-keyed.json": "not clean, wire 4",
     "flood-sealed.json": "not clean, wire 4",
     "flood.json": "wire 3",
-    "idle.json": "wire 3",
     "installed.json": "wire 6",
     "measure-contention.json": "in no history",
     "power-cut.json": "wire 6",
