@@ -207,7 +207,8 @@ async def timed(
     prepare: Callable[[dict[str, Any], dict[str, Any]], Awaitable[object]],
 ) -> None:
     """Times each arm's messages of each size, given["rounds"] times after an uncounted one, in
-    random order like sweep().
+    random order like sweep(). A pause after each lets our host's answer to the live measurement
+    pass (engine/live_latency.c), which would delay the next request.
 
     name: of the arms' times in the output; prepare: makes the timed function from a size and an
         arm.
@@ -216,14 +217,16 @@ async def timed(
         arms_us: dict[str, list[float]] = {arm["name"]: [] for arm in size["arms"]}
         empty_us: list[float] = []
         for counted in [False] + [True] * given["rounds"]:
+            began = time.monotonic_ns()
+            await host.stat("file")
+            empty = (time.monotonic_ns() - began) / 1e3
+            empty_us += [empty] * counted
             for arm in random.sample(size["arms"], len(size["arms"])):
                 message = prepare(size, arm)
                 began = time.monotonic_ns()
                 await message
                 arms_us[arm["name"]] += [(time.monotonic_ns() - began) / 1e3] * counted
-            began = time.monotonic_ns()
-            await host.stat("file")
-            empty_us += [(time.monotonic_ns() - began) / 1e3] * counted
+                await asyncio.sleep(empty / 1e6)
         print(json.dumps({"bytes": size["bytes"], name: arms_us, "empty_us": empty_us}), flush=True)
 
 
