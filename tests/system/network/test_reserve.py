@@ -53,7 +53,7 @@ def test_reserve__a_large_file_is_granted_buffers_and_gives_them_back(hosts: Hos
         assert found["counters"]["grants_ended"] == 0
         assert_whole(host)
     shown = b.ctl("status", "-v", "eth1").stdout
-    assert f"less a reserve of {RESERVE} ({RESERVE} free)" in " ".join(shown.split())
+    assert f"{RESERVE} of the {RESERVE} in reserve free" in " ".join(shown.split())
 
 
 def test_reserve__comes_back_from_a_transfer_that_is_killed(hosts: Hosts) -> None:
