@@ -27,7 +27,6 @@ OLD = {
     "measure-contention.json": "in no history",
     "power-cut.json": "wire 6",
     "ranges.json": "wire 4",
-    "regret.json": "not clean, wire 1",
     "release.json": "wire 4",
     "table2-links.json": "wire 2",
     "table2.json": "wire 1",
