@@ -28,7 +28,6 @@ OLD = {
     "power-cut.json": "wire 6",
     "ranges.json": "wire 4",
     "release.json": "wire 4",
-    "table2.json": "wire 1",
 }
 
 
