@@ -228,10 +228,10 @@ def summary(one: click.Command) -> str:
 
 
 def command(name: str | None = None, **given: Any) -> _Decorator:
-    """Like click's decorator, with examples and topics."""
+    """Returns a decorator like click's, with examples and topics."""
     return click.command(name, cls=Command, **given)
 
 
 def group(name: str | None = None, **given: Any) -> Callable[[Callable[..., object]], Group]:
-    """Like click's decorator, with examples and topics."""
+    """Returns a decorator like click's, with examples and topics."""
     return click.group(name, cls=Group, **given)

@@ -68,7 +68,7 @@ def _plot_file(text: str) -> Path:
 def duration(
     per_s: int = 1, most_s: float = 1e6, *, zero: bool = False, whole: bool = False
 ) -> Parsed:
-    """A time above 0: 30, 30s, 500ms, 2m. A bare number is seconds.
+    """Returns the parser of a time above 0: 30, 30s, 500ms, 2m. A bare number is seconds.
 
     Args:
         per_s: units of the value per second: 1000 gives milliseconds.

@@ -49,7 +49,7 @@ class Outlasting:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        """If carefuld was upgraded meanwhile, replaces this process by the new carefulctl.
+        """Replaces this process by the new carefulctl if carefuld was upgraded meanwhile.
 
         The same command then resumes. If the new program cannot speak with carefuld either, it
         reports the error and ends, since it never had a connection.

@@ -51,7 +51,7 @@ class _Page(Markdown):
 
 
 def shown(markdown: str, width: int, coloured: bool) -> str:
-    """A page as text.
+    """Returns a page as text.
 
     Args:
         markdown: its source.

@@ -90,7 +90,7 @@ class Regime:
         return max(1, math.ceil(message_bytes / self.high_bytes)), int(min(most, message_bytes))
 
     def best_counts(self, message_bytes: int, least: int, most: int, g_b_us: float) -> set[int]:
-        """Floor and ceiling of theorem 1's number of fragments, within the bounds (P1 eq. 12)."""
+        """Returns floor and ceiling of theorem 1's count, within the bounds (P1 equation 12)."""
         real = optimal_count(message_bytes, g_b_us, self.sum_G_others_us_per_KiB / KIB)
         real = min(max(real, least), most)
         return {math.floor(real), math.ceil(real)}
@@ -109,7 +109,7 @@ def equal_latency_us(
     G_b_us_per_KiB: Array | float,
     sum_G_others_us_per_KiB: Array | float,
 ) -> Array | float:
-    """Latency with k equal fragments, µs, of one path or an array of paths (P1 equation 13)."""
+    """Returns the latency with k equal fragments, µs, of a path or array of paths (P1 eq. 13)."""
     return (
         k * g_b_us
         + message_bytes / k * sum_G_others_us_per_KiB / KIB
@@ -180,7 +180,7 @@ class BlackBox:
         return float(equal_latency_us(message_bytes, k, self.sum_g_us, *costs))
 
     def regime_at(self, size_bytes: float) -> int:
-        """Index of the regime that contains a size, or of the nearest."""
+        """Returns the index of the regime that contains a size, or of the nearest regime."""
         outside = [max(r.low_bytes - size_bytes, size_bytes - r.high_bytes) for r in self.regimes]
         return outside.index(min(outside))
 
@@ -248,7 +248,7 @@ class BlackBox:
         return self._beyond(size_bytes) == 1
 
     def _beyond(self, size_bytes: float) -> float:
-        """Factor by which a size is outside the nearest regime; 1 inside a regime."""
+        """Returns the factor by which a size is outside the nearest regime; 1 inside a regime."""
         return min(
             max(r.low_bytes / size_bytes, size_bytes / r.high_bytes, 1.0) for r in self.regimes
         )

@@ -136,7 +136,7 @@ def _single(measurement: Measurement, origin: str) -> Pipeline | BlackBox:
 
 
 def parse_measurement(text: str, origin: str = "pipeline") -> Measurement:
-    """Like parse_source(), but also returns hops or ends, which need `combined`."""
+    """Parses a file like parse_source(); also returns hops or ends, which need `combined`."""
     text = text.removeprefix("\ufeff")
     if not text.lstrip().startswith("{"):
         return parse_pipeline(text, origin)
@@ -157,7 +157,7 @@ def parse_measurement(text: str, origin: str = "pipeline") -> Measurement:
 
 
 def shipped_names() -> list[str]:
-    """Names of the pipelines in the package."""
+    """Returns the names of the pipelines in the package."""
     folder = resources.files("careful.model") / "pipelines"
     names = [entry.name for entry in folder.iterdir()]
     return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
@@ -180,7 +180,7 @@ def load_pipeline(path: str | Path) -> Pipeline | BlackBox:
 
 
 def load_measurement(path: str | Path) -> Measurement:
-    """Like load_pipeline(), but also returns hops or ends, which need `combined`."""
+    """Loads a file like load_pipeline(); also returns hops or ends, which need `combined`."""
     if not Path(path).exists() and str(path) in shipped_names():
         return load_shipped(str(path))
     try:

@@ -19,7 +19,7 @@ from careful.plan import Limits, Plan
 
 
 def optimal_size_bytes(message_bytes: float, g_b_us: float, G_others_us_per_byte: float) -> float:
-    """Best fragment size of theorem 1, bytes: sqrt(B g_b / sum of the other G) (P1 eq. 6).
+    """Returns theorem 1's best fragment size, bytes: sqrt(B g_b / sum(other G)) (P1 eq. 6).
 
     Infinite when the other stages cost nothing per byte.
     """
@@ -29,7 +29,7 @@ def optimal_size_bytes(message_bytes: float, g_b_us: float, G_others_us_per_byte
 
 
 def optimal_count(message_bytes: float, g_b_us: float, G_others_us_per_byte: float) -> float:
-    """Best number of fragments of theorem 1, real: sqrt(B sum(other G) / g_b) (P1 eq. 12).
+    """Returns theorem 1's best fragment count, real: sqrt(B sum(other G) / g_b) (P1 eq. 12).
 
     Infinite when the bottleneck has no overhead.
     """
@@ -52,7 +52,7 @@ class Segment:
 
 @functools.lru_cache(maxsize=256)
 def segments(pipeline: Pipeline) -> tuple[Segment, ...]:
-    """Bottleneck of every fragment size, smallest sizes first (P1 section 3.2).
+    """Returns the bottleneck of every fragment size, smallest sizes first (P1 section 3.2).
 
     The upper envelope of the lines g_j + G_j x for x >= 0. Two segments meet at a transition point.
     Raises ValueError for shared resources that no closed form covers.
@@ -91,7 +91,7 @@ class Candidate:
 
 
 def candidates(pipeline: Pipeline, message_bytes: float, k_max: float) -> list[Candidate]:
-    """The candidate minima of T(k) for real k in [1, k_max] (P1 section 3.2, Figure 2).
+    """Returns the candidate minima of T(k) for real k in [1, k_max] (P1 3.2, Figure 2).
 
     The minimum of a signature curve counts only if its stage is the bottleneck there; the others
     are the false minima of Figure 2(b). The ends of the range are candidates too.
@@ -127,7 +127,7 @@ def _places(pipeline: Pipeline, message_bytes: float, k_max: float) -> list[tupl
 
 
 def best_counts(pipeline: Pipeline, message_bytes: float, limits: Limits) -> Array:
-    """Whole numbers of fragments that contain the best one, ascending, shape (c,).
+    """Returns whole fragment counts that contain the best one, ascending, shape (c,).
 
     Floor and ceiling of every candidate (P1 after equation 12), inside the limits. T(k) is the
     maximum of convex curves, hence convex, so no number between them is better.
@@ -142,7 +142,7 @@ def best_counts(pipeline: Pipeline, message_bytes: float, limits: Limits) -> Arr
 def best_count(
     pipeline: Pipeline, message_bytes: float, limits: Limits | None = None
 ) -> tuple[int, float]:
-    """Best whole number of equal fragments and its latency in µs (P1 sections 3.1, 3.2).
+    """Returns the best whole number of equal fragments, and its latency in µs (P1 3.1, 3.2).
 
     message_bytes: B, real, >= 1. Raises ValueError for a bad size or pipeline.
     """
@@ -155,7 +155,7 @@ def best_count(
 def class_plan(
     message_bytes: int, k: int, limits: Limits, latency_us: Callable[[float, int], float]
 ) -> Plan:
-    """Fixed sizes for a class whose largest message is best cut into k fragments.
+    """Returns fixed sizes for a class whose largest message is best cut into k fragments.
 
     The datapath cuts a message into the fewest equal fragments of at most the plan's size. Several
     sizes cut the largest message into k fragments. The returned size also gives a shorter message

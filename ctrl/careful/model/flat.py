@@ -40,7 +40,7 @@ PARTNERS = 2
 def fixed_sizes(
     pipeline: Pipeline, message_bytes: float, limits: Limits, whole: bool, count: int | None = None
 ) -> Array:
-    """Best plan of equal sizes, or the plan of `count` fragments (P1 section 3).
+    """Returns the best plan of equal sizes, or the plan of `count` fragments (P1 section 3).
 
     whole: whole bytes instead of real sizes. Sizes then differ by at most one byte, and the larger
     ones go to the end at which they cost less.
@@ -64,7 +64,7 @@ def fixed_sizes(
 
 
 def ramp_sizes(pipeline: Pipeline, message_bytes: float, limits: Limits, whole: bool) -> Array:
-    """Best rising or falling plan (P1 theorem 4), never worse than one fragment.
+    """Returns the best rising or falling plan (P1 theorem 4), never worse than one fragment.
 
     Pairs each possible bottleneck with other stages. Falling ramps are the rising ramps of the
     reversed pipeline (P1 theorem 2). If the upper limit is below the message, ramps stop at the
@@ -76,7 +76,7 @@ def ramp_sizes(pipeline: Pipeline, message_bytes: float, limits: Limits, whole: 
 
 @functools.lru_cache(maxsize=64)
 def _ramp(pipeline: Pipeline, message_bytes: float, limits: Limits) -> Array:
-    """Best ramp one way, real sizes; equal ones when no ramp is faster."""
+    """Returns the best ramp in one direction, or equal sizes if no ramp is faster; real sizes."""
     fixed = fixed_sizes(pipeline, message_bytes, limits, False)
     counts = _counts(pipeline, message_bytes, limits, float(latency_us(pipeline, fixed)))
     plans_tried = [fixed]
@@ -103,7 +103,7 @@ def _ramp(pipeline: Pipeline, message_bytes: float, limits: Limits) -> Array:
 
 
 def up_down_sizes(pipeline: Pipeline, message_bytes: float, limits: Limits, whole: bool) -> Array:
-    """Best plan that rises and then falls (P1 theorem 5), ramps one way included.
+    """Returns the best plan that rises, then falls (P1 theorem 5), or a ramp in one direction.
 
     The bottleneck is that of the best fixed size; its partners are the slowest stages before and
     after it. Searches k1 and k2, coarsely first if there are many.
@@ -115,7 +115,7 @@ def up_down_sizes(pipeline: Pipeline, message_bytes: float, limits: Limits, whol
 
 @functools.lru_cache(maxsize=64)
 def _up_down(pipeline: Pipeline, message_bytes: float, limits: Limits) -> Array:
-    """Best ramp up and down, real sizes; one way, or equal ones, when that is faster."""
+    """Returns the best ramp up and down, or in one direction, or equal sizes; real sizes."""
     fixed = fixed_sizes(pipeline, message_bytes, limits, False)
     one_way = _ramp(pipeline, message_bytes, limits)
     plans_tried = [one_way]
@@ -168,7 +168,7 @@ def _rounded(
 
 
 def _thinned(counts: Array, points: int) -> Array:
-    """At most `points` of the ascending `counts`, in even ratios, ends included."""
+    """Returns at most `points` of the ascending `counts`, in even ratios, ends included."""
     if len(counts) <= points:
         return counts
     places = distinct(np.round(np.geomspace(1, len(counts), points))).astype(np.intp) - 1
@@ -177,7 +177,7 @@ def _thinned(counts: Array, points: int) -> Array:
 
 
 def _counts(pipeline: Pipeline, message_bytes: float, limits: Limits, bound_us: float) -> Array:
-    """Lengths worth trying: within the limits and not ruled out by `fragments_bound`."""
+    """Returns lengths worth trying: within the limits, not ruled out by `fragments_bound`."""
     least_count, most = limits.counts(message_bytes)
     most = int(min(most, fragments_bound(pipeline, message_bytes, bound_us), RAMP_COUNT_MAX))
     return np.arange(min(least_count, max(most, 1)), max(most, 1) + 1, dtype=np.float64)
@@ -186,7 +186,7 @@ def _counts(pipeline: Pipeline, message_bytes: float, limits: Limits, bound_us: 
 def _rules_both_ways(
     pipeline: Pipeline, message_bytes: float, size_bytes: float
 ) -> list[tuple[int, Recurrence]]:
-    """Recurrences along the pipeline (1) and against it (-1) for each bottleneck and a partner.
+    """Returns recurrences along the pipeline (1) and against it (-1) for bottleneck and partner.
 
     If the bottleneck is the later stage, sizes rise towards it; if it is the earlier stage, sizes
     fall away from it. Partners are the stages that could make the bottleneck wait: its neighbour
@@ -210,7 +210,7 @@ def _rules_both_ways(
 
 
 def _up_down_rules(pipeline: Pipeline, size_bytes: float) -> list[tuple[Recurrence, Recurrence]]:
-    """Recurrences on both sides of the bottleneck, with its slowest partner on each."""
+    """Returns recurrences on both sides of the bottleneck, with its slowest partner on each."""
     time_us = pipeline.g_us + size_bytes * pipeline.G_us_per_byte
     b = int(np.argmax(time_us))
     n = len(pipeline)
@@ -233,7 +233,7 @@ def _below(plans: Array, limits: Limits) -> Array:
 def _capped(
     up: Recurrence, down: Recurrence | None, message_bytes: float, limits: Limits
 ) -> list[Array]:
-    """Plans that rise to the upper limit, hold equal sizes there, and may fall again."""
+    """Returns plans that rise to the upper limit, hold equal sizes there, and may fall again."""
     if limits.max_bytes is None or message_bytes <= limits.max_bytes:
         return []
     if message_bytes > limits.max_bytes * RAMP_COUNT_MAX:
@@ -254,7 +254,7 @@ def _capped(
 
 
 def _rise(rule: Recurrence, first_bytes: float, max_bytes: float) -> list[float]:
-    """Sizes from `first_bytes` while they grow and stay below `max_bytes`."""
+    """Returns the sizes from `first_bytes` while they grow and stay below `max_bytes`."""
     sizes: list[float] = []
     size = first_bytes
     while size < max_bytes and len(sizes) < RAMP_COUNT_MAX:

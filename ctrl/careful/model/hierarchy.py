@@ -112,7 +112,7 @@ def hierarchical(
     as_modelled: bool = False,
     cache: Cache | None = None,
 ) -> Hierarchy:
-    """Best hierarchical plan (P1 section 4.3; with top "ramp-up-down" the plan of section 4.4).
+    """Returns the best hierarchical plan (P1 4.3; with top "ramp-up-down" the plan of 4.4).
 
     Compound stages are the pipeline's groups. Without groups, the stages before and after the
     bottleneck form one each, recursively.
@@ -142,7 +142,7 @@ def hierarchical(
 
 
 def _grouped(pipeline: Pipeline, first: int, last: int, depth: int) -> tuple[Element, ...]:
-    """Elements of a level: runs of stages whose group path agrees at this depth."""
+    """Returns a level's elements: runs of stages whose group path agrees at this depth."""
 
     def key(j: int) -> str:
         path = pipeline.stages[j].group.split("/") if pipeline.stages[j].group else []
@@ -168,7 +168,7 @@ def _grouped(pipeline: Pipeline, first: int, last: int, depth: int) -> tuple[Ele
 def _split(
     pipeline: Pipeline, first: int, last: int, size_bytes: float, depth: int, name: str
 ) -> Element:
-    """Compound stages before and after the bottleneck of a range (P1 section 4.4)."""
+    """Returns the compound stages before and after the bottleneck of a range (P1 section 4.4)."""
     if last - first == 1:
         leaf = Element(pipeline.stages[first].name, first, last)
         return leaf if depth else Element(name, first, last, (leaf,))
@@ -227,7 +227,7 @@ def _solve_new(context: _Context, element: Element, message_bytes: float) -> Hie
 def _proposals(
     context: _Context, element: Element, base: str, message_bytes: float, limits: Limits
 ) -> list[tuple[Array, Pipeline]]:
-    """Fragmentations of a level, with the approximated level each was found for."""
+    """Returns a level's fragmentations, with the approximated level each was found for."""
     proposals: dict[tuple[float, ...], tuple[Array, Pipeline]] = {}
     for strategy in dict.fromkeys((base, "fixed")):
         low, high = message_bytes / 16, float(message_bytes)
@@ -258,7 +258,7 @@ def _alike(first: Pipeline, second: Pipeline) -> bool:
 
 
 def _approximated(context: _Context, element: Element, low: float, high: float) -> Pipeline:
-    """The level with each compound stage as one (g, G): its secant over [low, high].
+    """Returns the level with each compound stage as one (g, G): its secant over [low, high].
 
     The line goes through both ends and is not a regression: the smallest and the largest size in
     use then meet the no-stall condition exactly.
@@ -315,7 +315,7 @@ def _assemble(
 
 
 def _flat(own: Pipeline, element: Element, base: str, sizes: Array) -> Hierarchy:
-    """A level that is not divided: every stage passes the same sizes."""
+    """Returns a level that is not divided: every stage passes the same sizes."""
     time_us = float(latency_us(own, sizes))
     level = _level(element, base, sizes, own)
     return Hierarchy(time_us, time_us, [sizes] * len(own), [level])

@@ -15,7 +15,7 @@ from careful.model.stages import Array, Pipeline
 
 
 def exit_times_us(pipeline: Pipeline, sizes_bytes: npt.ArrayLike) -> Array:
-    """Time at which each fragment leaves each stage; the clock starts with the first fragment.
+    """Returns when each fragment leaves each stage; the clock starts with the first fragment.
 
     sizes_bytes: fragment sizes, shape (..., k), any real dtype, >= 0. A zero is padding and costs
     nothing, so plans of unequal length fit in one array.
@@ -48,7 +48,7 @@ def _exits(pipeline: Pipeline, sizes: Array) -> Iterator[Array]:
 
 
 def latency_us(pipeline: Pipeline, sizes_bytes: npt.ArrayLike) -> Array:
-    """Latency T of each plan, µs, shape (...): the last exit time of `exit_times_us`.
+    """Returns the latency T of each plan, µs, shape (...): `exit_times_us`'s last exit time.
 
     Arguments, errors and source are those of `exit_times_us`.
     """
@@ -60,7 +60,7 @@ def latency_us(pipeline: Pipeline, sizes_bytes: npt.ArrayLike) -> Array:
 
 
 def latency_of_times_us(times_us: Array) -> float:
-    """Latency if fragment i occupies stage j for times_us[i, j], µs, shape (k, n).
+    """Returns the latency, µs, if fragment i occupies stage j for times_us[i, j], shape (k, n).
 
     The same recurrence for stages whose time is not linear in the size: compound stages that become
     free only when their last internal stage does (P1 section 4.3.1).
@@ -79,7 +79,7 @@ def _through(
     ready_us: Array,
     used: npt.NDArray[np.bool_] | None = None,
 ) -> Array:
-    """Exit times of fragments that are ready at `ready_us` and pass one stage in order.
+    """Returns when fragments that are ready at `ready_us` leave one stage, in order.
 
     used: mask of the sizes that are fragments, not padding; None: all are fragments.
     """
@@ -94,7 +94,7 @@ def _through(
 
 
 def staged_exit_times_us(pipeline: Pipeline, sizes_by_stage: Sequence[Array]) -> list[Array]:
-    """Exit times if each stage has its own fragmentation (P1 section 4.3).
+    """Returns the exit times if each stage has its own fragmentation (P1 section 4.3).
 
     sizes_by_stage: one array per stage, shape (k_j,), bytes, each with the same sum. A stage starts
     a fragment when the previous stage has delivered the fragment's last byte, so stages reassemble
@@ -123,7 +123,7 @@ def staged_exit_times_us(pipeline: Pipeline, sizes_by_stage: Sequence[Array]) ->
 
 
 def fixed_latency_us(pipeline: Pipeline, message_bytes: npt.ArrayLike, k: npt.ArrayLike) -> Array:
-    """Latency with k equal fragments of B/k bytes, µs (P1 equation 10).
+    """Returns the latency with k equal fragments of B/k bytes, µs (P1 equation 10).
 
     message_bytes, k: broadcast against each other, real (k need not be whole). The slowest stage at
     B/k is the bottleneck (P1 section 3.2), so the result is the upper envelope of the signature
@@ -138,7 +138,7 @@ def fixed_latency_us(pipeline: Pipeline, message_bytes: npt.ArrayLike, k: npt.Ar
 
 
 def signature_us(pipeline: Pipeline, stage: int, message_bytes: float, k: npt.ArrayLike) -> Array:
-    """Signature curve of one stage: latency if it were the bottleneck, µs (P1 equation 13)."""
+    """Returns a stage's signature curve: the latency if it were the bottleneck, µs (P1 eq. 13)."""
     pipeline = pipeline.sequential()
     count = np.asarray(k, dtype=np.float64)
     g_b, G_b = pipeline.g_us[stage], pipeline.G_us_per_byte[stage]
@@ -154,7 +154,7 @@ def signature_us(pipeline: Pipeline, stage: int, message_bytes: float, k: npt.Ar
 
 
 def lower_bound_us(pipeline: Pipeline, message_bytes: float) -> float:
-    """Weak lower bound of any plan, reassembly included, µs (P1 equation 5).
+    """Returns a weak lower bound of any plan, reassembly included, µs (P1 equation 5).
 
     B max(G) + sum(g), plus the delays. The paper uses the bottleneck's G. The bound holds for every
     stage, so the largest G gives the strongest form.
@@ -166,7 +166,7 @@ def lower_bound_us(pipeline: Pipeline, message_bytes: float) -> float:
 
 
 def fragments_bound(pipeline: Pipeline, message_bytes: float, latency_us: float) -> float:
-    """Number of fragments beyond which no plan without reassembly beats `latency_us`.
+    """Returns the fragment count beyond which no plan without reassembly beats `latency_us`.
 
     Each stage b is busy for k g_b + B G_b. It waits for the other stages' overheads before its
     first and after its last fragment, so T >= k g_b + B G_b + sum of the other g (P1 equations 4

@@ -28,7 +28,7 @@ SEARCH_COUNT_MAX = 256
 def lp_sizes(
     pipeline: Pipeline, message_bytes: float, k: int, limits: Limits | None = None
 ) -> Array:
-    """Optimal sizes of exactly k fragments, bytes, shape (k,), real (P1 equations 1 to 3).
+    """Returns optimal sizes of exactly k fragments, bytes, shape (k,), real (P1 eq. 1 to 3).
 
     Minimises tau_{k-1,n-1}. Ignores the lower limit if k sizes at that limit exceed the message.
     Raises ValueError if k sizes at the upper limit do not hold the message, MissingExtraError
@@ -99,7 +99,7 @@ def lp_sizes(
 def best_lp_sizes(
     pipeline: Pipeline, message_bytes: float, start: Array, limits: Limits | None = None
 ) -> Array:
-    """Optimal sizes for the best number of fragments, bytes, shape (k,).
+    """Returns optimal sizes for the best number of fragments, bytes, shape (k,).
 
     start: any feasible plan. Its latency bounds k from above (`fragments_bound`) and from below:
     the largest fragment has at least B/k bytes and crosses all stages, so T >= sum g + (B/k) sum G.
@@ -159,7 +159,7 @@ def narrowed(tried: dict[int, float], attempt: Callable[[int], object]) -> int:
 def _range(
     pipeline: Pipeline, message_bytes: float, bound_us: float, limits: Limits
 ) -> tuple[int, int]:
-    """Least and greatest k whose plans could beat `bound_us`."""
+    """Returns the least and the greatest k whose plans could beat `bound_us`."""
     least, most = limits.counts(message_bytes)
     most = int(min(most, fragments_bound(pipeline, message_bytes, bound_us), SEARCH_COUNT_MAX))
     spare_us = bound_us - pipeline.delay_us - float(pipeline.g_us.sum())

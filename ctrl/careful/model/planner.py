@@ -246,7 +246,7 @@ def _doubted(pipeline: Pipeline, result: Plan) -> Plan:
 def searched_plan(
     pipeline: Pipeline, message_bytes: int, limits: Limits, count: int | None = None
 ) -> Plan:
-    """Best equal sizes in whole bytes, for a pipeline that only the simulation covers.
+    """Returns the best equal sizes, whole bytes, for a pipeline that only simulation covers.
 
     Tries numbers of fragments in ratios of about 1.4 up to SIMULATED_COUNT_MAX, then those next to
     the best. Equation 5 holds stage by stage; a shared resource adds its own bound.

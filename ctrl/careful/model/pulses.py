@@ -15,7 +15,7 @@ PAGE_BYTES = 8192
 
 
 def pulse_rules(kind: str, pulses_bytes: Sequence[int], stages: int) -> list[Rule]:
-    """Rules for a pipeline whose first stage streams a message in and whose sinks pulse.
+    """Returns rules for a pipeline whose first stage streams a message in; its sinks pulse.
 
     kind: "eager", "fixed" or "store-and-forward"; pulses_bytes: one per sink (the stages
     after the first), or one for all. Raises ValueError for another kind or number.
@@ -36,13 +36,13 @@ def pulse_rules(kind: str, pulses_bytes: Sequence[int], stages: int) -> list[Rul
 def pulse_latency_us(
     pipeline: Pipeline, message_bytes: float, kind: str, pulses_bytes: Sequence[int] = (1,)
 ) -> float:
-    """Latency of one message under a pulse rule, µs; transfers deliver bytes while they run."""
+    """Returns a message's latency under a pulse rule, µs; transfers deliver bytes as they run."""
     rules = pulse_rules(kind, pulses_bytes, len(pipeline))
     return simulate(pipeline, [Message(message_bytes)], rules, progressive=True).latency_us[0]
 
 
 def cut_through_speedup(bandwidth_ratio: float, pulse_bytes: int = 8) -> float:
-    """Store-and-forward over cut-through latency of a page, without overheads (P3 Figure 8).
+    """Returns a page's store-and-forward over cut-through latency, no overheads (P3 Figure 8).
 
     bandwidth_ratio: I/O bus over network bandwidth, > 0. Simulated with eager pulses: a
     stage waits only for the first `pulse_bytes`.

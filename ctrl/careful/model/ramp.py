@@ -25,7 +25,7 @@ class Recurrence:
 
 
 def no_stall(pipeline: Pipeline, feeder: int, slow: int) -> Recurrence | None:
-    """Sizes with which `slow` never waits for `feeder`, an earlier stage (P1 theorem 3).
+    """Returns sizes with which `slow` never waits for `feeder`, an earlier stage (P1 theorem 3).
 
     For neighbours t_{i+1,feeder} = t_{i,slow} gives a = G1/G0, b = (g1 - g0)/G0 (P1 equation 14).
     Stages between the two delay a fragment of x bytes by S x, where S is the sum of their G. So
@@ -56,7 +56,7 @@ class _Sums:
 
 
 def ramps(rule: Recurrence, message_bytes: float, counts: Array, min_bytes: float) -> Array:
-    """The bubble-free ramp of each length k (P1 theorem 4): x0 from h(x0, k, a, b) = B.
+    """Returns the bubble-free ramp of each length k (P1 theorem 4): x0 from h(x0, k, a, b) = B.
 
     counts: lengths, whole, shape (c,). Returns the plans with all sizes at least `min_bytes`,
     bytes, zero-padded, shape (p, max k), p <= c. P1 does not cover sizes below one byte: such
@@ -73,7 +73,7 @@ def ramps(rule: Recurrence, message_bytes: float, counts: Array, min_bytes: floa
 def ramps_up_and_down(
     up: Recurrence, down: Recurrence, message_bytes: float, k1: Array, k2: Array, min_bytes: float
 ) -> Array:
-    """Plans of theorem 5 for pairs (k1, k2): k1 rising sizes, k2 falling, x_c in both.
+    """Returns theorem 5's plans for pairs (k1, k2): k1 rising sizes, k2 falling, x_c in both.
 
     up: recurrence towards the peak; down: the same in the reversed pipeline. k1, k2: whole, >= 1,
     shape (c,). Solves P1 equations 19 to 22 for the peak x_c; B1 and B2 are linear functions of
@@ -103,7 +103,7 @@ def ramps_up_and_down(
 
 
 def _bytes_of_peak(sums: _Sums, lengths: npt.NDArray[np.int64]) -> tuple[Array, Array]:
-    """Slope and offset of a ramp's bytes as a function of its last size x_c."""
+    """Returns slope and offset of a ramp's bytes as a function of its last size x_c."""
     slope = sums.power_sum[lengths] / sums.power[lengths - 1]
     return slope, sums.growth_sum[lengths] - slope * sums.growth[lengths - 1]
 
@@ -130,19 +130,19 @@ def _kept(
 
 
 def count_grid(most: int, points: int) -> Array:
-    """Lengths 1 to `most`: all of them, or `points` in even ratios when there are more."""
+    """Returns lengths 1 to `most`: all, or `points` in even ratios when there are more."""
     if most <= points:
         return np.arange(1, most + 1, dtype=np.float64)
     return distinct(np.round(np.geomspace(1, most, points)))
 
 
 def distinct(values: Array) -> Array:
-    """Ascending values without repetition; np.unique would import numpy's masked arrays."""
+    """Returns the values, ascending, each once; np.unique would import numpy's masked arrays."""
     return np.array(sorted(set(values.tolist())))
 
 
 def least(pipeline: Pipeline, plans: Array) -> tuple[Array, float]:
-    """The plan of least latency, without padding, and that latency in µs."""
+    """Returns the plan of least latency, without padding, and that latency in µs."""
     latency = latency_us(pipeline, plans)
     best = int(np.argmin(latency))
     sizes = plans[best]

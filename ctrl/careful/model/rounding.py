@@ -29,7 +29,7 @@ def equal_sizes(message_bytes: int, k: int) -> IntArray:
 
 
 def static_sizes(message_bytes: int, size_bytes: int) -> IntArray:
-    """Fragments of `size_bytes` and a shorter last one, like FM and GAM (P1 section 5.4)."""
+    """Returns fragments of `size_bytes` and a shorter last one, like FM and GAM (P1 5.4)."""
     k = -(-message_bytes // size_bytes)
     sizes = np.full(k, size_bytes, dtype=np.int64)
     sizes[-1] = message_bytes - (k - 1) * size_bytes

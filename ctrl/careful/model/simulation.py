@@ -117,7 +117,7 @@ class _Sink:
         return self.message_index == len(self.messages)
 
     def needed_bytes(self) -> float:
-        """Bytes that must be buffered before the next transfer may start."""
+        """Returns the bytes that must be buffered before the next transfer may start."""
         left = self.messages[self.message_index].message_bytes - self.taken_bytes
         match self.rule:
             case Sizes(sizes):
@@ -130,7 +130,7 @@ class _Sink:
                 return left
 
     def ready_us(self) -> float:
-        """Earliest known time at which enough has arrived; infinite if none."""
+        """Returns the earliest known time, µs, at which enough has arrived; infinite if none."""
         if self.done():
             return math.inf
         goal = self.taken_bytes + self.needed_bytes() - SLACK_BYTES
@@ -158,7 +158,7 @@ class _Sink:
         return transfer
 
     def _arrived(self, now_us: float) -> float:
-        """Bytes of the current message that have arrived by `now_us`."""
+        """Returns the bytes of the current message that have arrived by `now_us`."""
         arrived = self.taken_bytes
         for message, low, high, begin, end in self.arrivals[self.cursor :]:
             if message != self.message_index or begin > now_us:

@@ -76,7 +76,7 @@ class Stage:
             )
 
     def time_us(self, size_bytes: float) -> float:
-        """Time a fragment of `size_bytes` occupies the stage, µs: t = g + x G (P1 section 2)."""
+        """Returns the time a fragment of `size_bytes` occupies the stage, µs: g + x G (P1 2)."""
         return self.g_us + size_bytes * self.G_us_per_KiB / KIB
 
 
@@ -164,11 +164,11 @@ class Pipeline:
         return math.fsum(stage.delay_us for stage in self.stages)
 
     def reversed(self) -> Pipeline:
-        """The same stages in the opposite order (P1 theorem 2)."""
+        """Returns the same stages in the opposite order (P1 theorem 2)."""
         return replace(self, stages=self.stages[::-1])
 
     def with_header(self, header_bytes: float) -> Pipeline:
-        """The pipeline whose fragments carry `header_bytes` more: g_j + h G_j at every stage.
+        """Returns the pipeline whose fragments have `header_bytes` more: g_j + h G_j at each stage.
 
         Raises ValueError unless the header has 0 to less than MESSAGE_BYTES_MAX bytes.
         """
@@ -186,7 +186,7 @@ class Pipeline:
         )
 
     def sequential(self) -> Pipeline:
-        """The equivalent pipeline without shared resources, for the closed forms.
+        """Returns the equivalent pipeline without shared resources, for the closed forms.
 
         Neighbours on one resource become one stage, as P1 section 5.3.1 merges the two network DMAs
         and the receiver's host DMA of GAM. Raises ValueError if stages that share a resource are
@@ -227,7 +227,7 @@ class Pipeline:
         return replace(self, stages=tuple(merged))
 
     def sequential_index(self) -> list[int]:
-        """Index in `sequential` of each stage (same ValueError)."""
+        """Returns the index in `sequential` of each stage (same ValueError)."""
         self.sequential()
         index: list[int] = []
         for before, stage in zip((None, *self.stages), self.stages, strict=False):
@@ -244,7 +244,7 @@ class Pipeline:
         return False
 
     def bottleneck(self, size_bytes: float) -> int:
-        """Index of the slowest stage for fragments of `size_bytes` (P1 section 2)."""
+        """Returns the index of the slowest stage for fragments of `size_bytes` (P1 section 2)."""
         return int(np.argmax(self.g_us + size_bytes * self.G_us_per_byte))
 
     def busiest(self, size_bytes: float) -> str:

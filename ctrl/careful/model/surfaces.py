@@ -50,9 +50,9 @@ class Surface:
 def with_stage(
     pipeline: Pipeline, name: str, g_us: float, bandwidth_MB_per_s: float | None = None
 ) -> Pipeline:
-    """The pipeline with another overhead and, if given, bandwidth (1 MB = 1024 KiB) at one stage.
+    """Returns the pipeline with another overhead and, if given, bandwidth at one stage.
 
-    Raises ValueError if there is no such stage.
+    1 MB is 1024 KiB. Raises ValueError if there is no such stage.
     """
     if name not in [stage.name for stage in pipeline.stages]:
         names = ", ".join(f"'{stage.name}'" for stage in pipeline.stages)

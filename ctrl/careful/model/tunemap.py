@@ -95,7 +95,7 @@ def class_plan(
     limits: Limits = FRAME_LIMITS,
     ramp_gain_min: float = RAMP_GAIN_MIN,
 ) -> ClassPlan:
-    """The plan of one class: fixed, or a ramp if it gains at least `ramp_gain_min`.
+    """Returns the plan of one class: fixed, or a ramp that gains at least `ramp_gain_min`.
 
     Raises ValueError for shared resources that no closed form covers.
     """
@@ -150,7 +150,7 @@ def _class_from_outside(box: BlackBox, index: int, limits: Limits) -> ClassPlan:
 def fixed_plan(
     pipeline: Pipeline, message_bytes: int, limits: Limits = FRAME_LIMITS
 ) -> tuple[Plan, float]:
-    """Best fixed size, and its latency in µs."""
+    """Returns the best fixed size, and its latency in µs."""
     k, _ = best_count(pipeline, message_bytes, limits)
     most = limits.max_bytes or U32_MAX
     sizes = {-(-message_bytes // count) for count in (k - 1, k, k + 1) if count > 0}
@@ -176,7 +176,7 @@ def _for_class(pipeline: Pipeline, message_bytes: int, fixed: Plan, limits: Limi
 def reassembling_plan(
     pipeline: Pipeline, message_bytes: int, limits: Limits = FRAME_LIMITS
 ) -> tuple[Plan, float, int]:
-    """Fixed frames inside the groups, blocks outside: plan, latency in µs, bytes of a block.
+    """Returns plan, latency in µs, bytes of a block: fixed frames in the groups, blocks outside.
 
     Both sizes come from the hierarchical plan (P1 section 4.3): a stage outside every group starts
     once a block or the message's tail has arrived. If that stage is the last, the block is its
@@ -208,7 +208,7 @@ def reassembling_plan(
 
 
 def _eager(pipeline: Pipeline, frames: Array) -> tuple[float, int]:
-    """Least latency in µs with eager pulses at the last stage, and their least size in bytes."""
+    """Returns the least latency, µs, with eager pulses at the last stage, and the minpulse."""
     before = Pipeline(pipeline.stages[:-1])
     arrived_us = staged_exit_times_us(before, [frames] * len(before.stages))[-1]
     totals = np.cumsum(frames)
@@ -236,7 +236,7 @@ def _gathered(frames: Array, block_bytes: int) -> Array:
 def ramp_plan(
     pipeline: Pipeline, message_bytes: int, limits: Limits = FRAME_LIMITS
 ) -> tuple[Plan, float]:
-    """Best ramp, up, down or both, that six numbers express, and its latency in µs.
+    """Returns the best ramp, up, down or both, that six numbers express, and its latency in µs.
 
     Starts from theorems 4 and 5, then varies the first size and the peak a little, because rounding
     changes the tail.
@@ -256,7 +256,7 @@ def ramp_plan(
 
 
 def from_sizes(sizes_bytes: Array) -> Plan:
-    """The six numbers closest to a fragmentation that rises, falls, or both.
+    """Returns the six numbers closest to a fragmentation that rises, falls, or both.
 
     A plan that only falls starts at its peak.
     """
@@ -274,7 +274,7 @@ def from_sizes(sizes_bytes: Array) -> Plan:
 
 
 def _affine(sizes: Array) -> tuple[int, int]:
-    """Ratio (Q16) and step of x' = a x + b through a monotone run, both not negative.
+    """Returns ratio (Q16) and step of x' = a x + b through a monotone run, both not negative.
 
     Recovers the theory's own a and b, which its sizes follow. If either is negative, the ratio
     through both ends replaces them.
@@ -315,7 +315,7 @@ def _neighbours(start: Plan, limits: Limits) -> list[Plan]:
 def _best(
     pipeline: Pipeline, message_bytes: int, limits: Limits, plans: Iterable[Plan]
 ) -> tuple[Plan, float] | None:
-    """The fastest plan and its latency in µs.
+    """Returns the fastest plan and its latency in µs.
 
     None if each has a fragment below the lower limit that is not the tail.
     """

@@ -43,7 +43,7 @@ def _read(name: str) -> Measurement:
 
 
 def read_pipeline(name: str) -> Pipeline:
-    """Like read_source(), for commands that need the stages themselves."""
+    """Returns a pipeline like read_source(), for commands that need the stages themselves."""
     source = read_source(name)
     if isinstance(source, Pipeline):
         return source

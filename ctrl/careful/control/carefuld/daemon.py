@@ -272,7 +272,7 @@ def up(ifname: str, name: str, options: UpOptions, state: Path = state_dir.DEFAU
 
 
 def become(ifname: str, name: str, options: UpOptions, state: Path = state_dir.DEFAULT) -> NoReturn:
-    """Like up(), for a service manager: this process becomes carefuld and logs to standard error.
+    """Turns this process into carefuld for a service manager; the log goes to standard error.
 
     Does not return; down() clears what carefuld leaves. Raises CarefulError like up(), and if the
     instance is up already.

@@ -107,7 +107,7 @@ def _latency(result: Result, trip: Figure) -> Figure:
 
 
 def _bandwidth(size_bytes: int, T: Estimate | None) -> Estimate | None:
-    """One byte per µs is one MB/s; the error is a first-order estimate."""
+    """Returns MB/s (bytes per µs), with a first-order estimate of the error."""
     if T is None:
         return None
     rate = size_bytes / T.value

@@ -446,7 +446,7 @@ class Pathchar:
 
 
 def fitting(options: Options, family: Family) -> Options:
-    """Over IPv6, raises the least size so that all answers have one size."""
+    """Raises the least size, over IPv6 only, so that all answers have one size."""
     if options.min_bytes >= family.least_bytes or family is IPV4:
         return options
     return replace(options, min_bytes=family.least_bytes)

@@ -384,7 +384,7 @@ class TreeTransfer:
         return extra(self.entries, self.existing, self.options)
 
     async def _check_deletion(self) -> None:
-        """If a guard objects, prevents all deletions and notes a failure."""
+        """Prevents all deletions and notes a failure if a guard objects."""
         names = [*self._clashing(), *self._extra()] if self.options.delete else []
         removed = {one.name: one for one in names}
         source = self.top.attr, self.entries
