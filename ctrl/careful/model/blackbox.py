@@ -225,7 +225,7 @@ class BlackBox:
             message_bytes=message_bytes,
             latency_us=self.latency_us(message_bytes, k),
             fragments_bytes=sizes,
-            bottleneck=f"that of {regime}",
+            bottleneck=f"the one measured for fragments of {regime}",
             lower_bound_us=message_bytes * max(r.G_b_us_per_KiB for r in self.regimes) / KIB
             + self.sum_g_us,
             one_fragment_us=self.latency_us(message_bytes, 1),

@@ -149,7 +149,7 @@ def test_plan__reads_toml_and_measurements_from_stdin():
     words = ("plan", "--pipeline", "-", "--bytes", "4KiB")
     found = as_json(*words, stdin=BOX)
     assert found["fragments_count"] == 5
-    assert found["bottleneck"] == "that of any size"
+    assert found["bottleneck"] == "the one measured for fragments of any size"
     assert "only equal fragments" in found["note"]
     refused = run(*words, "--strategy", "ramp", stdin=BOX)
     assert refused.returncode == 1

@@ -230,7 +230,7 @@ def test_blackbox__a_candidate_of_each_regime_then_the_least(message_bytes, name
     edge = source.regimes[0].high_bytes
     low = message_bytes / made.fragments_count <= edge
     text = f"64 to {edge:.0f}" if low else f"{edge:.0f} to 3702"
-    assert made.bottleneck == f"that of {text} bytes"
+    assert made.bottleneck == f"the one measured for fragments of {text} bytes"
     assert ("the time in one fragment is extrapolated" in made.note) == (message_bytes > 3702)
 
 
