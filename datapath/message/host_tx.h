@@ -5,7 +5,7 @@
 #include "message/message.h"
 
 enum {
-	/* the most bytes beside the payload */
+	/* the most bytes next to the payload */
 	HOST_TX_EXTRA_BYTES = MESSAGE_AM_BYTES + CAREFUL_DIGEST_BYTES,
 };
 

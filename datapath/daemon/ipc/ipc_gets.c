@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* GETS: one question for many ranges of a region. After a failure, no further range begins. The
- * answer is sent when no range is under way any more. */
+ * answer is sent when ranges are no longer under way. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -67,7 +67,7 @@ static int check_passed(const struct rundir *dir, struct careful_error *error)
 }
 
 /* Gives the directory to the group. Files that carefuld makes later inherit the group: by then it
- * cannot change owners any more. Without a group, a passed socket and its directory get ours. */
+ * can no longer change owners. Without a group, a passed socket and its directory get ours. */
 static int give_to(const struct rundir *dir, struct careful_error *error)
 {
 	const bool has_group = dir->group >= 0;

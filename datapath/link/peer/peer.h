@@ -29,8 +29,8 @@ struct link_ping {
 	struct careful_ping_result result;
 };
 
-/* A wait until all frames are taken that lie in the RX ring at its start: until the ring is empty,
- * or as many frames were taken as it holds. All 0: no wait began. */
+/* Waits until every frame now in the RX ring is taken. Ends when the ring is empty, or when as many
+ * frames were taken as the ring holds. All 0: no wait began. */
 struct link_drain {
 	uint64_t empties; /* link->rx_drains at the end */
 	uint64_t taken; /* link->rx_taken at the end */
@@ -89,7 +89,7 @@ struct link_train {
 	uint64_t asked_ns, seen_ns; /* when it was asked for, when a frame was last noticed */
 	uint32_t best, least; /* most frames that arrived complete, fewest before a missing one */
 	uint32_t broken, late; /* incomplete trains, trains without a frame or an end */
-	uint64_t lost, behind; /* of the frames after the first missing one: lost ones, all */
+	uint64_t lost, behind; /* frames lost after the first missing one; all frames after it */
 	uint64_t begun_ns; /* when the epoch began */
 	uint32_t hold_ms; /* from the peer's HELLO or WELCOME */
 	uint64_t hold_until_ns; /* from the peer's last message */

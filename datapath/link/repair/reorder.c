@@ -61,8 +61,8 @@ void reorder_open(struct link_peer *peer)
 	};
 }
 
-/* Accounts a number that arrived twice. XDP charged the second frame's buffers, for which the peer
- * used no credits. */
+/* Corrects the account for a sequence number that arrived twice. XDP charged the second frame's
+ * buffers, for which the peer used no credits. */
 void reorder_duplicate(struct link_rxframe *frame)
 {
 	frame->peer->flow.most += frame->segments;

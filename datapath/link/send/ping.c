@@ -81,7 +81,7 @@ void link_stamps_tick(struct link *link)
 	link->port->ops->stamps(link->port, false);
 }
 
-/* Sends a probe and times it; link_ping_ended() returns its result. -errno like careful_ping(). */
+/* Sends a probe; link_ping_ended() has its result. Returns 0, or -errno like careful_ping(). */
 int link_ping_ask(struct link_peer *peer, const struct careful_ping_ask *ask)
 {
 	struct link_ping *ping = &peer->session->ping;

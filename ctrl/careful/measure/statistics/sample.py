@@ -137,8 +137,8 @@ def undisturbed(samples: Array) -> Array:
 def figure(samples: Array, low: int = 1, high: int = 1) -> Figure:
     """Returns the figure of a sample of shape (n,), n >= 1.
 
-    low, high: its range, messages. There is no figure with fewer than SAMPLES_MIN repetitions, or
-    if half of the interval exceeds RELATIVE_MAX of the value.
+    low, high: smallest and largest message count of the sample. There is no figure with fewer than
+    SAMPLES_MIN repetitions, or if half of the interval exceeds RELATIVE_MAX of the value.
     """
     means, errors, dof = locations(samples)
     residual = _MAD * float(np.median(np.abs(samples - np.median(samples))))

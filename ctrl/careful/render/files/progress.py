@@ -34,10 +34,10 @@ class Events:
     def __init__(self, fd: int) -> None:
         self._fd: int | None = fd
 
-    def write(self, line: dict[str, object], needed: bool) -> bool:
+    def write(self, line: dict[str, object], wait: bool) -> bool:
         """Writes a whole line or nothing; reports whether it wrote.
 
-        needed: whether to wait for a slow reader.
+        wait: whether to wait for a slow reader.
         """
         data = memoryview(json.dumps(line).encode() + b"\n")
         begun = False
@@ -46,7 +46,7 @@ class Events:
                 data = data[os.write(self._fd, data) :]
                 begun = True
             except BlockingIOError:
-                if not (needed or begun):
+                if not (wait or begun):
                     return False
                 self._wait()
             except OSError:
@@ -92,10 +92,10 @@ class Lines(Progress):
             text = "interrupted"
         self._tell("end", True, failures_count=self._failures.total(), error=text)
 
-    def _tell(self, event: str, needed: bool = False, **more: object) -> None:
+    def _tell(self, event: str, wait: bool = False, **more: object) -> None:
         """Sends an event to the program; events of moved bytes are rate-limited."""
         now = time.monotonic()
-        if self._events is None or (not needed and now < self._told_at + _EVERY_S):
+        if self._events is None or (not wait and now < self._told_at + _EVERY_S):
             return
         line = {
             "event": event,
@@ -108,7 +108,7 @@ class Lines(Progress):
             "retries_count": self._retries,
             **more,
         }
-        if self._events.write(line, needed):
+        if self._events.write(line, wait):
             self._told_at = now
 
     def update(self) -> None:

@@ -14,9 +14,9 @@ from careful.transfer.tree.direction import Direction
 
 
 def _mount_points(parent_attr: Attr | None, top: Attr, entries: Iterable[Entry]) -> set[str]:
-    """Returns the directories of a tree that are mount points; ".": the top itself.
+    """Returns the names of a tree's directories that are mount points; "." is its top.
 
-    parent_attr: of the directory above the top; None: unknown. entries: parents first.
+    parent_attr: of the directory above the top; None if unknown. entries: parents first.
     """
     devices = {"": top.device}
     mounts = (
