@@ -83,7 +83,7 @@ LINK_FOLDERS = {
 #: Weighed folders, and their most lines.
 WEIGHTS = {
     "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 100_565),
-    "tools": (("tools",), 13_744),
+    "tools": (("tools",), 13_747),
 }
 
 #: The most bytes of stored runs: quoted figures, not raw rounds. Pages of tests/reports do not
