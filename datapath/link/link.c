@@ -20,7 +20,7 @@ static int link_refuse(struct careful_error *error, int rc, const char *text)
 static const char *bound_name(uint32_t bound)
 {
 	static const char *const names[CAREFUL_BOUNDS] = {
-		[CAREFUL_BOUND_UMEM] = "receive buffers (UMEM; --rx-buffers)",
+		[CAREFUL_BOUND_UMEM] = "the UMEM (--rx-buffers)",
 		[CAREFUL_BOUND_FILL_RING] = "the fill ring",
 		[CAREFUL_BOUND_RX_RING] = "the socket's RX ring",
 		[CAREFUL_BOUND_DEVICE_RING] = "the device's RX ring (ethtool -G)",
@@ -38,8 +38,8 @@ int careful_window(uint32_t receive_buffers, uint32_t bound, uint32_t peers, uin
 
 	if (window < WINDOW_MIN) {
 		snprintf(error->text, sizeof(error->text),
-			 "%u peers need %u receive buffers (%d each); %u are guaranteed, bounded "
-			 "by %s: use fewer --peers, or raise that bound",
+			 "%u peers need %u receive buffers (%d each), but only %u are available, "
+			 "because of %s: use fewer --peers, or raise that limit",
 			 peers, peers * WINDOW_MIN, WINDOW_MIN, receive_buffers, bound_name(bound));
 		return -ENOBUFS;
 	}
@@ -90,8 +90,8 @@ static int check_send_buffers(const struct queue *queue, struct careful_error *e
 	if (queue->tx_chunks >= need)
 		return 0;
 	snprintf(error->text, sizeof(error->text),
-		 "MTU %u: a frame needs %u send buffers and an update one; there are %u: use "
-		 "more --tx-buffers, or a smaller MTU",
+		 "MTU %u: a frame needs %u send buffers, and an update needs one more; there are "
+		 "%u: use more --tx-buffers, or a smaller MTU",
 		 queue->port->mtu, need - LINK_CHUNKS_FREE_MIN, queue->tx_chunks);
 	return -ENOBUFS;
 }

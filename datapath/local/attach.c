@@ -24,7 +24,9 @@ static int connect_to(struct attached *a, const char *path, struct careful_error
 		return explain(error, rc, "%s: too long for a socket's name", path);
 	if (rc == -ETIMEDOUT)
 		return explain(error, rc,
-			       "%s: no answer, and too many clients wait for one already", path);
+			       "%s: carefuld does not answer, and too many clients are waiting: "
+			       "try again",
+			       path);
 	if (rc == -EACCES || rc == -EPERM)
 		return explain(error, rc,
 			       "%s: only root may connect (sudo), or the group of up --group",
@@ -74,7 +76,10 @@ static int begin(struct careful *c, const struct careful_attach_options *o,
 		return explain(error, rc, "%s: carefuld is from another release: restart it",
 			       o->path);
 	if (rc == -EUSERS)
-		return explain(error, rc, "%s: carefuld serves as many clients as it can", o->path);
+		return explain(error, rc,
+			       "%s: carefuld serves as many clients as it can: end one, or try "
+			       "again later",
+			       o->path);
 	if (rc == -EINVAL)
 		return explain(error, rc,
 			       "the name can have at most 31 bytes, the memory at most 1 GiB");

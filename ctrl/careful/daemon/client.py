@@ -64,7 +64,7 @@ _DENIED = "only root may connect (sudo), or the group of up --group"
 _UNCONNECTED = {
     errno.EACCES: _DENIED,
     errno.EPERM: _DENIED,
-    errno.EAGAIN: "no answer, and too many clients wait for one already",
+    errno.EAGAIN: "carefuld does not answer, and too many clients are waiting: try again",
 }
 
 

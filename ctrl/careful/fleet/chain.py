@@ -108,7 +108,7 @@ class _Link:
         try:
             line = await self.process.stdout.readline()
         except ValueError:
-            raise CarefulError(0, "sent a line without an end") from None
+            raise CarefulError(0, "sent a line that is too long") from None
         with suppress(ValueError, RecursionError):
             answer = json.loads(line)
             if isinstance(answer, dict):

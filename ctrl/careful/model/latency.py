@@ -110,7 +110,8 @@ def staged_exit_times_us(pipeline: Pipeline, sizes_by_stage: Sequence[Array]) ->
         else:
             if not np.isclose(ends[-1], arrived[-1], rtol=1e-9):
                 raise InputError(
-                    f"stage '{stage.name}' passes {ends[-1]:g} bytes of {arrived[-1]:g}"
+                    f"stage '{stage.name}': fragments sum to {ends[-1]:g} bytes, but "
+                    f"{arrived[-1]:g} bytes arrived"
                 )
             # Sums of real numbers: a boundary that both stages share may differ in the last digits.
             found = np.searchsorted(arrived, ends * (1 - 1e-12) - 1e-9)

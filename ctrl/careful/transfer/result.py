@@ -68,7 +68,7 @@ class Result:
         rows: list[tuple[str, object]] = [
             ("files", self.files_count),
             ("bytes", self.bytes),
-            ("of these across the network", self.moved_bytes),
+            ("bytes across the network", self.moved_bytes),
             ("seconds", self.seconds),
             ("rate", shown_rate(self.moved_bytes / self.seconds) if self.seconds else "-"),
             ("left alone", len(self.equal) + len(self.newer)),

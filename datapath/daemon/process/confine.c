@@ -84,18 +84,20 @@ int confine(const struct daemon_options *options, struct careful_error *error)
 
 int confine_covers(const struct daemon_options *options, struct careful_error *error)
 {
-	static const char *const what[] = {
-		[NEEDED_BY_EXPORTS] = "any --export",
-		[NEEDED_BY_WRITABLE] = "--export with :rw",
-		[NEEDED_BY_OWNERS] = "--export with :rw,owners",
-		[NEEDED_BY_LEND] = "--lend-bytes",
+	static const struct {
+		const char *option, *what;
+	} texts[] = {
+		[NEEDED_BY_EXPORTS] = { "any --export", "exports" },
+		[NEEDED_BY_WRITABLE] = { "--export with :rw", "writable exports" },
+		[NEEDED_BY_OWNERS] = { "--export with :rw,owners", "exports with owners" },
+		[NEEDED_BY_LEND] = { "--lend-bytes", "memory loans" },
 	};
 
 	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
 		if (!kept[i] && is_needed(options, needed[i].by))
 			return explain(
 				error, -EPERM,
-				"%s: carefuld started without it, and dropped the capabilities for it: restart carefuld",
-				what[needed[i].by]);
+				"%s: carefuld was started without %s and gave up the capabilities for them: restart carefuld",
+				texts[needed[i].by].option, texts[needed[i].by].what);
 	return 0;
 }

@@ -167,7 +167,7 @@ def test_doctor__fix_leaves_one_queue_if_none_can_be_steered_to(wired: Host) -> 
 @pytest.mark.parametrize(
     ("mtu", "peers", "said"),
     [
-        (1500, 129, "129 peers need 516 receive buffers (4 each); 512 are guaranteed"),
+        (1500, 129, "129 peers need 516 receive buffers (4 each), but only 512 are available"),
         (9000, 128, "MTU 9000: a frame fills 3 receive buffers, but a window of 4"),
     ],
 )

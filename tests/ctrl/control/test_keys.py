@@ -173,8 +173,8 @@ def test_trust__more_than_carefuld_reads(place: Keys) -> None:
     [
         (f"h2 {text(PUBLIC)}", "'h2' must be an address"),
         (f"10.0.0 {text(PUBLIC)}", "'10.0.0' must be an address"),
-        ("10.0.0.2 c2hvcnQ=", "of 10.0.0.2: .*must be a key"),
-        (f"10.0.0.2 {text('00' * 32)}", "of 10.0.0.2: .*is not a valid public key"),
+        ("10.0.0.2 c2hvcnQ=", "host 10.0.0.2: .*must be a key"),
+        (f"10.0.0.2 {text('00' * 32)}", "host 10.0.0.2: .*is not a valid public key"),
     ],
 )
 def test_doctor__lines_that_carefuld_refuses(place: Keys, line: str, said: str) -> None:

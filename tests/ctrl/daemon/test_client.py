@@ -67,7 +67,9 @@ def test_client__a_full_carefuld_does_run(tmp_path: Path) -> None:
         listening = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         listening.bind(str(path))
         listening.listen(1)
-        text = opened.enter_context(pytest.raises(CarefulError, match="too many clients wait"))
+        text = opened.enter_context(
+            pytest.raises(CarefulError, match="too many clients are waiting")
+        )
         for _ in range(8):
             opened.enter_context(Client(path))
     assert text.value.errno == errno.EAGAIN

@@ -45,7 +45,7 @@ def test_ask__busy_is_no_answer() -> None:
             "said 'Welcome to h2', which is not an answer",
         ),
         ("""python3 -c 'print("[" * 100000)'; exec sleep 60""", "which is not an answer"),
-        ("exec tr '\\\\0' x < /dev/zero", "sent a line without an end"),
+        ("exec tr '\\\\0' x < /dev/zero", "sent a line that is too long"),
         ("echo gone >&2", "gone"),
     ],
 )

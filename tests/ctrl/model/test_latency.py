@@ -111,7 +111,7 @@ def test_staged_latency__same_sizes_everywhere_is_flat():
 
 
 def test_staged_latency__sums_that_differ_are_refused():
-    with pytest.raises(ValueError, match="passes 90 bytes of 100"):
+    with pytest.raises(ValueError, match="fragments sum to 90 bytes, but 100 bytes arrived"):
         staged_exit_times_us(make((1, 1), (1, 1)), [np.array([100.0]), np.array([90.0])])
 
 

@@ -334,7 +334,7 @@ static void test_attach__waits_in_a_full_line_for_a_time(void)
 	alarm(60); /* ends the test program if it hangs */
 	CHECK_EQ(careful_attach(&options, &c, &error), -ETIMEDOUT);
 	alarm(0);
-	CHECK(strstr(error.text, "too many clients wait for one already"));
+	CHECK(strstr(error.text, "too many clients are waiting"));
 	CHECK(!pthread_create(&other, NULL, turn_away, &listener));
 	CHECK_EQ(careful_attach(&options, &c, &error), -EUSERS); /* after the first one */
 	pthread_join(other, NULL);

@@ -60,4 +60,4 @@ def test_reload__of_no_instance(pair: tuple[Host, Host]) -> None:
     a.ctl("up", "eth1")
     done = a.ctl("up", "eth1", "--export", a.own, "--reload", check=False)
     assert done.returncode == 1
-    assert "any --export: carefuld started without it" in done.stderr
+    assert "any --export: carefuld was started without exports" in done.stderr

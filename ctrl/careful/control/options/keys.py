@@ -210,7 +210,7 @@ class Keys:
             try:
                 check(host.key)
             except CarefulError as error:
-                text = f"of {host.address}: {error}"
+                text = f"host {host.address}: {error}"
                 raise CarefulError(errno.EINVAL, text, str(path)) from None
             if not _is_address(host.address):
                 text = f"{host.address!r} must be an address: carefulctl key trust looks names up"

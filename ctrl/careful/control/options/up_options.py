@@ -163,7 +163,7 @@ class UpOptions:
         "The RX and TX queue to use.", 0, int(lib.CAREFUL_QUEUES_MAX) - 1, 0, metavar="Q"
     )
     queues: int | None = _number(
-        "Use queues 0 to N-1, and spread peers over them (`help hosts`).",
+        "Use queues 0 to N-1, and spread peers over them (`help queues`).",
         1,
         int(lib.CAREFUL_SPREAD_MAX),
         1,

@@ -67,7 +67,7 @@ def change(
         ("--minpulse-bytes", minpulse_bytes, 0),
     ):
         if value is not None and not least <= value <= U32_MAX:
-            raise CarefulError(errno.EINVAL, f"{name} {value}: from {least} to {U32_MAX}")
+            raise CarefulError(errno.EINVAL, f"{name} {value}: must be from {least} to {U32_MAX}")
     plan = None if fragment_bytes is None else Plan.fixed(fragment_bytes)
     pulses = {} if minpulse_bytes is None else dict.fromkeys(sinks, minpulse_bytes)
     return dict.fromkeys(classes, Setting(plan, pulses))
