@@ -132,7 +132,7 @@ if(CAREFUL_TESTS)
   add_test(NAME sim_outgrown_and_back COMMAND sim --from 43873015 --count 1)
   # A node left a group, and only then said that it takes part.
   add_test(NAME sim_unasked COMMAND sim --from 6584579 --count 1)
-  # What is kept of runs in virtual time is what they print today.
+  # Runs in virtual time must print what is stored in tests/reports.
   if(NOT CAREFUL_SANITIZE) # they take long then, and print the same
     set(KEPT ${CAREFUL_ROOT}/tests/reports)
     if(CMAKE_CROSSCOMPILING_EMULATOR) # of another architecture

@@ -21,6 +21,9 @@ PYTHON = '''"""A module."""
 
 #: What it counts.
 X = option(help="Whether to wait. Of no use alone.")
+WAIT = "Where there is a wait."
+option("-a --all", str, "Of all.")(flag("-b", f"What waits for {X}."))
+command(help=WAIT)
 
 
 def f() -> None:
@@ -28,11 +31,21 @@ def f() -> None:
 '''
 
 
+SCRIPT = """#!/bin/sh
+# Waits for the host.
+# Of no use alone.
+wait # not read
+  # Whether it has ended.
+"""
+
+
 @pytest.mark.parametrize(
     ("name", "source", "lines"),
     [
         ("a.c", C, [1, 4, 5]),
-        ("a.py", PYTHON, [3, 4, 4]),
+        ("a.py", PYTHON, [3, 4, 4, 6, 6, 7]),
+        ("a", SCRIPT, [2, 5]),
+        ("a.toml", SCRIPT, [2, 5]),
         ("a.md", "# T\n\nWhere there is none, wait.\n\n```\nWhether is code.\n```\n", [3]),
     ],
 )

@@ -82,8 +82,8 @@ LINK_FOLDERS = {
 
 #: Weighed folders, and their most lines.
 WEIGHTS = {
-    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 100_573),
-    "tools": (("tools",), 13_747),
+    "datapath, ebpf and ctrl": (("datapath", "ebpf", "ctrl"), 100_578),
+    "tools": (("tools",), 13_799),
 }
 
 #: The most bytes of stored runs: quoted figures, not raw rounds. Pages of tests/reports do not

@@ -22,10 +22,14 @@ FIGURES = ("latency", "space-time", "static", "improvement", "improvement-by-siz
 
 _HELP = """Compute how a message is best cut into fragments for a pipeline of stages.
 
---figure chooses what --plot draws: latency over the number of fragments, with the candidates;
-space-time, which stage holds which bytes when; static, against fragments of 128 and 4096 bytes;
-improvement, of --new over --old, over overhead and bandwidth of --stage; improvement-by-size, over
-its overhead and the message size.
+--figure chooses what --plot draws:
+
+\b
+latency              over the number of fragments, with the candidates
+space-time           the bytes that each stage holds over time
+static               the plan against fragments of 128 and 4096 bytes
+improvement          --new over --old, by overhead and bandwidth of --stage
+improvement-by-size  --new over --old, by its overhead and the message size
 
 If a measurement withholds the figures that a plan needs, the answer is whole frames, with the
 reason, and the exit status is 5.
@@ -73,7 +77,7 @@ reason, and the exit status is 5.
 @flag("--classes", "Plan the tune map's sixteen message-size classes.")
 @json_option
 @plot_option
-@option("--figure", click.Choice(FIGURES), "What --plot draws.", "latency")
+@option("--figure", click.Choice(FIGURES), "The figure that --plot draws.", "latency")
 @option("--stage varied NAME", str, "Stage that the improvement figures vary.")
 @option("--old NAME", str, "Strategy to improve on.", "fixed")
 @option("--new NAME", str, "Strategy that improves.", "hierarchical")

@@ -68,7 +68,8 @@ RULES = ("plan", "static", "fixed", "eager", "store-and-forward")
 @option(
     "--figure",
     click.Choice(("space-time", "pulses")),
-    "What --plot draws: which stage holds which bytes when; or latency over the pulse threshold.",
+    "The figure that --plot draws: the bytes that each stage holds over time, or latency over the "
+    "pulse threshold.",
     "space-time",
 )
 def simulate(
